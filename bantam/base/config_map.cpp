@@ -1,0 +1,186 @@
+// A map read key by key: what is asked for is remembered, what is missing is recorded, what is left over is an error.
+#include <algorithm>
+
+#include <fmt/format.h>
+
+#include "bantam/base/config_tree.h"
+#include "bantam/base/text.h"
+
+namespace bantam {
+namespace {
+
+using Data = ConfigNode::Data;
+
+std::unique_ptr<Data> scalar_node(std::string text, bool is_text) {
+  auto node = std::make_unique<Data>();
+  node->kind = ConfigKind::scalar;
+  node->quoted = is_text && (!is_safe_plain(text) || looks_like_number(text) || looks_like_boolean(text));
+  node->scalar = std::move(text);
+  return node;
+}
+
+std::unique_ptr<Data> list_node(const std::vector<std::string>& items, bool are_texts) {
+  auto node = std::make_unique<Data>();
+  node->kind = ConfigKind::list;
+  for (const std::string& item : items) add_child(*node, scalar_node(item, are_texts));
+  return node;
+}
+
+template <class Range>
+std::vector<std::string> to_strings(const Range& values) {
+  std::vector<std::string> texts;
+  for (const auto value : values) texts.push_back(fmt::format("{}", value));
+  return texts;
+}
+
+}  // namespace
+
+void ConfigMap::ask(std::string_view key) {
+  if (std::ranges::find(asked_, key) == asked_.end()) asked_.emplace_back(key);
+}
+
+bool ConfigMap::has(std::string_view key) const { return find_child(*self_.data_, key) != nullptr; }
+
+std::optional<ConfigNode> ConfigMap::find(std::string_view key) {
+  ask(key);
+  Data* child = find_child(*self_.data_, key);
+  if (!child) return std::nullopt;
+  return ConfigNode(self_.document_, child);
+}
+
+ConfigNode ConfigMap::node(std::string_view key) {
+  auto found = find(key);
+  const std::string path = self_.path();
+  if (!found) self_.fail_at_key(fmt::format("missing key '{}'{}", key, path.empty() ? "" : " in " + path));
+  return *found;
+}
+
+ConfigNode ConfigMap::add_default(std::string_view key, std::unique_ptr<Data> value) {
+  value->key = key;
+  value->key_mark = self_.data_->has_key ? self_.data_->key_mark : self_.data_->mark;
+  value->mark = value->key_mark;
+  for (const auto& item : value->children) item->mark = value->mark;
+  value->has_key = true;
+  return ConfigNode(self_.document_, &add_child(*self_.data_, std::move(value)));
+}
+
+std::int64_t ConfigMap::integer(std::string_view key, IntegerRange range) { return node(key).as_integer(range); }
+
+std::int64_t ConfigMap::integer(std::string_view key, IntegerRange range, std::int64_t otherwise) {
+  if (const auto found = find(key)) return found->as_integer(range);
+  add_default(key, scalar_node(fmt::format("{}", otherwise), false));
+  return otherwise;
+}
+
+std::optional<std::int64_t> ConfigMap::integer_or_auto(std::string_view key, IntegerRange range) {
+  const auto found = find(key);
+  if (!found) add_default(key, scalar_node("auto", true));
+  if (!found || found->is_text("auto")) return std::nullopt;
+  return found->as_integer_or_auto(range);
+}
+
+double ConfigMap::number(std::string_view key, NumberRange range) { return node(key).as_number(range); }
+
+double ConfigMap::number(std::string_view key, NumberRange range, double otherwise) {
+  if (const auto found = find(key)) return found->as_number(range);
+  add_default(key, scalar_node(fmt::format("{}", otherwise), false));
+  return otherwise;
+}
+
+bool ConfigMap::boolean(std::string_view key) { return node(key).as_boolean(); }
+
+bool ConfigMap::boolean(std::string_view key, bool otherwise) {
+  if (const auto found = find(key)) return found->as_boolean();
+  add_default(key, scalar_node(otherwise ? "true" : "false", false));
+  return otherwise;
+}
+
+std::string ConfigMap::text(std::string_view key) { return node(key).as_text(); }
+
+std::string ConfigMap::text(std::string_view key, std::string_view otherwise) {
+  if (const auto found = find(key)) return found->as_text();
+  add_default(key, scalar_node(std::string(otherwise), true));
+  return std::string(otherwise);
+}
+
+std::string ConfigMap::choice(std::string_view key, std::initializer_list<std::string_view> allowed) {
+  return node(key).as_choice(allowed);
+}
+
+std::string ConfigMap::choice(std::string_view key, std::initializer_list<std::string_view> allowed,
+                              std::string_view otherwise) {
+  if (const auto found = find(key)) return found->as_choice(allowed);
+  add_default(key, scalar_node(std::string(otherwise), true));
+  return std::string(otherwise);
+}
+
+std::uint64_t ConfigMap::byte_size(std::string_view key) { return node(key).as_byte_size(); }
+
+std::uint64_t ConfigMap::byte_size(std::string_view key, std::uint64_t otherwise) {
+  if (const auto found = find(key)) return found->as_byte_size();
+  add_default(key, scalar_node(fmt::format("{}", otherwise), false));
+  return otherwise;
+}
+
+std::vector<std::int64_t> ConfigMap::integers(std::string_view key, IntegerRange range) {
+  return node(key).as_integers(range);
+}
+
+std::vector<std::int64_t> ConfigMap::integers(std::string_view key, IntegerRange range,
+                                              std::vector<std::int64_t> otherwise) {
+  if (const auto found = find(key)) return found->as_integers(range);
+  add_default(key, list_node(to_strings(otherwise), false));
+  return otherwise;
+}
+
+std::array<std::int64_t, 2> ConfigMap::pair(std::string_view key, IntegerRange range) {
+  return node(key).as_pair(range);
+}
+
+std::array<std::int64_t, 2> ConfigMap::pair(std::string_view key, IntegerRange range,
+                                            std::array<std::int64_t, 2> otherwise) {
+  if (const auto found = find(key)) return found->as_pair(range);
+  add_default(key, list_node(to_strings(otherwise), false));
+  return otherwise;
+}
+
+std::vector<std::string> ConfigMap::texts(std::string_view key) { return node(key).as_texts(); }
+
+std::vector<std::string> ConfigMap::texts(std::string_view key, std::vector<std::string> otherwise) {
+  if (const auto found = find(key)) return found->as_texts();
+  add_default(key, list_node(otherwise, true));
+  return otherwise;
+}
+
+ConfigMap ConfigMap::map(std::string_view key) { return node(key).as_map(); }
+
+ConfigMap ConfigMap::map_or_empty(std::string_view key) {
+  if (const auto found = find(key)) return found->as_map();
+  auto empty = std::make_unique<Data>();
+  empty->kind = ConfigKind::map;
+  return add_default(key, std::move(empty)).as_map();
+}
+
+std::vector<ConfigNode> ConfigMap::list(std::string_view key) { return node(key).items(); }
+
+std::vector<ConfigNode> ConfigMap::list_or_empty(std::string_view key) {
+  if (const auto found = find(key)) return found->items();
+  add_default(key, list_node({}, false));
+  return {};
+}
+
+void ConfigMap::finish() const {
+  for (const auto& child : self_.data_->children) {
+    if (std::ranges::find(asked_, child->key) != asked_.end()) continue;
+    const std::string path = self_.path();
+    std::string advice = "; no keys are allowed here";
+    if (const auto near = nearest(child->key, asked_))
+      advice = fmt::format("; did you mean '{}'?", *near);
+    else if (!asked_.empty())
+      advice = fmt::format("; valid keys: {}", join(asked_, ", ", " and "));
+    fail_at(child->key_mark,
+            fmt::format("unknown key '{}'{}{}", child->key, path.empty() ? "" : " in " + path, advice));
+  }
+}
+
+}  // namespace bantam

@@ -1,0 +1,72 @@
+// Context: what every op is given besides its operands: device and stream, tape, precision, pass, layer path, random state.
+#pragma once
+
+#include <cstdint>
+
+#include "bantam/engine/precision.h"
+#include "bantam/engine/runtime.h"
+#include "bantam/engine/tensor.h"
+
+namespace bantam {
+
+class Tape;
+
+enum class Pass : std::uint8_t {
+  train,      ///< forward of a step: dropout on, batch statistics, running statistics move
+  recompute,  ///< the same values again during backward: running statistics stay
+  evaluate    ///< dropout off, running statistics used
+};
+
+/// Where the random numbers of a step come from: keys by seed, counters by (update, place in the effective batch, element).
+struct RandomState {
+  std::uint64_t seed = 0;
+  const std::int64_t* update = nullptr;  ///< device memory: updates done
+  std::int64_t first_sample = 0;         ///< this micro-batch's place in the effective batch
+};
+
+/// Scratch memory from the device's allocator for one kernel call, given back in stream order at the end of the scope.
+class Scratch {
+ public:
+  Scratch(BfcAllocator& allocator, std::size_t bytes, Stream stream, const char* owner);
+  ~Scratch();
+  Scratch(const Scratch&) = delete;
+  Scratch& operator=(const Scratch&) = delete;
+  kernels::Workspace get() const { return {data_, bytes_}; }
+
+ private:
+  BfcAllocator& allocator_;
+  Stream stream_;
+  void* data_ = nullptr;
+  std::size_t bytes_ = 0;
+};
+
+/// A value: copy it to change a field for a scope. Holds no memory.
+struct Context {
+  Runtime* runtime = nullptr;
+  Device device;
+  Stream stream;
+  kernels::Exec exec;
+  Precision precision;
+  Pass pass = Pass::train;
+  Tape* tape = nullptr;      ///< null: nothing is recorded
+  const char* path = "";     ///< layer path, interned: tags allocations
+  RandomState random;
+
+  /// A context on the device's compute stream.
+  static Context make(Runtime& runtime, Device device, Precision precision = {});
+
+  /// An uninitialised tensor.
+  Tensor allocate(const Shape& shape, DType dtype, Category category = Category::activation) const;
+  /// `count` bytes of scratch memory (none for 0).
+  Scratch scratch(std::size_t bytes) const;
+  /// A tensor with the host's values (copied before this returns; any pageable memory will do). T's dtype is the tensor's.
+  template <class T>
+  Tensor upload(const Shape& shape, const T* values, Category category = Category::input) const {
+    return upload_bytes(shape, dtype_of<T>, values, category);
+  }
+  Tensor upload_bytes(const Shape& shape, DType dtype, const void* values, Category category) const;
+  /// This context under another layer path.
+  Context at(const char* layer_path) const;
+};
+
+}  // namespace bantam

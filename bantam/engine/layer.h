@@ -1,0 +1,57 @@
+// Layer: one named node of a model's graph: its output shape, the parameters it declares, and its forward.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "bantam/engine/context.h"
+#include "bantam/engine/parameters.h"
+#include "bantam/engine/tensor.h"
+
+namespace bantam {
+
+/// What a layer is given to declare its parameters and buffers: names are put behind the layer's path.
+class LayerScope {
+ public:
+  LayerScope(std::string path, ParameterArena& parameters, BufferArena& buffers)
+      : path_(std::move(path)), parameters_(parameters), buffers_(buffers) {}
+  /// `name` is the short one ("weight").
+  Parameter& parameter(std::string_view name, Shape shape, Initializer initializer, bool keep_float32 = false,
+                       bool decays = true, bool frozen = false);
+  Buffer& buffer(std::string_view name, Shape shape, float initial);
+  const std::string& path() const { return path_; }
+
+ private:
+  std::string path_;
+  ParameterArena& parameters_;
+  BufferArena& buffers_;
+};
+
+/// A layer bound to a model's arenas: what runs. Made by `Layer::bind`, lives as long as the model.
+class BoundLayer {
+ public:
+  virtual ~BoundLayer() = default;
+  /// inputs (batch, …) to output (batch, …). Records on the context's tape. May move out of `inputs`: where a tensor is the last
+  /// holder of its memory, the op may then work in place.
+  virtual Tensor forward(const Context& context, std::span<Tensor> inputs) = 0;
+};
+
+/// A layer's description: immutable, usable in many models. Shapes are without the batch axis.
+class Layer {
+ public:
+  virtual ~Layer() = default;
+  /// Its name in a config: "separable_conv2d".
+  virtual std::string_view kind() const = 0;
+  /// Throws ShapeError (what was expected, what came) where the inputs do not fit.
+  virtual Shape output_shape(std::span<const Shape> inputs) const = 0;
+  /// Declares parameters and buffers in `scope`, and gives what runs.
+  virtual std::unique_ptr<BoundLayer> bind(LayerScope& scope, BufferArena& buffers, std::span<const Shape> inputs) const = 0;
+  /// Multiply-adds (counted as 2) of forward for one sample; 0 where they do not matter.
+  virtual std::int64_t flops(std::span<const Shape> inputs) const { (void)inputs; return 0; }
+};
+
+using LayerPtr = std::shared_ptr<const Layer>;
+
+}  // namespace bantam

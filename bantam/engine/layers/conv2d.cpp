@@ -1,0 +1,131 @@
+// Convolution layers: regular, depthwise, and separable (depthwise then pointwise).
+#include "bantam/engine/layers/support.h"
+
+namespace bantam {
+namespace {
+
+using namespace layers;
+
+class Conv2dLayer : public Layer {
+ public:
+  explicit Conv2dLayer(Conv2dOptions options) : options_(std::move(options)) {}
+  std::string_view kind() const override { return "conv2d"; }
+
+  Shape output_shape(std::span<const Shape> inputs) const override {
+    const Shape& in = single_image(kind(), inputs);
+    check_positive(kind(), "filters", options_.filters);
+    check_positive(kind(), "groups", options_.groups);
+    if (in[2] % options_.groups != 0 || options_.filters % options_.groups != 0)
+      throw ShapeError(fmt::format("conv2d: {} input channels and {} filters do not divide into {} groups", in[2],
+                                   options_.filters, options_.groups));
+    const Extent2d out = window_output("conv2d", in, window());
+    return {out.h, out.w, options_.filters};
+  }
+
+  std::unique_ptr<BoundLayer> bind(LayerScope& scope, BufferArena&, std::span<const Shape> inputs) const override {
+    const std::int64_t depth = inputs[0][2] / options_.groups, area = options_.kernel.h * options_.kernel.w;
+    // Fans as Keras and PyTorch count them: a filter's inputs, and the outputs of one group.
+    const Fans fans{static_cast<double>(area * depth), static_cast<double>(area * options_.filters / options_.groups)};
+    Parameter& weight = scope.parameter("weight", {options_.filters, options_.kernel.h, options_.kernel.w, depth},
+                                        make_initializer(options_.initializer, fans));
+    Parameter* bias = declare_bias(scope, options_.bias, options_.filters);
+    return bind_function([&weight, bias, window = window(), groups = options_.groups, act = options_.activation](
+                             const Context& context, Tensor x) {
+      return finish(context, ops::conv2d(context, x, weight.value(), window, groups), bias, act);
+    });
+  }
+
+  std::int64_t flops(std::span<const Shape> inputs) const override {
+    return 2 * output_shape(inputs).elements() * options_.kernel.h * options_.kernel.w * (inputs[0][2] / options_.groups);
+  }
+
+ private:
+  Window2d window() const { return {options_.kernel, options_.stride, options_.dilation, options_.padding}; }
+  Conv2dOptions options_;
+};
+
+/// Fans of a depthwise kernel (kH, kW, C·multiplier), as Keras counts them for (kH, kW, C, multiplier).
+Fans depthwise_fans(Extent2d kernel, std::int64_t channels, std::int64_t multiplier) {
+  const double area = static_cast<double>(kernel.h * kernel.w);
+  return {area * static_cast<double>(channels), area * static_cast<double>(multiplier)};
+}
+
+class DepthwiseConv2dLayer : public Layer {
+ public:
+  explicit DepthwiseConv2dLayer(DepthwiseConv2dOptions options) : options_(std::move(options)) {}
+  std::string_view kind() const override { return "depthwise_conv2d"; }
+
+  Shape output_shape(std::span<const Shape> inputs) const override {
+    const Shape& in = single_image(kind(), inputs);
+    check_positive(kind(), "multiplier", options_.multiplier);
+    const Extent2d out = window_output("depthwise_conv2d", in, window());
+    return {out.h, out.w, in[2] * options_.multiplier};
+  }
+
+  std::unique_ptr<BoundLayer> bind(LayerScope& scope, BufferArena&, std::span<const Shape> inputs) const override {
+    const std::int64_t channels = inputs[0][2], out = channels * options_.multiplier;
+    Parameter& weight =
+        scope.parameter("weight", {options_.kernel.h, options_.kernel.w, out},
+                        make_initializer(options_.initializer, depthwise_fans(options_.kernel, channels, options_.multiplier)));
+    Parameter* bias = declare_bias(scope, options_.bias, out);
+    return bind_function([&weight, bias, window = window(), act = options_.activation](const Context& context, Tensor x) {
+      return finish(context, ops::depthwise_conv2d(context, x, weight.value(), window), bias, act);
+    });
+  }
+
+  std::int64_t flops(std::span<const Shape> inputs) const override {
+    return 2 * output_shape(inputs).elements() * options_.kernel.h * options_.kernel.w;
+  }
+
+ private:
+  Window2d window() const { return {options_.kernel, options_.stride, options_.dilation, options_.padding}; }
+  DepthwiseConv2dOptions options_;
+};
+
+class SeparableConv2dLayer : public Layer {
+ public:
+  explicit SeparableConv2dLayer(SeparableConv2dOptions options) : options_(std::move(options)) {}
+  std::string_view kind() const override { return "separable_conv2d"; }
+
+  Shape output_shape(std::span<const Shape> inputs) const override {
+    const Shape& in = single_image(kind(), inputs);
+    check_positive(kind(), "filters", options_.filters);
+    check_positive(kind(), "multiplier", options_.multiplier);
+    const Extent2d out = window_output("separable_conv2d", in, window());
+    return {out.h, out.w, options_.filters};
+  }
+
+  std::unique_ptr<BoundLayer> bind(LayerScope& scope, BufferArena&, std::span<const Shape> inputs) const override {
+    const std::int64_t channels = inputs[0][2], middle = channels * options_.multiplier;
+    Parameter& depthwise =
+        scope.parameter("depthwise_weight", {options_.kernel.h, options_.kernel.w, middle},
+                        make_initializer(options_.initializer, depthwise_fans(options_.kernel, channels, options_.multiplier)));
+    const Fans fans{static_cast<double>(middle), static_cast<double>(options_.filters)};
+    Parameter& pointwise = scope.parameter("pointwise_weight", {options_.filters, 1, 1, middle},
+                                           make_initializer(options_.initializer, fans));
+    Parameter* bias = declare_bias(scope, options_.bias, options_.filters);
+    return bind_function([&depthwise, &pointwise, bias, window = window(), act = options_.activation](const Context& context,
+                                                                                                      Tensor x) {
+      const Tensor filtered = ops::depthwise_conv2d(context, std::move(x), depthwise.value(), window);
+      return finish(context, ops::conv2d(context, filtered, pointwise.value()), bias, act);
+    });
+  }
+
+  std::int64_t flops(std::span<const Shape> inputs) const override {
+    const Shape out = output_shape(inputs);
+    const std::int64_t middle = inputs[0][2] * options_.multiplier;
+    return 2 * out[0] * out[1] * middle * (options_.kernel.h * options_.kernel.w + options_.filters);
+  }
+
+ private:
+  Window2d window() const { return {options_.kernel, options_.stride, options_.dilation, options_.padding}; }
+  SeparableConv2dOptions options_;
+};
+
+}  // namespace
+
+LayerPtr conv2d(Conv2dOptions options) { return std::make_shared<Conv2dLayer>(std::move(options)); }
+LayerPtr depthwise_conv2d(DepthwiseConv2dOptions options) { return std::make_shared<DepthwiseConv2dLayer>(std::move(options)); }
+LayerPtr separable_conv2d(SeparableConv2dOptions options) { return std::make_shared<SeparableConv2dLayer>(std::move(options)); }
+
+}  // namespace bantam

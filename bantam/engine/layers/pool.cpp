@@ -1,0 +1,56 @@
+// Pooling layers.
+#include "bantam/engine/layers/support.h"
+
+namespace bantam {
+namespace {
+
+using namespace layers;
+
+class PoolLayer : public Layer {
+ public:
+  PoolLayer(PoolOptions options, bool maximum) : options_(options), maximum_(maximum) {}
+  std::string_view kind() const override { return maximum_ ? "max_pool" : "average_pool"; }
+
+  Shape output_shape(std::span<const Shape> inputs) const override {
+    const Shape& in = single_image(kind(), inputs);
+    const Extent2d out = window_output(kind().data(), in, window());
+    return {out.h, out.w, in[2]};
+  }
+
+  std::unique_ptr<BoundLayer> bind(LayerScope&, BufferArena&, std::span<const Shape>) const override {
+    if (maximum_)
+      return bind_function([window = window()](const Context& context, Tensor x) { return ops::max_pool2d(context, x, window); });
+    return bind_function([window = window(), count = options_.count_padding](const Context& context, Tensor x) {
+      return ops::avg_pool2d(context, x, window, count);
+    });
+  }
+
+ private:
+  Window2d window() const { return {.kernel = options_.window, .stride = options_.stride, .padding = options_.padding}; }
+  PoolOptions options_;
+  bool maximum_;
+};
+
+class GlobalPoolLayer : public Layer {
+ public:
+  explicit GlobalPoolLayer(bool maximum) : maximum_(maximum) {}
+  std::string_view kind() const override { return maximum_ ? "global_max_pool" : "global_average_pool"; }
+  Shape output_shape(std::span<const Shape> inputs) const override { return {single_image(kind(), inputs)[2]}; }
+  std::unique_ptr<BoundLayer> bind(LayerScope&, BufferArena&, std::span<const Shape>) const override {
+    return bind_function([maximum = maximum_](const Context& context, Tensor x) {
+      return maximum ? ops::global_max_pool2d(context, x) : ops::global_avg_pool2d(context, x);
+    });
+  }
+
+ private:
+  bool maximum_;
+};
+
+}  // namespace
+
+LayerPtr max_pool(PoolOptions options) { return std::make_shared<PoolLayer>(options, true); }
+LayerPtr average_pool(PoolOptions options) { return std::make_shared<PoolLayer>(options, false); }
+LayerPtr global_average_pool() { return std::make_shared<GlobalPoolLayer>(false); }
+LayerPtr global_max_pool() { return std::make_shared<GlobalPoolLayer>(true); }
+
+}  // namespace bantam

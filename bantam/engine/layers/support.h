@@ -1,0 +1,71 @@
+// Shared by the layers: shape checks without the batch axis, biases, and layers without parameters as one function.
+#pragma once
+
+#include <fmt/format.h>
+
+#include <functional>
+#include <memory>
+#include <utility>
+
+#include "bantam/base/error.h"
+#include "bantam/engine/layer.h"
+#include "bantam/engine/layers.h"
+#include "bantam/engine/ops.h"
+
+namespace bantam::layers {
+
+/// The only input. Throws ShapeError where there is not exactly one.
+inline const Shape& single(std::string_view kind, std::span<const Shape> inputs) {
+  if (inputs.size() != 1) throw ShapeError(fmt::format("{}: expected one input, got {}", kind, inputs.size()));
+  return inputs[0];
+}
+
+/// The only input, which must be (height, width, channels).
+inline const Shape& single_image(std::string_view kind, std::span<const Shape> inputs) {
+  const Shape& shape = single(kind, inputs);
+  if (shape.rank() != 3) throw ShapeError(fmt::format("{}: expected an input (height, width, channels), got {}", kind, to_string(shape)));
+  return shape;
+}
+
+/// Height and width behind a window.
+inline Extent2d window_output(const char* op, const Shape& image, const Window2d& window) {
+  const Padding pad = window.resolve(op, image[0], image[1]);
+  const auto extent = [](std::int64_t in, std::int64_t padding, std::int64_t kernel, std::int64_t dilation, std::int64_t stride) {
+    return (in + padding - (kernel - 1) * dilation - 1) / stride + 1;
+  };
+  return {extent(image[0], pad.top + pad.bottom, window.kernel.h, window.dilation.h, window.stride.h),
+          extent(image[1], pad.left + pad.right, window.kernel.w, window.dilation.w, window.stride.w)};
+}
+
+/// Positive counts: filters, units.
+inline void check_positive(std::string_view kind, std::string_view name, std::int64_t value) {
+  if (value < 1) throw ShapeError(fmt::format("{}: {} must be at least 1, got {}", kind, name, value));
+}
+
+/// y = activation(x + bias), where `bias` may be null.
+inline Tensor finish(const Context& context, Tensor x, Parameter* bias, const ActivationOptions& options) {
+  if (bias != nullptr) x = ops::bias_add(context, std::move(x), bias->value());
+  return ops::activation(context, std::move(x), options.kind, options.slope);
+}
+
+/// A bias of zeros, or null.
+inline Parameter* declare_bias(LayerScope& scope, bool wanted, std::int64_t channels) {
+  return wanted ? &scope.parameter("bias", {channels}, zeros(), false, false) : nullptr;
+}
+
+/// A bound layer that is one function of its first input.
+class FunctionLayer : public BoundLayer {
+ public:
+  using Function = std::function<Tensor(const Context&, Tensor)>;
+  explicit FunctionLayer(Function function) : function_(std::move(function)) {}
+  Tensor forward(const Context& context, std::span<Tensor> inputs) override { return function_(context, std::move(inputs[0])); }
+
+ private:
+  Function function_;
+};
+
+inline std::unique_ptr<BoundLayer> bind_function(FunctionLayer::Function function) {
+  return std::make_unique<FunctionLayer>(std::move(function));
+}
+
+}  // namespace bantam::layers

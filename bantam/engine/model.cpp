@@ -1,0 +1,125 @@
+// Running a lowered graph: node by node, or as a stretch that backward runs again.
+#include "bantam/engine/model.h"
+
+#include <fmt/format.h>
+
+#include "bantam/base/error.h"
+#include "bantam/engine/tape.h"
+
+namespace bantam {
+namespace {
+
+std::size_t index(NodeId node) { return static_cast<std::size_t>(node); }
+
+}  // namespace
+
+Model::Model(Runtime& runtime, Device device, Graph graph, ModelOptions options)
+    : runtime_(runtime), device_(device), graph_(std::move(graph)), options_(std::move(options)) {
+  layers_.resize(graph_.nodes().size());
+  paths_.resize(graph_.nodes().size(), "");
+  for (NodeId node = 1; node <= graph_.output(); ++node) {
+    const GraphNode& description = graph_.nodes()[index(node)];
+    std::vector<Shape> inputs;
+    for (const NodeId input : description.inputs) inputs.push_back(graph_.nodes()[index(input)].output);
+    LayerScope scope(description.name, parameters_, buffers_);
+    layers_[index(node)] = description.layer->bind(scope, buffers_, inputs);
+    paths_[index(node)] = runtime_.intern(description.name);
+  }
+  segments_ = lower(graph_, options_.recompute);
+  last_reader_.resize(graph_.nodes().size(), -1);
+  for (std::size_t s = 0; s < segments_.size(); ++s)
+    for (const NodeId input : segments_[s].inputs) last_reader_[index(input)] = static_cast<int>(s);
+  const Context setup = context(Pass::train);
+  parameters_.materialize(setup, options_.seed);
+  buffers_.materialize(setup);
+}
+
+Model::~Model() = default;
+
+Context Model::context(Pass pass) const {
+  Context context = Context::make(runtime_, device_, options_.precision);
+  context.pass = pass;
+  context.random.seed = options_.seed;
+  return context;
+}
+
+Tensor Model::forward(const Context& context, const Tensor& x) {
+  if (x.shape().rank() < 1 || x.shape().without_first() != graph_.input_shape())
+    throw ShapeError(fmt::format("model: expected an input (batch, …) of samples {}, got {}", to_string(graph_.input_shape()),
+                                 to_string(x.shape())));
+  if (x.dtype() != options_.precision.compute())
+    throw DTypeError(fmt::format("model: expected a {} input in {}, got {}", to_string(options_.precision.compute()),
+                                 to_string(options_.precision), to_string(x.dtype())));
+  std::vector<Tensor> values(graph_.nodes().size());
+  values[0] = x;
+  for (std::size_t s = 0; s < segments_.size(); ++s) {
+    const LoweredSegment& segment = segments_[s];
+    const bool rerun = segment.recompute && context.tape != nullptr;
+    const int position = static_cast<int>(s);
+    Tensor out = rerun ? run_recomputed(context, position, values) : run_nodes(context, position, values);
+    values[index(segment.last)] = std::move(out);
+  }
+  return values.back();
+}
+
+Tensor Model::run_nodes(const Context& context, int position, std::vector<Tensor>& values) {
+  const LoweredSegment& segment = segments_[static_cast<std::size_t>(position)];
+  // A value is let go after its last reader, so that ops may work in place.
+  const auto read_later = [&](NodeId value, NodeId reader) {
+    for (NodeId node = reader + 1; node <= segment.last; ++node)
+      for (const NodeId input : graph_.nodes()[index(node)].inputs)
+        if (input == value) return true;
+    return value < segment.first && last_reader_[index(value)] != position;
+  };
+  for (NodeId node = segment.first; node <= segment.last; ++node) {
+    std::vector<Tensor> inputs;
+    for (const NodeId input : graph_.nodes()[index(node)].inputs) inputs.push_back(values[index(input)]);
+    for (const NodeId input : graph_.nodes()[index(node)].inputs)
+      if (!read_later(input, node)) values[index(input)] = Tensor();
+    values[index(node)] = layers_[index(node)]->forward(context.at(paths_[index(node)]), inputs);
+  }
+  return std::move(values[index(segment.last)]);
+}
+
+Tensor Model::run_recomputed(const Context& context, int position, std::vector<Tensor>& values) {
+  const LoweredSegment& segment = segments_[static_cast<std::size_t>(position)];
+  Context silent = context;
+  silent.tape = nullptr;
+  std::vector<Tensor> kept;
+  for (const NodeId input : segment.inputs) kept.push_back(values[index(input)]);
+  Tensor y = run_nodes(silent, position, values);
+  if (!y.sole_owner()) y = y.view(y.shape());  // an identity of its own, even where the stretch passes its input through
+  context.tape->record(context, y, [this, position, &segment, kept, random = context.random](const Context& ctx, Tensor dy, GradientStore& store) {
+    Tape tape;
+    Context again = ctx;
+    again.pass = Pass::recompute;
+    again.tape = &tape;
+    again.random = random;
+    std::vector<Tensor> local(graph_.nodes().size());
+    std::vector<std::uint64_t> ids(kept.size(), 0);
+    for (std::size_t i = 0; i < kept.size(); ++i) {
+      Tensor input = kept[i].view(kept[i].shape());
+      if (wants_gradient(kept[i])) input.set_value_id(ids[i] = runtime_.new_value_id());
+      local[index(segment.inputs[i])] = std::move(input);
+    }
+    const Tensor output = run_nodes(again, position, local);
+    local.clear();
+    if (!wants_gradient(output)) return;
+    GradientStore inner = tape.backward(again, output, std::move(dy));
+    for (std::size_t i = 0; i < kept.size(); ++i)
+      if (Tensor dx = inner.take(ids[i]); ids[i] != 0 && dx.defined()) store.add(ctx, kept[i].value_id(), std::move(dx));
+  });
+  return y;
+}
+
+void Model::register_state(StateRegistry& registry) {
+  for (const Parameter& parameter : parameters_.all()) registry.add("weights/" + parameter.name(), parameter.master());
+  for (const Buffer& buffer : buffers_.all()) registry.add("buffers/" + buffer.name, buffers_.current(buffer));
+  registry.on_load([this] {
+    const Context setup = context(Pass::train);
+    parameters_.refresh_compute(setup);
+    buffers_.reset_pending(setup);
+  });
+}
+
+}  // namespace bantam

@@ -1,0 +1,62 @@
+// Model: a graph bound to a device: parameters, buffers, precision, and its forward.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "bantam/engine/graph.h"
+#include "bantam/engine/parameters.h"
+#include "bantam/engine/precision.h"
+#include "bantam/engine/state_registry.h"
+
+namespace bantam {
+
+struct ModelOptions {
+  Precision precision;
+  std::uint64_t seed = 42;
+  RecomputeOptions recompute;
+};
+
+/// A model on one device. Its context carries the device, precision and seed; callers set pass, tape and random state.
+class Model {
+ public:
+  /// Declares and initialises all parameters. Throws OutOfMemory, ConfigError.
+  Model(Runtime& runtime, Device device, Graph graph, ModelOptions options);
+  ~Model();
+
+  /// x (batch, input shape) of the compute type to (batch, output shape). Records on the context's tape where it has one.
+  Tensor forward(const Context& context, const Tensor& x);
+
+  /// A context for this model: its device, precision and seed.
+  Context context(Pass pass) const;
+  const Graph& graph() const { return graph_; }
+  const ModelOptions& options() const { return options_; }
+  ParameterArena& parameters() { return parameters_; }
+  const ParameterArena& parameters() const { return parameters_; }
+  BufferArena& buffers() { return buffers_; }
+  const BufferArena& buffers() const { return buffers_; }
+  Runtime& runtime() const { return runtime_; }
+  Device device() const { return device_; }
+  /// Adds weights and buffers to the list of what outlives a step.
+  void register_state(StateRegistry& registry);
+
+ private:
+  /// Runs segment `position`, reading its inputs from `values` and letting go of those nobody reads later.
+  Tensor run_nodes(const Context& context, int position, std::vector<Tensor>& values);
+  /// The same without a tape; records that backward runs the segment again.
+  Tensor run_recomputed(const Context& context, int position, std::vector<Tensor>& values);
+
+  Runtime& runtime_;
+  Device device_;
+  Graph graph_;
+  ModelOptions options_;
+  ParameterArena parameters_;
+  BufferArena buffers_;
+  std::vector<std::unique_ptr<BoundLayer>> layers_;  // by node; null for the input
+  std::vector<const char*> paths_;                   // interned node names
+  std::vector<LoweredSegment> segments_;
+  std::vector<int> last_reader_;                     // by node: the last segment that reads it
+};
+
+}  // namespace bantam

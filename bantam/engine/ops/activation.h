@@ -1,0 +1,13 @@
+// Element-wise activations.
+#pragma once
+
+#include "bantam/engine/context.h"
+#include "bantam/engine/tensor.h"
+#include "bantam/kernels/activation.h"
+
+namespace bantam::ops {
+
+/// y = f(x), any shape. Works in place where x is the last holder of its memory and backward does not read x.
+Tensor activation(const Context& context, Tensor x, kernels::Activation kind, float slope = 0.01f);
+
+}  // namespace bantam::ops

@@ -1,0 +1,22 @@
+// Batch normalisation over the last axis.
+#pragma once
+
+#include "bantam/engine/context.h"
+#include "bantam/engine/tensor.h"
+#include "bantam/kernels/batch_norm.h"
+
+namespace bantam::ops {
+
+/// What batch normalisation reads and moves. All float32 (channels); undefined scale and shift mean 1 and 0.
+struct BatchNormTensors {
+  Tensor scale, shift;
+  Tensor running_mean, running_variance;  ///< what evaluation reads
+  Tensor pending_mean, pending_variance;  ///< moved by training passes, not by recompute; may be undefined
+};
+
+/// x (…, channels). In Pass::train and Pass::recompute with the batch's statistics; in Pass::evaluate with the running ones (which has no
+/// gradient here: recording it throws Error). Throws ShapeError.
+Tensor batch_norm(const Context& context, const Tensor& x, const BatchNormTensors& tensors, float epsilon = 1e-3f,
+                  kernels::RunningUpdate running = {});
+
+}  // namespace bantam::ops

@@ -1,0 +1,14 @@
+// 2-D convolution, NHWC.
+#pragma once
+
+#include "bantam/engine/context.h"
+#include "bantam/engine/ops/geometry.h"
+#include "bantam/engine/tensor.h"
+
+namespace bantam::ops {
+
+/// x (batch, H, W, C_in), w (C_out, kH, kW, C_in/groups), one type → (batch, H', W', C_out). `window.kernel` is taken from w.
+/// Throws ShapeError, DTypeError.
+Tensor conv2d(const Context& context, const Tensor& x, const Tensor& w, Window2d window = {}, std::int64_t groups = 1);
+
+}  // namespace bantam::ops

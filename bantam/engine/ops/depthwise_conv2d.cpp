@@ -1,0 +1,51 @@
+// Depthwise convolution: backward keeps x and reads w from the arena.
+#include "bantam/engine/ops/depthwise_conv2d.h"
+
+#include <fmt/format.h>
+
+#include "bantam/base/error.h"
+#include "bantam/engine/ops/gradient_target.h"
+#include "bantam/engine/tape.h"
+#include "bantam/kernels/depthwise_conv2d.h"
+
+namespace bantam::ops {
+namespace {
+
+kernels::DepthwiseConv2dShape checked_shape(const Tensor& x, const Tensor& w, Window2d window) {
+  check_image("depthwise_conv2d", x.shape());
+  const std::int64_t channels = x.shape()[3];
+  if (w.shape().rank() != 3 || channels == 0 || w.shape()[2] < channels || w.shape()[2] % channels != 0)
+    throw ShapeError(fmt::format("depthwise_conv2d: x {} and weight {} do not fit: expected (kH, kW, {}·multiplier)",
+                                 to_string(x.shape()), to_string(w.shape()), channels));
+  if (x.dtype() != w.dtype())
+    throw DTypeError(fmt::format("depthwise_conv2d: x is {} and the weight {}", to_string(x.dtype()), to_string(w.dtype())));
+  window.kernel = {w.shape()[0], w.shape()[1]};
+  const Padding pad = window.resolve("depthwise_conv2d", x.shape()[1], x.shape()[2]);
+  return {.batch = x.shape()[0], .in_h = x.shape()[1], .in_w = x.shape()[2], .channels = channels,
+          .multiplier = w.shape()[2] / channels, .kernel_h = window.kernel.h, .kernel_w = window.kernel.w,
+          .stride_h = window.stride.h, .stride_w = window.stride.w, .pad_top = pad.top, .pad_bottom = pad.bottom,
+          .pad_left = pad.left, .pad_right = pad.right, .dilation_h = window.dilation.h, .dilation_w = window.dilation.w};
+}
+
+}  // namespace
+
+Tensor depthwise_conv2d(const Context& context, const Tensor& x, const Tensor& w, Window2d window) {
+  const kernels::DepthwiseConv2dShape shape = checked_shape(x, w, window);
+  const DType dtype = x.dtype();
+  Tensor y = context.allocate({shape.batch, shape.out_h(), shape.out_w(), shape.out_channels()}, dtype);
+  BANTAM_KERNEL(context.exec, depthwise_conv2d_forward, shape, dtype, x.data(), w.data(), y.data());
+  if (!records(context, {&x, &w})) return y;
+  context.tape->record(context, y, [=](const Context& ctx, Tensor dy, GradientStore& store) {
+    weight_gradient(ctx, w, store, [&](float* dw, bool accumulate) {
+      const Scratch scratch = ctx.scratch(kernels::depthwise_conv2d_grad_weight_workspace_bytes(shape, dtype, ctx.device.kind));
+      BANTAM_KERNEL(ctx.exec, depthwise_conv2d_grad_weight, shape, dtype, x.data(), dy.data(), dw, accumulate, scratch.get());
+    });
+    if (!wants_gradient(x)) return;
+    Tensor dx = ctx.allocate(x.shape(), dtype);
+    BANTAM_KERNEL(ctx.exec, depthwise_conv2d_grad_input, shape, dtype, dy.data(), w.data(), dx.data());
+    store.add(ctx, x.value_id(), std::move(dx));
+  });
+  return y;
+}
+
+}  // namespace bantam::ops

@@ -1,0 +1,33 @@
+// Where an op's backward writes the gradient of a weight: the parameter's place in the arena, or a new tensor.
+#pragma once
+
+#include <utility>
+
+#include "bantam/engine/context.h"
+#include "bantam/engine/ops/cast.h"
+#include "bantam/engine/tape.h"
+
+namespace bantam::ops {
+
+/// Calls `compute(float* dw, bool accumulate)` for `weight`, where a gradient of it is wanted. A parameter's goes straight to the arena; any
+/// other tensor's to a new tensor, cast to its type and handed to the store.
+template <class Compute>
+void weight_gradient(const Context& context, const Tensor& weight, GradientStore& store, Compute&& compute) {
+  if (!wants_gradient(weight)) return;
+  if (weight.parameter() != nullptr) {
+    const ParameterGradient target = store.parameter(*weight.parameter());
+    compute(target.data, target.accumulate);
+    return;
+  }
+  Tensor gradient = context.allocate(weight.shape(), DType::float32);
+  compute(gradient.as<float>(), false);
+  if (weight.dtype() != DType::float32) gradient = cast(context, gradient, weight.dtype());
+  store.add(context, weight.value_id(), std::move(gradient));
+}
+
+/// `x` itself where nobody else holds its memory (then the op works in place), else a new tensor like it.
+inline Tensor reuse_or_allocate(const Context& context, const Tensor& x) {
+  return x.sole_owner() ? x.view(x.shape()) : context.allocate(x.shape(), x.dtype());
+}
+
+}  // namespace bantam::ops

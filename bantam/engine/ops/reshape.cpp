@@ -1,0 +1,25 @@
+// Reshape: a view; the gradient is viewed back.
+#include "bantam/engine/ops/reshape.h"
+
+#include "bantam/base/error.h"
+#include "bantam/engine/tape.h"
+
+namespace bantam::ops {
+
+Tensor reshape(const Context& context, const Tensor& x, const Shape& shape) {
+  Tensor y = x.view(shape);
+  if (!records(context, {&x})) return y;
+  context.tape->record(context, y,
+                       [x_id = x.value_id(), from = x.shape()](const Context& ctx, Tensor dy, GradientStore& store) {
+                         store.add(ctx, x_id, dy.view(from));
+                       });
+  return y;
+}
+
+Tensor flatten(const Context& context, const Tensor& x) {
+  if (x.shape().rank() < 1) throw ShapeError("flatten: expected (batch, …), got a scalar");
+  const std::int64_t batch = x.shape()[0];
+  return reshape(context, x, {batch, batch == 0 ? 0 : x.elements() / batch});
+}
+
+}  // namespace bantam::ops

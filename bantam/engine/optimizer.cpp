@@ -1,0 +1,134 @@
+// Tables on the device, and the three kernels of an update.
+#include "bantam/engine/optimizer.h"
+
+#include <fmt/format.h>
+
+#include "bantam/base/error.h"
+
+namespace bantam {
+namespace {
+
+using kernels::OptimizerKind;
+
+bool is_adam(OptimizerKind kind) { return kind == OptimizerKind::adam || kind == OptimizerKind::adamw; }
+
+void check(const OptimizerOptions& o) {
+  const auto require = [](bool fine, const char* what, float value) {
+    if (!fine) throw ConfigError(fmt::format("optimizer: {}, got {}", what, value));
+  };
+  require(o.learning_rate >= 0.0f, "learning_rate must not be negative", o.learning_rate);
+  require(o.weight_decay >= 0.0f, "weight_decay must not be negative", o.weight_decay);
+  require(o.momentum >= 0.0f && o.momentum < 1.0f, "momentum must be in [0, 1)", o.momentum);
+  require(o.beta1 >= 0.0f && o.beta1 < 1.0f, "beta1 must be in [0, 1)", o.beta1);
+  require(o.beta2 >= 0.0f && o.beta2 < 1.0f, "beta2 must be in [0, 1)", o.beta2);
+  require(o.epsilon > 0.0f, "epsilon must be positive", o.epsilon);
+  require(o.clip_norm >= 0.0f, "clip_norm must not be negative", o.clip_norm);
+  require(o.initial_loss_scale >= 1.0f, "initial_loss_scale must be at least 1", o.initial_loss_scale);
+}
+
+constexpr std::int64_t kControlBytes = sizeof(kernels::UpdateControl);
+
+}  // namespace
+
+Optimizer::Optimizer(Model& model, OptimizerOptions options) : model_(model), options_(options) {
+  check(options_);
+  const Context context = model_.context(Pass::train).at(model_.runtime().intern("optimizer"));
+  // Group 0 decays, group 1 does not (biases and normalisation parameters, where they are left out).
+  kernels::UpdateGroup group{.learning_rate = options_.learning_rate, .weight_decay = options_.weight_decay,
+                             .beta1 = is_adam(options_.kind) ? options_.beta1 : options_.momentum, .beta2 = options_.beta2,
+                             .epsilon = options_.epsilon};
+  groups_.assign(2, group);
+  if (!options_.decay_biases) groups_[1].weight_decay = 0.0f;
+  ParameterArena& parameters = model_.parameters();
+  std::vector<kernels::UpdateSegment> segments;
+  for (const Parameter* parameter : parameters.segments())
+    segments.push_back({.group = parameter->spec().decays ? 0 : 1,
+                        .frozen = parameter->frozen(),
+                        .compute_copy = parameters.compute().defined() && !parameter->spec().keep_float32});
+  const auto table = [&](const void* data, std::size_t bytes) {
+    return context.upload_bytes({static_cast<std::int64_t>(bytes)}, DType::uint8, data, Category::optimizer);
+  };
+  const auto& granules = parameters.segment_of_granule();
+  segment_table_ = table(segments.data(), segments.size() * sizeof(segments[0]));
+  granule_table_ = table(granules.data(), granules.size() * sizeof(granules[0]));
+  upload_groups();
+  kernels::UpdateControl control{.clip_norm = options_.clip_norm};
+  if (model_.options().precision.scales_loss()) {
+    control.loss_scale = options_.initial_loss_scale;
+    control.growth_interval = options_.loss_scale_growth_interval;
+  }
+  control_ = table(&control, sizeof(control));
+  if (is_adam(options_.kind) || options_.momentum > 0.0f) moment1_ = parameters.add_slot(context, "optimizer/moment1");
+  if (is_adam(options_.kind)) moment2_ = parameters.add_slot(context, "optimizer/moment2");
+  parameters.begin_accumulation();
+}
+
+void Optimizer::upload_groups() {
+  const std::size_t bytes = groups_.size() * sizeof(groups_[0]);
+  const Context context = model_.context(Pass::train).at(model_.runtime().intern("optimizer"));
+  if (!group_table_.defined())
+    group_table_ = context.allocate({static_cast<std::int64_t>(bytes)}, DType::uint8, Category::optimizer);
+  copy_bytes(group_table_.data(), groups_.data(), bytes, context.stream);
+}
+
+kernels::UpdateArena Optimizer::arena() const {
+  ParameterArena& parameters = model_.parameters();
+  return {.granules = parameters.slot_elements() / kernels::kSegmentGranule,
+          .segment_of_granule = granule_table_.as<std::int32_t>(),
+          .segments = segment_table_.as<kernels::UpdateSegment>(),
+          .groups = group_table_.as<kernels::UpdateGroup>(),
+          .master = parameters.master().as<float>(),
+          .gradient = parameters.gradient().as<float>(),
+          .moment1 = moment1_.defined() ? moment1_.as<float>() : nullptr,
+          .moment2 = moment2_.defined() ? moment2_.as<float>() : nullptr,
+          .compute = parameters.compute().defined() ? parameters.compute().data() : nullptr,
+          .compute_dtype = parameters.compute_dtype()};
+}
+
+void Optimizer::update() {
+  const Context context = model_.context(Pass::train).at(model_.runtime().intern("optimizer"));
+  model_.parameters().end_accumulation(context);
+  const kernels::UpdateArena arena = this->arena();
+  auto* control = control_.as<kernels::UpdateControl>();
+  {
+    const Scratch scratch = context.scratch(kernels::gradient_statistics_workspace_bytes(arena.granules, context.device.kind));
+    BANTAM_KERNEL(context.exec, gradient_statistics, arena, control, scratch.get());
+  }
+  BANTAM_KERNEL(context.exec, optimizer_update, options_.kind, arena, control);
+  const BufferArena& buffers = model_.buffers();
+  BANTAM_KERNEL(context.exec, finish_update, control, buffers.elements(),
+                buffers.elements() > 0 ? buffers.pending().as<float>() : nullptr,
+                buffers.elements() > 0 ? buffers.current().as<float>() : nullptr);
+  model_.parameters().begin_accumulation();
+}
+
+void Optimizer::set_learning_rate(float learning_rate) {
+  if (learning_rate == options_.learning_rate) return;
+  options_.learning_rate = learning_rate;
+  for (kernels::UpdateGroup& group : groups_) group.learning_rate = learning_rate;
+  upload_groups();
+}
+
+Tensor Optimizer::loss_scale() const {
+  static_assert(offsetof(kernels::UpdateControl, loss_scale) == 0);
+  return control_.reinterpret(0, {}, DType::float32);
+}
+
+const std::int64_t* Optimizer::updates() const { return &control_.as<kernels::UpdateControl>()->updates; }
+
+kernels::UpdateControl Optimizer::control() const {
+  kernels::UpdateControl control;
+  const Stream stream = model_.runtime().stream(model_.device());
+  if (model_.device().meta) return control;
+  copy_bytes(&control, control_.data(), kControlBytes, stream);
+  synchronize(stream);
+  return control;
+}
+
+void Optimizer::register_state(StateRegistry& registry) {
+  registry.add("optimizer/control", control_);
+  if (moment1_.defined()) registry.add("optimizer/moment1", moment1_);
+  if (moment2_.defined()) registry.add("optimizer/moment2", moment2_);
+}
+
+}  // namespace bantam

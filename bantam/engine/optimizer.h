@@ -1,0 +1,57 @@
+// Optimizers over the parameter arena: state slots, groups' values on the device, and the update.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "bantam/engine/model.h"
+#include "bantam/engine/state_registry.h"
+#include "bantam/kernels/update.h"
+
+namespace bantam {
+
+/// Defaults are Keras' where Keras has them.
+struct OptimizerOptions {
+  kernels::OptimizerKind kind = kernels::OptimizerKind::adam;
+  float learning_rate = 1e-3f;
+  float weight_decay = 0.0f;   ///< sgd, adam: L2 on the gradient; adamw: decoupled
+  float momentum = 0.0f;       ///< sgd
+  float beta1 = 0.9f, beta2 = 0.999f, epsilon = 1e-7f;
+  float clip_norm = 0.0f;      ///< global norm; 0: none
+  bool decay_biases = true;    ///< false: weight decay leaves out biases and normalisation parameters
+  float initial_loss_scale = 32768.0f;  ///< mixed_float16
+  std::int32_t loss_scale_growth_interval = 2000;
+};
+
+/// State of one optimizer for one model. All of it lives on the device; nothing here waits for the device but `control()`.
+class Optimizer {
+ public:
+  Optimizer(Model& model, OptimizerOptions options);
+
+  /// Norm and finite check, update, bookkeeping, in order of the model's stream. Resets gradient accumulation.
+  void update();
+  /// Takes effect at the next update.
+  void set_learning_rate(float learning_rate);
+  float learning_rate() const { return options_.learning_rate; }
+  const OptimizerOptions& options() const { return options_; }
+
+  /// Device memory: the loss scale (the seed of backward), and the number of updates done.
+  Tensor loss_scale() const;
+  const std::int64_t* updates() const;
+  /// The device's scalars; waits for the device.
+  kernels::UpdateControl control() const;
+  void register_state(StateRegistry& registry);
+
+ private:
+  void upload_groups();
+  kernels::UpdateArena arena() const;
+
+  Model& model_;
+  OptimizerOptions options_;
+  std::vector<kernels::UpdateGroup> groups_;
+  Tensor group_table_, segment_table_, granule_table_, control_;
+  Tensor moment1_, moment2_;
+};
+
+}  // namespace bantam

@@ -1,0 +1,86 @@
+// The reverse walk, and the gradients on their way.
+#include "bantam/engine/tape.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "bantam/base/error.h"
+#include "bantam/engine/parameters.h"
+#include "bantam/kernels/elementwise.h"
+
+namespace bantam {
+
+void GradientStore::add(const Context& context, std::uint64_t id, Tensor gradient) {
+  if (id == 0) return;
+  const auto [place, first] = gradients_.try_emplace(id, gradient);
+  if (first) return;
+  Tensor& sum = place->second;
+  if (sum.shape() != gradient.shape() || sum.dtype() != gradient.dtype())
+    throw ShapeError(fmt::format("gradients {} {} and {} {} of one value do not fit at '{}'", to_string(sum.dtype()),
+                                 to_string(sum.shape()), to_string(gradient.dtype()), to_string(gradient.shape()), context.path));
+  // The sum may overwrite either operand that nobody else holds. Ours is held by `sum` only if its count says so.
+  Tensor out = sum.sole_owner() ? sum : gradient.sole_owner() ? gradient : context.allocate(sum.shape(), sum.dtype());
+  BANTAM_KERNEL(context.exec, add, sum.elements(), sum.dtype(), sum.data(), gradient.data(), out.data());
+  sum = out;
+}
+
+Tensor GradientStore::take(std::uint64_t id) {
+  const auto found = gradients_.find(id);
+  if (found == gradients_.end()) return {};
+  Tensor gradient = std::move(found->second);
+  gradients_.erase(found);
+  return gradient;
+}
+
+ParameterGradient GradientStore::parameter(Parameter& parameter) {
+  const bool accumulate = parameter.gradient_written_;
+  parameter.gradient_written_ = true;
+  written_.push_back(&parameter);
+  return {parameter.gradient().as<float>(), accumulate};
+}
+
+std::vector<Parameter*> GradientStore::take_written() { return std::exchange(written_, {}); }
+
+void Tape::record(const Context& context, Tensor& output, Backward backward) {
+  output.set_value_id(context.runtime->new_value_id());
+  output.set_parameter(nullptr);
+  entries_.push_back({output.value_id(), context.path, std::move(backward)});
+}
+
+GradientStore Tape::backward(Context context, const Tensor& loss, Tensor seed, std::span<const std::uint64_t> wanted) {
+  const auto recorded = [&](const Entry& entry) { return entry.output == loss.value_id(); };
+  if (loss.value_id() == 0 || std::ranges::none_of(entries_, recorded))
+    throw Error("backward: the loss was not recorded on this tape");
+  if (seed.shape() != loss.shape())
+    throw ShapeError(fmt::format("backward: the seed {} does not have the loss's shape {}", to_string(seed.shape()),
+                                 to_string(loss.shape())));
+  context.tape = nullptr;
+  GradientStore store;
+  store.add(context, loss.value_id(), std::move(seed));
+  while (!entries_.empty()) {
+    Entry entry = std::move(entries_.back());
+    entries_.pop_back();
+    const bool keep = std::ranges::find(wanted, entry.output) != wanted.end();
+    Tensor dy = store.take(entry.output);
+    if (!dy.defined()) continue;
+    const Context local = context.at(entry.path);
+    if (keep) store.add(local, entry.output, dy);
+    entry.backward(local, std::move(dy), store);
+    for (Parameter* parameter : store.take_written())
+      if (hook_) hook_(*parameter);
+  }
+  return store;
+}
+
+bool wants_gradient(const Tensor& tensor) {
+  if (tensor.parameter() != nullptr) return !tensor.parameter()->frozen();
+  return tensor.value_id() != 0;
+}
+
+bool records(const Context& context, std::initializer_list<const Tensor*> inputs) {
+  return context.tape != nullptr && std::ranges::any_of(inputs, [](const Tensor* t) { return t->defined() && wants_gradient(*t); });
+}
+
+}  // namespace bantam

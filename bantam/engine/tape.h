@@ -1,0 +1,73 @@
+// Tape: what backward needs, recorded op by op (a Wengert list), walked once in reverse.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "bantam/engine/context.h"
+#include "bantam/engine/tensor.h"
+
+namespace bantam {
+
+/// Where a parameter's gradient goes: float32, in the arena. The first write of an effective batch overwrites, later ones add.
+struct ParameterGradient {
+  float* data = nullptr;
+  bool accumulate = false;
+};
+
+/// Gradients of values during one backward walk.
+class GradientStore {
+ public:
+  /// Hands in a gradient of the value `id` (ignored for 0). A second one for the same value is added to the first.
+  void add(const Context& context, std::uint64_t id, Tensor gradient);
+  /// Takes the gradient of a value out; undefined where nothing flowed.
+  Tensor take(std::uint64_t id);
+  /// The destination for a parameter's gradient, and tells the parameter that it is written now.
+  ParameterGradient parameter(Parameter& parameter);
+  /// Parameters written since the last call.
+  std::vector<Parameter*> take_written();
+
+ private:
+  std::vector<Parameter*> written_;
+  std::unordered_map<std::uint64_t, Tensor> gradients_;
+};
+
+/// A list of backward closures. Not thread-safe; one step on one stream.
+class Tape {
+ public:
+  /// Computes inputs' gradients from the output's. May reuse `dy`'s memory where it is its sole owner. The context has the
+  /// path under which the op was recorded, no tape, and the pass of the walk.
+  using Backward = std::function<void(const Context&, Tensor dy, GradientStore&)>;
+  /// Told each time a parameter's gradient is written: in the backward order, once for each op that reads the parameter.
+  using ParameterHook = std::function<void(Parameter&)>;
+
+  /// Gives `output` an identity and stores the closure, which holds only what backward reads.
+  void record(const Context& context, Tensor& output, Backward backward);
+
+  /// Walks the list once in reverse from `loss`, whose gradient is `seed` (a tensor of loss's shape), freeing each entry as it
+  /// goes. Gradients of the values in `wanted` are left in the returned store. Throws Error where loss was not recorded here.
+  GradientStore backward(Context context, const Tensor& loss, Tensor seed, std::span<const std::uint64_t> wanted = {});
+
+  bool empty() const { return entries_.empty(); }
+  void set_parameter_hook(ParameterHook hook) { hook_ = std::move(hook); }
+
+ private:
+  struct Entry {
+    std::uint64_t output;
+    const char* path;
+    Backward backward;
+  };
+  std::vector<Entry> entries_;
+  ParameterHook hook_;
+};
+
+/// Whether backward has to produce a gradient for this tensor: it is a recorded value, or a parameter that is not frozen.
+bool wants_gradient(const Tensor& tensor);
+/// Whether an op on these inputs has to be recorded: there is a tape and some input wants a gradient.
+bool records(const Context& context, std::initializer_list<const Tensor*> inputs);
+
+}  // namespace bantam

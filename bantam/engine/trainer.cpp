@@ -1,0 +1,153 @@
+// The loop: micro-batches to updates, metrics read back now and then, evaluation, callbacks.
+#include "bantam/engine/trainer.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+
+#include "bantam/base/error.h"
+
+namespace bantam {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
+
+void merge(Metrics& sum, const Metrics& part) {
+  const double samples = static_cast<double>(sum.samples + part.samples);
+  if (samples == 0) return;
+  const double a = static_cast<double>(sum.samples) / samples, b = static_cast<double>(part.samples) / samples;
+  sum = {sum.loss * a + part.loss * b, sum.accuracy * a + part.accuracy * b, sum.samples + part.samples};
+}
+
+}  // namespace
+
+/// One epoch under way.
+struct Trainer::EpochState {
+  std::int64_t epoch = 0;
+  std::int64_t updates = 0;            ///< in the whole epoch
+  std::int64_t done = 0;
+  Metrics sum;
+  Clock::time_point start = Clock::now();
+  Clock::time_point last_read = Clock::now();
+  std::int64_t first_update = 0;       ///< where it began (resume)
+};
+
+Trainer::Trainer(TrainingStep& step, BatchSource& train, BatchSource* validation, TrainerOptions options)
+    : step_(step), train_(train), validation_(validation), options_(options) {
+  if (options_.epochs < 0) throw ConfigError(fmt::format("train.epochs must not be negative, got {}", options_.epochs));
+  if (options_.accumulate < 1) throw ConfigError(fmt::format("train.accumulate must be at least 1, got {}", options_.accumulate));
+  if (train_.batches_per_epoch() < 1) throw DataError("the training data give no batch: fewer samples than the batch size, and drop_last");
+  options_.read_every = std::clamp<std::int64_t>(options_.read_every, 1, TrainingStep::kMetricRing);
+}
+
+TrainResult Trainer::run() {
+  TrainResult result;
+  for (Callback* callback : callbacks_) callback->on_begin();
+  double samples = 0, waited = 0;
+  result.epoch = options_.first_epoch;
+  result.update = options_.first_update;
+  for (std::int64_t epoch = options_.first_epoch; epoch < options_.epochs && !result.stopped; ++epoch) {
+    const double before = result.seconds;
+    run_epoch(epoch, epoch == options_.first_epoch ? options_.first_update : 0, result);
+    samples += static_cast<double>(result.train.samples);
+    waited += result.data_wait_share * (result.seconds - before);
+  }
+  if (result.seconds > 0) {
+    result.images_per_second = samples / result.seconds;
+    result.data_wait_share = waited / result.seconds;
+  }
+  for (Callback* callback : callbacks_) callback->on_end();
+  return result;
+}
+
+void Trainer::run_epoch(std::int64_t epoch, std::int64_t first_update, TrainResult& result) {
+  EpochState state{.epoch = epoch,
+                   .updates = (train_.batches_per_epoch() + options_.accumulate - 1) / options_.accumulate,
+                   .done = first_update,
+                   .first_update = first_update};
+  train_.start(epoch, first_update * options_.accumulate);
+  while (state.done < state.updates && !stop_.load(std::memory_order_relaxed)) {
+    run_update(state.done * options_.accumulate);
+    ++state.done;
+    ++result.updates;
+    const bool due = step_.pending_metrics() >= options_.read_every || seconds_since(state.last_read) >= options_.read_seconds;
+    if (due || state.done == state.updates) read(state);
+  }
+  if (step_.pending_metrics() > 0) read(state);
+  const double seconds = seconds_since(state.start);
+  result.seconds += seconds;
+  result.train = state.sum;
+  result.data_wait_share = seconds > 0 ? train_.waited_seconds() / seconds : 0;
+  result.stopped = state.done < state.updates;
+  result.epoch = result.stopped ? epoch : epoch + 1;
+  result.update = result.stopped ? state.done : 0;
+  if (result.stopped) return;
+  ++result.epochs;
+  const Clock::time_point evaluation = Clock::now();
+  if (validation_ != nullptr && options_.evaluate) result.validation = evaluate(*validation_);
+  const EpochEvent event{.epoch = epoch, .epochs = options_.epochs, .train = state.sum, .validation = result.validation,
+                         .seconds = seconds, .evaluation_seconds = seconds_since(evaluation),
+                         .images_per_second = static_cast<double>(state.sum.samples) / std::max(seconds, 1e-9),
+                         .data_wait_share = result.data_wait_share, .last = epoch + 1 == options_.epochs};
+  for (Callback* callback : callbacks_) callback->on_epoch_end(event);
+}
+
+void Trainer::run_update(std::int64_t first_batch) {
+  const std::int64_t end = std::min(first_batch + options_.accumulate, train_.batches_per_epoch());
+  std::int64_t effective = 0;
+  for (std::int64_t batch = first_batch; batch < end; ++batch) effective += train_.size_of(batch);
+  const Context context = step_.model().context(Pass::train).at(step_.model().runtime().intern("input"));
+  std::int64_t first_sample = 0;
+  for (std::int64_t index = first_batch; index < end; ++index) {
+    Batch batch;
+    if (!train_.next(context, batch)) throw DataError(fmt::format("the data source ended before batch {} of its epoch", index));
+    step_.micro_batch(batch, first_sample, effective);
+    first_sample += batch.size;
+  }
+  step_.update();
+}
+
+void Trainer::read(EpochState& state) {
+  ProgressEvent event{.epoch = state.epoch, .epochs = options_.epochs, .update = state.done, .updates = state.updates};
+  event.metrics = step_.read_metrics();
+  std::int64_t samples = 0;
+  for (const Metrics& metrics : event.metrics) {
+    merge(state.sum, metrics);
+    samples += metrics.samples;
+  }
+  check_finite();
+  const double seconds = std::max(seconds_since(state.last_read), 1e-9), epoch_seconds = std::max(seconds_since(state.start), 1e-9);
+  state.last_read = Clock::now();
+  event.images_per_second = static_cast<double>(samples) / seconds;
+  event.epoch_loss = state.sum.loss;
+  event.epoch_accuracy = state.sum.accuracy;
+  event.data_wait_share = train_.waited_seconds() / epoch_seconds;
+  const double updates_left = static_cast<double>(state.updates - state.done) +
+                              static_cast<double>(state.updates) * static_cast<double>(options_.epochs - state.epoch - 1);
+  const double measured = static_cast<double>(state.done - state.first_update);
+  event.eta_seconds = measured > 0 ? epoch_seconds / measured * updates_left : 0;
+  for (Callback* callback : callbacks_) callback->on_progress(event);
+}
+
+void Trainer::check_finite() {
+  const kernels::UpdateControl control = step_.optimizer().control();
+  if (control.updates != last_updates_) skipped_before_ = control.skipped;
+  last_updates_ = control.updates;
+  if (control.skipped - skipped_before_ >= options_.max_skipped_in_a_row)
+    throw NotFiniteError(fmt::format("gradients were not finite in the last {} updates (loss scale {}); lower the learning rate, or clip",
+                                     control.skipped - skipped_before_, control.loss_scale));
+}
+
+Metrics Trainer::evaluate(BatchSource& source) {
+  const Context context = step_.model().context(Pass::evaluate).at(step_.model().runtime().intern("input"));
+  source.start(0, 0);
+  Batch batch;
+  while (source.next(context, batch)) step_.evaluate(batch);
+  batch = {};
+  return step_.read_evaluation();
+}
+
+}  // namespace bantam

@@ -1,0 +1,98 @@
+// Trainer: epochs of training steps over a BatchSource, evaluation after each, callbacks, and a stop that saves.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <vector>
+
+#include "bantam/engine/batch_source.h"
+#include "bantam/engine/training_step.h"
+
+namespace bantam {
+
+struct TrainerOptions {
+  std::int64_t epochs = 1;
+  /// Micro-batches an update; the effective batch is accumulate × the source's batch size.
+  std::int64_t accumulate = 1;
+  /// Metrics are read back and `on_progress` is called at most this many updates and, on slow devices, this many seconds apart.
+  std::int64_t read_every = TrainingStep::kMetricRing;
+  double read_seconds = 0.2;
+  /// Stops with NotFiniteError after this many updates in a row were left out because gradients were not finite.
+  std::int64_t max_skipped_in_a_row = 50;
+  /// Evaluate after each epoch where there is a validation source.
+  bool evaluate = true;
+  /// Where to begin (resume): epoch and update within it.
+  std::int64_t first_epoch = 0, first_update = 0;
+};
+
+/// Metrics of a stretch of updates within an epoch.
+struct ProgressEvent {
+  std::int64_t epoch = 0, epochs = 0;            ///< epoch counts from 0
+  std::int64_t update = 0, updates = 0;          ///< updates done in this epoch, and in all of it
+  std::vector<Metrics> metrics;                  ///< one an update, the last is update - 1
+  double images_per_second = 0;                  ///< since the last event
+  double eta_seconds = 0;                        ///< to the end of all epochs
+  double epoch_loss = 0, epoch_accuracy = 0;     ///< so far
+  double data_wait_share = 0;                    ///< of this epoch's time
+};
+struct EpochEvent {
+  std::int64_t epoch = 0, epochs = 0;
+  Metrics train;
+  Metrics validation;                            ///< samples 0: not evaluated
+  double seconds = 0;                            ///< of training, evaluation not counted
+  double evaluation_seconds = 0;
+  double images_per_second = 0;
+  double data_wait_share = 0;
+  bool last = false;
+};
+
+/// What a program hears of training. All calls come from the thread that runs it.
+class Callback {
+ public:
+  virtual ~Callback() = default;
+  virtual void on_begin() {}
+  virtual void on_progress(const ProgressEvent&) {}
+  virtual void on_epoch_end(const EpochEvent&) {}
+  virtual void on_end() {}
+};
+
+struct TrainResult {
+  std::int64_t epochs = 0;      ///< finished
+  std::int64_t updates = 0;     ///< done, over all epochs
+  double seconds = 0;           ///< of training, evaluation not counted
+  Metrics train, validation;    ///< of the last epoch
+  double images_per_second = 0;
+  double data_wait_share = 0;
+  bool stopped = false;         ///< by request_stop
+  std::int64_t epoch = 0, update = 0;  ///< position: where a resumed run would go on
+};
+
+class Trainer {
+ public:
+  Trainer(TrainingStep& step, BatchSource& train, BatchSource* validation, TrainerOptions options);
+  void add(Callback& callback) { callbacks_.push_back(&callback); }
+  /// Runs to the end, or to a requested stop (the update under way is finished).
+  TrainResult run();
+  /// Safe from any thread and from a signal handler.
+  void request_stop() { stop_.store(true, std::memory_order_relaxed); }
+  /// One pass over a source without training.
+  Metrics evaluate(BatchSource& source);
+
+ private:
+  struct EpochState;
+  void run_epoch(std::int64_t epoch, std::int64_t first_update, TrainResult& result);
+  void run_update(std::int64_t first_batch);
+  void read(EpochState& state);
+  void check_finite();
+
+  TrainingStep& step_;
+  BatchSource& train_;
+  BatchSource* validation_;
+  TrainerOptions options_;
+  std::vector<Callback*> callbacks_;
+  std::atomic<bool> stop_{false};
+  std::int64_t last_updates_ = -1, skipped_before_ = 0;
+};
+
+}  // namespace bantam

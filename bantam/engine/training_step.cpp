@@ -1,0 +1,97 @@
+// The step: one tape a micro-batch, one update an effective batch, metrics left on the device.
+#include "bantam/engine/training_step.h"
+
+#include <fmt/format.h>
+
+#include "bantam/base/error.h"
+#include "bantam/engine/ops.h"
+#include "bantam/engine/tape.h"
+
+namespace bantam {
+namespace {
+
+constexpr std::size_t kSumsBytes = sizeof(kernels::MetricSums);
+
+Metrics to_metrics(const kernels::MetricSums& sums) {
+  const auto samples = static_cast<std::int64_t>(sums.samples);
+  if (samples == 0) return {};
+  return {sums.loss / sums.samples, sums.correct / sums.samples, samples};
+}
+
+}  // namespace
+
+TrainingStep::TrainingStep(Model& model, Optimizer& optimizer, LossOptions loss)
+    : model_(model), optimizer_(optimizer), loss_(loss) {
+  if (model_.graph().output_shape().rank() != 1)
+    throw ShapeError(fmt::format("the loss needs an output of (classes), the model's is {}", to_string(model_.graph().output_shape())));
+  const Context context = model_.context(Pass::train).at(model_.runtime().intern("metrics"));
+  ring_ = context.allocate({(kMetricRing + 1) * static_cast<std::int64_t>(kSumsBytes)}, DType::uint8, Category::other);
+  zero_bytes(ring_.data(), ring_.bytes(), context.stream);
+}
+
+void TrainingStep::micro_batch(const Batch& batch, std::int64_t first_sample, std::int64_t effective_batch) {
+  Tape tape;
+  Context context = model_.context(Pass::train);
+  context.tape = &tape;
+  context.random.update = optimizer_.updates();
+  context.random.first_sample = first_sample;
+  const Tensor logits = model_.forward(context, batch.images);
+  const Context at_loss = context.at(model_.runtime().intern("loss"));
+  const auto result = ops::softmax_cross_entropy(
+      at_loss, logits, batch.labels,
+      {.label_smoothing = loss_.label_smoothing, .divisor = loss_.mean ? static_cast<float>(effective_batch) : 1.0f});
+  if (slot_ >= kMetricRing) throw Error("training step: metrics of 64 updates are pending; call read_metrics()");
+  add_metrics(at_loss, logits, batch, result.losses, slot_sums());
+  tape.backward(context, result.loss, optimizer_.loss_scale());
+  accumulating_ = true;
+}
+
+void TrainingStep::update() {
+  if (!accumulating_) throw Error("training step: update() without a micro-batch");
+  optimizer_.update();
+  accumulating_ = false;
+  ++slot_;
+}
+
+void TrainingStep::evaluate(const Batch& batch) {
+  const Context context = model_.context(Pass::evaluate);
+  const Tensor logits = model_.forward(context, batch.images);
+  const Context at_loss = context.at(model_.runtime().intern("loss"));
+  const auto result = ops::softmax_cross_entropy(at_loss, logits, batch.labels, {.label_smoothing = loss_.label_smoothing});
+  add_metrics(at_loss, logits, batch, result.losses, ring_.as<kernels::MetricSums>() + kMetricRing);
+}
+
+kernels::MetricSums* TrainingStep::slot_sums() const { return ring_.as<kernels::MetricSums>() + slot_; }
+
+void TrainingStep::add_metrics(const Context& context, const Tensor& logits, const Batch& batch, const Tensor& losses,
+                               kernels::MetricSums* sums) {
+  const kernels::SoftmaxCrossEntropyShape shape{logits.shape()[0], logits.shape()[1], loss_.label_smoothing};
+  BANTAM_KERNEL(context.exec, classification_metrics, shape, logits.dtype(), logits.data(), batch.labels.as<std::int32_t>(),
+                losses.as<float>(), sums);
+}
+
+std::vector<Metrics> TrainingStep::read_metrics() {
+  std::vector<kernels::MetricSums> sums(static_cast<std::size_t>(slot_));
+  const Stream stream = model_.runtime().stream(model_.device());
+  if (slot_ > 0) {
+    copy_bytes(sums.data(), ring_.data(), sums.size() * kSumsBytes, stream);
+    zero_bytes(ring_.data(), sums.size() * kSumsBytes, stream);
+    synchronize(stream);
+  }
+  slot_ = 0;
+  std::vector<Metrics> metrics;
+  for (const kernels::MetricSums& s : sums) metrics.push_back(to_metrics(s));
+  return metrics;
+}
+
+Metrics TrainingStep::read_evaluation() {
+  kernels::MetricSums sums;
+  auto* place = ring_.as<kernels::MetricSums>() + kMetricRing;
+  const Stream stream = model_.runtime().stream(model_.device());
+  copy_bytes(&sums, place, kSumsBytes, stream);
+  zero_bytes(place, kSumsBytes, stream);
+  synchronize(stream);
+  return to_metrics(sums);
+}
+
+}  // namespace bantam

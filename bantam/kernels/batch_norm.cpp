@@ -1,0 +1,23 @@
+// Batch normalisation: its scratch memory, work and traffic.
+#include "bantam/kernels/batch_norm.h"
+
+#include "bantam/kernels/partial_sums.h"
+
+namespace bantam::kernels {
+
+std::size_t batch_norm_workspace_bytes(const BatchNormShape& shape, DType, DeviceKind target) {
+  // Two partial results a part and channel (mean and sum of squares forward, the two sums backward), and the two totals.
+  const std::int64_t parts = sum_parts(shape.rows, shape.channels, target);
+  return static_cast<std::size_t>((parts + 1) * 2 * shape.channels) * sizeof(float);
+}
+
+std::int64_t batch_norm_flops(const BatchNormShape& shape) {
+  // Mean 1, squared differences 3, normalise and scale 4.
+  return 8 * shape.rows * shape.channels;
+}
+
+std::int64_t batch_norm_bytes(const BatchNormShape& shape, DType dtype) {
+  return 3 * shape.rows * shape.channels * static_cast<std::int64_t>(size_of(dtype));
+}
+
+}  // namespace bantam::kernels

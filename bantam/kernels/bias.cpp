@@ -1,0 +1,14 @@
+// Bias: how much scratch memory its gradient needs.
+#include "bantam/kernels/bias.h"
+
+#include "bantam/kernels/partial_sums.h"
+
+namespace bantam::kernels {
+
+std::size_t bias_grad_workspace_bytes(std::int64_t rows, std::int64_t channels, DeviceKind target) {
+  const std::int64_t parts = sum_parts(rows, channels, target);
+  // One part writes its sums where they belong.
+  return parts == 1 ? 0 : static_cast<std::size_t>(parts * channels) * sizeof(float);
+}
+
+}  // namespace bantam::kernels

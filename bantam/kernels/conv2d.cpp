@@ -1,0 +1,29 @@
+// Sizes of convolutions: workspace by backend, operations and bytes.
+#include "bantam/kernels/conv2d.h"
+
+#include "bantam/kernels/conv2d_pointwise.h"
+#include "bantam/kernels/cpu/conv2d_plan.h"
+#include "bantam/kernels/cuda/workspace_rules.h"
+
+namespace bantam::kernels {
+
+std::size_t conv2d_workspace_bytes(const Conv2dShape& shape, DType dtype, Conv2dPass pass, DeviceKind target) {
+  if (is_pointwise(shape)) {
+    const DType out = pass == Conv2dPass::grad_weight ? DType::float32 : dtype;
+    return matmul_workspace_bytes(pointwise_matmul(shape, pass), dtype, out, target);
+  }
+  if (shape.y_elements() == 0 || shape.x_elements() == 0) return 0;
+  if (target == DeviceKind::cuda) return cuda::conv2d_workspace_rule(shape, dtype, pass).total();
+  return cpu::plan_conv2d(shape, dtype, pass).workspace_bytes();
+}
+
+std::int64_t conv2d_flops(const Conv2dShape& s) {
+  return 2 * s.y_elements() * s.kernel_h * s.kernel_w * (s.in_channels / s.groups);
+}
+
+std::int64_t conv2d_bytes(const Conv2dShape& s, DType dtype, Conv2dPass pass) {
+  const std::int64_t weight_size = pass == Conv2dPass::grad_weight ? 4 : static_cast<std::int64_t>(size_of(dtype));
+  return (s.x_elements() + s.y_elements()) * static_cast<std::int64_t>(size_of(dtype)) + s.w_elements() * weight_size;
+}
+
+}  // namespace bantam::kernels

@@ -1,0 +1,207 @@
+// Batch normalisation on the CPU: mean and variance by two passes over cached blocks of rows, merged by Chan's formula in part order.
+// Source of the merge: Chan, Golub and LeVeque 1983, "Algorithms for computing the sample variance".
+#include "bantam/kernels/batch_norm.h"
+
+#include <cmath>
+
+#include "bantam/kernels/cpu/column_sums.h"
+#include "bantam/kernels/cpu/convert.h"
+#include "bantam/kernels/workspace_layout.h"
+
+namespace bantam::kernels::cpu {
+namespace {
+
+/// Merges the moments of one block of rows, V groups of eight channels from c0 on, into mean and m2 (sum of squared
+/// differences from the mean) of the `seen` rows before it.
+template <int V, class T>
+void add_block_moments(const T* x, const BatchNormShape& shape, RowBlock block, std::int64_t seen, std::int64_t c0,
+                       std::int64_t lanes, float* mean, float* m2) {
+  const auto at = [&](std::int64_t r, int v) __attribute__((always_inline)) {
+    const std::int64_t offset = r * shape.channels + c0 + v * kLanes;
+    return load_lanes(x + offset, lanes, shape.rows * shape.channels - offset);
+  };
+  const auto rows = static_cast<float>(block.end - block.begin);
+  const float total = static_cast<float>(seen) + rows;
+  Float8 sum[V] = {}, squares[V] = {};
+  for (std::int64_t r = block.begin; r < block.end; ++r) {
+#pragma GCC unroll 4
+    for (int v = 0; v < V; ++v) sum[v] += at(r, v);
+  }
+#pragma GCC unroll 4
+  for (int v = 0; v < V; ++v) sum[v] /= rows;  // now the block's mean
+  for (std::int64_t r = block.begin; r < block.end; ++r) {
+#pragma GCC unroll 4
+    for (int v = 0; v < V; ++v) {
+      const Float8 difference = at(r, v) - sum[v];
+      squares[v] += difference * difference;
+    }
+  }
+  for (int v = 0; v < V; ++v) {
+    const std::int64_t c = c0 + v * kLanes;
+    const Float8 old_mean = load_lanes(mean + c, lanes), delta = sum[v] - old_mean;
+    store_lanes(mean + c, lanes, old_mean + delta * (rows / total));
+    const Float8 between = delta * delta * (static_cast<float>(seen) * rows / total);
+    store_lanes(m2 + c, lanes, load_lanes(m2 + c, lanes) + squares[v] + between);
+  }
+}
+
+/// mean and m2 (channels) of `rows`.
+template <class T>
+void part_moments(const T* x, const BatchNormShape& shape, RowBlock rows, float* mean, float* m2) {
+  std::fill(mean, mean + shape.channels, 0.0f);
+  std::fill(m2, m2 + shape.channels, 0.0f);
+  const std::int64_t step = std::clamp<std::int64_t>(4096 / shape.channels, 16, 512);
+  for (std::int64_t r = rows.begin; r < rows.end; r += step) {
+    const RowBlock block{r, std::min(r + step, rows.end)};
+    const std::int64_t seen = r - rows.begin;
+    std::int64_t c = 0;
+    for (; c + 4 * kLanes <= shape.channels; c += 4 * kLanes) {
+      add_block_moments<4>(x, shape, block, seen, c, kLanes, mean, m2);
+    }
+    for (; c < shape.channels; c += kLanes) {
+      add_block_moments<1>(x, shape, block, seen, c, std::min(kLanes, shape.channels - c), mean, m2);
+    }
+  }
+}
+
+/// Mean and biased variance of a channel, from the parts' moments in part order.
+struct Moments {
+  double mean = 0, variance = 0;
+};
+Moments merge_parts(const float* partials, const BatchNormShape& shape, std::int64_t parts, std::int64_t c) {
+  double mean = 0, m2 = 0, seen = 0;
+  for (std::int64_t part = 0; part < parts; ++part) {
+    const auto rows = static_cast<double>(part_begin(shape.rows, parts, part + 1) - part_begin(shape.rows, parts, part));
+    const float* moments = partials + part * 2 * shape.channels;
+    const double delta = moments[c] - mean;
+    mean += delta * rows / (seen + rows);
+    m2 += moments[shape.channels + c] + delta * delta * seen * rows / (seen + rows);
+    seen += rows;
+  }
+  return {mean, m2 / seen};
+}
+
+/// One step of a running statistic.
+float moved(float running, double batch, float rate) {
+  return static_cast<float>((1.0 - rate) * running + rate * batch);
+}
+
+/// y = (x - mean)·(inv_std·scale) + shift; `inv_std(c)` gives a channel's factor.
+template <class InvStd>
+void normalise(const Exec& exec, const BatchNormShape& shape, DType dtype, const void* x, const float* mean,
+               InvStd&& inv_std, const float* scale, const float* shift, void* y) {
+  dispatch_floating(dtype, [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    const T* from = static_cast<const T*>(x);
+    T* to = static_cast<T*>(y);
+    map_channels<3>(
+        shape.rows, shape.channels, exec.threads,
+        [&](std::int64_t c, float* p) {
+          p[0] = mean[c];
+          p[1] = inv_std(c) * (scale ? scale[c] : 1.0f);
+          p[2] = shift ? shift[c] : 0.0f;
+        },
+        [&](std::int64_t at, std::int64_t lanes, const Float8* p) {
+          store_lanes(to + at, lanes, (load_lanes(from + at, lanes) - p[0]) * p[1] + p[2]);
+        });
+  });
+}
+
+/// Σ dy and Σ dy·x̂ a channel, to totals[0..channels) and totals[channels..).
+template <class T>
+void gradient_sums(const Exec& exec, const BatchNormShape& shape, const T* x, const T* dy, const float* mean,
+                   const float* inv_std, float* partials, float* totals) {
+  const std::int64_t parts = sum_parts(shape.rows, shape.channels, DeviceKind::cpu);
+  const std::int64_t elements = shape.rows * shape.channels;
+  parallel_parts(parts, exec.threads, [&](std::int64_t part) {
+    const RowBlock rows{part_begin(shape.rows, parts, part), part_begin(shape.rows, parts, part + 1)};
+    float* sums[2] = {partials + part * 2 * shape.channels, partials + (part * 2 + 1) * shape.channels};
+    std::fill(sums[0], sums[0] + 2 * shape.channels, 0.0f);
+    sum_columns<2>(rows, shape.channels, sums, [&](std::int64_t at, std::int64_t c, std::int64_t lanes, Float8* sum) {
+      const Float8 g = load_lanes(dy + at, lanes, elements - at);
+      const Float8 centred = load_lanes(x + at, lanes, elements - at) - load_lanes(mean + c, lanes);
+      sum[0] += g;
+      sum[1] += g * (centred * load_lanes(inv_std + c, lanes));
+    });
+  });
+  add_parts(partials, parts, 2 * shape.channels, totals, false, exec.threads);
+}
+
+/// dx = scale·inv_std·(dy - Σdy/rows - x̂·Σ(dy·x̂)/rows).
+template <class T>
+void input_gradient(const Exec& exec, const BatchNormShape& shape, const T* x, const T* dy, const float* scale,
+                    const float* mean, const float* inv_std, const float* totals, T* dx) {
+  const float per_row = 1.0f / static_cast<float>(shape.rows);
+  map_channels<5>(
+      shape.rows, shape.channels, exec.threads,
+      [&](std::int64_t c, float* p) {
+        p[0] = mean[c];
+        p[1] = inv_std[c];
+        p[2] = inv_std[c] * (scale ? scale[c] : 1.0f);
+        p[3] = totals[c] * per_row;
+        p[4] = totals[shape.channels + c] * per_row;
+      },
+      [&](std::int64_t at, std::int64_t lanes, const Float8* p) {
+        const Float8 normalised = (load_lanes(x + at, lanes) - p[0]) * p[1];
+        store_lanes(dx + at, lanes, p[2] * (load_lanes(dy + at, lanes) - p[3] - normalised * p[4]));
+      });
+}
+
+}  // namespace
+
+void batch_norm_forward_training(const Exec& exec, const BatchNormShape& shape, DType dtype, const void* x,
+                                 const float* scale, const float* shift, float epsilon, RunningUpdate update,
+                                 float* running_mean, float* running_variance, void* y, float* saved_mean,
+                                 float* saved_inv_std, Workspace workspace) {
+  if (shape.rows <= 0 || shape.channels <= 0) return;
+  require_workspace(workspace, batch_norm_workspace_bytes(shape, dtype, DeviceKind::cpu), "batch_norm_forward_training");
+  const std::int64_t parts = sum_parts(shape.rows, shape.channels, DeviceKind::cpu);
+  float* partials = static_cast<float*>(workspace.data);  // (parts, 2, channels)
+  dispatch_floating(dtype, [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    parallel_parts(parts, exec.threads, [&](std::int64_t part) {
+      float* mean = partials + part * 2 * shape.channels;
+      part_moments(static_cast<const T*>(x), shape,
+                   {part_begin(shape.rows, parts, part), part_begin(shape.rows, parts, part + 1)}, mean,
+                   mean + shape.channels);
+    });
+  });
+  const double correction =
+      update.unbiased && shape.rows > 1 ? static_cast<double>(shape.rows) / static_cast<double>(shape.rows - 1) : 1.0;
+  for (std::int64_t c = 0; c < shape.channels; ++c) {
+    const Moments moments = merge_parts(partials, shape, parts, c);
+    saved_mean[c] = static_cast<float>(moments.mean);
+    saved_inv_std[c] = static_cast<float>(1.0 / std::sqrt(moments.variance + epsilon));
+    if (running_mean) running_mean[c] = moved(running_mean[c], moments.mean, update.rate);
+    if (running_variance) running_variance[c] = moved(running_variance[c], moments.variance * correction, update.rate);
+  }
+  normalise(exec, shape, dtype, x, saved_mean, [&](std::int64_t c) { return saved_inv_std[c]; }, scale, shift, y);
+}
+
+void batch_norm_backward_training(const Exec& exec, const BatchNormShape& shape, DType dtype, const void* x,
+                                  const void* dy, const float* scale, const float* saved_mean,
+                                  const float* saved_inv_std, void* dx, float* dscale, float* dshift, bool accumulate,
+                                  Workspace workspace) {
+  if (shape.rows <= 0 || shape.channels <= 0) return;
+  require_workspace(workspace, batch_norm_workspace_bytes(shape, dtype, DeviceKind::cpu), "batch_norm_backward_training");
+  float* totals = static_cast<float*>(workspace.data);  // (2, channels), then the parts' sums
+  dispatch_floating(dtype, [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    const T *in = static_cast<const T*>(x), *g = static_cast<const T*>(dy);
+    gradient_sums(exec, shape, in, g, saved_mean, saved_inv_std, totals + 2 * shape.channels, totals);
+    if (dx) input_gradient(exec, shape, in, g, scale, saved_mean, saved_inv_std, totals, static_cast<T*>(dx));
+  });
+  for (std::int64_t c = 0; c < shape.channels; ++c) {
+    if (dshift) dshift[c] = totals[c] + (accumulate ? dshift[c] : 0.0f);
+    if (dscale) dscale[c] = totals[shape.channels + c] + (accumulate ? dscale[c] : 0.0f);
+  }
+}
+
+void batch_norm_forward_inference(const Exec& exec, const BatchNormShape& shape, DType dtype, const void* x,
+                                  const float* scale, const float* shift, float epsilon, const float* running_mean,
+                                  const float* running_variance, void* y) {
+  const auto inv_std = [&](std::int64_t c) { return 1.0f / std::sqrt(running_variance[c] + epsilon); };
+  normalise(exec, shape, dtype, x, running_mean, inv_std, scale, shift, y);
+}
+
+}  // namespace bantam::kernels::cpu

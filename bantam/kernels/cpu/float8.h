@@ -1,0 +1,130 @@
+// Eight floats at a time on the CPU, loaded from and stored to float32, float16 and bfloat16, and channel-wise maps built on them.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <cstring>
+
+#include "bantam/base/half.h"
+#include "bantam/base/parallel.h"
+
+#if defined(__F16C__) && defined(__AVX__)
+#include <immintrin.h>
+#endif
+
+// Without AVX the compiler notes that vectors are passed in memory; all functions here are inlined, so it does not matter.
+#pragma GCC diagnostic ignored "-Wpsabi"
+
+namespace bantam::kernels::cpu {
+
+using Float8 = float __attribute__((vector_size(32)));
+using Int8 = std::int32_t __attribute__((vector_size(32)));
+using UInt8 = std::uint32_t __attribute__((vector_size(32)));
+using UShort8 = std::uint16_t __attribute__((vector_size(16)));
+
+inline constexpr std::int64_t kLanes = 8;
+
+[[gnu::always_inline]] inline Float8 load8(const float* p) {
+  Float8 v;
+  std::memcpy(&v, p, sizeof(v));
+  return v;
+}
+
+[[gnu::always_inline]] inline Float8 load8(const BFloat16* p) {
+  UShort8 raw;
+  std::memcpy(&raw, p, sizeof(raw));
+  return reinterpret_cast<Float8>(__builtin_convertvector(raw, UInt8) << 16);
+}
+
+[[gnu::always_inline]] inline Float8 load8(const Half* p) {
+#if defined(__F16C__) && defined(__AVX__)
+  __m128i raw;
+  std::memcpy(&raw, p, sizeof(raw));
+  return reinterpret_cast<Float8>(_mm256_cvtph_ps(raw));
+#else
+  Float8 v;
+  for (int i = 0; i < kLanes; ++i) v[i] = p[i];
+  return v;
+#endif
+}
+
+[[gnu::always_inline]] inline void store8(float* p, Float8 v) { std::memcpy(p, &v, sizeof(v)); }
+
+[[gnu::always_inline]] inline void store8(BFloat16* p, Float8 v) {
+  const UInt8 bits = reinterpret_cast<UInt8>(v);
+  const UInt8 rounded = (bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16;  // to nearest, ties to even
+  const UInt8 quiet_nan = (bits >> 16) | 0x40u;
+  const UShort8 raw = __builtin_convertvector((bits & 0x7fffffffu) > 0x7f800000u ? quiet_nan : rounded, UShort8);
+  std::memcpy(static_cast<void*>(p), &raw, sizeof(raw));
+}
+
+[[gnu::always_inline]] inline void store8(Half* p, Float8 v) {
+#if defined(__F16C__) && defined(__AVX__)
+  const __m128i raw = _mm256_cvtps_ph(reinterpret_cast<__m256>(v), _MM_FROUND_TO_NEAREST_INT);
+  std::memcpy(static_cast<void*>(p), &raw, sizeof(raw));
+#else
+  for (int i = 0; i < kLanes; ++i) p[i] = Half(v[i]);
+#endif
+}
+
+/// The first `lanes` of eight; the others are zero and nothing behind them is read.
+template <class T>
+[[gnu::always_inline]] inline Float8 load_lanes(const T* p, std::int64_t lanes) {
+  if (lanes == kLanes) return load8(p);
+  float v[kLanes] = {};
+  for (std::int64_t i = 0; i < lanes; ++i) v[i] = static_cast<float>(p[i]);
+  return load8(v);
+}
+
+/// Writes the first `lanes` of eight.
+template <class T>
+[[gnu::always_inline]] inline void store_lanes(T* p, std::int64_t lanes, Float8 v) {
+  if (lanes == kLanes) return store8(p, v);
+  float values[kLanes];
+  store8(values, v);
+  for (std::int64_t i = 0; i < lanes; ++i) p[i] = static_cast<T>(values[i]);
+}
+
+[[gnu::always_inline]] inline Float8 broadcast8(float v) { return Float8{v, v, v, v, v, v, v, v}; }
+
+/// Like load_lanes, but reads all eight where `readable` elements are left in the array (lanes past the first are then
+/// whatever lies there): faster for the last channels of a row.
+template <class T>
+[[gnu::always_inline]] inline Float8 load_lanes(const T* p, std::int64_t lanes, std::int64_t readable) {
+  return readable >= kLanes ? load8(p) : load_lanes(p, lanes);
+}
+
+/// Runs apply(offset, lanes, p) over a (rows, channels) array in steps of up to eight elements, in parallel over rows. p[k] holds
+/// the step's lanes of per-channel value k, which `fill(c, values)` computes for channel c. Each element is visited once.
+template <int K, class Fill, class Apply>
+void map_channels(std::int64_t rows, std::int64_t channels, int threads, Fill&& fill, Apply&& apply) {
+  constexpr std::int64_t kChunk = 256;  // channels whose values are held on the stack
+  if (channels <= 0) return;
+  const std::int64_t grain = std::max<std::int64_t>(1, 32768 / channels);
+  parallel_ranges(rows, grain, threads, [&](std::int64_t begin, std::int64_t end) {
+    float values[K][kChunk];
+    float one[K];
+    Float8 p[K];
+    const bool flat = channels < kLanes;  // few channels: rows run together, and the values repeat
+    const std::int64_t width = flat ? (end - begin) * channels : channels;
+    for (std::int64_t c0 = 0; c0 < channels; c0 += kChunk) {
+      const std::int64_t chunk = std::min(kChunk, channels - c0);
+      const std::int64_t filled = flat ? 2 * kLanes : chunk;
+      for (std::int64_t i = 0; i < filled; ++i) {
+        fill(flat ? i % channels : c0 + i, one);
+        for (int k = 0; k < K; ++k) values[k][i] = one[k];
+      }
+      const std::int64_t run = flat ? width : chunk;
+      for (std::int64_t r = begin; r < (flat ? begin + 1 : end); ++r) {
+        for (std::int64_t i = 0; i < run; i += kLanes) {
+          const std::int64_t lanes = std::min(kLanes, run - i);
+          const std::int64_t from = flat ? static_cast<std::int64_t>(static_cast<std::uint32_t>(i) % static_cast<std::uint32_t>(channels)) : i;
+          for (int k = 0; k < K; ++k) p[k] = load_lanes(values[k] + from, flat ? kLanes : lanes);
+          apply(r * channels + c0 + i, lanes, p);
+        }
+      }
+    }
+  });
+}
+
+}  // namespace bantam::kernels::cpu

@@ -1,0 +1,45 @@
+// From stored uint8 images to one batch as the model reads it: gather, pad, crop, flip, scale and shift, cast, in one pass.
+#pragma once
+
+#include <cstdint>
+
+#include "bantam/base/dtype.h"
+#include "bantam/kernels/exec.h"
+
+namespace bantam::kernels {
+
+enum class PadMode : std::uint8_t { zero, reflect };
+
+/// images (…, in_h, in_w, channels) uint8, y (batch, out_h, out_w, channels). At most 8 channels.
+struct ImageBatchShape {
+  std::int64_t batch = 0, in_h = 0, in_w = 0, channels = 0, out_h = 0, out_w = 0;
+  PadMode pad_mode = PadMode::zero;  ///< how positions outside the image read: 0 (before scaling), or mirrored without the edge
+  float scale[8] = {};               ///< y = x·scale[c] + shift[c]
+  float shift[8] = {};
+};
+
+/// What happens to one image: output (i, j) reads input (i + top, j + (flip ? out_w - 1 - j : j) …), exactly:
+/// row i + top, column (flip ? out_w - 1 - j : j) + left. Negative and too large positions are padding.
+struct ImagePlacement {
+  std::int32_t image = 0;  ///< which image of `images`
+  std::int16_t top = 0, left = 0;
+  std::int32_t flip = 0;
+};
+
+/// y[b, i, j, c] = pixel·scale[c] + shift[c] in float32 (one multiply, one add, not fused: the same bits everywhere), cast to
+/// `dtype`. `placements` (batch) in device memory.
+using ImageBatch = void(const Exec&, const ImageBatchShape&, const std::uint8_t* images, const ImagePlacement* placements,
+                        DType dtype, void* y);
+/// labels_out[b] = labels[placements[b].image].
+using LabelBatch = void(const Exec&, std::int64_t batch, const std::int32_t* labels, const ImagePlacement* placements,
+                        std::int32_t* labels_out);
+namespace cpu {
+ImageBatch image_batch;
+LabelBatch label_batch;
+}  // namespace cpu
+namespace cuda {
+ImageBatch image_batch;
+LabelBatch label_batch;
+}  // namespace cuda
+
+}  // namespace bantam::kernels

@@ -1,0 +1,21 @@
+// Which libraries stand behind a device.
+#include "bantam/base/error.h"
+#include "bantam/kernels/cpu/libraries.h"
+#include "bantam/kernels/exec.h"
+#if defined(BANTAM_WITH_CUDA)
+#include "bantam/kernels/cuda/libraries.h"
+#endif
+
+namespace bantam::kernels {
+
+std::unique_ptr<DeviceLibraries> make_device_libraries(Device device) {
+  if (device.meta) return nullptr;
+  if (device.is_cpu()) return std::make_unique<cpu::Libraries>();
+#if defined(BANTAM_WITH_CUDA)
+  return cuda::make_libraries(device);
+#else
+  throw DeviceError("device " + to_string(device) + " was asked for, but this build of Bantam has no CUDA backend");
+#endif
+}
+
+}  // namespace bantam::kernels

@@ -1,0 +1,55 @@
+// What the backends of the update share: how sums are cut (by granules only, so that the bits never change) and the scalar rules.
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+
+#include "bantam/base/philox.h"
+#include "bantam/kernels/update.h"
+
+namespace bantam::kernels {
+
+/// CPU: granules that one partial sum covers.
+inline constexpr std::int64_t kGranulesOfCpuPartial = 64;
+
+/// CPU: number of partial sums.
+constexpr std::int64_t gradient_statistics_parts(std::int64_t granules) {
+  return (granules + kGranulesOfCpuPartial - 1) / kGranulesOfCpuPartial;
+}
+
+/// CUDA: blocks of the first stage, one partial sum each. Enough to fill any GPU, few enough for one block to add up.
+constexpr std::int64_t gradient_statistics_blocks(std::int64_t granules) {
+  const std::int64_t blocks = (granules + 15) / 16;
+  return blocks < 1 ? 1 : blocks > 1024 ? 1024 : blocks;
+}
+
+/// The second stage of `gradient_statistics`: `total` is Σg² over gradients still multiplied by the loss scale.
+BANTAM_HOST_DEVICE inline void store_gradient_statistics(double total, UpdateControl& control) {
+  const double scale = control.loss_scale;
+  const double norm = sqrt(total) / scale;
+  const bool finite = total - total == 0;  // inf - inf and NaN - NaN are NaN
+  double factor = 1.0 / scale;
+  if (finite && control.clip_norm > 0 && norm > control.clip_norm) factor *= control.clip_norm / norm;
+  control.found_nonfinite = finite ? 0 : 1;
+  control.gradient_norm = static_cast<float>(norm);
+  control.gradient_factor = static_cast<float>(factor);
+}
+
+/// Counters and loss scale after an update, done or skipped.
+BANTAM_HOST_DEVICE inline void advance_update_control(UpdateControl& control) {
+  const bool dynamic = control.growth_interval > 0;
+  if (control.found_nonfinite) {
+    control.skipped += 1;
+    control.finite_in_a_row = 0;
+    if (dynamic) control.loss_scale = control.loss_scale * 0.5f < 1.0f ? 1.0f : control.loss_scale * 0.5f;
+    return;
+  }
+  control.updates += 1;
+  if (!dynamic) return;
+  control.finite_in_a_row += 1;
+  if (control.finite_in_a_row < control.growth_interval) return;
+  control.finite_in_a_row = 0;
+  control.loss_scale = control.loss_scale * 2.0f > 16777216.0f ? 16777216.0f : control.loss_scale * 2.0f;
+}
+
+}  // namespace bantam::kernels

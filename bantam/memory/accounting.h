@@ -1,0 +1,68 @@
+// What bytes are for: categories, tags on every allocation, and the statistics that add up to the byte.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace bantam {
+
+enum class Category : std::uint8_t { parameter, gradient, optimizer, activation, workspace, input, other };
+inline constexpr std::size_t kCategories = 7;
+
+/// "parameter", "gradient", …
+std::string_view to_string(Category category);
+
+/// Bytes a category, indexed by Category.
+struct CategoryBytes {
+  std::array<std::uint64_t, kCategories> bytes{};
+  std::uint64_t& operator[](Category c) { return bytes[static_cast<std::size_t>(c)]; }
+  std::uint64_t operator[](Category c) const { return bytes[static_cast<std::size_t>(c)]; }
+  std::uint64_t total() const {
+    std::uint64_t sum = 0;
+    for (const std::uint64_t b : bytes) sum += b;
+    return sum;
+  }
+};
+
+/// What an allocation is for. `owner` is a name that outlives the allocator's use of it: a layer path interned by the
+/// Runtime, or a literal. No copy is made.
+struct AllocationTag {
+  Category category = Category::other;
+  const char* owner = "";
+};
+
+/// A snapshot of one allocator. Sizes in bytes; in-use bytes are rounded sizes, so categories add up exactly.
+struct MemoryStats {
+  std::uint64_t in_use_bytes = 0;
+  std::uint64_t requested_bytes = 0;  ///< what callers asked for, before rounding
+  std::uint64_t peak_bytes = 0;       ///< most bytes in use since the last `reset_peak`
+  std::uint64_t pool_bytes = 0;       ///< held from the region source
+  std::uint64_t peak_pool_bytes = 0;
+  std::uint64_t limit_bytes = 0;  ///< 0: none
+  std::uint64_t largest_free_bytes = 0;
+  std::uint64_t free_chunks = 0;
+  std::uint64_t live_allocations = 0;
+  std::uint64_t allocations = 0;  ///< since the start
+  std::uint64_t frees = 0;
+  std::uint64_t regions = 0;
+  CategoryBytes by_category;          ///< sums to in_use_bytes
+  CategoryBytes by_category_at_peak;  ///< sums to peak_bytes
+  /// 1 - largest_free / free: 0 when all free memory is one piece (or none is free).
+  double fragmentation() const {
+    const std::uint64_t free_bytes = pool_bytes - in_use_bytes;
+    return free_bytes == 0 ? 0.0 : 1.0 - static_cast<double>(largest_free_bytes) / static_cast<double>(free_bytes);
+  }
+};
+
+/// One holder of memory, for reports: all live allocations of one owner and category.
+struct Holder {
+  std::string owner;
+  Category category = Category::other;
+  std::uint64_t bytes = 0;
+  std::uint64_t allocations = 0;
+};
+
+}  // namespace bantam

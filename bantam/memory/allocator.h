@@ -1,0 +1,93 @@
+// BfcAllocator: best fit with coalescing over one RegionSource, with growth, a hard limit, tags and statistics.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "bantam/memory/accounting.h"
+#include "bantam/memory/region_source.h"
+#include "bantam/memory/stream.h"
+
+namespace bantam {
+
+class StreamOracle;
+
+/// How an allocator takes memory from its source.
+struct AllocatorOptions {
+  /// Name in messages and reports, usually the device's.
+  std::string name = "cpu";
+  /// Most bytes ever held from the source; 0: no limit of ours. Holds together with growth, at every moment.
+  std::uint64_t limit_bytes = 0;
+  /// true: regions are taken as they are needed, doubling from `first_region_bytes`. false: the whole limit at once, at
+  /// the first allocation (a limit is then required).
+  bool growth = true;
+  std::uint64_t first_region_bytes = 2u << 20;
+};
+
+/// A memory allocator for one device. All sizes are rounded up to 256 bytes; addresses are aligned to 256.
+///
+/// Frees are in stream order: memory freed on a stream may at once be given to later work of the same stream; another
+/// stream gets it when the freeing stream's work up to the free is done. The CPU counts as one more stream, whose work
+/// is done when its call returns: host memory that a CUDA stream copies from is allocated on the CPU's stream and freed
+/// on the CUDA one. A stream that freed memory must live until the allocator is destroyed or `trim` was called.
+/// Thread-safe.
+///
+/// Algorithm: 21 bins by size, chunks in a bin ordered by (size, address): the best fit, of equals the lowest address.
+/// A chunk is split whenever 256 bytes or more remain, so that a live chunk is exactly its rounded request and bytes in
+/// use depend on the requests alone. Free neighbours are merged. Where nothing fits, in this order: memory of other
+/// streams whose work is done by now; a new region; wholly free regions are given back and a new one is taken; memory
+/// of other streams, for which the stream is made to wait on the device; and, before giving up, the host waits for all
+/// frees. Only that last step blocks the host (beside what the source's own calls do).
+class BfcAllocator {
+ public:
+  /// Throws Error where `growth` is false without a limit.
+  BfcAllocator(std::unique_ptr<RegionSource> source, Device device, AllocatorOptions options);
+  /// With an oracle of its own for the order of streams (stream_oracle.h): for tests.
+  BfcAllocator(std::unique_ptr<RegionSource> source, Device device, AllocatorOptions options,
+               std::unique_ptr<StreamOracle> oracle);
+  /// Gives all regions back, live or not. Work that uses them must be done.
+  ~BfcAllocator();
+  BfcAllocator(const BfcAllocator&) = delete;
+  BfcAllocator& operator=(const BfcAllocator&) = delete;
+
+  static constexpr std::size_t kGranule = 256;
+
+  /// `bytes` bytes for work on `stream`. Zero bytes give null. Throws OutOfMemory (request, limit, in use, largest
+  /// free, biggest holders); then no live allocation and no byte in use has changed. Free memory may then have gone
+  /// back to the source, but only where the source, not the limit, refused.
+  void* allocate(std::size_t bytes, Stream stream, AllocationTag tag);
+
+  /// Gives back what `allocate` gave; null is allowed. `stream` is the one whose work used it last. Throws Error for an
+  /// address that is not live here (foreign, interior, freed twice); then nothing has changed.
+  void free(void* address, Stream stream);
+
+  /// Gives wholly free regions back to the source; returns the bytes. Waits for pending stream-ordered frees.
+  std::uint64_t trim();
+
+  MemoryStats stats() const;
+  /// Peak statistics start again from what is in use now.
+  void reset_peak();
+  /// Live allocations grouped by (owner, category), largest first.
+  std::vector<Holder> holders() const;
+  Device device() const;
+
+  /// Raises or lowers the limit (0: none). Lowering below what is held trims first; throws OutOfMemory, changing
+  /// nothing, where live bytes do not allow it.
+  void set_limit(std::uint64_t limit_bytes);
+
+  /// Rounded size of a live allocation; throws Error for any other address.
+  std::size_t allocated_bytes(const void* address) const;
+
+  /// Checks every invariant of the structure (tiling, bins, order, neighbours, totals); returns "" or what is broken.
+  /// For tests.
+  std::string check_invariants() const;
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace bantam

@@ -1,0 +1,239 @@
+// Chunks, their neighbours, and the lists of chunks whose stream may still be using them.
+#include "bantam/memory/bfc_structure.h"
+
+#include <algorithm>
+
+namespace bantam {
+
+void BfcStructure::reserve() {
+  if (chunks_.capacity() - chunks_.size() < 2)  // a region's first chunk, and what a split leaves
+    chunks_.reserve(std::max<std::size_t>(64, chunks_.size() * 2));
+  if (regions_.size() == regions_.capacity()) regions_.reserve(std::max<std::size_t>(8, regions_.size() * 2));
+  map_.reserve_one();
+}
+
+void BfcStructure::reserve_states(std::size_t states) {
+  if (bins_.size() < states) bins_.resize(states);
+  if (pending_.size() < states) pending_.resize(states);
+}
+
+ChunkId BfcStructure::new_record() {
+  if (recycled_ == kNoChunk) {
+    chunks_.emplace_back();
+    return static_cast<ChunkId>(chunks_.size() - 1);
+  }
+  const ChunkId id = recycled_;
+  recycled_ = chunks_[id].left;
+  chunks_[id] = Chunk{};
+  return id;
+}
+
+void BfcStructure::recycle(ChunkId id) {
+  chunks_[id] = Chunk{};
+  chunks_[id].left = recycled_;
+  recycled_ = id;
+}
+
+// Enters a chunk in its bin and, unless idle, in its state's list behind `after` (kNoChunk: at the newest end).
+void BfcStructure::insert_free(ChunkId id, FreeState state, std::uint64_t ticket, ChunkId after) {
+  Chunk& chunk = chunks_[id];
+  chunk.kind = ChunkKind::free;
+  chunk.state = state;
+  chunk.ticket = state == kIdle ? 0 : ticket;
+  ++free_chunks_;
+  bins_[state].insert(chunks_, id);
+  if (state == kIdle) return;
+  Pending& list = pending_[state];
+  chunk.older = after == kNoChunk ? list.newest : after;
+  chunk.newer = chunk.older == kNoChunk ? kNoChunk : chunks_[chunk.older].newer;
+  (chunk.older == kNoChunk ? list.oldest : chunks_[chunk.older].newer) = id;
+  (chunk.newer == kNoChunk ? list.newest : chunks_[chunk.newer].older) = id;
+}
+
+void BfcStructure::erase_free(ChunkId id) {
+  Chunk& chunk = chunks_[id];
+  --free_chunks_;
+  bins_[chunk.state].erase(chunks_, id);
+  if (chunk.state == kIdle) return;
+  Pending& list = pending_[chunk.state];
+  (chunk.older == kNoChunk ? list.oldest : chunks_[chunk.older].newer) = chunk.newer;
+  (chunk.newer == kNoChunk ? list.newest : chunks_[chunk.newer].older) = chunk.older;
+  chunk.older = chunk.newer = kNoChunk;
+}
+
+// Joins the next chunk to `id`. Neither is in a bin.
+void BfcStructure::absorb_next(ChunkId id) {
+  Chunk& chunk = chunks_[id];
+  const ChunkId gone = chunk.next;
+  chunk.size += chunks_[gone].size;
+  chunk.next = chunks_[gone].next;
+  if (chunk.next != kNoChunk) chunks_[chunk.next].prev = id;
+  recycle(gone);
+}
+
+// Enters a chunk that is in no bin as free, merged with its neighbours of equal state; returns the merged chunk.
+ChunkId BfcStructure::make_free(ChunkId id, FreeState state, std::uint64_t ticket) {
+  const auto joins = [&](ChunkId other) {
+    return other != kNoChunk && chunks_[other].kind == ChunkKind::free && chunks_[other].state == state;
+  };
+  if (const ChunkId next = chunks_[id].next; joins(next)) {
+    erase_free(next);
+    absorb_next(id);
+  }
+  if (const ChunkId prev = chunks_[id].prev; joins(prev)) {
+    erase_free(prev);
+    absorb_next(prev);
+    id = prev;
+  }
+  insert_free(id, state, ticket, kNoChunk);
+  return id;
+}
+
+void BfcStructure::add_region(std::uintptr_t address, std::size_t bytes) {
+  const ChunkId id = new_record();
+  chunks_[id].address = address;
+  chunks_[id].size = bytes;
+  insert_free(id, kIdle, 0, kNoChunk);
+  regions_.push_back({address, bytes, id});
+}
+
+BfcStructure::Region BfcStructure::remove_region(std::size_t index) {
+  const Region region = regions_[index];
+  erase_free(region.first);
+  recycle(region.first);
+  regions_.erase(regions_.begin() + static_cast<std::ptrdiff_t>(index));
+  return region;
+}
+
+bool BfcStructure::is_idle(const Region& region) const {
+  const Chunk& first = chunks_[region.first];
+  return first.kind == ChunkKind::free && first.state == kIdle && first.size == region.size;
+}
+
+std::uint64_t BfcStructure::bytes_without_live() const {
+  std::uint64_t bytes = 0;
+  for (const Region& region : regions_) {
+    ChunkId id = region.first;
+    while (id != kNoChunk && chunks_[id].kind == ChunkKind::free) id = chunks_[id].next;
+    if (id == kNoChunk) bytes += region.size;
+  }
+  return bytes;
+}
+
+ChunkId BfcStructure::best_fit(std::size_t bytes, FreeState own) const {
+  const ChunkId idle = bins_[kIdle].best_fit(chunks_, bytes);
+  if (own == kIdle) return idle;
+  const ChunkId mine = bins_[own].best_fit(chunks_, bytes);
+  if (idle == kNoChunk || mine == kNoChunk) return idle == kNoChunk ? mine : idle;
+  return fits_before(chunks_[mine], chunks_[idle]) ? mine : idle;
+}
+
+BfcStructure::Run BfcStructure::best_run(std::size_t bytes, const std::function<bool(const Chunk&)>& eligible) const {
+  Run best;
+  const auto consider = [&](const Run& run) {
+    if (run.first == kNoChunk || run.bytes < bytes) return;
+    if (best.first == kNoChunk || run.bytes < best.bytes ||
+        (run.bytes == best.bytes && chunks_[run.first].address < chunks_[best.first].address))
+      best = run;
+  };
+  for (const Region& region : regions_) {
+    Run run;
+    for (ChunkId id = region.first; id != kNoChunk; id = chunks_[id].next) {
+      if (chunks_[id].kind == ChunkKind::free && eligible(chunks_[id])) {
+        run = {run.first == kNoChunk ? id : run.first, id, run.bytes + chunks_[id].size};
+      } else {
+        consider(run);
+        run = {};
+      }
+    }
+    consider(run);
+  }
+  return best;
+}
+
+ChunkId BfcStructure::fuse(const Run& run, FreeState state, std::uint64_t ticket) {
+  erase_free(run.first);
+  for (ChunkId absorbed = kNoChunk; absorbed != run.last && run.first != run.last;) {
+    absorbed = chunks_[run.first].next;
+    erase_free(absorbed);
+    absorb_next(run.first);
+  }
+  return make_free(run.first, state, ticket);
+}
+
+void BfcStructure::allocate(ChunkId id, std::size_t bytes, std::size_t requested, AllocationTag tag) {
+  if (chunks_[id].size - bytes >= kGranule) {
+    const ChunkId rest = new_record();
+    Chunk& chunk = chunks_[id];
+    chunks_[rest].address = chunk.address + bytes;
+    chunks_[rest].size = chunk.size - bytes;
+    chunks_[rest].prev = id;
+    chunks_[rest].next = chunk.next;
+    if (chunk.next != kNoChunk) chunks_[chunk.next].prev = rest;
+    chunk.next = rest;
+    insert_free(rest, chunk.state, chunk.ticket, chunk.state == kIdle ? kNoChunk : id);
+    erase_free(id);
+    chunk.size = bytes;
+  } else {
+    erase_free(id);
+  }
+  Chunk& chunk = chunks_[id];
+  chunk.kind = ChunkKind::live;
+  chunk.requested = requested;
+  chunk.tag = tag;
+  chunk.state = kIdle;
+  chunk.ticket = 0;
+  map_.insert(chunk.address, id);
+}
+
+void BfcStructure::release(ChunkId id, FreeState state, std::uint64_t ticket) {
+  Chunk& chunk = chunks_[id];
+  map_.erase(chunk.address);
+  chunk.requested = 0;
+  chunk.tag = {};
+  make_free(id, state, ticket);
+}
+
+void BfcStructure::settle(FreeState state, std::uint64_t ticket) {
+  for (ChunkId id = pending_[state].oldest; id != kNoChunk && chunks_[id].ticket <= ticket;
+       id = pending_[state].oldest) {
+    erase_free(id);
+    make_free(id, kIdle, 0);
+  }
+}
+
+void BfcStructure::unsettle(FreeState state, std::uint64_t ticket) {
+  for (const Region& region : regions_) {
+    for (ChunkId id = region.first; id != kNoChunk; id = chunks_[id].next) {
+      if (chunks_[id].kind != ChunkKind::free || chunks_[id].state != kIdle) continue;
+      erase_free(id);
+      id = make_free(id, state, ticket);
+    }
+  }
+}
+
+std::size_t BfcStructure::largest_free() const {
+  std::size_t largest = 0;
+  for (const FreeBins& bins : bins_)
+    if (const ChunkId id = bins.largest(chunks_); id != kNoChunk) largest = std::max(largest, chunks_[id].size);
+  return largest;
+}
+
+ChunkId BfcStructure::containing(const void* address) const {
+  const auto at = reinterpret_cast<std::uintptr_t>(address);
+  for (const Region& region : regions_) {
+    if (at < region.address || at - region.address >= region.size) continue;
+    ChunkId id = region.first;
+    while (at - chunks_[id].address >= chunks_[id].size) id = chunks_[id].next;
+    return id;
+  }
+  return kNoChunk;
+}
+
+void BfcStructure::for_each_live(const std::function<void(const Chunk&)>& visit) const {
+  for (const Region& region : regions_)
+    for (ChunkId id = region.first; id != kNoChunk; id = chunks_[id].next)
+      if (chunks_[id].kind == ChunkKind::live) visit(chunks_[id]);
+}
+
+}  // namespace bantam

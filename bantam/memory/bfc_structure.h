@@ -1,0 +1,111 @@
+// Internal: the chunks of an allocator as a pure data structure: split, merge, best fit. No lock, no device, no limit.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "bantam/memory/address_map.h"
+#include "bantam/memory/chunk.h"
+#include "bantam/memory/free_bins.h"
+
+namespace bantam {
+
+/// Regions tiled by chunks. A chunk is split whenever at least one granule remains, so a live chunk is exactly its
+/// rounded request: no waste beyond rounding (255 bytes), and the bytes in use depend on the requests only, never on
+/// what was freed before. Free neighbours of equal state are always merged. The left one's record survives, so a
+/// region's first chunk never changes.
+class BfcStructure {
+ public:
+  static constexpr std::size_t kGranule = FreeBins::kGranule;
+
+  struct Region {
+    std::uintptr_t address = 0;
+    std::size_t size = 0;
+    ChunkId first = kNoChunk;
+  };
+  /// Neighbouring free chunks first … last, of several states.
+  struct Run {
+    ChunkId first = kNoChunk;
+    ChunkId last = kNoChunk;
+    std::size_t bytes = 0;
+  };
+  /// Sums over all chunks, found by walking them.
+  struct Totals {
+    std::uint64_t in_use_bytes = 0, requested_bytes = 0, pool_bytes = 0, free_chunks = 0, live = 0;
+    CategoryBytes by_category;
+  };
+
+  /// Takes what heap memory the next `add_region`, `allocate` or `release` can need, so that those cannot fail
+  /// half-way.
+  void reserve();
+  /// Makes states 0 … `states` - 1 known.
+  void reserve_states(std::size_t states);
+
+  /// A new region, free and idle. `address` is aligned to, `bytes` a multiple of, the granule.
+  void add_region(std::uintptr_t address, std::size_t bytes);
+  /// Removes regions()[index], which is one free chunk.
+  Region remove_region(std::size_t index);
+  const std::vector<Region>& regions() const { return regions_; }
+  /// Whether a region is one idle chunk, and so can be given back now.
+  bool is_idle(const Region& region) const;
+  /// Bytes of regions without live chunks, whatever the free chunks' states.
+  std::uint64_t bytes_without_live() const;
+
+  /// The best fit for `bytes` (rounded) among idle chunks and those of `own`.
+  ChunkId best_fit(std::size_t bytes, FreeState own) const;
+  /// The smallest maximal run of free chunks accepted by `eligible` that holds `bytes`; of equals the lowest address.
+  /// Walks all chunks.
+  Run best_run(std::size_t bytes, const std::function<bool(const Chunk&)>& eligible) const;
+  /// Makes a run one free chunk of `state`.
+  ChunkId fuse(const Run& run, FreeState state, std::uint64_t ticket);
+
+  /// Makes the first `bytes` of a free chunk live; the rest stays free in its state.
+  void allocate(ChunkId id, std::size_t bytes, std::size_t requested, AllocationTag tag);
+  /// The live chunk that begins at `address`, or kNoChunk.
+  ChunkId find_live(const void* address) const { return map_.find(reinterpret_cast<std::uintptr_t>(address)); }
+  /// Makes a live chunk free. `ticket` is at least that of every earlier free of the same state.
+  void release(ChunkId id, FreeState state, std::uint64_t ticket);
+  /// Makes free chunks of `state` up to `ticket` idle.
+  void settle(FreeState state, std::uint64_t ticket);
+  /// Makes all idle chunks free in `state` instead.
+  void unsettle(FreeState state, std::uint64_t ticket);
+  bool has_pending(FreeState state) const { return pending_[state].oldest != kNoChunk; }
+
+  const Chunk& chunk(ChunkId id) const { return chunks_[id]; }
+  std::size_t largest_free() const;
+  std::uint64_t free_chunks() const { return free_chunks_; }
+  /// The chunk that `address` lies in, or kNoChunk. Walks chunks: for messages.
+  ChunkId containing(const void* address) const;
+  void for_each_live(const std::function<void(const Chunk&)>& visit) const;
+  Totals totals() const;
+  /// "" or the first broken invariant.
+  std::string check() const;
+
+ private:
+  struct Pending {
+    ChunkId oldest = kNoChunk;
+    ChunkId newest = kNoChunk;
+  };
+
+  ChunkId new_record();
+  void recycle(ChunkId id);
+  void insert_free(ChunkId id, FreeState state, std::uint64_t ticket, ChunkId after);
+  void erase_free(ChunkId id);
+  ChunkId make_free(ChunkId id, FreeState state, std::uint64_t ticket);
+  void absorb_next(ChunkId id);
+
+  std::string check_region(const Region& region) const;
+  std::string check_bins(FreeState state, std::uint64_t& seen) const;
+  std::string check_pending(FreeState state) const;
+
+  std::vector<Chunk> chunks_;
+  ChunkId recycled_ = kNoChunk;
+  std::vector<Region> regions_;
+  std::vector<FreeBins> bins_{1};    // by state
+  std::vector<Pending> pending_{1};  // by state; kIdle's stays empty
+  AddressMap map_;
+  std::uint64_t free_chunks_ = 0;
+};
+
+}  // namespace bantam

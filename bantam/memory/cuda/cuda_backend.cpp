@@ -1,0 +1,173 @@
+// The only file that calls the CUDA runtime for memory, streams and events. The driver is loaded by the first call.
+#include "bantam/memory/cuda_backend.h"
+
+#include <cuda_runtime_api.h>
+#include <fmt/core.h>
+
+#include "bantam/base/error.h"
+
+namespace bantam::cuda_backend {
+namespace {
+
+void check(cudaError_t status, const char* call) {
+  if (status == cudaSuccess) return;
+  (void)cudaGetLastError();  // the error is reported here; a later launch check must not see it again
+  throw CudaError(fmt::format("{} failed: {}: {}", call, cudaGetErrorName(status), cudaGetErrorString(status)));
+}
+
+class CurrentDevice {
+ public:
+  explicit CurrentDevice(int device) : previous_(exchange_device(device)) {}
+  ~CurrentDevice() { restore_device(previous_); }
+  CurrentDevice(const CurrentDevice&) = delete;
+  CurrentDevice& operator=(const CurrentDevice&) = delete;
+
+ private:
+  int previous_;
+};
+
+cudaStream_t as_stream(void* handle) { return static_cast<cudaStream_t>(handle); }
+cudaEvent_t as_event(void* handle) { return static_cast<cudaEvent_t>(handle); }
+
+// The static runtime answers "insufficient driver" also where there is no driver at all; the driver's version tells
+// them apart.
+std::string reason_of(cudaError_t status) {
+  int driver = 0;
+  if (cudaDriverGetVersion(&driver) != cudaSuccess) driver = 0;
+  (void)cudaGetLastError();
+  if (driver == 0) return "no NVIDIA driver is installed";
+  if (status == cudaSuccess || status == cudaErrorNoDevice)
+    return "the NVIDIA driver sees no CUDA device (or CUDA_VISIBLE_DEVICES hides it)";
+  if (status == cudaErrorInsufficientDriver)
+    return fmt::format("the NVIDIA driver is too old: it supports CUDA {}.{}, this program needs {}.{}", driver / 1000,
+                       driver % 1000 / 10, CUDART_VERSION / 1000, CUDART_VERSION % 1000 / 10);
+  return fmt::format("CUDA cannot be used: cudaGetDeviceCount: {}: {}", cudaGetErrorName(status),
+                     cudaGetErrorString(status));
+}
+
+Availability ask_driver() {
+  int devices = 0;
+  const cudaError_t status = cudaGetDeviceCount(&devices);
+  (void)cudaGetLastError();
+  if (status == cudaSuccess && devices > 0) return {devices, ""};
+  return {0, reason_of(status)};
+}
+
+}  // namespace
+
+const Availability& availability() {
+  static const Availability answer = ask_driver();
+  return answer;
+}
+
+DeviceFacts device_facts(int device) {
+  const CurrentDevice scope(device);
+  cudaDeviceProp properties{};
+  check(cudaGetDeviceProperties(&properties, device), "cudaGetDeviceProperties");
+  std::size_t free_bytes = 0, total_bytes = 0;
+  check(cudaMemGetInfo(&free_bytes, &total_bytes), "cudaMemGetInfo");
+  return {properties.name, total_bytes, free_bytes, properties.major * 10 + properties.minor,
+          properties.multiProcessorCount};
+}
+
+int exchange_device(int device) {
+  int previous = 0;
+  check(cudaGetDevice(&previous), "cudaGetDevice");
+  if (previous != device) check(cudaSetDevice(device), "cudaSetDevice");
+  return previous;
+}
+
+void restore_device(int device) noexcept {
+  int current = device;
+  if (cudaGetDevice(&current) == cudaSuccess && current != device) (void)cudaSetDevice(device);
+}
+
+void* stream_create(int device) {
+  const CurrentDevice scope(device);
+  cudaStream_t stream = nullptr;
+  check(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "cudaStreamCreateWithFlags");
+  return stream;
+}
+
+void stream_destroy(int, void* stream) noexcept { (void)cudaStreamDestroy(as_stream(stream)); }
+
+void stream_synchronize(int device, void* stream) {
+  const CurrentDevice scope(device);
+  check(cudaStreamSynchronize(as_stream(stream)), "cudaStreamSynchronize");
+}
+
+void* event_create(int device) {
+  const CurrentDevice scope(device);
+  cudaEvent_t event = nullptr;
+  check(cudaEventCreateWithFlags(&event, cudaEventDisableTiming), "cudaEventCreateWithFlags");
+  return event;
+}
+
+void event_destroy(int, void* event) noexcept { (void)cudaEventDestroy(as_event(event)); }
+
+void event_record(int device, void* event, void* stream) {
+  const CurrentDevice scope(device);
+  check(cudaEventRecord(as_event(event), as_stream(stream)), "cudaEventRecord");
+}
+
+bool event_done(void* event) {
+  const cudaError_t status = cudaEventQuery(as_event(event));
+  if (status == cudaErrorNotReady) {
+    (void)cudaGetLastError();  // "not ready" is an answer, no error
+    return false;
+  }
+  check(status, "cudaEventQuery");
+  return true;
+}
+
+void event_synchronize(void* event) { check(cudaEventSynchronize(as_event(event)), "cudaEventSynchronize"); }
+
+void stream_wait(int device, void* stream, void* event) {
+  const CurrentDevice scope(device);
+  check(cudaStreamWaitEvent(as_stream(stream), as_event(event), 0), "cudaStreamWaitEvent");
+}
+
+void* device_malloc(int device, std::size_t bytes) {
+  const CurrentDevice scope(device);
+  void* address = nullptr;
+  const cudaError_t status = cudaMalloc(&address, bytes);
+  if (status == cudaErrorMemoryAllocation) {
+    (void)cudaGetLastError();  // an answer, no error; a later launch check must not see it
+    return nullptr;
+  }
+  check(status, "cudaMalloc");
+  return address;
+}
+
+void device_free(int device, void* address) noexcept {
+  int previous = device;
+  (void)cudaGetDevice(&previous);
+  if (previous != device) (void)cudaSetDevice(device);
+  (void)cudaFree(address);
+  restore_device(previous);
+}
+
+void* pinned_malloc(std::size_t bytes) {
+  void* address = nullptr;
+  const cudaError_t status = cudaHostAlloc(&address, bytes, cudaHostAllocPortable);
+  if (status == cudaErrorMemoryAllocation) {
+    (void)cudaGetLastError();
+    return nullptr;
+  }
+  check(status, "cudaHostAlloc");
+  return address;
+}
+
+void pinned_free(void* address) noexcept { (void)cudaFreeHost(address); }
+
+void copy_async(int device, void* to, const void* from, std::size_t bytes, void* stream) {
+  const CurrentDevice scope(device);
+  check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, as_stream(stream)), "cudaMemcpyAsync");
+}
+
+void zero_async(int device, void* at, std::size_t bytes, void* stream) {
+  const CurrentDevice scope(device);
+  check(cudaMemsetAsync(at, 0, bytes, as_stream(stream)), "cudaMemsetAsync");
+}
+
+}  // namespace bantam::cuda_backend

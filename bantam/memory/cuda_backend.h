@@ -1,0 +1,60 @@
+// Internal: the few CUDA runtime calls that bantam/memory makes. cuda/ defines them, no_cuda/ where there is no
+// toolkit.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+#include "bantam/memory/device.h"
+
+namespace bantam::cuda_backend {
+
+/// How many devices can be used, and why none (empty where there are some).
+struct Availability {
+  int devices = 0;
+  std::string reason;
+};
+
+struct DeviceFacts {
+  std::string name;
+  std::uint64_t total_bytes = 0;
+  std::uint64_t free_bytes = 0;
+  int compute_capability = 0;
+  int multiprocessors = 0;
+};
+
+/// Asks the driver once a process; never throws for an absent driver or device.
+const Availability& availability();
+
+/// Throws DeviceError, saying why, unless `device` is a CUDA device of this machine. (Defined in device.cpp.)
+void require(Device device);
+
+// All others throw CudaError naming the call (DeviceError without CUDA), unless they are noexcept.
+DeviceFacts device_facts(int device);
+
+/// Sets the calling thread's current device; returns the one before.
+int exchange_device(int device);
+void restore_device(int device) noexcept;
+
+void* stream_create(int device);
+void stream_destroy(int device, void* stream) noexcept;
+void stream_synchronize(int device, void* stream);
+
+void* event_create(int device);
+void event_destroy(int device, void* event) noexcept;
+void event_record(int device, void* event, void* stream);
+bool event_done(void* event);
+void event_synchronize(void* event);
+void stream_wait(int device, void* stream, void* event);
+
+/// Null where the device (or, pinned, the host) has no such memory.
+void* device_malloc(int device, std::size_t bytes);
+void device_free(int device, void* address) noexcept;
+void* pinned_malloc(std::size_t bytes);
+void pinned_free(void* address) noexcept;
+
+void copy_async(int device, void* to, const void* from, std::size_t bytes, void* stream);
+void zero_async(int device, void* at, std::size_t bytes, void* stream);
+
+}  // namespace bantam::cuda_backend

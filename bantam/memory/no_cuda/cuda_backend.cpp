@@ -1,0 +1,37 @@
+// Stands in for the CUDA backend in builds without a toolkit: there are no devices, and nothing can be asked of them.
+#include "bantam/memory/cuda_backend.h"
+
+#include "bantam/base/error.h"
+
+namespace bantam::cuda_backend {
+namespace {
+
+[[noreturn]] void refuse() { throw DeviceError("this program was built without CUDA"); }
+
+}  // namespace
+
+const Availability& availability() {
+  static const Availability none{0, "this program was built without CUDA"};
+  return none;
+}
+
+DeviceFacts device_facts(int) { refuse(); }
+int exchange_device(int) { refuse(); }
+void restore_device(int) noexcept {}
+void* stream_create(int) { refuse(); }
+void stream_destroy(int, void*) noexcept {}
+void stream_synchronize(int, void*) { refuse(); }
+void* event_create(int) { refuse(); }
+void event_destroy(int, void*) noexcept {}
+void event_record(int, void*, void*) { refuse(); }
+bool event_done(void*) { refuse(); }
+void event_synchronize(void*) { refuse(); }
+void stream_wait(int, void*, void*) { refuse(); }
+void* device_malloc(int, std::size_t) { refuse(); }
+void device_free(int, void*) noexcept {}
+void* pinned_malloc(std::size_t) { refuse(); }
+void pinned_free(void*) noexcept {}
+void copy_async(int, void*, const void*, std::size_t, void*) { refuse(); }
+void zero_async(int, void*, std::size_t, void*) { refuse(); }
+
+}  // namespace bantam::cuda_backend

@@ -1,0 +1,15 @@
+# Installs headers, libraries and a CMake package, so that find_package(bantam) works.
+include(CMakePackageConfigHelpers)
+get_property(_libraries GLOBAL PROPERTY BANTAM_LIBRARIES)
+install(TARGETS ${_libraries} EXPORT bantamTargets ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
+install(DIRECTORY ${PROJECT_SOURCE_DIR}/bantam DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} FILES_MATCHING
+  PATTERN "*.h" PATTERN "cli" EXCLUDE PATTERN "cuda" EXCLUDE PATTERN "cpu" EXCLUDE PATTERN "reference" EXCLUDE)
+install(EXPORT bantamTargets NAMESPACE bantam:: DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/bantam)
+configure_package_config_file(${PROJECT_SOURCE_DIR}/cmake/bantamConfig.cmake.in
+  ${CMAKE_CURRENT_BINARY_DIR}/bantamConfig.cmake INSTALL_DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/bantam)
+write_basic_package_version_file(${CMAKE_CURRENT_BINARY_DIR}/bantamConfigVersion.cmake COMPATIBILITY SameMinorVersion)
+install(FILES ${CMAKE_CURRENT_BINARY_DIR}/bantamConfig.cmake ${CMAKE_CURRENT_BINARY_DIR}/bantamConfigVersion.cmake
+  DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/bantam)
+if(TARGET bantam)
+  install(TARGETS bantam RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+endif()

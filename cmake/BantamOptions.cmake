@@ -1,0 +1,45 @@
+# Language level, build type, warnings, sanitizers and the CPU architecture, for every target of the project.
+if(NOT CMAKE_BUILD_TYPE)
+  set(CMAKE_BUILD_TYPE Release CACHE STRING "Build type" FORCE)
+endif()
+set(CMAKE_CXX_STANDARD 20)
+set(CMAKE_CXX_STANDARD_REQUIRED ON)
+set(CMAKE_CXX_EXTENSIONS OFF)
+set(CMAKE_POSITION_INDEPENDENT_CODE ON)
+set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
+set(CMAKE_CXX_FLAGS_RELEASE "-O2")  # asserts stay on: they are cheap beside a training step
+
+find_program(BANTAM_CCACHE ccache)
+if(BANTAM_CCACHE)
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${BANTAM_CCACHE})
+  set(CMAKE_CUDA_COMPILER_LAUNCHER ${BANTAM_CCACHE})
+endif()
+
+add_library(bantam_options INTERFACE)
+target_compile_options(bantam_options INTERFACE
+  $<$<COMPILE_LANGUAGE:CXX>:-Wall -Wextra -Werror -Wno-missing-field-initializers>)
+if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64" AND BANTAM_CPU_ARCH)
+  target_compile_options(bantam_options INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-march=${BANTAM_CPU_ARCH}>)
+endif()
+if(BANTAM_SANITIZE)
+  string(REPLACE ";" "," _sanitizers "${BANTAM_SANITIZE}")
+  add_compile_options($<$<COMPILE_LANGUAGE:CXX>:-fsanitize=${_sanitizers}>
+                      $<$<COMPILE_LANGUAGE:CXX>:-fno-omit-frame-pointer> $<$<COMPILE_LANGUAGE:CXX>:-g>)
+  if(BANTAM_SANITIZE MATCHES "undefined")
+    add_compile_options($<$<COMPILE_LANGUAGE:CXX>:-fno-sanitize-recover=undefined>)
+  endif()
+  add_link_options(-fsanitize=${_sanitizers})
+endif()
+
+# bantam_library(name SOURCES ... DEPENDS ...): a folder's static library. Includes are spelled "bantam/<folder>/<file>.h".
+function(bantam_library name)
+  cmake_parse_arguments(ARG "" "" "SOURCES;DEPENDS;PRIVATE_DEPENDS" ${ARGN})
+  add_library(bantam_${name} STATIC ${ARG_SOURCES})
+  add_library(bantam::${name} ALIAS bantam_${name})
+  set_target_properties(bantam_${name} PROPERTIES EXPORT_NAME ${name})
+  target_include_directories(bantam_${name} PUBLIC
+    $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}> $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
+  target_compile_features(bantam_${name} PUBLIC cxx_std_20)
+  target_link_libraries(bantam_${name} PUBLIC ${ARG_DEPENDS} PRIVATE ${ARG_PRIVATE_DEPENDS} $<BUILD_INTERFACE:bantam_options>)
+  set_property(GLOBAL APPEND PROPERTY BANTAM_LIBRARIES bantam_${name})
+endfunction()

@@ -1,0 +1,141 @@
+// Atomic files: whole or not there, no temporary file left behind, and errors that give the system's reason.
+#include "bantam/base/atomic_file.h"
+
+#include <csignal>
+#include <cstring>
+#include <filesystem>
+#include <random>
+#include <string>
+#include <vector>
+
+#include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "bantam/base/error.h"
+
+namespace bantam {
+namespace {
+
+namespace fs = std::filesystem;
+
+class AtomicFileTest : public testing::Test {
+ protected:
+  AtomicFileTest() : folder_(fs::temp_directory_path() / ("bantam_atomic_" + std::to_string(std::random_device()()))) {
+    fs::create_directories(folder_);
+  }
+  ~AtomicFileTest() override { fs::remove_all(folder_); }
+
+  std::vector<std::string> names() const {
+    std::vector<std::string> found;
+    for (const auto& entry : fs::directory_iterator(folder_)) found.push_back(entry.path().filename());
+    return found;
+  }
+
+  fs::path folder_;
+};
+
+template <class Call>
+std::string data_error_of(Call&& call) {
+  try {
+    call();
+  } catch (const DataError& error) {
+    return error.what();
+  }
+  return "no error";
+}
+
+TEST_F(AtomicFileTest, AppearsOnlyWhenCommitted) {
+  AtomicFile file(folder_ / "a.txt");
+  file.write("one ");
+  file.write("two");
+  EXPECT_FALSE(fs::exists(folder_ / "a.txt"));
+  file.commit();
+  EXPECT_EQ(read_file(folder_ / "a.txt"), "one two");
+  EXPECT_EQ(names(), std::vector<std::string>{"a.txt"});
+}
+
+TEST_F(AtomicFileTest, WithoutCommitTheOldFileStays) {
+  write_file_atomically(folder_ / "a.txt", "old");
+  {
+    AtomicFile file(folder_ / "a.txt");
+    file.write("new");
+    EXPECT_EQ(names().size(), 2u);
+  }
+  EXPECT_EQ(read_file(folder_ / "a.txt"), "old");
+  EXPECT_EQ(names(), std::vector<std::string>{"a.txt"});
+}
+
+TEST_F(AtomicFileTest, AFailedWriteLeavesTheOldFile) {
+  write_file_atomically(folder_ / "a.txt", "old");
+  // A limit on file sizes stands in for a full disk; SIGXFSZ must not end the program.
+  const auto handler = std::signal(SIGXFSZ, SIG_IGN);
+  rlimit before{};
+  getrlimit(RLIMIT_FSIZE, &before);
+  const rlimit small{.rlim_cur = 4096, .rlim_max = before.rlim_max};
+  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &small), 0);
+  const std::string message =
+      data_error_of([&] { write_file_atomically(folder_ / "a.txt", std::string(10'000, 'x')); });
+  setrlimit(RLIMIT_FSIZE, &before);
+  std::signal(SIGXFSZ, handler);
+  EXPECT_EQ(message, "cannot write " + (folder_ / "a.txt").string() + ": File too large");
+  EXPECT_EQ(read_file(folder_ / "a.txt"), "old");
+  EXPECT_EQ(names(), std::vector<std::string>{"a.txt"});
+}
+
+TEST_F(AtomicFileTest, AFailedRenameLeavesNoTemporaryFile) {
+  fs::create_directories(folder_ / "taken" / "inner");  // a folder that is not empty cannot be replaced
+  const std::string message = data_error_of([&] { write_file_atomically(folder_ / "taken", "x"); });
+  EXPECT_EQ(message, "cannot write " + (folder_ / "taken").string() + ": Is a directory");
+  EXPECT_EQ(names(), std::vector<std::string>{"taken"});
+}
+
+TEST_F(AtomicFileTest, MakesFoldersAndReplacesFiles) {
+  const fs::path path = folder_ / "x" / "y" / "z.bin";
+  const std::vector<std::byte> bytes = {std::byte{0}, std::byte{255}, std::byte{10}};
+  AtomicFile file(path);
+  file.write(bytes);
+  file.commit();
+  EXPECT_EQ(read_file(path), std::string("\0\xFF\n", 3));
+  write_file_atomically(path, "shorter");
+  EXPECT_EQ(read_file(path), "shorter");
+}
+
+TEST_F(AtomicFileTest, PermissionsFollowTheUmask) {
+  const mode_t before = umask(0027);
+  write_file_atomically(folder_ / "a.txt", "x");
+  umask(before);
+  struct stat facts {};
+  ASSERT_EQ(stat((folder_ / "a.txt").c_str(), &facts), 0);
+  EXPECT_EQ(facts.st_mode & 0777, 0640u);
+}
+
+TEST_F(AtomicFileTest, RefusesUseAfterCommit) {
+  AtomicFile file(folder_ / "a.txt");
+  file.write("x");
+  file.commit();
+  EXPECT_EQ(data_error_of([&] { file.write("y"); }),
+            "cannot write " + (folder_ / "a.txt").string() + ": Bad file descriptor");
+  EXPECT_THROW(file.commit(), DataError);
+  EXPECT_EQ(read_file(folder_ / "a.txt"), "x");
+}
+
+TEST_F(AtomicFileTest, GivesTheSystemsReason) {
+  write_file_atomically(folder_ / "plain", "x");
+  EXPECT_EQ(data_error_of([&] { AtomicFile file(folder_ / "plain" / "a.txt"); }),
+            "cannot create folder " + (folder_ / "plain").string() + ": Not a directory");
+  EXPECT_EQ(data_error_of([&] { AtomicFile file(folder_ / ""); }),
+            "cannot write '" + (folder_ / "").string() + "': it names no file");
+  EXPECT_EQ(data_error_of([&] { read_file(folder_ / "absent"); }),
+            "cannot read " + (folder_ / "absent").string() + ": No such file or directory");
+  EXPECT_EQ(data_error_of([&] { read_file(folder_); }), "cannot read " + folder_.string() + ": Is a directory");
+}
+
+TEST(ReadFile, ReadsFilesThatSayTheyAreEmpty) {
+  // /proc files have size 0 and content all the same.
+  EXPECT_NE(read_file("/proc/self/status").find("Name:"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace bantam

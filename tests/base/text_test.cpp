@@ -1,0 +1,92 @@
+// Distances, nearest names, numbers for people, tables.
+#include "bantam/base/text.h"
+
+#include <limits>
+#include <string>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "bantam/base/error.h"
+
+namespace bantam {
+namespace {
+
+TEST(EditDistance, CountsEdits) {
+  EXPECT_EQ(edit_distance("", ""), 0u);
+  EXPECT_EQ(edit_distance("", "abc"), 3u);
+  EXPECT_EQ(edit_distance("abc", ""), 3u);
+  EXPECT_EQ(edit_distance("kitten", "sitting"), 3u);
+  EXPECT_EQ(edit_distance("learning_rat", "learning_rate"), 1u);
+  EXPECT_EQ(edit_distance("epcohs", "epochs"), 1u);  // a swap is one edit
+  EXPECT_EQ(edit_distance("ca", "abc"), 3u);         // restricted: no part is edited twice
+}
+
+TEST(Nearest, FindsLikelySlipsOnly) {
+  const std::vector<std::string> keys = {"batch", "epochs", "size", "epsilon"};
+  EXPECT_EQ(nearest("epcohs", keys), "epochs");
+  EXPECT_EQ(nearest("Epochs", keys), "epochs");
+  EXPECT_EQ(nearest("sizes", keys), "size");
+  EXPECT_EQ(nearest("eps", keys), std::nullopt);  // four letters short of epsilon
+  EXPECT_EQ(nearest("zebra", keys), std::nullopt);
+  EXPECT_EQ(nearest("x", std::vector<std::string>{"y"}), std::nullopt);  // nothing in common
+  EXPECT_EQ(nearest("ab", std::vector<std::string>{"ac", "ad"}), "ac");  // the first of equals
+  EXPECT_EQ(nearest("a", std::vector<std::string>{}), std::nullopt);
+}
+
+TEST(Join, PutsTheLastSeparatorLast) {
+  const std::vector<std::string> items = {"a", "b", "c"};
+  EXPECT_EQ(join(items, ", ", " or "), "a, b or c");
+  EXPECT_EQ(join(std::span(items).first(2), ", ", " or "), "a or b");
+  EXPECT_EQ(join(std::span(items).first(1), ", ", " or "), "a");
+  EXPECT_EQ(join(std::span(items).first(0), ", ", " or "), "");
+}
+
+TEST(FormatCount, GroupsThousands) {
+  EXPECT_EQ(format_count(0), "0");
+  EXPECT_EQ(format_count(999), "999");
+  EXPECT_EQ(format_count(1000), "1,000");
+  EXPECT_EQ(format_count(695493), "695,493");
+  EXPECT_EQ(format_count(-1234567), "-1,234,567");
+  EXPECT_EQ(format_count(-123), "-123");
+  EXPECT_EQ(format_count(std::numeric_limits<std::int64_t>::min()), "-9,223,372,036,854,775,808");
+}
+
+TEST(FormatDuration, ChoosesItsUnits) {
+  EXPECT_EQ(format_duration(0), "0ms");
+  EXPECT_EQ(format_duration(0.35), "350ms");
+  EXPECT_EQ(format_duration(0.9999), "1.0s");
+  EXPECT_EQ(format_duration(8.26), "8.3s");
+  EXPECT_EQ(format_duration(9.97), "10s");
+  EXPECT_EQ(format_duration(59.6), "1m 00s");
+  EXPECT_EQ(format_duration(83), "1m 23s");
+  EXPECT_EQ(format_duration(7500), "2h 05m");
+  EXPECT_EQ(format_duration(3 * 86400 + 4 * 3600), "3d 04h");
+  EXPECT_EQ(format_duration(-1), "?");
+  EXPECT_EQ(format_duration(std::numeric_limits<double>::infinity()), "?");
+  EXPECT_EQ(format_duration(std::numeric_limits<double>::quiet_NaN()), "?");
+}
+
+TEST(DisplayWidth, CountsCharacters) {
+  EXPECT_EQ(display_width("abc"), 3u);
+  EXPECT_EQ(display_width("≥ µ…"), 4u);
+}
+
+TEST(Table, AlignsColumns) {
+  Table table({{"layer", Align::left}, {"parameters"}, {"note", Align::left}});
+  table.add_row({"dense µ", "64,064", "x"});
+  table.add_row({"flatten"});
+  table.add_rule();
+  table.add_row({"total", "695,493"});
+  EXPECT_EQ(table.to_string(),
+            "layer    parameters  note\n"
+            "-------  ----------  ----\n"
+            "dense µ      64,064  x\n"
+            "flatten\n"
+            "-------  ----------  ----\n"
+            "total       695,493\n");
+  EXPECT_THROW(table.add_row({"1", "2", "3", "4"}), Error);
+}
+
+}  // namespace
+}  // namespace bantam

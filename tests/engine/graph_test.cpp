@@ -1,0 +1,96 @@
+// Graphs: names, shapes, and lowering to segments.
+#include "bantam/engine/graph.h"
+
+#include <gtest/gtest.h>
+
+#include "bantam/base/error.h"
+#include "bantam/engine/layers.h"
+
+namespace bantam {
+namespace {
+
+Graph residual() {
+  Graph graph({8, 8, 4});
+  const NodeId x = graph.add("stem", conv2d({.filters = 4, .padding = Padding::same()}));
+  const NodeId a = graph.add("block/a", conv2d({.filters = 4, .padding = Padding::same()}), {x});
+  const NodeId b = graph.add("block/b", batch_norm(), {a});
+  graph.add("block/add", add(), {b, x});
+  graph.add("head", global_average_pool());
+  return graph;
+}
+
+std::string error_of(const std::function<void()>& call) {
+  try {
+    call();
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "no error";
+}
+
+TEST(GraphTest, NamesAreMadeAndChecked) {
+  Graph graph({8, 8, 3});
+  graph.add(conv2d({.filters = 4}));
+  graph.add(conv2d({.filters = 4}));
+  EXPECT_EQ(graph.nodes()[1].name, "conv2d");
+  EXPECT_EQ(graph.nodes()[2].name, "conv2d_2");
+  EXPECT_EQ(graph.output_shape(), (Shape{4, 4, 4}));
+  EXPECT_EQ(error_of([&] { graph.add("conv2d", flatten()); }), "two layers are named 'conv2d'");
+  EXPECT_EQ(error_of([&] { graph.add("d", dense({.units = 3})); }),
+            "layer 'd': dense: expected an input (features), got (4, 4, 4); put flatten before it");
+  EXPECT_EQ(error_of([&] { graph.add("big", conv2d({.filters = 2, .kernel = {5, 5}})); }),
+            "layer 'big': conv2d: a window of 5x5 does not fit an input of 4x4 with padding 0+0, 0+0");
+  EXPECT_EQ(graph.nodes().size(), 3u);  // failed additions leave nothing
+}
+
+TEST(GraphTest, SamePaddingIsKeras) {
+  // Keras: ⌈in/stride⌉; 224 with kernel 3, stride 2 pads 0 on top and 1 below.
+  const Window2d window{.kernel = {3, 3}, .stride = {2, 2}, .padding = Padding::same()};
+  EXPECT_EQ(window.resolve("test", 224, 7), (Padding{PaddingKind::explicit_, 0, 1, 1, 1}));
+  Graph graph({224, 7, 3});
+  graph.add(conv2d({.filters = 4, .kernel = {3, 3}, .stride = {2, 2}, .padding = Padding::same()}));
+  EXPECT_EQ(graph.output_shape(), (Shape{112, 4, 4}));
+}
+
+TEST(LowerTest, OneSegmentANodeWithoutRecompute) {
+  const auto segments = lower(residual(), {});
+  ASSERT_EQ(segments.size(), 5u);
+  EXPECT_FALSE(segments[1].recompute);
+  EXPECT_EQ(segments[3].inputs, (std::vector<NodeId>{1, 3}));
+}
+
+TEST(LowerTest, AllMakesBlocksOneStretch) {
+  const auto segments = lower(residual(), {.kind = RecomputeOptions::Kind::all});
+  ASSERT_EQ(segments.size(), 3u);
+  EXPECT_EQ(segments[1].first, 2);
+  EXPECT_EQ(segments[1].last, 4);
+  EXPECT_TRUE(segments[1].recompute);
+  EXPECT_EQ(segments[1].inputs, (std::vector<NodeId>{1}));
+}
+
+TEST(LowerTest, NamesChooseLayersOrBlocks) {
+  const auto block = lower(residual(), {.kind = RecomputeOptions::Kind::named, .names = {"block"}});
+  ASSERT_EQ(block.size(), 3u);
+  EXPECT_TRUE(block[1].recompute);
+  EXPECT_FALSE(block[0].recompute);
+  const auto layer = lower(residual(), {.kind = RecomputeOptions::Kind::named, .names = {"block/a", "head"}});
+  ASSERT_EQ(layer.size(), 5u);
+  EXPECT_TRUE(layer[1].recompute);
+  EXPECT_TRUE(layer[4].recompute);
+  EXPECT_FALSE(layer[2].recompute);
+  EXPECT_EQ(error_of([] { (void)lower(residual(), {.kind = RecomputeOptions::Kind::named, .names = {"blok"}}); }),
+            "recompute: no layer or block is named 'blok'; did you mean 'block'?");
+}
+
+TEST(LowerTest, ABlockThatMoreThanOneValueLeavesIsRefusedByName) {
+  Graph graph({4, 4, 2});
+  const NodeId a = graph.add("block/a", conv2d({.filters = 2, .padding = Padding::same()}));
+  const NodeId b = graph.add("block/b", conv2d({.filters = 2, .padding = Padding::same()}));
+  graph.add("sum", add(), {a, b});
+  EXPECT_EQ(error_of([&] { (void)lower(graph, {.kind = RecomputeOptions::Kind::named, .names = {"block"}}); }),
+            "recompute: more than one value leaves block 'block'; name layers within it");
+  EXPECT_EQ(lower(graph, {.kind = RecomputeOptions::Kind::all}).size(), 3u);  // layer by layer instead
+}
+
+}  // namespace
+}  // namespace bantam

@@ -1,0 +1,128 @@
+// Weights and state: round trips, foreign and damaged files.
+#include "bantam/engine/safetensors.h"
+
+#include <fstream>
+
+#include "bantam/base/atomic_file.h"
+#include "bantam/base/error.h"
+#include "tests/engine/engine_fixture.h"
+
+namespace bantam {
+namespace {
+
+using testing::EngineTest;
+namespace fs = std::filesystem;
+
+class SafetensorsTest : public EngineTest {
+ protected:
+  SafetensorsTest() { fs::create_directories(folder_); }
+  ~SafetensorsTest() override { fs::remove_all(folder_); }
+  fs::path folder_ = fs::path(::testing::TempDir()) / ("safetensors" + std::to_string(::getpid()));
+};
+BANTAM_INSTANTIATE_ON_DEVICES(SafetensorsTest);
+
+std::string error_of(const std::function<void()>& call) {
+  try {
+    call();
+  } catch (const DataError& error) {
+    return error.what();
+  }
+  return "no error";
+}
+
+std::vector<float> weights(Model& model) { return to_host<float>(model.parameters().master(), model.runtime().stream(model.device())); }
+
+TEST_P(SafetensorsTest, WeightsAndStatisticsComeBack) {
+  const ModelOptions options{.precision = {PrecisionKind::mixed_float16}, .seed = 1};
+  Model a(runtime(), device(), testing::small_network(), options);
+  Model b(runtime(), device(), testing::small_network(), {.precision = options.precision, .seed = 2});
+  ASSERT_NE(weights(a), weights(b));
+  save_weights(a, folder_ / "w.safetensors");
+  load_weights(b, folder_ / "w.safetensors");
+  EXPECT_EQ(weights(a), weights(b));
+  const Stream stream = runtime().stream(device());
+  EXPECT_EQ(to_host_floats(a.parameters().compute(), stream), to_host_floats(b.parameters().compute(), stream));
+  const SafetensorsFile file = read_safetensors(folder_ / "w.safetensors");
+  EXPECT_TRUE(file.tensors.contains("block/norm1/running_variance"));
+  EXPECT_EQ(file.tensors.at("separable/pointwise_weight").shape, (Shape{12, 1, 1, 8}));
+  EXPECT_EQ(file.metadata.at("format"), "bantam");
+}
+
+TEST_P(SafetensorsTest, StateGoesOnAsIfNothingHappened) {
+  const auto make = [&](std::uint64_t seed) {
+    struct Run {
+      Run(Runtime& runtime, Device device, std::uint64_t seed)
+          : model(runtime, device, testing::small_network(), {.precision = {PrecisionKind::mixed_float16}, .seed = seed}),
+            optimizer(model, {}), step(model, optimizer, {}) {
+        model.register_state(registry);
+        optimizer.register_state(registry);
+        registry.add_counter("epoch", [this] { return epoch; }, [this](std::int64_t value) { epoch = value; });
+      }
+      void train(int first, int steps) {
+        for (int i = first; i < first + steps; ++i)
+          step.step(testing::make_batch(model.context(Pass::train), {8, 8, 3}, 5, i * 8, 8));
+      }
+      Model model;
+      Optimizer optimizer;
+      TrainingStep step;
+      StateRegistry registry;
+      std::int64_t epoch = 0;
+    };
+    return std::make_unique<Run>(runtime(), device(), seed);
+  };
+  auto whole = make(1), first = make(1), second = make(1);
+  const Stream stream = runtime().stream(device());
+  whole->train(0, 6);
+  first->train(0, 3);
+  first->epoch = 7;
+  save_state(first->registry, stream, folder_ / "s.safetensors");
+  second->train(10, 2);  // something else, to be overwritten
+  load_state(second->registry, stream, folder_ / "s.safetensors");
+  EXPECT_EQ(second->epoch, 7);
+  second->train(3, 3);
+  EXPECT_EQ(weights(whole->model), weights(second->model));
+  EXPECT_EQ(whole->optimizer.control().updates, second->optimizer.control().updates);
+}
+
+TEST_P(SafetensorsTest, AFileThatDoesNotFitChangesNothing) {
+  Model model(runtime(), device(), testing::small_network(), {});
+  const std::vector<float> before = weights(model);
+  Graph other({8, 8, 3});
+  other.add(flatten());
+  other.add("head", dense({.units = 5}));
+  Model small(runtime(), device(), other, {});
+  const fs::path path = folder_ / "w.safetensors";
+  save_weights(small, path);
+  EXPECT_EQ(error_of([&] { load_weights(model, path); }), path.string() + ": tensor 'stem/weight' is missing");
+  EXPECT_EQ(weights(model), before);
+  save_weights(model, path);
+  EXPECT_EQ(error_of([&] { load_weights(small, path); }),
+            path.string() + ": tensor 'head/weight' is float32 (5, 108), expected float32 (5, 192)");
+}
+
+TEST_P(SafetensorsTest, DamagedFilesAreNamed) {
+  const fs::path path = folder_ / "x.safetensors";
+  const auto error = [&](const std::string& bytes) {
+    write_file_atomically(path, bytes);
+    return error_of([&] { (void)read_safetensors(path); });
+  };
+  const auto with_header = [](const std::string& header, const std::string& data) {
+    std::uint64_t length = header.size();
+    return std::string(reinterpret_cast<const char*>(&length), 8) + header + data;
+  };
+  const std::string prefix = path.string() + ": not a usable safetensors file: ";
+  EXPECT_EQ(error("abc"), prefix + "3 bytes is too short for a header");
+  EXPECT_EQ(error(std::string(8, '\xff')), prefix + "the header's length 18446744073709551615 is beyond the file's 8 bytes");
+  EXPECT_EQ(error(with_header(R"({"a":{"dtype":"F32","shape":[2],"data_offsets":[0,4]}})", "1234")),
+            prefix + "tensor 'a' (2) needs 8 bytes; its offsets are [0,4] of 4 bytes of data");
+  EXPECT_EQ(error(with_header(R"({"a":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}})", "1234")),
+            prefix + "tensor 'a' (2) needs 8 bytes; its offsets are [0,8] of 4 bytes of data");
+  EXPECT_EQ(error(with_header(R"({"a":{"dtype":"Q4","shape":[2],"data_offsets":[0,8]}})", "12345678")),
+            prefix + "tensor 'a' has the unsupported type \"Q4\"");
+  EXPECT_NE(error(with_header("{", "")).find("its header is not as expected"), std::string::npos);
+  EXPECT_NE(error(with_header(R"({"a":{"dtype":"F32","shape":[-2],"data_offsets":[0,8]}})", "")).find("not negative"), std::string::npos);
+  EXPECT_NE(error_of([&] { (void)read_safetensors(folder_ / "absent"); }).find("absent"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace bantam

@@ -1,0 +1,184 @@
+// The reverse walk: hand-computed gradients, values used twice, errors, memory freed on the way.
+#include "tests/engine/engine_fixture.h"
+
+#include "bantam/base/error.h"
+
+namespace bantam {
+namespace {
+
+using testing::EngineTest;
+
+class TapeTest : public EngineTest {};
+BANTAM_INSTANTIATE_ON_DEVICES(TapeTest);
+
+/// A leaf whose gradient is wanted.
+Tensor leaf(const Context& context, const Shape& shape, const std::vector<float>& values) {
+  Tensor tensor = context.upload(shape, values.data());
+  tensor.set_value_id(context.runtime->new_value_id());
+  return tensor;
+}
+
+std::vector<float> gradient_of(const Context& context, GradientStore& store, const Tensor& tensor) {
+  return to_host<float>(store.take(tensor.value_id()), context.stream);
+}
+
+TEST_P(TapeTest, DenseReluByHand) {
+  Tape tape;
+  Context ctx = context();
+  ctx.tape = &tape;
+  const Tensor x = leaf(ctx, {1, 2}, {1, 2}), w = leaf(ctx, {2, 2}, {3, -1, -4, 1});
+  const Tensor y = ops::activation(ctx, ops::dense(ctx, x, w), kernels::Activation::relu);  // (1, -2) → (1, 0)
+  EXPECT_EQ(to_host<float>(y, ctx.stream), (std::vector<float>{1, 0}));
+  GradientStore store = tape.backward(ctx, y, ctx.upload({1, 2}, std::vector<float>{10, 20}.data()));
+  EXPECT_EQ(gradient_of(ctx, store, x), (std::vector<float>{30, -10}));
+  EXPECT_EQ(gradient_of(ctx, store, w), (std::vector<float>{10, 20, 0, 0}));
+  EXPECT_TRUE(tape.empty());
+}
+
+TEST_P(TapeTest, AValueUsedTwiceGetsBothGradients) {
+  Tape tape;
+  Context ctx = context();
+  ctx.tape = &tape;
+  const Tensor x = leaf(ctx, {3}, {1, -2, 3});
+  const Tensor y = ops::add(ctx, ops::activation(ctx, x, kernels::Activation::relu), x);  // 2x where positive, x elsewhere
+  const Tensor z = ops::add(ctx, y, y);
+  GradientStore store = tape.backward(ctx, z, ctx.upload({3}, std::vector<float>{1, 1, 1}.data()));
+  EXPECT_EQ(to_host<float>(z, ctx.stream), (std::vector<float>{4, -4, 12}));
+  EXPECT_EQ(gradient_of(ctx, store, x), (std::vector<float>{4, 2, 4}));
+}
+
+TEST_P(TapeTest, NothingIsRecordedWithoutATapeOrAWish) {
+  Tape tape;
+  Context ctx = context();
+  const Tensor x = leaf(ctx, {2}, {1, 2});
+  EXPECT_EQ(ops::activation(ctx, x, kernels::Activation::tanh).value_id(), 0u);
+  ctx.tape = &tape;
+  const Tensor constant = ctx.upload({2}, std::vector<float>{1, 2}.data());
+  EXPECT_EQ(ops::activation(ctx, constant, kernels::Activation::tanh).value_id(), 0u);
+  EXPECT_TRUE(tape.empty());
+}
+
+TEST_P(TapeTest, AnUnknownLossOrAWrongSeedIsAnError) {
+  Tape tape;
+  Context ctx = context();
+  ctx.tape = &tape;
+  const Tensor x = leaf(ctx, {2}, {1, 2});
+  const Tensor y = ops::activation(ctx, x, kernels::Activation::tanh);
+  EXPECT_THROW((void)tape.backward(ctx, x, x), Error);
+  EXPECT_THROW((void)tape.backward(ctx, y, ctx.allocate({3}, DType::float32)), ShapeError);
+}
+
+TEST_P(TapeTest, BackwardFreesEachEntryAsItGoes) {
+  Tape tape;
+  Context ctx = context();
+  const std::uint64_t before = runtime().allocator(device()).stats().in_use_bytes;
+  {
+    ctx.tape = &tape;
+    Tensor x = leaf(ctx, {64, 64}, testing::random_floats(4096, 3));
+    for (int i = 0; i < 10; ++i) x = ops::activation(ctx, x, kernels::Activation::silu);
+    const Tensor seed = ctx.upload({64, 64}, testing::random_floats(4096, 4).data());
+    const GradientStore store = tape.backward(ctx, x, seed);
+  }
+  EXPECT_EQ(runtime().allocator(device()).stats().in_use_bytes, before);
+}
+
+/// Directional derivative of Σ y·seed along a random direction, by central differences, against Σ dx·direction.
+void expect_directional(const Context& base, const Shape& shape, float low, float high,
+                        const std::function<Tensor(const Context&, const Tensor&)>& function, double tolerance) {
+  const std::vector<float> x = testing::random_floats(shape.elements(), 11, low, high);
+  const std::vector<float> direction = testing::random_floats(shape.elements(), 12);
+  std::vector<float> seed;
+  const auto value = [&](float t) {
+    std::vector<float> moved = x;
+    for (std::size_t i = 0; i < x.size(); ++i) moved[i] += t * direction[i];
+    const std::vector<float> y = to_host<float>(function(base, base.upload(shape, moved.data())), base.stream);
+    if (seed.empty()) seed = testing::random_floats(static_cast<std::int64_t>(y.size()), 13);
+    double sum = 0;
+    for (std::size_t i = 0; i < y.size(); ++i) sum += static_cast<double>(y[i]) * static_cast<double>(seed[i]);
+    return sum;
+  };
+  (void)value(0);
+  // Truncation falls with step², rounding grows with 1/step: 2^-6 balances them near 1e-4 for float32 values of order one.
+  constexpr float kStep = 1.0f / 64.0f;
+  const double numeric = (value(kStep) - value(-kStep)) / (2.0 * kStep);
+  Tape tape;
+  Context ctx = base;
+  ctx.tape = &tape;
+  Tensor input = leaf(ctx, shape, x);
+  const Tensor y = function(ctx, input);
+  GradientStore store = tape.backward(ctx, y, ctx.upload(y.shape(), seed.data()));
+  const std::vector<float> dx = gradient_of(ctx, store, input);
+  double analytic = 0;
+  for (std::size_t i = 0; i < dx.size(); ++i) analytic += static_cast<double>(dx[i]) * static_cast<double>(direction[i]);
+  EXPECT_NEAR(numeric, analytic, tolerance * (std::abs(analytic) + 1));
+}
+
+TEST_P(TapeTest, EveryOpsGradientAgreesWithItsFunction) {
+  const Context ctx = context();
+  const Shape image{2, 6, 5, 4};
+  const auto parameter = [&](const Shape& shape, std::uint64_t seed) { return testing::random_tensor(ctx, shape, seed); };
+  const Tensor conv_w = parameter({6, 3, 3, 2}, 21), depth_w = parameter({3, 3, 8}, 22), bias = parameter({4}, 23);
+  const Tensor dense_w = parameter({7, 120}, 24), scale = parameter({4}, 25), shift = parameter({4}, 26);
+  const Window2d window{.stride = {2, 1}, .padding = Padding::same()};
+  using T = const Tensor&;
+  using C = const Context&;
+  expect_directional(ctx, image, -1, 1, [&](C c, T x) { return ops::conv2d(c, x, conv_w, window, 2); }, 1e-3);
+  expect_directional(ctx, image, -1, 1, [&](C c, T x) { return ops::depthwise_conv2d(c, x, depth_w, window); }, 1e-3);
+  expect_directional(ctx, image, -1, 1, [&](C c, T x) { return ops::bias_add(c, x, bias); }, 1e-3);
+  expect_directional(ctx, image, -1, 1, [&](C c, T x) { return ops::dense(c, ops::flatten(c, x), dense_w); }, 1e-3);
+  expect_directional(ctx, image, -1, 1, [&](C c, T x) { return ops::batch_norm(c, x, {.scale = scale, .shift = shift}); }, 5e-3);
+  expect_directional(ctx, image, -1, 1, [&](C c, T x) { return ops::avg_pool2d(c, x, {.kernel = {3, 2}, .stride = {2, 2}}); }, 1e-3);
+  expect_directional(ctx, image, -1, 1, [&](C c, T x) { return ops::global_avg_pool2d(c, x); }, 1e-3);
+  expect_directional(ctx, image, -1, 1, [&](C c, T x) { return ops::activation(c, x, kernels::Activation::gelu); }, 1e-3);
+  // Positive inputs keep clear of relu's corner and steps of the order; max pooling's winners are the larger of clearly apart values.
+  expect_directional(ctx, image, 0.5f, 1, [&](C c, T x) { return ops::activation(c, x, kernels::Activation::relu); }, 1e-3);
+  expect_directional(ctx, {3, 5}, -1, 1,
+                     [&](C c, T x) {
+                       const std::vector<std::int32_t> labels = {1, 0, 4};
+                       const Tensor loss = ops::softmax_cross_entropy(c, x, c.upload({3}, labels.data()), {.label_smoothing = 0.1f}).loss;
+                       return ops::reshape(c, loss, {1});
+                     },
+                     1e-3);
+}
+
+TEST_P(TapeTest, MaxPoolSendsTheGradientToTheWinner) {
+  Tape tape;
+  Context ctx = context();
+  ctx.tape = &tape;
+  const Tensor x = leaf(ctx, {1, 2, 2, 1}, {1, 5, 5, 2});
+  const Tensor y = ops::max_pool2d(ctx, x, {.kernel = {2, 2}, .stride = {2, 2}});
+  GradientStore store = tape.backward(ctx, y, ctx.upload({1, 1, 1, 1}, std::vector<float>{3}.data()));
+  EXPECT_EQ(gradient_of(ctx, store, x), (std::vector<float>{0, 3, 0, 0}));
+}
+
+TEST_P(TapeTest, BadShapesAreNamed) {
+  const Context ctx = context();
+  const Tensor image = testing::random_tensor(ctx, {1, 4, 4, 3}, 1), flat = testing::random_tensor(ctx, {2, 6}, 2);
+  const auto message = [](const std::function<void()>& call) -> std::string {
+    try {
+      call();
+    } catch (const ShapeError& error) {
+      return error.what();
+    }
+    return "no error";
+  };
+  EXPECT_EQ(message([&] { (void)ops::conv2d(ctx, image, testing::random_tensor(ctx, {8, 3, 3, 4}, 3)); }),
+            "conv2d: x (1, 4, 4, 3) and weight (8, 3, 3, 4) do not fit: expected 3 input channels a group, the weight has 4");
+  EXPECT_EQ(message([&] { (void)ops::conv2d(ctx, flat, testing::random_tensor(ctx, {8, 3, 3, 4}, 3)); }),
+            "conv2d: expected (batch, height, width, channels), got (2, 6)");
+  EXPECT_EQ(message([&] { (void)ops::depthwise_conv2d(ctx, image, testing::random_tensor(ctx, {3, 3, 4}, 3)); }),
+            "depthwise_conv2d: x (1, 4, 4, 3) and weight (3, 3, 4) do not fit: expected (kH, kW, 3·multiplier)");
+  EXPECT_EQ(message([&] { (void)ops::conv2d(ctx, image, testing::random_tensor(ctx, {8, 5, 5, 3}, 3)); }),
+            "conv2d: a window of 5x5 does not fit an input of 4x4 with padding 0+0, 0+0");
+  EXPECT_EQ(message([&] { (void)ops::dense(ctx, flat, testing::random_tensor(ctx, {3, 5}, 3)); }),
+            "dense: x (2, 6) and weight (3, 5) do not fit; expected (batch, inputs) and (units, inputs)");
+  EXPECT_EQ(message([&] { (void)ops::add(ctx, flat, image); }), "add: (2, 6) and (1, 4, 4, 3) differ");
+  EXPECT_EQ(message([&] { (void)ops::max_pool2d(ctx, image, {.kernel = {2, 2}, .padding = Padding::symmetric(2)}); }),
+            "max_pool2d: padding must be smaller than the window 2x2");
+  EXPECT_THROW((void)ops::dropout(ctx, flat, 1.0f), ShapeError);
+  EXPECT_THROW((void)ops::bias_add(ctx, flat, testing::random_tensor(ctx, {5}, 3)), ShapeError);
+  EXPECT_THROW((void)ops::conv2d(ctx, image, ops::cast(ctx, testing::random_tensor(ctx, {8, 3, 3, 3}, 3), DType::float16)), DTypeError);
+}
+
+}  // namespace
+}  // namespace bantam

@@ -1,0 +1,120 @@
+// The trainer: epochs, accumulation, short last batches, progress, stopping and going on, divergence.
+#include "bantam/engine/trainer.h"
+
+#include "bantam/base/error.h"
+#include "tests/engine/engine_fixture.h"
+
+namespace bantam {
+namespace {
+
+using testing::EngineTest;
+using testing::MemorySource;
+
+class TrainerTest : public EngineTest {};
+BANTAM_INSTANTIATE_ON_DEVICES(TrainerTest);
+
+struct Setup {
+  Setup(Runtime& runtime, Device device, OptimizerOptions options = {}, Precision precision = {})
+      : model(runtime, device, testing::small_network(), {.precision = precision, .seed = 2}), optimizer(model, options),
+        step(model, optimizer, {}) {}
+  std::vector<float> weights() { return to_host<float>(model.parameters().master(), model.runtime().stream(model.device())); }
+  Model model;
+  Optimizer optimizer;
+  TrainingStep step;
+};
+
+/// Counts what it hears.
+struct Recorder : Callback {
+  void on_progress(const ProgressEvent& event) override {
+    updates += static_cast<std::int64_t>(event.metrics.size());
+    for (const Metrics& m : event.metrics) samples += m.samples;
+    if (stop_at > 0 && updates >= stop_at) trainer->request_stop();
+  }
+  void on_epoch_end(const EpochEvent& event) override { epochs.push_back(event); }
+  std::int64_t updates = 0, samples = 0, stop_at = 0;
+  Trainer* trainer = nullptr;
+  std::vector<EpochEvent> epochs;
+};
+
+TEST_P(TrainerTest, EpochsCoverAllSamplesAndReportThem) {
+  Setup setup(runtime(), device());
+  MemorySource train({8, 8, 3}, 5, 70, 16), validation({8, 8, 3}, 5, 21, 16);
+  Trainer trainer(setup.step, train, &validation, {.epochs = 2, .accumulate = 2});
+  Recorder recorder;
+  trainer.add(recorder);
+  const TrainResult result = trainer.run();
+  EXPECT_EQ(result.epochs, 2);
+  EXPECT_EQ(result.updates, 6);  // five batches of 16, 16, 16, 16, 6 in updates of two
+  EXPECT_EQ(recorder.updates, 6);
+  EXPECT_EQ(recorder.samples, 140);
+  ASSERT_EQ(recorder.epochs.size(), 2u);
+  EXPECT_EQ(recorder.epochs[1].train.samples, 70);
+  EXPECT_EQ(recorder.epochs[1].validation.samples, 21);
+  EXPECT_TRUE(recorder.epochs[1].last);
+  EXPECT_LT(recorder.epochs[1].train.loss, recorder.epochs[0].train.loss);
+  EXPECT_EQ(setup.optimizer.control().updates, 6);
+}
+
+TEST_P(TrainerTest, StoppingAndGoingOnIsTheSameAsNotStopping) {
+  Setup whole(runtime(), device()), parts(runtime(), device());
+  MemorySource train({8, 8, 3}, 5, 64, 8);
+  Trainer all(whole.step, train, nullptr, {.epochs = 3});
+  (void)all.run();
+  Recorder recorder;
+  recorder.stop_at = 11;
+  Trainer first(parts.step, train, nullptr, {.epochs = 3, .read_every = 1});
+  recorder.trainer = &first;
+  first.add(recorder);
+  const TrainResult stopped = first.run();
+  EXPECT_TRUE(stopped.stopped);
+  EXPECT_EQ(stopped.epoch, 1);
+  EXPECT_EQ(stopped.update, 3);
+  Trainer second(parts.step, train, nullptr, {.epochs = 3, .first_epoch = stopped.epoch, .first_update = stopped.update});
+  EXPECT_FALSE(second.run().stopped);
+  EXPECT_EQ(whole.weights(), parts.weights());
+}
+
+TEST_P(TrainerTest, AnEpochLongerThanTheMetricRing) {
+  Setup setup(runtime(), device());
+  MemorySource train({8, 8, 3}, 5, 150, 1);
+  Trainer trainer(setup.step, train, nullptr, {.read_seconds = 1e9});
+  Recorder recorder;
+  trainer.add(recorder);
+  (void)trainer.run();
+  EXPECT_EQ(recorder.updates, 150);
+}
+
+TEST_P(TrainerTest, DivergenceStopsWithAnError) {
+  Setup setup(runtime(), device(), {.kind = kernels::OptimizerKind::sgd, .learning_rate = 1e30f});
+  MemorySource train({8, 8, 3}, 5, 800, 8);
+  Trainer trainer(setup.step, train, nullptr, {.read_every = 4, .max_skipped_in_a_row = 10});
+  EXPECT_THROW((void)trainer.run(), NotFiniteError);
+  for (const float w : setup.weights()) ASSERT_FALSE(std::isnan(w));
+}
+
+TEST_P(TrainerTest, TheLossScaleGrowsAndShrinks) {
+  OptimizerOptions options;
+  options.initial_loss_scale = 1.0e6f;  // overflows float16 at once
+  options.loss_scale_growth_interval = 4;
+  Setup setup(runtime(), device(), options, {PrecisionKind::mixed_float16});
+  MemorySource train({8, 8, 3}, 5, 320, 8);
+  Trainer trainer(setup.step, train, nullptr, {});
+  (void)trainer.run();
+  const kernels::UpdateControl control = setup.optimizer.control();
+  EXPECT_GT(control.skipped, 0);
+  EXPECT_EQ(control.updates + control.skipped, 40);
+  EXPECT_LT(control.loss_scale, 1.0e6f);
+  EXPECT_GE(control.loss_scale, 1.0f);
+}
+
+TEST_P(TrainerTest, BadOptionsAreRefused) {
+  Setup setup(runtime(), device());
+  MemorySource train({8, 8, 3}, 5, 16, 8);
+  EXPECT_THROW(Trainer(setup.step, train, nullptr, {.accumulate = 0}), ConfigError);
+  EXPECT_THROW(Trainer(setup.step, train, nullptr, {.epochs = -1}), ConfigError);
+  EXPECT_THROW(Optimizer(setup.model, {.momentum = 1.5f}), ConfigError);
+  EXPECT_THROW(Optimizer(setup.model, {.epsilon = 0.0f}), ConfigError);
+}
+
+}  // namespace
+}  // namespace bantam
