@@ -102,10 +102,10 @@ Tensor Model::run_recomputed(const Context& context, int position, std::vector<T
       if (wants_gradient(kept[i])) input.set_value_id(ids[i] = runtime_.new_value_id());
       local[index(segment.inputs[i])] = std::move(input);
     }
-    const Tensor output = run_nodes(again, position, local);
+    Tensor output = run_nodes(again, position, local);
     local.clear();
     if (!wants_gradient(output)) return;
-    GradientStore inner = tape.backward(again, output, std::move(dy));
+    GradientStore inner = tape.backward(again, std::move(output), std::move(dy));
     for (std::size_t i = 0; i < kept.size(); ++i)
       if (Tensor dx = inner.take(ids[i]); ids[i] != 0 && dx.defined()) store.add(ctx, kept[i].value_id(), std::move(dx));
   });

@@ -49,7 +49,7 @@ void Tape::record(const Context& context, Tensor& output, Backward backward) {
   entries_.push_back({output.value_id(), context.path, std::move(backward)});
 }
 
-GradientStore Tape::backward(Context context, const Tensor& loss, Tensor seed, std::span<const std::uint64_t> wanted) {
+GradientStore Tape::backward(Context context, Tensor loss, Tensor seed, std::span<const std::uint64_t> wanted) {
   const auto recorded = [&](const Entry& entry) { return entry.output == loss.value_id(); };
   if (loss.value_id() == 0 || std::ranges::none_of(entries_, recorded))
     throw Error("backward: the loss was not recorded on this tape");
@@ -59,6 +59,7 @@ GradientStore Tape::backward(Context context, const Tensor& loss, Tensor seed, s
   context.tape = nullptr;
   GradientStore store;
   store.add(context, loss.value_id(), std::move(seed));
+  loss = Tensor();  // its memory is the entries' alone from here on
   while (!entries_.empty()) {
     Entry entry = std::move(entries_.back());
     entries_.pop_back();

@@ -50,7 +50,7 @@ class Tape {
 
   /// Walks the list once in reverse from `loss`, whose gradient is `seed` (a tensor of loss's shape), freeing each entry as it
   /// goes. Gradients of the values in `wanted` are left in the returned store. Throws Error where loss was not recorded here.
-  GradientStore backward(Context context, const Tensor& loss, Tensor seed, std::span<const std::uint64_t> wanted = {});
+  GradientStore backward(Context context, Tensor loss, Tensor seed, std::span<const std::uint64_t> wanted = {});
 
   bool empty() const { return entries_.empty(); }
   void set_parameter_hook(ParameterHook hook) { hook_ = std::move(hook); }

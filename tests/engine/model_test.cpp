@@ -27,10 +27,9 @@ struct Trained {
 
 const PrecisionKind kPrecisions[] = {PrecisionKind::float32, PrecisionKind::mixed_float16, PrecisionKind::mixed_bfloat16};
 
-TEST_P(ModelTest, RecomputeGivesTheSameBitsAndTakesLessMemory) {
+TEST_P(ModelTest, RecomputeGivesTheSameBits) {
   for (const PrecisionKind kind : kPrecisions) {
     std::vector<std::vector<float>> weights, statistics;
-    std::vector<std::uint64_t> activations;
     const RecomputeOptions all{.kind = RecomputeOptions::Kind::all};
     const RecomputeOptions named{.kind = RecomputeOptions::Kind::named, .names = {"block", "separable"}};
     for (const RecomputeOptions& recompute : {RecomputeOptions{}, all, named}) {
@@ -39,14 +38,35 @@ TEST_P(ModelTest, RecomputeGivesTheSameBitsAndTakesLessMemory) {
       for (int i = 0; i < 4; ++i) run.step.step(run.batch(i * 8, 8));
       weights.push_back(run.floats(run.model.parameters().master()));
       statistics.push_back(run.floats(run.model.buffers().current()));
-      activations.push_back(fresh.allocator(device()).stats().by_category_at_peak[Category::activation]);
     }
     EXPECT_EQ(weights[0], weights[1]);
     EXPECT_EQ(weights[0], weights[2]);
     EXPECT_EQ(statistics[0], statistics[1]);
     EXPECT_EQ(statistics[0], statistics[2]);
-    EXPECT_LT(activations[2], activations[0]);
   }
+}
+
+TEST_P(ModelTest, RecomputeOfAChainOfBlocksTakesLessMemory) {
+  const auto peak_activations = [&](RecomputeOptions::Kind kind) {
+    Graph graph({16, 16, 8});
+    for (int block = 0; block < 8; ++block) {
+      const std::string name = "block" + std::to_string(block);
+      graph.add(name + "/conv", conv2d({.filters = 8, .padding = Padding::same()}));
+      graph.add(name + "/norm", batch_norm({.activation = {kernels::Activation::gelu}}));
+      graph.add(name + "/depthwise", depthwise_conv2d({.padding = Padding::same(), .activation = {kernels::Activation::silu}}));
+    }
+    graph.add(global_average_pool());
+    graph.add("head", dense({.units = 5}));
+    Runtime fresh({.threads = 2});
+    Model model(fresh, device(), graph, {.recompute = {.kind = kind}});
+    Optimizer optimizer(model, {});
+    TrainingStep step(model, optimizer, {});
+    step.step(testing::make_batch(model.context(Pass::train), {16, 16, 8}, 5, 0, 8));
+    return fresh.allocator(device()).stats().by_category_at_peak[Category::activation];
+  };
+  // A block keeps five tensors (two convolutions' inputs, two pre-activations, the norm's input); recomputed, only its input, and one
+  // block at a time is whole: 8·1 + 5 + gradients against 8·5.
+  EXPECT_LT(peak_activations(RecomputeOptions::Kind::all), peak_activations(RecomputeOptions::Kind::none) * 6 / 10);
 }
 
 TEST_P(ModelTest, TheSameSeedGivesTheSameBitsOnAnyNumberOfThreads) {

@@ -13,8 +13,8 @@ using testing::MemorySource;
 class TrainerTest : public EngineTest {};
 BANTAM_INSTANTIATE_ON_DEVICES(TrainerTest);
 
-struct Setup {
-  Setup(Runtime& runtime, Device device, OptimizerOptions options = {}, Precision precision = {})
+struct TrainedModel {
+  TrainedModel(Runtime& runtime, Device device, OptimizerOptions options = {}, Precision precision = {})
       : model(runtime, device, testing::small_network(), {.precision = precision, .seed = 2}), optimizer(model, options),
         step(model, optimizer, {}) {}
   std::vector<float> weights() { return to_host<float>(model.parameters().master(), model.runtime().stream(model.device())); }
@@ -37,7 +37,7 @@ struct Recorder : Callback {
 };
 
 TEST_P(TrainerTest, EpochsCoverAllSamplesAndReportThem) {
-  Setup setup(runtime(), device());
+  TrainedModel setup(runtime(), device());
   MemorySource train({8, 8, 3}, 5, 70, 16), validation({8, 8, 3}, 5, 21, 16);
   Trainer trainer(setup.step, train, &validation, {.epochs = 2, .accumulate = 2});
   Recorder recorder;
@@ -56,7 +56,7 @@ TEST_P(TrainerTest, EpochsCoverAllSamplesAndReportThem) {
 }
 
 TEST_P(TrainerTest, StoppingAndGoingOnIsTheSameAsNotStopping) {
-  Setup whole(runtime(), device()), parts(runtime(), device());
+  TrainedModel whole(runtime(), device()), parts(runtime(), device());
   MemorySource train({8, 8, 3}, 5, 64, 8);
   Trainer all(whole.step, train, nullptr, {.epochs = 3});
   (void)all.run();
@@ -75,7 +75,7 @@ TEST_P(TrainerTest, StoppingAndGoingOnIsTheSameAsNotStopping) {
 }
 
 TEST_P(TrainerTest, AnEpochLongerThanTheMetricRing) {
-  Setup setup(runtime(), device());
+  TrainedModel setup(runtime(), device());
   MemorySource train({8, 8, 3}, 5, 150, 1);
   Trainer trainer(setup.step, train, nullptr, {.read_seconds = 1e9});
   Recorder recorder;
@@ -85,7 +85,7 @@ TEST_P(TrainerTest, AnEpochLongerThanTheMetricRing) {
 }
 
 TEST_P(TrainerTest, DivergenceStopsWithAnError) {
-  Setup setup(runtime(), device(), {.kind = kernels::OptimizerKind::sgd, .learning_rate = 1e30f});
+  TrainedModel setup(runtime(), device(), {.kind = kernels::OptimizerKind::sgd, .learning_rate = 1e30f});
   MemorySource train({8, 8, 3}, 5, 800, 8);
   Trainer trainer(setup.step, train, nullptr, {.read_every = 4, .max_skipped_in_a_row = 10});
   EXPECT_THROW((void)trainer.run(), NotFiniteError);
@@ -96,7 +96,7 @@ TEST_P(TrainerTest, TheLossScaleGrowsAndShrinks) {
   OptimizerOptions options;
   options.initial_loss_scale = 1.0e6f;  // overflows float16 at once
   options.loss_scale_growth_interval = 4;
-  Setup setup(runtime(), device(), options, {PrecisionKind::mixed_float16});
+  TrainedModel setup(runtime(), device(), options, {PrecisionKind::mixed_float16});
   MemorySource train({8, 8, 3}, 5, 320, 8);
   Trainer trainer(setup.step, train, nullptr, {});
   (void)trainer.run();
@@ -108,7 +108,7 @@ TEST_P(TrainerTest, TheLossScaleGrowsAndShrinks) {
 }
 
 TEST_P(TrainerTest, BadOptionsAreRefused) {
-  Setup setup(runtime(), device());
+  TrainedModel setup(runtime(), device());
   MemorySource train({8, 8, 3}, 5, 16, 8);
   EXPECT_THROW(Trainer(setup.step, train, nullptr, {.accumulate = 0}), ConfigError);
   EXPECT_THROW(Trainer(setup.step, train, nullptr, {.epochs = -1}), ConfigError);
