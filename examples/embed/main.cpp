@@ -1,0 +1,48 @@
+// Bantam inside a C++ program: a small network, a training loop of one's own, and what memory it took.
+#include <cstdio>
+
+#include "bantam/engine/layers.h"
+#include "bantam/engine/model.h"
+#include "bantam/engine/ops.h"
+#include "bantam/engine/training_step.h"
+
+using namespace bantam;
+
+int main() {
+  const Device device = cuda_device_count() > 0 ? Device::cuda() : Device::cpu();
+  Runtime runtime({.limits = {{to_string(device), 256u << 20}}});  // 256 MiB, and not a byte more
+
+  Graph graph({8, 8, 3});
+  graph.add(separable_conv2d({.filters = 16, .activation = {kernels::Activation::relu}}));
+  graph.add(max_pool());
+  graph.add(flatten());
+  graph.add(dense({.units = 4}));
+  Model model(runtime, device, graph, {.precision = parse_precision("auto", device), .seed = 1});
+  Optimizer optimizer(model, {.learning_rate = 3e-3f});
+  TrainingStep step(model, optimizer, {});
+
+  // 64 images whose brightest quadrant is the class.
+  const Context context = model.context(Pass::train);
+  std::vector<float> pixels(64 * 8 * 8 * 3);
+  std::vector<std::int32_t> labels(64);
+  PhiloxSequence random(philox_key(1, RandomPurpose::dataset));
+  for (std::size_t i = 0; i < pixels.size(); ++i) {
+    const std::size_t sample = i / 192, row = i % 192 / 24, column = i % 24 / 3;
+    labels[sample] = static_cast<std::int32_t>(sample % 4);
+    pixels[i] = random.uniform() + ((row / 4) * 2 + column / 4 == sample % 4 ? 1.0f : 0.0f);
+  }
+  const Tensor images = ops::cast(context, context.upload({64, 8, 8, 3}, pixels.data()), context.precision.compute());
+  const Batch batch{.images = images, .labels = context.upload({64}, labels.data()), .size = 64};
+
+  double accuracy = 0;
+  for (int i = 0; i < 60; ++i) {
+    step.step(batch);
+    if (i % 10 != 9) continue;
+    const Metrics metrics = step.read_metrics().back();
+    std::printf("step %2d  loss %.4f  accuracy %.3f\n", i + 1, metrics.loss, accuracy = metrics.accuracy);
+  }
+  const MemoryStats memory = runtime.allocator(device).stats();
+  std::printf("%s: peak %llu bytes in use, %llu bytes held\n", to_string(device).c_str(),
+              static_cast<unsigned long long>(memory.peak_bytes), static_cast<unsigned long long>(memory.peak_pool_bytes));
+  return accuracy > 0.9 ? 0 : 1;
+}

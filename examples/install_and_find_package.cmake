@@ -1,0 +1,13 @@
+# Run by CTest: installs the build to a scratch folder, then configures, builds and runs examples/embed against it.
+set(scratch ${BUILD_DIR}/install_test)
+file(REMOVE_RECURSE ${scratch})
+function(run)
+  execute_process(COMMAND ${ARGV} RESULT_VARIABLE rc OUTPUT_VARIABLE out ERROR_VARIABLE out)
+  if(NOT rc EQUAL 0)
+    message(FATAL_ERROR "${ARGV}\n${out}")
+  endif()
+endfunction()
+run(${CMAKE_COMMAND} --install ${BUILD_DIR} --prefix ${scratch}/prefix)
+run(${CMAKE_COMMAND} -S ${EXAMPLE_DIR} -B ${scratch}/build -G ${GENERATOR} -DCMAKE_PREFIX_PATH=${scratch}/prefix -DCMAKE_BUILD_TYPE=Release)
+run(${CMAKE_COMMAND} --build ${scratch}/build)
+run(${scratch}/build/embed)
