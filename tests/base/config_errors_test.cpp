@@ -1,4 +1,5 @@
 // Bad YAML, line by line: the exact message, position and caret of each.
+#include <ostream>
 #include <string>
 #include <vector>
 
@@ -46,6 +47,9 @@ struct Case {
   std::string text;
   std::string message;
 };
+
+/// What a failing case is called in GoogleTest's output.
+void PrintTo(const Case& bad, std::ostream* out) { *out << bad.text; }
 
 class BadYaml : public testing::TestWithParam<Case> {};
 
@@ -205,7 +209,7 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"layers: relu\n",
              "t.yaml:1:9: error: layers: expected a list, got 'relu'\n   layers: relu\n           ^~~~"},
         Case{"layers:\n  - dense: {units: 5000}\n",
-             "t.yaml:2:19: error: layers.0.dense.units: expected an integer from 1 to 4096, got 5000\n"
+             "t.yaml:2:20: error: layers.0.dense.units: expected an integer from 1 to 4096, got 5000\n"
              "   - dense: {units: 5000}\n"
              "                    ^~~~"}));
 
@@ -257,7 +261,7 @@ TEST(BadYaml, LongLinesAreShownAroundTheMistake) {
         error.what(),
         "t.yaml:2:250: error: unknown layer 'relo'; did you mean 'relu'?\n"
         "   …lu, relu, relu, relu, relu, relu, relu, relo, relu, relu, relu, relu, relu, relu, relu, relu, relu, "
-        "relu, relu,…\n"
+        "relu, relu…\n"
         "                                            ^~~~");
   }
 }

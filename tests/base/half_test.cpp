@@ -1,12 +1,12 @@
 // float16 and bfloat16: every value of both, and every rounding boundary between two neighbours.
 #include "bantam/base/half.h"
 
-#include <gtest/gtest.h>
-
 #include <bit>
 #include <cmath>
 #include <cstdint>
 #include <limits>
+
+#include <gtest/gtest.h>
 
 namespace bantam {
 namespace {
@@ -65,15 +65,16 @@ TYPED_TEST(HalfFormats, EveryValueWidensExactlyAndComesBack) {
   EXPECT_EQ(nans, 2 * ((1 << TypeParam::kMantissaBits) - 1));
 }
 
-// Between neighbours b and b + 1 (the last one infinity) lies their middle, exact in float32. It goes to the even one, the floats
-// beside it to the nearer one. This covers normal and subnormal numbers, the smallest, and overflow.
+// Between neighbours b and b + 1 (the last one infinity) lies their middle, exact in float32. It goes to the even one,
+// the floats beside it to the nearer one. This covers normal and subnormal numbers, the smallest, and overflow.
 TYPED_TEST(HalfFormats, EveryBoundaryRoundsToNearestEven) {
   const std::uint32_t infinity = ((1u << TypeParam::kExponentBits) - 1u) << TypeParam::kMantissaBits;
   for (std::uint32_t b = 0; b < infinity; ++b) {
     const double low = decode(b, TypeParam::kExponentBits, TypeParam::kMantissaBits);
     const double below = b == 0 ? -decode(1, TypeParam::kExponentBits, TypeParam::kMantissaBits)
                                 : decode(b - 1, TypeParam::kExponentBits, TypeParam::kMantissaBits);
-    const double high = b + 1 == infinity ? 2 * low - below : decode(b + 1, TypeParam::kExponentBits, TypeParam::kMantissaBits);
+    const double high =
+        b + 1 == infinity ? 2 * low - below : decode(b + 1, TypeParam::kExponentBits, TypeParam::kMantissaBits);
     const float middle = static_cast<float>((low + high) / 2);
     const std::uint32_t even = b % 2 == 0 ? b : b + 1;
     ASSERT_EQ(TypeParam::narrow(middle), even) << b;

@@ -1,10 +1,10 @@
 // Philox4x32-10: the known answers of its authors' distribution, and the host helpers drawn from it.
 #include "bantam/base/philox.h"
 
-#include <gtest/gtest.h>
-
 #include <set>
 #include <vector>
+
+#include <gtest/gtest.h>
 
 namespace bantam {
 namespace {
@@ -60,7 +60,8 @@ TEST(PhiloxSequence, IsTheBlocksInOrderAndStartsAnywhere) {
   for (std::size_t i = 8; i < 12; ++i) EXPECT_EQ(later.next(), words[i]);
 }
 
-// 60,000 draws over 6 values: each count is binomial with mean 10,000 and deviation √(60000·1/6·5/6) = 91; 5 deviations.
+// 60,000 draws over 6 values: each count is binomial with mean 10,000 and deviation √(60000·1/6·5/6) = 91; 5
+// deviations.
 TEST(PhiloxSequence, BelowIsUniformAndInRange) {
   PhiloxSequence random(philox_key(11, RandomPurpose::test));
   std::vector<int> counts(6);

@@ -1,0 +1,38 @@
+#!/usr/bin/env bash
+# Packs what a build needs to run on another machine that has a GPU but no compiler or packages: the program, the test programs
+# and the distribution's shared libraries they use (not CUDA's: those come from that machine), stripped, in one archive.
+#
+#   scripts/pack_for_gpu.sh build-gpu pack.tar.xz
+#   there: tar xf pack.tar.xz && cd pack && LD_LIBRARY_PATH=$PWD/lib:<folders of libcublasLt and libcudnn> ./run_gpu_tests.sh
+set -euo pipefail
+build=$1 archive=$2
+stage=$(mktemp -d)
+trap 'rm -rf "$stage"' EXIT
+mkdir -p "$stage/pack/bin" "$stage/pack/lib"
+for program in "$build"/bantam "$build"/examples/embed/embed $(find "$build/tests" -type f -perm -u+x -name '*_test'); do
+  [ -f "$program" ] || continue
+  strip -o "$stage/pack/bin/$(basename "$program")" "$program"
+done
+for library in libdnnl libgomp libyaml-cpp libfmt libgtest libgtest_main libOpenCL; do
+  path=$(ldd "$stage"/pack/bin/* 2>/dev/null | awk -v l="$library.so" 'index($1, l) == 1 { print $3; exit }')
+  [ -z "$path" ] || cp -L "$path" "$stage/pack/lib/$(basename "$path")"
+done
+cp -r configs "$stage/pack/configs"
+cat > "$stage/pack/run_gpu_tests.sh" <<'RUN'
+#!/usr/bin/env bash
+# Runs every CUDA instance of the tests (names that end in cuda, and the GPU suites of memory); a prefix (compute-sanitizer …) may be given.
+cd "$(dirname "$0")" || exit 1
+failed=0
+for test in bin/*_test; do
+  filter='*cuda:*Cuda*'
+  [ "$(basename "$test")" = memory_cuda_test ] && filter='*'
+  out=$(GTEST_FILTER=$filter timeout "${TEST_SECONDS:-300}" "$@" "$test" 2>&1); rc=$?
+  summary=$(grep -E '^\[  PASSED  \]|^\[  FAILED  \]|ERROR SUMMARY' <<<"$out" | tr '\n' ' ')
+  if [ $rc -ne 0 ] || grep -q 'SKIPPED' <<<"$out"; then failed=1; echo "FAIL $(basename "$test") rc=$rc $summary"; grep -vE '^\[ RUN|^\[       OK|^\[---|^$' <<<"$out" | head -${TEST_LINES:-40}
+  else echo "ok   $(basename "$test") $summary"; fi
+done
+exit $failed
+RUN
+chmod +x "$stage/pack/run_gpu_tests.sh"
+tar -C "$stage" -cf - pack | xz -T0 -3 > "$archive"
+ls -l "$archive"
