@@ -84,7 +84,9 @@ ChunkId BfcAllocator::Impl::find_run(std::size_t bytes, FreeState own) {
 
 // The memory is there, but other streams' work may still use it: the stream waits where it can, else the host.
 ChunkId BfcAllocator::Impl::find_by_waiting(std::size_t bytes, FreeState own, bool& source_refused) {
-  const auto run = structure.best_run(bytes, [](const Chunk&) { return true; });
+  const ChunkId whole = structure.best_fit_of_any(bytes);
+  const auto run = whole != kNoChunk ? BfcStructure::Run{whole, whole, structure.chunk(whole).size}
+                                     : structure.best_run(bytes, [](const Chunk&) { return true; });
   if (run.first != kNoChunk && own != kIdle) {
     frees.make_wait(run, own);
     return structure.fuse(run, own, frees.fresh_ticket(own));
@@ -97,15 +99,11 @@ ChunkId BfcAllocator::Impl::find_by_waiting(std::size_t bytes, FreeState own, bo
 }
 
 // What the limit leaves for a new region.
-std::size_t BfcAllocator::Impl::room() const {
-  return options.limit_bytes == 0 ? floor_granule(kMostBytes) - floor_granule(counters.pool_bytes)
-                                  : floor_granule(options.limit_bytes - counters.pool_bytes);
-}
+std::size_t BfcAllocator::Impl::room() const { return floor_granule(limit() - counters.pool_bytes); }
 
 // Whether giving back `releasable` bytes of regions makes room for `bytes` under the limit.
 bool BfcAllocator::Impl::fits_after_releasing(std::size_t bytes, std::uint64_t releasable) const {
-  if (releasable == 0) return false;
-  return options.limit_bytes == 0 || bytes <= options.limit_bytes - (counters.pool_bytes - releasable);
+  return releasable != 0 && bytes <= limit() - (counters.pool_bytes - releasable);
 }
 
 // Asks the source for `size` bytes, then for less and less down to `least`; sets `size` to what it gave.
@@ -158,7 +156,11 @@ std::uint64_t BfcAllocator::Impl::release_idle_regions() {
     released += region.size;
     counters.pool_bytes -= region.size;
   }
-  if (counters.pool_bytes == 0) next_region = first_region();
+  // Growth starts again from what is left; else a program that trims each epoch would double its regions each time.
+  std::size_t largest = 0;
+  for (const auto& region : structure.regions()) largest = std::max(largest, region.size);
+  if (released > 0)
+    next_region = std::min(next_region, std::max(first_region(), std::min(largest, kMostBytes / 4) * 2));
   return released;
 }
 

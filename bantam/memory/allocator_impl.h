@@ -43,6 +43,7 @@ struct BfcAllocator::Impl {
   ChunkId find_run(std::size_t bytes, FreeState own);
   ChunkId find_by_waiting(std::size_t bytes, FreeState own, bool& source_refused);
   std::size_t first_region() const;
+  std::uint64_t limit() const { return options.limit_bytes != 0 ? options.limit_bytes : ~std::uint64_t{0}; }
   std::size_t room() const;
   bool fits_after_releasing(std::size_t bytes, std::uint64_t releasable) const;
   bool extend(std::size_t bytes, bool& source_refused);

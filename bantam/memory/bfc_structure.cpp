@@ -29,7 +29,7 @@ ChunkId BfcStructure::new_record() {
 }
 
 void BfcStructure::recycle(ChunkId id) {
-  chunks_[id] = Chunk{};
+  chunks_[id].kind = ChunkKind::unused;
   chunks_[id].left = recycled_;
   recycled_ = id;
 }
@@ -126,6 +126,15 @@ ChunkId BfcStructure::best_fit(std::size_t bytes, FreeState own) const {
   const ChunkId mine = bins_[own].best_fit(chunks_, bytes);
   if (idle == kNoChunk || mine == kNoChunk) return idle == kNoChunk ? mine : idle;
   return fits_before(chunks_[mine], chunks_[idle]) ? mine : idle;
+}
+
+ChunkId BfcStructure::best_fit_of_any(std::size_t bytes) const {
+  ChunkId best = kNoChunk;
+  for (const FreeBins& bins : bins_) {
+    const ChunkId id = bins.best_fit(chunks_, bytes);
+    if (id != kNoChunk && (best == kNoChunk || fits_before(chunks_[id], chunks_[best]))) best = id;
+  }
+  return best;
 }
 
 BfcStructure::Run BfcStructure::best_run(std::size_t bytes, const std::function<bool(const Chunk&)>& eligible) const {

@@ -54,6 +54,8 @@ class BfcStructure {
 
   /// The best fit for `bytes` (rounded) among idle chunks and those of `own`.
   ChunkId best_fit(std::size_t bytes, FreeState own) const;
+  /// The best fit among all free chunks, whoever may use them.
+  ChunkId best_fit_of_any(std::size_t bytes) const;
   /// The smallest maximal run of free chunks accepted by `eligible` that holds `bytes`; of equals the lowest address.
   /// Walks all chunks.
   Run best_run(std::size_t bytes, const std::function<bool(const Chunk&)>& eligible) const;

@@ -42,7 +42,7 @@ class Event {
   void record(Stream stream);
   /// Whether the work before the last `record` is done; true where nothing was recorded, and always on the CPU.
   bool done() const;
-  /// Makes later work of `stream` wait for it, without blocking the host.
+  /// Makes later work of `stream` wait for it, without blocking the host; the CPU's stream is the host, and blocks.
   void make_wait(Stream stream) const;
   /// Blocks the host until it is done.
   void synchronize() const;

@@ -1,9 +1,9 @@
 // Categories have names, sums add up, and fragmentation is what its formula says.
 #include "bantam/memory/accounting.h"
 
-#include <gtest/gtest.h>
-
 #include <set>
+
+#include <gtest/gtest.h>
 
 namespace bantam {
 namespace {

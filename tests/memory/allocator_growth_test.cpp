@@ -14,11 +14,12 @@ using testing::TestSource;
 constexpr AllocationTag kTag{Category::activation, "test"};
 constexpr std::size_t kMiB = 1u << 20;
 
-struct Setup {
-  explicit Setup(AllocatorOptions options, std::size_t capacity = 0)
+struct Rig {
+  explicit Rig(AllocatorOptions options, std::size_t capacity = 0)
       : log(std::make_shared<SourceLog>()),
-        allocator(std::make_unique<BfcAllocator>(std::make_unique<TestSource>(log, capacity), Device::cpu(), options)) {}
-  ~Setup() { EXPECT_EQ(allocator->check_invariants(), ""); }
+        allocator(std::make_unique<BfcAllocator>(std::make_unique<TestSource>(log, capacity), Device::cpu(), options)) {
+  }
+  ~Rig() { EXPECT_EQ(allocator->check_invariants(), ""); }
   void* get(std::size_t bytes) { return allocator->allocate(bytes, {}, kTag); }
   void put(void* address) { allocator->free(address, {}); }
   std::shared_ptr<SourceLog> log;
@@ -26,36 +27,36 @@ struct Setup {
 };
 
 TEST(AllocatorGrowth, nothing_is_taken_before_the_first_allocation) {
-  const Setup growing({.limit_bytes = 8 * kMiB}), whole({.limit_bytes = 8 * kMiB, .growth = false});
+  const Rig growing({.limit_bytes = 8 * kMiB}), whole({.limit_bytes = 8 * kMiB, .growth = false});
   EXPECT_TRUE(growing.log->calls.empty());
   EXPECT_TRUE(whole.log->calls.empty());
 }
 
 TEST(AllocatorGrowth, regions_double_and_the_last_is_cut_to_the_limit) {
-  Setup setup({.limit_bytes = 10 * kMiB + 300});
-  for (int i = 0; i < 10; ++i) setup.get(kMiB);
+  Rig rig({.limit_bytes = 10 * kMiB + 300});
+  for (int i = 0; i < 10; ++i) rig.get(kMiB);
   std::vector<std::size_t> sizes;
-  for (const auto& call : setup.log->calls) sizes.push_back(call.bytes);
+  for (const auto& call : rig.log->calls) sizes.push_back(call.bytes);
   EXPECT_EQ(sizes, (std::vector<std::size_t>{2 * kMiB, 4 * kMiB, 4 * kMiB + 256}));
-  EXPECT_NE(setup.get(256), nullptr);
-  EXPECT_THROW(setup.get(1), OutOfMemory);
-  EXPECT_EQ(setup.log->most_held, 10 * kMiB + 256);
+  EXPECT_NE(rig.get(256), nullptr);
+  EXPECT_THROW(rig.get(1), OutOfMemory);
+  EXPECT_EQ(rig.log->most_held, 10 * kMiB + 256);
 }
 
 TEST(AllocatorGrowth, a_request_above_the_next_region_gets_a_region_of_its_size) {
-  Setup setup({});
-  setup.get(9 * kMiB + 1);
-  EXPECT_EQ(setup.log->calls.at(0).bytes, 9 * kMiB + 256);
+  Rig rig({});
+  rig.get(9 * kMiB + 1);
+  EXPECT_EQ(rig.log->calls.at(0).bytes, 9 * kMiB + 256);
 }
 
 TEST(AllocatorGrowth, back_off_takes_less_and_ends_for_any_request) {
-  Setup setup({.first_region_bytes = 64 * kMiB}, 20 * kMiB);
-  setup.get(kMiB);
-  EXPECT_GT(setup.log->calls.size(), 2u);
-  EXPECT_LE(setup.log->held, 20 * kMiB);
-  EXPECT_GT(setup.log->held, 17 * kMiB) << "one step of 0.9 below the capacity at most";
+  Rig rig({.first_region_bytes = 64 * kMiB}, 20 * kMiB);
+  rig.get(kMiB);
+  EXPECT_GT(rig.log->calls.size(), 2u);
+  EXPECT_LE(rig.log->held, 20 * kMiB);
+  EXPECT_GT(rig.log->held, 17 * kMiB) << "one step of 0.9 below the capacity at most";
   for (const std::size_t size : {std::size_t{1}, std::size_t{256}, std::size_t{257}, kMiB, 40 * kMiB}) {
-    Setup dry({.first_region_bytes = 64 * kMiB});
+    Rig dry({.first_region_bytes = 64 * kMiB});
     dry.log->fails = [](std::uint64_t, std::size_t) { return true; };
     EXPECT_THROW(dry.get(size), OutOfMemory);
     // ln(64 MiB / 256 B) / -ln(0.9) = 118 steps, and some more where 0.9 is rounded to granules.
@@ -65,108 +66,118 @@ TEST(AllocatorGrowth, back_off_takes_less_and_ends_for_any_request) {
 }
 
 TEST(AllocatorGrowth, free_regions_are_given_back_to_make_room) {
-  Setup setup({.limit_bytes = 8 * kMiB});
+  Rig rig({.limit_bytes = 8 * kMiB});
   std::vector<void*> small;
-  for (int i = 0; i < 6; ++i) small.push_back(setup.get(kMiB));
-  void* keep = setup.get(kMiB);
-  for (void* block : small) setup.put(block);
-  EXPECT_EQ(setup.allocator->stats().pool_bytes, 8 * kMiB);
-  EXPECT_EQ(setup.allocator->stats().regions, 3u);
-  EXPECT_NE(setup.get(5 * kMiB), nullptr);
-  EXPECT_EQ(setup.log->most_held, 8 * kMiB);
-  EXPECT_EQ(setup.allocator->allocated_bytes(keep), kMiB);
+  for (int i = 0; i < 6; ++i) small.push_back(rig.get(kMiB));
+  void* keep = rig.get(kMiB);
+  for (void* block : small) rig.put(block);
+  EXPECT_EQ(rig.allocator->stats().pool_bytes, 8 * kMiB);
+  EXPECT_EQ(rig.allocator->stats().regions, 3u);
+  EXPECT_NE(rig.get(5 * kMiB), nullptr);
+  EXPECT_EQ(rig.log->most_held, 8 * kMiB);
+  EXPECT_EQ(rig.allocator->allocated_bytes(keep), kMiB);
 }
 
 TEST(AllocatorGrowth, a_request_the_limit_forbids_changes_nothing_and_the_next_smaller_works) {
-  Setup setup({.limit_bytes = 8 * kMiB});
-  void* a = setup.get(kMiB);
-  setup.put(setup.get(3 * kMiB));
-  const auto before = setup.allocator->stats();
-  const auto calls = setup.log->calls.size();
-  EXPECT_THROW(setup.get(7 * kMiB), OutOfMemory) << "1 MiB is pinned in a region of 2";
-  EXPECT_EQ(setup.log->calls.size(), calls);
-  EXPECT_EQ(setup.allocator->stats().pool_bytes, before.pool_bytes);
-  EXPECT_NE(setup.get(6 * kMiB), nullptr);
-  setup.put(a);
+  Rig rig({.limit_bytes = 8 * kMiB});
+  void* a = rig.get(kMiB);
+  rig.put(rig.get(3 * kMiB));
+  const auto before = rig.allocator->stats();
+  const auto calls = rig.log->calls.size();
+  EXPECT_THROW(rig.get(7 * kMiB), OutOfMemory) << "1 MiB is pinned in a region of 2";
+  EXPECT_EQ(rig.log->calls.size(), calls);
+  EXPECT_EQ(rig.allocator->stats().pool_bytes, before.pool_bytes);
+  EXPECT_NE(rig.get(6 * kMiB), nullptr);
+  rig.put(a);
 }
 
 TEST(AllocatorGrowth, trim_gives_back_what_is_free_while_other_memory_lives) {
-  Setup setup({});
-  void* keep = setup.get(kMiB);
-  void* a = setup.get(3 * kMiB);
-  setup.put(a);
-  EXPECT_EQ(setup.allocator->trim(), 4 * kMiB);
-  EXPECT_EQ(setup.log->held, 2 * kMiB);
-  EXPECT_EQ(setup.allocator->trim(), 0u);
-  setup.put(keep);
-  EXPECT_EQ(setup.allocator->trim(), 2 * kMiB);
-  EXPECT_EQ(setup.log->held, 0u);
-  setup.get(1);
-  EXPECT_EQ(setup.log->held, 2 * kMiB) << "growth starts again";
+  Rig rig({});
+  void* keep = rig.get(kMiB);
+  void* a = rig.get(3 * kMiB);
+  rig.put(a);
+  EXPECT_EQ(rig.allocator->trim(), 4 * kMiB);
+  EXPECT_EQ(rig.log->held, 2 * kMiB);
+  EXPECT_EQ(rig.allocator->trim(), 0u);
+  rig.put(keep);
+  EXPECT_EQ(rig.allocator->trim(), 2 * kMiB);
+  EXPECT_EQ(rig.log->held, 0u);
+  rig.get(1);
+  EXPECT_EQ(rig.log->held, 2 * kMiB) << "growth starts again";
+}
+
+TEST(AllocatorGrowth, trimming_again_and_again_does_not_double_the_regions) {
+  Rig rig({});
+  rig.get(kMiB);
+  for (int epoch = 0; epoch < 50; ++epoch) {
+    rig.put(rig.get(3 * kMiB));
+    rig.allocator->trim();
+  }
+  EXPECT_EQ(rig.log->most_held, 6 * kMiB);
 }
 
 TEST(AllocatorGrowth, a_limit_can_be_raised_and_lowered_while_memory_lives) {
-  Setup setup({.limit_bytes = 2 * kMiB});
-  void* a = setup.get(kMiB);
-  EXPECT_THROW(setup.get(2 * kMiB), OutOfMemory);
-  setup.allocator->set_limit(16 * kMiB);
-  void* b = setup.get(2 * kMiB);
-  const auto before = setup.allocator->stats();
+  Rig rig({.limit_bytes = 2 * kMiB});
+  void* a = rig.get(kMiB);
+  EXPECT_THROW(rig.get(2 * kMiB), OutOfMemory);
+  rig.allocator->set_limit(16 * kMiB);
+  void* b = rig.get(2 * kMiB);
+  const auto before = rig.allocator->stats();
   try {
-    setup.allocator->set_limit(4 * kMiB);
+    rig.allocator->set_limit(4 * kMiB);
     ADD_FAILURE() << "lowered below live memory";
   } catch (const OutOfMemory& error) {
     EXPECT_EQ(error.facts().in_use_bytes, 3 * kMiB);
   }
-  EXPECT_EQ(setup.allocator->stats().limit_bytes, 16 * kMiB);
-  EXPECT_EQ(setup.allocator->stats().pool_bytes, before.pool_bytes);
-  setup.put(b);
-  setup.allocator->set_limit(2 * kMiB);
-  EXPECT_EQ(setup.log->held, 2 * kMiB);
-  EXPECT_THROW(setup.get(2 * kMiB), OutOfMemory);
-  setup.allocator->set_limit(0);
-  EXPECT_NE(setup.get(100 * kMiB), nullptr);
-  setup.put(a);
+  EXPECT_EQ(rig.allocator->stats().limit_bytes, 16 * kMiB);
+  EXPECT_EQ(rig.allocator->stats().pool_bytes, before.pool_bytes);
+  rig.put(b);
+  rig.allocator->set_limit(2 * kMiB);
+  EXPECT_EQ(rig.log->held, 2 * kMiB);
+  EXPECT_THROW(rig.get(2 * kMiB), OutOfMemory);
+  rig.allocator->set_limit(0);
+  EXPECT_NE(rig.get(100 * kMiB), nullptr);
+  rig.put(a);
 }
 
 TEST(AllocatorGrowth, without_growth_the_limit_is_one_region) {
-  EXPECT_THROW(Setup({.growth = false}), Error);
-  Setup setup({.limit_bytes = 8 * kMiB + 100, .growth = false});
-  EXPECT_THROW(setup.get(9 * kMiB), OutOfMemory);
-  EXPECT_TRUE(setup.log->calls.empty());
-  setup.get(1);
-  ASSERT_EQ(setup.log->calls.size(), 1u);
-  EXPECT_EQ(setup.log->calls[0].bytes, 8 * kMiB);
-  EXPECT_NE(setup.get(8 * kMiB - 256), nullptr);
-  EXPECT_THROW(setup.get(1), OutOfMemory);
-  EXPECT_THROW(setup.allocator->set_limit(0), Error);
-  EXPECT_EQ(setup.log->calls.size(), 1u);
+  EXPECT_THROW(Rig({.growth = false}), Error);
+  Rig rig({.limit_bytes = 8 * kMiB + 100, .growth = false});
+  EXPECT_THROW(rig.get(9 * kMiB), OutOfMemory);
+  EXPECT_TRUE(rig.log->calls.empty());
+  rig.get(1);
+  ASSERT_EQ(rig.log->calls.size(), 1u);
+  EXPECT_EQ(rig.log->calls[0].bytes, 8 * kMiB);
+  EXPECT_NE(rig.get(8 * kMiB - 256), nullptr);
+  EXPECT_THROW(rig.get(1), OutOfMemory);
+  EXPECT_THROW(rig.allocator->set_limit(0), Error);
+  EXPECT_EQ(rig.log->calls.size(), 1u);
 }
 
 TEST(AllocatorGrowth, a_source_failing_at_any_call_leaves_a_working_allocator) {
   for (std::uint64_t k = 0; k < 40; ++k) {
-    Setup setup({.limit_bytes = 64 * kMiB});
-    setup.log->fails = [k](std::uint64_t call, std::size_t) { return call >= k && call < k + 60; };
+    Rig rig({.limit_bytes = 64 * kMiB});
+    rig.log->fails = [k](std::uint64_t call, std::size_t) { return call >= k && call < k + 60; };
     std::vector<void*> live;
     int refused = 0;
     for (std::size_t i = 0; i < 60; ++i) {
-      const auto before = setup.allocator->stats();
+      const auto before = rig.allocator->stats();
       try {
-        live.push_back(setup.get((i * 7919 % 13 + 1) * 200 * 1024));
+        live.push_back(rig.get((i * 7919 % 13 + 1) * 200 * 1024));
       } catch (const OutOfMemory&) {
         ++refused;
-        const auto after = setup.allocator->stats();
+        const auto after = rig.allocator->stats();
         EXPECT_EQ(after.in_use_bytes, before.in_use_bytes);
         EXPECT_EQ(after.allocations, before.allocations);
         EXPECT_EQ(after.by_category.bytes, before.by_category.bytes);
       }
       if (i % 3 == 2 && !live.empty()) {
-        setup.put(live.front());
+        rig.put(live.front());
         live.erase(live.begin());
       }
-      ASSERT_EQ(setup.allocator->check_invariants(), "") << "failing from call " << k << ", step " << i;
+      ASSERT_EQ(rig.allocator->check_invariants(), "") << "failing from call " << k << ", step " << i;
     }
-    EXPECT_TRUE(refused > 0 || setup.log->acquires <= k + 60) << k;
+    EXPECT_TRUE(refused > 0 || rig.log->acquires <= k + 60) << k;
   }
 }
 

@@ -1,11 +1,11 @@
 // The parts below the allocator, each against a simple standard container.
 #include "bantam/memory/bfc_structure.h"
 
-#include <gtest/gtest.h>
-
 #include <map>
 #include <random>
 #include <set>
+
+#include <gtest/gtest.h>
 
 namespace bantam {
 namespace {

@@ -1,11 +1,11 @@
 // The host's facts, read from made-up /proc and /sys folders.
 #include "bantam/memory/host_info.h"
 
-#include <gtest/gtest.h>
-#include <unistd.h>
-
 #include <filesystem>
 #include <fstream>
+
+#include <gtest/gtest.h>
+#include <unistd.h>
 
 namespace bantam {
 namespace {

@@ -1,12 +1,12 @@
 // Sources give whole, aligned, disjoint ranges, and null (never an exception) where there is no more.
 #include "bantam/memory/region_source.h"
 
-#include <gtest/gtest.h>
-
 #include <cstdint>
 #include <cstring>
 #include <limits>
 #include <string>
+
+#include <gtest/gtest.h>
 
 namespace bantam {
 namespace {

@@ -1,7 +1,6 @@
-// Test support: streams that finish their work when the test says so, and that check at that moment that no earlier use is unfinished.
+// Test support: streams that finish their work when the test says so, and that check at that moment that no earlier use
+// is unfinished.
 #pragma once
-
-#include <gtest/gtest.h>
 
 #include <algorithm>
 #include <cstdint>
@@ -10,6 +9,8 @@
 #include <stdexcept>
 #include <utility>
 #include <vector>
+
+#include <gtest/gtest.h>
 
 #include "bantam/memory/stream_oracle.h"
 
@@ -30,7 +31,8 @@ class SimulatedStreams {
   static Stream host() { return {}; }
   static bool is_host(Stream stream) { return !stream.device.is_cuda(); }
 
-  /// Gives work to a stream that must find `earlier` done when it runs (checked, not waited for). Host work runs at once.
+  /// Gives work to a stream that must find `earlier` done when it runs (checked, not waited for). Host work runs at
+  /// once.
   Point submit(Stream stream, std::vector<Point> earlier = {}) {
     if (is_host(stream)) {
       check(earlier);
@@ -65,9 +67,7 @@ class SimulatedStreams {
   void run_all() {
     for (std::uint32_t id = 1; id < queues_.size(); ++id) run_until({id, submitted(id)});
   }
-  void wait(Stream stream, Point point) {
-    queues_[stream.id].pieces.push_back({{point}, true});
-  }
+  void wait(Stream stream, Point point) { queues_[stream.id].pieces.push_back({{point}, true}); }
 
   // What the allocator asked, and errors to inject.
   std::uint64_t records = 0, device_waits = 0, host_waits = 0, open_marks = 0;

@@ -1,10 +1,10 @@
 // On the CPU and on meta devices: work is done when a call returns, events are always done, meta copies touch nothing.
 #include "bantam/memory/stream.h"
 
-#include <gtest/gtest.h>
-
 #include <numeric>
 #include <vector>
+
+#include <gtest/gtest.h>
 
 namespace bantam {
 namespace {

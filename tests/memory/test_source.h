@@ -1,13 +1,13 @@
 // Test support: a source that logs its calls, checks the pool against the limit as it is asked, and fails when told to.
 #pragma once
 
-#include <gtest/gtest.h>
-
 #include <cstdint>
 #include <functional>
 #include <memory>
 #include <utility>
 #include <vector>
+
+#include <gtest/gtest.h>
 
 #include "bantam/memory/region_source.h"
 
@@ -30,7 +30,8 @@ struct SourceLog {
 
 class TestSource final : public RegionSource {
  public:
-  TestSource(std::shared_ptr<SourceLog> log, std::size_t capacity) : log_(std::move(log)), inner_(make_fake_source(capacity)) {}
+  TestSource(std::shared_ptr<SourceLog> log, std::size_t capacity)
+      : log_(std::move(log)), inner_(make_fake_source(capacity)) {}
   ~TestSource() override { EXPECT_EQ(log_->held, 0u) << "regions were not given back"; }
 
   void* acquire(std::size_t bytes) override {

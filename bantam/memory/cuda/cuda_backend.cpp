@@ -29,6 +29,9 @@ class CurrentDevice {
 cudaStream_t as_stream(void* handle) { return static_cast<cudaStream_t>(handle); }
 cudaEvent_t as_event(void* handle) { return static_cast<cudaEvent_t>(handle); }
 
+// Whether a failed allocation only says that there is no such memory: absurd sizes are answered with "invalid value".
+bool has_no_more(cudaError_t status) { return status == cudaErrorMemoryAllocation || status == cudaErrorInvalidValue; }
+
 // The static runtime answers "insufficient driver" also where there is no driver at all; the driver's version tells
 // them apart.
 std::string reason_of(cudaError_t status) {
@@ -131,7 +134,7 @@ void* device_malloc(int device, std::size_t bytes) {
   const CurrentDevice scope(device);
   void* address = nullptr;
   const cudaError_t status = cudaMalloc(&address, bytes);
-  if (status == cudaErrorMemoryAllocation) {
+  if (has_no_more(status)) {
     (void)cudaGetLastError();  // an answer, no error; a later launch check must not see it
     return nullptr;
   }
@@ -150,7 +153,7 @@ void device_free(int device, void* address) noexcept {
 void* pinned_malloc(std::size_t bytes) {
   void* address = nullptr;
   const cudaError_t status = cudaHostAlloc(&address, bytes, cudaHostAllocPortable);
-  if (status == cudaErrorMemoryAllocation) {
+  if (has_no_more(status)) {
     (void)cudaGetLastError();
     return nullptr;
   }
