@@ -14,11 +14,11 @@
 namespace bantam {
 namespace {
 
-/// Everything that stands behind one device. Order matters: streams and libraries go before the allocator.
+/// Everything that stands behind one device. Order matters: the stream outlives the allocator, whose frees it orders.
 struct DeviceState {
+  std::unique_ptr<OwnedStream> stream;
   std::unique_ptr<BfcAllocator> allocator;
   std::unique_ptr<kernels::DeviceLibraries> libraries;
-  std::unique_ptr<OwnedStream> stream;
 };
 
 using DeviceKey = std::tuple<DeviceKind, int, bool>;
@@ -62,7 +62,10 @@ Runtime::Runtime(RuntimeOptions options) : impl_(std::make_unique<Impl>()) {
   impl_->options = std::move(options);
 }
 
-Runtime::~Runtime() = default;
+Runtime::~Runtime() {
+  for (auto& [key, state] : impl_->devices)
+    if (state.stream) synchronize(state.stream->get());  // work under way still uses the memory
+}
 
 BfcAllocator& Runtime::allocator(Device device) { return *impl_->state(device).allocator; }
 

@@ -8,7 +8,8 @@
 
 namespace bantam::kernels {
 
-/// x (batch, in_h, in_w, in_channels), w (out_channels, kernel_h, kernel_w, in_channels/groups), y (batch, out_h, out_w, out_channels).
+/// x (batch, in_h, in_w, in_channels), w (out_channels, kernel_h, kernel_w, in_channels/groups), y (batch, out_h,
+/// out_w, out_channels).
 struct Conv2dShape {
   std::int64_t batch = 0, in_h = 0, in_w = 0, in_channels = 0, out_channels = 0;
   std::int64_t kernel_h = 1, kernel_w = 1, stride_h = 1, stride_w = 1;
@@ -32,12 +33,17 @@ std::int64_t conv2d_flops(const Conv2dShape& shape);
 /// Bytes read and written once each, for one pass.
 std::int64_t conv2d_bytes(const Conv2dShape& shape, DType dtype, Conv2dPass pass);
 
-/// y[n,i,j,o] = Σ x[n, i·s - p + a·d, j·s - p + b·d, c] · w[o,a,b,c] over a, b, c of o's group. All `dtype` (float32, float16,
-/// bfloat16), float32 sums (no TF32). Nothing aliases. Asynchronous on CUDA; deterministic.
-using Conv2dForward = void(const Exec&, const Conv2dShape&, DType dtype, const void* x, const void* w, void* y, Workspace);
+/// Throws DTypeError for types that conv2d does not take.
+void check_conv2d_type(DType dtype);
+
+/// y[n,i,j,o] = Σ x[n, i·s - p + a·d, j·s - p + b·d, c] · w[o,a,b,c] over a, b, c of o's group. All `dtype` (float32,
+/// float16, bfloat16), float32 sums (no TF32). Nothing aliases. Asynchronous on CUDA; deterministic.
+using Conv2dForward = void(const Exec&, const Conv2dShape&, DType dtype, const void* x, const void* w, void* y,
+                           Workspace);
 
 /// dx = the transpose of forward in x, applied to dy. dx is `dtype`, overwritten.
-using Conv2dGradInput = void(const Exec&, const Conv2dShape&, DType dtype, const void* dy, const void* w, void* dx, Workspace);
+using Conv2dGradInput = void(const Exec&, const Conv2dShape&, DType dtype, const void* dy, const void* w, void* dx,
+                             Workspace);
 
 /// dw = Σ over positions of dy · patch of x; dw is float32; overwritten, or added to where `accumulate`.
 using Conv2dGradWeight = void(const Exec&, const Conv2dShape&, DType dtype, const void* x, const void* dy, float* dw,

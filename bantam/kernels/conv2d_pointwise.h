@@ -16,9 +16,12 @@ inline bool is_pointwise(const Conv2dShape& s) {
 inline MatmulShape pointwise_matmul(const Conv2dShape& s, Conv2dPass pass) {
   const std::int64_t pixels = s.batch * s.in_h * s.in_w;
   switch (pass) {
-    case Conv2dPass::forward: return {pixels, s.out_channels, s.in_channels, false, true};
-    case Conv2dPass::grad_input: return {pixels, s.in_channels, s.out_channels, false, false};
-    case Conv2dPass::grad_weight: break;
+    case Conv2dPass::forward:
+      return {pixels, s.out_channels, s.in_channels, false, true};
+    case Conv2dPass::grad_input:
+      return {pixels, s.in_channels, s.out_channels, false, false};
+    case Conv2dPass::grad_weight:
+      break;
   }
   return {s.out_channels, s.in_channels, pixels, true, false};
 }

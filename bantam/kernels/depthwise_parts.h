@@ -8,7 +8,8 @@
 
 namespace bantam::kernels {
 
-/// Parts that the rows (batch·out_h) of dy are cut into; at least 1. Each gives partial sums for all of w; parts are added in order.
+/// Parts that the rows (batch·out_h) of dy are cut into; at least 1. Each gives partial sums for all of w; parts are
+/// added in order.
 inline std::int64_t depthwise_grad_weight_parts(const DepthwiseConv2dShape& shape, DeviceKind target) {
   const bool cuda = target == DeviceKind::cuda;
   const std::int64_t rows = shape.batch * shape.out_h();

@@ -1,2 +1,2 @@
-// Element-wise work needs no workspace, so there is nothing to size: this file checks that the contract compiles by itself.
+// Element-wise work needs no workspace, so there is nothing to size here.
 #include "bantam/kernels/elementwise.h"

@@ -43,6 +43,7 @@ struct Workspace {
     if (bantam_exec_.device.is_cpu()) {                                               \
       ::bantam::kernels::cpu::name(bantam_exec_, __VA_ARGS__);                        \
     } else if (bantam_exec_.device.is_cuda()) {                                       \
+      const ::bantam::DeviceScope bantam_scope_(bantam_exec_.device);                 \
       ::bantam::kernels::cuda::name(bantam_exec_, __VA_ARGS__);                       \
     }                                                                                 \
   } while (false)

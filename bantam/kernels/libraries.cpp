@@ -1,6 +1,7 @@
 // Which libraries stand behind a device.
-#include "bantam/base/error.h"
 #include "bantam/kernels/cpu/libraries.h"
+
+#include "bantam/base/error.h"
 #include "bantam/kernels/exec.h"
 #if defined(BANTAM_WITH_CUDA)
 #include "bantam/kernels/cuda/libraries.h"

@@ -25,9 +25,10 @@ std::int64_t matmul_bytes(const MatmulShape& shape, DType dtype, DType out_dtype
 void check_matmul_types(DType dtype, DType out_dtype) {
   const bool known = dtype == DType::float32 || is_half(dtype);
   if (known && (out_dtype == dtype || out_dtype == DType::float32)) return;
-  throw DTypeError(fmt::format("matmul: operands are {} and the result {}; expected float32, float16 or bfloat16, and a "
-                               "result of the same type or float32",
-                               to_string(dtype), to_string(out_dtype)));
+  throw DTypeError(
+      fmt::format("matmul: operands are {} and the result {}; expected float32, float16 or bfloat16, and a "
+                  "result of the same type or float32",
+                  to_string(dtype), to_string(out_dtype)));
 }
 
 }  // namespace bantam::kernels

@@ -24,11 +24,16 @@ std::int64_t matmul_bytes(const MatmulShape& shape, DType dtype, DType out_dtype
 /// Throws DTypeError for types that matmul does not take.
 void check_matmul_types(DType dtype, DType out_dtype);
 
-/// C = op(A)·op(B), or C += op(A)·op(B) where `accumulate`. A and B are `dtype` (float32, float16, bfloat16); C is `out_dtype`:
-/// the same, or float32. float32 sums (no TF32). C aliases neither input. Asynchronous on CUDA; deterministic.
-using Matmul = void(const Exec&, const MatmulShape&, DType dtype, const void* a, const void* b, DType out_dtype, void* c,
-                    bool accumulate, Workspace);
-namespace cpu { Matmul matmul; }
-namespace cuda { Matmul matmul; }
+/// C = op(A)·op(B), or C += op(A)·op(B) where `accumulate`. A and B are `dtype` (float32, float16, bfloat16); C is
+/// `out_dtype`: the same, or float32. float32 sums (no TF32). C aliases neither input. Asynchronous on CUDA;
+/// deterministic.
+using Matmul = void(const Exec&, const MatmulShape&, DType dtype, const void* a, const void* b, DType out_dtype,
+                    void* c, bool accumulate, Workspace);
+namespace cpu {
+Matmul matmul;
+}
+namespace cuda {
+Matmul matmul;
+}
 
 }  // namespace bantam::kernels

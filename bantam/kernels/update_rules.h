@@ -1,4 +1,5 @@
-// What the backends of the update share: how sums are cut (by granules only, so that the bits never change) and the scalar rules.
+// What the backends of the update share: how sums are cut (by granules only, so that the bits never change) and the
+// scalar rules.
 #pragma once
 
 #include <cmath>

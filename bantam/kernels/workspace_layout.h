@@ -11,9 +11,7 @@
 namespace bantam::kernels {
 
 /// `bytes` rounded up to 256.
-constexpr std::size_t aligned_bytes(std::int64_t bytes) {
-  return (static_cast<std::size_t>(bytes) + 255) / 256 * 256;
-}
+constexpr std::size_t aligned_bytes(std::int64_t bytes) { return (static_cast<std::size_t>(bytes) + 255) / 256 * 256; }
 
 /// Throws Error where a caller gave a kernel less scratch memory than the kernel's rule asks for.
 inline void require_workspace(Workspace workspace, std::size_t needed, const char* kernel) {

@@ -60,7 +60,8 @@ TEST_P(BiasTest, MatchesReference) {
       auto sums = reference::bias_grad(size.rows, size.channels, as_double(x));
       for (std::size_t c = 0; c < sums.size(); ++c) sums[c] += start[c];
       // Sums run in blocks of at most 512 terms or so, and blocks are few.
-      EXPECT_LT(relative_error(db.download(), sums), sum_tolerance(DType::float32, std::min<std::int64_t>(size.rows, 512)));
+      EXPECT_LT(relative_error(db.download(), sums),
+                sum_tolerance(DType::float32, std::min<std::int64_t>(size.rows, 512)));
     }
   }
 }
@@ -105,7 +106,8 @@ TEST_P(BiasTest, RefusesTooSmallWorkspace) {
 
 TEST(BiasCpuTest, SameBitsForAllThreads) {
   for (const Size size : kSizes) {
-    expect_same_bits_for_all_threads([&](KernelDevice& device) { return gradient_bytes(device, size, DType::float32); });
+    expect_same_bits_for_all_threads(
+        [&](KernelDevice& device) { return gradient_bytes(device, size, DType::float32); });
   }
 }
 

@@ -1,6 +1,7 @@
 // Depthwise convolution: hand values, every device against the reference in double, accumulation, guards, determinism.
 #include "bantam/kernels/depthwise_conv2d.h"
 
+#include "bantam/kernels/fast_divide.h"
 #include "bantam/kernels/reference/depthwise_conv2d.h"
 #include "tests/kernels/guarded_buffer.h"
 
@@ -55,8 +56,17 @@ std::vector<S> shapes() {
     all.push_back(square(1, 9, channels, 9, 1, {4, 4, 4, 4}));  // more taps than one pass of the gradient takes
     all.push_back(square(1, 2, channels, 3, 1, {1, 1, 1, 1}));  // a kernel larger than the image
   }
-  all.push_back({.batch = 2, .in_h = 6, .in_w = 15, .channels = 16, .kernel_h = 3, .kernel_w = 3, .stride_h = 2,
-                 .stride_w = 1, .pad_top = 1, .pad_left = 1, .pad_right = 1});  // unequal strides
+  all.push_back({.batch = 2,
+                 .in_h = 6,
+                 .in_w = 15,
+                 .channels = 16,
+                 .kernel_h = 3,
+                 .kernel_w = 3,
+                 .stride_h = 2,
+                 .stride_w = 1,
+                 .pad_top = 1,
+                 .pad_left = 1,
+                 .pad_right = 1});  // unequal strides
   all.push_back({.batch = 1, .in_h = 12, .in_w = 5, .channels = 6, .kernel_h = 1, .kernel_w = 4, .pad_left = 3});
   all.push_back(square(16, 32, 24, 3, 1, {1, 1, 1, 1}));  // several parts in the weight gradient
   all.push_back(square(9, 37, 64, 3, 2, {1, 1, 1, 1}));
@@ -64,9 +74,9 @@ std::vector<S> shapes() {
 }
 
 std::string name(const S& s) {
-  return (::testing::Message() << "n" << s.batch << " " << s.in_h << "x" << s.in_w << "x" << s.channels << " m" << s.multiplier
-                               << " k" << s.kernel_h << "x" << s.kernel_w << " s" << s.stride_h << s.stride_w << " d"
-                               << s.dilation_h)
+  return (::testing::Message() << "n" << s.batch << " " << s.in_h << "x" << s.in_w << "x" << s.channels << " m"
+                               << s.multiplier << " k" << s.kernel_h << "x" << s.kernel_w << " s" << s.stride_h
+                               << s.stride_w << " d" << s.dilation_h)
       .GetString();
 }
 
@@ -82,11 +92,12 @@ struct Inputs {
 /// The three passes on a device; dw starts at `start` where given.
 struct Results {
   Results(KernelDevice& device, const S& s, DType dtype, const Inputs& in, const std::vector<float>* start = nullptr)
-      : y(device, s.y_elements(), dtype), dx(device, s.x_elements(), dtype), dw(device, s.w_elements(), DType::float32) {
+      : y(device, s.y_elements(), dtype),
+        dx(device, s.x_elements(), dtype),
+        dw(device, s.w_elements(), DType::float32) {
     const DeviceBuffer x(device, in.x, dtype), w(device, in.w, dtype), dy(device, in.dy, dtype);
     if (start) dw.upload(start->data());
-    GuardedBytes workspace(
-        device, depthwise_conv2d_grad_weight_workspace_bytes(s, dtype, device.exec().device.kind));
+    GuardedBytes workspace(device, depthwise_conv2d_grad_weight_workspace_bytes(s, dtype, device.exec().device.kind));
     BANTAM_KERNEL(device.exec(), depthwise_conv2d_forward, s, dtype, x.data(), w.data(), y.data());
     BANTAM_KERNEL(device.exec(), depthwise_conv2d_grad_input, s, dtype, dy.data(), w.data(), dx.data());
     BANTAM_KERNEL(device.exec(), depthwise_conv2d_grad_weight, s, dtype, x.data(), dy.data(), dw.as<float>(),
@@ -125,7 +136,8 @@ TEST_P(DepthwiseConv2dTest, MatchesReference) {
       const Results r(device(), s, dtype, in);
       const auto x = as_double(in.x), w = as_double(in.w), dy = as_double(in.dy);
       const std::int64_t taps = s.kernel_h * s.kernel_w;
-      EXPECT_LT(relative_error(r.y.download(), reference::depthwise_conv2d_forward(s, x, w)), sum_tolerance(dtype, taps));
+      EXPECT_LT(relative_error(r.y.download(), reference::depthwise_conv2d_forward(s, x, w)),
+                sum_tolerance(dtype, taps));
       EXPECT_LT(relative_error(r.dx.download(), reference::depthwise_conv2d_grad_input(s, dy, w)),
                 sum_tolerance(dtype, taps * s.multiplier));
       // Sums of at most a few hundred terms are added part by part.
@@ -175,7 +187,8 @@ TEST_P(DepthwiseConv2dTest, EmptyBatch) {
 TEST(DepthwiseConv2dCpuTest, SameBitsForAllThreads) {
   for (const S& s : shapes()) {
     const Inputs in(s, DType::float32);
-    expect_same_bits_for_all_threads([&](KernelDevice& device) { return Results(device, s, DType::float32, in).bytes(); });
+    expect_same_bits_for_all_threads(
+        [&](KernelDevice& device) { return Results(device, s, DType::float32, in).bytes(); });
   }
 }
 
@@ -191,6 +204,22 @@ TEST(DepthwiseConv2dReferenceTest, GradientsAreTheDerivatives) {
     };
     expect_gradient(x, reference::depthwise_conv2d_grad_input(s, dy, w), [&](const auto& v) { return loss(v, w); });
     expect_gradient(w, reference::depthwise_conv2d_grad_weight(s, x, dy), [&](const auto& v) { return loss(x, v); });
+  }
+}
+
+TEST(FastDivideTest, IsExactBelowTwoToThe31) {
+  constexpr std::uint32_t kTop = 0x7fffffff;
+  for (const std::uint32_t d :
+       {1u, 2u, 3u, 5u, 7u, 12u, 32u, 33u, 641u, 1000u, 65537u, 0x3fffffffu, 0x40000001u, kTop}) {
+    const FastDivide by(d);
+    for (const std::uint32_t near : {0u, d, 2 * (d / 2), kTop / d * d, kTop / 2, kTop}) {
+      for (const std::int64_t n : {std::int64_t{near} - 1, std::int64_t{near}, std::int64_t{near} + 1}) {
+        if (n < 0 || n > kTop) continue;
+        const Divided got = by.divide(static_cast<std::uint32_t>(n));
+        ASSERT_EQ(got.quotient, n / d) << n << " / " << d;
+        ASSERT_EQ(got.remainder, n % d) << n << " / " << d;
+      }
+    }
   }
 }
 

@@ -107,8 +107,9 @@ inline std::vector<double> as_double(const std::vector<float>& values) { return 
 
 inline constexpr DType kFloatingTypes[] = {DType::float32, DType::float16, DType::bfloat16};
 
-/// Tolerance of a relative error in the norm: one rounding to `dtype`, and float32 sums of `terms` terms. Rounding errors of
-/// such a sum are independent and grow like the root of the number of terms; the bound allows them to grow in proportion.
+/// Tolerance of a relative error in the norm: one rounding to `dtype`, and float32 sums of `terms` terms. Rounding
+/// errors of such a sum are independent and grow like the root of the number of terms; the bound allows them to grow in
+/// proportion.
 inline double sum_tolerance(DType dtype, std::int64_t terms) {
   return unit_roundoff(dtype) + static_cast<double>(terms + 2) * unit_roundoff(DType::float32);
 }

@@ -27,7 +27,7 @@ std::vector<S> shapes() {
     add(1, 7, 9, 2, 2, {0, 1, 1, 0});  // padded at one side only
     add(2, 9, 8, 3, 2, {1, 1, 1, 1});  // windows overlap
     add(1, 6, 7, 3, 1, {0, 2, 1, 1});
-    add(1, 11, 8, 2, 3, {});           // positions between windows
+    add(1, 11, 8, 2, 3, {});  // positions between windows
     all.push_back({.batch = 3, .in_h = 9, .in_w = 10, .channels = c, .window_h = 9, .window_w = 10});  // global
     all.push_back({2, 5, 12, c, 1, 4, 1, 3, 0, 0, 2, 1});
   }
@@ -35,8 +35,8 @@ std::vector<S> shapes() {
 }
 
 std::string name(const S& s) {
-  return (::testing::Message() << s.batch << "x" << s.in_h << "x" << s.in_w << "x" << s.channels << " window " << s.window_h
-                               << "x" << s.window_w << " stride " << s.stride_h << "," << s.stride_w)
+  return (::testing::Message() << s.batch << "x" << s.in_h << "x" << s.in_w << "x" << s.channels << " window "
+                               << s.window_h << "x" << s.window_w << " stride " << s.stride_h << "," << s.stride_w)
       .GetString();
 }
 
@@ -72,8 +72,16 @@ struct Results {
 
 TEST_P(Pool2dTest, HandComputed) {
   // 3x3, window 2, stride 2, one row and column of padding at the end: windows {1 2 4 5}, {3 6}, {7 8}, {9}.
-  const S s{.batch = 1, .in_h = 3, .in_w = 3, .channels = 1, .window_h = 2, .window_w = 2, .stride_h = 2, .stride_w = 2,
-            .pad_bottom = 1, .pad_right = 1};
+  const S s{.batch = 1,
+            .in_h = 3,
+            .in_w = 3,
+            .channels = 1,
+            .window_h = 2,
+            .window_w = 2,
+            .stride_h = 2,
+            .stride_w = 2,
+            .pad_bottom = 1,
+            .pad_right = 1};
   const std::vector<float> x{1, 2, 3, 4, 5, 6, 7, 8, 9}, dy{4, 8, 12, 16};
   const Results real(device(), s, DType::float32, false, x, dy);
   EXPECT_EQ(real.max.download(), (std::vector<float>{5, 6, 8, 9}));
@@ -88,10 +96,17 @@ TEST_P(Pool2dTest, HandComputed) {
 
 TEST_P(Pool2dTest, TheFirstOfEqualsWins) {
   for (const std::int64_t channels : {1, 8}) {
-    const S s{.batch = 1, .in_h = 2, .in_w = 4, .channels = channels, .window_h = 2, .window_w = 2, .stride_h = 2,
+    const S s{.batch = 1,
+              .in_h = 2,
+              .in_w = 4,
+              .channels = channels,
+              .window_h = 2,
+              .window_w = 2,
+              .stride_h = 2,
               .stride_w = 2};
     std::vector<float> x, dy(static_cast<std::size_t>(2 * channels), 3.0f);
-    for (const float v : {1.0f, 7.0f, -2.0f, -2.0f, 7.0f, 7.0f, -2.0f, -2.0f}) x.insert(x.end(), static_cast<std::size_t>(channels), v);
+    for (const float v : {1.0f, 7.0f, -2.0f, -2.0f, 7.0f, 7.0f, -2.0f, -2.0f})
+      x.insert(x.end(), static_cast<std::size_t>(channels), v);
     const Results r(device(), s, DType::float16, false, x, dy);
     const auto winner = r.winner.download_as<std::uint16_t>();
     EXPECT_EQ(winner.front(), 1);
@@ -99,9 +114,9 @@ TEST_P(Pool2dTest, TheFirstOfEqualsWins) {
     EXPECT_EQ(r.max.download().front(), 7.0f);
     EXPECT_EQ(r.max.download().back(), -2.0f);
     const auto dx = r.max_dx.download();
-    EXPECT_EQ(dx[static_cast<std::size_t>(channels)], 3.0f);       // position 1
-    EXPECT_EQ(dx[static_cast<std::size_t>(2 * channels)], 3.0f);   // position 2
-    EXPECT_EQ(dx[static_cast<std::size_t>(4 * channels)], 0.0f);   // an equal that came later
+    EXPECT_EQ(dx[static_cast<std::size_t>(channels)], 3.0f);      // position 1
+    EXPECT_EQ(dx[static_cast<std::size_t>(2 * channels)], 3.0f);  // position 2
+    EXPECT_EQ(dx[static_cast<std::size_t>(4 * channels)], 0.0f);  // an equal that came later
   }
 }
 
@@ -143,8 +158,9 @@ TEST_P(Pool2dTest, MatchesReference) {
                   sum_tolerance(dtype, places));
         EXPECT_LT(relative_error(r.mean.download(), reference::avg_pool2d_forward(s, count_padding, as_double(x))),
                   sum_tolerance(dtype, places));
-        EXPECT_LT(relative_error(r.mean_dx.download(), reference::avg_pool2d_grad_input(s, count_padding, as_double(dy))),
-                  sum_tolerance(dtype, places));
+        EXPECT_LT(
+            relative_error(r.mean_dx.download(), reference::avg_pool2d_grad_input(s, count_padding, as_double(dy))),
+            sum_tolerance(dtype, places));
       }
     }
   }
@@ -190,7 +206,8 @@ TEST(Pool2dReferenceTest, GradientsAreTheDerivatives) {
 }
 
 TEST(Pool2dSizesTest, WorkAndTraffic) {
-  const S s{.batch = 2, .in_h = 8, .in_w = 6, .channels = 5, .window_h = 2, .window_w = 3, .stride_h = 2, .stride_w = 3};
+  const S s{
+      .batch = 2, .in_h = 8, .in_w = 6, .channels = 5, .window_h = 2, .window_w = 3, .stride_h = 2, .stride_w = 3};
   EXPECT_EQ(pool2d_flops(s), 2 * 4 * 2 * 5 * 6);
   EXPECT_EQ(pool2d_bytes(s, DType::float16), 2 * (2 * 8 * 6 * 5 + 2 * 4 * 2 * 5));
 }

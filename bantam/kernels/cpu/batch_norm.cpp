@@ -1,4 +1,4 @@
-// Batch normalisation on the CPU: mean and variance by two passes over cached blocks of rows, merged by Chan's formula in part order.
+// Batch normalisation on the CPU: moments of cached blocks of rows in two passes, merged in part order.
 // Source of the merge: Chan, Golub and LeVeque 1983, "Algorithms for computing the sample variance".
 #include "bantam/kernels/batch_norm.h"
 
@@ -11,14 +11,26 @@
 namespace bantam::kernels::cpu {
 namespace {
 
+/// What the moments of a part are gathered from. All values are taken relative to the first row (`origin`), so that a
+/// mean that is large beside the standard deviation costs no digits.
+template <class T>
+struct Samples {
+  const T* x;
+  const float* origin;  // (channels)
+  BatchNormShape shape;
+};
+
 /// Merges the moments of one block of rows, V groups of eight channels from c0 on, into mean and m2 (sum of squared
 /// differences from the mean) of the `seen` rows before it.
 template <int V, class T>
-void add_block_moments(const T* x, const BatchNormShape& shape, RowBlock block, std::int64_t seen, std::int64_t c0,
+void add_block_moments(const Samples<T>& samples, RowBlock block, std::int64_t seen, std::int64_t c0,
                        std::int64_t lanes, float* mean, float* m2) {
+  const BatchNormShape& shape = samples.shape;
+  Float8 origin[V];
+  for (int v = 0; v < V; ++v) origin[v] = load_lanes(samples.origin + c0 + v * kLanes, lanes);
   const auto at = [&](std::int64_t r, int v) __attribute__((always_inline)) {
     const std::int64_t offset = r * shape.channels + c0 + v * kLanes;
-    return load_lanes(x + offset, lanes, shape.rows * shape.channels - offset);
+    return load_lanes(samples.x + offset, lanes, shape.rows * shape.channels - offset) - origin[v];
   };
   const auto rows = static_cast<float>(block.end - block.begin);
   const float total = static_cast<float>(seen) + rows;
@@ -45,9 +57,10 @@ void add_block_moments(const T* x, const BatchNormShape& shape, RowBlock block, 
   }
 }
 
-/// mean and m2 (channels) of `rows`.
+/// mean (relative to the origin) and m2 (channels) of `rows`.
 template <class T>
-void part_moments(const T* x, const BatchNormShape& shape, RowBlock rows, float* mean, float* m2) {
+void part_moments(const Samples<T>& samples, RowBlock rows, float* mean, float* m2) {
+  const BatchNormShape& shape = samples.shape;
   std::fill(mean, mean + shape.channels, 0.0f);
   std::fill(m2, m2 + shape.channels, 0.0f);
   const std::int64_t step = std::clamp<std::int64_t>(4096 / shape.channels, 16, 512);
@@ -56,10 +69,10 @@ void part_moments(const T* x, const BatchNormShape& shape, RowBlock rows, float*
     const std::int64_t seen = r - rows.begin;
     std::int64_t c = 0;
     for (; c + 4 * kLanes <= shape.channels; c += 4 * kLanes) {
-      add_block_moments<4>(x, shape, block, seen, c, kLanes, mean, m2);
+      add_block_moments<4>(samples, block, seen, c, kLanes, mean, m2);
     }
     for (; c < shape.channels; c += kLanes) {
-      add_block_moments<1>(x, shape, block, seen, c, std::min(kLanes, shape.channels - c), mean, m2);
+      add_block_moments<1>(samples, block, seen, c, std::min(kLanes, shape.channels - c), mean, m2);
     }
   }
 }
@@ -68,17 +81,19 @@ void part_moments(const T* x, const BatchNormShape& shape, RowBlock rows, float*
 struct Moments {
   double mean = 0, variance = 0;
 };
-Moments merge_parts(const float* partials, const BatchNormShape& shape, std::int64_t parts, std::int64_t c) {
+Moments merge_parts(const float* partials, const float* origin, const BatchNormShape& shape, std::int64_t c) {
+  const std::int64_t parts = sum_parts(shape.rows, shape.channels, DeviceKind::cpu);
   double mean = 0, m2 = 0, seen = 0;
   for (std::int64_t part = 0; part < parts; ++part) {
-    const auto rows = static_cast<double>(part_begin(shape.rows, parts, part + 1) - part_begin(shape.rows, parts, part));
+    const auto rows =
+        static_cast<double>(part_begin(shape.rows, parts, part + 1) - part_begin(shape.rows, parts, part));
     const float* moments = partials + part * 2 * shape.channels;
     const double delta = moments[c] - mean;
     mean += delta * rows / (seen + rows);
     m2 += moments[shape.channels + c] + delta * delta * seen * rows / (seen + rows);
     seen += rows;
   }
-  return {mean, m2 / seen};
+  return {origin[c] + mean, m2 / seen};
 }
 
 /// One step of a running statistic.
@@ -154,14 +169,18 @@ void batch_norm_forward_training(const Exec& exec, const BatchNormShape& shape, 
                                  float* running_mean, float* running_variance, void* y, float* saved_mean,
                                  float* saved_inv_std, Workspace workspace) {
   if (shape.rows <= 0 || shape.channels <= 0) return;
-  require_workspace(workspace, batch_norm_workspace_bytes(shape, dtype, DeviceKind::cpu), "batch_norm_forward_training");
+  require_workspace(workspace, batch_norm_workspace_bytes(shape, dtype, DeviceKind::cpu),
+                    "batch_norm_forward_training");
   const std::int64_t parts = sum_parts(shape.rows, shape.channels, DeviceKind::cpu);
   float* partials = static_cast<float*>(workspace.data);  // (parts, 2, channels)
+  float* origin = partials + parts * 2 * shape.channels;  // (channels)
   dispatch_floating(dtype, [&](auto tag) {
     using T = typename decltype(tag)::type;
+    const T* in = static_cast<const T*>(x);
+    widen(in, origin, shape.channels);
     parallel_parts(parts, exec.threads, [&](std::int64_t part) {
       float* mean = partials + part * 2 * shape.channels;
-      part_moments(static_cast<const T*>(x), shape,
+      part_moments(Samples<T>{in, origin, shape},
                    {part_begin(shape.rows, parts, part), part_begin(shape.rows, parts, part + 1)}, mean,
                    mean + shape.channels);
     });
@@ -169,13 +188,14 @@ void batch_norm_forward_training(const Exec& exec, const BatchNormShape& shape, 
   const double correction =
       update.unbiased && shape.rows > 1 ? static_cast<double>(shape.rows) / static_cast<double>(shape.rows - 1) : 1.0;
   for (std::int64_t c = 0; c < shape.channels; ++c) {
-    const Moments moments = merge_parts(partials, shape, parts, c);
+    const Moments moments = merge_parts(partials, origin, shape, c);
     saved_mean[c] = static_cast<float>(moments.mean);
     saved_inv_std[c] = static_cast<float>(1.0 / std::sqrt(moments.variance + epsilon));
     if (running_mean) running_mean[c] = moved(running_mean[c], moments.mean, update.rate);
     if (running_variance) running_variance[c] = moved(running_variance[c], moments.variance * correction, update.rate);
   }
-  normalise(exec, shape, dtype, x, saved_mean, [&](std::int64_t c) { return saved_inv_std[c]; }, scale, shift, y);
+  normalise(
+      exec, shape, dtype, x, saved_mean, [&](std::int64_t c) { return saved_inv_std[c]; }, scale, shift, y);
 }
 
 void batch_norm_backward_training(const Exec& exec, const BatchNormShape& shape, DType dtype, const void* x,
@@ -183,7 +203,8 @@ void batch_norm_backward_training(const Exec& exec, const BatchNormShape& shape,
                                   const float* saved_inv_std, void* dx, float* dscale, float* dshift, bool accumulate,
                                   Workspace workspace) {
   if (shape.rows <= 0 || shape.channels <= 0) return;
-  require_workspace(workspace, batch_norm_workspace_bytes(shape, dtype, DeviceKind::cpu), "batch_norm_backward_training");
+  require_workspace(workspace, batch_norm_workspace_bytes(shape, dtype, DeviceKind::cpu),
+                    "batch_norm_backward_training");
   float* totals = static_cast<float*>(workspace.data);  // (2, channels), then the parts' sums
   dispatch_floating(dtype, [&](auto tag) {
     using T = typename decltype(tag)::type;

@@ -34,9 +34,10 @@ void bias_grad(const Exec& exec, std::int64_t rows, std::int64_t channels, DType
       const RowBlock rows_of_part{part_begin(rows, parts, part), part_begin(rows, parts, part + 1)};
       float* sums = parts == 1 ? db : partials + part * channels;
       if (parts > 1 || !accumulate) std::fill(sums, sums + channels, 0.0f);
-      sum_columns<1>(rows_of_part, channels, &sums, [&](std::int64_t at, std::int64_t, std::int64_t lanes, Float8* sum) {
-        sum[0] += load_lanes(from + at, lanes, rows * channels - at);
-      });
+      sum_columns<1>(rows_of_part, channels, &sums,
+                     [&](std::int64_t at, std::int64_t, std::int64_t lanes, Float8* sum) {
+                       sum[0] += load_lanes(from + at, lanes, rows * channels - at);
+                     });
     });
   });
   if (parts > 1) add_parts(partials, parts, channels, db, accumulate, exec.threads);

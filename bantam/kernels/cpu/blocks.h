@@ -59,7 +59,8 @@ void map_elements(const Exec& exec, std::int64_t count, DType dtype, const void*
 
 /// y = block(a, b) over `count` elements of `dtype`, in parallel.
 template <class Block>
-void map_elements(const Exec& exec, std::int64_t count, DType dtype, const void* a, const void* b, void* y, Block&& block) {
+void map_elements(const Exec& exec, std::int64_t count, DType dtype, const void* a, const void* b, void* y,
+                  Block&& block) {
   dispatch_floating(dtype, [&](auto tag) {
     using T = typename decltype(tag)::type;
     parallel_ranges(count, kElementsOfPart, exec.threads, [&](std::int64_t begin, std::int64_t end) {

@@ -13,8 +13,8 @@ struct RowBlock {
 
 /// V groups of eight channels from c0 on: sums over the block's rows, added to `sums`.
 template <int K, int V, class Add>
-inline void sum_column_group(RowBlock block, std::int64_t channels, std::int64_t c0, std::int64_t lanes, float* const* sums,
-                             Add&& add) {
+inline void sum_column_group(RowBlock block, std::int64_t channels, std::int64_t c0, std::int64_t lanes,
+                             float* const* sums, Add&& add) {
   Float8 sum[V][K] = {};
   for (std::int64_t r = block.begin; r < block.end; ++r) {
 #pragma GCC unroll 4
@@ -28,8 +28,9 @@ inline void sum_column_group(RowBlock block, std::int64_t channels, std::int64_t
   }
 }
 
-/// K sums a channel over `rows`, added to sums[k] (channels). add(offset, channel, lanes, sum) adds the terms of up to eight
-/// elements to sum[0..K). Rows are summed in blocks first, which keeps rounding errors small and the data in cache.
+/// K sums a channel over `rows`, added to sums[k] (channels). add(offset, channel, lanes, sum) adds the terms of up to
+/// eight elements to sum[0..K). Rows are summed in blocks first, which keeps rounding errors small and the data in
+/// cache.
 template <int K, class Add>
 void sum_columns(RowBlock rows, std::int64_t channels, float* const* sums, Add&& add) {
   const std::int64_t step = std::clamp<std::int64_t>(8192 / std::max<std::int64_t>(channels, 1), 16, 512);

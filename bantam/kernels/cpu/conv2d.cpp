@@ -1,4 +1,5 @@
-// Convolutions on the CPU: blocks of images over threads, each one single-threaded oneDNN call, or patches where it has none.
+// Convolutions on the CPU: blocks of images over threads, each one single-threaded oneDNN call, or patches where it has
+// none.
 #include "bantam/kernels/conv2d.h"
 
 #include <algorithm>
@@ -68,6 +69,7 @@ Images x_images(const Conv2dShape& s, const void* data) { return {data, s.in_h *
 Images y_images(const Conv2dShape& s, const void* data) { return {data, s.out_h() * s.out_w() * s.out_channels}; }
 
 Call prepare(const Exec& exec, const Conv2dShape& shape, DType dtype, Conv2dPass pass, Workspace workspace) {
+  check_conv2d_type(dtype);
   Call call{exec, shape, dtype, pass, plan_conv2d(shape, dtype, pass), nullptr};
   require_workspace(workspace, call.plan.workspace_bytes(), "conv2d");
   call.kernels = Libraries::of(exec).conv2d(shape, pass, call.plan, exec.threads);
@@ -140,9 +142,10 @@ void add(float* to, const float* from, std::int64_t begin, std::int64_t end) {
 void grad_weight_part(const Call& call, Images x, Images dy, float* partial, float* extra, const Slot& slot,
                       std::int64_t part) {
   const std::int64_t floats = static_cast<std::int64_t>(call.plan.packed_bytes / sizeof(float));
-  const std::int64_t used = call.kernels == nullptr
-                                ? call.shape.w_elements()
-                                : std::min(floats, static_cast<std::int64_t>(call.kernels->block->packed().get_size() / 4));
+  const std::int64_t used =
+      call.kernels == nullptr
+          ? call.shape.w_elements()
+          : std::min(floats, static_cast<std::int64_t>(call.kernels->block->packed().get_size() / 4));
   bool started = false;
   for_each_block(call, part, [&](std::int64_t, std::int64_t first, std::int64_t images) {
     const float* x_block = as_floats(call, x, first, images, slot.x);
@@ -210,10 +213,11 @@ void conv2d_grad_input(const Exec& exec, const Conv2dShape& shape, DType dtype, 
   run_images(prepare(exec, shape, dtype, Conv2dPass::grad_input, workspace), dy, w, dx, workspace);
 }
 
-void conv2d_grad_weight(const Exec& exec, const Conv2dShape& shape, DType dtype, const void* x, const void* dy, float* dw,
-                        bool accumulate, Workspace workspace) {
+void conv2d_grad_weight(const Exec& exec, const Conv2dShape& shape, DType dtype, const void* x, const void* dy,
+                        float* dw, bool accumulate, Workspace workspace) {
   if (is_pointwise(shape)) {
-    matmul(exec, pointwise_matmul(shape, Conv2dPass::grad_weight), dtype, dy, x, DType::float32, dw, accumulate, workspace);
+    matmul(exec, pointwise_matmul(shape, Conv2dPass::grad_weight), dtype, dy, x, DType::float32, dw, accumulate,
+           workspace);
     return;
   }
   if (is_empty(shape)) {

@@ -1,4 +1,5 @@
-// Bulk conversion between float and the half types on the CPU, and dispatch by DType: arithmetic on the CPU is float32 only.
+// Bulk conversion between float and the half types on the CPU, and dispatch by DType: arithmetic on the CPU is float32
+// only.
 #pragma once
 
 #include <bit>
@@ -22,10 +23,14 @@ namespace bantam::kernels::cpu {
 template <class Call>
 decltype(auto) dispatch_floating(DType dtype, Call&& call) {
   switch (dtype) {
-    case DType::float32: return call(std::type_identity<float>{});
-    case DType::float16: return call(std::type_identity<Half>{});
-    case DType::bfloat16: return call(std::type_identity<BFloat16>{});
-    default: break;
+    case DType::float32:
+      return call(std::type_identity<float>{});
+    case DType::float16:
+      return call(std::type_identity<Half>{});
+    case DType::bfloat16:
+      return call(std::type_identity<BFloat16>{});
+    default:
+      break;
   }
   throw DTypeError("a CPU kernel was given " + std::string(to_string(dtype)) +
                    "; it takes float32, float16 and bfloat16");
@@ -83,9 +88,7 @@ inline void* element(void* data, DType dtype, std::int64_t index) {
 
 /// `widen` and `narrow` for a type known at run time.
 inline void widen(DType dtype, const void* from, float* to, std::int64_t count) {
-  dispatch_floating(dtype, [&](auto tag) {
-    widen(static_cast<const typename decltype(tag)::type*>(from), to, count);
-  });
+  dispatch_floating(dtype, [&](auto tag) { widen(static_cast<const typename decltype(tag)::type*>(from), to, count); });
 }
 inline void narrow(DType dtype, const float* from, void* to, std::int64_t count) {
   dispatch_floating(dtype, [&](auto tag) { narrow(from, static_cast<typename decltype(tag)::type*>(to), count); });

@@ -1,4 +1,4 @@
-// Depthwise convolution on the CPU: forward and input gradient are gathers over taps; the weight gradient sums rows of dy part by part.
+// Depthwise convolution on the CPU: forward and input gradient gather over taps; dw is summed part by part.
 #include "bantam/kernels/depthwise_conv2d.h"
 
 #include "bantam/kernels/cpu/column_sums.h"
@@ -43,13 +43,15 @@ void add_channels(const RowProducts<T>& row, std::int64_t channels, float* dw) {
   if (c < channels) add_products<1>(row, c, channels - c, dw);
 }
 
-/// Few channels, neighbouring positions: eight positions are `channels` whole vectors, summed side by side and folded at the end.
+/// Few channels, neighbouring positions: eight positions are `channels` whole vectors, summed side by side and folded
+/// at the end.
 template <class T>
 void add_flat(const RowProducts<T>& row, std::int64_t channels, float* dw) {
   Float8 sum[kFlatRow] = {};
   const std::int64_t whole = row.count / kLanes * kLanes;
   for (std::int64_t i = 0; i < whole * channels; i += kLanes * channels) {
-    for (std::int64_t v = 0; v < channels; ++v) sum[v] += load8(row.x + i + v * kLanes) * load8(row.dy + i + v * kLanes);
+    for (std::int64_t v = 0; v < channels; ++v)
+      sum[v] += load8(row.x + i + v * kLanes) * load8(row.dy + i + v * kLanes);
   }
   float folded[kFlatRow * kLanes];
   for (std::int64_t v = 0; v < channels; ++v) store8(folded + v * kLanes, sum[v]);
@@ -142,7 +144,8 @@ void depthwise_conv2d_grad_input(const Exec& exec, const DepthwiseConv2dShape& s
 
 void depthwise_conv2d_grad_weight(const Exec& exec, const DepthwiseConv2dShape& s, DType dtype, const void* x,
                                   const void* dy, float* dw, bool accumulate, Workspace workspace) {
-  require_workspace(workspace, depthwise_conv2d_grad_weight_workspace_bytes(s, dtype, DeviceKind::cpu), "depthwise_conv2d_grad_weight");
+  require_workspace(workspace, depthwise_conv2d_grad_weight_workspace_bytes(s, dtype, DeviceKind::cpu),
+                    "depthwise_conv2d_grad_weight");
   const std::int64_t parts = depthwise_grad_weight_parts(s, DeviceKind::cpu), count = s.w_elements();
   const std::int64_t out_h = s.out_h(), rows = s.batch * out_h;
   float* partials = static_cast<float*>(workspace.data);  // (parts, kernel_h, kernel_w, out_channels)

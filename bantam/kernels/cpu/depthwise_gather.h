@@ -1,5 +1,5 @@
 // The engine of depthwise forward and input gradient on the CPU: a gather over taps, eight channels at a time.
-// Where rows have few channels and stride 1, whole rows run as one flat array against weights repeated with the channels' period.
+// With few channels and stride 1, whole rows run as one flat array against weights repeated with the channels' period.
 #pragma once
 
 #include <utility>
@@ -40,7 +40,8 @@ TapGrid<T, T> tap_grid(const Gather<T>& g, std::int64_t n, const Taps& th, const
           tw.step * wc};
 }
 
-/// Several filters a channel: forward, eight outputs read channel o / multiplier each; transposed, each input sums its filters.
+/// Several filters a channel: forward, eight outputs read channel o / multiplier each; transposed, each input sums its
+/// filters.
 template <class T>
 void sum_filters(const TapGrid<T, T>& grid, const Gather<T>& g, T* out) {
   const bool transposed = g.h.transposed;
@@ -97,9 +98,14 @@ void flat_columns(const Gather<T>& g, std::int64_t n, std::int64_t oh, const Tap
                   std::pair<std::int64_t, std::int64_t> columns) {
   const Taps tw = g.w.at(columns.first);
   const TapGrid<T, T> plain = tap_grid(g, n, th, tw);
-  const TapGrid<T, float> grid{plain.rows, plain.cols, plain.data, plain.data_row, plain.data_col,
+  const TapGrid<T, float> grid{plain.rows,
+                               plain.cols,
+                               plain.data,
+                               plain.data_row,
+                               plain.data_col,
                                repeated + (th.first * g.w.kernel + tw.first) * kRepeated,
-                               th.step * g.w.kernel * kRepeated, tw.step * kRepeated};
+                               th.step * g.w.kernel * kRepeated,
+                               tw.step * kRepeated};
   T* out = g.out + ((n * g.out_h + oh) * g.out_w + columns.first) * g.out_channels;
   const std::int64_t count = (columns.second - columns.first) * g.out_channels;
   const auto period = static_cast<std::uint64_t>(g.out_channels);

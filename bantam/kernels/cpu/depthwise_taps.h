@@ -1,4 +1,5 @@
-// Which taps of a kernel meet the data at one output position, for a convolution and for its transpose (the input gradient).
+// Which taps of a kernel meet the data at one output position, for a convolution and for its transpose (the input
+// gradient).
 #pragma once
 
 #include <algorithm>

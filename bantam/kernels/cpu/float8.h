@@ -1,4 +1,4 @@
-// Eight floats at a time on the CPU, loaded from and stored to float32, float16 and bfloat16, and channel-wise maps built on them.
+// Eight floats at a time on the CPU, to and from float32, float16 and bfloat16, and channel-wise maps of them.
 #pragma once
 
 #include <algorithm>
@@ -12,7 +12,8 @@
 #include <immintrin.h>
 #endif
 
-// Without AVX the compiler notes that vectors are passed in memory; all functions here are inlined, so it does not matter.
+// Without AVX the compiler notes that vectors are passed in memory; all functions here are inlined, so it does not
+// matter.
 #pragma GCC diagnostic ignored "-Wpsabi"
 
 namespace bantam::kernels::cpu {
@@ -94,8 +95,9 @@ template <class T>
   return readable >= kLanes ? load8(p) : load_lanes(p, lanes);
 }
 
-/// Runs apply(offset, lanes, p) over a (rows, channels) array in steps of up to eight elements, in parallel over rows. p[k] holds
-/// the step's lanes of per-channel value k, which `fill(c, values)` computes for channel c. Each element is visited once.
+/// Runs apply(offset, lanes, p) over a (rows, channels) array in steps of up to eight elements, in parallel over rows.
+/// p[k] holds the step's lanes of per-channel value k, which `fill(c, values)` computes for channel c. Each element is
+/// visited once.
 template <int K, class Fill, class Apply>
 void map_channels(std::int64_t rows, std::int64_t channels, int threads, Fill&& fill, Apply&& apply) {
   constexpr std::int64_t kChunk = 256;  // channels whose values are held on the stack
@@ -118,7 +120,9 @@ void map_channels(std::int64_t rows, std::int64_t channels, int threads, Fill&& 
       for (std::int64_t r = begin; r < (flat ? begin + 1 : end); ++r) {
         for (std::int64_t i = 0; i < run; i += kLanes) {
           const std::int64_t lanes = std::min(kLanes, run - i);
-          const std::int64_t from = flat ? static_cast<std::int64_t>(static_cast<std::uint32_t>(i) % static_cast<std::uint32_t>(channels)) : i;
+          const std::int64_t from =
+              flat ? static_cast<std::int64_t>(static_cast<std::uint32_t>(i) % static_cast<std::uint32_t>(channels))
+                   : i;
           for (int k = 0; k < K; ++k) p[k] = load_lanes(values[k] + from, flat ? kLanes : lanes);
           apply(r * channels + c0 + i, lanes, p);
         }

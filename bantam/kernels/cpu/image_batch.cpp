@@ -34,8 +34,8 @@ BlockAffine make_block_affine(const ImageBatchShape& s) {
   return affine;
 }
 
-BANTAM_NO_FUSED_MULTIPLY_ADD void scale_and_shift(const BlockAffine& affine, const std::uint8_t* pixels, std::int64_t count,
-                                                  float* y) {
+BANTAM_NO_FUSED_MULTIPLY_ADD void scale_and_shift(const BlockAffine& affine, const std::uint8_t* pixels,
+                                                  std::int64_t count, float* y) {
 #pragma omp simd
   for (std::int64_t k = 0; k < count; ++k) {
     const float product = static_cast<float>(static_cast<std::int32_t>(pixels[k])) * affine.scale[k];
@@ -64,7 +64,8 @@ void gather_pixels(const ImageBatchShape& s, const std::uint8_t* row, std::int64
   }
 }
 
-/// `count` pixels of an output row, from output column j0 on, as stored values. `row` is null where the whole row is padding.
+/// `count` pixels of an output row, from output column j0 on, as stored values. `row` is null where the whole row is
+/// padding.
 void gather_block(const ImageBatchShape& s, const ImagePlacement& p, const std::uint8_t* row, std::int64_t j0,
                   std::int64_t count, std::uint8_t* pixels) {
   const std::int64_t first = p.left + (p.flip ? s.out_w - 1 - j0 : j0);
@@ -82,8 +83,8 @@ void gather_block(const ImageBatchShape& s, const ImagePlacement& p, const std::
 }
 
 template <class T>
-void write_image(const ImageBatchShape& s, const BlockAffine& affine, const std::uint8_t* image, const ImagePlacement& p,
-                 T* y) {
+void write_image(const ImageBatchShape& s, const BlockAffine& affine, const std::uint8_t* image,
+                 const ImagePlacement& p, T* y) {
   std::uint8_t pixels[kBlockValues];
   float values[kBlockValues];
   for (std::int64_t i = 0; i < s.out_h; ++i) {

@@ -16,8 +16,9 @@ namespace bantam::kernels::cpu {
 /// oneDNN's kernels for one convolution pass: for full blocks, for the last one, and between weight orders.
 struct ConvKernels {
   std::unique_ptr<OneDnnConv2d> block;
-  std::unique_ptr<OneDnnConv2d> last;      ///< where the last block is shorter
-  std::unique_ptr<WeightReorder> reorder;  ///< plain to packed; grad_weight: packed to plain. Null where they are the same
+  std::unique_ptr<OneDnnConv2d> last;  ///< where the last block is shorter
+  std::unique_ptr<WeightReorder>
+      reorder;  ///< plain to packed; grad_weight: packed to plain. Null where they are the same
 };
 
 /// Libraries of the CPU for one Runtime. Made cheaply: oneDNN's engine starts with the first convolution. Thread-safe.
@@ -31,7 +32,8 @@ class Libraries final : public DeviceLibraries {
 
  private:
   using Key = std::array<std::int64_t, 17>;
-  std::unique_ptr<ConvKernels> make_conv2d(const Conv2dShape& shape, Conv2dPass pass, const Conv2dPlan& plan, int threads);
+  std::unique_ptr<ConvKernels> make_conv2d(const Conv2dShape& shape, Conv2dPass pass, const Conv2dPlan& plan,
+                                           int threads);
 
   std::mutex guard_;
   std::optional<dnnl::engine> engine_;

@@ -34,12 +34,13 @@ Block block_of(const MatmulShape& s, const MatmulPlan& plan, std::int64_t part) 
   const std::int64_t column = part / plan.depth_parts % plan.column_parts * plan.columns;
   const std::int64_t row = part / plan.depth_parts / plan.column_parts * plan.rows;
   const std::int64_t k = piece * plan.depth;
-  return {row,    std::min(plan.rows, s.m - row), column, std::min(plan.columns, s.n - column),
-          k,      std::min(plan.depth, s.k - k)};
+  return {row, std::min(plan.rows, s.m - row), column, std::min(plan.columns, s.n - column),
+          k,   std::min(plan.depth, s.k - k)};
 }
 
 /// A rows × columns block of op(M) at (row, column), widened and packed in M's own storage order.
-MatrixView widen_block(DType dtype, const void* stored, std::int64_t stride, bool transposed, const Block& where, float* to) {
+MatrixView widen_block(DType dtype, const void* stored, std::int64_t stride, bool transposed, const Block& where,
+                       float* to) {
   const std::int64_t outer = transposed ? where.column : where.row, outers = transposed ? where.columns : where.rows;
   const std::int64_t inner = transposed ? where.row : where.column, inners = transposed ? where.rows : where.columns;
   for (std::int64_t i = 0; i < outers; ++i) {
@@ -49,7 +50,8 @@ MatrixView widen_block(DType dtype, const void* stored, std::int64_t stride, boo
 }
 
 /// One tile of C over the whole depth of `block`, from half operands into floats.
-void multiply_tile(const Operands& in, const Block& tile, float* slot, float* c, std::int64_t c_stride, bool accumulate) {
+void multiply_tile(const Operands& in, const Block& tile, float* slot, float* c, std::int64_t c_stride,
+                   bool accumulate) {
   const MatmulShape& s = in.shape;
   WorkspaceCutter cutter({slot, 0});
   const std::int64_t k_step = std::min(kTile, tile.depth);
@@ -87,8 +89,9 @@ void multiply_half_block(const Operands& in, const Block& block, char* slot_byte
                                            aligned_bytes(k_step * tile_columns * 4));
   for (std::int64_t i = 0; i < block.rows; i += tile_rows) {
     for (std::int64_t j = 0; j < block.columns; j += tile_columns) {
-      const Block tile{block.row + i, std::min(tile_rows, block.rows - i),       block.column + j,
-                       std::min(tile_columns, block.columns - j), block.k, block.depth};
+      const Block tile{block.row + i,    std::min(tile_rows, block.rows - i),
+                       block.column + j, std::min(tile_columns, block.columns - j),
+                       block.k,          block.depth};
       const std::int64_t at = tile.row * n + tile.column;
       if (sums != nullptr) {
         multiply_tile(in, tile, slot, sums + at, n, false);
@@ -127,8 +130,8 @@ void add_partials(const Exec& exec, const Operands& in, float* partials, std::in
 
 }  // namespace
 
-void matmul(const Exec& exec, const MatmulShape& shape, DType dtype, const void* a, const void* b, DType out_dtype, void* c,
-            bool accumulate, Workspace workspace) {
+void matmul(const Exec& exec, const MatmulShape& shape, DType dtype, const void* a, const void* b, DType out_dtype,
+            void* c, bool accumulate, Workspace workspace) {
   check_matmul_types(dtype, out_dtype);
   if (shape.m == 0 || shape.n == 0) return;
   if (shape.k == 0) {

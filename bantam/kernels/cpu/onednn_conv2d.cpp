@@ -1,10 +1,10 @@
 // Choosing and running oneDNN's convolution kernels.
 #include "bantam/kernels/cpu/onednn_conv2d.h"
 
-#include <fmt/core.h>
-
 #include <string_view>
 #include <utility>
+
+#include <fmt/core.h>
 
 #include "bantam/base/error.h"
 
@@ -71,16 +71,16 @@ std::unique_ptr<OneDnnConv2d> OneDnnConv2d::make(const dnnl::engine& engine, con
   try {
     const Desc free_w(weight_dims(shape), kFloat, dnnl::memory::format_tag::any);
     const Desc& hint_w = pass == Conv2dPass::forward ? w : free_w;
-    const Forward::primitive_desc forward({dnnl::prop_kind::forward_training, kDirect, g.x, hint_w, g.y, g.stride, g.dilation,
-                                           g.before, g.after},
-                                          attributes, engine);
+    const Forward::primitive_desc forward(
+        {dnnl::prop_kind::forward_training, kDirect, g.x, hint_w, g.y, g.stride, g.dilation, g.before, g.after},
+        attributes, engine);
     bool accepted = false;
     if (pass == Conv2dPass::forward) {
       made->first_ = g.x, made->second_ = made->packed_ = forward.weights_desc(), made->out_ = g.y;
       accepted = made->accept<Forward::primitive_desc, Forward>(forward, limits);
     } else if (pass == Conv2dPass::grad_input) {
-      const GradInput::primitive_desc desc({kDirect, g.x, w, g.y, g.stride, g.dilation, g.before, g.after}, attributes, engine,
-                                           forward);
+      const GradInput::primitive_desc desc({kDirect, g.x, w, g.y, g.stride, g.dilation, g.before, g.after}, attributes,
+                                           engine, forward);
       made->first_ = g.y, made->second_ = made->packed_ = desc.weights_desc(), made->out_ = g.x;
       accepted = made->accept<GradInput::primitive_desc, GradInput>(desc, limits);
     } else {

@@ -1,11 +1,11 @@
 // One convolution of oneDNN on one block of images, on one thread, with its order of weights.
 #pragma once
 
-#include <omp.h>
-
 #include <memory>
-#include <oneapi/dnnl/dnnl.hpp>
 #include <optional>
+
+#include <omp.h>
+#include <oneapi/dnnl/dnnl.hpp>
 
 #include "bantam/kernels/conv2d.h"
 
@@ -32,7 +32,8 @@ struct OneDnnLimits {
 /// A pass over `shape.batch` images of float32. Const calls are thread-safe.
 class OneDnnConv2d {
  public:
-  /// Null where oneDNN has no optimised kernel within `limits`. `packed`: the order of weights, where another block chose it.
+  /// Null where oneDNN has no optimised kernel within `limits`. `packed`: the order of weights, where another block
+  /// chose it.
   static std::unique_ptr<OneDnnConv2d> make(const dnnl::engine& engine, const Conv2dShape& shape, Conv2dPass pass,
                                             const OneDnnLimits& limits, const dnnl::memory::desc* packed);
 

@@ -8,12 +8,13 @@
 namespace bantam::kernels::cpu {
 namespace {
 
-/// Calls `pixel_tap(patch_offset, image_offset)` for each tap of output pixel `pixel`: offsets of runs of a group's input
-/// channels in the patch and in the image; image_offset is -1 in the padding.
+/// Calls `pixel_tap(patch_offset, image_offset)` for each tap of output pixel `pixel`: offsets of runs of a group's
+/// input channels in the patch and in the image; image_offset is -1 in the padding.
 template <class Tap>
 void for_each_tap(const Conv2dShape& s, std::int64_t pixel, Tap&& tap) {
   const std::int64_t channels = s.in_channels / s.groups;
-  const std::int64_t row = pixel / s.out_w() * s.stride_h - s.pad_top, column = pixel % s.out_w() * s.stride_w - s.pad_left;
+  const std::int64_t row = pixel / s.out_w() * s.stride_h - s.pad_top,
+                     column = pixel % s.out_w() * s.stride_w - s.pad_left;
   std::int64_t at = 0;
   for (std::int64_t a = 0; a < s.kernel_h; ++a) {
     const std::int64_t i = row + a * s.dilation_h;
@@ -51,7 +52,8 @@ void scatter_add(const Conv2dShape& s, std::int64_t first, std::int64_t pixels, 
   }
 }
 
-/// Calls `body(group, first, pixels)` over the output pixels of an image, as many at a time as the buffer holds patches of.
+/// Calls `body(group, first, pixels)` over the output pixels of an image, as many at a time as the buffer holds patches
+/// of.
 template <class Body>
 void for_each_chunk(const Conv2dShape& s, PatchBuffer buffer, Body&& body) {
   const std::int64_t length = s.kernel_h * s.kernel_w * (s.in_channels / s.groups), total = s.out_h() * s.out_w();

@@ -1,4 +1,4 @@
-// Pooling on the CPU: output rows in parallel, eight channels at a time; gradients are gathers over the windows that hold a position.
+// Pooling on the CPU: rows in parallel, eight channels at a time; gradients gather over the windows of a position.
 #include "bantam/kernels/pool2d.h"
 
 #include "bantam/kernels/cpu/convert.h"
@@ -77,7 +77,8 @@ inline Int8 load_places(const std::uint16_t* winner, std::int64_t lanes) {
   return __builtin_convertvector(raw, Int8);
 }
 
-/// dx of position (ih, iw) of image n: term(window row, window column, offset in y, lanes) over the windows that hold it.
+/// dx of position (ih, iw) of image n: term(window row, window column, offset in y, lanes) over the windows that hold
+/// it.
 template <class T, class Term>
 void gather_windows(const Pool& p, std::int64_t n, std::int64_t ih, Term&& term, T* dx) {
   const Span oh_range = p.h.windows(ih);
@@ -116,7 +117,8 @@ void average_of_window(const T* x, Span rows, Span cols, const Pool& p, std::int
   store_lanes(y, lanes, sum * inverse);
 }
 
-/// Calls window(offset of the window's first position in x, rows, columns, offset in y, oh, ow) for every window, in parallel over rows.
+/// Calls window(offset of the window's first position in x, rows, columns, offset in y, oh, ow) for every window, in
+/// parallel over rows.
 template <class Window>
 void for_windows(const Exec& exec, const Pool& p, Window&& window) {
   const std::int64_t row_work = p.w.out * p.channels * p.h.window * p.w.window;
@@ -158,9 +160,8 @@ void max_pool2d_grad_input(const Exec& exec, const Pool2dShape& shape, DType dty
       const Int8 won = load_places(winner + at, lanes) == Int8{} + static_cast<std::int32_t>(place);
       return won ? load_lanes(g + at, lanes) : Float8{};
     };
-    for_rows(p.batch, p.h.in, p.w.in * p.channels, exec.threads, [&](std::int64_t n, std::int64_t ih) {
-      gather_windows(p, n, ih, term, static_cast<T*>(dx));
-    });
+    for_rows(p.batch, p.h.in, p.w.in * p.channels, exec.threads,
+             [&](std::int64_t n, std::int64_t ih) { gather_windows(p, n, ih, term, static_cast<T*>(dx)); });
   });
 }
 
@@ -169,13 +170,14 @@ void avg_pool2d_forward(const Exec& exec, const Pool2dShape& shape, DType dtype,
   const Pool p(shape);
   dispatch_floating(dtype, [&](auto tag) {
     using T = typename decltype(tag)::type;
-    for_windows(exec, p, [&](std::int64_t from, Span rows, Span cols, std::int64_t to, std::int64_t oh, std::int64_t ow) {
-      const float inverse = inverse_divisor(p, count_padding, oh, ow);
-      for (std::int64_t c = 0; c < p.channels; c += kLanes) {
-        average_of_window(static_cast<const T*>(x) + from + c, rows, cols, p, std::min(kLanes, p.channels - c), inverse,
-                          static_cast<T*>(y) + to + c);
-      }
-    });
+    for_windows(exec, p,
+                [&](std::int64_t from, Span rows, Span cols, std::int64_t to, std::int64_t oh, std::int64_t ow) {
+                  const float inverse = inverse_divisor(p, count_padding, oh, ow);
+                  for (std::int64_t c = 0; c < p.channels; c += kLanes) {
+                    average_of_window(static_cast<const T*>(x) + from + c, rows, cols, p,
+                                      std::min(kLanes, p.channels - c), inverse, static_cast<T*>(y) + to + c);
+                  }
+                });
   });
 }
 
@@ -189,9 +191,8 @@ void avg_pool2d_grad_input(const Exec& exec, const Pool2dShape& shape, DType dty
         __attribute__((always_inline)) {
       return load_lanes(g + at, lanes) * inverse_divisor(p, count_padding, oh, ow);
     };
-    for_rows(p.batch, p.h.in, p.w.in * p.channels, exec.threads, [&](std::int64_t n, std::int64_t ih) {
-      gather_windows(p, n, ih, term, static_cast<T*>(dx));
-    });
+    for_rows(p.batch, p.h.in, p.w.in * p.channels, exec.threads,
+             [&](std::int64_t n, std::int64_t ih) { gather_windows(p, n, ih, term, static_cast<T*>(dx)); });
   });
 }
 

@@ -1,4 +1,5 @@
 // Softmax cross-entropy on the CPU, rows in parallel; sums over rows run in row order.
+
 // Changes no value, only exception flags, which nobody reads; with it GCC vectorises selects.
 #if defined(__GNUC__) && !defined(__clang__)
 #pragma GCC optimize("no-trapping-math")
@@ -126,9 +127,9 @@ void softmax_cross_entropy_forward(const Exec& exec, const SoftmaxCrossEntropySh
   *loss = static_cast<float>(total / divisor);
 }
 
-void softmax_cross_entropy_grad(const Exec& exec, const SoftmaxCrossEntropyShape& shape, DType dtype, const void* logits,
-                                const std::int32_t* labels, const float* log_sum_exp, const float* upstream,
-                                float divisor, void* dlogits) {
+void softmax_cross_entropy_grad(const Exec& exec, const SoftmaxCrossEntropyShape& shape, DType dtype,
+                                const void* logits, const std::int32_t* labels, const float* log_sum_exp,
+                                const float* upstream, float divisor, void* dlogits) {
   const float factor = *upstream / divisor;
   const float off = shape.smoothing / static_cast<float>(shape.classes), on = 1.0f - shape.smoothing + off;
   dispatch_floating(dtype, [&](auto tag) {

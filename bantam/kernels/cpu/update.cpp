@@ -1,4 +1,5 @@
 // The weight update on the CPU: granule by granule, each a vectorised loop of constant length.
+
 // Changes no value, only exception flags, which nobody reads; with it GCC vectorises selects.
 #if defined(__GNUC__) && !defined(__clang__)
 #pragma GCC optimize("no-trapping-math")
@@ -22,7 +23,8 @@ namespace {
 
 constexpr std::int64_t kLanesOfSum = 8;
 
-/// Σg² of a granule in double: no finite float overflows it, so it is finite exactly where every g is. In a fixed order.
+/// Σg² of a granule in double: no finite float overflows it, so it is finite exactly where every g is. In a fixed
+/// order.
 double granule_sum(const float* g) {
   double lanes[kLanesOfSum] = {};
   for (std::int64_t i = 0; i < kSegmentGranule; i += kLanesOfSum) {
@@ -39,10 +41,10 @@ double granule_sum(const float* g) {
 
 /// One group's values, as the inner loops read them.
 struct StepValues {
-  float factor;             // what gradients are multiplied by
+  float factor;  // what gradients are multiplied by
   float lr;
-  float decay;              // times the weight, added to the gradient (sgd, adam)
-  float decoupled_decay;    // times the weight, added to the step (adamw)
+  float decay;            // times the weight, added to the gradient (sgd, adam)
+  float decoupled_decay;  // times the weight, added to the step (adamw)
   float beta1, beta2, epsilon;
   float correction1, correction2;  // 1/(1 - beta^t)
 };

@@ -1,4 +1,5 @@
-// exp and tanh in plain arithmetic, without branches or calls, so that loops over them vectorise. About 2 units in the last place.
+// exp and tanh in plain arithmetic, without branches or calls, so that loops over them vectorise. About 2 units in the
+// last place.
 #pragma once
 
 #include <bit>
@@ -7,7 +8,8 @@
 
 namespace bantam::kernels::cpu {
 
-/// x = n·ln 2 + r with |r| <= ln 2 / 2: 2^n, and e^r - 1 by its Taylor series (the term left out, r^8/8!, is below 2^-27).
+/// x = n·ln 2 + r with |r| <= ln 2 / 2: 2^n, and e^r - 1 by its Taylor series (the term left out, r^8/8!, is below
+/// 2^-27).
 struct ReducedExp {
   float power;
   float expm1;

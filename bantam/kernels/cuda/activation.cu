@@ -1,6 +1,6 @@
-// Activations on CUDA: one kernel a direction and type, the function chosen once a vector (the branch is the same for all threads).
+// Activations on CUDA: one kernel a direction and type, the function chosen once a vector (the branch is the same for
+// all threads).
 #include "bantam/kernels/activation.h"
-
 #include "bantam/kernels/cuda/vectorized.cuh"
 
 namespace bantam::kernels::cuda {
@@ -24,7 +24,8 @@ struct Forward {
   template <int N>
   __device__ void operator()(float (&x)[N]) const {
     switch (activation) {
-      case Activation::none: break;
+      case Activation::none:
+        break;
       case Activation::relu:
         for (float& v : x) v = v < 0 ? 0.0f : v;
         break;
@@ -58,7 +59,8 @@ struct Grad {
   template <int N>
   __device__ void operator()(const float (&s)[N], float (&d)[N]) const {
     switch (activation) {
-      case Activation::none: break;
+      case Activation::none:
+        break;
       case Activation::relu:
         for (int k = 0; k < N; ++k) d[k] *= s[k] > 0 ? 1.0f : 0.0f;
         break;

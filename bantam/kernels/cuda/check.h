@@ -1,9 +1,9 @@
 // CUDA error checks and the stream of a call, for the host side of every CUDA kernel.
 #pragma once
 
-#include <cuda_runtime_api.h>
-
 #include <string>
+
+#include <cuda_runtime_api.h>
 
 #include "bantam/base/error.h"
 #include "bantam/kernels/exec.h"
@@ -17,7 +17,8 @@ inline void check_cuda(cudaError_t status, const char* call) {
   throw CudaError(std::string(call) + " failed: " + cudaGetErrorString(status) + " (" + cudaGetErrorName(status) + ")");
 }
 
-/// For use right after a launch: reports a launch that was refused (an error while the kernel runs comes with a later call).
+/// For use right after a launch: reports a launch that was refused (an error while the kernel runs comes with a later
+/// call).
 inline void check_launch(const char* kernel) {
   const cudaError_t status = cudaGetLastError();
   if (status == cudaSuccess) return;

@@ -1,13 +1,12 @@
 // Dropout on CUDA: a thread draws the four words of one Philox counter, eight threads make a mask word.
-#include "bantam/kernels/dropout.h"
-
 #include "bantam/kernels/cuda/vectorized.cuh"
+#include "bantam/kernels/dropout.h"
 
 namespace bantam::kernels::cuda {
 namespace {
 
-constexpr int kQuad = 4;          // elements of one Philox counter
-constexpr int kQuadsOfWord = 8;   // 32 bits of a mask word
+constexpr int kQuad = 4;         // elements of one Philox counter
+constexpr int kQuadsOfWord = 8;  // 32 bits of a mask word
 
 /// y = x·factor where the element's bit is set, 0 elsewhere, for the `valid` first elements of a quad.
 template <class T>
@@ -28,8 +27,8 @@ __device__ inline int valid_elements(std::int64_t sample_elements, std::int64_t 
   return left >= kQuad ? kQuad : left > 0 ? static_cast<int>(left) : 0;
 }
 
-/// Rows go over blockIdx.y, quads of a row over blockIdx.x. A row has a whole number of mask words, and strides are multiples
-/// of eight, so the eight threads of a word always run together.
+/// Rows go over blockIdx.y, quads of a row over blockIdx.x. A row has a whole number of mask words, and strides are
+/// multiples of eight, so the eight threads of a word always run together.
 template <class T>
 __global__ void dropout_forward_kernel(DropoutShape shape, float factor, bool aligned, const std::int64_t* update,
                                        const T* x, T* y, std::uint32_t* mask) {
@@ -82,8 +81,8 @@ struct RowGrid {
 
 }  // namespace
 
-void dropout_forward(const Exec& exec, const DropoutShape& shape, DType dtype, const std::int64_t* update, const void* x,
-                     void* y, std::uint32_t* mask) {
+void dropout_forward(const Exec& exec, const DropoutShape& shape, DType dtype, const std::int64_t* update,
+                     const void* x, void* y, std::uint32_t* mask) {
   if (shape.samples <= 0 || shape.sample_elements <= 0) return;
   const RowGrid grid(shape);
   dispatch_floating(dtype, [&](auto tag) {

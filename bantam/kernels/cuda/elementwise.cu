@@ -1,7 +1,6 @@
 // Add, scale, cast and fill on CUDA.
-#include "bantam/kernels/elementwise.h"
-
 #include "bantam/kernels/cuda/vectorized.cuh"
+#include "bantam/kernels/elementwise.h"
 
 namespace bantam::kernels::cuda {
 namespace {
@@ -49,8 +48,8 @@ void launch_cast(const Exec& exec, std::int64_t count, const From* x, DType to, 
     using To = typename decltype(tag)::type;
     const bool aligned = packs_aligned<From, kCastLanes>(x) && packs_aligned<To, kCastLanes>(y);
     const std::int64_t vectors = aligned ? count / kCastLanes : 0;
-    cast_kernel<<<stride_blocks(vectors > 0 ? vectors : count), kMapThreads, 0, stream_of(exec)>>>(
-        vectors, count, x, static_cast<To*>(y));
+    cast_kernel<<<stride_blocks(vectors > 0 ? vectors : count), kMapThreads, 0, stream_of(exec)>>>(vectors, count, x,
+                                                                                                   static_cast<To*>(y));
     check_launch("cast_kernel");
   });
 }
@@ -61,7 +60,8 @@ __global__ void fill_kernel(std::int64_t vectors, std::int64_t count, T value, T
   Pack<T, kLanes> pack;
 #pragma unroll
   for (int k = 0; k < kLanes; ++k) pack.v[k] = value;
-  for (std::int64_t i = grid_thread(); i < vectors; i += grid_threads()) reinterpret_cast<Pack<T, kLanes>*>(y)[i] = pack;
+  for (std::int64_t i = grid_thread(); i < vectors; i += grid_threads())
+    reinterpret_cast<Pack<T, kLanes>*>(y)[i] = pack;
   for (std::int64_t i = vectors * kLanes + grid_thread(); i < count; i += grid_threads()) y[i] = value;
 }
 
@@ -78,9 +78,8 @@ void scale(const Exec& exec, std::int64_t count, DType dtype, float factor, cons
 void cast(const Exec& exec, std::int64_t count, DType from, const void* x, DType to, void* y) {
   if (count <= 0) return;
   if (from == DType::uint8) return launch_cast(exec, count, static_cast<const std::uint8_t*>(x), to, y);
-  dispatch_floating(from, [&](auto tag) {
-    launch_cast(exec, count, static_cast<const typename decltype(tag)::type*>(x), to, y);
-  });
+  dispatch_floating(
+      from, [&](auto tag) { launch_cast(exec, count, static_cast<const typename decltype(tag)::type*>(x), to, y); });
 }
 
 void fill(const Exec& exec, std::int64_t count, DType dtype, float value, void* y) {

@@ -1,10 +1,10 @@
-// A batch of images on CUDA: a thread writes four neighbouring values of one image; multiply and add round apart, as on the CPU.
-#include "bantam/kernels/image_batch.h"
-
+// A batch of images on CUDA: a thread writes four neighbouring values of one image; multiply and add round apart, as on
+// the CPU.
 #include <limits>
 
 #include "bantam/base/error.h"
 #include "bantam/kernels/cuda/vectorized.cuh"
+#include "bantam/kernels/image_batch.h"
 
 namespace bantam::kernels::cuda {
 namespace {

@@ -1,0 +1,53 @@
+// Loading cuBLASLt and cuDNN for a device, on first use.
+#include "bantam/kernels/cuda/libraries.h"
+
+#include "bantam/base/error.h"
+
+namespace bantam::kernels::cuda {
+
+std::unique_ptr<DeviceLibraries> make_libraries(Device device) {
+  if (device.index < 0 || device.index >= cuda_device_count()) {
+    const std::string reason = cuda_unavailable_reason();
+    throw DeviceError("device " + to_string(device) + " does not exist" + (reason.empty() ? "" : ": " + reason));
+  }
+  return std::make_unique<Libraries>(device);
+}
+
+Libraries::~Libraries() {
+  const DeviceScope scope(device_);  // handles are destroyed with their device current
+  cudnn_.reset();
+  cublaslt_.reset();
+}
+
+Libraries& Libraries::of(const Exec& exec) {
+  auto* libraries = dynamic_cast<Libraries*>(exec.libraries);
+  if (libraries == nullptr)
+    throw DeviceError("a CUDA kernel that uses cuBLASLt or cuDNN was called without CUDA's libraries");
+  return *libraries;
+}
+
+CublasLt& Libraries::cublaslt() {
+  const std::lock_guard lock(guard_);
+  if (!cublaslt_) {
+    const DeviceScope scope(device_);
+    cublaslt_ = std::make_unique<CublasLt>();
+  }
+  return *cublaslt_;
+}
+
+Cudnn* Libraries::cudnn() {
+  const std::lock_guard lock(guard_);
+  if (!cudnn_ && !cudnn_missing_) {
+    const DeviceScope scope(device_);
+    try {
+      cudnn_ = std::make_unique<Cudnn>();
+    } catch (const CudaError&) {
+      throw;  // it is there, but does not start
+    } catch (const DeviceError&) {
+      cudnn_missing_ = true;
+    }
+  }
+  return cudnn_.get();
+}
+
+}  // namespace bantam::kernels::cuda

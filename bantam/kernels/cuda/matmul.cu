@@ -1,0 +1,121 @@
+// Matrix products on a GPU: cuBLASLt, and a tiled kernel of our own for problems that it does not take.
+#include "bantam/kernels/cuda/check.h"
+#include "bantam/kernels/cuda/gemm.h"
+#include "bantam/kernels/cuda/libraries.h"
+#include "bantam/kernels/cuda/numeric.cuh"
+#include "bantam/kernels/cuda/workspace_rules.h"
+#include "bantam/kernels/matmul.h"
+
+namespace bantam::kernels::cuda {
+namespace {
+
+constexpr int kTile = 64;      // edge of a block's tile of C
+constexpr int kDepth = 16;     // of the sum, at a time in shared memory
+constexpr int kThreads = 256;  // each has 4 × 4 elements of C
+constexpr int kEach = 4;
+
+/// What the kernel needs of a GemmProblem.
+struct Tiling {
+  std::int64_t m, n, k, a_stride, b_stride, c_stride, column_tiles;
+  bool transpose_a, transpose_b, accumulate;
+};
+
+/// Copies a kDepth × kTile piece of an operand to shared memory as floats. `edge` runs along C's rows (A) or columns
+/// (B); element (edge, depth) is data[edge · edge_step + depth · depth_step]. Neighbouring threads read neighbouring
+/// memory.
+template <class T>
+__device__ void load_tile(const T* __restrict__ data, std::int64_t edge0, std::int64_t edges, std::int64_t depth0,
+                          std::int64_t depths, std::int64_t edge_step, std::int64_t depth_step,
+                          float (*tile)[kTile + 4]) {
+  const bool depth_first = depth_step == 1;
+  for (int i = threadIdx.x; i < kTile * kDepth; i += kThreads) {
+    const int edge = depth_first ? i / kDepth : i % kTile;
+    const int depth = depth_first ? i % kDepth : i / kTile;
+    const bool inside = edge0 + edge < edges && depth0 + depth < depths;
+    tile[depth][edge] = inside ? to_float(data[(edge0 + edge) * edge_step + (depth0 + depth) * depth_step]) : 0.0f;
+  }
+}
+
+/// C tile by tile, float32 sums in the order of k: deterministic.
+template <class T, class Out>
+__global__ void __launch_bounds__(kThreads)
+    tiled_gemm(const T* __restrict__ a, const T* __restrict__ b, Out* c, Tiling t) {
+  __shared__ float a_tile[kDepth][kTile + 4];
+  __shared__ float b_tile[kDepth][kTile + 4];
+  const std::int64_t row0 = blockIdx.x / t.column_tiles * kTile, column0 = blockIdx.x % t.column_tiles * kTile;
+  const int my_row = threadIdx.x / 16, my_column = threadIdx.x % 16;
+  float sums[kEach][kEach] = {};
+  for (std::int64_t k0 = 0; k0 < t.k; k0 += kDepth) {
+    load_tile(a, row0, t.m, k0, t.k, t.transpose_a ? 1 : t.a_stride, t.transpose_a ? t.a_stride : 1, a_tile);
+    load_tile(b, column0, t.n, k0, t.k, t.transpose_b ? t.b_stride : 1, t.transpose_b ? 1 : t.b_stride, b_tile);
+    __syncthreads();
+    for (int k = 0; k < kDepth; ++k) {
+      float left[kEach], right[kEach];
+      for (int i = 0; i < kEach; ++i) left[i] = a_tile[k][my_row + 16 * i];
+      for (int j = 0; j < kEach; ++j) right[j] = b_tile[k][my_column + 16 * j];
+      for (int i = 0; i < kEach; ++i) {
+        for (int j = 0; j < kEach; ++j) sums[i][j] = fmaf(left[i], right[j], sums[i][j]);
+      }
+    }
+    __syncthreads();
+  }
+  for (int i = 0; i < kEach; ++i) {
+    for (int j = 0; j < kEach; ++j) {
+      const std::int64_t row = row0 + my_row + 16 * i, column = column0 + my_column + 16 * j;
+      if (row >= t.m || column >= t.n) continue;
+      Out& to = c[row * t.c_stride + column];
+      to = from_float<Out>(t.accumulate ? to_float(to) + sums[i][j] : sums[i][j]);
+    }
+  }
+}
+
+template <class T, class Out>
+void launch_tiled(const Exec& exec, const GemmProblem& p, const GemmOperands& in) {
+  const std::int64_t row_tiles = (p.m + kTile - 1) / kTile, column_tiles = (p.n + kTile - 1) / kTile;
+  const std::int64_t blocks = row_tiles * column_tiles;
+  if (blocks > 0x7fffffff) throw ShapeError("matmul: the result is too large for one launch");
+  const Tiling tiling{p.m,        p.n,          p.k,           p.a_stride,    p.b_stride,
+                      p.c_stride, column_tiles, p.transpose_a, p.transpose_b, in.accumulate};
+  tiled_gemm<T, Out><<<static_cast<unsigned>(blocks), kThreads, 0, stream_of(exec)>>>(
+      static_cast<const T*>(in.a), static_cast<const T*>(in.b), static_cast<Out*>(in.c), tiling);
+  check_launch("tiled_gemm");
+}
+
+}  // namespace
+
+void gemm(const Exec& exec, const GemmProblem& problem, const GemmOperands& operands, Workspace workspace) {
+  if (problem.m == 0 || problem.n == 0) return;
+  // cuBLASLt takes no empty sums; our kernel stores their zeros.
+  if (problem.k > 0 && Libraries::of(exec).cublaslt().matmul(problem, operands, workspace, stream_of(exec))) return;
+  dispatch_floating(problem.dtype, [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    if (problem.out_dtype == DType::float32) {
+      launch_tiled<T, float>(exec, problem, operands);
+    } else {
+      launch_tiled<T, T>(exec, problem, operands);
+    }
+  });
+}
+
+void matmul(const Exec& exec, const MatmulShape& s, DType dtype, const void* a, const void* b, DType out_dtype, void* c,
+            bool accumulate, Workspace workspace) {
+  check_matmul_types(dtype, out_dtype);
+  if (s.m == 0 || s.n == 0) return;
+  const std::size_t needed = matmul_workspace_rule(s);
+  require_workspace(workspace, needed, "matmul");
+  const DeviceScope scope(exec.device);
+  const GemmProblem problem{.m = s.m,
+                            .n = s.n,
+                            .k = s.k,
+                            .transpose_a = s.transpose_a,
+                            .transpose_b = s.transpose_b,
+                            .a_stride = s.transpose_a ? s.m : s.k,
+                            .b_stride = s.transpose_b ? s.k : s.n,
+                            .c_stride = s.n,
+                            .dtype = dtype,
+                            .out_dtype = out_dtype,
+                            .workspace_limit = needed};
+  gemm(exec, problem, {a, b, c, accumulate}, workspace);
+}
+
+}  // namespace bantam::kernels::cuda

@@ -1,12 +1,11 @@
 // Softmax cross-entropy on CUDA: a warp a row; sums over rows by one block, in a fixed order.
-#include "bantam/kernels/softmax_cross_entropy.h"
-
 #include <algorithm>
 #include <climits>
 #include <cmath>
 
 #include "bantam/kernels/cuda/check.h"
 #include "bantam/kernels/cuda/numeric.cuh"
+#include "bantam/kernels/softmax_cross_entropy.h"
 
 namespace bantam::kernels::cuda {
 namespace {
@@ -168,9 +167,9 @@ void softmax_cross_entropy_forward(const Exec& exec, const SoftmaxCrossEntropySh
   check_launch("mean_loss_kernel");
 }
 
-void softmax_cross_entropy_grad(const Exec& exec, const SoftmaxCrossEntropyShape& shape, DType dtype, const void* logits,
-                                const std::int32_t* labels, const float* log_sum_exp, const float* upstream,
-                                float divisor, void* dlogits) {
+void softmax_cross_entropy_grad(const Exec& exec, const SoftmaxCrossEntropyShape& shape, DType dtype,
+                                const void* logits, const std::int32_t* labels, const float* log_sum_exp,
+                                const float* upstream, float divisor, void* dlogits) {
   if (shape.batch <= 0) return;
   dispatch_floating(dtype, [&](auto tag) {
     using T = typename decltype(tag)::type;

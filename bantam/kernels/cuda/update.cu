@@ -1,7 +1,6 @@
 // The weight update on CUDA: a two-stage norm in double, one kernel over all parameters, one for the bookkeeping.
-#include "bantam/kernels/update.h"
-
 #include "bantam/kernels/cuda/vectorized.cuh"
+#include "bantam/kernels/update.h"
 #include "bantam/kernels/update_rules.h"
 
 namespace bantam::kernels::cuda {
@@ -10,14 +9,16 @@ namespace {
 constexpr int kThreads = 256;
 constexpr int kWarp = 32;
 constexpr int kWarps = kThreads / kWarp;
-constexpr int kQuad = 4;                                      // elements a thread handles at once
+constexpr int kQuad = 4;  // elements a thread handles at once
 constexpr std::int64_t kQuadsOfGranule = kSegmentGranule / kQuad;
 static_assert(kQuadsOfGranule == kWarp, "a warp reads one granule");
 
 using Quad = Pack<float, kQuad>;
 
 __device__ inline Quad& quad_at(float* values, std::int64_t i) { return reinterpret_cast<Quad*>(values)[i]; }
-__device__ inline Quad load_quad(const float* values, std::int64_t i) { return reinterpret_cast<const Quad*>(values)[i]; }
+__device__ inline Quad load_quad(const float* values, std::int64_t i) {
+  return reinterpret_cast<const Quad*>(values)[i];
+}
 
 /// The sum over a block of kThreads, for thread 0, in a fixed order.
 __device__ double block_sum(double value) {
@@ -32,7 +33,8 @@ __device__ double block_sum(double value) {
   return sum;
 }
 
-/// partials[block] = Σg² over its granules. In double no finite float overflows, so the sum is finite exactly where every g is.
+/// partials[block] = Σg² over its granules. In double no finite float overflows, so the sum is finite exactly where
+/// every g is.
 __global__ void __launch_bounds__(kThreads) gradient_partials_kernel(UpdateArena arena, double* partials) {
   const std::int64_t warps = static_cast<std::int64_t>(gridDim.x) * kWarps;
   double sum = 0;
@@ -63,25 +65,39 @@ struct StepValues {
   float correction1, correction2;  // 1/(1 - beta^t)
 };
 
-/// 1/(1 - beta^t) = -1/expm1(t·log1p(beta - 1)): in float within a few units in the last place, also where beta^t is close to 1.
+/// 1/(1 - beta^t) = -1/expm1(t·log1p(beta - 1)): in float within a few units in the last place, also where beta^t is
+/// close to 1.
 __device__ inline float bias_correction(float beta, float t) { return -1.0f / expm1f(t * log1pf(beta - 1.0f)); }
 
 __device__ inline StepValues step_values(const UpdateGroup& group, bool decoupled) {
-  return {group.learning_rate, decoupled ? 0.0f : group.weight_decay, decoupled ? group.weight_decay : 0.0f,
-          group.beta1, group.beta2, group.epsilon, 0.0f, 0.0f};
+  return {group.learning_rate,
+          decoupled ? 0.0f : group.weight_decay,
+          decoupled ? group.weight_decay : 0.0f,
+          group.beta1,
+          group.beta2,
+          group.epsilon,
+          0.0f,
+          0.0f};
 }
 
 /// Casts the new values of a quad into the compute slot.
 __device__ inline void store_compute(const UpdateArena& arena, std::int64_t quad, const Quad& w) {
   const std::int64_t at = quad * kQuad;
   switch (arena.compute_dtype) {
-    case DType::float16: repack<kQuad>(w.v, static_cast<__half*>(arena.compute) + at); break;
-    case DType::bfloat16: repack<kQuad>(w.v, static_cast<__nv_bfloat16*>(arena.compute) + at); break;
-    default: repack<kQuad>(w.v, static_cast<float*>(arena.compute) + at); break;
+    case DType::float16:
+      repack<kQuad>(w.v, static_cast<__half*>(arena.compute) + at);
+      break;
+    case DType::bfloat16:
+      repack<kQuad>(w.v, static_cast<__nv_bfloat16*>(arena.compute) + at);
+      break;
+    default:
+      repack<kQuad>(w.v, static_cast<float*>(arena.compute) + at);
+      break;
   }
 }
 
-__global__ void __launch_bounds__(kThreads) adam_kernel(UpdateArena arena, bool decoupled, const UpdateControl* control) {
+__global__ void __launch_bounds__(kThreads)
+    adam_kernel(UpdateArena arena, bool decoupled, const UpdateControl* control) {
   if (control->found_nonfinite) return;
   const float factor = control->gradient_factor, t = static_cast<float>(control->updates + 1);
   std::int32_t group = -1;
@@ -172,7 +188,8 @@ void optimizer_update(const Exec& exec, OptimizerKind kind, const UpdateArena& a
   }
 }
 
-void finish_update(const Exec& exec, UpdateControl* control, std::int64_t buffer_elements, float* pending, float* current) {
+void finish_update(const Exec& exec, UpdateControl* control, std::int64_t buffer_elements, float* pending,
+                   float* current) {
   finish_kernel<<<stride_blocks(buffer_elements), kMapThreads, 0, stream_of(exec)>>>(control, buffer_elements, pending,
                                                                                      current);
   check_launch("finish_kernel");

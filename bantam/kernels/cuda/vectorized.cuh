@@ -1,4 +1,5 @@
-// Element-wise kernels over vectors of 16 bytes: grid-stride loops, with scalars where memory is not aligned and at the end.
+// Element-wise kernels over vectors of 16 bytes: grid-stride loops, with scalars where memory is not aligned and at the
+// end.
 #pragma once
 
 #include <algorithm>
@@ -51,7 +52,8 @@ __device__ inline void repack(const float (&values)[kCount], T* to) {
   *reinterpret_cast<Pack<T, kCount>*>(to) = pack;
 }
 
-/// y = f(x), f changing a small array of floats in place: `f(float (&)[N])`. The first `vectors` packs, then scalars. y may be x.
+/// y = f(x), f changing a small array of floats in place: `f(float (&)[N])`. The first `vectors` packs, then scalars. y
+/// may be x.
 template <class T, class Function>
 __global__ void map_kernel(std::int64_t vectors, std::int64_t count, const T* x, T* y, Function f) {
   constexpr int kLanes = kVectorLanes<T>;

@@ -12,27 +12,29 @@ namespace bantam::kernels::cuda {
 
 inline constexpr std::int64_t kMiB = 1 << 20;
 
-/// 4 MiB, or NVIDIA's advised 32 MiB for products of 4·10^9 operations and more. Algorithms that need more are not eligible.
+/// 4 MiB, or NVIDIA's advised 32 MiB for products of 4·10^9 operations and more. Algorithms that need more are not
+/// eligible.
 inline std::size_t matmul_workspace_rule(const MatmulShape& shape) {
   return static_cast<std::size_t>(matmul_flops(shape) < 4'000'000'000 ? 4 * kMiB : 32 * kMiB);
 }
 
 /// The pieces of a convolution's workspace, in their order in memory.
 struct ConvWorkspace {
-  std::size_t weights_bytes = 0;  ///< weights in another order (grad_input), or dw in the compute type (grad_weight)
+  std::size_t weights_bytes =
+      0;  ///< weights in another order (grad_input), or dw before it is added or widened (grad_weight)
   std::size_t patches_bytes = 0;  ///< cuDNN's workspace, or patches for our own path
   std::size_t matmul_bytes = 0;   ///< cuBLASLt's, on our own path
   std::size_t total() const { return weights_bytes + patches_bytes + matmul_bytes; }
 };
 
-/// Patches or cuDNN's workspace: twice the bytes of x and y, within 4 and 32 MiB (more only if one row of patches is longer).
+/// Patches or cuDNN's workspace: twice the bytes of x and y, within 4 and 32 MiB (more only if one row of patches is
+/// longer).
 inline ConvWorkspace conv2d_workspace_rule(const Conv2dShape& s, DType dtype, Conv2dPass pass) {
   const std::int64_t size = static_cast<std::int64_t>(size_of(dtype));
   const std::int64_t wanted = 2 * size * (s.x_elements() + s.y_elements());
   const std::int64_t longest_row = size * s.kernel_h * s.kernel_w * std::max(s.in_channels, s.out_channels) / s.groups;
   ConvWorkspace rule;
-  if (pass == Conv2dPass::grad_input) rule.weights_bytes = aligned_bytes(size * s.w_elements());
-  if (pass == Conv2dPass::grad_weight && is_half(dtype)) rule.weights_bytes = aligned_bytes(size * s.w_elements());
+  if (pass != Conv2dPass::forward) rule.weights_bytes = aligned_bytes(size * s.w_elements());
   rule.patches_bytes = aligned_bytes(std::max(std::clamp(wanted, 4 * kMiB, 32 * kMiB), longest_row));
   rule.matmul_bytes = static_cast<std::size_t>(4 * kMiB);
   return rule;

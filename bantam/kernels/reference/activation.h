@@ -18,14 +18,22 @@ T normal_cdf(T x) {
 template <class T>
 T activate(Activation activation, T slope, T x) {
   switch (activation) {
-    case Activation::none: return x;
-    case Activation::relu: return x < 0 ? T(0) : x;
-    case Activation::relu6: return x < 0 ? T(0) : x > 6 ? T(6) : x;
-    case Activation::leaky_relu: return x < 0 ? slope * x : x;
-    case Activation::gelu: return x * normal_cdf(x);
-    case Activation::silu: return x / (T(1) + std::exp(-x));
-    case Activation::sigmoid: return T(1) / (T(1) + std::exp(-x));
-    case Activation::tanh: return std::tanh(x);
+    case Activation::none:
+      return x;
+    case Activation::relu:
+      return x < 0 ? T(0) : x;
+    case Activation::relu6:
+      return x < 0 ? T(0) : x > 6 ? T(6) : x;
+    case Activation::leaky_relu:
+      return x < 0 ? slope * x : x;
+    case Activation::gelu:
+      return x * normal_cdf(x);
+    case Activation::silu:
+      return x / (T(1) + std::exp(-x));
+    case Activation::sigmoid:
+      return T(1) / (T(1) + std::exp(-x));
+    case Activation::tanh:
+      return std::tanh(x);
   }
   return std::numeric_limits<T>::quiet_NaN();
 }
@@ -35,17 +43,24 @@ template <class T>
 T activation_slope(Activation activation, T slope, T saved) {
   const T s = saved;
   switch (activation) {
-    case Activation::none: return T(1);
-    case Activation::relu: return s > 0 ? T(1) : T(0);
-    case Activation::relu6: return s > 0 && s < 6 ? T(1) : T(0);
-    case Activation::leaky_relu: return s < 0 ? slope : T(1);
-    case Activation::gelu: return normal_cdf(s) + s * T(0.39894228040143267794) * std::exp(-s * s / 2);
+    case Activation::none:
+      return T(1);
+    case Activation::relu:
+      return s > 0 ? T(1) : T(0);
+    case Activation::relu6:
+      return s > 0 && s < 6 ? T(1) : T(0);
+    case Activation::leaky_relu:
+      return s < 0 ? slope : T(1);
+    case Activation::gelu:
+      return normal_cdf(s) + s * T(0.39894228040143267794) * std::exp(-s * s / 2);
     case Activation::silu: {
       const T sigmoid = T(1) / (T(1) + std::exp(-s));
       return sigmoid * (T(1) + s * (T(1) - sigmoid));
     }
-    case Activation::sigmoid: return s * (T(1) - s);
-    case Activation::tanh: return T(1) - s * s;
+    case Activation::sigmoid:
+      return s * (T(1) - s);
+    case Activation::tanh:
+      return T(1) - s * s;
   }
   return std::numeric_limits<T>::quiet_NaN();
 }

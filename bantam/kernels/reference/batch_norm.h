@@ -31,7 +31,8 @@ BatchNormTraining<T> batch_norm_forward_training(const BatchNormShape& s, const 
     out.variance[c] = squares / T(rows);
     out.inv_std[c] = T(1) / std::sqrt(out.variance[c] + epsilon);
     const T a = scale.empty() ? T(1) : scale[c], b = shift.empty() ? T(0) : shift[c];
-    for (std::size_t r = 0; r < rows; ++r) out.y[r * channels + c] = (x[r * channels + c] - mean) * out.inv_std[c] * a + b;
+    for (std::size_t r = 0; r < rows; ++r)
+      out.y[r * channels + c] = (x[r * channels + c] - mean) * out.inv_std[c] * a + b;
   }
   return out;
 }
@@ -78,8 +79,9 @@ BatchNormGradients<T> batch_norm_backward_training(const BatchNormShape& s, cons
 }
 
 template <class T>
-std::vector<T> batch_norm_forward_inference(const BatchNormShape& s, const std::vector<T>& x, const std::vector<T>& scale,
-                                            const std::vector<T>& shift, T epsilon, const std::vector<T>& running_mean,
+std::vector<T> batch_norm_forward_inference(const BatchNormShape& s, const std::vector<T>& x,
+                                            const std::vector<T>& scale, const std::vector<T>& shift, T epsilon,
+                                            const std::vector<T>& running_mean,
                                             const std::vector<T>& running_variance) {
   const auto channels = static_cast<std::size_t>(s.channels);
   std::vector<T> y(x.size());

@@ -10,7 +10,8 @@ namespace bantam::kernels::reference {
 
 /// y[r, c] = x[r, c] + b[c].
 template <class T>
-std::vector<T> bias_forward(std::int64_t rows, std::int64_t channels, const std::vector<T>& x, const std::vector<T>& b) {
+std::vector<T> bias_forward(std::int64_t rows, std::int64_t channels, const std::vector<T>& x,
+                            const std::vector<T>& b) {
   std::vector<T> y(x.size());
   for (std::int64_t i = 0; i < rows * channels; ++i) {
     y[static_cast<std::size_t>(i)] = x[static_cast<std::size_t>(i)] + b[static_cast<std::size_t>(i % channels)];

@@ -33,7 +33,8 @@ void visit_depthwise_conv2d(const DepthwiseConv2dShape& s, Visit&& visit) {
 
 /// y[o] = Σ x[i]·w[k].
 template <class T>
-std::vector<T> depthwise_conv2d_forward(const DepthwiseConv2dShape& s, const std::vector<T>& x, const std::vector<T>& w) {
+std::vector<T> depthwise_conv2d_forward(const DepthwiseConv2dShape& s, const std::vector<T>& x,
+                                        const std::vector<T>& w) {
   std::vector<T> y(static_cast<std::size_t>(s.y_elements()), T(0));
   visit_depthwise_conv2d(s, [&](std::size_t i, std::size_t k, std::size_t o) { y[o] += x[i] * w[k]; });
   return y;

@@ -17,8 +17,8 @@ inline std::int64_t reflect_position(std::int64_t position, std::int64_t extent)
 }
 
 /// The stored value at (row, column, channel) of one image, or what padding reads there.
-inline std::uint8_t padded_pixel(const ImageBatchShape& s, const std::uint8_t* image, std::int64_t row, std::int64_t column,
-                                 std::int64_t channel) {
+inline std::uint8_t padded_pixel(const ImageBatchShape& s, const std::uint8_t* image, std::int64_t row,
+                                 std::int64_t column, std::int64_t channel) {
   if (s.pad_mode == PadMode::reflect) {
     row = reflect_position(row, s.in_h);
     column = reflect_position(column, s.in_w);

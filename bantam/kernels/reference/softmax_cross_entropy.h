@@ -18,8 +18,8 @@ T smoothed_target(const SoftmaxCrossEntropyShape& s, std::int64_t c, std::int32_
 
 /// Returns Σ losses / divisor.
 template <class T>
-T softmax_cross_entropy_forward(const SoftmaxCrossEntropyShape& s, const T* logits, const std::int32_t* labels, T divisor,
-                                T* losses, T* log_sum_exp) {
+T softmax_cross_entropy_forward(const SoftmaxCrossEntropyShape& s, const T* logits, const std::int32_t* labels,
+                                T divisor, T* losses, T* log_sum_exp) {
   T total = 0;
   for (std::int64_t n = 0; n < s.batch; ++n) {
     const T* row = logits + n * s.classes;

@@ -1,0 +1,66 @@
+// cuBLASLt for one device: loaded at run time, deterministic algorithms only, chosen once a problem.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <mutex>
+#include <utility>
+
+#include <cublasLt.h>
+
+#include "bantam/kernels/cuda/gemm.h"
+#include "bantam/kernels/cuda/shared_library.h"
+
+namespace bantam::kernels::cuda {
+
+/// The functions used, by their names.
+struct CublasLtApi {
+  CublasLtApi();
+  SharedLibrary library;
+  decltype(&::cublasLtCreate) create;
+  decltype(&::cublasLtDestroy) destroy;
+  decltype(&::cublasLtGetStatusString) status_string;
+  decltype(&::cublasLtMatmul) matmul;
+  decltype(&::cublasLtMatmulAlgoGetHeuristic) heuristic;
+  decltype(&::cublasLtMatmulDescCreate) desc_create;
+  decltype(&::cublasLtMatmulDescDestroy) desc_destroy;
+  decltype(&::cublasLtMatmulDescSetAttribute) desc_set;
+  decltype(&::cublasLtMatrixLayoutCreate) layout_create;
+  decltype(&::cublasLtMatrixLayoutDestroy) layout_destroy;
+  decltype(&::cublasLtMatmulPreferenceCreate) preference_create;
+  decltype(&::cublasLtMatmulPreferenceDestroy) preference_destroy;
+  decltype(&::cublasLtMatmulPreferenceSetAttribute) preference_set;
+};
+
+/// A handle, and the algorithm of every problem met. Made and used with the device current. Thread-safe.
+class CublasLt {
+ public:
+  /// Throws DeviceError where the library is missing, CudaError where it does not start.
+  CublasLt();
+  ~CublasLt();
+  CublasLt(const CublasLt&) = delete;
+  CublasLt& operator=(const CublasLt&) = delete;
+
+  /// Starts the product; false, having done nothing, where cuBLASLt has no deterministic algorithm within the limit.
+  bool matmul(const GemmProblem& problem, const GemmOperands& operands, Workspace workspace, cudaStream_t stream);
+
+ private:
+  struct Entry;
+  /// A problem, and what is known of the operands' alignment in bytes.
+  struct Key {
+    GemmProblem problem;
+    std::uint32_t a_alignment, b_alignment, c_alignment;
+    auto operator<=>(const Key&) const = default;
+  };
+  const Entry& entry_for(const Key& key);
+  std::unique_ptr<Entry> make_entry(const Key& key) const;
+  void choose_algorithm(const Key& key, Entry& entry) const;
+  void check(cublasStatus_t status, const char* call) const;
+
+  CublasLtApi api_;
+  cublasLtHandle_t handle_ = nullptr;
+  std::mutex guard_;
+  std::map<Key, std::unique_ptr<Entry>> entries_;
+};
+
+}  // namespace bantam::kernels::cuda

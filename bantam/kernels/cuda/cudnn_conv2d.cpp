@@ -1,0 +1,191 @@
+// cuDNN convolutions by fixed deterministic algorithms, NHWC, weights as (K, R, S, C).
+#include "bantam/kernels/cuda/cudnn_conv2d.h"
+
+#include <limits>
+
+#include <fmt/core.h>
+
+#include "bantam/base/error.h"
+
+namespace bantam::kernels::cuda {
+
+CudnnApi::CudnnApi() : library("cuDNN", {"libcudnn.so.9", "libcudnn.so"}) {
+  library.bind(create, "cudnnCreate");
+  library.bind(destroy, "cudnnDestroy");
+  library.bind(set_stream, "cudnnSetStream");
+  library.bind(error_string, "cudnnGetErrorString");
+  library.bind(tensor_create, "cudnnCreateTensorDescriptor");
+  library.bind(tensor_destroy, "cudnnDestroyTensorDescriptor");
+  library.bind(tensor_set, "cudnnSetTensor4dDescriptor");
+  library.bind(filter_create, "cudnnCreateFilterDescriptor");
+  library.bind(filter_destroy, "cudnnDestroyFilterDescriptor");
+  library.bind(filter_set, "cudnnSetFilter4dDescriptor");
+  library.bind(conv_create, "cudnnCreateConvolutionDescriptor");
+  library.bind(conv_destroy, "cudnnDestroyConvolutionDescriptor");
+  library.bind(conv_set, "cudnnSetConvolution2dDescriptor");
+  library.bind(conv_groups, "cudnnSetConvolutionGroupCount");
+  library.bind(conv_math, "cudnnSetConvolutionMathType");
+  library.bind(forward_workspace, "cudnnGetConvolutionForwardWorkspaceSize");
+  library.bind(grad_input_workspace, "cudnnGetConvolutionBackwardDataWorkspaceSize");
+  library.bind(grad_weight_workspace, "cudnnGetConvolutionBackwardFilterWorkspaceSize");
+  library.bind(forward, "cudnnConvolutionForward");
+  library.bind(grad_input, "cudnnConvolutionBackwardData");
+  library.bind(grad_weight, "cudnnConvolutionBackwardFilter");
+}
+
+/// A convolution in cuDNN's terms, and its algorithm.
+struct Cudnn::Entry {
+  explicit Entry(const CudnnApi& functions) : api(functions) {}
+  ~Entry() {
+    if (x != nullptr) api.tensor_destroy(x);
+    if (y != nullptr) api.tensor_destroy(y);
+    if (w != nullptr) api.filter_destroy(w);
+    if (conv != nullptr) api.conv_destroy(conv);
+  }
+  Entry(const Entry&) = delete;
+  Entry& operator=(const Entry&) = delete;
+
+  const CudnnApi& api;
+  cudnnTensorDescriptor_t x = nullptr, y = nullptr;
+  cudnnFilterDescriptor_t w = nullptr;
+  cudnnConvolutionDescriptor_t conv = nullptr;
+  cudnnConvolutionFwdAlgo_t forward = CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_PRECOMP_GEMM;
+  cudnnConvolutionBwdDataAlgo_t grad_input = CUDNN_CONVOLUTION_BWD_DATA_ALGO_1;
+  cudnnConvolutionBwdFilterAlgo_t grad_weight = CUDNN_CONVOLUTION_BWD_FILTER_ALGO_1;
+  std::size_t workspace_bytes = 0;
+  bool usable = false;
+};
+
+Cudnn::Cudnn() {
+  const cudnnStatus_t status = api_.create(&handle_);
+  if (status != CUDNN_STATUS_SUCCESS) {
+    throw CudaError(fmt::format("cudnnCreate failed: {}", api_.error_string(status)));
+  }
+}
+
+Cudnn::~Cudnn() {
+  entries_.clear();
+  api_.destroy(handle_);
+}
+
+void Cudnn::check(cudnnStatus_t status, const char* call) const {
+  if (status != CUDNN_STATUS_SUCCESS) throw CudaError(fmt::format("{} failed: {}", call, api_.error_string(status)));
+}
+
+bool Cudnn::convolve(const Conv2dShape& shape, DType dtype, Conv2dPass pass, std::array<const void*, 2> in, void* out,
+                     Workspace workspace, cudaStream_t stream) {
+  const std::lock_guard lock(guard_);  // the handle holds the stream, so calls must not mix
+  Entry& entry = entry_for(shape, dtype, pass, workspace.bytes);
+  if (!entry.usable) return false;
+  check(api_.set_stream(handle_, stream), "cudnnSetStream");
+  const cudnnStatus_t status = start(entry, pass, in, out, workspace.data);
+  if (status / 1000 == CUDNN_STATUS_NOT_SUPPORTED / 1000) {
+    entry.usable = false;  // some limits show only when a kernel is asked for; nothing was started
+    return false;
+  }
+  check(status, "cuDNN convolution");
+  return true;
+}
+
+Cudnn::Entry& Cudnn::entry_for(const Conv2dShape& s, DType dtype, Conv2dPass pass, std::size_t workspace_bytes) {
+  const Key key{s.batch,
+                s.in_h,
+                s.in_w,
+                s.in_channels,
+                s.out_channels,
+                s.kernel_h,
+                s.kernel_w,
+                s.stride_h,
+                s.stride_w,
+                s.pad_top,
+                s.pad_left,
+                s.groups,
+                s.dilation_h,
+                s.dilation_w,
+                static_cast<std::int64_t>(dtype),
+                static_cast<std::int64_t>(pass),
+                s.pad_bottom,
+                s.pad_right};
+  const auto found = entries_.find(key);
+  if (found != entries_.end()) return *found->second;
+  return *entries_.emplace(key, make_entry(s, dtype, pass, workspace_bytes)).first->second;
+}
+
+std::unique_ptr<Cudnn::Entry> Cudnn::make_entry(const Conv2dShape& shape, DType dtype, Conv2dPass pass,
+                                                std::size_t workspace_bytes) const {
+  auto entry = std::make_unique<Entry>(api_);
+  if (describe(shape, dtype, *entry)) choose_algorithm(pass, workspace_bytes, *entry);
+  return entry;
+}
+
+/// Fills the descriptors; false where cuDNN cannot say the shape (padding that differs by side, sizes beyond int).
+bool Cudnn::describe(const Conv2dShape& s, DType dtype, Entry& entry) const {
+  if (s.pad_top != s.pad_bottom || s.pad_left != s.pad_right) return false;
+  constexpr std::int64_t kMost = std::numeric_limits<int>::max();
+  if (s.x_elements() > kMost || s.y_elements() > kMost || s.w_elements() > kMost) return false;
+  const cudnnDataType_t type = dtype == DType::float16    ? CUDNN_DATA_HALF
+                               : dtype == DType::bfloat16 ? CUDNN_DATA_BFLOAT16
+                                                          : CUDNN_DATA_FLOAT;
+  const auto small = [](std::int64_t value) { return static_cast<int>(value); };
+  check(api_.tensor_create(&entry.x), "cudnnCreateTensorDescriptor");
+  check(api_.tensor_create(&entry.y), "cudnnCreateTensorDescriptor");
+  check(api_.filter_create(&entry.w), "cudnnCreateFilterDescriptor");
+  check(api_.conv_create(&entry.conv), "cudnnCreateConvolutionDescriptor");
+  cudnnStatus_t results[] = {
+      api_.tensor_set(entry.x, CUDNN_TENSOR_NHWC, type, small(s.batch), small(s.in_channels), small(s.in_h),
+                      small(s.in_w)),
+      api_.tensor_set(entry.y, CUDNN_TENSOR_NHWC, type, small(s.batch), small(s.out_channels), small(s.out_h()),
+                      small(s.out_w())),
+      api_.filter_set(entry.w, type, CUDNN_TENSOR_NHWC, small(s.out_channels), small(s.in_channels / s.groups),
+                      small(s.kernel_h), small(s.kernel_w)),
+      api_.conv_set(entry.conv, small(s.pad_top), small(s.pad_left), small(s.stride_h), small(s.stride_w),
+                    small(s.dilation_h), small(s.dilation_w), CUDNN_CROSS_CORRELATION, CUDNN_DATA_FLOAT),
+      api_.conv_groups(entry.conv, small(s.groups)),
+      api_.conv_math(entry.conv, dtype == DType::float32 ? CUDNN_FMA_MATH : CUDNN_TENSOR_OP_MATH)};  // FMA: no TF32
+  for (const cudnnStatus_t status : results) {
+    if (status != CUDNN_STATUS_SUCCESS) return false;
+  }
+  return true;
+}
+
+/// Takes the first deterministic algorithm whose workspace fits.
+void Cudnn::choose_algorithm(Conv2dPass pass, std::size_t limit, Entry& entry) const {
+  const auto fits = [&](cudnnStatus_t status) {
+    entry.usable = status == CUDNN_STATUS_SUCCESS && entry.workspace_bytes <= limit;
+    return entry.usable;
+  };
+  if (pass == Conv2dPass::grad_input) {
+    fits(api_.grad_input_workspace(handle_, entry.w, entry.y, entry.conv, entry.x, entry.grad_input,
+                                   &entry.workspace_bytes));
+  } else if (pass == Conv2dPass::grad_weight) {
+    fits(api_.grad_weight_workspace(handle_, entry.x, entry.y, entry.conv, entry.w, entry.grad_weight,
+                                    &entry.workspace_bytes));
+  } else {
+    for (const auto algorithm :
+         {CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_PRECOMP_GEMM, CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_GEMM}) {
+      entry.forward = algorithm;
+      if (fits(api_.forward_workspace(handle_, entry.x, entry.w, entry.conv, entry.y, algorithm,
+                                      &entry.workspace_bytes)))
+        return;
+    }
+  }
+}
+
+cudnnStatus_t Cudnn::start(const Entry& e, Conv2dPass pass, std::array<const void*, 2> in, void* out,
+                           void* workspace) const {
+  const float one = 1.0f, zero = 0.0f;
+  switch (pass) {
+    case Conv2dPass::forward:
+      return api_.forward(handle_, &one, e.x, in[0], e.w, in[1], e.conv, e.forward, workspace, e.workspace_bytes, &zero,
+                          e.y, out);
+    case Conv2dPass::grad_input:
+      return api_.grad_input(handle_, &one, e.w, in[1], e.y, in[0], e.conv, e.grad_input, workspace, e.workspace_bytes,
+                             &zero, e.x, out);
+    case Conv2dPass::grad_weight:
+      break;
+  }
+  return api_.grad_weight(handle_, &one, e.x, in[0], e.y, in[1], e.conv, e.grad_weight, workspace, e.workspace_bytes,
+                          &zero, e.w, out);
+}
+
+}  // namespace bantam::kernels::cuda

@@ -1,0 +1,38 @@
+// What the CUDA backend keeps between calls: cuBLASLt and cuDNN of one device, each loaded when first used.
+#pragma once
+
+#include <memory>
+#include <mutex>
+
+#include "bantam/kernels/cuda/cublaslt.h"
+#include "bantam/kernels/cuda/cudnn_conv2d.h"
+#include "bantam/kernels/exec.h"
+
+namespace bantam::kernels::cuda {
+
+/// Libraries of one CUDA device for one Runtime. Making it loads nothing. Thread-safe.
+class Libraries final : public DeviceLibraries {
+ public:
+  explicit Libraries(Device device) : device_(device) {}
+  ~Libraries() override;
+
+  /// The CUDA libraries of a call; throws DeviceError where the caller gave none.
+  static Libraries& of(const Exec& exec);
+
+  /// Throws DeviceError where the library is missing.
+  CublasLt& cublaslt();
+  /// Null where the library is missing: convolutions then take our own path.
+  Cudnn* cudnn();
+
+ private:
+  Device device_;
+  std::mutex guard_;
+  std::unique_ptr<CublasLt> cublaslt_;
+  std::unique_ptr<Cudnn> cudnn_;
+  bool cudnn_missing_ = false;
+};
+
+/// Throws DeviceError where the device does not exist.
+std::unique_ptr<DeviceLibraries> make_libraries(Device device);
+
+}  // namespace bantam::kernels::cuda

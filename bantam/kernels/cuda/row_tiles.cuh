@@ -1,0 +1,163 @@
+// Maps and sums over (rows, channels) arrays on CUDA: a thread keeps a few channels and walks down rows.
+#pragma once
+
+#include <utility>
+
+#include "bantam/kernels/cuda/vectorized.cuh"
+#include "bantam/kernels/partial_sums.h"
+
+namespace bantam::kernels::cuda {
+
+inline constexpr int kTileThreads = 256;
+inline constexpr int kWarps = kTileThreads / 32;
+inline constexpr std::int64_t kMaxGridY = 65535;
+
+/// Threads of a block: x over packs of channels (a power of two up to 32), y over rows.
+inline dim3 tile_block(std::int64_t packs) {
+  unsigned lanes = 1;
+  while (lanes < 32 && lanes < packs) lanes *= 2;
+  return {lanes, kTileThreads / lanes};
+}
+
+inline unsigned blocks_for(std::int64_t count, std::int64_t each) {
+  return static_cast<unsigned>((count + each - 1) / each);
+}
+
+/// Calls call(std::integral_constant<int, N>) with the largest N of 16 bytes of T, 4 and 1 that divides `channels` and
+/// for which all addresses are aligned: N channels are then loaded and stored at once.
+template <class T, int kMost = 16 / static_cast<int>(sizeof(T)), class Call, class... Pointers>
+void with_pack(Call&& call, std::int64_t channels, const Pointers*... addresses) {
+  if constexpr (kMost > 4) {
+    if (channels % kMost == 0 && packs_aligned<T, kMost>(addresses...)) {
+      return call(std::integral_constant<int, kMost>{});
+    }
+  }
+  if (channels % 4 == 0 && packs_aligned<T, 4>(addresses...)) return call(std::integral_constant<int, 4>{});
+  call(std::integral_constant<int, 1>{});
+}
+
+/// N floats from a float array of any alignment; `otherwise` where it is null.
+template <int N>
+__device__ inline void load_floats(const float* from, std::int64_t c, float otherwise, float (&values)[N]) {
+#pragma unroll
+  for (int n = 0; n < N; ++n) values[n] = from ? from[c + n] : otherwise;
+}
+
+/// map: `start(c, std::integral_constant<int, N>)` gives what a thread keeps for its N channels; `apply(kept, offset)`
+/// does the N elements at `offset`.
+template <int N, class Map>
+__global__ void __launch_bounds__(kTileThreads) map_rows_kernel(std::int64_t rows, std::int64_t channels, Map map) {
+  const std::int64_t c = (static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x) * N;
+  if (c >= channels) return;
+  const auto kept = map.start(c, std::integral_constant<int, N>{});
+  const std::int64_t step = static_cast<std::int64_t>(gridDim.y) * blockDim.y;
+  for (std::int64_t r = static_cast<std::int64_t>(blockIdx.y) * blockDim.y + threadIdx.y; r < rows; r += step) {
+    map.apply(kept, r * channels + c);
+  }
+}
+
+/// Runs `map` over all elements; every thread does about four rows.
+template <int N, class Map>
+void map_rows(const Exec& exec, std::int64_t rows, std::int64_t channels, const Map& map) {
+  if (rows <= 0 || channels <= 0) return;
+  const std::int64_t packs = channels / N;
+  const dim3 block = tile_block(packs);
+  const auto row_blocks = std::min<std::int64_t>(blocks_for(rows, std::int64_t{4} * block.y), kMaxGridY);
+  const dim3 grid(blocks_for(packs, block.x), static_cast<unsigned>(row_blocks));
+  map_rows_kernel<N><<<grid, block, 0, stream_of(exec)>>>(rows, channels, map);
+  check_launch("map_rows_kernel");
+}
+
+/// Adds v[i] of all threads of equal threadIdx.x, for each i, and calls write(i, x, sum) once for each, spread over the
+/// block's threads. Every thread of the block must call it. The order of the additions is fixed.
+template <int kValues, class Write>
+__device__ inline void sum_over_block_rows(const float (&v)[kValues], Write&& write) {
+  __shared__ float sums[kWarps][kValues][32];
+  const int lanes = static_cast<int>(blockDim.x);
+  const int thread = static_cast<int>(threadIdx.y) * lanes + static_cast<int>(threadIdx.x);
+#pragma unroll
+  for (int i = 0; i < kValues; ++i) {
+    float sum = v[i];
+    for (int apart = 16; apart >= lanes; apart /= 2) sum += __shfl_down_sync(0xffffffffu, sum, apart);
+    if (thread % 32 < lanes) sums[thread / 32][i][threadIdx.x] = sum;
+  }
+  __syncthreads();
+  for (int at = thread; at < kValues * lanes; at += kTileThreads) {
+    const int i = at / lanes, x = at % lanes;
+    float sum = 0;
+#pragma unroll
+    for (int warp = 0; warp < kWarps; ++warp) sum += sums[warp][i][x];
+    write(i, x, sum);
+  }
+}
+
+/// K sums a channel over the rows of part blockIdx.y. terms.start(c, N) as in a map; terms.add(kept, offset, sum) adds
+/// the terms of N elements to sum[k·N + n]. With one part the sums go to write(k·channels + c, sum), else to partials
+/// (parts, K, channels).
+template <int N, int K, class Terms, class Write>
+__global__ void __launch_bounds__(kTileThreads)
+    sum_rows_kernel(std::int64_t rows, std::int64_t channels, float* partials, Terms terms, Write write) {
+  const std::int64_t c = (static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x) * N;
+  const std::int64_t part = blockIdx.y, end = part_begin(rows, gridDim.y, part + 1);
+  float sum[K * N] = {};
+  if (c < channels) {
+    const auto kept = terms.start(c, std::integral_constant<int, N>{});
+#pragma unroll 4
+    for (std::int64_t r = part_begin(rows, gridDim.y, part) + threadIdx.y; r < end; r += blockDim.y) {
+      terms.add(kept, r * channels + c, sum);
+    }
+  }
+  sum_over_block_rows(sum, [&](int i, int x, float total) {
+    const std::int64_t channel = (static_cast<std::int64_t>(blockIdx.x) * blockDim.x + x) * N + i % N;
+    if (channel >= channels) return;
+    const std::int64_t at = i / N * channels + channel;
+    if (gridDim.y == 1) {
+      write(at, total);
+    } else {
+      partials[part * K * channels + at] = total;
+    }
+  });
+}
+
+/// write(i, Σ over parts of partials[part, i]), in an order that depends on `parts` only. Blocks of 32 x 8 threads.
+template <class Write>
+__global__ void __launch_bounds__(kTileThreads)
+    add_parts_kernel(const float* partials, std::int64_t parts, std::int64_t count, Write write) {
+  const std::int64_t i = static_cast<std::int64_t>(blockIdx.x) * 32 + threadIdx.x;
+  float sum[1] = {};
+  if (i < count) {
+#pragma unroll 4
+    for (std::int64_t part = threadIdx.y; part < parts; part += kWarps) sum[0] += partials[part * count + i];
+  }
+  sum_over_block_rows(sum, [&](int, int x, float total) {
+    const std::int64_t at = static_cast<std::int64_t>(blockIdx.x) * 32 + x;
+    if (at < count) write(at, total);
+  });
+}
+
+template <class Write>
+void add_parts(const Exec& exec, const float* partials, std::int64_t parts, std::int64_t count, const Write& write) {
+  add_parts_kernel<<<blocks_for(count, 32), dim3(32, kWarps), 0, stream_of(exec)>>>(partials, parts, count, write);
+  check_launch("add_parts_kernel");
+}
+
+/// K sums a channel over all rows, to write(k·channels + c, sum). `partials` has room for sum_parts·K·channels floats
+/// (unused where there is one part).
+template <int N, int K, class Terms, class Write>
+void sum_rows(const Exec& exec, std::int64_t rows, std::int64_t channels, float* partials, const Terms& terms,
+              const Write& write) {
+  const std::int64_t parts = sum_parts(rows, channels, DeviceKind::cuda), packs = channels / N;
+  const dim3 block = tile_block(packs), grid(blocks_for(packs, block.x), static_cast<unsigned>(parts));
+  sum_rows_kernel<N, K><<<grid, block, 0, stream_of(exec)>>>(rows, channels, partials, terms, write);
+  check_launch("sum_rows_kernel");
+  if (parts > 1) add_parts(exec, partials, parts, K * channels, write);
+}
+
+/// Where float32 sums go: over what is there, or added to it.
+struct WriteSum {
+  float* to;
+  bool accumulate;
+  __device__ void operator()(std::int64_t i, float sum) const { to[i] = accumulate ? to[i] + sum : sum; }
+};
+
+}  // namespace bantam::kernels::cuda
