@@ -1,5 +1,5 @@
-// Division of 32-bit numbers by a divisor known before the launch: a multiplication and a shift (index arithmetic of
-// kernels). Source: Granlund and Montgomery 1994, "Division by Invariant Integers using Multiplication".
+// Division of 32-bit indices by a divisor known before the launch: a multiplication and a shift.
+// Source: Granlund and Montgomery 1994, "Division by Invariant Integers using Multiplication".
 #pragma once
 
 #include <cstdint>

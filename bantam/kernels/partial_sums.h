@@ -1,5 +1,4 @@
-// How sums over rows are cut into parts, the same for planning and for the kernels: a function of shapes and target
-// only.
+// How sums over rows are cut into parts, for planning and for kernels alike: by shapes and target only.
 #pragma once
 
 #include <algorithm>

@@ -1,5 +1,4 @@
-// Batch normalisation: hand values, every device against the reference in double, running statistics, large means,
-// aliasing.
+// Batch normalisation: hand values, every device against the reference in double, large means, aliasing.
 #include "bantam/kernels/batch_norm.h"
 
 #include "bantam/kernels/reference/batch_norm.h"

@@ -27,6 +27,7 @@ void add_block_moments(const Samples<T>& samples, RowBlock block, std::int64_t s
                        std::int64_t lanes, float* mean, float* m2) {
   const BatchNormShape& shape = samples.shape;
   Float8 origin[V];
+#pragma GCC unroll 4
   for (int v = 0; v < V; ++v) origin[v] = load_lanes(samples.origin + c0 + v * kLanes, lanes);
   const auto at = [&](std::int64_t r, int v) __attribute__((always_inline)) {
     const std::int64_t offset = r * shape.channels + c0 + v * kLanes;
@@ -48,6 +49,7 @@ void add_block_moments(const Samples<T>& samples, RowBlock block, std::int64_t s
       squares[v] += difference * difference;
     }
   }
+#pragma GCC unroll 4
   for (int v = 0; v < V; ++v) {
     const std::int64_t c = c0 + v * kLanes;
     const Float8 old_mean = load_lanes(mean + c, lanes), delta = sum[v] - old_mean;

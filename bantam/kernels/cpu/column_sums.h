@@ -20,6 +20,7 @@ inline void sum_column_group(RowBlock block, std::int64_t channels, std::int64_t
 #pragma GCC unroll 4
     for (int v = 0; v < V; ++v) add(r * channels + c0 + v * kLanes, c0 + v * kLanes, lanes, sum[v]);
   }
+#pragma GCC unroll 4
   for (int v = 0; v < V; ++v) {
     for (int k = 0; k < K; ++k) {
       float* to = sums[k] + c0 + v * kLanes;

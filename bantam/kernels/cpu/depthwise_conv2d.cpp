@@ -10,7 +10,8 @@
 namespace bantam::kernels::cpu {
 namespace {
 
-constexpr std::int64_t kFlatRow = 32;  // below so many channels, eight positions of a row are summed as one flat array
+constexpr std::int64_t kFlatRow =
+    32;  // below so many channels (and no whole vectors), eight positions run as one flat array
 
 /// A tap's share of a row: `count` positions of x and dy, their first channels, and the steps from one to the next.
 template <class T>
@@ -29,6 +30,7 @@ inline void add_products(const RowProducts<T>& row, std::int64_t c, std::int64_t
 #pragma GCC unroll 4
     for (int v = 0; v < V; ++v) sum[v] += load_lanes(x + v * kLanes, lanes) * load_lanes(dy + v * kLanes, lanes);
   }
+#pragma GCC unroll 4
   for (int v = 0; v < V; ++v) {
     float* to = dw + c + v * kLanes;
     store_lanes(to, lanes, load_lanes(to, lanes) + sum[v]);
@@ -94,7 +96,7 @@ void add_row(const DepthwiseConv2dShape& s, const T* x, const T* dy, std::int64_
     float* to = dw + tap * out_channels;
     if (s.multiplier > 1) {
       add_filters(row, s.channels, s.multiplier, to);
-    } else if (s.channels < kFlatRow && s.stride_w == 1) {
+    } else if (s.channels < kFlatRow && s.channels % kLanes != 0 && s.stride_w == 1) {
       add_flat(row, s.channels, to);
     } else {
       add_channels(row, s.channels, to);

@@ -1,5 +1,4 @@
-// Which taps of a kernel meet the data at one output position, for a convolution and for its transpose (the input
-// gradient).
+// Which taps of a kernel meet the data at an output position, for a convolution and for its transpose.
 #pragma once
 
 #include <algorithm>

@@ -67,13 +67,21 @@ void max_of_window(const T* x, Span rows, Span cols, const Pool& p, std::int64_t
   store_lanes(y, lanes, best);
   if (!winner) return;
   const UShort8 narrow_place = __builtin_convertvector(place, UShort8);
-  std::memcpy(winner, &narrow_place, static_cast<std::size_t>(lanes) * sizeof(std::uint16_t));
+  if (lanes == kLanes) {
+    std::memcpy(winner, &narrow_place, sizeof(narrow_place));
+  } else {
+    for (std::int64_t i = 0; i < lanes; ++i) winner[i] = narrow_place[i];
+  }
 }
 
 /// Eight winners' places as integers; lanes past `lanes` are zero.
 inline Int8 load_places(const std::uint16_t* winner, std::int64_t lanes) {
   UShort8 raw{};
-  std::memcpy(&raw, winner, static_cast<std::size_t>(lanes) * sizeof(std::uint16_t));
+  if (lanes == kLanes) {
+    std::memcpy(&raw, winner, sizeof(raw));
+  } else {
+    for (std::int64_t i = 0; i < lanes; ++i) raw[i] = winner[i];
+  }
   return __builtin_convertvector(raw, Int8);
 }
 
