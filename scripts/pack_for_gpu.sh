@@ -9,12 +9,13 @@ build=$1 archive=$2
 stage=$(mktemp -d)
 trap 'rm -rf "$stage"' EXIT
 mkdir -p "$stage/pack/bin" "$stage/pack/lib"
-for program in "$build"/bantam "$build"/examples/embed/embed $(find "$build/tests" -type f -perm -u+x -name '*_test'); do
+for program in "$build"/bantam "$build"/examples/embed/embed $(find "$build"/tests/{kernels,engine,data} "$build"/tests/memory/memory_cuda_test -type f -perm -u+x -name '*_test'); do
   [ -f "$program" ] || continue
   strip -o "$stage/pack/bin/$(basename "$program")" "$program"
 done
+ldd "$stage"/pack/bin/* > "$stage/needed" 2>/dev/null || true
 for library in libdnnl libgomp libyaml-cpp libfmt libgtest libgtest_main libOpenCL; do
-  path=$(ldd "$stage"/pack/bin/* 2>/dev/null | awk -v l="$library.so" 'index($1, l) == 1 { print $3; exit }')
+  path=$(awk -v l="$library.so" 'index($1, l) == 1 && !found { print $3; found = 1 }' "$stage/needed")
   [ -z "$path" ] || cp -L "$path" "$stage/pack/lib/$(basename "$path")"
 done
 cp -r configs "$stage/pack/configs"

@@ -8,7 +8,7 @@
 namespace bantam {
 namespace {
 
-constexpr std::int64_t kMostChannels = 8;  // of kernels::ImageBatchShape
+constexpr std::int64_t kMostChannels = 8;    // of kernels::ImageBatchShape
 constexpr std::int64_t kMostExtent = 16384;  // corners are 16-bit numbers, padding included
 
 void check_list(const char* name, const std::vector<double>& values, std::int64_t channels) {
@@ -35,8 +35,9 @@ void set_window(const RandomCropOptions& crop, kernels::ImageBatchShape& shape) 
   shape.pad_mode = crop.mode;
   const std::int64_t padded_h = shape.in_h + 2 * crop.padding, padded_w = shape.in_w + 2 * crop.padding;
   if (crop.padding < 0 || shape.out_h > padded_h || shape.out_w > padded_w)
-    throw ShapeError(fmt::format("random_crop: a window of {}x{} does not fit an image of {}x{} padded by {} on each side",
-                                 shape.out_h, shape.out_w, shape.in_h, shape.in_w, crop.padding));
+    throw ShapeError(
+        fmt::format("random_crop: a window of {}x{} does not fit an image of {}x{} padded by {} on each side",
+                    shape.out_h, shape.out_w, shape.in_h, shape.in_w, crop.padding));
   if (padded_h > kMostExtent || padded_w > kMostExtent)
     throw ShapeError(fmt::format("random_crop: a padded image has at most {} rows and columns", kMostExtent));
 }
@@ -49,7 +50,8 @@ std::int64_t below(std::uint32_t bits, std::uint32_t bound) {
 }  // namespace
 
 kernels::ImageBatchShape batch_shape(const PipelineOptions& options, const Shape& image_shape) {
-  if (options.batch_size < 1) throw ConfigError(fmt::format("the batch size must be at least 1, got {}", options.batch_size));
+  if (options.batch_size < 1)
+    throw ConfigError(fmt::format("the batch size must be at least 1, got {}", options.batch_size));
   kernels::ImageBatchShape shape;
   shape.batch = options.batch_size;
   shape.in_h = shape.out_h = image_shape[0];
@@ -92,7 +94,8 @@ void BatchPlanner::plan(std::span<const std::int32_t> order, std::int64_t epoch,
   for (std::size_t i = 0; i < order.size(); ++i) {
     const auto place = static_cast<std::uint64_t>(first_place) + i;
     PhiloxWords words{};
-    if (random) words = philox(key, {{static_cast<std::uint32_t>(place), static_cast<std::uint32_t>(place >> 32), 0, 0}});
+    if (random)
+      words = philox(key, {{static_cast<std::uint32_t>(place), static_cast<std::uint32_t>(place >> 32), 0, 0}});
     kernels::ImagePlacement& p = out[i];
     p.image = order[i];
     p.top = static_cast<std::int16_t>(low_top_ + below(words.v[0], tops_));

@@ -1,14 +1,14 @@
 // Reads CIFAR-10's files a stretch of records at a time: sums, checks, and turns planes into pixels on the way.
 #include "bantam/data/cifar10.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstring>
 #include <fstream>
 #include <optional>
+
+#include <fmt/format.h>
 
 #include "bantam/base/error.h"
 #include "bantam/base/parallel.h"
@@ -43,17 +43,18 @@ constexpr std::array<OfficialFile, kTrainFiles + 1> kFiles = {{
 }};
 
 DatasetFacts facts_of(std::int64_t size) {
-  return {size,
-          {32, 32, 3},
-          {"airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck"}};
+  return {
+      size, {32, 32, 3}, {"airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck"}};
 }
 
 [[noreturn]] void fail_missing(const fs::path& path, const OfficialFile& file, const std::string& reason) {
-  throw DataError(fmt::format(
-      "{}: cannot be read: {}. CIFAR-10 is read from the official binary version, \"cifar-10-binary.tar.gz\", which is to be had from "
-      "the CIFAR-10 page of the University of Toronto (https://www.cs.toronto.edu/~kriz/cifar.html): unpack it and set data.path to "
-      "its folder cifar-10-batches-bin. {} must have the SHA-256 {}",
-      path.string(), reason, file.name, file.sha256));
+  throw DataError(
+      fmt::format("{}: cannot be read: {}. CIFAR-10 is read from the official binary version, "
+                  "\"cifar-10-binary.tar.gz\", which is to be had from "
+                  "the CIFAR-10 page of the University of Toronto (https://www.cs.toronto.edu/~kriz/cifar.html): "
+                  "unpack it and set data.path to "
+                  "its folder cifar-10-batches-bin. {} must have the SHA-256 {}",
+                  path.string(), reason, file.name, file.sha256));
 }
 
 /// The folder that holds the files: the given one, or its cifar-10-batches-bin.
@@ -72,14 +73,16 @@ void check_file(const fs::path& path, const OfficialFile& file, std::int64_t rec
   if (error) fail_missing(path, file, error.message());
   const auto bytes = static_cast<std::int64_t>(size);
   if (bytes == records * kRecordBytes) return;
-  const std::string expected = fmt::format("expected {} bytes ({} records of {} bytes)", format_count(records * kRecordBytes),
-                                           format_count(records), format_count(kRecordBytes));
+  const std::string expected =
+      fmt::format("expected {} bytes ({} records of {} bytes)", format_count(records * kRecordBytes),
+                  format_count(records), format_count(kRecordBytes));
   const std::int64_t whole = bytes / kRecordBytes;
   if (bytes > records * kRecordBytes)
     throw DataError(fmt::format("{}: has {} bytes, {}: there is more after record {}, at byte offset {}", path.string(),
                                 format_count(bytes), expected, records - 1, records * kRecordBytes));
-  throw DataError(fmt::format("{}: has {} bytes, {}: record {} at byte offset {} is {}", path.string(), format_count(bytes), expected,
-                              whole, whole * kRecordBytes, bytes % kRecordBytes == 0 ? "missing" : "cut short"));
+  throw DataError(fmt::format("{}: has {} bytes, {}: record {} at byte offset {} is {}", path.string(),
+                              format_count(bytes), expected, whole, whole * kRecordBytes,
+                              bytes % kRecordBytes == 0 ? "missing" : "cut short"));
 }
 
 /// One record's planes (3, 32, 32) to pixels (32, 32, 3).
@@ -94,7 +97,8 @@ void interleave(const std::uint8_t* planes, std::uint8_t* pixels) {
   }
 }
 
-/// Where the records of one file go. With `verify` all of a file is read, even where only its first `wanted` records are kept.
+/// Where the records of one file go. With `verify` all of a file is read, even where only its first `wanted` records
+/// are kept.
 struct FileJob {
   fs::path path;
   OfficialFile file;
@@ -136,8 +140,9 @@ void read_one(const FileJob& job) {
   if (!sum) return;
   const std::string found = sum->finish();
   if (found != job.file.sha256)
-    throw DataError(fmt::format("{}: has the SHA-256 {}, but the official file has {}: it is damaged or another version",
-                                job.path.string(), found, job.file.sha256));
+    throw DataError(
+        fmt::format("{}: has the SHA-256 {}, but the official file has {}: it is damaged or another version",
+                    job.path.string(), found, job.file.sha256));
 }
 
 }  // namespace

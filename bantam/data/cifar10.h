@@ -1,5 +1,6 @@
 // CIFAR-10 in its official binary version: six files of records, each a label byte and three planes of 32 by 32 bytes.
-// Source: A. Krizhevsky, "Learning Multiple Layers of Features from Tiny Images", 2009; https://www.cs.toronto.edu/~kriz/cifar.html
+// Source: A. Krizhevsky, "Learning Multiple Layers of Features from Tiny Images", 2009;
+// https://www.cs.toronto.edu/~kriz/cifar.html
 #pragma once
 
 #include <cstdint>
@@ -24,8 +25,9 @@ struct Cifar10Options {
 DatasetFacts cifar10_train_facts(const Cifar10Options& options = {});
 DatasetFacts cifar10_test_facts(const Cifar10Options& options = {});
 
-/// Reads both splits, with planes made to NHWC, files in parallel. Throws DataError for a missing file (where to get it, and which
-/// SHA-256 it must have), a wrong size, a label above 9 (file, record, byte offset) and, with `verify`, a wrong SHA-256.
+/// Reads both splits, with planes made to NHWC, files in parallel. Throws DataError for a missing file (where to get
+/// it, and which SHA-256 it must have), a wrong size, a label above 9 (file, record, byte offset) and, with `verify`, a
+/// wrong SHA-256.
 DatasetSplits read_cifar10(Runtime& runtime, const Cifar10Options& options);
 
 }  // namespace bantam

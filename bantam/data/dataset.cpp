@@ -1,10 +1,10 @@
 // Memory of a split.
 #include "bantam/data/dataset.h"
 
-#include <fmt/format.h>
-
 #include <limits>
 #include <utility>
+
+#include <fmt/format.h>
 
 #include "bantam/base/error.h"
 

@@ -20,12 +20,13 @@ struct DatasetFacts {
   std::vector<std::string> class_names;  ///< one a class; labels are indices into it
 };
 
-/// Images (size, height, width, channels) uint8 and labels (size) int32, in memory of the runtime's CPU allocator (category
-/// input). A value: copies share the memory. Once filled it does not change, and any number of threads may read it.
+/// Images (size, height, width, channels) uint8 and labels (size) int32, in memory of the runtime's CPU allocator
+/// (category input). A value: copies share the memory. Once filled it does not change, and any number of threads may
+/// read it.
 class Dataset {
  public:
-  /// Takes memory for `facts`, to be filled through `images_out` and `labels_out`. Throws OutOfMemory, and DataError for more
-  /// than 2^31 - 1 images.
+  /// Takes memory for `facts`, to be filled through `images_out` and `labels_out`. Throws OutOfMemory, and DataError
+  /// for more than 2^31 - 1 images.
   Dataset(Runtime& runtime, DatasetFacts facts);
   /// A stand-in with no data, for meta devices.
   explicit Dataset(DatasetFacts facts);

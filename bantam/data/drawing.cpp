@@ -1,4 +1,5 @@
-// One image: a cluttered background, a shape or a texture of the class, something in front of it, and noise on every pixel.
+// One image: a cluttered background, a shape or a texture of the class, something in front of it, and noise on every
+// pixel.
 #include "bantam/data/drawing.h"
 
 #include <algorithm>
@@ -15,13 +16,13 @@ namespace {
 constexpr float kPixel = 2.0f / static_cast<float>(kGeneratedExtent);
 constexpr float kPi = std::numbers::pi_v<float>;
 
-// How hard the set is. With these the quickstart network reaches about 80 % after one epoch over 20,000 images and passes
-// 90 % within six.
-constexpr float kLeastContrast = 0.35f;   // between figure and background, root mean square over the colour channels
-constexpr float kMostNoise = 0.07f;       // standard deviation of pixel noise
-constexpr float kMostOffset = 0.15f;      // of the figure's centre from the image's
-constexpr float kMostTurn = 0.3f;      // radians; horizontal stripes must stay clear of vertical ones
-constexpr float kOccluded = 0.25f;         // share of images with something in front of the figure
+// How hard the set is. With these the quickstart network (batch 32, Adam at 1e-3) gets 88 to 93 % of held-out images
+// right after one epoch over 40,000 images, by the luck of its start, and about 95 % after a few.
+constexpr float kLeastContrast = 0.35f;  // between figure and background, root mean square over the colour channels
+constexpr float kMostNoise = 0.07f;      // standard deviation of pixel noise
+constexpr float kMostOffset = 0.15f;     // of the figure's centre from the image's
+constexpr float kMostTurn = 0.3f;        // radians; horizontal stripes must stay clear of vertical ones
+constexpr float kOccluded = 0.25f;       // share of images with something in front of the figure
 
 struct Colour {
   float c[3];
@@ -58,9 +59,7 @@ float star(Point p) {
 
 // Textures: distances in the same sense, of a pattern of period `t`, cut to a window.
 float stripes(float along, float t) { return -std::sin(2.0f * kPi * along / t) * t / (2.0f * kPi); }
-float checkerboard(Point p, float t) {
-  return -std::sin(kPi * p.x / t) * std::sin(kPi * p.y / t) * t / kPi;
-}
+float checkerboard(Point p, float t) { return -std::sin(kPi * p.x / t) * std::sin(kPi * p.y / t) * t / kPi; }
 float dots(Point p, float t) {
   const float x = p.x - t * std::round(p.x / t), y = p.y - t * std::round(p.y / t);
   return std::hypot(x, y) - 0.27f * t;
@@ -89,20 +88,30 @@ struct Figure {
  private:
   float outline(Point u) const {
     switch (label) {
-      case 0: return disc(u);
-      case 1: return ring(u);
-      case 2: return square(u);
-      case 3: return triangle(u);
-      case 4: return cross(u);
-      default: return star(u);
+      case 0:
+        return disc(u);
+      case 1:
+        return ring(u);
+      case 2:
+        return square(u);
+      case 3:
+        return triangle(u);
+      case 4:
+        return cross(u);
+      default:
+        return star(u);
     }
   }
   float pattern(Point p) const {
     switch (label) {
-      case 6: return stripes(p.y, period);
-      case 7: return stripes(p.x, period);
-      case 8: return checkerboard(p, period * 0.65f);
-      default: return dots(p, period * 0.95f);
+      case 6:
+        return stripes(p.y, period);
+      case 7:
+        return stripes(p.x, period);
+      case 8:
+        return checkerboard(p, period * 0.65f);
+      default:
+        return dots(p, period * 0.95f);
     }
   }
   float window(Point p) const {

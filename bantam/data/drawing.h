@@ -1,4 +1,5 @@
-// Internal: draws one image of the generated data set: a pure function of (seed, split, index), apart from any memory or thread.
+// Internal: draws one image of the generated data set: a pure function of (seed, split, index), apart from any memory
+// or thread.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +18,8 @@ constexpr std::int32_t generated_label(std::int64_t index) {
   return static_cast<std::int32_t>(index % kGeneratedClasses);
 }
 
-/// Draws image `index` into `rgb` (32, 32, 3). Thread-safe; the same bytes for the same arguments in one build of the program.
+/// Draws image `index` into `rgb` (32, 32, 3). Thread-safe; the same bytes for the same arguments in one build of the
+/// program.
 void draw_generated_image(std::uint64_t seed, GeneratedSplit split, std::int64_t index,
                           std::span<std::uint8_t, kGeneratedBytes> rgb);
 

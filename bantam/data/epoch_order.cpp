@@ -35,7 +35,8 @@ std::vector<std::int32_t> shuffle_window(std::int64_t samples, std::size_t buffe
 
 }  // namespace
 
-std::vector<std::int32_t> shuffled_order(std::int64_t samples, std::int64_t buffer, std::uint64_t seed, std::int64_t epoch) {
+std::vector<std::int32_t> shuffled_order(std::int64_t samples, std::int64_t buffer, std::uint64_t seed,
+                                         std::int64_t epoch) {
   PhiloxSequence random(philox_key(seed, RandomPurpose::shuffle, static_cast<std::uint64_t>(epoch)));
   if (buffer > 0 && buffer < samples) return shuffle_window(samples, static_cast<std::size_t>(buffer), random);
   std::vector<std::int32_t> order(static_cast<std::size_t>(samples));

@@ -12,11 +12,12 @@ namespace {
 DatasetFacts facts_of(std::int64_t size) {
   return {size,
           {kGeneratedExtent, kGeneratedExtent, 3},
-          {"disc", "ring", "square", "triangle", "cross", "star", "horizontal stripes", "vertical stripes", "checkerboard",
-           "dots"}};
+          {"disc", "ring", "square", "triangle", "cross", "star", "horizontal stripes", "vertical stripes",
+           "checkerboard", "dots"}};
 }
 
-std::shared_ptr<const Dataset> draw_split(Runtime& runtime, DatasetFacts facts, std::uint64_t seed, GeneratedSplit split) {
+std::shared_ptr<const Dataset> draw_split(Runtime& runtime, DatasetFacts facts, std::uint64_t seed,
+                                          GeneratedSplit split) {
   auto set = std::make_shared<Dataset>(runtime, std::move(facts));
   const std::span<std::uint8_t> images = set->images_out();
   const std::span<std::int32_t> labels = set->labels_out();

@@ -1,4 +1,5 @@
-// The generated data set: ten classes of drawn shapes and textures, 32 by 32 in colour. Needs no files; the same for the same seed.
+// The generated data set: ten classes of drawn shapes and textures, 32 by 32 in colour. Needs no files; the same for
+// the same seed.
 #pragma once
 
 #include <cstdint>
@@ -7,11 +8,11 @@
 
 namespace bantam {
 
-/// disc, ring, square, triangle, cross, star; horizontal and vertical stripes, checkerboard, dots: each with its own place,
-/// size, turn, colours, background, clutter, noise and, sometimes, something in front.
+/// disc, ring, square, triangle, cross, star; horizontal and vertical stripes, checkerboard, dots: each with its own
+/// place, size, turn, colours, background, clutter, noise and, sometimes, something in front.
 struct GeneratedOptions {
-  std::int64_t train_samples = 20000;
-  std::int64_t test_samples = 2000;
+  std::int64_t train_samples = 40000;
+  std::int64_t test_samples = 4000;
   /// Of the drawings. Kept apart from the run's seed, so that runs of different seeds see the same data.
   std::uint64_t seed = 1;
   /// Only the first so many training images; 0: all.
@@ -22,7 +23,8 @@ struct GeneratedOptions {
 DatasetFacts generated_train_facts(const GeneratedOptions& options);
 DatasetFacts generated_test_facts(const GeneratedOptions& options);
 
-/// Draws both splits, in parallel; image i depends on (seed, split, i) only. Splits never share an image's random numbers.
+/// Draws both splits, in parallel; image i depends on (seed, split, i) only. Splits never share an image's random
+/// numbers.
 DatasetSplits generate_dataset(Runtime& runtime, const GeneratedOptions& options);
 
 }  // namespace bantam

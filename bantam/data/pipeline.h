@@ -1,4 +1,5 @@
-// Pipeline options: what happens to a data set's images on their way into batches, and the plan of one batch that follows from them.
+// Pipeline options: what happens to a data set's images on their way into batches, and the plan of one batch that
+// follows from them.
 #pragma once
 
 #include <cstdint>
@@ -32,7 +33,7 @@ struct RandomCropOptions {
   std::int64_t height = 0, width = 0;  ///< 0: as the images
   std::int64_t padding = 0;            ///< added on each side first
   kernels::PadMode mode = kernels::PadMode::zero;
-  bool random_places = true;           ///< false: cut from the middle, as for held-out images
+  bool random_places = true;  ///< false: cut from the middle, as for held-out images
 };
 
 /// Prefetching. Values never change batches, only when they are made.
@@ -55,15 +56,18 @@ struct PipelineOptions {
   PrefetchOptions prefetch{.depth = 0, .workers = 0};
 };
 
-/// Reads the list of stages for images of `image_shape`. Order, checked: cache, shuffle, then normalize, random_crop and
-/// random_flip in any order, then batch (the only one required), prefetch; each once. Throws ConfigError at the node.
+/// Reads the list of stages for images of `image_shape`. Order, checked: cache, shuffle, then normalize, random_crop
+/// and random_flip in any order, then batch (the only one required), prefetch; each once. Throws ConfigError at the
+/// node.
 PipelineOptions read_pipeline(const ConfigNode& stages, const Shape& image_shape);
 
-/// The pipeline of held-out data: no shuffle, no augmentation (a crop's size is cut from the middle), no batch left out.
+/// The pipeline of held-out data: no shuffle, no augmentation (a crop's size is cut from the middle), no batch left
+/// out.
 PipelineOptions evaluation_pipeline(PipelineOptions options);
 
-/// Checks options of any origin against images of `image_shape` and resolves sizes: the kernel's view of one full batch. Throws ShapeError
-/// for lists of a wrong length, more than 8 channels, and a crop larger than the padded image; ConfigError for batches below 1.
+/// Checks options of any origin against images of `image_shape` and resolves sizes: the kernel's view of one full
+/// batch. Throws ShapeError for lists of a wrong length, more than 8 channels, and a crop larger than the padded image;
+/// ConfigError for batches below 1.
 kernels::ImageBatchShape batch_shape(const PipelineOptions& options, const Shape& image_shape);
 
 /// Where and how each sample of one batch is read; a pure function.
@@ -71,8 +75,8 @@ class BatchPlanner {
  public:
   /// `shape` is batch_shape's.
   BatchPlanner(const PipelineOptions& options, const kernels::ImageBatchShape& shape, std::uint64_t seed);
-  /// Fills a placement for each sample of `order` (sample numbers of one batch), whose first is at `first_place` of the epoch. Random
-  /// numbers are keyed by (seed, epoch) and counted by the place in the epoch. Thread-safe.
+  /// Fills a placement for each sample of `order` (sample numbers of one batch), whose first is at `first_place` of the
+  /// epoch. Random numbers are keyed by (seed, epoch) and counted by the place in the epoch. Thread-safe.
   void plan(std::span<const std::int32_t> order, std::int64_t epoch, std::int64_t first_place,
             std::span<kernels::ImagePlacement> out) const;
 
@@ -80,8 +84,8 @@ class BatchPlanner {
   std::uint64_t seed_;
   bool random_crop_;
   bool random_flip_;
-  std::int64_t low_top_, low_left_;    // of the window's corner
-  std::uint32_t tops_, lefts_;         // how many places there are for it
+  std::int64_t low_top_, low_left_;  // of the window's corner
+  std::uint32_t tops_, lefts_;       // how many places there are for it
 };
 
 }  // namespace bantam

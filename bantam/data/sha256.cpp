@@ -1,11 +1,11 @@
 // The message schedule and the 64 rounds of SHA-256.
 #include "bantam/data/sha256.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <bit>
 #include <cstring>
+
+#include <fmt/format.h>
 
 namespace bantam {
 namespace {

@@ -1,4 +1,5 @@
-// Readers of layer kinds: YAML keys to the engine's options. Names and defaults are Keras' unless a comment says otherwise.
+// Readers of layer kinds: YAML keys to the engine's options. Names and defaults are Keras' unless a comment says
+// otherwise.
 #include "bantam/models/layer_kinds.h"
 
 #include "bantam/models/layer_options.h"
@@ -58,10 +59,11 @@ LayerPtr read_dense(ConfigMap& options) {
   return dense(layer);
 }
 
-/// How fast the running statistics move may be said Keras' way (momentum: the share that stays) or PyTorch's (rate: the share that
-/// is new, which PyTorch calls momentum).
+/// How fast the running statistics move may be said Keras' way (momentum: the share that stays) or PyTorch's (rate: the
+/// share that is new, which PyTorch calls momentum).
 float read_running_rate(ConfigMap& options) {
-  if (!options.has("rate")) return static_cast<float>(1.0 - options.number("momentum", {.min = 0, .max = 1, .max_open = true}, 0.99));
+  if (!options.has("rate"))
+    return static_cast<float>(1.0 - options.number("momentum", {.min = 0, .max = 1, .max_open = true}, 0.99));
   if (options.has("momentum"))
     options.node("momentum").fail_at_key("give momentum (Keras: what stays) or rate (PyTorch: what is new), not both");
   return static_cast<float>(options.number("rate", {.min = 0, .max = 1, .min_open = true}));

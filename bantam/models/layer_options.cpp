@@ -1,9 +1,9 @@
 // Reads the options that layers share, each with an error at the value's own place in the file.
 #include "bantam/models/layer_options.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
+
+#include <fmt/format.h>
 
 #include "bantam/base/error.h"
 

@@ -1,12 +1,12 @@
 // Walks the YAML list and adds nodes to a graph; what the graph refuses is reported at the layer's place in the file.
 #include "bantam/models/layers.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cctype>
 #include <utility>
 #include <vector>
+
+#include <fmt/format.h>
 
 #include "bantam/base/error.h"
 #include "bantam/engine/layers.h"
@@ -24,9 +24,8 @@ struct Place {
 };
 
 bool name_taken(const Graph& graph, const std::string& name) {
-  return std::ranges::any_of(graph.nodes(), [&](const GraphNode& node) {
-    return node.name == name || node.name.starts_with(name + "/");
-  });
+  return std::ranges::any_of(
+      graph.nodes(), [&](const GraphNode& node) { return node.name == name || node.name.starts_with(name + "/"); });
 }
 
 /// "conv2d", then "conv2d_2", …: no two nodes or blocks have one name.
@@ -83,8 +82,7 @@ NodeId read_residual(Graph& graph, ConfigMap& options, const Place& place) {
   const std::string name = read_name(graph, options, place.prefix, "residual");
   const NodeId body = read_body(graph, options.node("body"), {name + "/", place.last});
   NodeId shortcut = place.last;
-  if (const auto list = options.find("shortcut"))
-    shortcut = read_body(graph, *list, {name + "/shortcut_", place.last});
+  if (const auto list = options.find("shortcut")) shortcut = read_body(graph, *list, {name + "/shortcut_", place.last});
   const ActivationOptions activation = read_activation(options);
   options.finish();
   return add_node(graph, unused_name(graph, name + "/add"), add(activation), {body, shortcut}, options.self());
@@ -119,7 +117,8 @@ Shape read_shape(const ConfigNode& node) {
   }
 }
 
-ModelSpec read_list(ConfigMap& options, std::string name) {
+ModelSpec read_list(ConfigMap& options, const std::string& default_name) {
+  std::string name = options.text("name", default_name);
   const ConfigNode input = options.node("input");
   Graph graph(read_shape(input));
   const ConfigNode list = options.node("layers");
@@ -131,7 +130,7 @@ ModelSpec read_list(ConfigMap& options, std::string name) {
   return {std::move(name), std::move(graph), input, items.back().as_named().options};
 }
 
-ModelSpec read_zoo(ConfigMap& options, std::string name) {
+ModelSpec read_zoo(ConfigMap& options) {
   const ConfigNode at = options.node("zoo");
   const ZooModel* model = find_zoo_model(at.as_text());
   if (!model) at.fail_unknown("zoo model", at.as_text(), zoo_names());
@@ -142,9 +141,10 @@ ModelSpec read_zoo(ConfigMap& options, std::string name) {
   (void)options.integers("input", {.min = 1, .max = 1 << 20}, {extents.begin(), extents.end()});
   const ConfigNode input = options.node("input");
   zoo.input = read_shape(input);
+  std::string name = options.text("name", model->name);
   options.finish();
   try {
-    return {name.empty() ? std::string(model->name) : std::move(name), model->build(zoo), input, at};
+    return {std::move(name), model->build(zoo), input, at};
   } catch (const ShapeError& error) {
     input.fail(error.what());
   }
@@ -152,12 +152,9 @@ ModelSpec read_zoo(ConfigMap& options, std::string name) {
 
 }  // namespace
 
-ModelSpec read_model(const ConfigNode& model, std::string default_name) {
+ModelSpec read_model(const ConfigNode& model, const std::string& default_name) {
   ConfigMap options = model.as_map();
-  const auto given = options.find("name");
-  std::string name = given ? given->as_text() : std::string();
-  if (options.has("zoo")) return read_zoo(options, std::move(name));
-  return read_list(options, name.empty() ? std::move(default_name) : std::move(name));
+  return options.has("zoo") ? read_zoo(options) : read_list(options, default_name);
 }
 
 }  // namespace bantam::models

@@ -10,7 +10,7 @@ namespace bantam::models {
 
 /// What a config's `model:` says, and where it says it (for errors found later, e.g. that the data has other shapes).
 struct ModelSpec {
-  std::string name;   ///< `name:`, the zoo's name, or what the caller gave
+  std::string name;  ///< `name:`, the zoo's name, or what the caller gave
   Graph graph;
   ConfigNode input;   ///< where the input's shape stands
   ConfigNode output;  ///< the layer (or zoo name) that makes the output
@@ -33,8 +33,9 @@ struct ModelSpec {
 ///         - flatten
 ///         - dense: {units: 10}
 ///
-/// or `model: {zoo: resnet18_cifar, classes: 10, input: [32, 32, 3]}` (see zoo.h). The nodes are those of `bantam/engine/layers.h`.
-/// Throws ConfigError at the position of what is wrong, shapes that do not fit included (at the layer).
-ModelSpec read_model(const ConfigNode& model, std::string default_name = "model");
+/// or `model: {zoo: resnet18_cifar, classes: 10, input: [32, 32, 3]}` (see zoo.h). The nodes are those of
+/// `bantam/engine/layers.h`. Throws ConfigError at the position of what is wrong, shapes that do not fit included (at
+/// the layer).
+ModelSpec read_model(const ConfigNode& model, const std::string& default_name = "model");
 
 }  // namespace bantam::models

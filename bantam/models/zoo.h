@@ -13,9 +13,9 @@
 namespace bantam::models {
 
 struct ZooOptions {
-  Shape input;                 ///< (height, width, channels)
+  Shape input;  ///< (height, width, channels)
   std::int64_t classes = 1000;
-  double width = 1.0;          ///< factor of the channels, where the network has one
+  double width = 1.0;  ///< factor of the channels, where the network has one
 };
 
 struct ZooModel {
@@ -32,9 +32,11 @@ std::span<const ZooModel> zoo();
 const ZooModel* find_zoo_model(std::string_view name);
 std::vector<std::string> zoo_names();
 
-/// The CIFAR-10 example of Keras' style: sepconv 32, pool, sepconv 64, dense 64, dense; Glorot-uniform. 695,493 parameters.
+/// The CIFAR-10 example of Keras' style: sepconv 32, pool, sepconv 64, dense 64, dense; Glorot-uniform. 695,493
+/// parameters.
 Graph separable_cnn(const ZooOptions& options);
-/// ResNet-18 for small images (He et al. 2016): a 3x3 stem of 64 channels and no max-pool; He-normal. 11,173,962 parameters.
+/// ResNet-18 for small images (He et al. 2016): a 3x3 stem of 64 channels and no max-pool; He-normal. 11,173,962
+/// parameters.
 Graph resnet18_cifar(const ZooOptions& options);
 /// ResNet-50 v1.5, as torchvision's: the stride is on the 3x3 convolution; He-normal. 25,557,032 parameters.
 Graph resnet50(const ZooOptions& options);

@@ -20,7 +20,8 @@ struct ConvNorm {
   kernels::Activation activation = kernels::Activation::relu;
 };
 
-/// The convolution `name` behind node `from`, then its normalisation `name`_norm, then the activation; gives the last node.
+/// The convolution `name` behind node `from`, then its normalisation `name`_norm, then the activation; gives the last
+/// node.
 inline NodeId add_conv_norm(Graph& graph, const std::string& name, NodeId from, const ConvNorm& options) {
   const NodeId conv = graph.add(name,
                                 conv2d({.filters = options.filters,

@@ -1,7 +1,7 @@
 // MobileNet v1: a stem and thirteen depthwise-separable blocks, each convolution followed by normalisation and ReLU.
-#include <fmt/format.h>
-
 #include <algorithm>
+
+#include <fmt/format.h>
 
 #include "bantam/models/zoo.h"
 #include "bantam/models/zoo_builder.h"

@@ -15,30 +15,32 @@ struct Block {
   NodeId from = 0;
   std::int64_t channels = 64;  ///< of the 3x3 convolutions
   std::int64_t stride = 1;
-  bool project = false;        ///< the shortcut needs a 1x1 convolution: size or channels change
+  bool project = false;  ///< the shortcut needs a 1x1 convolution: size or channels change
 };
 
 NodeId join_shortcut(Graph& graph, const Block& block, NodeId body, std::int64_t channels) {
   NodeId shortcut = block.from;
   if (block.project)
-    shortcut = add_conv_norm(graph, block.name + "/shortcut", block.from,
-                             {.filters = channels, .kernel = 1, .stride = block.stride, .activation = Activation::none});
+    shortcut =
+        add_conv_norm(graph, block.name + "/shortcut", block.from,
+                      {.filters = channels, .kernel = 1, .stride = block.stride, .activation = Activation::none});
   return graph.add(block.name + "/add", add({.kind = Activation::relu}), {body, shortcut});
 }
 
 NodeId basic_block(Graph& graph, const Block& block) {
-  const NodeId first = add_conv_norm(graph, block.name + "/conv1", block.from,
-                                     {.filters = block.channels, .stride = block.stride});
-  const NodeId second = add_conv_norm(graph, block.name + "/conv2", first,
-                                      {.filters = block.channels, .activation = Activation::none});
+  const NodeId first =
+      add_conv_norm(graph, block.name + "/conv1", block.from, {.filters = block.channels, .stride = block.stride});
+  const NodeId second =
+      add_conv_norm(graph, block.name + "/conv2", first, {.filters = block.channels, .activation = Activation::none});
   return join_shortcut(graph, block, second, block.channels);
 }
 
 NodeId bottleneck_block(Graph& graph, const Block& block) {
   const std::int64_t out = 4 * block.channels;
-  const NodeId reduce = add_conv_norm(graph, block.name + "/conv1", block.from, {.filters = block.channels, .kernel = 1});
-  const NodeId middle = add_conv_norm(graph, block.name + "/conv2", reduce,
-                                      {.filters = block.channels, .stride = block.stride});
+  const NodeId reduce =
+      add_conv_norm(graph, block.name + "/conv1", block.from, {.filters = block.channels, .kernel = 1});
+  const NodeId middle =
+      add_conv_norm(graph, block.name + "/conv2", reduce, {.filters = block.channels, .stride = block.stride});
   const NodeId expand = add_conv_norm(graph, block.name + "/conv3", middle,
                                       {.filters = out, .kernel = 1, .activation = Activation::none});
   return join_shortcut(graph, block, expand, out);

@@ -42,22 +42,30 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"depthwise_conv2d: {kernel: 3, multiplier: 2}", "depthwise_conv2d", {7, 7, 8}, 9 * 8 + 8},
         Case{"depthwise_conv2d: {kernel: 3, stride: 2, padding: 1, bias: false}", "depthwise_conv2d", {5, 5, 4}, 9 * 4},
         // depthwise without bias, pointwise with one
-        Case{"separable_conv2d: {filters: 8, kernel: 3, activation: relu}", "separable_conv2d", {7, 7, 8}, 9 * 4 + 4 * 8 + 8},
-        Case{"separable_conv2d: {filters: 8, kernel: 3, multiplier: 3, bias: false}", "separable_conv2d", {7, 7, 8},
+        Case{"separable_conv2d: {filters: 8, kernel: 3, activation: relu}",
+             "separable_conv2d",
+             {7, 7, 8},
+             9 * 4 + 4 * 8 + 8},
+        Case{"separable_conv2d: {filters: 8, kernel: 3, multiplier: 3, bias: false}",
+             "separable_conv2d",
+             {7, 7, 8},
              9 * 12 + 12 * 8}));
 
 INSTANTIATE_TEST_SUITE_P(
     Others, LayerKinds,
-    testing::Values(Case{"batch_norm", "batch_norm", {9, 9, 4}, 8},
-                    Case{"batch_norm: {scale: false, epsilon: 1e-5, rate: 0.1, unbiased: false}", "batch_norm", {9, 9, 4}, 4},
-                    Case{"batch_norm: {momentum: 0.9, activation: relu6}", "batch_norm", {9, 9, 4}, 8},
-                    Case{"max_pool", "max_pool", {4, 4, 4}, 0}, Case{"max_pool: {size: 3}", "max_pool", {3, 3, 4}, 0},
-                    Case{"max_pool: {size: 3, stride: 2, padding: 1}", "max_pool", {5, 5, 4}, 0},
-                    Case{"average_pool: {size: [2, 3], stride: 1, padding: same, count_padding: true}", "average_pool",
-                         {9, 9, 4}, 0},
-                    Case{"global_average_pool: {}", "global_average_pool", {4}, 0},
-                    Case{"global_max_pool:", "global_max_pool", {4}, 0}, Case{"dropout: {rate: 0.3}", "dropout", {9, 9, 4}, 0},
-                    Case{"flatten: {}", "flatten", {324}, 0}));
+    testing::Values(
+        Case{"batch_norm", "batch_norm", {9, 9, 4}, 8},
+        Case{"batch_norm: {scale: false, epsilon: 1e-5, rate: 0.1, unbiased: false}", "batch_norm", {9, 9, 4}, 4},
+        Case{"batch_norm: {momentum: 0.9, activation: relu6}", "batch_norm", {9, 9, 4}, 8},
+        Case{"max_pool", "max_pool", {4, 4, 4}, 0}, Case{"max_pool: {size: 3}", "max_pool", {3, 3, 4}, 0},
+        Case{"max_pool: {size: 3, stride: 2, padding: 1}", "max_pool", {5, 5, 4}, 0},
+        Case{"average_pool: {size: [2, 3], stride: 1, padding: same, count_padding: true}",
+             "average_pool",
+             {9, 9, 4},
+             0},
+        Case{"global_average_pool: {}", "global_average_pool", {4}, 0},
+        Case{"global_max_pool:", "global_max_pool", {4}, 0}, Case{"dropout: {rate: 0.3}", "dropout", {9, 9, 4}, 0},
+        Case{"flatten: {}", "flatten", {324}, 0}));
 
 TEST(LayerKindTable, HasAReaderAndATestForEveryKind) {
   EXPECT_EQ(layer_kind_names().size(), 18u);
@@ -79,7 +87,8 @@ TEST(Layers, AnActivationMayHaveOptions) {
 }
 
 TEST(Layers, DenseAfterFlatten) {
-  const ModelSpec model = model_from("model: {input: [3, 3, 2], layers: [flatten, dense: {units: 7, activation: gelu}]}");
+  const ModelSpec model =
+      model_from("model: {input: [3, 3, 2], layers: [flatten, dense: {units: 7, activation: gelu}]}");
   EXPECT_EQ(to_string(model.graph.output_shape()), "(7)");
   EXPECT_EQ(parameter_count(model.graph), 18 * 7 + 7);
 }
@@ -117,14 +126,15 @@ TEST(Layers, ResidualBlocksExpandToNodesUnderTheirName) {
   std::vector<std::string> names;
   for (const GraphNode& node : model.graph.nodes()) names.push_back(node.name);
   EXPECT_EQ(names, (std::vector<std::string>{"input", "residual/conv2d", "residual/batch_norm", "residual/conv2d_2",
-                                             "residual/add", "down/conv2d", "down/shortcut_conv2d", "down/add", "tail/relu",
-                                             "tail/flatten"}));
+                                             "residual/add", "down/conv2d", "down/shortcut_conv2d", "down/add",
+                                             "tail/relu", "tail/flatten"}));
   const auto& nodes = model.graph.nodes();
   EXPECT_EQ(nodes[4].inputs, (std::vector<NodeId>{3, 0}));  // body and identity
   EXPECT_EQ(nodes[6].inputs, (std::vector<NodeId>{4}));     // the shortcut reads what the body reads
   EXPECT_EQ(nodes[7].inputs, (std::vector<NodeId>{5, 6}));
   EXPECT_EQ(to_string(model.graph.output_shape()), "(96)");
-  const auto segments = lower(model.graph, {.kind = RecomputeOptions::Kind::named, .names = {"residual", "down", "tail"}});
+  const auto segments =
+      lower(model.graph, {.kind = RecomputeOptions::Kind::named, .names = {"residual", "down", "tail"}});
   EXPECT_EQ(segments.size(), 3u);  // each block is one unit of recompute
 }
 

@@ -53,8 +53,10 @@ TEST_P(Zoo, TrainsOnTheMetaDevice) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Networks, Zoo,
-                         testing::Values(Case{"separable_cnn", 695493, 0, 10}, Case{"resnet18_cifar", 11173962, 9600, 10},
-                                         Case{"mobilenet_v1", 4231976, 21888, 1000}, Case{"resnet50", 25557032, 53120, 1000}),
+                         testing::Values(Case{"separable_cnn", 695493, 0, 10},
+                                         Case{"resnet18_cifar", 11173962, 9600, 10},
+                                         Case{"mobilenet_v1", 4231976, 21888, 1000},
+                                         Case{"resnet50", 25557032, 53120, 1000}),
                          [](const auto& info) { return info.param.name; });
 
 TEST(ZooOptionsTest, ClassesInputAndWidthCanBeSaid) {

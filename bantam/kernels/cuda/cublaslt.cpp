@@ -37,6 +37,7 @@ CublasLtApi::CublasLtApi()
   library.bind(desc_set, "cublasLtMatmulDescSetAttribute");
   library.bind(layout_create, "cublasLtMatrixLayoutCreate");
   library.bind(layout_destroy, "cublasLtMatrixLayoutDestroy");
+  library.bind(layout_set, "cublasLtMatrixLayoutSetAttribute");
   library.bind(preference_create, "cublasLtMatmulPreferenceCreate");
   library.bind(preference_destroy, "cublasLtMatmulPreferenceDestroy");
   library.bind(preference_set, "cublasLtMatmulPreferenceSetAttribute");
@@ -105,15 +106,22 @@ std::unique_ptr<CublasLt::Entry> CublasLt::make_entry(const Key& key) const {
   set_desc(CUBLASLT_MATMUL_DESC_TRANSA, p.transpose_b ? transposed : plain);
   set_desc(CUBLASLT_MATMUL_DESC_TRANSB, p.transpose_a ? transposed : plain);
   const auto layout = [&](cublasLtMatrixLayout_t& made, DType dtype, std::int64_t columns, std::int64_t rows,
-                          std::int64_t stride) {
+                          std::int64_t stride, std::int64_t batch_stride) {
     check(api_.layout_create(&made, cuda_type(dtype), static_cast<std::uint64_t>(columns),
                              static_cast<std::uint64_t>(rows), stride),
           "cublasLtMatrixLayoutCreate");
+    if (p.batch == 1) return;
+    const auto batch = static_cast<std::int32_t>(p.batch);
+    check(api_.layout_set(made, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &batch, sizeof(batch)), "cublasLtMatrixLayoutSetAttribute");
+    check(api_.layout_set(made, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, &batch_stride, sizeof(batch_stride)),
+          "cublasLtMatrixLayoutSetAttribute");
   };
   // A row-major (r, c) matrix is a column-major (c, r) one.
-  layout(entry->left, p.dtype, p.transpose_b ? p.k : p.n, p.transpose_b ? p.n : p.k, p.b_stride);
-  layout(entry->right, p.dtype, p.transpose_a ? p.m : p.k, p.transpose_a ? p.k : p.m, p.a_stride);
-  layout(entry->out, p.out_dtype, p.n, p.m, p.c_stride);
+  layout(entry->left, p.dtype, p.transpose_b ? p.k : p.n, p.transpose_b ? p.n : p.k, p.b_stride,
+         p.b_batch_stride);
+  layout(entry->right, p.dtype, p.transpose_a ? p.m : p.k, p.transpose_a ? p.k : p.m, p.a_stride,
+         p.a_batch_stride);
+  layout(entry->out, p.out_dtype, p.n, p.m, p.c_stride, p.c_batch_stride);
   choose_algorithm(key, *entry);
   return entry;
 }

@@ -27,6 +27,7 @@ struct CublasLtApi {
   decltype(&::cublasLtMatmulDescSetAttribute) desc_set;
   decltype(&::cublasLtMatrixLayoutCreate) layout_create;
   decltype(&::cublasLtMatrixLayoutDestroy) layout_destroy;
+  decltype(&::cublasLtMatrixLayoutSetAttribute) layout_set;
   decltype(&::cublasLtMatmulPreferenceCreate) preference_create;
   decltype(&::cublasLtMatmulPreferenceDestroy) preference_destroy;
   decltype(&::cublasLtMatmulPreferenceSetAttribute) preference_set;

@@ -16,6 +16,8 @@ struct GemmProblem {
   std::int64_t a_stride = 0, b_stride = 0, c_stride = 0;
   DType dtype = DType::float32, out_dtype = DType::float32;
   std::size_t workspace_limit = 0;  ///< algorithms that need more are not eligible
+  /// Products side by side, operands this many elements apart.
+  std::int64_t batch = 1, a_batch_stride = 0, b_batch_stride = 0, c_batch_stride = 0;
   auto operator<=>(const GemmProblem&) const = default;
 };
 
@@ -27,7 +29,8 @@ struct GemmOperands {
   bool accumulate = false;
 };
 
-/// Runs on the current device in the order of `exec.stream`: cuBLASLt, or our own kernel where it has no algorithm.
+/// Runs on the current device in the order of `exec.stream`: cuBLASLt, or our own kernel where it has no algorithm. Long sums of
+/// small results (weight gradients of pointwise convolutions) are cut into parts, by shapes only, added in order.
 void gemm(const Exec& exec, const GemmProblem& problem, const GemmOperands& operands, Workspace workspace);
 
 }  // namespace bantam::kernels::cuda

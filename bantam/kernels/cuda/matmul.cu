@@ -1,4 +1,7 @@
 // Matrix products on a GPU: cuBLASLt, and a tiled kernel of our own for problems that it does not take.
+#include <algorithm>
+#include <cstddef>
+
 #include "bantam/kernels/cuda/check.h"
 #include "bantam/kernels/cuda/gemm.h"
 #include "bantam/kernels/cuda/libraries.h"
@@ -83,18 +86,108 @@ void launch_tiled(const Exec& exec, const GemmProblem& p, const GemmOperands& in
 
 }  // namespace
 
-void gemm(const Exec& exec, const GemmProblem& problem, const GemmOperands& operands, Workspace workspace) {
-  if (problem.m == 0 || problem.n == 0) return;
+namespace {
+
+/// A long sum cut into `full` parts of `depth` and a shorter last one.
+struct SplitSum {
+  std::int64_t full = 0, depth = 0, rest = 0;
+  std::int64_t parts() const { return full + (rest > 0 ? 1 : 0); }
+};
+
+/// No parts (full = 0) unless the sum is long and the result so small that its tiles would leave most of a GPU idle. Parts are
+/// multiples of 64 deep (operands stay aligned), at least 1024, enough for about 128 tiles, within half of the workspace.
+SplitSum split_sum(const GemmProblem& p) {
+  constexpr std::int64_t kLong = 16384, kTiles = 128, kShortest = 1024, kAligned = 64;
+  const std::int64_t tiles = ((p.m + kTile - 1) / kTile) * ((p.n + kTile - 1) / kTile);
+  const std::int64_t fitting = static_cast<std::int64_t>(p.workspace_limit) / 2 / (p.m * p.n * 4) - 1;  // one for the rest
+  const std::int64_t wanted = std::min({kTiles / tiles, p.k / kShortest, fitting});
+  if (p.k < kLong || p.batch != 1 || wanted < 2) return {};
+  SplitSum split;
+  split.depth = ((p.k + wanted - 1) / wanted + kAligned - 1) / kAligned * kAligned;
+  split.full = p.k / split.depth;
+  split.rest = p.k % split.depth;
+  return split;
+}
+
+/// c = Σ of the parts in order, on top of c where `accumulate`. Parts (parts, m, n) float32.
+template <class Out>
+__global__ void __launch_bounds__(kThreads)
+    add_product_parts(const float* __restrict__ partials, std::int64_t parts, std::int64_t m, std::int64_t n, Out* c,
+                      std::int64_t c_stride, bool accumulate) {
+  const std::int64_t i = static_cast<std::int64_t>(blockIdx.x) * kThreads + threadIdx.x;
+  if (i >= m * n) return;
+  Out& to = c[i / n * c_stride + i % n];
+  float sum = 0.0f;
+  for (std::int64_t part = 0; part < parts; ++part) sum += partials[part * m * n + i];
+  to = from_float<Out>(accumulate ? to_float(to) + sum : sum);
+}
+
+/// One product, or a batch of them, without cutting.
+void plain_gemm(const Exec& exec, const GemmProblem& problem, const GemmOperands& operands, Workspace workspace) {
   // cuBLASLt takes no empty sums; our kernel stores their zeros.
   if (problem.k > 0 && Libraries::of(exec).cublaslt().matmul(problem, operands, workspace, stream_of(exec))) return;
   dispatch_floating(problem.dtype, [&](auto tag) {
     using T = typename decltype(tag)::type;
-    if (problem.out_dtype == DType::float32) {
-      launch_tiled<T, float>(exec, problem, operands);
-    } else {
-      launch_tiled<T, T>(exec, problem, operands);
+    for (std::int64_t i = 0; i < problem.batch; ++i) {
+      const T* a = static_cast<const T*>(operands.a) + i * problem.a_batch_stride;
+      const T* b = static_cast<const T*>(operands.b) + i * problem.b_batch_stride;
+      const std::int64_t c = i * problem.c_batch_stride;
+      if (problem.out_dtype == DType::float32) {
+        launch_tiled<T, float>(exec, problem, {a, b, static_cast<float*>(operands.c) + c, operands.accumulate});
+      } else {
+        launch_tiled<T, T>(exec, problem, {a, b, static_cast<T*>(operands.c) + c, operands.accumulate});
+      }
     }
   });
+}
+
+/// The parts as a batch (and the rest as one more product) into the workspace, then their sum.
+void split_gemm(const Exec& exec, const GemmProblem& p, const GemmOperands& operands, Workspace workspace,
+                const SplitSum& split) {
+  const std::size_t partial_bytes = aligned_bytes(split.parts() * p.m * p.n * 4);
+  auto* partials = static_cast<float*>(workspace.data);
+  const Workspace left{static_cast<std::byte*>(workspace.data) + partial_bytes, workspace.bytes - partial_bytes};
+  // Where depth k of each operand begins, in elements.
+  const std::int64_t a_step = p.transpose_a ? p.a_stride : 1, b_step = p.transpose_b ? 1 : p.b_stride;
+  GemmProblem part = p;
+  part.out_dtype = DType::float32;
+  part.c_stride = p.n;
+  part.workspace_limit = p.workspace_limit - partial_bytes;
+  part.k = split.depth;
+  part.batch = split.full;
+  part.a_batch_stride = split.depth * a_step;
+  part.b_batch_stride = split.depth * b_step;
+  part.c_batch_stride = p.m * p.n;
+  plain_gemm(exec, part, {operands.a, operands.b, partials, false}, left);
+  if (split.rest > 0) {
+    const std::int64_t begin = split.full * split.depth, size = static_cast<std::int64_t>(size_of(p.dtype));
+    part.k = split.rest;
+    part.batch = 1;
+    part.a_batch_stride = part.b_batch_stride = part.c_batch_stride = 0;
+    plain_gemm(exec, part,
+               {static_cast<const std::byte*>(operands.a) + begin * a_step * size,
+                static_cast<const std::byte*>(operands.b) + begin * b_step * size, partials + split.full * p.m * p.n, false},
+               left);
+  }
+  dispatch_floating(p.out_dtype, [&](auto tag) {
+    using Out = typename decltype(tag)::type;
+    const auto blocks = static_cast<unsigned>((p.m * p.n + kThreads - 1) / kThreads);
+    add_product_parts<Out><<<blocks, kThreads, 0, stream_of(exec)>>>(partials, split.parts(), p.m, p.n,
+                                                                   static_cast<Out*>(operands.c), p.c_stride, operands.accumulate);
+    check_launch("add_product_parts");
+  });
+}
+
+}  // namespace
+
+void gemm(const Exec& exec, const GemmProblem& problem, const GemmOperands& operands, Workspace workspace) {
+  if (problem.m == 0 || problem.n == 0) return;
+  const SplitSum split = split_sum(problem);
+  if (split.full == 0) {
+    plain_gemm(exec, problem, operands, workspace);
+  } else {
+    split_gemm(exec, problem, operands, workspace, split);
+  }
 }
 
 void matmul(const Exec& exec, const MatmulShape& s, DType dtype, const void* a, const void* b, DType out_dtype, void* c,

@@ -104,21 +104,49 @@ __global__ void __launch_bounds__(kTileThreads)
   }
 }
 
-/// finish(c, origin, moments of all rows) for every channel. Blocks of 32 x 8 threads.
+inline constexpr int kMergeRows = 16;
+
+/// Σ of `value` over the threads of equal threadIdx.x, in a fixed order; every thread gets it. Blocks of 32 x kMergeRows threads.
+__device__ inline double sum_over_merge_rows(double value) {
+  __shared__ double shared[kMergeRows][32];
+  __syncthreads();
+  shared[threadIdx.y][threadIdx.x] = value;
+  __syncthreads();
+  double sum = 0;
+#pragma unroll
+  for (int row = 0; row < kMergeRows; ++row) sum += shared[row][threadIdx.x];
+  return sum;
+}
+
+/// finish(c, origin, moments of all rows) for every channel: the mean from the parts' means, then m2 from the parts' m2 and the distance
+/// of their means, without a division a part.
 template <class T, class Finish>
-__global__ void __launch_bounds__(kTileThreads)
-    merge_parts_kernel(const T* x, std::int64_t rows, std::int64_t channels, std::int64_t parts, const float* partials,
+__global__ void __launch_bounds__(32 * kMergeRows)
+    merge_parts_kernel(const T* x, std::int64_t rows, std::int64_t channels, int parts, const float* partials,
                        Finish finish) {
   const std::int64_t c = static_cast<std::int64_t>(blockIdx.x) * 32 + threadIdx.x;
-  Moments<double, 1> moments;
-  if (c < channels) {
-    for (std::int64_t part = threadIdx.y; part < parts; part += blockDim.y) {
-      const auto count = static_cast<double>(part_begin(rows, parts, part + 1) - part_begin(rows, parts, part));
-      moments.merge({count, {partials[part * 2 * channels + c]}, {partials[(part * 2 + 1) * channels + c]}});
+  const std::int64_t each = rows / parts, longer = rows % parts;  // as part_begin cuts
+  const bool inside = c < channels;
+  const auto count_of = [&](int part) { return static_cast<double>(each + (part < longer ? 1 : 0)); };
+  const auto partial = [&](int part, int which) {
+    return static_cast<double>(partials[(static_cast<std::int64_t>(part) * 2 + which) * channels + c]);
+  };
+  double sum = 0;
+  if (inside) {
+#pragma unroll 4
+    for (int part = static_cast<int>(threadIdx.y); part < parts; part += kMergeRows) sum += count_of(part) * partial(part, 0);
+  }
+  const double mean = sum_over_merge_rows(sum) / static_cast<double>(rows);
+  double squares = 0;
+  if (inside) {
+#pragma unroll 4
+    for (int part = static_cast<int>(threadIdx.y); part < parts; part += kMergeRows) {
+      const double apart = partial(part, 0) - mean;
+      squares += partial(part, 1) + count_of(part) * apart * apart;
     }
   }
-  merge_over_block_rows(moments);
-  if (c < channels && threadIdx.y == 0) finish(c, to_float(x[c]), moments);
+  const double m2 = sum_over_merge_rows(squares);
+  if (inside && threadIdx.y == 0) finish(c, to_float(x[c]), Moments<double, 1>{static_cast<double>(rows), {mean}, {m2}});
 }
 
 /// finish(c, origin, moments) on the device for every channel of x (rows, channels), rows > 0. `partials` has room for
@@ -131,8 +159,8 @@ void channel_moments(const Exec& exec, std::int64_t rows, std::int64_t channels,
   part_moments_kernel<T, N><<<grid, block, 0, stream_of(exec)>>>(x, rows, channels, partials, finish);
   check_launch("part_moments_kernel");
   if (parts == 1) return;
-  merge_parts_kernel<<<blocks_for(channels, 32), dim3(32, kWarps), 0, stream_of(exec)>>>(x, rows, channels, parts,
-                                                                                         partials, finish);
+  merge_parts_kernel<<<blocks_for(channels, 32), dim3(32, kMergeRows), 0, stream_of(exec)>>>(
+      x, rows, channels, static_cast<int>(parts), partials, finish);
   check_launch("merge_parts_kernel");
 }
 

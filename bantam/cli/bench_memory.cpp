@@ -1,0 +1,98 @@
+// `bantam bench memory`: where a step's bytes are at its peak, by category, adding up to the byte.
+#include <array>
+#include <cstdio>
+#include <memory>
+
+#include <fmt/format.h>
+
+#include "bantam/base/byte_size.h"
+#include "bantam/base/error.h"
+#include "bantam/cli/bench.h"
+
+namespace bantam::cli {
+namespace {
+
+constexpr const char* kAbout =
+    "Measure where a training step's bytes are at the moment of its peak. The categories add\n"
+    "up to the peak exactly. Each row has a runtime of its own, one batch resident. A row that\n"
+    "does not fit the device's limit says what it would need.";
+
+constexpr std::array<const char*, kCategories> kShort = {"param", "grad", "optim", "activ", "work", "input", "other"};
+constexpr std::array<const char*, kCategories> kLong = {"parameters", "gradients", "optimizer", "activations",
+                                                        "workspace",  "input",     "other"};
+
+/// How wide a column is, and how sizes are written in it.
+struct Layout {
+  int width;
+  bool bytes;
+  std::string cell(std::uint64_t size) const {
+    return fmt::format(" {:>{}}", bytes ? fmt::format("{}", size) : compact_bytes(size), width);
+  }
+};
+
+std::string header(const Layout& layout) {
+  std::string line = fmt::format("{:>5} {:>4} {:>6}", "batch", "prec", "recomp");
+  for (std::size_t i = 0; i < kCategories; ++i)
+    line += fmt::format(" {:>{}}", layout.bytes ? kLong[i] : kShort[i], layout.width);
+  for (const char* title : {"peak", "pool"}) line += fmt::format(" {:>{}}", title, layout.width);
+  return line + fmt::format(" {:>5}", "img/s");
+}
+
+std::string memory_cells(const Layout& layout, const StepMeasurement& measured) {
+  std::string cells;
+  for (const std::uint64_t size : measured.memory.by_category_at_peak.bytes) cells += layout.cell(size);
+  cells += layout.cell(measured.memory.peak_bytes) + layout.cell(measured.memory.peak_pool_bytes);
+  return cells + fmt::format(" {:>5}", compact_rate(measured.images_per_s));
+}
+
+/// One row; false where it does not fit.
+bool print_row(const RunConfig& config, const StepCase& row, const BenchOptions& options, const Layout& layout) {
+  nlohmann::ordered_json json = describe(config, row);
+  std::string cells =
+      fmt::format("{:>5} {:>4} {:>6.6}", row.batch, short_name(row.precision), to_string(row.recompute));
+  bool fits = true;
+  try {
+    const StepMeasurement measured = measure_step(config, row, options.common.threads, options.seconds);
+    add_timing(json, measured);
+    add_memory(json, measured.memory);
+    cells += memory_cells(layout, measured);
+  } catch (const OutOfMemory& error) {
+    fits = false;
+    const std::uint64_t needed = plan_step(config, row).peak_bytes;
+    json["error"] = "does not fit";
+    json["needed_bytes"] = needed;
+    if (error.facts().limit_bytes > 0) json["limit_bytes"] = error.facts().limit_bytes;
+    cells +=
+        fmt::format(" does not fit (needs {})", options.bytes ? fmt::format("{}", needed) : format_byte_size(needed));
+  }
+  fmt::print("{}\n", options.json ? json.dump() : cells);
+  std::fflush(stdout);
+  return fits;
+}
+
+int bench_memory(const BenchOptions& options) {
+  const RunConfig config = read_config(options.common);
+  require_device(config);
+  const std::vector<StepCase> cases = bench_cases(config, options);
+  const Layout layout{options.bytes ? 12 : 5, options.bytes};
+  if (!options.json)
+    fmt::print("{} on {}, bytes at the peak\n{}\n", config.model.name, to_string(config.device), header(layout));
+  bool any = false;
+  for (const StepCase& row : cases) any = print_row(config, row, options, layout) || any;
+  if (!options.json && !options.bytes) fmt::print("K, M, G: powers of 1024; --bytes prints them exactly.\n");
+  return any ? 0 : 4;
+}
+
+}  // namespace
+
+void add_bench_memory(CLI::App& bench, Action& action) {
+  CLI::App* command = bench.add_subcommand("memory", "Memory of training steps by category");
+  command->footer(kAbout);
+  const auto options = std::make_shared<BenchOptions>();
+  options->seconds = 0.5;
+  add_bench_options(*command, *options);
+  command->add_flag("--bytes", options->bytes, "Exact bytes instead of units (wider than 80 columns)");
+  command->callback([&action, options] { action = [options] { return bench_memory(*options); }; });
+}
+
+}  // namespace bantam::cli

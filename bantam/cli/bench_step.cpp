@@ -1,0 +1,58 @@
+// `bantam bench step`: milliseconds a training step, the rows of peers/torch_step.py.
+#include <cstdio>
+#include <memory>
+
+#include <fmt/format.h>
+
+#include "bantam/base/error.h"
+#include "bantam/cli/bench.h"
+
+namespace bantam::cli {
+namespace {
+
+constexpr const char* kAbout =
+    "Time training steps (forward, backward, update) on random images that are already\n"
+    "on the device: no data set is read. A row is the median of windows of 50 ms or more.\n"
+    "Memory is that of a step with one batch resident.";
+
+int bench_step(const BenchOptions& options) {
+  const RunConfig config = read_config(options.common);
+  require_device(config);
+  const std::vector<StepCase> cases = bench_cases(config, options);
+  if (!options.json)
+    fmt::print("{} on {}\n{:>7}  {:14}  {:9}  {:>11}  {:>9}  {:>6}  {:>6}\n", config.model.name,
+               to_string(config.device), "batch", "precision", "recompute", "ms per step", "images/s", "peak", "pool");
+  bool any = false;
+  for (const StepCase& row : cases) {
+    nlohmann::ordered_json json = describe(config, row);
+    std::string cells =
+        fmt::format("{:>7}  {:14}  {:9}", row.batch, to_string(row.precision), to_string(row.recompute));
+    try {
+      const StepMeasurement measured = measure_step(config, row, options.common.threads, options.seconds);
+      any = true;
+      add_timing(json, measured);
+      add_memory(json, measured.memory);
+      cells += fmt::format("  {:>11.3f}  {:>9.0f}  {:>6}  {:>6}", measured.ms_per_step, measured.images_per_s,
+                           compact_bytes(measured.memory.peak_bytes), compact_bytes(measured.memory.peak_pool_bytes));
+    } catch (const OutOfMemory&) {
+      json["error"] = "does not fit";
+      json["needed_bytes"] = plan_step(config, row).peak_bytes;
+      cells += fmt::format("  does not fit (needs {})", compact_bytes(json["needed_bytes"].get<std::uint64_t>()));
+    }
+    fmt::print("{}\n", options.json ? json.dump() : cells);
+    std::fflush(stdout);
+  }
+  return any ? 0 : 4;
+}
+
+}  // namespace
+
+void add_bench_step(CLI::App& bench, Action& action) {
+  CLI::App* command = bench.add_subcommand("step", "Time training steps");
+  command->footer(kAbout);
+  const auto options = std::make_shared<BenchOptions>();
+  add_bench_options(*command, *options);
+  command->callback([&action, options] { action = [options] { return bench_step(*options); }; });
+}
+
+}  // namespace bantam::cli

@@ -1,0 +1,166 @@
+// Steps on random batches, timed in windows; and their memory from the allocator's own count.
+#include "bantam/cli/measure.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+
+#include "bantam/base/half.h"
+#include "bantam/base/philox.h"
+
+namespace bantam::cli {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr std::int64_t kResidentBatches = 8;  // so that no batch stays in a cache by being the only one
+constexpr std::int64_t kWarmUpSteps = 5;
+constexpr double kWindowSeconds = 0.05;
+
+double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
+
+/// Uniform in ±√3: mean 0 and variance 1, like normalised images.
+template <class T>
+Tensor random_images(const Context& context, const Shape& shape, PhiloxSequence& random) {
+  Tensor images = context.allocate(shape, dtype_of<T>, Category::input);  // first: what does not fit costs no time
+  std::vector<T> values(static_cast<std::size_t>(shape.elements()));
+  const float limit = std::sqrt(3.0f);
+  for (T& value : values) value = T(random.uniform(-limit, limit));
+  copy_bytes(images.data(), values.data(), images.bytes(), context.stream);
+  synchronize(context.stream);  // before the values go
+  return images;
+}
+
+double median(std::vector<double> values) {
+  std::ranges::sort(values);
+  const std::size_t n = values.size();
+  return n % 2 == 1 ? values[n / 2] : 0.5 * (values[n / 2 - 1] + values[n / 2]);
+}
+
+}  // namespace
+
+StepSession::StepSession(const RunConfig& config, const StepCase& options, Device device, int threads)
+    : runtime_(make_runtime(config, threads)), case_(options) {
+  model_ = std::make_unique<Model>(
+      *runtime_, device, config.model.graph,
+      ModelOptions{.precision = options.precision, .seed = config.seed, .recompute = options.recompute});
+  optimizer_ = std::make_unique<Optimizer>(*model_, config.train.optimizer);
+  step_ = std::make_unique<TrainingStep>(*model_, *optimizer_, config.train.loss);
+  add_batches(1);
+}
+
+StepSession::~StepSession() = default;
+
+Batch StepSession::make_batch(std::int64_t index) const {
+  const Context context = model_->context(Pass::train).at(runtime_->intern("input"));
+  const Shape shape = model_->graph().input_shape().prepend(case_.batch);
+  const auto classes = static_cast<std::uint64_t>(model_->graph().output_shape()[0]);
+  Batch batch{.size = case_.batch, .index = index};
+  if (model_->device().meta) {  // shapes are all that a meta device has
+    batch.images = context.allocate(shape, case_.precision.compute(), Category::input);
+    batch.labels = context.allocate({case_.batch}, DType::int32, Category::input);
+    return batch;
+  }
+  PhiloxSequence random(philox_key(model_->options().seed, RandomPurpose::dataset, static_cast<std::uint64_t>(index)));
+  switch (case_.precision.compute()) {
+    case DType::float16:
+      batch.images = random_images<Half>(context, shape, random);
+      break;
+    case DType::bfloat16:
+      batch.images = random_images<BFloat16>(context, shape, random);
+      break;
+    default:
+      batch.images = random_images<float>(context, shape, random);
+      break;
+  }
+  std::vector<std::int32_t> labels(static_cast<std::size_t>(case_.batch));
+  for (std::int32_t& label : labels) label = static_cast<std::int32_t>(random.below(classes));
+  batch.labels = context.upload({case_.batch}, labels.data());
+  return batch;
+}
+
+void StepSession::add_batches(std::int64_t count) {
+  while (static_cast<std::int64_t>(batches_.size()) < count)
+    batches_.push_back(make_batch(static_cast<std::int64_t>(batches_.size())));
+}
+
+void StepSession::run(std::int64_t count) {
+  for (std::int64_t i = 0; i < count; ++i) {
+    if (step_->pending_metrics() == TrainingStep::kMetricRing) (void)step_->read_metrics();
+    step_->step(batches_[static_cast<std::size_t>(steps_++) % batches_.size()]);
+  }
+}
+
+void StepSession::wait() const { synchronize(runtime_->stream(model_->device())); }
+
+MemoryStats StepSession::memory() const { return runtime_->allocator(model_->device()).stats(); }
+
+Context StepSession::training_context() const {
+  Context context = model_->context(Pass::train);
+  context.random.update = optimizer_->updates();
+  return context;
+}
+
+StepMeasurement measure_step(const RunConfig& config, const StepCase& options, int threads, double seconds) {
+  StepSession session(config, options, config.device, threads);
+  session.run(kWarmUpSteps);
+  session.wait();
+  StepMeasurement measured{.memory = session.memory()};
+  session.add_batches(kResidentBatches);
+  session.wait();
+  const auto timed = [&](std::int64_t steps) {
+    const Clock::time_point start = Clock::now();
+    session.run(steps);
+    session.wait();
+    return seconds_since(start);
+  };
+  std::int64_t steps = 1;
+  while (timed(steps) < kWindowSeconds) steps *= 2;
+  std::vector<double> windows;
+  const Clock::time_point start = Clock::now();
+  while (windows.size() < 3 || seconds_since(start) < seconds)
+    windows.push_back(timed(steps) / static_cast<double>(steps));
+  const double step = median(windows);
+  measured.ms_per_step = step * 1e3;
+  measured.images_per_s = static_cast<double>(options.batch) / step;
+  measured.windows = static_cast<std::int64_t>(windows.size());
+  return measured;
+}
+
+MemoryStats plan_step(const RunConfig& config, const StepCase& options) {
+  RunConfig unlimited = config;  // the question is how much it needs, not whether it fits
+  unlimited.limits.clear();
+  unlimited.growth = true;
+  StepSession session(unlimited, options, Device::meta_of(config.device), 1);
+  session.run(2);
+  return session.memory();
+}
+
+nlohmann::ordered_json describe(const RunConfig& config, const StepCase& options) {
+  return {{"model", config.model.name},
+          {"batch", options.batch},
+          {"precision", to_string(options.precision)},
+          {"recompute", to_string(options.recompute)},
+          {"device", to_string(config.device)}};
+}
+
+nlohmann::ordered_json categories_json(const CategoryBytes& bytes) {
+  nlohmann::ordered_json object;
+  for (std::size_t i = 0; i < kCategories; ++i)
+    object[std::string(to_string(static_cast<Category>(i)))] = bytes[static_cast<Category>(i)];
+  return object;
+}
+
+void add_memory(nlohmann::ordered_json& row, const MemoryStats& memory) {
+  row["peak_bytes"] = memory.peak_bytes;
+  row["pool_bytes"] = memory.peak_pool_bytes;
+  row["by_category"] = categories_json(memory.by_category_at_peak);
+}
+
+void add_timing(nlohmann::ordered_json& row, const StepMeasurement& measured) {
+  row["ms_per_step"] = std::round(measured.ms_per_step * 1e4) / 1e4;
+  row["images_per_s"] = std::round(measured.images_per_s);
+  row["windows"] = measured.windows;
+}
+
+}  // namespace bantam::cli

@@ -1,0 +1,75 @@
+// One training step of a configuration on synthetic batches: measured on a device, or planned on its meta stand-in.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+#include "bantam/cli/run_config.h"
+
+namespace bantam::cli {
+
+/// What is varied between rows of a bench.
+struct StepCase {
+  std::int64_t batch = 1;
+  Precision precision;
+  RecomputeOptions recompute;
+};
+
+struct StepMeasurement {
+  double ms_per_step = 0;  ///< median of windows of at least 50 ms
+  double images_per_s = 0;
+  std::int64_t windows = 0;
+  MemoryStats memory;  ///< after some steps with one batch resident; peaks are of the whole run up to there
+};
+
+/// A fresh runtime, model, optimizer and step on one device, with one resident batch of random images. Keeps all alive.
+class StepSession {
+ public:
+  /// Throws OutOfMemory where it does not fit.
+  StepSession(const RunConfig& config, const StepCase& options, Device device, int threads);
+  ~StepSession();
+
+  /// Runs `count` steps, going round the resident batches. Waits for nothing but full metric rings.
+  void run(std::int64_t count);
+  /// Adds resident batches until there are `count`.
+  void add_batches(std::int64_t count);
+  void wait() const;
+  MemoryStats memory() const;
+  /// The context of a training forward; give it a tape.
+  Context training_context() const;
+  Runtime& runtime() const { return *runtime_; }
+  Model& model() const { return *model_; }
+  const Batch& batch() const { return batches_.front(); }
+
+ private:
+  Batch make_batch(std::int64_t index) const;
+
+  std::unique_ptr<Runtime> runtime_;
+  StepCase case_;
+  std::unique_ptr<Model> model_;
+  std::unique_ptr<Optimizer> optimizer_;
+  std::unique_ptr<TrainingStep> step_;
+  std::vector<Batch> batches_;
+  std::int64_t steps_ = 0;
+};
+
+/// Measures as peers/torch_step.py does: warm-up, a window grown until it lasts 50 ms, then windows for `seconds`, the
+/// median. Memory is read after the warm-up, with one batch resident; timing goes round 8 different ones.
+StepMeasurement measure_step(const RunConfig& config, const StepCase& options, int threads, double seconds);
+
+/// The same step's memory, exactly, on the meta device: nothing is allocated and no kernel runs.
+MemoryStats plan_step(const RunConfig& config, const StepCase& options);
+
+/// model, batch, precision, recompute, device.
+nlohmann::ordered_json describe(const RunConfig& config, const StepCase& options);
+/// peak_bytes, pool_bytes, by_category (at the peak).
+void add_memory(nlohmann::ordered_json& row, const MemoryStats& memory);
+void add_timing(nlohmann::ordered_json& row, const StepMeasurement& measured);
+/// {"parameter": bytes, …}.
+nlohmann::ordered_json categories_json(const CategoryBytes& bytes);
+
+}  // namespace bantam::cli

@@ -1,0 +1,161 @@
+// Lines of progress, and how often they are written.
+#include "bantam/cli/progress.h"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include "bantam/base/error.h"
+#include "bantam/base/text.h"
+#include "bantam/cli/bench.h"
+
+namespace bantam::cli {
+namespace {
+
+constexpr std::chrono::milliseconds kBarPause{100};
+constexpr std::chrono::seconds kPlainPause{5};
+constexpr int kLongestBar = 30, kShortestBar = 6;
+
+int terminal_width(std::FILE* out) {
+  winsize size{};
+  if (ioctl(fileno(out), TIOCGWINSZ, &size) == 0 && size.ws_col > 0) return size.ws_col;
+  return 80;
+}
+
+std::string memory_text(const ProgressState& s) {
+  std::string text = compact_bytes(s.memory_now) + "/" + compact_bytes(s.memory_peak);
+  if (s.memory_limit > 0) text += "/" + compact_bytes(s.memory_limit);
+  return text;
+}
+
+std::string bar(double share, int width) {
+  const int inside = width - 2;
+  const int done = static_cast<int>(std::clamp(share, 0.0, 1.0) * inside);
+  return "[" + std::string(static_cast<std::size_t>(done), '=') +
+         std::string(static_cast<std::size_t>(inside - done), ' ') + "]";
+}
+
+}  // namespace
+
+ProgressMode parse_progress_mode(std::string_view text, std::FILE* out) {
+  if (text == "auto") return isatty(fileno(out)) != 0 ? ProgressMode::bar : ProgressMode::plain;
+  if (text == "bar") return ProgressMode::bar;
+  if (text == "plain") return ProgressMode::plain;
+  if (text == "json") return ProgressMode::json;
+  if (text == "none") return ProgressMode::none;
+  throw ConfigError(fmt::format("--progress: expected auto, bar, plain, json or none, got '{}'", text));
+}
+
+std::string bar_line(const ProgressState& s, int width) {
+  const std::string wait = fmt::format("{:.0f}%", 100 * s.data_wait_share);
+  std::string head = fmt::format("epoch {}/{} ", s.epoch, s.epochs);
+  std::string tail = fmt::format(" {}/{}  {:.0f} images/s  ETA {}  loss {:.4f}  accuracy {:.4f}  mem {}  data wait {}",
+                                 s.step, s.steps, s.images_per_second, format_duration(s.eta_seconds), s.loss,
+                                 s.accuracy, memory_text(s), wait);
+  const auto room = [&] { return width - static_cast<int>(display_width(head) + display_width(tail)); };
+  if (room() < kShortestBar) {
+    head = fmt::format("{}/{} ", s.epoch, s.epochs);
+    tail = fmt::format(" {}/{} {}/s ETA {} loss {:.3f} acc {:.3f} mem {} wait {}", s.step, s.steps,
+                       compact_rate(s.images_per_second), format_duration(s.eta_seconds), s.loss, s.accuracy,
+                       memory_text(s), wait);
+  }
+  const double share = s.steps > 0 ? static_cast<double>(s.step) / static_cast<double>(s.steps) : 0.0;
+  std::string line =
+      room() >= kShortestBar ? head + bar(share, std::min(room(), kLongestBar)) + tail : head + tail.substr(1);
+  return line.substr(0, static_cast<std::size_t>(std::max(width, 1)));
+}
+
+std::string plain_line(const ProgressState& s) {
+  return fmt::format(
+      "epoch {}/{} step {}/{} loss {:.4f} accuracy {:.4f} images/s {:.0f} ETA {} memory {} data wait {:.1f}%", s.epoch,
+      s.epochs, s.step, s.steps, s.loss, s.accuracy, s.images_per_second, format_duration(s.eta_seconds),
+      memory_text(s), 100 * s.data_wait_share);
+}
+
+std::string epoch_line(const EpochSummary& e) {
+  std::string line = fmt::format("epoch {}/{}  loss {:.4f}  accuracy {:.4f}", e.epoch, e.epochs, e.loss, e.accuracy);
+  if (e.validated)
+    line += fmt::format("  held out: loss {:.4f}  accuracy {:.4f}", e.validation_loss, e.validation_accuracy);
+  return line + fmt::format("  {}", format_duration(e.seconds));
+}
+
+std::string json_line(const ProgressState& s) {
+  const nlohmann::ordered_json line = {{"event", "progress"},
+                                       {"epoch", s.epoch},
+                                       {"epochs", s.epochs},
+                                       {"step", s.step},
+                                       {"steps", s.steps},
+                                       {"images_per_s", s.images_per_second},
+                                       {"eta_seconds", s.eta_seconds},
+                                       {"loss", s.loss},
+                                       {"accuracy", s.accuracy},
+                                       {"memory_now_bytes", s.memory_now},
+                                       {"memory_peak_bytes", s.memory_peak},
+                                       {"memory_limit_bytes", s.memory_limit},
+                                       {"data_wait_share", s.data_wait_share}};
+  return line.dump();
+}
+
+std::string json_line(const EpochSummary& e) {
+  nlohmann::ordered_json line = {{"event", "epoch"},
+                                 {"epoch", e.epoch},
+                                 {"epochs", e.epochs},
+                                 {"loss", e.loss},
+                                 {"accuracy", e.accuracy},
+                                 {"seconds", e.seconds},
+                                 {"images_per_s", e.images_per_second},
+                                 {"data_wait_share", e.data_wait_share}};
+  if (e.validated) {
+    line["validation_loss"] = e.validation_loss;
+    line["validation_accuracy"] = e.validation_accuracy;
+  }
+  return line.dump();
+}
+
+void Progress::write_line(const std::string& line) {
+  std::fputs((line + "\n").c_str(), out_);
+  std::fflush(out_);
+}
+
+void Progress::update(const ProgressState& state) {
+  if (mode_ == ProgressMode::none) return;
+  if (mode_ == ProgressMode::json) return write_line(json_line(state));
+  const Clock::time_point now = Clock::now();
+  const bool first = last_ == Clock::time_point{};
+  if (mode_ == ProgressMode::plain) {
+    if (first) last_ = now;  // the first line comes when there is something to say
+    if (now - last_ < kPlainPause) return;
+    last_ = now;
+    return write_line(plain_line(state));
+  }
+  if (!first && now - last_ < kBarPause && state.step != state.steps) return;
+  last_ = now;
+  // One column is left free: some terminals begin a new line when the last one is written.
+  std::fputs(("\r" + bar_line(state, terminal_width(out_) - 1) + "\x1b[K").c_str(), out_);
+  std::fflush(out_);
+  line_open_ = true;
+}
+
+void Progress::epoch_end(const EpochSummary& epoch) {
+  if (mode_ == ProgressMode::json)
+    write_line(json_line(epoch));
+  else
+    message(epoch_line(epoch));
+}
+
+void Progress::message(std::string_view text) {
+  if (mode_ == ProgressMode::none || mode_ == ProgressMode::json) return;
+  const bool open = line_open_;
+  line_open_ = false;
+  write_line((open ? "\r" : "") + std::string(text) + (open ? "\x1b[K" : ""));
+}
+
+void Progress::close() {
+  if (line_open_) write_line("");
+  line_open_ = false;
+}
+
+}  // namespace bantam::cli

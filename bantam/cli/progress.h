@@ -1,0 +1,72 @@
+// Progress of training on a terminal (one updating line), in a log (plain lines), or for machines (a JSON object a
+// line).
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <cstdio>
+#include <string>
+#include <string_view>
+
+namespace bantam::cli {
+
+/// Where training stands.
+struct ProgressState {
+  std::int64_t epoch = 1, epochs = 1;  ///< from 1
+  std::int64_t step = 0, steps = 0;    ///< updates done in this epoch, and in all of it
+  double images_per_second = 0, eta_seconds = 0;
+  double loss = 0, accuracy = 0;                                    ///< of this epoch so far
+  std::uint64_t memory_now = 0, memory_peak = 0, memory_limit = 0;  ///< bytes on the device; limit 0: none
+  double data_wait_share = 0;  ///< share of this epoch's time spent waiting for data
+};
+
+/// An epoch that is done.
+struct EpochSummary {
+  std::int64_t epoch = 1, epochs = 1;
+  double loss = 0, accuracy = 0;
+  bool validated = false;
+  double validation_loss = 0, validation_accuracy = 0;
+  double seconds = 0, images_per_second = 0, data_wait_share = 0;
+};
+
+enum class ProgressMode : std::uint8_t { bar, plain, json, none };
+
+/// "bar", "plain", "json", "none"; "auto" is bar where `out` is a terminal and plain elsewhere. Throws ConfigError.
+ProgressMode parse_progress_mode(std::string_view text, std::FILE* out);
+
+/// One line of at most `width` columns: a bar where there is room, then all of the state; short labels where it is
+/// narrow.
+std::string bar_line(const ProgressState& state, int width);
+std::string plain_line(const ProgressState& state);
+std::string epoch_line(const EpochSummary& epoch);
+std::string json_line(const ProgressState& state);
+std::string json_line(const EpochSummary& epoch);
+
+/// Writes progress to a stream. Used by one thread.
+class Progress {
+ public:
+  Progress(ProgressMode mode, std::FILE* out) : mode_(mode), out_(out) {}
+  ~Progress() { close(); }
+  Progress(const Progress&) = delete;
+  Progress& operator=(const Progress&) = delete;
+
+  /// Draws at most 10 times a second (bar), or a line at most every 5 seconds (plain); json writes every call.
+  void update(const ProgressState& state);
+  /// A line of its own for the epoch.
+  void epoch_end(const EpochSummary& epoch);
+  /// A line above the updating one.
+  void message(std::string_view text);
+  /// Ends the updating line. Harmless twice.
+  void close();
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  void write_line(const std::string& line);
+
+  ProgressMode mode_;
+  std::FILE* out_;
+  bool line_open_ = false;
+  Clock::time_point last_{};
+};
+
+}  // namespace bantam::cli

@@ -1,0 +1,134 @@
+// Reads a configuration's top level; the sections' own readers stand in data/, models/ and train_config.cpp.
+#include "bantam/cli/run_config.h"
+
+#include <memory>
+#include <sstream>
+
+#include <fmt/format.h>
+
+#include "bantam/base/error.h"
+#include "bantam/base/text.h"
+
+namespace bantam::cli {
+namespace {
+
+Device read_device(ConfigMap& root) {
+  const std::string text = root.text("device", "auto");
+  if (text == "auto") return cuda_device_count() > 0 ? Device::cuda(0) : Device::cpu();
+  try {
+    return parse_device(text);
+  } catch (const DeviceError& error) {
+    root.node("device").fail(error.what());
+  }
+}
+
+void read_memory(ConfigMap memory, RunConfig& config) {
+  config.growth = memory.boolean("growth", true);
+  if (const auto limits = memory.find("limits"))
+    for (const auto& [key, value] : limits->entries()) {
+      try {
+        config.limits[to_string(parse_device(key))] = value.as_byte_size();
+      } catch (const DeviceError& error) {
+        value.fail_at_key(error.what());
+      }
+    }
+  if (!config.growth && !config.limits.contains(to_string(config.device)))
+    memory.node("growth").fail(
+        fmt::format("growth: false takes a device's whole limit at once; give memory.limits a size for \"{}\"",
+                    to_string(config.device)));
+  memory.finish();
+}
+
+RecomputeOptions read_recompute(ConfigMap& root, const Graph& graph) {
+  if (!root.has("recompute")) (void)root.text("recompute", "none");
+  const ConfigNode node = root.node("recompute");
+  RecomputeOptions options;
+  if (node.is_list())
+    options = {RecomputeOptions::Kind::named, node.as_texts()};
+  else if (node.is_text("all"))
+    options.kind = RecomputeOptions::Kind::all;
+  else if (!node.is_text("none"))
+    node.fail("recompute: expected none, all or a list of layers' and blocks' names");
+  try {
+    (void)lower(graph, options);
+  } catch (const ConfigError& error) {
+    node.fail(error.what());
+  }
+  return options;
+}
+
+}  // namespace
+
+RunConfig read_run_config(const std::filesystem::path& path, std::span<const std::string> overrides) {
+  ConfigDocument document = ConfigDocument::load(path, overrides);
+  ConfigMap root = document.map();
+  const auto version = root.integer("version", {.min = 1}, 1);
+  if (version != 1) root.node("version").fail(fmt::format("this program reads version 1, got {}", version));
+  const auto seed = static_cast<std::uint64_t>(root.integer("seed", {.min = 0}, 42));
+  const Device device = read_device(root);
+  const std::string precision =
+      root.choice("precision", {"auto", "float32", "mixed_float16", "mixed_bfloat16"}, "auto");
+  const std::string name = path.stem().string();
+  RunConfig config{.document = document,
+                   .name = name,
+                   .seed = seed,
+                   .device = device,
+                   .precision = parse_precision(precision, device),
+                   .model = models::read_model(root.node("model"), name)};
+  read_memory(root.map_or_empty("memory"), config);
+  config.recompute = read_recompute(root, config.model.graph);
+  if (const auto data = root.find("data")) config.data = read_data_config(*data);
+  config.train = read_train_config(root.map_or_empty("train"));
+  root.finish();
+  if (config.model.graph.output_shape().rank() != 1)
+    config.model.output.fail_at_key(
+        fmt::format("a model ends with one value a class, as dense: {{units: classes}} gives; this ends with {}",
+                    to_string(config.model.graph.output_shape())));
+  return config;
+}
+
+void require_device(const RunConfig& config) {
+  if (config.device.kind != DeviceKind::cuda || config.device.index < cuda_device_count()) return;
+  const std::string reason = cuda_unavailable_reason();
+  throw DeviceError(
+      fmt::format("device {} was asked for, but {}; `bantam devices` lists what there is", to_string(config.device),
+                  reason.empty() ? fmt::format("this machine has {} CUDA devices", cuda_device_count()) : reason));
+}
+
+void require_model_fits(const RunConfig& config, const Shape& image, std::int64_t classes) {
+  const Graph& graph = config.model.graph;
+  if (graph.input_shape() != image)
+    config.model.input.fail(fmt::format("the model takes {}, but the data's images are {}",
+                                        to_string(graph.input_shape()), to_string(image)));
+  if (graph.output_shape() != Shape{classes})
+    config.model.output.fail_at_key(fmt::format("the model's output is {}, but the data have {} classes",
+                                                to_string(graph.output_shape()), classes));
+}
+
+RecomputeOptions parse_recompute(const std::string& text) {
+  if (text == "none") return {};
+  if (text == "all") return {.kind = RecomputeOptions::Kind::all};
+  RecomputeOptions options{.kind = RecomputeOptions::Kind::named};
+  std::istringstream names(text);
+  for (std::string name; std::getline(names, name, '+');) options.names.push_back(name);
+  return options;
+}
+
+std::string to_string(const RecomputeOptions& recompute) {
+  switch (recompute.kind) {
+    case RecomputeOptions::Kind::none:
+      return "none";
+    case RecomputeOptions::Kind::all:
+      return "all";
+    case RecomputeOptions::Kind::named:
+      break;
+  }
+  return join(recompute.names, "+", "+");
+}
+
+std::unique_ptr<Runtime> make_runtime(const RunConfig& config, int threads) {
+  return std::make_unique<Runtime>(
+      RuntimeOptions{.threads = threads, .limits = config.limits, .growth = config.growth});
+}
+
+}  // namespace bantam::cli

@@ -1,0 +1,66 @@
+// The whole configuration of a run, typed and checked: what a YAML file says, with overrides applied.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <optional>
+#include <span>
+#include <string>
+
+#include "bantam/base/config.h"
+#include "bantam/data/data_config.h"
+#include "bantam/engine/graph.h"
+#include "bantam/engine/optimizer.h"
+#include "bantam/engine/runtime.h"
+#include "bantam/engine/training_step.h"
+#include "bantam/models/layers.h"
+
+namespace bantam::cli {
+
+/// `train:`.
+struct TrainConfig {
+  std::int64_t epochs = 1;
+  std::int64_t accumulate = 1;  ///< batches an update
+  LossOptions loss;
+  OptimizerOptions optimizer;
+  std::int64_t log_every = 1;  ///< updates a line of metrics.jsonl
+  bool evaluate = true;        ///< after each epoch
+};
+
+/// Reads and finishes `train:`. Throws ConfigError.
+TrainConfig read_train_config(ConfigMap train);
+
+/// A file's every key. `data` may be missing: benches and summaries do without.
+struct RunConfig {
+  ConfigDocument document;
+  std::string name;  ///< the file's name without folder and extension
+  std::uint64_t seed = 42;
+  Device device;        ///< `auto` resolved to what this machine has
+  Precision precision;  ///< `auto` resolved for the device
+  bool growth = true;
+  std::map<std::string, std::uint64_t> limits;
+  RecomputeOptions recompute;
+  std::optional<DataOptions> data;
+  models::ModelSpec model;
+  TrainConfig train;
+};
+
+/// Reads the file. Throws ConfigError with the position of whatever is wrong: types, ranges, unknown keys, shapes that
+/// do not fit, names that do not exist. Whether an explicitly named device exists is not asked here.
+RunConfig read_run_config(const std::filesystem::path& path, std::span<const std::string> overrides);
+
+/// Throws DeviceError saying why, where the run's device is not in this machine.
+void require_device(const RunConfig& config);
+
+/// Throws ConfigError, at the model's input or output, where data of this shape and number of classes do not fit.
+void require_model_fits(const RunConfig& config, const Shape& image, std::int64_t classes);
+
+/// Recompute options from "none", "all" or names of layers and blocks, "a+b"; and the text again.
+RecomputeOptions parse_recompute(const std::string& text);
+std::string to_string(const RecomputeOptions& recompute);
+
+/// A runtime with the configuration's limits; `threads` 0: all processors.
+std::unique_ptr<Runtime> make_runtime(const RunConfig& config, int threads);
+
+}  // namespace bantam::cli

@@ -1,0 +1,123 @@
+// Making the folder without treading on another run, and the log of metrics.
+#include "bantam/cli/run_directory.h"
+
+#include <chrono>
+#include <ctime>
+
+#include <fmt/chrono.h>
+#include <fmt/format.h>
+
+#include "bantam/base/error.h"
+
+namespace bantam::cli {
+namespace fs = std::filesystem;
+namespace {
+
+constexpr const char* kFiles[] = {"config.yaml", "metrics.jsonl", "weights.safetensors", "state.safetensors"};
+
+void make(const fs::path& path) {
+  std::error_code error;
+  fs::create_directories(path, error);
+  if (error) throw DataError(fmt::format("{}: cannot make the run's folder: {}", path.string(), error.message()));
+}
+
+/// runs/<name>-<date-time>, with a number behind it where two runs begin in one second.
+fs::path fresh_path(const std::string& name) {
+  const std::time_t now = std::time(nullptr);
+  const std::string base = fmt::format("{}-{:%Y%m%d-%H%M%S}", name, fmt::localtime(now));
+  make("runs");
+  for (int number = 1;; ++number) {
+    const fs::path path = fs::path("runs") / (number == 1 ? base : fmt::format("{}-{}", base, number));
+    std::error_code error;
+    if (fs::create_directory(path, error)) return path;  // false where another run was faster
+    if (error) throw DataError(fmt::format("{}: cannot make the run's folder: {}", path.string(), error.message()));
+  }
+}
+
+}  // namespace
+
+RunDirectory RunDirectory::create(const fs::path& given, const std::string& name, bool overwrite) {
+  if (given.empty()) return RunDirectory(fresh_path(name));
+  for (const char* file : kFiles) {
+    if (!fs::exists(given / file)) continue;
+    if (!overwrite)
+      throw ConfigError(
+          fmt::format("--run-dir: {} holds a run already ({}); give another folder, --overwrite to replace it, or "
+                      "--resume to go on with it",
+                      given.string(), file));
+    fs::remove(given / file);
+  }
+  make(given);
+  return RunDirectory(given);
+}
+
+RunDirectory RunDirectory::open(const fs::path& path) {
+  RunDirectory directory(path);
+  if (!fs::exists(directory.config()) || !fs::exists(directory.state()))
+    throw DataError(
+        fmt::format("--resume: {} holds no run that can go on (config.yaml and state.safetensors are written by a "
+                    "run that was stopped or has finished)",
+                    path.string()));
+  return directory;
+}
+
+MetricsLog::MetricsLog(const fs::path& path, std::int64_t log_every, BfcAllocator& memory)
+    : path_(path), file_(path, std::ios::app), log_every_(log_every), memory_(memory) {
+  if (!file_) throw DataError(fmt::format("{}: cannot be opened for writing", path.string()));
+}
+
+void MetricsLog::write(const nlohmann::ordered_json& line) {
+  file_ << line.dump() << std::endl;  // flushed: whoever follows the file sees whole lines
+  if (!file_) throw DataError(fmt::format("{}: cannot be written (disk full?)", path_.string()));
+}
+
+void MetricsLog::write_updates() {
+  if (updates_ == 0) return;
+  const double samples = static_cast<double>(samples_);
+  write({{"kind", "update"},
+         {"epoch", epoch_ + 1},
+         {"update", update_},
+         {"loss", loss_ / samples},
+         {"accuracy", correct_ / samples},
+         {"samples", samples_}});
+  updates_ = samples_ = 0;
+  loss_ = correct_ = 0;
+}
+
+void MetricsLog::on_progress(const ProgressEvent& event) {
+  epoch_ = event.epoch;
+  update_ = event.update - static_cast<std::int64_t>(event.metrics.size());
+  for (const Metrics& metrics : event.metrics) {
+    ++update_;
+    ++updates_;
+    samples_ += metrics.samples;
+    loss_ += metrics.loss * static_cast<double>(metrics.samples);
+    correct_ += metrics.accuracy * static_cast<double>(metrics.samples);
+    if (update_ % log_every_ == 0 || update_ == event.updates) write_updates();
+  }
+}
+
+void MetricsLog::on_end() { write_updates(); }
+
+void MetricsLog::on_epoch_end(const EpochEvent& event) {
+  nlohmann::ordered_json line = {{"kind", "epoch"},
+                                 {"epoch", event.epoch + 1},
+                                 {"loss", event.train.loss},
+                                 {"accuracy", event.train.accuracy},
+                                 {"samples", event.train.samples}};
+  if (event.validation.samples > 0) {
+    line["validation_loss"] = event.validation.loss;
+    line["validation_accuracy"] = event.validation.accuracy;
+    line["validation_samples"] = event.validation.samples;
+  }
+  const MemoryStats memory = memory_.stats();
+  line["seconds"] = event.seconds;
+  line["evaluation_seconds"] = event.evaluation_seconds;
+  line["images_per_s"] = event.images_per_second;
+  line["data_wait_share"] = event.data_wait_share;
+  line["peak_bytes"] = memory.peak_bytes;
+  line["pool_bytes"] = memory.peak_pool_bytes;
+  write(line);
+}
+
+}  // namespace bantam::cli

@@ -1,0 +1,185 @@
+// `bantam train`: from a configuration to trained weights in a run directory.
+#include <chrono>
+#include <csignal>
+#include <memory>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "bantam/base/atomic_file.h"
+#include "bantam/base/error.h"
+#include "bantam/cli/options.h"
+#include "bantam/cli/signals.h"
+#include "bantam/cli/train_report.h"
+#include "bantam/engine/safetensors.h"
+
+namespace bantam::cli {
+namespace {
+
+constexpr const char* kAbout =
+    "Train the configuration's model on its data. The run's folder gets the resolved\n"
+    "configuration, metrics, and the final weights. Ctrl-C (or SIGTERM) finishes the update\n"
+    "under way and saves; --resume goes on from there, to the same bits.";
+
+constexpr int kExitTerminated = 75, kExitInterrupted = 130;
+
+struct TrainOptions {
+  CommonOptions common;
+  std::string resume, run_dir, progress = "auto";
+  bool overwrite = false, json = false, verify = false;
+};
+
+/// Where a run goes on, kept in its state file.
+struct Position {
+  std::int64_t epoch = 0, update = 0;
+  std::int64_t effective_batch = 0;  ///< samples an update: `update` means nothing under another
+};
+
+/// With `auto` written out, so that the run's config.yaml gives the same run on any machine.
+RunConfig read_train_run(const TrainOptions& options) {
+  std::string path = options.common.config;
+  std::vector<std::string> overrides = all_overrides(options.common);
+  if (!options.resume.empty()) {
+    // Behind --resume the first bare argument is an override too.
+    if (path.find('=') != std::string::npos) overrides.insert(overrides.begin(), std::exchange(path, ""));
+    if (!path.empty()) throw ConfigError("give CONFIG or --resume RUN_DIR, not both: a run has its own configuration");
+    path = (RunDirectory::open(options.resume).config()).string();
+  } else if (path.empty()) {
+    throw ConfigError("train: give a CONFIG, e.g. configs/quickstart.yaml, or --resume RUN_DIR");
+  }
+  if (options.verify) overrides.push_back("data.verify=true");
+  const RunConfig config = read_run_config(path, overrides);
+  require_device(config);
+  if (!config.data) config.document.root().fail_at_key("missing key 'data': training needs data");
+  overrides.push_back("device=" + to_string(config.device));
+  overrides.push_back(fmt::format("precision={}", to_string(config.precision)));
+  return read_run_config(path, overrides);
+}
+
+/// Everything that a run holds, in the order of its making.
+class TrainRun {
+ public:
+  TrainRun(const RunConfig& config, int threads)
+      : config_(config),
+        runtime_(make_runtime(config, threads)),
+        data_(open_checked(config, *runtime_)),
+        model_(*runtime_, config.device, config.model.graph,
+               {.precision = config.precision, .seed = config.seed, .recompute = config.recompute}),
+        optimizer_(model_, config.train.optimizer),
+        step_(model_, optimizer_, config.train.loss) {
+    model_.register_state(state_);
+    optimizer_.register_state(state_);
+    const auto counter = [this](const char* name, std::int64_t& value) {
+      state_.add_counter(
+          name, [&value] { return value; }, [&value](std::int64_t saved) { value = saved; });
+    };
+    position_.effective_batch = effective_batch();
+    counter("trainer/epoch", position_.epoch);
+    counter("trainer/update", position_.update);
+    counter("trainer/effective_batch", position_.effective_batch);
+  }
+
+  void resume(const RunDirectory& directory) {
+    load_state(state_, runtime_->stream(config_.device), directory.state());
+    if (position_.epoch >= config_.train.epochs)
+      throw ConfigError(fmt::format("--resume: {} has finished its {} epochs; say train.epochs=N to go on",
+                                    directory.path().string(), position_.epoch));
+    if (position_.update > 0 && position_.effective_batch != effective_batch())
+      throw ConfigError(
+          fmt::format("--resume: the run stopped inside an epoch with {} samples an update; it cannot go on with {}",
+                      position_.effective_batch, effective_batch()));
+    position_.effective_batch = effective_batch();
+  }
+
+  /// Trains to the end or to a signal, and saves. Gives the signal, or 0.
+  int train(const RunDirectory& directory, Progress& progress, TrainReport& report) {
+    BfcAllocator& memory = runtime_->allocator(config_.device);
+    Trainer trainer(step_, *data_.train, data_.validation.get(),
+                    {.epochs = config_.train.epochs,
+                     .accumulate = config_.train.accumulate,
+                     .evaluate = config_.train.evaluate,
+                     .first_epoch = position_.epoch,
+                     .first_update = position_.update});
+    ProgressCallback shown(progress, memory);
+    MetricsLog log(directory.metrics(), config_.train.log_every, memory);
+    trainer.add(log);
+    trainer.add(shown);
+    const StopOnSignal stop(trainer);
+    report.result = trainer.run();
+    progress.close();
+    position_.epoch = report.result.epoch;
+    position_.update = report.result.update;
+    save_weights(model_, directory.weights());
+    save_state(state_, runtime_->stream(config_.device), directory.state());
+    report.batch = effective_batch();
+    report.parameters = model_.parameters().parameter_count();
+    report.memory = memory.stats();
+    if (config_.device.is_cuda()) {
+      report.host = runtime_->allocator(Device::cpu()).stats();
+      report.pinned = runtime_->pinned_allocator().stats();
+    }
+    return report.result.stopped ? stop.signal() : 0;
+  }
+
+ private:
+  /// The data, after a look at their shapes: a model that does not fit is refused before anything is read.
+  static OpenedData open_checked(const RunConfig& config, Runtime& runtime) {
+    const OpenedData shapes = open_data(runtime, *config.data, Device::meta_of(config.device), config.seed);
+    require_model_fits(config, shapes.train->image_shape(), shapes.train->classes());
+    return open_data(runtime, *config.data, config.device, config.seed);
+  }
+  std::int64_t effective_batch() const { return data_.train->batch_size() * config_.train.accumulate; }
+
+  const RunConfig& config_;
+  std::unique_ptr<Runtime> runtime_;
+  OpenedData data_;
+  Model model_;
+  Optimizer optimizer_;
+  TrainingStep step_;
+  StateRegistry state_;
+  Position position_;
+};
+
+int run_train(const TrainOptions& options) {
+  const auto start = std::chrono::steady_clock::now();
+  Progress progress(parse_progress_mode(options.progress, stderr), stderr);
+  const RunConfig config = read_train_run(options);
+  TrainRun run(config, options.common.threads);
+  const bool resume = !options.resume.empty();
+  const RunDirectory directory = resume ? RunDirectory::open(options.resume)
+                                        : RunDirectory::create(options.run_dir, config.name, options.overwrite);
+  if (resume) run.resume(directory);
+  write_file_atomically(directory.config(), config.document.resolved_yaml());
+  progress.message(fmt::format("{} on {}, {}; run folder {}", config.model.name, to_string(config.device),
+                               to_string(config.precision), directory.path().string()));
+  TrainReport report{.config = config, .directory = directory};
+  const int signal = run.train(directory, progress, report);
+  report.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  fmt::print("{}", options.json ? closing_json(report).dump() + "\n" : closing_summary(report));
+  std::fflush(stdout);
+  if (signal == SIGTERM) return kExitTerminated;
+  return signal == SIGINT ? kExitInterrupted : 0;
+}
+
+}  // namespace
+
+void add_train(CLI::App& app, Action& action) {
+  CLI::App* command = app.add_subcommand("train", "Train a model");
+  command->footer(kAbout);
+  const auto options = std::make_shared<TrainOptions>();
+  add_common_options(*command, options->common);
+  command->get_option("CONFIG")->required(false);
+  add_precision_flag(*command, options->common);
+  add_override_flag(*command, options->common, "--epochs", "train.epochs", "Epochs (train.epochs)");
+  command->add_option("--run-dir", options->run_dir, "Folder of the run; default: runs/<config>-<date-time>");
+  command->add_flag("--overwrite", options->overwrite, "Replace a run that is in --run-dir");
+  command->add_option("--resume", options->resume, "Go on with the run in this folder, instead of CONFIG")
+      ->excludes("--run-dir");
+  command->add_option("--progress", options->progress, "auto, bar, plain, json or none (on stderr)")
+      ->capture_default_str();
+  command->add_flag("--json", options->json, "Close with one JSON object instead of the summary");
+  command->add_flag("--verify", options->verify, "Check the data files' SHA-256");
+  command->callback([&action, options] { action = [options] { return run_train(*options); }; });
+}
+
+}  // namespace bantam::cli

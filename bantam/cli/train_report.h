@@ -1,0 +1,44 @@
+// What `bantam train` says: progress while it runs, and a closing summary for people or for machines.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include <nlohmann/json.hpp>
+
+#include "bantam/cli/progress.h"
+#include "bantam/cli/run_config.h"
+#include "bantam/cli/run_directory.h"
+
+namespace bantam::cli {
+
+/// Hands the trainer's events to a Progress, with the device's memory.
+class ProgressCallback : public Callback {
+ public:
+  ProgressCallback(Progress& progress, BfcAllocator& memory) : progress_(progress), memory_(memory) {}
+  void on_progress(const ProgressEvent& event) override;
+  void on_epoch_end(const EpochEvent& event) override;
+
+ private:
+  Progress& progress_;
+  BfcAllocator& memory_;
+};
+
+/// The end of a run.
+struct TrainReport {
+  const RunConfig& config;
+  const RunDirectory& directory;
+  TrainResult result;
+  double seconds = 0;  ///< all of it: reading data, training, evaluation, saving
+  std::int64_t batch = 1;
+  std::int64_t parameters = 0;
+  MemoryStats memory;                       ///< of the run's device
+  std::optional<MemoryStats> host, pinned;  ///< runs on a GPU: the data set's, and the upload buffers'
+};
+
+/// Several lines, each ended by a newline.
+std::string closing_summary(const TrainReport& report);
+/// accuracy and loss (held out, where that was evaluated, else of training), epochs, seconds, run_dir, and more.
+nlohmann::ordered_json closing_json(const TrainReport& report);
+
+}  // namespace bantam::cli

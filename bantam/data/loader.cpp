@@ -1,0 +1,221 @@
+// The source: which batch is next, how many are made ahead, and who makes them.
+#include "bantam/data/loader.h"
+
+#include <algorithm>
+#include <chrono>
+#include <deque>
+#include <numeric>
+#include <optional>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "bantam/base/error.h"
+#include "bantam/data/delivery.h"
+#include "bantam/data/worker_pool.h"
+
+namespace bantam {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+constexpr std::int64_t kMostWorkersForGpu = 8;
+
+/// On the CPU the step itself wants the processors; for a GPU they are free, but for the thread that drives it.
+std::int64_t most_workers(Device device, int threads) {
+  const bool gpu = device.kind == DeviceKind::cuda;
+  return gpu ? std::clamp<std::int64_t>(threads - 1, 1, kMostWorkersForGpu) : std::max(1, threads / 2);
+}
+
+PrefetchTuner make_tuner(const PrefetchOptions& options, Device device, int threads) {
+  return {options.depth.value_or(-1), options.workers.value_or(-1), most_workers(device, threads)};
+}
+
+void check_sizes(const PipelineOptions& pipeline, std::int64_t samples) {
+  if (samples < 1) throw DataError("the data set has no images");
+  if (pipeline.drop_last && samples < pipeline.batch_size)
+    throw ConfigError(
+        fmt::format("a batch of {} with drop_last leaves no batch of {} images", pipeline.batch_size, samples));
+}
+
+}  // namespace
+
+struct ImageBatchSource::Impl {
+  LoaderOptions options;
+  DatasetFacts facts;
+  kernels::ImageBatchShape shape;
+  int threads;
+  PrefetchTuner tuner;
+  std::unique_ptr<BatchDelivery> delivery;
+  WorkerPool pool;  // after the delivery: its work uses it
+
+  std::int64_t epoch = 0;
+  std::int64_t next_out = 0;               // the batch that `next` gives
+  std::int64_t next_prepared = 0;          // the first one not yet being made
+  std::deque<WorkerPool::Ticket> tickets;  // of batches being made; null where there is nothing to wait for
+  std::shared_ptr<const std::vector<std::int32_t>> order;
+  std::optional<std::int64_t> order_epoch;
+  std::optional<DType> dtype;
+  double waited = 0;
+
+  Impl(Runtime& runtime, std::shared_ptr<const Dataset> dataset, LoaderOptions given)
+      : options(std::move(given)),
+        facts(dataset->facts()),
+        shape(batch_shape(options.pipeline, facts.image_shape)),
+        threads(runtime.threads()),
+        tuner(make_tuner(options.pipeline.prefetch, options.device, threads)) {
+    check_sizes(options.pipeline, facts.size);
+    shape.batch = std::min(shape.batch, facts.size);  // buffers need not hold more than there is
+    if (!options.device.meta && !dataset->has_data())
+      throw DataError("a data set without data serves meta devices only");
+    DeliveryParts parts{&runtime, std::move(dataset), shape, BatchPlanner(options.pipeline, shape, options.seed),
+                        options.device};
+    if (options.device.kind == DeviceKind::cuda || options.staged_on_cpu)
+      delivery = make_staged_delivery(std::move(parts), options.pipeline.cache);
+    else
+      delivery = make_direct_delivery(std::move(parts));
+  }
+
+  std::int64_t batches() const {
+    const std::int64_t size = options.pipeline.batch_size;
+    return options.pipeline.drop_last ? facts.size / size : (facts.size + size - 1) / size;
+  }
+  std::int64_t size_of(std::int64_t index) const {
+    const std::int64_t size = options.pipeline.batch_size;
+    return std::min(size, facts.size - index * size);
+  }
+
+  void find_order();
+  void restart(std::int64_t at);
+  BatchRequest request(std::int64_t index);
+  void fill();
+  void make_now(int step_threads);
+  void await_oldest();
+};
+
+/// The epoch's order; kept while the epoch, or the lack of shuffling, lasts.
+void ImageBatchSource::Impl::find_order() {
+  const auto& shuffle = options.pipeline.shuffle;
+  if (order && (!shuffle || order_epoch == epoch)) return;
+  std::vector<std::int32_t> samples;
+  if (shuffle) {
+    samples = shuffled_order(facts.size, shuffle->buffer, shuffle->seed.value_or(options.seed), epoch);
+  } else {
+    samples.resize(static_cast<std::size_t>(facts.size));
+    std::iota(samples.begin(), samples.end(), 0);
+  }
+  order = std::make_shared<const std::vector<std::int32_t>>(std::move(samples));
+  order_epoch = epoch;
+}
+
+/// Drops everything under way and goes on at batch `at`.
+void ImageBatchSource::Impl::restart(std::int64_t at) {
+  pool.clear();
+  tickets.clear();
+  delivery->drop();
+  next_out = next_prepared = at;
+  tuner.on_start();
+}
+
+BatchRequest ImageBatchSource::Impl::request(std::int64_t index) {
+  find_order();
+  return {order, epoch, index * options.pipeline.batch_size, size_of(index)};
+}
+
+/// Hands out work until `depth` batches are being made or ready; fewer where memory is short.
+void ImageBatchSource::Impl::fill() {
+  if (tuner.workers() == 0 || (delivery->needs_dtype() && !dtype)) return;
+  while (next_prepared < batches() && static_cast<std::int64_t>(tickets.size()) < tuner.depth()) {
+    BatchDelivery::Work work;
+    try {
+      work = delivery->prepare(request(next_prepared), dtype.value_or(DType::float32));
+    } catch (const OutOfMemory&) {
+      return;  // making a batch ahead is a favour: it is asked for again, and reported, when it is due
+    }
+    ++next_prepared;
+    WorkerPool::Ticket ticket;
+    if (work) {
+      pool.grow_to(tuner.workers());
+      ticket = pool.submit([work = std::move(work)] { work(1); });
+    }
+    tickets.push_back(std::move(ticket));
+  }
+}
+
+/// Nothing was made ahead: the caller makes the next batch, with the step's threads.
+void ImageBatchSource::Impl::make_now(int step_threads) {
+  const Clock::time_point begin = Clock::now();
+  const BatchDelivery::Work work = delivery->prepare(request(next_out), *dtype);
+  next_prepared = next_out + 1;
+  tickets.emplace_back();
+  if (work) work(step_threads);
+  waited += std::chrono::duration<double>(Clock::now() - begin).count();
+}
+
+void ImageBatchSource::Impl::await_oldest() {
+  const WorkerPool::Ticket& ticket = tickets.front();
+  if (ticket == nullptr) return;
+  const bool ready = pool.done(ticket);
+  tuner.on_batch(!ready);
+  const Clock::time_point begin = Clock::now();
+  pool.wait(ticket);
+  if (!ready) waited += std::chrono::duration<double>(Clock::now() - begin).count();
+}
+
+ImageBatchSource::ImageBatchSource(Runtime& runtime, std::shared_ptr<const Dataset> dataset, LoaderOptions options)
+    : impl_(std::make_unique<Impl>(runtime, std::move(dataset), std::move(options))) {}
+
+ImageBatchSource::~ImageBatchSource() = default;
+
+Shape ImageBatchSource::image_shape() const { return {impl_->shape.out_h, impl_->shape.out_w, impl_->shape.channels}; }
+std::int64_t ImageBatchSource::classes() const { return static_cast<std::int64_t>(impl_->facts.class_names.size()); }
+std::vector<std::string> ImageBatchSource::class_names() const { return impl_->facts.class_names; }
+std::int64_t ImageBatchSource::batch_size() const { return impl_->options.pipeline.batch_size; }
+std::int64_t ImageBatchSource::batches_per_epoch() const { return impl_->batches(); }
+double ImageBatchSource::waited_seconds() const { return impl_->waited; }
+std::int64_t ImageBatchSource::workers() const { return impl_->tuner.workers(); }
+std::int64_t ImageBatchSource::depth() const { return impl_->tuner.depth(); }
+
+std::int64_t ImageBatchSource::size_of(std::int64_t index) const {
+  if (index < 0 || index >= impl_->batches())
+    throw Error(fmt::format("batch {} is outside an epoch of {} batches", index, impl_->batches()));
+  return impl_->size_of(index);
+}
+
+void ImageBatchSource::start(std::int64_t epoch, std::int64_t first_batch) {
+  if (epoch < 0 || first_batch < 0 || first_batch > impl_->batches())
+    throw Error(fmt::format("cannot start at batch {} of epoch {}: an epoch has {} batches", first_batch, epoch,
+                            impl_->batches()));
+  impl_->epoch = epoch;
+  impl_->waited = 0;
+  impl_->restart(first_batch);
+  impl_->fill();
+}
+
+bool ImageBatchSource::next(const Context& context, Batch& batch) {
+  Impl& s = *impl_;
+  if (context.device != s.options.device)
+    throw DeviceError(fmt::format("batches are for {}, but the step runs on {}", to_string(s.options.device),
+                                  to_string(context.device)));
+  if (s.next_out >= s.batches()) return false;
+  const DType dtype = context.precision.compute();
+  if (s.dtype != dtype && s.delivery->needs_dtype()) s.restart(s.next_out);  // what was made ahead has another type
+  s.dtype = dtype;
+  batch = {};  // the batch before may give its memory to this one
+  try {
+    s.fill();
+    if (s.tickets.empty()) s.make_now(context.exec.threads);
+    s.await_oldest();
+    s.delivery->deliver(context, batch);
+  } catch (...) {
+    s.restart(s.next_out);
+    throw;
+  }
+  s.tickets.pop_front();
+  batch.index = s.next_out++;
+  s.fill();
+  // The copy of the batch after this one may run while the step works on this one.
+  if (!s.tickets.empty() && (s.tickets.front() == nullptr || s.pool.done(s.tickets.front()))) s.delivery->send_ahead();
+  return true;
+}
+
+}  // namespace bantam

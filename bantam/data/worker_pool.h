@@ -1,0 +1,75 @@
+// Internal: threads that do work in the order it was handed in, and the rule by which their number is found at run
+// time.
+#pragma once
+
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <exception>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+namespace bantam {
+
+/// Worker threads with one queue. All calls come from one thread, the owner.
+class WorkerPool {
+ public:
+  /// One piece of work. Its fields are guarded by the pool.
+  struct Job {
+    std::function<void()> work;
+    std::exception_ptr failure;
+    bool done = false;
+  };
+  using Ticket = std::shared_ptr<Job>;
+
+  WorkerPool() = default;
+  /// Drops work that has not begun and waits for the rest.
+  ~WorkerPool();
+  WorkerPool(const WorkerPool&) = delete;
+  WorkerPool& operator=(const WorkerPool&) = delete;
+
+  /// Starts threads until there are `workers`.
+  void grow_to(std::int64_t workers);
+  Ticket submit(std::function<void()> work);
+  bool done(const Ticket& ticket);
+  /// Blocks until the work is done; rethrows what it threw.
+  void wait(const Ticket& ticket);
+  /// Drops work that has not begun and waits for what has: then no work is under way.
+  void clear();
+
+ private:
+  void run();
+
+  std::mutex guard_;
+  std::condition_variable work_came_;
+  std::condition_variable work_ended_;
+  std::deque<Ticket> queue_;
+  std::int64_t running_ = 0;
+  bool stopping_ = false;
+  std::vector<std::thread> threads_;
+};
+
+/// Finds depth and number of workers while batches are asked for: more of both while the step has to wait, never fewer.
+class PrefetchTuner {
+ public:
+  /// Negative values are to be found; `most_workers` bounds what is tried.
+  PrefetchTuner(std::int64_t depth, std::int64_t workers, std::int64_t most_workers);
+  std::int64_t depth() const { return depth_; }
+  std::int64_t workers() const { return workers_; }
+  /// An epoch was started: its first batches are waited for however many workers there are.
+  void on_start() { warm_up_ = depth_; }
+  /// A batch was asked for; `waited` when it was not ready.
+  void on_batch(bool waited);
+
+ private:
+  std::int64_t depth_, workers_, most_workers_;
+  bool tunes_depth_, tunes_workers_;
+  std::int64_t warm_up_ = 0;
+  std::int64_t waits_ = 0;
+  std::int64_t ready_in_a_row_ = 0;
+};
+
+}  // namespace bantam

@@ -1,0 +1,105 @@
+// What goes wrong gets its own exit code, and a message that says where and what to do.
+#include "tests/cli/program.h"
+
+namespace bantam::cli {
+namespace {
+
+class Errors : public ProgramTest {
+ protected:
+  Errors() { write_tiny_config(); }
+  /// Exit code and a part of stderr.
+  void expect(const std::vector<std::string>& arguments, int code, const std::string& message) const {
+    const Outcome outcome = run(arguments);
+    EXPECT_EQ(outcome.code, code) << outcome.out << outcome.err;
+    EXPECT_NE(outcome.err.find(message), std::string::npos) << outcome.err;
+    EXPECT_FALSE(std::filesystem::exists(path("run"))) << "a refused run leaves no folder";
+  }
+};
+
+TEST_F(Errors, Usage) {
+  expect({}, 2, "A subcommand is required");
+  expect({"trian"}, 2, "unknown subcommand 'trian'; did you mean 'train'?");
+  expect({"train"}, 2, "give a CONFIG");
+  expect({"train", "tiny.yaml", "--no-such-flag"}, 2, "--no-such-flag");
+  expect({"train", "tiny.yaml", "--threads", "-1"}, 2, "--threads");
+  expect({"train", "tiny.yaml", "--progress", "loud", "--run-dir", "run"}, 2, "auto, bar, plain, json or none");
+  expect({"bench", "step", "tiny.yaml", "--batch-sizes", "16,many"}, 2, "--batch-sizes");
+  expect({"bench", "memory", "tiny.yaml", "--precision", "float64"}, 2, "unknown precision 'float64'");
+  expect({"bench", "memory", "tiny.yaml", "--recompute", "midle"}, 2, "did you mean 'middle'?");
+}
+
+TEST_F(Errors, ConfigurationIsShownWithACaret) {
+  std::string text = read("tiny.yaml");
+  text.replace(text.find("learning_rate"), 13, "learning_rat");
+  write("bad.yaml", text);
+  const Outcome outcome = run({"train", "bad.yaml", "--run-dir", "run"});
+  EXPECT_EQ(outcome.code, 2);
+  EXPECT_EQ(outcome.err.rfind("bad.yaml:27:22: error: unknown key 'learning_rat' in train.optimizer.adam; did you mean "
+                              "'learning_rate'?\n",
+                              0),
+            0u)
+      << outcome.err;
+  EXPECT_NE(outcome.err.find("^~~~~~~~~~~~"), std::string::npos) << outcome.err;
+}
+
+TEST_F(Errors, OverridesAreChecked) {
+  expect({"train", "tiny.yaml", "--run-dir", "run", "train.epoch=3"}, 2,
+         "command line: error: unknown key 'epoch' in train; did you mean 'epochs'?");
+  expect({"train", "tiny.yaml", "--run-dir", "run", "--epochs", "none"}, 2,
+         "command line: error: train.epochs: expected an integer");
+  expect({"train", "tiny.yaml", "--run-dir", "run", "--precision", "half"}, 2,
+         "command line: error: precision: expected auto");
+  expect({"train", "tiny.yaml", "--run-dir", "run", "epochs"}, 2, "epochs");
+}
+
+TEST_F(Errors, DevicesThatAreNotThere) {
+  expect({"train", "tiny.yaml", "--run-dir", "run", "--device", "gpu"}, 2, "unknown device 'gpu'");
+  expect({"train", "tiny.yaml", "--run-dir", "run", "--device", "cuda:77"}, 2, "device cuda:77 was asked for, but");
+}
+
+TEST_F(Errors, ModelsThatDoNotFitTheData) {
+  expect({"train", "tiny.yaml", "--run-dir", "run", "model.layers.5.dense.units=9"}, 2,
+         "the model's output is (9), but the data have 10 classes");
+  expect({"train", "tiny.yaml", "--run-dir", "run", "model.input=[28, 28, 3]"}, 2,
+         "the model takes (28, 28, 3), but the data's images are (32, 32, 3)");
+  expect({"train", "tiny.yaml", "--run-dir", "run", "recompute=[block9]"}, 2, "no layer or block is named 'block9'");
+  const std::string text = read("tiny.yaml");
+  const std::size_t data = text.find("data:"), model = text.find("model:");
+  write("no_data.yaml", text.substr(0, data) + text.substr(model));
+  expect({"train", "no_data.yaml", "--run-dir", "run"}, 2, "missing key 'data'");
+  const std::size_t head = text.find("    - flatten");
+  write("no_head.yaml", text.substr(0, head) + text.substr(text.find("train:")));
+  expect({"summary", "no_head.yaml"}, 2, "one value a class");
+}
+
+TEST_F(Errors, MemorySettings) {
+  expect({"train", "tiny.yaml", "--run-dir", "run", "memory.growth=false"}, 2,
+         "growth: false takes a device's whole limit");
+  expect({"train", "tiny.yaml", "--run-dir", "run", "memory.limits={cpu: 4 parsecs}"}, 2, "4 parsecs");
+  expect({"train", "tiny.yaml", "--run-dir", "run", "memory.limits={tpu: 4GiB}"}, 2, "unknown device 'tpu'");
+}
+
+TEST_F(Errors, DataThatAreNotThereExitWith3) {
+  expect(
+      {"train", "tiny.yaml", "--run-dir", "run", "data={format: cifar10, path: nowhere, pipeline: [batch: {size: 4}]}"},
+      3, "nowhere/data_batch_1.bin");
+  expect({"train", "--resume", "nowhere"}, 3, "nowhere holds no run");
+}
+
+TEST_F(Errors, WhatDoesNotFitExitsWith4) {
+  expect({"train", "tiny.yaml", "--run-dir", "run", "memory.limits={cpu: 512KiB}"}, 4, "limit");
+  const Outcome bench =
+      run({"bench", "memory", "tiny.yaml", "--batch-sizes", "4096", "--seconds", "0.01", "memory.limits={cpu: 1MiB}"});
+  EXPECT_EQ(bench.code, 4) << "no row fitted: " << bench.out;
+}
+
+TEST_F(Errors, LostGradientsExitWith5) {
+  // A step of 1e30 makes the weights infinite; from then on no gradient is finite, and 50 updates are left out.
+  const Outcome outcome =
+      train("run5", {"train.epochs=8", "train.optimizer.adam.learning_rate=1e30", "train.evaluate=false"});
+  EXPECT_EQ(outcome.code, 5) << outcome.err;
+  EXPECT_NE(outcome.err.find("not finite"), std::string::npos) << outcome.err;
+}
+
+}  // namespace
+}  // namespace bantam::cli

@@ -1,0 +1,79 @@
+// The program on a GPU: same bits again, whatever prefetches, caches or recomputes; memory that adds up; limits that
+// hold.
+#include "bantam/memory/device.h"
+#include "tests/cli/program.h"
+
+namespace bantam::cli {
+namespace {
+
+class Gpu : public ProgramTest {
+ protected:
+  Gpu() { write_tiny_config(); }
+  void SetUp() override {
+    if (cuda_device_count() == 0) GTEST_SKIP() << "no CUDA device: skipped";
+  }
+  std::string weights(const std::string& name, std::vector<std::string> more) const {
+    more.insert(more.end(), {"--device", "cuda:0"});
+    const Outcome outcome = train(name, more);
+    EXPECT_EQ(outcome.code, 0) << outcome.err;
+    return outcome.code == 0 ? read(name + "/weights.safetensors") : name;
+  }
+};
+
+TEST_F(Gpu, SameSeedSameBits) {
+  for (const std::string precision : {"float32", "mixed_float16", "mixed_bfloat16"}) {
+    const auto run = [&](const std::string& name, std::vector<std::string> more) {
+      more.insert(more.end(), {"--precision", precision});
+      return weights(precision + name, more);
+    };
+    const std::string base = run("base", {});
+    EXPECT_EQ(run("again", {}), base) << precision;
+    EXPECT_EQ(run("workers_0", {"data.pipeline.prefetch.workers=0"}), base) << precision;
+    EXPECT_EQ(run("workers_4", {"data.pipeline.prefetch.workers=4", "data.pipeline.prefetch.depth=5"}), base)
+        << precision;
+    EXPECT_EQ(run("recompute", {"recompute=all"}), base) << precision;
+    EXPECT_NE(run("other_seed", {"--seed", "8"}), base) << precision;
+  }
+}
+
+TEST_F(Gpu, AFinishedRunGoesOnToTheSameBits) {
+  const std::string whole = weights("whole", {"train.epochs=2"});
+  (void)weights("parts", {"train.epochs=1"});
+  const Outcome more = run({"train", "--resume", "parts", "train.epochs=2", "--json", "--progress", "none"});
+  ASSERT_EQ(more.code, 0) << more.err;
+  EXPECT_EQ(more.last_json()["device"], "cuda:0") << "the run's own configuration names its device";
+  EXPECT_EQ(read("parts/weights.safetensors"), whole);
+}
+
+TEST_F(Gpu, TheClosingObjectTellsOfHostMemoryToo) {
+  const Outcome outcome = train("run", {"--device", "cuda:0"});
+  ASSERT_EQ(outcome.code, 0) << outcome.err;
+  const nlohmann::json end = outcome.last_json();
+  EXPECT_EQ(end["precision"], "mixed_float16") << "auto, on a GPU";
+  EXPECT_GE(end["host_peak_bytes"].get<std::uint64_t>(), 256u * 32 * 32 * 3) << "the data set lies there";
+}
+
+TEST_F(Gpu, BenchMemoryAddsUpAndKeepsToTheLimit) {
+  const Outcome outcome =
+      run({"bench", "memory", "tiny.yaml", "--device", "cuda:0", "--batch-sizes", "16,16384", "--precision",
+           "float32,mixed_float16", "--seconds", "0.05", "--json", "memory.limits={\"cuda:0\": 256MiB}"});
+  ASSERT_EQ(outcome.code, 0) << outcome.err;
+  std::istringstream lines(outcome.out);
+  int rows = 0;
+  for (std::string line; std::getline(lines, line); ++rows) {
+    const nlohmann::json row = nlohmann::json::parse(line);
+    if (row["batch"] != 16) {
+      EXPECT_EQ(row["error"], "does not fit");
+      EXPECT_GT(row["needed_bytes"].get<std::uint64_t>(), 256u << 20);
+      continue;
+    }
+    std::uint64_t sum = 0;
+    for (const auto& [category, bytes] : row["by_category"].items()) sum += bytes.get<std::uint64_t>();
+    EXPECT_EQ(sum, row["peak_bytes"].get<std::uint64_t>());
+    EXPECT_LE(row["pool_bytes"].get<std::uint64_t>(), 256u << 20);
+  }
+  EXPECT_EQ(rows, 4);
+}
+
+}  // namespace
+}  // namespace bantam::cli

@@ -1,0 +1,179 @@
+// Progress lines: what they say, that they fit, and which mode writes what.
+#include "bantam/cli/progress.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <string>
+
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+#include "bantam/base/error.h"
+#include "bantam/base/text.h"
+
+namespace bantam::cli {
+namespace {
+
+/// A stream whose text can be looked at.
+class Output {
+ public:
+  Output() : stream_(open_memstream(&text_, &size_)) {}
+  ~Output() {
+    std::fclose(stream_);
+    std::free(text_);
+  }
+  Output(const Output&) = delete;
+  Output& operator=(const Output&) = delete;
+
+  std::FILE* stream() { return stream_; }
+  std::string text() {
+    std::fflush(stream_);
+    return {text_, size_};
+  }
+
+ private:
+  char* text_ = nullptr;
+  std::size_t size_ = 0;
+  std::FILE* stream_;
+};
+
+ProgressState example() {
+  return {.epoch = 2,
+          .epochs = 5,
+          .step = 1250,
+          .steps = 2500,
+          .images_per_second = 14812.4,
+          .eta_seconds = 83,
+          .loss = 0.81234,
+          .accuracy = 0.7125,
+          .memory_now = 120ULL << 20,
+          .memory_peak = 1280ULL << 20,
+          .memory_limit = 4ULL << 30,
+          .data_wait_share = 0.021};
+}
+
+EpochSummary example_epoch() {
+  return {.epoch = 2,
+          .epochs = 5,
+          .loss = 0.8,
+          .accuracy = 0.71,
+          .validated = true,
+          .validation_loss = 0.9,
+          .validation_accuracy = 0.68,
+          .seconds = 42,
+          .images_per_second = 14812,
+          .data_wait_share = 0.25};
+}
+
+std::ptrdiff_t count(const std::string& text, char c) { return std::count(text.begin(), text.end(), c); }
+
+TEST(BarLine, SaysAllOfTheState) {
+  const std::string line = bar_line(example(), 200);
+  for (const char* part : {"epoch 2/5", "1250/2500", "14812 images/s", "ETA 1m 23s", "loss 0.8123", "data wait 2%"})
+    EXPECT_NE(line.find(part), std::string::npos) << part << " is not in: " << line;
+  EXPECT_EQ(count(line, '='), 14);  // half of the 28 columns inside the longest bar
+}
+
+TEST(BarLine, FitsAnyWidth) {
+  for (int width = 1; width < 260; ++width)
+    EXPECT_LE(display_width(bar_line(example(), width)), static_cast<std::size_t>(width)) << width;
+}
+
+TEST(BarLine, AnEpochOfNoStepsIsNoDivisionByZero) {
+  const std::string line = bar_line({.epoch = 1, .epochs = 1}, 200);
+  EXPECT_EQ(count(line, '='), 0) << line;
+  EXPECT_NE(line.find("0/0"), std::string::npos) << line;
+}
+
+TEST(Progress, TheBarIsDrawnAtOnceAndAtTheLastStepButNotAtEachCall) {
+  Output output;
+  Progress progress(ProgressMode::bar, output.stream());
+  ProgressState state = example();
+  for (int i = 0; i < 5; ++i) progress.update(state);  // far less than a redraw's tenth of a second
+  EXPECT_EQ(count(output.text(), '\r'), 1);
+  state.step = state.steps;
+  progress.update(state);
+  EXPECT_EQ(count(output.text(), '\r'), 2);
+  EXPECT_EQ(count(output.text(), '\n'), 0);
+  progress.close();
+  progress.close();
+  EXPECT_EQ(count(output.text(), '\n'), 1);
+}
+
+TEST(Progress, LinesThatStayReplaceTheBar) {
+  Output output;
+  Progress progress(ProgressMode::bar, output.stream());
+  progress.update(example());
+  const std::string bar = output.text();
+  progress.message("note");
+  const std::string added = output.text().substr(bar.size());
+  EXPECT_EQ(added.front(), '\r');
+  EXPECT_EQ(added.back(), '\n');
+  EXPECT_NE(added.find("note"), std::string::npos);
+  EXPECT_NE(added.find("\x1b[K"), std::string::npos);  // what is left of the longer bar is cleared
+  progress.message("again");
+  EXPECT_EQ(output.text(), bar + added + "again\n");  // no bar is open any more
+}
+
+TEST(Progress, PlainWritesEpochsAtOnceAndStepsSeldom) {
+  Output output;
+  Progress progress(ProgressMode::plain, output.stream());
+  for (int i = 0; i < 5; ++i) progress.update(example());
+  EXPECT_LE(count(output.text(), '\n'), 1);
+  const std::string before = output.text();
+  progress.epoch_end(example_epoch());
+  EXPECT_EQ(output.text(), before + epoch_line(example_epoch()) + "\n");
+  EXPECT_NE(epoch_line(example_epoch()).find("0.6800"), std::string::npos);
+  EpochSummary unvalidated = example_epoch();
+  unvalidated.validated = false;
+  EXPECT_EQ(epoch_line(unvalidated).find("0.6800"), std::string::npos);
+}
+
+TEST(Progress, JsonLinesParse) {
+  Output output;
+  Progress progress(ProgressMode::json, output.stream());
+  progress.update(example());
+  progress.message("not for machines");
+  progress.epoch_end(example_epoch());
+  const std::string text = output.text();
+  ASSERT_EQ(count(text, '\n'), 2);
+  const auto step = nlohmann::json::parse(text.substr(0, text.find('\n')));
+  EXPECT_EQ(step["step"], 1250);
+  EXPECT_EQ(step["images_per_s"], 14812.4);
+  EXPECT_EQ(step["memory_peak_bytes"], 1280ULL << 20);
+  const auto epoch = nlohmann::json::parse(text.substr(text.find('\n')));
+  EXPECT_EQ(epoch["event"], "epoch");
+  EXPECT_EQ(epoch["seconds"], 42);
+  EXPECT_EQ(epoch["validation_loss"], 0.9);
+}
+
+TEST(Progress, NoneWritesNothing) {
+  Output output;
+  Progress progress(ProgressMode::none, output.stream());
+  progress.update(example());
+  progress.epoch_end(example_epoch());
+  progress.message("note");
+  progress.close();
+  EXPECT_EQ(output.text(), "");
+}
+
+TEST(ParseProgressMode, KnowsTheModesAndFiles) {
+  std::FILE* file = std::tmpfile();
+  ASSERT_NE(file, nullptr);
+  EXPECT_EQ(parse_progress_mode("auto", file), ProgressMode::plain);  // a file is no terminal
+  EXPECT_EQ(parse_progress_mode("bar", file), ProgressMode::bar);
+  EXPECT_EQ(parse_progress_mode("plain", file), ProgressMode::plain);
+  EXPECT_EQ(parse_progress_mode("json", file), ProgressMode::json);
+  EXPECT_EQ(parse_progress_mode("none", file), ProgressMode::none);
+  try {
+    parse_progress_mode("fancy", file);
+    FAIL() << "accepted";
+  } catch (const ConfigError& error) {
+    EXPECT_NE(std::string(error.what()).find("'fancy'"), std::string::npos) << error.what();
+  }
+  std::fclose(file);
+}
+
+}  // namespace
+}  // namespace bantam::cli

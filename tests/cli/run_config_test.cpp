@@ -1,0 +1,96 @@
+// The typed configuration: defaults, optimizers, and the errors of the sections that the program itself reads.
+#include "bantam/cli/run_config.h"
+
+#include <filesystem>
+#include <fstream>
+
+#include <gtest/gtest.h>
+
+#include "bantam/base/error.h"
+
+namespace bantam::cli {
+namespace {
+
+class RunConfigTest : public testing::Test {
+ protected:
+  RunConfigTest()
+      : path_(std::filesystem::temp_directory_path() / ("bantam-config-" + std::to_string(getpid()) + ".yaml")) {}
+  ~RunConfigTest() override { std::filesystem::remove(path_); }
+  RunConfig read(const std::vector<std::string>& overrides = {}) const {
+    std::ofstream(path_) << "model: {zoo: separable_cnn}\n";
+    return read_run_config(path_, overrides);
+  }
+  void expect_error(const std::string& override_text, const std::string& message) const {
+    try {
+      (void)read({override_text});
+      FAIL() << override_text << " was accepted";
+    } catch (const ConfigError& error) {
+      EXPECT_NE(std::string(error.what()).find(message), std::string::npos) << error.what();
+    }
+  }
+  std::filesystem::path path_;
+};
+
+TEST_F(RunConfigTest, Defaults) {
+  const RunConfig config = read({"device=cpu"});
+  EXPECT_EQ(config.seed, 42u);
+  EXPECT_EQ(config.precision.kind, PrecisionKind::float32);
+  EXPECT_TRUE(config.growth);
+  EXPECT_FALSE(config.data.has_value());
+  EXPECT_EQ(config.recompute.kind, RecomputeOptions::Kind::none);
+  EXPECT_EQ(config.train.epochs, 1);
+  EXPECT_EQ(config.train.optimizer.kind, kernels::OptimizerKind::adam);
+  EXPECT_FLOAT_EQ(config.train.optimizer.epsilon, 1e-7f);
+  EXPECT_EQ(config.model.name, "separable_cnn");
+}
+
+TEST_F(RunConfigTest, PrecisionFollowsTheDevice) {
+  EXPECT_EQ(read({"device=cuda:0"}).precision.kind, PrecisionKind::mixed_float16);
+  EXPECT_EQ(read({"device=cuda:0", "precision=mixed_bfloat16"}).precision.kind, PrecisionKind::mixed_bfloat16);
+}
+
+TEST_F(RunConfigTest, Optimizers) {
+  const auto sgd =
+      read({"train.optimizer={sgd: {learning_rate: 0.1, momentum: 0.9, nesterov: true}}", "train.clip_norm=2"})
+          .train.optimizer;
+  EXPECT_EQ(sgd.kind, kernels::OptimizerKind::sgd_nesterov);
+  EXPECT_FLOAT_EQ(sgd.momentum, 0.9f);
+  EXPECT_FLOAT_EQ(sgd.clip_norm, 2.0f);
+  const auto adamw = read({"train.optimizer=adamw"}).train.optimizer;
+  EXPECT_EQ(adamw.kind, kernels::OptimizerKind::adamw);
+  EXPECT_FLOAT_EQ(adamw.weight_decay, 0.004f) << "Keras' default";
+  const auto adam =
+      read({"train.optimizer={adam: {beta1: 0.5, weight_decay: 0.1, decay_biases: false}}"}).train.optimizer;
+  EXPECT_FLOAT_EQ(adam.beta1, 0.5f);
+  EXPECT_FALSE(adam.decay_biases);
+}
+
+TEST_F(RunConfigTest, LimitsAndRecompute) {
+  const RunConfig config =
+      read({"device=cpu", "memory.limits={cpu: 1GiB, \"cuda:1\": 512MiB}", "memory.growth=false", "recompute=[dense]"});
+  EXPECT_EQ(config.limits.at("cpu"), 1u << 30);
+  EXPECT_EQ(config.limits.at("cuda:1"), 512u << 20);
+  EXPECT_FALSE(config.growth);
+  EXPECT_EQ(to_string(config.recompute), "dense");
+  EXPECT_EQ(parse_recompute("a+b").names, (std::vector<std::string>{"a", "b"}));
+  EXPECT_EQ(to_string(parse_recompute("all")), "all");
+}
+
+TEST_F(RunConfigTest, Errors) {
+  expect_error("version=2", "this program reads version 1");
+  expect_error("seed=-1", "seed: expected an integer ≥ 0");
+  expect_error("devise=cpu", "did you mean 'device'?");
+  expect_error("train.loss=mse", "expected softmax_cross_entropy");
+  expect_error("train.label_smoothing=1", "expected a number in [0, 1)");
+  expect_error("train.metrics=[f1]", "unknown metric 'f1'");
+  expect_error("train.optimizer=adamm", "unknown optimizer 'adamm'; did you mean 'adam'?");
+  expect_error("train.optimizer={sgd: {nesterov: true}}", "needs a momentum");
+  expect_error("train.optimizer={adam: {momentum: 0.9}}", "unknown key 'momentum'");
+  expect_error("train.epochs=0", "expected an integer from 1");
+  expect_error("train.log_every=0", "expected an integer ≥ 1");
+  expect_error("recompute=some", "expected none, all or a list");
+  expect_error("memory.grow=true", "did you mean 'growth'?");
+}
+
+}  // namespace
+}  // namespace bantam::cli
