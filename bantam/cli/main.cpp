@@ -47,14 +47,15 @@ void check_subcommand(const CLI::App& app, int argc, char** argv) {
                   near ? fmt::format("did you mean '{}'?", *near) : "there are " + join(names, ", ", " and ")));
 }
 
-/// Begins the program again with OpenMP's idle threads sleeping instead of spinning, unless the user has said how they
-/// shall wait. Spinning threads keep the cores from the data's workers and from other programs: on two busy cores a
-/// step took 30 times as long. The OpenMP runtime reads this once, before main, so setting it here would be too late.
-void restart_with_sleeping_threads(char** argv) {
+/// Begins the program again with OpenMP's idle threads spinning only for microseconds, unless the user has said how they shall
+/// wait. By default they spin for milliseconds, which keeps the cores from the data's workers and from other programs: on two busy
+/// cores a step took 30 times as long. (Sleeping at once costs a quiet machine 30 %.) The OpenMP runtime reads this once,
+/// before main, so setting it here alone would be too late.
+void restart_with_short_spinning(char** argv) {
   if (std::getenv("OMP_WAIT_POLICY") != nullptr || std::getenv("GOMP_SPINCOUNT") != nullptr) return;
   std::error_code error;
   const auto program = std::filesystem::read_symlink("/proc/self/exe", error);
-  setenv("OMP_WAIT_POLICY", "passive", 1);
+  setenv("GOMP_SPINCOUNT", "5000", 1);
   if (!error) execv(program.c_str(), argv);  // comes back only where it is not possible; then threads spin
 }
 
@@ -71,7 +72,7 @@ int run(int argc, char** argv) {
   add_bench(app, action);
   check_subcommand(app, argc, argv);
   const std::string_view command = argc > 1 ? argv[1] : "";
-  if (command == "train" || command == "bench") restart_with_sleeping_threads(argv);
+  if (command == "train" || command == "bench") restart_with_short_spinning(argv);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
