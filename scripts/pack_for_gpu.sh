@@ -9,7 +9,7 @@ build=$1 archive=$2
 stage=$(mktemp -d)
 trap 'rm -rf "$stage"' EXIT
 mkdir -p "$stage/pack/bin" "$stage/pack/lib"
-for program in "$build"/bantam "$build"/examples/embed/embed $(find "$build"/tests/{kernels,engine,data} "$build"/tests/memory/memory_cuda_test -type f -perm -u+x -name '*_test'); do
+for program in "$build"/bantam "$build"/examples/embed/embed $(find "$build"/tests/{kernels,engine,data} "$build"/tests/memory/memory_cuda_test "$build"/tests/cli/cli_gpu_test -type f -perm -u+x -name '*_test'); do
   [ -f "$program" ] || continue
   strip -o "$stage/pack/bin/$(basename "$program")" "$program"
 done
@@ -21,12 +21,14 @@ done
 cp -r configs "$stage/pack/configs"
 cat > "$stage/pack/run_gpu_tests.sh" <<'RUN'
 #!/usr/bin/env bash
-# Runs every CUDA instance of the tests (names that end in cuda, and the GPU suites of memory); a prefix (compute-sanitizer …) may be given.
+# Runs every CUDA instance of the tests (names that end in cuda, and the GPU programs); a prefix (compute-sanitizer …) may be given.
 cd "$(dirname "$0")" || exit 1
+export BANTAM_PROGRAM=$PWD/bin/bantam
 failed=0
 for test in bin/*_test; do
-  filter='*cuda:*Cuda*'
-  [ "$(basename "$test")" = memory_cuda_test ] && filter='*'
+  filter='*cuda'
+  case $test in *memory_cuda_test | *cli_gpu_test) filter='*' ;; esac
+  GTEST_FILTER=$filter "$test" --gtest_list_tests | grep -q '^ ' || continue  # no test of the kind in this program
   out=$(GTEST_FILTER=$filter timeout "${TEST_SECONDS:-300}" "$@" "$test" 2>&1); rc=$?
   summary=$(grep -E '^\[  PASSED  \]|^\[  FAILED  \]|ERROR SUMMARY' <<<"$out" | tr '\n' ' ')
   if [ $rc -ne 0 ] || grep -q 'SKIPPED' <<<"$out"; then failed=1; echo "FAIL $(basename "$test") rc=$rc $summary"; grep -vE '^\[ RUN|^\[       OK|^\[---|^$' <<<"$out" | head -${TEST_LINES:-40}

@@ -97,7 +97,7 @@ struct SplitSum {
 /// No parts (full = 0) unless the sum is long and the result so small that its tiles would leave most of a GPU idle. Parts are
 /// multiples of 64 deep (operands stay aligned), at least 1024, enough for about 128 tiles, within half of the workspace.
 SplitSum split_sum(const GemmProblem& p) {
-  constexpr std::int64_t kLong = 16384, kTiles = 128, kShortest = 1024, kAligned = 64;
+  constexpr std::int64_t kLong = 4096, kTiles = 128, kShortest = 1024, kAligned = 64;
   const std::int64_t tiles = ((p.m + kTile - 1) / kTile) * ((p.n + kTile - 1) / kTile);
   const std::int64_t fitting = static_cast<std::int64_t>(p.workspace_limit) / 2 / (p.m * p.n * 4) - 1;  // one for the rest
   const std::int64_t wanted = std::min({kTiles / tiles, p.k / kShortest, fitting});
