@@ -197,6 +197,7 @@ class ConfigMap {
   friend class ConfigNode;
   explicit ConfigMap(ConfigNode self) : self_(std::move(self)) {}
   void ask(std::string_view key);
+  [[noreturn]] void fail_missing(std::string_view key) const;
   ConfigNode add_default(std::string_view key, std::unique_ptr<ConfigNode::Data> value);
 
   ConfigNode self_;

@@ -50,9 +50,19 @@ std::optional<ConfigNode> ConfigMap::find(std::string_view key) {
 
 ConfigNode ConfigMap::node(std::string_view key) {
   auto found = find(key);
-  const std::string path = self_.path();
-  if (!found) self_.fail_at_key(fmt::format("missing key '{}'{}", key, path.empty() ? "" : " in " + path));
+  if (!found) fail_missing(key);
   return *found;
+}
+
+/// A key that is there, was not asked for and looks like the missing one is a slip of the pen: say that instead.
+void ConfigMap::fail_missing(std::string_view key) const {
+  const std::string path = self_.path(), where = path.empty() ? "" : " in " + path;
+  const std::vector<std::string> wanted{std::string(key)};
+  for (const auto& child : self_.data_->children) {
+    if (std::ranges::find(asked_, child->key) != asked_.end() || !nearest(child->key, wanted)) continue;
+    fail_at(child->key_mark, fmt::format("unknown key '{}'{}; did you mean '{}'?", child->key, where, key));
+  }
+  self_.fail_at_key(fmt::format("missing key '{}'{}", key, where));
 }
 
 ConfigNode ConfigMap::add_default(std::string_view key, std::unique_ptr<Data> value) {
