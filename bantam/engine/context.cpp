@@ -1,6 +1,10 @@
 // Allocation and scratch memory through a context.
 #include "bantam/engine/context.h"
 
+#include <fmt/format.h>
+
+#include "bantam/base/error.h"
+
 namespace bantam {
 
 Scratch::Scratch(BfcAllocator& allocator, std::size_t bytes, Stream stream, const char* owner)
@@ -9,7 +13,10 @@ Scratch::Scratch(BfcAllocator& allocator, std::size_t bytes, Stream stream, cons
 }
 
 Scratch::~Scratch() {
-  if (data_ != nullptr) allocator_.free(data_, stream_);
+  try {
+    if (data_ != nullptr) allocator_.free(data_, stream_);
+  } catch (const Error&) {  // as Storage's: the call that broke the device has thrown
+  }
 }
 
 Context Context::make(Runtime& runtime, Device device, Precision precision) {
@@ -33,6 +40,12 @@ Tensor Context::upload_bytes(const Shape& shape, DType dtype, const void* values
   Tensor tensor = allocate(shape, dtype, category);
   if (tensor.bytes() > 0) copy_bytes(tensor.data(), values, tensor.bytes(), stream);
   return tensor;
+}
+
+void Context::check_device(const char* op, std::initializer_list<const Tensor*> operands) const {
+  for (const Tensor* tensor : operands)
+    if (tensor->defined() && tensor->device() != device)
+      throw DeviceError(fmt::format("{}: an operand is on {}, the context on {}", op, to_string(tensor->device()), to_string(device)));
 }
 
 Context Context::at(const char* layer_path) const {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <initializer_list>
 
 #include "bantam/engine/precision.h"
 #include "bantam/engine/runtime.h"
@@ -65,6 +66,8 @@ struct Context {
     return upload_bytes(shape, dtype_of<T>, values, category);
   }
   Tensor upload_bytes(const Shape& shape, DType dtype, const void* values, Category category) const;
+  /// Throws DeviceError, prefixed by `op`, where a (defined) operand is on another device.
+  void check_device(const char* op, std::initializer_list<const Tensor*> operands) const;
   /// This context under another layer path.
   Context at(const char* layer_path) const;
 };

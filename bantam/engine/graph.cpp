@@ -45,14 +45,12 @@ LoweredSegment segment(const Graph& graph, NodeId first, NodeId last, bool recom
   return {first, last, recompute, outside_inputs(graph, first, last)};
 }
 
-/// Whether the options name this node or its block; marks the name as used.
-bool names(const RecomputeOptions& options, const std::string& name, std::set<std::string>& used) {
-  if (std::ranges::find(options.names, name) == options.names.end()) return false;
-  used.insert(name);
-  return true;
+/// Whether the options name this node or block.
+bool names(const RecomputeOptions& options, const std::string& name) {
+  return std::ranges::find(options.names, name) != options.names.end();
 }
 
-void check_all_used(const Graph& graph, const RecomputeOptions& options, const std::set<std::string>& used) {
+void check_known(const Graph& graph, const RecomputeOptions& options) {
   std::vector<std::string> known;
   for (NodeId node = 1; node <= graph.output(); ++node) {
     const std::string& name = graph.nodes()[static_cast<std::size_t>(node)].name;
@@ -60,7 +58,7 @@ void check_all_used(const Graph& graph, const RecomputeOptions& options, const s
     if (block_of(name) != name) known.push_back(block_of(name));
   }
   for (const std::string& name : options.names)
-    if (!used.contains(name)) {
+    if (std::ranges::find(known, name) == known.end()) {
       const auto near = nearest(name, known);
       throw ConfigError(fmt::format("recompute: no layer or block is named '{}'{}", name,
                                     near ? fmt::format("; did you mean '{}'?", *near) : std::string()));
@@ -93,24 +91,23 @@ NodeId Graph::add(std::string name, LayerPtr layer, std::vector<NodeId> inputs) 
 std::vector<LoweredSegment> lower(const Graph& graph, const RecomputeOptions& options) {
   using Kind = RecomputeOptions::Kind;
   std::vector<LoweredSegment> segments;
-  std::set<std::string> used;
   const auto name_of = [&](NodeId node) -> const std::string& { return graph.nodes()[static_cast<std::size_t>(node)].name; };
   for (NodeId first = 1; first <= graph.output();) {
     const std::string block = block_of(name_of(first));
     NodeId last = first;
     while (last < graph.output() && block_of(name_of(last + 1)) == block) ++last;
-    const bool whole = options.kind == Kind::all || (options.kind == Kind::named && names(options, block, used));
+    const bool whole = options.kind == Kind::all || (options.kind == Kind::named && names(options, block));
     if (whole && !leaks(graph, first, last)) {
       segments.push_back(segment(graph, first, last, true));
     } else if (whole && options.kind == Kind::named) {
       throw ConfigError(fmt::format("recompute: more than one value leaves block '{}'; name layers within it", block));
     } else {
       for (NodeId node = first; node <= last; ++node)
-        segments.push_back(segment(graph, node, node, whole || (options.kind == Kind::named && names(options, name_of(node), used))));
+        segments.push_back(segment(graph, node, node, whole || (options.kind == Kind::named && names(options, name_of(node)))));
     }
     first = last + 1;
   }
-  if (options.kind == Kind::named) check_all_used(graph, options, used);
+  if (options.kind == Kind::named) check_known(graph, options);
   return segments;
 }
 

@@ -3,6 +3,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "bantam/base/error.h"
 #include "bantam/engine/tape.h"
 
@@ -50,6 +52,7 @@ Tensor Model::forward(const Context& context, const Tensor& x) {
   if (x.dtype() != options_.precision.compute())
     throw DTypeError(fmt::format("model: expected a {} input in {}, got {}", to_string(options_.precision.compute()),
                                  to_string(options_.precision), to_string(x.dtype())));
+  context.check_device("model", {&x});
   std::vector<Tensor> values(graph_.nodes().size());
   values[0] = x;
   for (std::size_t s = 0; s < segments_.size(); ++s) {
@@ -89,11 +92,12 @@ Tensor Model::run_recomputed(const Context& context, int position, std::vector<T
   for (const NodeId input : segment.inputs) kept.push_back(values[index(input)]);
   Tensor y = run_nodes(silent, position, values);
   if (!y.sole_owner()) y = y.view(y.shape());  // an identity of its own, even where the stretch passes its input through
-  context.tape->record(context, y, [this, position, &segment, kept, random = context.random](const Context& ctx, Tensor dy, GradientStore& store) {
+  context.tape->record(context, y, [this, position, &segment, kept, random = context.random, pass = context.pass](const Context& ctx, Tensor dy, GradientStore& store) {
     Tape tape;
     Context again = ctx;
-    again.pass = Pass::recompute;
+    again.pass = pass == Pass::evaluate ? Pass::evaluate : Pass::recompute;
     again.tape = &tape;
+    tape.set_parameter_hook([&store](Parameter& parameter) { store.note_written(parameter); });
     again.random = random;
     std::vector<Tensor> local(graph_.nodes().size());
     std::vector<std::uint64_t> ids(kept.size(), 0);
@@ -104,10 +108,15 @@ Tensor Model::run_recomputed(const Context& context, int position, std::vector<T
     }
     Tensor output = run_nodes(again, position, local);
     local.clear();
+    const auto passed_through = std::ranges::find(ids, output.value_id());
+    if (output.value_id() != 0 && passed_through != ids.end()) {  // nothing was done to the input
+      store.add(ctx, kept[static_cast<std::size_t>(passed_through - ids.begin())], std::move(dy));
+      return;
+    }
     if (!wants_gradient(output)) return;
     GradientStore inner = tape.backward(again, std::move(output), std::move(dy));
     for (std::size_t i = 0; i < kept.size(); ++i)
-      if (Tensor dx = inner.take(ids[i]); ids[i] != 0 && dx.defined()) store.add(ctx, kept[i].value_id(), std::move(dx));
+      if (Tensor dx = inner.take(ids[i]); ids[i] != 0 && dx.defined()) store.add(ctx, kept[i], std::move(dx));
   });
   return y;
 }

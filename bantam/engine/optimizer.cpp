@@ -103,6 +103,7 @@ void Optimizer::update() {
 }
 
 void Optimizer::set_learning_rate(float learning_rate) {
+  if (!(learning_rate >= 0.0f)) throw ConfigError(fmt::format("optimizer: learning_rate must not be negative, got {}", learning_rate));
   if (learning_rate == options_.learning_rate) return;
   options_.learning_rate = learning_rate;
   for (kernels::UpdateGroup& group : groups_) group.learning_rate = learning_rate;
@@ -129,6 +130,20 @@ void Optimizer::register_state(StateRegistry& registry) {
   registry.add("optimizer/control", control_);
   if (moment1_.defined()) registry.add("optimizer/moment1", moment1_);
   if (moment2_.defined()) registry.add("optimizer/moment2", moment2_);
+  registry.on_load([this] { restore_settings(); });
+}
+
+/// What is configured rather than state stays as configured, whatever a loaded file held.
+void Optimizer::restore_settings() {
+  kernels::UpdateControl loaded = control();
+  const bool scales = model_.options().precision.scales_loss();
+  const bool scaled_before = loaded.growth_interval > 0;
+  loaded.clip_norm = options_.clip_norm;
+  loaded.growth_interval = scales ? options_.loss_scale_growth_interval : 0;
+  if (scales != scaled_before) loaded.loss_scale = scales ? options_.initial_loss_scale : 1.0f;
+  const Stream stream = model_.runtime().stream(model_.device());
+  copy_bytes(control_.data(), &loaded, kControlBytes, stream);
+  synchronize(stream);
 }
 
 }  // namespace bantam

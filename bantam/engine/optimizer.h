@@ -31,7 +31,7 @@ class Optimizer {
 
   /// Norm and finite check, update, bookkeeping, in order of the model's stream. Resets gradient accumulation.
   void update();
-  /// Takes effect at the next update.
+  /// Takes effect at the next update. Throws ConfigError for a negative rate or NaN.
   void set_learning_rate(float learning_rate);
   float learning_rate() const { return options_.learning_rate; }
   const OptimizerOptions& options() const { return options_; }
@@ -45,6 +45,7 @@ class Optimizer {
 
  private:
   void upload_groups();
+  void restore_settings();
   kernels::UpdateArena arena() const;
 
   Model& model_;

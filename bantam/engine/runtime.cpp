@@ -63,8 +63,11 @@ Runtime::Runtime(RuntimeOptions options) : impl_(std::make_unique<Impl>()) {
 }
 
 Runtime::~Runtime() {
-  for (auto& [key, state] : impl_->devices)
-    if (state.stream) synchronize(state.stream->get());  // work under way still uses the memory
+  try {
+    for (auto& [key, state] : impl_->devices)
+      if (state.stream) synchronize(state.stream->get());  // work under way still uses the memory
+  } catch (const Error&) {  // a broken device has nothing under way
+  }
 }
 
 BfcAllocator& Runtime::allocator(Device device) { return *impl_->state(device).allocator; }

@@ -46,7 +46,19 @@ HostTensor read_tensor(const std::filesystem::path& path, const std::string& nam
   return tensor;
 }
 
+/// Tensors lie one behind the other, without gaps, overlaps or a rest: what one program wrote, another reads.
+void check_tiling(const std::filesystem::path& path, std::vector<std::pair<std::uint64_t, std::uint64_t>> ranges, std::size_t size) {
+  std::ranges::sort(ranges);
+  std::uint64_t end = 0;
+  for (const auto& [first, last] : ranges) {
+    if (first != end) damaged(path, fmt::format("tensors overlap or leave a gap at byte {} of the data", end));
+    end = last;
+  }
+  if (end != size) damaged(path, fmt::format("{} bytes of data belong to no tensor", size - end));
+}
+
 HostTensor download(const Tensor& tensor, Stream stream) {
+  if (tensor.device().meta) throw DeviceError("a tensor on a meta device has no values to save");
   HostTensor host{tensor.dtype(), tensor.shape(), std::vector<std::byte>(tensor.bytes())};
   if (!host.bytes.empty()) copy_bytes(host.bytes.data(), tensor.data(), host.bytes.size(), stream);
   return host;
@@ -120,19 +132,23 @@ SafetensorsFile read_safetensors(const std::filesystem::path& path) {
     damaged(path, fmt::format("the header's length {} is beyond the file's {} bytes", length, raw.size()));
   const std::string_view data = std::string_view(raw).substr(sizeof(length) + length);
   SafetensorsFile file;
+  std::vector<std::pair<std::uint64_t, std::uint64_t>> ranges;
   try {
     const Json header = Json::parse(std::string_view(raw).substr(sizeof(length), length));
     for (const auto& [name, entry] : header.items()) {
-      if (name == "__metadata__")
+      if (name == "__metadata__") {
         file.metadata = entry.get<std::map<std::string, std::string>>();
-      else
-        file.tensors.emplace(name, read_tensor(path, name, entry, data));
+        continue;
+      }
+      file.tensors.emplace(name, read_tensor(path, name, entry, data));
+      ranges.emplace_back(entry.at("data_offsets")[0], entry.at("data_offsets")[1]);
     }
   } catch (const Json::exception& error) {
     damaged(path, fmt::format("its header is not as expected ({})", error.what()));
   } catch (const ShapeError& error) {
     damaged(path, error.what());
   }
+  check_tiling(path, std::move(ranges), data.size());
   return file;
 }
 

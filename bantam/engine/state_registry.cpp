@@ -18,10 +18,12 @@ void check_new(const List& list, const std::string& name) {
 
 void StateRegistry::add(std::string name, Tensor tensor) {
   check_new(tensors_, name);
+  check_new(counters_, name);
   tensors_.push_back({std::move(name), std::move(tensor)});
 }
 
 void StateRegistry::add_counter(std::string name, std::function<std::int64_t()> get, std::function<void(std::int64_t)> set) {
+  check_new(tensors_, name);
   check_new(counters_, name);
   counters_.push_back({std::move(name), std::move(get), std::move(set)});
 }

@@ -7,14 +7,19 @@
 #include <utility>
 
 #include "bantam/base/error.h"
+#include "bantam/engine/ops/cast.h"
 #include "bantam/engine/parameters.h"
 #include "bantam/kernels/elementwise.h"
 
 namespace bantam {
 
-void GradientStore::add(const Context& context, std::uint64_t id, Tensor gradient) {
-  if (id == 0) return;
-  const auto [place, first] = gradients_.try_emplace(id, gradient);
+void GradientStore::add(const Context& context, const ValueRef& value, Tensor gradient) {
+  if (value.parameter != nullptr) {
+    if (!value.parameter->frozen()) add_to_parameter(context, *value.parameter, gradient);
+    return;
+  }
+  if (value.id == 0) return;
+  const auto [place, first] = gradients_.try_emplace(value.id, gradient);
   if (first) return;
   Tensor& sum = place->second;
   if (sum.shape() != gradient.shape() || sum.dtype() != gradient.dtype())
@@ -24,6 +29,17 @@ void GradientStore::add(const Context& context, std::uint64_t id, Tensor gradien
   Tensor out = sum.sole_owner() ? sum : gradient.sole_owner() ? gradient : context.allocate(sum.shape(), sum.dtype());
   BANTAM_KERNEL(context.exec, add, sum.elements(), sum.dtype(), sum.data(), gradient.data(), out.data());
   sum = out;
+}
+
+void GradientStore::add_to_parameter(const Context& context, Parameter& parameter, const Tensor& gradient) {
+  const ParameterGradient target = this->parameter(parameter);
+  const std::int64_t count = gradient.elements();
+  if (!target.accumulate) {
+    BANTAM_KERNEL(context.exec, cast, count, gradient.dtype(), gradient.data(), DType::float32, target.data);
+    return;
+  }
+  const Tensor wide = ops::cast(context, gradient, DType::float32);
+  BANTAM_KERNEL(context.exec, add, count, DType::float32, target.data, wide.data(), target.data);
 }
 
 Tensor GradientStore::take(std::uint64_t id) {
@@ -58,7 +74,7 @@ GradientStore Tape::backward(Context context, Tensor loss, Tensor seed, std::spa
                                  to_string(loss.shape())));
   context.tape = nullptr;
   GradientStore store;
-  store.add(context, loss.value_id(), std::move(seed));
+  store.add(context, loss, std::move(seed));
   loss = Tensor();  // its memory is the entries' alone from here on
   while (!entries_.empty()) {
     Entry entry = std::move(entries_.back());
@@ -67,7 +83,7 @@ GradientStore Tape::backward(Context context, Tensor loss, Tensor seed, std::spa
     Tensor dy = store.take(entry.output);
     if (!dy.defined()) continue;
     const Context local = context.at(entry.path);
-    if (keep) store.add(local, entry.output, dy);
+    if (keep) store.keep(entry.output, dy);
     entry.backward(local, std::move(dy), store);
     for (Parameter* parameter : store.take_written())
       if (hook_) hook_(*parameter);

@@ -22,16 +22,23 @@ struct ParameterGradient {
 /// Gradients of values during one backward walk.
 class GradientStore {
  public:
-  /// Hands in a gradient of the value `id` (ignored for 0). A second one for the same value is added to the first.
-  void add(const Context& context, std::uint64_t id, Tensor gradient);
+  /// Hands in a gradient of a value (ignored where none is wanted). A second one for the same value is added to the first; a
+  /// parameter's goes to the arena, in float32.
+  void add(const Context& context, const ValueRef& value, Tensor gradient);
+  /// Leaves a gradient to be taken later.
+  void keep(std::uint64_t id, Tensor gradient) { gradients_.insert_or_assign(id, std::move(gradient)); }
   /// Takes the gradient of a value out; undefined where nothing flowed.
   Tensor take(std::uint64_t id);
   /// The destination for a parameter's gradient, and tells the parameter that it is written now.
   ParameterGradient parameter(Parameter& parameter);
+  /// Says that a parameter's gradient was written by an inner walk (recompute).
+  void note_written(Parameter& parameter) { written_.push_back(&parameter); }
   /// Parameters written since the last call.
   std::vector<Parameter*> take_written();
 
  private:
+  void add_to_parameter(const Context& context, Parameter& parameter, const Tensor& gradient);
+
   std::vector<Parameter*> written_;
   std::unordered_map<std::uint64_t, Tensor> gradients_;
 };

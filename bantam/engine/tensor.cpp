@@ -18,8 +18,11 @@ Storage::Storage(void* data, std::size_t bytes, Device device, Deleter deleter)
     : data_(data), bytes_(bytes), device_(device), deleter_(std::move(deleter)) {}
 
 Storage::~Storage() {
-  if (allocator_ != nullptr) allocator_->free(data_, stream_);
-  if (deleter_) deleter_(data_);
+  try {
+    if (allocator_ != nullptr) allocator_->free(data_, stream_);
+    if (deleter_) deleter_(data_);
+  } catch (const Error&) {  // a broken device: the call that broke it has thrown, and a destructor must not
+  }
 }
 
 Tensor::Tensor(std::shared_ptr<Storage> storage, Shape shape, DType dtype, std::size_t byte_offset)

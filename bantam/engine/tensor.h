@@ -31,6 +31,8 @@ class Storage {
   void* data() const { return data_; }
   std::size_t bytes() const { return bytes_; }
   Device device() const { return device_; }
+  /// Memory from elsewhere, which its owner may still read.
+  bool foreign() const { return allocator_ == nullptr; }
 
  private:
   void* data_ = nullptr;
@@ -67,8 +69,8 @@ class Tensor {
   Tensor reinterpret(std::size_t byte_offset, Shape shape, DType dtype) const {
     return {storage_, shape, dtype, byte_offset_ + byte_offset};
   }
-  /// Whether no other tensor shares the storage: then a gradient may be computed in place.
-  bool sole_owner() const { return storage_.use_count() == 1; }
+  /// Whether nobody else holds the memory: no other tensor shares the storage, and it is not foreign. Then ops may work in place.
+  bool sole_owner() const { return storage_.use_count() == 1 && !storage_->foreign(); }
 
   /// Identity on a tape; 0 where no gradient is wanted.
   std::uint64_t value_id() const { return value_id_; }
@@ -84,6 +86,14 @@ class Tensor {
   DType dtype_ = DType::float32;
   std::uint64_t value_id_ = 0;
   Parameter* parameter_ = nullptr;
+};
+
+/// Who gets a value's gradient, without holding the value's memory: an identity on a tape, or a parameter.
+struct ValueRef {
+  ValueRef() = default;
+  ValueRef(const Tensor& tensor) : id(tensor.value_id()), parameter(tensor.parameter()) {}
+  std::uint64_t id = 0;
+  Parameter* parameter = nullptr;
 };
 
 /// Copies to host memory and waits: a vector of T, whose dtype must be the tensor's. Throws DTypeError, and DeviceError on meta devices.

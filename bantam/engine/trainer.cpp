@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 
 #include "bantam/base/error.h"
 
@@ -40,7 +41,20 @@ Trainer::Trainer(TrainingStep& step, BatchSource& train, BatchSource* validation
   if (options_.epochs < 0) throw ConfigError(fmt::format("train.epochs must not be negative, got {}", options_.epochs));
   if (options_.accumulate < 1) throw ConfigError(fmt::format("train.accumulate must be at least 1, got {}", options_.accumulate));
   if (train_.batches_per_epoch() < 1) throw DataError("the training data give no batch: fewer samples than the batch size, and drop_last");
+  if (options_.max_skipped_in_a_row < 1)
+    throw ConfigError(fmt::format("max_skipped_in_a_row must be at least 1, got {}", options_.max_skipped_in_a_row));
+  check_fits(train_, "training");
+  if (validation_ != nullptr) check_fits(*validation_, "validation");
   options_.read_every = std::clamp<std::int64_t>(options_.read_every, 1, TrainingStep::kMetricRing);
+}
+
+void Trainer::check_fits(const BatchSource& source, const char* what) const {
+  const Graph& graph = step_.model().graph();
+  if (source.image_shape() != graph.input_shape())
+    throw ShapeError(fmt::format("the {} data give images {}, the model takes {}", what, to_string(source.image_shape()),
+                                 to_string(graph.input_shape())));
+  if (Shape{source.classes()} != graph.output_shape())
+    throw ShapeError(fmt::format("the {} data have {} classes, the model gives {}", what, source.classes(), to_string(graph.output_shape())));
 }
 
 TrainResult Trainer::run() {
@@ -50,6 +64,10 @@ TrainResult Trainer::run() {
   result.epoch = options_.first_epoch;
   result.update = options_.first_update;
   for (std::int64_t epoch = options_.first_epoch; epoch < options_.epochs && !result.stopped; ++epoch) {
+    if (stop_.load(std::memory_order_relaxed)) {  // asked for between epochs: the last epoch's results stand
+      result.stopped = true;
+      break;
+    }
     const double before = result.seconds;
     run_epoch(epoch, epoch == options_.first_epoch ? options_.first_update : 0, result);
     samples += static_cast<double>(result.train.samples);
@@ -81,6 +99,9 @@ void Trainer::run_epoch(std::int64_t epoch, std::int64_t first_update, TrainResu
   result.seconds += seconds;
   result.train = state.sum;
   result.data_wait_share = seconds > 0 ? train_.waited_seconds() / seconds : 0;
+  // An epoch that ends with skipped updates and a loss that is no number has diverged, however short it was.
+  if (!std::isfinite(state.sum.loss) && step_.optimizer().control().skipped_in_a_row > 0)
+    throw NotFiniteError(fmt::format("the training loss of epoch {} is not finite; lower the learning rate, or clip", epoch + 1));
   result.stopped = state.done < state.updates;
   result.epoch = result.stopped ? epoch : epoch + 1;
   result.update = result.stopped ? state.done : 0;
@@ -134,11 +155,9 @@ void Trainer::read(EpochState& state) {
 
 void Trainer::check_finite() {
   const kernels::UpdateControl control = step_.optimizer().control();
-  if (control.updates != last_updates_) skipped_before_ = control.skipped;
-  last_updates_ = control.updates;
-  if (control.skipped - skipped_before_ >= options_.max_skipped_in_a_row)
-    throw NotFiniteError(fmt::format("gradients were not finite in the last {} updates (loss scale {}); lower the learning rate, or clip",
-                                     control.skipped - skipped_before_, control.loss_scale));
+  if (control.skipped_in_a_row < options_.max_skipped_in_a_row) return;
+  throw NotFiniteError(fmt::format("gradients were not finite in the last {} updates (loss scale {}); lower the learning rate, or clip",
+                                   control.skipped_in_a_row, control.loss_scale));
 }
 
 Metrics Trainer::evaluate(BatchSource& source) {

@@ -72,7 +72,7 @@ class Trainer {
  public:
   Trainer(TrainingStep& step, BatchSource& train, BatchSource* validation, TrainerOptions options);
   void add(Callback& callback) { callbacks_.push_back(&callback); }
-  /// Runs to the end, or to a requested stop (the update under way is finished).
+  /// Runs to the end, or to a requested stop (the update under way is finished). A stop stands: a new Trainer goes on.
   TrainResult run();
   /// Safe from any thread and from a signal handler.
   void request_stop() { stop_.store(true, std::memory_order_relaxed); }
@@ -85,6 +85,7 @@ class Trainer {
   void run_update(std::int64_t first_batch);
   void read(EpochState& state);
   void check_finite();
+  void check_fits(const BatchSource& source, const char* what) const;
 
   TrainingStep& step_;
   BatchSource& train_;
@@ -92,7 +93,6 @@ class Trainer {
   TrainerOptions options_;
   std::vector<Callback*> callbacks_;
   std::atomic<bool> stop_{false};
-  std::int64_t last_updates_ = -1, skipped_before_ = 0;
 };
 
 }  // namespace bantam

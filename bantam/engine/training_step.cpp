@@ -30,6 +30,27 @@ TrainingStep::TrainingStep(Model& model, Optimizer& optimizer, LossOptions loss)
 }
 
 void TrainingStep::micro_batch(const Batch& batch, std::int64_t first_sample, std::int64_t effective_batch) {
+  if (slot_ >= kMetricRing) throw Error("training step: metrics of 64 updates are pending; call read_metrics()");
+  accumulating_ = true;
+  try {
+    forward_and_backward(batch, first_sample, effective_batch);
+  } catch (...) {  // out of memory, say: nothing of the effective batch stays, so that it can be tried again in smaller pieces
+    discard();
+    throw;
+  }
+}
+
+void TrainingStep::discard() {
+  const Context context = model_.context(Pass::train);
+  model_.parameters().begin_accumulation();
+  model_.buffers().reset_pending(context);
+  zero_bytes(slot_sums(), kSumsBytes, context.stream);
+  accumulating_ = false;
+}
+
+void TrainingStep::forward_and_backward(const Batch& batch, std::int64_t first_sample, std::int64_t effective_batch) {
+  BfcAllocator& memory = model_.runtime().allocator(model_.device());
+  memory.note_phase("forward");
   Tape tape;
   Context context = model_.context(Pass::train);
   context.tape = &tape;
@@ -40,14 +61,14 @@ void TrainingStep::micro_batch(const Batch& batch, std::int64_t first_sample, st
   const auto result = ops::softmax_cross_entropy(
       at_loss, logits, batch.labels,
       {.label_smoothing = loss_.label_smoothing, .divisor = loss_.mean ? static_cast<float>(effective_batch) : 1.0f});
-  if (slot_ >= kMetricRing) throw Error("training step: metrics of 64 updates are pending; call read_metrics()");
   add_metrics(at_loss, logits, batch, result.losses, slot_sums());
+  memory.note_phase("backward");
   tape.backward(context, result.loss, optimizer_.loss_scale());
-  accumulating_ = true;
 }
 
 void TrainingStep::update() {
   if (!accumulating_) throw Error("training step: update() without a micro-batch");
+  model_.runtime().allocator(model_.device()).note_phase("update");
   optimizer_.update();
   accumulating_ = false;
   ++slot_;
@@ -71,6 +92,7 @@ void TrainingStep::add_metrics(const Context& context, const Tensor& logits, con
 }
 
 std::vector<Metrics> TrainingStep::read_metrics() {
+  if (accumulating_) throw Error("training step: read_metrics() between micro_batch() and update()");
   std::vector<kernels::MetricSums> sums(static_cast<std::size_t>(slot_));
   const Stream stream = model_.runtime().stream(model_.device());
   if (slot_ > 0) {

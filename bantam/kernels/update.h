@@ -41,7 +41,7 @@ struct UpdateControl {
   float clip_norm = 0.0f;           ///< global-norm clip; 0: none
   float gradient_norm = 0.0f;       ///< of the last unscaled gradient, before clipping
   float gradient_factor = 1.0f;     ///< what the update multiplies gradients by: clip / loss_scale
-  float reserved = 0.0f;
+  std::int32_t skipped_in_a_row = 0; ///< updates left out since the last that was done
 };
 
 enum class OptimizerKind : std::uint8_t { sgd, sgd_nesterov, adam, adamw };

@@ -41,11 +41,13 @@ BANTAM_HOST_DEVICE inline void advance_update_control(UpdateControl& control) {
   const bool dynamic = control.growth_interval > 0;
   if (control.found_nonfinite) {
     control.skipped += 1;
+    control.skipped_in_a_row += 1;
     control.finite_in_a_row = 0;
     if (dynamic) control.loss_scale = control.loss_scale * 0.5f < 1.0f ? 1.0f : control.loss_scale * 0.5f;
     return;
   }
   control.updates += 1;
+  control.skipped_in_a_row = 0;
   if (!dynamic) return;
   control.finite_in_a_row += 1;
   if (control.finite_in_a_row < control.growth_interval) return;

@@ -40,6 +40,7 @@ TEST(GraphTest, NamesAreMadeAndChecked) {
             "layer 'd': dense: expected an input (features), got (4, 4, 4); put flatten before it");
   EXPECT_EQ(error_of([&] { graph.add("big", conv2d({.filters = 2, .kernel = {5, 5}})); }),
             "layer 'big': conv2d: a window of 5x5 does not fit an input of 4x4 with padding 0+0, 0+0");
+  EXPECT_THROW(graph.add("pool", max_pool({.padding = Padding::symmetric(2)})), ShapeError);
   EXPECT_EQ(graph.nodes().size(), 3u);  // failed additions leave nothing
 }
 
@@ -78,6 +79,7 @@ TEST(LowerTest, NamesChooseLayersOrBlocks) {
   EXPECT_TRUE(layer[1].recompute);
   EXPECT_TRUE(layer[4].recompute);
   EXPECT_FALSE(layer[2].recompute);
+  EXPECT_EQ(lower(residual(), {.kind = RecomputeOptions::Kind::named, .names = {"block", "block/a"}}).size(), 3u);
   EXPECT_EQ(error_of([] { (void)lower(residual(), {.kind = RecomputeOptions::Kind::named, .names = {"blok"}}); }),
             "recompute: no layer or block is named 'blok'; did you mean 'block'?");
 }

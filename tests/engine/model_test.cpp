@@ -46,6 +46,89 @@ TEST_P(ModelTest, RecomputeGivesTheSameBits) {
   }
 }
 
+TEST_P(ModelTest, RecomputedLayersThatPassTheirInputThrough) {
+  std::vector<std::vector<float>> weights;
+  for (const RecomputeOptions::Kind kind : {RecomputeOptions::Kind::none, RecomputeOptions::Kind::all}) {
+    Graph graph({8, 8, 3});
+    graph.add(conv2d({.filters = 4}));
+    graph.add(dropout({.rate = 0.0f}));
+    graph.add(activation({}));
+    graph.add(flatten());
+    graph.add("head", dense({.units = 5}));
+    Runtime fresh({.threads = 2});
+    Model model(fresh, device(), graph, {.seed = 3, .recompute = {.kind = kind}});
+    Optimizer optimizer(model, {});
+    TrainingStep step(model, optimizer, {});
+    for (int i = 0; i < 3; ++i) step.step(testing::make_batch(model.context(Pass::train), {8, 8, 3}, 5, i * 8, 8));
+    weights.push_back(to_host<float>(model.parameters().master(), fresh.stream(device())));
+  }
+  EXPECT_EQ(weights[0], weights[1]);
+}
+
+TEST_P(ModelTest, RecomputeTellsTheParameterHookAsOften) {
+  std::vector<int> heard;
+  for (const RecomputeOptions::Kind kind : {RecomputeOptions::Kind::none, RecomputeOptions::Kind::all}) {
+    Trained run(runtime(), device(), {.seed = 3, .recompute = {.kind = kind}});
+    Tape tape;
+    heard.push_back(0);
+    tape.set_parameter_hook([&](Parameter&) { ++heard.back(); });
+    Context ctx = run.model.context(Pass::train);
+    ctx.tape = &tape;
+    ctx.random.update = run.optimizer.updates();
+    const Batch batch = run.batch(0, 8);
+    const Tensor loss = ops::softmax_cross_entropy(ctx, run.model.forward(ctx, batch.images), batch.labels).loss;
+    (void)tape.backward(ctx, loss, run.optimizer.loss_scale());
+  }
+  EXPECT_EQ(heard[0], 12);
+  EXPECT_EQ(heard[1], 12);
+}
+
+TEST_P(ModelTest, AFailedMicroBatchLeavesNoTrace) {
+  std::vector<std::vector<float>> weights;
+  for (const bool fails : {false, true}) {
+    Runtime fresh({.threads = 2});
+    Trained run(fresh, device(), {.seed = 3});
+    run.step.step(run.batch(0, 8));
+    const std::uint64_t pool = fresh.allocator(device()).stats().pool_bytes;
+    if (fails) {
+      const Batch large = run.batch(8, 512);
+      fresh.allocator(device()).set_limit(fresh.allocator(device()).stats().pool_bytes);
+      run.step.micro_batch(run.batch(900, 8), 0, 520);  // half of an effective batch is there already
+      EXPECT_THROW(run.step.micro_batch(large, 8, 520), OutOfMemory);
+      fresh.allocator(device()).set_limit(0);
+    }
+    EXPECT_GT(pool, 0u);
+    run.step.step(run.batch(16, 8));
+    const std::vector<Metrics> metrics = run.step.read_metrics();
+    ASSERT_EQ(metrics.size(), 2u);
+    EXPECT_EQ(metrics[1].samples, 8);
+    weights.push_back(run.floats(run.model.parameters().master()));
+    weights.push_back(run.floats(run.model.buffers().current()));
+  }
+  EXPECT_EQ(weights[0], weights[2]);
+  EXPECT_EQ(weights[1], weights[3]);
+}
+
+TEST_P(ModelTest, LearningRateAndDecayGroups) {
+  const auto after = [&](OptimizerOptions options, float rate) {
+    Runtime fresh({.threads = 2});
+    Trained run(fresh, device(), {.seed = 3}, true, options);
+    run.optimizer.set_learning_rate(rate);
+    run.step.step(run.batch(0, 8));
+    return std::pair(run.floats(run.model.parameters().find("head/weight")->master()), run.floats(run.model.parameters().find("head/bias")->master()));
+  };
+  OptimizerOptions plain{.kind = kernels::OptimizerKind::adamw, .learning_rate = 1.0f}, decayed = plain, weights_only = plain;
+  decayed.weight_decay = weights_only.weight_decay = 0.5f;
+  weights_only.decay_biases = false;
+  Runtime fresh;
+  Trained start(fresh, device(), {.seed = 3});
+  EXPECT_EQ(after(plain, 0.0f).first, start.floats(start.model.parameters().find("head/weight")->master()));
+  EXPECT_NE(after(plain, 1e-2f).first, after(decayed, 1e-2f).first);
+  EXPECT_EQ(after(decayed, 1e-2f).first, after(weights_only, 1e-2f).first);
+  EXPECT_EQ(after(plain, 1e-2f).second, after(weights_only, 1e-2f).second);
+  EXPECT_THROW(start.optimizer.set_learning_rate(-1.0f), ConfigError);
+}
+
 TEST_P(ModelTest, RecomputeOfAChainOfBlocksTakesLessMemory) {
   const auto peak_activations = [&](RecomputeOptions::Kind kind) {
     Graph graph({16, 16, 8});
@@ -116,7 +199,6 @@ TEST_P(ModelTest, TheDirectionalDerivativeOfTheLossIsTheGradient) {
     for (std::size_t i = 0; i < moved.size(); ++i) moved[i] += static_cast<float>(t * static_cast<double>(gradient[i]) / norm);
     const Tensor& master = run.model.parameters().master();
     copy_bytes(master.data(), moved.data(), master.bytes(), run.model.runtime().stream(device()));
-    (void)run.step.read_metrics();
     Context context = run.model.context(Pass::recompute);  // batch statistics and dropout, nothing moved
     context.random.update = run.optimizer.updates();
     const Tensor logits = run.model.forward(context, batch.images);
@@ -202,6 +284,10 @@ TEST_P(ModelTest, WrongInputsAreNamed) {
   EXPECT_THROW((void)run.model.forward(context, testing::random_tensor(context, {1, 9, 9, 3}, 1)), ShapeError);
   EXPECT_THROW((void)run.model.forward(context, context.allocate({1, 8, 8, 3}, DType::float32)), DTypeError);
   EXPECT_THROW(run.step.update(), Error);
+  const Context meta = Context::make(runtime(), Device::meta_of(device()), context.precision);
+  EXPECT_THROW((void)run.model.forward(context, meta.allocate({1, 8, 8, 3}, DType::float16)), DeviceError);
+  run.step.micro_batch(run.batch(0, 8), 0, 8);
+  EXPECT_THROW((void)run.step.read_metrics(), Error);
 }
 
 }  // namespace

@@ -84,6 +84,30 @@ TEST_P(SafetensorsTest, StateGoesOnAsIfNothingHappened) {
   EXPECT_EQ(whole->optimizer.control().updates, second->optimizer.control().updates);
 }
 
+TEST_P(SafetensorsTest, SettingsStayAsConfiguredAfterALoad) {
+  const auto make = [&](PrecisionKind kind, float clip, const auto& use) {
+    Model model(runtime(), device(), testing::small_network(), {.precision = {kind}, .seed = 1});
+    Optimizer optimizer(model, {.clip_norm = clip});
+    StateRegistry registry;
+    model.register_state(registry);
+    optimizer.register_state(registry);
+    use(registry, optimizer);
+  };
+  const Stream stream = runtime().stream(device());
+  make(PrecisionKind::float32, 0.0f, [&](StateRegistry& registry, Optimizer&) { save_state(registry, stream, folder_ / "s"); });
+  make(PrecisionKind::mixed_float16, 0.5f, [&](StateRegistry& registry, Optimizer& optimizer) {
+    load_state(registry, stream, folder_ / "s");
+    EXPECT_EQ(optimizer.control().clip_norm, 0.5f);
+    EXPECT_EQ(optimizer.control().growth_interval, 2000);
+    EXPECT_EQ(optimizer.control().loss_scale, 32768.0f);
+  });
+  StateRegistry twice;
+  twice.add_counter("a", [] { return 0; }, [](std::int64_t) {});
+  EXPECT_THROW(twice.add("a", context().allocate({1}, DType::float32)), Error);
+  Model meta(runtime(), Device::meta_of(device()), testing::small_network(), {});
+  EXPECT_THROW(save_weights(meta, folder_ / "meta"), DeviceError);
+}
+
 TEST_P(SafetensorsTest, AFileThatDoesNotFitChangesNothing) {
   Model model(runtime(), device(), testing::small_network(), {});
   const std::vector<float> before = weights(model);
@@ -119,6 +143,10 @@ TEST_P(SafetensorsTest, DamagedFilesAreNamed) {
             prefix + "tensor 'a' (2) needs 8 bytes; its offsets are [0,8] of 4 bytes of data");
   EXPECT_EQ(error(with_header(R"({"a":{"dtype":"Q4","shape":[2],"data_offsets":[0,8]}})", "12345678")),
             prefix + "tensor 'a' has the unsupported type \"Q4\"");
+  EXPECT_EQ(error(with_header(R"({"a":{"dtype":"F32","shape":[1],"data_offsets":[0,4]},"b":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}})", "1234")),
+            prefix + "tensors overlap or leave a gap at byte 4 of the data");
+  EXPECT_EQ(error(with_header(R"({"a":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}})", "12345678")),
+            prefix + "4 bytes of data belong to no tensor");
   EXPECT_NE(error(with_header("{", "")).find("its header is not as expected"), std::string::npos);
   EXPECT_NE(error(with_header(R"({"a":{"dtype":"F32","shape":[-2],"data_offsets":[0,8]}})", "")).find("not negative"), std::string::npos);
   EXPECT_NE(error_of([&] { (void)read_safetensors(folder_ / "absent"); }).find("absent"), std::string::npos);

@@ -141,6 +141,45 @@ TEST_P(TapeTest, EveryOpsGradientAgreesWithItsFunction) {
                      1e-3);
 }
 
+TEST_P(TapeTest, AParameterGetsItsGradientThroughAnyOp) {
+  for (const PrecisionKind kind : {PrecisionKind::float32, PrecisionKind::mixed_float16}) {
+    ParameterArena arena;
+    Parameter& gate = arena.declare({.name = "gate", .shape = {2, 3}, .initializer = constant(0.5f)});
+    Context ctx = context({kind});
+    arena.materialize(ctx, 1);
+    Tape tape;
+    ctx.tape = &tape;
+    int heard = 0;
+    tape.set_parameter_hook([&](Parameter& parameter) { heard += parameter.name() == "gate"; });
+    const Tensor x = testing::random_tensor(ctx, {6}, 3);
+    // Twice in one graph: through reshape and add, and through add alone.
+    const Tensor flat = ops::reshape(ctx, gate.value(), {6});
+    const Tensor y = ops::add(ctx, ops::add(ctx, x, flat), ops::reshape(ctx, ops::activation(ctx, gate.value(), kernels::Activation::relu), {6}));
+    const std::vector<float> seed = {1, -2, 3, -4, 5, -6};
+    (void)tape.backward(ctx, y, ops::cast(ctx, ctx.upload({6}, seed.data()), kind == PrecisionKind::float32 ? DType::float32 : DType::float16));
+    EXPECT_EQ(to_host<float>(gate.gradient(), ctx.stream), (std::vector<float>{2, -4, 6, -8, 10, -12}));
+    EXPECT_EQ(heard, 2);
+  }
+}
+
+TEST_P(TapeTest, OperandsOfAnotherDeviceAreRefused) {
+  const Context ctx = context();
+  const Context meta = Context::make(runtime(), Device::meta_of(device()));
+  const Tensor elsewhere = meta.allocate({2, 4, 4, 3}, DType::float32), here = testing::random_tensor(ctx, {8, 3, 3, 3}, 1);
+  EXPECT_THROW((void)ops::conv2d(ctx, elsewhere, here), DeviceError);
+  EXPECT_THROW((void)ops::activation(ctx, elsewhere, kernels::Activation::relu), DeviceError);
+  EXPECT_THROW((void)ops::max_pool2d(ctx, elsewhere, {.kernel = {2, 2}}), DeviceError);
+}
+
+TEST_P(TapeTest, GlobalAverageTakesLargeImages) {
+  const Context ctx = context();
+  const Tensor x = testing::random_tensor(ctx, {1, 300, 300, 1}, 5, 0.0f, 1.0f);
+  double sum = 0;
+  for (const float v : to_host<float>(x, ctx.stream)) sum += static_cast<double>(v);
+  EXPECT_NEAR(to_host<float>(ops::global_avg_pool2d(ctx, x), ctx.stream)[0], sum / 90000, 1e-5);
+  EXPECT_THROW((void)ops::global_max_pool2d(ctx, x), ShapeError);
+}
+
 TEST_P(TapeTest, MaxPoolSendsTheGradientToTheWinner) {
   Tape tape;
   Context ctx = context();

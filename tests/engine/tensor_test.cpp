@@ -61,6 +61,16 @@ TEST(StorageTest, ForeignMemoryIsGivenToItsDeleterOnce) {
   EXPECT_EQ(deleted, 1);
 }
 
+TEST(StorageTest, OpsLeaveForeignMemoryAsItIs) {
+  Runtime runtime;
+  const Context ctx = Context::make(runtime, Device::cpu());
+  std::vector<float> mine = {-1, 2, -3};
+  const Tensor y = ops::activation(ctx, Tensor(std::make_shared<Storage>(mine.data(), 12, Device::cpu(), nullptr), {3}, DType::float32),
+                                   kernels::Activation::relu);
+  EXPECT_EQ(mine, (std::vector<float>{-1, 2, -3}));
+  EXPECT_EQ(to_host<float>(y, ctx.stream), (std::vector<float>{0, 2, 0}));
+}
+
 TEST(RuntimeTest, TwoRuntimesDoNotSeeEachOther) {
   Runtime a, b;
   const Context ctx = Context::make(a, Device::cpu());

@@ -107,11 +107,59 @@ TEST_P(TrainerTest, TheLossScaleGrowsAndShrinks) {
   EXPECT_GE(control.loss_scale, 1.0f);
 }
 
+TEST_P(TrainerTest, ADivergedRunNeverEndsWell) {
+  // Every update of this run is skipped before the first read: the guard must see those too.
+  TrainedModel setup(runtime(), device(), {.kind = kernels::OptimizerKind::sgd, .learning_rate = 1e30f});
+  MemorySource train({8, 8, 3}, 5, 64 * 8, 8);
+  Trainer trainer(setup.step, train, nullptr, {.read_seconds = 1e9});
+  EXPECT_THROW((void)trainer.run(), NotFiniteError);
+}
+
+TEST_P(TrainerTest, AShortDivergedRunNeverEndsWell) {
+  TrainedModel setup(runtime(), device(), {.kind = kernels::OptimizerKind::sgd, .learning_rate = 1e30f});
+  MemorySource train({8, 8, 3}, 5, 8 * 8, 8);
+  Trainer trainer(setup.step, train, nullptr, {});
+  EXPECT_THROW((void)trainer.run(), NotFiniteError);
+}
+
+TEST_P(TrainerTest, AStopBetweenEpochsKeepsTheLastResults) {
+  struct StopAtEnd : Callback {
+    void on_epoch_end(const EpochEvent&) override { trainer->request_stop(); }
+    Trainer* trainer = nullptr;
+  } stop;
+  TrainedModel setup(runtime(), device());
+  MemorySource train({8, 8, 3}, 5, 32, 8);
+  Trainer trainer(setup.step, train, nullptr, {.epochs = 3});
+  stop.trainer = &trainer;
+  trainer.add(stop);
+  const TrainResult result = trainer.run();
+  EXPECT_TRUE(result.stopped);
+  EXPECT_EQ(result.epoch, 1);
+  EXPECT_EQ(result.update, 0);
+  EXPECT_EQ(result.train.samples, 32);
+}
+
+TEST_P(TrainerTest, TheLossScaleDoublesAfterItsInterval) {
+  OptimizerOptions options;
+  options.initial_loss_scale = 8.0f;
+  options.loss_scale_growth_interval = 4;
+  TrainedModel setup(runtime(), device(), options, {PrecisionKind::mixed_float16});
+  MemorySource train({8, 8, 3}, 5, 96, 8);
+  Trainer trainer(setup.step, train, nullptr, {});
+  (void)trainer.run();
+  EXPECT_EQ(setup.optimizer.control().updates, 12);
+  EXPECT_EQ(setup.optimizer.control().loss_scale, 64.0f);
+}
+
 TEST_P(TrainerTest, BadOptionsAreRefused) {
   TrainedModel setup(runtime(), device());
   MemorySource train({8, 8, 3}, 5, 16, 8);
   EXPECT_THROW(Trainer(setup.step, train, nullptr, {.accumulate = 0}), ConfigError);
   EXPECT_THROW(Trainer(setup.step, train, nullptr, {.epochs = -1}), ConfigError);
+  EXPECT_THROW(Trainer(setup.step, train, nullptr, {.max_skipped_in_a_row = 0}), ConfigError);
+  MemorySource other_classes({8, 8, 3}, 6, 16, 8), other_images({8, 9, 3}, 5, 16, 8);
+  EXPECT_THROW(Trainer(setup.step, other_classes, nullptr, {}), ShapeError);
+  EXPECT_THROW(Trainer(setup.step, train, &other_images, {}), ShapeError);
   EXPECT_THROW(Optimizer(setup.model, {.momentum = 1.5f}), ConfigError);
   EXPECT_THROW(Optimizer(setup.model, {.epsilon = 0.0f}), ConfigError);
 }

@@ -13,6 +13,7 @@ class PoolLayer : public Layer {
 
   Shape output_shape(std::span<const Shape> inputs) const override {
     const Shape& in = single_image(kind(), inputs);
+    (void)ops::check_pool_window(kind().data(), in[0], in[1], window(), maximum_);
     const Extent2d out = window_output(kind().data(), in, window());
     return {out.h, out.w, in[2]};
   }
@@ -35,7 +36,12 @@ class GlobalPoolLayer : public Layer {
  public:
   explicit GlobalPoolLayer(bool maximum) : maximum_(maximum) {}
   std::string_view kind() const override { return maximum_ ? "global_max_pool" : "global_average_pool"; }
-  Shape output_shape(std::span<const Shape> inputs) const override { return {single_image(kind(), inputs)[2]}; }
+  Shape output_shape(std::span<const Shape> inputs) const override {
+    const Shape& in = single_image(kind(), inputs);
+    const Window2d whole{.kernel = {in[0], in[1]}, .stride = {in[0], in[1]}};
+    (void)ops::check_pool_window(kind().data(), in[0], in[1], whole, maximum_);
+    return {in[2]};
+  }
   std::unique_ptr<BoundLayer> bind(LayerScope&, BufferArena&, std::span<const Shape>) const override {
     return bind_function([maximum = maximum_](const Context& context, Tensor x) {
       return maximum ? ops::global_max_pool2d(context, x) : ops::global_avg_pool2d(context, x);

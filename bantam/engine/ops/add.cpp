@@ -10,6 +10,7 @@
 namespace bantam::ops {
 
 Tensor add(const Context& context, Tensor a, Tensor b) {
+  context.check_device("add", {&a, &b});
   if (a.shape() != b.shape()) throw ShapeError(fmt::format("add: {} and {} differ", to_string(a.shape()), to_string(b.shape())));
   if (a.dtype() != b.dtype()) throw DTypeError(fmt::format("add: {} and {} differ", to_string(a.dtype()), to_string(b.dtype())));
   Tensor y = a.sole_owner()   ? a.view(a.shape())
@@ -17,10 +18,10 @@ Tensor add(const Context& context, Tensor a, Tensor b) {
                               : context.allocate(a.shape(), a.dtype());
   BANTAM_KERNEL(context.exec, add, a.elements(), a.dtype(), a.data(), b.data(), y.data());
   if (!records(context, {&a, &b})) return y;
-  const std::uint64_t a_id = a.value_id(), b_id = b.value_id();
+  const ValueRef a_ref = a, b_ref = b;
   context.tape->record(context, y, [=](const Context& ctx, Tensor dy, GradientStore& store) {
-    store.add(ctx, a_id, dy);
-    store.add(ctx, b_id, std::move(dy));
+    store.add(ctx, a_ref, dy);
+    store.add(ctx, b_ref, std::move(dy));
   });
   return y;
 }

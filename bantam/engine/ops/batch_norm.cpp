@@ -47,6 +47,7 @@ VectorGradient vector_gradient(const Context& context, const Tensor& vector, Gra
 Tensor batch_norm(const Context& context, const Tensor& x, const BatchNormTensors& tensors, float epsilon,
                   kernels::RunningUpdate running) {
   check(x, tensors);
+  context.check_device("batch_norm", {&x, &tensors.scale, &tensors.shift, &tensors.running_mean, &tensors.running_variance});
   const std::int64_t channels = x.shape()[-1];
   const kernels::BatchNormShape shape{.rows = channels == 0 ? 0 : x.elements() / channels, .channels = channels};
   const DType dtype = x.dtype();
@@ -78,9 +79,9 @@ Tensor batch_norm(const Context& context, const Tensor& x, const BatchNormTensor
     BANTAM_KERNEL(ctx.exec, batch_norm_backward_training, shape, dtype, x.data(), dy.data(), floats(scale), mean.as<float>(),
                   inv_std.as<float>(), dx.defined() ? dx.data() : nullptr, dscale.data, dshift.data,
                   dscale.accumulate || dshift.accumulate, scratch.get());
-    if (dscale.fresh.defined()) store.add(ctx, scale.value_id(), std::move(dscale.fresh));
-    if (dshift.fresh.defined()) store.add(ctx, shift.value_id(), std::move(dshift.fresh));
-    if (dx.defined()) store.add(ctx, x.value_id(), dx);
+    if (dscale.fresh.defined()) store.add(ctx, scale, std::move(dscale.fresh));
+    if (dshift.fresh.defined()) store.add(ctx, shift, std::move(dshift.fresh));
+    if (dx.defined()) store.add(ctx, x, dx);
   });
   return y;
 }

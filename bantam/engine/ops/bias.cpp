@@ -11,6 +11,7 @@
 namespace bantam::ops {
 
 Tensor bias_add(const Context& context, Tensor x, const Tensor& b) {
+  context.check_device("bias_add", {&x, &b});
   if (x.shape().rank() < 1 || b.shape() != Shape{x.shape()[-1]})
     throw ShapeError(fmt::format("bias_add: x {} and bias {} do not fit; expected as many values as the last axis has", to_string(x.shape()),
                                  to_string(b.shape())));
@@ -20,12 +21,12 @@ Tensor bias_add(const Context& context, Tensor x, const Tensor& b) {
   Tensor y = reuse_or_allocate(context, x);
   BANTAM_KERNEL(context.exec, bias_forward, rows, channels, x.dtype(), x.data(), b.data(), y.data());
   if (!records(context, {&x, &b})) return y;
-  context.tape->record(context, y, [=, x_id = x.value_id()](const Context& ctx, Tensor dy, GradientStore& store) {
+  context.tape->record(context, y, [=, x_ref = ValueRef(x)](const Context& ctx, Tensor dy, GradientStore& store) {
     weight_gradient(ctx, b, store, [&](float* db, bool accumulate) {
       const Scratch scratch = ctx.scratch(kernels::bias_grad_workspace_bytes(rows, channels, ctx.device.kind));
       BANTAM_KERNEL(ctx.exec, bias_grad, rows, channels, dy.dtype(), dy.data(), db, accumulate, scratch.get());
     });
-    store.add(ctx, x_id, std::move(dy));
+    store.add(ctx, x_ref, std::move(dy));
   });
   return y;
 }

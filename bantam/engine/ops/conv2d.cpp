@@ -42,6 +42,7 @@ Scratch pass_scratch(const Context& context, const Conv2dShape& shape, DType dty
 
 Tensor conv2d(const Context& context, const Tensor& x, const Tensor& w, Window2d window, std::int64_t groups) {
   const Conv2dShape shape = checked_shape(x, w, window, groups);
+  context.check_device("conv2d", {&x, &w});
   const DType dtype = x.dtype();
   Tensor y = context.allocate({shape.batch, shape.out_h(), shape.out_w(), shape.out_channels}, dtype);
   {
@@ -58,7 +59,7 @@ Tensor conv2d(const Context& context, const Tensor& x, const Tensor& w, Window2d
     Tensor dx = ctx.allocate(x.shape(), dtype);
     const Scratch scratch = pass_scratch(ctx, shape, dtype, Conv2dPass::grad_input);
     BANTAM_KERNEL(ctx.exec, conv2d_grad_input, shape, dtype, dy.data(), w.data(), dx.data(), scratch.get());
-    store.add(ctx, x.value_id(), std::move(dx));
+    store.add(ctx, x, std::move(dx));
   });
   return y;
 }

@@ -20,6 +20,7 @@ void product(const Context& context, const kernels::MatmulShape& shape, DType dt
 }  // namespace
 
 Tensor dense(const Context& context, const Tensor& x, const Tensor& w) {
+  context.check_device("dense", {&x, &w});
   if (x.shape().rank() != 2 || w.shape().rank() != 2 || x.shape()[1] != w.shape()[1])
     throw ShapeError(fmt::format("dense: x {} and weight {} do not fit; expected (batch, inputs) and (units, inputs)",
                                  to_string(x.shape()), to_string(w.shape())));
@@ -37,7 +38,7 @@ Tensor dense(const Context& context, const Tensor& x, const Tensor& w) {
     if (!wants_gradient(x)) return;
     Tensor dx = ctx.allocate(x.shape(), dtype);
     product(ctx, {.m = batch, .n = inputs, .k = units}, dtype, dy, w, dtype, dx.data(), false);
-    store.add(ctx, x.value_id(), std::move(dx));
+    store.add(ctx, x, std::move(dx));
   });
   return y;
 }

@@ -31,6 +31,7 @@ kernels::DepthwiseConv2dShape checked_shape(const Tensor& x, const Tensor& w, Wi
 
 Tensor depthwise_conv2d(const Context& context, const Tensor& x, const Tensor& w, Window2d window) {
   const kernels::DepthwiseConv2dShape shape = checked_shape(x, w, window);
+  context.check_device("depthwise_conv2d", {&x, &w});
   const DType dtype = x.dtype();
   Tensor y = context.allocate({shape.batch, shape.out_h(), shape.out_w(), shape.out_channels()}, dtype);
   BANTAM_KERNEL(context.exec, depthwise_conv2d_forward, shape, dtype, x.data(), w.data(), y.data());
@@ -43,7 +44,7 @@ Tensor depthwise_conv2d(const Context& context, const Tensor& x, const Tensor& w
     if (!wants_gradient(x)) return;
     Tensor dx = ctx.allocate(x.shape(), dtype);
     BANTAM_KERNEL(ctx.exec, depthwise_conv2d_grad_input, shape, dtype, dy.data(), w.data(), dx.data());
-    store.add(ctx, x.value_id(), std::move(dx));
+    store.add(ctx, x, std::move(dx));
   });
   return y;
 }

@@ -13,6 +13,7 @@ namespace bantam::ops {
 Tensor dropout(const Context& context, Tensor x, float rate) {
   if (!(rate >= 0.0f && rate < 1.0f)) throw ShapeError(fmt::format("dropout: the rate must be in [0, 1), got {}", rate));
   if (context.pass == Pass::evaluate || rate == 0.0f) return x;
+  context.check_device("dropout", {&x});
   if (x.shape().rank() < 1) throw ShapeError("dropout: expected (batch, …), got a scalar");
   if (context.random.update == nullptr) throw Error("dropout: the context has no random state (set Context::random.update)");
   const std::int64_t samples = x.shape()[0];
@@ -21,7 +22,7 @@ Tensor dropout(const Context& context, Tensor x, float rate) {
                                     .rate = rate,
                                     .key = philox_key(context.random.seed, RandomPurpose::dropout, hash_name(context.path)),
                                     .first_sample = context.random.first_sample};
-  const std::uint64_t x_id = x.value_id();
+  const ValueRef x_ref = x;
   const bool recorded = records(context, {&x});
   Tensor y = reuse_or_allocate(context, x);
   const Tensor mask = context.allocate({static_cast<std::int64_t>(kernels::dropout_mask_bytes(shape))}, DType::uint8);
@@ -31,7 +32,7 @@ Tensor dropout(const Context& context, Tensor x, float rate) {
   context.tape->record(context, y, [=](const Context& ctx, Tensor dy, GradientStore& store) {
     Tensor dx = reuse_or_allocate(ctx, dy);
     BANTAM_KERNEL(ctx.exec, dropout_grad, shape, dy.dtype(), mask.as<std::uint32_t>(), dy.data(), dx.data());
-    store.add(ctx, x_id, std::move(dx));
+    store.add(ctx, x_ref, std::move(dx));
   });
   return y;
 }

@@ -22,7 +22,7 @@ void weight_gradient(const Context& context, const Tensor& weight, GradientStore
   Tensor gradient = context.allocate(weight.shape(), DType::float32);
   compute(gradient.as<float>(), false);
   if (weight.dtype() != DType::float32) gradient = cast(context, gradient, weight.dtype());
-  store.add(context, weight.value_id(), std::move(gradient));
+  store.add(context, weight, std::move(gradient));
 }
 
 /// `x` itself where nobody else holds its memory (then the op works in place), else a new tensor like it.

@@ -10,8 +10,8 @@ Tensor reshape(const Context& context, const Tensor& x, const Shape& shape) {
   Tensor y = x.view(shape);
   if (!records(context, {&x})) return y;
   context.tape->record(context, y,
-                       [x_id = x.value_id(), from = x.shape()](const Context& ctx, Tensor dy, GradientStore& store) {
-                         store.add(ctx, x_id, dy.view(from));
+                       [x_ref = ValueRef(x), from = x.shape()](const Context& ctx, Tensor dy, GradientStore& store) {
+                         store.add(ctx, x_ref, dy.view(from));
                        });
   return y;
 }

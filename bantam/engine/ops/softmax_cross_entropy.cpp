@@ -11,6 +11,7 @@ namespace bantam::ops {
 
 SoftmaxCrossEntropyResult softmax_cross_entropy(const Context& context, const Tensor& logits, const Tensor& labels,
                                                 SoftmaxCrossEntropyOptions options) {
+  context.check_device("softmax_cross_entropy", {&logits, &labels});
   if (logits.shape().rank() != 2 || labels.shape() != Shape{logits.shape()[0]})
     throw ShapeError(fmt::format("softmax_cross_entropy: logits {} and labels {} do not fit; expected (batch, classes) and (batch)",
                                  to_string(logits.shape()), to_string(labels.shape())));
@@ -27,7 +28,7 @@ SoftmaxCrossEntropyResult softmax_cross_entropy(const Context& context, const Te
     Tensor dlogits = ctx.allocate(logits.shape(), logits.dtype());
     BANTAM_KERNEL(ctx.exec, softmax_cross_entropy_grad, shape, logits.dtype(), logits.data(), labels.as<std::int32_t>(),
                   lse.as<float>(), upstream.as<float>(), divisor, dlogits.data());
-    store.add(ctx, logits.value_id(), std::move(dlogits));
+    store.add(ctx, logits, std::move(dlogits));
   });
   return {loss, losses};
 }
