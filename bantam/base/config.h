@@ -103,7 +103,8 @@ class ConfigNode {
   std::string as_text() const;
   std::string as_choice(std::span<const std::string_view> allowed) const;
   std::string as_choice(std::initializer_list<std::string_view> allowed) const;
-  std::uint64_t as_byte_size() const;  ///< "4GiB", 4096; see bantam/base/byte_size.h
+  /// "4GiB", 4096; see bantam/base/byte_size.h. At least `min` bytes: 1 where a 0 would silently mean "no limit".
+  std::uint64_t as_byte_size(std::uint64_t min = 0) const;
   std::vector<std::int64_t> as_integers(IntegerRange range = {}) const;
   std::vector<std::string> as_texts() const;
   /// One integer for both or a list of two: `3` is {3, 3}.
@@ -186,8 +187,9 @@ class ConfigMap {
   std::vector<ConfigNode> list(std::string_view key);
   std::vector<ConfigNode> list_or_empty(std::string_view key);
 
-  /// True when the map has the key (this does not count as asking for it).
-  bool has(std::string_view key) const;
+  /// True when the map has the key. A key that is missing is then known to the advice on unknown keys; one that is
+  /// there still has to be read.
+  bool has(std::string_view key);
   /// The map itself, e.g. for `fail`.
   const ConfigNode& self() const { return self_; }
   /// Rejects the first key that was not asked for, naming the nearest one that was. Call it once all keys are read.

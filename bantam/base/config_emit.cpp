@@ -33,7 +33,11 @@ std::string in_quotes(std::string_view text) {
         result += "\\r";
         break;
       default:
-        result += c;
+        // A file with raw control characters would not load again.
+        if (const auto code = static_cast<unsigned char>(c); code < 0x20 || code == 0x7F)
+          result += fmt::format("\\x{:02x}", code);
+        else
+          result += c;
     }
   }
   return result + "\"";

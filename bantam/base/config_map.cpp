@@ -1,5 +1,6 @@
 // A map read key by key: what is asked for is remembered, what is missing is recorded, what is left over is an error.
 #include <algorithm>
+#include <iterator>
 
 #include <fmt/format.h>
 
@@ -39,7 +40,11 @@ void ConfigMap::ask(std::string_view key) {
   if (std::ranges::find(asked_, key) == asked_.end()) asked_.emplace_back(key);
 }
 
-bool ConfigMap::has(std::string_view key) const { return find_child(*self_.data_, key) != nullptr; }
+bool ConfigMap::has(std::string_view key) {
+  const bool found = find_child(*self_.data_, key) != nullptr;
+  if (!found) ask(key);
+  return found;
+}
 
 std::optional<ConfigNode> ConfigMap::find(std::string_view key) {
   ask(key);
@@ -54,13 +59,19 @@ ConfigNode ConfigMap::node(std::string_view key) {
   return *found;
 }
 
-/// A key that is there, was not asked for and looks like the missing one is a slip of the pen: say that instead.
+/// A key that is there, was not asked for and looks like the missing one, or like another that was looked for and is
+/// not there, is a slip of the pen: say that instead.
 void ConfigMap::fail_missing(std::string_view key) const {
   const std::string path = self_.path(), where = path.empty() ? "" : " in " + path;
-  const std::vector<std::string> wanted{std::string(key)};
-  for (const auto& child : self_.data_->children) {
-    if (std::ranges::find(asked_, child->key) != asked_.end() || !nearest(child->key, wanted)) continue;
-    fail_at(child->key_mark, fmt::format("unknown key '{}'{}; did you mean '{}'?", child->key, where, key));
+  std::vector<std::string> absent;
+  std::ranges::copy_if(asked_, std::back_inserter(absent),
+                       [&](const std::string& asked) { return !find_child(*self_.data_, asked); });
+  for (const std::vector<std::string>& wanted : {std::vector<std::string>{std::string(key)}, absent}) {
+    for (const auto& child : self_.data_->children) {
+      if (std::ranges::find(asked_, child->key) != asked_.end()) continue;
+      if (const auto near = nearest(child->key, wanted))
+        fail_at(child->key_mark, fmt::format("unknown key '{}'{}; did you mean '{}'?", child->key, where, *near));
+    }
   }
   self_.fail_at_key(fmt::format("missing key '{}'{}", key, where));
 }

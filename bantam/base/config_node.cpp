@@ -128,10 +128,12 @@ std::string ConfigNode::as_choice(std::initializer_list<std::string_view> allowe
   return as_choice(std::span(allowed.begin(), allowed.size()));
 }
 
-std::uint64_t ConfigNode::as_byte_size() const {
+std::uint64_t ConfigNode::as_byte_size(std::uint64_t min) const {
   if (!is_scalar()) fail_expected(*data_, "a byte size such as 4GiB");
   try {
-    return parse_byte_size(data_->scalar);
+    const std::uint64_t bytes = parse_byte_size(data_->scalar);
+    if (bytes < min) throw ConfigError(fmt::format("expected a byte size of at least {}, got {}", min, bytes));
+    return bytes;
   } catch (const ConfigError& error) {
     const std::string at = path();
     fail(fmt::format("{}{}{}", at, at.empty() ? "" : ": ", error.what()));

@@ -1,4 +1,5 @@
-// Parts of work over threads. What a part computes depends on shapes only, so results do not depend on the thread count.
+// Parts of work over threads. What a part computes depends on shapes only, so results do not depend on the thread
+// count.
 #pragma once
 
 #include <cstdint>
@@ -7,8 +8,8 @@
 
 namespace bantam {
 
-/// Runs `part(i)` for every i in [0, parts) on up to `threads` OpenMP threads, in any order. The first exception thrown is
-/// rethrown after all parts have ended.
+/// Runs `part(i)` for every i in [0, parts) on up to `threads` OpenMP threads, in any order. The first exception thrown
+/// is rethrown after all parts have ended.
 template <class Part>
 void parallel_parts(std::int64_t parts, int threads, Part&& part) {
   if (parts <= 1 || threads <= 1) {

@@ -19,7 +19,14 @@ struct PhiloxWords {
 };
 
 /// What a random stream is for. Keys of different purposes never meet; an op adds its layer's hash.
-enum class RandomPurpose : std::uint32_t { initializer = 1, shuffle = 2, augmentation = 3, dropout = 4, dataset = 5, test = 6 };
+enum class RandomPurpose : std::uint32_t {
+  initializer = 1,
+  shuffle = 2,
+  augmentation = 3,
+  dropout = 4,
+  dataset = 5,
+  test = 6
+};
 
 /// A key: (seed, purpose, and what in particular, such as a layer's index or an epoch).
 struct PhiloxKey {
@@ -65,7 +72,8 @@ BANTAM_HOST_DEVICE constexpr float uniform01(std::uint32_t bits) {
   return static_cast<float>(bits >> 8) * (1.0f / 16777216.0f);
 }
 
-/// A sequence of random words under one key, for host code that draws one after another (shuffles, initialisers, drawings).
+/// A sequence of random words under one key, for host code that draws one after another (shuffles, initialisers,
+/// drawings).
 class PhiloxSequence {
  public:
   constexpr PhiloxSequence(PhiloxKey key, std::uint64_t start = 0) : key_(key), block_(start) {}

@@ -14,8 +14,9 @@ namespace {
 
 constexpr const char* kAbout =
     "Measure where a training step's bytes are at the moment of its peak. The categories add\n"
-    "up to the peak exactly. Each row has a runtime of its own, one batch resident. A row that\n"
-    "does not fit the device's limit says what it would need.";
+    "up to the peak exactly; diff is the measured peak less the planned one (`bantam plan`), in\n"
+    "bytes. Each row has a runtime of its own, one batch resident. A row that does not fit the\n"
+    "device's limit says what it would need.";
 
 constexpr std::array<const char*, kCategories> kShort = {"param", "grad", "optim", "activ", "work", "input", "other"};
 constexpr std::array<const char*, kCategories> kLong = {"parameters", "gradients", "optimizer", "activations",
@@ -31,31 +32,39 @@ struct Layout {
 };
 
 std::string header(const Layout& layout) {
-  std::string line = fmt::format("{:>5} {:>4} {:>6}", "batch", "prec", "recomp");
+  std::string line = fmt::format("{:>5} {:>4} {:>4}", "batch", "prec", "rec");
   for (std::size_t i = 0; i < kCategories; ++i)
     line += fmt::format(" {:>{}}", layout.bytes ? kLong[i] : kShort[i], layout.width);
   for (const char* title : {"peak", "pool"}) line += fmt::format(" {:>{}}", title, layout.width);
-  return line + fmt::format(" {:>5}", "img/s");
+  return line + fmt::format(" {:>4} {:>5}", "diff", "img/s");
 }
 
-std::string memory_cells(const Layout& layout, const StepMeasurement& measured) {
+/// The measured peak less the planned one: 0 where the plan was right.
+std::string difference(std::uint64_t measured, std::uint64_t planned) {
+  return fmt::format("{}", static_cast<std::int64_t>(measured) - static_cast<std::int64_t>(planned));
+}
+
+std::string memory_cells(const Layout& layout, const StepMeasurement& measured, std::uint64_t planned_peak) {
   std::string cells;
   for (const std::uint64_t size : measured.memory.by_category_at_peak.bytes) cells += layout.cell(size);
   cells += layout.cell(measured.memory.peak_bytes) + layout.cell(measured.memory.peak_pool_bytes);
-  return cells + fmt::format(" {:>5}", compact_rate(measured.images_per_s));
+  return cells + fmt::format(" {:>4} {:>5}", difference(measured.memory.peak_bytes, planned_peak),
+                             compact_rate(measured.images_per_s));
 }
 
 /// One row; false where it does not fit.
 bool print_row(const RunConfig& config, const StepCase& row, const BenchOptions& options, const Layout& layout) {
   nlohmann::ordered_json json = describe(config, row);
   std::string cells =
-      fmt::format("{:>5} {:>4} {:>6.6}", row.batch, short_name(row.precision), to_string(row.recompute));
+      fmt::format("{:>5} {:>4} {:>4.4}", row.batch, short_name(row.precision), to_string(row.recompute));
   bool fits = true;
   try {
     const StepMeasurement measured = measure_step(config, row, options.common.threads, options.seconds);
     add_timing(json, measured);
     add_memory(json, measured.memory);
-    cells += memory_cells(layout, measured);
+    const std::uint64_t planned_peak = plan_step(config, row).peak_bytes;
+    json["planned_peak_bytes"] = planned_peak;
+    cells += memory_cells(layout, measured, planned_peak);
   } catch (const OutOfMemory& error) {
     fits = false;
     const std::uint64_t needed = plan_step(config, row).peak_bytes;

@@ -47,10 +47,10 @@ void check_subcommand(const CLI::App& app, int argc, char** argv) {
                   near ? fmt::format("did you mean '{}'?", *near) : "there are " + join(names, ", ", " and ")));
 }
 
-/// Begins the program again with OpenMP's idle threads spinning only for microseconds, unless the user has said how they shall
-/// wait. By default they spin for milliseconds, which keeps the cores from the data's workers and from other programs: on two busy
-/// cores a step took 30 times as long. (Sleeping at once costs a quiet machine 30 %.) The OpenMP runtime reads this once,
-/// before main, so setting it here alone would be too late.
+/// Begins the program again with OpenMP's idle threads spinning only for microseconds, unless the user has said how
+/// they shall wait. By default they spin for milliseconds, which keeps the cores from the data's workers and from other
+/// programs: on two busy cores a step took 30 times as long. (Sleeping at once costs a quiet machine 30 %.) The OpenMP
+/// runtime reads this once, before main, so setting it here alone would be too late.
 void restart_with_short_spinning(char** argv) {
   if (std::getenv("OMP_WAIT_POLICY") != nullptr || std::getenv("GOMP_SPINCOUNT") != nullptr) return;
   std::error_code error;
@@ -70,6 +70,7 @@ int run(int argc, char** argv) {
   add_summary(app, action);
   add_devices(app, action);
   add_bench(app, action);
+  add_plan(app, action);
   check_subcommand(app, argc, argv);
   const std::string_view command = argc > 1 ? argv[1] : "";
   if (command == "train" || command == "bench") restart_with_short_spinning(argv);
@@ -87,7 +88,11 @@ int run(int argc, char** argv) {
 int main(int argc, char** argv) {
   using namespace bantam::cli;
   try {
-    return run(argc, argv);
+    const int code = run(argc, argv);
+    // A result that did not arrive is no result.
+    if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0)
+      return report("standard output cannot be written", kFailed);
+    return code;
   } catch (const bantam::ConfigError& error) {
     return report(error.what(), kUsage);
   } catch (const bantam::DataError& error) {

@@ -1,6 +1,7 @@
 // Reads a configuration's top level; the sections' own readers stand in data/, models/ and train_config.cpp.
 #include "bantam/cli/run_config.h"
 
+#include <algorithm>
 #include <memory>
 #include <sstream>
 
@@ -27,7 +28,7 @@ void read_memory(ConfigMap memory, RunConfig& config) {
   if (const auto limits = memory.find("limits"))
     for (const auto& [key, value] : limits->entries()) {
       try {
-        config.limits[to_string(parse_device(key))] = value.as_byte_size();
+        config.limits[to_string(parse_device(key))] = value.as_byte_size(1);
       } catch (const DeviceError& error) {
         value.fail_at_key(error.what());
       }
@@ -43,11 +44,17 @@ RecomputeOptions read_recompute(ConfigMap& root, const Graph& graph) {
   if (!root.has("recompute")) (void)root.text("recompute", "none");
   const ConfigNode node = root.node("recompute");
   RecomputeOptions options;
-  if (node.is_list())
+  if (node.is_list()) {
     options = {RecomputeOptions::Kind::named, node.as_texts()};
-  else if (node.is_text("all"))
+    if (options.names.empty()) node.fail("recompute: an empty list; say none, all or name layers and blocks");
+    for (std::size_t i = 1; i < options.names.size(); ++i)
+      if (std::find(options.names.begin(), options.names.begin() + static_cast<std::ptrdiff_t>(i), options.names[i]) !=
+          options.names.begin() + static_cast<std::ptrdiff_t>(i))
+        node.fail(fmt::format("recompute: '{}' is named twice", options.names[i]));
+  }
+  if (node.is_text("all"))
     options.kind = RecomputeOptions::Kind::all;
-  else if (!node.is_text("none"))
+  else if (!node.is_list() && !node.is_text("none"))
     node.fail("recompute: expected none, all or a list of layers' and blocks' names");
   try {
     (void)lower(graph, options);

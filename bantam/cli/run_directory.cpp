@@ -7,6 +7,7 @@
 #include <fmt/chrono.h>
 #include <fmt/format.h>
 
+#include "bantam/base/atomic_file.h"
 #include "bantam/base/error.h"
 
 namespace bantam::cli {
@@ -36,17 +37,20 @@ fs::path fresh_path(const std::string& name) {
 
 }  // namespace
 
-RunDirectory RunDirectory::create(const fs::path& given, const std::string& name, bool overwrite) {
-  if (given.empty()) return RunDirectory(fresh_path(name));
-  for (const char* file : kFiles) {
-    if (!fs::exists(given / file)) continue;
-    if (!overwrite)
+void RunDirectory::require_free(const fs::path& given, bool overwrite) {
+  if (given.empty() || overwrite) return;
+  for (const char* file : kFiles)
+    if (fs::exists(given / file))
       throw ConfigError(
           fmt::format("--run-dir: {} holds a run already ({}); give another folder, --overwrite to replace it, or "
                       "--resume to go on with it",
                       given.string(), file));
-    fs::remove(given / file);
-  }
+}
+
+RunDirectory RunDirectory::create(const fs::path& given, const std::string& name, bool overwrite) {
+  if (given.empty()) return RunDirectory(fresh_path(name));
+  require_free(given, overwrite);
+  for (const char* file : kFiles) fs::remove(given / file);
   make(given);
   return RunDirectory(given);
 }
@@ -61,8 +65,22 @@ RunDirectory RunDirectory::open(const fs::path& path) {
   return directory;
 }
 
+namespace {
+
+void cut_half_line(const fs::path& path) {
+  std::error_code error;
+  if (!fs::exists(path, error) || fs::file_size(path, error) == 0) return;
+  const std::string text = read_file(path);
+  const std::size_t last = text.rfind('\n');
+  if (last + 1 != text.size()) fs::resize_file(path, last == std::string::npos ? 0 : last + 1, error);
+}
+
+}  // namespace
+
 MetricsLog::MetricsLog(const fs::path& path, std::int64_t log_every, BfcAllocator& memory)
-    : path_(path), file_(path, std::ios::app), log_every_(log_every), memory_(memory) {
+    : path_(path), log_every_(log_every), memory_(memory) {
+  cut_half_line(path);
+  file_.open(path, std::ios::app);
   if (!file_) throw DataError(fmt::format("{}: cannot be opened for writing", path.string()));
 }
 

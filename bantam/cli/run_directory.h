@@ -16,6 +16,8 @@ class RunDirectory {
   /// Makes `given`, or `runs/<name>-<date-time>` where it is empty. Throws ConfigError where the folder holds a run
   /// already, unless `overwrite`: then that run's files are removed.
   static RunDirectory create(const std::filesystem::path& given, const std::string& name, bool overwrite);
+  /// Throws ConfigError as `create` would, and makes nothing.
+  static void require_free(const std::filesystem::path& given, bool overwrite);
   /// The folder of an earlier run. Throws DataError where there is no saved state.
   static RunDirectory open(const std::filesystem::path& path);
 
@@ -33,7 +35,7 @@ class RunDirectory {
 /// Appends to metrics.jsonl, each line flushed: one every `log_every` updates, and one an epoch.
 class MetricsLog : public Callback {
  public:
-  /// Throws DataError where the file cannot be opened.
+  /// Throws DataError where the file cannot be opened. A half-written last line (of a run that was killed) is cut off.
   MetricsLog(const std::filesystem::path& path, std::int64_t log_every, BfcAllocator& memory);
   void on_progress(const ProgressEvent& event) override;
   void on_epoch_end(const EpochEvent& event) override;

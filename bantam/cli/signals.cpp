@@ -35,11 +35,13 @@ StopOnSignal::StopOnSignal(Trainer& trainer) {
   g_trainer.store(&trainer);
   install(SIGINT, on_signal);
   install(SIGTERM, on_signal);
+  install(SIGHUP, on_signal);  // a dropped connection must not lose the run
 }
 
 StopOnSignal::~StopOnSignal() {
   install(SIGINT, SIG_DFL);
   install(SIGTERM, SIG_DFL);
+  install(SIGHUP, SIG_DFL);
   g_trainer.store(nullptr);
 }
 

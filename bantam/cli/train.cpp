@@ -18,8 +18,8 @@ namespace {
 
 constexpr const char* kAbout =
     "Train the configuration's model on its data. The run's folder gets the resolved\n"
-    "configuration, metrics, and the final weights. Ctrl-C (or SIGTERM) finishes the update\n"
-    "under way and saves; --resume goes on from there, to the same bits.";
+    "configuration, metrics, and the final weights. Ctrl-C (or SIGTERM, or a hangup) finishes\n"
+    "the update under way and saves; --resume goes on from there, to the same bits.";
 
 constexpr int kExitTerminated = 75, kExitInterrupted = 130;
 
@@ -32,7 +32,10 @@ struct TrainOptions {
 /// Where a run goes on, kept in its state file.
 struct Position {
   std::int64_t epoch = 0, update = 0;
-  std::int64_t effective_batch = 0;  ///< samples an update: `update` means nothing under another
+  // What `update` means nothing without: a run stopped inside an epoch goes on with the same.
+  std::int64_t effective_batch = 0;  ///< samples an update
+  std::int64_t batches = 0;          ///< in an epoch
+  std::int64_t seed = 0;
 };
 
 /// With `auto` written out, so that the run's config.yaml gives the same run on any machine.
@@ -73,10 +76,12 @@ class TrainRun {
       state_.add_counter(
           name, [&value] { return value; }, [&value](std::int64_t saved) { value = saved; });
     };
-    position_.effective_batch = effective_batch();
+    position_ = here();
     counter("trainer/epoch", position_.epoch);
     counter("trainer/update", position_.update);
     counter("trainer/effective_batch", position_.effective_batch);
+    counter("trainer/batches", position_.batches);
+    counter("trainer/seed", position_.seed);
   }
 
   void resume(const RunDirectory& directory) {
@@ -84,11 +89,18 @@ class TrainRun {
     if (position_.epoch >= config_.train.epochs)
       throw ConfigError(fmt::format("--resume: {} has finished its {} epochs; say train.epochs=N to go on",
                                     directory.path().string(), position_.epoch));
-    if (position_.update > 0 && position_.effective_batch != effective_batch())
-      throw ConfigError(
-          fmt::format("--resume: the run stopped inside an epoch with {} samples an update; it cannot go on with {}",
-                      position_.effective_batch, effective_batch()));
-    position_.effective_batch = effective_batch();
+    const Position now = here();
+    const auto require_same = [&](const char* what, std::int64_t then, std::int64_t today) {
+      if (position_.update > 0 && then != today)
+        throw ConfigError(fmt::format("--resume: the run stopped inside an epoch with {} {}; it cannot go on with {}",
+                                      what, then, today));
+    };
+    require_same("an effective batch of", position_.effective_batch, now.effective_batch);
+    require_same("batches an epoch:", position_.batches, now.batches);
+    require_same("the seed", position_.seed, now.seed);
+    position_.effective_batch = now.effective_batch;
+    position_.batches = now.batches;
+    position_.seed = now.seed;
   }
 
   /// Trains to the end or to a signal, and saves. Gives the signal, or 0.
@@ -109,6 +121,7 @@ class TrainRun {
     progress.close();
     position_.epoch = report.result.epoch;
     position_.update = report.result.update;
+    write_file_atomically(directory.config(), config_.document.resolved_yaml());
     save_weights(model_, directory.weights());
     save_state(state_, runtime_->stream(config_.device), directory.state());
     report.batch = effective_batch();
@@ -129,6 +142,12 @@ class TrainRun {
     return open_data(runtime, *config.data, config.device, config.seed);
   }
   std::int64_t effective_batch() const { return data_.train->batch_size() * config_.train.accumulate; }
+  /// The beginning of this run, as configured.
+  Position here() const {
+    return {.effective_batch = effective_batch(),
+            .batches = data_.train->batches_per_epoch(),
+            .seed = static_cast<std::int64_t>(config_.seed)};
+  }
 
   const RunConfig& config_;
   std::unique_ptr<Runtime> runtime_;
@@ -142,14 +161,19 @@ class TrainRun {
 
 int run_train(const TrainOptions& options) {
   const auto start = std::chrono::steady_clock::now();
+  std::signal(SIGPIPE, SIG_IGN);  // a reader of the progress that goes away must not end the run
   Progress progress(parse_progress_mode(options.progress, stderr), stderr);
   const RunConfig config = read_train_run(options);
-  TrainRun run(config, options.common.threads);
   const bool resume = !options.resume.empty();
+  if (!resume) RunDirectory::require_free(options.run_dir, options.overwrite);
+  TrainRun run(config, options.common.threads);
   const RunDirectory directory = resume ? RunDirectory::open(options.resume)
                                         : RunDirectory::create(options.run_dir, config.name, options.overwrite);
-  if (resume) run.resume(directory);
-  write_file_atomically(directory.config(), config.document.resolved_yaml());
+  // A resumed run keeps its configuration until there is state to go with the new one.
+  if (resume)
+    run.resume(directory);
+  else
+    write_file_atomically(directory.config(), config.document.resolved_yaml());
   progress.message(fmt::format("{} on {}, {}; run folder {}", config.model.name, to_string(config.device),
                                to_string(config.precision), directory.path().string()));
   TrainReport report{.config = config, .directory = directory};
@@ -157,7 +181,7 @@ int run_train(const TrainOptions& options) {
   report.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   fmt::print("{}", options.json ? closing_json(report).dump() + "\n" : closing_summary(report));
   std::fflush(stdout);
-  if (signal == SIGTERM) return kExitTerminated;
+  if (signal == SIGTERM || signal == SIGHUP) return kExitTerminated;
   return signal == SIGINT ? kExitInterrupted : 0;
 }
 

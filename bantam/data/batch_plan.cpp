@@ -1,4 +1,6 @@
 // From pipeline options to the kernel's scale, shift and sizes, and to each sample's place, crop and flip.
+#include <cmath>
+
 #include <fmt/format.h>
 
 #include "bantam/base/error.h"
@@ -26,6 +28,10 @@ void set_affine(const NormalizeOptions& options, kernels::ImageBatchShape& shape
     const double std = options.std[options.std.size() == 1 ? 0 : channel];
     shape.scale[c] = static_cast<float>(options.scale / std);
     shape.shift[c] = static_cast<float>(-mean / std);
+    if (!std::isfinite(shape.scale[c]) || !std::isfinite(shape.shift[c]))
+      throw ConfigError(
+          fmt::format("normalize: channel {} is multiplied by {} and shifted by {}: float32 cannot hold it", c,
+                      options.scale / std, -mean / std));
   }
 }
 

@@ -57,6 +57,14 @@ DatasetFacts facts_of(std::int64_t size) {
                   path.string(), reason, file.name, file.sha256));
 }
 
+/// The files with the sums that the caller knows them by; the sums stay the options'.
+std::array<OfficialFile, kTrainFiles + 1> expected_files(const Cifar10Options& options) {
+  auto files = kFiles;
+  if (options.sha256)
+    for (std::size_t i = 0; i < files.size(); ++i) files[i].sha256 = (*options.sha256)[i].c_str();
+  return files;
+}
+
 /// The folder that holds the files: the given one, or its cifar-10-batches-bin.
 fs::path find_folder(const fs::path& given) {
   const fs::path inner = given / "cifar-10-batches-bin";
@@ -156,7 +164,8 @@ DatasetFacts cifar10_test_facts(const Cifar10Options& options) { return facts_of
 
 DatasetSplits read_cifar10(Runtime& runtime, const Cifar10Options& options) {
   const fs::path folder = find_folder(options.path);
-  for (const OfficialFile& file : kFiles) check_file(folder / file.name, file, options.records_per_file);
+  const auto expected = expected_files(options);
+  for (const OfficialFile& file : expected) check_file(folder / file.name, file, options.records_per_file);
   auto train = std::make_shared<Dataset>(runtime, cifar10_train_facts(options));
   auto test = std::make_shared<Dataset>(runtime, cifar10_test_facts(options));
   const auto files = static_cast<std::int64_t>(kFiles.size());
@@ -164,7 +173,7 @@ DatasetSplits read_cifar10(Runtime& runtime, const Cifar10Options& options) {
     const bool is_train = i < kTrainFiles;
     Dataset& set = is_train ? *train : *test;
     const std::int64_t first = is_train ? i * options.records_per_file : 0;
-    const OfficialFile& file = kFiles[static_cast<std::size_t>(i)];
+    const OfficialFile& file = expected[static_cast<std::size_t>(i)];
     const std::int64_t wanted = std::clamp<std::int64_t>(set.size() - first, 0, options.records_per_file);
     // Addresses only of what is there: a file beyond the limit keeps nothing.
     std::uint8_t* images = wanted > 0 ? set.images_out().data() + first * kImageBytes : nullptr;

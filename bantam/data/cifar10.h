@@ -3,8 +3,11 @@
 // https://www.cs.toronto.edu/~kriz/cifar.html
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <filesystem>
+#include <optional>
+#include <string>
 
 #include "bantam/data/dataset.h"
 
@@ -13,12 +16,14 @@ namespace bantam {
 struct Cifar10Options {
   /// The folder of data_batch_1.bin … data_batch_5.bin and test_batch.bin, or one that holds `cifar-10-batches-bin/`.
   std::filesystem::path path;
-  /// Whether to check each file's published SHA-256 while it is read (about a fifth of a second a file).
+  /// Whether to check each file's SHA-256 while it is read (about a fifth of a second a file).
   bool verify = false;
   /// Only the first so many training images; 0: all.
   std::int64_t limit = 0;
   /// Records that each file must hold. The official files have 10,000; tests make smaller ones.
   std::int64_t records_per_file = 10000;
+  /// The SHA-256 that each file must have, training files first; nothing: the published ones.
+  std::optional<std::array<std::string, 6>> sha256 = {};
 };
 
 /// Sizes, image shape and class names of the splits, without reading anything.

@@ -5,6 +5,8 @@
 #include <string>
 #include <utility>
 
+#include <fmt/format.h>
+
 #include "bantam/data/loader.h"
 
 namespace bantam {
@@ -46,6 +48,17 @@ DatasetFacts facts_with_limit(DataOptions options, bool train) {
       options.source);
 }
 
+/// A source refuses the same; here its place in the file is known.
+void check_drop_last(const ConfigNode& stages, const PipelineOptions& pipeline, std::int64_t samples) {
+  if (!pipeline.drop_last || samples >= pipeline.batch_size) return;
+  for (const ConfigNode& item : stages.items()) {
+    const ConfigNode::Named named = item.as_named();
+    if (named.name == "batch")
+      named.options.fail_at_key(
+          fmt::format("a batch of {} with drop_last leaves no batch of {} images", pipeline.batch_size, samples));
+  }
+}
+
 }  // namespace
 
 DataOptions read_data_config(const ConfigNode& data) {
@@ -58,8 +71,11 @@ DataOptions read_data_config(const ConfigNode& data) {
   // Read only where given: without a limit there is no number that says "all".
   if (const auto limit = map.find("limit")) options.limit = limit->as_integer({.min = 1});
   options.verify = map.boolean("verify", false);
-  options.pipeline = read_pipeline(map.node("pipeline"), train_facts(options).image_shape);
+  const ConfigNode stages = map.node("pipeline");
+  const DatasetFacts facts = train_facts(options);
+  options.pipeline = read_pipeline(stages, facts.image_shape);
   map.finish();
+  check_drop_last(stages, options.pipeline, facts.size);
   return options;
 }
 

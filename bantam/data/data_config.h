@@ -30,7 +30,8 @@ struct DataOptions {
   PipelineOptions pipeline;
 };
 
-/// Reads the value of `data`. Opens no file. Throws ConfigError at the node.
+/// Reads the value of `data`. Opens no file. Throws ConfigError at the node, also where `drop_last` leaves no
+/// batch.
 DataOptions read_data_config(const ConfigNode& data);
 
 /// Sizes, image shapes (as stored, before a crop) and class names, without reading any data.

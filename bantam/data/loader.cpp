@@ -87,7 +87,9 @@ struct ImageBatchSource::Impl {
   void find_order();
   void restart(std::int64_t at);
   BatchRequest request(std::int64_t index);
+  bool has_workers();
   void fill();
+  void make_ahead(bool send);
   void make_now(int step_threads);
   void await_oldest();
 };
@@ -121,9 +123,24 @@ BatchRequest ImageBatchSource::Impl::request(std::int64_t index) {
   return {order, epoch, index * options.pipeline.batch_size, size_of(index)};
 }
 
-/// Hands out work until `depth` batches are being made or ready; fewer where memory is short.
+/// Starts the workers that are wanted; where no more threads are to be had, those that there are do the work. Threads
+/// beyond the depth would have nothing to do, and on a meta device there is no work at all.
+bool ImageBatchSource::Impl::has_workers() {
+  if (tuner.workers() == 0) return false;
+  if (options.device.meta) return true;
+  try {
+    if (options.probe) options.probe(LoaderEvent::grow);
+    pool.grow_to(std::min(tuner.workers(), tuner.depth()));
+  } catch (const std::exception&) {
+    return pool.size() > 0;  // it is tried again with the next batch
+  }
+  return true;
+}
+
+/// Hands out work until `depth` batches are being made or ready; fewer where memory is short. Where it throws, delivery
+/// and tickets may not agree any more: `restart` is due.
 void ImageBatchSource::Impl::fill() {
-  if (tuner.workers() == 0 || (delivery->needs_dtype() && !dtype)) return;
+  if ((delivery->needs_dtype() && !dtype) || !has_workers()) return;
   while (next_prepared < batches() && static_cast<std::int64_t>(tickets.size()) < tuner.depth()) {
     BatchDelivery::Work work;
     try {
@@ -134,10 +151,24 @@ void ImageBatchSource::Impl::fill() {
     ++next_prepared;
     WorkerPool::Ticket ticket;
     if (work) {
-      pool.grow_to(tuner.workers());
-      ticket = pool.submit([work = std::move(work)] { work(1); });
+      if (options.probe) options.probe(LoaderEvent::submit);
+      ticket = pool.submit([this, work = std::move(work)] {
+        if (options.probe) options.probe(LoaderEvent::work);
+        work(1);
+      });
     }
     tickets.push_back(std::move(ticket));
+  }
+}
+
+/// Making batches ahead is a favour, for which no batch already made is lost: what fails is dropped, and reported when
+/// the batch it was for is due. With `send`, the copy of the next batch may run while the step works on the last one.
+void ImageBatchSource::Impl::make_ahead(bool send) {
+  try {
+    fill();
+    if (send && !tickets.empty() && (tickets.front() == nullptr || pool.done(tickets.front()))) delivery->send_ahead();
+  } catch (...) {
+    restart(next_out);
   }
 }
 
@@ -188,7 +219,7 @@ void ImageBatchSource::start(std::int64_t epoch, std::int64_t first_batch) {
   impl_->epoch = epoch;
   impl_->waited = 0;
   impl_->restart(first_batch);
-  impl_->fill();
+  impl_->make_ahead(false);
 }
 
 bool ImageBatchSource::next(const Context& context, Batch& batch) {
@@ -212,9 +243,7 @@ bool ImageBatchSource::next(const Context& context, Batch& batch) {
   }
   s.tickets.pop_front();
   batch.index = s.next_out++;
-  s.fill();
-  // The copy of the batch after this one may run while the step works on this one.
-  if (!s.tickets.empty() && (s.tickets.front() == nullptr || s.pool.done(s.tickets.front()))) s.delivery->send_ahead();
+  s.make_ahead(true);
   return true;
 }
 

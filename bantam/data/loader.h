@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -13,6 +14,13 @@
 
 namespace bantam {
 
+/// Moments at which a test may let the loader fail.
+enum class LoaderEvent : std::uint8_t {
+  grow,    ///< before worker threads are looked for
+  submit,  ///< before a prepared batch is handed to them
+  work     ///< in a worker, before it makes a batch
+};
+
 struct LoaderOptions {
   PipelineOptions pipeline;
   Device device;           ///< where batches go; contexts given to `next` must be of it
@@ -20,6 +28,8 @@ struct LoaderOptions {
   /// Take a GPU's path (a ring of host buffers, staging memory, one kernel on the step's stream) on the CPU too. For
   /// tests.
   bool staged_on_cpu = false;
+  /// Called at each event, `work` from several threads at once; what it throws counts as a failure there. For tests.
+  std::function<void(LoaderEvent)> probe = {};
 };
 
 /// Batches of a data set through a pipeline.
@@ -32,6 +42,9 @@ struct LoaderOptions {
 ///
 /// A batch depends on (data set, pipeline, seed, epoch, index) only: not on workers, depth, or where an epoch was
 /// started. Used by one thread at a time. An exception in a worker comes out of `next`, which may then be called again.
+/// Where the system gives no more threads, the loader makes do with those it has, or makes batches in `next`.
+///
+/// An explicit `depth` costs depth × batch bytes of host memory on the CPU: that many finished batches lie ready.
 class ImageBatchSource : public BatchSource {
  public:
   /// The runtime must outlive the source. Throws ShapeError and ConfigError for options that do not fit the data set,
@@ -49,6 +62,8 @@ class ImageBatchSource : public BatchSource {
   /// Throws Error for a place outside the epoch.
   void start(std::int64_t epoch, std::int64_t first_batch = 0) override;
   bool next(const Context& context, Batch& batch) override;
+  /// Seconds since `start` in which the host waited for a batch to be made. On a GPU that is not the device's idle
+  /// time: the host queues steps ahead, at most three batches of them, and it is the loader that holds it back there.
   double waited_seconds() const override;
 
   /// Worker threads and batches made ahead at present (they change where they are `auto`).

@@ -38,7 +38,8 @@ struct RandomCropOptions {
 
 /// Prefetching. Values never change batches, only when they are made.
 struct PrefetchOptions {
-  /// Batches made ahead; nothing: found at run time.
+  /// Batches made ahead; nothing: found at run time, and at least one more than explicit workers. On the CPU finished
+  /// batches lie ready: this many times the bytes of one.
   std::optional<std::int64_t> depth;
   /// Threads that make them; 0: made by `next` itself; nothing: found at run time.
   std::optional<std::int64_t> workers;
@@ -57,8 +58,8 @@ struct PipelineOptions {
 };
 
 /// Reads the list of stages for images of `image_shape`. Order, checked: cache, shuffle, then normalize, random_crop
-/// and random_flip in any order, then batch (the only one required), prefetch; each once. Throws ConfigError at the
-/// node.
+/// and random_flip in any order, then batch (the only one required), prefetch; each once. random_crop needs a size or
+/// padding. Throws ConfigError at the node.
 PipelineOptions read_pipeline(const ConfigNode& stages, const Shape& image_shape);
 
 /// The pipeline of held-out data: no shuffle, no augmentation (a crop's size is cut from the middle), no batch left
@@ -67,7 +68,7 @@ PipelineOptions evaluation_pipeline(PipelineOptions options);
 
 /// Checks options of any origin against images of `image_shape` and resolves sizes: the kernel's view of one full
 /// batch. Throws ShapeError for lists of a wrong length, more than 8 channels, and a crop larger than the padded image;
-/// ConfigError for batches below 1.
+/// ConfigError for batches below 1 and for a normalization whose factor or offset is not finite in float32.
 kernels::ImageBatchShape batch_shape(const PipelineOptions& options, const Shape& image_shape);
 
 /// Where and how each sample of one batch is read; a pure function.

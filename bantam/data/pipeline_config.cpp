@@ -27,6 +27,8 @@ struct Reading {
       (void)batch_shape(options, image_shape);
     } catch (const ShapeError& error) {
       node.fail(error.what());
+    } catch (const ConfigError& error) {
+      node.fail(error.what());
     }
   }
 };
@@ -74,10 +76,12 @@ void read_random_crop(const ConfigNode& node, Reading& reading) {
     crop.height = size[0];
     crop.width = size[1];
   }
+  const bool says_something = map.has("size") || map.has("padding");
   crop.padding = map.integer("padding", {.min = 0, .max = kMostExtent / 2}, 0);
   crop.mode =
       map.choice("mode", {"zero", "reflect"}, "zero") == "reflect" ? kernels::PadMode::reflect : kernels::PadMode::zero;
   map.finish();
+  if (!says_something) node.fail_at_key("random_crop needs a size or padding: without them it changes nothing");
   // Padding is read as black pixels and then normalized. Where that is another value than zero, the order matters.
   const std::vector<double>& mean = reading.options.normalize.mean;
   const bool shifted = std::any_of(mean.begin(), mean.end(), [](double m) { return m != 0.0; });

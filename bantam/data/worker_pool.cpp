@@ -87,8 +87,8 @@ PrefetchTuner::PrefetchTuner(std::int64_t depth, std::int64_t workers, std::int6
       most_workers_(most_workers),
       tunes_depth_(depth < 0),
       tunes_workers_(workers < 0) {
-  // Workers beyond the depth would have nothing to do.
-  if (tunes_depth_) depth_ = std::max(depth_, std::min(workers_ + 1, kMostDepth));
+  // Workers beyond the depth would have nothing to do; those asked for get it, also beyond what is tried unasked.
+  if (tunes_depth_) depth_ = std::max(depth_, workers_ + 1);
 }
 
 void PrefetchTuner::on_batch(bool waited) {

@@ -33,6 +33,8 @@ class WorkerPool {
 
   /// Starts threads until there are `workers`.
   void grow_to(std::int64_t workers);
+  /// Threads started so far.
+  std::int64_t size() const { return static_cast<std::int64_t>(threads_.size()); }
   Ticket submit(std::function<void()> work);
   bool done(const Ticket& ticket);
   /// Blocks until the work is done; rethrows what it threw.

@@ -12,10 +12,10 @@ namespace bantam {
 
 /// One batch on the step's device.
 struct Batch {
-  Tensor images;          ///< (size, height, width, channels) in the context's compute type
-  Tensor labels;          ///< (size) int32
+  Tensor images;  ///< (size, height, width, channels) in the context's compute type
+  Tensor labels;  ///< (size) int32
   std::int64_t size = 0;
-  std::int64_t index = 0; ///< place in the epoch
+  std::int64_t index = 0;  ///< place in the epoch
 };
 
 /// Batches of an epoch, in order. Batch b of epoch e is a pure function of (seed, e, b). Used by one thread at a time.

@@ -31,7 +31,8 @@ Context Context::make(Runtime& runtime, Device device, Precision precision) {
 
 Tensor Context::allocate(const Shape& shape, DType dtype, Category category) const {
   const std::size_t bytes = static_cast<std::size_t>(shape.elements()) * size_of(dtype);
-  return {std::make_shared<Storage>(runtime->allocator(device), bytes, stream, AllocationTag{category, path}), shape, dtype};
+  return {std::make_shared<Storage>(runtime->allocator(device), bytes, stream, AllocationTag{category, path}), shape,
+          dtype};
 }
 
 Scratch Context::scratch(std::size_t bytes) const { return {runtime->allocator(device), bytes, stream, path}; }
@@ -45,7 +46,8 @@ Tensor Context::upload_bytes(const Shape& shape, DType dtype, const void* values
 void Context::check_device(const char* op, std::initializer_list<const Tensor*> operands) const {
   for (const Tensor* tensor : operands)
     if (tensor->defined() && tensor->device() != device)
-      throw DeviceError(fmt::format("{}: an operand is on {}, the context on {}", op, to_string(tensor->device()), to_string(device)));
+      throw DeviceError(fmt::format("{}: an operand is on {}, the context on {}", op, to_string(tensor->device()),
+                                    to_string(device)));
 }
 
 Context Context::at(const char* layer_path) const {

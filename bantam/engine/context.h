@@ -1,4 +1,5 @@
-// Context: what every op is given besides its operands: device and stream, tape, precision, pass, layer path, random state.
+// Context: what every op is given besides its operands: device and stream, tape, precision, pass, layer path, random
+// state.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +19,8 @@ enum class Pass : std::uint8_t {
   evaluate    ///< dropout off, running statistics used
 };
 
-/// Where the random numbers of a step come from: keys by seed, counters by (update, place in the effective batch, element).
+/// Where the random numbers of a step come from: keys by seed, counters by (update, place in the effective batch,
+/// element).
 struct RandomState {
   std::uint64_t seed = 0;
   const std::int64_t* update = nullptr;  ///< device memory: updates done
@@ -49,8 +51,8 @@ struct Context {
   kernels::Exec exec;
   Precision precision;
   Pass pass = Pass::train;
-  Tape* tape = nullptr;      ///< null: nothing is recorded
-  const char* path = "";     ///< layer path, interned: tags allocations
+  Tape* tape = nullptr;   ///< null: nothing is recorded
+  const char* path = "";  ///< layer path, interned: tags allocations
   RandomState random;
 
   /// A context on the device's compute stream.
@@ -60,7 +62,8 @@ struct Context {
   Tensor allocate(const Shape& shape, DType dtype, Category category = Category::activation) const;
   /// `count` bytes of scratch memory (none for 0).
   Scratch scratch(std::size_t bytes) const;
-  /// A tensor with the host's values (copied before this returns; any pageable memory will do). T's dtype is the tensor's.
+  /// A tensor with the host's values (copied before this returns; any pageable memory will do). T's dtype is the
+  /// tensor's.
   template <class T>
   Tensor upload(const Shape& shape, const T* values, Category category = Category::input) const {
     return upload_bytes(shape, dtype_of<T>, values, category);

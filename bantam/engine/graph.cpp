@@ -1,10 +1,10 @@
 // Building graphs, and lowering them to segments.
 #include "bantam/engine/graph.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <set>
+
+#include <fmt/format.h>
 
 #include "bantam/base/error.h"
 #include "bantam/base/text.h"
@@ -91,7 +91,9 @@ NodeId Graph::add(std::string name, LayerPtr layer, std::vector<NodeId> inputs) 
 std::vector<LoweredSegment> lower(const Graph& graph, const RecomputeOptions& options) {
   using Kind = RecomputeOptions::Kind;
   std::vector<LoweredSegment> segments;
-  const auto name_of = [&](NodeId node) -> const std::string& { return graph.nodes()[static_cast<std::size_t>(node)].name; };
+  const auto name_of = [&](NodeId node) -> const std::string& {
+    return graph.nodes()[static_cast<std::size_t>(node)].name;
+  };
   for (NodeId first = 1; first <= graph.output();) {
     const std::string block = block_of(name_of(first));
     NodeId last = first;
@@ -103,7 +105,8 @@ std::vector<LoweredSegment> lower(const Graph& graph, const RecomputeOptions& op
       throw ConfigError(fmt::format("recompute: more than one value leaves block '{}'; name layers within it", block));
     } else {
       for (NodeId node = first; node <= last; ++node)
-        segments.push_back(segment(graph, node, node, whole || (options.kind == Kind::named && names(options, name_of(node)))));
+        segments.push_back(
+            segment(graph, node, node, whole || (options.kind == Kind::named && names(options, name_of(node)))));
     }
     first = last + 1;
   }

@@ -14,10 +14,10 @@ namespace bantam {
 using NodeId = int;
 
 struct GraphNode {
-  std::string name;            ///< unique; "block1/conv2" belongs to block "block1"
-  LayerPtr layer;              ///< null for the input
+  std::string name;  ///< unique; "block1/conv2" belongs to block "block1"
+  LayerPtr layer;    ///< null for the input
   std::vector<NodeId> inputs;
-  Shape output;                ///< without the batch axis
+  Shape output;  ///< without the batch axis
 };
 
 /// Nodes in topological order. Shapes are checked as nodes are added. The last node is the output.
@@ -28,7 +28,8 @@ class Graph {
 
   NodeId input() const { return 0; }
   NodeId output() const { return static_cast<NodeId>(nodes_.size()) - 1; }
-  /// An empty name gives "<kind>", then "<kind>_2", … . Throws ConfigError for a name taken, ShapeError (with the node's name) where inputs do not fit.
+  /// An empty name gives "<kind>", then "<kind>_2", … . Throws ConfigError for a name taken, ShapeError (with the
+  /// node's name) where inputs do not fit.
   NodeId add(std::string name, LayerPtr layer, std::vector<NodeId> inputs);
   /// Behind the last node: a chain, as Keras' Sequential.
   NodeId add(LayerPtr layer) { return add("", std::move(layer), {output()}); }
@@ -49,17 +50,18 @@ struct RecomputeOptions {
   std::vector<std::string> names;
 };
 
-/// A run of nodes [first, last] that is one unit of execution: a single node, or a stretch run again in backward. What crosses
-/// its end is one value (the last node's).
+/// A run of nodes [first, last] that is one unit of execution: a single node, or a stretch run again in backward. What
+/// crosses its end is one value (the last node's).
 struct LoweredSegment {
   NodeId first = 1, last = 1;
   bool recompute = false;
   std::vector<NodeId> inputs;  ///< nodes outside the segment that it reads
 };
 
-/// Decides, before anything runs, how the graph is executed: one segment a node, and one for each recomputed stretch. `all`
-/// recomputes every block and every layer outside blocks; a block is recomputed as a whole where one value leaves it.
-/// Throws ConfigError for a name that is neither node nor block (with the nearest) and for a stretch that more than one value leaves.
+/// Decides, before anything runs, how the graph is executed: one segment a node, and one for each recomputed stretch.
+/// `all` recomputes every block and every layer outside blocks; a block is recomputed as a whole where one value leaves
+/// it. Throws ConfigError for a name that is neither node nor block (with the nearest) and for a stretch that more than
+/// one value leaves.
 std::vector<LoweredSegment> lower(const Graph& graph, const RecomputeOptions& recompute);
 
 }  // namespace bantam

@@ -1,11 +1,11 @@
 // Initial values, drawn one after another from a generator keyed by seed and name.
 #include "bantam/engine/initializer.h"
 
-#include <fmt/format.h>
-#include <fmt/ranges.h>
-
 #include <cmath>
 #include <numbers>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "bantam/base/error.h"
 
@@ -98,7 +98,8 @@ Initializer truncated_normal(float deviation) {
 Initializer make_initializer(std::string_view name, Fans fans) {
   for (const NamedInitializer& known : kNamed)
     if (known.name == name) return known.make(fans);
-  throw ConfigError(fmt::format("unknown initializer '{}'; expected one of {}", name, fmt::join(initializer_names(), ", ")));
+  throw ConfigError(
+      fmt::format("unknown initializer '{}'; expected one of {}", name, fmt::join(initializer_names(), ", ")));
 }
 
 std::vector<std::string> initializer_names() {

@@ -17,7 +17,8 @@ struct Fans {
   double in = 1, out = 1;
 };
 
-/// Fills `values` (shape's elements). `random` is keyed by seed and name. Data-dependent initialisers capture their data.
+/// Fills `values` (shape's elements). `random` is keyed by seed and name. Data-dependent initialisers capture their
+/// data.
 using InitializerFunction = std::function<void(std::vector<float>& values, const Shape& shape, PhiloxSequence& random)>;
 
 /// A named way to fill a parameter.

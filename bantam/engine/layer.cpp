@@ -5,8 +5,8 @@
 
 namespace bantam {
 
-Parameter& LayerScope::parameter(std::string_view name, Shape shape, Initializer initializer, bool keep_float32, bool decays,
-                                 bool frozen) {
+Parameter& LayerScope::parameter(std::string_view name, Shape shape, Initializer initializer, bool keep_float32,
+                                 bool decays, bool frozen) {
   return parameters_.declare({.name = fmt::format("{}/{}", path_, name),
                               .shape = shape,
                               .initializer = std::move(initializer),

@@ -33,8 +33,8 @@ class LayerScope {
 class BoundLayer {
  public:
   virtual ~BoundLayer() = default;
-  /// inputs (batch, …) to output (batch, …). Records on the context's tape. May move out of `inputs`: where a tensor is the last
-  /// holder of its memory, the op may then work in place.
+  /// inputs (batch, …) to output (batch, …). Records on the context's tape. May move out of `inputs`: where a tensor is
+  /// the last holder of its memory, the op may then work in place.
   virtual Tensor forward(const Context& context, std::span<Tensor> inputs) = 0;
 };
 
@@ -47,9 +47,13 @@ class Layer {
   /// Throws ShapeError (what was expected, what came) where the inputs do not fit.
   virtual Shape output_shape(std::span<const Shape> inputs) const = 0;
   /// Declares parameters and buffers in `scope`, and gives what runs.
-  virtual std::unique_ptr<BoundLayer> bind(LayerScope& scope, BufferArena& buffers, std::span<const Shape> inputs) const = 0;
+  virtual std::unique_ptr<BoundLayer> bind(LayerScope& scope, BufferArena& buffers,
+                                           std::span<const Shape> inputs) const = 0;
   /// Multiply-adds (counted as 2) of forward for one sample; 0 where they do not matter.
-  virtual std::int64_t flops(std::span<const Shape> inputs) const { (void)inputs; return 0; }
+  virtual std::int64_t flops(std::span<const Shape> inputs) const {
+    (void)inputs;
+    return 0;
+  }
 };
 
 using LayerPtr = std::shared_ptr<const Layer>;

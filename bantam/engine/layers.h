@@ -50,7 +50,8 @@ struct DenseOptions {
   ActivationOptions activation;
   std::string initializer = "glorot_uniform";
 };
-/// Over the last axis. `rate` of the running statistics: Keras' momentum 0.99 is rate 0.01, PyTorch's momentum 0.1 is rate 0.1.
+/// Over the last axis. `rate` of the running statistics: Keras' momentum 0.99 is rate 0.01, PyTorch's momentum 0.1 is
+/// rate 0.1.
 struct BatchNormOptions {
   float rate = 0.01f;
   float epsilon = 1e-3f;

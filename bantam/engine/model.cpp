@@ -1,9 +1,9 @@
 // Running a lowered graph: node by node, or as a stretch that backward runs again.
 #include "bantam/engine/model.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
+
+#include <fmt/format.h>
 
 #include "bantam/base/error.h"
 #include "bantam/engine/tape.h"
@@ -47,8 +47,8 @@ Context Model::context(Pass pass) const {
 
 Tensor Model::forward(const Context& context, const Tensor& x) {
   if (x.shape().rank() < 1 || x.shape().without_first() != graph_.input_shape())
-    throw ShapeError(fmt::format("model: expected an input (batch, …) of samples {}, got {}", to_string(graph_.input_shape()),
-                                 to_string(x.shape())));
+    throw ShapeError(fmt::format("model: expected an input (batch, …) of samples {}, got {}",
+                                 to_string(graph_.input_shape()), to_string(x.shape())));
   if (x.dtype() != options_.precision.compute())
     throw DTypeError(fmt::format("model: expected a {} input in {}, got {}", to_string(options_.precision.compute()),
                                  to_string(options_.precision), to_string(x.dtype())));
@@ -91,33 +91,37 @@ Tensor Model::run_recomputed(const Context& context, int position, std::vector<T
   std::vector<Tensor> kept;
   for (const NodeId input : segment.inputs) kept.push_back(values[index(input)]);
   Tensor y = run_nodes(silent, position, values);
-  if (!y.sole_owner()) y = y.view(y.shape());  // an identity of its own, even where the stretch passes its input through
-  context.tape->record(context, y, [this, position, &segment, kept, random = context.random, pass = context.pass](const Context& ctx, Tensor dy, GradientStore& store) {
-    Tape tape;
-    Context again = ctx;
-    again.pass = pass == Pass::evaluate ? Pass::evaluate : Pass::recompute;
-    again.tape = &tape;
-    tape.set_parameter_hook([&store](Parameter& parameter) { store.note_written(parameter); });
-    again.random = random;
-    std::vector<Tensor> local(graph_.nodes().size());
-    std::vector<std::uint64_t> ids(kept.size(), 0);
-    for (std::size_t i = 0; i < kept.size(); ++i) {
-      Tensor input = kept[i].view(kept[i].shape());
-      if (wants_gradient(kept[i])) input.set_value_id(ids[i] = runtime_.new_value_id());
-      local[index(segment.inputs[i])] = std::move(input);
-    }
-    Tensor output = run_nodes(again, position, local);
-    local.clear();
-    const auto passed_through = std::ranges::find(ids, output.value_id());
-    if (output.value_id() != 0 && passed_through != ids.end()) {  // nothing was done to the input
-      store.add(ctx, kept[static_cast<std::size_t>(passed_through - ids.begin())], std::move(dy));
-      return;
-    }
-    if (!wants_gradient(output)) return;
-    GradientStore inner = tape.backward(again, std::move(output), std::move(dy));
-    for (std::size_t i = 0; i < kept.size(); ++i)
-      if (Tensor dx = inner.take(ids[i]); ids[i] != 0 && dx.defined()) store.add(ctx, kept[i], std::move(dx));
-  });
+  if (!y.sole_owner())
+    y = y.view(y.shape());  // an identity of its own, even where the stretch passes its input through
+  context.tape->record(context, y,
+                       [this, position, &segment, kept, random = context.random, pass = context.pass](
+                           const Context& ctx, Tensor dy, GradientStore& store) {
+                         Tape tape;
+                         Context again = ctx;
+                         again.pass = pass == Pass::evaluate ? Pass::evaluate : Pass::recompute;
+                         again.tape = &tape;
+                         tape.set_parameter_hook([&store](Parameter& parameter) { store.note_written(parameter); });
+                         again.random = random;
+                         std::vector<Tensor> local(graph_.nodes().size());
+                         std::vector<std::uint64_t> ids(kept.size(), 0);
+                         for (std::size_t i = 0; i < kept.size(); ++i) {
+                           Tensor input = kept[i].view(kept[i].shape());
+                           if (wants_gradient(kept[i])) input.set_value_id(ids[i] = runtime_.new_value_id());
+                           local[index(segment.inputs[i])] = std::move(input);
+                         }
+                         Tensor output = run_nodes(again, position, local);
+                         local.clear();
+                         const auto passed_through = std::ranges::find(ids, output.value_id());
+                         if (output.value_id() != 0 && passed_through != ids.end()) {  // nothing was done to the input
+                           store.add(ctx, kept[static_cast<std::size_t>(passed_through - ids.begin())], std::move(dy));
+                           return;
+                         }
+                         if (!wants_gradient(output)) return;
+                         GradientStore inner = tape.backward(again, std::move(output), std::move(dy));
+                         for (std::size_t i = 0; i < kept.size(); ++i)
+                           if (Tensor dx = inner.take(ids[i]); ids[i] != 0 && dx.defined())
+                             store.add(ctx, kept[i], std::move(dx));
+                       });
   return y;
 }
 

@@ -25,7 +25,8 @@ class Model {
   Model(Runtime& runtime, Device device, Graph graph, ModelOptions options);
   ~Model();
 
-  /// x (batch, input shape) of the compute type to (batch, output shape). Records on the context's tape where it has one.
+  /// x (batch, input shape) of the compute type to (batch, output shape). Records on the context's tape where it has
+  /// one.
   Tensor forward(const Context& context, const Tensor& x);
 
   /// A context for this model: its device, precision and seed.
@@ -56,7 +57,7 @@ class Model {
   std::vector<std::unique_ptr<BoundLayer>> layers_;  // by node; null for the input
   std::vector<const char*> paths_;                   // interned node names
   std::vector<LoweredSegment> segments_;
-  std::vector<int> last_reader_;                     // by node: the last segment that reads it
+  std::vector<int> last_reader_;  // by node: the last segment that reads it
 };
 
 }  // namespace bantam

@@ -34,8 +34,10 @@ Optimizer::Optimizer(Model& model, OptimizerOptions options) : model_(model), op
   check(options_);
   const Context context = model_.context(Pass::train).at(model_.runtime().intern("optimizer"));
   // Group 0 decays, group 1 does not (biases and normalisation parameters, where they are left out).
-  kernels::UpdateGroup group{.learning_rate = options_.learning_rate, .weight_decay = options_.weight_decay,
-                             .beta1 = is_adam(options_.kind) ? options_.beta1 : options_.momentum, .beta2 = options_.beta2,
+  kernels::UpdateGroup group{.learning_rate = options_.learning_rate,
+                             .weight_decay = options_.weight_decay,
+                             .beta1 = is_adam(options_.kind) ? options_.beta1 : options_.momentum,
+                             .beta2 = options_.beta2,
                              .epsilon = options_.epsilon};
   groups_.assign(2, group);
   if (!options_.decay_biases) groups_[1].weight_decay = 0.0f;
@@ -91,7 +93,8 @@ void Optimizer::update() {
   const kernels::UpdateArena arena = this->arena();
   auto* control = control_.as<kernels::UpdateControl>();
   {
-    const Scratch scratch = context.scratch(kernels::gradient_statistics_workspace_bytes(arena.granules, context.device.kind));
+    const Scratch scratch =
+        context.scratch(kernels::gradient_statistics_workspace_bytes(arena.granules, context.device.kind));
     BANTAM_KERNEL(context.exec, gradient_statistics, arena, control, scratch.get());
   }
   BANTAM_KERNEL(context.exec, optimizer_update, options_.kind, arena, control);
@@ -103,7 +106,8 @@ void Optimizer::update() {
 }
 
 void Optimizer::set_learning_rate(float learning_rate) {
-  if (!(learning_rate >= 0.0f)) throw ConfigError(fmt::format("optimizer: learning_rate must not be negative, got {}", learning_rate));
+  if (!(learning_rate >= 0.0f))
+    throw ConfigError(fmt::format("optimizer: learning_rate must not be negative, got {}", learning_rate));
   if (learning_rate == options_.learning_rate) return;
   options_.learning_rate = learning_rate;
   for (kernels::UpdateGroup& group : groups_) group.learning_rate = learning_rate;

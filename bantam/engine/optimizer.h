@@ -15,16 +15,17 @@ namespace bantam {
 struct OptimizerOptions {
   kernels::OptimizerKind kind = kernels::OptimizerKind::adam;
   float learning_rate = 1e-3f;
-  float weight_decay = 0.0f;   ///< sgd, adam: L2 on the gradient; adamw: decoupled
-  float momentum = 0.0f;       ///< sgd
+  float weight_decay = 0.0f;  ///< sgd, adam: L2 on the gradient; adamw: decoupled
+  float momentum = 0.0f;      ///< sgd
   float beta1 = 0.9f, beta2 = 0.999f, epsilon = 1e-7f;
-  float clip_norm = 0.0f;      ///< global norm; 0: none
-  bool decay_biases = true;    ///< false: weight decay leaves out biases and normalisation parameters
+  float clip_norm = 0.0f;               ///< global norm; 0: none
+  bool decay_biases = true;             ///< false: weight decay leaves out biases and normalisation parameters
   float initial_loss_scale = 32768.0f;  ///< mixed_float16
   std::int32_t loss_scale_growth_interval = 2000;
 };
 
-/// State of one optimizer for one model. All of it lives on the device; nothing here waits for the device but `control()`.
+/// State of one optimizer for one model. All of it lives on the device; nothing here waits for the device but
+/// `control()`.
 class Optimizer {
  public:
   Optimizer(Model& model, OptimizerOptions options);

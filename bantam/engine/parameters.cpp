@@ -1,10 +1,10 @@
 // Layout of the arenas, initial values, and the views that ops and optimizers get.
 #include "bantam/engine/parameters.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <ranges>
+
+#include <fmt/format.h>
 
 #include "bantam/base/error.h"
 #include "bantam/kernels/elementwise.h"
@@ -44,7 +44,8 @@ void ParameterArena::materialize(const Context& context, std::uint64_t seed) {
   slot_elements_ = 0;
   for (Parameter& parameter : parameters_ | std::views::reverse) {
     parameter.offset_ = slot_elements_;
-    const std::int64_t padded = round_up(std::max<std::int64_t>(parameter.shape().elements(), 1), kernels::kSegmentGranule);
+    const std::int64_t padded =
+        round_up(std::max<std::int64_t>(parameter.shape().elements(), 1), kernels::kSegmentGranule);
     segment_of_granule_.insert(segment_of_granule_.end(), static_cast<std::size_t>(padded / kernels::kSegmentGranule),
                                static_cast<std::int32_t>(segments_.size()));
     segments_.push_back(&parameter);

@@ -1,4 +1,5 @@
-// Parameters and buffers of a model in flat arenas: one segment table, parallel slots (master, compute copy, gradient, moments).
+// Parameters and buffers of a model in flat arenas: one segment table, parallel slots (master, compute copy, gradient,
+// moments).
 #pragma once
 
 #include <cstdint>
@@ -19,11 +20,11 @@ class ParameterArena;
 
 /// What a layer declares.
 struct ParameterSpec {
-  std::string name;              ///< full path, "block1/conv/weight"
+  std::string name;  ///< full path, "block1/conv/weight"
   Shape shape;
   Initializer initializer;
-  bool keep_float32 = false;     ///< no compute copy in mixed precision (batch norm's scale and shift)
-  bool decays = true;            ///< weight decay applies (biases and norms may be left out by a group)
+  bool keep_float32 = false;  ///< no compute copy in mixed precision (batch norm's scale and shift)
+  bool decays = true;         ///< weight decay applies (biases and norms may be left out by a group)
   bool frozen = false;
 };
 
@@ -52,7 +53,8 @@ class Parameter {
   bool gradient_written_ = false;
 };
 
-/// All parameters of a model, in reverse forward order, each segment a multiple of 128 elements (so 512-byte aligned in float32).
+/// All parameters of a model, in reverse forward order, each segment a multiple of 128 elements (so 512-byte aligned in
+/// float32).
 class ParameterArena {
  public:
   ParameterArena() = default;
@@ -88,7 +90,8 @@ class ParameterArena {
   void end_accumulation(const Context& context);
   /// Rewrites the compute slot from the master (after loading weights).
   void refresh_compute(const Context& context);
-  /// Index of the segment that holds each granule of 128 elements, in slot order, with the parameters' order of `segments()`.
+  /// Index of the segment that holds each granule of 128 elements, in slot order, with the parameters' order of
+  /// `segments()`.
   const std::vector<std::int32_t>& segment_of_granule() const { return segment_of_granule_; }
   /// Parameters in slot order (reverse forward order).
   const std::vector<Parameter*>& segments() const { return segments_; }

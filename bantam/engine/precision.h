@@ -10,8 +10,9 @@ namespace bantam {
 
 enum class PrecisionKind : std::uint8_t { float32, mixed_float16, mixed_bfloat16 };
 
-/// float32: everything float32. mixed_*: activations and compute copies in 16 bits; master weights, gradients in the arena, sums, batch-norm
-/// parameters and statistics and the loss in float32. Source of the scheme: Micikevicius et al. 2018.
+/// float32: everything float32. mixed_*: activations and compute copies in 16 bits; master weights, gradients in the
+/// arena, sums, batch-norm parameters and statistics and the loss in float32. Source of the scheme: Micikevicius et al.
+/// 2018.
 struct Precision {
   PrecisionKind kind = PrecisionKind::float32;
   DType compute() const;

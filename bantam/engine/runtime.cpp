@@ -1,13 +1,13 @@
 // Lazily made devices, each with an allocator, a compute stream and library handles.
 #include "bantam/engine/runtime.h"
 
-#include <fmt/format.h>
-
 #include <atomic>
 #include <mutex>
 #include <set>
 #include <tuple>
 #include <vector>
+
+#include <fmt/format.h>
 
 #include "bantam/base/error.h"
 
@@ -66,7 +66,7 @@ Runtime::~Runtime() {
   try {
     for (auto& [key, state] : impl_->devices)
       if (state.stream) synchronize(state.stream->get());  // work under way still uses the memory
-  } catch (const Error&) {  // a broken device has nothing under way
+  } catch (const Error&) {                                 // a broken device has nothing under way
   }
 }
 
@@ -75,7 +75,8 @@ BfcAllocator& Runtime::allocator(Device device) { return *impl_->state(device).a
 BfcAllocator& Runtime::pinned_allocator() {
   const std::lock_guard lock(impl_->guard);
   if (!impl_->pinned)
-    impl_->pinned = std::make_unique<BfcAllocator>(make_pinned_source(), Device::cpu(), AllocatorOptions{.name = "pinned host memory"});
+    impl_->pinned = std::make_unique<BfcAllocator>(make_pinned_source(), Device::cpu(),
+                                                   AllocatorOptions{.name = "pinned host memory"});
   return *impl_->pinned;
 }
 

@@ -1,5 +1,5 @@
-// Runtime: owns devices' allocators, streams, library handles, names and the log sink. Nothing is global: two runtimes in one
-// process do not see each other.
+// Runtime: owns devices' allocators, streams, library handles, names and the log sink. Nothing is global: two runtimes
+// in one process do not see each other.
 #pragma once
 
 #include <cstdint>

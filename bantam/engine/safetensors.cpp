@@ -1,11 +1,11 @@
 // The file format, and models and registries in it.
 #include "bantam/engine/safetensors.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cstring>
 #include <limits>
+
+#include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
 #include "bantam/base/atomic_file.h"
@@ -20,34 +20,36 @@ struct NamedType {
   DType dtype;
   const char* name;
 };
-constexpr NamedType kTypes[] = {{DType::float32, "F32"}, {DType::float16, "F16"}, {DType::bfloat16, "BF16"}, {DType::float64, "F64"},
-                                {DType::uint8, "U8"},    {DType::int32, "I32"},   {DType::int64, "I64"}};
+constexpr NamedType kTypes[] = {{DType::float32, "F32"}, {DType::float16, "F16"}, {DType::bfloat16, "BF16"},
+                                {DType::float64, "F64"}, {DType::uint8, "U8"},    {DType::int32, "I32"},
+                                {DType::int64, "I64"}};
 
-const char* type_name(DType dtype) {
-  return std::ranges::find(kTypes, dtype, &NamedType::dtype)->name;
-}
+const char* type_name(DType dtype) { return std::ranges::find(kTypes, dtype, &NamedType::dtype)->name; }
 
 [[noreturn]] void damaged(const std::filesystem::path& path, const std::string& what) {
   throw DataError(fmt::format("{}: not a usable safetensors file: {}", path.string(), what));
 }
 
-HostTensor read_tensor(const std::filesystem::path& path, const std::string& name, const Json& entry, std::string_view data) {
+HostTensor read_tensor(const std::filesystem::path& path, const std::string& name, const Json& entry,
+                       std::string_view data) {
   const auto type = std::ranges::find(kTypes, entry.at("dtype").get<std::string>(), &NamedType::name);
-  if (type == std::end(kTypes)) damaged(path, fmt::format("tensor '{}' has the unsupported type {}", name, entry.at("dtype").dump()));
+  if (type == std::end(kTypes))
+    damaged(path, fmt::format("tensor '{}' has the unsupported type {}", name, entry.at("dtype").dump()));
   const auto extents = entry.at("shape").get<std::vector<std::int64_t>>();
   const auto offsets = entry.at("data_offsets").get<std::vector<std::uint64_t>>();
   HostTensor tensor{type->dtype, Shape(std::span<const std::int64_t>(extents)), {}};
   const std::uint64_t bytes = static_cast<std::uint64_t>(tensor.shape.elements()) * size_of(tensor.dtype);
   if (offsets.size() != 2 || offsets[0] > offsets[1] || offsets[1] > data.size() || offsets[1] - offsets[0] != bytes)
-    damaged(path, fmt::format("tensor '{}' {} needs {} bytes; its offsets are {} of {} bytes of data", name, to_string(tensor.shape),
-                              bytes, entry.at("data_offsets").dump(), data.size()));
+    damaged(path, fmt::format("tensor '{}' {} needs {} bytes; its offsets are {} of {} bytes of data", name,
+                              to_string(tensor.shape), bytes, entry.at("data_offsets").dump(), data.size()));
   const auto* first = reinterpret_cast<const std::byte*>(data.data() + offsets[0]);
   tensor.bytes.assign(first, first + bytes);
   return tensor;
 }
 
 /// Tensors lie one behind the other, without gaps, overlaps or a rest: what one program wrote, another reads.
-void check_tiling(const std::filesystem::path& path, std::vector<std::pair<std::uint64_t, std::uint64_t>> ranges, std::size_t size) {
+void check_tiling(const std::filesystem::path& path, std::vector<std::pair<std::uint64_t, std::uint64_t>> ranges,
+                  std::size_t size) {
   std::ranges::sort(ranges);
   std::uint64_t end = 0;
   for (const auto& [first, last] : ranges) {
@@ -71,18 +73,19 @@ HostTensor counter_tensor(std::int64_t value) {
 }
 
 /// The file's tensor of this name, type and shape.
-const HostTensor& expected(const std::filesystem::path& path, const SafetensorsFile& file, const std::string& name, DType dtype,
-                           const Shape& shape) {
+const HostTensor& expected(const std::filesystem::path& path, const SafetensorsFile& file, const std::string& name,
+                           DType dtype, const Shape& shape) {
   const auto found = file.tensors.find(name);
   if (found == file.tensors.end()) throw DataError(fmt::format("{}: tensor '{}' is missing", path.string(), name));
   const HostTensor& tensor = found->second;
   if (tensor.shape != shape || tensor.dtype != dtype)
-    throw DataError(fmt::format("{}: tensor '{}' is {} {}, expected {} {}", path.string(), name, to_string(tensor.dtype),
-                                to_string(tensor.shape), to_string(dtype), to_string(shape)));
+    throw DataError(fmt::format("{}: tensor '{}' is {} {}, expected {} {}", path.string(), name,
+                                to_string(tensor.dtype), to_string(tensor.shape), to_string(dtype), to_string(shape)));
   return tensor;
 }
 
-void check_no_other(const std::filesystem::path& path, const SafetensorsFile& file, std::size_t wanted, const StateRegistry& registry) {
+void check_no_other(const std::filesystem::path& path, const SafetensorsFile& file, std::size_t wanted,
+                    const StateRegistry& registry) {
   if (file.tensors.size() == wanted) return;
   for (const auto& [name, tensor] : file.tensors) {
     const bool known = std::ranges::any_of(registry.tensors(), [&](const auto& e) { return e.name == name; }) ||

@@ -28,7 +28,8 @@ struct SafetensorsFile {
 
 /// Writes the file atomically. Throws DataError.
 void write_safetensors(const std::filesystem::path& path, const SafetensorsFile& file);
-/// Reads and checks the whole file (header length, JSON, offsets in order, sizes). Throws DataError naming file and what is wrong.
+/// Reads and checks the whole file (header length, JSON, offsets in order, sizes). Throws DataError naming file and
+/// what is wrong.
 SafetensorsFile read_safetensors(const std::filesystem::path& path);
 
 /// Parameters (float32 masters) and buffers of a model, by their names.

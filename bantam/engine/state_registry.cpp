@@ -22,7 +22,8 @@ void StateRegistry::add(std::string name, Tensor tensor) {
   tensors_.push_back({std::move(name), std::move(tensor)});
 }
 
-void StateRegistry::add_counter(std::string name, std::function<std::int64_t()> get, std::function<void(std::int64_t)> set) {
+void StateRegistry::add_counter(std::string name, std::function<std::int64_t()> get,
+                                std::function<void(std::int64_t)> set) {
   check_new(tensors_, name);
   check_new(counters_, name);
   counters_.push_back({std::move(name), std::move(get), std::move(set)});

@@ -1,10 +1,10 @@
 // The reverse walk, and the gradients on their way.
 #include "bantam/engine/tape.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <utility>
+
+#include <fmt/format.h>
 
 #include "bantam/base/error.h"
 #include "bantam/engine/ops/cast.h"
@@ -24,7 +24,8 @@ void GradientStore::add(const Context& context, const ValueRef& value, Tensor gr
   Tensor& sum = place->second;
   if (sum.shape() != gradient.shape() || sum.dtype() != gradient.dtype())
     throw ShapeError(fmt::format("gradients {} {} and {} {} of one value do not fit at '{}'", to_string(sum.dtype()),
-                                 to_string(sum.shape()), to_string(gradient.dtype()), to_string(gradient.shape()), context.path));
+                                 to_string(sum.shape()), to_string(gradient.dtype()), to_string(gradient.shape()),
+                                 context.path));
   // The sum may overwrite either operand that nobody else holds. Ours is held by `sum` only if its count says so.
   Tensor out = sum.sole_owner() ? sum : gradient.sole_owner() ? gradient : context.allocate(sum.shape(), sum.dtype());
   BANTAM_KERNEL(context.exec, add, sum.elements(), sum.dtype(), sum.data(), gradient.data(), out.data());
@@ -97,7 +98,8 @@ bool wants_gradient(const Tensor& tensor) {
 }
 
 bool records(const Context& context, std::initializer_list<const Tensor*> inputs) {
-  return context.tape != nullptr && std::ranges::any_of(inputs, [](const Tensor* t) { return t->defined() && wants_gradient(*t); });
+  return context.tape != nullptr &&
+         std::ranges::any_of(inputs, [](const Tensor* t) { return t->defined() && wants_gradient(*t); });
 }
 
 }  // namespace bantam

@@ -13,7 +13,8 @@
 
 namespace bantam {
 
-/// Where a parameter's gradient goes: float32, in the arena. The first write of an effective batch overwrites, later ones add.
+/// Where a parameter's gradient goes: float32, in the arena. The first write of an effective batch overwrites, later
+/// ones add.
 struct ParameterGradient {
   float* data = nullptr;
   bool accumulate = false;
@@ -22,8 +23,8 @@ struct ParameterGradient {
 /// Gradients of values during one backward walk.
 class GradientStore {
  public:
-  /// Hands in a gradient of a value (ignored where none is wanted). A second one for the same value is added to the first; a
-  /// parameter's goes to the arena, in float32.
+  /// Hands in a gradient of a value (ignored where none is wanted). A second one for the same value is added to the
+  /// first; a parameter's goes to the arena, in float32.
   void add(const Context& context, const ValueRef& value, Tensor gradient);
   /// Leaves a gradient to be taken later.
   void keep(std::uint64_t id, Tensor gradient) { gradients_.insert_or_assign(id, std::move(gradient)); }
@@ -46,17 +47,19 @@ class GradientStore {
 /// A list of backward closures. Not thread-safe; one step on one stream.
 class Tape {
  public:
-  /// Computes inputs' gradients from the output's. May reuse `dy`'s memory where it is its sole owner. The context has the
-  /// path under which the op was recorded, no tape, and the pass of the walk.
+  /// Computes inputs' gradients from the output's. May reuse `dy`'s memory where it is its sole owner. The context has
+  /// the path under which the op was recorded, no tape, and the pass of the walk.
   using Backward = std::function<void(const Context&, Tensor dy, GradientStore&)>;
-  /// Told each time a parameter's gradient is written: in the backward order, once for each op that reads the parameter.
+  /// Told each time a parameter's gradient is written: in the backward order, once for each op that reads the
+  /// parameter.
   using ParameterHook = std::function<void(Parameter&)>;
 
   /// Gives `output` an identity and stores the closure, which holds only what backward reads.
   void record(const Context& context, Tensor& output, Backward backward);
 
-  /// Walks the list once in reverse from `loss`, whose gradient is `seed` (a tensor of loss's shape), freeing each entry as it
-  /// goes. Gradients of the values in `wanted` are left in the returned store. Throws Error where loss was not recorded here.
+  /// Walks the list once in reverse from `loss`, whose gradient is `seed` (a tensor of loss's shape), freeing each
+  /// entry as it goes. Gradients of the values in `wanted` are left in the returned store. Throws Error where loss was
+  /// not recorded here.
   GradientStore backward(Context context, Tensor loss, Tensor seed, std::span<const std::uint64_t> wanted = {});
 
   bool empty() const { return entries_.empty(); }
@@ -72,7 +75,8 @@ class Tape {
   ParameterHook hook_;
 };
 
-/// Whether backward has to produce a gradient for this tensor: it is a recorded value, or a parameter that is not frozen.
+/// Whether backward has to produce a gradient for this tensor: it is a recorded value, or a parameter that is not
+/// frozen.
 bool wants_gradient(const Tensor& tensor);
 /// Whether an op on these inputs has to be recorded: there is a tape and some input wants a gradient.
 bool records(const Context& context, std::initializer_list<const Tensor*> inputs);

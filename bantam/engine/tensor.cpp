@@ -34,8 +34,8 @@ Tensor::Tensor(std::shared_ptr<Storage> storage, Shape shape, DType dtype, std::
 
 Tensor Tensor::view(Shape shape) const {
   if (shape.elements() != elements())
-    throw ShapeError(fmt::format("cannot view {} as {}: {} elements against {}", to_string(shape_), to_string(shape), elements(),
-                                 shape.elements()));
+    throw ShapeError(fmt::format("cannot view {} as {}: {} elements against {}", to_string(shape_), to_string(shape),
+                                 elements(), shape.elements()));
   Tensor copy = *this;
   copy.shape_ = shape;
   copy.value_id_ = 0;

@@ -15,8 +15,8 @@ namespace bantam {
 
 class Parameter;
 
-/// Bytes on a device, given back in stream order when the last tensor that shares them is gone. Memory from elsewhere is
-/// welcome: give a deleter of your own.
+/// Bytes on a device, given back in stream order when the last tensor that shares them is gone. Memory from elsewhere
+/// is welcome: give a deleter of your own.
 class Storage {
  public:
   using Deleter = std::function<void(void*)>;
@@ -59,17 +59,22 @@ class Tensor {
 
   /// Address on the tensor's device; never dereference a CUDA or meta tensor's on the host.
   void* data() const { return static_cast<std::byte*>(storage_->data()) + byte_offset_; }
-  template <class T> T* as() const { return static_cast<T*>(data()); }
+  template <class T>
+  T* as() const {
+    return static_cast<T*>(data());
+  }
 
   /// The same bytes under another shape of as many elements (no identity on a tape: use ops::reshape in a model).
   Tensor view(Shape shape) const;
-  /// `shape.elements()` elements from element `offset` on, sharing the storage. Throws ShapeError where they are not there.
+  /// `shape.elements()` elements from element `offset` on, sharing the storage. Throws ShapeError where they are not
+  /// there.
   Tensor slice(std::int64_t offset, Shape shape) const;
   /// The bytes from `byte_offset` on as another shape and type. Throws ShapeError where they are not there.
   Tensor reinterpret(std::size_t byte_offset, Shape shape, DType dtype) const {
     return {storage_, shape, dtype, byte_offset_ + byte_offset};
   }
-  /// Whether nobody else holds the memory: no other tensor shares the storage, and it is not foreign. Then ops may work in place.
+  /// Whether nobody else holds the memory: no other tensor shares the storage, and it is not foreign. Then ops may work
+  /// in place.
   bool sole_owner() const { return storage_.use_count() == 1 && !storage_->foreign(); }
 
   /// Identity on a tape; 0 where no gradient is wanted.
@@ -96,7 +101,8 @@ struct ValueRef {
   Parameter* parameter = nullptr;
 };
 
-/// Copies to host memory and waits: a vector of T, whose dtype must be the tensor's. Throws DTypeError, and DeviceError on meta devices.
+/// Copies to host memory and waits: a vector of T, whose dtype must be the tensor's. Throws DTypeError, and DeviceError
+/// on meta devices.
 template <class T>
 std::vector<T> to_host(const Tensor& tensor, Stream stream);
 /// As floats, from float32, float16 or bfloat16.

@@ -1,11 +1,11 @@
 // The loop: micro-batches to updates, metrics read back now and then, evaluation, callbacks.
 #include "bantam/engine/trainer.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+
+#include <fmt/format.h>
 
 #include "bantam/base/error.h"
 
@@ -28,19 +28,21 @@ void merge(Metrics& sum, const Metrics& part) {
 /// One epoch under way.
 struct Trainer::EpochState {
   std::int64_t epoch = 0;
-  std::int64_t updates = 0;            ///< in the whole epoch
+  std::int64_t updates = 0;  ///< in the whole epoch
   std::int64_t done = 0;
   Metrics sum;
   Clock::time_point start = Clock::now();
   Clock::time_point last_read = Clock::now();
-  std::int64_t first_update = 0;       ///< where it began (resume)
+  std::int64_t first_update = 0;  ///< where it began (resume)
 };
 
 Trainer::Trainer(TrainingStep& step, BatchSource& train, BatchSource* validation, TrainerOptions options)
     : step_(step), train_(train), validation_(validation), options_(options) {
   if (options_.epochs < 0) throw ConfigError(fmt::format("train.epochs must not be negative, got {}", options_.epochs));
-  if (options_.accumulate < 1) throw ConfigError(fmt::format("train.accumulate must be at least 1, got {}", options_.accumulate));
-  if (train_.batches_per_epoch() < 1) throw DataError("the training data give no batch: fewer samples than the batch size, and drop_last");
+  if (options_.accumulate < 1)
+    throw ConfigError(fmt::format("train.accumulate must be at least 1, got {}", options_.accumulate));
+  if (train_.batches_per_epoch() < 1)
+    throw DataError("the training data give no batch: fewer samples than the batch size, and drop_last");
   if (options_.max_skipped_in_a_row < 1)
     throw ConfigError(fmt::format("max_skipped_in_a_row must be at least 1, got {}", options_.max_skipped_in_a_row));
   check_fits(train_, "training");
@@ -51,10 +53,11 @@ Trainer::Trainer(TrainingStep& step, BatchSource& train, BatchSource* validation
 void Trainer::check_fits(const BatchSource& source, const char* what) const {
   const Graph& graph = step_.model().graph();
   if (source.image_shape() != graph.input_shape())
-    throw ShapeError(fmt::format("the {} data give images {}, the model takes {}", what, to_string(source.image_shape()),
-                                 to_string(graph.input_shape())));
+    throw ShapeError(fmt::format("the {} data give images {}, the model takes {}", what,
+                                 to_string(source.image_shape()), to_string(graph.input_shape())));
   if (Shape{source.classes()} != graph.output_shape())
-    throw ShapeError(fmt::format("the {} data have {} classes, the model gives {}", what, source.classes(), to_string(graph.output_shape())));
+    throw ShapeError(fmt::format("the {} data have {} classes, the model gives {}", what, source.classes(),
+                                 to_string(graph.output_shape())));
 }
 
 TrainResult Trainer::run() {
@@ -91,7 +94,8 @@ void Trainer::run_epoch(std::int64_t epoch, std::int64_t first_update, TrainResu
     run_update(state.done * options_.accumulate);
     ++state.done;
     ++result.updates;
-    const bool due = step_.pending_metrics() >= options_.read_every || seconds_since(state.last_read) >= options_.read_seconds;
+    const bool due =
+        step_.pending_metrics() >= options_.read_every || seconds_since(state.last_read) >= options_.read_seconds;
     if (due || state.done == state.updates) read(state);
   }
   if (step_.pending_metrics() > 0) read(state);
@@ -101,7 +105,8 @@ void Trainer::run_epoch(std::int64_t epoch, std::int64_t first_update, TrainResu
   result.data_wait_share = seconds > 0 ? train_.waited_seconds() / seconds : 0;
   // An epoch that ends with skipped updates and a loss that is no number has diverged, however short it was.
   if (!std::isfinite(state.sum.loss) && step_.optimizer().control().skipped_in_a_row > 0)
-    throw NotFiniteError(fmt::format("the training loss of epoch {} is not finite; lower the learning rate, or clip", epoch + 1));
+    throw NotFiniteError(
+        fmt::format("the training loss of epoch {} is not finite; lower the learning rate, or clip", epoch + 1));
   result.stopped = state.done < state.updates;
   result.epoch = result.stopped ? epoch : epoch + 1;
   result.update = result.stopped ? state.done : 0;
@@ -109,10 +114,15 @@ void Trainer::run_epoch(std::int64_t epoch, std::int64_t first_update, TrainResu
   ++result.epochs;
   const Clock::time_point evaluation = Clock::now();
   if (validation_ != nullptr && options_.evaluate) result.validation = evaluate(*validation_);
-  const EpochEvent event{.epoch = epoch, .epochs = options_.epochs, .train = state.sum, .validation = result.validation,
-                         .seconds = seconds, .evaluation_seconds = seconds_since(evaluation),
+  const EpochEvent event{.epoch = epoch,
+                         .epochs = options_.epochs,
+                         .train = state.sum,
+                         .validation = result.validation,
+                         .seconds = seconds,
+                         .evaluation_seconds = seconds_since(evaluation),
                          .images_per_second = static_cast<double>(state.sum.samples) / std::max(seconds, 1e-9),
-                         .data_wait_share = result.data_wait_share, .last = epoch + 1 == options_.epochs};
+                         .data_wait_share = result.data_wait_share,
+                         .last = epoch + 1 == options_.epochs};
   for (Callback* callback : callbacks_) callback->on_epoch_end(event);
 }
 
@@ -124,7 +134,8 @@ void Trainer::run_update(std::int64_t first_batch) {
   std::int64_t first_sample = 0;
   for (std::int64_t index = first_batch; index < end; ++index) {
     Batch batch;
-    if (!train_.next(context, batch)) throw DataError(fmt::format("the data source ended before batch {} of its epoch", index));
+    if (!train_.next(context, batch))
+      throw DataError(fmt::format("the data source ended before batch {} of its epoch", index));
     step_.micro_batch(batch, first_sample, effective);
     first_sample += batch.size;
   }
@@ -140,14 +151,16 @@ void Trainer::read(EpochState& state) {
     samples += metrics.samples;
   }
   check_finite();
-  const double seconds = std::max(seconds_since(state.last_read), 1e-9), epoch_seconds = std::max(seconds_since(state.start), 1e-9);
+  const double seconds = std::max(seconds_since(state.last_read), 1e-9),
+               epoch_seconds = std::max(seconds_since(state.start), 1e-9);
   state.last_read = Clock::now();
   event.images_per_second = static_cast<double>(samples) / seconds;
   event.epoch_loss = state.sum.loss;
   event.epoch_accuracy = state.sum.accuracy;
   event.data_wait_share = train_.waited_seconds() / epoch_seconds;
-  const double updates_left = static_cast<double>(state.updates - state.done) +
-                              static_cast<double>(state.updates) * static_cast<double>(options_.epochs - state.epoch - 1);
+  const double updates_left =
+      static_cast<double>(state.updates - state.done) +
+      static_cast<double>(state.updates) * static_cast<double>(options_.epochs - state.epoch - 1);
   const double measured = static_cast<double>(state.done - state.first_update);
   event.eta_seconds = measured > 0 ? epoch_seconds / measured * updates_left : 0;
   for (Callback* callback : callbacks_) callback->on_progress(event);
@@ -156,8 +169,9 @@ void Trainer::read(EpochState& state) {
 void Trainer::check_finite() {
   const kernels::UpdateControl control = step_.optimizer().control();
   if (control.skipped_in_a_row < options_.max_skipped_in_a_row) return;
-  throw NotFiniteError(fmt::format("gradients were not finite in the last {} updates (loss scale {}); lower the learning rate, or clip",
-                                   control.skipped_in_a_row, control.loss_scale));
+  throw NotFiniteError(
+      fmt::format("gradients were not finite in the last {} updates (loss scale {}); lower the learning rate, or clip",
+                  control.skipped_in_a_row, control.loss_scale));
 }
 
 Metrics Trainer::evaluate(BatchSource& source) {

@@ -15,7 +15,8 @@ struct TrainerOptions {
   std::int64_t epochs = 1;
   /// Micro-batches an update; the effective batch is accumulate × the source's batch size.
   std::int64_t accumulate = 1;
-  /// Metrics are read back and `on_progress` is called at most this many updates and, on slow devices, this many seconds apart.
+  /// Metrics are read back and `on_progress` is called at most this many updates and, on slow devices, this many
+  /// seconds apart.
   std::int64_t read_every = TrainingStep::kMetricRing;
   double read_seconds = 0.2;
   /// Stops with NotFiniteError after this many updates in a row were left out because gradients were not finite.
@@ -28,19 +29,19 @@ struct TrainerOptions {
 
 /// Metrics of a stretch of updates within an epoch.
 struct ProgressEvent {
-  std::int64_t epoch = 0, epochs = 0;            ///< epoch counts from 0
-  std::int64_t update = 0, updates = 0;          ///< updates done in this epoch, and in all of it
-  std::vector<Metrics> metrics;                  ///< one an update, the last is update - 1
-  double images_per_second = 0;                  ///< since the last event
-  double eta_seconds = 0;                        ///< to the end of all epochs
-  double epoch_loss = 0, epoch_accuracy = 0;     ///< so far
-  double data_wait_share = 0;                    ///< of this epoch's time
+  std::int64_t epoch = 0, epochs = 0;         ///< epoch counts from 0
+  std::int64_t update = 0, updates = 0;       ///< updates done in this epoch, and in all of it
+  std::vector<Metrics> metrics;               ///< one an update, the last is update - 1
+  double images_per_second = 0;               ///< since the last event
+  double eta_seconds = 0;                     ///< to the end of all epochs
+  double epoch_loss = 0, epoch_accuracy = 0;  ///< so far
+  double data_wait_share = 0;                 ///< of this epoch's time
 };
 struct EpochEvent {
   std::int64_t epoch = 0, epochs = 0;
   Metrics train;
-  Metrics validation;                            ///< samples 0: not evaluated
-  double seconds = 0;                            ///< of training, evaluation not counted
+  Metrics validation;  ///< samples 0: not evaluated
+  double seconds = 0;  ///< of training, evaluation not counted
   double evaluation_seconds = 0;
   double images_per_second = 0;
   double data_wait_share = 0;
@@ -58,13 +59,13 @@ class Callback {
 };
 
 struct TrainResult {
-  std::int64_t epochs = 0;      ///< finished
-  std::int64_t updates = 0;     ///< done, over all epochs
-  double seconds = 0;           ///< of training, evaluation not counted
-  Metrics train, validation;    ///< of the last epoch
+  std::int64_t epochs = 0;    ///< finished
+  std::int64_t updates = 0;   ///< done, over all epochs
+  double seconds = 0;         ///< of training, evaluation not counted
+  Metrics train, validation;  ///< of the last epoch
   double images_per_second = 0;
   double data_wait_share = 0;
-  bool stopped = false;         ///< by request_stop
+  bool stopped = false;                ///< by request_stop
   std::int64_t epoch = 0, update = 0;  ///< position: where a resumed run would go on
 };
 

@@ -23,7 +23,8 @@ Metrics to_metrics(const kernels::MetricSums& sums) {
 TrainingStep::TrainingStep(Model& model, Optimizer& optimizer, LossOptions loss)
     : model_(model), optimizer_(optimizer), loss_(loss) {
   if (model_.graph().output_shape().rank() != 1)
-    throw ShapeError(fmt::format("the loss needs an output of (classes), the model's is {}", to_string(model_.graph().output_shape())));
+    throw ShapeError(fmt::format("the loss needs an output of (classes), the model's is {}",
+                                 to_string(model_.graph().output_shape())));
   const Context context = model_.context(Pass::train).at(model_.runtime().intern("metrics"));
   ring_ = context.allocate({(kMetricRing + 1) * static_cast<std::int64_t>(kSumsBytes)}, DType::uint8, Category::other);
   zero_bytes(ring_.data(), ring_.bytes(), context.stream);
@@ -34,7 +35,8 @@ void TrainingStep::micro_batch(const Batch& batch, std::int64_t first_sample, st
   accumulating_ = true;
   try {
     forward_and_backward(batch, first_sample, effective_batch);
-  } catch (...) {  // out of memory, say: nothing of the effective batch stays, so that it can be tried again in smaller pieces
+  } catch (...) {  // out of memory, say: nothing of the effective batch stays, so that it can be tried again in smaller
+                   // pieces
     discard();
     throw;
   }
@@ -78,7 +80,8 @@ void TrainingStep::evaluate(const Batch& batch) {
   const Context context = model_.context(Pass::evaluate);
   const Tensor logits = model_.forward(context, batch.images);
   const Context at_loss = context.at(model_.runtime().intern("loss"));
-  const auto result = ops::softmax_cross_entropy(at_loss, logits, batch.labels, {.label_smoothing = loss_.label_smoothing});
+  const auto result =
+      ops::softmax_cross_entropy(at_loss, logits, batch.labels, {.label_smoothing = loss_.label_smoothing});
   add_metrics(at_loss, logits, batch, result.losses, ring_.as<kernels::MetricSums>() + kMetricRing);
 }
 
@@ -87,8 +90,8 @@ kernels::MetricSums* TrainingStep::slot_sums() const { return ring_.as<kernels::
 void TrainingStep::add_metrics(const Context& context, const Tensor& logits, const Batch& batch, const Tensor& losses,
                                kernels::MetricSums* sums) {
   const kernels::SoftmaxCrossEntropyShape shape{logits.shape()[0], logits.shape()[1], loss_.label_smoothing};
-  BANTAM_KERNEL(context.exec, classification_metrics, shape, logits.dtype(), logits.data(), batch.labels.as<std::int32_t>(),
-                losses.as<float>(), sums);
+  BANTAM_KERNEL(context.exec, classification_metrics, shape, logits.dtype(), logits.data(),
+                batch.labels.as<std::int32_t>(), losses.as<float>(), sums);
 }
 
 std::vector<Metrics> TrainingStep::read_metrics() {

@@ -1,4 +1,5 @@
-// TrainingStep: forward, backward and update over the micro-batches of one effective batch, with no host synchronisation.
+// TrainingStep: forward, backward and update over the micro-batches of one effective batch, with no host
+// synchronisation.
 #pragma once
 
 #include <cstdint>
@@ -33,8 +34,9 @@ class TrainingStep {
 
   TrainingStep(Model& model, Optimizer& optimizer, LossOptions loss);
 
-  /// Forward and backward of one micro-batch; `first_sample` is its place in the effective batch of `effective_batch` samples. Where it
-  /// throws, the whole effective batch is forgotten (gradients, metrics, pending statistics), and may be tried again.
+  /// Forward and backward of one micro-batch; `first_sample` is its place in the effective batch of `effective_batch`
+  /// samples. Where it throws, the whole effective batch is forgotten (gradients, metrics, pending statistics), and may
+  /// be tried again.
   void micro_batch(const Batch& batch, std::int64_t first_sample, std::int64_t effective_batch);
   /// Updates the weights with what the micro-batches accumulated; begins the next effective batch.
   void update();
@@ -48,7 +50,8 @@ class TrainingStep {
 
   /// Updates since the last read that the ring still holds.
   int pending_metrics() const { return slot_; }
-  /// Metrics of each update since the last read, oldest first; waits for the device. Not between micro_batch() and update() (throws Error).
+  /// Metrics of each update since the last read, oldest first; waits for the device. Not between micro_batch() and
+  /// update() (throws Error).
   std::vector<Metrics> read_metrics();
   /// Sums of all `evaluate` calls since the last read; waits for the device.
   Metrics read_evaluation();
@@ -60,12 +63,13 @@ class TrainingStep {
   void forward_and_backward(const Batch& batch, std::int64_t first_sample, std::int64_t effective_batch);
   void discard();
   kernels::MetricSums* slot_sums() const;
-  void add_metrics(const Context& context, const Tensor& logits, const Batch& batch, const Tensor& losses, kernels::MetricSums* sums);
+  void add_metrics(const Context& context, const Tensor& logits, const Batch& batch, const Tensor& losses,
+                   kernels::MetricSums* sums);
 
   Model& model_;
   Optimizer& optimizer_;
   LossOptions loss_;
-  Tensor ring_;        // kMetricRing + 1 MetricSums: updates, then the evaluation's
+  Tensor ring_;  // kMetricRing + 1 MetricSums: updates, then the evaluation's
   int slot_ = 0;
   bool accumulating_ = false;
 };

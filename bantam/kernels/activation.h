@@ -20,10 +20,12 @@ Activation parse_activation(std::string_view text);
 /// Whether backward reads the input x (gelu, silu) or the output y (all others).
 constexpr bool activation_grad_reads_input(Activation a) { return a == Activation::gelu || a == Activation::silu; }
 
-/// y = f(x), `count` elements of `dtype` (float32, float16, bfloat16), computed in float32. `slope`: leaky_relu's for x < 0.
-/// y may alias x.
-using ActivationForward = void(const Exec&, Activation, float slope, std::int64_t count, DType dtype, const void* x, void* y);
-/// dx = dy·f'(·), from `saved`: x or y as `activation_grad_reads_input` says. relu' (0) = 0; relu6' = 0 at 0 and 6. dx may alias dy.
+/// y = f(x), `count` elements of `dtype` (float32, float16, bfloat16), computed in float32. `slope`: leaky_relu's for x
+/// < 0. y may alias x.
+using ActivationForward = void(const Exec&, Activation, float slope, std::int64_t count, DType dtype, const void* x,
+                               void* y);
+/// dx = dy·f'(·), from `saved`: x or y as `activation_grad_reads_input` says. relu' (0) = 0; relu6' = 0 at 0 and 6. dx
+/// may alias dy.
 using ActivationGrad = void(const Exec&, Activation, float slope, std::int64_t count, DType dtype, const void* saved,
                             const void* dy, void* dx);
 namespace cpu {

@@ -9,7 +9,8 @@
 namespace bantam::kernels {
 
 /// y[r, c] = x[r, c] + b[c]; x, y (rows, channels), b (channels), all `dtype`. y may alias x.
-using BiasForward = void(const Exec&, std::int64_t rows, std::int64_t channels, DType dtype, const void* x, const void* b, void* y);
+using BiasForward = void(const Exec&, std::int64_t rows, std::int64_t channels, DType dtype, const void* x,
+                         const void* b, void* y);
 /// db[c] = Σ_r dy[r, c] in float32; overwritten, or added to where `accumulate`. Partial sums in a fixed order.
 using BiasGrad = void(const Exec&, std::int64_t rows, std::int64_t channels, DType dtype, const void* dy, float* db,
                       bool accumulate, Workspace);

@@ -8,8 +8,8 @@
 
 namespace bantam::kernels {
 
-/// x (batch, in_h, in_w, channels), w (kernel_h, kernel_w, channels·multiplier), y (batch, out_h, out_w, channels·multiplier).
-/// Output channel c·multiplier + q reads input channel c.
+/// x (batch, in_h, in_w, channels), w (kernel_h, kernel_w, channels·multiplier), y (batch, out_h, out_w,
+/// channels·multiplier). Output channel c·multiplier + q reads input channel c.
 struct DepthwiseConv2dShape {
   std::int64_t batch = 0, in_h = 0, in_w = 0, channels = 0, multiplier = 1;
   std::int64_t kernel_h = 1, kernel_w = 1, stride_h = 1, stride_w = 1;
@@ -25,19 +25,24 @@ struct DepthwiseConv2dShape {
   bool operator==(const DepthwiseConv2dShape&) const = default;
 };
 
-/// Scratch bytes of the weight gradient (forward and grad_input need none); depends on shape, dtype and the target only.
-std::size_t depthwise_conv2d_grad_weight_workspace_bytes(const DepthwiseConv2dShape& shape, DType dtype, DeviceKind target);
+/// Scratch bytes of the weight gradient (forward and grad_input need none); depends on shape, dtype and the target
+/// only.
+std::size_t depthwise_conv2d_grad_weight_workspace_bytes(const DepthwiseConv2dShape& shape, DType dtype,
+                                                         DeviceKind target);
 std::int64_t depthwise_conv2d_flops(const DepthwiseConv2dShape& shape);
 /// Bytes of x, w and y, once each.
 std::int64_t depthwise_conv2d_bytes(const DepthwiseConv2dShape& shape, DType dtype);
 
-/// y = depthwise convolution of x with w; all `dtype` (float32, float16, bfloat16), float32 sums. Nothing aliases. Deterministic.
-using DepthwiseConv2dForward = void(const Exec&, const DepthwiseConv2dShape&, DType dtype, const void* x, const void* w, void* y);
+/// y = depthwise convolution of x with w; all `dtype` (float32, float16, bfloat16), float32 sums. Nothing aliases.
+/// Deterministic.
+using DepthwiseConv2dForward = void(const Exec&, const DepthwiseConv2dShape&, DType dtype, const void* x, const void* w,
+                                    void* y);
 /// dx = transpose of forward in x, applied to dy; overwritten.
-using DepthwiseConv2dGradInput = void(const Exec&, const DepthwiseConv2dShape&, DType dtype, const void* dy, const void* w, void* dx);
+using DepthwiseConv2dGradInput = void(const Exec&, const DepthwiseConv2dShape&, DType dtype, const void* dy,
+                                      const void* w, void* dx);
 /// dw float32; overwritten, or added to where `accumulate`. Partial sums in a fixed order.
-using DepthwiseConv2dGradWeight = void(const Exec&, const DepthwiseConv2dShape&, DType dtype, const void* x, const void* dy,
-                                       float* dw, bool accumulate, Workspace);
+using DepthwiseConv2dGradWeight = void(const Exec&, const DepthwiseConv2dShape&, DType dtype, const void* x,
+                                       const void* dy, float* dw, bool accumulate, Workspace);
 namespace cpu {
 DepthwiseConv2dForward depthwise_conv2d_forward;
 DepthwiseConv2dGradInput depthwise_conv2d_grad_input;

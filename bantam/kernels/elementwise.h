@@ -12,7 +12,8 @@ namespace bantam::kernels {
 using Add = void(const Exec&, std::int64_t count, DType dtype, const void* a, const void* b, void* y);
 /// y = factor·x. y may alias x.
 using Scale = void(const Exec&, std::int64_t count, DType dtype, float factor, const void* x, void* y);
-/// y = x in another type: any of float32, float16, bfloat16, uint8 to any of float32, float16, bfloat16. Round to nearest even.
+/// y = x in another type: any of float32, float16, bfloat16, uint8 to any of float32, float16, bfloat16. Round to
+/// nearest even.
 using Cast = void(const Exec&, std::int64_t count, DType from, const void* x, DType to, void* y);
 /// Every element = value, converted to `dtype` (floating types).
 using Fill = void(const Exec&, std::int64_t count, DType dtype, float value, void* y);

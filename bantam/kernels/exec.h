@@ -1,4 +1,5 @@
-// What every kernel call gets besides its operands: where and in what order it runs. And how a call reaches its backend.
+// What every kernel call gets besides its operands: where and in what order it runs. And how a call reaches its
+// backend.
 #pragma once
 
 #include <cstddef>
@@ -22,7 +23,7 @@ std::unique_ptr<DeviceLibraries> make_device_libraries(Device device);
 struct Exec {
   Device device;
   Stream stream;
-  int threads = 1;                      ///< CPU: OpenMP threads; results do not depend on it
+  int threads = 1;  ///< CPU: OpenMP threads; results do not depend on it
   DeviceLibraries* libraries = nullptr;
 };
 
@@ -34,27 +35,28 @@ struct Workspace {
 
 }  // namespace bantam::kernels
 
-/// Calls kernel `name` of the backend that `exec.device` names, with `exec` put in front of the arguments. On a meta device
-/// nothing runs. The one place where backends are chosen: a contract `<op>.h` declares `name` in `cpu` and in `cuda`.
+/// Calls kernel `name` of the backend that `exec.device` names, with `exec` put in front of the arguments. On a meta
+/// device nothing runs. The one place where backends are chosen: a contract `<op>.h` declares `name` in `cpu` and in
+/// `cuda`.
 #if defined(BANTAM_WITH_CUDA)
-#define BANTAM_KERNEL(exec, name, ...)                                                \
-  do {                                                                                \
-    const ::bantam::kernels::Exec& bantam_exec_ = (exec);                             \
-    if (bantam_exec_.device.is_cpu()) {                                               \
-      ::bantam::kernels::cpu::name(bantam_exec_, __VA_ARGS__);                        \
-    } else if (bantam_exec_.device.is_cuda()) {                                       \
-      const ::bantam::DeviceScope bantam_scope_(bantam_exec_.device);                 \
-      ::bantam::kernels::cuda::name(bantam_exec_, __VA_ARGS__);                       \
-    }                                                                                 \
+#define BANTAM_KERNEL(exec, name, ...)                                \
+  do {                                                                \
+    const ::bantam::kernels::Exec& bantam_exec_ = (exec);             \
+    if (bantam_exec_.device.is_cpu()) {                               \
+      ::bantam::kernels::cpu::name(bantam_exec_, __VA_ARGS__);        \
+    } else if (bantam_exec_.device.is_cuda()) {                       \
+      const ::bantam::DeviceScope bantam_scope_(bantam_exec_.device); \
+      ::bantam::kernels::cuda::name(bantam_exec_, __VA_ARGS__);       \
+    }                                                                 \
   } while (false)
 #else
-#define BANTAM_KERNEL(exec, name, ...)                                                \
-  do {                                                                                \
-    const ::bantam::kernels::Exec& bantam_exec_ = (exec);                             \
-    if (bantam_exec_.device.is_cpu()) {                                               \
-      ::bantam::kernels::cpu::name(bantam_exec_, __VA_ARGS__);                        \
-    } else if (bantam_exec_.device.is_cuda()) {                                       \
-      throw ::bantam::DeviceError("this build of Bantam has no CUDA backend");        \
-    }                                                                                 \
+#define BANTAM_KERNEL(exec, name, ...)                                         \
+  do {                                                                         \
+    const ::bantam::kernels::Exec& bantam_exec_ = (exec);                      \
+    if (bantam_exec_.device.is_cpu()) {                                        \
+      ::bantam::kernels::cpu::name(bantam_exec_, __VA_ARGS__);                 \
+    } else if (bantam_exec_.device.is_cuda()) {                                \
+      throw ::bantam::DeviceError("this build of Bantam has no CUDA backend"); \
+    }                                                                          \
   } while (false)
 #endif

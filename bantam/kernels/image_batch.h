@@ -1,4 +1,5 @@
-// From stored uint8 images to one batch as the model reads it: gather, pad, crop, flip, scale and shift, cast, in one pass.
+// From stored uint8 images to one batch as the model reads it: gather, pad, crop, flip, scale and shift, cast, in one
+// pass.
 #pragma once
 
 #include <cstdint>
@@ -13,8 +14,9 @@ enum class PadMode : std::uint8_t { zero, reflect };
 /// images (…, in_h, in_w, channels) uint8, y (batch, out_h, out_w, channels). At most 8 channels.
 struct ImageBatchShape {
   std::int64_t batch = 0, in_h = 0, in_w = 0, channels = 0, out_h = 0, out_w = 0;
-  PadMode pad_mode = PadMode::zero;  ///< how positions outside the image read: 0 (before scaling), or mirrored without the edge
-  float scale[8] = {};               ///< y = x·scale[c] + shift[c]
+  PadMode pad_mode =
+      PadMode::zero;    ///< how positions outside the image read: 0 (before scaling), or mirrored without the edge
+  float scale[8] = {};  ///< y = x·scale[c] + shift[c]
   float shift[8] = {};
 };
 
@@ -26,10 +28,10 @@ struct ImagePlacement {
   std::int32_t flip = 0;
 };
 
-/// y[b, i, j, c] = pixel·scale[c] + shift[c] in float32 (one multiply, one add, not fused: the same bits everywhere), cast to
-/// `dtype`. `placements` (batch) in device memory.
-using ImageBatch = void(const Exec&, const ImageBatchShape&, const std::uint8_t* images, const ImagePlacement* placements,
-                        DType dtype, void* y);
+/// y[b, i, j, c] = pixel·scale[c] + shift[c] in float32 (one multiply, one add, not fused: the same bits everywhere),
+/// cast to `dtype`. `placements` (batch) in device memory.
+using ImageBatch = void(const Exec&, const ImageBatchShape&, const std::uint8_t* images,
+                        const ImagePlacement* placements, DType dtype, void* y);
 /// labels_out[b] = labels[placements[b].image].
 using LabelBatch = void(const Exec&, std::int64_t batch, const std::int32_t* labels, const ImagePlacement* placements,
                         std::int32_t* labels_out);

@@ -25,15 +25,19 @@ struct Pool2dShape {
 std::int64_t pool2d_flops(const Pool2dShape& shape);
 std::int64_t pool2d_bytes(const Pool2dShape& shape, DType dtype);
 
-/// y = maximum over the window, padding ignored; the first maximum in row order wins; NaN wins over numbers. `winner` (shape of y,
-/// uint16) gets the winner's place in its window, row·window_w + column; null to leave it out.
-using MaxPool2dForward = void(const Exec&, const Pool2dShape&, DType dtype, const void* x, void* y, std::uint16_t* winner);
+/// y = maximum over the window, padding ignored; the first maximum in row order wins; NaN wins over numbers. `winner`
+/// (shape of y, uint16) gets the winner's place in its window, row·window_w + column; null to leave it out.
+using MaxPool2dForward = void(const Exec&, const Pool2dShape&, DType dtype, const void* x, void* y,
+                              std::uint16_t* winner);
 /// dx[p] = Σ dy over the windows that p won; overwritten. Deterministic (gathers, no atomics).
-using MaxPool2dGradInput = void(const Exec&, const Pool2dShape&, DType dtype, const void* dy, const std::uint16_t* winner, void* dx);
-/// y = mean over the window's real positions, or over all positions (padding counted as zeros) where `count_padding`. float32 sums.
+using MaxPool2dGradInput = void(const Exec&, const Pool2dShape&, DType dtype, const void* dy,
+                                const std::uint16_t* winner, void* dx);
+/// y = mean over the window's real positions, or over all positions (padding counted as zeros) where `count_padding`.
+/// float32 sums.
 using AvgPool2dForward = void(const Exec&, const Pool2dShape&, DType dtype, bool count_padding, const void* x, void* y);
 /// dx[p] = Σ dy / divisor over the windows that hold p; overwritten. Deterministic.
-using AvgPool2dGradInput = void(const Exec&, const Pool2dShape&, DType dtype, bool count_padding, const void* dy, void* dx);
+using AvgPool2dGradInput = void(const Exec&, const Pool2dShape&, DType dtype, bool count_padding, const void* dy,
+                                void* dx);
 namespace cpu {
 MaxPool2dForward max_pool2d_forward;
 MaxPool2dGradInput max_pool2d_grad_input;

@@ -1,6 +1,6 @@
-// The weight update over a flat parameter arena: norm and finite check, then unscale, clip, decay, update and cast, then bookkeeping.
-// All state is on the device; the host never reads in a step. Sources: Kingma and Ba 2015 (Adam), Loshchilov and Hutter 2019
-// (AdamW), Sutskever et al. 2013 (Nesterov, in PyTorch's form).
+// The weight update over a flat parameter arena: norm and finite check, then unscale, clip, decay, update and cast,
+// then bookkeeping. All state is on the device; the host never reads in a step. Sources: Kingma and Ba 2015 (Adam),
+// Loshchilov and Hutter 2019 (AdamW), Sutskever et al. 2013 (Nesterov, in PyTorch's form).
 #pragma once
 
 #include <cstdint>
@@ -32,31 +32,31 @@ struct UpdateSegment {
 
 /// Scalars of the update, one struct in device memory.
 struct UpdateControl {
-  float loss_scale = 1.0f;          ///< gradients in the arena are multiplied by it
-  std::int32_t growth_interval = 0; ///< finite updates in a row before loss_scale doubles; 0: loss_scale is constant
+  float loss_scale = 1.0f;           ///< gradients in the arena are multiplied by it
+  std::int32_t growth_interval = 0;  ///< finite updates in a row before loss_scale doubles; 0: loss_scale is constant
   std::int32_t finite_in_a_row = 0;
-  std::int32_t found_nonfinite = 0; ///< of the last `gradient_statistics`
-  std::int64_t updates = 0;         ///< updates done (Adam's t counts from the next one); skipped ones do not count
-  std::int64_t skipped = 0;         ///< updates left out because a gradient was not finite
-  float clip_norm = 0.0f;           ///< global-norm clip; 0: none
-  float gradient_norm = 0.0f;       ///< of the last unscaled gradient, before clipping
-  float gradient_factor = 1.0f;     ///< what the update multiplies gradients by: clip / loss_scale
-  std::int32_t skipped_in_a_row = 0; ///< updates left out since the last that was done
+  std::int32_t found_nonfinite = 0;   ///< of the last `gradient_statistics`
+  std::int64_t updates = 0;           ///< updates done (Adam's t counts from the next one); skipped ones do not count
+  std::int64_t skipped = 0;           ///< updates left out because a gradient was not finite
+  float clip_norm = 0.0f;             ///< global-norm clip; 0: none
+  float gradient_norm = 0.0f;         ///< of the last unscaled gradient, before clipping
+  float gradient_factor = 1.0f;       ///< what the update multiplies gradients by: clip / loss_scale
+  std::int32_t skipped_in_a_row = 0;  ///< updates left out since the last that was done
 };
 
 enum class OptimizerKind : std::uint8_t { sgd, sgd_nesterov, adam, adamw };
 
 /// Optimizer slots (float32 arrays of the arena's size): sgd 1 where any group has momentum (beta1 > 0), adam 2.
 struct UpdateArena {
-  std::int64_t granules = 0;                       ///< elements / kSegmentGranule
+  std::int64_t granules = 0;                         ///< elements / kSegmentGranule
   const std::int32_t* segment_of_granule = nullptr;  ///< (granules), device
-  const UpdateSegment* segments = nullptr;         ///< device
-  const UpdateGroup* groups = nullptr;             ///< device
-  float* master = nullptr;                         ///< (elements)
+  const UpdateSegment* segments = nullptr;           ///< device
+  const UpdateGroup* groups = nullptr;               ///< device
+  float* master = nullptr;                           ///< (elements)
   const float* gradient = nullptr;
-  float* moment1 = nullptr;                        ///< adam's m, sgd's momentum buffer; null: sgd without momentum
-  float* moment2 = nullptr;                        ///< adam's v
-  void* compute = nullptr;                         ///< (elements) of compute_dtype; null where there is none
+  float* moment1 = nullptr;  ///< adam's m, sgd's momentum buffer; null: sgd without momentum
+  float* moment2 = nullptr;  ///< adam's v
+  void* compute = nullptr;   ///< (elements) of compute_dtype; null where there is none
   DType compute_dtype = DType::float32;
 };
 
@@ -76,10 +76,11 @@ using GradientStatistics = void(const Exec&, const UpdateArena&, UpdateControl* 
 /// then compute = cast(w) where the segment has a copy. Padding elements stay zero.
 using OptimizerUpdate = void(const Exec&, OptimizerKind, const UpdateArena&, const UpdateControl* control);
 
-/// Bookkeeping after the update, and of buffers (running statistics): where finite, current = pending, updates + 1, and loss_scale·2
-/// (at most 2^24) after growth_interval finite updates in a row; else pending = current, skipped + 1, and loss_scale/2 (at least 1) where
-/// growth_interval > 0. `buffer_elements` may be 0.
-using FinishUpdate = void(const Exec&, UpdateControl* control, std::int64_t buffer_elements, float* pending, float* current);
+/// Bookkeeping after the update, and of buffers (running statistics): where finite, current = pending, updates + 1, and
+/// loss_scale·2 (at most 2^24) after growth_interval finite updates in a row; else pending = current, skipped + 1, and
+/// loss_scale/2 (at least 1) where growth_interval > 0. `buffer_elements` may be 0.
+using FinishUpdate = void(const Exec&, UpdateControl* control, std::int64_t buffer_elements, float* pending,
+                          float* current);
 
 namespace cpu {
 GradientStatistics gradient_statistics;

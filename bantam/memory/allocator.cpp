@@ -3,6 +3,7 @@
 
 #include <utility>
 
+#include "bantam/memory/allocation_trace.h"
 #include "bantam/memory/allocator_impl.h"
 
 namespace bantam {
@@ -56,6 +57,16 @@ Device BfcAllocator::device() const { return impl_->device; }
 void BfcAllocator::set_limit(std::uint64_t limit_bytes) {
   const std::lock_guard lock(impl_->mutex);
   impl_->set_limit(limit_bytes);
+}
+
+void BfcAllocator::set_trace(AllocationTrace* trace) {
+  const std::lock_guard lock(impl_->mutex);
+  impl_->trace = trace;
+}
+
+void BfcAllocator::note_phase(const char* phase) {
+  const std::lock_guard lock(impl_->mutex);
+  if (impl_->trace != nullptr) impl_->trace->note_phase(phase);
 }
 
 std::size_t BfcAllocator::allocated_bytes(const void* address) const {

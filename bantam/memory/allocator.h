@@ -13,6 +13,7 @@
 
 namespace bantam {
 
+class AllocationTrace;
 class StreamOracle;
 
 /// How an allocator takes memory from its source.
@@ -77,6 +78,11 @@ class BfcAllocator {
   /// Raises or lowers the limit (0: none). Lowering below what is held trims first; throws OutOfMemory, changing
   /// nothing, where live bytes do not allow it.
   void set_limit(std::uint64_t limit_bytes);
+
+  /// Notes every later allocation and free in `trace` (allocation_trace.h), which must live as long; null ends it.
+  void set_trace(AllocationTrace* trace);
+  /// Tells the trace, where there is one, what the program is at now. `phase` is a literal.
+  void note_phase(const char* phase);
 
   /// Rounded size of a live allocation; throws Error for any other address.
   std::size_t allocated_bytes(const void* address) const;

@@ -9,6 +9,7 @@
 #include <fmt/core.h>
 
 #include "bantam/base/error.h"
+#include "bantam/memory/allocation_trace.h"
 #include "bantam/memory/allocator_report.h"
 
 namespace bantam {
@@ -52,12 +53,15 @@ void* BfcAllocator::Impl::allocate(std::size_t bytes, Stream stream, AllocationT
   const std::optional<std::size_t> rounded = round_up(bytes);
   bool source_refused = false;
   structure.reserve();
+  if (trace != nullptr) trace->reserve();
   const FreeState own = frees.enter(stream);
   const ChunkId id = rounded ? find(*rounded, own, source_refused) : kNoChunk;
   if (id == kNoChunk) throw out_of_memory(options.name, {bytes, tag, source_refused}, stats(), holders());
   structure.allocate(id, *rounded, bytes, tag);
-  count_live(structure.chunk(id));
-  return reinterpret_cast<void*>(structure.chunk(id).address);
+  const Chunk& chunk = structure.chunk(id);
+  count_live(chunk);
+  if (trace != nullptr) trace->note_allocation(chunk.address, chunk.size, tag);
+  return reinterpret_cast<void*>(chunk.address);
 }
 
 // The order of attempts. Each loop inside ends; each later step costs more than the one before.
@@ -167,8 +171,11 @@ std::uint64_t BfcAllocator::Impl::release_idle_regions() {
 void BfcAllocator::Impl::free(void* address, Stream stream) {
   const ChunkId id = live_chunk(address, "free");
   const FreeState state = frees.enter(stream);
+  if (trace != nullptr) trace->reserve();
   const std::uint64_t ticket = frees.ticket(state);  // may throw; nothing has changed yet
-  count_free(structure.chunk(id));
+  const Chunk& chunk = structure.chunk(id);
+  count_free(chunk);
+  if (trace != nullptr) trace->note_free(chunk.address, chunk.size, chunk.tag);
   structure.release(id, state, ticket);
 }
 

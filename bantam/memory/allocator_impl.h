@@ -37,6 +37,7 @@ struct BfcAllocator::Impl {
   StreamFrees frees;
   MemoryStats counters;  ///< all but what `stats` asks of the structure
   std::size_t next_region = 0;
+  AllocationTrace* trace = nullptr;  ///< null: nothing is noted
 
  private:
   ChunkId find(std::size_t bytes, FreeState own, bool& source_refused);

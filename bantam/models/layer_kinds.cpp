@@ -72,7 +72,8 @@ float read_running_rate(ConfigMap& options) {
 LayerPtr read_batch_norm(ConfigMap& options) {
   BatchNormOptions norm;
   norm.rate = read_running_rate(options);
-  norm.epsilon = static_cast<float>(options.number("epsilon", {.min = 0, .max = 1, .min_open = true}, 1e-3));
+  // Smaller ones would be lost beside any variance, and the smallest are 0 in float32.
+  norm.epsilon = static_cast<float>(options.number("epsilon", {.min = 1e-12, .max = 1}, 1e-3));
   norm.unbiased = options.boolean("unbiased", true);
   norm.scale = options.boolean("scale", true);
   norm.shift = options.boolean("shift", true);

@@ -107,7 +107,7 @@ NodeId read_layer(Graph& graph, const ConfigNode& item, const Place& place) {
 
 Shape read_shape(const ConfigNode& node) {
   const std::vector<std::int64_t> extents = node.as_integers({.min = 1, .max = 1 << 20});
-  if (extents.empty() || extents.size() > 3)
+  if (extents.size() != 1 && extents.size() != 3)
     node.fail(fmt::format("{}: expected [height, width, channels] or [features], got {} extents", node.path(),
                           extents.size()));
   try {

@@ -43,6 +43,7 @@ int main() {
   }
   const MemoryStats memory = runtime.allocator(device).stats();
   std::printf("%s: peak %llu bytes in use, %llu bytes held\n", to_string(device).c_str(),
-              static_cast<unsigned long long>(memory.peak_bytes), static_cast<unsigned long long>(memory.peak_pool_bytes));
+              static_cast<unsigned long long>(memory.peak_bytes),
+              static_cast<unsigned long long>(memory.peak_pool_bytes));
   return accuracy > 0.9 ? 0 : 1;
 }

@@ -90,7 +90,8 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"seed: 1\n", "t.yaml:1:1: error: missing key 'layers'\n   seed: 1\n   ^"},
         Case{"", "t.yaml:1:1: error: missing key 'layers'"},
         Case{"layers:\n  - dense: {unit: 4}\n",
-             "t.yaml:2:13: error: unknown key 'unit' in layers.0.dense; did you mean 'units'?\n   - dense: {unit: 4}\n             ^~~~"},
+             "t.yaml:2:13: error: unknown key 'unit' in layers.0.dense; did you mean 'units'?\n   - dense: {unit: 4}\n "
+             "            ^~~~"},
         Case{"layers:\n  - dense: {}\n",
              "t.yaml:2:5: error: missing key 'units' in layers.0.dense\n   - dense: {}\n     ^~~~~"},
         Case{"layers:\n  - relu\n  - dense\n",

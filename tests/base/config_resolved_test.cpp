@@ -127,6 +127,19 @@ TEST(Resolved, KeepsFileTextThatLooksLikeOtherThings) {
   EXPECT_EQ(again.resolved_yaml(), document.resolved_yaml());
 }
 
+TEST(Resolved, KeepsControlCharactersThatWereEscaped) {
+  const auto document = ConfigDocument::parse(R"({"k\x01": "a\x01b\x1f\x7f\0c\e[1m\r\t\b9"})", "t.yaml");
+  const std::string expected(
+      "a\x01"
+      "b\x1f\x7f\0c\x1b[1m\r\t\b9",
+      15);
+  EXPECT_EQ(document.map().text("k\x01"), expected);
+  const std::string yaml = document.resolved_yaml();
+  EXPECT_EQ(yaml, R"("k\x01": "a\x01b\x1f\x7f\x00c\x1b[1m\r\t\x089")"
+                  "\n");
+  EXPECT_EQ(ConfigDocument::parse(yaml, "again.yaml").map().text("k\x01"), expected);
+}
+
 TEST(Resolved, NumbersKeepEveryBit) {
   const auto document = ConfigDocument::parse("{}", "t.yaml");
   const std::vector<double> values = {1e-7, 0.1, 1.0 / 3, 0.00392156862745098, 5e-324, 1.7976931348623157e308, 3, -0.0};

@@ -69,6 +69,43 @@ TEST(ConfigMap, GivesDefaultsForMissingKeys) {
   map.finish();
 }
 
+/// What the ConfigError of `call` says first.
+template <class Call>
+std::string first_line_of(Call&& call) {
+  try {
+    call();
+  } catch (const ConfigError& error) {
+    const std::string text = error.what();
+    return text.substr(0, text.find('\n'));
+  }
+  return "nothing was thrown";
+}
+
+TEST(ConfigMap, LookingForAKeyMakesItKnownButDoesNotReadIt) {
+  const auto misspelt = parse("{siz: 3, far: 4}");
+  ConfigMap map = misspelt.map();
+  EXPECT_FALSE(map.has("size"));
+  EXPECT_EQ(first_line_of([&] { map.finish(); }), "t.yaml:1:2: error: unknown key 'siz'; did you mean 'size'?");
+  EXPECT_EQ(first_line_of([&] { (void)map.node("other"); }),
+            "t.yaml:1:2: error: unknown key 'siz'; did you mean 'size'?");
+  const auto unread = parse("{size: 3}");
+  ConfigMap present = unread.map();
+  EXPECT_TRUE(present.has("size"));
+  EXPECT_EQ(first_line_of([&] { present.finish(); }),
+            "t.yaml:1:2: error: unknown key 'size'; no keys are allowed here");
+  EXPECT_EQ(present.integer("size", {}), 3);
+  present.finish();
+}
+
+TEST(ConfigNode, AByteSizeMayHaveALeast) {
+  const auto document = parse("limits: {none: 0, some: 1KiB}");
+  ConfigMap limits = document.map().map("limits");
+  EXPECT_EQ(limits.node("none").as_byte_size(), 0u);
+  EXPECT_EQ(limits.node("some").as_byte_size(1024), 1024u);
+  EXPECT_EQ(first_line_of([&] { (void)limits.node("none").as_byte_size(1); }),
+            "t.yaml:1:16: error: limits.none: expected a byte size of at least 1, got 0");
+}
+
 TEST(ConfigNode, AcceptsTheUsualSpellingsOfNumbers) {
   const auto list = [](std::string_view text) { return parse(text).map().list("v"); };
   const std::vector<double> numbers = {1e-3, 1.0e-3, 0.5, 5, -2.25, 1e5, 3, 3, 0.00392156862745098};

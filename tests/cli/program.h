@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <functional>
@@ -12,8 +13,6 @@
 #include <vector>
 
 #include <fcntl.h>
-#include <cstdlib>
-
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 #include <signal.h>

@@ -55,7 +55,7 @@ TEST_F(Train, TheResolvedConfigurationGivesTheSameRun) {
 TEST_F(Train, SaysItInWordsToo) {
   const Outcome outcome = run({"train", "tiny.yaml", "--run-dir", "run", "--threads", "1"});
   ASSERT_EQ(outcome.code, 0) << outcome.err;
-  for (const char* part : {"tiny: 1 epochs, 16 updates", "held out", "images/s", "waiting for data",
+  for (const char* part : {"tiny: 1 epoch, 16 updates", "held out", "images/s", "waiting for data",
                            "in use at the peak", "parameter", "activation", "run/", "weights.safetensors"})
     EXPECT_NE(outcome.out.find(part), std::string::npos) << part << " is missing in:\n" << outcome.out;
   EXPECT_NE(outcome.err.find("epoch 1/1"), std::string::npos) << "plain progress, as stderr is a file: " << outcome.err;
@@ -106,7 +106,34 @@ TEST_F(Train, CannotGoOnInsideAnEpochWithOtherBatches) {
   const Outcome refused = run({"train", "--resume", "run", "data.pipeline.batch.size=8"});
   EXPECT_EQ(refused.code, 2) << refused.err;
   EXPECT_NE(refused.err.find("cannot go on with 8"), std::string::npos) << refused.err;
+  EXPECT_NE(run({"train", "--resume", "run", "--seed", "9"}).err.find("the seed 7; it cannot go on with 9"),
+            std::string::npos);
+  EXPECT_EQ(run({"train", "--resume", "run", "data.limit=11000"}).code, 2);
+  EXPECT_EQ(run({"train", "--resume", "run", "memory.limits={cpu: 1MiB}"}).code, 4);
   EXPECT_EQ(read("run/config.yaml"), before);
+  // A half-written line, of a run that was killed, is cut off; every line stays whole.
+  std::ofstream(path("run/metrics.jsonl"), std::ios::app) << "{\"kind\":\"upd";
+  ASSERT_EQ(run({"train", "--resume", "run", "--threads", "1", "--progress", "none"}).code, 0);
+  int updates = 0;
+  for (const auto& line : read_lines("run/metrics.jsonl")) updates += line["kind"] == "update";
+  EXPECT_EQ(updates, 750);
+}
+
+TEST_F(Train, AResultThatCannotBeWrittenIsAnError) {
+  const std::string program = std::getenv("BANTAM_PROGRAM") != nullptr ? std::getenv("BANTAM_PROGRAM") : BANTAM_PROGRAM;
+  const int status =
+      std::system((program + " summary " + path("tiny.yaml").string() + " > /dev/full 2> /dev/null").c_str());
+  EXPECT_EQ(WEXITSTATUS(status), 1);
+}
+
+TEST_F(Train, AReaderOfTheProgressMayLeave) {
+  const std::string program = std::getenv("BANTAM_PROGRAM") != nullptr ? std::getenv("BANTAM_PROGRAM") : BANTAM_PROGRAM;
+  const std::string command = "cd " + path(".").string() + " && { " + program +
+                              " train tiny.yaml --run-dir run --threads 1 --progress plain train.epochs=20 2>&1 > out; "
+                              "echo $? > code; } | true";
+  (void)std::system(command.c_str());
+  EXPECT_EQ(read("code"), "0\n");
+  EXPECT_TRUE(std::filesystem::exists(path("run/weights.safetensors")));
 }
 
 TEST_F(Train, NeverOverwritesUnasked) {
@@ -177,8 +204,9 @@ TEST_P(Stop, FinishesTheUpdateAndSavesAndResumesToTheSameBits) {
   EXPECT_EQ(parts, whole);
 }
 
-INSTANTIATE_TEST_SUITE_P(Signals, Stop, testing::Values(SIGINT, SIGTERM),
-                         [](const auto& info) { return info.param == SIGINT ? "interrupt" : "terminate"; });
+INSTANTIATE_TEST_SUITE_P(Signals, Stop, testing::Values(SIGINT, SIGTERM, SIGHUP), [](const auto& info) {
+  return info.param == SIGINT ? "interrupt" : info.param == SIGTERM ? "terminate" : "hangup";
+});
 
 }  // namespace
 }  // namespace bantam::cli

@@ -4,6 +4,7 @@
 #include <fstream>
 
 #include "bantam/base/error.h"
+#include "bantam/data/sha256.h"
 #include "tests/data/support.h"
 
 namespace bantam {
@@ -156,6 +157,29 @@ TEST_F(Cifar10Test, VerifyRefusesOtherBytes) {
   const std::string message = message_of<DataError>([&] { (void)read_cifar10(runtime_, verified); });
   EXPECT_CONTAINS(message, "has the SHA-256 ");
   EXPECT_CONTAINS(message, "but the official file has ");
+}
+
+TEST_F(Cifar10Test, VerifyAcceptsTheExpectedSumsAndNoOthers) {
+  Cifar10Options verified = options();
+  verified.verify = true;
+  verified.sha256.emplace();
+  for (int f = 0; f < 6; ++f) {
+    std::string bytes;
+    for (std::int64_t r = 0; r < kRecords; ++r) bytes += record_of(f, r);
+    (*verified.sha256)[static_cast<std::size_t>(f)] = sha256_of(bytes);
+  }
+  for (const std::int64_t limit : {std::int64_t{0}, kRecords + 1}) {  // a limit keeps less, but checks all
+    verified.limit = limit;
+    const DatasetSplits splits = read_cifar10(runtime_, verified);
+    expect_images(*splits.train, 0);
+    expect_images(*splits.test, 5);
+  }
+  std::string bytes = record_of(3, 0) + record_of(3, 1) + record_of(3, 2);
+  bytes.back() = static_cast<char>(bytes.back() ^ 1);
+  write(file(3), bytes);
+  const std::string message = message_of<DataError>([&] { (void)read_cifar10(runtime_, verified); });
+  EXPECT_CONTAINS(message, file(3).string());
+  EXPECT_CONTAINS(message, (*verified.sha256)[3]);
 }
 
 TEST_F(Cifar10Test, FactsNeedNoFiles) {

@@ -3,7 +3,9 @@
 #include "bantam/data/loader.h"
 
 #include <algorithm>
+#include <atomic>
 #include <numeric>
+#include <stdexcept>
 
 #include "bantam/base/error.h"
 #include "tests/data/support.h"
@@ -283,6 +285,79 @@ TEST_P(LoaderTest, AnotherDeviceIsRefused) {
   EXPECT_CONTAINS(message_of<DeviceError>([&] { (void)one->next(elsewhere, batch); }), "batches are for");
 }
 
+/// An epoch tried to its end, however often `next` throws.
+struct TriedEpoch {
+  std::vector<HostBatch> batches;
+  std::vector<std::string> failures;
+};
+
+TriedEpoch tried_epoch(ImageBatchSource& source, const Context& context) {
+  TriedEpoch tried;
+  source.start(0);
+  for (;;) {
+    try {
+      Batch batch;
+      if (!source.next(context, batch)) return tried;
+      tried.batches.push_back(testing::copy_batch(batch, context.stream));
+    } catch (const std::runtime_error& error) {
+      tried.failures.emplace_back(error.what());
+    }
+  }
+}
+
+// Wherever handing out work fails, no batch is lost and none takes another's place.
+TEST_P(LoaderTest, FailuresAheadLeaveBatchesAsTheyAre) {
+  const auto reference = whole_epoch(*source(full()), context(), 0);
+  for (const bool staged : {false, true}) {
+    for (const LoaderEvent event : {LoaderEvent::grow, LoaderEvent::submit}) {
+      for (const int at : {0, 1, 2, 4, 6}) {
+        int seen = 0;
+        LoaderOptions options{
+            .pipeline = with_workers(full(), 2, 3), .device = GetParam(), .seed = 1, .staged_on_cpu = staged};
+        options.probe = [&](LoaderEvent now) {  // of the source's own thread: the workers' event returns at once
+          if (now == event && seen++ == at) throw std::runtime_error("nothing left");
+        };
+        ImageBatchSource one(*runtime_, dataset(), options);
+        const TriedEpoch tried = tried_epoch(one, context());
+        EXPECT_GT(seen, at);
+        EXPECT_LE(tried.failures.size(), event == LoaderEvent::grow ? 0u : 1u);
+        EXPECT_EQ(tried.batches, reference) << "staged " << staged << ", failure " << at;
+      }
+    }
+  }
+}
+
+TEST_P(LoaderTest, WithoutThreadsNextMakesTheBatches) {
+  const auto reference = whole_epoch(*source(full()), context(), 0);
+  LoaderOptions options{.pipeline = with_workers(full(), 2, 3), .device = GetParam(), .seed = 1};
+  std::atomic<int> worked{0};
+  options.probe = [&](LoaderEvent now) {
+    if (now == LoaderEvent::grow) throw std::runtime_error("no more threads");
+    if (now == LoaderEvent::work) ++worked;
+  };
+  ImageBatchSource one(*runtime_, dataset(), options);
+  EXPECT_EQ(whole_epoch(one, context(), 0), reference);
+  EXPECT_EQ(worked, 0);
+}
+
+TEST_P(LoaderTest, AWorkersFailureComesOutOfNextWhichGoesOn) {
+  const auto reference = whole_epoch(*source(full()), context(), 0);
+  for (const bool staged : {false, true}) {
+    for (const int at : {0, 3, 6}) {
+      std::atomic<int> seen{0};
+      LoaderOptions options{
+          .pipeline = with_workers(full(), 2, 3), .device = GetParam(), .seed = 1, .staged_on_cpu = staged};
+      options.probe = [&](LoaderEvent now) {
+        if (now == LoaderEvent::work && seen++ == at) throw std::runtime_error("broken image");
+      };
+      ImageBatchSource one(*runtime_, dataset(), options);
+      const TriedEpoch tried = tried_epoch(one, context());
+      EXPECT_EQ(tried.failures, std::vector<std::string>{"broken image"});
+      EXPECT_EQ(tried.batches, reference) << "staged " << staged << ", failure " << at;
+    }
+  }
+}
+
 /// Takes all memory that an allocator holds or may still get, until the end of the scope.
 class NoMemoryLeft {
  public:
@@ -354,6 +429,64 @@ TEST_P(LoaderParity, BatchesHaveTheCpusBits) {
       };
       EXPECT_EQ(epoch(GetParam()), epoch(Device::cpu()));
     }
+  }
+}
+
+/// Keeps a device busy: some milliseconds of zeroing, queued on a stream.
+class BusyStream {
+ public:
+  BusyStream(BfcAllocator& allocator, Stream stream)
+      : allocator_(allocator), stream_(stream), at_(allocator.allocate(kBytes, stream, {Category::other, "test"})) {}
+  ~BusyStream() { allocator_.free(at_, stream_); }
+  BusyStream(const BusyStream&) = delete;
+  BusyStream& operator=(const BusyStream&) = delete;
+  /// 16 GiB of writes: about 5 ms where memory takes 3 TB/s.
+  void keep_busy() {
+    for (int i = 0; i < 64; ++i) zero_bytes(at_, kBytes, stream_);
+  }
+
+ private:
+  static constexpr std::size_t kBytes = std::size_t{1} << 28;
+  BfcAllocator& allocator_;
+  Stream stream_;
+  void* at_;
+};
+
+// The step lags behind the host, so that batches wait for their copies, buffers and kernels; nothing is compared before
+// the end, as that would let the step catch up.
+TEST_P(LoaderParity, AStepThatLagsChangesNoBatch) {
+  if (GetParam().is_cuda() && cuda_device_count() == 0) GTEST_SKIP() << "no CUDA device: skipped";
+  Runtime runtime({.threads = 2});
+  const auto set = ramp_dataset(runtime, 15 * 32 + 9, {32, 32, 3});
+  const Context context = Context::make(runtime, GetParam());
+  BusyStream busy(runtime.allocator(GetParam()), context.stream);
+  for (const CacheKind cache : {CacheKind::ram, CacheKind::device}) {
+    PipelineOptions options = with_workers(full(), 3, 3);
+    options.cache = cache;
+    options.batch_size = 32;
+    ImageBatchSource reference(runtime, set, {.pipeline = options, .device = Device::cpu(), .seed = 8});
+    ImageBatchSource source(runtime, set, {.pipeline = options, .device = GetParam(), .seed = 8});
+    std::vector<Batch> kept;
+    const auto take = [&](int most) {
+      for (int i = 0; i < most; ++i) {
+        busy.keep_busy();
+        Batch batch;
+        if (!source.next(context, batch)) return;
+        kept.push_back(batch);
+      }
+    };
+    source.start(1);
+    take(5);  // and the epoch is left in its middle, with copies under way
+    source.start(2, 1);
+    take(100);
+    const Context on_cpu = Context::make(runtime, Device::cpu());
+    std::vector<HostBatch> expected = whole_epoch(reference, on_cpu, 1);
+    expected.resize(5);
+    reference.start(2, 1);
+    for (HostBatch& batch : rest_of_epoch(reference, on_cpu)) expected.push_back(std::move(batch));
+    ASSERT_EQ(kept.size(), expected.size());
+    for (std::size_t i = 0; i < kept.size(); ++i)
+      EXPECT_EQ(testing::copy_batch(kept[i], context.stream), expected[i]) << "batch " << i;
   }
 }
 

@@ -64,14 +64,26 @@ TEST(WorkerPool, ClearDropsWhatHasNotBegunAndWaitsForTheRest) {
   release.join();
 }
 
+// Both workers are held until the end drops what is queued, which lets go of `queued`. An end that drops nothing leaves
+// them after ten seconds, and then everything runs.
 TEST(WorkerPool, EndsWithWorkLeft) {
-  std::atomic<int> ran{0};
+  std::atomic<int> ran{0}, held{0};
+  auto queued = std::make_shared<int>(1);
   {
     WorkerPool pool;
     pool.grow_to(2);
-    for (int i = 0; i < 1000; ++i) (void)pool.submit([&] { ++ran; });
+    const std::weak_ptr<int> left = queued;
+    for (int i = 0; i < 2; ++i)
+      (void)pool.submit([&held, left] {
+        ++held;
+        for (int tries = 0; tries < 10000 && !left.expired(); ++tries)
+          std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      });
+    for (int i = 0; i < 1000; ++i) (void)pool.submit([&ran, queued] { ++ran; });
+    queued.reset();
+    while (held < 2) std::this_thread::yield();
   }
-  EXPECT_LE(ran, 1000);  // and the program neither hangs nor crashes
+  EXPECT_EQ(ran, 0);
 }
 
 TEST(PrefetchTuner, FixedValuesStay) {
@@ -79,6 +91,14 @@ TEST(PrefetchTuner, FixedValuesStay) {
   for (int i = 0; i < 1000; ++i) tuner.on_batch(true);
   EXPECT_EQ(tuner.depth(), 3);
   EXPECT_EQ(tuner.workers(), 2);
+}
+
+TEST(PrefetchTuner, ExplicitWorkersGetADepthThatUsesThem) {
+  PrefetchTuner tuner(-1, 12, 4);
+  EXPECT_EQ(tuner.workers(), 12);
+  EXPECT_EQ(tuner.depth(), 13);
+  for (int i = 0; i < 1000; ++i) tuner.on_batch(true);
+  EXPECT_EQ(tuner.depth(), 13);
 }
 
 TEST(PrefetchTuner, AddsWorkersWhileBatchesAreWaitedFor) {

@@ -1,11 +1,12 @@
-// Test support for the engine: a runtime and a device for each instance, small random data, and a batch source in memory.
+// Test support for the engine: a runtime and a device for each instance, small random data, and a batch source in
+// memory.
 #pragma once
-
-#include <gtest/gtest.h>
 
 #include <cmath>
 #include <string>
 #include <vector>
+
+#include <gtest/gtest.h>
 
 #include "bantam/engine/batch_source.h"
 #include "bantam/engine/layers.h"
@@ -32,8 +33,10 @@ class EngineTest : public ::testing::TestWithParam<Device> {
   Runtime runtime_{{.threads = 2}};
 };
 
-inline std::string engine_test_name(const ::testing::TestParamInfo<Device>& info) { return info.param.is_cpu() ? "cpu" : "cuda"; }
-#define BANTAM_INSTANTIATE_ON_DEVICES(Suite)                                                              \
+inline std::string engine_test_name(const ::testing::TestParamInfo<Device>& info) {
+  return info.param.is_cpu() ? "cpu" : "cuda";
+}
+#define BANTAM_INSTANTIATE_ON_DEVICES(Suite)                                                                  \
   INSTANTIATE_TEST_SUITE_P(Devices, Suite, ::testing::Values(bantam::Device::cpu(), bantam::Device::cuda(0)), \
                            bantam::testing::engine_test_name)
 
@@ -45,13 +48,15 @@ inline std::vector<float> random_floats(std::int64_t count, std::uint64_t seed, 
 }
 
 /// A tensor of random values in the context's compute type.
-inline Tensor random_tensor(const Context& context, const Shape& shape, std::uint64_t seed, float low = -1.0f, float high = 1.0f) {
+inline Tensor random_tensor(const Context& context, const Shape& shape, std::uint64_t seed, float low = -1.0f,
+                            float high = 1.0f) {
   const Tensor floats = context.upload(shape, random_floats(shape.elements(), seed, low, high).data());
   return ops::cast(context, floats, context.precision.compute());
 }
 
 /// Images with a pattern that depends on the label, and labels, for `samples` samples from `first` on.
-inline Batch make_batch(const Context& context, const Shape& image, std::int64_t classes, std::int64_t first, std::int64_t samples) {
+inline Batch make_batch(const Context& context, const Shape& image, std::int64_t classes, std::int64_t first,
+                        std::int64_t samples) {
   std::vector<float> pixels;
   std::vector<std::int32_t> labels;
   for (std::int64_t s = first; s < first + samples; ++s) {
@@ -96,7 +101,8 @@ inline Graph small_network(bool batch_norm_layers = true) {
   Graph graph({8, 8, 3});
   graph.add("stem", conv2d({.filters = 8, .kernel = {3, 3}, .padding = Padding::same(), .bias = !batch_norm_layers}));
   NodeId x = graph.output();
-  if (batch_norm_layers) x = graph.add("stem_norm", batch_norm({.rate = 0.1f, .activation = {kernels::Activation::relu}}));
+  if (batch_norm_layers)
+    x = graph.add("stem_norm", batch_norm({.rate = 0.1f, .activation = {kernels::Activation::relu}}));
   NodeId y = graph.add("block/conv1", conv2d({.filters = 8, .kernel = {3, 3}, .padding = Padding::same()}), {x});
   if (batch_norm_layers) y = graph.add("block/norm1", batch_norm({.activation = {kernels::Activation::gelu}}), {y});
   y = graph.add("block/drop", dropout({.rate = 0.25f}), {y});

@@ -38,7 +38,9 @@ TEST(GraphTest, NamesAreMadeAndChecked) {
   EXPECT_EQ(error_of([&] { graph.add("conv2d", flatten()); }), "two layers are named 'conv2d'");
   EXPECT_EQ(error_of([&] { graph.add("d", dense({.units = 3})); }),
             "layer 'd': dense: expected an input (features), got (4, 4, 4); put flatten before it");
-  EXPECT_EQ(error_of([&] { graph.add("big", conv2d({.filters = 2, .kernel = {5, 5}})); }),
+  EXPECT_EQ(error_of([&] {
+              graph.add("big", conv2d({.filters = 2, .kernel = {5, 5}}));
+            }),
             "layer 'big': conv2d: a window of 5x5 does not fit an input of 4x4 with padding 0+0, 0+0");
   EXPECT_THROW(graph.add("pool", max_pool({.padding = Padding::symmetric(2)})), ShapeError);
   EXPECT_EQ(graph.nodes().size(), 3u);  // failed additions leave nothing

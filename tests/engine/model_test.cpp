@@ -1,7 +1,6 @@
 // Models in training: bitwise recompute, accumulation, running statistics, the meta stand-in.
-#include "tests/engine/engine_fixture.h"
-
 #include "bantam/base/error.h"
+#include "tests/engine/engine_fixture.h"
 
 namespace bantam {
 namespace {
@@ -13,19 +12,25 @@ BANTAM_INSTANTIATE_ON_DEVICES(ModelTest);
 
 /// A model with its optimizer and step, on small_network.
 struct Trained {
-  Trained(Runtime& runtime, Device device, ModelOptions options, bool norms = true, OptimizerOptions optimizer_options = {})
-      : model(runtime, device, testing::small_network(norms), options), optimizer(model, optimizer_options), step(model, optimizer, {}) {}
+  Trained(Runtime& runtime, Device device, ModelOptions options, bool norms = true,
+          OptimizerOptions optimizer_options = {})
+      : model(runtime, device, testing::small_network(norms), options),
+        optimizer(model, optimizer_options),
+        step(model, optimizer, {}) {}
   Batch batch(std::int64_t first, std::int64_t samples) {
     return testing::make_batch(model.context(Pass::train), {8, 8, 3}, 5, first, samples);
   }
-  std::vector<float> floats(const Tensor& tensor) { return to_host<float>(tensor, model.runtime().stream(model.device())); }
+  std::vector<float> floats(const Tensor& tensor) {
+    return to_host<float>(tensor, model.runtime().stream(model.device()));
+  }
 
   Model model;
   Optimizer optimizer;
   TrainingStep step;
 };
 
-const PrecisionKind kPrecisions[] = {PrecisionKind::float32, PrecisionKind::mixed_float16, PrecisionKind::mixed_bfloat16};
+const PrecisionKind kPrecisions[] = {PrecisionKind::float32, PrecisionKind::mixed_float16,
+                                     PrecisionKind::mixed_bfloat16};
 
 TEST_P(ModelTest, RecomputeGivesTheSameBits) {
   for (const PrecisionKind kind : kPrecisions) {
@@ -115,9 +120,11 @@ TEST_P(ModelTest, LearningRateAndDecayGroups) {
     Trained run(fresh, device(), {.seed = 3}, true, options);
     run.optimizer.set_learning_rate(rate);
     run.step.step(run.batch(0, 8));
-    return std::pair(run.floats(run.model.parameters().find("head/weight")->master()), run.floats(run.model.parameters().find("head/bias")->master()));
+    return std::pair(run.floats(run.model.parameters().find("head/weight")->master()),
+                     run.floats(run.model.parameters().find("head/bias")->master()));
   };
-  OptimizerOptions plain{.kind = kernels::OptimizerKind::adamw, .learning_rate = 1.0f}, decayed = plain, weights_only = plain;
+  OptimizerOptions plain{.kind = kernels::OptimizerKind::adamw, .learning_rate = 1.0f}, decayed = plain,
+                                                                                        weights_only = plain;
   decayed.weight_decay = weights_only.weight_decay = 0.5f;
   weights_only.decay_biases = false;
   Runtime fresh;
@@ -136,7 +143,8 @@ TEST_P(ModelTest, RecomputeOfAChainOfBlocksTakesLessMemory) {
       const std::string name = "block" + std::to_string(block);
       graph.add(name + "/conv", conv2d({.filters = 8, .padding = Padding::same()}));
       graph.add(name + "/norm", batch_norm({.activation = {kernels::Activation::gelu}}));
-      graph.add(name + "/depthwise", depthwise_conv2d({.padding = Padding::same(), .activation = {kernels::Activation::silu}}));
+      graph.add(name + "/depthwise",
+                depthwise_conv2d({.padding = Padding::same(), .activation = {kernels::Activation::silu}}));
     }
     graph.add(global_average_pool());
     graph.add("head", dense({.units = 5}));
@@ -147,8 +155,8 @@ TEST_P(ModelTest, RecomputeOfAChainOfBlocksTakesLessMemory) {
     step.step(testing::make_batch(model.context(Pass::train), {16, 16, 8}, 5, 0, 8));
     return fresh.allocator(device()).stats().by_category_at_peak[Category::activation];
   };
-  // A block keeps five tensors (two convolutions' inputs, two pre-activations, the norm's input); recomputed, only its input, and one
-  // block at a time is whole: 8·1 + 5 + gradients against 8·5.
+  // A block keeps five tensors (two convolutions' inputs, two pre-activations, the norm's input); recomputed, only its
+  // input, and one block at a time is whole: 8·1 + 5 + gradients against 8·5.
   EXPECT_LT(peak_activations(RecomputeOptions::Kind::all), peak_activations(RecomputeOptions::Kind::none) * 6 / 10);
 }
 
@@ -169,7 +177,8 @@ TEST_P(ModelTest, TheSameSeedGivesTheSameBitsOnAnyNumberOfThreads) {
 }
 
 TEST_P(ModelTest, FourMicroBatchesGiveTheGradientOfOneLargeBatch) {
-  // No batch norm (its statistics are a micro-batch's own); dropout counts samples in the effective batch, so masks agree.
+  // No batch norm (its statistics are a micro-batch's own); dropout counts samples in the effective batch, so masks
+  // agree.
   std::vector<std::vector<float>> gradients;
   for (const int micro_batches : {1, 4}) {
     Runtime fresh({.threads = 2});
@@ -196,7 +205,8 @@ TEST_P(ModelTest, TheDirectionalDerivativeOfTheLossIsTheGradient) {
   norm = std::sqrt(norm);
   const auto loss_at = [&](double t) {  // along the gradient's own direction the derivative is its norm
     std::vector<float> moved = weights;
-    for (std::size_t i = 0; i < moved.size(); ++i) moved[i] += static_cast<float>(t * static_cast<double>(gradient[i]) / norm);
+    for (std::size_t i = 0; i < moved.size(); ++i)
+      moved[i] += static_cast<float>(t * static_cast<double>(gradient[i]) / norm);
     const Tensor& master = run.model.parameters().master();
     copy_bytes(master.data(), moved.data(), master.bytes(), run.model.runtime().stream(device()));
     Context context = run.model.context(Pass::recompute);  // batch statistics and dropout, nothing moved
@@ -204,7 +214,8 @@ TEST_P(ModelTest, TheDirectionalDerivativeOfTheLossIsTheGradient) {
     const Tensor logits = run.model.forward(context, batch.images);
     return static_cast<double>(run.floats(ops::softmax_cross_entropy(context, logits, batch.labels).loss)[0]);
   };
-  // relu and max pooling have corners, so the step is small; float32 losses of order 1 carry about 1e-7, so 1e-7/step of noise.
+  // relu and max pooling have corners, so the step is small; float32 losses of order 1 carry about 1e-7, so 1e-7/step
+  // of noise.
   constexpr double kStep = 2e-3;
   EXPECT_NEAR((loss_at(kStep) - loss_at(-kStep)) / (2 * kStep), norm, 0.02 * norm);
 }
@@ -219,7 +230,8 @@ TEST_P(ModelTest, RunningStatisticsMoveOncePerUpdateAndNotForSkippedOnes) {
   run.step.update();
   const std::vector<float> once = run.floats(run.model.buffers().current());
   EXPECT_NE(once, start);
-  const std::vector<float> infinite(static_cast<std::size_t>(batch.images.elements()), std::numeric_limits<float>::infinity());
+  const std::vector<float> infinite(static_cast<std::size_t>(batch.images.elements()),
+                                    std::numeric_limits<float>::infinity());
   batch.images = run.model.context(Pass::train).upload(batch.images.shape(), infinite.data());
   const std::vector<float> weights = run.floats(run.model.parameters().master());
   run.step.step(batch);

@@ -1,7 +1,6 @@
 // Arena layout, initial values, and initialisers' distributions.
-#include "tests/engine/engine_fixture.h"
-
 #include "bantam/base/error.h"
+#include "tests/engine/engine_fixture.h"
 
 namespace bantam {
 namespace {

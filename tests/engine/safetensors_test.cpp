@@ -30,7 +30,9 @@ std::string error_of(const std::function<void()>& call) {
   return "no error";
 }
 
-std::vector<float> weights(Model& model) { return to_host<float>(model.parameters().master(), model.runtime().stream(model.device())); }
+std::vector<float> weights(Model& model) {
+  return to_host<float>(model.parameters().master(), model.runtime().stream(model.device()));
+}
 
 TEST_P(SafetensorsTest, WeightsAndStatisticsComeBack) {
   const ModelOptions options{.precision = {PrecisionKind::mixed_float16}, .seed = 1};
@@ -52,11 +54,14 @@ TEST_P(SafetensorsTest, StateGoesOnAsIfNothingHappened) {
   const auto make = [&](std::uint64_t seed) {
     struct Run {
       Run(Runtime& runtime, Device device, std::uint64_t seed)
-          : model(runtime, device, testing::small_network(), {.precision = {PrecisionKind::mixed_float16}, .seed = seed}),
-            optimizer(model, {}), step(model, optimizer, {}) {
+          : model(runtime, device, testing::small_network(),
+                  {.precision = {PrecisionKind::mixed_float16}, .seed = seed}),
+            optimizer(model, {}),
+            step(model, optimizer, {}) {
         model.register_state(registry);
         optimizer.register_state(registry);
-        registry.add_counter("epoch", [this] { return epoch; }, [this](std::int64_t value) { epoch = value; });
+        registry.add_counter(
+            "epoch", [this] { return epoch; }, [this](std::int64_t value) { epoch = value; });
       }
       void train(int first, int steps) {
         for (int i = first; i < first + steps; ++i)
@@ -94,7 +99,8 @@ TEST_P(SafetensorsTest, SettingsStayAsConfiguredAfterALoad) {
     use(registry, optimizer);
   };
   const Stream stream = runtime().stream(device());
-  make(PrecisionKind::float32, 0.0f, [&](StateRegistry& registry, Optimizer&) { save_state(registry, stream, folder_ / "s"); });
+  make(PrecisionKind::float32, 0.0f,
+       [&](StateRegistry& registry, Optimizer&) { save_state(registry, stream, folder_ / "s"); });
   make(PrecisionKind::mixed_float16, 0.5f, [&](StateRegistry& registry, Optimizer& optimizer) {
     load_state(registry, stream, folder_ / "s");
     EXPECT_EQ(optimizer.control().clip_norm, 0.5f);
@@ -102,7 +108,8 @@ TEST_P(SafetensorsTest, SettingsStayAsConfiguredAfterALoad) {
     EXPECT_EQ(optimizer.control().loss_scale, 32768.0f);
   });
   StateRegistry twice;
-  twice.add_counter("a", [] { return 0; }, [](std::int64_t) {});
+  twice.add_counter(
+      "a", [] { return 0; }, [](std::int64_t) {});
   EXPECT_THROW(twice.add("a", context().allocate({1}, DType::float32)), Error);
   Model meta(runtime(), Device::meta_of(device()), testing::small_network(), {});
   EXPECT_THROW(save_weights(meta, folder_ / "meta"), DeviceError);
@@ -136,19 +143,24 @@ TEST_P(SafetensorsTest, DamagedFilesAreNamed) {
   };
   const std::string prefix = path.string() + ": not a usable safetensors file: ";
   EXPECT_EQ(error("abc"), prefix + "3 bytes is too short for a header");
-  EXPECT_EQ(error(std::string(8, '\xff')), prefix + "the header's length 18446744073709551615 is beyond the file's 8 bytes");
+  EXPECT_EQ(error(std::string(8, '\xff')),
+            prefix + "the header's length 18446744073709551615 is beyond the file's 8 bytes");
   EXPECT_EQ(error(with_header(R"({"a":{"dtype":"F32","shape":[2],"data_offsets":[0,4]}})", "1234")),
             prefix + "tensor 'a' (2) needs 8 bytes; its offsets are [0,4] of 4 bytes of data");
   EXPECT_EQ(error(with_header(R"({"a":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}})", "1234")),
             prefix + "tensor 'a' (2) needs 8 bytes; its offsets are [0,8] of 4 bytes of data");
   EXPECT_EQ(error(with_header(R"({"a":{"dtype":"Q4","shape":[2],"data_offsets":[0,8]}})", "12345678")),
             prefix + "tensor 'a' has the unsupported type \"Q4\"");
-  EXPECT_EQ(error(with_header(R"({"a":{"dtype":"F32","shape":[1],"data_offsets":[0,4]},"b":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}})", "1234")),
-            prefix + "tensors overlap or leave a gap at byte 4 of the data");
+  EXPECT_EQ(
+      error(with_header(
+          R"({"a":{"dtype":"F32","shape":[1],"data_offsets":[0,4]},"b":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}})",
+          "1234")),
+      prefix + "tensors overlap or leave a gap at byte 4 of the data");
   EXPECT_EQ(error(with_header(R"({"a":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}})", "12345678")),
             prefix + "4 bytes of data belong to no tensor");
   EXPECT_NE(error(with_header("{", "")).find("its header is not as expected"), std::string::npos);
-  EXPECT_NE(error(with_header(R"({"a":{"dtype":"F32","shape":[-2],"data_offsets":[0,8]}})", "")).find("not negative"), std::string::npos);
+  EXPECT_NE(error(with_header(R"({"a":{"dtype":"F32","shape":[-2],"data_offsets":[0,8]}})", "")).find("not negative"),
+            std::string::npos);
   EXPECT_NE(error_of([&] { (void)read_safetensors(folder_ / "absent"); }).find("absent"), std::string::npos);
 }
 

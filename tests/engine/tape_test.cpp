@@ -1,7 +1,6 @@
 // The reverse walk: hand-computed gradients, values used twice, errors, memory freed on the way.
-#include "tests/engine/engine_fixture.h"
-
 #include "bantam/base/error.h"
+#include "tests/engine/engine_fixture.h"
 
 namespace bantam {
 namespace {
@@ -40,7 +39,8 @@ TEST_P(TapeTest, AValueUsedTwiceGetsBothGradients) {
   Context ctx = context();
   ctx.tape = &tape;
   const Tensor x = leaf(ctx, {3}, {1, -2, 3});
-  const Tensor y = ops::add(ctx, ops::activation(ctx, x, kernels::Activation::relu), x);  // 2x where positive, x elsewhere
+  const Tensor y =
+      ops::add(ctx, ops::activation(ctx, x, kernels::Activation::relu), x);  // 2x where positive, x elsewhere
   const Tensor z = ops::add(ctx, y, y);
   GradientStore store = tape.backward(ctx, z, ctx.upload({3}, std::vector<float>{1, 1, 1}.data()));
   EXPECT_EQ(to_host<float>(z, ctx.stream), (std::vector<float>{4, -4, 12}));
@@ -98,7 +98,8 @@ void expect_directional(const Context& base, const Shape& shape, float low, floa
     return sum;
   };
   (void)value(0);
-  // Truncation falls with step², rounding grows with 1/step: 2^-6 balances them near 1e-4 for float32 values of order one.
+  // Truncation falls with step², rounding grows with 1/step: 2^-6 balances them near 1e-4 for float32 values of order
+  // one.
   constexpr float kStep = 1.0f / 64.0f;
   const double numeric = (value(kStep) - value(-kStep)) / (2.0 * kStep);
   Tape tape;
@@ -109,36 +110,55 @@ void expect_directional(const Context& base, const Shape& shape, float low, floa
   GradientStore store = tape.backward(ctx, y, ctx.upload(y.shape(), seed.data()));
   const std::vector<float> dx = gradient_of(ctx, store, input);
   double analytic = 0;
-  for (std::size_t i = 0; i < dx.size(); ++i) analytic += static_cast<double>(dx[i]) * static_cast<double>(direction[i]);
+  for (std::size_t i = 0; i < dx.size(); ++i)
+    analytic += static_cast<double>(dx[i]) * static_cast<double>(direction[i]);
   EXPECT_NEAR(numeric, analytic, tolerance * (std::abs(analytic) + 1));
 }
 
 TEST_P(TapeTest, EveryOpsGradientAgreesWithItsFunction) {
   const Context ctx = context();
   const Shape image{2, 6, 5, 4};
-  const auto parameter = [&](const Shape& shape, std::uint64_t seed) { return testing::random_tensor(ctx, shape, seed); };
+  const auto parameter = [&](const Shape& shape, std::uint64_t seed) {
+    return testing::random_tensor(ctx, shape, seed);
+  };
   const Tensor conv_w = parameter({6, 3, 3, 2}, 21), depth_w = parameter({3, 3, 8}, 22), bias = parameter({4}, 23);
   const Tensor dense_w = parameter({7, 120}, 24), scale = parameter({4}, 25), shift = parameter({4}, 26);
   const Window2d window{.stride = {2, 1}, .padding = Padding::same()};
   using T = const Tensor&;
   using C = const Context&;
-  expect_directional(ctx, image, -1, 1, [&](C c, T x) { return ops::conv2d(c, x, conv_w, window, 2); }, 1e-3);
-  expect_directional(ctx, image, -1, 1, [&](C c, T x) { return ops::depthwise_conv2d(c, x, depth_w, window); }, 1e-3);
-  expect_directional(ctx, image, -1, 1, [&](C c, T x) { return ops::bias_add(c, x, bias); }, 1e-3);
-  expect_directional(ctx, image, -1, 1, [&](C c, T x) { return ops::dense(c, ops::flatten(c, x), dense_w); }, 1e-3);
-  expect_directional(ctx, image, -1, 1, [&](C c, T x) { return ops::batch_norm(c, x, {.scale = scale, .shift = shift}); }, 5e-3);
-  expect_directional(ctx, image, -1, 1, [&](C c, T x) { return ops::avg_pool2d(c, x, {.kernel = {3, 2}, .stride = {2, 2}}); }, 1e-3);
-  expect_directional(ctx, image, -1, 1, [&](C c, T x) { return ops::global_avg_pool2d(c, x); }, 1e-3);
-  expect_directional(ctx, image, -1, 1, [&](C c, T x) { return ops::activation(c, x, kernels::Activation::gelu); }, 1e-3);
-  // Positive inputs keep clear of relu's corner and steps of the order; max pooling's winners are the larger of clearly apart values.
-  expect_directional(ctx, image, 0.5f, 1, [&](C c, T x) { return ops::activation(c, x, kernels::Activation::relu); }, 1e-3);
-  expect_directional(ctx, {3, 5}, -1, 1,
-                     [&](C c, T x) {
-                       const std::vector<std::int32_t> labels = {1, 0, 4};
-                       const Tensor loss = ops::softmax_cross_entropy(c, x, c.upload({3}, labels.data()), {.label_smoothing = 0.1f}).loss;
-                       return ops::reshape(c, loss, {1});
-                     },
-                     1e-3);
+  expect_directional(
+      ctx, image, -1, 1, [&](C c, T x) { return ops::conv2d(c, x, conv_w, window, 2); }, 1e-3);
+  expect_directional(
+      ctx, image, -1, 1, [&](C c, T x) { return ops::depthwise_conv2d(c, x, depth_w, window); }, 1e-3);
+  expect_directional(
+      ctx, image, -1, 1, [&](C c, T x) { return ops::bias_add(c, x, bias); }, 1e-3);
+  expect_directional(
+      ctx, image, -1, 1, [&](C c, T x) { return ops::dense(c, ops::flatten(c, x), dense_w); }, 1e-3);
+  expect_directional(
+      ctx, image, -1, 1, [&](C c, T x) { return ops::batch_norm(c, x, {.scale = scale, .shift = shift}); }, 5e-3);
+  expect_directional(
+      ctx, image, -1, 1,
+      [&](C c, T x) {
+        return ops::avg_pool2d(c, x, {.kernel = {3, 2}, .stride = {2, 2}});
+      },
+      1e-3);
+  expect_directional(
+      ctx, image, -1, 1, [&](C c, T x) { return ops::global_avg_pool2d(c, x); }, 1e-3);
+  expect_directional(
+      ctx, image, -1, 1, [&](C c, T x) { return ops::activation(c, x, kernels::Activation::gelu); }, 1e-3);
+  // Positive inputs keep clear of relu's corner and steps of the order; max pooling's winners are the larger of clearly
+  // apart values.
+  expect_directional(
+      ctx, image, 0.5f, 1, [&](C c, T x) { return ops::activation(c, x, kernels::Activation::relu); }, 1e-3);
+  expect_directional(
+      ctx, {3, 5}, -1, 1,
+      [&](C c, T x) {
+        const std::vector<std::int32_t> labels = {1, 0, 4};
+        const Tensor loss =
+            ops::softmax_cross_entropy(c, x, c.upload({3}, labels.data()), {.label_smoothing = 0.1f}).loss;
+        return ops::reshape(c, loss, {1});
+      },
+      1e-3);
 }
 
 TEST_P(TapeTest, AParameterGetsItsGradientThroughAnyOp) {
@@ -154,9 +174,12 @@ TEST_P(TapeTest, AParameterGetsItsGradientThroughAnyOp) {
     const Tensor x = testing::random_tensor(ctx, {6}, 3);
     // Twice in one graph: through reshape and add, and through add alone.
     const Tensor flat = ops::reshape(ctx, gate.value(), {6});
-    const Tensor y = ops::add(ctx, ops::add(ctx, x, flat), ops::reshape(ctx, ops::activation(ctx, gate.value(), kernels::Activation::relu), {6}));
+    const Tensor y = ops::add(ctx, ops::add(ctx, x, flat),
+                              ops::reshape(ctx, ops::activation(ctx, gate.value(), kernels::Activation::relu), {6}));
     const std::vector<float> seed = {1, -2, 3, -4, 5, -6};
-    (void)tape.backward(ctx, y, ops::cast(ctx, ctx.upload({6}, seed.data()), kind == PrecisionKind::float32 ? DType::float32 : DType::float16));
+    (void)tape.backward(
+        ctx, y,
+        ops::cast(ctx, ctx.upload({6}, seed.data()), kind == PrecisionKind::float32 ? DType::float32 : DType::float16));
     EXPECT_EQ(to_host<float>(gate.gradient(), ctx.stream), (std::vector<float>{2, -4, 6, -8, 10, -12}));
     EXPECT_EQ(heard, 2);
   }
@@ -165,7 +188,8 @@ TEST_P(TapeTest, AParameterGetsItsGradientThroughAnyOp) {
 TEST_P(TapeTest, OperandsOfAnotherDeviceAreRefused) {
   const Context ctx = context();
   const Context meta = Context::make(runtime(), Device::meta_of(device()));
-  const Tensor elsewhere = meta.allocate({2, 4, 4, 3}, DType::float32), here = testing::random_tensor(ctx, {8, 3, 3, 3}, 1);
+  const Tensor elsewhere = meta.allocate({2, 4, 4, 3}, DType::float32),
+               here = testing::random_tensor(ctx, {8, 3, 3, 3}, 1);
   EXPECT_THROW((void)ops::conv2d(ctx, elsewhere, here), DeviceError);
   EXPECT_THROW((void)ops::activation(ctx, elsewhere, kernels::Activation::relu), DeviceError);
   EXPECT_THROW((void)ops::max_pool2d(ctx, elsewhere, {.kernel = {2, 2}}), DeviceError);
@@ -201,22 +225,37 @@ TEST_P(TapeTest, BadShapesAreNamed) {
     }
     return "no error";
   };
-  EXPECT_EQ(message([&] { (void)ops::conv2d(ctx, image, testing::random_tensor(ctx, {8, 3, 3, 4}, 3)); }),
-            "conv2d: x (1, 4, 4, 3) and weight (8, 3, 3, 4) do not fit: expected 3 input channels a group, the weight has 4");
-  EXPECT_EQ(message([&] { (void)ops::conv2d(ctx, flat, testing::random_tensor(ctx, {8, 3, 3, 4}, 3)); }),
+  EXPECT_EQ(
+      message([&] {
+        (void)ops::conv2d(ctx, image, testing::random_tensor(ctx, {8, 3, 3, 4}, 3));
+      }),
+      "conv2d: x (1, 4, 4, 3) and weight (8, 3, 3, 4) do not fit: expected 3 input channels a group, the weight has 4");
+  EXPECT_EQ(message([&] {
+              (void)ops::conv2d(ctx, flat, testing::random_tensor(ctx, {8, 3, 3, 4}, 3));
+            }),
             "conv2d: expected (batch, height, width, channels), got (2, 6)");
-  EXPECT_EQ(message([&] { (void)ops::depthwise_conv2d(ctx, image, testing::random_tensor(ctx, {3, 3, 4}, 3)); }),
+  EXPECT_EQ(message([&] {
+              (void)ops::depthwise_conv2d(ctx, image, testing::random_tensor(ctx, {3, 3, 4}, 3));
+            }),
             "depthwise_conv2d: x (1, 4, 4, 3) and weight (3, 3, 4) do not fit: expected (kH, kW, 3·multiplier)");
-  EXPECT_EQ(message([&] { (void)ops::conv2d(ctx, image, testing::random_tensor(ctx, {8, 5, 5, 3}, 3)); }),
+  EXPECT_EQ(message([&] {
+              (void)ops::conv2d(ctx, image, testing::random_tensor(ctx, {8, 5, 5, 3}, 3));
+            }),
             "conv2d: a window of 5x5 does not fit an input of 4x4 with padding 0+0, 0+0");
-  EXPECT_EQ(message([&] { (void)ops::dense(ctx, flat, testing::random_tensor(ctx, {3, 5}, 3)); }),
+  EXPECT_EQ(message([&] {
+              (void)ops::dense(ctx, flat, testing::random_tensor(ctx, {3, 5}, 3));
+            }),
             "dense: x (2, 6) and weight (3, 5) do not fit; expected (batch, inputs) and (units, inputs)");
   EXPECT_EQ(message([&] { (void)ops::add(ctx, flat, image); }), "add: (2, 6) and (1, 4, 4, 3) differ");
-  EXPECT_EQ(message([&] { (void)ops::max_pool2d(ctx, image, {.kernel = {2, 2}, .padding = Padding::symmetric(2)}); }),
+  EXPECT_EQ(message([&] {
+              (void)ops::max_pool2d(ctx, image, {.kernel = {2, 2}, .padding = Padding::symmetric(2)});
+            }),
             "max_pool2d: padding must be smaller than the window 2x2");
   EXPECT_THROW((void)ops::dropout(ctx, flat, 1.0f), ShapeError);
   EXPECT_THROW((void)ops::bias_add(ctx, flat, testing::random_tensor(ctx, {5}, 3)), ShapeError);
-  EXPECT_THROW((void)ops::conv2d(ctx, image, ops::cast(ctx, testing::random_tensor(ctx, {8, 3, 3, 3}, 3), DType::float16)), DTypeError);
+  EXPECT_THROW(
+      (void)ops::conv2d(ctx, image, ops::cast(ctx, testing::random_tensor(ctx, {8, 3, 3, 3}, 3), DType::float16)),
+      DTypeError);
 }
 
 }  // namespace

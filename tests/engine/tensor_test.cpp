@@ -1,7 +1,6 @@
 // Storage goes back to its allocator, views share it, foreign memory is welcome.
-#include "tests/engine/engine_fixture.h"
-
 #include "bantam/base/error.h"
+#include "tests/engine/engine_fixture.h"
 
 namespace bantam {
 namespace {
@@ -65,8 +64,9 @@ TEST(StorageTest, OpsLeaveForeignMemoryAsItIs) {
   Runtime runtime;
   const Context ctx = Context::make(runtime, Device::cpu());
   std::vector<float> mine = {-1, 2, -3};
-  const Tensor y = ops::activation(ctx, Tensor(std::make_shared<Storage>(mine.data(), 12, Device::cpu(), nullptr), {3}, DType::float32),
-                                   kernels::Activation::relu);
+  const Tensor y = ops::activation(
+      ctx, Tensor(std::make_shared<Storage>(mine.data(), 12, Device::cpu(), nullptr), {3}, DType::float32),
+      kernels::Activation::relu);
   EXPECT_EQ(mine, (std::vector<float>{-1, 2, -3}));
   EXPECT_EQ(to_host<float>(y, ctx.stream), (std::vector<float>{0, 2, 0}));
 }

@@ -15,9 +15,12 @@ BANTAM_INSTANTIATE_ON_DEVICES(TrainerTest);
 
 struct TrainedModel {
   TrainedModel(Runtime& runtime, Device device, OptimizerOptions options = {}, Precision precision = {})
-      : model(runtime, device, testing::small_network(), {.precision = precision, .seed = 2}), optimizer(model, options),
+      : model(runtime, device, testing::small_network(), {.precision = precision, .seed = 2}),
+        optimizer(model, options),
         step(model, optimizer, {}) {}
-  std::vector<float> weights() { return to_host<float>(model.parameters().master(), model.runtime().stream(model.device())); }
+  std::vector<float> weights() {
+    return to_host<float>(model.parameters().master(), model.runtime().stream(model.device()));
+  }
   Model model;
   Optimizer optimizer;
   TrainingStep step;
@@ -69,7 +72,8 @@ TEST_P(TrainerTest, StoppingAndGoingOnIsTheSameAsNotStopping) {
   EXPECT_TRUE(stopped.stopped);
   EXPECT_EQ(stopped.epoch, 1);
   EXPECT_EQ(stopped.update, 3);
-  Trainer second(parts.step, train, nullptr, {.epochs = 3, .first_epoch = stopped.epoch, .first_update = stopped.update});
+  Trainer second(parts.step, train, nullptr,
+                 {.epochs = 3, .first_epoch = stopped.epoch, .first_update = stopped.update});
   EXPECT_FALSE(second.run().stopped);
   EXPECT_EQ(whole.weights(), parts.weights());
 }

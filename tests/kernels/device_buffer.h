@@ -1,13 +1,13 @@
 // Test support: arrays on a device, random values, and comparison by relative error.
 #pragma once
 
-#include <gtest/gtest.h>
-
 #include <cmath>
 #include <cstdint>
 #include <memory>
 #include <string>
 #include <vector>
+
+#include <gtest/gtest.h>
 
 #include "bantam/base/dtype.h"
 #include "bantam/base/philox.h"
@@ -21,7 +21,8 @@ class KernelDevice {
  public:
   explicit KernelDevice(Device device, int threads = 2)
       : stream_(device),
-        allocator_(device.is_cuda() ? make_cuda_source(device) : make_host_source(), device, {.name = to_string(device)}),
+        allocator_(device.is_cuda() ? make_cuda_source(device) : make_host_source(), device,
+                   {.name = to_string(device)}),
         libraries_(kernels::make_device_libraries(device)),
         exec_{device, stream_.get(), threads, libraries_.get()} {}
   const kernels::Exec& exec() const { return exec_; }
@@ -36,7 +37,8 @@ class KernelDevice {
   kernels::Exec exec_;
 };
 
-/// Values on a device in `dtype`; uploaded from and downloaded to float vectors. Poisoned with NaN bits at construction.
+/// Values on a device in `dtype`; uploaded from and downloaded to float vectors. Poisoned with NaN bits at
+/// construction.
 class DeviceBuffer {
  public:
   DeviceBuffer(KernelDevice& device, std::int64_t count, DType dtype) : device_(device), count_(count), dtype_(dtype) {
@@ -54,7 +56,10 @@ class DeviceBuffer {
   DeviceBuffer& operator=(const DeviceBuffer&) = delete;
 
   void* data() const { return data_; }
-  template <class T> T* as() const { return static_cast<T*>(data_); }
+  template <class T>
+  T* as() const {
+    return static_cast<T*>(data_);
+  }
   std::size_t bytes() const { return static_cast<std::size_t>(count_) * size_of(dtype_); }
 
   void upload(const std::vector<float>& values) {
@@ -62,12 +67,23 @@ class DeviceBuffer {
     for (std::int64_t i = 0; i < count_; ++i) {
       const float v = values[static_cast<std::size_t>(i)];
       switch (dtype_) {
-        case DType::float32: reinterpret_cast<float*>(raw.data())[i] = v; break;
-        case DType::float16: reinterpret_cast<Half*>(raw.data())[i] = Half(v); break;
-        case DType::bfloat16: reinterpret_cast<BFloat16*>(raw.data())[i] = BFloat16(v); break;
-        case DType::uint8: raw[static_cast<std::size_t>(i)] = static_cast<std::uint8_t>(v); break;
-        case DType::int32: reinterpret_cast<std::int32_t*>(raw.data())[i] = static_cast<std::int32_t>(v); break;
-        default: FAIL() << "unsupported test dtype";
+        case DType::float32:
+          reinterpret_cast<float*>(raw.data())[i] = v;
+          break;
+        case DType::float16:
+          reinterpret_cast<Half*>(raw.data())[i] = Half(v);
+          break;
+        case DType::bfloat16:
+          reinterpret_cast<BFloat16*>(raw.data())[i] = BFloat16(v);
+          break;
+        case DType::uint8:
+          raw[static_cast<std::size_t>(i)] = static_cast<std::uint8_t>(v);
+          break;
+        case DType::int32:
+          reinterpret_cast<std::int32_t*>(raw.data())[i] = static_cast<std::int32_t>(v);
+          break;
+        default:
+          FAIL() << "unsupported test dtype";
       }
     }
     copy_bytes(data_, raw.data(), bytes(), device_.stream());
@@ -79,12 +95,23 @@ class DeviceBuffer {
     for (std::int64_t i = 0; i < count_; ++i) {
       float& v = values[static_cast<std::size_t>(i)];
       switch (dtype_) {
-        case DType::float32: v = reinterpret_cast<const float*>(raw.data())[i]; break;
-        case DType::float16: v = reinterpret_cast<const Half*>(raw.data())[i]; break;
-        case DType::bfloat16: v = reinterpret_cast<const BFloat16*>(raw.data())[i]; break;
-        case DType::uint8: v = raw[static_cast<std::size_t>(i)]; break;
-        case DType::int32: v = static_cast<float>(reinterpret_cast<const std::int32_t*>(raw.data())[i]); break;
-        default: ADD_FAILURE() << "unsupported test dtype";
+        case DType::float32:
+          v = reinterpret_cast<const float*>(raw.data())[i];
+          break;
+        case DType::float16:
+          v = reinterpret_cast<const Half*>(raw.data())[i];
+          break;
+        case DType::bfloat16:
+          v = reinterpret_cast<const BFloat16*>(raw.data())[i];
+          break;
+        case DType::uint8:
+          v = raw[static_cast<std::size_t>(i)];
+          break;
+        case DType::int32:
+          v = static_cast<float>(reinterpret_cast<const std::int32_t*>(raw.data())[i]);
+          break;
+        default:
+          ADD_FAILURE() << "unsupported test dtype";
       }
     }
     return values;
@@ -146,16 +173,21 @@ double relative_error(const std::vector<float>& actual, const std::vector<T>& ex
   return std::sqrt(difference) / (norm > 0 ? std::sqrt(norm) : 1.0);
 }
 
-/// Half the spacing of `dtype` at 1, relative: the error of one rounding. float32 2^-24, float16 2^-11, bfloat16 2^-8 … .
+/// Half the spacing of `dtype` at 1, relative: the error of one rounding. float32 2^-24, float16 2^-11, bfloat16 2^-8 …
+/// .
 inline double unit_roundoff(DType dtype) {
   switch (dtype) {
-    case DType::float16: return std::ldexp(1.0, -11);
-    case DType::bfloat16: return std::ldexp(1.0, -8);
-    default: return std::ldexp(1.0, -24);
+    case DType::float16:
+      return std::ldexp(1.0, -11);
+    case DType::bfloat16:
+      return std::ldexp(1.0, -8);
+    default:
+      return std::ldexp(1.0, -24);
   }
 }
 
-/// Gradient check of a scalar function in double: central differences of `loss` at `x` against `gradient`, at up to `samples` places.
+/// Gradient check of a scalar function in double: central differences of `loss` at `x` against `gradient`, at up to
+/// `samples` places.
 template <class Loss>
 void expect_gradient(std::vector<double> x, const std::vector<double>& gradient, Loss&& loss, int samples = 40,
                      double step = 1e-5, double tolerance = 1e-6) {
@@ -164,7 +196,8 @@ void expect_gradient(std::vector<double> x, const std::vector<double>& gradient,
   double scale = 1e-12;
   for (const double g : gradient) scale = std::max(scale, std::abs(g));
   for (int s = 0; s < samples; ++s) {
-    const std::size_t i = x.size() <= static_cast<std::size_t>(samples) ? static_cast<std::size_t>(s) % x.size() : random.below(x.size());
+    const std::size_t i =
+        x.size() <= static_cast<std::size_t>(samples) ? static_cast<std::size_t>(s) % x.size() : random.below(x.size());
     const double kept = x[i];
     x[i] = kept + step;
     const double up = loss(x);
@@ -177,9 +210,12 @@ void expect_gradient(std::vector<double> x, const std::vector<double>& gradient,
 
 /// Devices a kernel test runs on: instantiate with these; CUDA instances skip where there is no GPU.
 inline std::vector<Device> test_devices() { return {Device::cpu(), Device::cuda(0)}; }
-inline std::string device_test_name(const ::testing::TestParamInfo<Device>& info) { return info.param.is_cpu() ? "cpu" : "cuda"; }
+inline std::string device_test_name(const ::testing::TestParamInfo<Device>& info) {
+  return info.param.is_cpu() ? "cpu" : "cuda";
+}
 
-/// Base of tests that run on every device: `class Conv2dTest : public DeviceTest {}` and `INSTANTIATE_TEST_SUITE_P(Devices, Conv2dTest,
+/// Base of tests that run on every device: `class Conv2dTest : public DeviceTest {}` and
+/// `INSTANTIATE_TEST_SUITE_P(Devices, Conv2dTest,
 /// ::testing::ValuesIn(test_devices()), device_test_name)`. Names end in /cpu or /cuda, by which CTest splits them.
 class DeviceTest : public ::testing::TestWithParam<Device> {
  protected:

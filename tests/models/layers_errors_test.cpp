@@ -54,14 +54,17 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"unknown_zoo", "model: {zoo: resnet51}\n", "1:9",
              "unknown zoo model 'resnet51'; did you mean 'resnet50'?"},
         Case{"width_without_width", "model: {zoo: resnet50, width: 2}\n", "1:24", "unknown key 'width'"},
-        Case{"zoo_input_too_small", "model:\n  zoo: mobilenet_v1\n  input: [32, 32]\n", "3:10", "layer 'stem'"}),
+        Case{"misspelt_zoo", "model: {zo: resnet18_cifar}\n", "1:9", "unknown key 'zo' in model; did you mean 'zoo'?"},
+        Case{"input_has_rank_2", "model:\n  input: [32, 32]\n  layers: [relu]\n", "2:10", "got 2 extents"},
+        Case{"zoo_input_has_rank_2", "model:\n  zoo: mobilenet_v1\n  input: [32, 32]\n", "3:10", "got 2 extents"},
+        Case{"zoo_input_is_no_image", "model:\n  zoo: mobilenet_v1\n  input: [32]\n", "3:10", "layer 'stem'"}),
     [](const auto& info) { return info.param.name; });
 
 INSTANTIATE_TEST_SUITE_P(
     Options, BadModels,
     testing::Values(
-        Case{"unknown_option", layer("conv2d: {filters: 4, kernl: 3}"), "4:7",
-             "missing key 'kernel' in model.layers.0.conv2d"},
+        Case{"unknown_option", layer("conv2d: {filters: 4, kernl: 3}"), "4:28",
+             "unknown key 'kernl' in model.layers.0.conv2d; did you mean 'kernel'?"},
         Case{"misspelt_option", layer("conv2d: {filters: 4, kernel: 3, stirde: 2}"), "4:39", "did you mean 'stride'?"},
         Case{"missing_filters", layer("conv2d: {kernel: 3}"), "4:7", "missing key 'filters'"},
         Case{"filters_is_text", layer("conv2d: {filters: many, kernel: 3}"), "4:25", "expected an integer"},
@@ -81,6 +84,10 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"momentum_and_rate", layer("batch_norm: {momentum: 0.9, rate: 0.1}"), "4:20", "not both"},
         Case{"momentum_of_one", layer("batch_norm: {momentum: 1}"), "4:30", "expected a number in [0, 1)"},
         Case{"rate_of_zero", layer("batch_norm: {rate: 0}"), "4:26", "expected a number in (0, 1]"},
+        Case{"misspelt_rate", layer("batch_norm: {rat: 0.1}"), "4:20",
+             "unknown key 'rat' in model.layers.0.batch_norm; did you mean 'rate'?"},
+        Case{"epsilon_lost_in_float32", layer("batch_norm: {epsilon: 1e-60}"), "4:29",
+             "expected a number in [1e-12, 1], got 1e-60"},
         Case{"dropout_of_one", layer("dropout: {rate: 1.0}"), "4:23", "expected a number in [0, 1)"},
         Case{"bad_name", layer("relu: {name: \"a/b\"}"), "4:20", "a name is made of letters"},
         Case{"name_taken", layer("relu: {name: a}\n    - relu: {name: a}"), "5:20", "the name 'a' is taken"},

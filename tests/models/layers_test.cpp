@@ -1,6 +1,8 @@
 // Every layer kind from YAML: its node, its output shape and its number of parameters, worked out by hand.
 #include "bantam/models/layers.h"
 
+#include <set>
+
 #include <gtest/gtest.h>
 
 #include "bantam/models/layer_kinds.h"
@@ -27,57 +29,72 @@ TEST_P(LayerKinds, OutputShapeAndParameters) {
   EXPECT_EQ(parameter_count(model.graph), GetParam().parameters);
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    Convolutions, LayerKinds,
-    testing::Values(
-        Case{"conv2d: {filters: 8, kernel: 3}", "conv2d", {7, 7, 8}, 8 * 9 * 4 + 8},
-        Case{"conv2d: {filters: 8, kernel: [3, 5], bias: false}", "conv2d", {7, 5, 8}, 8 * 15 * 4},
-        Case{"conv2d: {filters: 8, kernel: 3, padding: same, stride: 2}", "conv2d", {5, 5, 8}, 8 * 9 * 4 + 8},
-        Case{"conv2d: {filters: 8, kernel: 3, padding: valid, stride: [2, 1]}", "conv2d", {4, 7, 8}, 8 * 9 * 4 + 8},
-        Case{"conv2d: {filters: 8, kernel: 3, padding: 1}", "conv2d", {9, 9, 8}, 8 * 9 * 4 + 8},
-        Case{"conv2d: {filters: 8, kernel: 3, padding: [1, 0]}", "conv2d", {9, 7, 8}, 8 * 9 * 4 + 8},
-        Case{"conv2d: {filters: 8, kernel: 3, padding: {bottom: 1, right: 2}}", "conv2d", {8, 9, 8}, 8 * 9 * 4 + 8},
-        Case{"conv2d: {filters: 8, kernel: 3, dilation: 2}", "conv2d", {5, 5, 8}, 8 * 9 * 4 + 8},
-        Case{"conv2d: {filters: 8, kernel: 3, groups: 2, initializer: he_normal}", "conv2d", {7, 7, 8}, 8 * 9 * 2 + 8},
-        Case{"depthwise_conv2d: {kernel: 3, multiplier: 2}", "depthwise_conv2d", {7, 7, 8}, 9 * 8 + 8},
-        Case{"depthwise_conv2d: {kernel: 3, stride: 2, padding: 1, bias: false}", "depthwise_conv2d", {5, 5, 4}, 9 * 4},
-        // depthwise without bias, pointwise with one
-        Case{"separable_conv2d: {filters: 8, kernel: 3, activation: relu}",
-             "separable_conv2d",
-             {7, 7, 8},
-             9 * 4 + 4 * 8 + 8},
-        Case{"separable_conv2d: {filters: 8, kernel: 3, multiplier: 3, bias: false}",
-             "separable_conv2d",
-             {7, 7, 8},
-             9 * 12 + 12 * 8}));
+std::vector<Case> convolutions() {
+  return {
+      Case{"conv2d: {filters: 8, kernel: 3}", "conv2d", {7, 7, 8}, 8 * 9 * 4 + 8},
+      Case{"conv2d: {filters: 8, kernel: [3, 5], bias: false}", "conv2d", {7, 5, 8}, 8 * 15 * 4},
+      Case{"conv2d: {filters: 8, kernel: 3, padding: same, stride: 2}", "conv2d", {5, 5, 8}, 8 * 9 * 4 + 8},
+      Case{"conv2d: {filters: 8, kernel: 3, padding: valid, stride: [2, 1]}", "conv2d", {4, 7, 8}, 8 * 9 * 4 + 8},
+      Case{"conv2d: {filters: 8, kernel: 3, padding: 1}", "conv2d", {9, 9, 8}, 8 * 9 * 4 + 8},
+      Case{"conv2d: {filters: 8, kernel: 3, padding: [1, 0]}", "conv2d", {9, 7, 8}, 8 * 9 * 4 + 8},
+      Case{"conv2d: {filters: 8, kernel: 3, padding: {bottom: 1, right: 2}}", "conv2d", {8, 9, 8}, 8 * 9 * 4 + 8},
+      Case{"conv2d: {filters: 8, kernel: 3, dilation: 2}", "conv2d", {5, 5, 8}, 8 * 9 * 4 + 8},
+      Case{"conv2d: {filters: 8, kernel: 3, groups: 2, initializer: he_normal}", "conv2d", {7, 7, 8}, 8 * 9 * 2 + 8},
+      Case{"depthwise_conv2d: {kernel: 3, multiplier: 2}", "depthwise_conv2d", {7, 7, 8}, 9 * 8 + 8},
+      Case{"depthwise_conv2d: {kernel: 3, stride: 2, padding: 1, bias: false}", "depthwise_conv2d", {5, 5, 4}, 9 * 4},
+      // depthwise without bias, pointwise with one
+      Case{"separable_conv2d: {filters: 8, kernel: 3, activation: relu}",
+           "separable_conv2d",
+           {7, 7, 8},
+           9 * 4 + 4 * 8 + 8},
+      Case{"separable_conv2d: {filters: 8, kernel: 3, multiplier: 3, bias: false}",
+           "separable_conv2d",
+           {7, 7, 8},
+           9 * 12 + 12 * 8}};
+}
 
-INSTANTIATE_TEST_SUITE_P(
-    Others, LayerKinds,
-    testing::Values(
-        Case{"batch_norm", "batch_norm", {9, 9, 4}, 8},
-        Case{"batch_norm: {scale: false, epsilon: 1e-5, rate: 0.1, unbiased: false}", "batch_norm", {9, 9, 4}, 4},
-        Case{"batch_norm: {momentum: 0.9, activation: relu6}", "batch_norm", {9, 9, 4}, 8},
-        Case{"max_pool", "max_pool", {4, 4, 4}, 0}, Case{"max_pool: {size: 3}", "max_pool", {3, 3, 4}, 0},
-        Case{"max_pool: {size: 3, stride: 2, padding: 1}", "max_pool", {5, 5, 4}, 0},
-        Case{"average_pool: {size: [2, 3], stride: 1, padding: same, count_padding: true}",
-             "average_pool",
-             {9, 9, 4},
-             0},
-        Case{"global_average_pool: {}", "global_average_pool", {4}, 0},
-        Case{"global_max_pool:", "global_max_pool", {4}, 0}, Case{"dropout: {rate: 0.3}", "dropout", {9, 9, 4}, 0},
-        Case{"flatten: {}", "flatten", {324}, 0}));
+std::vector<Case> others() {
+  return {
+      Case{"batch_norm", "batch_norm", {9, 9, 4}, 8},
+      Case{"batch_norm: {scale: false, epsilon: 1e-5, rate: 0.1, unbiased: false}", "batch_norm", {9, 9, 4}, 4},
+      Case{"batch_norm: {momentum: 0.9, activation: relu6}", "batch_norm", {9, 9, 4}, 8},
+      Case{"max_pool", "max_pool", {4, 4, 4}, 0},
+      Case{"max_pool: {size: 3}", "max_pool", {3, 3, 4}, 0},
+      Case{"max_pool: {size: 3, stride: 2, padding: 1}", "max_pool", {5, 5, 4}, 0},
+      Case{"average_pool: {size: [2, 3], stride: 1, padding: same, count_padding: true}", "average_pool", {9, 9, 4}, 0},
+      Case{"global_average_pool: {}", "global_average_pool", {4}, 0},
+      Case{"global_max_pool:", "global_max_pool", {4}, 0},
+      Case{"dropout: {rate: 0.3}", "dropout", {9, 9, 4}, 0},
+      Case{"flatten: {}", "flatten", {324}, 0},
+      Case{"flatten\n    - dense: {units: 7}", "dense", {7}, 324 * 7 + 7}};
+}
+
+INSTANTIATE_TEST_SUITE_P(Convolutions, LayerKinds, testing::ValuesIn(convolutions()));
+INSTANTIATE_TEST_SUITE_P(Others, LayerKinds, testing::ValuesIn(others()));
+
+std::vector<std::string> activations() {
+  return {"relu", "relu6", "leaky_relu: {slope: 0.2}", "gelu", "silu", "sigmoid", "tanh: {}"};
+}
+
+std::string name_in(const std::string& yaml) { return yaml.substr(0, yaml.find(':')); }
 
 TEST(LayerKindTable, HasAReaderAndATestForEveryKind) {
-  EXPECT_EQ(layer_kind_names().size(), 18u);
+  std::set<std::string> tested;
+  for (const auto& cases : {convolutions(), others()})
+    for (const Case& c : cases) tested.insert(c.kind);
+  for (const std::string& yaml : activations()) tested.insert(name_in(yaml));
+  const std::vector<std::string> names = layer_kind_names();
+  EXPECT_EQ(tested, std::set<std::string>(names.begin(), names.end()));
+  EXPECT_EQ(tested.size(), names.size());  // no kind stands twice in the engine's table
   EXPECT_EQ(find_layer_kind("no_such_layer"), nullptr);
 }
 
 TEST(Layers, ActivationsAreLayersToo) {
-  for (const std::string name : {"relu", "relu6", "leaky_relu: {slope: 0.2}", "gelu", "silu", "sigmoid", "tanh: {}"}) {
+  for (const std::string& name : activations()) {
     const ModelSpec model = one_layer(name);
     EXPECT_EQ(model.graph.nodes().size(), 2u) << name;
     EXPECT_EQ(to_string(model.graph.output_shape()), "(9, 9, 4)") << name;
-    EXPECT_EQ(model.graph.nodes()[1].name, name.substr(0, name.find(':')));
+    EXPECT_EQ(model.graph.nodes()[1].name, name_in(name));
   }
 }
 

@@ -19,7 +19,8 @@ class BatchNormLayer : public Layer {
     return in;
   }
 
-  std::unique_ptr<BoundLayer> bind(LayerScope& scope, BufferArena& buffers, std::span<const Shape> inputs) const override {
+  std::unique_ptr<BoundLayer> bind(LayerScope& scope, BufferArena& buffers,
+                                   std::span<const Shape> inputs) const override {
     const Shape channels{inputs[0][-1]};
     Parameter* scale = options_.scale ? &scope.parameter("scale", channels, ones(), true, false) : nullptr;
     Parameter* shift = options_.shift ? &scope.parameter("shift", channels, zeros(), true, false) : nullptr;

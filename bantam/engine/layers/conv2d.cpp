@@ -36,7 +36,8 @@ class Conv2dLayer : public Layer {
   }
 
   std::int64_t flops(std::span<const Shape> inputs) const override {
-    return 2 * output_shape(inputs).elements() * options_.kernel.h * options_.kernel.w * (inputs[0][2] / options_.groups);
+    return 2 * output_shape(inputs).elements() * options_.kernel.h * options_.kernel.w *
+           (inputs[0][2] / options_.groups);
   }
 
  private:
@@ -64,13 +65,14 @@ class DepthwiseConv2dLayer : public Layer {
 
   std::unique_ptr<BoundLayer> bind(LayerScope& scope, BufferArena&, std::span<const Shape> inputs) const override {
     const std::int64_t channels = inputs[0][2], out = channels * options_.multiplier;
-    Parameter& weight =
-        scope.parameter("weight", {options_.kernel.h, options_.kernel.w, out},
-                        make_initializer(options_.initializer, depthwise_fans(options_.kernel, channels, options_.multiplier)));
+    Parameter& weight = scope.parameter(
+        "weight", {options_.kernel.h, options_.kernel.w, out},
+        make_initializer(options_.initializer, depthwise_fans(options_.kernel, channels, options_.multiplier)));
     Parameter* bias = declare_bias(scope, options_.bias, out);
-    return bind_function([&weight, bias, window = window(), act = options_.activation](const Context& context, Tensor x) {
-      return finish(context, ops::depthwise_conv2d(context, x, weight.value(), window), bias, act);
-    });
+    return bind_function(
+        [&weight, bias, window = window(), act = options_.activation](const Context& context, Tensor x) {
+          return finish(context, ops::depthwise_conv2d(context, x, weight.value(), window), bias, act);
+        });
   }
 
   std::int64_t flops(std::span<const Shape> inputs) const override {
@@ -97,18 +99,18 @@ class SeparableConv2dLayer : public Layer {
 
   std::unique_ptr<BoundLayer> bind(LayerScope& scope, BufferArena&, std::span<const Shape> inputs) const override {
     const std::int64_t channels = inputs[0][2], middle = channels * options_.multiplier;
-    Parameter& depthwise =
-        scope.parameter("depthwise_weight", {options_.kernel.h, options_.kernel.w, middle},
-                        make_initializer(options_.initializer, depthwise_fans(options_.kernel, channels, options_.multiplier)));
+    Parameter& depthwise = scope.parameter(
+        "depthwise_weight", {options_.kernel.h, options_.kernel.w, middle},
+        make_initializer(options_.initializer, depthwise_fans(options_.kernel, channels, options_.multiplier)));
     const Fans fans{static_cast<double>(middle), static_cast<double>(options_.filters)};
     Parameter& pointwise = scope.parameter("pointwise_weight", {options_.filters, 1, 1, middle},
                                            make_initializer(options_.initializer, fans));
     Parameter* bias = declare_bias(scope, options_.bias, options_.filters);
-    return bind_function([&depthwise, &pointwise, bias, window = window(), act = options_.activation](const Context& context,
-                                                                                                      Tensor x) {
-      const Tensor filtered = ops::depthwise_conv2d(context, std::move(x), depthwise.value(), window);
-      return finish(context, ops::conv2d(context, filtered, pointwise.value()), bias, act);
-    });
+    return bind_function(
+        [&depthwise, &pointwise, bias, window = window(), act = options_.activation](const Context& context, Tensor x) {
+          const Tensor filtered = ops::depthwise_conv2d(context, std::move(x), depthwise.value(), window);
+          return finish(context, ops::conv2d(context, filtered, pointwise.value()), bias, act);
+        });
   }
 
   std::int64_t flops(std::span<const Shape> inputs) const override {
@@ -125,7 +127,11 @@ class SeparableConv2dLayer : public Layer {
 }  // namespace
 
 LayerPtr conv2d(Conv2dOptions options) { return std::make_shared<Conv2dLayer>(std::move(options)); }
-LayerPtr depthwise_conv2d(DepthwiseConv2dOptions options) { return std::make_shared<DepthwiseConv2dLayer>(std::move(options)); }
-LayerPtr separable_conv2d(SeparableConv2dOptions options) { return std::make_shared<SeparableConv2dLayer>(std::move(options)); }
+LayerPtr depthwise_conv2d(DepthwiseConv2dOptions options) {
+  return std::make_shared<DepthwiseConv2dLayer>(std::move(options));
+}
+LayerPtr separable_conv2d(SeparableConv2dOptions options) {
+  return std::make_shared<SeparableConv2dLayer>(std::move(options));
+}
 
 }  // namespace bantam

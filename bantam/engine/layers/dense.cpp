@@ -13,14 +13,17 @@ class DenseLayer : public Layer {
 
   Shape output_shape(std::span<const Shape> inputs) const override {
     const Shape& in = single(kind(), inputs);
-    if (in.rank() != 1) throw ShapeError(fmt::format("dense: expected an input (features), got {}; put flatten before it", to_string(in)));
+    if (in.rank() != 1)
+      throw ShapeError(
+          fmt::format("dense: expected an input (features), got {}; put flatten before it", to_string(in)));
     check_positive(kind(), "units", options_.units);
     return {options_.units};
   }
 
   std::unique_ptr<BoundLayer> bind(LayerScope& scope, BufferArena&, std::span<const Shape> inputs) const override {
     const Fans fans{static_cast<double>(inputs[0][0]), static_cast<double>(options_.units)};
-    Parameter& weight = scope.parameter("weight", {options_.units, inputs[0][0]}, make_initializer(options_.initializer, fans));
+    Parameter& weight =
+        scope.parameter("weight", {options_.units, inputs[0][0]}, make_initializer(options_.initializer, fans));
     Parameter* bias = declare_bias(scope, options_.bias, options_.units);
     return bind_function([&weight, bias, act = options_.activation](const Context& context, Tensor x) {
       return finish(context, ops::dense(context, std::move(x), weight.value()), bias, act);

@@ -31,7 +31,8 @@ class DropoutLayer : public Layer {
     return single(kind(), inputs);
   }
   std::unique_ptr<BoundLayer> bind(LayerScope&, BufferArena&, std::span<const Shape>) const override {
-    return bind_function([rate = options_.rate](const Context& context, Tensor x) { return ops::dropout(context, std::move(x), rate); });
+    return bind_function(
+        [rate = options_.rate](const Context& context, Tensor x) { return ops::dropout(context, std::move(x), rate); });
   }
 
  private:
@@ -42,7 +43,8 @@ class BoundAdd : public BoundLayer {
  public:
   explicit BoundAdd(ActivationOptions options) : options_(options) {}
   Tensor forward(const Context& context, std::span<Tensor> inputs) override {
-    return ops::activation(context, ops::add(context, std::move(inputs[0]), std::move(inputs[1])), options_.kind, options_.slope);
+    return ops::activation(context, ops::add(context, std::move(inputs[0]), std::move(inputs[1])), options_.kind,
+                           options_.slope);
   }
 
  private:

@@ -20,14 +20,17 @@ class PoolLayer : public Layer {
 
   std::unique_ptr<BoundLayer> bind(LayerScope&, BufferArena&, std::span<const Shape>) const override {
     if (maximum_)
-      return bind_function([window = window()](const Context& context, Tensor x) { return ops::max_pool2d(context, x, window); });
+      return bind_function(
+          [window = window()](const Context& context, Tensor x) { return ops::max_pool2d(context, x, window); });
     return bind_function([window = window(), count = options_.count_padding](const Context& context, Tensor x) {
       return ops::avg_pool2d(context, x, window, count);
     });
   }
 
  private:
-  Window2d window() const { return {.kernel = options_.window, .stride = options_.stride, .padding = options_.padding}; }
+  Window2d window() const {
+    return {.kernel = options_.window, .stride = options_.stride, .padding = options_.padding};
+  }
   PoolOptions options_;
   bool maximum_;
 };

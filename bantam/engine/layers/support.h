@@ -1,11 +1,11 @@
 // Shared by the layers: shape checks without the batch axis, biases, and layers without parameters as one function.
 #pragma once
 
-#include <fmt/format.h>
-
 #include <functional>
 #include <memory>
 #include <utility>
+
+#include <fmt/format.h>
 
 #include "bantam/base/error.h"
 #include "bantam/engine/layer.h"
@@ -23,16 +23,16 @@ inline const Shape& single(std::string_view kind, std::span<const Shape> inputs)
 /// The only input, which must be (height, width, channels).
 inline const Shape& single_image(std::string_view kind, std::span<const Shape> inputs) {
   const Shape& shape = single(kind, inputs);
-  if (shape.rank() != 3) throw ShapeError(fmt::format("{}: expected an input (height, width, channels), got {}", kind, to_string(shape)));
+  if (shape.rank() != 3)
+    throw ShapeError(fmt::format("{}: expected an input (height, width, channels), got {}", kind, to_string(shape)));
   return shape;
 }
 
 /// Height and width behind a window.
 inline Extent2d window_output(const char* op, const Shape& image, const Window2d& window) {
   const Padding pad = window.resolve(op, image[0], image[1]);
-  const auto extent = [](std::int64_t in, std::int64_t padding, std::int64_t kernel, std::int64_t dilation, std::int64_t stride) {
-    return (in + padding - (kernel - 1) * dilation - 1) / stride + 1;
-  };
+  const auto extent = [](std::int64_t in, std::int64_t padding, std::int64_t kernel, std::int64_t dilation,
+                         std::int64_t stride) { return (in + padding - (kernel - 1) * dilation - 1) / stride + 1; };
   return {extent(image[0], pad.top + pad.bottom, window.kernel.h, window.dilation.h, window.stride.h),
           extent(image[1], pad.left + pad.right, window.kernel.w, window.dilation.w, window.stride.w)};
 }
@@ -58,7 +58,9 @@ class FunctionLayer : public BoundLayer {
  public:
   using Function = std::function<Tensor(const Context&, Tensor)>;
   explicit FunctionLayer(Function function) : function_(std::move(function)) {}
-  Tensor forward(const Context& context, std::span<Tensor> inputs) override { return function_(context, std::move(inputs[0])); }
+  Tensor forward(const Context& context, std::span<Tensor> inputs) override {
+    return function_(context, std::move(inputs[0]));
+  }
 
  private:
   Function function_;

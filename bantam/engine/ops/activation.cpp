@@ -18,7 +18,8 @@ Tensor activation(const Context& context, Tensor x, kernels::Activation kind, fl
   const Tensor saved = keeps_input ? x : y;
   context.tape->record(context, y, [=](const Context& ctx, Tensor dy, GradientStore& store) {
     Tensor dx = reuse_or_allocate(ctx, dy);
-    BANTAM_KERNEL(ctx.exec, activation_grad, kind, slope, dy.elements(), dy.dtype(), saved.data(), dy.data(), dx.data());
+    BANTAM_KERNEL(ctx.exec, activation_grad, kind, slope, dy.elements(), dy.dtype(), saved.data(), dy.data(),
+                  dx.data());
     store.add(ctx, x_ref, std::move(dx));
   });
   return y;

@@ -11,8 +11,10 @@ namespace bantam::ops {
 
 Tensor add(const Context& context, Tensor a, Tensor b) {
   context.check_device("add", {&a, &b});
-  if (a.shape() != b.shape()) throw ShapeError(fmt::format("add: {} and {} differ", to_string(a.shape()), to_string(b.shape())));
-  if (a.dtype() != b.dtype()) throw DTypeError(fmt::format("add: {} and {} differ", to_string(a.dtype()), to_string(b.dtype())));
+  if (a.shape() != b.shape())
+    throw ShapeError(fmt::format("add: {} and {} differ", to_string(a.shape()), to_string(b.shape())));
+  if (a.dtype() != b.dtype())
+    throw DTypeError(fmt::format("add: {} and {} differ", to_string(a.dtype()), to_string(b.dtype())));
   Tensor y = a.sole_owner()   ? a.view(a.shape())
              : b.sole_owner() ? b.view(b.shape())
                               : context.allocate(a.shape(), a.dtype());

@@ -6,7 +6,8 @@
 
 namespace bantam::ops {
 
-/// y = a + b. Throws ShapeError, DTypeError where they differ. Works in place where an operand is the last holder of its memory.
+/// y = a + b. Throws ShapeError, DTypeError where they differ. Works in place where an operand is the last holder of
+/// its memory.
 Tensor add(const Context& context, Tensor a, Tensor b);
 
 }  // namespace bantam::ops

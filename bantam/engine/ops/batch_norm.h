@@ -14,8 +14,8 @@ struct BatchNormTensors {
   Tensor pending_mean, pending_variance;  ///< moved by training passes, not by recompute; may be undefined
 };
 
-/// x (…, channels). In Pass::train and Pass::recompute with the batch's statistics; in Pass::evaluate with the running ones (which has no
-/// gradient here: recording it throws Error). Throws ShapeError.
+/// x (…, channels). In Pass::train and Pass::recompute with the batch's statistics; in Pass::evaluate with the running
+/// ones (which has no gradient here: recording it throws Error). Throws ShapeError.
 Tensor batch_norm(const Context& context, const Tensor& x, const BatchNormTensors& tensors, float epsilon = 1e-3f,
                   kernels::RunningUpdate running = {});
 

@@ -13,8 +13,8 @@ namespace bantam::ops {
 Tensor bias_add(const Context& context, Tensor x, const Tensor& b) {
   context.check_device("bias_add", {&x, &b});
   if (x.shape().rank() < 1 || b.shape() != Shape{x.shape()[-1]})
-    throw ShapeError(fmt::format("bias_add: x {} and bias {} do not fit; expected as many values as the last axis has", to_string(x.shape()),
-                                 to_string(b.shape())));
+    throw ShapeError(fmt::format("bias_add: x {} and bias {} do not fit; expected as many values as the last axis has",
+                                 to_string(x.shape()), to_string(b.shape())));
   if (x.dtype() != b.dtype())
     throw DTypeError(fmt::format("bias_add: x is {} and the bias {}", to_string(x.dtype()), to_string(b.dtype())));
   const std::int64_t channels = x.shape()[-1], rows = channels == 0 ? 0 : x.elements() / channels;

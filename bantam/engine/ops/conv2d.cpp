@@ -17,21 +17,36 @@ using kernels::Conv2dShape;
 Conv2dShape checked_shape(const Tensor& x, const Tensor& w, Window2d window, std::int64_t groups) {
   check_image("conv2d", x.shape());
   if (w.shape().rank() != 4)
-    throw ShapeError(fmt::format("conv2d: expected a weight (C_out, kH, kW, C_in/groups), got {}", to_string(w.shape())));
+    throw ShapeError(
+        fmt::format("conv2d: expected a weight (C_out, kH, kW, C_in/groups), got {}", to_string(w.shape())));
   const std::int64_t channels = x.shape()[3], filters = w.shape()[0];
   if (groups < 1 || channels % groups != 0 || filters % groups != 0)
-    throw ShapeError(fmt::format("conv2d: {} input and {} output channels do not divide into {} groups", channels, filters, groups));
+    throw ShapeError(
+        fmt::format("conv2d: {} input and {} output channels do not divide into {} groups", channels, filters, groups));
   if (w.shape()[3] * groups != channels)
-    throw ShapeError(fmt::format("conv2d: x {} and weight {} do not fit: expected {} input channels a group, the weight has {}",
-                                 to_string(x.shape()), to_string(w.shape()), channels / groups, w.shape()[3]));
+    throw ShapeError(
+        fmt::format("conv2d: x {} and weight {} do not fit: expected {} input channels a group, the weight has {}",
+                    to_string(x.shape()), to_string(w.shape()), channels / groups, w.shape()[3]));
   if (x.dtype() != w.dtype())
     throw DTypeError(fmt::format("conv2d: x is {} and the weight {}", to_string(x.dtype()), to_string(w.dtype())));
   window.kernel = {w.shape()[1], w.shape()[2]};
   const Padding pad = window.resolve("conv2d", x.shape()[1], x.shape()[2]);
-  return {.batch = x.shape()[0], .in_h = x.shape()[1], .in_w = x.shape()[2], .in_channels = channels, .out_channels = filters,
-          .kernel_h = window.kernel.h, .kernel_w = window.kernel.w, .stride_h = window.stride.h, .stride_w = window.stride.w,
-          .pad_top = pad.top, .pad_bottom = pad.bottom, .pad_left = pad.left, .pad_right = pad.right,
-          .dilation_h = window.dilation.h, .dilation_w = window.dilation.w, .groups = groups};
+  return {.batch = x.shape()[0],
+          .in_h = x.shape()[1],
+          .in_w = x.shape()[2],
+          .in_channels = channels,
+          .out_channels = filters,
+          .kernel_h = window.kernel.h,
+          .kernel_w = window.kernel.w,
+          .stride_h = window.stride.h,
+          .stride_w = window.stride.w,
+          .pad_top = pad.top,
+          .pad_bottom = pad.bottom,
+          .pad_left = pad.left,
+          .pad_right = pad.right,
+          .dilation_h = window.dilation.h,
+          .dilation_w = window.dilation.w,
+          .groups = groups};
 }
 
 Scratch pass_scratch(const Context& context, const Conv2dShape& shape, DType dtype, Conv2dPass pass) {

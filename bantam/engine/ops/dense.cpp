@@ -13,7 +13,8 @@ namespace {
 
 void product(const Context& context, const kernels::MatmulShape& shape, DType dtype, const Tensor& a, const Tensor& b,
              DType out_dtype, void* out, bool accumulate) {
-  const Scratch scratch = context.scratch(kernels::matmul_workspace_bytes(shape, dtype, out_dtype, context.device.kind));
+  const Scratch scratch =
+      context.scratch(kernels::matmul_workspace_bytes(shape, dtype, out_dtype, context.device.kind));
   BANTAM_KERNEL(context.exec, matmul, shape, dtype, a.data(), b.data(), out_dtype, out, accumulate, scratch.get());
 }
 
@@ -33,7 +34,8 @@ Tensor dense(const Context& context, const Tensor& x, const Tensor& w) {
   if (!records(context, {&x, &w})) return y;
   context.tape->record(context, y, [=](const Context& ctx, Tensor dy, GradientStore& store) {
     weight_gradient(ctx, w, store, [&](float* dw, bool accumulate) {
-      product(ctx, {.m = units, .n = inputs, .k = batch, .transpose_a = true}, dtype, dy, x, DType::float32, dw, accumulate);
+      product(ctx, {.m = units, .n = inputs, .k = batch, .transpose_a = true}, dtype, dy, x, DType::float32, dw,
+              accumulate);
     });
     if (!wants_gradient(x)) return;
     Tensor dx = ctx.allocate(x.shape(), dtype);

@@ -18,13 +18,25 @@ kernels::DepthwiseConv2dShape checked_shape(const Tensor& x, const Tensor& w, Wi
     throw ShapeError(fmt::format("depthwise_conv2d: x {} and weight {} do not fit: expected (kH, kW, {}·multiplier)",
                                  to_string(x.shape()), to_string(w.shape()), channels));
   if (x.dtype() != w.dtype())
-    throw DTypeError(fmt::format("depthwise_conv2d: x is {} and the weight {}", to_string(x.dtype()), to_string(w.dtype())));
+    throw DTypeError(
+        fmt::format("depthwise_conv2d: x is {} and the weight {}", to_string(x.dtype()), to_string(w.dtype())));
   window.kernel = {w.shape()[0], w.shape()[1]};
   const Padding pad = window.resolve("depthwise_conv2d", x.shape()[1], x.shape()[2]);
-  return {.batch = x.shape()[0], .in_h = x.shape()[1], .in_w = x.shape()[2], .channels = channels,
-          .multiplier = w.shape()[2] / channels, .kernel_h = window.kernel.h, .kernel_w = window.kernel.w,
-          .stride_h = window.stride.h, .stride_w = window.stride.w, .pad_top = pad.top, .pad_bottom = pad.bottom,
-          .pad_left = pad.left, .pad_right = pad.right, .dilation_h = window.dilation.h, .dilation_w = window.dilation.w};
+  return {.batch = x.shape()[0],
+          .in_h = x.shape()[1],
+          .in_w = x.shape()[2],
+          .channels = channels,
+          .multiplier = w.shape()[2] / channels,
+          .kernel_h = window.kernel.h,
+          .kernel_w = window.kernel.w,
+          .stride_h = window.stride.h,
+          .stride_w = window.stride.w,
+          .pad_top = pad.top,
+          .pad_bottom = pad.bottom,
+          .pad_left = pad.left,
+          .pad_right = pad.right,
+          .dilation_h = window.dilation.h,
+          .dilation_w = window.dilation.w};
 }
 
 }  // namespace
@@ -38,8 +50,10 @@ Tensor depthwise_conv2d(const Context& context, const Tensor& x, const Tensor& w
   if (!records(context, {&x, &w})) return y;
   context.tape->record(context, y, [=](const Context& ctx, Tensor dy, GradientStore& store) {
     weight_gradient(ctx, w, store, [&](float* dw, bool accumulate) {
-      const Scratch scratch = ctx.scratch(kernels::depthwise_conv2d_grad_weight_workspace_bytes(shape, dtype, ctx.device.kind));
-      BANTAM_KERNEL(ctx.exec, depthwise_conv2d_grad_weight, shape, dtype, x.data(), dy.data(), dw, accumulate, scratch.get());
+      const Scratch scratch =
+          ctx.scratch(kernels::depthwise_conv2d_grad_weight_workspace_bytes(shape, dtype, ctx.device.kind));
+      BANTAM_KERNEL(ctx.exec, depthwise_conv2d_grad_weight, shape, dtype, x.data(), dy.data(), dw, accumulate,
+                    scratch.get());
     });
     if (!wants_gradient(x)) return;
     Tensor dx = ctx.allocate(x.shape(), dtype);

@@ -7,8 +7,8 @@
 
 namespace bantam::ops {
 
-/// x (batch, H, W, C), w (kH, kW, C·multiplier), one type → (batch, H', W', C·multiplier). `window.kernel` is taken from w.
-/// Throws ShapeError, DTypeError.
+/// x (batch, H, W, C), w (kH, kW, C·multiplier), one type → (batch, H', W', C·multiplier). `window.kernel` is taken
+/// from w. Throws ShapeError, DTypeError.
 Tensor depthwise_conv2d(const Context& context, const Tensor& x, const Tensor& w, Window2d window = {});
 
 }  // namespace bantam::ops

@@ -11,17 +11,20 @@
 namespace bantam::ops {
 
 Tensor dropout(const Context& context, Tensor x, float rate) {
-  if (!(rate >= 0.0f && rate < 1.0f)) throw ShapeError(fmt::format("dropout: the rate must be in [0, 1), got {}", rate));
+  if (!(rate >= 0.0f && rate < 1.0f))
+    throw ShapeError(fmt::format("dropout: the rate must be in [0, 1), got {}", rate));
   if (context.pass == Pass::evaluate || rate == 0.0f) return x;
   context.check_device("dropout", {&x});
   if (x.shape().rank() < 1) throw ShapeError("dropout: expected (batch, …), got a scalar");
-  if (context.random.update == nullptr) throw Error("dropout: the context has no random state (set Context::random.update)");
+  if (context.random.update == nullptr)
+    throw Error("dropout: the context has no random state (set Context::random.update)");
   const std::int64_t samples = x.shape()[0];
-  const kernels::DropoutShape shape{.samples = samples,
-                                    .sample_elements = samples == 0 ? 0 : x.elements() / samples,
-                                    .rate = rate,
-                                    .key = philox_key(context.random.seed, RandomPurpose::dropout, hash_name(context.path)),
-                                    .first_sample = context.random.first_sample};
+  const kernels::DropoutShape shape{
+      .samples = samples,
+      .sample_elements = samples == 0 ? 0 : x.elements() / samples,
+      .rate = rate,
+      .key = philox_key(context.random.seed, RandomPurpose::dropout, hash_name(context.path)),
+      .first_sample = context.random.first_sample};
   const ValueRef x_ref = x;
   const bool recorded = records(context, {&x});
   Tensor y = reuse_or_allocate(context, x);

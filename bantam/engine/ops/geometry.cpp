@@ -1,9 +1,9 @@
 // Checks of windows, and Keras' "same" padding.
 #include "bantam/engine/ops/geometry.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
+
+#include <fmt/format.h>
 
 #include "bantam/base/error.h"
 
@@ -33,13 +33,14 @@ Padding Window2d::resolve(const char* op, std::int64_t in_h, std::int64_t in_w) 
     throw ShapeError(fmt::format("{}: padding must not be negative", op));
   const std::int64_t span_h = (kernel.h - 1) * dilation.h + 1, span_w = (kernel.w - 1) * dilation.w + 1;
   if (in_h + amounts.top + amounts.bottom < span_h || in_w + amounts.left + amounts.right < span_w)
-    throw ShapeError(fmt::format("{}: a window of {}x{} does not fit an input of {}x{} with padding {}+{}, {}+{}", op, span_h,
-                                 span_w, in_h, in_w, amounts.top, amounts.bottom, amounts.left, amounts.right));
+    throw ShapeError(fmt::format("{}: a window of {}x{} does not fit an input of {}x{} with padding {}+{}, {}+{}", op,
+                                 span_h, span_w, in_h, in_w, amounts.top, amounts.bottom, amounts.left, amounts.right));
   return amounts;
 }
 
 void check_image(const char* op, const Shape& x) {
-  if (x.rank() != 4) throw ShapeError(fmt::format("{}: expected (batch, height, width, channels), got {}", op, to_string(x)));
+  if (x.rank() != 4)
+    throw ShapeError(fmt::format("{}: expected (batch, height, width, channels), got {}", op, to_string(x)));
 }
 
 }  // namespace bantam

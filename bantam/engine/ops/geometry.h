@@ -13,7 +13,8 @@ struct Extent2d {
   bool operator==(const Extent2d&) const = default;
 };
 
-/// valid: none. same: Keras' (output = ⌈input/stride⌉, the odd row or column goes to the bottom and right). explicit_: as given.
+/// valid: none. same: Keras' (output = ⌈input/stride⌉, the odd row or column goes to the bottom and right). explicit_:
+/// as given.
 enum class PaddingKind : std::uint8_t { valid, same, explicit_ };
 struct Padding {
   PaddingKind kind = PaddingKind::valid;
@@ -28,8 +29,8 @@ struct Padding {
 struct Window2d {
   Extent2d kernel{1, 1}, stride{1, 1}, dilation{1, 1};
   Padding padding;
-  /// The padding as explicit amounts, for an input of this height and width. Throws ShapeError, prefixed by `op`, where extents are not
-  /// positive, padding is negative, or the window does not fit the padded input.
+  /// The padding as explicit amounts, for an input of this height and width. Throws ShapeError, prefixed by `op`, where
+  /// extents are not positive, padding is negative, or the window does not fit the padded input.
   Padding resolve(const char* op, std::int64_t in_h, std::int64_t in_w) const;
 };
 

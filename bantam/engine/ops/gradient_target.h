@@ -9,8 +9,8 @@
 
 namespace bantam::ops {
 
-/// Calls `compute(float* dw, bool accumulate)` for `weight`, where a gradient of it is wanted. A parameter's goes straight to the arena; any
-/// other tensor's to a new tensor, cast to its type and handed to the store.
+/// Calls `compute(float* dw, bool accumulate)` for `weight`, where a gradient of it is wanted. A parameter's goes
+/// straight to the arena; any other tensor's to a new tensor, cast to its type and handed to the store.
 template <class Compute>
 void weight_gradient(const Context& context, const Tensor& weight, GradientStore& store, Compute&& compute) {
   if (!wants_gradient(weight)) return;

@@ -13,16 +13,19 @@ SoftmaxCrossEntropyResult softmax_cross_entropy(const Context& context, const Te
                                                 SoftmaxCrossEntropyOptions options) {
   context.check_device("softmax_cross_entropy", {&logits, &labels});
   if (logits.shape().rank() != 2 || labels.shape() != Shape{logits.shape()[0]})
-    throw ShapeError(fmt::format("softmax_cross_entropy: logits {} and labels {} do not fit; expected (batch, classes) and (batch)",
-                                 to_string(logits.shape()), to_string(labels.shape())));
+    throw ShapeError(
+        fmt::format("softmax_cross_entropy: logits {} and labels {} do not fit; expected (batch, classes) and (batch)",
+                    to_string(logits.shape()), to_string(labels.shape())));
   if (labels.dtype() != DType::int32)
     throw DTypeError(fmt::format("softmax_cross_entropy: labels must be int32, got {}", to_string(labels.dtype())));
   const kernels::SoftmaxCrossEntropyShape shape{logits.shape()[0], logits.shape()[1], options.label_smoothing};
-  const float divisor = options.divisor > 0.0f ? options.divisor : static_cast<float>(std::max<std::int64_t>(shape.batch, 1));
-  const Tensor losses = context.allocate({shape.batch}, DType::float32), lse = context.allocate({shape.batch}, DType::float32);
+  const float divisor =
+      options.divisor > 0.0f ? options.divisor : static_cast<float>(std::max<std::int64_t>(shape.batch, 1));
+  const Tensor losses = context.allocate({shape.batch}, DType::float32),
+               lse = context.allocate({shape.batch}, DType::float32);
   Tensor loss = context.allocate({}, DType::float32);
-  BANTAM_KERNEL(context.exec, softmax_cross_entropy_forward, shape, logits.dtype(), logits.data(), labels.as<std::int32_t>(), divisor,
-                losses.as<float>(), lse.as<float>(), loss.as<float>());
+  BANTAM_KERNEL(context.exec, softmax_cross_entropy_forward, shape, logits.dtype(), logits.data(),
+                labels.as<std::int32_t>(), divisor, losses.as<float>(), lse.as<float>(), loss.as<float>());
   if (!records(context, {&logits})) return {loss, losses};
   context.tape->record(context, loss, [=](const Context& ctx, Tensor upstream, GradientStore& store) {
     Tensor dlogits = ctx.allocate(logits.shape(), logits.dtype());

@@ -12,8 +12,8 @@ struct SoftmaxCrossEntropyOptions {
   float divisor = 0.0f;
 };
 struct SoftmaxCrossEntropyResult {
-  Tensor loss;     ///< float32 scalar
-  Tensor losses;   ///< float32 (batch), for metrics
+  Tensor loss;    ///< float32 scalar
+  Tensor losses;  ///< float32 (batch), for metrics
 };
 
 /// logits (batch, classes), labels int32 (batch). Throws ShapeError, DTypeError.

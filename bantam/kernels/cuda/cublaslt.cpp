@@ -112,15 +112,14 @@ std::unique_ptr<CublasLt::Entry> CublasLt::make_entry(const Key& key) const {
           "cublasLtMatrixLayoutCreate");
     if (p.batch == 1) return;
     const auto batch = static_cast<std::int32_t>(p.batch);
-    check(api_.layout_set(made, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &batch, sizeof(batch)), "cublasLtMatrixLayoutSetAttribute");
+    check(api_.layout_set(made, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &batch, sizeof(batch)),
+          "cublasLtMatrixLayoutSetAttribute");
     check(api_.layout_set(made, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, &batch_stride, sizeof(batch_stride)),
           "cublasLtMatrixLayoutSetAttribute");
   };
   // A row-major (r, c) matrix is a column-major (c, r) one.
-  layout(entry->left, p.dtype, p.transpose_b ? p.k : p.n, p.transpose_b ? p.n : p.k, p.b_stride,
-         p.b_batch_stride);
-  layout(entry->right, p.dtype, p.transpose_a ? p.m : p.k, p.transpose_a ? p.k : p.m, p.a_stride,
-         p.a_batch_stride);
+  layout(entry->left, p.dtype, p.transpose_b ? p.k : p.n, p.transpose_b ? p.n : p.k, p.b_stride, p.b_batch_stride);
+  layout(entry->right, p.dtype, p.transpose_a ? p.m : p.k, p.transpose_a ? p.k : p.m, p.a_stride, p.a_batch_stride);
   layout(entry->out, p.out_dtype, p.n, p.m, p.c_stride, p.c_batch_stride);
   choose_algorithm(key, *entry);
   return entry;

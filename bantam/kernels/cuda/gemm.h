@@ -29,8 +29,9 @@ struct GemmOperands {
   bool accumulate = false;
 };
 
-/// Runs on the current device in the order of `exec.stream`: cuBLASLt, or our own kernel where it has no algorithm. Long sums of
-/// small results (weight gradients of pointwise convolutions) are cut into parts, by shapes only, added in order.
+/// Runs on the current device in the order of `exec.stream`: cuBLASLt, or our own kernel where it has no algorithm.
+/// Long sums of small results (weight gradients of pointwise convolutions) are cut into parts, by shapes only, added in
+/// order.
 void gemm(const Exec& exec, const GemmProblem& problem, const GemmOperands& operands, Workspace workspace);
 
 }  // namespace bantam::kernels::cuda

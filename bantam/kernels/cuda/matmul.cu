@@ -94,12 +94,14 @@ struct SplitSum {
   std::int64_t parts() const { return full + (rest > 0 ? 1 : 0); }
 };
 
-/// No parts (full = 0) unless the sum is long and the result so small that its tiles would leave most of a GPU idle. Parts are
-/// multiples of 64 deep (operands stay aligned), at least 1024, enough for about 128 tiles, within half of the workspace.
+/// No parts (full = 0) unless the sum is long and the result so small that its tiles would leave most of a GPU idle.
+/// Parts are multiples of 64 deep (operands stay aligned), at least 1024, enough for about 128 tiles, within half of
+/// the workspace.
 SplitSum split_sum(const GemmProblem& p) {
   constexpr std::int64_t kLong = 4096, kTiles = 128, kShortest = 1024, kAligned = 64;
   const std::int64_t tiles = ((p.m + kTile - 1) / kTile) * ((p.n + kTile - 1) / kTile);
-  const std::int64_t fitting = static_cast<std::int64_t>(p.workspace_limit) / 2 / (p.m * p.n * 4) - 1;  // one for the rest
+  const std::int64_t fitting =
+      static_cast<std::int64_t>(p.workspace_limit) / 2 / (p.m * p.n * 4) - 1;  // one for the rest
   const std::int64_t wanted = std::min({kTiles / tiles, p.k / kShortest, fitting});
   if (p.k < kLong || p.batch != 1 || wanted < 2) return {};
   SplitSum split;
@@ -164,16 +166,17 @@ void split_gemm(const Exec& exec, const GemmProblem& p, const GemmOperands& oper
     part.k = split.rest;
     part.batch = 1;
     part.a_batch_stride = part.b_batch_stride = part.c_batch_stride = 0;
-    plain_gemm(exec, part,
-               {static_cast<const std::byte*>(operands.a) + begin * a_step * size,
-                static_cast<const std::byte*>(operands.b) + begin * b_step * size, partials + split.full * p.m * p.n, false},
-               left);
+    plain_gemm(
+        exec, part,
+        {static_cast<const std::byte*>(operands.a) + begin * a_step * size,
+         static_cast<const std::byte*>(operands.b) + begin * b_step * size, partials + split.full * p.m * p.n, false},
+        left);
   }
   dispatch_floating(p.out_dtype, [&](auto tag) {
     using Out = typename decltype(tag)::type;
     const auto blocks = static_cast<unsigned>((p.m * p.n + kThreads - 1) / kThreads);
-    add_product_parts<Out><<<blocks, kThreads, 0, stream_of(exec)>>>(partials, split.parts(), p.m, p.n,
-                                                                   static_cast<Out*>(operands.c), p.c_stride, operands.accumulate);
+    add_product_parts<Out><<<blocks, kThreads, 0, stream_of(exec)>>>(
+        partials, split.parts(), p.m, p.n, static_cast<Out*>(operands.c), p.c_stride, operands.accumulate);
     check_launch("add_product_parts");
   });
 }

@@ -106,7 +106,8 @@ __global__ void __launch_bounds__(kTileThreads)
 
 inline constexpr int kMergeRows = 16;
 
-/// Σ of `value` over the threads of equal threadIdx.x, in a fixed order; every thread gets it. Blocks of 32 x kMergeRows threads.
+/// Σ of `value` over the threads of equal threadIdx.x, in a fixed order; every thread gets it. Blocks of 32 x
+/// kMergeRows threads.
 __device__ inline double sum_over_merge_rows(double value) {
   __shared__ double shared[kMergeRows][32];
   __syncthreads();
@@ -118,8 +119,8 @@ __device__ inline double sum_over_merge_rows(double value) {
   return sum;
 }
 
-/// finish(c, origin, moments of all rows) for every channel: the mean from the parts' means, then m2 from the parts' m2 and the distance
-/// of their means, without a division a part.
+/// finish(c, origin, moments of all rows) for every channel: the mean from the parts' means, then m2 from the parts' m2
+/// and the distance of their means, without a division a part.
 template <class T, class Finish>
 __global__ void __launch_bounds__(32 * kMergeRows)
     merge_parts_kernel(const T* x, std::int64_t rows, std::int64_t channels, int parts, const float* partials,
@@ -134,7 +135,8 @@ __global__ void __launch_bounds__(32 * kMergeRows)
   double sum = 0;
   if (inside) {
 #pragma unroll 4
-    for (int part = static_cast<int>(threadIdx.y); part < parts; part += kMergeRows) sum += count_of(part) * partial(part, 0);
+    for (int part = static_cast<int>(threadIdx.y); part < parts; part += kMergeRows)
+      sum += count_of(part) * partial(part, 0);
   }
   const double mean = sum_over_merge_rows(sum) / static_cast<double>(rows);
   double squares = 0;
@@ -146,7 +148,8 @@ __global__ void __launch_bounds__(32 * kMergeRows)
     }
   }
   const double m2 = sum_over_merge_rows(squares);
-  if (inside && threadIdx.y == 0) finish(c, to_float(x[c]), Moments<double, 1>{static_cast<double>(rows), {mean}, {m2}});
+  if (inside && threadIdx.y == 0)
+    finish(c, to_float(x[c]), Moments<double, 1>{static_cast<double>(rows), {mean}, {m2}});
 }
 
 /// finish(c, origin, moments) on the device for every channel of x (rows, channels), rows > 0. `partials` has room for

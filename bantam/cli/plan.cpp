@@ -1,0 +1,198 @@
+// `bantam plan`: the memory of a training step before anything is allocated, on a device that need not be here.
+#include <algorithm>
+#include <array>
+#include <memory>
+
+#include <fmt/format.h>
+
+#include "bantam/base/byte_size.h"
+#include "bantam/base/error.h"
+#include "bantam/base/text.h"
+#include "bantam/cli/bench.h"
+#include "bantam/cli/plan_trace.h"
+#include "bantam/engine/step_plan.h"
+
+namespace bantam::cli {
+namespace {
+
+constexpr const char* kAbout =
+    "Show what a training step takes from the device's allocator, to the byte, before anything\n"
+    "is allocated: the step runs on a stand-in for the device, which need not be in this\n"
+    "machine. One batch counts, as one is resident in training; batches made ahead do not.\n"
+    "arena: the step's own buffers at fixed offsets, beside their most live bytes at one time.\n"
+    "With --trace, lifetimes from a CSV file (header id,lower,upper,size) are solved instead.";
+
+constexpr const char* kNotCounted =
+    "The CUDA context, loaded kernels and what libraries hold for themselves come on top; they\n"
+    "are not predicted yet.";
+
+constexpr std::array<const char*, kCategories> kShort = {"param", "grad", "optim", "activ", "work", "input", "other"};
+constexpr std::size_t kShownHolders = 10;
+
+struct PlanOptions {
+  BenchOptions rows;
+  std::string memory, capacity;
+  TraceOptions trace;
+};
+
+/// Bytes to fit into: --memory, else the config's limit for the device, else 0.
+std::uint64_t memory_to_fit(const RunConfig& config, const PlanOptions& options) {
+  if (!options.memory.empty()) {
+    const std::uint64_t bytes = parse_byte_size(options.memory);
+    if (bytes == 0) throw ConfigError("--memory: expected more than 0 bytes");
+    return bytes;
+  }
+  const auto limit = config.limits.find(to_string(config.device));
+  return limit == config.limits.end() ? 0 : limit->second;
+}
+
+struct Row {
+  StepCase step;
+  StepPlan plan;
+  bool fits = true;
+};
+
+Row plan_row(const RunConfig& config, const StepCase& step, std::uint64_t memory, double seconds) {
+  const StepPlanOptions options{
+      .model = {.precision = step.precision, .seed = config.seed, .recompute = step.recompute},
+      .optimizer = config.train.optimizer,
+      .loss = config.train.loss,
+      .batch = step.batch,
+      .accumulate = config.train.accumulate,
+      .device = config.device,
+      .planner = {.alignment = BfcAllocator::kGranule, .seconds = seconds}};
+  Row row{step, plan_step(config.model.graph, options)};
+  if (memory > 0) row.fits = step_fits(config.model.graph, options, memory);
+  return row;
+}
+
+void print_json(const RunConfig& config, const Row& row, std::uint64_t memory) {
+  const StepPlan& plan = row.plan;
+  nlohmann::ordered_json json = describe(config, row.step);
+  json["accumulate"] = config.train.accumulate;
+  json["peak_bytes"] = plan.peak_bytes;
+  json["by_category"] = categories_json(plan.by_category);
+  json["persistent_bytes"] = plan.persistent_bytes;
+  json["workspace_bytes"] = plan.workspace_bytes;
+  json["step_peak_bytes"] = plan.step_peak_bytes;
+  json["buffers"] = plan.step.size();
+  json["max_live_bytes"] = plan.arena.max_live_bytes;
+  json["arena_bytes"] = plan.arena.arena_bytes;
+  json["arena_seconds"] = plan.arena.seconds;
+  json["arena_stopped"] = to_string(plan.arena.stop);
+  if (memory > 0) {
+    json["memory_bytes"] = memory;
+    json["fits"] = row.fits;
+  }
+  json["moment"] = {{"layer", plan.moment.owner},
+                    {"phase", plan.moment.phase},
+                    {"category", to_string(plan.moment.category)},
+                    {"bytes", plan.moment.bytes}};
+  json["holders"] = nlohmann::ordered_json::array();
+  for (const Holder& holder : plan.holders)
+    json["holders"].push_back({{"layer", holder.owner},
+                               {"category", to_string(holder.category)},
+                               {"bytes", holder.bytes},
+                               {"allocations", holder.allocations}});
+  if (config.device.kind == DeviceKind::cuda)
+    json["not_counted"] = "CUDA context, loaded kernels, libraries' own memory";
+  fmt::print("{}\n", json.dump());
+}
+
+std::string header(std::uint64_t memory) {
+  std::string line = fmt::format("{:>5} {:>4} {:>4} {:>5}", "batch", "prec", "rec", "peak");
+  for (const char* title : kShort) line += fmt::format(" {:>5}", title);
+  return line + fmt::format(" {:>5} {:>5}{}", "arena", "live", memory > 0 ? " fits" : "");
+}
+
+void print_row(const Row& row, std::uint64_t memory) {
+  std::string line = fmt::format("{:>5} {:>4} {:>4.4} {:>5}", row.step.batch, short_name(row.step.precision),
+                                 to_string(row.step.recompute), compact_bytes(row.plan.peak_bytes));
+  for (const std::uint64_t bytes : row.plan.by_category.bytes) line += fmt::format(" {:>5}", compact_bytes(bytes));
+  line += fmt::format(" {:>5} {:>5}", compact_bytes(row.plan.arena.arena_bytes),
+                      compact_bytes(row.plan.arena.max_live_bytes));
+  fmt::print("{}{}\n", line, memory == 0 ? "" : row.fits ? "  yes" : "   no");
+}
+
+/// Where the peak is, and who holds it.
+void print_details(const StepPlan& plan) {
+  fmt::print("\nThe peak: {} bytes, reached in {} of {}\nwith {} of {}.\n",
+             format_count(static_cast<std::int64_t>(plan.peak_bytes)), plan.moment.phase, plan.moment.owner,
+             format_byte_size(plan.moment.bytes), to_string(plan.moment.category));
+  fmt::print(
+      "Persistent {}, scratch memory at most {};\n{} buffers a step in an arena of {:.4f} x their live bytes.\n\n",
+      format_byte_size(plan.persistent_bytes), format_byte_size(plan.workspace_bytes), plan.step.size(),
+      plan.arena.ratio());
+  Table table({{"alive at the peak", Align::left}, {"category", Align::left}, {"bytes"}, {"share"}});
+  std::uint64_t rest = plan.peak_bytes;
+  for (std::size_t i = 0; i < std::min(kShownHolders, plan.holders.size()); ++i) {
+    const Holder& holder = plan.holders[i];
+    rest -= holder.bytes;
+    table.add_row(
+        {holder.owner, std::string(to_string(holder.category)), format_byte_size(holder.bytes),
+         fmt::format("{:.1f} %", 100.0 * static_cast<double>(holder.bytes) / static_cast<double>(plan.peak_bytes))});
+  }
+  if (rest > 0)
+    table.add_row({fmt::format("{} others", plan.holders.size() - kShownHolders), "", format_byte_size(rest),
+                   fmt::format("{:.1f} %", 100.0 * static_cast<double>(rest) / static_cast<double>(plan.peak_bytes))});
+  fmt::print("{}", table.to_string());
+}
+
+int plan_config(const PlanOptions& options) {
+  const RunConfig config = read_config(options.rows.common);
+  const std::uint64_t memory = memory_to_fit(config, options);
+  const std::vector<StepCase> cases = bench_cases(config, options.rows);
+  const bool json = options.rows.json;
+  if (!json) {
+    fmt::print("{} on {}, accumulate {}{}\n", config.model.name, to_string(config.device), config.train.accumulate,
+               memory > 0 ? ", to fit " + format_byte_size(memory) : "");
+    fmt::print("{}\n", header(memory));
+  }
+  bool any = false;
+  for (const StepCase& step : cases) {
+    const Row row = plan_row(config, step, memory, options.rows.seconds);
+    any = any || row.fits;
+    if (json)
+      print_json(config, row, memory);
+    else
+      print_row(row, memory);
+    if (!json && cases.size() == 1) print_details(row.plan);
+  }
+  if (!json && config.device.kind == DeviceKind::cuda) fmt::print("{}\n", kNotCounted);
+  return any ? 0 : 4;
+}
+
+int run_plan(const PlanOptions& options) {
+  if (options.trace.file.empty()) {
+    if (options.rows.common.config.empty())
+      throw ConfigError("plan: give a CONFIG, e.g. configs/quickstart.yaml, or --trace FILE");
+    if (!options.capacity.empty() || !options.trace.offsets_file.empty())
+      throw ConfigError("plan: --capacity and --offsets belong to --trace FILE");
+    return plan_config(options);
+  }
+  if (!options.rows.common.config.empty()) throw ConfigError("plan: give CONFIG or --trace FILE, not both");
+  TraceOptions trace = options.trace;
+  trace.seconds = options.rows.seconds;
+  trace.json = options.rows.json;
+  if (!options.capacity.empty()) trace.capacity = parse_byte_size(options.capacity);
+  return plan_trace(trace);
+}
+
+}  // namespace
+
+void add_plan(CLI::App& app, Action& action) {
+  CLI::App* command = app.add_subcommand("plan", "A step's memory, before anything is allocated");
+  command->footer(kAbout);
+  const auto options = std::make_shared<PlanOptions>();
+  options->rows.seconds = 1.0;
+  add_bench_options(*command, options->rows);
+  command->get_option("CONFIG")->required(false);
+  command->get_option("--seconds")->description("Most time to solve an arena");
+  command->add_option("--memory", options->memory, "Bytes to fit into, e.g. 2GiB; default: the config's limit");
+  command->add_option("--trace", options->trace.file, "CSV of lifetimes to solve instead of a CONFIG");
+  command->add_option("--capacity", options->capacity, "With --trace: an arena that is small enough");
+  command->add_option("--offsets", options->trace.offsets_file, "With --trace: write the offsets to a CSV");
+  command->callback([&action, options] { action = [options] { return run_plan(*options); }; });
+}
+
+}  // namespace bantam::cli

@@ -1,0 +1,22 @@
+// Traces from elsewhere for the planner: a CSV of lifetimes in, offsets out.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace bantam::cli {
+
+/// What `bantam plan --trace` was asked for.
+struct TraceOptions {
+  std::string file, offsets_file;
+  std::uint64_t capacity = 0;
+  double seconds = 1.0;
+  bool json = false;
+};
+
+/// Reads the file (header with id, lower, upper and size, in any order; other columns are left alone), solves it and
+/// prints the result. Gives the exit code: 4 where a capacity was given and is passed. Throws DataError with file and
+/// line.
+int plan_trace(const TraceOptions& options);
+
+}  // namespace bantam::cli

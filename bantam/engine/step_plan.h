@@ -1,0 +1,67 @@
+// The memory of a training step, known beforehand: every allocation on a stand-in for the device, and where the peak
+// is.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "bantam/engine/graph.h"
+#include "bantam/engine/model.h"
+#include "bantam/engine/optimizer.h"
+#include "bantam/engine/training_step.h"
+#include "bantam/memory/planner.h"
+
+namespace bantam {
+
+struct StepPlanOptions {
+  ModelOptions model;
+  OptimizerOptions optimizer;
+  LossOptions loss;
+  std::int64_t batch = 1;       ///< samples of a micro-batch
+  std::int64_t accumulate = 1;  ///< micro-batches an update
+  /// The device asked about; it need not be in this machine. Also a meta device.
+  Device device;
+  /// Of the step's arena.
+  PlannerOptions planner{.alignment = BfcAllocator::kGranule};
+};
+
+/// One allocation that begins and ends within a step.
+struct StepBuffer {
+  PlannerBuffer buffer;  ///< id: its place in the list; times in ticks of the step (AllocationTrace)
+  std::string owner;     ///< layer path
+  Category category = Category::other;
+  std::string phase;  ///< "forward", "backward" (also of what is run again in it), "update"
+};
+
+/// The allocation that reaches the peak first.
+struct PeakMoment {
+  std::string owner;  ///< layer path
+  Category category = Category::other;
+  std::string phase;        ///< "setup", "input", or a StepBuffer's
+  std::uint64_t bytes = 0;  ///< of this allocation
+};
+
+/// What a run of this step takes from the device's allocator. Rounded sizes; context and libraries come on top.
+struct StepPlan {
+  std::uint64_t peak_bytes = 0;  ///< the allocator's high-water mark, from making the model on
+  CategoryBytes by_category;     ///< at the peak; sums to peak_bytes
+  std::vector<Holder> holders;   ///< at the peak, largest first; sums to peak_bytes
+  PeakMoment moment;
+  std::uint64_t persistent_bytes = 0;  ///< live throughout a step: model, optimizer, metrics, the input batch
+  std::uint64_t workspace_bytes = 0;   ///< most scratch memory at one time
+  std::uint64_t step_peak_bytes = 0;   ///< most bytes within a step: persistent + arena.max_live_bytes
+  std::vector<StepBuffer> step;        ///< the second step's buffers; the first one's are the same in a settled step
+  ArenaPlan arena;                     ///< their offsets
+};
+
+/// Makes the model and runs two updates on the meta stand-in of `device`, in a runtime of its own, with one batch
+/// resident: nothing is allocated on any device and no kernel runs. Throws what making and running the model throws
+/// (ConfigError, ShapeError), and Error for a batch or accumulation below 1.
+StepPlan plan_step(const Graph& graph, const StepPlanOptions& options);
+
+/// Whether the same run gets by with `limit_bytes` (not 0) of the device's memory: the allocator's own algorithm is run
+/// under that limit, so what fragmentation costs is counted.
+bool step_fits(const Graph& graph, const StepPlanOptions& options, std::uint64_t limit_bytes);
+
+}  // namespace bantam

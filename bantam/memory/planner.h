@@ -1,0 +1,68 @@
+// The planner: fixed offsets in one arena for buffers whose lifetimes are known beforehand.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace bantam {
+
+/// A buffer that lives in [lower, upper), in any unit of time, and needs `size` bytes. `id` is the caller's.
+struct PlannerBuffer {
+  std::int64_t id = 0;
+  std::int64_t lower = 0;
+  std::int64_t upper = 0;
+  std::uint64_t size = 0;
+};
+
+/// How hard to try. The search ends at the first of: the lower bound is reached, the capacity is reached, the
+/// iterations are used up, the time is up. Unless it was the time, equal inputs give equal plans on every machine.
+struct PlannerOptions {
+  /// Offsets are multiples of it: 256 for arenas of a device, 1 for traces from elsewhere. Not 0.
+  std::uint64_t alignment = 1;
+  /// A size of the arena that is small enough; 0: as small as can be found.
+  std::uint64_t capacity = 0;
+  /// Most seconds; 0: no limit, so that the plan never depends on the machine's speed.
+  double seconds = 1.0;
+  /// Most placements tried by the local search; 0: only the constructed orders.
+  std::int64_t iterations = 100'000;
+  std::uint64_t seed = 42;
+};
+
+enum class PlannerStop : std::uint8_t { optimal, capacity, iterations, time };
+/// "optimal", "capacity", "iterations", "time".
+std::string_view to_string(PlannerStop stop);
+
+/// Where the buffers lie. Two buffers that are alive at the same time share no byte.
+struct ArenaPlan {
+  std::vector<std::uint64_t> offsets;  ///< by position in the input; buffers of no size get 0
+  std::uint64_t arena_bytes = 0;       ///< the highest end of a buffer
+  std::uint64_t max_live_bytes = 0;    ///< most bytes alive at one time: no arena is smaller
+  double seconds = 0;
+  std::int64_t iterations = 0;  ///< placements tried by the local search
+  PlannerStop stop = PlannerStop::optimal;
+  /// arena_bytes / max_live_bytes; 1 where nothing lives.
+  double ratio() const {
+    return max_live_bytes == 0 ? 1.0 : static_cast<double>(arena_bytes) / static_cast<double>(max_live_bytes);
+  }
+};
+
+/// Solves dynamic storage allocation (NP-hard) by construction and local search: buffers are placed one by one, in
+/// several orders, each at the lowest or the tightest gap among those placed before, and by filling a skyline from
+/// below; then the skyline's choices are changed at random and annealed. A placement of n buffers takes O(n²) at worst:
+/// for some thousands a few milliseconds. Throws Error for lower >= upper, an alignment of 0, or sums that pass 2^62.
+/// Sources: the skyline, Sekiyama et al. 2018, "Profile-guided memory optimization for deep neural networks"; choosing
+/// what fits a stretch's edges, Burke, Kendall and Whitwell 2004, "A new placement heuristic for the orthogonal
+/// stock-cutting problem".
+ArenaPlan solve_arena(std::span<const PlannerBuffer> buffers, const PlannerOptions& options = {});
+
+/// Most bytes alive at one time.
+std::uint64_t max_live_bytes(std::span<const PlannerBuffer> buffers);
+
+/// Checks a plan by itself: alignment, the arena's size, and that no two buffers alive together overlap. Returns "" or
+/// what is broken.
+std::string check_arena_plan(std::span<const PlannerBuffer> buffers, const ArenaPlan& plan, std::uint64_t alignment);
+
+}  // namespace bantam

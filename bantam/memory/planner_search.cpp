@@ -1,0 +1,199 @@
+// Constructed orders first; then the skyline's choices are changed at random and annealed.
+#include "bantam/memory/planner_search.h"
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <limits>
+#include <numeric>
+#include <vector>
+
+#include "bantam/base/philox.h"
+
+namespace bantam::planner {
+namespace {
+
+using Key = std::function<double(std::size_t)>;
+
+/// Largest key first; of equals the larger buffer, then the earlier one.
+std::vector<Index> sorted_by(const Problem& problem, const Key& key) {
+  std::vector<double> keys(problem.count());
+  for (std::size_t i = 0; i < keys.size(); ++i) keys[i] = key(i);
+  std::vector<Index> order(problem.count());
+  std::iota(order.begin(), order.end(), 0);
+  std::ranges::stable_sort(order, [&](Index a, Index b) {
+    const auto i = static_cast<std::size_t>(a), j = static_cast<std::size_t>(b);
+    return keys[i] != keys[j] ? keys[i] > keys[j] : problem.size[i] > problem.size[j];
+  });
+  return order;
+}
+
+/// For each buffer the most bytes alive at one time of its life.
+std::vector<double> contention(const Problem& problem) {
+  std::vector<double> live(static_cast<std::size_t>(problem.times) + 1, 0.0);
+  for (std::size_t i = 0; i < problem.count(); ++i) {
+    live[static_cast<std::size_t>(problem.lower[i])] += static_cast<double>(problem.size[i]);
+    live[static_cast<std::size_t>(problem.upper[i])] -= static_cast<double>(problem.size[i]);
+  }
+  std::partial_sum(live.begin(), live.end(), live.begin());
+  std::vector<double> most(problem.count());
+  for (std::size_t i = 0; i < problem.count(); ++i)
+    most[i] = *std::max_element(live.begin() + problem.lower[i], live.begin() + problem.upper[i]);
+  return most;
+}
+
+std::vector<std::vector<Index>> constructed_orders(const Problem& problem) {
+  const auto size = [&](std::size_t i) { return static_cast<double>(problem.size[i]); };
+  const auto life = [&](std::size_t i) { return static_cast<double>(problem.upper[i] - problem.lower[i]); };
+  const std::vector<double> most = contention(problem);
+  const double scale = 1.0 + *std::ranges::max_element(most);
+  return {sorted_by(problem, life),
+          sorted_by(problem, size),
+          sorted_by(problem, [&](std::size_t i) { return size(i) * life(i); }),
+          sorted_by(problem, [&](std::size_t i) { return std::sqrt(size(i)) * life(i); }),
+          sorted_by(problem, [&](std::size_t i) { return most[i] + size(i) / scale; }),
+          sorted_by(problem, [&](std::size_t i) { return -static_cast<double>(problem.lower[i]); }),
+          sorted_by(problem, [&](std::size_t i) { return static_cast<double>(problem.upper[i]); })};
+}
+
+/// Two stages: weights of the skyline's choice at random, with noise on the buffers; then the noise of a few buffers at
+/// a time, annealed.
+class Search {
+ public:
+  Search(const Problem& problem, std::uint64_t seed, Budget& budget, Placement& best)
+      : problem_(problem),
+        budget_(budget),
+        best_(best),
+        random_(philox_key(seed, RandomPurpose::test)),
+        skyline_(problem),
+        gaps_(problem) {}
+
+  void run() {
+    constexpr double kShare = 0.1;  // of the budget, for the first stage
+    trial_keys_.assign(problem_.count(), 0.0);
+    while (next() && progress_ < kShare) try_weights();
+    if (keys_.empty()) {  // the constructed plan was better than any so far: go on from plain weights
+      keys_.assign(problem_.count(), 0.0);
+      weights_ = {};
+    }
+    skyline_.place(weights_, keys_, kNoHeight, placement_);
+    height_ = placement_.height;
+    cost_ = cost(placement_);
+    while (next()) try_keys();
+  }
+
+ private:
+  static constexpr std::uint64_t kNoHeight = std::numeric_limits<std::uint64_t>::max();
+
+  bool next() {
+    progress_ = budget_.progress();
+    if (best_.height <= budget_.goal || progress_ >= 1.0) return false;
+    ++budget_.used;
+    return true;
+  }
+
+  float around(float half) { return random_.uniform(-half, half); }
+
+  void try_weights() {
+    SkylineWeights weights{random_.uniform(0.0f, 1.5f), random_.uniform(-0.3f, 1.0f), random_.uniform(0.0f, 4.0f),
+                           random_.uniform(0.0f, 4.0f), random_.uniform(0.0f, 4.0f)};
+    double noise = random_.uniform();
+    if (!keys_.empty() && random_.below(2) == 0) {
+      weights = {weights_.life + around(0.2f), weights_.size + around(0.2f), weights_.edge + around(0.2f),
+                 weights_.both_edges + around(0.2f), weights_.flush + around(0.2f)};
+      noise = noise_ * random_.uniform(0.5f, 1.2f);
+    }
+    for (double& key : trial_keys_) key = noise * random_.uniform();
+    skyline_.place(weights, trial_keys_, height_ - 1, placement_);
+    if (placement_.height == kNoHeight) return;
+    height_ = placement_.height;
+    weights_ = weights;
+    noise_ = noise;
+    keys_ = trial_keys_;
+    keep();
+  }
+
+  void try_keys() {
+    trial_keys_ = keys_;
+    for (std::uint64_t changes = 1 + random_.below(4); changes > 0; --changes)
+      trial_keys_[random_.below(trial_keys_.size())] = around(2.5f);
+    const std::uint64_t room = (height_ - std::min(height_, problem_.max_live)) / 4;
+    skyline_.place(weights_, trial_keys_, height_ + room, placement_);
+    if (placement_.height == kNoHeight) return;
+    const double trial_cost = cost(placement_);
+    const double heat = 0.015 * cost_ * (1.0 - progress_);
+    if (trial_cost > cost_ - heat * std::log(1.0 - static_cast<double>(random_.uniform()))) return;
+    cost_ = trial_cost;
+    height_ = placement_.height;
+    keys_.swap(trial_keys_);
+    keep();
+  }
+
+  /// Height above the bound, and the mean over time of bytes that stick out above it: fewer of those at equal height
+  /// is a step towards a lower arena.
+  double cost(const Placement& placement) const {
+    double sum = 0;
+    for (std::size_t i = 0; i < problem_.count(); ++i) {
+      const std::uint64_t end = placement.offset[i] + problem_.size[i];
+      if (end > problem_.max_live)
+        sum += static_cast<double>(end - problem_.max_live) * (problem_.upper[i] - problem_.lower[i]);
+    }
+    return static_cast<double>(placement.height - problem_.max_live) + 2.0 * sum / problem_.times;
+  }
+
+  /// Remembers the placement if it is the best; buffers are first let down into gaps that the skyline cannot see.
+  void keep() {
+    if (placement_.height >= best_.height) return;
+    std::vector<Index> order(problem_.count());
+    std::iota(order.begin(), order.end(), 0);
+    std::ranges::stable_sort(order, {}, [&](Index b) { return placement_.offset[static_cast<std::size_t>(b)]; });
+    best_ = placement_;
+    gaps_.place(order, Fit::first, placement_.height, placement_);
+    if (placement_.height <= best_.height) best_ = placement_;
+  }
+
+  const Problem& problem_;
+  Budget& budget_;
+  Placement& best_;
+  PhiloxSequence random_;
+  SkylinePlacer skyline_;
+  GapPlacer gaps_;
+  double progress_ = 0;
+  SkylineWeights weights_;  // the current solution: weights, keys, its height and cost
+  double noise_ = 0;
+  std::vector<double> keys_, trial_keys_;
+  std::uint64_t height_ = kNoHeight;
+  double cost_ = 0;
+  Placement placement_;
+};
+
+}  // namespace
+
+Placement construct(const Problem& problem, Budget& budget) {
+  Placement best, placement;
+  GapPlacer gaps(problem);
+  SkylinePlacer skyline(problem);
+  const auto keep = [&] {
+    if (placement.height < best.height) best = placement;
+    return best.height <= budget.goal;
+  };
+  for (const std::vector<Index>& order : constructed_orders(problem)) {
+    for (const Fit fit : {Fit::first, Fit::best}) {
+      gaps.place(order, fit, best.height, placement);
+      if (keep()) return best;
+    }
+  }
+  const std::vector<double> no_keys(problem.count(), 0.0);
+  for (const SkylineWeights& weights :
+       {SkylineWeights{}, SkylineWeights{1, 0, 0, 0, 0}, SkylineWeights{0.3, 1, 4, 4, 2}}) {
+    skyline.place(weights, no_keys, best.height, placement);
+    if (keep()) return best;
+  }
+  return best;
+}
+
+void improve(const Problem& problem, std::uint64_t seed, Budget& budget, Placement& best) {
+  if (best.height > budget.goal) Search(problem, seed, budget, best).run();
+}
+
+}  // namespace bantam::planner

@@ -1,0 +1,147 @@
+// `bantam plan`: tables, JSON, limits and traces from elsewhere.
+#include "tests/cli/program.h"
+
+namespace bantam::cli {
+namespace {
+
+class Plan : public ProgramTest {
+ protected:
+  Plan() { write_tiny_config(); }
+  static std::string config(const std::string& name) { return BANTAM_SOURCE_DIR "/configs/" + name; }
+  static std::vector<nlohmann::json> objects(const std::string& text) {
+    std::vector<nlohmann::json> rows;
+    std::istringstream lines(text);
+    for (std::string line; std::getline(lines, line);) rows.push_back(nlohmann::json::parse(line));
+    return rows;
+  }
+};
+
+TEST_F(Plan, RowsAddUpToTheByte) {
+  const Outcome outcome = run({"plan", "tiny.yaml", "--batch-sizes", "4,16", "--precision", "float32,mixed_float16",
+                               "--recompute", "none,middle", "--json"});
+  ASSERT_EQ(outcome.code, 0) << outcome.err;
+  const auto rows = objects(outcome.out);
+  ASSERT_EQ(rows.size(), 8u);
+  for (const auto& row : rows) {
+    std::uint64_t categories = 0, holders = 0;
+    for (const auto& [category, bytes] : row["by_category"].items()) categories += bytes.get<std::uint64_t>();
+    for (const auto& holder : row["holders"]) holders += holder["bytes"].get<std::uint64_t>();
+    const auto peak = row["peak_bytes"].get<std::uint64_t>();
+    EXPECT_EQ(categories, peak);
+    EXPECT_EQ(holders, peak);
+    EXPECT_EQ(row["persistent_bytes"].get<std::uint64_t>() + row["max_live_bytes"].get<std::uint64_t>(),
+              row["step_peak_bytes"].get<std::uint64_t>());
+    EXPECT_GE(row["arena_bytes"].get<std::uint64_t>(), row["max_live_bytes"].get<std::uint64_t>());
+    EXPECT_FALSE(row.contains("fits"));
+    EXPECT_FALSE(row.contains("not_counted")) << "on the CPU everything counts";
+  }
+  EXPECT_EQ(rows[0]["batch"], 4);
+  EXPECT_GT(rows[1]["peak_bytes"].get<std::uint64_t>(), rows[0]["peak_bytes"].get<std::uint64_t>());
+}
+
+TEST_F(Plan, IsWhatBenchMemoryMeasures) {
+  for (const char* accumulate : {"1", "3"}) {
+    const std::string override = std::string("train.accumulate=") + accumulate;
+    const auto planned = run({"plan", "tiny.yaml", override, "--json"}).last_json();
+    const Outcome measured =
+        run({"bench", "memory", "tiny.yaml", override, "--seconds", "0.01", "--threads", "1", "--json"});
+    ASSERT_EQ(measured.code, 0) << measured.err;
+    const auto row = measured.last_json();
+    EXPECT_EQ(row["planned_peak_bytes"], row["peak_bytes"]);
+    EXPECT_EQ(planned["peak_bytes"], row["peak_bytes"]);
+    EXPECT_EQ(planned["by_category"], row["by_category"]);
+  }
+}
+
+TEST_F(Plan, BenchMemoryShowsTheDifference) {
+  const Outcome outcome = run({"bench", "memory", "tiny.yaml", "--seconds", "0.01", "--threads", "1"});
+  ASSERT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_NE(outcome.out.find("diff"), std::string::npos) << outcome.out;
+  EXPECT_NE(outcome.out.find("    0 "), std::string::npos) << outcome.out;
+}
+
+TEST_F(Plan, TheZooNeedsNoMoreThanItsLiveBytes) {
+  for (const char* name : {"cifar10_separable.yaml", "resnet18_cifar10.yaml", "mobilenet_v1.yaml", "resnet50.yaml"}) {
+    const Outcome outcome = run({"plan", config(name), "--device", "cuda:0", "--precision", "float32,mixed_float16",
+                                 "--recompute", "none,all", "--batch-sizes", "64", "--json"});
+    ASSERT_EQ(outcome.code, 0) << name << outcome.err;
+    const auto rows = objects(outcome.out);
+    ASSERT_EQ(rows.size(), 4u);
+    for (const auto& row : rows) {
+      const auto arena = row["arena_bytes"].get<double>(), live = row["max_live_bytes"].get<double>();
+      EXPECT_LE(arena, 1.01 * live) << row["model"] << row["precision"] << row["recompute"];
+      EXPECT_TRUE(row.contains("not_counted")) << "the context is not predicted";
+    }
+  }
+}
+
+TEST_F(Plan, WordsSayWhereThePeakIsAndWhatIsNotCounted) {
+  const Outcome cpu = run({"plan", "tiny.yaml"});
+  ASSERT_EQ(cpu.code, 0) << cpu.err;
+  EXPECT_NE(cpu.out.find("reached in"), std::string::npos) << cpu.out;
+  EXPECT_NE(cpu.out.find("alive at the peak"), std::string::npos) << cpu.out;
+  EXPECT_EQ(cpu.out.find("context"), std::string::npos) << cpu.out;
+  const Outcome cuda = run({"plan", config("resnet50.yaml"), "--device", "cuda:3", "--memory", "80GiB"});
+  ASSERT_EQ(cuda.code, 0) << cuda.err;
+  EXPECT_NE(cuda.out.find("CUDA context"), std::string::npos) << cuda.out;
+  std::istringstream lines(cpu.out + cuda.out);
+  for (std::string line; std::getline(lines, line);) EXPECT_LE(line.size(), 90u) << line;
+}
+
+TEST_F(Plan, SaysWhetherItFits) {
+  const auto fits = [&](const std::vector<std::string>& more) {
+    std::vector<std::string> arguments = {"plan", "tiny.yaml", "--batch-sizes", "4,4096", "--json"};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    const auto rows = objects(run(arguments).out);
+    return std::pair{rows.at(0)["fits"].get<bool>(), rows.at(1)["fits"].get<bool>()};
+  };
+  EXPECT_EQ(fits({"--memory", "16MiB"}), std::pair(true, false));
+  EXPECT_EQ(fits({"memory.limits={cpu: 16MiB}"}), std::pair(true, false));
+  EXPECT_EQ(fits({"--memory", "64GiB"}), std::pair(true, true));
+  EXPECT_EQ(run({"plan", "tiny.yaml", "--memory", "64KiB"}).code, 4);
+  EXPECT_EQ(run({"plan", "tiny.yaml", "--memory", "64 parsecs"}).code, 2);
+}
+
+TEST_F(Plan, SolvesTracesFromElsewhere) {
+  // Columns in another order, one that is not known, Windows line ends and a blank line.
+  write("t.csv", "size,id,lower,note,upper\r\n100,a,0,x,5\r\n100,b,5,x,9\r\n\r\n50,c,4,x,6\r\n");
+  const Outcome outcome = run({"plan", "--trace", "t.csv", "--offsets", "o.csv", "--json"});
+  ASSERT_EQ(outcome.code, 0) << outcome.err;
+  const auto json = outcome.last_json();
+  EXPECT_EQ(json["max_live_bytes"], 150);
+  EXPECT_EQ(json["arena_bytes"], 150);
+  EXPECT_EQ(json["ids"], nlohmann::json({"a", "b", "c"}));
+  EXPECT_EQ(json["offsets"][0], json["offsets"][1]);
+  EXPECT_GE(json["seconds"].get<double>(), 0.0);
+  const std::string offsets = read("o.csv");
+  EXPECT_EQ(offsets.rfind("id,lower,upper,size,offset\na,0,5,100,", 0), 0u) << offsets;
+  const Outcome words = run({"plan", "--trace", "t.csv", "--capacity", "200"});
+  EXPECT_EQ(words.code, 0);
+  EXPECT_NE(words.out.find("arena_bytes     150"), std::string::npos) << words.out;
+  EXPECT_EQ(run({"plan", "--trace", "t.csv", "--capacity", "149", "--seconds", "0.1"}).code, 4);
+}
+
+TEST_F(Plan, NamesTheLineOfABrokenTrace) {
+  const auto error = [&](const std::string& text) {
+    write("bad.csv", text);
+    const Outcome outcome = run({"plan", "--trace", "bad.csv"});
+    EXPECT_EQ(outcome.code, 3) << text;
+    return outcome.err;
+  };
+  EXPECT_NE(error("id,lower,upper,size\na,0,5,x\n").find("bad.csv:2: error: size: expected a whole number"),
+            std::string::npos);
+  EXPECT_NE(error("id,lower,upper,size\na,0,5,1\nb,5,5,1\n").find("bad.csv:3: error: lower must be below upper"),
+            std::string::npos);
+  EXPECT_NE(error("id,lower,size\n").find("no column 'upper'"), std::string::npos);
+  EXPECT_NE(error("id,lower,upper,size\na,0,5\n").find("expected 4 values, got 3"), std::string::npos);
+  EXPECT_NE(error("").find("the file is empty"), std::string::npos);
+}
+
+TEST_F(Plan, AsksForOneThing) {
+  EXPECT_EQ(run({"plan"}).code, 2);
+  EXPECT_EQ(run({"plan", "tiny.yaml", "--trace", "t.csv"}).code, 2);
+  EXPECT_EQ(run({"plan", "tiny.yaml", "--capacity", "1MiB"}).code, 2);
+}
+
+}  // namespace
+}  // namespace bantam::cli

@@ -1,0 +1,206 @@
+// Plan = truth: random networks on the CPU take to the byte what the meta device foresaw; and the plan adds up.
+#include "bantam/engine/step_plan.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include <gtest/gtest.h>
+
+#include "bantam/base/error.h"
+#include "tests/engine/engine_fixture.h"
+
+namespace bantam::testing {
+namespace {
+
+/// A network drawn from `random`: convolutions of all kinds, normalisation, pooling, residual blocks, dropout, a head.
+class NetworkDrawing {
+ public:
+  explicit NetworkDrawing(PhiloxSequence& random) : random_(random) {}
+
+  Graph draw() {
+    const std::int64_t side = 6 + below(7);
+    Graph graph({side, side + below(3), 1 + below(4)});
+    const std::int64_t parts = 1 + below(4);
+    for (std::int64_t part = 0; part < parts; ++part) draw_part(graph, part);
+    if (below(2) == 0)
+      graph.add(global_average_pool());
+    else
+      graph.add(flatten());
+    if (below(2) == 0) graph.add(dense({.units = 3 + below(9), .activation = some_activation()}));
+    if (below(3) == 0) graph.add(dropout({.rate = 0.3f}));
+    graph.add("head", dense({.units = 2 + below(6)}));
+    return graph;
+  }
+
+ private:
+  std::int64_t below(std::uint64_t bound) { return static_cast<std::int64_t>(random_.below(bound)); }
+  ActivationOptions some_activation() {
+    constexpr kernels::Activation kKinds[] = {kernels::Activation::none, kernels::Activation::relu,
+                                              kernels::Activation::gelu, kernels::Activation::silu};
+    return {kKinds[random_.below(4)]};
+  }
+  void draw_part(Graph& graph, std::int64_t part) {
+    const std::int64_t filters = 2 + 3 * below(5);
+    const Extent2d kernel{1 + 2 * below(2), 1 + 2 * below(2)};
+    switch (below(5)) {
+      case 0:
+        graph.add(conv2d(
+            {.filters = filters, .kernel = kernel, .padding = Padding::same(), .activation = some_activation()}));
+        break;
+      case 1:
+        graph.add(separable_conv2d(
+            {.filters = filters, .kernel = kernel, .padding = Padding::same(), .activation = some_activation()}));
+        break;
+      case 2:
+        graph.add(depthwise_conv2d(
+            {.kernel = kernel, .padding = Padding::same(), .multiplier = 1 + below(2), .bias = false}));
+        break;
+      default:
+        draw_block(graph, "block" + std::to_string(part));
+    }
+    if (below(2) == 0) graph.add(batch_norm({.activation = some_activation()}));
+    if (below(4) == 0) graph.add(dropout({.rate = 0.25f}));
+    if (below(4) == 0 && graph.output_shape()[0] >= 4 && graph.output_shape()[1] >= 4) graph.add(max_pool());
+  }
+  void draw_block(Graph& graph, const std::string& name) {
+    const NodeId x = graph.output();
+    const std::int64_t channels = graph.output_shape()[2];
+    graph.add(name + "/conv1",
+              conv2d({.filters = channels, .kernel = {3, 3}, .padding = Padding::same(), .bias = below(2) == 0}));
+    graph.add(name + "/norm1", batch_norm({.activation = some_activation()}));
+    const NodeId y = graph.add(name + "/conv2", conv2d({.filters = channels, .kernel = {1, 1}}));
+    graph.add(name + "/add", add(some_activation()), {y, x});
+  }
+
+  PhiloxSequence& random_;
+};
+
+StepPlanOptions draw_options(PhiloxSequence& random) {
+  StepPlanOptions options;
+  constexpr PrecisionKind kPrecisions[] = {PrecisionKind::float32, PrecisionKind::mixed_float16,
+                                           PrecisionKind::mixed_bfloat16};
+  options.model.precision.kind = kPrecisions[random.below(3)];
+  options.model.recompute.kind = random.below(2) == 0 ? RecomputeOptions::Kind::none : RecomputeOptions::Kind::all;
+  options.optimizer.kind = random.below(2) == 0 ? kernels::OptimizerKind::adam : kernels::OptimizerKind::sgd;
+  options.optimizer.momentum = random.below(2) == 0 ? 0.0f : 0.9f;
+  options.optimizer.clip_norm = random.below(2) == 0 ? 0.0f : 1.0f;
+  options.batch = 1 + static_cast<std::int64_t>(random.below(9));
+  options.accumulate = 1 + static_cast<std::int64_t>(random.below(3));
+  options.planner.iterations = 0;  // this test is about the peak
+  return options;
+}
+
+/// The same run for real, with data: five updates, so that a step that grows after the second would show.
+MemoryStats measure(const Graph& graph, const StepPlanOptions& options, std::uint64_t limit_bytes = 0) {
+  Runtime runtime({.threads = 2, .limits = {{"cpu", limit_bytes}}});
+  Model model(runtime, Device::cpu(), graph, options.model);
+  Optimizer optimizer(model, options.optimizer);
+  TrainingStep step(model, optimizer, options.loss);
+  const Context context = model.context(Pass::train);
+  const Shape images = graph.input_shape().prepend(options.batch);
+  Batch batch{.size = options.batch};
+  batch.images = context.allocate(images, options.model.precision.compute(), Category::input);
+  std::vector<std::byte> bytes(batch.images.bytes(), std::byte{0x3c});  // small positive numbers in every type
+  copy_bytes(batch.images.data(), bytes.data(), bytes.size(), context.stream);
+  std::vector<std::int32_t> labels(static_cast<std::size_t>(options.batch), 1);
+  batch.labels = context.upload({options.batch}, labels.data());
+  for (int update = 0; update < 5; ++update) {
+    for (std::int64_t i = 0; i < options.accumulate; ++i)
+      step.micro_batch(batch, i * options.batch, options.accumulate * options.batch);
+    step.update();
+  }
+  return runtime.allocator(Device::cpu()).stats();
+}
+
+std::uint64_t sum_of(const std::vector<Holder>& holders) {
+  return std::accumulate(holders.begin(), holders.end(), std::uint64_t{0},
+                         [](std::uint64_t sum, const Holder& holder) { return sum + holder.bytes; });
+}
+
+TEST(StepPlan, IsTheTruthToTheByteOnRandomNetworks) {
+  std::size_t in_backward = 0;
+  for (std::uint64_t seed = 0; seed < 120; ++seed) {
+    PhiloxSequence random(philox_key(seed, RandomPurpose::test));
+    const Graph graph = NetworkDrawing(random).draw();
+    const StepPlanOptions options = draw_options(random);
+    const StepPlan plan = plan_step(graph, options);
+    const MemoryStats measured = measure(graph, options);
+    ASSERT_EQ(plan.peak_bytes, measured.peak_bytes) << "seed " << seed;
+    ASSERT_EQ(plan.by_category.bytes, measured.by_category_at_peak.bytes) << "seed " << seed;
+    ASSERT_EQ(plan.by_category.total(), plan.peak_bytes);
+    ASSERT_EQ(sum_of(plan.holders), plan.peak_bytes);
+    ASSERT_EQ(plan.persistent_bytes + plan.arena.max_live_bytes, plan.step_peak_bytes);
+    ASSERT_LE(plan.step_peak_bytes, plan.peak_bytes);
+    ASSERT_GE(plan.arena.arena_bytes, plan.arena.max_live_bytes);
+    std::vector<PlannerBuffer> buffers;
+    for (const StepBuffer& b : plan.step) buffers.push_back(b.buffer);
+    ASSERT_EQ(check_arena_plan(buffers, plan.arena, 256), "") << "seed " << seed;
+    in_backward += plan.moment.phase == "backward" ? 1 : 0;
+  }
+  EXPECT_GT(in_backward, 30u);  // the drawing gives steps whose peak is worth knowing
+}
+
+TEST(StepPlan, NamesTheMomentAndTheHolders) {
+  Graph graph({16, 16, 3});
+  graph.add("wide", conv2d({.filters = 64, .kernel = {3, 3}, .padding = Padding::same()}));
+  graph.add("narrow", conv2d({.filters = 2, .kernel = {1, 1}}));
+  graph.add(global_average_pool());
+  graph.add("head", dense({.units = 4}));
+  const StepPlan plan = plan_step(graph, {.batch = 32});
+  // The activation of `wide` is all but everything; at the peak it or its gradient, as large, is alive.
+  const std::uint64_t wide = 32 * 16 * 16 * 64 * 4;
+  EXPECT_EQ(plan.moment.phase, "backward");
+  EXPECT_TRUE(plan.moment.owner == "narrow" || plan.moment.owner == "wide") << plan.moment.owner;
+  EXPECT_GE(plan.holders.front().bytes, wide);
+  EXPECT_GE(plan.by_category[Category::activation], wide);
+  EXPECT_EQ(plan.by_category[Category::input], 32u * 16 * 16 * 3 * 4 + 256u);
+  EXPECT_GT(plan.persistent_bytes, plan.by_category[Category::input]);
+}
+
+TEST(StepPlan, RecomputeHoldsLess) {
+  Graph graph({16, 16, 8});
+  for (int i = 0; i < 6; ++i) {
+    const std::string block = "block" + std::to_string(i);
+    graph.add(block + "/conv1", conv2d({.filters = 8, .kernel = {3, 3}, .padding = Padding::same()}));
+    graph.add(block + "/norm", batch_norm({.activation = {kernels::Activation::relu}}));
+  }
+  graph.add(global_average_pool());
+  graph.add("head", dense({.units = 4}));
+  StepPlanOptions options{.batch = 16};
+  const StepPlan kept = plan_step(graph, options);
+  options.model.recompute.kind = RecomputeOptions::Kind::all;
+  EXPECT_LT(plan_step(graph, options).peak_bytes, kept.peak_bytes);
+}
+
+TEST(StepPlan, FitsWhereTheRealRunDoes) {
+  const StepPlanOptions options{.batch = 64};
+  const std::uint64_t peak = plan_step(small_network(), options).peak_bytes;
+  EXPECT_FALSE(step_fits(small_network(), options, peak - 256));
+  EXPECT_TRUE(step_fits(small_network(), options, 2 * peak));
+  int refused = 0;
+  for (std::uint64_t limit = peak - peak / 10; limit < peak + peak / 2; limit += peak / 25) {
+    bool fits = true;
+    try {
+      (void)measure(small_network(), options, limit);
+    } catch (const OutOfMemory&) {
+      fits = false;
+    }
+    refused += fits ? 0 : 1;
+    EXPECT_EQ(step_fits(small_network(), options, limit), fits) << "limit " << limit << ", peak " << peak;
+  }
+  EXPECT_GT(refused, 0);
+}
+
+TEST(StepPlan, ADeviceThatIsNotHereIsNoObstacle) {
+  const StepPlan plan = plan_step(small_network(), {.batch = 8, .device = Device::cuda(5)});
+  EXPECT_GT(plan.peak_bytes, 0u);
+  EXPECT_GT(plan.step.size(), 20u);
+}
+
+TEST(StepPlan, RefusesWhatIsNoBatch) {
+  EXPECT_THROW(plan_step(small_network(), {.batch = 0}), Error);
+  EXPECT_THROW(plan_step(small_network(), {.accumulate = 0}), Error);
+}
+
+}  // namespace
+}  // namespace bantam::testing
