@@ -96,10 +96,10 @@ TEST_P(ModelTest, AFailedMicroBatchLeavesNoTrace) {
     run.step.step(run.batch(0, 8));
     const std::uint64_t pool = fresh.allocator(device()).stats().pool_bytes;
     if (fails) {
-      const Batch large = run.batch(8, 512);
+      const Batch large = run.batch(8, 8192);  // activations of 16 MiB each: more than the pool holds
       fresh.allocator(device()).set_limit(fresh.allocator(device()).stats().pool_bytes);
-      run.step.micro_batch(run.batch(900, 8), 0, 520);  // half of an effective batch is there already
-      EXPECT_THROW(run.step.micro_batch(large, 8, 520), OutOfMemory);
+      run.step.micro_batch(run.batch(9000, 8), 0, 8200);  // half of an effective batch is there already
+      EXPECT_THROW(run.step.micro_batch(large, 8, 8200), OutOfMemory);
       fresh.allocator(device()).set_limit(0);
     }
     EXPECT_GT(pool, 0u);
