@@ -3,7 +3,8 @@
 # More packages can be named: scripts/install_deps.sh libbenchmark-dev (for the micro benchmarks).
 set -euo pipefail
 
-packages=(cmake g++ ninja-build ccache libeigen3-dev libdnnl-dev libyaml-cpp-dev libcli11-dev libfmt-dev
+# ocl-icd-opencl-dev: the CMake package of libdnnl-dev asks for OpenCL, which Debian only recommends.
+packages=(cmake g++ ninja-build ccache libeigen3-dev libdnnl-dev ocl-icd-opencl-dev libyaml-cpp-dev libcli11-dev libfmt-dev
           nlohmann-json3-dev libgtest-dev "$@")
 
 if ! command -v dpkg-query >/dev/null; then
