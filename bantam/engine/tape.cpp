@@ -66,7 +66,7 @@ void Tape::record(const Context& context, Tensor& output, Backward backward) {
   entries_.push_back({output.value_id(), context.path, std::move(backward)});
 }
 
-GradientStore Tape::backward(Context context, Tensor loss, Tensor seed, std::span<const std::uint64_t> wanted) {
+GradientStore Tape::backward(Context context, Tensor loss, Tensor seed) {
   const auto recorded = [&](const Entry& entry) { return entry.output == loss.value_id(); };
   if (loss.value_id() == 0 || std::ranges::none_of(entries_, recorded))
     throw Error("backward: the loss was not recorded on this tape");
@@ -80,11 +80,9 @@ GradientStore Tape::backward(Context context, Tensor loss, Tensor seed, std::spa
   while (!entries_.empty()) {
     Entry entry = std::move(entries_.back());
     entries_.pop_back();
-    const bool keep = std::ranges::find(wanted, entry.output) != wanted.end();
     Tensor dy = store.take(entry.output);
     if (!dy.defined()) continue;
     const Context local = context.at(entry.path);
-    if (keep) store.keep(entry.output, dy);
     entry.backward(local, std::move(dy), store);
     for (Parameter* parameter : store.take_written())
       if (hook_) hook_(*parameter);

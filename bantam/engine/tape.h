@@ -3,7 +3,6 @@
 
 #include <cstdint>
 #include <functional>
-#include <span>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -26,8 +25,6 @@ class GradientStore {
   /// Hands in a gradient of a value (ignored where none is wanted). A second one for the same value is added to the
   /// first; a parameter's goes to the arena, in float32.
   void add(const Context& context, const ValueRef& value, Tensor gradient);
-  /// Leaves a gradient to be taken later.
-  void keep(std::uint64_t id, Tensor gradient) { gradients_.insert_or_assign(id, std::move(gradient)); }
   /// Takes the gradient of a value out; undefined where nothing flowed.
   Tensor take(std::uint64_t id);
   /// The destination for a parameter's gradient, and tells the parameter that it is written now.
@@ -58,9 +55,9 @@ class Tape {
   void record(const Context& context, Tensor& output, Backward backward);
 
   /// Walks the list once in reverse from `loss`, whose gradient is `seed` (a tensor of loss's shape), freeing each
-  /// entry as it goes. Gradients of the values in `wanted` are left in the returned store. Throws Error where loss was
-  /// not recorded here.
-  GradientStore backward(Context context, Tensor loss, Tensor seed, std::span<const std::uint64_t> wanted = {});
+  /// entry as it goes. Gradients of leaves (values with an identity that no op here made) are left in the returned
+  /// store. Throws Error where loss was not recorded here.
+  GradientStore backward(Context context, Tensor loss, Tensor seed);
 
   bool empty() const { return entries_.empty(); }
   void set_parameter_hook(ParameterHook hook) { hook_ = std::move(hook); }

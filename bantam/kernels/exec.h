@@ -35,7 +35,8 @@ struct Workspace {
 
 }  // namespace bantam::kernels
 
-/// Calls kernel `name` of the backend that `exec.device` names, with `exec` put in front of the arguments. On a meta
+/// Calls kernel `name` of the backend that `exec.device` names, with `exec` put in front of the arguments and, on CUDA,
+/// its device made current. On a meta
 /// device nothing runs. The one place where backends are chosen: a contract `<op>.h` declares `name` in `cpu` and in
 /// `cuda`.
 #if defined(BANTAM_WITH_CUDA)

@@ -207,7 +207,6 @@ void conv2d_forward(const Exec& exec, const Conv2dShape& shape, DType dtype, con
     return;
   }
   if (is_empty(shape)) return;
-  const DeviceScope scope(exec.device);
   const Pieces pieces(shape, dtype, Conv2dPass::forward, workspace);
   if (try_cudnn(exec, shape, dtype, Conv2dPass::forward, {x, w}, y, pieces)) return;
   patches_forward(exec, shape, dtype, x, w, y, pieces);
@@ -220,7 +219,6 @@ void conv2d_grad_input(const Exec& exec, const Conv2dShape& shape, DType dtype, 
     return;
   }
   if (is_empty(shape)) return;
-  const DeviceScope scope(exec.device);
   const Pieces pieces(shape, dtype, Conv2dPass::grad_input, workspace);
   if (try_cudnn(exec, shape, dtype, Conv2dPass::grad_input, {dy, w}, dx, pieces)) return;
   patches_grad_input(exec, shape, dtype, dy, w, dx, pieces);
@@ -237,7 +235,6 @@ void conv2d_grad_weight(const Exec& exec, const Conv2dShape& shape, DType dtype,
     if (!accumulate) zero_bytes(dw, static_cast<std::size_t>(shape.w_elements()) * sizeof(float), exec.stream);
     return;
   }
-  const DeviceScope scope(exec.device);
   const Pieces pieces(shape, dtype, Conv2dPass::grad_weight, workspace);
   // cuDNN stores and does not add in the type of x: what it gives goes through workspace unless it can be stored at
   // once.

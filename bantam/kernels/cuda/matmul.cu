@@ -199,7 +199,6 @@ void matmul(const Exec& exec, const MatmulShape& s, DType dtype, const void* a, 
   if (s.m == 0 || s.n == 0) return;
   const std::size_t needed = matmul_workspace_rule(s);
   require_workspace(workspace, needed, "matmul");
-  const DeviceScope scope(exec.device);
   const GemmProblem problem{.m = s.m,
                             .n = s.n,
                             .k = s.k,
