@@ -8,10 +8,10 @@
 
 namespace bantam {
 
-BfcAllocator::BfcAllocator(std::unique_ptr<RegionSource> source, Device device, AllocatorOptions options)
+BfcAllocator::BfcAllocator(std::unique_ptr<MemorySource> source, Device device, AllocatorOptions options)
     : BfcAllocator(std::move(source), device, std::move(options), make_device_oracle()) {}
 
-BfcAllocator::BfcAllocator(std::unique_ptr<RegionSource> source, Device device, AllocatorOptions options,
+BfcAllocator::BfcAllocator(std::unique_ptr<MemorySource> source, Device device, AllocatorOptions options,
                            std::unique_ptr<StreamOracle> oracle)
     : impl_(std::make_unique<Impl>(std::move(source), device, std::move(options), std::move(oracle))) {}
 

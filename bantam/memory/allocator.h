@@ -45,9 +45,9 @@ struct AllocatorOptions {
 class BfcAllocator {
  public:
   /// Throws Error where `growth` is false without a limit.
-  BfcAllocator(std::unique_ptr<RegionSource> source, Device device, AllocatorOptions options);
+  BfcAllocator(std::unique_ptr<MemorySource> source, Device device, AllocatorOptions options);
   /// With an oracle of its own for the order of streams (stream_oracle.h): for tests.
-  BfcAllocator(std::unique_ptr<RegionSource> source, Device device, AllocatorOptions options,
+  BfcAllocator(std::unique_ptr<MemorySource> source, Device device, AllocatorOptions options,
                std::unique_ptr<StreamOracle> oracle);
   /// Gives all regions back, live or not. Work that uses them must be done.
   ~BfcAllocator();

@@ -49,6 +49,7 @@ std::vector<Holder> BfcAllocator::Impl::holders() const {
 
 std::string BfcAllocator::Impl::check() const {
   if (std::string broken = structure.check(); !broken.empty()) return broken;
+  if (std::string broken = supply->check(); !broken.empty()) return broken;
   const BfcStructure::Totals sum = structure.totals();
   const MemoryStats now = stats();
   const auto differs = [](const char* what, std::uint64_t counted, std::uint64_t found) {

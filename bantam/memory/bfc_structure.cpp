@@ -5,10 +5,11 @@
 
 namespace bantam {
 
-void BfcStructure::reserve() {
-  if (chunks_.capacity() - chunks_.size() < 2)  // a region's first chunk, and what a split leaves
-    chunks_.reserve(std::max<std::size_t>(64, chunks_.size() * 2));
-  if (regions_.size() == regions_.capacity()) regions_.reserve(std::max<std::size_t>(8, regions_.size() * 2));
+void BfcStructure::reserve(std::size_t calls) {
+  if (chunks_.capacity() - chunks_.size() < 2 * calls)  // a region's first chunk, and what a split leaves
+    chunks_.reserve(std::max<std::size_t>(64, (chunks_.size() + calls) * 2));
+  if (regions_.capacity() - regions_.size() < calls)
+    regions_.reserve(std::max<std::size_t>(8, (regions_.size() + calls) * 2));
   map_.reserve_one();
 }
 
@@ -26,6 +27,19 @@ ChunkId BfcStructure::new_record() {
   recycled_ = chunks_[id].left;
   chunks_[id] = Chunk{};
   return id;
+}
+
+ChunkId BfcStructure::new_chunk(std::uintptr_t address, std::size_t bytes) {
+  const ChunkId id = new_record();
+  chunks_[id].address = address;
+  chunks_[id].size = bytes;
+  return id;
+}
+
+// Either may be kNoChunk: the other is then at an end.
+void BfcStructure::link(ChunkId left, ChunkId right) {
+  if (left != kNoChunk) chunks_[left].next = right;
+  if (right != kNoChunk) chunks_[right].prev = left;
 }
 
 void BfcStructure::recycle(ChunkId id) {
@@ -90,9 +104,7 @@ ChunkId BfcStructure::make_free(ChunkId id, FreeState state, std::uint64_t ticke
 }
 
 void BfcStructure::add_region(std::uintptr_t address, std::size_t bytes) {
-  const ChunkId id = new_record();
-  chunks_[id].address = address;
-  chunks_[id].size = bytes;
+  const ChunkId id = new_chunk(address, bytes);
   insert_free(id, kIdle, 0, kNoChunk);
   regions_.push_back({address, bytes, id});
 }
@@ -103,6 +115,67 @@ BfcStructure::Region BfcStructure::remove_region(std::size_t index) {
   recycle(region.first);
   regions_.erase(regions_.begin() + static_cast<std::ptrdiff_t>(index));
   return region;
+}
+
+// The first region that begins above `address`, of regions by address.
+std::vector<BfcStructure::Region>::iterator BfcStructure::region_behind(std::uintptr_t address) {
+  return std::upper_bound(regions_.begin(), regions_.end(), address,
+                          [](std::uintptr_t at, const Region& region) { return at < region.address; });
+}
+
+void BfcStructure::add_pages(std::uintptr_t address, std::size_t bytes) {
+  const ChunkId id = new_chunk(address, bytes);
+  const auto right = region_behind(address);
+  const auto left = right == regions_.begin() ? regions_.end() : std::prev(right);
+  const bool touches_right = right != regions_.end() && right->address == address + bytes;
+  const bool touches_left = left != regions_.end() && left->address + left->size == address;
+  if (touches_left) {
+    ChunkId last = left->first;
+    while (chunks_[last].next != kNoChunk) last = chunks_[last].next;
+    link(last, id);
+    left->size += bytes;
+  }
+  if (touches_right) link(id, right->first);
+  if (touches_left && touches_right) {
+    left->size += right->size;
+    regions_.erase(right);
+  } else if (touches_right) {
+    *right = {address, bytes + right->size, id};
+  } else if (!touches_left) {
+    regions_.insert(right, {address, bytes, id});
+  }
+  make_free(id, kIdle, 0);
+}
+
+void BfcStructure::remove_pages(ChunkId id, std::uintptr_t address, std::size_t bytes) {
+  erase_free(id);
+  const Chunk whole = chunks_[id];
+  const std::uintptr_t end = address + bytes;
+  const std::size_t head = address - whole.address, tail = whole.address + whole.size - end;
+  ChunkId behind = whole.next;  // the first chunk right of the stretch
+  if (tail > 0) {
+    behind = new_chunk(end, tail);
+    link(behind, whole.next);
+  }
+  link(kNoChunk, behind);
+  chunks_[id].size = head;
+  link(head > 0 ? id : whole.prev, kNoChunk);
+  if (head > 0)
+    insert_free(id, kIdle, 0, kNoChunk);
+  else
+    recycle(id);
+  if (tail > 0) insert_free(behind, kIdle, 0, kNoChunk);
+
+  const auto region = std::prev(region_behind(address));
+  const std::uintptr_t region_end = region->address + region->size;
+  const bool keeps_left = region->address < address;
+  if (keeps_left) region->size = address - region->address;
+  if (end < region_end && keeps_left)
+    regions_.insert(std::next(region), {end, region_end - end, behind});
+  else if (end < region_end)
+    *region = {end, region_end - end, behind};
+  else if (!keeps_left)
+    regions_.erase(region);
 }
 
 bool BfcStructure::is_idle(const Region& region) const {
@@ -172,14 +245,10 @@ ChunkId BfcStructure::fuse(const Run& run, FreeState state, std::uint64_t ticket
 
 void BfcStructure::allocate(ChunkId id, std::size_t bytes, std::size_t requested, AllocationTag tag) {
   if (chunks_[id].size - bytes >= kGranule) {
-    const ChunkId rest = new_record();
+    const ChunkId rest = new_chunk(chunks_[id].address + bytes, chunks_[id].size - bytes);
     Chunk& chunk = chunks_[id];
-    chunks_[rest].address = chunk.address + bytes;
-    chunks_[rest].size = chunk.size - bytes;
-    chunks_[rest].prev = id;
-    chunks_[rest].next = chunk.next;
-    if (chunk.next != kNoChunk) chunks_[chunk.next].prev = rest;
-    chunk.next = rest;
+    link(rest, chunk.next);
+    link(id, rest);
     insert_free(rest, chunk.state, chunk.ticket, chunk.state == kIdle ? kNoChunk : id);
     erase_free(id);
     chunk.size = bytes;

@@ -36,9 +36,9 @@ class BfcStructure {
     CategoryBytes by_category;
   };
 
-  /// Takes what heap memory the next `add_region`, `allocate` or `release` can need, so that those cannot fail
-  /// half-way.
-  void reserve();
+  /// Takes what heap memory the next `calls` of `add_region`, `add_pages`, `remove_pages`, `allocate` or `release` can
+  /// need, so that those cannot fail half-way.
+  void reserve(std::size_t calls = 1);
   /// Makes states 0 … `states` - 1 known.
   void reserve_states(std::size_t states);
 
@@ -46,7 +46,15 @@ class BfcStructure {
   void add_region(std::uintptr_t address, std::size_t bytes);
   /// Removes regions()[index], which is one free chunk.
   Region remove_region(std::size_t index);
+  /// Regions in the order they were added; where memory comes by pages, by address.
   const std::vector<Region>& regions() const { return regions_; }
+
+  // Memory by pages: regions are then sorted by address, never touch each other, and grow, join and come apart.
+  /// Memory that overlaps no region, free and idle; regions that it touches are joined with it.
+  void add_pages(std::uintptr_t address, std::size_t bytes);
+  /// Takes a stretch out of an idle chunk; what is left of its region on both sides are regions of their own.
+  void remove_pages(ChunkId id, std::uintptr_t address, std::size_t bytes);
+
   /// Whether a region is one idle chunk, and so can be given back now.
   bool is_idle(const Region& region) const;
   /// Bytes of regions without live chunks, whatever the free chunks' states.
@@ -91,6 +99,9 @@ class BfcStructure {
   };
 
   ChunkId new_record();
+  ChunkId new_chunk(std::uintptr_t address, std::size_t bytes);
+  void link(ChunkId left, ChunkId right);
+  std::vector<Region>::iterator region_behind(std::uintptr_t address);
   void recycle(ChunkId id);
   void insert_free(ChunkId id, FreeState state, std::uint64_t ticket, ChunkId after);
   void erase_free(ChunkId id);

@@ -54,6 +54,18 @@ void device_free(int device, void* address) noexcept;
 void* pinned_malloc(std::size_t bytes);
 void pinned_free(void* address) noexcept;
 
+// CUDA virtual memory (cuda_virtual_memory.cpp). Pages are `page` bytes, a multiple of the granularity.
+/// The smallest page; 0 where the device or the driver has no virtual memory management.
+std::size_t page_granularity(int device);
+/// Addresses with nothing behind them, aligned to a page; 0 where there are not so many.
+std::uintptr_t reserve_addresses(int device, std::size_t bytes, std::size_t page);
+/// All of what `reserve_addresses` gave, with nothing mapped.
+void free_addresses(int device, std::uintptr_t address, std::size_t bytes) noexcept;
+/// Memory behind whole pages, for reading and writing by `device`; false where it has no more. What fails changes
+/// nothing.
+bool map_pages(int device, std::uintptr_t address, std::size_t bytes, std::size_t page);
+void unmap_pages(int device, std::uintptr_t address, std::size_t bytes, std::size_t page) noexcept;
+
 void copy_async(int device, void* to, const void* from, std::size_t bytes, void* stream);
 void zero_async(int device, void* at, std::size_t bytes, void* stream);
 

@@ -1,4 +1,4 @@
-// Raw address ranges for an allocator to carve: host memory, cudaMalloc, pinned host memory, or fake (meta, tests).
+// Raw memory for an allocator to carve. Here: whole regions, of host memory, cudaMalloc, pinned host memory, or fake.
 #pragma once
 
 #include <cstddef>
@@ -8,17 +8,23 @@
 
 namespace bantam {
 
-/// A source of regions. Not thread-safe: the allocator that owns it serialises calls.
-class RegionSource {
+/// Where an allocator's memory comes from: a RegionSource or a PagedSource (paged_source.h). Not thread-safe: the
+/// allocator that owns it serialises calls.
+class MemorySource {
  public:
-  virtual ~RegionSource() = default;
+  virtual ~MemorySource() = default;
+  /// "host", "cudaMalloc cuda:0", …, for reports.
+  virtual const char* name() const = 0;
+};
+
+/// A source of regions, each taken and given back whole.
+class RegionSource : public MemorySource {
+ public:
   /// A range of exactly `bytes` bytes, aligned to at least 256 (host: 4096), or null where the device has no more.
   /// Never throws for lack of memory.
   virtual void* acquire(std::size_t bytes) = 0;
   /// Gives back a range that `acquire` gave, whole. The caller has made sure that no work uses it.
   virtual void release(void* address, std::size_t bytes) noexcept = 0;
-  /// "host", "cudaMalloc cuda:0", …, for reports.
-  virtual const char* name() const = 0;
 };
 
 /// Pageable host memory (anonymous mappings; pages are taken as they are touched).

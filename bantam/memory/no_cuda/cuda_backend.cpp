@@ -31,6 +31,11 @@ void* device_malloc(int, std::size_t) { refuse(); }
 void device_free(int, void*) noexcept {}
 void* pinned_malloc(std::size_t) { refuse(); }
 void pinned_free(void*) noexcept {}
+std::size_t page_granularity(int) { refuse(); }
+std::uintptr_t reserve_addresses(int, std::size_t, std::size_t) { refuse(); }
+void free_addresses(int, std::uintptr_t, std::size_t) noexcept {}
+bool map_pages(int, std::uintptr_t, std::size_t, std::size_t) { refuse(); }
+void unmap_pages(int, std::uintptr_t, std::size_t, std::size_t) noexcept {}
 void copy_async(int, void*, const void*, std::size_t, void*) { refuse(); }
 void zero_async(int, void*, std::size_t, void*) { refuse(); }
 

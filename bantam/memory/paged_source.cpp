@@ -1,0 +1,161 @@
+// Pages of host memory by mprotect and madvise, pages of CUDA virtual memory, and pages of nothing.
+#include "bantam/memory/paged_source.h"
+
+#include <algorithm>
+#include <bit>
+#include <limits>
+#include <string>
+#include <utility>
+
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "bantam/base/error.h"
+#include "bantam/memory/cuda_backend.h"
+#include "bantam/memory/host_info.h"
+
+namespace bantam {
+namespace {
+
+constexpr std::size_t kHostPage = std::size_t{64} << 10;
+constexpr std::size_t kHugePage = std::size_t{2} << 20;
+constexpr std::size_t kCudaPage = std::size_t{2} << 20;
+/// Addresses reserved for each byte that a device has: holes between live pages then hardly ever are too short.
+constexpr std::uint64_t kAddressesPerByte = 8;
+
+constexpr std::uintptr_t align_up(std::uintptr_t value, std::size_t alignment) {
+  return (value + alignment - 1) / alignment * alignment;
+}
+void* pointer(std::uintptr_t address) { return reinterpret_cast<void*>(address); }
+
+/// One mapping without access rights; rights are given and taken by the page. What is taken back is dropped at once.
+class HostPages final : public PagedSource {
+ public:
+  HostPages(AddressRange mapping, std::size_t page) : mapping_(mapping), page_(page) {
+    range_.begin = align_up(mapping.begin, kHugePage);
+    range_.bytes = (mapping.end() - range_.begin) / kHugePage * kHugePage;
+    (void)madvise(pointer(range_.begin), range_.bytes, MADV_HUGEPAGE);  // fewer faults; a wish only
+  }
+  ~HostPages() override { (void)munmap(pointer(mapping_.begin), mapping_.bytes); }
+  HostPages(const HostPages&) = delete;
+  HostPages& operator=(const HostPages&) = delete;
+
+  std::size_t page_bytes() const override { return page_; }
+  std::size_t growth_bytes() const override { return std::max(page_, kHugePage); }
+  AddressRange reserved() const override { return range_; }
+  bool map(std::uintptr_t address, std::size_t bytes) override {
+    if (mprotect(pointer(address), bytes, PROT_READ | PROT_WRITE) == 0) return true;
+    (void)mprotect(pointer(address), bytes, PROT_NONE);  // it may have changed a part before it failed
+    return false;
+  }
+  void unmap(std::uintptr_t address, std::size_t bytes) noexcept override {
+    (void)madvise(pointer(address), bytes, MADV_DONTNEED);
+    (void)mprotect(pointer(address), bytes, PROT_NONE);
+  }
+  const char* name() const override { return "host pages"; }
+
+ private:
+  AddressRange mapping_;  // as the system gave it
+  AddressRange range_;    // its aligned inside
+  std::size_t page_;
+};
+
+class CudaPages final : public PagedSource {
+ public:
+  CudaPages(Device device, AddressRange range, std::size_t page)
+      : device_(device), range_(range), page_(page), name_("pages of " + to_string(device)) {}
+  ~CudaPages() override { cuda_backend::free_addresses(device_.index, range_.begin, range_.bytes); }
+  CudaPages(const CudaPages&) = delete;
+  CudaPages& operator=(const CudaPages&) = delete;
+
+  std::size_t page_bytes() const override { return page_; }
+  AddressRange reserved() const override { return range_; }
+  bool map(std::uintptr_t address, std::size_t bytes) override {
+    return cuda_backend::map_pages(device_.index, address, bytes, page_);
+  }
+  void unmap(std::uintptr_t address, std::size_t bytes) noexcept override {
+    cuda_backend::unmap_pages(device_.index, address, bytes, page_);
+  }
+  const char* name() const override { return name_.c_str(); }
+
+ private:
+  Device device_;
+  AddressRange range_;
+  std::size_t page_;
+  std::string name_;
+};
+
+class FakePagesSource final : public PagedSource {
+ public:
+  explicit FakePagesSource(const FakePages& pages) : pages_(pages) {
+    if (!std::has_single_bit(pages.page_bytes) || pages.page_bytes < 256)
+      throw Error("a page is a power of two of at least 256 bytes");
+    pages_.growth_bytes = std::max(pages.growth_bytes, pages.page_bytes);
+    pages_.reserved = pages.reserved / pages.page_bytes * pages.page_bytes;
+  }
+  std::size_t page_bytes() const override { return pages_.page_bytes; }
+  std::size_t growth_bytes() const override { return pages_.growth_bytes; }
+  AddressRange reserved() const override { return {kBase, pages_.reserved}; }
+  bool map(std::uintptr_t, std::size_t bytes) override {
+    if (pages_.capacity != 0 && bytes > pages_.capacity - mapped_) return false;
+    mapped_ += bytes;
+    return true;
+  }
+  void unmap(std::uintptr_t, std::size_t bytes) noexcept override { mapped_ -= bytes; }
+  const char* name() const override { return "fake pages"; }
+
+ private:
+  static constexpr std::uintptr_t kBase = std::uintptr_t{1} << 44;
+  FakePages pages_;
+  std::size_t mapped_ = 0;
+};
+
+std::size_t host_page() {
+  const long system = sysconf(_SC_PAGESIZE);
+  return std::max(kHostPage, system > 0 ? std::bit_ceil(static_cast<std::size_t>(system)) : kHostPage);
+}
+
+}  // namespace
+
+std::unique_ptr<PagedSource> make_paged_host_source() {
+  const std::uint64_t total = std::max<std::uint64_t>(read_host_info().total_bytes, std::uint64_t{1} << 30);
+  // Less where the process may not have that many addresses (ulimit -v).
+  for (std::uint64_t bytes = total * kAddressesPerByte; bytes >= total; bytes /= 2) {
+    void* address = mmap(nullptr, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (address == MAP_FAILED) continue;
+    return std::make_unique<HostPages>(AddressRange{reinterpret_cast<std::uintptr_t>(address), bytes}, host_page());
+  }
+  return nullptr;
+}
+
+std::unique_ptr<PagedSource> make_paged_cuda_source(Device device) {
+  cuda_backend::require(device);
+  const std::size_t granularity = cuda_backend::page_granularity(device.index);
+  if (granularity == 0) return nullptr;
+  const std::size_t page = std::max(kCudaPage, std::bit_ceil(granularity));
+  const std::uint64_t total = cuda_backend::device_facts(device.index).total_bytes;
+  for (std::uint64_t bytes = align_up(total * kAddressesPerByte, page); bytes >= total;
+       bytes = align_up(bytes / 2, page))
+    if (const std::uintptr_t address = cuda_backend::reserve_addresses(device.index, bytes, page); address != 0)
+      return std::make_unique<CudaPages>(device, AddressRange{address, bytes}, page);
+  return nullptr;
+}
+
+std::unique_ptr<PagedSource> make_paged_fake_source(const FakePages& pages) {
+  return std::make_unique<FakePagesSource>(pages);
+}
+
+std::unique_ptr<MemorySource> make_device_source(Device device) {
+  if (device.meta && device.kind == DeviceKind::cuda) return make_paged_fake_source({.page_bytes = kCudaPage});
+  if (device.meta) return make_paged_fake_source({.page_bytes = host_page(), .growth_bytes = kHugePage});
+  std::unique_ptr<MemorySource> pages;
+  if (device.is_cuda())
+    pages = make_paged_cuda_source(device);
+  else
+    pages = make_paged_host_source();
+  if (pages != nullptr) return pages;
+  if (device.is_cuda()) return make_cuda_source(device);
+  return make_host_source();
+}
+
+}  // namespace bantam

@@ -1,0 +1,115 @@
+// Regions: growth by doubling, back-off when the source refuses, release of what is wholly idle.
+#include "bantam/memory/region_supply.h"
+
+#include <algorithm>
+#include <limits>
+#include <utility>
+
+#include <fmt/core.h>
+
+#include "bantam/base/error.h"
+
+namespace bantam {
+namespace {
+
+constexpr std::size_t kGranule = BfcAllocator::kGranule;
+constexpr std::size_t kMostBytes = std::numeric_limits<std::size_t>::max();
+
+std::size_t floor_granule(std::uint64_t bytes) { return static_cast<std::size_t>(bytes / kGranule * kGranule); }
+
+}  // namespace
+
+RegionSupply::RegionSupply(std::unique_ptr<RegionSource> source, BfcStructure& structure,
+                           const AllocatorOptions& options, MemoryStats& counters)
+    : Supply(structure, options, counters), source_(std::move(source)), next_region_(first_region()) {}
+
+RegionSupply::~RegionSupply() {
+  for (const auto& region : structure_.regions())
+    source_->release(reinterpret_cast<void*>(region.address), region.size);
+}
+
+std::size_t RegionSupply::first_region() const {
+  const std::uint64_t most = floor_granule(kMostBytes / 2);
+  return std::max(kGranule, floor_granule(std::min(options_.first_region_bytes, most) + kGranule - 1));
+}
+
+// What the limit leaves for a new region.
+std::size_t RegionSupply::room() const { return floor_granule(limit() - counters_.pool_bytes); }
+
+// Whether giving back `releasable` bytes of regions makes room for `bytes` under the limit.
+bool RegionSupply::fits_after_releasing(std::size_t bytes, std::uint64_t releasable) const {
+  return releasable != 0 && bytes <= limit() - (counters_.pool_bytes - releasable);
+}
+
+// Asks the source for `size` bytes, then for less and less down to `least`; sets `size` to what it gave.
+void* RegionSupply::acquire(std::size_t& size, std::size_t least) {
+  void* address = source_->acquire(size);
+  while (address == nullptr && size > least) {
+    size = std::max(least, floor_granule(size / 10 * 9));  // at least a granule less each time, so this ends
+    address = source_->acquire(size);
+  }
+  return address;
+}
+
+bool RegionSupply::grow(std::size_t bytes, FreeState, bool& source_refused) {
+  const std::size_t most = room();
+  if (bytes > most) return false;
+  structure_.reserve();
+  std::size_t size = options_.growth ? std::min(std::max(next_region_, bytes), most) : most;
+  void* memory = acquire(size, options_.growth ? bytes : size);
+  source_refused = memory == nullptr;
+  if (memory == nullptr) return false;
+  const auto address = reinterpret_cast<std::uintptr_t>(memory);
+  if (address % kGranule != 0) {
+    source_->release(memory, size);
+    throw Error(fmt::format("{}: source '{}' gave an address that is not aligned to {} bytes", options_.name,
+                            source_->name(), kGranule));
+  }
+  structure_.add_region(address, size);
+  count_taken(size);
+  if (next_region_ <= kMostBytes / 4) next_region_ *= 2;
+  return true;
+}
+
+bool RegionSupply::release_and_grow(std::size_t bytes, FreeState own, bool& source_refused) {
+  if (!fits_after_releasing(bytes, idle_bytes())) return false;
+  release_idle();
+  return grow(bytes, own, source_refused);
+}
+
+bool RegionSupply::room_when_all_is_idle(std::size_t bytes) const {
+  return fits_after_releasing(bytes, structure_.bytes_without_live());
+}
+
+std::uint64_t RegionSupply::held_by_live_bytes() const {
+  return counters_.pool_bytes - structure_.bytes_without_live();
+}
+
+std::uint64_t RegionSupply::idle_bytes() const {
+  std::uint64_t idle = 0;
+  for (const auto& region : structure_.regions()) idle += structure_.is_idle(region) ? region.size : 0;
+  return idle;
+}
+
+std::uint64_t RegionSupply::release_idle() {
+  std::uint64_t released = 0;
+  for (std::size_t i = structure_.regions().size(); i-- > 0;) {
+    if (!structure_.is_idle(structure_.regions()[i])) continue;
+    const auto region = structure_.remove_region(i);
+    source_->release(reinterpret_cast<void*>(region.address), region.size);
+    released += region.size;
+    counters_.pool_bytes -= region.size;
+  }
+  // Growth starts again from what is left; else a program that trims each epoch would double its regions each time.
+  std::size_t largest = 0;
+  for (const auto& region : structure_.regions()) largest = std::max(largest, region.size);
+  if (released > 0)
+    next_region_ = std::min(next_region_, std::max(first_region(), std::min(largest, kMostBytes / 4) * 2));
+  return released;
+}
+
+void RegionSupply::release_down_to(std::uint64_t pool_bytes) {
+  if (counters_.pool_bytes > pool_bytes) release_idle();
+}
+
+}  // namespace bantam
