@@ -83,7 +83,7 @@ ChunkId BfcAllocator::Impl::find_by_waiting(std::size_t bytes, FreeState own, bo
     frees.make_wait(run, own);
     return structure.fuse(run, own, frees.fresh_ticket(own));
   }
-  if (run.first == kNoChunk && !supply->room_when_all_is_idle(bytes)) return kNoChunk;
+  if (run.first == kNoChunk && !(frees.asynchronous() && supply->room_when_all_is_idle(bytes))) return kNoChunk;
   frees.wait_for_all();
   const ChunkId id = structure.best_fit(bytes, own);
   if (id != kNoChunk || !supply->release_and_grow(bytes, own, source_refused)) return id;

@@ -151,19 +151,21 @@ bool PageSupply::map_window(const PageWindow& window, bool& source_refused) {
   return true;
 }
 
-// How far growth goes on behind a window: to the source's growth step, or, without growth, as far as the limit.
+// How far growth goes on behind the new pages that end a window: to the source's growth step, or, without growth, as
+// far as the limit.
 std::size_t PageSupply::extra_bytes(const PageWindow& window) const {
-  std::uintptr_t next = reserved_.end();
+  const std::vector<AddressRange> holes = unmapped_in(window);
+  if (holes.empty() || holes.back().end() != window.end) return 0;
+  std::uintptr_t next = reserved_.end();  // where mapped pages begin again
   for (const auto& extent : structure_.regions())
-    if (extent.address + extent.size > window.end) {
-      next = std::max(window.end, extent.address);
+    if (extent.address >= window.end) {
+      next = extent.address;
       break;
     }
-  const std::uint64_t left = std::min<std::uint64_t>(room() - window.cost_bytes, next - window.end);
-  if (page_floor(window.end, page_) != window.end) return 0;
-  if (!options_.growth) return static_cast<std::size_t>(left);
-  return static_cast<std::size_t>(
-      std::min<std::uint64_t>(left, page_ceil(window.end, source_->growth_bytes()) - window.end));
+  const std::uint64_t most = std::min<std::uint64_t>(room() - window.cost_bytes, next - window.end);
+  if (!options_.growth) return static_cast<std::size_t>(most);
+  const std::uintptr_t step = page_ceil(window.end, source_->growth_bytes());
+  return static_cast<std::size_t>(std::min<std::uint64_t>(most, step - window.end));
 }
 
 bool PageSupply::grow(std::size_t bytes, FreeState own, bool& source_refused) {
@@ -227,7 +229,6 @@ bool PageSupply::release_and_grow(std::size_t bytes, FreeState own, bool& source
 }
 
 bool PageSupply::room_when_all_is_idle(std::size_t bytes) const {
-  if (structure_.free_chunks() == 0) return false;
   const PageWindow window = cheapest(bytes, [](const Chunk&) { return Use{true, true}; });
   return window.found() && window.cost_bytes <= limit() - held_by_live_bytes();
 }

@@ -29,6 +29,8 @@ class StreamFrees {
 
   /// Whether asking can bring anything: more than one party was seen.
   bool several() const { return several_; }
+  /// Whether work of any party may go on after its call.
+  bool asynchronous() const { return several_ || (sole_ != kUnknown && sole_ != kIdle); }
   /// Makes idle what is done by now.
   void poll();
   /// Whether the only party's work is done, so that idle chunks are idle for the device too; true with several.

@@ -1,0 +1,241 @@
+// Test support: the paged allocator's promises for one synchronous stream, by full scans over all addresses.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <limits>
+#include <memory>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "tests/memory/test_pages.h"
+
+namespace bantam::testing {
+
+/// What a granule of 256 bytes is.
+enum class Use : std::uint8_t { unmapped, free, live };
+
+/// A place found by trying every granule: the lowest of those that need the fewest pages.
+struct Place {
+  std::size_t begin = 0, end = 0;  ///< granules
+  std::size_t cost = ~std::size_t{0};
+  bool found() const { return cost != ~std::size_t{0}; }
+};
+
+/// The place for `need` granules without live ones; pages for which `costs` is true count.
+inline Place cheapest_place(const std::vector<Use>& uses, const std::vector<bool>& costs, std::size_t need) {
+  const std::size_t page = uses.size() / costs.size();
+  std::vector<std::size_t> before(costs.size() + 1);  // pages that cost before page i
+  for (std::size_t i = 0; i < costs.size(); ++i) before[i + 1] = before[i] + (costs[i] ? 1 : 0);
+  Place best;
+  std::size_t usable = 0;  // granules from `begin` on without a live one
+  for (std::size_t begin = uses.size(); begin-- > 0;) {
+    usable = uses[begin] == Use::live ? 0 : usable + 1;
+    if (usable < need) continue;
+    const std::size_t cost = before[(begin + need + page - 1) / page] - before[begin / page];
+    if (cost <= best.cost) best = {begin, begin + need, cost};
+  }
+  return best;
+}
+
+/// Follows the log of the real source: every call to map must be the one expected here; its answer is then used.
+class ModelPages {
+ public:
+  ModelPages(std::uint64_t limit, bool growth, const FakePages& pages)
+      : limit_(limit), growth_(growth), pages_(pages), base_(make_paged_fake_source(pages)->reserved().begin) {
+    pieces_.push_back({0, pages.reserved / 256, Use::unmapped});
+  }
+
+  /// The expected address, 0 for OutOfMemory.
+  std::uintptr_t allocate(std::size_t bytes, const PageLog& log) {
+    if (bytes > std::numeric_limits<std::size_t>::max() - 255) return 0;
+    const std::size_t need = (bytes + 255) / 256;
+    std::size_t at = best_fit(need);
+    if (at == kNone) {
+      bool refused = false;
+      if (!grow(need, log, refused) && !release_and_grow(need, log, refused)) return 0;
+      at = best_fit(need);
+    }
+    const std::size_t begin = pieces_[at].begin;
+    set(begin, begin + need, Use::live);
+    in_use_ += need * 256;
+    return base_ + begin * 256;
+  }
+  void free(std::uintptr_t address) {
+    const Piece piece = pieces_[piece_at((address - base_) / 256)];
+    in_use_ -= (piece.end - piece.begin) * 256;
+    set(piece.begin, piece.end, Use::free);
+  }
+  std::uint64_t trim(const PageLog&) { return release(0, {}); }
+  /// False where pages with live memory forbid it.
+  bool set_limit(std::uint64_t limit, const PageLog&) {
+    if (limit != 0 && pool_ > limit) {
+      const std::vector<bool> idle = idle_pages();
+      const auto count = static_cast<std::uint64_t>(std::count(idle.begin(), idle.end(), true));
+      if (pool_ - count * pages_.page_bytes > limit) return false;
+      release(limit, {});
+    }
+    limit_ = limit;
+    return true;
+  }
+  std::uint64_t pool() const { return pool_; }
+  std::uint64_t in_use() const { return in_use_; }
+  std::size_t largest_free() const {
+    std::size_t largest = 0;
+    for (const Piece& piece : pieces_)
+      if (piece.use == Use::free) largest = std::max(largest, (piece.end - piece.begin) * 256);
+    return largest;
+  }
+  void expect_all_calls_seen(const PageLog& log) const {
+    EXPECT_EQ(seen_, log.maps.size());
+    std::vector<bool> mapped = pages_of(Use::unmapped);
+    mapped.flip();
+    EXPECT_TRUE(mapped == log.mapped) << "other pages are mapped than should be";
+  }
+
+ private:
+  struct Piece {
+    std::size_t begin, end;  // granules
+    Use use;
+  };
+  static constexpr std::size_t kNone = ~std::size_t{0};
+  std::size_t granules() const { return pages_.page_bytes / 256; }
+
+  std::size_t piece_at(std::size_t granule) const {
+    const auto after = std::upper_bound(pieces_.begin(), pieces_.end(), granule,
+                                        [](std::size_t g, const Piece& piece) { return g < piece.begin; });
+    return static_cast<std::size_t>(after - pieces_.begin()) - 1;
+  }
+  std::size_t best_fit(std::size_t need) const {
+    std::size_t best = kNone;
+    const auto size = [&](std::size_t i) { return pieces_[i].end - pieces_[i].begin; };
+    for (std::size_t i = 0; i < pieces_.size(); ++i)
+      if (pieces_[i].use == Use::free && size(i) >= need && (best == kNone || size(i) < size(best))) best = i;
+    return best;
+  }
+  // Makes [begin, end) one use, and joins free and unmapped neighbours.
+  void set(std::size_t begin, std::size_t end, Use use) {
+    std::vector<Piece> next;
+    const auto add = [&](Piece piece) {
+      if (piece.begin >= piece.end) return;
+      if (!next.empty() && next.back().use == piece.use && piece.use != Use::live)
+        next.back().end = piece.end;
+      else
+        next.push_back(piece);
+    };
+    const std::size_t from = piece_at(begin), to = piece_at(end - 1);
+    const std::size_t first = from > 0 ? from - 1 : 0, last = std::min(to + 1, pieces_.size() - 1);
+    for (std::size_t i = first; i <= last; ++i) {
+      const Piece& piece = pieces_[i];
+      add({piece.begin, std::min(piece.end, std::max(begin, piece.begin)), piece.use});
+      if (i == from) add({begin, end, use});
+      add({std::max(piece.begin, std::min(end, piece.end)), piece.end, piece.use});
+    }
+    const auto at = pieces_.erase(pieces_.begin() + static_cast<std::ptrdiff_t>(first),
+                                  pieces_.begin() + static_cast<std::ptrdiff_t>(last) + 1);
+    pieces_.insert(at, next.begin(), next.end());
+  }
+  std::vector<Use> uses() const {
+    std::vector<Use> all(pieces_.back().end);
+    for (const Piece& piece : pieces_)
+      std::fill(all.begin() + static_cast<std::ptrdiff_t>(piece.begin),
+                all.begin() + static_cast<std::ptrdiff_t>(piece.end), piece.use);
+    return all;
+  }
+  // Pages that are wholly of one use.
+  std::vector<bool> pages_of(Use use) const {
+    std::vector<bool> pages(pieces_.back().end / granules());
+    for (const Piece& piece : pieces_)
+      if (piece.use == use)
+        for (std::size_t p = (piece.begin + granules() - 1) / granules(); (p + 1) * granules() <= piece.end; ++p)
+          pages[p] = true;
+    return pages;
+  }
+  std::vector<bool> idle_pages() const { return pages_of(Use::free); }
+  std::uint64_t limit() const { return limit_ == 0 ? ~std::uint64_t{0} : limit_; }
+
+  bool grow(std::size_t need, const PageLog& log, bool& refused) {
+    const std::vector<bool> unmapped = pages_of(Use::unmapped);
+    const Place place = cheapest_place(uses(), unmapped, need);
+    if (!place.found() || place.cost > (limit() - pool_) / pages_.page_bytes) return false;
+    const std::size_t first = place.begin / granules(), end = (place.end + granules() - 1) / granules();
+    const std::size_t step = std::max(pages_.growth_bytes, pages_.page_bytes) / pages_.page_bytes;
+    std::uint64_t left = (limit() - pool_) / pages_.page_bytes - place.cost;
+    std::size_t wider = end;
+    if (!unmapped[end - 1]) left = 0;
+    while (wider < unmapped.size() && unmapped[wider] && left > 0 && (!growth_ || wider % step != 0)) ++wider, --left;
+    if (map(first, wider, log, refused)) return true;
+    return growth_ && wider > end && map(first, end, log, refused);
+  }
+  bool release_and_grow(std::size_t need, const PageLog& log, bool& refused) {
+    const std::vector<bool> idle = idle_pages(), unmapped = pages_of(Use::unmapped);
+    std::vector<bool> costs(idle.size());
+    for (std::size_t p = 0; p < costs.size(); ++p) costs[p] = idle[p] || unmapped[p];
+    const Place place = cheapest_place(uses(), costs, need);
+    const auto idle_count = static_cast<std::uint64_t>(std::count(idle.begin(), idle.end(), true));
+    if (!place.found() || place.cost > (limit() - (pool_ - idle_count * pages_.page_bytes)) / pages_.page_bytes)
+      return false;
+    const std::size_t first = place.begin / granules(), end = (place.end + granules() - 1) / granules();
+    std::vector<bool> keep(idle.size());
+    std::uint64_t missing = 0;
+    for (std::size_t p = first; p < end; ++p) {
+      keep[p] = true;
+      missing += unmapped[p] ? pages_.page_bytes : 0;
+    }
+    release(refused ? 0 : limit() / pages_.page_bytes * pages_.page_bytes - missing, keep);
+    return map(first, end, log, refused);
+  }
+  // Maps what is unmapped of pages [first, end), hole by hole; all or nothing.
+  bool map(std::size_t first, std::size_t end, const PageLog& log, bool& refused) {
+    const std::vector<bool> unmapped = pages_of(Use::unmapped);
+    std::vector<std::pair<std::size_t, std::size_t>> done;
+    refused = false;
+    for (std::size_t p = first; p < end;) {
+      std::size_t q = p;
+      while (q < end && unmapped[q]) ++q;
+      if (q > p && !next_map(p, q, log)) {
+        refused = true;
+        return false;
+      }
+      if (q > p) done.emplace_back(p, q);
+      p = std::max(q, p + 1);
+    }
+    for (const auto& [p, q] : done) {
+      set(p * granules(), q * granules(), Use::free);
+      pool_ += (q - p) * pages_.page_bytes;
+    }
+    return true;
+  }
+  bool next_map(std::size_t first, std::size_t end, const PageLog& log) {
+    if (seen_ >= log.maps.size()) {
+      ADD_FAILURE() << "the source was not asked for pages " << first << " to " << end;
+      return false;
+    }
+    const MapCall& call = log.maps[seen_++];
+    EXPECT_EQ(call.pages.begin, base_ + first * pages_.page_bytes);
+    EXPECT_EQ(call.pages.bytes, (end - first) * pages_.page_bytes);
+    return call.done;
+  }
+  // Unmaps idle pages, the highest first, until the pool is at most `pool`.
+  std::uint64_t release(std::uint64_t pool, const std::vector<bool>& keep) {
+    const std::vector<bool> idle = idle_pages();
+    const std::uint64_t before = pool_;
+    for (std::size_t p = idle.size(); p-- > 0 && pool_ > pool;) {
+      if (!idle[p] || (!keep.empty() && keep[p])) continue;
+      set(p * granules(), (p + 1) * granules(), Use::unmapped);
+      pool_ -= pages_.page_bytes;
+    }
+    return before - pool_;
+  }
+
+  std::uint64_t limit_;
+  bool growth_;
+  FakePages pages_;
+  std::uintptr_t base_;
+  std::vector<Piece> pieces_;  // by address, all of the reserved range
+  std::uint64_t pool_ = 0, in_use_ = 0;
+  std::size_t seen_ = 0;
+};
+
+}  // namespace bantam::testing
