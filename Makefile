@@ -1,6 +1,6 @@
 # The front door: `make train` and `make test` work from a fresh clone. The build itself is CMake's.
 .DEFAULT_GOAL := help
-.PHONY: help deps build train test format clean
+.PHONY: help deps build train test nightly format clean
 
 BUILD ?= build
 # More CMake options, e.g. make build CMAKE_FLAGS=-DBANTAM_CUDA=OFF
@@ -22,6 +22,10 @@ train: build ## build, then train configs/quickstart.yaml
 test: deps ## build everything and run every test
 	@scripts/build.sh "$(BUILD)" "$(JOBS)" all $(CMAKE_FLAGS)
 	ctest --test-dir "$(BUILD)" --output-on-failure --no-tests=error
+
+nightly: deps ## run the tests that take long (the allocator's fuzzer, 10^8 operations)
+	@scripts/build.sh "$(BUILD)" "$(JOBS)" memory_allocator_fuzz_test $(CMAKE_FLAGS)
+	ctest --test-dir "$(BUILD)" -C nightly -L nightly --output-on-failure --no-tests=error
 
 format: ## format the sources with clang-format
 	git ls-files '*.h' '*.cpp' '*.cu' '*.cuh' | xargs clang-format -i

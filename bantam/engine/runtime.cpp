@@ -10,6 +10,7 @@
 #include <fmt/format.h>
 
 #include "bantam/base/error.h"
+#include "bantam/memory/paged_source.h"
 
 namespace bantam {
 namespace {
@@ -22,11 +23,6 @@ struct DeviceState {
 };
 
 using DeviceKey = std::tuple<DeviceKind, int, bool>;
-
-std::unique_ptr<RegionSource> source_for(Device device) {
-  if (device.meta) return make_fake_source();
-  return device.is_cuda() ? make_cuda_source(device) : make_host_source();
-}
 
 }  // namespace
 
@@ -51,7 +47,7 @@ struct Runtime::Impl {
       allocator.growth = true;  // only a device with a limit can take it all at once
     state.stream = std::make_unique<OwnedStream>(device);
     state.libraries = kernels::make_device_libraries(device);
-    state.allocator = std::make_unique<BfcAllocator>(source_for(device), device, allocator);
+    state.allocator = std::make_unique<BfcAllocator>(make_device_source(device), device, allocator);
     return state;
   }
 };

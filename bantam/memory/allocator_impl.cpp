@@ -43,7 +43,8 @@ void* BfcAllocator::Impl::allocate(std::size_t bytes, Stream stream, AllocationT
   if (trace != nullptr) trace->reserve();
   const FreeState own = frees.enter(stream);
   const ChunkId id = rounded ? find(*rounded, own, source_refused) : kNoChunk;
-  if (id == kNoChunk) throw out_of_memory(options.name, {bytes, tag, source_refused}, stats(), holders());
+  if (id == kNoChunk)
+    throw out_of_memory(options.name, {bytes, tag, source_refused, supply->page_bytes()}, stats(), holders());
   structure.allocate(id, *rounded, bytes, tag);
   const Chunk& chunk = structure.chunk(id);
   count_live(chunk);

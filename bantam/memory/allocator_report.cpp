@@ -17,6 +17,9 @@ std::string owner_text(const char* owner) { return owner == nullptr || *owner ==
 std::string advice(const RefusedRequest& request, const MemoryStats& stats) {
   if (stats.limit_bytes != 0 && request.bytes > stats.limit_bytes)
     return "This one request is larger than the limit: raise the limit (memory: limits), or lower the batch size.";
+  if (stats.limit_bytes != 0 && stats.limit_bytes < request.page_bytes)
+    return fmt::format("Memory comes in pages of {}, and the limit is less than one: raise it (memory: limits).",
+                       format_byte_size(request.page_bytes));
   if (request.source_refused)
     return "The device has no more memory below the limit: close other programs that use it, or lower the batch size.";
   if (request.bytes <= stats.pool_bytes - stats.in_use_bytes)
@@ -56,7 +59,7 @@ OutOfMemory out_of_memory(const std::string& allocator, const RefusedRequest& re
 OutOfMemory limit_too_low(const std::string& allocator, std::uint64_t limit_bytes, std::uint64_t held_bytes,
                           const MemoryStats& stats) {
   return OutOfMemory(
-      fmt::format("the limit of {} cannot be set to {}: regions of {} hold live memory ({} in use)", allocator,
+      fmt::format("the limit of {} cannot be set to {}: {} lie under live memory ({} in use)", allocator,
                   size_text(limit_bytes), size_text(held_bytes), size_text(stats.in_use_bytes)),
       facts_of(0, stats));
 }

@@ -13,6 +13,7 @@ struct RefusedRequest {
   std::size_t bytes = 0;
   AllocationTag tag;
   bool source_refused = false;  ///< the source had no more, below the limit
+  std::size_t page_bytes = 0;   ///< memory comes in pages of this; 0: to the byte
 };
 
 /// `holders` largest first; the five largest are named.

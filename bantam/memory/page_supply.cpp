@@ -217,6 +217,7 @@ std::uint64_t PageSupply::release_until(std::uint64_t pool_bytes, const PageWind
 }
 
 bool PageSupply::release_and_grow(std::size_t bytes, FreeState own, bool& source_refused) {
+  if (source_refused && !options_.growth) return false;  // the whole limit was asked for: less is a failure
   const PageWindow window = cheapest(bytes, [own](const Chunk& c) {
     return Use{c.state == kIdle || c.state == own, c.state == kIdle};
   });

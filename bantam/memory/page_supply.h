@@ -30,6 +30,7 @@ class PageSupply final : public Supply {
   std::uint64_t idle_bytes() const override;
   std::uint64_t release_idle() override;
   void release_down_to(std::uint64_t pool_bytes) override;
+  std::size_t page_bytes() const override { return page_; }
   std::string check() const override;
 
  private:

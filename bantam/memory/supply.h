@@ -37,6 +37,8 @@ class Supply {
   virtual std::uint64_t release_idle() = 0;
   /// Gives back idle memory until the pool is at most `pool_bytes` (more goes where it only comes whole).
   virtual void release_down_to(std::uint64_t pool_bytes) = 0;
+  /// What memory comes and goes in; 0: regions of any size.
+  virtual std::size_t page_bytes() const { return 0; }
   /// "" or what is wrong with the regions.
   virtual std::string check() const { return ""; }
 

@@ -1,4 +1,6 @@
 // The trace of an allocator: its intervals tell what was in use at every moment.
+#include "bantam/memory/allocation_trace.h"
+
 #include <cstring>
 #include <memory>
 #include <vector>
@@ -6,7 +8,6 @@
 #include <gtest/gtest.h>
 
 #include "bantam/base/philox.h"
-#include "bantam/memory/allocation_trace.h"
 #include "bantam/memory/allocator.h"
 
 namespace bantam::testing {

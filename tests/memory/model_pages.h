@@ -169,6 +169,7 @@ class ModelPages {
     return growth_ && wider > end && map(first, end, log, refused);
   }
   bool release_and_grow(std::size_t need, const PageLog& log, bool& refused) {
+    if (refused && !growth_) return false;
     const std::vector<bool> idle = idle_pages(), unmapped = pages_of(Use::unmapped);
     std::vector<bool> costs(idle.size());
     for (std::size_t p = 0; p < costs.size(); ++p) costs[p] = idle[p] || unmapped[p];
