@@ -1,6 +1,7 @@
 // BfcAllocator's public face: takes the lock and calls what stands behind.
 #include "bantam/memory/allocator.h"
 
+#include <mutex>
 #include <utility>
 
 #include "bantam/memory/allocation_trace.h"

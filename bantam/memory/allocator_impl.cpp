@@ -36,7 +36,7 @@ BfcAllocator::Impl::Impl(std::unique_ptr<MemorySource> source, Device the_device
   counters.limit_bytes = options.limit_bytes;
 }
 
-void* BfcAllocator::Impl::allocate(std::size_t bytes, Stream stream, AllocationTag tag) {
+void* BfcAllocator::Impl::allocate(std::size_t bytes, const Stream& stream, AllocationTag tag) {
   const std::optional<std::size_t> rounded = round_up(bytes);
   bool source_refused = false;
   structure.reserve();
@@ -47,7 +47,7 @@ void* BfcAllocator::Impl::allocate(std::size_t bytes, Stream stream, AllocationT
     throw out_of_memory(options.name, {bytes, tag, source_refused, supply->page_bytes()}, stats(), holders());
   structure.allocate(id, *rounded, bytes, tag);
   const Chunk& chunk = structure.chunk(id);
-  count_live(chunk);
+  count_live(chunk.size, bytes, tag.category);
   if (trace != nullptr) trace->note_allocation(chunk.address, chunk.size, tag);
   return reinterpret_cast<void*>(chunk.address);
 }
@@ -91,13 +91,13 @@ ChunkId BfcAllocator::Impl::find_by_waiting(std::size_t bytes, FreeState own, bo
   return usable(bytes, own);
 }
 
-void BfcAllocator::Impl::free(void* address, Stream stream) {
+void BfcAllocator::Impl::free(void* address, const Stream& stream) {
   const ChunkId id = live_chunk(address, "free");
   const FreeState state = frees.enter(stream);
   if (trace != nullptr) trace->reserve();
   const std::uint64_t ticket = frees.ticket(state);  // may throw; nothing has changed yet
   const Chunk& chunk = structure.chunk(id);
-  count_free(chunk);
+  count_free(chunk.size, chunk.requested, chunk.tag.category);
   if (trace != nullptr) trace->note_free(chunk.address, chunk.size, chunk.tag);
   structure.release(id, state, ticket);
 }
@@ -120,10 +120,10 @@ void BfcAllocator::Impl::set_limit(std::uint64_t limit_bytes) {
   options.limit_bytes = counters.limit_bytes = limit_bytes;
 }
 
-void BfcAllocator::Impl::count_live(const Chunk& chunk) {
-  counters.in_use_bytes += chunk.size;
-  counters.requested_bytes += chunk.requested;
-  counters.by_category[chunk.tag.category] += chunk.size;
+void BfcAllocator::Impl::count_live(std::uint64_t size, std::uint64_t requested, Category category) {
+  counters.in_use_bytes += size;
+  counters.requested_bytes += requested;
+  counters.by_category[category] += size;
   ++counters.live_allocations;
   ++counters.allocations;
   if (counters.in_use_bytes <= counters.peak_bytes) return;
@@ -131,10 +131,10 @@ void BfcAllocator::Impl::count_live(const Chunk& chunk) {
   counters.by_category_at_peak = counters.by_category;
 }
 
-void BfcAllocator::Impl::count_free(const Chunk& chunk) {
-  counters.in_use_bytes -= chunk.size;
-  counters.requested_bytes -= chunk.requested;
-  counters.by_category[chunk.tag.category] -= chunk.size;
+void BfcAllocator::Impl::count_free(std::uint64_t size, std::uint64_t requested, Category category) {
+  counters.in_use_bytes -= size;
+  counters.requested_bytes -= requested;
+  counters.by_category[category] -= size;
   --counters.live_allocations;
   ++counters.frees;
 }

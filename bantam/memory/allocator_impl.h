@@ -2,12 +2,12 @@
 #pragma once
 
 #include <memory>
-#include <mutex>
 #include <string>
 #include <vector>
 
 #include "bantam/memory/allocator.h"
 #include "bantam/memory/bfc_structure.h"
+#include "bantam/memory/spin_lock.h"
 #include "bantam/memory/stream_frees.h"
 #include "bantam/memory/supply.h"
 
@@ -19,8 +19,8 @@ struct BfcAllocator::Impl {
   Impl(const Impl&) = delete;
   Impl& operator=(const Impl&) = delete;
 
-  void* allocate(std::size_t bytes, Stream stream, AllocationTag tag);
-  void free(void* address, Stream stream);
+  void* allocate(std::size_t bytes, const Stream& stream, AllocationTag tag);
+  void free(void* address, const Stream& stream);
   std::uint64_t trim();
   void set_limit(std::uint64_t limit_bytes);
   /// The live chunk at `address`; throws Error in the name of `call`.
@@ -29,7 +29,7 @@ struct BfcAllocator::Impl {
   std::vector<Holder> holders() const;
   std::string check() const;
 
-  mutable std::mutex mutex;  ///< held by the caller of everything here
+  mutable SpinLock mutex;  ///< held by the caller of everything here
   const Device device;
   AllocatorOptions options;
   BfcStructure structure;
@@ -42,8 +42,8 @@ struct BfcAllocator::Impl {
   ChunkId find(std::size_t bytes, FreeState own, bool& source_refused);
   ChunkId usable(std::size_t bytes, FreeState own);
   ChunkId find_by_waiting(std::size_t bytes, FreeState own, bool& source_refused);
-  void count_live(const Chunk& chunk);
-  void count_free(const Chunk& chunk);
+  void count_live(std::uint64_t size, std::uint64_t requested, Category category);
+  void count_free(std::uint64_t size, std::uint64_t requested, Category category);
 };
 
 }  // namespace bantam

@@ -49,7 +49,7 @@ std::string BfcStructure::check_region(const Region& region) const {
 std::string BfcStructure::check_bins(FreeState state, std::uint64_t& seen) const {
   for (int bin = 0; bin < FreeBins::kBins; ++bin) {
     const ChunkId root = bins_[state].root(bin);
-    if ((root != kNoChunk) != ((bins_[state].occupied() >> bin & 1) != 0))
+    if ((root != kNoChunk) != bins_[state].occupied(bin))
       return fmt::format("state {}, bin {}: the mask of occupied bins is wrong", state, bin);
     // In-order walk with a stack of its own: trees are shallow, but recursion would trust them to be so.
     std::vector<ChunkId> path;
@@ -64,6 +64,7 @@ std::string BfcStructure::check_bins(FreeState state, std::uint64_t& seen) const
       const std::string where =
           fmt::format("state {}, bin {}, chunk at {:#x} (+{}): ", state, bin, chunk.address, chunk.size);
       if (chunk.kind != ChunkKind::free || chunk.state != state) return where + "not free in this state";
+      if (chunk.priority != priority_of(chunk.address)) return where + "its priority is not its address's";
       if (FreeBins::bin_of(chunk.size) != bin) return where + "in the wrong bin";
       if (before != nullptr && !fits_before(*before, chunk)) return where + "out of order";
       for (const ChunkId child : {chunk.left, chunk.right})

@@ -33,6 +33,7 @@ ChunkId BfcStructure::new_chunk(std::uintptr_t address, std::size_t bytes) {
   const ChunkId id = new_record();
   chunks_[id].address = address;
   chunks_[id].size = bytes;
+  chunks_[id].priority = priority_of(address);
   return id;
 }
 

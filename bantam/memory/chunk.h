@@ -24,7 +24,7 @@ struct alignas(64) Chunk {
   std::size_t size = 0;
   ChunkId left = kNoChunk;  ///< free: children in the bin's tree; unused: `left` is the next unused record
   ChunkId right = kNoChunk;
-  std::uint32_t priority = 0;  ///< free: the tree's heap order, a hash of the address
+  std::uint32_t priority = 0;  ///< the tree's heap order, a hash of the address
   FreeState state = kIdle;     ///< free
   ChunkId prev = kNoChunk;     ///< neighbours by address, in the same region
   ChunkId next = kNoChunk;

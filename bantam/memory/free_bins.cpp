@@ -2,23 +2,16 @@
 #include "bantam/memory/free_bins.h"
 
 namespace bantam {
-namespace {
-
-// The finaliser of MurmurHash3: neighbouring addresses get unrelated priorities, so that depth stays logarithmic.
-std::uint32_t hash_of(std::uintptr_t address) {
-  std::uint64_t h = address / FreeBins::kGranule;
-  h = (h ^ (h >> 33)) * 0xff51afd7ed558ccdULL;
-  h = (h ^ (h >> 33)) * 0xc4ceb9fe1a85ec53ULL;
-  return static_cast<std::uint32_t>(h ^ (h >> 33));
-}
-
-}  // namespace
-
 void FreeBins::insert(std::vector<Chunk>& chunks, ChunkId id) {
   Chunk& chunk = chunks[id];
-  chunk.priority = hash_of(chunk.address);
-  const int bin = bin_of(chunk.size);
-  ChunkId* link = &roots_[static_cast<std::size_t>(bin)];
+  const auto bin = static_cast<std::size_t>(bin_of(chunk.size));
+  ChunkId* link = &roots_[bin];
+  if (*link == kNoChunk) {
+    *link = id;
+    chunk.left = chunk.right = kNoChunk;
+    occupied_[bin / 64] |= std::uint64_t{1} << bin % 64;
+    return;
+  }
   while (*link != kNoChunk && chunks[*link].priority >= chunk.priority)
     link = fits_before(chunk, chunks[*link]) ? &chunks[*link].left : &chunks[*link].right;
   // The subtree below `link` is split by the new key into the new node's two children.
@@ -38,7 +31,6 @@ void FreeBins::insert(std::vector<Chunk>& chunks, ChunkId id) {
     }
   }
   *smaller = *larger = kNoChunk;
-  occupied_ |= 1u << bin;
 }
 
 void FreeBins::erase(std::vector<Chunk>& chunks, ChunkId id) {
@@ -61,30 +53,34 @@ void FreeBins::erase(std::vector<Chunk>& chunks, ChunkId id) {
   }
   *link = smaller != kNoChunk ? smaller : larger;
   chunk.left = chunk.right = kNoChunk;
-  if (roots_[bin] == kNoChunk) occupied_ &= ~(1u << bin);
+  if (roots_[bin] == kNoChunk) occupied_[bin / 64] &= ~(std::uint64_t{1} << bin % 64);
 }
 
 ChunkId FreeBins::best_fit(const std::vector<Chunk>& chunks, std::size_t bytes) const {
-  for (std::uint32_t bins = occupied_ & (~0u << bin_of(bytes)); bins != 0; bins &= bins - 1) {
-    ChunkId found = kNoChunk;
-    for (ChunkId at = roots_[static_cast<std::size_t>(std::countr_zero(bins))]; at != kNoChunk;) {
-      if (chunks[at].size >= bytes) {
-        found = at;
-        at = chunks[at].left;
-      } else {
-        at = chunks[at].right;
+  const auto first = static_cast<std::size_t>(bin_of(bytes));
+  std::uint64_t mask = ~std::uint64_t{0} << first % 64;  // bins below the first hold nothing large enough
+  for (std::size_t word = first / 64; word < kWords; ++word, mask = ~std::uint64_t{0}) {
+    for (std::uint64_t bins = occupied_[word] & mask; bins != 0; bins &= bins - 1) {
+      ChunkId found = kNoChunk;
+      for (ChunkId at = roots_[word * 64 + static_cast<std::size_t>(std::countr_zero(bins))]; at != kNoChunk;) {
+        const bool fits = chunks[at].size >= bytes;
+        found = fits ? at : found;
+        at = fits ? chunks[at].left : chunks[at].right;
       }
+      if (found != kNoChunk) return found;
     }
-    if (found != kNoChunk) return found;
   }
   return kNoChunk;
 }
 
 ChunkId FreeBins::largest(const std::vector<Chunk>& chunks) const {
-  if (occupied_ == 0) return kNoChunk;
-  ChunkId at = roots_[static_cast<std::size_t>(std::bit_width(occupied_) - 1)];
-  while (chunks[at].right != kNoChunk) at = chunks[at].right;
-  return at;
+  for (std::size_t word = kWords; word-- > 0;) {
+    if (occupied_[word] == 0) continue;
+    ChunkId at = roots_[word * 64 + static_cast<std::size_t>(std::bit_width(occupied_[word]) - 1)];
+    while (chunks[at].right != kNoChunk) at = chunks[at].right;
+    return at;
+  }
+  return kNoChunk;
 }
 
 }  // namespace bantam

@@ -1,4 +1,4 @@
-// Internal: the free chunks of one state in 21 bins by size, each a treap ordered by (size, address), for best fit.
+// Internal: the free chunks of one state in bins by size, each a treap ordered by (size, address), for best fit.
 #pragma once
 
 #include <array>
@@ -9,21 +9,28 @@
 
 namespace bantam {
 
-/// Bin b holds sizes in [256·2^b, 256·2^(b+1)), the last one all above. All calls take O(log n) expected steps and no
+/// Each doubling of size, from one granule on, is cut into 16 bins of equal width; the last bin holds all above 64 GiB.
+/// So many, that most hold few chunks, and a search is over at the first. All calls take O(log n) expected steps and no
 /// heap memory. The trees' links lie in the chunks; priorities are hashes of addresses, so that the same chunks always
 /// give the same trees.
 class FreeBins {
  public:
-  static constexpr int kBins = 21;
+  static constexpr int kSteps = 16;    ///< bins a doubling
+  static constexpr int kDoublings = 28;
+  static constexpr int kBins = kSteps * kDoublings;
   static constexpr std::size_t kGranule = 256;
 
   FreeBins() { roots_.fill(kNoChunk); }
 
   static int bin_of(std::size_t bytes) {
-    const int bin = std::bit_width(bytes / kGranule) - 1;
-    return bin < kBins ? bin : kBins - 1;
+    const std::size_t granules = bytes / kGranule;
+    const int doubling = std::bit_width(granules) - 1;
+    if (doubling >= kDoublings) return kBins - 1;
+    const int step = static_cast<int>((granules * kSteps) >> doubling) - kSteps;
+    return doubling * kSteps + step;
   }
 
+  /// The chunk's `priority` is that of its address.
   void insert(std::vector<Chunk>& chunks, ChunkId id);
   /// `id` is in these bins.
   void erase(std::vector<Chunk>& chunks, ChunkId id);
@@ -34,12 +41,24 @@ class FreeBins {
   ChunkId largest(const std::vector<Chunk>& chunks) const;
 
   ChunkId root(int bin) const { return roots_[static_cast<std::size_t>(bin)]; }
-  std::uint32_t occupied() const { return occupied_; }
+  bool occupied(int bin) const { return (occupied_[static_cast<std::size_t>(bin) / 64] >> bin % 64 & 1) != 0; }
 
  private:
+  static constexpr std::size_t kWords = kBins / 64;
+  static_assert(kBins % 64 == 0);
+
   std::array<ChunkId, kBins> roots_;
-  std::uint32_t occupied_ = 0;  // bit b: bin b is not empty
+  std::array<std::uint64_t, kWords> occupied_{};  // bit b: bin b is not empty
 };
+
+/// A chunk's priority: neighbouring addresses get unrelated ones, so that depth stays logarithmic.
+inline std::uint32_t priority_of(std::uintptr_t address) {
+  // The finaliser of MurmurHash3.
+  std::uint64_t h = address / FreeBins::kGranule;
+  h = (h ^ (h >> 33)) * 0xff51afd7ed558ccdULL;
+  h = (h ^ (h >> 33)) * 0xc4ceb9fe1a85ec53ULL;
+  return static_cast<std::uint32_t>(h ^ (h >> 33));
+}
 
 /// The order of chunks in a bin.
 inline bool fits_before(const Chunk& a, const Chunk& b) {

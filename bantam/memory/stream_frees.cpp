@@ -11,14 +11,14 @@ bool same(const Stream& a, const Stream& b) { return a.id == b.id && a.handle ==
 StreamFrees::StreamFrees(BfcStructure& structure, std::unique_ptr<StreamOracle> oracle)
     : structure_(structure), oracle_(std::move(oracle)), slots_(1) {}
 
-FreeState StreamFrees::enter(Stream stream) {
+FreeState StreamFrees::enter(const Stream& stream) {
   const FreeState state = state_of(stream);
   if (sole_ == kUnknown) sole_ = state;
   if (!several_ && state != sole_) become_several();
   return several_ ? state : kIdle;
 }
 
-FreeState StreamFrees::state_of(Stream stream) {
+FreeState StreamFrees::state_of(const Stream& stream) {
   if (last_ != kUnknown && same(slots_[last_].stream, stream)) return last_;
   if (!oracle_->asynchronous(stream)) {
     slots_[kIdle].stream = stream;
@@ -30,7 +30,7 @@ FreeState StreamFrees::state_of(Stream stream) {
 }
 
 // Programs that make and destroy many streams get the slots of streams whose frees are all done.
-FreeState StreamFrees::new_slot(Stream stream) {
+FreeState StreamFrees::new_slot(const Stream& stream) {
   constexpr std::size_t kKeep = 8;
   FreeState state = 1;
   for (; state < slots_.size(); ++state)

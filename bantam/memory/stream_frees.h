@@ -21,7 +21,7 @@ class StreamFrees {
   StreamFrees(BfcStructure& structure, std::unique_ptr<StreamOracle> oracle);
 
   /// The state whose chunks `stream` may use beside idle ones. Notices new streams.
-  FreeState enter(Stream stream);
+  FreeState enter(const Stream& stream);
   /// The ticket of a free in `state`, just now Throws what the oracle throws, having changed nothing.
   std::uint64_t ticket(FreeState state);
   /// The last ticket given in `state`: for chunks that become free in it without a free.
@@ -59,8 +59,8 @@ class StreamFrees {
     std::size_t first = 0, open = 0;
   };
 
-  FreeState state_of(Stream stream);
-  FreeState new_slot(Stream stream);
+  FreeState state_of(const Stream& stream);
+  FreeState new_slot(const Stream& stream);
   void become_several();
   void cover(Slot& slot, std::uint64_t ticket);
   void drop_done(FreeState state);
