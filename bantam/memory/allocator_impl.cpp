@@ -54,12 +54,16 @@ void* BfcAllocator::Impl::allocate(std::size_t bytes, Stream stream, AllocationT
   bool source_refused = false;
   structure.reserve();
   if (trace != nullptr) trace->reserve();
+  if (rounded && arena.follows(stream))
+    if (void* placed = place(*rounded, bytes, tag); placed != nullptr) return placed;
   const FreeState own = frees.enter(stream);
-  const ChunkId id = rounded ? find(*rounded, own, source_refused) : kNoChunk;
+  ChunkId id = rounded ? find(*rounded, own, source_refused) : kNoChunk;
+  if (id == kNoChunk && rounded && release_arena()) id = find(*rounded, own, source_refused);
   if (id == kNoChunk) throw out_of_memory(options.name, {bytes, tag, source_refused}, stats(), holders());
   structure.allocate(id, *rounded, bytes, tag);
   const Chunk& chunk = structure.chunk(id);
-  count_live(chunk);
+  count_live(chunk.size, chunk.requested, chunk.tag.category);
+  count_claimed();
   if (trace != nullptr) trace->note_allocation(chunk.address, chunk.size, tag);
   return reinterpret_cast<void*>(chunk.address);
 }
@@ -169,17 +173,19 @@ std::uint64_t BfcAllocator::Impl::release_idle_regions() {
 }
 
 void BfcAllocator::Impl::free(void* address, Stream stream) {
+  if (arena.contains(address)) return free_placed(address, stream);
   const ChunkId id = live_chunk(address, "free");
   const FreeState state = frees.enter(stream);
   if (trace != nullptr) trace->reserve();
   const std::uint64_t ticket = frees.ticket(state);  // may throw; nothing has changed yet
   const Chunk& chunk = structure.chunk(id);
-  count_free(chunk);
+  count_free(chunk.size, chunk.requested, chunk.tag.category);
   if (trace != nullptr) trace->note_free(chunk.address, chunk.size, chunk.tag);
   structure.release(id, state, ticket);
 }
 
 std::uint64_t BfcAllocator::Impl::trim() {
+  (void)release_arena();
   frees.wait_for_all();
   frees.forget();
   return release_idle_regions();
@@ -188,17 +194,23 @@ std::uint64_t BfcAllocator::Impl::trim() {
 void BfcAllocator::Impl::set_limit(std::uint64_t limit_bytes) {
   if (limit_bytes == 0 && !options.growth) throw Error(options.name + ": without growth a limit is required");
   if (limit_bytes != 0 && limit_bytes < counters.pool_bytes) {
+    const std::uint64_t arena_bytes = arena.bytes();
+    const Stream arena_stream = arena.stream();
+    const bool released = release_arena();
     const std::uint64_t held = counters.pool_bytes - structure.bytes_without_live();
-    if (held > limit_bytes) throw limit_too_low(options.name, limit_bytes, held, stats());
+    if (held > limit_bytes) {
+      if (released) (void)reserve_arena(arena_bytes, arena_stream);  // the memory is there: it was given up just now
+      throw limit_too_low(options.name, limit_bytes, held, stats());
+    }
     trim();
   }
   options.limit_bytes = counters.limit_bytes = limit_bytes;
 }
 
-void BfcAllocator::Impl::count_live(const Chunk& chunk) {
-  counters.in_use_bytes += chunk.size;
-  counters.requested_bytes += chunk.requested;
-  counters.by_category[chunk.tag.category] += chunk.size;
+void BfcAllocator::Impl::count_live(std::uint64_t size, std::uint64_t requested, Category category) {
+  counters.in_use_bytes += size;
+  counters.requested_bytes += requested;
+  counters.by_category[category] += size;
   ++counters.live_allocations;
   ++counters.allocations;
   if (counters.in_use_bytes <= counters.peak_bytes) return;
@@ -206,10 +218,10 @@ void BfcAllocator::Impl::count_live(const Chunk& chunk) {
   counters.by_category_at_peak = counters.by_category;
 }
 
-void BfcAllocator::Impl::count_free(const Chunk& chunk) {
-  counters.in_use_bytes -= chunk.size;
-  counters.requested_bytes -= chunk.requested;
-  counters.by_category[chunk.tag.category] -= chunk.size;
+void BfcAllocator::Impl::count_free(std::uint64_t size, std::uint64_t requested, Category category) {
+  counters.in_use_bytes -= size;
+  counters.requested_bytes -= requested;
+  counters.by_category[category] -= size;
   --counters.live_allocations;
   ++counters.frees;
 }

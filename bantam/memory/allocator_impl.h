@@ -8,6 +8,7 @@
 
 #include "bantam/memory/allocator.h"
 #include "bantam/memory/bfc_structure.h"
+#include "bantam/memory/placement_arena.h"
 #include "bantam/memory/stream_frees.h"
 
 namespace bantam {
@@ -25,6 +26,13 @@ struct BfcAllocator::Impl {
   void set_limit(std::uint64_t limit_bytes);
   /// The live chunk at `address`; throws Error in the name of `call`.
   ChunkId live_chunk(const void* address, const char* call) const;
+  // Of planned allocations: allocator_placement.cpp.
+  bool reserve_pool(std::uint64_t bytes);
+  bool reserve_arena(std::uint64_t bytes, Stream stream);
+  bool release_arena();
+  bool begin_placement(std::shared_ptr<const PlacementPlan> plan, Stream stream);
+  /// The live planned allocation at `address`, which lies in the arena; throws as `live_chunk` does.
+  const PlacementArena::Placed& live_place(const void* address, const char* call) const;
   MemoryStats stats() const;
   std::vector<Holder> holders() const;
   std::string check() const;
@@ -35,6 +43,7 @@ struct BfcAllocator::Impl {
   AllocatorOptions options;
   BfcStructure structure;
   StreamFrees frees;
+  PlacementArena arena;
   MemoryStats counters;  ///< all but what `stats` asks of the structure
   std::size_t next_region = 0;
   AllocationTrace* trace = nullptr;  ///< null: nothing is noted
@@ -51,8 +60,13 @@ struct BfcAllocator::Impl {
   void* acquire(std::size_t& size, std::size_t least);
   bool release_and_extend(std::size_t bytes, bool& source_refused);
   std::uint64_t release_idle_regions();
-  void count_live(const Chunk& chunk);
-  void count_free(const Chunk& chunk);
+  void* place(std::size_t rounded, std::size_t bytes, AllocationTag tag);
+  void free_placed(void* address, Stream stream);
+  void depart();
+  BfcStructure::Totals totals() const;
+  void count_claimed();
+  void count_live(std::uint64_t size, std::uint64_t requested, Category category);
+  void count_free(std::uint64_t size, std::uint64_t requested, Category category);
 };
 
 }  // namespace bantam
