@@ -13,6 +13,7 @@ namespace bantam {
 namespace {
 
 constexpr int kMostDepartures = 3;
+constexpr std::int64_t kMostIterations = 4000;
 
 /// A trace in which everything began and ended, as buffers; nothing where something did not.
 std::vector<PlannerBuffer> closed_buffers(const AllocationTrace& trace) {
@@ -111,8 +112,9 @@ std::shared_ptr<const PlacementPlan> StepPlacements::plan(Stretch stretch, std::
 std::shared_ptr<const PlacementPlan> StepPlacements::solve(Stretch stretch, std::int64_t batch) {
   const std::vector<PlannerBuffer> buffers = rehearsal_->trace(stretch, std::max<std::int64_t>(batch, 1));
   if (buffers.empty()) return nullptr;
-  // An arena that is there anyway is small enough.
-  const ArenaPlan arena = solve_arena(buffers, {.alignment = BfcAllocator::kGranule, .capacity = arena_bytes_});
+  // An arena that is there anyway is small enough. Few placements are tried: a run should not wait long to begin.
+  const ArenaPlan arena = solve_arena(
+      buffers, {.alignment = BfcAllocator::kGranule, .capacity = arena_bytes_, .iterations = kMostIterations});
   arena_bytes_ = std::max(arena_bytes_, arena.arena_bytes);
   return std::make_shared<const PlacementPlan>(buffers, arena);
 }
