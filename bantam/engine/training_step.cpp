@@ -46,6 +46,7 @@ void TrainingStep::prepare(const StepShapes& shapes) {
       placements_ = std::make_shared<StepPlacements>(model_.graph(), model_.options(), optimizer_.options(), loss_,
                                                      model_.device());
     placements_->prepare(shapes);
+    eager_stretches_ = 0;
     (void)reserve_arena();
   } catch (const Error& error) {
     stay_eager(error);
@@ -59,6 +60,7 @@ void TrainingStep::prepare(const StepShapes& shapes, std::shared_ptr<StepPlaceme
 
 bool TrainingStep::reserve_arena() {
   constexpr int kPause = 100;  // where memory is short, asking costs time
+  if (placements_->arena_bytes() == 0) return false;
   if (eager_stretches_ > 0) {
     --eager_stretches_;
     return false;

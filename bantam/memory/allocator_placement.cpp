@@ -43,12 +43,12 @@ bool BfcAllocator::placing() const {
 bool BfcAllocator::Impl::reserve_pool(std::uint64_t bytes) {
   if (bytes <= counters.pool_bytes) return true;
   const std::uint64_t missing = bytes - counters.pool_bytes;
-  if (missing > limit() - kGranule) return false;
+  if (missing > room()) return false;
   const std::size_t regular = std::exchange(next_region, kGranule);  // no more than was asked for
   bool source_refused = false;
   bool taken = false;
   try {
-    taken = extend((static_cast<std::size_t>(missing) + kGranule - 1) / kGranule * kGranule, source_refused);
+    taken = extend((static_cast<std::size_t>(missing - 1) / kGranule + 1) * kGranule, source_refused);
   } catch (...) {
     next_region = regular;
     throw;
@@ -62,8 +62,9 @@ bool BfcAllocator::Impl::reserve_arena(std::uint64_t bytes, Stream stream) {
     if (arena.bytes() >= bytes && PlacementArena::same_stream(arena.stream(), stream)) return true;
     if (!release_arena()) return false;
   }
-  if (bytes == 0 || bytes > limit() - kGranule) return false;
-  const std::size_t rounded = (static_cast<std::size_t>(bytes) + kGranule - 1) / kGranule * kGranule;
+  if (bytes == 0 || bytes > limit()) return false;
+  const std::size_t rounded = (static_cast<std::size_t>(bytes - 1) / kGranule + 1) * kGranule;
+  if (rounded == 0) return false;  // it wrapped
   structure.reserve();
   bool source_refused = false;
   const ChunkId id = find(rounded, frees.enter(stream), source_refused);

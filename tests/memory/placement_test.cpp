@@ -333,8 +333,12 @@ TEST_F(PlacementTest, a_reserved_pool_is_one_region_of_that_size) {
   EXPECT_TRUE(allocator_.reserve_pool(kMiB)) << "it is there";
   EXPECT_EQ(allocator_.stats().pool_bytes, 10 * kMiB + 512);
   EXPECT_FALSE(allocator_.reserve_pool(65 * kMiB));
+  EXPECT_FALSE(allocator_.reserve_arena(~std::uint64_t{0}, {}));
   EXPECT_FALSE(allocator_.reserve_pool(~std::uint64_t{0}));
   EXPECT_EQ(allocator_.stats().pool_bytes, 10 * kMiB + 512);
+  (void)allocator_.trim();
+  EXPECT_TRUE(allocator_.reserve_pool(64 * kMiB)) << "the whole limit";
+  EXPECT_EQ(allocator_.stats().pool_bytes, 64 * kMiB);
 }
 
 TEST(PlacementStreams, a_free_on_another_stream_makes_the_arenas_stream_wait) {
