@@ -20,7 +20,8 @@ namespace {
 constexpr const char* kAbout =
     "Show what a training step takes from the device's allocator, to the byte, before anything\n"
     "is allocated: the step runs on a stand-in for the device, which need not be in this\n"
-    "machine. One batch counts, as one is resident in training; batches made ahead do not.\n"
+    "machine. The table counts one resident batch; for one row the whole run is told as well,\n"
+    "with its data, batches made ahead, a short last one and evaluation.\n"
     "arena: the step's own buffers at fixed offsets, beside their most live bytes at one time.\n"
     "With --trace, lifetimes from a CSV file (header id,lower,upper,size) are solved instead.";
 
@@ -71,7 +72,8 @@ Row plan_row(const RunConfig& config, const StepCase& step, std::uint64_t memory
   options.accumulate = config.train.accumulate;
   options.planner.seconds = seconds;
   Row row{step, plan_step(config.model.graph, options), plan_whole_run(config, step)};
-  if (memory > 0) row.fits = step_fits(config.model.graph, options, memory);
+  const bool run_fits = !row.run || row.run->pool_bytes <= memory;
+  if (memory > 0) row.fits = run_fits && step_fits(config.model.graph, options, memory);
   return row;
 }
 

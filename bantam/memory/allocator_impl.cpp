@@ -52,10 +52,10 @@ std::size_t BfcAllocator::Impl::first_region() const {
 void* BfcAllocator::Impl::allocate(std::size_t bytes, Stream stream, AllocationTag tag) {
   const std::optional<std::size_t> rounded = round_up(bytes);
   bool source_refused = false;
-  structure.reserve();
   if (trace != nullptr) trace->reserve();
   if (rounded && arena.follows(stream))
     if (void* placed = place(*rounded, bytes, tag); placed != nullptr) return placed;
+  structure.reserve();
   const FreeState own = frees.enter(stream);
   ChunkId id = rounded ? find(*rounded, own, source_refused) : kNoChunk;
   if (id == kNoChunk && rounded && release_arena()) id = find(*rounded, own, source_refused);
