@@ -3,6 +3,8 @@
 
 #include <fmt/format.h>
 
+#include "bantam/base/error.h"
+
 namespace bantam::cli {
 
 void add_bench_options(CLI::App& command, BenchOptions& options) {
@@ -36,10 +38,20 @@ std::vector<StepCase> bench_cases(const RunConfig& config, const BenchOptions& o
       (void)lower(config.model.graph, recomputes.back());  // throws for a name that is not there, before anything runs
     }
   }
+  std::vector<bool> planned{true};
+  if (!options.modes.empty()) {
+    planned.clear();
+    for (const std::string& mode : parse_texts("--mode", options.modes)) {
+      if (mode != "eager" && mode != "planned")
+        throw ConfigError(fmt::format("--mode: expected eager or planned, got '{}'", mode));
+      planned.push_back(mode == "planned");
+    }
+  }
   std::vector<StepCase> cases;
   for (const Precision precision : precisions)
     for (const RecomputeOptions& recompute : recomputes)
-      for (const std::int64_t batch : batches) cases.push_back({batch, precision, recompute});
+      for (const std::int64_t batch : batches)
+        for (const bool is_planned : planned) cases.push_back({batch, precision, recompute, is_planned});
   return cases;
 }
 

@@ -11,14 +11,14 @@ namespace bantam::cli {
 
 struct BenchOptions {
   CommonOptions common;
-  std::string batch_sizes, precisions, recompute;  ///< lists, as typed
+  std::string batch_sizes, precisions, recompute, modes;  ///< lists, as typed
   double seconds = 1.5;
   bool json = false;
   bool bytes = false;
 };
 
 void add_bench_options(CLI::App& command, BenchOptions& options);
-/// One case a row: by precision, then recompute, then batch. Throws ConfigError.
+/// One case a row: by precision, then recompute, then batch, then mode. Throws ConfigError.
 std::vector<StepCase> bench_cases(const RunConfig& config, const BenchOptions& options);
 /// "f32", "f16", "bf16": the peers' short names, for narrow tables.
 std::string short_name(Precision precision);

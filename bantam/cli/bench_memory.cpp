@@ -15,8 +15,8 @@ namespace {
 constexpr const char* kAbout =
     "Measure where a training step's bytes are at the moment of its peak. The categories add\n"
     "up to the peak exactly; diff is the measured peak less the planned one (`bantam plan`), in\n"
-    "bytes. Each row has a runtime of its own, one batch resident. A row that does not fit the\n"
-    "device's limit says what it would need.";
+    "bytes. Each row has a runtime of its own, one batch resident; steps run planned. A row that\n"
+    "does not fit the device's limit says what pool it would need.";
 
 constexpr std::array<const char*, kCategories> kShort = {"param", "grad", "optim", "activ", "work", "input", "other"};
 constexpr std::array<const char*, kCategories> kLong = {"parameters", "gradients", "optimizer", "activations",
@@ -67,7 +67,7 @@ bool print_row(const RunConfig& config, const StepCase& row, const BenchOptions&
     cells += memory_cells(layout, measured, planned_peak);
   } catch (const OutOfMemory& error) {
     fits = false;
-    const std::uint64_t needed = plan_step(config, row).peak_bytes;
+    const std::uint64_t needed = plan_step(config.model.graph, step_plan_options(config, row)).pool_bytes;
     json["error"] = "does not fit";
     json["needed_bytes"] = needed;
     if (error.facts().limit_bytes > 0) json["limit_bytes"] = error.facts().limit_bytes;

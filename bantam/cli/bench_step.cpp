@@ -13,30 +13,34 @@ namespace {
 constexpr const char* kAbout =
     "Time training steps (forward, backward, update) on random images that are already\n"
     "on the device: no data set is read. A row is the median of windows of 50 ms or more.\n"
-    "Memory is that of a step with one batch resident.";
+    "Memory is that of a step with one batch resident. Planned steps, as train runs them, take\n"
+    "it at offsets of one arena; eager ones as they go.";
 
 int bench_step(const BenchOptions& options) {
   const RunConfig config = read_config(options.common);
   require_device(config);
   const std::vector<StepCase> cases = bench_cases(config, options);
   if (!options.json)
-    fmt::print("{} on {}\n{:>7}  {:14}  {:9}  {:>11}  {:>9}  {:>6}  {:>6}\n", config.model.name,
-               to_string(config.device), "batch", "precision", "recompute", "ms per step", "images/s", "peak", "pool");
+    fmt::print("{} on {}\n{:>5}  {:14}  {:9}  {:7}  {:>9}  {:>9}  {:>6}  {:>6}\n", config.model.name,
+               to_string(config.device), "batch", "precision", "recompute", "mode", "ms/step", "images/s", "peak",
+               "pool");
   bool any = false;
   for (const StepCase& row : cases) {
     nlohmann::ordered_json json = describe(config, row);
+    const char* mode = row.planned ? "planned" : "eager";
+    json["mode"] = mode;
     std::string cells =
-        fmt::format("{:>7}  {:14}  {:9}", row.batch, to_string(row.precision), to_string(row.recompute));
+        fmt::format("{:>5}  {:14}  {:9}  {:7}", row.batch, to_string(row.precision), to_string(row.recompute), mode);
     try {
       const StepMeasurement measured = measure_step(config, row, options.common.threads, options.seconds);
       any = true;
       add_timing(json, measured);
       add_memory(json, measured.memory);
-      cells += fmt::format("  {:>11.3f}  {:>9.0f}  {:>6}  {:>6}", measured.ms_per_step, measured.images_per_s,
+      cells += fmt::format("  {:>9.3f}  {:>9.0f}  {:>6}  {:>6}", measured.ms_per_step, measured.images_per_s,
                            compact_bytes(measured.memory.peak_bytes), compact_bytes(measured.memory.peak_pool_bytes));
     } catch (const OutOfMemory&) {
       json["error"] = "does not fit";
-      json["needed_bytes"] = plan_step(config, row).peak_bytes;
+      json["needed_bytes"] = plan_step(config.model.graph, step_plan_options(config, row)).pool_bytes;
       cells += fmt::format("  does not fit (needs {})", compact_bytes(json["needed_bytes"].get<std::uint64_t>()));
     }
     fmt::print("{}\n", options.json ? json.dump() : cells);
@@ -52,6 +56,7 @@ void add_bench_step(CLI::App& bench, Action& action) {
   command->footer(kAbout);
   const auto options = std::make_shared<BenchOptions>();
   add_bench_options(*command, *options);
+  command->add_option("--mode", options->modes, "Comma-separated: planned (default), eager");
   command->callback([&action, options] { action = [options] { return bench_step(*options); }; });
 }
 

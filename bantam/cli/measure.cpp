@@ -39,13 +39,27 @@ double median(std::vector<double> values) {
 
 }  // namespace
 
+StepPlanOptions step_plan_options(const RunConfig& config, const StepCase& options) {
+  return {.model = {.precision = options.precision, .seed = config.seed, .recompute = options.recompute},
+          .optimizer = config.train.optimizer,
+          .loss = config.train.loss,
+          .batch = options.batch,
+          .accumulate = 1,
+          .device = config.device};
+}
+
 StepSession::StepSession(const RunConfig& config, const StepCase& options, Device device, int threads)
     : runtime_(make_runtime(config, threads)), case_(options) {
+  const bool planned = options.planned && !device.meta;  // a stand-in is asked what is in use: the same either way
+  if (planned)
+    (void)runtime_->allocator(device).reserve_pool(
+        plan_step(config.model.graph, step_plan_options(config, options)).pool_bytes);
   model_ = std::make_unique<Model>(
       *runtime_, device, config.model.graph,
       ModelOptions{.precision = options.precision, .seed = config.seed, .recompute = options.recompute});
   optimizer_ = std::make_unique<Optimizer>(*model_, config.train.optimizer);
   step_ = std::make_unique<TrainingStep>(*model_, *optimizer_, config.train.loss);
+  if (planned) step_->prepare({.batches = {options.batch}});
   add_batches(1);
 }
 
@@ -80,8 +94,17 @@ Batch StepSession::make_batch(std::int64_t index) const {
 }
 
 void StepSession::add_batches(std::int64_t count) {
-  while (static_cast<std::int64_t>(batches_.size()) < count)
-    batches_.push_back(make_batch(static_cast<std::int64_t>(batches_.size())));
+  while (static_cast<std::int64_t>(batches_.size()) < count) {
+    try {
+      batches_.push_back(make_batch(static_cast<std::int64_t>(batches_.size())));
+    } catch (const OutOfMemory&) {
+      if (batches_.empty()) throw;
+      return;
+    }
+    if (batches_.size() == 1 || memory().arena_bytes >= step_->arena_bytes()) continue;
+    batches_.pop_back();  // it lies in what was the arena, idle between steps
+    return;
+  }
 }
 
 void StepSession::run(std::int64_t count) {

@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include "bantam/cli/run_config.h"
+#include "bantam/engine/step_plan.h"
 
 namespace bantam::cli {
 
@@ -17,6 +18,7 @@ struct StepCase {
   std::int64_t batch = 1;
   Precision precision;
   RecomputeOptions recompute;
+  bool planned = true;  ///< false: eager steps
 };
 
 struct StepMeasurement {
@@ -27,6 +29,7 @@ struct StepMeasurement {
 };
 
 /// A fresh runtime, model, optimizer and step on one device, with one resident batch of random images. Keeps all alive.
+/// Planned steps have their pool reserved first.
 class StepSession {
  public:
   /// Throws OutOfMemory where it does not fit.
@@ -35,7 +38,7 @@ class StepSession {
 
   /// Runs `count` steps, going round the resident batches. Waits for nothing but full metric rings.
   void run(std::int64_t count);
-  /// Adds resident batches until there are `count`.
+  /// Adds resident batches until there are `count`, or memory beside the step's own ends.
   void add_batches(std::int64_t count);
   void wait() const;
   MemoryStats memory() const;
@@ -60,6 +63,9 @@ class StepSession {
 /// Measures as peers/torch_step.py does: warm-up, a window grown until it lasts 50 ms, then windows for `seconds`, the
 /// median. Memory is read after the warm-up, with one batch resident; timing goes round 8 different ones.
 StepMeasurement measure_step(const RunConfig& config, const StepCase& options, int threads, double seconds);
+
+/// The step as plan_step takes it: one micro-batch an update.
+StepPlanOptions step_plan_options(const RunConfig& config, const StepCase& options);
 
 /// The same step's memory, exactly, on the meta device: nothing is allocated and no kernel runs.
 MemoryStats plan_step(const RunConfig& config, const StepCase& options);

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <array>
 #include <memory>
+#include <optional>
 
 #include <fmt/format.h>
 
@@ -10,6 +11,7 @@
 #include "bantam/base/text.h"
 #include "bantam/cli/bench.h"
 #include "bantam/cli/plan_trace.h"
+#include "bantam/cli/run_plan.h"
 #include "bantam/engine/step_plan.h"
 
 namespace bantam::cli {
@@ -18,7 +20,8 @@ namespace {
 constexpr const char* kAbout =
     "Show what a training step takes from the device's allocator, to the byte, before anything\n"
     "is allocated: the step runs on a stand-in for the device, which need not be in this\n"
-    "machine. One batch counts, as one is resident in training; batches made ahead do not.\n"
+    "machine. The table counts one resident batch; for one row the whole run is told as well,\n"
+    "with its data, batches made ahead, a short last one and evaluation.\n"
     "arena: the step's own buffers at fixed offsets, beside their most live bytes at one time.\n"
     "With --trace, lifetimes from a CSV file (header id,lower,upper,size) are solved instead.";
 
@@ -49,20 +52,28 @@ std::uint64_t memory_to_fit(const RunConfig& config, const PlanOptions& options)
 struct Row {
   StepCase step;
   StepPlan plan;
+  std::optional<RunPlan> run;  ///< of `bantam train`, where the config has data for it
   bool fits = true;
 };
 
+/// Nothing where there are no data, or too few for a batch.
+std::optional<RunPlan> plan_whole_run(const RunConfig& config, const StepCase& step) {
+  if (!config.data) return std::nullopt;
+  RunConfig run = config;
+  run.precision = step.precision;
+  run.recompute = step.recompute;
+  run.data->pipeline.batch_size = step.batch;
+  if (run.data->pipeline.drop_last && train_facts(*run.data).size < step.batch) return std::nullopt;
+  return plan_run(run);
+}
+
 Row plan_row(const RunConfig& config, const StepCase& step, std::uint64_t memory, double seconds) {
-  const StepPlanOptions options{
-      .model = {.precision = step.precision, .seed = config.seed, .recompute = step.recompute},
-      .optimizer = config.train.optimizer,
-      .loss = config.train.loss,
-      .batch = step.batch,
-      .accumulate = config.train.accumulate,
-      .device = config.device,
-      .planner = {.alignment = BfcAllocator::kGranule, .seconds = seconds}};
-  Row row{step, plan_step(config.model.graph, options)};
-  if (memory > 0) row.fits = step_fits(config.model.graph, options, memory);
+  StepPlanOptions options = step_plan_options(config, step);
+  options.accumulate = config.train.accumulate;
+  options.planner.seconds = seconds;
+  Row row{step, plan_step(config.model.graph, options), plan_whole_run(config, step)};
+  const bool run_fits = !row.run || row.run->pool_bytes <= memory;
+  if (memory > 0) row.fits = run_fits && step_fits(config.model.graph, options, memory);
   return row;
 }
 
@@ -80,6 +91,12 @@ void print_json(const RunConfig& config, const Row& row, std::uint64_t memory) {
   json["arena_bytes"] = plan.arena.arena_bytes;
   json["arena_seconds"] = plan.arena.seconds;
   json["arena_stopped"] = to_string(plan.arena.stop);
+  json["pool_bytes"] = plan.pool_bytes;
+  if (row.run)
+    json["run"] = {{"peak_bytes", row.run->peak_bytes},
+                   {"pool_bytes", row.run->pool_bytes},
+                   {"arena_bytes", row.run->arena_bytes},
+                   {"by_category", categories_json(row.run->by_category)}};
   if (memory > 0) {
     json["memory_bytes"] = memory;
     json["fits"] = row.fits;
@@ -115,14 +132,20 @@ void print_row(const Row& row, std::uint64_t memory) {
 }
 
 /// Where the peak is, and who holds it.
-void print_details(const StepPlan& plan) {
+void print_details(const Row& row) {
+  const StepPlan& plan = row.plan;
   fmt::print("\nThe peak: {} bytes, reached in {} of {}\nwith {} of {}.\n",
              format_count(static_cast<std::int64_t>(plan.peak_bytes)), plan.moment.phase, plan.moment.owner,
              format_byte_size(plan.moment.bytes), to_string(plan.moment.category));
   fmt::print(
-      "Persistent {}, scratch memory at most {};\n{} buffers a step in an arena of {:.4f} x their live bytes.\n\n",
+      "Persistent {}, scratch memory at most {};\n{} buffers a step in an arena of {:.4f} x their live bytes;\n"
+      "planned steps hold a pool of {}.\n",
       format_byte_size(plan.persistent_bytes), format_byte_size(plan.workspace_bytes), plan.step.size(),
-      plan.arena.ratio());
+      plan.arena.ratio(), format_byte_size(plan.pool_bytes));
+  if (row.run)
+    fmt::print("The whole run (train, with its data and evaluation): {} at the peak, {} held.\n",
+               format_byte_size(row.run->peak_bytes), format_byte_size(row.run->pool_bytes));
+  fmt::print("\n");
   Table table({{"alive at the peak", Align::left}, {"category", Align::left}, {"bytes"}, {"share"}});
   std::uint64_t rest = plan.peak_bytes;
   for (std::size_t i = 0; i < std::min(kShownHolders, plan.holders.size()); ++i) {
@@ -156,7 +179,7 @@ int plan_config(const PlanOptions& options) {
       print_json(config, row, memory);
     else
       print_row(row, memory);
-    if (!json && cases.size() == 1) print_details(row.plan);
+    if (!json && cases.size() == 1) print_details(row);
   }
   if (!json && config.device.kind == DeviceKind::cuda) fmt::print("{}\n", kNotCounted);
   return any ? 0 : 4;

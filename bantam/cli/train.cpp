@@ -7,8 +7,10 @@
 #include <fmt/format.h>
 
 #include "bantam/base/atomic_file.h"
+#include "bantam/base/byte_size.h"
 #include "bantam/base/error.h"
 #include "bantam/cli/options.h"
+#include "bantam/cli/run_plan.h"
 #include "bantam/cli/signals.h"
 #include "bantam/cli/train_report.h"
 #include "bantam/engine/safetensors.h"
@@ -64,12 +66,14 @@ class TrainRun {
  public:
   TrainRun(const RunConfig& config, int threads)
       : config_(config),
-        runtime_(make_runtime(config, threads)),
-        data_(open_checked(config, *runtime_)),
+        plan_(plan_run(config)),
+        runtime_(make_reserved_runtime(config, plan_, threads)),
+        data_(open_data(*runtime_, *config.data, config.device, config.seed)),
         model_(*runtime_, config.device, config.model.graph,
                {.precision = config.precision, .seed = config.seed, .recompute = config.recompute}),
         optimizer_(model_, config.train.optimizer),
         step_(model_, optimizer_, config.train.loss) {
+    step_.prepare({}, plan_.placements);
     model_.register_state(state_);
     optimizer_.register_state(state_);
     const auto counter = [this](const char* name, std::int64_t& value) {
@@ -103,6 +107,8 @@ class TrainRun {
     position_.seed = now.seed;
   }
 
+  const RunPlan& plan() const { return plan_; }
+
   /// Trains to the end or to a signal, and saves. Gives the signal, or 0.
   int train(const RunDirectory& directory, Progress& progress, TrainReport& report) {
     BfcAllocator& memory = runtime_->allocator(config_.device);
@@ -127,6 +133,8 @@ class TrainRun {
     report.batch = effective_batch();
     report.parameters = model_.parameters().parameter_count();
     report.memory = memory.stats();
+    report.planned_peak_bytes = plan_.peak_bytes;
+    report.planned_pool_bytes = plan_.pool_bytes;
     if (config_.device.is_cuda()) {
       report.host = runtime_->allocator(Device::cpu()).stats();
       report.pinned = runtime_->pinned_allocator().stats();
@@ -135,11 +143,11 @@ class TrainRun {
   }
 
  private:
-  /// The data, after a look at their shapes: a model that does not fit is refused before anything is read.
-  static OpenedData open_checked(const RunConfig& config, Runtime& runtime) {
-    const OpenedData shapes = open_data(runtime, *config.data, Device::meta_of(config.device), config.seed);
-    require_model_fits(config, shapes.train->image_shape(), shapes.train->classes());
-    return open_data(runtime, *config.data, config.device, config.seed);
+  /// With the planned pool taken at once. Where that is not to be had, the run takes memory as it needs it.
+  static std::unique_ptr<Runtime> make_reserved_runtime(const RunConfig& config, const RunPlan& plan, int threads) {
+    std::unique_ptr<Runtime> runtime = make_runtime(config, threads);
+    (void)runtime->allocator(config.device).reserve_pool(plan.pool_bytes);
+    return runtime;
   }
   std::int64_t effective_batch() const { return data_.train->batch_size() * config_.train.accumulate; }
   /// The beginning of this run, as configured.
@@ -150,6 +158,7 @@ class TrainRun {
   }
 
   const RunConfig& config_;
+  RunPlan plan_;  // before anything is read: a model that does not fit the data is refused
   std::unique_ptr<Runtime> runtime_;
   OpenedData data_;
   Model model_;
@@ -176,6 +185,8 @@ int run_train(const TrainOptions& options) {
     write_file_atomically(directory.config(), config.document.resolved_yaml());
   progress.message(fmt::format("{} on {}, {}; run folder {}", config.model.name, to_string(config.device),
                                to_string(config.precision), directory.path().string()));
+  progress.message(fmt::format("planned: {} in use at the peak, {} held", format_byte_size(run.plan().peak_bytes),
+                               format_byte_size(run.plan().pool_bytes)));
   TrainReport report{.config = config, .directory = directory};
   const int signal = run.train(directory, progress, report);
   report.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();

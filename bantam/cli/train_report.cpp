@@ -45,9 +45,13 @@ std::string metrics_line(const char* title, const Metrics& metrics) {
                      format_count(metrics.samples));
 }
 
-std::string memory_lines(const MemoryStats& memory) {
-  std::string text = fmt::format("  {:<10}{} in use at the peak, {} held:\n", "memory",
-                                 format_byte_size(memory.peak_bytes), format_byte_size(memory.peak_pool_bytes));
+std::string memory_lines(const MemoryStats& memory, std::uint64_t planned_peak_bytes) {
+  const std::string planned = memory.peak_bytes == planned_peak_bytes
+                                  ? "as planned"
+                                  : fmt::format("planned {}", format_byte_size(planned_peak_bytes));
+  std::string text =
+      fmt::format("  {:<10}{} in use at the peak ({}), {} held:\n", "memory", format_byte_size(memory.peak_bytes),
+                  planned, format_byte_size(memory.peak_pool_bytes));
   for (std::size_t i = 0; i < kCategories; ++i)
     if (const auto category = static_cast<Category>(i); memory.by_category_at_peak[category] > 0)
       text += fmt::format("  {:<10}  {:<11}{:>10}\n", "", to_string(category),
@@ -71,7 +75,7 @@ std::string closing_summary(const TrainReport& report) {
   if (result.train.samples > 0) text += metrics_line("training", result.train);
   text += fmt::format("  {:<10}{:.0f} images/s, {} of training, {:.1f}% of it waiting for data\n", "speed",
                       result.images_per_second, format_duration(result.seconds), 100 * result.data_wait_share);
-  text += memory_lines(report.memory);
+  text += memory_lines(report.memory, report.planned_peak_bytes);
   if (report.host && report.pinned)
     text += fmt::format("  {:<10}{} of host memory at the peak, {} of it page-locked\n", "",
                         format_byte_size(report.host->peak_bytes + report.pinned->peak_bytes),
@@ -105,6 +109,8 @@ nlohmann::ordered_json closing_json(const TrainReport& report) {
                                  {"images_per_s", result.images_per_second},
                                  {"data_wait_share", result.data_wait_share}};
   add_memory(json, report.memory);
+  json["planned_peak_bytes"] = report.planned_peak_bytes;
+  json["planned_pool_bytes"] = report.planned_pool_bytes;
   if (report.host) json["host_peak_bytes"] = report.host->peak_bytes;
   if (report.pinned) json["pinned_peak_bytes"] = report.pinned->peak_bytes;
   return json;

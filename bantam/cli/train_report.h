@@ -32,7 +32,9 @@ struct TrainReport {
   double seconds = 0;  ///< all of it: reading data, training, evaluation, saving
   std::int64_t batch = 1;
   std::int64_t parameters = 0;
-  MemoryStats memory;                       ///< of the run's device
+  MemoryStats memory;                    ///< of the run's device
+  std::uint64_t planned_peak_bytes = 0;  ///< of a whole run: what one that was stopped or resumed takes at most
+  std::uint64_t planned_pool_bytes = 0;
   std::optional<MemoryStats> host, pinned;  ///< runs on a GPU: the data set's, and the upload buffers'
 };
 

@@ -85,7 +85,9 @@ DatasetFacts test_facts(const DataOptions& options) { return facts_with_limit(op
 OpenedData open_data(Runtime& runtime, DataOptions options, Device device, std::uint64_t seed) {
   DatasetSplits splits;
   if (device.meta) {
-    splits = {std::make_shared<Dataset>(train_facts(options)), std::make_shared<Dataset>(test_facts(options))};
+    const Device host = Device::meta_of(Device::cpu());  // where it takes as much as the data will
+    splits.train = std::make_shared<Dataset>(runtime, train_facts(options), host);
+    splits.test = std::make_shared<Dataset>(runtime, test_facts(options), host);
   } else {
     splits = std::visit(
         [&](auto& source) {

@@ -45,7 +45,8 @@ struct OpenedData {
 };
 
 /// Reads the data set and makes the sources for steps on `device`. On a meta device nothing is read and batches have no
-/// values. Throws DataError, OutOfMemory, and ConfigError where `drop_last` leaves no batch.
+/// values; memory is taken as it would be, that of the data set on the CPU's stand-in. Throws DataError, OutOfMemory,
+/// and ConfigError where `drop_last` leaves no batch.
 OpenedData open_data(Runtime& runtime, DataOptions options, Device device, std::uint64_t seed);
 
 }  // namespace bantam

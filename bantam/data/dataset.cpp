@@ -11,19 +11,18 @@
 namespace bantam {
 namespace {
 
-Tensor host_tensor(Runtime& runtime, const Shape& shape, DType dtype) {
-  const Device cpu = Device::cpu();
+Tensor host_tensor(Runtime& runtime, Device host, const Shape& shape, DType dtype) {
   const std::size_t bytes = static_cast<std::size_t>(shape.elements()) * size_of(dtype);
   const AllocationTag tag{Category::input, "data set"};
-  return {std::make_shared<Storage>(runtime.allocator(cpu), bytes, runtime.stream(cpu), tag), shape, dtype};
+  return {std::make_shared<Storage>(runtime.allocator(host), bytes, runtime.stream(host), tag), shape, dtype};
 }
 
 }  // namespace
 
-Dataset::Dataset(Runtime& runtime, DatasetFacts facts) : Dataset(std::move(facts)) {
+Dataset::Dataset(Runtime& runtime, DatasetFacts facts, Device host) : Dataset(std::move(facts)) {
   const Shape& image = facts_.image_shape;
-  images_ = host_tensor(runtime, {facts_.size, image[0], image[1], image[2]}, DType::uint8);
-  labels_ = host_tensor(runtime, {facts_.size}, DType::int32);
+  images_ = host_tensor(runtime, host, {facts_.size, image[0], image[1], image[2]}, DType::uint8);
+  labels_ = host_tensor(runtime, host, {facts_.size}, DType::int32);
 }
 
 Dataset::Dataset(DatasetFacts facts) : facts_(std::move(facts)) {

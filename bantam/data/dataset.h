@@ -25,13 +25,13 @@ struct DatasetFacts {
 /// read it.
 class Dataset {
  public:
-  /// Takes memory for `facts`, to be filled through `images_out` and `labels_out`. Throws OutOfMemory, and DataError
-  /// for more than 2^31 - 1 images.
-  Dataset(Runtime& runtime, DatasetFacts facts);
-  /// A stand-in with no data, for meta devices.
+  /// Takes memory for `facts`, to be filled through `images_out` and `labels_out`. On a meta device it is a stand-in
+  /// that takes as much there. Throws OutOfMemory, and DataError for more than 2^31 - 1 images.
+  Dataset(Runtime& runtime, DatasetFacts facts, Device host = Device::cpu());
+  /// A stand-in with neither data nor memory, for meta devices.
   explicit Dataset(DatasetFacts facts);
 
-  bool has_data() const { return images_.defined(); }
+  bool has_data() const { return images_.defined() && !images_.device().meta; }
   const DatasetFacts& facts() const { return facts_; }
   std::int64_t size() const { return facts_.size; }
   const Shape& image_shape() const { return facts_.image_shape; }

@@ -26,8 +26,15 @@ std::int64_t most_workers(Device device, int threads) {
   return gpu ? std::clamp<std::int64_t>(threads - 1, 1, kMostWorkersForGpu) : std::max(1, threads / 2);
 }
 
-PrefetchTuner make_tuner(const PrefetchOptions& options, Device device, int threads) {
-  return {options.depth.value_or(-1), options.workers.value_or(-1), most_workers(device, threads)};
+/// Finished batches that lie ready in the step's own memory are part of what a run needs, which is known before it
+/// begins: so their number is not found while it runs. Buffers of other memory may come as they are wanted.
+PrefetchTuner make_tuner(const LoaderOptions& options, int threads) {
+  constexpr std::int64_t kReadyOnCpu = 2;
+  const PrefetchOptions& prefetch = options.pipeline.prefetch;
+  const bool direct = options.device.kind == DeviceKind::cpu && !options.staged_on_cpu;
+  const std::int64_t fixed = std::max(kReadyOnCpu, prefetch.workers.value_or(0) + 1);
+  return {prefetch.depth.value_or(direct ? fixed : -1), prefetch.workers.value_or(-1),
+          most_workers(options.device, threads)};
 }
 
 void check_sizes(const PipelineOptions& pipeline, std::int64_t samples) {
@@ -62,7 +69,7 @@ struct ImageBatchSource::Impl {
         facts(dataset->facts()),
         shape(batch_shape(options.pipeline, facts.image_shape)),
         threads(runtime.threads()),
-        tuner(make_tuner(options.pipeline.prefetch, options.device, threads)) {
+        tuner(make_tuner(options, threads)) {
     check_sizes(options.pipeline, facts.size);
     shape.batch = std::min(shape.batch, facts.size);  // buffers need not hold more than there is
     if (!options.device.meta && !dataset->has_data())

@@ -38,8 +38,8 @@ struct RandomCropOptions {
 
 /// Prefetching. Values never change batches, only when they are made.
 struct PrefetchOptions {
-  /// Batches made ahead; nothing: found at run time, and at least one more than explicit workers. On the CPU finished
-  /// batches lie ready: this many times the bytes of one.
+  /// Batches made ahead; nothing: for a GPU found at run time, on the CPU two, and at least one more than explicit
+  /// workers. On the CPU finished batches lie ready: this many times the bytes of one, which a plan counts.
   std::optional<std::int64_t> depth;
   /// Threads that make them; 0: made by `next` itself; nothing: found at run time.
   std::optional<std::int64_t> workers;

@@ -28,6 +28,11 @@ Batch input_batch(const Model& model, std::int64_t size) {
   return batch;
 }
 
+void run_update(TrainingStep& step, const Batch& batch, std::int64_t accumulate) {
+  for (std::int64_t i = 0; i < accumulate; ++i) step.micro_batch(batch, i * batch.size, accumulate * batch.size);
+  step.update();
+}
+
 TracedRun trace_steps(Runtime& runtime, const Graph& graph, const StepPlanOptions& options) {
   const Device device = Device::meta_of(options.device);
   AllocationTrace trace;
@@ -43,9 +48,7 @@ TracedRun trace_steps(Runtime& runtime, const Graph& graph, const StepPlanOption
     const Batch batch = input_batch(model, options.batch);
     for (int update = 0; update < 2; ++update) {
       run.step_begin = trace.now();
-      for (std::int64_t i = 0; i < options.accumulate; ++i)
-        step.micro_batch(batch, i * options.batch, options.accumulate * options.batch);
-      step.update();
+      run_update(step, batch, options.accumulate);
       run.step_end = trace.now();
     }
     memory.set_trace(nullptr);
@@ -54,6 +57,31 @@ TracedRun trace_steps(Runtime& runtime, const Graph& graph, const StepPlanOption
   for (TraceInterval& interval : run.intervals)  // what is live at the end lives on
     if (interval.upper == TraceInterval::kStillLive) interval.upper = run.step_end;
   return run;
+}
+
+StepShapes shapes_of(const StepPlanOptions& options) {
+  return {.batches = {options.batch}, .accumulates = options.accumulate > 1};
+}
+
+/// The same run under a limit (0: none), with `pool_bytes` reserved, and planned where that is asked for.
+MemoryStats rehearse(const Graph& graph, const StepPlanOptions& options, std::uint64_t limit_bytes,
+                     std::uint64_t pool_bytes, const std::shared_ptr<StepPlacements>& placements) {
+  const Device device = Device::meta_of(options.device);
+  Runtime runtime(RuntimeOptions{.threads = 1, .limits = {{to_string(device), limit_bytes}}});
+  BfcAllocator& memory = runtime.allocator(device);
+  (void)memory.reserve_pool(pool_bytes);
+  Model model(runtime, device, graph, options.model);
+  Optimizer optimizer(model, options.optimizer);
+  TrainingStep step(model, optimizer, options.loss);
+  if (placements) step.prepare(shapes_of(options), placements);
+  const Batch batch = input_batch(model, options.batch);
+  for (int update = 0; update < 2; ++update) run_update(step, batch, options.accumulate);
+  return memory.stats();
+}
+
+std::shared_ptr<StepPlacements> placements_of(const Graph& graph, const StepPlanOptions& options) {
+  if (!options.planned) return nullptr;
+  return std::make_shared<StepPlacements>(graph, options.model, options.optimizer, options.loss, options.device);
 }
 
 /// The tick at which most bytes of `kept` intervals are in use, the first of equals; and how many.
@@ -122,26 +150,45 @@ void check_options(const StepPlanOptions& options) {
 
 StepPlan plan_step(const Graph& graph, const StepPlanOptions& options) {
   check_options(options);
-  Runtime runtime(RuntimeOptions{.threads = 1});
+  Runtime runtime(RuntimeOptions{.threads = 1});  // the trace's owners are its names
   const TracedRun run = trace_steps(runtime, graph, options);
   StepPlan plan;
   describe_peak(run, plan);
   plan.workspace_bytes =
       peak_of(run, [](const TraceInterval& i) { return i.tag.category == Category::workspace; }).second;
   describe_step(run, options.planner, plan);
+  const auto placements = placements_of(graph, options);
+  plan.pool_bytes = least_pool([&](std::uint64_t pool) { return rehearse(graph, options, pool, pool, placements); });
   return plan;
 }
 
 bool step_fits(const Graph& graph, const StepPlanOptions& options, std::uint64_t limit_bytes) {
   check_options(options);
-  const std::string device = to_string(Device::meta_of(options.device));
-  Runtime runtime(RuntimeOptions{.threads = 1, .limits = {{device, limit_bytes}}});
+  const auto placements = placements_of(graph, options);
+  const std::uint64_t pool =
+      placements ? least_pool([&](std::uint64_t size) { return rehearse(graph, options, size, size, placements); }) : 0;
   try {
-    (void)trace_steps(runtime, graph, options);
+    (void)rehearse(graph, options, limit_bytes, pool, placements);
   } catch (const OutOfMemory&) {
     return false;
   }
   return true;
+}
+
+std::uint64_t least_pool(const std::function<MemoryStats(std::uint64_t pool_bytes)>& rehearse) {
+  constexpr int kMostTries = 64;
+  const MemoryStats free_run = rehearse(0);
+  std::uint64_t pool = free_run.peak_claimed_bytes;
+  for (int i = 0; i < kMostTries; ++i) {
+    try {
+      const MemoryStats bound = rehearse(pool);
+      if (bound.planned_allocations == free_run.planned_allocations && bound.peak_pool_bytes <= pool) return pool;
+    } catch (const OutOfMemory&) {  // batches of several sizes may leave gaps between them
+    }
+    pool += std::max<std::uint64_t>(pool / 256, 1) / BfcAllocator::kGranule * BfcAllocator::kGranule +
+            BfcAllocator::kGranule;
+  }
+  return free_run.peak_pool_bytes;
 }
 
 }  // namespace bantam

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -20,6 +21,7 @@ struct StepPlanOptions {
   LossOptions loss;
   std::int64_t batch = 1;       ///< samples of a micro-batch
   std::int64_t accumulate = 1;  ///< micro-batches an update
+  bool planned = true;          ///< the pool and `step_fits`: of planned steps, as `bantam train` runs them
   /// The device asked about; it need not be in this machine. Also a meta device.
   Device device;
   /// Of the step's arena.
@@ -53,6 +55,9 @@ struct StepPlan {
   std::uint64_t step_peak_bytes = 0;   ///< most bytes within a step: persistent + arena.max_live_bytes
   std::vector<StepBuffer> step;        ///< the second step's buffers; the first one's are the same in a settled step
   ArenaPlan arena;                     ///< their offsets
+  /// The least that the device's allocator must hold for this run, where it is reserved before the model is made
+  /// (BfcAllocator::reserve_pool) and steps run planned: what persists, the batch, and the arena.
+  std::uint64_t pool_bytes = 0;
 };
 
 /// Makes the model and runs two updates on the meta stand-in of `device`, in a runtime of its own, with one batch
@@ -61,7 +66,12 @@ struct StepPlan {
 StepPlan plan_step(const Graph& graph, const StepPlanOptions& options);
 
 /// Whether the same run gets by with `limit_bytes` (not 0) of the device's memory: the allocator's own algorithm is run
-/// under that limit, so what fragmentation costs is counted.
+/// under that limit, with the planned pool reserved where it fits, so what fragmentation costs is counted.
 bool step_fits(const Graph& graph, const StepPlanOptions& options, std::uint64_t limit_bytes);
+
+/// The least pool with which a run of planned steps goes as it does without a limit. `rehearse` makes the run on meta
+/// devices, with so many bytes reserved as its pool and its limit (0: neither), and gives the allocator's statistics at
+/// the end; it may throw OutOfMemory. Where none is found, what the run without a limit held.
+std::uint64_t least_pool(const std::function<MemoryStats(std::uint64_t pool_bytes)>& rehearse);
 
 }  // namespace bantam

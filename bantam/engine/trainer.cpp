@@ -60,8 +60,19 @@ void Trainer::check_fits(const BatchSource& source, const char* what) const {
                                  to_string(graph.output_shape())));
 }
 
+StepShapes Trainer::shapes() const {
+  const auto sizes = [](const BatchSource& source) {
+    const std::int64_t batches = source.batches_per_epoch();
+    return batches > 0 ? std::vector{source.size_of(0), source.size_of(batches - 1)} : std::vector<std::int64_t>();
+  };
+  StepShapes shapes{.batches = sizes(train_), .accumulates = options_.accumulate > 1};
+  if (validation_ != nullptr && options_.evaluate) shapes.evaluation_batches = sizes(*validation_);
+  return shapes;
+}
+
 TrainResult Trainer::run() {
   TrainResult result;
+  if (options_.planned) step_.prepare(shapes());
   for (Callback* callback : callbacks_) callback->on_begin();
   double samples = 0, waited = 0;
   result.epoch = options_.first_epoch;

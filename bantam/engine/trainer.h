@@ -23,6 +23,8 @@ struct TrainerOptions {
   std::int64_t max_skipped_in_a_row = 50;
   /// Evaluate after each epoch where there is a validation source.
   bool evaluate = true;
+  /// Plan every shape of the run before its first step (TrainingStep::prepare); false: steps run as they were.
+  bool planned = true;
   /// Where to begin (resume): epoch and update within it.
   std::int64_t first_epoch = 0, first_update = 0;
 };
@@ -82,6 +84,7 @@ class Trainer {
 
  private:
   struct EpochState;
+  StepShapes shapes() const;
   void run_epoch(std::int64_t epoch, std::int64_t first_update, TrainResult& result);
   void run_update(std::int64_t first_batch);
   void read(EpochState& state);

@@ -30,11 +30,96 @@ TrainingStep::TrainingStep(Model& model, Optimizer& optimizer, LossOptions loss)
   zero_bytes(ring_.data(), ring_.bytes(), context.stream);
 }
 
+TrainingStep::~TrainingStep() {
+  if (!placements_) return;
+  try {
+    (void)memory().release_arena();
+  } catch (const Error&) {  // a broken device: the call that broke it has thrown
+  }
+}
+
+BfcAllocator& TrainingStep::memory() const { return model_.runtime().allocator(model_.device()); }
+
+void TrainingStep::prepare(const StepShapes& shapes) {
+  try {
+    if (!placements_)
+      placements_ = std::make_shared<StepPlacements>(model_.graph(), model_.options(), optimizer_.options(), loss_,
+                                                     model_.device());
+    placements_->prepare(shapes);
+    eager_stretches_ = 0;
+    (void)reserve_arena();
+  } catch (const Error& error) {
+    stay_eager(error);
+  }
+}
+
+void TrainingStep::prepare(const StepShapes& shapes, std::shared_ptr<StepPlacements> placements) {
+  placements_ = std::move(placements);
+  prepare(shapes);
+}
+
+bool TrainingStep::reserve_arena() {
+  constexpr int kPause = 100;  // where memory is short, asking costs time
+  if (placements_->arena_bytes() == 0) return false;
+  if (eager_stretches_ > 0) {
+    --eager_stretches_;
+    return false;
+  }
+  if (memory().reserve_arena(placements_->arena_bytes(), model_.runtime().stream(model_.device()))) return true;
+  eager_stretches_ = kPause;
+  return false;
+}
+
+std::shared_ptr<const PlacementPlan> TrainingStep::plan_for(Stretch stretch, std::int64_t batch) {
+  if (!placements_) return nullptr;
+  try {
+    std::shared_ptr<const PlacementPlan> plan = placements_->plan(stretch, batch);
+    return plan != nullptr && reserve_arena() ? plan : nullptr;
+  } catch (const Error& error) {
+    stay_eager(error);
+    return nullptr;
+  }
+}
+
+void TrainingStep::stay_eager(const Error& error) {
+  placements_.reset();
+  model_.runtime().log(fmt::format("steps run unplanned: {}", error.what()));
+}
+
+/// Runs `work` from the arena where it was planned. A stretch that departs and then finds no memory runs once more,
+/// unplanned, with the arena's memory free for it; but not within an effective batch, which only its caller can repeat.
+void TrainingStep::run_stretch(Stretch stretch, std::int64_t batch, const std::function<void()>& work) {
+  const std::shared_ptr<const PlacementPlan> plan = plan_for(stretch, batch);
+  if (plan == nullptr) return work();
+  bool departed = false;
+  try {
+    const PlacementScope scope(memory(), plan, model_.runtime().stream(model_.device()));
+    try {
+      work();
+    } catch (const OutOfMemory&) {
+      departed = scope.departed();
+      throw;
+    }
+    departed = scope.departed();
+  } catch (const OutOfMemory&) {
+    if (!departed || stretch == Stretch::next_micro_batch || !memory().release_arena()) throw;
+    if (stretch == Stretch::first_micro_batch) {
+      discard();
+      accumulating_ = true;
+    }
+    work();
+  }
+  if (!departed) return placements_->note_followed(stretch, batch);
+  if (placements_->note_departure(stretch, batch))
+    model_.runtime().log("a step did not allocate as planned; it went on from the allocator");
+}
+
 void TrainingStep::micro_batch(const Batch& batch, std::int64_t first_sample, std::int64_t effective_batch) {
   if (slot_ >= kMetricRing) throw Error("training step: metrics of 64 updates are pending; call read_metrics()");
+  const Stretch stretch = accumulating_ ? Stretch::next_micro_batch : Stretch::first_micro_batch;
   accumulating_ = true;
   try {
-    forward_and_backward(batch, first_sample, effective_batch);
+    run_stretch(stretch, batch.size, [&] { forward_and_backward(batch, first_sample, effective_batch); });
   } catch (...) {  // out of memory, say: nothing of the effective batch stays, so that it can be tried again in smaller
                    // pieces
     discard();
@@ -51,8 +136,7 @@ void TrainingStep::discard() {
 }
 
 void TrainingStep::forward_and_backward(const Batch& batch, std::int64_t first_sample, std::int64_t effective_batch) {
-  BfcAllocator& memory = model_.runtime().allocator(model_.device());
-  memory.note_phase("forward");
+  memory().note_phase("forward");
   Tape tape;
   Context context = model_.context(Pass::train);
   context.tape = &tape;
@@ -64,19 +148,23 @@ void TrainingStep::forward_and_backward(const Batch& batch, std::int64_t first_s
       at_loss, logits, batch.labels,
       {.label_smoothing = loss_.label_smoothing, .divisor = loss_.mean ? static_cast<float>(effective_batch) : 1.0f});
   add_metrics(at_loss, logits, batch, result.losses, slot_sums());
-  memory.note_phase("backward");
+  memory().note_phase("backward");
   tape.backward(context, result.loss, optimizer_.loss_scale());
 }
 
 void TrainingStep::update() {
   if (!accumulating_) throw Error("training step: update() without a micro-batch");
-  model_.runtime().allocator(model_.device()).note_phase("update");
-  optimizer_.update();
+  memory().note_phase("update");
+  run_stretch(Stretch::update, 0, [this] { optimizer_.update(); });
   accumulating_ = false;
   ++slot_;
 }
 
 void TrainingStep::evaluate(const Batch& batch) {
+  run_stretch(Stretch::evaluation, batch.size, [&] { forward_and_measure(batch); });
+}
+
+void TrainingStep::forward_and_measure(const Batch& batch) {
   const Context context = model_.context(Pass::evaluate);
   const Tensor logits = model_.forward(context, batch.images);
   const Context at_loss = context.at(model_.runtime().intern("loss"));

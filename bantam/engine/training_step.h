@@ -3,11 +3,15 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
+#include <memory>
 #include <vector>
 
+#include "bantam/base/error.h"
 #include "bantam/engine/batch_source.h"
 #include "bantam/engine/model.h"
 #include "bantam/engine/optimizer.h"
+#include "bantam/engine/step_placements.h"
 #include "bantam/kernels/softmax_cross_entropy.h"
 
 namespace bantam {
@@ -27,12 +31,28 @@ struct Metrics {
 };
 
 /// One model, optimizer and loss. Metrics of steps gather in a ring on the device, read back when asked for.
+///
+/// Steps run eagerly, each allocation as it comes, until `prepare`: from then on they run planned, allocation k of a
+/// stretch (a micro-batch, an update, an evaluated batch) at offset k of one arena. Results are the same bits. What
+/// goes otherwise than planned, for whatever reason, goes on from the allocator as in an eager step.
 class TrainingStep {
  public:
   /// Steps whose metrics the device holds before they must be read.
   static constexpr int kMetricRing = 64;
 
   TrainingStep(Model& model, Optimizer& optimizer, LossOptions loss);
+  ~TrainingStep();
+  TrainingStep(const TrainingStep&) = delete;
+  TrainingStep& operator=(const TrainingStep&) = delete;
+
+  /// Plans every shape of `shapes` and reserves the arena, before the first step for the least memory. Other shapes are
+  /// planned when they are met. Where the plan cannot be made (a layer of the program's own that does not run on meta
+  /// devices) or the arena is not to be had, steps run as before; the runtime's log says so.
+  void prepare(const StepShapes& shapes);
+  /// The same with plans that exist already, of an equal model, optimizer, loss and device.
+  void prepare(const StepShapes& shapes, std::shared_ptr<StepPlacements> placements);
+  /// Bytes of the arena that planned steps need; 0 before `prepare`.
+  std::uint64_t arena_bytes() const { return placements_ ? placements_->arena_bytes() : 0; }
 
   /// Forward and backward of one micro-batch; `first_sample` is its place in the effective batch of `effective_batch`
   /// samples. Where it throws, the whole effective batch is forgotten (gradients, metrics, pending statistics), and may
@@ -61,7 +81,13 @@ class TrainingStep {
 
  private:
   void forward_and_backward(const Batch& batch, std::int64_t first_sample, std::int64_t effective_batch);
+  void forward_and_measure(const Batch& batch);
+  BfcAllocator& memory() const;
   void discard();
+  void run_stretch(Stretch stretch, std::int64_t batch, const std::function<void()>& work);
+  std::shared_ptr<const PlacementPlan> plan_for(Stretch stretch, std::int64_t batch);
+  bool reserve_arena();
+  void stay_eager(const Error& error);
   kernels::MetricSums* slot_sums() const;
   void add_metrics(const Context& context, const Tensor& logits, const Batch& batch, const Tensor& losses,
                    kernels::MetricSums* sums);
@@ -72,6 +98,8 @@ class TrainingStep {
   Tensor ring_;  // kMetricRing + 1 MetricSums: updates, then the evaluation's
   int slot_ = 0;
   bool accumulating_ = false;
+  std::shared_ptr<StepPlacements> placements_;  // null: eager
+  int eager_stretches_ = 0;                     // still to come before the arena is asked for again
 };
 
 }  // namespace bantam

@@ -48,12 +48,21 @@ struct MemoryStats {
   std::uint64_t allocations = 0;  ///< since the start
   std::uint64_t frees = 0;
   std::uint64_t regions = 0;
-  CategoryBytes by_category;          ///< sums to in_use_bytes
-  CategoryBytes by_category_at_peak;  ///< sums to peak_bytes
+  std::uint64_t arena_bytes = 0;         ///< reserved for planned allocations (placement.h)
+  std::uint64_t arena_in_use_bytes = 0;  ///< of it in use; in in_use_bytes too
+  std::uint64_t peak_claimed_bytes = 0;  ///< most bytes in use or idle in the arena at one time: no pool can be smaller
+  std::uint64_t planned_allocations = 0;  ///< since the start: served from the arena
+  std::uint64_t departures = 0;           ///< since the start: placements that did not go as planned
+  CategoryBytes by_category;              ///< sums to in_use_bytes
+  CategoryBytes by_category_at_peak;      ///< sums to peak_bytes
+  /// Reserved for planned allocations and not in use: neither in use nor free for others.
+  std::uint64_t arena_idle_bytes() const { return arena_bytes - arena_in_use_bytes; }
+  /// What of the pool any request may have: in use + free + the arena's idle bytes = the pool.
+  std::uint64_t free_bytes() const { return pool_bytes - in_use_bytes - arena_idle_bytes(); }
   /// 1 - largest_free / free: 0 when all free memory is one piece (or none is free).
   double fragmentation() const {
-    const std::uint64_t free_bytes = pool_bytes - in_use_bytes;
-    return free_bytes == 0 ? 0.0 : 1.0 - static_cast<double>(largest_free_bytes) / static_cast<double>(free_bytes);
+    const std::uint64_t all = free_bytes();
+    return all == 0 ? 0.0 : 1.0 - static_cast<double>(largest_free_bytes) / static_cast<double>(all);
   }
 };
 

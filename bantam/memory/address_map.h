@@ -17,13 +17,11 @@ class AddressMap {
 
   /// Makes room for one more, so that the next `insert` takes no heap memory.
   void reserve_one() {
-    if ((count_ + 1) * 2 <= slots_.size()) return;
-    std::vector<Slot> old(slots_.size() * 2);
-    old.swap(slots_);
-    --shift_;
-    count_ = 0;
-    for (const Slot& slot : old)
-      if (slot.address != 0) insert(slot.address, slot.chunk);
+    if ((count_ + 1) * 2 > slots_.size()) grow();
+  }
+  /// Makes room for `count` in all.
+  void reserve(std::size_t count) {
+    while (count * 2 > slots_.size()) grow();
   }
   /// `address` is not in the map, and `reserve_one` was called.
   void insert(std::uintptr_t address, ChunkId chunk) {
@@ -60,6 +58,14 @@ class AddressMap {
     ChunkId chunk = kNoChunk;
   };
   static constexpr std::size_t kFirstSlots = 64;
+  void grow() {
+    std::vector<Slot> old(slots_.size() * 2);
+    old.swap(slots_);
+    --shift_;
+    count_ = 0;
+    for (const Slot& slot : old)
+      if (slot.address != 0) insert(slot.address, slot.chunk);
+  }
   std::size_t home(std::uintptr_t address) const {
     return static_cast<std::size_t>((static_cast<std::uint64_t>(address >> 8) * 0x9e3779b97f4a7c15ULL) >> shift_);
   }

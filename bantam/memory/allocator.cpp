@@ -46,6 +46,7 @@ void BfcAllocator::reset_peak() {
   counters.peak_bytes = counters.in_use_bytes;
   counters.by_category_at_peak = counters.by_category;
   counters.peak_pool_bytes = counters.pool_bytes;
+  counters.peak_claimed_bytes = counters.in_use_bytes + counters.arena_idle_bytes();
 }
 
 std::vector<Holder> BfcAllocator::holders() const {
@@ -72,6 +73,7 @@ void BfcAllocator::note_phase(const char* phase) {
 
 std::size_t BfcAllocator::allocated_bytes(const void* address) const {
   const std::lock_guard lock(impl_->mutex);
+  if (impl_->arena.contains(address)) return impl_->live_place(address, "allocated_bytes").size;
   return impl_->structure.chunk(impl_->live_chunk(address, "allocated_bytes")).size;
 }
 

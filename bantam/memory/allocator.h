@@ -14,6 +14,7 @@
 namespace bantam {
 
 class AllocationTrace;
+class PlacementPlan;
 class StreamOracle;
 
 /// How an allocator takes memory from its source.
@@ -65,7 +66,8 @@ class BfcAllocator {
   /// address that is not live here (foreign, interior, freed twice); then nothing has changed.
   void free(void* address, Stream stream);
 
-  /// Gives wholly free regions back to the source; returns the bytes. Waits for pending stream-ordered frees.
+  /// Gives wholly free regions back to the source, an idle arena first; returns the bytes. Waits for pending
+  /// stream-ordered frees.
   std::uint64_t trim();
 
   MemoryStats stats() const;
@@ -78,6 +80,22 @@ class BfcAllocator {
   /// Raises or lowers the limit (0: none). Lowering below what is held trims first; throws OutOfMemory, changing
   /// nothing, where live bytes do not allow it.
   void set_limit(std::uint64_t limit_bytes);
+
+  /// Takes memory now that is known to be needed: afterwards the pool is at least `bytes`, what was missing in one
+  /// region of that very size. False, with nothing changed, where limit or source do not allow it.
+  bool reserve_pool(std::uint64_t bytes);
+  /// Sets `bytes` aside for planned allocations on `stream` (placement.h), as one arena. There is one arena at a time:
+  /// an idle one that is too small, or another stream's, is replaced. False where it is in use or there is no memory.
+  /// An idle arena is given up when a request finds no other memory, by `trim`, and where a lower limit needs it.
+  bool reserve_arena(std::uint64_t bytes, Stream stream);
+  /// Makes the arena free memory; false where something planned still lives in it.
+  bool release_arena();
+  /// PlacementScope's: follows `plan` from its first entry on; false where that cannot be (then nothing has changed but
+  /// the count of departures).
+  bool begin_placement(std::shared_ptr<const PlacementPlan> plan, Stream stream);
+  void end_placement();
+  /// Whether a plan is being followed: not before it began, and not after a departure from it.
+  bool placing() const;
 
   /// Notes every later allocation and free in `trace` (allocation_trace.h), which must live as long; null ends it.
   void set_trace(AllocationTrace* trace);

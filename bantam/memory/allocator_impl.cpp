@@ -39,15 +39,19 @@ BfcAllocator::Impl::Impl(std::unique_ptr<MemorySource> source, Device the_device
 void* BfcAllocator::Impl::allocate(std::size_t bytes, const Stream& stream, AllocationTag tag) {
   const std::optional<std::size_t> rounded = round_up(bytes);
   bool source_refused = false;
-  structure.reserve();
   if (trace != nullptr) trace->reserve();
+  if (rounded && arena.follows(stream))
+    if (void* placed = place(*rounded, bytes, tag); placed != nullptr) return placed;
+  structure.reserve();
   const FreeState own = frees.enter(stream);
-  const ChunkId id = rounded ? find(*rounded, own, source_refused) : kNoChunk;
+  ChunkId id = rounded ? find(*rounded, own, source_refused) : kNoChunk;
+  if (id == kNoChunk && rounded && release_arena()) id = find(*rounded, own, source_refused);
   if (id == kNoChunk)
     throw out_of_memory(options.name, {bytes, tag, source_refused, supply->page_bytes()}, stats(), holders());
   structure.allocate(id, *rounded, bytes, tag);
   const Chunk& chunk = structure.chunk(id);
   count_live(chunk.size, bytes, tag.category);
+  count_claimed();
   if (trace != nullptr) trace->note_allocation(chunk.address, chunk.size, tag);
   return reinterpret_cast<void*>(chunk.address);
 }
@@ -92,6 +96,7 @@ ChunkId BfcAllocator::Impl::find_by_waiting(std::size_t bytes, FreeState own, bo
 }
 
 void BfcAllocator::Impl::free(void* address, const Stream& stream) {
+  if (arena.contains(address)) return free_placed(address, stream);
   const ChunkId id = live_chunk(address, "free");
   const FreeState state = frees.enter(stream);
   if (trace != nullptr) trace->reserve();
@@ -103,6 +108,7 @@ void BfcAllocator::Impl::free(void* address, const Stream& stream) {
 }
 
 std::uint64_t BfcAllocator::Impl::trim() {
+  (void)release_arena();
   frees.wait_for_all();
   frees.forget();
   return supply->release_idle();
@@ -111,8 +117,14 @@ std::uint64_t BfcAllocator::Impl::trim() {
 void BfcAllocator::Impl::set_limit(std::uint64_t limit_bytes) {
   if (limit_bytes == 0 && !options.growth) throw Error(options.name + ": without growth a limit is required");
   if (limit_bytes != 0 && limit_bytes < counters.pool_bytes) {
+    const std::uint64_t arena_bytes = arena.bytes();
+    const Stream arena_stream = arena.stream();
+    const bool released = release_arena();
     const std::uint64_t held = supply->held_by_live_bytes();
-    if (held > limit_bytes) throw limit_too_low(options.name, limit_bytes, held, stats());
+    if (held > limit_bytes) {
+      if (released) (void)reserve_arena(arena_bytes, arena_stream);  // the memory is there: it was given up just now
+      throw limit_too_low(options.name, limit_bytes, held, stats());
+    }
     frees.wait_for_all();
     frees.forget();
     supply->release_down_to(limit_bytes);

@@ -7,6 +7,7 @@
 
 #include "bantam/memory/allocator.h"
 #include "bantam/memory/bfc_structure.h"
+#include "bantam/memory/placement_arena.h"
 #include "bantam/memory/spin_lock.h"
 #include "bantam/memory/stream_frees.h"
 #include "bantam/memory/supply.h"
@@ -25,6 +26,13 @@ struct BfcAllocator::Impl {
   void set_limit(std::uint64_t limit_bytes);
   /// The live chunk at `address`; throws Error in the name of `call`.
   ChunkId live_chunk(const void* address, const char* call) const;
+  // Of planned allocations: allocator_placement.cpp.
+  bool reserve_pool(std::uint64_t bytes);
+  bool reserve_arena(std::uint64_t bytes, Stream stream);
+  bool release_arena();
+  bool begin_placement(std::shared_ptr<const PlacementPlan> plan, Stream stream);
+  /// The live planned allocation at `address`, which lies in the arena; throws as `live_chunk` does.
+  const PlacementArena::Placed& live_place(const void* address, const char* call) const;
   MemoryStats stats() const;
   std::vector<Holder> holders() const;
   std::string check() const;
@@ -34,6 +42,7 @@ struct BfcAllocator::Impl {
   AllocatorOptions options;
   BfcStructure structure;
   StreamFrees frees;
+  PlacementArena arena;
   MemoryStats counters;  ///< all but what `stats` asks of the structure
   std::unique_ptr<Supply> supply;
   AllocationTrace* trace = nullptr;  ///< null: nothing is noted
@@ -42,6 +51,11 @@ struct BfcAllocator::Impl {
   ChunkId find(std::size_t bytes, FreeState own, bool& source_refused);
   ChunkId usable(std::size_t bytes, FreeState own);
   ChunkId find_by_waiting(std::size_t bytes, FreeState own, bool& source_refused);
+  void* place(std::size_t rounded, std::size_t bytes, AllocationTag tag);
+  void free_placed(void* address, Stream stream);
+  void depart();
+  BfcStructure::Totals totals() const;
+  void count_claimed();
   void count_live(std::uint64_t size, std::uint64_t requested, Category category);
   void count_free(std::uint64_t size, std::uint64_t requested, Category category);
 };

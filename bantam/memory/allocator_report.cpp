@@ -22,7 +22,7 @@ std::string advice(const RefusedRequest& request, const MemoryStats& stats) {
                        format_byte_size(request.page_bytes));
   if (request.source_refused)
     return "The device has no more memory below the limit: close other programs that use it, or lower the batch size.";
-  if (request.bytes <= stats.pool_bytes - stats.in_use_bytes)
+  if (request.bytes <= stats.free_bytes())
     return "Enough memory is free, but in pieces: raise the limit (memory: limits), or lower the batch size.";
   return "Lower the batch size, turn on recompute, or raise the limit (memory: limits).";
 }
@@ -45,6 +45,9 @@ OutOfMemory out_of_memory(const std::string& allocator, const RefusedRequest& re
   text +=
       fmt::format("  limit {}, in use {}, pool {}\n", stats.limit_bytes == 0 ? "none" : size_text(stats.limit_bytes),
                   size_text(stats.in_use_bytes), size_text(stats.pool_bytes));
+  if (stats.arena_bytes > 0)
+    text += fmt::format("  {} of the pool are set aside for the planned step, {} of them idle\n",
+                        size_text(stats.arena_bytes), size_text(stats.arena_idle_bytes()));
   text += fmt::format("  largest free {}, fragmentation {:.1f} %\n", size_text(stats.largest_free_bytes),
                       100.0 * stats.fragmentation());
   if (!holders.empty()) text += "  largest holders:\n";
@@ -58,10 +61,9 @@ OutOfMemory out_of_memory(const std::string& allocator, const RefusedRequest& re
 
 OutOfMemory limit_too_low(const std::string& allocator, std::uint64_t limit_bytes, std::uint64_t held_bytes,
                           const MemoryStats& stats) {
-  return OutOfMemory(
-      fmt::format("the limit of {} cannot be set to {}: {} lie under live memory ({} in use)", allocator,
-                  size_text(limit_bytes), size_text(held_bytes), size_text(stats.in_use_bytes)),
-      facts_of(0, stats));
+  return OutOfMemory(fmt::format("the limit of {} cannot be set to {}: {} lie under live memory ({} in use)", allocator,
+                                 size_text(limit_bytes), size_text(held_bytes), size_text(stats.in_use_bytes)),
+                     facts_of(0, stats));
 }
 
 }  // namespace bantam

@@ -35,22 +35,45 @@ MemoryStats BfcAllocator::Impl::stats() const {
 
 std::vector<Holder> BfcAllocator::Impl::holders() const {
   std::map<std::pair<std::string, Category>, Holder> groups;
-  structure.for_each_live([&](const Chunk& chunk) {
-    const std::string owner = chunk.tag.owner == nullptr ? "" : chunk.tag.owner;
-    Holder& holder = groups.try_emplace({owner, chunk.tag.category}, Holder{owner, chunk.tag.category}).first->second;
-    holder.bytes += chunk.size;
+  const auto add = [&groups](std::size_t size, AllocationTag tag) {
+    const std::string owner = tag.owner == nullptr ? "" : tag.owner;
+    Holder& holder = groups.try_emplace({owner, tag.category}, Holder{owner, tag.category}).first->second;
+    holder.bytes += size;
     ++holder.allocations;
+  };
+  structure.for_each_live([&](const Chunk& chunk) {
+    if (!arena.contains(reinterpret_cast<const void*>(chunk.address))) add(chunk.size, chunk.tag);
   });
+  arena.for_each_live([&](const PlacementArena::Placed& placed) { add(placed.size, placed.tag); });
   std::vector<Holder> sorted;
   for (auto& [key, holder] : groups) sorted.push_back(std::move(holder));
   std::ranges::stable_sort(sorted, [](const Holder& a, const Holder& b) { return a.bytes > b.bytes; });
   return sorted;
 }
 
+// What the structure holds live, with the planned allocations in place of the arena's chunk.
+BfcStructure::Totals BfcAllocator::Impl::totals() const {
+  BfcStructure::Totals sum = structure.totals();
+  if (arena.chunk() == kNoChunk) return sum;
+  const Chunk& whole = structure.chunk(arena.chunk());
+  --sum.live;
+  sum.in_use_bytes -= whole.size;
+  sum.requested_bytes -= whole.requested;
+  sum.by_category[whole.tag.category] -= whole.size;
+  arena.for_each_live([&sum](const PlacementArena::Placed& placed) {
+    ++sum.live;
+    sum.in_use_bytes += placed.size;
+    sum.requested_bytes += placed.requested;
+    sum.by_category[placed.tag.category] += placed.size;
+  });
+  return sum;
+}
+
 std::string BfcAllocator::Impl::check() const {
   if (std::string broken = structure.check(); !broken.empty()) return broken;
   if (std::string broken = supply->check(); !broken.empty()) return broken;
-  const BfcStructure::Totals sum = structure.totals();
+  if (std::string broken = arena.check(counters.arena_in_use_bytes); !broken.empty()) return broken;
+  const BfcStructure::Totals sum = totals();
   const MemoryStats now = stats();
   const auto differs = [](const char* what, std::uint64_t counted, std::uint64_t found) {
     return counted == found ? std::string() : fmt::format("{}: {} counted, {} found", what, counted, found);
@@ -66,6 +89,9 @@ std::string BfcAllocator::Impl::check() const {
     if (!broken.empty()) return broken;
   if (now.by_category.bytes != sum.by_category.bytes) return "bytes by category are not those found";
   if (now.limit_bytes != 0 && now.pool_bytes > now.limit_bytes) return "the pool passes the limit";
+  if (now.arena_bytes != arena.bytes()) return "the arena's bytes are not those counted";
+  if (sum.free_bytes != now.free_bytes()) return "in use, free and the arena's idle bytes are not the pool";
+  if (now.in_use_bytes + now.arena_idle_bytes() > now.peak_claimed_bytes) return "more is claimed than at the peak";
   if (now.in_use_bytes > now.peak_bytes || now.pool_bytes > now.peak_pool_bytes) return "more is held than at the peak";
   return "";
 }

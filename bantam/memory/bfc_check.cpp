@@ -11,7 +11,10 @@ BfcStructure::Totals BfcStructure::totals() const {
     sum.pool_bytes += region.size;
     for (ChunkId id = region.first; id != kNoChunk; id = chunks_[id].next) {
       const Chunk& chunk = chunks_[id];
-      if (chunk.kind == ChunkKind::free) ++sum.free_chunks;
+      if (chunk.kind == ChunkKind::free) {
+        ++sum.free_chunks;
+        sum.free_bytes += chunk.size;
+      }
       if (chunk.kind != ChunkKind::live) continue;
       ++sum.live;
       sum.in_use_bytes += chunk.size;

@@ -32,7 +32,7 @@ class BfcStructure {
   };
   /// Sums over all chunks, found by walking them.
   struct Totals {
-    std::uint64_t in_use_bytes = 0, requested_bytes = 0, pool_bytes = 0, free_chunks = 0, live = 0;
+    std::uint64_t in_use_bytes = 0, requested_bytes = 0, pool_bytes = 0, free_bytes = 0, free_chunks = 0, live = 0;
     CategoryBytes by_category;
   };
 

@@ -15,7 +15,7 @@ namespace bantam {
 /// give the same trees.
 class FreeBins {
  public:
-  static constexpr int kSteps = 16;    ///< bins a doubling
+  static constexpr int kSteps = 16;  ///< bins a doubling
   static constexpr int kDoublings = 28;
   static constexpr int kBins = kSteps * kDoublings;
   static constexpr std::size_t kGranule = 256;

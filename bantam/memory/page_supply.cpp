@@ -180,6 +180,16 @@ bool PageSupply::grow(std::size_t bytes, FreeState own, bool& source_refused) {
   return map_window(window, source_refused);
 }
 
+// Behind the last extent, where it can serve one request together with what is free at that end.
+bool PageSupply::reserve(std::uint64_t bytes) {
+  if (bytes > room()) return false;
+  const auto& extents = structure_.regions();
+  const std::uintptr_t begin = extents.empty() ? reserved_.begin : extents.back().address + extents.back().size;
+  const std::size_t pages = page_ceil(static_cast<std::uintptr_t>(bytes), page_);
+  bool source_refused = false;
+  return pages <= reserved_.end() - begin && map_window({begin, begin + pages, pages}, source_refused);
+}
+
 std::vector<PageSupply::IdlePages> PageSupply::idle_pages() const {
   std::vector<IdlePages> found;
   for (const auto& extent : structure_.regions())

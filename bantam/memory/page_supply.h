@@ -24,6 +24,7 @@ class PageSupply final : public Supply {
   ~PageSupply() override;
 
   bool grow(std::size_t bytes, FreeState own, bool& source_refused) override;
+  bool reserve(std::uint64_t bytes) override;
   bool release_and_grow(std::size_t bytes, FreeState own, bool& source_refused) override;
   bool room_when_all_is_idle(std::size_t bytes) const override;
   std::uint64_t held_by_live_bytes() const override;

@@ -51,12 +51,10 @@ void* RegionSupply::acquire(std::size_t& size, std::size_t least) {
   return address;
 }
 
-bool RegionSupply::grow(std::size_t bytes, FreeState, bool& source_refused) {
-  const std::size_t most = room();
-  if (bytes > most) return false;
+// Takes a region of `size` bytes, or of less down to `least`.
+bool RegionSupply::take(std::size_t size, std::size_t least, bool& source_refused) {
   structure_.reserve();
-  std::size_t size = options_.growth ? std::min(std::max(next_region_, bytes), most) : most;
-  void* memory = acquire(size, options_.growth ? bytes : size);
+  void* memory = acquire(size, least);
   source_refused = memory == nullptr;
   if (memory == nullptr) return false;
   const auto address = reinterpret_cast<std::uintptr_t>(memory);
@@ -67,8 +65,23 @@ bool RegionSupply::grow(std::size_t bytes, FreeState, bool& source_refused) {
   }
   structure_.add_region(address, size);
   count_taken(size);
+  return true;
+}
+
+bool RegionSupply::grow(std::size_t bytes, FreeState, bool& source_refused) {
+  const std::size_t most = room();
+  if (bytes > most) return false;
+  const std::size_t size = options_.growth ? std::min(std::max(next_region_, bytes), most) : most;
+  if (!take(size, options_.growth ? bytes : size, source_refused)) return false;
   if (next_region_ <= kMostBytes / 4) next_region_ *= 2;
   return true;
+}
+
+bool RegionSupply::reserve(std::uint64_t bytes) {
+  if (bytes > room()) return false;
+  const std::size_t size = (static_cast<std::size_t>(bytes) + kGranule - 1) / kGranule * kGranule;
+  bool source_refused = false;
+  return take(size, size, source_refused);
 }
 
 bool RegionSupply::release_and_grow(std::size_t bytes, FreeState own, bool& source_refused) {

@@ -14,6 +14,7 @@ class RegionSupply final : public Supply {
   ~RegionSupply() override;
 
   bool grow(std::size_t bytes, FreeState own, bool& source_refused) override;
+  bool reserve(std::uint64_t bytes) override;
   bool release_and_grow(std::size_t bytes, FreeState own, bool& source_refused) override;
   bool room_when_all_is_idle(std::size_t bytes) const override;
   std::uint64_t held_by_live_bytes() const override;
@@ -25,6 +26,7 @@ class RegionSupply final : public Supply {
   std::size_t first_region() const;
   std::size_t room() const;
   bool fits_after_releasing(std::size_t bytes, std::uint64_t releasable) const;
+  bool take(std::size_t size, std::size_t least, bool& source_refused);
   void* acquire(std::size_t& size, std::size_t least);
 
   std::unique_ptr<RegionSource> source_;

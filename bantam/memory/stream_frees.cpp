@@ -165,4 +165,19 @@ void StreamFrees::make_wait(const BfcStructure::Run& run, FreeState state) {
   }
 }
 
+void StreamFrees::order(Stream earlier, Stream later) {
+  if (same(earlier, later) || !oracle_->asynchronous(earlier)) return;
+  const StreamOracle::Mark mark = oracle_->record(earlier);
+  try {
+    if (oracle_->asynchronous(later))
+      oracle_->make_wait(mark, later);
+    else
+      oracle_->synchronize(mark);
+  } catch (...) {
+    oracle_->recycle(mark);
+    throw;
+  }
+  oracle_->recycle(mark);
+}
+
 }  // namespace bantam

@@ -41,6 +41,9 @@ class StreamFrees {
   void forget();
   /// Makes the work to come in `state` wait (on the device) for the frees of all chunks in `run`.
   void make_wait(const BfcStructure::Run& run, FreeState state);
+  /// Makes the work to come of `later` wait for that of `earlier` so far. Nothing for a synchronous `earlier`, whose
+  /// work is done.
+  void order(Stream earlier, Stream later);
 
  private:
   static constexpr std::size_t kMostMarks = 16;

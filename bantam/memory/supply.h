@@ -24,7 +24,10 @@ class Supply {
   /// Takes memory so that free memory that `own` may use (idle or its own) lies together for `bytes`. False, with
   /// nothing changed, where limit or source do not allow it; `source_refused` tells which.
   virtual bool grow(std::size_t bytes, FreeState own, bool& source_refused) = 0;
-  /// The same after idle memory was given back; does nothing unless the limit then has room. All idle memory must be
+  /// Takes `bytes` more, rounded up to granules or pages, in one piece; false, with nothing changed, where limit or
+  /// source do not allow it.
+  virtual bool reserve(std::uint64_t bytes) = 0;
+  /// As `grow` after idle memory was given back; does nothing unless the limit then has room. All idle memory must be
   /// unused by any work. False after the source refused: then idle memory may be gone.
   virtual bool release_and_grow(std::size_t bytes, FreeState own, bool& source_refused) = 0;
   /// Whether `release_and_grow` would have room under the limit if all free memory were idle.

@@ -53,6 +53,20 @@ TEST_F(Gpu, TheClosingObjectTellsOfHostMemoryToo) {
   EXPECT_GE(end["host_peak_bytes"].get<std::uint64_t>(), 256u * 32 * 32 * 3) << "the data set lies there";
 }
 
+TEST_F(Gpu, ARunTakesWhatWasPlanned) {
+  const std::string batch = "{normalize: {scale: 0.004}}, {batch: {size: 16}}, {prefetch: {depth: auto}}]";
+  for (const std::string first : {"data.pipeline=[", "data.pipeline=[{cache: device}, "})
+    for (const char* precision : {"float32", "mixed_float16"}) {
+      const std::vector<std::string> settings = {
+          first + batch, "data.train_samples=250", "train.epochs=2", "--device", "cuda:0", "--precision", precision};
+      const Outcome outcome = train(std::string("run-") + precision + std::to_string(first.size()), settings);
+      ASSERT_EQ(outcome.code, 0) << outcome.err;
+      const auto end = outcome.last_json();
+      EXPECT_EQ(end["peak_bytes"], end["planned_peak_bytes"]) << first << precision;
+      EXPECT_EQ(end["pool_bytes"], end["planned_pool_bytes"]) << first << precision;
+    }
+}
+
 TEST_F(Gpu, BenchMemoryAddsUpAndKeepsToTheLimit) {
   const Outcome outcome =
       run({"bench", "memory", "tiny.yaml", "--device", "cuda:0", "--batch-sizes", "16,16384", "--precision",

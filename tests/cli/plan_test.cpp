@@ -53,6 +53,60 @@ TEST_F(Plan, IsWhatBenchMemoryMeasures) {
   }
 }
 
+/// A pipeline whose epochs of 250 images end with a batch of 10, and evaluations of 40 with one of 8.
+constexpr const char* kShortBatches =
+    "data.pipeline=[{shuffle: {}}, {normalize: {scale: 0.004}}, {batch: {size: 16}}, {prefetch: {depth: auto, "
+    "workers: auto}}]";
+
+TEST_F(Plan, IsWhatAWholeRunTakes) {
+  const std::vector<std::vector<std::string>> runs = {
+      {},
+      {"train.epochs=2", "train.accumulate=3", kShortBatches, "data.train_samples=250"},
+      {"train.accumulate=16", kShortBatches, "data.train_samples=250"},
+      {"train.evaluate=false", "recompute=all", "precision=mixed_float16"},
+      {"train.epochs=3", kShortBatches, "data.train_samples=17", "data.test_samples=300"},
+      {"data.pipeline=[{batch: {size: 60}}, {prefetch: {depth: 1, workers: 0}}]", "train.accumulate=2"},
+      {"data.pipeline=[{cache: device}, {batch: {size: 9}}, {prefetch: {depth: 5, workers: 2}}]"}};
+  int number = 0;
+  for (const auto& overrides : runs) {
+    std::vector<std::string> arguments = {"plan", "tiny.yaml", "--json"};
+    arguments.insert(arguments.end(), overrides.begin(), overrides.end());
+    const auto planned = run(arguments).last_json()["run"];
+    // A limit of just the planned pool: the run must get by with it.
+    std::vector<std::string> more = overrides;
+    more.push_back("memory.limits={cpu: " + planned["pool_bytes"].dump() + "}");
+    const Outcome outcome = train("run" + std::to_string(number++), more);
+    ASSERT_EQ(outcome.code, 0) << number << outcome.err;
+    const auto end = outcome.last_json();
+    EXPECT_EQ(planned["peak_bytes"], end["peak_bytes"]) << number;
+    EXPECT_EQ(planned["by_category"], end["by_category"]) << number;
+    EXPECT_EQ(planned["pool_bytes"], end["pool_bytes"]) << number;
+    EXPECT_EQ(end["planned_peak_bytes"], end["peak_bytes"]) << number;
+    EXPECT_EQ(end["planned_pool_bytes"], end["pool_bytes"]) << number;
+    EXPECT_LE(planned["pool_bytes"].get<double>(), 1.02 * planned["peak_bytes"].get<double>()) << number;
+  }
+}
+
+TEST_F(Plan, ALimitOfTheStepsPoolIsEnough) {
+  const auto step = run({"plan", "tiny.yaml", "--json"}).last_json();
+  const auto limit = [](const nlohmann::json& bytes) { return "memory.limits={cpu: " + bytes.dump() + "}"; };
+  const std::vector<std::string> bench = {"bench", "memory", "tiny.yaml", "--seconds", "0.01", "--threads", "1"};
+  std::vector<std::string> enough = bench, short_of = bench;
+  enough.insert(enough.end(), {"--json", limit(step["pool_bytes"])});
+  const auto row = run(enough).last_json();
+  EXPECT_EQ(row["pool_bytes"], step["pool_bytes"]) << row.dump();
+  EXPECT_EQ(row["peak_bytes"], step["peak_bytes"]);
+  short_of.push_back(limit(step["peak_bytes"].get<std::uint64_t>() - 256));
+  EXPECT_EQ(run(short_of).code, 4);
+}
+
+TEST_F(Plan, TrainSaysWhatWasPlanned) {
+  const Outcome outcome = run({"train", "tiny.yaml", "--run-dir", "run", "--threads", "1", "--progress", "plain"});
+  ASSERT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_NE(outcome.err.find("planned: "), std::string::npos) << outcome.err;
+  EXPECT_NE(outcome.out.find("in use at the peak (as planned)"), std::string::npos) << outcome.out;
+}
+
 TEST_F(Plan, BenchMemoryShowsTheDifference) {
   const Outcome outcome = run({"bench", "memory", "tiny.yaml", "--seconds", "0.01", "--threads", "1"});
   ASSERT_EQ(outcome.code, 0) << outcome.err;

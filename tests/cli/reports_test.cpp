@@ -119,8 +119,23 @@ TEST_F(Reports, BenchStepPrintsARowACase) {
   }
   EXPECT_EQ(rows[1]["batch"], 8);
   EXPECT_EQ(rows[2]["precision"], "mixed_float16");
-  EXPECT_NE(run({"bench", "step", "tiny.yaml", "--seconds", "0.02", "--threads", "1"}).out.find("ms per step"),
+  EXPECT_NE(run({"bench", "step", "tiny.yaml", "--seconds", "0.02", "--threads", "1"}).out.find("ms/step"),
             std::string::npos);
+}
+
+TEST_F(Reports, BenchStepComparesModes) {
+  const Outcome outcome =
+      run({"bench", "step", "tiny.yaml", "--mode", "eager,planned", "--seconds", "0.02", "--threads", "1", "--json"});
+  ASSERT_EQ(outcome.code, 0) << outcome.err;
+  const auto rows = objects(outcome.out);
+  ASSERT_EQ(rows.size(), 2u);
+  EXPECT_EQ(rows[0]["mode"], "eager");
+  EXPECT_EQ(rows[1]["mode"], "planned");
+  EXPECT_EQ(rows[0]["peak_bytes"], rows[1]["peak_bytes"]);
+  EXPECT_LT(rows[1]["pool_bytes"].get<std::uint64_t>(), rows[0]["pool_bytes"].get<std::uint64_t>());
+  std::istringstream lines(run({"bench", "step", "tiny.yaml", "--seconds", "0.02", "--threads", "1"}).out);
+  for (std::string line; std::getline(lines, line);) EXPECT_LE(line.size(), 80u) << line;
+  EXPECT_EQ(run({"bench", "step", "tiny.yaml", "--mode", "lazy"}).code, 2);
 }
 
 TEST_F(Reports, BenchMemoryAddsUpToTheByteAndGoesOnWhereARowDoesNotFit) {

@@ -91,11 +91,14 @@ StepPlanOptions draw_options(PhiloxSequence& random) {
 }
 
 /// The same run for real, with data: five updates, so that a step that grows after the second would show.
-MemoryStats measure(const Graph& graph, const StepPlanOptions& options, std::uint64_t limit_bytes = 0) {
+MemoryStats measure(const Graph& graph, const StepPlanOptions& options, std::uint64_t pool_bytes,
+                    std::uint64_t limit_bytes = 0) {
   Runtime runtime({.threads = 2, .limits = {{"cpu", limit_bytes}}});
+  (void)runtime.allocator(Device::cpu()).reserve_pool(pool_bytes);
   Model model(runtime, Device::cpu(), graph, options.model);
   Optimizer optimizer(model, options.optimizer);
   TrainingStep step(model, optimizer, options.loss);
+  step.prepare({.batches = {options.batch}, .accumulates = options.accumulate > 1});
   const Context context = model.context(Pass::train);
   const Shape images = graph.input_shape().prepend(options.batch);
   Batch batch{.size = options.batch};
@@ -117,6 +120,21 @@ std::uint64_t sum_of(const std::vector<Holder>& holders) {
                          [](std::uint64_t sum, const Holder& holder) { return sum + holder.bytes; });
 }
 
+/// Most live bytes but scratch memory, found by a plain walk over the step, and the most scratch memory.
+std::uint64_t live_and_workspace(const StepPlan& plan) {
+  std::uint64_t most_live = 0, most_scratch = 0;
+  for (const StepBuffer& moment : plan.step) {
+    std::uint64_t live = 0, scratch = 0;
+    for (const StepBuffer& b : plan.step) {
+      if (b.buffer.lower > moment.buffer.lower || b.buffer.upper <= moment.buffer.lower) continue;
+      (b.category == Category::workspace ? scratch : live) += b.buffer.size;
+    }
+    most_live = std::max(most_live, live);
+    most_scratch = std::max(most_scratch, scratch);
+  }
+  return plan.persistent_bytes + most_live + most_scratch;
+}
+
 TEST(StepPlan, IsTheTruthToTheByteOnRandomNetworks) {
   std::size_t in_backward = 0;
   for (std::uint64_t seed = 0; seed < 120; ++seed) {
@@ -124,8 +142,12 @@ TEST(StepPlan, IsTheTruthToTheByteOnRandomNetworks) {
     const Graph graph = NetworkDrawing(random).draw();
     const StepPlanOptions options = draw_options(random);
     const StepPlan plan = plan_step(graph, options);
-    const MemoryStats measured = measure(graph, options);
+    const MemoryStats measured = measure(graph, options, plan.pool_bytes, plan.pool_bytes);
     ASSERT_EQ(plan.peak_bytes, measured.peak_bytes) << "seed " << seed;
+    ASSERT_EQ(measured.peak_pool_bytes, plan.pool_bytes) << "seed " << seed;
+    ASSERT_EQ(measured.departures, 0u) << "seed " << seed;
+    ASSERT_LE(static_cast<double>(plan.pool_bytes), 1.02 * static_cast<double>(live_and_workspace(plan)))
+        << "seed " << seed;
     ASSERT_EQ(plan.by_category.bytes, measured.by_category_at_peak.bytes) << "seed " << seed;
     ASSERT_EQ(plan.by_category.total(), plan.peak_bytes);
     ASSERT_EQ(sum_of(plan.holders), plan.peak_bytes);
@@ -174,14 +196,16 @@ TEST(StepPlan, RecomputeHoldsLess) {
 
 TEST(StepPlan, FitsWhereTheRealRunDoes) {
   const StepPlanOptions options{.batch = 64};
-  const std::uint64_t peak = plan_step(small_network(), options).peak_bytes;
+  const StepPlan plan = plan_step(small_network(), options);
+  const std::uint64_t peak = plan.peak_bytes;
+  EXPECT_TRUE(step_fits(small_network(), options, plan.pool_bytes)) << "a pool that fits the limit runs";
   EXPECT_FALSE(step_fits(small_network(), options, peak - 256));
   EXPECT_TRUE(step_fits(small_network(), options, 2 * peak));
   int refused = 0;
   for (std::uint64_t limit = peak - peak / 10; limit < peak + peak / 2; limit += peak / 25) {
     bool fits = true;
     try {
-      (void)measure(small_network(), options, limit);
+      (void)measure(small_network(), options, plan.pool_bytes, limit);
     } catch (const OutOfMemory&) {
       fits = false;
     }

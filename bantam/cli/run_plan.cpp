@@ -1,0 +1,105 @@
+// A run in short, on stand-ins: the trainer itself over excerpts of the epochs.
+#include "bantam/cli/run_plan.h"
+
+#include <algorithm>
+
+#include "bantam/engine/step_plan.h"
+#include "bantam/engine/trainer.h"
+
+namespace bantam::cli {
+namespace {
+
+/// The first and the last batches of a source's epochs.
+class ExcerptSource : public BatchSource {
+ public:
+  ExcerptSource(BatchSource& whole, std::int64_t first, std::int64_t last)
+      : whole_(whole), first_(first), skipped_(whole.batches_per_epoch() - first - last) {}
+
+  Shape image_shape() const override { return whole_.image_shape(); }
+  std::int64_t classes() const override { return whole_.classes(); }
+  std::int64_t batch_size() const override { return whole_.batch_size(); }
+  std::int64_t batches_per_epoch() const override { return whole_.batches_per_epoch() - skipped_; }
+  std::int64_t size_of(std::int64_t index) const override { return whole_.size_of(place(index)); }
+  void start(std::int64_t epoch, std::int64_t first_batch) override {
+    epoch_ = epoch;
+    next_ = first_batch;
+    whole_.start(epoch, place(first_batch));
+  }
+  bool next(const Context& context, Batch& batch) override {
+    if (next_ == first_ && skipped_ > 0) whole_.start(epoch_, place(next_));
+    ++next_;
+    return whole_.next(context, batch);
+  }
+
+ private:
+  std::int64_t place(std::int64_t index) const { return index < first_ ? index : index + skipped_; }
+
+  BatchSource& whole_;
+  std::int64_t first_, skipped_;
+  std::int64_t epoch_ = 0, next_ = 0;
+};
+
+/// Batches of one source that can be alive at one time, and a few to spare.
+std::int64_t window_of(const PipelineOptions& pipeline) {
+  constexpr std::int64_t kFoundAtRunTime = 8, kSpare = 3;
+  return std::max(pipeline.prefetch.depth.value_or(kFoundAtRunTime), pipeline.prefetch.workers.value_or(0) + 1) +
+         kSpare;
+}
+
+/// An excerpt with every kind of update that the epoch has, in which as many full batches are alive as ever; and how
+/// many batches an update of it takes: in a long one, all but the first take the same.
+struct Excerpt {
+  std::int64_t first = 0, last = 0, accumulate = 1;
+
+  Excerpt(std::int64_t batches, std::int64_t full_accumulate, std::int64_t window) {
+    accumulate = std::min(full_accumulate, window);
+    const std::int64_t rest = batches % full_accumulate, updates = batches / full_accumulate;
+    last = rest > 0 ? std::min(rest, accumulate) : std::min(batches, accumulate);
+    const std::int64_t enough = 2 + window / accumulate;
+    first = std::min(rest > 0 ? updates : updates - 1, enough) * accumulate;
+  }
+};
+
+/// Without placements the run is eager: where in the arena things lie does not change what is in use.
+MemoryStats rehearse(const RunConfig& config, std::uint64_t pool_bytes, std::shared_ptr<StepPlacements> placements) {
+  const Device device = Device::meta_of(config.device);
+  Runtime runtime(RuntimeOptions{.threads = 1, .limits = {{to_string(device), pool_bytes}}});
+  BfcAllocator& memory = runtime.allocator(device);
+  (void)memory.reserve_pool(pool_bytes);
+  const OpenedData data = open_data(runtime, *config.data, device, config.seed);
+  require_model_fits(config, data.train->image_shape(), data.train->classes());
+  Model model(runtime, device, config.model.graph,
+              {.precision = config.precision, .seed = config.seed, .recompute = config.recompute});
+  Optimizer optimizer(model, config.train.optimizer);
+  TrainingStep step(model, optimizer, config.train.loss);
+  const std::int64_t window = window_of(config.data->pipeline);
+  const Excerpt training(data.train->batches_per_epoch(), config.train.accumulate, window);
+  const Excerpt evaluation(data.validation->batches_per_epoch(), 1, window);
+  ExcerptSource train(*data.train, training.first, training.last);
+  ExcerptSource validation(*data.validation, evaluation.first, evaluation.last);
+  const bool planned = placements != nullptr;
+  if (planned) step.prepare({}, std::move(placements));
+  Trainer(step, train, &validation,
+          {.epochs = std::min<std::int64_t>(config.train.epochs, 2),
+           .accumulate = training.accumulate,
+           .evaluate = config.train.evaluate,
+           .planned = planned})
+      .run();
+  return memory.stats();
+}
+
+}  // namespace
+
+RunPlan plan_run(const RunConfig& config) {
+  const ModelOptions model{.precision = config.precision, .seed = config.seed, .recompute = config.recompute};
+  RunPlan plan{.placements = std::make_shared<StepPlacements>(config.model.graph, model, config.train.optimizer,
+                                                              config.train.loss, config.device)};
+  const MemoryStats eager = rehearse(config, 0, nullptr);
+  plan.peak_bytes = eager.peak_bytes;
+  plan.by_category = eager.by_category_at_peak;
+  plan.pool_bytes = least_pool([&](std::uint64_t pool) { return rehearse(config, pool, plan.placements); });
+  plan.arena_bytes = plan.placements->arena_bytes();
+  return plan;
+}
+
+}  // namespace bantam::cli
