@@ -9,13 +9,13 @@
 
 namespace bantam {
 
-/// Each doubling of size, from one granule on, is cut into 16 bins of equal width; the last bin holds all above 64 GiB.
+/// Each doubling of size, from one granule on, is cut into 32 bins of equal width; the last bin holds all above 64 GiB.
 /// So many, that most hold few chunks, and a search is over at the first. All calls take O(log n) expected steps and no
 /// heap memory. The trees' links lie in the chunks; priorities are hashes of addresses, so that the same chunks always
 /// give the same trees.
 class FreeBins {
  public:
-  static constexpr int kSteps = 16;  ///< bins a doubling
+  static constexpr int kSteps = 32;  ///< bins a doubling
   static constexpr int kDoublings = 28;
   static constexpr int kBins = kSteps * kDoublings;
   static constexpr std::size_t kGranule = 256;

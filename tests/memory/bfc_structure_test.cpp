@@ -33,13 +33,22 @@ TEST(AddressMap, agrees_with_a_standard_map) {
   EXPECT_EQ(map.find(0), kNoChunk);
 }
 
-TEST(FreeBins, bins_cover_all_sizes) {
+TEST(FreeBins, bins_cover_all_sizes_in_their_order) {
   EXPECT_EQ(FreeBins::bin_of(256), 0);
-  EXPECT_EQ(FreeBins::bin_of(511), 0);
-  EXPECT_EQ(FreeBins::bin_of(512), 1);
-  EXPECT_EQ(FreeBins::bin_of((std::size_t{256} << 20) - 256), 19);
-  EXPECT_EQ(FreeBins::bin_of(std::size_t{256} << 20), 20);
-  EXPECT_EQ(FreeBins::bin_of(~std::size_t{255}), 20);
+  EXPECT_EQ(FreeBins::bin_of(512), FreeBins::kSteps);
+  EXPECT_EQ(FreeBins::bin_of(std::size_t{64} << 30), FreeBins::kBins - 1);
+  EXPECT_EQ(FreeBins::bin_of(~std::size_t{255}), FreeBins::kBins - 1);
+  int before = 0;
+  for (std::size_t granules = 1; granules < 200000; ++granules) {
+    const int bin = FreeBins::bin_of(granules * 256);
+    ASSERT_GE(bin, before) << granules;
+    before = bin;
+  }
+  for (int shift = 8; shift < 64; ++shift)
+    for (const std::size_t size : {(std::size_t{1} << shift) - 256, std::size_t{1} << shift})
+      if (size != 0) {
+        EXPECT_TRUE(FreeBins::bin_of(size) >= 0 && FreeBins::bin_of(size) < FreeBins::kBins) << size;
+      }
 }
 
 TEST(FreeBins, best_fit_and_largest_agree_with_an_ordered_set) {
@@ -54,6 +63,7 @@ TEST(FreeBins, best_fit_and_largest_agree_with_an_ordered_set) {
       Chunk chunk;
       chunk.size = size;
       chunk.address = (static_cast<std::uintptr_t>(step) + 1) * 256;
+      chunk.priority = priority_of(chunk.address);
       chunks.push_back(chunk);
       ids[chunk.address] = static_cast<ChunkId>(chunks.size() - 1);
       bins.insert(chunks, ids[chunk.address]);
@@ -127,6 +137,45 @@ TEST(BfcStructure, fusing_a_run_takes_all_of_it_and_nothing_more) {
   EXPECT_EQ(structure.free_chunks(), 1u);
   EXPECT_FALSE(structure.has_pending(2));
   EXPECT_EQ(structure.check(), "");
+}
+
+TEST(BfcStructure, regions_of_pages_grow_join_and_come_apart) {
+  constexpr std::size_t kPage = 1024;
+  constexpr std::uintptr_t kBase = 1 << 20;
+  BfcStructure structure;
+  const auto regions = [&] {
+    EXPECT_EQ(structure.check(), "");
+    std::vector<std::pair<std::size_t, std::size_t>> pages;
+    for (const auto& region : structure.regions())
+      pages.emplace_back((region.address - kBase) / kPage, region.size / kPage);
+    return pages;
+  };
+  using Pages = std::vector<std::pair<std::size_t, std::size_t>>;
+  structure.reserve(10);
+  structure.add_pages(kBase + 8 * kPage, 2 * kPage);
+  structure.add_pages(kBase + 2 * kPage, 2 * kPage);
+  EXPECT_EQ(regions(), (Pages{{2, 2}, {8, 2}})) << "by address";
+  structure.add_pages(kBase + 4 * kPage, kPage);  // at the end of the first
+  structure.add_pages(kBase + 7 * kPage, kPage);  // before the second
+  EXPECT_EQ(regions(), (Pages{{2, 3}, {7, 3}}));
+  structure.add_pages(kBase + 5 * kPage, 2 * kPage);
+  EXPECT_EQ(regions(), (Pages{{2, 8}}));
+  EXPECT_EQ(structure.free_chunks(), 1u);
+
+  structure.reserve(10);
+  const ChunkId live = structure.best_fit(kPage, kIdle);
+  structure.allocate(live, kPage + 256, kPage + 256, {});
+  const ChunkId rest = structure.best_fit(kPage, kIdle);
+  structure.remove_pages(rest, kBase + 5 * kPage, 2 * kPage);  // out of the middle: a head and a tail stay
+  EXPECT_EQ(regions(), (Pages{{2, 3}, {7, 3}}));
+  EXPECT_EQ(structure.largest_free(), 3 * kPage);
+  structure.remove_pages(structure.best_fit(3 * kPage, kIdle), kBase + 7 * kPage, 3 * kPage);  // a whole region
+  EXPECT_EQ(regions(), (Pages{{2, 3}}));
+  structure.remove_pages(rest, kBase + 4 * kPage, kPage);  // the end of a region
+  EXPECT_EQ(regions(), (Pages{{2, 2}}));
+  structure.release(live, kIdle, 0);
+  structure.remove_pages(structure.best_fit(256, kIdle), kBase + 2 * kPage, kPage);  // the start of one
+  EXPECT_EQ(regions(), (Pages{{3, 1}}));
 }
 
 TEST(BfcStructure, the_check_notices_a_misused_structure) {
