@@ -60,7 +60,7 @@ void* BfcAllocator::Impl::allocate(std::size_t bytes, Stream stream, AllocationT
   structure.allocate(id, *rounded, bytes, tag);
   const Chunk& chunk = structure.chunk(id);
   count_live(chunk);
-  if (trace != nullptr) trace->note_allocation(chunk.address, chunk.size, tag);
+  if (trace != nullptr) note_call(chunk, stream, true);
   return reinterpret_cast<void*>(chunk.address);
 }
 
@@ -175,7 +175,7 @@ void BfcAllocator::Impl::free(void* address, Stream stream) {
   const std::uint64_t ticket = frees.ticket(state);  // may throw; nothing has changed yet
   const Chunk& chunk = structure.chunk(id);
   count_free(chunk);
-  if (trace != nullptr) trace->note_free(chunk.address, chunk.size, chunk.tag);
+  if (trace != nullptr) note_call(chunk, stream, false);
   structure.release(id, state, ticket);
 }
 
@@ -212,6 +212,16 @@ void BfcAllocator::Impl::count_free(const Chunk& chunk) {
   counters.by_category[chunk.tag.category] -= chunk.size;
   --counters.live_allocations;
   ++counters.frees;
+}
+
+void BfcAllocator::Impl::note_call(const Chunk& chunk, Stream stream, bool allocation) const noexcept {
+  trace->note({.allocation = allocation,
+               .address = chunk.address,
+               .bytes = chunk.size,
+               .requested = chunk.requested,
+               .pool_bytes = counters.pool_bytes,
+               .tag = chunk.tag,
+               .stream = stream.id});
 }
 
 }  // namespace bantam

@@ -27,6 +27,8 @@ struct BfcAllocator::Impl {
   ChunkId live_chunk(const void* address, const char* call) const;
   MemoryStats stats() const;
   std::vector<Holder> holders() const;
+  std::uint64_t trimmable_bytes() const;
+  std::vector<MemoryRegion> held_regions() const;
   std::string check() const;
 
   mutable std::mutex mutex;  ///< held by the caller of everything here
@@ -53,6 +55,7 @@ struct BfcAllocator::Impl {
   std::uint64_t release_idle_regions();
   void count_live(const Chunk& chunk);
   void count_free(const Chunk& chunk);
+  void note_call(const Chunk& chunk, Stream stream, bool allocation) const noexcept;
 };
 
 }  // namespace bantam

@@ -47,6 +47,16 @@ std::vector<Holder> BfcAllocator::Impl::holders() const {
   return sorted;
 }
 
+// As `trim` does: it waits for all frees first, so a region goes back unless something in it is live.
+std::uint64_t BfcAllocator::Impl::trimmable_bytes() const { return structure.bytes_without_live(); }
+
+std::vector<MemoryRegion> BfcAllocator::Impl::held_regions() const {
+  std::vector<MemoryRegion> held;
+  for (const auto& region : structure.regions()) held.push_back({region.address, region.size});
+  std::ranges::sort(held, {}, &MemoryRegion::address);
+  return held;
+}
+
 std::string BfcAllocator::Impl::check() const {
   if (std::string broken = structure.check(); !broken.empty()) return broken;
   const BfcStructure::Totals sum = structure.totals();

@@ -54,6 +54,17 @@ void device_free(int device, void* address) noexcept;
 void* pinned_malloc(std::size_t bytes);
 void pinned_free(void* address) noexcept;
 
+/// A stream-ordered pool of the driver (cudaMallocAsync's) that keeps what is freed; null where the device has none.
+/// For comparisons: no allocator of ours uses it.
+void* pool_create(int device);
+/// Work that uses the pool's memory must be done.
+void pool_destroy(void* pool) noexcept;
+/// Null where the device has no such memory.
+void* pool_malloc(void* pool, std::size_t bytes, void* stream);
+void pool_free(void* address, void* stream) noexcept;
+/// Most bytes that the pool has held.
+std::uint64_t pool_peak_bytes(void* pool);
+
 void copy_async(int device, void* to, const void* from, std::size_t bytes, void* stream);
 void zero_async(int device, void* at, std::size_t bytes, void* stream);
 

@@ -31,6 +31,11 @@ void* device_malloc(int, std::size_t) { refuse(); }
 void device_free(int, void*) noexcept {}
 void* pinned_malloc(std::size_t) { refuse(); }
 void pinned_free(void*) noexcept {}
+void* pool_create(int) { refuse(); }
+void pool_destroy(void*) noexcept {}
+void* pool_malloc(void*, std::size_t, void*) { refuse(); }
+void pool_free(void*, void*) noexcept {}
+std::uint64_t pool_peak_bytes(void*) { refuse(); }
 void copy_async(int, void*, const void*, std::size_t, void*) { refuse(); }
 void zero_async(int, void*, std::size_t, void*) { refuse(); }
 
