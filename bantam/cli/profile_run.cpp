@@ -113,7 +113,10 @@ std::int64_t MemoryProfile::step_at(std::int64_t tick) const {
 MemoryProfile profile_steps(const RunConfig& config, const StepCase& row, const ProfileOptions& options) {
   MemoryProfile profile{.trace = std::make_unique<AllocationTrace>(), .options = options};
   const Device device = options.planned ? Device::meta_of(config.device) : config.device;
-  profile.session = std::make_unique<StepSession>(config, row, device, options.threads, profile.trace.get());
+  RunConfig limited = config;  // the stand-in has the device's limit
+  if (const auto limit = config.limits.find(to_string(config.device)); limit != config.limits.end())
+    limited.limits[to_string(device)] = limit->second;
+  profile.session = std::make_unique<StepSession>(limited, row, device, options.threads, profile.trace.get());
   run_steps(profile, config.train.accumulate);
   BfcAllocator& memory = profile.session->runtime().allocator(device);
   memory.set_trace(nullptr);

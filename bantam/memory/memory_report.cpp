@@ -13,7 +13,8 @@
 namespace bantam {
 namespace {
 
-constexpr std::size_t kOwnerWidth = 36;
+// The widest names for which lines stay within 80 columns.
+constexpr std::size_t kOwnerWidth = 36, kOverheadWidth = 24;
 
 double share(std::uint64_t part, std::uint64_t whole) {
   return whole == 0 ? 0.0 : 100.0 * static_cast<double>(part) / static_cast<double>(whole);
@@ -33,12 +34,13 @@ std::string accounts(const MemoryReport& report) {
   const auto line = [&](const std::string& name, std::uint64_t bytes, const std::string& what) {
     table.add_row({name, exact(bytes), format_byte_size(bytes), what});
   };
-  for (const NamedBytes& overhead : report.overhead) line(overhead.name, overhead.bytes, "not the allocator's");
-  line("held", report.held_bytes(), "taken from the device by the allocator");
+  for (const NamedBytes& overhead : report.overhead)
+    line(overhead.name.substr(0, kOverheadWidth), overhead.bytes, "not the allocator's");
+  line("held", report.held_bytes(), "taken from the device");
   line("  in use", stats.in_use_bytes, fmt::format("{} live allocations", stats.live_allocations));
   line("    requested", stats.requested_bytes, "what was asked for");
-  line("    rounding", report.rounding_bytes(), "up to multiples of 256 bytes");
-  line("  cached", report.cached_bytes(), "free, kept for what comes next");
+  line("    rounding", report.rounding_bytes(), "up to multiples of 256 B");
+  line("  cached", report.cached_bytes(), "free, kept for later");
   line("    trim() gives", report.trimmable_bytes, "back to the device");
   line("    largest free", stats.largest_free_bytes,
        fmt::format("fragmentation {:.1f} %", 100 * stats.fragmentation()));
@@ -46,7 +48,7 @@ std::string accounts(const MemoryReport& report) {
   if (stats.limit_bytes != 0) line("limit", stats.limit_bytes, "held never passes it");
   if (!report.overhead.empty()) {
     table.add_rule();
-    line("total", report.total_bytes(), "held and what is not the allocator's");
+    line("total", report.total_bytes(), "held and the rest");
   }
   return table.to_string();
 }

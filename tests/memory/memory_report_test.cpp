@@ -97,7 +97,8 @@ TEST_F(MemoryReportTest, JsonSaysTheSame) {
 }
 
 TEST_F(MemoryReportTest, WordsFitIn80ColumnsAndNameTheLargestHolders) {
-  const MemoryReport report = memory_report(allocator_, std::vector<NamedBytes>{{"CUDA context and modules", 5}});
+  const MemoryReport report =
+      memory_report(allocator_, std::vector<NamedBytes>{{"CUDA context, modules, graphs and more", 123'456'789'012}});
   const std::string text = to_text(report, 3);
   std::istringstream lines(text);
   for (std::string line; std::getline(lines, line);) EXPECT_LE(line.size(), 80u) << line;

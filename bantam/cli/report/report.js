@@ -7,17 +7,18 @@ function showTitle() {
     (about.accumulate > 1 ? `, ${about.accumulate} micro-batches an update` : "") + `; ${exact(ticks)} calls traced`;
 }
 
-// Bytes by category at the cursor, else at the peak.
+// Bytes by category at the cursor, else at the peak of what is shown.
 function showLegend() {
-  const at = cursor === null ? data.peak_tick : cursor;
+  const at = cursor === null ? peakInView() : cursor;
   document.getElementById("legend").replaceChildren(...categories.map((name, c) =>
     element("div", {role: "listitem"}, swatch(name), name + " ", element("small", {}, bytes(totals[c][at])))));
 }
 
 function showMoment() {
-  const at = cursor === null ? data.peak_tick : cursor;
+  const at = cursor === null ? peakInView() : cursor;
   const held = data.events.held[at];
-  const words = `${cursor === null ? "At the peak" : "Call " + exact(at)}: ${stepAt(at)}, ${phaseAt(at)}, ` +
+  const isPeak = inUse[at] === inUse[data.peak_tick];
+  const words = `${cursor === null ? (isPeak ? "At the peak, call " : "Most here, call ") : "Call "}${exact(at)}: ${stepAt(at)}, ${phaseAt(at)}, ` +
     `${duration(data.events.us[at])} after the start. In use ${bytes(inUse[at])} (${exact(inUse[at])} bytes), ` +
     `held ${bytes(held)} (dashed line), cached ${bytes(held - inUse[at])}.`;
   document.getElementById("timeline-now").textContent = words;
@@ -68,7 +69,7 @@ function leave(event) {
 function choices(where, options, isOn, choose) {
   const buttons = options.map(option => element("button", {type: "button"}, option.name));
   const update = () => buttons.forEach((button, i) => button.setAttribute("aria-pressed", isOn(options[i])));
-  buttons.forEach((button, i) => button.onclick = () => { choose(options[i]); update(); redraw(); });
+  buttons.forEach((button, i) => button.onclick = () => { choose(options[i]); update(); showMoment(); redraw(); });
   document.getElementById(where).append(...buttons);
   update();
 }

@@ -137,16 +137,27 @@ function drawHeld({pen, width}, horizontal, y) {
   }
   pen.stroke();
   pen.setLineDash([]);
+  const last = data.events.held[view.upper - 1];
+  pen.fillStyle = color("ink");
+  pen.textAlign = "right";
+  pen.textBaseline = "bottom";
+  pen.fillText("held " + bytes(last), width - margin.right, y(last) - 2);
+}
+
+// The call of most bytes among those shown, the first of equals.
+function peakInView() {
+  let at = view.lower;
+  for (let t = view.lower; t < view.upper; ++t) if (inUse[t] > inUse[at]) at = t;
+  return at;
 }
 
 function drawPeak({pen, width}, x, y) {
-  if (data.peak_tick < view.lower || data.peak_tick >= view.upper) return;
-  const at = x(data.peak_tick), top = y(inUse[data.peak_tick]);
+  const peak = peakInView(), at = x(peak), top = y(inUse[peak]);
   pen.strokeStyle = pen.fillStyle = color("mark");
   pen.lineWidth = 1.5;
   pen.beginPath(); pen.moveTo(at, y(0)); pen.lineTo(at, top); pen.stroke();
   pen.beginPath(); pen.arc(at, top, 4, 0, 7); pen.fill();
-  const label = "peak " + bytes(inUse[data.peak_tick]);
+  const label = (inUse[peak] === inUse[data.peak_tick] ? "peak " : "most here ") + bytes(inUse[peak]);
   const room = pen.measureText(label).width + 10;
   pen.textAlign = at + room > width - margin.right ? "right" : "left";
   pen.textBaseline = "middle";

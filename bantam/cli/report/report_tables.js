@@ -15,6 +15,13 @@ function showTiles() {
     tile((100 * report.fragmentation).toFixed(1) + " %", "fragmentation then", "largest free " + bytes(report.largest_free_bytes)));
 }
 
+// A layer's name, which may break behind a slash.
+function pathCell(path) {
+  const cell = document.createDocumentFragment();
+  path.split(/(?<=[/_])/).forEach(part => cell.append(part, element("wbr")));
+  return cell;
+}
+
 // columns: {title, text: left-aligned, wide: hidden on a phone, value(row), cell(row)}. Sorted by `sortBy` at first.
 function sortableTable(where, columns, rows, sortBy, shown = 15) {
   let column = sortBy, descending = true, all = false;
@@ -60,7 +67,7 @@ function showPeak() {
   for (let i = 0; i < intervals; ++i) if (life.lower[i] <= at && at < life.upper[i]) alive.push(i);
   const maker = alive.find(i => life.lower[i] === at);
   document.getElementById("peak-words").textContent =
-    `${bytes(inUse[at])} (${exact(inUse[at])} bytes) in ${exact(alive.length)} allocations, reached in ${phaseAt(at)} of ` +
+    `${bytes(inUse[at])} (${exact(inUse[at])} bytes) in ${exact(alive.length)} allocations, first reached in ${phaseAt(at)} of ` +
     `${ownerOf(maker)}, ${stepAt(at)}, with ${bytes(life.bytes[maker])} of ${categories[life.category[maker]]}.`;
   const bar = document.getElementById("peak-bar");
   const parts = categories.map((name, c) => ({name, size: totals[c][at]})).filter(part => part.size > 0);
@@ -68,7 +75,7 @@ function showPeak() {
     bar.append(element("div", {style: `background: var(--${part.name}); flex: ${part.size} 0 0`, title: `${part.name} ${bytes(part.size)}`}));
   bar.setAttribute("aria-label", parts.map(part => `${part.name} ${bytes(part.size)}`).join(", "));
   sortableTable(document.getElementById("peak-table"), [
-    {title: "Layer", text: true, kind: "name", value: ownerOf, cell: ownerOf},
+    {title: "Layer", text: true, kind: "name", value: ownerOf, cell: i => pathCell(ownerOf(i))},
     {title: "Category", text: true, kind: "category", value: i => categories[life.category[i]], cell: i => categoryCell(categories[life.category[i]])},
     {title: "Size", value: i => life.bytes[i], cell: i => bytes(life.bytes[i])},
     {title: "Share", value: i => life.bytes[i], cell: i => percent(life.bytes[i], inUse[at])},
@@ -100,7 +107,7 @@ function showAccounts() {
 function showHolders() {
   const whole = data.report.in_use_bytes;
   sortableTable(document.getElementById("holders-table"), [
-    {title: "Layer", text: true, kind: "name", value: h => h.layer, cell: h => h.layer || "(no name)"},
+    {title: "Layer", text: true, kind: "name", value: h => h.layer, cell: h => pathCell(h.layer || "(no name)")},
     {title: "Category", text: true, kind: "category", value: h => h.category, cell: h => categoryCell(h.category)},
     {title: "Size", value: h => h.bytes, cell: h => bytes(h.bytes)},
     {title: "Share", value: h => h.bytes, cell: h => percent(h.bytes, whole)},
@@ -134,7 +141,9 @@ function showCurve() {
              `<text x="4" y="${y(bound.size) - 4}" style="fill: var(--mark)">${bound.name} ${bytes(bound.size)}</text>`);
   const words = points.map(p => `batch ${p.batch}: ${bytes(p.peak_bytes)}`).join(", ");
   document.getElementById("curve").innerHTML = `<svg viewBox="0 0 ${width} ${height}" role="img" aria-label="${words}">${svg.join("")}</svg>`;
-  const far = bounds.filter(b => !near.includes(b)).map(b => `${b.name}: ${bytes(b.size)}`);
+  const first = points[0], last = points[points.length - 1];
+  const sample = points.length > 1 ? `, about ${bytes((last.peak_bytes - first.peak_bytes) / (last.batch - first.batch))} a sample` : "";
+  const far = bounds.filter(b => !near.includes(b)).map(b => `${b.name} (${bytes(b.size)})`).join(" and ");
   document.getElementById("curve-words").textContent =
-    ["Planned peaks, stacked by category.", ...(far.length ? [`Above the picture: ${far.join(", ")}.`] : [])].join(" ");
+    `Planned peaks, stacked by category${sample}.` + (far ? ` Far above: ${far}.` : "");
 }
