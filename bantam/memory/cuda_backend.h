@@ -54,6 +54,9 @@ void device_free(int device, void* address) noexcept;
 void* pinned_malloc(std::size_t bytes);
 void pinned_free(void* address) noexcept;
 
+/// Bytes of the device that nobody has taken.
+std::uint64_t free_device_bytes(int device);
+
 /// A stream-ordered pool of the driver (cudaMallocAsync's) that keeps what is freed; null where the device has none.
 /// For comparisons: no allocator of ours uses it.
 void* pool_create(int device);

@@ -164,6 +164,13 @@ void* pinned_malloc(std::size_t bytes) {
 
 void pinned_free(void* address) noexcept { (void)cudaFreeHost(address); }
 
+std::uint64_t free_device_bytes(int device) {
+  const CurrentDevice scope(device);
+  std::size_t free_bytes = 0, total_bytes = 0;
+  check(cudaMemGetInfo(&free_bytes, &total_bytes), "cudaMemGetInfo");
+  return free_bytes;
+}
+
 void* pool_create(int device) {
   int supported = 0;
   check(cudaDeviceGetAttribute(&supported, cudaDevAttrMemoryPoolsSupported, device), "cudaDeviceGetAttribute");

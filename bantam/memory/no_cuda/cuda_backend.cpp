@@ -31,6 +31,7 @@ void* device_malloc(int, std::size_t) { refuse(); }
 void device_free(int, void*) noexcept {}
 void* pinned_malloc(std::size_t) { refuse(); }
 void pinned_free(void*) noexcept {}
+std::uint64_t free_device_bytes(int) { refuse(); }
 void* pool_create(int) { refuse(); }
 void pool_destroy(void*) noexcept {}
 void* pool_malloc(void*, std::size_t, void*) { refuse(); }
