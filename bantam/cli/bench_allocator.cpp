@@ -13,12 +13,12 @@ namespace bantam::cli {
 namespace {
 
 constexpr const char* kAbout =
-    "Time an allocation and its free, and see how much more than the live bytes is held, on\n"
-    "the same requests: one size; many sizes; a training step of ResNet-50; or a file of\n"
-    "lifetimes (--trace, as `bantam plan --trace` takes them). Memory is not touched.\n"
-    "live: most requested bytes alive at one time. held: most taken from the system, from a\n"
-    "fresh start (cudaMalloc: what the card's free bytes fell by). Without a GPU its rows say\n"
-    "why they are empty; --device cpu leaves them out.";
+    "Time an allocation and its free, and see how much more than the live bytes is\n"
+    "held, on the same requests: one size; many sizes; a training step of ResNet-50;\n"
+    "or a file of lifetimes (--trace, as `bantam plan --trace` takes them). Memory is\n"
+    "not touched. live: most requested bytes alive at one time. held: most taken from\n"
+    "the system, from a fresh start (cudaMalloc: what the card's free bytes fell by).\n"
+    "Without a GPU its rows say why they are empty; --device cpu leaves them out.";
 
 struct Options {
   std::string trace, device = "auto";

@@ -20,14 +20,14 @@ namespace fs = std::filesystem;
 namespace {
 
 constexpr const char* kAbout =
-    "Run a few training steps on random images that are already on the device, with the\n"
-    "allocator traced from its first call on, and write a folder with\n"
-    "  report.html      open it in a browser: bytes over time, address map, largest tensors\n"
+    "Run a few training steps on random images that are already on the device, with\n"
+    "the allocator traced from its first call on, and write a folder with\n"
+    "  report.html      for a browser: bytes over time, address map, largest tensors\n"
     "  trace.json       for ui.perfetto.dev or chrome://tracing\n"
     "  snapshot.pickle  for pytorch.org/memory_viz\n"
     "  events.csv       a row an allocation or free\n"
-    "All agree to the byte with the allocator's statistics. With --planned no kernel runs and\n"
-    "the device need not be in this machine.";
+    "All agree to the byte with the allocator's statistics. With --planned no kernel\n"
+    "runs, and the device need not be in this machine.";
 
 constexpr const char* kFiles[] = {"report.html", "trace.json", "snapshot.pickle", "events.csv"};
 constexpr std::int64_t kMostSteps = 1000;
@@ -161,7 +161,7 @@ void add_profile_memory(CLI::App& profile, Action& action) {
   const auto options = std::make_shared<Options>();
   add_common_options(*command, options->common);
   add_precision_flag(*command, options->common);
-  command->add_option("--steps", options->steps, "Steps to look at, first-last; those before are run too")
+  command->add_option("--steps", options->steps, "Steps to look at, first-last;\nthose before are run too")
       ->capture_default_str();
   command->add_option("--batch-size", options->batch, "Default: the config's, or 16")->check(CLI::Range(1, 1 << 24));
   command->add_option("--recompute", options->recompute, "none, all or names of blocks (a+b);\ndefault: the config's");

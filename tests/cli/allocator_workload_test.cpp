@@ -1,6 +1,8 @@
 // The requests that allocators are measured on: in the right order, nothing live at the end, sums right.
 #include "bantam/cli/allocator_workload.h"
 
+#include <algorithm>
+
 #include <gtest/gtest.h>
 
 namespace bantam::cli {

@@ -220,9 +220,9 @@ function drawMap() {
     pen.lineWidth = 0.75;
     pen.strokeRect(left, top, right - left, height);
   }
-  pen.strokeStyle = color("ink");
-  pen.lineWidth = 1;
-  for (const range of data.ranges.slice(1)) {
+  pen.strokeStyle = color("soft");
+  pen.lineWidth = 0.75;
+  for (const range of data.ranges.slice(1)) {  // where one region ends and another begins
     pen.beginPath(); pen.moveTo(margin.left, y(range.offset)); pen.lineTo(end, y(range.offset)); pen.stroke();
   }
   drawPicked(pen, horizontal.x, y, end);
@@ -240,4 +240,13 @@ function drawPicked(pen, x, y, end) {
   pen.strokeRect(left, top, Math.max(right - left, 1), Math.max(y(life.offset[picked]) - top, 1));
 }
 
-function redraw() { drawTimeline(); drawMap(); }
+// At most once a frame, however fast the pointer moves.
+let drawing = 0;
+function redraw() {
+  if (drawing !== 0) return;
+  drawing = requestAnimationFrame(() => {
+    drawing = 0;
+    drawTimeline();
+    drawMap();
+  });
+}
