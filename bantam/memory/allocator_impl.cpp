@@ -9,7 +9,6 @@
 #include <fmt/core.h>
 
 #include "bantam/base/error.h"
-#include "bantam/memory/allocation_trace.h"
 #include "bantam/memory/allocator_report.h"
 
 namespace bantam {
@@ -212,16 +211,6 @@ void BfcAllocator::Impl::count_free(const Chunk& chunk) {
   counters.by_category[chunk.tag.category] -= chunk.size;
   --counters.live_allocations;
   ++counters.frees;
-}
-
-void BfcAllocator::Impl::note_call(const Chunk& chunk, Stream stream, bool allocation) const noexcept {
-  trace->note({.allocation = allocation,
-               .address = chunk.address,
-               .bytes = chunk.size,
-               .requested = chunk.requested,
-               .pool_bytes = counters.pool_bytes,
-               .tag = chunk.tag,
-               .stream = stream.id});
 }
 
 }  // namespace bantam

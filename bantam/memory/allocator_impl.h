@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "bantam/memory/allocation_trace.h"
 #include "bantam/memory/allocator.h"
 #include "bantam/memory/bfc_structure.h"
 #include "bantam/memory/stream_frees.h"
@@ -55,7 +56,17 @@ struct BfcAllocator::Impl {
   std::uint64_t release_idle_regions();
   void count_live(const Chunk& chunk);
   void count_free(const Chunk& chunk);
-  void note_call(const Chunk& chunk, Stream stream, bool allocation) const noexcept;
+  /// Tells the trace (there is one, with room) of an allocation or free of `block`, after it was counted.
+  template <class Block>
+  void note_call(const Block& block, const Stream& stream, bool allocation) const noexcept {
+    trace->note({.allocation = allocation,
+                 .address = block.address,
+                 .bytes = block.size,
+                 .requested = block.requested,
+                 .pool_bytes = counters.pool_bytes,
+                 .tag = block.tag,
+                 .stream = stream.id});
+  }
 };
 
 }  // namespace bantam
