@@ -30,6 +30,17 @@ struct BfcAllocator::Impl {
   std::vector<Holder> holders() const;
   std::uint64_t trimmable_bytes() const;
   std::vector<MemoryRegion> held_regions() const;
+  /// Tells the trace (there is one, with room) of an allocation or free of `block`, after it was counted.
+  template <class Block>
+  void note_call(const Block& block, const Stream& stream, bool allocation) const noexcept {
+    trace->note({.allocation = allocation,
+                 .address = block.address,
+                 .bytes = block.size,
+                 .requested = block.requested,
+                 .pool_bytes = counters.pool_bytes,
+                 .tag = block.tag,
+                 .stream = stream.id});
+  }
   std::string check() const;
 
   mutable std::mutex mutex;  ///< held by the caller of everything here
@@ -56,17 +67,6 @@ struct BfcAllocator::Impl {
   std::uint64_t release_idle_regions();
   void count_live(const Chunk& chunk);
   void count_free(const Chunk& chunk);
-  /// Tells the trace (there is one, with room) of an allocation or free of `block`, after it was counted.
-  template <class Block>
-  void note_call(const Block& block, const Stream& stream, bool allocation) const noexcept {
-    trace->note({.allocation = allocation,
-                 .address = block.address,
-                 .bytes = block.size,
-                 .requested = block.requested,
-                 .pool_bytes = counters.pool_bytes,
-                 .tag = block.tag,
-                 .stream = stream.id});
-  }
 };
 
 }  // namespace bantam
