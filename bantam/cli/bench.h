@@ -29,5 +29,6 @@ std::string compact_rate(double per_second);
 
 void add_bench_step(CLI::App& bench, Action& action);
 void add_bench_memory(CLI::App& bench, Action& action);
+void add_bench_allocator(CLI::App& bench, Action& action);
 
 }  // namespace bantam::cli

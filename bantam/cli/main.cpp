@@ -71,9 +71,10 @@ int run(int argc, char** argv) {
   add_devices(app, action);
   add_bench(app, action);
   add_plan(app, action);
+  add_profile(app, action);
   check_subcommand(app, argc, argv);
   const std::string_view command = argc > 1 ? argv[1] : "";
-  if (command == "train" || command == "bench") restart_with_short_spinning(argv);
+  if (command == "train" || command == "bench" || command == "profile") restart_with_short_spinning(argv);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {

@@ -48,18 +48,21 @@ StepPlanOptions step_plan_options(const RunConfig& config, const StepCase& optio
           .device = config.device};
 }
 
-StepSession::StepSession(const RunConfig& config, const StepCase& options, Device device, int threads)
+StepSession::StepSession(const RunConfig& config, const StepCase& options, Device device, int threads,
+                         AllocationTrace* trace)
     : runtime_(make_runtime(config, threads)), case_(options) {
+  BfcAllocator& memory = runtime_->allocator(device);
+  memory.set_trace(trace);
+  memory.note_phase("setup");
   const bool planned = options.planned && !device.meta;  // a stand-in is asked what is in use: the same either way
-  if (planned)
-    (void)runtime_->allocator(device).reserve_pool(
-        plan_step(config.model.graph, step_plan_options(config, options)).pool_bytes);
+  if (planned) (void)memory.reserve_pool(plan_step(config.model.graph, step_plan_options(config, options)).pool_bytes);
   model_ = std::make_unique<Model>(
       *runtime_, device, config.model.graph,
       ModelOptions{.precision = options.precision, .seed = config.seed, .recompute = options.recompute});
   optimizer_ = std::make_unique<Optimizer>(*model_, config.train.optimizer);
   step_ = std::make_unique<TrainingStep>(*model_, *optimizer_, config.train.loss);
   if (planned) step_->prepare({.batches = {options.batch}});
+  memory.note_phase("input");
   add_batches(1);
 }
 
@@ -107,11 +110,12 @@ void StepSession::add_batches(std::int64_t count) {
   }
 }
 
-void StepSession::run(std::int64_t count) {
-  for (std::int64_t i = 0; i < count; ++i) {
-    if (step_->pending_metrics() == TrainingStep::kMetricRing) (void)step_->read_metrics();
-    step_->step(batches_[static_cast<std::size_t>(steps_++) % batches_.size()]);
-  }
+void StepSession::update(std::int64_t micro_batches) {
+  if (step_->pending_metrics() == TrainingStep::kMetricRing) (void)step_->read_metrics();
+  for (std::int64_t i = 0; i < micro_batches; ++i)
+    step_->micro_batch(batches_[static_cast<std::size_t>(steps_++) % batches_.size()], i * case_.batch,
+                       micro_batches * case_.batch);
+  step_->update();
 }
 
 void StepSession::wait() const { synchronize(runtime_->stream(model_->device())); }

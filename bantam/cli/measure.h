@@ -32,12 +32,18 @@ struct StepMeasurement {
 /// Planned steps have their pool reserved first.
 class StepSession {
  public:
-  /// Throws OutOfMemory where it does not fit.
-  StepSession(const RunConfig& config, const StepCase& options, Device device, int threads);
+  /// Throws OutOfMemory where it does not fit. `trace` hears the device's allocator from its first call on, until it is
+  /// told otherwise; it must live as long as the session.
+  StepSession(const RunConfig& config, const StepCase& options, Device device, int threads,
+              AllocationTrace* trace = nullptr);
   ~StepSession();
 
   /// Runs `count` steps, going round the resident batches. Waits for nothing but full metric rings.
-  void run(std::int64_t count);
+  void run(std::int64_t count) {
+    for (std::int64_t i = 0; i < count; ++i) update(1);
+  }
+  /// One update over `micro_batches` of them.
+  void update(std::int64_t micro_batches);
   /// Adds resident batches until there are `count`, or memory beside the step's own ends.
   void add_batches(std::int64_t count);
   void wait() const;

@@ -19,11 +19,6 @@ namespace {
 
 constexpr std::array<std::string_view, 4> kColumns = {"id", "lower", "upper", "size"};
 
-struct Trace {
-  std::vector<std::string> ids;
-  std::vector<PlannerBuffer> buffers;
-};
-
 std::string_view trimmed(std::string_view text) {
   constexpr std::string_view kBlank = " \t\r";
   const std::size_t begin = text.find_first_not_of(kBlank);
@@ -45,9 +40,9 @@ class TraceReader {
  public:
   explicit TraceReader(const std::string& file) : file_(file) {}
 
-  Trace read() {
+  BufferTrace read() {
     const std::string text = read_file(file_);
-    Trace trace;
+    BufferTrace trace;
     for (std::size_t begin = 0; begin < text.size();) {
       const std::size_t end = std::min(text.find('\n', begin), text.size());
       const std::string_view line = trimmed(std::string_view(text).substr(begin, end - begin));
@@ -86,7 +81,7 @@ class TraceReader {
     return value;
   }
 
-  void read_row(const std::vector<std::string_view>& cells, Trace& trace) const {
+  void read_row(const std::vector<std::string_view>& cells, BufferTrace& trace) const {
     if (cells.size() != width_) fail(fmt::format("expected {} values, got {}", width_, cells.size()));
     const PlannerBuffer buffer{.id = static_cast<std::int64_t>(trace.buffers.size()),
                                .lower = number<std::int64_t>(cells[column_[1]], "lower"),
@@ -105,7 +100,7 @@ class TraceReader {
   std::array<std::size_t, kColumns.size()> column_{};
 };
 
-void write_offsets(const std::string& file, const Trace& trace, const ArenaPlan& plan) {
+void write_offsets(const std::string& file, const BufferTrace& trace, const ArenaPlan& plan) {
   std::string text = "id,lower,upper,size,offset\n";
   for (std::size_t i = 0; i < trace.buffers.size(); ++i) {
     const PlannerBuffer& b = trace.buffers[i];
@@ -114,7 +109,7 @@ void write_offsets(const std::string& file, const Trace& trace, const ArenaPlan&
   write_file_atomically(file, text);
 }
 
-void print_json(const Trace& trace, const TraceOptions& options, const ArenaPlan& plan) {
+void print_json(const BufferTrace& trace, const TraceOptions& options, const ArenaPlan& plan) {
   nlohmann::ordered_json json = {{"trace", options.file},           {"buffers", trace.buffers.size()},
                                  {"arena_bytes", plan.arena_bytes}, {"max_live_bytes", plan.max_live_bytes},
                                  {"ratio", plan.ratio()},           {"seconds", plan.seconds},
@@ -130,8 +125,10 @@ void print_json(const Trace& trace, const TraceOptions& options, const ArenaPlan
 
 }  // namespace
 
+BufferTrace read_buffer_trace(const std::string& file) { return TraceReader(file).read(); }
+
 int plan_trace(const TraceOptions& options) {
-  const Trace trace = TraceReader(options.file).read();
+  const BufferTrace trace = read_buffer_trace(options.file);
   const ArenaPlan plan = solve_arena(trace.buffers, {.capacity = options.capacity, .seconds = options.seconds});
   if (!options.offsets_file.empty()) write_offsets(options.offsets_file, trace, plan);
   const bool fits = options.capacity == 0 || plan.arena_bytes <= options.capacity;

@@ -68,6 +68,8 @@ Runtime::~Runtime() {
 
 BfcAllocator& Runtime::allocator(Device device) { return *impl_->state(device).allocator; }
 
+MemoryReport Runtime::memory_report(Device device) { return bantam::memory_report(allocator(device)); }
+
 BfcAllocator& Runtime::pinned_allocator() {
   const std::lock_guard lock(impl_->guard);
   if (!impl_->pinned)

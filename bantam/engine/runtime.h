@@ -11,6 +11,7 @@
 
 #include "bantam/kernels/exec.h"
 #include "bantam/memory/allocator.h"
+#include "bantam/memory/memory_report.h"
 #include "bantam/memory/stream.h"
 
 namespace bantam {
@@ -37,6 +38,8 @@ class Runtime {
 
   /// The device's allocator, made at first use. Throws DeviceError where the device does not exist.
   BfcAllocator& allocator(Device device);
+  /// What the device's allocator holds, for whom, and what `trim` would give back. Thread-safe.
+  MemoryReport memory_report(Device device);
   /// The allocator of page-locked host memory for copies to and from CUDA devices.
   BfcAllocator& pinned_allocator();
   /// The device's compute stream.

@@ -54,7 +54,19 @@ std::vector<Holder> BfcAllocator::holders() const {
   return impl_->holders();
 }
 
+std::uint64_t BfcAllocator::trimmable_bytes() const {
+  const std::lock_guard lock(impl_->mutex);
+  return impl_->trimmable_bytes();
+}
+
+AllocatorSnapshot BfcAllocator::snapshot() const {
+  const std::lock_guard lock(impl_->mutex);
+  return {impl_->stats(), impl_->holders(), impl_->held_regions(), impl_->trimmable_bytes()};
+}
+
 Device BfcAllocator::device() const { return impl_->device; }
+
+const std::string& BfcAllocator::name() const { return impl_->options.name; }
 
 void BfcAllocator::set_limit(std::uint64_t limit_bytes) {
   const std::lock_guard lock(impl_->mutex);

@@ -29,6 +29,20 @@ struct AllocatorOptions {
   std::uint64_t first_region_bytes = 2u << 20;
 };
 
+/// A range held from the source.
+struct MemoryRegion {
+  std::uintptr_t address = 0;
+  std::uint64_t bytes = 0;
+};
+
+/// All that an allocator can tell of one moment.
+struct AllocatorSnapshot {
+  MemoryStats stats;
+  std::vector<Holder> holders;        ///< sums to stats.in_use_bytes
+  std::vector<MemoryRegion> regions;  ///< by address; sums to stats.pool_bytes
+  std::uint64_t trimmable_bytes = 0;  ///< what `trim` would give back
+};
+
 /// A memory allocator for one device. All sizes are rounded up to 256 bytes; addresses are aligned to 256.
 ///
 /// Frees are in stream order: memory freed on a stream may at once be given to later work of the same stream; another
@@ -75,7 +89,13 @@ class BfcAllocator {
   void reset_peak();
   /// Live allocations grouped by (owner, category), largest first.
   std::vector<Holder> holders() const;
+  /// What `trim` would give back now.
+  std::uint64_t trimmable_bytes() const;
+  /// Statistics, holders and regions of one moment, which agree with each other.
+  AllocatorSnapshot snapshot() const;
   Device device() const;
+  /// AllocatorOptions::name.
+  const std::string& name() const;
 
   /// Raises or lowers the limit (0: none). Lowering below what is held trims first; throws OutOfMemory, changing
   /// nothing, where live bytes do not allow it.

@@ -9,7 +9,6 @@
 #include <fmt/core.h>
 
 #include "bantam/base/error.h"
-#include "bantam/memory/allocation_trace.h"
 #include "bantam/memory/allocator_report.h"
 
 namespace bantam {
@@ -52,7 +51,7 @@ void* BfcAllocator::Impl::allocate(std::size_t bytes, const Stream& stream, Allo
   const Chunk& chunk = structure.chunk(id);
   count_live(chunk.size, bytes, tag.category);
   count_claimed();
-  if (trace != nullptr) trace->note_allocation(chunk.address, chunk.size, tag);
+  if (trace != nullptr) note_call(chunk, stream, true);
   return reinterpret_cast<void*>(chunk.address);
 }
 
@@ -103,7 +102,7 @@ void BfcAllocator::Impl::free(void* address, const Stream& stream) {
   const std::uint64_t ticket = frees.ticket(state);  // may throw; nothing has changed yet
   const Chunk& chunk = structure.chunk(id);
   count_free(chunk.size, chunk.requested, chunk.tag.category);
-  if (trace != nullptr) trace->note_free(chunk.address, chunk.size, chunk.tag);
+  if (trace != nullptr) note_call(chunk, stream, false);
   structure.release(id, state, ticket);
 }
 

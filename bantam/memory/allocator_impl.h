@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "bantam/memory/allocation_trace.h"
 #include "bantam/memory/allocator.h"
 #include "bantam/memory/bfc_structure.h"
 #include "bantam/memory/placement_arena.h"
@@ -35,6 +36,19 @@ struct BfcAllocator::Impl {
   const PlacementArena::Placed& live_place(const void* address, const char* call) const;
   MemoryStats stats() const;
   std::vector<Holder> holders() const;
+  std::uint64_t trimmable_bytes() const;
+  std::vector<MemoryRegion> held_regions() const;
+  /// Tells the trace (there is one, with room) of an allocation or free of `block`, after it was counted.
+  template <class Block>
+  void note_call(const Block& block, const Stream& stream, bool allocation) const noexcept {
+    trace->note({.allocation = allocation,
+                 .address = block.address,
+                 .bytes = block.size,
+                 .requested = block.requested,
+                 .pool_bytes = counters.pool_bytes,
+                 .tag = block.tag,
+                 .stream = stream.id});
+  }
   std::string check() const;
 
   mutable SpinLock mutex;  ///< held by the caller of everything here

@@ -97,7 +97,7 @@ void* BfcAllocator::Impl::place(std::size_t rounded, std::size_t bytes, Allocati
   counters.arena_in_use_bytes += placed.size;
   ++counters.planned_allocations;
   count_live(placed.size, bytes, tag.category);
-  if (trace != nullptr) trace->note_allocation(placed.address, placed.size, tag);
+  if (trace != nullptr) note_call(placed, arena.stream(), true);
   return reinterpret_cast<void*>(placed.address);
 }
 
@@ -108,7 +108,7 @@ void BfcAllocator::Impl::free_placed(void* address, Stream stream) {
   frees.order(stream, arena.stream());  // may throw; nothing has changed yet
   counters.arena_in_use_bytes -= placed.size;
   count_free(placed.size, placed.requested, placed.tag.category);
-  if (trace != nullptr) trace->note_free(placed.address, placed.size, placed.tag);
+  if (trace != nullptr) note_call(placed, stream, false);
   arena.release(*arena.find(address));
 }
 

@@ -69,6 +69,18 @@ BfcStructure::Totals BfcAllocator::Impl::totals() const {
   return sum;
 }
 
+// As `trim` does: an idle arena goes, and it waits for all frees, so that only what is live holds memory.
+std::uint64_t BfcAllocator::Impl::trimmable_bytes() const {
+  return counters.pool_bytes - supply->held_by_live_bytes(arena.idle() ? arena.chunk() : kNoChunk);
+}
+
+std::vector<MemoryRegion> BfcAllocator::Impl::held_regions() const {
+  std::vector<MemoryRegion> held;
+  for (const auto& region : structure.regions()) held.push_back({region.address, region.size});
+  std::ranges::sort(held, {}, &MemoryRegion::address);
+  return held;
+}
+
 std::string BfcAllocator::Impl::check() const {
   if (std::string broken = structure.check(); !broken.empty()) return broken;
   if (std::string broken = supply->check(); !broken.empty()) return broken;

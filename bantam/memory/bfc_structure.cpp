@@ -184,11 +184,11 @@ bool BfcStructure::is_idle(const Region& region) const {
   return first.kind == ChunkKind::free && first.state == kIdle && first.size == region.size;
 }
 
-std::uint64_t BfcStructure::bytes_without_live() const {
+std::uint64_t BfcStructure::bytes_without_live(ChunkId also_free) const {
   std::uint64_t bytes = 0;
   for (const Region& region : regions_) {
     ChunkId id = region.first;
-    while (id != kNoChunk && chunks_[id].kind == ChunkKind::free) id = chunks_[id].next;
+    while (id != kNoChunk && (chunks_[id].kind == ChunkKind::free || id == also_free)) id = chunks_[id].next;
     if (id == kNoChunk) bytes += region.size;
   }
   return bytes;

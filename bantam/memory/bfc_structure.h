@@ -57,8 +57,8 @@ class BfcStructure {
 
   /// Whether a region is one idle chunk, and so can be given back now.
   bool is_idle(const Region& region) const;
-  /// Bytes of regions without live chunks, whatever the free chunks' states.
-  std::uint64_t bytes_without_live() const;
+  /// Bytes of regions without live chunks (beside `also_free`), whatever the free chunks' states.
+  std::uint64_t bytes_without_live(ChunkId also_free = kNoChunk) const;
 
   /// The best fit for `bytes` (rounded) among idle chunks and those of `own`.
   ChunkId best_fit(std::size_t bytes, FreeState own) const;

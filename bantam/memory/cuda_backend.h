@@ -65,6 +65,19 @@ void free_addresses(int device, std::uintptr_t address, std::size_t bytes) noexc
 /// nothing.
 bool map_pages(int device, std::uintptr_t address, std::size_t bytes, std::size_t page);
 void unmap_pages(int device, std::uintptr_t address, std::size_t bytes, std::size_t page) noexcept;
+/// Bytes of the device that nobody has taken.
+std::uint64_t free_device_bytes(int device);
+
+/// A stream-ordered pool of the driver (cudaMallocAsync's) that keeps what is freed; null where the device has none.
+/// For comparisons: no allocator of ours uses it.
+void* pool_create(int device);
+/// Work that uses the pool's memory must be done.
+void pool_destroy(void* pool) noexcept;
+/// Null where the device has no such memory.
+void* pool_malloc(void* pool, std::size_t bytes, void* stream);
+void pool_free(void* address, void* stream) noexcept;
+/// Most bytes that the pool has held.
+std::uint64_t pool_peak_bytes(void* pool);
 
 void copy_async(int device, void* to, const void* from, std::size_t bytes, void* stream);
 void zero_async(int device, void* at, std::size_t bytes, void* stream);

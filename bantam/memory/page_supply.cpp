@@ -241,16 +241,16 @@ bool PageSupply::release_and_grow(std::size_t bytes, FreeState own, bool& source
 
 bool PageSupply::room_when_all_is_idle(std::size_t bytes) const {
   const PageWindow window = cheapest(bytes, [](const Chunk&) { return Use{true, true}; });
-  return window.found() && window.cost_bytes <= limit() - held_by_live_bytes();
+  return window.found() && window.cost_bytes <= limit() - held_by_live_bytes(kNoChunk);
 }
 
-std::uint64_t PageSupply::held_by_live_bytes() const {
+std::uint64_t PageSupply::held_by_live_bytes(ChunkId also_free) const {
   std::uint64_t held = counters_.pool_bytes;
   for (const auto& extent : structure_.regions()) {
     std::uintptr_t free_from = extent.address;
     for (ChunkId id = extent.first; id != kNoChunk; id = structure_.chunk(id).next) {
       const Chunk& chunk = structure_.chunk(id);
-      if (chunk.kind != ChunkKind::live) continue;
+      if (chunk.kind != ChunkKind::live || id == also_free) continue;
       held -= inner_pages(free_from, chunk.address - free_from, page_).bytes;
       free_from = chunk.address + chunk.size;
     }

@@ -32,8 +32,9 @@ class Supply {
   virtual bool release_and_grow(std::size_t bytes, FreeState own, bool& source_refused) = 0;
   /// Whether `release_and_grow` would have room under the limit if all free memory were idle.
   virtual bool room_when_all_is_idle(std::size_t bytes) const = 0;
-  /// What the pool comes down to when all free memory is idle and given back.
-  virtual std::uint64_t held_by_live_bytes() const = 0;
+  /// What the pool comes down to when all free memory is idle and given back; `also_free` is a live chunk that counts as
+  /// free.
+  virtual std::uint64_t held_by_live_bytes(ChunkId also_free = kNoChunk) const = 0;
   /// What `release_idle` would give back now.
   virtual std::uint64_t idle_bytes() const = 0;
   /// Gives back all idle memory; returns the bytes. No work may use it.

@@ -90,8 +90,17 @@ TEST_F(Reports, Version) {
 }
 
 TEST_F(Reports, HelpOfEverySubcommand) {
-  for (const std::vector<std::string>& command : std::vector<std::vector<std::string>>{
-           {}, {"train"}, {"summary"}, {"devices"}, {"bench"}, {"bench", "step"}, {"bench", "memory"}}) {
+  for (const std::vector<std::string>& command : std::vector<std::vector<std::string>>{{},
+                                                                                       {"train"},
+                                                                                       {"summary"},
+                                                                                       {"devices"},
+                                                                                       {"bench"},
+                                                                                       {"bench", "step"},
+                                                                                       {"bench", "memory"},
+                                                                                       {"bench", "allocator"},
+                                                                                       {"plan"},
+                                                                                       {"profile"},
+                                                                                       {"profile", "memory"}}) {
     std::vector<std::string> arguments = command;
     arguments.push_back("--help");
     const Outcome outcome = run(arguments);

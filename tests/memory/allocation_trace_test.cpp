@@ -77,6 +77,42 @@ TEST(AllocationTrace, KeepsTagsAndPhasesAndSeesFreesOfWhatWasThere) {
   EXPECT_EQ(intervals[2].bytes, 1024u);
 }
 
+TEST(AllocationTrace, EventsTellAddressesSizesPoolAndTime) {
+  const auto allocator = fake_allocator();
+  AllocationTrace trace;
+  allocator->set_trace(&trace);
+  allocator->note_phase("forward");
+  void* a = allocator->allocate(300, stream(), {Category::activation, "conv"});
+  allocator->note_phase("backward");
+  Stream other = stream();
+  other.id = 3;
+  allocator->free(a, other);
+  const auto events = trace.events();
+  ASSERT_EQ(events.size(), 2u);
+  EXPECT_TRUE(events[0].allocation);
+  EXPECT_FALSE(events[1].allocation);
+  for (const TraceEvent& event : events) {
+    EXPECT_EQ(event.address, reinterpret_cast<std::uintptr_t>(a));
+    EXPECT_EQ(event.bytes, 512u);
+    EXPECT_EQ(event.requested, 300u);
+    EXPECT_EQ(event.pool_bytes, allocator->stats().pool_bytes);
+    EXPECT_STREQ(event.tag.owner, "conv");
+  }
+  EXPECT_EQ(events[1].stream, 3u);
+  EXPECT_STREQ(events[1].phase, "backward");
+  const auto phases = trace.phases();
+  ASSERT_EQ(phases.size(), 2u);
+  EXPECT_STREQ(phases[1].name, "backward");
+  EXPECT_EQ(phases[1].tick, 1);
+  EXPECT_LE(phases[0].nanoseconds, events[0].nanoseconds);
+  EXPECT_LE(events[0].nanoseconds, phases[1].nanoseconds);
+  EXPECT_LE(phases[1].nanoseconds, events[1].nanoseconds);
+  const auto intervals = trace.intervals();
+  ASSERT_EQ(intervals.size(), 1u);
+  EXPECT_EQ(intervals[0].requested, 300u);
+  EXPECT_EQ(intervals[0].address, reinterpret_cast<std::uintptr_t>(a));
+}
+
 TEST(AllocationTrace, ARefusedAllocationLeavesNoTrace) {
   BfcAllocator allocator(make_fake_source(1 << 20), Device::meta_of(Device::cpu()), {.limit_bytes = 1 << 20});
   AllocationTrace trace;

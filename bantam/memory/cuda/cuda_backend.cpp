@@ -28,6 +28,7 @@ class CurrentDevice {
 
 cudaStream_t as_stream(void* handle) { return static_cast<cudaStream_t>(handle); }
 cudaEvent_t as_event(void* handle) { return static_cast<cudaEvent_t>(handle); }
+cudaMemPool_t as_pool(void* handle) { return static_cast<cudaMemPool_t>(handle); }
 
 // Whether a failed allocation only says that there is no such memory: absurd sizes are answered with "invalid value".
 bool has_no_more(cudaError_t status) { return status == cudaErrorMemoryAllocation || status == cudaErrorInvalidValue; }
@@ -162,6 +163,51 @@ void* pinned_malloc(std::size_t bytes) {
 }
 
 void pinned_free(void* address) noexcept { (void)cudaFreeHost(address); }
+
+std::uint64_t free_device_bytes(int device) {
+  const CurrentDevice scope(device);
+  std::size_t free_bytes = 0, total_bytes = 0;
+  check(cudaMemGetInfo(&free_bytes, &total_bytes), "cudaMemGetInfo");
+  return free_bytes;
+}
+
+void* pool_create(int device) {
+  int supported = 0;
+  check(cudaDeviceGetAttribute(&supported, cudaDevAttrMemoryPoolsSupported, device), "cudaDeviceGetAttribute");
+  if (supported == 0) return nullptr;
+  cudaMemPoolProps properties{};
+  properties.allocType = cudaMemAllocationTypePinned;  // device memory that stays where it is: the only kind
+  properties.location = {.type = cudaMemLocationTypeDevice, .id = device};
+  cudaMemPool_t pool = nullptr;
+  check(cudaMemPoolCreate(&pool, &properties), "cudaMemPoolCreate");
+  std::uint64_t keep = ~std::uint64_t{0};
+  const cudaError_t status = cudaMemPoolSetAttribute(pool, cudaMemPoolAttrReleaseThreshold, &keep);
+  if (status != cudaSuccess) (void)cudaMemPoolDestroy(pool);
+  check(status, "cudaMemPoolSetAttribute");
+  return pool;
+}
+
+void pool_destroy(void* pool) noexcept { (void)cudaMemPoolDestroy(as_pool(pool)); }
+
+// The stream says which device: no current device is set, so that a call costs what it costs by itself.
+void* pool_malloc(void* pool, std::size_t bytes, void* stream) {
+  void* address = nullptr;
+  const cudaError_t status = cudaMallocFromPoolAsync(&address, bytes, as_pool(pool), as_stream(stream));
+  if (has_no_more(status)) {
+    (void)cudaGetLastError();
+    return nullptr;
+  }
+  check(status, "cudaMallocFromPoolAsync");
+  return address;
+}
+
+void pool_free(void* address, void* stream) noexcept { (void)cudaFreeAsync(address, as_stream(stream)); }
+
+std::uint64_t pool_peak_bytes(void* pool) {
+  std::uint64_t bytes = 0;
+  check(cudaMemPoolGetAttribute(as_pool(pool), cudaMemPoolAttrReservedMemHigh, &bytes), "cudaMemPoolGetAttribute");
+  return bytes;
+}
 
 void copy_async(int device, void* to, const void* from, std::size_t bytes, void* stream) {
   const CurrentDevice scope(device);

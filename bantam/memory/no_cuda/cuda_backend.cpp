@@ -36,6 +36,12 @@ std::uintptr_t reserve_addresses(int, std::size_t, std::size_t) { refuse(); }
 void free_addresses(int, std::uintptr_t, std::size_t) noexcept {}
 bool map_pages(int, std::uintptr_t, std::size_t, std::size_t) { refuse(); }
 void unmap_pages(int, std::uintptr_t, std::size_t, std::size_t) noexcept {}
+std::uint64_t free_device_bytes(int) { refuse(); }
+void* pool_create(int) { refuse(); }
+void pool_destroy(void*) noexcept {}
+void* pool_malloc(void*, std::size_t, void*) { refuse(); }
+void pool_free(void*, void*) noexcept {}
+std::uint64_t pool_peak_bytes(void*) { refuse(); }
 void copy_async(int, void*, const void*, std::size_t, void*) { refuse(); }
 void zero_async(int, void*, std::size_t, void*) { refuse(); }
 

@@ -1,0 +1,185 @@
+// `bantam profile memory`: a few traced steps, and a folder of files that show what their memory was for.
+#include <algorithm>
+#include <charconv>
+#include <ctime>
+#include <filesystem>
+#include <memory>
+
+#include <fmt/chrono.h>
+#include <fmt/format.h>
+
+#include "bantam/base/atomic_file.h"
+#include "bantam/base/byte_size.h"
+#include "bantam/base/error.h"
+#include "bantam/base/text.h"
+#include "bantam/cli/options.h"
+#include "bantam/cli/profile_files.h"
+
+namespace bantam::cli {
+namespace fs = std::filesystem;
+namespace {
+
+constexpr const char* kAbout =
+    "Run a few training steps on random images that are already on the device, with\n"
+    "the allocator traced from its first call on, and write a folder with\n"
+    "  report.html      for a browser: bytes over time, address map, largest tensors\n"
+    "  trace.json       for ui.perfetto.dev or chrome://tracing\n"
+    "  snapshot.pickle  for pytorch.org/memory_viz\n"
+    "  events.csv       a row an allocation or free\n"
+    "All agree to the byte with the allocator's statistics. With --planned no kernel\n"
+    "runs, and the device need not be in this machine.";
+
+constexpr const char* kFiles[] = {"report.html", "trace.json", "snapshot.pickle", "events.csv"};
+constexpr std::int64_t kMostSteps = 1000;
+
+struct Options {
+  CommonOptions common;
+  std::string steps = "2-4", out, batch_sizes, recompute;
+  std::int64_t batch = 0;
+  bool planned = false, overwrite = false, json = false;
+};
+
+/// "2-4", or "3" for one step.
+void read_steps(const std::string& text, ProfileOptions& profile) {
+  const std::size_t dash = std::min(text.find('-'), text.size());
+  const auto number = [&](std::string_view part) {
+    std::int64_t value = 0;
+    const auto [end, error] = std::from_chars(part.data(), part.data() + part.size(), value);
+    if (error != std::errc() || end != part.data() + part.size() || value < 1 || value > kMostSteps)
+      throw ConfigError(
+          fmt::format("--steps: expected a step or first-last, from 1 to {}, such as 2-4, got '{}'", kMostSteps, text));
+    return value;
+  };
+  profile.first_step = number(std::string_view(text).substr(0, dash));
+  profile.last_step = dash == text.size() ? profile.first_step : number(std::string_view(text).substr(dash + 1));
+  if (profile.last_step < profile.first_step)
+    throw ConfigError(fmt::format("--steps: the last step comes before the first in '{}'", text));
+}
+
+/// From a quarter of the batch to four times of it.
+std::vector<std::int64_t> curve_around(std::int64_t batch) {
+  std::vector<std::int64_t> sizes;
+  for (const double factor : {0.25, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0})
+    sizes.push_back(std::max<std::int64_t>(1, static_cast<std::int64_t>(static_cast<double>(batch) * factor)));
+  return sizes;
+}
+
+StepCase step_case(const RunConfig& config, const Options& options) {
+  StepCase row{.batch = config.data ? config.data->pipeline.batch_size : 16,
+               .precision = config.precision,
+               .recompute = config.recompute};
+  if (options.batch > 0) row.batch = options.batch;
+  if (!options.recompute.empty()) {
+    row.recompute = parse_recompute(options.recompute);
+    (void)lower(config.model.graph, row.recompute);  // throws for a name that is not there, before anything runs
+  }
+  return row;
+}
+
+/// Throws ConfigError where the folder holds a profile already.
+void require_free(const fs::path& folder, bool overwrite) {
+  if (folder.empty() || overwrite) return;
+  for (const char* file : kFiles)
+    if (fs::exists(folder / file))
+      throw ConfigError(fmt::format("--out: {} holds a profile already ({}); give another folder, or --overwrite",
+                                    folder.string(), file));
+}
+
+/// profile-<config>-<date-time>, with a number behind it where two begin in one second.
+fs::path fresh_folder(const std::string& name) {
+  const std::string base = fmt::format("profile-{}-{:%Y%m%d-%H%M%S}", name, fmt::localtime(std::time(nullptr)));
+  for (int number = 1;; ++number) {
+    const fs::path path = number == 1 ? base : fmt::format("{}-{}", base, number);
+    std::error_code error;
+    if (fs::create_directory(path, error)) return path;
+    if (error) throw DataError(fmt::format("{}: cannot make the folder: {}", path.string(), error.message()));
+  }
+}
+
+std::string signed_count(std::uint64_t a, std::uint64_t b) {
+  return fmt::format("{}", static_cast<std::int64_t>(a) - static_cast<std::int64_t>(b));
+}
+
+void print_words(const MemoryProfile& profile, const fs::path& folder) {
+  const auto text = [&](const char* key) { return profile.about[key].get<std::string>(); };
+  fmt::print("{} on {}, batch {}, {}, recompute {}\nsteps {} to {} of {}, {} allocations and frees\n\n", text("model"),
+             text("device"), profile.about["batch"].get<std::int64_t>(), text("precision"), text("recompute"),
+             profile.options.first_step, profile.options.last_step, profile.options.last_step,
+             format_count(profile.trace->now()));
+  fmt::print("{}\n", to_text(profile.report));
+  const std::uint64_t peak = profile.report.stats.peak_bytes;
+  const auto at = static_cast<std::size_t>(profile.peak_tick);
+  const TraceEvent& event = profile.trace->events()[at];
+  const std::int64_t step = profile.step_at(profile.peak_tick);
+  fmt::print("peak {} ({} bytes), planned {} (difference {})\nreached in {} of {}, {}\n\n", format_byte_size(peak),
+             format_count(static_cast<std::int64_t>(peak)), format_byte_size(profile.planned_peak_bytes),
+             signed_count(peak, profile.planned_peak_bytes), event.phase, event.tag.owner,
+             step == 0 ? "before the first step" : fmt::format("step {}", step));
+  for (const char* file : kFiles) fmt::print("{}\n", (folder / file).string());
+}
+
+void print_json(const MemoryProfile& profile, const fs::path& folder) {
+  nlohmann::ordered_json json = profile.about;
+  json["first_step"] = profile.options.first_step;
+  json["last_step"] = profile.options.last_step;
+  json["events"] = profile.trace->now();
+  json["peak_bytes"] = profile.report.stats.peak_bytes;
+  json["planned_peak_bytes"] = profile.planned_peak_bytes;
+  json["report"] = nlohmann::ordered_json::parse(to_json(profile.report));
+  for (const char* file : kFiles) json["files"].push_back((folder / file).string());
+  fmt::print("{}\n", json.dump());
+}
+
+int profile_memory(const Options& options) {
+  const RunConfig config = read_config(options.common);
+  if (!options.planned) require_device(config);
+  ProfileOptions profile_options{.planned = options.planned, .threads = options.common.threads};
+  read_steps(options.steps, profile_options);
+  const StepCase row = step_case(config, options);
+  profile_options.curve_batches =
+      options.batch_sizes.empty() ? curve_around(row.batch) : parse_integers("--batch-sizes", options.batch_sizes);
+  std::ranges::sort(profile_options.curve_batches);
+  const auto [first, last] = std::ranges::unique(profile_options.curve_batches);
+  profile_options.curve_batches.erase(first, last);
+  require_free(options.out, options.overwrite);
+  const MemoryProfile profile = profile_steps(config, row, profile_options);
+  const fs::path folder = options.out.empty() ? fresh_folder(config.name) : fs::path(options.out);
+  write_file_atomically(folder / "events.csv", events_csv(profile));
+  write_file_atomically(folder / "trace.json", trace_json(profile));
+  write_file_atomically(folder / "snapshot.pickle", snapshot_pickle(profile));
+  write_file_atomically(folder / "report.html", report_html(profile));
+  if (options.json)
+    print_json(profile, folder);
+  else
+    print_words(profile, folder);
+  return 0;
+}
+
+void add_profile_memory(CLI::App& profile, Action& action) {
+  CLI::App* command = profile.add_subcommand("memory", "What a few training steps' memory is for");
+  command->footer(kAbout);
+  const auto options = std::make_shared<Options>();
+  add_common_options(*command, options->common);
+  add_precision_flag(*command, options->common);
+  command->add_option("--steps", options->steps, "Steps to look at, first-last;\nthose before are run too")
+      ->capture_default_str();
+  command->add_option("--batch-size", options->batch, "Default: the config's, or 16")->check(CLI::Range(1, 1 << 24));
+  command->add_option("--recompute", options->recompute, "none, all or names of blocks (a+b);\ndefault: the config's");
+  command->add_option("--batch-sizes", options->batch_sizes,
+                      "Of the report's curve, comma-separated;\ndefault: a quarter to four times the batch");
+  command->add_option("--out", options->out, "Folder; default: profile-<config>-<date-time>");
+  command->add_flag("--overwrite", options->overwrite, "Replace a profile in --out");
+  command->add_flag("--planned", options->planned, "On a stand-in for the device: no kernel runs");
+  command->add_flag("--json", options->json, "One JSON object instead of words");
+  command->callback([&action, options] { action = [options] { return profile_memory(*options); }; });
+}
+
+}  // namespace
+
+void add_profile(CLI::App& app, Action& action) {
+  CLI::App* profile = app.add_subcommand("profile", "Where a run's memory goes, as a report");
+  profile->require_subcommand(1);
+  add_profile_memory(*profile, action);
+}
+
+}  // namespace bantam::cli

@@ -1,0 +1,149 @@
+// Figures, sortable tables and the curve of batch sizes.
+function tile(value, label, note = "") {
+  return element("div", {class: "tile"}, element("b", {}, value), element("span", {}, label), element("span", {}, note));
+}
+
+function showTiles() {
+  const report = data.report, peak = report.peak_bytes, difference = peak - data.planned_peak_bytes;
+  const planned = difference === 0 ? "as planned, to the byte" : `planned ${bytes(data.planned_peak_bytes)} (${difference > 0 ? "+" : ""}${exact(difference)} B)`;
+  document.getElementById("tiles").append(
+    tile(bytes(peak), "peak in use", planned),
+    tile(bytes(report.peak_held_bytes), "held at most", percent(peak, report.peak_held_bytes) + " used at the peak"),
+    tile(bytes(report.in_use_bytes), "in use after the last step", exact(report.live_allocations) + " allocations"),
+    tile(bytes(report.cached_bytes), "cached, free then", "trim() gives back " + bytes(report.trimmable_bytes)),
+    tile(bytes(report.rounding_bytes), "lost to rounding then", percent(report.rounding_bytes, report.in_use_bytes) + " of what is in use"),
+    tile((100 * report.fragmentation).toFixed(1) + " %", "fragmentation then", "largest free " + bytes(report.largest_free_bytes)));
+}
+
+// A layer's name, which may break behind a slash.
+function pathCell(path) {
+  const cell = document.createDocumentFragment();
+  path.split(/(?<=[/_])/).forEach(part => cell.append(part, element("wbr")));
+  return cell;
+}
+
+// columns: {title, text: left-aligned, wide: hidden on a phone, value(row), cell(row)}. Sorted by `sortBy` at first.
+function sortableTable(where, columns, rows, sortBy, shown = 15) {
+  let column = sortBy, descending = true, all = false;
+  const body = element("tbody"), more = element("button", {type: "button", class: "more"});
+  const heads = columns.map((c, i) => {
+    const button = element("button", {type: "button"}, c.title);
+    button.onclick = () => {
+      descending = column === i ? !descending : !c.text;
+      column = i;
+      fill();
+    };
+    return element("th", {scope: "col", class: (c.text ? "text" : "") + (c.wide ? " wide" : "")}, button);
+  });
+  function fill() {
+    const order = descending ? -1 : 1, value = columns[column].value;
+    rows.sort((a, b) => order * (value(a) < value(b) ? -1 : value(a) > value(b) ? 1 : 0));
+    heads.forEach((head, i) => {
+      if (i === column) head.setAttribute("aria-sort", descending ? "descending" : "ascending");
+      else head.removeAttribute("aria-sort");
+      head.firstChild.textContent = columns[i].title + (i === column ? (descending ? " ↓" : " ↑") : "");
+    });
+    body.replaceChildren(...rows.slice(0, all ? rows.length : shown).map(row => element("tr", {}, ...columns.map(c => {
+      const cell = element("td", {class: (c.text ? "text " : "") + (c.wide ? "wide " : "") + (c.kind || "")});
+      cell.append(c.cell(row));
+      return cell;
+    }))));
+    more.textContent = all ? "Show fewer" : `Show all ${exact(rows.length)}`;
+  }
+  more.onclick = () => { all = !all; fill(); };
+  where.append(element("table", {}, element("thead", {}, element("tr", {}, ...heads)), body));
+  if (rows.length > shown) where.append(more);
+  fill();
+}
+
+function categoryCell(name) {
+  const cell = document.createDocumentFragment();
+  cell.append(swatch(name), name);
+  return cell;
+}
+
+function showPeak() {
+  const at = data.peak_tick, alive = [];
+  for (let i = 0; i < intervals; ++i) if (life.lower[i] <= at && at < life.upper[i]) alive.push(i);
+  const maker = alive.find(i => life.lower[i] === at);
+  document.getElementById("peak-words").textContent =
+    `${bytes(inUse[at])} (${exact(inUse[at])} bytes) in ${exact(alive.length)} allocations, first reached in ${phaseAt(at)} of ` +
+    `${ownerOf(maker)}, ${stepAt(at)}, with ${bytes(life.bytes[maker])} of ${categories[life.category[maker]]}.`;
+  const bar = document.getElementById("peak-bar");
+  const parts = categories.map((name, c) => ({name, size: totals[c][at]})).filter(part => part.size > 0);
+  for (const part of parts)
+    bar.append(element("div", {style: `background: var(--${part.name}); flex: ${part.size} 0 0`, title: `${part.name} ${bytes(part.size)}`}));
+  bar.setAttribute("aria-label", parts.map(part => `${part.name} ${bytes(part.size)}`).join(", "));
+  sortableTable(document.getElementById("peak-table"), [
+    {title: "Layer", text: true, kind: "name", value: ownerOf, cell: i => pathCell(ownerOf(i))},
+    {title: "Category", text: true, kind: "category", value: i => categories[life.category[i]], cell: i => categoryCell(categories[life.category[i]])},
+    {title: "Size", value: i => life.bytes[i], cell: i => bytes(life.bytes[i])},
+    {title: "Share", value: i => life.bytes[i], cell: i => percent(life.bytes[i], inUse[at])},
+    {title: "Bytes", wide: true, value: i => life.bytes[i], cell: i => exact(life.bytes[i])},
+    {title: "Requested", wide: true, value: i => life.requested[i], cell: i => exact(life.requested[i])},
+    {title: "Made in", text: true, wide: true, value: i => data.phase_names[life.phase[i]], cell: i => data.phase_names[life.phase[i]]},
+    {title: "Calls alive", wide: true, value: i => life.upper[i] - life.lower[i],
+     cell: i => life.upper[i] >= ticks ? "to the end" : exact(life.upper[i] - life.lower[i])},
+  ], alive, 2);
+}
+
+function showAccounts() {
+  const report = data.report, rows = [];
+  const line = (level, name, size, note) => rows.push(element("tr", {class: "level" + level},
+    element("td", {}, name, element("small", {}, note)), element("td", {}, bytes(size), element("small", {}, exact(size)))));
+  for (const part of report.overhead) line(0, part.name, part.bytes, "not the allocator's");
+  line(0, "Held from the device", report.held_bytes, "in use or cached");
+  line(1, "In use", report.in_use_bytes, exact(report.live_allocations) + " live allocations");
+  line(2, "Requested", report.requested_bytes, "what was asked for");
+  line(2, "Rounding", report.rounding_bytes, "up to multiples of 256 bytes");
+  line(1, "Cached", report.cached_bytes, "free, kept for what comes next");
+  line(2, "trim() gives back", report.trimmable_bytes, "where nothing live is in the way");
+  line(2, "Largest free", report.largest_free_bytes, `fragmentation ${(100 * report.fragmentation).toFixed(1)} %`);
+  if (report.limit_bytes > 0) line(0, "Limit", report.limit_bytes, "what is held never passes it");
+  if (data.device_bytes > 0) line(0, "The device's memory", data.device_bytes, "all of it");
+  document.getElementById("accounts").append(element("table", {class: "accounts"}, element("tbody", {}, ...rows)));
+}
+
+function showHolders() {
+  const whole = data.report.in_use_bytes;
+  sortableTable(document.getElementById("holders-table"), [
+    {title: "Layer", text: true, kind: "name", value: h => h.layer, cell: h => pathCell(h.layer || "(no name)")},
+    {title: "Category", text: true, kind: "category", value: h => h.category, cell: h => categoryCell(h.category)},
+    {title: "Size", value: h => h.bytes, cell: h => bytes(h.bytes)},
+    {title: "Share", value: h => h.bytes, cell: h => percent(h.bytes, whole)},
+    {title: "Bytes", wide: true, value: h => h.bytes, cell: h => exact(h.bytes)},
+    {title: "Allocations", wide: true, value: h => h.allocations, cell: h => exact(h.allocations)},
+  ], data.report.holders.slice(), 2);
+}
+
+// Bars of planned peaks; a limit that is near enough is a line across them.
+function showCurve() {
+  const points = data.curve, most = Math.max(...points.map(p => p.peak_bytes));
+  const bounds = [{name: "limit", size: data.limit_bytes}, {name: "the device's memory", size: data.device_bytes}].filter(b => b.size > 0);
+  const near = bounds.filter(b => b.size <= 1.6 * most);
+  const top = Math.max(most, ...near.map(b => b.size)) * 1.1;
+  const width = 500, height = 300, floor = height - 34, slot = (width - 8) / points.length;
+  const y = n => floor - n / top * (floor - 16);
+  const svg = [];
+  points.forEach((point, i) => {
+    const left = 4 + i * slot + slot * 0.15, here = point.batch === data.about.batch ? " class=\"here\"" : "";
+    let below = 0;
+    point.by_category.forEach((size, c) => {
+      svg.push(`<rect x="${left}" width="${slot * 0.7}" y="${y(below + size)}" height="${y(below) - y(below + size)}" fill="var(--${categories[c]})"><title>batch ${point.batch}: ${categories[c]} ${bytes(size)}</title></rect>`);
+      below += size;
+    });
+    svg.push(`<text${here} x="${left + slot * 0.35}" y="${y(below) - 5}" text-anchor="middle">${compact(below)}</text>`);
+    svg.push(`<text${here} x="${left + slot * 0.35}" y="${floor + 15}" text-anchor="middle">${point.batch}</text>`);
+  });
+  svg.push(`<text x="${width / 2}" y="${height - 3}" text-anchor="middle">batch size</text>`);
+  for (const bound of near)
+    svg.push(`<line x1="0" x2="${width}" y1="${y(bound.size)}" y2="${y(bound.size)}" stroke="var(--mark)" stroke-width="1.5" stroke-dasharray="6 4"/>` +
+             `<text x="4" y="${y(bound.size) - 4}" style="fill: var(--mark)">${bound.name} ${bytes(bound.size)}</text>`);
+  const words = points.map(p => `batch ${p.batch}: ${bytes(p.peak_bytes)}`).join(", ");
+  document.getElementById("curve").innerHTML = `<svg viewBox="0 0 ${width} ${height}" role="img" aria-label="${words}">${svg.join("")}</svg>`;
+  const first = points[0], last = points[points.length - 1];
+  const sample = points.length > 1 ? `, about ${bytes((last.peak_bytes - first.peak_bytes) / (last.batch - first.batch))} a sample` : "";
+  const far = bounds.filter(b => !near.includes(b)).map(b => `${b.name} (${bytes(b.size)})`).join(" and ");
+  document.getElementById("curve-words").textContent =
+    `Planned peaks, stacked by category${sample}.` + (far ? ` Far above: ${far}.` : "");
+}
