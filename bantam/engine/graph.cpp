@@ -122,15 +122,24 @@ std::vector<Stretch> named_stretches(const Graph& graph, const std::vector<std::
   return outer;
 }
 
+/// Whether a node alone is worth running again: cheap ones leave nothing but what recipes save already.
+bool worth_again(const Graph& graph, NodeId node) {
+  const GraphNode& description = graph.nodes()[static_cast<std::size_t>(node)];
+  std::vector<Shape> inputs;
+  for (const NodeId input : description.inputs) inputs.push_back(graph.nodes()[static_cast<std::size_t>(input)].output);
+  return !description.layer->cheap(inputs);
+}
+
 /// Every block as a whole, or node by node where more than one value leaves it.
 std::vector<Stretch> all_stretches(const Graph& graph) {
   std::vector<Stretch> stretches;
   for (const Stretch& run : block_runs(graph)) {
-    if (!leaks(graph, run.first, run.last)) {
+    if (run.first < run.last && !leaks(graph, run.first, run.last)) {
       stretches.push_back(run);
       continue;
     }
-    for (NodeId node = run.first; node <= run.last; ++node) stretches.push_back({node, node, name_of(graph, node)});
+    for (NodeId node = run.first; node <= run.last; ++node)
+      if (worth_again(graph, node)) stretches.push_back({node, node, name_of(graph, node)});
   }
   return stretches;
 }

@@ -65,10 +65,10 @@ struct LoweredSegment {
 };
 
 /// Decides, before anything runs, how the graph is executed: one segment a node, and one for each recomputed stretch.
-/// `all` recomputes every block and every layer outside blocks; a block is recomputed as a whole where one value leaves
-/// it. A name inside another's stretch adds nothing. Throws ConfigError for a name that is neither node nor block (with
-/// the nearest), for a stretch that more than one value leaves or that ends before it begins, and for two stretches of
-/// which each has a part of its own.
+/// `all` recomputes every block, as a whole where one value leaves it, and every layer outside blocks that is not
+/// cheap. A name inside another's stretch adds nothing. Throws ConfigError for a name that is neither node nor block
+/// (with the nearest), for a stretch that more than one value leaves or that ends before it begins, and for two
+/// stretches of which each has a part of its own.
 std::vector<LoweredSegment> lower(const Graph& graph, const RecomputeOptions& recompute);
 
 }  // namespace bantam
