@@ -78,7 +78,7 @@ __global__ void __launch_bounds__(kTileThreads) map_rows_kernel(std::int64_t row
   for (; r < rows; r += step) map.apply(kept, map.template load<N>(r * channels + c), r * channels + c);
 }
 
-/// Runs `map` over all elements; every thread does at least about four rows.
+/// Runs `map` over all elements; every thread does four rows, or a multiple of four.
 template <int N, class Map>
 void map_rows(const Exec& exec, std::int64_t rows, std::int64_t channels, const Map& map) {
   if (rows <= 0 || channels <= 0) return;
@@ -86,8 +86,8 @@ void map_rows(const Exec& exec, std::int64_t rows, std::int64_t channels, const 
   const dim3 block = tile_block(packs);
   const unsigned columns = blocks_for(packs, block.x);
   const std::int64_t most = std::clamp<std::int64_t>(kMapBlocks / columns, 1, kMaxGridY);
-  const auto row_blocks = std::min<std::int64_t>(blocks_for(rows, std::int64_t{kRowsAtOnce} * block.y), most);
-  const dim3 grid(columns, static_cast<unsigned>(row_blocks));
+  const std::int64_t rounds = blocks_for(blocks_for(rows, std::int64_t{kRowsAtOnce} * block.y), most);
+  const dim3 grid(columns, blocks_for(rows, rounds * kRowsAtOnce * block.y));
   map_rows_kernel<N><<<grid, block, 0, stream_of(exec)>>>(rows, channels, map);
   check_launch("map_rows_kernel");
 }
