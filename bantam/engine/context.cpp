@@ -7,6 +7,11 @@
 
 namespace bantam {
 
+Tensor Keepsakes::take() {
+  if (next_ >= tensors_.size()) throw Error("recompute: the second pass of a stretch is not like the first");
+  return std::move(tensors_[next_++]);
+}
+
 Scratch::Scratch(BfcAllocator& allocator, std::size_t bytes, Stream stream, const char* owner)
     : allocator_(allocator), stream_(stream), bytes_(bytes) {
   if (bytes > 0) data_ = allocator.allocate(bytes, stream, {Category::workspace, owner});

@@ -4,6 +4,8 @@
 
 #include <cstdint>
 #include <initializer_list>
+#include <utility>
+#include <vector>
 
 #include "bantam/engine/precision.h"
 #include "bantam/engine/runtime.h"
@@ -25,6 +27,23 @@ struct RandomState {
   std::uint64_t seed = 0;
   const std::int64_t* update = nullptr;  ///< device memory: updates done
   std::int64_t first_sample = 0;         ///< this micro-batch's place in the effective batch
+};
+
+/// Small results of a stretch's first pass (a batch's statistics) that it needs when it runs again, in the order of its
+/// ops.
+class Keepsakes {
+ public:
+  void leave(Tensor tensor) { tensors_.push_back(std::move(tensor)); }
+  /// From here on tensors are taken, from the first.
+  void replay() { replaying_ = true; }
+  bool replaying() const { return replaying_; }
+  /// Throws Error where more is taken than was left.
+  Tensor take();
+
+ private:
+  std::vector<Tensor> tensors_;
+  std::size_t next_ = 0;
+  bool replaying_ = false;
 };
 
 /// Scratch memory from the device's allocator for one kernel call, given back in stream order at the end of the scope.
@@ -54,6 +73,9 @@ struct Context {
   Tape* tape = nullptr;   ///< null: nothing is recorded
   const char* path = "";  ///< layer path, interned: tags allocations
   RandomState random;
+  /// Whether ops give their outputs recipes (saved_tensor.h), so that cheap tensors are not kept for backward.
+  bool derive = false;
+  Keepsakes* keepsakes = nullptr;  ///< of the recomputed stretch that runs, or null
 
   /// A context on the device's compute stream.
   static Context make(Runtime& runtime, Device device, Precision precision = {});

@@ -45,7 +45,9 @@ Context Model::context(Pass pass) const {
   return context;
 }
 
-Tensor Model::forward(const Context& context, const Tensor& x) {
+Tensor Model::forward(const Context& caller, const Tensor& x) {
+  Context context = caller;
+  context.derive = options_.recompute.derives();
   if (x.shape().rank() < 1 || x.shape().without_first() != graph_.input_shape())
     throw ShapeError(fmt::format("model: expected an input (batch, …) of samples {}, got {}",
                                  to_string(graph_.input_shape()), to_string(x.shape())));
@@ -62,7 +64,9 @@ Tensor Model::forward(const Context& context, const Tensor& x) {
     Tensor out = rerun ? run_recomputed(context, position, values) : run_nodes(context, position, values);
     values[index(segment.last)] = std::move(out);
   }
-  return values.back();
+  Tensor output = std::move(values.back());
+  output.set_recipe(nullptr);  // who holds the output shall not hold what it is made of
+  return output;
 }
 
 Tensor Model::run_nodes(const Context& context, int position, std::vector<Tensor>& values) {
@@ -86,43 +90,56 @@ Tensor Model::run_nodes(const Context& context, int position, std::vector<Tensor
 
 Tensor Model::run_recomputed(const Context& context, int position, std::vector<Tensor>& values) {
   const LoweredSegment& segment = segments_[static_cast<std::size_t>(position)];
+  Keepsakes keepsakes;
   Context silent = context;
   silent.tape = nullptr;
-  std::vector<Tensor> kept;
+  silent.keepsakes = &keepsakes;
+  std::vector<SavedTensor> kept;
   for (const NodeId input : segment.inputs) kept.push_back(values[index(input)]);
   Tensor y = run_nodes(silent, position, values);
   if (!y.sole_owner())
     y = y.view(y.shape());  // an identity of its own, even where the stretch passes its input through
+  keepsakes.replay();
   context.tape->record(context, y,
-                       [this, position, &segment, kept, random = context.random, pass = context.pass](
-                           const Context& ctx, Tensor dy, GradientStore& store) {
-                         Tape tape;
+                       [this, position, kept, keepsakes, random = context.random, pass = context.pass](
+                           const Context& ctx, Tensor dy, GradientStore& store) mutable {
                          Context again = ctx;
                          again.pass = pass == Pass::evaluate ? Pass::evaluate : Pass::recompute;
-                         again.tape = &tape;
-                         tape.set_parameter_hook([&store](Parameter& parameter) { store.note_written(parameter); });
                          again.random = random;
-                         std::vector<Tensor> local(graph_.nodes().size());
-                         std::vector<std::uint64_t> ids(kept.size(), 0);
-                         for (std::size_t i = 0; i < kept.size(); ++i) {
-                           Tensor input = kept[i].view(kept[i].shape());
-                           if (wants_gradient(kept[i])) input.set_value_id(ids[i] = runtime_.new_value_id());
-                           local[index(segment.inputs[i])] = std::move(input);
-                         }
-                         Tensor output = run_nodes(again, position, local);
-                         local.clear();
-                         const auto passed_through = std::ranges::find(ids, output.value_id());
-                         if (output.value_id() != 0 && passed_through != ids.end()) {  // nothing was done to the input
-                           store.add(ctx, kept[static_cast<std::size_t>(passed_through - ids.begin())], std::move(dy));
-                           return;
-                         }
-                         if (!wants_gradient(output)) return;
-                         GradientStore inner = tape.backward(again, std::move(output), std::move(dy));
-                         for (std::size_t i = 0; i < kept.size(); ++i)
-                           if (Tensor dx = inner.take(ids[i]); ids[i] != 0 && dx.defined())
-                             store.add(ctx, kept[i], std::move(dx));
+                         again.derive = options_.recompute.derives();
+                         again.keepsakes = &keepsakes;
+                         run_again(again, position, kept, std::move(dy), store);
                        });
   return y;
+}
+
+void Model::run_again(const Context& context, int position, std::vector<SavedTensor>& inputs, Tensor dy,
+                      GradientStore& store) {
+  const LoweredSegment& segment = segments_[static_cast<std::size_t>(position)];
+  Tape tape;
+  tape.set_parameter_hook([&store](Parameter& parameter) { store.note_written(parameter); });
+  Context taped = context;
+  taped.tape = &tape;
+  std::vector<Tensor> held, local(graph_.nodes().size());
+  std::vector<std::uint64_t> ids(inputs.size(), 0);
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    held.push_back(inputs[i].take(context));  // held: no op of the stretch may work in place on what others may read
+    Tensor input = held.back().view(inputs[i].shape());
+    if (wants_gradient(inputs[i].ref())) input.set_value_id(ids[i] = runtime_.new_value_id());
+    local[index(segment.inputs[i])] = std::move(input);
+  }
+  Tensor output = run_nodes(taped, position, local);
+  local.clear();
+  held.clear();
+  const auto passed_through = std::ranges::find(ids, output.value_id());
+  if (output.value_id() != 0 && passed_through != ids.end()) {  // nothing was done to the input
+    store.add(context, inputs[static_cast<std::size_t>(passed_through - ids.begin())].ref(), std::move(dy));
+    return;
+  }
+  if (!wants_gradient(output)) return;
+  GradientStore inner = tape.backward(taped, std::move(output), std::move(dy));
+  for (std::size_t i = 0; i < inputs.size(); ++i)
+    if (Tensor dx = inner.take(ids[i]); ids[i] != 0 && dx.defined()) store.add(context, inputs[i].ref(), std::move(dx));
 }
 
 void Model::register_state(StateRegistry& registry) {

@@ -8,6 +8,7 @@
 #include "bantam/engine/graph.h"
 #include "bantam/engine/parameters.h"
 #include "bantam/engine/precision.h"
+#include "bantam/engine/saved_tensor.h"
 #include "bantam/engine/state_registry.h"
 
 namespace bantam {
@@ -47,6 +48,9 @@ class Model {
   Tensor run_nodes(const Context& context, int position, std::vector<Tensor>& values);
   /// The same without a tape; records that backward runs the segment again.
   Tensor run_recomputed(const Context& context, int position, std::vector<Tensor>& values);
+  /// Runs a segment again from what was kept of its inputs, and walks it backwards.
+  void run_again(const Context& context, int position, std::vector<SavedTensor>& inputs, Tensor dy,
+                 GradientStore& store);
 
   Runtime& runtime_;
   Device device_;

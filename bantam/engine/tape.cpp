@@ -63,6 +63,7 @@ std::vector<Parameter*> GradientStore::take_written() { return std::exchange(wri
 void Tape::record(const Context& context, Tensor& output, Backward backward) {
   output.set_value_id(context.runtime->new_value_id());
   output.set_parameter(nullptr);
+  output.set_recipe(nullptr);
   entries_.push_back({output.value_id(), context.path, std::move(backward)});
 }
 
@@ -90,9 +91,9 @@ GradientStore Tape::backward(Context context, Tensor loss, Tensor seed) {
   return store;
 }
 
-bool wants_gradient(const Tensor& tensor) {
-  if (tensor.parameter() != nullptr) return !tensor.parameter()->frozen();
-  return tensor.value_id() != 0;
+bool wants_gradient(const ValueRef& value) {
+  if (value.parameter != nullptr) return !value.parameter->frozen();
+  return value.id != 0;
 }
 
 bool records(const Context& context, std::initializer_list<const Tensor*> inputs) {

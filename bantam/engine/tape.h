@@ -72,9 +72,8 @@ class Tape {
   ParameterHook hook_;
 };
 
-/// Whether backward has to produce a gradient for this tensor: it is a recorded value, or a parameter that is not
-/// frozen.
-bool wants_gradient(const Tensor& tensor);
+/// Whether backward has to produce a gradient for this value: it was recorded, or is a parameter that is not frozen.
+bool wants_gradient(const ValueRef& value);
 /// Whether an op on these inputs has to be recorded: there is a tape and some input wants a gradient.
 bool records(const Context& context, std::initializer_list<const Tensor*> inputs);
 

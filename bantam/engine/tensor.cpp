@@ -40,6 +40,7 @@ Tensor Tensor::view(Shape shape) const {
   copy.shape_ = shape;
   copy.value_id_ = 0;
   copy.parameter_ = nullptr;
+  copy.recipe_ = nullptr;
   return copy;
 }
 

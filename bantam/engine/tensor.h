@@ -14,6 +14,7 @@
 namespace bantam {
 
 class Parameter;
+class Recipe;
 
 /// Bytes on a device, given back in stream order when the last tensor that shares them is gone. Memory from elsewhere
 /// is welcome: give a deleter of your own.
@@ -73,6 +74,8 @@ class Tensor {
   Tensor reinterpret(std::size_t byte_offset, Shape shape, DType dtype) const {
     return {storage_, shape, dtype, byte_offset_ + byte_offset};
   }
+  /// What the tensor shares with its copies and views.
+  const std::shared_ptr<Storage>& storage() const { return storage_; }
   /// Whether nobody else holds the memory: no other tensor shares the storage, and it is not foreign. Then ops may work
   /// in place.
   bool sole_owner() const { return storage_.use_count() == 1 && !storage_->foreign(); }
@@ -83,6 +86,10 @@ class Tensor {
   /// The parameter whose compute copy this is, or null.
   Parameter* parameter() const { return parameter_; }
   void set_parameter(Parameter* parameter) { parameter_ = parameter; }
+  /// How backward can make this tensor again instead of keeping it; null where it has to be kept. Copies have it, views
+  /// do not.
+  const std::shared_ptr<Recipe>& recipe() const { return recipe_; }
+  void set_recipe(std::shared_ptr<Recipe> recipe) { recipe_ = std::move(recipe); }
 
  private:
   std::shared_ptr<Storage> storage_;
@@ -91,6 +98,7 @@ class Tensor {
   DType dtype_ = DType::float32;
   std::uint64_t value_id_ = 0;
   Parameter* parameter_ = nullptr;
+  std::shared_ptr<Recipe> recipe_;
 };
 
 /// Who gets a value's gradient, without holding the value's memory: an identity on a tape, or a parameter.

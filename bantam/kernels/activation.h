@@ -17,6 +17,12 @@ std::string_view to_string(Activation activation);
 /// The inverse; throws ConfigError naming the text and all activations.
 Activation parse_activation(std::string_view text);
 
+/// An activation with its parameter, as kernels take it that apply one to what they compute.
+struct ActivationFunction {
+  Activation kind = Activation::none;
+  float slope = 0.01f;  ///< leaky_relu's, for x < 0
+};
+
 /// Whether backward reads the input x (gelu, silu) or the output y (all others).
 constexpr bool activation_grad_reads_input(Activation a) { return a == Activation::gelu || a == Activation::silu; }
 

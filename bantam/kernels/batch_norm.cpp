@@ -7,9 +7,9 @@ namespace bantam::kernels {
 
 std::size_t batch_norm_workspace_bytes(const BatchNormShape& shape, DType, DeviceKind target) {
   // Two partial results a part and channel (mean and sum of squares forward, the two sums backward), and the two
-  // totals.
-  const std::int64_t parts = sum_parts(shape.rows, shape.channels, target);
-  return static_cast<std::size_t>((parts + 1) * 2 * shape.channels) * sizeof(float);
+  // totals; the CPU's backward also keeps two values a channel.
+  const std::int64_t parts = sum_parts(shape.rows, shape.channels, target) + (target == DeviceKind::cuda ? 1 : 2);
+  return static_cast<std::size_t>(parts * 2 * shape.channels) * sizeof(float);
 }
 
 std::int64_t batch_norm_flops(const BatchNormShape& shape) {

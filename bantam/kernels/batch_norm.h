@@ -1,10 +1,12 @@
-// Batch normalisation over all axes but the last: training (batch statistics) and inference (running statistics).
+// Batch normalisation over all axes but the last, and the activation behind it in the same pass: training (batch
+// statistics), again from kept statistics, and inference (running statistics).
 // Source: Ioffe and Szegedy 2015. Statistics, scale and shift are float32 whatever x is.
 #pragma once
 
 #include <cstdint>
 
 #include "bantam/base/dtype.h"
+#include "bantam/kernels/activation.h"
 #include "bantam/kernels/exec.h"
 
 namespace bantam::kernels {
@@ -28,33 +30,47 @@ std::int64_t batch_norm_flops(const BatchNormShape& shape);
 /// Bytes of forward in training: x read twice, y written.
 std::int64_t batch_norm_bytes(const BatchNormShape& shape, DType dtype);
 
-/// y = (x - mean)·inv_std·scale + shift with the batch's own mean and (biased) variance, inv_std = 1/√(variance +
-/// epsilon). Saves mean and inv_std (channels) for backward. `scale`, `shift` may be null (1, 0). `running_mean`,
-/// `running_variance` are updated in place unless null. Variance by a numerically safe method (two passes or
-/// Welford/Chan), not E[x²]-E[x]². y may alias x. Deterministic.
-using BatchNormForwardTraining = void(const Exec&, const BatchNormShape&, DType dtype, const void* x,
-                                      const float* scale, const float* shift, float epsilon, RunningUpdate,
-                                      float* running_mean, float* running_variance, void* y, float* saved_mean,
-                                      float* saved_inv_std, Workspace);
+/// What follows the normalisation x̂ = (x - mean)·inv_std: y = f(z), z = x̂·scale + shift, all in float32 with one
+/// rounding at the end.
+struct BatchNormAffine {
+  const float* scale = nullptr;  ///< (channels); null: 1
+  const float* shift = nullptr;  ///< (channels); null: 0
+  ActivationFunction activation;
+};
 
-/// x̂ = (x - mean)·inv_std; dshift = Σ dy; dscale = Σ dy·x̂; dx = scale·inv_std·(dy - dshift/rows - x̂·dscale/rows).
-/// dscale, dshift: float32; null where not wanted; added to where `accumulate`. dx may alias dy, or be null.
-/// Deterministic.
+/// y from x with the batch's own mean and (biased) variance, inv_std = 1/√(variance + epsilon). Saves mean and inv_std
+/// (channels) for backward. `running_mean`, `running_variance` are updated in place unless null. Variance by a
+/// numerically safe method (two passes or Welford/Chan), not E[x²]-E[x]². y may alias x. Deterministic.
+using BatchNormForwardTraining = void(const Exec&, const BatchNormShape&, DType dtype, const void* x,
+                                      const BatchNormAffine&, float epsilon, RunningUpdate, float* running_mean,
+                                      float* running_variance, void* y, float* saved_mean, float* saved_inv_std,
+                                      Workspace);
+
+/// y from x and a mean and inv_std (channels) that forward saved: one pass, and the bits that forward wrote. y may
+/// alias x.
+using BatchNormApply = void(const Exec&, const BatchNormShape&, DType dtype, const void* x, const BatchNormAffine&,
+                            const float* mean, const float* inv_std, void* y);
+
+/// z is made again from x, so that neither z nor y is kept: dz = dy·f'(z); dshift = Σ dz; dscale = Σ dz·x̂; dx =
+/// scale·inv_std·(dz - dshift/rows - x̂·dscale/rows). dscale, dshift: float32; null where not wanted; added to where
+/// `accumulate`. dx may alias dy, or be null. Deterministic.
 using BatchNormBackwardTraining = void(const Exec&, const BatchNormShape&, DType dtype, const void* x, const void* dy,
-                                       const float* scale, const float* saved_mean, const float* saved_inv_std,
+                                       const BatchNormAffine&, const float* saved_mean, const float* saved_inv_std,
                                        void* dx, float* dscale, float* dshift, bool accumulate, Workspace);
 
-/// y = (x - running_mean)/√(running_variance + epsilon)·scale + shift. y may alias x.
+/// y from x with mean = running_mean and inv_std = 1/√(running_variance + epsilon). y may alias x.
 using BatchNormForwardInference = void(const Exec&, const BatchNormShape&, DType dtype, const void* x,
-                                       const float* scale, const float* shift, float epsilon, const float* running_mean,
+                                       const BatchNormAffine&, float epsilon, const float* running_mean,
                                        const float* running_variance, void* y);
 namespace cpu {
 BatchNormForwardTraining batch_norm_forward_training;
+BatchNormApply batch_norm_apply;
 BatchNormBackwardTraining batch_norm_backward_training;
 BatchNormForwardInference batch_norm_forward_inference;
 }  // namespace cpu
 namespace cuda {
 BatchNormForwardTraining batch_norm_forward_training;
+BatchNormApply batch_norm_apply;
 BatchNormBackwardTraining batch_norm_backward_training;
 BatchNormForwardInference batch_norm_forward_inference;
 }  // namespace cuda

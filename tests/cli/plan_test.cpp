@@ -117,10 +117,11 @@ TEST_F(Plan, BenchMemoryShowsTheDifference) {
 TEST_F(Plan, TheZooNeedsNoMoreThanItsLiveBytes) {
   for (const char* name : {"cifar10_separable.yaml", "resnet18_cifar10.yaml", "mobilenet_v1.yaml", "resnet50.yaml"}) {
     const Outcome outcome = run({"plan", config(name), "--device", "cuda:0", "--precision", "float32,mixed_float16",
-                                 "--recompute", "none,all", "--batch-sizes", "64", "--json"});
+                                 "--recompute", "none,cheap,all", "--batch-sizes", "64", "--seconds", "10",
+                                 "--json"});  // time for tests that share their cores: the default is 1
     ASSERT_EQ(outcome.code, 0) << name << outcome.err;
     const auto rows = objects(outcome.out);
-    ASSERT_EQ(rows.size(), 4u);
+    ASSERT_EQ(rows.size(), 6u);
     for (const auto& row : rows) {
       const auto arena = row["arena_bytes"].get<double>(), live = row["max_live_bytes"].get<double>();
       EXPECT_LE(arena, 1.01 * live) << row["model"] << row["precision"] << row["recompute"];

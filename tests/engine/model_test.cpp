@@ -1,4 +1,4 @@
-// Models in training: bitwise recompute, accumulation, running statistics, the meta stand-in.
+// Models in training: accumulation, running statistics, the meta stand-in.
 #include "bantam/base/error.h"
 #include "tests/engine/engine_fixture.h"
 
@@ -31,44 +31,6 @@ struct Trained {
 
 const PrecisionKind kPrecisions[] = {PrecisionKind::float32, PrecisionKind::mixed_float16,
                                      PrecisionKind::mixed_bfloat16};
-
-TEST_P(ModelTest, RecomputeGivesTheSameBits) {
-  for (const PrecisionKind kind : kPrecisions) {
-    std::vector<std::vector<float>> weights, statistics;
-    const RecomputeOptions all{.kind = RecomputeOptions::Kind::all};
-    const RecomputeOptions named{.kind = RecomputeOptions::Kind::named, .names = {"block", "separable"}};
-    for (const RecomputeOptions& recompute : {RecomputeOptions{}, all, named}) {
-      Runtime fresh({.threads = 2});
-      Trained run(fresh, device(), {.precision = {kind}, .seed = 3, .recompute = recompute});
-      for (int i = 0; i < 4; ++i) run.step.step(run.batch(i * 8, 8));
-      weights.push_back(run.floats(run.model.parameters().master()));
-      statistics.push_back(run.floats(run.model.buffers().current()));
-    }
-    EXPECT_EQ(weights[0], weights[1]);
-    EXPECT_EQ(weights[0], weights[2]);
-    EXPECT_EQ(statistics[0], statistics[1]);
-    EXPECT_EQ(statistics[0], statistics[2]);
-  }
-}
-
-TEST_P(ModelTest, RecomputedLayersThatPassTheirInputThrough) {
-  std::vector<std::vector<float>> weights;
-  for (const RecomputeOptions::Kind kind : {RecomputeOptions::Kind::none, RecomputeOptions::Kind::all}) {
-    Graph graph({8, 8, 3});
-    graph.add(conv2d({.filters = 4}));
-    graph.add(dropout({.rate = 0.0f}));
-    graph.add(activation({}));
-    graph.add(flatten());
-    graph.add("head", dense({.units = 5}));
-    Runtime fresh({.threads = 2});
-    Model model(fresh, device(), graph, {.seed = 3, .recompute = {.kind = kind}});
-    Optimizer optimizer(model, {});
-    TrainingStep step(model, optimizer, {});
-    for (int i = 0; i < 3; ++i) step.step(testing::make_batch(model.context(Pass::train), {8, 8, 3}, 5, i * 8, 8));
-    weights.push_back(to_host<float>(model.parameters().master(), fresh.stream(device())));
-  }
-  EXPECT_EQ(weights[0], weights[1]);
-}
 
 TEST_P(ModelTest, RecomputeTellsTheParameterHookAsOften) {
   std::vector<int> heard;
@@ -134,30 +96,6 @@ TEST_P(ModelTest, LearningRateAndDecayGroups) {
   EXPECT_EQ(after(decayed, 1e-2f).first, after(weights_only, 1e-2f).first);
   EXPECT_EQ(after(plain, 1e-2f).second, after(weights_only, 1e-2f).second);
   EXPECT_THROW(start.optimizer.set_learning_rate(-1.0f), ConfigError);
-}
-
-TEST_P(ModelTest, RecomputeOfAChainOfBlocksTakesLessMemory) {
-  const auto peak_activations = [&](RecomputeOptions::Kind kind) {
-    Graph graph({16, 16, 8});
-    for (int block = 0; block < 8; ++block) {
-      const std::string name = "block" + std::to_string(block);
-      graph.add(name + "/conv", conv2d({.filters = 8, .padding = Padding::same()}));
-      graph.add(name + "/norm", batch_norm({.activation = {kernels::Activation::gelu}}));
-      graph.add(name + "/depthwise",
-                depthwise_conv2d({.padding = Padding::same(), .activation = {kernels::Activation::silu}}));
-    }
-    graph.add(global_average_pool());
-    graph.add("head", dense({.units = 5}));
-    Runtime fresh({.threads = 2});
-    Model model(fresh, device(), graph, {.recompute = {.kind = kind}});
-    Optimizer optimizer(model, {});
-    TrainingStep step(model, optimizer, {});
-    step.step(testing::make_batch(model.context(Pass::train), {16, 16, 8}, 5, 0, 8));
-    return fresh.allocator(device()).stats().by_category_at_peak[Category::activation];
-  };
-  // A block keeps five tensors (two convolutions' inputs, two pre-activations, the norm's input); recomputed, only its
-  // input, and one block at a time is whole: 8·1 + 5 + gradients against 8·5.
-  EXPECT_LT(peak_activations(RecomputeOptions::Kind::all), peak_activations(RecomputeOptions::Kind::none) * 6 / 10);
 }
 
 TEST_P(ModelTest, TheSameSeedGivesTheSameBitsOnAnyNumberOfThreads) {

@@ -75,12 +75,32 @@ class NetworkDrawing {
   PhiloxSequence& random_;
 };
 
-StepPlanOptions draw_options(PhiloxSequence& random) {
+/// Nothing, everything, cheap tensors, or one to three stretches between nodes drawn until they can be cut out.
+RecomputeOptions draw_recompute(PhiloxSequence& random, const Graph& graph) {
+  RecomputeOptions options{.derive = random.below(2) == 0};
+  const std::uint64_t kind = random.below(4);
+  if (kind == 0) options.kind = RecomputeOptions::Kind::all;
+  if (kind < 2) return options;
+  options.kind = RecomputeOptions::Kind::named;
+  for (int attempt = 0; attempt < 20 && options.names.size() < 3; ++attempt) {
+    const auto node = [&] { return graph.nodes()[1 + random.below(graph.nodes().size() - 1)].name; };
+    RecomputeOptions more = options;
+    more.names.push_back(node() + ".." + node());
+    try {
+      (void)lower(graph, more);
+      options = more;
+    } catch (const ConfigError&) {  // more than one value leaves it, or it overlaps
+    }
+  }
+  return options;
+}
+
+StepPlanOptions draw_options(PhiloxSequence& random, const Graph& graph) {
   StepPlanOptions options;
   constexpr PrecisionKind kPrecisions[] = {PrecisionKind::float32, PrecisionKind::mixed_float16,
                                            PrecisionKind::mixed_bfloat16};
   options.model.precision.kind = kPrecisions[random.below(3)];
-  options.model.recompute.kind = random.below(2) == 0 ? RecomputeOptions::Kind::none : RecomputeOptions::Kind::all;
+  options.model.recompute = draw_recompute(random, graph);
   options.optimizer.kind = random.below(2) == 0 ? kernels::OptimizerKind::adam : kernels::OptimizerKind::sgd;
   options.optimizer.momentum = random.below(2) == 0 ? 0.0f : 0.9f;
   options.optimizer.clip_norm = random.below(2) == 0 ? 0.0f : 1.0f;
@@ -140,7 +160,7 @@ TEST(StepPlan, IsTheTruthToTheByteOnRandomNetworks) {
   for (std::uint64_t seed = 0; seed < 120; ++seed) {
     PhiloxSequence random(philox_key(seed, RandomPurpose::test));
     const Graph graph = NetworkDrawing(random).draw();
-    const StepPlanOptions options = draw_options(random);
+    const StepPlanOptions options = draw_options(random, graph);
     const StepPlan plan = plan_step(graph, options);
     const MemoryStats measured = measure(graph, options, plan.pool_bytes, plan.pool_bytes);
     ASSERT_EQ(plan.peak_bytes, measured.peak_bytes) << "seed " << seed;

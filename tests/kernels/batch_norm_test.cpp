@@ -1,4 +1,4 @@
-// Batch normalisation: hand values, every device against the reference in double, large means, aliasing.
+// Batch normalisation: hand values, every device and activation against the reference in double, large means, aliasing.
 #include "bantam/kernels/batch_norm.h"
 
 #include "bantam/kernels/reference/batch_norm.h"
@@ -38,6 +38,7 @@ struct Options {
   bool running = true;
   bool in_place = false;
   RunningUpdate update{};
+  ActivationFunction activation{};
 };
 
 /// Training forward on a device.
@@ -52,12 +53,17 @@ struct Forward {
         shift(device, in.shift, DType::float32);
     GuardedBytes workspace(device, batch_norm_workspace_bytes(s, dtype, device.exec().device.kind));
     if (options.in_place) copy_bytes(y.data(), x.data(), x.bytes(), device.stream());
-    BANTAM_KERNEL(device.exec(), batch_norm_forward_training, s, dtype, options.in_place ? y.data() : x.data(),
-                  options.affine ? scale.as<float>() : nullptr, options.affine ? shift.as<float>() : nullptr, kEpsilon,
-                  options.update, options.running ? running_mean.as<float>() : nullptr,
+    const BatchNormAffine affine{options.affine ? scale.as<float>() : nullptr,
+                                 options.affine ? shift.as<float>() : nullptr, options.activation};
+    BANTAM_KERNEL(device.exec(), batch_norm_forward_training, s, dtype, options.in_place ? y.data() : x.data(), affine,
+                  kEpsilon, options.update, options.running ? running_mean.as<float>() : nullptr,
                   options.running ? running_variance.as<float>() : nullptr, y.data(), mean.as<float>(),
                   inv_std.as<float>(), workspace.workspace());
+    GuardedBuffer again(device, s.rows * s.channels, dtype);
+    BANTAM_KERNEL(device.exec(), batch_norm_apply, s, dtype, x.data(), affine, mean.as<float>(), inv_std.as<float>(),
+                  again.data());
     device.synchronize();
+    EXPECT_EQ(again.download_bytes(), y.download_bytes());  // bit for bit, whatever the test is about
   }
   GuardedBuffer y, mean, inv_std, running_mean, running_variance;
 };
@@ -66,11 +72,12 @@ struct Forward {
 struct Backward {
   Backward(KernelDevice& device, const BatchNormShape& s, DType dtype, const Inputs& in,
            const std::vector<double>& mean, const std::vector<double>& inv_std, bool in_place = false,
-           const std::vector<float>* start = nullptr)
+           const std::vector<float>* start = nullptr, ActivationFunction activation = {})
       : dx(device, s.rows * s.channels, dtype),
         dscale(device, s.channels, DType::float32),
         dshift(device, s.channels, DType::float32) {
-    const DeviceBuffer x(device, in.x, dtype), dy(device, in.dy, dtype), scale(device, in.scale, DType::float32);
+    const DeviceBuffer x(device, in.x, dtype), dy(device, in.dy, dtype), scale(device, in.scale, DType::float32),
+        shift(device, in.shift, DType::float32);
     const DeviceBuffer saved_mean(device, {mean.begin(), mean.end()}, DType::float32);
     const DeviceBuffer saved_inv_std(device, {inv_std.begin(), inv_std.end()}, DType::float32);
     GuardedBytes workspace(device, batch_norm_workspace_bytes(s, dtype, device.exec().device.kind));
@@ -78,17 +85,21 @@ struct Backward {
     if (start) dshift.upload(start->data());
     if (in_place) copy_bytes(dx.data(), dy.data(), dy.bytes(), device.stream());
     BANTAM_KERNEL(device.exec(), batch_norm_backward_training, s, dtype, x.data(), in_place ? dx.data() : dy.data(),
-                  scale.as<float>(), saved_mean.as<float>(), saved_inv_std.as<float>(), dx.data(), dscale.as<float>(),
-                  dshift.as<float>(), start != nullptr, workspace.workspace());
+                  BatchNormAffine{scale.as<float>(), shift.as<float>(), activation}, saved_mean.as<float>(),
+                  saved_inv_std.as<float>(), dx.data(), dscale.as<float>(), dshift.as<float>(), start != nullptr,
+                  workspace.workspace());
     device.synchronize();
   }
   GuardedBuffer dx, dscale, dshift;
 };
 
+reference::Affine<double> affine_of(const Inputs& in, ActivationFunction activation = {}) {
+  return {as_double(in.scale), as_double(in.shift), activation};
+}
+
 reference::BatchNormTraining<double> expected_forward(const BatchNormShape& s, const Inputs& in, bool affine = true) {
-  const std::vector<double> none;
-  return reference::batch_norm_forward_training<double>(s, as_double(in.x), affine ? as_double(in.scale) : none,
-                                                        affine ? as_double(in.shift) : none, kEpsilon);
+  return reference::batch_norm_forward_training<double>(s, as_double(in.x),
+                                                        affine ? affine_of(in) : reference::Affine<double>{}, kEpsilon);
 }
 
 TEST_P(BatchNormTest, HandComputed) {
@@ -144,8 +155,8 @@ TEST_P(BatchNormTest, BackwardMatchesReference) {
       SCOPED_TRACE(name(s, dtype));
       const Inputs in(s, dtype);
       const auto statistics = expected_forward(s, in);
-      const auto expected = reference::batch_norm_backward_training(
-          s, as_double(in.x), as_double(in.dy), as_double(in.scale), statistics.mean, statistics.inv_std);
+      const auto expected = reference::batch_norm_backward_training(s, as_double(in.x), as_double(in.dy), affine_of(in),
+                                                                    statistics.mean, statistics.inv_std);
       const Backward r(device(), s, dtype, in, statistics.mean, statistics.inv_std);
       const double tolerance = sum_tolerance(DType::float32, std::min<std::int64_t>(s.rows, 512));
       // dx is what remains of terms as large as scale·inv_std·dy: with few rows a small difference (of 2 rows it all
@@ -211,11 +222,12 @@ TEST_P(BatchNormTest, GradientsAccumulateAndMayBeLeftOut) {
   const DeviceBuffer inv_std(device(), {statistics.inv_std.begin(), statistics.inv_std.end()}, DType::float32);
   GuardedBytes workspace(device(), batch_norm_workspace_bytes(s, DType::float32, GetParam().kind));
   GuardedBuffer dx(device(), s.rows * s.channels, DType::float32), only(device(), s.channels, DType::float32);
-  BANTAM_KERNEL(exec(), batch_norm_backward_training, s, DType::float32, x.data(), dy.data(), nullptr, mean.as<float>(),
-                inv_std.as<float>(), nullptr, nullptr, only.as<float>(), false, workspace.workspace());
+  BANTAM_KERNEL(exec(), batch_norm_backward_training, s, DType::float32, x.data(), dy.data(), BatchNormAffine{},
+                mean.as<float>(), inv_std.as<float>(), nullptr, nullptr, only.as<float>(), false,
+                workspace.workspace());
   EXPECT_EQ(only.download(), fresh.dshift.download());
-  BANTAM_KERNEL(exec(), batch_norm_backward_training, s, DType::float32, x.data(), dy.data(), nullptr, mean.as<float>(),
-                inv_std.as<float>(), dx.data(), nullptr, nullptr, false, workspace.workspace());
+  BANTAM_KERNEL(exec(), batch_norm_backward_training, s, DType::float32, x.data(), dy.data(), BatchNormAffine{},
+                mean.as<float>(), inv_std.as<float>(), dx.data(), nullptr, nullptr, false, workspace.workspace());
   const auto expected = reference::batch_norm_backward_training(s, as_double(in.x), as_double(in.dy), {},
                                                                 statistics.mean, statistics.inv_std);
   EXPECT_LT(relative_error(dx.download(), expected.dx), sum_tolerance(DType::float32, 512));
@@ -231,16 +243,16 @@ TEST_P(BatchNormTest, InferenceMatchesReference) {
       const DeviceBuffer mean(device(), in.running_mean, DType::float32),
           variance(device(), in.running_variance, DType::float32);
       GuardedBuffer y(device(), s.rows * s.channels, dtype);
-      BANTAM_KERNEL(exec(), batch_norm_forward_inference, s, dtype, x.data(), scale.as<float>(), shift.as<float>(),
-                    kEpsilon, mean.as<float>(), variance.as<float>(), y.data());
+      BANTAM_KERNEL(exec(), batch_norm_forward_inference, s, dtype, x.data(),
+                    BatchNormAffine{scale.as<float>(), shift.as<float>()}, kEpsilon, mean.as<float>(),
+                    variance.as<float>(), y.data());
       const auto expected = reference::batch_norm_forward_inference<double>(
-          s, as_double(in.x), as_double(in.scale), as_double(in.shift), kEpsilon, as_double(in.running_mean),
-          as_double(in.running_variance));
+          s, as_double(in.x), affine_of(in), kEpsilon, as_double(in.running_mean), as_double(in.running_variance));
       EXPECT_LT(relative_error(y.download(), expected), sum_tolerance(dtype, 4));
-      BANTAM_KERNEL(exec(), batch_norm_forward_inference, s, dtype, x.data(), nullptr, nullptr, kEpsilon,
+      BANTAM_KERNEL(exec(), batch_norm_forward_inference, s, dtype, x.data(), BatchNormAffine{}, kEpsilon,
                     mean.as<float>(), variance.as<float>(), x.data());  // without scale and shift, in place
       const auto plain = reference::batch_norm_forward_inference<double>(
-          s, as_double(in.x), {}, {}, kEpsilon, as_double(in.running_mean), as_double(in.running_variance));
+          s, as_double(in.x), {}, kEpsilon, as_double(in.running_mean), as_double(in.running_variance));
       EXPECT_LT(relative_error(x.download(), plain), sum_tolerance(dtype, 4));
     }
   }
@@ -272,21 +284,73 @@ TEST(BatchNormCpuTest, SameBitsForAllThreads) {
   }
 }
 
+constexpr ActivationFunction kActivations[] = {{Activation::relu}, {Activation::relu6}, {Activation::leaky_relu, 0.25f},
+                                               {Activation::gelu}, {Activation::silu},  {Activation::sigmoid},
+                                               {Activation::tanh}};
+
+TEST_P(BatchNormTest, ActivationsMatchReference) {
+  for (const ActivationFunction f : kActivations) {
+    for (const DType dtype : kFloatingTypes) {
+      for (const BatchNormShape& s : {BatchNormShape{40, 8}, BatchNormShape{33, 20}, BatchNormShape{9000, 3}}) {
+        SCOPED_TRACE(name(s, dtype) + " " + std::string(to_string(f.kind)));
+        const Inputs in(s, dtype);
+        const auto affine = affine_of(in, f);
+        const auto expected = reference::batch_norm_forward_training<double>(s, as_double(in.x), affine, kEpsilon);
+        const double tolerance = sum_tolerance(DType::float32, std::min<std::int64_t>(s.rows, 512));
+        const Forward forward(device(), s, dtype, in, {.activation = f});
+        EXPECT_LT(relative_error(forward.y.download(), expected.y), unit_roundoff(dtype) + tolerance);
+        const auto gradients = reference::batch_norm_backward_training(s, as_double(in.x), as_double(in.dy), affine,
+                                                                       expected.mean, expected.inv_std);
+        const Backward backward(device(), s, dtype, in, expected.mean, expected.inv_std, false, nullptr, f);
+        // Sums of dz cancel by up to the root of the number of rows.
+        const double sums = tolerance * std::sqrt(static_cast<double>(s.rows));
+        EXPECT_LT(relative_error(backward.dshift.download(), gradients.dshift), sums);
+        EXPECT_LT(relative_error(backward.dscale.download(), gradients.dscale), sums);
+        EXPECT_LT(relative_error(backward.dx.download(), gradients.dx), unit_roundoff(dtype) + sums);
+      }
+    }
+  }
+}
+
+TEST_P(BatchNormTest, ReluByHand) {
+  // As HandComputed, with ε so small that it does not show: z is 8 and 12 in channel 0, -1 and 1 in channel 1.
+  Inputs in({2, 2}, DType::float32);
+  in.x = {1, -4, 3, 4};
+  in.scale = {2, 1};
+  in.shift = {10, 0};
+  in.dy = {1, 5, 3, 7};
+  const Forward r(device(), {2, 2}, DType::float32, in, {.activation = {Activation::relu}});
+  const std::vector<float> y = r.y.download();
+  EXPECT_NEAR(y[0], 8, 2e-3);
+  EXPECT_EQ(y[1], 0);
+  EXPECT_NEAR(y[3], 1, 1e-3);
+  // dz: channel 0 as dy; channel 1 (0, 7), x̂ = ∓1: dshift 7, dscale 7; dx = 1/4·(dz - 3.5 - x̂·3.5) = 0.
+  const Backward b(device(), {2, 2}, DType::float32, in, {2, 0}, {1, 0.25}, false, nullptr, {Activation::relu});
+  EXPECT_EQ(b.dshift.download(), (std::vector<float>{4, 7}));
+  EXPECT_EQ(b.dscale.download(), (std::vector<float>{2, 7}));
+  EXPECT_EQ(b.dx.download(), (std::vector<float>{0, 0, 0, 0}));
+}
+
 TEST(BatchNormReferenceTest, GradientsAreTheDerivatives) {
   const BatchNormShape s{7, 3};
   const Inputs in(s, DType::float32);
-  const auto x = as_double(in.x), dy = as_double(in.dy), scale = as_double(in.scale), shift = as_double(in.shift);
-  const auto loss = [&](const auto& at_x, const auto& at_scale, const auto& at_shift) {
-    const auto y = reference::batch_norm_forward_training<double>(s, at_x, at_scale, at_shift, kEpsilon).y;
-    double sum = 0;
-    for (std::size_t i = 0; i < y.size(); ++i) sum += dy[i] * y[i];
-    return sum;
-  };
-  const auto statistics = expected_forward(s, in);
-  const auto g = reference::batch_norm_backward_training(s, x, dy, scale, statistics.mean, statistics.inv_std);
-  expect_gradient(x, g.dx, [&](const auto& v) { return loss(v, scale, shift); });
-  expect_gradient(scale, g.dscale, [&](const auto& v) { return loss(x, v, shift); });
-  expect_gradient(shift, g.dshift, [&](const auto& v) { return loss(x, scale, v); });
+  const auto x = as_double(in.x), dy = as_double(in.dy);
+  for (const ActivationFunction f : {ActivationFunction{}, ActivationFunction{Activation::relu},
+                                     ActivationFunction{Activation::gelu}, ActivationFunction{Activation::tanh}}) {
+    SCOPED_TRACE(std::string(to_string(f.kind)));
+    const auto affine = affine_of(in, f);
+    const auto loss = [&](const auto& at_x, const auto& at_scale, const auto& at_shift) {
+      const auto y = reference::batch_norm_forward_training<double>(s, at_x, {at_scale, at_shift, f}, kEpsilon).y;
+      double sum = 0;
+      for (std::size_t i = 0; i < y.size(); ++i) sum += dy[i] * y[i];
+      return sum;
+    };
+    const auto statistics = expected_forward(s, in);
+    const auto g = reference::batch_norm_backward_training(s, x, dy, affine, statistics.mean, statistics.inv_std);
+    expect_gradient(x, g.dx, [&](const auto& v) { return loss(v, affine.scale, affine.shift); });
+    expect_gradient(affine.scale, g.dscale, [&](const auto& v) { return loss(x, v, affine.shift); });
+    expect_gradient(affine.shift, g.dshift, [&](const auto& v) { return loss(x, affine.scale, v); });
+  }
 }
 
 }  // namespace

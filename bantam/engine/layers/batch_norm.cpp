@@ -1,4 +1,4 @@
-// Batch normalisation with its running statistics.
+// Batch normalisation with its running statistics, and the activation behind it.
 #include "bantam/engine/layers/support.h"
 
 namespace bantam {
@@ -33,10 +33,14 @@ class BatchNormLayer : public Layer {
                                           .running_variance = buffers.current(variance),
                                           .pending_mean = buffers.pending(mean),
                                           .pending_variance = buffers.pending(variance)};
-      Tensor y = ops::batch_norm(context, std::move(x), tensors, options.epsilon, {options.rate, options.unbiased});
-      return ops::activation(context, std::move(y), options.activation.kind, options.activation.slope);
+      return ops::batch_norm(context, x, tensors,
+                             {.epsilon = options.epsilon,
+                              .running = {options.rate, options.unbiased},
+                              .activation = {options.activation.kind, options.activation.slope}});
     });
   }
+
+  std::int64_t traffic(std::span<const Shape> inputs) const override { return 3 * inputs[0].elements(); }
 
  private:
   BatchNormOptions options_;

@@ -43,8 +43,7 @@ class BoundAdd : public BoundLayer {
  public:
   explicit BoundAdd(ActivationOptions options) : options_(options) {}
   Tensor forward(const Context& context, std::span<Tensor> inputs) override {
-    return ops::activation(context, ops::add(context, std::move(inputs[0]), std::move(inputs[1])), options_.kind,
-                           options_.slope);
+    return ops::add(context, std::move(inputs[0]), std::move(inputs[1]), {options_.kind, options_.slope});
   }
 
  private:

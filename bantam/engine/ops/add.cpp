@@ -1,20 +1,27 @@
-// Add: both inputs get dy itself.
+// Add: both inputs get dy itself, or what the activation behind it leaves of dy.
 #include "bantam/engine/ops/add.h"
 
 #include <fmt/format.h>
 
 #include "bantam/base/error.h"
+#include "bantam/engine/ops/activation.h"
+#include "bantam/engine/ops/masked_activation.h"
 #include "bantam/engine/tape.h"
 #include "bantam/kernels/elementwise.h"
+#include "bantam/kernels/piecewise.h"
 
 namespace bantam::ops {
 
-Tensor add(const Context& context, Tensor a, Tensor b) {
+Tensor add(const Context& context, Tensor a, Tensor b, kernels::ActivationFunction f) {
   context.check_device("add", {&a, &b});
   if (a.shape() != b.shape())
     throw ShapeError(fmt::format("add: {} and {} differ", to_string(a.shape()), to_string(b.shape())));
   if (a.dtype() != b.dtype())
     throw DTypeError(fmt::format("add: {} and {} differ", to_string(a.dtype()), to_string(b.dtype())));
+  if (f.kind != kernels::Activation::none)
+    return kernels::is_piecewise(f.kind)
+               ? masked_activation(context, std::move(a), std::move(b), f)
+               : activation(context, add(context, std::move(a), std::move(b)), f.kind, f.slope);
   Tensor y = a.sole_owner()   ? a.view(a.shape())
              : b.sole_owner() ? b.view(b.shape())
                               : context.allocate(a.shape(), a.dtype());

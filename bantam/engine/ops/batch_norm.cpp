@@ -1,10 +1,12 @@
-// Batch norm: backward keeps x and the batch's mean and inverse deviation.
+// Batch norm: backward keeps x (or how to make it) and the batch's mean and inverse deviation; the output is made from
+// them in one pass.
 #include "bantam/engine/ops/batch_norm.h"
 
 #include <fmt/format.h>
 
 #include "bantam/base/error.h"
 #include "bantam/engine/ops/gradient_target.h"
+#include "bantam/engine/saved_tensor.h"
 #include "bantam/engine/tape.h"
 
 namespace bantam::ops {
@@ -43,51 +45,105 @@ VectorGradient vector_gradient(const Context& context, const Tensor& vector, Gra
   return {{}, target.data, target.accumulate};
 }
 
+/// One call's shapes and constants.
+struct Call {
+  kernels::BatchNormShape shape;
+  DType dtype;
+  Tensor scale, shift;
+  kernels::ActivationFunction activation;
+
+  kernels::BatchNormAffine affine() const { return {floats(scale), floats(shift), activation}; }
+  Scratch scratch(const Context& context) const {
+    return context.scratch(kernels::batch_norm_workspace_bytes(shape, dtype, context.device.kind));
+  }
+};
+
+/// What forward leaves for backward, and for running again.
+struct Statistics {
+  Tensor mean, inv_std;
+};
+
+void apply(const Context& context, const Call& call, const Tensor& x, const Statistics& statistics, const Tensor& y) {
+  BANTAM_KERNEL(context.exec, batch_norm_apply, call.shape, call.dtype, x.data(), call.affine(),
+                statistics.mean.as<float>(), statistics.inv_std.as<float>(), y.data());
+}
+
+/// y with the batch's statistics; those of the first pass where a stretch runs again.
+Statistics forward_training(const Context& context, const Call& call, const Tensor& x, const BatchNormTensors& tensors,
+                            const BatchNormSettings& settings, const Tensor& y) {
+  Keepsakes* keepsakes = context.keepsakes;
+  if (keepsakes != nullptr && keepsakes->replaying()) {
+    const Tensor mean = keepsakes->take(), inv_std = keepsakes->take();
+    apply(context, call, x, {mean, inv_std}, y);
+    return {mean, inv_std};
+  }
+  const Shape channels{call.shape.channels};
+  const Tensor mean = context.allocate(channels, DType::float32), inv_std = context.allocate(channels, DType::float32);
+  const bool moves = context.pass == Pass::train && tensors.pending_mean.defined();
+  const Scratch scratch = call.scratch(context);
+  BANTAM_KERNEL(context.exec, batch_norm_forward_training, call.shape, call.dtype, x.data(), call.affine(),
+                settings.epsilon, settings.running, moves ? tensors.pending_mean.as<float>() : nullptr,
+                moves ? tensors.pending_variance.as<float>() : nullptr, y.data(), mean.as<float>(), inv_std.as<float>(),
+                scratch.get());
+  if (keepsakes != nullptr) {
+    keepsakes->leave(mean);
+    keepsakes->leave(inv_std);
+  }
+  return {mean, inv_std};
+}
+
+void backward(const Context& context, const Call& call, SavedTensor& saved, const Statistics& statistics,
+              const Tensor& dy, GradientStore& store) {
+  VectorGradient dscale = vector_gradient(context, call.scale, store),
+                 dshift = vector_gradient(context, call.shift, store);
+  if (dscale.data != nullptr && dshift.data != nullptr && dscale.accumulate != dshift.accumulate)
+    throw Error("batch_norm: scale and shift must be used together");
+  const Tensor dx = wants_gradient(saved.ref()) ? reuse_or_allocate(context, dy) : Tensor();
+  {
+    const Tensor x = saved.take(context);
+    const Scratch scratch = call.scratch(context);
+    BANTAM_KERNEL(context.exec, batch_norm_backward_training, call.shape, call.dtype, x.data(), dy.data(),
+                  call.affine(), statistics.mean.as<float>(), statistics.inv_std.as<float>(),
+                  dx.defined() ? dx.data() : nullptr, dscale.data, dshift.data, dscale.accumulate || dshift.accumulate,
+                  scratch.get());
+  }
+  if (dscale.fresh.defined()) store.add(context, call.scale, std::move(dscale.fresh));
+  if (dshift.fresh.defined()) store.add(context, call.shift, std::move(dshift.fresh));
+  if (dx.defined()) store.add(context, saved.ref(), dx);
+}
+
 }  // namespace
 
-Tensor batch_norm(const Context& context, const Tensor& x, const BatchNormTensors& tensors, float epsilon,
-                  kernels::RunningUpdate running) {
+Tensor batch_norm(const Context& context, const Tensor& x, const BatchNormTensors& tensors,
+                  const BatchNormSettings& settings) {
   check(x, tensors);
   context.check_device("batch_norm",
                        {&x, &tensors.scale, &tensors.shift, &tensors.running_mean, &tensors.running_variance});
   const std::int64_t channels = x.shape()[-1];
-  const kernels::BatchNormShape shape{.rows = channels == 0 ? 0 : x.elements() / channels, .channels = channels};
-  const DType dtype = x.dtype();
+  const Call call{{.rows = channels == 0 ? 0 : x.elements() / channels, .channels = channels},
+                  x.dtype(),
+                  tensors.scale,
+                  tensors.shift,
+                  settings.activation};
   const bool recorded = records(context, {&x, &tensors.scale, &tensors.shift});
-  Tensor y = context.allocate(x.shape(), dtype);
+  Tensor y = context.allocate(x.shape(), x.dtype());
   if (context.pass == Pass::evaluate) {
     if (recorded) throw Error("batch_norm: no gradient in evaluation; train with Pass::train");
-    BANTAM_KERNEL(context.exec, batch_norm_forward_inference, shape, dtype, x.data(), floats(tensors.scale),
-                  floats(tensors.shift), epsilon, floats(tensors.running_mean), floats(tensors.running_variance),
-                  y.data());
+    BANTAM_KERNEL(context.exec, batch_norm_forward_inference, call.shape, call.dtype, x.data(), call.affine(),
+                  settings.epsilon, floats(tensors.running_mean), floats(tensors.running_variance), y.data());
     return y;
   }
-  const Tensor mean = context.allocate({channels}, DType::float32),
-               inv_std = context.allocate({channels}, DType::float32);
-  const bool moves = context.pass == Pass::train && tensors.pending_mean.defined();
-  {
-    const Scratch scratch = context.scratch(kernels::batch_norm_workspace_bytes(shape, dtype, context.device.kind));
-    BANTAM_KERNEL(context.exec, batch_norm_forward_training, shape, dtype, x.data(), floats(tensors.scale),
-                  floats(tensors.shift), epsilon, running, moves ? tensors.pending_mean.as<float>() : nullptr,
-                  moves ? tensors.pending_variance.as<float>() : nullptr, y.data(), mean.as<float>(),
-                  inv_std.as<float>(), scratch.get());
-  }
+  const Statistics statistics = forward_training(context, call, x, tensors, settings, y);
   if (!recorded) return y;
-  context.tape->record(
-      context, y,
-      [=, scale = tensors.scale, shift = tensors.shift](const Context& ctx, Tensor dy, GradientStore& store) {
-        VectorGradient dscale = vector_gradient(ctx, scale, store), dshift = vector_gradient(ctx, shift, store);
-        if (dscale.data != nullptr && dshift.data != nullptr && dscale.accumulate != dshift.accumulate)
-          throw Error("batch_norm: scale and shift must be used together");
-        const Tensor dx = wants_gradient(x) ? reuse_or_allocate(ctx, dy) : Tensor();
-        const Scratch scratch = ctx.scratch(kernels::batch_norm_workspace_bytes(shape, dtype, ctx.device.kind));
-        BANTAM_KERNEL(ctx.exec, batch_norm_backward_training, shape, dtype, x.data(), dy.data(), floats(scale),
-                      mean.as<float>(), inv_std.as<float>(), dx.defined() ? dx.data() : nullptr, dscale.data,
-                      dshift.data, dscale.accumulate || dshift.accumulate, scratch.get());
-        if (dscale.fresh.defined()) store.add(ctx, scale, std::move(dscale.fresh));
-        if (dshift.fresh.defined()) store.add(ctx, shift, std::move(dshift.fresh));
-        if (dx.defined()) store.add(ctx, x, dx);
-      });
+  const SavedTensor saved = x;
+  context.tape->record(context, y, [=, x = saved](const Context& ctx, Tensor dy, GradientStore& store) mutable {
+    backward(ctx, call, x, statistics, dy, store);
+  });
+  attach_recipe(context, y, {&saved}, [=](const Context& ctx) {
+    const Tensor input = saved.get(ctx), again = ctx.allocate(input.shape(), input.dtype());
+    apply(ctx, call, input, statistics, again);
+    return again;
+  });
   return y;
 }
 

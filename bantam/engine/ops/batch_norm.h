@@ -14,9 +14,16 @@ struct BatchNormTensors {
   Tensor pending_mean, pending_variance;  ///< moved by training passes, not by recompute; may be undefined
 };
 
-/// x (…, channels). In Pass::train and Pass::recompute with the batch's statistics; in Pass::evaluate with the running
-/// ones (which has no gradient here: recording it throws Error). Throws ShapeError.
-Tensor batch_norm(const Context& context, const Tensor& x, const BatchNormTensors& tensors, float epsilon = 1e-3f,
-                  kernels::RunningUpdate running = {});
+struct BatchNormSettings {
+  float epsilon = 1e-3f;
+  kernels::RunningUpdate running;
+  kernels::ActivationFunction activation;  ///< behind scale and shift, in the same pass
+};
+
+/// x (…, channels). Backward keeps x and the batch's mean and deviation, never the output. In Pass::train and
+/// Pass::recompute with the batch's statistics; in Pass::evaluate with the running ones (which has no gradient here:
+/// recording it throws Error). Throws ShapeError.
+Tensor batch_norm(const Context& context, const Tensor& x, const BatchNormTensors& tensors,
+                  const BatchNormSettings& settings = {});
 
 }  // namespace bantam::ops

@@ -5,6 +5,7 @@
 
 #include "bantam/base/error.h"
 #include "bantam/engine/ops/gradient_target.h"
+#include "bantam/engine/saved_tensor.h"
 #include "bantam/engine/tape.h"
 #include "bantam/kernels/matmul.h"
 
@@ -32,16 +33,17 @@ Tensor dense(const Context& context, const Tensor& x, const Tensor& w) {
   Tensor y = context.allocate({batch, units}, dtype);
   product(context, {.m = batch, .n = units, .k = inputs, .transpose_b = true}, dtype, x, w, dtype, y.data(), false);
   if (!records(context, {&x, &w})) return y;
-  context.tape->record(context, y, [=](const Context& ctx, Tensor dy, GradientStore& store) {
-    weight_gradient(ctx, w, store, [&](float* dw, bool accumulate) {
-      product(ctx, {.m = units, .n = inputs, .k = batch, .transpose_a = true}, dtype, dy, x, DType::float32, dw,
-              accumulate);
-    });
-    if (!wants_gradient(x)) return;
-    Tensor dx = ctx.allocate(x.shape(), dtype);
-    product(ctx, {.m = batch, .n = inputs, .k = units}, dtype, dy, w, dtype, dx.data(), false);
-    store.add(ctx, x, std::move(dx));
-  });
+  context.tape->record(context, y,
+                       [=, x = SavedTensor(x)](const Context& ctx, Tensor dy, GradientStore& store) mutable {
+                         weight_gradient(ctx, w, store, [&](float* dw, bool accumulate) {
+                           product(ctx, {.m = units, .n = inputs, .k = batch, .transpose_a = true}, dtype, dy,
+                                   x.take(ctx), DType::float32, dw, accumulate);
+                         });
+                         if (!wants_gradient(x.ref())) return;
+                         Tensor dx = ctx.allocate(x.shape(), dtype);
+                         product(ctx, {.m = batch, .n = inputs, .k = units}, dtype, dy, w, dtype, dx.data(), false);
+                         store.add(ctx, x.ref(), std::move(dx));
+                       });
   return y;
 }
 

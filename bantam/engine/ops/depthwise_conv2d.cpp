@@ -1,10 +1,11 @@
-// Depthwise convolution: backward keeps x and reads w from the arena.
+// Depthwise convolution: backward keeps x (or how to make it) and reads w from the arena.
 #include "bantam/engine/ops/depthwise_conv2d.h"
 
 #include <fmt/format.h>
 
 #include "bantam/base/error.h"
 #include "bantam/engine/ops/gradient_target.h"
+#include "bantam/engine/saved_tensor.h"
 #include "bantam/engine/tape.h"
 #include "bantam/kernels/depthwise_conv2d.h"
 
@@ -48,18 +49,20 @@ Tensor depthwise_conv2d(const Context& context, const Tensor& x, const Tensor& w
   Tensor y = context.allocate({shape.batch, shape.out_h(), shape.out_w(), shape.out_channels()}, dtype);
   BANTAM_KERNEL(context.exec, depthwise_conv2d_forward, shape, dtype, x.data(), w.data(), y.data());
   if (!records(context, {&x, &w})) return y;
-  context.tape->record(context, y, [=](const Context& ctx, Tensor dy, GradientStore& store) {
-    weight_gradient(ctx, w, store, [&](float* dw, bool accumulate) {
-      const Scratch scratch =
-          ctx.scratch(kernels::depthwise_conv2d_grad_weight_workspace_bytes(shape, dtype, ctx.device.kind));
-      BANTAM_KERNEL(ctx.exec, depthwise_conv2d_grad_weight, shape, dtype, x.data(), dy.data(), dw, accumulate,
-                    scratch.get());
-    });
-    if (!wants_gradient(x)) return;
-    Tensor dx = ctx.allocate(x.shape(), dtype);
-    BANTAM_KERNEL(ctx.exec, depthwise_conv2d_grad_input, shape, dtype, dy.data(), w.data(), dx.data());
-    store.add(ctx, x, std::move(dx));
-  });
+  context.tape->record(
+      context, y, [=, x = SavedTensor(x)](const Context& ctx, Tensor dy, GradientStore& store) mutable {
+        weight_gradient(ctx, w, store, [&](float* dw, bool accumulate) {
+          const Tensor input = x.take(ctx);  // gone before dx comes
+          const Scratch scratch =
+              ctx.scratch(kernels::depthwise_conv2d_grad_weight_workspace_bytes(shape, dtype, ctx.device.kind));
+          BANTAM_KERNEL(ctx.exec, depthwise_conv2d_grad_weight, shape, dtype, input.data(), dy.data(), dw, accumulate,
+                        scratch.get());
+        });
+        if (!wants_gradient(x.ref())) return;
+        Tensor dx = ctx.allocate(x.shape(), dtype);
+        BANTAM_KERNEL(ctx.exec, depthwise_conv2d_grad_input, shape, dtype, dy.data(), w.data(), dx.data());
+        store.add(ctx, x.ref(), std::move(dx));
+      });
   return y;
 }
 

@@ -5,6 +5,7 @@
 
 #include "bantam/base/error.h"
 #include "bantam/engine/ops/gradient_target.h"
+#include "bantam/engine/saved_tensor.h"
 #include "bantam/engine/tape.h"
 #include "bantam/kernels/dropout.h"
 
@@ -27,6 +28,8 @@ Tensor dropout(const Context& context, Tensor x, float rate) {
       .first_sample = context.random.first_sample};
   const ValueRef x_ref = x;
   const bool recorded = records(context, {&x});
+  const bool derived = recorded && context.derive && kept_anyway(x);
+  const SavedTensor x_saved = derived ? SavedTensor(x) : SavedTensor();
   Tensor y = reuse_or_allocate(context, x);
   const Tensor mask = context.allocate({static_cast<std::int64_t>(kernels::dropout_mask_bytes(shape))}, DType::uint8);
   BANTAM_KERNEL(context.exec, dropout_forward, shape, x.dtype(), context.random.update, x.data(), y.data(),
@@ -37,6 +40,12 @@ Tensor dropout(const Context& context, Tensor x, float rate) {
     BANTAM_KERNEL(ctx.exec, dropout_grad, shape, dy.dtype(), mask.as<std::uint32_t>(), dy.data(), dx.data());
     store.add(ctx, x_ref, std::move(dx));
   });
+  if (derived)  // y from x and the mask is the same product as dx from dy
+    attach_recipe(context, y, {&x_saved}, [=](const Context& ctx) {
+      const Tensor input = x_saved.get(ctx), again = ctx.allocate(input.shape(), input.dtype());
+      BANTAM_KERNEL(ctx.exec, dropout_grad, shape, input.dtype(), mask.as<std::uint32_t>(), input.data(), again.data());
+      return again;
+    });
   return y;
 }
 

@@ -2,6 +2,7 @@
 #include "bantam/engine/ops/reshape.h"
 
 #include "bantam/base/error.h"
+#include "bantam/engine/saved_tensor.h"
 #include "bantam/engine/tape.h"
 
 namespace bantam::ops {
@@ -13,6 +14,11 @@ Tensor reshape(const Context& context, const Tensor& x, const Shape& shape) {
                        [x_ref = ValueRef(x), from = x.shape()](const Context& ctx, Tensor dy, GradientStore& store) {
                          store.add(ctx, x_ref, dy.view(from));
                        });
+  if (x.recipe() != nullptr) {
+    const SavedTensor saved = x;
+    attach_recipe(
+        context, y, {&saved}, [=](const Context& ctx) { return saved.get(ctx).view(shape); }, 0);
+  }
   return y;
 }
 

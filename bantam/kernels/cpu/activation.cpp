@@ -7,10 +7,8 @@
 
 #include "bantam/kernels/activation.h"
 
-#include <cmath>
-
+#include "bantam/kernels/cpu/activation_math.h"
 #include "bantam/kernels/cpu/blocks.h"
-#include "bantam/kernels/cpu/vector_math.h"
 
 namespace bantam::kernels::cpu {
 namespace {
@@ -25,18 +23,6 @@ template <class Slope>
 void loop_grad(const float* saved, const float* dy, float* dx, std::int64_t n, Slope f) {
 #pragma omp simd
   for (std::int64_t i = 0; i < n; ++i) dx[i] = dy[i] * f(saved[i]);
-}
-
-/// Φ(x); by erfc, which keeps its digits in the left tail.
-float normal_cdf(float x) { return 0.5f * std::erfc(-x * 0.707106781f); }
-
-/// d/dx x·Φ(x) = Φ(x) + x·φ(x).
-float gelu_slope(float x) { return normal_cdf(x) + x * 0.398942280f * exp_bounded(-0.5f * x * x); }
-
-/// d/dx x·s(x) = s·(1 + x·(1 - s)), s the sigmoid.
-[[gnu::always_inline]] inline float silu_slope(float x) {
-  const float s = sigmoid(x);
-  return s * (1.0f + x * (1.0f - s));
 }
 
 void forward_block(Activation activation, float slope, const float* x, float* y, std::int64_t n) {

@@ -4,6 +4,7 @@
 
 #include <cmath>
 
+#include "bantam/kernels/cpu/activation_math.h"
 #include "bantam/kernels/cpu/column_sums.h"
 #include "bantam/kernels/cpu/convert.h"
 #include "bantam/kernels/workspace_layout.h"
@@ -103,31 +104,51 @@ float moved(float running, double batch, float rate) {
   return static_cast<float>((1.0 - rate) * running + rate * batch);
 }
 
-/// y = (x - mean)·(inv_std·scale) + shift; `inv_std(c)` gives a channel's factor.
+float scale_of(const BatchNormAffine& affine, std::int64_t c) { return affine.scale ? affine.scale[c] : 1.0f; }
+float shift_of(const BatchNormAffine& affine, std::int64_t c) { return affine.shift ? affine.shift[c] : 0.0f; }
+
+/// z = (x - mean)·(inv_std·scale) + shift, of which forward, apply and backward must get the same bits.
+[[gnu::always_inline]] inline Float8 linear(Float8 x, Float8 mean, Float8 factor, Float8 shift) {
+  return (x - mean) * factor + shift;
+}
+
+/// y = f(z); `inv_std(c)` gives a channel's factor.
 template <class InvStd>
-void normalise(const Exec& exec, const BatchNormShape& shape, DType dtype, const void* x, const float* mean,
-               InvStd&& inv_std, const float* scale, const float* shift, void* y) {
+void normalise(const Exec& exec, const BatchNormShape& shape, DType dtype, const void* x, const BatchNormAffine& affine,
+               const float* mean, InvStd&& inv_std, void* y) {
   dispatch_floating(dtype, [&](auto tag) {
     using T = typename decltype(tag)::type;
     const T* from = static_cast<const T*>(x);
     T* to = static_cast<T*>(y);
-    map_channels<3>(
-        shape.rows, shape.channels, exec.threads,
-        [&](std::int64_t c, float* p) {
-          p[0] = mean[c];
-          p[1] = inv_std(c) * (scale ? scale[c] : 1.0f);
-          p[2] = shift ? shift[c] : 0.0f;
-        },
-        [&](std::int64_t at, std::int64_t lanes, const Float8* p) {
-          store_lanes(to + at, lanes, (load_lanes(from + at, lanes) - p[0]) * p[1] + p[2]);
-        });
+    with_activation8(affine.activation, [&](auto f) {
+      map_channels<3>(
+          shape.rows, shape.channels, exec.threads,
+          [&](std::int64_t c, float* p) {
+            p[0] = mean[c];
+            p[1] = inv_std(c) * scale_of(affine, c);
+            p[2] = shift_of(affine, c);
+          },
+          [&](std::int64_t at, std::int64_t lanes, const Float8* p) {
+            store_lanes(to + at, lanes, f(linear(load_lanes(from + at, lanes), p[0], p[1], p[2])));
+          });
+    });
   });
 }
 
-/// Σ dy and Σ dy·x̂ a channel, to totals[0..channels) and totals[channels..).
+/// What backward reads of a normalised array, and the values a channel that z is made of.
 template <class T>
-void gradient_sums(const Exec& exec, const BatchNormShape& shape, const T* x, const T* dy, const float* mean,
-                   const float* inv_std, float* partials, float* totals) {
+struct Saved {
+  const T* x;
+  const float* mean;
+  const float* inv_std;
+  const float* factor;  // inv_std·scale
+  const float* shift;
+};
+
+/// Σ dz and Σ dz·x̂ a channel, to totals[0..channels) and totals[channels..).
+template <class T, class Function>
+void gradient_sums(const Exec& exec, const BatchNormShape& shape, const Saved<T>& saved, const T* dy, Function f,
+                   float* partials, float* totals) {
   const std::int64_t parts = sum_parts(shape.rows, shape.channels, DeviceKind::cpu);
   const std::int64_t elements = shape.rows * shape.channels;
   parallel_parts(parts, exec.threads, [&](std::int64_t part) {
@@ -135,39 +156,42 @@ void gradient_sums(const Exec& exec, const BatchNormShape& shape, const T* x, co
     float* sums[2] = {partials + part * 2 * shape.channels, partials + (part * 2 + 1) * shape.channels};
     std::fill(sums[0], sums[0] + 2 * shape.channels, 0.0f);
     sum_columns<2>(rows, shape.channels, sums, [&](std::int64_t at, std::int64_t c, std::int64_t lanes, Float8* sum) {
-      const Float8 g = load_lanes(dy + at, lanes, elements - at);
-      const Float8 centred = load_lanes(x + at, lanes, elements - at) - load_lanes(mean + c, lanes);
-      sum[0] += g;
-      sum[1] += g * (centred * load_lanes(inv_std + c, lanes));
+      const Float8 v = load_lanes(saved.x + at, lanes, elements - at), mean = load_lanes(saved.mean + c, lanes);
+      const Float8 z = linear(v, mean, load_lanes(saved.factor + c, lanes), load_lanes(saved.shift + c, lanes));
+      const Float8 dz = load_lanes(dy + at, lanes, elements - at) * f.derivative(z);
+      sum[0] += dz;
+      sum[1] += dz * ((v - mean) * load_lanes(saved.inv_std + c, lanes));
     });
   });
   add_parts(partials, parts, 2 * shape.channels, totals, false, exec.threads);
 }
 
-/// dx = scale·inv_std·(dy - Σdy/rows - x̂·Σ(dy·x̂)/rows).
-template <class T>
-void input_gradient(const Exec& exec, const BatchNormShape& shape, const T* x, const T* dy, const float* scale,
-                    const float* mean, const float* inv_std, const float* totals, T* dx) {
+/// dx = scale·inv_std·(dz - Σdz/rows - x̂·Σ(dz·x̂)/rows).
+template <class T, class Function>
+void input_gradient(const Exec& exec, const BatchNormShape& shape, const Saved<T>& saved, const T* dy, Function f,
+                    const float* totals, T* dx) {
   const float per_row = 1.0f / static_cast<float>(shape.rows);
-  map_channels<5>(
+  map_channels<6>(
       shape.rows, shape.channels, exec.threads,
       [&](std::int64_t c, float* p) {
-        p[0] = mean[c];
-        p[1] = inv_std[c];
-        p[2] = inv_std[c] * (scale ? scale[c] : 1.0f);
-        p[3] = totals[c] * per_row;
-        p[4] = totals[shape.channels + c] * per_row;
+        p[0] = saved.mean[c];
+        p[1] = saved.inv_std[c];
+        p[2] = saved.factor[c];
+        p[3] = saved.shift[c];
+        p[4] = totals[c] * per_row;
+        p[5] = totals[shape.channels + c] * per_row;
       },
       [&](std::int64_t at, std::int64_t lanes, const Float8* p) {
-        const Float8 normalised = (load_lanes(x + at, lanes) - p[0]) * p[1];
-        store_lanes(dx + at, lanes, p[2] * (load_lanes(dy + at, lanes) - p[3] - normalised * p[4]));
+        const Float8 v = load_lanes(saved.x + at, lanes);
+        const Float8 dz = load_lanes(dy + at, lanes) * f.derivative(linear(v, p[0], p[2], p[3]));
+        store_lanes(dx + at, lanes, p[2] * (dz - p[4] - ((v - p[0]) * p[1]) * p[5]));
       });
 }
 
 }  // namespace
 
 void batch_norm_forward_training(const Exec& exec, const BatchNormShape& shape, DType dtype, const void* x,
-                                 const float* scale, const float* shift, float epsilon, RunningUpdate update,
+                                 const BatchNormAffine& affine, float epsilon, RunningUpdate update,
                                  float* running_mean, float* running_variance, void* y, float* saved_mean,
                                  float* saved_inv_std, Workspace workspace) {
   if (shape.rows <= 0 || shape.channels <= 0) return;
@@ -196,35 +220,49 @@ void batch_norm_forward_training(const Exec& exec, const BatchNormShape& shape, 
     if (running_mean) running_mean[c] = moved(running_mean[c], moments.mean, update.rate);
     if (running_variance) running_variance[c] = moved(running_variance[c], moments.variance * correction, update.rate);
   }
+  batch_norm_apply(exec, shape, dtype, x, affine, saved_mean, saved_inv_std, y);
+}
+
+void batch_norm_apply(const Exec& exec, const BatchNormShape& shape, DType dtype, const void* x,
+                      const BatchNormAffine& affine, const float* mean, const float* inv_std, void* y) {
   normalise(
-      exec, shape, dtype, x, saved_mean, [&](std::int64_t c) { return saved_inv_std[c]; }, scale, shift, y);
+      exec, shape, dtype, x, affine, mean, [&](std::int64_t c) { return inv_std[c]; }, y);
 }
 
 void batch_norm_backward_training(const Exec& exec, const BatchNormShape& shape, DType dtype, const void* x,
-                                  const void* dy, const float* scale, const float* saved_mean,
+                                  const void* dy, const BatchNormAffine& affine, const float* saved_mean,
                                   const float* saved_inv_std, void* dx, float* dscale, float* dshift, bool accumulate,
                                   Workspace workspace) {
   if (shape.rows <= 0 || shape.channels <= 0) return;
   require_workspace(workspace, batch_norm_workspace_bytes(shape, dtype, DeviceKind::cpu),
                     "batch_norm_backward_training");
-  float* totals = static_cast<float*>(workspace.data);  // (2, channels), then the parts' sums
+  const std::int64_t channels = shape.channels;
+  float* totals = static_cast<float*>(workspace.data);  // (2, channels), then factor and shift, then the parts' sums
+  float *factor = totals + 2 * channels, *shift = totals + 3 * channels, *partials = totals + 4 * channels;
+  for (std::int64_t c = 0; c < channels; ++c) {
+    factor[c] = saved_inv_std[c] * scale_of(affine, c);
+    shift[c] = shift_of(affine, c);
+  }
   dispatch_floating(dtype, [&](auto tag) {
     using T = typename decltype(tag)::type;
-    const T *in = static_cast<const T*>(x), *g = static_cast<const T*>(dy);
-    gradient_sums(exec, shape, in, g, saved_mean, saved_inv_std, totals + 2 * shape.channels, totals);
-    if (dx) input_gradient(exec, shape, in, g, scale, saved_mean, saved_inv_std, totals, static_cast<T*>(dx));
+    const Saved<T> saved{static_cast<const T*>(x), saved_mean, saved_inv_std, factor, shift};
+    const T* g = static_cast<const T*>(dy);
+    with_activation8(affine.activation, [&](auto f) {
+      gradient_sums(exec, shape, saved, g, f, partials, totals);
+      if (dx) input_gradient(exec, shape, saved, g, f, totals, static_cast<T*>(dx));
+    });
   });
-  for (std::int64_t c = 0; c < shape.channels; ++c) {
+  for (std::int64_t c = 0; c < channels; ++c) {
     if (dshift) dshift[c] = totals[c] + (accumulate ? dshift[c] : 0.0f);
-    if (dscale) dscale[c] = totals[shape.channels + c] + (accumulate ? dscale[c] : 0.0f);
+    if (dscale) dscale[c] = totals[channels + c] + (accumulate ? dscale[c] : 0.0f);
   }
 }
 
 void batch_norm_forward_inference(const Exec& exec, const BatchNormShape& shape, DType dtype, const void* x,
-                                  const float* scale, const float* shift, float epsilon, const float* running_mean,
+                                  const BatchNormAffine& affine, float epsilon, const float* running_mean,
                                   const float* running_variance, void* y) {
   const auto inv_std = [&](std::int64_t c) { return 1.0f / std::sqrt(running_variance[c] + epsilon); };
-  normalise(exec, shape, dtype, x, running_mean, inv_std, scale, shift, y);
+  normalise(exec, shape, dtype, x, affine, running_mean, inv_std, y);
 }
 
 }  // namespace bantam::kernels::cpu

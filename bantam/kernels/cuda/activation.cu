@@ -1,21 +1,11 @@
 // Activations on CUDA: one kernel a direction and type, the function chosen once a vector (the branch is the same for
 // all threads).
 #include "bantam/kernels/activation.h"
+#include "bantam/kernels/cuda/activation_math.cuh"
 #include "bantam/kernels/cuda/vectorized.cuh"
 
 namespace bantam::kernels::cuda {
 namespace {
-
-__device__ inline float logistic(float x) { return 1.0f / (1.0f + expf(-x)); }
-
-/// d/dx x·Φ(x) = Φ(x) + x·φ(x).
-__device__ inline float gelu_slope(float x) { return normcdff(x) + x * 0.398942280f * expf(-0.5f * x * x); }
-
-/// d/dx x·s(x) = s·(1 + x·(1 - s)), s the sigmoid.
-__device__ inline float silu_slope(float x) {
-  const float s = logistic(x);
-  return s * (1.0f + x * (1.0f - s));
-}
 
 struct Forward {
   Activation activation;

@@ -1,5 +1,6 @@
 // Batch normalisation on CUDA: statistics in two ordered stages, then one pass that normalises; backward the same way.
 #include "bantam/kernels/batch_norm.h"
+#include "bantam/kernels/cuda/activation_math.cuh"
 #include "bantam/kernels/cuda/moments.cuh"
 #include "bantam/kernels/workspace_layout.h"
 
@@ -29,25 +30,26 @@ struct FinishStatistics {
   }
 };
 
+/// What makes z of N channels.
 template <int N>
 struct Affine {
   float mean[N], factor[N], shift[N];
+
+  /// (x - mean)·(inv_std·scale) + shift: spelled out, so that forward and backward get the same bits.
+  __device__ float z(int n, float x) const { return fmaf(x - mean[n], factor[n], shift[n]); }
 };
 
-/// y = (x - mean)·(inv_std·scale) + shift.
-template <class T>
-struct Normalise {
-  const T* x;
+/// Where the values of an Affine come from.
+struct AffineSource {
   const float* scale;
   const float* shift;
   const float* mean;
   const float* spread;  ///< inv_std, or the variance
-  bool spread_is_variance;
-  float epsilon;
-  T* y;
+  bool spread_is_variance = false;
+  float epsilon = 0;
 
   template <int N>
-  __device__ Affine<N> start(std::int64_t c, std::integral_constant<int, N>) const {
+  __device__ Affine<N> load(std::int64_t c) const {
     Affine<N> kept;
     float s[N];
     load_floats(mean, c, 0.0f, kept.mean);
@@ -61,51 +63,63 @@ struct Normalise {
     }
     return kept;
   }
+};
+
+/// y = f(z).
+template <class T, class Function>
+struct Normalise {
+  const T* x;
+  AffineSource affine;
+  Function f;
+  T* y;
+
   template <int N>
-  __device__ void apply(const Affine<N>& kept, std::int64_t at) const {
+  __device__ Affine<N> start(std::int64_t c, std::integral_constant<int, N>) const {
+    return affine.load<N>(c);
+  }
+  template <int N>
+  __device__ Pack<T, N> load(std::int64_t at) const {
+    return load_pack<N>(x + at);
+  }
+  template <int N>
+  __device__ void apply(const Affine<N>& kept, const Pack<T, N>& loaded, std::int64_t at) const {
     float v[N];
-    unpack<N>(x + at, v);
+    unpack<N>(loaded, v);
 #pragma unroll
-    for (int n = 0; n < N; ++n) v[n] = (v[n] - kept.mean[n]) * kept.factor[n] + kept.shift[n];
+    for (int n = 0; n < N; ++n) v[n] = f(kept.z(n, v[n]));
     repack<N>(v, y + at);
   }
 };
 
-template <int N>
-struct Statistics {
-  float mean[N], inv_std[N];
-};
-
-/// Terms of Σ dy and Σ dy·x̂.
-template <class T>
+/// Terms of Σ dz and Σ dz·(x - mean).
+template <class T, class Function>
 struct GradientTerms {
   const T* x;
   const T* dy;
-  const float* mean;
-  const float* inv_std;
+  AffineSource affine;
+  Function f;
 
   template <int N>
-  __device__ Statistics<N> start(std::int64_t c, std::integral_constant<int, N>) const {
-    Statistics<N> kept;
-    load_floats(mean, c, 0.0f, kept.mean);
-    load_floats(inv_std, c, 1.0f, kept.inv_std);
-    return kept;
+  __device__ Affine<N> start(std::int64_t c, std::integral_constant<int, N>) const {
+    return affine.load<N>(c);
   }
   template <int N>
-  __device__ void add(const Statistics<N>& kept, std::int64_t at, float (&sum)[2 * N]) const {
+  __device__ void add(const Affine<N>& kept, std::int64_t at, float (&sum)[2 * N]) const {
     float v[N], g[N];
     unpack<N>(x + at, v);
     unpack<N>(dy + at, g);
 #pragma unroll
     for (int n = 0; n < N; ++n) {
-      sum[n] += g[n];
-      sum[N + n] += g[n] * ((v[n] - kept.mean[n]) * kept.inv_std[n]);
+      const float dz = g[n] * f.derivative(kept.z(n, v[n]));
+      sum[n] += dz;
+      sum[N + n] += dz * (v[n] - kept.mean[n]);
     }
   }
 };
 
-/// Keeps the totals (Σ dy, then Σ dy·x̂) for the pass over dx, and gives them out as dshift and dscale where wanted.
+/// Keeps the totals (Σ dz, then Σ dz·x̂) for the pass over dx, and gives them out as dshift and dscale where wanted.
 struct FinishGradientSums {
+  const float* inv_std;
   float* totals;
   float* dscale;
   float* dshift;
@@ -113,26 +127,34 @@ struct FinishGradientSums {
   bool accumulate;
 
   __device__ void operator()(std::int64_t i, float sum) const {
+    const bool products = i >= channels;
+    const std::int64_t c = products ? i - channels : i;
+    if (products) sum *= inv_std[c];
     totals[i] = sum;
-    float* to = i < channels ? dshift : dscale;
-    const std::int64_t c = i < channels ? i : i - channels;
+    float* to = products ? dscale : dshift;
     if (to) to[c] = accumulate ? to[c] + sum : sum;
   }
 };
 
+/// dx = factor·dz + slope·(x - mean) + constant.
 template <int N>
 struct InputGradientKept {
-  float mean[N], inv_std[N], factor[N], shift_mean[N], scale_mean[N];
+  Affine<N> affine;
+  float slope[N], constant[N];
 };
 
-/// dx = scale·inv_std·(dy - Σdy/rows - x̂·Σ(dy·x̂)/rows).
-template <class T>
+template <class T, int N>
+struct TwoPacks {
+  Pack<T, N> x, dy;
+};
+
+/// dx = scale·inv_std·(dz - Σdz/rows - x̂·Σ(dz·x̂)/rows).
+template <class T, class Function>
 struct InputGradient {
   const T* x;
   const T* dy;
-  const float* scale;
-  const float* mean;
-  const float* inv_std;
+  AffineSource affine;
+  Function f;
   const float* totals;
   std::int64_t channels;
   float per_row;
@@ -140,38 +162,53 @@ struct InputGradient {
 
   template <int N>
   __device__ InputGradientKept<N> start(std::int64_t c, std::integral_constant<int, N>) const {
-    InputGradientKept<N> kept;
-    load_floats(mean, c, 0.0f, kept.mean);
-    load_floats(inv_std, c, 1.0f, kept.inv_std);
-    load_floats(scale, c, 1.0f, kept.factor);
-    load_floats(totals, c, 0.0f, kept.shift_mean);
-    load_floats(totals, channels + c, 0.0f, kept.scale_mean);
+    InputGradientKept<N> kept{affine.load<N>(c), {}, {}};
+    float inv_std[N];
+    load_floats(affine.spread, c, 1.0f, inv_std);
+    load_floats(totals, c, 0.0f, kept.constant);
+    load_floats(totals + channels, c, 0.0f, kept.slope);
 #pragma unroll
     for (int n = 0; n < N; ++n) {
-      kept.factor[n] *= kept.inv_std[n];
-      kept.shift_mean[n] *= per_row;
-      kept.scale_mean[n] *= per_row;
+      kept.constant[n] *= -per_row * kept.affine.factor[n];
+      kept.slope[n] *= -per_row * kept.affine.factor[n] * inv_std[n];
     }
     return kept;
   }
   template <int N>
-  __device__ void apply(const InputGradientKept<N>& kept, std::int64_t at) const {
+  __device__ TwoPacks<T, N> load(std::int64_t at) const {
+    return {load_pack<N>(x + at), load_pack<N>(dy + at)};
+  }
+  template <int N>
+  __device__ void apply(const InputGradientKept<N>& kept, const TwoPacks<T, N>& loaded, std::int64_t at) const {
     float v[N], g[N];
-    unpack<N>(x + at, v);
-    unpack<N>(dy + at, g);
+    unpack<N>(loaded.x, v);
+    unpack<N>(loaded.dy, g);
 #pragma unroll
     for (int n = 0; n < N; ++n) {
-      const float normalised = (v[n] - kept.mean[n]) * kept.inv_std[n];
-      g[n] = kept.factor[n] * (g[n] - kept.shift_mean[n] - normalised * kept.scale_mean[n]);
+      const float dz = g[n] * f.derivative(kept.affine.z(n, v[n]));
+      g[n] = fmaf(kept.affine.factor[n], dz, fmaf(kept.slope[n], v[n] - kept.affine.mean[n], kept.constant[n]));
     }
     repack<N>(g, dx + at);
   }
 };
 
+/// y = f(z) over x, both of `dtype`.
+void normalise(const Exec& exec, const BatchNormShape& shape, DType dtype, const void* x, ActivationFunction activation,
+               const AffineSource& affine, void* y) {
+  dispatch_floating(dtype, [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    with_activation(activation, [&](auto f) {
+      const Normalise<T, decltype(f)> map{static_cast<const T*>(x), affine, f, static_cast<T*>(y)};
+      with_pack<T>([&](auto n) { map_rows<decltype(n)::value>(exec, shape.rows, shape.channels, map); }, shape.channels,
+                   x, y);
+    });
+  });
+}
+
 }  // namespace
 
 void batch_norm_forward_training(const Exec& exec, const BatchNormShape& shape, DType dtype, const void* x,
-                                 const float* scale, const float* shift, float epsilon, RunningUpdate update,
+                                 const BatchNormAffine& affine, float epsilon, RunningUpdate update,
                                  float* running_mean, float* running_variance, void* y, float* saved_mean,
                                  float* saved_inv_std, Workspace workspace) {
   if (shape.rows <= 0 || shape.channels <= 0) return;
@@ -180,54 +217,54 @@ void batch_norm_forward_training(const Exec& exec, const BatchNormShape& shape, 
   const FinishStatistics finish{epsilon, update, running_mean, running_variance, saved_mean, saved_inv_std};
   dispatch_floating(dtype, [&](auto tag) {
     using T = typename decltype(tag)::type;
-    const T* in = static_cast<const T*>(x);
-    const Normalise<T> map{in, scale, shift, saved_mean, saved_inv_std, false, epsilon, static_cast<T*>(y)};
     with_pack<T>(
         [&](auto n) {
-          constexpr int N = decltype(n)::value;
-          channel_moments<T, N>(exec, shape.rows, shape.channels, in, static_cast<float*>(workspace.data), finish);
-          map_rows<N>(exec, shape.rows, shape.channels, map);
+          channel_moments<T, decltype(n)::value>(exec, shape.rows, shape.channels, static_cast<const T*>(x),
+                                                 static_cast<float*>(workspace.data), finish);
         },
-        shape.channels, x, y);
+        shape.channels, x);
   });
+  batch_norm_apply(exec, shape, dtype, x, affine, saved_mean, saved_inv_std, y);
+}
+
+void batch_norm_apply(const Exec& exec, const BatchNormShape& shape, DType dtype, const void* x,
+                      const BatchNormAffine& affine, const float* mean, const float* inv_std, void* y) {
+  normalise(exec, shape, dtype, x, affine.activation, {affine.scale, affine.shift, mean, inv_std}, y);
 }
 
 void batch_norm_backward_training(const Exec& exec, const BatchNormShape& shape, DType dtype, const void* x,
-                                  const void* dy, const float* scale, const float* saved_mean,
+                                  const void* dy, const BatchNormAffine& affine, const float* saved_mean,
                                   const float* saved_inv_std, void* dx, float* dscale, float* dshift, bool accumulate,
                                   Workspace workspace) {
   if (shape.rows <= 0 || shape.channels <= 0) return;
   require_workspace(workspace, batch_norm_workspace_bytes(shape, dtype, DeviceKind::cuda),
                     "batch_norm_backward_training");
   float* totals = static_cast<float*>(workspace.data);  // (2, channels), then the parts' sums
-  const FinishGradientSums finish{totals, dscale, dshift, shape.channels, accumulate};
+  const FinishGradientSums finish{saved_inv_std, totals, dscale, dshift, shape.channels, accumulate};
+  const AffineSource source{affine.scale, affine.shift, saved_mean, saved_inv_std};
   const float per_row = 1.0f / static_cast<float>(shape.rows);
-  dispatch_floating(dtype, [&](auto tag) {
+  const auto run = [&](auto tag, auto f) {
     using T = typename decltype(tag)::type;
+    using Function = decltype(f);
     const T *in = static_cast<const T*>(x), *g = static_cast<const T*>(dy);
-    const InputGradient<T> map{
-        in, g, scale, saved_mean, saved_inv_std, totals, shape.channels, per_row, static_cast<T*>(dx)};
+    const InputGradient<T, Function> map{in, g, source, f, totals, shape.channels, per_row, static_cast<T*>(dx)};
     with_pack<T>(
         [&](auto n) {
           constexpr int N = decltype(n)::value;
-          const GradientTerms<T> terms{in, g, saved_mean, saved_inv_std};
+          const GradientTerms<T, Function> terms{in, g, source, f};
           sum_rows<N, 2>(exec, shape.rows, shape.channels, totals + 2 * shape.channels, terms, finish);
           if (dx) map_rows<N>(exec, shape.rows, shape.channels, map);
         },
         shape.channels, x, dy, dx);
-  });
+  };
+  dispatch_floating(dtype, [&](auto tag) { with_activation(affine.activation, [&](auto f) { run(tag, f); }); });
 }
 
 void batch_norm_forward_inference(const Exec& exec, const BatchNormShape& shape, DType dtype, const void* x,
-                                  const float* scale, const float* shift, float epsilon, const float* running_mean,
+                                  const BatchNormAffine& affine, float epsilon, const float* running_mean,
                                   const float* running_variance, void* y) {
-  dispatch_floating(dtype, [&](auto tag) {
-    using T = typename decltype(tag)::type;
-    const Normalise<T> map{static_cast<const T*>(x), scale, shift,   running_mean,
-                           running_variance,         true,  epsilon, static_cast<T*>(y)};
-    with_pack<T>([&](auto n) { map_rows<decltype(n)::value>(exec, shape.rows, shape.channels, map); }, shape.channels,
-                 x, y);
-  });
+  normalise(exec, shape, dtype, x, affine.activation,
+            {affine.scale, affine.shift, running_mean, running_variance, true, epsilon}, y);
 }
 
 }  // namespace bantam::kernels::cuda

@@ -25,9 +25,13 @@ struct AddBias {
     return kept;
   }
   template <int N>
-  __device__ void apply(const Kept<N>& kept, std::int64_t at) const {
+  __device__ Pack<T, N> load(std::int64_t at) const {
+    return load_pack<N>(x + at);
+  }
+  template <int N>
+  __device__ void apply(const Kept<N>& kept, const Pack<T, N>& loaded, std::int64_t at) const {
     float v[N];
-    unpack<N>(x + at, v);
+    unpack<N>(loaded, v);
 #pragma unroll
     for (int n = 0; n < N; ++n) v[n] += kept.bias[n];
     repack<N>(v, y + at);

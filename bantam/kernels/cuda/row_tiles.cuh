@@ -36,34 +36,58 @@ void with_pack(Call&& call, std::int64_t channels, const Pointers*... addresses)
   call(std::integral_constant<int, 1>{});
 }
 
-/// N floats from a float array of any alignment; `otherwise` where it is null.
+/// N floats from a float array of any alignment, c a multiple of N; `otherwise` where it is null.
 template <int N>
 __device__ inline void load_floats(const float* from, std::int64_t c, float otherwise, float (&values)[N]) {
+  if constexpr (N % 4 == 0) {
+    if (from != nullptr && reinterpret_cast<std::uintptr_t>(from) % 16 == 0) {
+#pragma unroll
+      for (int n = 0; n < N; n += 4) {
+        const Pack<float, 4> pack = load_pack<4>(from + c + n);
+#pragma unroll
+        for (int k = 0; k < 4; ++k) values[n + k] = pack.v[k];
+      }
+      return;
+    }
+  }
 #pragma unroll
   for (int n = 0; n < N; ++n) values[n] = from ? from[c + n] : otherwise;
 }
 
-/// map: `start(c, std::integral_constant<int, N>)` gives what a thread keeps for its N channels; `apply(kept, offset)`
-/// does the N elements at `offset`.
+/// Rows that a thread of a map has under way at a time: with 16 bytes each, enough to hide the memory's latency.
+inline constexpr int kRowsAtOnce = 4;
+/// Blocks of a map, about: enough to fill any GPU a few times, and few enough that what `start` reads is paid rarely.
+inline constexpr std::int64_t kMapBlocks = 4096;
+
+/// map: `start(c, std::integral_constant<int, N>)` gives what a thread keeps for its N channels; `load<N>(offset)`
+/// reads the N elements at `offset`, and `apply(kept, loaded, offset)` writes there.
 template <int N, class Map>
 __global__ void __launch_bounds__(kTileThreads) map_rows_kernel(std::int64_t rows, std::int64_t channels, Map map) {
   const std::int64_t c = (static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x) * N;
   if (c >= channels) return;
   const auto kept = map.start(c, std::integral_constant<int, N>{});
   const std::int64_t step = static_cast<std::int64_t>(gridDim.y) * blockDim.y;
-  for (std::int64_t r = static_cast<std::int64_t>(blockIdx.y) * blockDim.y + threadIdx.y; r < rows; r += step) {
-    map.apply(kept, r * channels + c);
+  std::int64_t r = static_cast<std::int64_t>(blockIdx.y) * blockDim.y + threadIdx.y;
+  for (; r + (kRowsAtOnce - 1) * step < rows; r += kRowsAtOnce * step) {
+    decltype(map.template load<N>(c)) loaded[kRowsAtOnce];
+#pragma unroll
+    for (int k = 0; k < kRowsAtOnce; ++k) loaded[k] = map.template load<N>((r + k * step) * channels + c);
+#pragma unroll
+    for (int k = 0; k < kRowsAtOnce; ++k) map.apply(kept, loaded[k], (r + k * step) * channels + c);
   }
+  for (; r < rows; r += step) map.apply(kept, map.template load<N>(r * channels + c), r * channels + c);
 }
 
-/// Runs `map` over all elements; every thread does about four rows.
+/// Runs `map` over all elements; every thread does four rows, or a multiple of four.
 template <int N, class Map>
 void map_rows(const Exec& exec, std::int64_t rows, std::int64_t channels, const Map& map) {
   if (rows <= 0 || channels <= 0) return;
   const std::int64_t packs = channels / N;
   const dim3 block = tile_block(packs);
-  const auto row_blocks = std::min<std::int64_t>(blocks_for(rows, std::int64_t{4} * block.y), kMaxGridY);
-  const dim3 grid(blocks_for(packs, block.x), static_cast<unsigned>(row_blocks));
+  const unsigned columns = blocks_for(packs, block.x);
+  const std::int64_t most = std::clamp<std::int64_t>(kMapBlocks / columns, 1, kMaxGridY);
+  const std::int64_t rounds = blocks_for(blocks_for(rows, std::int64_t{kRowsAtOnce} * block.y), most);
+  const dim3 grid(columns, blocks_for(rows, rounds * kRowsAtOnce * block.y));
   map_rows_kernel<N><<<grid, block, 0, stream_of(exec)>>>(rows, channels, map);
   check_launch("map_rows_kernel");
 }

@@ -38,10 +38,19 @@ __device__ inline std::int64_t grid_thread() {
 __device__ inline std::int64_t grid_threads() { return static_cast<std::int64_t>(gridDim.x) * blockDim.x; }
 
 template <int kCount, class T>
-__device__ inline void unpack(const T* from, float (&values)[kCount]) {
-  const Pack<T, kCount> pack = *reinterpret_cast<const Pack<T, kCount>*>(from);
+__device__ inline Pack<T, kCount> load_pack(const T* from) {
+  return *reinterpret_cast<const Pack<T, kCount>*>(from);
+}
+
+template <int kCount, class T>
+__device__ inline void unpack(const Pack<T, kCount>& pack, float (&values)[kCount]) {
 #pragma unroll
   for (int k = 0; k < kCount; ++k) values[k] = to_float(pack.v[k]);
+}
+
+template <int kCount, class T>
+__device__ inline void unpack(const T* from, float (&values)[kCount]) {
+  unpack<kCount>(load_pack<kCount>(from), values);
 }
 
 template <int kCount, class T>

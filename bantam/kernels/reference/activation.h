@@ -65,6 +65,13 @@ T activation_slope(Activation activation, T slope, T saved) {
   return std::numeric_limits<T>::quiet_NaN();
 }
 
+/// f' from x.
+template <class T>
+T activation_derivative(Activation activation, T slope, T x) {
+  return activation_slope(activation, slope,
+                          activation_grad_reads_input(activation) ? x : activate(activation, slope, x));
+}
+
 template <class T>
 void activation_forward(Activation activation, T slope, std::int64_t count, const T* x, T* y) {
   for (std::int64_t i = 0; i < count; ++i) y[i] = activate(activation, slope, x[i]);

@@ -6,8 +6,26 @@
 #include <vector>
 
 #include "bantam/kernels/batch_norm.h"
+#include "bantam/kernels/reference/activation.h"
 
 namespace bantam::kernels::reference {
+
+/// scale, shift and activation; empty vectors mean 1 and 0.
+template <class T>
+struct Affine {
+  std::vector<T> scale, shift;
+  ActivationFunction activation;
+
+  T scale_at(std::size_t c) const { return scale.empty() ? T(1) : scale[c]; }
+  /// z from x̂.
+  T linear(std::size_t c, T normalised) const { return normalised * scale_at(c) + (shift.empty() ? T(0) : shift[c]); }
+  T operator()(std::size_t c, T normalised) const {
+    return activate(activation.kind, T(activation.slope), linear(c, normalised));
+  }
+  T derivative(std::size_t c, T normalised) const {
+    return activation_derivative(activation.kind, T(activation.slope), linear(c, normalised));
+  }
+};
 
 /// What training forward gives: y (rows, channels), the rest (channels).
 template <class T>
@@ -15,10 +33,9 @@ struct BatchNormTraining {
   std::vector<T> y, mean, variance, inv_std;
 };
 
-/// Empty `scale` and `shift` mean 1 and 0.
 template <class T>
 BatchNormTraining<T> batch_norm_forward_training(const BatchNormShape& s, const std::vector<T>& x,
-                                                 const std::vector<T>& scale, const std::vector<T>& shift, T epsilon) {
+                                                 const Affine<T>& affine, T epsilon) {
   const auto rows = static_cast<std::size_t>(s.rows), channels = static_cast<std::size_t>(s.channels);
   BatchNormTraining<T> out{std::vector<T>(x.size()), std::vector<T>(channels), std::vector<T>(channels),
                            std::vector<T>(channels)};
@@ -30,9 +47,8 @@ BatchNormTraining<T> batch_norm_forward_training(const BatchNormShape& s, const 
     out.mean[c] = mean;
     out.variance[c] = squares / T(rows);
     out.inv_std[c] = T(1) / std::sqrt(out.variance[c] + epsilon);
-    const T a = scale.empty() ? T(1) : scale[c], b = shift.empty() ? T(0) : shift[c];
     for (std::size_t r = 0; r < rows; ++r)
-      out.y[r * channels + c] = (x[r * channels + c] - mean) * out.inv_std[c] * a + b;
+      out.y[r * channels + c] = affine(c, (x[r * channels + c] - mean) * out.inv_std[c]);
   }
   return out;
 }
@@ -57,38 +73,39 @@ struct BatchNormGradients {
 
 template <class T>
 BatchNormGradients<T> batch_norm_backward_training(const BatchNormShape& s, const std::vector<T>& x,
-                                                   const std::vector<T>& dy, const std::vector<T>& scale,
+                                                   const std::vector<T>& dy, const Affine<T>& affine,
                                                    const std::vector<T>& mean, const std::vector<T>& inv_std) {
   const auto rows = static_cast<std::size_t>(s.rows), channels = static_cast<std::size_t>(s.channels);
   BatchNormGradients<T> out{std::vector<T>(x.size()), std::vector<T>(channels), std::vector<T>(channels)};
   for (std::size_t c = 0; c < channels; ++c) {
     T sum = 0, products = 0;
     for (std::size_t r = 0; r < rows; ++r) {
-      sum += dy[r * channels + c];
-      products += dy[r * channels + c] * (x[r * channels + c] - mean[c]) * inv_std[c];
+      const T normalised = (x[r * channels + c] - mean[c]) * inv_std[c];
+      const T dz = dy[r * channels + c] * affine.derivative(c, normalised);
+      sum += dz;
+      products += dz * normalised;
     }
     out.dshift[c] = sum;
     out.dscale[c] = products;
-    const T a = (scale.empty() ? T(1) : scale[c]) * inv_std[c];
+    const T a = affine.scale_at(c) * inv_std[c];
     for (std::size_t r = 0; r < rows; ++r) {
       const T normalised = (x[r * channels + c] - mean[c]) * inv_std[c];
-      out.dx[r * channels + c] = a * (dy[r * channels + c] - sum / T(rows) - normalised * products / T(rows));
+      const T dz = dy[r * channels + c] * affine.derivative(c, normalised);
+      out.dx[r * channels + c] = a * (dz - sum / T(rows) - normalised * products / T(rows));
     }
   }
   return out;
 }
 
 template <class T>
-std::vector<T> batch_norm_forward_inference(const BatchNormShape& s, const std::vector<T>& x,
-                                            const std::vector<T>& scale, const std::vector<T>& shift, T epsilon,
-                                            const std::vector<T>& running_mean,
+std::vector<T> batch_norm_forward_inference(const BatchNormShape& s, const std::vector<T>& x, const Affine<T>& affine,
+                                            T epsilon, const std::vector<T>& running_mean,
                                             const std::vector<T>& running_variance) {
   const auto channels = static_cast<std::size_t>(s.channels);
   std::vector<T> y(x.size());
   for (std::size_t i = 0; i < x.size(); ++i) {
     const std::size_t c = i % channels;
-    const T a = scale.empty() ? T(1) : scale[c], b = shift.empty() ? T(0) : shift[c];
-    y[i] = (x[i] - running_mean[c]) / std::sqrt(running_variance[c] + epsilon) * a + b;
+    y[i] = affine(c, (x[i] - running_mean[c]) / std::sqrt(running_variance[c] + epsilon));
   }
   return y;
 }

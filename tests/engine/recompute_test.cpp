@@ -1,0 +1,161 @@
+// Recompute: the same bits under every policy, and what each leaves in memory, to the byte.
+#include "tests/engine/engine_fixture.h"
+
+namespace bantam {
+namespace {
+
+using testing::EngineTest;
+
+class RecomputeTest : public EngineTest {};
+BANTAM_INSTANTIATE_ON_DEVICES(RecomputeTest);
+
+RecomputeOptions again(std::vector<std::string> names, bool derive = false) {
+  return {.kind = RecomputeOptions::Kind::named, .names = std::move(names), .derive = derive};
+}
+
+const RecomputeOptions kNone{}, kCheap{.derive = true}, kAll{.kind = RecomputeOptions::Kind::all};
+
+/// Weights and running statistics after three updates of two micro-batches.
+std::vector<std::vector<float>> trained(Device device, const Graph& graph, const ModelOptions& options, int threads) {
+  Runtime fresh({.threads = threads});
+  Model model(fresh, device, graph, options);
+  Optimizer optimizer(model, {});
+  TrainingStep step(model, optimizer, {});
+  for (int i = 0; i < 6; ++i) {
+    step.micro_batch(testing::make_batch(model.context(Pass::train), graph.input_shape(), 5, i * 6, 6), i % 2 * 6, 12);
+    if (i % 2 == 1) step.update();
+  }
+  const Stream stream = fresh.stream(device);
+  return {to_host<float>(model.parameters().master(), stream), to_host<float>(model.buffers().current(), stream)};
+}
+
+TEST_P(RecomputeTest, EveryRecomputePolicyGivesTheSameBits) {
+  for (const PrecisionKind kind :
+       {PrecisionKind::float32, PrecisionKind::mixed_float16, PrecisionKind::mixed_bfloat16}) {
+    const auto run = [&](const RecomputeOptions& recompute, int threads) {
+      const ModelOptions options{.precision = {kind}, .seed = 3, .recompute = recompute};
+      return trained(device(), testing::small_network(), options, threads);
+    };
+    const auto expected = run(kNone, 2);
+    EXPECT_EQ(run(kCheap, 1), expected);
+    for (const RecomputeOptions& recompute :
+         {kCheap, kAll, again({"block", "separable"}), again({"block", "separable"}, true), again({"stem..block"}),
+          again({"stem_norm..pool", "drop..head"}, true), again({"stem..head"}, true)})
+      EXPECT_EQ(run(recompute, 2), expected) << to_string(Precision{kind});
+  }
+}
+
+/// Residual blocks in a row, each behind the other's sum, with normalised shortcuts now and then, as in a ResNet; and
+/// depthwise blocks as in a MobileNet.
+Graph residual_network() {
+  const ActivationOptions relu{kernels::Activation::relu};
+  Graph graph({8, 8, 3});
+  graph.add("stem", conv2d({.filters = 8, .padding = Padding::same(), .bias = false}));
+  NodeId last = graph.add("stem_norm", batch_norm({.activation = relu}));
+  for (int i = 0; i < 5; ++i) {
+    const std::string name = "block" + std::to_string(i);
+    NodeId y = graph.add(name + "/conv", conv2d({.filters = 8, .padding = Padding::same(), .bias = false}), {last});
+    y = graph.add(name + "/norm", batch_norm({.activation = {kernels::Activation::relu6}}), {y});
+    y = graph.add(name + "/depthwise", depthwise_conv2d({.padding = Padding::same(), .bias = false}), {y});
+    y = graph.add(name + "/depthwise_norm", batch_norm(), {y});
+    if (i == 0) {
+      last = graph.add(name + "/shortcut", conv2d({.filters = 8, .kernel = {1, 1}, .bias = false}), {last});
+      last = graph.add(name + "/shortcut_norm", batch_norm(), {last});
+    }
+    last = graph.add(name + "/add", add(i == 3 ? ActivationOptions{kernels::Activation::gelu} : relu), {y, last});
+  }
+  graph.add(global_average_pool());
+  graph.add("head", dense({.units = 5}));
+  return graph;
+}
+
+TEST_P(RecomputeTest, EveryRecomputePolicyGivesTheSameBitsInChainsOfBlocks) {
+  for (const PrecisionKind kind : {PrecisionKind::float32, PrecisionKind::mixed_float16}) {
+    const auto run = [&](const RecomputeOptions& recompute) {
+      return trained(device(), residual_network(), {.precision = {kind}, .seed = 3, .recompute = recompute}, 2);
+    };
+    const auto expected = run(kNone);
+    for (const RecomputeOptions& recompute :
+         {kCheap, kAll, again({"block1..block3"}), again({"stem..block0", "block2", "block4"}, true)})
+      EXPECT_EQ(run(recompute), expected);
+  }
+}
+
+TEST_P(RecomputeTest, WhatForwardLeavesForBackwardToTheByte) {
+  // Images stay with their owner. `tensor`: one activation of 16·8·8·8 float32.
+  constexpr std::uint64_t kTensor = 16 * 8 * 8 * 8 * 4, kVector = 256, kMask = kTensor / 32;
+  Graph graph({8, 8, 8});
+  const ActivationOptions relu{kernels::Activation::relu};
+  const NodeId x = graph.add("a/conv", conv2d({.filters = 8, .kernel = {1, 1}, .bias = false}));
+  const NodeId normed = graph.add("a/norm", batch_norm({.activation = relu}), {x});
+  const NodeId y = graph.add("b/conv", conv2d({.filters = 8, .kernel = {1, 1}, .bias = false}), {normed});
+  graph.add("b/add", add(relu), {graph.add("b/norm", batch_norm(), {y}), normed});
+  graph.add("c/conv", conv2d({.filters = 8, .kernel = {1, 1}, .bias = false}));
+  graph.add("pool", global_average_pool());
+  graph.add("head", dense({.units = 5}));
+  const auto left = [&](const RecomputeOptions& recompute) {
+    Runtime fresh({.threads = 2});
+    Model model(fresh, device(), graph, {.recompute = recompute});
+    Tape tape;
+    Context context = model.context(Pass::train);
+    context.tape = &tape;
+    const Tensor images = testing::random_tensor(context, {16, 8, 8, 8}, 1);
+    const std::uint64_t before = fresh.allocator(device()).stats().in_use_bytes;
+    const Tensor logits = model.forward(context, images);
+    return fresh.allocator(device()).stats().in_use_bytes - before;
+  };
+  // Always: the pooled rows that the head reads (512 bytes), the logits (512), and two norms' mean and deviation.
+  const std::uint64_t always = 512 + 512 + 4 * kVector;
+  // Two raw convolutions that norms read; the mask of the sum; and, unless they can be made, what convolutions read.
+  EXPECT_EQ(left(kNone), always + 2 * kTensor + kMask + 2 * kTensor);
+  EXPECT_EQ(left(kCheap), always + 2 * kTensor + kMask);
+  // Block a again: its output is kept (block b reads it), its raw convolution is not.
+  EXPECT_EQ(left(again({"a"}, true)), always + kTensor + kMask + kTensor);
+  EXPECT_EQ(left(again({"a..b"}, true)), always + kTensor);
+}
+
+TEST_P(RecomputeTest, RecomputedLayersThatPassTheirInputThrough) {
+  std::vector<std::vector<float>> weights;
+  for (const RecomputeOptions::Kind kind : {RecomputeOptions::Kind::none, RecomputeOptions::Kind::all}) {
+    Graph graph({8, 8, 3});
+    graph.add(conv2d({.filters = 4}));
+    graph.add("nothing/dropout", dropout({.rate = 0.0f}));
+    graph.add("nothing/activation", activation({}));
+    graph.add(flatten());
+    graph.add("head", dense({.units = 5}));
+    Runtime fresh({.threads = 2});
+    Model model(fresh, device(), graph, {.seed = 3, .recompute = {.kind = kind}});
+    Optimizer optimizer(model, {});
+    TrainingStep step(model, optimizer, {});
+    for (int i = 0; i < 3; ++i) step.step(testing::make_batch(model.context(Pass::train), {8, 8, 3}, 5, i * 8, 8));
+    weights.push_back(to_host<float>(model.parameters().master(), fresh.stream(device())));
+  }
+  EXPECT_EQ(weights[0], weights[1]);
+}
+
+TEST_P(RecomputeTest, RecomputeOfAChainOfBlocksTakesLessMemory) {
+  const auto peak_activations = [&](RecomputeOptions::Kind kind) {
+    Graph graph({16, 16, 8});
+    for (int block = 0; block < 8; ++block) {
+      const std::string name = "block" + std::to_string(block);
+      graph.add(name + "/conv", conv2d({.filters = 8, .padding = Padding::same()}));
+      graph.add(name + "/norm", batch_norm({.activation = {kernels::Activation::gelu}}));
+      graph.add(name + "/depthwise",
+                depthwise_conv2d({.padding = Padding::same(), .activation = {kernels::Activation::silu}}));
+    }
+    graph.add(global_average_pool());
+    graph.add("head", dense({.units = 5}));
+    Runtime fresh({.threads = 2});
+    Model model(fresh, device(), graph, {.recompute = {.kind = kind}});
+    Optimizer optimizer(model, {});
+    TrainingStep step(model, optimizer, {});
+    step.step(testing::make_batch(model.context(Pass::train), {16, 16, 8}, 5, 0, 8));
+    return fresh.allocator(device()).stats().by_category_at_peak[Category::activation];
+  };
+  // A block keeps four tensors (both convolutions' inputs, the norm's, and silu's); recomputed, only its input, and one
+  // block at a time is whole: 8·1 + 4 and gradients against 8·4.
+  EXPECT_LT(peak_activations(RecomputeOptions::Kind::all), peak_activations(RecomputeOptions::Kind::none) * 6 / 10);
+}
+
+}  // namespace
+}  // namespace bantam
