@@ -12,6 +12,7 @@
 #include "bantam/base/error.h"
 #include "bantam/memory/allocator.h"
 #include "bantam/memory/cuda_backend.h"
+#include "bantam/memory/paged_source.h"
 
 namespace bantam::cli {
 namespace {

@@ -9,53 +9,17 @@
 #include <gtest/gtest.h>
 
 #include "bantam/base/error.h"
-#include "bantam/base/philox.h"
 #include "bantam/memory/allocation_trace.h"
 #include "bantam/memory/allocator.h"
-#include "tests/memory/simulated_streams.h"
-#include "tests/memory/test_source.h"
+#include "tests/memory/planned_program.h"
 
 namespace bantam {
 namespace {
 
-using testing::SimulatedOracle;
-using testing::SimulatedStreams;
-using testing::SourceLog;
-using testing::TestSource;
+using testing::Program;
 
 constexpr AllocationTag kTag{Category::activation, "test"};
 constexpr std::size_t kMiB = 1u << 20;
-
-/// A drawn program: at each tick one allocation (its buffer's number) or one free.
-struct Program {
-  struct Call {
-    std::size_t buffer = 0;
-    bool frees = false;
-  };
-  std::vector<PlannerBuffer> buffers;
-  std::vector<Call> calls;
-
-  explicit Program(std::uint64_t seed, std::size_t count = 60) {
-    PhiloxSequence random(philox_key(seed, RandomPurpose::test));
-    std::vector<std::size_t> live;
-    while (buffers.size() < count || !live.empty()) {
-      const auto now = static_cast<std::int64_t>(calls.size());
-      if (buffers.size() < count && (live.empty() || random.below(5) < 3)) {
-        live.push_back(buffers.size());
-        calls.push_back({buffers.size(), false});
-        buffers.push_back({static_cast<std::int64_t>(buffers.size()), now, 0, 256 * (1 + random.below(64))});
-      } else {
-        const std::size_t at = random.below(live.size());
-        buffers[live[at]].upper = now;
-        calls.push_back({live[at], true});
-        live.erase(live.begin() + static_cast<std::ptrdiff_t>(at));
-      }
-    }
-  }
-  std::shared_ptr<const PlacementPlan> plan() const {
-    return std::make_shared<const PlacementPlan>(buffers, solve_arena(buffers, {.alignment = 256, .iterations = 0}));
-  }
-};
 
 class PlacementTest : public ::testing::Test {
  protected:
@@ -339,86 +303,6 @@ TEST_F(PlacementTest, a_reserved_pool_is_one_region_of_that_size) {
   (void)allocator_.trim();
   EXPECT_TRUE(allocator_.reserve_pool(64 * kMiB)) << "the whole limit";
   EXPECT_EQ(allocator_.stats().pool_bytes, 64 * kMiB);
-}
-
-TEST(PlacementStreams, a_free_on_another_stream_makes_the_arenas_stream_wait) {
-  auto streams = std::make_shared<SimulatedStreams>(3);
-  BfcAllocator allocator(make_fake_source(), Device::cuda(0), {.name = "test"},
-                         std::make_unique<SimulatedOracle>(streams));
-  const Stream a = SimulatedStreams::stream(1), b = SimulatedStreams::stream(2);
-  const std::vector<PlannerBuffer> buffers = {{0, 0, 1, 1024}, {1, 2, 3, 1024}};
-  ASSERT_TRUE(allocator.reserve_arena(1024, a));
-  {
-    const PlacementScope scope(allocator, std::make_shared<const PlacementPlan>(buffers, solve_arena(buffers)), a);
-    void* first = allocator.allocate(1024, a, kTag);
-    const testing::Point used = streams->submit(b);
-    allocator.free(first, b);
-    EXPECT_EQ(streams->device_waits, 1u);
-    EXPECT_EQ(streams->host_waits, 0u);
-    void* second = allocator.allocate(1024, a, kTag);
-    EXPECT_EQ(second, first);
-    streams->submit(a, {used});  // fails where it could run before b is done
-    streams->run_all();
-    allocator.free(second, a);
-    EXPECT_EQ(streams->device_waits, 1u) << "the arena's own stream needs no wait";
-  }
-  void* other = allocator.allocate(512, b, kTag);  // another stream's requests are nobody's plan
-  allocator.free(other, b);
-  EXPECT_TRUE(allocator.release_arena());
-  EXPECT_EQ(allocator.check_invariants(), "");
-  EXPECT_EQ(streams->checked, 1u);
-  (void)allocator.trim();
-  EXPECT_EQ(streams->open_marks, 0u);
-}
-
-/// Random calls of all kinds, with invariants after each.
-TEST(PlacementFuzz, invariants_hold_whatever_is_called) {
-  for (std::uint64_t seed = 0; seed < 40; ++seed) {
-    PhiloxSequence random(philox_key(seed, RandomPurpose::test, 1));
-    auto log = std::make_shared<SourceLog>();
-    log->fails = [&random](std::uint64_t, std::size_t) { return random.below(8) == 0; };
-    BfcAllocator allocator(std::make_unique<TestSource>(log, 0), Device::cpu(),
-                           {.name = "test", .limit_bytes = 4 * kMiB, .first_region_bytes = 64 << 10});
-    const Program program(seed, 40);
-    const auto plan = program.plan();
-    std::vector<void*> live;
-    std::optional<PlacementScope> scope;
-    std::size_t expected = 0;
-    for (int step = 0; step < 600; ++step) {
-      const std::uint64_t choice = random.below(20);
-      try {
-        if (choice < 9) {
-          const bool planned = random.below(6) != 0;  // the plan's next size, most of the time
-          const std::size_t bytes =
-              planned ? program.buffers[expected++ % 40].size : 1 + random.below(random.below(9) == 0 ? 900'000 : 9000);
-          live.push_back(allocator.allocate(bytes, {}, kTag));
-        } else if (choice < 16 && !live.empty()) {
-          const std::size_t at = random.below(live.size());
-          allocator.free(live[at], {});
-          live.erase(live.begin() + static_cast<std::ptrdiff_t>(at));
-        } else if (choice == 16) {
-          scope.reset();
-          (void)allocator.reserve_arena(plan->arena_bytes() / (1 + random.below(2)), {});
-          scope.emplace(allocator, plan, Stream{});
-          expected = 0;
-        } else if (choice == 17) {
-          (void)allocator.trim();
-        } else if (choice == 18) {
-          allocator.set_limit((1 + random.below(6)) * kMiB);
-        } else if (choice == 19) {
-          for (void* address : live) allocator.free(address, {});
-          live.clear();
-        }
-      } catch (const OutOfMemory&) {
-      }
-      ASSERT_EQ(allocator.check_invariants(), "") << "seed " << seed << ", step " << step;
-      ASSERT_EQ(allocator.stats().pool_bytes, log->held);
-    }
-    for (void* address : live) allocator.free(address, {});
-    scope.reset();
-    EXPECT_EQ(allocator.stats().arena_in_use_bytes, 0u);
-    EXPECT_EQ(allocator.stats().in_use_bytes, 0u);
-  }
 }
 
 }  // namespace
