@@ -69,8 +69,9 @@ __device__ inline void load_row(const T* x, const float (&origin)[N], float (&v)
 
 /// Moments of part blockIdx.y. With one part they go to finish(c, origin, moments), else to partials (parts, 2,
 /// channels).
+/// Four blocks a multiprocessor: then the most parts that `sum_parts` gives run at once on a large GPU.
 template <class T, int N, class Finish>
-__global__ void __launch_bounds__(kTileThreads)
+__global__ void __launch_bounds__(kTileThreads, 4)
     part_moments_kernel(const T* x, std::int64_t rows, std::int64_t channels, float* partials, Finish finish) {
   const std::int64_t c = (static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x) * N;
   const std::int64_t part = blockIdx.y, end = part_begin(rows, gridDim.y, part + 1), step = blockDim.y;
