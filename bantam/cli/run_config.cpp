@@ -24,9 +24,12 @@ Device read_device(ConfigMap& root) {
 }
 
 /// The device that a key of `limits` or `logical` names.
-Device device_at_key(const std::string& key, const ConfigNode& value) {
+std::string device_at_key(const std::string& key, const ConfigNode& value) {
   try {
-    return parse_device(key);
+    const Device device = parse_device(key);
+    if (device.is_logical())
+      value.fail_at_key(fmt::format("'{}' is a share: name the device, and give its shares in memory.logical", key));
+    return to_string(device);
   } catch (const DeviceError& error) {
     value.fail_at_key(error.what());
   }
@@ -39,22 +42,28 @@ std::vector<std::uint64_t> read_shares(const ConfigNode& value) {
   return shares;
 }
 
-MemoryConfig read_memory(ConfigMap map, Device device) {
+MemoryConfig read_memory(ConfigMap map) {
   MemoryConfig memory;
   memory.growth = map.boolean("growth", true);
   if (const auto limits = map.find("limits"))
-    for (const auto& [key, value] : limits->entries())
-      memory.limits[to_string(device_at_key(key, value))] = value.as_byte_size(1);
+    for (const auto& [key, value] : limits->entries()) memory.limits[device_at_key(key, value)] = value.as_byte_size(1);
   if (const auto logical = map.find("logical"))
-    for (const auto& [key, value] : logical->entries())
-      memory.logical[to_string(device_at_key(key, value))] = read_shares(value);
+    for (const auto& [key, value] : logical->entries()) memory.logical[device_at_key(key, value)] = read_shares(value);
   memory.budget = map.byte_size("budget", 0);
   memory.on_oom = map.choice("on_oom", {"fail", "accumulate"}, "fail") == "fail" ? OnOom::fail : OnOom::accumulate;
-  if (!memory.growth && !memory.limits.contains(to_string(device)))
-    map.node("growth").fail(fmt::format(
-        "growth: false takes a device's whole limit at once; give memory.limits a size for \"{}\"", to_string(device)));
   map.finish();
   return memory;
+}
+
+/// A share that is trained on must be cut from its device.
+void require_share(ConfigMap& root, const RunConfig& config) {
+  const Device device = config.device;
+  if (!device.is_logical()) return;
+  const auto shares = config.memory.logical.find(to_string(device.whole()));
+  const std::size_t count = shares == config.memory.logical.end() ? 0 : shares->second.size();
+  if (static_cast<std::size_t>(device.share) < count) return;
+  root.node("device").fail(fmt::format("{} does not exist: memory.logical splits {} into {}", to_string(device),
+                                       to_string(device.whole()), count == 0 ? "nothing" : std::to_string(count)));
 }
 
 RecomputeOptions read_recompute(ConfigMap& root, const Graph& graph) {
@@ -99,7 +108,8 @@ RunConfig read_run_config(const std::filesystem::path& path, std::span<const std
                    .device = device,
                    .precision = parse_precision(precision, device),
                    .model = models::read_model(root.node("model"), name)};
-  config.memory = read_memory(root.map_or_empty("memory"), device);
+  config.memory = read_memory(root.map_or_empty("memory"));
+  require_share(root, config);
   config.recompute = read_recompute(root, config.model.graph);
   if (const auto data = root.find("data")) config.data = read_data_config(*data);
   config.train = read_train_config(root.map_or_empty("train"));
@@ -151,8 +161,9 @@ std::string to_string(const RecomputeOptions& recompute) {
 }
 
 std::unique_ptr<Runtime> make_runtime(const RunConfig& config, int threads) {
+  // Without growth the planned peak is reserved once the run is planned; the whole limit need not be taken.
   return std::make_unique<Runtime>(
-      RuntimeOptions{.threads = threads, .limits = config.memory.limits, .growth = config.memory.growth});
+      RuntimeOptions{.threads = threads, .limits = config.memory.limits, .logical = config.memory.logical});
 }
 
 }  // namespace bantam::cli

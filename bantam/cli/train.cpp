@@ -1,4 +1,5 @@
 // `bantam train`: from a configuration to trained weights in a run directory.
+#include <algorithm>
 #include <chrono>
 #include <csignal>
 #include <memory>
@@ -12,6 +13,7 @@
 #include "bantam/cli/signals.h"
 #include "bantam/cli/train_report.h"
 #include "bantam/engine/safetensors.h"
+#include "bantam/engine/step_plan.h"
 
 namespace bantam::cli {
 namespace {
@@ -59,12 +61,23 @@ RunConfig read_train_run(const TrainOptions& options) {
   return read_run_config(path, overrides);
 }
 
+/// The memory of the configuration's step.
+StepPlan planned_step(const RunConfig& config) {
+  return plan_step(config.model.graph,
+                   {.model = {.precision = config.precision, .seed = config.seed, .recompute = config.recompute},
+                    .optimizer = config.train.optimizer,
+                    .loss = config.train.loss,
+                    .batch = std::min(config.data->pipeline.batch_size, train_facts(*config.data).size),
+                    .accumulate = config.train.accumulate,
+                    .device = config.device});
+}
+
 /// Everything that a run holds, in the order of its making.
 class TrainRun {
  public:
   TrainRun(const RunConfig& config, int threads)
       : config_(config),
-        runtime_(make_runtime(config, threads)),
+        runtime_(make_checked_runtime(config, threads)),
         data_(open_checked(config, *runtime_)),
         model_(*runtime_, config.device, config.model.graph,
                {.precision = config.precision, .seed = config.seed, .recompute = config.recompute}),
@@ -76,6 +89,7 @@ class TrainRun {
       state_.add_counter(
           name, [&value] { return value; }, [&value](std::int64_t saved) { value = saved; });
     };
+    settle_limit();
     position_ = here();
     counter("trainer/epoch", position_.epoch);
     counter("trainer/update", position_.update);
@@ -135,6 +149,24 @@ class TrainRun {
   }
 
  private:
+  /// The runtime, after a look at the step's planned memory: a limit that is too small is refused before anything runs.
+  static std::unique_ptr<Runtime> make_checked_runtime(const RunConfig& config, int threads) {
+    auto runtime = make_runtime(config, threads);
+    if (config.memory.growth && runtime->limit(config.device) == 0) return runtime;
+    const std::uint64_t planned = planned_step(config).peak_bytes;
+    runtime->require_pool(config.device, planned);
+    if (!config.memory.growth) runtime->reserve(config.device, planned);
+    return runtime;
+  }
+  /// Under a limit on a GPU the run's kernels are loaded and counted before the first batch, not in mid-epoch.
+  void settle_limit() {
+    if (!config_.device.is_cuda() || runtime_->limit(config_.device) == 0) return;
+    const BatchSource& train = *data_.train;
+    const std::int64_t full = train.batch_size(), last = train.size_of(train.batches_per_epoch() - 1);
+    step_.rehearse(full, config_.train.accumulate > 1);
+    if (last != full) step_.rehearse(last, config_.train.accumulate > 1);
+    runtime_->settle_limit(config_.device);
+  }
   /// The data, after a look at their shapes: a model that does not fit is refused before anything is read.
   static OpenedData open_checked(const RunConfig& config, Runtime& runtime) {
     const OpenedData shapes = open_data(runtime, *config.data, Device::meta_of(config.device), config.seed);
