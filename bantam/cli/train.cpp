@@ -141,6 +141,8 @@ class TrainRun {
     report.batch = effective_batch();
     report.parameters = model_.parameters().parameter_count();
     report.memory = memory.stats();
+    report.process = runtime_->process_memory(config_.device);
+    report.overhead = runtime_->memory_overhead(config_.device);
     if (config_.device.is_cuda()) {
       report.host = runtime_->allocator(Device::cpu()).stats();
       report.pinned = runtime_->pinned_allocator().stats();

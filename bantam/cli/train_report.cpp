@@ -55,6 +55,14 @@ std::string memory_lines(const MemoryStats& memory) {
   return text;
 }
 
+std::string process_lines(const TrainReport& report) {
+  std::string text = fmt::format("  {:<10}{} counted for the process ({})\n", "",
+                                 format_byte_size(report.process.bytes), to_string(report.process.method));
+  for (const OverheadLine& line : report.overhead)
+    text += fmt::format("  {:<10}  {:<14}{:>10}\n", "", line.name, format_byte_size(line.bytes));
+  return text;
+}
+
 }  // namespace
 
 std::string closing_summary(const TrainReport& report) {
@@ -72,6 +80,7 @@ std::string closing_summary(const TrainReport& report) {
   text += fmt::format("  {:<10}{:.0f} images/s, {} of training, {:.1f}% of it waiting for data\n", "speed",
                       result.images_per_second, format_duration(result.seconds), 100 * result.data_wait_share);
   text += memory_lines(report.memory);
+  if (!report.overhead.empty()) text += process_lines(report);
   if (report.host && report.pinned)
     text += fmt::format("  {:<10}{} of host memory at the peak, {} of it page-locked\n", "",
                         format_byte_size(report.host->peak_bytes + report.pinned->peak_bytes),
@@ -105,6 +114,9 @@ nlohmann::ordered_json closing_json(const TrainReport& report) {
                                  {"images_per_s", result.images_per_second},
                                  {"data_wait_share", result.data_wait_share}};
   add_memory(json, report.memory);
+  json["process_bytes"] = report.process.bytes;
+  json["process_method"] = to_string(report.process.method);
+  for (const OverheadLine& line : report.overhead) json["overhead"][line.name] = line.bytes;
   if (report.host) json["host_peak_bytes"] = report.host->peak_bytes;
   if (report.pinned) json["pinned_peak_bytes"] = report.pinned->peak_bytes;
   return json;

@@ -3,6 +3,7 @@
 
 #include <optional>
 #include <string>
+#include <vector>
 
 #include <nlohmann/json.hpp>
 
@@ -33,6 +34,8 @@ struct TrainReport {
   std::int64_t batch = 1;
   std::int64_t parameters = 0;
   MemoryStats memory;                       ///< of the run's device
+  ProcessMemory process;                    ///< what is counted for the process on that device, at the end
+  std::vector<OverheadLine> overhead;       ///< its part beside the pool; none on the CPU
   std::optional<MemoryStats> host, pinned;  ///< runs on a GPU: the data set's, and the upload buffers'
 };
 

@@ -14,9 +14,9 @@
 namespace bantam {
 
 /// Kept free on a GPU for what the driver adds late (it takes 2 MiB at a time), and, until the run's kernels are
-/// loaded, for them too: the zoo's take 6 to 18 MiB.
+/// loaded, for them too: the zoo's take 5 to 9 MiB.
 inline constexpr std::uint64_t kLateReserve = 8u << 20;
-inline constexpr std::uint64_t kKernelReserve = kLateReserve + (18u << 20);
+inline constexpr std::uint64_t kKernelReserve = kLateReserve + (10u << 20);
 
 /// What a device and its shares may hold. Sizes in bytes.
 struct ProcessLimitOptions {

@@ -90,6 +90,9 @@ TEST_F(RunConfigTest, MemoryKeys) {
   expect_error("memory.logical={\"cuda:0\": []}", "the bytes of each share");
   expect_error("memory.logical={\"cuda:0\": [0]}", "memory.logical.cuda:0.0");
   expect_error("memory.logical={gpu: [1GiB]}", "unknown device 'gpu'");
+  expect_error("memory.limits={\"cuda:0/1\": 1GiB}", "is a share");
+  expect_error("device=cuda:0/1", "memory.logical splits cuda:0 into nothing");
+  EXPECT_EQ(read({"memory.logical={cpu: [1MiB, 2MiB]}", "device=cpu/1"}).device, Device::cpu().logical(1));
 }
 
 TEST_F(RunConfigTest, Errors) {
