@@ -77,8 +77,9 @@ int run_devices(const DevicesOptions& options) {
 void add_devices(CLI::App& app, Action& action) {
   CLI::App* command = app.add_subcommand("devices", "CPU and GPUs, their memory, library versions");
   command->footer(
-      "Says why, where no GPU can be used. --measure takes some seconds and prints a profile (JSON)\n"
-      "of a GPU: `bantam plan --profile FILE` then plans for that GPU on any machine.");
+      "Says why, where no GPU can be used. --measure takes some seconds and prints a\n"
+      "GPU's profile (JSON): `bantam plan --profile FILE` then plans for that GPU\n"
+      "on any machine.");
   const auto options = std::make_shared<DevicesOptions>();
   command->add_flag("--json", options->json, "One JSON object");
   auto* measured = command->add_flag("--measure", options->measure, "Measure a GPU's profile, and print it");

@@ -20,8 +20,8 @@ constexpr const char* kAbout =
     "Show what a training step takes from the device's allocator, to the byte, before anything\n"
     "is allocated: the step runs on a stand-in for the device, which need not be in this\n"
     "machine. One batch counts, as one is resident in training; batches made ahead do not.\n"
-    "On a GPU --memory and limits bound the process: its context, libraries and kernels come\n"
-    "from the device's profile. --device takes profiles' names too: h200, a100, t4 …\n"
+    "On a GPU --memory and limits bound the process: context, libraries and kernels\n"
+    "come from the device's profile. --device takes profiles too: h200, a100, t4 …\n"
     "arena: the step's own buffers at fixed offsets, beside their most live bytes at one time.\n"
     "With --trace, lifetimes from a CSV file (header id,lower,upper,size) are solved instead.";
 
@@ -199,8 +199,8 @@ void add_plan(CLI::App& app, Action& action) {
   command->get_option("CONFIG")->required(false);
   command->get_option("--seconds")->description("Most time to solve an arena");
   command->add_option("--memory", options->memory, "Bytes to fit into, e.g. 2GiB; default: the config's limit");
-  command->get_option("--device")->description("auto (default), cpu, cuda:N, or a profile's name: h200 …");
-  command->add_option("--profile", options->profile, "What `bantam devices --measure` wrote on the target");
+  command->get_option("--device")->description("auto (default), cpu, cuda:N or a profile: h200");
+  command->add_option("--profile", options->profile, "What `devices --measure` wrote for a GPU");
   command->add_option("--trace", options->trace.file, "CSV of lifetimes to solve instead of a CONFIG");
   command->add_option("--capacity", options->capacity, "With --trace: an arena that is small enough");
   command->add_option("--offsets", options->trace.offsets_file, "With --trace: write the offsets to a CSV");

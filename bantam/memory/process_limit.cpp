@@ -54,9 +54,9 @@ void ProcessLimit::check_fits(std::uint64_t pool_bytes) const {
   const std::uint64_t most = bound(), needed = fixed() + pool_bytes;
   if (most == 0 || (needed <= most && needed >= pool_bytes)) return;
   throw OutOfMemory(
-      fmt::format("the {} of {} is too small: {}, needed {}:\n{}{}{}", options_.limit_bytes != 0 ? "limit" : "memory",
-                  options_.name, size_text(most), size_text(needed), lines_text(),
-                  pool_bytes == 0 ? "" : fmt::format("  {:<16}{}\n", "pool", size_text(pool_bytes)),
+      fmt::format("the {} of {} is too small: {}\n  needed at least {}:\n{}{}{}",
+                  options_.limit_bytes != 0 ? "limit" : "memory", options_.name, size_text(most), size_text(needed),
+                  lines_text(), pool_bytes == 0 ? "" : fmt::format("    {:<16}{}\n", "pool", size_text(pool_bytes)),
                   options_.limit_bytes != 0 ? "  Raise the limit (memory: limits), or give less out."
                                             : "  Give the logical devices less."),
       {.requested_bytes = pool_bytes, .limit_bytes = most});
@@ -64,10 +64,10 @@ void ProcessLimit::check_fits(std::uint64_t pool_bytes) const {
 
 std::string ProcessLimit::lines_text() const {
   std::string text;
-  for (const OverheadLine& line : overhead_) text += fmt::format("  {:<16}{}\n", line.name, size_text(line.bytes));
-  if (reserve_ > 0) text += fmt::format("  {:<16}{}\n", "reserve", size_text(reserve_));
+  for (const OverheadLine& line : overhead_) text += fmt::format("    {:<16}{}\n", line.name, size_text(line.bytes));
+  if (reserve_ > 0) text += fmt::format("    {:<16}{}\n", "reserve", size_text(reserve_));
   for (std::size_t i = 0; i < options_.shares.size(); ++i)
-    text += fmt::format("  {:<16}{}\n", fmt::format("{}/{}", options_.name, i), size_text(options_.shares[i]));
+    text += fmt::format("    {:<16}{}\n", fmt::format("{}/{}", options_.name, i), size_text(options_.shares[i]));
   return text;
 }
 
@@ -180,7 +180,7 @@ void ProcessLimit::set_whole_limit(std::uint64_t bytes) {
     if (fixed() == 0) throw;
     const OutOfMemory::Facts& facts = error.facts();
     throw OutOfMemory(
-        fmt::format("the limit of {} cannot be set to {}: besides its pool the process needs {} there\n{}",
+        fmt::format("the limit of {} cannot be set to {}\n  besides its pool the process needs {} there\n{}",
                     options_.name, size_text(bytes), size_text(fixed()), error.what()),
         facts);
   }
@@ -215,9 +215,10 @@ void ProcessLimit::require(int share, std::uint64_t pool_bytes) const {
   if (share == Device::kWhole) return check_fits(pool_bytes);
   const std::uint64_t most = options_.shares[static_cast<std::size_t>(share)];
   if (pool_bytes <= most) return;
-  throw OutOfMemory(fmt::format("the share of {}/{} is too small: {}, needed {}. Give it more (memory: logical).",
-                                options_.name, share, size_text(most), size_text(pool_bytes)),
-                    {.requested_bytes = pool_bytes, .limit_bytes = most});
+  throw OutOfMemory(
+      fmt::format("the share of {}/{} is too small: {}\n  needed at least {}. Give it more (memory: logical).",
+                  options_.name, share, size_text(most), size_text(pool_bytes)),
+      {.requested_bytes = pool_bytes, .limit_bytes = most});
 }
 
 }  // namespace bantam

@@ -95,7 +95,7 @@ TEST_F(ProcessLimitTest, ALimitThatIsTooSmallIsRefusedWithTheOneThatWouldDo) {
   limit.note_overhead("context");
   limit.require(Device::kWhole, 10 * kMiB);
   const std::string too_small = message_of([&] { limit.require(Device::kWhole, 10 * kMiB + 1); });
-  EXPECT_NE(too_small.find("needed 60.0 MiB (62914561 B)"), std::string::npos) << too_small;
+  EXPECT_NE(too_small.find("needed at least 60.0 MiB (62914561 B)"), std::string::npos) << too_small;
   EXPECT_NE(too_small.find("context"), std::string::npos) << too_small;
   overhead_ = 41 * kMiB;
   const std::string overhead_alone = message_of([&] { limit.note_overhead("library"); });
