@@ -66,7 +66,7 @@ double matmul_rate(const Context& context, DType dtype) {
 }
 
 /// A network that uses each kind of layer once: its step loads a zoo model's kernels.
-void rehearse_small_network(Runtime& runtime, Device device, PrecisionKind precision) {
+void warm_up_small_network(Runtime& runtime, Device device, PrecisionKind precision) {
   Graph graph({32, 32, 3});
   graph.add("conv", conv2d({.filters = 32, .kernel = {3, 3}, .padding = Padding::same(), .bias = false}));
   graph.add("norm", batch_norm({.activation = {kernels::Activation::relu}}));
@@ -79,7 +79,7 @@ void rehearse_small_network(Runtime& runtime, Device device, PrecisionKind preci
   Model model(runtime, device, std::move(graph), {.precision = {precision}});
   Optimizer optimizer(model, {});
   TrainingStep step(model, optimizer, {});
-  step.rehearse(64, true);
+  step.warm_up(64, true);
 }
 
 }  // namespace
@@ -91,7 +91,7 @@ DeviceProfile measure_profile(Device device) {
   Runtime runtime({.threads = 1, .limits = {{to_string(device), std::uint64_t{1} << 60}}});
   (void)runtime.allocator(device);
   const DeviceInfo info = device_info(device);
-  rehearse_small_network(runtime, device, PrecisionKind::mixed_float16);
+  warm_up_small_network(runtime, device, PrecisionKind::mixed_float16);
   DeviceProfile profile{.name = info.name,
                         .compute_capability = info.compute_capability,
                         .multiprocessors = info.multiprocessors,

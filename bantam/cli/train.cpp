@@ -165,8 +165,8 @@ class TrainRun {
     if (!config_.device.is_cuda() || runtime_->limit(config_.device) == 0) return;
     const BatchSource& train = *data_.train;
     const std::int64_t full = train.batch_size(), last = train.size_of(train.batches_per_epoch() - 1);
-    step_.rehearse(full, config_.train.accumulate > 1);
-    if (last != full) step_.rehearse(last, config_.train.accumulate > 1);
+    step_.warm_up(full, config_.train.accumulate > 1);
+    if (last != full) step_.warm_up(last, config_.train.accumulate > 1);
     runtime_->settle_limit(config_.device);
   }
   /// The data, after a look at their shapes: a model that does not fit is refused before anything is read.

@@ -111,7 +111,7 @@ void Optimizer::run_kernels(const Context& context) {
                 buffers.elements() > 0 ? buffers.current().as<float>() : nullptr);
 }
 
-void Optimizer::rehearse() {
+void Optimizer::warm_up() {
   const Context context = model_.context(Pass::train).at(model_.runtime().intern("optimizer"));
   ParameterArena& parameters = model_.parameters();
   const kernels::UpdateControl before = control();

@@ -35,7 +35,7 @@ class Optimizer {
   /// Runs the update's kernels once, so that the device has loaded them: on gradients that are not finite, which leave
   /// weights and state alone, with the bookkeeping put back. Gradients are lost: not between accumulation and update.
   /// Waits for the device.
-  void rehearse();
+  void warm_up();
   /// Takes effect at the next update. Throws ConfigError for a negative rate or NaN.
   void set_learning_rate(float learning_rate);
   float learning_rate() const { return options_.learning_rate; }

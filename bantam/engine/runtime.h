@@ -60,7 +60,7 @@ class Runtime {
   void set_limit(Device device, std::uint64_t bytes);
   /// Throws OutOfMemory, with the limit that would do, unless a pool of `pool_bytes` fits under the device's limit.
   void require_pool(Device device, std::uint64_t pool_bytes);
-  /// The run's kernels are loaded (TrainingStep::rehearse): what they took is overhead, and what was kept free for them
+  /// The run's kernels are loaded (TrainingStep::warm_up): what they took is overhead, and what was kept free for them
   /// goes to the pool. Throws OutOfMemory where the limit does not hold them.
   void settle_limit(Device device);
   /// Looks at the process' overhead again, which may have grown (about 30 µs on a GPU with a limit, else nothing): the

@@ -52,7 +52,7 @@ class TrainingStep {
   /// device has loaded the kernels: weights, state, statistics and metrics are unchanged, bitwise. `accumulates`: with
   /// a second micro-batch, whose gradients are added. Takes the step's memory, and waits for the device. Not between
   /// micro_batch() and update() (throws Error).
-  void rehearse(std::int64_t batch, bool accumulates);
+  void warm_up(std::int64_t batch, bool accumulates);
 
   /// Updates since the last read that the ring still holds.
   int pending_metrics() const { return slot_; }

@@ -97,7 +97,8 @@ void ProcessLimit::grow(const std::string& name) {
 }
 
 void ProcessLimit::apply_to_whole(std::uint64_t bytes) {
-  if (const auto pool = pools_.find(Device::kWhole); pool != pools_.end()) pool->second->set_limit(bytes);
+  const auto pool = pools_.find(Device::kWhole);
+  if (pool != pools_.end() && pool->second->stats().limit_bytes != bytes) pool->second->set_limit(bytes);
 }
 
 void ProcessLimit::note_overhead(const std::string& name) {
@@ -117,7 +118,7 @@ void ProcessLimit::settle() {
 
 void ProcessLimit::refresh() {
   const std::lock_guard lock(mutex_);
-  if (bound() == 0) return;
+  if (bound() == 0 || !options_.process_bytes) return;
   const std::uint64_t before = total_bytes(overhead_);
   grow("kernels");
   // What came late is what the reserve was for; beyond it, the pool of the whole device gives way.

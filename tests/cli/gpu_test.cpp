@@ -68,7 +68,7 @@ TEST_F(Gpu, ALimitHoldsForTheProcessAndATooSmallOneIsRefusedWithNumbers) {
   const Outcome limited = train("limited", {"--device", "cuda:0", "memory.limits={\"cuda:0\": 1GiB}"});
   ASSERT_EQ(limited.code, 0) << limited.err;
   EXPECT_LE(limited.last_json()["process_bytes"].get<std::uint64_t>(), 1u << 30);
-  EXPECT_EQ(read("limited/weights.safetensors"), read("plain/weights.safetensors")) << "a rehearsal changes nothing";
+  EXPECT_EQ(read("limited/weights.safetensors"), read("plain/weights.safetensors")) << "a warm-up changes nothing";
   const Outcome refused = train("refused", {"--device", "cuda:0", "memory.limits={\"cuda:0\": 128MiB}"});
   EXPECT_EQ(refused.code, 4);
   EXPECT_NE(refused.err.find("CUDA context"), std::string::npos) << refused.err;

@@ -49,7 +49,7 @@ void settle(Runtime& runtime, Device device) {
   Model model(runtime, device, testing::small_network(), {.seed = 11});
   Optimizer optimizer(model, {});
   TrainingStep step(model, optimizer, {});
-  step.rehearse(kBatch, false);
+  step.warm_up(kBatch, false);
   runtime.settle_limit(device);
 }
 

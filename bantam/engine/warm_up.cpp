@@ -1,4 +1,4 @@
-// A training step's rehearsal: everything runs once, and nothing is different afterwards but what the device has
+// A training step's warm-up: everything runs once, and nothing is different afterwards but what the device has
 // loaded.
 #include "bantam/base/error.h"
 #include "bantam/engine/training_step.h"
@@ -19,8 +19,8 @@ Batch zero_batch(const Model& model, std::int64_t size) {
 
 }  // namespace
 
-void TrainingStep::rehearse(std::int64_t batch_size, bool accumulates) {
-  if (accumulating_) throw Error("training step: rehearse() between micro_batch() and update()");
+void TrainingStep::warm_up(std::int64_t batch_size, bool accumulates) {
+  if (accumulating_) throw Error("training step: warm_up() between micro_batch() and update()");
   const Stream stream = model_.runtime().stream(model_.device());
   const Batch batch = zero_batch(model_, batch_size);
   micro_batch(batch, 0, batch_size * (accumulates ? 2 : 1));
@@ -31,7 +31,7 @@ void TrainingStep::rehearse(std::int64_t batch_size, bool accumulates) {
   copy_bytes(&kept, evaluation, sizeof(kept), stream);
   evaluate(batch);
   copy_bytes(evaluation, &kept, sizeof(kept), stream);
-  optimizer_.rehearse();
+  optimizer_.warm_up();
   synchronize(stream);
 }
 

@@ -1,4 +1,4 @@
-// A rehearsal changes nothing: not a bit of weights, state, statistics, metrics, or of what comes after it.
+// A warm-up changes nothing: not a bit of weights, state, statistics, metrics, or of what comes after it.
 #include <cstring>
 
 #include "bantam/engine/state_registry.h"
@@ -7,7 +7,7 @@
 namespace bantam::testing {
 namespace {
 
-/// A model in training, and everything about it that a rehearsal could change.
+/// A model in training, and everything about it that a warm-up could change.
 struct TrainedModel {
   TrainedModel(Runtime& runtime, Device device, OptimizerOptions options)
       : model(runtime, device, small_network(), {.seed = 3}), optimizer(model, options), step(model, optimizer, {}) {
@@ -46,52 +46,52 @@ bool same_bits(const std::vector<float>& a, const std::vector<float>& b) {
   return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
 }
 
-class RehearsalTest : public EngineTest {
+class WarmUpTest : public EngineTest {
  protected:
   void expect_nothing_changes(OptimizerOptions options) {
-    TrainedModel plain(runtime(), device(), options), rehearsed(runtime(), device(), options);
-    rehearsed.step.rehearse(6, true);
+    TrainedModel plain(runtime(), device(), options), warmed(runtime(), device(), options);
+    warmed.step.warm_up(6, true);
     for (std::int64_t update = 0; update < 3; ++update) {
-      for (TrainedModel* run : {&plain, &rehearsed}) {
+      for (TrainedModel* run : {&plain, &warmed}) {
         run->step.evaluate(run->batch(100, 4));  // sums that are not read yet
         run->step.micro_batch(run->batch(update * 8, 4), 0, 8);
         run->step.micro_batch(run->batch(update * 8 + 4, 4), 4, 8);
         run->step.update();
       }
-      const std::vector<float> before = rehearsed.bits();
-      rehearsed.step.rehearse(4, update == 1);
-      EXPECT_TRUE(same_bits(before, rehearsed.bits())) << "update " << update;
+      const std::vector<float> before = warmed.bits();
+      warmed.step.warm_up(4, update == 1);
+      EXPECT_TRUE(same_bits(before, warmed.bits())) << "update " << update;
     }
-    EXPECT_TRUE(same_bits(plain.bits(), rehearsed.bits()));
-    const auto metrics = plain.step.read_metrics(), again = rehearsed.step.read_metrics();
+    EXPECT_TRUE(same_bits(plain.bits(), warmed.bits()));
+    const auto metrics = plain.step.read_metrics(), again = warmed.step.read_metrics();
     ASSERT_EQ(metrics.size(), 3u);
     ASSERT_EQ(again.size(), 3u);
     for (std::size_t i = 0; i < 3; ++i) {
       EXPECT_EQ(metrics[i].loss, again[i].loss);
       EXPECT_EQ(metrics[i].samples, again[i].samples);
     }
-    const Metrics evaluation = plain.step.read_evaluation(), same = rehearsed.step.read_evaluation();
+    const Metrics evaluation = plain.step.read_evaluation(), same = warmed.step.read_evaluation();
     EXPECT_EQ(evaluation.samples, 12);
     EXPECT_EQ(evaluation.loss, same.loss);
     EXPECT_EQ(evaluation.samples, same.samples);
   }
 };
-BANTAM_INSTANTIATE_ON_DEVICES(RehearsalTest);
+BANTAM_INSTANTIATE_ON_DEVICES(WarmUpTest);
 
-TEST_P(RehearsalTest, ChangesNothingUnderAdam) { expect_nothing_changes({.learning_rate = 0.01f, .clip_norm = 1.0f}); }
+TEST_P(WarmUpTest, ChangesNothingUnderAdam) { expect_nothing_changes({.learning_rate = 0.01f, .clip_norm = 1.0f}); }
 
-TEST_P(RehearsalTest, ChangesNothingUnderMomentum) {
+TEST_P(WarmUpTest, ChangesNothingUnderMomentum) {
   expect_nothing_changes({.kind = kernels::OptimizerKind::sgd_nesterov, .learning_rate = 0.01f, .momentum = 0.9f});
 }
 
-TEST_P(RehearsalTest, IsRefusedWithinAnUpdateAndLeavesNoMemoryBehind) {
+TEST_P(WarmUpTest, IsRefusedWithinAnUpdateAndLeavesNoMemoryBehind) {
   TrainedModel run(runtime(), device(), {});
   const std::uint64_t before = runtime().allocator(device()).stats().in_use_bytes;
-  run.step.rehearse(4, false);
+  run.step.warm_up(4, false);
   EXPECT_EQ(runtime().allocator(device()).stats().in_use_bytes, before);
   const Batch batch = run.batch(0, 4);
   run.step.micro_batch(batch, 0, 4);
-  EXPECT_THROW(run.step.rehearse(4, false), Error);
+  EXPECT_THROW(run.step.warm_up(4, false), Error);
   run.step.update();
 }
 
