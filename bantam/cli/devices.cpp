@@ -1,11 +1,13 @@
-// `bantam devices`: what this machine has to compute with, and the libraries behind it.
+// `bantam devices`: what this machine has to compute with, the libraries behind it, and a GPU's measured profile.
 #include <memory>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "bantam/base/atomic_file.h"
 #include "bantam/base/byte_size.h"
 #include "bantam/cli/library_versions.h"
+#include "bantam/cli/measure_profile.h"
 #include "bantam/cli/options.h"
 #include "bantam/memory/device.h"
 
@@ -47,22 +49,43 @@ void print_text() {
   for (const LibraryVersion& library : library_versions()) fmt::print("  {:<14}{}\n", library.name, library.version);
 }
 
+struct DevicesOptions {
+  bool json = false, measure = false;
+  std::string device = "cuda:0", out;
+};
+
+int measure(const DevicesOptions& options) {
+  const std::string text = profile_json(measure_profile(parse_device(options.device))).dump(2) + "\n";
+  if (options.out.empty())
+    fmt::print("{}", text);
+  else
+    write_file_atomically(options.out, text);
+  return 0;
+}
+
+int run_devices(const DevicesOptions& options) {
+  if (options.measure) return measure(options);
+  if (options.json)
+    print_json();
+  else
+    print_text();
+  return 0;
+}
+
 }  // namespace
 
 void add_devices(CLI::App& app, Action& action) {
   CLI::App* command = app.add_subcommand("devices", "CPU and GPUs, their memory, library versions");
-  command->footer("Says why, where no GPU can be used.");
-  const auto json = std::make_shared<bool>(false);
-  command->add_flag("--json", *json, "One JSON object");
-  command->callback([&action, json] {
-    action = [json] {
-      if (*json)
-        print_json();
-      else
-        print_text();
-      return 0;
-    };
-  });
+  command->footer(
+      "Says why, where no GPU can be used. --measure takes some seconds and prints a\n"
+      "GPU's profile (JSON): `bantam plan --profile FILE` then plans for that GPU\n"
+      "on any machine.");
+  const auto options = std::make_shared<DevicesOptions>();
+  command->add_flag("--json", options->json, "One JSON object");
+  auto* measured = command->add_flag("--measure", options->measure, "Measure a GPU's profile, and print it");
+  command->add_option("--device", options->device, "With --measure: which GPU")->needs(measured)->capture_default_str();
+  command->add_option("--out", options->out, "With --measure: a file instead of the terminal")->needs(measured);
+  command->callback([&action, options] { action = [options] { return run_devices(*options); }; });
 }
 
 }  // namespace bantam::cli

@@ -10,6 +10,7 @@
 #include "bantam/base/error.h"
 #include "bantam/base/text.h"
 #include "bantam/cli/bench.h"
+#include "bantam/cli/plan_process.h"
 #include "bantam/cli/plan_trace.h"
 #include "bantam/cli/run_plan.h"
 #include "bantam/engine/step_plan.h"
@@ -22,19 +23,17 @@ constexpr const char* kAbout =
     "is allocated: the step runs on a stand-in for the device, which need not be in this\n"
     "machine. The table counts one resident batch; for one row the whole run is told as well,\n"
     "with its data, batches made ahead, a short last one and evaluation.\n"
+    "On a GPU --memory and limits bound the process: context, libraries and kernels\n"
+    "come from the device's profile. --device takes profiles too: h200, a100, t4 …\n"
     "arena: the step's own buffers at fixed offsets, beside their most live bytes at one time.\n"
     "With --trace, lifetimes from a CSV file (header id,lower,upper,size) are solved instead.";
-
-constexpr const char* kNotCounted =
-    "The CUDA context, loaded kernels and what libraries hold for themselves come on top; they\n"
-    "are not predicted yet.";
 
 constexpr std::array<const char*, kCategories> kShort = {"param", "grad", "optim", "activ", "work", "input", "other"};
 constexpr std::size_t kShownHolders = 10;
 
 struct PlanOptions {
   BenchOptions rows;
-  std::string memory, capacity;
+  std::string memory, capacity, profile;
   TraceOptions trace;
 };
 
@@ -45,8 +44,10 @@ std::uint64_t memory_to_fit(const RunConfig& config, const PlanOptions& options)
     if (bytes == 0) throw ConfigError("--memory: expected more than 0 bytes");
     return bytes;
   }
-  const auto limit = config.limits.find(to_string(config.device));
-  return limit == config.limits.end() ? 0 : limit->second;
+  if (config.device.is_logical())  // a share bounds its pool
+    return config.memory.logical.at(to_string(config.device.whole())).at(static_cast<std::size_t>(config.device.share));
+  const auto limit = config.memory.limits.find(to_string(config.device));
+  return limit == config.memory.limits.end() ? 0 : limit->second;
 }
 
 struct Row {
@@ -54,6 +55,8 @@ struct Row {
   StepPlan plan;
   std::optional<RunPlan> run;  ///< of `bantam train`, where the config has data for it
   bool fits = true;
+  /// What the run holds, or, without data, the step.
+  std::uint64_t held_bytes() const { return run ? run->pool_bytes : plan.pool_bytes; }
 };
 
 /// Nothing where there are no data, or too few for a batch.
@@ -67,17 +70,21 @@ std::optional<RunPlan> plan_whole_run(const RunConfig& config, const StepCase& s
   return plan_run(run);
 }
 
-Row plan_row(const RunConfig& config, const StepCase& step, std::uint64_t memory, double seconds) {
+/// `memory`: most bytes, as memory_to_fit gives them; 0: not asked.
+Row plan_row(const RunConfig& config, const StepCase& step, const PlanTarget& target, std::uint64_t memory,
+             double seconds) {
   StepPlanOptions options = step_plan_options(config, step);
   options.accumulate = config.train.accumulate;
   options.planner.seconds = seconds;
   Row row{step, plan_step(config.model.graph, options), plan_whole_run(config, step)};
-  const bool run_fits = !row.run || row.run->pool_bytes <= memory;
-  if (memory > 0) row.fits = run_fits && step_fits(config.model.graph, options, memory);
+  if (memory > 0) {
+    const std::uint64_t pool = pool_bytes_under(target, memory);
+    row.fits = pool > 0 && (!row.run || row.run->pool_bytes <= pool) && step_fits(config.model.graph, options, pool);
+  }
   return row;
 }
 
-void print_json(const RunConfig& config, const Row& row, std::uint64_t memory) {
+void print_json(const RunConfig& config, const Row& row, const PlanTarget& target, std::uint64_t memory) {
   const StepPlan& plan = row.plan;
   nlohmann::ordered_json json = describe(config, row.step);
   json["accumulate"] = config.train.accumulate;
@@ -111,8 +118,7 @@ void print_json(const RunConfig& config, const Row& row, std::uint64_t memory) {
                                {"category", to_string(holder.category)},
                                {"bytes", holder.bytes},
                                {"allocations", holder.allocations}});
-  if (config.device.kind == DeviceKind::cuda)
-    json["not_counted"] = "CUDA context, loaded kernels, libraries' own memory";
+  add_process(json, target, row.held_bytes());
   fmt::print("{}\n", json.dump());
 }
 
@@ -161,8 +167,10 @@ void print_details(const Row& row) {
   fmt::print("{}", table.to_string());
 }
 
-int plan_config(const PlanOptions& options) {
+int plan_config(PlanOptions options) {
+  const auto profile = take_profile(options.rows.common, options.profile);
   const RunConfig config = read_config(options.rows.common);
+  const PlanTarget target = plan_target(config, profile);
   const std::uint64_t memory = memory_to_fit(config, options);
   const std::vector<StepCase> cases = bench_cases(config, options.rows);
   const bool json = options.rows.json;
@@ -173,15 +181,18 @@ int plan_config(const PlanOptions& options) {
   }
   bool any = false;
   for (const StepCase& step : cases) {
-    const Row row = plan_row(config, step, memory, options.rows.seconds);
+    const Row row = plan_row(config, step, target, memory, options.rows.seconds);
     any = any || row.fits;
     if (json)
-      print_json(config, row, memory);
+      print_json(config, row, target, memory);
     else
       print_row(row, memory);
-    if (!json && cases.size() == 1) print_details(row);
+    if (!json && cases.size() == 1) {
+      print_details(row);
+      fmt::print("{}", process_table(target, row.held_bytes()));
+    }
   }
-  if (!json && config.device.kind == DeviceKind::cuda) fmt::print("{}\n", kNotCounted);
+  if (!json && cases.size() > 1) fmt::print("{}", process_table(target, std::nullopt));
   return any ? 0 : 4;
 }
 
@@ -212,6 +223,8 @@ void add_plan(CLI::App& app, Action& action) {
   command->get_option("CONFIG")->required(false);
   command->get_option("--seconds")->description("Most time to solve an arena");
   command->add_option("--memory", options->memory, "Bytes to fit into, e.g. 2GiB; default: the config's limit");
+  command->get_option("--device")->description("auto (default), cpu, cuda:N or a profile: h200");
+  command->add_option("--profile", options->profile, "What `devices --measure` wrote for a GPU");
   command->add_option("--trace", options->trace.file, "CSV of lifetimes to solve instead of a CONFIG");
   command->add_option("--capacity", options->capacity, "With --trace: an arena that is small enough");
   command->add_option("--offsets", options->trace.offsets_file, "With --trace: write the offsets to a CSV");

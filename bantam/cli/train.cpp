@@ -1,4 +1,5 @@
 // `bantam train`: from a configuration to trained weights in a run directory.
+#include <algorithm>
 #include <chrono>
 #include <csignal>
 #include <memory>
@@ -14,6 +15,7 @@
 #include "bantam/cli/signals.h"
 #include "bantam/cli/train_report.h"
 #include "bantam/engine/safetensors.h"
+#include "bantam/engine/step_plan.h"
 
 namespace bantam::cli {
 namespace {
@@ -80,6 +82,7 @@ class TrainRun {
       state_.add_counter(
           name, [&value] { return value; }, [&value](std::int64_t saved) { value = saved; });
     };
+    settle_limit();
     position_ = here();
     counter("trainer/epoch", position_.epoch);
     counter("trainer/update", position_.update);
@@ -135,6 +138,8 @@ class TrainRun {
     report.memory = memory.stats();
     report.planned_peak_bytes = plan_.peak_bytes;
     report.planned_pool_bytes = plan_.pool_bytes;
+    report.process = runtime_->process_memory(config_.device);
+    report.overhead = runtime_->memory_overhead(config_.device);
     if (config_.device.is_cuda()) {
       report.host = runtime_->allocator(Device::cpu()).stats();
       report.pinned = runtime_->pinned_allocator().stats();
@@ -143,11 +148,25 @@ class TrainRun {
   }
 
  private:
-  /// With the planned pool taken at once. Where that is not to be had, the run takes memory as it needs it.
+  /// With the planned pool taken at once; a limit that cannot hold it is refused before anything runs. Where the device
+  /// has no such piece now, the run takes memory as it needs it, unless that was ruled out.
   static std::unique_ptr<Runtime> make_reserved_runtime(const RunConfig& config, const RunPlan& plan, int threads) {
     std::unique_ptr<Runtime> runtime = make_runtime(config, threads);
-    (void)runtime->allocator(config.device).reserve_pool(plan.pool_bytes);
+    if (runtime->limit(config.device) > 0) runtime->require_pool(config.device, plan.pool_bytes);
+    if (config.memory.growth)
+      (void)runtime->allocator(config.device).reserve_pool(plan.pool_bytes);
+    else
+      runtime->reserve(config.device, plan.pool_bytes);
     return runtime;
+  }
+  /// Under a limit on a GPU the run's kernels are loaded and counted before the first batch, not in mid-epoch.
+  void settle_limit() {
+    if (!config_.device.is_cuda() || runtime_->limit(config_.device) == 0) return;
+    const BatchSource& train = *data_.train;
+    const std::int64_t full = train.batch_size(), last = train.size_of(train.batches_per_epoch() - 1);
+    step_.warm_up(full, config_.train.accumulate > 1);
+    if (last != full) step_.warm_up(last, config_.train.accumulate > 1);
+    runtime_->settle_limit(config_.device);
   }
   std::int64_t effective_batch() const { return data_.train->batch_size() * config_.train.accumulate; }
   /// The beginning of this run, as configured.

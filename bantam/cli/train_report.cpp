@@ -59,6 +59,14 @@ std::string memory_lines(const MemoryStats& memory, std::uint64_t planned_peak_b
   return text;
 }
 
+std::string process_lines(const TrainReport& report) {
+  std::string text = fmt::format("  {:<10}{} counted for the process ({})\n", "",
+                                 format_byte_size(report.process.bytes), to_string(report.process.method));
+  for (const OverheadLine& line : report.overhead)
+    text += fmt::format("  {:<10}  {:<14}{:>10}\n", "", line.name, format_byte_size(line.bytes));
+  return text;
+}
+
 }  // namespace
 
 std::string closing_summary(const TrainReport& report) {
@@ -76,6 +84,7 @@ std::string closing_summary(const TrainReport& report) {
   text += fmt::format("  {:<10}{:.0f} images/s, {} of training, {:.1f}% of it waiting for data\n", "speed",
                       result.images_per_second, format_duration(result.seconds), 100 * result.data_wait_share);
   text += memory_lines(report.memory, report.planned_peak_bytes);
+  if (!report.overhead.empty()) text += process_lines(report);
   if (report.host && report.pinned)
     text += fmt::format("  {:<10}{} of host memory at the peak, {} of it page-locked\n", "",
                         format_byte_size(report.host->peak_bytes + report.pinned->peak_bytes),
@@ -111,6 +120,9 @@ nlohmann::ordered_json closing_json(const TrainReport& report) {
   add_memory(json, report.memory);
   json["planned_peak_bytes"] = report.planned_peak_bytes;
   json["planned_pool_bytes"] = report.planned_pool_bytes;
+  json["process_bytes"] = report.process.bytes;
+  json["process_method"] = to_string(report.process.method);
+  for (const OverheadLine& line : report.overhead) json["overhead"][line.name] = line.bytes;
   if (report.host) json["host_peak_bytes"] = report.host->peak_bytes;
   if (report.pinned) json["pinned_peak_bytes"] = report.pinned->peak_bytes;
   return json;

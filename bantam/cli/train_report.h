@@ -3,6 +3,7 @@
 
 #include <optional>
 #include <string>
+#include <vector>
 
 #include <nlohmann/json.hpp>
 
@@ -35,6 +36,8 @@ struct TrainReport {
   MemoryStats memory;                    ///< of the run's device
   std::uint64_t planned_peak_bytes = 0;  ///< of a whole run: what one that was stopped or resumed takes at most
   std::uint64_t planned_pool_bytes = 0;
+  ProcessMemory process;                    ///< what is counted for the process on that device, at the end
+  std::vector<OverheadLine> overhead;       ///< its part beside the pool; none on the CPU
   std::optional<MemoryStats> host, pinned;  ///< runs on a GPU: the data set's, and the upload buffers'
 };
 

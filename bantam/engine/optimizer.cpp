@@ -1,6 +1,8 @@
 // Tables on the device, and the three kernels of an update.
 #include "bantam/engine/optimizer.h"
 
+#include <limits>
+
 #include <fmt/format.h>
 
 #include "bantam/base/error.h"
@@ -90,6 +92,11 @@ kernels::UpdateArena Optimizer::arena() const {
 void Optimizer::update() {
   const Context context = model_.context(Pass::train).at(model_.runtime().intern("optimizer"));
   model_.parameters().end_accumulation(context);
+  run_kernels(context);
+  model_.parameters().begin_accumulation();
+}
+
+void Optimizer::run_kernels(const Context& context) {
   const kernels::UpdateArena arena = this->arena();
   auto* control = control_.as<kernels::UpdateControl>();
   {
@@ -102,7 +109,23 @@ void Optimizer::update() {
   BANTAM_KERNEL(context.exec, finish_update, control, buffers.elements(),
                 buffers.elements() > 0 ? buffers.pending().as<float>() : nullptr,
                 buffers.elements() > 0 ? buffers.current().as<float>() : nullptr);
-  model_.parameters().begin_accumulation();
+}
+
+void Optimizer::warm_up() {
+  const Context context = model_.context(Pass::train).at(model_.runtime().intern("optimizer"));
+  ParameterArena& parameters = model_.parameters();
+  const kernels::UpdateControl before = control();
+  const float not_finite = std::numeric_limits<float>::infinity();
+  parameters.end_accumulation(context);
+  for (const Parameter& parameter : parameters.all()) {
+    if (parameter.frozen()) continue;  // not looked at by the finite check
+    copy_bytes(parameter.gradient().data(), &not_finite, sizeof(not_finite), context.stream);
+    break;
+  }
+  run_kernels(context);
+  copy_bytes(control_.data(), &before, kControlBytes, context.stream);
+  synchronize(context.stream);  // before the host's values go
+  parameters.begin_accumulation();
 }
 
 void Optimizer::set_learning_rate(float learning_rate) {

@@ -32,6 +32,10 @@ class Optimizer {
 
   /// Norm and finite check, update, bookkeeping, in order of the model's stream. Resets gradient accumulation.
   void update();
+  /// Runs the update's kernels once, so that the device has loaded them: on gradients that are not finite, which leave
+  /// weights and state alone, with the bookkeeping put back. Gradients are lost: not between accumulation and update.
+  /// Waits for the device.
+  void warm_up();
   /// Takes effect at the next update. Throws ConfigError for a negative rate or NaN.
   void set_learning_rate(float learning_rate);
   float learning_rate() const { return options_.learning_rate; }
@@ -48,6 +52,7 @@ class Optimizer {
   void upload_groups();
   void restore_settings();
   kernels::UpdateArena arena() const;
+  void run_kernels(const Context& context);
 
   Model& model_;
   OptimizerOptions options_;

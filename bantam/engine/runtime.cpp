@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <mutex>
+#include <optional>
 #include <set>
 #include <tuple>
 #include <vector>
@@ -11,6 +12,7 @@
 
 #include "bantam/base/error.h"
 #include "bantam/memory/paged_source.h"
+#include "bantam/memory/process_limit.h"
 
 namespace bantam {
 namespace {
@@ -22,7 +24,15 @@ struct DeviceState {
   std::unique_ptr<kernels::DeviceLibraries> libraries;
 };
 
-using DeviceKey = std::tuple<DeviceKind, int, bool>;
+using DeviceKey = std::tuple<DeviceKind, int, bool, int>;
+
+DeviceKey key_of(Device device) { return {device.kind, device.index, device.meta, device.share}; }
+
+/// One physical device: what the process takes on it, and the limit on that. Shares have it in common.
+struct CardState {
+  std::optional<ProcessMeter> meter;  // not for meta devices
+  std::unique_ptr<ProcessLimit> limit;
+};
 
 }  // namespace
 
@@ -30,25 +40,67 @@ struct Runtime::Impl {
   RuntimeOptions options;
   int threads = 1;
   std::mutex guard;
+  std::map<DeviceKey, CardState> cards;
   std::map<DeviceKey, DeviceState> devices;
   std::unique_ptr<BfcAllocator> pinned;
   std::set<std::string, std::less<>> names;
   std::atomic<std::uint64_t> next_value_id{1};
 
+  template <class Map>
+  typename Map::mapped_type named(const Map& map, Device device) const {
+    const auto found = map.find(to_string(device));
+    return found == map.end() ? typename Map::mapped_type{} : found->second;
+  }
+
+  /// The card behind a device; on a GPU the first call makes the context, which is the first line of the overhead.
+  CardState& card(Device device) {
+    const Device whole = device.whole();
+    CardState& card = cards[key_of(whole)];
+    if (card.limit) return card;
+    if (!whole.meta) card.meter.emplace(whole);  // throws where it does not exist; before the context is there
+    ProcessLimitOptions limits{
+        .name = to_string(whole), .limit_bytes = named(options.limits, whole), .shares = named(options.logical, whole)};
+    if (whole.is_cuda()) {
+      limits.reserve_bytes = kKernelReserve;
+      limits.late_reserve_bytes = kLateReserve;
+      limits.process_bytes = [meter = *card.meter] { return meter.read().bytes; };
+    }
+    if (!limits.shares.empty() && !whole.meta) limits.card_bytes = device_info(whole).total_bytes;
+    auto limit = std::make_unique<ProcessLimit>(std::move(limits));
+    if (whole.is_cuda()) {
+      make_device_ready(whole);
+      limit->note_overhead("CUDA context");
+    }
+    card.limit = std::move(limit);
+    return card;
+  }
+
+  bool bounded(Device device) const {
+    return options.limits.contains(to_string(device.whole())) || options.logical.contains(to_string(device.whole()));
+  }
+
   DeviceState& state(Device device) {
     const std::lock_guard lock(guard);
-    DeviceState& state = devices[{device.kind, device.index, device.meta}];
+    DeviceState& state = devices[key_of(device)];
     if (state.allocator) return state;
-    if (!device.meta) (void)device_info(device);  // throws where it does not exist
-    AllocatorOptions allocator{.name = to_string(device), .growth = options.growth || device.meta};
-    if (const auto limit = options.limits.find(to_string(device)); limit != options.limits.end())
-      allocator.limit_bytes = limit->second;
-    else if (!device.is_cuda())
-      allocator.growth = true;  // only a device with a limit can take it all at once
+    ProcessLimit& limit = *card(device).limit;
     state.stream = std::make_unique<OwnedStream>(device);
     state.libraries = kernels::make_device_libraries(device);
+    // Under a limit the libraries' own memory is paid before the pool's, so that it cannot push the pool out later.
+    if (state.libraries && bounded(device))
+      state.libraries->load([&](const char* library) { limit.note_overhead(library); });
+    const std::uint64_t pool_limit = limit.pool_limit(device.share);
+    const AllocatorOptions allocator{.name = to_string(device),
+                                     .limit_bytes = pool_limit,
+                                     .growth = options.growth || device.meta || pool_limit == 0};
     state.allocator = std::make_unique<BfcAllocator>(make_device_source(device), device, allocator);
+    limit.attach(*state.allocator, device.share);
     return state;
+  }
+
+  ProcessLimit& limit(Device device) {
+    const std::lock_guard lock(guard);
+    return *card(device).limit;
   }
 };
 
@@ -68,7 +120,9 @@ Runtime::~Runtime() {
 
 BfcAllocator& Runtime::allocator(Device device) { return *impl_->state(device).allocator; }
 
-MemoryReport Runtime::memory_report(Device device) { return bantam::memory_report(allocator(device)); }
+MemoryReport Runtime::memory_report(Device device) {
+  return bantam::memory_report(allocator(device), memory_overhead(device));
+}
 
 BfcAllocator& Runtime::pinned_allocator() {
   const std::lock_guard lock(impl_->guard);
@@ -83,6 +137,38 @@ Stream Runtime::stream(Device device) { return impl_->state(device).stream->get(
 kernels::Exec Runtime::exec(Device device) {
   DeviceState& state = impl_->state(device);
   return {device, state.stream->get(), impl_->threads, state.libraries.get()};
+}
+
+std::uint64_t Runtime::limit(Device device) { return impl_->limit(device).limit(device.share); }
+
+void Runtime::set_limit(Device device, std::uint64_t bytes) { impl_->limit(device).set_limit(device.share, bytes); }
+
+void Runtime::require_pool(Device device, std::uint64_t pool_bytes) {
+  (void)impl_->state(device);  // its libraries count
+  impl_->limit(device).require(device.share, pool_bytes);
+}
+
+void Runtime::settle_limit(Device device) { impl_->limit(device).settle(); }
+
+void Runtime::refresh_limit(Device device) { impl_->limit(device).refresh(); }
+
+void Runtime::reserve(Device device, std::uint64_t bytes) {
+  const DeviceState& state = impl_->state(device);
+  const Stream stream = state.stream->get();
+  state.allocator->free(state.allocator->allocate(bytes, stream, {Category::other, "reserve"}), stream);
+  state.allocator->reset_peak();  // nothing of a run has lived yet
+}
+
+std::vector<OverheadLine> Runtime::memory_overhead(Device device) {
+  ProcessLimit& limit = impl_->limit(device);
+  limit.note_overhead("kernels");
+  return limit.overhead();
+}
+
+ProcessMemory Runtime::process_memory(Device device) {
+  const std::lock_guard lock(impl_->guard);
+  const CardState& card = impl_->card(device);
+  return card.meter ? card.meter->read() : ProcessMemory{};
 }
 
 int Runtime::threads() const { return impl_->threads; }

@@ -8,10 +8,12 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "bantam/kernels/exec.h"
 #include "bantam/memory/allocator.h"
 #include "bantam/memory/memory_report.h"
+#include "bantam/memory/process_memory.h"
 #include "bantam/memory/stream.h"
 
 namespace bantam {
@@ -20,9 +22,14 @@ namespace bantam {
 struct RuntimeOptions {
   /// OpenMP threads of CPU kernels; 0: all processors this process may use. Results do not depend on it.
   int threads = 0;
-  /// Most bytes a device's allocator holds, by device name ("cpu", "cuda:0"); devices not named have no limit.
+  /// Most bytes of this process on a device, by device name ("cpu", "cuda:0"); devices not named have no limit. On a
+  /// GPU everything counts: context, libraries, kernels and pool. On the CPU, and on meta devices, the pool alone.
   std::map<std::string, std::uint64_t> limits;
-  /// true: memory is taken as it is needed; false: a device's whole limit at its first use (a limit is then required).
+  /// Splits devices, by name: share K of "cuda:0" is the device cuda:0/K, whose pool holds at most so many bytes. What
+  /// overhead and shares leave of the limit (or of the card) is the device's own.
+  std::map<std::string, std::vector<std::uint64_t>> logical;
+  /// true: memory is taken as it is needed; false: where a device has a limit, all that it leaves for the pool at once,
+  /// at the first allocation (see `reserve` for less).
   bool growth = true;
   /// Receives one line a message; null: messages are dropped.
   std::function<void(std::string_view)> log;
@@ -36,7 +43,8 @@ class Runtime {
   Runtime(const Runtime&) = delete;
   Runtime& operator=(const Runtime&) = delete;
 
-  /// The device's allocator, made at first use. Throws DeviceError where the device does not exist.
+  /// The device's allocator, made at first use. Throws DeviceError where the device does not exist, OutOfMemory where a
+  /// limit leaves nothing for it.
   BfcAllocator& allocator(Device device);
   /// What the device's allocator holds, for whom, and what `trim` would give back. Thread-safe.
   MemoryReport memory_report(Device device);
@@ -47,6 +55,29 @@ class Runtime {
   /// What kernels need: device, compute stream, threads, libraries.
   kernels::Exec exec(Device device);
   int threads() const;
+
+  /// The limit of the process on a device, or of a share's pool; 0: none.
+  std::uint64_t limit(Device device);
+  /// Raises or lowers it (0: none; a share always has one), at any time and from any thread. Lowering gives idle memory
+  /// back to the device; throws OutOfMemory with what is needed, changing nothing, where live memory does not allow it.
+  void set_limit(Device device, std::uint64_t bytes);
+  /// Throws OutOfMemory, with the limit that would do, unless a pool of `pool_bytes` fits under the device's limit.
+  void require_pool(Device device, std::uint64_t pool_bytes);
+  /// The run's kernels are loaded (TrainingStep::warm_up): what they took is overhead, and what was kept free for them
+  /// goes to the pool. Throws OutOfMemory where the limit does not hold them.
+  void settle_limit(Device device);
+  /// Looks at the process' overhead again, which may have grown (about 30 µs on a GPU with a limit, else nothing): the
+  /// pool gives way. Throws OutOfMemory where live memory does not allow it.
+  void refresh_limit(Device device);
+  /// Takes `bytes` for the device's pool now, in one piece; it grows later where it must. Throws OutOfMemory.
+  void reserve(Device device, std::uint64_t bytes);
+
+  /// What the process takes on a device besides its pools, measured: named lines, growing only. Empty on the CPU and on
+  /// meta devices. Two runtimes on one GPU see each other's pools as overhead.
+  std::vector<OverheadLine> memory_overhead(Device device);
+  /// What driver or system count for this process on the device; zeros for meta devices.
+  ProcessMemory process_memory(Device device);
+
   /// A copy of `text` that lives as long as the runtime; equal texts give equal pointers.
   const char* intern(std::string_view text);
   /// A number never given before, for identities of values on tapes.

@@ -192,6 +192,7 @@ std::vector<Metrics> TrainingStep::read_metrics() {
     synchronize(stream);
   }
   slot_ = 0;
+  model_.runtime().refresh_limit(model_.device());
   std::vector<Metrics> metrics;
   for (const kernels::MetricSums& s : sums) metrics.push_back(to_metrics(s));
   return metrics;

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstddef>
+#include <functional>
 #include <memory>
 
 #include "bantam/base/error.h"
@@ -14,6 +15,9 @@ namespace bantam::kernels {
 class DeviceLibraries {
  public:
   virtual ~DeviceLibraries() = default;
+  /// Loads now what would be loaded at its first use, and calls `loaded` with each library's name. Libraries that are
+  /// not installed are passed over.
+  virtual void load(const std::function<void(const char*)>& loaded) { (void)loaded; }
 };
 
 /// Made by the Runtime, once a device. Throws DeviceError where the device does not exist. Null for meta devices.

@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "bantam/memory/device.h"
@@ -32,6 +33,19 @@ void require(Device device);
 
 // All others throw CudaError naming the call (DeviceError without CUDA), unless they are noexcept.
 DeviceFacts device_facts(int device);
+
+/// What a device is, without making a context on it; `free_bytes` is 0.
+DeviceFacts device_identity(int device);
+
+/// Whether this process has a context on the device, and making one.
+bool has_context(int device);
+void make_context(int device);
+
+/// What the driver counts for process `pid` on the device (NVML); nothing where there is no NVML, or it does not list
+/// that process (it has no context there, or lives in another process name space).
+std::optional<std::uint64_t> process_bytes(int device, int pid);
+/// What all processes together hold on the card (NVML), without making a context; nothing where there is no NVML.
+std::optional<std::uint64_t> card_used_bytes(int device);
 
 /// Sets the calling thread's current device; returns the one before.
 int exchange_device(int device);

@@ -2,6 +2,7 @@
 #include "bantam/memory/device.h"
 
 #include <charconv>
+#include <optional>
 
 #include <fmt/core.h>
 
@@ -11,22 +12,46 @@
 
 namespace bantam {
 
+namespace {
+
+/// A whole number without sign or blanks; nothing for any other text.
+std::optional<int> parse_index(std::string_view text) {
+  int index = 0;
+  if (text.empty() || text.front() == '-') return std::nullopt;
+  const auto result = std::from_chars(text.data(), text.data() + text.size(), index);
+  if (result.ec != std::errc() || result.ptr != text.data() + text.size()) return std::nullopt;
+  return index;
+}
+
+std::optional<Device> parse_whole(std::string_view text) {
+  if (text == "cpu") return Device::cpu();
+  if (text == "cuda") return Device::cuda(0);
+  constexpr std::string_view kPrefix = "cuda:";
+  if (!text.starts_with(kPrefix)) return std::nullopt;
+  const std::optional<int> index = parse_index(text.substr(kPrefix.size()));
+  return index ? std::optional(Device::cuda(*index)) : std::nullopt;
+}
+
+std::optional<Device> parse(std::string_view text) {
+  const std::size_t slash = text.find('/');
+  const std::optional<Device> device = parse_whole(text.substr(0, slash));
+  if (!device || slash == std::string_view::npos) return device;
+  const std::optional<int> share = parse_index(text.substr(slash + 1));
+  return share ? std::optional(device->logical(*share)) : std::nullopt;
+}
+
+}  // namespace
+
 std::string to_string(Device device) {
-  const std::string name = device.kind == DeviceKind::cpu ? "cpu" : fmt::format("cuda:{}", device.index);
+  std::string name = device.kind == DeviceKind::cpu ? "cpu" : fmt::format("cuda:{}", device.index);
+  if (device.is_logical()) name += fmt::format("/{}", device.share);
   return device.meta ? "meta(" + name + ")" : name;
 }
 
 Device parse_device(std::string_view text) {
-  if (text == "cpu") return Device::cpu();
-  if (text == "cuda") return Device::cuda(0);
-  constexpr std::string_view kPrefix = "cuda:";
-  if (text.starts_with(kPrefix) && text.size() > kPrefix.size() && text[kPrefix.size()] != '-') {
-    int index = 0;
-    const char* end = text.data() + text.size();
-    const auto result = std::from_chars(text.data() + kPrefix.size(), end, index);
-    if (result.ec == std::errc() && result.ptr == end) return Device::cuda(index);
-  }
-  throw DeviceError(fmt::format("unknown device '{}'; expected cpu, cuda or cuda:N (N = 0, 1, …)", text));
+  if (const std::optional<Device> device = parse(text)) return *device;
+  throw DeviceError(fmt::format(
+      "unknown device '{}'; expected cpu, cuda or cuda:N (N = 0, 1, …), or a share of one, cuda:N/K", text));
 }
 
 bool built_with_cuda() {

@@ -10,26 +10,35 @@ namespace bantam {
 
 enum class DeviceKind : std::uint8_t { cpu, cuda };
 
-/// A place where tensors live and kernels run: `cpu`, `cuda:N`, or a *meta* stand-in for one of them: same shapes, same
-/// allocations (over fake memory), no kernel runs.
+/// A place where tensors live and kernels run: `cpu`, `cuda:N`, a *logical* device (`cuda:N/K`: share K of one that a
+/// Runtime was told to split, with an allocator, a stream and a limit of its own), or a *meta* stand-in for one of
+/// them: same shapes, same allocations (over fake memory), no kernel runs.
 struct Device {
+  static constexpr int kWhole = -1;
+
   DeviceKind kind = DeviceKind::cpu;
   int index = 0;
   bool meta = false;
+  int share = kWhole;  ///< which share of the device; kWhole: the device itself
 
   static constexpr Device cpu() { return {}; }
-  static constexpr Device cuda(int index = 0) { return {DeviceKind::cuda, index, false}; }
-  /// The stand-in for `target`.
+  static constexpr Device cuda(int index = 0) { return {DeviceKind::cuda, index}; }
+  /// The stand-in for `target`; a share's is that of its device.
   static constexpr Device meta_of(Device target) { return {target.kind, target.index, true}; }
+  /// Share `k` of this device, and the device that a share is of.
+  constexpr Device logical(int k) const { return {kind, index, meta, k}; }
+  constexpr Device whole() const { return {kind, index, meta}; }
+  constexpr bool is_logical() const { return share != kWhole; }
   constexpr bool is_cpu() const { return kind == DeviceKind::cpu && !meta; }
   constexpr bool is_cuda() const { return kind == DeviceKind::cuda && !meta; }
   constexpr bool operator==(const Device&) const = default;
 };
 
-/// "cpu", "cuda:0", "meta(cuda:0)".
+/// "cpu", "cuda:0", "cuda:0/1", "meta(cuda:0)".
 std::string to_string(Device device);
 
-/// Parses "cpu", "cuda" (index 0) or "cuda:N"; throws DeviceError naming the text and what is allowed.
+/// Parses "cpu", "cuda" (index 0) or "cuda:N", each with or without a share ("/K"); throws DeviceError naming the text
+/// and what is allowed.
 Device parse_device(std::string_view text);
 
 /// What a device is, for `bantam devices` and for kernels' choices. Sizes in bytes.

@@ -98,4 +98,15 @@ HostInfo read_host_info(const std::string& root) {
   return info;
 }
 
+HostProcess read_host_process(const std::string& root) {
+  const std::string status = root + "/proc/self/status";
+  HostProcess process;
+  process.resident_bytes = leading_number(value_of(status, "VmRSS")).value_or(0) * 1024;
+  process.peak_resident_bytes = leading_number(value_of(status, "VmHWM")).value_or(0) * 1024;
+  const auto version2 = number_in(root + "/sys/fs/cgroup" + group_path(root, true) + "/memory.current");
+  process.group_bytes = version2.value_or(
+      number_in(root + "/sys/fs/cgroup/memory" + group_path(root, false) + "/memory.usage_in_bytes").value_or(0));
+  return process;
+}
+
 }  // namespace bantam

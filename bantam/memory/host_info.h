@@ -1,4 +1,4 @@
-// Internal: what the host is: its processor's name, the processors and the memory that this process may use.
+// Internal: what the host is, and what this process may use and uses of it.
 #pragma once
 
 #include <cstdint>
@@ -15,5 +15,15 @@ struct HostInfo {
 
 /// Reads /proc and /sys below `root` (tests give a folder of their own). Never throws for absent files.
 HostInfo read_host_info(const std::string& root = "");
+
+/// What this process holds of the host's memory. Sizes in bytes; 0 where the system does not say.
+struct HostProcess {
+  std::uint64_t resident_bytes = 0;       ///< pages in memory, code and libraries included
+  std::uint64_t peak_resident_bytes = 0;  ///< most of them since the process began
+  std::uint64_t group_bytes = 0;          ///< of its control group, other processes and page cache included
+};
+
+/// Reads /proc and /sys below `root`. Never throws for absent files.
+HostProcess read_host_process(const std::string& root = "");
 
 }  // namespace bantam

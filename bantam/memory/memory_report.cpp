@@ -34,12 +34,13 @@ std::string accounts(const MemoryReport& report) {
   const auto line = [&](const std::string& name, std::uint64_t bytes, const std::string& what) {
     table.add_row({name, exact(bytes), format_byte_size(bytes), what});
   };
-  for (const NamedBytes& overhead : report.overhead)
+  for (const OverheadLine& overhead : report.overhead)
     line(overhead.name.substr(0, kOverheadWidth), overhead.bytes, "not the allocator's");
   line("held", report.held_bytes(), "taken from the device");
   line("  in use", stats.in_use_bytes, fmt::format("{} live allocations", stats.live_allocations));
   line("    requested", stats.requested_bytes, "what was asked for");
   line("    rounding", report.rounding_bytes(), "up to multiples of 256 B");
+  if (report.stats.arena_bytes > 0) line("  set aside", report.set_aside_bytes(), "for planned steps, idle now");
   line("  cached", report.cached_bytes(), "free, kept for later");
   line("    trim() gives", report.trimmable_bytes, "back to the device");
   line("    largest free", stats.largest_free_bytes,
@@ -89,11 +90,11 @@ nlohmann::ordered_json category_object(const CategoryBytes& bytes) {
 
 std::uint64_t MemoryReport::overhead_bytes() const {
   std::uint64_t sum = 0;
-  for (const NamedBytes& line : overhead) sum += line.bytes;
+  for (const OverheadLine& line : overhead) sum += line.bytes;
   return sum;
 }
 
-MemoryReport memory_report(const BfcAllocator& allocator, std::span<const NamedBytes> overhead) {
+MemoryReport memory_report(const BfcAllocator& allocator, std::span<const OverheadLine> overhead) {
   AllocatorSnapshot now = allocator.snapshot();
   return {.device = allocator.name(),
           .stats = now.stats,
@@ -117,6 +118,7 @@ std::string to_json(const MemoryReport& report) {
                                  {"in_use_bytes", stats.in_use_bytes},
                                  {"requested_bytes", stats.requested_bytes},
                                  {"rounding_bytes", report.rounding_bytes()},
+                                 {"set_aside_bytes", report.set_aside_bytes()},
                                  {"cached_bytes", report.cached_bytes()},
                                  {"trimmable_bytes", report.trimmable_bytes},
                                  {"largest_free_bytes", stats.largest_free_bytes},
@@ -128,7 +130,7 @@ std::string to_json(const MemoryReport& report) {
                                  {"by_category", category_object(stats.by_category)},
                                  {"by_category_at_peak", category_object(stats.by_category_at_peak)},
                                  {"holders", nlohmann::ordered_json::array()}};
-  for (const NamedBytes& line : report.overhead)
+  for (const OverheadLine& line : report.overhead)
     json["overhead"].push_back({{"name", line.name}, {"bytes", line.bytes}});
   for (const Holder& holder : report.holders)
     json["holders"].push_back({{"layer", holder.owner},

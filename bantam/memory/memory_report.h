@@ -8,28 +8,25 @@
 #include <vector>
 
 #include "bantam/memory/allocator.h"
+#include "bantam/memory/process_memory.h"
 
 namespace bantam {
 
-/// Memory that is no allocator's: the CUDA context, loaded kernels, what libraries hold for themselves.
-struct NamedBytes {
-  std::string name;
-  std::uint64_t bytes = 0;
-};
-
 /// An answer to "why is it still using memory?". Sizes in bytes:
-///   total = overhead + held,  held = in use + cached,  in use = requested + rounding.
+///   total = overhead + held,  held = in use + set aside + cached,  in use = requested + rounding.
 struct MemoryReport {
   std::string device;
   MemoryStats stats;
   std::vector<Holder> holders;  ///< by layer and category, largest first; sums to stats.in_use_bytes
   std::uint64_t trimmable_bytes = 0;
-  std::vector<NamedBytes> overhead;
+  std::vector<OverheadLine> overhead;
 
-  /// Held from the device's source: in use or cached.
+  /// Held from the device's source: in use, set aside or cached.
   std::uint64_t held_bytes() const { return stats.pool_bytes; }
+  /// Held for planned steps (placement.h), and not in use now.
+  std::uint64_t set_aside_bytes() const { return stats.arena_idle_bytes(); }
   /// Held, and in use by nobody.
-  std::uint64_t cached_bytes() const { return stats.pool_bytes - stats.in_use_bytes; }
+  std::uint64_t cached_bytes() const { return stats.free_bytes(); }
   /// What rounding requests up to 256 bytes costs.
   std::uint64_t rounding_bytes() const { return stats.in_use_bytes - stats.requested_bytes; }
   std::uint64_t overhead_bytes() const;
@@ -37,7 +34,7 @@ struct MemoryReport {
 };
 
 /// The state of `allocator` at one moment (taken under its lock), beside lines for what it does not hold. Thread-safe.
-MemoryReport memory_report(const BfcAllocator& allocator, std::span<const NamedBytes> overhead = {});
+MemoryReport memory_report(const BfcAllocator& allocator, std::span<const OverheadLine> overhead = {});
 
 /// A report for people, at most 80 columns wide, with the `holders` largest holders by name.
 std::string to_text(const MemoryReport& report, std::size_t holders = 10);

@@ -68,6 +68,12 @@ void Event::synchronize() const {
   if (handle_ != nullptr) cuda_backend::event_synchronize(handle_);
 }
 
+void make_device_ready(Device device) {
+  if (!device.is_cuda()) return;
+  cuda_backend::require(device);
+  cuda_backend::make_context(device.index);
+}
+
 void synchronize(Stream stream) {
   if (stream.device.is_cuda()) cuda_backend::stream_synchronize(stream.device.index, stream.handle);
 }

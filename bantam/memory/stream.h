@@ -52,6 +52,9 @@ class Event {
   void* handle_ = nullptr;
 };
 
+/// Makes what the driver needs on a device before its first work (the CUDA context). A no-op for others.
+void make_device_ready(Device device);
+
 /// Blocks the host until all work of `stream` is done.
 void synchronize(Stream stream);
 

@@ -10,7 +10,7 @@ using namespace bantam;
 
 int main() {
   const Device device = cuda_device_count() > 0 ? Device::cuda() : Device::cpu();
-  Runtime runtime({.limits = {{to_string(device), 256u << 20}}});  // 256 MiB, and not a byte more
+  Runtime runtime({.limits = {{to_string(device), 1u << 30}}});  // 1 GiB, and not a byte more
 
   Graph graph({8, 8, 3});
   graph.add(separable_conv2d({.filters = 16, .activation = {kernels::Activation::relu}}));

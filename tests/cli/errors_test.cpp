@@ -73,10 +73,11 @@ TEST_F(Errors, ModelsThatDoNotFitTheData) {
 }
 
 TEST_F(Errors, MemorySettings) {
-  expect({"train", "tiny.yaml", "--run-dir", "run", "memory.growth=false"}, 2,
-         "growth: false takes a device's whole limit");
   expect({"train", "tiny.yaml", "--run-dir", "run", "memory.limits={cpu: 4 parsecs}"}, 2, "4 parsecs");
   expect({"train", "tiny.yaml", "--run-dir", "run", "memory.limits={tpu: 4GiB}"}, 2, "unknown device 'tpu'");
+  expect({"train", "tiny.yaml", "--run-dir", "run", "device=cpu/1", "memory.logical={cpu: [64MiB]}"}, 2,
+         "memory.logical splits cpu into 1");
+  expect({"devices", "--measure", "--device", "cpu"}, 2, "a GPU is needed");
 }
 
 TEST_F(Errors, DataThatAreNotThereExitWith3) {
@@ -88,6 +89,8 @@ TEST_F(Errors, DataThatAreNotThereExitWith3) {
 
 TEST_F(Errors, WhatDoesNotFitExitsWith4) {
   expect({"train", "tiny.yaml", "--run-dir", "run", "memory.limits={cpu: 512KiB}"}, 4, "limit");
+  expect({"train", "tiny.yaml", "--run-dir", "run", "device=cpu/0", "memory.logical={cpu: [512KiB]}"}, 4,
+         "the share of cpu/0 is too small");
   const Outcome bench =
       run({"bench", "memory", "tiny.yaml", "--batch-sizes", "4096", "--seconds", "0.01", "memory.limits={cpu: 1MiB}"});
   EXPECT_EQ(bench.code, 4) << "no row fitted: " << bench.out;

@@ -125,7 +125,6 @@ TEST_F(Plan, TheZooNeedsNoMoreThanItsLiveBytes) {
     for (const auto& row : rows) {
       const auto arena = row["arena_bytes"].get<double>(), live = row["max_live_bytes"].get<double>();
       EXPECT_LE(arena, 1.01 * live) << row["model"] << row["precision"] << row["recompute"];
-      EXPECT_TRUE(row.contains("not_counted")) << "the context is not predicted";
     }
   }
 }
@@ -141,6 +140,43 @@ TEST_F(Plan, WordsSayWhereThePeakIsAndWhatIsNotCounted) {
   EXPECT_NE(cuda.out.find("CUDA context"), std::string::npos) << cuda.out;
   std::istringstream lines(cpu.out + cuda.out);
   for (std::string line; std::getline(lines, line);) EXPECT_LE(line.size(), 90u) << line;
+}
+
+TEST_F(Plan, CountsTheProcessOnAGpuByNamedLines) {
+  const auto row = run({"plan", "tiny.yaml", "--device", "h200", "--json"}).last_json();
+  EXPECT_EQ(row["device"], "cuda:0");
+  EXPECT_EQ(row["profile"], "h200");
+  EXPECT_TRUE(row["profile_measured"].get<bool>());
+  std::uint64_t sum = 0;
+  for (const auto& [name, bytes] : row["overhead"].items()) sum += bytes.get<std::uint64_t>();
+  EXPECT_EQ(row["overhead_bytes"], sum);
+  EXPECT_EQ(row["overhead"]["CUDA context"], 518u << 20);
+  const auto pool = row["process_bytes"].get<std::uint64_t>() - sum;
+  EXPECT_GE(pool, row["peak_bytes"].get<std::uint64_t>());
+  EXPECT_LT(pool, row["peak_bytes"].get<std::uint64_t>() + (2u << 20));
+  const Outcome t4 = run({"plan", "tiny.yaml", "--device", "t4", "--batch-sizes", "8,16"});
+  EXPECT_NE(t4.out.find("process on t4 (estimate)"), std::string::npos) << t4.out;
+  EXPECT_FALSE(run({"plan", "tiny.yaml", "--device", "cpu", "--json"}).last_json().contains("process_bytes"));
+}
+
+TEST_F(Plan, ALimitOnAGpuHasToHoldTheOverheadToo) {
+  write("mine.json", R"({"name": "mine", "compute_capability": 86, "multiprocessors": 10, "total_bytes": 8589934592,
+    "overhead": {"CUDA context": 104857600}, "copy_bytes_per_s": 1.0e11, "float32_flops_per_s": 1.0e12,
+    "float16_flops_per_s": 1.0e12})");
+  const auto fits = [&](const std::vector<std::string>& more) {
+    std::vector<std::string> arguments = {"plan", "tiny.yaml", "--profile", "mine.json", "--json"};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    const Outcome outcome = run(arguments);
+    EXPECT_EQ(outcome.err, "");
+    return outcome.last_json()["fits"].get<bool>();
+  };
+  EXPECT_FALSE(fits({"--memory", "100MiB"})) << "the context alone";
+  EXPECT_TRUE(fits({"--memory", "140MiB"}));
+  EXPECT_TRUE(fits({"memory.limits={\"cuda:0\": 140MiB}"}));
+  EXPECT_TRUE(fits({"memory.logical={\"cuda:0\": [32MiB]}", "--device", "cuda:0/0"})) << "a share bounds its pool";
+  EXPECT_FALSE(fits({"memory.logical={\"cuda:0\": [1MiB]}", "--device", "cuda:0/0"}));
+  write("bad.json", "{\"name\": \"mine\"}");
+  EXPECT_EQ(run({"plan", "tiny.yaml", "--profile", "bad.json"}).code, 2);
 }
 
 TEST_F(Plan, SaysWhetherItFits) {

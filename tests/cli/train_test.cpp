@@ -119,6 +119,22 @@ TEST_F(Train, CannotGoOnInsideAnEpochWithOtherBatches) {
   EXPECT_EQ(updates, 750);
 }
 
+TEST_F(Train, SharesAndReservedPoolsChangeNoBit) {
+  ASSERT_EQ(train("plain").code, 0);
+  const auto same_as_plain = [&](const std::string& name, const std::vector<std::string>& more) {
+    const Outcome outcome = train(name, more);
+    EXPECT_EQ(outcome.code, 0) << outcome.err;
+    EXPECT_EQ(read(name + "/weights.safetensors"), read("plain/weights.safetensors")) << name;
+    return outcome.last_json();
+  };
+  const auto shared = same_as_plain("share", {"device=cpu/1", "memory.logical={cpu: [16MiB, 64MiB]}"});
+  EXPECT_EQ(shared["device"], "cpu/1");
+  EXPECT_LE(shared["pool_bytes"].get<std::uint64_t>(), 64u << 20);
+  (void)same_as_plain("reserved", {"memory.growth=false"});
+  EXPECT_GT(shared["process_bytes"].get<std::uint64_t>(), shared["pool_bytes"].get<std::uint64_t>());
+  EXPECT_EQ(shared["process_method"], "resident set");
+}
+
 TEST_F(Train, AResultThatCannotBeWrittenIsAnError) {
   const std::string program = std::getenv("BANTAM_PROGRAM") != nullptr ? std::getenv("BANTAM_PROGRAM") : BANTAM_PROGRAM;
   const int status =

@@ -11,16 +11,22 @@ namespace bantam {
 namespace {
 
 TEST(Device, names_are_read_back) {
-  for (const Device device : {Device::cpu(), Device::cuda(0), Device::cuda(7)})
+  for (const Device device :
+       {Device::cpu(), Device::cuda(0), Device::cuda(7), Device::cpu().logical(0), Device::cuda(3).logical(12)})
     EXPECT_EQ(parse_device(to_string(device)), device) << to_string(device);
   EXPECT_EQ(parse_device("cuda"), Device::cuda(0));
   EXPECT_EQ(to_string(Device::meta_of(Device::cuda(2))), "meta(cuda:2)");
   EXPECT_EQ(to_string(Device::meta_of(Device::cpu())), "meta(cpu)");
+  EXPECT_EQ(to_string(Device::cuda(1).logical(2)), "cuda:1/2");
+  EXPECT_EQ(parse_device("cuda/1"), Device::cuda(0).logical(1));
+  EXPECT_EQ(Device::cuda(1).logical(2).whole(), Device::cuda(1));
+  EXPECT_NE(Device::cuda(1).logical(2), Device::cuda(1));
+  EXPECT_EQ(Device::meta_of(Device::cuda(1).logical(2)), Device::meta_of(Device::cuda(1)));
 }
 
 TEST(Device, other_texts_are_refused_by_name) {
-  for (const char* text :
-       {"", "gpu", "CPU", "cpu:0", "cuda:", "cuda:-1", "cuda:1x", "cuda:+1", "cuda: 1", "cuda:99999999999"}) {
+  for (const char* text : {"", "gpu", "CPU", "cpu:0", "cuda:", "cuda:-1", "cuda:1x", "cuda:+1", "cuda: 1",
+                           "cuda:99999999999", "cuda:0/", "cuda:0/-1", "cuda:0/x", "cpu/0/0", "/0", "cpu/ 1"}) {
     try {
       parse_device(text);
       ADD_FAILURE() << "accepted '" << text << "'";

@@ -65,5 +65,19 @@ TEST_F(HostInfoTest, absent_files_are_no_error) {
   EXPECT_GE(info.processors, 1);
 }
 
+TEST_F(HostInfoTest, reads_what_this_process_holds) {
+  write("proc/self/status", "Name:\tx\nVmHWM:\t   300 kB\nVmRSS:\t   200 kB\n");
+  write("proc/self/cgroup", "0::/jobs/one\n");
+  write("sys/fs/cgroup/jobs/one/memory.current", "123456\n");
+  const HostProcess process = read_host_process(root_.string());
+  EXPECT_EQ(process.resident_bytes, 200u * 1024);
+  EXPECT_EQ(process.peak_resident_bytes, 300u * 1024);
+  EXPECT_EQ(process.group_bytes, 123456u);
+  write("proc/self/cgroup", "4:memory:/old\n");
+  write("sys/fs/cgroup/memory/old/memory.usage_in_bytes", "77\n");
+  EXPECT_EQ(read_host_process(root_.string()).group_bytes, 77u);
+  EXPECT_EQ(read_host_process((root_ / "nowhere").string()).resident_bytes, 0u);
+}
+
 }  // namespace
 }  // namespace bantam

@@ -8,9 +8,11 @@
 #include <vector>
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include "bantam/base/error.h"
 #include "bantam/memory/allocator.h"
+#include "bantam/memory/process_memory.h"
 
 namespace bantam {
 namespace {
@@ -44,6 +46,25 @@ TEST_F(MemoryCuda, facts_are_plausible) {
   EXPECT_GT(info.multiprocessors, 0);
   EXPECT_GT(info.free_bytes, 0u);
   EXPECT_LE(info.free_bytes, info.total_bytes);
+}
+
+TEST_F(MemoryCuda, the_process_is_counted_with_what_it_takes_and_gives_back) {
+  const ProcessMeter meter(gpu_);
+  make_device_ready(gpu_);
+  const auto source = make_cuda_source(gpu_);
+  const ProcessMemory before = meter.read();
+  EXPECT_GT(before.bytes, 32 * kMiB) << "a context is there";
+  void* memory = source->acquire(256 * kMiB);
+  ASSERT_NE(memory, nullptr);
+  const ProcessMemory during = meter.read();
+  EXPECT_EQ(during.method, before.method);
+  source->release(memory, 256 * kMiB);
+  const ProcessMemory after = meter.read();
+  if (before.method == ProcessMemoryMethod::card) GTEST_SKIP() << "others on the card may move meanwhile";
+  EXPECT_EQ(during.bytes - before.bytes, 256 * kMiB);
+  EXPECT_EQ(after.bytes, before.bytes);
+  EXPECT_EQ(driver_process_bytes(gpu_, getpid()), after.bytes);
+  EXPECT_GE(card_used_bytes(gpu_).value_or(0), after.bytes);
 }
 
 TEST_F(MemoryCuda, copies_and_zeroes_arrive_in_stream_order) {

@@ -40,7 +40,7 @@ class MemoryReportTest : public ::testing::Test {
 };
 
 TEST_F(MemoryReportTest, AddsUpToTheByte) {
-  const std::vector<NamedBytes> overhead = {{"CUDA context", 300'000'000}, {"cuBLAS", 33'554'432}};
+  const std::vector<OverheadLine> overhead = {{"CUDA context", 300'000'000}, {"cuBLAS", 33'554'432}};
   const MemoryReport report = memory_report(allocator_, overhead);
   const MemoryStats& stats = report.stats;
   EXPECT_EQ(report.total_bytes(), report.held_bytes() + 333'554'432u);
@@ -78,7 +78,7 @@ TEST_F(MemoryReportTest, RegionsAddUpToThePool) {
 }
 
 TEST_F(MemoryReportTest, JsonSaysTheSame) {
-  const MemoryReport report = memory_report(allocator_, std::vector<NamedBytes>{{"CUDA context", 1000}});
+  const MemoryReport report = memory_report(allocator_, std::vector<OverheadLine>{{"CUDA context", 1000}});
   const auto json = nlohmann::json::parse(to_json(report));
   EXPECT_EQ(json["device"], "cpu");
   EXPECT_EQ(json["total_bytes"], 1000 + report.held_bytes());
@@ -98,7 +98,7 @@ TEST_F(MemoryReportTest, JsonSaysTheSame) {
 
 TEST_F(MemoryReportTest, WordsFitIn80ColumnsAndNameTheLargestHolders) {
   const MemoryReport report =
-      memory_report(allocator_, std::vector<NamedBytes>{{"CUDA context, modules, graphs and more", 123'456'789'012}});
+      memory_report(allocator_, std::vector<OverheadLine>{{"CUDA context, modules, graphs and more", 123'456'789'012}});
   const std::string text = to_text(report, 3);
   std::istringstream lines(text);
   for (std::string line; std::getline(lines, line);) EXPECT_LE(line.size(), 80u) << line;

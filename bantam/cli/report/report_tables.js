@@ -96,6 +96,7 @@ function showAccounts() {
   line(1, "In use", report.in_use_bytes, exact(report.live_allocations) + " live allocations");
   line(2, "Requested", report.requested_bytes, "what was asked for");
   line(2, "Rounding", report.rounding_bytes, "up to multiples of 256 bytes");
+  if (report.set_aside_bytes > 0) line(1, "Set aside", report.set_aside_bytes, "for planned steps, idle now");
   line(1, "Cached", report.cached_bytes, "free, kept for what comes next");
   line(2, "trim() gives back", report.trimmable_bytes, "where nothing live is in the way");
   line(2, "Largest free", report.largest_free_bytes, `fragmentation ${(100 * report.fragmentation).toFixed(1)} %`);

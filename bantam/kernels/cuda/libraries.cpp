@@ -19,6 +19,17 @@ Libraries::~Libraries() {
   cublaslt_.reset();
 }
 
+void Libraries::load(const std::function<void(const char*)>& loaded) {
+  try {
+    (void)cublaslt();
+    loaded("cuBLASLt");
+  } catch (const CudaError&) {
+    throw;                        // it is there, but does not start
+  } catch (const DeviceError&) {  // not installed: the first product says so
+  }
+  if (cudnn() != nullptr) loaded("cuDNN");
+}
+
 Libraries& Libraries::of(const Exec& exec) {
   auto* libraries = dynamic_cast<Libraries*>(exec.libraries);
   if (libraries == nullptr)

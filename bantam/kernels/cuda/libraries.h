@@ -15,6 +15,7 @@ class Libraries final : public DeviceLibraries {
  public:
   explicit Libraries(Device device) : device_(device) {}
   ~Libraries() override;
+  void load(const std::function<void(const char*)>& loaded) override;
 
   /// The CUDA libraries of a call; throws DeviceError where the caller gave none.
   static Libraries& of(const Exec& exec);

@@ -64,14 +64,26 @@ const Availability& availability() {
   return answer;
 }
 
-DeviceFacts device_facts(int device) {
-  const CurrentDevice scope(device);
+DeviceFacts device_identity(int device) {
   cudaDeviceProp properties{};
   check(cudaGetDeviceProperties(&properties, device), "cudaGetDeviceProperties");
+  return {properties.name, properties.totalGlobalMem, 0, properties.major * 10 + properties.minor,
+          properties.multiProcessorCount};
+}
+
+DeviceFacts device_facts(int device) {
+  const CurrentDevice scope(device);
+  DeviceFacts facts = device_identity(device);
   std::size_t free_bytes = 0, total_bytes = 0;
   check(cudaMemGetInfo(&free_bytes, &total_bytes), "cudaMemGetInfo");
-  return {properties.name, total_bytes, free_bytes, properties.major * 10 + properties.minor,
-          properties.multiProcessorCount};
+  facts.total_bytes = total_bytes;
+  facts.free_bytes = free_bytes;
+  return facts;
+}
+
+void make_context(int device) {
+  const CurrentDevice scope(device);
+  check(cudaFree(nullptr), "cudaFree(null)");
 }
 
 int exchange_device(int device) {

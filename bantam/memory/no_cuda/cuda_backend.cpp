@@ -16,6 +16,11 @@ const Availability& availability() {
 }
 
 DeviceFacts device_facts(int) { refuse(); }
+DeviceFacts device_identity(int) { refuse(); }
+bool has_context(int) { refuse(); }
+void make_context(int) { refuse(); }
+std::optional<std::uint64_t> process_bytes(int, int) { return std::nullopt; }
+std::optional<std::uint64_t> card_used_bytes(int) { return std::nullopt; }
 int exchange_device(int) { refuse(); }
 void restore_device(int) noexcept {}
 void* stream_create(int) { refuse(); }

@@ -1,0 +1,69 @@
+// Overhead lines and their sums.
+#include "bantam/cli/plan_process.h"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+
+#include "bantam/base/byte_size.h"
+#include "bantam/base/text.h"
+#include "bantam/memory/process_limit.h"
+
+namespace bantam::cli {
+namespace {
+
+constexpr std::uint64_t kPage = 2u << 20;  // the driver's: pools are counted in whole ones
+
+std::uint64_t in_pages(std::uint64_t bytes) { return (bytes + kPage - 1) / kPage * kPage; }
+
+}  // namespace
+
+std::optional<DeviceProfile> take_profile(CommonOptions& options, const std::string& profile_file) {
+  const auto device = options.flag_overrides.find("device");
+  const bool given = device != options.flag_overrides.end();
+  if (!profile_file.empty()) {
+    if (!given) options.flag_overrides["device"] = "cuda:0";
+    return load_device_profile(profile_file);
+  }
+  auto named = given ? find_device_profile(device->second) : std::nullopt;
+  if (named) device->second = "cuda:0";
+  return named;
+}
+
+PlanTarget plan_target(const RunConfig& config, const std::optional<DeviceProfile>& named) {
+  const bool counts = config.device.kind == DeviceKind::cuda && !config.device.is_logical();
+  return {named ? *named : profile_of(config.device), counts};
+}
+
+std::uint64_t pool_bytes_under(const PlanTarget& target, std::uint64_t memory) {
+  if (!target.counts) return memory;
+  return memory - std::min(memory, total_bytes(target.profile.overhead) + kLateReserve);
+}
+
+std::uint64_t process_bytes(const PlanTarget& target, std::uint64_t pool_bytes) {
+  return total_bytes(target.profile.overhead) + in_pages(pool_bytes);
+}
+
+std::string process_table(const PlanTarget& target, std::optional<std::uint64_t> pool_bytes) {
+  if (!target.counts) return "";
+  Table table({{"process on " + target.profile.title(), Align::left}, {"bytes"}});
+  for (const OverheadLine& line : target.profile.overhead) table.add_row({line.name, format_byte_size(line.bytes)});
+  if (pool_bytes) {
+    table.add_row({"pool, in pages of 2 MiB", format_byte_size(in_pages(*pool_bytes))});
+    table.add_row({"the process", format_byte_size(process_bytes(target, *pool_bytes))});
+  } else {
+    table.add_row({"besides the pool", format_byte_size(total_bytes(target.profile.overhead))});
+  }
+  return "\n" + table.to_string();
+}
+
+void add_process(nlohmann::ordered_json& row, const PlanTarget& target, std::uint64_t pool_bytes) {
+  if (!target.counts) return;
+  row["profile"] = target.profile.name;
+  row["profile_measured"] = target.profile.measured;
+  for (const OverheadLine& line : target.profile.overhead) row["overhead"][line.name] = line.bytes;
+  row["overhead_bytes"] = total_bytes(target.profile.overhead);
+  row["process_bytes"] = process_bytes(target, pool_bytes);
+}
+
+}  // namespace bantam::cli

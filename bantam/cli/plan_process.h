@@ -1,0 +1,38 @@
+// What a planned run takes on a GPU besides its pool, from a device profile, in words and JSON.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include <nlohmann/json.hpp>
+
+#include "bantam/cli/options.h"
+#include "bantam/memory/device_profile.h"
+
+namespace bantam::cli {
+
+/// The device that a plan is for.
+struct PlanTarget {
+  DeviceProfile profile;
+  bool counts = false;  ///< whether a limit there is one of the process: a GPU, not a share of it
+};
+
+/// Where `--device` names a profile ("h200"), or there is a `--profile` file, the profile's; the options then ask for
+/// cuda:0. Nothing where they do neither. Throws ConfigError for a file that cannot be read.
+std::optional<DeviceProfile> take_profile(CommonOptions& options, const std::string& profile_file);
+
+/// `named`, or the profile of the configuration's device.
+PlanTarget plan_target(const RunConfig& config, const std::optional<DeviceProfile>& named);
+
+/// What a limit of `memory` bytes leaves for the pool, as the Runtime cuts it; 0: nothing.
+std::uint64_t pool_bytes_under(const PlanTarget& target, std::uint64_t memory);
+/// What the driver will count for a process with a pool of `pool_bytes`.
+std::uint64_t process_bytes(const PlanTarget& target, std::uint64_t pool_bytes);
+
+/// A table of named lines; with a pool, down to the process' bytes. "" where only pools count.
+std::string process_table(const PlanTarget& target, std::optional<std::uint64_t> pool_bytes);
+/// profile, profile_measured, overhead, overhead_bytes, process_bytes.
+void add_process(nlohmann::ordered_json& row, const PlanTarget& target, std::uint64_t pool_bytes);
+
+}  // namespace bantam::cli

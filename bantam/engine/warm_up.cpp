@@ -1,0 +1,38 @@
+// A training step's warm-up: everything runs once, and nothing is different afterwards but what the device has
+// loaded.
+#include "bantam/base/error.h"
+#include "bantam/engine/training_step.h"
+
+namespace bantam {
+namespace {
+
+Batch zero_batch(const Model& model, std::int64_t size) {
+  const Context context = model.context(Pass::train).at(model.runtime().intern("input"));
+  Batch batch{.size = size};
+  batch.images =
+      context.allocate(model.graph().input_shape().prepend(size), context.precision.compute(), Category::input);
+  batch.labels = context.allocate({size}, DType::int32, Category::input);
+  zero_bytes(batch.images.data(), batch.images.bytes(), context.stream);
+  zero_bytes(batch.labels.data(), batch.labels.bytes(), context.stream);
+  return batch;
+}
+
+}  // namespace
+
+void TrainingStep::warm_up(std::int64_t batch_size, bool accumulates) {
+  if (accumulating_) throw Error("training step: warm_up() between micro_batch() and update()");
+  const Stream stream = model_.runtime().stream(model_.device());
+  const Batch batch = zero_batch(model_, batch_size);
+  micro_batch(batch, 0, batch_size * (accumulates ? 2 : 1));
+  if (accumulates) micro_batch(batch, batch_size, batch_size * 2);
+  discard();
+  kernels::MetricSums kept;  // evaluation sums that were not read yet
+  kernels::MetricSums* evaluation = ring_.as<kernels::MetricSums>() + kMetricRing;
+  copy_bytes(&kept, evaluation, sizeof(kept), stream);
+  evaluate(batch);
+  copy_bytes(evaluation, &kept, sizeof(kept), stream);
+  optimizer_.warm_up();
+  synchronize(stream);
+}
+
+}  // namespace bantam

@@ -1,0 +1,69 @@
+// Asks NVML by process, else the card as a whole; for the CPU, /proc.
+#include "bantam/memory/process_memory.h"
+
+#include <algorithm>
+
+#include <unistd.h>
+
+#include "bantam/memory/cuda_backend.h"
+#include "bantam/memory/host_info.h"
+
+namespace bantam {
+
+std::uint64_t total_bytes(std::span<const OverheadLine> lines) {
+  std::uint64_t sum = 0;
+  for (const OverheadLine& line : lines) sum += line.bytes;
+  return sum;
+}
+
+std::string_view to_string(ProcessMemoryMethod method) {
+  switch (method) {
+    case ProcessMemoryMethod::driver:
+      return "driver";
+    case ProcessMemoryMethod::card:
+      return "card";
+    case ProcessMemoryMethod::resident_set:
+      break;
+  }
+  return "resident set";
+}
+
+ProcessMeter::ProcessMeter(Device device) : device_(device.whole()) {
+  if (!device_.is_cuda()) {
+    (void)device_info(device_);  // throws where it does not exist
+    return;
+  }
+  cuda_backend::require(device_);
+  // With a context of ours already there, the card's use is not others' alone: all of it is then counted as ours.
+  if (!cuda_backend::has_context(device_.index))
+    others_bytes_ = cuda_backend::card_used_bytes(device_.index).value_or(0);
+}
+
+ProcessMemory ProcessMeter::read() const {
+  if (device_.is_cpu()) {
+    const HostProcess host = read_host_process();
+    return {host.resident_bytes, ProcessMemoryMethod::resident_set, host.peak_resident_bytes, host.group_bytes};
+  }
+  if (const auto bytes = cuda_backend::process_bytes(device_.index, getpid()))
+    return {.bytes = *bytes, .method = ProcessMemoryMethod::driver};
+  std::uint64_t used = 0;
+  if (const auto card = cuda_backend::card_used_bytes(device_.index)) {
+    used = *card;
+  } else {
+    const cuda_backend::DeviceFacts facts = cuda_backend::device_facts(device_.index);
+    used = facts.total_bytes - facts.free_bytes;
+  }
+  return {.bytes = used - std::min(used, others_bytes_), .method = ProcessMemoryMethod::card};
+}
+
+std::optional<std::uint64_t> driver_process_bytes(Device device, int pid) {
+  cuda_backend::require(device);
+  return cuda_backend::process_bytes(device.index, pid);
+}
+
+std::optional<std::uint64_t> card_used_bytes(Device device) {
+  cuda_backend::require(device);
+  return cuda_backend::card_used_bytes(device.index);
+}
+
+}  // namespace bantam

@@ -1,0 +1,159 @@
+// Limits of a Runtime: logical devices, limits that move while a model trains, and what a GPU's driver counts.
+#include <atomic>
+#include <chrono>
+#include <thread>
+
+#include "tests/engine/engine_fixture.h"
+
+namespace bantam::testing {
+namespace {
+
+constexpr std::uint64_t kMiB = 1u << 20;
+
+/// Losses and final weights of a few updates of a small network.
+std::vector<float> train(Runtime& runtime, Device device, int updates) {
+  Model model(runtime, device, small_network(), {.seed = 5});
+  Optimizer optimizer(model, {.learning_rate = 0.01f});
+  TrainingStep step(model, optimizer, {});
+  const Context context = Context::make(runtime, device);
+  std::vector<float> seen;
+  for (int update = 0; update < updates; ++update) {
+    step.step(make_batch(context, model.graph().input_shape(), 5, update * 8, 8));
+    for (const Metrics& metrics : step.read_metrics()) seen.push_back(static_cast<float>(metrics.loss));
+  }
+  const std::vector<float> weights = to_host_floats(model.parameters().master(), runtime.stream(device));
+  seen.insert(seen.end(), weights.begin(), weights.end());
+  return seen;
+}
+
+std::string message_of(const std::function<void()>& call) {
+  try {
+    call();
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "nothing was thrown";
+}
+
+class RuntimeLimitsTest : public EngineTest {
+ protected:
+  std::string name() const { return to_string(device()); }
+  /// More than a process takes before it trains anything.
+  std::uint64_t room() const { return device().is_cuda() ? 1024 * kMiB : 0; }
+};
+BANTAM_INSTANTIATE_ON_DEVICES(RuntimeLimitsTest);
+
+TEST_P(RuntimeLimitsTest, ALogicalDeviceTrainsToTheSameBitsWithinItsShare) {
+  Runtime plain({.threads = 2});
+  const std::vector<float> expected = train(plain, device(), 6);
+  Runtime split({.threads = 2, .logical = {{name(), {48 * kMiB, 32 * kMiB}}}});
+  for (const int share : {1, 0}) {
+    const Device logical = device().logical(share);
+    EXPECT_EQ(train(split, logical, 6), expected) << to_string(logical);
+    const MemoryStats stats = split.allocator(logical).stats();
+    EXPECT_EQ(stats.limit_bytes, (share == 0 ? 48 : 32) * kMiB);
+    EXPECT_LE(stats.peak_pool_bytes, stats.limit_bytes);
+    EXPECT_GT(stats.peak_bytes, 0u);
+  }
+  EXPECT_NE(&split.allocator(device().logical(0)), &split.allocator(device().logical(1)));
+  EXPECT_NE(split.stream(device().logical(0)).id, split.stream(device().logical(1)).id);
+}
+
+TEST_P(RuntimeLimitsTest, TensorsOfTwoSharesDoNotMix) {
+  Runtime split({.threads = 1, .logical = {{name(), {8 * kMiB, 8 * kMiB}}}});
+  const Context first = Context::make(split, device().logical(0)), second = Context::make(split, device().logical(1));
+  const Tensor a = first.allocate({4}, DType::float32), b = second.allocate({4}, DType::float32);
+  EXPECT_THROW(first.check_device("op", {&a, &b}), DeviceError);
+}
+
+TEST_P(RuntimeLimitsTest, SharesThatDoNotExistOrFitAreRefusedWithNumbers) {
+  Runtime split({.threads = 1, .logical = {{name(), {8 * kMiB}}}});
+  const std::string absent = message_of([&] { (void)split.allocator(device().logical(1)); });
+  EXPECT_NE(absent.find(name() + " is split into 1"), std::string::npos) << absent;
+  Runtime whole({.threads = 1});
+  const std::string unsplit = message_of([&] { (void)whole.allocator(device().logical(0)); });
+  EXPECT_NE(unsplit.find("is not split"), std::string::npos) << unsplit;
+  const std::uint64_t card = device_info(device()).total_bytes;
+  Runtime too_much({.threads = 1, .logical = {{name(), {card, kMiB}}}});
+  const std::string refused = message_of([&] { (void)too_much.allocator(device().logical(0)); });
+  EXPECT_NE(refused.find(name() + "/1"), std::string::npos) << refused;
+  EXPECT_NE(refused.find(std::to_string(card) + " B"), std::string::npos) << refused;
+  Runtime limited({.threads = 1, .limits = {{name(), room() + 8 * kMiB}}, .logical = {{name(), {room() + 9 * kMiB}}}});
+  EXPECT_THROW((void)limited.allocator(device().logical(0)), OutOfMemory);
+}
+
+TEST_P(RuntimeLimitsTest, ASmallerLimitIsRefusedWithTheOneThatWouldDo) {
+  Runtime runtime({.threads = 1, .limits = {{name(), room() + 8 * kMiB}}});
+  runtime.require_pool(device(), kMiB);
+  const std::string refused = message_of([&] { runtime.require_pool(device(), room() + 9 * kMiB); });
+  EXPECT_NE(refused.find("is too small"), std::string::npos) << refused;
+  if (device().is_cpu()) {
+    EXPECT_NE(refused.find("needed at least 9.00 MiB"), std::string::npos) << refused;
+  }
+}
+
+TEST_P(RuntimeLimitsTest, LimitsThatMoveFromAnotherThreadDoNotChangeTheRun) {
+  Runtime undisturbed({.threads = 2});
+  const std::vector<float> expected = train(undisturbed, device(), 40);
+  const std::uint64_t need = room() + undisturbed.allocator(device()).stats().peak_pool_bytes * 2;
+  Runtime runtime({.threads = 2, .limits = {{name(), need * 2}}});
+  (void)runtime.allocator(device());
+  std::atomic<bool> stop{false};
+  std::atomic<int> moved{0};
+  std::thread mover([&] {
+    for (std::uint64_t i = 1; !stop; ++i) {
+      runtime.set_limit(device(), need + need * (i * 7 % 13) / 13);
+      moved.fetch_add(1);
+      const MemoryStats stats = runtime.allocator(device()).stats();
+      EXPECT_LE(stats.pool_bytes, stats.limit_bytes);
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+  });
+  EXPECT_EQ(train(runtime, device(), 40), expected);
+  stop = true;
+  mover.join();
+  EXPECT_GT(moved.load(), 1);
+}
+
+TEST_P(RuntimeLimitsTest, ReserveTakesThePoolOnceAndKeepsPeaksTrue) {
+  Runtime runtime({.threads = 2});
+  runtime.reserve(device(), 64 * kMiB);
+  const MemoryStats reserved = runtime.allocator(device()).stats();
+  EXPECT_GE(reserved.pool_bytes, 64 * kMiB);
+  EXPECT_EQ(reserved.peak_bytes, 0u);
+  (void)train(runtime, device(), 3);
+  EXPECT_EQ(runtime.allocator(device()).stats().peak_pool_bytes, reserved.pool_bytes) << "nothing more was taken";
+}
+
+TEST_P(RuntimeLimitsTest, TheDeviceCountsNoMoreThanTheLimit) {
+  if (device().is_cpu()) GTEST_SKIP() << "on the CPU the pool alone is limited";
+  const std::uint64_t limit = room();
+  Runtime runtime({.threads = 2, .limits = {{name(), limit}}});
+  (void)runtime.allocator(device());
+  const std::vector<OverheadLine> lines = runtime.memory_overhead(device());
+  ASSERT_FALSE(lines.empty());
+  EXPECT_EQ(lines.front().name, "CUDA context");
+  EXPECT_GT(lines.front().bytes, 32 * kMiB);
+  (void)train(runtime, device(), 5);
+  runtime.settle_limit(device());
+  const MemoryStats stats = runtime.allocator(device()).stats();
+  void* rest = runtime.allocator(device()).allocate(stats.limit_bytes - stats.pool_bytes - 4 * kMiB,
+                                                    runtime.stream(device()), {Category::other, "rest"});
+  const ProcessMemory process = runtime.process_memory(device());
+  EXPECT_LE(process.bytes, limit) << to_string(process.method);
+  EXPECT_GE(process.bytes, limit - 32 * kMiB) << "the limit can be used: " << to_string(process.method);
+  runtime.allocator(device()).free(rest, runtime.stream(device()));
+}
+
+TEST(RuntimeLimits, MetaAndCpuHaveNoOverhead) {
+  Runtime runtime({.threads = 1, .limits = {{"meta(cuda:0)", 8 * kMiB}}});
+  const Device meta = Device::meta_of(Device::cuda(0));
+  EXPECT_EQ(runtime.allocator(meta).stats().limit_bytes, 8 * kMiB) << "a pool's limit";
+  EXPECT_TRUE(runtime.memory_overhead(meta).empty());
+  EXPECT_EQ(runtime.process_memory(meta).bytes, 0u);
+  EXPECT_TRUE(runtime.memory_overhead(Device::cpu()).empty());
+  EXPECT_GT(runtime.process_memory(Device::cpu()).bytes, kMiB);
+}
+
+}  // namespace
+}  // namespace bantam::testing
