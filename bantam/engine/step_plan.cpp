@@ -75,7 +75,9 @@ MemoryStats rehearse(const Graph& graph, const StepPlanOptions& options, std::ui
   TrainingStep step(model, optimizer, options.loss);
   if (placements) step.prepare(shapes_of(options), placements);
   const Batch batch = input_batch(model, options.batch);
-  for (int update = 0; update < 2; ++update) run_update(step, batch, options.accumulate);
+  // Without plans, places of memory may still change from update to update under a tight limit, and the fit with them.
+  const int updates = placements ? 2 : 5;
+  for (int update = 0; update < updates; ++update) run_update(step, batch, options.accumulate);
   return memory.stats();
 }
 

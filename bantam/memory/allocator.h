@@ -1,4 +1,4 @@
-// BfcAllocator: best fit with coalescing over one RegionSource, with growth, a hard limit, tags and statistics.
+// BfcAllocator: best fit with coalescing over one source of memory, with growth, a hard limit, tags and statistics.
 #pragma once
 
 #include <cstddef>
@@ -23,10 +23,10 @@ struct AllocatorOptions {
   std::string name = "cpu";
   /// Most bytes ever held from the source; 0: no limit of ours. Holds together with growth, at every moment.
   std::uint64_t limit_bytes = 0;
-  /// true: regions are taken as they are needed, doubling from `first_region_bytes`. false: the whole limit at once, at
-  /// the first allocation (a limit is then required).
+  /// true: memory is taken as it is needed: pages, or regions that double from `first_region_bytes`. false: the whole
+  /// limit at once, at the first allocation (a limit is then required).
   bool growth = true;
-  std::uint64_t first_region_bytes = 2u << 20;
+  std::uint64_t first_region_bytes = 2u << 20;  ///< of a RegionSource
 };
 
 /// A range held from the source.
@@ -51,12 +51,14 @@ struct AllocatorSnapshot {
 /// on the CUDA one. A stream that freed memory must live until the allocator is destroyed or `trim` was called.
 /// Thread-safe.
 ///
-/// Algorithm: 21 bins by size, chunks in a bin ordered by (size, address): the best fit, of equals the lowest address.
+/// Algorithm: bins by size, chunks in a bin ordered by (size, address): the best fit, of equals the lowest address.
 /// A chunk is split whenever 256 bytes or more remain, so that a live chunk is exactly its rounded request and bytes in
 /// use depend on the requests alone. Free neighbours are merged. Where nothing fits, in this order: memory of other
-/// streams whose work is done by now; a new region; wholly free regions are given back and a new one is taken; memory
-/// of other streams, for which the stream is made to wait on the device; and, before giving up, the host waits for all
-/// frees. Only that last step blocks the host (beside what the source's own calls do).
+/// streams whose work is done by now; new pages (of a PagedSource: where the fewest are needed) or a new region; idle
+/// pages, or wholly free regions, are given back for it; memory of other streams, for which the stream is made to wait
+/// on the device; and, before giving up, the host waits for all frees. Only that last step blocks the host (beside what
+/// the source's own calls do). By pages, an allocation fails only where the pages under live memory and the request
+/// pass the limit, or the device has no more.
 class BfcAllocator {
  public:
   /// Throws Error where `growth` is false without a limit.
@@ -64,7 +66,7 @@ class BfcAllocator {
   /// With an oracle of its own for the order of streams (stream_oracle.h): for tests.
   BfcAllocator(std::unique_ptr<MemorySource> source, Device device, AllocatorOptions options,
                std::unique_ptr<StreamOracle> oracle);
-  /// Gives all regions back, live or not. Work that uses them must be done.
+  /// Gives all memory back, live or not. Work that uses them must be done.
   ~BfcAllocator();
   BfcAllocator(const BfcAllocator&) = delete;
   BfcAllocator& operator=(const BfcAllocator&) = delete;
@@ -80,8 +82,8 @@ class BfcAllocator {
   /// address that is not live here (foreign, interior, freed twice); then nothing has changed.
   void free(void* address, Stream stream);
 
-  /// Gives wholly free regions back to the source, an idle arena first; returns the bytes. Waits for pending
-  /// stream-ordered frees.
+  /// Gives idle pages (of a RegionSource: wholly free regions) back, an idle arena's too; returns the bytes. Live memory
+  /// stays where it is. Waits for pending stream-ordered frees.
   std::uint64_t trim();
 
   MemoryStats stats() const;
@@ -97,12 +99,12 @@ class BfcAllocator {
   /// AllocatorOptions::name.
   const std::string& name() const;
 
-  /// Raises or lowers the limit (0: none). Lowering below what is held trims first; throws OutOfMemory, changing
-  /// nothing, where live bytes do not allow it.
+  /// Raises or lowers the limit (0: none). Lowering below what is held gives back what is idle, as far as needed;
+  /// throws OutOfMemory, changing nothing, where live bytes do not allow it.
   void set_limit(std::uint64_t limit_bytes);
 
   /// Takes memory now that is known to be needed: afterwards the pool is at least `bytes`, what was missing in one
-  /// region of that very size. False, with nothing changed, where limit or source do not allow it.
+  /// piece of that very size (rounded up to pages). False, with nothing changed, where limit or source do not allow it.
   bool reserve_pool(std::uint64_t bytes);
   /// Sets `bytes` aside for planned allocations on `stream` (placement.h), as one arena. There is one arena at a time:
   /// an idle one that is too small, or another stream's, is replaced. False where it is in use or there is no memory.

@@ -7,8 +7,8 @@
 
 namespace bantam {
 
-/// Lockable (std::lock_guard). A std::mutex costs a second atomic exchange to leave, a quarter of the time of an
-/// allocation. Who has to wait lets others run, for the holder may be in a driver's call.
+/// Lockable (std::lock_guard). A std::mutex costs a second atomic exchange to leave. Who has to wait lets others run,
+/// for the holder may be in a driver's call.
 class SpinLock {
  public:
   void lock() {

@@ -12,6 +12,7 @@
 
 #include "bantam/base/error.h"
 #include "bantam/memory/allocator.h"
+#include "bantam/memory/paged_source.h"
 #include "bantam/memory/process_memory.h"
 
 namespace bantam {
@@ -227,6 +228,129 @@ TEST_F(MemoryCuda, staging_memory_is_not_reused_by_the_host_while_a_copy_reads_i
   for (std::size_t part = 0; part < kParts; ++part)
     EXPECT_EQ(std::count(back + part * kPart, back + (part + 1) * kPart, static_cast<int>(part) + 1),
               static_cast<std::ptrdiff_t>(kPart));
+}
+
+/// An allocator on CUDA virtual memory; the tests skip visibly where the device has none.
+class PagesCuda : public MemoryCuda {
+ protected:
+  void SetUp() override {
+    MemoryCuda::SetUp();
+    if (IsSkipped()) return;
+    if (make_paged_cuda_source(gpu_) == nullptr) GTEST_SKIP() << "no CUDA virtual memory: skipped";
+  }
+  std::unique_ptr<BfcAllocator> paged(AllocatorOptions options = {}) const {
+    return std::make_unique<BfcAllocator>(make_paged_cuda_source(gpu_), gpu_, std::move(options));
+  }
+  /// Reads a block back and counts the bytes that are `value`.
+  std::size_t count(const void* block, std::size_t bytes, int value, Stream stream) {
+    std::vector<unsigned char> host(bytes);
+    copy_bytes(host.data(), block, bytes, stream);
+    synchronize(stream);
+    return static_cast<std::size_t>(std::count(host.begin(), host.end(), static_cast<unsigned char>(value)));
+  }
+  /// Fills a block with `value`, in stream order.
+  void fill(void* block, std::size_t bytes, int value, Stream stream) {
+    const std::vector<unsigned char> host(bytes, static_cast<unsigned char>(value));
+    copy_bytes(block, host.data(), bytes, stream);
+    synchronize(stream);
+  }
+};
+
+TEST_F(PagesCuda, sources_map_refuse_and_give_back) {
+  const auto source = make_paged_cuda_source(gpu_);
+  const std::size_t page = source->page_bytes();
+  const AddressRange all = source->reserved();
+  EXPECT_EQ(page % (2 * kMiB), 0u);
+  EXPECT_EQ(all.begin % page, 0u);
+  EXPECT_GE(all.bytes, 2 * device_info(gpu_).total_bytes);
+  const std::size_t too_much = device_info(gpu_).total_bytes / page * page + page;
+  EXPECT_FALSE(source->map(all.begin, too_much)) << "more than the card has";
+  const std::uint64_t before = device_info(gpu_).free_bytes;
+  ASSERT_TRUE(source->map(all.begin, 128 * page)) << "what failed left nothing mapped";
+  const std::uint64_t during = device_info(gpu_).free_bytes;
+  EXPECT_LE(during + 128 * page, before + 64 * kMiB) << "others may use the card, but not by so much";
+  source->unmap(all.begin + page, 126 * page);
+  EXPECT_GE(device_info(gpu_).free_bytes + 64 * kMiB, during + 126 * page);
+  ASSERT_TRUE(source->map(all.begin + page, page)) << "pages come back at their addresses";
+  source->unmap(all.begin, 2 * page);
+  source->unmap(all.begin + 127 * page, page);
+}
+
+TEST_F(PagesCuda, trim_gives_pages_back_to_the_card_and_live_memory_stays) {
+  const auto allocator = paged();
+  const OwnedStream stream(gpu_);
+  const Stream s = stream.get();
+  void* low = allocator->allocate(256 * kMiB, s, kTag);
+  void* keep = allocator->allocate(3 * kMiB, s, kTag);
+  void* high = allocator->allocate(256 * kMiB, s, kTag);
+  fill(keep, 3 * kMiB, 0x6b, s);
+  zero_bytes(low, 256 * kMiB, s);
+  zero_bytes(high, 256 * kMiB, s);
+  allocator->free(low, s);
+  allocator->free(high, s);
+  const std::uint64_t before = device_info(gpu_).free_bytes;
+  const std::uint64_t released = allocator->trim();
+  EXPECT_GE(released, 510 * kMiB);
+  EXPECT_GE(device_info(gpu_).free_bytes + 64 * kMiB, before + released);
+  EXPECT_EQ(count(keep, 3 * kMiB, 0x6b, s), 3 * kMiB) << "live memory is where it was";
+  EXPECT_EQ(allocator->allocate(256 * kMiB, s, kTag), low) << "mapped again at the same address";
+  fill(low, kMiB, 0x11, s);
+  EXPECT_EQ(count(low, kMiB, 0x11, s), kMiB);
+  EXPECT_EQ(allocator->check_invariants(), "");
+}
+
+// What a region allocator cannot do: see AllocatorPages.one_pinned_block_does_not_defeat_a_large_request.
+TEST_F(PagesCuda, one_pinned_block_does_not_defeat_a_large_request) {
+  const auto allocator = paged({.limit_bytes = 512 * kMiB});
+  const OwnedStream stream(gpu_);
+  const Stream s = stream.get();
+  std::vector<void*> blocks;
+  for (int i = 0; i < 128; ++i) blocks.push_back(allocator->allocate(4 * kMiB, s, kTag));
+  fill(blocks[64], 4 * kMiB, 0x5d, s);
+  for (std::size_t i = 0; i < 128; ++i) {
+    if (i == 64) continue;
+    zero_bytes(blocks[i], 4 * kMiB, s);  // work that may still run when its pages are asked for
+    allocator->free(blocks[i], s);
+  }
+  void* large = allocator->allocate(508 * kMiB, s, kTag);
+  zero_bytes(large, 508 * kMiB, s);
+  EXPECT_EQ(count(blocks[64], 4 * kMiB, 0x5d, s), 4 * kMiB);
+  EXPECT_EQ(allocator->stats().peak_pool_bytes, 512 * kMiB);
+  EXPECT_THROW(allocator->allocate(1, s, kTag), OutOfMemory);
+}
+
+TEST_F(PagesCuda, canaries_survive_streams_trims_and_limits) {
+  constexpr int kStreams = 3, kRounds = 400;
+  const auto allocator = paged({.limit_bytes = 32 * kMiB});
+  BfcAllocator pinned(make_pinned_source(), Device::cpu(), {.name = "pinned"});
+  std::vector<std::unique_ptr<OwnedStream>> streams;
+  for (int i = 0; i < kStreams; ++i) streams.push_back(std::make_unique<OwnedStream>(gpu_));
+  std::mt19937 random(23);
+  std::vector<unsigned char*> fills;
+  for (int value = 0; value < 256; ++value) {
+    fills.push_back(static_cast<unsigned char*>(pinned.allocate(kMiB, Stream{}, kTag)));
+    std::memset(fills.back(), value, kMiB);
+  }
+  auto* results = static_cast<unsigned char*>(pinned.allocate(kRounds * std::size_t{4096}, Stream{}, kTag));
+  for (int round = 0; round < kRounds; ++round) {
+    const Stream stream = streams[random() % kStreams]->get();
+    const std::size_t pieces = 1 + random() % 8;
+    auto* block = static_cast<unsigned char*>(allocator->allocate(pieces * kMiB, stream, kTag));
+    for (std::size_t i = 0; i < pieces; ++i)
+      copy_bytes(block + i * kMiB, fills[static_cast<std::size_t>(round) % 256], kMiB, stream);
+    for (std::size_t i = 0; i < 4; ++i)
+      copy_bytes(results + static_cast<std::size_t>(round) * 4096 + i * 1024,
+                 block + (pieces * kMiB - 1024) / 3 * i / 256 * 256, 1024, stream);
+    allocator->free(block, stream);
+    if (round % 37 == 0) (void)allocator->trim();
+    if (round % 23 == 0) allocator->set_limit((12 + random() % 20) * kMiB);
+  }
+  for (const auto& stream : streams) synchronize(stream->get());
+  for (std::size_t round = 0; round < kRounds; ++round)
+    ASSERT_EQ(std::count(results + round * 4096, results + (round + 1) * 4096, static_cast<int>(round % 256)), 4096)
+        << "round " << round;
+  EXPECT_LE(allocator->stats().peak_pool_bytes, 32 * kMiB);
+  EXPECT_EQ(allocator->check_invariants(), "");
 }
 
 }  // namespace
