@@ -85,9 +85,8 @@ DatasetFacts test_facts(const DataOptions& options) { return facts_with_limit(op
 OpenedData open_data(Runtime& runtime, DataOptions options, Device device, std::uint64_t seed) {
   DatasetSplits splits;
   if (device.meta) {
-    const Device host = Device::meta_of(Device::cpu());  // where it takes as much as the data will
-    splits.train = std::make_shared<Dataset>(runtime, train_facts(options), host);
-    splits.test = std::make_shared<Dataset>(runtime, test_facts(options), host);
+    splits = {Dataset::stand_in(runtime, train_facts(options), device),
+              Dataset::stand_in(runtime, test_facts(options), device)};
   } else {
     splits = std::visit(
         [&](auto& source) {

@@ -25,13 +25,16 @@ struct DatasetFacts {
 /// read it.
 class Dataset {
  public:
-  /// Takes memory for `facts`, to be filled through `images_out` and `labels_out`. On a meta device it is a stand-in
-  /// that takes as much there. Throws OutOfMemory, and DataError for more than 2^31 - 1 images.
-  Dataset(Runtime& runtime, DatasetFacts facts, Device host = Device::cpu());
-  /// A stand-in with neither data nor memory, for meta devices.
+  /// Takes memory for `facts`, to be filled through `images_out` and `labels_out`. Throws OutOfMemory, and DataError
+  /// for more than 2^31 - 1 images.
+  Dataset(Runtime& runtime, DatasetFacts facts);
+  /// A stand-in with no data, for meta devices.
   explicit Dataset(DatasetFacts facts);
+  /// The same, which takes as much of the meta device's memory as the data would of its target's: of the CPU's, where
+  /// data lie, all; of a GPU's nothing.
+  static std::shared_ptr<const Dataset> stand_in(Runtime& runtime, DatasetFacts facts, Device device);
 
-  bool has_data() const { return images_.defined() && !images_.device().meta; }
+  bool has_data() const { return images_.defined(); }
   const DatasetFacts& facts() const { return facts_; }
   std::int64_t size() const { return facts_.size; }
   const Shape& image_shape() const { return facts_.image_shape; }
@@ -50,6 +53,7 @@ class Dataset {
   DatasetFacts facts_;
   Tensor images_;
   Tensor labels_;
+  std::vector<Tensor> reserved_;  // a stand-in's memory
 };
 
 /// The splits of a data set: what is trained on, and what is held out.
