@@ -114,8 +114,8 @@ MemoryProfile profile_steps(const RunConfig& config, const StepCase& row, const 
   MemoryProfile profile{.trace = std::make_unique<AllocationTrace>(), .options = options};
   const Device device = options.planned ? Device::meta_of(config.device) : config.device;
   RunConfig limited = config;  // the stand-in has the device's limit
-  if (const auto limit = config.limits.find(to_string(config.device)); limit != config.limits.end())
-    limited.limits[to_string(device)] = limit->second;
+  if (const auto limit = config.memory.limits.find(to_string(config.device)); limit != config.memory.limits.end())
+    limited.memory.limits[to_string(device)] = limit->second;
   profile.session = std::make_unique<StepSession>(limited, row, device, options.threads, profile.trace.get());
   run_steps(profile, config.train.accumulate);
   BfcAllocator& memory = profile.session->runtime().allocator(device);
