@@ -54,6 +54,9 @@ class Layer {
     (void)inputs;
     return 0;
   }
+  /// Whether a sample's output in training depends on the others of its micro-batch: smaller micro-batches then give
+  /// another function.
+  virtual bool uses_batch_statistics() const { return false; }
 };
 
 using LayerPtr = std::shared_ptr<const Layer>;

@@ -38,6 +38,8 @@ class TrainingStep {
   /// samples. Where it throws, the whole effective batch is forgotten (gradients, metrics, pending statistics), and may
   /// be tried again.
   void micro_batch(const Batch& batch, std::int64_t first_sample, std::int64_t effective_batch);
+  /// Forgets the effective batch so far: gradients, metrics, pending statistics. The next micro-batch begins a new one.
+  void discard();
   /// Updates the weights with what the micro-batches accumulated; begins the next effective batch.
   void update();
   /// The whole step on one batch.
@@ -61,7 +63,6 @@ class TrainingStep {
 
  private:
   void forward_and_backward(const Batch& batch, std::int64_t first_sample, std::int64_t effective_batch);
-  void discard();
   kernels::MetricSums* slot_sums() const;
   void add_metrics(const Context& context, const Tensor& logits, const Batch& batch, const Tensor& losses,
                    kernels::MetricSums* sums);
