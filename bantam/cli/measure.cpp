@@ -129,8 +129,8 @@ StepMeasurement measure_step(const RunConfig& config, const StepCase& options, i
 
 MemoryStats plan_step(const RunConfig& config, const StepCase& options) {
   RunConfig unlimited = config;  // the question is how much it needs, not whether it fits
-  unlimited.limits.clear();
-  unlimited.growth = true;
+  unlimited.memory.limits.clear();
+  unlimited.memory.growth = true;
   StepSession session(unlimited, options, Device::meta_of(config.device), 1);
   session.run(2);
   return session.memory();

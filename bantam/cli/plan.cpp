@@ -42,8 +42,8 @@ std::uint64_t memory_to_fit(const RunConfig& config, const PlanOptions& options)
     if (bytes == 0) throw ConfigError("--memory: expected more than 0 bytes");
     return bytes;
   }
-  const auto limit = config.limits.find(to_string(config.device));
-  return limit == config.limits.end() ? 0 : limit->second;
+  const auto limit = config.memory.limits.find(to_string(config.device));
+  return limit == config.memory.limits.end() ? 0 : limit->second;
 }
 
 struct Row {

@@ -23,21 +23,38 @@ Device read_device(ConfigMap& root) {
   }
 }
 
-void read_memory(ConfigMap memory, RunConfig& config) {
-  config.growth = memory.boolean("growth", true);
-  if (const auto limits = memory.find("limits"))
-    for (const auto& [key, value] : limits->entries()) {
-      try {
-        config.limits[to_string(parse_device(key))] = value.as_byte_size(1);
-      } catch (const DeviceError& error) {
-        value.fail_at_key(error.what());
-      }
-    }
-  if (!config.growth && !config.limits.contains(to_string(config.device)))
-    memory.node("growth").fail(
-        fmt::format("growth: false takes a device's whole limit at once; give memory.limits a size for \"{}\"",
-                    to_string(config.device)));
-  memory.finish();
+/// The device that a key of `limits` or `logical` names.
+Device device_at_key(const std::string& key, const ConfigNode& value) {
+  try {
+    return parse_device(key);
+  } catch (const DeviceError& error) {
+    value.fail_at_key(error.what());
+  }
+}
+
+std::vector<std::uint64_t> read_shares(const ConfigNode& value) {
+  std::vector<std::uint64_t> shares;
+  for (const ConfigNode& share : value.items()) shares.push_back(share.as_byte_size(1));
+  if (shares.empty()) value.fail("logical: expected the bytes of each share, as [2GiB, 1GiB]");
+  return shares;
+}
+
+MemoryConfig read_memory(ConfigMap map, Device device) {
+  MemoryConfig memory;
+  memory.growth = map.boolean("growth", true);
+  if (const auto limits = map.find("limits"))
+    for (const auto& [key, value] : limits->entries())
+      memory.limits[to_string(device_at_key(key, value))] = value.as_byte_size(1);
+  if (const auto logical = map.find("logical"))
+    for (const auto& [key, value] : logical->entries())
+      memory.logical[to_string(device_at_key(key, value))] = read_shares(value);
+  memory.budget = map.byte_size("budget", 0);
+  memory.on_oom = map.choice("on_oom", {"fail", "accumulate"}, "fail") == "fail" ? OnOom::fail : OnOom::accumulate;
+  if (!memory.growth && !memory.limits.contains(to_string(device)))
+    map.node("growth").fail(fmt::format(
+        "growth: false takes a device's whole limit at once; give memory.limits a size for \"{}\"", to_string(device)));
+  map.finish();
+  return memory;
 }
 
 RecomputeOptions read_recompute(ConfigMap& root, const Graph& graph) {
@@ -82,7 +99,7 @@ RunConfig read_run_config(const std::filesystem::path& path, std::span<const std
                    .device = device,
                    .precision = parse_precision(precision, device),
                    .model = models::read_model(root.node("model"), name)};
-  read_memory(root.map_or_empty("memory"), config);
+  config.memory = read_memory(root.map_or_empty("memory"), device);
   config.recompute = read_recompute(root, config.model.graph);
   if (const auto data = root.find("data")) config.data = read_data_config(*data);
   config.train = read_train_config(root.map_or_empty("train"));
@@ -135,7 +152,7 @@ std::string to_string(const RecomputeOptions& recompute) {
 
 std::unique_ptr<Runtime> make_runtime(const RunConfig& config, int threads) {
   return std::make_unique<Runtime>(
-      RuntimeOptions{.threads = threads, .limits = config.limits, .growth = config.growth});
+      RuntimeOptions{.threads = threads, .limits = config.memory.limits, .growth = config.memory.growth});
 }
 
 }  // namespace bantam::cli

@@ -7,6 +7,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "bantam/base/config.h"
 #include "bantam/data/data_config.h"
@@ -28,8 +29,20 @@ struct TrainConfig {
   bool evaluate = true;        ///< after each epoch
 };
 
+/// What happens when memory runs out: the run ends, or the update is repeated in smaller micro-batches.
+enum class OnOom : std::uint8_t { fail, accumulate };
+
 /// Reads and finishes `train:`. Throws ConfigError.
 TrainConfig read_train_config(ConfigMap train);
+
+/// `memory:`. Sizes in bytes; devices by name ("cuda:0").
+struct MemoryConfig {
+  bool growth = true;                                         ///< false: the planned peak is taken at once
+  std::map<std::string, std::uint64_t> limits;                ///< most bytes of the process on a device
+  std::map<std::string, std::vector<std::uint64_t>> logical;  ///< shares of a device: each becomes a device, cuda:0/0 …
+  std::uint64_t budget = 0;                                   ///< bytes for the whole step; 0: none
+  OnOom on_oom = OnOom::fail;
+};
 
 /// A file's every key. `data` may be missing: benches and summaries do without.
 struct RunConfig {
@@ -38,8 +51,7 @@ struct RunConfig {
   std::uint64_t seed = 42;
   Device device;        ///< `auto` resolved to what this machine has
   Precision precision;  ///< `auto` resolved for the device
-  bool growth = true;
-  std::map<std::string, std::uint64_t> limits;
+  MemoryConfig memory;
   RecomputeOptions recompute;
   std::optional<DataOptions> data;
   models::ModelSpec model;
@@ -60,7 +72,7 @@ void require_model_fits(const RunConfig& config, const Shape& image, std::int64_
 RecomputeOptions parse_recompute(const std::string& text);
 std::string to_string(const RecomputeOptions& recompute);
 
-/// A runtime with the configuration's limits; `threads` 0: all processors.
+/// A runtime with the configuration's limits and logical devices; `threads` 0: all processors.
 std::unique_ptr<Runtime> make_runtime(const RunConfig& config, int threads);
 
 }  // namespace bantam::cli

@@ -58,8 +58,8 @@ std::map<std::string, std::uint64_t> activations_by_owner(const StepSession& ses
 
 ModelSummary summarize(const RunConfig& config, const StepCase& options) {
   RunConfig unlimited = config;
-  unlimited.limits.clear();
-  unlimited.growth = true;
+  unlimited.memory.limits.clear();
+  unlimited.memory.growth = true;
   const StepSession session(unlimited, options, Device::meta_of(config.device), 1);
   const auto activations = activations_by_owner(session, config.train.loss);
   ModelSummary summary;

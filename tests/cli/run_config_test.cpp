@@ -35,7 +35,7 @@ TEST_F(RunConfigTest, Defaults) {
   const RunConfig config = read({"device=cpu"});
   EXPECT_EQ(config.seed, 42u);
   EXPECT_EQ(config.precision.kind, PrecisionKind::float32);
-  EXPECT_TRUE(config.growth);
+  EXPECT_TRUE(config.memory.growth);
   EXPECT_FALSE(config.data.has_value());
   EXPECT_EQ(config.recompute.kind, RecomputeOptions::Kind::none);
   EXPECT_EQ(config.train.epochs, 1);
@@ -68,12 +68,28 @@ TEST_F(RunConfigTest, Optimizers) {
 TEST_F(RunConfigTest, LimitsAndRecompute) {
   const RunConfig config =
       read({"device=cpu", "memory.limits={cpu: 1GiB, \"cuda:1\": 512MiB}", "memory.growth=false", "recompute=[dense]"});
-  EXPECT_EQ(config.limits.at("cpu"), 1u << 30);
-  EXPECT_EQ(config.limits.at("cuda:1"), 512u << 20);
-  EXPECT_FALSE(config.growth);
+  EXPECT_EQ(config.memory.limits.at("cpu"), 1u << 30);
+  EXPECT_EQ(config.memory.limits.at("cuda:1"), 512u << 20);
+  EXPECT_FALSE(config.memory.growth);
   EXPECT_EQ(to_string(config.recompute), "dense");
   EXPECT_EQ(parse_recompute("a+b").names, (std::vector<std::string>{"a", "b"}));
   EXPECT_EQ(to_string(parse_recompute("all")), "all");
+}
+
+TEST_F(RunConfigTest, MemoryKeys) {
+  const MemoryConfig none = read({"device=cpu"}).memory;
+  EXPECT_EQ(none.budget, 0u);
+  EXPECT_EQ(none.on_oom, OnOom::fail);
+  EXPECT_TRUE(none.logical.empty());
+  const MemoryConfig all =
+      read({"memory.logical={\"cuda:0\": [2GiB, 1GiB]}", "memory.budget=1.5GiB", "memory.on_oom=accumulate"}).memory;
+  EXPECT_EQ(all.logical.at("cuda:0"), (std::vector<std::uint64_t>{2ull << 30, 1ull << 30}));
+  EXPECT_EQ(all.budget, 3ull << 29);
+  EXPECT_EQ(all.on_oom, OnOom::accumulate);
+  expect_error("memory.on_oom=retry", "expected fail or accumulate");
+  expect_error("memory.logical={\"cuda:0\": []}", "the bytes of each share");
+  expect_error("memory.logical={\"cuda:0\": [0]}", "memory.logical.cuda:0.0");
+  expect_error("memory.logical={gpu: [1GiB]}", "unknown device 'gpu'");
 }
 
 TEST_F(RunConfigTest, Errors) {
