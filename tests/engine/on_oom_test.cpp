@@ -15,8 +15,8 @@ BANTAM_INSTANTIATE_ON_DEVICES(OnOomTest);
 constexpr float kRate = 1.0f;  // weights move by the gradient
 
 /// Plain SGD on the small network, dropout and all.
-struct Setup {
-  Setup(Runtime& runtime, Device device, bool batch_norm_layers = false)
+struct SmallRun {
+  SmallRun(Runtime& runtime, Device device, bool batch_norm_layers = false)
       : model(runtime, device, testing::small_network(batch_norm_layers), {.seed = 5}),
         optimizer(model, {.kind = kernels::OptimizerKind::sgd, .learning_rate = kRate}),
         step(model, optimizer, {}) {}
@@ -39,45 +39,54 @@ struct Recorder : Callback {
   std::vector<SmallerMicroBatchEvent> smaller;
 };
 
-/// Takes memory away, or gives it back, before a chosen batch.
-class LimitingSource : public MemorySource {
+/// One region for all, so that nothing but the bytes left decides what fits.
+constexpr std::uint64_t kPool = 8u << 20;
+
+/// Leaves so many bytes of the pool to others, from a chosen batch on.
+class CrowdingSource : public MemorySource {
  public:
   using MemorySource::MemorySource;
   bool next(const Context& context, Batch& batch) override {
-    if (given_++ == at_call) context.runtime->allocator(context.device).set_limit(limit);
+    if (given_++ == at_call)
+      ballast_ = context.at("ballast").allocate({static_cast<std::int64_t>(kPool - left)}, DType::uint8);
     return MemorySource::next(context, batch);
   }
   std::int64_t at_call = -1;
-  std::uint64_t limit = 0;
+  std::uint64_t left = kPool;
 
  private:
   std::int64_t given_ = 0;
+  Tensor ballast_;
 };
 
-/// Trains two epochs of batches 16, 16, 6 in a runtime of its own, with a limit from batch `at_call` on.
+/// Trains two epochs of batches 16, 16, 6 in a runtime of its own; from batch `at_call` on `left` bytes are left.
 struct Outcome {
   std::vector<float> weights;
   Recorder heard;
   Metrics validation;
   std::uint64_t peak = 0, in_use_before = 0, in_use_after = 0;
   bool fits = true;
+  std::string error;
 };
-Outcome train(Device device, std::uint64_t limit, std::int64_t at_call, TrainerOptions options) {
-  Runtime runtime({.threads = 2});
+Outcome train(Device device, std::uint64_t left, std::int64_t at_call, TrainerOptions options) {
+  Runtime runtime({.threads = 2, .limits = {{to_string(device), kPool}}, .growth = false});
   BfcAllocator& memory = runtime.allocator(device);
-  Setup run(runtime, device);
+  SmallRun run(runtime, device);
   Outcome outcome;
   synchronize(runtime.stream(device));
   outcome.in_use_before = memory.stats().in_use_bytes;
-  LimitingSource source({8, 8, 3}, 5, 38, 16), validation({8, 8, 3}, 5, 21, 16);
-  source.limit = limit;
-  source.at_call = at_call;
-  Trainer trainer(run.step, source, &validation, options);
-  trainer.add(outcome.heard);
-  try {
-    outcome.validation = trainer.run().validation;
-  } catch (const OutOfMemory&) {
-    outcome.fits = false;
+  {
+    CrowdingSource source({8, 8, 3}, 5, 38, 16), validation({8, 8, 3}, 5, 21, 16);
+    source.left = left;
+    source.at_call = at_call;
+    Trainer trainer(run.step, source, &validation, options);
+    trainer.add(outcome.heard);
+    try {
+      outcome.validation = trainer.run().validation;
+    } catch (const OutOfMemory& error) {
+      outcome.fits = false;
+      outcome.error = error.what();
+    }
   }
   outcome.weights = run.weights();
   outcome.in_use_after = memory.stats().in_use_bytes;
@@ -86,25 +95,24 @@ Outcome train(Device device, std::uint64_t limit, std::int64_t at_call, TrainerO
   return outcome;
 }
 
-/// The pool that a run of the smallest micro-batches needs, from below: what is held before training.
-std::uint64_t persistent_bytes(Device device) { return train(device, 0, -1, {.epochs = 0}).in_use_before; }
+std::uint64_t persistent_bytes(Device device) { return train(device, kPool, -1, {.epochs = 0}).in_use_before; }
 
 TEST_P(OnOomTest, GradientsOfTheFirstUpdateAreTheSame) {
   const TrainerOptions one_update{.epochs = 1, .accumulate = 3, .evaluate = false};
-  const Outcome whole = train(device(), 0, -1, one_update);
+  const Outcome whole = train(device(), kPool, -1, one_update);
   TrainerOptions halving = one_update;
   halving.on_oom = OnOutOfMemory::accumulate;
   const std::uint64_t held = persistent_bytes(device());
   std::size_t fewest = 100, halvings = 0, refused = 0;
-  for (std::uint64_t limit = held + (64u << 10); limit < whole.peak + (256u << 10); limit += 24u << 10) {
-    const Outcome limited = train(device(), limit, 0, halving);
-    EXPECT_EQ(limited.in_use_after, limited.in_use_before) << "a leak under a limit of " << limit;
+  for (std::uint64_t left = held + (4u << 10); left < whole.peak + (64u << 10); left += 8u << 10) {
+    const Outcome limited = train(device(), left, 0, halving);
+    EXPECT_EQ(limited.in_use_after, limited.in_use_before) << "a leak where " << left << " B are left";
     if (!limited.fits) {
       ++refused;
       continue;
     }
-    EXPECT_LT(testing::relative_difference(limited.weights, whole.weights), 1e-6) << "limit " << limit;
-    EXPECT_EQ(limited.heard.samples, 38) << "limit " << limit;
+    EXPECT_LT(testing::relative_difference(limited.weights, whole.weights), 1e-6) << left;
+    EXPECT_EQ(limited.heard.samples, 38) << left;
     EXPECT_NEAR(limited.heard.loss, whole.heard.loss, 1e-3);
     if (limited.heard.smaller.empty()) continue;
     ++halvings;
@@ -118,31 +126,31 @@ TEST_P(OnOomTest, GradientsOfTheFirstUpdateAreTheSame) {
 TEST_P(OnOomTest, TheGradientItselfIsWithinOnePartInAHundredThousand) {
   // The weights' change is the gradient: compared alone, so that large weights hide nothing.
   const TrainerOptions one_update{.epochs = 1, .accumulate = 3, .evaluate = false};
-  const std::vector<float> before = train(device(), 0, -1, {.epochs = 0}).weights;
+  const std::vector<float> before = train(device(), kPool, -1, {.epochs = 0}).weights;
   const auto change = [&](std::vector<float> after) {
     for (std::size_t i = 0; i < after.size(); ++i) after[i] -= before[i];
     return after;
   };
-  const Outcome whole = train(device(), 0, -1, one_update);
+  const Outcome whole = train(device(), kPool, -1, one_update);
   TrainerOptions halving = one_update;
   halving.on_oom = OnOutOfMemory::accumulate;
   Outcome limited;
-  for (std::uint64_t limit = whole.peak; limited.heard.smaller.empty(); limit -= 32u << 10)
-    limited = train(device(), limit, 0, halving);
-  ASSERT_TRUE(limited.fits);
+  for (std::uint64_t left = whole.peak; limited.heard.smaller.empty(); left -= 32u << 10)
+    limited = train(device(), left, 0, halving);
+  ASSERT_TRUE(limited.fits) << limited.error;
   EXPECT_LT(testing::relative_difference(change(limited.weights), change(whole.weights)), 1e-5);
 }
 
 TEST_P(OnOomTest, GoesOnSmallerFromAnyBatchOn) {
   const TrainerOptions options{.epochs = 2, .accumulate = 2};
-  const Outcome whole = train(device(), 0, -1, options);
+  const Outcome whole = train(device(), kPool, -1, options);
   TrainerOptions halving = options;
   halving.on_oom = OnOutOfMemory::accumulate;
-  const std::uint64_t limit = persistent_bytes(device()) + (whole.peak - persistent_bytes(device())) * 6 / 10;
+  const std::uint64_t left = whole.peak - (64u << 10);
   std::int64_t halved = 0;
   for (std::int64_t at = 0; at < 6; ++at) {
-    const Outcome limited = train(device(), limit, at, halving);
-    ASSERT_TRUE(limited.fits) << at;
+    const Outcome limited = train(device(), left, at, halving);
+    ASSERT_TRUE(limited.fits) << at << limited.error;
     EXPECT_EQ(limited.heard.samples, 76) << "every sample counts once, whenever memory runs out";
     EXPECT_EQ(limited.validation.samples, 21);
     // Later updates see weights that differ by rounding, and lr 1 makes more of it.
@@ -158,7 +166,7 @@ TEST_P(OnOomTest, GoesOnSmallerFromAnyBatchOn) {
 
 TEST_P(OnOomTest, WithoutItTheErrorLeaves) {
   const TrainerOptions options{.epochs = 1, .evaluate = false};
-  const Outcome whole = train(device(), 0, -1, options);
+  const Outcome whole = train(device(), kPool, -1, options);
   const Outcome limited = train(device(), persistent_bytes(device()) + (128u << 10), 0, options);
   EXPECT_TRUE(whole.fits);
   EXPECT_FALSE(limited.fits);
@@ -167,24 +175,25 @@ TEST_P(OnOomTest, WithoutItTheErrorLeaves) {
 }
 
 TEST_P(OnOomTest, EvaluationIsSplitToo) {
-  Setup run(runtime(), device());
-  BfcAllocator& memory = runtime().allocator(device());
+  Runtime crowded({.threads = 2, .limits = {{to_string(device()), kPool}}, .growth = false});
+  SmallRun run(crowded, device());
+  BfcAllocator& memory = crowded.allocator(device());
   MemorySource source({8, 8, 3}, 5, 16, 16), validation({8, 8, 3}, 5, 70, 64);
   Trainer trainer(run.step, source, nullptr, {.on_oom = OnOutOfMemory::accumulate});
   const Metrics whole = trainer.evaluate(validation);
   const std::uint64_t before = memory.stats().in_use_bytes, peak = memory.stats().peak_bytes;
-  memory.trim();
-  memory.set_limit(before + (peak - before) * 7 / 10);
+  const auto left = static_cast<std::int64_t>(kPool - before - (peak - before) * 7 / 10);
+  const Tensor ballast = run.model.context(Pass::evaluate).allocate({left}, DType::uint8);
   const Metrics pieces = trainer.evaluate(validation);
   EXPECT_EQ(pieces.samples, 70);
   EXPECT_EQ(pieces.accuracy, whole.accuracy);
   EXPECT_NEAR(pieces.loss, whole.loss, 1e-5);
   Trainer plain(run.step, source, nullptr, {});
-  EXPECT_THROW((void)plain.evaluate(validation), OutOfMemory) << "the limit does make a difference";
+  EXPECT_THROW((void)plain.evaluate(validation), OutOfMemory) << "the ballast does make a difference";
 }
 
 TEST_P(OnOomTest, BatchNormMustBeAskedForByName) {
-  Setup run(runtime(), device(), true);
+  SmallRun run(runtime(), device(), true);
   MemorySource source({8, 8, 3}, 5, 16, 8);
   EXPECT_THROW(Trainer(run.step, source, nullptr, {.on_oom = OnOutOfMemory::accumulate}), ConfigError);
   Trainer asked(run.step, source, nullptr, {.on_oom = OnOutOfMemory::accumulate_with_batch_norm});
