@@ -57,22 +57,32 @@ MemoryConfig read_memory(ConfigMap map, Device device) {
   return memory;
 }
 
+/// A list's meaning: `cheap` in it is no name.
+RecomputeOptions named_recompute(std::vector<std::string> names) {
+  RecomputeOptions options;
+  options.derive = std::erase(names, "cheap") > 0;
+  if (!names.empty()) options.kind = RecomputeOptions::Kind::named;
+  options.names = std::move(names);
+  return options;
+}
+
 RecomputeOptions read_recompute(ConfigMap& root, const Graph& graph) {
   if (!root.has("recompute")) (void)root.text("recompute", "none");
   const ConfigNode node = root.node("recompute");
   RecomputeOptions options;
   if (node.is_list()) {
-    options = {RecomputeOptions::Kind::named, node.as_texts()};
-    if (options.names.empty()) node.fail("recompute: an empty list; say none, all or name layers and blocks");
-    for (std::size_t i = 1; i < options.names.size(); ++i)
-      if (std::find(options.names.begin(), options.names.begin() + static_cast<std::ptrdiff_t>(i), options.names[i]) !=
-          options.names.begin() + static_cast<std::ptrdiff_t>(i))
-        node.fail(fmt::format("recompute: '{}' is named twice", options.names[i]));
+    std::vector<std::string> names = node.as_texts();
+    if (names.empty()) node.fail("recompute: an empty list; say none, cheap, all or name layers and blocks");
+    for (std::size_t i = 1; i < names.size(); ++i)
+      if (std::find(names.begin(), names.begin() + static_cast<std::ptrdiff_t>(i), names[i]) !=
+          names.begin() + static_cast<std::ptrdiff_t>(i))
+        node.fail(fmt::format("recompute: '{}' is named twice", names[i]));
+    options = named_recompute(std::move(names));
+  } else if (node.is_text("none") || node.is_text("cheap") || node.is_text("all")) {
+    options = parse_recompute(node.as_text());
+  } else {
+    node.fail("recompute: expected none, cheap, all or a list of layers' and blocks' names");
   }
-  if (node.is_text("all"))
-    options.kind = RecomputeOptions::Kind::all;
-  else if (!node.is_list() && !node.is_text("none"))
-    node.fail("recompute: expected none, all or a list of layers' and blocks' names");
   try {
     (void)lower(graph, options);
   } catch (const ConfigError& error) {
@@ -131,23 +141,20 @@ void require_model_fits(const RunConfig& config, const Shape& image, std::int64_
 
 RecomputeOptions parse_recompute(const std::string& text) {
   if (text == "none") return {};
-  if (text == "all") return {.kind = RecomputeOptions::Kind::all};
-  RecomputeOptions options{.kind = RecomputeOptions::Kind::named};
-  std::istringstream names(text);
-  for (std::string name; std::getline(names, name, '+');) options.names.push_back(name);
-  return options;
+  if (text == "all") return {.kind = RecomputeOptions::Kind::all, .derive = true};
+  std::vector<std::string> names;
+  std::istringstream parts(text);
+  for (std::string name; std::getline(parts, name, '+');) names.push_back(name);
+  return named_recompute(std::move(names));
 }
 
 std::string to_string(const RecomputeOptions& recompute) {
-  switch (recompute.kind) {
-    case RecomputeOptions::Kind::none:
-      return "none";
-    case RecomputeOptions::Kind::all:
-      return "all";
-    case RecomputeOptions::Kind::named:
-      break;
-  }
-  return join(recompute.names, "+", "+");
+  if (recompute.kind == RecomputeOptions::Kind::all) return "all";
+  std::vector<std::string> parts;
+  if (recompute.derive) parts.emplace_back("cheap");
+  if (recompute.kind == RecomputeOptions::Kind::named)
+    parts.insert(parts.end(), recompute.names.begin(), recompute.names.end());
+  return parts.empty() ? "none" : join(parts, "+", "+");
 }
 
 std::unique_ptr<Runtime> make_runtime(const RunConfig& config, int threads) {

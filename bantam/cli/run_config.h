@@ -68,7 +68,8 @@ void require_device(const RunConfig& config);
 /// Throws ConfigError, at the model's input or output, where data of this shape and number of classes do not fit.
 void require_model_fits(const RunConfig& config, const Shape& image, std::int64_t classes);
 
-/// Recompute options from "none", "all" or names of layers and blocks, "a+b"; and the text again.
+/// Recompute options from "none", "cheap", "all" or names of layers, blocks and stretches, "cheap+a+b..c"; and the text
+/// again.
 RecomputeOptions parse_recompute(const std::string& text);
 std::string to_string(const RecomputeOptions& recompute);
 

@@ -45,24 +45,94 @@ LoweredSegment segment(const Graph& graph, NodeId first, NodeId last, bool recom
   return {first, last, recompute, outside_inputs(graph, first, last)};
 }
 
-/// Whether the options name this node or block.
-bool names(const RecomputeOptions& options, const std::string& name) {
-  return std::ranges::find(options.names, name) != options.names.end();
+/// Nodes [first, last], and what they are called in an error.
+struct Stretch {
+  NodeId first = 1, last = 1;
+  std::string name;
+  bool contains(const Stretch& other) const { return first <= other.first && other.last <= last; }
+};
+
+const std::string& name_of(const Graph& graph, NodeId node) {
+  return graph.nodes()[static_cast<std::size_t>(node)].name;
 }
 
-void check_known(const Graph& graph, const RecomputeOptions& options) {
-  std::vector<std::string> known;
+/// Maximal runs of nodes of one block, in order; a node outside blocks is a run of its own.
+std::vector<Stretch> block_runs(const Graph& graph) {
+  std::vector<Stretch> runs;
   for (NodeId node = 1; node <= graph.output(); ++node) {
-    const std::string& name = graph.nodes()[static_cast<std::size_t>(node)].name;
-    known.push_back(name);
-    if (block_of(name) != name) known.push_back(block_of(name));
+    const std::string block = block_of(name_of(graph, node));
+    if (!runs.empty() && runs.back().name == block)
+      runs.back().last = node;
+    else
+      runs.push_back({node, node, block});
   }
-  for (const std::string& name : options.names)
-    if (std::ranges::find(known, name) == known.end()) {
-      const auto near = nearest(name, known);
-      throw ConfigError(fmt::format("recompute: no layer or block is named '{}'{}", name,
-                                    near ? fmt::format("; did you mean '{}'?", *near) : std::string()));
+  return runs;
+}
+
+/// The runs or the node of that name. Throws ConfigError where there is none.
+std::vector<Stretch> resolve_name(const Graph& graph, const std::string& name) {
+  std::vector<Stretch> found;
+  std::vector<std::string> known;
+  for (const Stretch& run : block_runs(graph)) {
+    known.push_back(run.name);
+    if (run.name == name) found.push_back(run);
+  }
+  for (NodeId node = 1; node <= graph.output() && found.empty(); ++node) {
+    known.push_back(name_of(graph, node));
+    if (known.back() == name) found.push_back({node, node, name});
+  }
+  if (!found.empty()) return found;
+  const auto near = nearest(name, known);
+  throw ConfigError(fmt::format("recompute: no layer or block is named '{}'{}", name,
+                                near ? fmt::format("; did you mean '{}'?", *near) : std::string()));
+}
+
+/// What one entry of the options names: a node, a block (each of its runs), or "first..last".
+std::vector<Stretch> resolve_entry(const Graph& graph, const std::string& entry) {
+  const std::size_t dots = entry.find("..");
+  std::vector<Stretch> found;
+  if (dots == std::string::npos) {
+    found = resolve_name(graph, entry);
+  } else {
+    const NodeId first = resolve_name(graph, entry.substr(0, dots)).front().first;
+    const NodeId last = resolve_name(graph, entry.substr(dots + 2)).back().last;
+    if (last < first) throw ConfigError(fmt::format("recompute: the stretch '{}' ends before it begins", entry));
+    found.push_back({first, last, entry});
+  }
+  for (const Stretch& stretch : found)
+    if (stretch.first < stretch.last && leaks(graph, stretch.first, stretch.last))
+      throw ConfigError(fmt::format("recompute: more than one value leaves {} '{}'; name layers within it",
+                                    dots == std::string::npos ? "block" : "stretch", entry));
+  return found;
+}
+
+/// The stretches that the options name, in order, without those inside others.
+std::vector<Stretch> named_stretches(const Graph& graph, const std::vector<std::string>& names) {
+  std::vector<Stretch> all, outer;
+  for (const std::string& name : names)
+    for (const Stretch& stretch : resolve_entry(graph, name)) all.push_back(stretch);
+  std::ranges::sort(
+      all, [](const Stretch& a, const Stretch& b) { return a.first != b.first ? a.first < b.first : a.last > b.last; });
+  for (const Stretch& stretch : all) {
+    if (!outer.empty() && outer.back().contains(stretch)) continue;
+    if (!outer.empty() && stretch.first <= outer.back().last)
+      throw ConfigError(fmt::format("recompute: '{}' and '{}' overlap", outer.back().name, stretch.name));
+    outer.push_back(stretch);
+  }
+  return outer;
+}
+
+/// Every block as a whole, or node by node where more than one value leaves it.
+std::vector<Stretch> all_stretches(const Graph& graph) {
+  std::vector<Stretch> stretches;
+  for (const Stretch& run : block_runs(graph)) {
+    if (!leaks(graph, run.first, run.last)) {
+      stretches.push_back(run);
+      continue;
     }
+    for (NodeId node = run.first; node <= run.last; ++node) stretches.push_back({node, node, name_of(graph, node)});
+  }
+  return stretches;
 }
 
 }  // namespace
@@ -90,27 +160,17 @@ NodeId Graph::add(std::string name, LayerPtr layer, std::vector<NodeId> inputs) 
 
 std::vector<LoweredSegment> lower(const Graph& graph, const RecomputeOptions& options) {
   using Kind = RecomputeOptions::Kind;
+  std::vector<Stretch> stretches;
+  if (options.kind == Kind::all) stretches = all_stretches(graph);
+  if (options.kind == Kind::named) stretches = named_stretches(graph, options.names);
   std::vector<LoweredSegment> segments;
-  const auto name_of = [&](NodeId node) -> const std::string& {
-    return graph.nodes()[static_cast<std::size_t>(node)].name;
-  };
-  for (NodeId first = 1; first <= graph.output();) {
-    const std::string block = block_of(name_of(first));
-    NodeId last = first;
-    while (last < graph.output() && block_of(name_of(last + 1)) == block) ++last;
-    const bool whole = options.kind == Kind::all || (options.kind == Kind::named && names(options, block));
-    if (whole && !leaks(graph, first, last)) {
-      segments.push_back(segment(graph, first, last, true));
-    } else if (whole && options.kind == Kind::named) {
-      throw ConfigError(fmt::format("recompute: more than one value leaves block '{}'; name layers within it", block));
-    } else {
-      for (NodeId node = first; node <= last; ++node)
-        segments.push_back(
-            segment(graph, node, node, whole || (options.kind == Kind::named && names(options, name_of(node)))));
-    }
-    first = last + 1;
+  auto next = stretches.begin();
+  for (NodeId node = 1; node <= graph.output();) {
+    const bool again = next != stretches.end() && next->first == node;
+    const NodeId last = again ? (next++)->last : node;
+    segments.push_back(segment(graph, node, last, again));
+    node = last + 1;
   }
-  if (options.kind == Kind::named) check_known(graph, options);
   return segments;
 }
 

@@ -43,11 +43,17 @@ class Graph {
   std::vector<GraphNode> nodes_;
 };
 
-/// Which parts of a model are run again in backward instead of being kept.
+/// What backward makes again instead of keeping it.
 struct RecomputeOptions {
   enum class Kind : std::uint8_t { none, all, named } kind = Kind::none;
-  /// named: node names or block names (the part before a "/").
+  /// named: nodes, blocks (the part of a node's name before a "/"), or stretches "first..last" from one of these to
+  /// another, in the graph's order.
   std::vector<std::string> names;
+  /// Tensors that one pass over a kept one gives (normalised, activated, summed) are not kept either; no convolution
+  /// and no matrix product runs again for them. `all` includes it.
+  bool derive = false;
+
+  bool derives() const { return derive || kind == Kind::all; }
 };
 
 /// A run of nodes [first, last] that is one unit of execution: a single node, or a stretch run again in backward. What
@@ -60,8 +66,9 @@ struct LoweredSegment {
 
 /// Decides, before anything runs, how the graph is executed: one segment a node, and one for each recomputed stretch.
 /// `all` recomputes every block and every layer outside blocks; a block is recomputed as a whole where one value leaves
-/// it. Throws ConfigError for a name that is neither node nor block (with the nearest) and for a stretch that more than
-/// one value leaves.
+/// it. A name inside another's stretch adds nothing. Throws ConfigError for a name that is neither node nor block (with
+/// the nearest), for a stretch that more than one value leaves or that ends before it begins, and for two stretches of
+/// which each has a part of its own.
 std::vector<LoweredSegment> lower(const Graph& graph, const RecomputeOptions& recompute);
 
 }  // namespace bantam

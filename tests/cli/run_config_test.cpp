@@ -73,7 +73,14 @@ TEST_F(RunConfigTest, LimitsAndRecompute) {
   EXPECT_FALSE(config.memory.growth);
   EXPECT_EQ(to_string(config.recompute), "dense");
   EXPECT_EQ(parse_recompute("a+b").names, (std::vector<std::string>{"a", "b"}));
-  EXPECT_EQ(to_string(parse_recompute("all")), "all");
+  for (const std::string text : {"none", "cheap", "all", "a+b", "a..b", "cheap+a..b+c"})
+    EXPECT_EQ(to_string(parse_recompute(text)), text);
+  EXPECT_TRUE(parse_recompute("cheap").derive);
+  EXPECT_EQ(parse_recompute("cheap").kind, RecomputeOptions::Kind::none);
+  EXPECT_TRUE(parse_recompute("all").derives());
+  EXPECT_EQ(parse_recompute("cheap+a..b").names, (std::vector<std::string>{"a..b"}));
+  EXPECT_TRUE(read({"recompute=cheap"}).recompute.derive);
+  EXPECT_EQ(to_string(read({"recompute=[dense, cheap]"}).recompute), "cheap+dense");
 }
 
 TEST_F(RunConfigTest, MemoryKeys) {
@@ -104,7 +111,7 @@ TEST_F(RunConfigTest, Errors) {
   expect_error("train.optimizer={adam: {momentum: 0.9}}", "unknown key 'momentum'");
   expect_error("train.epochs=0", "expected an integer from 1");
   expect_error("train.log_every=0", "expected an integer ≥ 1");
-  expect_error("recompute=some", "expected none, all or a list");
+  expect_error("recompute=some", "expected none, cheap, all or a list");
   expect_error("memory.grow=true", "did you mean 'growth'?");
 }
 

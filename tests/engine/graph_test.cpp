@@ -96,5 +96,34 @@ TEST(LowerTest, ABlockThatMoreThanOneValueLeavesIsRefusedByName) {
   EXPECT_EQ(lower(graph, {.kind = RecomputeOptions::Kind::all}).size(), 3u);  // layer by layer instead
 }
 
+TEST(LowerTest, StretchesAreOneSegment) {
+  const auto named = [](std::vector<std::string> names) {
+    return RecomputeOptions{.kind = RecomputeOptions::Kind::named, .names = std::move(names)};
+  };
+  const auto stretch = lower(residual(), named({"stem..block"}));
+  ASSERT_EQ(stretch.size(), 2u);
+  EXPECT_TRUE(stretch[0].recompute);
+  EXPECT_EQ(stretch[0].last, 4);
+  EXPECT_EQ(stretch[0].inputs, (std::vector<NodeId>{0}));
+  const auto layers = lower(residual(), named({"block/a..block/b", "block/b"}));  // the second is inside the first
+  ASSERT_EQ(layers.size(), 4u);
+  EXPECT_EQ(layers[1].first, 2);
+  EXPECT_EQ(layers[1].last, 3);
+  EXPECT_EQ(error_of([&] { (void)lower(residual(), named({"stem..blok"})); }),
+            "recompute: no layer or block is named 'blok'; did you mean 'block'?");
+  EXPECT_EQ(error_of([&] { (void)lower(residual(), named({"head..stem"})); }),
+            "recompute: the stretch 'head..stem' ends before it begins");
+  EXPECT_EQ(error_of([&] { (void)lower(residual(), named({"stem..block/a"})); }),
+            "recompute: more than one value leaves stretch 'stem..block/a'; name layers within it");
+  EXPECT_EQ(error_of([&] {
+              (void)lower(residual(), named({"block/a..block/b", "block/b..head"}));
+            }),
+            "recompute: 'block/a..block/b' and 'block/b..head' overlap");
+  EXPECT_EQ(error_of([&] {
+              (void)lower(residual(), named({"stem..block", "block..head"}));
+            }),
+            "recompute: 'stem..block' and 'block..head' overlap");
+}
+
 }  // namespace
 }  // namespace bantam

@@ -39,6 +39,8 @@ class BatchNormLayer : public Layer {
     });
   }
 
+  std::int64_t traffic(std::span<const Shape> inputs) const override { return 3 * inputs[0].elements(); }
+
  private:
   BatchNormOptions options_;
 };

@@ -32,6 +32,10 @@ class DenseLayer : public Layer {
 
   std::int64_t flops(std::span<const Shape> inputs) const override { return 2 * options_.units * inputs[0].elements(); }
 
+  std::int64_t traffic(std::span<const Shape> inputs) const override {
+    return Layer::traffic(inputs) + finish_traffic(output_shape(inputs), options_.bias, options_.activation);
+  }
+
  private:
   DenseOptions options_;
 };
