@@ -1,11 +1,14 @@
 // `bantam bench step`: milliseconds a training step, the rows of peers/torch_step.py.
 #include <cstdio>
 #include <memory>
+#include <optional>
 
 #include <fmt/format.h>
 
 #include "bantam/base/error.h"
 #include "bantam/cli/bench.h"
+#include "bantam/cli/fitting.h"
+#include "bantam/cli/oom_message.h"
 
 namespace bantam::cli {
 namespace {
@@ -18,11 +21,12 @@ constexpr const char* kAbout =
 int bench_step(const BenchOptions& options) {
   const RunConfig config = read_config(options.common);
   require_device(config);
-  const std::vector<StepCase> cases = bench_cases(config, options);
+  const std::vector<StepCase> cases = bench_cases(config, options, bytes_to_fit(config));
   if (!options.json)
     fmt::print("{} on {}\n{:>7}  {:14}  {:9}  {:>11}  {:>9}  {:>6}  {:>6}\n", config.model.name,
                to_string(config.device), "batch", "precision", "recompute", "ms per step", "images/s", "peak", "pool");
   bool any = false;
+  std::optional<OutOfMemory> refused;  // the first
   for (const StepCase& row : cases) {
     nlohmann::ordered_json json = describe(config, row);
     std::string cells =
@@ -34,7 +38,9 @@ int bench_step(const BenchOptions& options) {
       add_memory(json, measured.memory);
       cells += fmt::format("  {:>11.3f}  {:>9.0f}  {:>6}  {:>6}", measured.ms_per_step, measured.images_per_s,
                            compact_bytes(measured.memory.peak_bytes), compact_bytes(measured.memory.peak_pool_bytes));
-    } catch (const OutOfMemory&) {
+      cells += add_extra(json, config, row, measured, options);
+    } catch (const OutOfMemory& error) {
+      if (!refused) refused = explain_step(error, config, row);
       json["error"] = "does not fit";
       json["needed_bytes"] = plan_step(config, row).peak_bytes;
       cells += fmt::format("  does not fit (needs {})", compact_bytes(json["needed_bytes"].get<std::uint64_t>()));
@@ -42,7 +48,8 @@ int bench_step(const BenchOptions& options) {
     fmt::print("{}\n", options.json ? json.dump() : cells);
     std::fflush(stdout);
   }
-  return any ? 0 : 4;
+  if (!any && refused) throw *refused;
+  return 0;
 }
 
 }  // namespace

@@ -9,6 +9,7 @@
 #include "bantam/base/error.h"
 #include "bantam/base/text.h"
 #include "bantam/cli/bench.h"
+#include "bantam/cli/fitting.h"
 #include "bantam/cli/plan_trace.h"
 #include "bantam/engine/step_plan.h"
 
@@ -19,6 +20,7 @@ constexpr const char* kAbout =
     "Show what a training step takes from the device's allocator, to the byte, before anything\n"
     "is allocated: the step runs on a stand-in for the device, which need not be in this\n"
     "machine. One batch counts, as one is resident in training; batches made ahead do not.\n"
+    "With bytes to fit, and nothing said of recompute, the policy of least extra work is found.\n"
     "arena: the step's own buffers at fixed offsets, beside their most live bytes at one time.\n"
     "With --trace, lifetimes from a CSV file (header id,lower,upper,size) are solved instead.";
 
@@ -35,15 +37,14 @@ struct PlanOptions {
   TraceOptions trace;
 };
 
-/// Bytes to fit into: --memory, else the config's limit for the device, else 0.
+/// Bytes to fit into: --memory, else the smaller of the config's budget and limit for the device, else 0.
 std::uint64_t memory_to_fit(const RunConfig& config, const PlanOptions& options) {
   if (!options.memory.empty()) {
     const std::uint64_t bytes = parse_byte_size(options.memory);
     if (bytes == 0) throw ConfigError("--memory: expected more than 0 bytes");
     return bytes;
   }
-  const auto limit = config.memory.limits.find(to_string(config.device));
-  return limit == config.memory.limits.end() ? 0 : limit->second;
+  return bytes_to_fit(config);
 }
 
 struct Row {
@@ -53,14 +54,8 @@ struct Row {
 };
 
 Row plan_row(const RunConfig& config, const StepCase& step, std::uint64_t memory, double seconds) {
-  const StepPlanOptions options{
-      .model = {.precision = step.precision, .seed = config.seed, .recompute = step.recompute},
-      .optimizer = config.train.optimizer,
-      .loss = config.train.loss,
-      .batch = step.batch,
-      .accumulate = config.train.accumulate,
-      .device = config.device,
-      .planner = {.alignment = BfcAllocator::kGranule, .seconds = seconds}};
+  StepPlanOptions options = plan_options(config, step);
+  options.planner.seconds = seconds;
   Row row{step, plan_step(config.model.graph, options)};
   if (memory > 0) row.fits = step_fits(config.model.graph, options, memory);
   return row;
@@ -84,6 +79,7 @@ void print_json(const RunConfig& config, const Row& row, std::uint64_t memory) {
     json["memory_bytes"] = memory;
     json["fits"] = row.fits;
   }
+  if (row.step.predicted_extra) json["predicted_extra_percent"] = 100 * *row.step.predicted_extra;
   json["moment"] = {{"layer", plan.moment.owner},
                     {"phase", plan.moment.phase},
                     {"category", to_string(plan.moment.category)},
@@ -112,6 +108,9 @@ void print_row(const Row& row, std::uint64_t memory) {
   line += fmt::format(" {:>5} {:>5}", compact_bytes(row.plan.arena.arena_bytes),
                       compact_bytes(row.plan.arena.max_live_bytes));
   fmt::print("{}{}\n", line, memory == 0 ? "" : row.fits ? "  yes" : "   no");
+  if (row.step.predicted_extra)
+    fmt::print("      recompute {}\n      {:+.1f} % time predicted\n",
+               wrapped(row.step.recompute, 64, "                "), 100 * *row.step.predicted_extra);
 }
 
 /// Where the peak is, and who holds it.
@@ -141,7 +140,7 @@ void print_details(const StepPlan& plan) {
 int plan_config(const PlanOptions& options) {
   const RunConfig config = read_config(options.rows.common);
   const std::uint64_t memory = memory_to_fit(config, options);
-  const std::vector<StepCase> cases = bench_cases(config, options.rows);
+  const std::vector<StepCase> cases = bench_cases(config, options.rows, memory);
   const bool json = options.rows.json;
   if (!json) {
     fmt::print("{} on {}, accumulate {}{}\n", config.model.name, to_string(config.device), config.train.accumulate,
@@ -188,7 +187,8 @@ void add_plan(CLI::App& app, Action& action) {
   add_bench_options(*command, options->rows);
   command->get_option("CONFIG")->required(false);
   command->get_option("--seconds")->description("Most time to solve an arena");
-  command->add_option("--memory", options->memory, "Bytes to fit into, e.g. 2GiB; default: the config's limit");
+  command->add_option("--memory", options->memory,
+                      "Bytes to fit into, e.g. 2GiB;\ndefault: the config's budget or limit");
   command->add_option("--trace", options->trace.file, "CSV of lifetimes to solve instead of a CONFIG");
   command->add_option("--capacity", options->capacity, "With --trace: an arena that is small enough");
   command->add_option("--offsets", options->trace.offsets_file, "With --trace: write the offsets to a CSV");

@@ -39,6 +39,12 @@ std::vector<std::uint64_t> read_shares(const ConfigNode& value) {
   return shares;
 }
 
+OnOutOfMemory read_on_oom(ConfigMap& map) {
+  const std::string policy = map.choice("on_oom", {"fail", "accumulate", "accumulate_with_batch_norm"}, "fail");
+  if (policy == "fail") return OnOutOfMemory::fail;
+  return policy == "accumulate" ? OnOutOfMemory::accumulate : OnOutOfMemory::accumulate_with_batch_norm;
+}
+
 MemoryConfig read_memory(ConfigMap map, Device device) {
   MemoryConfig memory;
   memory.growth = map.boolean("growth", true);
@@ -49,7 +55,7 @@ MemoryConfig read_memory(ConfigMap map, Device device) {
     for (const auto& [key, value] : logical->entries())
       memory.logical[to_string(device_at_key(key, value))] = read_shares(value);
   memory.budget = map.byte_size("budget", 0);
-  memory.on_oom = map.choice("on_oom", {"fail", "accumulate"}, "fail") == "fail" ? OnOom::fail : OnOom::accumulate;
+  memory.on_oom = read_on_oom(map);
   if (!memory.growth && !memory.limits.contains(to_string(device)))
     map.node("growth").fail(fmt::format(
         "growth: false takes a device's whole limit at once; give memory.limits a size for \"{}\"", to_string(device)));
@@ -110,7 +116,13 @@ RunConfig read_run_config(const std::filesystem::path& path, std::span<const std
                    .precision = parse_precision(precision, device),
                    .model = models::read_model(root.node("model"), name)};
   config.memory = read_memory(root.map_or_empty("memory"), device);
+  config.recompute_given = root.has("recompute");
   config.recompute = read_recompute(root, config.model.graph);
+  try {
+    check_on_oom(config.memory.on_oom, config.model.graph);
+  } catch (const ConfigError& error) {
+    root.node("memory").as_map().node("on_oom").fail(error.what());
+  }
   if (const auto data = root.find("data")) config.data = read_data_config(*data);
   config.train = read_train_config(root.map_or_empty("train"));
   root.finish();

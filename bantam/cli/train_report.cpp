@@ -38,6 +38,13 @@ void ProgressCallback::on_epoch_end(const EpochEvent& event) {
                        .data_wait_share = event.data_wait_share});
 }
 
+void ProgressCallback::on_smaller_micro_batch(const SmallerMicroBatchEvent& event) {
+  progress_.message(
+      fmt::format("out of memory in update {} of epoch {}: repeated with micro-batches of {} from now on; "
+                  "the effective batch stays",
+                  event.update + 1, event.epoch + 1, event.samples));
+}
+
 namespace {
 
 std::string metrics_line(const char* title, const Metrics& metrics) {

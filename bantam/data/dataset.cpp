@@ -11,8 +11,8 @@
 namespace bantam {
 namespace {
 
-Tensor host_tensor(Runtime& runtime, const Shape& shape, DType dtype) {
-  const Device cpu = Device::cpu();
+/// On the CPU or its stand-in.
+Tensor host_tensor(Runtime& runtime, Device cpu, const Shape& shape, DType dtype) {
   const std::size_t bytes = static_cast<std::size_t>(shape.elements()) * size_of(dtype);
   const AllocationTag tag{Category::input, "data set"};
   return {std::make_shared<Storage>(runtime.allocator(cpu), bytes, runtime.stream(cpu), tag), shape, dtype};
@@ -21,9 +21,17 @@ Tensor host_tensor(Runtime& runtime, const Shape& shape, DType dtype) {
 }  // namespace
 
 Dataset::Dataset(Runtime& runtime, DatasetFacts facts) : Dataset(std::move(facts)) {
-  const Shape& image = facts_.image_shape;
-  images_ = host_tensor(runtime, {facts_.size, image[0], image[1], image[2]}, DType::uint8);
-  labels_ = host_tensor(runtime, {facts_.size}, DType::int32);
+  images_ = host_tensor(runtime, Device::cpu(), facts_.image_shape.prepend(facts_.size), DType::uint8);
+  labels_ = host_tensor(runtime, Device::cpu(), {facts_.size}, DType::int32);
+}
+
+std::shared_ptr<const Dataset> Dataset::stand_in(Runtime& runtime, DatasetFacts facts, Device device) {
+  auto set = std::make_shared<Dataset>(std::move(facts));
+  if (device.kind != DeviceKind::cpu) return set;
+  const DatasetFacts& known = set->facts_;
+  set->reserved_ = {host_tensor(runtime, device, known.image_shape.prepend(known.size), DType::uint8),
+                    host_tensor(runtime, device, {known.size}, DType::int32)};
+  return set;
 }
 
 Dataset::Dataset(DatasetFacts facts) : facts_(std::move(facts)) {

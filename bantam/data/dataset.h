@@ -30,6 +30,9 @@ class Dataset {
   Dataset(Runtime& runtime, DatasetFacts facts);
   /// A stand-in with no data, for meta devices.
   explicit Dataset(DatasetFacts facts);
+  /// The same, which takes as much of the meta device's memory as the data would of its target's: of the CPU's, where
+  /// data lie, all; of a GPU's nothing.
+  static std::shared_ptr<const Dataset> stand_in(Runtime& runtime, DatasetFacts facts, Device device);
 
   bool has_data() const { return images_.defined(); }
   const DatasetFacts& facts() const { return facts_; }
@@ -50,6 +53,7 @@ class Dataset {
   DatasetFacts facts_;
   Tensor images_;
   Tensor labels_;
+  std::vector<Tensor> reserved_;  // a stand-in's memory
 };
 
 /// The splits of a data set: what is trained on, and what is held out.

@@ -28,7 +28,8 @@ struct StepCost {
 /// A node takes the longer of its arithmetic (Layer::flops) and its traffic (Layer::traffic, in the compute type).
 StepCost predict_cost(const Graph& graph, std::int64_t batch, Precision precision, const DeviceRates& rates);
 
-/// The forward work that the policy does again, with the passes that derive tensors, as a share of a step without: 0.04 is 4 % more time.
+/// The forward work that the policy does again, with the passes that derive tensors, as a share of a step without: 0.04
+/// is 4 % more time.
 double extra_work(const Graph& graph, const RecomputeOptions& recompute, const StepCost& cost);
 
 }  // namespace bantam

@@ -28,30 +28,35 @@ Batch input_batch(const Model& model, std::int64_t size) {
   return batch;
 }
 
-TracedRun trace_steps(Runtime& runtime, const Graph& graph, const StepPlanOptions& options) {
+/// Makes the model and runs two updates; `trace` may be null.
+TracedRun run_steps(Runtime& runtime, const Graph& graph, const StepPlanOptions& options, AllocationTrace* trace) {
   const Device device = Device::meta_of(options.device);
-  AllocationTrace trace;
+  const auto now = [trace] { return trace == nullptr ? 0 : trace->now(); };
   BfcAllocator& memory = runtime.allocator(device);
-  memory.set_trace(&trace);
+  memory.set_trace(trace);
   memory.note_phase("setup");
   TracedRun run;
-  {
-    Model model(runtime, device, graph, options.model);
-    Optimizer optimizer(model, options.optimizer);
-    TrainingStep step(model, optimizer, options.loss);
-    memory.note_phase("input");
-    const Batch batch = input_batch(model, options.batch);
-    for (int update = 0; update < 2; ++update) {
-      run.step_begin = trace.now();
-      for (std::int64_t i = 0; i < options.accumulate; ++i)
-        step.micro_batch(batch, i * options.batch, options.accumulate * options.batch);
-      step.update();
-      run.step_end = trace.now();
-    }
-    memory.set_trace(nullptr);
+  Model model(runtime, device, graph, options.model);
+  Optimizer optimizer(model, options.optimizer);
+  TrainingStep step(model, optimizer, options.loss);
+  memory.note_phase("input");
+  const Batch batch = input_batch(model, options.batch);
+  for (int update = 0; update < 2; ++update) {
+    run.step_begin = now();
+    for (std::int64_t i = 0; i < options.accumulate; ++i)
+      step.micro_batch(batch, i * options.batch, options.accumulate * options.batch);
+    step.update();
+    run.step_end = now();
   }
+  memory.set_trace(nullptr);  // what is live now lives on
+  return run;
+}
+
+TracedRun trace_steps(Runtime& runtime, const Graph& graph, const StepPlanOptions& options) {
+  AllocationTrace trace;
+  TracedRun run = run_steps(runtime, graph, options, &trace);
   run.intervals = trace.intervals();
-  for (TraceInterval& interval : run.intervals)  // what is live at the end lives on
+  for (TraceInterval& interval : run.intervals)
     if (interval.upper == TraceInterval::kStillLive) interval.upper = run.step_end;
   return run;
 }
@@ -132,12 +137,19 @@ StepPlan plan_step(const Graph& graph, const StepPlanOptions& options) {
   return plan;
 }
 
+std::uint64_t step_peak(const Graph& graph, const StepPlanOptions& options) {
+  check_options(options);
+  Runtime runtime(RuntimeOptions{.threads = 1});
+  (void)run_steps(runtime, graph, options, nullptr);
+  return runtime.allocator(Device::meta_of(options.device)).stats().peak_bytes;
+}
+
 bool step_fits(const Graph& graph, const StepPlanOptions& options, std::uint64_t limit_bytes) {
   check_options(options);
   const std::string device = to_string(Device::meta_of(options.device));
   Runtime runtime(RuntimeOptions{.threads = 1, .limits = {{device, limit_bytes}}});
   try {
-    (void)trace_steps(runtime, graph, options);
+    (void)run_steps(runtime, graph, options, nullptr);
   } catch (const OutOfMemory&) {
     return false;
   }

@@ -1,0 +1,81 @@
+// From an OutOfMemory to questions for the advisor, and its answers in words.
+#include "bantam/cli/oom_message.h"
+
+#include <cmath>
+
+#include <fmt/format.h>
+
+#include "bantam/base/byte_size.h"
+#include "bantam/cli/fitting.h"
+
+namespace bantam::cli {
+namespace {
+
+/// What there was: the limit, or where there is none all that the device gave.
+std::uint64_t bytes_there_were(const OutOfMemory::Facts& facts) {
+  return facts.limit_bytes > 0 ? facts.limit_bytes : facts.pool_bytes;
+}
+
+std::string edit_line(const FittingEdit& edit) {
+  switch (edit.kind) {
+    case FittingEdit::Kind::precision:
+      return fmt::format("precision: {}", to_string(edit.step.model.precision));
+    case FittingEdit::Kind::recompute:
+      return fmt::format("recompute: [{}]", wrapped(edit.step.model.recompute, 62, "                "));
+    case FittingEdit::Kind::batch:
+      break;
+  }
+  return fmt::format("batch: {{size: {}}} with train: {{accumulate: {}}}", edit.step.batch, edit.step.accumulate);
+}
+
+std::string effect(const FittingEdit& edit, std::uint64_t peak_without) {
+  std::string text = fmt::format("peak {}", format_byte_size(edit.peak_bytes));
+  if (edit.peak_bytes < peak_without) text += fmt::format(" (-{})", format_byte_size(peak_without - edit.peak_bytes));
+  if (edit.kind == FittingEdit::Kind::recompute) text += fmt::format(", {:+.0f} % time", 100 * edit.extra_work);
+  if (edit.kind == FittingEdit::Kind::batch) text += ", the same effective batch";
+  return text;
+}
+
+OutOfMemory explain(const OutOfMemory& error, const Graph& graph, const OomQuestion& question) {
+  if (question.bytes == 0) return error;
+  try {
+    return OutOfMemory(error.what() + ("\n" + advice_text(advise(graph, question), question.bytes)), error.facts());
+  } catch (const Error&) {  // no advice is no reason to lose the error
+    return error;
+  }
+}
+
+}  // namespace
+
+std::string advice_text(const OomAdvice& advice, std::uint64_t bytes) {
+  std::string text = fmt::format("  By plan a step's peak is {}; there are {}.", format_byte_size(advice.peak_bytes),
+                                 format_byte_size(bytes));
+  if (!advice.edits.empty()) text += " Each of these fits:";
+  for (const FittingEdit& edit : advice.edits)
+    text += fmt::format("\n    {}\n      -> {}", edit_line(edit), effect(edit, advice.peak_bytes));
+  return text + fmt::format("\n  As it is, it needs a limit of {}.", format_byte_size(advice.needed_bytes));
+}
+
+OutOfMemory explain_training(const OutOfMemory& error, const RunConfig& config) {
+  const std::int64_t batch = config.data->pipeline.batch_size;
+  const auto fits = [&](const StepPlanOptions& step, std::uint64_t bytes) {
+    RunConfig variant = config;
+    variant.precision = step.model.precision;
+    variant.train.accumulate = step.accumulate;
+    return rehearse(config.model.graph, rehearsal_of(variant, step.batch, step.model.recompute, bytes)).fits;
+  };
+  return explain(error, config.model.graph,
+                 {.step = plan_options(config, {batch, config.precision, config.recompute}),
+                  .bytes = bytes_there_were(error.facts()),
+                  .rates = typical_rates(config.device, config.precision),
+                  .fits = fits});
+}
+
+OutOfMemory explain_step(const OutOfMemory& error, const RunConfig& config, const StepCase& step) {
+  return explain(error, config.model.graph,
+                 {.step = plan_options(config, step),
+                  .bytes = bytes_there_were(error.facts()),
+                  .rates = typical_rates(config.device, step.precision)});
+}
+
+}  // namespace bantam::cli
