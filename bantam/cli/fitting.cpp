@@ -1,4 +1,4 @@
-// Questions to rehearsals and plans, and what their answers mean for the configuration.
+// Questions to dry runs and plans, and what their answers mean for the configuration.
 #include "bantam/cli/fitting.h"
 
 #include <algorithm>
@@ -54,20 +54,20 @@ RecomputeChoice choose_for_run(const RunConfig& config, std::int64_t batch, std:
   const Graph& graph = config.model.graph;
   const StepPlanOptions step = plan_options(config, {batch, config.precision, {}});
   // The data and batches made ahead take the same with every policy.
-  const std::uint64_t run_peak = rehearse(graph, rehearsal_of(config, batch, {}, 0)).peak_bytes,
+  const std::uint64_t run_peak = dry_run(graph, dry_run_of(config, batch, {}, 0, false)).peak_bytes,
                       beside = run_peak - std::min(run_peak, step_peak(graph, step));
   return search_recompute(graph, {.step = step,
                                   .bytes = bytes > beside ? bytes - beside : 1,
                                   .rates = typical_rates(config.device, config.precision),
                                   .fits = [&](const RecomputeOptions& recompute) {
-                                    return rehearse(graph, rehearsal_of(config, batch, recompute, bytes)).fits;
+                                    return dry_run(graph, dry_run_of(config, batch, recompute, bytes)).fits;
                                   }});
 }
 
-/// As a run does before it reads data, so that rehearsals are of runs that can be.
+/// As a run does before it reads data, so that dry runs are of runs that can be.
 void check_model_fits_data(const RunConfig& config) {
   Runtime runtime(RuntimeOptions{.threads = 1});
-  const RunSources sources = rehearsal_of(config, 1, {}, 0).open(runtime, Device::meta_of(config.device));
+  const RunSources sources = dry_run_of(config, 1, {}, 0).open(runtime, Device::meta_of(config.device));
   require_model_fits(config, sources.train->image_shape(), sources.train->classes());
 }
 
@@ -104,12 +104,13 @@ std::uint64_t bytes_to_fit(const RunConfig& config) {
   return limit == 0 || budget == 0 ? std::max(limit, budget) : std::min(limit, budget);
 }
 
-RehearsalOptions rehearsal_of(const RunConfig& config, std::int64_t batch, const RecomputeOptions& recompute,
-                              std::uint64_t limit_bytes) {
+DryRunOptions dry_run_of(const RunConfig& config, std::int64_t batch, const RecomputeOptions& recompute,
+                         std::uint64_t limit_bytes, bool ahead) {
   DataOptions data = *config.data;
   data.pipeline.batch_size = batch;
   data.pipeline.batch_size_is_auto = false;
   if (settles_depth(config)) data.pipeline.prefetch.depth = kSettledDepth;
+  if (!ahead) data.pipeline.prefetch.workers = 0;
   return {.model = {.precision = config.precision, .seed = config.seed, .recompute = recompute},
           .optimizer = config.train.optimizer,
           .loss = config.train.loss,
@@ -126,20 +127,23 @@ RehearsalOptions rehearsal_of(const RunConfig& config, std::int64_t batch, const
 
 std::int64_t solve_batch(const RunConfig& config, std::uint64_t bytes) {
   if (bytes == 0) bytes = free_bytes(config);
-  const auto rehearsal = [&](std::int64_t batch, std::uint64_t limit, std::int64_t updates) {
-    RehearsalOptions options = rehearsal_of(config, batch, config.recompute, limit);
+  const auto least = [&](std::int64_t batch) {
+    return dry_run(config.model.graph, dry_run_of(config, batch, config.recompute, 0, false)).peak_bytes;
+  };
+  const auto run = [&](std::int64_t batch, std::uint64_t limit, std::int64_t updates) {
+    DryRunOptions options = dry_run_of(config, batch, config.recompute, limit);
     options.updates = updates;
-    return rehearse(config.model.graph, options);
+    return dry_run(config.model.graph, options);
   };
   const BatchRange range = batch_range(config);
   std::int64_t batch =
-      largest_batch(range, {.fits = [&](std::int64_t size) { return rehearsal(size, bytes, kSearchUpdates).fits; },
-                            .could_fit = [&](std::int64_t size) { return rehearsal(size, 0, 1).peak_bytes <= bytes; }});
+      largest_batch(range, {.fits = [&](std::int64_t size) { return run(size, bytes, kSearchUpdates).fits; },
+                            .could_fit = [&](std::int64_t size) { return least(size) <= bytes; }});
   // A longer run is the proof; where it fails, memory fragments slowly, and a little less will do.
-  while (batch > 0 && !rehearsal(batch, bytes, kProofUpdates).fits)
+  while (batch > 0 && !run(batch, bytes, kProofUpdates).fits)
     batch -= std::max<std::int64_t>(1, batch / range.multiple_of / 200) * range.multiple_of;
   if (batch > 0) return batch;
-  const std::uint64_t needed = rehearsal(range.multiple_of, 0, kSearchUpdates).peak_bytes;
+  const std::uint64_t needed = least(range.multiple_of);
   throw cannot_fit(fmt::format("batch size auto: a batch of {} needs {}, and there are {}", range.multiple_of,
                                format_byte_size(needed), format_byte_size(bytes)),
                    needed, bytes);
@@ -165,7 +169,8 @@ Settled settle(const RunConfig& config) {
   } else if (!config.recompute_given && bytes > 0) {
     settle_recompute(config, batch, bytes, settled);
   }
-  if (!settled.overrides.empty() && settles_depth(config))
+  // As many batches ahead as were run dry; a depth found at run time could outgrow the memory.
+  if ((bytes > 0 || config.data->pipeline.batch_size_is_auto) && settles_depth(config))
     settled.overrides.push_back(fmt::format("data.pipeline.prefetch.depth={}", kSettledDepth));
   return settled;
 }

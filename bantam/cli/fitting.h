@@ -8,8 +8,8 @@
 
 #include "bantam/cli/measure.h"
 #include "bantam/cli/run_config.h"
+#include "bantam/engine/dry_run.h"
 #include "bantam/engine/recompute_search.h"
-#include "bantam/engine/rehearsal.h"
 
 namespace bantam::cli {
 
@@ -19,16 +19,17 @@ std::uint64_t bytes_to_fit(const RunConfig& config);
 /// A step of the configuration, for plans.
 StepPlanOptions plan_options(const RunConfig& config, const StepCase& step);
 
-/// The run of a configuration with data, for rehearsals: its sources, its options, its device. A prefetch depth of
-/// `auto` is taken as `settled_depth`.
-RehearsalOptions rehearsal_of(const RunConfig& config, std::int64_t batch, const RecomputeOptions& recompute,
-                              std::uint64_t limit_bytes);
+/// The run of a configuration with data, for dry runs: its sources, its options, its device. A prefetch depth of `auto`
+/// is taken as `kSettledDepth` on the CPU. Without `ahead` no batch is made ahead: the least that the run can do with,
+/// since under a limit the loader makes do with fewer.
+DryRunOptions dry_run_of(const RunConfig& config, std::int64_t batch, const RecomputeOptions& recompute,
+                         std::uint64_t limit_bytes, bool ahead = true);
 
 /// Batches made ahead on the CPU where the depth is `auto` and the run must fit bytes: there they lie in the same
 /// memory as the step, so their number must be known.
 inline constexpr std::int64_t kSettledDepth = 4;
 
-/// The largest batch that fits `bytes`, from rehearsals of the whole run; with 0 bytes, the device's free memory less a
+/// The largest batch that fits `bytes`, from dry runs of the whole run; with 0 bytes, the device's free memory less a
 /// reserve. Throws OutOfMemory where no batch fits, ConfigError where nothing bounds it.
 std::int64_t solve_batch(const RunConfig& config, std::uint64_t bytes);
 

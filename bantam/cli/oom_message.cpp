@@ -1,7 +1,7 @@
 // From an OutOfMemory to questions for the advisor, and its answers in words.
 #include "bantam/cli/oom_message.h"
 
-#include <cmath>
+#include <sstream>
 
 #include <fmt/format.h>
 
@@ -10,6 +10,8 @@
 
 namespace bantam::cli {
 namespace {
+
+constexpr std::size_t kColumns = 80, kPrefix = 15;  // "bantam: error: "
 
 /// What there was: the limit, or where there is none all that the device gave.
 std::uint64_t bytes_there_were(const OutOfMemory::Facts& facts) {
@@ -36,10 +38,32 @@ std::string effect(const FittingEdit& edit, std::uint64_t peak_without) {
   return text;
 }
 
+/// Lines longer than `width` go on below, indented by two more than they began.
+std::string wrap_lines(const std::string& text, std::size_t width, std::size_t first_width) {
+  std::string wrapped_text;
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);) {
+    std::size_t most = wrapped_text.empty() ? first_width : width;
+    const std::string indent(line.find_first_not_of(' ') == std::string::npos ? 0 : line.find_first_not_of(' ') + 2,
+                             ' ');
+    while (line.size() > most) {
+      const std::size_t space = line.rfind(' ', most);
+      if (space == std::string::npos || space < indent.size()) break;  // one long word
+      wrapped_text += line.substr(0, space) + "\n";
+      line = indent + line.substr(space + 1);
+      most = width;
+    }
+    wrapped_text += line + "\n";
+  }
+  wrapped_text.pop_back();
+  return wrapped_text;
+}
+
 OutOfMemory explain(const OutOfMemory& error, const Graph& graph, const OomQuestion& question) {
   if (question.bytes == 0) return error;
   try {
-    return OutOfMemory(error.what() + ("\n" + advice_text(advise(graph, question), question.bytes)), error.facts());
+    const std::string text = error.what() + ("\n" + advice_text(advise(graph, question), question.bytes));
+    return OutOfMemory(wrap_lines(text, kColumns, kColumns - kPrefix), error.facts());
   } catch (const Error&) {  // no advice is no reason to lose the error
     return error;
   }
@@ -62,7 +86,7 @@ OutOfMemory explain_training(const OutOfMemory& error, const RunConfig& config) 
     RunConfig variant = config;
     variant.precision = step.model.precision;
     variant.train.accumulate = step.accumulate;
-    return rehearse(config.model.graph, rehearsal_of(variant, step.batch, step.model.recompute, bytes)).fits;
+    return dry_run(config.model.graph, dry_run_of(variant, step.batch, step.model.recompute, bytes)).fits;
   };
   return explain(error, config.model.graph,
                  {.step = plan_options(config, {batch, config.precision, config.recompute}),

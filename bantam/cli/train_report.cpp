@@ -39,10 +39,8 @@ void ProgressCallback::on_epoch_end(const EpochEvent& event) {
 }
 
 void ProgressCallback::on_smaller_micro_batch(const SmallerMicroBatchEvent& event) {
-  progress_.message(
-      fmt::format("out of memory in update {} of epoch {}: repeated with micro-batches of {} from now on; "
-                  "the effective batch stays",
-                  event.update + 1, event.epoch + 1, event.samples));
+  progress_.message(fmt::format("out of memory: update {} of epoch {} is repeated in micro-batches of {}",
+                                event.update + 1, event.epoch + 1, event.samples));
 }
 
 namespace {

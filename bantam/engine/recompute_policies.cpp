@@ -68,21 +68,39 @@ bool means(const Graph& graph, const std::string& name, NodeId first, NodeId las
 
 std::vector<RecomputeUnit> recompute_units(const Graph& graph, const StepPlan& plan, const StepCost& cost,
                                            std::int64_t value_bytes) {
-  const std::map<std::string, std::uint64_t> kept = kept_by_owner(plan);
   std::vector<RecomputeUnit> units;
   NodeId first = 1;
   for (const NodeId last : cut_points(graph)) {
     RecomputeUnit unit{.first = first, .last = last};
-    for (NodeId node = first; node <= last; ++node) {
-      unit.seconds += cost.forward[static_cast<std::size_t>(node)];
-      if (const auto found = kept.find(node_of(graph, node).name); found != kept.end())
-        unit.kept_bytes += found->second;
-    }
+    for (NodeId node = first; node <= last; ++node) unit.seconds += cost.forward[static_cast<std::size_t>(node)];
     unit.output_bytes = static_cast<std::uint64_t>(node_of(graph, last).output.elements() * value_bytes);
     units.push_back(unit);
     first = last + 1;
   }
-  return units;
+  count_kept(graph, plan, units);
+  std::vector<RecomputeUnit> merged;
+  for (const RecomputeUnit& unit : units) {
+    if (merged.empty() || 2 * unit.kept_bytes >= unit.output_bytes) {
+      merged.push_back(unit);
+      continue;
+    }
+    RecomputeUnit& whole = merged.back();  // it works in that one's memory: what parts them costs a copy
+    whole.last = unit.last;
+    whole.seconds += unit.seconds;
+    whole.kept_bytes += unit.kept_bytes;
+    whole.output_bytes = unit.output_bytes;
+  }
+  return merged;
+}
+
+void count_kept(const Graph& graph, const StepPlan& plan, std::span<RecomputeUnit> units) {
+  const std::map<std::string, std::uint64_t> kept = kept_by_owner(plan);
+  for (RecomputeUnit& unit : units) {
+    unit.kept_bytes = 0;
+    for (NodeId node = unit.first; node <= unit.last; ++node)
+      if (const auto found = kept.find(node_of(graph, node).name); found != kept.end())
+        unit.kept_bytes += found->second;
+  }
 }
 
 RecomputeOptions name_stretches(const Graph& graph, std::span<const RecomputeUnit> units, const StretchList& stretches,

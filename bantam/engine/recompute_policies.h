@@ -25,9 +25,13 @@ struct UnitStretch {
 };
 using StretchList = std::vector<UnitStretch>;
 
-/// The units of a graph in order. What is kept is read from a plan of the step with nothing run again.
+/// The units of a graph in order, those that work in place together with the one before. What is kept is read from a
+/// plan of the step with nothing run again.
 std::vector<RecomputeUnit> recompute_units(const Graph& graph, const StepPlan& plan, const StepCost& cost,
                                            std::int64_t value_bytes);
+
+/// What another plan keeps of the same units.
+void count_kept(const Graph& graph, const StepPlan& plan, std::span<RecomputeUnit> units);
 
 /// The options that name these stretches: by blocks where that says the same, else by layers.
 RecomputeOptions name_stretches(const Graph& graph, std::span<const RecomputeUnit> units, const StretchList& stretches,

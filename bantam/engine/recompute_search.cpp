@@ -19,7 +19,8 @@ namespace bantam {
 namespace {
 
 constexpr int kStretchBounds = 16;        // from the largest unit to the whole graph, geometrically
-constexpr std::int64_t kMostPlans = 300;  // a bound on time that does not depend on the machine
+constexpr std::int64_t kMostPlans = 700;  // a bound on time that does not depend on the machine
+constexpr std::size_t kExchanged = 4;     // units of a stretch that takes another's place
 constexpr int kTighterTargets = 8;
 constexpr double kTighter = 0.97;  // what fits by bytes may not by pieces: the next target is lower
 
@@ -86,7 +87,8 @@ class Search {
     }
   }
 
-  /// Leaves stretches out and makes them shorter, the largest gain first, as long as the plan stays within the target.
+  /// Leaves stretches out, makes them shorter and exchanges them for others, the largest gain first, as long as the
+  /// plan stays within the target.
   void improve(Policy& best, std::uint64_t target) {
     for (bool better = true; better && plans_ < kMostPlans;) {
       better = false;
@@ -110,6 +112,9 @@ class Search {
       StretchList without = policy.stretches, later = without, sooner = without;
       without.erase(without.begin() + static_cast<std::ptrdiff_t>(i));
       add(without, policy.derive);
+      for (std::size_t first = 0; first < units_of(false).size(); ++first)
+        for (std::size_t last = first; last < std::min(first + kExchanged, units_of(false).size()); ++last)
+          if (auto exchanged = with_stretch(without, {first, last})) add(std::move(*exchanged), policy.derive);
       if (policy.stretches[i].first == policy.stretches[i].last) continue;
       ++later[i].first;
       --sooner[i].last;
@@ -119,6 +124,15 @@ class Search {
     if (policy.derive) add(policy.stretches, false);
     std::ranges::stable_sort(found, {}, &Policy::extra);
     return found;
+  }
+
+  /// The list with one more stretch, in order; nothing where it would overlap another.
+  static std::optional<StretchList> with_stretch(StretchList list, UnitStretch stretch) {
+    auto place = list.begin();
+    while (place != list.end() && place->last < stretch.first) ++place;
+    if (place != list.end() && place->first <= stretch.last) return std::nullopt;
+    list.insert(place, stretch);
+    return list;
   }
 
   bool try_policy(Policy policy, std::uint64_t target, std::optional<Policy>& best) {
@@ -169,8 +183,14 @@ class Search {
     step.model.recompute = {.derive = derive};
     step.planner.iterations = 0;
     ++plans_;
-    units = recompute_units(graph_, plan_step(graph_, step), cost_,
-                            static_cast<std::int64_t>(size_of(step.model.precision.compute())));
+    const StepPlan plan = plan_step(graph_, step);
+    if (derive) {
+      units = units_of(false);
+      count_kept(graph_, plan, units);
+    } else {
+      const auto value_bytes = static_cast<std::int64_t>(size_of(step.model.precision.compute()));
+      units = recompute_units(graph_, plan, cost_, value_bytes);
+    }
     return units;
   }
 

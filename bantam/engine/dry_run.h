@@ -1,4 +1,4 @@
-// Rehearsal: the allocations of a whole run on the meta device, under a limit: full batches, the short last one,
+// DryRun: the allocations of a whole run on the meta device, under a limit: full batches, the short last one,
 // evaluation, the next epoch, and all that the sources of batches hold.
 #pragma once
 
@@ -18,7 +18,7 @@ struct RunSources {
   std::unique_ptr<BatchSource> train, validation;
 };
 
-struct RehearsalOptions {
+struct DryRunOptions {
   ModelOptions model;
   OptimizerOptions optimizer;
   LossOptions loss;
@@ -33,8 +33,8 @@ struct RehearsalOptions {
   std::function<RunSources(Runtime&, Device)> open;
 };
 
-/// What a rehearsal came to. Bytes of the device's allocator; where it does not fit, up to the failure.
-struct Rehearsal {
+/// What a dry run came to. Bytes of the device's allocator; where it does not fit, up to the failure.
+struct DryRun {
   bool fits = true;
   std::uint64_t peak_bytes = 0;       ///< most in use
   std::uint64_t peak_pool_bytes = 0;  ///< most held, what growth and fragmentation cost included
@@ -43,6 +43,6 @@ struct Rehearsal {
 /// Makes sources, model, optimizer and step as `bantam train` does, in a runtime of its own over fake memory, and runs
 /// the beginning of an epoch, its end, the evaluation, and the beginning of the next. The allocator's own algorithm
 /// runs under the limit. Throws what making them throws, but OutOfMemory.
-Rehearsal rehearse(const Graph& graph, const RehearsalOptions& options);
+DryRun dry_run(const Graph& graph, const DryRunOptions& options);
 
 }  // namespace bantam
