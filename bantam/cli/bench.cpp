@@ -106,6 +106,8 @@ std::string short_name(Precision precision) {
   return "f32";
 }
 
+std::string policy_name(const StepCase& step) { return step.predicted_extra ? "auto" : to_string(step.recompute); }
+
 std::string compact_bytes(std::uint64_t bytes) {
   if (bytes < 1024) return fmt::format("{}B", bytes);
   double value = static_cast<double>(bytes);

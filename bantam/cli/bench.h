@@ -28,6 +28,8 @@ std::string add_extra(nlohmann::ordered_json& json, const RunConfig& config, con
                       const StepMeasurement& measured, const BenchOptions& options);
 /// "f32", "f16", "bf16": the peers' short names, for narrow tables.
 std::string short_name(Precision precision);
+/// A row's recompute in at most a few words: "auto" where the program chose it.
+std::string policy_name(const StepCase& step);
 /// "2.65M", "384K", "12B": at most five characters, powers of 1024.
 std::string compact_bytes(std::uint64_t bytes);
 /// "2510", "123k".

@@ -61,8 +61,7 @@ std::string memory_cells(const Layout& layout, const StepMeasurement& measured, 
 std::optional<OutOfMemory> print_row(const RunConfig& config, const StepCase& row, const BenchOptions& options,
                                      const Layout& layout) {
   nlohmann::ordered_json json = describe(config, row);
-  std::string cells =
-      fmt::format("{:>5} {:>4} {:>4.4}", row.batch, short_name(row.precision), to_string(row.recompute));
+  std::string cells = fmt::format("{:>5} {:>4} {:>4.4}", row.batch, short_name(row.precision), policy_name(row));
   std::optional<OutOfMemory> refused;
   try {
     const StepMeasurement measured = measure_step(config, row, options.common.threads, options.seconds);

@@ -29,8 +29,7 @@ int bench_step(const BenchOptions& options) {
   std::optional<OutOfMemory> refused;  // the first
   for (const StepCase& row : cases) {
     nlohmann::ordered_json json = describe(config, row);
-    std::string cells =
-        fmt::format("{:>7}  {:14}  {:9}", row.batch, to_string(row.precision), to_string(row.recompute));
+    std::string cells = fmt::format("{:>7}  {:14}  {:9}", row.batch, to_string(row.precision), policy_name(row));
     try {
       const StepMeasurement measured = measure_step(config, row, options.common.threads, options.seconds);
       any = true;

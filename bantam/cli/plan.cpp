@@ -103,7 +103,7 @@ std::string header(std::uint64_t memory) {
 
 void print_row(const Row& row, std::uint64_t memory) {
   std::string line = fmt::format("{:>5} {:>4} {:>4.4} {:>5}", row.step.batch, short_name(row.step.precision),
-                                 to_string(row.step.recompute), compact_bytes(row.plan.peak_bytes));
+                                 policy_name(row.step), compact_bytes(row.plan.peak_bytes));
   for (const std::uint64_t bytes : row.plan.by_category.bytes) line += fmt::format(" {:>5}", compact_bytes(bytes));
   line += fmt::format(" {:>5} {:>5}", compact_bytes(row.plan.arena.arena_bytes),
                       compact_bytes(row.plan.arena.max_live_bytes));

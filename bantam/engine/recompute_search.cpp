@@ -18,11 +18,12 @@
 namespace bantam {
 namespace {
 
-constexpr int kStretchBounds = 16;        // from the largest unit to the whole graph, geometrically
-constexpr std::int64_t kMostPlans = 700;  // a bound on time that does not depend on the machine
-constexpr std::size_t kExchanged = 4;     // units of a stretch that takes another's place
-constexpr int kTighterTargets = 8;
-constexpr double kTighter = 0.97;  // what fits by bytes may not by pieces: the next target is lower
+constexpr int kStretchBounds = 16;  // from the largest unit to the whole graph, geometrically
+// Bounds on time that do not depend on the machine, for improving what the tables gave.
+constexpr std::int64_t kPlansATarget = 500, kMostPlans = 1000;
+constexpr std::size_t kExchanged = 4;  // units of a stretch that takes another's place
+constexpr int kTighterTargets = 16;
+constexpr double kTighter = 0.96;  // what fits by bytes may not by pieces: the next target is lower
 
 struct Policy {
   StretchList stretches;
@@ -51,6 +52,7 @@ class Search {
   /// The policy with the least extra work whose planned peak is within `target`, of those tried.
   std::optional<Policy> least_work(std::uint64_t target) {
     std::optional<Policy> best;
+    most_plans_ = std::min(plans_ + kPlansATarget, kMostPlans);
     for (const bool derive : {false, true}) {
       try_policy(priced({}, derive), target, best);
       if (best && best->extra == 0) return best;
@@ -90,10 +92,10 @@ class Search {
   /// Leaves stretches out, makes them shorter and exchanges them for others, the largest gain first, as long as the
   /// plan stays within the target.
   void improve(Policy& best, std::uint64_t target) {
-    for (bool better = true; better && plans_ < kMostPlans;) {
+    for (bool better = true; better && plans_ < most_plans_;) {
       better = false;
       for (Policy& policy : neighbours(best)) {
-        if (plans_ >= kMostPlans || peak(policy) > target) continue;
+        if (plans_ >= most_plans_ || peak(policy) > target) continue;
         best = std::move(policy);
         better = true;
         break;
@@ -205,7 +207,7 @@ class Search {
   std::map<std::string, std::uint64_t> peaks_;
   std::uint64_t smallest_peak_ = std::numeric_limits<std::uint64_t>::max();
   Policy smallest_;
-  std::int64_t plans_ = 0;
+  std::int64_t plans_ = 0, most_plans_ = 0;
 };
 
 }  // namespace
