@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include "bantam/base/error.h"
+#include "bantam/cli/fitting.h"
 
 namespace bantam::cli {
 
@@ -14,29 +15,76 @@ void add_bench_options(CLI::App& command, BenchOptions& options) {
   command.add_option("--precision", options.precisions,
                      "Comma-separated: float32, mixed_float16,\nmixed_bfloat16; default: the config's");
   command.add_option("--recompute", options.recompute,
-                     "Comma-separated: none, all, or names of\nblocks (a+b); default: the config's");
+                     "Comma-separated: none, cheap, all, names of\nblocks (a+b), or auto: the least that fits "
+                     "the\nbudget; default: the config's");
   command.add_option("--seconds", options.seconds, "Measuring time a row")
       ->check(CLI::PositiveNumber)
       ->capture_default_str();
   command.add_flag("--json", options.json, "One JSON object a row, bytes exact");
 }
 
-std::vector<StepCase> bench_cases(const RunConfig& config, const BenchOptions& options) {
-  std::vector<std::int64_t> batches{config.data ? config.data->pipeline.batch_size : 16};
-  if (!options.batch_sizes.empty()) batches = parse_integers("--batch-sizes", options.batch_sizes);
+namespace {
+
+std::vector<std::int64_t> batches_of(const RunConfig& config, const BenchOptions& options, std::uint64_t bytes) {
+  if (!options.batch_sizes.empty()) return parse_integers("--batch-sizes", options.batch_sizes);
+  if (!config.data) return {16};
+  return {config.data->pipeline.batch_size_is_auto ? solve_batch(config, bytes) : config.data->pipeline.batch_size};
+}
+
+/// What is not there is to be chosen.
+std::vector<std::optional<RecomputeOptions>> recomputes_of(const RunConfig& config, const BenchOptions& options,
+                                                           std::uint64_t bytes) {
+  if (options.recompute.empty()) {
+    if (bytes > 0 && !config.recompute_given) return {std::nullopt};
+    return {config.recompute};
+  }
+  std::vector<std::optional<RecomputeOptions>> recomputes;
+  for (const std::string& text : parse_texts("--recompute", options.recompute)) {
+    if (text == "auto") {
+      if (bytes == 0) throw ConfigError("--recompute auto: give memory.budget or a limit for it to fit");
+      recomputes.emplace_back();
+      continue;
+    }
+    recomputes.emplace_back(parse_recompute(text));
+    (void)lower(config.model.graph, *recomputes.back());  // throws for a name that is not there, before anything runs
+  }
+  return recomputes;
+}
+
+StepCase bench_case(const RunConfig& config, std::int64_t batch, Precision precision,
+                    const std::optional<RecomputeOptions>& recompute, std::uint64_t bytes) {
+  if (recompute) return {batch, precision, *recompute};
+  const RecomputeChoice choice = choose_recompute(config, {batch, precision, {}}, bytes);
+  StepCase step{batch, precision, choice.recompute};
+  if (to_string(choice.recompute) != "none") step.predicted_extra = choice.extra_work;
+  return step;
+}
+
+}  // namespace
+
+std::string add_extra(nlohmann::ordered_json& json, const RunConfig& config, const StepCase& row,
+                      const StepMeasurement& measured, const BenchOptions& options) {
+  if (!row.predicted_extra) return "";
+  json["predicted_extra_percent"] = 100 * *row.predicted_extra;
+  std::string text = fmt::format("\n      recompute {}\n      {:+.1f} % time predicted, ",
+                                 wrapped(row.recompute, 64, "                "), 100 * *row.predicted_extra);
+  try {
+    const StepCase plain{row.batch, row.precision, {}};
+    const double plain_ms = measure_step(config, plain, options.common.threads, options.seconds).ms_per_step,
+                 extra = measured.ms_per_step / plain_ms - 1;
+    json["measured_extra_percent"] = 100 * extra;
+    return text + fmt::format("{:+.1f} % measured", 100 * extra);
+  } catch (const OutOfMemory&) {
+    return text + "not measured: without it the step does not fit";
+  }
+}
+
+std::vector<StepCase> bench_cases(const RunConfig& config, const BenchOptions& options, std::uint64_t bytes) {
   std::vector<Precision> precisions{config.precision};
   if (!options.precisions.empty()) {
     precisions.clear();
     for (const std::string& text : parse_texts("--precision", options.precisions))
       precisions.push_back(parse_precision(text, config.device));
-  }
-  std::vector<RecomputeOptions> recomputes{config.recompute};
-  if (!options.recompute.empty()) {
-    recomputes.clear();
-    for (const std::string& text : parse_texts("--recompute", options.recompute)) {
-      recomputes.push_back(parse_recompute(text));
-      (void)lower(config.model.graph, recomputes.back());  // throws for a name that is not there, before anything runs
-    }
   }
   std::vector<bool> planned{true};
   if (!options.modes.empty()) {
@@ -49,9 +97,14 @@ std::vector<StepCase> bench_cases(const RunConfig& config, const BenchOptions& o
   }
   std::vector<StepCase> cases;
   for (const Precision precision : precisions)
-    for (const RecomputeOptions& recompute : recomputes)
-      for (const std::int64_t batch : batches)
-        for (const bool is_planned : planned) cases.push_back({batch, precision, recompute, is_planned});
+    for (const auto& recompute : recomputes_of(config, options, bytes))
+      for (const std::int64_t batch : batches_of(config, options, bytes)) {
+        StepCase row = bench_case(config, batch, precision, recompute, bytes);
+        for (const bool is_planned : planned) {
+          row.planned = is_planned;
+          cases.push_back(row);
+        }
+      }
   return cases;
 }
 
@@ -66,6 +119,8 @@ std::string short_name(Precision precision) {
   }
   return "f32";
 }
+
+std::string policy_name(const StepCase& step) { return step.predicted_extra ? "auto" : to_string(step.recompute); }
 
 std::string compact_bytes(std::uint64_t bytes) {
   if (bytes < 1024) return fmt::format("{}B", bytes);

@@ -18,10 +18,19 @@ struct BenchOptions {
 };
 
 void add_bench_options(CLI::App& command, BenchOptions& options);
-/// One case a row: by precision, then recompute, then batch, then mode. Throws ConfigError.
-std::vector<StepCase> bench_cases(const RunConfig& config, const BenchOptions& options);
+/// One case a row: by precision, then recompute, then batch, then mode. `auto` as recompute (the default where there
+/// are bytes to fit and the configuration says nothing) is the policy of least work that fits `bytes`. Throws
+/// ConfigError.
+std::vector<StepCase> bench_cases(const RunConfig& config, const BenchOptions& options, std::uint64_t bytes);
+/// Of a row whose recompute the program chose: its predicted extra time beside the measured one, for which the step
+/// with nothing run again is measured too. Adds both to `json`; gives two lines, each after a newline. "" for other
+/// rows.
+std::string add_extra(nlohmann::ordered_json& json, const RunConfig& config, const StepCase& row,
+                      const StepMeasurement& measured, const BenchOptions& options);
 /// "f32", "f16", "bf16": the peers' short names, for narrow tables.
 std::string short_name(Precision precision);
+/// A row's recompute in at most a few words: "auto" where the program chose it.
+std::string policy_name(const StepCase& step);
 /// "2.65M", "384K", "12B": at most five characters, powers of 1024.
 std::string compact_bytes(std::uint64_t bytes);
 /// "2510", "123k".

@@ -2,12 +2,17 @@
 #include <array>
 #include <cstdio>
 #include <memory>
+#include <optional>
+#include <utility>
+#include <vector>
 
 #include <fmt/format.h>
 
 #include "bantam/base/byte_size.h"
 #include "bantam/base/error.h"
 #include "bantam/cli/bench.h"
+#include "bantam/cli/fitting.h"
+#include "bantam/cli/oom_message.h"
 
 namespace bantam::cli {
 namespace {
@@ -52,12 +57,12 @@ std::string memory_cells(const Layout& layout, const StepMeasurement& measured, 
                              compact_rate(measured.images_per_s));
 }
 
-/// One row; false where it does not fit.
-bool print_row(const RunConfig& config, const StepCase& row, const BenchOptions& options, const Layout& layout) {
+/// One row; gives why it does not fit, where it does not.
+std::optional<OutOfMemory> print_row(const RunConfig& config, const StepCase& row, const BenchOptions& options,
+                                     const Layout& layout) {
   nlohmann::ordered_json json = describe(config, row);
-  std::string cells =
-      fmt::format("{:>5} {:>4} {:>4.4}", row.batch, short_name(row.precision), to_string(row.recompute));
-  bool fits = true;
+  std::string cells = fmt::format("{:>5} {:>4} {:>4.4}", row.batch, short_name(row.precision), policy_name(row));
+  std::optional<OutOfMemory> refused;
   try {
     const StepMeasurement measured = measure_step(config, row, options.common.threads, options.seconds);
     add_timing(json, measured);
@@ -65,8 +70,9 @@ bool print_row(const RunConfig& config, const StepCase& row, const BenchOptions&
     const std::uint64_t planned_peak = plan_step(config, row).peak_bytes;
     json["planned_peak_bytes"] = planned_peak;
     cells += memory_cells(layout, measured, planned_peak);
+    cells += add_extra(json, config, row, measured, options);
   } catch (const OutOfMemory& error) {
-    fits = false;
+    refused = error;
     const std::uint64_t needed = plan_step(config.model.graph, step_plan_options(config, row)).pool_bytes;
     json["error"] = "does not fit";
     json["needed_bytes"] = needed;
@@ -76,20 +82,26 @@ bool print_row(const RunConfig& config, const StepCase& row, const BenchOptions&
   }
   fmt::print("{}\n", options.json ? json.dump() : cells);
   std::fflush(stdout);
-  return fits;
+  return refused;
 }
 
 int bench_memory(const BenchOptions& options) {
   const RunConfig config = read_config(options.common);
   require_device(config);
-  const std::vector<StepCase> cases = bench_cases(config, options);
+  const std::vector<StepCase> cases = bench_cases(config, options, bytes_to_fit(config));
   const Layout layout{options.bytes ? 12 : 5, options.bytes};
   if (!options.json)
     fmt::print("{} on {}, bytes at the peak\n{}\n", config.model.name, to_string(config.device), header(layout));
-  bool any = false;
-  for (const StepCase& row : cases) any = print_row(config, row, options, layout) || any;
+  std::vector<StepCase> refused;
+  std::optional<OutOfMemory> reason;  // of the first
+  for (const StepCase& row : cases)
+    if (auto error = print_row(config, row, options, layout)) {
+      if (!reason) reason = std::move(error);
+      refused.push_back(row);
+    }
   if (!options.json && !options.bytes) fmt::print("K, M, G: powers of 1024; --bytes prints them exactly.\n");
-  return any ? 0 : 4;
+  if (reason && refused.size() == cases.size()) throw explain_step(*reason, config, refused.front());
+  return 0;
 }
 
 }  // namespace

@@ -1,11 +1,14 @@
 // `bantam bench step`: milliseconds a training step, the rows of peers/torch_step.py.
 #include <cstdio>
 #include <memory>
+#include <optional>
 
 #include <fmt/format.h>
 
 #include "bantam/base/error.h"
 #include "bantam/cli/bench.h"
+#include "bantam/cli/fitting.h"
+#include "bantam/cli/oom_message.h"
 
 namespace bantam::cli {
 namespace {
@@ -19,18 +22,19 @@ constexpr const char* kAbout =
 int bench_step(const BenchOptions& options) {
   const RunConfig config = read_config(options.common);
   require_device(config);
-  const std::vector<StepCase> cases = bench_cases(config, options);
+  const std::vector<StepCase> cases = bench_cases(config, options, bytes_to_fit(config));
   if (!options.json)
     fmt::print("{} on {}\n{:>5}  {:14}  {:9}  {:7}  {:>9}  {:>9}  {:>6}  {:>6}\n", config.model.name,
                to_string(config.device), "batch", "precision", "recompute", "mode", "ms/step", "images/s", "peak",
                "pool");
   bool any = false;
+  std::optional<OutOfMemory> refused;  // the first
   for (const StepCase& row : cases) {
     nlohmann::ordered_json json = describe(config, row);
     const char* mode = row.planned ? "planned" : "eager";
     json["mode"] = mode;
     std::string cells =
-        fmt::format("{:>5}  {:14}  {:9}  {:7}", row.batch, to_string(row.precision), to_string(row.recompute), mode);
+        fmt::format("{:>5}  {:14}  {:9}  {:7}", row.batch, to_string(row.precision), policy_name(row), mode);
     try {
       const StepMeasurement measured = measure_step(config, row, options.common.threads, options.seconds);
       any = true;
@@ -38,7 +42,9 @@ int bench_step(const BenchOptions& options) {
       add_memory(json, measured.memory);
       cells += fmt::format("  {:>9.3f}  {:>9.0f}  {:>6}  {:>6}", measured.ms_per_step, measured.images_per_s,
                            compact_bytes(measured.memory.peak_bytes), compact_bytes(measured.memory.peak_pool_bytes));
-    } catch (const OutOfMemory&) {
+      cells += add_extra(json, config, row, measured, options);
+    } catch (const OutOfMemory& error) {
+      if (!refused) refused = explain_step(error, config, row);
       json["error"] = "does not fit";
       json["needed_bytes"] = plan_step(config.model.graph, step_plan_options(config, row)).pool_bytes;
       cells += fmt::format("  does not fit (needs {})", compact_bytes(json["needed_bytes"].get<std::uint64_t>()));
@@ -46,7 +52,8 @@ int bench_step(const BenchOptions& options) {
     fmt::print("{}\n", options.json ? json.dump() : cells);
     std::fflush(stdout);
   }
-  return any ? 0 : 4;
+  if (!any && refused) throw *refused;
+  return 0;
 }
 
 }  // namespace

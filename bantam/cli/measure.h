@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -18,7 +19,8 @@ struct StepCase {
   std::int64_t batch = 1;
   Precision precision;
   RecomputeOptions recompute;
-  bool planned = true;  ///< false: eager steps
+  bool planned = true;                         ///< false: eager steps
+  std::optional<double> predicted_extra = {};  ///< share of a step's time, where the program chose the recompute
 };
 
 struct StepMeasurement {

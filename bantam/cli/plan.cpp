@@ -10,6 +10,7 @@
 #include "bantam/base/error.h"
 #include "bantam/base/text.h"
 #include "bantam/cli/bench.h"
+#include "bantam/cli/fitting.h"
 #include "bantam/cli/plan_process.h"
 #include "bantam/cli/plan_trace.h"
 #include "bantam/cli/run_plan.h"
@@ -25,6 +26,7 @@ constexpr const char* kAbout =
     "with its data, batches made ahead, a short last one and evaluation.\n"
     "On a GPU --memory and limits bound the process: context, libraries and kernels\n"
     "come from the device's profile. --device takes profiles too: h200, a100, t4 …\n"
+    "With bytes to fit, and nothing said of recompute, the policy of least extra work is found.\n"
     "arena: the step's own buffers at fixed offsets, beside their most live bytes at one time.\n"
     "With --trace, lifetimes from a CSV file (header id,lower,upper,size) are solved instead.";
 
@@ -37,17 +39,27 @@ struct PlanOptions {
   TraceOptions trace;
 };
 
-/// Bytes to fit into: --memory, else the config's limit for the device, else 0.
-std::uint64_t memory_to_fit(const RunConfig& config, const PlanOptions& options) {
+/// What there is to fit into; zeros: nothing was asked.
+struct Fit {
+  std::uint64_t memory = 0;  ///< as asked: on a GPU a limit is one of the process
+  std::uint64_t pool = 0;    ///< what that leaves for the device's allocator, at least a byte
+};
+
+/// As asked, for the table's head: the limit of the device where it has one, else the budget.
+std::uint64_t shown_bytes(const RunConfig& config, std::uint64_t pool) {
+  const auto limit = config.memory.limits.find(to_string(config.device));
+  return limit == config.memory.limits.end() || pool == config.memory.budget ? pool : limit->second;
+}
+
+/// --memory, else the smaller of the config's budget and limit for the device.
+Fit memory_to_fit(const RunConfig& config, const PlanOptions& options, const PlanTarget& target) {
   if (!options.memory.empty()) {
     const std::uint64_t bytes = parse_byte_size(options.memory);
     if (bytes == 0) throw ConfigError("--memory: expected more than 0 bytes");
-    return bytes;
+    return {bytes, std::max<std::uint64_t>(1, pool_bytes_under(target, bytes))};
   }
-  if (config.device.is_logical())  // a share bounds its pool
-    return config.memory.logical.at(to_string(config.device.whole())).at(static_cast<std::size_t>(config.device.share));
-  const auto limit = config.memory.limits.find(to_string(config.device));
-  return limit == config.memory.limits.end() ? 0 : limit->second;
+  if (const std::uint64_t pool = bytes_to_fit(config, target); pool > 0) return {shown_bytes(config, pool), pool};
+  return {};
 }
 
 struct Row {
@@ -70,17 +82,12 @@ std::optional<RunPlan> plan_whole_run(const RunConfig& config, const StepCase& s
   return plan_run(run);
 }
 
-/// `memory`: most bytes, as memory_to_fit gives them; 0: not asked.
-Row plan_row(const RunConfig& config, const StepCase& step, const PlanTarget& target, std::uint64_t memory,
-             double seconds) {
-  StepPlanOptions options = step_plan_options(config, step);
-  options.accumulate = config.train.accumulate;
+/// `pool`: most bytes of the device's allocator; 0: not asked.
+Row plan_row(const RunConfig& config, const StepCase& step, std::uint64_t pool, double seconds) {
+  StepPlanOptions options = plan_options(config, step);
   options.planner.seconds = seconds;
   Row row{step, plan_step(config.model.graph, options), plan_whole_run(config, step)};
-  if (memory > 0) {
-    const std::uint64_t pool = pool_bytes_under(target, memory);
-    row.fits = pool > 0 && (!row.run || row.run->pool_bytes <= pool) && step_fits(config.model.graph, options, pool);
-  }
+  if (pool > 0) row.fits = (!row.run || row.run->pool_bytes <= pool) && step_fits(config.model.graph, options, pool);
   return row;
 }
 
@@ -108,6 +115,7 @@ void print_json(const RunConfig& config, const Row& row, const PlanTarget& targe
     json["memory_bytes"] = memory;
     json["fits"] = row.fits;
   }
+  if (row.step.predicted_extra) json["predicted_extra_percent"] = 100 * *row.step.predicted_extra;
   json["moment"] = {{"layer", plan.moment.owner},
                     {"phase", plan.moment.phase},
                     {"category", to_string(plan.moment.category)},
@@ -130,11 +138,14 @@ std::string header(std::uint64_t memory) {
 
 void print_row(const Row& row, std::uint64_t memory) {
   std::string line = fmt::format("{:>5} {:>4} {:>4.4} {:>5}", row.step.batch, short_name(row.step.precision),
-                                 to_string(row.step.recompute), compact_bytes(row.plan.peak_bytes));
+                                 policy_name(row.step), compact_bytes(row.plan.peak_bytes));
   for (const std::uint64_t bytes : row.plan.by_category.bytes) line += fmt::format(" {:>5}", compact_bytes(bytes));
   line += fmt::format(" {:>5} {:>5}", compact_bytes(row.plan.arena.arena_bytes),
                       compact_bytes(row.plan.arena.max_live_bytes));
   fmt::print("{}{}\n", line, memory == 0 ? "" : row.fits ? "  yes" : "   no");
+  if (row.step.predicted_extra)
+    fmt::print("      recompute {}\n      {:+.1f} % time predicted\n",
+               wrapped(row.step.recompute, 64, "                "), 100 * *row.step.predicted_extra);
 }
 
 /// Where the peak is, and who holds it.
@@ -171,8 +182,8 @@ int plan_config(PlanOptions options) {
   const auto profile = take_profile(options.rows.common, options.profile);
   const RunConfig config = read_config(options.rows.common);
   const PlanTarget target = plan_target(config, profile);
-  const std::uint64_t memory = memory_to_fit(config, options);
-  const std::vector<StepCase> cases = bench_cases(config, options.rows);
+  const auto [memory, pool] = memory_to_fit(config, options, target);
+  const std::vector<StepCase> cases = bench_cases(config, options.rows, pool);
   const bool json = options.rows.json;
   if (!json) {
     fmt::print("{} on {}, accumulate {}{}\n", config.model.name, to_string(config.device), config.train.accumulate,
@@ -181,7 +192,7 @@ int plan_config(PlanOptions options) {
   }
   bool any = false;
   for (const StepCase& step : cases) {
-    const Row row = plan_row(config, step, target, memory, options.rows.seconds);
+    const Row row = plan_row(config, step, pool, options.rows.seconds);
     any = any || row.fits;
     if (json)
       print_json(config, row, target, memory);
@@ -222,9 +233,10 @@ void add_plan(CLI::App& app, Action& action) {
   add_bench_options(*command, options->rows);
   command->get_option("CONFIG")->required(false);
   command->get_option("--seconds")->description("Most time to solve an arena");
-  command->add_option("--memory", options->memory, "Bytes to fit into, e.g. 2GiB; default: the config's limit");
   command->get_option("--device")->description("auto (default), cpu, cuda:N or a profile: h200");
   command->add_option("--profile", options->profile, "What `devices --measure` wrote for a GPU");
+  command->add_option("--memory", options->memory,
+                      "Bytes to fit into, e.g. 2GiB;\ndefault: the config's budget or limit");
   command->add_option("--trace", options->trace.file, "CSV of lifetimes to solve instead of a CONFIG");
   command->add_option("--capacity", options->capacity, "With --trace: an arena that is small enough");
   command->add_option("--offsets", options->trace.offsets_file, "With --trace: write the offsets to a CSV");

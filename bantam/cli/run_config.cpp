@@ -42,6 +42,12 @@ std::vector<std::uint64_t> read_shares(const ConfigNode& value) {
   return shares;
 }
 
+OnOutOfMemory read_on_oom(ConfigMap& map) {
+  const std::string policy = map.choice("on_oom", {"fail", "accumulate", "accumulate_with_batch_norm"}, "fail");
+  if (policy == "fail") return OnOutOfMemory::fail;
+  return policy == "accumulate" ? OnOutOfMemory::accumulate : OnOutOfMemory::accumulate_with_batch_norm;
+}
+
 MemoryConfig read_memory(ConfigMap map) {
   MemoryConfig memory;
   memory.growth = map.boolean("growth", true);
@@ -50,7 +56,7 @@ MemoryConfig read_memory(ConfigMap map) {
   if (const auto logical = map.find("logical"))
     for (const auto& [key, value] : logical->entries()) memory.logical[device_at_key(key, value)] = read_shares(value);
   memory.budget = map.byte_size("budget", 0);
-  memory.on_oom = map.choice("on_oom", {"fail", "accumulate"}, "fail") == "fail" ? OnOom::fail : OnOom::accumulate;
+  memory.on_oom = read_on_oom(map);
   map.finish();
   return memory;
 }
@@ -120,7 +126,13 @@ RunConfig read_run_config(const std::filesystem::path& path, std::span<const std
                    .model = models::read_model(root.node("model"), name)};
   config.memory = read_memory(root.map_or_empty("memory"));
   require_share(root, config);
+  config.recompute_given = root.has("recompute");
   config.recompute = read_recompute(root, config.model.graph);
+  try {
+    check_on_oom(config.memory.on_oom, config.model.graph);
+  } catch (const ConfigError& error) {
+    root.node("memory").as_map().node("on_oom").fail(error.what());
+  }
   if (const auto data = root.find("data")) config.data = read_data_config(*data);
   config.train = read_train_config(root.map_or_empty("train"));
   root.finish();
@@ -169,8 +181,9 @@ std::string to_string(const RecomputeOptions& recompute) {
 
 std::unique_ptr<Runtime> make_runtime(const RunConfig& config, int threads) {
   // Without growth the planned peak is reserved once the run is planned; the whole limit need not be taken.
-  return std::make_unique<Runtime>(
-      RuntimeOptions{.threads = threads, .limits = config.memory.limits, .logical = config.memory.logical});
+  RuntimeOptions options{.threads = threads, .limits = config.memory.limits, .logical = config.memory.logical};
+  if (config.memory.budget > 0) options.budgets[to_string(config.device)] = config.memory.budget;
+  return std::make_unique<Runtime>(std::move(options));
 }
 
 }  // namespace bantam::cli

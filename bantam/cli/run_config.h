@@ -12,6 +12,7 @@
 #include "bantam/base/config.h"
 #include "bantam/data/data_config.h"
 #include "bantam/engine/graph.h"
+#include "bantam/engine/micro_batches.h"
 #include "bantam/engine/optimizer.h"
 #include "bantam/engine/runtime.h"
 #include "bantam/engine/training_step.h"
@@ -29,9 +30,6 @@ struct TrainConfig {
   bool evaluate = true;        ///< after each epoch
 };
 
-/// What happens when memory runs out: the run ends, or the update is repeated in smaller micro-batches.
-enum class OnOom : std::uint8_t { fail, accumulate };
-
 /// Reads and finishes `train:`. Throws ConfigError.
 TrainConfig read_train_config(ConfigMap train);
 
@@ -41,7 +39,7 @@ struct MemoryConfig {
   std::map<std::string, std::uint64_t> limits;                ///< most bytes of the process on a device
   std::map<std::string, std::vector<std::uint64_t>> logical;  ///< shares of a device: each becomes a device, cuda:0/0 …
   std::uint64_t budget = 0;                                   ///< bytes for the whole step; 0: none
-  OnOom on_oom = OnOom::fail;
+  OnOutOfMemory on_oom = OnOutOfMemory::fail;
 };
 
 /// A file's every key. `data` may be missing: benches and summaries do without.
@@ -53,6 +51,7 @@ struct RunConfig {
   Precision precision;  ///< `auto` resolved for the device
   MemoryConfig memory;
   RecomputeOptions recompute;
+  bool recompute_given = false;  ///< false: the program may choose, to fit a budget or a limit
   std::optional<DataOptions> data;
   models::ModelSpec model;
   TrainConfig train;

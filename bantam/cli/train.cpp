@@ -10,6 +10,8 @@
 #include "bantam/base/atomic_file.h"
 #include "bantam/base/byte_size.h"
 #include "bantam/base/error.h"
+#include "bantam/cli/fitting.h"
+#include "bantam/cli/oom_message.h"
 #include "bantam/cli/options.h"
 #include "bantam/cli/run_plan.h"
 #include "bantam/cli/signals.h"
@@ -42,8 +44,8 @@ struct Position {
   std::int64_t seed = 0;
 };
 
-/// With `auto` written out, so that the run's config.yaml gives the same run on any machine.
-RunConfig read_train_run(const TrainOptions& options) {
+/// With `auto` written out and memory settled, so that the run's config.yaml gives the same run on any machine.
+RunConfig read_train_run(const TrainOptions& options, Progress& progress) {
   std::string path = options.common.config;
   std::vector<std::string> overrides = all_overrides(options.common);
   if (!options.resume.empty()) {
@@ -60,6 +62,16 @@ RunConfig read_train_run(const TrainOptions& options) {
   if (!config.data) config.document.root().fail_at_key("missing key 'data': training needs data");
   overrides.push_back("device=" + to_string(config.device));
   overrides.push_back(fmt::format("precision={}", to_string(config.precision)));
+  // A stop inside an epoch is resumed with the same numbers: those of the run's own configuration, all settled.
+  const RunConfig open = read_run_config(path, overrides);
+  Settled settled;
+  try {
+    settled = settle(open);
+  } catch (const OutOfMemory& error) {
+    throw explain_training(error, open);
+  }
+  for (const std::string& message : settled.messages) progress.message(message);
+  overrides.insert(overrides.end(), settled.overrides.begin(), settled.overrides.end());
   return read_run_config(path, overrides);
 }
 
@@ -119,6 +131,7 @@ class TrainRun {
                     {.epochs = config_.train.epochs,
                      .accumulate = config_.train.accumulate,
                      .evaluate = config_.train.evaluate,
+                     .on_oom = config_.memory.on_oom,
                      .first_epoch = position_.epoch,
                      .first_update = position_.update});
     ProgressCallback shown(progress, memory);
@@ -152,7 +165,7 @@ class TrainRun {
   /// has no such piece now, the run takes memory as it needs it, unless that was ruled out.
   static std::unique_ptr<Runtime> make_reserved_runtime(const RunConfig& config, const RunPlan& plan, int threads) {
     std::unique_ptr<Runtime> runtime = make_runtime(config, threads);
-    if (runtime->limit(config.device) > 0) runtime->require_pool(config.device, plan.pool_bytes);
+    if (config.memory.on_oom == OnOutOfMemory::fail) runtime->require_pool(config.device, plan.pool_bytes);
     if (config.memory.growth)
       (void)runtime->allocator(config.device).reserve_pool(plan.pool_bytes);
     else
@@ -187,11 +200,9 @@ class TrainRun {
   Position position_;
 };
 
-int run_train(const TrainOptions& options) {
+/// From a settled configuration to the closing summary.
+int run_settled(const TrainOptions& options, const RunConfig& config, Progress& progress) {
   const auto start = std::chrono::steady_clock::now();
-  std::signal(SIGPIPE, SIG_IGN);  // a reader of the progress that goes away must not end the run
-  Progress progress(parse_progress_mode(options.progress, stderr), stderr);
-  const RunConfig config = read_train_run(options);
   const bool resume = !options.resume.empty();
   if (!resume) RunDirectory::require_free(options.run_dir, options.overwrite);
   TrainRun run(config, options.common.threads);
@@ -213,6 +224,17 @@ int run_train(const TrainOptions& options) {
   std::fflush(stdout);
   if (signal == SIGTERM || signal == SIGHUP) return kExitTerminated;
   return signal == SIGINT ? kExitInterrupted : 0;
+}
+
+int run_train(const TrainOptions& options) {
+  std::signal(SIGPIPE, SIG_IGN);  // a reader of the progress that goes away must not end the run
+  Progress progress(parse_progress_mode(options.progress, stderr), stderr);
+  const RunConfig config = read_train_run(options, progress);
+  try {
+    return run_settled(options, config, progress);
+  } catch (const OutOfMemory& error) {
+    throw explain_training(error, config);
+  }
 }
 
 }  // namespace

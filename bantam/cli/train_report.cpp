@@ -38,6 +38,11 @@ void ProgressCallback::on_epoch_end(const EpochEvent& event) {
                        .data_wait_share = event.data_wait_share});
 }
 
+void ProgressCallback::on_smaller_micro_batch(const SmallerMicroBatchEvent& event) {
+  progress_.message(fmt::format("out of memory: update {} of epoch {} is repeated in micro-batches of {}",
+                                event.update + 1, event.epoch + 1, event.samples));
+}
+
 namespace {
 
 std::string metrics_line(const char* title, const Metrics& metrics) {

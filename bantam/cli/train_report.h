@@ -19,6 +19,7 @@ class ProgressCallback : public Callback {
   ProgressCallback(Progress& progress, BfcAllocator& memory) : progress_(progress), memory_(memory) {}
   void on_progress(const ProgressEvent& event) override;
   void on_epoch_end(const EpochEvent& event) override;
+  void on_smaller_micro_batch(const SmallerMicroBatchEvent& event) override;
 
  private:
   Progress& progress_;

@@ -7,6 +7,7 @@
 
 #include <fmt/format.h>
 
+#include "bantam/base/error.h"
 #include "bantam/data/loader.h"
 
 namespace bantam {
@@ -83,6 +84,7 @@ DatasetFacts train_facts(const DataOptions& options) { return facts_with_limit(o
 DatasetFacts test_facts(const DataOptions& options) { return facts_with_limit(options, false); }
 
 OpenedData open_data(Runtime& runtime, DataOptions options, Device device, std::uint64_t seed) {
+  if (options.pipeline.batch_size_is_auto) throw ConfigError("batch size: auto must be solved before data are opened");
   DatasetSplits splits;
   if (device.meta) {
     splits = {Dataset::stand_in(runtime, train_facts(options), device),

@@ -53,13 +53,18 @@ struct PipelineOptions {
   std::optional<RandomCropOptions> random_crop;
   bool random_flip = false;  ///< left and right, in half of the images
   std::int64_t batch_size = 1;
+  /// `size: auto`: batch_size is still to be solved from what fits the device; whoever does it clears this.
+  bool batch_size_is_auto = false;
+  std::int64_t most_batch_size = 0;  ///< bounds what is solved; 0: the data set's size
+  std::int64_t batch_multiple_of = 1;
   bool drop_last = false;
   PrefetchOptions prefetch{.depth = 0, .workers = 0};
 };
 
 /// Reads the list of stages for images of `image_shape`. Order, checked: cache, shuffle, then normalize, random_crop
 /// and random_flip in any order, then batch (the only one required), prefetch; each once. random_crop needs a size or
-/// padding. Throws ConfigError at the node.
+/// padding. batch takes `size` (a number or auto) and, for auto, `max` and `multiple_of`. Throws ConfigError at the
+/// node.
 PipelineOptions read_pipeline(const ConfigNode& stages, const Shape& image_shape);
 
 /// The pipeline of held-out data: no shuffle, no augmentation (a crop's size is cut from the middle), no batch left

@@ -98,8 +98,17 @@ void read_random_flip(const ConfigNode& node, Reading& reading) {
 
 void read_batch(const ConfigNode& node, Reading& reading) {
   ConfigMap map = node.as_map();
-  reading.options.batch_size = map.integer("size", {.min = 1, .max = kMostBatch});
-  reading.options.drop_last = map.boolean("drop_last", false);
+  constexpr IntegerRange kSize{.min = 1, .max = kMostBatch};
+  PipelineOptions& options = reading.options;
+  const std::optional<std::int64_t> size = map.node("size").as_integer_or_auto(kSize);
+  // A run's resolved configuration has the number beside the bounds that it was solved for.
+  if (const auto most = map.find("max")) options.most_batch_size = most->as_integer(kSize);
+  if (const auto multiple = map.find("multiple_of")) options.batch_multiple_of = multiple->as_integer(kSize);
+  if (options.most_batch_size > 0 && options.batch_multiple_of > options.most_batch_size)
+    map.node("multiple_of").fail("multiple_of: no multiple is as small as max");
+  options.batch_size_is_auto = !size;
+  options.batch_size = size.value_or(1);
+  options.drop_last = map.boolean("drop_last", false);
   map.finish();
 }
 

@@ -59,6 +59,9 @@ class Layer {
   virtual std::int64_t traffic(std::span<const Shape> inputs) const;
   /// Whether running it again costs no more than its traffic: no convolution and no matrix product.
   bool cheap(std::span<const Shape> inputs) const { return flops(inputs) == 0; }
+  /// Whether a sample's output in training depends on the others of its micro-batch: smaller micro-batches then give
+  /// another function.
+  virtual bool uses_batch_statistics() const { return false; }
 };
 
 using LayerPtr = std::shared_ptr<const Layer>;

@@ -58,8 +58,10 @@ struct Runtime::Impl {
     CardState& card = cards[key_of(whole)];
     if (card.limit) return card;
     if (!whole.meta) card.meter.emplace(whole);  // throws where it does not exist; before the context is there
-    ProcessLimitOptions limits{
-        .name = to_string(whole), .limit_bytes = named(options.limits, whole), .shares = named(options.logical, whole)};
+    ProcessLimitOptions limits{.name = to_string(whole),
+                               .limit_bytes = named(options.limits, whole),
+                               .shares = named(options.logical, whole),
+                               .budget_bytes = named(options.budgets, whole)};
     if (whole.is_cuda()) {
       limits.reserve_bytes = kKernelReserve;
       limits.late_reserve_bytes = kLateReserve;
@@ -89,7 +91,9 @@ struct Runtime::Impl {
     // Under a limit the libraries' own memory is paid before the pool's, so that it cannot push the pool out later.
     if (state.libraries && bounded(device))
       state.libraries->load([&](const char* library) { limit.note_overhead(library); });
-    const std::uint64_t pool_limit = limit.pool_limit(device.share);
+    std::uint64_t pool_limit = limit.pool_limit(device.share);
+    if (const std::uint64_t budget = named(options.budgets, device); device.is_logical() && budget > 0)
+      pool_limit = std::min(pool_limit, budget);
     const AllocatorOptions allocator{.name = to_string(device),
                                      .limit_bytes = pool_limit,
                                      .growth = options.growth || device.meta || pool_limit == 0};

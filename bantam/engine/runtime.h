@@ -28,6 +28,8 @@ struct RuntimeOptions {
   /// Splits devices, by name: share K of "cuda:0" is the device cuda:0/K, whose pool holds at most so many bytes. What
   /// overhead and shares leave of the limit (or of the card) is the device's own.
   std::map<std::string, std::vector<std::uint64_t>> logical;
+  /// Most bytes of a device's pool, by name, whatever its limit is: what a run may hold there.
+  std::map<std::string, std::uint64_t> budgets;
   /// true: memory is taken as it is needed; false: where a device has a limit, all that it leaves for the pool at once,
   /// at the first allocation (see `reserve` for less).
   bool growth = true;

@@ -33,28 +33,33 @@ void run_update(TrainingStep& step, const Batch& batch, std::int64_t accumulate)
   step.update();
 }
 
-TracedRun trace_steps(Runtime& runtime, const Graph& graph, const StepPlanOptions& options) {
+/// Makes the model and runs two updates, eagerly; `trace` may be null.
+TracedRun run_steps(Runtime& runtime, const Graph& graph, const StepPlanOptions& options, AllocationTrace* trace) {
   const Device device = Device::meta_of(options.device);
-  AllocationTrace trace;
+  const auto now = [trace] { return trace == nullptr ? 0 : trace->now(); };
   BfcAllocator& memory = runtime.allocator(device);
-  memory.set_trace(&trace);
+  memory.set_trace(trace);
   memory.note_phase("setup");
   TracedRun run;
-  {
-    Model model(runtime, device, graph, options.model);
-    Optimizer optimizer(model, options.optimizer);
-    TrainingStep step(model, optimizer, options.loss);
-    memory.note_phase("input");
-    const Batch batch = input_batch(model, options.batch);
-    for (int update = 0; update < 2; ++update) {
-      run.step_begin = trace.now();
-      run_update(step, batch, options.accumulate);
-      run.step_end = trace.now();
-    }
-    memory.set_trace(nullptr);
+  Model model(runtime, device, graph, options.model);
+  Optimizer optimizer(model, options.optimizer);
+  TrainingStep step(model, optimizer, options.loss);
+  memory.note_phase("input");
+  const Batch batch = input_batch(model, options.batch);
+  for (int update = 0; update < 2; ++update) {
+    run.step_begin = now();
+    run_update(step, batch, options.accumulate);
+    run.step_end = now();
   }
+  memory.set_trace(nullptr);  // what is live now lives on
+  return run;
+}
+
+TracedRun trace_steps(Runtime& runtime, const Graph& graph, const StepPlanOptions& options) {
+  AllocationTrace trace;
+  TracedRun run = run_steps(runtime, graph, options, &trace);
   run.intervals = trace.intervals();
-  for (TraceInterval& interval : run.intervals)  // what is live at the end lives on
+  for (TraceInterval& interval : run.intervals)
     if (interval.upper == TraceInterval::kStillLive) interval.upper = run.step_end;
   return run;
 }
@@ -162,6 +167,13 @@ StepPlan plan_step(const Graph& graph, const StepPlanOptions& options) {
   const auto placements = placements_of(graph, options);
   plan.pool_bytes = least_pool([&](std::uint64_t pool) { return rehearse(graph, options, pool, pool, placements); });
   return plan;
+}
+
+std::uint64_t step_peak(const Graph& graph, const StepPlanOptions& options) {
+  check_options(options);
+  Runtime runtime(RuntimeOptions{.threads = 1});
+  (void)run_steps(runtime, graph, options, nullptr);
+  return runtime.allocator(Device::meta_of(options.device)).stats().peak_bytes;
 }
 
 bool step_fits(const Graph& graph, const StepPlanOptions& options, std::uint64_t limit_bytes) {

@@ -65,6 +65,9 @@ struct StepPlan {
 /// (ConfigError, ShapeError), and Error for a batch or accumulation below 1.
 StepPlan plan_step(const Graph& graph, const StepPlanOptions& options);
 
+/// The plan's peak_bytes alone, in less time.
+std::uint64_t step_peak(const Graph& graph, const StepPlanOptions& options);
+
 /// Whether the same run gets by with `limit_bytes` (not 0) of the device's memory: the allocator's own algorithm is run
 /// under that limit, with the planned pool reserved where it fits, so what fragmentation costs is counted.
 bool step_fits(const Graph& graph, const StepPlanOptions& options, std::uint64_t limit_bytes);

@@ -37,7 +37,7 @@ struct Trainer::EpochState {
 };
 
 Trainer::Trainer(TrainingStep& step, BatchSource& train, BatchSource* validation, TrainerOptions options)
-    : step_(step), train_(train), validation_(validation), options_(options) {
+    : step_(step), train_(train), validation_(validation), options_(options), micro_batches_(step) {
   if (options_.epochs < 0) throw ConfigError(fmt::format("train.epochs must not be negative, got {}", options_.epochs));
   if (options_.accumulate < 1)
     throw ConfigError(fmt::format("train.accumulate must be at least 1, got {}", options_.accumulate));
@@ -45,6 +45,7 @@ Trainer::Trainer(TrainingStep& step, BatchSource& train, BatchSource* validation
     throw DataError("the training data give no batch: fewer samples than the batch size, and drop_last");
   if (options_.max_skipped_in_a_row < 1)
     throw ConfigError(fmt::format("max_skipped_in_a_row must be at least 1, got {}", options_.max_skipped_in_a_row));
+  check_on_oom(options_.on_oom, step_.model().graph());
   check_fits(train_, "training");
   if (validation_ != nullptr) check_fits(*validation_, "validation");
   options_.read_every = std::clamp<std::int64_t>(options_.read_every, 1, TrainingStep::kMetricRing);
@@ -100,9 +101,10 @@ void Trainer::run_epoch(std::int64_t epoch, std::int64_t first_update, TrainResu
                    .updates = (train_.batches_per_epoch() + options_.accumulate - 1) / options_.accumulate,
                    .done = first_update,
                    .first_update = first_update};
+  waited_before_ = 0;
   train_.start(epoch, first_update * options_.accumulate);
   while (state.done < state.updates && !stop_.load(std::memory_order_relaxed)) {
-    run_update(state.done * options_.accumulate);
+    run_update(state);
     ++state.done;
     ++result.updates;
     const bool due =
@@ -113,7 +115,7 @@ void Trainer::run_epoch(std::int64_t epoch, std::int64_t first_update, TrainResu
   const double seconds = seconds_since(state.start);
   result.seconds += seconds;
   result.train = state.sum;
-  result.data_wait_share = seconds > 0 ? train_.waited_seconds() / seconds : 0;
+  result.data_wait_share = seconds > 0 ? waited_seconds() / seconds : 0;
   // An epoch that ends with skipped updates and a loss that is no number has diverged, however short it was.
   if (!std::isfinite(state.sum.loss) && step_.optimizer().control().skipped_in_a_row > 0)
     throw NotFiniteError(
@@ -137,7 +139,34 @@ void Trainer::run_epoch(std::int64_t epoch, std::int64_t first_update, TrainResu
   for (Callback* callback : callbacks_) callback->on_epoch_end(event);
 }
 
-void Trainer::run_update(std::int64_t first_batch) {
+void Trainer::run_update(const EpochState& state) {
+  for (;;) {
+    try {
+      run_micro_batches(state.done * options_.accumulate);
+      break;
+    } catch (const OutOfMemory& error) {
+      if (!go_on_smaller(state, error)) throw;
+    }
+    waited_before_ += train_.waited_seconds();
+    train_.start(state.epoch, state.done * options_.accumulate);
+  }
+  step_.update();
+}
+
+/// After a failed update, of which nothing stays: halves the micro-batch where that is wanted and possible.
+bool Trainer::go_on_smaller(const EpochState& state, const OutOfMemory& error) {
+  if (options_.on_oom == OnOutOfMemory::fail) return false;
+  step_.discard();  // also where the source failed between micro-batches
+  if (!micro_batches_.halve(train_.batch_size())) return false;
+  const SmallerMicroBatchEvent event{
+      .epoch = state.epoch, .update = state.done, .samples = micro_batches_.most(), .reason = error.what()};
+  step_.model().runtime().log(fmt::format("out of memory in update {} of epoch {}: micro-batches of {} from now on",
+                                          event.update + 1, event.epoch + 1, event.samples));
+  for (Callback* callback : callbacks_) callback->on_smaller_micro_batch(event);
+  return true;
+}
+
+void Trainer::run_micro_batches(std::int64_t first_batch) {
   const std::int64_t end = std::min(first_batch + options_.accumulate, train_.batches_per_epoch());
   std::int64_t effective = 0;
   for (std::int64_t batch = first_batch; batch < end; ++batch) effective += train_.size_of(batch);
@@ -147,10 +176,9 @@ void Trainer::run_update(std::int64_t first_batch) {
     Batch batch;
     if (!train_.next(context, batch))
       throw DataError(fmt::format("the data source ended before batch {} of its epoch", index));
-    step_.micro_batch(batch, first_sample, effective);
+    micro_batches_.train(batch, first_sample, effective);
     first_sample += batch.size;
   }
-  step_.update();
 }
 
 void Trainer::read(EpochState& state) {
@@ -168,7 +196,7 @@ void Trainer::read(EpochState& state) {
   event.images_per_second = static_cast<double>(samples) / seconds;
   event.epoch_loss = state.sum.loss;
   event.epoch_accuracy = state.sum.accuracy;
-  event.data_wait_share = train_.waited_seconds() / epoch_seconds;
+  event.data_wait_share = waited_seconds() / epoch_seconds;
   const double updates_left =
       static_cast<double>(state.updates - state.done) +
       static_cast<double>(state.updates) * static_cast<double>(options_.epochs - state.epoch - 1);
@@ -189,7 +217,7 @@ Metrics Trainer::evaluate(BatchSource& source) {
   const Context context = step_.model().context(Pass::evaluate).at(step_.model().runtime().intern("input"));
   source.start(0, 0);
   Batch batch;
-  while (source.next(context, batch)) step_.evaluate(batch);
+  while (source.next(context, batch)) micro_batches_.evaluate(batch, options_.on_oom != OnOutOfMemory::fail);
   batch = {};
   return step_.read_evaluation();
 }

@@ -4,9 +4,12 @@
 #include <atomic>
 #include <cstdint>
 #include <functional>
+#include <string>
 #include <vector>
 
+#include "bantam/base/error.h"
 #include "bantam/engine/batch_source.h"
+#include "bantam/engine/micro_batches.h"
 #include "bantam/engine/training_step.h"
 
 namespace bantam {
@@ -25,6 +28,9 @@ struct TrainerOptions {
   bool evaluate = true;
   /// Plan every shape of the run before its first step (TrainingStep::prepare); false: steps run as they were.
   bool planned = true;
+  /// What to do where a micro-batch does not fit. An update is then repeated from its first batch, which the source is
+  /// asked for again; once halved, micro-batches stay so. What a batch itself takes on the device is not made smaller.
+  OnOutOfMemory on_oom = OnOutOfMemory::fail;
   /// Where to begin (resume): epoch and update within it.
   std::int64_t first_epoch = 0, first_update = 0;
 };
@@ -49,6 +55,12 @@ struct EpochEvent {
   double data_wait_share = 0;
   bool last = false;
 };
+/// An update ran out of memory, was rolled back, and is repeated with smaller micro-batches.
+struct SmallerMicroBatchEvent {
+  std::int64_t epoch = 0, update = 0;  ///< both from 0
+  std::int64_t samples = 0;            ///< of a micro-batch from now on, at most
+  std::string reason;                  ///< OutOfMemory's message
+};
 
 /// What a program hears of training. All calls come from the thread that runs it.
 class Callback {
@@ -57,6 +69,7 @@ class Callback {
   virtual void on_begin() {}
   virtual void on_progress(const ProgressEvent&) {}
   virtual void on_epoch_end(const EpochEvent&) {}
+  virtual void on_smaller_micro_batch(const SmallerMicroBatchEvent&) {}
   virtual void on_end() {}
 };
 
@@ -86,7 +99,10 @@ class Trainer {
   struct EpochState;
   StepShapes shapes() const;
   void run_epoch(std::int64_t epoch, std::int64_t first_update, TrainResult& result);
-  void run_update(std::int64_t first_batch);
+  void run_update(const EpochState& state);
+  void run_micro_batches(std::int64_t first_batch);
+  bool go_on_smaller(const EpochState& state, const OutOfMemory& error);
+  double waited_seconds() const { return waited_before_ + train_.waited_seconds(); }
   void read(EpochState& state);
   void check_finite();
   void check_fits(const BatchSource& source, const char* what) const;
@@ -95,6 +111,8 @@ class Trainer {
   BatchSource& train_;
   BatchSource* validation_;
   TrainerOptions options_;
+  MicroBatches micro_batches_;
+  double waited_before_ = 0;  // in this epoch, before the source was last started
   std::vector<Callback*> callbacks_;
   std::atomic<bool> stop_{false};
 };

@@ -58,6 +58,8 @@ class TrainingStep {
   /// samples. Where it throws, the whole effective batch is forgotten (gradients, metrics, pending statistics), and may
   /// be tried again.
   void micro_batch(const Batch& batch, std::int64_t first_sample, std::int64_t effective_batch);
+  /// Forgets the effective batch so far: gradients, metrics, pending statistics. The next micro-batch begins a new one.
+  void discard();
   /// Updates the weights with what the micro-batches accumulated; begins the next effective batch.
   void update();
   /// The whole step on one batch.
@@ -89,7 +91,6 @@ class TrainingStep {
   void forward_and_backward(const Batch& batch, std::int64_t first_sample, std::int64_t effective_batch);
   void forward_and_measure(const Batch& batch);
   BfcAllocator& memory() const;
-  void discard();
   void run_stretch(Stretch stretch, std::int64_t batch, const std::function<void()>& work);
   std::shared_ptr<const PlacementPlan> plan_for(Stretch stretch, std::int64_t batch);
   bool reserve_arena();

@@ -46,8 +46,9 @@ std::uint64_t ProcessLimit::fixed() const {
 
 // The whole device's pool. Where nothing is left it is one byte, which no allocation fits: 0 would mean no limit.
 std::uint64_t ProcessLimit::whole_limit() const {
-  if (bound() == 0) return 0;
-  return std::max<std::uint64_t>(1, bound() - std::min(bound(), fixed()));
+  if (bound() == 0) return options_.budget_bytes;
+  const std::uint64_t left = std::max<std::uint64_t>(1, bound() - std::min(bound(), fixed()));
+  return options_.budget_bytes == 0 ? left : std::min(left, options_.budget_bytes);
 }
 
 void ProcessLimit::check_fits(std::uint64_t pool_bytes) const {
@@ -213,7 +214,13 @@ void ProcessLimit::set_share(std::size_t share, std::uint64_t bytes) {
 void ProcessLimit::require(int share, std::uint64_t pool_bytes) const {
   const std::lock_guard lock(mutex_);
   check_share(share);
-  if (share == Device::kWhole) return check_fits(pool_bytes);
+  if (share == Device::kWhole) {
+    if (options_.budget_bytes != 0 && pool_bytes > options_.budget_bytes)
+      throw OutOfMemory(fmt::format("the budget for {} is too small: {}\n  needed: {}", options_.name,
+                                    size_text(options_.budget_bytes), size_text(pool_bytes)),
+                        {.requested_bytes = pool_bytes, .limit_bytes = options_.budget_bytes});
+    return check_fits(pool_bytes);
+  }
   const std::uint64_t most = options_.shares[static_cast<std::size_t>(share)];
   if (pool_bytes <= most) return;
   throw OutOfMemory(

@@ -24,6 +24,7 @@ struct ProcessLimitOptions {
   std::uint64_t limit_bytes = 0;         ///< of the process on the device; 0: none
   std::uint64_t card_bytes = 0;          ///< the device's memory: what shares are cut from without a limit
   std::vector<std::uint64_t> shares;     ///< pool limits of the logical devices; empty: the device is not split
+  std::uint64_t budget_bytes = 0;        ///< most bytes of the whole device's pool, whatever the limit; 0: none
   std::uint64_t reserve_bytes = 0;       ///< kept free for overhead to come until `settle`
   std::uint64_t late_reserve_bytes = 0;  ///< the same from then on
   /// Asks for the process' bytes on the device; empty: only pools count, and the overhead is 0.

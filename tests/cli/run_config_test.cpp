@@ -86,14 +86,14 @@ TEST_F(RunConfigTest, LimitsAndRecompute) {
 TEST_F(RunConfigTest, MemoryKeys) {
   const MemoryConfig none = read({"device=cpu"}).memory;
   EXPECT_EQ(none.budget, 0u);
-  EXPECT_EQ(none.on_oom, OnOom::fail);
+  EXPECT_EQ(none.on_oom, OnOutOfMemory::fail);
   EXPECT_TRUE(none.logical.empty());
   const MemoryConfig all =
       read({"memory.logical={\"cuda:0\": [2GiB, 1GiB]}", "memory.budget=1.5GiB", "memory.on_oom=accumulate"}).memory;
   EXPECT_EQ(all.logical.at("cuda:0"), (std::vector<std::uint64_t>{2ull << 30, 1ull << 30}));
   EXPECT_EQ(all.budget, 3ull << 29);
-  EXPECT_EQ(all.on_oom, OnOom::accumulate);
-  expect_error("memory.on_oom=retry", "expected fail or accumulate");
+  EXPECT_EQ(all.on_oom, OnOutOfMemory::accumulate);
+  expect_error("memory.on_oom=retry", "expected fail, accumulate or accumulate_with_batch_norm");
   expect_error("memory.logical={\"cuda:0\": []}", "the bytes of each share");
   expect_error("memory.logical={\"cuda:0\": [0]}", "memory.logical.cuda:0.0");
   expect_error("memory.logical={gpu: [1GiB]}", "unknown device 'gpu'");

@@ -10,6 +10,7 @@ class BatchNormLayer : public Layer {
  public:
   explicit BatchNormLayer(BatchNormOptions options) : options_(options) {}
   std::string_view kind() const override { return "batch_norm"; }
+  bool uses_batch_statistics() const override { return true; }
 
   Shape output_shape(std::span<const Shape> inputs) const override {
     const Shape& in = single(kind(), inputs);

@@ -1,0 +1,205 @@
+// Questions to dry runs and plans, and what their answers mean for the configuration.
+#include "bantam/cli/fitting.h"
+
+#include <algorithm>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "bantam/base/byte_size.h"
+#include "bantam/base/error.h"
+#include "bantam/base/text.h"
+#include "bantam/engine/batch_search.h"
+
+namespace bantam::cli {
+namespace {
+
+constexpr std::int64_t kSearchUpdates = 2, kProofUpdates = 64;
+constexpr double kShareOfFreeHost = 0.8;  // the rest is the system's
+
+/// What the configuration's limit, or the share that the device is, leaves for the pool; 0: there is none.
+std::uint64_t pool_limit(const RunConfig& config, const PlanTarget& target) {
+  const Device device = config.device;
+  if (device.is_logical())
+    return config.memory.logical.at(to_string(device.whole())).at(static_cast<std::size_t>(device.share));
+  const auto limit = config.memory.limits.find(to_string(device));
+  if (limit == config.memory.limits.end()) return 0;
+  return std::max<std::uint64_t>(1, pool_bytes_under(target, limit->second));
+}
+
+/// What is there for a run without limit or budget.
+std::uint64_t free_bytes(const RunConfig& config) {
+  const bool here = config.device.kind == DeviceKind::cpu || config.device.index < cuda_device_count();
+  if (!here)
+    throw ConfigError(fmt::format("batch size auto: {} is not here to be asked; give memory.limits or memory.budget",
+                                  to_string(config.device)));
+  const std::uint64_t free = device_info(config.device).free_bytes;
+  if (config.device.kind == DeviceKind::cuda) return pool_bytes_under(plan_target(config, std::nullopt), free);
+  return static_cast<std::uint64_t>(static_cast<double>(free) * kShareOfFreeHost);
+}
+
+BatchRange batch_range(const RunConfig& config) {
+  const PipelineOptions& pipeline = config.data->pipeline;
+  const std::int64_t samples = train_facts(*config.data).size;
+  return {.max = pipeline.most_batch_size > 0 ? std::min(pipeline.most_batch_size, samples) : samples,
+          .multiple_of = pipeline.batch_multiple_of};
+}
+
+bool settles_depth(const RunConfig& config) {
+  return config.device.kind == DeviceKind::cpu && config.data && !config.data->pipeline.prefetch.depth;
+}
+
+OutOfMemory cannot_fit(const std::string& message, std::uint64_t needed, std::uint64_t bytes) {
+  return OutOfMemory(message, {.requested_bytes = needed, .limit_bytes = bytes});
+}
+
+/// The choice for a training run, batches made ahead and evaluation included.
+RecomputeChoice choose_for_run(const RunConfig& config, std::int64_t batch, std::uint64_t bytes) {
+  const Graph& graph = config.model.graph;
+  const StepPlanOptions step = plan_options(config, {batch, config.precision, {}});
+  // The data and batches made ahead take the same with every policy.
+  const std::uint64_t run_peak = dry_run(graph, dry_run_of(config, batch, {}, 0, false)).peak_bytes,
+                      beside = run_peak - std::min(run_peak, step_peak(graph, step));
+  return search_recompute(graph, {.step = step,
+                                  .bytes = bytes > beside ? bytes - beside : 1,
+                                  .rates = typical_rates(config.device, config.precision),
+                                  .fits = [&](const RecomputeOptions& recompute) {
+                                    return dry_run(graph, dry_run_of(config, batch, recompute, bytes)).fits;
+                                  }});
+}
+
+/// As a run does before it reads data, so that dry runs are of runs that can be.
+void check_model_fits_data(const RunConfig& config) {
+  Runtime runtime(RuntimeOptions{.threads = 1});
+  const RunSources sources = dry_run_of(config, 1, {}, 0).open(runtime, Device::meta_of(config.device));
+  require_model_fits(config, sources.train->image_shape(), sources.train->classes());
+}
+
+void settle_recompute(const RunConfig& config, std::int64_t batch, std::uint64_t bytes, Settled& settled) {
+  const RecomputeChoice choice = choose_for_run(config, batch, bytes);
+  const std::string policy = wrapped(choice.recompute, 66, "             ");
+  if (!choice.fits) {
+    // A limit may still hold with `on_oom`, and says itself where it does not; a budget is a promise.
+    if (config.memory.budget == 0 || config.memory.on_oom != OnOutOfMemory::fail) return;
+    throw cannot_fit(fmt::format("batch size {} does not fit {}: the least found is a peak of {}\n  with recompute: {}",
+                                 batch, format_byte_size(bytes), format_byte_size(choice.peak_bytes), policy),
+                     choice.peak_bytes, bytes);
+  }
+  if (to_yaml(choice.recompute) == "none") return;
+  settled.overrides.push_back("recompute=" + to_yaml(choice.recompute));
+  settled.messages.push_back(
+      fmt::format("recompute:   {}\n             to fit {}: a step's peak {} by plan, {:+.1f} % time predicted", policy,
+                  format_byte_size(bytes), format_byte_size(choice.peak_bytes), 100 * choice.extra_work));
+}
+
+}  // namespace
+
+StepPlanOptions plan_options(const RunConfig& config, const StepCase& step) {
+  StepPlanOptions options = step_plan_options(config, step);
+  options.accumulate = config.train.accumulate;
+  return options;
+}
+
+std::uint64_t bytes_to_fit(const RunConfig& config, const PlanTarget& target) {
+  const std::uint64_t limit = pool_limit(config, target), budget = config.memory.budget;
+  return limit == 0 || budget == 0 ? std::max(limit, budget) : std::min(limit, budget);
+}
+
+std::uint64_t bytes_to_fit(const RunConfig& config) { return bytes_to_fit(config, plan_target(config, std::nullopt)); }
+
+DryRunOptions dry_run_of(const RunConfig& config, std::int64_t batch, const RecomputeOptions& recompute,
+                         std::uint64_t limit_bytes, bool ahead) {
+  DataOptions data = *config.data;
+  data.pipeline.batch_size = batch;
+  data.pipeline.batch_size_is_auto = false;
+  if (settles_depth(config)) data.pipeline.prefetch.depth = kSettledDepth;
+  if (!ahead) data.pipeline.prefetch.workers = 0;
+  return {.model = {.precision = config.precision, .seed = config.seed, .recompute = recompute},
+          .optimizer = config.train.optimizer,
+          .loss = config.train.loss,
+          .accumulate = config.train.accumulate,
+          .evaluate = config.train.evaluate,
+          .device = config.device,
+          .limit_bytes = limit_bytes,
+          .updates = kSearchUpdates,
+          .open = [data = std::move(data), seed = config.seed](Runtime& runtime, Device device) {
+            OpenedData opened = open_data(runtime, data, device, seed);
+            return RunSources{std::move(opened.train), std::move(opened.validation)};
+          }};
+}
+
+std::int64_t solve_batch(const RunConfig& config, std::uint64_t bytes) {
+  if (bytes == 0) bytes = free_bytes(config);
+  const auto least = [&](std::int64_t batch) {
+    return dry_run(config.model.graph, dry_run_of(config, batch, config.recompute, 0, false)).peak_bytes;
+  };
+  const auto run = [&](std::int64_t batch, std::uint64_t limit, std::int64_t updates) {
+    DryRunOptions options = dry_run_of(config, batch, config.recompute, limit);
+    options.updates = updates;
+    return dry_run(config.model.graph, options);
+  };
+  const BatchRange range = batch_range(config);
+  std::int64_t batch =
+      largest_batch(range, {.fits = [&](std::int64_t size) { return run(size, bytes, kSearchUpdates).fits; },
+                            .could_fit = [&](std::int64_t size) { return least(size) <= bytes; }});
+  // A longer run is the proof; where it fails, memory fragments slowly, and a little less will do.
+  while (batch > 0 && !run(batch, bytes, kProofUpdates).fits)
+    batch -= std::max<std::int64_t>(1, batch / range.multiple_of / 200) * range.multiple_of;
+  if (batch > 0) return batch;
+  const std::uint64_t needed = least(range.multiple_of);
+  throw cannot_fit(fmt::format("batch size auto: a batch of {} needs {}, and there are {}", range.multiple_of,
+                               format_byte_size(needed), format_byte_size(bytes)),
+                   needed, bytes);
+}
+
+RecomputeChoice choose_recompute(const RunConfig& config, const StepCase& step, std::uint64_t bytes) {
+  return search_recompute(
+      config.model.graph,
+      {.step = plan_options(config, step), .bytes = bytes, .rates = typical_rates(config.device, step.precision)});
+}
+
+Settled settle(const RunConfig& config) {
+  Settled settled;
+  check_model_fits_data(config);
+  const std::uint64_t bytes = bytes_to_fit(config);
+  std::int64_t batch = config.data->pipeline.batch_size;
+  if (config.data->pipeline.batch_size_is_auto) {
+    batch = solve_batch(config, bytes);
+    settled.overrides.push_back(fmt::format("data.pipeline.batch.size={}", batch));
+    settled.messages.push_back(
+        fmt::format("batch size {}: the largest that fits {}", batch,
+                    bytes > 0 ? format_byte_size(bytes) : std::string("the memory that is free")));
+  } else if (!config.recompute_given && bytes > 0) {
+    settle_recompute(config, batch, bytes, settled);
+  }
+  // As many batches ahead as were run dry; a depth found at run time could outgrow the memory.
+  if ((bytes > 0 || config.data->pipeline.batch_size_is_auto) && settles_depth(config))
+    settled.overrides.push_back(fmt::format("data.pipeline.prefetch.depth={}", kSettledDepth));
+  return settled;
+}
+
+std::string to_yaml(const RecomputeOptions& recompute) {
+  if (recompute.kind == RecomputeOptions::Kind::all) return "all";
+  std::vector<std::string> parts;
+  if (recompute.derive) parts.emplace_back("cheap");
+  for (const std::string& name : recompute.names) parts.push_back(fmt::format("\"{}\"", name));
+  return parts.empty() ? "none" : "[" + join(parts, ", ", ", ") + "]";
+}
+
+std::string wrapped(const RecomputeOptions& recompute, std::size_t width, const std::string& indent) {
+  if (recompute.kind != RecomputeOptions::Kind::named) return to_string(recompute);
+  std::string text, line;
+  std::vector<std::string> parts = recompute.names;
+  if (recompute.derive) parts.insert(parts.begin(), "cheap");
+  for (std::size_t i = 0; i < parts.size(); ++i) {
+    const std::string part = parts[i] + (i + 1 < parts.size() ? "," : "");
+    if (!line.empty() && line.size() + 1 + part.size() > width) {
+      text += line + "\n" + indent;
+      line.clear();
+    }
+    line += (line.empty() ? "" : " ") + part;
+  }
+  return text + line;
+}
+
+}  // namespace bantam::cli

@@ -1,0 +1,57 @@
+// Fitting a run into bytes: the batch size where it is `auto`, and what is run again where a budget or a limit asks for
+// it.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "bantam/cli/measure.h"
+#include "bantam/cli/plan_process.h"
+#include "bantam/cli/run_config.h"
+#include "bantam/engine/dry_run.h"
+#include "bantam/engine/recompute_search.h"
+
+namespace bantam::cli {
+
+/// Bytes that the run's pool may hold on its device: the smaller of `memory.budget` and what the device's limit (of the
+/// process, on a GPU) leaves beside the target's overhead; 0: neither is set.
+std::uint64_t bytes_to_fit(const RunConfig& config, const PlanTarget& target);
+/// For the configuration's own device.
+std::uint64_t bytes_to_fit(const RunConfig& config);
+
+/// A step of the configuration with its accumulation, for plans.
+StepPlanOptions plan_options(const RunConfig& config, const StepCase& step);
+
+/// The run of a configuration with data, for dry runs: its sources, its options, its device. A prefetch depth of `auto`
+/// is taken as `kSettledDepth` on the CPU. Without `ahead` no batch is made ahead: the least that the run can do with,
+/// since under a limit the loader makes do with fewer.
+DryRunOptions dry_run_of(const RunConfig& config, std::int64_t batch, const RecomputeOptions& recompute,
+                         std::uint64_t limit_bytes, bool ahead = true);
+
+/// Batches made ahead on the CPU where the depth is `auto` and the run must fit bytes: there they lie in the same
+/// memory as the step, so their number must be known.
+inline constexpr std::int64_t kSettledDepth = 4;
+
+/// The largest batch that fits `bytes`, from dry runs of the whole run; with 0 bytes, the device's free memory less a
+/// reserve. Throws OutOfMemory where no batch fits, ConfigError where nothing bounds it.
+std::int64_t solve_batch(const RunConfig& config, std::uint64_t bytes);
+
+/// The policy of least work for one step with a batch resident, as benches and plans have it.
+RecomputeChoice choose_recompute(const RunConfig& config, const StepCase& step, std::uint64_t bytes);
+
+/// What `train` changes in a configuration before it begins: overrides, and a line on each for the user.
+struct Settled {
+  std::vector<std::string> overrides;
+  std::vector<std::string> messages;
+};
+
+/// Solves what the configuration leaves open. Throws OutOfMemory where a budget cannot be met.
+Settled settle(const RunConfig& config);
+
+/// As a configuration's value: "none", "all", "[cheap, stage1..stage2]".
+std::string to_yaml(const RecomputeOptions& recompute);
+/// "cheap, stage1..stage2" in lines of at most `width` columns, each but the first with `indent`.
+std::string wrapped(const RecomputeOptions& recompute, std::size_t width, const std::string& indent);
+
+}  // namespace bantam::cli

@@ -1,0 +1,105 @@
+// From an OutOfMemory to questions for the advisor, and its answers in words.
+#include "bantam/cli/oom_message.h"
+
+#include <sstream>
+
+#include <fmt/format.h>
+
+#include "bantam/base/byte_size.h"
+#include "bantam/cli/fitting.h"
+
+namespace bantam::cli {
+namespace {
+
+constexpr std::size_t kColumns = 80, kPrefix = 15;  // "bantam: error: "
+
+/// What there was: the limit, or where there is none all that the device gave.
+std::uint64_t bytes_there_were(const OutOfMemory::Facts& facts) {
+  return facts.limit_bytes > 0 ? facts.limit_bytes : facts.pool_bytes;
+}
+
+std::string edit_line(const FittingEdit& edit) {
+  switch (edit.kind) {
+    case FittingEdit::Kind::precision:
+      return fmt::format("precision: {}", to_string(edit.step.model.precision));
+    case FittingEdit::Kind::recompute:
+      return fmt::format("recompute: [{}]", wrapped(edit.step.model.recompute, 62, "                "));
+    case FittingEdit::Kind::batch:
+      break;
+  }
+  return fmt::format("batch: {{size: {}}} with train: {{accumulate: {}}}", edit.step.batch, edit.step.accumulate);
+}
+
+std::string effect(const FittingEdit& edit, std::uint64_t peak_without) {
+  std::string text = fmt::format("peak {}", format_byte_size(edit.peak_bytes));
+  if (edit.peak_bytes < peak_without) text += fmt::format(" (-{})", format_byte_size(peak_without - edit.peak_bytes));
+  if (edit.kind == FittingEdit::Kind::recompute) text += fmt::format(", {:+.0f} % time", 100 * edit.extra_work);
+  if (edit.kind == FittingEdit::Kind::batch) text += ", the same effective batch";
+  return text;
+}
+
+/// Lines longer than `width` go on below, indented by two more than they began.
+std::string wrap_lines(const std::string& text, std::size_t width, std::size_t first_width) {
+  std::string wrapped_text;
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);) {
+    std::size_t most = wrapped_text.empty() ? first_width : width;
+    const std::string indent(line.find_first_not_of(' ') == std::string::npos ? 0 : line.find_first_not_of(' ') + 2,
+                             ' ');
+    while (line.size() > most) {
+      const std::size_t space = line.rfind(' ', most);
+      if (space == std::string::npos || space < indent.size()) break;  // one long word
+      wrapped_text += line.substr(0, space) + "\n";
+      line = indent + line.substr(space + 1);
+      most = width;
+    }
+    wrapped_text += line + "\n";
+  }
+  wrapped_text.pop_back();
+  return wrapped_text;
+}
+
+OutOfMemory explain(const OutOfMemory& error, const Graph& graph, const OomQuestion& question) {
+  if (question.bytes == 0) return error;
+  try {
+    const std::string text = error.what() + ("\n" + advice_text(advise(graph, question), question.bytes));
+    return OutOfMemory(wrap_lines(text, kColumns, kColumns - kPrefix), error.facts());
+  } catch (const Error&) {  // no advice is no reason to lose the error
+    return error;
+  }
+}
+
+}  // namespace
+
+std::string advice_text(const OomAdvice& advice, std::uint64_t bytes) {
+  std::string text = fmt::format("  By plan a step's peak is {}; there are {}.", format_byte_size(advice.peak_bytes),
+                                 format_byte_size(bytes));
+  if (!advice.edits.empty()) text += " Each of these fits:";
+  for (const FittingEdit& edit : advice.edits)
+    text += fmt::format("\n    {}\n      -> {}", edit_line(edit), effect(edit, advice.peak_bytes));
+  return text + fmt::format("\n  As it is, it needs a limit of {}.", format_byte_size(advice.needed_bytes));
+}
+
+OutOfMemory explain_training(const OutOfMemory& error, const RunConfig& config) {
+  const std::int64_t batch = config.data->pipeline.batch_size;
+  const auto fits = [&](const StepPlanOptions& step, std::uint64_t bytes) {
+    RunConfig variant = config;
+    variant.precision = step.model.precision;
+    variant.train.accumulate = step.accumulate;
+    return dry_run(config.model.graph, dry_run_of(variant, step.batch, step.model.recompute, bytes)).fits;
+  };
+  return explain(error, config.model.graph,
+                 {.step = plan_options(config, {batch, config.precision, config.recompute}),
+                  .bytes = bytes_there_were(error.facts()),
+                  .rates = typical_rates(config.device, config.precision),
+                  .fits = fits});
+}
+
+OutOfMemory explain_step(const OutOfMemory& error, const RunConfig& config, const StepCase& step) {
+  return explain(error, config.model.graph,
+                 {.step = plan_options(config, step),
+                  .bytes = bytes_there_were(error.facts()),
+                  .rates = typical_rates(config.device, step.precision)});
+}
+
+}  // namespace bantam::cli

@@ -1,0 +1,27 @@
+// The largest batch that fits: bisection, and then a look at what bisection cannot see.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+
+namespace bantam {
+
+/// Which sizes are asked about: multiples of `multiple_of` from there to `max`.
+struct BatchRange {
+  std::int64_t max = 1;
+  std::int64_t multiple_of = 1;
+};
+
+/// The questions; asked a few dozen times, each size at most once or twice.
+struct BatchQuestions {
+  /// Whether a run with this batch size fits. Fragmentation makes it fail here and there below the largest that fits.
+  std::function<bool(std::int64_t)> fits;
+  /// Whether it would, did memory not fragment: what fits can, and of two sizes the smaller can where the larger can.
+  std::function<bool(std::int64_t)> could_fit;
+};
+
+/// The largest size of the range that fits, within half a per cent (exactly, below 200 steps of the range); 0 where
+/// none does. Deterministic.
+std::int64_t largest_batch(const BatchRange& range, const BatchQuestions& questions);
+
+}  // namespace bantam

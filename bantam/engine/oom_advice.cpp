@@ -1,0 +1,90 @@
+// One question a kind of change, answered by plans.
+#include "bantam/engine/oom_advice.h"
+
+#include <optional>
+#include <utility>
+
+#include "bantam/engine/recompute_search.h"
+
+namespace bantam {
+namespace {
+
+constexpr int kLimitSteps = 7;  // halvings: between the peak and twice the peak to within 1 %
+constexpr int kMostDoublings = 5;
+
+class Advisor {
+ public:
+  Advisor(const Graph& graph, const OomQuestion& question) : graph_(graph), question_(question) {}
+
+  OomAdvice run() {
+    OomAdvice advice{.peak_bytes = step_peak(graph_, question_.step)};
+    advice.needed_bytes = needed(advice.peak_bytes);
+    for (auto& edit : {precision(), recompute(), batch()})
+      if (edit) advice.edits.push_back(*edit);
+    return advice;
+  }
+
+ private:
+  bool fits(const StepPlanOptions& step, std::uint64_t bytes) const {
+    return question_.fits ? question_.fits(step, bytes) : step_fits(graph_, step, bytes);
+  }
+  std::optional<FittingEdit> edit(FittingEdit::Kind kind, StepPlanOptions step) const {
+    if (!fits(step, question_.bytes)) return std::nullopt;
+    const std::uint64_t peak = step_peak(graph_, step);
+    return FittingEdit{kind, std::move(step), peak};
+  }
+
+  std::optional<FittingEdit> precision() const {
+    StepPlanOptions step = question_.step;
+    if (step.model.precision.kind != PrecisionKind::float32) return std::nullopt;
+    step.model.precision.kind = PrecisionKind::mixed_float16;
+    return edit(FittingEdit::Kind::precision, std::move(step));
+  }
+
+  std::optional<FittingEdit> recompute() const {
+    StepPlanOptions step = question_.step;
+    const RecomputeChoice choice = search_recompute(graph_, {.step = step,
+                                                             .bytes = question_.bytes,
+                                                             .rates = question_.rates,
+                                                             .fits = [&](const RecomputeOptions& recompute) {
+                                                               StepPlanOptions other = step;
+                                                               other.model.recompute = recompute;
+                                                               return fits(other, question_.bytes);
+                                                             }});
+    if (!choice.fits) return std::nullopt;
+    step.model.recompute = choice.recompute;
+    return FittingEdit{FittingEdit::Kind::recompute, std::move(step), choice.peak_bytes, choice.extra_work};
+  }
+
+  std::optional<FittingEdit> batch() const {
+    const std::int64_t whole = question_.step.batch;
+    for (std::int64_t parts = 2; parts <= whole; ++parts) {
+      if (whole % parts != 0) continue;
+      StepPlanOptions step = question_.step;
+      step.batch = whole / parts;
+      step.accumulate *= parts;
+      if (auto found = edit(FittingEdit::Kind::batch, std::move(step))) return found;
+    }
+    return std::nullopt;
+  }
+
+  /// A limit that holds the run as it is; growth and fragmentation may need more than the peak.
+  std::uint64_t needed(std::uint64_t peak) const {
+    std::uint64_t low = peak, high = peak;
+    for (int i = 0; i < kMostDoublings && !fits(question_.step, high); ++i) low = high, high *= 2;
+    for (int i = 0; i < kLimitSteps && high > low; ++i) {
+      const std::uint64_t middle = low + (high - low) / 2;
+      (fits(question_.step, middle) ? high : low) = middle;
+    }
+    return high;
+  }
+
+  const Graph& graph_;
+  const OomQuestion& question_;
+};
+
+}  // namespace
+
+OomAdvice advise(const Graph& graph, const OomQuestion& question) { return Advisor(graph, question).run(); }
+
+}  // namespace bantam

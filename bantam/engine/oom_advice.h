@@ -1,0 +1,42 @@
+// Advice for a step that does not fit: changes of its options, each of which would, by plan.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <vector>
+
+#include "bantam/engine/step_cost.h"
+#include "bantam/engine/step_plan.h"
+
+namespace bantam {
+
+struct OomQuestion {
+  StepPlanOptions step;     ///< what does not fit
+  std::uint64_t bytes = 0;  ///< what there is
+  DeviceRates rates;
+  /// Whether a run with these options fits so many bytes; empty: step_fits.
+  std::function<bool(const StepPlanOptions&, std::uint64_t)> fits;
+};
+
+/// One change, which alone makes the run fit.
+struct FittingEdit {
+  enum class Kind : std::uint8_t {
+    precision,  ///< float32 to mixed_float16
+    recompute,  ///< the policy of least work that fits (search_recompute)
+    batch       ///< a divisor of the batch, with as much more accumulation: the same effective batch
+  } kind;
+  StepPlanOptions step;          ///< the options with the change
+  std::uint64_t peak_bytes = 0;  ///< planned
+  double extra_work = 0;         ///< predicted share of a step's time, of recompute
+};
+
+struct OomAdvice {
+  std::uint64_t peak_bytes = 0;    ///< planned, without a change
+  std::uint64_t needed_bytes = 0;  ///< a limit that would do without a change, within 2 %
+  std::vector<FittingEdit> edits;  ///< at most one of a kind, in the kinds' order
+};
+
+/// Plans the changes on the meta device. Throws what planning throws.
+OomAdvice advise(const Graph& graph, const OomQuestion& question);
+
+}  // namespace bantam

@@ -1,0 +1,38 @@
+// Budget-driven recompute: which parts of a model to run again in backward, so that a step fits with the least extra
+// work.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+
+#include "bantam/engine/step_cost.h"
+#include "bantam/engine/step_plan.h"
+
+namespace bantam {
+
+struct RecomputeQuestion {
+  /// The step asked about; its own recompute options do not matter.
+  StepPlanOptions step;
+  std::uint64_t bytes = 0;  ///< for all that the step holds
+  DeviceRates rates;
+  /// Whether the run fits with this policy, fragmentation and all; empty: step_fits(step, bytes). Asked only of
+  /// policies whose planned peak is within the bytes.
+  std::function<bool(const RecomputeOptions&)> fits;
+};
+
+struct RecomputeChoice {
+  bool fits = false;  ///< false: nothing tried fits; the rest tells of the policy with the lowest peak
+  RecomputeOptions recompute;
+  std::uint64_t peak_bytes = 0;  ///< planned
+  double extra_work = 0;         ///< predicted share of a step's time: 0.04 is 4 %
+  std::int64_t plans = 0;        ///< steps planned to find it
+};
+
+/// Tries policies on the meta device: none; cheap tensors derived; stretches of consecutive blocks run again, alone and
+/// with cheap tensors derived. Stretches come from a dynamic programme over the points where one value crosses the
+/// graph: the least predicted work for a bound on kept bytes and a bound on a stretch's own bytes; both bounds are
+/// searched with exact plans, and the best is then improved by leaving stretches out and making them shorter. Equal
+/// questions give equal answers. resnet50 takes about a second.
+RecomputeChoice search_recompute(const Graph& graph, const RecomputeQuestion& question);
+
+}  // namespace bantam

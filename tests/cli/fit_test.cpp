@@ -1,0 +1,115 @@
+// Fitting as users meet it: `auto`, a budget, running out of memory, and going on all the same.
+#include "tests/cli/program.h"
+
+namespace bantam::cli {
+namespace {
+
+class Fit : public ProgramTest {
+ protected:
+  Fit() { write_tiny_config(); }
+  /// tiny.yaml with blocks of convolutions, which keep more than they give.
+  void write_deep_config() const {
+    std::string text = read("tiny.yaml");
+    const std::size_t begin = text.find("    - conv2d"), end = text.find("    - dropout");
+    std::string layers = "    - conv2d: {filters: 8, kernel: 3, stride: 2, padding: same}\n";
+    for (const char* name : {"b1", "b2", "b3", "b4"})
+      layers += std::string("    - block: {name: ") + name +
+                ", body: [conv2d: {filters: 8, kernel: 3, padding: same}, relu, conv2d: {filters: 8, kernel: 3, "
+                "padding: same}, relu]}\n";
+    write("deep.yaml", text.replace(begin, end - begin, layers));
+  }
+  static void expect_narrow(const std::string& text) {
+    std::istringstream lines(text);
+    for (std::string line; std::getline(lines, line);) EXPECT_LE(line.size(), 80u) << line;
+  }
+};
+
+TEST_F(Fit, AutoIsWrittenIntoTheRun) {
+  const Outcome outcome = run({"train", "tiny.yaml", "data.pipeline.batch.size=auto", "memory.limits={cpu: 12MiB}",
+                               "--run-dir", "r", "--json", "--progress", "plain", "--threads", "1"});
+  ASSERT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_NE(outcome.err.find("the largest that fits 12.0 MiB"), std::string::npos) << outcome.err;
+  const std::string config = read("r/config.yaml");
+  const std::size_t size = config.find("batch: {size: ");
+  ASSERT_NE(size, std::string::npos) << config;
+  EXPECT_NE(config.substr(size + 14, 1), "a") << "auto is resolved: " << config;
+}
+
+TEST_F(Fit, ABudgetIsKept) {
+  write_deep_config();
+  const auto row = [&](const std::string& memory) {
+    return run({"plan", "deep.yaml", "data.pipeline.batch.size=128", "--memory", memory, "--json"});
+  };
+  const auto free = row("64GiB").last_json();
+  EXPECT_EQ(free["recompute"], "none");
+  bool chosen = false;
+  for (int percent = 95; percent > 40 && !chosen; percent -= 5) {
+    const auto bytes = free["peak_bytes"].get<std::uint64_t>() * static_cast<std::uint64_t>(percent) / 100;
+    const Outcome outcome = row(std::to_string(bytes));
+    const auto json = outcome.last_json();
+    EXPECT_EQ(outcome.code, json["fits"].get<bool>() ? 0 : 4);
+    if (!json["fits"].get<bool>() || json["recompute"] == "none") continue;
+    chosen = true;
+    EXPECT_LE(json["peak_bytes"].get<std::uint64_t>(), bytes);
+    EXPECT_GT(json["predicted_extra_percent"].get<double>(), 0.0);
+    const Outcome measured = run({"bench", "step", "deep.yaml", "--batch-sizes", "128", "--recompute", "none,auto",
+                                  "memory.budget=" + std::to_string(bytes), "--seconds", "0.01", "--threads", "1"});
+    EXPECT_EQ(measured.code, 0) << measured.err;
+    EXPECT_NE(measured.out.find("% time predicted"), std::string::npos) << measured.out;
+    EXPECT_NE(measured.out.find("% measured"), std::string::npos) << measured.out;
+    expect_narrow(measured.out);
+  }
+  EXPECT_TRUE(chosen);
+}
+
+TEST_F(Fit, OutOfMemoryNamesChangesThatFit) {
+  const Outcome outcome = train("r", {"data.pipeline.batch.size=256", "recompute=none", "memory.limits={cpu: 10MiB}"});
+  EXPECT_EQ(outcome.code, 4);
+  for (const char* part : {"out of memory on cpu", "limit 10.0 MiB", "largest free", "fragmentation", "largest holders",
+                           "Each of these fits:", "accumulate:", "the same effective batch", "it needs a limit of"})
+    EXPECT_NE(outcome.err.find(part), std::string::npos) << part << " in " << outcome.err;
+  expect_narrow(outcome.err);
+  // And the change that is named does fit.
+  const std::size_t size = outcome.err.find("batch: {size: ") + 14;
+  const std::string batch = outcome.err.substr(size, outcome.err.find('}', size) - size);
+  const std::size_t times = outcome.err.find("accumulate: ") + 12;
+  const std::string accumulate = outcome.err.substr(times, outcome.err.find('}', times) - times);
+  const Outcome changed = train("r2", {"data.pipeline.batch.size=" + batch, "train.accumulate=" + accumulate,
+                                       "recompute=none", "memory.limits={cpu: 10MiB}"});
+  EXPECT_EQ(changed.code, 0) << changed.err;
+  EXPECT_EQ(std::stoi(batch) * std::stoi(accumulate), 256);
+}
+
+TEST_F(Fit, BenchExplainsWhatDoesNotFit) {
+  const Outcome outcome = run({"bench", "memory", "tiny.yaml", "--batch-sizes", "2048", "memory.limits={cpu: 16MiB}",
+                               "recompute=none", "--seconds", "0.01", "--threads", "1"});
+  EXPECT_EQ(outcome.code, 4);
+  EXPECT_NE(outcome.out.find("does not fit (needs"), std::string::npos) << outcome.out;
+  EXPECT_NE(outcome.err.find("Each of these fits:"), std::string::npos) << outcome.err;
+  expect_narrow(outcome.out + outcome.err);
+}
+
+TEST_F(Fit, OnOomGoesOn) {
+  const std::vector<std::string> tight = {"data.pipeline.batch.size=256", "recompute=none",
+                                          "memory.limits={cpu: 10MiB}"};
+  std::vector<std::string> arguments = {"train",      "tiny.yaml", "--run-dir", "r",
+                                        "--progress", "plain",     "--threads", "1"};
+  arguments.insert(arguments.end(), tight.begin(), tight.end());
+  const auto with = [&](const std::string& policy) {
+    std::vector<std::string> all = arguments;
+    all.insert(all.end(), {"memory.on_oom=" + policy, "--overwrite"});
+    return run(all);
+  };
+  const Outcome refused = with("accumulate");  // tiny has batch normalisation
+  EXPECT_EQ(refused.code, 2);
+  EXPECT_NE(refused.err.find("accumulate_with_batch_norm"), std::string::npos) << refused.err;
+  const Outcome done = with("accumulate_with_batch_norm");
+  EXPECT_EQ(done.code, 0) << done.err;
+  EXPECT_NE(done.err.find("is repeated in micro-batches of 128"), std::string::npos) << done.err;
+  const std::size_t line = done.err.find("out of memory: update 1 of epoch 1");
+  ASSERT_NE(line, std::string::npos) << done.err;
+  EXPECT_LE(done.err.find('\n', line) - line, 80u);
+}
+
+}  // namespace
+}  // namespace bantam::cli
