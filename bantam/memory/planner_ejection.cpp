@@ -72,14 +72,18 @@ void EjectionSearch::list_neighbours() {
   for (auto& list : by_top_) std::ranges::sort(list, {}, [&](Index b) { return top_[at(b)]; });
 }
 
-// A buffer of mean area weighs as much as a hundred failures: small ones, which find a place easily, give way.
+// A buffer of mean area weighs as much as a hundred pushes, and twice the area four times that: small ones, which find
+// a place easily, give way.
 void EjectionSearch::weigh() {
   const auto area = [&](std::size_t i) {
     return static_cast<double>(problem_.size[i]) * static_cast<double>(problem_.upper[i] - problem_.lower[i]);
   };
   double mean = 0;
   for (std::size_t i = 0; i < problem_.count(); ++i) mean += area(i) / static_cast<double>(problem_.count());
-  for (std::size_t i = 0; i < problem_.count(); ++i) weight_[i] = 1 + static_cast<std::int64_t>(100.0 * area(i) / mean);
+  for (std::size_t i = 0; i < problem_.count(); ++i) {
+    const double share = area(i) / mean;
+    weight_[i] = 1 + static_cast<std::int64_t>(100.0 * share * share);
+  }
 }
 
 void EjectionSearch::put(std::size_t buffer, Bytes offset) {
@@ -94,7 +98,7 @@ void EjectionSearch::remove(std::size_t buffer) {
 }
 
 void EjectionSearch::run() {
-  constexpr Bytes kSteps = 200;  // an arena is lowered by half a per cent: small enough for few to stick out
+  constexpr Bytes kSteps = 100;  // an arena is lowered by one per cent: little enough for few to stick out
   const auto unit = static_cast<Bytes>(problem_.alignment), goal = static_cast<Bytes>(budget_.goal);
   while (best_.height > budget_.goal) {
     const auto height = static_cast<Bytes>(best_.height);
@@ -117,10 +121,21 @@ bool EjectionSearch::fit_into(Bytes arena) {
   return true;
 }
 
-void EjectionSearch::insert_one() {
-  std::swap(waiting_[random_.below(waiting_.size())], waiting_.back());
-  const std::size_t buffer = waiting_.back();
+// The heaviest of a few at random: the light ones would only be pushed out again.
+std::size_t EjectionSearch::take_waiting() {
+  std::size_t chosen = random_.below(waiting_.size());
+  for (int other = 0; other < 3; ++other) {
+    const std::size_t i = random_.below(waiting_.size());
+    if (weight_[waiting_[i]] > weight_[waiting_[chosen]]) chosen = i;
+  }
+  const std::size_t buffer = waiting_[chosen];
+  waiting_[chosen] = waiting_.back();
   waiting_.pop_back();
+  return buffer;
+}
+
+void EjectionSearch::insert_one() {
+  const std::size_t buffer = take_waiting();
   const Spot spot = lightest_spot(buffer);
   put(buffer, spot.offset);
   if (spot.weight == 0) return;

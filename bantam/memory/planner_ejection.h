@@ -10,7 +10,7 @@
 
 namespace bantam::planner {
 
-/// Lowers the arena a little, which leaves out the buffers that stick out; then puts waiting buffers, one at random
+/// Lowers the arena a little, which leaves out the buffers that stick out; then puts waiting buffers, a heavy one
 /// each time, where the placed ones in their way weigh least. Those are pushed out and wait in turn. A buffer starts
 /// with its area as its weight and gains with each push, so that what is hard to place comes to stay. When none waits,
 /// the plan is kept and the arena is lowered again.
@@ -18,7 +18,7 @@ namespace bantam::planner {
 /// vehicle routing problem with time windows".
 class EjectionSearch {
  public:
-  /// Insertions that count as one iteration of the budget: about the work of one placement of all buffers.
+  /// Insertions that count as one iteration of the budget: about the work of placing some hundreds on a skyline.
   static constexpr std::int64_t kInsertions = 64;
 
   /// Whether the pairs of buffers alive together are few enough to be listed.
@@ -42,6 +42,7 @@ class EjectionSearch {
   void put(std::size_t buffer, Bytes offset);
   void remove(std::size_t buffer);
   bool fit_into(Bytes arena);
+  std::size_t take_waiting();
   void insert_one();
   void shake();
   Spot lightest_spot(std::size_t buffer);

@@ -1,4 +1,4 @@
-// Constructed orders first; then the skyline's choices are changed at random and annealed.
+// Constructed orders first; then the skyline's choices are changed at random and annealed; then buffers are ejected.
 #include "bantam/memory/planner_search.h"
 
 #include <algorithm>
