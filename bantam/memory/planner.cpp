@@ -34,6 +34,7 @@ void check_input(std::span<const PlannerBuffer> buffers, std::uint64_t alignment
 std::pair<planner::Problem, std::vector<std::size_t>> make_problem(std::span<const PlannerBuffer> buffers,
                                                                    std::uint64_t alignment) {
   planner::Problem problem;
+  problem.alignment = alignment;
   std::vector<std::size_t> source;
   std::vector<std::int64_t> times;
   for (std::size_t i = 0; i < buffers.size(); ++i) {

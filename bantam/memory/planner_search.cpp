@@ -1,4 +1,4 @@
-// Constructed orders first; then the skyline's choices are changed at random and annealed.
+// Constructed orders first; then the skyline's choices are changed at random and annealed; then buffers are ejected.
 #include "bantam/memory/planner_search.h"
 
 #include <algorithm>
@@ -9,9 +9,12 @@
 #include <vector>
 
 #include "bantam/base/philox.h"
+#include "bantam/memory/planner_ejection.h"
 
 namespace bantam::planner {
 namespace {
+
+constexpr int kOpening = 10;  // the skyline's share of the budget: one part in ten
 
 using Key = std::function<double(std::size_t)>;
 
@@ -58,9 +61,9 @@ std::vector<std::vector<Index>> constructed_orders(const Problem& problem) {
 
 /// Two stages: weights of the skyline's choice at random, with noise on the buffers; then the noise of a few buffers at
 /// a time, annealed.
-class Search {
+class SkylineSearch {
  public:
-  Search(const Problem& problem, std::uint64_t seed, Budget& budget, Placement& best)
+  SkylineSearch(const Problem& problem, std::uint64_t seed, Budget& budget, Placement& best)
       : problem_(problem),
         budget_(budget),
         best_(best),
@@ -193,7 +196,16 @@ Placement construct(const Problem& problem, Budget& budget) {
 }
 
 void improve(const Problem& problem, std::uint64_t seed, Budget& budget, Placement& best) {
-  if (best.height > budget.goal) Search(problem, seed, budget, best).run();
+  if (best.height <= budget.goal) return;
+  Budget opening = budget;
+  const bool eject = EjectionSearch::suits(problem);
+  if (eject) {  // the skyline gives a plan to start from: what it finds it finds early
+    opening.iterations /= kOpening;
+    opening.seconds /= kOpening;
+  }
+  SkylineSearch(problem, seed, opening, best).run();
+  budget.used = opening.used;
+  if (eject) EjectionSearch(problem, seed, budget, best).run();
 }
 
 }  // namespace bantam::planner

@@ -77,8 +77,8 @@ TEST(Planner, PlansOfRandomBuffersAreValid) {
   }
 }
 
-// The goal is 1.10 for each; reached are 1.03 to 1.16 within 12,000 placements (less than a second each). The bounds
-// below keep what is reached: the constructed orders alone give 1.14 to 1.27.
+// The goal is 1.10 for each; reached are 1.02 to 1.115 within 12,000 iterations (about a second each). The bounds below
+// keep what is reached: the constructed orders alone give 1.14 to 1.27, the skyline alone 1.11 on average.
 TEST(Planner, HardInstancesComeNearTheirFullPlan) {
   double sum = 0;
   for (const std::size_t count : {150u, 220u, 300u, 380u, 450u}) {
@@ -88,10 +88,20 @@ TEST(Planner, HardInstancesComeNearTheirFullPlan) {
     const ArenaPlan plan = solve_arena(instance.buffers, {.seconds = 0, .iterations = 12'000});
     EXPECT_EQ(check_arena_plan(instance.buffers, plan, 1), "");
     const double ratio = static_cast<double>(plan.arena_bytes) / static_cast<double>(instance.capacity);
-    EXPECT_LE(ratio, 1.18) << count << " buffers";
+    EXPECT_LE(ratio, 1.12) << count << " buffers";
     sum += ratio;
   }
-  EXPECT_LE(sum / 5, 1.13);
+  EXPECT_LE(sum / 5, 1.08);
+}
+
+TEST(Planner, TheSearchKeepsTheAlignment) {
+  HardInstance instance = cut_rectangle(200, 200, 1 << 20);
+  for (PlannerBuffer& b : instance.buffers) b.size = (b.size + 255) / 256 * 256;  // so that rounding costs nothing
+  const ArenaPlan constructed = solve_arena(instance.buffers, {.alignment = 256, .seconds = 0, .iterations = 0});
+  const ArenaPlan plan = solve_arena(instance.buffers, {.alignment = 256, .seconds = 0, .iterations = 2000});
+  EXPECT_LT(plan.arena_bytes, constructed.arena_bytes) << "the search found nothing, so this test shows nothing";
+  EXPECT_EQ(check_arena_plan(instance.buffers, plan, 256), "");
+  EXPECT_FALSE(overlap_anywhere(instance.buffers, plan));
 }
 
 TEST(Planner, EqualInputsGiveEqualPlansUnlessTimeEndsThem) {

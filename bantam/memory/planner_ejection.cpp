@@ -1,0 +1,199 @@
+// The spots of a buffer are found by a sweep over its neighbours' bottoms and tops, whose orders hardly change.
+#include "bantam/memory/planner_ejection.h"
+
+#include <algorithm>
+#include <limits>
+#include <numeric>
+
+namespace bantam::planner {
+namespace {
+
+constexpr std::int64_t kNever = std::numeric_limits<std::int64_t>::max();
+
+std::size_t at(Index index) { return static_cast<std::size_t>(index); }
+
+/// Insertion sort: linear in what is nearly sorted.
+void sort_again(std::vector<Index>& order, const std::vector<std::int64_t>& keys) {
+  for (std::size_t i = 1; i < order.size(); ++i) {
+    const Index moved = order[i];
+    const std::int64_t key = keys[at(moved)];
+    std::size_t hole = i;
+    for (; hole > 0 && keys[at(order[hole - 1])] > key; --hole) order[hole] = order[hole - 1];
+    order[hole] = moved;
+  }
+}
+
+/// Calls visit(i, j), until it says false, for each pair of buffers alive together.
+template <typename Visit>
+void each_pair(const Problem& problem, Visit visit) {
+  std::vector<Index> by_lower(problem.count()), live;
+  std::iota(by_lower.begin(), by_lower.end(), 0);
+  std::ranges::stable_sort(by_lower, {}, [&](Index b) { return problem.lower[at(b)]; });
+  for (const Index b : by_lower) {
+    std::erase_if(live, [&](Index other) { return problem.upper[at(other)] <= problem.lower[at(b)]; });
+    for (const Index other : live)
+      if (!visit(b, other)) return;
+    live.push_back(b);
+  }
+}
+
+}  // namespace
+
+bool EjectionSearch::suits(const Problem& problem) {
+  constexpr std::int64_t kMostPairs = 2'000'000;  // 32 MB of lists
+  std::int64_t pairs = 0;
+  each_pair(problem, [&](Index, Index) { return ++pairs <= kMostPairs; });
+  return pairs <= kMostPairs;
+}
+
+EjectionSearch::EjectionSearch(const Problem& problem, std::uint64_t seed, Budget& budget, Placement& best)
+    : problem_(problem),
+      budget_(budget),
+      best_(best),
+      random_(philox_key(seed, RandomPurpose::test, 1)),
+      bottom_(problem.count()),
+      top_(problem.count()),
+      placed_(problem.count(), 0),
+      weight_(problem.count()) {
+  for (std::size_t i = 0; i < problem.count(); ++i) put(i, static_cast<Bytes>(best.offset[i]));
+  list_neighbours();
+  weigh();
+}
+
+void EjectionSearch::list_neighbours() {
+  by_bottom_.resize(problem_.count());
+  each_pair(problem_, [&](Index i, Index j) {
+    by_bottom_[at(i)].push_back(j);
+    by_bottom_[at(j)].push_back(i);
+    return true;
+  });
+  by_top_ = by_bottom_;
+  for (auto& list : by_bottom_) std::ranges::sort(list, {}, [&](Index b) { return bottom_[at(b)]; });
+  for (auto& list : by_top_) std::ranges::sort(list, {}, [&](Index b) { return top_[at(b)]; });
+}
+
+// A buffer of mean area weighs as much as a hundred pushes, and twice the area four times that: small ones, which find
+// a place easily, give way.
+void EjectionSearch::weigh() {
+  const auto area = [&](std::size_t i) {
+    return static_cast<double>(problem_.size[i]) * static_cast<double>(problem_.upper[i] - problem_.lower[i]);
+  };
+  double mean = 0;
+  for (std::size_t i = 0; i < problem_.count(); ++i) mean += area(i) / static_cast<double>(problem_.count());
+  for (std::size_t i = 0; i < problem_.count(); ++i) {
+    const double share = area(i) / mean;
+    weight_[i] = 1 + static_cast<std::int64_t>(100.0 * share * share);
+  }
+}
+
+void EjectionSearch::put(std::size_t buffer, Bytes offset) {
+  bottom_[buffer] = offset;
+  top_[buffer] = offset + static_cast<Bytes>(problem_.size[buffer]);
+  placed_[buffer] = 1;
+}
+
+void EjectionSearch::remove(std::size_t buffer) {
+  placed_[buffer] = 0;
+  waiting_.push_back(buffer);
+}
+
+void EjectionSearch::run() {
+  constexpr Bytes kSteps = 100;  // an arena is lowered by one per cent: little enough for few to stick out
+  const auto unit = static_cast<Bytes>(problem_.alignment), goal = static_cast<Bytes>(budget_.goal);
+  while (best_.height > budget_.goal) {
+    const auto height = static_cast<Bytes>(best_.height);
+    const Bytes lower = (height - std::max(unit, height / kSteps)) / unit * unit;
+    if (!fit_into(std::max(goal, lower))) return;
+    keep();
+  }
+}
+
+// False where the budget ended before all were placed.
+bool EjectionSearch::fit_into(Bytes arena) {
+  arena_ = arena;
+  for (std::size_t i = 0; i < problem_.count(); ++i)
+    if (placed_[i] && top_[i] > arena_) remove(i);
+  while (!waiting_.empty()) {
+    if (budget_.progress() >= 1.0) return false;
+    ++budget_.used;
+    for (std::int64_t i = 0; i < kInsertions && !waiting_.empty(); ++i) insert_one();
+  }
+  return true;
+}
+
+// The heaviest of a few at random: the light ones would only be pushed out again.
+std::size_t EjectionSearch::take_waiting() {
+  std::size_t chosen = random_.below(waiting_.size());
+  for (int other = 0; other < 3; ++other) {
+    const std::size_t i = random_.below(waiting_.size());
+    if (weight_[waiting_[i]] > weight_[waiting_[chosen]]) chosen = i;
+  }
+  const std::size_t buffer = waiting_[chosen];
+  waiting_[chosen] = waiting_.back();
+  waiting_.pop_back();
+  return buffer;
+}
+
+void EjectionSearch::insert_one() {
+  const std::size_t buffer = take_waiting();
+  const Spot spot = lightest_spot(buffer);
+  put(buffer, spot.offset);
+  if (spot.weight == 0) return;
+  ++weight_[buffer];
+  for (const Index other : by_bottom_[buffer]) {
+    if (bottom_[at(other)] >= top_[buffer]) break;
+    if (placed_[at(other)] && top_[at(other)] > bottom_[buffer]) remove(at(other));
+  }
+  shake();
+}
+
+// Moves a buffer into another gap, if there is one: the same pushes would else follow each other in a circle.
+void EjectionSearch::shake() {
+  const std::size_t buffer = random_.below(problem_.count());
+  if (!placed_[buffer]) return;
+  placed_[buffer] = 0;
+  const Spot spot = lightest_spot(buffer);
+  put(buffer, spot.weight == 0 ? spot.offset : bottom_[buffer]);
+}
+
+// At an offset x, those with bottom - size < x < top are in the way. The sum of their weights is least at 0, at the
+// arena's end, just below a bottom or on a top; of equals one is drawn.
+EjectionSearch::Spot EjectionSearch::lightest_spot(std::size_t buffer) {
+  std::vector<Index>&bottoms = by_bottom_[buffer], &tops = by_top_[buffer];
+  sort_again(bottoms, bottom_);
+  sort_again(tops, top_);
+  const auto size = static_cast<Bytes>(problem_.size[buffer]);
+  const Bytes last = arena_ - size;
+  std::size_t begin = 0, end = 0;
+  const auto next_begin = [&] {
+    while (begin < bottoms.size() && !placed_[at(bottoms[begin])]) ++begin;
+    return begin < bottoms.size() ? bottom_[at(bottoms[begin])] - size : kNever;
+  };
+  const auto next_end = [&] {
+    while (end < tops.size() && !placed_[at(tops[end])]) ++end;
+    return end < tops.size() ? top_[at(tops[end])] : kNever;
+  };
+  std::int64_t weight = 0, least = kNever;
+  const auto consider = [&](Bytes offset) {
+    if (weight > least) return;
+    if (weight < least) ties_.clear();
+    least = weight;
+    ties_.push_back(offset);
+  };
+  Bytes to_begin = next_begin(), to_end = next_end();
+  for (; to_begin < 0; ++begin, to_begin = next_begin()) weight += weight_[at(bottoms[begin])];
+  for (Bytes offset = 0;; offset = std::min({to_begin, to_end, last})) {
+    for (; to_end == offset; ++end, to_end = next_end()) weight -= weight_[at(tops[end])];
+    consider(offset);
+    if (offset == last) break;
+    for (; to_begin == offset; ++begin, to_begin = next_begin()) weight += weight_[at(bottoms[begin])];
+  }
+  return {ties_[random_.below(ties_.size())], least};
+}
+
+void EjectionSearch::keep() {
+  best_.height = static_cast<std::uint64_t>(*std::ranges::max_element(top_));
+  for (std::size_t i = 0; i < problem_.count(); ++i) best_.offset[i] = static_cast<std::uint64_t>(bottom_[i]);
+}
+
+}  // namespace bantam::planner

@@ -1,0 +1,65 @@
+// Internal: the ejection search, which makes a plan fit a smaller arena by letting buffers push each other out.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "bantam/base/philox.h"
+#include "bantam/memory/planner_placement.h"
+#include "bantam/memory/planner_search.h"
+
+namespace bantam::planner {
+
+/// Lowers the arena a little, which leaves out the buffers that stick out; then puts waiting buffers, a heavy one
+/// each time, where the placed ones in their way weigh least. Those are pushed out and wait in turn. A buffer starts
+/// with its area as its weight and gains with each push, so that what is hard to place comes to stay. When none waits,
+/// the plan is kept and the arena is lowered again.
+/// Source of ejecting by counted failures: Nagata and Bräysy 2009, "A powerful route minimization heuristic for the
+/// vehicle routing problem with time windows".
+class EjectionSearch {
+ public:
+  /// Insertions that count as one iteration of the budget: about the work of placing some hundreds on a skyline.
+  static constexpr std::int64_t kInsertions = 64;
+
+  /// Whether the pairs of buffers alive together are few enough to be listed.
+  static bool suits(const Problem& problem);
+
+  EjectionSearch(const Problem& problem, std::uint64_t seed, Budget& budget, Placement& best);
+
+  /// Improves the placement until the goal is reached or the budget is used up.
+  void run();
+
+ private:
+  using Bytes = std::int64_t;  // spots may be looked at below 0
+
+  struct Spot {
+    Bytes offset;
+    std::int64_t weight;  ///< of the placed buffers in the way
+  };
+
+  void list_neighbours();
+  void weigh();
+  void put(std::size_t buffer, Bytes offset);
+  void remove(std::size_t buffer);
+  bool fit_into(Bytes arena);
+  std::size_t take_waiting();
+  void insert_one();
+  void shake();
+  Spot lightest_spot(std::size_t buffer);
+  void keep();
+
+  const Problem& problem_;
+  Budget& budget_;
+  Placement& best_;
+  PhiloxSequence random_;
+  Bytes arena_ = 0;
+  std::vector<Bytes> bottom_, top_;  // by buffer; of a waiting one where it was
+  std::vector<char> placed_;
+  std::vector<std::int64_t> weight_;
+  std::vector<std::size_t> waiting_;
+  // By buffer: those alive with it. Sorted by bottom and by top when they were last looked at, hence nearly sorted now.
+  std::vector<std::vector<Index>> by_bottom_, by_top_;
+  std::vector<Bytes> ties_;
+};
+
+}  // namespace bantam::planner
