@@ -9,7 +9,7 @@ build=$1 archive=$2
 stage=$(mktemp -d)
 trap 'rm -rf "$stage"' EXIT
 mkdir -p "$stage/pack/bin" "$stage/pack/lib"
-for program in "$build"/bantam "$build"/examples/embed/embed $(find "$build"/tests/{kernels,engine,data} "$build"/tests/memory/memory_cuda_test "$build"/tests/cli/cli_gpu_test -type f -perm -u+x -name '*_test'); do
+for program in "$build"/bantam "$build"/examples/embed/embed "$build"/tests/stress/limits_stress $(find "$build"/tests/{kernels,engine,data} "$build"/tests/memory/memory_cuda_test "$build"/tests/cli/cli_gpu_test -type f -perm -u+x -name '*_test'); do
   [ -f "$program" ] || continue
   strip -o "$stage/pack/bin/$(basename "$program")" "$program"
 done
