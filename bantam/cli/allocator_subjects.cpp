@@ -27,8 +27,7 @@ double seconds_since(Clock::time_point start) { return std::chrono::duration<dou
 
 class Ours {
  public:
-  explicit Ours(Device device)
-      : stream_(device), allocator_(make_device_source(device), device, {}) {}
+  explicit Ours(Device device) : stream_(device), allocator_(make_device_source(device), device, {}) {}
   void* allocate(std::uint64_t bytes) {
     return allocator_.allocate(bytes, stream_.get(), {Category::activation, "bench"});
   }

@@ -5,6 +5,7 @@
 
 #include "bantam/base/error.h"
 #include "bantam/cli/fitting.h"
+#include "bantam/cli/run_plan.h"
 
 namespace bantam::cli {
 
@@ -51,10 +52,18 @@ std::vector<std::optional<RecomputeOptions>> recomputes_of(const RunConfig& conf
   return recomputes;
 }
 
+RecomputeChoice choose(const RunConfig& config, std::int64_t batch, Precision precision, std::uint64_t bytes,
+                       bool whole_run) {
+  if (!whole_run || !gives_batches(config, batch)) return choose_recompute(config, {batch, precision, {}}, bytes);
+  RunConfig run = config;
+  run.precision = precision;
+  return choose_for_run(run, batch, bytes);
+}
+
 StepCase bench_case(const RunConfig& config, std::int64_t batch, Precision precision,
-                    const std::optional<RecomputeOptions>& recompute, std::uint64_t bytes) {
+                    const std::optional<RecomputeOptions>& recompute, std::uint64_t bytes, bool whole_run) {
   if (recompute) return {batch, precision, *recompute};
-  const RecomputeChoice choice = choose_recompute(config, {batch, precision, {}}, bytes);
+  const RecomputeChoice choice = choose(config, batch, precision, bytes, whole_run);
   StepCase step{batch, precision, choice.recompute};
   if (to_string(choice.recompute) != "none") step.predicted_extra = choice.extra_work;
   return step;
@@ -70,7 +79,9 @@ std::string add_extra(nlohmann::ordered_json& json, const RunConfig& config, con
                                  wrapped(row.recompute, 64, "                "), 100 * *row.predicted_extra);
   try {
     const StepCase plain{row.batch, row.precision, {}};
-    const double plain_ms = measure_step(config, plain, options.common.threads, options.seconds).ms_per_step,
+    RunConfig unbound = config;  // the budget is what it does not fit
+    unbound.memory.budget = 0;
+    const double plain_ms = measure_step(unbound, plain, options.common.threads, options.seconds).ms_per_step,
                  extra = measured.ms_per_step / plain_ms - 1;
     json["measured_extra_percent"] = 100 * extra;
     return text + fmt::format("{:+.1f} % measured", 100 * extra);
@@ -99,7 +110,7 @@ std::vector<StepCase> bench_cases(const RunConfig& config, const BenchOptions& o
   for (const Precision precision : precisions)
     for (const auto& recompute : recomputes_of(config, options, bytes))
       for (const std::int64_t batch : batches_of(config, options, bytes)) {
-        StepCase row = bench_case(config, batch, precision, recompute, bytes);
+        StepCase row = bench_case(config, batch, precision, recompute, bytes, options.whole_run);
         for (const bool is_planned : planned) {
           row.planned = is_planned;
           cases.push_back(row);

@@ -15,6 +15,7 @@ struct BenchOptions {
   double seconds = 1.5;
   bool json = false;
   bool bytes = false;
+  bool whole_run = false;  ///< `auto` fits all that `bantam train` holds, where the configuration has data
 };
 
 void add_bench_options(CLI::App& command, BenchOptions& options);

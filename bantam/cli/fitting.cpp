@@ -1,4 +1,4 @@
-// Questions to dry runs and plans, and what their answers mean for the configuration.
+// Questions to plans, and what their answers mean for the configuration.
 #include "bantam/cli/fitting.h"
 
 #include <algorithm>
@@ -9,12 +9,12 @@
 #include "bantam/base/byte_size.h"
 #include "bantam/base/error.h"
 #include "bantam/base/text.h"
+#include "bantam/cli/run_plan.h"
 #include "bantam/engine/batch_search.h"
 
 namespace bantam::cli {
 namespace {
 
-constexpr std::int64_t kSearchUpdates = 2, kProofUpdates = 64;
 constexpr double kShareOfFreeHost = 0.8;  // the rest is the system's
 
 /// What the configuration's limit, or the share that the device is, leaves for the pool; 0: there is none.
@@ -45,34 +45,8 @@ BatchRange batch_range(const RunConfig& config) {
           .multiple_of = pipeline.batch_multiple_of};
 }
 
-bool settles_depth(const RunConfig& config) {
-  return config.device.kind == DeviceKind::cpu && config.data && !config.data->pipeline.prefetch.depth;
-}
-
 OutOfMemory cannot_fit(const std::string& message, std::uint64_t needed, std::uint64_t bytes) {
   return OutOfMemory(message, {.requested_bytes = needed, .limit_bytes = bytes});
-}
-
-/// The choice for a training run, batches made ahead and evaluation included.
-RecomputeChoice choose_for_run(const RunConfig& config, std::int64_t batch, std::uint64_t bytes) {
-  const Graph& graph = config.model.graph;
-  const StepPlanOptions step = plan_options(config, {batch, config.precision, {}});
-  // The data and batches made ahead take the same with every policy.
-  const std::uint64_t run_peak = dry_run(graph, dry_run_of(config, batch, {}, 0, false)).peak_bytes,
-                      beside = run_peak - std::min(run_peak, step_peak(graph, step));
-  return search_recompute(graph, {.step = step,
-                                  .bytes = bytes > beside ? bytes - beside : 1,
-                                  .rates = typical_rates(config.device, config.precision),
-                                  .fits = [&](const RecomputeOptions& recompute) {
-                                    return dry_run(graph, dry_run_of(config, batch, recompute, bytes)).fits;
-                                  }});
-}
-
-/// As a run does before it reads data, so that dry runs are of runs that can be.
-void check_model_fits_data(const RunConfig& config) {
-  Runtime runtime(RuntimeOptions{.threads = 1});
-  const RunSources sources = dry_run_of(config, 1, {}, 0).open(runtime, Device::meta_of(config.device));
-  require_model_fits(config, sources.train->image_shape(), sources.train->classes());
 }
 
 void settle_recompute(const RunConfig& config, std::int64_t batch, std::uint64_t bytes, Settled& settled) {
@@ -107,46 +81,25 @@ std::uint64_t bytes_to_fit(const RunConfig& config, const PlanTarget& target) {
 
 std::uint64_t bytes_to_fit(const RunConfig& config) { return bytes_to_fit(config, plan_target(config, std::nullopt)); }
 
-DryRunOptions dry_run_of(const RunConfig& config, std::int64_t batch, const RecomputeOptions& recompute,
-                         std::uint64_t limit_bytes, bool ahead) {
-  DataOptions data = *config.data;
-  data.pipeline.batch_size = batch;
-  data.pipeline.batch_size_is_auto = false;
-  if (settles_depth(config)) data.pipeline.prefetch.depth = kSettledDepth;
-  if (!ahead) data.pipeline.prefetch.workers = 0;
-  return {.model = {.precision = config.precision, .seed = config.seed, .recompute = recompute},
-          .optimizer = config.train.optimizer,
-          .loss = config.train.loss,
-          .accumulate = config.train.accumulate,
-          .evaluate = config.train.evaluate,
-          .device = config.device,
-          .limit_bytes = limit_bytes,
-          .updates = kSearchUpdates,
-          .open = [data = std::move(data), seed = config.seed](Runtime& runtime, Device device) {
-            OpenedData opened = open_data(runtime, data, device, seed);
-            return RunSources{std::move(opened.train), std::move(opened.validation)};
-          }};
+RunConfig variant(const RunConfig& config, std::int64_t batch, const RecomputeOptions& recompute) {
+  RunConfig other = config;
+  other.data->pipeline.batch_size = batch;
+  other.data->pipeline.batch_size_is_auto = false;
+  other.recompute = recompute;
+  return other;
 }
+
+bool run_fits(const RunConfig& config, std::uint64_t bytes) { return plan_run(config).pool_bytes <= bytes; }
 
 std::int64_t solve_batch(const RunConfig& config, std::uint64_t bytes) {
   if (bytes == 0) bytes = free_bytes(config);
-  const auto least = [&](std::int64_t batch) {
-    return dry_run(config.model.graph, dry_run_of(config, batch, config.recompute, 0, false)).peak_bytes;
-  };
-  const auto run = [&](std::int64_t batch, std::uint64_t limit, std::int64_t updates) {
-    DryRunOptions options = dry_run_of(config, batch, config.recompute, limit);
-    options.updates = updates;
-    return dry_run(config.model.graph, options);
-  };
+  const auto run = [&](std::int64_t batch) { return variant(config, batch, config.recompute); };
   const BatchRange range = batch_range(config);
-  std::int64_t batch =
-      largest_batch(range, {.fits = [&](std::int64_t size) { return run(size, bytes, kSearchUpdates).fits; },
-                            .could_fit = [&](std::int64_t size) { return least(size) <= bytes; }});
-  // A longer run is the proof; where it fails, memory fragments slowly, and a little less will do.
-  while (batch > 0 && !run(batch, bytes, kProofUpdates).fits)
-    batch -= std::max<std::int64_t>(1, batch / range.multiple_of / 200) * range.multiple_of;
+  const std::int64_t batch =
+      largest_batch(range, {.fits = [&](std::int64_t size) { return run_fits(run(size), bytes); },
+                            .could_fit = [&](std::int64_t size) { return run_peak(run(size)) <= bytes; }});
   if (batch > 0) return batch;
-  const std::uint64_t needed = least(range.multiple_of);
+  const std::uint64_t needed = plan_run(run(range.multiple_of)).pool_bytes;
   throw cannot_fit(fmt::format("batch size auto: a batch of {} needs {}, and there are {}", range.multiple_of,
                                format_byte_size(needed), format_byte_size(bytes)),
                    needed, bytes);
@@ -158,9 +111,22 @@ RecomputeChoice choose_recompute(const RunConfig& config, const StepCase& step, 
       {.step = plan_options(config, step), .bytes = bytes, .rates = typical_rates(config.device, step.precision)});
 }
 
+RecomputeChoice choose_for_run(const RunConfig& config, std::int64_t batch, std::uint64_t bytes) {
+  const Graph& graph = config.model.graph;
+  const StepPlanOptions step = plan_options(config, {batch, config.precision, {}});
+  // The data and batches made ahead take the same with every policy.
+  const std::uint64_t whole = run_peak(variant(config, batch, {})), alone = step_peak(graph, step),
+                      beside = whole - std::min(whole, alone);
+  return search_recompute(graph, {.step = step,
+                                  .bytes = bytes > beside ? bytes - beside : 1,
+                                  .rates = typical_rates(config.device, config.precision),
+                                  .fits = [&](const RecomputeOptions& recompute) {
+                                    return run_fits(variant(config, batch, recompute), bytes);
+                                  }});
+}
+
 Settled settle(const RunConfig& config) {
   Settled settled;
-  check_model_fits_data(config);
   const std::uint64_t bytes = bytes_to_fit(config);
   std::int64_t batch = config.data->pipeline.batch_size;
   if (config.data->pipeline.batch_size_is_auto) {
@@ -172,9 +138,6 @@ Settled settle(const RunConfig& config) {
   } else if (!config.recompute_given && bytes > 0) {
     settle_recompute(config, batch, bytes, settled);
   }
-  // As many batches ahead as were run dry; a depth found at run time could outgrow the memory.
-  if ((bytes > 0 || config.data->pipeline.batch_size_is_auto) && settles_depth(config))
-    settled.overrides.push_back(fmt::format("data.pipeline.prefetch.depth={}", kSettledDepth));
   return settled;
 }
 

@@ -9,7 +9,6 @@
 #include "bantam/cli/measure.h"
 #include "bantam/cli/plan_process.h"
 #include "bantam/cli/run_config.h"
-#include "bantam/engine/dry_run.h"
 #include "bantam/engine/recompute_search.h"
 
 namespace bantam::cli {
@@ -23,22 +22,19 @@ std::uint64_t bytes_to_fit(const RunConfig& config);
 /// A step of the configuration with its accumulation, for plans.
 StepPlanOptions plan_options(const RunConfig& config, const StepCase& step);
 
-/// The run of a configuration with data, for dry runs: its sources, its options, its device. A prefetch depth of `auto`
-/// is taken as `kSettledDepth` on the CPU. Without `ahead` no batch is made ahead: the least that the run can do with,
-/// since under a limit the loader makes do with fewer.
-DryRunOptions dry_run_of(const RunConfig& config, std::int64_t batch, const RecomputeOptions& recompute,
-                         std::uint64_t limit_bytes, bool ahead = true);
+/// The configuration with another batch size (given, not `auto`) and policy.
+RunConfig variant(const RunConfig& config, std::int64_t batch, const RecomputeOptions& recompute);
+/// Whether the whole run, data and evaluation included, gets by with a pool of `bytes`.
+bool run_fits(const RunConfig& config, std::uint64_t bytes);
 
-/// Batches made ahead on the CPU where the depth is `auto` and the run must fit bytes: there they lie in the same
-/// memory as the step, so their number must be known.
-inline constexpr std::int64_t kSettledDepth = 4;
-
-/// The largest batch that fits `bytes`, from dry runs of the whole run; with 0 bytes, the device's free memory less a
+/// The largest batch that fits `bytes`, from plans of the whole run; with 0 bytes, the device's free memory less a
 /// reserve. Throws OutOfMemory where no batch fits, ConfigError where nothing bounds it.
 std::int64_t solve_batch(const RunConfig& config, std::uint64_t bytes);
 
-/// The policy of least work for one step with a batch resident, as benches and plans have it.
+/// The policy of least work for one step with a batch resident, as benches have it.
 RecomputeChoice choose_recompute(const RunConfig& config, const StepCase& step, std::uint64_t bytes);
+/// The same for a whole run of `bantam train`, for a configuration with data.
+RecomputeChoice choose_for_run(const RunConfig& config, std::int64_t batch, std::uint64_t bytes);
 
 /// What `train` changes in a configuration before it begins: overrides, and a line on each for the user.
 struct Settled {

@@ -1,21 +1,36 @@
 // From an OutOfMemory to questions for the advisor, and its answers in words.
 #include "bantam/cli/oom_message.h"
 
+#include <algorithm>
 #include <sstream>
 
 #include <fmt/format.h>
 
 #include "bantam/base/byte_size.h"
 #include "bantam/cli/fitting.h"
+#include "bantam/cli/run_plan.h"
+#include "bantam/memory/process_limit.h"
 
 namespace bantam::cli {
 namespace {
 
+constexpr std::size_t kShownHolders = 5;
 constexpr std::size_t kColumns = 80, kPrefix = 15;  // "bantam: error: "
 
-/// What there was: the limit, or where there is none all that the device gave.
-std::uint64_t bytes_there_were(const OutOfMemory::Facts& facts) {
-  return facts.limit_bytes > 0 ? facts.limit_bytes : facts.pool_bytes;
+/// What the pool could have: as configured, or, where nothing is, all that the device gave.
+std::uint64_t bytes_there_were(const RunConfig& config, const OutOfMemory::Facts& facts) {
+  const std::uint64_t bytes = bytes_to_fit(config);
+  return bytes > 0 ? bytes : facts.limit_bytes > 0 ? facts.limit_bytes : facts.pool_bytes;
+}
+
+/// Of a run that was refused before it began: who would hold the memory at its peak.
+std::string planned_holders(const Graph& graph, const StepPlanOptions& step) {
+  const StepPlan plan = plan_step(graph, step);
+  std::string text = "  largest holders at the planned peak:";
+  for (std::size_t i = 0; i < std::min(kShownHolders, plan.holders.size()); ++i)
+    text += fmt::format("\n    {} ({}): {}", plan.holders[i].owner, to_string(plan.holders[i].category),
+                        format_byte_size(plan.holders[i].bytes));
+  return text + "\n";
 }
 
 std::string edit_line(const FittingEdit& edit) {
@@ -59,10 +74,19 @@ std::string wrap_lines(const std::string& text, std::size_t width, std::size_t f
   return wrapped_text;
 }
 
-OutOfMemory explain(const OutOfMemory& error, const Graph& graph, const OomQuestion& question) {
+/// What a limit holds besides the pool.
+std::uint64_t overhead_bytes(const RunConfig& config) {
+  const PlanTarget target = plan_target(config, std::nullopt);
+  return target.counts ? total_bytes(target.profile.overhead) + kLateReserve : 0;
+}
+
+OutOfMemory explain(const OutOfMemory& error, const RunConfig& config, const OomQuestion& question) {
   if (question.bytes == 0) return error;
+  const Graph& graph = config.model.graph;
   try {
-    const std::string text = error.what() + ("\n" + advice_text(advise(graph, question), question.bytes));
+    std::string text = std::string(error.what()) + "\n";
+    if (error.facts().in_use_bytes == 0) text += planned_holders(graph, question.step);
+    text += advice_text(advise(graph, question), question.bytes, overhead_bytes(config));
     return OutOfMemory(wrap_lines(text, kColumns, kColumns - kPrefix), error.facts());
   } catch (const Error&) {  // no advice is no reason to lose the error
     return error;
@@ -71,34 +95,35 @@ OutOfMemory explain(const OutOfMemory& error, const Graph& graph, const OomQuest
 
 }  // namespace
 
-std::string advice_text(const OomAdvice& advice, std::uint64_t bytes) {
+std::string advice_text(const OomAdvice& advice, std::uint64_t bytes, std::uint64_t overhead_bytes) {
   std::string text = fmt::format("  By plan a step's peak is {}; there are {}.", format_byte_size(advice.peak_bytes),
                                  format_byte_size(bytes));
   if (!advice.edits.empty()) text += " Each of these fits:";
   for (const FittingEdit& edit : advice.edits)
     text += fmt::format("\n    {}\n      -> {}", edit_line(edit), effect(edit, advice.peak_bytes));
-  return text + fmt::format("\n  As it is, it needs a limit of {}.", format_byte_size(advice.needed_bytes));
+  return text +
+         fmt::format("\n  As it is, it needs a limit of {}.", format_byte_size(advice.needed_bytes + overhead_bytes));
 }
 
 OutOfMemory explain_training(const OutOfMemory& error, const RunConfig& config) {
   const std::int64_t batch = config.data->pipeline.batch_size;
-  const auto fits = [&](const StepPlanOptions& step, std::uint64_t bytes) {
-    RunConfig variant = config;
-    variant.precision = step.model.precision;
-    variant.train.accumulate = step.accumulate;
-    return dry_run(config.model.graph, dry_run_of(variant, step.batch, step.model.recompute, bytes)).fits;
+  const auto pool = [&](const StepPlanOptions& step) {
+    RunConfig other = variant(config, step.batch, step.model.recompute);
+    other.precision = step.model.precision;
+    other.train.accumulate = step.accumulate;
+    return plan_run(other).pool_bytes;
   };
-  return explain(error, config.model.graph,
+  return explain(error, config,
                  {.step = plan_options(config, {batch, config.precision, config.recompute}),
-                  .bytes = bytes_there_were(error.facts()),
+                  .bytes = bytes_there_were(config, error.facts()),
                   .rates = typical_rates(config.device, config.precision),
-                  .fits = fits});
+                  .pool = pool});
 }
 
 OutOfMemory explain_step(const OutOfMemory& error, const RunConfig& config, const StepCase& step) {
-  return explain(error, config.model.graph,
+  return explain(error, config,
                  {.step = plan_options(config, step),
-                  .bytes = bytes_there_were(error.facts()),
+                  .bytes = bytes_there_were(config, error.facts()),
                   .rates = typical_rates(config.device, step.precision)});
 }
 

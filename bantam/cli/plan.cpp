@@ -71,14 +71,10 @@ struct Row {
   std::uint64_t held_bytes() const { return run ? run->pool_bytes : plan.pool_bytes; }
 };
 
-/// Nothing where there are no data, or too few for a batch.
 std::optional<RunPlan> plan_whole_run(const RunConfig& config, const StepCase& step) {
-  if (!config.data) return std::nullopt;
-  RunConfig run = config;
+  if (!gives_batches(config, step.batch)) return std::nullopt;
+  RunConfig run = variant(config, step.batch, step.recompute);
   run.precision = step.precision;
-  run.recompute = step.recompute;
-  run.data->pipeline.batch_size = step.batch;
-  if (run.data->pipeline.drop_last && train_facts(*run.data).size < step.batch) return std::nullopt;
   return plan_run(run);
 }
 
@@ -230,6 +226,7 @@ void add_plan(CLI::App& app, Action& action) {
   command->footer(kAbout);
   const auto options = std::make_shared<PlanOptions>();
   options->rows.seconds = 1.0;
+  options->rows.whole_run = true;
   add_bench_options(*command, options->rows);
   command->get_option("CONFIG")->required(false);
   command->get_option("--seconds")->description("Most time to solve an arena");

@@ -63,9 +63,9 @@ struct Excerpt {
 /// Without placements the run is eager: where in the arena things lie does not change what is in use.
 MemoryStats rehearse(const RunConfig& config, std::uint64_t pool_bytes, std::shared_ptr<StepPlacements> placements) {
   const Device device = Device::meta_of(config.device);
-  Runtime runtime(RuntimeOptions{.threads = 1, .limits = {{to_string(device), pool_bytes}}});
+  Runtime runtime(RuntimeOptions{.threads = 1});
   BfcAllocator& memory = runtime.allocator(device);
-  (void)memory.reserve_pool(pool_bytes);
+  if (pool_bytes > 0 && memory.reserve_pool(pool_bytes)) memory.set_limit(memory.stats().pool_bytes);
   const OpenedData data = open_data(runtime, *config.data, device, config.seed);
   require_model_fits(config, data.train->image_shape(), data.train->classes());
   Model model(runtime, device, config.model.graph,
@@ -90,6 +90,10 @@ MemoryStats rehearse(const RunConfig& config, std::uint64_t pool_bytes, std::sha
 
 }  // namespace
 
+bool gives_batches(const RunConfig& config, std::int64_t batch) {
+  return config.data && (!config.data->pipeline.drop_last || train_facts(*config.data).size >= batch);
+}
+
 RunPlan plan_run(const RunConfig& config) {
   const ModelOptions model{.precision = config.precision, .seed = config.seed, .recompute = config.recompute};
   RunPlan plan{.placements = std::make_shared<StepPlacements>(config.model.graph, model, config.train.optimizer,
@@ -101,5 +105,7 @@ RunPlan plan_run(const RunConfig& config) {
   plan.arena_bytes = plan.placements->arena_bytes();
   return plan;
 }
+
+std::uint64_t run_peak(const RunConfig& config) { return rehearse(config, 0, nullptr).peak_bytes; }
 
 }  // namespace bantam::cli

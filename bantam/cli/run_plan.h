@@ -19,9 +19,15 @@ struct RunPlan {
   std::shared_ptr<StepPlacements> placements;  ///< for TrainingStep::prepare
 };
 
+/// Whether there are data, and enough for a batch of this size.
+bool gives_batches(const RunConfig& config, std::int64_t batch);
+
 /// Rehearses the run on the meta stand-in of its device: two epochs at most, each with the beginning and the end of its
 /// batches, since those between take what the ones before took. The configuration has data. Throws ConfigError where
 /// they do not fit the model.
 RunPlan plan_run(const RunConfig& config);
+
+/// The plan's peak alone, at a third of its cost.
+std::uint64_t run_peak(const RunConfig& config);
 
 }  // namespace bantam::cli

@@ -9,27 +9,25 @@
 namespace bantam {
 namespace {
 
-constexpr int kLimitSteps = 7;  // halvings: between the peak and twice the peak to within 1 %
-constexpr int kMostDoublings = 5;
-
 class Advisor {
  public:
   Advisor(const Graph& graph, const OomQuestion& question) : graph_(graph), question_(question) {}
 
   OomAdvice run() {
     OomAdvice advice{.peak_bytes = step_peak(graph_, question_.step)};
-    advice.needed_bytes = needed(advice.peak_bytes);
+    advice.needed_bytes = pool(question_.step);
     for (auto& edit : {precision(), recompute(), batch()})
       if (edit) advice.edits.push_back(*edit);
     return advice;
   }
 
  private:
-  bool fits(const StepPlanOptions& step, std::uint64_t bytes) const {
-    return question_.fits ? question_.fits(step, bytes) : step_fits(graph_, step, bytes);
+  std::uint64_t pool(const StepPlanOptions& step) const {
+    return question_.pool ? question_.pool(step) : plan_step(graph_, step).pool_bytes;
   }
+  bool fits(const StepPlanOptions& step) const { return pool(step) <= question_.bytes; }
   std::optional<FittingEdit> edit(FittingEdit::Kind kind, StepPlanOptions step) const {
-    if (!fits(step, question_.bytes)) return std::nullopt;
+    if (!fits(step)) return std::nullopt;
     const std::uint64_t peak = step_peak(graph_, step);
     return FittingEdit{kind, std::move(step), peak};
   }
@@ -49,7 +47,7 @@ class Advisor {
                                                              .fits = [&](const RecomputeOptions& recompute) {
                                                                StepPlanOptions other = step;
                                                                other.model.recompute = recompute;
-                                                               return fits(other, question_.bytes);
+                                                               return fits(other);
                                                              }});
     if (!choice.fits) return std::nullopt;
     step.model.recompute = choice.recompute;
@@ -66,17 +64,6 @@ class Advisor {
       if (auto found = edit(FittingEdit::Kind::batch, std::move(step))) return found;
     }
     return std::nullopt;
-  }
-
-  /// A limit that holds the run as it is; growth and fragmentation may need more than the peak.
-  std::uint64_t needed(std::uint64_t peak) const {
-    std::uint64_t low = peak, high = peak;
-    for (int i = 0; i < kMostDoublings && !fits(question_.step, high); ++i) low = high, high *= 2;
-    for (int i = 0; i < kLimitSteps && high > low; ++i) {
-      const std::uint64_t middle = low + (high - low) / 2;
-      (fits(question_.step, middle) ? high : low) = middle;
-    }
-    return high;
   }
 
   const Graph& graph_;

@@ -14,8 +14,8 @@ struct OomQuestion {
   StepPlanOptions step;     ///< what does not fit
   std::uint64_t bytes = 0;  ///< what there is
   DeviceRates rates;
-  /// Whether a run with these options fits so many bytes; empty: step_fits.
-  std::function<bool(const StepPlanOptions&, std::uint64_t)> fits;
+  /// The pool that a run with these options holds, planned; empty: the step's alone (plan_step).
+  std::function<std::uint64_t(const StepPlanOptions&)> pool;
 };
 
 /// One change, which alone makes the run fit.
@@ -32,7 +32,7 @@ struct FittingEdit {
 
 struct OomAdvice {
   std::uint64_t peak_bytes = 0;    ///< planned, without a change
-  std::uint64_t needed_bytes = 0;  ///< a limit that would do without a change, within 2 %
+  std::uint64_t needed_bytes = 0;  ///< the pool that would do without a change
   std::vector<FittingEdit> edits;  ///< at most one of a kind, in the kinds' order
 };
 

@@ -68,13 +68,16 @@ StepShapes shapes_of(const StepPlanOptions& options) {
   return {.batches = {options.batch}, .accumulates = options.accumulate > 1};
 }
 
-/// The same run under a limit (0: none), with `pool_bytes` reserved, and planned where that is asked for.
+/// The same run with `pool_bytes` reserved (0: none), and planned where that is asked for, under a limit; a limit of 0
+/// is none, or, with a pool, the pool as it comes out in pages.
 MemoryStats rehearse(const Graph& graph, const StepPlanOptions& options, std::uint64_t limit_bytes,
                      std::uint64_t pool_bytes, const std::shared_ptr<StepPlacements>& placements) {
   const Device device = Device::meta_of(options.device);
-  Runtime runtime(RuntimeOptions{.threads = 1, .limits = {{to_string(device), limit_bytes}}});
+  Runtime runtime(RuntimeOptions{.threads = 1});
   BfcAllocator& memory = runtime.allocator(device);
-  (void)memory.reserve_pool(pool_bytes);
+  memory.set_limit(limit_bytes);
+  if (memory.reserve_pool(pool_bytes) && limit_bytes == 0 && pool_bytes > 0)
+    memory.set_limit(memory.stats().pool_bytes);
   Model model(runtime, device, graph, options.model);
   Optimizer optimizer(model, options.optimizer);
   TrainingStep step(model, optimizer, options.loss);
@@ -165,7 +168,7 @@ StepPlan plan_step(const Graph& graph, const StepPlanOptions& options) {
       peak_of(run, [](const TraceInterval& i) { return i.tag.category == Category::workspace; }).second;
   describe_step(run, options.planner, plan);
   const auto placements = placements_of(graph, options);
-  plan.pool_bytes = least_pool([&](std::uint64_t pool) { return rehearse(graph, options, pool, pool, placements); });
+  plan.pool_bytes = least_pool([&](std::uint64_t pool) { return rehearse(graph, options, 0, pool, placements); });
   return plan;
 }
 
@@ -180,7 +183,7 @@ bool step_fits(const Graph& graph, const StepPlanOptions& options, std::uint64_t
   check_options(options);
   const auto placements = placements_of(graph, options);
   const std::uint64_t pool =
-      placements ? least_pool([&](std::uint64_t size) { return rehearse(graph, options, size, size, placements); }) : 0;
+      placements ? least_pool([&](std::uint64_t size) { return rehearse(graph, options, 0, size, placements); }) : 0;
   try {
     (void)rehearse(graph, options, limit_bytes, pool, placements);
   } catch (const OutOfMemory&) {

@@ -73,8 +73,8 @@ std::uint64_t step_peak(const Graph& graph, const StepPlanOptions& options);
 bool step_fits(const Graph& graph, const StepPlanOptions& options, std::uint64_t limit_bytes);
 
 /// The least pool with which a run of planned steps goes as it does without a limit. `rehearse` makes the run on meta
-/// devices, with so many bytes reserved as its pool and its limit (0: neither), and gives the allocator's statistics at
-/// the end; it may throw OutOfMemory. Where none is found, what the run without a limit held.
+/// devices, with so many bytes, and the rest of their last page, as its pool and limit (0: neither), and gives the
+/// allocator's statistics at the end; it may throw OutOfMemory. Where none is found, what the run without a limit held.
 std::uint64_t least_pool(const std::function<MemoryStats(std::uint64_t pool_bytes)>& rehearse);
 
 }  // namespace bantam

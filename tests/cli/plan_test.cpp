@@ -83,7 +83,8 @@ TEST_F(Plan, IsWhatAWholeRunTakes) {
     EXPECT_EQ(planned["pool_bytes"], end["pool_bytes"]) << number;
     EXPECT_EQ(end["planned_peak_bytes"], end["peak_bytes"]) << number;
     EXPECT_EQ(end["planned_pool_bytes"], end["pool_bytes"]) << number;
-    EXPECT_LE(planned["pool_bytes"].get<double>(), 1.02 * planned["peak_bytes"].get<double>()) << number;
+    constexpr double kPage = 64 << 10;  // the last one need not be full
+    EXPECT_LE(planned["pool_bytes"].get<double>(), 1.02 * planned["peak_bytes"].get<double>() + kPage) << number;
   }
 }
 

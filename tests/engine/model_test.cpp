@@ -58,8 +58,8 @@ TEST_P(ModelTest, AFailedMicroBatchLeavesNoTrace) {
     run.step.step(run.batch(0, 8));
     const std::uint64_t pool = fresh.allocator(device()).stats().pool_bytes;
     if (fails) {
-      const Batch large = run.batch(8, 8192);  // activations of 16 MiB each: more than the pool holds
-      fresh.allocator(device()).set_limit(fresh.allocator(device()).stats().pool_bytes);
+      const Batch large = run.batch(8, 8192);  // activations of 16 MiB each: more than there will be
+      fresh.allocator(device()).set_limit(fresh.allocator(device()).stats().pool_bytes + (12u << 20));
       run.step.micro_batch(run.batch(9000, 8), 0, 8200);  // half of an effective batch is there already
       EXPECT_THROW(run.step.micro_batch(large, 8, 8200), OutOfMemory);
       fresh.allocator(device()).set_limit(0);

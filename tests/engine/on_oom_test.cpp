@@ -69,7 +69,7 @@ struct Outcome {
   std::string error;
 };
 Outcome train(Device device, std::uint64_t left, std::int64_t at_call, TrainerOptions options) {
-  Runtime runtime({.threads = 2, .limits = {{to_string(device), kPool}}, .growth = false});
+  Runtime runtime({.threads = 2, .budgets = {{to_string(device), kPool}}, .growth = false});
   BfcAllocator& memory = runtime.allocator(device);
   SmallRun run(runtime, device);
   Outcome outcome;
@@ -175,7 +175,7 @@ TEST_P(OnOomTest, WithoutItTheErrorLeaves) {
 }
 
 TEST_P(OnOomTest, EvaluationIsSplitToo) {
-  Runtime crowded({.threads = 2, .limits = {{to_string(device()), kPool}}, .growth = false});
+  Runtime crowded({.threads = 2, .budgets = {{to_string(device()), kPool}}, .growth = false});
   SmallRun run(crowded, device());
   BfcAllocator& memory = crowded.allocator(device());
   MemorySource source({8, 8, 3}, 5, 16, 16), validation({8, 8, 3}, 5, 70, 64);

@@ -27,8 +27,8 @@ OomQuestion question(std::uint64_t bytes) {
 TEST(OomAdvice, EveryEditFits) {
   const Graph graph = chain();
   const std::uint64_t peak = step_peak(graph, question(1).step);
-  OomQuestion asked = question(peak * 3 / 4);
-  asked.fits = [&](const StepPlanOptions& step, std::uint64_t bytes) { return step_peak(graph, step) <= bytes; };
+  OomQuestion asked = question(peak * 85 / 100);
+  asked.pool = [&](const StepPlanOptions& step) { return step_peak(graph, step); };
   const OomAdvice advice = advise(graph, asked);
   EXPECT_EQ(advice.peak_bytes, peak);
   ASSERT_EQ(advice.edits.size(), 3u);
@@ -63,7 +63,9 @@ TEST(OomAdvice, NamesNothingThatDoesNotFit) {
 TEST(OomAdvice, AsksTheRunWhereItIsTold) {
   const Graph graph = chain();
   OomQuestion asked = question(step_peak(graph, question(1).step) * 3 / 4);
-  asked.fits = [](const StepPlanOptions& step, std::uint64_t) { return step.batch <= 12; };  // data take the rest
+  asked.pool = [&](const StepPlanOptions& step) {
+    return step.batch <= 12 ? 0 : asked.bytes + 1;
+  };  // data take the rest
   const OomAdvice advice = advise(graph, asked);
   ASSERT_EQ(advice.edits.size(), 1u);
   EXPECT_EQ(advice.edits[0].step.batch, 12);

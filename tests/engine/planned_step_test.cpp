@@ -104,7 +104,7 @@ struct Case {
 
 /// Two epochs of batches of 8 with a short last one of 5, and evaluation of 8 and 3.
 Outcome train(Device device, const Case& given, bool planned, std::uint64_t limit = 0) {
-  Runtime runtime({.threads = 2, .limits = {{to_string(device), limit}}});
+  Runtime runtime({.threads = 2, .budgets = {{to_string(device), limit}}});
   Outcome outcome;
   {
     Model model(runtime, device, given.graph, given.model);

@@ -113,9 +113,10 @@ StepPlanOptions draw_options(PhiloxSequence& random, const Graph& graph) {
 /// The same run for real, with data: five updates, so that a step that grows after the second would show.
 MemoryStats measure(const Graph& graph, const StepPlanOptions& options, std::uint64_t pool_bytes,
                     std::uint64_t limit_bytes = 0) {
-  Runtime runtime({.threads = 2, .limits = {{"cpu", limit_bytes}}});
-  (void)runtime.allocator(Device::cpu()).reserve_pool(pool_bytes);
-  Model model(runtime, Device::cpu(), graph, options.model);
+  const Device device = options.device;
+  Runtime runtime({.threads = 2, .budgets = {{to_string(device), limit_bytes}}});
+  (void)runtime.allocator(device).reserve_pool(pool_bytes);
+  Model model(runtime, device, graph, options.model);
   Optimizer optimizer(model, options.optimizer);
   TrainingStep step(model, optimizer, options.loss);
   step.prepare({.batches = {options.batch}, .accumulates = options.accumulate > 1});
@@ -132,7 +133,8 @@ MemoryStats measure(const Graph& graph, const StepPlanOptions& options, std::uin
       step.micro_batch(batch, i * options.batch, options.accumulate * options.batch);
     step.update();
   }
-  return runtime.allocator(Device::cpu()).stats();
+  synchronize(context.stream);
+  return runtime.allocator(device).stats();
 }
 
 std::uint64_t sum_of(const std::vector<Holder>& holders) {
@@ -155,18 +157,27 @@ std::uint64_t live_and_workspace(const StepPlan& plan) {
   return plan.persistent_bytes + most_live + most_scratch;
 }
 
-TEST(StepPlan, IsTheTruthToTheByteOnRandomNetworks) {
+/// Memory comes in pages, of 64 KiB on the host and 2 MiB on a GPU: the last one is not full.
+double page_bytes(Device device) { return device.is_cuda() ? 2 << 20 : 64 << 10; }
+
+class StepPlanOnDevices : public EngineTest {};
+BANTAM_INSTANTIATE_ON_DEVICES(StepPlanOnDevices);
+
+TEST_P(StepPlanOnDevices, IsTheTruthToTheByteOnRandomNetworks) {
   std::size_t in_backward = 0;
-  for (std::uint64_t seed = 0; seed < 120; ++seed) {
+  const std::uint64_t networks = device().is_cuda() ? 40 : 120;
+  for (std::uint64_t seed = 0; seed < networks; ++seed) {
     PhiloxSequence random(philox_key(seed, RandomPurpose::test));
     const Graph graph = NetworkDrawing(random).draw();
-    const StepPlanOptions options = draw_options(random, graph);
+    StepPlanOptions options = draw_options(random, graph);
+    options.device = device();
     const StepPlan plan = plan_step(graph, options);
     const MemoryStats measured = measure(graph, options, plan.pool_bytes, plan.pool_bytes);
     ASSERT_EQ(plan.peak_bytes, measured.peak_bytes) << "seed " << seed;
     ASSERT_EQ(measured.peak_pool_bytes, plan.pool_bytes) << "seed " << seed;
     ASSERT_EQ(measured.departures, 0u) << "seed " << seed;
-    ASSERT_LE(static_cast<double>(plan.pool_bytes), 1.02 * static_cast<double>(live_and_workspace(plan)))
+    ASSERT_LE(static_cast<double>(plan.pool_bytes),
+              1.02 * static_cast<double>(live_and_workspace(plan)) + page_bytes(device()))
         << "seed " << seed;
     ASSERT_EQ(plan.by_category.bytes, measured.by_category_at_peak.bytes) << "seed " << seed;
     ASSERT_EQ(plan.by_category.total(), plan.peak_bytes);
@@ -179,7 +190,7 @@ TEST(StepPlan, IsTheTruthToTheByteOnRandomNetworks) {
     ASSERT_EQ(check_arena_plan(buffers, plan.arena, 256), "") << "seed " << seed;
     in_backward += plan.moment.phase == "backward" ? 1 : 0;
   }
-  EXPECT_GT(in_backward, 30u);  // the drawing gives steps whose peak is worth knowing
+  EXPECT_GT(in_backward, networks / 4);  // the drawing gives steps whose peak is worth knowing
 }
 
 TEST(StepPlan, NamesTheMomentAndTheHolders) {
