@@ -96,8 +96,9 @@ OutOfMemory explain(const OutOfMemory& error, const RunConfig& config, const Oom
 }  // namespace
 
 std::string advice_text(const OomAdvice& advice, std::uint64_t bytes, std::uint64_t overhead_bytes) {
-  std::string text = fmt::format("  By plan a step's peak is {}; there are {}.", format_byte_size(advice.peak_bytes),
-                                 format_byte_size(bytes));
+  std::string text = fmt::format("  By plan a step's peak is {}; {}.", format_byte_size(advice.peak_bytes),
+                                 bytes > 1 ? fmt::format("there are {}", format_byte_size(bytes))
+                                           : std::string("the limit leaves nothing for it"));
   if (!advice.edits.empty()) text += " Each of these fits:";
   for (const FittingEdit& edit : advice.edits)
     text += fmt::format("\n    {}\n      -> {}", edit_line(edit), effect(edit, advice.peak_bytes));
