@@ -38,7 +38,12 @@ class BfcStructure {
 
   /// Takes what heap memory the next `calls` of `add_region`, `add_pages`, `remove_pages`, `allocate` or `release` can
   /// need, so that those cannot fail half-way.
-  void reserve(std::size_t calls = 1);
+  void reserve(std::size_t calls = 1) {
+    // A region's first chunk, and what a split leaves.
+    if (chunks_.capacity() - chunks_.size() < 2 * calls || regions_.capacity() - regions_.size() < calls) [[unlikely]]
+      make_room(calls);
+    map_.reserve(map_.size() + 1, address_of());
+  }
   /// Makes states 0 … `states` - 1 known.
   void reserve_states(std::size_t states);
 
@@ -73,7 +78,9 @@ class BfcStructure {
   /// Makes the first `bytes` of a free chunk live; the rest stays free in its state.
   void allocate(ChunkId id, std::size_t bytes, std::size_t requested, AllocationTag tag);
   /// The live chunk that begins at `address`, or kNoChunk.
-  ChunkId find_live(const void* address) const { return map_.find(reinterpret_cast<std::uintptr_t>(address)); }
+  ChunkId find_live(const void* address) const {
+    return map_.find(reinterpret_cast<std::uintptr_t>(address), address_of());
+  }
   /// Makes a live chunk free. `ticket` is at least that of every earlier free of the same state.
   void release(ChunkId id, FreeState state, std::uint64_t ticket);
   /// Makes free chunks of `state` up to `ticket` idle.
@@ -83,6 +90,8 @@ class BfcStructure {
   bool has_pending(FreeState state) const { return pending_[state].oldest != kNoChunk; }
 
   const Chunk& chunk(ChunkId id) const { return chunks_[id]; }
+  /// Which free of its stream made a chunk free, whose state is not kIdle.
+  std::uint64_t ticket(ChunkId id) const { return waits_[id].ticket; }
   std::size_t largest_free() const;
   std::uint64_t free_chunks() const { return free_chunks_; }
   /// The chunk that `address` lies in, or kNoChunk. Walks chunks: for messages.
@@ -98,6 +107,13 @@ class BfcStructure {
     ChunkId newest = kNoChunk;
   };
 
+  struct AddressOf {
+    const std::vector<Chunk>& chunks;
+    std::uintptr_t operator()(ChunkId id) const { return chunks[id].address; }
+  };
+
+  AddressOf address_of() const { return {chunks_}; }
+  void make_room(std::size_t calls);
   ChunkId new_record();
   ChunkId new_chunk(std::uintptr_t address, std::size_t bytes);
   void link(ChunkId left, ChunkId right);
@@ -105,6 +121,8 @@ class BfcStructure {
   void recycle(ChunkId id);
   void insert_free(ChunkId id, FreeState state, std::uint64_t ticket, ChunkId after);
   void erase_free(ChunkId id);
+  void enter_list(ChunkId id, FreeState state, std::uint64_t ticket, ChunkId after);
+  void leave_list(ChunkId id);
   ChunkId make_free(ChunkId id, FreeState state, std::uint64_t ticket);
   void absorb_next(ChunkId id);
 
@@ -113,6 +131,7 @@ class BfcStructure {
   std::string check_pending(FreeState state) const;
 
   std::vector<Chunk> chunks_;
+  std::vector<PendingFree> waits_;  // by chunk
   ChunkId recycled_ = kNoChunk;
   std::vector<Region> regions_;
   std::vector<FreeBins> bins_{1};    // by state

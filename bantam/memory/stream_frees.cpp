@@ -160,7 +160,7 @@ void StreamFrees::make_wait(const BfcStructure::Run& run, FreeState state) {
   for (ChunkId id = run.first;; id = structure_.chunk(id).next) {
     const Chunk& chunk = structure_.chunk(id);
     if (chunk.state != kIdle && chunk.state != state)
-      oracle_->make_wait(mark_for(chunk.state, chunk.ticket).mark, slots_[state].stream);
+      oracle_->make_wait(mark_for(chunk.state, structure_.ticket(id)).mark, slots_[state].stream);
     if (id == run.last) return;
   }
 }
