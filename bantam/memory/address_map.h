@@ -20,14 +20,12 @@ class AddressMap {
   /// Makes room for `count` in all, so that as many can be inserted without heap memory.
   template <class AddressOf>
   void reserve(std::size_t count, const AddressOf& address_of) {
-    while (count * kSlotsEach > slots_.size()) [[unlikely]]
-      grow(address_of);
+    while (count * kSlotsEach > slots_.size()) [[unlikely]] grow(address_of);
   }
   /// `address` is not in the map, and there is room.
   void insert(std::uintptr_t address, ChunkId chunk) {
     std::size_t at = home(address);
-    while (slots_[at] != kNoChunk) [[unlikely]]
-      at = next(at);
+    while (slots_[at] != kNoChunk) [[unlikely]] at = next(at);
     slots_[at] = chunk;
     ++count_;
   }
@@ -40,8 +38,7 @@ class AddressMap {
   template <class AddressOf>
   void erase(std::uintptr_t address, ChunkId chunk, const AddressOf& address_of) {
     std::size_t hole = home(address);
-    while (slots_[hole] != chunk) [[unlikely]]
-      hole = next(hole);
+    while (slots_[hole] != chunk) [[unlikely]] hole = next(hole);
     for (std::size_t at = next(hole); slots_[at] != kNoChunk; at = next(at)) {
       // An entry may fill the hole unless its home lies (cyclically) behind the hole.
       const std::size_t mask = slots_.size() - 1;

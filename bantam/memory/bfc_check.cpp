@@ -85,7 +85,8 @@ std::string BfcStructure::check_pending(FreeState state) const {
   std::uint64_t listed = 0, free_of_state = 0;
   for (ChunkId id = pending_[state].oldest; id != kNoChunk; before = id, id = waits_[id].newer) {
     const Chunk& chunk = chunks_[id];
-    if (chunk.kind != ChunkKind::free || chunk.state != state || waits_[id].older != before || ++listed > chunks_.size())
+    if (chunk.kind != ChunkKind::free || chunk.state != state || waits_[id].older != before ||
+        ++listed > chunks_.size())
       return fmt::format("state {}: chunk {} is wrong in the list of pending frees", state, id);
     if (before != kNoChunk && waits_[before].ticket > waits_[id].ticket)
       return fmt::format("state {}: the list of pending frees is out of order at chunk {}", state, id);

@@ -18,52 +18,9 @@ void BfcStructure::reserve_states(std::size_t states) {
 }
 
 ChunkId BfcStructure::new_record() {
-  if (recycled_ == kNoChunk) {
-    chunks_.emplace_back();
-    waits_.emplace_back();
-    return static_cast<ChunkId>(chunks_.size() - 1);
-  }
-  const ChunkId id = recycled_;
-  recycled_ = chunks_[id].left;
-  return id;
-}
-
-ChunkId BfcStructure::new_chunk(std::uintptr_t address, std::size_t bytes) {
-  const ChunkId id = new_record();
-  Chunk& chunk = chunks_[id];
-  chunk.address = address;
-  chunk.size = bytes;
-  chunk.prev = chunk.next = kNoChunk;
-  return id;
-}
-
-// Either may be kNoChunk: the other is then at an end.
-void BfcStructure::link(ChunkId left, ChunkId right) {
-  if (left != kNoChunk) chunks_[left].next = right;
-  if (right != kNoChunk) chunks_[right].prev = left;
-}
-
-void BfcStructure::recycle(ChunkId id) {
-  chunks_[id].kind = ChunkKind::unused;
-  chunks_[id].left = recycled_;
-  recycled_ = id;
-}
-
-// Enters a chunk in its bin and, unless idle, in its state's list behind `after` (kNoChunk: at the newest end).
-void BfcStructure::insert_free(ChunkId id, FreeState state, std::uint64_t ticket, ChunkId after) {
-  Chunk& chunk = chunks_[id];
-  chunk.kind = ChunkKind::free;
-  chunk.state = state;
-  ++free_chunks_;
-  bins_[state].insert(chunks_, id);
-  if (state != kIdle) enter_list(id, state, ticket, after);
-}
-
-void BfcStructure::erase_free(ChunkId id) {
-  const Chunk& chunk = chunks_[id];
-  --free_chunks_;
-  bins_[chunk.state].erase(chunks_, id);
-  if (chunk.state != kIdle) leave_list(id);
+  chunks_.emplace_back();
+  waits_.emplace_back();
+  return static_cast<ChunkId>(chunks_.size() - 1);
 }
 
 void BfcStructure::enter_list(ChunkId id, FreeState state, std::uint64_t ticket, ChunkId after) {
@@ -201,20 +158,14 @@ std::uint64_t BfcStructure::bytes_without_live(ChunkId also_free) const {
   return bytes;
 }
 
-ChunkId BfcStructure::best_fit(std::size_t bytes, FreeState own) const {
-  const ChunkId idle = bins_[kIdle].best_fit(chunks_, bytes);
-  if (own == kIdle) return idle;
-  const ChunkId mine = bins_[own].best_fit(chunks_, bytes);
-  if (idle == kNoChunk || mine == kNoChunk) return idle == kNoChunk ? mine : idle;
-  return fits_before(chunks_[mine], chunks_[idle]) ? mine : idle;
+ChunkId BfcStructure::better_fit(ChunkId a, ChunkId b) const {
+  if (a == kNoChunk || b == kNoChunk) return a == kNoChunk ? b : a;
+  return fits_before(chunks_[b], chunks_[a]) ? b : a;
 }
 
 ChunkId BfcStructure::best_fit_of_any(std::size_t bytes) const {
   ChunkId best = kNoChunk;
-  for (const FreeBins& bins : bins_) {
-    const ChunkId id = bins.best_fit(chunks_, bytes);
-    if (id != kNoChunk && (best == kNoChunk || fits_before(chunks_[id], chunks_[best]))) best = id;
-  }
+  for (const FreeBins& bins : bins_) best = better_fit(best, bins.best_fit(chunks_, bytes));
   return best;
 }
 

@@ -66,7 +66,10 @@ class BfcStructure {
   std::uint64_t bytes_without_live(ChunkId also_free = kNoChunk) const;
 
   /// The best fit for `bytes` (rounded) among idle chunks and those of `own`.
-  ChunkId best_fit(std::size_t bytes, FreeState own) const;
+  ChunkId best_fit(std::size_t bytes, FreeState own) const {
+    const ChunkId idle = bins_[kIdle].best_fit(chunks_, bytes);
+    return own == kIdle ? idle : better_fit(idle, bins_[own].best_fit(chunks_, bytes));
+  }
   /// The best fit among all free chunks, whoever may use them.
   ChunkId best_fit_of_any(std::size_t bytes) const;
   /// The smallest maximal run of free chunks accepted by `eligible` that holds `bytes`; of equals the lowest address.
@@ -113,14 +116,51 @@ class BfcStructure {
   };
 
   AddressOf address_of() const { return {chunks_}; }
+  /// The better of two, of which each may be kNoChunk.
+  ChunkId better_fit(ChunkId a, ChunkId b) const;
   void make_room(std::size_t calls);
+  // What every call is made of is defined here, to be inlined: out of line it costs a fifth more.
+  ChunkId new_chunk(std::uintptr_t address, std::size_t bytes) {
+    ChunkId id = recycled_;
+    if (id != kNoChunk) [[likely]]
+      recycled_ = chunks_[id].left;
+    else
+      id = new_record();
+    Chunk& chunk = chunks_[id];
+    chunk.address = address;
+    chunk.size = bytes;
+    chunk.prev = chunk.next = kNoChunk;
+    return id;
+  }
+  void recycle(ChunkId id) {
+    chunks_[id].kind = ChunkKind::unused;
+    chunks_[id].left = recycled_;
+    recycled_ = id;
+  }
+  /// Either may be kNoChunk: the other is then at an end.
+  void link(ChunkId left, ChunkId right) {
+    if (left != kNoChunk) chunks_[left].next = right;
+    if (right != kNoChunk) chunks_[right].prev = left;
+  }
+  /// Enters a chunk in its bin and, unless idle, in its state's list behind `after` (kNoChunk: at the newest end).
+  void insert_free(ChunkId id, FreeState state, std::uint64_t ticket, ChunkId after) {
+    Chunk& chunk = chunks_[id];
+    chunk.kind = ChunkKind::free;
+    chunk.state = state;
+    ++free_chunks_;
+    bins_[state].insert(chunks_, id);
+    if (state != kIdle) [[unlikely]]
+      enter_list(id, state, ticket, after);
+  }
+  void erase_free(ChunkId id) {
+    const FreeState state = chunks_[id].state;
+    --free_chunks_;
+    bins_[state].erase(chunks_, id);
+    if (state != kIdle) [[unlikely]]
+      leave_list(id);
+  }
   ChunkId new_record();
-  ChunkId new_chunk(std::uintptr_t address, std::size_t bytes);
-  void link(ChunkId left, ChunkId right);
   std::vector<Region>::iterator region_behind(std::uintptr_t address);
-  void recycle(ChunkId id);
-  void insert_free(ChunkId id, FreeState state, std::uint64_t ticket, ChunkId after);
-  void erase_free(ChunkId id);
   void enter_list(ChunkId id, FreeState state, std::uint64_t ticket, ChunkId after);
   void leave_list(ChunkId id);
   ChunkId make_free(ChunkId id, FreeState state, std::uint64_t ticket);

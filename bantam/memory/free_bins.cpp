@@ -50,32 +50,6 @@ void FreeBins::erase_below(std::vector<Chunk>& chunks, ChunkId id, std::size_t b
   *link = smaller != kNoChunk ? smaller : larger;
 }
 
-// Of the chunks in the request's own bin some may be too small; all above are large enough.
-ChunkId FreeBins::best_fit(const std::vector<Chunk>& chunks, std::size_t bytes) const {
-  const auto bin = static_cast<std::size_t>(bin_of(bytes));
-  ChunkId found = kNoChunk;
-  for (ChunkId at = roots_[bin]; at != kNoChunk;) {
-    const bool fits = chunks[at].size >= bytes;
-    found = fits ? at : found;
-    at = fits ? chunks[at].left : chunks[at].right;
-  }
-  return found != kNoChunk ? found : smallest_above(chunks, bin);
-}
-
-ChunkId FreeBins::smallest_above(const std::vector<Chunk>& chunks, std::size_t bin) const {
-  std::size_t word = bin / 64;
-  std::uint64_t bins = occupied_[word] & (~std::uint64_t{1} << bin % 64);
-  if (bins == 0) {
-    const std::uint32_t words = words_ & (~std::uint32_t{1} << word);
-    if (words == 0) return kNoChunk;
-    word = static_cast<std::size_t>(std::countr_zero(words));
-    bins = occupied_[word];
-  }
-  ChunkId at = roots_[word * 64 + static_cast<std::size_t>(std::countr_zero(bins))];
-  while (chunks[at].left != kNoChunk) at = chunks[at].left;
-  return at;
-}
-
 ChunkId FreeBins::largest(const std::vector<Chunk>& chunks) const {
   if (words_ == 0) return kNoChunk;
   const auto word = static_cast<std::size_t>(std::bit_width(words_) - 1);

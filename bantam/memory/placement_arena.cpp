@@ -69,7 +69,8 @@ std::string PlacementArena::check(std::uint64_t in_use_bytes) const {
   for (Place place = 0; place < placed_.size(); ++place) {
     const Placed& p = placed_[place];
     if (p.requested == 0) continue;
-    if (p.requested > p.size || live_.find(p.address, address_of()) != place) return fmt::format("place {}: wrong in the map", place);
+    if (p.requested > p.size || live_.find(p.address, address_of()) != place)
+      return fmt::format("place {}: wrong in the map", place);
     if (p.address < address_ || p.size > bytes_ || p.address - address_ > bytes_ - p.size)
       return fmt::format("place {} lies outside the arena", place);
     ranges.emplace_back(p.address, p.address + p.size);
