@@ -119,7 +119,7 @@ class BfcStructure {
   /// The better of two, of which each may be kNoChunk.
   ChunkId better_fit(ChunkId a, ChunkId b) const;
   void make_room(std::size_t calls);
-  // What every call is made of is defined here, to be inlined: out of line it costs a fifth more.
+  // What every call is made of is defined here, to be inlined: the calls would cost more than the work.
   ChunkId new_chunk(std::uintptr_t address, std::size_t bytes) {
     ChunkId id = recycled_;
     if (id != kNoChunk) [[likely]]
