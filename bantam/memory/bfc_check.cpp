@@ -40,7 +40,7 @@ std::string BfcStructure::check_region(const Region& region) const {
     const bool live = chunk.kind == ChunkKind::live;
     if (live && (chunk.requested == 0 || chunk.requested > chunk.size || chunk.size - chunk.requested >= kGranule))
       return where + fmt::format("live, but {} bytes were requested", chunk.requested);
-    if (live != (map_.find(chunk.address) == id)) return where + "the address map disagrees";
+    if (live != (map_.find(chunk.address, address_of()) == id)) return where + "the address map disagrees";
     if (!live && before != kNoChunk && chunks_[before].kind == ChunkKind::free && chunks_[before].state == chunk.state)
       return where + "two free neighbours of equal state";
     at += chunk.size;
@@ -67,11 +67,11 @@ std::string BfcStructure::check_bins(FreeState state, std::uint64_t& seen) const
       const std::string where =
           fmt::format("state {}, bin {}, chunk at {:#x} (+{}): ", state, bin, chunk.address, chunk.size);
       if (chunk.kind != ChunkKind::free || chunk.state != state) return where + "not free in this state";
-      if (chunk.priority != priority_of(chunk.address)) return where + "its priority is not its address's";
       if (FreeBins::bin_of(chunk.size) != bin) return where + "in the wrong bin";
       if (before != nullptr && !fits_before(*before, chunk)) return where + "out of order";
       for (const ChunkId child : {chunk.left, chunk.right})
-        if (child != kNoChunk && chunks_[child].priority > chunk.priority) return where + "heap order is broken";
+        if (child != kNoChunk && priority_of(chunks_[child].address) > priority_of(chunk.address))
+          return where + "heap order is broken";
       before = &chunk;
       if (++seen > chunks_.size()) return where + "more chunks in bins than records";
       id = chunk.right;
@@ -83,11 +83,12 @@ std::string BfcStructure::check_bins(FreeState state, std::uint64_t& seen) const
 std::string BfcStructure::check_pending(FreeState state) const {
   ChunkId before = kNoChunk;
   std::uint64_t listed = 0, free_of_state = 0;
-  for (ChunkId id = pending_[state].oldest; id != kNoChunk; before = id, id = chunks_[id].newer) {
+  for (ChunkId id = pending_[state].oldest; id != kNoChunk; before = id, id = waits_[id].newer) {
     const Chunk& chunk = chunks_[id];
-    if (chunk.kind != ChunkKind::free || chunk.state != state || chunk.older != before || ++listed > chunks_.size())
+    if (chunk.kind != ChunkKind::free || chunk.state != state || waits_[id].older != before ||
+        ++listed > chunks_.size())
       return fmt::format("state {}: chunk {} is wrong in the list of pending frees", state, id);
-    if (before != kNoChunk && chunks_[before].ticket > chunk.ticket)
+    if (before != kNoChunk && waits_[before].ticket > waits_[id].ticket)
       return fmt::format("state {}: the list of pending frees is out of order at chunk {}", state, id);
   }
   if (pending_[state].newest != before) return fmt::format("state {}: the list's newest end is wrong", state);

@@ -5,12 +5,11 @@
 
 namespace bantam {
 
-void BfcStructure::reserve(std::size_t calls) {
-  if (chunks_.capacity() - chunks_.size() < 2 * calls)  // a region's first chunk, and what a split leaves
-    chunks_.reserve(std::max<std::size_t>(64, (chunks_.size() + calls) * 2));
-  if (regions_.capacity() - regions_.size() < calls)
-    regions_.reserve(std::max<std::size_t>(8, (regions_.size() + calls) * 2));
-  map_.reserve_one();
+void BfcStructure::make_room(std::size_t calls) {
+  const std::size_t chunks = std::max<std::size_t>(64, (chunks_.size() + calls) * 2);
+  waits_.reserve(chunks);  // first: room for a chunk is room for its pending free
+  chunks_.reserve(chunks);
+  regions_.reserve(std::max<std::size_t>(8, (regions_.size() + calls) * 2));
 }
 
 void BfcStructure::reserve_states(std::size_t states) {
@@ -19,61 +18,26 @@ void BfcStructure::reserve_states(std::size_t states) {
 }
 
 ChunkId BfcStructure::new_record() {
-  if (recycled_ == kNoChunk) {
-    chunks_.emplace_back();
-    return static_cast<ChunkId>(chunks_.size() - 1);
-  }
-  const ChunkId id = recycled_;
-  recycled_ = chunks_[id].left;
-  chunks_[id] = Chunk{};
-  return id;
+  chunks_.emplace_back();
+  waits_.emplace_back();
+  return static_cast<ChunkId>(chunks_.size() - 1);
 }
 
-ChunkId BfcStructure::new_chunk(std::uintptr_t address, std::size_t bytes) {
-  const ChunkId id = new_record();
-  chunks_[id].address = address;
-  chunks_[id].size = bytes;
-  chunks_[id].priority = priority_of(address);
-  return id;
-}
-
-// Either may be kNoChunk: the other is then at an end.
-void BfcStructure::link(ChunkId left, ChunkId right) {
-  if (left != kNoChunk) chunks_[left].next = right;
-  if (right != kNoChunk) chunks_[right].prev = left;
-}
-
-void BfcStructure::recycle(ChunkId id) {
-  chunks_[id].kind = ChunkKind::unused;
-  chunks_[id].left = recycled_;
-  recycled_ = id;
-}
-
-// Enters a chunk in its bin and, unless idle, in its state's list behind `after` (kNoChunk: at the newest end).
-void BfcStructure::insert_free(ChunkId id, FreeState state, std::uint64_t ticket, ChunkId after) {
-  Chunk& chunk = chunks_[id];
-  chunk.kind = ChunkKind::free;
-  chunk.state = state;
-  chunk.ticket = state == kIdle ? 0 : ticket;
-  ++free_chunks_;
-  bins_[state].insert(chunks_, id);
-  if (state == kIdle) return;
+void BfcStructure::enter_list(ChunkId id, FreeState state, std::uint64_t ticket, ChunkId after) {
+  PendingFree& wait = waits_[id];
   Pending& list = pending_[state];
-  chunk.older = after == kNoChunk ? list.newest : after;
-  chunk.newer = chunk.older == kNoChunk ? kNoChunk : chunks_[chunk.older].newer;
-  (chunk.older == kNoChunk ? list.oldest : chunks_[chunk.older].newer) = id;
-  (chunk.newer == kNoChunk ? list.newest : chunks_[chunk.newer].older) = id;
+  wait.ticket = ticket;
+  wait.older = after == kNoChunk ? list.newest : after;
+  wait.newer = wait.older == kNoChunk ? kNoChunk : waits_[wait.older].newer;
+  (wait.older == kNoChunk ? list.oldest : waits_[wait.older].newer) = id;
+  (wait.newer == kNoChunk ? list.newest : waits_[wait.newer].older) = id;
 }
 
-void BfcStructure::erase_free(ChunkId id) {
-  Chunk& chunk = chunks_[id];
-  --free_chunks_;
-  bins_[chunk.state].erase(chunks_, id);
-  if (chunk.state == kIdle) return;
-  Pending& list = pending_[chunk.state];
-  (chunk.older == kNoChunk ? list.oldest : chunks_[chunk.older].newer) = chunk.newer;
-  (chunk.newer == kNoChunk ? list.newest : chunks_[chunk.newer].older) = chunk.older;
-  chunk.older = chunk.newer = kNoChunk;
+void BfcStructure::leave_list(ChunkId id) {
+  const PendingFree& wait = waits_[id];
+  Pending& list = pending_[chunks_[id].state];
+  (wait.older == kNoChunk ? list.oldest : waits_[wait.older].newer) = wait.newer;
+  (wait.newer == kNoChunk ? list.newest : waits_[wait.newer].older) = wait.older;
 }
 
 // Joins the next chunk to `id`. Neither is in a bin.
@@ -194,20 +158,14 @@ std::uint64_t BfcStructure::bytes_without_live(ChunkId also_free) const {
   return bytes;
 }
 
-ChunkId BfcStructure::best_fit(std::size_t bytes, FreeState own) const {
-  const ChunkId idle = bins_[kIdle].best_fit(chunks_, bytes);
-  if (own == kIdle) return idle;
-  const ChunkId mine = bins_[own].best_fit(chunks_, bytes);
-  if (idle == kNoChunk || mine == kNoChunk) return idle == kNoChunk ? mine : idle;
-  return fits_before(chunks_[mine], chunks_[idle]) ? mine : idle;
+ChunkId BfcStructure::better_fit(ChunkId a, ChunkId b) const {
+  if (a == kNoChunk || b == kNoChunk) return a == kNoChunk ? b : a;
+  return fits_before(chunks_[b], chunks_[a]) ? b : a;
 }
 
 ChunkId BfcStructure::best_fit_of_any(std::size_t bytes) const {
   ChunkId best = kNoChunk;
-  for (const FreeBins& bins : bins_) {
-    const ChunkId id = bins.best_fit(chunks_, bytes);
-    if (id != kNoChunk && (best == kNoChunk || fits_before(chunks_[id], chunks_[best]))) best = id;
-  }
+  for (const FreeBins& bins : bins_) best = better_fit(best, bins.best_fit(chunks_, bytes));
   return best;
 }
 
@@ -250,7 +208,8 @@ void BfcStructure::allocate(ChunkId id, std::size_t bytes, std::size_t requested
     Chunk& chunk = chunks_[id];
     link(rest, chunk.next);
     link(id, rest);
-    insert_free(rest, chunk.state, chunk.ticket, chunk.state == kIdle ? kNoChunk : id);
+    const FreeState state = chunk.state;
+    insert_free(rest, state, state == kIdle ? 0 : ticket(id), state == kIdle ? kNoChunk : id);
     erase_free(id);
     chunk.size = bytes;
   } else {
@@ -260,21 +219,16 @@ void BfcStructure::allocate(ChunkId id, std::size_t bytes, std::size_t requested
   chunk.kind = ChunkKind::live;
   chunk.requested = requested;
   chunk.tag = tag;
-  chunk.state = kIdle;
-  chunk.ticket = 0;
   map_.insert(chunk.address, id);
 }
 
 void BfcStructure::release(ChunkId id, FreeState state, std::uint64_t ticket) {
-  Chunk& chunk = chunks_[id];
-  map_.erase(chunk.address);
-  chunk.requested = 0;
-  chunk.tag = {};
+  map_.erase(chunks_[id].address, id, address_of());
   make_free(id, state, ticket);
 }
 
 void BfcStructure::settle(FreeState state, std::uint64_t ticket) {
-  for (ChunkId id = pending_[state].oldest; id != kNoChunk && chunks_[id].ticket <= ticket;
+  for (ChunkId id = pending_[state].oldest; id != kNoChunk && waits_[id].ticket <= ticket;
        id = pending_[state].oldest) {
     erase_free(id);
     make_free(id, kIdle, 0);

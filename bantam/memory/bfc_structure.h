@@ -38,7 +38,12 @@ class BfcStructure {
 
   /// Takes what heap memory the next `calls` of `add_region`, `add_pages`, `remove_pages`, `allocate` or `release` can
   /// need, so that those cannot fail half-way.
-  void reserve(std::size_t calls = 1);
+  void reserve(std::size_t calls = 1) {
+    // A region's first chunk, and what a split leaves.
+    if (chunks_.capacity() - chunks_.size() < 2 * calls || regions_.capacity() - regions_.size() < calls) [[unlikely]]
+      make_room(calls);
+    map_.reserve(map_.size() + 1, address_of());
+  }
   /// Makes states 0 … `states` - 1 known.
   void reserve_states(std::size_t states);
 
@@ -61,7 +66,10 @@ class BfcStructure {
   std::uint64_t bytes_without_live(ChunkId also_free = kNoChunk) const;
 
   /// The best fit for `bytes` (rounded) among idle chunks and those of `own`.
-  ChunkId best_fit(std::size_t bytes, FreeState own) const;
+  ChunkId best_fit(std::size_t bytes, FreeState own) const {
+    const ChunkId idle = bins_[kIdle].best_fit(chunks_, bytes);
+    return own == kIdle ? idle : better_fit(idle, bins_[own].best_fit(chunks_, bytes));
+  }
   /// The best fit among all free chunks, whoever may use them.
   ChunkId best_fit_of_any(std::size_t bytes) const;
   /// The smallest maximal run of free chunks accepted by `eligible` that holds `bytes`; of equals the lowest address.
@@ -73,7 +81,9 @@ class BfcStructure {
   /// Makes the first `bytes` of a free chunk live; the rest stays free in its state.
   void allocate(ChunkId id, std::size_t bytes, std::size_t requested, AllocationTag tag);
   /// The live chunk that begins at `address`, or kNoChunk.
-  ChunkId find_live(const void* address) const { return map_.find(reinterpret_cast<std::uintptr_t>(address)); }
+  ChunkId find_live(const void* address) const {
+    return map_.find(reinterpret_cast<std::uintptr_t>(address), address_of());
+  }
   /// Makes a live chunk free. `ticket` is at least that of every earlier free of the same state.
   void release(ChunkId id, FreeState state, std::uint64_t ticket);
   /// Makes free chunks of `state` up to `ticket` idle.
@@ -83,6 +93,8 @@ class BfcStructure {
   bool has_pending(FreeState state) const { return pending_[state].oldest != kNoChunk; }
 
   const Chunk& chunk(ChunkId id) const { return chunks_[id]; }
+  /// Which free of its stream made a chunk free, whose state is not kIdle.
+  std::uint64_t ticket(ChunkId id) const { return waits_[id].ticket; }
   std::size_t largest_free() const;
   std::uint64_t free_chunks() const { return free_chunks_; }
   /// The chunk that `address` lies in, or kNoChunk. Walks chunks: for messages.
@@ -98,13 +110,59 @@ class BfcStructure {
     ChunkId newest = kNoChunk;
   };
 
+  struct AddressOf {
+    const std::vector<Chunk>& chunks;
+    std::uintptr_t operator()(ChunkId id) const { return chunks[id].address; }
+  };
+
+  AddressOf address_of() const { return {chunks_}; }
+  /// The better of two, of which each may be kNoChunk.
+  ChunkId better_fit(ChunkId a, ChunkId b) const;
+  void make_room(std::size_t calls);
+  // What every call is made of is defined here, to be inlined: the calls would cost more than the work.
+  ChunkId new_chunk(std::uintptr_t address, std::size_t bytes) {
+    ChunkId id = recycled_;
+    if (id != kNoChunk) [[likely]]
+      recycled_ = chunks_[id].left;
+    else
+      id = new_record();
+    Chunk& chunk = chunks_[id];
+    chunk.address = address;
+    chunk.size = bytes;
+    chunk.prev = chunk.next = kNoChunk;
+    return id;
+  }
+  void recycle(ChunkId id) {
+    chunks_[id].kind = ChunkKind::unused;
+    chunks_[id].left = recycled_;
+    recycled_ = id;
+  }
+  /// Either may be kNoChunk: the other is then at an end.
+  void link(ChunkId left, ChunkId right) {
+    if (left != kNoChunk) chunks_[left].next = right;
+    if (right != kNoChunk) chunks_[right].prev = left;
+  }
+  /// Enters a chunk in its bin and, unless idle, in its state's list behind `after` (kNoChunk: at the newest end).
+  void insert_free(ChunkId id, FreeState state, std::uint64_t ticket, ChunkId after) {
+    Chunk& chunk = chunks_[id];
+    chunk.kind = ChunkKind::free;
+    chunk.state = state;
+    ++free_chunks_;
+    bins_[state].insert(chunks_, id);
+    if (state != kIdle) [[unlikely]]
+      enter_list(id, state, ticket, after);
+  }
+  void erase_free(ChunkId id) {
+    const FreeState state = chunks_[id].state;
+    --free_chunks_;
+    bins_[state].erase(chunks_, id);
+    if (state != kIdle) [[unlikely]]
+      leave_list(id);
+  }
   ChunkId new_record();
-  ChunkId new_chunk(std::uintptr_t address, std::size_t bytes);
-  void link(ChunkId left, ChunkId right);
   std::vector<Region>::iterator region_behind(std::uintptr_t address);
-  void recycle(ChunkId id);
-  void insert_free(ChunkId id, FreeState state, std::uint64_t ticket, ChunkId after);
-  void erase_free(ChunkId id);
+  void enter_list(ChunkId id, FreeState state, std::uint64_t ticket, ChunkId after);
+  void leave_list(ChunkId id);
   ChunkId make_free(ChunkId id, FreeState state, std::uint64_t ticket);
   void absorb_next(ChunkId id);
 
@@ -113,6 +171,7 @@ class BfcStructure {
   std::string check_pending(FreeState state) const;
 
   std::vector<Chunk> chunks_;
+  std::vector<PendingFree> waits_;  // by chunk
   ChunkId recycled_ = kNoChunk;
   std::vector<Region> regions_;
   std::vector<FreeBins> bins_{1};    // by state

@@ -18,22 +18,26 @@ inline constexpr FreeState kIdle = 0;
 
 enum class ChunkKind : std::uint8_t { unused, free, live };
 
-/// What walks through trees and neighbours read comes first, in one cache line.
+/// One cache line: a call touches a few chunks, and waiting for their lines is much of what it costs.
 struct alignas(64) Chunk {
   std::uintptr_t address = 0;
   std::size_t size = 0;
   ChunkId left = kNoChunk;  ///< free: children in the bin's tree; unused: `left` is the next unused record
   ChunkId right = kNoChunk;
-  std::uint32_t priority = 0;  ///< the tree's heap order, a hash of the address
-  FreeState state = kIdle;     ///< free
-  ChunkId prev = kNoChunk;     ///< neighbours by address, in the same region
+  ChunkId prev = kNoChunk;  ///< neighbours by address, in the same region
   ChunkId next = kNoChunk;
-  ChunkId older = kNoChunk;  ///< free with state > 0: neighbours in the state's list, by ticket
-  ChunkId newer = kNoChunk;
+  FreeState state = kIdle;  ///< free
   ChunkKind kind = ChunkKind::unused;
-  std::uint64_t ticket = 0;   ///< free with state > 0: which free of its stream made it so
   std::size_t requested = 0;  ///< live: what the caller asked for
   AllocationTag tag;          ///< live
+};
+static_assert(sizeof(Chunk) == 64);
+
+/// What only chunks that are free with state > 0 have; kept apart, for most programs never have one.
+struct PendingFree {
+  std::uint64_t ticket = 0;  ///< which free of its stream made it so
+  ChunkId older = kNoChunk;  ///< neighbours in the state's list, by ticket
+  ChunkId newer = kNoChunk;
 };
 
 }  // namespace bantam

@@ -20,7 +20,7 @@ bool PlacementArena::begin(std::shared_ptr<const PlacementPlan> plan, Stream str
   const bool usable = chunk_ != kNoChunk && plan_ == nullptr && idle() && plan->arena_bytes() <= bytes_;
   if (!usable || !same_stream(stream, stream_)) return false;
   if (placed_.size() < plan->size()) placed_.resize(plan->size());
-  live_.reserve(plan->size());
+  live_.reserve(plan->size(), address_of());
   plan_ = std::move(plan);
   next_ = 0;
   return true;
@@ -42,12 +42,12 @@ const PlacementArena::Placed& PlacementArena::take(Place place, std::size_t requ
 }
 
 std::optional<PlacementArena::Place> PlacementArena::find(const void* address) const {
-  const Place place = live_.find(reinterpret_cast<std::uintptr_t>(address));
+  const Place place = live_.find(reinterpret_cast<std::uintptr_t>(address), address_of());
   return place == kNoChunk ? std::nullopt : std::optional(place);
 }
 
 void PlacementArena::release(Place place) {
-  live_.erase(placed_[place].address);
+  live_.erase(placed_[place].address, place, address_of());
   placed_[place].requested = 0;
 }
 
@@ -69,7 +69,8 @@ std::string PlacementArena::check(std::uint64_t in_use_bytes) const {
   for (Place place = 0; place < placed_.size(); ++place) {
     const Placed& p = placed_[place];
     if (p.requested == 0) continue;
-    if (p.requested > p.size || live_.find(p.address) != place) return fmt::format("place {}: wrong in the map", place);
+    if (p.requested > p.size || live_.find(p.address, address_of()) != place)
+      return fmt::format("place {}: wrong in the map", place);
     if (p.address < address_ || p.size > bytes_ || p.address - address_ > bytes_ - p.size)
       return fmt::format("place {} lies outside the arena", place);
     ranges.emplace_back(p.address, p.address + p.size);

@@ -72,6 +72,12 @@ class PlacementArena {
   Place next_ = 0;
   std::vector<Placed> placed_;  // by place; grows to the longest plan's length
   AddressMap live_;             // from addresses to places
+
+  struct AddressOf {
+    const std::vector<Placed>& placed;
+    std::uintptr_t operator()(Place place) const { return placed[place].address; }
+  };
+  AddressOf address_of() const { return {placed_}; }
 };
 
 }  // namespace bantam

@@ -2,31 +2,23 @@
 #include "bantam/memory/stream_frees.h"
 
 namespace bantam {
-namespace {
-
-bool same(const Stream& a, const Stream& b) { return a.id == b.id && a.handle == b.handle && a.device == b.device; }
-
-}  // namespace
 
 StreamFrees::StreamFrees(BfcStructure& structure, std::unique_ptr<StreamOracle> oracle)
     : structure_(structure), oracle_(std::move(oracle)), slots_(1) {}
 
-FreeState StreamFrees::enter(const Stream& stream) {
-  const FreeState state = state_of(stream);
+// Of a party that is not known to be the only one.
+void StreamFrees::notice(FreeState state) {
   if (sole_ == kUnknown) sole_ = state;
-  if (!several_ && state != sole_) become_several();
-  return several_ ? state : kIdle;
+  if (state != sole_) become_several();
 }
 
 FreeState StreamFrees::state_of(const Stream& stream) {
-  if (last_ != kUnknown && same(slots_[last_].stream, stream)) return last_;
-  if (!oracle_->asynchronous(stream)) {
-    slots_[kIdle].stream = stream;
-    return last_ = kIdle;
-  }
+  last_ = kUnknown;  // until all went well
+  last_stream_ = stream;
+  if (!oracle_->asynchronous(stream)) return kIdle;
   for (FreeState state = 1; state < slots_.size(); ++state)
-    if (slots_[state].used && same(slots_[state].stream, stream)) return last_ = state;
-  return last_ = new_slot(stream);
+    if (slots_[state].used && same(slots_[state].stream, stream)) return state;
+  return new_slot(stream);
 }
 
 // Programs that make and destroy many streams get the slots of streams whose frees are all done.
@@ -54,12 +46,11 @@ void StreamFrees::cover(Slot& slot, std::uint64_t ticket) {
   slot.covered = ticket;
 }
 
-std::uint64_t StreamFrees::ticket(FreeState state) {
+// Covers the next free by a mark, where there can be one more.
+void StreamFrees::cover_next(FreeState state) {
   Slot& slot = slots_[state];
-  if (state == kIdle) return ++slot.freed;
   if (slot.open == kMostMarks) drop_done(state);
   if (slot.open < kMostMarks) cover(slot, slot.freed + 1);
-  return ++slot.freed;
 }
 
 // Forgets marks that are done, and makes idle what they cover.
@@ -160,7 +151,7 @@ void StreamFrees::make_wait(const BfcStructure::Run& run, FreeState state) {
   for (ChunkId id = run.first;; id = structure_.chunk(id).next) {
     const Chunk& chunk = structure_.chunk(id);
     if (chunk.state != kIdle && chunk.state != state)
-      oracle_->make_wait(mark_for(chunk.state, chunk.ticket).mark, slots_[state].stream);
+      oracle_->make_wait(mark_for(chunk.state, structure_.ticket(id)).mark, slots_[state].stream);
     if (id == run.last) return;
   }
 }

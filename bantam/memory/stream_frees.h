@@ -21,9 +21,19 @@ class StreamFrees {
   StreamFrees(BfcStructure& structure, std::unique_ptr<StreamOracle> oracle);
 
   /// The state whose chunks `stream` may use beside idle ones. Notices new streams.
-  FreeState enter(const Stream& stream);
+  FreeState enter(const Stream& stream) {
+    if (last_ == kUnknown || !same(last_stream_, stream)) [[unlikely]]
+      last_ = state_of(stream);
+    if (!several_ && last_ != sole_) [[unlikely]]
+      notice(last_);
+    return several_ ? last_ : kIdle;
+  }
   /// The ticket of a free in `state`, just now Throws what the oracle throws, having changed nothing.
-  std::uint64_t ticket(FreeState state);
+  std::uint64_t ticket(FreeState state) {
+    if (state != kIdle) [[unlikely]]
+      cover_next(state);
+    return ++slots_[state].freed;
+  }
   /// The last ticket given in `state`: for chunks that become free in it without a free.
   std::uint64_t fresh_ticket(FreeState state) { return ++slots_[state].freed; }
 
@@ -62,9 +72,14 @@ class StreamFrees {
     std::size_t first = 0, open = 0;
   };
 
+  static bool same(const Stream& a, const Stream& b) {
+    return a.id == b.id && a.handle == b.handle && a.device == b.device;
+  }
   FreeState state_of(const Stream& stream);
+  void notice(FreeState state);
   FreeState new_slot(const Stream& stream);
   void become_several();
+  void cover_next(FreeState state);
   void cover(Slot& slot, std::uint64_t ticket);
   void drop_done(FreeState state);
   const Covered& mark_for(FreeState state, std::uint64_t ticket);
@@ -72,8 +87,9 @@ class StreamFrees {
 
   BfcStructure& structure_;
   std::unique_ptr<StreamOracle> oracle_;
-  std::vector<Slot> slots_;  // by state; slot 0 is kIdle's and stands for all synchronous streams
-  FreeState last_ = kUnknown;
+  std::vector<Slot> slots_;    // by state; slot 0 is kIdle's and stands for all synchronous streams
+  FreeState last_ = kUnknown;  // the last call's, which most calls repeat
+  Stream last_stream_;
   FreeState sole_ = kUnknown;
   bool several_ = false;
 };

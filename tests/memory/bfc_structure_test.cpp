@@ -13,24 +13,27 @@ namespace {
 TEST(AddressMap, agrees_with_a_standard_map) {
   AddressMap map;
   std::map<std::uintptr_t, ChunkId> expected;
+  std::vector<std::uintptr_t> addresses;  // by chunk
+  const auto address_of = [&addresses](ChunkId chunk) { return addresses[chunk]; };
   std::mt19937 random(7);
   for (int step = 0; step < 200000; ++step) {
     // Few distinct addresses, so that the same ones come and go, in long runs of neighbours.
     const std::uintptr_t address = (std::uintptr_t{1} << 44) + 256 * (random() % 3000);
     const auto found = expected.find(address);
-    ASSERT_EQ(map.find(address), found == expected.end() ? kNoChunk : found->second);
+    addresses.push_back(address);
+    ASSERT_EQ(map.find(address, address_of), found == expected.end() ? kNoChunk : found->second);
     if (found != expected.end()) {
-      map.erase(address);
+      map.erase(address, found->second, address_of);
       expected.erase(found);
     } else {
-      map.reserve_one();
+      map.reserve(map.size() + 1, address_of);
       map.insert(address, static_cast<ChunkId>(step));
       expected[address] = static_cast<ChunkId>(step);
     }
     ASSERT_EQ(map.size(), expected.size());
   }
-  for (const auto& [address, chunk] : expected) EXPECT_EQ(map.find(address), chunk);
-  EXPECT_EQ(map.find(0), kNoChunk);
+  for (const auto& [address, chunk] : expected) EXPECT_EQ(map.find(address, address_of), chunk);
+  EXPECT_EQ(map.find(0, address_of), kNoChunk);
 }
 
 TEST(FreeBins, bins_cover_all_sizes_in_their_order) {
@@ -63,7 +66,6 @@ TEST(FreeBins, best_fit_and_largest_agree_with_an_ordered_set) {
       Chunk chunk;
       chunk.size = size;
       chunk.address = (static_cast<std::uintptr_t>(step) + 1) * 256;
-      chunk.priority = priority_of(chunk.address);
       chunks.push_back(chunk);
       ids[chunk.address] = static_cast<ChunkId>(chunks.size() - 1);
       bins.insert(chunks, ids[chunk.address]);
