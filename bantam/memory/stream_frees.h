@@ -28,7 +28,7 @@ class StreamFrees {
       notice(last_);
     return several_ ? last_ : kIdle;
   }
-  /// The ticket of a free in `state`, just now Throws what the oracle throws, having changed nothing.
+  /// The ticket of a free in `state`, just now. Throws what the oracle throws, having changed nothing.
   std::uint64_t ticket(FreeState state) {
     if (state != kIdle) [[unlikely]]
       cover_next(state);
