@@ -104,8 +104,7 @@ void count_kept(const Graph& graph, const StepPlan& plan, std::span<RecomputeUni
 }
 
 RecomputeOptions name_stretches(const Graph& graph, std::span<const RecomputeUnit> units, const StretchList& stretches,
-                                bool derive) {
-  RecomputeOptions options{.derive = derive};
+                                RecomputeOptions options) {
   for (const UnitStretch& stretch : stretches) {
     const NodeId first = units[stretch.first].first, last = units[stretch.last].last;
     const std::string blocks = stretch_name(graph, first, last, true);

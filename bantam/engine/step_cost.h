@@ -22,6 +22,7 @@ DeviceRates typical_rates(Device device, Precision precision);
 /// Seconds of one micro-batch.
 struct StepCost {
   std::vector<double> forward;  ///< by node; 0 for the input
+  std::vector<double> touch;    ///< by node: to read or to write its output once
   double step = 0;              ///< forward and backward of all nodes, where backward is twice a forward
 };
 
