@@ -72,7 +72,7 @@ std::vector<RecomputeUnit> recompute_units(const Graph& graph, const StepPlan& p
   NodeId first = 1;
   for (const NodeId last : cut_points(graph)) {
     RecomputeUnit unit{.first = first, .last = last};
-    for (NodeId node = first; node <= last; ++node) unit.seconds += cost.forward[static_cast<std::size_t>(node)];
+    for (NodeId node = first; node <= last; ++node) unit.seconds += cost.again[static_cast<std::size_t>(node)];
     unit.output_bytes = static_cast<std::uint64_t>(node_of(graph, last).output.elements() * value_bytes);
     units.push_back(unit);
     first = last + 1;

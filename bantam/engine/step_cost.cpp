@@ -10,7 +10,9 @@
 namespace bantam {
 namespace {
 
-constexpr double kPasses = 3;  // forward, and a backward of two: by inputs and by weights
+constexpr double kFlopsReached = 0.4;   // what a network's convolutions reach of the best matrix product's rate
+constexpr double kBackward = 2.3;       // of a forward's time: two products for each, and norms that read twice
+constexpr double kNormAgain = 2.0 / 3;  // x read and y written, where forward reads x for its statistics first
 
 std::size_t index(NodeId node) { return static_cast<std::size_t>(node); }
 
@@ -42,6 +44,8 @@ class Derivation {
       for (NodeId node = segment.first; node <= segment.last; ++node) stretch_[index(node)] = segment.first;
     }
   }
+
+  bool deferred(NodeId node) const { return deferred_[index(node)]; }
 
   double seconds(const Scope& scope) const {
     const NodeId stretch = stretch_[index(scope.first)];  // what lies in others is not of this scope
@@ -112,14 +116,18 @@ StepCost predict_cost(const Graph& graph, std::int64_t batch, Precision precisio
     cost.touch.push_back(static_cast<double>(node.output.elements() * batch) * element / rates.bytes_per_s);
     if (node.layer == nullptr) {
       cost.forward.push_back(0);
+      cost.again.push_back(0);
       continue;
     }
     const std::vector<Shape> inputs = input_shapes(graph, node);
     const double flops = static_cast<double>(node.layer->flops(inputs) * batch),
                  bytes = static_cast<double>(node.layer->traffic(inputs) * batch) * element;
-    cost.forward.push_back(std::max(flops / rates.flops_per_s, bytes / rates.bytes_per_s));
+    cost.forward.push_back(std::max(flops / (kFlopsReached * rates.flops_per_s), bytes / rates.bytes_per_s));
+    cost.again.push_back(cost.forward.back() * (node.layer->uses_batch_statistics() ? kNormAgain : 1.0));
   }
-  cost.step = kPasses * std::accumulate(cost.forward.begin(), cost.forward.end(), 0.0);
+  cost.step = (1 + kBackward) * std::accumulate(cost.forward.begin(), cost.forward.end(), 0.0);
+  for (const LoweredSegment& segment : lower(graph, {}))
+    for (const NodeId node : segment.deferred) cost.step -= 2 * cost.touch[index(node)];  // neither written nor read
   return cost;
 }
 
@@ -129,7 +137,8 @@ double extra_work(const Graph& graph, const RecomputeOptions& recompute, const S
   double seconds = derivation.seconds({1, graph.output(), recompute.derives()});
   for (const LoweredSegment& segment : segments) {
     if (!segment.recompute) continue;
-    for (NodeId node = segment.first; node <= segment.last; ++node) seconds += cost.forward[index(node)];
+    for (NodeId node = segment.first; node <= segment.last; ++node)
+      if (!derivation.deferred(node)) seconds += cost.again[index(node)];
     seconds += derivation.seconds({segment.first, segment.last, recompute.derives_again()});
   }
   return cost.step > 0 ? seconds / cost.step : 0;
