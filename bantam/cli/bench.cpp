@@ -16,7 +16,7 @@ void add_bench_options(CLI::App& command, BenchOptions& options) {
   command.add_option("--precision", options.precisions,
                      "Comma-separated: float32, mixed_float16,\nmixed_bfloat16; default: the config's");
   command.add_option("--recompute", options.recompute,
-                     "Comma-separated: none, cheap, all, names of\nblocks (a+b), or auto: the least that fits "
+                     "Comma-separated: none, inner, cheap, all, names of\nblocks (a+b), or auto: the least that fits "
                      "the\nbudget; default: the config's");
   command.add_option("--seconds", options.seconds, "Measuring time a row")
       ->check(CLI::PositiveNumber)

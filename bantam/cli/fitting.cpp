@@ -143,8 +143,7 @@ Settled settle(const RunConfig& config) {
 
 std::string to_yaml(const RecomputeOptions& recompute) {
   if (recompute.kind == RecomputeOptions::Kind::all) return "all";
-  std::vector<std::string> parts;
-  if (recompute.derive) parts.emplace_back("cheap");
+  std::vector<std::string> parts = recompute_words(recompute);
   for (const std::string& name : recompute.names) parts.push_back(fmt::format("\"{}\"", name));
   return parts.empty() ? "none" : "[" + join(parts, ", ", ", ") + "]";
 }
@@ -152,8 +151,8 @@ std::string to_yaml(const RecomputeOptions& recompute) {
 std::string wrapped(const RecomputeOptions& recompute, std::size_t width, const std::string& indent) {
   if (recompute.kind != RecomputeOptions::Kind::named) return to_string(recompute);
   std::string text, line;
-  std::vector<std::string> parts = recompute.names;
-  if (recompute.derive) parts.insert(parts.begin(), "cheap");
+  std::vector<std::string> parts = recompute_words(recompute);
+  parts.insert(parts.end(), recompute.names.begin(), recompute.names.end());
   for (std::size_t i = 0; i < parts.size(); ++i) {
     const std::string part = parts[i] + (i + 1 < parts.size() ? "," : "");
     if (!line.empty() && line.size() + 1 + part.size() > width) {

@@ -72,10 +72,12 @@ void require_share(ConfigMap& root, const RunConfig& config) {
                                        to_string(device.whole()), count == 0 ? "nothing" : std::to_string(count)));
 }
 
-/// A list's meaning: `cheap` in it is no name.
+/// A list's meaning: `inner`, `cheap` and `whole` in it are no names.
 RecomputeOptions named_recompute(std::vector<std::string> names) {
   RecomputeOptions options;
-  options.derive = std::erase(names, "cheap") > 0;
+  if (std::erase(names, "inner") > 0) options.derive = Derive::inner;
+  if (std::erase(names, "cheap") > 0) options.derive = Derive::cheap;
+  options.whole = std::erase(names, "whole") > 0;
   if (!names.empty()) options.kind = RecomputeOptions::Kind::named;
   options.names = std::move(names);
   return options;
@@ -87,16 +89,16 @@ RecomputeOptions read_recompute(ConfigMap& root, const Graph& graph) {
   RecomputeOptions options;
   if (node.is_list()) {
     std::vector<std::string> names = node.as_texts();
-    if (names.empty()) node.fail("recompute: an empty list; say none, cheap, all or name layers and blocks");
+    if (names.empty()) node.fail("recompute: an empty list; say none, inner, cheap, all or name layers and blocks");
     for (std::size_t i = 1; i < names.size(); ++i)
       if (std::find(names.begin(), names.begin() + static_cast<std::ptrdiff_t>(i), names[i]) !=
           names.begin() + static_cast<std::ptrdiff_t>(i))
         node.fail(fmt::format("recompute: '{}' is named twice", names[i]));
     options = named_recompute(std::move(names));
-  } else if (node.is_text("none") || node.is_text("cheap") || node.is_text("all")) {
+  } else if (node.is_text("none") || node.is_text("inner") || node.is_text("cheap") || node.is_text("all")) {
     options = parse_recompute(node.as_text());
   } else {
-    node.fail("recompute: expected none, cheap, all or a list of layers' and blocks' names");
+    node.fail("recompute: expected none, inner, cheap, all or a list of layers' and blocks' names");
   }
   try {
     (void)lower(graph, options);
@@ -163,17 +165,24 @@ void require_model_fits(const RunConfig& config, const Shape& image, std::int64_
 
 RecomputeOptions parse_recompute(const std::string& text) {
   if (text == "none") return {};
-  if (text == "all") return {.kind = RecomputeOptions::Kind::all, .derive = true};
+  if (text == "all") return {.kind = RecomputeOptions::Kind::all, .derive = Derive::cheap};
   std::vector<std::string> names;
   std::istringstream parts(text);
   for (std::string name; std::getline(parts, name, '+');) names.push_back(name);
   return named_recompute(std::move(names));
 }
 
+std::vector<std::string> recompute_words(const RecomputeOptions& recompute) {
+  std::vector<std::string> words;
+  if (recompute.derive == Derive::inner) words.emplace_back("inner");
+  if (recompute.derive == Derive::cheap) words.emplace_back("cheap");
+  if (recompute.whole) words.emplace_back("whole");
+  return words;
+}
+
 std::string to_string(const RecomputeOptions& recompute) {
   if (recompute.kind == RecomputeOptions::Kind::all) return "all";
-  std::vector<std::string> parts;
-  if (recompute.derive) parts.emplace_back("cheap");
+  std::vector<std::string> parts = recompute_words(recompute);
   if (recompute.kind == RecomputeOptions::Kind::named)
     parts.insert(parts.end(), recompute.names.begin(), recompute.names.end());
   return parts.empty() ? "none" : join(parts, "+", "+");

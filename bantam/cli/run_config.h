@@ -67,10 +67,12 @@ void require_device(const RunConfig& config);
 /// Throws ConfigError, at the model's input or output, where data of this shape and number of classes do not fit.
 void require_model_fits(const RunConfig& config, const Shape& image, std::int64_t classes);
 
-/// Recompute options from "none", "cheap", "all" or names of layers, blocks and stretches, "cheap+a+b..c"; and the text
-/// again.
+/// Recompute options from "none", "inner", "cheap", "all" or names of layers, blocks and stretches, "cheap+a+b..c"; and
+/// the text again.
 RecomputeOptions parse_recompute(const std::string& text);
 std::string to_string(const RecomputeOptions& recompute);
+/// The words of a list that are no names: "inner" or "cheap", and "whole".
+std::vector<std::string> recompute_words(const RecomputeOptions& recompute);
 
 /// A runtime with the configuration's limits and logical devices; `threads` 0: all processors.
 std::unique_ptr<Runtime> make_runtime(const RunConfig& config, int threads);

@@ -21,6 +21,13 @@ enum class Pass : std::uint8_t {
   evaluate    ///< dropout off, running statistics used
 };
 
+/// Which tensors are made again in backward from what is kept anyway (saved_tensor.h).
+enum class Derive : std::uint8_t {
+  none,
+  inner,  ///< what one tensor gives: normalised, activated, dropped-out
+  cheap   ///< sums too
+};
+
 /// Where the random numbers of a step come from: keys by seed, counters by (update, place in the effective batch,
 /// element).
 struct RandomState {
@@ -73,8 +80,9 @@ struct Context {
   Tape* tape = nullptr;   ///< null: nothing is recorded
   const char* path = "";  ///< layer path, interned: tags allocations
   RandomState random;
-  /// Whether ops give their outputs recipes (saved_tensor.h), so that cheap tensors are not kept for backward.
-  bool derive = false;
+  Derive derive = Derive::none;  ///< which ops give their outputs recipes (saved_tensor.h)
+  /// Whether the op may leave a norm's last pass to its reader (pending_norm.h): of nodes that `lower` found one for.
+  bool defer = false;
   Keepsakes* keepsakes = nullptr;  ///< of the recomputed stretch that runs, or null
 
   /// A context on the device's compute stream.

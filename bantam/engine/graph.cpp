@@ -42,7 +42,35 @@ bool leaks(const Graph& graph, NodeId first, NodeId last) {
 }
 
 LoweredSegment segment(const Graph& graph, NodeId first, NodeId last, bool recompute) {
-  return {first, last, recompute, outside_inputs(graph, first, last)};
+  return {first, last, recompute, outside_inputs(graph, first, last), {}};
+}
+
+/// The only node that reads `node`, and does so once; 0 where there is none such.
+NodeId only_reader(const Graph& graph, NodeId node) {
+  NodeId reader = 0;
+  for (NodeId later = node + 1; later <= graph.output(); ++later)
+    for (const NodeId input : graph.nodes()[static_cast<std::size_t>(later)].inputs) {
+      if (input != node) continue;
+      if (reader != 0) return 0;
+      reader = later;
+    }
+  return reader;
+}
+
+/// Fills LoweredSegment::deferred. What ends a stretch that runs again, or enters one, has to be there as it is.
+void defer_norms(const Graph& graph, std::vector<LoweredSegment>& segments) {
+  const auto stretch_of = [&](NodeId node) -> const LoweredSegment* {  // null: runs once
+    const auto at = std::ranges::find_if(segments, [&](const LoweredSegment& s) { return node <= s.last; });
+    return at->recompute ? &*at : nullptr;
+  };
+  for (LoweredSegment& segment : segments)
+    for (NodeId node = segment.first; node <= segment.last; ++node) {
+      if (!graph.nodes()[static_cast<std::size_t>(node)].layer->defers_norm()) continue;
+      const NodeId reader = only_reader(graph, node);
+      if (reader != 0 && graph.nodes()[static_cast<std::size_t>(reader)].layer->takes_deferred_norms() &&
+          stretch_of(reader) == stretch_of(node))
+        segment.deferred.push_back(node);
+    }
 }
 
 /// Nodes [first, last], and what they are called in an error.
@@ -180,6 +208,7 @@ std::vector<LoweredSegment> lower(const Graph& graph, const RecomputeOptions& op
     segments.push_back(segment(graph, node, last, again));
     node = last + 1;
   }
+  defer_norms(graph, segments);
   return segments;
 }
 

@@ -49,11 +49,16 @@ struct RecomputeOptions {
   /// named: nodes, blocks (the part of a node's name before a "/"), or stretches "first..last" from one of these to
   /// another, in the graph's order.
   std::vector<std::string> names;
-  /// Tensors that one pass over a kept one gives (normalised, activated, summed) are not kept either; no convolution
-  /// and no matrix product runs again for them. `all` includes it.
-  bool derive = false;
+  /// Tensors that one pass over kept ones gives (normalised, activated, summed) are not kept either; no convolution and
+  /// no matrix product runs again for them. `all` includes `cheap`.
+  Derive derive = Derive::none;
+  /// named: a stretch that runs again keeps all that it makes as long as it is there, `derive` or not: less work, more
+  /// bytes while it runs.
+  bool whole = false;
 
-  bool derives() const { return derive || kind == Kind::all; }
+  Derive derives() const { return kind == Kind::all ? Derive::cheap : derive; }
+  /// Within stretches that run again.
+  Derive derives_again() const { return whole ? Derive::none : derives(); }
 };
 
 /// A run of nodes [first, last] that is one unit of execution: a single node, or a stretch run again in backward. What
@@ -62,13 +67,16 @@ struct LoweredSegment {
   NodeId first = 1, last = 1;
   bool recompute = false;
   std::vector<NodeId> inputs;  ///< nodes outside the segment that it reads
+  /// Batch norms of the segment that are applied by their only reader, a sum, as it reads (pending_norm.h).
+  std::vector<NodeId> deferred;
 };
 
 /// Decides, before anything runs, how the graph is executed: one segment a node, and one for each recomputed stretch.
 /// `all` recomputes every block, as a whole where one value leaves it, and every layer outside blocks that is not
-/// cheap. A name inside another's stretch adds nothing. Throws ConfigError for a name that is neither node nor block
-/// (with the nearest), for a stretch that more than one value leaves or that ends before it begins, and for two
-/// stretches of which each has a part of its own.
+/// cheap. A name inside another's stretch adds nothing. Norms are deferred to sums within a stretch that runs again,
+/// and among nodes that do not. Throws ConfigError for a name that is neither node nor block (with the nearest), for a
+/// stretch that more than one value leaves or that ends before it begins, and for two stretches of which each has a
+/// part of its own.
 std::vector<LoweredSegment> lower(const Graph& graph, const RecomputeOptions& recompute);
 
 }  // namespace bantam

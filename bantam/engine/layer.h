@@ -59,6 +59,12 @@ class Layer {
   virtual std::int64_t traffic(std::span<const Shape> inputs) const;
   /// Whether running it again costs no more than its traffic: no convolution and no matrix product.
   bool cheap(std::span<const Shape> inputs) const { return flops(inputs) == 0; }
+  /// Whether it can leave its last pass in training, which applies a batch norm, to a reader that takes it over.
+  virtual bool defers_norm() const { return false; }
+  /// Whether it applies such a norm as it reads.
+  virtual bool takes_deferred_norms() const { return false; }
+  /// Whether backward reads the input: then it is kept, or made again.
+  bool reads_input_again(std::span<const Shape> inputs) const { return !cheap(inputs) || uses_batch_statistics(); }
   /// Whether a sample's output in training depends on the others of its micro-batch: smaller micro-batches then give
   /// another function.
   virtual bool uses_batch_statistics() const { return false; }

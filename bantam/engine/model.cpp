@@ -83,7 +83,9 @@ Tensor Model::run_nodes(const Context& context, int position, std::vector<Tensor
     for (const NodeId input : graph_.nodes()[index(node)].inputs) inputs.push_back(values[index(input)]);
     for (const NodeId input : graph_.nodes()[index(node)].inputs)
       if (!read_later(input, node)) values[index(input)] = Tensor();
-    values[index(node)] = layers_[index(node)]->forward(context.at(paths_[index(node)]), inputs);
+    Context local = context.at(paths_[index(node)]);
+    local.defer = std::ranges::find(segment.deferred, node) != segment.deferred.end();
+    values[index(node)] = layers_[index(node)]->forward(local, inputs);
   }
   return std::move(values[index(segment.last)]);
 }
@@ -106,7 +108,7 @@ Tensor Model::run_recomputed(const Context& context, int position, std::vector<T
                          Context again = ctx;
                          again.pass = pass == Pass::evaluate ? Pass::evaluate : Pass::recompute;
                          again.random = random;
-                         again.derive = options_.recompute.derives();
+                         again.derive = options_.recompute.derives_again();
                          again.keepsakes = &keepsakes;
                          run_again(again, position, kept, std::move(dy), store);
                        });

@@ -72,7 +72,7 @@ std::vector<RecomputeUnit> recompute_units(const Graph& graph, const StepPlan& p
   NodeId first = 1;
   for (const NodeId last : cut_points(graph)) {
     RecomputeUnit unit{.first = first, .last = last};
-    for (NodeId node = first; node <= last; ++node) unit.seconds += cost.forward[static_cast<std::size_t>(node)];
+    for (NodeId node = first; node <= last; ++node) unit.seconds += cost.again[static_cast<std::size_t>(node)];
     unit.output_bytes = static_cast<std::uint64_t>(node_of(graph, last).output.elements() * value_bytes);
     units.push_back(unit);
     first = last + 1;
@@ -104,8 +104,7 @@ void count_kept(const Graph& graph, const StepPlan& plan, std::span<RecomputeUni
 }
 
 RecomputeOptions name_stretches(const Graph& graph, std::span<const RecomputeUnit> units, const StretchList& stretches,
-                                bool derive) {
-  RecomputeOptions options{.derive = derive};
+                                RecomputeOptions options) {
   for (const UnitStretch& stretch : stretches) {
     const NodeId first = units[stretch.first].first, last = units[stretch.last].last;
     const std::string blocks = stretch_name(graph, first, last, true);

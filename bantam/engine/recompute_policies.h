@@ -33,9 +33,9 @@ std::vector<RecomputeUnit> recompute_units(const Graph& graph, const StepPlan& p
 /// What another plan keeps of the same units.
 void count_kept(const Graph& graph, const StepPlan& plan, std::span<RecomputeUnit> units);
 
-/// The options that name these stretches: by blocks where that says the same, else by layers.
+/// `options` with these stretches named: by blocks where that says the same, else by layers.
 RecomputeOptions name_stretches(const Graph& graph, std::span<const RecomputeUnit> units, const StretchList& stretches,
-                                bool derive);
+                                RecomputeOptions options);
 
 /// For each bound on kept bytes, the stretches with the least forward time: a shortest path along the units.
 class StretchTable {

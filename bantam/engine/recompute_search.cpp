@@ -25,9 +25,17 @@ constexpr std::size_t kExchanged = 4;  // units of a stretch that takes another'
 constexpr int kTighterTargets = 16;
 constexpr double kTighter = 0.96;  // what fits by bytes may not by pieces: the next target is lower
 
+/// What is derived, and where: a policy without its stretches.
+struct Level {
+  Derive derive = Derive::none;
+  bool whole = false;
+  RecomputeOptions options() const { return {.derive = derive, .whole = whole}; }
+};
+constexpr Level kLevels[] = {{}, {Derive::inner}, {Derive::cheap}, {Derive::inner, true}, {Derive::cheap, true}};
+
 struct Policy {
   StretchList stretches;
-  bool derive = false;
+  Level level;
   double extra = std::numeric_limits<double>::infinity();
 };
 
@@ -53,17 +61,18 @@ class Search {
   std::optional<Policy> least_work(std::uint64_t target) {
     std::optional<Policy> best;
     most_plans_ = std::min(plans_ + kPlansATarget, kMostPlans);
-    for (const bool derive : {false, true}) {
-      try_policy(priced({}, derive), target, best);
+    for (const Level level : kLevels) {
+      if (level.whole) continue;  // of stretches only
+      try_policy(priced({}, level), target, best);
       if (best && best->extra == 0) return best;
     }
-    for (const bool derive : {false, true}) search_stretches(derive, target, best);
+    for (const Level level : kLevels) search_stretches(level, target, best);
     if (best) improve(*best, target);
     return best;
   }
 
-  void search_stretches(bool derive, std::uint64_t target, std::optional<Policy>& best) {
-    const std::vector<RecomputeUnit>& units = units_of(derive);
+  void search_stretches(Level level, std::uint64_t target, std::optional<Policy>& best) {
+    const std::vector<RecomputeUnit>& units = units_of(level.derive);
     std::uint64_t largest = 1, all = 1;
     for (const RecomputeUnit& unit : units) {
       largest = std::max(largest, unit.kept_bytes);
@@ -72,16 +81,15 @@ class Search {
     const double ratio = std::pow(static_cast<double>(all) / static_cast<double>(largest), 1.0 / (kStretchBounds - 1));
     double bound = static_cast<double>(largest);
     for (int i = 0; i < kStretchBounds; ++i, bound *= ratio)
-      search_levels(StretchTable(units, static_cast<std::uint64_t>(bound)), derive, target, best);
+      search_bounds(StretchTable(units, static_cast<std::uint64_t>(bound)), level, target, best);
   }
 
-  /// The highest level whose plan is within the target; levels that are no better than the best are left out.
-  void search_levels(const StretchTable& table, bool derive, std::uint64_t target, std::optional<Policy>& best) {
-    const auto policy_at = [&](std::size_t level) { return priced(table.stretches(level), derive); };
+  /// The highest of the table's bounds whose plan is within the target; those no better than the best are left out.
+  void search_bounds(const StretchTable& table, Level level, std::uint64_t target, std::optional<Policy>& best) {
+    const auto policy_at = [&](std::size_t bound) { return priced(table.stretches(bound), level); };
     std::size_t low = 0, high = StretchTable::kLevels + 1;
     while (low < high && !std::isfinite(table.seconds(low))) ++low;
-    const double derive_alone = priced({}, derive).extra;
-    while (best && low < high && derive_alone + table.seconds(low) / cost_.step >= best->extra) ++low;
+    while (best && low < high && table.seconds(low) / cost_.step >= best->extra) ++low;
     if (low >= high || !try_policy(policy_at(low), target, best)) return;
     while (high - low > 1) {
       const std::size_t middle = low + (high - low) / 2;
@@ -106,24 +114,24 @@ class Search {
   /// Policies of less work than `policy` by one change, those of the least work first.
   std::vector<Policy> neighbours(const Policy& policy) {
     std::vector<Policy> found;
-    const auto add = [&](StretchList list, bool derive) {
-      Policy next = priced(std::move(list), derive);
+    const auto add = [&](StretchList list, Level level) {
+      Policy next = priced(std::move(list), level);
       if (next.extra < policy.extra) found.push_back(std::move(next));
     };
     for (std::size_t i = 0; i < policy.stretches.size(); ++i) {
       StretchList without = policy.stretches, later = without, sooner = without;
       without.erase(without.begin() + static_cast<std::ptrdiff_t>(i));
-      add(without, policy.derive);
-      for (std::size_t first = 0; first < units_of(false).size(); ++first)
-        for (std::size_t last = first; last < std::min(first + kExchanged, units_of(false).size()); ++last)
-          if (auto exchanged = with_stretch(without, {first, last})) add(std::move(*exchanged), policy.derive);
+      add(without, policy.level);
+      for (std::size_t first = 0; first < units_of(Derive::none).size(); ++first)
+        for (std::size_t last = first; last < std::min(first + kExchanged, units_of(Derive::none).size()); ++last)
+          if (auto exchanged = with_stretch(without, {first, last})) add(std::move(*exchanged), policy.level);
       if (policy.stretches[i].first == policy.stretches[i].last) continue;
       ++later[i].first;
       --sooner[i].last;
-      add(later, policy.derive);
-      add(sooner, policy.derive);
+      add(later, policy.level);
+      add(sooner, policy.level);
     }
-    if (policy.derive) add(policy.stretches, false);
+    for (const Level level : kLevels) add(policy.stretches, level);
     std::ranges::stable_sort(found, {}, &Policy::extra);
     return found;
   }
@@ -163,22 +171,23 @@ class Search {
     return step_fits(graph_, step, question_.bytes);
   }
 
-  Policy priced(StretchList stretches, bool derive) {
-    Policy policy{std::move(stretches), derive};
+  Policy priced(StretchList stretches, Level level) {
+    Policy policy{std::move(stretches), level};
     policy.extra = extra_work(graph_, options_of(policy), cost_);
     return policy;
   }
 
   RecomputeOptions options_of(const Policy& policy) {
-    return name_stretches(graph_, units_of(false), policy.stretches, policy.derive);
+    return name_stretches(graph_, units_of(Derive::none), policy.stretches, policy.level.options());
   }
   static std::string key(const RecomputeOptions& options) {
-    return (options.derive ? "+" : "") + join(options.names, "+", "+");
+    return fmt::format("{}{}{}", static_cast<int>(options.derive), options.whole ? "+" : "",
+                       join(options.names, "+", "+"));
   }
 
-  /// The graph's units, with what is kept of them with and without cheap tensors derived.
-  const std::vector<RecomputeUnit>& units_of(bool derive) {
-    std::vector<RecomputeUnit>& units = units_[derive ? 1 : 0];
+  /// The graph's units, with what is kept of them where so much is derived.
+  const std::vector<RecomputeUnit>& units_of(Derive derive) {
+    std::vector<RecomputeUnit>& units = units_[static_cast<std::size_t>(derive)];
     if (!units.empty()) return units;
     StepPlanOptions step = question_.step;
     step.accumulate = 1;
@@ -186,8 +195,8 @@ class Search {
     step.planner.iterations = 0;
     ++plans_;
     const StepPlan plan = plan_step(graph_, step);
-    if (derive) {
-      units = units_of(false);
+    if (derive != Derive::none) {
+      units = units_of(Derive::none);
       count_kept(graph_, plan, units);
     } else {
       const auto value_bytes = static_cast<std::int64_t>(size_of(step.model.precision.compute()));
@@ -203,7 +212,7 @@ class Search {
   const Graph& graph_;
   const RecomputeQuestion& question_;
   StepCost cost_;
-  std::vector<RecomputeUnit> units_[2];
+  std::vector<RecomputeUnit> units_[3];
   std::map<std::string, std::uint64_t> peaks_;
   std::uint64_t smallest_peak_ = std::numeric_limits<std::uint64_t>::max();
   Policy smallest_;

@@ -3,6 +3,8 @@
 
 #include <utility>
 
+#include "bantam/engine/pending_norm.h"
+
 namespace bantam {
 
 Tensor Recipe::make(const Context& context) {
@@ -30,12 +32,21 @@ Tensor SavedTensor::take(const Context& context) {
   return tensor;
 }
 
+bool kept_anyway(const Tensor& tensor) {
+  if (tensor.pending() != nullptr) return tensor.pending()->x.defined();  // the norm's own backward keeps it
+  return tensor.recipe() != nullptr || !tensor.sole_owner();
+}
+
 void attach_recipe(const Context& context, Tensor& y, std::initializer_list<const SavedTensor*> inputs,
-                   Recipe::Make make, int passes) {
-  if (!context.derive) return;
-  for (const SavedTensor* input : inputs) passes += input->passes();
-  if (passes > Recipe::kMostPasses) return;
-  y.set_recipe(std::make_shared<Recipe>(context.path, passes, std::move(make)));
+                   Recipe::Make make, bool is_view) {
+  int traffic = is_view ? 0 : 1, operands = 0;
+  for (const SavedTensor* input : inputs) {
+    if (!input->defined()) continue;
+    traffic += input->traffic() + (is_view ? 0 : 1);
+    ++operands;
+  }
+  if (!derives(context, operands) || traffic > Recipe::kMostTraffic) return;
+  y.set_recipe(std::make_shared<Recipe>(context.path, traffic, std::move(make)));
 }
 
 }  // namespace bantam

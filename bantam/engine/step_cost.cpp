@@ -1,28 +1,106 @@
-// The roofline: arithmetic against traffic.
+// The roofline: arithmetic against traffic; and how often recipes make what they make.
 #include "bantam/engine/step_cost.h"
 
 #include <algorithm>
 #include <numeric>
 
+#include "bantam/engine/saved_tensor.h"
 #include "bantam/memory/device_profile.h"
 
 namespace bantam {
 namespace {
 
-constexpr double kPasses = 3;  // forward, and a backward of two: by inputs and by weights
+constexpr double kFlopsReached = 0.4;   // what a network's convolutions reach of the best matrix product's rate
+constexpr double kBackward = 2.3;       // of a forward's time: two products for each, and norms that read twice
+constexpr double kNormAgain = 2.0 / 3;  // x read and y written, where forward reads x for its statistics first
+
+std::size_t index(NodeId node) { return static_cast<std::size_t>(node); }
 
 std::vector<Shape> input_shapes(const Graph& graph, const GraphNode& node) {
   std::vector<Shape> shapes;
-  for (const NodeId input : node.inputs) shapes.push_back(graph.nodes()[static_cast<std::size_t>(input)].output);
+  for (const NodeId input : node.inputs) shapes.push_back(graph.nodes()[index(input)].output);
   return shapes;
 }
 
-/// Whether RecomputeOptions::derive makes this node's output again: one pass over inputs of its shape.
-bool derived(const Graph& graph, const GraphNode& node) {
-  if (node.layer == nullptr) return false;
-  const std::vector<Shape> inputs = input_shapes(graph, node);
-  return node.layer->cheap(inputs) && std::ranges::all_of(inputs, [&](const Shape& in) { return in == node.output; });
-}
+/// Nodes [first, last] that record on one tape, and what is made again there.
+struct Scope {
+  NodeId first, last;
+  Derive derive;
+};
+
+/// Follows the ops' rules for recipes (saved_tensor.h) through one scope, and adds up what making them costs.
+class Derivation {
+ public:
+  Derivation(const Graph& graph, const std::vector<LoweredSegment>& segments, const StepCost& cost)
+      : graph_(graph),
+        cost_(cost),
+        deferred_(graph.nodes().size()),
+        stretch_(graph.nodes().size()),
+        entering_(graph.nodes().size()) {
+    for (const LoweredSegment& segment : segments) {
+      for (const NodeId node : segment.deferred) deferred_[index(node)] = true;
+      if (!segment.recompute) continue;
+      entering_[index(segment.first)] = segment.inputs;
+      for (NodeId node = segment.first; node <= segment.last; ++node) stretch_[index(node)] = segment.first;
+    }
+  }
+
+  bool deferred(NodeId node) const { return deferred_[index(node)]; }
+
+  double seconds(const Scope& scope) const {
+    const NodeId stretch = stretch_[index(scope.first)];  // what lies in others is not of this scope
+    std::vector<int> traffic(graph_.nodes().size(), 0);
+    for (NodeId node = scope.first; node <= scope.last; ++node)
+      if (stretch_[index(node)] == stretch) traffic[index(node)] = recipe_traffic(node, scope, traffic);
+    std::vector<int> made(graph_.nodes().size(), 0);  // how often backward makes it, all readers counted before
+    double seconds = 0;
+    for (NodeId node = scope.last; node >= scope.first; --node) {
+      if (stretch_[index(node)] != stretch) {
+        for (const NodeId input : entering_[index(node)]) ++made[index(input)];  // once, whoever reads it there
+        continue;
+      }
+      const bool again = traffic[index(node)] > 0;
+      if (again) seconds += made[index(node)] * own_traffic(node) * cost_.touch[index(node)];
+      const int wanted = (again || deferred_[index(node)] ? made[index(node)] : 0) + (reads(node) ? 1 : 0);
+      for (const NodeId input : graph_.nodes()[index(node)].inputs) made[index(input)] += wanted;
+    }
+    return seconds;
+  }
+
+ private:
+  int own_traffic(NodeId node) const { return 1 + static_cast<int>(graph_.nodes()[index(node)].inputs.size()); }
+  bool reads(NodeId node) const {
+    const GraphNode& description = graph_.nodes()[index(node)];
+    return description.layer->reads_input_again(input_shapes(graph_, description));
+  }
+  /// What Recipe::traffic of the node's output is; 0 where it has no recipe.
+  int recipe_traffic(NodeId node, const Scope& scope, const std::vector<int>& traffic) const {
+    const GraphNode& description = graph_.nodes()[index(node)];
+    const std::vector<Shape> inputs = input_shapes(graph_, description);
+    const bool wanted = inputs.size() > 1 ? scope.derive == Derive::cheap : scope.derive != Derive::none;
+    if (!wanted || deferred_[index(node)] || !description.layer->cheap(inputs)) return 0;
+    int total = own_traffic(node);
+    for (std::size_t i = 0; i < inputs.size(); ++i) {
+      if (inputs[i] != description.output || !kept(description.inputs[i], node, traffic)) return 0;
+      total += traffic[index(description.inputs[i])];
+    }
+    return total <= Recipe::kMostTraffic ? total : 0;
+  }
+  /// Whether backward keeps a value whatever the recipe of `reader` needs.
+  bool kept(NodeId value, NodeId reader, const std::vector<int>& traffic) const {
+    if (deferred_[index(value)] || traffic[index(value)] > 0 || reads(reader)) return true;
+    for (NodeId other = value + 1; other <= graph_.output(); ++other)
+      if (other != reader && std::ranges::count(graph_.nodes()[index(other)].inputs, value) > 0 && reads(other))
+        return true;
+    return false;
+  }
+
+  const Graph& graph_;
+  const StepCost& cost_;
+  std::vector<bool> deferred_;
+  std::vector<NodeId> stretch_;                // by node: the first of the stretch that it runs again with; 0: none
+  std::vector<std::vector<NodeId>> entering_;  // by the first node of a stretch: what it reads of others
+};
 
 }  // namespace
 
@@ -35,26 +113,34 @@ StepCost predict_cost(const Graph& graph, std::int64_t batch, Precision precisio
   const auto element = static_cast<double>(size_of(precision.compute()));
   StepCost cost;
   for (const GraphNode& node : graph.nodes()) {
+    cost.touch.push_back(static_cast<double>(node.output.elements() * batch) * element / rates.bytes_per_s);
     if (node.layer == nullptr) {
       cost.forward.push_back(0);
+      cost.again.push_back(0);
       continue;
     }
     const std::vector<Shape> inputs = input_shapes(graph, node);
     const double flops = static_cast<double>(node.layer->flops(inputs) * batch),
                  bytes = static_cast<double>(node.layer->traffic(inputs) * batch) * element;
-    cost.forward.push_back(std::max(flops / rates.flops_per_s, bytes / rates.bytes_per_s));
+    cost.forward.push_back(std::max(flops / (kFlopsReached * rates.flops_per_s), bytes / rates.bytes_per_s));
+    cost.again.push_back(cost.forward.back() * (node.layer->uses_batch_statistics() ? kNormAgain : 1.0));
   }
-  cost.step = kPasses * std::accumulate(cost.forward.begin(), cost.forward.end(), 0.0);
+  cost.step = (1 + kBackward) * std::accumulate(cost.forward.begin(), cost.forward.end(), 0.0);
+  for (const LoweredSegment& segment : lower(graph, {}))
+    for (const NodeId node : segment.deferred) cost.step -= 2 * cost.touch[index(node)];  // neither written nor read
   return cost;
 }
 
 double extra_work(const Graph& graph, const RecomputeOptions& recompute, const StepCost& cost) {
-  double seconds = 0;
-  for (const LoweredSegment& segment : lower(graph, recompute))
-    for (NodeId node = segment.first; segment.recompute && node <= segment.last; ++node)
-      seconds += cost.forward[static_cast<std::size_t>(node)];
-  for (std::size_t node = 0; recompute.derives() && node < cost.forward.size(); ++node)
-    if (derived(graph, graph.nodes()[node])) seconds += cost.forward[node];
+  const std::vector<LoweredSegment> segments = lower(graph, recompute);
+  const Derivation derivation(graph, segments, cost);
+  double seconds = derivation.seconds({1, graph.output(), recompute.derives()});
+  for (const LoweredSegment& segment : segments) {
+    if (!segment.recompute) continue;
+    for (NodeId node = segment.first; node <= segment.last; ++node)
+      if (!derivation.deferred(node)) seconds += cost.again[index(node)];
+    seconds += derivation.seconds({segment.first, segment.last, recompute.derives_again()});
+  }
   return cost.step > 0 ? seconds / cost.step : 0;
 }
 

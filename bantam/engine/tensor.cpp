@@ -41,6 +41,7 @@ Tensor Tensor::view(Shape shape) const {
   copy.value_id_ = 0;
   copy.parameter_ = nullptr;
   copy.recipe_ = nullptr;
+  copy.pending_ = nullptr;
   return copy;
 }
 

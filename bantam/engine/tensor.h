@@ -14,6 +14,7 @@
 namespace bantam {
 
 class Parameter;
+struct PendingNorm;
 class Recipe;
 
 /// Bytes on a device, given back in stream order when the last tensor that shares them is gone. Memory from elsewhere
@@ -90,6 +91,10 @@ class Tensor {
   /// do not.
   const std::shared_ptr<Recipe>& recipe() const { return recipe_; }
   void set_recipe(std::shared_ptr<Recipe> recipe) { recipe_ = std::move(recipe); }
+  /// The batch norm that readers of this memory still have to apply (pending_norm.h), or null. Copies have it, views do
+  /// not.
+  const std::shared_ptr<const PendingNorm>& pending() const { return pending_; }
+  void set_pending(std::shared_ptr<const PendingNorm> norm) { pending_ = std::move(norm); }
 
  private:
   std::shared_ptr<Storage> storage_;
@@ -99,6 +104,7 @@ class Tensor {
   std::uint64_t value_id_ = 0;
   Parameter* parameter_ = nullptr;
   std::shared_ptr<Recipe> recipe_;
+  std::shared_ptr<const PendingNorm> pending_;
 };
 
 /// Who gets a value's gradient, without holding the value's memory: an identity on a tape, or a parameter.

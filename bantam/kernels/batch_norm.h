@@ -39,8 +39,9 @@ struct BatchNormAffine {
 };
 
 /// y from x with the batch's own mean and (biased) variance, inv_std = 1/√(variance + epsilon). Saves mean and inv_std
-/// (channels) for backward. `running_mean`, `running_variance` are updated in place unless null. Variance by a
-/// numerically safe method (two passes or Welford/Chan), not E[x²]-E[x]². y may alias x. Deterministic.
+/// (channels) for backward. `running_mean`, `running_variance` are updated in place unless null; y may be null, where
+/// another kernel applies them (batch_norm_add.h). Variance by a numerically safe method (two passes or Welford/Chan),
+/// not E[x²]-E[x]². y may alias x. Deterministic.
 using BatchNormForwardTraining = void(const Exec&, const BatchNormShape&, DType dtype, const void* x,
                                       const BatchNormAffine&, float epsilon, RunningUpdate, float* running_mean,
                                       float* running_variance, void* y, float* saved_mean, float* saved_inv_std,

@@ -156,12 +156,14 @@ TEST_F(FittingTest, TheSmallerOfBudgetAndLimitCounts) {
 }
 
 TEST_F(FittingTest, PoliciesAsTheyAreWritten) {
-  const auto named = [](std::vector<std::string> names, bool derive) {
+  const auto named = [](std::vector<std::string> names, Derive derive) {
     return RecomputeOptions{RecomputeOptions::Kind::named, std::move(names), derive};
   };
   EXPECT_EQ(to_yaml({}), "none");
-  EXPECT_EQ(to_yaml(named({"a", "b..c"}, true)), "[cheap, \"a\", \"b..c\"]");
-  EXPECT_EQ(wrapped(named({"alpha", "beta", "gamma"}, false), 12, "  "), "alpha, beta,\n  gamma");
+  EXPECT_EQ(to_yaml(named({"a", "b..c"}, Derive::cheap)), "[cheap, \"a\", \"b..c\"]");
+  EXPECT_EQ(to_yaml({.derive = Derive::inner}), "[inner]");
+  EXPECT_EQ(to_yaml({RecomputeOptions::Kind::named, {"a"}, Derive::inner, true}), "[inner, whole, \"a\"]");
+  EXPECT_EQ(wrapped(named({"alpha", "beta", "gamma"}, Derive::none), 12, "  "), "alpha, beta,\n  gamma");
 }
 
 }  // namespace

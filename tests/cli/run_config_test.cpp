@@ -73,13 +73,16 @@ TEST_F(RunConfigTest, LimitsAndRecompute) {
   EXPECT_FALSE(config.memory.growth);
   EXPECT_EQ(to_string(config.recompute), "dense");
   EXPECT_EQ(parse_recompute("a+b").names, (std::vector<std::string>{"a", "b"}));
-  for (const std::string text : {"none", "cheap", "all", "a+b", "a..b", "cheap+a..b+c"})
+  for (const std::string text : {"none", "cheap", "all", "inner", "a+b", "a..b", "cheap+a..b+c", "inner+whole+a..b"})
     EXPECT_EQ(to_string(parse_recompute(text)), text);
-  EXPECT_TRUE(parse_recompute("cheap").derive);
+  EXPECT_EQ(parse_recompute("cheap").derive, Derive::cheap);
+  EXPECT_EQ(parse_recompute("inner").derive, Derive::inner);
+  EXPECT_TRUE(parse_recompute("cheap+whole+a").whole);
   EXPECT_EQ(parse_recompute("cheap").kind, RecomputeOptions::Kind::none);
-  EXPECT_TRUE(parse_recompute("all").derives());
+  EXPECT_EQ(parse_recompute("all").derives(), Derive::cheap);
   EXPECT_EQ(parse_recompute("cheap+a..b").names, (std::vector<std::string>{"a..b"}));
-  EXPECT_TRUE(read({"recompute=cheap"}).recompute.derive);
+  EXPECT_EQ(read({"recompute=cheap"}).recompute.derive, Derive::cheap);
+  EXPECT_EQ(read({"recompute=inner"}).recompute.derive, Derive::inner);
   EXPECT_EQ(to_string(read({"recompute=[dense, cheap]"}).recompute), "cheap+dense");
 }
 

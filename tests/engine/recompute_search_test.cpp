@@ -62,7 +62,7 @@ TEST(RecomputeSearch, NothingIsRunAgainWhereAllFits) {
   const RecomputeChoice choice = search_recompute(graph, question(peak_with(graph, {})));
   EXPECT_TRUE(choice.fits);
   EXPECT_EQ(choice.recompute.kind, RecomputeOptions::Kind::none);
-  EXPECT_FALSE(choice.recompute.derive);
+  EXPECT_EQ(choice.recompute.derive, Derive::none);
   EXPECT_EQ(choice.extra_work, 0.0);
 }
 
@@ -81,10 +81,11 @@ TEST(RecomputeSearch, IsNearTheBestOfAllPolicies) {
   };
   std::vector<Priced> all;
   for (const StretchList& stretches : lists)
-    for (const bool derive : {false, true}) {
-      const RecomputeOptions options = name_stretches(graph, units, stretches, derive);
-      all.push_back({peak_with(graph, options), extra_work(graph, options, cost)});
-    }
+    for (const Derive derive : {Derive::none, Derive::inner, Derive::cheap})
+      for (const bool whole : {false, true}) {
+        const RecomputeOptions options = name_stretches(graph, units, stretches, {.derive = derive, .whole = whole});
+        all.push_back({peak_with(graph, options), extra_work(graph, options, cost)});
+      }
   const std::uint64_t most = peak_with(graph, {});
   const std::uint64_t least = std::ranges::min(all, {}, &Priced::peak).peak;
   ASSERT_LT(least, most * 9 / 10);

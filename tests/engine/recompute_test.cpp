@@ -9,11 +9,12 @@ using testing::EngineTest;
 class RecomputeTest : public EngineTest {};
 BANTAM_INSTANTIATE_ON_DEVICES(RecomputeTest);
 
-RecomputeOptions again(std::vector<std::string> names, bool derive = false) {
-  return {.kind = RecomputeOptions::Kind::named, .names = std::move(names), .derive = derive};
+RecomputeOptions again(std::vector<std::string> names, Derive derive = Derive::none, bool whole = false) {
+  return {.kind = RecomputeOptions::Kind::named, .names = std::move(names), .derive = derive, .whole = whole};
 }
 
-const RecomputeOptions kNone{}, kCheap{.derive = true}, kAll{.kind = RecomputeOptions::Kind::all};
+const RecomputeOptions kNone{}, kInner{.derive = Derive::inner}, kCheap{.derive = Derive::cheap},
+    kAll{.kind = RecomputeOptions::Kind::all};
 
 /// Weights and running statistics after three updates of two micro-batches.
 std::vector<std::vector<float>> trained(Device device, const Graph& graph, const ModelOptions& options, int threads) {
@@ -39,8 +40,9 @@ TEST_P(RecomputeTest, EveryRecomputePolicyGivesTheSameBits) {
     const auto expected = run(kNone, 2);
     EXPECT_EQ(run(kCheap, 1), expected);
     for (const RecomputeOptions& recompute :
-         {kCheap, kAll, again({"block", "separable"}), again({"block", "separable"}, true), again({"stem..block"}),
-          again({"stem_norm..pool", "drop..head"}, true), again({"stem..head"}, true)})
+         {kInner, kCheap, kAll, again({"block", "separable"}), again({"block", "separable"}, Derive::cheap),
+          again({"stem..block"}), again({"stem_norm..pool", "drop..head"}, Derive::cheap),
+          again({"stem_norm..pool", "drop..head"}, Derive::cheap, true), again({"stem..head"}, Derive::inner)})
       EXPECT_EQ(run(recompute, 2), expected) << to_string(Precision{kind});
   }
 }
@@ -76,7 +78,9 @@ TEST_P(RecomputeTest, EveryRecomputePolicyGivesTheSameBitsInChainsOfBlocks) {
     };
     const auto expected = run(kNone);
     for (const RecomputeOptions& recompute :
-         {kCheap, kAll, again({"block1..block3"}), again({"stem..block0", "block2", "block4"}, true)})
+         {kInner, kCheap, kAll, again({"block1..block3"}), again({"stem..block0", "block2", "block4"}, Derive::cheap),
+          again({"stem..block0", "block2"}, Derive::inner, true), again({"block0/depthwise_norm..block0/add"}),
+          again({"block2/add"}, Derive::cheap)})
       EXPECT_EQ(run(recompute), expected);
   }
 }
@@ -108,10 +112,11 @@ TEST_P(RecomputeTest, WhatForwardLeavesForBackwardToTheByte) {
   const std::uint64_t always = 512 + 512 + 4 * kVector;
   // Two raw convolutions that norms read; the mask of the sum; and, unless they can be made, what convolutions read.
   EXPECT_EQ(left(kNone), always + 2 * kTensor + kMask + 2 * kTensor);
+  EXPECT_EQ(left(kInner), always + 2 * kTensor + kMask + kTensor) << "the sum is kept";
   EXPECT_EQ(left(kCheap), always + 2 * kTensor + kMask);
   // Block a again: its output is kept (block b reads it), its raw convolution is not.
-  EXPECT_EQ(left(again({"a"}, true)), always + kTensor + kMask + kTensor);
-  EXPECT_EQ(left(again({"a..b"}, true)), always + kTensor);
+  EXPECT_EQ(left(again({"a"}, Derive::cheap)), always + kTensor + kMask + kTensor);
+  EXPECT_EQ(left(again({"a..b"}, Derive::cheap)), always + kTensor);
 }
 
 TEST_P(RecomputeTest, RecomputedLayersThatPassTheirInputThrough) {

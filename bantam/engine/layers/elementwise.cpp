@@ -54,6 +54,7 @@ class AddLayer : public Layer {
  public:
   explicit AddLayer(ActivationOptions options) : options_(options) {}
   std::string_view kind() const override { return "add"; }
+  bool takes_deferred_norms() const override { return true; }
   Shape output_shape(std::span<const Shape> inputs) const override {
     if (inputs.size() != 2) throw ShapeError(fmt::format("add: expected two inputs, got {}", inputs.size()));
     if (inputs[0] != inputs[1])

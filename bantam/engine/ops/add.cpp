@@ -25,7 +25,10 @@ Tensor add(const Context& context, Tensor a, Tensor b, kernels::ActivationFuncti
   Tensor y = a.sole_owner()   ? a.view(a.shape())
              : b.sole_owner() ? b.view(b.shape())
                               : context.allocate(a.shape(), a.dtype());
-  BANTAM_KERNEL(context.exec, add, a.elements(), a.dtype(), a.data(), b.data(), y.data());
+  if (a.pending() != nullptr || b.pending() != nullptr)
+    run_masked_forward(context, {}, a, b, y, Tensor());
+  else
+    BANTAM_KERNEL(context.exec, add, a.elements(), a.dtype(), a.data(), b.data(), y.data());
   if (!records(context, {&a, &b})) return y;
   const ValueRef a_ref = a, b_ref = b;
   context.tape->record(context, y, [=](const Context& ctx, Tensor dy, GradientStore& store) {

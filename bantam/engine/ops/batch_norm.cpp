@@ -6,6 +6,7 @@
 
 #include "bantam/base/error.h"
 #include "bantam/engine/ops/gradient_target.h"
+#include "bantam/engine/pending_norm.h"
 #include "bantam/engine/saved_tensor.h"
 #include "bantam/engine/tape.h"
 
@@ -68,13 +69,13 @@ void apply(const Context& context, const Call& call, const Tensor& x, const Stat
                 statistics.mean.as<float>(), statistics.inv_std.as<float>(), y.data());
 }
 
-/// y with the batch's statistics; those of the first pass where a stretch runs again.
+/// y (unless it is undefined) with the batch's statistics; those of the first pass where a stretch runs again.
 Statistics forward_training(const Context& context, const Call& call, const Tensor& x, const BatchNormTensors& tensors,
                             const BatchNormSettings& settings, const Tensor& y) {
   Keepsakes* keepsakes = context.keepsakes;
   if (keepsakes != nullptr && keepsakes->replaying()) {
     const Tensor mean = keepsakes->take(), inv_std = keepsakes->take();
-    apply(context, call, x, {mean, inv_std}, y);
+    if (y.defined()) apply(context, call, x, {mean, inv_std}, y);
     return {mean, inv_std};
   }
   const Shape channels{call.shape.channels};
@@ -83,13 +84,21 @@ Statistics forward_training(const Context& context, const Call& call, const Tens
   const Scratch scratch = call.scratch(context);
   BANTAM_KERNEL(context.exec, batch_norm_forward_training, call.shape, call.dtype, x.data(), call.affine(),
                 settings.epsilon, settings.running, moves ? tensors.pending_mean.as<float>() : nullptr,
-                moves ? tensors.pending_variance.as<float>() : nullptr, y.data(), mean.as<float>(), inv_std.as<float>(),
-                scratch.get());
+                moves ? tensors.pending_variance.as<float>() : nullptr, y.defined() ? y.data() : nullptr,
+                mean.as<float>(), inv_std.as<float>(), scratch.get());
   if (keepsakes != nullptr) {
     keepsakes->leave(mean);
     keepsakes->leave(inv_std);
   }
   return {mean, inv_std};
+}
+
+Tensor forward_inference(const Context& context, const Call& call, const Tensor& x, const BatchNormTensors& tensors,
+                         const BatchNormSettings& settings) {
+  Tensor y = context.allocate(x.shape(), x.dtype());
+  BANTAM_KERNEL(context.exec, batch_norm_forward_inference, call.shape, call.dtype, x.data(), call.affine(),
+                settings.epsilon, floats(tensors.running_mean), floats(tensors.running_variance), y.data());
+  return y;
 }
 
 void backward(const Context& context, const Call& call, SavedTensor& saved, const Statistics& statistics,
@@ -126,24 +135,27 @@ Tensor batch_norm(const Context& context, const Tensor& x, const BatchNormTensor
                   tensors.shift,
                   settings.activation};
   const bool recorded = records(context, {&x, &tensors.scale, &tensors.shift});
-  Tensor y = context.allocate(x.shape(), x.dtype());
   if (context.pass == Pass::evaluate) {
     if (recorded) throw Error("batch_norm: no gradient in evaluation; train with Pass::train");
-    BANTAM_KERNEL(context.exec, batch_norm_forward_inference, call.shape, call.dtype, x.data(), call.affine(),
-                  settings.epsilon, floats(tensors.running_mean), floats(tensors.running_variance), y.data());
-    return y;
+    return forward_inference(context, call, x, tensors, settings);
   }
-  const Statistics statistics = forward_training(context, call, x, tensors, settings, y);
-  if (!recorded) return y;
-  const SavedTensor saved = x;
-  context.tape->record(context, y, [=, x = saved](const Context& ctx, Tensor dy, GradientStore& store) mutable {
-    backward(ctx, call, x, statistics, dy, store);
-  });
-  attach_recipe(context, y, {&saved}, [=](const Context& ctx) {
-    const Tensor input = saved.get(ctx), again = ctx.allocate(input.shape(), input.dtype());
-    apply(ctx, call, input, statistics, again);
-    return again;
-  });
+  const bool deferred = context.defer && settings.activation.kind == kernels::Activation::none;
+  Tensor y = deferred ? x.view(x.shape()) : context.allocate(x.shape(), x.dtype());
+  const Statistics statistics = forward_training(context, call, x, tensors, settings, deferred ? Tensor() : y);
+  const SavedTensor saved = recorded ? SavedTensor(x) : SavedTensor();
+  if (recorded)
+    context.tape->record(context, y, [=, x = saved](const Context& ctx, Tensor dy, GradientStore& store) mutable {
+      backward(ctx, call, x, statistics, dy, store);
+    });
+  if (deferred)
+    y.set_pending(
+        std::make_shared<PendingNorm>(PendingNorm{saved, call.scale, call.shift, statistics.mean, statistics.inv_std}));
+  else if (recorded)
+    attach_recipe(context, y, {&saved}, [=](const Context& ctx) {
+      const Tensor input = saved.get(ctx), again = ctx.allocate(input.shape(), input.dtype());
+      apply(ctx, call, input, statistics, again);
+      return again;
+    });
   return y;
 }
 

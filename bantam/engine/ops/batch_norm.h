@@ -21,8 +21,9 @@ struct BatchNormSettings {
 };
 
 /// x (…, channels). Backward keeps x and the batch's mean and deviation, never the output. In Pass::train and
-/// Pass::recompute with the batch's statistics; in Pass::evaluate with the running ones (which has no gradient here:
-/// recording it throws Error). Throws ShapeError.
+/// Pass::recompute with the batch's statistics, and where the context says `defer`, with no activation, the result has
+/// x's memory and the norm pending (pending_norm.h); in Pass::evaluate with the running ones (which has no gradient
+/// here: recording it throws Error). Throws ShapeError.
 Tensor batch_norm(const Context& context, const Tensor& x, const BatchNormTensors& tensors,
                   const BatchNormSettings& settings = {});
 

@@ -28,7 +28,7 @@ Tensor dropout(const Context& context, Tensor x, float rate) {
       .first_sample = context.random.first_sample};
   const ValueRef x_ref = x;
   const bool recorded = records(context, {&x});
-  const bool derived = recorded && context.derive && kept_anyway(x);
+  const bool derived = recorded && derives(context, 1) && kept_anyway(x);
   const SavedTensor x_saved = derived ? SavedTensor(x) : SavedTensor();
   Tensor y = reuse_or_allocate(context, x);
   const Tensor mask = context.allocate({static_cast<std::int64_t>(kernels::dropout_mask_bytes(shape))}, DType::uint8);

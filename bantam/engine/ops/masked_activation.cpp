@@ -2,42 +2,72 @@
 #include "bantam/engine/ops/masked_activation.h"
 
 #include "bantam/engine/ops/gradient_target.h"
+#include "bantam/engine/pending_norm.h"
 #include "bantam/engine/saved_tensor.h"
+#include "bantam/kernels/batch_norm_add.h"
 #include "bantam/kernels/masked_activation.h"
 
 namespace bantam::ops {
 namespace {
 
-void forward(const Context& context, kernels::ActivationFunction f, const Tensor& a, const Tensor& b, const Tensor& y,
-             const Tensor& mask) {
-  BANTAM_KERNEL(context.exec, masked_activation_forward, f, y.elements(), y.dtype(), a.data(),
-                b.defined() ? b.data() : nullptr, y.data(), mask.defined() ? mask.as<std::uint8_t>() : nullptr);
+/// An operand as a recipe keeps it: what backward keeps of its memory, and the norm that is pending on it.
+struct SavedOperand {
+  SavedOperand() = default;
+  explicit SavedOperand(const Tensor& tensor)
+      : memory(tensor.pending() != nullptr ? tensor.pending()->x : SavedTensor(tensor)), pending(tensor.pending()) {}
+  Tensor get(const Context& context) const {
+    Tensor tensor = memory.get(context);
+    tensor.set_pending(pending);
+    return tensor;
+  }
+  SavedTensor memory;
+  std::shared_ptr<const PendingNorm> pending;
+};
+
+kernels::NormOperand operand_of(const Tensor& tensor) {
+  return tensor.pending() != nullptr ? tensor.pending()->operand(tensor) : kernels::NormOperand{.x = tensor.data()};
 }
 
 /// What makes the output again from both operands.
-Recipe::Make make_again(kernels::ActivationFunction f, const SavedTensor& a, const SavedTensor& b) {
+Recipe::Make make_again(kernels::ActivationFunction f, const SavedOperand& a, const SavedOperand& b) {
   return [=](const Context& ctx) {
-    const Tensor left = a.get(ctx), right = b.defined() ? b.get(ctx) : Tensor();
+    const Tensor left = a.get(ctx), right = b.memory.defined() ? b.get(ctx) : Tensor();
     const Tensor y = ctx.allocate(left.shape(), left.dtype());
-    forward(ctx, f, left, right, y, Tensor());
+    run_masked_forward(ctx, f, left, right, y, Tensor());
     return y;
   };
 }
 
 }  // namespace
 
+void run_masked_forward(const Context& context, kernels::ActivationFunction f, const Tensor& a, const Tensor& b,
+                        const Tensor& y, const Tensor& mask) {
+  std::uint8_t* bits = mask.defined() ? mask.as<std::uint8_t>() : nullptr;
+  if (b.defined() && (a.pending() != nullptr || b.pending() != nullptr)) {
+    const std::int64_t channels = y.shape()[-1];
+    const kernels::BatchNormShape shape{.rows = channels == 0 ? 0 : y.elements() / channels, .channels = channels};
+    const bool swap = a.pending() == nullptr;  // the kernel's first operand is a norm's; sums commute
+    BANTAM_KERNEL(context.exec, batch_norm_add, f, shape, y.dtype(), operand_of(swap ? b : a), operand_of(swap ? a : b),
+                  y.data(), bits);
+    return;
+  }
+  BANTAM_KERNEL(context.exec, masked_activation_forward, f, y.elements(), y.dtype(), a.data(),
+                b.defined() ? b.data() : nullptr, y.data(), bits);
+}
+
 Tensor masked_activation(const Context& context, Tensor a, Tensor b, kernels::ActivationFunction f) {
   const bool recorded = records(context, {&a, &b});
   const ValueRef a_ref = a, b_ref = b.defined() ? ValueRef(b) : ValueRef();
   // Saved before a decision to work in place: what the recipe holds is then not overwritten.
-  const bool derived = recorded && context.derive && kept_anyway(a) && (!b.defined() || kept_anyway(b));
-  const SavedTensor a_saved = derived ? SavedTensor(a) : SavedTensor();
-  const SavedTensor b_saved = derived && b.defined() ? SavedTensor(b) : SavedTensor();
+  const bool derived =
+      recorded && derives(context, b.defined() ? 2 : 1) && kept_anyway(a) && (!b.defined() || kept_anyway(b));
+  const SavedOperand a_saved = derived ? SavedOperand(a) : SavedOperand();
+  const SavedOperand b_saved = derived && b.defined() ? SavedOperand(b) : SavedOperand();
   Tensor y = b.defined() && !a.sole_owner() && b.sole_owner() ? b.view(b.shape()) : reuse_or_allocate(context, a);
   Tensor mask;
   if (recorded)
     mask = context.allocate({static_cast<std::int64_t>(kernels::activation_mask_bytes(y.elements()))}, DType::uint8);
-  forward(context, f, a, b, y, mask);
+  run_masked_forward(context, f, a, b, y, mask);
   if (!recorded) return y;
   context.tape->record(context, y, [=](const Context& ctx, Tensor dy, GradientStore& store) {
     Tensor dx = reuse_or_allocate(ctx, dy);
@@ -47,7 +77,7 @@ Tensor masked_activation(const Context& context, Tensor a, Tensor b, kernels::Ac
     store.add(ctx, a_ref, dx);
     store.add(ctx, b_ref, std::move(dx));
   });
-  if (derived) attach_recipe(context, y, {&a_saved, &b_saved}, make_again(f, a_saved, b_saved));
+  if (derived) attach_recipe(context, y, {&a_saved.memory, &b_saved.memory}, make_again(f, a_saved, b_saved));
   return y;
 }
 

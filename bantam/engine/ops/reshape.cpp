@@ -17,7 +17,7 @@ Tensor reshape(const Context& context, const Tensor& x, const Shape& shape) {
   if (x.recipe() != nullptr) {
     const SavedTensor saved = x;
     attach_recipe(
-        context, y, {&saved}, [=](const Context& ctx) { return saved.get(ctx).view(shape); }, 0);
+        context, y, {&saved}, [=](const Context& ctx) { return saved.get(ctx).view(shape); }, true);
   }
   return y;
 }

@@ -22,6 +22,17 @@ inline float gelu_slope(float x) { return normal_cdf(x) + x * 0.398942280f * exp
   return s * (1.0f + x * (1.0f - s));
 }
 
+/// One bit a lane, of lanes that are all ones or zero: a byte of a mask.
+[[gnu::always_inline]] inline std::uint8_t to_bits(Int8 lanes) {
+#if defined(__F16C__) && defined(__AVX__)
+  return static_cast<std::uint8_t>(_mm256_movemask_ps(reinterpret_cast<__m256>(lanes)));
+#else
+  unsigned bits = 0;
+  for (int i = 0; i < kLanes; ++i) bits |= (lanes[i] != 0 ? 1u : 0u) << i;
+  return static_cast<std::uint8_t>(bits);
+#endif
+}
+
 /// A piecewise activation on eight values; the same selects as PiecewiseLinear's.
 struct Piecewise8 {
   PiecewiseLinear line;

@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "bantam/kernels/cpu/activation_math.h"
+#include "bantam/kernels/cpu/affine8.h"
 #include "bantam/kernels/cpu/column_sums.h"
 #include "bantam/kernels/cpu/convert.h"
 #include "bantam/kernels/workspace_layout.h"
@@ -102,14 +103,6 @@ Moments merge_parts(const float* partials, const float* origin, const BatchNormS
 /// One step of a running statistic.
 float moved(float running, double batch, float rate) {
   return static_cast<float>((1.0 - rate) * running + rate * batch);
-}
-
-float scale_of(const BatchNormAffine& affine, std::int64_t c) { return affine.scale ? affine.scale[c] : 1.0f; }
-float shift_of(const BatchNormAffine& affine, std::int64_t c) { return affine.shift ? affine.shift[c] : 0.0f; }
-
-/// z = (x - mean)·(inv_std·scale) + shift, of which forward, apply and backward must get the same bits.
-[[gnu::always_inline]] inline Float8 linear(Float8 x, Float8 mean, Float8 factor, Float8 shift) {
-  return (x - mean) * factor + shift;
 }
 
 /// y = f(z); `inv_std(c)` gives a channel's factor.
@@ -220,7 +213,7 @@ void batch_norm_forward_training(const Exec& exec, const BatchNormShape& shape, 
     if (running_mean) running_mean[c] = moved(running_mean[c], moments.mean, update.rate);
     if (running_variance) running_variance[c] = moved(running_variance[c], moments.variance * correction, update.rate);
   }
-  batch_norm_apply(exec, shape, dtype, x, affine, saved_mean, saved_inv_std, y);
+  if (y) batch_norm_apply(exec, shape, dtype, x, affine, saved_mean, saved_inv_std, y);
 }
 
 void batch_norm_apply(const Exec& exec, const BatchNormShape& shape, DType dtype, const void* x,

@@ -12,17 +12,6 @@ namespace {
 
 constexpr std::int64_t kElementsOfPart = 32768;  // a multiple of eight: no byte of the mask has two writers
 
-/// One bit a lane.
-[[gnu::always_inline]] inline std::uint8_t to_bits(Int8 lanes) {
-#if defined(__F16C__) && defined(__AVX__)
-  return static_cast<std::uint8_t>(_mm256_movemask_ps(reinterpret_cast<__m256>(lanes)));
-#else
-  unsigned bits = 0;
-  for (int i = 0; i < kLanes; ++i) bits |= (lanes[i] != 0 ? 1u : 0u) << i;
-  return static_cast<std::uint8_t>(bits);
-#endif
-}
-
 /// All bits of a lane set where the byte's bit is.
 [[gnu::always_inline]] inline Int8 from_bits(std::uint8_t bits) {
   const Int8 lane{1, 2, 4, 8, 16, 32, 64, 128};

@@ -1,6 +1,7 @@
 // Batch normalisation on CUDA: statistics in two ordered stages, then one pass that normalises; backward the same way.
 #include "bantam/kernels/batch_norm.h"
 #include "bantam/kernels/cuda/activation_math.cuh"
+#include "bantam/kernels/cuda/batch_norm_affine.cuh"
 #include "bantam/kernels/cuda/moments.cuh"
 #include "bantam/kernels/workspace_layout.h"
 
@@ -27,41 +28,6 @@ struct FinishStatistics {
     const bool unbiased = update.unbiased && moments.count > 1;
     const double entering = unbiased ? moments.m2[0] / (moments.count - 1) : variance;
     if (running_variance) running_variance[c] = moved(running_variance[c], entering, update.rate);
-  }
-};
-
-/// What makes z of N channels.
-template <int N>
-struct Affine {
-  float mean[N], factor[N], shift[N];
-
-  /// (x - mean)·(inv_std·scale) + shift: spelled out, so that forward and backward get the same bits.
-  __device__ float z(int n, float x) const { return fmaf(x - mean[n], factor[n], shift[n]); }
-};
-
-/// Where the values of an Affine come from.
-struct AffineSource {
-  const float* scale;
-  const float* shift;
-  const float* mean;
-  const float* spread;  ///< inv_std, or the variance
-  bool spread_is_variance = false;
-  float epsilon = 0;
-
-  template <int N>
-  __device__ Affine<N> load(std::int64_t c) const {
-    Affine<N> kept;
-    float s[N];
-    load_floats(mean, c, 0.0f, kept.mean);
-    load_floats(spread, c, 1.0f, kept.factor);
-    load_floats(scale, c, 1.0f, s);
-    load_floats(shift, c, 0.0f, kept.shift);
-#pragma unroll
-    for (int n = 0; n < N; ++n) {
-      if (spread_is_variance) kept.factor[n] = 1.0f / sqrtf(kept.factor[n] + epsilon);
-      kept.factor[n] *= s[n];
-    }
-    return kept;
   }
 };
 
@@ -224,7 +190,7 @@ void batch_norm_forward_training(const Exec& exec, const BatchNormShape& shape, 
         },
         shape.channels, x);
   });
-  batch_norm_apply(exec, shape, dtype, x, affine, saved_mean, saved_inv_std, y);
+  if (y) batch_norm_apply(exec, shape, dtype, x, affine, saved_mean, saved_inv_std, y);
 }
 
 void batch_norm_apply(const Exec& exec, const BatchNormShape& shape, DType dtype, const void* x,
