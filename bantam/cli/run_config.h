@@ -3,10 +3,12 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "bantam/base/config.h"
@@ -72,7 +74,9 @@ void require_model_fits(const RunConfig& config, const Shape& image, std::int64_
 RecomputeOptions parse_recompute(const std::string& text);
 std::string to_string(const RecomputeOptions& recompute);
 
-/// A runtime with the configuration's limits and logical devices; `threads` 0: all processors.
-std::unique_ptr<Runtime> make_runtime(const RunConfig& config, int threads);
+/// A runtime with the configuration's limits and logical devices; `threads` 0: all processors; `log`: as
+/// RuntimeOptions.
+std::unique_ptr<Runtime> make_runtime(const RunConfig& config, int threads,
+                                      std::function<void(std::string_view)> log = {});
 
 }  // namespace bantam::cli
