@@ -37,7 +37,7 @@ TrainConfig read_train_config(ConfigMap train);
 
 /// `memory:`. Sizes in bytes; devices by name ("cuda:0").
 struct MemoryConfig {
-  bool growth = true;                                         ///< false: the planned peak is taken at once
+  bool growth = true;                                         ///< false: the planned pool must be there at once
   std::map<std::string, std::uint64_t> limits;                ///< most bytes of the process on a device
   std::map<std::string, std::vector<std::uint64_t>> logical;  ///< shares of a device: each becomes a device, cuda:0/0 …
   std::uint64_t budget = 0;                                   ///< bytes for the whole step; 0: none
