@@ -83,9 +83,7 @@ struct Runtime::Impl {
   void log_weak_count(Device device, const ProcessMeter& meter) const {
     if (!options.log || meter.read().method != ProcessMemoryMethod::card) return;
     options.log(
-        fmt::format("the driver does not tell what this process holds on {}: its limit is kept by what the card has in "
-                    "use since the start, memory of other programs included",
-                    to_string(device)));
+        fmt::format("the limit of {} counts the card's use: the driver does not tell ours apart", to_string(device)));
   }
 
   bool bounded(Device device) const {
@@ -111,10 +109,12 @@ struct Runtime::Impl {
     return state;
   }
 
-  ProcessLimit& limit(Device device) {
+  /// The card, once made, is not changed, and stays.
+  CardState& locked_card(Device device) {
     const std::lock_guard lock(guard);
-    return *card(device).limit;
+    return card(device);
   }
+  ProcessLimit& limit(Device device) { return *locked_card(device).limit; }
 };
 
 Runtime::Runtime(RuntimeOptions options) : impl_(std::make_unique<Impl>()) {
@@ -154,7 +154,12 @@ kernels::Exec Runtime::exec(Device device) {
 
 std::uint64_t Runtime::limit(Device device) { return impl_->limit(device).limit(device.share); }
 
-void Runtime::set_limit(Device device, std::uint64_t bytes) { impl_->limit(device).set_limit(device.share, bytes); }
+void Runtime::set_limit(Device device, std::uint64_t bytes) {
+  CardState& card = impl_->locked_card(device);
+  const bool first = card.limit->limit(device.share) == 0 && bytes != 0;
+  card.limit->set_limit(device.share, bytes);
+  if (first && card.meter) impl_->log_weak_count(device.whole(), *card.meter);
+}
 
 void Runtime::require_pool(Device device, std::uint64_t pool_bytes) {
   (void)impl_->state(device);  // its libraries count
