@@ -188,9 +188,10 @@ std::string to_string(const RecomputeOptions& recompute) {
   return parts.empty() ? "none" : join(parts, "+", "+");
 }
 
-std::unique_ptr<Runtime> make_runtime(const RunConfig& config, int threads) {
+std::unique_ptr<Runtime> make_runtime(const RunConfig& config, int threads, std::function<void(std::string_view)> log) {
   // Without growth the planned peak is reserved once the run is planned; the whole limit need not be taken.
-  RuntimeOptions options{.threads = threads, .limits = config.memory.limits, .logical = config.memory.logical};
+  RuntimeOptions options{
+      .threads = threads, .limits = config.memory.limits, .logical = config.memory.logical, .log = std::move(log)};
   if (config.memory.budget > 0) options.budgets[to_string(config.device)] = config.memory.budget;
   return std::make_unique<Runtime>(std::move(options));
 }

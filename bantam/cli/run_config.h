@@ -3,10 +3,12 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "bantam/base/config.h"
@@ -35,7 +37,7 @@ TrainConfig read_train_config(ConfigMap train);
 
 /// `memory:`. Sizes in bytes; devices by name ("cuda:0").
 struct MemoryConfig {
-  bool growth = true;                                         ///< false: the planned peak is taken at once
+  bool growth = true;                                         ///< false: the planned pool must be there at once
   std::map<std::string, std::uint64_t> limits;                ///< most bytes of the process on a device
   std::map<std::string, std::vector<std::uint64_t>> logical;  ///< shares of a device: each becomes a device, cuda:0/0 …
   std::uint64_t budget = 0;                                   ///< bytes for the whole step; 0: none
@@ -74,7 +76,9 @@ std::string to_string(const RecomputeOptions& recompute);
 /// The words of a list that are no names: "inner" or "cheap", and "whole".
 std::vector<std::string> recompute_words(const RecomputeOptions& recompute);
 
-/// A runtime with the configuration's limits and logical devices; `threads` 0: all processors.
-std::unique_ptr<Runtime> make_runtime(const RunConfig& config, int threads);
+/// A runtime with the configuration's limits and logical devices; `threads` 0: all processors; `log`: as
+/// RuntimeOptions.
+std::unique_ptr<Runtime> make_runtime(const RunConfig& config, int threads,
+                                      std::function<void(std::string_view)> log = {});
 
 }  // namespace bantam::cli

@@ -18,6 +18,7 @@
 #include "bantam/cli/train_report.h"
 #include "bantam/engine/safetensors.h"
 #include "bantam/engine/step_plan.h"
+#include "bantam/engine/warm_up.h"
 
 namespace bantam::cli {
 namespace {
@@ -78,10 +79,11 @@ RunConfig read_train_run(const TrainOptions& options, Progress& progress) {
 /// Everything that a run holds, in the order of its making.
 class TrainRun {
  public:
-  TrainRun(const RunConfig& config, int threads)
+  /// `log` gets the runtime's messages, and must outlive the run.
+  TrainRun(const RunConfig& config, int threads, Progress& log)
       : config_(config),
         plan_(plan_run(config)),
-        runtime_(make_reserved_runtime(config, plan_, threads)),
+        runtime_(make_reserved_runtime(config, plan_, threads, log)),
         data_(open_data(*runtime_, *config.data, config.device, config.seed)),
         model_(*runtime_, config.device, config.model.graph,
                {.precision = config.precision, .seed = config.seed, .recompute = config.recompute}),
@@ -163,8 +165,10 @@ class TrainRun {
  private:
   /// With the planned pool taken at once; a limit that cannot hold it is refused before anything runs. Where the device
   /// has no such piece now, the run takes memory as it needs it, unless that was ruled out.
-  static std::unique_ptr<Runtime> make_reserved_runtime(const RunConfig& config, const RunPlan& plan, int threads) {
-    std::unique_ptr<Runtime> runtime = make_runtime(config, threads);
+  static std::unique_ptr<Runtime> make_reserved_runtime(const RunConfig& config, const RunPlan& plan, int threads,
+                                                        Progress& log) {
+    std::unique_ptr<Runtime> runtime =
+        make_runtime(config, threads, [&log](std::string_view message) { log.message(message); });
     if (config.memory.on_oom == OnOutOfMemory::fail) runtime->require_pool(config.device, plan.pool_bytes);
     if (config.memory.growth)
       (void)runtime->allocator(config.device).reserve_pool(plan.pool_bytes);
@@ -177,9 +181,17 @@ class TrainRun {
     if (!config_.device.is_cuda() || runtime_->limit(config_.device) == 0) return;
     const BatchSource& train = *data_.train;
     const std::int64_t full = train.batch_size(), last = train.size_of(train.batches_per_epoch() - 1);
-    step_.warm_up(full, config_.train.accumulate > 1);
-    if (last != full) step_.warm_up(last, config_.train.accumulate > 1);
+    warm_up(full);
+    if (last != full) warm_up(last);
     runtime_->settle_limit(config_.device);
+  }
+  /// A run that may go on in smaller pieces is not ended by a warm-up that does not fit.
+  void warm_up(std::int64_t batch) {
+    const bool accumulates = config_.train.accumulate > 1;
+    if (config_.memory.on_oom == OnOutOfMemory::fail)
+      step_.warm_up(batch, accumulates);
+    else
+      (void)warm_up_what_fits(step_, batch, accumulates);
   }
   std::int64_t effective_batch() const { return data_.train->batch_size() * config_.train.accumulate; }
   /// The beginning of this run, as configured.
@@ -205,7 +217,7 @@ int run_settled(const TrainOptions& options, const RunConfig& config, Progress& 
   const auto start = std::chrono::steady_clock::now();
   const bool resume = !options.resume.empty();
   if (!resume) RunDirectory::require_free(options.run_dir, options.overwrite);
-  TrainRun run(config, options.common.threads);
+  TrainRun run(config, options.common.threads, progress);
   const RunDirectory directory = resume ? RunDirectory::open(options.resume)
                                         : RunDirectory::create(options.run_dir, config.name, options.overwrite);
   // A resumed run keeps its configuration until there is state to go with the new one.

@@ -10,6 +10,7 @@
 
 #include <fmt/format.h>
 
+#include "bantam/base/byte_size.h"
 #include "bantam/base/error.h"
 #include "bantam/memory/paged_source.h"
 #include "bantam/memory/process_limit.h"
@@ -58,23 +59,31 @@ struct Runtime::Impl {
     CardState& card = cards[key_of(whole)];
     if (card.limit) return card;
     if (!whole.meta) card.meter.emplace(whole);  // throws where it does not exist; before the context is there
-    ProcessLimitOptions limits{.name = to_string(whole),
-                               .limit_bytes = named(options.limits, whole),
-                               .shares = named(options.logical, whole),
-                               .budget_bytes = named(options.budgets, whole)};
+    ProcessLimitOptions limits{
+        .name = to_string(whole), .limit_bytes = named(options.limits, whole), .shares = named(options.logical, whole)};
+    limits.budgets[Device::kWhole] = named(options.budgets, whole);
+    for (int share = 0; share < static_cast<int>(limits.shares.size()); ++share)
+      limits.budgets[share] = named(options.budgets, whole.logical(share));
     if (whole.is_cuda()) {
       limits.reserve_bytes = kKernelReserve;
       limits.late_reserve_bytes = kLateReserve;
-      limits.process_bytes = [meter = *card.meter] { return meter.read().bytes; };
+      limits.process_bytes = [meter = *card.meter](std::uint64_t pool_bytes) { return meter.read(pool_bytes).bytes; };
     }
     if (!limits.shares.empty() && !whole.meta) limits.card_bytes = device_info(whole).total_bytes;
     auto limit = std::make_unique<ProcessLimit>(std::move(limits));
     if (whole.is_cuda()) {
       make_device_ready(whole);
       limit->note_overhead("CUDA context");
+      if (bounded(whole)) log_weak_count(whole, *card.meter);
     }
     card.limit = std::move(limit);
     return card;
+  }
+
+  void log_weak_count(Device device, const ProcessMeter& meter) const {
+    if (!options.log || meter.read().method != ProcessMemoryMethod::card) return;
+    options.log(
+        fmt::format("the limit of {} counts the card's use: the driver does not tell ours apart", to_string(device)));
   }
 
   bool bounded(Device device) const {
@@ -91,9 +100,7 @@ struct Runtime::Impl {
     // Under a limit the libraries' own memory is paid before the pool's, so that it cannot push the pool out later.
     if (state.libraries && bounded(device))
       state.libraries->load([&](const char* library) { limit.note_overhead(library); });
-    std::uint64_t pool_limit = limit.pool_limit(device.share);
-    if (const std::uint64_t budget = named(options.budgets, device); device.is_logical() && budget > 0)
-      pool_limit = std::min(pool_limit, budget);
+    const std::uint64_t pool_limit = limit.pool_limit(device.share);
     const AllocatorOptions allocator{.name = to_string(device),
                                      .limit_bytes = pool_limit,
                                      .growth = options.growth || device.meta || pool_limit == 0};
@@ -102,10 +109,12 @@ struct Runtime::Impl {
     return state;
   }
 
-  ProcessLimit& limit(Device device) {
+  /// The card, once made, is not changed, and stays.
+  CardState& locked_card(Device device) {
     const std::lock_guard lock(guard);
-    return *card(device).limit;
+    return card(device);
   }
+  ProcessLimit& limit(Device device) { return *locked_card(device).limit; }
 };
 
 Runtime::Runtime(RuntimeOptions options) : impl_(std::make_unique<Impl>()) {
@@ -145,7 +154,12 @@ kernels::Exec Runtime::exec(Device device) {
 
 std::uint64_t Runtime::limit(Device device) { return impl_->limit(device).limit(device.share); }
 
-void Runtime::set_limit(Device device, std::uint64_t bytes) { impl_->limit(device).set_limit(device.share, bytes); }
+void Runtime::set_limit(Device device, std::uint64_t bytes) {
+  CardState& card = impl_->locked_card(device);
+  const bool first = card.limit->limit(device.share) == 0 && bytes != 0;
+  card.limit->set_limit(device.share, bytes);
+  if (first && card.meter) impl_->log_weak_count(device.whole(), *card.meter);
+}
 
 void Runtime::require_pool(Device device, std::uint64_t pool_bytes) {
   (void)impl_->state(device);  // its libraries count
@@ -157,22 +171,27 @@ void Runtime::settle_limit(Device device) { impl_->limit(device).settle(); }
 void Runtime::refresh_limit(Device device) { impl_->limit(device).refresh(); }
 
 void Runtime::reserve(Device device, std::uint64_t bytes) {
-  const DeviceState& state = impl_->state(device);
-  const Stream stream = state.stream->get();
-  state.allocator->free(state.allocator->allocate(bytes, stream, {Category::other, "reserve"}), stream);
-  state.allocator->reset_peak();  // nothing of a run has lived yet
+  BfcAllocator& memory = allocator(device);
+  if (memory.reserve_pool(bytes)) return;
+  const MemoryStats stats = memory.stats();
+  throw OutOfMemory(
+      fmt::format("{} does not give a pool of {} ({} B) at once{}", to_string(device), format_byte_size(bytes), bytes,
+                  stats.limit_bytes == 0 ? ""
+                                         : fmt::format("; its limit leaves {} ({} B)",
+                                                       format_byte_size(stats.limit_bytes), stats.limit_bytes)),
+      {.requested_bytes = bytes,
+       .in_use_bytes = stats.in_use_bytes,
+       .pool_bytes = stats.pool_bytes,
+       .limit_bytes = stats.limit_bytes,
+       .largest_free_bytes = stats.largest_free_bytes});
 }
 
-std::vector<OverheadLine> Runtime::memory_overhead(Device device) {
-  ProcessLimit& limit = impl_->limit(device);
-  limit.note_overhead("kernels");
-  return limit.overhead();
-}
+std::vector<OverheadLine> Runtime::memory_overhead(Device device) { return impl_->limit(device).overhead(); }
 
 ProcessMemory Runtime::process_memory(Device device) {
   const std::lock_guard lock(impl_->guard);
   const CardState& card = impl_->card(device);
-  return card.meter ? card.meter->read() : ProcessMemory{};
+  return card.meter ? card.meter->read(card.limit->pool_bytes()) : ProcessMemory{};
 }
 
 int Runtime::threads() const { return impl_->threads; }

@@ -31,9 +31,10 @@ struct RuntimeOptions {
   /// Most bytes of a device's pool, by name, whatever its limit is: what a run may hold there.
   std::map<std::string, std::uint64_t> budgets;
   /// true: memory is taken as it is needed; false: where a device has a limit, all that it leaves for the pool at once,
-  /// at the first allocation (see `reserve` for less).
+  /// at the first allocation (see `reserve` for a known amount).
   bool growth = true;
-  /// Receives one line a message; null: messages are dropped.
+  /// Receives one line a message, at times while the runtime is locked: it must not call the runtime. Null: messages
+  /// are dropped.
   std::function<void(std::string_view)> log;
 };
 
@@ -71,11 +72,13 @@ class Runtime {
   /// Looks at the process' overhead again, which may have grown (about 30 µs on a GPU with a limit, else nothing): the
   /// pool gives way. Throws OutOfMemory where live memory does not allow it.
   void refresh_limit(Device device);
-  /// Takes `bytes` for the device's pool now, in one piece; it grows later where it must. Throws OutOfMemory.
+  /// BfcAllocator::reserve_pool of the device's allocator, which must succeed: throws OutOfMemory where limit or device
+  /// do not give a pool of `bytes` at once.
   void reserve(Device device, std::uint64_t bytes);
 
-  /// What the process takes on a device besides its pools, measured: named lines, growing only. Empty on the CPU and on
-  /// meta devices. Two runtimes on one GPU see each other's pools as overhead.
+  /// What the process takes on a device besides its pools, measured now: named lines, never less than a limit has been
+  /// charged with. Changes no limit. Empty on the CPU and on meta devices. Two runtimes on one GPU see each other's
+  /// pools as overhead.
   std::vector<OverheadLine> memory_overhead(Device device);
   /// What driver or system count for this process on the device; zeros for meta devices.
   ProcessMemory process_memory(Device device);

@@ -184,6 +184,7 @@ void TrainingStep::add_metrics(const Context& context, const Tensor& logits, con
 
 std::vector<Metrics> TrainingStep::read_metrics() {
   if (accumulating_) throw Error("training step: read_metrics() between micro_batch() and update()");
+  model_.runtime().refresh_limit(model_.device());  // first: where it throws, the metrics can still be read
   std::vector<kernels::MetricSums> sums(static_cast<std::size_t>(slot_));
   const Stream stream = model_.runtime().stream(model_.device());
   if (slot_ > 0) {
@@ -192,7 +193,6 @@ std::vector<Metrics> TrainingStep::read_metrics() {
     synchronize(stream);
   }
   slot_ = 0;
-  model_.runtime().refresh_limit(model_.device());
   std::vector<Metrics> metrics;
   for (const kernels::MetricSums& s : sums) metrics.push_back(to_metrics(s));
   return metrics;

@@ -1,7 +1,8 @@
 // A training step's warm-up: everything runs once, and nothing is different afterwards but what the device has
 // loaded.
+#include "bantam/engine/warm_up.h"
+
 #include "bantam/base/error.h"
-#include "bantam/engine/training_step.h"
 
 namespace bantam {
 namespace {
@@ -33,6 +34,19 @@ void TrainingStep::warm_up(std::int64_t batch_size, bool accumulates) {
   copy_bytes(evaluation, &kept, sizeof(kept), stream);
   optimizer_.warm_up();
   synchronize(stream);
+}
+
+std::int64_t warm_up_what_fits(TrainingStep& step, std::int64_t batch, bool accumulates) {
+  for (std::int64_t piece = batch;; piece = (piece + 1) / 2) {
+    try {
+      step.warm_up(piece, accumulates || piece < batch);
+      return piece;
+    } catch (const OutOfMemory&) {
+      if (piece <= 1) return 0;
+      Model& model = step.model();
+      model.runtime().allocator(model.device()).trim();
+    }
+  }
 }
 
 }  // namespace bantam

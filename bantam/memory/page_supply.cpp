@@ -127,6 +127,7 @@ bool PageSupply::map_window(const PageWindow& window, bool& source_refused) {
   const std::vector<AddressRange> holes = unmapped_in(window);
   structure_.reserve(holes.size());
   std::size_t mapped = 0;
+  ++counters_.pool_changes;
   const auto take_back = [&] {
     while (mapped > 0) {
       --mapped;
@@ -211,6 +212,7 @@ std::uint64_t PageSupply::release_until(std::uint64_t pool_bytes, const PageWind
     const std::uint64_t wanted = page_ceil(counters_.pool_bytes - pool_bytes, page_);
     begin = std::max<std::uint64_t>(begin, end - std::min<std::uint64_t>(wanted, end - begin));
     structure_.reserve();
+    ++counters_.pool_changes;
     source_->unmap(begin, end - begin);
     structure_.remove_pages(chunk, begin, end - begin);
     counters_.pool_bytes -= end - begin;

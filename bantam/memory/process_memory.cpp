@@ -35,16 +35,22 @@ ProcessMeter::ProcessMeter(Device device) : device_(device.whole()) {
   }
   cuda_backend::require(device_);
   // With a context of ours already there, the card's use is not others' alone: all of it is then counted as ours.
-  if (!cuda_backend::has_context(device_.index))
-    others_bytes_ = cuda_backend::card_used_bytes(device_.index).value_or(0);
+  if (cuda_backend::has_context(device_.index)) return;
+  others_bytes_ = cuda_backend::card_used_bytes(device_.index).value_or(0);
+  figure_before_context_ = cuda_backend::process_bytes(device_.index, getpid());
 }
 
-ProcessMemory ProcessMeter::read() const {
+bool is_own_figure(std::uint64_t figure_bytes, std::optional<std::uint64_t> before_context, std::uint64_t pool_bytes) {
+  return !before_context && figure_bytes >= pool_bytes;
+}
+
+ProcessMemory ProcessMeter::read(std::uint64_t pool_bytes) const {
   if (device_.is_cpu()) {
     const HostProcess host = read_host_process();
     return {host.resident_bytes, ProcessMemoryMethod::resident_set, host.peak_resident_bytes, host.group_bytes};
   }
-  if (const auto bytes = cuda_backend::process_bytes(device_.index, getpid()))
+  const std::optional<std::uint64_t> bytes = cuda_backend::process_bytes(device_.index, getpid());
+  if (bytes && is_own_figure(*bytes, figure_before_context_, pool_bytes))
     return {.bytes = *bytes, .method = ProcessMemoryMethod::driver};
   std::uint64_t used = 0;
   if (const auto card = cuda_backend::card_used_bytes(device_.index)) {

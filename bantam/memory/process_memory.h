@@ -23,8 +23,8 @@ std::uint64_t total_bytes(std::span<const OverheadLine> lines);
 /// How a process' bytes were told.
 enum class ProcessMemoryMethod : std::uint8_t {
   driver,       ///< the driver's figure for this process (NVML)
-  card,         ///< what the card has in use, less what others had before this process' context: right where they stand
-                ///< still
+  card,         ///< what the card has in use, less what others had before this process' context: what they take later
+                ///< counts as ours, what they give back hides ours
   resident_set  ///< the CPU: pages of this process in memory, shared ones included
 };
 
@@ -45,13 +45,20 @@ class ProcessMeter {
   /// Throws DeviceError where the device does not exist (also for meta devices, on which nobody takes anything).
   explicit ProcessMeter(Device device);
 
-  /// On a GPU about 30 µs. Makes a context where there is none and NVML cannot be asked.
-  ProcessMemory read() const;
+  /// `pool_bytes`: what this process is known to hold there at least; the driver's figure is not taken below it. On a
+  /// GPU about 30 µs. Makes a context where there is none and NVML cannot be asked.
+  ProcessMemory read(std::uint64_t pool_bytes = 0) const;
 
  private:
   Device device_;
   std::uint64_t others_bytes_ = 0;
+  std::optional<std::uint64_t> figure_before_context_;
 };
+
+/// Whether the driver's figure for our process number counts this process. NVML may list numbers of another process
+/// name space, where ours is someone else's: who was listed under it before we had a context (`before_context`), or
+/// holds less than our pools do, is not us.
+bool is_own_figure(std::uint64_t figure_bytes, std::optional<std::uint64_t> before_context, std::uint64_t pool_bytes);
 
 /// What the driver counts for another process on a CUDA device; nothing where it does not say. Makes no context.
 std::optional<std::uint64_t> driver_process_bytes(Device device, int pid);

@@ -54,6 +54,7 @@ void* RegionSupply::acquire(std::size_t& size, std::size_t least) {
 // Takes a region of `size` bytes, or of less down to `least`.
 bool RegionSupply::take(std::size_t size, std::size_t least, bool& source_refused) {
   structure_.reserve();
+  ++counters_.pool_changes;
   void* memory = acquire(size, least);
   source_refused = memory == nullptr;
   if (memory == nullptr) return false;
@@ -109,6 +110,7 @@ std::uint64_t RegionSupply::release_idle() {
   for (std::size_t i = structure_.regions().size(); i-- > 0;) {
     if (!structure_.is_idle(structure_.regions()[i])) continue;
     const auto region = structure_.remove_region(i);
+    ++counters_.pool_changes;
     source_->release(reinterpret_cast<void*>(region.address), region.size);
     released += region.size;
     counters_.pool_bytes -= region.size;

@@ -125,6 +125,70 @@ TEST_P(RuntimeLimitsTest, ReserveTakesThePoolOnceAndKeepsPeaksTrue) {
   EXPECT_EQ(runtime.allocator(device()).stats().peak_pool_bytes, reserved.pool_bytes) << "nothing more was taken";
 }
 
+TEST_P(RuntimeLimitsTest, ReserveThatTheLimitRefusesSaysWhatItLeaves) {
+  Runtime runtime({.threads = 1, .logical = {{name(), {8 * kMiB}}}});
+  const Device share = device().logical(0);
+  const std::string refused = message_of([&] { runtime.reserve(share, 64 * kMiB); });
+  EXPECT_NE(refused.find("does not give a pool of 64.0 MiB (67108864 B) at once"), std::string::npos) << refused;
+  EXPECT_NE(refused.find("its limit leaves 8.00 MiB"), std::string::npos) << refused;
+  EXPECT_EQ(runtime.allocator(share).stats().pool_bytes, 0u);
+}
+
+TEST_P(RuntimeLimitsTest, ReserveKeepsPeaksOfARunUnderWay) {
+  Runtime runtime({.threads = 2});
+  (void)train(runtime, device(), 2);
+  const std::uint64_t peak = runtime.allocator(device()).stats().peak_bytes;
+  ASSERT_GT(peak, 0u);
+  runtime.reserve(device(), 64 * kMiB);
+  EXPECT_EQ(runtime.allocator(device()).stats().peak_bytes, peak);
+}
+
+TEST_P(RuntimeLimitsTest, AReportLeavesTheAllocatorsOwnLimitAlone) {
+  Runtime runtime({.threads = 1});
+  BfcAllocator& memory = runtime.allocator(device());
+  memory.set_limit(4 * kMiB);
+  EXPECT_EQ(runtime.memory_report(device()).stats.limit_bytes, 4 * kMiB);
+  (void)runtime.memory_overhead(device());
+  runtime.refresh_limit(device());
+  EXPECT_EQ(memory.stats().limit_bytes, 4 * kMiB);
+}
+
+TEST_P(RuntimeLimitsTest, ABudgetOfAShareOutlivesChangesOfItsLimit) {
+  const Device share = device().logical(0);
+  Runtime runtime({.threads = 1, .logical = {{name(), {8 * kMiB}}}, .budgets = {{to_string(share), 2 * kMiB}}});
+  EXPECT_EQ(runtime.allocator(share).stats().limit_bytes, 2 * kMiB);
+  runtime.set_limit(share, 6 * kMiB);
+  EXPECT_EQ(runtime.allocator(share).stats().limit_bytes, 2 * kMiB);
+  EXPECT_THROW(runtime.require_pool(share, 4 * kMiB), OutOfMemory);
+  runtime.require_pool(share, 2 * kMiB);
+}
+
+// On a GPU a second runtime's pool is overhead to the first, which nothing is left for. What only asks does not
+// enforce, and what enforces loses nothing.
+TEST_P(RuntimeLimitsTest, OverheadThatDoesNotFitIsNoErrorOfAReportAndLosesNoMetrics) {
+  if (device().is_cpu()) GTEST_SKIP() << "on the CPU nothing is overhead";
+  Runtime runtime({.threads = 1, .limits = {{name(), room()}}});
+  Model model(runtime, device(), small_network(), {.seed = 5});
+  Optimizer optimizer(model, {.learning_rate = 0.01f});
+  TrainingStep step(model, optimizer, {});
+  step.step(make_batch(Context::make(runtime, device()), model.graph().input_shape(), 5, 0, 8));
+  BfcAllocator& memory = runtime.allocator(device());
+  const Stream stream = runtime.stream(device());
+  runtime.settle_limit(device());
+  const MemoryStats stats = memory.stats();
+  void* rest = memory.allocate(stats.limit_bytes - stats.pool_bytes - 4 * kMiB, stream, {Category::other, "rest"});
+  Runtime other({.threads = 1});
+  other.reserve(device(), 256 * kMiB);
+  const MemoryReport report = runtime.memory_report(device());
+  EXPECT_EQ(report.stats.limit_bytes, stats.limit_bytes);
+  EXPECT_GE(total_bytes(runtime.memory_overhead(device())), 256 * kMiB);
+  EXPECT_THROW((void)step.read_metrics(), OutOfMemory);
+  memory.free(rest, stream);
+  const std::vector<Metrics> metrics = step.read_metrics();
+  ASSERT_EQ(metrics.size(), 1u);
+  EXPECT_EQ(metrics.front().samples, 8);
+}
+
 TEST_P(RuntimeLimitsTest, TheDeviceCountsNoMoreThanTheLimit) {
   if (device().is_cpu()) GTEST_SKIP() << "on the CPU the pool alone is limited";
   const std::uint64_t limit = room();

@@ -1,4 +1,6 @@
 // A warm-up changes nothing: not a bit of weights, state, statistics, metrics, or of what comes after it.
+#include "bantam/engine/warm_up.h"
+
 #include <cstring>
 
 #include "bantam/engine/state_registry.h"
@@ -93,6 +95,40 @@ TEST_P(WarmUpTest, IsRefusedWithinAnUpdateAndLeavesNoMemoryBehind) {
   run.step.micro_batch(batch, 0, 4);
   EXPECT_THROW(run.step.warm_up(4, false), Error);
   run.step.update();
+}
+
+// What is left of the pool decides which piece is warmed up; whatever it is, nothing changes, and none is no error.
+TEST_P(WarmUpTest, TakesTheLargestPieceThatFits) {
+  const std::int64_t batch = device().is_cuda() ? 4096 : 64;
+  const std::uint64_t pool = device().is_cuda() ? 1024u << 20 : 16u << 20;
+  Runtime crowded({.threads = 2, .budgets = {{to_string(device()), pool}}});
+  BfcAllocator& memory = crowded.allocator(device());
+  TrainedModel run(crowded, device(), {.learning_rate = 0.01f});
+  const std::vector<float> before = run.bits();
+  const std::uint64_t resting = memory.stats().in_use_bytes;
+  memory.reset_peak();
+  EXPECT_EQ(warm_up_what_fits(run.step, batch, false), batch);
+  const std::uint64_t need = memory.stats().peak_bytes - resting;
+  const auto leave = [&](std::uint64_t bytes) {
+    memory.trim();
+    return Context::make(crowded, device()).allocate({static_cast<std::int64_t>(pool - resting - bytes)}, DType::uint8);
+  };
+  {
+    const Tensor ballast = leave(need * 7 / 10);
+    EXPECT_THROW(run.step.warm_up(batch, false), OutOfMemory) << "the ballast does make a difference";
+    const std::int64_t piece = warm_up_what_fits(run.step, batch, false);
+    EXPECT_GT(piece, 0);
+    EXPECT_LT(piece, batch);
+    EXPECT_EQ(batch % piece, 0);
+  }
+  {
+    const Tensor ballast = leave(512);
+    EXPECT_EQ(warm_up_what_fits(run.step, batch, true), 0);
+  }
+  EXPECT_EQ(memory.stats().in_use_bytes, resting);
+  EXPECT_TRUE(same_bits(before, run.bits()));
+  run.step.step(run.batch(0, 8));
+  EXPECT_EQ(run.step.read_metrics().size(), 1u);
 }
 
 }  // namespace

@@ -3,9 +3,11 @@
 #include "bantam/memory/process_limit.h"
 
 #include <functional>
+#include <map>
 #include <memory>
 #include <random>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -22,20 +24,24 @@ class ProcessLimitTest : public testing::Test {
  protected:
   ProcessLimitTest() : held_([this] { return pool_bytes(); }) {}
 
-  ProcessLimit& make(std::uint64_t limit, std::vector<std::uint64_t> shares = {}, std::uint64_t card = 0) {
-    limit_ = std::make_unique<ProcessLimit>(ProcessLimitOptions{.name = "gpu",
-                                                                .limit_bytes = limit,
-                                                                .card_bytes = card,
-                                                                .shares = std::move(shares),
-                                                                .reserve_bytes = 20 * kMiB,
-                                                                .late_reserve_bytes = 4 * kMiB,
-                                                                .process_bytes = [this] { return process_bytes(); }});
+  ProcessLimit& make(std::uint64_t limit, std::vector<std::uint64_t> shares = {}, std::uint64_t card = 0,
+                     std::map<int, std::uint64_t> budgets = {}) {
+    limit_ = std::make_unique<ProcessLimit>(
+        ProcessLimitOptions{.name = "gpu",
+                            .limit_bytes = limit,
+                            .card_bytes = card,
+                            .shares = std::move(shares),
+                            .budgets = std::move(budgets),
+                            .reserve_bytes = 20 * kMiB,
+                            .late_reserve_bytes = 4 * kMiB,
+                            .process_bytes = [this](std::uint64_t) { return process_bytes(); }});
     return *limit_;
   }
-  BfcAllocator& add_pool(int share = Device::kWhole) {
+  BfcAllocator& add_pool(int share = Device::kWhole, bool growth = true) {
     pools_.push_back(std::make_unique<BfcAllocator>(
         make_fake_source(), Device::cpu(),
-        AllocatorOptions{.name = "pool", .limit_bytes = limit_->pool_limit(share), .first_region_bytes = 256}));
+        AllocatorOptions{
+            .name = "pool", .limit_bytes = limit_->pool_limit(share), .growth = growth, .first_region_bytes = 256}));
     limit_->attach(*pools_.back(), share);
     return *pools_.back();
   }
@@ -127,6 +133,79 @@ TEST_F(ProcessLimitTest, OverheadThatComesLateTakesTheReserveThenThePool) {
   pool.free(more, {});
 }
 
+// Whoever looks first at overhead that came late pays it from the reserve.
+TEST_F(ProcessLimitTest, EveryLookDrawsOnTheReserve) {
+  const std::vector<std::function<void(ProcessLimit&)>> looks = {
+      [](ProcessLimit& limit) { limit.refresh(); },
+      [](ProcessLimit& limit) { limit.set_limit(Device::kWhole, 100 * kMiB); },
+      [](ProcessLimit& limit) { limit.note_overhead("library"); },
+      [](ProcessLimit& limit) { limit.settle(); },
+  };
+  for (std::size_t i = 0; i < looks.size(); ++i) {
+    pools_.clear();
+    overhead_ = 50 * kMiB;
+    ProcessLimit& limit = make(100 * kMiB);
+    limit.note_overhead("context");
+    BfcAllocator& pool = add_pool();
+    limit.settle();
+    void* all = take(pool, 46 * kMiB);  // the late reserve of 4 MiB is all that is left
+    overhead_ += 2 * kMiB;
+    EXPECT_NO_THROW(looks[i](limit)) << "look " << i;
+    EXPECT_EQ(pool.stats().limit_bytes, 46 * kMiB) << "look " << i;
+    overhead_ += 2 * kMiB;
+    EXPECT_NO_THROW(limit.refresh()) << "look " << i << ": what the reserve had left";
+    overhead_ += kMiB;
+    EXPECT_THROW(looks[i](limit), OutOfMemory) << "look " << i << ": the reserve is used up";
+    pool.free(all, {});
+  }
+}
+
+TEST_F(ProcessLimitTest, SettlingAgainDoesNotRefillTheReserve) {
+  ProcessLimit& limit = make(100 * kMiB);
+  overhead_ = 50 * kMiB;
+  limit.note_overhead("context");
+  BfcAllocator& pool = add_pool();
+  limit.settle();
+  overhead_ += 3 * kMiB;
+  limit.refresh();
+  void* all = take(pool, 46 * kMiB);
+  EXPECT_NO_THROW(limit.settle());
+  EXPECT_EQ(pool.stats().limit_bytes, 46 * kMiB) << "1 of 4 is left: 100 - 53 - 1";
+  pool.free(all, {});
+}
+
+TEST_F(ProcessLimitTest, AskingForTheOverheadChangesNothing) {
+  ProcessLimit& limit = make(100 * kMiB);
+  overhead_ = 30 * kMiB;
+  limit.note_overhead("context");
+  BfcAllocator& pool = add_pool();
+  limit.settle();
+  void* all = take(pool, 66 * kMiB);
+  overhead_ += 9 * kMiB;
+  EXPECT_EQ(limit.overhead(), (std::vector<OverheadLine>{{"context", 30 * kMiB}, {"kernels", 9 * kMiB}}));
+  EXPECT_EQ(pool.stats().limit_bytes, 66 * kMiB);
+  EXPECT_THROW(limit.refresh(), OutOfMemory) << "5 MiB more than the reserve: it is this that enforces";
+  pool.free(all, {});
+}
+
+TEST_F(ProcessLimitTest, ALowerLimitOfThePoolStaysUntilOursChanges) {
+  ProcessLimit& limit = make(100 * kMiB);
+  overhead_ = 30 * kMiB;
+  limit.note_overhead("context");
+  BfcAllocator& pool = add_pool();
+  limit.settle();
+  ASSERT_EQ(pool.stats().limit_bytes, 66 * kMiB);
+  pool.set_limit(5 * kMiB);
+  limit.refresh();
+  EXPECT_EQ(pool.stats().limit_bytes, 5 * kMiB);
+  pool.set_limit(90 * kMiB);
+  limit.refresh();
+  EXPECT_EQ(pool.stats().limit_bytes, 66 * kMiB) << "more than is left is not the pool's to have";
+  pool.set_limit(5 * kMiB);
+  limit.set_limit(Device::kWhole, 90 * kMiB);
+  EXPECT_EQ(pool.stats().limit_bytes, 56 * kMiB);
+}
+
 TEST_F(ProcessLimitTest, OverheadNeverCountsAsLessThanItWas) {
   ProcessLimit& limit = make(100 * kMiB);
   overhead_ = 40 * kMiB;
@@ -153,6 +232,80 @@ TEST_F(ProcessLimitTest, APoolThatMovesDuringTheMeasurementIsNotTakenForOverhead
   EXPECT_EQ(total_bytes(limit.overhead()), 30 * kMiB);
   EXPECT_EQ(taken.size(), 5u);
   for (void* address : taken) pool.free(address, {});
+}
+
+TEST_F(ProcessLimitTest, APoolThatCameAndWentDuringTheMeasurementIsNotOverheadForGood) {
+  ProcessLimit& limit = make(100 * kMiB);
+  overhead_ = 10 * kMiB;
+  limit.note_overhead("context");
+  BfcAllocator& pool = add_pool();
+  limit.settle();
+  bool moved = false;
+  held_ = [&]() -> std::uint64_t {
+    if (std::exchange(moved, true)) return pool_bytes();
+    void* passing = take(pool, 30 * kMiB);
+    const std::uint64_t counted = pool_bytes();
+    pool.free(passing, {});
+    pool.trim();
+    return counted;
+  };
+  limit.refresh();
+  EXPECT_TRUE(moved);
+  EXPECT_EQ(total_bytes(limit.overhead()), 10 * kMiB);
+  EXPECT_EQ(pool.stats().limit_bytes, 86 * kMiB);
+}
+
+TEST_F(ProcessLimitTest, ALimitThatThePoolRefusesLeavesTheOldOne) {
+  ProcessLimit& limit = make(100 * kMiB);
+  overhead_ = 30 * kMiB;
+  limit.note_overhead("context");
+  BfcAllocator& pool = add_pool(Device::kWhole, false);
+  EXPECT_THROW(limit.set_limit(Device::kWhole, 0), Error) << "a pool without growth has to have a limit";
+  EXPECT_EQ(limit.limit(Device::kWhole), 100 * kMiB);
+  EXPECT_EQ(pool.stats().limit_bytes, 50 * kMiB);
+}
+
+TEST_F(ProcessLimitTest, AShareThatCannotShrinkKeepsItsLimit) {
+  ProcessLimit& limit = make(0, {30 * kMiB}, 100 * kMiB);
+  overhead_ = 10 * kMiB;
+  limit.note_overhead("context");
+  BfcAllocator& whole = add_pool();
+  BfcAllocator& pool = add_pool(0);
+  limit.settle();
+  void* live = take(pool, 20 * kMiB);
+  EXPECT_THROW(limit.set_limit(0, 10 * kMiB), OutOfMemory);
+  EXPECT_EQ(limit.limit(0), 30 * kMiB);
+  EXPECT_EQ(pool.stats().limit_bytes, 30 * kMiB);
+  void* all = take(whole, 56 * kMiB);
+  overhead_ += 9 * kMiB;  // 5 more than the reserve, and the share gives only 4
+  EXPECT_THROW(limit.set_limit(0, 26 * kMiB), OutOfMemory) << "the device's own pool would have to shrink";
+  EXPECT_EQ(limit.limit(0), 30 * kMiB);
+  EXPECT_EQ(pool.stats().limit_bytes, 30 * kMiB);
+  limit.set_limit(0, 25 * kMiB);
+  EXPECT_EQ(pool.stats().limit_bytes, 25 * kMiB);
+  whole.free(all, {});
+  pool.free(live, {});
+}
+
+TEST_F(ProcessLimitTest, BudgetsBoundPoolsWhateverTheirLimits) {
+  ProcessLimit& limit = make(0, {30 * kMiB, 10 * kMiB}, 100 * kMiB, {{0, 12 * kMiB}, {Device::kWhole, 5 * kMiB}});
+  BfcAllocator& first = add_pool(0);
+  BfcAllocator& second = add_pool(1);
+  BfcAllocator& whole = add_pool();
+  EXPECT_EQ(first.stats().limit_bytes, 12 * kMiB);
+  limit.set_limit(0, 20 * kMiB);
+  EXPECT_EQ(first.stats().limit_bytes, 12 * kMiB) << "the budget is less still";
+  limit.set_limit(0, 8 * kMiB);
+  EXPECT_EQ(first.stats().limit_bytes, 8 * kMiB);
+  limit.set_limit(0, 40 * kMiB);
+  EXPECT_EQ(first.stats().limit_bytes, 12 * kMiB);
+  EXPECT_EQ(limit.limit(0), 40 * kMiB);
+  limit.require(0, 12 * kMiB);
+  const std::string refused = message_of([&] { limit.require(0, 13 * kMiB); });
+  EXPECT_NE(refused.find("the budget for gpu/0 is too small: 12.0 MiB"), std::string::npos) << refused;
+  EXPECT_THROW(limit.require(Device::kWhole, 6 * kMiB), OutOfMemory);
+  EXPECT_EQ(second.stats().limit_bytes, 10 * kMiB);
+  EXPECT_EQ(whole.stats().limit_bytes, 5 * kMiB);
 }
 
 TEST_F(ProcessLimitTest, TheLimitIsRaisedAndLoweredWhileMemoryLives) {

@@ -39,6 +39,16 @@ TEST(ProcessMemory, ADeviceThatIsNotThereCannotBeAsked) {
   EXPECT_THROW((void)driver_process_bytes(Device::cuda(cuda_device_count()), 1), DeviceError);
 }
 
+// In another process name space NVML may list someone else under our number.
+TEST(ProcessMemory, AFigureThatCannotBeOursIsRefused) {
+  EXPECT_TRUE(is_own_figure(500 * kMiB, std::nullopt, 100 * kMiB));
+  EXPECT_TRUE(is_own_figure(500 * kMiB, std::nullopt, 0)) << "the context alone";
+  EXPECT_TRUE(is_own_figure(100 * kMiB, std::nullopt, 100 * kMiB));
+  EXPECT_FALSE(is_own_figure(100 * kMiB - 1, std::nullopt, 100 * kMiB)) << "our pools hold more";
+  EXPECT_FALSE(is_own_figure(500 * kMiB, 300 * kMiB, 100 * kMiB)) << "it was there before us";
+  EXPECT_FALSE(is_own_figure(500 * kMiB, std::uint64_t{0}, 0));
+}
+
 TEST(ProcessMemory, LinesAddUp) {
   const std::vector<OverheadLine> lines = {{"a", 3}, {"b", 4}};
   EXPECT_EQ(total_bytes(lines), 7u);

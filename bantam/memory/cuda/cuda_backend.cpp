@@ -5,6 +5,7 @@
 #include <fmt/core.h>
 
 #include "bantam/base/error.h"
+#include "bantam/memory/cuda/current_device.h"
 
 namespace bantam::cuda_backend {
 namespace {
@@ -14,17 +15,6 @@ void check(cudaError_t status, const char* call) {
   (void)cudaGetLastError();  // the error is reported here; a later launch check must not see it again
   throw CudaError(fmt::format("{} failed: {}: {}", call, cudaGetErrorName(status), cudaGetErrorString(status)));
 }
-
-class CurrentDevice {
- public:
-  explicit CurrentDevice(int device) : previous_(exchange_device(device)) {}
-  ~CurrentDevice() { restore_device(previous_); }
-  CurrentDevice(const CurrentDevice&) = delete;
-  CurrentDevice& operator=(const CurrentDevice&) = delete;
-
- private:
-  int previous_;
-};
 
 cudaStream_t as_stream(void* handle) { return static_cast<cudaStream_t>(handle); }
 cudaEvent_t as_event(void* handle) { return static_cast<cudaEvent_t>(handle); }

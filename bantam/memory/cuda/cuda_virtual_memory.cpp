@@ -5,6 +5,8 @@
 #include <fmt/core.h>
 
 #include "bantam/base/error.h"
+#include "bantam/memory/cuda/current_device.h"
+#include "bantam/memory/cuda/driver_entry.h"
 #include "bantam/memory/cuda_backend.h"
 
 namespace bantam::cuda_backend {
@@ -25,31 +27,18 @@ struct Driver {
   PFN_cuMemSetAccess_v10020 set_access = nullptr;
 };
 
-template <typename Function>
-bool find(const char* name, unsigned version, Function& function) {
-  void* address = nullptr;
-  cudaDriverEntryPointQueryResult found = cudaDriverEntryPointSymbolNotFound;
-#if CUDART_VERSION >= 12050
-  const cudaError_t status = cudaGetDriverEntryPointByVersion(name, &address, version, cudaEnableDefault, &found);
-#else
-  (void)version;  // the toolkit's own, which these calls have had since they exist
-  const cudaError_t status = cudaGetDriverEntryPoint(name, &address, cudaEnableDefault, &found);
-#endif
-  (void)cudaGetLastError();  // an absent call is an answer, no error
-  if (status != cudaSuccess || found != cudaDriverEntryPointSuccess || address == nullptr) return false;
-  function = reinterpret_cast<Function>(address);
-  return true;
-}
-
 Driver load() {
   Driver all;
   const bool complete =
-      find("cuDeviceGet", 2000, all.device_get) && find("cuDeviceGetAttribute", 2000, all.device_attribute) &&
-      find("cuGetErrorName", 6000, all.error_name) && find("cuMemGetAllocationGranularity", 10020, all.granularity) &&
-      find("cuMemAddressReserve", 10020, all.reserve) && find("cuMemAddressFree", 10020, all.unreserve) &&
-      find("cuMemCreate", 10020, all.create) && find("cuMemRelease", 10020, all.release) &&
-      find("cuMemMap", 10020, all.map) && find("cuMemUnmap", 10020, all.unmap) &&
-      find("cuMemSetAccess", 10020, all.set_access);
+      find_driver_entry("cuDeviceGet", 2000, all.device_get) &&
+      find_driver_entry("cuDeviceGetAttribute", 2000, all.device_attribute) &&
+      find_driver_entry("cuGetErrorName", 6000, all.error_name) &&
+      find_driver_entry("cuMemGetAllocationGranularity", 10020, all.granularity) &&
+      find_driver_entry("cuMemAddressReserve", 10020, all.reserve) &&
+      find_driver_entry("cuMemAddressFree", 10020, all.unreserve) &&
+      find_driver_entry("cuMemCreate", 10020, all.create) && find_driver_entry("cuMemRelease", 10020, all.release) &&
+      find_driver_entry("cuMemMap", 10020, all.map) && find_driver_entry("cuMemUnmap", 10020, all.unmap) &&
+      find_driver_entry("cuMemSetAccess", 10020, all.set_access);
   return complete ? all : Driver{};
 }
 
@@ -63,17 +52,6 @@ const Driver& driver() {
   if (driver().error_name(status, &name) != CUDA_SUCCESS || name == nullptr) name = "unknown error";
   throw CudaError(fmt::format("{} failed: {}", call, name));
 }
-
-class CurrentDevice {
- public:
-  explicit CurrentDevice(int device) : previous_(exchange_device(device)) {}
-  ~CurrentDevice() { restore_device(previous_); }
-  CurrentDevice(const CurrentDevice&) = delete;
-  CurrentDevice& operator=(const CurrentDevice&) = delete;
-
- private:
-  int previous_;
-};
 
 CUmemAllocationProp properties(int device) {
   CUmemAllocationProp what{};

@@ -4,9 +4,11 @@
 #include <vector>
 
 #include <cuda.h>
+#include <cudaTypedefs.h>
 #include <cuda_runtime_api.h>
 #include <dlfcn.h>
 
+#include "bantam/memory/cuda/driver_entry.h"
 #include "bantam/memory/cuda_backend.h"
 
 namespace bantam::cuda_backend {
@@ -116,18 +118,12 @@ std::optional<std::uint64_t> card_used_bytes(int device) {
 }
 
 bool has_context(int device) {
-  void* entry = nullptr;
-  cudaDriverEntryPointQueryResult result = cudaDriverEntryPointSymbolNotFound;
-  const cudaError_t status =
-      cudaGetDriverEntryPointByVersion("cuDevicePrimaryCtxGetState", &entry, 12000, cudaEnableDefault, &result);
-  if (status != cudaSuccess || result != cudaDriverEntryPointSuccess || entry == nullptr) {
-    (void)cudaGetLastError();
+  PFN_cuDevicePrimaryCtxGetState_v7000 state = nullptr;
+  if (!find_driver_entry("cuDevicePrimaryCtxGetState", 7000, state))
     return true;  // unknown: what is on the card may already be ours
-  }
   unsigned int flags = 0;
   int active = 0;
-  const auto ask = reinterpret_cast<CUresult (*)(CUdevice, unsigned int*, int*)>(entry);
-  return ask(device, &flags, &active) != CUDA_SUCCESS || active != 0;
+  return state(device, &flags, &active) != CUDA_SUCCESS || active != 0;
 }
 
 }  // namespace bantam::cuda_backend
