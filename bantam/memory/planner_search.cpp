@@ -1,4 +1,4 @@
-// Constructed orders first; then the skyline's choices are changed at random and annealed; then buffers are ejected.
+// Constructed orders; and a search in which the skyline's choices are changed at random and annealed.
 #include "bantam/memory/planner_search.h"
 
 #include <algorithm>
@@ -9,12 +9,9 @@
 #include <vector>
 
 #include "bantam/base/philox.h"
-#include "bantam/memory/planner_ejection.h"
 
 namespace bantam::planner {
 namespace {
-
-constexpr int kOpening = 10;  // the skyline's share of the budget: one part in ten
 
 using Key = std::function<double(std::size_t)>;
 
@@ -195,17 +192,8 @@ Placement construct(const Problem& problem, Budget& budget) {
   return best;
 }
 
-void improve(const Problem& problem, std::uint64_t seed, Budget& budget, Placement& best) {
-  if (best.height <= budget.goal) return;
-  Budget opening = budget;
-  const bool eject = EjectionSearch::suits(problem);
-  if (eject) {  // the skyline gives a plan to start from: what it finds it finds early
-    opening.iterations /= kOpening;
-    opening.seconds /= kOpening;
-  }
-  SkylineSearch(problem, seed, opening, best).run();
-  budget.used = opening.used;
-  if (eject) EjectionSearch(problem, seed, budget, best).run();
+void search_skyline(const Problem& problem, std::uint64_t seed, Budget& budget, Placement& best) {
+  SkylineSearch(problem, seed, budget, best).run();
 }
 
 }  // namespace bantam::planner

@@ -1,4 +1,4 @@
-// Internal: the local search over orders of placement.
+// Internal: the stages of the search, and the budget they share.
 #pragma once
 
 #include <algorithm>
@@ -24,11 +24,21 @@ struct Budget {
     const double of_iterations = iterations > 0 ? static_cast<double>(used) / static_cast<double>(iterations) : 1.0;
     return std::max(of_iterations, seconds > 0 ? elapsed() / seconds : 0.0);
   }
+  bool spent() const { return progress() >= 1.0; }
+  /// The same, ending at a share of it.
+  Budget until(double share) const {
+    Budget part = *this;
+    part.seconds *= share;
+    part.iterations = static_cast<std::int64_t>(static_cast<double>(iterations) * share);
+    return part;
+  }
 };
 
 /// Tries the constructed orders; gives the best placement.
 Placement construct(const Problem& problem, Budget& budget);
-/// Improves `best` until the goal is reached or the budget is used up.
+/// Improves `best` by other choices of the skyline, until the goal is reached or the budget is used up.
+void search_skyline(const Problem& problem, std::uint64_t seed, Budget& budget, Placement& best);
+/// All stages: boxes, skyline, ejection. Improves `best` until the goal is reached or the budget is used up.
 void improve(const Problem& problem, std::uint64_t seed, Budget& budget, Placement& best);
 
 }  // namespace bantam::planner
