@@ -3,12 +3,12 @@
 
 #include <algorithm>
 #include <limits>
+#include <span>
 
 namespace bantam::planner {
 namespace {
 
 constexpr double kNever = std::numeric_limits<double>::infinity();
-constexpr Index kNobody = -1, kMany = -2;
 
 std::size_t at(Index index) { return static_cast<std::size_t>(index); }
 
@@ -16,13 +16,10 @@ std::uint64_t key_of(Index a, Index b) {
   return (static_cast<std::uint64_t>(std::min(a, b)) << 32) | static_cast<std::uint64_t>(std::max(a, b));
 }
 
-void note(Index& slot, Index box) { slot = slot == kNobody ? box : kMany; }
-
 }  // namespace
 
-Problem BoxJoiner::join(const JoinRules& rules, PhiloxSequence& random) {
+Problem BoxJoiner::join(const JoinRules& rules) {
   rules_ = rules;
-  salt_ = random.next();
   start();
   for (bool fresh = true; left_.size() > 1;) {
     const Index a = best_paired();
@@ -99,9 +96,8 @@ double BoxJoiner::waste(Index a, Index b) const {
   const double share = (area - boxes_[at(a)].area() - boxes_[at(b)].area()) / area;
   if (share <= 0) return share;
   if (share > rules_.most_waste || !only_loose_ends(a, b)) return kNever;
-  const std::uint64_t pair = key_of(a, b);
-  if (!refused_.empty() && std::ranges::binary_search(refused_, pair)) return kNever;
-  return share * (1.0 + rules_.noise * uniform01(static_cast<std::uint32_t>(mix64(pair ^ mix64(salt_)))));
+  const bool refused = !refused_.empty() && std::ranges::binary_search(refused_, key_of(a, b));
+  return refused ? kNever : share;
 }
 
 bool BoxJoiner::only_loose_ends(Index a, Index b) const {
@@ -132,19 +128,28 @@ Index BoxJoiner::best_paired() const {
   return best;
 }
 
-// Two boxes of about one size, the only one that ends at a time and the only one that begins at it.
+// A box that ends at a time and one that begins at it, each the only one there of about the other's size.
 std::pair<Index, Index> BoxJoiner::only_pair() {
-  ender_.assign(at(problem_.times) + 1, kNobody);
-  starter_.assign(at(problem_.times) + 1, kNobody);
-  for (const Index i : left_) {
-    note(ender_[at(boxes_[at(i)].upper)], i);
-    note(starter_[at(boxes_[at(i)].lower)], i);
-  }
-  for (std::size_t time = 0; time < ender_.size(); ++time) {
-    const Index a = ender_[time], b = starter_[time];
-    if (a < 0 || b < 0) continue;
-    const auto [less, more] = std::minmax(boxes_[at(a)].size, boxes_[at(b)].size);
-    if (more - less <= more / 10 && !std::ranges::binary_search(refused_, key_of(a, b))) return {a, b};
+  const auto lower = [&](Index i) { return boxes_[at(i)].lower; };
+  const auto upper = [&](Index i) { return boxes_[at(i)].upper; };
+  by_lower_ = by_upper_ = left_;
+  std::ranges::sort(by_lower_, {}, lower);
+  std::ranges::sort(by_upper_, {}, upper);
+  const auto only_like = [&](Index box, std::span<const Index> others) {
+    Index found = kNoBox;
+    for (const Index other : others) {
+      const auto [less, more] = std::minmax(boxes_[at(box)].size, boxes_[at(other)].size);
+      if (static_cast<double>(more - less) > rules_.alike * static_cast<double>(more)) continue;
+      if (found != kNoBox) return kNoBox;
+      found = other;
+    }
+    return found;
+  };
+  for (const Index a : by_upper_) {
+    const auto begins = std::ranges::equal_range(by_lower_, upper(a), {}, lower);
+    const Index b = only_like(a, begins);
+    if (b == kNoBox || only_like(b, std::ranges::equal_range(by_upper_, upper(a), {}, upper)) != a) continue;
+    if (!std::ranges::binary_search(refused_, key_of(a, b))) return {a, b};
   }
   return {kNoBox, kNoBox};
 }

@@ -5,7 +5,6 @@
 #include <utility>
 #include <vector>
 
-#include "bantam/base/philox.h"
 #include "bantam/memory/planner_placement.h"
 
 namespace bantam::planner {
@@ -13,12 +12,12 @@ namespace bantam::planner {
 /// How boxes are joined.
 struct JoinRules {
   double most_waste = 0.05;     ///< of a join: the empty share of what it makes, above which nothing is joined
-  double noise = 0;             ///< each waste is made larger by a random share up to this one: other joins come first
+  double alike = 0.1;           ///< sizes that differ by less than this share count as about the same
   std::uint64_t most_live = 0;  ///< no join makes the boxes alive at one time need more
 };
 
 /// Joins pairs of boxes: two on top of each other, or two side by side in time. First those that leave little choice:
-/// with equal lifetimes, and where at some time just one box ends and just one of about its size begins. Then those
+/// with equal lifetimes, and one that begins when another of about its size ends, if no others do. Then those
 /// that waste least, but only by filling loose ends: where a box ends (begins) and none begins (ends), so that nothing
 /// was meant to follow without a gap. What is left is a problem of fewer buffers; a placement of it is one of all.
 class BoxJoiner {
@@ -29,7 +28,7 @@ class BoxJoiner {
   explicit BoxJoiner(const Problem& problem) : problem_(problem) {}
 
   /// Joins all it can; gives the boxes that are left.
-  Problem join(const JoinRules& rules, PhiloxSequence& random);
+  Problem join(const JoinRules& rules);
   /// From a placement of the boxes of the last join() to one of the buffers.
   void unpack(const Placement& boxes, Placement& out) const;
 
@@ -62,14 +61,13 @@ class BoxJoiner {
 
   const Problem& problem_;
   JoinRules rules_;
-  std::uint64_t salt_ = 0;
   std::vector<Box> boxes_;              // the buffers first, by their index
   std::vector<Index> left_;             // boxes that are not part of another
   std::vector<Partner> partner_;        // by box: the best later one in left_
   std::vector<Index> ends_, begins_;    // by time: how many of left_
   std::vector<std::uint64_t> live_;     // by time: bytes of left_
   std::vector<std::uint64_t> refused_;  // pairs, sorted, that would need more than most_live
-  std::vector<Index> ender_, starter_;
+  std::vector<Index> by_lower_, by_upper_;
 };
 
 }  // namespace bantam::planner
