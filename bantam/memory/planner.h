@@ -26,10 +26,13 @@ struct PlannerOptions {
   std::uint64_t capacity = 0;
   /// Most seconds; 0: no limit, so that the plan never depends on the machine's speed.
   double seconds = 1.0;
-  /// Most placements tried by the local search (64 insertions of its second stage count as one); 0: only the
-  /// constructed orders.
+  /// Most placements tried by each worker of the local search (64 insertions of its second stage count as one); 0: only
+  /// the constructed orders.
   std::int64_t iterations = 100'000;
   std::uint64_t seed = 42;
+  /// Searches side by side, each on a thread of its own and with a seed of its own; the best plan wins. More than the
+  /// machine's cores are of use only without a limit of time. At least 1.
+  int workers = 4;
 };
 
 enum class PlannerStop : std::uint8_t { optimal, capacity, iterations, time };
@@ -42,7 +45,7 @@ struct ArenaPlan {
   std::uint64_t arena_bytes = 0;       ///< the highest end of a buffer
   std::uint64_t max_live_bytes = 0;    ///< most bytes alive at one time: no arena is smaller
   double seconds = 0;
-  std::int64_t iterations = 0;  ///< placements tried by the local search
+  std::int64_t iterations = 0;  ///< placements tried by the worker that found the plan
   PlannerStop stop = PlannerStop::optimal;
   /// arena_bytes / max_live_bytes; 1 where nothing lives.
   double ratio() const {

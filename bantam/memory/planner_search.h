@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <cstdint>
 
@@ -17,10 +18,14 @@ struct Budget {
   std::int64_t iterations = 0;
   std::uint64_t goal = 0;  ///< a height that is good enough
   std::int64_t used = 0;
+  /// Of searches side by side: after how many iterations one of them reached the goal. A search that has used more is
+  /// of no use any longer.
+  std::atomic<std::int64_t>* solved_after = nullptr;
 
   double elapsed() const { return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count(); }
   /// The used share, by iterations or time, whichever is further: 1 is the end.
   double progress() const {
+    if (solved_after != nullptr && used > solved_after->load(std::memory_order_relaxed)) return 1.0;
     const double of_iterations = iterations > 0 ? static_cast<double>(used) / static_cast<double>(iterations) : 1.0;
     return std::max(of_iterations, seconds > 0 ? elapsed() / seconds : 0.0);
   }
@@ -38,7 +43,8 @@ struct Budget {
 Placement construct(const Problem& problem, Budget& budget);
 /// Improves `best` by other choices of the skyline, until the goal is reached or the budget is used up.
 void search_skyline(const Problem& problem, std::uint64_t seed, Budget& budget, Placement& best);
-/// All stages: boxes, skyline, ejection. Improves `best` until the goal is reached or the budget is used up.
-void improve(const Problem& problem, std::uint64_t seed, Budget& budget, Placement& best);
+/// All stages: boxes, skyline, ejection, by so many workers at a time, each with the whole budget. Improves `best`
+/// until the goal is reached or the budget is used up.
+void improve(const Problem& problem, std::uint64_t seed, int workers, Budget& budget, Placement& best);
 
 }  // namespace bantam::planner
