@@ -23,7 +23,7 @@ struct JoinRules {
 class BoxJoiner {
  public:
   /// Whether the buffers are few enough: a round of joins takes O(n²).
-  static bool suits(const Problem& problem) { return problem.count() <= 4096; }
+  static bool suits(const Problem& problem) { return problem.count() <= 2048; }
 
   explicit BoxJoiner(const Problem& problem) : problem_(problem) {}
 
