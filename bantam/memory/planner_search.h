@@ -39,6 +39,8 @@ struct Budget {
   }
 };
 
+/// Keeps a placement if it is the best, with buffers let down into gaps below them, which a skyline cannot see.
+void keep_if_best(const Problem& problem, const Placement& found, Placement& best);
 /// Tries the constructed orders; gives the best placement.
 Placement construct(const Problem& problem, Budget& budget);
 /// Improves `best` by other choices of the skyline, until the goal is reached or the budget is used up.

@@ -3,7 +3,6 @@
 #include <atomic>
 #include <future>
 #include <limits>
-#include <numeric>
 #include <utility>
 #include <vector>
 
@@ -26,18 +25,6 @@ struct Generosity {
   double room, alike;
 };
 constexpr Generosity kGenerosities[] = {{1.06, 0.1}, {1.03, 0.05}, {1.01, 0.1}, {1.0, 0.05}};
-
-/// Lets buffers down into gaps below them, and keeps the placement if it is the best.
-void keep_if_best(const Problem& problem, const Placement& found, Placement& best) {
-  if (found.height >= best.height) return;
-  best = found;
-  std::vector<Index> order(problem.count());
-  std::iota(order.begin(), order.end(), 0);
-  std::ranges::stable_sort(order, {}, [&](Index b) { return found.offset[static_cast<std::size_t>(b)]; });
-  Placement lower;
-  GapPlacer(problem).place(order, Fit::first, found.height, lower);
-  if (lower.height <= best.height) best = std::move(lower);
-}
 
 /// Boxes made by one of the rules, and their best placement.
 struct BoxSet {
