@@ -98,6 +98,7 @@ std::uint64_t max_live_bytes(std::span<const PlannerBuffer> buffers) {
 
 ArenaPlan solve_arena(std::span<const PlannerBuffer> buffers, const PlannerOptions& options) {
   check_input(buffers, options.alignment);
+  if (options.workers < 1) throw Error(fmt::format("planner: workers must be at least 1, got {}", options.workers));
   planner::Budget budget{.seconds = options.seconds, .iterations = options.iterations};
   const auto [problem, source] = make_problem(buffers, options.alignment);
   ArenaPlan plan;
@@ -106,7 +107,7 @@ ArenaPlan solve_arena(std::span<const PlannerBuffer> buffers, const PlannerOptio
   if (problem.count() > 0) {
     budget.goal = std::max(problem.max_live, options.capacity / options.alignment * options.alignment);
     planner::Placement best = planner::construct(problem, budget);
-    planner::improve(problem, options.seed, budget, best);
+    planner::improve(problem, options.seed, options.workers, budget, best);
     for (std::size_t i = 0; i < source.size(); ++i) {
       plan.offsets[source[i]] = best.offset[i];
       plan.arena_bytes = std::max(plan.arena_bytes, best.offset[i] + buffers[source[i]].size);

@@ -97,11 +97,11 @@ void EjectionSearch::remove(std::size_t buffer) {
   waiting_.push_back(buffer);
 }
 
-void EjectionSearch::run() {
+void EjectionSearch::run(std::uint64_t most) {
   constexpr Bytes kSteps = 100;  // an arena is lowered by one per cent: little enough for few to stick out
   const auto unit = static_cast<Bytes>(problem_.alignment), goal = static_cast<Bytes>(budget_.goal);
   while (best_.height > budget_.goal) {
-    const auto height = static_cast<Bytes>(best_.height);
+    const auto height = static_cast<Bytes>(std::min(best_.height, most));
     const Bytes lower = (height - std::max(unit, height / kSteps)) / unit * unit;
     if (!fit_into(std::max(goal, lower))) return;
     keep();

@@ -26,8 +26,8 @@ class EjectionSearch {
 
   EjectionSearch(const Problem& problem, std::uint64_t seed, Budget& budget, Placement& best);
 
-  /// Improves the placement until the goal is reached or the budget is used up.
-  void run();
+  /// Improves the placement until the goal is reached or the budget is used up; looks only for heights below `most`.
+  void run(std::uint64_t most);
 
  private:
   using Bytes = std::int64_t;  // spots may be looked at below 0

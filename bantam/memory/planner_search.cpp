@@ -1,4 +1,4 @@
-// Constructed orders first; then the skyline's choices are changed at random and annealed; then buffers are ejected.
+// Constructed orders; and a search in which the skyline's choices are changed at random and annealed.
 #include "bantam/memory/planner_search.h"
 
 #include <algorithm>
@@ -6,15 +6,13 @@
 #include <functional>
 #include <limits>
 #include <numeric>
+#include <utility>
 #include <vector>
 
 #include "bantam/base/philox.h"
-#include "bantam/memory/planner_ejection.h"
 
 namespace bantam::planner {
 namespace {
-
-constexpr int kOpening = 10;  // the skyline's share of the budget: one part in ten
 
 using Key = std::function<double(std::size_t)>;
 
@@ -68,8 +66,7 @@ class SkylineSearch {
         budget_(budget),
         best_(best),
         random_(philox_key(seed, RandomPurpose::test)),
-        skyline_(problem),
-        gaps_(problem) {}
+        skyline_(problem) {}
 
   void run() {
     constexpr double kShare = 0.1;  // of the budget, for the first stage
@@ -113,7 +110,7 @@ class SkylineSearch {
     weights_ = weights;
     noise_ = noise;
     keys_ = trial_keys_;
-    keep();
+    keep_if_best(problem_, placement_, best_);
   }
 
   void try_keys() {
@@ -129,7 +126,7 @@ class SkylineSearch {
     cost_ = trial_cost;
     height_ = placement_.height;
     keys_.swap(trial_keys_);
-    keep();
+    keep_if_best(problem_, placement_, best_);
   }
 
   /// Height above the bound, and the mean over time of bytes that stick out above it: fewer of those at equal height
@@ -144,23 +141,11 @@ class SkylineSearch {
     return static_cast<double>(placement.height - problem_.max_live) + 2.0 * sum / problem_.times;
   }
 
-  /// Remembers the placement if it is the best; buffers are first let down into gaps that the skyline cannot see.
-  void keep() {
-    if (placement_.height >= best_.height) return;
-    std::vector<Index> order(problem_.count());
-    std::iota(order.begin(), order.end(), 0);
-    std::ranges::stable_sort(order, {}, [&](Index b) { return placement_.offset[static_cast<std::size_t>(b)]; });
-    best_ = placement_;
-    gaps_.place(order, Fit::first, placement_.height, placement_);
-    if (placement_.height <= best_.height) best_ = placement_;
-  }
-
   const Problem& problem_;
   Budget& budget_;
   Placement& best_;
   PhiloxSequence random_;
   SkylinePlacer skyline_;
-  GapPlacer gaps_;
   double progress_ = 0;
   SkylineWeights weights_;  // the current solution: weights, keys, its height and cost
   double noise_ = 0;
@@ -171,6 +156,17 @@ class SkylineSearch {
 };
 
 }  // namespace
+
+void keep_if_best(const Problem& problem, const Placement& found, Placement& best) {
+  if (found.height >= best.height) return;
+  best = found;
+  std::vector<Index> order(problem.count());
+  std::iota(order.begin(), order.end(), 0);
+  std::ranges::stable_sort(order, {}, [&](Index b) { return found.offset[static_cast<std::size_t>(b)]; });
+  Placement lower;
+  GapPlacer(problem).place(order, Fit::first, found.height, lower);
+  if (lower.height <= best.height) best = std::move(lower);
+}
 
 Placement construct(const Problem& problem, Budget& budget) {
   Placement best, placement;
@@ -195,17 +191,8 @@ Placement construct(const Problem& problem, Budget& budget) {
   return best;
 }
 
-void improve(const Problem& problem, std::uint64_t seed, Budget& budget, Placement& best) {
-  if (best.height <= budget.goal) return;
-  Budget opening = budget;
-  const bool eject = EjectionSearch::suits(problem);
-  if (eject) {  // the skyline gives a plan to start from: what it finds it finds early
-    opening.iterations /= kOpening;
-    opening.seconds /= kOpening;
-  }
-  SkylineSearch(problem, seed, opening, best).run();
-  budget.used = opening.used;
-  if (eject) EjectionSearch(problem, seed, budget, best).run();
+void search_skyline(const Problem& problem, std::uint64_t seed, Budget& budget, Placement& best) {
+  SkylineSearch(problem, seed, budget, best).run();
 }
 
 }  // namespace bantam::planner

@@ -1,7 +1,8 @@
-// Internal: the local search over orders of placement.
+// Internal: the stages of the search, and the budget they share.
 #pragma once
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <cstdint>
 
@@ -17,18 +18,35 @@ struct Budget {
   std::int64_t iterations = 0;
   std::uint64_t goal = 0;  ///< a height that is good enough
   std::int64_t used = 0;
+  /// Of searches side by side: after how many iterations one of them reached the goal. A search that has used more is
+  /// of no use any longer.
+  std::atomic<std::int64_t>* solved_after = nullptr;
 
   double elapsed() const { return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count(); }
   /// The used share, by iterations or time, whichever is further: 1 is the end.
   double progress() const {
+    if (solved_after != nullptr && used > solved_after->load(std::memory_order_relaxed)) return 1.0;
     const double of_iterations = iterations > 0 ? static_cast<double>(used) / static_cast<double>(iterations) : 1.0;
     return std::max(of_iterations, seconds > 0 ? elapsed() / seconds : 0.0);
   }
+  bool spent() const { return progress() >= 1.0; }
+  /// The same, ending at a share of it.
+  Budget until(double share) const {
+    Budget part = *this;
+    part.seconds *= share;
+    part.iterations = static_cast<std::int64_t>(static_cast<double>(iterations) * share);
+    return part;
+  }
 };
 
+/// Keeps a placement if it is the best, with buffers let down into gaps below them, which a skyline cannot see.
+void keep_if_best(const Problem& problem, const Placement& found, Placement& best);
 /// Tries the constructed orders; gives the best placement.
 Placement construct(const Problem& problem, Budget& budget);
-/// Improves `best` until the goal is reached or the budget is used up.
-void improve(const Problem& problem, std::uint64_t seed, Budget& budget, Placement& best);
+/// Improves `best` by other choices of the skyline, until the goal is reached or the budget is used up.
+void search_skyline(const Problem& problem, std::uint64_t seed, Budget& budget, Placement& best);
+/// All stages: boxes, skyline, ejection, by so many workers at a time, each with the whole budget. Improves `best`
+/// until the goal is reached or the budget is used up.
+void improve(const Problem& problem, std::uint64_t seed, int workers, Budget& budget, Placement& best);
 
 }  // namespace bantam::planner
