@@ -49,7 +49,8 @@ class Advisor {
                                                                other.model.recompute = recompute;
                                                                return fits(other);
                                                              }});
-    const bool changes = choice.recompute.kind != RecomputeOptions::Kind::none || choice.recompute.derives();
+    const bool changes =
+        choice.recompute.kind != RecomputeOptions::Kind::none || choice.recompute.derives() != Derive::none;
     if (!choice.fits || !changes) return std::nullopt;
     step.model.recompute = choice.recompute;
     return FittingEdit{FittingEdit::Kind::recompute, std::move(step), choice.peak_bytes, choice.extra_work};
