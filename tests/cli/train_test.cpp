@@ -135,6 +135,13 @@ TEST_F(Train, SharesAndReservedPoolsChangeNoBit) {
   EXPECT_EQ(shared["process_method"], "resident set");
 }
 
+TEST_F(Train, WithoutGrowthThePlannedPoolHasToBeThereAtOnce) {
+  const Outcome refused = train("refused", {"memory.growth=false", "memory.on_oom=accumulate_with_batch_norm",
+                                            "recompute=none", "memory.limits={cpu: 64KiB}"});
+  EXPECT_EQ(refused.code, 4);
+  EXPECT_NE(refused.err.find("at once"), std::string::npos) << refused.err;
+}
+
 TEST_F(Train, AResultThatCannotBeWrittenIsAnError) {
   const std::string program = std::getenv("BANTAM_PROGRAM") != nullptr ? std::getenv("BANTAM_PROGRAM") : BANTAM_PROGRAM;
   const int status =

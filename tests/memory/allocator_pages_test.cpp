@@ -132,6 +132,32 @@ TEST(AllocatorPages, trim_gives_every_idle_page_back_and_live_memory_stays) {
   EXPECT_EQ(rig.log->held, 0u);
 }
 
+// Who reads the pool twice must see that it moved in between, also where it holds what it held.
+TEST(AllocatorPages, whatever_moves_pages_counts_as_a_change_of_the_pool) {
+  Rig rig({});
+  const auto changes = [&] { return rig.allocator.stats().pool_changes; };
+  EXPECT_EQ(changes(), 0u);
+  void* kept = rig.get(kPage);
+  const std::uint64_t grown = changes();
+  EXPECT_GT(grown, 0u);
+  void* idle = rig.get(kPage);
+  rig.put(idle);
+  const std::uint64_t before = changes(), held = rig.log->held;
+  rig.put(rig.get(kPage));
+  EXPECT_EQ(changes(), before) << "nothing was mapped";
+  rig.allocator.trim();
+  const std::uint64_t trimmed = changes();
+  EXPECT_GT(trimmed, before);
+  rig.put(rig.get(kPage));
+  EXPECT_EQ(rig.log->held, held);
+  EXPECT_GT(changes(), trimmed);
+  rig.log->fails = [](std::uint64_t, std::size_t) { return true; };
+  const std::uint64_t refused = changes();
+  EXPECT_THROW(rig.get(4 * kPage), OutOfMemory);
+  EXPECT_GT(changes(), refused) << "part of it may have been there for a moment";
+  rig.put(kept);
+}
+
 TEST(AllocatorPages, a_limit_can_be_raised_and_lowered_while_memory_lives) {
   Rig rig({.limit_bytes = 8 * kMiB});
   void* a = rig.get(3 * kMiB);
