@@ -2,6 +2,8 @@
 #include "bantam/memory/process_memory.h"
 
 #include <algorithm>
+#include <map>
+#include <mutex>
 
 #include <unistd.h>
 
@@ -28,15 +30,29 @@ std::string_view to_string(ProcessMemoryMethod method) {
   return "resident set";
 }
 
+namespace {
+
+/// What others hold on a card, noted by the process' first meter of it: the context that comes then is one for all
+/// runtimes, and a later meter could not tell it from theirs. With a context of ours already there, the card's use is
+/// not others' alone: all of it is then counted as ours.
+std::uint64_t others_bytes(int index) {
+  static std::mutex mutex;
+  static std::map<int, std::uint64_t> noted;
+  const std::lock_guard lock(mutex);
+  const auto [place, fresh] = noted.try_emplace(index, 0);
+  if (fresh && !cuda_backend::has_context(index)) place->second = cuda_backend::card_used_bytes(index).value_or(0);
+  return place->second;
+}
+
+}  // namespace
+
 ProcessMeter::ProcessMeter(Device device) : device_(device.whole()) {
   if (!device_.is_cuda()) {
     (void)device_info(device_);  // throws where it does not exist
     return;
   }
   cuda_backend::require(device_);
-  // With a context of ours already there, the card's use is not others' alone: all of it is then counted as ours.
-  if (!cuda_backend::has_context(device_.index))
-    others_bytes_ = cuda_backend::card_used_bytes(device_.index).value_or(0);
+  others_bytes_ = others_bytes(device_.index);
 }
 
 ProcessMemory ProcessMeter::read() const {
