@@ -25,7 +25,8 @@ enum class RandomPurpose : std::uint32_t {
   augmentation = 3,
   dropout = 4,
   dataset = 5,
-  test = 6
+  test = 6,
+  planner = 7
 };
 
 /// A key: (seed, purpose, and what in particular, such as a layer's index or an epoch).

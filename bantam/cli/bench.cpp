@@ -1,6 +1,8 @@
 // `bantam bench`: the group of measuring subcommands, and the rows that they have in common.
 #include "bantam/cli/bench.h"
 
+#include <cmath>
+
 #include <fmt/format.h>
 
 #include "bantam/base/error.h"
@@ -16,8 +18,8 @@ void add_bench_options(CLI::App& command, BenchOptions& options) {
   command.add_option("--precision", options.precisions,
                      "Comma-separated: float32, mixed_float16,\nmixed_bfloat16; default: the config's");
   command.add_option("--recompute", options.recompute,
-                     "Comma-separated: none, inner, cheap, all, names of\nblocks (a+b), or auto: the least that fits "
-                     "the\nbudget; default: the config's");
+                     "Comma-separated: none, inner, cheap, all, names\nof blocks (a+b), or auto: the least that fits\n"
+                     "the budget; default: the config's");
   command.add_option("--seconds", options.seconds, "Measuring time a row")
       ->check(CLI::PositiveNumber)
       ->capture_default_str();
@@ -145,8 +147,9 @@ std::string compact_bytes(std::uint64_t bytes) {
   return fmt::format("{:.{}f}{}", value, digits, "BKMGTP"[unit]);
 }
 
-std::string compact_rate(double per_second) {
-  return per_second < 99999.5 ? fmt::format("{:.0f}", per_second) : fmt::format("{:.0f}k", per_second / 1e3);
+std::string compact_rate(double per_second, int digits) {
+  return per_second < std::pow(10.0, digits) - 0.5 ? fmt::format("{:.0f}", per_second)
+                                                   : fmt::format("{:.0f}k", per_second / 1e3);
 }
 
 void add_bench(CLI::App& app, Action& action) {

@@ -34,8 +34,8 @@ std::string short_name(Precision precision);
 std::string policy_name(const StepCase& step);
 /// "2.65M", "384K", "12B": at most five characters, powers of 1024.
 std::string compact_bytes(std::uint64_t bytes);
-/// "2510", "123k".
-std::string compact_rate(double per_second);
+/// "2510", "123k": whole where that takes at most so many digits.
+std::string compact_rate(double per_second, int digits = 5);
 
 void add_bench_step(CLI::App& bench, Action& action);
 void add_bench_memory(CLI::App& bench, Action& action);

@@ -18,10 +18,11 @@ namespace bantam::cli {
 namespace {
 
 constexpr const char* kAbout =
-    "Measure where a training step's bytes are at the moment of its peak. The categories add\n"
-    "up to the peak exactly; diff is the measured peak less the planned one (`bantam plan`), in\n"
-    "bytes. Each row has a runtime of its own, one batch resident; steps run planned. A row that\n"
-    "does not fit the device's limit says what pool it would need.";
+    "Measure where a training step's bytes are at the moment of its peak. The\n"
+    "categories add up to the peak exactly; diff is the measured peak less the\n"
+    "planned one (`bantam plan`), in bytes. Each row has a runtime of its own, one\n"
+    "batch resident; steps run planned. A row that does not fit the device's limit\n"
+    "says what pool it would need.";
 
 constexpr std::array<const char*, kCategories> kShort = {"param", "grad", "optim", "activ", "work", "input", "other"};
 constexpr std::array<const char*, kCategories> kLong = {"parameters", "gradients", "optimizer", "activations",
@@ -37,11 +38,11 @@ struct Layout {
 };
 
 std::string header(const Layout& layout) {
-  std::string line = fmt::format("{:>5} {:>4} {:>4}", "batch", "prec", "rec");
+  std::string line = fmt::format("{:>5} {:>4} {:>5}", "batch", "prec", "rec");
   for (std::size_t i = 0; i < kCategories; ++i)
     line += fmt::format(" {:>{}}", layout.bytes ? kLong[i] : kShort[i], layout.width);
   for (const char* title : {"peak", "pool"}) line += fmt::format(" {:>{}}", title, layout.width);
-  return line + fmt::format(" {:>4} {:>5}", "diff", "img/s");
+  return line + fmt::format(" {:>4} {:>4}", "diff", "im/s");
 }
 
 /// The measured peak less the planned one: 0 where the plan was right.
@@ -53,21 +54,21 @@ std::string memory_cells(const Layout& layout, const StepMeasurement& measured, 
   std::string cells;
   for (const std::uint64_t size : measured.memory.by_category_at_peak.bytes) cells += layout.cell(size);
   cells += layout.cell(measured.memory.peak_bytes) + layout.cell(measured.memory.peak_pool_bytes);
-  return cells + fmt::format(" {:>4} {:>5}", difference(measured.memory.peak_bytes, planned_peak),
-                             compact_rate(measured.images_per_s));
+  return cells + fmt::format(" {:>4} {:>4}", difference(measured.memory.peak_bytes, planned_peak),
+                             compact_rate(measured.images_per_s, 4));
 }
 
 /// One row; gives why it does not fit, where it does not.
 std::optional<OutOfMemory> print_row(const RunConfig& config, const StepCase& row, const BenchOptions& options,
                                      const Layout& layout) {
   nlohmann::ordered_json json = describe(config, row);
-  std::string cells = fmt::format("{:>5} {:>4} {:>4.4}", row.batch, short_name(row.precision), policy_name(row));
+  std::string cells = fmt::format("{:>5} {:>4} {:>5.5}", row.batch, short_name(row.precision), policy_name(row));
   std::optional<OutOfMemory> refused;
   try {
     const StepMeasurement measured = measure_step(config, row, options.common.threads, options.seconds);
     add_timing(json, measured);
     add_memory(json, measured.memory);
-    const std::uint64_t planned_peak = plan_step(config, row).peak_bytes;
+    const std::uint64_t planned_peak = step_peak(config.model.graph, step_plan_options(config, row));
     json["planned_peak_bytes"] = planned_peak;
     cells += memory_cells(layout, measured, planned_peak);
     cells += add_extra(json, config, row, measured, options);

@@ -17,20 +17,34 @@ namespace {
 
 constexpr double kShareOfFreeHost = 0.8;  // the rest is the system's
 
-/// What the configuration's limit, or the share that the device is, leaves for the pool; 0: there is none.
+bool is_here(Device device) { return device.kind == DeviceKind::cpu || device.index < cuda_device_count(); }
+
+/// What the device and its shares must stay within: its limit, else, where it is split, all that it has; 0: nothing.
+std::uint64_t device_bound(const RunConfig& config, const PlanTarget& target, bool is_split) {
+  const auto limit = config.memory.limits.find(to_string(config.device));
+  if (limit != config.memory.limits.end()) return limit->second;
+  if (!is_split) return 0;
+  return is_here(config.device) ? device_info(config.device).total_bytes : target.profile.total_bytes;
+}
+
+/// What the configuration's limit, or the share that the device is, leaves for the pool, as ProcessLimit cuts it; 0:
+/// there is none.
 std::uint64_t pool_limit(const RunConfig& config, const PlanTarget& target) {
   const Device device = config.device;
-  if (device.is_logical())
-    return config.memory.logical.at(to_string(device.whole())).at(static_cast<std::size_t>(device.share));
-  const auto limit = config.memory.limits.find(to_string(device));
-  if (limit == config.memory.limits.end()) return 0;
-  return std::max<std::uint64_t>(1, pool_bytes_under(target, limit->second));
+  const auto split = config.memory.logical.find(to_string(device.whole()));
+  if (device.is_logical()) return split->second.at(static_cast<std::size_t>(device.share));
+  const bool is_split = split != config.memory.logical.end();
+  std::uint64_t bytes = device_bound(config, target, is_split);
+  if (bytes == 0) return 0;
+  bytes = pool_bytes_under(target, bytes);
+  if (is_split)
+    for (const std::uint64_t share : split->second) bytes -= std::min(bytes, share);
+  return std::max<std::uint64_t>(1, bytes);
 }
 
 /// What is there for a run without limit or budget.
 std::uint64_t free_bytes(const RunConfig& config) {
-  const bool here = config.device.kind == DeviceKind::cpu || config.device.index < cuda_device_count();
-  if (!here)
+  if (!is_here(config.device))
     throw ConfigError(fmt::format("batch size auto: {} is not here to be asked; give memory.limits or memory.budget",
                                   to_string(config.device)));
   const std::uint64_t free = device_info(config.device).free_bytes;
@@ -68,18 +82,12 @@ void settle_recompute(const RunConfig& config, std::int64_t batch, std::uint64_t
 
 }  // namespace
 
-StepPlanOptions plan_options(const RunConfig& config, const StepCase& step) {
-  StepPlanOptions options = step_plan_options(config, step);
-  options.accumulate = config.train.accumulate;
-  return options;
-}
-
 std::uint64_t bytes_to_fit(const RunConfig& config, const PlanTarget& target) {
   const std::uint64_t limit = pool_limit(config, target), budget = config.memory.budget;
   return limit == 0 || budget == 0 ? std::max(limit, budget) : std::min(limit, budget);
 }
 
-std::uint64_t bytes_to_fit(const RunConfig& config) { return bytes_to_fit(config, plan_target(config, std::nullopt)); }
+std::uint64_t bytes_to_fit(const RunConfig& config) { return bytes_to_fit(config, measured_target(config)); }
 
 RunConfig variant(const RunConfig& config, std::int64_t batch, const RecomputeOptions& recompute) {
   RunConfig other = config;
@@ -106,14 +114,14 @@ std::int64_t solve_batch(const RunConfig& config, std::uint64_t bytes) {
 }
 
 RecomputeChoice choose_recompute(const RunConfig& config, const StepCase& step, std::uint64_t bytes) {
-  return search_recompute(
-      config.model.graph,
-      {.step = plan_options(config, step), .bytes = bytes, .rates = typical_rates(config.device, step.precision)});
+  return search_recompute(config.model.graph, {.step = train_plan_options(config, step),
+                                               .bytes = bytes,
+                                               .rates = typical_rates(config.device, step.precision)});
 }
 
 RecomputeChoice choose_for_run(const RunConfig& config, std::int64_t batch, std::uint64_t bytes) {
   const Graph& graph = config.model.graph;
-  const StepPlanOptions step = plan_options(config, {batch, config.precision, {}});
+  const StepPlanOptions step = train_plan_options(config, {batch, config.precision, {}});
   // The data and batches made ahead take the same with every policy.
   const std::uint64_t whole = run_peak(variant(config, batch, {})), alone = step_peak(graph, step),
                       beside = whole - std::min(whole, alone);

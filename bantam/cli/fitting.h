@@ -14,13 +14,10 @@
 namespace bantam::cli {
 
 /// Bytes that the run's pool may hold on its device: the smaller of `memory.budget` and what the device's limit (of the
-/// process, on a GPU) leaves beside the target's overhead; 0: neither is set.
+/// process, on a GPU) leaves beside the target's overhead and the device's shares; 0: nothing bounds it.
 std::uint64_t bytes_to_fit(const RunConfig& config, const PlanTarget& target);
-/// For the configuration's own device.
+/// For the configuration's own device, measured where it is in this machine (measured_target).
 std::uint64_t bytes_to_fit(const RunConfig& config);
-
-/// A step of the configuration with its accumulation, for plans.
-StepPlanOptions plan_options(const RunConfig& config, const StepCase& step);
 
 /// The configuration with another batch size (given, not `auto`) and policy.
 RunConfig variant(const RunConfig& config, std::int64_t batch, const RecomputeOptions& recompute);

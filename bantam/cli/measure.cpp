@@ -21,14 +21,19 @@ double seconds_since(Clock::time_point start) { return std::chrono::duration<dou
 
 /// Uniform in ±√3: mean 0 and variance 1, like normalised images.
 template <class T>
-Tensor random_images(const Context& context, const Shape& shape, PhiloxSequence& random) {
-  Tensor images = context.allocate(shape, dtype_of<T>, Category::input);  // first: what does not fit costs no time
-  std::vector<T> values(static_cast<std::size_t>(shape.elements()));
+void fill_images(const Tensor& images, PhiloxSequence& random, Stream stream) {
+  std::vector<T> values(static_cast<std::size_t>(images.shape().elements()));
   const float limit = std::sqrt(3.0f);
   for (T& value : values) value = T(random.uniform(-limit, limit));
-  copy_bytes(images.data(), values.data(), images.bytes(), context.stream);
-  synchronize(context.stream);  // before the values go
-  return images;
+  copy_bytes(images.data(), values.data(), images.bytes(), stream);
+  synchronize(stream);  // before the values go
+}
+
+void fill_labels(const Tensor& labels, std::uint64_t classes, PhiloxSequence& random, Stream stream) {
+  std::vector<std::int32_t> values(static_cast<std::size_t>(labels.shape().elements()));
+  for (std::int32_t& value : values) value = static_cast<std::int32_t>(random.below(classes));
+  copy_bytes(labels.data(), values.data(), labels.bytes(), stream);
+  synchronize(stream);
 }
 
 double median(std::vector<double> values) {
@@ -46,6 +51,12 @@ StepPlanOptions step_plan_options(const RunConfig& config, const StepCase& optio
           .batch = options.batch,
           .accumulate = 1,
           .device = config.device};
+}
+
+StepPlanOptions train_plan_options(const RunConfig& config, const StepCase& options) {
+  StepPlanOptions step = step_plan_options(config, options);
+  step.accumulate = config.train.accumulate;
+  return step;
 }
 
 StepSession::StepSession(const RunConfig& config, const StepCase& options, Device device, int threads,
@@ -69,30 +80,23 @@ StepSession::StepSession(const RunConfig& config, const StepCase& options, Devic
 StepSession::~StepSession() = default;
 
 Batch StepSession::make_batch(std::int64_t index) const {
-  const Context context = model_->context(Pass::train).at(runtime_->intern("input"));
-  const Shape shape = model_->graph().input_shape().prepend(case_.batch);
-  const auto classes = static_cast<std::uint64_t>(model_->graph().output_shape()[0]);
-  Batch batch{.size = case_.batch, .index = index};
-  if (model_->device().meta) {  // shapes are all that a meta device has
-    batch.images = context.allocate(shape, case_.precision.compute(), Category::input);
-    batch.labels = context.allocate({case_.batch}, DType::int32, Category::input);
-    return batch;
-  }
+  Batch batch = allocate_batch(*model_, case_.batch);  // first: what does not fit costs no time
+  batch.index = index;
+  if (model_->device().meta) return batch;  // shapes are all that a meta device has
+  const Stream stream = runtime_->stream(model_->device());
   PhiloxSequence random(philox_key(model_->options().seed, RandomPurpose::dataset, static_cast<std::uint64_t>(index)));
   switch (case_.precision.compute()) {
     case DType::float16:
-      batch.images = random_images<Half>(context, shape, random);
+      fill_images<Half>(batch.images, random, stream);
       break;
     case DType::bfloat16:
-      batch.images = random_images<BFloat16>(context, shape, random);
+      fill_images<BFloat16>(batch.images, random, stream);
       break;
     default:
-      batch.images = random_images<float>(context, shape, random);
+      fill_images<float>(batch.images, random, stream);
       break;
   }
-  std::vector<std::int32_t> labels(static_cast<std::size_t>(case_.batch));
-  for (std::int32_t& label : labels) label = static_cast<std::int32_t>(random.below(classes));
-  batch.labels = context.upload({case_.batch}, labels.data());
+  fill_labels(batch.labels, static_cast<std::uint64_t>(model_->graph().output_shape()[0]), random, stream);
   return batch;
 }
 
@@ -152,14 +156,6 @@ StepMeasurement measure_step(const RunConfig& config, const StepCase& options, i
   measured.images_per_s = static_cast<double>(options.batch) / step;
   measured.windows = static_cast<std::int64_t>(windows.size());
   return measured;
-}
-
-MemoryStats plan_step(const RunConfig& config, const StepCase& options) {
-  RunConfig unlimited = config;  // the question is how much it needs, not whether it fits
-  unlimited.memory.limits.clear();
-  StepSession session(unlimited, options, Device::meta_of(config.device), 1);
-  session.run(2);
-  return session.memory();
 }
 
 nlohmann::ordered_json describe(const RunConfig& config, const StepCase& options) {

@@ -1,4 +1,4 @@
-// One training step of a configuration on synthetic batches: measured on a device, or planned on its meta stand-in.
+// One training step of a configuration on synthetic batches: measured on a device, and described for plans.
 #pragma once
 
 #include <cstdint>
@@ -72,11 +72,10 @@ class StepSession {
 /// median. Memory is read after the warm-up, with one batch resident; timing goes round 8 different ones.
 StepMeasurement measure_step(const RunConfig& config, const StepCase& options, int threads, double seconds);
 
-/// The step as plan_step takes it: one micro-batch an update.
+/// The step as plan_step takes it: one micro-batch an update, as benches have it.
 StepPlanOptions step_plan_options(const RunConfig& config, const StepCase& options);
-
-/// The same step's memory, exactly, on the meta device: nothing is allocated and no kernel runs.
-MemoryStats plan_step(const RunConfig& config, const StepCase& options);
+/// The same with the configuration's accumulation, as `bantam train` runs it.
+StepPlanOptions train_plan_options(const RunConfig& config, const StepCase& options);
 
 /// model, batch, precision, recompute, device.
 nlohmann::ordered_json describe(const RunConfig& config, const StepCase& options);

@@ -9,7 +9,6 @@
 #include "bantam/base/byte_size.h"
 #include "bantam/cli/fitting.h"
 #include "bantam/cli/run_plan.h"
-#include "bantam/memory/process_limit.h"
 
 namespace bantam::cli {
 namespace {
@@ -49,7 +48,9 @@ std::string effect(const FittingEdit& edit, std::uint64_t peak_without) {
   std::string text = fmt::format("peak {}", format_byte_size(edit.peak_bytes));
   if (edit.peak_bytes < peak_without) text += fmt::format(" (-{})", format_byte_size(peak_without - edit.peak_bytes));
   if (edit.kind == FittingEdit::Kind::recompute) text += fmt::format(", {:+.0f} % time", 100 * edit.extra_work);
-  if (edit.kind == FittingEdit::Kind::batch) text += ", the same effective batch";
+  if (edit.kind != FittingEdit::Kind::batch) return text;
+  text += ", the same effective batch";
+  if (edit.changes_statistics) text += fmt::format(", but batch norm then sees {} samples at a time", edit.step.batch);
   return text;
 }
 
@@ -74,19 +75,13 @@ std::string wrap_lines(const std::string& text, std::size_t width, std::size_t f
   return wrapped_text;
 }
 
-/// What a limit holds besides the pool.
-std::uint64_t overhead_bytes(const RunConfig& config) {
-  const PlanTarget target = plan_target(config, std::nullopt);
-  return target.counts ? total_bytes(target.profile.overhead) + kLateReserve : 0;
-}
-
 OutOfMemory explain(const OutOfMemory& error, const RunConfig& config, const OomQuestion& question) {
   if (question.bytes == 0) return error;
   const Graph& graph = config.model.graph;
   try {
     std::string text = std::string(error.what()) + "\n";
     if (error.facts().in_use_bytes == 0) text += planned_holders(graph, question.step);
-    text += advice_text(advise(graph, question), question.bytes, overhead_bytes(config));
+    text += advice_text(advise(graph, question), question.bytes, bytes_besides_pool(measured_target(config)));
     return OutOfMemory(wrap_lines(text, kColumns, kColumns - kPrefix), error.facts());
   } catch (const Error&) {  // no advice is no reason to lose the error
     return error;
@@ -115,7 +110,7 @@ OutOfMemory explain_training(const OutOfMemory& error, const RunConfig& config) 
     return plan_run(other).pool_bytes;
   };
   return explain(error, config,
-                 {.step = plan_options(config, {batch, config.precision, config.recompute}),
+                 {.step = train_plan_options(config, {batch, config.precision, config.recompute}),
                   .bytes = bytes_there_were(config, error.facts()),
                   .rates = typical_rates(config.device, config.precision),
                   .pool = pool});
@@ -123,7 +118,7 @@ OutOfMemory explain_training(const OutOfMemory& error, const RunConfig& config) 
 
 OutOfMemory explain_step(const OutOfMemory& error, const RunConfig& config, const StepCase& step) {
   return explain(error, config,
-                 {.step = plan_options(config, step),
+                 {.step = train_plan_options(config, step),
                   .bytes = bytes_there_were(config, error.facts()),
                   .rates = typical_rates(config.device, step.precision)});
 }

@@ -14,7 +14,7 @@ void add_common_options(CLI::App& command, CommonOptions& options) {
   command.add_option("KEY=VALUE", options.overrides, "Overrides, e.g. train.epochs=5 data.path=DIR");
   add_override_flag(command, options, "--device", "device", "auto (default), cpu or cuda:N");
   add_override_flag(command, options, "--seed", "seed", "Seed of weights, order, augmentation, dropout");
-  command.add_option("--threads", options.threads, "CPU threads; 0: all processors. Results do not change")
+  command.add_option("--threads", options.threads, "CPU threads; 0: all processors.\nResults do not depend on it")
       ->check(CLI::Range(0, 4096))
       ->capture_default_str();
 }

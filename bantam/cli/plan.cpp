@@ -20,15 +20,19 @@ namespace bantam::cli {
 namespace {
 
 constexpr const char* kAbout =
-    "Show what a training step takes from the device's allocator, to the byte, before anything\n"
-    "is allocated: the step runs on a stand-in for the device, which need not be in this\n"
-    "machine. The table counts one resident batch; for one row the whole run is told as well,\n"
-    "with its data, batches made ahead, a short last one and evaluation.\n"
+    "Show what a training step takes from the device's allocator, to the byte,\n"
+    "before anything is allocated: the step runs on a stand-in for the device, which\n"
+    "need not be in this machine. The table counts one resident batch; for one row\n"
+    "the whole run is told as well, with its data, batches made ahead, a short last\n"
+    "one and evaluation.\n"
     "On a GPU --memory and limits bound the process: context, libraries and kernels\n"
     "come from the device's profile. --device takes profiles too: h200, a100, t4 …\n"
-    "With bytes to fit, and nothing said of recompute, the policy of least extra work is found.\n"
-    "arena: the step's own buffers at fixed offsets, beside their most live bytes at one time.\n"
-    "With --trace, lifetimes from a CSV file (header id,lower,upper,size) are solved instead.";
+    "With bytes to fit, and nothing said of recompute, the policy of least extra\n"
+    "work is found.\n"
+    "arena: the step's own buffers at fixed offsets; live: most bytes of them alive\n"
+    "at one time.\n"
+    "With --trace, lifetimes from a CSV file (header id,lower,upper,size) are solved\n"
+    "instead.";
 
 constexpr std::array<const char*, kCategories> kShort = {"param", "grad", "optim", "activ", "work", "input", "other"};
 constexpr std::size_t kShownHolders = 10;
@@ -80,7 +84,7 @@ std::optional<RunPlan> plan_whole_run(const RunConfig& config, const StepCase& s
 
 /// `pool`: most bytes of the device's allocator; 0: not asked.
 Row plan_row(const RunConfig& config, const StepCase& step, std::uint64_t pool, double seconds) {
-  StepPlanOptions options = plan_options(config, step);
+  StepPlanOptions options = train_plan_options(config, step);
   options.planner.seconds = seconds;
   Row row{step, plan_step(config.model.graph, options), plan_whole_run(config, step)};
   if (pool > 0) row.fits = (!row.run || row.run->pool_bytes <= pool) && step_fits(config.model.graph, options, pool);
@@ -127,18 +131,18 @@ void print_json(const RunConfig& config, const Row& row, const PlanTarget& targe
 }
 
 std::string header(std::uint64_t memory) {
-  std::string line = fmt::format("{:>5} {:>4} {:>4} {:>5}", "batch", "prec", "rec", "peak");
+  std::string line = fmt::format("{:>5} {:>4} {:>5} {:>5}", "batch", "prec", "rec", "peak");
   for (const char* title : kShort) line += fmt::format(" {:>5}", title);
-  return line + fmt::format(" {:>5} {:>5}{}", "arena", "live", memory > 0 ? " fits" : "");
+  return line + fmt::format(" {:>5} {:>5}{}", "arena", "live", memory > 0 ? " fit" : "");
 }
 
 void print_row(const Row& row, std::uint64_t memory) {
-  std::string line = fmt::format("{:>5} {:>4} {:>4.4} {:>5}", row.step.batch, short_name(row.step.precision),
+  std::string line = fmt::format("{:>5} {:>4} {:>5.5} {:>5}", row.step.batch, short_name(row.step.precision),
                                  policy_name(row.step), compact_bytes(row.plan.peak_bytes));
   for (const std::uint64_t bytes : row.plan.by_category.bytes) line += fmt::format(" {:>5}", compact_bytes(bytes));
   line += fmt::format(" {:>5} {:>5}", compact_bytes(row.plan.arena.arena_bytes),
                       compact_bytes(row.plan.arena.max_live_bytes));
-  fmt::print("{}{}\n", line, memory == 0 ? "" : row.fits ? "  yes" : "   no");
+  fmt::print("{}{}\n", line, memory == 0 ? "" : row.fits ? " yes" : "  no");
   if (row.step.predicted_extra)
     fmt::print("      recompute {}\n      {:+.1f} % time predicted\n",
                wrapped(row.step.recompute, 64, "                "), 100 * *row.step.predicted_extra);
@@ -156,7 +160,7 @@ void print_details(const Row& row) {
       format_byte_size(plan.persistent_bytes), format_byte_size(plan.workspace_bytes), plan.step.size(),
       plan.arena.ratio(), format_byte_size(plan.pool_bytes));
   if (row.run)
-    fmt::print("The whole run (train, with its data and evaluation): {} at the peak, {} held.\n",
+    fmt::print("The whole run (train, with its data and evaluation):\n{} at the peak, {} held.\n",
                format_byte_size(row.run->peak_bytes), format_byte_size(row.run->pool_bytes));
   fmt::print("\n");
   Table table({{"alive at the peak", Align::left}, {"category", Align::left}, {"bytes"}, {"share"}});

@@ -6,8 +6,9 @@
 #include <fmt/format.h>
 
 #include "bantam/base/byte_size.h"
+#include "bantam/base/error.h"
 #include "bantam/base/text.h"
-#include "bantam/memory/process_limit.h"
+#include "bantam/engine/runtime.h"
 
 namespace bantam::cli {
 namespace {
@@ -35,9 +36,29 @@ PlanTarget plan_target(const RunConfig& config, const std::optional<DeviceProfil
   return {named ? *named : profile_of(config.device), counts};
 }
 
+PlanTarget measured_target(const RunConfig& config) {
+  PlanTarget target = plan_target(config, std::nullopt);
+  const std::string name = to_string(config.device);
+  const bool here = config.device.is_cuda() && config.device.index < cuda_device_count();
+  const bool bounded = config.memory.limits.contains(name) || config.memory.logical.contains(name);
+  if (!target.counts || !here || !bounded) return target;
+  try {
+    // Any limit has the Runtime load each library before the pool; this one refuses nothing.
+    Runtime runtime({.threads = 1, .limits = {{name, std::uint64_t{1} << 60}}});
+    (void)runtime.allocator(config.device);
+    target.profile.overhead = runtime.memory_overhead(config.device);
+    target.reserve_bytes = kKernelReserve;
+  } catch (const Error&) {  // the run itself will say what is wrong with the device
+  }
+  return target;
+}
+
+std::uint64_t bytes_besides_pool(const PlanTarget& target) {
+  return target.counts ? total_bytes(target.profile.overhead) + target.reserve_bytes : 0;
+}
+
 std::uint64_t pool_bytes_under(const PlanTarget& target, std::uint64_t memory) {
-  if (!target.counts) return memory;
-  return memory - std::min(memory, total_bytes(target.profile.overhead) + kLateReserve);
+  return memory - std::min(memory, bytes_besides_pool(target));
 }
 
 std::uint64_t process_bytes(const PlanTarget& target, std::uint64_t pool_bytes) {

@@ -1,4 +1,4 @@
-// What a planned run takes on a GPU besides its pool, from a device profile, in words and JSON.
+// What a planned run takes on a GPU besides its pool, from a device profile or measured, in words and JSON.
 #pragma once
 
 #include <cstdint>
@@ -9,6 +9,7 @@
 
 #include "bantam/cli/options.h"
 #include "bantam/memory/device_profile.h"
+#include "bantam/memory/process_limit.h"
 
 namespace bantam::cli {
 
@@ -16,6 +17,9 @@ namespace bantam::cli {
 struct PlanTarget {
   DeviceProfile profile;
   bool counts = false;  ///< whether a limit there is one of the process: a GPU, not a share of it
+  /// Kept free under a limit besides the profile's overhead: a profile has the kernels in that, a measurement before
+  /// the run does not.
+  std::uint64_t reserve_bytes = kLateReserve;
 };
 
 /// Where `--device` names a profile ("h200"), or there is a `--profile` file, the profile's; the options then ask for
@@ -24,7 +28,13 @@ std::optional<DeviceProfile> take_profile(CommonOptions& options, const std::str
 
 /// `named`, or the profile of the configuration's device.
 PlanTarget plan_target(const RunConfig& config, const std::optional<DeviceProfile>& named);
+/// The same with the overhead that a Runtime of this process has on the device before its first kernel, where the
+/// device is a GPU of this machine with a limit or shares: what is cut from them then is what the run's own Runtime
+/// cuts. Makes a context there. Without all that, or where it cannot be measured, the profile.
+PlanTarget measured_target(const RunConfig& config);
 
+/// What a limit of the process holds besides the pool; 0 where only pools count.
+std::uint64_t bytes_besides_pool(const PlanTarget& target);
 /// What a limit of `memory` bytes leaves for the pool, as the Runtime cuts it; 0: nothing.
 std::uint64_t pool_bytes_under(const PlanTarget& target, std::uint64_t memory);
 /// What the driver will count for a process with a pool of `pool_bytes`.

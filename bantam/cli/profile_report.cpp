@@ -54,7 +54,7 @@ void add_events(const MemoryProfile& profile, Json& json) {
     json["phases"].push_back({{"name", phase.name}, {"tick", phase.tick}});
   for (const StepSpan& step : profile.steps)
     json["steps"].push_back({{"number", step.number}, {"lower", step.lower}, {"upper", step.upper}});
-  for (const AddressRange& range : profile.addresses->ranges())
+  for (const RunRange& range : profile.addresses->ranges())
     json["ranges"].push_back({{"offset", range.offset}, {"bytes", range.bytes}, {"held", range.held}});
 }
 

@@ -4,26 +4,27 @@
 #include <algorithm>
 #include <utility>
 
+#include "bantam/cli/fitting.h"
 #include "bantam/engine/step_plan.h"
 
 namespace bantam::cli {
 namespace {
 
-bool contains(const AddressRange& range, std::uintptr_t address) {
+bool contains(const RunRange& range, std::uintptr_t address) {
   return address >= range.address && address - range.address < range.bytes;
 }
 
 /// Addresses that were used but are held no more, merged into ranges.
-std::vector<AddressRange> given_back(std::span<const MemoryRegion> held, std::span<const TraceEvent> events) {
-  std::vector<AddressRange> ranges;
+std::vector<RunRange> given_back(std::span<const MemoryRegion> held, std::span<const TraceEvent> events) {
+  std::vector<RunRange> ranges;
   for (const TraceEvent& event : events) {
     const auto next = std::ranges::upper_bound(held, event.address, {}, &MemoryRegion::address);
     if (next != held.begin() && event.address - std::prev(next)->address < std::prev(next)->bytes) continue;
     ranges.push_back({.address = event.address, .bytes = event.bytes, .held = false});
   }
-  std::ranges::sort(ranges, {}, &AddressRange::address);
-  std::vector<AddressRange> merged;
-  for (const AddressRange& range : ranges) {
+  std::ranges::sort(ranges, {}, &RunRange::address);
+  std::vector<RunRange> merged;
+  for (const RunRange& range : ranges) {
     if (merged.empty() || range.address > merged.back().address + merged.back().bytes)
       merged.push_back(range);
     else
@@ -33,14 +34,12 @@ std::vector<AddressRange> given_back(std::span<const MemoryRegion> held, std::sp
   return merged;
 }
 
-StepPlanOptions plan_options(const RunConfig& config, const StepCase& row, std::int64_t batch) {
-  return {.model = {.precision = row.precision, .seed = config.seed, .recompute = row.recompute},
-          .optimizer = config.train.optimizer,
-          .loss = config.train.loss,
-          .batch = batch,
-          .accumulate = config.train.accumulate,
-          .device = config.device,
-          .planner = {.alignment = BfcAllocator::kGranule, .iterations = 0}};  // the arena is not asked about
+/// The plan of the row with another batch size.
+StepPlan plan_of(const RunConfig& config, StepCase row, std::int64_t batch) {
+  row.batch = batch;
+  StepPlanOptions options = train_plan_options(config, row);
+  options.planner.iterations = 0;  // the arena is not asked about
+  return plan_step(config.model.graph, options);
 }
 
 void run_steps(MemoryProfile& profile, std::int64_t accumulate) {
@@ -72,9 +71,9 @@ void find_peak(MemoryProfile& profile) {
 AddressRow::AddressRow(std::span<const MemoryRegion> regions, std::span<const TraceEvent> events) {
   ranges_ = given_back(regions, events);
   for (const MemoryRegion& region : regions) ranges_.push_back({.address = region.address, .bytes = region.bytes});
-  std::ranges::sort(ranges_, {}, &AddressRange::address);
+  std::ranges::sort(ranges_, {}, &RunRange::address);
   for (std::size_t i = 0; i < ranges_.size(); ++i) by_address_.push_back(i);
-  std::vector<AddressRange> in_order;
+  std::vector<RunRange> in_order;
   std::vector<bool> placed(ranges_.size());
   std::uint64_t offset = 0;
   const auto place = [&](std::size_t i) {
@@ -86,7 +85,7 @@ AddressRow::AddressRow(std::span<const MemoryRegion> regions, std::span<const Tr
     offset += ranges_[i].bytes;
   };
   for (const TraceEvent& event : events) {
-    const auto next = std::ranges::upper_bound(ranges_, event.address, {}, &AddressRange::address);
+    const auto next = std::ranges::upper_bound(ranges_, event.address, {}, &RunRange::address);
     place(static_cast<std::size_t>(next - ranges_.begin()) - 1);
   }
   for (std::size_t i = 0; i < placed.size(); ++i) place(i);  // held, never used
@@ -101,7 +100,7 @@ std::size_t AddressRow::find(std::uintptr_t address) const {
 }
 
 std::uint64_t AddressRow::offset(std::uintptr_t address) const {
-  const AddressRange& range = ranges_[find(address)];
+  const RunRange& range = ranges_[find(address)];
   return range.offset + (address - range.address);
 }
 
@@ -113,9 +112,10 @@ std::int64_t MemoryProfile::step_at(std::int64_t tick) const {
 MemoryProfile profile_steps(const RunConfig& config, const StepCase& row, const ProfileOptions& options) {
   MemoryProfile profile{.trace = std::make_unique<AllocationTrace>(), .options = options};
   const Device device = options.planned ? Device::meta_of(config.device) : config.device;
-  RunConfig limited = config;  // the stand-in has the device's limit
-  if (const auto limit = config.memory.limits.find(to_string(config.device)); limit != config.memory.limits.end())
-    limited.memory.limits[to_string(device)] = limit->second;
+  RunConfig limited = config;
+  if (options.planned)  // the stand-in has as much as the device's pool would have
+    if (const std::uint64_t bytes = bytes_to_fit(config, plan_target(config, std::nullopt)); bytes > 0)
+      limited.memory.limits[to_string(device)] = bytes;
   profile.session = std::make_unique<StepSession>(limited, row, device, options.threads, profile.trace.get());
   run_steps(profile, config.train.accumulate);
   BfcAllocator& memory = profile.session->runtime().allocator(device);
@@ -126,9 +126,9 @@ MemoryProfile profile_steps(const RunConfig& config, const StepCase& row, const 
   profile.about = describe(config, row);
   profile.about["device"] = to_string(device);
   profile.about["accumulate"] = config.train.accumulate;
-  profile.planned_peak_bytes = plan_step(config.model.graph, plan_options(config, row, row.batch)).peak_bytes;
+  profile.planned_peak_bytes = plan_of(config, row, row.batch).peak_bytes;
   for (const std::int64_t batch : options.curve_batches) {
-    const StepPlan plan = plan_step(config.model.graph, plan_options(config, row, batch));
+    const StepPlan plan = plan_of(config, row, batch);
     profile.curve.push_back({batch, plan.peak_bytes, plan.by_category});
   }
   profile.limit_bytes = profile.report.stats.limit_bytes;

@@ -26,7 +26,7 @@ struct StepSpan {
 };
 
 /// A stretch of addresses, and where it begins in the row of all.
-struct AddressRange {
+struct RunRange {
   std::uintptr_t address = 0;
   std::uint64_t bytes = 0;
   std::uint64_t offset = 0;
@@ -38,13 +38,13 @@ struct AddressRange {
 class AddressRow {
  public:
   AddressRow(std::span<const MemoryRegion> regions, std::span<const TraceEvent> events);
-  const std::vector<AddressRange>& ranges() const { return ranges_; }
+  const std::vector<RunRange>& ranges() const { return ranges_; }
   /// Of an address in one of the ranges.
   std::uint64_t offset(std::uintptr_t address) const;
 
  private:
   std::size_t find(std::uintptr_t address) const;
-  std::vector<AddressRange> ranges_;     // by offset
+  std::vector<RunRange> ranges_;         // by offset
   std::vector<std::size_t> by_address_;  // places in ranges_
 };
 

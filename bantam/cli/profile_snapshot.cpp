@@ -18,7 +18,7 @@ Json frames(const AllocationTag& tag, const char* phase) {
 }
 
 /// A range's blocks tile it: live allocations, and what lies between them.
-Json blocks(const AddressRange& range, std::span<const TraceInterval> live) {
+Json blocks(const RunRange& range, std::span<const TraceInterval> live) {
   Json blocks = Json::array();
   std::uintptr_t at = range.address;
   const auto gap_until = [&](std::uintptr_t end) {
@@ -48,7 +48,7 @@ Json segments(const MemoryProfile& profile) {
   std::erase_if(live, [](const TraceInterval& i) { return i.upper != TraceInterval::kStillLive; });
   std::ranges::sort(live, {}, &TraceInterval::address);
   Json segments = Json::array();
-  for (const AddressRange& range : profile.addresses->ranges()) {
+  for (const RunRange& range : profile.addresses->ranges()) {
     if (!range.held) continue;
     const Json parts = blocks(range, live);
     std::uint64_t in_use = 0, requested = 0;
@@ -73,15 +73,14 @@ Json segments(const MemoryProfile& profile) {
 
 /// A segment's coming and going; the trace does not say when within the run, so it is put at the ends of it. The
 /// viewer needs a category "unknown" to be there where others are.
-Json segment_event(const char* action, const AddressRange& range, std::int64_t nanoseconds) {
+Json segment_event(const char* action, const RunRange& range, std::int64_t nanoseconds) {
   return {{"action", action},        {"addr", range.address},         {"size", range.bytes},  {"stream", 0},
           {"frames", Json::array()}, {"time_us", nanoseconds / 1000}, {"category", "unknown"}};
 }
 
 Json events(const MemoryProfile& profile) {
   Json events = Json::array();
-  for (const AddressRange& range : profile.addresses->ranges())
-    events.push_back(segment_event("segment_alloc", range, 0));
+  for (const RunRange& range : profile.addresses->ranges()) events.push_back(segment_event("segment_alloc", range, 0));
   for (const TraceEvent& event : profile.trace->events()) {
     const auto add = [&](const char* action) {
       events.push_back({{"action", action},
@@ -99,7 +98,7 @@ Json events(const MemoryProfile& profile) {
       add("free_completed");
     }
   }
-  for (const AddressRange& range : profile.addresses->ranges())
+  for (const RunRange& range : profile.addresses->ranges())
     if (!range.held) events.push_back(segment_event("segment_free", range, profile.steps.back().end_ns));
   return events;
 }

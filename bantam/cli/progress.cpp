@@ -2,6 +2,8 @@
 #include "bantam/cli/progress.h"
 
 #include <algorithm>
+#include <initializer_list>
+#include <iterator>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -18,6 +20,7 @@ namespace {
 constexpr std::chrono::milliseconds kBarPause{100};
 constexpr std::chrono::seconds kPlainPause{5};
 constexpr int kLongestBar = 30, kShortestBar = 6;
+constexpr std::size_t kLogColumns = 80;
 
 int terminal_width(std::FILE* out) {
   winsize size{};
@@ -29,6 +32,22 @@ std::string memory_text(const ProgressState& s) {
   std::string text = compact_bytes(s.memory_now) + "/" + compact_bytes(s.memory_peak);
   if (s.memory_limit > 0) text += "/" + compact_bytes(s.memory_limit);
   return text;
+}
+
+std::string percent(double share) { return fmt::format("{:.0f}%", 100 * share); }
+
+/// All but the epoch, where columns are few.
+std::string short_state(const ProgressState& s) {
+  return fmt::format("{}/{} {}/s ETA {} loss {:.3f} acc {:.3f} mem {} wait {}", s.step, s.steps,
+                     compact_rate(s.images_per_second), format_duration(s.eta_seconds), s.loss, s.accuracy,
+                     memory_text(s), percent(s.data_wait_share));
+}
+
+/// The first of the texts that a log's line holds; of the last, as much as that.
+std::string first_that_fits(std::initializer_list<std::string> texts) {
+  for (const std::string& text : texts)
+    if (display_width(text) <= kLogColumns) return text;
+  return std::prev(texts.end())->substr(0, kLogColumns);
 }
 
 std::string bar(double share, int width) {
@@ -50,7 +69,7 @@ ProgressMode parse_progress_mode(std::string_view text, std::FILE* out) {
 }
 
 std::string bar_line(const ProgressState& s, int width) {
-  const std::string wait = fmt::format("{:.0f}%", 100 * s.data_wait_share);
+  const std::string wait = percent(s.data_wait_share);
   std::string head = fmt::format("epoch {}/{} ", s.epoch, s.epochs);
   std::string tail = fmt::format(" {}/{}  {:.0f} images/s  ETA {}  loss {:.4f}  accuracy {:.4f}  mem {}  data wait {}",
                                  s.step, s.steps, s.images_per_second, format_duration(s.eta_seconds), s.loss,
@@ -58,9 +77,7 @@ std::string bar_line(const ProgressState& s, int width) {
   const auto room = [&] { return width - static_cast<int>(display_width(head) + display_width(tail)); };
   if (room() < kShortestBar) {
     head = fmt::format("{}/{} ", s.epoch, s.epochs);
-    tail = fmt::format(" {}/{} {}/s ETA {} loss {:.3f} acc {:.3f} mem {} wait {}", s.step, s.steps,
-                       compact_rate(s.images_per_second), format_duration(s.eta_seconds), s.loss, s.accuracy,
-                       memory_text(s), wait);
+    tail = " " + short_state(s);
   }
   const double share = s.steps > 0 ? static_cast<double>(s.step) / static_cast<double>(s.steps) : 0.0;
   std::string line =
@@ -69,17 +86,21 @@ std::string bar_line(const ProgressState& s, int width) {
 }
 
 std::string plain_line(const ProgressState& s) {
-  return fmt::format(
-      "epoch {}/{} step {}/{} loss {:.4f} accuracy {:.4f} images/s {:.0f} ETA {} memory {} data wait {:.1f}%", s.epoch,
-      s.epochs, s.step, s.steps, s.loss, s.accuracy, s.images_per_second, format_duration(s.eta_seconds),
-      memory_text(s), 100 * s.data_wait_share);
+  const std::string state = short_state(s);
+  return first_that_fits({fmt::format("epoch {}/{} step {}", s.epoch, s.epochs, state),
+                          fmt::format("{}/{} {}", s.epoch, s.epochs, state)});
 }
 
 std::string epoch_line(const EpochSummary& e) {
-  std::string line = fmt::format("epoch {}/{}  loss {:.4f}  accuracy {:.4f}", e.epoch, e.epochs, e.loss, e.accuracy);
-  if (e.validated)
-    line += fmt::format("  held out: loss {:.4f}  accuracy {:.4f}", e.validation_loss, e.validation_accuracy);
-  return line + fmt::format("  {}", format_duration(e.seconds));
+  const std::string time = format_duration(e.seconds), head = fmt::format("epoch {}/{}", e.epoch, e.epochs);
+  const auto with = [&](const char* gap, const char* accuracy) {
+    std::string line = fmt::format("{0}{1}loss {2:.4f}{1}{3} {4:.4f}", head, gap, e.loss, accuracy, e.accuracy);
+    if (e.validated)
+      line += fmt::format("{0}held out: loss {1:.4f}{0}{2} {3:.4f}", gap, e.validation_loss, accuracy,
+                          e.validation_accuracy);
+    return line + gap + time;
+  };
+  return first_that_fits({with("  ", "accuracy"), with("  ", "acc"), with(" ", "acc")});
 }
 
 std::string json_line(const ProgressState& s) {

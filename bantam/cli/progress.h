@@ -37,6 +37,7 @@ ProgressMode parse_progress_mode(std::string_view text, std::FILE* out);
 /// One line of at most `width` columns: a bar where there is room, then all of the state; short labels where it is
 /// narrow.
 std::string bar_line(const ProgressState& state, int width);
+/// Lines of a log: at most 80 columns, in short words where that is needed.
 std::string plain_line(const ProgressState& state);
 std::string epoch_line(const EpochSummary& epoch);
 std::string json_line(const ProgressState& state);

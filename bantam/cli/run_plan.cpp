@@ -60,11 +60,26 @@ struct Excerpt {
   }
 };
 
+/// A share's stand-in is a share too: the data set lies beside it, on the whole device.
+Device stand_in_of(Device device) {
+  const Device whole = Device::meta_of(device);
+  return device.is_logical() ? whole.logical(device.share) : whole;
+}
+
+RuntimeOptions stand_in_options(const RunConfig& config) {
+  RuntimeOptions options{.threads = 1};
+  if (config.device.is_logical())
+    options.logical[to_string(stand_in_of(config.device).whole())] =
+        config.memory.logical.at(to_string(config.device.whole()));
+  return options;
+}
+
 /// Without placements the run is eager: where in the arena things lie does not change what is in use.
 MemoryStats rehearse(const RunConfig& config, std::uint64_t pool_bytes, std::shared_ptr<StepPlacements> placements) {
-  const Device device = Device::meta_of(config.device);
-  Runtime runtime(RuntimeOptions{.threads = 1});
+  const Device device = stand_in_of(config.device);
+  Runtime runtime(stand_in_options(config));
   BfcAllocator& memory = runtime.allocator(device);
+  memory.set_limit(0);  // a share's: how much it needs is asked, not whether it fits
   if (pool_bytes > 0 && memory.reserve_pool(pool_bytes)) memory.set_limit(memory.stats().pool_bytes);
   const OpenedData data = open_data(runtime, *config.data, device, config.seed);
   require_model_fits(config, data.train->image_shape(), data.train->classes());

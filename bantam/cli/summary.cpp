@@ -75,7 +75,9 @@ ModelSummary summarize(const RunConfig& config, const StepCase& options) {
   if (const auto loss = activations.find("loss"); loss != activations.end()) summary.loss_bytes = loss->second;
   summary.parameters = session.model().parameters().parameter_count();
   summary.trainable = session.model().parameters().trainable_count();
-  summary.step = plan_step(config, options);
+  StepSession steps(unlimited, options, Device::meta_of(config.device), 1);
+  steps.run(2);
+  summary.step = steps.memory();
   return summary;
 }
 

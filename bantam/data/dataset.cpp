@@ -29,8 +29,9 @@ std::shared_ptr<const Dataset> Dataset::stand_in(Runtime& runtime, DatasetFacts 
   auto set = std::make_shared<Dataset>(std::move(facts));
   if (device.kind != DeviceKind::cpu) return set;
   const DatasetFacts& known = set->facts_;
-  set->reserved_ = {host_tensor(runtime, device, known.image_shape.prepend(known.size), DType::uint8),
-                    host_tensor(runtime, device, {known.size}, DType::int32)};
+  const Device cpu = device.whole();  // also where a share of it is trained on
+  set->reserved_ = {host_tensor(runtime, cpu, known.image_shape.prepend(known.size), DType::uint8),
+                    host_tensor(runtime, cpu, {known.size}, DType::int32)};
   return set;
 }
 

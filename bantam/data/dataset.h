@@ -31,7 +31,7 @@ class Dataset {
   /// A stand-in with no data, for meta devices.
   explicit Dataset(DatasetFacts facts);
   /// The same, which takes as much of the meta device's memory as the data would of its target's: of the CPU's, where
-  /// data lie, all; of a GPU's nothing.
+  /// data lie, all (of the whole device's, not of a share); of a GPU's nothing.
   static std::shared_ptr<const Dataset> stand_in(Runtime& runtime, DatasetFacts facts, Device device);
 
   bool has_data() const { return images_.defined(); }

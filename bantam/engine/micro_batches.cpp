@@ -87,6 +87,12 @@ void MicroBatches::evaluate(const Batch& batch, bool may_halve) {
   }
 }
 
+bool MicroBatches::halve(std::int64_t batch) {
+  if (!halve(most_, batch)) return false;
+  step_.drop_plans_above(most_);
+  return true;
+}
+
 bool MicroBatches::halve(std::int64_t& most, std::int64_t batch) {
   const std::int64_t now = most == 0 ? batch : std::min(most, batch);
   if (now <= 1) return false;

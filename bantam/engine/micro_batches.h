@@ -44,8 +44,9 @@ class MicroBatches {
   /// evaluation only); what was added before counts once.
   void evaluate(const Batch& batch, bool may_halve);
   /// Half as many samples a piece, for batches of at most `batch` samples; false, changing nothing, where pieces have
-  /// one sample already. Also gives idle memory of the device back, whose pieces may be too small for what comes.
-  bool halve(std::int64_t batch) { return halve(most_, batch); }
+  /// one sample already. Also gives idle memory of the device back, whose pieces may be too small for what comes, and
+  /// drops the plans of larger pieces.
+  bool halve(std::int64_t batch);
 
  private:
   bool halve(std::int64_t& most, std::int64_t batch);

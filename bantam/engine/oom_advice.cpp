@@ -4,6 +4,7 @@
 #include <optional>
 #include <utility>
 
+#include "bantam/engine/micro_batches.h"
 #include "bantam/engine/recompute_search.h"
 
 namespace bantam {
@@ -63,7 +64,10 @@ class Advisor {
       StepPlanOptions step = question_.step;
       step.batch = whole / parts;
       step.accumulate *= parts;
-      if (auto found = edit(FittingEdit::Kind::batch, std::move(step))) return found;
+      if (auto found = edit(FittingEdit::Kind::batch, std::move(step))) {
+        found->changes_statistics = uses_batch_statistics(graph_);
+        return found;
+      }
     }
     return std::nullopt;
   }

@@ -28,6 +28,8 @@ struct FittingEdit {
   StepPlanOptions step;          ///< the options with the change
   std::uint64_t peak_bytes = 0;  ///< planned
   double extra_work = 0;         ///< predicted share of a step's time, of recompute
+  /// The model's function in training is another: it has batch statistics, which are then those of a smaller batch.
+  bool changes_statistics = false;
 };
 
 struct OomAdvice {

@@ -1,4 +1,4 @@
-// Stretches traced on the meta device and solved into offsets.
+// Parts of a step traced on the meta device and solved into offsets.
 #include "bantam/engine/step_placements.h"
 
 #include <algorithm>
@@ -47,35 +47,27 @@ struct StepPlacements::Rehearsal {
         optimizer(model, optimizer_options),
         step(model, optimizer, loss) {}
 
-  Batch batch(std::int64_t size) {
-    const Context context = model.context(Pass::train);
-    Batch made{.size = size};
-    made.images =
-        context.allocate(model.graph().input_shape().prepend(size), context.precision.compute(), Category::input);
-    made.labels = context.allocate({size}, DType::int32, Category::input);
-    return made;
-  }
   void micro_batch(const Batch& made) { step.micro_batch(made, 0, made.size); }
   void update() {
     step.update();
     (void)step.read_metrics();
   }
 
-  /// The calls of one stretch, and nothing else's.
-  std::vector<PlannerBuffer> trace(Stretch stretch, std::int64_t size) {
-    const Batch made = batch(size);
-    if (stretch == Stretch::next_micro_batch || stretch == Stretch::update) micro_batch(made);
+  /// The calls of one part, and nothing else's.
+  std::vector<PlannerBuffer> trace(StepPart part, std::int64_t size) {
+    const Batch made = allocate_batch(model, size);
+    if (part == StepPart::next_micro_batch || part == StepPart::update) micro_batch(made);
     AllocationTrace calls;
     {
       const Tracing tracing(runtime.allocator(model.device()), calls);
-      if (stretch == Stretch::evaluation)
+      if (part == StepPart::evaluation)
         step.evaluate(made);
-      else if (stretch == Stretch::update)
+      else if (part == StepPart::update)
         update();
       else
         micro_batch(made);
     }
-    if (stretch == Stretch::first_micro_batch || stretch == Stretch::next_micro_batch) update();
+    if (part == StepPart::first_micro_batch || part == StepPart::next_micro_batch) update();
     return closed_buffers(calls);
   }
 
@@ -95,38 +87,51 @@ void StepPlacements::prepare(const StepShapes& shapes) {
   std::vector<std::int64_t> batches = shapes.batches;
   std::ranges::sort(batches, std::greater<>());
   for (const std::int64_t batch : batches) {
-    (void)plan(Stretch::first_micro_batch, batch);
-    if (shapes.accumulates) (void)plan(Stretch::next_micro_batch, batch);
+    (void)plan(StepPart::first_micro_batch, batch);
+    if (shapes.accumulates) (void)plan(StepPart::next_micro_batch, batch);
   }
-  if (!batches.empty()) (void)plan(Stretch::update, 0);
-  for (const std::int64_t batch : shapes.evaluation_batches) (void)plan(Stretch::evaluation, batch);
+  if (!batches.empty()) (void)plan(StepPart::update, 0);
+  for (const std::int64_t batch : shapes.evaluation_batches) (void)plan(StepPart::evaluation, batch);
 }
 
-std::shared_ptr<const PlacementPlan> StepPlacements::plan(Stretch stretch, std::int64_t batch) {
-  const std::int64_t size = stretch == Stretch::update ? 0 : batch;  // an update is the same after every batch
-  const auto [place, fresh] = entries_.try_emplace({stretch, size});
-  if (fresh) place->second.plan = solve(stretch, size);
+std::shared_ptr<const PlacementPlan> StepPlacements::plan(StepPart part, std::int64_t batch) {
+  const std::int64_t size = part == StepPart::update ? 0 : batch;  // an update is the same after every batch
+  const auto [place, fresh] = entries_.try_emplace({part, size});
+  if (fresh) place->second.plan = solve(part, size);
   return place->second.plan;
 }
 
-std::shared_ptr<const PlacementPlan> StepPlacements::solve(Stretch stretch, std::int64_t batch) {
-  const std::vector<PlannerBuffer> buffers = rehearsal_->trace(stretch, std::max<std::int64_t>(batch, 1));
+std::shared_ptr<const PlacementPlan> StepPlacements::solve(StepPart part, std::int64_t batch) {
+  const std::vector<PlannerBuffer> buffers = rehearsal_->trace(part, std::max<std::int64_t>(batch, 1));
   if (buffers.empty()) return nullptr;
   // An arena that is there anyway is small enough. Few placements are tried: a run should not wait long to begin.
   const ArenaPlan arena = solve_arena(
-      buffers, {.alignment = BfcAllocator::kGranule, .capacity = arena_bytes_, .iterations = kMostIterations});
-  arena_bytes_ = std::max(arena_bytes_, arena.arena_bytes);
+      buffers, {.alignment = BfcAllocator::kGranule, .capacity = arena_bytes(), .iterations = kMostIterations});
   return std::make_shared<const PlacementPlan>(buffers, arena);
 }
 
-bool StepPlacements::note_departure(Stretch stretch, std::int64_t batch) {
-  Entry& entry = entries_[{stretch, stretch == Stretch::update ? 0 : batch}];
+void StepPlacements::drop_above(std::int64_t samples) {
+  std::erase_if(entries_, [samples](const auto& entry) {
+    const auto [part, batch] = entry.first;
+    return part != StepPart::evaluation && batch > samples;
+  });
+}
+
+std::uint64_t StepPlacements::arena_bytes() const {
+  std::uint64_t most = 0;
+  for (const auto& [key, entry] : entries_)
+    if (entry.plan) most = std::max(most, entry.plan->arena_bytes());
+  return most;
+}
+
+bool StepPlacements::note_departure(StepPart part, std::int64_t batch) {
+  Entry& entry = entries_[{part, part == StepPart::update ? 0 : batch}];
   if (++entry.departures >= kMostDepartures) entry.plan.reset();
   return !std::exchange(departed_, true);
 }
 
-void StepPlacements::note_followed(Stretch stretch, std::int64_t batch) {
-  entries_[{stretch, stretch == Stretch::update ? 0 : batch}].departures = 0;
+void StepPlacements::note_followed(StepPart part, std::int64_t batch) {
+  entries_[{part, part == StepPart::update ? 0 : batch}].departures = 0;
 }
 
 }  // namespace bantam

@@ -14,8 +14,8 @@ namespace bantam {
 
 struct LossOptions;
 
-/// Stretches of training between which no memory of a step is alive.
-enum class Stretch : std::uint8_t {
+/// The parts of training between which no memory of a step is alive.
+enum class StepPart : std::uint8_t {
   first_micro_batch,  ///< of an update: gradients are written
   next_micro_batch,   ///< gradients are added to
   update,
@@ -29,7 +29,7 @@ struct StepShapes {
   bool accumulates = false;                      ///< updates of several micro-batches
 };
 
-/// Plans by stretch and batch size. A plan is made where it is first asked for, by running the stretch on the meta
+/// Plans by part and batch size. A plan is made where it is first asked for, by running the part on the meta
 /// stand-in of the device (milliseconds). Layers of a program's own must leave memory alone where the context's device
 /// is meta; BANTAM_KERNEL does. Not thread-safe.
 class StepPlacements {
@@ -43,14 +43,16 @@ class StepPlacements {
 
   /// Makes all plans of a run, the largest first.
   void prepare(const StepShapes& shapes);
-  /// Null where there is nothing to place, where memory of the stretch outlives it, or after `retire`.
-  std::shared_ptr<const PlacementPlan> plan(Stretch stretch, std::int64_t batch);
-  /// The stretch has not gone as planned: its plan is not used again after some times in a row. True the first time.
-  bool note_departure(Stretch stretch, std::int64_t batch);
+  /// Null where there is nothing to place, where memory of the part outlives it, or after it was dropped.
+  std::shared_ptr<const PlacementPlan> plan(StepPart part, std::int64_t batch);
+  /// The part has not gone as planned: its plan is not used again after some times in a row. True the first time.
+  bool note_departure(StepPart part, std::int64_t batch);
   /// It has.
-  void note_followed(Stretch stretch, std::int64_t batch);
-  /// What all plans so far need.
-  std::uint64_t arena_bytes() const { return arena_bytes_; }
+  void note_followed(StepPart part, std::int64_t batch);
+  /// Forgets the plans of micro-batches of more than `samples`, which will not be met again.
+  void drop_above(std::int64_t samples);
+  /// What the plans in use need.
+  std::uint64_t arena_bytes() const;
 
  private:
   struct Rehearsal;
@@ -58,11 +60,10 @@ class StepPlacements {
     std::shared_ptr<const PlacementPlan> plan;
     int departures = 0;  // in a row
   };
-  std::shared_ptr<const PlacementPlan> solve(Stretch stretch, std::int64_t batch);
+  std::shared_ptr<const PlacementPlan> solve(StepPart part, std::int64_t batch);
 
   std::unique_ptr<Rehearsal> rehearsal_;
-  std::map<std::pair<Stretch, std::int64_t>, Entry> entries_;
-  std::uint64_t arena_bytes_ = 0;
+  std::map<std::pair<StepPart, std::int64_t>, Entry> entries_;
   bool departed_ = false;
 };
 

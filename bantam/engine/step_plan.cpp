@@ -19,15 +19,6 @@ struct TracedRun {
   std::int64_t step_begin = 0, step_end = 0;  // ticks: the second update's
 };
 
-Batch input_batch(const Model& model, std::int64_t size) {
-  const Context context = model.context(Pass::train).at(model.runtime().intern("input"));
-  Batch batch{.size = size};
-  batch.images =
-      context.allocate(model.graph().input_shape().prepend(size), context.precision.compute(), Category::input);
-  batch.labels = context.allocate({size}, DType::int32, Category::input);
-  return batch;
-}
-
 void run_update(TrainingStep& step, const Batch& batch, std::int64_t accumulate) {
   for (std::int64_t i = 0; i < accumulate; ++i) step.micro_batch(batch, i * batch.size, accumulate * batch.size);
   step.update();
@@ -45,7 +36,7 @@ TracedRun run_steps(Runtime& runtime, const Graph& graph, const StepPlanOptions&
   Optimizer optimizer(model, options.optimizer);
   TrainingStep step(model, optimizer, options.loss);
   memory.note_phase("input");
-  const Batch batch = input_batch(model, options.batch);
+  const Batch batch = allocate_batch(model, options.batch);
   for (int update = 0; update < 2; ++update) {
     run.step_begin = now();
     run_update(step, batch, options.accumulate);
@@ -82,7 +73,7 @@ MemoryStats rehearse(const Graph& graph, const StepPlanOptions& options, std::ui
   Optimizer optimizer(model, options.optimizer);
   TrainingStep step(model, optimizer, options.loss);
   if (placements) step.prepare(shapes_of(options), placements);
-  const Batch batch = input_batch(model, options.batch);
+  const Batch batch = allocate_batch(model, options.batch);
   // Without plans, places of memory may still change from update to update under a tight limit, and the fit with them.
   const int updates = placements ? 2 : 5;
   for (int update = 0; update < updates; ++update) run_update(step, batch, options.accumulate);

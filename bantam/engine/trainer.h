@@ -30,6 +30,8 @@ struct TrainerOptions {
   bool planned = true;
   /// What to do where a micro-batch does not fit. An update is then repeated from its first batch, which the source is
   /// asked for again; once halved, micro-batches stay so. What a batch itself takes on the device is not made smaller.
+  /// The optimizer's own step is not covered: it takes the same whatever the micro-batch, and where it finds no memory
+  /// the error leaves the trainer.
   OnOutOfMemory on_oom = OnOutOfMemory::fail;
   /// Where to begin (resume): epoch and update within it.
   std::int64_t first_epoch = 0, first_update = 0;

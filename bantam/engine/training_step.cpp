@@ -20,6 +20,15 @@ Metrics to_metrics(const kernels::MetricSums& sums) {
 
 }  // namespace
 
+Batch allocate_batch(const Model& model, std::int64_t size) {
+  const Context context = model.context(Pass::train).at(model.runtime().intern("input"));
+  Batch batch{.size = size};
+  batch.images =
+      context.allocate(model.graph().input_shape().prepend(size), context.precision.compute(), Category::input);
+  batch.labels = context.allocate({size}, DType::int32, Category::input);
+  return batch;
+}
+
 TrainingStep::TrainingStep(Model& model, Optimizer& optimizer, LossOptions loss)
     : model_(model), optimizer_(optimizer), loss_(loss) {
   if (model_.graph().output_shape().rank() != 1)
@@ -46,7 +55,7 @@ void TrainingStep::prepare(const StepShapes& shapes) {
       placements_ = std::make_shared<StepPlacements>(model_.graph(), model_.options(), optimizer_.options(), loss_,
                                                      model_.device());
     placements_->prepare(shapes);
-    eager_stretches_ = 0;
+    eager_parts_ = 0;
     (void)reserve_arena();
   } catch (const Error& error) {
     stay_eager(error);
@@ -61,19 +70,31 @@ void TrainingStep::prepare(const StepShapes& shapes, std::shared_ptr<StepPlaceme
 bool TrainingStep::reserve_arena() {
   constexpr int kPause = 100;  // where memory is short, asking costs time
   if (placements_->arena_bytes() == 0) return false;
-  if (eager_stretches_ > 0) {
-    --eager_stretches_;
+  if (eager_parts_ > 0) {
+    --eager_parts_;
     return false;
   }
   if (memory().reserve_arena(placements_->arena_bytes(), model_.runtime().stream(model_.device()))) return true;
-  eager_stretches_ = kPause;
+  eager_parts_ = kPause;
   return false;
 }
 
-std::shared_ptr<const PlacementPlan> TrainingStep::plan_for(Stretch stretch, std::int64_t batch) {
+/// After plans were dropped: an arena larger than the rest need makes room, and the next step takes what it needs.
+void TrainingStep::shrink_arena() {
+  const std::uint64_t needed = placements_->arena_bytes();
+  if (memory().stats().arena_bytes >= needed + BfcAllocator::kGranule) (void)memory().release_arena();
+}
+
+void TrainingStep::drop_plans_above(std::int64_t samples) {
+  if (!placements_) return;
+  placements_->drop_above(samples);
+  shrink_arena();
+}
+
+std::shared_ptr<const PlacementPlan> TrainingStep::plan_for(StepPart part, std::int64_t batch) {
   if (!placements_) return nullptr;
   try {
-    std::shared_ptr<const PlacementPlan> plan = placements_->plan(stretch, batch);
+    std::shared_ptr<const PlacementPlan> plan = placements_->plan(part, batch);
     return plan != nullptr && reserve_arena() ? plan : nullptr;
   } catch (const Error& error) {
     stay_eager(error);
@@ -86,10 +107,10 @@ void TrainingStep::stay_eager(const Error& error) {
   model_.runtime().log(fmt::format("steps run unplanned: {}", error.what()));
 }
 
-/// Runs `work` from the arena where it was planned. A stretch that departs and then finds no memory runs once more,
+/// Runs `work` from the arena where it was planned. A part that departs and then finds no memory runs once more,
 /// unplanned, with the arena's memory free for it; but not within an effective batch, which only its caller can repeat.
-void TrainingStep::run_stretch(Stretch stretch, std::int64_t batch, const std::function<void()>& work) {
-  const std::shared_ptr<const PlacementPlan> plan = plan_for(stretch, batch);
+void TrainingStep::run_part(StepPart part, std::int64_t batch, const std::function<void()>& work) {
+  const std::shared_ptr<const PlacementPlan> plan = plan_for(part, batch);
   if (plan == nullptr) return work();
   bool departed = false;
   try {
@@ -102,24 +123,25 @@ void TrainingStep::run_stretch(Stretch stretch, std::int64_t batch, const std::f
     }
     departed = scope.departed();
   } catch (const OutOfMemory&) {
-    if (!departed || stretch == Stretch::next_micro_batch || !memory().release_arena()) throw;
-    if (stretch == Stretch::first_micro_batch) {
+    if (!departed || part == StepPart::next_micro_batch || !memory().release_arena()) throw;
+    if (part == StepPart::first_micro_batch) {
       discard();
       accumulating_ = true;
     }
     work();
   }
-  if (!departed) return placements_->note_followed(stretch, batch);
-  if (placements_->note_departure(stretch, batch))
+  if (!departed) return placements_->note_followed(part, batch);
+  if (placements_->note_departure(part, batch))
     model_.runtime().log("a step did not allocate as planned; it went on from the allocator");
+  shrink_arena();
 }
 
 void TrainingStep::micro_batch(const Batch& batch, std::int64_t first_sample, std::int64_t effective_batch) {
   if (slot_ >= kMetricRing) throw Error("training step: metrics of 64 updates are pending; call read_metrics()");
-  const Stretch stretch = accumulating_ ? Stretch::next_micro_batch : Stretch::first_micro_batch;
+  const StepPart part = accumulating_ ? StepPart::next_micro_batch : StepPart::first_micro_batch;
   accumulating_ = true;
   try {
-    run_stretch(stretch, batch.size, [&] { forward_and_backward(batch, first_sample, effective_batch); });
+    run_part(part, batch.size, [&] { forward_and_backward(batch, first_sample, effective_batch); });
   } catch (...) {  // out of memory, say: nothing of the effective batch stays, so that it can be tried again in smaller
                    // pieces
     discard();
@@ -155,13 +177,13 @@ void TrainingStep::forward_and_backward(const Batch& batch, std::int64_t first_s
 void TrainingStep::update() {
   if (!accumulating_) throw Error("training step: update() without a micro-batch");
   memory().note_phase("update");
-  run_stretch(Stretch::update, 0, [this] { optimizer_.update(); });
+  run_part(StepPart::update, 0, [this] { optimizer_.update(); });
   accumulating_ = false;
   ++slot_;
 }
 
 void TrainingStep::evaluate(const Batch& batch) {
-  run_stretch(Stretch::evaluation, batch.size, [&] { forward_and_measure(batch); });
+  run_part(StepPart::evaluation, batch.size, [&] { forward_and_measure(batch); });
 }
 
 void TrainingStep::forward_and_measure(const Batch& batch) {

@@ -16,6 +16,10 @@
 
 namespace bantam {
 
+/// Memory for a batch of `size` images, in the type the model computes in, and their labels, in the name of `input`:
+/// nothing is written there. Throws OutOfMemory.
+Batch allocate_batch(const Model& model, std::int64_t size);
+
 struct LossOptions {
   enum class Kind : std::uint8_t { softmax_cross_entropy } kind = Kind::softmax_cross_entropy;
   float label_smoothing = 0.0f;
@@ -33,8 +37,8 @@ struct Metrics {
 /// One model, optimizer and loss. Metrics of steps gather in a ring on the device, read back when asked for.
 ///
 /// Steps run eagerly, each allocation as it comes, until `prepare`: from then on they run planned, allocation k of a
-/// stretch (a micro-batch, an update, an evaluated batch) at offset k of one arena. Results are the same bits. What
-/// goes otherwise than planned, for whatever reason, goes on from the allocator as in an eager step.
+/// part of a step (a micro-batch, an update, an evaluated batch) at offset k of one arena. Results are the same bits.
+/// What goes otherwise than planned, for whatever reason, goes on from the allocator as in an eager step.
 class TrainingStep {
  public:
   /// Steps whose metrics the device holds before they must be read.
@@ -53,6 +57,9 @@ class TrainingStep {
   void prepare(const StepShapes& shapes, std::shared_ptr<StepPlacements> placements);
   /// Bytes of the arena that planned steps need; 0 before `prepare`.
   std::uint64_t arena_bytes() const { return placements_ ? placements_->arena_bytes() : 0; }
+  /// No more micro-batches of more than `samples` will come: what only they needed of the arena is given back. Not
+  /// within a step.
+  void drop_plans_above(std::int64_t samples);
 
   /// Forward and backward of one micro-batch; `first_sample` is its place in the effective batch of `effective_batch`
   /// samples. Where it throws, the whole effective batch is forgotten (gradients, metrics, pending statistics), and may
@@ -91,9 +98,10 @@ class TrainingStep {
   void forward_and_backward(const Batch& batch, std::int64_t first_sample, std::int64_t effective_batch);
   void forward_and_measure(const Batch& batch);
   BfcAllocator& memory() const;
-  void run_stretch(Stretch stretch, std::int64_t batch, const std::function<void()>& work);
-  std::shared_ptr<const PlacementPlan> plan_for(Stretch stretch, std::int64_t batch);
+  void run_part(StepPart part, std::int64_t batch, const std::function<void()>& work);
+  std::shared_ptr<const PlacementPlan> plan_for(StepPart part, std::int64_t batch);
   bool reserve_arena();
+  void shrink_arena();
   void stay_eager(const Error& error);
   kernels::MetricSums* slot_sums() const;
   void add_metrics(const Context& context, const Tensor& logits, const Batch& batch, const Tensor& losses,
@@ -106,7 +114,7 @@ class TrainingStep {
   int slot_ = 0;
   bool accumulating_ = false;
   std::shared_ptr<StepPlacements> placements_;  // null: eager
-  int eager_stretches_ = 0;                     // still to come before the arena is asked for again
+  int eager_parts_ = 0;                         // still to come before the arena is asked for again
 };
 
 }  // namespace bantam

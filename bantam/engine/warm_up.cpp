@@ -8,13 +8,10 @@ namespace bantam {
 namespace {
 
 Batch zero_batch(const Model& model, std::int64_t size) {
-  const Context context = model.context(Pass::train).at(model.runtime().intern("input"));
-  Batch batch{.size = size};
-  batch.images =
-      context.allocate(model.graph().input_shape().prepend(size), context.precision.compute(), Category::input);
-  batch.labels = context.allocate({size}, DType::int32, Category::input);
-  zero_bytes(batch.images.data(), batch.images.bytes(), context.stream);
-  zero_bytes(batch.labels.data(), batch.labels.bytes(), context.stream);
+  const Batch batch = allocate_batch(model, size);
+  const Stream stream = model.runtime().stream(model.device());
+  zero_bytes(batch.images.data(), batch.images.bytes(), stream);
+  zero_bytes(batch.labels.data(), batch.labels.bytes(), stream);
   return batch;
 }
 

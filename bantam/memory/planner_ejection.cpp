@@ -50,7 +50,7 @@ EjectionSearch::EjectionSearch(const Problem& problem, std::uint64_t seed, Budge
     : problem_(problem),
       budget_(budget),
       best_(best),
-      random_(philox_key(seed, RandomPurpose::test, 1)),
+      random_(philox_key(seed, RandomPurpose::planner, 1)),
       bottom_(problem.count()),
       top_(problem.count()),
       placed_(problem.count(), 0),

@@ -65,7 +65,7 @@ class SkylineSearch {
       : problem_(problem),
         budget_(budget),
         best_(best),
-        random_(philox_key(seed, RandomPurpose::test)),
+        random_(philox_key(seed, RandomPurpose::planner)),
         skyline_(problem) {}
 
   void run() {

@@ -2,6 +2,8 @@
 #include "bantam/memory/process_memory.h"
 
 #include <algorithm>
+#include <map>
+#include <mutex>
 
 #include <unistd.h>
 
@@ -28,16 +30,37 @@ std::string_view to_string(ProcessMemoryMethod method) {
   return "resident set";
 }
 
+namespace {
+
+struct BeforeContext {
+  std::uint64_t others_bytes = 0;           ///< what others held on the card
+  std::optional<std::uint64_t> own_figure;  ///< what NVML said of our number then: another process has it
+};
+
+/// Noted by the process' first meter of a card: a context, as CUDA makes it, is one for the process, and a later meter
+/// could not tell its memory from others'. With a context already there at the first, the card's use is not others'
+/// alone: all of it is then counted as ours.
+BeforeContext before_context(int index) {
+  static std::mutex mutex;
+  static std::map<int, BeforeContext> noted;
+  const std::lock_guard lock(mutex);
+  const auto [place, fresh] = noted.try_emplace(index);
+  if (fresh && !cuda_backend::has_context(index))
+    place->second = {cuda_backend::card_used_bytes(index).value_or(0), cuda_backend::process_bytes(index, getpid())};
+  return place->second;
+}
+
+}  // namespace
+
 ProcessMeter::ProcessMeter(Device device) : device_(device.whole()) {
   if (!device_.is_cuda()) {
     (void)device_info(device_);  // throws where it does not exist
     return;
   }
   cuda_backend::require(device_);
-  // With a context of ours already there, the card's use is not others' alone: all of it is then counted as ours.
-  if (cuda_backend::has_context(device_.index)) return;
-  others_bytes_ = cuda_backend::card_used_bytes(device_.index).value_or(0);
-  figure_before_context_ = cuda_backend::process_bytes(device_.index, getpid());
+  const BeforeContext before = before_context(device_.index);
+  others_bytes_ = before.others_bytes;
+  figure_before_context_ = before.own_figure;
 }
 
 bool is_own_figure(std::uint64_t figure_bytes, std::optional<std::uint64_t> before_context, std::uint64_t pool_bytes) {

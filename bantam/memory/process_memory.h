@@ -23,8 +23,8 @@ std::uint64_t total_bytes(std::span<const OverheadLine> lines);
 /// How a process' bytes were told.
 enum class ProcessMemoryMethod : std::uint8_t {
   driver,       ///< the driver's figure for this process (NVML)
-  card,         ///< what the card has in use, less what others had before this process' context: what they take later
-                ///< counts as ours, what they give back hides ours
+  card,         ///< what the card has in use, less what others had before this process' first meter: what they take
+                ///< later counts as ours, what they give back hides ours
   resident_set  ///< the CPU: pages of this process in memory, shared ones included
 };
 

@@ -35,6 +35,12 @@ TEST_F(Fit, AutoIsWrittenIntoTheRun) {
   EXPECT_NE(config.substr(size + 14, 1), "a") << "auto is resolved: " << config;
 }
 
+TEST_F(Fit, AutoLeavesTheSharesOfTheDeviceAlone) {
+  const Outcome outcome = train("r", {"data.pipeline.batch.size=auto", "data.train_samples=2000",
+                                      "memory={limits: {cpu: 40MiB}, logical: {cpu: [18MiB]}}"});
+  EXPECT_EQ(outcome.code, 0) << outcome.err;
+}
+
 TEST_F(Fit, ABudgetIsKept) {
   write_deep_config();
   const auto row = [&](const std::string& memory) {
@@ -65,8 +71,9 @@ TEST_F(Fit, ABudgetIsKept) {
 TEST_F(Fit, OutOfMemoryNamesChangesThatFit) {
   const Outcome outcome = train("r", {"data.pipeline.batch.size=256", "recompute=none", "memory.limits={cpu: 8MiB}"});
   EXPECT_EQ(outcome.code, 4);
-  for (const char* part : {"the limit of cpu is too small: 8.00 MiB", "needed at least", "largest holders",
-                           "Each of these fits:", "accumulate:", "the same effective batch", "it needs a limit of"})
+  for (const char* part :
+       {"the limit of cpu is too small: 8.00 MiB", "needed at least", "largest holders",
+        "Each of these fits:", "accumulate:", "the same effective batch", "batch norm", "it needs a limit of"})
     EXPECT_NE(outcome.err.find(part), std::string::npos) << part << " in " << outcome.err;
   expect_narrow(outcome.err);
   // And the change that is named does fit.

@@ -10,6 +10,7 @@
 #include "bantam/base/error.h"
 #include "bantam/cli/run_plan.h"
 #include "bantam/engine/trainer.h"
+#include "bantam/memory/process_limit.h"
 
 namespace bantam::cli {
 namespace {
@@ -153,6 +154,46 @@ TEST_F(FittingTest, TheSmallerOfBudgetAndLimitCounts) {
   EXPECT_EQ(bytes_to_fit(read({"memory.budget=2MiB"})), 2u << 20);
   EXPECT_EQ(bytes_to_fit(read({"memory={budget: 2MiB, limits: {cpu: 1MiB}}"})), 1u << 20);
   EXPECT_EQ(bytes_to_fit(read({"memory={budget: 2MiB, limits: {\"cuda:0\": 1MiB}}"})), 2u << 20);
+}
+
+TEST_F(FittingTest, SharesOfTheDeviceAreNotItsOwn) {
+  EXPECT_EQ(bytes_to_fit(read({"memory={limits: {cpu: 40MiB}, logical: {cpu: [18MiB, 2MiB]}}"})), 20u << 20);
+  EXPECT_EQ(bytes_to_fit(read({"device=cpu/1", "memory={limits: {cpu: 40MiB}, logical: {cpu: [18MiB, 2MiB]}}"})),
+            2u << 20);
+  EXPECT_EQ(bytes_to_fit(read({"memory={logical: {cpu: [1MiB]}}"})),
+            device_info(Device::cpu()).total_bytes - (1u << 20))
+      << "without a limit shares are cut from all there is";
+  // What is solved is what a runtime of the configuration grants.
+  const RunConfig config = read({"memory={limits: {cpu: 9MiB}, logical: {cpu: [4MiB]}}"});
+  const RunConfig solved = variant(config, solve_batch(config, bytes_to_fit(config)), {});
+  EXPECT_NO_THROW(make_runtime(solved, 1)->require_pool(Device::cpu(), plan_run(solved).pool_bytes));
+}
+
+TEST_F(FittingTest, WhatALimitLeavesByMeasurementIsWhatAProcessLimitGrants) {
+  constexpr std::uint64_t kLimit = 800u << 20, kOverhead = (531u << 20) + 4096;
+  ProcessLimit limit({.name = "cuda:0",
+                      .limit_bytes = kLimit,
+                      .reserve_bytes = kKernelReserve,
+                      .late_reserve_bytes = kLateReserve,
+                      .process_bytes = [] { return kOverhead; }});
+  limit.note_overhead("CUDA context");
+  // As measured_target has it: the overhead before any kernel, and the reserve that holds until they are loaded.
+  PlanTarget target{.counts = true, .reserve_bytes = kKernelReserve};
+  target.profile.overhead = limit.overhead();
+  const std::uint64_t pool = pool_bytes_under(target, kLimit);
+  EXPECT_EQ(pool, kLimit - kOverhead - kKernelReserve);
+  EXPECT_NO_THROW(limit.require(Device::kWhole, pool));
+  EXPECT_THROW(limit.require(Device::kWhole, pool + 1), OutOfMemory) << "and not a byte is left unused";
+  target.counts = false;
+  EXPECT_EQ(pool_bytes_under(target, kLimit), kLimit) << "where only pools count";
+}
+
+TEST_F(FittingTest, DevicesThatAreNotHereGoByTheirProfile) {
+  const RunConfig config = read({"device=cuda:63", "memory.limits={\"cuda:63\": 4GiB}"});
+  const PlanTarget measured = measured_target(config), profiled = plan_target(config, std::nullopt);
+  EXPECT_EQ(measured.profile.overhead, profiled.profile.overhead);
+  EXPECT_EQ(bytes_besides_pool(measured), total_bytes(profiled.profile.overhead) + kLateReserve);
+  EXPECT_EQ(bytes_to_fit(config), (std::uint64_t{4} << 30) - bytes_besides_pool(profiled));
 }
 
 TEST_F(FittingTest, PoliciesAsTheyAreWritten) {

@@ -89,6 +89,16 @@ TEST_F(Gpu, ALimitHoldsForTheProcessAndATooSmallOneIsRefusedWithNumbers) {
   EXPECT_NE(refused.err.find("needed"), std::string::npos) << refused.err;
 }
 
+TEST_F(Gpu, ABatchSolvedUnderALimitTrains) {
+  for (const std::string limit : {"640MiB", "800MiB"}) {
+    const Outcome outcome =
+        train("run" + limit, {"--device", "cuda:0", "data.pipeline.batch.size=auto", "data.train_samples=60000",
+                              "memory.limits={\"cuda:0\": " + limit + "}"});
+    ASSERT_EQ(outcome.code, 0) << limit << outcome.err;
+    EXPECT_LE(outcome.last_json()["process_bytes"].get<std::uint64_t>(), std::stoull(limit) << 20) << limit;
+  }
+}
+
 TEST_F(Gpu, BenchMemoryAddsUpAndKeepsToTheLimit) {
   const Outcome outcome =
       run({"bench", "memory", "tiny.yaml", "--device", "cuda:0", "--batch-sizes", "16,16384", "--precision",

@@ -197,6 +197,19 @@ TEST_F(Profile, IsPlannedForDevicesThatAreNotHere) {
   EXPECT_EQ(page_data()["device_bytes"], 0);
 }
 
+TEST_F(Profile, OfAStandInIsBoundAsTheDeviceIs) {
+  const auto profile = [&](const std::vector<std::string>& more) {
+    std::vector<std::string> arguments = {"profile", "memory", "tiny.yaml", "--planned", "--out", "p", "--overwrite"};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return run(arguments).code;
+  };
+  EXPECT_EQ(profile({"--device", "cpu/0", "memory.logical={cpu: [32MiB]}"}), 0);
+  EXPECT_EQ(profile({"--device", "cpu/0", "memory.logical={cpu: [256KiB]}"}), 4);
+  EXPECT_EQ(profile({"memory={limits: {cpu: 40MiB}, logical: {cpu: [40704KiB]}}"}), 4) << "256 KiB are left";
+  EXPECT_EQ(profile({"--device", "cuda:5", "memory.limits={\"cuda:5\": 2GiB}"}), 0);
+  EXPECT_EQ(profile({"--device", "cuda:5", "memory.limits={\"cuda:5\": 256MiB}"}), 4) << "the context takes it all";
+}
+
 TEST_F(Profile, NeverOverwritesUnasked) {
   ASSERT_EQ(run({"profile", "memory", "tiny.yaml", "--planned", "--steps", "1", "--out", "p"}).code, 0);
   const std::string before = read("p/events.csv");

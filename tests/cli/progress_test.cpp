@@ -130,6 +130,21 @@ TEST(Progress, PlainWritesEpochsAtOnceAndStepsSeldom) {
   EXPECT_EQ(epoch_line(unvalidated).find("0.6800"), std::string::npos);
 }
 
+TEST(Progress, LinesOfLogsFitIn80Columns) {
+  EXPECT_EQ(epoch_line(example_epoch()), "epoch 2/5  loss 0.8000  acc 0.7100  held out: loss 0.9000  acc 0.6800  42s");
+  EpochSummary epoch = example_epoch();
+  ProgressState state = example();
+  for (const std::int64_t epochs : {5, 50, 500, 5000, 50000}) {
+    epoch.epoch = epoch.epochs = state.epoch = state.epochs = epochs;
+    epoch.seconds = static_cast<double>(epochs) * 100;
+    state.steps = epochs * 1000;
+    EXPECT_LE(display_width(epoch_line(epoch)), 80u) << epoch_line(epoch);
+    EXPECT_NE(epoch_line(epoch).find("0.6800"), std::string::npos) << epoch_line(epoch);
+    EXPECT_LE(display_width(plain_line(state)), 80u) << plain_line(state);
+    EXPECT_NE(plain_line(state).find("loss 0.812 acc 0.71"), std::string::npos) << plain_line(state);
+  }
+}
+
 TEST(Progress, JsonLinesParse) {
   Output output;
   Progress progress(ProgressMode::json, output.stream());

@@ -1,4 +1,5 @@
 // `summary`, `devices`, `bench` and `--version`: what they print, and that it adds up.
+#include "bantam/base/text.h"
 #include "bantam/memory/device.h"
 #include "tests/cli/program.h"
 
@@ -106,6 +107,8 @@ TEST_F(Reports, HelpOfEverySubcommand) {
     const Outcome outcome = run(arguments);
     EXPECT_EQ(outcome.code, 0);
     EXPECT_NE(outcome.out.find("Usage: bantam"), std::string::npos) << outcome.out;
+    std::istringstream lines(outcome.out);
+    for (std::string line; std::getline(lines, line);) EXPECT_LE(display_width(line), 80u) << line;
   }
 }
 
@@ -171,6 +174,20 @@ TEST_F(Reports, BenchMemoryAddsUpToTheByteAndGoesOnWhereARowDoesNotFit) {
   EXPECT_NE(words.out.find("does not fit (needs "), std::string::npos) << words.out;
   std::istringstream lines(words.out);
   for (std::string line; std::getline(lines, line);) EXPECT_LE(line.size(), 80u) << line;
+}
+
+TEST_F(Reports, TablesNameThePolicyWhole) {
+  const std::vector<std::string> rows = {"--batch-sizes", "16", "--recompute", "cheap", "--seconds", "0.01"};
+  for (const std::vector<std::string>& command : std::vector<std::vector<std::string>>{
+           {"bench", "memory", "tiny.yaml", "--threads", "1"}, {"plan", "tiny.yaml", "--memory", "64GiB"}}) {
+    std::vector<std::string> arguments = command;
+    arguments.insert(arguments.end(), rows.begin(), rows.end());
+    const Outcome outcome = run(arguments);
+    EXPECT_EQ(outcome.code, 0) << outcome.err;
+    EXPECT_NE(outcome.out.find(" cheap "), std::string::npos) << outcome.out;
+    std::istringstream lines(outcome.out);
+    for (std::string line; std::getline(lines, line);) EXPECT_LE(line.size(), 80u) << line;
+  }
 }
 
 TEST_F(Reports, TheMetaDeviceForeseesThePeakToTheByte) {

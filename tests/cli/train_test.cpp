@@ -130,6 +130,9 @@ TEST_F(Train, SharesAndReservedPoolsChangeNoBit) {
   const auto shared = same_as_plain("share", {"device=cpu/1", "memory.logical={cpu: [16MiB, 64MiB]}"});
   EXPECT_EQ(shared["device"], "cpu/1");
   EXPECT_LE(shared["pool_bytes"].get<std::uint64_t>(), 64u << 20);
+  // The data set lies on the whole CPU, in the plan as in the run.
+  EXPECT_EQ(shared["peak_bytes"], shared["planned_peak_bytes"]);
+  EXPECT_EQ(shared["pool_bytes"], shared["planned_pool_bytes"]);
   (void)same_as_plain("reserved", {"memory.growth=false"});
   EXPECT_GT(shared["process_bytes"].get<std::uint64_t>(), shared["pool_bytes"].get<std::uint64_t>());
   EXPECT_EQ(shared["process_method"], "resident set");

@@ -40,6 +40,7 @@ TEST(OomAdvice, EveryEditFits) {
     EXPECT_EQ(edit.step.batch == 96, edit.kind != Kind::batch);
     EXPECT_EQ(edit.step.model.precision == Precision{}, edit.kind != Kind::precision);
     EXPECT_EQ(edit.extra_work > 0, edit.kind == Kind::recompute);
+    EXPECT_EQ(edit.changes_statistics, edit.kind == Kind::batch) << "batch norm sees fewer samples";
   }
   EXPECT_EQ(advice.edits[0].kind, Kind::precision);
   EXPECT_EQ(advice.edits[1].kind, Kind::recompute);
@@ -58,6 +59,17 @@ TEST(OomAdvice, TheLimitItNeedsIsEnoughAndNotMuchMore) {
 TEST(OomAdvice, NamesNothingThatDoesNotFit) {
   const OomAdvice advice = advise(chain(), question(64 << 10));  // the weights alone take more
   EXPECT_TRUE(advice.edits.empty());
+}
+
+TEST(OomAdvice, WithoutBatchNormASmallerBatchIsTheSameFunction) {
+  Graph graph({16, 16, 4});
+  graph.add("conv", conv2d({.filters = 16, .kernel = {3, 3}}));
+  graph.add(global_average_pool());
+  graph.add("head", dense({.units = 4}));
+  const OomAdvice advice = advise(graph, question(step_peak(graph, question(1).step) * 3 / 4));
+  ASSERT_FALSE(advice.edits.empty());
+  EXPECT_EQ(advice.edits.back().kind, FittingEdit::Kind::batch);
+  EXPECT_FALSE(advice.edits.back().changes_statistics);
 }
 
 TEST(OomAdvice, AsksTheRunWhereItIsTold) {

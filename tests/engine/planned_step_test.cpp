@@ -19,9 +19,11 @@ BANTAM_INSTANTIATE_ON_DEVICES(PlannedStepTest);
 struct Disturbance {
   std::int64_t calls = 0, at = -1;  // counts forward and backward
   std::int64_t bytes = 4000;
+  bool every = false;  // each call takes memory and gives it back
   std::vector<Tensor> kept;
   void call(const Context& context) {
     if (context.device.meta) return;
+    if (every) (void)context.allocate({bytes}, DType::uint8);
     if (++calls == at) kept.push_back(context.allocate({bytes}, DType::uint8));
     if (calls == at + 3) kept.clear();
   }
@@ -196,6 +198,41 @@ TEST_P(PlannedStepTest, plans_shapes_it_meets_later) {
   EXPECT_GT(memory.stats().planned_allocations, 2 * planned);
   EXPECT_GT(memory.stats().arena_bytes, arena);
   EXPECT_EQ(memory.stats().departures, 0u);
+}
+
+TEST_P(PlannedStepTest, sets_aside_what_the_plans_in_use_need) {
+  Model model(runtime(), device(), testing::small_network(), {});
+  Optimizer optimizer(model, {});
+  TrainingStep step(model, optimizer, {});
+  BfcAllocator& memory = runtime().allocator(device());
+  step.prepare({.batches = {8}});
+  const std::uint64_t small = step.arena_bytes();
+  step.prepare({.batches = {64}, .evaluation_batches = {2}});
+  EXPECT_GT(step.arena_bytes(), small);
+  MicroBatches pieces(step);
+  for (int halvings = 0; halvings < 3; ++halvings) ASSERT_TRUE(pieces.halve(64));
+  EXPECT_EQ(step.arena_bytes(), small);
+  EXPECT_EQ(memory.stats().arena_bytes, 0u) << "the old one was given back";
+  step.step(testing::make_batch(model.context(Pass::train), {8, 8, 3}, 5, 0, 8));
+  EXPECT_EQ(memory.stats().arena_bytes, small);
+  EXPECT_EQ(memory.stats().departures, 0u);
+}
+
+TEST_P(PlannedStepTest, a_plan_that_is_never_followed_leaves_no_arena_behind) {
+  const auto disturbance = std::make_shared<Disturbance>();
+  disturbance->every = true;
+  Model model(runtime(), device(), disturbed_network(disturbance), {});
+  Optimizer optimizer(model, {});
+  TrainingStep step(model, optimizer, {});
+  BfcAllocator& memory = runtime().allocator(device());
+  const Batch batch = testing::make_batch(model.context(Pass::train), {8, 8, 3}, 5, 0, 8);
+  step.prepare({.batches = {8}});
+  const std::uint64_t prepared = memory.stats().arena_bytes;
+  EXPECT_GT(prepared, 0u);
+  for (int i = 0; i < 3; ++i) step.step(batch);
+  EXPECT_LT(step.arena_bytes(), prepared) << "the plan was dropped";
+  step.step(batch);
+  EXPECT_LE(memory.stats().arena_bytes, step.arena_bytes()) << "only the update's, if any";
 }
 
 TEST_P(PlannedStepTest, trimming_between_steps_costs_nothing_but_time) {
