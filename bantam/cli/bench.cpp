@@ -19,7 +19,7 @@ void add_bench_options(CLI::App& command, BenchOptions& options) {
                      "Comma-separated: none, cheap, all, names of\nblocks (a+b), or auto: the least that fits "
                      "the\nbudget; default: the config's");
   command.add_option("--seconds", options.seconds, "Measuring time a row")
-      ->check(CLI::PositiveNumber)
+      ->check(positive_seconds())
       ->capture_default_str();
   command.add_flag("--json", options.json, "One JSON object a row, bytes exact");
 }
