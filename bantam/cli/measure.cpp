@@ -54,7 +54,7 @@ StepSession::StepSession(const RunConfig& config, const StepCase& options, Devic
   BfcAllocator& memory = runtime_->allocator(device);
   memory.set_trace(trace);
   memory.note_phase("setup");
-  const bool planned = options.planned && !device.meta;  // a stand-in is asked what is in use: the same either way
+  const bool planned = options.planned;
   if (planned) (void)memory.reserve_pool(plan_step(config.model.graph, step_plan_options(config, options)).pool_bytes);
   model_ = std::make_unique<Model>(
       *runtime_, device, config.model.graph,
@@ -157,7 +157,9 @@ StepMeasurement measure_step(const RunConfig& config, const StepCase& options, i
 MemoryStats plan_step(const RunConfig& config, const StepCase& options) {
   RunConfig unlimited = config;  // the question is how much it needs, not whether it fits
   unlimited.memory.limits.clear();
-  StepSession session(unlimited, options, Device::meta_of(config.device), 1);
+  StepCase eager = options;  // what is in use is the same, and sooner known
+  eager.planned = false;
+  StepSession session(unlimited, eager, Device::meta_of(config.device), 1);
   session.run(2);
   return session.memory();
 }

@@ -158,15 +158,6 @@ void print_details(const Row& row) {
   fmt::print("{}", table.to_string());
 }
 
-/// A batch size of `auto` solved, as `train` does, where no sizes are given.
-void solve_auto_batch(const RunConfig& config, PlanOptions& options, const PlanTarget& target, const PlanFit& fit) {
-  if (!config.data || !config.data->pipeline.batch_size_is_auto || !options.rows.batch_sizes.empty()) return;
-  const bool here = target.machine && config.device.index < cuda_device_count();
-  // A card that is here is asked what is free of it, and not what it has.
-  const std::uint64_t pool = fit.of == PlanFit::Of::card && here ? 0 : fit.pool;
-  options.rows.batch_sizes = std::to_string(solve_batch(config, pool));
-}
-
 void print_head(const RunConfig& config, const PlanTarget& target, const PlanFit& fit) {
   fmt::print("{} on {}, accumulate {}\n", config.model.name,
              target.machine ? to_string(config.device) : target.profile.title(), config.train.accumulate);
@@ -188,7 +179,8 @@ int plan_config(PlanOptions options) {
   const RunConfig config = read_config(options.rows.common);
   const PlanTarget target = plan_target(config, profile);
   const PlanFit fit = plan_fit(config, target, options.memory);
-  solve_auto_batch(config, options, target, fit);
+  if (options.rows.batch_sizes.empty() && config.data)
+    options.rows.batch_sizes = std::to_string(settled_batch(config, target, fit));
   const std::vector<StepCase> cases =
       bench_cases(config, options.rows, options.rows.recompute.empty() ? fit.chosen_pool() : fit.pool);
   const bool json = options.rows.json;

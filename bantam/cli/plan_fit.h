@@ -37,4 +37,8 @@ std::string_view to_string(PlanFit::Of of);
 /// less; on a GPU the card bounds both. Throws ConfigError for a size that is none.
 PlanFit plan_fit(const RunConfig& config, const PlanTarget& target, const std::string& memory);
 
+/// The batch size of a configuration with data; `auto` solved as `train` does, with the card's memory where the device
+/// is not here to be asked what is free. Throws OutOfMemory where no batch fits.
+std::int64_t settled_batch(const RunConfig& config, const PlanTarget& target, const PlanFit& fit);
+
 }  // namespace bantam::cli
