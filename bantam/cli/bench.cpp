@@ -21,7 +21,7 @@ void add_bench_options(CLI::App& command, BenchOptions& options) {
                      "Comma-separated: none, inner, cheap, all, names\nof blocks (a+b), or auto: the least that fits\n"
                      "the budget; default: the config's");
   command.add_option("--seconds", options.seconds, "Measuring time a row")
-      ->check(CLI::PositiveNumber)
+      ->check(positive_seconds())
       ->capture_default_str();
   command.add_flag("--json", options.json, "One JSON object a row, bytes exact");
 }

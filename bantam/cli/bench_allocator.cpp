@@ -106,7 +106,7 @@ void add_bench_allocator(CLI::App& bench, Action& action) {
   command->add_option("--trace", options->trace, "CSV of lifetimes (id,lower,upper,size)\ninstead of the workloads");
   command->add_option("--device", options->device, "auto (default: the CPU and cuda:0), cpu or cuda:N");
   command->add_option("--seconds", options->seconds, "Measuring time a row")
-      ->check(CLI::PositiveNumber)
+      ->check(positive_seconds())
       ->capture_default_str();
   command->add_flag("--json", options->json, "One JSON object a row, bytes exact");
   command->callback([&action, options] { action = [options] { return bench_allocator(*options); }; });

@@ -65,7 +65,7 @@ StepSession::StepSession(const RunConfig& config, const StepCase& options, Devic
   BfcAllocator& memory = runtime_->allocator(device);
   memory.set_trace(trace);
   memory.note_phase("setup");
-  const bool planned = options.planned && !device.meta;  // a stand-in is asked what is in use: the same either way
+  const bool planned = options.planned;
   if (planned) (void)memory.reserve_pool(plan_step(config.model.graph, step_plan_options(config, options)).pool_bytes);
   model_ = std::make_unique<Model>(
       *runtime_, device, config.model.graph,

@@ -2,6 +2,7 @@
 #include "bantam/cli/oom_message.h"
 
 #include <algorithm>
+#include <functional>
 #include <sstream>
 
 #include <fmt/format.h>
@@ -22,9 +23,15 @@ std::uint64_t bytes_there_were(const RunConfig& config, const OutOfMemory::Facts
   return bytes > 0 ? bytes : facts.limit_bytes > 0 ? facts.limit_bytes : facts.pool_bytes;
 }
 
-/// Of a run that was refused before it began: who would hold the memory at its peak.
-std::string planned_holders(const Graph& graph, const StepPlanOptions& step) {
-  const StepPlan plan = plan_step(graph, step);
+/// Of a run that was refused before it began: who would hold the memory at its peak. What the run's pool holds beside
+/// the step's are its data.
+std::string planned_holders(const Graph& graph, const StepPlanOptions& step, std::uint64_t run_pool_bytes) {
+  StepPlan plan = plan_step(graph, step);
+  if (run_pool_bytes > plan.pool_bytes)
+    plan.holders.push_back({.owner = "data set and batches made ahead",
+                            .category = Category::input,
+                            .bytes = run_pool_bytes - plan.pool_bytes});
+  std::ranges::stable_sort(plan.holders, std::greater<>(), &Holder::bytes);
   std::string text = "  largest holders at the planned peak:";
   for (std::size_t i = 0; i < std::min(kShownHolders, plan.holders.size()); ++i)
     text += fmt::format("\n    {} ({}): {}", plan.holders[i].owner, to_string(plan.holders[i].category),
@@ -44,9 +51,9 @@ std::string edit_line(const FittingEdit& edit) {
   return fmt::format("batch: {{size: {}}} with train: {{accumulate: {}}}", edit.step.batch, edit.step.accumulate);
 }
 
-std::string effect(const FittingEdit& edit, std::uint64_t peak_without) {
-  std::string text = fmt::format("peak {}", format_byte_size(edit.peak_bytes));
-  if (edit.peak_bytes < peak_without) text += fmt::format(" (-{})", format_byte_size(peak_without - edit.peak_bytes));
+std::string effect(const FittingEdit& edit, std::uint64_t pool_without) {
+  std::string text = fmt::format("a pool of {}", format_byte_size(edit.pool_bytes));
+  if (edit.pool_bytes < pool_without) text += fmt::format(" (-{})", format_byte_size(pool_without - edit.pool_bytes));
   if (edit.kind == FittingEdit::Kind::recompute) text += fmt::format(", {:+.0f} % time", 100 * edit.extra_work);
   if (edit.kind != FittingEdit::Kind::batch) return text;
   text += ", the same effective batch";
@@ -80,8 +87,13 @@ OutOfMemory explain(const OutOfMemory& error, const RunConfig& config, const Oom
   const Graph& graph = config.model.graph;
   try {
     std::string text = std::string(error.what()) + "\n";
-    if (error.facts().in_use_bytes == 0) text += planned_holders(graph, question.step);
-    text += advice_text(advise(graph, question), question.bytes, bytes_besides_pool(measured_target(config)));
+    const OomAdvice advice = advise(graph, question);
+    if (error.facts().in_use_bytes == 0) text += planned_holders(graph, question.step, advice.needed_bytes);
+    text += advice_text(advice, question.bytes);
+    // A run that was refused for its planned pool has been told what it needs, by what was measured.
+    if (error.facts().requested_bytes != advice.needed_bytes)
+      text += fmt::format("\n  As it is, it needs a limit of {}.",
+                          format_byte_size(advice.needed_bytes + bytes_besides_pool(measured_target(config))));
     return OutOfMemory(wrap_lines(text, kColumns, kColumns - kPrefix), error.facts());
   } catch (const Error&) {  // no advice is no reason to lose the error
     return error;
@@ -90,15 +102,14 @@ OutOfMemory explain(const OutOfMemory& error, const RunConfig& config, const Oom
 
 }  // namespace
 
-std::string advice_text(const OomAdvice& advice, std::uint64_t bytes, std::uint64_t overhead_bytes) {
-  std::string text = fmt::format("  By plan a step's peak is {}; {}.", format_byte_size(advice.peak_bytes),
+std::string advice_text(const OomAdvice& advice, std::uint64_t bytes) {
+  std::string text = fmt::format("  By plan a pool of {} is held; {}.", format_byte_size(advice.needed_bytes),
                                  bytes > 1 ? fmt::format("there are {}", format_byte_size(bytes))
                                            : std::string("the limit leaves nothing for it"));
   if (!advice.edits.empty()) text += " Each of these fits:";
   for (const FittingEdit& edit : advice.edits)
-    text += fmt::format("\n    {}\n      -> {}", edit_line(edit), effect(edit, advice.peak_bytes));
-  return text +
-         fmt::format("\n  As it is, it needs a limit of {}.", format_byte_size(advice.needed_bytes + overhead_bytes));
+    text += fmt::format("\n    {}\n      -> {}", edit_line(edit), effect(edit, advice.needed_bytes));
+  return text;
 }
 
 OutOfMemory explain_training(const OutOfMemory& error, const RunConfig& config) {

@@ -9,9 +9,9 @@
 
 namespace bantam::cli {
 
-/// Lines of at most 80 columns: each edit as it is written in a configuration, with its planned peak. `bytes` are what
-/// the pool may hold, `overhead_bytes` what a limit holds besides.
-std::string advice_text(const OomAdvice& advice, std::uint64_t bytes, std::uint64_t overhead_bytes);
+/// Lines of at most 80 columns: the planned pool beside `bytes`, which it may hold, and each edit as it is written in a
+/// configuration, with its planned pool.
+std::string advice_text(const OomAdvice& advice, std::uint64_t bytes);
 
 /// The error with advice for a training run: what its data hold counts. The error as it came where nothing helps.
 OutOfMemory explain_training(const OutOfMemory& error, const RunConfig& config);

@@ -38,6 +38,19 @@ std::vector<std::string> all_overrides(const CommonOptions& options) {
 
 RunConfig read_config(const CommonOptions& options) { return read_run_config(options.config, all_overrides(options)); }
 
+CLI::Validator positive_seconds() {
+  const double most = 86400;
+  // The parser's own check for positive numbers names the largest double in its message, digit by digit.
+  const std::function<std::string(std::string&)> check = [most](std::string& text) {
+    double seconds = 0;
+    const bool number = CLI::detail::lexical_cast(text, seconds);
+    return number && seconds > 0 && seconds <= most
+               ? std::string()
+               : fmt::format("expected seconds, more than 0 and at most {}, got '{}'", most, text);
+  };
+  return CLI::Validator(check, "SECONDS");
+}
+
 std::vector<std::string> parse_texts(const std::string& flag, const std::string& text) {
   std::vector<std::string> parts;
   std::size_t begin = 0;

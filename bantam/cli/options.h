@@ -34,6 +34,9 @@ std::vector<std::string> all_overrides(const CommonOptions& options);
 /// The configuration they give; throws ConfigError.
 RunConfig read_config(const CommonOptions& options);
 
+/// A check of a flag for seconds: more than 0, at most a day.
+CLI::Validator positive_seconds();
+
 /// "16,128,1024" to numbers; "none,all" to texts. Throws ConfigError naming the flag.
 std::vector<std::int64_t> parse_integers(const std::string& flag, const std::string& text);
 std::vector<std::string> parse_texts(const std::string& flag, const std::string& text);

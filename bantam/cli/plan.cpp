@@ -11,6 +11,7 @@
 #include "bantam/base/text.h"
 #include "bantam/cli/bench.h"
 #include "bantam/cli/fitting.h"
+#include "bantam/cli/plan_fit.h"
 #include "bantam/cli/plan_process.h"
 #include "bantam/cli/plan_trace.h"
 #include "bantam/cli/run_plan.h"
@@ -25,8 +26,10 @@ constexpr const char* kAbout =
     "need not be in this machine. The table counts one resident batch; for one row\n"
     "the whole run is told as well, with its data, batches made ahead, a short last\n"
     "one and evaluation.\n"
-    "On a GPU --memory and limits bound the process: context, libraries and kernels\n"
-    "come from the device's profile. --device takes profiles too: h200, a100, t4 …\n"
+    "On a GPU --memory and memory.limits bound the process (context, libraries,\n"
+    "kernels and pool, by the device's profile), memory.budget bounds the pool\n"
+    "alone; where none is given, the card is the limit. On the CPU all bound the\n"
+    "pool. --device takes profiles too: h200, a100, t4 …\n"
     "With bytes to fit, and nothing said of recompute, the policy of least extra\n"
     "work is found.\n"
     "arena: the step's own buffers at fixed offsets; live: most bytes of them alive\n"
@@ -43,29 +46,6 @@ struct PlanOptions {
   TraceOptions trace;
 };
 
-/// What there is to fit into; zeros: nothing was asked.
-struct Fit {
-  std::uint64_t memory = 0;  ///< as asked: on a GPU a limit is one of the process
-  std::uint64_t pool = 0;    ///< what that leaves for the device's allocator, at least a byte
-};
-
-/// As asked, for the table's head: the limit of the device where it has one, else the budget.
-std::uint64_t shown_bytes(const RunConfig& config, std::uint64_t pool) {
-  const auto limit = config.memory.limits.find(to_string(config.device));
-  return limit == config.memory.limits.end() || pool == config.memory.budget ? pool : limit->second;
-}
-
-/// --memory, else the smaller of the config's budget and limit for the device.
-Fit memory_to_fit(const RunConfig& config, const PlanOptions& options, const PlanTarget& target) {
-  if (!options.memory.empty()) {
-    const std::uint64_t bytes = parse_byte_size(options.memory);
-    if (bytes == 0) throw ConfigError("--memory: expected more than 0 bytes");
-    return {bytes, std::max<std::uint64_t>(1, pool_bytes_under(target, bytes))};
-  }
-  if (const std::uint64_t pool = bytes_to_fit(config, target); pool > 0) return {shown_bytes(config, pool), pool};
-  return {};
-}
-
 struct Row {
   StepCase step;
   StepPlan plan;
@@ -73,6 +53,8 @@ struct Row {
   bool fits = true;
   /// What the run holds, or, without data, the step.
   std::uint64_t held_bytes() const { return run ? run->pool_bytes : plan.pool_bytes; }
+  /// What both the run and the step get by with.
+  std::uint64_t needed_pool() const { return std::max(held_bytes(), plan.pool_bytes); }
 };
 
 std::optional<RunPlan> plan_whole_run(const RunConfig& config, const StepCase& step) {
@@ -82,7 +64,7 @@ std::optional<RunPlan> plan_whole_run(const RunConfig& config, const StepCase& s
   return plan_run(run);
 }
 
-/// `pool`: most bytes of the device's allocator; 0: not asked.
+/// `pool`: most bytes of the device's allocator; 0: everything fits.
 Row plan_row(const RunConfig& config, const StepCase& step, std::uint64_t pool, double seconds) {
   StepPlanOptions options = train_plan_options(config, step);
   options.planner.seconds = seconds;
@@ -91,7 +73,7 @@ Row plan_row(const RunConfig& config, const StepCase& step, std::uint64_t pool, 
   return row;
 }
 
-void print_json(const RunConfig& config, const Row& row, const PlanTarget& target, std::uint64_t memory) {
+void print_json(const RunConfig& config, const Row& row, const PlanTarget& target, const PlanFit& fit) {
   const StepPlan& plan = row.plan;
   nlohmann::ordered_json json = describe(config, row.step);
   json["accumulate"] = config.train.accumulate;
@@ -111,8 +93,10 @@ void print_json(const RunConfig& config, const Row& row, const PlanTarget& targe
                    {"pool_bytes", row.run->pool_bytes},
                    {"arena_bytes", row.run->arena_bytes},
                    {"by_category", categories_json(row.run->by_category)}};
-  if (memory > 0) {
-    json["memory_bytes"] = memory;
+  if (fit.any()) {
+    json["memory_bytes"] = fit.bytes;
+    json["memory_of"] = to_string(fit.of);
+    json["needed_bytes"] = fit.needed_bytes(target, row.needed_pool());
     json["fits"] = row.fits;
   }
   if (row.step.predicted_extra) json["predicted_extra_percent"] = 100 * *row.step.predicted_extra;
@@ -130,19 +114,19 @@ void print_json(const RunConfig& config, const Row& row, const PlanTarget& targe
   fmt::print("{}\n", json.dump());
 }
 
-std::string header(std::uint64_t memory) {
+std::string header(bool fits) {
   std::string line = fmt::format("{:>5} {:>4} {:>5} {:>5}", "batch", "prec", "rec", "peak");
   for (const char* title : kShort) line += fmt::format(" {:>5}", title);
-  return line + fmt::format(" {:>5} {:>5}{}", "arena", "live", memory > 0 ? " fit" : "");
+  return line + fmt::format(" {:>5} {:>5}{}", "arena", "live", fits ? " fit" : "");
 }
 
-void print_row(const Row& row, std::uint64_t memory) {
+void print_row(const Row& row, bool fits) {
   std::string line = fmt::format("{:>5} {:>4} {:>5.5} {:>5}", row.step.batch, short_name(row.step.precision),
                                  policy_name(row.step), compact_bytes(row.plan.peak_bytes));
   for (const std::uint64_t bytes : row.plan.by_category.bytes) line += fmt::format(" {:>5}", compact_bytes(bytes));
   line += fmt::format(" {:>5} {:>5}", compact_bytes(row.plan.arena.arena_bytes),
                       compact_bytes(row.plan.arena.max_live_bytes));
-  fmt::print("{}{}\n", line, memory == 0 ? "" : row.fits ? " yes" : "  no");
+  fmt::print("{}{}\n", line, !fits ? "" : row.fits ? " yes" : "  no");
   if (row.step.predicted_extra)
     fmt::print("      recompute {}\n      {:+.1f} % time predicted\n",
                wrapped(row.step.recompute, 64, "                "), 100 * *row.step.predicted_extra);
@@ -178,33 +162,52 @@ void print_details(const Row& row) {
   fmt::print("{}", table.to_string());
 }
 
+void print_head(const RunConfig& config, const PlanTarget& target, const PlanFit& fit) {
+  fmt::print("{} on {}, accumulate {}\n", config.model.name,
+             target.machine ? to_string(config.device) : target.profile.title(), config.train.accumulate);
+  if (fit.any()) fmt::print("{}\n", fit.to_text(target));
+  fmt::print("{}\n", header(fit.any()));
+}
+
+/// For people who have read that no row fits: what would do for the smallest.
+void print_needed(const PlanTarget& target, const PlanFit& fit, const Row& least, bool alone) {
+  fmt::print("\n{} a {} of {}.\n",
+             alone ? "It does not fit: it needs"
+                   : fmt::format("None of these fits: the least, with batch {}, needs", least.step.batch),
+             fit.of == PlanFit::Of::pool ? "pool" : "limit",
+             format_byte_size(fit.needed_bytes(target, least.needed_pool())));
+}
+
 int plan_config(PlanOptions options) {
   const auto profile = take_profile(options.rows.common, options.profile);
   const RunConfig config = read_config(options.rows.common);
   const PlanTarget target = plan_target(config, profile);
-  const auto [memory, pool] = memory_to_fit(config, options, target);
-  const std::vector<StepCase> cases = bench_cases(config, options.rows, pool);
+  const PlanFit fit = plan_fit(config, target, options.memory);
+  if (options.rows.batch_sizes.empty() && config.data)
+    options.rows.batch_sizes = std::to_string(settled_batch(config, target, fit));
+  const std::vector<StepCase> cases =
+      bench_cases(config, options.rows, options.rows.recompute.empty() ? fit.chosen_pool() : fit.pool);
   const bool json = options.rows.json;
-  if (!json) {
-    fmt::print("{} on {}, accumulate {}{}\n", config.model.name, to_string(config.device), config.train.accumulate,
-               memory > 0 ? ", to fit " + format_byte_size(memory) : "");
-    fmt::print("{}\n", header(memory));
-  }
+  if (!json) print_head(config, target, fit);
   bool any = false;
+  std::optional<Row> least;  // of those that do not fit
   for (const StepCase& step : cases) {
-    const Row row = plan_row(config, step, pool, options.rows.seconds);
+    const Row row = plan_row(config, step, fit.pool, options.rows.seconds);
     any = any || row.fits;
     if (json)
-      print_json(config, row, target, memory);
+      print_json(config, row, target, fit);
     else
-      print_row(row, memory);
+      print_row(row, fit.any());
     if (!json && cases.size() == 1) {
       print_details(row);
       fmt::print("{}", process_table(target, row.held_bytes()));
     }
+    if (!least || row.needed_pool() < least->needed_pool()) least = row;
   }
   if (!json && cases.size() > 1) fmt::print("{}", process_table(target, std::nullopt));
-  return any ? 0 : 4;
+  if (any) return 0;
+  if (!json) print_needed(target, fit, *least, cases.size() == 1);
+  return 4;
 }
 
 int run_plan(const PlanOptions& options) {
@@ -219,8 +222,19 @@ int run_plan(const PlanOptions& options) {
   TraceOptions trace = options.trace;
   trace.seconds = options.rows.seconds;
   trace.json = options.rows.json;
-  if (!options.capacity.empty()) trace.capacity = parse_byte_size(options.capacity);
+  if (!options.capacity.empty()) {
+    trace.capacity = parse_byte_size(options.capacity);
+    if (trace.capacity == 0) throw ConfigError("--capacity: expected more than 0 bytes");
+  }
   return plan_trace(trace);
+}
+
+/// A trace has no device, rows or limits: flags for them would be ignored.
+void refuse_plans_flags(const CLI::App& command) {
+  for (const char* flag :
+       {"--memory", "--device", "--profile", "--batch-sizes", "--precision", "--recompute", "--seed"})
+    if (command.count(flag) > 0)
+      throw ConfigError(fmt::format("plan: {} belongs to a CONFIG, not to --trace FILE", flag));
 }
 
 }  // namespace
@@ -237,11 +251,15 @@ void add_plan(CLI::App& app, Action& action) {
   command->get_option("--device")->description("auto (default), cpu, cuda:N or a profile: h200");
   command->add_option("--profile", options->profile, "What `devices --measure` wrote for a GPU");
   command->add_option("--memory", options->memory,
-                      "Bytes to fit into, e.g. 2GiB;\ndefault: the config's budget or limit");
+                      "Bytes to fit into, e.g. 2GiB: of the process on\na GPU, else of the pool; default: the "
+                      "config's\nbudget or limit, else the GPU's memory");
   command->add_option("--trace", options->trace.file, "CSV of lifetimes to solve instead of a CONFIG");
   command->add_option("--capacity", options->capacity, "With --trace: an arena that is small enough");
   command->add_option("--offsets", options->trace.offsets_file, "With --trace: write the offsets to a CSV");
-  command->callback([&action, options] { action = [options] { return run_plan(*options); }; });
+  command->callback([&action, command, options] {
+    if (!options->trace.file.empty()) refuse_plans_flags(*command);
+    action = [options] { return run_plan(*options); };
+  });
 }
 
 }  // namespace bantam::cli

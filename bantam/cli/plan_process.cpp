@@ -17,6 +17,19 @@ constexpr std::uint64_t kPage = 2u << 20;  // the driver's: pools are counted in
 
 std::uint64_t in_pages(std::uint64_t bytes) { return (bytes + kPage - 1) / kPage * kPage; }
 
+/// Throws where `text` is no device, with the profiles that could have been meant, nearest first.
+void require_device_name(const std::string& text) {
+  if (text == "auto") return;
+  try {
+    (void)parse_device(text);
+  } catch (const DeviceError&) {
+    std::vector<std::string> profiles = device_profile_names();
+    std::ranges::stable_sort(profiles, {}, [&](const std::string& name) { return edit_distance(text, name); });
+    throw ConfigError(fmt::format("--device: '{}' is no device (auto, cpu, cuda:N)\nand no profile; there are\n  {}",
+                                  text, join(profiles, ", ", ", ")));
+  }
+}
+
 }  // namespace
 
 std::optional<DeviceProfile> take_profile(CommonOptions& options, const std::string& profile_file) {
@@ -26,14 +39,18 @@ std::optional<DeviceProfile> take_profile(CommonOptions& options, const std::str
     if (!given) options.flag_overrides["device"] = "cuda:0";
     return load_device_profile(profile_file);
   }
-  auto named = given ? find_device_profile(device->second) : std::nullopt;
-  if (named) device->second = "cuda:0";
+  if (!given) return std::nullopt;
+  auto named = find_device_profile(device->second);
+  if (named)
+    device->second = "cuda:0";
+  else
+    require_device_name(device->second);
   return named;
 }
 
 PlanTarget plan_target(const RunConfig& config, const std::optional<DeviceProfile>& named) {
   const bool counts = config.device.kind == DeviceKind::cuda && !config.device.is_logical();
-  return {named ? *named : profile_of(config.device), counts};
+  return {named ? *named : profile_of(config.device), counts, !named};
 }
 
 PlanTarget measured_target(const RunConfig& config) {
@@ -65,6 +82,10 @@ std::uint64_t process_bytes(const PlanTarget& target, std::uint64_t pool_bytes) 
   return total_bytes(target.profile.overhead) + in_pages(pool_bytes);
 }
 
+std::uint64_t limit_bytes_for(const PlanTarget& target, std::uint64_t pool_bytes) {
+  return target.counts ? process_bytes(target, pool_bytes) + kLateReserve : pool_bytes;
+}
+
 std::string process_table(const PlanTarget& target, std::optional<std::uint64_t> pool_bytes) {
   if (!target.counts) return "";
   Table table({{"process on " + target.profile.title(), Align::left}, {"bytes"}});
@@ -72,9 +93,12 @@ std::string process_table(const PlanTarget& target, std::optional<std::uint64_t>
   if (pool_bytes) {
     table.add_row({"pool, in pages of 2 MiB", format_byte_size(in_pages(*pool_bytes))});
     table.add_row({"the process", format_byte_size(process_bytes(target, *pool_bytes))});
-  } else {
-    table.add_row({"besides the pool", format_byte_size(total_bytes(target.profile.overhead))});
   }
+  table.add_row({"reserve", format_byte_size(kLateReserve)});
+  if (pool_bytes)
+    table.add_row({"least limit (--memory)", format_byte_size(limit_bytes_for(target, *pool_bytes))});
+  else
+    table.add_row({"besides the pool", format_byte_size(total_bytes(target.profile.overhead) + kLateReserve)});
   return "\n" + table.to_string();
 }
 
@@ -84,6 +108,7 @@ void add_process(nlohmann::ordered_json& row, const PlanTarget& target, std::uin
   row["profile_measured"] = target.profile.measured;
   for (const OverheadLine& line : target.profile.overhead) row["overhead"][line.name] = line.bytes;
   row["overhead_bytes"] = total_bytes(target.profile.overhead);
+  row["reserve_bytes"] = kLateReserve;
   row["process_bytes"] = process_bytes(target, pool_bytes);
 }
 

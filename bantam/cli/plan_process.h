@@ -20,10 +20,12 @@ struct PlanTarget {
   /// Kept free under a limit besides the profile's overhead: a profile has the kernels in that, a measurement before
   /// the run does not.
   std::uint64_t reserve_bytes = kLateReserve;
+  bool machine = true;  ///< false: the profile was named, whatever this machine has
 };
 
 /// Where `--device` names a profile ("h200"), or there is a `--profile` file, the profile's; the options then ask for
-/// cuda:0. Nothing where they do neither. Throws ConfigError for a file that cannot be read.
+/// cuda:0. Nothing where they do neither. Throws ConfigError for a file that cannot be read, and for a `--device` that
+/// is neither a device nor a profile, with the profiles' names.
 std::optional<DeviceProfile> take_profile(CommonOptions& options, const std::string& profile_file);
 
 /// `named`, or the profile of the configuration's device.
@@ -39,10 +41,13 @@ std::uint64_t bytes_besides_pool(const PlanTarget& target);
 std::uint64_t pool_bytes_under(const PlanTarget& target, std::uint64_t memory);
 /// What the driver will count for a process with a pool of `pool_bytes`.
 std::uint64_t process_bytes(const PlanTarget& target, std::uint64_t pool_bytes);
+/// The least limit under which a pool of `pool_bytes` can be held: on a GPU the process and the reserve.
+std::uint64_t limit_bytes_for(const PlanTarget& target, std::uint64_t pool_bytes);
 
-/// A table of named lines; with a pool, down to the process' bytes. "" where only pools count.
+/// A table of named lines, down to the least limit; without a pool, to what a limit holds besides it. "" where only
+/// pools count.
 std::string process_table(const PlanTarget& target, std::optional<std::uint64_t> pool_bytes);
-/// profile, profile_measured, overhead, overhead_bytes, process_bytes.
+/// profile, profile_measured, overhead, overhead_bytes, reserve_bytes, process_bytes.
 void add_process(nlohmann::ordered_json& row, const PlanTarget& target, std::uint64_t pool_bytes);
 
 }  // namespace bantam::cli

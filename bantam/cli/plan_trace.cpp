@@ -5,6 +5,7 @@
 #include <array>
 #include <charconv>
 #include <string_view>
+#include <unordered_map>
 #include <vector>
 
 #include <fmt/format.h>
@@ -41,9 +42,10 @@ class TraceReader {
   explicit TraceReader(const std::string& file) : file_(file) {}
 
   BufferTrace read() {
+    constexpr std::string_view kByteOrderMark = "\xef\xbb\xbf";  // spreadsheets write it before UTF-8
     const std::string text = read_file(file_);
     BufferTrace trace;
-    for (std::size_t begin = 0; begin < text.size();) {
+    for (std::size_t begin = text.starts_with(kByteOrderMark) ? kByteOrderMark.size() : 0; begin < text.size();) {
       const std::size_t end = std::min(text.find('\n', begin), text.size());
       const std::string_view line = trimmed(std::string_view(text).substr(begin, end - begin));
       begin = end + 1;
@@ -81,7 +83,7 @@ class TraceReader {
     return value;
   }
 
-  void read_row(const std::vector<std::string_view>& cells, BufferTrace& trace) const {
+  void read_row(const std::vector<std::string_view>& cells, BufferTrace& trace) {
     if (cells.size() != width_) fail(fmt::format("expected {} values, got {}", width_, cells.size()));
     const PlannerBuffer buffer{.id = static_cast<std::int64_t>(trace.buffers.size()),
                                .lower = number<std::int64_t>(cells[column_[1]], "lower"),
@@ -90,6 +92,8 @@ class TraceReader {
     if (buffer.lower >= buffer.upper)
       fail(fmt::format("lower must be below upper, got {} and {}", buffer.lower, buffer.upper));
     if (buffer.size >= std::uint64_t{1} << 62) fail(fmt::format("size: {} is too large", buffer.size));
+    const auto [first, fresh] = line_of_id_.emplace(cells[column_[0]], line_);
+    if (!fresh) fail(fmt::format("id: '{}' is taken by line {}", first->first, first->second));
     trace.buffers.push_back(buffer);
     trace.ids.emplace_back(cells[column_[0]]);
   }
@@ -98,6 +102,7 @@ class TraceReader {
   int line_ = 0;
   std::size_t width_ = 0;
   std::array<std::size_t, kColumns.size()> column_{};
+  std::unordered_map<std::string, int> line_of_id_;
 };
 
 void write_offsets(const std::string& file, const BufferTrace& trace, const ArenaPlan& plan) {
@@ -135,7 +140,7 @@ int plan_trace(const TraceOptions& options) {
   if (options.json) {
     print_json(trace, options, plan);
   } else {
-    fmt::print("{}: {} buffers\n", options.file, trace.buffers.size());
+    fmt::print("{}: {} buffer{}\n", options.file, trace.buffers.size(), trace.buffers.size() == 1 ? "" : "s");
     fmt::print("arena_bytes     {}\nmax_live_bytes  {}\nratio           {:.4f}\n", plan.arena_bytes,
                plan.max_live_bytes, plan.ratio());
     fmt::print("seconds         {:.3f} (stopped: {}, {} placements tried)\n", plan.seconds, to_string(plan.stop),

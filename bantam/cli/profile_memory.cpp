@@ -12,7 +12,10 @@
 #include "bantam/base/byte_size.h"
 #include "bantam/base/error.h"
 #include "bantam/base/text.h"
-#include "bantam/cli/options.h"
+#include "bantam/cli/bench.h"
+#include "bantam/cli/fitting.h"
+#include "bantam/cli/oom_message.h"
+#include "bantam/cli/plan_fit.h"
 #include "bantam/cli/profile_files.h"
 
 namespace bantam::cli {
@@ -64,16 +67,16 @@ std::vector<std::int64_t> curve_around(std::int64_t batch) {
   return sizes;
 }
 
-StepCase step_case(const RunConfig& config, const Options& options) {
-  StepCase row{.batch = config.data ? config.data->pipeline.batch_size : 16,
-               .precision = config.precision,
-               .recompute = config.recompute};
-  if (options.batch > 0) row.batch = options.batch;
-  if (!options.recompute.empty()) {
-    row.recompute = parse_recompute(options.recompute);
-    (void)lower(config.model.graph, row.recompute);  // throws for a name that is not there, before anything runs
-  }
-  return row;
+/// The step as `bench memory` would run it: `auto` solved, and recompute chosen where there is something to fit.
+StepCase step_case(const RunConfig& config, const Options& options, const PlanTarget& target) {
+  const PlanFit fit = plan_fit(config, target, "");
+  BenchOptions rows{.recompute = options.recompute};
+  if (options.batch > 0 || config.data)
+    rows.batch_sizes = std::to_string(options.batch > 0 ? options.batch : settled_batch(config, target, fit));
+  const std::vector<StepCase> cases = bench_cases(config, rows, fit.chosen_pool());
+  if (cases.size() != 1)
+    throw ConfigError(fmt::format("--recompute: expected one policy, got '{}'", options.recompute));
+  return cases.front();
 }
 
 /// Throws ConfigError where the folder holds a profile already.
@@ -100,12 +103,15 @@ std::string signed_count(std::uint64_t a, std::uint64_t b) {
   return fmt::format("{}", static_cast<std::int64_t>(a) - static_cast<std::int64_t>(b));
 }
 
-void print_words(const MemoryProfile& profile, const fs::path& folder) {
+void print_words(const MemoryProfile& profile, const StepCase& row, const fs::path& folder) {
   const auto text = [&](const char* key) { return profile.about[key].get<std::string>(); };
-  fmt::print("{} on {}, batch {}, {}, recompute {}\nsteps {} to {} of {}, {} allocations and frees\n\n", text("model"),
-             text("device"), profile.about["batch"].get<std::int64_t>(), text("precision"), text("recompute"),
-             profile.options.first_step, profile.options.last_step, profile.options.last_step,
-             format_count(profile.trace->now()));
+  fmt::print("{} on {}, batch {}, {}, recompute {}\n", text("model"), text("device"), row.batch, text("precision"),
+             policy_name(row));
+  if (row.predicted_extra)
+    fmt::print("  {}\n  to fit: {:+.1f} % time predicted\n", wrapped(row.recompute, 76, "  "),
+               100 * *row.predicted_extra);
+  fmt::print("steps {} to {} of {}, {} allocations and frees\n\n", profile.options.first_step,
+             profile.options.last_step, profile.options.last_step, format_count(profile.trace->now()));
   fmt::print("{}\n", to_text(profile.report));
   const std::uint64_t peak = profile.report.stats.peak_bytes;
   const auto at = static_cast<std::size_t>(profile.peak_tick);
@@ -130,19 +136,28 @@ void print_json(const MemoryProfile& profile, const fs::path& folder) {
   fmt::print("{}\n", json.dump());
 }
 
-int profile_memory(const Options& options) {
+int profile_memory(Options options) {
+  const auto named = take_profile(options.common, "");
+  if (named && !options.planned)
+    throw ConfigError(fmt::format("--device: {} is a profile: say --planned to run on its stand-in", named->name));
   const RunConfig config = read_config(options.common);
   if (!options.planned) require_device(config);
   ProfileOptions profile_options{.planned = options.planned, .threads = options.common.threads};
   read_steps(options.steps, profile_options);
-  const StepCase row = step_case(config, options);
+  const StepCase row = step_case(config, options, plan_target(config, named));
   profile_options.curve_batches =
       options.batch_sizes.empty() ? curve_around(row.batch) : parse_integers("--batch-sizes", options.batch_sizes);
   std::ranges::sort(profile_options.curve_batches);
   const auto [first, last] = std::ranges::unique(profile_options.curve_batches);
   profile_options.curve_batches.erase(first, last);
   require_free(options.out, options.overwrite);
-  const MemoryProfile profile = profile_steps(config, row, profile_options);
+  const MemoryProfile profile = [&] {
+    try {
+      return profile_steps(config, row, profile_options);
+    } catch (const OutOfMemory& error) {
+      throw explain_step(error, config, row);
+    }
+  }();
   const fs::path folder = options.out.empty() ? fresh_folder(config.name) : fs::path(options.out);
   write_file_atomically(folder / "events.csv", events_csv(profile));
   write_file_atomically(folder / "trace.json", trace_json(profile));
@@ -151,7 +166,7 @@ int profile_memory(const Options& options) {
   if (options.json)
     print_json(profile, folder);
   else
-    print_words(profile, folder);
+    print_words(profile, row, folder);
   return 0;
 }
 
@@ -164,7 +179,9 @@ void add_profile_memory(CLI::App& profile, Action& action) {
   command->add_option("--steps", options->steps, "Steps to look at, first-last;\nthose before are run too")
       ->capture_default_str();
   command->add_option("--batch-size", options->batch, "Default: the config's, or 16")->check(CLI::Range(1, 1 << 24));
-  command->add_option("--recompute", options->recompute, "none, all or names of blocks (a+b);\ndefault: the config's");
+  command->add_option(
+      "--recompute", options->recompute,
+      "none, cheap, all, names of blocks (a+b), or\nauto: the least that fits the budget;\ndefault: the config's");
   command->add_option("--batch-sizes", options->batch_sizes,
                       "Of the report's curve, comma-separated;\ndefault: a quarter to four times the batch");
   command->add_option("--out", options->out, "Folder; default: profile-<config>-<date-time>");

@@ -1,5 +1,6 @@
 // `bantam summary`: a model layer by layer: shapes, parameters, and the bytes of activations that each keeps for
 // backward.
+#include <algorithm>
 #include <map>
 #include <memory>
 
@@ -10,6 +11,7 @@
 #include "bantam/base/text.h"
 #include "bantam/cli/measure.h"
 #include "bantam/cli/options.h"
+#include "bantam/cli/plan_fit.h"
 #include "bantam/engine/ops.h"
 #include "bantam/engine/tape.h"
 
@@ -59,7 +61,9 @@ std::map<std::string, std::uint64_t> activations_by_owner(const StepSession& ses
 ModelSummary summarize(const RunConfig& config, const StepCase& options) {
   RunConfig unlimited = config;
   unlimited.memory.limits.clear();
-  const StepSession session(unlimited, options, Device::meta_of(config.device), 1);
+  StepCase eager = options;
+  eager.planned = false;
+  const StepSession session(unlimited, eager, Device::meta_of(config.device), 1);
   const auto activations = activations_by_owner(session, config.train.loss);
   ModelSummary summary;
   std::map<std::string, std::int64_t> parameters;
@@ -128,10 +132,16 @@ void print_table(const RunConfig& config, const StepCase& options, const ModelSu
       fmt::print("  {:<11}{:>10}\n", to_string(category), format_byte_size(summary.step.by_category_at_peak[category]));
 }
 
+/// As given, or the configuration's, solved where it is `auto`; 1 without data.
+std::int64_t batch_of(const RunConfig& config, std::int64_t given) {
+  if (given > 0 || !config.data) return std::max<std::int64_t>(given, 1);
+  const PlanTarget target = plan_target(config, std::nullopt);
+  return settled_batch(config, target, plan_fit(config, target, ""));
+}
+
 int run_summary(const SummaryOptions& options) {
   const RunConfig config = read_config(options.common);
-  const std::int64_t batch = options.batch > 0 ? options.batch : config.data ? config.data->pipeline.batch_size : 1;
-  const StepCase step{batch, config.precision, config.recompute};
+  const StepCase step{batch_of(config, options.batch), config.precision, config.recompute};
   const ModelSummary summary = summarize(config, step);
   if (options.json)
     print_json(config, step, summary);

@@ -26,7 +26,8 @@ struct FittingEdit {
     batch       ///< a divisor of the batch, with as much more accumulation: the same effective batch
   } kind;
   StepPlanOptions step;          ///< the options with the change
-  std::uint64_t peak_bytes = 0;  ///< planned
+  std::uint64_t peak_bytes = 0;  ///< of a step, planned
+  std::uint64_t pool_bytes = 0;  ///< of the run (OomQuestion::pool), planned
   double extra_work = 0;         ///< predicted share of a step's time, of recompute
   /// The model's function in training is another: it has batch statistics, which are then those of a smaller batch.
   bool changes_statistics = false;

@@ -23,6 +23,16 @@ void merge(Metrics& sum, const Metrics& part) {
   sum = {sum.loss * a + part.loss * b, sum.accuracy * a + part.accuracy * b, sum.samples + part.samples};
 }
 
+/// Memory that a batch itself takes was refused: it is not made smaller by smaller micro-batches.
+struct BatchDoesNotFit : OutOfMemory {
+  explicit BatchDoesNotFit(const OutOfMemory& error)
+      : OutOfMemory(
+            fmt::format("{}\n  This is the batch itself, for which smaller micro-batches cannot help: lower the "
+                        "batch\n  size and raise accumulate.",
+                        error.what()),
+            error.facts()) {}
+};
+
 }  // namespace
 
 /// One epoch under way.
@@ -144,6 +154,8 @@ void Trainer::run_update(const EpochState& state) {
     try {
       run_micro_batches(state.done * options_.accumulate);
       break;
+    } catch (const BatchDoesNotFit&) {
+      throw;
     } catch (const OutOfMemory& error) {
       if (!go_on_smaller(state, error)) throw;
     }
@@ -166,6 +178,24 @@ bool Trainer::go_on_smaller(const EpochState& state, const OutOfMemory& error) {
   return true;
 }
 
+/// Where memory ends, it is told apart whether the step was in the way (a batch may be made while it runs) or whether
+/// there is no room for the batch with nothing of the step alive.
+Batch Trainer::next_batch(const Context& context, std::int64_t index) {
+  Batch batch;
+  try {
+    if (!train_.next(context, batch))
+      throw DataError(fmt::format("the data source ended before batch {} of its epoch", index));
+  } catch (const OutOfMemory& error) {
+    if (options_.on_oom == OnOutOfMemory::fail) throw;
+    step_.discard();
+    const MemoryStats memory = step_.model().runtime().allocator(step_.model().device()).stats();
+    if (memory.limit_bytes > 0 && memory.in_use_bytes + error.facts().requested_bytes > memory.limit_bytes)
+      throw BatchDoesNotFit(error);
+    throw;
+  }
+  return batch;
+}
+
 void Trainer::run_micro_batches(std::int64_t first_batch) {
   const std::int64_t end = std::min(first_batch + options_.accumulate, train_.batches_per_epoch());
   std::int64_t effective = 0;
@@ -173,9 +203,7 @@ void Trainer::run_micro_batches(std::int64_t first_batch) {
   const Context context = step_.model().context(Pass::train).at(step_.model().runtime().intern("input"));
   std::int64_t first_sample = 0;
   for (std::int64_t index = first_batch; index < end; ++index) {
-    Batch batch;
-    if (!train_.next(context, batch))
-      throw DataError(fmt::format("the data source ended before batch {} of its epoch", index));
+    const Batch batch = next_batch(context, index);
     micro_batches_.train(batch, first_sample, effective);
     first_sample += batch.size;
   }

@@ -29,9 +29,9 @@ struct TrainerOptions {
   /// Plan every shape of the run before its first step (TrainingStep::prepare); false: steps run as they were.
   bool planned = true;
   /// What to do where a micro-batch does not fit. An update is then repeated from its first batch, which the source is
-  /// asked for again; once halved, micro-batches stay so. What a batch itself takes on the device is not made smaller.
-  /// The optimizer's own step is not covered: it takes the same whatever the micro-batch, and where it finds no memory
-  /// the error leaves the trainer.
+  /// asked for again; once halved, micro-batches stay so. What a batch itself takes on the device is not made smaller:
+  /// where there is no room for it beside the model, the run stops at once. The optimizer's own step is not covered: it
+  /// takes the same whatever the micro-batch, and where it finds no memory the error leaves the trainer.
   OnOutOfMemory on_oom = OnOutOfMemory::fail;
   /// Where to begin (resume): epoch and update within it.
   std::int64_t first_epoch = 0, first_update = 0;
@@ -103,6 +103,7 @@ class Trainer {
   void run_epoch(std::int64_t epoch, std::int64_t first_update, TrainResult& result);
   void run_update(const EpochState& state);
   void run_micro_batches(std::int64_t first_batch);
+  Batch next_batch(const Context& context, std::int64_t index);
   bool go_on_smaller(const EpochState& state, const OutOfMemory& error);
   double waited_seconds() const { return waited_before_ + train_.waited_seconds(); }
   void read(EpochState& state);

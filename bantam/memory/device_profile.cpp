@@ -119,7 +119,11 @@ DeviceProfile profile_of(Device device) {
   if (device.index < 0 || device.index >= cuda_device_count()) return to_profile(kTargets.front());
   const cuda_backend::DeviceFacts facts = cuda_backend::device_identity(device.index);
   for (const Target& target : kTargets)
-    if (names_product(facts.name, target.product)) return to_profile(target);
+    if (names_product(facts.name, target.product)) {
+      DeviceProfile profile = to_profile(target);
+      profile.total_bytes = facts.total_bytes;  // this card's own
+      return profile;
+    }
   return estimate_profile(facts.name, facts.compute_capability, facts.multiprocessors, facts.total_bytes);
 }
 

@@ -42,9 +42,9 @@ std::string accounts(const MemoryReport& report) {
   line("    rounding", report.rounding_bytes(), "up to multiples of 256 B");
   if (report.stats.arena_bytes > 0) line("  set aside", report.set_aside_bytes(), "for planned steps, idle now");
   line("  cached", report.cached_bytes(), "free, kept for later");
-  line("    trim() gives", report.trimmable_bytes, "back to the device");
   line("    largest free", stats.largest_free_bytes,
        fmt::format("fragmentation {:.1f} %", 100 * stats.fragmentation()));
+  line("  trim() gives", report.trimmable_bytes, "of what is held, back");
   line("peak in use", stats.peak_bytes, "the most at one time");
   if (stats.limit_bytes != 0) line("limit", stats.limit_bytes, "held never passes it");
   if (!report.overhead.empty()) {
@@ -120,9 +120,9 @@ std::string to_json(const MemoryReport& report) {
                                  {"rounding_bytes", report.rounding_bytes()},
                                  {"set_aside_bytes", report.set_aside_bytes()},
                                  {"cached_bytes", report.cached_bytes()},
-                                 {"trimmable_bytes", report.trimmable_bytes},
                                  {"largest_free_bytes", stats.largest_free_bytes},
                                  {"fragmentation", stats.fragmentation()},
+                                 {"trimmable_bytes", report.trimmable_bytes},
                                  {"peak_bytes", stats.peak_bytes},
                                  {"peak_held_bytes", stats.peak_pool_bytes},
                                  {"limit_bytes", stats.limit_bytes},

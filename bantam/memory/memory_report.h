@@ -18,7 +18,7 @@ struct MemoryReport {
   std::string device;
   MemoryStats stats;
   std::vector<Holder> holders;  ///< by layer and category, largest first; sums to stats.in_use_bytes
-  std::uint64_t trimmable_bytes = 0;
+  std::uint64_t trimmable_bytes = 0;  ///< what trim() would give back: of what is cached, and of what is set aside
   std::vector<OverheadLine> overhead;
 
   /// Held from the device's source: in use, set aside or cached.

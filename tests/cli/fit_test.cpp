@@ -71,11 +71,12 @@ TEST_F(Fit, ABudgetIsKept) {
 TEST_F(Fit, OutOfMemoryNamesChangesThatFit) {
   const Outcome outcome = train("r", {"data.pipeline.batch.size=256", "recompute=none", "memory.limits={cpu: 8MiB}"});
   EXPECT_EQ(outcome.code, 4);
-  for (const char* part :
-       {"the limit of cpu is too small: 8.00 MiB", "needed at least", "largest holders",
-        "Each of these fits:", "accumulate:", "the same effective batch", "batch norm", "it needs a limit of"})
+  for (const char* part : {"the limit of cpu is too small: 8.00 MiB", "needed at least", "largest holders",
+                           "Each of these fits:", "accumulate:", "-> a pool of ", "the same effective batch",
+                           "batch norm", "By plan a pool of ", "data set and batches made ahead (input)"})
     EXPECT_NE(outcome.err.find(part), std::string::npos) << part << " in " << outcome.err;
   expect_narrow(outcome.err);
+  EXPECT_EQ(outcome.err.find("it needs a limit of"), std::string::npos) << "said once: " << outcome.err;
   // And the change that is named does fit.
   const std::size_t size = outcome.err.find("batch: {size: ") + 14;
   const std::string batch = outcome.err.substr(size, outcome.err.find('}', size) - size);
@@ -93,6 +94,7 @@ TEST_F(Fit, BenchExplainsWhatDoesNotFit) {
   EXPECT_EQ(outcome.code, 4);
   EXPECT_NE(outcome.out.find("does not fit (needs"), std::string::npos) << outcome.out;
   EXPECT_NE(outcome.err.find("Each of these fits:"), std::string::npos) << outcome.err;
+  EXPECT_NE(outcome.err.find("it needs a limit of"), std::string::npos) << outcome.err;
   expect_narrow(outcome.out + outcome.err);
 }
 

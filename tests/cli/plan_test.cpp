@@ -1,4 +1,6 @@
 // `bantam plan`: tables, JSON, limits and traces from elsewhere.
+#include <map>
+
 #include "tests/cli/program.h"
 
 namespace bantam::cli {
@@ -227,12 +229,119 @@ TEST_F(Plan, NamesTheLineOfABrokenTrace) {
   EXPECT_NE(error("id,lower,size\n").find("no column 'upper'"), std::string::npos);
   EXPECT_NE(error("id,lower,upper,size\na,0,5\n").find("expected 4 values, got 3"), std::string::npos);
   EXPECT_NE(error("").find("the file is empty"), std::string::npos);
+  EXPECT_NE(
+      error("id,lower,upper,size\na,0,5,1\nb,0,5,1\na,5,9,1\n").find("bad.csv:4: error: id: 'a' is taken by line 2"),
+      std::string::npos);
+}
+
+TEST_F(Plan, TracesOfSpreadsheetsAreRead) {
+  write("t.csv", "\xef\xbb\xbfid,lower,upper,size\na,0,5,100\n");
+  const Outcome outcome = run({"plan", "--trace", "t.csv"});
+  EXPECT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_NE(outcome.out.find("t.csv: 1 buffer\n"), std::string::npos) << outcome.out;
 }
 
 TEST_F(Plan, AsksForOneThing) {
   EXPECT_EQ(run({"plan"}).code, 2);
   EXPECT_EQ(run({"plan", "tiny.yaml", "--trace", "t.csv"}).code, 2);
   EXPECT_EQ(run({"plan", "tiny.yaml", "--capacity", "1MiB"}).code, 2);
+  write("t.csv", "id,lower,upper,size\na,0,5,100\n");
+  for (const std::vector<std::string>& flag :
+       {std::vector<std::string>{"--memory", "1MiB"}, {"--device", "h200"}, {"--capacity", "0"}}) {
+    const Outcome outcome = run({"plan", "--trace", "t.csv", flag[0], flag[1]});
+    EXPECT_EQ(outcome.code, 2) << flag[0];
+    EXPECT_NE(outcome.err.find(flag[0]), std::string::npos) << outcome.err;
+  }
+  for (const char* seconds : {"0", "-1", "nan", "1e9", "soon"}) {
+    const Outcome outcome = run({"plan", "tiny.yaml", std::string("--seconds=") + seconds});
+    EXPECT_EQ(outcome.code, 2) << seconds;
+    EXPECT_LE(outcome.err.substr(0, outcome.err.find('\n')).size(), 80u) << outcome.err;
+  }
+}
+
+TEST_F(Plan, NamesTheProfilesNearestFirst) {
+  for (const std::vector<std::string>& command :
+       {std::vector<std::string>{"plan", "tiny.yaml"}, {"profile", "memory", "tiny.yaml", "--planned"}}) {
+    std::vector<std::string> arguments = command;
+    arguments.insert(arguments.end(), {"--device", "t44"});
+    const Outcome outcome = run(arguments);
+    EXPECT_EQ(outcome.code, 2);
+    EXPECT_NE(outcome.err.find("there are\n  t4, "), std::string::npos) << outcome.err;
+  }
+}
+
+TEST_F(Plan, SolvesABatchSizeOfAuto) {
+  const std::vector<std::string> plan = {"plan", "tiny.yaml", "data.pipeline.batch.size=auto", "--json"};
+  const auto batch_of = [&](const std::vector<std::string>& more) {
+    std::vector<std::string> arguments = plan;
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    const Outcome outcome = run(arguments);
+    EXPECT_EQ(outcome.code, 0) << outcome.err;
+    return outcome.last_json()["batch"].get<std::int64_t>();
+  };
+  const std::int64_t whole = batch_of({}), small = batch_of({"--memory", "12MiB"});
+  EXPECT_EQ(whole, 256) << "all samples fit the machine";
+  EXPECT_LT(small, whole);
+  EXPECT_EQ(small, batch_of({"memory.limits={cpu: 12MiB}"}));
+  EXPECT_EQ(batch_of({"--batch-sizes", "24", "--memory", "64MiB"}), 24) << "sizes that are given win";
+  EXPECT_EQ(batch_of({"--device", "t4"}), 256) << "the card's memory is what there is";
+}
+
+TEST_F(Plan, SaysWhatIsToBeFitted) {
+  const auto words = [&](const std::vector<std::string>& more) {
+    std::vector<std::string> arguments = {"plan", "tiny.yaml", "--device", "t4"};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return run(arguments).out;
+  };
+  const std::string card = words({});
+  EXPECT_EQ(card.find("tiny on t4 (estimate), accumulate 1\nto fit a process of 14.6 GiB: all of t4's\n"), 0u) << card;
+  for (const auto& [flag, part] : std::map<std::string, std::string>{
+           {"--memory=1GiB", "to fit a process of 1.00 GiB\n"},
+           {"--memory=20GiB", "to fit a process of 14.6 GiB: all of t4's, not the 20.0 GiB asked for\n"},
+           {"memory.budget=1GiB", "to fit a pool of 1.00 GiB\n"},
+           {"memory.limits={\"cuda:0\": 1GiB}", "to fit a process of 1.00 GiB\n"}}) {
+    const std::string text = words({flag});
+    EXPECT_NE(text.find(part), std::string::npos) << text;
+  }
+  EXPECT_NE(run({"plan", "tiny.yaml", "--memory", "1GiB"}).out.find("to fit a pool of 1.00 GiB\n"), std::string::npos);
+}
+
+TEST_F(Plan, TheCardIsALimit) {
+  const Outcome outcome = run({"plan", config("resnet50.yaml"), "--device", "t4", "--batch-sizes", "1024", "--json"});
+  EXPECT_EQ(outcome.code, 4) << outcome.err;
+  const auto row = outcome.last_json();
+  EXPECT_FALSE(row["fits"].get<bool>());
+  EXPECT_EQ(row["memory_of"], "card");
+  EXPECT_EQ(row["recompute"], "none") << "chosen for limits that are given, as in train";
+  EXPECT_GT(row["needed_bytes"].get<std::uint64_t>(), row["memory_bytes"].get<std::uint64_t>());
+}
+
+TEST_F(Plan, WhatIsNeededIsEnough) {
+  for (const char* device : {"cpu", "t4"}) {
+    const auto plan = [&](const std::vector<std::string>& more) {
+      std::vector<std::string> arguments = {"plan", "tiny.yaml", "--device", device, "recompute=none"};
+      arguments.insert(arguments.end(), more.begin(), more.end());
+      return run(arguments);
+    };
+    const Outcome refused = plan({"--memory", "1MiB", "--json"});
+    EXPECT_EQ(refused.code, 4);
+    const auto needed = refused.last_json()["needed_bytes"].get<std::uint64_t>();
+    EXPECT_EQ(plan({"--memory", std::to_string(needed)}).code, 0) << device;
+    const std::uint64_t page = 2u << 20;
+    EXPECT_EQ(plan({"--memory", std::to_string(needed - page)}).code, 4) << device;
+    const Outcome words = plan({"--memory", "1MiB"});
+    EXPECT_NE(words.out.find("It does not fit: it needs a limit of "), std::string::npos) << words.out;
+    EXPECT_NE(
+        plan({"--memory", "1MiB", "--batch-sizes", "16,32"}).out.find("the least, with batch 16, needs a limit of "),
+        std::string::npos);
+    if (std::string(device) == "cpu") continue;
+    std::uint64_t sum = 0;
+    const auto json = refused.last_json();
+    for (const auto& [name, bytes] : json["overhead"].items()) sum += bytes.get<std::uint64_t>();
+    EXPECT_EQ(json["process_bytes"].get<std::uint64_t>() + json["reserve_bytes"].get<std::uint64_t>(), needed);
+    EXPECT_EQ(json["overhead_bytes"], sum);
+    EXPECT_NE(words.out.find("reserve                  8.00 MiB"), std::string::npos) << words.out;
+  }
 }
 
 }  // namespace

@@ -210,6 +210,47 @@ TEST_F(Profile, OfAStandInIsBoundAsTheDeviceIs) {
   EXPECT_EQ(profile({"--device", "cuda:5", "memory.limits={\"cuda:5\": 256MiB}"}), 4) << "the context takes it all";
 }
 
+TEST_F(Profile, PlannedAllocationsLieWhereTheRunsDo) {
+  const auto calls = [&] {
+    std::vector<std::vector<std::string>> rows;
+    for (const auto& row : read_csv(read("p/events.csv")))
+      rows.push_back({row.at("step"), row.at("action"), row.at("owner"), row.at("bytes"), row.at("offset")});
+    return rows;
+  };
+  const json real = profile();
+  const auto run_calls = calls();
+  const json planned = profile({"--planned", "--overwrite"});
+  EXPECT_EQ(calls(), run_calls);
+  EXPECT_EQ(planned["report"]["peak_held_bytes"], real["report"]["peak_held_bytes"]);
+}
+
+TEST_F(Profile, ChoosesWhatABenchWould) {
+  EXPECT_EQ(profile({"--planned", "--steps", "1", "data.pipeline.batch.size=auto"})["batch"], 256);
+  EXPECT_EQ(profile({"--planned", "--overwrite", "--steps", "1", "--device", "t4"})["device"], "meta(cuda:0)");
+  const Outcome absent = run({"profile", "memory", "tiny.yaml", "--device", "t4"});
+  EXPECT_EQ(absent.code, 2);
+  EXPECT_NE(absent.err.find("--planned"), std::string::npos) << absent.err;
+  EXPECT_EQ(run({"profile", "memory", "tiny.yaml", "--planned", "--recompute", "auto"}).code, 2) << "nothing to fit";
+  EXPECT_EQ(run({"profile", "memory", "tiny.yaml", "--planned", "--recompute", "none,all"}).code, 2);
+  // A budget of a little less than the step takes: the same policy as in bench memory.
+  const auto free = profile({"--planned", "--overwrite", "--steps", "1", "--batch-size", "64"});
+  const std::string budget = "memory.budget=" + std::to_string(free["peak_bytes"].get<std::uint64_t>() * 97 / 100);
+  const Outcome bench = run({"bench", "memory", "tiny.yaml", "--batch-sizes", "64", budget, "--recompute", "auto",
+                             "--json", "--seconds", "0.01", "--threads", "1"});
+  ASSERT_EQ(bench.code, 0) << bench.err << bench.out;
+  const json chosen = profile({"--batch-size", "64", "--recompute", "auto", budget, "--overwrite"});
+  EXPECT_EQ(chosen["recompute"], bench.last_json()["recompute"]);
+  EXPECT_NE(chosen["recompute"], "none");
+  EXPECT_LT(chosen["peak_bytes"].get<std::uint64_t>(), free["peak_bytes"].get<std::uint64_t>());
+}
+
+TEST_F(Profile, ExplainsWhatDoesNotFit) {
+  const Outcome outcome = run({"profile", "memory", "tiny.yaml", "--batch-size", "2048", "memory.limits={cpu: 16MiB}",
+                               "recompute=none", "--threads", "1"});
+  EXPECT_EQ(outcome.code, 4);
+  EXPECT_NE(outcome.err.find("Each of these fits:"), std::string::npos) << outcome.err;
+}
+
 TEST_F(Profile, NeverOverwritesUnasked) {
   ASSERT_EQ(run({"profile", "memory", "tiny.yaml", "--planned", "--steps", "1", "--out", "p"}).code, 0);
   const std::string before = read("p/events.csv");

@@ -184,6 +184,20 @@ TEST_P(OnOomTest, WithoutItTheErrorLeaves) {
   EXPECT_EQ(limited.in_use_after, limited.in_use_before);
 }
 
+TEST_P(OnOomTest, StopsAtOnceWhereTheBatchItselfDoesNotFit) {
+  // 4 KiB a scale are left for a batch of 12 KiB a scale.
+  const std::uint64_t left = persistent_bytes(device()) + scaled(device(), 4u << 10);
+  const Outcome refused = train(device(), left, 0, {.epochs = 1, .on_oom = OnOutOfMemory::accumulate});
+  EXPECT_FALSE(refused.fits);
+  EXPECT_NE(refused.error.find("smaller micro-batches cannot help"), std::string::npos) << refused.error;
+  EXPECT_TRUE(refused.heard.smaller.empty()) << "no halving, which could not help";
+  EXPECT_EQ(refused.in_use_after, refused.in_use_before);
+  // With room for the batch but not for the step, halving goes on.
+  const Outcome split = train(device(), left + scaled(device(), 16u << 10), 0,
+                              {.epochs = 1, .evaluate = false, .on_oom = OnOutOfMemory::accumulate});
+  EXPECT_FALSE(split.heard.smaller.empty());
+}
+
 TEST_P(OnOomTest, EvaluationIsSplitToo) {
   Runtime crowded({.threads = 2, .budgets = {{to_string(device()), pool_of(device())}}, .growth = false});
   SmallRun run(crowded, device());

@@ -28,7 +28,7 @@ TEST(OomAdvice, EveryEditFits) {
   const Graph graph = chain();
   const std::uint64_t peak = step_peak(graph, question(1).step);
   OomQuestion asked = question(peak * 85 / 100);
-  asked.pool = [&](const StepPlanOptions& step) { return step_peak(graph, step); };
+  asked.pool = [&](const StepPlanOptions& step) { return step_peak(graph, step) + 256; };
   const OomAdvice advice = advise(graph, asked);
   EXPECT_EQ(advice.peak_bytes, peak);
   ASSERT_EQ(advice.edits.size(), 3u);
@@ -36,6 +36,7 @@ TEST(OomAdvice, EveryEditFits) {
   for (const FittingEdit& edit : advice.edits) {
     EXPECT_LE(step_peak(graph, edit.step), asked.bytes) << static_cast<int>(edit.kind);
     EXPECT_EQ(step_peak(graph, edit.step), edit.peak_bytes);
+    EXPECT_EQ(edit.pool_bytes, edit.peak_bytes + 256);
     EXPECT_EQ(edit.step.batch * edit.step.accumulate, 96 * 2) << "the effective batch stays";
     EXPECT_EQ(edit.step.batch == 96, edit.kind != Kind::batch);
     EXPECT_EQ(edit.step.model.precision == Precision{}, edit.kind != Kind::precision);

@@ -10,7 +10,7 @@ function showTiles() {
     tile(bytes(peak), "peak in use", planned),
     tile(bytes(report.peak_held_bytes), "held at most", percent(peak, report.peak_held_bytes) + " used at the peak"),
     tile(bytes(report.in_use_bytes), "in use after the last step", exact(report.live_allocations) + " allocations"),
-    tile(bytes(report.cached_bytes), "cached, free then", "trim() gives back " + bytes(report.trimmable_bytes)),
+    tile(bytes(report.held_bytes - report.in_use_bytes), "held but not in use then", "trim() gives back " + bytes(report.trimmable_bytes)),
     tile(bytes(report.rounding_bytes), "lost to rounding then", percent(report.rounding_bytes, report.in_use_bytes) + " of what is in use"),
     tile((100 * report.fragmentation).toFixed(1) + " %", "fragmentation then", "largest free " + bytes(report.largest_free_bytes)));
 }
@@ -92,14 +92,14 @@ function showAccounts() {
   const line = (level, name, size, note) => rows.push(element("tr", {class: "level" + level},
     element("td", {}, name, element("small", {}, note)), element("td", {}, bytes(size), element("small", {}, exact(size)))));
   for (const part of report.overhead) line(0, part.name, part.bytes, "not the allocator's");
-  line(0, "Held from the device", report.held_bytes, "in use or cached");
+  line(0, "Held from the device", report.held_bytes, "in use, set aside or cached");
   line(1, "In use", report.in_use_bytes, exact(report.live_allocations) + " live allocations");
   line(2, "Requested", report.requested_bytes, "what was asked for");
   line(2, "Rounding", report.rounding_bytes, "up to multiples of 256 bytes");
   if (report.set_aside_bytes > 0) line(1, "Set aside", report.set_aside_bytes, "for planned steps, idle now");
   line(1, "Cached", report.cached_bytes, "free, kept for what comes next");
-  line(2, "trim() gives back", report.trimmable_bytes, "where nothing live is in the way");
   line(2, "Largest free", report.largest_free_bytes, `fragmentation ${(100 * report.fragmentation).toFixed(1)} %`);
+  line(1, "trim() gives back", report.trimmable_bytes, "of what is held, where nothing live is in the way");
   if (report.limit_bytes > 0) line(0, "Limit", report.limit_bytes, "what is held never passes it");
   if (data.device_bytes > 0) line(0, "The device's memory", data.device_bytes, "all of it");
   document.getElementById("accounts").append(element("table", {class: "accounts"}, element("tbody", {}, ...rows)));

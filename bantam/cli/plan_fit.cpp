@@ -1,0 +1,98 @@
+// From flags, configuration and card to one number of bytes.
+#include "bantam/cli/plan_fit.h"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+
+#include "bantam/base/byte_size.h"
+#include "bantam/base/error.h"
+#include "bantam/cli/fitting.h"
+
+namespace bantam::cli {
+namespace {
+
+using Of = PlanFit::Of;
+
+/// A limit, which a GPU's process must stay within and a CPU's pool.
+PlanFit fit_limit(const PlanTarget& target, std::uint64_t bytes) {
+  return {.of = target.counts ? Of::process : Of::pool,
+          .bytes = bytes,
+          .asked_bytes = bytes,
+          .pool = std::max<std::uint64_t>(1, pool_bytes_under(target, bytes))};
+}
+
+PlanFit as_named(const RunConfig& config, const PlanTarget& target, const std::string& memory) {
+  if (!memory.empty()) {
+    const std::uint64_t bytes = parse_byte_size(memory);
+    if (bytes == 0) throw ConfigError("--memory: expected more than 0 bytes");
+    return fit_limit(target, bytes);
+  }
+  const std::uint64_t pool = bytes_to_fit(config, target);
+  if (pool == 0) return {};
+  const auto limit = config.memory.limits.find(to_string(config.device));
+  if (limit == config.memory.limits.end() || pool == config.memory.budget)
+    return {.of = Of::pool, .bytes = pool, .asked_bytes = pool, .pool = pool};
+  return fit_limit(target, limit->second);
+}
+
+}  // namespace
+
+std::uint64_t PlanFit::needed_bytes(const PlanTarget& target, std::uint64_t pool_bytes) const {
+  return of == Of::pool ? pool_bytes : limit_bytes_for(target, pool_bytes);
+}
+
+std::string PlanFit::to_text(const PlanTarget& target) const {
+  const std::string size = format_byte_size(bytes);
+  switch (of) {
+    case Of::pool:
+    case Of::process:
+      return fmt::format("to fit a {} of {}{}", to_string(of), size,
+                         asked_bytes == bytes ? ""
+                                              : fmt::format(": all of {}'s, not the {} asked for", target.profile.name,
+                                                            format_byte_size(asked_bytes)));
+    case Of::card:
+      return fmt::format("to fit a process of {}: all of {}'s", size, target.profile.name);
+    case Of::nothing:
+      break;
+  }
+  return "";
+}
+
+std::string_view to_string(PlanFit::Of of) {
+  switch (of) {
+    case Of::pool:
+      return "pool";
+    case Of::process:
+      return "process";
+    case Of::card:
+      return "card";
+    case Of::nothing:
+      break;
+  }
+  return "nothing";
+}
+
+PlanFit plan_fit(const RunConfig& config, const PlanTarget& target, const std::string& memory) {
+  PlanFit fit = as_named(config, target, memory);
+  const std::uint64_t card = target.profile.total_bytes;
+  if (!target.counts || card == 0) return fit;
+  PlanFit whole = fit_limit(target, card);
+  if (fit.any() && fit.pool <= whole.pool) return fit;
+  if (!fit.any()) {
+    whole.of = Of::card;
+    return whole;
+  }
+  whole.of = fit.of;
+  whole.bytes = fit.of == Of::pool ? whole.pool : card;
+  whole.asked_bytes = fit.asked_bytes;
+  return whole;
+}
+
+std::int64_t settled_batch(const RunConfig& config, const PlanTarget& target, const PlanFit& fit) {
+  if (!config.data->pipeline.batch_size_is_auto) return config.data->pipeline.batch_size;
+  const bool here = target.machine && config.device.index < cuda_device_count();
+  return solve_batch(config, fit.of == Of::card && here ? 0 : fit.pool);
+}
+
+}  // namespace bantam::cli
