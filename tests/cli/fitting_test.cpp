@@ -175,7 +175,7 @@ TEST_F(FittingTest, WhatALimitLeavesByMeasurementIsWhatAProcessLimitGrants) {
                       .limit_bytes = kLimit,
                       .reserve_bytes = kKernelReserve,
                       .late_reserve_bytes = kLateReserve,
-                      .process_bytes = [] { return kOverhead; }});
+                      .process_bytes = [](std::uint64_t) { return kOverhead; }});
   limit.note_overhead("CUDA context");
   // As measured_target has it: the overhead before any kernel, and the reserve that holds until they are loaded.
   PlanTarget target{.counts = true, .reserve_bytes = kKernelReserve};
