@@ -50,7 +50,7 @@ std::optional<DeviceProfile> take_profile(CommonOptions& options, const std::str
 
 PlanTarget plan_target(const RunConfig& config, const std::optional<DeviceProfile>& named) {
   const bool counts = config.device.kind == DeviceKind::cuda && !config.device.is_logical();
-  return {named ? *named : profile_of(config.device), counts, !named};
+  return {.profile = named ? *named : profile_of(config.device), .counts = counts, .machine = !named};
 }
 
 PlanTarget measured_target(const RunConfig& config) {
