@@ -113,7 +113,7 @@ void add_bench_memory(CLI::App& bench, Action& action) {
   const auto options = std::make_shared<BenchOptions>();
   options->seconds = 0.5;
   add_bench_options(*command, *options);
-  command->add_flag("--bytes", options->bytes, "Exact bytes instead of units (wider than 80 columns)");
+  command->add_flag("--bytes", options->bytes, "Exact bytes instead of units (wide lines)");
   command->callback([&action, options] { action = [options] { return bench_memory(*options); }; });
 }
 

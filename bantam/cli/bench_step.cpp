@@ -14,10 +14,10 @@ namespace bantam::cli {
 namespace {
 
 constexpr const char* kAbout =
-    "Time training steps (forward, backward, update) on random images that are already\n"
-    "on the device: no data set is read. A row is the median of windows of 50 ms or more.\n"
-    "Memory is that of a step with one batch resident. Planned steps, as train runs them, take\n"
-    "it at offsets of one arena; eager ones as they go.";
+    "Time training steps (forward, backward, update) on random images that are\n"
+    "already on the device: no data set is read. A row is the median of windows of\n"
+    "50 ms or more. Memory is that of a step with one batch resident. Planned steps,\n"
+    "as train runs them, take it at offsets of one arena; eager ones as they go.";
 
 int bench_step(const BenchOptions& options) {
   const RunConfig config = read_config(options.common);

@@ -21,10 +21,13 @@ namespace {
 
 enum ExitCode : int { kDone = 0, kFailed = 1, kUsage = 2, kData = 3, kDoesNotFit = 4, kNotFinite = 5 };
 
-constexpr const char* kAbout = "Bantam trains convolutional networks: a model and a number of bytes, on CPU and CUDA.";
+constexpr const char* kAbout =
+    "Bantam trains convolutional networks: a model and a number of bytes, on CPU and\n"
+    "CUDA.";
 constexpr const char* kFooter =
-    "\nExit codes: 0 done, 2 usage or configuration, 3 data, 4 does not fit, 5 not finite,\n"
-    "75 stopped by SIGTERM and saved, 130 stopped by Ctrl-C and saved, 1 anything else.\n"
+    "\nExit codes: 0 done, 2 usage or configuration, 3 data, 4 does not fit,\n"
+    "5 not finite, 75 stopped by SIGTERM and saved, 130 stopped by Ctrl-C and saved,\n"
+    "1 anything else.\n"
     "Begin with: bantam train configs/quickstart.yaml";
 
 int report(std::string_view message, int code) {

@@ -19,9 +19,10 @@ namespace bantam::cli {
 namespace {
 
 constexpr const char* kAbout =
-    "Show a model's layers, output shapes, parameters, and the bytes of activations that\n"
-    "each layer holds at the end of forward. Nothing is read or allocated: memory is counted\n"
-    "on a stand-in for the device, which need not be in this machine.";
+    "Show a model's layers, output shapes, parameters, and the bytes of activations\n"
+    "that each layer holds at the end of forward. Nothing is read or allocated:\n"
+    "memory is counted on a stand-in for the device, which need not be in this\n"
+    "machine.";
 
 struct SummaryOptions {
   CommonOptions common;

@@ -25,8 +25,9 @@ namespace {
 
 constexpr const char* kAbout =
     "Train the configuration's model on its data. The run's folder gets the resolved\n"
-    "configuration, metrics, and the final weights. Ctrl-C (or SIGTERM, or a hangup) finishes\n"
-    "the update under way and saves; --resume goes on from there, to the same bits.";
+    "configuration, metrics, and the final weights. Ctrl-C (or SIGTERM, or a hangup)\n"
+    "finishes the update under way and saves; --resume goes on from there, to the\n"
+    "same bits.";
 
 constexpr int kExitTerminated = 75, kExitInterrupted = 130;
 
@@ -259,9 +260,9 @@ void add_train(CLI::App& app, Action& action) {
   command->get_option("CONFIG")->required(false);
   add_precision_flag(*command, options->common);
   add_override_flag(*command, options->common, "--epochs", "train.epochs", "Epochs (train.epochs)");
-  command->add_option("--run-dir", options->run_dir, "Folder of the run; default: runs/<config>-<date-time>");
+  command->add_option("--run-dir", options->run_dir, "Folder of the run;\ndefault: runs/<config>-<date-time>");
   command->add_flag("--overwrite", options->overwrite, "Replace a run that is in --run-dir");
-  command->add_option("--resume", options->resume, "Go on with the run in this folder, instead of CONFIG")
+  command->add_option("--resume", options->resume, "Go on with the run in this folder,\ninstead of CONFIG")
       ->excludes("--run-dir");
   command->add_option("--progress", options->progress, "auto, bar, plain, json or none (on stderr)")
       ->capture_default_str();

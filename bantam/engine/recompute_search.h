@@ -28,11 +28,11 @@ struct RecomputeChoice {
   std::int64_t plans = 0;        ///< steps planned to find it
 };
 
-/// Tries policies on the meta device: none; cheap tensors derived; stretches of consecutive blocks run again, alone and
-/// with cheap tensors derived. Stretches come from a dynamic programme over the points where one value crosses the
-/// graph: the least predicted work for a bound on kept bytes and a bound on a stretch's own bytes; both bounds are
-/// searched with exact plans, and the best is then improved by leaving stretches out and making them shorter. Equal
-/// questions give equal answers. resnet50 takes about a second.
+/// Tries policies on the meta device: none; inner or all cheap tensors derived; stretches of consecutive blocks run
+/// again, alone and with these, which may be derived within stretches or not. Stretches come from a dynamic programme
+/// over the points where one value crosses the graph: the least predicted work for a bound on kept bytes and a bound on
+/// a stretch's own bytes; both bounds are searched with exact plans, and the best is then improved by leaving stretches
+/// out and making them shorter. Equal questions give equal answers. resnet50 takes about a second.
 RecomputeChoice search_recompute(const Graph& graph, const RecomputeQuestion& question);
 
 }  // namespace bantam

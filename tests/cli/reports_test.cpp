@@ -23,6 +23,16 @@ class Reports : public ProgramTest {
   }
 };
 
+TEST_F(Reports, SummarySolvesABatchSizeOfAuto) {
+  const std::vector<std::string> summary = {"summary", "tiny.yaml", "data.pipeline.batch.size=auto", "--json"};
+  const Outcome whole = run(summary);
+  ASSERT_EQ(whole.code, 0) << whole.err;
+  EXPECT_EQ(whole.last_json()["batch"], 256) << "all samples fit the machine";
+  std::vector<std::string> limited = summary;
+  limited.push_back("memory.limits={cpu: 6MiB}");
+  EXPECT_LT(run(limited).last_json()["batch"].get<std::int64_t>(), 256);
+}
+
 TEST_F(Reports, SummaryCountsParametersAndActivations) {
   const Outcome words = run({"summary", config("cifar10_separable.yaml"), "--device", "cpu"});
   ASSERT_EQ(words.code, 0) << words.err;

@@ -117,7 +117,7 @@ TEST_F(RunConfigTest, Errors) {
   expect_error("train.optimizer={adam: {momentum: 0.9}}", "unknown key 'momentum'");
   expect_error("train.epochs=0", "expected an integer from 1");
   expect_error("train.log_every=0", "expected an integer ≥ 1");
-  expect_error("recompute=some", "expected none, cheap, all or a list");
+  expect_error("recompute=some", "expected none, inner, cheap, all or a list");
   expect_error("memory.grow=true", "did you mean 'growth'?");
 }
 

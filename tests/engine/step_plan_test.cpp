@@ -77,7 +77,8 @@ class NetworkDrawing {
 
 /// Nothing, everything, cheap tensors, or one to three stretches between nodes drawn until they can be cut out.
 RecomputeOptions draw_recompute(PhiloxSequence& random, const Graph& graph) {
-  RecomputeOptions options{.derive = static_cast<Derive>(random.below(3)), .whole = random.below(2) == 0};
+  const std::uint64_t level = random.below(6);
+  RecomputeOptions options{.derive = static_cast<Derive>(level % 3), .whole = level >= 3};
   const std::uint64_t kind = random.below(4);
   if (kind == 0) options.kind = RecomputeOptions::Kind::all;
   if (kind < 2) return options;
