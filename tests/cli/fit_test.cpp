@@ -73,7 +73,7 @@ TEST_F(Fit, OutOfMemoryNamesChangesThatFit) {
   EXPECT_EQ(outcome.code, 4);
   for (const char* part : {"the limit of cpu is too small: 8.00 MiB", "needed at least", "largest holders",
                            "Each of these fits:", "accumulate:", "-> a pool of ", "the same effective batch",
-                           "batch norm", "By plan a pool of ", "data set and batches made ahead (input)"})
+                           "norm then sees", "By plan a pool of ", "data set and batches made ahead (input)"})
     EXPECT_NE(outcome.err.find(part), std::string::npos) << part << " in " << outcome.err;
   expect_narrow(outcome.err);
   EXPECT_EQ(outcome.err.find("it needs a limit of"), std::string::npos) << "said once: " << outcome.err;
