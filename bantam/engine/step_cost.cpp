@@ -11,8 +11,8 @@ namespace bantam {
 namespace {
 
 constexpr double kFlopsReached = 0.4;  // what a network's convolutions reach of the best matrix product's rate
-/// The same of a convolution that reads an image: resnet50's stem takes 2.8 ms on an H200 at batch 256.
-constexpr double kFlopsReachedOnImages = 0.03;
+/// Of that, a convolution that reads an image on a GPU: resnet50's stem takes 2.8 ms on an H200 at batch 256.
+constexpr double kImageShareOnGpu = 0.075;
 constexpr double kBackward = 2.3;       // of a forward's time: two products for each, and norms that read twice
 constexpr double kNormAgain = 2.0 / 3;  // x read and y written, where forward reads x for its statistics first
 
@@ -113,7 +113,8 @@ bool reads_image(const std::vector<Shape>& inputs) {
 
 DeviceRates typical_rates(Device device, Precision precision) {
   const DeviceProfile profile = profile_of(device);
-  return {.bytes_per_s = profile.copy_bytes_per_s, .flops_per_s = profile.flops_per_s(precision.compute())};
+  return {.bytes_per_s = profile.copy_bytes_per_s, .flops_per_s = profile.flops_per_s(precision.compute()),
+          .image_share = device.kind == DeviceKind::cuda ? kImageShareOnGpu : 1.0};
 }
 
 StepCost predict_cost(const Graph& graph, std::int64_t batch, Precision precision, const DeviceRates& rates) {
@@ -129,7 +130,7 @@ StepCost predict_cost(const Graph& graph, std::int64_t batch, Precision precisio
     const std::vector<Shape> inputs = input_shapes(graph, node);
     const double flops = static_cast<double>(node.layer->flops(inputs) * batch),
                  bytes = static_cast<double>(node.layer->traffic(inputs) * batch) * element;
-    const double reached = reads_image(inputs) ? kFlopsReachedOnImages : kFlopsReached;
+    const double reached = kFlopsReached * (reads_image(inputs) ? rates.image_share : 1.0);
     cost.forward.push_back(std::max(flops / (reached * rates.flops_per_s), bytes / rates.bytes_per_s));
     cost.again.push_back(cost.forward.back() * (node.layer->uses_batch_statistics() ? kNormAgain : 1.0));
   }

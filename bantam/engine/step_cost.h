@@ -13,6 +13,7 @@ namespace bantam {
 struct DeviceRates {
   double bytes_per_s = 1;
   double flops_per_s = 1;
+  double image_share = 1;  ///< of that rate: what a convolution reaches that reads an image
 };
 
 /// Those of the device's profile (device_profile.h) in this precision. Policies are compared by them, so their ratio
