@@ -30,6 +30,9 @@ struct UpdateSegment {
   std::uint16_t reserved = 0;
 };
 
+/// Slots of a ring of metric sums: updates whose metrics the device holds.
+inline constexpr int kMetricSlots = 512;
+
 /// Scalars of the update, one struct in device memory.
 struct UpdateControl {
   float loss_scale = 1.0f;           ///< gradients in the arena are multiplied by it
@@ -42,6 +45,8 @@ struct UpdateControl {
   float gradient_norm = 0.0f;         ///< of the last unscaled gradient, before clipping
   float gradient_factor = 1.0f;       ///< what the update multiplies gradients by: clip / loss_scale
   std::int32_t skipped_in_a_row = 0;  ///< updates left out since the last that was done
+  std::int32_t metric_slot = 0;       ///< of this update, done or skipped, in a ring of kMetricSlots
+  std::int32_t reserved = 0;
 };
 
 enum class OptimizerKind : std::uint8_t { sgd, sgd_nesterov, adam, adamw };
@@ -78,7 +83,7 @@ using OptimizerUpdate = void(const Exec&, OptimizerKind, const UpdateArena&, con
 
 /// Bookkeeping after the update, and of buffers (running statistics): where finite, current = pending, updates + 1, and
 /// loss_scale·2 (at most 2^24) after growth_interval finite updates in a row; else pending = current, skipped + 1, and
-/// loss_scale/2 (at least 1) where growth_interval > 0. `buffer_elements` may be 0.
+/// loss_scale/2 (at least 1) where growth_interval > 0. metric_slot goes on by one either way. `buffer_elements` may be 0.
 using FinishUpdate = void(const Exec&, UpdateControl* control, std::int64_t buffer_elements, float* pending,
                           float* current);
 
