@@ -38,7 +38,7 @@ std::int64_t CapturedSteps::run(std::int64_t most) {
   const bool ready = captures_ && warm_ && (recorded || record(recorded, count));
   const bool replayed = ready && step_.replay(*recorded);
   if (!replayed) {
-    if (ready) many_ = one_ = nullptr;  // the arena is not where it was
+    if (ready) drop();  // the arena is not where it was
     run_directly();
   } else {
     batches_.advance(count * accumulate_);
@@ -83,9 +83,14 @@ bool CapturedSteps::record(std::unique_ptr<CapturedUpdates>& into, int updates) 
   return into != nullptr;
 }
 
+void CapturedSteps::drop() {
+  many_.reset();
+  one_.reset();
+}
+
 void CapturedSteps::give_up(const Error& error) {
   captures_ = false;
-  many_ = one_ = nullptr;
+  drop();
   step_.model().runtime().log(fmt::format("steps run planned, not captured: {}", error.what()));
 }
 

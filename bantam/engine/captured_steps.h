@@ -44,6 +44,7 @@ class CapturedSteps {
   void run_directly();
   void update_once(const Context& context, std::int64_t first, std::int64_t count);
   bool record(std::unique_ptr<CapturedUpdates>& into, int updates);
+  void drop();
   void give_up(const Error& error);
   void hold_back();
 
