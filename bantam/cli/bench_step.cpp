@@ -64,7 +64,8 @@ void add_bench_step(CLI::App& bench, Action& action) {
   command->footer(kAbout);
   const auto options = std::make_shared<BenchOptions>();
   add_bench_options(*command, *options);
-  command->add_option("--mode", options->modes, "Comma-separated: eager, planned, captured;\ndefault: as train runs them");
+  command->add_option("--mode", options->modes,
+                      "Comma-separated: eager, planned, captured;\ndefault: as train runs them");
   command->callback([&action, options] { action = [options] { return bench_step(*options); }; });
 }
 

@@ -130,7 +130,8 @@ void StepSession::start_capturing() {
   // Small steps need many a launch, so that what is between launches does not show.
   constexpr std::int64_t kSmallBatch = 256;
   const std::int64_t rounds = case_.batch <= kSmallBatch ? CapturedSteps::kMostUpdates / batches_.size() : 1;
-  captured_ = std::make_unique<CapturedSteps>(*step_, batches_, 1, static_cast<int>(rounds * batches_.size()));
+  captured_ = std::make_unique<CapturedSteps>(*step_, batches_, 1, StepMode::captured,
+                                              static_cast<int>(rounds * batches_.size()));
   make_room_for_metrics(1);
   (void)captured_->run(1);
 }

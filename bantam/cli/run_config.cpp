@@ -137,7 +137,7 @@ RunConfig read_run_config(const std::filesystem::path& path, std::span<const std
     root.node("memory").as_map().node("on_oom").fail(error.what());
   }
   if (const auto data = root.find("data")) config.data = read_data_config(*data);
-  config.train = read_train_config(root.map_or_empty("train"));
+  config.train = read_train_config(root.map_or_empty("train"), config.device);
   root.finish();
   if (config.model.graph.output_shape().rank() != 1)
     config.model.output.fail_at_key(

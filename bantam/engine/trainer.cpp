@@ -12,9 +12,9 @@
 namespace bantam {
 namespace {
 
-using Clock = std::chrono::steady_clock;
-
-double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
+double seconds_since(TrainerClock::time_point start) {
+  return std::chrono::duration<double>(TrainerClock::now() - start).count();
+}
 
 void merge(Metrics& sum, const Metrics& part) {
   const double samples = static_cast<double>(sum.samples + part.samples);
@@ -23,28 +23,7 @@ void merge(Metrics& sum, const Metrics& part) {
   sum = {sum.loss * a + part.loss * b, sum.accuracy * a + part.accuracy * b, sum.samples + part.samples};
 }
 
-/// Memory that a batch itself takes was refused: it is not made smaller by smaller micro-batches.
-struct BatchDoesNotFit : OutOfMemory {
-  explicit BatchDoesNotFit(const OutOfMemory& error)
-      : OutOfMemory(
-            fmt::format("{}\n  This is the batch itself, for which smaller micro-batches cannot help: lower the "
-                        "batch\n  size and raise accumulate.",
-                        error.what()),
-            error.facts()) {}
-};
-
 }  // namespace
-
-/// One epoch under way.
-struct Trainer::EpochState {
-  std::int64_t epoch = 0;
-  std::int64_t updates = 0;  ///< in the whole epoch
-  std::int64_t done = 0;
-  Metrics sum;
-  Clock::time_point start = Clock::now();
-  Clock::time_point last_read = Clock::now();
-  std::int64_t first_update = 0;  ///< where it began (resume)
-};
 
 Trainer::Trainer(TrainingStep& step, BatchSource& train, BatchSource* validation, TrainerOptions options)
     : step_(step), train_(train), validation_(validation), options_(options), micro_batches_(step) {
@@ -83,7 +62,8 @@ StepShapes Trainer::shapes() const {
 
 TrainResult Trainer::run() {
   TrainResult result;
-  if (options_.planned) step_.prepare(shapes());
+  if (options_.mode != StepMode::eager) step_.prepare(shapes());
+  open_device_batches();
   for (Callback* callback : callbacks_) callback->on_begin();
   double samples = 0, waited = 0;
   result.epoch = options_.first_epoch;
@@ -114,11 +94,10 @@ void Trainer::run_epoch(std::int64_t epoch, std::int64_t first_update, TrainResu
   waited_before_ = 0;
   train_.start(epoch, first_update * options_.accumulate);
   while (state.done < state.updates && !stop_.load(std::memory_order_relaxed)) {
-    run_update(state);
-    ++state.done;
-    ++result.updates;
-    const bool due =
-        step_.pending_metrics() >= options_.read_every || seconds_since(state.last_read) >= options_.read_seconds;
+    const std::int64_t updates = run_updates(state);
+    state.done += updates;
+    result.updates += updates;
+    const bool due = no_more_fit(step_.pending_metrics()) || seconds_since(state.last_read) >= options_.read_seconds;
     if (due || state.done == state.updates) read(state);
   }
   if (step_.pending_metrics() > 0) read(state);
@@ -135,7 +114,7 @@ void Trainer::run_epoch(std::int64_t epoch, std::int64_t first_update, TrainResu
   result.update = result.stopped ? state.done : 0;
   if (result.stopped) return;
   ++result.epochs;
-  const Clock::time_point evaluation = Clock::now();
+  const TrainerClock::time_point evaluation = TrainerClock::now();
   if (validation_ != nullptr && options_.evaluate) result.validation = evaluate(*validation_);
   const EpochEvent event{.epoch = epoch,
                          .epochs = options_.epochs,
@@ -149,64 +128,6 @@ void Trainer::run_epoch(std::int64_t epoch, std::int64_t first_update, TrainResu
   for (Callback* callback : callbacks_) callback->on_epoch_end(event);
 }
 
-void Trainer::run_update(const EpochState& state) {
-  for (;;) {
-    try {
-      run_micro_batches(state.done * options_.accumulate);
-      break;
-    } catch (const BatchDoesNotFit&) {
-      throw;
-    } catch (const OutOfMemory& error) {
-      if (!go_on_smaller(state, error)) throw;
-    }
-    waited_before_ += train_.waited_seconds();
-    train_.start(state.epoch, state.done * options_.accumulate);
-  }
-  step_.update();
-}
-
-/// After a failed update, of which nothing stays: halves the micro-batch where that is wanted and possible.
-bool Trainer::go_on_smaller(const EpochState& state, const OutOfMemory& error) {
-  if (options_.on_oom == OnOutOfMemory::fail) return false;
-  step_.discard();  // also where the source failed between micro-batches
-  if (!micro_batches_.halve(train_.batch_size())) return false;
-  const SmallerMicroBatchEvent event{
-      .epoch = state.epoch, .update = state.done, .samples = micro_batches_.most(), .reason = error.what()};
-  for (Callback* callback : callbacks_) callback->on_smaller_micro_batch(event);
-  return true;
-}
-
-/// Where memory ends, it is told apart whether the step was in the way (a batch may be made while it runs) or whether
-/// there is no room for the batch with nothing of the step alive.
-Batch Trainer::next_batch(const Context& context, std::int64_t index) {
-  Batch batch;
-  try {
-    if (!train_.next(context, batch))
-      throw DataError(fmt::format("the data source ended before batch {} of its epoch", index));
-  } catch (const OutOfMemory& error) {
-    if (options_.on_oom == OnOutOfMemory::fail) throw;
-    step_.discard();
-    const MemoryStats memory = step_.model().runtime().allocator(step_.model().device()).stats();
-    if (memory.limit_bytes > 0 && memory.in_use_bytes + error.facts().requested_bytes > memory.limit_bytes)
-      throw BatchDoesNotFit(error);
-    throw;
-  }
-  return batch;
-}
-
-void Trainer::run_micro_batches(std::int64_t first_batch) {
-  const std::int64_t end = std::min(first_batch + options_.accumulate, train_.batches_per_epoch());
-  std::int64_t effective = 0;
-  for (std::int64_t batch = first_batch; batch < end; ++batch) effective += train_.size_of(batch);
-  const Context context = step_.model().context(Pass::train).at(step_.model().runtime().intern("input"));
-  std::int64_t first_sample = 0;
-  for (std::int64_t index = first_batch; index < end; ++index) {
-    const Batch batch = next_batch(context, index);
-    micro_batches_.train(batch, first_sample, effective);
-    first_sample += batch.size;
-  }
-}
-
 void Trainer::read(EpochState& state) {
   ProgressEvent event{.epoch = state.epoch, .epochs = options_.epochs, .update = state.done, .updates = state.updates};
   event.metrics = step_.read_metrics();
@@ -218,7 +139,7 @@ void Trainer::read(EpochState& state) {
   check_finite();
   const double seconds = std::max(seconds_since(state.last_read), 1e-9),
                epoch_seconds = std::max(seconds_since(state.start), 1e-9);
-  state.last_read = Clock::now();
+  state.last_read = TrainerClock::now();
   event.images_per_second = static_cast<double>(samples) / seconds;
   event.epoch_loss = state.sum.loss;
   event.epoch_accuracy = state.sum.accuracy;

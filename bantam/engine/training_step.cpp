@@ -190,7 +190,8 @@ void TrainingStep::update() {
 
 void TrainingStep::require_metric_slots(int updates) const {
   if (pending_metrics() + updates > kMetricRing)
-    throw Error(fmt::format("training step: metrics of {} updates are pending; call read_metrics()", pending_metrics()));
+    throw Error(
+        fmt::format("training step: metrics of {} updates are pending; call read_metrics()", pending_metrics()));
 }
 
 /// One more update has run without `update`.

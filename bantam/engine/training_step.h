@@ -122,7 +122,7 @@ class TrainingStep {
   Model& model_;
   Optimizer& optimizer_;
   LossOptions loss_;
-  Tensor ring_;  // kMetricRing + 1 MetricSums: updates, then the evaluation's
+  Tensor ring_;                     // kMetricRing + 1 MetricSums: updates, then the evaluation's
   std::vector<int> pending_slots_;  // of updates not yet read, oldest first
   bool accumulating_ = false;
   static constexpr int kNotRecording = -1;

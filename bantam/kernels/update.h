@@ -83,7 +83,8 @@ using OptimizerUpdate = void(const Exec&, OptimizerKind, const UpdateArena&, con
 
 /// Bookkeeping after the update, and of buffers (running statistics): where finite, current = pending, updates + 1, and
 /// loss_scale·2 (at most 2^24) after growth_interval finite updates in a row; else pending = current, skipped + 1, and
-/// loss_scale/2 (at least 1) where growth_interval > 0. metric_slot goes on by one either way. `buffer_elements` may be 0.
+/// loss_scale/2 (at least 1) where growth_interval > 0. metric_slot goes on by one either way. `buffer_elements` may be
+/// 0.
 using FinishUpdate = void(const Exec&, UpdateControl* control, std::int64_t buffer_elements, float* pending,
                           float* current);
 
