@@ -37,6 +37,7 @@ class MetricsLog : public Callback {
  public:
   /// Throws DataError where the file cannot be opened. A half-written last line (of a run that was killed) is cut off.
   MetricsLog(const std::filesystem::path& path, std::int64_t log_every, BfcAllocator& memory);
+  bool observes() const override { return true; }
   void on_progress(const ProgressEvent& event) override;
   void on_epoch_end(const EpochEvent& event) override;
   void on_end() override;

@@ -60,6 +60,8 @@ class Optimizer {
   void set_metric_slot(int slot) { metric_slot_ = slot % kernels::kMetricSlots; }
   /// The device's scalars; waits for the device.
   kernels::UpdateControl control() const;
+  /// Where they are, in device memory.
+  const void* control_address() const { return control_.data(); }
   void register_state(StateRegistry& registry);
 
  private:

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -62,6 +63,7 @@ StepShapes Trainer::shapes() const {
 
 TrainResult Trainer::run() {
   TrainResult result;
+  reading_ = 0;
   if (options_.mode != StepMode::eager) step_.prepare(shapes());
   open_device_batches();
   for (Callback* callback : callbacks_) callback->on_begin();
@@ -93,14 +95,22 @@ void Trainer::run_epoch(std::int64_t epoch, std::int64_t first_update, TrainResu
                    .first_update = first_update};
   waited_before_ = 0;
   train_.start(epoch, first_update * options_.accumulate);
+  const bool looked_on = std::ranges::all_of(callbacks_, [](const Callback* c) { return c->observes(); });
   while (state.done < state.updates && !stop_.load(std::memory_order_relaxed)) {
     const std::int64_t updates = run_updates(state);
     state.done += updates;
     result.updates += updates;
+    if (reading_ > 0) finish_read(state);  // the device goes on with what has been given to it
     const bool due = no_more_fit(step_.pending_metrics()) || seconds_since(state.last_read) >= options_.read_seconds;
-    if (due || state.done == state.updates) read(state);
+    if (!due && state.done < state.updates) continue;
+    begin_read(state);
+    if (!looked_on) finish_read(state);
   }
-  if (step_.pending_metrics() > 0) read(state);
+  if (reading_ > 0) finish_read(state);
+  if (step_.pending_metrics() > 0) {
+    begin_read(state);
+    finish_read(state);
+  }
   const double seconds = seconds_since(state.start);
   result.seconds += seconds;
   result.train = state.sum;
@@ -128,15 +138,26 @@ void Trainer::run_epoch(std::int64_t epoch, std::int64_t first_update, TrainResu
   for (Callback* callback : callbacks_) callback->on_epoch_end(event);
 }
 
-void Trainer::read(EpochState& state) {
-  ProgressEvent event{.epoch = state.epoch, .epochs = options_.epochs, .update = state.done, .updates = state.updates};
-  event.metrics = step_.read_metrics();
+void Trainer::begin_read(const EpochState& state) {
+  if (step_.pending_metrics() == 0) return;  // an update that is to be repeated
+  step_.begin_reading();
+  reading_ = state.done;
+}
+
+void Trainer::finish_read(EpochState& state) {
+  if (reading_ == 0) return;
+  kernels::UpdateControl control;
+  ProgressEvent event{.epoch = state.epoch,
+                      .epochs = options_.epochs,
+                      .update = std::exchange(reading_, 0),
+                      .updates = state.updates};
+  event.metrics = step_.finish_reading(&control);
   std::int64_t samples = 0;
   for (const Metrics& metrics : event.metrics) {
     merge(state.sum, metrics);
     samples += metrics.samples;
   }
-  check_finite();
+  check_finite(control);
   const double seconds = std::max(seconds_since(state.last_read), 1e-9),
                epoch_seconds = std::max(seconds_since(state.start), 1e-9);
   state.last_read = TrainerClock::now();
@@ -145,15 +166,14 @@ void Trainer::read(EpochState& state) {
   event.epoch_accuracy = state.sum.accuracy;
   event.data_wait_share = waited_seconds() / epoch_seconds;
   const double updates_left =
-      static_cast<double>(state.updates - state.done) +
+      static_cast<double>(state.updates - event.update) +
       static_cast<double>(state.updates) * static_cast<double>(options_.epochs - state.epoch - 1);
-  const double measured = static_cast<double>(state.done - state.first_update);
+  const double measured = static_cast<double>(event.update - state.first_update);
   event.eta_seconds = measured > 0 ? epoch_seconds / measured * updates_left : 0;
   for (Callback* callback : callbacks_) callback->on_progress(event);
 }
 
-void Trainer::check_finite() {
-  const kernels::UpdateControl control = step_.optimizer().control();
+void Trainer::check_finite(const kernels::UpdateControl& control) const {
   if (control.skipped_in_a_row < options_.max_skipped_in_a_row) return;
   throw NotFiniteError(
       fmt::format("gradients were not finite in the last {} updates (loss scale {}); lower the learning rate, or clip",

@@ -79,6 +79,9 @@ struct SmallerMicroBatchEvent {
 class Callback {
  public:
   virtual ~Callback() = default;
+  /// Whether it only looks on: changes neither step, model nor optimizer, and does not stop the trainer at an update of
+  /// its choice. Where all callbacks do, later updates may run already while on_progress is told of some.
+  virtual bool observes() const { return false; }
   virtual void on_begin() {}
   virtual void on_progress(const ProgressEvent&) {}
   virtual void on_epoch_end(const EpochEvent&) {}
@@ -132,8 +135,9 @@ class Trainer {
   Batch next_batch(const Context& context, std::int64_t index);
   bool go_on_smaller(const EpochState& state, const OutOfMemory& error);
   double waited_seconds() const { return waited_before_ + train_.waited_seconds(); }
-  void read(EpochState& state);
-  void check_finite();
+  void begin_read(const EpochState& state);
+  void finish_read(EpochState& state);
+  void check_finite(const kernels::UpdateControl& control) const;
   void check_fits(const BatchSource& source, const char* what) const;
 
   TrainingStep& step_;
@@ -143,6 +147,7 @@ class Trainer {
   MicroBatches micro_batches_;
   DeviceBatches* device_batches_ = nullptr;
   std::unique_ptr<CapturedSteps> launches_;  // over them; null: batches come one by one
+  std::int64_t reading_ = 0;  // updates done when the reading under way began; 0: there is none
   double waited_before_ = 0;                 // in this epoch, before the source was last started
   std::vector<Callback*> callbacks_;
   std::atomic<bool> stop_{false};
