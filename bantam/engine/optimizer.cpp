@@ -1,6 +1,9 @@
-// Tables on the device, and the three kernels of an update.
+// Tables on the device, and the two kernels of an update.
 #include "bantam/engine/optimizer.h"
 
+#include <array>
+#include <cstddef>
+#include <cstring>
 #include <limits>
 
 #include <fmt/format.h>
@@ -29,6 +32,7 @@ void check(const OptimizerOptions& o) {
 }
 
 constexpr std::int64_t kControlBytes = sizeof(kernels::UpdateControl);
+constexpr std::int64_t kTicketBytes = sizeof(std::int32_t);
 
 }  // namespace
 
@@ -61,7 +65,12 @@ Optimizer::Optimizer(Model& model, OptimizerOptions options) : model_(model), op
     control.loss_scale = options_.initial_loss_scale;
     control.growth_interval = options_.loss_scale_growth_interval;
   }
-  control_ = table(&control, sizeof(control));
+  // One allocation: the scalars, which are state, and the integer at which blocks of begin_update count themselves.
+  std::array<std::byte, kControlBytes + kTicketBytes> scalars{};
+  std::memcpy(scalars.data(), &control, kControlBytes);
+  const Tensor both = table(scalars.data(), scalars.size());
+  control_ = both.reinterpret(0, {kControlBytes}, DType::uint8);
+  ticket_ = both.reinterpret(kControlBytes, {}, DType::int32);
   if (is_adam(options_.kind) || options_.momentum > 0.0f) moment1_ = parameters.add_slot(context, "optimizer/moment1");
   if (is_adam(options_.kind)) moment2_ = parameters.add_slot(context, "optimizer/moment2");
   parameters.begin_accumulation();
@@ -81,6 +90,7 @@ kernels::UpdateArena Optimizer::arena() const {
           .segment_of_granule = granule_table_.as<std::int32_t>(),
           .segments = segment_table_.as<kernels::UpdateSegment>(),
           .groups = group_table_.as<kernels::UpdateGroup>(),
+          .group_count = static_cast<std::int32_t>(groups_.size()),
           .master = parameters.master().as<float>(),
           .gradient = parameters.gradient().as<float>(),
           .moment1 = moment1_.defined() ? moment1_.as<float>() : nullptr,
@@ -98,17 +108,18 @@ void Optimizer::update() {
 
 void Optimizer::run_kernels(const Context& context) {
   const kernels::UpdateArena arena = this->arena();
+  const BufferArena& buffers = model_.buffers();
+  kernels::UpdateBuffers statistics{.elements = buffers.elements()};
+  if (statistics.elements > 0) {
+    statistics.pending = buffers.pending().as<float>();
+    statistics.current = buffers.current().as<float>();
+  }
   auto* control = control_.as<kernels::UpdateControl>();
   {
-    const Scratch scratch =
-        context.scratch(kernels::gradient_statistics_workspace_bytes(arena.granules, context.device.kind));
-    BANTAM_KERNEL(context.exec, gradient_statistics, arena, control, scratch.get());
+    const Scratch scratch = context.scratch(kernels::begin_update_workspace_bytes(arena.granules, context.device.kind));
+    BANTAM_KERNEL(context.exec, begin_update, arena, control, ticket_.as<std::int32_t>(), scratch.get());
   }
-  BANTAM_KERNEL(context.exec, optimizer_update, options_.kind, arena, control);
-  const BufferArena& buffers = model_.buffers();
-  BANTAM_KERNEL(context.exec, finish_update, control, buffers.elements(),
-                buffers.elements() > 0 ? buffers.pending().as<float>() : nullptr,
-                buffers.elements() > 0 ? buffers.current().as<float>() : nullptr);
+  BANTAM_KERNEL(context.exec, apply_update, options_.kind, arena, statistics, control);
 }
 
 void Optimizer::warm_up() {

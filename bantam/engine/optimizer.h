@@ -57,7 +57,7 @@ class Optimizer {
   Model& model_;
   OptimizerOptions options_;
   std::vector<kernels::UpdateGroup> groups_;
-  Tensor group_table_, segment_table_, granule_table_, control_;
+  Tensor group_table_, segment_table_, granule_table_, control_, ticket_;
   Tensor moment1_, moment2_;
 };
 
