@@ -34,7 +34,8 @@ __device__ double block_sum(double value) {
   return sum;
 }
 
-/// Whether this block is the last of the grid to come here. The ticket counts blocks, and goes back to 0 after the last.
+/// Whether this block is the last of the grid to come here. The ticket counts blocks, and goes back to 0 after the
+/// last.
 __device__ bool last_block(std::int32_t* ticket) {
   __shared__ bool last;
   if (threadIdx.x == 0) {
