@@ -1,4 +1,4 @@
-// Batch normalisation on CUDA: statistics in two ordered stages, then one pass that normalises; backward the same way.
+// Batch normalisation on CUDA: one pass over x for the statistics, and one that normalises; backward the same way.
 #include "bantam/kernels/batch_norm.h"
 #include "bantam/kernels/cuda/activation_math.cuh"
 #include "bantam/kernels/cuda/batch_norm_affine.cuh"
@@ -57,6 +57,11 @@ struct Normalise {
   }
 };
 
+template <class T, int N>
+struct TwoPacks {
+  Pack<T, N> x, dy;
+};
+
 /// Terms of Σ dz and Σ dz·(x - mean).
 template <class T, class Function>
 struct GradientTerms {
@@ -66,14 +71,18 @@ struct GradientTerms {
   Function f;
 
   template <int N>
-  __device__ Affine<N> start(std::int64_t c, std::integral_constant<int, N>) const {
+  __device__ Affine<N> start(std::int64_t c) const {
     return affine.load<N>(c);
   }
   template <int N>
-  __device__ void add(const Affine<N>& kept, std::int64_t at, float (&sum)[2 * N]) const {
+  __device__ TwoPacks<T, N> load(std::int64_t at) const {
+    return {load_pack<N>(x + at), load_pack<N>(dy + at)};
+  }
+  template <int N>
+  __device__ void add(const Affine<N>& kept, const TwoPacks<T, N>& loaded, std::int64_t, float (&sum)[2 * N]) const {
     float v[N], g[N];
-    unpack<N>(x + at, v);
-    unpack<N>(dy + at, g);
+    unpack<N>(loaded.x, v);
+    unpack<N>(loaded.dy, g);
 #pragma unroll
     for (int n = 0; n < N; ++n) {
       const float dz = g[n] * f.derivative(kept.z(n, v[n]));
@@ -83,7 +92,8 @@ struct GradientTerms {
   }
 };
 
-/// Keeps the totals (Σ dz, then Σ dz·x̂) for the pass over dx, and gives them out as dshift and dscale where wanted.
+/// Keeps a channel's totals (Σ dz, then Σ dz·x̂) for the pass over dx, and gives them out as dshift and dscale where
+/// wanted.
 struct FinishGradientSums {
   const float* inv_std;
   float* totals;
@@ -92,13 +102,12 @@ struct FinishGradientSums {
   std::int64_t channels;
   bool accumulate;
 
-  __device__ void operator()(std::int64_t i, float sum) const {
-    const bool products = i >= channels;
-    const std::int64_t c = products ? i - channels : i;
-    if (products) sum *= inv_std[c];
-    totals[i] = sum;
-    float* to = products ? dscale : dshift;
-    if (to) to[c] = accumulate ? to[c] + sum : sum;
+  __device__ void operator()(std::int64_t c, const double (&sums)[2]) const {
+    const auto shift = static_cast<float>(sums[0]), scale = static_cast<float>(sums[1] * inv_std[c]);
+    totals[c] = shift;
+    totals[channels + c] = scale;
+    if (dshift) dshift[c] = accumulate ? dshift[c] + shift : shift;
+    if (dscale) dscale[c] = accumulate ? dscale[c] + scale : scale;
   }
 };
 
@@ -107,11 +116,6 @@ template <int N>
 struct InputGradientKept {
   Affine<N> affine;
   float slope[N], constant[N];
-};
-
-template <class T, int N>
-struct TwoPacks {
-  Pack<T, N> x, dy;
 };
 
 /// dx = scale·inv_std·(dz - Σdz/rows - x̂·Σ(dz·x̂)/rows).
@@ -218,7 +222,7 @@ void batch_norm_backward_training(const Exec& exec, const BatchNormShape& shape,
         [&](auto n) {
           constexpr int N = decltype(n)::value;
           const GradientTerms<T, Function> terms{in, g, source, f};
-          sum_rows<N, 2>(exec, shape.rows, shape.channels, totals + 2 * shape.channels, terms, finish);
+          row_sums<N, 2>(exec, shape.rows, shape.channels, totals + 2 * shape.channels, terms, finish);
           if (dx) map_rows<N>(exec, shape.rows, shape.channels, map);
         },
         shape.channels, x, dy, dx);

@@ -33,7 +33,7 @@ void Libraries::load(const std::function<void(const char*)>& loaded) {
 Libraries& Libraries::of(const Exec& exec) {
   auto* libraries = dynamic_cast<Libraries*>(exec.libraries);
   if (libraries == nullptr)
-    throw DeviceError("a CUDA kernel that uses cuBLASLt or cuDNN was called without CUDA's libraries");
+    throw DeviceError("a CUDA kernel that needs what a device keeps between calls was given no DeviceLibraries");
   return *libraries;
 }
 
