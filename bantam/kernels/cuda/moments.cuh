@@ -60,7 +60,7 @@ __device__ inline void add_rows(const float (&v)[kRows][N], Moments<float, N>& m
 }
 
 /// Rows that a thread loads and merges at a time.
-inline constexpr int kMomentRows = 4;
+inline constexpr int kMomentRows = 8;
 
 /// N channels of one row, relative to the origin.
 template <int N, class T>
@@ -92,12 +92,11 @@ __device__ inline void add_part(const T* x, std::int64_t rows, std::int64_t chan
       });
 }
 
-/// The mean of all rows from the parts' means, and m2 from the parts' m2 and the distances of their means from the first
-/// part's (double: they are close to each other, so that the difference of sums costs nothing).
+/// The mean of all rows from the parts' means, and m2 from the parts' m2 and the distances of their means from the
+/// first part's (double: they are close to each other, so that the difference of sums costs nothing).
 template <class T, int N, class Finish>
-__global__ void __launch_bounds__(kTileThreads, 2)
-    moments_kernel(const T* x, std::int64_t rows, std::int64_t channels, float* partials, unsigned* counters,
-                   Finish finish) {
+__global__ void __launch_bounds__(kTileThreads, 2) moments_kernel(const T* x, std::int64_t rows, std::int64_t channels,
+                                                                  float* partials, unsigned* counters, Finish finish) {
   constexpr int M = N % 4 == 0 ? 4 : 1;
   const int width = static_cast<int>(blockDim.x) * N;
   const std::int64_t c = static_cast<std::int64_t>(blockIdx.x) * width + threadIdx.x * N;
@@ -141,8 +140,8 @@ template <class T, int N, class Finish>
 void channel_moments(const Exec& exec, std::int64_t rows, std::int64_t channels, const T* x, float* partials,
                      const Finish& finish) {
   const auto [grid, block] = column_grid<N>(rows, channels);
-  moments_kernel<T, N><<<grid, block, 0, stream_of(exec)>>>(
-      x, rows, channels, partials, Libraries::of(exec).block_counters(exec.stream), finish);
+  moments_kernel<T, N><<<grid, block, 0, stream_of(exec)>>>(x, rows, channels, partials,
+                                                            Libraries::of(exec).block_counters(exec.stream), finish);
   check_launch("moments_kernel");
 }
 

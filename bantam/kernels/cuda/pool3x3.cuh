@@ -100,8 +100,7 @@ __global__ void __launch_bounds__(kPoolThreads)
 #pragma unroll
   for (int i = 0; i < 4; ++i) {
     const int row = at.row * 2 + i / 2, column = at.column * 2 + i % 2;
-    if (row < p.h.in && column < p.w.in)
-      repack<N>(sum[i], dx + offset_in(at, p.h.in, p.w.in, row, column, p.channels));
+    if (row < p.h.in && column < p.w.in) repack<N>(sum[i], dx + offset_in(at, p.h.in, p.w.in, row, column, p.channels));
   }
 }
 

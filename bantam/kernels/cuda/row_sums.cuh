@@ -50,17 +50,18 @@ __device__ inline std::int64_t rows_of_part(std::int64_t rows, std::int64_t part
   return turns * each - (part == 0 ? tiles * each - rows : 0);
 }
 
-/// Whether this block is the last of its column to come here; it then sees what the others wrote before. `counters`, one
-/// a column, are 0 before and after; with one part they are not used.
+/// Whether this block is the last of its column to come here; it then sees what the others wrote before. `counters`,
+/// one a column, are 0 before and after; with one part they are not used.
 __device__ inline bool last_of_column(unsigned* counters) {
   __shared__ bool last;
-  __threadfence();
   __syncthreads();
   if (gridDim.y == 1) return true;
-  if (threadIdx.x == 0 && threadIdx.y == 0)
+  if (threadIdx.x == 0 && threadIdx.y == 0) {
+    __threadfence();  // behind the barrier, it speaks for the whole block
     last = atomicInc(counters + blockIdx.x, gridDim.y - 1) == gridDim.y - 1;  // wraps around to 0
+    __threadfence();
+  }
   __syncthreads();
-  if (last) __threadfence();
   return last;
 }
 
@@ -113,9 +114,9 @@ __device__ inline void merge_column(const float* partials, std::int64_t channels
 /// Rows that a thread loads before it uses the first.
 inline constexpr int kSumRowsAtOnce = 4;
 
-/// K sums a channel over all rows. terms.start<N>(c) gives what a thread keeps for its N channels; load<N>(offset) reads
-/// N elements, and add(kept, loaded, offset, sum) adds their terms to sum[k·N + n]. finish(c, sums) gets a channel's
-/// K sums (double).
+/// K sums a channel over all rows. terms.start<N>(c) gives what a thread keeps for its N channels; load<N>(offset)
+/// reads N elements, and add(kept, loaded, offset, sum) adds their terms to sum[k·N + n]. finish(c, sums) gets a
+/// channel's K sums (double).
 template <int N, int K, class Terms, class Finish>
 __global__ void __launch_bounds__(kTileThreads, 2)
     row_sums_kernel(std::int64_t rows, std::int64_t channels, Terms terms, float* partials, unsigned* counters,
@@ -137,9 +138,7 @@ __global__ void __launch_bounds__(kTileThreads, 2)
 #pragma unroll
           for (int k = 0; k < kRows; ++k) terms.add(kept, loaded[k], at + k * step, sum);
         },
-        [&](std::int64_t r) {
-          terms.add(kept, terms.template load<N>(r * channels + c), r * channels + c, sum);
-        });
+        [&](std::int64_t r) { terms.add(kept, terms.template load<N>(r * channels + c), r * channels + c, sum); });
   }
   sum_over_block_rows(sum, [&](int i, int x, float total) {
     const std::int64_t channel = static_cast<std::int64_t>(blockIdx.x) * width + x * N + i % N;
@@ -162,8 +161,8 @@ template <int N, int K, class Terms, class Finish>
 void row_sums(const Exec& exec, std::int64_t rows, std::int64_t channels, float* partials, const Terms& terms,
               const Finish& finish) {
   const auto [grid, block] = column_grid<N>(rows, channels);
-  row_sums_kernel<N, K><<<grid, block, 0, stream_of(exec)>>>(
-      rows, channels, terms, partials, Libraries::of(exec).block_counters(exec.stream), finish);
+  row_sums_kernel<N, K><<<grid, block, 0, stream_of(exec)>>>(rows, channels, terms, partials,
+                                                             Libraries::of(exec).block_counters(exec.stream), finish);
   check_launch("row_sums_kernel");
 }
 
