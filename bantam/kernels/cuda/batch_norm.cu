@@ -56,15 +56,16 @@ struct Normalise {
   }
 };
 
-/// y = f(z) over x, both of `dtype`.
+/// y = f(z) over x, both of `dtype`. kEarly: right behind the kernel that makes the statistics.
+template <bool kEarly>
 void normalise(const Exec& exec, const BatchNormShape& shape, DType dtype, const void* x, ActivationFunction activation,
                const AffineSource& affine, void* y) {
   dispatch_floating(dtype, [&](auto tag) {
     using T = typename decltype(tag)::type;
     with_activation(activation, [&](auto f) {
       const Normalise<T, decltype(f)> map{static_cast<const T*>(x), affine, f, static_cast<T*>(y)};
-      with_pack<T>([&](auto n) { map_rows<decltype(n)::value>(exec, shape.rows, shape.channels, map); }, shape.channels,
-                   x, y);
+      with_pack<T>([&](auto n) { map_rows<decltype(n)::value, kEarly>(exec, shape.rows, shape.channels, map); },
+                   shape.channels, x, y);
     });
   });
 }
@@ -88,12 +89,14 @@ void batch_norm_forward_training(const Exec& exec, const BatchNormShape& shape, 
         },
         shape.channels, x);
   });
-  if (y) batch_norm_apply(exec, shape, dtype, x, affine, saved_mean, saved_inv_std, y);
+  if (y)
+    normalise<true>(exec, shape, dtype, x, affine.activation, {affine.scale, affine.shift, saved_mean, saved_inv_std},
+                    y);
 }
 
 void batch_norm_apply(const Exec& exec, const BatchNormShape& shape, DType dtype, const void* x,
                       const BatchNormAffine& affine, const float* mean, const float* inv_std, void* y) {
-  normalise(exec, shape, dtype, x, affine.activation, {affine.scale, affine.shift, mean, inv_std}, y);
+  normalise<false>(exec, shape, dtype, x, affine.activation, {affine.scale, affine.shift, mean, inv_std}, y);
 }
 
 void batch_norm_backward_training(const Exec& exec, const BatchNormShape& shape, DType dtype, const void* x,
@@ -113,7 +116,7 @@ void batch_norm_backward_training(const Exec& exec, const BatchNormShape& shape,
         [&](auto n) {
           constexpr int N = decltype(n)::value;
           sums.template run<N>(exec, GradientTerms<T, Function>{in, g, source, f});
-          if (dx) sums.template input_gradient<N>(exec, in, g, source, f, static_cast<T*>(dx));
+          if (dx) sums.template input_gradient<N, true>(exec, in, g, source, f, static_cast<T*>(dx));
         },
         shape.channels, x, dy, dx);
   };
@@ -123,8 +126,8 @@ void batch_norm_backward_training(const Exec& exec, const BatchNormShape& shape,
 void batch_norm_forward_inference(const Exec& exec, const BatchNormShape& shape, DType dtype, const void* x,
                                   const BatchNormAffine& affine, float epsilon, const float* running_mean,
                                   const float* running_variance, void* y) {
-  normalise(exec, shape, dtype, x, affine.activation,
-            {affine.scale, affine.shift, running_mean, running_variance, true, epsilon}, y);
+  normalise<false>(exec, shape, dtype, x, affine.activation,
+                   {affine.scale, affine.shift, running_mean, running_variance, true, epsilon}, y);
 }
 
 }  // namespace bantam::kernels::cuda

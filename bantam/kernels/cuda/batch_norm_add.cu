@@ -197,7 +197,7 @@ void batch_norm_add_grad(const Exec& exec, const BatchNormShape& shape, DType dt
           constexpr int N = decltype(n)::value;
           sums.template run<N>(exec, SumGradientTerms<T>{x, dy, other, gradient.mask, norm.mean,
                                                          PiecewiseLinear::of(gradient.f).below, z});
-          if (dx) sums.template input_gradient<N>(exec, x, z, source_of(norm), none, dx);
+          if (dx) sums.template input_gradient<N, false>(exec, x, z, source_of(norm), none, dx);
         },
         shape.channels, x, dy, other, z, dx);
   });

@@ -126,12 +126,13 @@ class GradientSums {
   void run(const Exec& exec, const Terms& terms) const {
     row_sums<N, 2>(exec, shape_.rows, shape_.channels, totals_ + 2 * shape_.channels, terms, finish_);
   }
-  /// dx of the norm that `source` describes and f behind it, after `run`.
-  template <int N, class T, class Function>
+  /// dx of the norm that `source` describes and f behind it, right after `run`; kEarly: whose terms did not write x or
+  /// dy.
+  template <int N, bool kEarly, class T, class Function>
   void input_gradient(const Exec& exec, const T* x, const T* dy, const AffineSource& source, Function f, T* dx) const {
     const InputGradient<T, Function> map{
         x, dy, source, f, totals_, shape_.channels, 1.0f / static_cast<float>(shape_.rows), dx};
-    map_rows<N>(exec, shape_.rows, shape_.channels, map);
+    map_rows<N, kEarly>(exec, shape_.rows, shape_.channels, map);
   }
 
  private:

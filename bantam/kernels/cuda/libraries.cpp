@@ -2,6 +2,7 @@
 #include "bantam/kernels/cuda/libraries.h"
 
 #include "bantam/base/error.h"
+#include "bantam/kernels/cuda/check.h"
 
 namespace bantam::kernels::cuda {
 
@@ -44,6 +45,17 @@ CublasLt& Libraries::cublaslt() {
     cublaslt_ = std::make_unique<CublasLt>();
   }
   return *cublaslt_;
+}
+
+bool Libraries::starts_early() {
+  const std::lock_guard lock(guard_);
+  if (!starts_early_) {
+    int major = 0;
+    check_cuda(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device_.index),
+               "cudaDeviceGetAttribute");
+    starts_early_ = major >= 9;
+  }
+  return *starts_early_;
 }
 
 Cudnn* Libraries::cudnn() {

@@ -100,6 +100,7 @@ __global__ void __launch_bounds__(kTileThreads, 2) moments_kernel(const T* x, st
   constexpr int M = N % 4 == 0 ? 4 : 1;
   const int width = static_cast<int>(blockDim.x) * N;
   const std::int64_t c = static_cast<std::int64_t>(blockIdx.x) * width + threadIdx.x * N;
+  let_next_kernel_start();
   Moments<float, N> moments;
   if (c < channels) {
     float origin[N];

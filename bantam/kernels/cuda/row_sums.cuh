@@ -122,6 +122,7 @@ __global__ void __launch_bounds__(kTileThreads, 2)
     row_sums_kernel(std::int64_t rows, std::int64_t channels, Terms terms, float* partials, unsigned* counters,
                     Finish finish) {
   constexpr int kRows = kSumRowsAtOnce;
+  let_next_kernel_start();
   const int width = static_cast<int>(blockDim.x) * N;
   const std::int64_t c = static_cast<std::int64_t>(blockIdx.x) * width + threadIdx.x * N;
   float sum[K * N] = {};
