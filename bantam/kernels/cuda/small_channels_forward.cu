@@ -15,12 +15,16 @@ constexpr int kBlocksPerMultiprocessor = 3;
 /// adjacent channels in four tiles, and stores 16 bytes at a time.
 __device__ int channel_of(int n, int column) { return n / 4 * 32 + column / 2 * 8 + n % 4 * 2 + column % 2; }
 
+__host__ __device__ int steps_of(const ImageConvolution& g) {
+  return (g.kernel_h * g.kernel_w + kTapsAtOnce - 1) / kTapsAtOnce;
+}
+
 /// B fragments of all weights of a channel group: [step][tile pair][lane] 16 bytes. Absent taps, channels are zero.
-template <int kSteps, int kColumnTiles>
+template <int kColumnTiles>
 __device__ void load_weights(const unsigned short* __restrict__ w, const ImageConvolution& g, int first_channel,
                              uint2* fragments) {
   const int taps = g.kernel_h * g.kernel_w;
-  for (int i = threadIdx.x; i < kSteps * kColumnTiles * 32; i += kImageThreads) {
+  for (int i = threadIdx.x; i < steps_of(g) * kColumnTiles * 32; i += kImageThreads) {
     const int half = i % 2, lane = i / 2 % 32, n = i / 64 % (kColumnTiles / 2) * 2 + half;
     const int tap = i / (32 * kColumnTiles) * kTapsAtOnce + lane % 4;
     const int channel = first_channel + channel_of(n, lane / 4);
@@ -58,23 +62,26 @@ __device__ void store_pixel(const float (&sums)[kColumnTiles][4], int half, T* y
   }
 }
 
+/// Where each tap of each step lies in the tile of the image, in pixels from the first.
+__device__ void load_offsets(const ImageConvolution& g, int* offsets) {
+  const int taps = g.kernel_h * g.kernel_w;
+  for (int tap = threadIdx.x; tap < steps_of(g) * kTapsAtOnce; tap += kImageThreads) {
+    offsets[tap] = tap < taps ? tap / g.kernel_w * g.tile_w + tap % g.kernel_w : 0;  // absent taps have weight 0
+  }
+}
+
 /// blockIdx.y: a group of 8·kColumnTiles output channels. Blocks take tiles in turn.
-template <class T, int kSteps, int kColumnTiles>
+template <class T, int kColumnTiles>
 __global__ void __launch_bounds__(kImageThreads, kBlocksPerMultiprocessor)
     image_forward(const T* __restrict__ x, const T* __restrict__ w, T* __restrict__ y, const ImageConvolution g) {
   extern __shared__ uint4 shared[];
-  constexpr int kFragments = kSteps * kColumnTiles / 2 * 32;
-  auto* image = reinterpret_cast<std::uint64_t*>(shared + kFragments);
-  const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+  __shared__ int offsets[kMostImageTaps];
+  const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, steps = steps_of(g);
+  auto* image = reinterpret_cast<std::uint64_t*>(shared + steps * kColumnTiles / 2 * 32);
   const int first_channel = static_cast<int>(blockIdx.y) * 8 * kColumnTiles;
-  load_weights<kSteps, kColumnTiles>(reinterpret_cast<const unsigned short*>(w), g, first_channel,
-                                     reinterpret_cast<uint2*>(shared));
-  int offsets[kSteps];  // of this lane's tap in each step, in pixels of the tile
-#pragma unroll
-  for (int step = 0; step < kSteps; ++step) {
-    const int tap = step * kTapsAtOnce + lane % 4;
-    offsets[step] = tap < g.kernel_h * g.kernel_w ? tap / g.kernel_w * g.tile_w + tap % g.kernel_w : 0;  // weight 0
-  }
+  load_weights<kColumnTiles>(reinterpret_cast<const unsigned short*>(w), g, first_channel,
+                             reinterpret_cast<uint2*>(shared));
+  load_offsets(g, offsets);
   const std::uint64_t* mine = image + warp * kRowsPerWarp * g.stride_h * g.tile_w + lane / 4 * g.stride_w;
   for (int tile = static_cast<int>(blockIdx.x); tile < g.tiles; tile += static_cast<int>(gridDim.x)) {
     const TilePlace place = place_of(g, tile);
@@ -82,14 +89,14 @@ __global__ void __launch_bounds__(kImageThreads, kBlocksPerMultiprocessor)
     load_image_tile<false>(x, g, place, image);
     __syncthreads();
     float sums[kRowsPerWarp][kColumnTiles][4] = {};
-#pragma unroll
-    for (int step = 0; step < kSteps; ++step) {
+#pragma unroll 1
+    for (int step = 0; step < steps; ++step) {
       uint4 b[kColumnTiles / 2];
 #pragma unroll
       for (int n = 0; n < kColumnTiles / 2; ++n) b[n] = shared[(step * kColumnTiles / 2 + n) * 32 + lane];
 #pragma unroll
       for (int r = 0; r < kRowsPerWarp; ++r) {
-        const std::uint64_t* at = mine + r * g.stride_h * g.tile_w + offsets[step];
+        const std::uint64_t* at = mine + r * g.stride_h * g.tile_w + offsets[step * kTapsAtOnce + lane % 4];
         const uint2 low = *reinterpret_cast<const uint2*>(at);
         const uint2 high = *reinterpret_cast<const uint2*>(at + 8 * g.stride_w);
         const std::uint32_t a[4] = {low.x, high.x, low.y, high.y};
@@ -115,11 +122,10 @@ __global__ void __launch_bounds__(kImageThreads, kBlocksPerMultiprocessor)
   }
 }
 
-template <class T, int kSteps, int kColumnTiles>
+template <class T, int kColumnTiles>
 void launch(const Exec& exec, const ImageConvolution& g, const void* x, const void* w, void* y) {
-  constexpr int kFragmentBytes = kSteps * kColumnTiles / 2 * 32 * 16;
-  const int bytes = kFragmentBytes + g.tile_bytes();
-  auto* kernel = image_forward<T, kSteps, kColumnTiles>;
+  const int bytes = steps_of(g) * kColumnTiles / 2 * 32 * 16 + g.tile_bytes();
+  auto* kernel = image_forward<T, kColumnTiles>;
   check_cuda(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes), "cudaFuncSetAttribute");
   int multiprocessors = 0;
   check_cuda(cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, exec.device.index),
@@ -131,19 +137,10 @@ void launch(const Exec& exec, const ImageConvolution& g, const void* x, const vo
   check_launch("image_forward");
 }
 
-/// 3 x 3, 5 x 5 and 7 x 7 kernels fill their steps; what lies between takes the next.
-template <class T, int kColumnTiles>
-void launch_steps(const Exec& exec, const ImageConvolution& g, const void* x, const void* w, void* y) {
-  const int steps = (g.kernel_h * g.kernel_w + kTapsAtOnce - 1) / kTapsAtOnce;
-  if (steps <= 3) return launch<T, 3, kColumnTiles>(exec, g, x, w, y);
-  if (steps <= 7) return launch<T, 7, kColumnTiles>(exec, g, x, w, y);
-  launch<T, 13, kColumnTiles>(exec, g, x, w, y);
-}
-
 template <class T>
 void launch_typed(const Exec& exec, const ImageConvolution& g, const void* x, const void* w, void* y) {
-  if (g.out_channels <= 32) return launch_steps<T, 4>(exec, g, x, w, y);
-  launch_steps<T, 8>(exec, g, x, w, y);
+  if (g.out_channels <= 32) return launch<T, 4>(exec, g, x, w, y);
+  launch<T, 8>(exec, g, x, w, y);
 }
 
 }  // namespace
