@@ -110,6 +110,7 @@ void TrainingStep::stay_eager(const Error& error) {
 /// Runs `work` from the arena where it was planned. A part that departs and then finds no memory runs once more,
 /// unplanned, with the arena's memory free for it; but not within an effective batch, which only its caller can repeat.
 void TrainingStep::run_part(StepPart part, std::int64_t batch, const std::function<void()>& work) {
+  if (recorded_updates_ != kNotRecording) return record_part(part, batch, work);
   const std::shared_ptr<const PlacementPlan> plan = plan_for(part, batch);
   if (plan == nullptr) return work();
   bool departed = false;
@@ -137,14 +138,14 @@ void TrainingStep::run_part(StepPart part, std::int64_t batch, const std::functi
 }
 
 void TrainingStep::micro_batch(const Batch& batch, std::int64_t first_sample, std::int64_t effective_batch) {
-  if (slot_ >= kMetricRing) throw Error("training step: metrics of 64 updates are pending; call read_metrics()");
+  if (recorded_updates_ == kNotRecording) require_metric_slots(1);
   const StepPart part = accumulating_ ? StepPart::next_micro_batch : StepPart::first_micro_batch;
   accumulating_ = true;
   try {
     run_part(part, batch.size, [&] { forward_and_backward(batch, first_sample, effective_batch); });
   } catch (...) {  // out of memory, say: nothing of the effective batch stays, so that it can be tried again in smaller
                    // pieces
-    discard();
+    if (recorded_updates_ == kNotRecording) discard();
     throw;
   }
 }
@@ -153,7 +154,7 @@ void TrainingStep::discard() {
   const Context context = model_.context(Pass::train);
   model_.parameters().begin_accumulation();
   model_.buffers().reset_pending(context);
-  zero_bytes(slot_sums(), kSumsBytes, context.stream);
+  zero_bytes(ring_.as<kernels::MetricSums>() + optimizer_.metric_slot(), kSumsBytes, context.stream);
   accumulating_ = false;
 }
 
@@ -169,7 +170,7 @@ void TrainingStep::forward_and_backward(const Batch& batch, std::int64_t first_s
   const auto result = ops::softmax_cross_entropy(
       at_loss, logits, batch.labels,
       {.label_smoothing = loss_.label_smoothing, .divisor = loss_.mean ? static_cast<float>(effective_batch) : 1.0f});
-  add_metrics(at_loss, logits, batch, result.losses, slot_sums());
+  add_metrics(at_loss, logits, batch, result.losses);
   memory().note_phase("backward");
   tape.backward(context, result.loss, optimizer_.loss_scale());
 }
@@ -177,9 +178,25 @@ void TrainingStep::forward_and_backward(const Batch& batch, std::int64_t first_s
 void TrainingStep::update() {
   if (!accumulating_) throw Error("training step: update() without a micro-batch");
   memory().note_phase("update");
-  run_part(StepPart::update, 0, [this] { optimizer_.update(); });
+  const bool recording = recorded_updates_ != kNotRecording;
+  const int slot = optimizer_.metric_slot(), rate = recording ? recorded_updates_ : 0;
+  run_part(StepPart::update, 0, [this, rate] { optimizer_.update(rate); });
   accumulating_ = false;
-  ++slot_;
+  if (recording)
+    ++recorded_updates_;
+  else
+    pending_slots_.push_back(slot);
+}
+
+void TrainingStep::require_metric_slots(int updates) const {
+  if (pending_metrics() + updates > kMetricRing)
+    throw Error(fmt::format("training step: metrics of {} updates are pending; call read_metrics()", pending_metrics()));
+}
+
+/// One more update has run without `update`.
+void TrainingStep::note_update() {
+  pending_slots_.push_back(optimizer_.metric_slot());
+  optimizer_.set_metric_slot(optimizer_.metric_slot() + 1);
 }
 
 void TrainingStep::evaluate(const Batch& batch) {
@@ -192,31 +209,32 @@ void TrainingStep::forward_and_measure(const Batch& batch) {
   const Context at_loss = context.at(model_.runtime().intern("loss"));
   const auto result =
       ops::softmax_cross_entropy(at_loss, logits, batch.labels, {.label_smoothing = loss_.label_smoothing});
-  add_metrics(at_loss, logits, batch, result.losses, ring_.as<kernels::MetricSums>() + kMetricRing);
+  add_metrics(at_loss, logits, batch, result.losses);
 }
 
-kernels::MetricSums* TrainingStep::slot_sums() const { return ring_.as<kernels::MetricSums>() + slot_; }
-
-void TrainingStep::add_metrics(const Context& context, const Tensor& logits, const Batch& batch, const Tensor& losses,
-                               kernels::MetricSums* sums) {
+/// To the slot of the update under way, which the device knows, or to the evaluation's sums.
+void TrainingStep::add_metrics(const Context& context, const Tensor& logits, const Batch& batch, const Tensor& losses) {
+  const bool trains = context.pass != Pass::evaluate;
+  auto* ring = ring_.as<kernels::MetricSums>();
   const kernels::SoftmaxCrossEntropyShape shape{logits.shape()[0], logits.shape()[1], loss_.label_smoothing};
   BANTAM_KERNEL(context.exec, classification_metrics, shape, logits.dtype(), logits.data(),
-                batch.labels.as<std::int32_t>(), losses.as<float>(), sums);
+                batch.labels.as<std::int32_t>(), losses.as<float>(), trains ? ring : ring + kMetricRing,
+                trains ? optimizer_.metric_slot_address() : nullptr);
 }
 
 std::vector<Metrics> TrainingStep::read_metrics() {
   if (accumulating_) throw Error("training step: read_metrics() between micro_batch() and update()");
   model_.runtime().refresh_limit(model_.device());  // first: where it throws, the metrics can still be read
-  std::vector<kernels::MetricSums> sums(static_cast<std::size_t>(slot_));
+  std::vector<kernels::MetricSums> sums(kMetricRing);
   const Stream stream = model_.runtime().stream(model_.device());
-  if (slot_ > 0) {
+  if (!pending_slots_.empty()) {
     copy_bytes(sums.data(), ring_.data(), sums.size() * kSumsBytes, stream);
     zero_bytes(ring_.data(), sums.size() * kSumsBytes, stream);
     synchronize(stream);
   }
-  slot_ = 0;
   std::vector<Metrics> metrics;
-  for (const kernels::MetricSums& s : sums) metrics.push_back(to_metrics(s));
+  for (const int slot : pending_slots_) metrics.push_back(to_metrics(sums[static_cast<std::size_t>(slot)]));
+  pending_slots_.clear();
   return metrics;
 }
 

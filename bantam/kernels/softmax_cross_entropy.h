@@ -32,9 +32,10 @@ struct MetricSums {
   double correct = 0;  ///< samples whose largest logit (the first, among equals) is the label
   double samples = 0;
 };
-/// sums += this batch's, in a fixed order.
+/// ring[*slot] += this batch's, in a fixed order. `slot`: device memory, read by the kernel; null: 0.
 using ClassificationMetrics = void(const Exec&, const SoftmaxCrossEntropyShape&, DType dtype, const void* logits,
-                                   const std::int32_t* labels, const float* losses, MetricSums* sums);
+                                   const std::int32_t* labels, const float* losses, MetricSums* ring,
+                                   const std::int32_t* slot);
 namespace cpu {
 SoftmaxCrossEntropyForward softmax_cross_entropy_forward;
 SoftmaxCrossEntropyGrad softmax_cross_entropy_grad;

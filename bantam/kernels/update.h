@@ -33,6 +33,9 @@ struct UpdateSegment {
   std::uint16_t reserved = 0;
 };
 
+/// Slots of a ring of metric sums: updates whose metrics the device holds.
+inline constexpr int kMetricSlots = 512;
+
 /// Scalars of the update, one struct in device memory.
 struct UpdateControl {
   float loss_scale = 1.0f;           ///< gradients in the arena are multiplied by it
@@ -45,6 +48,8 @@ struct UpdateControl {
   float gradient_norm = 0.0f;         ///< of the last unscaled gradient, before clipping
   float gradient_factor = 1.0f;       ///< what the update multiplies gradients by: clip / loss_scale
   std::int32_t skipped_in_a_row = 0;  ///< updates left out since the last that was done
+  std::int32_t metric_slot = 0;       ///< of this update, done or skipped, in a ring of kMetricSlots
+  std::int32_t reserved = 0;
 };
 
 enum class OptimizerKind : std::uint8_t { sgd, sgd_nesterov, adam, adamw };

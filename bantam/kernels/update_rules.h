@@ -48,6 +48,7 @@ BANTAM_HOST_DEVICE inline void store_gradient_statistics(double total, UpdateCon
 /// Counters and loss scale for an update, done or skipped.
 BANTAM_HOST_DEVICE inline void advance_update_control(UpdateControl& control) {
   const bool dynamic = control.growth_interval > 0;
+  control.metric_slot = (control.metric_slot + 1) % kMetricSlots;
   if (control.found_nonfinite) {
     control.skipped += 1;
     control.skipped_in_a_row += 1;

@@ -152,11 +152,15 @@ TEST_P(SoftmaxCrossEntropyTest, MetricsAddUpAndTheFirstOfEqualsWins) {
   const DeviceBuffer losses(device(), {0.5f, 1.5f, 2, 4, 8}, DType::float32);
   for (const DType dtype : kernel_dtypes()) {
     const DeviceBuffer in(device(), logits, dtype);
-    const DeviceArray<MetricSums> sums(device(), {{100, 10, 20}});
+    const DeviceArray<MetricSums> sums(device(), {{1, 2, 3}, {100, 10, 20}, {4, 5, 6}});
+    const DeviceArray<std::int32_t> slot(device(), {1});
     for (int repeat = 0; repeat < 2; ++repeat) {
-      BANTAM_KERNEL(exec(), classification_metrics, s, dtype, in.data(), where.data(), losses.as<float>(), sums.data());
+      BANTAM_KERNEL(exec(), classification_metrics, s, dtype, in.data(), where.data(), losses.as<float>(), sums.data(),
+                    slot.data());
     }
-    const MetricSums total = sums.download()[0];
+    const std::vector<MetricSums> ring = sums.download();
+    EXPECT_EQ(ring[0].loss + ring[2].loss, 5) << "neighbouring slots stay";
+    const MetricSums total = ring[1];
     EXPECT_EQ(total.loss, 132);
     EXPECT_EQ(total.correct, 18);
     EXPECT_EQ(total.samples, 30);
@@ -173,7 +177,7 @@ TEST_P(SoftmaxCrossEntropyTest, MetricsAreTheReference) {
     const DeviceArray<std::int32_t> where(device(), labels);
     const DeviceArray<MetricSums> sums(device(), {MetricSums{}});
     BANTAM_KERNEL(exec(), classification_metrics, s, DType::float32, in.data(), where.data(), l.as<float>(),
-                  sums.data());
+                  sums.data(), nullptr);
     const MetricSums actual = sums.download()[0];
     EXPECT_NEAR(actual.loss, expected.loss, 1e-10);
     EXPECT_EQ(actual.correct, expected.correct);

@@ -150,14 +150,16 @@ void softmax_cross_entropy_grad(const Exec& exec, const SoftmaxCrossEntropyShape
 }
 
 void classification_metrics(const Exec&, const SoftmaxCrossEntropyShape& shape, DType dtype, const void* logits,
-                            const std::int32_t* labels, const float* losses, MetricSums* sums) {
+                            const std::int32_t* labels, const float* losses, MetricSums* ring,
+                            const std::int32_t* slot) {
+  MetricSums& sums = ring[slot != nullptr ? *slot : 0];
   dispatch_floating(dtype, [&](auto tag) {
     using T = typename decltype(tag)::type;
     for (std::int64_t n = 0; n < shape.batch; ++n) {
       const std::int64_t predicted = largest_class(shape, static_cast<const T*>(logits) + n * shape.classes);
-      sums->loss += losses[n];
-      sums->correct += predicted == labels[n] ? 1 : 0;
-      sums->samples += 1;
+      sums.loss += losses[n];
+      sums.correct += predicted == labels[n] ? 1 : 0;
+      sums.samples += 1;
     }
   });
 }

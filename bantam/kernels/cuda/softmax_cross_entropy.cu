@@ -130,7 +130,7 @@ __device__ std::int64_t largest_class(const SoftmaxCrossEntropyShape& s, const T
 template <class T>
 __global__ void __launch_bounds__(kSumThreads)
     metrics_kernel(SoftmaxCrossEntropyShape s, const T* logits, const std::int32_t* labels, const float* losses,
-                   MetricSums* sums) {
+                   MetricSums* ring, const std::int32_t* slot) {
   __shared__ double shared_loss[kSumWarps];
   __shared__ int shared_correct[kSumWarps];
   int correct = 0;
@@ -143,9 +143,10 @@ __global__ void __launch_bounds__(kSumThreads)
   correct = block_sum(correct, shared_correct);
   loss = block_sum(loss, shared_loss);
   if (threadIdx.x != 0) return;
-  sums->loss += loss;
-  sums->correct += correct;
-  sums->samples += static_cast<double>(s.batch);
+  MetricSums& sums = ring[slot != nullptr ? *slot : 0];
+  sums.loss += loss;
+  sums.correct += correct;
+  sums.samples += static_cast<double>(s.batch);
 }
 
 unsigned row_blocks(std::int64_t batch) { return static_cast<unsigned>((batch + kRowsOfBlock - 1) / kRowsOfBlock); }
@@ -180,11 +181,13 @@ void softmax_cross_entropy_grad(const Exec& exec, const SoftmaxCrossEntropyShape
 }
 
 void classification_metrics(const Exec& exec, const SoftmaxCrossEntropyShape& shape, DType dtype, const void* logits,
-                            const std::int32_t* labels, const float* losses, MetricSums* sums) {
+                            const std::int32_t* labels, const float* losses, MetricSums* ring,
+                            const std::int32_t* slot) {
   if (shape.batch <= 0) return;
   dispatch_floating(dtype, [&](auto tag) {
     using T = typename decltype(tag)::type;
-    metrics_kernel<<<1, kSumThreads, 0, stream_of(exec)>>>(shape, static_cast<const T*>(logits), labels, losses, sums);
+    metrics_kernel<<<1, kSumThreads, 0, stream_of(exec)>>>(shape, static_cast<const T*>(logits), labels, losses, ring,
+                                                           slot);
     check_launch("metrics_kernel");
   });
 }
