@@ -28,11 +28,11 @@ bool classifier_head_takes(const ClassifierHeadShape& s, DType dtype) {
 std::size_t classifier_head_workspace_bytes(const ClassifierHeadShape& s, DType dtype, DeviceKind target) {
   if (target == DeviceKind::cuda) {
     const HiddenSplit split = hidden_split(s);
-    return aligned_bytes(4 * split.splits * s.batch * s.hidden) + aligned_bytes(16 * loss_blocks(s)) + aligned_bytes(4);
+    return aligned_bytes(4 * split.splits * s.batch * s.hidden) + aligned_bytes(16 * loss_blocks(s));
   }
   const auto size = static_cast<std::int64_t>(size_of(dtype));
   return aligned_bytes(size * s.batch * s.hidden) + aligned_bytes(size * s.batch * s.classes) +
-         2 * aligned_bytes(4 * s.batch) + composed_scratch(s, dtype);
+         2 * aligned_bytes(4 * s.batch) + aligned_bytes(s.batch) + composed_scratch(s, dtype);
 }
 
 std::size_t classifier_head_backward_workspace_bytes(const ClassifierHeadShape& s, DType dtype, DeviceKind target) {

@@ -82,9 +82,8 @@ std::size_t begin_update_workspace_bytes(std::int64_t granules, DeviceKind targe
 /// Writes found_nonfinite, gradient_norm (√Σg² / loss_scale over segments not frozen, fixed order) and gradient_factor
 /// (1/loss_scale, times min(1, clip_norm/norm) where clip_norm > 0). Then counts the update: where finite, updates + 1,
 /// and loss_scale·2 (at most 2^24) after growth_interval finite updates in a row; else skipped + 1, and loss_scale/2
-/// (at least 1) where growth_interval > 0. `ticket`: an integer in device memory that is 0 before and after (CUDA:
-/// blocks count themselves; unused on the CPU).
-using BeginUpdate = void(const Exec&, const UpdateArena&, UpdateControl* control, std::int32_t* ticket, Workspace);
+/// (at least 1) where growth_interval > 0. metric_slot goes on by one either way.
+using BeginUpdate = void(const Exec&, const UpdateArena&, UpdateControl* control, Workspace);
 
 /// Follows `begin_update`. With g = gradient·gradient_factor and t = updates, unless found_nonfinite:
 ///  sgd           g += wd·w;  m = beta1·m + g (m = g at t = 1: the buffer starts at zero);  w -= lr·m

@@ -29,6 +29,7 @@ void classifier_head_forward(const Exec& exec, const ClassifierHeadShape& s, DTy
   void* logits = cutter.take<char>(rows * static_cast<std::size_t>(s.classes) * size);
   float* losses = cutter.take<float>(4 * rows);
   float* log_sum_exp = cutter.take<float>(4 * rows);
+  auto* correct = cutter.take<std::uint8_t>(rows);
   char* rest = cutter.take<char>(0);
   const Workspace scratch{rest, needed - static_cast<std::size_t>(rest - static_cast<char*>(workspace.data))};
 
@@ -38,10 +39,8 @@ void classifier_head_forward(const Exec& exec, const ClassifierHeadShape& s, DTy
   matmul(exec, logits_product(s), dtype, hidden, weights.w2, dtype, logits, false, scratch);
   bias_forward(exec, s.batch, s.classes, dtype, logits, weights.b2, logits);
   const SoftmaxCrossEntropyShape shape{s.batch, s.classes, s.smoothing};
-  softmax_cross_entropy_forward(exec, shape, dtype, logits, loss.labels, loss.divisor, losses, log_sum_exp, loss.loss);
-  if (loss.ring != nullptr)
-    classification_metrics(exec, shape, dtype, logits, loss.labels, losses,
-                           loss.ring + (loss.slot != nullptr ? *loss.slot : 0));
+  softmax_cross_entropy_forward(exec, shape, dtype, logits, loss.labels, loss.divisor,
+                                {losses, log_sum_exp, loss.loss, correct, loss.ring, loss.slot});
   if (loss.upstream == nullptr) return;
   softmax_cross_entropy_grad(exec, shape, dtype, logits, loss.labels, log_sum_exp, loss.upstream, loss.divisor, logits);
   float* dw2 = saved.partials;

@@ -128,8 +128,7 @@ void update_granule(OptimizerKind kind, const StepValues& s, const UpdateArena& 
 
 }  // namespace
 
-void begin_update(const Exec& exec, const UpdateArena& arena, UpdateControl* control, std::int32_t*,
-                  Workspace workspace) {
+void begin_update(const Exec& exec, const UpdateArena& arena, UpdateControl* control, Workspace workspace) {
   double* partials = static_cast<double*>(workspace.data);
   const std::int64_t parts = gradient_sum_parts(arena.granules);
   parallel_parts(parts, exec.threads, [&](std::int64_t part) {

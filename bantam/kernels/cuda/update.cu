@@ -1,5 +1,7 @@
 // The weight update on CUDA in two kernels: a norm in double that its last block adds up, and one pass over all
 // parameters.
+#include "bantam/kernels/cuda/last_block.cuh"
+#include "bantam/kernels/cuda/libraries.h"
 #include "bantam/kernels/cuda/vectorized.cuh"
 #include "bantam/kernels/update.h"
 #include "bantam/kernels/update_rules.h"
@@ -34,23 +36,10 @@ __device__ double block_sum(double value) {
   return sum;
 }
 
-/// Whether this block is the last of the grid to come here. The ticket counts blocks, and goes back to 0 after the
-/// last.
-__device__ bool last_block(std::int32_t* ticket) {
-  __shared__ bool last;
-  if (threadIdx.x == 0) {
-    __threadfence();  // what this block wrote, before it says that it did
-    last = atomicInc(reinterpret_cast<unsigned*>(ticket), gridDim.x - 1) == gridDim.x - 1;
-    __threadfence();  // and what the others wrote, before it is read
-  }
-  __syncthreads();
-  return last;
-}
-
 /// partials[block] = Σg² over its granules; the last block adds them in order, and counts the update. In double no
 /// finite float overflows, so the sum is finite exactly where every g is.
 __global__ void __launch_bounds__(kThreads)
-    begin_update_kernel(UpdateArena arena, double* partials, std::int32_t* ticket, UpdateControl* control) {
+    begin_update_kernel(UpdateArena arena, double* partials, unsigned* counter, UpdateControl* control) {
   constexpr int kTogether = 4;  // granules read at once
   const std::int64_t warps = static_cast<std::int64_t>(gridDim.x) * kWarps;
   double sum = 0;
@@ -74,7 +63,7 @@ __global__ void __launch_bounds__(kThreads)
   }
   sum = block_sum(sum);
   if (threadIdx.x == 0) partials[blockIdx.x] = sum;
-  if (!last_block(ticket)) return;
+  if (!last_of_grid(counter)) return;
   sum = 0;
   for (unsigned i = threadIdx.x; i < gridDim.x; i += kThreads) sum += __ldcg(partials + i);
   sum = block_sum(sum);
@@ -213,11 +202,10 @@ __global__ void __launch_bounds__(kThreads)
 
 }  // namespace
 
-void begin_update(const Exec& exec, const UpdateArena& arena, UpdateControl* control, std::int32_t* ticket,
-                  Workspace workspace) {
+void begin_update(const Exec& exec, const UpdateArena& arena, UpdateControl* control, Workspace workspace) {
   const std::int64_t blocks = gradient_sum_blocks(arena.granules);
   begin_update_kernel<<<static_cast<unsigned>(blocks), kThreads, 0, stream_of(exec)>>>(
-      arena, static_cast<double*>(workspace.data), ticket, control);
+      arena, static_cast<double*>(workspace.data), Libraries::of(exec).block_counters(exec.stream), control);
   check_launch("begin_update_kernel");
 }
 

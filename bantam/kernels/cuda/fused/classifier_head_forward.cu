@@ -1,6 +1,7 @@
 // The fused head forward: the long product in pieces, then all that is small.
 #include "bantam/kernels/cuda/fused/classifier_head_hidden.cuh"
 #include "bantam/kernels/cuda/fused/classifier_head_loss.cuh"
+#include "bantam/kernels/cuda/libraries.h"
 
 namespace bantam::kernels::cuda {
 namespace {
@@ -8,7 +9,6 @@ namespace {
 struct ForwardScratch {
   float* partials;
   LossSums* sums;
-  std::int32_t* ticket;
 };
 
 ForwardScratch cut(const ClassifierHeadShape& s, Workspace workspace) {
@@ -16,7 +16,6 @@ ForwardScratch cut(const ClassifierHeadShape& s, Workspace workspace) {
   ForwardScratch scratch{};
   scratch.partials = cutter.take<float>(static_cast<std::size_t>(4 * hidden_split(s).splits * s.batch * s.hidden));
   scratch.sums = cutter.take<LossSums>(static_cast<std::size_t>(loss_blocks(s)) * sizeof(LossSums));
-  scratch.ticket = cutter.take<std::int32_t>(4);
   return scratch;
 }
 
@@ -33,7 +32,7 @@ void launch_loss(const Exec& exec, const ClassifierHeadShape& s, const Classifie
                                  static_cast<T*>(saved.dhidden),
                                  saved.partials,
                                  scratch.sums,
-                                 scratch.ticket};
+                                 Libraries::of(exec).block_counters(exec.stream)};
   classifier_loss_kernel<T>
       <<<static_cast<unsigned>(loss_blocks(s)), kLossThreads, bytes, stream_of(exec)>>>(s, rows, operands, loss);
   check_launch("classifier_loss_kernel");
@@ -51,7 +50,7 @@ void classifier_head_forward(const Exec& exec, const ClassifierHeadShape& s, DTy
   dispatch_floating(dtype, [&](auto tag) {
     using T = typename decltype(tag)::type;
     const auto product = hidden_split(s).rows == 16 ? launch_hidden_partials<T, 16> : launch_hidden_partials<T, 64>;
-    product(exec, s, x, weights.w1, scratch.partials, scratch.ticket);
+    product(exec, s, x, weights.w1, scratch.partials);
     launch_loss<T>(exec, s, weights, loss, saved, scratch);
   });
 }

@@ -75,19 +75,16 @@ struct HiddenSums<float, kRows> {
   }
 };
 
-/// partials[split] (batch, hidden) = x·w1ᵀ over the split's inputs. Grid: tiles, splits. Also sets the ticket of the
-/// loss kernel, which follows.
+/// partials[split] (batch, hidden) = x·w1ᵀ over the split's inputs. Grid: tiles, splits.
 template <class T, int kRows>
 __global__ void __launch_bounds__(kHiddenThreads)
-    hidden_partials_kernel(ClassifierHeadShape s, std::int64_t depth, const T* x, const T* w1, float* partials,
-                           std::int32_t* ticket) {
+    hidden_partials_kernel(ClassifierHeadShape s, std::int64_t depth, const T* x, const T* w1, float* partials) {
   using Tiles = HiddenTiles<T, kRows>;
   extern __shared__ __align__(128) char shared[];
   const std::int64_t unit_tiles = (s.hidden + kHiddenTile - 1) / kHiddenTile;
   const std::int64_t row0 = blockIdx.x / unit_tiles * kRows, unit0 = blockIdx.x % unit_tiles * kHiddenTile;
   const std::int64_t begin = blockIdx.y * depth, end = min(begin + depth, s.inputs);
   const std::int64_t steps = (end - begin + Tiles::kDepth - 1) / Tiles::kDepth;
-  if (blockIdx.x + blockIdx.y + threadIdx.x == 0) *ticket = 0;
   const auto load = [&](std::int64_t step) {
     if (step < steps) {
       const std::int64_t column = begin + step * Tiles::kDepth;
@@ -118,14 +115,14 @@ inline void allow_shared_bytes(const void* kernel, int bytes) {
 
 template <class T, int kRows>
 void launch_hidden_partials(const Exec& exec, const ClassifierHeadShape& s, const void* x, const void* w1,
-                            float* partials, std::int32_t* ticket) {
+                            float* partials) {
   const HiddenSplit split = hidden_split(s);
   const auto kernel = hidden_partials_kernel<T, kRows>;
   constexpr int kBytes = HiddenTiles<T, kRows>::kBytes;
   allow_shared_bytes(reinterpret_cast<const void*>(kernel), kBytes);
   const dim3 grid(static_cast<unsigned>(split.tiles), static_cast<unsigned>(split.splits));
   kernel<<<grid, kHiddenThreads, kBytes, stream_of(exec)>>>(s, split.depth, static_cast<const T*>(x),
-                                                            static_cast<const T*>(w1), partials, ticket);
+                                                            static_cast<const T*>(w1), partials);
   check_launch("hidden_partials_kernel");
 }
 

@@ -5,6 +5,7 @@
 #include <cfloat>
 
 #include "bantam/kernels/classifier_head_rules.h"
+#include "bantam/kernels/cuda/last_block.cuh"
 #include "bantam/kernels/cuda/numeric.cuh"
 
 namespace bantam::kernels::cuda {
@@ -29,7 +30,7 @@ struct LossOperands {
   T* dhidden;              // null: no gradients
   float* small_gradients;  // (blocks, small_gradients)
   LossSums* sums;          // (blocks)
-  std::int32_t* ticket;    // 0 before and after
+  unsigned* counter;       // of blocks that are done
 };
 
 /// A block's arrays in shared memory. Rows of `stride` floats keep lanes of neighbouring rows in different banks.
@@ -231,25 +232,18 @@ __device__ inline LossSums total_of(const LossSums* blocks, int count) {
   return total;
 }
 
-/// The last block adds up what all found; blocks count themselves at the ticket.
+/// The last block adds up what all found.
 template <class T>
 __device__ void finish_losses(const ClassifierHeadShape& s, const LossOperands<T>& in, const ClassifierHeadLoss& loss,
                               const LossArrays& at, int rows) {
-  __shared__ bool last;
   if (threadIdx.x < 32) {
     LossSums sum{};
     if (static_cast<int>(threadIdx.x) < rows) sum = {at.losses[threadIdx.x], at.correct[threadIdx.x]};
     sum.loss = warp_total(sum.loss);
     sum.correct = warp_total(sum.correct);
-    if (threadIdx.x == 0) {
-      in.sums[blockIdx.x] = sum;
-      __threadfence();  // before this block counts itself
-      last = atomicInc(reinterpret_cast<unsigned*>(in.ticket), gridDim.x - 1) == gridDim.x - 1;
-      __threadfence();  // before the others' sums are read
-    }
+    if (threadIdx.x == 0) in.sums[blockIdx.x] = sum;
   }
-  __syncthreads();
-  if (!last) return;
+  if (!last_of_grid(in.counter)) return;
   const LossSums total = total_of(in.sums, static_cast<int>(gridDim.x));
   if (threadIdx.x != 0) return;
   *loss.loss = static_cast<float>(total.loss / loss.divisor);
