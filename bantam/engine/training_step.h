@@ -117,12 +117,11 @@ class TrainingStep {
   void record_part(StepPart part, std::int64_t batch, const std::function<void()>& work);
   void require_metric_slots(int updates) const;
   void note_update();
-  void add_metrics(const Context& context, const Tensor& logits, const Batch& batch, const Tensor& losses);
 
   Model& model_;
   Optimizer& optimizer_;
   LossOptions loss_;
-  Tensor ring_;  // kMetricRing + 1 MetricSums: updates, then the evaluation's
+  Tensor ring_;                     // kMetricRing + 1 MetricSums: updates, then the evaluation's
   std::vector<int> pending_slots_;  // of updates not yet read, oldest first
   bool accumulating_ = false;
   static constexpr int kNotRecording = -1;
