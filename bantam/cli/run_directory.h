@@ -32,7 +32,7 @@ class RunDirectory {
   std::filesystem::path path_;
 };
 
-/// Appends to metrics.jsonl, each line flushed: one every `log_every` updates, and one an epoch.
+/// Appends to metrics.jsonl, flushed with every event: one every `log_every` updates, and one an epoch.
 class MetricsLog : public Callback {
  public:
   /// Throws DataError where the file cannot be opened. A half-written last line (of a run that was killed) is cut off.
@@ -45,6 +45,7 @@ class MetricsLog : public Callback {
  private:
   void write(const nlohmann::ordered_json& line);
   void write_updates();
+  void flush();
 
   std::filesystem::path path_;
   std::ofstream file_;

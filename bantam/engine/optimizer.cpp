@@ -1,4 +1,4 @@
-// Tables on the device, and the three kernels of an update.
+// Tables on the device, and the two kernels of an update.
 #include "bantam/engine/optimizer.h"
 
 #include <algorithm>
@@ -84,6 +84,7 @@ kernels::UpdateArena Optimizer::arena(int rate) const {
           .segment_of_granule = granule_table_.as<std::int32_t>(),
           .segments = segment_table_.as<kernels::UpdateSegment>(),
           .groups = group_table_.as<kernels::UpdateGroup>() + rate * kGroups,
+          .group_count = kGroups,
           .master = parameters.master().as<float>(),
           .gradient = parameters.gradient().as<float>(),
           .moment1 = moment1_.defined() ? moment1_.as<float>() : nullptr,
@@ -102,17 +103,18 @@ void Optimizer::update(int rate) {
 
 void Optimizer::run_kernels(const Context& context, int rate) {
   const kernels::UpdateArena arena = this->arena(rate);
+  const BufferArena& buffers = model_.buffers();
+  kernels::UpdateBuffers statistics{.elements = buffers.elements()};
+  if (statistics.elements > 0) {
+    statistics.pending = buffers.pending().as<float>();
+    statistics.current = buffers.current().as<float>();
+  }
   auto* control = control_.as<kernels::UpdateControl>();
   {
-    const Scratch scratch =
-        context.scratch(kernels::gradient_statistics_workspace_bytes(arena.granules, context.device.kind));
-    BANTAM_KERNEL(context.exec, gradient_statistics, arena, control, scratch.get());
+    const Scratch scratch = context.scratch(kernels::begin_update_workspace_bytes(arena.granules, context.device.kind));
+    BANTAM_KERNEL(context.exec, begin_update, arena, control, scratch.get());
   }
-  BANTAM_KERNEL(context.exec, optimizer_update, options_.kind, arena, control);
-  const BufferArena& buffers = model_.buffers();
-  BANTAM_KERNEL(context.exec, finish_update, control, buffers.elements(),
-                buffers.elements() > 0 ? buffers.pending().as<float>() : nullptr,
-                buffers.elements() > 0 ? buffers.current().as<float>() : nullptr);
+  BANTAM_KERNEL(context.exec, apply_update, options_.kind, arena, statistics, control);
 }
 
 void Optimizer::warm_up() {

@@ -95,16 +95,15 @@ void Trainer::run_epoch(std::int64_t epoch, std::int64_t first_update, TrainResu
                    .first_update = first_update};
   waited_before_ = 0;
   train_.start(epoch, first_update * options_.accumulate);
-  const bool looked_on = std::ranges::all_of(callbacks_, [](const Callback* c) { return c->observes(); });
+  const bool observed = all_observe();
   while (state.done < state.updates && !stop_.load(std::memory_order_relaxed)) {
     const std::int64_t updates = run_updates(state);
     state.done += updates;
     result.updates += updates;
     if (reading_ > 0) finish_read(state);  // the device goes on with what has been given to it
-    const bool due = no_more_fit(step_.pending_metrics()) || seconds_since(state.last_read) >= options_.read_seconds;
-    if (!due && state.done < state.updates) continue;
+    if (!read_is_due(state)) continue;
     begin_read(state);
-    if (!looked_on) finish_read(state);
+    if (!observed) finish_read(state);
   }
   if (reading_ > 0) finish_read(state);
   if (step_.pending_metrics() > 0) {
@@ -136,6 +135,21 @@ void Trainer::run_epoch(std::int64_t epoch, std::int64_t first_update, TrainResu
                          .data_wait_share = result.data_wait_share,
                          .last = epoch + 1 == options_.epochs};
   for (Callback* callback : callbacks_) callback->on_epoch_end(event);
+}
+
+bool Trainer::all_observe() const {
+  return std::ranges::all_of(callbacks_, [](const Callback* callback) { return callback->observes(); });
+}
+
+/// Whether metrics have waited long enough, or the next updates would find no room for theirs. Where reading holds
+/// nothing up, a few launches' at a time: what the host does with them must not take longer than the device with those
+/// ahead.
+bool Trainer::read_is_due(const EpochState& state) const {
+  constexpr std::int64_t kLaunchesARead = 3;
+  const std::int64_t pending = step_.pending_metrics(), launch = launches_ ? launches_->updates_a_launch() : 1;
+  if (state.done == state.updates || seconds_since(state.last_read) >= options_.read_seconds) return true;
+  if (launches_ && all_observe() && pending >= kLaunchesARead * launch) return true;
+  return pending >= options_.read_every || (launch <= options_.read_every && pending + launch > options_.read_every);
 }
 
 void Trainer::begin_read(const EpochState& state) {

@@ -127,7 +127,8 @@ class Trainer {
   StepShapes shapes() const;
   void run_epoch(std::int64_t epoch, std::int64_t first_update, TrainResult& result);
   void open_device_batches();
-  bool no_more_fit(std::int64_t pending) const;
+  bool all_observe() const;
+  bool read_is_due(const EpochState& state) const;
   std::int64_t run_updates(const EpochState& state);
   void set_rates(const EpochState& state, std::int64_t updates);
   void run_update(const EpochState& state);

@@ -30,12 +30,6 @@ void Trainer::open_device_batches() {
                                               options_.updates_a_launch);
 }
 
-/// Whether the next updates would find no room for their metrics, or those that are there are due.
-bool Trainer::no_more_fit(std::int64_t pending) const {
-  const std::int64_t launch = launches_ ? launches_->updates_a_launch() : 1;
-  return pending >= options_.read_every || (launch <= options_.read_every && pending + launch > options_.read_every);
-}
-
 /// Runs one or more updates and returns how many: 0 after one that goes on smaller.
 std::int64_t Trainer::run_updates(const EpochState& state) {
   std::int64_t most = 0;

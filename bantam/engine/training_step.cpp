@@ -160,14 +160,15 @@ void TrainingStep::forward_and_backward(const Batch& batch, std::int64_t first_s
   context.tape = &tape;
   context.random.update = optimizer_.updates();
   context.random.first_sample = first_sample;
-  const Tensor logits = model_.forward(context, batch.images);
-  const Context at_loss = context.at(model_.runtime().intern("loss"));
-  const auto result = ops::softmax_cross_entropy(
-      at_loss, logits, batch.labels,
-      {.label_smoothing = loss_.label_smoothing, .divisor = loss_.mean ? static_cast<float>(effective_batch) : 1.0f});
-  add_metrics(at_loss, logits, batch, result.losses);
+  const Tensor loss = model_.forward_loss(
+      context, batch.images, batch.labels,
+      {{.label_smoothing = loss_.label_smoothing,
+        .divisor = loss_.mean ? static_cast<float>(effective_batch) : 1.0f,
+        .metrics = ring_.as<kernels::MetricSums>(),
+        .metric_slot = optimizer_.metric_slot_address()},  // of the update under way, which the device knows
+       optimizer_.loss_scale()});
   memory().note_phase("backward");
-  tape.backward(context, result.loss, optimizer_.loss_scale());
+  tape.backward(context, loss, optimizer_.loss_scale());
 }
 
 void TrainingStep::update() {
@@ -201,21 +202,9 @@ void TrainingStep::evaluate(const Batch& batch) {
 
 void TrainingStep::forward_and_measure(const Batch& batch) {
   const Context context = model_.context(Pass::evaluate);
-  const Tensor logits = model_.forward(context, batch.images);
-  const Context at_loss = context.at(model_.runtime().intern("loss"));
-  const auto result =
-      ops::softmax_cross_entropy(at_loss, logits, batch.labels, {.label_smoothing = loss_.label_smoothing});
-  add_metrics(at_loss, logits, batch, result.losses);
-}
-
-/// To the slot of the update under way, which the device knows, or to the evaluation's sums.
-void TrainingStep::add_metrics(const Context& context, const Tensor& logits, const Batch& batch, const Tensor& losses) {
-  const bool trains = context.pass != Pass::evaluate;
-  auto* ring = ring_.as<kernels::MetricSums>();
-  const kernels::SoftmaxCrossEntropyShape shape{logits.shape()[0], logits.shape()[1], loss_.label_smoothing};
-  BANTAM_KERNEL(context.exec, classification_metrics, shape, logits.dtype(), logits.data(),
-                batch.labels.as<std::int32_t>(), losses.as<float>(), trains ? ring : ring + kMetricRing,
-                trains ? optimizer_.metric_slot_address() : nullptr);
+  (void)model_.forward_loss(
+      context, batch.images, batch.labels,
+      {{.label_smoothing = loss_.label_smoothing, .metrics = ring_.as<kernels::MetricSums>() + kMetricRing}, {}});
 }
 
 }  // namespace bantam

@@ -122,7 +122,6 @@ class TrainingStep {
   void record_part(StepPart part, std::int64_t batch, const std::function<void()>& work);
   void require_metric_slots(int updates) const;
   void note_update();
-  void add_metrics(const Context& context, const Tensor& logits, const Batch& batch, const Tensor& losses);
 
   Model& model_;
   Optimizer& optimizer_;
