@@ -84,9 +84,7 @@ MetricsLog::MetricsLog(const fs::path& path, std::int64_t log_every, BfcAllocato
   if (!file_) throw DataError(fmt::format("{}: cannot be opened for writing", path.string()));
 }
 
-void MetricsLog::write(const nlohmann::ordered_json& line) {
-  file_ << line.dump() << '\n';
-}
+void MetricsLog::write(const nlohmann::ordered_json& line) { file_ << line.dump() << '\n'; }
 
 /// After whole lines: whoever follows the file sees no half ones.
 void MetricsLog::flush() {

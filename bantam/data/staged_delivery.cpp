@@ -95,7 +95,7 @@ class StagedDelivery : public BatchDelivery {
 StagedDelivery::StagedDelivery(DeliveryParts parts, CacheKind cache)
     : parts_(std::move(parts)),
       layout_(parts_.shape.batch, static_cast<std::size_t>(parts_.dataset->image_shape().elements()),
-              cache == CacheKind::ram),
+              cache != CacheKind::device),
       copy_stream_(parts_.device),
       staging_{DeviceBlock{{}, Event(parts_.device)}, DeviceBlock{{}, Event(parts_.device)}} {
   const Stream stream = parts_.runtime->stream(parts_.device);

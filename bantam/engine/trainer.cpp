@@ -161,10 +161,8 @@ void Trainer::begin_read(const EpochState& state) {
 void Trainer::finish_read(EpochState& state) {
   if (reading_ == 0) return;
   kernels::UpdateControl control;
-  ProgressEvent event{.epoch = state.epoch,
-                      .epochs = options_.epochs,
-                      .update = std::exchange(reading_, 0),
-                      .updates = state.updates};
+  ProgressEvent event{
+      .epoch = state.epoch, .epochs = options_.epochs, .update = std::exchange(reading_, 0), .updates = state.updates};
   event.metrics = step_.finish_reading(&control);
   std::int64_t samples = 0;
   for (const Metrics& metrics : event.metrics) {

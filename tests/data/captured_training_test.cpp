@@ -84,8 +84,8 @@ INSTANTIATE_TEST_SUITE_P(Devices, CapturedTrainingTest, ::testing::Values(Device
                          [](const auto& info) { return info.param.is_cpu() ? "cpu" : "cuda"; });
 
 /// A runtime with all that trains on it, and a callback that notes losses and does as it is told.
-struct Run : Callback {
-  Run(Device the_device, const Case& given)
+struct Training : Callback {
+  Training(Device the_device, const Case& given)
       : device(the_device),
         runtime({.threads = 2,
                  .log =
@@ -170,7 +170,7 @@ struct Run : Callback {
 };
 
 Outcome whole_run(Device device, const Case& given) {
-  Run run(device, given);
+  Training run(device, given);
   run.train(2);
   EXPECT_EQ(run.log, "");
   return run.finish();
@@ -197,9 +197,10 @@ TEST_P(CapturedTrainingTest, every_mode_and_launch_gives_the_same_bits) {
       const Outcome outcome = whole_run(GetParam(), captured);
       EXPECT_TRUE(outcome == expected) << updates << " a launch";
       EXPECT_EQ(outcome.memory.peak_bytes, expected.memory.peak_bytes);
-      if (captures() && updates < 32)
+      if (captures() && updates < 32) {
         EXPECT_LT(3 * outcome.memory.planned_allocations, by_plan.memory.planned_allocations)
             << "most updates ran without the host";
+      }
     }
   }
 }
@@ -217,7 +218,7 @@ TEST_P(CapturedTrainingTest, a_stop_between_launches_goes_on_to_the_same_bits) {
   const Case given{.updates_a_launch = 7, .precision = {PrecisionKind::mixed_float16}};
   Outcome expected = whole_run(GetParam(), given);
   const TemporaryFolder folder;
-  Run stopped(GetParam(), given);
+  Training stopped(GetParam(), given);
   stopped.read_every = 16;
   stopped.progress = [&](const ProgressEvent& event) {
     if (event.epoch == 0 && event.update >= 12) stopped.current->request_stop();
@@ -229,7 +230,7 @@ TEST_P(CapturedTrainingTest, a_stop_between_launches_goes_on_to_the_same_bits) {
   save_state(stopped.state, stopped.runtime.stream(GetParam()), folder.path() / "state");
   Case other = given;
   other.updates_a_launch = 3;
-  Run resumed(GetParam(), other);
+  Training resumed(GetParam(), other);
   load_state(resumed.state, resumed.runtime.stream(GetParam()), folder.path() / "state");
   resumed.outcome.losses = stopped.outcome.losses;
   resumed.train(2, result.epoch, result.update);
@@ -241,7 +242,7 @@ TEST_P(CapturedTrainingTest, a_stop_between_launches_goes_on_to_the_same_bits) {
 TEST_P(CapturedTrainingTest, memory_may_be_given_back_and_taken_between_launches) {
   const Case given{.updates_a_launch = 4};
   const Outcome expected = whole_run(GetParam(), given);
-  Run run(GetParam(), given);
+  Training run(GetParam(), given);
   run.read_every = 8;
   std::vector<Tensor> squatters;
   int calls = 0;
@@ -270,7 +271,7 @@ TEST_P(CapturedTrainingTest, a_layer_that_waits_for_the_device_runs_planned) {
   Case given{.mode = StepMode::eager, .waits = true};
   const Outcome expected = whole_run(GetParam(), given);
   given.mode = StepMode::captured;
-  Run run(GetParam(), given);
+  Training run(GetParam(), given);
   run.train(2);
   EXPECT_TRUE(run.finish() == expected);
   EXPECT_EQ(run.log.find("steps run planned, not captured: ") != std::string::npos, captures()) << run.log;
