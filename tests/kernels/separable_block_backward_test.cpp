@@ -3,7 +3,7 @@
 #include <array>
 
 #include "bantam/kernels/reference/separable_block.h"
-#include "bantam/kernels/separable_block_tiles.h"
+#include "bantam/kernels/separable_backward_tiles.h"
 #include "tests/kernels/arrays.h"
 #include "tests/kernels/guarded_buffer.h"
 
@@ -177,8 +177,8 @@ TEST_P(SeparableBlockBackwardTest, Accumulates) {
     }
     // Each array by its own flag.
     const Inputs in(s, DType::float32);
-    const Results plain(device(), s, DType::float32, in, true), one(device(), s, DType::float32, in, true,
-                                                                    {true, false, false}, 1.0f);
+    const Results plain(device(), s, DType::float32, in, true),
+        one(device(), s, DType::float32, in, true, {true, false, false}, 1.0f);
     EXPECT_EQ(one.d_pointwise.download_bytes(), plain.d_pointwise.download_bytes());
     EXPECT_EQ(one.d_bias.download_bytes(), plain.d_bias.download_bytes());
     EXPECT_NE(one.d_depthwise.download_bytes(), plain.d_depthwise.download_bytes());

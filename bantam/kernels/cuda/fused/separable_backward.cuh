@@ -3,7 +3,7 @@
 #pragma once
 
 #include "bantam/kernels/cuda/check.h"
-#include "bantam/kernels/separable_block_tiles.h"
+#include "bantam/kernels/separable_backward_tiles.h"
 
 namespace bantam::kernels::cuda {
 

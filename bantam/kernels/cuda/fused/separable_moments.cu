@@ -1,7 +1,6 @@
 // Launches the moment kernels, and the input gradient of blocks of few channels.
-#include "bantam/kernels/cuda/fused/separable_moments.cuh"
-
 #include "bantam/kernels/cuda/fused/separable_backward.cuh"
+#include "bantam/kernels/cuda/fused/separable_moments.cuh"
 
 namespace bantam::kernels::cuda {
 namespace {
@@ -32,9 +31,12 @@ MomentGeometry moment_geometry(const SeparableBlockShape& s, const SeparableMome
 template <class T, int kIn>
 void launch(const Exec& exec, const SeparableBlockShape& s, const SeparableMomentTiles& t, const SeparableOperands& o) {
   const MomentGeometry g = moment_geometry(s, t);
-  const MomentPointers<T> at{static_cast<const T*>(o.x),  static_cast<const T*>(o.w_depthwise),
-                             static_cast<const T*>(o.w_pointwise), static_cast<const T*>(o.dy),
-                             o.codes,                     o.partials};
+  const MomentPointers<T> at{static_cast<const T*>(o.x),
+                             static_cast<const T*>(o.w_depthwise),
+                             static_cast<const T*>(o.w_pointwise),
+                             static_cast<const T*>(o.dy),
+                             o.codes,
+                             o.partials};
   const dim3 grid(static_cast<unsigned>(t.bands), static_cast<unsigned>(t.images.parts));
   const auto bytes = static_cast<std::size_t>(t.shared_bytes);
   if constexpr (sizeof(T) == 4) {
@@ -69,7 +71,8 @@ __global__ void __launch_bounds__(kSeparableThreads)
     const std::int64_t first = ((image * out_h + h / pool) * out_w + w / pool) * s.out_channels;
     for (std::int64_t e = first + lane; e < first + s.out_channels; e += 32) {
       const int open = pool == 2 ? codes[e / 2] >> (e % 2 * 4 + h % 2 * 2 + w % 2) & 1
-                                 : masked ? codes[e / 8] >> (e % 8) & 1 : 1;
+                       : masked  ? codes[e / 8] >> (e % 8) & 1
+                                 : 1;
       if (!open) continue;
       const float dz = to_float(dy[e]);
       for (int c = 0; c < 4 && c < channels; ++c) {
@@ -115,8 +118,8 @@ void separable_few_channels_grad_input(const Exec& exec, const SeparableBlockSha
   dispatch_floating(dtype, [&](auto tag) {
     using T = typename decltype(tag)::type;
     few_channels_grad_input_kernel<T><<<blocks, kSeparableThreads, 0, stream_of(exec)>>>(
-        s, static_cast<int>(s.out_h()), static_cast<int>(s.out_w()), s.relu, static_cast<const T*>(o.w_depthwise), static_cast<const T*>(o.w_pointwise),
-        static_cast<const T*>(o.dy), o.codes, static_cast<T*>(o.dx));
+        s, static_cast<int>(s.out_h()), static_cast<int>(s.out_w()), s.relu, static_cast<const T*>(o.w_depthwise),
+        static_cast<const T*>(o.w_pointwise), static_cast<const T*>(o.dy), o.codes, static_cast<T*>(o.dx));
   });
   check_launch("few_channels_grad_input_kernel");
 }

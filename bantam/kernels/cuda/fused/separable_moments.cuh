@@ -5,7 +5,7 @@
 
 #include "bantam/kernels/cuda/fused/warp_mma.cuh"
 #include "bantam/kernels/fast_divide.h"
-#include "bantam/kernels/separable_block_tiles.h"
+#include "bantam/kernels/separable_backward_tiles.h"
 
 namespace bantam::kernels::cuda {
 
@@ -13,8 +13,8 @@ struct MomentGeometry {
   int in_h, in_w, out_h, out_w, out_channels, pad_top, pad_left;
   int columns;  ///< of x with its padding
   int window_rows, all_window_rows, window_columns, batch, images_each;
-  bool masked;    ///< there are codes
-  int pairs_at;   ///< bytes: where the pairs of neighbours begin in shared memory
+  bool masked;                                     ///< there are codes
+  int pairs_at;                                    ///< bytes: where the pairs of neighbours begin in shared memory
   FastDivide by_window_columns, by_out_w, by_row;  ///< by_row: columns · input channels
 };
 
@@ -54,7 +54,8 @@ struct MomentShare {
 
 /// From G to the gradients of this block. `sums` (warps: part · slices + slice, 32 channels, kRows) in shared memory.
 template <int kIn, int kRows, class T>
-__device__ void write_moment_gradients(const MomentGeometry& g, const MomentPointers<T>& at, float* sums, int part_index) {
+__device__ void write_moment_gradients(const MomentGeometry& g, const MomentPointers<T>& at, float* sums,
+                                       int part_index) {
   const MomentShare share(g.out_channels);
   const int thread = static_cast<int>(threadIdx.x), count = share.slices * 32 * kRows;
   __syncthreads();
@@ -98,8 +99,8 @@ struct StepLoad {
 
 /// Loads window `window` of an image's band; zeros where it does not exist.
 template <int kPool, class T>
-__device__ inline StepLoad<kPool> load_step(const MomentGeometry& g, const MomentPointers<T>& at, const MomentBand& band,
-                                            int image, int window, int channel) {
+__device__ inline StepLoad<kPool> load_step(const MomentGeometry& g, const MomentPointers<T>& at,
+                                            const MomentBand& band, int image, int window, int channel) {
   StepLoad<kPool> load = {};
   if (window >= band.windows || channel >= g.out_channels) return load;
   const Divided place = g.by_window_columns.divide(static_cast<std::uint32_t>(window));
@@ -138,7 +139,8 @@ __device__ inline void right_operand(const StepLoad<kPool>& load, int j, std::ui
 #pragma unroll
     for (int row = 0; row < 2; ++row) {
       const uint2 left = load.dy[2 * row], right = load.dy[2 * row + 1];
-      const std::uint32_t both = __byte_perm(j < 2 ? left.x : left.y, j < 2 ? right.x : right.y, j % 2 ? 0x7632 : 0x5410);
+      const std::uint32_t both =
+          __byte_perm(j < 2 ? left.x : left.y, j < 2 ? right.x : right.y, j % 2 ? 0x7632 : 0x5410);
       const std::uint32_t open = load.codes >> (8 * row + j);  // bit 0: left pixel, bit 4: right pixel
       b[row] = both & (((open & 1u) | (open << 12 & 0x10000u)) * 0xffffu);
     }
@@ -244,9 +246,10 @@ __global__ void __launch_bounds__(kSeparableThreads, kIn == 4 ? 2 : 3)
         std::uint32_t right[4][2];
 #pragma unroll
         for (int j = 0; j < 4; ++j) right_operand<kPool>(load, j, right[j]);
-        const Divided place = g.by_window_columns.divide(static_cast<std::uint32_t>(min(step * 4 + lane % 4, band.windows - 1)));
-        const std::uint32_t* window = pairs + (static_cast<int>(place.quotient) * 2 * g.columns +
-                                               static_cast<int>(place.remainder) * 2) * kIn;
+        const Divided place =
+            g.by_window_columns.divide(static_cast<std::uint32_t>(min(step * 4 + lane % 4, band.windows - 1)));
+        const std::uint32_t* window =
+            pairs + (static_cast<int>(place.quotient) * 2 * g.columns + static_cast<int>(place.remainder) * 2) * kIn;
 #pragma unroll
         for (int m = 0; m < kTiles; ++m) {
           std::uint32_t left[4];

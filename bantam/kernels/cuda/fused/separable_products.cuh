@@ -15,7 +15,7 @@ struct TileArrays {
   int first_row, first_column;  // of conv position (dz_begin, 0) in d_mid
 };
 
-/// Strides between positions, as in SeparableTileMemory.
+/// Strides between positions, as in SeparableBackwardMemory.
 template <class T, int kChannels>
 inline constexpr int kMidStride = sizeof(T) == 4 || kChannels == 8 ? kChannels : kChannels + 8;
 template <int kChannels>
@@ -41,7 +41,8 @@ class TileProducts {
       const int first = unit / kParts * 16, channel = unit % kParts * 16;
       float sums[kTiles][4] = {};
       std::uint32_t left = shared_address(a.dz + (first + lane % 16) * g.dz_stride + lane / 16 * 8);
-      std::uint32_t right = shared_address(a.weights + lane % 16 * kStride + channel + (kTiles == 2 ? lane / 16 * 8 : 0));
+      std::uint32_t right =
+          shared_address(a.weights + lane % 16 * kStride + channel + (kTiles == 2 ? lane / 16 * 8 : 0));
 #pragma unroll 2
       for (int o = 0; o < g.out_channels; o += 16) {
         std::uint32_t dz[4];
@@ -228,7 +229,8 @@ class TileProducts<float, kChannels> {
     __syncthreads();
     if (group != 0 || thread >= g.out_channels) return;
     float sum = 0;
-    for (int part = 0; part < kSeparableThreads / g.out_channels; ++part) sum += scratch[part * g.out_channels + thread];
+    for (int part = 0; part < kSeparableThreads / g.out_channels; ++part)
+      sum += scratch[part * g.out_channels + thread];
     d_bias[thread] = sum;
   }
 

@@ -5,7 +5,7 @@
 
 #include "bantam/kernels/cuda/fused/warp_mma.cuh"
 #include "bantam/kernels/fast_divide.h"
-#include "bantam/kernels/separable_block_tiles.h"
+#include "bantam/kernels/separable_backward_tiles.h"
 
 namespace bantam::kernels::cuda {
 
@@ -29,8 +29,8 @@ struct RowSegments {
 struct TileGeometry {
   int in_h, in_w, conv_h, conv_w, out_h, out_w, in_channels, out_channels, pad_top, pad_left, pool;
   int band_rows, bands, batch, images_each;
-  bool masked;  ///< there are codes
-  int dz_stride;  ///< elements
+  bool masked;                                                            ///< there are codes
+  int dz_stride;                                                          ///< elements
   int weights_at, codes_at, zeros_at, region_at, region_bytes, d_mid_at;  ///< bytes from the start of shared memory
   RowSegments mid_segments, dx_segments;
   FastDivide by_conv_w, by_out_w, by_chunks;  ///< chunks: 8 output channels
@@ -110,8 +110,8 @@ __device__ inline std::uint32_t every_fourth_bit(std::uint32_t nibbles) {
 template <class T, int kChannels>
 __device__ void start_x(const TileGeometry& g, const TileBand& band, const T* x, int image, int group, T* to) {
   constexpr int kEach = 16 / static_cast<int>(sizeof(T)), kChunks = kChannels / kEach;
-  const T* from = x + (static_cast<std::int64_t>(image) * g.in_h + band.x_begin) * g.in_w * g.in_channels +
-                  group * kChannels;
+  const T* from =
+      x + (static_cast<std::int64_t>(image) * g.in_h + band.x_begin) * g.in_w * g.in_channels + group * kChannels;
   const int chunks = (band.x_end - band.x_begin) * g.in_w * kChunks;
   for (int i = static_cast<int>(threadIdx.x); i < chunks; i += kSeparableThreads) {
     copy_async<16>(to + i * kEach, from + i / kChunks * g.in_channels + i % kChunks * kEach);

@@ -1,12 +1,12 @@
 // Launches the tile kernel: geometry of the tiles, and the kernel for a type and a group of channels.
-#include "bantam/kernels/cuda/fused/separable_tile_backward.cuh"
-
 #include "bantam/kernels/cuda/fused/separable_backward.cuh"
+#include "bantam/kernels/cuda/fused/separable_tile_backward.cuh"
 
 namespace bantam::kernels::cuda {
 namespace {
 
-TileGeometry tile_geometry(const SeparableBlockShape& s, const SeparableTiles& t, const SeparableTileMemory& m) {
+TileGeometry tile_geometry(const SeparableBlockShape& s, const SeparableBackwardTiles& t,
+                           const SeparableBackwardMemory& m) {
   const auto i = [](std::int64_t n) { return static_cast<int>(n); };
   const std::int64_t walkers = kSeparableThreads / (t.channels / 2);
   return {.in_h = i(s.in_h),
@@ -40,12 +40,15 @@ TileGeometry tile_geometry(const SeparableBlockShape& s, const SeparableTiles& t
 }
 
 template <class T, int kChannels>
-void launch(const Exec& exec, const SeparableBlockShape& s, DType dtype, const SeparableTiles& t,
+void launch(const Exec& exec, const SeparableBlockShape& s, DType dtype, const SeparableBackwardTiles& t,
             const SeparableOperands& o) {
-  const SeparableTileMemory memory = SeparableTileMemory::of(s, dtype, t.channels, t.band_rows);
-  const TilePointers<T> at{static_cast<const T*>(o.x),  static_cast<const T*>(o.w_depthwise),
-                           static_cast<const T*>(o.w_pointwise), static_cast<const T*>(o.dy),
-                           o.codes,                     static_cast<T*>(o.dx),
+  const SeparableBackwardMemory memory = SeparableBackwardMemory::of(s, dtype, t.channels, t.band_rows);
+  const TilePointers<T> at{static_cast<const T*>(o.x),
+                           static_cast<const T*>(o.w_depthwise),
+                           static_cast<const T*>(o.w_pointwise),
+                           static_cast<const T*>(o.dy),
+                           o.codes,
+                           static_cast<T*>(o.dx),
                            o.partials};
   const auto kernel = separable_tile_backward_kernel<T, kChannels>;
   allow_shared_bytes(kernel, memory.total);
@@ -62,7 +65,7 @@ std::int64_t separable_tile_backward(const Exec& exec, const SeparableBlockShape
   int shared_limit = 0;
   check_cuda(cudaDeviceGetAttribute(&shared_limit, cudaDevAttrMaxSharedMemoryPerBlockOptin, exec.device.index),
              "cudaDeviceGetAttribute");
-  const SeparableTiles t = separable_tiles(s, dtype, shared_limit);
+  const SeparableBackwardTiles t = separable_backward_tiles(s, dtype, shared_limit);
   if (t.channels == 0) throw ShapeError("separable_block_backward: no tile of this shape fits shared memory");
   dispatch_floating(dtype, [&](auto tag) {
     using T = typename decltype(tag)::type;

@@ -56,8 +56,8 @@ struct DepthwiseWalk {
     for (int tap = 0; tap < 9; ++tap) weights[tap] = load_two(w + tap * g.in_channels + group * kChannels + channel);
   }
 
-  /// mid = depthwise(x) at the conv rows the band owns, from x (rows from x_begin on); positions up to the next multiple
-  /// of 16 become 0. zeros: a row of zeros.
+  /// mid = depthwise(x) at the conv rows the band owns, from x (rows from x_begin on); positions up to the next
+  /// multiple of 16 become 0. zeros: a row of zeros.
   __device__ void forward(const T* x, const T* zeros, T* mid) const {
     const RowSegments cut = g.mid_segments;
     const int rows = band.own_end - band.own_begin, row_length = g.in_w * kChannels;
@@ -191,7 +191,8 @@ __global__ void __launch_bounds__(kSeparableThreads, 2)
     products.d_mid(g, arrays, band.dz_positions(g));
     walk.forward(x, reinterpret_cast<const T*>(shared + g.zeros_at), mid);
     __syncthreads();
-    products.d_pointwise(g, arrays, mid, (band.own_begin - band.dz_begin) * g.conv_w, band.own_positions(g), group == 0);
+    products.d_pointwise(g, arrays, mid, (band.own_begin - band.dz_begin) * g.conv_w, band.own_positions(g),
+                         group == 0);
     __syncthreads();
     if (image + 1 < end_image) {
       loader.start(at.dy, at.codes, image + 1);
@@ -202,8 +203,8 @@ __global__ void __launch_bounds__(kSeparableThreads, 2)
                   : nullptr;
     walk.backward(x, arrays.d_mid, dx);
   }
-  const int in_out = g.out_channels * g.in_channels, part = static_cast<int>(blockIdx.y) * g.bands +
-                                                            static_cast<int>(blockIdx.x) / groups;
+  const int in_out = g.out_channels * g.in_channels,
+            part = static_cast<int>(blockIdx.y) * g.bands + static_cast<int>(blockIdx.x) / groups;
   float* to = at.partials + static_cast<std::int64_t>(part) * (in_out + 9 * g.in_channels + g.out_channels);
   __syncthreads();
   walk.write(to + in_out, group, reinterpret_cast<float*>(shared));

@@ -1,4 +1,5 @@
-// How the backward pass of a separable block is cut into tiles and parts on CUDA: by shape, dtype and shared memory only.
+// How the backward pass of a separable block is cut into tiles and parts on CUDA: by shape, dtype and shared memory
+// only.
 #pragma once
 
 #include <algorithm>
@@ -30,7 +31,7 @@ struct ImageParts {
 };
 
 /// Tiles of the general kernel: a band of input rows times a group of input channels, for each image.
-struct SeparableTiles {
+struct SeparableBackwardTiles {
   std::int64_t channels = 0;  ///< of a group: 8, 16 or 32, a divisor of in_channels; 0: no tile fits
   std::int64_t groups = 0, band_rows = 0, bands = 0;
   ImageParts images;
@@ -38,19 +39,19 @@ struct SeparableTiles {
 };
 
 /// Where a tile's arrays begin in shared memory, in bytes, and how long they are.
-struct SeparableTileMemory {
+struct SeparableBackwardMemory {
   std::int64_t dz_rows = 0, dz_stride = 0;  ///< dz (positions, out channels), strides in elements
   std::int64_t mid_stride = 0, d_mid_stride = 0;
   std::int64_t weights = 0, codes = 0, zeros = 0, region = 0, region_bytes = 0, d_mid = 0, total = 0;
 
-  static SeparableTileMemory of(const SeparableBlockShape& s, DType dtype, std::int64_t channels,
-                                std::int64_t band_rows) {
+  static SeparableBackwardMemory of(const SeparableBlockShape& s, DType dtype, std::int64_t channels,
+                                    std::int64_t band_rows) {
     const bool wide = dtype == DType::float32;
     const auto size = static_cast<std::int64_t>(size_of(dtype));
     const auto up = [](std::int64_t n, std::int64_t to) { return (n + to - 1) / to * to; };
     const std::int64_t conv_rows = std::min(s.conv_h(), band_rows + 2), positions = conv_rows * s.conv_w();
     const std::int64_t x_positions = std::min(s.in_h, band_rows + 2) * s.in_w;
-    SeparableTileMemory m;
+    SeparableBackwardMemory m;
     // Strides that spread rows over all banks, for matrix loads (odd multiples of 16 bytes) and rows of floats.
     m.dz_stride = wide ? s.out_channels + 4 : up(s.out_channels, 16) + 8;
     m.mid_stride = wide || channels == 8 ? channels : channels + 8;
@@ -58,9 +59,9 @@ struct SeparableTileMemory {
     m.dz_rows = up(positions + 15, 16);  // matrix loads may begin anywhere and take 16
     m.weights = m.dz_rows * m.dz_stride * size;
     m.codes = m.weights + up(s.out_channels, 16) * m.mid_stride * size;
-    m.zeros = m.codes + up(s.pool == 2 ? (conv_rows / 2 + 1) * s.out_w() * s.out_channels / 2
-                                       : positions * s.out_channels / 8,
-                           16);
+    m.zeros =
+        m.codes +
+        up(s.pool == 2 ? (conv_rows / 2 + 1) * s.out_w() * s.out_channels / 2 : positions * s.out_channels / 8, 16);
     m.region = m.zeros + s.in_w * channels * size;
     m.region_bytes = std::max(x_positions * channels, up(positions, 16) * m.mid_stride) * size;
     m.d_mid = m.region + 2 * m.region_bytes;
@@ -75,13 +76,14 @@ inline bool separable_uses_moments(const SeparableBlockShape& s) { return s.in_c
 
 /// The tiles for a device whose thread blocks may have `shared_limit` bytes. Few channels or rows a tile where there
 /// are few images, so that about a block a multiprocessor is there; else as many as fit.
-inline SeparableTiles separable_tiles(const SeparableBlockShape& s, DType dtype, std::int64_t shared_limit) {
+inline SeparableBackwardTiles separable_backward_tiles(const SeparableBlockShape& s, DType dtype,
+                                                       std::int64_t shared_limit) {
   constexpr std::int64_t kEnoughBlocks = 128, kMostBlocks = 264;
   const std::int64_t limit = std::min(shared_limit, kMostSharedBytes);
   const auto fits = [&](std::int64_t channels, std::int64_t rows) {
-    return SeparableTileMemory::of(s, dtype, channels, rows).total <= limit;
+    return SeparableBackwardMemory::of(s, dtype, channels, rows).total <= limit;
   };
-  SeparableTiles t;
+  SeparableBackwardTiles t;
   for (const std::int64_t channels : {32, 16, 8}) {
     if (s.in_channels % channels != 0) continue;
     std::int64_t rows = s.in_h;
@@ -139,15 +141,15 @@ inline SeparableMomentTiles separable_moment_tiles(const SeparableBlockShape& s,
 /// Whether the backward pass takes the shape on every device.
 inline bool separable_backward_fits(const SeparableBlockShape& s, DType dtype) {
   if (separable_uses_moments(s)) return separable_moment_tiles(s, dtype).shared_bytes <= kLeastSharedBytes;
-  return separable_tiles(s, dtype, kLeastSharedBytes).channels > 0;
+  return separable_backward_tiles(s, dtype, kLeastSharedBytes).channels > 0;
 }
 
 /// Scratch bytes of the backward pass: one gradient a part, for the device with the most parts.
 inline std::size_t separable_backward_workspace_bytes(const SeparableBlockShape& s, DType dtype) {
   const std::int64_t parts = separable_uses_moments(s)
                                  ? separable_moment_tiles(s, dtype).gradient_parts()
-                                 : std::max(separable_tiles(s, dtype, kLeastSharedBytes).gradient_parts(),
-                                            separable_tiles(s, dtype, kMostSharedBytes).gradient_parts());
+                                 : std::max(separable_backward_tiles(s, dtype, kLeastSharedBytes).gradient_parts(),
+                                            separable_backward_tiles(s, dtype, kMostSharedBytes).gradient_parts());
   return static_cast<std::size_t>(parts * separable_gradient_elements(s)) * sizeof(float);
 }
 
