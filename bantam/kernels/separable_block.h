@@ -35,6 +35,9 @@ struct SeparableBlockShape {
 /// shared memory a few rows at a time.
 bool separable_block_supported(const SeparableBlockShape& shape, DType dtype, DeviceKind target);
 
+/// Throws ShapeError or DTypeError where `separable_block_supported` is false.
+void check_separable_block(const SeparableBlockShape& shape, DType dtype, DeviceKind target);
+
 enum class SeparableBlockPass : std::uint8_t { forward, backward };
 
 /// Scratch bytes of one pass; depends on shape, dtype and the target only.
