@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "bantam/kernels/separable_backward_tiles.h"
 #include "bantam/kernels/separable_block.h"
 
 namespace bantam::kernels::cuda {
@@ -17,6 +18,8 @@ inline bool separable_block_fits(const SeparableBlockShape& s) {
 }
 
 /// Bytes of the partial sums of the weight gradients.
-inline std::size_t separable_block_backward_workspace_rule(const SeparableBlockShape&, DType) { return 0; }
+inline std::size_t separable_block_backward_workspace_rule(const SeparableBlockShape& s, DType dtype) {
+  return separable_backward_workspace_bytes(s, dtype);
+}
 
 }  // namespace bantam::kernels::cuda
