@@ -132,8 +132,6 @@ void StepSession::start_capturing() {
   const std::int64_t rounds = case_.batch <= kSmallBatch ? CapturedSteps::kMostUpdates / batches_.size() : 1;
   captured_ = std::make_unique<CapturedSteps>(*step_, batches_, 1, StepMode::captured,
                                               static_cast<int>(rounds * batches_.size()));
-  make_room_for_metrics(1);
-  (void)captured_->run(1);
 }
 
 std::int64_t StepSession::run(std::int64_t count) {

@@ -8,6 +8,27 @@
 #include "bantam/base/error.h"
 
 namespace bantam {
+namespace {
+
+/// Runs once all that updates will run, on the first batches, and forgets it: the device has loaded kernels and
+/// libraries then, and libraries have chosen. False where there is no memory for it; the first update will say so.
+bool warm_up(TrainingStep& step, DeviceBatches& batches, std::int64_t accumulate) {
+  const Context context = step.model().context(Pass::train).at(step.model().runtime().intern("input"));
+  try {
+    for (std::int64_t i = 0; i < accumulate; ++i) {
+      const Batch batch = batches.make(context, i, accumulate);
+      step.micro_batch(batch, i * batch.size, accumulate * batch.size);
+    }
+    step.discard();
+    step.optimizer().warm_up();
+  } catch (const OutOfMemory&) {
+    step.discard();
+    return false;
+  }
+  return true;
+}
+
+}  // namespace
 
 CapturedSteps::CapturedSteps(TrainingStep& step, DeviceBatches& batches, std::int64_t accumulate, StepMode mode,
                              int updates_a_launch)
@@ -21,6 +42,9 @@ CapturedSteps::CapturedSteps(TrainingStep& step, DeviceBatches& batches, std::in
   if (updates_ > kMostUpdates)
     throw Error(fmt::format("{} updates a launch; at most {} can be", updates_, kMostUpdates));
   for (int i = 0; i < kAhead; ++i) launched_.emplace_back(step.model().device());
+  if (step.model().device().kind != DeviceKind::cuda || mode != StepMode::captured) return;
+  warm_ = warm_up(step, batches, accumulate);
+  if (warm_ && captures_) (void)(record(many_, updates_) && updates_ > 1 && record(one_, 1));
 }
 
 double CapturedSteps::kernels_an_update() const {
@@ -35,7 +59,7 @@ std::int64_t CapturedSteps::next_updates(std::int64_t most) const {
 std::int64_t CapturedSteps::run(std::int64_t most) {
   hold_back();
   const auto count = static_cast<int>(next_updates(most));
-  std::unique_ptr<CapturedUpdates>& recorded = count > 1 ? many_ : one_;
+  std::unique_ptr<CapturedUpdates>& recorded = count == updates_ ? many_ : one_;
   const bool ready = captures_ && warm_ && (recorded || record(recorded, count));
   const bool replayed = ready && step_.replay(*recorded);
   if (!replayed) {

@@ -14,18 +14,18 @@ namespace bantam {
 
 /// Whole updates without the host: batches, learning rates, loss scale, counters and metric sums are on the device.
 ///
-/// The first update runs planned, and so loads what the device needs. Then one launch is recorded of
-/// `updates_a_launch` updates, and one of a single update for what is left over, when they are first needed. Where the
-/// arena has moved in between (memory was short, or given back), they are recorded again. Where recording fails (a
-/// layer of the program's own that waits for the device, say), updates run planned from then on, and the runtime's log
-/// says why. Results are the same bits in all cases. On devices that are not CUDA's updates run planned. Used by one
-/// thread.
+/// When it is made, the device loads what updates need, and two launches are recorded: of `updates_a_launch` updates,
+/// and of one, for what is left over. Where the arena has moved in between (memory was short, or given back), they are
+/// recorded again. Where recording fails (a layer of the program's own that waits for the device, say), updates run
+/// planned from then on, and the runtime's log says why. Results are the same bits in all cases. On devices that are
+/// not CUDA's updates run planned. Used by one thread.
 class CapturedSteps {
  public:
   static constexpr int kMostUpdates = Optimizer::kMostRates;
 
   /// Updates of `accumulate` micro-batches, one batch each. `updates_a_launch` 0: as many as the batches allow. Step
   /// and batches must outlive it. In another mode than captured all updates run one by one, planned where the step is.
+  /// Batches may have been made and forgotten: their stretch has to be started again. Weights, state and metrics stay.
   CapturedSteps(TrainingStep& step, DeviceBatches& batches, std::int64_t accumulate, StepMode mode = StepMode::captured,
                 int updates_a_launch = 0);
 
@@ -41,8 +41,8 @@ class CapturedSteps {
   double kernels_an_update() const;
 
  private:
-  static constexpr int kAhead = 3;         // launches that the host may be ahead
-  static constexpr int kMostFailures = 8;  // recordings that were of no more use when they were needed
+  static constexpr int kAhead = 3;          // launches that the host may be ahead
+  static constexpr int kMostFailures = 16;  // recordings that were of no more use when they were needed
 
   void run_directly();
   void update_once(const Context& context, std::int64_t first, std::int64_t count);
@@ -56,7 +56,7 @@ class CapturedSteps {
   std::int64_t accumulate_;
   int updates_;
   bool captures_;       // false: all run directly
-  bool warm_ = false;   // an update has run
+  bool warm_ = false;   // all that updates run has run
   int recordings_ = 0;  // made so far
   std::unique_ptr<CapturedUpdates> many_, one_;
   std::vector<Event> launched_;  // of the last launches, round robin

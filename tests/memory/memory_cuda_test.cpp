@@ -12,6 +12,7 @@
 
 #include "bantam/base/error.h"
 #include "bantam/memory/allocator.h"
+#include "bantam/memory/captured_work.h"
 #include "bantam/memory/paged_source.h"
 #include "bantam/memory/process_memory.h"
 
@@ -351,6 +352,56 @@ TEST_F(PagesCuda, canaries_survive_streams_trims_and_limits) {
         << "round " << round;
   EXPECT_LE(allocator->stats().peak_pool_bytes, 32 * kMiB);
   EXPECT_EQ(allocator->check_invariants(), "");
+}
+
+TEST_F(MemoryCuda, recorded_work_runs_when_it_is_launched_and_as_often) {
+  const OwnedStream stream(gpu_);
+  Buffers buffers(gpu_);
+  unsigned char* host = buffers.host(256);
+  auto* a = static_cast<unsigned char*>(buffers.device.allocate(256, stream.get(), kTag));
+  auto* b = static_cast<unsigned char*>(buffers.device.allocate(256, stream.get(), kTag));
+  const auto bring = [&](unsigned char value) {
+    std::memset(host, value, 256);
+    copy_bytes(a, host, 256, stream.get());
+    synchronize(stream.get());
+  };
+  const auto seen = [&] {
+    copy_bytes(host, b, 256, stream.get());
+    synchronize(stream.get());
+    return static_cast<int>(host[255]);
+  };
+  bring(1);
+  copy_bytes(b, a, 256, stream.get());
+  bring(2);
+  const CapturedWork work(stream.get(), [&] { copy_bytes(b, a, 256, stream.get()); });
+  EXPECT_EQ(seen(), 1) << "recorded, not run";
+  work.launch();
+  EXPECT_EQ(seen(), 2);
+  bring(3);
+  work.launch();
+  EXPECT_EQ(seen(), 3);
+  EXPECT_EQ(work.kernels(), 0);
+  buffers.device.free(a, stream.get());
+  buffers.device.free(b, stream.get());
+  buffers.device.trim();
+}
+
+TEST_F(MemoryCuda, what_cannot_be_recorded_leaves_the_stream_as_it_was) {
+  const OwnedStream stream(gpu_);
+  EXPECT_THROW(CapturedWork(stream.get(), [&] { synchronize(stream.get()); }), CudaError);
+  EXPECT_THROW(CapturedWork(stream.get(),
+                            [&] {
+                              try {
+                                synchronize(stream.get());
+                              } catch (const CudaError&) {  // swallowed by the program: the recording is still void
+                              }
+                            }),
+               CudaError);
+  EXPECT_THROW(CapturedWork(stream.get(), [] { throw DataError("the program's own"); }), DataError);
+  synchronize(stream.get());
+  const CapturedWork empty(stream.get(), [] {});
+  empty.launch();
+  synchronize(stream.get());
 }
 
 }  // namespace

@@ -305,5 +305,30 @@ TEST_F(PlacementTest, a_reserved_pool_is_one_region_of_that_size) {
   EXPECT_EQ(allocator_.stats().pool_bytes, 64 * kMiB);
 }
 
+TEST_F(PlacementTest, a_held_arena_stays_where_it_is) {
+  reserve(kMiB);
+  const void* address = allocator_.arena_address();
+  EXPECT_EQ(number(address), arena_);
+  {
+    const ArenaHold elsewhere(allocator_, static_cast<const char*>(address) + 256, 256, {}),
+        larger(allocator_, address, 2 * kMiB, {});
+    EXPECT_FALSE(elsewhere.held() || larger.held());
+    const ArenaHold hold(allocator_, address, kMiB, {});
+    ASSERT_TRUE(hold.held());
+    EXPECT_FALSE(ArenaHold(allocator_, address, kMiB, {}).held()) << "once at a time";
+    EXPECT_FALSE(allocator_.release_arena());
+    EXPECT_FALSE(allocator_.reserve_arena(2 * kMiB, {})) << "it would be replaced";
+    (void)allocator_.trim();
+    EXPECT_EQ(allocator_.arena_address(), address);
+    EXPECT_EQ(allocator_.stats().arena_bytes, kMiB);
+    const std::vector<PlannerBuffer> one = {{0, 0, 1, 256}};
+    const PlacementScope scope(allocator_, std::make_shared<const PlacementPlan>(one, solve_arena(one)), {});
+    EXPECT_TRUE(scope.departed()) << "nothing is planned in it meanwhile";
+  }
+  EXPECT_TRUE(allocator_.release_arena());
+  EXPECT_EQ(allocator_.arena_address(), nullptr);
+  EXPECT_FALSE(ArenaHold(allocator_, address, 256, {}).held());
+}
+
 }  // namespace
 }  // namespace bantam
