@@ -1,5 +1,6 @@
 // Warp-wide matrix products (mma.sync), matrix loads (ldmatrix) and asynchronous copies, for float16 and bfloat16, with
-// paths for devices that lack an instruction. Fragment layouts as in the PTX manual ("Matrix Fragments for mma.m16n8k16").
+// paths for devices that lack an instruction. Fragment layouts as in the PTX manual ("Matrix Fragments for
+// mma.m16n8k16").
 #pragma once
 
 #include <cstdint>
@@ -18,7 +19,8 @@ struct WarpMma;
 
 /// The product by shuffles: for types that the device's tensor cores do not take (bfloat16 before sm_80). Slow.
 template <class T>
-__device__ inline void multiply_by_shuffles(float (&sums)[4], const std::uint32_t (&a)[4], const std::uint32_t (&b)[2]) {
+__device__ inline void multiply_by_shuffles(float (&sums)[4], const std::uint32_t (&a)[4],
+                                            const std::uint32_t (&b)[2]) {
   union Two {
     std::uint32_t bits;
     T v[2];
