@@ -14,7 +14,7 @@ namespace {
 /// Earlier ones are preferred where two begin at one node.
 std::span<const FusionPattern* const> patterns() {
   static constexpr const FusionPattern* kAll[] = {&fusion::kPooledSeparableBlock, &fusion::kSeparableBlock,
-                                                   &fusion::kClassifierHead};
+                                                  &fusion::kClassifierHead};
   return kAll;
 }
 
