@@ -78,7 +78,7 @@ __device__ inline void merge_column(const float* partials, std::int64_t channels
   const std::int64_t column = static_cast<std::int64_t>(blockIdx.x) * width, c = column + thread % lanes * M;
   double sums[M][K] = {};
   if (c < channels) {
-#pragma unroll 4
+#pragma unroll 8
     for (int part = row; part < static_cast<int>(gridDim.y); part += rows) {
       Pack<float, M> loaded[K];
 #pragma unroll

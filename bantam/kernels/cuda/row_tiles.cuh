@@ -141,7 +141,7 @@ __global__ void __launch_bounds__(kTileThreads)
   const std::int64_t i = static_cast<std::int64_t>(blockIdx.x) * 32 + threadIdx.x;
   float sum[1] = {};
   if (i < count) {
-#pragma unroll 4
+#pragma unroll 16
     for (std::int64_t part = threadIdx.y; part < parts; part += kWarps) sum[0] += partials[part * count + i];
   }
   sum_over_block_rows(sum, [&](int, int x, float total) {
