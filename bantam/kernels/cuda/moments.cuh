@@ -137,7 +137,7 @@ __global__ void __launch_bounds__(kTileThreads, 2) moments_kernel(const T* x, st
 }
 
 /// finish(c, origin, moments) on the device for every channel of x (rows, channels), rows > 0. `partials` has room for
-/// row_sums_bytes(rows, channels, 2).
+/// column_parts(rows, channels)·2·channels floats.
 template <class T, int N, class Finish>
 void channel_moments(const Exec& exec, std::int64_t rows, std::int64_t channels, const T* x, float* partials,
                      const Finish& finish) {

@@ -154,11 +154,7 @@ __global__ void __launch_bounds__(kTileThreads, 2)
   merge_column<K, N % 4 == 0 ? 4 : 1>(partials, channels, width, add, finish);
 }
 
-/// Bytes of `partials` for K sums a channel.
-constexpr std::size_t row_sums_bytes(std::int64_t rows, std::int64_t channels, int sums) {
-  return static_cast<std::size_t>(column_parts(rows, channels) * sums * channels) * sizeof(float);
-}
-
+/// Launches it. `partials` has room for column_parts(rows, channels)·K·channels floats.
 template <int N, int K, class Terms, class Finish>
 void row_sums(const Exec& exec, std::int64_t rows, std::int64_t channels, float* partials, const Terms& terms,
               const Finish& finish) {
