@@ -14,7 +14,7 @@ namespace bantam::kernels::cuda {
 /// all).
 inline bool separable_block_fits(const SeparableBlockShape& s) {
   constexpr std::int64_t kTileBytes = 36 << 10;
-  return (s.pool + 2) * (s.conv_w() + 2) * (s.in_channels + 1) * 4 <= kTileBytes;
+  return (s.pool + 2) * (s.conv_w() + 2) * (s.in_channels + 4) * 4 <= kTileBytes;
 }
 
 /// Bytes of the partial sums of the weight gradients.
