@@ -1,0 +1,35 @@
+// How the fused depthwise convolution is cut into parts, and what its workspace holds: by shape only.
+#pragma once
+
+#include "bantam/kernels/batch_norm.h"
+#include "bantam/kernels/depthwise_parts.h"
+
+namespace bantam::kernels {
+
+inline BatchNormShape norm_before(const DepthwiseConv2dShape& s) {
+  return {.rows = s.batch * s.in_h * s.in_w, .channels = s.channels};
+}
+inline BatchNormShape norm_behind(const DepthwiseConv2dShape& s) {
+  return {.rows = s.batch * s.out_h() * s.out_w(), .channels = s.channels};
+}
+
+/// Forward's cut of the positions of y on CUDA; moments need two floats a channel and part.
+inline StripParts norm_forward_strips(const DepthwiseConv2dShape& s) {
+  return strip_parts(output_strips(s), s.channels, 4, 2);
+}
+
+/// Sums a channel of backward: of the nine weights, Σ dz and Σ dz·(x - mean) of the norm before.
+inline constexpr int kBackwardSums = 11;
+/// Channels of a thread in backward.
+inline constexpr int kBackwardPack = 2;
+
+/// Backward's cut on CUDA: of x's positions, at stride 2 in squares of four.
+inline StripParts norm_backward_strips(const DepthwiseConv2dShape& s) {
+  const std::int64_t packs = s.channels / kBackwardPack;
+  const StripCut cut = s.stride_h == 1
+                           ? cut_strips(s.batch, s.in_h, s.in_w, 4, packs)
+                           : cut_strips(s.batch, (s.in_h + s.pad_top + 1) / 2, (s.in_w + s.pad_left + 1) / 2, 2, packs);
+  return strip_parts(cut, s.channels, kBackwardPack, kBackwardSums);
+}
+
+}  // namespace bantam::kernels
