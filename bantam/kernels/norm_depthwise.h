@@ -32,7 +32,7 @@ using NormDepthwiseForward = void(const Exec&, const DepthwiseConv2dShape& shape
                                   const void* w, void* y, const StatisticsOutput& statistics, Workspace);
 
 /// Float32 gradients of scale and shift (channels); null where not wanted; added to where `accumulate`.
-struct NormGradients {
+struct VectorGradients {
   float* dscale = nullptr;
   float* dshift = nullptr;
   bool accumulate = false;
@@ -41,7 +41,7 @@ struct NormGradients {
 struct NormDepthwiseGradients {
   float* dw = nullptr;
   bool accumulate = false;
-  NormGradients before, after;
+  VectorGradients before, after;
 };
 
 /// From dy, the gradient behind the second norm and its activation, the gradients of x (before the first norm), of w

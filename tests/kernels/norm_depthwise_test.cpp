@@ -103,7 +103,7 @@ struct Results {
           .inv_std = i};
     };
     const auto norm_gradients = [&](int which) {
-      return NormGradients{gradients[2 * which]->as<float>(), gradients[2 * which + 1]->as<float>(), start != nullptr};
+      return VectorGradients{gradients[2 * which]->as<float>(), gradients[2 * which + 1]->as<float>(), start != nullptr};
     };
     GuardedBytes workspace(device, norm_depthwise_workspace_bytes(s, dtype, device.exec().device.kind));
     const NormOperand before = operand(x.data(), 0, x_mean.as<float>(), x_inv_std.as<float>());

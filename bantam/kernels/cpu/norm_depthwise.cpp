@@ -46,7 +46,7 @@ void norm_depthwise_backward(const Exec& exec, const DepthwiseConv2dShape& s, DT
                              const NormDepthwiseGradients& gradients, Workspace workspace) {
   const Pieces pieces(s, dtype, workspace);
   const auto norm_backward = [&](const BatchNormShape& shape, const NormOperand& operand, const void* from, void* to,
-                                 const NormGradients& vectors) {
+                                 const VectorGradients& vectors) {
     batch_norm_backward_training(exec, shape, dtype, operand.x, from, operand.affine, operand.mean, operand.inv_std, to,
                                  vectors.dscale, vectors.dshift, vectors.accumulate, pieces.scratch);
   };
