@@ -37,6 +37,9 @@ struct FusionPattern {
   int (*match)(const Graph& graph, int first, const FusionTarget& target);
   /// What runs in the place of the stretch's layers. They have declared their parameters, by their nodes' names.
   std::unique_ptr<BoundLayer> (*bind)(const Graph& graph, const Fusion& fusion, ParameterArena& parameters);
+  /// The same for a pattern whose layers have declared buffers (running statistics) too; null where `bind` is not.
+  std::unique_ptr<BoundLayer> (*bind_with_buffers)(const Graph& graph, const Fusion& fusion, ParameterArena& parameters,
+                                                   BufferArena& buffers) = nullptr;
 };
 
 /// The fusions of a graph, in its order; none overlap. A pure function of its arguments.

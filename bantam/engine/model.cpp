@@ -41,7 +41,10 @@ void Model::lower_graph() {
     fusions = find_fusions(graph_, {.compute = options_.precision.compute(), .device = device_.kind});
   segments_ = lower(graph_, options_.recompute, fusions);
   fused_.resize(graph_.nodes().size());
-  for (const Fusion& fusion : fusions) fused_[index(fusion.first)] = fusion.pattern->bind(graph_, fusion, parameters_);
+  for (const Fusion& fusion : fusions)
+    fused_[index(fusion.first)] = fusion.pattern->bind_with_buffers != nullptr
+                                      ? fusion.pattern->bind_with_buffers(graph_, fusion, parameters_, buffers_)
+                                      : fusion.pattern->bind(graph_, fusion, parameters_);
   last_reader_.resize(graph_.nodes().size(), -1);
   for (std::size_t s = 0; s < segments_.size(); ++s)
     for (const NodeId input : segments_[s].inputs) last_reader_[index(input)] = static_cast<int>(s);

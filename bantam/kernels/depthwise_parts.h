@@ -52,13 +52,15 @@ constexpr std::int64_t strip_lanes(std::int64_t packs) {
   return lanes;
 }
 
-/// Parts such that all blocks are of about equal work and there are enough of them; `sums` floats a channel and part
-/// stay below 8 MiB. `pack`: channels of a thread.
-inline StripParts strip_parts(const StripCut& cut, std::int64_t channels, std::int64_t pack, std::int64_t sums) {
-  constexpr std::int64_t kBlocks = 1536, kMostFloats = std::int64_t{1} << 21;
+/// Parts such that all blocks are of about equal work and a GPU of 132 multiprocessors has `each` blocks on every one
+/// at once, and no second round; `sums` floats a channel and part stay below 8 MiB. `pack`: channels of a thread.
+inline StripParts strip_parts(const StripCut& cut, std::int64_t channels, std::int64_t pack, std::int64_t sums,
+                              std::int64_t each) {
+  constexpr std::int64_t kMultiprocessors = 132, kMostFloats = std::int64_t{1} << 21;
+  const std::int64_t blocks = kMultiprocessors * each;
   const std::int64_t packs = channels / pack, lanes = strip_lanes(packs);
   const std::int64_t at_once = kStripThreads / lanes, columns = (packs + lanes - 1) / lanes;
-  const std::int64_t most = std::max<std::int64_t>(std::min(kBlocks / columns, kMostFloats / (sums * channels)), 1);
+  const std::int64_t most = std::max<std::int64_t>(std::min(blocks / columns, kMostFloats / (sums * channels)), 1);
   StripParts parts{.cut = cut};
   parts.tasks_each = std::max<std::int64_t>((cut.tasks + most * at_once - 1) / (most * at_once), 1) * at_once;
   parts.parts = std::max<std::int64_t>((cut.tasks + parts.tasks_each - 1) / parts.tasks_each, 1);
@@ -72,7 +74,7 @@ inline StripCut output_strips(const DepthwiseConv2dShape& s) {
 
 /// The weight gradient's cut of the positions of dy.
 inline StripParts grad_weight_strips(const DepthwiseConv2dShape& s) {
-  return strip_parts(output_strips(s), s.channels, strip_channels(s.channels), 9);
+  return strip_parts(output_strips(s), s.channels, strip_channels(s.channels), 9, s.stride_h == 1 ? 3 : 4);
 }
 
 /// Parts that the rows (batch·out_h) of dy are cut into; at least 1. Each gives partial sums for all of w; parts are

@@ -13,9 +13,12 @@ inline BatchNormShape norm_behind(const DepthwiseConv2dShape& s) {
   return {.rows = s.batch * s.out_h() * s.out_w(), .channels = s.channels};
 }
 
+/// Blocks on a multiprocessor at once: what their registers leave room for.
+inline constexpr std::int64_t kFusedBlocks = 3;
+
 /// Forward's cut of the positions of y on CUDA; moments need two floats a channel and part.
 inline StripParts norm_forward_strips(const DepthwiseConv2dShape& s) {
-  return strip_parts(output_strips(s), s.channels, 4, 2);
+  return strip_parts(output_strips(s), s.channels, 4, 2, kFusedBlocks);
 }
 
 /// Sums a channel of backward: of the nine weights, Σ dz and Σ dz·(x - mean) of the norm before.
@@ -29,7 +32,7 @@ inline StripParts norm_backward_strips(const DepthwiseConv2dShape& s) {
   const StripCut cut = s.stride_h == 1
                            ? cut_strips(s.batch, s.in_h, s.in_w, 4, packs)
                            : cut_strips(s.batch, (s.in_h + s.pad_top + 1) / 2, (s.in_w + s.pad_left + 1) / 2, 2, packs);
-  return strip_parts(cut, s.channels, kBackwardPack, kBackwardSums);
+  return strip_parts(cut, s.channels, kBackwardPack, kBackwardSums, kFusedBlocks);
 }
 
 }  // namespace bantam::kernels

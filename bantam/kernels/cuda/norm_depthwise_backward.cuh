@@ -76,8 +76,9 @@ struct GradientRows {
       next_y.at[i].floats(v);
       next_dy.at[i].floats(values[i]);
 #pragma unroll
-      for (int n = 0; n < N; ++n) values[i][n] = here >> i & 1u ? of(n, v[n], values[i][n]) : 0.0f;
+      for (int n = 0; n < N; ++n) values[i][n] = of(n, v[n], values[i][n]);
     }
+    clear_outside(here, values);
     ++row;
     y += step;
     dy += step;
@@ -146,19 +147,19 @@ struct InputRows {
     return here;
   }
   /// Writes dz of the row that was taken, and adds its terms to the norm's two sums.
-  __device__ void give(const float (&gradient)[kColumns][N], const Affine<N>& norm, Clamp f,
+  __device__ void give(float (&gradient)[kColumns][N], const Affine<N>& norm, Clamp f,
                        float (&sums)[kBackwardSums * N]) {
+    clear_outside(inside, gradient);
 #pragma unroll
     for (int t = 0; t < kColumns; ++t) {
-      if (!(inside >> t & 1u)) continue;
-      float dz[N];
 #pragma unroll
       for (int n = 0; n < N; ++n) {
-        dz[n] = f.rises(norm.z(n, raw[t][n])) ? to_float(from_float<T>(gradient[t][n])) : 0.0f;
-        sums[9 * N + n] += dz[n];
-        sums[10 * N + n] = fmaf(dz[n], raw[t][n] - norm.mean[n], sums[10 * N + n]);
+        const float dz = f.rises(norm.z(n, raw[t][n])) ? gradient[t][n] : 0.0f;
+        sums[9 * N + n] += dz;
+        sums[10 * N + n] = fmaf(dz, raw[t][n] - norm.mean[n], sums[10 * N + n]);
+        gradient[t][n] = dz;
       }
-      repack<N>(dz, dx + t * channels);
+      if (inside >> t & 1u) repack<N>(gradient[t], dx + t * channels);
     }
   }
   __device__ void next_row() { dx += step; }

@@ -38,15 +38,24 @@ struct StripMoments {
       for (int n = 0; n < N; ++n) origin[n] = row[0][n];
     }
     count += static_cast<float>(min(columns, kColumns));
+    if (columns >= kColumns) {
 #pragma unroll
-    for (int t = 0; t < kColumns; ++t) {
-      if (t >= columns) continue;
+      for (int t = 0; t < kColumns; ++t) add<T>(row[t]);
+    } else {
 #pragma unroll
-      for (int n = 0; n < N; ++n) {
-        const float v = to_float(from_float<T>(row[t][n])) - origin[n];
-        sum[n] += v;
-        squares[n] = fmaf(v, v, squares[n]);
-      }
+      for (int t = 0; t < kColumns; ++t)
+        if (t < columns) add<T>(row[t]);
+    }
+  }
+
+ private:
+  template <class T>
+  __device__ void add(const float (&values)[N]) {
+#pragma unroll
+    for (int n = 0; n < N; ++n) {
+      const float v = to_float(from_float<T>(values[n])) - origin[n];
+      sum[n] += v;
+      squares[n] = fmaf(v, v, squares[n]);
     }
   }
 };
