@@ -13,4 +13,5 @@
 #include "bantam/engine/ops/norm_depthwise.h"
 #include "bantam/engine/ops/pool2d.h"
 #include "bantam/engine/ops/reshape.h"
+#include "bantam/engine/ops/separable_block.h"
 #include "bantam/engine/ops/softmax_cross_entropy.h"
