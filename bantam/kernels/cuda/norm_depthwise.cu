@@ -1,5 +1,6 @@
 // Depthwise convolution between batch norms on CUDA: one pass over strips each way, ordered sums behind it, and the
 // first norm's own input gradient.
+#include "bantam/kernels/cuda/batch_norm_gradient.cuh"
 #include "bantam/kernels/cuda/norm_depthwise_backward.cuh"
 #include "bantam/kernels/cuda/norm_depthwise_forward.cuh"
 #include "bantam/kernels/norm_depthwise.h"
@@ -80,39 +81,6 @@ struct FinishBackward {
   }
 };
 
-/// dx from dz, in place: factor·dz + slope·(x - mean) + constant.
-template <class T>
-struct InputGradientInPlace {
-  const T* x;
-  T* dx;
-  AffineSource norm;
-  const float* totals;
-  int channels;
-  float per_row;
-
-  template <int N>
-  struct Loaded {
-    Pack<T, N> x, dz;
-  };
-  template <int N>
-  __device__ NormGradient<N> start(std::int64_t c, std::integral_constant<int, N>) const {
-    return {norm, {}, totals, channels, per_row, static_cast<int>(c)};
-  }
-  template <int N>
-  __device__ Loaded<N> load(std::int64_t at) const {
-    return {load_pack<N>(x + at), load_pack<N>(dx + at)};
-  }
-  template <int N>
-  __device__ void apply(const NormGradient<N>& kept, const Loaded<N>& loaded, std::int64_t at) const {
-    float v[N], dz[N];
-    unpack<N>(loaded.x, v);
-    unpack<N>(loaded.dz, dz);
-#pragma unroll
-    for (int n = 0; n < N; ++n) dz[n] = kept.from_dz(n, v[n] - kept.norm.mean[n], dz[n]);
-    repack<N>(dz, dx + at);
-  }
-};
-
 template <class T>
 void launch_forward(const Exec& exec, const DepthwiseConv2dShape& s, const NormOperand& x, const void* w, void* y,
                     float* partials, float* counts) {
@@ -138,10 +106,11 @@ void launch_backward(const Exec& exec, const DepthwiseConv2dShape& s, const Back
       operands, strips_of(s, parts.cut), grid, static_cast<std::uint32_t>(parts.tasks_each), partials, finish);
   check_launch("norm_depthwise_backward_kernel");
   if (parts.parts > 1) add_strip_parts(exec, partials, parts.parts, kBackwardSums * s.channels, finish);
-  map_rows<16 / sizeof(T)>(
-      exec, s.batch * s.in_h * s.in_w, s.channels,
-      InputGradientInPlace<T>{operands.x, operands.dx, operands.before, finish.totals, extent(s.channels),
-                              1.0f / static_cast<float>(s.batch * s.in_h * s.in_w)});
+  const std::int64_t rows = norm_before(s).rows;
+  const InputGradient<T, PiecewiseLinear> from_dz{
+      operands.x, operands.dx, operands.before, {}, finish.totals, s.channels, 1.0f / static_cast<float>(rows),
+      operands.dx};
+  map_rows<16 / sizeof(T)>(exec, rows, s.channels, from_dz);
 }
 
 }  // namespace

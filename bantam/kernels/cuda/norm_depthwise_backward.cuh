@@ -30,10 +30,7 @@ struct NormGradient {
   }
   __device__ float operator()(int n, float v, float dy) const {
     const float from_mean = v - norm.mean[n], z = fmaf(from_mean, norm.factor[n], norm.shift[n]);
-    return from_dz(n, from_mean, f.rises(z) ? dy : 0.0f);
-  }
-  __device__ float from_dz(int n, float from_mean, float dz) const {
-    return fmaf(norm.factor[n], dz, fmaf(slope[n], from_mean, constant[n]));
+    return fmaf(norm.factor[n], f.rises(z) ? dy : 0.0f, fmaf(slope[n], from_mean, constant[n]));
   }
 };
 
