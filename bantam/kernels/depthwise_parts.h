@@ -23,10 +23,10 @@ struct StripCut {
 };
 
 /// A cut of batch x rows x columns positions into strips, with enough chunks to keep a large GPU busy, if they have at
-/// least seven rows: a chunk reads the rows around it too.
+/// least fourteen rows: a chunk reads the rows around it too.
 inline StripCut cut_strips(std::int64_t batch, std::int64_t rows, std::int64_t columns, std::int64_t columns_each,
                            std::int64_t packs) {
-  constexpr std::int64_t kThreads = std::int64_t{1} << 18, kLeastRows = 7;
+  constexpr std::int64_t kThreads = std::int64_t{1} << 18, kLeastRows = 14;
   StripCut cut{.rows = rows, .columns_each = columns_each};
   cut.strips = std::max<std::int64_t>((columns + columns_each - 1) / columns_each, 1);
   const std::int64_t threads = std::max<std::int64_t>(batch * cut.strips * packs, 1);

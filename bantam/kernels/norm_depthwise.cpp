@@ -32,7 +32,7 @@ std::size_t norm_depthwise_workspace_bytes(const DepthwiseConv2dShape& s, DType 
            std::max(norms, depthwise_conv2d_grad_weight_workspace_bytes(s, dtype, target));
   const std::int64_t forward = norm_forward_strips(s).parts, backward = norm_backward_strips(s).parts;
   const std::size_t totals = aligned_bytes(4 * s.channels * std::int64_t{sizeof(float)});
-  return std::max(floats(forward * (2 * s.channels + 1)),
+  return std::max(floats(forward * (kMomentFloats * s.channels + 1)),
                   totals + std::max(norms, floats(backward * kBackwardSums * s.channels)));
 }
 

@@ -32,19 +32,25 @@ __global__ void __launch_bounds__(32 * kAddPartsRows)
     return sum;
   };
   const int inside = c < channels ? parts : 0;
+  const auto moments_of = [&](int part) {
+    return partials + static_cast<std::int64_t>(part) * kMomentFloats * channels + c;
+  };
+  const auto mean_of = [&](int part) {
+    const float* moments = moments_of(part);
+    return static_cast<double>(moments[0]) + moments[channels];
+  };
   double count = 0, weighted = 0, squares = 0;
 #pragma unroll 4
   for (int part = row; part < inside; part += kAddPartsRows) {
     count += counts[part];
-    weighted += static_cast<double>(counts[part]) * partials[static_cast<std::int64_t>(part) * 2 * channels + c];
+    weighted += counts[part] * mean_of(part);
   }
   count = total(count);
   const double mean = total(weighted) / count;
 #pragma unroll 4
   for (int part = row; part < inside; part += kAddPartsRows) {
-    const float* from = partials + static_cast<std::int64_t>(part) * 2 * channels + c;
-    const double apart = from[0] - mean;
-    squares += from[channels] + counts[part] * apart * apart;
+    const double apart = mean_of(part) - mean;
+    squares += moments_of(part)[2 * channels] + counts[part] * apart * apart;
   }
   squares = total(squares);
   if (row != 0 || c >= channels) return;
@@ -100,8 +106,9 @@ void launch_backward(const Exec& exec, const DepthwiseConv2dShape& s, const Back
                      float* partials, const FinishBackward& finish) {
   const StripParts parts = norm_backward_strips(s);
   const StripGrid grid = strip_grid(s.channels / kBackwardPack, parts.cut.tasks, parts.tasks_each);
-  const auto kernel = s.stride_h == 1 ? norm_depthwise_backward_kernel<T, kBackwardPack, 1, 4, FinishBackward>
-                                      : norm_depthwise_backward_kernel<T, kBackwardPack, 2, 2, FinishBackward>;
+  const auto kernel = s.stride_h == 1
+                          ? norm_depthwise_backward_kernel<T, kBackwardPack, 1, kBackwardColumns, FinishBackward>
+                          : norm_depthwise_backward_kernel<T, kBackwardPack, 2, kBackwardColumns, FinishBackward>;
   kernel<<<grid.blocks, grid.block, 0, stream_of(exec)>>>(
       operands, strips_of(s, parts.cut), grid, static_cast<std::uint32_t>(parts.tasks_each), partials, finish);
   check_launch("norm_depthwise_backward_kernel");
@@ -121,8 +128,8 @@ void norm_depthwise_forward(const Exec& exec, const DepthwiseConv2dShape& s, DTy
   if (s.y_elements() <= 0) return;
   require_workspace(workspace, norm_depthwise_workspace_bytes(s, dtype, DeviceKind::cuda), "norm_depthwise_forward");
   const std::int64_t parts = norm_forward_strips(s).parts;
-  float* partials = static_cast<float*>(workspace.data);  // (parts, 2, channels), then the parts' counts
-  float* counts = partials + parts * 2 * s.channels;
+  float* partials = static_cast<float*>(workspace.data);  // (parts, 3, channels), then the parts' counts
+  float* counts = partials + parts * kMomentFloats * s.channels;
   dispatch_floating(
       dtype, [&](auto tag) { launch_forward<typename decltype(tag)::type>(exec, s, x, w, y, partials, counts); });
   merge_part_moments_kernel<<<blocks_for(s.channels, 32), dim3(32, kAddPartsRows), 0, stream_of(exec)>>>(

@@ -3,6 +3,7 @@
 
 #include "bantam/kernels/cuda/clamped_norm.cuh"
 #include "bantam/kernels/cuda/depthwise_3x3.cuh"
+#include "bantam/kernels/norm_depthwise_parts.h"
 
 namespace bantam::kernels::cuda {
 
@@ -61,11 +62,12 @@ struct StripMoments {
 };
 
 /// Merges the moments of a block's threads with equal threadIdx.x in the order of threadIdx.y (Chan, Golub and LeVeque
-/// 1983), and writes them to (part, 2, channels): means, then squares. Every thread of the block must call it.
+/// 1983), and writes them to (part, 3, channels): an origin, the mean relative to it, and squares. Every thread of the
+/// block must call it.
 template <int N>
 __device__ inline void write_part_moments(const StripMoments<N>& moments, int first_channel, int channels, int part,
                                           float* partials, float* counts) {
-  __shared__ float count[kStripThreads], mean[N][kStripThreads], squares[N][kStripThreads];
+  __shared__ float count[kStripThreads], origin[N][kStripThreads], mean[N][kStripThreads], squares[N][kStripThreads];
   const int lanes = static_cast<int>(blockDim.x), rows = static_cast<int>(blockDim.y);
   const int thread = static_cast<int>(threadIdx.y) * lanes + static_cast<int>(threadIdx.x);
   const bool any = moments.count > 0;
@@ -73,31 +75,35 @@ __device__ inline void write_part_moments(const StripMoments<N>& moments, int fi
 #pragma unroll
   for (int n = 0; n < N; ++n) {
     const float apart = any ? moments.sum[n] / moments.count : 0.0f;
-    mean[n][thread] = any ? moments.origin[n] + apart : 0.0f;
+    origin[n][thread] = any ? moments.origin[n] : 0.0f;
+    mean[n][thread] = apart;
     squares[n][thread] = any ? fmaxf(moments.squares[n] - moments.sum[n] * apart, 0.0f) : 0.0f;
   }
   __syncthreads();
   for (int i = thread; i < lanes * N; i += kStripThreads) {
     const int lane = i / N, n = i % N;
-    float total = 0, m = 0, m2 = 0;
+    const float base = origin[n][lane];  // the first thread of a part always has values
+    float total = 0, m = 0, m2 = 0;      // m: relative to base
     for (int row = 0; row < rows; ++row) {
       const int at = row * lanes + lane;
       if (count[at] == 0) continue;
-      const float both = total + count[at], share = count[at] / both, delta = mean[n][at] - m;
+      const float both = total + count[at], share = count[at] / both;
+      const float delta = (origin[n][at] - base) + mean[n][at] - m;
       m2 += squares[n][at] + delta * delta * total * share;
       m += delta * share;
       total = both;
     }
     const int c = first_channel + lane * N + n;
     if (c >= channels) continue;
-    float* to = partials + static_cast<std::int64_t>(part) * 2 * channels + c;
-    to[0] = m;
-    to[channels] = m2;
+    float* to = partials + static_cast<std::int64_t>(part) * kMomentFloats * channels + c;
+    to[0] = base;
+    to[channels] = m;
+    to[2 * channels] = m2;
     if (c == 0) counts[part] = total;
   }
 }
 
-/// y and its moments, part by part (StripParts): partials (parts, 2, channels), counts (parts).
+/// y and its moments, part by part (StripParts): partials (parts, 3, channels), counts (parts).
 template <class T, int N, int kStride, int kColumns>
 __global__ void __launch_bounds__(kStripThreads, 3)
     norm_depthwise_forward_kernel(const T* x, AffineSource norm, Clamp f, const T* weights, T* y, Strips g,
