@@ -78,16 +78,23 @@ __global__ void __launch_bounds__(kImageThreads, kBlocksPerMultiprocessor)
   __shared__ int offsets[kMostImageTaps];
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, steps = steps_of(g);
   auto* image = reinterpret_cast<std::uint64_t*>(shared + steps * kColumnTiles / 2 * 32);
+  auto* rows = reinterpret_cast<std::uint32_t*>(image + g.tile_h * g.tile_w);
   const int first_channel = static_cast<int>(blockIdx.y) * 8 * kColumnTiles;
   load_weights<kColumnTiles>(reinterpret_cast<const unsigned short*>(w), g, first_channel,
                              reinterpret_cast<uint2*>(shared));
   load_offsets(g, offsets);
+  copy_image_rows(x, g, place_of(g, static_cast<int>(blockIdx.x)), shared_address(rows));
+  close_copies();
   const std::uint64_t* mine = image + warp * kRowsPerWarp * g.stride_h * g.tile_w + lane / 4 * g.stride_w;
   for (int tile = static_cast<int>(blockIdx.x); tile < g.tiles; tile += static_cast<int>(gridDim.x)) {
     const TilePlace place = place_of(g, tile);
-    __syncthreads();  // the last tile has been read
-    load_image_tile<false>(x, g, place, image);
+    wait_copies<0>();
+    __syncthreads();  // rows are here, and the last tile has been read
+    spread_image_tile<false>(rows, g, place, image);
     __syncthreads();
+    const int next = tile + static_cast<int>(gridDim.x);
+    if (next < g.tiles) copy_image_rows(x, g, place_of(g, next), shared_address(rows));
+    close_copies();
     float sums[kRowsPerWarp][kColumnTiles][4] = {};
 #pragma unroll 1
     for (int step = 0; step < steps; ++step) {
@@ -124,7 +131,7 @@ __global__ void __launch_bounds__(kImageThreads, kBlocksPerMultiprocessor)
 
 template <class T, int kColumnTiles>
 void launch(const Exec& exec, const ImageConvolution& g, const void* x, const void* w, void* y) {
-  const int bytes = steps_of(g) * kColumnTiles / 2 * 32 * 16 + g.tile_bytes();
+  const int bytes = steps_of(g) * kColumnTiles / 2 * 32 * 16 + g.tile_bytes() + g.row_copies_bytes();
   auto* kernel = image_forward<T, kColumnTiles>;
   check_cuda(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes), "cudaFuncSetAttribute");
   int multiprocessors = 0;
@@ -147,7 +154,7 @@ void launch_typed(const Exec& exec, const ImageConvolution& g, const void* x, co
 
 bool image_conv2d_forward(const Exec& exec, const Conv2dShape& shape, DType dtype, const void* x, const void* w,
                           void* y) {
-  if (!has_warp_mma(exec) || reinterpret_cast<std::uintptr_t>(y) % 16 != 0) return false;
+  if (!has_warp_mma(exec) || !packs_aligned<std::uint32_t, 1>(x) || !packs_aligned<std::uint32_t, 4>(y)) return false;
   const ImageConvolution geometry(shape);
   if (dtype == DType::float16) {
     launch_typed<__half>(exec, geometry, x, w, y);

@@ -64,10 +64,26 @@ __device__ inline void copy_async(std::uint32_t to, const void* from, bool insid
 #endif
 }
 
-/// Waits for this thread's copies; a barrier must follow before other threads' are read.
+/// As copy_async for the first `bytes` (0, 2 or 4) of a 4-byte word; the others become zero.
+__device__ inline void copy_word_async(std::uint32_t to, const void* from, int bytes) {
+#ifdef BANTAM_WARP_MMA
+  asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(to), "l"(from), "r"(bytes) : "memory");
+#endif
+}
+
+/// Ends a group of this thread's copies.
+__device__ inline void close_copies() {
+#ifdef BANTAM_WARP_MMA
+  asm volatile("cp.async.commit_group;" ::: "memory");
+#endif
+}
+
+/// Waits for all but the last kOpen groups of this thread's copies; a barrier must follow before other threads' are
+/// read.
+template <int kOpen>
 __device__ inline void wait_copies() {
 #ifdef BANTAM_WARP_MMA
-  asm volatile("cp.async.wait_all;" ::: "memory");
+  asm volatile("cp.async.wait_group %0;" ::"n"(kOpen) : "memory");
 #endif
 }
 
