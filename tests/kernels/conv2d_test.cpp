@@ -177,6 +177,32 @@ TEST_P(Conv2dTest, SameCallGivesSameBits) {
   }
 }
 
+/// Also through cuBLASLt: one of the shapes is a matrix product.
+TEST_P(Conv2dTest, TimedChoicesGiveTheResultAndCanBeMadeAgain) {
+  if (GetParam().is_cpu()) GTEST_SKIP() << "there is nothing to choose on a CPU";
+  for (const Conv2dShape& s : large_shapes()) {
+    for (const Conv2dPass pass : kPasses) {
+      SCOPED_TRACE(describe(s, DType::float16, pass));
+      const Problem p = make_problem(s, DType::float16);
+      KernelDevice timed(GetParam()), again(GetParam()), misled(GetParam());
+      kernels::AlgorithmChoices& choices = timed.exec().libraries->algorithms();
+      choices.set_timing(true);
+      std::vector<std::uint8_t> first, second;
+      EXPECT_LE(relative_error(run(timed, s, DType::float16, pass, p, {}, &first), expected(s, pass, p, {})),
+                tolerance(s, DType::float16, pass, true));
+      again.exec().libraries->algorithms().add(choices.all());
+      run(again, s, DType::float16, pass, p, {}, &second);
+      EXPECT_EQ(first, second);
+      EXPECT_EQ(again.exec().libraries->algorithms().all(), choices.all());
+      for (const auto& [problem, choice] : choices.all()) {
+        misled.exec().libraries->algorithms().keep(problem, "17:no such algorithm");
+      }
+      EXPECT_LE(relative_error(run(misled, s, DType::float16, pass, p), expected(s, pass, p, {})),
+                tolerance(s, DType::float16, pass, true));
+    }
+  }
+}
+
 TEST_P(Conv2dTest, EmptyBatchGivesZeroWeightGradient) {
   const Conv2dShape s = with_padding(base(0, 8, 3, 4, 3), 1, 1, 1, 1);
   const DeviceBuffer nothing(device(), 1, DType::float32), dw(device(), s.w_elements(), DType::float32);

@@ -28,6 +28,13 @@ BackendDescriptor::~BackendDescriptor() {
 BackendDescriptor::BackendDescriptor(BackendDescriptor&& other) noexcept
     : api_(other.api_), raw_(std::exchange(other.raw_, nullptr)), good_(other.good_) {}
 
+BackendDescriptor& BackendDescriptor::operator=(BackendDescriptor&& other) noexcept {
+  std::swap(api_, other.api_);
+  std::swap(raw_, other.raw_);
+  std::swap(good_, other.good_);
+  return *this;
+}
+
 BackendDescriptor& BackendDescriptor::set(cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type,
                                           std::int64_t count, const void* values) {
   good_ = good_ && api_->set(raw_, name, type, count, values) == CUDNN_STATUS_SUCCESS;

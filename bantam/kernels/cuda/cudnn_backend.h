@@ -31,7 +31,7 @@ class BackendDescriptor {
   BackendDescriptor(const CudnnBackendApi& api, cudnnBackendDescriptorType_t type);
   ~BackendDescriptor();
   BackendDescriptor(BackendDescriptor&& other) noexcept;
-  BackendDescriptor& operator=(BackendDescriptor&&) = delete;
+  BackendDescriptor& operator=(BackendDescriptor&& other) noexcept;
 
   BackendDescriptor& set(cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type, std::int64_t count,
                          const void* values);
