@@ -7,6 +7,7 @@
 
 #include "bantam/base/half.h"
 #include "bantam/base/philox.h"
+#include "bantam/cli/algorithm_cache.h"
 
 namespace bantam::cli {
 namespace {
@@ -45,7 +46,7 @@ double median(std::vector<double> values) {
 }  // namespace
 
 StepPlanOptions step_plan_options(const RunConfig& config, const StepCase& options) {
-  return {.model = {.precision = options.precision, .seed = config.seed, .recompute = options.recompute},
+  return {.model = model_options(config, options.precision, options.recompute),
           .optimizer = config.train.optimizer,
           .loss = config.train.loss,
           .batch = options.batch,
@@ -67,9 +68,8 @@ StepSession::StepSession(const RunConfig& config, const StepCase& options, Devic
   memory.note_phase("setup");
   const bool planned = options.planned;
   if (planned) (void)memory.reserve_pool(plan_step(config.model.graph, step_plan_options(config, options)).pool_bytes);
-  model_ = std::make_unique<Model>(
-      *runtime_, device, config.model.graph,
-      ModelOptions{.precision = options.precision, .seed = config.seed, .recompute = options.recompute});
+  model_ = std::make_unique<Model>(*runtime_, device, config.model.graph,
+                                   model_options(config, options.precision, options.recompute));
   optimizer_ = std::make_unique<Optimizer>(*model_, config.train.optimizer);
   step_ = std::make_unique<TrainingStep>(*model_, *optimizer_, config.train.loss);
   if (planned) step_->prepare({.batches = {options.batch}});
@@ -134,8 +134,10 @@ Context StepSession::training_context() const {
 
 StepMeasurement measure_step(const RunConfig& config, const StepCase& options, int threads, double seconds) {
   StepSession session(config, options, config.device, threads);
+  AlgorithmCache algorithms(session.runtime(), config);
   session.run(kWarmUpSteps);
   session.wait();
+  algorithms.save();
   StepMeasurement measured{.memory = session.memory()};
   session.add_batches(kResidentBatches);
   session.wait();

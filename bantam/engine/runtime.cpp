@@ -152,6 +152,11 @@ kernels::Exec Runtime::exec(Device device) {
   return {device, state.stream->get(), impl_->threads, state.libraries.get()};
 }
 
+kernels::AlgorithmChoices* Runtime::algorithms(Device device) {
+  const DeviceState& state = impl_->state(device);
+  return state.libraries ? &state.libraries->algorithms() : nullptr;
+}
+
 std::uint64_t Runtime::limit(Device device) { return impl_->limit(device).limit(device.share); }
 
 void Runtime::set_limit(Device device, std::uint64_t bytes) {

@@ -58,6 +58,8 @@ class Runtime {
   /// What kernels need: device, compute stream, threads, libraries.
   kernels::Exec exec(Device device);
   int threads() const;
+  /// What was chosen among a device's library algorithms; null on devices without libraries (meta).
+  kernels::AlgorithmChoices* algorithms(Device device);
 
   /// The limit of the process on a device, or of a share's pool; 0: none.
   std::uint64_t limit(Device device);

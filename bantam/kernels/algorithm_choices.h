@@ -15,8 +15,8 @@ namespace bantam::kernels {
 class AlgorithmChoices {
  public:
   /// Whether a problem without a choice is timed where it is first met: each eligible algorithm runs a few times on the
-  /// call's own operands and workspace, the fastest is kept. Off, and while a stream is captured, the library's first
-  /// suggestion is taken and not kept.
+  /// call's own operands and workspace, the fastest is kept. While a stream is captured, and where a call adds to its
+  /// result, what the library has without timing is taken, and kept. Off, that is taken and not kept.
   void set_timing(bool on) { timing_ = on; }
   bool timing() const { return timing_; }
 

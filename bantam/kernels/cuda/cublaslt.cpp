@@ -202,9 +202,10 @@ void CublasLt::choose_algorithm(const Key& key, const Call& call, Entry& entry) 
   entry.algorithm = candidates.front().algo;
   entry.workspace_bytes = candidates.front().workspaceSize;
   entry.usable = true;
+  if (!choices_.timing()) return;
   // A result that is added to cannot be computed several times.
-  if (!choices_.timing() || call.operands.accumulate || is_captured(call.stream)) return;
-  if (candidates.size() > 1) take_fastest(candidates, call, entry);
+  const bool times = candidates.size() > 1 && !call.operands.accumulate && !is_captured(call.stream);
+  if (times) take_fastest(candidates, call, entry);
   choices_.keep(name, text_of(entry.algorithm));
 }
 

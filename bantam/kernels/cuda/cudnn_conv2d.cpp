@@ -145,6 +145,7 @@ void Cudnn::choose_plan(const Conv2dShape& shape, DType dtype, Conv2dPass pass, 
   const std::string problem = problem_of(shape, dtype, pass, call.workspace.bytes);
   std::optional<std::string> choice = choices_.find(problem);
   const bool times = !choice && choices_.timing() && !is_captured(call.stream);
+  if (!choice && !times && choices_.timing()) choices_.keep(problem, kFixed);  // what this run stays with
   if (!times && (!choice || *choice == kFixed)) return;
   entry.graph = std::make_unique<CudnnConvolutionGraph>(backend_, handle_, shape, dtype, dtype, pass);
   if (!entry.graph->supported()) return;
