@@ -39,7 +39,7 @@ AlgorithmCache::AlgorithmCache(Runtime& runtime, const RunConfig& config, const 
     : runtime_(runtime) {
   if (!config.device.is_cuda() || config.algorithms == "off") return;
   device_ = device_info(config.device).name;
-  choices_ = runtime.algorithms(config.device);
+  choices_ = kernels::algorithm_choices(runtime.exec(config.device).libraries);
   path_ = algorithm_cache_path(config.algorithms, device_);
   if (choices_ == nullptr) return;
   if (!run_file.empty()) choices_->add(read(run_file));

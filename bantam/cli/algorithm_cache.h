@@ -7,6 +7,7 @@
 
 #include "bantam/cli/run_config.h"
 #include "bantam/engine/algorithm_file.h"
+#include "bantam/kernels/algorithm_choices.h"
 
 namespace bantam::cli {
 

@@ -152,11 +152,6 @@ kernels::Exec Runtime::exec(Device device) {
   return {device, state.stream->get(), impl_->threads, state.libraries.get()};
 }
 
-kernels::AlgorithmChoices* Runtime::algorithms(Device device) {
-  const DeviceState& state = impl_->state(device);
-  return state.libraries ? &state.libraries->algorithms() : nullptr;
-}
-
 std::uint64_t Runtime::limit(Device device) { return impl_->limit(device).limit(device.share); }
 
 void Runtime::set_limit(Device device, std::uint64_t bytes) {
@@ -174,6 +169,8 @@ void Runtime::require_pool(Device device, std::uint64_t pool_bytes) {
 void Runtime::settle_limit(Device device) { impl_->limit(device).settle(); }
 
 void Runtime::refresh_limit(Device device) { impl_->limit(device).refresh(); }
+
+void Runtime::note_overhead(Device device, const std::string& name) { impl_->limit(device).note_overhead(name); }
 
 void Runtime::reserve(Device device, std::uint64_t bytes) {
   BfcAllocator& memory = allocator(device);

@@ -9,6 +9,8 @@
 
 namespace bantam::kernels {
 
+class DeviceLibraries;
+
 /// Choices of one device's libraries. A problem's text names pass, shapes, types and the library with its version; what
 /// a choice's text means, only that library knows. Results of different choices differ in their last bits, so a run
 /// that is to give the same bits must be given the same choices. Thread-safe.
@@ -32,5 +34,9 @@ class AlgorithmChoices {
   mutable std::mutex guard_;
   std::map<std::string, std::string> choices_;
 };
+
+/// The choices of a device's libraries, which live as long as these; null where there is nothing to choose (the CPU,
+/// meta).
+AlgorithmChoices* algorithm_choices(DeviceLibraries* libraries);
 
 }  // namespace bantam::kernels

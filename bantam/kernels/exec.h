@@ -7,7 +7,6 @@
 #include <memory>
 
 #include "bantam/base/error.h"
-#include "bantam/kernels/algorithm_choices.h"
 #include "bantam/memory/stream.h"
 
 namespace bantam::kernels {
@@ -19,11 +18,6 @@ class DeviceLibraries {
   /// Loads now what would be loaded at its first use, and calls `loaded` with each library's name. Libraries that are
   /// not installed are passed over.
   virtual void load(const std::function<void(const char*)>& loaded) { (void)loaded; }
-  /// What was chosen among libraries' algorithms, on devices where there is a choice.
-  AlgorithmChoices& algorithms() { return algorithms_; }
-
- private:
-  AlgorithmChoices algorithms_;
 };
 
 /// Made by the Runtime, once a device. Throws DeviceError where the device does not exist. Null for meta devices.

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include "bantam/kernels/algorithm_choices.h"
 #include "bantam/kernels/cpu/patches.h"
 #include "bantam/kernels/reference/conv2d.h"
 #include "tests/kernels/conv2d_shapes.h"
@@ -185,17 +186,17 @@ TEST_P(Conv2dTest, TimedChoicesGiveTheResultAndCanBeMadeAgain) {
       SCOPED_TRACE(describe(s, DType::float16, pass));
       const Problem p = make_problem(s, DType::float16);
       KernelDevice timed(GetParam()), again(GetParam()), misled(GetParam());
-      kernels::AlgorithmChoices& choices = timed.exec().libraries->algorithms();
+      kernels::AlgorithmChoices& choices = *kernels::algorithm_choices(timed.exec().libraries);
       choices.set_timing(true);
       std::vector<std::uint8_t> first, second;
       EXPECT_LE(relative_error(run(timed, s, DType::float16, pass, p, {}, &first), expected(s, pass, p, {})),
                 tolerance(s, DType::float16, pass, true));
-      again.exec().libraries->algorithms().add(choices.all());
+      kernels::algorithm_choices(again.exec().libraries)->add(choices.all());
       run(again, s, DType::float16, pass, p, {}, &second);
       EXPECT_EQ(first, second);
-      EXPECT_EQ(again.exec().libraries->algorithms().all(), choices.all());
+      EXPECT_EQ(kernels::algorithm_choices(again.exec().libraries)->all(), choices.all());
       for (const auto& [problem, choice] : choices.all()) {
-        misled.exec().libraries->algorithms().keep(problem, "17:no such algorithm");
+        kernels::algorithm_choices(misled.exec().libraries)->keep(problem, "17:no such algorithm");
       }
       EXPECT_LE(relative_error(run(misled, s, DType::float16, pass, p), expected(s, pass, p, {})),
                 tolerance(s, DType::float16, pass, true));

@@ -1,6 +1,8 @@
 // cuDNN convolutions, NHWC, weights as (K, R, S, C): a fixed deterministic algorithm a pass, or the fastest plan.
 #include "bantam/kernels/cuda/cudnn_conv2d.h"
 
+#include <algorithm>
+#include <initializer_list>
 #include <limits>
 
 #include <fmt/core.h>
@@ -9,6 +11,16 @@
 #include "bantam/kernels/cuda/stream_timer.h"
 
 namespace bantam::kernels::cuda {
+namespace {
+
+/// Whether all addresses are as aligned as plans were told.
+bool are_aligned(std::initializer_list<const void*> addresses) {
+  return std::all_of(addresses.begin(), addresses.end(), [](const void* address) {
+    return reinterpret_cast<std::uintptr_t>(address) % kPlanAlignment == 0;
+  });
+}
+
+}  // namespace
 
 CudnnApi::CudnnApi() : library("cuDNN", {"libcudnn.so.9", "libcudnn.so"}) {
   library.bind(create, "cudnnCreate");
@@ -82,7 +94,7 @@ bool Cudnn::convolve(const Conv2dShape& shape, DType dtype, Conv2dPass pass, std
   check(api_.set_stream(handle_, stream), "cudnnSetStream");
   const Call call{in, out, workspace, stream};
   Entry& entry = entry_for(shape, dtype, pass, call);
-  if (entry.plan) {
+  if (entry.plan && are_aligned({in[0], in[1], out})) {
     check(entry.graph->run(*entry.plan, in, out, workspace.data), "cudnnBackendExecute");
     return true;
   }
@@ -144,7 +156,8 @@ std::string Cudnn::problem_of(const Conv2dShape& s, DType dtype, Conv2dPass pass
 void Cudnn::choose_plan(const Conv2dShape& shape, DType dtype, Conv2dPass pass, const Call& call, Entry& entry) const {
   const std::string problem = problem_of(shape, dtype, pass, call.workspace.bytes);
   std::optional<std::string> choice = choices_.find(problem);
-  const bool times = !choice && choices_.timing() && !is_captured(call.stream);
+  const bool times =
+      !choice && choices_.timing() && !is_captured(call.stream) && are_aligned({call.in[0], call.in[1], call.out});
   if (!choice && !times && choices_.timing()) choices_.keep(problem, kFixed);  // what this run stays with
   if (!times && (!choice || *choice == kFixed)) return;
   entry.graph = std::make_unique<CudnnConvolutionGraph>(backend_, handle_, shape, dtype, dtype, pass);
@@ -158,7 +171,7 @@ void Cudnn::choose_plan(const Conv2dShape& shape, DType dtype, Conv2dPass pass, 
 
 /// The name of the fastest plan, on the operands of a call; kFixed where none is faster than the fixed algorithm.
 std::string Cudnn::fastest(Conv2dPass pass, const Call& call, Entry& entry) const {
-  constexpr std::size_t kCandidates = 12;
+  constexpr std::size_t kCandidates = 16;
   StreamTimer timer(call.stream);
   const auto fixed = [&] { return entry.usable && start(entry, pass, call) == CUDNN_STATUS_SUCCESS; };
   float best = timer.milliseconds(fixed) * kWorthwhile;

@@ -26,7 +26,7 @@ BackendDescriptor tensor(const CudnnBackendApi& api, std::int64_t id, DType dtyp
       .set(CUDNN_ATTR_TENSOR_DIMENSIONS, {n, c, h, w})
       .set(CUDNN_ATTR_TENSOR_STRIDES, {h * w * c, 1, w * c, c})
       .set(CUDNN_ATTR_TENSOR_UNIQUE_ID, id)
-      .set(CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT, 16)
+      .set(CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT, kPlanAlignment)
       .finalize();
   return made;
 }

@@ -14,6 +14,9 @@
 
 namespace bantam::kernels::cuda {
 
+/// Operands of plans begin at multiples of so many bytes.
+inline constexpr std::int64_t kPlanAlignment = 16;
+
 /// An engine with its settings, ready to run.
 struct CudnnPlan {
   BackendDescriptor plan;
