@@ -151,9 +151,9 @@ class TrainRun {
     position_.update = report.result.update;
     write_file_atomically(directory.config(), config_.document.resolved_yaml());
     save_weights(model_, directory.weights());
-    save_state(state_, runtime_->stream(config_.device), directory.state());
     algorithms_.save();
-    algorithms_.save_with_run(directory.algorithms());
+    algorithms_.save_with_run(directory.algorithms());  // before the state, with which the run can be resumed
+    save_state(state_, runtime_->stream(config_.device), directory.state());
     report.batch = effective_batch();
     report.parameters = model_.parameters().parameter_count();
     report.memory = memory.stats();
