@@ -18,22 +18,22 @@ constexpr int kMaxRows = 12;                // rows of the tallest tile
 
 /// What an instruction set brings: tiles of up to `kRows` rows and 1 or 2 vectors of columns, and packing.
 /// BANTAM_GEMM_TARGET(name, vector bytes, rows, attribute)
-#define BANTAM_GEMM_TARGET(Name, Bytes, Rows, Attribute)                                                            \
-  struct Name {                                                                                                     \
-    using Vector = float __attribute__((vector_size(Bytes)));                                                       \
-    static constexpr int kRows = Rows;                                                                              \
-    template <int R, int V, bool Packed>                                                                            \
-    Attribute static void tile(const GemmTile& tile) {                                                              \
-      multiply_tile<Vector, R, V, Packed>(tile);                                                                    \
-    }                                                                                                               \
-    Attribute static void pack(const float* from, std::int64_t stride, bool transposed, std::int64_t depth,         \
-                               std::int64_t columns, std::int64_t width, float* to) {                               \
-      pack_panel(from, stride, transposed, depth, columns, width, to);                                              \
-    }                                                                                                               \
-    template <int R>                                                                                                \
-    Attribute static void pack_a(const float* from, std::int64_t stride, std::int64_t depth, float* to) {           \
-      pack_rows<R>(from, stride, depth, to);                                                                        \
-    }                                                                                                               \
+#define BANTAM_GEMM_TARGET(Name, Bytes, Rows, Attribute)                                                    \
+  struct Name {                                                                                             \
+    using Vector = float __attribute__((vector_size(Bytes)));                                               \
+    static constexpr int kRows = Rows;                                                                      \
+    template <int R, int V, bool Packed>                                                                    \
+    Attribute static void tile(const GemmTile& tile) {                                                      \
+      multiply_tile<Vector, R, V, Packed>(tile);                                                            \
+    }                                                                                                       \
+    Attribute static void pack(const float* from, std::int64_t stride, bool transposed, std::int64_t depth, \
+                               std::int64_t columns, std::int64_t width, float* to) {                       \
+      pack_panel(from, stride, transposed, depth, columns, width, to);                                      \
+    }                                                                                                       \
+    template <int R>                                                                                        \
+    Attribute static void pack_a(const float* from, std::int64_t stride, std::int64_t depth, float* to) {   \
+      pack_rows<R>(from, stride, depth, to);                                                                \
+    }                                                                                                       \
   }
 
 #if defined(__x86_64__)
