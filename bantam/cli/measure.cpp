@@ -45,7 +45,7 @@ double median(std::vector<double> values) {
 }  // namespace
 
 StepPlanOptions step_plan_options(const RunConfig& config, const StepCase& options) {
-  return {.model = {.precision = options.precision, .seed = config.seed, .recompute = options.recompute},
+  return {.model = model_options(config, options.precision, options.recompute),
           .optimizer = config.train.optimizer,
           .loss = config.train.loss,
           .batch = options.batch,
@@ -67,9 +67,8 @@ StepSession::StepSession(const RunConfig& config, const StepCase& options, Devic
   memory.note_phase("setup");
   const bool planned = options.planned;
   if (planned) (void)memory.reserve_pool(plan_step(config.model.graph, step_plan_options(config, options)).pool_bytes);
-  model_ = std::make_unique<Model>(
-      *runtime_, device, config.model.graph,
-      ModelOptions{.precision = options.precision, .seed = config.seed, .recompute = options.recompute});
+  model_ = std::make_unique<Model>(*runtime_, device, config.model.graph,
+                                   model_options(config, options.precision, options.recompute));
   optimizer_ = std::make_unique<Optimizer>(*model_, config.train.optimizer);
   step_ = std::make_unique<TrainingStep>(*model_, *optimizer_, config.train.loss);
   if (planned) step_->prepare({.batches = {options.batch}});

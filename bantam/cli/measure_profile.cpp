@@ -1,69 +1,13 @@
 // Overhead through a Runtime with a limit (which loads all libraries), rates by timing copies and products.
 #include "bantam/cli/measure_profile.h"
 
-#include <algorithm>
-#include <chrono>
-#include <functional>
-#include <limits>
-#include <vector>
-
 #include "bantam/base/error.h"
-#include "bantam/base/philox.h"
+#include "bantam/cli/measure_rates.h"
 #include "bantam/engine/layers.h"
-#include "bantam/engine/ops.h"
 #include "bantam/engine/training_step.h"
-#include "bantam/kernels/matmul.h"
 
 namespace bantam::cli {
 namespace {
-
-constexpr int kWindows = 5, kCalls = 8;
-constexpr std::int64_t kCopyBytes = 256 << 20;
-constexpr std::int64_t kSide = 4096;  // of the matrices: large enough to fill any GPU
-
-/// Seconds of one call: the best of some windows, after a call that loads and chooses.
-double seconds_of(Stream stream, const std::function<void()>& call) {
-  call();
-  synchronize(stream);
-  double best = std::numeric_limits<double>::infinity();
-  for (int window = 0; window < kWindows; ++window) {
-    const auto start = std::chrono::steady_clock::now();
-    for (int i = 0; i < kCalls; ++i) call();
-    synchronize(stream);
-    best = std::min(best, std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count() / kCalls);
-  }
-  return best;
-}
-
-/// Values as a network's, not zeros: a GPU that is held back by its power multiplies zeros faster.
-Tensor random_matrix(const Context& context, DType dtype) {
-  std::vector<float> values(static_cast<std::size_t>(kSide * kSide));
-  PhiloxSequence random(philox_key(1, RandomPurpose::dataset));
-  for (float& value : values) value = random.uniform(-1.0f, 1.0f);
-  const Tensor floats = context.upload({kSide, kSide}, values.data());
-  const Tensor matrix = ops::cast(context, floats, dtype);
-  synchronize(context.stream);  // before the host's values go
-  return matrix;
-}
-
-double copy_rate(const Context& context) {
-  const Tensor from = context.allocate({kCopyBytes}, DType::uint8), to = context.allocate({kCopyBytes}, DType::uint8);
-  zero_bytes(from.data(), from.bytes(), context.stream);
-  const double seconds =
-      seconds_of(context.stream, [&] { copy_bytes(to.data(), from.data(), from.bytes(), context.stream); });
-  return 2.0 * static_cast<double>(kCopyBytes) / seconds;
-}
-
-double matmul_rate(const Context& context, DType dtype) {
-  const kernels::MatmulShape shape{.m = kSide, .n = kSide, .k = kSide};
-  const Tensor a = random_matrix(context, dtype), b = random_matrix(context, dtype);
-  const Tensor c = context.allocate({kSide, kSide}, dtype);
-  const Scratch scratch = context.scratch(kernels::matmul_workspace_bytes(shape, dtype, dtype, context.device.kind));
-  const double seconds = seconds_of(context.stream, [&] {
-    BANTAM_KERNEL(context.exec, matmul, shape, dtype, a.data(), b.data(), dtype, c.data(), false, scratch.get());
-  });
-  return static_cast<double>(kernels::matmul_flops(shape)) / seconds;
-}
 
 /// A network that uses each kind of layer once: its step loads a zoo model's kernels.
 void warm_up_small_network(Runtime& runtime, Device device, PrecisionKind precision) {
@@ -99,9 +43,9 @@ DeviceProfile measure_profile(Device device) {
                         .overhead = runtime.memory_overhead(device),
                         .measured = true};
   const Context context = Context::make(runtime, device);
-  profile.copy_bytes_per_s = copy_rate(context);
-  profile.float32_flops_per_s = matmul_rate(context, DType::float32);
-  profile.float16_flops_per_s = matmul_rate(context, DType::float16);
+  profile.copy_bytes_per_s = measure_copy_rate(context);
+  profile.float32_flops_per_s = measure_matmul_rate(context, DType::float32);
+  profile.float16_flops_per_s = measure_matmul_rate(context, DType::float16);
   return profile;
 }
 

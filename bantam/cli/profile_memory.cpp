@@ -181,7 +181,7 @@ void add_profile_memory(CLI::App& profile, Action& action) {
   command->add_option("--batch-size", options->batch, "Default: the config's, or 16")->check(CLI::Range(1, 1 << 24));
   command->add_option(
       "--recompute", options->recompute,
-      "none, cheap, all, names of blocks (a+b), or\nauto: the least that fits the budget;\ndefault: the config's");
+      "none, inner, cheap, all, names of blocks (a+b), or\nauto: the least that fits the budget;\ndefault: the config's");
   command->add_option("--batch-sizes", options->batch_sizes,
                       "Of the report's curve, comma-separated;\ndefault: a quarter to four times the batch");
   command->add_option("--out", options->out, "Folder; default: profile-<config>-<date-time>");

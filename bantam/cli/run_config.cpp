@@ -128,6 +128,7 @@ RunConfig read_run_config(const std::filesystem::path& path, std::span<const std
                    .model = models::read_model(root.node("model"), name)};
   config.memory = read_memory(root.map_or_empty("memory"));
   require_share(root, config);
+  config.fusion = root.choice("fusion", {"on", "off"}, "on") == "on";
   config.recompute_given = root.has("recompute");
   config.recompute = read_recompute(root, config.model.graph);
   try {
@@ -143,6 +144,14 @@ RunConfig read_run_config(const std::filesystem::path& path, std::span<const std
         fmt::format("a model ends with one value a class, as dense: {{units: classes}} gives; this ends with {}",
                     to_string(config.model.graph.output_shape())));
   return config;
+}
+
+ModelOptions model_options(const RunConfig& config, Precision precision, const RecomputeOptions& recompute) {
+  return {.precision = precision, .seed = config.seed, .recompute = recompute, .fusion = config.fusion};
+}
+
+ModelOptions model_options(const RunConfig& config) {
+  return model_options(config, config.precision, config.recompute);
 }
 
 void require_device(const RunConfig& config) {

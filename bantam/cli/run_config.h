@@ -53,6 +53,7 @@ struct RunConfig {
   Precision precision;  ///< `auto` resolved for the device
   MemoryConfig memory;
   RecomputeOptions recompute;
+  bool fusion = true;            ///< layers run as one op where there is one
   bool recompute_given = false;  ///< false: the program may choose, to fit a budget or a limit
   std::optional<DataOptions> data;
   models::ModelSpec model;
@@ -62,6 +63,10 @@ struct RunConfig {
 /// Reads the file. Throws ConfigError with the position of whatever is wrong: types, ranges, unknown keys, shapes that
 /// do not fit, names that do not exist. Whether an explicitly named device exists is not asked here.
 RunConfig read_run_config(const std::filesystem::path& path, std::span<const std::string> overrides);
+
+/// The configuration's model, as Model takes it; `precision` and `recompute` as a row of a bench varies them.
+ModelOptions model_options(const RunConfig& config, Precision precision, const RecomputeOptions& recompute);
+ModelOptions model_options(const RunConfig& config);
 
 /// Throws DeviceError saying why, where the run's device is not in this machine.
 void require_device(const RunConfig& config);

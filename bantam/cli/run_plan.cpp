@@ -83,8 +83,7 @@ MemoryStats rehearse(const RunConfig& config, std::uint64_t pool_bytes, std::sha
   if (pool_bytes > 0 && memory.reserve_pool(pool_bytes)) memory.set_limit(memory.stats().pool_bytes);
   const OpenedData data = open_data(runtime, *config.data, device, config.seed);
   require_model_fits(config, data.train->image_shape(), data.train->classes());
-  Model model(runtime, device, config.model.graph,
-              {.precision = config.precision, .seed = config.seed, .recompute = config.recompute});
+  Model model(runtime, device, config.model.graph, model_options(config));
   Optimizer optimizer(model, config.train.optimizer);
   TrainingStep step(model, optimizer, config.train.loss);
   const std::int64_t window = window_of(config.data->pipeline);
@@ -110,7 +109,7 @@ bool gives_batches(const RunConfig& config, std::int64_t batch) {
 }
 
 RunPlan plan_run(const RunConfig& config) {
-  const ModelOptions model{.precision = config.precision, .seed = config.seed, .recompute = config.recompute};
+  const ModelOptions model = model_options(config);
   RunPlan plan{.placements = std::make_shared<StepPlacements>(config.model.graph, model, config.train.optimizer,
                                                               config.train.loss, config.device)};
   const MemoryStats eager = rehearse(config, 0, nullptr);

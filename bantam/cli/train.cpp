@@ -86,8 +86,7 @@ class TrainRun {
         plan_(plan_run(config)),
         runtime_(make_reserved_runtime(config, plan_, threads, log)),
         data_(open_data(*runtime_, *config.data, config.device, config.seed)),
-        model_(*runtime_, config.device, config.model.graph,
-               {.precision = config.precision, .seed = config.seed, .recompute = config.recompute}),
+        model_(*runtime_, config.device, config.model.graph, model_options(config)),
         optimizer_(model_, config.train.optimizer),
         step_(model_, optimizer_, config.train.loss) {
     step_.prepare({}, plan_.placements);

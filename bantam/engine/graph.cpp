@@ -42,7 +42,7 @@ bool leaks(const Graph& graph, NodeId first, NodeId last) {
 }
 
 LoweredSegment segment(const Graph& graph, NodeId first, NodeId last, bool recompute) {
-  return {first, last, recompute, outside_inputs(graph, first, last), {}};
+  return {first, last, recompute, outside_inputs(graph, first, last), {}, {}};
 }
 
 /// The only node that reads `node`, and does so once; 0 where there is none such.
@@ -57,6 +57,11 @@ NodeId only_reader(const Graph& graph, NodeId node) {
   return reader;
 }
 
+bool fused(const LoweredSegment& segment, NodeId node) {
+  return std::ranges::any_of(segment.fusions,
+                             [node](const Fusion& fusion) { return fusion.first <= node && node <= fusion.last; });
+}
+
 /// Fills LoweredSegment::deferred. What ends a stretch that runs again, or enters one, has to be there as it is.
 void defer_norms(const Graph& graph, std::vector<LoweredSegment>& segments) {
   const auto stretch_of = [&](NodeId node) -> const LoweredSegment* {  // null: runs once
@@ -65,7 +70,7 @@ void defer_norms(const Graph& graph, std::vector<LoweredSegment>& segments) {
   };
   for (LoweredSegment& segment : segments)
     for (NodeId node = segment.first; node <= segment.last; ++node) {
-      if (!graph.nodes()[static_cast<std::size_t>(node)].layer->defers_norm()) continue;
+      if (!graph.nodes()[static_cast<std::size_t>(node)].layer->defers_norm() || fused(segment, node)) continue;
       const NodeId reader = only_reader(graph, node);
       if (reader != 0 && graph.nodes()[static_cast<std::size_t>(reader)].layer->takes_deferred_norms() &&
           stretch_of(reader) == stretch_of(node))
@@ -172,6 +177,23 @@ std::vector<Stretch> all_stretches(const Graph& graph) {
   return stretches;
 }
 
+/// Stretches that cut a fusion take all of it in; those that then lie inside others go.
+std::vector<Stretch> widened(const std::vector<Stretch>& stretches, std::span<const Fusion> fusions) {
+  std::vector<Stretch> wide;
+  for (Stretch stretch : stretches) {
+    for (const Fusion& fusion : fusions) {
+      if (fusion.last < stretch.first || stretch.last < fusion.first) continue;
+      stretch.first = std::min(stretch.first, fusion.first);
+      stretch.last = std::max(stretch.last, fusion.last);
+    }
+    if (!wide.empty() && stretch.first <= wide.back().last)  // both cut one fusion
+      wide.back().last = std::max(wide.back().last, stretch.last);
+    else
+      wide.push_back(stretch);
+  }
+  return wide;
+}
+
 }  // namespace
 
 Graph::Graph(Shape input) { nodes_.push_back({.name = "input", .output = input}); }
@@ -195,17 +217,22 @@ NodeId Graph::add(std::string name, LayerPtr layer, std::vector<NodeId> inputs) 
   return output();
 }
 
-std::vector<LoweredSegment> lower(const Graph& graph, const RecomputeOptions& options) {
+std::vector<LoweredSegment> lower(const Graph& graph, const RecomputeOptions& options,
+                                  std::span<const Fusion> fusions) {
   using Kind = RecomputeOptions::Kind;
   std::vector<Stretch> stretches;
   if (options.kind == Kind::all) stretches = all_stretches(graph);
   if (options.kind == Kind::named) stretches = named_stretches(graph, options.names);
+  stretches = widened(stretches, fusions);
   std::vector<LoweredSegment> segments;
   auto next = stretches.begin();
+  auto fusion = fusions.begin();
   for (NodeId node = 1; node <= graph.output();) {
     const bool again = next != stretches.end() && next->first == node;
-    const NodeId last = again ? (next++)->last : node;
+    NodeId last = again ? (next++)->last : node;
+    if (!again && fusion != fusions.end() && fusion->first == node) last = fusion->last;
     segments.push_back(segment(graph, node, last, again));
+    for (; fusion != fusions.end() && fusion->first <= last; ++fusion) segments.back().fusions.push_back(*fusion);
     node = last + 1;
   }
   defer_norms(graph, segments);

@@ -3,9 +3,11 @@
 
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
+#include "bantam/engine/fusion.h"
 #include "bantam/engine/layer.h"
 
 namespace bantam {
@@ -61,22 +63,25 @@ struct RecomputeOptions {
   Derive derives_again() const { return whole ? Derive::none : derives(); }
 };
 
-/// A run of nodes [first, last] that is one unit of execution: a single node, or a stretch run again in backward. What
-/// crosses its end is one value (the last node's).
+/// A run of nodes [first, last] that is one unit of execution: a single node, a fusion, or a stretch run again in
+/// backward. What crosses its end is one value (the last node's).
 struct LoweredSegment {
   NodeId first = 1, last = 1;
   bool recompute = false;
   std::vector<NodeId> inputs;  ///< nodes outside the segment that it reads
   /// Batch norms of the segment that are applied by their only reader, a sum, as it reads (pending_norm.h).
   std::vector<NodeId> deferred;
+  std::vector<Fusion> fusions;  ///< within the segment, in order
 };
 
-/// Decides, before anything runs, how the graph is executed: one segment a node, and one for each recomputed stretch.
+/// Decides, before anything runs, how the graph is executed: one segment a node or fusion, and one for each recomputed
+/// stretch. A stretch that would cut a fusion takes all of it in, so that recompute changes no bit.
 /// `all` recomputes every block, as a whole where one value leaves it, and every layer outside blocks that is not
 /// cheap. A name inside another's stretch adds nothing. Norms are deferred to sums within a stretch that runs again,
 /// and among nodes that do not. Throws ConfigError for a name that is neither node nor block (with the nearest), for a
 /// stretch that more than one value leaves or that ends before it begins, and for two stretches of which each has a
 /// part of its own.
-std::vector<LoweredSegment> lower(const Graph& graph, const RecomputeOptions& recompute);
+std::vector<LoweredSegment> lower(const Graph& graph, const RecomputeOptions& recompute,
+                                  std::span<const Fusion> fusions = {});
 
 }  // namespace bantam

@@ -5,6 +5,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <typeinfo>
 
 #include "bantam/engine/context.h"
 #include "bantam/engine/parameters.h"
@@ -68,6 +69,25 @@ class Layer {
   /// Whether a sample's output in training depends on the others of its micro-batch: smaller micro-batches then give
   /// another function.
   virtual bool uses_batch_statistics() const { return false; }
+  /// What its factory (layers.h) was given, where that was an `Options`, else null: what patterns (fusion.h) look at.
+  template <class Options>
+  const Options* options() const {
+    const Described described = describe();
+    return described.type != nullptr && *described.type == typeid(Options)
+               ? static_cast<const Options*>(described.options)
+               : nullptr;
+  }
+
+ protected:
+  /// An options struct that lives as long as the layer, and its type.
+  struct Described {
+    template <class Options>
+    Described(const Options& given) : type(&typeid(Options)), options(&given) {}  // NOLINT: `return options_;`
+    Described() = default;
+    const std::type_info* type = nullptr;
+    const void* options = nullptr;
+  };
+  virtual Described describe() const { return {}; }
 };
 
 using LayerPtr = std::shared_ptr<const Layer>;

@@ -27,16 +27,31 @@ Model::Model(Runtime& runtime, Device device, Graph graph, ModelOptions options)
     layers_[index(node)] = description.layer->bind(scope, buffers_, inputs);
     paths_[index(node)] = runtime_.intern(description.name);
   }
-  segments_ = lower(graph_, options_.recompute);
-  last_reader_.resize(graph_.nodes().size(), -1);
-  for (std::size_t s = 0; s < segments_.size(); ++s)
-    for (const NodeId input : segments_[s].inputs) last_reader_[index(input)] = static_cast<int>(s);
+  lower_graph();
   const Context setup = context(Pass::train);
   parameters_.materialize(setup, options_.seed);
   buffers_.materialize(setup);
 }
 
 Model::~Model() = default;
+
+void Model::lower_graph() {
+  std::vector<Fusion> fusions;
+  if (options_.fusion)
+    fusions = find_fusions(graph_, {.compute = options_.precision.compute(), .device = device_.kind});
+  segments_ = lower(graph_, options_.recompute, fusions);
+  fused_.resize(graph_.nodes().size());
+  for (const Fusion& fusion : fusions) fused_[index(fusion.first)] = fusion.pattern->bind(graph_, fusion, parameters_);
+  last_reader_.resize(graph_.nodes().size(), -1);
+  for (std::size_t s = 0; s < segments_.size(); ++s)
+    for (const NodeId input : segments_[s].inputs) last_reader_[index(input)] = static_cast<int>(s);
+}
+
+std::pair<BoundLayer*, NodeId> Model::runs_at(const LoweredSegment& segment, NodeId node) const {
+  for (const Fusion& fusion : segment.fusions)
+    if (fusion.first == node) return {fused_[index(node)].get(), fusion.last};
+  return {layers_[index(node)].get(), node};
+}
 
 Context Model::context(Pass pass) const {
   Context context = Context::make(runtime_, device_, options_.precision);
@@ -79,13 +94,15 @@ Tensor Model::run_nodes(const Context& context, int position, std::vector<Tensor
     return value < segment.first && last_reader_[index(value)] != position;
   };
   for (NodeId node = segment.first; node <= segment.last; ++node) {
+    const auto [layer, last] = runs_at(segment, node);
     std::vector<Tensor> inputs;
     for (const NodeId input : graph_.nodes()[index(node)].inputs) inputs.push_back(values[index(input)]);
     for (const NodeId input : graph_.nodes()[index(node)].inputs)
       if (!read_later(input, node)) values[index(input)] = Tensor();
     Context local = context.at(paths_[index(node)]);
     local.defer = std::ranges::find(segment.deferred, node) != segment.deferred.end();
-    values[index(node)] = layers_[index(node)]->forward(local, inputs);
+    values[index(last)] = layer->forward(local, inputs);
+    node = last;
   }
   return std::move(values[index(segment.last)]);
 }

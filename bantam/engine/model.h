@@ -3,6 +3,7 @@
 
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "bantam/engine/graph.h"
@@ -17,6 +18,7 @@ struct ModelOptions {
   Precision precision;
   std::uint64_t seed = 42;
   RecomputeOptions recompute;
+  bool fusion = true;  ///< stretches of layers run as one op where there is one (fusion.h)
 };
 
 /// A model on one device. Its context carries the device, precision and seed; callers set pass, tape and random state.
@@ -44,6 +46,9 @@ class Model {
   void register_state(StateRegistry& registry);
 
  private:
+  void lower_graph();
+  /// What runs from `node` of a segment on, and the last node whose value it gives.
+  std::pair<BoundLayer*, NodeId> runs_at(const LoweredSegment& segment, NodeId node) const;
   /// Runs segment `position`, reading its inputs from `values` and letting go of those nobody reads later.
   Tensor run_nodes(const Context& context, int position, std::vector<Tensor>& values);
   /// The same without a tape; records that backward runs the segment again.
@@ -59,6 +64,7 @@ class Model {
   ParameterArena parameters_;
   BufferArena buffers_;
   std::vector<std::unique_ptr<BoundLayer>> layers_;  // by node; null for the input
+  std::vector<std::unique_ptr<BoundLayer>> fused_;   // by a fusion's first node; else null
   std::vector<const char*> paths_;                   // interned node names
   std::vector<LoweredSegment> segments_;
   std::vector<int> last_reader_;  // by node: the last segment that reads it

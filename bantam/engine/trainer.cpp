@@ -172,8 +172,6 @@ bool Trainer::go_on_smaller(const EpochState& state, const OutOfMemory& error) {
   if (!micro_batches_.halve(train_.batch_size())) return false;
   const SmallerMicroBatchEvent event{
       .epoch = state.epoch, .update = state.done, .samples = micro_batches_.most(), .reason = error.what()};
-  step_.model().runtime().log(fmt::format("out of memory in update {} of epoch {}: micro-batches of {} from now on",
-                                          event.update + 1, event.epoch + 1, event.samples));
   for (Callback* callback : callbacks_) callback->on_smaller_micro_batch(event);
   return true;
 }

@@ -125,5 +125,27 @@ TEST(LowerTest, StretchesAreOneSegment) {
             "recompute: 'stem..block' and 'block..head' overlap");
 }
 
+TEST(LowerTest, AFusionIsOneSegmentAndIsNeverCutByAStretch) {
+  const std::vector<Fusion> fusions{{.first = 2, .last = 3}};  // block/a and block/b
+  const auto once = lower(residual(), {}, fusions);
+  ASSERT_EQ(once.size(), 4u);
+  EXPECT_EQ(once[1].first, 2);
+  EXPECT_EQ(once[1].last, 3);
+  EXPECT_FALSE(once[1].recompute);
+  EXPECT_EQ(once[1].fusions.size(), 1u);
+  EXPECT_TRUE(once[0].fusions.empty() && once[2].fusions.empty());
+  const auto cut = lower(residual(), {.kind = RecomputeOptions::Kind::named, .names = {"block/b"}}, fusions);
+  ASSERT_EQ(cut.size(), 4u);
+  EXPECT_TRUE(cut[1].recompute);
+  EXPECT_EQ(cut[1].first, 2);
+  EXPECT_EQ(cut[1].fusions.size(), 1u);
+  const auto both =
+      lower(residual(), {.kind = RecomputeOptions::Kind::named, .names = {"block/a", "block/b"}}, fusions);
+  EXPECT_EQ(both.size(), 4u);  // one stretch
+  const auto inside = lower(residual(), {.kind = RecomputeOptions::Kind::named, .names = {"block"}}, fusions);
+  ASSERT_EQ(inside.size(), 3u);
+  EXPECT_EQ(inside[1].fusions.size(), 1u);
+}
+
 }  // namespace
 }  // namespace bantam

@@ -45,6 +45,7 @@ class BatchNormLayer : public Layer {
   std::int64_t traffic(std::span<const Shape> inputs) const override { return 3 * inputs[0].elements(); }
 
  private:
+  Described describe() const override { return options_; }
   BatchNormOptions options_;
 };
 

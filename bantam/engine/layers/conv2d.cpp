@@ -45,6 +45,7 @@ class Conv2dLayer : public Layer {
   }
 
  private:
+  Described describe() const override { return options_; }
   Window2d window() const { return {options_.kernel, options_.stride, options_.dilation, options_.padding}; }
   Conv2dOptions options_;
 };
@@ -88,6 +89,7 @@ class DepthwiseConv2dLayer : public Layer {
   }
 
  private:
+  Described describe() const override { return options_; }
   Window2d window() const { return {options_.kernel, options_.stride, options_.dilation, options_.padding}; }
   DepthwiseConv2dOptions options_;
 };
@@ -134,6 +136,7 @@ class SeparableConv2dLayer : public Layer {
   }
 
  private:
+  Described describe() const override { return options_; }
   Window2d window() const { return {options_.kernel, options_.stride, options_.dilation, options_.padding}; }
   SeparableConv2dOptions options_;
 };

@@ -37,6 +37,7 @@ class DenseLayer : public Layer {
   }
 
  private:
+  Described describe() const override { return options_; }
   DenseOptions options_;
 };
 

@@ -18,6 +18,7 @@ class ActivationLayer : public Layer {
   }
 
  private:
+  Described describe() const override { return options_; }
   ActivationOptions options_;
 };
 
@@ -36,6 +37,7 @@ class DropoutLayer : public Layer {
   }
 
  private:
+  Described describe() const override { return options_; }
   DropoutOptions options_;
 };
 
@@ -66,6 +68,7 @@ class AddLayer : public Layer {
   }
 
  private:
+  Described describe() const override { return options_; }
   ActivationOptions options_;
 };
 

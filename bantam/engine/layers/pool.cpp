@@ -28,6 +28,7 @@ class PoolLayer : public Layer {
   }
 
  private:
+  Described describe() const override { return options_; }
   Window2d window() const {
     return {.kernel = options_.window, .stride = options_.stride, .padding = options_.padding};
   }

@@ -1,0 +1,16 @@
+// What a device sustains, measured: copies and matrix products.
+#pragma once
+
+#include "bantam/engine/context.h"
+
+namespace bantam::cli {
+
+/// Bytes read plus bytes written in a second, by large copies within the context's device. Takes memory for two
+/// buffers (512 MiB on a GPU, 64 MiB on a CPU); throws OutOfMemory. Waits for the device.
+double measure_copy_rate(const Context& context);
+
+/// Operations in a second of large square matrix products of `dtype` on random values; a multiply-add is two. Takes
+/// three matrices and the product's workspace; throws OutOfMemory. Waits for the device.
+double measure_matmul_rate(const Context& context, DType dtype);
+
+}  // namespace bantam::cli

@@ -1,0 +1,44 @@
+// Two neighbouring elements of a half type in one register: packing, maximum and comparison of both at once.
+#pragma once
+
+#include <cstdint>
+
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+
+namespace bantam::kernels::cuda {
+
+/// Operations on a pair held as 32 bits, the first element in the low half.
+template <class T>
+struct HalfPair;
+
+template <>
+struct HalfPair<__half> {
+  using Vector = __half2;
+  __device__ static Vector pack(float low, float high) { return __floats2half2_rn(low, high); }
+};
+
+template <>
+struct HalfPair<__nv_bfloat16> {
+  using Vector = __nv_bfloat162;
+  __device__ static Vector pack(float low, float high) { return __floats2bfloat162_rn(low, high); }
+};
+
+template <class Vector>
+__device__ inline std::uint32_t bits_of(Vector pair) {
+  return *reinterpret_cast<const std::uint32_t*>(&pair);
+}
+
+/// The larger of each; NaN where either is.
+template <class Vector>
+__device__ inline Vector max_of(Vector a, Vector b) {
+  return __hmax2_nan(a, b);
+}
+
+/// All bits of an element set where a > b.
+template <class Vector>
+__device__ inline std::uint32_t mask_greater(Vector a, Vector b) {
+  return __hgt2_mask(a, b);
+}
+
+}  // namespace bantam::kernels::cuda

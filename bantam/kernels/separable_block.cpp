@@ -1,0 +1,61 @@
+// The separable block: which shapes it takes, its scratch memory, codes, work and traffic.
+#include "bantam/kernels/separable_block.h"
+
+#include <algorithm>
+
+#include <fmt/core.h>
+
+#include "bantam/base/error.h"
+#include "bantam/kernels/cpu/separable_block_plan.h"
+#include "bantam/kernels/cuda/fused/separable_block_rules.h"
+
+namespace bantam::kernels {
+
+bool separable_block_supported(const SeparableBlockShape& s, DType dtype, DeviceKind target) {
+  const bool known = dtype == DType::float32 || is_half(dtype);
+  const bool pool = s.pool == 1 || s.pool == 2;
+  const bool in = (s.in_channels >= 1 && s.in_channels <= 4) ||
+                  (s.in_channels >= 8 && s.in_channels <= 64 && s.in_channels % 8 == 0);
+  const bool out = s.out_channels >= 8 && s.out_channels <= 128 && s.out_channels % 8 == 0;
+  const auto [least, most] = std::minmax({s.pad_top, s.pad_bottom, s.pad_left, s.pad_right});
+  if (!known || !pool || !in || !out || least < 0 || most > 2) return false;
+  if (s.batch < 0 || s.in_h < 1 || s.in_w < 1 || s.conv_h() < s.pool || s.conv_w() < s.pool) return false;
+  return target == DeviceKind::cpu || cuda::separable_block_fits(s);
+}
+
+void check_separable_block(const SeparableBlockShape& s, DType dtype, DeviceKind target) {
+  if (!is_half(dtype) && dtype != DType::float32)
+    throw DTypeError(fmt::format("separable_block: takes float32, float16 and bfloat16, got {}", to_string(dtype)));
+  if (separable_block_supported(s, dtype, target)) return;
+  throw ShapeError(fmt::format("separable_block: {}x{}x{} to {} channels with pooling {} is not a shape it takes",
+                               s.in_h, s.in_w, s.in_channels, s.out_channels, s.pool));
+}
+
+std::size_t separable_block_workspace_bytes(const SeparableBlockShape& s, DType dtype, SeparableBlockPass pass,
+                                            DeviceKind target) {
+  const bool backward = pass == SeparableBlockPass::backward;
+  if (target == DeviceKind::cuda) return backward ? cuda::separable_block_backward_workspace_rule(s, dtype) : 0;
+  const cpu::SeparableBlockPlan plan(s, dtype);
+  return backward ? plan.backward_bytes() : plan.forward_bytes();
+}
+
+std::int64_t separable_block_code_bytes(const SeparableBlockShape& s) {
+  if (s.pool == 2) return s.y_elements() / 2;
+  return s.relu ? s.y_elements() / 8 : 0;
+}
+
+std::int64_t separable_block_flops(const SeparableBlockShape& s, SeparableBlockPass pass) {
+  const std::int64_t pixels = s.batch * s.conv_h() * s.conv_w();
+  const std::int64_t depthwise = pixels * 9 * s.in_channels, pointwise = pixels * s.in_channels * s.out_channels;
+  return 2 * (pass == SeparableBlockPass::forward ? depthwise + pointwise : 3 * depthwise + 2 * pointwise);
+}
+
+std::int64_t separable_block_bytes(const SeparableBlockShape& s, DType dtype, SeparableBlockPass pass) {
+  const std::int64_t size = static_cast<std::int64_t>(size_of(dtype));
+  const std::int64_t weights = s.depthwise_elements() + s.pointwise_elements() + (s.bias ? s.out_channels : 0);
+  const bool backward = pass == SeparableBlockPass::backward;
+  return ((backward ? 2 : 1) * s.x_elements() + s.y_elements() + weights) * size + separable_block_code_bytes(s) +
+         (backward ? 4 * weights : 0);
+}
+
+}  // namespace bantam::kernels
