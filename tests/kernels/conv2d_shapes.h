@@ -62,6 +62,26 @@ inline std::vector<Conv2dShape> shapes() {
   return all;
 }
 
+/// First layers: few input channels and output channels in eights, which GPUs have kernels of their own for. Sizes that
+/// are no multiple of a tile, several groups of output channels, every stride and kernel parity.
+inline std::vector<Conv2dShape> image_shapes() {
+  std::vector<Conv2dShape> all = {
+      with_padding(base(3, 37, 3, 64, 7, 2), 3, 3, 3, 3),  // ResNet's
+      with_padding(base(2, 33, 3, 32, 3, 2), 0, 1, 0, 1),  // MobileNet's, Keras' padding
+      with_padding(base(5, 20, 3, 64, 3), 1, 1, 1, 1),     // CIFAR's
+      base(3, 19, 3, 24, 2),                               // whitening patches
+      with_padding(base(2, 21, 1, 40, 5), 2, 2, 2, 2),     // grey, two groups of channels
+      with_padding(base(2, 18, 4, 136, 7), 3, 3, 3, 3),    // four channels, stride 1, three groups
+      with_padding(base(1, 16, 2, 8, 1, 2), 1, 0, 1, 0),   // one tap
+  };
+  Conv2dShape oblong = with_padding(base(2, 23, 3, 72, 4), 1, 2, 0, 3);
+  oblong.in_w = 50, oblong.kernel_w = 6, oblong.stride_h = 2;
+  all.push_back(oblong);
+  oblong.kernel_h = 7, oblong.kernel_w = 3, oblong.stride_h = 1, oblong.stride_w = 2;
+  all.push_back(oblong);
+  return all;
+}
+
 inline std::string describe(const Conv2dShape& s, DType dtype, Conv2dPass pass) {
   std::string text(to_string(dtype));
   text += pass == Conv2dPass::forward ? " forward" : pass == Conv2dPass::grad_input ? " grad_input" : " grad_weight";

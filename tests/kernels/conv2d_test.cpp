@@ -120,6 +120,23 @@ TEST_P(Conv2dTest, MatchesReferenceOverShapesAndTypes) {
   }
 }
 
+TEST_P(Conv2dTest, ImagesMatchReferenceAndGradWeightIsNotRounded) {
+  for (const Conv2dShape& s : image_shapes()) {
+    for (const DType dtype : {DType::float16, DType::bfloat16}) {
+      const Problem p = make_problem(s, dtype);
+      SCOPED_TRACE(describe(s, dtype, Conv2dPass::forward));
+      EXPECT_LE(
+          relative_error(run(device(), s, dtype, Conv2dPass::forward, p), expected(s, Conv2dPass::forward, p, {})),
+          tolerance(s, dtype, Conv2dPass::forward, false));
+      for (const std::vector<float>& before : {std::vector<float>{}, random_values(s.w_elements(), 4)}) {
+        EXPECT_LE(relative_error(run(device(), s, dtype, Conv2dPass::grad_weight, p, before),
+                                 expected(s, Conv2dPass::grad_weight, p, before)),
+                  tolerance(s, dtype, Conv2dPass::grad_weight, false));
+      }
+    }
+  }
+}
+
 TEST_P(Conv2dTest, GradWeightAddsWhereAsked) {
   for (const Conv2dShape& s : shapes()) {
     for (const DType dtype : kTypes) {

@@ -1,4 +1,4 @@
-// Convolutions on a GPU: matrix products for 1×1, else cuDNN, else patches and matrix products of our own.
+// Convolutions on a GPU: matrix products for 1×1, own kernels for images, else cuDNN, else patches and matrix products.
 #include <algorithm>
 
 #include "bantam/kernels/conv2d.h"
@@ -8,6 +8,7 @@
 #include "bantam/kernels/cuda/im2col.cuh"
 #include "bantam/kernels/cuda/libraries.h"
 #include "bantam/kernels/cuda/numeric.cuh"
+#include "bantam/kernels/cuda/small_channels.h"
 #include "bantam/kernels/cuda/workspace_rules.h"
 
 namespace bantam::kernels::cuda {
@@ -208,6 +209,7 @@ void conv2d_forward(const Exec& exec, const Conv2dShape& shape, DType dtype, con
   }
   if (is_empty(shape)) return;
   const Pieces pieces(shape, dtype, Conv2dPass::forward, workspace);
+  if (is_image_convolution(shape, dtype) && image_conv2d_forward(exec, shape, dtype, x, w, y)) return;
   if (try_cudnn(exec, shape, dtype, Conv2dPass::forward, {x, w}, y, pieces)) return;
   patches_forward(exec, shape, dtype, x, w, y, pieces);
 }
@@ -236,6 +238,10 @@ void conv2d_grad_weight(const Exec& exec, const Conv2dShape& shape, DType dtype,
     return;
   }
   const Pieces pieces(shape, dtype, Conv2dPass::grad_weight, workspace);
+  if (is_image_convolution(shape, dtype) &&
+      image_conv2d_grad_weight(exec, shape, dtype, x, dy, dw, accumulate, static_cast<float*>(pieces.patches))) {
+    return;
+  }
   // cuDNN stores and does not add in the type of x: what it gives goes through workspace unless it can be stored at
   // once.
   const bool direct = dtype == DType::float32 && !accumulate;

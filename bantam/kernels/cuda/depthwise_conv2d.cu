@@ -1,4 +1,7 @@
-// Depthwise convolution on CUDA: forward and input gradient gather over taps; dw is summed in two ordered stages.
+// Depthwise convolution on CUDA: 3x3 kernels walk down strips of columns, all others gather over taps; dw is summed in
+// ordered stages.
+#include "bantam/kernels/cuda/depthwise_3x3.cuh"
+#include "bantam/kernels/cuda/depthwise_3x3_grad_weight.cuh"
 #include "bantam/kernels/cuda/depthwise_gather.cuh"
 #include "bantam/kernels/depthwise_conv2d.h"
 #include "bantam/kernels/depthwise_parts.h"
@@ -8,11 +11,6 @@ namespace bantam::kernels::cuda {
 namespace {
 
 constexpr int kTaps = 9;  // taps whose sums a thread keeps
-
-bool is_plain_3x3(const DepthwiseConv2dShape& s) {
-  return s.kernel_h == 3 && s.kernel_w == 3 && s.dilation_h == 1 && s.dilation_w == 1 && s.multiplier == 1 &&
-         s.stride_h == s.stride_w && s.stride_h <= 2;
-}
 
 /// Extents of the weight gradient, and the divisors of its indices.
 struct WeightGradient {
@@ -96,51 +94,111 @@ __global__ void __launch_bounds__(kTileThreads)
   });
 }
 
+/// Forward over strips; also the input gradient at stride 1, `backwards`, over the shape of `turned`.
+void strips_forward(const Exec& exec, const DepthwiseConv2dShape& s, DType dtype, const void* x, const void* w, void* y,
+                    bool backwards) {
+  const StripCut cut =
+      cut_strips(s.batch, s.out_h(), s.out_w(), s.stride_h == 1 ? 4 : 2, s.channels / strip_channels(s.channels));
+  if (cut.tasks == 0 || s.channels == 0) return;
+  const Strips g = strips_of(s, cut);
+  dispatch_floating(dtype, [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    const T *data = static_cast<const T*>(x), *weights = static_cast<const T*>(w);
+    with_pack<T, 4>(
+        [&](auto n) {
+          constexpr int N = decltype(n)::value;
+          const StripGrid grid = strip_grid(s.channels / N, cut.tasks);
+          const auto kernel = s.stride_h == 1 ? depthwise_3x3_kernel<T, N, 1, 4> : depthwise_3x3_kernel<T, N, 2, 2>;
+          kernel<<<grid.blocks, grid.block, 0, stream_of(exec)>>>(data, weights, static_cast<T*>(y), g, grid,
+                                                                  backwards);
+          check_launch("depthwise_3x3_kernel");
+        },
+        s.channels, x, w, y);
+  });
+}
+
+/// The convolution of dy that gives dx at stride 1: with the kernel turned around, padded by 2 - pad (negative padding
+/// crops).
+DepthwiseConv2dShape turned(const DepthwiseConv2dShape& s) {
+  DepthwiseConv2dShape t = s;
+  t.in_h = s.out_h();
+  t.in_w = s.out_w();
+  t.pad_top = 2 - s.pad_top;
+  t.pad_left = 2 - s.pad_left;
+  t.pad_bottom = s.in_h + 2 - t.in_h - t.pad_top;
+  t.pad_right = s.in_w + 2 - t.in_w - t.pad_left;
+  return t;
+}
+
+void strips_spread(const Exec& exec, const DepthwiseConv2dShape& s, DType dtype, const void* dy, const void* w,
+                   void* dx) {
+  const StripCut cut = cut_strips(s.batch, (s.in_h + s.pad_top + 1) / 2, (s.in_w + s.pad_left + 1) / 2, 2,
+                                  s.channels / strip_channels(s.channels));
+  if (cut.tasks == 0 || s.channels == 0) return;
+  const Strips g = strips_of(s, cut);
+  dispatch_floating(dtype, [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    const T *gradient = static_cast<const T*>(dy), *weights = static_cast<const T*>(w);
+    with_pack<T, 4>(
+        [&](auto n) {
+          constexpr int N = decltype(n)::value;
+          const StripGrid grid = strip_grid(s.channels / N, cut.tasks);
+          depthwise_3x3_spread_kernel<T, N, 2>
+              <<<grid.blocks, grid.block, 0, stream_of(exec)>>>(gradient, weights, static_cast<T*>(dx), g, grid);
+          check_launch("depthwise_3x3_spread_kernel");
+        },
+        s.channels, dy, w, dx);
+  });
+}
+
+void strips_grad_weight(const Exec& exec, const DepthwiseConv2dShape& s, DType dtype, const void* x, const void* dy,
+                        float* partials, const WriteSum& write) {
+  const StripParts parts = grad_weight_strips(s);
+  const Strips g = strips_of(s, parts.cut);
+  const auto each = static_cast<std::uint32_t>(parts.tasks_each);
+  dispatch_floating(dtype, [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    with_pack<T, 4>(
+        [&](auto n) {
+          constexpr int N = decltype(n)::value;
+          const StripGrid grid = strip_grid(s.channels / N, parts.cut.tasks, parts.tasks_each);
+          const auto kernel = s.stride_h == 1 ? depthwise_3x3_grad_weight_kernel<T, N, 1, 4>
+                                              : depthwise_3x3_grad_weight_kernel<T, N, 2, 2>;
+          kernel<<<grid.blocks, grid.block, 0, stream_of(exec)>>>(static_cast<const T*>(x), static_cast<const T*>(dy),
+                                                                  g, grid, each, partials, write);
+          check_launch("depthwise_3x3_grad_weight_kernel");
+        },
+        s.channels, x, dy);
+  });
+  if (parts.parts > 1) add_strip_parts(exec, partials, parts.parts, s.w_elements(), write);
+}
+
 }  // namespace
 
 void depthwise_conv2d_forward(const Exec& exec, const DepthwiseConv2dShape& s, DType dtype, const void* x,
                               const void* w, void* y) {
+  if (takes_strips(s)) return strips_forward(exec, s, dtype, x, w, y, false);
   const DepthwiseGather g = depthwise_gather(s, false);
   dispatch_floating(dtype, [&](auto tag) {
     using T = typename decltype(tag)::type;
     const T *data = static_cast<const T*>(x), *weights = static_cast<const T*>(w);
     T* out = static_cast<T*>(y);
-    with_pack<T, 4>(
-        [&](auto n) {
-          constexpr int N = decltype(n)::value;
-          if (is_plain_3x3(s) && s.stride_h == 1) {
-            launch_3x3<T, N, 1>(exec, g, s.batch, false, data, weights, out);
-          } else if (is_plain_3x3(s)) {
-            launch_3x3<T, N, 2>(exec, g, s.batch, false, data, weights, out);
-          } else {
-            launch_gather<T, N, false>(exec, g, s.batch, data, weights, out);
-          }
-        },
-        s.multiplier == 1 ? s.channels : 1, x, w, y);
+    with_pack<T, 4>([&](auto n) { launch_gather<T, decltype(n)::value, false>(exec, g, s.batch, data, weights, out); },
+                    s.multiplier == 1 ? s.channels : 1, x, w, y);
   });
 }
 
 void depthwise_conv2d_grad_input(const Exec& exec, const DepthwiseConv2dShape& s, DType dtype, const void* dy,
                                  const void* w, void* dx) {
-  DepthwiseGather g = depthwise_gather(s, true);
+  if (takes_strips(s) && s.stride_h == 1) return strips_forward(exec, turned(s), dtype, dy, w, dx, true);
+  if (takes_strips(s)) return strips_spread(exec, s, dtype, dy, w, dx);
+  const DepthwiseGather g = depthwise_gather(s, true);
   dispatch_floating(dtype, [&](auto tag) {
     using T = typename decltype(tag)::type;
     const T *data = static_cast<const T*>(dy), *weights = static_cast<const T*>(w);
     T* out = static_cast<T*>(dx);
-    with_pack<T, 4>(
-        [&](auto n) {
-          constexpr int N = decltype(n)::value;
-          if (is_plain_3x3(s) && s.stride_h == 1) {
-            // A convolution of dy with the kernel turned around, padded by 2 - pad (negative padding crops).
-            DepthwiseGather turned = g;
-            turned.pad_top = 2 - g.pad_top;
-            turned.pad_left = 2 - g.pad_left;
-            launch_3x3<T, N, 1>(exec, turned, s.batch, true, data, weights, out);
-          } else {
-            launch_gather<T, N, true>(exec, g, s.batch, data, weights, out);
-          }
-        },
-        s.multiplier == 1 ? s.channels : 1, dy, w, dx);
+    with_pack<T, 4>([&](auto n) { launch_gather<T, decltype(n)::value, true>(exec, g, s.batch, data, weights, out); },
+                    s.multiplier == 1 ? s.channels : 1, dy, w, dx);
   });
 }
 
@@ -149,6 +207,8 @@ void depthwise_conv2d_grad_weight(const Exec& exec, const DepthwiseConv2dShape& 
   if (s.w_elements() <= 0) return;
   require_workspace(workspace, depthwise_conv2d_grad_weight_workspace_bytes(s, dtype, DeviceKind::cuda),
                     "depthwise_conv2d_grad_weight");
+  if (takes_strips(s) && s.y_elements() > 0)
+    return strips_grad_weight(exec, s, dtype, x, dy, static_cast<float*>(workspace.data), {dw, accumulate});
   const std::int64_t parts = depthwise_grad_weight_parts(s, DeviceKind::cuda);
   const WeightGradient g = weight_gradient(s);
   if (g.rows >> 31 != 0 || ((g.rows / parts + 1) * g.out_w) >> 31 != 0) {

@@ -1,4 +1,4 @@
-// The engine of depthwise forward and input gradient on CUDA: a thread gathers N channels of one or a few positions.
+// Depthwise forward and input gradient of any kernel on CUDA: a thread gathers N channels of one position.
 #pragma once
 
 #include "bantam/kernels/cuda/image_chunks.cuh"
@@ -15,7 +15,7 @@ struct DepthwiseGather {
   int in_h, in_w, out_h, out_w;
   int kernel_h, kernel_w, stride_h, stride_w, pad_top, pad_left, dilation_h, dilation_w;
   int data_channels, out_channels, weight_channels, multiplier;
-  FastDivide by_packs, by_columns, by_rows;  // a thread's index: (image, row, strip of columns, pack of channels)
+  FastDivide by_packs, by_columns, by_rows;  // a thread's index: (image, row, column, pack of channels)
   FastDivide by_stride_h, by_stride_w, by_multiplier;
 };
 
@@ -43,81 +43,19 @@ inline DepthwiseGather depthwise_gather(const DepthwiseConv2dShape& s, bool tran
   return g;
 }
 
-/// What a thread works on: channels c.., columns from `column` on, of one row of one image.
+/// What a thread works on: channels c.. of one position of one image.
 struct GatherPlace {
   std::int64_t image;
   int row, column, c;
 };
 
-template <int N, int kColumns>
+template <int N>
 __device__ inline GatherPlace gather_place(const DepthwiseGather& g, std::uint32_t thread) {
   const Divided pack = g.by_packs.divide(thread);
-  const Divided strip = g.by_columns.divide(pack.quotient);
-  const Divided row = g.by_rows.divide(strip.quotient);
-  return {static_cast<std::int64_t>(row.quotient), static_cast<int>(row.remainder),
-          static_cast<int>(strip.remainder) * kColumns, static_cast<int>(pack.remainder) * N};
-}
-
-/// Columns that a thread of the 3x3 kernel computes, and the columns of data it reads for them.
-template <int kStride>
-inline constexpr int kStripColumns = kStride == 1 ? 4 : 2;
-template <int kStride>
-inline constexpr int kStripData = (kStripColumns<kStride> - 1) * kStride + 3;
-
-/// Three neighbouring weights of a tap row, and a row of data that slides under them.
-template <int N, int kStride, class T>
-__device__ inline void add_tap_row(const Pack<T, N> (&data)[kStripData<kStride>], const float (&weights)[3][N],
-                                   float (&sum)[kStripColumns<kStride>][N]) {
-#pragma unroll
-  for (int t = 0; t < kStripColumns<kStride>; ++t) {
-#pragma unroll
-    for (int kw = 0; kw < 3; ++kw) {
-#pragma unroll
-      for (int n = 0; n < N; ++n) sum[t][n] += to_float(data[t * kStride + kw].v[n]) * weights[kw][n];
-    }
-  }
-}
-
-/// 3x3, no dilation, one filter a channel. Tap (kh, kw) has the weights first_tap + tap_step·(3·kh + kw): backwards for
-/// the transpose.
-template <class T, int N, int kStride>
-__global__ void __launch_bounds__(kGatherThreads)
-    depthwise_3x3_kernel(const T* data, const T* weights, T* out, DepthwiseGather g, int first_tap, int tap_step,
-                         std::uint32_t threads) {
-  const std::uint32_t thread = blockIdx.x * kGatherThreads + threadIdx.x;
-  if (thread >= threads) return;
-  constexpr int kColumns = kStripColumns<kStride>;
-  const GatherPlace at = gather_place<N, kColumns>(g, thread);
-  const int first_row = at.row * kStride - g.pad_top, first_column = at.column * kStride - g.pad_left;
-  float sum[kColumns][N] = {};
-#pragma unroll
-  for (int kh = 0; kh < 3; ++kh) {
-    const int ih = first_row + kh;
-    if (ih < 0 || ih >= g.in_h) continue;
-    const T* row = data + ((at.image * g.in_h + ih) * g.in_w) * g.data_channels + at.c;
-    Pack<T, N> columns[kStripData<kStride>];
-#pragma unroll
-    for (int i = 0; i < kStripData<kStride>; ++i) {
-      const int iw = first_column + i;
-      const bool inside = iw >= 0 && iw < g.in_w;
-      if (inside)
-        columns[i] = *reinterpret_cast<const Pack<T, N>*>(row + static_cast<std::int64_t>(iw) * g.data_channels);
-#pragma unroll
-      for (int n = 0; n < N; ++n) columns[i].v[n] = inside ? columns[i].v[n] : from_float<T>(0.0f);
-    }
-    float taps[3][N];
-#pragma unroll
-    for (int kw = 0; kw < 3; ++kw) {
-      const int tap = first_tap + tap_step * (3 * kh + kw);
-      unpack<N>(weights + static_cast<std::int64_t>(tap) * g.weight_channels + at.c, taps[kw]);
-    }
-    add_tap_row<N, kStride>(columns, taps, sum);
-  }
-  T* to = out + ((at.image * g.out_h + at.row) * g.out_w + at.column) * g.out_channels + at.c;
-#pragma unroll
-  for (int t = 0; t < kColumns; ++t) {
-    if (at.column + t < g.out_w) repack<N>(sum[t], to + static_cast<std::int64_t>(t) * g.out_channels);
-  }
+  const Divided column = g.by_columns.divide(pack.quotient);
+  const Divided row = g.by_rows.divide(column.quotient);
+  return {static_cast<std::int64_t>(row.quotient), static_cast<int>(row.remainder), static_cast<int>(column.remainder),
+          static_cast<int>(pack.remainder) * N};
 }
 
 /// Where tap k of an axis reads for output o; false where it reads padding, or nothing (transposed, between strides).
@@ -142,7 +80,7 @@ __global__ void __launch_bounds__(kGatherThreads)
     depthwise_gather_kernel(const T* data, const T* weights, T* out, DepthwiseGather g, std::uint32_t threads) {
   const std::uint32_t thread = blockIdx.x * kGatherThreads + threadIdx.x;
   if (thread >= threads) return;
-  const GatherPlace at = gather_place<N, 1>(g, thread);
+  const GatherPlace at = gather_place<N>(g, thread);
   // Forward: output channel c reads channel c / multiplier. Transposed: channel c sums its `multiplier` filters.
   const int weight_c = kTransposed ? at.c * g.multiplier : at.c;
   const int data_c =
@@ -173,32 +111,22 @@ __global__ void __launch_bounds__(kGatherThreads)
 /// Calls launch(blocks, threads, first element of data, first element of out) for chunks of images; sets the index
 /// divisors of `g`.
 template <int N, class Launch>
-void for_gather_chunks(DepthwiseGather& g, std::int64_t batch, int columns, Launch&& launch) {
-  const std::int64_t packs = g.out_channels / N, strips = (g.out_w + columns - 1) / columns;
-  if (packs <= 0 || strips <= 0 || g.out_h <= 0) return;
+void for_gather_chunks(DepthwiseGather& g, std::int64_t batch, Launch&& launch) {
+  const std::int64_t packs = g.out_channels / N;
+  if (packs <= 0 || g.out_w <= 0 || g.out_h <= 0) return;
   g.by_packs = FastDivide(packs);
-  g.by_columns = FastDivide(strips);
+  g.by_columns = FastDivide(g.out_w);
   g.by_rows = FastDivide(g.out_h);
-  for_image_chunks(batch, packs * strips * g.out_h, [&](std::int64_t first, std::int64_t, std::uint32_t threads) {
+  for_image_chunks(batch, packs * g.out_w * g.out_h, [&](std::int64_t first, std::int64_t, std::uint32_t threads) {
     launch(blocks_for(threads, kGatherThreads), threads, first * g.in_h * g.in_w * g.data_channels,
            first * g.out_h * g.out_w * g.out_channels);
     check_launch("depthwise convolution");
   });
 }
 
-template <class T, int N, int kStride>
-void launch_3x3(const Exec& exec, DepthwiseGather g, std::int64_t batch, bool backwards, const T* data,
-                const T* weights, T* out) {
-  for_gather_chunks<N>(g, batch, kStripColumns<kStride>,
-                       [&](unsigned blocks, std::uint32_t threads, std::int64_t from, std::int64_t to) {
-                         depthwise_3x3_kernel<T, N, kStride><<<blocks, kGatherThreads, 0, stream_of(exec)>>>(
-                             data + from, weights, out + to, g, backwards ? 8 : 0, backwards ? -1 : 1, threads);
-                       });
-}
-
 template <class T, int N, bool kTransposed>
 void launch_gather(const Exec& exec, DepthwiseGather g, std::int64_t batch, const T* data, const T* weights, T* out) {
-  for_gather_chunks<N>(g, batch, 1, [&](unsigned blocks, std::uint32_t threads, std::int64_t from, std::int64_t to) {
+  for_gather_chunks<N>(g, batch, [&](unsigned blocks, std::uint32_t threads, std::int64_t from, std::int64_t to) {
     depthwise_gather_kernel<T, N, kTransposed>
         <<<blocks, kGatherThreads, 0, stream_of(exec)>>>(data + from, weights, out + to, g, threads);
   });

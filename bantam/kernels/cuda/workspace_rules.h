@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "bantam/kernels/conv2d.h"
+#include "bantam/kernels/cuda/small_channels.h"
 #include "bantam/kernels/matmul.h"
 #include "bantam/kernels/workspace_layout.h"
 
@@ -22,7 +23,7 @@ inline std::size_t matmul_workspace_rule(const MatmulShape& shape) {
 struct ConvWorkspace {
   std::size_t weights_bytes =
       0;  ///< weights in another order (grad_input), or dw before it is added or widened (grad_weight)
-  std::size_t patches_bytes = 0;  ///< cuDNN's workspace, or patches for our own path
+  std::size_t patches_bytes = 0;  ///< cuDNN's workspace, patches for our own path, or partial sums of an image's dw
   std::size_t matmul_bytes = 0;   ///< cuBLASLt's, on our own path
   std::size_t total() const { return weights_bytes + patches_bytes + matmul_bytes; }
 };
@@ -36,6 +37,9 @@ inline ConvWorkspace conv2d_workspace_rule(const Conv2dShape& s, DType dtype, Co
   ConvWorkspace rule;
   if (pass != Conv2dPass::forward) rule.weights_bytes = aligned_bytes(size * s.w_elements());
   rule.patches_bytes = aligned_bytes(std::max(std::clamp(wanted, 4 * kMiB, 32 * kMiB), longest_row));
+  if (pass == Conv2dPass::grad_weight && is_image_convolution(s, dtype)) {
+    rule.patches_bytes = std::max(rule.patches_bytes, aligned_bytes(image_grad_weight_bytes(s)));
+  }
   rule.matmul_bytes = static_cast<std::size_t>(4 * kMiB);
   return rule;
 }
