@@ -4,13 +4,17 @@
 #include <algorithm>
 #include <span>
 
+#include "bantam/engine/fusion/separable_block.h"
 #include "bantam/engine/graph.h"
 
 namespace bantam {
 namespace {
 
 /// Earlier ones are preferred where two begin at one node.
-std::span<const FusionPattern* const> patterns() { return {}; }
+std::span<const FusionPattern* const> patterns() {
+  static constexpr const FusionPattern* kAll[] = {&fusion::kPooledSeparableBlock, &fusion::kSeparableBlock};
+  return kAll;
+}
 
 /// Whether [first, last] is a chain: each node reads the one before it, and nobody else does.
 bool is_chain(const Graph& graph, NodeId first, NodeId last) {

@@ -12,4 +12,5 @@
 #include "bantam/engine/ops/dropout.h"
 #include "bantam/engine/ops/pool2d.h"
 #include "bantam/engine/ops/reshape.h"
+#include "bantam/engine/ops/separable_block.h"
 #include "bantam/engine/ops/softmax_cross_entropy.h"

@@ -13,23 +13,23 @@
 
 namespace bantam {
 
-void GradientStore::add(const Context& context, const ValueRef& value, Tensor gradient) {
+void GradientStore::add(const Context& context, const ValueRef& value, Gradient gradient) {
   if (value.parameter != nullptr) {
-    if (!value.parameter->frozen()) add_to_parameter(context, *value.parameter, gradient);
+    if (!value.parameter->frozen()) add_to_parameter(context, *value.parameter, std::move(gradient).tensor(context));
     return;
   }
   if (value.id == 0) return;
   const auto [place, first] = gradients_.try_emplace(value.id, gradient);
   if (first) return;
-  Tensor& sum = place->second;
-  if (sum.shape() != gradient.shape() || sum.dtype() != gradient.dtype())
-    throw ShapeError(fmt::format("gradients {} {} and {} {} of one value do not fit at '{}'", to_string(sum.dtype()),
-                                 to_string(sum.shape()), to_string(gradient.dtype()), to_string(gradient.shape()),
+  Gradient& sum = place->second;
+  const Tensor &there = sum.value(), &more = gradient.value();
+  if (there.shape() != more.shape() || there.dtype() != more.dtype())
+    throw ShapeError(fmt::format("gradients {} {} and {} {} of one value do not fit at '{}'", to_string(there.dtype()),
+                                 to_string(there.shape()), to_string(more.dtype()), to_string(more.shape()),
                                  context.path));
-  // The sum may overwrite either operand that nobody else holds. Ours is held by `sum` only if its count says so.
-  Tensor out = sum.sole_owner() ? sum : gradient.sole_owner() ? gradient : context.allocate(sum.shape(), sum.dtype());
-  BANTAM_KERNEL(context.exec, add, sum.elements(), sum.dtype(), sum.data(), gradient.data(), out.data());
-  sum = out;
+  Tensor left = std::move(sum).tensor(context);
+  sum = Gradient(std::move(left), std::move(gradient).tensor(context));
+  if (!comes_next(value)) sum = std::move(sum).tensor(context);
 }
 
 void GradientStore::add_to_parameter(const Context& context, Parameter& parameter, const Tensor& gradient) {
@@ -43,12 +43,17 @@ void GradientStore::add_to_parameter(const Context& context, Parameter& paramete
   BANTAM_KERNEL(context.exec, add, count, DType::float32, target.data, wide.data(), target.data);
 }
 
-Tensor GradientStore::take(std::uint64_t id) {
+Gradient GradientStore::take_gradient(std::uint64_t id) {
   const auto found = gradients_.find(id);
   if (found == gradients_.end()) return {};
-  Tensor gradient = std::move(found->second);
+  Gradient gradient = std::move(found->second);
   gradients_.erase(found);
   return gradient;
+}
+
+Tensor GradientStore::take(std::uint64_t id) {
+  const Gradient gradient = take_gradient(id);
+  return gradient.defined() ? gradient.value() : Tensor();
 }
 
 ParameterGradient GradientStore::parameter(Parameter& parameter) {
@@ -61,6 +66,13 @@ ParameterGradient GradientStore::parameter(Parameter& parameter) {
 std::vector<Parameter*> GradientStore::take_written() { return std::exchange(written_, {}); }
 
 void Tape::record(const Context& context, Tensor& output, Backward backward) {
+  record_pieces(context, output,
+                [backward = std::move(backward)](const Context& ctx, Gradient dy, GradientStore& store) {
+                  backward(ctx, std::move(dy).tensor(ctx), store);
+                });
+}
+
+void Tape::record_pieces(const Context& context, Tensor& output, PiecesBackward backward) {
   output.set_value_id(context.runtime->new_value_id());
   output.set_parameter(nullptr);
   output.set_recipe(nullptr);
@@ -81,8 +93,9 @@ GradientStore Tape::backward(Context context, Tensor loss, Tensor seed) {
   while (!entries_.empty()) {
     Entry entry = std::move(entries_.back());
     entries_.pop_back();
-    Tensor dy = store.take(entry.output);
+    Gradient dy = store.take_gradient(entry.output);
     if (!dy.defined()) continue;
+    store.next_ = entries_.empty() ? 0 : entries_.back().output;
     const Context local = context.at(entry.path);
     entry.backward(local, std::move(dy), store);
     for (Parameter* parameter : store.take_written())

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "bantam/engine/context.h"
+#include "bantam/engine/gradient.h"
 #include "bantam/engine/tensor.h"
 
 namespace bantam {
@@ -23,9 +24,12 @@ struct ParameterGradient {
 class GradientStore {
  public:
   /// Hands in a gradient of a value (ignored where none is wanted). A second one for the same value is added to the
-  /// first; a parameter's goes to the arena, in float32.
-  void add(const Context& context, const ValueRef& value, Tensor gradient);
-  /// Takes the gradient of a value out; undefined where nothing flowed.
+  /// first, or put beside it where the value's own op comes next; a parameter's goes to the arena, in float32.
+  void add(const Context& context, const ValueRef& value, Gradient gradient);
+  /// Whether the op that made the value is the next of the walk. Gradients may stay in pieces until then, and no
+  /// longer: the tensors they are made of wait as well.
+  bool comes_next(const ValueRef& value) const { return value.id != 0 && value.id == next_; }
+  /// Takes the gradient of a value out, after the walk; undefined where nothing flowed.
   Tensor take(std::uint64_t id);
   /// The destination for a parameter's gradient, and tells the parameter that it is written now.
   ParameterGradient parameter(Parameter& parameter);
@@ -35,10 +39,13 @@ class GradientStore {
   std::vector<Parameter*> take_written();
 
  private:
+  friend class Tape;  // says which op comes next
   void add_to_parameter(const Context& context, Parameter& parameter, const Tensor& gradient);
+  Gradient take_gradient(std::uint64_t id);
 
   std::vector<Parameter*> written_;
-  std::unordered_map<std::uint64_t, Tensor> gradients_;
+  std::unordered_map<std::uint64_t, Gradient> gradients_;
+  std::uint64_t next_ = 0;
 };
 
 /// A list of backward closures. Not thread-safe; one step on one stream.
@@ -47,12 +54,15 @@ class Tape {
   /// Computes inputs' gradients from the output's. May reuse `dy`'s memory where it is its sole owner. The context has
   /// the path under which the op was recorded, no tape, and the pass of the walk.
   using Backward = std::function<void(const Context&, Tensor dy, GradientStore&)>;
+  /// The same, of an op that takes a gradient in pieces.
+  using PiecesBackward = std::function<void(const Context&, Gradient dy, GradientStore&)>;
   /// Told each time a parameter's gradient is written: in the backward order, once for each op that reads the
   /// parameter.
   using ParameterHook = std::function<void(Parameter&)>;
 
   /// Gives `output` an identity and stores the closure, which holds only what backward reads.
   void record(const Context& context, Tensor& output, Backward backward);
+  void record_pieces(const Context& context, Tensor& output, PiecesBackward backward);
 
   /// Walks the list once in reverse from `loss`, whose gradient is `seed` (a tensor of loss's shape), freeing each
   /// entry as it goes. Gradients of leaves (values with an identity that no op here made) are left in the returned
@@ -66,7 +76,7 @@ class Tape {
   struct Entry {
     std::uint64_t output;
     const char* path;
-    Backward backward;
+    PiecesBackward backward;
   };
   std::vector<Entry> entries_;
   ParameterHook hook_;

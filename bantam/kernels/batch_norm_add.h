@@ -1,5 +1,5 @@
 // The sum that ends a residual block, over batch norms that are still to be applied: normalisation, sum and activation
-// in one pass.
+// in one pass; and the way back into such a norm.
 #pragma once
 
 #include <cstdint>
@@ -29,11 +29,37 @@ std::int64_t batch_norm_add_bytes(const BatchNormShape& shape, DType dtype);
 /// alias a.x or b.x.
 using BatchNormAdd = void(const Exec&, ActivationFunction f, const BatchNormShape&, DType dtype, const NormOperand& a,
                           const NormOperand& b, void* y, std::uint8_t* mask);
+
+/// The gradient of f(a + b) on its way through f, in pieces: dz = f'(a + b)·(dy + other), rounded after the sum and
+/// after the product, as `add` and `masked_activation_grad` would write it.
+struct SumGradient {
+  const void* dy = nullptr;
+  const void* other = nullptr;         ///< null: 0
+  const std::uint8_t* mask = nullptr;  ///< bits of f' (masked_activation.h); null: 1 everywhere
+  ActivationFunction f;
+};
+
+/// Where a norm's gradients go, as for batch_norm_backward_training.
+struct NormGradients {
+  void* dx = nullptr;  ///< null: not wanted
+  float* dscale = nullptr;
+  float* dshift = nullptr;
+  bool accumulate = false;
+};
+
+/// Backward of one norm of the sum: writes dz (rows, channels), and dx, dscale and dshift from it: the bits that `add`,
+/// `masked_activation_grad` and `batch_norm_backward_training` give one after another, in one pass less over each
+/// tensor. dz may alias dy or other, dx the one that dz does not alias. Workspace: batch_norm_workspace_bytes.
+/// Deterministic.
+using BatchNormAddGrad = void(const Exec&, const BatchNormShape&, DType dtype, const SumGradient& gradient,
+                              const NormOperand& norm, void* dz, const NormGradients&, Workspace);
 namespace cpu {
 BatchNormAdd batch_norm_add;
+BatchNormAddGrad batch_norm_add_grad;
 }  // namespace cpu
 namespace cuda {
 BatchNormAdd batch_norm_add;
+BatchNormAddGrad batch_norm_add_grad;
 }  // namespace cuda
 
 }  // namespace bantam::kernels

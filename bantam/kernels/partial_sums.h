@@ -20,6 +20,19 @@ constexpr std::int64_t sum_parts(std::int64_t rows, std::int64_t channels, Devic
   return std::clamp<std::int64_t>(std::min({by_work, by_rows, by_memory}), 1, cuda ? 512 : 64);
 }
 
+/// Channels of a block of a reduction over rows on CUDA: with float16, a row of them is one line of the cache.
+inline constexpr std::int64_t kColumnChannels = 64;
+inline constexpr std::int64_t kColumnBlocks = 264;
+
+/// Parts that the rows of a (rows, channels) array are cut into on CUDA, for each column of kColumnChannels channels:
+/// about as many blocks in all as a large GPU runs at once, so that none waits for a second round; and no more than
+/// there are tiles of at least 128 rows.
+constexpr std::int64_t column_parts(std::int64_t rows, std::int64_t channels) {
+  if (rows <= 0 || channels <= 0) return 1;
+  const std::int64_t columns = (channels + kColumnChannels - 1) / kColumnChannels;
+  return std::clamp<std::int64_t>(std::min(kColumnBlocks / columns, (rows + 127) / 128), 1, kColumnBlocks);
+}
+
 /// First row of part `part`: parts differ by at most one row, and none is empty where rows ≥ parts.
 constexpr std::int64_t part_begin(std::int64_t rows, std::int64_t parts, std::int64_t part) {
   const std::int64_t each = rows / parts, longer = rows % parts;

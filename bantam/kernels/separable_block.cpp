@@ -20,7 +20,7 @@ bool separable_block_supported(const SeparableBlockShape& s, DType dtype, Device
   const auto [least, most] = std::minmax({s.pad_top, s.pad_bottom, s.pad_left, s.pad_right});
   if (!known || !pool || !in || !out || least < 0 || most > 2) return false;
   if (s.batch < 0 || s.in_h < 1 || s.in_w < 1 || s.conv_h() < s.pool || s.conv_w() < s.pool) return false;
-  return target == DeviceKind::cpu || cuda::separable_block_fits(s);
+  return target == DeviceKind::cpu || (cuda::separable_block_fits(s) && separable_backward_fits(s, dtype));
 }
 
 void check_separable_block(const SeparableBlockShape& s, DType dtype, DeviceKind target) {

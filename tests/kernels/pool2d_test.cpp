@@ -26,6 +26,10 @@ std::vector<S> shapes() {
     add(2, 7, 9, 2, 2, {});            // the last row and column are in no window
     add(1, 7, 9, 2, 2, {0, 1, 1, 0});  // padded at one side only
     add(2, 9, 8, 3, 2, {1, 1, 1, 1});  // windows overlap
+    add(3, 10, 13, 3, 2, {0, 0, 0, 0});
+    add(1, 8, 7, 3, 2, {1, 2, 1, 0});
+    add(2, 4, 5, 3, 2, {0, 2, 0, 1});
+    add(1, 9, 9, 3, 2, {2, 0, 2, 0});
     add(1, 6, 7, 3, 1, {0, 2, 1, 1});
     add(1, 11, 8, 2, 3, {});  // positions between windows
     all.push_back({.batch = 3, .in_h = 9, .in_w = 10, .channels = c, .window_h = 9, .window_w = 10});  // global

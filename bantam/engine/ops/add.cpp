@@ -31,7 +31,8 @@ Tensor add(const Context& context, Tensor a, Tensor b, kernels::ActivationFuncti
     BANTAM_KERNEL(context.exec, add, a.elements(), a.dtype(), a.data(), b.data(), y.data());
   if (!records(context, {&a, &b})) return y;
   const ValueRef a_ref = a, b_ref = b;
-  context.tape->record(context, y, [=](const Context& ctx, Tensor dy, GradientStore& store) {
+  context.tape->record_pieces(context, y, [=](const Context& ctx, Gradient dy, GradientStore& store) {
+    if (!store.comes_next(a_ref) && !store.comes_next(b_ref)) dy = std::move(dy).tensor(ctx);
     store.add(ctx, a_ref, dy);
     store.add(ctx, b_ref, std::move(dy));
   });

@@ -101,24 +101,71 @@ Tensor forward_inference(const Context& context, const Call& call, const Tensor&
   return y;
 }
 
+/// Where the gradients of scale, shift and x go.
+struct Targets {
+  VectorGradient scale, shift;
+  Tensor dx;
+
+  kernels::NormGradients get() const {
+    return {dx.defined() ? dx.data() : nullptr, scale.data, shift.data, scale.accumulate || shift.accumulate};
+  }
+};
+
+Targets targets(const Context& context, const Call& call, GradientStore& store) {
+  Targets to{vector_gradient(context, call.scale, store), vector_gradient(context, call.shift, store), {}};
+  if (to.scale.data != nullptr && to.shift.data != nullptr && to.scale.accumulate != to.shift.accumulate)
+    throw Error("batch_norm: scale and shift must be used together");
+  return to;
+}
+
+void hand_on(const Context& context, const Call& call, const ValueRef& x, Targets to, GradientStore& store) {
+  if (to.scale.fresh.defined()) store.add(context, call.scale, std::move(to.scale.fresh));
+  if (to.shift.fresh.defined()) store.add(context, call.shift, std::move(to.shift.fresh));
+  if (to.dx.defined()) store.add(context, x, std::move(to.dx));
+}
+
 void backward(const Context& context, const Call& call, SavedTensor& saved, const Statistics& statistics,
               const Tensor& dy, GradientStore& store) {
-  VectorGradient dscale = vector_gradient(context, call.scale, store),
-                 dshift = vector_gradient(context, call.shift, store);
-  if (dscale.data != nullptr && dshift.data != nullptr && dscale.accumulate != dshift.accumulate)
-    throw Error("batch_norm: scale and shift must be used together");
-  const Tensor dx = wants_gradient(saved.ref()) ? reuse_or_allocate(context, dy) : Tensor();
+  Targets to = targets(context, call, store);
+  if (wants_gradient(saved.ref())) to.dx = reuse_or_allocate(context, dy);
   {
     const Tensor x = saved.take(context);
     const Scratch scratch = call.scratch(context);
+    const kernels::NormGradients out = to.get();
     BANTAM_KERNEL(context.exec, batch_norm_backward_training, call.shape, call.dtype, x.data(), dy.data(),
-                  call.affine(), statistics.mean.as<float>(), statistics.inv_std.as<float>(),
-                  dx.defined() ? dx.data() : nullptr, dscale.data, dshift.data, dscale.accumulate || dshift.accumulate,
+                  call.affine(), statistics.mean.as<float>(), statistics.inv_std.as<float>(), out.dx, out.dscale,
+                  out.dshift, out.accumulate, scratch.get());
+  }
+  hand_on(context, call, saved.ref(), std::move(to), store);
+}
+
+/// The same from a gradient in pieces: the pass that sums over dy makes it, for whoever else waits for it too. It goes
+/// into the memory of a piece that nobody else holds, and dx into the other's.
+void backward_in_pieces(const Context& context, const Call& call, SavedTensor& saved, const Statistics& statistics,
+                        Gradient gradient, GradientStore& store) {
+  Gradient::Pieces& pieces = gradient.pieces();
+  Tensor value = std::move(pieces.value), other = std::move(pieces.other), mask = std::move(pieces.mask);
+  const kernels::SumGradient in{value.data(), other.defined() ? other.data() : nullptr,
+                                mask.defined() ? mask.as<std::uint8_t>() : nullptr, pieces.f};
+  const bool swap = !value.sole_owner() && other.defined() && other.sole_owner();
+  Targets to = targets(context, call, store);
+  Tensor dz = reuse_or_allocate(context, swap ? other : value);
+  if (wants_gradient(saved.ref())) {
+    const Tensor& rest = swap ? value : other;
+    to.dx = rest.defined() ? reuse_or_allocate(context, rest)
+                           : (gradient.shared() ? context.allocate(dz.shape(), dz.dtype()) : dz.view(dz.shape()));
+  }
+  {
+    const Tensor x = saved.take(context);
+    const Scratch scratch = call.scratch(context);
+    const kernels::NormOperand norm{x.data(), call.affine(), statistics.mean.as<float>(),
+                                    statistics.inv_std.as<float>()};
+    BANTAM_KERNEL(context.exec, batch_norm_add_grad, call.shape, call.dtype, in, norm, dz.data(), to.get(),
                   scratch.get());
   }
-  if (dscale.fresh.defined()) store.add(context, call.scale, std::move(dscale.fresh));
-  if (dshift.fresh.defined()) store.add(context, call.shift, std::move(dshift.fresh));
-  if (dx.defined()) store.add(context, saved.ref(), dx);
+  pieces.value = std::move(dz);
+  value = other = mask = Tensor();
+  hand_on(context, call, saved.ref(), std::move(to), store);
 }
 
 }  // namespace
@@ -144,9 +191,12 @@ Tensor batch_norm(const Context& context, const Tensor& x, const BatchNormTensor
   const Statistics statistics = forward_training(context, call, x, tensors, settings, deferred ? Tensor() : y);
   const SavedTensor saved = recorded ? SavedTensor(x) : SavedTensor();
   if (recorded)
-    context.tape->record(context, y, [=, x = saved](const Context& ctx, Tensor dy, GradientStore& store) mutable {
-      backward(ctx, call, x, statistics, dy, store);
-    });
+    context.tape->record_pieces(context, y,
+                                [=, x = saved](const Context& ctx, Gradient dy, GradientStore& store) mutable {
+                                  if (dy.in_pieces() && call.activation.kind == kernels::Activation::none)
+                                    return backward_in_pieces(ctx, call, x, statistics, std::move(dy), store);
+                                  backward(ctx, call, x, statistics, std::move(dy).tensor(ctx), store);
+                                });
   if (deferred)
     y.set_pending(
         std::make_shared<PendingNorm>(PendingNorm{saved, call.scale, call.shift, statistics.mean, statistics.inv_std}));

@@ -69,11 +69,9 @@ Tensor masked_activation(const Context& context, Tensor a, Tensor b, kernels::Ac
     mask = context.allocate({static_cast<std::int64_t>(kernels::activation_mask_bytes(y.elements()))}, DType::uint8);
   run_masked_forward(context, f, a, b, y, mask);
   if (!recorded) return y;
-  context.tape->record(context, y, [=](const Context& ctx, Tensor dy, GradientStore& store) {
-    Tensor dx = reuse_or_allocate(ctx, dy);
-    BANTAM_KERNEL(ctx.exec, masked_activation_grad, f, dy.elements(), dy.dtype(), mask.as<std::uint8_t>(), dy.data(),
-                  dx.data());
-    dy = Tensor();
+  context.tape->record_pieces(context, y, [=](const Context& ctx, Gradient dy, GradientStore& store) {
+    Gradient dx = std::move(dy).masked(ctx, mask, f);
+    if (!store.comes_next(a_ref) && !store.comes_next(b_ref)) dx = std::move(dx).tensor(ctx);
     store.add(ctx, a_ref, dx);
     store.add(ctx, b_ref, std::move(dx));
   });

@@ -1,9 +1,13 @@
-// The sum over batch norms on the CPU: eight elements make a byte of the mask.
+// The sum over batch norms on the CPU: eight elements make a byte of the mask. Backward, one pass after another.
 #include "bantam/kernels/batch_norm_add.h"
+
+#include <cstring>
 
 #include "bantam/kernels/cpu/activation_math.h"
 #include "bantam/kernels/cpu/affine8.h"
 #include "bantam/kernels/cpu/convert.h"
+#include "bantam/kernels/elementwise.h"
+#include "bantam/kernels/masked_activation.h"
 
 namespace bantam::kernels::cpu {
 namespace {
@@ -82,6 +86,23 @@ void batch_norm_add(const Exec& exec, ActivationFunction f, const BatchNormShape
         },
         [&](std::int64_t at, std::int64_t lanes, const Float8* p) { sum(at, lanes, p); });
   });
+}
+
+void batch_norm_add_grad(const Exec& exec, const BatchNormShape& shape, DType dtype, const SumGradient& gradient,
+                         const NormOperand& norm, void* dz, const NormGradients& to, Workspace workspace) {
+  const std::int64_t count = shape.rows * shape.channels;
+  const void* sum = gradient.dy;
+  if (gradient.other) {
+    add(exec, count, dtype, gradient.dy, gradient.other, dz);
+    sum = dz;
+  }
+  if (gradient.mask) {
+    masked_activation_grad(exec, gradient.f, count, dtype, gradient.mask, sum, dz);
+  } else if (sum != dz) {
+    std::memcpy(dz, sum, static_cast<std::size_t>(count) * size_of(dtype));
+  }
+  batch_norm_backward_training(exec, shape, dtype, norm.x, dz, norm.affine, norm.mean, norm.inv_std, to.dx, to.dscale,
+                               to.dshift, to.accumulate, workspace);
 }
 
 }  // namespace bantam::kernels::cpu

@@ -1,7 +1,6 @@
-// Batch normalisation on CUDA: statistics in two ordered stages, then one pass that normalises; backward the same way.
+// Batch normalisation on CUDA: one pass over x for the statistics, and one that normalises; backward the same way.
 #include "bantam/kernels/batch_norm.h"
-#include "bantam/kernels/cuda/activation_math.cuh"
-#include "bantam/kernels/cuda/batch_norm_affine.cuh"
+#include "bantam/kernels/cuda/batch_norm_gradient.cuh"
 #include "bantam/kernels/cuda/moments.cuh"
 #include "bantam/kernels/workspace_layout.h"
 
@@ -57,116 +56,16 @@ struct Normalise {
   }
 };
 
-/// Terms of Σ dz and Σ dz·(x - mean).
-template <class T, class Function>
-struct GradientTerms {
-  const T* x;
-  const T* dy;
-  AffineSource affine;
-  Function f;
-
-  template <int N>
-  __device__ Affine<N> start(std::int64_t c, std::integral_constant<int, N>) const {
-    return affine.load<N>(c);
-  }
-  template <int N>
-  __device__ void add(const Affine<N>& kept, std::int64_t at, float (&sum)[2 * N]) const {
-    float v[N], g[N];
-    unpack<N>(x + at, v);
-    unpack<N>(dy + at, g);
-#pragma unroll
-    for (int n = 0; n < N; ++n) {
-      const float dz = g[n] * f.derivative(kept.z(n, v[n]));
-      sum[n] += dz;
-      sum[N + n] += dz * (v[n] - kept.mean[n]);
-    }
-  }
-};
-
-/// Keeps the totals (Σ dz, then Σ dz·x̂) for the pass over dx, and gives them out as dshift and dscale where wanted.
-struct FinishGradientSums {
-  const float* inv_std;
-  float* totals;
-  float* dscale;
-  float* dshift;
-  std::int64_t channels;
-  bool accumulate;
-
-  __device__ void operator()(std::int64_t i, float sum) const {
-    const bool products = i >= channels;
-    const std::int64_t c = products ? i - channels : i;
-    if (products) sum *= inv_std[c];
-    totals[i] = sum;
-    float* to = products ? dscale : dshift;
-    if (to) to[c] = accumulate ? to[c] + sum : sum;
-  }
-};
-
-/// dx = factor·dz + slope·(x - mean) + constant.
-template <int N>
-struct InputGradientKept {
-  Affine<N> affine;
-  float slope[N], constant[N];
-};
-
-template <class T, int N>
-struct TwoPacks {
-  Pack<T, N> x, dy;
-};
-
-/// dx = scale·inv_std·(dz - Σdz/rows - x̂·Σ(dz·x̂)/rows).
-template <class T, class Function>
-struct InputGradient {
-  const T* x;
-  const T* dy;
-  AffineSource affine;
-  Function f;
-  const float* totals;
-  std::int64_t channels;
-  float per_row;
-  T* dx;
-
-  template <int N>
-  __device__ InputGradientKept<N> start(std::int64_t c, std::integral_constant<int, N>) const {
-    InputGradientKept<N> kept{affine.load<N>(c), {}, {}};
-    float inv_std[N];
-    load_floats(affine.spread, c, 1.0f, inv_std);
-    load_floats(totals, c, 0.0f, kept.constant);
-    load_floats(totals + channels, c, 0.0f, kept.slope);
-#pragma unroll
-    for (int n = 0; n < N; ++n) {
-      kept.constant[n] *= -per_row * kept.affine.factor[n];
-      kept.slope[n] *= -per_row * kept.affine.factor[n] * inv_std[n];
-    }
-    return kept;
-  }
-  template <int N>
-  __device__ TwoPacks<T, N> load(std::int64_t at) const {
-    return {load_pack<N>(x + at), load_pack<N>(dy + at)};
-  }
-  template <int N>
-  __device__ void apply(const InputGradientKept<N>& kept, const TwoPacks<T, N>& loaded, std::int64_t at) const {
-    float v[N], g[N];
-    unpack<N>(loaded.x, v);
-    unpack<N>(loaded.dy, g);
-#pragma unroll
-    for (int n = 0; n < N; ++n) {
-      const float dz = g[n] * f.derivative(kept.affine.z(n, v[n]));
-      g[n] = fmaf(kept.affine.factor[n], dz, fmaf(kept.slope[n], v[n] - kept.affine.mean[n], kept.constant[n]));
-    }
-    repack<N>(g, dx + at);
-  }
-};
-
-/// y = f(z) over x, both of `dtype`.
+/// y = f(z) over x, both of `dtype`. kEarly: right behind the kernel that makes the statistics.
+template <bool kEarly>
 void normalise(const Exec& exec, const BatchNormShape& shape, DType dtype, const void* x, ActivationFunction activation,
                const AffineSource& affine, void* y) {
   dispatch_floating(dtype, [&](auto tag) {
     using T = typename decltype(tag)::type;
     with_activation(activation, [&](auto f) {
       const Normalise<T, decltype(f)> map{static_cast<const T*>(x), affine, f, static_cast<T*>(y)};
-      with_pack<T>([&](auto n) { map_rows<decltype(n)::value>(exec, shape.rows, shape.channels, map); }, shape.channels,
-                   x, y);
+      with_pack<T>([&](auto n) { map_rows<decltype(n)::value, kEarly>(exec, shape.rows, shape.channels, map); },
+                   shape.channels, x, y);
     });
   });
 }
@@ -190,12 +89,14 @@ void batch_norm_forward_training(const Exec& exec, const BatchNormShape& shape, 
         },
         shape.channels, x);
   });
-  if (y) batch_norm_apply(exec, shape, dtype, x, affine, saved_mean, saved_inv_std, y);
+  if (y)
+    normalise<true>(exec, shape, dtype, x, affine.activation, {affine.scale, affine.shift, saved_mean, saved_inv_std},
+                    y);
 }
 
 void batch_norm_apply(const Exec& exec, const BatchNormShape& shape, DType dtype, const void* x,
                       const BatchNormAffine& affine, const float* mean, const float* inv_std, void* y) {
-  normalise(exec, shape, dtype, x, affine.activation, {affine.scale, affine.shift, mean, inv_std}, y);
+  normalise<false>(exec, shape, dtype, x, affine.activation, {affine.scale, affine.shift, mean, inv_std}, y);
 }
 
 void batch_norm_backward_training(const Exec& exec, const BatchNormShape& shape, DType dtype, const void* x,
@@ -205,21 +106,17 @@ void batch_norm_backward_training(const Exec& exec, const BatchNormShape& shape,
   if (shape.rows <= 0 || shape.channels <= 0) return;
   require_workspace(workspace, batch_norm_workspace_bytes(shape, dtype, DeviceKind::cuda),
                     "batch_norm_backward_training");
-  float* totals = static_cast<float*>(workspace.data);  // (2, channels), then the parts' sums
-  const FinishGradientSums finish{saved_inv_std, totals, dscale, dshift, shape.channels, accumulate};
+  const GradientSums sums(shape, saved_inv_std, dscale, dshift, accumulate, workspace);
   const AffineSource source{affine.scale, affine.shift, saved_mean, saved_inv_std};
-  const float per_row = 1.0f / static_cast<float>(shape.rows);
   const auto run = [&](auto tag, auto f) {
     using T = typename decltype(tag)::type;
     using Function = decltype(f);
     const T *in = static_cast<const T*>(x), *g = static_cast<const T*>(dy);
-    const InputGradient<T, Function> map{in, g, source, f, totals, shape.channels, per_row, static_cast<T*>(dx)};
     with_pack<T>(
         [&](auto n) {
           constexpr int N = decltype(n)::value;
-          const GradientTerms<T, Function> terms{in, g, source, f};
-          sum_rows<N, 2>(exec, shape.rows, shape.channels, totals + 2 * shape.channels, terms, finish);
-          if (dx) map_rows<N>(exec, shape.rows, shape.channels, map);
+          sums.template run<N>(exec, GradientTerms<T, Function>{in, g, source, f});
+          if (dx) sums.template input_gradient<N, true>(exec, in, g, source, f, static_cast<T*>(dx));
         },
         shape.channels, x, dy, dx);
   };
@@ -229,8 +126,8 @@ void batch_norm_backward_training(const Exec& exec, const BatchNormShape& shape,
 void batch_norm_forward_inference(const Exec& exec, const BatchNormShape& shape, DType dtype, const void* x,
                                   const BatchNormAffine& affine, float epsilon, const float* running_mean,
                                   const float* running_variance, void* y) {
-  normalise(exec, shape, dtype, x, affine.activation,
-            {affine.scale, affine.shift, running_mean, running_variance, true, epsilon}, y);
+  normalise<false>(exec, shape, dtype, x, affine.activation,
+                   {affine.scale, affine.shift, running_mean, running_variance, true, epsilon}, y);
 }
 
 }  // namespace bantam::kernels::cuda

@@ -1,8 +1,9 @@
 // The sum over batch norms on CUDA: a thread keeps what eight channels need and walks down rows, a byte of the mask
-// each.
+// each. Backward, the gradient is summed and masked by the pass that sums over rows.
 #include "bantam/kernels/batch_norm_add.h"
-#include "bantam/kernels/cuda/batch_norm_affine.cuh"
+#include "bantam/kernels/cuda/batch_norm_gradient.cuh"
 #include "bantam/kernels/piecewise.h"
+#include "bantam/kernels/workspace_layout.h"
 
 namespace bantam::kernels::cuda {
 namespace {
@@ -105,6 +106,65 @@ void launch(const Exec& exec, const BatchNormShape& shape, const SumOf<T, kBothN
   check_launch("batch_norm_add_kernel");
 }
 
+/// Bits of the mask for the N elements at `at`, from bit 0 on.
+template <int N>
+__device__ inline unsigned mask_bits(const std::uint8_t* mask, std::int64_t at) {
+  return static_cast<unsigned>(mask[at / kEight]) >> (N == kEight ? 0 : at % kEight);
+}
+
+/// Terms of Σ dz and Σ dz·(x - mean), and dz itself, from the gradient in pieces.
+template <class T>
+struct SumGradientTerms {
+  const T* x;
+  const T* dy;
+  const T* other;
+  const std::uint8_t* mask;
+  const float* mean;
+  float below;
+  T* dz;
+
+  template <int N>
+  struct Kept {
+    float mean[N];
+  };
+  template <int N>
+  struct Loaded {
+    Pack<T, N> x, dy, other;
+    unsigned bits;
+  };
+  template <int N>
+  __device__ Kept<N> start(std::int64_t c) const {
+    Kept<N> kept;
+    load_floats(mean, c, 0.0f, kept.mean);
+    return kept;
+  }
+  template <int N>
+  __device__ Loaded<N> load(std::int64_t at) const {
+    Loaded<N> loaded{load_pack<N>(x + at), load_pack<N>(dy + at), {}, ~0u};
+    if (other != nullptr) loaded.other = load_pack<N>(other + at);
+    if (mask != nullptr) loaded.bits = mask_bits<N>(mask, at);
+    return loaded;
+  }
+  template <int N>
+  __device__ void add(const Kept<N>& kept, const Loaded<N>& loaded, std::int64_t at, float (&sum)[2 * N]) const {
+    float v[N], g[N], more[N];
+    unpack<N>(loaded.x, v);
+    unpack<N>(loaded.dy, g);
+    if (other != nullptr) {
+      unpack<N>(loaded.other, more);
+#pragma unroll
+      for (int n = 0; n < N; ++n) g[n] = to_float(from_float<T>(g[n] + more[n]));
+    }
+#pragma unroll
+    for (int n = 0; n < N; ++n) {
+      g[n] = to_float(from_float<T>(g[n] * ((loaded.bits >> n) & 1u ? 1.0f : below)));
+      sum[n] += g[n];
+      sum[N + n] += g[n] * (v[n] - kept.mean[n]);
+    }
+    repack<N>(g, dz + at);
+  }
+};
+
 }  // namespace
 
 void batch_norm_add(const Exec& exec, ActivationFunction f, const BatchNormShape& shape, DType dtype,
@@ -118,6 +178,28 @@ void batch_norm_add(const Exec& exec, ActivationFunction f, const BatchNormShape
       launch(exec, shape, SumOf<T, true>{left, right, source_of(a), source_of(b), line}, static_cast<T*>(y), mask);
     else
       launch(exec, shape, SumOf<T, false>{left, right, source_of(a), {}, line}, static_cast<T*>(y), mask);
+  });
+}
+
+void batch_norm_add_grad(const Exec& exec, const BatchNormShape& shape, DType dtype, const SumGradient& gradient,
+                         const NormOperand& norm, void* dz, const NormGradients& to, Workspace workspace) {
+  if (shape.rows <= 0 || shape.channels <= 0) return;
+  require_workspace(workspace, batch_norm_workspace_bytes(shape, dtype, DeviceKind::cuda), "batch_norm_add_grad");
+  const GradientSums sums(shape, norm.inv_std, to.dscale, to.dshift, to.accumulate, workspace);
+  const PiecewiseLinear none = PiecewiseLinear::of({});
+  dispatch_floating(dtype, [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    const T *x = static_cast<const T*>(norm.x), *dy = static_cast<const T*>(gradient.dy),
+            *other = static_cast<const T*>(gradient.other);
+    T *z = static_cast<T*>(dz), *dx = static_cast<T*>(to.dx);
+    with_pack<T>(
+        [&](auto n) {
+          constexpr int N = decltype(n)::value;
+          sums.template run<N>(exec, SumGradientTerms<T>{x, dy, other, gradient.mask, norm.mean,
+                                                         PiecewiseLinear::of(gradient.f).below, z});
+          if (dx) sums.template input_gradient<N, false>(exec, x, z, source_of(norm), none, dx);
+        },
+        shape.channels, x, dy, other, z, dx);
   });
 }
 

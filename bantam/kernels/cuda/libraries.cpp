@@ -2,6 +2,7 @@
 #include "bantam/kernels/cuda/libraries.h"
 
 #include "bantam/base/error.h"
+#include "bantam/kernels/cuda/check.h"
 
 namespace bantam::kernels::cuda {
 
@@ -33,7 +34,7 @@ void Libraries::load(const std::function<void(const char*)>& loaded) {
 Libraries& Libraries::of(const Exec& exec) {
   auto* libraries = dynamic_cast<Libraries*>(exec.libraries);
   if (libraries == nullptr)
-    throw DeviceError("a CUDA kernel that uses cuBLASLt or cuDNN was called without CUDA's libraries");
+    throw DeviceError("a CUDA kernel that needs what a device keeps between calls was given no DeviceLibraries");
   return *libraries;
 }
 
@@ -44,6 +45,17 @@ CublasLt& Libraries::cublaslt() {
     cublaslt_ = std::make_unique<CublasLt>();
   }
   return *cublaslt_;
+}
+
+bool Libraries::starts_early() {
+  const std::lock_guard lock(guard_);
+  if (!starts_early_) {
+    int major = 0;
+    check_cuda(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device_.index),
+               "cudaDeviceGetAttribute");
+    starts_early_ = major >= 9;
+  }
+  return *starts_early_;
 }
 
 Cudnn* Libraries::cudnn() {

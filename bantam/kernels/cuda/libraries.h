@@ -1,9 +1,12 @@
-// What the CUDA backend keeps between calls: cuBLASLt and cuDNN of one device, each loaded when first used.
+// What the CUDA backend keeps between calls: cuBLASLt and cuDNN of one device, each loaded when first used, and the
+// counters of kernels that finish what their blocks began.
 #pragma once
 
 #include <memory>
 #include <mutex>
+#include <optional>
 
+#include "bantam/kernels/cuda/block_counters.h"
 #include "bantam/kernels/cuda/cublaslt.h"
 #include "bantam/kernels/cuda/cudnn_conv2d.h"
 #include "bantam/kernels/exec.h"
@@ -13,7 +16,7 @@ namespace bantam::kernels::cuda {
 /// Libraries of one CUDA device for one Runtime. Making it loads nothing. Thread-safe.
 class Libraries final : public DeviceLibraries {
  public:
-  explicit Libraries(Device device) : device_(device) {}
+  explicit Libraries(Device device) : device_(device), block_counters_(device) {}
   ~Libraries() override;
   void load(const std::function<void(const char*)>& loaded) override;
 
@@ -24,13 +27,19 @@ class Libraries final : public DeviceLibraries {
   CublasLt& cublaslt();
   /// Null where the library is missing: convolutions then take our own path.
   Cudnn* cudnn();
+  /// Whether a kernel can start while the one before it ends (early_launch.cuh): from compute capability 9.0 on.
+  bool starts_early();
+  /// Counters for kernels of `stream` (block_counters.h).
+  unsigned* block_counters(Stream stream) { return block_counters_.of(stream); }
 
  private:
   Device device_;
+  BlockCounters block_counters_;
   std::mutex guard_;
   std::unique_ptr<CublasLt> cublaslt_;
   std::unique_ptr<Cudnn> cudnn_;
   bool cudnn_missing_ = false;
+  std::optional<bool> starts_early_;
 };
 
 /// Throws DeviceError where the device does not exist.

@@ -1,8 +1,8 @@
-// Mean and variance of every channel on CUDA: four rows at a time in registers, merged in a fixed order.
+// Mean and variance of every channel on CUDA: a few rows at a time in registers, merged in a fixed order.
 // Source of the merge: Chan, Golub and LeVeque 1983, "Algorithms for computing the sample variance".
 #pragma once
 
-#include "bantam/kernels/cuda/row_tiles.cuh"
+#include "bantam/kernels/cuda/row_sums.cuh"
 
 namespace bantam::kernels::cuda {
 
@@ -59,113 +59,91 @@ __device__ inline void add_rows(const float (&v)[kRows][N], Moments<float, N>& m
   moments.merge(rows);
 }
 
+/// Rows that a thread loads and merges at a time.
+inline constexpr int kMomentRows = 8;
+
 /// N channels of one row, relative to the origin.
 template <int N, class T>
-__device__ inline void load_row(const T* x, const float (&origin)[N], float (&v)[N]) {
-  unpack<N>(x, v);
+__device__ inline void relative_to(const float (&origin)[N], const Pack<T, N>& row, float (&v)[N]) {
+  unpack<N>(row, v);
 #pragma unroll
   for (int n = 0; n < N; ++n) v[n] -= origin[n];
 }
 
-/// Moments of part blockIdx.y. With one part they go to finish(c, origin, moments), else to partials (parts, 2,
-/// channels).
-/// Four blocks a multiprocessor: then the most parts that `sum_parts` gives run at once on a large GPU.
-template <class T, int N, class Finish>
-__global__ void __launch_bounds__(kTileThreads, 4)
-    part_moments_kernel(const T* x, std::int64_t rows, std::int64_t channels, float* partials, Finish finish) {
-  const std::int64_t c = (static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x) * N;
-  const std::int64_t part = blockIdx.y, end = part_begin(rows, gridDim.y, part + 1), step = blockDim.y;
-  Moments<float, N> moments;
-  float origin[N] = {};
-  if (c < channels) {
-    unpack<N>(x + c, origin);
-    std::int64_t r = part_begin(rows, gridDim.y, part) + threadIdx.y;
-    for (; r + 3 * step < end; r += 4 * step) {
-      float v[4][N];
+/// Adds the rows of this block's part to a thread's moments; x points at its first channel.
+template <int N, class T>
+__device__ inline void add_part(const T* x, std::int64_t rows, std::int64_t channels, const float (&origin)[N],
+                                Moments<float, N>& moments) {
+  for_tiles<kMomentRows>(
+      rows,
+      [&](std::int64_t r) {
+        Pack<T, N> loaded[kMomentRows];
 #pragma unroll
-      for (int k = 0; k < 4; ++k) load_row<N>(x + (r + k * step) * channels + c, origin, v[k]);
-      add_rows<N, 4>(v, moments);
-    }
-    for (; r < end; r += step) {
-      float v[1][N];
-      load_row<N>(x + r * channels + c, origin, v[0]);
-      add_rows<N, 1>(v, moments);
-    }
+        for (int k = 0; k < kMomentRows; ++k) loaded[k] = load_pack<N>(x + (r + k * blockDim.y) * channels);
+        float v[kMomentRows][N];
+#pragma unroll
+        for (int k = 0; k < kMomentRows; ++k) relative_to<N>(origin, loaded[k], v[k]);
+        add_rows<N, kMomentRows>(v, moments);
+      },
+      [&](std::int64_t r) {
+        float v[1][N];
+        relative_to<N>(origin, load_pack<N>(x + r * channels), v[0]);
+        add_rows<N, 1>(v, moments);
+      });
+}
+
+/// The mean of all rows from the parts' means, and m2 from the parts' m2 and the distances of their means from the
+/// first part's (double: they are close to each other, so that the difference of sums costs nothing).
+template <class T, int N, class Finish>
+__global__ void __launch_bounds__(kTileThreads, 2) moments_kernel(const T* x, std::int64_t rows, std::int64_t channels,
+                                                                  float* partials, unsigned* counters, Finish finish) {
+  constexpr int M = N % 4 == 0 ? 4 : 1;
+  const int width = static_cast<int>(blockDim.x) * N;
+  const std::int64_t c = static_cast<std::int64_t>(blockIdx.x) * width + threadIdx.x * N;
+  let_next_kernel_start();
+  Moments<float, N> moments;
+  if (c < channels) {
+    float origin[N];
+    unpack<N>(x + c, origin);
+    add_part<N>(x + c, rows, channels, origin, moments);
   }
   merge_over_block_rows(moments);
-  if (c >= channels || threadIdx.y != 0) return;
+  if (c < channels && threadIdx.y == 0) {
+    float* to = partials + std::int64_t{blockIdx.y} * 2 * channels + c;
 #pragma unroll
-  for (int n = 0; n < N; ++n) {
-    if (gridDim.y == 1) {
-      finish(c + n, origin[n], Moments<double, 1>{moments.count, {moments.mean[n]}, {moments.m2[n]}});
-    } else {
-      partials[part * 2 * channels + c + n] = moments.mean[n];
-      partials[(part * 2 + 1) * channels + c + n] = moments.m2[n];
+    for (int n = 0; n < N; ++n) {
+      to[n] = moments.mean[n];
+      to[channels + n] = moments.m2[n];
     }
   }
-}
-
-inline constexpr int kMergeRows = 16;
-
-/// Σ of `value` over the threads of equal threadIdx.x, in a fixed order; every thread gets it. Blocks of 32 x
-/// kMergeRows threads.
-__device__ inline double sum_over_merge_rows(double value) {
-  __shared__ double shared[kMergeRows][32];
-  __syncthreads();
-  shared[threadIdx.y][threadIdx.x] = value;
-  __syncthreads();
-  double sum = 0;
+  if (!last_of_column(counters)) return;
+  const int thread = static_cast<int>(threadIdx.y * blockDim.x + threadIdx.x);
+  const std::int64_t column = static_cast<std::int64_t>(blockIdx.x) * width;
+  double first[M] = {};
 #pragma unroll
-  for (int row = 0; row < kMergeRows; ++row) sum += shared[row][threadIdx.x];
-  return sum;
-}
-
-/// finish(c, origin, moments of all rows) for every channel: the mean from the parts' means, then m2 from the parts' m2
-/// and the distance of their means, without a division a part.
-template <class T, class Finish>
-__global__ void __launch_bounds__(32 * kMergeRows)
-    merge_parts_kernel(const T* x, std::int64_t rows, std::int64_t channels, int parts, const float* partials,
-                       Finish finish) {
-  const std::int64_t c = static_cast<std::int64_t>(blockIdx.x) * 32 + threadIdx.x;
-  const std::int64_t each = rows / parts, longer = rows % parts;  // as part_begin cuts
-  const bool inside = c < channels;
-  const auto count_of = [&](int part) { return static_cast<double>(each + (part < longer ? 1 : 0)); };
-  const auto partial = [&](int part, int which) {
-    return static_cast<double>(partials[(static_cast<std::int64_t>(part) * 2 + which) * channels + c]);
+  for (int m = 0; m < M; ++m)
+    if (const std::int64_t mine = column + thread % (width / M) * M + m; mine < channels) first[m] = partials[mine];
+  const auto add = [&](double(&sums)[2], int part, const float(&values)[2], int m) {
+    const double count = static_cast<double>(rows_of_part<kMomentRows>(rows, part)), apart = values[0] - first[m];
+    sums[0] += count * apart;
+    sums[1] += values[1] + count * apart * apart;
   };
-  double sum = 0;
-  if (inside) {
-#pragma unroll 4
-    for (int part = static_cast<int>(threadIdx.y); part < parts; part += kMergeRows)
-      sum += count_of(part) * partial(part, 0);
-  }
-  const double mean = sum_over_merge_rows(sum) / static_cast<double>(rows);
-  double squares = 0;
-  if (inside) {
-#pragma unroll 4
-    for (int part = static_cast<int>(threadIdx.y); part < parts; part += kMergeRows) {
-      const double apart = partial(part, 0) - mean;
-      squares += partial(part, 1) + count_of(part) * apart * apart;
-    }
-  }
-  const double m2 = sum_over_merge_rows(squares);
-  if (inside && threadIdx.y == 0)
-    finish(c, to_float(x[c]), Moments<double, 1>{static_cast<double>(rows), {mean}, {m2}});
+  merge_column<2, M>(partials, channels, width, add, [&](std::int64_t channel, const double(&sums)[2]) {
+    const double count = static_cast<double>(rows), apart = sums[0] / count;
+    const double mean = partials[channel] + apart, m2 = sums[1] - sums[0] * apart;
+    finish(channel, to_float(x[channel]), Moments<double, 1>{count, {mean}, {m2 > 0 ? m2 : 0}});
+  });
 }
 
 /// finish(c, origin, moments) on the device for every channel of x (rows, channels), rows > 0. `partials` has room for
-/// sum_parts·2·channels floats.
+/// row_sums_bytes(rows, channels, 2).
 template <class T, int N, class Finish>
 void channel_moments(const Exec& exec, std::int64_t rows, std::int64_t channels, const T* x, float* partials,
                      const Finish& finish) {
-  const std::int64_t parts = sum_parts(rows, channels, DeviceKind::cuda), packs = channels / N;
-  const dim3 block = tile_block(packs), grid(blocks_for(packs, block.x), static_cast<unsigned>(parts));
-  part_moments_kernel<T, N><<<grid, block, 0, stream_of(exec)>>>(x, rows, channels, partials, finish);
-  check_launch("part_moments_kernel");
-  if (parts == 1) return;
-  merge_parts_kernel<<<blocks_for(channels, 32), dim3(32, kMergeRows), 0, stream_of(exec)>>>(
-      x, rows, channels, static_cast<int>(parts), partials, finish);
-  check_launch("merge_parts_kernel");
+  const auto [grid, block] = column_grid<N>(rows, channels);
+  moments_kernel<T, N><<<grid, block, 0, stream_of(exec)>>>(x, rows, channels, partials,
+                                                            Libraries::of(exec).block_counters(exec.stream), finish);
+  check_launch("moments_kernel");
 }
 
 }  // namespace bantam::kernels::cuda

@@ -1,7 +1,5 @@
 // Pooling on CUDA: a thread takes a position and a pack of channels; gradients gather over its windows.
-#include <math_constants.h>
-
-#include "bantam/kernels/cuda/pool_index.cuh"
+#include "bantam/kernels/cuda/pool3x3.cuh"
 #include "bantam/kernels/pool2d.h"
 
 namespace bantam::kernels::cuda {
@@ -141,6 +139,27 @@ std::int64_t packable_channels(std::int64_t channels, const std::uint16_t* winne
   return packs_aligned<std::uint16_t, 8>(winner) ? channels : 1;
 }
 
+template <class T, int N>
+void launch_max_pool3(const Exec& exec, const Pool2dShape& shape, const T* x, T* y, std::uint16_t* winner) {
+  launch_pool<N>(pool(shape), shape.batch, false,
+                 [&](unsigned blocks, std::uint32_t threads, const Pool& p, std::int64_t from, std::int64_t to) {
+                   max_pool3_kernel<T, N><<<blocks, kPoolThreads, 0, stream_of(exec)>>>(
+                       x + from, y + to, winner ? winner + to : nullptr, p, threads);
+                 });
+}
+
+template <class T, int N, int kPad>
+void launch_max_pool3_grad(const Exec& exec, const Pool2dShape& shape, const T* dy, const std::uint16_t* winner,
+                           T* dx) {
+  if (shape.y_elements() <= 0) return;
+  const Pool p = pool(shape);
+  launch_pool_places<N>(p, shape.batch, (p.h.in + 1) / 2, (p.w.in + 1) / 2,
+                        [&](unsigned blocks, std::uint32_t threads, const Pool& q, std::int64_t to, std::int64_t from) {
+                          max_pool3_grad_kernel<T, N, kPad><<<blocks, kPoolThreads, 0, stream_of(exec)>>>(
+                              dy + from, winner + from, dx + to, q, threads);
+                        });
+}
+
 bool is_two(const Pool2dShape& s) { return s.window_h == 2 && s.window_w == 2 && s.stride_h == 2 && s.stride_w == 2; }
 
 }  // namespace
@@ -153,6 +172,7 @@ void max_pool2d_forward(const Exec& exec, const Pool2dShape& shape, DType dtype,
     T* out = static_cast<T*>(y);
     const auto run = [&](auto n, auto two) {
       constexpr int N = decltype(n)::value;
+      if (N > 1 && is_three(shape)) return launch_max_pool3<T, N>(exec, shape, in, out, winner);
       launch_pool<N>(pool(shape), shape.batch, false,
                      [&](unsigned blocks, std::uint32_t threads, const Pool& p, std::int64_t from, std::int64_t to) {
                        max_pool_kernel<T, N, decltype(two)::value><<<blocks, kPoolThreads, 0, stream_of(exec)>>>(
@@ -172,6 +192,9 @@ void max_pool2d_grad_input(const Exec& exec, const Pool2dShape& shape, DType dty
     T* out = static_cast<T*>(dx);
     const auto run = [&](auto n, auto two) {
       constexpr int N = decltype(n)::value;
+      if (N > 1 && is_three(shape))
+        return shape.pad_top == 1 ? launch_max_pool3_grad<T, N, 1>(exec, shape, gradient, winner, out)
+                                  : launch_max_pool3_grad<T, N, 0>(exec, shape, gradient, winner, out);
       launch_pool<N>(pool(shape), shape.batch, true,
                      [&](unsigned blocks, std::uint32_t threads, const Pool& p, std::int64_t to, std::int64_t from) {
                        max_pool_grad_kernel<T, N, decltype(two)::value><<<blocks, kPoolThreads, 0, stream_of(exec)>>>(

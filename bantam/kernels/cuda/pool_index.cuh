@@ -83,10 +83,9 @@ inline Pool pool(const Pool2dShape& s) {
 }
 
 /// Calls launch(blocks, threads, p, first element of x, first element of y) for chunks of images, a thread for each N
-/// channels of every position of y, or of x where `over_input`.
+/// channels of every place of height x width.
 template <int N, class Launch>
-void launch_pool(Pool p, std::int64_t batch, bool over_input, Launch&& launch) {
-  const int height = over_input ? p.h.in : p.h.out, width = over_input ? p.w.in : p.w.out;
+void launch_pool_places(Pool p, std::int64_t batch, int height, int width, Launch&& launch) {
   const std::int64_t packs = p.channels / N;
   if (height <= 0 || width <= 0 || packs <= 0) return;
   p.by_packs = FastDivide(packs);
@@ -97,6 +96,13 @@ void launch_pool(Pool p, std::int64_t batch, bool over_input, Launch&& launch) {
            first * p.h.out * p.w.out * p.channels);
     check_launch("pooling");
   });
+}
+
+/// A thread for each N channels of every position of y, or of x where `over_input`.
+template <int N, class Launch>
+void launch_pool(const Pool& p, std::int64_t batch, bool over_input, Launch&& launch) {
+  launch_pool_places<N>(p, batch, over_input ? p.h.in : p.h.out, over_input ? p.w.in : p.w.out,
+                        std::forward<Launch>(launch));
 }
 
 }  // namespace bantam::kernels::cuda

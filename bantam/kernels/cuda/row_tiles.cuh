@@ -3,6 +3,7 @@
 
 #include <utility>
 
+#include "bantam/kernels/cuda/early_launch.cuh"
 #include "bantam/kernels/cuda/vectorized.cuh"
 #include "bantam/kernels/partial_sums.h"
 
@@ -60,26 +61,40 @@ inline constexpr int kRowsAtOnce = 4;
 inline constexpr std::int64_t kMapBlocks = 4096;
 
 /// map: `start(c, std::integral_constant<int, N>)` gives what a thread keeps for its N channels; `load<N>(offset)`
-/// reads the N elements at `offset`, and `apply(kept, loaded, offset)` writes there.
-template <int N, class Map>
-__global__ void __launch_bounds__(kTileThreads) map_rows_kernel(std::int64_t rows, std::int64_t channels, Map map) {
+/// reads the N elements at `offset`, and `apply(kept, loaded, offset)` writes there. A block does `rounds` tiles, one
+/// behind the other: so the array is walked from its first row to its last, and what the kernel before touched last is
+/// still in the L2 cache if that was the beginning. kEarly: launched early behind a kernel that makes what `start`
+/// reads, not what `load` does.
+template <int N, bool kEarly, class Map>
+__global__ void __launch_bounds__(kTileThreads)
+    map_rows_kernel(std::int64_t rows, std::int64_t channels, std::int64_t rounds, Map map) {
   const std::int64_t c = (static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x) * N;
   if (c >= channels) return;
-  const auto kept = map.start(c, std::integral_constant<int, N>{});
-  const std::int64_t step = static_cast<std::int64_t>(gridDim.y) * blockDim.y;
-  std::int64_t r = static_cast<std::int64_t>(blockIdx.y) * blockDim.y + threadIdx.y;
-  for (; r + (kRowsAtOnce - 1) * step < rows; r += kRowsAtOnce * step) {
-    decltype(map.template load<N>(c)) loaded[kRowsAtOnce];
+  const std::int64_t tile = std::int64_t{kRowsAtOnce} * blockDim.y, step = blockDim.y * channels;
+  const std::int64_t first = blockIdx.y * rounds * tile, end = min(rows, first + rounds * tile);
+  const std::int64_t last = rows - 1;
+  std::int64_t r = first + threadIdx.y;
+  decltype(map.template load<N>(c)) loaded[kRowsAtOnce];
+  const auto fetch = [&] {
 #pragma unroll
-    for (int k = 0; k < kRowsAtOnce; ++k) loaded[k] = map.template load<N>((r + k * step) * channels + c);
-#pragma unroll
-    for (int k = 0; k < kRowsAtOnce; ++k) map.apply(kept, loaded[k], (r + k * step) * channels + c);
+    for (int k = 0; k < kRowsAtOnce; ++k)
+      loaded[k] = map.template load<N>(min(r + k * static_cast<std::int64_t>(blockDim.y), last) * channels + c);
+  };
+  if constexpr (kEarly) {
+    fetch();
+    wait_for_kernel_before();
   }
-  for (; r < rows; r += step) map.apply(kept, map.template load<N>(r * channels + c), r * channels + c);
+  const auto kept = map.start(c, std::integral_constant<int, N>{});
+  for (bool fetched = kEarly; r < end; r += tile, fetched = false) {
+    if (!fetched) fetch();
+#pragma unroll
+    for (int k = 0; k < kRowsAtOnce; ++k)
+      if (r + k * blockDim.y < rows) map.apply(kept, loaded[k], r * channels + c + k * step);
+  }
 }
 
 /// Runs `map` over all elements; every thread does four rows, or a multiple of four.
-template <int N, class Map>
+template <int N, bool kEarly = false, class Map>
 void map_rows(const Exec& exec, std::int64_t rows, std::int64_t channels, const Map& map) {
   if (rows <= 0 || channels <= 0) return;
   const std::int64_t packs = channels / N;
@@ -88,8 +103,12 @@ void map_rows(const Exec& exec, std::int64_t rows, std::int64_t channels, const 
   const std::int64_t most = std::clamp<std::int64_t>(kMapBlocks / columns, 1, kMaxGridY);
   const std::int64_t rounds = blocks_for(blocks_for(rows, std::int64_t{kRowsAtOnce} * block.y), most);
   const dim3 grid(columns, blocks_for(rows, rounds * kRowsAtOnce * block.y));
-  map_rows_kernel<N><<<grid, block, 0, stream_of(exec)>>>(rows, channels, map);
-  check_launch("map_rows_kernel");
+  if constexpr (kEarly) {
+    launch_early(exec, map_rows_kernel<N, true, Map>, grid, block, rows, channels, rounds, map);
+  } else {
+    map_rows_kernel<N, false><<<grid, block, 0, stream_of(exec)>>>(rows, channels, rounds, map);
+    check_launch("map_rows_kernel");
+  }
 }
 
 /// Adds v[i] of all threads of equal threadIdx.x, for each i, and calls write(i, x, sum) once for each, spread over the

@@ -19,6 +19,9 @@ struct GradientSums {
 /// A block sums 32 elements: a row of threads every kSumRows-th part, then a warp an element, in a tree.
 __global__ void __launch_bounds__(32 * kSumRows)
     sum_gradient_parts_kernel(const float* partials, int parts, const GradientSums sums) {
+#if __CUDA_ARCH__ >= 900
+  cudaGridDependencySynchronize();  // launched while the kernel before it still runs
+#endif
   __shared__ float rows[kSumRows][33];
   const int count = sums.end[2], i = static_cast<int>(blockIdx.x) * 32 + static_cast<int>(threadIdx.x);
   float sum = 0;

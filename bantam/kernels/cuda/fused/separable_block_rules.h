@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "bantam/kernels/separable_backward_tiles.h"
 #include "bantam/kernels/separable_block.h"
 
 namespace bantam::kernels::cuda {
@@ -13,10 +14,12 @@ namespace bantam::kernels::cuda {
 /// all).
 inline bool separable_block_fits(const SeparableBlockShape& s) {
   constexpr std::int64_t kTileBytes = 36 << 10;
-  return (s.pool + 2) * (s.conv_w() + 2) * (s.in_channels + 1) * 4 <= kTileBytes;
+  return (s.pool + 2) * (s.conv_w() + 2) * (s.in_channels + 4) * 4 <= kTileBytes;
 }
 
 /// Bytes of the partial sums of the weight gradients.
-inline std::size_t separable_block_backward_workspace_rule(const SeparableBlockShape&, DType) { return 0; }
+inline std::size_t separable_block_backward_workspace_rule(const SeparableBlockShape& s, DType dtype) {
+  return separable_backward_workspace_bytes(s, dtype);
+}
 
 }  // namespace bantam::kernels::cuda

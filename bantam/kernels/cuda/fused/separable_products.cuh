@@ -15,12 +15,6 @@ struct TileArrays {
   int first_row, first_column;  // of conv position (dz_begin, 0) in d_mid
 };
 
-/// Strides between positions, as in SeparableBackwardMemory.
-template <class T, int kChannels>
-inline constexpr int kMidStride = sizeof(T) == 4 || kChannels == 8 ? kChannels : kChannels + 8;
-template <int kChannels>
-inline constexpr int kGradientMidStride = kChannels == 8 ? 8 : kChannels + 8;
-
 /// d_mid's place for position p of dz.
 template <int kChannels, class Arrays>
 __device__ inline float* d_mid_at(const TileGeometry& g, const Arrays& a, int p) {
@@ -76,12 +70,16 @@ class TileProducts {
                                           lane / 8 % 2 * 8);
       std::uint32_t right = shared_address(mid + lane % 16 * kStride + channel + (kTiles == 2 ? lane / 16 * 8 : 0));
       const bool sums_bias = with_bias && unit % kParts == 0;
+      std::uint32_t ones[2] = {lane < 4 ? WarpMma<T>::kOnes : 0u, lane < 4 ? WarpMma<T>::kOnes : 0u};  // column 0
 #pragma unroll 2
       for (int p = 0; p < positions; p += 16) {
         std::uint32_t dz[4];
         load_matrices_transposed(dz, left);
         multiply(sums_[i], dz, right);
-        if (sums_bias) WarpMma<T>::multiply_add(bias_[i], dz, ones(positions - p));
+        if (sums_bias) {
+          if (positions - p < 16) keep_rows(ones, positions - p);  // mid is 0 behind the last position, dz need not be
+          WarpMma<T>::multiply_add(bias_[i], dz, ones);
+        }
         left += 16 * g.dz_stride * 2;
         right += 16 * kStride * 2;
       }
@@ -116,7 +114,6 @@ class TileProducts {
   static constexpr int kTiles = kChannels >= 16 ? 2 : 1, kParts = kChannels >= 16 ? kChannels / 16 : 1;
   static constexpr int kUnits = 8 * kParts / kWarps;  // of a warp: 128 output channels are 8 tiles of 16
   static constexpr int kStride = kMidStride<T, kChannels>;
-  using Right = std::uint32_t[2];
 
   __device__ static void multiply(float (&sums)[kTiles][4], const std::uint32_t (&left)[4], std::uint32_t right) {
     std::uint32_t b[2 * kTiles];
@@ -128,18 +125,14 @@ class TileProducts {
     }
   }
 
-  struct Ones {
-    std::uint32_t b[2];
-    __device__ operator const Right&() const { return b; }
-  };
-  /// A right operand whose column 0 is 1 in its first `rows` rows.
-  __device__ static Ones ones(int rows) {
-    const int lane = static_cast<int>(threadIdx.x % 32), row = lane % 4 * 2;
-    if (lane >= 4) return {{0, 0}};
-    const auto pair = [&](int r) {
-      return (r < rows ? WarpMma<T>::kOnes & 0xffffu : 0u) | (r + 1 < rows ? WarpMma<T>::kOnes & 0xffff0000u : 0u);
-    };
-    return {{pair(row), pair(row + 8)}};
+  /// Clears a right operand from row `rows` on.
+  __device__ static void keep_rows(std::uint32_t (&b)[2], int rows) {
+    const int row = static_cast<int>(threadIdx.x % 4) * 2;
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      const int kept = rows - row - 8 * half;
+      b[half] &= kept >= 2 ? 0xffffffffu : kept == 1 ? 0xffffu : 0u;
+    }
   }
 
   float sums_[kUnits][kTiles][4] = {};

@@ -29,7 +29,8 @@ struct RowSegments {
 struct TileGeometry {
   int in_h, in_w, conv_h, conv_w, out_h, out_w, in_channels, out_channels, pad_top, pad_left, pool;
   int band_rows, bands, batch, images_each;
-  bool masked;                                                            ///< there are codes
+  bool masked;     ///< there are codes
+  bool sparse_dz;  ///< loads leave places of dz or of the weights that must be 0
   int dz_stride;                                                          ///< elements
   int weights_at, codes_at, zeros_at, region_at, region_bytes, d_mid_at;  ///< bytes from the start of shared memory
   RowSegments mid_segments, dx_segments;
@@ -56,6 +57,12 @@ struct TileBand {
   __device__ int own_positions(const TileGeometry& g) const { return (own_end - own_begin) * g.conv_w; }
   __device__ int dz_positions(const TileGeometry& g) const { return (dz_end - dz_begin) * g.conv_w; }
 };
+
+/// Elements between positions, as in SeparableBackwardMemory.
+template <class T, int kChannels>
+inline constexpr int kMidStride = sizeof(T) == 4 || kChannels == 8 ? kChannels : kChannels + 8;
+template <int kChannels>
+inline constexpr int kGradientMidStride = kChannels == 8 ? 8 : kChannels + 8;
 
 /// Two neighbouring channels as floats.
 __device__ inline float2 load_two(const float* from) { return *reinterpret_cast<const float2*>(from); }
@@ -115,6 +122,16 @@ __device__ void start_x(const TileGeometry& g, const TileBand& band, const T* x,
   const int chunks = (band.x_end - band.x_begin) * g.in_w * kChunks;
   for (int i = static_cast<int>(threadIdx.x); i < chunks; i += kSeparableThreads) {
     copy_async<16>(to + i * kEach, from + i / kChunks * g.in_channels + i % kChunks * kEach);
+  }
+}
+
+/// Starts the load of a group's columns of the pointwise weights, to (out channels, kMidStride).
+template <class T, int kChannels>
+__device__ void start_weights(const TileGeometry& g, const T* w, int group, T* to) {
+  constexpr int kEach = 16 / static_cast<int>(sizeof(T)), kChunks = kChannels / kEach;
+  for (int i = static_cast<int>(threadIdx.x); i < g.out_channels * kChunks; i += kSeparableThreads) {
+    const int o = i / kChunks, c = i % kChunks * kEach;
+    copy_async<16>(to + o * kMidStride<T, kChannels> + c, w + o * g.in_channels + group * kChannels + c);
   }
 }
 

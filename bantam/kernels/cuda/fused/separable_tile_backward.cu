@@ -25,6 +25,7 @@ TileGeometry tile_geometry(const SeparableBlockShape& s, const SeparableBackward
           .batch = i(s.batch),
           .images_each = i(t.images.each),
           .masked = s.pool == 2 || s.relu,
+          .sparse_dz = s.pool == 2 || s.out_channels % 16 != 0,
           .dz_stride = i(m.dz_stride),
           .weights_at = i(m.weights),
           .codes_at = i(m.codes),

@@ -163,27 +163,30 @@ __global__ void __launch_bounds__(kSeparableThreads, 2)
   const TileBand band(g, static_cast<int>(blockIdx.x) / groups);
   const int first_image = static_cast<int>(blockIdx.y) * g.images_each;
   const int end_image = min(g.batch, first_image + g.images_each);
-  T* regions[2] = {reinterpret_cast<T*>(shared + g.region_at),
-                   reinterpret_cast<T*>(shared + g.region_at + g.region_bytes)};
+  // x or mid; a pointer made here, so that the compiler knows it points to shared memory.
+  const auto region = [&](int which) { return reinterpret_cast<T*>(shared + g.region_at + which * g.region_bytes); };
   const TileArrays<T> arrays{reinterpret_cast<T*>(shared), reinterpret_cast<T*>(shared + g.weights_at),
                              reinterpret_cast<float*>(shared + g.d_mid_at),
                              band.dz_begin - (band.in_begin + g.pad_top - 2), 2 - g.pad_left};
   const GradientLoader<T> loader{g, band, arrays.dz, shared + g.codes_at};
-  start_x<T, kChannels>(g, band, at.x, first_image, group, regions[0]);
-  fill_zero(shared, g.codes_at);
+  start_x<T, kChannels>(g, band, at.x, first_image, group, region(0));
+  if (g.sparse_dz) {
+    fill_zero(shared, g.codes_at);
+    __syncthreads();
+  }
+  loader.start(at.dy, at.codes, first_image);
+  start_weights<T, kChannels>(g, at.w_pointwise, group, arrays.weights);
+  if (!g.sparse_dz) {
+    const int written = band.dz_positions(g) * g.dz_stride * static_cast<int>(sizeof(T));
+    fill_zero(shared + written, g.weights_at - written);
+  }
   fill_zero(shared + g.zeros_at, g.in_w * kChannels * static_cast<int>(sizeof(T)));
   fill_zero(arrays.d_mid, (g.band_rows + 2) * (g.in_w + 2) * kGradientMidStride<kChannels> * 4);
-  __syncthreads();
-  loader.start(at.dy, at.codes, first_image);
-  for (int i = static_cast<int>(threadIdx.x); i < g.out_channels * kChannels; i += kSeparableThreads) {
-    const int o = i / kChannels, c = i % kChannels;
-    arrays.weights[o * kMidStride<T, kChannels> + c] = at.w_pointwise[o * g.in_channels + group * kChannels + c];
-  }
   TileProducts<T, kChannels> products;
   DepthwiseWalk<T, kChannels> walk(g, band, at.w_depthwise, group);
   for (int image = first_image; image < end_image; ++image) {
     const int turn = (image - first_image) % 2;  // x of the next image comes where mid of this one was
-    T *x = regions[turn], *mid = regions[1 - turn];
+    T *x = region(turn), *mid = region(1 - turn);
     wait_for_copies();
     __syncthreads();
     loader.finish();

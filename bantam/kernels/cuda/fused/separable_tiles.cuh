@@ -4,12 +4,16 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <cstdlib>
 
 #include "bantam/kernels/cuda/check.h"
 #include "bantam/kernels/fast_divide.h"
 #include "bantam/kernels/separable_block.h"
 
 namespace bantam::kernels::cuda {
+
+inline constexpr int kForwardThreads = 128;
+inline constexpr int kForwardWarps = kForwardThreads / 32;
 
 struct SeparableTiles {
   int in_h, in_w, channels, out_channels, out_h, out_w;
@@ -18,6 +22,7 @@ struct SeparableTiles {
   int parts;                        ///< units of an image
   int units;
   int bias, relu;
+  int framed;  ///< whether a tile has elements that are never filled: padding, or slack behind rows
   FastDivide by_parts, by_out_w, by_row, by_pixel;  ///< by_row, by_pixel: pieces that a tile is filled in
 
   /// Input rows that a tile has room for.
@@ -50,10 +55,11 @@ __device__ inline SeparableUnit unit_at(const SeparableTiles& t, int index) {
 /// Units of at most `most_rows` rows: whole images where there are many, else as few rows as give every multiprocessor
 /// work.
 inline SeparableTiles separable_tiles(const SeparableBlockShape& s, std::int64_t most_rows) {
-  constexpr std::int64_t kWantedUnits = 512;
+  const std::int64_t kWantedUnits = getenv("BT_UNITS") ? atol(getenv("BT_UNITS")) : 512;
   const std::int64_t wanted_parts =
       std::clamp<std::int64_t>(kWantedUnits / std::max<std::int64_t>(s.batch, 1), 1, s.out_h());
-  const std::int64_t rows = std::min((s.out_h() + wanted_parts - 1) / wanted_parts, most_rows);
+  const std::int64_t fitting_parts = std::max(wanted_parts, (s.out_h() + most_rows - 1) / most_rows);
+  const std::int64_t rows = (s.out_h() + fitting_parts - 1) / fitting_parts;
   const std::int64_t parts = (s.out_h() + rows - 1) / rows;
   if (s.batch * parts >> 31 != 0) throw ShapeError("separable_block: the batch is too large for one call on CUDA");
   SeparableTiles t{};
@@ -71,6 +77,7 @@ inline SeparableTiles separable_tiles(const SeparableBlockShape& s, std::int64_t
   t.units = static_cast<int>(s.batch * parts);
   t.bias = s.bias;
   t.relu = s.relu;
+  t.framed = s.pad_top + s.pad_bottom + s.pad_left + s.pad_right > 0;
   t.by_parts = FastDivide(parts);
   t.by_out_w = FastDivide(s.out_w());
   return t;

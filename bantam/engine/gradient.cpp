@@ -1,0 +1,59 @@
+// Gradients in pieces, and the tensor that they make.
+#include "bantam/engine/gradient.h"
+
+#include <utility>
+
+#include "bantam/kernels/elementwise.h"
+#include "bantam/kernels/masked_activation.h"
+
+namespace bantam {
+namespace {
+
+Tensor destination(const Context& context, const Tensor& first, const Tensor& second) {
+  if (first.sole_owner()) return first;
+  if (second.defined() && second.sole_owner()) return second;
+  return context.allocate(first.shape(), first.dtype());
+}
+
+/// Puts the tensor in the place of its pieces.
+void make(const Context& context, Gradient::Pieces& pieces) {
+  if (pieces.other.defined()) {
+    Tensor sum = destination(context, pieces.value, pieces.other);
+    BANTAM_KERNEL(context.exec, add, sum.elements(), sum.dtype(), pieces.value.data(), pieces.other.data(), sum.data());
+    pieces.value = std::move(sum);
+    pieces.other = Tensor();
+  }
+  if (pieces.mask.defined()) {
+    Tensor masked = destination(context, pieces.value, {});
+    BANTAM_KERNEL(context.exec, masked_activation_grad, pieces.f, masked.elements(), masked.dtype(),
+                  pieces.mask.as<std::uint8_t>(), pieces.value.data(), masked.data());
+    pieces.value = std::move(masked);
+    pieces.mask = Tensor();
+  }
+}
+
+}  // namespace
+
+Gradient::Gradient(Tensor value) {
+  if (value.defined()) pieces_ = std::make_shared<Pieces>(Pieces{std::move(value), {}, {}, {}});
+}
+
+Gradient::Gradient(Tensor value, Tensor other)
+    : pieces_(std::make_shared<Pieces>(Pieces{std::move(value), std::move(other), {}, {}})) {}
+
+Gradient Gradient::masked(const Context& context, Tensor mask, kernels::ActivationFunction f) && {
+  Gradient result = std::move(*this);
+  if (result.shared() || result.pieces_->mask.defined()) result = Gradient(std::move(result).tensor(context));
+  result.pieces_->mask = std::move(mask);
+  result.pieces_->f = f;
+  return result;
+}
+
+Tensor Gradient::tensor(const Context& context) && {
+  const std::shared_ptr<Pieces> pieces = std::move(pieces_);
+  if (pieces == nullptr) return {};
+  make(context, *pieces);
+  return pieces.use_count() == 1 ? std::move(pieces->value) : pieces->value;
+}
+
+}  // namespace bantam

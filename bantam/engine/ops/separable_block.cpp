@@ -1,0 +1,119 @@
+// Separable block: backward keeps x (or how to make it) and codes of where the result came from.
+#include "bantam/engine/ops/separable_block.h"
+
+#include <array>
+
+#include <fmt/format.h>
+
+#include "bantam/base/error.h"
+#include "bantam/engine/ops/cast.h"
+#include "bantam/engine/ops/geometry.h"
+#include "bantam/engine/saved_tensor.h"
+#include "bantam/engine/tape.h"
+
+namespace bantam::ops {
+namespace {
+
+using kernels::SeparableBlockPass;
+using kernels::SeparableBlockShape;
+
+/// `shape` with the operands' extents.
+SeparableBlockShape checked_shape(const Context& context, const Tensor& x, const SeparableBlockWeights& w,
+                                  SeparableBlockShape shape) {
+  check_image("separable_block", x.shape());
+  shape.batch = x.shape()[0];
+  shape.in_h = x.shape()[1];
+  shape.in_w = x.shape()[2];
+  shape.in_channels = x.shape()[3];
+  shape.out_channels = w.pointwise.shape()[0];
+  shape.bias = w.bias.defined();
+  if (w.depthwise.shape() != Shape{3, 3, shape.in_channels} || w.pointwise.elements() != shape.pointwise_elements() ||
+      (shape.bias && w.bias.shape() != Shape{shape.out_channels}))
+    throw ShapeError(fmt::format("separable_block: x {} and weights {}, {} do not fit", to_string(x.shape()),
+                                 to_string(w.depthwise.shape()), to_string(w.pointwise.shape())));
+  for (const Tensor* weight : {&w.depthwise, &w.pointwise, &w.bias})
+    if (weight->defined() && weight->dtype() != x.dtype())
+      throw DTypeError(
+          fmt::format("separable_block: x is {} and a weight {}", to_string(x.dtype()), to_string(weight->dtype())));
+  kernels::check_separable_block(shape, x.dtype(), context.device.kind);
+  return shape;
+}
+
+/// Where a weight's gradient is written: the arena for parameters, else memory of its own.
+class WeightGradient {
+ public:
+  WeightGradient(const Context& context, const Tensor& weight, GradientStore& store) : weight_(weight) {
+    if (!weight.defined()) return;
+    if (wants_gradient(weight) && weight.parameter() != nullptr) {
+      target_ = store.parameter(*weight.parameter());
+      return;
+    }
+    own_ = context.allocate(weight.shape(), DType::float32);
+    target_.data = own_.as<float>();
+  }
+  float* data() const { return target_.data; }
+  bool accumulate() const { return target_.accumulate; }
+  /// To be called once the gradient is there.
+  void hand_in(const Context& context, GradientStore& store) {
+    if (!own_.defined() || !wants_gradient(weight_)) return;
+    if (weight_.dtype() != DType::float32) own_ = cast(context, own_, weight_.dtype());
+    store.add(context, weight_, std::move(own_));
+  }
+
+ private:
+  const Tensor& weight_;
+  Tensor own_;
+  ParameterGradient target_;
+};
+
+void run_backward(const Context& context, const SeparableBlockShape& shape, SavedTensor& x,
+                  const SeparableBlockWeights& w, const Tensor& codes, const Tensor& dy, GradientStore& store) {
+  std::array<WeightGradient, 3> gradients{WeightGradient(context, w.depthwise, store),
+                                          WeightGradient(context, w.pointwise, store),
+                                          WeightGradient(context, w.bias, store)};
+  Tensor dx;
+  {
+    const DType dtype = x.dtype();
+    const bool wanted = wants_gradient(x.ref());
+    const Tensor input = x.take(context);
+    if (wanted) dx = context.allocate(x.shape(), dtype);
+    const Scratch scratch = context.scratch(
+        kernels::separable_block_workspace_bytes(shape, dtype, SeparableBlockPass::backward, context.device.kind));
+    BANTAM_KERNEL(context.exec, separable_block_backward, shape, dtype, input.data(), w.depthwise.data(),
+                  w.pointwise.data(), dy.data(), codes.defined() ? codes.as<std::uint8_t>() : nullptr,
+                  wanted ? dx.data() : nullptr, gradients[0].data(), gradients[1].data(), gradients[2].data(),
+                  {gradients[0].accumulate(), gradients[1].accumulate(), gradients[2].accumulate()}, scratch.get());
+  }
+  for (WeightGradient& gradient : gradients) gradient.hand_in(context, store);
+  if (dx.defined()) store.add(context, x.ref(), std::move(dx));
+}
+
+}  // namespace
+
+Tensor separable_block(const Context& context, const Tensor& x, const SeparableBlockWeights& weights,
+                       kernels::SeparableBlockShape wanted) {
+  const SeparableBlockShape shape = checked_shape(context, x, weights, wanted);
+  context.check_device("separable_block", {&x, &weights.depthwise, &weights.pointwise});
+  const DType dtype = x.dtype();
+  const bool recorded = weights.bias.defined()
+                            ? records(context, {&x, &weights.depthwise, &weights.pointwise, &weights.bias})
+                            : records(context, {&x, &weights.depthwise, &weights.pointwise});
+  Tensor y = context.allocate({shape.batch, shape.out_h(), shape.out_w(), shape.out_channels}, dtype);
+  const std::int64_t code_bytes = recorded ? kernels::separable_block_code_bytes(shape) : 0;
+  const Tensor codes = code_bytes > 0 ? context.allocate({code_bytes}, DType::uint8) : Tensor();
+  {
+    const Scratch scratch = context.scratch(
+        kernels::separable_block_workspace_bytes(shape, dtype, SeparableBlockPass::forward, context.device.kind));
+    BANTAM_KERNEL(context.exec, separable_block_forward, shape, dtype, x.data(), weights.depthwise.data(),
+                  weights.pointwise.data(), shape.bias ? weights.bias.data() : nullptr, y.data(),
+                  codes.defined() ? codes.as<std::uint8_t>() : nullptr, scratch.get());
+  }
+  if (!recorded) return y;
+  context.tape->record(context, y,
+                       [=, x = SavedTensor(x)](const Context& ctx, Tensor dy, GradientStore& store) mutable {
+                         run_backward(ctx, shape, x, weights, codes, dy, store);
+                       });
+  return y;
+}
+
+}  // namespace bantam::ops
