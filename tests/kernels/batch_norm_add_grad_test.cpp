@@ -13,8 +13,8 @@ class BatchNormAddGradTest : public DeviceTest {};
 INSTANTIATE_TEST_SUITE_P(Devices, BatchNormAddGradTest, ::testing::ValuesIn(test_devices()), device_test_name);
 
 // One part and many; tiles that are whole and cut short; packs of eight, four and one channel; many columns.
-constexpr BatchNormShape kShapes[] = {{1, 1},     {5, 3},     {33, 20},    {64, 64},   {70, 65},    {9000, 12},
-                                      {4096, 64}, {4101, 64}, {3000, 264}, {300, 512}, {20000, 32}, {2, 4099}};
+constexpr BatchNormShape kShapes[] = {{1, 1},     {5, 3},     {33, 20},   {64, 64},   {70, 65},   {2000, 12},
+                                      {1024, 64}, {1101, 64}, {700, 264}, {300, 512}, {3000, 32}, {2, 4099}};
 
 /// Which pieces the gradient comes in, and where results go.
 struct Case {
@@ -42,6 +42,8 @@ struct Operands {
   }
   DeviceBuffer x, dy, other, bits, scale, mean, inv_std;
 };
+
+constexpr const char* kNames[] = {"dz", "dx", "dscale", "dshift"};
 
 struct Results {
   Results(KernelDevice& device, const BatchNormShape& s, DType dtype)
@@ -119,13 +121,14 @@ TEST_P(BatchNormAddGradTest, HasTheBitsOfTheKernelsItStandsFor) {
                             Case{.dx = false, .accumulate = true}}) {
         SCOPED_TRACE(::testing::Message() << to_string(dtype) << " " << s.rows << "x" << s.channels << " other "
                                           << c.other << " mask " << c.mask << " dx " << c.dx);
-        EXPECT_EQ(fused(device(), s, dtype, c), composed(device(), s, dtype, c));
+        const auto actual = fused(device(), s, dtype, c), expected = composed(device(), s, dtype, c);
+        for (std::size_t i = 0; i < actual.size(); ++i) EXPECT_TRUE(actual[i] == expected[i]) << kNames[i];
       }
 }
 
 TEST_P(BatchNormAddGradTest, WorksOverItsOperands) {
   for (const DType dtype : kFloatingTypes)
-    for (const BatchNormShape& s : {BatchNormShape{33, 20}, BatchNormShape{4101, 64}}) {
+    for (const BatchNormShape& s : {BatchNormShape{33, 20}, BatchNormShape{1101, 64}}) {
       const auto expected = fused(device(), s, dtype, {});
       const Operands in(device(), s, dtype);
       const Results out(device(), s, dtype);

@@ -158,8 +158,7 @@ struct SumGradientTerms {
 #pragma unroll
     for (int n = 0; n < N; ++n) {
       g[n] = to_float(from_float<T>(g[n] * ((loaded.bits >> n) & 1u ? 1.0f : below)));
-      sum[n] += g[n];
-      sum[N + n] += g[n] * (v[n] - kept.mean[n]);
+      add_gradient_terms(g[n], v[n] - kept.mean[n], sum[n], sum[N + n]);
     }
     repack<N>(g, dz + at);
   }

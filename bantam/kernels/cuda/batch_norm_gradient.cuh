@@ -13,6 +13,13 @@ struct TwoPacks {
   Pack<T, N> x, dy;
 };
 
+/// Adds a row's terms to Σ dz and Σ dz·(x - mean): spelled out, so that all kernels that make these sums get the same
+/// bits.
+__device__ inline void add_gradient_terms(float dz, float apart, float& sum, float& products) {
+  sum = __fadd_rn(sum, dz);
+  products = __fmaf_rn(dz, apart, products);
+}
+
 /// Terms of Σ dz and Σ dz·(x - mean).
 template <class T, class Function>
 struct GradientTerms {
@@ -36,9 +43,7 @@ struct GradientTerms {
     unpack<N>(loaded.dy, g);
 #pragma unroll
     for (int n = 0; n < N; ++n) {
-      const float dz = g[n] * f.derivative(kept.z(n, v[n]));
-      sum[n] += dz;
-      sum[N + n] += dz * (v[n] - kept.mean[n]);
+      add_gradient_terms(g[n] * f.derivative(kept.z(n, v[n])), v[n] - kept.mean[n], sum[n], sum[N + n]);
     }
   }
 };

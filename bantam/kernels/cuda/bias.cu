@@ -1,6 +1,6 @@
-// Bias and its gradient on CUDA: channels in vectors, sums over rows in two ordered stages.
+// Bias and its gradient on CUDA: channels in vectors, sums over rows in one launch.
 #include "bantam/kernels/bias.h"
-#include "bantam/kernels/cuda/row_tiles.cuh"
+#include "bantam/kernels/cuda/row_sums.cuh"
 #include "bantam/kernels/workspace_layout.h"
 
 namespace bantam::kernels::cuda {
@@ -38,19 +38,33 @@ struct AddBias {
   }
 };
 
+/// Terms of Σ dy.
 template <class T>
 struct SumTerms {
   const T* dy;
   template <int N>
-  __device__ std::integral_constant<int, N> start(std::int64_t, std::integral_constant<int, N> n) const {
-    return n;
+  __device__ std::integral_constant<int, N> start(std::int64_t) const {
+    return {};
   }
   template <int N>
-  __device__ void add(std::integral_constant<int, N>, std::int64_t at, float (&sum)[N]) const {
+  __device__ Pack<T, N> load(std::int64_t at) const {
+    return load_pack<N>(dy + at);
+  }
+  template <int N>
+  __device__ void add(std::integral_constant<int, N>, const Pack<T, N>& loaded, std::int64_t, float (&sum)[N]) const {
     float v[N];
-    unpack<N>(dy + at, v);
+    unpack<N>(loaded, v);
 #pragma unroll
     for (int n = 0; n < N; ++n) sum[n] += v[n];
+  }
+};
+
+/// A channel's sum, over what is there, or added to it.
+struct FinishBias {
+  float* db;
+  bool accumulate;
+  __device__ void operator()(std::int64_t c, const double (&sum)[1]) const {
+    db[c] = static_cast<float>(sum[0]) + (accumulate ? db[c] : 0.0f);
   }
 };
 
@@ -73,8 +87,8 @@ void bias_grad(const Exec& exec, std::int64_t rows, std::int64_t channels, DType
     using T = typename decltype(tag)::type;
     with_pack<T>(
         [&](auto n) {
-          sum_rows<decltype(n)::value, 1>(exec, rows, channels, static_cast<float*>(workspace.data),
-                                          SumTerms<T>{static_cast<const T*>(dy)}, WriteSum{db, accumulate});
+          row_sums<decltype(n)::value, 1>(exec, rows, channels, static_cast<float*>(workspace.data),
+                                          SumTerms<T>{static_cast<const T*>(dy)}, FinishBias{db, accumulate});
         },
         channels, dy);
   });

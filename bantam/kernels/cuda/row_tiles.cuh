@@ -134,34 +134,6 @@ __device__ inline void sum_over_block_rows(const float (&v)[kValues], Write&& wr
   }
 }
 
-/// K sums a channel over the rows of part blockIdx.y. terms.start(c, N) as in a map; terms.add(kept, offset, sum) adds
-/// the terms of N elements to sum[k·N + n]. With one part the sums go to write(k·channels + c, sum), else to partials
-/// (parts, K, channels).
-template <int N, int K, class Terms, class Write>
-__global__ void __launch_bounds__(kTileThreads)
-    sum_rows_kernel(std::int64_t rows, std::int64_t channels, float* partials, Terms terms, Write write) {
-  const std::int64_t c = (static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x) * N;
-  const std::int64_t part = blockIdx.y, end = part_begin(rows, gridDim.y, part + 1);
-  float sum[K * N] = {};
-  if (c < channels) {
-    const auto kept = terms.start(c, std::integral_constant<int, N>{});
-#pragma unroll 4
-    for (std::int64_t r = part_begin(rows, gridDim.y, part) + threadIdx.y; r < end; r += blockDim.y) {
-      terms.add(kept, r * channels + c, sum);
-    }
-  }
-  sum_over_block_rows(sum, [&](int i, int x, float total) {
-    const std::int64_t channel = (static_cast<std::int64_t>(blockIdx.x) * blockDim.x + x) * N + i % N;
-    if (channel >= channels) return;
-    const std::int64_t at = i / N * channels + channel;
-    if (gridDim.y == 1) {
-      write(at, total);
-    } else {
-      partials[part * K * channels + at] = total;
-    }
-  });
-}
-
 /// write(i, Σ over parts of partials[part, i]), in an order that depends on `parts` only. Blocks of 32 x 8 threads.
 template <class Write>
 __global__ void __launch_bounds__(kTileThreads)
@@ -182,18 +154,6 @@ template <class Write>
 void add_parts(const Exec& exec, const float* partials, std::int64_t parts, std::int64_t count, const Write& write) {
   add_parts_kernel<<<blocks_for(count, 32), dim3(32, kWarps), 0, stream_of(exec)>>>(partials, parts, count, write);
   check_launch("add_parts_kernel");
-}
-
-/// K sums a channel over all rows, to write(k·channels + c, sum). `partials` has room for sum_parts·K·channels floats
-/// (unused where there is one part).
-template <int N, int K, class Terms, class Write>
-void sum_rows(const Exec& exec, std::int64_t rows, std::int64_t channels, float* partials, const Terms& terms,
-              const Write& write) {
-  const std::int64_t parts = sum_parts(rows, channels, DeviceKind::cuda), packs = channels / N;
-  const dim3 block = tile_block(packs), grid(blocks_for(packs, block.x), static_cast<unsigned>(parts));
-  sum_rows_kernel<N, K><<<grid, block, 0, stream_of(exec)>>>(rows, channels, partials, terms, write);
-  check_launch("sum_rows_kernel");
-  if (parts > 1) add_parts(exec, partials, parts, K * channels, write);
 }
 
 /// Where float32 sums go: over what is there, or added to it.
