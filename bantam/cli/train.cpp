@@ -133,6 +133,7 @@ class TrainRun {
                     {.epochs = config_.train.epochs,
                      .accumulate = config_.train.accumulate,
                      .evaluate = config_.train.evaluate,
+                     .mode = config_.train.mode,
                      .on_oom = config_.memory.on_oom,
                      .first_epoch = position_.epoch,
                      .first_update = position_.update});

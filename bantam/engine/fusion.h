@@ -37,6 +37,9 @@ struct FusionPattern {
   int (*match)(const Graph& graph, int first, const FusionTarget& target);
   /// What runs in the place of the stretch's layers. They have declared their parameters, by their nodes' names.
   std::unique_ptr<BoundLayer> (*bind)(const Graph& graph, const Fusion& fusion, ParameterArena& parameters);
+  /// The stretch ends the graph, and what runs is a LossHead (loss.h). It keeps next to nothing but its input, so that
+  /// it never belongs to a stretch that runs again.
+  bool makes_loss = false;
 };
 
 /// The fusions of a graph, in its order; none overlap. A pure function of its arguments.

@@ -120,7 +120,8 @@ __global__ void __launch_bounds__(kThreads)
   if (i >= m * n) return;
   Out& to = c[i / n * c_stride + i % n];
   float sum = 0.0f;
-  for (std::int64_t part = 0; part < parts; ++part) sum += partials[part * m * n + i];
+#pragma unroll 8
+  for (std::int64_t part = 0; part < parts; ++part) sum += partials[part * m * n + i];  // eight loads under way
   to = from_float<Out>(accumulate ? to_float(to) + sum : sum);
 }
 
