@@ -27,7 +27,7 @@ bool classifier_head_takes(const ClassifierHeadShape& s, DType dtype) {
 
 std::size_t classifier_head_workspace_bytes(const ClassifierHeadShape& s, DType dtype, DeviceKind target) {
   if (target == DeviceKind::cuda) {
-    const HiddenSplit split = hidden_split(s);
+    const HiddenSplit split = hidden_split(s, dtype);
     return aligned_bytes(4 * split.splits * s.batch * s.hidden) + aligned_bytes(16 * loss_blocks(s));
   }
   const auto size = static_cast<std::int64_t>(size_of(dtype));
@@ -36,7 +36,7 @@ std::size_t classifier_head_workspace_bytes(const ClassifierHeadShape& s, DType 
 }
 
 std::size_t classifier_head_backward_workspace_bytes(const ClassifierHeadShape& s, DType dtype, DeviceKind target) {
-  if (target == DeviceKind::cuda) return 0;
+  if (target == DeviceKind::cuda && s.batch <= kSmallBatch) return 0;
   return std::max(matmul_workspace_bytes(dx_product(s), dtype, dtype, target),
                   matmul_workspace_bytes(dw1_product(s), dtype, DType::float32, target));
 }

@@ -64,7 +64,7 @@ struct ClassifierHeadGradients {
 using ClassifierHeadForward = void(const Exec&, const ClassifierHeadShape&, DType dtype, const void* x,
                                    const ClassifierHeadWeights&, const ClassifierHeadLoss&, const ClassifierHeadSaved&,
                                    Workspace);
-/// dx = dhidden·w1, dw1 = dhiddenᵀ·x, and the sums of the other parameters' parts. Needs no workspace on CUDA.
+/// dx = dhidden·w1, dw1 = dhiddenᵀ·x, and the sums of the other parameters' parts.
 using ClassifierHeadBackward = void(const Exec&, const ClassifierHeadShape&, DType dtype, const void* x, const void* w1,
                                     const ClassifierHeadSaved&, const ClassifierHeadGradients&, Workspace);
 /// Scratch bytes of the backward.

@@ -17,14 +17,15 @@ struct HiddenSplit {
 };
 inline constexpr std::int64_t kHiddenTile = 64;
 
-/// Enough blocks for two on each multiprocessor of a large GPU, no more pieces than are quickly added up again.
-constexpr HiddenSplit hidden_split(const ClassifierHeadShape& s) {
-  constexpr std::int64_t kBlocks = 264, kMostSplits = 85, kAligned = 64;
+/// One block for each multiprocessor of a large GPU, two in float32, which multiplies longer than it reads; no more
+/// pieces than are quickly added up again.
+constexpr HiddenSplit hidden_split(const ClassifierHeadShape& s, DType dtype) {
+  constexpr std::int64_t kMostSplits = 85, kAligned = 64;
+  const std::int64_t blocks = dtype == DType::float32 ? 264 : 132;
   HiddenSplit split;
-  split.rows = s.batch <= 16 ? 16 : 64;
+  split.rows = s.batch <= 16 ? 16 : s.batch <= 256 ? 64 : 128;
   split.tiles = (s.batch + split.rows - 1) / split.rows * ((s.hidden + kHiddenTile - 1) / kHiddenTile);
-  const std::int64_t wanted =
-      std::clamp<std::int64_t>(kBlocks / std::max<std::int64_t>(split.tiles, 1), 1, kMostSplits);
+  const std::int64_t wanted = std::clamp<std::int64_t>(blocks / std::max<std::int64_t>(split.tiles, 1), 1, kMostSplits);
   split.depth = ((s.inputs + wanted - 1) / wanted + kAligned - 1) / kAligned * kAligned;
   split.splits = (s.inputs + split.depth - 1) / split.depth;
   return split;
@@ -32,7 +33,7 @@ constexpr HiddenSplit hidden_split(const ClassifierHeadShape& s) {
 
 /// CUDA: floats of shared memory that the loss kernel needs for `rows` samples a block, besides kLossSums.
 constexpr std::int64_t loss_block_floats(const ClassifierHeadShape& s, std::int64_t rows) {
-  return (2 * rows + s.classes) * (s.hidden + 1) + rows * (s.classes + 2);
+  return (2 * rows + s.classes + 1) * (s.hidden + 1) + rows * (s.classes + 3) + s.classes;
 }
 inline constexpr std::int64_t kLossSums = 1024;  ///< four a thread
 
@@ -50,7 +51,10 @@ constexpr std::int64_t small_gradients(const ClassifierHeadShape& s) {
   return s.classes * s.hidden + s.classes + s.hidden;
 }
 
-/// The matrix products of which the CPU composes the head.
+/// CUDA: batches whose backward is one kernel of our own.
+inline constexpr std::int64_t kSmallBatch = 32;
+
+/// The matrix products of which the head is composed.
 constexpr MatmulShape hidden_product(const ClassifierHeadShape& s) {
   return {.m = s.batch, .n = s.hidden, .k = s.inputs, .transpose_b = true};
 }

@@ -7,14 +7,16 @@ namespace bantam::kernels::cuda {
 namespace {
 
 struct ForwardScratch {
+  int splits;
   float* partials;
   LossSums* sums;
 };
 
-ForwardScratch cut(const ClassifierHeadShape& s, Workspace workspace) {
+ForwardScratch cut(const ClassifierHeadShape& s, DType dtype, Workspace workspace) {
   WorkspaceCutter cutter(workspace);
   ForwardScratch scratch{};
-  scratch.partials = cutter.take<float>(static_cast<std::size_t>(4 * hidden_split(s).splits * s.batch * s.hidden));
+  scratch.splits = static_cast<int>(hidden_split(s, dtype).splits);
+  scratch.partials = cutter.take<float>(static_cast<std::size_t>(4 * scratch.splits * s.batch * s.hidden));
   scratch.sums = cutter.take<LossSums>(static_cast<std::size_t>(loss_blocks(s)) * sizeof(LossSums));
   return scratch;
 }
@@ -25,7 +27,7 @@ void launch_loss(const Exec& exec, const ClassifierHeadShape& s, const Classifie
   const int rows = static_cast<int>(loss_rows(s));
   const auto bytes = static_cast<std::size_t>(4 * (kLossSums + loss_block_floats(s, rows)));
   const LossOperands<T> operands{scratch.partials,
-                                 static_cast<int>(hidden_split(s).splits),
+                                 scratch.splits,
                                  static_cast<const T*>(weights.b1),
                                  static_cast<const T*>(weights.w2),
                                  static_cast<const T*>(weights.b2),
@@ -46,11 +48,14 @@ void classifier_head_forward(const Exec& exec, const ClassifierHeadShape& s, DTy
   if (!classifier_head_takes(s, dtype)) throw Error("classifier_head: no kernel takes this shape and type");
   require_workspace(workspace, classifier_head_workspace_bytes(s, dtype, DeviceKind::cuda), "classifier_head");
   if (s.batch <= 0) return;
-  const ForwardScratch scratch = cut(s, workspace);
+  const ForwardScratch scratch = cut(s, dtype, workspace);
   dispatch_floating(dtype, [&](auto tag) {
     using T = typename decltype(tag)::type;
-    const auto product = hidden_split(s).rows == 16 ? launch_hidden_partials<T, 16> : launch_hidden_partials<T, 64>;
-    product(exec, s, x, weights.w1, scratch.partials);
+    const HiddenSplit split = hidden_split(s, dtype);
+    const auto product = split.rows == 16   ? launch_hidden_partials<T, 16>
+                         : split.rows == 64 ? launch_hidden_partials<T, 64>
+                                            : launch_hidden_partials<T, 128>;
+    product(exec, s, split, x, weights.w1, scratch.partials);
     launch_loss<T>(exec, s, weights, loss, saved, scratch);
   });
 }

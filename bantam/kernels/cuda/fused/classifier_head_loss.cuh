@@ -43,6 +43,9 @@ struct LossArrays {
   float* logits;   // (rows, classes), then their gradient
   float* losses;   // (rows)
   float* correct;  // (rows)
+  float* b1;       // (hidden)
+  float* b2;       // (classes)
+  int* labels;     // (rows)
 
   __device__ LossArrays(float* shared, const ClassifierHeadShape& s, int rows)
       : stride(static_cast<int>(s.hidden) + 1),
@@ -52,7 +55,10 @@ struct LossArrays {
         w2(dhidden + rows * stride),
         logits(w2 + s.classes * stride),
         losses(logits + rows * s.classes),
-        correct(losses + rows) {}
+        correct(losses + rows),
+        b1(correct + rows),
+        b2(b1 + s.hidden),
+        labels(reinterpret_cast<int*>(b2 + s.classes)) {}
 };
 
 template <class V>
@@ -61,11 +67,48 @@ __device__ V warp_total(V value) {
   return value;
 }
 
+/// What a thread reads of the operands before anything else, so that the latencies of memory pass side by side; it is
+/// put into shared memory when it is first needed.
+template <class T>
+struct EarlyLoads {
+  static constexpr int kWeights = 4;  // of w2 a thread; larger ones are read later
+  T w2[kWeights], b1, b2;
+  std::int32_t label = 0;
+  float upstream = 0.0f;
+
+  __device__ EarlyLoads(const ClassifierHeadShape& s, const LossOperands<T>& in, const ClassifierHeadLoss& loss,
+                        std::int64_t row0, int rows) {
+    const int thread = static_cast<int>(threadIdx.x);
+#pragma unroll
+    for (int k = 0; k < kWeights; ++k) {
+      if (thread + k * kLossThreads < s.classes * s.hidden) w2[k] = in.w2[thread + k * kLossThreads];
+    }
+    if (thread < s.hidden) b1 = in.b1[thread];
+    if (thread < s.classes) b2 = in.b2[thread];
+    if (thread < rows) label = loss.labels[row0 + thread];
+    if (loss.upstream != nullptr) upstream = *loss.upstream;
+  }
+  __device__ void put(const ClassifierHeadShape& s, const LossOperands<T>& in, const LossArrays& at, int rows) const {
+    const int thread = static_cast<int>(threadIdx.x), hidden = static_cast<int>(s.hidden);
+    const int weights = static_cast<int>(s.classes) * hidden;
+#pragma unroll
+    for (int k = 0; k < kWeights; ++k) {
+      const int i = thread + k * kLossThreads;
+      if (i < weights) at.w2[i / hidden * at.stride + i % hidden] = to_float(w2[k]);
+    }
+    for (int i = thread + kWeights * kLossThreads; i < weights; i += kLossThreads)
+      at.w2[i / hidden * at.stride + i % hidden] = to_float(in.w2[i]);
+    if (thread < hidden) at.b1[thread] = to_float(b1);
+    if (thread < s.classes) at.b2[thread] = to_float(b2);
+    if (thread < rows) at.labels[thread] = label;
+  }
+};
+
 /// hidden = relu(Σ of parts in order + b1), rounded to T. Where there are fewer quads of units than threads, several
 /// threads share one quad's parts, in consecutive runs.
 template <class T>
-__device__ void make_hidden(const ClassifierHeadShape& s, const LossOperands<T>& in, const LossArrays& at,
-                            std::int64_t row0, int rows) {
+__device__ void make_hidden(const ClassifierHeadShape& s, const LossOperands<T>& in, const EarlyLoads<T>& early,
+                            const LossArrays& at, std::int64_t row0, int rows) {
   const int quads = static_cast<int>(s.hidden) / 4, items = rows * quads;
   int groups = 1;
   while (groups < 16 && 2 * groups * items <= kLossThreads) groups *= 2;
@@ -93,20 +136,20 @@ __device__ void make_hidden(const ClassifierHeadShape& s, const LossOperands<T>&
       to[3] = sum.w;
     }
   }
+  early.put(s, in, at, rows);
   __syncthreads();
   for (int i = static_cast<int>(threadIdx.x); i < rows * static_cast<int>(s.hidden); i += kLossThreads) {
     const int row = i / static_cast<int>(s.hidden), unit = i % static_cast<int>(s.hidden);
     float& to = at.hidden[row * at.stride + unit];
     float sum = groups > 1 ? 0.0f : to;
     for (int group = 0; group < groups && groups > 1; ++group) sum += at.sums[4 * group * items + i];
-    sum += to_float(in.b1[unit]);
+    sum += at.b1[unit];
     to = to_float(from_float<T>(sum < 0.0f ? 0.0f : sum));  // a NaN stays one
   }
 }
 
 /// logits = hidden·w2ᵀ + b2, eight lanes a logit.
-template <class T>
-__device__ void make_logits(const ClassifierHeadShape& s, const LossOperands<T>& in, const LossArrays& at, int rows) {
+__device__ inline void make_logits(const ClassifierHeadShape& s, const LossArrays& at, int rows) {
   constexpr int kLanes = 8;
   const int classes = static_cast<int>(s.classes), count = rows * classes;
   const int lane = static_cast<int>(threadIdx.x) % kLanes;
@@ -119,20 +162,20 @@ __device__ void make_logits(const ClassifierHeadShape& s, const LossOperands<T>&
         sum = fmaf(at.hidden[row * at.stride + unit], at.w2[c * at.stride + unit], sum);
     }
     for (int step = kLanes / 2; step > 0; step /= 2) sum += __shfl_xor_sync(0xffffffffu, sum, step);
-    if (i < count && lane == 0) at.logits[i] = sum + to_float(in.b2[c]);
+    if (i < count && lane == 0) at.logits[i] = sum + at.b2[c];
   }
 }
 
 /// The loss of each row, whether its first largest logit is the label's, and the gradient of its logits in their place;
 /// a warp a row, two classes a lane. Terms are taken relative to the largest logit, so that nothing overflows or
 /// cancels; a NaN is never the largest, and makes the loss NaN.
-__device__ inline void make_losses(const ClassifierHeadShape& s, const ClassifierHeadLoss& loss, const LossArrays& at,
-                                   std::int64_t row0, int rows) {
+__device__ inline void make_losses(const ClassifierHeadShape& s, const ClassifierHeadLoss& loss, float upstream,
+                                   const LossArrays& at, int rows) {
   const int classes = static_cast<int>(s.classes), lane = static_cast<int>(threadIdx.x) % 32;
   const float off = s.smoothing / static_cast<float>(classes), on = 1.0f - s.smoothing + off;
   for (int row = static_cast<int>(threadIdx.x) / 32; row < rows; row += kLossWarps) {
     float* logits = at.logits + row * classes;
-    const std::int32_t label = loss.labels[row0 + row];
+    const std::int32_t label = at.labels[row];
     const bool known = label >= 0 && label < classes;
     const bool has[2] = {lane < classes, lane + 32 < classes};
     const float l[2] = {has[0] ? logits[lane] : 0.0f, has[1] ? logits[lane + 32] : 0.0f};
@@ -172,7 +215,7 @@ __device__ inline void make_losses(const ClassifierHeadShape& s, const Classifie
       at.correct[row] = best == label ? 1.0f : 0.0f;
     }
     if (loss.upstream == nullptr) continue;
-    const float factor = known ? *loss.upstream / loss.divisor : NAN;
+    const float factor = known ? upstream / loss.divisor : NAN;
 #pragma unroll
     for (int k = 0; k < 2; ++k) {
       const int c = lane + 32 * k;
@@ -232,48 +275,58 @@ __device__ inline LossSums total_of(const LossSums* blocks, int count) {
   return total;
 }
 
+/// The first warp: this block's sums to memory; returns, to lane 0, whether all blocks have done so.
+template <class T>
+__device__ bool publish_losses(const LossOperands<T>& in, const LossArrays& at, int rows) {
+  LossSums sum{};
+  if (static_cast<int>(threadIdx.x) < rows) sum = {at.losses[threadIdx.x], at.correct[threadIdx.x]};
+  sum.loss = warp_total(sum.loss);
+  sum.correct = warp_total(sum.correct);
+  if (threadIdx.x != 0) return false;
+  in.sums[blockIdx.x] = sum;
+  return counted_last(in.counter);
+}
+
 /// The last block adds up what all found.
 template <class T>
-__device__ void finish_losses(const ClassifierHeadShape& s, const LossOperands<T>& in, const ClassifierHeadLoss& loss,
-                              const LossArrays& at, int rows) {
-  if (threadIdx.x < 32) {
-    LossSums sum{};
-    if (static_cast<int>(threadIdx.x) < rows) sum = {at.losses[threadIdx.x], at.correct[threadIdx.x]};
-    sum.loss = warp_total(sum.loss);
-    sum.correct = warp_total(sum.correct);
-    if (threadIdx.x == 0) in.sums[blockIdx.x] = sum;
+__device__ void finish_losses(const ClassifierHeadShape& s, const LossOperands<T>& in, const ClassifierHeadLoss& loss) {
+  MetricSums before{};
+  MetricSums* place = loss.ring;
+  if (threadIdx.x == 0 && place != nullptr) {
+    if (loss.slot != nullptr) place += *loss.slot;
+    before = *place;  // on its way while the blocks' sums are read
   }
-  if (!last_of_grid(in.counter)) return;
   const LossSums total = total_of(in.sums, static_cast<int>(gridDim.x));
   if (threadIdx.x != 0) return;
   *loss.loss = static_cast<float>(total.loss / loss.divisor);
-  if (loss.ring == nullptr) return;
-  MetricSums& sums = loss.ring[loss.slot != nullptr ? *loss.slot : 0];
-  sums.loss += total.loss;
-  sums.correct += total.correct;
-  sums.samples += static_cast<double>(s.batch);
+  if (place != nullptr)
+    *place = {before.loss + total.loss, before.correct + total.correct, before.samples + static_cast<double>(s.batch)};
 }
 
-/// A block takes `rows` samples (the last one fewer).
+/// A block takes `rows` samples (the last one fewer). Sums are published before the gradients are made, so that the
+/// wait for memory passes beside them.
 template <class T>
 __global__ void __launch_bounds__(kLossThreads)
     classifier_loss_kernel(ClassifierHeadShape s, int rows, LossOperands<T> in, ClassifierHeadLoss loss) {
   extern __shared__ __align__(16) float floats[];
+  __shared__ bool last;
   const LossArrays at(floats, s, rows);
   const std::int64_t row0 = static_cast<std::int64_t>(blockIdx.x) * rows;
   rows = static_cast<int>(min(static_cast<std::int64_t>(rows), s.batch - row0));
-  for (int i = static_cast<int>(threadIdx.x); i < s.classes * s.hidden; i += kLossThreads) {
-    const int hidden = static_cast<int>(s.hidden);
-    at.w2[i / hidden * at.stride + i % hidden] = to_float(in.w2[i]);
+  const EarlyLoads<T> early(s, in, loss, row0, rows);
+  make_hidden(s, in, early, at, row0, rows);
+  __syncthreads();
+  make_logits(s, at, rows);
+  __syncthreads();
+  make_losses(s, loss, early.upstream, at, rows);
+  __syncthreads();
+  if (threadIdx.x < 32) {
+    const bool all = publish_losses(in, at, rows);
+    if (threadIdx.x == 0) last = all;
   }
-  make_hidden(s, in, at, row0, rows);
-  __syncthreads();
-  make_logits(s, in, at, rows);
-  __syncthreads();
-  make_losses(s, loss, at, row0, rows);
-  __syncthreads();
   if (loss.upstream != nullptr) make_gradients(s, in, at, row0, rows);
-  finish_losses(s, in, loss, at, rows);
+  __syncthreads();
+  if (last) finish_losses(s, in, loss);
 }
 
 }  // namespace bantam::kernels::cuda
