@@ -6,6 +6,7 @@
 #include "bantam/engine/ops/batch_norm.h"
 #include "bantam/engine/ops/bias.h"
 #include "bantam/engine/ops/cast.h"
+#include "bantam/engine/ops/classifier_head.h"
 #include "bantam/engine/ops/conv2d.h"
 #include "bantam/engine/ops/dense.h"
 #include "bantam/engine/ops/depthwise_conv2d.h"

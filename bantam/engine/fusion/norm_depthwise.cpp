@@ -112,7 +112,6 @@ std::unique_ptr<BoundLayer> bind(const Graph& graph, const Fusion& fusion, Param
 
 }  // namespace
 
-const FusionPattern kNormDepthwise{
-    .name = "norm_depthwise", .match = match, .bind = nullptr, .bind_with_buffers = bind};
+const FusionPattern kNormDepthwise{.name = "norm_depthwise", .match = match, .bind = bind};
 
 }  // namespace bantam::fusion
