@@ -7,6 +7,7 @@
 
 #include "bantam/base/half.h"
 #include "bantam/base/philox.h"
+#include "bantam/cli/algorithm_cache.h"
 
 namespace bantam::cli {
 namespace {
@@ -159,8 +160,10 @@ Context StepSession::training_context() const {
 
 StepMeasurement measure_step(const RunConfig& config, const StepCase& options, int threads, double seconds) {
   StepSession session(config, options, config.device, threads);
+  AlgorithmCache algorithms(session.runtime(), config);
   session.run(kWarmUpSteps);
   session.wait();
+  algorithms.save();
   StepMeasurement measured{.memory = session.memory()};
   session.add_batches(kResidentBatches);
   if (options.mode == StepMode::captured) session.start_capturing();

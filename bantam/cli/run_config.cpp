@@ -148,6 +148,7 @@ RunConfig read_run_config(const std::filesystem::path& path, std::span<const std
   config.memory = read_memory(root.map_or_empty("memory"));
   require_share(root, config);
   config.fusion = root.choice("fusion", {"on", "off"}, "on") == "on";
+  config.algorithms = root.text("algorithms", "auto");
   config.recompute_given = root.has("recompute");
   config.recompute = read_recompute(root, config.model.graph);
   try {

@@ -56,6 +56,7 @@ struct RunConfig {
   MemoryConfig memory;
   RecomputeOptions recompute;
   bool fusion = true;            ///< layers run as one op where there is one
+  std::string algorithms = "auto";  ///< the file of timed algorithms: auto, off or a path
   bool recompute_given = false;  ///< false: the program may choose, to fit a budget or a limit
   std::optional<DataOptions> data;
   models::ModelSpec model;

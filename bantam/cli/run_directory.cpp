@@ -14,7 +14,8 @@ namespace bantam::cli {
 namespace fs = std::filesystem;
 namespace {
 
-constexpr const char* kFiles[] = {"config.yaml", "metrics.jsonl", "weights.safetensors", "state.safetensors"};
+constexpr const char* kFiles[] = {"config.yaml", "metrics.jsonl", "weights.safetensors", "state.safetensors",
+                                  "algorithms.json"};
 
 void make(const fs::path& path) {
   std::error_code error;

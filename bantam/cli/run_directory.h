@@ -1,4 +1,5 @@
-// The folder of one run: config.yaml, metrics.jsonl, weights.safetensors, state.safetensors. Never overwrites unasked.
+// The folder of one run: config.yaml, metrics.jsonl, weights.safetensors, state.safetensors, algorithms.json. Never
+// overwrites unasked.
 #pragma once
 
 #include <filesystem>
@@ -26,6 +27,7 @@ class RunDirectory {
   std::filesystem::path metrics() const { return path_ / "metrics.jsonl"; }
   std::filesystem::path weights() const { return path_ / "weights.safetensors"; }
   std::filesystem::path state() const { return path_ / "state.safetensors"; }
+  std::filesystem::path algorithms() const { return path_ / "algorithms.json"; }
 
  private:
   explicit RunDirectory(std::filesystem::path path) : path_(std::move(path)) {}
