@@ -23,8 +23,8 @@ __device__ inline void let_next_kernel_start() {
 #endif
 }
 
-/// Launches a kernel that calls wait_for_kernel_before, in every block. What it reads before that is complete where the
-/// kernel before it on the stream is of the same call, and lets it start after waiting itself.
+/// Launches a kernel that calls wait_for_kernel_before. What it reads before that is complete where the kernel before
+/// it on the stream is of the same call and was launched in the plain way: that one waited for all before it.
 template <class... Parameters, class... Arguments>
 void launch_early(const Exec& exec, void (*kernel)(Parameters...), dim3 grid, dim3 block,
                   const Arguments&... arguments) {
