@@ -4,7 +4,6 @@
 
 #include <memory>
 #include <mutex>
-#include <optional>
 
 #include "bantam/kernels/cuda/block_counters.h"
 #include "bantam/kernels/cuda/cublaslt.h"
@@ -27,8 +26,8 @@ class Libraries final : public DeviceLibraries {
   CublasLt& cublaslt();
   /// Null where the library is missing: convolutions then take our own path.
   Cudnn* cudnn();
-  /// Whether a kernel can start while the one before it ends (early_launch.cuh): from compute capability 9.0 on.
-  bool starts_early();
+  /// The device's compute capability as __CUDA_ARCH__ counts it: 900 for 9.0.
+  int compute_capability();
   /// Counters for kernels of `stream` (block_counters.h).
   unsigned* block_counters(Stream stream) { return block_counters_.of(stream); }
 
@@ -39,7 +38,7 @@ class Libraries final : public DeviceLibraries {
   std::unique_ptr<CublasLt> cublaslt_;
   std::unique_ptr<Cudnn> cudnn_;
   bool cudnn_missing_ = false;
-  std::optional<bool> starts_early_;
+  int compute_capability_ = 0;  ///< 0: not asked yet
 };
 
 /// Throws DeviceError where the device does not exist.
