@@ -26,6 +26,8 @@ class Libraries final : public DeviceLibraries {
   CublasLt& cublaslt();
   /// Null where the library is missing: convolutions then take our own path.
   Cudnn* cudnn();
+  /// What the two were told to choose, or chose.
+  AlgorithmChoices& algorithms() { return algorithms_; }
   /// The device's compute capability as __CUDA_ARCH__ counts it: 900 for 9.0.
   int compute_capability();
   /// Counters for kernels of `stream` (block_counters.h).
@@ -35,6 +37,7 @@ class Libraries final : public DeviceLibraries {
   Device device_;
   BlockCounters block_counters_;
   std::mutex guard_;
+  AlgorithmChoices algorithms_;  // before its users
   std::unique_ptr<CublasLt> cublaslt_;
   std::unique_ptr<Cudnn> cudnn_;
   bool cudnn_missing_ = false;

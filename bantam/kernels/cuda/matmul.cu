@@ -104,6 +104,8 @@ SplitSum split_sum(const GemmProblem& p) {
       static_cast<std::int64_t>(p.workspace_limit) / 2 / (p.m * p.n * 4) - 1;  // one for the rest
   const std::int64_t wanted = std::min({kTiles / tiles, p.k / kShortest, fitting});
   if (p.k < kLong || p.batch != 1 || wanted < 2) return {};
+  // From 64 x 64 on cuBLASLt's own parts are faster on tensor cores: measured at ResNet-50's shapes, by 1 to 28 %.
+  if (is_half(p.dtype) && p.m >= kTile && p.n >= kTile) return {};
   SplitSum split;
   split.depth = ((p.k + wanted - 1) / wanted + kAligned - 1) / kAligned * kAligned;
   split.full = p.k / split.depth;
