@@ -167,6 +167,27 @@ __device__ inline void fill_zero(void* at, int bytes) {
   }
 }
 
+/// Starts the first image's loads, and clears what no load writes: what matrix loads read past dz, a row of zeros, the
+/// border of d_mid.
+template <class T, int kChannels>
+__device__ void begin_tile(const TileGeometry& g, const TileBand& band, const TilePointers<T>& at,
+                           const GradientLoader<T>& loader, const TileArrays<T>& arrays, unsigned char* shared,
+                           int image, int group) {
+  start_x<T, kChannels>(g, band, at.x, image, group, reinterpret_cast<T*>(shared + g.region_at));
+  if (g.sparse_dz) {
+    fill_zero(shared, g.codes_at);
+    __syncthreads();
+  }
+  loader.start(at.dy, at.codes, image);
+  start_weights<T, kChannels>(g, at.w_pointwise, group, arrays.weights);
+  if (!g.sparse_dz) {
+    const int written = band.dz_positions(g) * g.dz_stride * static_cast<int>(sizeof(T));
+    fill_zero(shared + written, g.weights_at - written);
+  }
+  fill_zero(shared + g.zeros_at, g.in_w * kChannels * static_cast<int>(sizeof(T)));
+  fill_zero(arrays.d_mid, (g.band_rows + 2) * (g.in_w + 2) * kGradientMidStride<kChannels> * 4);
+}
+
 /// blockIdx.x: band · groups + group; blockIdx.y: part of the batch.
 template <class T, int kChannels>
 __global__ void __launch_bounds__(kSeparableThreads, 2)
@@ -183,19 +204,7 @@ __global__ void __launch_bounds__(kSeparableThreads, 2)
                              reinterpret_cast<float*>(shared + g.d_mid_at),
                              band.dz_begin - (band.in_begin + g.pad_top - 2), 2 - g.pad_left};
   const GradientLoader<T> loader{g, band, arrays.dz, shared + g.codes_at};
-  start_x<T, kChannels>(g, band, at.x, first_image, group, region(0));
-  if (g.sparse_dz) {
-    fill_zero(shared, g.codes_at);
-    __syncthreads();
-  }
-  loader.start(at.dy, at.codes, first_image);
-  start_weights<T, kChannels>(g, at.w_pointwise, group, arrays.weights);
-  if (!g.sparse_dz) {
-    const int written = band.dz_positions(g) * g.dz_stride * static_cast<int>(sizeof(T));
-    fill_zero(shared + written, g.weights_at - written);
-  }
-  fill_zero(shared + g.zeros_at, g.in_w * kChannels * static_cast<int>(sizeof(T)));
-  fill_zero(arrays.d_mid, (g.band_rows + 2) * (g.in_w + 2) * kGradientMidStride<kChannels> * 4);
+  begin_tile<T, kChannels>(g, band, at, loader, arrays, shared, first_image, group);
   TileProducts<T, kChannels> products;
   DepthwiseWalk<T, kChannels> walk(g, band, at.w_depthwise, group);
   for (int image = first_image; image < end_image; ++image) {
