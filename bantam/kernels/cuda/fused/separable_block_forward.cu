@@ -7,14 +7,13 @@
 namespace bantam::kernels::cuda {
 namespace {
 
-constexpr int kMostBlocks = 2112;                    // of a grid; a block goes on with the unit that far on
+/// Of a grid: about what an H200 runs at once (4 a multiprocessor). A block goes on with the unit that far on, and
+/// loads weights once.
+constexpr int kMostBlocks = 528;
 constexpr std::int64_t kUnaskedSharedBytes = 49152;  // what a kernel gets without a call to ask for more
 
-#ifndef BT_MINB
-#define BT_MINB 1
-#endif
 template <class T, int kFolded, int kSteps, int kPool>
-__global__ void __launch_bounds__(kForwardThreads, BT_MINB)
+__global__ void __launch_bounds__(kForwardThreads)
     separable_forward_half_kernel(SeparableTiles tiles, HalfLayout layout, const T* x, const T* depthwise,
                                   const T* pointwise, const T* bias, T* y, std::uint8_t* codes) {
   SeparableForwardHalf<T, kFolded, kSteps, kPool>::run(tiles, layout, x, depthwise, pointwise, bias, y, codes);
@@ -39,10 +38,7 @@ void allow_shared_bytes(Kernel kernel, std::int64_t bytes) {
              "cudaFuncSetAttribute");
 }
 
-unsigned blocks_of(const SeparableTiles& t) {
-  const int most = getenv("BT_BLOCKS") ? atoi(getenv("BT_BLOCKS")) : kMostBlocks;
-  return static_cast<unsigned>(std::min(t.units, most));
-}
+unsigned blocks_of(const SeparableTiles& t) { return static_cast<unsigned>(std::min(t.units, kMostBlocks)); }
 
 int rounded_up(std::int64_t value, std::int64_t step) { return static_cast<int>((value + step - 1) / step * step); }
 
@@ -58,7 +54,7 @@ HalfLayout half_layout(const SeparableBlockShape& s, bool folded, int steps) {
   const std::int64_t elements = s.in_w * s.in_channels;
   at.piece = elements % 4 == 0 ? 4 : elements % 2 == 0 ? 2 : 1;
   at.depthwise_at = at.groups * steps * 1024;
-  at.bias_at = at.depthwise_at + at.chunks * 1536;
+  at.bias_at = at.depthwise_at + (folded ? 0 : 2 * steps * 1536);
   at.tile_at = at.bias_at + at.groups * 64;
   return at;
 }
@@ -72,6 +68,12 @@ void launch_half(const Exec& exec, const SeparableBlockShape& s, const T* x, con
   SeparableTiles t =
       separable_tiles(s, rows_within(s, copies * 2 * at.row_stride, kUnaskedSharedBytes - at.tile_at - 64));
   at.shifted = rounded_up(t.tile_rows(kPool) * at.row_stride + 2, 8);
+  // Warps that few outputs would leave idle take part of the channels.
+  at.sharers = 1;
+  while (at.sharers < at.groups && at.sharers < kForwardWarps &&
+         t.rows * t.out_w * at.sharers * 2 <=
+             kForwardWarps * SeparableForwardHalf<T, kFolded, kSteps, kPool>::kPositions)
+    at.sharers *= 2;
   at.bytes = rounded_up(at.tile_at + copies * 2 * (at.shifted + 2), 16);
   t.framed |= kIsFolded;
   t.by_row = FastDivide(s.in_w * s.in_channels / (kIsFolded ? at.piece : 8));
