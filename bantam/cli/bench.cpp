@@ -99,22 +99,16 @@ std::vector<StepCase> bench_cases(const RunConfig& config, const BenchOptions& o
     for (const std::string& text : parse_texts("--precision", options.precisions))
       precisions.push_back(parse_precision(text, config.device));
   }
-  std::vector<bool> planned{true};
-  if (!options.modes.empty()) {
-    planned.clear();
-    for (const std::string& mode : parse_texts("--mode", options.modes)) {
-      if (mode != "eager" && mode != "planned")
-        throw ConfigError(fmt::format("--mode: expected eager or planned, got '{}'", mode));
-      planned.push_back(mode == "planned");
-    }
-  }
+  std::vector<StepMode> modes;
+  for (const std::string& mode : parse_texts("--mode", options.modes.empty() ? "auto" : options.modes))
+    modes.push_back(parse_step_mode(mode, config.device));
   std::vector<StepCase> cases;
   for (const Precision precision : precisions)
     for (const auto& recompute : recomputes_of(config, options, bytes))
       for (const std::int64_t batch : batches_of(config, options, bytes)) {
         StepCase row = bench_case(config, batch, precision, recompute, bytes, options.whole_run);
-        for (const bool is_planned : planned) {
-          row.planned = is_planned;
+        for (const StepMode mode : modes) {
+          row.mode = mode;
           cases.push_back(row);
         }
       }

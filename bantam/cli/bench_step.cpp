@@ -16,25 +16,26 @@ namespace {
 constexpr const char* kAbout =
     "Time training steps (forward, backward, update) on random images that are\n"
     "already on the device: no data set is read. A row is the median of windows of\n"
-    "50 ms or more. Memory is that of a step with one batch resident. Planned steps,\n"
-    "as train runs them, take it at offsets of one arena; eager ones as they go.";
+    "50 ms or more. Memory is that of a step with one batch resident. Planned steps\n"
+    "take it at offsets of one arena, eager ones as they go; captured ones (CUDA) are\n"
+    "planned, recorded once and run several a launch.";
 
 int bench_step(const BenchOptions& options) {
   const RunConfig config = read_config(options.common);
   require_device(config);
   const std::vector<StepCase> cases = bench_cases(config, options, bytes_to_fit(config));
   if (!options.json)
-    fmt::print("{} on {}\n{:>5}  {:14}  {:9}  {:7}  {:>9}  {:>9}  {:>6}  {:>6}\n", config.model.name,
+    fmt::print("{} on {}\n{:>5}  {:14}  {:9}  {:8}  {:>9}  {:>9}  {:>6}  {:>6}\n", config.model.name,
                to_string(config.device), "batch", "precision", "recompute", "mode", "ms/step", "images/s", "peak",
                "pool");
   bool any = false;
   std::optional<OutOfMemory> refused;  // the first
   for (const StepCase& row : cases) {
     nlohmann::ordered_json json = describe(config, row);
-    const char* mode = row.planned ? "planned" : "eager";
+    const std::string_view mode = to_string(row.mode);
     json["mode"] = mode;
     std::string cells =
-        fmt::format("{:>5}  {:14}  {:9}  {:7}", row.batch, to_string(row.precision), policy_name(row), mode);
+        fmt::format("{:>5}  {:14}  {:9}  {:8}", row.batch, to_string(row.precision), policy_name(row), mode);
     try {
       const StepMeasurement measured = measure_step(config, row, options.common.threads, options.seconds);
       any = true;
@@ -63,7 +64,8 @@ void add_bench_step(CLI::App& bench, Action& action) {
   command->footer(kAbout);
   const auto options = std::make_shared<BenchOptions>();
   add_bench_options(*command, *options);
-  command->add_option("--mode", options->modes, "Comma-separated: planned (default), eager");
+  command->add_option("--mode", options->modes,
+                      "Comma-separated: eager, planned, captured;\ndefault: as train runs them");
   command->callback([&action, options] { action = [options] { return bench_step(*options); }; });
 }
 

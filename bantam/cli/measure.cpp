@@ -7,6 +7,7 @@
 
 #include "bantam/base/half.h"
 #include "bantam/base/philox.h"
+#include "bantam/cli/algorithm_cache.h"
 
 namespace bantam::cli {
 namespace {
@@ -65,7 +66,7 @@ StepSession::StepSession(const RunConfig& config, const StepCase& options, Devic
   BfcAllocator& memory = runtime_->allocator(device);
   memory.set_trace(trace);
   memory.note_phase("setup");
-  const bool planned = options.planned;
+  const bool planned = options.mode != StepMode::eager;
   if (planned) (void)memory.reserve_pool(plan_step(config.model.graph, step_plan_options(config, options)).pool_bytes);
   model_ = std::make_unique<Model>(*runtime_, device, config.model.graph,
                                    model_options(config, options.precision, options.recompute));
@@ -100,25 +101,51 @@ Batch StepSession::make_batch(std::int64_t index) const {
 }
 
 void StepSession::add_batches(std::int64_t count) {
-  while (static_cast<std::int64_t>(batches_.size()) < count) {
+  while (batches_.size() < count) {
     try {
-      batches_.push_back(make_batch(static_cast<std::int64_t>(batches_.size())));
+      batches_.add(make_batch(batches_.size()));
     } catch (const OutOfMemory&) {
-      if (batches_.empty()) throw;
+      if (batches_.size() == 0) throw;
       return;
     }
     if (batches_.size() == 1 || memory().arena_bytes >= step_->arena_bytes()) continue;
-    batches_.pop_back();  // it lies in what was the arena, idle between steps
+    batches_.remove_last();  // it lies in what was the arena, idle between steps
     return;
   }
 }
 
+void StepSession::make_room_for_metrics(std::int64_t updates) {
+  if (step_->pending_metrics() + updates > TrainingStep::kMetricRing) (void)step_->read_metrics();
+}
+
 void StepSession::update(std::int64_t micro_batches) {
-  if (step_->pending_metrics() == TrainingStep::kMetricRing) (void)step_->read_metrics();
+  make_room_for_metrics(1);
+  const Context context = model_->context(Pass::train);
   for (std::int64_t i = 0; i < micro_batches; ++i)
-    step_->micro_batch(batches_[static_cast<std::size_t>(steps_++) % batches_.size()], i * case_.batch,
-                       micro_batches * case_.batch);
+    step_->micro_batch(batches_.make(context, i, micro_batches), i * case_.batch, micro_batches * case_.batch);
   step_->update();
+  batches_.advance(micro_batches);
+}
+
+void StepSession::start_capturing() {
+  // Small steps need many a launch, so that what is between launches does not show.
+  constexpr std::int64_t kSmallBatch = 256;
+  const std::int64_t rounds = case_.batch <= kSmallBatch ? CapturedSteps::kMostUpdates / batches_.size() : 1;
+  captured_ = std::make_unique<CapturedSteps>(*step_, batches_, 1, StepMode::captured,
+                                              static_cast<int>(rounds * batches_.size()));
+  make_room_for_metrics(1);
+  (void)captured_->run(1);
+}
+
+std::int64_t StepSession::run(std::int64_t count) {
+  const std::int64_t launch = steps_a_launch();
+  std::int64_t done = 0;
+  while (done < count) {
+    if (!captured_) update(1);
+    make_room_for_metrics(launch);
+    done += captured_ ? captured_->run(launch) : 1;
+  }
+  return done;
 }
 
 void StepSession::wait() const { synchronize(runtime_->stream(model_->device())); }
@@ -133,27 +160,34 @@ Context StepSession::training_context() const {
 
 StepMeasurement measure_step(const RunConfig& config, const StepCase& options, int threads, double seconds) {
   StepSession session(config, options, config.device, threads);
+  AlgorithmCache algorithms(session.runtime(), config);
   session.run(kWarmUpSteps);
   session.wait();
+  algorithms.save();
   StepMeasurement measured{.memory = session.memory()};
   session.add_batches(kResidentBatches);
+  if (options.mode == StepMode::captured) session.start_capturing();
+  (void)session.run(1);
   session.wait();
-  const auto timed = [&](std::int64_t steps) {
+  std::int64_t steps = session.steps_a_launch();
+  const auto timed = [&] {
     const Clock::time_point start = Clock::now();
-    session.run(steps);
+    const std::int64_t done = session.run(steps);
     session.wait();
-    return seconds_since(start);
+    return std::pair(seconds_since(start), static_cast<double>(done));
   };
-  std::int64_t steps = 1;
-  while (timed(steps) < kWindowSeconds) steps *= 2;
+  while (timed().first < kWindowSeconds) steps *= 2;
   std::vector<double> windows;
   const Clock::time_point start = Clock::now();
-  while (windows.size() < 3 || seconds_since(start) < seconds)
-    windows.push_back(timed(steps) / static_cast<double>(steps));
+  while (windows.size() < 3 || seconds_since(start) < seconds) {
+    const auto [window, done] = timed();
+    windows.push_back(window / done);
+  }
   const double step = median(windows);
   measured.ms_per_step = step * 1e3;
   measured.images_per_s = static_cast<double>(options.batch) / step;
   measured.windows = static_cast<std::int64_t>(windows.size());
+  measured.kernels = session.kernels_a_step();
   return measured;
 }
 
@@ -182,6 +216,7 @@ void add_timing(nlohmann::ordered_json& row, const StepMeasurement& measured) {
   row["ms_per_step"] = std::round(measured.ms_per_step * 1e4) / 1e4;
   row["images_per_s"] = std::round(measured.images_per_s);
   row["windows"] = measured.windows;
+  if (measured.kernels > 0) row["kernels"] = measured.kernels;
 }
 
 }  // namespace bantam::cli

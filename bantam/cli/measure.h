@@ -9,7 +9,10 @@
 
 #include <nlohmann/json.hpp>
 
+#include "bantam/cli/resident_batches.h"
 #include "bantam/cli/run_config.h"
+#include "bantam/engine/captured_steps.h"
+#include "bantam/engine/step_mode.h"
 #include "bantam/engine/step_plan.h"
 
 namespace bantam::cli {
@@ -19,7 +22,7 @@ struct StepCase {
   std::int64_t batch = 1;
   Precision precision;
   RecomputeOptions recompute;
-  bool planned = true;                         ///< false: eager steps
+  StepMode mode = StepMode::planned;
   std::optional<double> predicted_extra = {};  ///< share of a step's time, where the program chose the recompute
 };
 
@@ -27,11 +30,12 @@ struct StepMeasurement {
   double ms_per_step = 0;  ///< median of windows of at least 50 ms
   double images_per_s = 0;
   std::int64_t windows = 0;
+  double kernels = 0;  ///< a step's, of captured ones; else 0
   MemoryStats memory;  ///< after some steps with one batch resident; peaks are of the whole run up to there
 };
 
 /// A fresh runtime, model, optimizer and step on one device, with one resident batch of random images. Keeps all alive.
-/// Planned steps have their pool reserved first.
+/// Planned steps, captured ones too, have their pool reserved first.
 class StepSession {
  public:
   /// Throws OutOfMemory where it does not fit. `trace` hears the device's allocator from its first call on, until it is
@@ -40,12 +44,17 @@ class StepSession {
               AllocationTrace* trace = nullptr);
   ~StepSession();
 
-  /// Runs `count` steps, going round the resident batches. Waits for nothing but full metric rings.
-  void run(std::int64_t count) {
-    for (std::int64_t i = 0; i < count; ++i) update(1);
-  }
+  /// Runs `count` steps, going round the resident batches; captured ones in whole launches, so that there may be more.
+  /// Returns how many. Waits for nothing but full metric rings and, captured, for a few launches before.
+  std::int64_t run(std::int64_t count);
   /// One update over `micro_batches` of them.
   void update(std::int64_t micro_batches);
+  /// Runs one more step, and all later ones in launches that go round the resident batches, which are all there now.
+  void start_capturing();
+  /// What `run` runs at once.
+  std::int64_t steps_a_launch() const { return captured_ ? captured_->updates_a_launch() : 1; }
+  /// Kernels a captured step takes; 0 otherwise.
+  double kernels_a_step() const { return captured_ ? captured_->kernels_an_update() : 0.0; }
   /// Adds resident batches until there are `count`, or memory beside the step's own ends.
   void add_batches(std::int64_t count);
   void wait() const;
@@ -58,14 +67,15 @@ class StepSession {
 
  private:
   Batch make_batch(std::int64_t index) const;
+  void make_room_for_metrics(std::int64_t updates);
 
   std::unique_ptr<Runtime> runtime_;
   StepCase case_;
   std::unique_ptr<Model> model_;
   std::unique_ptr<Optimizer> optimizer_;
   std::unique_ptr<TrainingStep> step_;
-  std::vector<Batch> batches_;
-  std::int64_t steps_ = 0;
+  ResidentBatches batches_;
+  std::unique_ptr<CapturedSteps> captured_;
 };
 
 /// Measures as peers/torch_step.py does: warm-up, a window grown until it lasts 50 ms, then windows for `seconds`, the

@@ -63,7 +63,7 @@ ModelSummary summarize(const RunConfig& config, const StepCase& options) {
   RunConfig unlimited = config;
   unlimited.memory.limits.clear();
   StepCase eager = options;
-  eager.planned = false;
+  eager.mode = StepMode::eager;
   const StepSession session(unlimited, eager, Device::meta_of(config.device), 1);
   const auto activations = activations_by_owner(session, config.train.loss);
   ModelSummary summary;

@@ -177,15 +177,21 @@ std::vector<Stretch> all_stretches(const Graph& graph) {
   return stretches;
 }
 
-/// Stretches that cut a fusion take all of it in; those that then lie inside others go.
+/// Stretches that cut a fusion take all of it in, but stop before one that makes the loss; those that then lie inside
+/// others go.
 std::vector<Stretch> widened(const std::vector<Stretch>& stretches, std::span<const Fusion> fusions) {
   std::vector<Stretch> wide;
   for (Stretch stretch : stretches) {
     for (const Fusion& fusion : fusions) {
       if (fusion.last < stretch.first || stretch.last < fusion.first) continue;
+      if (fusion.pattern != nullptr && fusion.pattern->makes_loss) {
+        stretch.last = fusion.first - 1;
+        continue;
+      }
       stretch.first = std::min(stretch.first, fusion.first);
       stretch.last = std::max(stretch.last, fusion.last);
     }
+    if (stretch.last < stretch.first) continue;              // nothing but an end that makes the loss
     if (!wide.empty() && stretch.first <= wide.back().last)  // both cut one fusion
       wide.back().last = std::max(wide.back().last, stretch.last);
     else

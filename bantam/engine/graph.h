@@ -75,7 +75,8 @@ struct LoweredSegment {
 };
 
 /// Decides, before anything runs, how the graph is executed: one segment a node or fusion, and one for each recomputed
-/// stretch. A stretch that would cut a fusion takes all of it in, so that recompute changes no bit.
+/// stretch. A stretch that would cut a fusion takes all of it in, so that recompute changes no bit; it ends before one
+/// that makes the loss, which is a segment of its own.
 /// `all` recomputes every block, as a whole where one value leaves it, and every layer outside blocks that is not
 /// cheap. A name inside another's stretch adds nothing. Norms are deferred to sums within a stretch that runs again,
 /// and among nodes that do not. Throws ConfigError for a name that is neither node nor block (with the nearest), for a

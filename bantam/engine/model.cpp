@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "bantam/base/error.h"
+#include "bantam/engine/ops/softmax_cross_entropy.h"
 #include "bantam/engine/tape.h"
 
 namespace bantam {
@@ -41,7 +42,11 @@ void Model::lower_graph() {
     fusions = find_fusions(graph_, {.compute = options_.precision.compute(), .device = device_.kind});
   segments_ = lower(graph_, options_.recompute, fusions);
   fused_.resize(graph_.nodes().size());
-  for (const Fusion& fusion : fusions) fused_[index(fusion.first)] = fusion.pattern->bind(graph_, fusion, parameters_);
+  for (const Fusion& fusion : fusions) {
+    std::unique_ptr<BoundLayer>& layer = fused_[index(fusion.first)];
+    layer = fusion.pattern->bind(graph_, fusion, parameters_, buffers_);
+    if (fusion.pattern->makes_loss) loss_head_ = dynamic_cast<LossHead*>(layer.get());
+  }
   last_reader_.resize(graph_.nodes().size(), -1);
   for (std::size_t s = 0; s < segments_.size(); ++s)
     for (const NodeId input : segments_[s].inputs) last_reader_[index(input)] = static_cast<int>(s);
@@ -60,7 +65,7 @@ Context Model::context(Pass pass) const {
   return context;
 }
 
-Tensor Model::forward(const Context& caller, const Tensor& x) {
+std::vector<Tensor> Model::run_segments(const Context& caller, const Tensor& x, std::size_t count) {
   Context context = caller;
   context.derive = options_.recompute.derives();
   if (x.shape().rank() < 1 || x.shape().without_first() != graph_.input_shape())
@@ -72,16 +77,30 @@ Tensor Model::forward(const Context& caller, const Tensor& x) {
   context.check_device("model", {&x});
   std::vector<Tensor> values(graph_.nodes().size());
   values[0] = x;
-  for (std::size_t s = 0; s < segments_.size(); ++s) {
+  for (std::size_t s = 0; s < count; ++s) {
     const LoweredSegment& segment = segments_[s];
     const bool rerun = segment.recompute && context.tape != nullptr;
     const int position = static_cast<int>(s);
     Tensor out = rerun ? run_recomputed(context, position, values) : run_nodes(context, position, values);
     values[index(segment.last)] = std::move(out);
   }
-  Tensor output = std::move(values.back());
+  return values;
+}
+
+Tensor Model::forward(const Context& context, const Tensor& x) {
+  Tensor output = std::move(run_segments(context, x, segments_.size()).back());
   output.set_recipe(nullptr);  // who holds the output shall not hold what it is made of
   return output;
+}
+
+Tensor Model::forward_loss(const Context& context, const Tensor& x, const Tensor& labels, const LossSpec& spec) {
+  if (loss_head_ == nullptr || (context.tape != nullptr && !spec.seed.defined())) {
+    const Tensor logits = forward(context, x);
+    return ops::softmax_cross_entropy(context.at(runtime_.intern("loss")), logits, labels, spec.options).loss;
+  }
+  const LoweredSegment& head = segments_.back();
+  Tensor features = std::move(run_segments(context, x, segments_.size() - 1)[index(head.inputs[0])]);
+  return loss_head_->forward_loss(context.at(paths_[index(head.first)]), features, labels, spec);
 }
 
 Tensor Model::run_nodes(const Context& context, int position, std::vector<Tensor>& values) {

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "bantam/engine/graph.h"
+#include "bantam/engine/loss.h"
 #include "bantam/engine/parameters.h"
 #include "bantam/engine/precision.h"
 #include "bantam/engine/saved_tensor.h"
@@ -31,6 +32,10 @@ class Model {
   /// x (batch, input shape) of the compute type to (batch, output shape). Records on the context's tape where it has
   /// one.
   Tensor forward(const Context& context, const Tensor& x);
+  /// The loss (float32 scalar) of images x and labels int32 (batch), as `spec` asks for it: cross-entropy of forward's
+  /// logits, or where the model's end is fused with its loss, that. Records where the context has a tape; backward then
+  /// starts with `spec.seed` where that is defined.
+  Tensor forward_loss(const Context& context, const Tensor& x, const Tensor& labels, const LossSpec& spec);
 
   /// A context for this model: its device, precision and seed.
   Context context(Pass pass) const;
@@ -49,6 +54,8 @@ class Model {
   void lower_graph();
   /// What runs from `node` of a segment on, and the last node whose value it gives.
   std::pair<BoundLayer*, NodeId> runs_at(const LoweredSegment& segment, NodeId node) const;
+  /// Checks x and runs the first `count` segments; values by node.
+  std::vector<Tensor> run_segments(const Context& context, const Tensor& x, std::size_t count);
   /// Runs segment `position`, reading its inputs from `values` and letting go of those nobody reads later.
   Tensor run_nodes(const Context& context, int position, std::vector<Tensor>& values);
   /// The same without a tape; records that backward runs the segment again.
@@ -65,6 +72,7 @@ class Model {
   BufferArena buffers_;
   std::vector<std::unique_ptr<BoundLayer>> layers_;  // by node; null for the input
   std::vector<std::unique_ptr<BoundLayer>> fused_;   // by a fusion's first node; else null
+  LossHead* loss_head_ = nullptr;                    // of fused_; null: the end gives logits
   std::vector<const char*> paths_;                   // interned node names
   std::vector<LoweredSegment> segments_;
   std::vector<int> last_reader_;  // by node: the last segment that reads it

@@ -1,6 +1,7 @@
-// Tables on the device, and the three kernels of an update.
+// Tables on the device, and the two kernels of an update.
 #include "bantam/engine/optimizer.h"
 
+#include <algorithm>
 #include <limits>
 
 #include <fmt/format.h>
@@ -29,20 +30,22 @@ void check(const OptimizerOptions& o) {
 }
 
 constexpr std::int64_t kControlBytes = sizeof(kernels::UpdateControl);
+/// Group 0 decays, group 1 does not (biases and normalisation parameters, where they are left out).
+constexpr int kGroups = 2;
 
 }  // namespace
 
 Optimizer::Optimizer(Model& model, OptimizerOptions options) : model_(model), options_(options) {
   check(options_);
   const Context context = model_.context(Pass::train).at(model_.runtime().intern("optimizer"));
-  // Group 0 decays, group 1 does not (biases and normalisation parameters, where they are left out).
   kernels::UpdateGroup group{.learning_rate = options_.learning_rate,
                              .weight_decay = options_.weight_decay,
                              .beta1 = is_adam(options_.kind) ? options_.beta1 : options_.momentum,
                              .beta2 = options_.beta2,
                              .epsilon = options_.epsilon};
-  groups_.assign(2, group);
-  if (!options_.decay_biases) groups_[1].weight_decay = 0.0f;
+  groups_.assign(kMostRates * kGroups, group);
+  if (!options_.decay_biases)
+    for (std::size_t i = 1; i < groups_.size(); i += kGroups) groups_[i].weight_decay = 0.0f;
   ParameterArena& parameters = model_.parameters();
   std::vector<kernels::UpdateSegment> segments;
   for (const Parameter* parameter : parameters.segments())
@@ -75,12 +78,13 @@ void Optimizer::upload_groups() {
   copy_bytes(group_table_.data(), groups_.data(), bytes, context.stream);
 }
 
-kernels::UpdateArena Optimizer::arena() const {
+kernels::UpdateArena Optimizer::arena(int rate) const {
   ParameterArena& parameters = model_.parameters();
   return {.granules = parameters.slot_elements() / kernels::kSegmentGranule,
           .segment_of_granule = granule_table_.as<std::int32_t>(),
           .segments = segment_table_.as<kernels::UpdateSegment>(),
-          .groups = group_table_.as<kernels::UpdateGroup>(),
+          .groups = group_table_.as<kernels::UpdateGroup>() + rate * kGroups,
+          .group_count = kGroups,
           .master = parameters.master().as<float>(),
           .gradient = parameters.gradient().as<float>(),
           .moment1 = moment1_.defined() ? moment1_.as<float>() : nullptr,
@@ -89,26 +93,28 @@ kernels::UpdateArena Optimizer::arena() const {
           .compute_dtype = parameters.compute_dtype()};
 }
 
-void Optimizer::update() {
+void Optimizer::update(int rate) {
   const Context context = model_.context(Pass::train).at(model_.runtime().intern("optimizer"));
   model_.parameters().end_accumulation(context);
-  run_kernels(context);
+  run_kernels(context, rate);
   model_.parameters().begin_accumulation();
+  set_metric_slot(metric_slot_ + 1);
 }
 
-void Optimizer::run_kernels(const Context& context) {
-  const kernels::UpdateArena arena = this->arena();
+void Optimizer::run_kernels(const Context& context, int rate) {
+  const kernels::UpdateArena arena = this->arena(rate);
+  const BufferArena& buffers = model_.buffers();
+  kernels::UpdateBuffers statistics{.elements = buffers.elements()};
+  if (statistics.elements > 0) {
+    statistics.pending = buffers.pending().as<float>();
+    statistics.current = buffers.current().as<float>();
+  }
   auto* control = control_.as<kernels::UpdateControl>();
   {
-    const Scratch scratch =
-        context.scratch(kernels::gradient_statistics_workspace_bytes(arena.granules, context.device.kind));
-    BANTAM_KERNEL(context.exec, gradient_statistics, arena, control, scratch.get());
+    const Scratch scratch = context.scratch(kernels::begin_update_workspace_bytes(arena.granules, context.device.kind));
+    BANTAM_KERNEL(context.exec, begin_update, arena, control, scratch.get());
   }
-  BANTAM_KERNEL(context.exec, optimizer_update, options_.kind, arena, control);
-  const BufferArena& buffers = model_.buffers();
-  BANTAM_KERNEL(context.exec, finish_update, control, buffers.elements(),
-                buffers.elements() > 0 ? buffers.pending().as<float>() : nullptr,
-                buffers.elements() > 0 ? buffers.current().as<float>() : nullptr);
+  BANTAM_KERNEL(context.exec, apply_update, options_.kind, arena, statistics, control);
 }
 
 void Optimizer::warm_up() {
@@ -122,19 +128,31 @@ void Optimizer::warm_up() {
     copy_bytes(parameter.gradient().data(), &not_finite, sizeof(not_finite), context.stream);
     break;
   }
-  run_kernels(context);
+  run_kernels(context, 0);
   copy_bytes(control_.data(), &before, kControlBytes, context.stream);
   synchronize(context.stream);  // before the host's values go
   parameters.begin_accumulation();
 }
 
-void Optimizer::set_learning_rate(float learning_rate) {
-  if (!(learning_rate >= 0.0f))
-    throw ConfigError(fmt::format("optimizer: learning_rate must not be negative, got {}", learning_rate));
-  if (learning_rate == options_.learning_rate) return;
-  options_.learning_rate = learning_rate;
-  for (kernels::UpdateGroup& group : groups_) group.learning_rate = learning_rate;
-  upload_groups();
+void Optimizer::set_learning_rate(float learning_rate) { set_learning_rates({&learning_rate, 1}); }
+
+void Optimizer::set_learning_rates(std::span<const float> rates) {
+  if (rates.empty() || rates.size() > kMostRates)
+    throw Error(fmt::format("optimizer: {} learning rates at once; 1 to {} can be set", rates.size(), kMostRates));
+  for (const float rate : rates)
+    if (!(rate >= 0.0f)) throw ConfigError(fmt::format("optimizer: learning_rate must not be negative, got {}", rate));
+  bool changed = false;
+  for (std::size_t i = 0; i < groups_.size(); ++i) {
+    const float rate = rates[std::min(i / kGroups, rates.size() - 1)];
+    changed |= groups_[i].learning_rate != rate;
+    groups_[i].learning_rate = rate;
+  }
+  options_.learning_rate = rates.back();
+  if (changed) upload_groups();
+}
+
+const std::int32_t* Optimizer::metric_slot_address() const {
+  return &control_.as<kernels::UpdateControl>()->metric_slot;
 }
 
 Tensor Optimizer::loss_scale() const {
@@ -165,6 +183,7 @@ void Optimizer::restore_settings() {
   kernels::UpdateControl loaded = control();
   const bool scales = model_.options().precision.scales_loss();
   const bool scaled_before = loaded.growth_interval > 0;
+  set_metric_slot(loaded.metric_slot);
   loaded.clip_norm = options_.clip_norm;
   loaded.growth_interval = scales ? options_.loss_scale_growth_interval : 0;
   if (scales != scaled_before) loaded.loss_scale = scales ? options_.initial_loss_scale : 1.0f;

@@ -170,6 +170,8 @@ void Runtime::settle_limit(Device device) { impl_->limit(device).settle(); }
 
 void Runtime::refresh_limit(Device device) { impl_->limit(device).refresh(); }
 
+void Runtime::note_overhead(Device device, const std::string& name) { impl_->limit(device).note_overhead(name); }
+
 void Runtime::reserve(Device device, std::uint64_t bytes) {
   BfcAllocator& memory = allocator(device);
   if (memory.reserve_pool(bytes)) return;

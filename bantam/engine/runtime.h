@@ -20,7 +20,7 @@ namespace bantam {
 
 /// How a runtime treats its devices.
 struct RuntimeOptions {
-  /// OpenMP threads of CPU kernels; 0: all processors this process may use. Results do not depend on it.
+  /// Threads of CPU kernels; 0: all processors this process may use. Results do not depend on it.
   int threads = 0;
   /// Most bytes of this process on a device, by device name ("cpu", "cuda:0"); devices not named have no limit. On a
   /// GPU everything counts: context, libraries, kernels and pool. On the CPU, and on meta devices, the pool alone.
@@ -72,6 +72,8 @@ class Runtime {
   /// Looks at the process' overhead again, which may have grown (about 30 µs on a GPU with a limit, else nothing): the
   /// pool gives way. Throws OutOfMemory where live memory does not allow it.
   void refresh_limit(Device device);
+  /// The same at once for something that has just been made, which gets a line of its own in reports.
+  void note_overhead(Device device, const std::string& name);
   /// BfcAllocator::reserve_pool of the device's allocator, which must succeed: throws OutOfMemory where limit or device
   /// do not give a pool of `bytes` at once.
   void reserve(Device device, std::uint64_t bytes);

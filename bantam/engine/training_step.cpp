@@ -12,12 +12,6 @@ namespace {
 
 constexpr std::size_t kSumsBytes = sizeof(kernels::MetricSums);
 
-Metrics to_metrics(const kernels::MetricSums& sums) {
-  const auto samples = static_cast<std::int64_t>(sums.samples);
-  if (samples == 0) return {};
-  return {sums.loss / sums.samples, sums.correct / sums.samples, samples};
-}
-
 }  // namespace
 
 Batch allocate_batch(const Model& model, std::int64_t size) {
@@ -40,8 +34,9 @@ TrainingStep::TrainingStep(Model& model, Optimizer& optimizer, LossOptions loss)
 }
 
 TrainingStep::~TrainingStep() {
-  if (!placements_) return;
   try {
+    if (read_) read_->synchronize();  // the host's memory goes
+    if (!placements_) return;
     (void)memory().release_arena();
   } catch (const Error&) {  // a broken device: the call that broke it has thrown
   }
@@ -110,6 +105,7 @@ void TrainingStep::stay_eager(const Error& error) {
 /// Runs `work` from the arena where it was planned. A part that departs and then finds no memory runs once more,
 /// unplanned, with the arena's memory free for it; but not within an effective batch, which only its caller can repeat.
 void TrainingStep::run_part(StepPart part, std::int64_t batch, const std::function<void()>& work) {
+  if (recorded_updates_ != kNotRecording) return record_part(part, batch, work);
   const std::shared_ptr<const PlacementPlan> plan = plan_for(part, batch);
   if (plan == nullptr) return work();
   bool departed = false;
@@ -137,14 +133,14 @@ void TrainingStep::run_part(StepPart part, std::int64_t batch, const std::functi
 }
 
 void TrainingStep::micro_batch(const Batch& batch, std::int64_t first_sample, std::int64_t effective_batch) {
-  if (slot_ >= kMetricRing) throw Error("training step: metrics of 64 updates are pending; call read_metrics()");
+  if (recorded_updates_ == kNotRecording) require_metric_slots(1);
   const StepPart part = accumulating_ ? StepPart::next_micro_batch : StepPart::first_micro_batch;
   accumulating_ = true;
   try {
     run_part(part, batch.size, [&] { forward_and_backward(batch, first_sample, effective_batch); });
   } catch (...) {  // out of memory, say: nothing of the effective batch stays, so that it can be tried again in smaller
                    // pieces
-    discard();
+    if (recorded_updates_ == kNotRecording) discard();
     throw;
   }
 }
@@ -153,7 +149,7 @@ void TrainingStep::discard() {
   const Context context = model_.context(Pass::train);
   model_.parameters().begin_accumulation();
   model_.buffers().reset_pending(context);
-  zero_bytes(slot_sums(), kSumsBytes, context.stream);
+  zero_bytes(ring_.as<kernels::MetricSums>() + optimizer_.metric_slot(), kSumsBytes, context.stream);
   accumulating_ = false;
 }
 
@@ -164,22 +160,40 @@ void TrainingStep::forward_and_backward(const Batch& batch, std::int64_t first_s
   context.tape = &tape;
   context.random.update = optimizer_.updates();
   context.random.first_sample = first_sample;
-  const Tensor logits = model_.forward(context, batch.images);
-  const Context at_loss = context.at(model_.runtime().intern("loss"));
-  const auto result = ops::softmax_cross_entropy(
-      at_loss, logits, batch.labels,
-      {.label_smoothing = loss_.label_smoothing, .divisor = loss_.mean ? static_cast<float>(effective_batch) : 1.0f});
-  add_metrics(at_loss, logits, batch, result.losses, slot_sums());
+  const Tensor loss = model_.forward_loss(
+      context, batch.images, batch.labels,
+      {{.label_smoothing = loss_.label_smoothing,
+        .divisor = loss_.mean ? static_cast<float>(effective_batch) : 1.0f,
+        .metrics = ring_.as<kernels::MetricSums>(),
+        .metric_slot = optimizer_.metric_slot_address()},  // of the update under way, which the device knows
+       optimizer_.loss_scale()});
   memory().note_phase("backward");
-  tape.backward(context, result.loss, optimizer_.loss_scale());
+  tape.backward(context, loss, optimizer_.loss_scale());
 }
 
 void TrainingStep::update() {
   if (!accumulating_) throw Error("training step: update() without a micro-batch");
   memory().note_phase("update");
-  run_part(StepPart::update, 0, [this] { optimizer_.update(); });
+  const bool recording = recorded_updates_ != kNotRecording;
+  const int slot = optimizer_.metric_slot(), rate = recording ? recorded_updates_ : 0;
+  run_part(StepPart::update, 0, [this, rate] { optimizer_.update(rate); });
   accumulating_ = false;
-  ++slot_;
+  if (recording)
+    ++recorded_updates_;
+  else
+    pending_slots_.push_back(slot);
+}
+
+void TrainingStep::require_metric_slots(int updates) const {
+  if (pending_metrics() + updates > kMetricRing)
+    throw Error(
+        fmt::format("training step: metrics of {} updates are pending; call read_metrics()", pending_metrics()));
+}
+
+/// One more update has run without `update`.
+void TrainingStep::note_update() {
+  pending_slots_.push_back(optimizer_.metric_slot());
+  optimizer_.set_metric_slot(optimizer_.metric_slot() + 1);
 }
 
 void TrainingStep::evaluate(const Batch& batch) {
@@ -188,46 +202,9 @@ void TrainingStep::evaluate(const Batch& batch) {
 
 void TrainingStep::forward_and_measure(const Batch& batch) {
   const Context context = model_.context(Pass::evaluate);
-  const Tensor logits = model_.forward(context, batch.images);
-  const Context at_loss = context.at(model_.runtime().intern("loss"));
-  const auto result =
-      ops::softmax_cross_entropy(at_loss, logits, batch.labels, {.label_smoothing = loss_.label_smoothing});
-  add_metrics(at_loss, logits, batch, result.losses, ring_.as<kernels::MetricSums>() + kMetricRing);
-}
-
-kernels::MetricSums* TrainingStep::slot_sums() const { return ring_.as<kernels::MetricSums>() + slot_; }
-
-void TrainingStep::add_metrics(const Context& context, const Tensor& logits, const Batch& batch, const Tensor& losses,
-                               kernels::MetricSums* sums) {
-  const kernels::SoftmaxCrossEntropyShape shape{logits.shape()[0], logits.shape()[1], loss_.label_smoothing};
-  BANTAM_KERNEL(context.exec, classification_metrics, shape, logits.dtype(), logits.data(),
-                batch.labels.as<std::int32_t>(), losses.as<float>(), sums);
-}
-
-std::vector<Metrics> TrainingStep::read_metrics() {
-  if (accumulating_) throw Error("training step: read_metrics() between micro_batch() and update()");
-  model_.runtime().refresh_limit(model_.device());  // first: where it throws, the metrics can still be read
-  std::vector<kernels::MetricSums> sums(static_cast<std::size_t>(slot_));
-  const Stream stream = model_.runtime().stream(model_.device());
-  if (slot_ > 0) {
-    copy_bytes(sums.data(), ring_.data(), sums.size() * kSumsBytes, stream);
-    zero_bytes(ring_.data(), sums.size() * kSumsBytes, stream);
-    synchronize(stream);
-  }
-  slot_ = 0;
-  std::vector<Metrics> metrics;
-  for (const kernels::MetricSums& s : sums) metrics.push_back(to_metrics(s));
-  return metrics;
-}
-
-Metrics TrainingStep::read_evaluation() {
-  kernels::MetricSums sums;
-  auto* place = ring_.as<kernels::MetricSums>() + kMetricRing;
-  const Stream stream = model_.runtime().stream(model_.device());
-  copy_bytes(&sums, place, kSumsBytes, stream);
-  zero_bytes(place, kSumsBytes, stream);
-  synchronize(stream);
-  return to_metrics(sums);
+  (void)model_.forward_loss(
+      context, batch.images, batch.labels,
+      {{.label_smoothing = loss_.label_smoothing, .metrics = ring_.as<kernels::MetricSums>() + kMetricRing}, {}});
 }
 
 }  // namespace bantam

@@ -5,10 +5,12 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "bantam/base/error.h"
 #include "bantam/engine/batch_source.h"
+#include "bantam/engine/captured_updates.h"
 #include "bantam/engine/model.h"
 #include "bantam/engine/optimizer.h"
 #include "bantam/engine/step_placements.h"
@@ -38,11 +40,12 @@ struct Metrics {
 ///
 /// Steps run eagerly, each allocation as it comes, until `prepare`: from then on they run planned, allocation k of a
 /// part of a step (a micro-batch, an update, an evaluated batch) at offset k of one arena. Results are the same bits.
-/// What goes otherwise than planned, for whatever reason, goes on from the allocator as in an eager step.
+/// What goes otherwise than planned, for whatever reason, goes on from the allocator as in an eager step. On CUDA,
+/// planned updates can be recorded once and then run with one launch (`capture`, `replay`; CapturedSteps does it).
 class TrainingStep {
  public:
   /// Steps whose metrics the device holds before they must be read.
-  static constexpr int kMetricRing = 64;
+  static constexpr int kMetricRing = kernels::kMetricSlots;
 
   TrainingStep(Model& model, Optimizer& optimizer, LossOptions loss);
   ~TrainingStep();
@@ -74,6 +77,15 @@ class TrainingStep {
     micro_batch(batch, 0, batch.size);
     update();
   }
+  /// Records the whole updates that `record` makes by micro_batch() and update(), on a CUDA device, and runs nothing.
+  /// All shapes must have run planned before, so that the device has loaded their kernels. The i-th takes the
+  /// optimizer's i-th learning rate. Batches must stay where they are as long as it is used. Throws where anything
+  /// cannot be recorded (CapturedWork), is not planned or departs from its plan; then nothing has changed.
+  std::unique_ptr<CapturedUpdates> capture(const std::function<void()>& record);
+  /// Runs recorded updates, in order of the stream; the same bits as the calls would give. False, with nothing run,
+  /// where the arena is not where it was: then they are of no more use, and can be captured again.
+  bool replay(const CapturedUpdates& captured);
+
   /// Loss and accuracy of one batch without training; adds to the evaluation sums.
   void evaluate(const Batch& batch);
 
@@ -84,10 +96,14 @@ class TrainingStep {
   void warm_up(std::int64_t batch, bool accumulates);
 
   /// Updates since the last read that the ring still holds.
-  int pending_metrics() const { return slot_; }
+  int pending_metrics() const { return static_cast<int>(pending_slots_.size()); }
   /// Metrics of each update since the last read, oldest first; waits for the device. Not between micro_batch() and
   /// update() (throws Error).
   std::vector<Metrics> read_metrics();
+  /// The same in two parts, between which updates may go on: they are not waited for, nor in what is read. `control`
+  /// gets the optimizer's scalars as of then. One reading at a time: a second drops the first.
+  void begin_reading();
+  std::vector<Metrics> finish_reading(kernels::UpdateControl* control = nullptr);
   /// Sums of all `evaluate` calls since the last read; waits for the device.
   Metrics read_evaluation();
 
@@ -103,16 +119,21 @@ class TrainingStep {
   bool reserve_arena();
   void shrink_arena();
   void stay_eager(const Error& error);
-  kernels::MetricSums* slot_sums() const;
-  void add_metrics(const Context& context, const Tensor& logits, const Batch& batch, const Tensor& losses,
-                   kernels::MetricSums* sums);
+  void record_part(StepPart part, std::int64_t batch, const std::function<void()>& work);
+  void require_metric_slots(int updates) const;
+  void note_update();
 
   Model& model_;
   Optimizer& optimizer_;
   LossOptions loss_;
-  Tensor ring_;  // kMetricRing + 1 MetricSums: updates, then the evaluation's
-  int slot_ = 0;
+  Tensor ring_;                     // kMetricRing + 1 MetricSums: updates, then the evaluation's
+  std::vector<int> pending_slots_;  // of updates not yet read, oldest first
+  std::vector<int> read_slots_;     // of the reading under way
+  Tensor reading_;                  // its host memory: the ring, then the optimizer's scalars
+  std::optional<Event> read_;       // when it is there
   bool accumulating_ = false;
+  static constexpr int kNotRecording = -1;
+  int recorded_updates_ = kNotRecording;        // so far, while `capture` records
   std::shared_ptr<StepPlacements> placements_;  // null: eager
   int eager_parts_ = 0;                         // still to come before the arena is asked for again
 };

@@ -14,36 +14,40 @@ struct SoftmaxCrossEntropyShape {
   float smoothing = 0.0f;
 };
 
-/// losses[n] = logsumexp(logits[n]) - Σ_c q_c·logits[n, c], float32 (batch); log_sum_exp (batch) is saved for the
-/// gradient, and *loss = Σ losses / divisor (one float32), summed in a fixed order. logits `dtype`; labels int32 in [0,
-/// classes): a label outside gives NaN.
-using SoftmaxCrossEntropyForward = void(const Exec&, const SoftmaxCrossEntropyShape&, DType dtype, const void* logits,
-                                        const std::int32_t* labels, float divisor, float* losses, float* log_sum_exp,
-                                        float* loss);
-/// dlogits = (softmax(logits) - q)·(*upstream)/divisor, `dtype`. `upstream`: device scalar, the gradient of *loss (the
-/// loss scale times the caller's own). dlogits may alias logits.
-using SoftmaxCrossEntropyGrad = void(const Exec&, const SoftmaxCrossEntropyShape&, DType dtype, const void* logits,
-                                     const std::int32_t* labels, const float* log_sum_exp, const float* upstream,
-                                     float divisor, void* dlogits);
-
 /// Sums over batches, on the device, double so that a million steps add up.
 struct MetricSums {
   double loss = 0;     ///< Σ of per-sample losses
   double correct = 0;  ///< samples whose largest logit (the first, among equals) is the label
   double samples = 0;
 };
-/// sums += this batch's, in a fixed order.
-using ClassificationMetrics = void(const Exec&, const SoftmaxCrossEntropyShape&, DType dtype, const void* logits,
-                                   const std::int32_t* labels, const float* losses, MetricSums* sums);
+
+/// Where a forward's results go.
+struct SoftmaxCrossEntropyOutputs {
+  float* losses = nullptr;             ///< (batch): logsumexp(logits[n]) - Σ_c q_c·logits[n, c]
+  float* log_sum_exp = nullptr;        ///< (batch), saved for the gradient
+  float* loss = nullptr;               ///< one float32: Σ losses / divisor
+  std::uint8_t* correct = nullptr;     ///< (batch): 1 where the sample counts as correct (MetricSums), else 0
+  MetricSums* ring = nullptr;          ///< ring[*slot] += this batch's sums; null: none
+  const std::int32_t* slot = nullptr;  ///< device memory, read by the kernel; null: 0
+};
+
+/// logits `dtype`; labels int32 in [0, classes): a label outside gives NaN, and is not correct. A NaN logit is never
+/// the largest. Sums in a fixed order.
+using SoftmaxCrossEntropyForward = void(const Exec&, const SoftmaxCrossEntropyShape&, DType dtype, const void* logits,
+                                        const std::int32_t* labels, float divisor, const SoftmaxCrossEntropyOutputs&);
+/// dlogits = (softmax(logits) - q)·(*upstream)/divisor, `dtype`. `upstream`: device scalar, the gradient of *loss (the
+/// loss scale times the caller's own). dlogits may alias logits.
+using SoftmaxCrossEntropyGrad = void(const Exec&, const SoftmaxCrossEntropyShape&, DType dtype, const void* logits,
+                                     const std::int32_t* labels, const float* log_sum_exp, const float* upstream,
+                                     float divisor, void* dlogits);
+
 namespace cpu {
 SoftmaxCrossEntropyForward softmax_cross_entropy_forward;
 SoftmaxCrossEntropyGrad softmax_cross_entropy_grad;
-ClassificationMetrics classification_metrics;
 }  // namespace cpu
 namespace cuda {
 SoftmaxCrossEntropyForward softmax_cross_entropy_forward;
 SoftmaxCrossEntropyGrad softmax_cross_entropy_grad;
-ClassificationMetrics classification_metrics;
 }  // namespace cuda
 
 }  // namespace bantam::kernels

@@ -5,11 +5,11 @@
 
 namespace bantam::kernels {
 
-static_assert(sizeof(UpdateGroup) == 20 && sizeof(UpdateSegment) == 8 && sizeof(UpdateControl) == 48);
+static_assert(sizeof(UpdateGroup) == 20 && sizeof(UpdateSegment) == 8 && sizeof(UpdateControl) == 56);
 
-std::size_t gradient_statistics_workspace_bytes(std::int64_t granules, DeviceKind target) {
+std::size_t begin_update_workspace_bytes(std::int64_t granules, DeviceKind target) {
   const std::int64_t partials =
-      target == DeviceKind::cuda ? gradient_statistics_blocks(granules) : gradient_statistics_parts(granules);
+      target == DeviceKind::cuda ? gradient_sum_blocks(granules) : gradient_sum_parts(granules);
   return static_cast<std::size_t>(partials) * sizeof(double);
 }
 

@@ -1,6 +1,6 @@
-// The weight update over a flat parameter arena: norm and finite check, then unscale, clip, decay, update and cast,
-// then bookkeeping. All state is on the device; the host never reads in a step. Sources: Kingma and Ba 2015 (Adam),
-// Loshchilov and Hutter 2019 (AdamW), Sutskever et al. 2013 (Nesterov, in PyTorch's form).
+// The weight update over a flat parameter arena, in two passes: norm, finite check and bookkeeping; then unscale, clip,
+// decay, update and cast. All state is on the device; the host never reads in a step. Sources: Kingma and Ba 2015
+// (Adam), Loshchilov and Hutter 2019 (AdamW), Sutskever et al. 2013 (Nesterov, in PyTorch's form).
 #pragma once
 
 #include <cstdint>
@@ -12,6 +12,9 @@ namespace bantam::kernels {
 
 /// Elements that belong to one parameter only: a segment starts at a multiple of it, and is padded (with zeros) to one.
 inline constexpr std::int64_t kSegmentGranule = 128;
+
+/// Groups of an arena.
+inline constexpr std::int32_t kMostUpdateGroups = 64;
 
 /// Values shared by a group of parameters; lives in device memory, rewritten by the host when a schedule moves.
 struct UpdateGroup {
@@ -30,18 +33,23 @@ struct UpdateSegment {
   std::uint16_t reserved = 0;
 };
 
+/// Slots of a ring of metric sums: updates whose metrics the device holds.
+inline constexpr int kMetricSlots = 512;
+
 /// Scalars of the update, one struct in device memory.
 struct UpdateControl {
   float loss_scale = 1.0f;           ///< gradients in the arena are multiplied by it
   std::int32_t growth_interval = 0;  ///< finite updates in a row before loss_scale doubles; 0: loss_scale is constant
   std::int32_t finite_in_a_row = 0;
-  std::int32_t found_nonfinite = 0;   ///< of the last `gradient_statistics`
-  std::int64_t updates = 0;           ///< updates done (Adam's t counts from the next one); skipped ones do not count
+  std::int32_t found_nonfinite = 0;   ///< of the last `begin_update`: that update is skipped
+  std::int64_t updates = 0;           ///< updates done (Adam's t from `begin_update` on); skipped ones do not count
   std::int64_t skipped = 0;           ///< updates left out because a gradient was not finite
   float clip_norm = 0.0f;             ///< global-norm clip; 0: none
   float gradient_norm = 0.0f;         ///< of the last unscaled gradient, before clipping
   float gradient_factor = 1.0f;       ///< what the update multiplies gradients by: clip / loss_scale
   std::int32_t skipped_in_a_row = 0;  ///< updates left out since the last that was done
+  std::int32_t metric_slot = 0;       ///< of this update, done or skipped, in a ring of kMetricSlots
+  std::int32_t reserved = 0;
 };
 
 enum class OptimizerKind : std::uint8_t { sgd, sgd_nesterov, adam, adamw };
@@ -51,7 +59,8 @@ struct UpdateArena {
   std::int64_t granules = 0;                         ///< elements / kSegmentGranule
   const std::int32_t* segment_of_granule = nullptr;  ///< (granules), device
   const UpdateSegment* segments = nullptr;           ///< device
-  const UpdateGroup* groups = nullptr;               ///< device
+  const UpdateGroup* groups = nullptr;               ///< (group_count), device
+  std::int32_t group_count = 0;                      ///< at most kMostUpdateGroups
   float* master = nullptr;                           ///< (elements)
   const float* gradient = nullptr;
   float* moment1 = nullptr;  ///< adam's m, sgd's momentum buffer; null: sgd without momentum
@@ -60,37 +69,40 @@ struct UpdateArena {
   DType compute_dtype = DType::float32;
 };
 
-/// Scratch bytes of `gradient_statistics`; depends on granules and target only.
-std::size_t gradient_statistics_workspace_bytes(std::int64_t granules, DeviceKind target);
+/// Running statistics, float32: what forward passes moved, and what counts. (elements) each; 0 elements: none.
+struct UpdateBuffers {
+  std::int64_t elements = 0;
+  float* pending = nullptr;
+  float* current = nullptr;
+};
+
+/// Scratch bytes of `begin_update`; depends on granules and target only.
+std::size_t begin_update_workspace_bytes(std::int64_t granules, DeviceKind target);
 
 /// Writes found_nonfinite, gradient_norm (√Σg² / loss_scale over segments not frozen, fixed order) and gradient_factor
-/// (1/loss_scale, times min(1, clip_norm/norm) where clip_norm > 0).
-using GradientStatistics = void(const Exec&, const UpdateArena&, UpdateControl* control, Workspace);
+/// (1/loss_scale, times min(1, clip_norm/norm) where clip_norm > 0). Then counts the update: where finite, updates + 1,
+/// and loss_scale·2 (at most 2^24) after growth_interval finite updates in a row; else skipped + 1, and loss_scale/2
+/// (at least 1) where growth_interval > 0. metric_slot goes on by one either way.
+using BeginUpdate = void(const Exec&, const UpdateArena&, UpdateControl* control, Workspace);
 
-/// With g = gradient·gradient_factor and t = updates + 1, unless found_nonfinite (then nothing changes):
+/// Follows `begin_update`. With g = gradient·gradient_factor and t = updates, unless found_nonfinite:
 ///  sgd           g += wd·w;  m = beta1·m + g (m = g at t = 1: the buffer starts at zero);  w -= lr·m
 ///  sgd_nesterov  the same m;  w -= lr·(g + beta1·m)
 ///  adam          g += wd·w;  m = beta1·m + (1-beta1)·g;  v = beta2·v + (1-beta2)·g²;
 ///                w -= lr·(m/(1-beta1^t)) / (√(v/(1-beta2^t)) + epsilon)
 ///  adamw         w -= lr·wd·w first; then adam with wd = 0
-/// then compute = cast(w) where the segment has a copy. Padding elements stay zero.
-using OptimizerUpdate = void(const Exec&, OptimizerKind, const UpdateArena&, const UpdateControl* control);
-
-/// Bookkeeping after the update, and of buffers (running statistics): where finite, current = pending, updates + 1, and
-/// loss_scale·2 (at most 2^24) after growth_interval finite updates in a row; else pending = current, skipped + 1, and
-/// loss_scale/2 (at least 1) where growth_interval > 0. `buffer_elements` may be 0.
-using FinishUpdate = void(const Exec&, UpdateControl* control, std::int64_t buffer_elements, float* pending,
-                          float* current);
+/// then compute = cast(w) where the segment has a copy, and current = pending. Where found_nonfinite, pending = current
+/// and nothing else changes. Padding elements stay zero. Throws Error for more than kMostUpdateGroups groups.
+using ApplyUpdate = void(const Exec&, OptimizerKind, const UpdateArena&, const UpdateBuffers&,
+                         const UpdateControl* control);
 
 namespace cpu {
-GradientStatistics gradient_statistics;
-OptimizerUpdate optimizer_update;
-FinishUpdate finish_update;
+BeginUpdate begin_update;
+ApplyUpdate apply_update;
 }  // namespace cpu
 namespace cuda {
-GradientStatistics gradient_statistics;
-OptimizerUpdate optimizer_update;
-FinishUpdate finish_update;
+BeginUpdate begin_update;
+ApplyUpdate apply_update;
 }  // namespace cuda
 
 }  // namespace bantam::kernels

@@ -4,7 +4,9 @@
 
 #include <cmath>
 #include <cstdint>
+#include <string>
 
+#include "bantam/base/error.h"
 #include "bantam/base/philox.h"
 #include "bantam/kernels/update.h"
 
@@ -14,17 +16,24 @@ namespace bantam::kernels {
 inline constexpr std::int64_t kGranulesOfCpuPartial = 64;
 
 /// CPU: number of partial sums.
-constexpr std::int64_t gradient_statistics_parts(std::int64_t granules) {
+constexpr std::int64_t gradient_sum_parts(std::int64_t granules) {
   return (granules + kGranulesOfCpuPartial - 1) / kGranulesOfCpuPartial;
 }
 
-/// CUDA: blocks of the first stage, one partial sum each. Enough to fill any GPU, few enough for one block to add up.
-constexpr std::int64_t gradient_statistics_blocks(std::int64_t granules) {
+/// CUDA: blocks that read gradients, one partial sum each. Enough to fill any GPU, few enough for one to add up.
+constexpr std::int64_t gradient_sum_blocks(std::int64_t granules) {
   const std::int64_t blocks = (granules + 15) / 16;
   return blocks < 1 ? 1 : blocks > 1024 ? 1024 : blocks;
 }
 
-/// The second stage of `gradient_statistics`: `total` is Σg² over gradients still multiplied by the loss scale.
+/// Throws Error where an arena has more groups than kernels hold.
+inline void require_group_count(const UpdateArena& arena) {
+  if (arena.group_count > kMostUpdateGroups)
+    throw Error("update: " + std::to_string(arena.group_count) + " groups; at most " +
+                std::to_string(kMostUpdateGroups) + " are possible");
+}
+
+/// `total` is Σg² over gradients still multiplied by the loss scale.
 BANTAM_HOST_DEVICE inline void store_gradient_statistics(double total, UpdateControl& control) {
   const double scale = control.loss_scale;
   const double norm = sqrt(total) / scale;
@@ -36,9 +45,10 @@ BANTAM_HOST_DEVICE inline void store_gradient_statistics(double total, UpdateCon
   control.gradient_factor = static_cast<float>(factor);
 }
 
-/// Counters and loss scale after an update, done or skipped.
+/// Counters and loss scale for an update, done or skipped.
 BANTAM_HOST_DEVICE inline void advance_update_control(UpdateControl& control) {
   const bool dynamic = control.growth_interval > 0;
+  control.metric_slot = (control.metric_slot + 1) % kMetricSlots;
   if (control.found_nonfinite) {
     control.skipped += 1;
     control.skipped_in_a_row += 1;

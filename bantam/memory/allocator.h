@@ -82,8 +82,8 @@ class BfcAllocator {
   /// address that is not live here (foreign, interior, freed twice); then nothing has changed.
   void free(void* address, Stream stream);
 
-  /// Gives idle pages (of a RegionSource: wholly free regions) back, an idle arena's too; returns the bytes. Live memory
-  /// stays where it is. Waits for pending stream-ordered frees.
+  /// Gives idle pages (of a RegionSource: wholly free regions) back, an idle arena's too; returns the bytes. Live
+  /// memory stays where it is. Waits for pending stream-ordered frees.
   std::uint64_t trim();
 
   MemoryStats stats() const;
@@ -112,6 +112,12 @@ class BfcAllocator {
   bool reserve_arena(std::uint64_t bytes, Stream stream);
   /// Makes the arena free memory; false where something planned still lives in it.
   bool release_arena();
+  /// Where the arena begins; null where there is none.
+  const void* arena_address() const;
+  /// ArenaHold's (placement.h): the arena, if it is idle and begins at `address` with `bytes` or more, for work on
+  /// `stream`, stays until `let_go_of_arena`.
+  bool hold_arena(const void* address, std::uint64_t bytes, Stream stream);
+  void let_go_of_arena();
   /// PlacementScope's: follows `plan` from its first entry on; false where that cannot be (then nothing has changed but
   /// the count of departures).
   bool begin_placement(std::shared_ptr<const PlacementPlan> plan, Stream stream);

@@ -25,6 +25,21 @@ bool BfcAllocator::release_arena() {
   return impl_->arena.chunk() == kNoChunk || impl_->release_arena();
 }
 
+const void* BfcAllocator::arena_address() const {
+  const std::lock_guard lock(impl_->mutex);
+  return reinterpret_cast<const void*>(impl_->arena.address());
+}
+
+bool BfcAllocator::hold_arena(const void* address, std::uint64_t bytes, Stream stream) {
+  const std::lock_guard lock(impl_->mutex);
+  return impl_->arena.hold(reinterpret_cast<std::uintptr_t>(address), bytes, stream);
+}
+
+void BfcAllocator::let_go_of_arena() {
+  const std::lock_guard lock(impl_->mutex);
+  impl_->arena.let_go();
+}
+
 bool BfcAllocator::begin_placement(std::shared_ptr<const PlacementPlan> plan, Stream stream) {
   const std::lock_guard lock(impl_->mutex);
   return impl_->begin_placement(std::move(plan), stream);

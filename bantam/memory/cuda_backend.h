@@ -93,6 +93,19 @@ void pool_free(void* address, void* stream) noexcept;
 /// Most bytes that the pool has held.
 std::uint64_t pool_peak_bytes(void* pool);
 
+// Recorded work of a stream (cuda/cuda_graph.cpp). Recording is thread-local: other threads call what they like.
+struct Recorded {
+  void* executable = nullptr;
+  std::int64_t kernels = 0;
+};
+void begin_capture(int device, void* stream);
+/// What was recorded since, ready to launch; throws where something in between could not be recorded.
+Recorded end_capture(int device, void* stream);
+/// Ends a recording, whatever became of it, and drops it.
+void abandon_capture(int device, void* stream) noexcept;
+void launch_recorded(int device, void* executable, void* stream);
+void destroy_recorded(int device, void* executable) noexcept;
+
 void copy_async(int device, void* to, const void* from, std::size_t bytes, void* stream);
 void zero_async(int device, void* at, std::size_t bytes, void* stream);
 

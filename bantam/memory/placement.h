@@ -64,4 +64,21 @@ class PlacementScope {
   bool on_;
 };
 
+/// While it lives, an allocator's idle arena is not given up: for launching work that was recorded in it
+/// (captured_work.h). Nothing is planned in it meanwhile.
+class ArenaHold {
+ public:
+  /// Of the arena that begins at `address` with `bytes` or more, for work on `stream`; where it is not there, or in
+  /// use, nothing is held.
+  ArenaHold(BfcAllocator& allocator, const void* address, std::uint64_t bytes, Stream stream);
+  ~ArenaHold();
+  ArenaHold(const ArenaHold&) = delete;
+  ArenaHold& operator=(const ArenaHold&) = delete;
+  bool held() const { return held_; }
+
+ private:
+  BfcAllocator& allocator_;
+  bool held_;
+};
+
 }  // namespace bantam

@@ -26,6 +26,13 @@ bool PlacementArena::begin(std::shared_ptr<const PlacementPlan> plan, Stream str
   return true;
 }
 
+bool PlacementArena::hold(std::uintptr_t address, std::uint64_t bytes, Stream stream) {
+  const bool there = chunk_ != kNoChunk && address_ == address && bytes_ >= bytes && same_stream(stream, stream_);
+  if (!there || !idle() || following()) return false;
+  held_ = true;
+  return true;
+}
+
 std::optional<PlacementArena::Place> PlacementArena::next(std::size_t bytes) const {
   if (next_ >= plan_->size() || plan_->entry(next_).bytes != bytes) return std::nullopt;
   for (const Place earlier : plan_->blockers(next_))

@@ -19,21 +19,24 @@ using Labels = std::vector<std::int32_t>;
 constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
 
 struct Outputs {
-  std::vector<float> losses, log_sum_exp, loss, dlogits;
+  std::vector<float> losses, log_sum_exp, loss, dlogits, correct;
 };
 
-/// Forward with `divisor`, then the gradient with `upstream`.
+/// Forward with `divisor`, then the gradient with `upstream`. Adds metrics to ring[*slot] where there is a ring.
 Outputs run(KernelDevice& device, const SoftmaxCrossEntropyShape& s, DType dtype, const std::vector<float>& logits,
-            const Labels& labels, float divisor, float upstream) {
+            const Labels& labels, float divisor, float upstream, MetricSums* ring = nullptr,
+            const std::int32_t* slot = nullptr) {
   const DeviceBuffer in(device, logits, dtype), dlogits(device, s.batch * s.classes, dtype);
   const DeviceArray<std::int32_t> where(device, labels);
   const DeviceBuffer losses(device, s.batch, DType::float32), lse(device, s.batch, DType::float32);
   const DeviceBuffer loss(device, 1, DType::float32), up(device, std::vector<float>{upstream}, DType::float32);
-  BANTAM_KERNEL(device.exec(), softmax_cross_entropy_forward, s, dtype, in.data(), where.data(), divisor,
-                losses.as<float>(), lse.as<float>(), loss.as<float>());
+  const DeviceBuffer correct(device, s.batch, DType::uint8);
+  const kernels::SoftmaxCrossEntropyOutputs out{
+      losses.as<float>(), lse.as<float>(), loss.as<float>(), correct.as<std::uint8_t>(), ring, slot};
+  BANTAM_KERNEL(device.exec(), softmax_cross_entropy_forward, s, dtype, in.data(), where.data(), divisor, out);
   BANTAM_KERNEL(device.exec(), softmax_cross_entropy_grad, s, dtype, in.data(), where.data(), lse.as<float>(),
                 up.as<float>(), divisor, dlogits.data());
-  return {losses.download(), lse.download(), loss.download(), dlogits.download()};
+  return {losses.download(), lse.download(), loss.download(), dlogits.download(), correct.download()};
 }
 
 Labels random_labels(const SoftmaxCrossEntropyShape& s, std::uint64_t seed) {
@@ -144,38 +147,37 @@ TEST_P(SoftmaxCrossEntropyTest, GradientMayAliasLogits) {
   }
 }
 
-TEST_P(SoftmaxCrossEntropyTest, MetricsAddUpAndTheFirstOfEqualsWins) {
+TEST_P(SoftmaxCrossEntropyTest, TheFirstOfEqualLogitsWinsAndNaNNever) {
   const SoftmaxCrossEntropyShape s{5, 3, 0.0f};
   const std::vector<float> logits = {1, 2, 2, 3, 1, 3, kNaN, 1, 0, -5, -4, -3, kNaN, kNaN, kNaN};
   const Labels labels = {1, 2, 1, 2, 0};  // predictions 1 (first of 1, 2), 0 (of 0, 2), 1 (NaN never), 2, 0 (none)
-  const DeviceArray<std::int32_t> where(device(), labels);
-  const DeviceBuffer losses(device(), {0.5f, 1.5f, 2, 4, 8}, DType::float32);
-  for (const DType dtype : kernel_dtypes()) {
-    const DeviceBuffer in(device(), logits, dtype);
-    const DeviceArray<MetricSums> sums(device(), {{100, 10, 20}});
-    for (int repeat = 0; repeat < 2; ++repeat) {
-      BANTAM_KERNEL(exec(), classification_metrics, s, dtype, in.data(), where.data(), losses.as<float>(), sums.data());
-    }
-    const MetricSums total = sums.download()[0];
-    EXPECT_EQ(total.loss, 132);
-    EXPECT_EQ(total.correct, 18);
-    EXPECT_EQ(total.samples, 30);
-  }
+  for (const DType dtype : kernel_dtypes())
+    EXPECT_EQ(run(device(), s, dtype, logits, labels, 5, 1).correct, (std::vector<float>{1, 0, 1, 1, 1}));
+}
+
+TEST_P(SoftmaxCrossEntropyTest, MetricsAddUpInTheirSlot) {
+  const SoftmaxCrossEntropyShape s{2, 3, 0.0f};
+  const DeviceArray<MetricSums> sums(device(), {{1, 2, 3}, {100, 10, 20}, {4, 5, 6}});
+  const DeviceArray<std::int32_t> slot(device(), {1});
+  for (int repeat = 0; repeat < 2; ++repeat)  // log 3 a sample; the first sample is correct
+    run(device(), s, DType::float16, {2, 2, 2, 1, 1, 1}, {0, 2}, 2, 1, sums.data(), slot.data());
+  const std::vector<MetricSums> ring = sums.download();
+  EXPECT_EQ(ring[0].loss + ring[2].loss, 5) << "neighbouring slots stay";
+  EXPECT_NEAR(ring[1].loss, 100 + 4 * std::log(3.0), 1e-6);
+  EXPECT_EQ(ring[1].correct, 12);
+  EXPECT_EQ(ring[1].samples, 24);
 }
 
 TEST_P(SoftmaxCrossEntropyTest, MetricsAreTheReference) {
-  for (const SoftmaxCrossEntropyShape s : {SoftmaxCrossEntropyShape{1, 10}, {1500, 7}, {33, 1000}}) {
-    const std::vector<float> logits = random_values(s.batch * s.classes, 6), losses = random_values(s.batch, 7);
+  for (const SoftmaxCrossEntropyShape s : {SoftmaxCrossEntropyShape{1, 10}, {1500, 7}, {33, 1000}, {4099, 2}}) {
+    const std::vector<float> logits = random_values(s.batch * s.classes, 6);
     const Labels labels = random_labels(s, 8);
-    MetricSums expected;
-    kernels::reference::classification_metrics(s, logits.data(), labels.data(), losses.data(), &expected);
-    const DeviceBuffer in(device(), logits, DType::float32), l(device(), losses, DType::float32);
-    const DeviceArray<std::int32_t> where(device(), labels);
     const DeviceArray<MetricSums> sums(device(), {MetricSums{}});
-    BANTAM_KERNEL(exec(), classification_metrics, s, DType::float32, in.data(), where.data(), l.as<float>(),
-                  sums.data());
+    const Outputs out = run(device(), s, DType::float32, logits, labels, 1, 1, sums.data());
+    MetricSums expected;
+    kernels::reference::classification_metrics(s, logits.data(), labels.data(), out.losses.data(), &expected);
     const MetricSums actual = sums.download()[0];
-    EXPECT_NEAR(actual.loss, expected.loss, 1e-10);
+    EXPECT_NEAR(actual.loss, expected.loss, 1e-10 * std::max(1.0, expected.loss));
     EXPECT_EQ(actual.correct, expected.correct);
     EXPECT_EQ(actual.samples, expected.samples);
   }

@@ -27,6 +27,7 @@ class TestArena {
         segments_(device, segment_values(segments)),
         groups_(device, groups),
         segment_of_granule_(device, segment_indices(segments)),
+        group_count_(static_cast<std::int32_t>(groups.size())),
         control(device, std::vector<kernels::UpdateControl>(1)),
         master(device, std::vector<float>(elements()), DType::float32),
         gradient(device, std::vector<float>(elements()), DType::float32),
@@ -60,6 +61,7 @@ class TestArena {
             .segment_of_granule = segment_of_granule_.data(),
             .segments = segments_.data(),
             .groups = groups_.data(),
+            .group_count = group_count_,
             .master = master.as<float>(),
             .gradient = gradient.as<float>(),
             .moment1 = momentum_ ? moment1.as<float>() : nullptr,
@@ -68,12 +70,12 @@ class TestArena {
             .compute_dtype = compute_dtype_};
   }
 
-  void statistics() {
-    const std::size_t bytes = kernels::gradient_statistics_workspace_bytes(granules_, device_.exec().device.kind);
+  void begin() {
+    const std::size_t bytes = kernels::begin_update_workspace_bytes(granules_, device_.exec().device.kind);
     const TestWorkspace workspace(device_, bytes + 64);
     const std::vector<std::uint8_t> guard(bytes + 64, 0xab);
     copy_bytes(workspace.get().data, guard.data(), guard.size(), device_.stream());
-    BANTAM_KERNEL(device_.exec(), gradient_statistics, arena(), control.data(),
+    BANTAM_KERNEL(device_.exec(), begin_update, arena(), control.data(),
                   kernels::Workspace{workspace.get().data, bytes});
     std::vector<std::uint8_t> after(bytes + 64);
     copy_bytes(after.data(), workspace.get().data, after.size(), device_.stream());
@@ -81,14 +83,12 @@ class TestArena {
     EXPECT_TRUE(std::equal(after.begin() + static_cast<std::ptrdiff_t>(bytes), after.end(), guard.begin()))
         << "wrote past the workspace";
   }
-  void update(kernels::OptimizerKind kind) {
-    BANTAM_KERNEL(device_.exec(), optimizer_update, kind, arena(), control.data());
+  void apply(kernels::OptimizerKind kind, const kernels::UpdateBuffers& buffers = {}) {
+    BANTAM_KERNEL(device_.exec(), apply_update, kind, arena(), buffers, control.data());
   }
-  void finish() { BANTAM_KERNEL(device_.exec(), finish_update, control.data(), 0, nullptr, nullptr); }
-  void step(kernels::OptimizerKind kind) {
-    statistics();
-    update(kind);
-    finish();
+  void step(kernels::OptimizerKind kind, const kernels::UpdateBuffers& buffers = {}) {
+    begin();
+    apply(kind, buffers);
   }
   kernels::UpdateControl control_now() const { return control.download()[0]; }
 
@@ -121,6 +121,7 @@ class TestArena {
   DeviceArray<kernels::UpdateSegment> segments_;
   DeviceArray<kernels::UpdateGroup> groups_;
   DeviceArray<std::int32_t> segment_of_granule_;
+  std::int32_t group_count_;
 
  public:
   DeviceArray<kernels::UpdateControl> control;

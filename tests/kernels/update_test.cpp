@@ -173,7 +173,7 @@ class UpdateControlTest : public DeviceTest {
     TestArena arena(device(), segments(), {UpdateGroup{}});
     arena.control.upload({control});
     arena.gradient.upload(arena.padded(gradient));
-    arena.statistics();
+    arena.begin();
     return arena.control_now();
   }
   static std::vector<TestSegment> segments() {
@@ -204,7 +204,7 @@ TEST_P(UpdateControlTest, NormIsTheReference) {
     TestArena arena(device(), {{count, {.group = 0}}}, {UpdateGroup{}});
     const std::vector<float> gradient = arena.random_padded(4);
     arena.gradient.upload(gradient);
-    arena.statistics();
+    arena.begin();
     const double expected = kernels::reference::gradient_norm<double>(count, gradient.data());
     // Summed in double, rounded to float once.
     EXPECT_NEAR(arena.control_now().gradient_norm, expected, 1.01 * kUnit * expected) << count;
@@ -292,16 +292,31 @@ TEST_P(UpdateControlTest, LossScaleGrowsAndBacksOff) {
 
 TEST_P(UpdateControlTest, BuffersAdvanceOrGoBack) {
   for (const std::int64_t count : {std::int64_t{1}, std::int64_t{300001}}) {
-    for (const int nonfinite : {0, 1}) {
+    for (const bool finite : {true, false}) {
       const std::vector<float> p = random_values(count, 1), c = random_values(count, 2);
       const DeviceBuffer pending(device(), p, DType::float32), current(device(), c, DType::float32);
-      const DeviceArray<UpdateControl> control(device(), {{.found_nonfinite = nonfinite}});
-      BANTAM_KERNEL(exec(), finish_update, control.data(), count, pending.as<float>(), current.as<float>());
-      EXPECT_EQ(pending.download(), nonfinite ? c : p);
-      EXPECT_EQ(current.download(), nonfinite ? c : p);
-      EXPECT_EQ(control.download()[0].updates, 1 - nonfinite);
+      TestArena arena(device(), segments(), {UpdateGroup{}});
+      arena.gradient.upload(arena.padded({{finite ? 1 : INFINITY}, {}, {}}));
+      arena.step(OptimizerKind::sgd, {count, pending.as<float>(), current.as<float>()});
+      EXPECT_EQ(pending.download(), finite ? p : c);
+      EXPECT_EQ(current.download(), finite ? p : c);
+      EXPECT_EQ(arena.control_now().updates, finite ? 1 : 0);
     }
   }
+}
+
+TEST_P(UpdateControlTest, AnArenaWithoutParametersStillPublishesBuffers) {
+  const DeviceBuffer pending(device(), {1, 2}, DType::float32), current(device(), {3, 4}, DType::float32);
+  TestArena arena(device(), {}, {UpdateGroup{}});
+  arena.step(OptimizerKind::adam, {2, pending.as<float>(), current.as<float>()});
+  EXPECT_EQ(current.download(), (std::vector<float>{1, 2}));
+  EXPECT_EQ(arena.control_now().updates, 1);
+}
+
+TEST_P(UpdateControlTest, TooManyGroupsAreRefused) {
+  TestArena arena(device(), segments(), std::vector<UpdateGroup>(kernels::kMostUpdateGroups + 1));
+  arena.begin();
+  EXPECT_THROW(arena.apply(OptimizerKind::adam), Error);
 }
 
 INSTANTIATE_TEST_SUITE_P(Devices, UpdateControlTest, ::testing::ValuesIn(test_devices()), device_test_name);

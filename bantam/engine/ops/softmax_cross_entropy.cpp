@@ -24,8 +24,15 @@ SoftmaxCrossEntropyResult softmax_cross_entropy(const Context& context, const Te
   const Tensor losses = context.allocate({shape.batch}, DType::float32),
                lse = context.allocate({shape.batch}, DType::float32);
   Tensor loss = context.allocate({}, DType::float32);
+  const Tensor correct = context.allocate({shape.batch}, DType::uint8);
+  const kernels::SoftmaxCrossEntropyOutputs out{.losses = losses.as<float>(),
+                                                .log_sum_exp = lse.as<float>(),
+                                                .loss = loss.as<float>(),
+                                                .correct = correct.as<std::uint8_t>(),
+                                                .ring = options.metrics,
+                                                .slot = options.metric_slot};
   BANTAM_KERNEL(context.exec, softmax_cross_entropy_forward, shape, logits.dtype(), logits.data(),
-                labels.as<std::int32_t>(), divisor, losses.as<float>(), lse.as<float>(), loss.as<float>());
+                labels.as<std::int32_t>(), divisor, out);
   if (!records(context, {&logits})) return {loss, losses};
   context.tape->record(context, loss, [=](const Context& ctx, Tensor upstream, GradientStore& store) {
     Tensor dlogits = ctx.allocate(logits.shape(), logits.dtype());

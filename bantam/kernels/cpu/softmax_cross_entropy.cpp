@@ -110,21 +110,28 @@ std::int64_t largest_class(const SoftmaxCrossEntropyShape& s, const T* row) {
 }  // namespace
 
 void softmax_cross_entropy_forward(const Exec& exec, const SoftmaxCrossEntropyShape& shape, DType dtype,
-                                   const void* logits, const std::int32_t* labels, float divisor, float* losses,
-                                   float* log_sum_exp, float* loss) {
+                                   const void* logits, const std::int32_t* labels, float divisor,
+                                   const SoftmaxCrossEntropyOutputs& out) {
   dispatch_floating(dtype, [&](auto tag) {
     using T = typename decltype(tag)::type;
     parallel_ranges(shape.batch, kRowsOfPart, exec.threads, [&](std::int64_t begin, std::int64_t end) {
       for (std::int64_t n = begin; n < end; ++n) {
-        const RowLoss row = row_loss(shape, static_cast<const T*>(logits) + n * shape.classes, labels[n]);
-        losses[n] = row.loss;
-        log_sum_exp[n] = row.log_sum_exp;
+        const T* row = static_cast<const T*>(logits) + n * shape.classes;
+        const RowLoss found = row_loss(shape, row, labels[n]);
+        out.losses[n] = found.loss;
+        out.log_sum_exp[n] = found.log_sum_exp;
+        out.correct[n] = largest_class(shape, row) == labels[n] ? 1 : 0;
       }
     });
   });
   double total = 0;
-  for (std::int64_t n = 0; n < shape.batch; ++n) total += losses[n];
-  *loss = static_cast<float>(total / divisor);
+  for (std::int64_t n = 0; n < shape.batch; ++n) total += out.losses[n];
+  *out.loss = static_cast<float>(total / divisor);
+  if (out.ring == nullptr) return;
+  MetricSums& sums = out.ring[out.slot != nullptr ? *out.slot : 0];
+  sums.loss += total;
+  for (std::int64_t n = 0; n < shape.batch; ++n) sums.correct += out.correct[n];
+  sums.samples += static_cast<double>(shape.batch);
 }
 
 void softmax_cross_entropy_grad(const Exec& exec, const SoftmaxCrossEntropyShape& shape, DType dtype,
@@ -146,19 +153,6 @@ void softmax_cross_entropy_grad(const Exec& exec, const SoftmaxCrossEntropyShape
         map_range(at, at + shape.classes, static_cast<const T*>(logits), static_cast<T*>(dlogits), block);
       }
     });
-  });
-}
-
-void classification_metrics(const Exec&, const SoftmaxCrossEntropyShape& shape, DType dtype, const void* logits,
-                            const std::int32_t* labels, const float* losses, MetricSums* sums) {
-  dispatch_floating(dtype, [&](auto tag) {
-    using T = typename decltype(tag)::type;
-    for (std::int64_t n = 0; n < shape.batch; ++n) {
-      const std::int64_t predicted = largest_class(shape, static_cast<const T*>(logits) + n * shape.classes);
-      sums->loss += losses[n];
-      sums->correct += predicted == labels[n] ? 1 : 0;
-      sums->samples += 1;
-    }
   });
 }
 

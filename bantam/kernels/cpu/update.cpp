@@ -56,7 +56,7 @@ float bias_correction(float beta, std::int64_t t) {
 
 StepValues step_values(OptimizerKind kind, const UpdateGroup& group, const UpdateControl& control) {
   const bool decoupled = kind == OptimizerKind::adamw;
-  const std::int64_t t = control.updates + 1;
+  const std::int64_t t = control.updates;
   return {.factor = control.gradient_factor,
           .lr = group.learning_rate,
           .decay = decoupled ? 0.0f : group.weight_decay,
@@ -128,9 +128,9 @@ void update_granule(OptimizerKind kind, const StepValues& s, const UpdateArena& 
 
 }  // namespace
 
-void gradient_statistics(const Exec& exec, const UpdateArena& arena, UpdateControl* control, Workspace workspace) {
+void begin_update(const Exec& exec, const UpdateArena& arena, UpdateControl* control, Workspace workspace) {
   double* partials = static_cast<double*>(workspace.data);
-  const std::int64_t parts = gradient_statistics_parts(arena.granules);
+  const std::int64_t parts = gradient_sum_parts(arena.granules);
   parallel_parts(parts, exec.threads, [&](std::int64_t part) {
     const std::int64_t end = std::min(arena.granules, (part + 1) * kGranulesOfCpuPartial);
     double sum = 0;
@@ -143,10 +143,16 @@ void gradient_statistics(const Exec& exec, const UpdateArena& arena, UpdateContr
   double total = 0;
   for (std::int64_t part = 0; part < parts; ++part) total += partials[part];
   store_gradient_statistics(total, *control);
+  advance_update_control(*control);
 }
 
-void optimizer_update(const Exec& exec, OptimizerKind kind, const UpdateArena& arena, const UpdateControl* control) {
-  if (control->found_nonfinite) return;
+void apply_update(const Exec& exec, OptimizerKind kind, const UpdateArena& arena, const UpdateBuffers& buffers,
+                  const UpdateControl* control) {
+  require_group_count(arena);
+  const bool skip = control->found_nonfinite != 0;
+  if (buffers.elements > 0)
+    std::copy_n(skip ? buffers.current : buffers.pending, buffers.elements, skip ? buffers.pending : buffers.current);
+  if (skip) return;
   parallel_ranges(arena.granules, kGranulesOfCpuPartial, exec.threads, [&](std::int64_t begin, std::int64_t end) {
     std::int32_t group = -1;
     StepValues values{};
@@ -163,14 +169,6 @@ void optimizer_update(const Exec& exec, OptimizerKind kind, const UpdateArena& a
       narrow(arena.compute_dtype, arena.master + at, element(arena.compute, arena.compute_dtype, at), kSegmentGranule);
     }
   });
-}
-
-void finish_update(const Exec&, UpdateControl* control, std::int64_t buffer_elements, float* pending, float* current) {
-  if (buffer_elements > 0) {
-    const bool keep = control->found_nonfinite != 0;
-    std::copy_n(keep ? current : pending, buffer_elements, keep ? pending : current);
-  }
-  advance_update_control(*control);
 }
 
 }  // namespace bantam::kernels::cpu

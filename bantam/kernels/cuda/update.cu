@@ -1,4 +1,7 @@
-// The weight update on CUDA: a two-stage norm in double, one kernel over all parameters, one for the bookkeeping.
+// The weight update on CUDA in two kernels: a norm in double that its last block adds up, and one pass over all
+// parameters.
+#include "bantam/kernels/cuda/last_block.cuh"
+#include "bantam/kernels/cuda/libraries.h"
 #include "bantam/kernels/cuda/vectorized.cuh"
 #include "bantam/kernels/update.h"
 #include "bantam/kernels/update_rules.h"
@@ -33,27 +36,40 @@ __device__ double block_sum(double value) {
   return sum;
 }
 
-/// partials[block] = Σg² over its granules. In double no finite float overflows, so the sum is finite exactly where
-/// every g is.
-__global__ void __launch_bounds__(kThreads) gradient_partials_kernel(UpdateArena arena, double* partials) {
+/// partials[block] = Σg² over its granules; the last block adds them in order, and counts the update. In double no
+/// finite float overflows, so the sum is finite exactly where every g is.
+__global__ void __launch_bounds__(kThreads)
+    begin_update_kernel(UpdateArena arena, double* partials, unsigned* counter, UpdateControl* control) {
+  constexpr int kTogether = 4;  // granules read at once
   const std::int64_t warps = static_cast<std::int64_t>(gridDim.x) * kWarps;
   double sum = 0;
-  for (std::int64_t granule = grid_thread() / kWarp; granule < arena.granules; granule += warps) {
-    if (arena.segments[arena.segment_of_granule[granule]].frozen) continue;
-    const Quad g = load_quad(arena.gradient, granule * kQuadsOfGranule + threadIdx.x % kWarp);
+  for (std::int64_t first = grid_thread() / kWarp; first < arena.granules; first += warps * kTogether) {
+    Quad g[kTogether];
+    bool counts[kTogether];
 #pragma unroll
-    for (int k = 0; k < kQuad; ++k) sum += static_cast<double>(g.v[k]) * static_cast<double>(g.v[k]);
+    for (int k = 0; k < kTogether; ++k) {
+      const std::int64_t granule = first + k * warps;
+      counts[k] = granule < arena.granules;
+      if (!counts[k]) continue;
+      g[k] = load_quad(arena.gradient, granule * kQuadsOfGranule + threadIdx.x % kWarp);
+      counts[k] = !arena.segments[arena.segment_of_granule[granule]].frozen;
+    }
+#pragma unroll
+    for (int k = 0; k < kTogether; ++k) {
+      if (!counts[k]) continue;
+#pragma unroll
+      for (int i = 0; i < kQuad; ++i) sum += static_cast<double>(g[k].v[i]) * static_cast<double>(g[k].v[i]);
+    }
   }
   sum = block_sum(sum);
   if (threadIdx.x == 0) partials[blockIdx.x] = sum;
-}
-
-__global__ void __launch_bounds__(kThreads)
-    gradient_total_kernel(int count, const double* partials, UpdateControl* control) {
-  double sum = 0;
-  for (int i = threadIdx.x; i < count; i += kThreads) sum += partials[i];
+  if (!last_of_grid(counter)) return;
+  sum = 0;
+  for (unsigned i = threadIdx.x; i < gridDim.x; i += kThreads) sum += __ldcg(partials + i);
   sum = block_sum(sum);
-  if (threadIdx.x == 0) store_gradient_statistics(sum, *control);
+  if (threadIdx.x != 0) return;
+  store_gradient_statistics(sum, *control);
+  advance_update_control(*control);
 }
 
 /// One group's values, as the inner loops read them.
@@ -69,15 +85,16 @@ struct StepValues {
 /// close to 1.
 __device__ inline float bias_correction(float beta, float t) { return -1.0f / expm1f(t * log1pf(beta - 1.0f)); }
 
-__device__ inline StepValues step_values(const UpdateGroup& group, bool decoupled) {
+__device__ inline StepValues step_values(OptimizerKind kind, const UpdateGroup& group, float t) {
+  const bool decoupled = kind == OptimizerKind::adamw;
   return {group.learning_rate,
           decoupled ? 0.0f : group.weight_decay,
           decoupled ? group.weight_decay : 0.0f,
           group.beta1,
           group.beta2,
           group.epsilon,
-          0.0f,
-          0.0f};
+          bias_correction(group.beta1, t),
+          bias_correction(group.beta2, t)};
 }
 
 /// Casts the new values of a quad into the compute slot.
@@ -96,103 +113,113 @@ __device__ inline void store_compute(const UpdateArena& arena, std::int64_t quad
   }
 }
 
-__global__ void __launch_bounds__(kThreads)
-    adam_kernel(UpdateArena arena, bool decoupled, const UpdateControl* control) {
-  if (control->found_nonfinite) return;
-  const float factor = control->gradient_factor, t = static_cast<float>(control->updates + 1);
-  std::int32_t group = -1;
-  StepValues s{};
-  for (std::int64_t i = grid_thread(); i < arena.granules * kQuadsOfGranule; i += grid_threads()) {
-    const UpdateSegment segment = arena.segments[arena.segment_of_granule[i / kQuadsOfGranule]];
-    if (segment.frozen) continue;
-    if (segment.group != group) {
-      group = segment.group;
-      s = step_values(arena.groups[group], decoupled);
-      s.correction1 = bias_correction(s.beta1, t);
-      s.correction2 = bias_correction(s.beta2, t);
-    }
-    const Quad gradient = load_quad(arena.gradient, i);
-    Quad w = quad_at(arena.master, i), m = quad_at(arena.moment1, i), v = quad_at(arena.moment2, i);
+/// What an update of kMoments moments reads of four elements.
+template <int kMoments>
+struct QuadState {
+  Quad g, w, m, v;
+
+  __device__ void load(const UpdateArena& arena, std::int64_t quad) {
+    g = load_quad(arena.gradient, quad);
+    w = load_quad(arena.master, quad);
+    if constexpr (kMoments > 0) m = load_quad(arena.moment1, quad);
+    if constexpr (kMoments > 1) v = load_quad(arena.moment2, quad);
+  }
+  __device__ void store(const UpdateArena& arena, std::int64_t quad) const {
+    quad_at(arena.master, quad) = w;
+    if constexpr (kMoments > 0) quad_at(arena.moment1, quad) = m;
+    if constexpr (kMoments > 1) quad_at(arena.moment2, quad) = v;
+  }
+};
+
+__device__ inline void move_weights(QuadState<2>& q, const StepValues& s, float factor, bool) {
 #pragma unroll
-    for (int k = 0; k < kQuad; ++k) {
-      const float g = gradient.v[k] * factor + s.decay * w.v[k];
-      m.v[k] = s.beta1 * m.v[k] + (1.0f - s.beta1) * g;
-      v.v[k] = s.beta2 * v.v[k] + (1.0f - s.beta2) * g * g;
-      const float divisor = sqrtf(v.v[k] * s.correction2) + s.epsilon;
-      // Where nothing ever came (padding) and epsilon is 0, 0/0 counts as 0.
-      const float step = divisor != 0 ? m.v[k] * s.correction1 / divisor : 0.0f;
-      w.v[k] -= s.lr * (step + s.decoupled_decay * w.v[k]);
-    }
-    quad_at(arena.master, i) = w;
-    quad_at(arena.moment1, i) = m;
-    quad_at(arena.moment2, i) = v;
-    if (arena.compute != nullptr && segment.compute_copy) store_compute(arena, i, w);
+  for (int k = 0; k < kQuad; ++k) {
+    const float g = q.g.v[k] * factor + s.decay * q.w.v[k];
+    q.m.v[k] = s.beta1 * q.m.v[k] + (1.0f - s.beta1) * g;
+    q.v.v[k] = s.beta2 * q.v.v[k] + (1.0f - s.beta2) * g * g;
+    const float divisor = sqrtf(q.v.v[k] * s.correction2) + s.epsilon;
+    // Where nothing ever came (padding) and epsilon is 0, 0/0 counts as 0.
+    const float step = divisor != 0 ? q.m.v[k] * s.correction1 / divisor : 0.0f;
+    q.w.v[k] -= s.lr * (step + s.decoupled_decay * q.w.v[k]);
   }
 }
 
-__global__ void __launch_bounds__(kThreads) sgd_kernel(UpdateArena arena, bool nesterov, const UpdateControl* control) {
-  if (control->found_nonfinite) return;
-  const float factor = control->gradient_factor;
-  for (std::int64_t i = grid_thread(); i < arena.granules * kQuadsOfGranule; i += grid_threads()) {
-    const UpdateSegment segment = arena.segments[arena.segment_of_granule[i / kQuadsOfGranule]];
-    if (segment.frozen) continue;
-    const StepValues s = step_values(arena.groups[segment.group], false);
-    const Quad gradient = load_quad(arena.gradient, i);
-    Quad w = quad_at(arena.master, i), m{};
-    if (arena.moment1 != nullptr) m = quad_at(arena.moment1, i);
+__device__ inline void move_weights(QuadState<1>& q, const StepValues& s, float factor, bool nesterov) {
 #pragma unroll
-    for (int k = 0; k < kQuad; ++k) {
-      const float g = gradient.v[k] * factor + s.decay * w.v[k];
-      m.v[k] = arena.moment1 != nullptr ? s.beta1 * m.v[k] + g : g;
-      w.v[k] -= s.lr * (nesterov && arena.moment1 != nullptr ? g + s.beta1 * m.v[k] : m.v[k]);
-    }
-    quad_at(arena.master, i) = w;
-    if (arena.moment1 != nullptr) quad_at(arena.moment1, i) = m;
-    if (arena.compute != nullptr && segment.compute_copy) store_compute(arena, i, w);
+  for (int k = 0; k < kQuad; ++k) {
+    const float g = q.g.v[k] * factor + s.decay * q.w.v[k];
+    q.m.v[k] = s.beta1 * q.m.v[k] + g;
+    q.w.v[k] -= s.lr * (nesterov ? g + s.beta1 * q.m.v[k] : q.m.v[k]);
   }
 }
 
-/// No thread writes found_nonfinite here, so that every block sees the same.
-__global__ void finish_kernel(UpdateControl* control, std::int64_t elements, float* pending, float* current) {
-  const bool keep = control->found_nonfinite != 0;
-  for (std::int64_t i = grid_thread(); i < elements; i += grid_threads()) {
-    if (keep) {
-      pending[i] = current[i];
+__device__ inline void move_weights(QuadState<0>& q, const StepValues& s, float factor, bool) {
+#pragma unroll
+  for (int k = 0; k < kQuad; ++k) q.w.v[k] -= s.lr * (q.g.v[k] * factor + s.decay * q.w.v[k]);
+}
+
+__device__ void publish_buffers(const UpdateBuffers& buffers, bool skip) {
+  for (std::int64_t i = grid_thread(); i < buffers.elements; i += grid_threads()) {
+    if (skip) {
+      buffers.pending[i] = buffers.current[i];
     } else {
-      current[i] = pending[i];
+      buffers.current[i] = buffers.pending[i];
     }
   }
-  if (grid_thread() == 0) advance_update_control(*control);
+}
+
+/// The first loads of each thread are on their way while the block works out the groups' values.
+template <int kMoments>
+__global__ void __launch_bounds__(kThreads)
+    apply_update_kernel(OptimizerKind kind, UpdateArena arena, UpdateBuffers buffers, const UpdateControl* control) {
+  __shared__ StepValues values[kMostUpdateGroups];
+  const std::int64_t quads = arena.granules * kQuadsOfGranule;
+  std::int64_t i = grid_thread();
+  QuadState<kMoments> state{};
+  UpdateSegment segment{};
+  const auto load = [&] {
+    state.load(arena, i);
+    segment = arena.segments[arena.segment_of_granule[i / kQuadsOfGranule]];
+  };
+  if (i < quads) load();
+  if (threadIdx.x < arena.group_count)
+    values[threadIdx.x] = step_values(kind, arena.groups[threadIdx.x], static_cast<float>(control->updates));
+  const bool skip = control->found_nonfinite != 0;
+  const float factor = control->gradient_factor;
+  __syncthreads();
+  publish_buffers(buffers, skip);
+  if (skip) return;
+  while (i < quads) {
+    if (!segment.frozen) {
+      move_weights(state, values[segment.group], factor, kind == OptimizerKind::sgd_nesterov);
+      state.store(arena, i);
+      if (arena.compute != nullptr && segment.compute_copy) store_compute(arena, i, state.w);
+    }
+    i += grid_threads();
+    if (i < quads) load();
+  }
 }
 
 }  // namespace
 
-void gradient_statistics(const Exec& exec, const UpdateArena& arena, UpdateControl* control, Workspace workspace) {
-  const std::int64_t blocks = gradient_statistics_blocks(arena.granules);
-  double* partials = static_cast<double*>(workspace.data);
-  gradient_partials_kernel<<<static_cast<unsigned>(blocks), kThreads, 0, stream_of(exec)>>>(arena, partials);
-  check_launch("gradient_partials_kernel");
-  gradient_total_kernel<<<1, kThreads, 0, stream_of(exec)>>>(static_cast<int>(blocks), partials, control);
-  check_launch("gradient_total_kernel");
+void begin_update(const Exec& exec, const UpdateArena& arena, UpdateControl* control, Workspace workspace) {
+  const std::int64_t blocks = gradient_sum_blocks(arena.granules);
+  begin_update_kernel<<<static_cast<unsigned>(blocks), kThreads, 0, stream_of(exec)>>>(
+      arena, static_cast<double*>(workspace.data), Libraries::of(exec).block_counters(exec.stream), control);
+  check_launch("begin_update_kernel");
 }
 
-void optimizer_update(const Exec& exec, OptimizerKind kind, const UpdateArena& arena, const UpdateControl* control) {
-  if (arena.granules <= 0) return;
-  const unsigned blocks = stride_blocks(arena.granules * kQuadsOfGranule, kThreads);
-  if (kind == OptimizerKind::adam || kind == OptimizerKind::adamw) {
-    adam_kernel<<<blocks, kThreads, 0, stream_of(exec)>>>(arena, kind == OptimizerKind::adamw, control);
-    check_launch("adam_kernel");
-  } else {
-    sgd_kernel<<<blocks, kThreads, 0, stream_of(exec)>>>(arena, kind == OptimizerKind::sgd_nesterov, control);
-    check_launch("sgd_kernel");
-  }
-}
-
-void finish_update(const Exec& exec, UpdateControl* control, std::int64_t buffer_elements, float* pending,
-                   float* current) {
-  finish_kernel<<<stride_blocks(buffer_elements), kMapThreads, 0, stream_of(exec)>>>(control, buffer_elements, pending,
-                                                                                     current);
-  check_launch("finish_kernel");
+void apply_update(const Exec& exec, OptimizerKind kind, const UpdateArena& arena, const UpdateBuffers& buffers,
+                  const UpdateControl* control) {
+  require_group_count(arena);
+  const std::int64_t items = std::max(arena.granules * kQuadsOfGranule, buffers.elements);
+  if (items <= 0) return;
+  const bool adam = kind == OptimizerKind::adam || kind == OptimizerKind::adamw;
+  const auto kernel = adam                       ? apply_update_kernel<2>
+                      : arena.moment1 != nullptr ? apply_update_kernel<1>
+                                                 : apply_update_kernel<0>;
+  kernel<<<stride_blocks(items, kThreads), kThreads, 0, stream_of(exec)>>>(kind, arena, buffers, control);
+  check_launch("apply_update_kernel");
 }
 
 }  // namespace bantam::kernels::cuda

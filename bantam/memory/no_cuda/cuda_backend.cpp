@@ -47,6 +47,11 @@ void pool_destroy(void*) noexcept {}
 void* pool_malloc(void*, std::size_t, void*) { refuse(); }
 void pool_free(void*, void*) noexcept {}
 std::uint64_t pool_peak_bytes(void*) { refuse(); }
+void begin_capture(int, void*) { refuse(); }
+Recorded end_capture(int, void*) { refuse(); }
+void abandon_capture(int, void*) noexcept {}
+void launch_recorded(int, void*, void*) { refuse(); }
+void destroy_recorded(int, void*) noexcept {}
 void copy_async(int, void*, const void*, std::size_t, void*) { refuse(); }
 void zero_async(int, void*, std::size_t, void*) { refuse(); }
 

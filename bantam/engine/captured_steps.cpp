@@ -1,0 +1,98 @@
+// Which updates run from a recording, when recordings are made, and what happens where they cannot be.
+#include "bantam/engine/captured_steps.h"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+
+#include "bantam/base/error.h"
+
+namespace bantam {
+
+CapturedSteps::CapturedSteps(TrainingStep& step, DeviceBatches& batches, std::int64_t accumulate, StepMode mode,
+                             int updates_a_launch)
+    : step_(step),
+      batches_(batches),
+      accumulate_(accumulate),
+      updates_(updates_a_launch),
+      captures_(mode == StepMode::captured && step.model().device().is_cuda()) {
+  if (updates_ <= 0)
+    updates_ = static_cast<int>(std::clamp<std::int64_t>(batches.most_at_once() / accumulate, 1, kMostUpdates));
+  if (updates_ > kMostUpdates)
+    throw Error(fmt::format("{} updates a launch; at most {} can be", updates_, kMostUpdates));
+  for (int i = 0; i < kAhead; ++i) launched_.emplace_back(step.model().device());
+}
+
+double CapturedSteps::kernels_an_update() const {
+  if (many_) return static_cast<double>(many_->work.kernels()) / many_->updates;
+  return one_ ? static_cast<double>(one_->work.kernels()) : 0.0;
+}
+
+std::int64_t CapturedSteps::next_updates(std::int64_t most) const {
+  return captures_ && warm_ && most >= updates_ ? updates_ : 1;
+}
+
+std::int64_t CapturedSteps::run(std::int64_t most) {
+  hold_back();
+  const auto count = static_cast<int>(next_updates(most));
+  std::unique_ptr<CapturedUpdates>& recorded = count > 1 ? many_ : one_;
+  const bool ready = captures_ && warm_ && (recorded || record(recorded, count));
+  const bool replayed = ready && step_.replay(*recorded);
+  if (!replayed) {
+    if (ready) drop();  // the arena is not where it was
+    run_directly();
+  } else {
+    batches_.advance(count * accumulate_);
+  }
+  launched_[launches_++ % kAhead].record(step_.model().runtime().stream(step_.model().device()));
+  return replayed ? count : 1;
+}
+
+/// Waits for the launch before the last kAhead - 1.
+void CapturedSteps::hold_back() { launched_[launches_ % kAhead].synchronize(); }
+
+/// Micro-batches and update number `first` of `count` batches that are made together.
+void CapturedSteps::update_once(const Context& context, std::int64_t first, std::int64_t count) {
+  for (std::int64_t i = 0; i < accumulate_; ++i) {
+    const Batch batch = batches_.make(context, first + i, count);
+    step_.micro_batch(batch, i * batch.size, accumulate_ * batch.size);
+  }
+  step_.update();
+}
+
+void CapturedSteps::run_directly() {
+  const Context context = step_.model().context(Pass::train).at(step_.model().runtime().intern("input"));
+  update_once(context, 0, accumulate_);
+  batches_.advance(accumulate_);
+  warm_ = true;
+}
+
+bool CapturedSteps::record(std::unique_ptr<CapturedUpdates>& into, int updates) {
+  Runtime& runtime = step_.model().runtime();
+  const Device device = step_.model().device();
+  const Context context = step_.model().context(Pass::train).at(runtime.intern("input"));
+  try {
+    if (++recordings_ > kMostFailures) throw Error("memory is too short for the planned step to stay where it is");
+    runtime.refresh_limit(device);  // what came before is not the graph's
+    into = step_.capture([&] {
+      for (int i = 0; i < updates; ++i) update_once(context, i * accumulate_, updates * accumulate_);
+    });
+    runtime.note_overhead(device, "graphs");
+  } catch (const Error& error) {
+    give_up(error);
+  }
+  return into != nullptr;
+}
+
+void CapturedSteps::drop() {
+  many_.reset();
+  one_.reset();
+}
+
+void CapturedSteps::give_up(const Error& error) {
+  captures_ = false;
+  drop();
+  step_.model().runtime().log(fmt::format("steps run planned, not captured: {}", error.what()));
+}
+
+}  // namespace bantam

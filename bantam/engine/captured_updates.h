@@ -1,0 +1,19 @@
+// CapturedUpdates: whole updates of a TrainingStep, recorded once and run again without the host.
+#pragma once
+
+#include <cstdint>
+
+#include "bantam/memory/captured_work.h"
+
+namespace bantam {
+
+/// What TrainingStep::capture recorded: planned updates, with the arena's place and the batches' addresses they were
+/// recorded with.
+struct CapturedUpdates {
+  CapturedWork work;
+  int updates = 0;
+  const void* arena = nullptr;
+  std::uint64_t arena_bytes = 0;
+};
+
+}  // namespace bantam

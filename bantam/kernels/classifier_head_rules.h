@@ -1,0 +1,75 @@
+// How the fused head is cut on CUDA and on the CPU: by shapes only, so that sizes are known without a device and the
+// bits never change.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+#include "bantam/kernels/classifier_head.h"
+#include "bantam/kernels/matmul.h"
+#include "bantam/kernels/workspace_layout.h"
+
+namespace bantam::kernels {
+
+/// CUDA: x·w1ᵀ in tiles of `rows` by 64, the sum cut into `splits` pieces of `depth`.
+struct HiddenSplit {
+  std::int64_t rows = 0, tiles = 0, depth = 0, splits = 0;
+};
+inline constexpr std::int64_t kHiddenTile = 64;
+
+/// One block for each multiprocessor of a large GPU, two in float32, which multiplies longer than it reads; no more
+/// pieces than are quickly added up again.
+constexpr HiddenSplit hidden_split(const ClassifierHeadShape& s, DType dtype) {
+  constexpr std::int64_t kMostSplits = 85, kAligned = 64;
+  const std::int64_t blocks = dtype == DType::float32 ? 264 : 132;
+  HiddenSplit split;
+  split.rows = s.batch <= 16 ? 16 : s.batch <= 256 ? 64 : 128;
+  split.tiles = (s.batch + split.rows - 1) / split.rows * ((s.hidden + kHiddenTile - 1) / kHiddenTile);
+  const std::int64_t wanted = std::clamp<std::int64_t>(blocks / std::max<std::int64_t>(split.tiles, 1), 1, kMostSplits);
+  split.depth = ((s.inputs + wanted - 1) / wanted + kAligned - 1) / kAligned * kAligned;
+  split.splits = (s.inputs + split.depth - 1) / split.depth;
+  return split;
+}
+
+/// CUDA: floats of shared memory that the loss kernel needs for `rows` samples a block, besides kLossSums.
+constexpr std::int64_t loss_block_floats(const ClassifierHeadShape& s, std::int64_t rows) {
+  return (2 * rows + s.classes + 1) * (s.hidden + 1) + rows * (s.classes + 3) + s.classes;
+}
+inline constexpr std::int64_t kLossSums = 1024;  ///< four a thread
+
+/// CUDA: samples that a block of the loss kernel takes: about 128 blocks, within 48 KiB of shared memory.
+constexpr std::int64_t loss_rows(const ClassifierHeadShape& s) {
+  constexpr std::int64_t kFloats = 48 * 1024 / 4 - kLossSums;
+  std::int64_t rows = 1;
+  while (rows < 32 && rows * 128 < s.batch && loss_block_floats(s, 2 * rows) <= kFloats) rows *= 2;
+  return rows;
+}
+constexpr std::int64_t loss_blocks(const ClassifierHeadShape& s) { return (s.batch + loss_rows(s) - 1) / loss_rows(s); }
+
+/// Elements of one part of the small gradients: dw2 (classes, hidden), db2 (classes), db1 (hidden).
+constexpr std::int64_t small_gradients(const ClassifierHeadShape& s) {
+  return s.classes * s.hidden + s.classes + s.hidden;
+}
+
+/// CUDA: batches whose backward is one kernel of our own.
+inline constexpr std::int64_t kSmallBatch = 32;
+
+/// The matrix products of which the head is composed.
+constexpr MatmulShape hidden_product(const ClassifierHeadShape& s) {
+  return {.m = s.batch, .n = s.hidden, .k = s.inputs, .transpose_b = true};
+}
+constexpr MatmulShape logits_product(const ClassifierHeadShape& s) {
+  return {.m = s.batch, .n = s.classes, .k = s.hidden, .transpose_b = true};
+}
+constexpr MatmulShape dw2_product(const ClassifierHeadShape& s) {
+  return {.m = s.classes, .n = s.hidden, .k = s.batch, .transpose_a = true};
+}
+constexpr MatmulShape dhidden_product(const ClassifierHeadShape& s) {
+  return {.m = s.batch, .n = s.hidden, .k = s.classes};
+}
+constexpr MatmulShape dw1_product(const ClassifierHeadShape& s) {
+  return {.m = s.hidden, .n = s.inputs, .k = s.batch, .transpose_a = true};
+}
+constexpr MatmulShape dx_product(const ClassifierHeadShape& s) { return {.m = s.batch, .n = s.inputs, .k = s.hidden}; }
+
+}  // namespace bantam::kernels
