@@ -54,7 +54,7 @@ HalfLayout half_layout(const SeparableBlockShape& s, bool folded, int steps) {
   const std::int64_t elements = s.in_w * s.in_channels;
   at.piece = elements % 4 == 0 ? 4 : elements % 2 == 0 ? 2 : 1;
   at.depthwise_at = at.groups * steps * 1024;
-  at.bias_at = at.depthwise_at + (folded ? 0 : 2 * steps * 1536);
+  at.bias_at = at.depthwise_at + at.chunks * 1536;
   at.tile_at = at.bias_at + at.groups * 64;
   return at;
 }
@@ -68,12 +68,6 @@ void launch_half(const Exec& exec, const SeparableBlockShape& s, const T* x, con
   SeparableTiles t =
       separable_tiles(s, rows_within(s, copies * 2 * at.row_stride, kUnaskedSharedBytes - at.tile_at - 64));
   at.shifted = rounded_up(t.tile_rows(kPool) * at.row_stride + 2, 8);
-  // Warps that few outputs would leave idle take part of the channels.
-  at.sharers = 1;
-  while (at.sharers < at.groups && at.sharers < kForwardWarps &&
-         t.rows * t.out_w * at.sharers * 2 <=
-             kForwardWarps * SeparableForwardHalf<T, kFolded, kSteps, kPool>::kPositions)
-    at.sharers *= 2;
   at.bytes = rounded_up(at.tile_at + copies * 2 * (at.shifted + 2), 16);
   t.framed |= kIsFolded;
   t.by_row = FastDivide(s.in_w * s.in_channels / (kIsFolded ? at.piece : 8));

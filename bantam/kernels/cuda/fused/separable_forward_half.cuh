@@ -15,7 +15,6 @@ namespace bantam::kernels::cuda {
 /// Where the parts of a half kernel's shared memory lie, in bytes; sizes of a tile in elements.
 struct HalfLayout {
   int groups;        ///< of 32 output channels
-  int sharers;       ///< warps that share a run of outputs, each with groups of its own: 1, 2 or 4
   int chunks;        ///< of 8 input channels
   int pixel_stride;  ///< elements between pixels of a tile
   int row_stride;    ///< elements between its rows; even
@@ -75,14 +74,14 @@ struct SeparableForwardHalf {
 
   /// Depthwise weights as diagonal matrices (8 channels by 8), one register a tap: the second operands of nine products
   /// that are a depthwise convolution of 8 channels. Twelve registers a lane, the last three empty.
-  __device__ static void load_diagonals(const SeparableTiles& t, const T* depthwise, std::uint32_t* to) {
+  __device__ static void load_diagonals(const SeparableTiles& t, const HalfLayout& at, const T* depthwise,
+                                        std::uint32_t* to) {
 #pragma unroll 6
-    for (int i = static_cast<int>(threadIdx.x); i < 2 * kSteps * 384; i += kForwardThreads) {
+    for (int i = static_cast<int>(threadIdx.x); i < at.chunks * 384; i += kForwardThreads) {
       const int lane = i / 4 % 32, tap = i / 128 % 3 * 4 + i % 4, n = lane / 4, k = lane % 4 * 2;
-      const int c = i / 384 * 8 + n;
       std::uint32_t weight = 0;
-      if (tap < 9 && n / 2 * 2 == k && c < t.channels) {
-        weight = __ldg(reinterpret_cast<const unsigned short*>(depthwise + tap * t.channels + c));
+      if (tap < 9 && n / 2 * 2 == k) {
+        weight = __ldg(reinterpret_cast<const unsigned short*>(depthwise + tap * t.channels + i / 384 * 8 + n));
         if (n != k) weight <<= 16;
       }
       to[i] = weight;
@@ -217,8 +216,11 @@ struct SeparableForwardHalf {
     for (int i = 0; i < 2; ++i) pixel[i] = shared_address(tile + patch_at(t, at, unit, first, i, lane % 16));
 #pragma unroll
     for (int chunk = 0; chunk < 2 * kSteps; ++chunk) {
-      // Past the last chunk the weights are 0: any pixels will do.
-      const auto chunk_byte = static_cast<std::uint32_t>(min(chunk, at.chunks - 1) * 16);
+      if (chunk >= at.chunks) {
+#pragma unroll
+        for (int i = 0; i < 2; ++i) a[i][chunk / 2][chunk % 2 * 2] = a[i][chunk / 2][chunk % 2 * 2 + 1] = 0;
+        continue;
+      }
       uint4 taps[3];
 #pragma unroll
       for (int v = 0; v < 3; ++v) taps[v] = diagonals[(chunk * 3 + v) * 32 + lane];
@@ -233,7 +235,7 @@ struct SeparableForwardHalf {
 #pragma unroll
         for (int p = 0; p < 5; ++p) {
           std::uint32_t pixels[4];
-          load_matrices(pixels, pixel[i] + tap_bytes[p] + chunk_byte);
+          load_matrices(pixels, pixel[i] + tap_bytes[p] + static_cast<std::uint32_t>(chunk * 16));
           WarpMma<T>::multiply_add(sums, pixels, weights[p]);
         }
         a[i][chunk / 2][chunk % 2 * 2] = bits_of(Pair::pack(sums[0], sums[1]));
@@ -309,8 +311,7 @@ struct SeparableForwardHalf {
     return out;
   }
 
-  /// `element` counts from the unit's first output, as y and codes do.
-  __device__ static void store(const Output& out, std::uint32_t element, T* y, std::uint8_t* codes) {
+  __device__ static void store(const Output& out, std::int64_t element, T* y, std::uint8_t* codes) {
     *reinterpret_cast<uint4*>(y + element) = uint4{out.y[0], out.y[1], out.y[2], out.y[3]};
     if (codes == nullptr) return;
     if constexpr (kPool == 2) {
@@ -331,7 +332,7 @@ struct SeparableForwardHalf {
     for (int k = 0; k < kPositions / 8; ++k) {
       const int position = first + 8 * k + row;
       if (position >= unit.positions) return;
-      const auto element = static_cast<std::uint32_t>(position * t.out_channels + channel);
+      const std::int64_t element = (unit.first_position + position) * t.out_channels + channel;
       if constexpr (kPool == 2) {
         store(finish_window(sums, bias, t.relu != 0), element, y, codes);
       } else {
@@ -349,19 +350,14 @@ struct SeparableForwardHalf {
     const auto* tile = reinterpret_cast<const T*>(shared + at.tile_at);
     int offset[2 * kSteps];
     if constexpr (kFolded > 0) pair_offsets(at, offset);
-    // A unit's outputs lie together. Their number fits 32 bits: they come from one tile in shared memory.
-    const std::int64_t start = unit.first_position * t.out_channels;
-    y += start;
-    if (codes != nullptr) codes += kPool == 2 ? start / 2 : start / 8;
-    const int step = kForwardWarps / at.sharers * kPositions;
-    for (int first = warp / at.sharers * kPositions; first < unit.positions; first += step) {
+    for (int first = warp * kPositions; first < unit.positions; first += kForwardWarps * kPositions) {
       Operand a;
       if constexpr (kFolded > 0) {
         gather_patches(t, at, unit, tile, offset, first, a);
       } else {
         convolve_depthwise(t, at, unit, tile, reinterpret_cast<const uint4*>(shared + at.depthwise_at), first, a);
       }
-      for (int group = warp % at.sharers; group < at.groups; group += at.sharers) {
+      for (int group = 0; group < at.groups; ++group) {
         Sums sums;
         multiply_group(weights + group * kSteps * 64, a, sums);
         finish(t, unit, first, group * 32 + lane % 4 * 8, bias, sums, y, codes);
@@ -384,7 +380,7 @@ struct SeparableForwardHalf {
       if (index == static_cast<int>(blockIdx.x)) {  // while the first tile comes
         load_weights(t, at, depthwise, pointwise, reinterpret_cast<std::uint32_t*>(shared));
         if constexpr (kFolded == 0)
-          load_diagonals(t, depthwise, reinterpret_cast<std::uint32_t*>(shared + at.depthwise_at));
+          load_diagonals(t, at, depthwise, reinterpret_cast<std::uint32_t*>(shared + at.depthwise_at));
         for (int i = static_cast<int>(threadIdx.x); i < at.groups * 32; i += kForwardThreads)
           reinterpret_cast<T*>(shared + at.bias_at)[i] =
               t.bias != 0 && i < t.out_channels ? bias[i] : from_float<T>(0.0f);
