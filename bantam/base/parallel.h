@@ -3,31 +3,29 @@
 #pragma once
 
 #include <cstdint>
-#include <exception>
-#include <mutex>
+#include <memory>
+#include <type_traits>
 
 namespace bantam {
 
-/// Runs `part(i)` for every i in [0, parts) on up to `threads` OpenMP threads, in any order. The first exception thrown
-/// is rethrown after all parts have ended.
+/// Runs `part(context, i)` for every i in [0, parts) on the calling thread and up to `threads` - 1 workers of the
+/// process' pool, in any order. The caller takes parts itself and waits only for parts that a worker has begun: a
+/// worker without a core holds nobody up. Idle workers sleep after some microseconds. The first exception thrown is
+/// rethrown after all parts have ended. Thread-safe; called from within a part, it runs on that thread alone.
+void run_parts(std::int64_t parts, int threads, void (*part)(void* context, std::int64_t i), void* context);
+
+/// Runs `part(i)` for every i in [0, parts) on up to `threads` threads, in any order (`run_parts`). On one thread the
+/// parts after one that throws are not begun.
 template <class Part>
 void parallel_parts(std::int64_t parts, int threads, Part&& part) {
   if (parts <= 1 || threads <= 1) {
     for (std::int64_t i = 0; i < parts; ++i) part(i);
     return;
   }
-  std::exception_ptr failure;
-  std::mutex guard;
-#pragma omp parallel for schedule(dynamic, 1) num_threads(threads)
-  for (std::int64_t i = 0; i < parts; ++i) {
-    try {
-      part(i);
-    } catch (...) {
-      const std::lock_guard lock(guard);
-      if (!failure) failure = std::current_exception();
-    }
-  }
-  if (failure) std::rethrow_exception(failure);
+  using Callable = std::remove_reference_t<Part>;
+  run_parts(
+      parts, threads, [](void* context, std::int64_t i) { (*static_cast<Callable*>(context))(i); },
+      const_cast<void*>(static_cast<const void*>(std::addressof(part))));
 }
 
 /// Runs `range(begin, end)` over [0, count) cut into pieces of `grain` (the last is shorter).

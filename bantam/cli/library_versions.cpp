@@ -1,7 +1,6 @@
 // Asks each library itself; CUDA's are found by name at run time, since nothing links them.
 #include "bantam/cli/library_versions.h"
 
-#include <Eigen/Core>
 #include <initializer_list>
 
 #include <dlfcn.h>
@@ -59,9 +58,7 @@ std::string version_from(const Library& library, const char* symbol) {
 
 std::vector<LibraryVersion> library_versions() {
   const dnnl_version_t* dnnl = dnnl_version();
-  std::vector<LibraryVersion> versions = {
-      {"oneDNN", fmt::format("{}.{}.{}", dnnl->major, dnnl->minor, dnnl->patch)},
-      {"Eigen", fmt::format("{}.{}.{}", EIGEN_WORLD_VERSION, EIGEN_MAJOR_VERSION, EIGEN_MINOR_VERSION)}};
+  std::vector<LibraryVersion> versions = {{"oneDNN", fmt::format("{}.{}.{}", dnnl->major, dnnl->minor, dnnl->patch)}};
   const std::string toolkit = BANTAM_CUDA_TOOLKIT;  // what this program was built with; empty: nothing
   if (toolkit.empty()) {
     versions.push_back({"CUDA", "this program was built without it"});

@@ -1,15 +1,12 @@
 // The `bantam` program: its subcommands, and from exceptions to exit codes.
 #include <algorithm>
 #include <cstdio>
-#include <cstdlib>
-#include <filesystem>
 #include <new>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include "bantam/base/error.h"
 #include "bantam/base/text.h"
@@ -50,18 +47,6 @@ void check_subcommand(const CLI::App& app, int argc, char** argv) {
                   near ? fmt::format("did you mean '{}'?", *near) : "there are " + join(names, ", ", " and ")));
 }
 
-/// Begins the program again with OpenMP's idle threads spinning only for microseconds, unless the user has said how
-/// they shall wait. By default they spin for milliseconds, which keeps the cores from the data's workers and from other
-/// programs: on two busy cores a step took 30 times as long. (Sleeping at once costs a quiet machine 30 %.) The OpenMP
-/// runtime reads this once, before main, so setting it here alone would be too late.
-void restart_with_short_spinning(char** argv) {
-  if (std::getenv("OMP_WAIT_POLICY") != nullptr || std::getenv("GOMP_SPINCOUNT") != nullptr) return;
-  std::error_code error;
-  const auto program = std::filesystem::read_symlink("/proc/self/exe", error);
-  setenv("GOMP_SPINCOUNT", "5000", 1);
-  if (!error) execv(program.c_str(), argv);  // comes back only where it is not possible; then threads spin
-}
-
 int run(int argc, char** argv) {
   CLI::App app(kAbout, "bantam");
   app.footer(kFooter);
@@ -76,8 +61,6 @@ int run(int argc, char** argv) {
   add_plan(app, action);
   add_profile(app, action);
   check_subcommand(app, argc, argv);
-  const std::string_view command = argc > 1 ? argv[1] : "";
-  if (command == "train" || command == "bench" || command == "profile") restart_with_short_spinning(argv);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {

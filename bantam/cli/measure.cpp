@@ -7,6 +7,7 @@
 
 #include "bantam/base/half.h"
 #include "bantam/base/philox.h"
+#include "bantam/cli/algorithm_cache.h"
 
 namespace bantam::cli {
 namespace {
@@ -130,7 +131,8 @@ void StepSession::start_capturing() {
   // Small steps need many a launch, so that what is between launches does not show.
   constexpr std::int64_t kSmallBatch = 256;
   const std::int64_t rounds = case_.batch <= kSmallBatch ? CapturedSteps::kMostUpdates / batches_.size() : 1;
-  captured_ = std::make_unique<CapturedSteps>(*step_, batches_, 1, static_cast<int>(rounds * batches_.size()));
+  captured_ = std::make_unique<CapturedSteps>(*step_, batches_, 1, StepMode::captured,
+                                              static_cast<int>(rounds * batches_.size()));
   make_room_for_metrics(1);
   (void)captured_->run(1);
 }
@@ -158,8 +160,10 @@ Context StepSession::training_context() const {
 
 StepMeasurement measure_step(const RunConfig& config, const StepCase& options, int threads, double seconds) {
   StepSession session(config, options, config.device, threads);
+  AlgorithmCache algorithms(session.runtime(), config);
   session.run(kWarmUpSteps);
   session.wait();
+  algorithms.save();
   StepMeasurement measured{.memory = session.memory()};
   session.add_batches(kResidentBatches);
   if (options.mode == StepMode::captured) session.start_capturing();
@@ -184,6 +188,7 @@ StepMeasurement measure_step(const RunConfig& config, const StepCase& options, i
   measured.images_per_s = static_cast<double>(options.batch) / step;
   measured.windows = static_cast<std::int64_t>(windows.size());
   measured.kernels = session.kernels_a_step();
+  measured.parameters = session.model().parameters().parameter_count();
   return measured;
 }
 

@@ -108,6 +108,25 @@ RecomputeOptions read_recompute(ConfigMap& root, const Graph& graph) {
   return options;
 }
 
+/// `cache: auto`: on a GPU the data sets lie on the device where they take little of what the run may have, or, where
+/// nothing bounds it, of any GPU. A rule of the configuration alone, so that plans hold.
+void settle_cache(RunConfig& config) {
+  if (!config.data || config.data->pipeline.cache != CacheKind::automatic) return;
+  constexpr std::uint64_t kLittle = 1u << 30, kShare = 8;
+  std::uint64_t most = kLittle;
+  const auto limit = config.memory.limits.find(to_string(config.device));
+  const auto split = config.memory.logical.find(to_string(config.device.whole()));
+  if (limit != config.memory.limits.end()) most = std::min(most, limit->second / kShare);
+  if (config.memory.budget > 0) most = std::min(most, config.memory.budget / kShare);
+  if (config.device.is_logical() && split != config.memory.logical.end())
+    most = std::min(most, split->second.at(static_cast<std::size_t>(config.device.share)) / kShare);
+  std::uint64_t bytes = 0;
+  for (const DatasetFacts& facts : {train_facts(*config.data), test_facts(*config.data)})
+    bytes += static_cast<std::uint64_t>(facts.size * (facts.image_shape.elements() + 4));
+  const bool on_device = config.device.kind == DeviceKind::cuda && bytes <= most;
+  config.data->pipeline.cache = on_device ? CacheKind::device : CacheKind::ram;
+}
+
 }  // namespace
 
 RunConfig read_run_config(const std::filesystem::path& path, std::span<const std::string> overrides) {
@@ -129,6 +148,7 @@ RunConfig read_run_config(const std::filesystem::path& path, std::span<const std
   config.memory = read_memory(root.map_or_empty("memory"));
   require_share(root, config);
   config.fusion = root.choice("fusion", {"on", "off"}, "on") == "on";
+  config.algorithms = root.text("algorithms", "auto");
   config.recompute_given = root.has("recompute");
   config.recompute = read_recompute(root, config.model.graph);
   try {
@@ -137,7 +157,8 @@ RunConfig read_run_config(const std::filesystem::path& path, std::span<const std
     root.node("memory").as_map().node("on_oom").fail(error.what());
   }
   if (const auto data = root.find("data")) config.data = read_data_config(*data);
-  config.train = read_train_config(root.map_or_empty("train"));
+  config.train = read_train_config(root.map_or_empty("train"), config.device);
+  settle_cache(config);
   root.finish();
   if (config.model.graph.output_shape().rank() != 1)
     config.model.output.fail_at_key(

@@ -17,6 +17,7 @@
 #include "bantam/engine/micro_batches.h"
 #include "bantam/engine/optimizer.h"
 #include "bantam/engine/runtime.h"
+#include "bantam/engine/step_mode.h"
 #include "bantam/engine/training_step.h"
 #include "bantam/models/layers.h"
 
@@ -30,10 +31,11 @@ struct TrainConfig {
   OptimizerOptions optimizer;
   std::int64_t log_every = 1;  ///< updates a line of metrics.jsonl
   bool evaluate = true;        ///< after each epoch
+  StepMode mode = StepMode::planned;
 };
 
-/// Reads and finishes `train:`. Throws ConfigError.
-TrainConfig read_train_config(ConfigMap train);
+/// Reads and finishes `train:` of a run on `device`. Throws ConfigError.
+TrainConfig read_train_config(ConfigMap train, Device device);
 
 /// `memory:`. Sizes in bytes; devices by name ("cuda:0").
 struct MemoryConfig {
@@ -54,6 +56,7 @@ struct RunConfig {
   MemoryConfig memory;
   RecomputeOptions recompute;
   bool fusion = true;            ///< layers run as one op where there is one
+  std::string algorithms = "auto";  ///< the file of timed algorithms: auto, off or a path
   bool recompute_given = false;  ///< false: the program may choose, to fit a budget or a limit
   std::optional<DataOptions> data;
   models::ModelSpec model;

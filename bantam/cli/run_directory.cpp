@@ -14,7 +14,8 @@ namespace bantam::cli {
 namespace fs = std::filesystem;
 namespace {
 
-constexpr const char* kFiles[] = {"config.yaml", "metrics.jsonl", "weights.safetensors", "state.safetensors"};
+constexpr const char* kFiles[] = {"config.yaml", "metrics.jsonl", "weights.safetensors", "state.safetensors",
+                                  "algorithms.json"};
 
 void make(const fs::path& path) {
   std::error_code error;
@@ -84,8 +85,11 @@ MetricsLog::MetricsLog(const fs::path& path, std::int64_t log_every, BfcAllocato
   if (!file_) throw DataError(fmt::format("{}: cannot be opened for writing", path.string()));
 }
 
-void MetricsLog::write(const nlohmann::ordered_json& line) {
-  file_ << line.dump() << std::endl;  // flushed: whoever follows the file sees whole lines
+void MetricsLog::write(const nlohmann::ordered_json& line) { file_ << line.dump() << '\n'; }
+
+/// After whole lines: whoever follows the file sees no half ones.
+void MetricsLog::flush() {
+  file_.flush();
   if (!file_) throw DataError(fmt::format("{}: cannot be written (disk full?)", path_.string()));
 }
 
@@ -113,9 +117,13 @@ void MetricsLog::on_progress(const ProgressEvent& event) {
     correct_ += metrics.accuracy * static_cast<double>(metrics.samples);
     if (update_ % log_every_ == 0 || update_ == event.updates) write_updates();
   }
+  flush();
 }
 
-void MetricsLog::on_end() { write_updates(); }
+void MetricsLog::on_end() {
+  write_updates();
+  flush();
+}
 
 void MetricsLog::on_epoch_end(const EpochEvent& event) {
   nlohmann::ordered_json line = {{"kind", "epoch"},
@@ -136,6 +144,7 @@ void MetricsLog::on_epoch_end(const EpochEvent& event) {
   line["peak_bytes"] = memory.peak_bytes;
   line["pool_bytes"] = memory.peak_pool_bytes;
   write(line);
+  flush();
 }
 
 }  // namespace bantam::cli

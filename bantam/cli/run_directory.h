@@ -1,4 +1,5 @@
-// The folder of one run: config.yaml, metrics.jsonl, weights.safetensors, state.safetensors. Never overwrites unasked.
+// The folder of one run: config.yaml, metrics.jsonl, weights.safetensors, state.safetensors, algorithms.json. Never
+// overwrites unasked.
 #pragma once
 
 #include <filesystem>
@@ -26,17 +27,19 @@ class RunDirectory {
   std::filesystem::path metrics() const { return path_ / "metrics.jsonl"; }
   std::filesystem::path weights() const { return path_ / "weights.safetensors"; }
   std::filesystem::path state() const { return path_ / "state.safetensors"; }
+  std::filesystem::path algorithms() const { return path_ / "algorithms.json"; }
 
  private:
   explicit RunDirectory(std::filesystem::path path) : path_(std::move(path)) {}
   std::filesystem::path path_;
 };
 
-/// Appends to metrics.jsonl, each line flushed: one every `log_every` updates, and one an epoch.
+/// Appends to metrics.jsonl, flushed with every event: one every `log_every` updates, and one an epoch.
 class MetricsLog : public Callback {
  public:
   /// Throws DataError where the file cannot be opened. A half-written last line (of a run that was killed) is cut off.
   MetricsLog(const std::filesystem::path& path, std::int64_t log_every, BfcAllocator& memory);
+  bool observes() const override { return true; }
   void on_progress(const ProgressEvent& event) override;
   void on_epoch_end(const EpochEvent& event) override;
   void on_end() override;
@@ -44,6 +47,7 @@ class MetricsLog : public Callback {
  private:
   void write(const nlohmann::ordered_json& line);
   void write_updates();
+  void flush();
 
   std::filesystem::path path_;
   std::ofstream file_;

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "bantam/engine/device_batches.h"
 #include "bantam/engine/step_plan.h"
 #include "bantam/engine/trainer.h"
 
@@ -10,7 +11,7 @@ namespace bantam::cli {
 namespace {
 
 /// The first and the last batches of a source's epochs.
-class ExcerptSource : public BatchSource {
+class ExcerptSource : public BatchSource, public DeviceBatches {
  public:
   ExcerptSource(BatchSource& whole, std::int64_t first, std::int64_t last)
       : whole_(whole), first_(first), skipped_(whole.batches_per_epoch() - first - last) {}
@@ -30,11 +31,27 @@ class ExcerptSource : public BatchSource {
     ++next_;
     return whole_.next(context, batch);
   }
+  DeviceBatches* device_batches(const Context& context) override {
+    on_device_ = whole_.device_batches(context);
+    return on_device_ != nullptr ? this : nullptr;
+  }
+
+  std::int64_t left() const override { return next_ < first_ && skipped_ > 0 ? first_ - next_ : on_device_->left(); }
+  std::int64_t most_at_once() const override { return on_device_->most_at_once(); }
+  Batch make(const Context& context, std::int64_t i, std::int64_t count) override {
+    return on_device_->make(context, i, count);
+  }
+  void advance(std::int64_t count) override {
+    on_device_->advance(count);
+    next_ += count;
+    if (next_ == first_ && skipped_ > 0) whole_.start(epoch_, place(next_));
+  }
 
  private:
   std::int64_t place(std::int64_t index) const { return index < first_ ? index : index + skipped_; }
 
   BatchSource& whole_;
+  DeviceBatches* on_device_ = nullptr;
   std::int64_t first_, skipped_;
   std::int64_t epoch_ = 0, next_ = 0;
 };
@@ -97,7 +114,7 @@ MemoryStats rehearse(const RunConfig& config, std::uint64_t pool_bytes, std::sha
           {.epochs = std::min<std::int64_t>(config.train.epochs, 2),
            .accumulate = training.accumulate,
            .evaluate = config.train.evaluate,
-           .planned = planned})
+           .mode = planned ? StepMode::planned : StepMode::eager})
       .run();
   return memory.stats();
 }

@@ -3,6 +3,7 @@
 #include <chrono>
 #include <csignal>
 #include <memory>
+#include <optional>
 #include <utility>
 
 #include <fmt/format.h>
@@ -10,6 +11,7 @@
 #include "bantam/base/atomic_file.h"
 #include "bantam/base/byte_size.h"
 #include "bantam/base/error.h"
+#include "bantam/cli/algorithm_cache.h"
 #include "bantam/cli/fitting.h"
 #include "bantam/cli/oom_message.h"
 #include "bantam/cli/options.h"
@@ -81,10 +83,12 @@ RunConfig read_train_run(const TrainOptions& options, Progress& progress) {
 class TrainRun {
  public:
   /// `log` gets the runtime's messages, and must outlive the run.
-  TrainRun(const RunConfig& config, int threads, Progress& log)
+  /// `resumed`: the folder of the run to go on with; null: a new one begins.
+  TrainRun(const RunConfig& config, int threads, Progress& log, const RunDirectory* resumed)
       : config_(config),
         plan_(plan_run(config)),
         runtime_(make_reserved_runtime(config, plan_, threads, log)),
+        algorithms_(*runtime_, config, resumed == nullptr ? "" : resumed->algorithms()),
         data_(open_data(*runtime_, *config.data, config.device, config.seed)),
         model_(*runtime_, config.device, config.model.graph, model_options(config)),
         optimizer_(model_, config.train.optimizer),
@@ -133,6 +137,7 @@ class TrainRun {
                     {.epochs = config_.train.epochs,
                      .accumulate = config_.train.accumulate,
                      .evaluate = config_.train.evaluate,
+                     .mode = config_.train.mode,
                      .on_oom = config_.memory.on_oom,
                      .first_epoch = position_.epoch,
                      .first_update = position_.update});
@@ -147,6 +152,8 @@ class TrainRun {
     position_.update = report.result.update;
     write_file_atomically(directory.config(), config_.document.resolved_yaml());
     save_weights(model_, directory.weights());
+    algorithms_.save();
+    algorithms_.save_with_run(directory.algorithms());  // before the state, with which the run can be resumed
     save_state(state_, runtime_->stream(config_.device), directory.state());
     report.batch = effective_batch();
     report.parameters = model_.parameters().parameter_count();
@@ -204,6 +211,7 @@ class TrainRun {
   const RunConfig& config_;
   RunPlan plan_;  // before anything is read: a model that does not fit the data is refused
   std::unique_ptr<Runtime> runtime_;
+  AlgorithmCache algorithms_;  // before anything runs
   OpenedData data_;
   Model model_;
   Optimizer optimizer_;
@@ -217,9 +225,10 @@ int run_settled(const TrainOptions& options, const RunConfig& config, Progress& 
   const auto start = std::chrono::steady_clock::now();
   const bool resume = !options.resume.empty();
   if (!resume) RunDirectory::require_free(options.run_dir, options.overwrite);
-  TrainRun run(config, options.common.threads, progress);
-  const RunDirectory directory = resume ? RunDirectory::open(options.resume)
-                                        : RunDirectory::create(options.run_dir, config.name, options.overwrite);
+  const std::optional<RunDirectory> resumed = resume ? std::optional(RunDirectory::open(options.resume)) : std::nullopt;
+  TrainRun run(config, options.common.threads, progress, resumed ? &*resumed : nullptr);
+  const RunDirectory directory =
+      resumed ? *resumed : RunDirectory::create(options.run_dir, config.name, options.overwrite);
   // A resumed run keeps its configuration until there is state to go with the new one.
   if (resume)
     run.resume(directory);

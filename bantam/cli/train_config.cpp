@@ -69,7 +69,7 @@ void read_metrics(ConfigMap& train) {
 
 }  // namespace
 
-TrainConfig read_train_config(ConfigMap train) {
+TrainConfig read_train_config(ConfigMap train, Device device) {
   TrainConfig config;
   config.epochs = train.integer("epochs", {.min = 1, .max = 1'000'000'000}, 1);
   config.accumulate = train.integer("accumulate", {.min = 1, .max = 1'000'000}, 1);
@@ -84,6 +84,7 @@ TrainConfig read_train_config(ConfigMap train) {
   scale.finish();
   config.log_every = train.integer("log_every", {.min = 1}, 1);
   config.evaluate = train.boolean("evaluate", true);
+  config.mode = parse_step_mode(train.choice("mode", {"auto", "eager", "planned", "captured"}, "auto"), device);
   train.finish();
   return config;
 }

@@ -17,6 +17,7 @@ namespace bantam::cli {
 class ProgressCallback : public Callback {
  public:
   ProgressCallback(Progress& progress, BfcAllocator& memory) : progress_(progress), memory_(memory) {}
+  bool observes() const override { return true; }
   void on_progress(const ProgressEvent& event) override;
   void on_epoch_end(const EpochEvent& event) override;
   void on_smaller_micro_batch(const SmallerMicroBatchEvent& event) override;

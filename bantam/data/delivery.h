@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "bantam/data/dataset.h"
+#include "bantam/data/device_epoch.h"
 #include "bantam/data/pipeline.h"
 #include "bantam/engine/batch_source.h"
 
@@ -53,6 +54,8 @@ class BatchDelivery {
   virtual void drop() = 0;
   /// Whether `prepare` needs the final type.
   virtual bool needs_dtype() const = 0;
+  /// The data set where it lies on the device; null where it does not.
+  virtual const DeviceDataset* on_device() const { return nullptr; }
 };
 
 /// For steps on the CPU: workers make finished batches.

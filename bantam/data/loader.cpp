@@ -50,10 +50,12 @@ struct ImageBatchSource::Impl {
   LoaderOptions options;
   DatasetFacts facts;
   kernels::ImageBatchShape shape;
+  BatchPlanner planner;
   int threads;
   PrefetchTuner tuner;
   std::unique_ptr<BatchDelivery> delivery;
-  WorkerPool pool;  // after the delivery: its work uses it
+  std::unique_ptr<DeviceEpoch> device_epoch;  // once asked for, all batches are its
+  WorkerPool pool;                            // after the delivery: its work uses it
 
   std::int64_t epoch = 0;
   std::int64_t next_out = 0;               // the batch that `next` gives
@@ -68,14 +70,14 @@ struct ImageBatchSource::Impl {
       : options(std::move(given)),
         facts(dataset->facts()),
         shape(batch_shape(options.pipeline, facts.image_shape)),
+        planner(options.pipeline, shape, options.seed),
         threads(runtime.threads()),
         tuner(make_tuner(options, threads)) {
     check_sizes(options.pipeline, facts.size);
     shape.batch = std::min(shape.batch, facts.size);  // buffers need not hold more than there is
     if (!options.device.meta && !dataset->has_data())
       throw DataError("a data set without data serves meta devices only");
-    DeliveryParts parts{&runtime, std::move(dataset), shape, BatchPlanner(options.pipeline, shape, options.seed),
-                        options.device};
+    DeliveryParts parts{&runtime, std::move(dataset), shape, planner, options.device};
     if (options.device.kind == DeviceKind::cuda || options.staged_on_cpu)
       delivery = make_staged_delivery(std::move(parts), options.pipeline.cache);
     else
@@ -99,6 +101,8 @@ struct ImageBatchSource::Impl {
   void make_ahead(bool send);
   void make_now(int step_threads);
   void await_oldest();
+  std::int64_t position() const { return device_epoch ? device_epoch->next_batch() : next_out; }
+  void start_on_device(std::int64_t first_batch);
 };
 
 /// The epoch's order; kept while the epoch, or the lack of shuffling, lasts.
@@ -199,6 +203,16 @@ void ImageBatchSource::Impl::await_oldest() {
   if (!ready) waited += std::chrono::duration<double>(Clock::now() - begin).count();
 }
 
+/// Plans the whole epoch: the device counts through it.
+void ImageBatchSource::Impl::start_on_device(std::int64_t first_batch) {
+  const std::span<kernels::ImagePlacement> placements = device_epoch->placements();
+  if (!placements.empty()) {
+    find_order();
+    planner.plan(*order, epoch, 0, placements);
+  }
+  device_epoch->start(options.pipeline.drop_last ? batches() * options.pipeline.batch_size : facts.size, first_batch);
+}
+
 ImageBatchSource::ImageBatchSource(Runtime& runtime, std::shared_ptr<const Dataset> dataset, LoaderOptions options)
     : impl_(std::make_unique<Impl>(runtime, std::move(dataset), std::move(options))) {}
 
@@ -225,6 +239,7 @@ void ImageBatchSource::start(std::int64_t epoch, std::int64_t first_batch) {
                             impl_->batches()));
   impl_->epoch = epoch;
   impl_->waited = 0;
+  if (impl_->device_epoch) return impl_->start_on_device(first_batch);
   impl_->restart(first_batch);
   impl_->make_ahead(false);
 }
@@ -234,7 +249,12 @@ bool ImageBatchSource::next(const Context& context, Batch& batch) {
   if (context.device != s.options.device)
     throw DeviceError(fmt::format("batches are for {}, but the step runs on {}", to_string(s.options.device),
                                   to_string(context.device)));
-  if (s.next_out >= s.batches()) return false;
+  if (s.position() >= s.batches()) return false;
+  if (s.device_epoch) {
+    batch = {};
+    batch = s.device_epoch->next(context);
+    return true;
+  }
   const DType dtype = context.precision.compute();
   if (s.dtype != dtype && s.delivery->needs_dtype()) s.restart(s.next_out);  // what was made ahead has another type
   s.dtype = dtype;
@@ -252,6 +272,18 @@ bool ImageBatchSource::next(const Context& context, Batch& batch) {
   batch.index = s.next_out++;
   s.make_ahead(true);
   return true;
+}
+
+DeviceBatches* ImageBatchSource::device_batches(const Context& context) {
+  Impl& s = *impl_;
+  const DeviceDataset* dataset = s.delivery->on_device();
+  if (s.device_epoch || dataset == nullptr) return s.device_epoch.get();
+  s.device_epoch =
+      std::make_unique<DeviceEpoch>(*context.runtime, s.options.device, *dataset, s.shape, context.precision.compute());
+  const std::int64_t place = s.next_out;
+  s.restart(place);  // nothing is made ahead any more
+  s.start_on_device(place);
+  return s.device_epoch.get();
 }
 
 }  // namespace bantam

@@ -62,6 +62,8 @@ class ImageBatchSource : public BatchSource {
   /// Throws Error for a place outside the epoch.
   void start(std::int64_t epoch, std::int64_t first_batch = 0) override;
   bool next(const Context& context, Batch& batch) override;
+  /// With `cache: device`.
+  DeviceBatches* device_batches(const Context& context) override;
   /// Seconds since `start` in which the host waited for a batch to be made. On a GPU that is not the device's idle
   /// time: the host queues steps ahead, at most three batches of them, and it is the loader that holds it back there.
   double waited_seconds() const override;

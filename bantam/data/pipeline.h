@@ -17,8 +17,10 @@ namespace bantam {
 
 /// Where the images lie while a run reads them.
 enum class CacheKind : std::uint8_t {
-  ram,    ///< in host memory; a GPU gets each batch by a copy
-  device  ///< wholly in the step's device memory: only the choice of images goes up. The same as ram on a CPU
+  ram,        ///< in host memory; a GPU gets each batch by a copy
+  automatic,  ///< whoever opens the data decides; until then the same as ram
+  device  ///< wholly in the step's device memory: only the choice of images goes up, an epoch at a time where steps are
+          ///< launched several at once. The same as ram on a CPU
 };
 
 /// y = (x·scale - mean) / std for each channel; lists hold one value for all channels or one a channel.

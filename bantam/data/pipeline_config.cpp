@@ -34,7 +34,10 @@ struct Reading {
 };
 
 void read_cache(const ConfigNode& node, Reading& reading) {
-  reading.options.cache = node.as_choice({"ram", "device"}) == "device" ? CacheKind::device : CacheKind::ram;
+  const std::string where = node.as_choice({"auto", "ram", "device"});
+  reading.options.cache = where == "device" ? CacheKind::device
+                          : where == "auto" ? CacheKind::automatic
+                                            : CacheKind::ram;
 }
 
 void read_shuffle(const ConfigNode& node, Reading& reading) {

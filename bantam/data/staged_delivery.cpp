@@ -67,6 +67,7 @@ class StagedDelivery : public BatchDelivery {
   void send_ahead() override;
   void drop() override;
   bool needs_dtype() const override { return false; }
+  const DeviceDataset* on_device() const override { return cached_.images.defined() ? &cached_ : nullptr; }
 
  private:
   struct Prepared {
@@ -84,7 +85,7 @@ class StagedDelivery : public BatchDelivery {
   DeliveryParts parts_;
   BlockLayout layout_;
   OwnedStream copy_stream_;
-  Tensor cached_images_, cached_labels_;  // on the device, with CacheKind::device
+  DeviceDataset cached_;  // with CacheKind::device
   std::array<DeviceBlock, 2> staging_;
   std::size_t next_staging_ = 0;
   std::deque<std::unique_ptr<HostBlock>> free_blocks_;  // longest free first
@@ -94,7 +95,7 @@ class StagedDelivery : public BatchDelivery {
 StagedDelivery::StagedDelivery(DeliveryParts parts, CacheKind cache)
     : parts_(std::move(parts)),
       layout_(parts_.shape.batch, static_cast<std::size_t>(parts_.dataset->image_shape().elements()),
-              cache == CacheKind::ram),
+              cache != CacheKind::device),
       copy_stream_(parts_.device),
       staging_{DeviceBlock{{}, Event(parts_.device)}, DeviceBlock{{}, Event(parts_.device)}} {
   const Stream stream = parts_.runtime->stream(parts_.device);
@@ -122,11 +123,12 @@ void StagedDelivery::cache_dataset() {
   BfcAllocator& allocator = parts_.runtime->allocator(parts_.device);
   const Dataset& set = *parts_.dataset;
   const std::size_t image_bytes = static_cast<std::size_t>(set.size()) * layout_.image_bytes;
-  cached_images_ = byte_tensor(allocator, image_bytes, stream);
-  cached_labels_ = byte_tensor(allocator, static_cast<std::size_t>(set.size()) * sizeof(std::int32_t), stream);
-  copy_bytes(cached_images_.data(), set.images().data(), cached_images_.bytes(), stream);
-  copy_bytes(cached_labels_.data(), set.labels().data(), cached_labels_.bytes(), stream);
+  cached_.images = byte_tensor(allocator, image_bytes, stream);
+  cached_.labels = byte_tensor(allocator, static_cast<std::size_t>(set.size()) * sizeof(std::int32_t), stream);
+  copy_bytes(cached_.images.data(), set.images().data(), cached_.images.bytes(), stream);
+  copy_bytes(cached_.labels.data(), set.labels().data(), cached_.labels.bytes(), stream);
   synchronize(stream);
+  cached_.size = set.size();
   parts_.dataset.reset();
 }
 
@@ -214,8 +216,8 @@ void StagedDelivery::make(const Context& context, const DeviceBlock& staging, Ba
   const auto* images = reinterpret_cast<const std::uint8_t*>(block + layout_.images);
   const auto* labels = reinterpret_cast<const std::int32_t*>(block + layout_.labels);
   if (!layout_.has_images) {
-    images = cached_images_.as<std::uint8_t>();
-    labels = cached_labels_.as<std::int32_t>();
+    images = cached_.images.as<std::uint8_t>();
+    labels = cached_.labels.as<std::int32_t>();
   }
   kernels::ImageBatchShape shape = parts_.shape;
   shape.batch = batch.size;

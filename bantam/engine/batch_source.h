@@ -18,6 +18,8 @@ struct Batch {
   std::int64_t index = 0;  ///< place in the epoch
 };
 
+class DeviceBatches;
+
 /// Batches of an epoch, in order. Batch b of epoch e is a pure function of (seed, e, b). Used by one thread at a time.
 class BatchSource {
  public:
@@ -35,6 +37,13 @@ class BatchSource {
   virtual void start(std::int64_t epoch, std::int64_t first_batch = 0) = 0;
   /// The next batch of the epoch, ready in order of the context's stream; false at the epoch's end. Throws DataError.
   virtual bool next(const Context& context, Batch& batch) = 0;
+  /// The epoch's full batches made by the device itself (device_batches.h), from the place where `next` is, which they
+  /// move on; null where the host has a part in them, or for other reasons of the source. Of the type that `context`
+  /// computes in, and in use from then on, also by `next`. The source's own; there is one. Throws OutOfMemory.
+  virtual DeviceBatches* device_batches(const Context& context) {
+    (void)context;
+    return nullptr;
+  }
   /// Seconds callers of `next` waited for data since `start`.
   virtual double waited_seconds() const { return 0.0; }
 };

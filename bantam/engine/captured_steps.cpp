@@ -9,12 +9,13 @@
 
 namespace bantam {
 
-CapturedSteps::CapturedSteps(TrainingStep& step, DeviceBatches& batches, std::int64_t accumulate, int updates_a_launch)
+CapturedSteps::CapturedSteps(TrainingStep& step, DeviceBatches& batches, std::int64_t accumulate, StepMode mode,
+                             int updates_a_launch)
     : step_(step),
       batches_(batches),
       accumulate_(accumulate),
       updates_(updates_a_launch),
-      captures_(step.model().device().is_cuda()) {
+      captures_(mode == StepMode::captured && step.model().device().is_cuda()) {
   if (updates_ <= 0)
     updates_ = static_cast<int>(std::clamp<std::int64_t>(batches.most_at_once() / accumulate, 1, kMostUpdates));
   if (updates_ > kMostUpdates)

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "bantam/engine/device_batches.h"
+#include "bantam/engine/step_mode.h"
 #include "bantam/engine/training_step.h"
 #include "bantam/memory/stream.h"
 
@@ -15,20 +16,22 @@ namespace bantam {
 ///
 /// The first update runs planned, and so loads what the device needs. Then one launch is recorded of
 /// `updates_a_launch` updates, and one of a single update for what is left over, when they are first needed. Where the
-/// arena has moved in between (memory was short, or given back), they are recorded again. Where recording fails (a layer
-/// of the program's own that waits for the device, say), updates run planned from then on, and the runtime's log says
-/// why. Results are the same bits in all cases. On devices that are not CUDA's updates run planned. Used by one thread.
+/// arena has moved in between (memory was short, or given back), they are recorded again. Where recording fails (a
+/// layer of the program's own that waits for the device, say), updates run planned from then on, and the runtime's log
+/// says why. Results are the same bits in all cases. On devices that are not CUDA's updates run planned. Used by one
+/// thread.
 class CapturedSteps {
  public:
   static constexpr int kMostUpdates = Optimizer::kMostRates;
 
-  /// Updates of `accumulate` micro-batches, one batch each. `updates_a_launch` 0: as many as the batches allow. All
-  /// must outlive it.
-  CapturedSteps(TrainingStep& step, DeviceBatches& batches, std::int64_t accumulate, int updates_a_launch = 0);
+  /// Updates of `accumulate` micro-batches, one batch each. `updates_a_launch` 0: as many as the batches allow. Step
+  /// and batches must outlive it. In another mode than captured all updates run one by one, planned where the step is.
+  CapturedSteps(TrainingStep& step, DeviceBatches& batches, std::int64_t accumulate, StepMode mode = StepMode::captured,
+                int updates_a_launch = 0);
 
   /// Runs at least one and at most `most` updates (which the batches must have left, and the metric ring room for), and
-  /// returns how many. Update i takes the optimizer's learning rate i. The host is held back where it is more than a few
-  /// launches ahead of the device. Where it throws OutOfMemory, the update has not run.
+  /// returns how many. Update i takes the optimizer's learning rate i. The host is held back where it is more than a
+  /// few launches ahead of the device. Where it throws OutOfMemory, the update has not run.
   std::int64_t run(std::int64_t most);
   /// Most that `run` does: how many learning rates to set.
   std::int64_t next_updates(std::int64_t most) const;

@@ -49,10 +49,12 @@ bool TrainingStep::replay(const CapturedUpdates& captured) {
 /// Runs a part while it is recorded: all of its memory must be the arena's.
 void TrainingStep::record_part(StepPart part, std::int64_t batch, const std::function<void()>& work) {
   const std::shared_ptr<const PlacementPlan> plan = plan_for(part, batch);
-  if (plan == nullptr) throw Error("a part of the step has no plan");
+  const MemoryStats before = memory().stats();
   const PlacementScope scope(memory(), plan, model_.runtime().stream(model_.device()));
   work();
-  if (scope.departed()) throw Error("the step did not allocate as planned");
+  const MemoryStats after = memory().stats();  // a part that takes no memory has no plan, and needs none
+  if (after.allocations - before.allocations != after.planned_allocations - before.planned_allocations)
+    throw Error("the step did not allocate as planned");
 }
 
 }  // namespace bantam

@@ -9,7 +9,8 @@
 namespace bantam {
 
 /// A stretch of equal batches. A launch takes the next `count` of them: `make` enqueues what makes them, directly or
-/// into a recording that is run later and again; `advance` says that this has been done for so many. Used by one thread.
+/// into a recording that is run later and again; `advance` says that this has been done for so many. Used by one
+/// thread.
 class DeviceBatches {
  public:
   virtual ~DeviceBatches() = default;

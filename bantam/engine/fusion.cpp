@@ -5,6 +5,7 @@
 #include <span>
 
 #include "bantam/engine/fusion/classifier_head.h"
+#include "bantam/engine/fusion/norm_depthwise.h"
 #include "bantam/engine/fusion/separable_block.h"
 #include "bantam/engine/graph.h"
 
@@ -13,8 +14,8 @@ namespace {
 
 /// Earlier ones are preferred where two begin at one node.
 std::span<const FusionPattern* const> patterns() {
-  static constexpr const FusionPattern* kAll[] = {&fusion::kPooledSeparableBlock, &fusion::kSeparableBlock,
-                                                  &fusion::kClassifierHead};
+  static constexpr const FusionPattern* kAll[] = {&fusion::kNormDepthwise, &fusion::kPooledSeparableBlock,
+                                                  &fusion::kSeparableBlock, &fusion::kClassifierHead};
   return kAll;
 }
 

@@ -35,8 +35,10 @@ struct FusionPattern {
   /// The last node of the stretch that begins at `first`, or 0 where the pattern does not match there, or no kernel
   /// takes its shapes. That inner values are read by the chain only is checked by the caller.
   int (*match)(const Graph& graph, int first, const FusionTarget& target);
-  /// What runs in the place of the stretch's layers. They have declared their parameters, by their nodes' names.
-  std::unique_ptr<BoundLayer> (*bind)(const Graph& graph, const Fusion& fusion, ParameterArena& parameters);
+  /// What runs in the place of the stretch's layers. They have declared their parameters and buffers (running
+  /// statistics), by their nodes' names.
+  std::unique_ptr<BoundLayer> (*bind)(const Graph& graph, const Fusion& fusion, ParameterArena& parameters,
+                                      BufferArena& buffers);
   /// The stretch ends the graph, and what runs is a LossHead (loss.h). It keeps next to nothing but its input, so that
   /// it never belongs to a stretch that runs again.
   bool makes_loss = false;

@@ -44,7 +44,7 @@ void Model::lower_graph() {
   fused_.resize(graph_.nodes().size());
   for (const Fusion& fusion : fusions) {
     std::unique_ptr<BoundLayer>& layer = fused_[index(fusion.first)];
-    layer = fusion.pattern->bind(graph_, fusion, parameters_);
+    layer = fusion.pattern->bind(graph_, fusion, parameters_, buffers_);
     if (fusion.pattern->makes_loss) loss_head_ = dynamic_cast<LossHead*>(layer.get());
   }
   last_reader_.resize(graph_.nodes().size(), -1);

@@ -11,6 +11,7 @@
 #include "bantam/engine/ops/dense.h"
 #include "bantam/engine/ops/depthwise_conv2d.h"
 #include "bantam/engine/ops/dropout.h"
+#include "bantam/engine/ops/norm_depthwise.h"
 #include "bantam/engine/ops/pool2d.h"
 #include "bantam/engine/ops/reshape.h"
 #include "bantam/engine/ops/separable_block.h"

@@ -43,8 +43,8 @@ class Optimizer {
   void warm_up();
   /// Takes effect at the next update. Throws ConfigError for a negative rate or NaN.
   void set_learning_rate(float learning_rate);
-  /// Rate i is what `update(i)` takes, and learning_rate() the last of them; those beyond are as the last. At least one,
-  /// at most kMostRates. Throws as set_learning_rate does.
+  /// Rate i is what `update(i)` takes, and learning_rate() the last of them; those beyond are as the last. At least
+  /// one, at most kMostRates. Throws as set_learning_rate does.
   void set_learning_rates(std::span<const float> rates);
   float learning_rate() const { return options_.learning_rate; }
   const OptimizerOptions& options() const { return options_; }
@@ -53,12 +53,15 @@ class Optimizer {
   Tensor loss_scale() const;
   const std::int64_t* updates() const;
   /// Where the sums of the next update's metrics go in a ring of kernels::kMetricSlots: device memory, and the host's
-  /// own count of it, which is ahead of the device. The host's is set for updates that are recorded, or run as recorded.
+  /// own count of it, which is ahead of the device. The host's is set for updates that are recorded, or run as
+  /// recorded.
   const std::int32_t* metric_slot_address() const;
   int metric_slot() const { return metric_slot_; }
   void set_metric_slot(int slot) { metric_slot_ = slot % kernels::kMetricSlots; }
   /// The device's scalars; waits for the device.
   kernels::UpdateControl control() const;
+  /// Where they are, in device memory.
+  const void* control_address() const { return control_.data(); }
   void register_state(StateRegistry& registry);
 
  private:

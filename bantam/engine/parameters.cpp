@@ -114,6 +114,11 @@ Buffer& BufferArena::declare(std::string name, Shape shape, float initial) {
   return buffer;
 }
 
+const Buffer* BufferArena::find(std::string_view name) const {
+  const auto found = std::ranges::find_if(buffers_, [&](const Buffer& buffer) { return buffer.name == name; });
+  return found == buffers_.end() ? nullptr : &*found;
+}
+
 void BufferArena::materialize(const Context& context) {
   if (elements_ == 0) return;
   current_ = zero_slot(context, elements_, DType::float32, Category::parameter, "buffers/current");

@@ -122,6 +122,8 @@ class BufferArena {
   BufferArena& operator=(const BufferArena&) = delete;
 
   Buffer& declare(std::string name, Shape shape, float initial);
+  /// Null where there is none.
+  const Buffer* find(std::string_view name) const;
   void materialize(const Context& context);
   std::deque<Buffer>& all() { return buffers_; }
   const std::deque<Buffer>& all() const { return buffers_; }

@@ -20,7 +20,7 @@ namespace bantam {
 
 /// How a runtime treats its devices.
 struct RuntimeOptions {
-  /// OpenMP threads of CPU kernels; 0: all processors this process may use. Results do not depend on it.
+  /// Threads of CPU kernels; 0: all processors this process may use. Results do not depend on it.
   int threads = 0;
   /// Most bytes of this process on a device, by device name ("cpu", "cuda:0"); devices not named have no limit. On a
   /// GPU everything counts: context, libraries, kernels and pool. On the CPU, and on meta devices, the pool alone.

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -12,9 +13,9 @@
 namespace bantam {
 namespace {
 
-using Clock = std::chrono::steady_clock;
-
-double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
+double seconds_since(TrainerClock::time_point start) {
+  return std::chrono::duration<double>(TrainerClock::now() - start).count();
+}
 
 void merge(Metrics& sum, const Metrics& part) {
   const double samples = static_cast<double>(sum.samples + part.samples);
@@ -23,28 +24,7 @@ void merge(Metrics& sum, const Metrics& part) {
   sum = {sum.loss * a + part.loss * b, sum.accuracy * a + part.accuracy * b, sum.samples + part.samples};
 }
 
-/// Memory that a batch itself takes was refused: it is not made smaller by smaller micro-batches.
-struct BatchDoesNotFit : OutOfMemory {
-  explicit BatchDoesNotFit(const OutOfMemory& error)
-      : OutOfMemory(
-            fmt::format("{}\n  This is the batch itself, for which smaller micro-batches cannot help: lower the "
-                        "batch\n  size and raise accumulate.",
-                        error.what()),
-            error.facts()) {}
-};
-
 }  // namespace
-
-/// One epoch under way.
-struct Trainer::EpochState {
-  std::int64_t epoch = 0;
-  std::int64_t updates = 0;  ///< in the whole epoch
-  std::int64_t done = 0;
-  Metrics sum;
-  Clock::time_point start = Clock::now();
-  Clock::time_point last_read = Clock::now();
-  std::int64_t first_update = 0;  ///< where it began (resume)
-};
 
 Trainer::Trainer(TrainingStep& step, BatchSource& train, BatchSource* validation, TrainerOptions options)
     : step_(step), train_(train), validation_(validation), options_(options), micro_batches_(step) {
@@ -83,7 +63,9 @@ StepShapes Trainer::shapes() const {
 
 TrainResult Trainer::run() {
   TrainResult result;
-  if (options_.planned) step_.prepare(shapes());
+  reading_ = 0;
+  if (options_.mode != StepMode::eager) step_.prepare(shapes());
+  open_device_batches();
   for (Callback* callback : callbacks_) callback->on_begin();
   double samples = 0, waited = 0;
   result.epoch = options_.first_epoch;
@@ -113,15 +95,21 @@ void Trainer::run_epoch(std::int64_t epoch, std::int64_t first_update, TrainResu
                    .first_update = first_update};
   waited_before_ = 0;
   train_.start(epoch, first_update * options_.accumulate);
+  const bool observed = all_observe();
   while (state.done < state.updates && !stop_.load(std::memory_order_relaxed)) {
-    run_update(state);
-    ++state.done;
-    ++result.updates;
-    const bool due =
-        step_.pending_metrics() >= options_.read_every || seconds_since(state.last_read) >= options_.read_seconds;
-    if (due || state.done == state.updates) read(state);
+    const std::int64_t updates = run_updates(state);
+    state.done += updates;
+    result.updates += updates;
+    if (reading_ > 0) finish_read(state);  // the device goes on with what has been given to it
+    if (!read_is_due(state)) continue;
+    begin_read(state);
+    if (!observed) finish_read(state);
   }
-  if (step_.pending_metrics() > 0) read(state);
+  if (reading_ > 0) finish_read(state);
+  if (step_.pending_metrics() > 0) {
+    begin_read(state);
+    finish_read(state);
+  }
   const double seconds = seconds_since(state.start);
   result.seconds += seconds;
   result.train = state.sum;
@@ -135,7 +123,7 @@ void Trainer::run_epoch(std::int64_t epoch, std::int64_t first_update, TrainResu
   result.update = result.stopped ? state.done : 0;
   if (result.stopped) return;
   ++result.epochs;
-  const Clock::time_point evaluation = Clock::now();
+  const TrainerClock::time_point evaluation = TrainerClock::now();
   if (validation_ != nullptr && options_.evaluate) result.validation = evaluate(*validation_);
   const EpochEvent event{.epoch = epoch,
                          .epochs = options_.epochs,
@@ -149,90 +137,55 @@ void Trainer::run_epoch(std::int64_t epoch, std::int64_t first_update, TrainResu
   for (Callback* callback : callbacks_) callback->on_epoch_end(event);
 }
 
-void Trainer::run_update(const EpochState& state) {
-  for (;;) {
-    try {
-      run_micro_batches(state.done * options_.accumulate);
-      break;
-    } catch (const BatchDoesNotFit&) {
-      throw;
-    } catch (const OutOfMemory& error) {
-      if (!go_on_smaller(state, error)) throw;
-    }
-    waited_before_ += train_.waited_seconds();
-    train_.start(state.epoch, state.done * options_.accumulate);
-  }
-  step_.update();
+bool Trainer::all_observe() const {
+  return std::ranges::all_of(callbacks_, [](const Callback* callback) { return callback->observes(); });
 }
 
-/// After a failed update, of which nothing stays: halves the micro-batch where that is wanted and possible.
-bool Trainer::go_on_smaller(const EpochState& state, const OutOfMemory& error) {
-  if (options_.on_oom == OnOutOfMemory::fail) return false;
-  step_.discard();  // also where the source failed between micro-batches
-  if (!micro_batches_.halve(train_.batch_size())) return false;
-  const SmallerMicroBatchEvent event{
-      .epoch = state.epoch, .update = state.done, .samples = micro_batches_.most(), .reason = error.what()};
-  for (Callback* callback : callbacks_) callback->on_smaller_micro_batch(event);
-  return true;
+/// Whether metrics have waited long enough, or the next updates would find no room for theirs. Where reading holds
+/// nothing up, a few launches' at a time: what the host does with them must not take longer than the device with those
+/// ahead.
+bool Trainer::read_is_due(const EpochState& state) const {
+  constexpr std::int64_t kLaunchesARead = 3;
+  const std::int64_t pending = step_.pending_metrics(), launch = launches_ ? launches_->updates_a_launch() : 1;
+  if (state.done == state.updates || seconds_since(state.last_read) >= options_.read_seconds) return true;
+  if (launches_ && all_observe() && pending >= kLaunchesARead * launch) return true;
+  return pending >= options_.read_every || (launch <= options_.read_every && pending + launch > options_.read_every);
 }
 
-/// Where memory ends, it is told apart whether the step was in the way (a batch may be made while it runs) or whether
-/// there is no room for the batch with nothing of the step alive.
-Batch Trainer::next_batch(const Context& context, std::int64_t index) {
-  Batch batch;
-  try {
-    if (!train_.next(context, batch))
-      throw DataError(fmt::format("the data source ended before batch {} of its epoch", index));
-  } catch (const OutOfMemory& error) {
-    if (options_.on_oom == OnOutOfMemory::fail) throw;
-    step_.discard();
-    const MemoryStats memory = step_.model().runtime().allocator(step_.model().device()).stats();
-    if (memory.limit_bytes > 0 && memory.in_use_bytes + error.facts().requested_bytes > memory.limit_bytes)
-      throw BatchDoesNotFit(error);
-    throw;
-  }
-  return batch;
+void Trainer::begin_read(const EpochState& state) {
+  if (step_.pending_metrics() == 0) return;  // an update that is to be repeated
+  step_.begin_reading();
+  reading_ = state.done;
 }
 
-void Trainer::run_micro_batches(std::int64_t first_batch) {
-  const std::int64_t end = std::min(first_batch + options_.accumulate, train_.batches_per_epoch());
-  std::int64_t effective = 0;
-  for (std::int64_t batch = first_batch; batch < end; ++batch) effective += train_.size_of(batch);
-  const Context context = step_.model().context(Pass::train).at(step_.model().runtime().intern("input"));
-  std::int64_t first_sample = 0;
-  for (std::int64_t index = first_batch; index < end; ++index) {
-    const Batch batch = next_batch(context, index);
-    micro_batches_.train(batch, first_sample, effective);
-    first_sample += batch.size;
-  }
-}
-
-void Trainer::read(EpochState& state) {
-  ProgressEvent event{.epoch = state.epoch, .epochs = options_.epochs, .update = state.done, .updates = state.updates};
-  event.metrics = step_.read_metrics();
+void Trainer::finish_read(EpochState& state) {
+  if (reading_ == 0) return;
+  kernels::UpdateControl control;
+  ProgressEvent event{
+      .epoch = state.epoch, .epochs = options_.epochs, .update = std::exchange(reading_, 0), .updates = state.updates};
+  event.metrics = step_.finish_reading(&control);
   std::int64_t samples = 0;
   for (const Metrics& metrics : event.metrics) {
     merge(state.sum, metrics);
     samples += metrics.samples;
   }
-  check_finite();
+  check_finite(control);
   const double seconds = std::max(seconds_since(state.last_read), 1e-9),
                epoch_seconds = std::max(seconds_since(state.start), 1e-9);
-  state.last_read = Clock::now();
+  state.last_read = TrainerClock::now();
   event.images_per_second = static_cast<double>(samples) / seconds;
   event.epoch_loss = state.sum.loss;
   event.epoch_accuracy = state.sum.accuracy;
   event.data_wait_share = waited_seconds() / epoch_seconds;
   const double updates_left =
-      static_cast<double>(state.updates - state.done) +
+      static_cast<double>(state.updates - event.update) +
       static_cast<double>(state.updates) * static_cast<double>(options_.epochs - state.epoch - 1);
-  const double measured = static_cast<double>(state.done - state.first_update);
+  const double measured = static_cast<double>(event.update - state.first_update);
   event.eta_seconds = measured > 0 ? epoch_seconds / measured * updates_left : 0;
   for (Callback* callback : callbacks_) callback->on_progress(event);
 }
 
-void Trainer::check_finite() {
-  const kernels::UpdateControl control = step_.optimizer().control();
+void Trainer::check_finite(const kernels::UpdateControl& control) const {
   if (control.skipped_in_a_row < options_.max_skipped_in_a_row) return;
   throw NotFiniteError(
       fmt::format("gradients were not finite in the last {} updates (loss scale {}); lower the learning rate, or clip",

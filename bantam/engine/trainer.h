@@ -2,14 +2,18 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "bantam/base/error.h"
 #include "bantam/engine/batch_source.h"
+#include "bantam/engine/captured_steps.h"
 #include "bantam/engine/micro_batches.h"
+#include "bantam/engine/step_mode.h"
 #include "bantam/engine/training_step.h"
 
 namespace bantam {
@@ -26,8 +30,15 @@ struct TrainerOptions {
   std::int64_t max_skipped_in_a_row = 50;
   /// Evaluate after each epoch where there is a validation source.
   bool evaluate = true;
-  /// Plan every shape of the run before its first step (TrainingStep::prepare); false: steps run as they were.
-  bool planned = true;
+  /// All but eager: every shape of the run is planned before its first step (TrainingStep::prepare). Captured, whole
+  /// updates run from recordings where the device makes the source's batches by itself (BatchSource::device_batches);
+  /// what cannot, runs planned: sources with the host in between, short batches, pieces of batches, evaluation.
+  StepMode mode = StepMode::captured;
+  /// Updates of a launch of captured steps; 0: as many as the source's batches allow.
+  int updates_a_launch = 0;
+  /// The learning rate of each update, counted over all epochs, whether it was done or skipped; empty: the optimizer's,
+  /// which callbacks may change.
+  std::function<float(std::int64_t update)> learning_rate;
   /// What to do where a micro-batch does not fit. An update is then repeated from its first batch, which the source is
   /// asked for again; once halved, micro-batches stay so. What a batch itself takes on the device is not made smaller:
   /// where there is no room for it beside the model, the run stops at once. The optimizer's own step is not covered: it
@@ -68,12 +79,17 @@ struct SmallerMicroBatchEvent {
 class Callback {
  public:
   virtual ~Callback() = default;
+  /// Whether it only looks on: changes neither step, model nor optimizer, and does not stop the trainer at an update of
+  /// its choice. Where all callbacks do, later updates may run already while on_progress is told of some.
+  virtual bool observes() const { return false; }
   virtual void on_begin() {}
   virtual void on_progress(const ProgressEvent&) {}
   virtual void on_epoch_end(const EpochEvent&) {}
   virtual void on_smaller_micro_batch(const SmallerMicroBatchEvent&) {}
   virtual void on_end() {}
 };
+
+using TrainerClock = std::chrono::steady_clock;
 
 struct TrainResult {
   std::int64_t epochs = 0;    ///< finished
@@ -98,16 +114,31 @@ class Trainer {
   Metrics evaluate(BatchSource& source);
 
  private:
-  struct EpochState;
+  /// One epoch under way.
+  struct EpochState {
+    std::int64_t epoch = 0;
+    std::int64_t updates = 0;  ///< in the whole epoch
+    std::int64_t done = 0;
+    Metrics sum;
+    TrainerClock::time_point start = TrainerClock::now();
+    TrainerClock::time_point last_read = TrainerClock::now();
+    std::int64_t first_update = 0;  ///< where it began (resume)
+  };
   StepShapes shapes() const;
   void run_epoch(std::int64_t epoch, std::int64_t first_update, TrainResult& result);
+  void open_device_batches();
+  bool all_observe() const;
+  bool read_is_due(const EpochState& state) const;
+  std::int64_t run_updates(const EpochState& state);
+  void set_rates(const EpochState& state, std::int64_t updates);
   void run_update(const EpochState& state);
   void run_micro_batches(std::int64_t first_batch);
   Batch next_batch(const Context& context, std::int64_t index);
   bool go_on_smaller(const EpochState& state, const OutOfMemory& error);
   double waited_seconds() const { return waited_before_ + train_.waited_seconds(); }
-  void read(EpochState& state);
-  void check_finite();
+  void begin_read(const EpochState& state);
+  void finish_read(EpochState& state);
+  void check_finite(const kernels::UpdateControl& control) const;
   void check_fits(const BatchSource& source, const char* what) const;
 
   TrainingStep& step_;
@@ -115,7 +146,10 @@ class Trainer {
   BatchSource* validation_;
   TrainerOptions options_;
   MicroBatches micro_batches_;
-  double waited_before_ = 0;  // in this epoch, before the source was last started
+  DeviceBatches* device_batches_ = nullptr;
+  std::unique_ptr<CapturedSteps> launches_;  // over them; null: batches come one by one
+  std::int64_t reading_ = 0;  // updates done when the reading under way began; 0: there is none
+  double waited_before_ = 0;                 // in this epoch, before the source was last started
   std::vector<Callback*> callbacks_;
   std::atomic<bool> stop_{false};
 };

@@ -12,12 +12,6 @@ namespace {
 
 constexpr std::size_t kSumsBytes = sizeof(kernels::MetricSums);
 
-Metrics to_metrics(const kernels::MetricSums& sums) {
-  const auto samples = static_cast<std::int64_t>(sums.samples);
-  if (samples == 0) return {};
-  return {sums.loss / sums.samples, sums.correct / sums.samples, samples};
-}
-
 }  // namespace
 
 Batch allocate_batch(const Model& model, std::int64_t size) {
@@ -40,8 +34,9 @@ TrainingStep::TrainingStep(Model& model, Optimizer& optimizer, LossOptions loss)
 }
 
 TrainingStep::~TrainingStep() {
-  if (!placements_) return;
   try {
+    if (read_) read_->synchronize();  // the host's memory goes
+    if (!placements_) return;
     (void)memory().release_arena();
   } catch (const Error&) {  // a broken device: the call that broke it has thrown
   }
@@ -210,32 +205,6 @@ void TrainingStep::forward_and_measure(const Batch& batch) {
   (void)model_.forward_loss(
       context, batch.images, batch.labels,
       {{.label_smoothing = loss_.label_smoothing, .metrics = ring_.as<kernels::MetricSums>() + kMetricRing}, {}});
-}
-
-std::vector<Metrics> TrainingStep::read_metrics() {
-  if (accumulating_) throw Error("training step: read_metrics() between micro_batch() and update()");
-  model_.runtime().refresh_limit(model_.device());  // first: where it throws, the metrics can still be read
-  std::vector<kernels::MetricSums> sums(kMetricRing);
-  const Stream stream = model_.runtime().stream(model_.device());
-  if (!pending_slots_.empty()) {
-    copy_bytes(sums.data(), ring_.data(), sums.size() * kSumsBytes, stream);
-    zero_bytes(ring_.data(), sums.size() * kSumsBytes, stream);
-    synchronize(stream);
-  }
-  std::vector<Metrics> metrics;
-  for (const int slot : pending_slots_) metrics.push_back(to_metrics(sums[static_cast<std::size_t>(slot)]));
-  pending_slots_.clear();
-  return metrics;
-}
-
-Metrics TrainingStep::read_evaluation() {
-  kernels::MetricSums sums;
-  auto* place = ring_.as<kernels::MetricSums>() + kMetricRing;
-  const Stream stream = model_.runtime().stream(model_.device());
-  copy_bytes(&sums, place, kSumsBytes, stream);
-  zero_bytes(place, kSumsBytes, stream);
-  synchronize(stream);
-  return to_metrics(sums);
 }
 
 }  // namespace bantam

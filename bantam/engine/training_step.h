@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "bantam/base/error.h"
@@ -99,6 +100,10 @@ class TrainingStep {
   /// Metrics of each update since the last read, oldest first; waits for the device. Not between micro_batch() and
   /// update() (throws Error).
   std::vector<Metrics> read_metrics();
+  /// The same in two parts, between which updates may go on: they are not waited for, nor in what is read. `control`
+  /// gets the optimizer's scalars as of then. One reading at a time: a second drops the first.
+  void begin_reading();
+  std::vector<Metrics> finish_reading(kernels::UpdateControl* control = nullptr);
   /// Sums of all `evaluate` calls since the last read; waits for the device.
   Metrics read_evaluation();
 
@@ -123,6 +128,9 @@ class TrainingStep {
   LossOptions loss_;
   Tensor ring_;                     // kMetricRing + 1 MetricSums: updates, then the evaluation's
   std::vector<int> pending_slots_;  // of updates not yet read, oldest first
+  std::vector<int> read_slots_;     // of the reading under way
+  Tensor reading_;                  // its host memory: the ring, then the optimizer's scalars
+  std::optional<Event> read_;       // when it is there
   bool accumulating_ = false;
   static constexpr int kNotRecording = -1;
   int recorded_updates_ = kNotRecording;        // so far, while `capture` records

@@ -23,10 +23,10 @@ struct StripCut {
 };
 
 /// A cut of batch x rows x columns positions into strips, with enough chunks to keep a large GPU busy, if they have at
-/// least seven rows: a chunk reads the rows around it too.
+/// least fourteen rows: a chunk reads the rows around it too.
 inline StripCut cut_strips(std::int64_t batch, std::int64_t rows, std::int64_t columns, std::int64_t columns_each,
                            std::int64_t packs) {
-  constexpr std::int64_t kThreads = std::int64_t{1} << 18, kLeastRows = 7;
+  constexpr std::int64_t kThreads = std::int64_t{1} << 18, kLeastRows = 14;
   StripCut cut{.rows = rows, .columns_each = columns_each};
   cut.strips = std::max<std::int64_t>((columns + columns_each - 1) / columns_each, 1);
   const std::int64_t threads = std::max<std::int64_t>(batch * cut.strips * packs, 1);
@@ -52,22 +52,29 @@ constexpr std::int64_t strip_lanes(std::int64_t packs) {
   return lanes;
 }
 
-/// Parts such that all blocks are of about equal work and there are enough of them; their sums stay below 8 MiB.
-inline StripParts strip_parts(const StripCut& cut, std::int64_t channels) {
-  constexpr std::int64_t kBlocks = 1536, kMostFloats = std::int64_t{1} << 21;
-  const std::int64_t packs = channels / strip_channels(channels), lanes = strip_lanes(packs);
+/// Parts such that all blocks are of about equal work and a GPU of 132 multiprocessors has `each` blocks on every one
+/// at once, and no second round; `sums` floats a channel and part stay below 8 MiB. `pack`: channels of a thread.
+inline StripParts strip_parts(const StripCut& cut, std::int64_t channels, std::int64_t pack, std::int64_t sums,
+                              std::int64_t each) {
+  constexpr std::int64_t kMultiprocessors = 132, kMostFloats = std::int64_t{1} << 21;
+  const std::int64_t blocks = kMultiprocessors * each;
+  const std::int64_t packs = channels / pack, lanes = strip_lanes(packs);
   const std::int64_t at_once = kStripThreads / lanes, columns = (packs + lanes - 1) / lanes;
-  const std::int64_t most = std::max<std::int64_t>(std::min(kBlocks / columns, kMostFloats / (9 * channels)), 1);
+  const std::int64_t most = std::max<std::int64_t>(std::min(blocks / columns, kMostFloats / (sums * channels)), 1);
   StripParts parts{.cut = cut};
   parts.tasks_each = std::max<std::int64_t>((cut.tasks + most * at_once - 1) / (most * at_once), 1) * at_once;
   parts.parts = std::max<std::int64_t>((cut.tasks + parts.tasks_each - 1) / parts.tasks_each, 1);
   return parts;
 }
 
+/// The cut of y's positions, in forward and in the weight gradient.
+inline StripCut output_strips(const DepthwiseConv2dShape& s) {
+  return cut_strips(s.batch, s.out_h(), s.out_w(), s.stride_h == 1 ? 4 : 2, s.channels / strip_channels(s.channels));
+}
+
 /// The weight gradient's cut of the positions of dy.
 inline StripParts grad_weight_strips(const DepthwiseConv2dShape& s) {
-  const std::int64_t packs = s.channels / strip_channels(s.channels);
-  return strip_parts(cut_strips(s.batch, s.out_h(), s.out_w(), s.stride_h == 1 ? 4 : 2, packs), s.channels);
+  return strip_parts(output_strips(s), s.channels, strip_channels(s.channels), 9, s.stride_h == 1 ? 3 : 4);
 }
 
 /// Parts that the rows (batch·out_h) of dy are cut into; at least 1. Each gives partial sums for all of w; parts are

@@ -27,7 +27,7 @@ std::unique_ptr<DeviceLibraries> make_device_libraries(Device device);
 struct Exec {
   Device device;
   Stream stream;
-  int threads = 1;  ///< CPU: OpenMP threads; results do not depend on it
+  int threads = 1;  ///< CPU: threads of parts of a kernel; results do not depend on it
   DeviceLibraries* libraries = nullptr;
 };
 

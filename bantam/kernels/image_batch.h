@@ -35,13 +35,30 @@ using ImageBatch = void(const Exec&, const ImageBatchShape&, const std::uint8_t*
 /// labels_out[b] = labels[placements[b].image].
 using LabelBatch = void(const Exec&, std::int64_t batch, const std::int32_t* labels, const ImagePlacement* placements,
                         std::int32_t* labels_out);
+
+/// A data set and an order of its samples, all in device memory.
+struct EpochTable {
+  const std::uint8_t* images = nullptr;
+  const std::int32_t* labels = nullptr;
+  const ImagePlacement* placements = nullptr;  ///< in the epoch's order
+  std::int64_t* cursor = nullptr;              ///< place of the next sample; read by the kernels
+};
+/// `image_batch` and `label_batch` of the `shape.batch` samples from place *cursor + offset on, in one pass.
+using EpochBatch = void(const Exec&, const ImageBatchShape&, const EpochTable&, std::int64_t offset, DType dtype,
+                        void* y, std::int32_t* labels_out);
+/// *cursor += samples.
+using AdvanceEpoch = void(const Exec&, const EpochTable&, std::int64_t samples);
 namespace cpu {
 ImageBatch image_batch;
 LabelBatch label_batch;
+EpochBatch epoch_batch;
+AdvanceEpoch advance_epoch;
 }  // namespace cpu
 namespace cuda {
 ImageBatch image_batch;
 LabelBatch label_batch;
+EpochBatch epoch_batch;
+AdvanceEpoch advance_epoch;
 }  // namespace cuda
 
 }  // namespace bantam::kernels

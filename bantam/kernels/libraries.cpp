@@ -2,6 +2,7 @@
 #include "bantam/kernels/cpu/libraries.h"
 
 #include "bantam/base/error.h"
+#include "bantam/kernels/algorithm_choices.h"
 #include "bantam/kernels/exec.h"
 #if defined(BANTAM_WITH_CUDA)
 #include "bantam/kernels/cuda/libraries.h"
@@ -17,6 +18,14 @@ std::unique_ptr<DeviceLibraries> make_device_libraries(Device device) {
 #else
   throw DeviceError("device " + to_string(device) + " was asked for, but this build of Bantam has no CUDA backend");
 #endif
+}
+
+AlgorithmChoices* algorithm_choices(DeviceLibraries* libraries) {
+#if defined(BANTAM_WITH_CUDA)
+  if (auto* const cuda = dynamic_cast<cuda::Libraries*>(libraries)) return &cuda->algorithms();
+#endif
+  (void)libraries;
+  return nullptr;
 }
 
 }  // namespace bantam::kernels

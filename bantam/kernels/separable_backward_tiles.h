@@ -108,7 +108,7 @@ inline SeparableBackwardTiles separable_backward_tiles(const SeparableBlockShape
 struct SeparableMomentTiles {
   std::int64_t all_window_rows = 0, window_columns = 0;  ///< of an image
   std::int64_t window_rows = 0, bands = 0;
-  std::int64_t pairs_at = 0, shared_bytes = 0;  ///< bytes; shared_bytes above the limit: does not fit
+  std::int64_t pairs_at = 0, places_at = 0, shared_bytes = 0;  ///< bytes; shared_bytes above the limit: does not fit
   ImageParts images;
   std::int64_t gradient_parts() const { return bands * images.parts; }
 };
@@ -128,7 +128,8 @@ inline SeparableMomentTiles separable_moment_tiles(const SeparableBlockShape& s,
     t.bands = (t.all_window_rows + rows - 1) / rows;
     // Half types: x as it lies in memory and some zeros, then pairs of neighbours. float32: rows with a longer pitch.
     t.pairs_at = dtype == DType::float32 ? 0 : (x_rows * s.in_w * s.in_channels * 2 + 47) / 16 * 16;
-    t.shared_bytes = t.pairs_at + x_rows * (columns * s.in_channels + 8) * 4;
+    t.places_at = t.pairs_at + x_rows * (columns * s.in_channels + 8) * 4;
+    t.shared_bytes = t.places_at + rows * t.window_columns * 4 * (dtype == DType::float32 && s.pool == 1 ? 4 : 1);
     t.shared_bytes = std::max(t.shared_bytes, kSeparableThreads * separable_moment_rows(s.in_channels) * 4);
   };
   set_rows(std::max<std::int64_t>(t.all_window_rows, 1));

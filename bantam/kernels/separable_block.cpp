@@ -35,8 +35,7 @@ std::size_t separable_block_workspace_bytes(const SeparableBlockShape& s, DType 
                                             DeviceKind target) {
   const bool backward = pass == SeparableBlockPass::backward;
   if (target == DeviceKind::cuda) return backward ? cuda::separable_block_backward_workspace_rule(s, dtype) : 0;
-  const cpu::SeparableBlockPlan plan(s, dtype);
-  return backward ? plan.backward_bytes() : plan.forward_bytes();
+  return cpu::SeparableBlockPlan(s, dtype, pass).workspace_bytes();
 }
 
 std::int64_t separable_block_code_bytes(const SeparableBlockShape& s) {

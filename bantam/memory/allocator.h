@@ -82,8 +82,8 @@ class BfcAllocator {
   /// address that is not live here (foreign, interior, freed twice); then nothing has changed.
   void free(void* address, Stream stream);
 
-  /// Gives idle pages (of a RegionSource: wholly free regions) back, an idle arena's too; returns the bytes. Live memory
-  /// stays where it is. Waits for pending stream-ordered frees.
+  /// Gives idle pages (of a RegionSource: wholly free regions) back, an idle arena's too; returns the bytes. Live
+  /// memory stays where it is. Waits for pending stream-ordered frees.
   std::uint64_t trim();
 
   MemoryStats stats() const;

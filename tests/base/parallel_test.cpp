@@ -1,10 +1,13 @@
-// Parts over threads: each runs once, pieces depend on the shape only, and the first exception comes out.
+// Parts over threads: each runs once, pieces depend on the shape only, the first exception comes out, and callers do
+// not disturb each other.
 #include "bantam/base/parallel.h"
 
 #include <atomic>
+#include <chrono>
 #include <mutex>
 #include <set>
 #include <stdexcept>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -35,6 +38,47 @@ TEST(ParallelParts, RethrowsAfterAllPartsEnded) {
       EXPECT_STREQ(error.what(), "part 3");
     }
     EXPECT_EQ(ended.load(), threads > 1 ? 19 : 3);  // alone, the parts after the failed one are not begun
+  }
+}
+
+TEST(ParallelParts, CallersFromSeveralThreadsGetTheirOwnParts) {
+  std::vector<std::thread> callers;
+  std::atomic<std::int64_t> total = 0;
+  for (int caller = 0; caller < 4; ++caller) {
+    callers.emplace_back([&, caller] {
+      for (int round = 0; round < 200; ++round) {
+        std::vector<std::int64_t> values(9, 0);
+        parallel_parts(9, 3, [&](std::int64_t i) { values[static_cast<std::size_t>(i)] = caller + i; });
+        for (const std::int64_t value : values) total += value;
+      }
+    });
+  }
+  for (std::thread& caller : callers) caller.join();
+  EXPECT_EQ(total.load(), 200 * (4 * 36 + 9 * (0 + 1 + 2 + 3)));
+}
+
+TEST(ParallelParts, APartMayCallAgain) {
+  std::atomic<int> runs = 0;
+  parallel_parts(5, 4, [&](std::int64_t) {
+    const auto caller = std::this_thread::get_id();
+    parallel_parts(3, 4, [&](std::int64_t) {
+      EXPECT_EQ(std::this_thread::get_id(), caller);
+      ++runs;
+    });
+  });
+  EXPECT_EQ(runs.load(), 15);
+}
+
+TEST(ParallelParts, WorkersThatSleptComeBack) {
+  for (int round = 0; round < 3; ++round) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(2));  // they poll for less
+    std::atomic<int> entered = 0;
+    // Each of two parts ends only when the other has begun: the caller alone would wait for ever.
+    parallel_parts(2, 2, [&](std::int64_t) {
+      ++entered;
+      while (entered < 2) std::this_thread::yield();
+    });
+    EXPECT_EQ(entered.load(), 2);
   }
 }
 

@@ -8,11 +8,13 @@
 #include <stdexcept>
 
 #include "bantam/base/error.h"
+#include "bantam/engine/device_batches.h"
 #include "tests/data/support.h"
 
 namespace bantam {
 namespace {
 
+using testing::copy_batch;
 using testing::HostBatch;
 using testing::message_of;
 using testing::ramp_dataset;
@@ -487,6 +489,40 @@ TEST_P(LoaderParity, AStepThatLagsChangesNoBatch) {
     ASSERT_EQ(kept.size(), expected.size());
     for (std::size_t i = 0; i < kept.size(); ++i)
       EXPECT_EQ(testing::copy_batch(kept[i], context.stream), expected[i]) << "batch " << i;
+  }
+}
+
+// Batches that the device makes are those that `next` gives, by launches of any size, from any place on.
+TEST_P(LoaderTest, TheDeviceMakesTheSameBatches) {
+  PipelineOptions pipeline = full();
+  const Context at = context(PrecisionKind::mixed_float16);
+  for (const bool drop_last : {false, true}) {
+    pipeline.drop_last = drop_last;
+    pipeline.cache = CacheKind::ram;
+    const auto reference = source(pipeline, 3, true);
+    pipeline.cache = CacheKind::device;
+    const auto made = source(pipeline, 3, true);
+    EXPECT_EQ(reference->device_batches(at), nullptr) << "the host gathers";
+    DeviceBatches* batches = made->device_batches(at);
+    ASSERT_NE(batches, nullptr);
+    ASSERT_EQ(made->device_batches(at), batches);
+    for (const std::int64_t epoch : {0, 1}) {
+      for (const std::int64_t first : {0, 2}) {
+        reference->start(epoch, first);
+        std::vector<HostBatch> expected = rest_of_epoch(*reference, at), seen;
+        made->start(epoch, first);
+        EXPECT_EQ(batches->left(), 6 - first);
+        for (const std::int64_t count : {3, 1}) {
+          for (std::int64_t i = 0; i < count; ++i) {
+            seen.push_back(copy_batch(batches->make(at, i, count), at.stream));
+            seen.back().index = expected[seen.size() - 1].index;
+          }
+          batches->advance(count);
+        }
+        for (HostBatch& batch : rest_of_epoch(*made, at)) seen.push_back(batch);
+        EXPECT_EQ(seen, expected);
+      }
+    }
   }
 }
 

@@ -113,7 +113,7 @@ Outcome train(Device device, const Case& given, bool planned, std::uint64_t limi
     Optimizer optimizer(model, {});
     TrainingStep step(model, optimizer, {});
     MemorySource train({8, 8, 3}, 5, 37, 8), held_out({8, 8, 3}, 5, 11, 8);
-    Trainer trainer(step, train, &held_out, {.epochs = 2, .accumulate = given.accumulate, .planned = planned});
+    Trainer trainer(step, train, &held_out, {.epochs = 2, .accumulate = given.accumulate, .mode = planned ? StepMode::captured : StepMode::eager});
     outcome.evaluation = trainer.run().validation;
     outcome.weights = to_host<float>(model.parameters().master(), runtime.stream(device));
     outcome.memory = runtime.allocator(device).stats();

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include "bantam/kernels/algorithm_choices.h"
 #include "bantam/kernels/cpu/patches.h"
 #include "bantam/kernels/reference/conv2d.h"
 #include "tests/kernels/conv2d_shapes.h"
@@ -173,6 +174,32 @@ TEST_P(Conv2dTest, SameCallGivesSameBits) {
         run(device(), s, dtype, pass, p, {}, &second);
         EXPECT_EQ(first, second) << describe(s, dtype, pass);
       }
+    }
+  }
+}
+
+/// Also through cuBLASLt: one of the shapes is a matrix product.
+TEST_P(Conv2dTest, TimedChoicesGiveTheResultAndCanBeMadeAgain) {
+  if (GetParam().is_cpu()) GTEST_SKIP() << "there is nothing to choose on a CPU";
+  for (const Conv2dShape& s : large_shapes()) {
+    for (const Conv2dPass pass : kPasses) {
+      SCOPED_TRACE(describe(s, DType::float16, pass));
+      const Problem p = make_problem(s, DType::float16);
+      KernelDevice timed(GetParam()), again(GetParam()), misled(GetParam());
+      kernels::AlgorithmChoices& choices = *kernels::algorithm_choices(timed.exec().libraries);
+      choices.set_timing(true);
+      std::vector<std::uint8_t> first, second;
+      EXPECT_LE(relative_error(run(timed, s, DType::float16, pass, p, {}, &first), expected(s, pass, p, {})),
+                tolerance(s, DType::float16, pass, true));
+      kernels::algorithm_choices(again.exec().libraries)->add(choices.all());
+      run(again, s, DType::float16, pass, p, {}, &second);
+      EXPECT_EQ(first, second);
+      EXPECT_EQ(kernels::algorithm_choices(again.exec().libraries)->all(), choices.all());
+      for (const auto& [problem, choice] : choices.all()) {
+        kernels::algorithm_choices(misled.exec().libraries)->keep(problem, "17:no such algorithm");
+      }
+      EXPECT_LE(relative_error(run(misled, s, DType::float16, pass, p), expected(s, pass, p, {})),
+                tolerance(s, DType::float16, pass, true));
     }
   }
 }

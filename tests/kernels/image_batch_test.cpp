@@ -127,6 +127,35 @@ TEST_P(ImageBatchTest, LabelsFollowTheirImages) {
   EXPECT_EQ(out.download(), expected);
 }
 
+// Batches of an epoch from its table: the images and labels of the placements from the cursor on, which moves on.
+TEST_P(ImageBatchTest, AnEpochIsReadFromTheCursorOn) {
+  const ImageBatchShape s =
+      normalised({.batch = 3, .in_h = 5, .in_w = 6, .channels = 3, .out_h = 4, .out_w = 4, .pad_mode = PadMode::zero});
+  const std::vector<std::uint8_t> images = random_bytes(7 * 5 * 6 * 3, 2);
+  const std::vector<std::int32_t> labels = {70, 71, 72, 73, 74, 75, 76};
+  std::vector<ImagePlacement> placements;
+  for (std::int32_t k = 0; k < 12; ++k)
+    placements.push_back({(k * 5) % 7, static_cast<std::int16_t>(k % 3 - 1), static_cast<std::int16_t>(k % 2), k % 2});
+  const DeviceArray<std::uint8_t> in(device(), images);
+  const DeviceArray<std::int32_t> classes(device(), labels);
+  const DeviceArray<ImagePlacement> where(device(), placements);
+  const DeviceArray<std::int64_t> cursor(device(), {2});
+  const kernels::EpochTable epoch{in.data(), classes.data(), where.data(), cursor.data()};
+  for (const std::int64_t first : {2, 6}) {
+    for (const std::int64_t offset : {0, 3}) {
+      const DeviceBuffer y(device(), s.batch * s.out_h * s.out_w * s.channels, DType::float16);
+      const DeviceArray<std::int32_t> labels_out(device(), {-1, -1, -1});
+      BANTAM_KERNEL(exec(), epoch_batch, s, epoch, offset, DType::float16, y.data(), labels_out.data());
+      const auto begin = placements.begin() + first + offset;
+      EXPECT_EQ(y.download(), run(device(), s, images, {begin, begin + 3}, DType::float16));
+      for (std::size_t b = 0; b < 3; ++b)
+        EXPECT_EQ(labels_out.download()[b], 70 + (begin + static_cast<std::ptrdiff_t>(b))->image);
+    }
+    BANTAM_KERNEL(exec(), advance_epoch, epoch, 4);
+    EXPECT_EQ(cursor.download()[0], first + 4);
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Devices, ImageBatchTest, ::testing::ValuesIn(test_devices()), device_test_name);
 
 TEST(ImageBatchCpu, BitsDoNotDependOnThreads) {

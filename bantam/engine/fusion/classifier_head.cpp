@@ -48,7 +48,7 @@ int match(const Graph& graph, int first, const FusionTarget& target) {
   return kernels::classifier_head_takes(shape, target.compute) ? first + 1 : 0;
 }
 
-std::unique_ptr<BoundLayer> bind(const Graph& graph, const Fusion& fusion, ParameterArena& parameters) {
+std::unique_ptr<BoundLayer> bind(const Graph& graph, const Fusion& fusion, ParameterArena& parameters, BufferArena&) {
   const auto parameter = [&](NodeId node, const char* name) -> Parameter& {
     return *parameters.find(node_of(graph, node).name + "/" + name);
   };

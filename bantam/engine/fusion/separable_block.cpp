@@ -84,7 +84,7 @@ class SeparableBlockLayer : public BoundLayer {
   Parameter* bias_;
 };
 
-std::unique_ptr<BoundLayer> bind(const Graph& graph, const Fusion& fusion, ParameterArena& parameters) {
+std::unique_ptr<BoundLayer> bind(const Graph& graph, const Fusion& fusion, ParameterArena& parameters, BufferArena&) {
   SeparableBlockShape shape = convolution_at(graph, fusion.first).value();
   shape.pool = fusion.last > fusion.first ? 2 : 1;
   return std::make_unique<SeparableBlockLayer>(shape, node_at(graph, fusion.first).name, parameters);

@@ -25,6 +25,35 @@ void weight_gradient(const Context& context, const Tensor& weight, GradientStore
   store.add(context, weight, std::move(gradient));
 }
 
+/// Where an op writes the gradient of a weight or a vector in float32: the parameter's place in the arena, a new
+/// tensor, or nowhere (`data` is null).
+class FloatGradient {
+ public:
+  FloatGradient(const Context& context, const Tensor& tensor, GradientStore& store) {
+    if (!tensor.defined() || !wants_gradient(tensor)) return;
+    if (tensor.parameter() != nullptr) {
+      const ParameterGradient target = store.parameter(*tensor.parameter());
+      data = target.data;
+      accumulate = target.accumulate;
+      return;
+    }
+    fresh_ = context.allocate(tensor.shape(), DType::float32);
+    data = fresh_.as<float>();
+  }
+  /// Hands a new tensor to the store, in the type of `tensor`: once it is written.
+  void hand_on(const Context& context, const Tensor& tensor, GradientStore& store) {
+    if (!fresh_.defined()) return;
+    if (tensor.dtype() != DType::float32) fresh_ = cast(context, fresh_, tensor.dtype());
+    store.add(context, tensor, std::move(fresh_));
+  }
+
+  float* data = nullptr;
+  bool accumulate = false;
+
+ private:
+  Tensor fresh_;
+};
+
 /// `x` itself where nobody else holds its memory (then the op works in place), else a new tensor like it.
 inline Tensor reuse_or_allocate(const Context& context, const Tensor& x) {
   return x.sole_owner() ? x.view(x.shape()) : context.allocate(x.shape(), x.dtype());

@@ -54,6 +54,12 @@ struct Piecewise8 {
   }
 };
 
+/// ReLU, by far the most frequent: Piecewise8 without its choices.
+struct Relu8 {
+  [[gnu::always_inline]] Float8 operator()(Float8 x) const { return x < 0.0f ? Float8{} : x; }
+  [[gnu::always_inline]] Float8 derivative(Float8 x) const { return x > 0.0f ? broadcast8(1.0f) : Float8{}; }
+};
+
 /// A smooth activation (gelu, silu, sigmoid, tanh) on eight values.
 struct Smooth8 {
   Activation kind;
@@ -100,9 +106,10 @@ struct Smooth8 {
   }
 };
 
-/// Calls call(f8) with what computes `f` eight values at a time: two instances of the caller's loop.
+/// Calls call(f8) with what computes `f` eight values at a time: three instances of the caller's loop.
 template <class Call>
 void with_activation8(ActivationFunction f, Call&& call) {
+  if (f.kind == Activation::relu) return call(Relu8{});
   if (is_piecewise(f.kind)) return call(Piecewise8{PiecewiseLinear::of(f)});
   call(Smooth8{f.kind});
 }

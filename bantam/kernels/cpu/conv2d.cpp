@@ -72,7 +72,7 @@ Call prepare(const Exec& exec, const Conv2dShape& shape, DType dtype, Conv2dPass
   check_conv2d_type(dtype);
   Call call{exec, shape, dtype, pass, plan_conv2d(shape, dtype, pass), nullptr};
   require_workspace(workspace, call.plan.workspace_bytes(), "conv2d");
-  call.kernels = Libraries::of(exec).conv2d(shape, pass, call.plan, exec.threads);
+  call.kernels = Libraries::of(exec).conv2d(shape, pass, call.plan);
   return call;
 }
 
@@ -88,8 +88,7 @@ const float* ready_weights(const Call& call, const void* w, float* widened, floa
     plain = widened;
   }
   if (call.kernels == nullptr || call.kernels->reorder == nullptr) return plain;
-  const OpenMpThreads all(call.exec.threads);
-  call.kernels->reorder->execute(plain, packed);
+  call.kernels->reorder->execute(plain, packed, call.exec.threads);
   return packed;
 }
 
@@ -175,8 +174,7 @@ void finish_grad_weight(const Call& call, float* partials, float* spare, float* 
   });
   const float* total = partials;
   if (reorder) {
-    const OpenMpThreads all(call.exec.threads);
-    call.kernels->reorder->execute(partials, accumulate ? spare : dw);
+    call.kernels->reorder->execute(partials, accumulate ? spare : dw, call.exec.threads);
     if (!accumulate) return;
     total = spare;
   }

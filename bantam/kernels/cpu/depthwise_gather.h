@@ -4,7 +4,7 @@
 
 #include <utility>
 
-#include "bantam/kernels/cpu/depthwise_taps.h"
+#include "bantam/kernels/cpu/depthwise_rows.h"
 
 namespace bantam::kernels::cpu {
 
@@ -116,6 +116,41 @@ void flat_columns(const Gather<T>& g, std::int64_t n, std::int64_t oh, const Tap
   if (i < count) sum_taps<1>(grid, i, phase(i), count - i, out + i);
 }
 
+/// The columns of a row that the functions of depthwise_rows.h write; the others are left to `position`.
+template <class T>
+ColumnRange fast_columns(const Gather<T>& g, std::int64_t n, std::int64_t oh, const Taps& th) {
+  const std::int64_t row = g.w.in * g.data_channels, channels = g.out_channels, pad = g.w.pad;
+  const T* data = g.data + (n * g.h.in + th.position) * row;
+  const T* weights = g.weights + th.first * 3 * channels;
+  T* out = g.out + (n * g.out_h + oh) * g.out_w * channels;
+  if (th.count == 0) return {};
+  if (g.w.transposed && g.w.stride == 2) {
+    const RowTaps<T> taps{data, -row, weights, th.step * 3 * channels, channels, channels};
+    ColumnRange columns{std::max<std::int64_t>(1, (pad + 1) / 2), std::min(g.w.in, (g.out_w + pad) / 2)};
+    if (columns.begin >= columns.end) return {};
+    with_rows(th.count, [&](auto rows) { scatter_row<rows.value>(taps, columns, pad, out); });
+    return {2 * columns.begin - pad, 2 * columns.end - pad};
+  }
+  RowTaps<T> taps{data, row, weights, 3 * channels, channels, channels};
+  std::int64_t before = pad;
+  if (g.w.transposed) {  // the kernel backwards, with the padding that its transpose has
+    before = 2 - pad;
+    taps.data -= (th.count - 1) * row;
+    taps.weights += (th.count - 1) * 3 * channels + 2 * channels;
+    taps.weight_row = -3 * channels;
+    taps.weight_col = -channels;
+  }
+  const ColumnRange columns = whole_columns(g.w.in, g.out_w, g.w.stride, before);
+  with_rows(th.count, [&](auto rows) {
+    if (g.w.stride == 1) {
+      gather_row<rows.value, 1>(taps, columns, before, out);
+    } else {
+      gather_row<rows.value, 2>(taps, columns, before, out);
+    }
+  });
+  return columns;
+}
+
 /// Computes all of `g.out`, rows in parallel.
 template <class T>
 void run_gather(const Gather<T>& g, int threads) {
@@ -124,13 +159,19 @@ void run_gather(const Gather<T>& g, int threads) {
   parallel_ranges(g.batch * g.out_h, grain, threads, [&](std::int64_t first, std::int64_t last) {
     float repeated[kFlatTaps * kRepeated];
     if (g.flat()) repeat_weights(g, repeated);
+    const bool fast = g.multiplier == 1 && has_fast_rows(g.h, g.w, g.out_channels);
     const auto [begin, end] = g.flat() ? g.w.interior(g.out_w) : std::pair<std::int64_t, std::int64_t>{0, 0};
     for (std::int64_t row = first; row < last; ++row) {
       const std::int64_t n = row / g.out_h, oh = row % g.out_h;
       const Taps th = g.h.at(oh);
-      for (std::int64_t ow = 0; ow < begin; ++ow) position(g, n, oh, ow, th);
-      if (begin < end) flat_columns(g, n, oh, th, repeated, {begin, end});
-      for (std::int64_t ow = end; ow < g.out_w; ++ow) position(g, n, oh, ow, th);
+      ColumnRange done{begin, end};
+      if (fast) {
+        done = fast_columns(g, n, oh, th);
+      } else if (begin < end) {
+        flat_columns(g, n, oh, th, repeated, {begin, end});
+      }
+      for (std::int64_t ow = 0; ow < done.begin; ++ow) position(g, n, oh, ow, th);
+      for (std::int64_t ow = done.end; ow < g.out_w; ++ow) position(g, n, oh, ow, th);
     }
   });
 }

@@ -95,36 +95,56 @@ template <class T>
   return readable >= kLanes ? load8(p) : load_lanes(p, lanes);
 }
 
+/// Fewer channels than lanes: rows run together, and the channels' values repeat.
+template <int K, class Fill, class Apply>
+void map_few_channels(std::int64_t rows, std::int64_t channels, int threads, Fill&& fill, Apply&& apply) {
+  const std::int64_t grain = 32768 / channels;
+  parallel_ranges(rows, grain, threads, [&](std::int64_t begin, std::int64_t end) {
+    float values[K][2 * kLanes], one[K];
+    for (std::int64_t i = 0; i < 2 * kLanes; ++i) {
+      fill(i % channels, one);
+      for (int k = 0; k < K; ++k) values[k][i] = one[k];
+    }
+    Float8 p[K];
+    const std::int64_t count = (end - begin) * channels;
+    for (std::int64_t i = 0; i < count; i += kLanes) {
+      const auto from = static_cast<std::int64_t>(static_cast<std::uint32_t>(i) % static_cast<std::uint32_t>(channels));
+      for (int k = 0; k < K; ++k) p[k] = load8(values[k] + from);
+      apply(begin * channels + i, std::min(kLanes, count - i), p);
+    }
+  });
+}
+
 /// Runs apply(offset, lanes, p) over a (rows, channels) array in steps of up to eight elements, in parallel over rows.
 /// p[k] holds the step's lanes of per-channel value k, which `fill(c, values)` computes for channel c. Each element is
-/// visited once.
+/// visited once: eight channels of some rows, which stay in cache, then the next eight, so that p stays in registers.
 template <int K, class Fill, class Apply>
 void map_channels(std::int64_t rows, std::int64_t channels, int threads, Fill&& fill, Apply&& apply) {
-  constexpr std::int64_t kChunk = 256;  // channels whose values are held on the stack
+  constexpr std::int64_t kChunk = 256;   // channels whose values are held on the stack
+  constexpr std::int64_t kBlock = 4096;  // elements of a block of rows
   if (channels <= 0) return;
+  if (channels < kLanes) return map_few_channels<K>(rows, channels, threads, fill, apply);
   const std::int64_t grain = std::max<std::int64_t>(1, 32768 / channels);
   parallel_ranges(rows, grain, threads, [&](std::int64_t begin, std::int64_t end) {
-    float values[K][kChunk];
-    float one[K];
-    Float8 p[K];
-    const bool flat = channels < kLanes;  // few channels: rows run together, and the values repeat
-    const std::int64_t width = flat ? (end - begin) * channels : channels;
+    float values[K][kChunk], one[K];
     for (std::int64_t c0 = 0; c0 < channels; c0 += kChunk) {
-      const std::int64_t chunk = std::min(kChunk, channels - c0);
-      const std::int64_t filled = flat ? 2 * kLanes : chunk;
-      for (std::int64_t i = 0; i < filled; ++i) {
-        fill(flat ? i % channels : c0 + i, one);
-        for (int k = 0; k < K; ++k) values[k][i] = one[k];
+      const std::int64_t chunk = std::min(kChunk, channels - c0), step = std::max<std::int64_t>(16, kBlock / chunk);
+      for (std::int64_t c = 0; c < chunk; ++c) {
+        fill(c0 + c, one);
+        for (int k = 0; k < K; ++k) values[k][c] = one[k];
       }
-      const std::int64_t run = flat ? width : chunk;
-      for (std::int64_t r = begin; r < (flat ? begin + 1 : end); ++r) {
-        for (std::int64_t i = 0; i < run; i += kLanes) {
-          const std::int64_t lanes = std::min(kLanes, run - i);
-          const std::int64_t from =
-              flat ? static_cast<std::int64_t>(static_cast<std::uint32_t>(i) % static_cast<std::uint32_t>(channels))
-                   : i;
-          for (int k = 0; k < K; ++k) p[k] = load_lanes(values[k] + from, flat ? kLanes : lanes);
-          apply(r * channels + c0 + i, lanes, p);
+      for (std::int64_t first = begin; first < end; first += step) {
+        const std::int64_t last = std::min(first + step, end);
+        for (std::int64_t c = 0; c < chunk; c += kLanes) {
+          const std::int64_t lanes = std::min(kLanes, chunk - c);
+          Float8 p[K];
+          for (int k = 0; k < K; ++k) p[k] = load_lanes(values[k] + c, lanes);
+          const std::int64_t at = c0 + c;
+          if (lanes == kLanes) {
+            for (std::int64_t r = first; r < last; ++r) apply(r * channels + at, kLanes, p);
+          } else {
+            for (std::int64_t r = first; r < last; ++r) apply(r * channels + at, lanes, p);
+          }
         }
       }
     }

@@ -1,43 +1,180 @@
-// Eigen's matrix product, kept to one thread: its multi-threaded sums would depend on the number of threads.
-#define EIGEN_DONT_PARALLELIZE
+// Blocked matrix product on one thread: B packed into panels that stay in the second-level cache, and tiles of C in
+// registers, by the widest vectors that the processor has.
+// Source of the blocking: Goto and van de Geijn 2008, "Anatomy of High-Performance Matrix Multiplication".
 #include "bantam/kernels/cpu/gemm.h"
 
-#include <Eigen/Core>
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include "bantam/kernels/cpu/gemm_tile.h"
 
 namespace bantam::kernels::cpu {
 namespace {
 
-template <int kOrder>
-using ConstMap = Eigen::Map<const Eigen::Matrix<float, Eigen::Dynamic, Eigen::Dynamic, kOrder>, Eigen::Unaligned,
-                            Eigen::OuterStride<>>;
-using OutMap = Eigen::Map<Eigen::Matrix<float, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>, Eigen::Unaligned,
-                          Eigen::OuterStride<>>;
+constexpr std::int64_t kDepthBlock = 256;   // rows of B in a block
+constexpr std::int64_t kColumnBlock = 192;  // columns of B in a block: with kDepthBlock 192 KiB, on the stack
+constexpr int kMaxRows = 12;                // rows of the tallest tile
 
-template <int kOrderA, int kOrderB>
-void product(const GemmSize& size, MatrixView a, MatrixView b, OutMap& out, bool accumulate) {
-  const ConstMap<kOrderA> left(a.data, size.m, size.k, Eigen::OuterStride<>(a.stride));
-  const ConstMap<kOrderB> right(b.data, size.k, size.n, Eigen::OuterStride<>(b.stride));
-  if (accumulate) {
-    out.noalias() += left * right;
-  } else {
-    out.noalias() = left * right;
+/// What an instruction set brings: tiles of up to `kRows` rows and 1 or 2 vectors of columns, and packing.
+/// BANTAM_GEMM_TARGET(name, vector bytes, rows, attribute)
+#define BANTAM_GEMM_TARGET(Name, Bytes, Rows, Attribute)                                                    \
+  struct Name {                                                                                             \
+    using Vector = float __attribute__((vector_size(Bytes)));                                               \
+    static constexpr int kRows = Rows;                                                                      \
+    template <int R, int V, bool Packed>                                                                    \
+    Attribute static void tile(const GemmTile& tile) {                                                      \
+      multiply_tile<Vector, R, V, Packed>(tile);                                                            \
+    }                                                                                                       \
+    Attribute static void pack(const float* from, std::int64_t stride, bool transposed, std::int64_t depth, \
+                               std::int64_t columns, std::int64_t width, float* to) {                       \
+      pack_panel(from, stride, transposed, depth, columns, width, to);                                      \
+    }                                                                                                       \
+    template <int R>                                                                                        \
+    Attribute static void pack_a(const float* from, std::int64_t stride, std::int64_t depth, float* to) {   \
+      pack_rows<R>(from, stride, depth, to);                                                                \
+    }                                                                                                       \
   }
+
+#if defined(__x86_64__)
+BANTAM_GEMM_TARGET(Avx512, 64, 12, [[gnu::target("avx512f,avx512vl,avx512dq,avx512bw,avx2,fma")]]);
+BANTAM_GEMM_TARGET(Avx2, 32, 6, [[gnu::target("avx2,fma")]]);
+#endif
+BANTAM_GEMM_TARGET(Plain, 16, 6, );
+#undef BANTAM_GEMM_TARGET
+
+using TileFunction = void (*)(const GemmTile&);
+using PackRows = void (*)(const float*, std::int64_t, std::int64_t, float*);
+
+/// The tiles of 1 … kRows rows.
+template <class Target, int V, bool Packed, int... R>
+constexpr std::array<TileFunction, Target::kRows> tiles(std::integer_sequence<int, R...>) {
+  return {&Target::template tile<R + 1, V, Packed>...};
+}
+template <class Target, int... R>
+constexpr std::array<PackRows, Target::kRows> packers(std::integer_sequence<int, R...>) {
+  return {&Target::template pack_a<R + 1>...};
+}
+
+/// One block of B in panels, and where it lies in the product.
+struct PackedB {
+  const float* panels;
+  std::int64_t row, depth, column, columns;
+};
+
+template <class Target>
+class Multiplier {
+ public:
+  Multiplier(const GemmSize& size, MatrixView a, MatrixView b, float* c, std::int64_t c_row, bool accumulate)
+      : size_(size), a_(a), b_(b), c_(c), c_row_(c_row), accumulate_(accumulate) {}
+
+  void run() const {
+    alignas(64) float panels[kDepthBlock * kColumnBlock];
+    for (std::int64_t p = 0; p < size_.k; p += kDepthBlock) {
+      for (std::int64_t j = 0; j < size_.n; j += kColumnBlock) {
+        const PackedB block{panels, p, std::min(kDepthBlock, size_.k - p), j, std::min(kColumnBlock, size_.n - j)};
+        pack(block, panels);
+        for (std::int64_t i = 0; i < size_.m; i += Target::kRows) {
+          multiply_rows(block, i, static_cast<int>(std::min<std::int64_t>(Target::kRows, size_.m - i)));
+        }
+      }
+    }
+  }
+
+ private:
+  static constexpr std::int64_t kLanes = sizeof(typename Target::Vector) / sizeof(float);
+  static_assert(kColumnBlock % (2 * kLanes) == 0 && Target::kRows <= kMaxRows);
+  using AllRows = std::make_integer_sequence<int, Target::kRows>;
+  /// By whether A is packed, the vectors of columns, and the rows.
+  static constexpr std::array<TileFunction, Target::kRows> kTiles[2][2] = {
+      {tiles<Target, 1, false>(AllRows()), tiles<Target, 2, false>(AllRows())},
+      {tiles<Target, 1, true>(AllRows()), tiles<Target, 2, true>(AllRows())}};
+  static constexpr std::array<PackRows, Target::kRows> kPackers = packers<Target>(AllRows());
+
+  /// Columns of the panel that begins `at` columns into a block: two vectors, or one where that is enough.
+  static std::int64_t panel_width(const PackedB& block, std::int64_t at) {
+    return block.columns - at > kLanes ? 2 * kLanes : kLanes;
+  }
+
+  void pack(const PackedB& block, float* panels) const {
+    for (std::int64_t j = 0; j < block.columns;) {
+      const std::int64_t width = panel_width(block, j);
+      Target::pack(b_.at(block.row, block.column + j).data, b_.stride, b_.transposed, block.depth,
+                   std::min(width, block.columns - j), width, panels + j * block.depth);
+      j += width;
+    }
+  }
+
+  /// `rows` rows of C from `row` on, times all of the block.
+  void multiply_rows(const PackedB& block, std::int64_t row, int rows) const {
+    const MatrixView a = a_.at(row, block.row);
+    alignas(64) float packed_rows[kDepthBlock * kMaxRows];
+    if (a.transposed) kPackers[static_cast<std::size_t>(rows - 1)](a.data, a.stride, block.depth, packed_rows);
+    GemmTile tile{a.transposed ? packed_rows : a.data, a.stride, nullptr, block.depth, nullptr, c_row_,
+                  accumulate_ || block.row > 0};
+    for (std::int64_t j = 0; j < block.columns;) {
+      const std::int64_t width = panel_width(block, j), columns = std::min(width, block.columns - j);
+      const TileFunction multiply = kTiles[a.transposed][width > kLanes][static_cast<std::size_t>(rows - 1)];
+      tile.b = block.panels + j * block.depth;
+      tile.c = c_ + row * c_row_ + block.column + j;
+      if (columns == width) {
+        multiply(tile);
+      } else {
+        multiply_edge(tile, multiply, rows, columns, width);
+      }
+      j += width;
+    }
+  }
+
+  /// A tile whose last columns are not C's.
+  static void multiply_edge(GemmTile tile, TileFunction multiply, int rows, std::int64_t columns, std::int64_t width) {
+    alignas(64) float values[kMaxRows * 2 * kLanes];
+    float* c = tile.c;
+    const std::int64_t c_row = tile.c_row;
+    const bool add = tile.add;
+    tile.c = values, tile.c_row = width, tile.add = false;
+    multiply(tile);
+    for (int r = 0; r < rows; ++r) {
+      for (std::int64_t j = 0; j < columns; ++j) {
+        c[r * c_row + j] = add ? c[r * c_row + j] + values[r * width + j] : values[r * width + j];
+      }
+    }
+  }
+
+  GemmSize size_;
+  MatrixView a_, b_;
+  float* c_;
+  std::int64_t c_row_;
+  bool accumulate_;
+};
+
+using Gemm = void(const GemmSize&, MatrixView, MatrixView, float*, std::int64_t, bool);
+
+template <class Target>
+void multiply(const GemmSize& size, MatrixView a, MatrixView b, float* c, std::int64_t c_stride, bool accumulate) {
+  Multiplier<Target>(size, a, b, c, c_stride, accumulate).run();
+}
+
+Gemm* fastest_gemm() {
+#if defined(__x86_64__)
+  const bool wide = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl") &&
+                    __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512bw");
+  if (wide) return &multiply<Avx512>;
+  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) return &multiply<Avx2>;
+#endif
+  return &multiply<Plain>;
 }
 
 }  // namespace
 
 void gemm(const GemmSize& size, MatrixView a, MatrixView b, float* c, std::int64_t c_stride, bool accumulate) {
   if (size.m == 0 || size.n == 0) return;
-  OutMap out(c, size.m, size.n, Eigen::OuterStride<>(c_stride));
   if (size.k == 0) {
-    if (!accumulate) out.setZero();
+    for (std::int64_t i = 0; i < size.m && !accumulate; ++i) std::fill_n(c + i * c_stride, size.n, 0.0f);
     return;
   }
-  // A transposed row-major matrix is a column-major one.
-  if (!a.transposed && !b.transposed) product<Eigen::RowMajor, Eigen::RowMajor>(size, a, b, out, accumulate);
-  if (!a.transposed && b.transposed) product<Eigen::RowMajor, Eigen::ColMajor>(size, a, b, out, accumulate);
-  if (a.transposed && !b.transposed) product<Eigen::ColMajor, Eigen::RowMajor>(size, a, b, out, accumulate);
-  if (a.transposed && b.transposed) product<Eigen::ColMajor, Eigen::ColMajor>(size, a, b, out, accumulate);
+  static Gemm* const run = fastest_gemm();
+  run(size, a, b, c, c_stride, accumulate);
 }
 
 }  // namespace bantam::kernels::cpu

@@ -120,4 +120,13 @@ void label_batch(const Exec&, std::int64_t batch, const std::int32_t* labels, co
   for (std::int64_t b = 0; b < batch; ++b) labels_out[b] = labels[placements[b].image];
 }
 
+void epoch_batch(const Exec& exec, const ImageBatchShape& shape, const EpochTable& epoch, std::int64_t offset,
+                 DType dtype, void* y, std::int32_t* labels_out) {
+  const ImagePlacement* placements = epoch.placements + *epoch.cursor + offset;
+  image_batch(exec, shape, epoch.images, placements, dtype, y);
+  label_batch(exec, shape.batch, epoch.labels, placements, labels_out);
+}
+
+void advance_epoch(const Exec&, const EpochTable& epoch, std::int64_t samples) { *epoch.cursor += samples; }
+
 }  // namespace bantam::kernels::cpu

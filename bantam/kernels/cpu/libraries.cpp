@@ -11,7 +11,7 @@ Libraries& Libraries::of(const Exec& exec) {
   return *libraries;
 }
 
-const ConvKernels* Libraries::conv2d(const Conv2dShape& s, Conv2dPass pass, const Conv2dPlan& plan, int threads) {
+const ConvKernels* Libraries::conv2d(const Conv2dShape& s, Conv2dPass pass, const Conv2dPlan& plan) {
   const Key key{s.batch,        s.in_h,
                 s.in_w,         s.in_channels,
                 s.out_channels, s.kernel_h,
@@ -24,11 +24,10 @@ const ConvKernels* Libraries::conv2d(const Conv2dShape& s, Conv2dPass pass, cons
   const std::lock_guard lock(guard_);
   const auto found = convolutions_.find(key);
   if (found != convolutions_.end()) return found->second.get();
-  return convolutions_.emplace(key, make_conv2d(s, pass, plan, threads)).first->second.get();
+  return convolutions_.emplace(key, make_conv2d(s, pass, plan)).first->second.get();
 }
 
-std::unique_ptr<ConvKernels> Libraries::make_conv2d(const Conv2dShape& shape, Conv2dPass pass, const Conv2dPlan& plan,
-                                                    int threads) {
+std::unique_ptr<ConvKernels> Libraries::make_conv2d(const Conv2dShape& shape, Conv2dPass pass, const Conv2dPlan& plan) {
   if (!engine_) engine_.emplace(dnnl::engine::kind::cpu, 0);
   const OneDnnLimits limits{plan.packed_bytes, plan.scratch_bytes};
   auto kernels = std::make_unique<ConvKernels>();
@@ -43,7 +42,6 @@ std::unique_ptr<ConvKernels> Libraries::make_conv2d(const Conv2dShape& shape, Co
     if (!kernels->last) return nullptr;
   }
   if (packed == plain) return kernels;
-  const OpenMpThreads all(threads);
   try {
     const bool unpack = pass == Conv2dPass::grad_weight;
     kernels->reorder = std::make_unique<WeightReorder>(*engine_, unpack ? packed : plain, unpack ? plain : packed);

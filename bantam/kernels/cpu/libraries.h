@@ -28,12 +28,11 @@ class Libraries final : public DeviceLibraries {
   static Libraries& of(const Exec& exec);
 
   /// Null where oneDNN has no eligible kernel; our own path is then taken. Valid as long as this object.
-  const ConvKernels* conv2d(const Conv2dShape& shape, Conv2dPass pass, const Conv2dPlan& plan, int threads);
+  const ConvKernels* conv2d(const Conv2dShape& shape, Conv2dPass pass, const Conv2dPlan& plan);
 
  private:
   using Key = std::array<std::int64_t, 17>;
-  std::unique_ptr<ConvKernels> make_conv2d(const Conv2dShape& shape, Conv2dPass pass, const Conv2dPlan& plan,
-                                           int threads);
+  std::unique_ptr<ConvKernels> make_conv2d(const Conv2dShape& shape, Conv2dPass pass, const Conv2dPlan& plan);
 
   std::mutex guard_;
   std::optional<dnnl::engine> engine_;

@@ -22,7 +22,9 @@ constexpr std::int64_t kElementsOfPart = 32768;  // a multiple of eight: no byte
 template <class Step>
 void for_each_eight(const Exec& exec, std::int64_t count, Step&& step) {
   parallel_ranges(count, kElementsOfPart, exec.threads, [&](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t i = begin; i < end; i += kLanes) step(i, std::min(kLanes, end - i));
+    std::int64_t i = begin;
+    for (; i + kLanes <= end; i += kLanes) step(i, kLanes);
+    if (i < end) step(i, end - i);
   });
 }
 

@@ -1,4 +1,4 @@
-// Matrix products on the CPU: single-threaded Eigen products over parts of C; half types go through widened tiles.
+// Matrix products on the CPU: single-threaded products over parts of C; half types go through widened tiles.
 #include "bantam/kernels/matmul.h"
 
 #include <algorithm>

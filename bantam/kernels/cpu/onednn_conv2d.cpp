@@ -1,12 +1,14 @@
 // Choosing and running oneDNN's convolution kernels.
 #include "bantam/kernels/cpu/onednn_conv2d.h"
 
+#include <algorithm>
 #include <string_view>
 #include <utility>
 
 #include <fmt/core.h>
 
 #include "bantam/base/error.h"
+#include "bantam/base/parallel.h"
 
 namespace bantam::kernels::cpu {
 namespace {
@@ -112,17 +114,33 @@ void OneDnnConv2d::execute(const float* first, const float* second, float* out, 
   }
 }
 
-WeightReorder::WeightReorder(const dnnl::engine& engine, const Desc& from, const Desc& to)
-    : engine_(engine), from_(from), to_(to), reorder_(dnnl::reorder::primitive_desc(engine, from, engine, to)) {}
-
-void WeightReorder::execute(const float* from, float* to) const {
-  try {
-    dnnl::stream stream(engine_);
-    reorder_.execute(stream, {{DNNL_ARG_FROM, bind(from_, engine_, from)}, {DNNL_ARG_TO, bind(to_, engine_, to)}});
-    stream.wait();
-  } catch (const dnnl::error& error) {
-    throw Error(fmt::format("conv2d: oneDNN could not reorder weights: {}", error.what()));
+WeightReorder::WeightReorder(const dnnl::engine& engine, const Desc& from, const Desc& to) : engine_(engine) {
+  constexpr std::int64_t kFilters = 64;  // of a piece: whole blocks of any packed order
+  const Dims dims = from.dims();
+  const std::size_t axis = dims.size() - 4;  // output channels, behind the groups where there are some
+  const OpenMpThreads one_thread(1);
+  for (std::int64_t first = 0; first < dims[axis]; first += kFilters) {
+    Dims size = dims, offset(dims.size(), 0);
+    size[axis] = std::min(kFilters, dims[axis] - first);
+    offset[axis] = first;
+    const Desc part_from = from.submemory_desc(size, offset), part_to = to.submemory_desc(size, offset);
+    pieces_.push_back({part_from, part_to, dnnl::reorder({engine, part_from, engine, part_to})});
   }
+}
+
+void WeightReorder::execute(const float* from, float* to, int threads) const {
+  parallel_parts(static_cast<std::int64_t>(pieces_.size()), threads, [&](std::int64_t i) {
+    const Piece& piece = pieces_[static_cast<std::size_t>(i)];
+    const OpenMpThreads one_thread(1);
+    try {
+      dnnl::stream stream(engine_);
+      piece.reorder.execute(
+          stream, {{DNNL_ARG_FROM, bind(piece.from, engine_, from)}, {DNNL_ARG_TO, bind(piece.to, engine_, to)}});
+      stream.wait();
+    } catch (const dnnl::error& error) {
+      throw Error(fmt::format("conv2d: oneDNN could not reorder weights: {}", error.what()));
+    }
+  });
 }
 
 }  // namespace bantam::kernels::cpu

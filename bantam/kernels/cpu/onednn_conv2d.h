@@ -3,6 +3,7 @@
 
 #include <memory>
 #include <optional>
+#include <vector>
 
 #include <omp.h>
 #include <oneapi/dnnl/dnnl.hpp>
@@ -53,16 +54,19 @@ class OneDnnConv2d {
   dnnl::memory::desc first_, second_, out_, packed_, scratch_;
 };
 
-/// Copies weights between the contract's order and a packed one. Exact, so it may use many threads.
+/// Copies weights between the contract's order and a packed one, some filters at a time. Exact.
 class WeightReorder {
  public:
   WeightReorder(const dnnl::engine& engine, const dnnl::memory::desc& from, const dnnl::memory::desc& to);
-  void execute(const float* from, float* to) const;
+  void execute(const float* from, float* to, int threads) const;
 
  private:
+  struct Piece {
+    dnnl::memory::desc from, to;
+    dnnl::reorder reorder;
+  };
   dnnl::engine engine_;
-  dnnl::memory::desc from_, to_;
-  dnnl::reorder reorder_;
+  std::vector<Piece> pieces_;
 };
 
 /// The contract's order of weights as a description: logical (O, I, kH, kW), with groups in front where there are some.

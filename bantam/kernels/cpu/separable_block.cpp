@@ -1,103 +1,109 @@
-// The separable block on the CPU: the plain kernels one after the other, over runs of images that stay in the cache.
+// The separable block on the CPU: one image at a time, whose inner tensors stay in the cache, parts of images over
+// threads, and partial sums added in part order. The depthwise output is not rounded, whatever the type.
 #include "bantam/kernels/separable_block.h"
-
-#include <algorithm>
 
 #include "bantam/base/parallel.h"
 #include "bantam/kernels/cpu/convert.h"
+#include "bantam/kernels/cpu/depthwise_weights.h"
+#include "bantam/kernels/cpu/gemm.h"
 #include "bantam/kernels/cpu/separable_block_plan.h"
+#include "bantam/kernels/cpu/separable_pool.h"
 
 namespace bantam::kernels::cpu {
 namespace {
 
-/// Images [first, first + count) of the batch.
-struct Run {
-  std::int64_t first, count;
+/// The weights as floats: where they lie, or widened.
+struct Weights {
+  const float* depthwise;
+  const float* pointwise;
+  const float* bias;  ///< null: none
 };
 
-template <class Step>
-void for_runs(const SeparableBlockPlan& plan, Step&& step) {
-  for (std::int64_t n = 0; n < plan.s.batch; n += plan.images) step(Run{n, std::min(plan.images, plan.s.batch - n)});
-}
-
-/// Calls row(n, oh) for every output row of `count` images, in parallel.
-template <class Row>
-void for_output_rows(const Exec& exec, const SeparableBlockShape& s, std::int64_t count, Row&& row) {
-  constexpr std::int64_t kElementsOfPart = 16384;
-  const std::int64_t grain = std::max<std::int64_t>(1, kElementsOfPart / (s.out_w() * s.out_channels));
-  parallel_ranges(count * s.out_h(), grain, exec.threads, [&](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t r = begin; r < end; ++r) row(r / s.out_h(), r % s.out_h());
-  });
-}
-
-/// One output position: the pixels it is pooled from, eight channels of which make whole bytes of codes.
 template <class T>
-struct Window {
-  const T* first;         ///< (out_channels) of the upper left pixel, before bias
-  std::int64_t row_step;  ///< elements to the pixel below
-  std::int64_t pool, channels;
-};
-
-/// y and codes of one position.
-template <class T>
-void finish_position(const Window<T>& w, const T* bias, bool relu, T* y, std::uint8_t* codes) {
-  for (std::int64_t o = 0; o < w.channels; ++o) {
-    const float shift = bias != nullptr ? static_cast<float>(bias[o]) : 0.0f;
-    float best = 0;
-    unsigned winner = 1;
-    for (std::int64_t place = 0; place < w.pool * w.pool; ++place) {
-      // Rounded before values are compared, as on every device.
-      const auto value = static_cast<float>(
-          static_cast<T>(static_cast<float>(w.first[place / 2 * w.row_step + place % 2 * w.channels + o]) + shift));
-      if (place > 0 && !(value > best) && !(value != value && best == best)) continue;
-      best = value;
-      winner = 1u << place;
-    }
-    const bool open = !relu || best > 0.0f;
-    y[o] = static_cast<T>(relu && best < 0.0f ? 0.0f : best);
-    if (codes == nullptr) continue;
-    const std::int64_t in_byte = w.pool == 2 ? 2 : 8;
-    std::uint8_t& code = codes[o / in_byte];
-    if (o % in_byte == 0) code = 0;
-    if (open) code = static_cast<std::uint8_t>(code | winner << (o % in_byte * (8 / in_byte)));
+Weights as_floats(const SeparableBlockShape& s, const void* depthwise, const void* pointwise, const void* bias,
+                  float* room) {
+  if constexpr (std::is_same_v<T, float>) {
+    return {static_cast<const T*>(depthwise), static_cast<const T*>(pointwise), static_cast<const T*>(bias)};
+  } else {
+    float* wide_pointwise = room + s.depthwise_elements();
+    float* wide_bias = wide_pointwise + s.pointwise_elements();
+    widen(static_cast<const T*>(depthwise), room, s.depthwise_elements());
+    widen(static_cast<const T*>(pointwise), wide_pointwise, s.pointwise_elements());
+    if (bias != nullptr) widen(static_cast<const T*>(bias), wide_bias, s.out_channels);
+    return {room, wide_pointwise, bias != nullptr ? wide_bias : nullptr};
   }
 }
 
-/// y and codes of `count` images from the pointwise sums.
+/// The room of one part.
+struct Slot {
+  Slot(const SeparableBlockPlan& plan, char* slots, std::int64_t part) {
+    WorkspaceCutter cutter({slots + static_cast<std::size_t>(part) * plan.slot_bytes(), plan.slot_bytes()});
+    image = cutter.take<float>(plan.image_bytes);
+    middle = cutter.take<float>(plan.middle_bytes);
+    sums = cutter.take<float>(plan.sums_bytes);
+    d_middle = cutter.take<float>(plan.d_middle_bytes);
+  }
+  float *image, *middle, *sums, *d_middle;
+};
+
+/// Partial sums of the gradients; the pointwise one as (in_channels, out_channels).
+struct Gradients {
+  Gradients(const SeparableBlockShape& s, float* room)
+      : depthwise(room), pointwise(room + s.depthwise_elements()), bias(pointwise + s.pointwise_elements()) {}
+  float *depthwise, *pointwise, *bias;
+};
+
+/// One image as floats, in place or widened into `room`.
 template <class T>
-void finish_images(const Exec& exec, const SeparableBlockShape& s, std::int64_t count, const T* sums, const T* bias,
-                   T* y, std::uint8_t* codes) {
-  const std::int64_t row_step = s.conv_w() * s.out_channels, per_byte = s.pool == 2 ? 2 : 8;
-  for_output_rows(exec, s, count, [&](std::int64_t n, std::int64_t oh) {
-    for (std::int64_t ow = 0; ow < s.out_w(); ++ow) {
-      const std::int64_t to = ((n * s.out_h() + oh) * s.out_w() + ow) * s.out_channels;
-      const T* from = sums + (n * s.conv_h() + oh * s.pool) * row_step + ow * s.pool * s.out_channels;
-      finish_position<T>({from, row_step, s.pool, s.out_channels}, bias, s.relu, y + to,
-                         codes != nullptr ? codes + to / per_byte : nullptr);
-    }
-  });
+const float* image_as_floats(const T* image, float* room, std::int64_t count) {
+  if constexpr (std::is_same_v<T, float>) {
+    return image;
+  } else {
+    widen(image, room, count);
+    return room;
+  }
 }
 
-/// dz (pixels, out_channels) of `count` images: dy where the code's pixel is, 0 elsewhere.
+/// The depthwise convolution of one image, or the gradient of its input.
+void depthwise_image(const DepthwiseConv2dShape& s, bool transposed, const float* from, const float* w, float* to) {
+  run_gather(Gather<float>{rows_of(s, transposed), columns_of(s, transposed), 1, transposed ? s.in_h : s.out_h(),
+                           transposed ? s.in_w : s.out_w(), s.channels, s.channels, 1, from, w, to},
+             1);
+}
+
+/// Gradients of one image, added to `sums`, and dx (null: not wanted).
 template <class T>
-void scatter_images(const Exec& exec, const SeparableBlockShape& s, std::int64_t count, const T* dy,
-                    const std::uint8_t* codes, T* dz) {
-  const std::int64_t row_step = s.conv_w() * s.out_channels, bits = s.pool == 2 ? 4 : 1;
-  const std::int64_t image = s.conv_h() * row_step;
-  if (s.pool == 2)
-    parallel_ranges(count, 1, exec.threads, [&](std::int64_t n, std::int64_t) {
-      std::fill(dz + n * image, dz + (n + 1) * image, T(0.0f));  // rows and columns that no window covers, too
-    });
-  for_output_rows(exec, s, count, [&](std::int64_t n, std::int64_t oh) {
-    for (std::int64_t i = 0; i < s.out_w() * s.out_channels; ++i) {
-      const std::int64_t ow = i / s.out_channels, o = i % s.out_channels;
-      const std::int64_t at = (n * s.out_h() + oh) * s.out_w() * s.out_channels + i;
-      const unsigned code = codes != nullptr ? codes[at * bits / 8] >> (at * bits % 8) : 1u;
-      T* to = dz + n * image + oh * s.pool * row_step + ow * s.pool * s.out_channels + o;
-      for (std::int64_t place = 0; place < s.pool * s.pool; ++place)
-        to[place / 2 * row_step + place % 2 * s.out_channels] = (code >> place & 1u) != 0 ? dy[at] : T(0.0f);
-    }
-  });
+void backward_image(const SeparableBlockPlan& plan, const Weights& w, const T* x, const T* dy,
+                    const std::uint8_t* codes, T* dx, const Slot& slot, const Gradients& sums) {
+  const SeparableBlockShape& s = plan.s;
+  const DepthwiseConv2dShape depthwise = plan.depthwise();
+  const std::int64_t in = s.in_channels, out = s.out_channels, image = s.in_h * s.in_w * in;
+  const float* wide_x = image_as_floats(x, slot.image, image);
+  float* dz = slot.sums;
+  scatter_image(s, dy, codes, dz, s.bias ? sums.bias : nullptr);
+  depthwise_image(depthwise, false, wide_x, w.depthwise, slot.middle);
+  gemm({in, out, plan.pixels()}, {slot.middle, in, true}, {dz, out, false}, sums.pointwise, out, true);
+  gemm({plan.pixels(), in, out}, {dz, out, false}, {w.pointwise, in, false}, slot.d_middle, in, false);
+  add_weight_gradient(depthwise, wide_x, slot.d_middle, {0, s.conv_h()}, sums.depthwise);
+  if (dx == nullptr) return;
+  if constexpr (std::is_same_v<T, float>) {
+    depthwise_image(depthwise, true, slot.d_middle, w.depthwise, dx);
+  } else {
+    depthwise_image(depthwise, true, slot.d_middle, w.depthwise, slot.image);  // x is not read any more
+    narrow(slot.image, dx, image);
+  }
+}
+
+/// to[i] = Σ over parts of partials[at(i)], in part order, after the old value where `accumulate`.
+template <class At>
+void add_up(const SeparableBlockPlan& plan, const float* partials, std::int64_t count, float* to, bool accumulate,
+            At&& at) {
+  const std::int64_t stride = static_cast<std::int64_t>(plan.partial_bytes / sizeof(float));
+  for (std::int64_t i = 0; i < count; ++i) {
+    float sum = accumulate ? to[i] : 0.0f;
+    for (std::int64_t part = 0; part < plan.parts; ++part) sum += partials[part * stride + at(i)];
+    to[i] = sum;
+  }
 }
 
 }  // namespace
@@ -106,23 +112,26 @@ void separable_block_forward(const Exec& exec, const SeparableBlockShape& s, DTy
                              const void* w_depthwise, const void* w_pointwise, const void* bias, void* y,
                              std::uint8_t* codes, Workspace workspace) {
   check_separable_block(s, dtype, DeviceKind::cpu);
-  const SeparableBlockPlan plan(s, dtype);
-  require_workspace(workspace, plan.forward_bytes(), "separable_block_forward");
+  const SeparableBlockPlan plan(s, dtype, SeparableBlockPass::forward);
+  require_workspace(workspace, plan.workspace_bytes(), "separable_block_forward");
   WorkspaceCutter cutter(workspace);
-  void* middle = cutter.take<void>(plan.middle_bytes());
-  void* sums = cutter.take<void>(plan.sums_bytes());
-  const Workspace inner{cutter.take<void>(0), plan.inner_bytes(false)};
+  float* room = cutter.take<float>(plan.weight_bytes);
+  char* slots = cutter.take<char>(0);
   const std::int64_t x_image = s.in_h * s.in_w * s.in_channels, y_image = s.out_h() * s.out_w() * s.out_channels;
   const std::int64_t code_image = s.batch > 0 ? separable_block_code_bytes(s) / s.batch : 0;
-  for_runs(plan, [&](Run run) {
-    depthwise_conv2d_forward(exec, plan.depthwise(run.count), dtype, element(x, dtype, run.first * x_image),
-                             w_depthwise, middle);
-    matmul(exec, plan.pointwise(run.count), dtype, middle, w_pointwise, dtype, sums, false, inner);
-    dispatch_floating(dtype, [&](auto tag) {
-      using T = typename decltype(tag)::type;
-      finish_images(exec, s, run.count, static_cast<const T*>(sums), static_cast<const T*>(bias),
-                    static_cast<T*>(y) + run.first * y_image,
-                    codes != nullptr && code_image > 0 ? codes + run.first * code_image : nullptr);
+  dispatch_floating(dtype, [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    const Weights w = as_floats<T>(s, w_depthwise, w_pointwise, bias, room);
+    parallel_parts(plan.parts, exec.threads, [&](std::int64_t part) {
+      const Slot slot(plan, slots, part);
+      for (std::int64_t n = part * plan.images; n < std::min(s.batch, (part + 1) * plan.images); ++n) {
+        const float* image = image_as_floats(static_cast<const T*>(x) + n * x_image, slot.image, x_image);
+        depthwise_image(plan.depthwise(), false, image, w.depthwise, slot.middle);
+        gemm({plan.pixels(), s.out_channels, s.in_channels}, {slot.middle, s.in_channels, false},
+             {w.pointwise, s.in_channels, true}, slot.sums, s.out_channels, false);
+        finish_image(s, slot.sums, w.bias, static_cast<T*>(y) + n * y_image,
+                     codes != nullptr && code_image > 0 ? codes + n * code_image : nullptr);
+      }
     });
   });
 }
@@ -132,40 +141,35 @@ void separable_block_backward(const Exec& exec, const SeparableBlockShape& s, DT
                               const std::uint8_t* codes, void* dx, float* d_depthwise, float* d_pointwise,
                               float* d_bias, std::array<bool, 3> accumulate, Workspace workspace) {
   check_separable_block(s, dtype, DeviceKind::cpu);
-  const SeparableBlockPlan plan(s, dtype);
-  require_workspace(workspace, plan.backward_bytes(), "separable_block_backward");
+  const SeparableBlockPlan plan(s, dtype, SeparableBlockPass::backward);
+  require_workspace(workspace, plan.workspace_bytes(), "separable_block_backward");
   WorkspaceCutter cutter(workspace);
-  void* middle = cutter.take<void>(plan.middle_bytes());
-  void* d_middle = cutter.take<void>(plan.middle_bytes());
-  void* dz = cutter.take<void>(plan.sums_bytes());
-  const Workspace inner{cutter.take<void>(0), plan.inner_bytes(true)};
+  float* room = cutter.take<float>(plan.weight_bytes);
+  float* partials = cutter.take<float>(static_cast<std::size_t>(plan.parts) * plan.partial_bytes);
+  char* slots = cutter.take<char>(0);
   const std::int64_t x_image = s.in_h * s.in_w * s.in_channels, y_image = s.out_h() * s.out_w() * s.out_channels;
   const std::int64_t code_image = s.batch > 0 ? separable_block_code_bytes(s) / s.batch : 0;
-  if (s.batch == 0) {
-    if (!accumulate[0]) std::fill_n(d_depthwise, s.depthwise_elements(), 0.0f);
-    if (!accumulate[1]) std::fill_n(d_pointwise, s.pointwise_elements(), 0.0f);
-    if (!accumulate[2] && d_bias != nullptr) std::fill_n(d_bias, s.out_channels, 0.0f);
-  }
-  for_runs(plan, [&](Run run) {
-    const DepthwiseConv2dShape depthwise = plan.depthwise(run.count);
-    const void* images = element(x, dtype, run.first * x_image);
-    const bool later = run.first > 0;  // sums over runs go to the gradient itself, in order
-    dispatch_floating(dtype, [&](auto tag) {
-      using T = typename decltype(tag)::type;
-      scatter_images(exec, s, run.count, static_cast<const T*>(dy) + run.first * y_image,
-                     code_image > 0 ? codes + run.first * code_image : nullptr, static_cast<T*>(dz));
+  const std::int64_t stride = static_cast<std::int64_t>(plan.partial_bytes / sizeof(float));
+  dispatch_floating(dtype, [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    const Weights w = as_floats<T>(s, w_depthwise, w_pointwise, nullptr, room);
+    parallel_parts(plan.parts, exec.threads, [&](std::int64_t part) {
+      const Slot slot(plan, slots, part);
+      const Gradients sums(s, partials + part * stride);
+      std::fill_n(partials + part * stride, stride, 0.0f);
+      for (std::int64_t n = part * plan.images; n < std::min(s.batch, (part + 1) * plan.images); ++n) {
+        backward_image<T>(plan, w, static_cast<const T*>(x) + n * x_image, static_cast<const T*>(dy) + n * y_image,
+                          code_image > 0 ? codes + n * code_image : nullptr,
+                          dx != nullptr ? static_cast<T*>(dx) + n * x_image : nullptr, slot, sums);
+      }
     });
-    depthwise_conv2d_forward(exec, depthwise, dtype, images, w_depthwise, middle);
-    matmul(exec, plan.pointwise_grad_weight(run.count), dtype, dz, middle, DType::float32, d_pointwise,
-           accumulate[1] || later, inner);
-    if (d_bias != nullptr)
-      bias_grad(exec, plan.pixels(run.count), s.out_channels, dtype, dz, d_bias, accumulate[2] || later, inner);
-    matmul(exec, plan.pointwise_grad_input(run.count), dtype, dz, w_pointwise, dtype, d_middle, false, inner);
-    depthwise_conv2d_grad_weight(exec, depthwise, dtype, images, d_middle, d_depthwise, accumulate[0] || later, inner);
-    if (dx != nullptr)
-      depthwise_conv2d_grad_input(exec, depthwise, dtype, d_middle, w_depthwise,
-                                  element(dx, dtype, run.first * x_image));
   });
+  const Gradients first(s, partials);
+  const std::int64_t in = s.in_channels, out = s.out_channels;
+  add_up(plan, first.depthwise, s.depthwise_elements(), d_depthwise, accumulate[0], [](std::int64_t i) { return i; });
+  add_up(plan, first.pointwise, s.pointwise_elements(), d_pointwise, accumulate[1],
+         [=](std::int64_t i) { return i % in * out + i / in; });
+  if (d_bias != nullptr) add_up(plan, first.bias, out, d_bias, accumulate[2], [](std::int64_t i) { return i; });
 }
 
 }  // namespace bantam::kernels::cpu

@@ -1,30 +1,44 @@
-// How the CPU's separable block is cut into runs of images whose inner tensors stay in the cache: by shape and type
-// only.
+// How the CPU's separable block is cut into parts of images, and the room that a part has: by shape and type only.
 #pragma once
 
 #include <algorithm>
 #include <cstdint>
 
-#include "bantam/kernels/bias.h"
+#include "bantam/kernels/cpu/matmul_plan.h"
 #include "bantam/kernels/depthwise_conv2d.h"
-#include "bantam/kernels/matmul.h"
 #include "bantam/kernels/separable_block.h"
 #include "bantam/kernels/workspace_layout.h"
 
 namespace bantam::kernels::cpu {
 
-/// A run of `images` images, and the bytes of what lies between the passes over it.
+/// Workspace of a pass: weights as floats (half types), then a slot a part for the inner tensors of one image, then
+/// (backward) a set of partial sums a part. All floats.
 struct SeparableBlockPlan {
-  SeparableBlockPlan(const SeparableBlockShape& shape, DType dtype) : s(shape), dtype(dtype) {
-    constexpr std::int64_t kInnerBytes = 2 << 20;
-    const std::int64_t image = s.conv_h() * s.conv_w() * (s.in_channels + s.out_channels) * size();
-    images = std::clamp<std::int64_t>(kInnerBytes / image, 1, std::max<std::int64_t>(s.batch, 1));
+  SeparableBlockPlan(const SeparableBlockShape& shape, DType dtype, SeparableBlockPass pass) : s(shape) {
+    constexpr std::int64_t kMaxParts = 32, kSlotsBytes = 8 << 20;
+    const bool half = is_half(dtype);
+    weight_bytes = half ? aligned_bytes((s.depthwise_elements() + s.pointwise_elements() + s.out_channels) * 4) : 0;
+    image_bytes = half ? aligned_bytes(s.in_h * s.in_w * s.in_channels * 4) : 0;
+    middle_bytes = aligned_bytes(pixels() * s.in_channels * 4);
+    sums_bytes = aligned_bytes(pixels() * s.out_channels * 4);
+    if (pass == SeparableBlockPass::backward) {
+      d_middle_bytes = middle_bytes;
+      partial_bytes = aligned_bytes((s.depthwise_elements() + s.pointwise_elements() + s.out_channels) * 4);
+    }
+    const std::int64_t fitting = kSlotsBytes / static_cast<std::int64_t>(slot_bytes() + partial_bytes);
+    const std::int64_t wanted = std::max<std::int64_t>(2, std::min(kMaxParts, fitting));
+    images = std::max<std::int64_t>(1, ceil_div(s.batch, wanted));
+    parts = ceil_div(s.batch, images);
   }
-  std::int64_t size() const { return static_cast<std::int64_t>(size_of(dtype)); }
-  std::int64_t pixels(std::int64_t count) const { return count * s.conv_h() * s.conv_w(); }
 
-  DepthwiseConv2dShape depthwise(std::int64_t count) const {
-    return {.batch = count,
+  std::int64_t pixels() const { return s.conv_h() * s.conv_w(); }  ///< of an image, before pooling
+  std::size_t slot_bytes() const { return image_bytes + middle_bytes + sums_bytes + d_middle_bytes; }
+  std::size_t workspace_bytes() const {
+    return weight_bytes + static_cast<std::size_t>(parts) * (slot_bytes() + partial_bytes);
+  }
+  /// The depthwise convolution of one image.
+  DepthwiseConv2dShape depthwise() const {
+    return {.batch = 1,
             .in_h = s.in_h,
             .in_w = s.in_w,
             .channels = s.in_channels,
@@ -35,44 +49,16 @@ struct SeparableBlockPlan {
             .pad_left = s.pad_left,
             .pad_right = s.pad_right};
   }
-  /// z (pixels, out_channels) = mid · w_pointwiseᵀ.
-  MatmulShape pointwise(std::int64_t count) const {
-    return {.m = pixels(count), .n = s.out_channels, .k = s.in_channels, .transpose_b = true};
-  }
-  /// d_mid = dz · w_pointwise.
-  MatmulShape pointwise_grad_input(std::int64_t count) const {
-    return {.m = pixels(count), .n = s.in_channels, .k = s.out_channels};
-  }
-  /// d_pointwise = dzᵀ · mid.
-  MatmulShape pointwise_grad_weight(std::int64_t count) const {
-    return {.m = s.out_channels, .n = s.in_channels, .k = pixels(count), .transpose_a = true};
-  }
-
-  std::size_t middle_bytes() const { return aligned_bytes(pixels(images) * s.in_channels * size()); }
-  std::size_t sums_bytes() const { return aligned_bytes(pixels(images) * s.out_channels * size()); }
-  /// Of the largest kernel that is called on a run; the last run may be shorter, and is cut otherwise.
-  std::size_t inner_bytes(bool backward) const {
-    std::size_t most = 0;
-    for (const std::int64_t count : {images, s.batch % images}) {
-      if (count == 0) continue;
-      const auto matmul_bytes = [&](const MatmulShape& product, DType out) {
-        return matmul_workspace_bytes(product, dtype, out, DeviceKind::cpu);
-      };
-      most = std::max(most, matmul_bytes(pointwise(count), dtype));
-      if (!backward) continue;
-      most = std::max({most, matmul_bytes(pointwise_grad_input(count), dtype),
-                       matmul_bytes(pointwise_grad_weight(count), DType::float32),
-                       depthwise_conv2d_grad_weight_workspace_bytes(depthwise(count), dtype, DeviceKind::cpu),
-                       s.bias ? bias_grad_workspace_bytes(pixels(count), s.out_channels, DeviceKind::cpu) : 0});
-    }
-    return most;
-  }
-  std::size_t forward_bytes() const { return middle_bytes() + sums_bytes() + inner_bytes(false); }
-  std::size_t backward_bytes() const { return 2 * middle_bytes() + sums_bytes() + inner_bytes(true); }
 
   SeparableBlockShape s;
-  DType dtype;
-  std::int64_t images = 1;
+  std::int64_t images = 1;  ///< of a part; the last has fewer
+  std::int64_t parts = 0;
+  std::size_t weight_bytes = 0;
+  std::size_t image_bytes = 0;     ///< x of an image (later dx), where it is widened
+  std::size_t middle_bytes = 0;    ///< the depthwise output
+  std::size_t sums_bytes = 0;      ///< the pointwise output, or its gradient
+  std::size_t d_middle_bytes = 0;  ///< backward: the gradient of the depthwise output
+  std::size_t partial_bytes = 0;   ///< backward: d_depthwise, d_pointwise transposed, d_bias
 };
 
 }  // namespace bantam::kernels::cpu

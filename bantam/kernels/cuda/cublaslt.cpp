@@ -1,12 +1,14 @@
 // Row-major products through column-major cuBLASLt: the operands change places, and nothing is copied.
 #include "bantam/kernels/cuda/cublaslt.h"
 
-#include <algorithm>
 #include <bit>
+#include <charconv>
+#include <iterator>
 
-#include <fmt/core.h>
+#include <fmt/format.h>
 
 #include "bantam/base/error.h"
+#include "bantam/kernels/cuda/stream_timer.h"
 
 namespace bantam::kernels::cuda {
 namespace {
@@ -22,6 +24,31 @@ std::uint32_t alignment_of(const void* address) {
   return 1u << zeros;
 }
 
+/// What cuBLASLt's choice for a problem is kept under.
+std::string problem_of(std::size_t version, const GemmProblem& p, std::uint32_t a, std::uint32_t b, std::uint32_t c) {
+  return fmt::format("cublaslt {} {}>{} {}x{}x{} {}{} strides={},{},{} batch={},{},{},{} align={},{},{} workspace={}",
+                     version, to_string(p.dtype), to_string(p.out_dtype), p.m, p.n, p.k, p.transpose_a ? 't' : 'n',
+                     p.transpose_b ? 't' : 'n', p.a_stride, p.b_stride, p.c_stride, p.batch, p.a_batch_stride,
+                     p.b_batch_stride, p.c_batch_stride, a, b, c, p.workspace_limit);
+}
+
+/// An algorithm as text: its words, which mean the same to the same version of the library.
+std::string text_of(const cublasLtMatmulAlgo_t& algorithm) {
+  return fmt::format("{:x}", fmt::join(algorithm.data, "."));
+}
+
+/// False where it is no such text.
+bool read_algorithm(const std::string& text, cublasLtMatmulAlgo_t& algorithm) {
+  const char *at = text.data(), *const end = at + text.size();
+  for (std::size_t i = 0; i < std::size(algorithm.data); ++i) {
+    if (i > 0 && (at == end || *at++ != '.')) return false;
+    const auto [next, error] = std::from_chars(at, end, algorithm.data[i], 16);
+    if (error != std::errc{}) return false;
+    at = next;
+  }
+  return at == end;
+}
+
 }  // namespace
 
 CublasLtApi::CublasLtApi()
@@ -30,8 +57,10 @@ CublasLtApi::CublasLtApi()
   library.bind(create, "cublasLtCreate");
   library.bind(destroy, "cublasLtDestroy");
   library.bind(status_string, "cublasLtGetStatusString");
+  library.bind(version, "cublasLtGetVersion");
   library.bind(matmul, "cublasLtMatmul");
   library.bind(heuristic, "cublasLtMatmulAlgoGetHeuristic");
+  library.bind(algorithm_check, "cublasLtMatmulAlgoCheck");
   library.bind(desc_create, "cublasLtMatmulDescCreate");
   library.bind(desc_destroy, "cublasLtMatmulDescDestroy");
   library.bind(desc_set, "cublasLtMatmulDescSetAttribute");
@@ -65,7 +94,7 @@ struct CublasLt::Entry {
   bool usable = false;
 };
 
-CublasLt::CublasLt() { check(api_.create(&handle_), "cublasLtCreate"); }
+CublasLt::CublasLt(AlgorithmChoices& choices) : choices_(choices) { check(api_.create(&handle_), "cublasLtCreate"); }
 
 CublasLt::~CublasLt() {
   entries_.clear();
@@ -78,21 +107,28 @@ void CublasLt::check(cublasStatus_t status, const char* call) const {
 
 bool CublasLt::matmul(const GemmProblem& problem, const GemmOperands& operands, Workspace workspace,
                       cudaStream_t stream) {
+  const Call call{operands, workspace, stream};
   const Entry& entry =
-      entry_for({problem, alignment_of(operands.a), alignment_of(operands.b), alignment_of(operands.c)});
+      entry_for({problem, alignment_of(operands.a), alignment_of(operands.b), alignment_of(operands.c)}, call);
   if (!entry.usable) return false;
-  const float alpha = 1.0f, beta = operands.accumulate ? 1.0f : 0.0f;
-  check(api_.matmul(handle_, entry.desc, &alpha, operands.b, entry.left, operands.a, entry.right, &beta, operands.c,
-                    entry.out, operands.c, entry.out, &entry.algorithm, workspace.data, entry.workspace_bytes, stream),
-        "cublasLtMatmul");
+  check(start(entry, call), "cublasLtMatmul");
   return true;
 }
 
-const CublasLt::Entry& CublasLt::entry_for(const Key& key) {
+cublasStatus_t CublasLt::start(const Entry& entry, const Call& call) const {
+  const auto& [a, b, c, accumulate] = call.operands;
+  const float alpha = 1.0f, beta = accumulate ? 1.0f : 0.0f;
+  return api_.matmul(handle_, entry.desc, &alpha, b, entry.left, a, entry.right, &beta, c, entry.out, c, entry.out,
+                     &entry.algorithm, call.workspace.data, entry.workspace_bytes, call.stream);
+}
+
+const CublasLt::Entry& CublasLt::entry_for(const Key& key, const Call& call) {
   const std::lock_guard lock(guard_);
   const auto found = entries_.find(key);
   if (found != entries_.end()) return *found->second;
-  return *entries_.emplace(key, make_entry(key)).first->second;
+  std::unique_ptr<Entry> entry = make_entry(key);
+  choose_algorithm(key, call, *entry);
+  return *entries_.emplace(key, std::move(entry)).first->second;
 }
 
 std::unique_ptr<CublasLt::Entry> CublasLt::make_entry(const Key& key) const {
@@ -121,13 +157,11 @@ std::unique_ptr<CublasLt::Entry> CublasLt::make_entry(const Key& key) const {
   layout(entry->left, p.dtype, p.transpose_b ? p.k : p.n, p.transpose_b ? p.n : p.k, p.b_stride, p.b_batch_stride);
   layout(entry->right, p.dtype, p.transpose_a ? p.m : p.k, p.transpose_a ? p.k : p.m, p.a_stride, p.a_batch_stride);
   layout(entry->out, p.out_dtype, p.n, p.m, p.c_stride, p.c_batch_stride);
-  choose_algorithm(key, *entry);
   return entry;
 }
 
-/// The first of the library's own ranking that fits: a function of the problem, the library and the GPU, without
-/// timing.
-void CublasLt::choose_algorithm(const Key& key, Entry& entry) const {
+/// Algorithms by the library's own ranking: a function of the problem, the library and the GPU.
+std::vector<cublasLtMatmulHeuristicResult_t> CublasLt::ranking(const Key& key, Entry& entry) const {
   constexpr int kCandidates = 8;
   check(api_.preference_create(&entry.preference), "cublasLtMatmulPreferenceCreate");
   const auto prefer = [&](cublasLtMatmulPreferenceAttributes_t attribute, const auto& value) {
@@ -137,24 +171,74 @@ void CublasLt::choose_algorithm(const Key& key, Entry& entry) const {
   const std::uint64_t limit = key.problem.workspace_limit;
   prefer(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, limit);
   // Pieces of a sum may meet only in float32 in the workspace, in a fixed order; sums in place would come in any order.
-  const std::uint32_t reductions = CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
+  std::uint32_t reductions = CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
+  if (key.problem.out_dtype == DType::float32) reductions |= CUBLASLT_REDUCTION_SCHEME_OUTPUT_TYPE;
   prefer(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, reductions);
   prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, key.b_alignment);
   prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, key.a_alignment);
   prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, key.c_alignment);
   prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, key.c_alignment);
-  cublasLtMatmulHeuristicResult_t results[kCandidates] = {};
+  std::vector<cublasLtMatmulHeuristicResult_t> results(kCandidates);
   int found = 0;
   const cublasStatus_t status = api_.heuristic(handle_, entry.desc, entry.left, entry.right, entry.out, entry.out,
-                                               entry.preference, kCandidates, results, &found);
-  if (status == CUBLAS_STATUS_NOT_SUPPORTED || status == CUBLAS_STATUS_INVALID_VALUE) return;
+                                               entry.preference, kCandidates, results.data(), &found);
+  if (status == CUBLAS_STATUS_NOT_SUPPORTED || status == CUBLAS_STATUS_INVALID_VALUE) return {};
   check(status, "cublasLtMatmulAlgoGetHeuristic");
-  for (int i = 0; i < found && !entry.usable; ++i) {
-    if (results[i].state != CUBLAS_STATUS_SUCCESS || results[i].workspaceSize > limit) continue;
-    entry.algorithm = results[i].algo;
-    entry.workspace_bytes = results[i].workspaceSize;
-    entry.usable = true;
+  results.resize(static_cast<std::size_t>(found));
+  std::erase_if(results, [&](const cublasLtMatmulHeuristicResult_t& result) {
+    return result.state != CUBLAS_STATUS_SUCCESS || result.workspaceSize > limit;
+  });
+  return results;
+}
+
+/// What was chosen before; else the first of the ranking, or the fastest where timing is allowed now.
+void CublasLt::choose_algorithm(const Key& key, const Call& call, Entry& entry) const {
+  const GemmProblem& problem = key.problem;
+  const std::string name = problem_of(api_.version(), problem, key.a_alignment, key.b_alignment, key.c_alignment);
+  const std::optional<std::string> choice = choices_.find(name);
+  if (choice && restore(*choice, problem.workspace_limit, entry)) return;
+  const std::vector<cublasLtMatmulHeuristicResult_t> candidates = ranking(key, entry);
+  if (candidates.empty()) return;
+  entry.algorithm = candidates.front().algo;
+  entry.workspace_bytes = candidates.front().workspaceSize;
+  entry.usable = true;
+  if (!choices_.timing()) return;
+  // A result that is added to cannot be computed several times.
+  const bool times = candidates.size() > 1 && !call.operands.accumulate && !is_captured(call.stream);
+  if (times) take_fastest(candidates, call, entry);
+  choices_.keep(name, text_of(entry.algorithm));
+}
+
+bool CublasLt::restore(const std::string& choice, std::size_t workspace_limit, Entry& entry) const {
+  cublasLtMatmulAlgo_t algorithm{};
+  cublasLtMatmulHeuristicResult_t result{};
+  if (!read_algorithm(choice, algorithm)) return false;
+  const cublasStatus_t status =
+      api_.algorithm_check(handle_, entry.desc, entry.left, entry.right, entry.out, entry.out, &algorithm, &result);
+  if (status != CUBLAS_STATUS_SUCCESS || result.workspaceSize > workspace_limit) return false;
+  entry.algorithm = algorithm;
+  entry.workspace_bytes = result.workspaceSize;
+  entry.usable = true;
+  return true;
+}
+
+/// On the operands of a call; the first stays unless another is clearly faster.
+void CublasLt::take_fastest(const std::vector<cublasLtMatmulHeuristicResult_t>& candidates, const Call& call,
+                            Entry& entry) const {
+  StreamTimer timer(call.stream);
+  float best = std::numeric_limits<float>::infinity();
+  const cublasLtMatmulHeuristicResult_t* fastest = &candidates.front();
+  for (const cublasLtMatmulHeuristicResult_t& candidate : candidates) {
+    entry.algorithm = candidate.algo;
+    entry.workspace_bytes = candidate.workspaceSize;
+    const bool first = &candidate == &candidates.front();
+    const float taken = timer.milliseconds([&] { return start(entry, call) == CUBLAS_STATUS_SUCCESS; });
+    if (!first && taken >= best) continue;
+    best = first ? taken * kWorthwhile : taken;
+    fastest = &candidate;
   }
+  entry.algorithm = fastest->algo;
+  entry.workspace_bytes = fastest->workspaceSize;
 }
 
 }  // namespace bantam::kernels::cuda

@@ -1,13 +1,26 @@
-// cuDNN convolutions by fixed deterministic algorithms, NHWC, weights as (K, R, S, C).
+// cuDNN convolutions, NHWC, weights as (K, R, S, C): a fixed deterministic algorithm a pass, or the fastest plan.
 #include "bantam/kernels/cuda/cudnn_conv2d.h"
 
+#include <algorithm>
+#include <initializer_list>
 #include <limits>
 
 #include <fmt/core.h>
 
 #include "bantam/base/error.h"
+#include "bantam/kernels/cuda/stream_timer.h"
 
 namespace bantam::kernels::cuda {
+namespace {
+
+/// Whether all addresses are as aligned as plans were told.
+bool are_aligned(std::initializer_list<const void*> addresses) {
+  return std::all_of(addresses.begin(), addresses.end(), [](const void* address) {
+    return reinterpret_cast<std::uintptr_t>(address) % kPlanAlignment == 0;
+  });
+}
+
+}  // namespace
 
 CudnnApi::CudnnApi() : library("cuDNN", {"libcudnn.so.9", "libcudnn.so"}) {
   library.bind(create, "cudnnCreate");
@@ -54,9 +67,12 @@ struct Cudnn::Entry {
   cudnnConvolutionBwdFilterAlgo_t grad_weight = CUDNN_CONVOLUTION_BWD_FILTER_ALGO_1;
   std::size_t workspace_bytes = 0;
   bool usable = false;
+  // Where a plan of the graph API was chosen instead:
+  std::unique_ptr<CudnnConvolutionGraph> graph;
+  std::optional<CudnnPlan> plan;
 };
 
-Cudnn::Cudnn() {
+Cudnn::Cudnn(AlgorithmChoices& choices) : choices_(choices) {
   const cudnnStatus_t status = api_.create(&handle_);
   if (status != CUDNN_STATUS_SUCCESS) {
     throw CudaError(fmt::format("cudnnCreate failed: {}", api_.error_string(status)));
@@ -75,10 +91,15 @@ void Cudnn::check(cudnnStatus_t status, const char* call) const {
 bool Cudnn::convolve(const Conv2dShape& shape, DType dtype, Conv2dPass pass, std::array<const void*, 2> in, void* out,
                      Workspace workspace, cudaStream_t stream) {
   const std::lock_guard lock(guard_);  // the handle holds the stream, so calls must not mix
-  Entry& entry = entry_for(shape, dtype, pass, workspace.bytes);
-  if (!entry.usable) return false;
   check(api_.set_stream(handle_, stream), "cudnnSetStream");
-  const cudnnStatus_t status = start(entry, pass, in, out, workspace.data);
+  const Call call{in, out, workspace, stream};
+  Entry& entry = entry_for(shape, dtype, pass, call);
+  if (entry.plan && are_aligned({in[0], in[1], out})) {
+    check(entry.graph->run(*entry.plan, in, out, workspace.data), "cudnnBackendExecute");
+    return true;
+  }
+  if (!entry.usable) return false;
+  const cudnnStatus_t status = start(entry, pass, call);
   if (status / 1000 == CUDNN_STATUS_NOT_SUPPORTED / 1000) {
     entry.usable = false;  // some limits show only when a kernel is asked for; nothing was started
     return false;
@@ -87,7 +108,7 @@ bool Cudnn::convolve(const Conv2dShape& shape, DType dtype, Conv2dPass pass, std
   return true;
 }
 
-Cudnn::Entry& Cudnn::entry_for(const Conv2dShape& s, DType dtype, Conv2dPass pass, std::size_t workspace_bytes) {
+Cudnn::Entry& Cudnn::entry_for(const Conv2dShape& s, DType dtype, Conv2dPass pass, const Call& call) {
   const Key key{s.batch,
                 s.in_h,
                 s.in_w,
@@ -108,14 +129,61 @@ Cudnn::Entry& Cudnn::entry_for(const Conv2dShape& s, DType dtype, Conv2dPass pas
                 s.pad_right};
   const auto found = entries_.find(key);
   if (found != entries_.end()) return *found->second;
-  return *entries_.emplace(key, make_entry(s, dtype, pass, workspace_bytes)).first->second;
+  return *entries_.emplace(key, make_entry(s, dtype, pass, call)).first->second;
 }
 
 std::unique_ptr<Cudnn::Entry> Cudnn::make_entry(const Conv2dShape& shape, DType dtype, Conv2dPass pass,
-                                                std::size_t workspace_bytes) const {
+                                                const Call& call) const {
   auto entry = std::make_unique<Entry>(api_);
-  if (describe(shape, dtype, *entry)) choose_algorithm(pass, workspace_bytes, *entry);
+  if (describe(shape, dtype, *entry)) choose_algorithm(pass, call.workspace.bytes, *entry);
+  // float32 stays with the fixed algorithms: those of the graph API may round to TF32.
+  if (is_half(dtype)) choose_plan(shape, dtype, pass, call, *entry);
   return entry;
+}
+
+/// What cuDNN's choice for a problem is kept under.
+std::string Cudnn::problem_of(const Conv2dShape& s, DType dtype, Conv2dPass pass, std::size_t workspace_bytes) const {
+  constexpr const char* kPasses[] = {"forward", "grad_input", "grad_weight"};
+  return fmt::format(
+      "cudnn {} {} {} x={}x{}x{}x{} w={}x{}x{} stride={}x{} pad={},{},{},{} dilation={}x{} groups={} workspace={}",
+      backend_.version(), kPasses[static_cast<int>(pass)], to_string(dtype), s.batch, s.in_h, s.in_w, s.in_channels,
+      s.out_channels, s.kernel_h, s.kernel_w, s.stride_h, s.stride_w, s.pad_top, s.pad_bottom, s.pad_left, s.pad_right,
+      s.dilation_h, s.dilation_w, s.groups, workspace_bytes);
+}
+
+/// The plan that was chosen before, or the fastest where timing is allowed now; else none, and the fixed algorithm
+/// runs.
+void Cudnn::choose_plan(const Conv2dShape& shape, DType dtype, Conv2dPass pass, const Call& call, Entry& entry) const {
+  const std::string problem = problem_of(shape, dtype, pass, call.workspace.bytes);
+  std::optional<std::string> choice = choices_.find(problem);
+  const bool times =
+      !choice && choices_.timing() && !is_captured(call.stream) && are_aligned({call.in[0], call.in[1], call.out});
+  if (!choice && !times && choices_.timing()) choices_.keep(problem, kFixed);  // what this run stays with
+  if (!times && (!choice || *choice == kFixed)) return;
+  entry.graph = std::make_unique<CudnnConvolutionGraph>(backend_, handle_, shape, dtype, dtype, pass);
+  if (!entry.graph->supported()) return;
+  if (times) {
+    choice = fastest(pass, call, entry);
+    choices_.keep(problem, *choice);
+  }
+  if (*choice != kFixed) entry.plan = entry.graph->restore(*choice, call.workspace.bytes);
+}
+
+/// The name of the fastest plan, on the operands of a call; kFixed where none is faster than the fixed algorithm.
+std::string Cudnn::fastest(Conv2dPass pass, const Call& call, Entry& entry) const {
+  constexpr std::size_t kCandidates = 16;
+  StreamTimer timer(call.stream);
+  const auto fixed = [&] { return entry.usable && start(entry, pass, call) == CUDNN_STATUS_SUCCESS; };
+  float best = timer.milliseconds(fixed) * kWorthwhile;
+  std::string name = kFixed;
+  for (const CudnnPlan& plan : entry.graph->candidates(call.workspace.bytes, kCandidates)) {
+    const float taken = timer.milliseconds(
+        [&] { return entry.graph->run(plan, call.in, call.out, call.workspace.data) == CUDNN_STATUS_SUCCESS; });
+    if (taken >= best) continue;
+    best = taken;
+    name = plan.name;
+  }
+  return name;
 }
 
 /// Fills the descriptors; false where cuDNN cannot say the shape (padding that differs by side, sizes beyond int).
@@ -171,8 +239,9 @@ void Cudnn::choose_algorithm(Conv2dPass pass, std::size_t limit, Entry& entry) c
   }
 }
 
-cudnnStatus_t Cudnn::start(const Entry& e, Conv2dPass pass, std::array<const void*, 2> in, void* out,
-                           void* workspace) const {
+cudnnStatus_t Cudnn::start(const Entry& e, Conv2dPass pass, const Call& call) const {
+  const auto& [in, out, space, stream] = call;
+  void* const workspace = space.data;
   const float one = 1.0f, zero = 0.0f;
   switch (pass) {
     case Conv2dPass::forward:

@@ -1,4 +1,5 @@
-// cuDNN's convolutions for one device: loaded at run time, deterministic algorithms only, chosen once a shape.
+// cuDNN's convolutions for one device: loaded at run time, deterministic algorithms only, chosen once a shape, by
+// timing where that is allowed.
 #pragma once
 
 #include <array>
@@ -8,7 +9,9 @@
 
 #include <cudnn.h>
 
+#include "bantam/kernels/algorithm_choices.h"
 #include "bantam/kernels/conv2d.h"
+#include "bantam/kernels/cuda/cudnn_plans.h"
 #include "bantam/kernels/cuda/shared_library.h"
 
 namespace bantam::kernels::cuda {
@@ -43,8 +46,8 @@ struct CudnnApi {
 /// A handle, and what was chosen for every convolution met. Made and used with the device current. Thread-safe.
 class Cudnn {
  public:
-  /// Throws DeviceError where the library is missing, CudaError where it does not start.
-  Cudnn();
+  /// Throws DeviceError where the library is missing, CudaError where it does not start. `choices` must outlive it.
+  explicit Cudnn(AlgorithmChoices& choices);
   ~Cudnn();
   Cudnn(const Cudnn&) = delete;
   Cudnn& operator=(const Cudnn&) = delete;
@@ -57,17 +60,28 @@ class Cudnn {
 
  private:
   struct Entry;
+  /// Operands and scratch memory of one call.
+  struct Call {
+    std::array<const void*, 2> in;
+    void* out;
+    Workspace workspace;
+    cudaStream_t stream;
+  };
+  static constexpr const char* kFixed = "fixed";
   using Key = std::array<std::int64_t, 18>;
-  Entry& entry_for(const Conv2dShape& shape, DType dtype, Conv2dPass pass, std::size_t workspace_bytes);
-  std::unique_ptr<Entry> make_entry(const Conv2dShape& shape, DType dtype, Conv2dPass pass,
-                                    std::size_t workspace_bytes) const;
+  Entry& entry_for(const Conv2dShape& shape, DType dtype, Conv2dPass pass, const Call& call);
+  std::unique_ptr<Entry> make_entry(const Conv2dShape& shape, DType dtype, Conv2dPass pass, const Call& call) const;
+  void choose_plan(const Conv2dShape& shape, DType dtype, Conv2dPass pass, const Call& call, Entry& entry) const;
+  std::string problem_of(const Conv2dShape& shape, DType dtype, Conv2dPass pass, std::size_t workspace_bytes) const;
+  std::string fastest(Conv2dPass pass, const Call& call, Entry& entry) const;
   bool describe(const Conv2dShape& shape, DType dtype, Entry& entry) const;
   void choose_algorithm(Conv2dPass pass, std::size_t workspace_bytes, Entry& entry) const;
-  cudnnStatus_t start(const Entry& entry, Conv2dPass pass, std::array<const void*, 2> in, void* out,
-                      void* workspace) const;
+  cudnnStatus_t start(const Entry& entry, Conv2dPass pass, const Call& call) const;
   void check(cudnnStatus_t status, const char* call) const;
 
   CudnnApi api_;
+  CudnnBackendApi backend_{api_.library};
+  AlgorithmChoices& choices_;
   cudnnHandle_t handle_ = nullptr;
   std::mutex guard_;
   std::map<Key, std::unique_ptr<Entry>> entries_;

@@ -6,49 +6,75 @@
 
 namespace bantam::kernels::cuda {
 
-/// Writes the positions of a strip that lie below `width`.
-template <class T, int N, int kColumns>
-__device__ inline void store_strip(const float (&values)[kColumns][N], T* to, int columns_left, int channels) {
-#pragma unroll
-  for (int t = 0; t < kColumns; ++t)
-    if (t < columns_left) repack<N>(values[t], to + t * channels);
+/// Values as they are in memory.
+template <class T, int N>
+struct PlainValues {
+  template <int kData>
+  __device__ void floats(const RawRow<T, N, kData>& row, unsigned, float (&values)[kData][N]) const {
+    row.floats(values);
+  }
+};
+
+/// A strip's rows of data, one after another from the top; the next is on its way while one is used. `Values` makes
+/// floats of what lies in memory.
+template <class T, int N, int kData, class Values>
+struct StripRows {
+  const T* from;     ///< the next row's first position
+  int row, end_row;  ///< the next row; rows from end_row on are not wanted
+  unsigned inside;   ///< columns that exist
+  int channels;
+  std::int64_t step;  ///< elements of a row of the image
+  unsigned here;      ///< positions of `next` that exist
+  RawRow<T, N, kData> next;
+
+  __device__ void fetch() {
+    here = exists() ? inside : 0u;
+    next.load(from, here, channels);
+  }
+  /// Whether the next row is one of the image's.
+  __device__ bool exists() const { return row >= 0 && row < end_row; }
+  /// The row that came; sends for the one behind it.
+  __device__ void take(const Values& of, float (&values)[kData][N]) {
+    of.floats(next, here, values);
+    skip();
+  }
+  __device__ void skip() {
+    ++row;
+    from += step;
+    fetch();
+  }
+};
+
+/// The rows of x under a task's rows of y.
+template <class Values, int kData, int kStride, class T, int N>
+__device__ inline StripRows<T, N, kData, Values> rows_under(const T* x, const Strips& g, const StripTask& task, int c) {
+  const int row = task.first_row * kStride - g.pad_top, column = task.first_column * kStride - g.pad_left;
+  const std::int64_t step = static_cast<std::int64_t>(g.in_w) * g.channels;
+  return {.from = x + (task.image * g.in_h + row) * step + static_cast<std::int64_t>(column) * g.channels + c,
+          .row = row,
+          .end_row = min(g.in_h, (task.end_row - 1) * kStride - g.pad_top + 3),
+          .inside = columns_inside<kData>(column, g.in_w),
+          .channels = g.channels,
+          .step = step,
+          .here = 0,
+          .next = {}};
 }
 
-/// Forward at stride 1 or 2. Output rows are summed as their input rows pass: at stride 1 three are under way, at
-/// stride 2 two. The next input row is on its way while one is used.
-template <class T, int N, int kStride, int kColumns>
-__global__ void __launch_bounds__(kStripThreads, 4)
-    depthwise_3x3_kernel(const T* x, const T* weights, T* y, Strips g, StripGrid grid, bool backwards) {
+template <int kColumns, int N>
+__device__ inline void set_zero(float (&values)[kColumns][N]) {
+#pragma unroll
+  for (int t = 0; t < kColumns; ++t)
+#pragma unroll
+    for (int n = 0; n < N; ++n) values[t][n] = 0;
+}
+
+/// Calls emit(sums) for a task's rows of y, from the top. Rows of y are summed as rows of x pass: at stride 1 three are
+/// under way, at stride 2 two.
+template <int kStride, int kColumns, class Rows, class Values, int N, class Emit>
+__device__ inline void convolve_strip(Rows& rows, const Values& of, const float (&taps)[9][N], int steps, Emit&& emit) {
   constexpr int kData = (kColumns - 1) * kStride + 3, kUnderWay = kStride == 1 ? 3 : 2;
-  const Divided block = grid.by_columns.divide(blockIdx.x);
-  const int c = static_cast<int>(block.remainder * blockDim.x + threadIdx.x) * N;
-  const std::uint32_t index = block.quotient * blockDim.y + threadIdx.y;
-  if (c >= g.channels || index >= g.tasks) return;
-  const StripTask task = g.task(index);
-  float taps[9][N];
-  load_taps<T, N>(weights, g.channels, c, backwards, taps);
-
-  const int first_column = task.first_column * kStride - g.pad_left;
-  const unsigned inside = columns_inside<kData>(first_column, g.in_w);
-  const std::int64_t in_row = static_cast<std::int64_t>(g.in_w) * g.channels,
-                     out_row = static_cast<std::int64_t>(g.out_w) * g.channels;
-  int row = task.first_row * kStride - g.pad_top;  // the input row that comes next
-  const T* from = x + (task.image * g.in_h + row) * in_row + static_cast<std::int64_t>(first_column) * g.channels + c;
-  T* to = y + (task.image * g.out_h + task.first_row) * out_row +
-          static_cast<std::int64_t>(task.first_column) * g.channels + c;
-  const int columns_left = g.out_w - task.first_column;
-
-  RawRow<T, N, kData> next;
   float data[kData][N], sum[kUnderWay][kColumns][N];
-  const auto fetch = [&] { next.load(from, row >= 0 && row < g.in_h ? inside : 0u, g.channels); };
-  const auto advance = [&] {  // takes the row that came, sends for the one behind
-    next.floats(data);
-    ++row;
-    from += in_row;
-    fetch();
-  };
-  fetch();
-  const int steps = task.end_row - task.first_row;
+  rows.fetch();
   if constexpr (kStride == 1) {
     // Step k reads row k for output rows k (tap row 0), k - 1 and k - 2, which is then done.
     for (int k0 = 0; k0 < steps + 2; k0 += 3) {
@@ -56,17 +82,16 @@ __global__ void __launch_bounds__(kStripThreads, 4)
       for (int i = 0; i < 3; ++i) {
         const int k = k0 + i;
         if (k >= steps + 2) break;
-        advance();
-#pragma unroll
-        for (int t = 0; t < kColumns; ++t)
-#pragma unroll
-          for (int n = 0; n < N; ++n) sum[i][t][n] = 0;
-        add_tap_row<1>(data, taps, 0, sum[i]);
-        add_tap_row<1>(data, taps, 1, sum[(i + 2) % 3]);
-        add_tap_row<1>(data, taps, 2, sum[(i + 1) % 3]);
-        if (k < 2) continue;
-        store_strip(sum[(i + 1) % 3], to, columns_left, g.channels);
-        to += out_row;
+        set_zero(sum[i]);
+        if (rows.exists()) {
+          rows.take(of, data);
+          add_tap_row<1>(data, taps, 0, sum[i]);
+          add_tap_row<1>(data, taps, 1, sum[(i + 2) % 3]);
+          add_tap_row<1>(data, taps, 2, sum[(i + 1) % 3]);
+        } else {
+          rows.skip();
+        }
+        if (k >= 2) emit(sum[(i + 1) % 3]);
       }
     }
   } else {
@@ -76,23 +101,67 @@ __global__ void __launch_bounds__(kStripThreads, 4)
       for (int i = 0; i < 2; ++i) {
         const int k = k0 + i;
         if (k > steps) break;
-        advance();
-#pragma unroll
-        for (int t = 0; t < kColumns; ++t)
-#pragma unroll
-          for (int n = 0; n < N; ++n) sum[i][t][n] = 0;
-        add_tap_row<2>(data, taps, 0, sum[i]);
-        if (k > 0) {
+        set_zero(sum[i]);
+        if (rows.exists()) {
+          rows.take(of, data);
+          add_tap_row<2>(data, taps, 0, sum[i]);
           add_tap_row<2>(data, taps, 2, sum[1 - i]);
-          store_strip(sum[1 - i], to, columns_left, g.channels);
-          to += out_row;
+        } else {
+          rows.skip();
         }
+        if (k > 0) emit(sum[1 - i]);
         if (k == steps) break;
-        advance();
-        add_tap_row<2>(data, taps, 1, sum[i]);
+        if (rows.exists()) {
+          rows.take(of, data);
+          add_tap_row<2>(data, taps, 1, sum[i]);
+        } else {
+          rows.skip();
+        }
       }
     }
   }
+}
+
+/// Where a task's rows of y go.
+template <class T>
+struct StripWriter {
+  T* to;
+  std::int64_t step;
+  int columns_left, channels;
+
+  __device__ StripWriter(T* y, const Strips& g, const StripTask& task, int c)
+      : step(static_cast<std::int64_t>(g.out_w) * g.channels),
+        columns_left(g.out_w - task.first_column),
+        channels(g.channels) {
+    to = y + (task.image * g.out_h + task.first_row) * step + static_cast<std::int64_t>(task.first_column) * channels +
+         c;
+  }
+  template <int kColumns, int N>
+  __device__ void write(const float (&values)[kColumns][N]) {
+#pragma unroll
+    for (int t = 0; t < kColumns; ++t)
+      if (t < columns_left) repack<N>(values[t], to + t * channels);
+    to += step;
+  }
+};
+
+/// Forward at stride 1 or 2, and the input gradient at stride 1, with the kernel turned around.
+template <class T, int N, int kStride, int kColumns>
+__global__ void __launch_bounds__(kStripThreads, 4)
+    depthwise_3x3_kernel(const T* x, const T* weights, T* y, Strips g, StripGrid grid, bool backwards) {
+  constexpr int kData = (kColumns - 1) * kStride + 3;
+  const Divided block = grid.by_columns.divide(blockIdx.x);
+  const int c = static_cast<int>(block.remainder * blockDim.x + threadIdx.x) * N;
+  const std::uint32_t index = block.quotient * blockDim.y + threadIdx.y;
+  if (c >= g.channels || index >= g.tasks) return;
+  const StripTask task = g.task(index);
+  float taps[9][N];
+  load_taps<T, N>(weights, g.channels, c, backwards, taps);
+  using Values = PlainValues<T, N>;
+  auto rows = rows_under<Values, kData, kStride, T, N>(x, g, task, c);
+  StripWriter<T> out(y, g, task, c);
+  convolve_strip<kStride, kColumns>(rows, Values{}, taps, task.end_row - task.first_row,
+                                    [&](const float(&sums)[kColumns][N]) { out.write(sums); });
 }
 
 /// Input gradient at stride 2. In coordinates u = x's row + pad_top, v = x's column + pad_left, the four positions (2m,

@@ -38,15 +38,18 @@ __device__ inline void add_task(const T* x, const T* dy, const Strips& g, const 
   RawRow<T, N, kData> next;
   RawRow<T, N, kColumns> next_gradient;
   float data[kData][N], gradient[kKept][kColumns][N] = {};
-  const auto fetch = [&] { next.load(from, row >= 0 && row < g.in_h ? inside : 0u, g.channels); };
+  const int end = min(g.in_h, (task.end_row - 1) * kStride - g.pad_top + 3);
+  const auto fetch = [&] { next.load(from, row >= 0 && row < end ? inside : 0u, g.channels); };
   const auto fetch_gradient = [&] {
     next_gradient.load(gradient_from, gradient_row < task.end_row ? dy_inside : 0u, g.channels);
   };
-  const auto advance = [&] {
+  const auto advance = [&] {  // whether the row that came is one of the image's
+    const bool exists = row >= 0 && row < end;
     next.floats(data);
     ++row;
     from += x_row;
     fetch();
+    return exists;
   };
   const auto advance_gradient = [&](float(&to)[kColumns][N]) {
     next_gradient.floats(to);
@@ -64,7 +67,7 @@ __device__ inline void add_task(const T* x, const T* dy, const Strips& g, const 
       for (int i = 0; i < 3; ++i) {
         if (k0 + i >= steps + 2) break;
         advance_gradient(gradient[i]);
-        advance();
+        if (!advance()) continue;
         add_products<1>(data, gradient[i], 0, sums);
         add_products<1>(data, gradient[(i + 2) % 3], 1, sums);
         add_products<1>(data, gradient[(i + 1) % 3], 2, sums);
@@ -77,12 +80,12 @@ __device__ inline void add_task(const T* x, const T* dy, const Strips& g, const 
         const int k = k0 + i;
         if (k > steps) break;
         advance_gradient(gradient[i]);
-        advance();
-        add_products<2>(data, gradient[i], 0, sums);
-        add_products<2>(data, gradient[1 - i], 2, sums);
+        if (advance()) {
+          add_products<2>(data, gradient[i], 0, sums);
+          add_products<2>(data, gradient[1 - i], 2, sums);
+        }
         if (k == steps) break;
-        advance();
-        add_products<2>(data, gradient[i], 1, sums);
+        if (advance()) add_products<2>(data, gradient[i], 1, sums);
       }
     }
   }

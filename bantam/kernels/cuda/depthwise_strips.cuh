@@ -79,8 +79,15 @@ template <class T, int N, int kColumns>
 struct RawRow {
   RawPack<T, N> at[kColumns];
 
+  static constexpr unsigned kAll = (1u << kColumns) - 1;
+
   /// Position i is read where bit i of `inside` is set, else it is zero.
   __device__ void load(const T* from, unsigned inside, int channels) {
+    if (inside == kAll) {  // away from the edges: no predicates
+#pragma unroll
+      for (int i = 0; i < kColumns; ++i) at[i].load(from + i * channels);
+      return;
+    }
 #pragma unroll
     for (int i = 0; i < kColumns; ++i) {
       at[i].clear();
@@ -92,6 +99,16 @@ struct RawRow {
     for (int i = 0; i < kColumns; ++i) at[i].floats(values[i]);
   }
 };
+
+/// Zeros where bit t of `inside` is not set.
+template <int kColumns, int N>
+__device__ inline void clear_outside(unsigned inside, float (&values)[kColumns][N]) {
+  if (inside == (1u << kColumns) - 1) return;
+#pragma unroll
+  for (int t = 0; t < kColumns; ++t)
+#pragma unroll
+    for (int n = 0; n < N; ++n) values[t][n] = inside >> t & 1u ? values[t][n] : 0.0f;
+}
 
 /// Bit i: column first + i lies in [0, width).
 template <int kColumns>

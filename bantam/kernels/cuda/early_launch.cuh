@@ -15,15 +15,16 @@ __device__ inline void wait_for_kernel_before() {
 #endif
 }
 
-/// Lets the kernel behind, where it is launched early, begin as soon as there is room for its blocks.
+/// Lets the kernel behind, where it is launched early, begin as soon as there is room for its blocks. To be called
+/// after wait_for_kernel_before: then all that came before this kernel is complete when that one begins.
 __device__ inline void let_next_kernel_start() {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
   asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
 #endif
 }
 
-/// Launches a kernel that calls wait_for_kernel_before. The kernel before it on the stream must be of the same call,
-/// and must not have been launched early itself: what it does not write is then complete.
+/// Launches a kernel that calls wait_for_kernel_before, in every block. What it reads before that is complete where the
+/// kernel before it on the stream is of the same call, and lets it start after waiting itself.
 template <class... Parameters, class... Arguments>
 void launch_early_with_shared(const Exec& exec, void (*kernel)(Parameters...), dim3 grid, dim3 block,
                               std::size_t shared_bytes, const Arguments&... arguments) {

@@ -44,15 +44,20 @@ __device__ inline float pixel_value(const ImageBatchShape& s, const std::uint8_t
   return __fadd_rn(__fmul_rn(static_cast<float>(pixel), s.scale[at.c]), s.shift[at.c]);
 }
 
-/// Images go over blockIdx.y, groups of four values over blockIdx.x.
+/// Images go over blockIdx.y, groups of four values over blockIdx.x. With a cursor, placements and labels are an
+/// epoch's.
 template <class T>
-__global__ void image_batch_kernel(const __grid_constant__ ImageBatchShape s, bool aligned, const std::uint8_t* images,
-                                   const ImagePlacement* placements, T* y) {
+__global__ void image_batch_kernel(const __grid_constant__ ImageBatchShape s, bool aligned,
+                                   const __grid_constant__ EpochTable epoch, std::int64_t offset, T* y,
+                                   std::int32_t* labels_out) {
+  const std::uint8_t* images = epoch.images;
+  const ImagePlacement* placements = epoch.placements + (epoch.cursor != nullptr ? *epoch.cursor + offset : 0);
   const int channels = static_cast<int>(s.channels), out_w = static_cast<int>(s.out_w);
   const std::int64_t total = s.out_h * s.out_w * s.channels;
   for (std::int64_t b = blockIdx.y; b < s.batch; b += gridDim.y) {
     const ImagePlacement p = placements[b];
     const std::uint8_t* image = images + p.image * (s.in_h * s.in_w * s.channels);
+    if (labels_out != nullptr && grid_thread() == 0) labels_out[b] = epoch.labels[p.image];
     for (std::int64_t first = grid_thread() * kValues; first < total; first += grid_threads() * kValues) {
       const int pixel = static_cast<int>(first) / channels;
       OutputPlace at{pixel / out_w, pixel % out_w, static_cast<int>(first) % channels};
@@ -81,10 +86,10 @@ __global__ void label_batch_kernel(std::int64_t batch, const std::int32_t* label
   for (std::int64_t b = grid_thread(); b < batch; b += grid_threads()) labels_out[b] = labels[placements[b].image];
 }
 
-}  // namespace
+__global__ void advance_epoch_kernel(std::int64_t* cursor, std::int64_t samples) { *cursor += samples; }
 
-void image_batch(const Exec& exec, const ImageBatchShape& shape, const std::uint8_t* images,
-                 const ImagePlacement* placements, DType dtype, void* y) {
+void launch_images(const Exec& exec, const ImageBatchShape& shape, const EpochTable& epoch, std::int64_t offset,
+                   DType dtype, void* y, std::int32_t* labels_out) {
   const std::int64_t total = shape.out_h * shape.out_w * shape.channels;
   if (shape.batch <= 0 || total <= 0) return;
   if (total > std::numeric_limits<std::int32_t>::max() || shape.in_w > (1 << 29) || shape.in_h > (1 << 29)) {
@@ -95,10 +100,27 @@ void image_batch(const Exec& exec, const ImageBatchShape& shape, const std::uint
   dispatch_floating(dtype, [&](auto tag) {
     using T = typename decltype(tag)::type;
     const bool aligned = total % kValues == 0 && packs_aligned<T, kValues>(y);
-    image_batch_kernel<<<blocks, kMapThreads, 0, stream_of(exec)>>>(shape, aligned, images, placements,
-                                                                    static_cast<T*>(y));
+    image_batch_kernel<<<blocks, kMapThreads, 0, stream_of(exec)>>>(shape, aligned, epoch, offset, static_cast<T*>(y),
+                                                                    labels_out);
     check_launch("image_batch_kernel");
   });
+}
+
+}  // namespace
+
+void image_batch(const Exec& exec, const ImageBatchShape& shape, const std::uint8_t* images,
+                 const ImagePlacement* placements, DType dtype, void* y) {
+  launch_images(exec, shape, {.images = images, .placements = placements}, 0, dtype, y, nullptr);
+}
+
+void epoch_batch(const Exec& exec, const ImageBatchShape& shape, const EpochTable& epoch, std::int64_t offset,
+                 DType dtype, void* y, std::int32_t* labels_out) {
+  launch_images(exec, shape, epoch, offset, dtype, y, labels_out);
+}
+
+void advance_epoch(const Exec& exec, const EpochTable& epoch, std::int64_t samples) {
+  advance_epoch_kernel<<<1, 1, 0, stream_of(exec)>>>(epoch.cursor, samples);
+  check_launch("advance_epoch_kernel");
 }
 
 void label_batch(const Exec& exec, std::int64_t batch, const std::int32_t* labels, const ImagePlacement* placements,

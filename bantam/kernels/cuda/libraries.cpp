@@ -42,7 +42,7 @@ CublasLt& Libraries::cublaslt() {
   const std::lock_guard lock(guard_);
   if (!cublaslt_) {
     const DeviceScope scope(device_);
-    cublaslt_ = std::make_unique<CublasLt>();
+    cublaslt_ = std::make_unique<CublasLt>(algorithms_);
   }
   return *cublaslt_;
 }
@@ -63,7 +63,7 @@ Cudnn* Libraries::cudnn() {
   if (!cudnn_ && !cudnn_missing_) {
     const DeviceScope scope(device_);
     try {
-      cudnn_ = std::make_unique<Cudnn>();
+      cudnn_ = std::make_unique<Cudnn>(algorithms_);
     } catch (const CudaError&) {
       throw;  // it is there, but does not start
     } catch (const DeviceError&) {

@@ -27,6 +27,8 @@ class Libraries final : public DeviceLibraries {
   CublasLt& cublaslt();
   /// Null where the library is missing: convolutions then take our own path.
   Cudnn* cudnn();
+  /// What the two were told to choose, or chose.
+  AlgorithmChoices& algorithms() { return algorithms_; }
   /// Whether a kernel can start while the one before it ends (early_launch.cuh): from compute capability 9.0 on.
   bool starts_early();
   /// Counters for kernels of `stream` (block_counters.h).
@@ -36,6 +38,7 @@ class Libraries final : public DeviceLibraries {
   Device device_;
   BlockCounters block_counters_;
   std::mutex guard_;
+  AlgorithmChoices algorithms_;  // before its users
   std::unique_ptr<CublasLt> cublaslt_;
   std::unique_ptr<Cudnn> cudnn_;
   bool cudnn_missing_ = false;

@@ -104,6 +104,8 @@ SplitSum split_sum(const GemmProblem& p) {
       static_cast<std::int64_t>(p.workspace_limit) / 2 / (p.m * p.n * 4) - 1;  // one for the rest
   const std::int64_t wanted = std::min({kTiles / tiles, p.k / kShortest, fitting});
   if (p.k < kLong || p.batch != 1 || wanted < 2) return {};
+  // From 64 x 64 on cuBLASLt's own parts are faster on tensor cores: measured at ResNet-50's shapes, by 1 to 28 %.
+  if (is_half(p.dtype) && p.m >= kTile && p.n >= kTile) return {};
   SplitSum split;
   split.depth = ((p.k + wanted - 1) / wanted + kAligned - 1) / kAligned * kAligned;
   split.full = p.k / split.depth;
@@ -120,7 +122,8 @@ __global__ void __launch_bounds__(kThreads)
   if (i >= m * n) return;
   Out& to = c[i / n * c_stride + i % n];
   float sum = 0.0f;
-  for (std::int64_t part = 0; part < parts; ++part) sum += partials[part * m * n + i];
+#pragma unroll 8
+  for (std::int64_t part = 0; part < parts; ++part) sum += partials[part * m * n + i];  // eight loads under way
   to = from_float<Out>(accumulate ? to_float(to) + sum : sum);
 }
 

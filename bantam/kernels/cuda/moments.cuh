@@ -100,6 +100,7 @@ __global__ void __launch_bounds__(kTileThreads, 2) moments_kernel(const T* x, st
   constexpr int M = N % 4 == 0 ? 4 : 1;
   const int width = static_cast<int>(blockDim.x) * N;
   const std::int64_t c = static_cast<std::int64_t>(blockIdx.x) * width + threadIdx.x * N;
+  wait_for_kernel_before();
   let_next_kernel_start();
   Moments<float, N> moments;
   if (c < channels) {
@@ -136,14 +137,13 @@ __global__ void __launch_bounds__(kTileThreads, 2) moments_kernel(const T* x, st
 }
 
 /// finish(c, origin, moments) on the device for every channel of x (rows, channels), rows > 0. `partials` has room for
-/// row_sums_bytes(rows, channels, 2).
+/// column_parts(rows, channels)·2·channels floats.
 template <class T, int N, class Finish>
 void channel_moments(const Exec& exec, std::int64_t rows, std::int64_t channels, const T* x, float* partials,
                      const Finish& finish) {
   const auto [grid, block] = column_grid<N>(rows, channels);
-  moments_kernel<T, N><<<grid, block, 0, stream_of(exec)>>>(x, rows, channels, partials,
-                                                            Libraries::of(exec).block_counters(exec.stream), finish);
-  check_launch("moments_kernel");
+  launch_early(exec, moments_kernel<T, N, Finish>, grid, block, x, rows, channels, partials,
+               Libraries::of(exec).block_counters(exec.stream), finish);
 }
 
 }  // namespace bantam::kernels::cuda

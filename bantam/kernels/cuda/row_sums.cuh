@@ -78,7 +78,7 @@ __device__ inline void merge_column(const float* partials, std::int64_t channels
   const std::int64_t column = static_cast<std::int64_t>(blockIdx.x) * width, c = column + thread % lanes * M;
   double sums[M][K] = {};
   if (c < channels) {
-#pragma unroll 4
+#pragma unroll 8
     for (int part = row; part < static_cast<int>(gridDim.y); part += rows) {
       Pack<float, M> loaded[K];
 #pragma unroll
@@ -122,6 +122,7 @@ __global__ void __launch_bounds__(kTileThreads, 2)
     row_sums_kernel(std::int64_t rows, std::int64_t channels, Terms terms, float* partials, unsigned* counters,
                     Finish finish) {
   constexpr int kRows = kSumRowsAtOnce;
+  wait_for_kernel_before();
   let_next_kernel_start();
   const int width = static_cast<int>(blockDim.x) * N;
   const std::int64_t c = static_cast<std::int64_t>(blockIdx.x) * width + threadIdx.x * N;
@@ -153,18 +154,13 @@ __global__ void __launch_bounds__(kTileThreads, 2)
   merge_column<K, N % 4 == 0 ? 4 : 1>(partials, channels, width, add, finish);
 }
 
-/// Bytes of `partials` for K sums a channel.
-constexpr std::size_t row_sums_bytes(std::int64_t rows, std::int64_t channels, int sums) {
-  return static_cast<std::size_t>(column_parts(rows, channels) * sums * channels) * sizeof(float);
-}
-
+/// Launches it. `partials` has room for column_parts(rows, channels)·K·channels floats.
 template <int N, int K, class Terms, class Finish>
 void row_sums(const Exec& exec, std::int64_t rows, std::int64_t channels, float* partials, const Terms& terms,
               const Finish& finish) {
   const auto [grid, block] = column_grid<N>(rows, channels);
-  row_sums_kernel<N, K><<<grid, block, 0, stream_of(exec)>>>(rows, channels, terms, partials,
-                                                             Libraries::of(exec).block_counters(exec.stream), finish);
-  check_launch("row_sums_kernel");
+  launch_early(exec, row_sums_kernel<N, K, Terms, Finish>, grid, block, rows, channels, terms, partials,
+               Libraries::of(exec).block_counters(exec.stream), finish);
 }
 
 }  // namespace bantam::kernels::cuda

@@ -62,9 +62,9 @@ inline constexpr std::int64_t kMapBlocks = 4096;
 
 /// map: `start(c, std::integral_constant<int, N>)` gives what a thread keeps for its N channels; `load<N>(offset)`
 /// reads the N elements at `offset`, and `apply(kept, loaded, offset)` writes there. A block does `rounds` tiles, one
-/// behind the other: so the array is walked from its first row to its last, and what the kernel before touched last is
-/// still in the L2 cache if that was the beginning. kEarly: launched early behind a kernel that makes what `start`
-/// reads, not what `load` does.
+/// behind the other: so the array is walked from its first row to its last, and begins with what the sums before it
+/// (row_sums.cuh) read last, which the L2 cache still holds. kEarly: launched early, behind a kernel that makes what
+/// `start` reads and not what `load` does.
 template <int N, bool kEarly, class Map>
 __global__ void __launch_bounds__(kTileThreads)
     map_rows_kernel(std::int64_t rows, std::int64_t channels, std::int64_t rounds, Map map) {
@@ -141,7 +141,7 @@ __global__ void __launch_bounds__(kTileThreads)
   const std::int64_t i = static_cast<std::int64_t>(blockIdx.x) * 32 + threadIdx.x;
   float sum[1] = {};
   if (i < count) {
-#pragma unroll 4
+#pragma unroll 16
     for (std::int64_t part = threadIdx.y; part < parts; part += kWarps) sum[0] += partials[part * count + i];
   }
   sum_over_block_rows(sum, [&](int, int x, float total) {

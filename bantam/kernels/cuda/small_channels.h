@@ -10,7 +10,7 @@ namespace bantam::kernels::cuda {
 
 /// A thread block's tile of outputs: 16 x 16 pixels of one image, all read from one tile of the input.
 inline constexpr std::int64_t kImageTile = 16;
-inline constexpr std::int64_t kMostImageTaps = 52;  ///< 7 x 7, in steps of 4
+inline constexpr int kMostTapPairs = 28;  ///< of neighbouring taps: 7 rows of 4
 
 /// Tiles of a whole batch.
 inline std::int64_t image_tiles(const Conv2dShape& s) {

@@ -7,7 +7,6 @@
 namespace bantam::kernels::cuda {
 namespace {
 
-constexpr int kTapsAtOnce = 4;  // of 4 channels: the 16 terms of one m16n8k16
 constexpr int kRowsPerWarp = kTileEdge / kImageWarps;
 constexpr int kBlocksPerMultiprocessor = 3;
 
@@ -15,27 +14,26 @@ constexpr int kBlocksPerMultiprocessor = 3;
 /// adjacent channels in four tiles, and stores 16 bytes at a time.
 __device__ int channel_of(int n, int column) { return n / 4 * 32 + column / 2 * 8 + n % 4 * 2 + column % 2; }
 
-__host__ __device__ int steps_of(const ImageConvolution& g) {
-  return (g.kernel_h * g.kernel_w + kTapsAtOnce - 1) / kTapsAtOnce;
-}
+/// Two pairs of taps, of 4 channels each, are the 16 terms of one m16n8k16.
+__host__ __device__ int steps_of(const ImageConvolution& g) { return (g.pairs() + 1) / 2; }
 
-/// B fragments of all weights of a channel group: [step][tile pair][lane] 16 bytes. Absent taps, channels are zero.
+/// B fragments of all weights of a channel group: [step][tile pair][lane] 16 bytes. Absent taps and channels are zero.
 template <int kColumnTiles>
 __device__ void load_weights(const unsigned short* __restrict__ w, const ImageConvolution& g, int first_channel,
-                             uint2* fragments) {
-  const int taps = g.kernel_h * g.kernel_w;
-  for (int i = threadIdx.x; i < steps_of(g) * kColumnTiles * 32; i += kImageThreads) {
-    const int half = i % 2, lane = i / 2 % 32, n = i / 64 % (kColumnTiles / 2) * 2 + half;
-    const int tap = i / (32 * kColumnTiles) * kTapsAtOnce + lane % 4;
-    const int channel = first_channel + channel_of(n, lane / 4);
-    std::uint32_t words[4] = {};
-    if (tap < taps && channel < g.out_channels) {
+                             std::uint32_t* fragments) {
+  for (int i = threadIdx.x; i < steps_of(g) * kColumnTiles * 64; i += kImageThreads) {
+    const int half = i % 2, lane = i / 4 % 32, n = i / 128 % (kColumnTiles / 2) * 2 + i / 2 % 2;
+    const TapPair pair(g, i / (64 * kColumnTiles) * 2 + half);
+    const int column = pair.column + lane % 4 / 2, channel = first_channel + channel_of(n, lane / 4);
+    std::uint32_t words[2] = {};
+    if (pair.row < g.kernel_h && column < g.kernel_w && channel < g.out_channels) {
 #pragma unroll
-      for (int c = 0; c < 4; ++c) {
-        if (c < g.channels) words[c] = w[(static_cast<std::int64_t>(channel) * taps + tap) * g.channels + c];
+      for (int k = 0; k < 2; ++k) {
+        const int c = lane % 2 * 2 + k;
+        if (c < g.channels) words[k] = w[((channel * g.kernel_h + pair.row) * g.kernel_w + column) * g.channels + c];
       }
     }
-    fragments[i] = {words[0] | words[1] << 16, words[2] | words[3] << 16};
+    fragments[i] = words[0] | words[1] << 16;
   }
 }
 
@@ -47,26 +45,19 @@ __device__ std::uint32_t packed(float low, float high) {
   return *reinterpret_cast<const std::uint32_t*>(&pair);
 }
 
-/// A pixel's outputs (rows g and g + 8 of the warp's fragments are pixels), 8 channels at a time.
+/// A pixel's outputs (rows g and g + 8 of the warp's fragments are pixels), 8 channels at a time; `y` is the lane's
+/// first.
 template <class T, int kColumnTiles>
 __device__ void store_pixel(const float (&sums)[kColumnTiles][4], int half, T* y, int channels_left) {
 #pragma unroll
   for (int n = 0; n < kColumnTiles; n += 4) {
-    if (channel_of(n, 0) + static_cast<int>(threadIdx.x % 4) * 8 >= channels_left) continue;
+    if (n * 8 >= channels_left) continue;
     uint4 pack;
     pack.x = packed<T>(sums[n][half * 2], sums[n][half * 2 + 1]);
     pack.y = packed<T>(sums[n + 1][half * 2], sums[n + 1][half * 2 + 1]);
     pack.z = packed<T>(sums[n + 2][half * 2], sums[n + 2][half * 2 + 1]);
     pack.w = packed<T>(sums[n + 3][half * 2], sums[n + 3][half * 2 + 1]);
-    *reinterpret_cast<uint4*>(y + n * 8 + threadIdx.x % 4 * 8) = pack;
-  }
-}
-
-/// Where each tap of each step lies in the tile of the image, in pixels from the first.
-__device__ void load_offsets(const ImageConvolution& g, int* offsets) {
-  const int taps = g.kernel_h * g.kernel_w;
-  for (int tap = threadIdx.x; tap < steps_of(g) * kTapsAtOnce; tap += kImageThreads) {
-    offsets[tap] = tap < taps ? tap / g.kernel_w * g.tile_w + tap % g.kernel_w : 0;  // absent taps have weight 0
+    *reinterpret_cast<uint4*>(y + n * 8) = pack;
   }
 }
 
@@ -75,31 +66,42 @@ template <class T, int kColumnTiles>
 __global__ void __launch_bounds__(kImageThreads, kBlocksPerMultiprocessor)
     image_forward(const T* __restrict__ x, const T* __restrict__ w, T* __restrict__ y, const ImageConvolution g) {
   extern __shared__ uint4 shared[];
-  __shared__ int offsets[kMostImageTaps];
+  __shared__ int offsets[kMostTapPairs];
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, steps = steps_of(g);
-  auto* image = reinterpret_cast<std::uint64_t*>(shared + steps * kColumnTiles / 2 * 32);
+  uint4* const image = shared + steps * kColumnTiles / 2 * 32;
+  uint4* const rows = image + g.tile_bytes() / 16;
   const int first_channel = static_cast<int>(blockIdx.y) * 8 * kColumnTiles;
   load_weights<kColumnTiles>(reinterpret_cast<const unsigned short*>(w), g, first_channel,
-                             reinterpret_cast<uint2*>(shared));
-  load_offsets(g, offsets);
-  const std::uint64_t* mine = image + warp * kRowsPerWarp * g.stride_h * g.tile_w + lane / 4 * g.stride_w;
+                             reinterpret_cast<std::uint32_t*>(shared));
+  if (threadIdx.x < kMostTapPairs) {
+    const int pair = static_cast<int>(threadIdx.x);
+    offsets[pair] = pair < g.pairs() ? TapPair(g, pair).offset(g) : 0;  // absent pairs have weight 0
+  }
+  copy_image_rows(x, g, place_of(g, static_cast<int>(blockIdx.x)), shared_address(rows));
+  close_copies();
+  const int row_step = g.stride_h * g.tile_w * kPixelBytes;
+  const std::uint32_t mine = shared_address(image) + warp * kRowsPerWarp * row_step + pixel_offset(g, lane % 16);
+  const int channel = first_channel + lane % 4 * 8;
   for (int tile = static_cast<int>(blockIdx.x); tile < g.tiles; tile += static_cast<int>(gridDim.x)) {
     const TilePlace place = place_of(g, tile);
-    __syncthreads();  // the last tile has been read
-    load_image_tile<false>(x, g, place, image);
+    wait_copies<0>();
+    __syncthreads();  // rows are here, and the last tile has been read
+    spread_image_tile(reinterpret_cast<const std::uint32_t*>(rows), g, place, reinterpret_cast<std::uint64_t*>(image));
     __syncthreads();
+    const int next = tile + static_cast<int>(gridDim.x);
+    if (next < g.tiles) copy_image_rows(x, g, place_of(g, next), shared_address(rows));
+    close_copies();
     float sums[kRowsPerWarp][kColumnTiles][4] = {};
 #pragma unroll 1
     for (int step = 0; step < steps; ++step) {
+      const std::uint32_t at = mine + offsets[2 * step + lane / 16];
       uint4 b[kColumnTiles / 2];
 #pragma unroll
       for (int n = 0; n < kColumnTiles / 2; ++n) b[n] = shared[(step * kColumnTiles / 2 + n) * 32 + lane];
 #pragma unroll
       for (int r = 0; r < kRowsPerWarp; ++r) {
-        const std::uint64_t* at = mine + r * g.stride_h * g.tile_w + offsets[step * kTapsAtOnce + lane % 4];
-        const uint2 low = *reinterpret_cast<const uint2*>(at);
-        const uint2 high = *reinterpret_cast<const uint2*>(at + 8 * g.stride_w);
-        const std::uint32_t a[4] = {low.x, high.x, low.y, high.y};
+        std::uint32_t a[4];
+        load_matrices(a, at + r * row_step);
 #pragma unroll
         for (int n = 0; n < kColumnTiles / 2; ++n) {
           warp_mma<T>(sums[r][2 * n], a, b[n].x, b[n].y);
@@ -107,16 +109,15 @@ __global__ void __launch_bounds__(kImageThreads, kBlocksPerMultiprocessor)
         }
       }
     }
+    const int row = place.row + warp * kRowsPerWarp, column = place.column + lane / 4;
+    T* const to = y + ((place.image * g.out_h + row) * g.out_w + column) * g.out_channels + channel;
 #pragma unroll
     for (int r = 0; r < kRowsPerWarp; ++r) {
-      const int row = place.row + warp * kRowsPerWarp + r;
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
-        const int column = place.column + lane / 4 + 8 * half;
-        if (row >= g.out_h || column >= g.out_w) continue;
-        const std::int64_t pixel = (place.image * g.out_h + row) * g.out_w + column;
-        store_pixel<T, kColumnTiles>(sums[r], half, y + pixel * g.out_channels + first_channel,
-                                     g.out_channels - first_channel);
+        if (row + r >= g.out_h || column + 8 * half >= g.out_w) continue;
+        store_pixel<T, kColumnTiles>(sums[r], half, to + (r * g.out_w + 8 * half) * g.out_channels,
+                                     g.out_channels - channel);
       }
     }
   }
@@ -124,7 +125,7 @@ __global__ void __launch_bounds__(kImageThreads, kBlocksPerMultiprocessor)
 
 template <class T, int kColumnTiles>
 void launch(const Exec& exec, const ImageConvolution& g, const void* x, const void* w, void* y) {
-  const int bytes = steps_of(g) * kColumnTiles / 2 * 32 * 16 + g.tile_bytes();
+  const int bytes = steps_of(g) * kColumnTiles / 2 * 32 * 16 + g.tile_bytes() + g.row_bytes();
   auto* kernel = image_forward<T, kColumnTiles>;
   check_cuda(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes), "cudaFuncSetAttribute");
   int multiprocessors = 0;
@@ -147,7 +148,7 @@ void launch_typed(const Exec& exec, const ImageConvolution& g, const void* x, co
 
 bool image_conv2d_forward(const Exec& exec, const Conv2dShape& shape, DType dtype, const void* x, const void* w,
                           void* y) {
-  if (!has_warp_mma(exec) || reinterpret_cast<std::uintptr_t>(y) % 16 != 0) return false;
+  if (!has_warp_mma(exec) || !packs_aligned<std::uint32_t, 4>(x, y)) return false;
   const ImageConvolution geometry(shape);
   if (dtype == DType::float16) {
     launch_typed<__half>(exec, geometry, x, w, y);

@@ -46,8 +46,18 @@ __device__ inline std::uint32_t shared_address(const void* pointer) {
   return static_cast<std::uint32_t>(__cvta_generic_to_shared(pointer));
 }
 
-/// Four 8 x 8 matrices of 16-bit words from shared memory, transposed: lane l gives the 16-byte aligned address of row
-/// l % 8 of matrix l / 8, and receives of each rows 2t, 2t + 1 of column g.
+/// Four 8 x 8 matrices of 16-bit words from shared memory: lane l gives the 16-byte aligned address of row l % 8 of
+/// matrix l / 8, and receives of each columns 2t, 2t + 1 of row g.
+__device__ inline void load_matrices(std::uint32_t (&to)[4], std::uint32_t address) {
+#ifdef BANTAM_WARP_MMA
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
+               : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
+               : "r"(address)
+               : "memory");
+#endif
+}
+
+/// The same, transposed: the lane receives rows 2t, 2t + 1 of column g.
 __device__ inline void load_transposed(std::uint32_t (&to)[4], std::uint32_t address) {
 #ifdef BANTAM_WARP_MMA
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];"
@@ -57,17 +67,26 @@ __device__ inline void load_transposed(std::uint32_t (&to)[4], std::uint32_t add
 #endif
 }
 
-/// Copies 16 bytes from global to shared memory behind the thread's back, or stores zeros unless `inside`.
-__device__ inline void copy_async(std::uint32_t to, const void* from, bool inside) {
+/// Copies the first `bytes` of 16 from global to shared memory behind the thread's back; the others become zero.
+__device__ inline void copy_async(std::uint32_t to, const void* from, int bytes) {
 #ifdef BANTAM_WARP_MMA
-  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(inside ? 16 : 0) : "memory");
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(bytes) : "memory");
 #endif
 }
 
-/// Waits for this thread's copies; a barrier must follow before other threads' are read.
+/// Ends a group of this thread's copies.
+__device__ inline void close_copies() {
+#ifdef BANTAM_WARP_MMA
+  asm volatile("cp.async.commit_group;" ::: "memory");
+#endif
+}
+
+/// Waits for all but the last kOpen groups of this thread's copies; a barrier must follow before other threads' are
+/// read.
+template <int kOpen>
 __device__ inline void wait_copies() {
 #ifdef BANTAM_WARP_MMA
-  asm volatile("cp.async.wait_all;" ::: "memory");
+  asm volatile("cp.async.wait_group %0;" ::"n"(kOpen) : "memory");
 #endif
 }
 

@@ -1,9 +1,9 @@
 // Streams recorded into CUDA graphs.
-#include <cuda_runtime_api.h>
-#include <fmt/core.h>
-
 #include <algorithm>
 #include <vector>
+
+#include <cuda_runtime_api.h>
+#include <fmt/core.h>
 
 #include "bantam/base/error.h"
 #include "bantam/memory/cuda/current_device.h"
@@ -56,7 +56,8 @@ Recorded end_capture(int device, void* stream) {
   Recorded recorded{.kernels = count_kernels(graph.handle)};
   cudaGraphExec_t executable = nullptr;
   check(cudaGraphInstantiate(&executable, graph.handle, 0), "cudaGraphInstantiate");
-  const cudaError_t uploaded = cudaGraphUpload(executable, as_stream(stream));  // so that the first launch costs as others
+  const cudaError_t uploaded =
+      cudaGraphUpload(executable, as_stream(stream));  // so that the first launch costs as others
   if (uploaded != cudaSuccess) (void)cudaGraphExecDestroy(executable);
   check(uploaded, "cudaGraphUpload");
   recorded.executable = executable;

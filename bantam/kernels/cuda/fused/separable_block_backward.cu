@@ -1,5 +1,6 @@
 // Backward of a separable block: partial gradients of bands and runs of images by one kernel (tiles, or moments for few
 // input channels), and their sum in a fixed order by another.
+#include "bantam/kernels/cuda/early_launch.cuh"
 #include "bantam/kernels/cuda/fused/separable_backward.cuh"
 #include "bantam/kernels/separable_block.h"
 #include "bantam/kernels/workspace_layout.h"
@@ -19,9 +20,7 @@ struct GradientSums {
 /// A block sums 32 elements: a row of threads every kSumRows-th part, then a warp an element, in a tree.
 __global__ void __launch_bounds__(32 * kSumRows)
     sum_gradient_parts_kernel(const float* partials, int parts, const GradientSums sums) {
-#if __CUDA_ARCH__ >= 900
-  cudaGridDependencySynchronize();  // launched while the kernel before it still runs
-#endif
+  wait_for_kernel_before();
   __shared__ float rows[kSumRows][33];
   const int count = sums.end[2], i = static_cast<int>(blockIdx.x) * 32 + static_cast<int>(threadIdx.x);
   float sum = 0;
@@ -73,8 +72,13 @@ void separable_block_backward(const Exec& exec, const SeparableBlockShape& s, DT
   const GradientSums sums{{d_pointwise, d_depthwise, d_bias},
                           {pointwise, pointwise + depthwise, count},
                           {accumulate[1], accumulate[0], accumulate[2]}};
-  sum_gradient_parts_kernel<<<static_cast<unsigned>((count + 31) / 32), dim3(32, kSumRows), 0, stream_of(exec)>>>(
-      static_cast<const float*>(workspace.data), static_cast<int>(parts), sums);
+  const dim3 grid(static_cast<unsigned>((count + 31) / 32)), threads(32, kSumRows);
+  const auto* partials = static_cast<const float*>(workspace.data);
+  if (parts > 0) {
+    launch_early(exec, sum_gradient_parts_kernel, grid, threads, partials, static_cast<int>(parts), sums);
+  } else {
+    sum_gradient_parts_kernel<<<grid, threads, 0, stream_of(exec)>>>(partials, 0, sums);
+  }
   check_launch("sum_gradient_parts_kernel");
 }
 

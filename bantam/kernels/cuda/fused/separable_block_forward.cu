@@ -10,8 +10,11 @@ namespace {
 constexpr int kMostBlocks = 2112;                    // of a grid; a block goes on with the unit that far on
 constexpr std::int64_t kUnaskedSharedBytes = 49152;  // what a kernel gets without a call to ask for more
 
+#ifndef BT_MINB
+#define BT_MINB 1
+#endif
 template <class T, int kFolded, int kSteps, int kPool>
-__global__ void __launch_bounds__(kForwardThreads)
+__global__ void __launch_bounds__(kForwardThreads, BT_MINB)
     separable_forward_half_kernel(SeparableTiles tiles, HalfLayout layout, const T* x, const T* depthwise,
                                   const T* pointwise, const T* bias, T* y, std::uint8_t* codes) {
   SeparableForwardHalf<T, kFolded, kSteps, kPool>::run(tiles, layout, x, depthwise, pointwise, bias, y, codes);

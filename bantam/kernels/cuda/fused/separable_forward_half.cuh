@@ -53,7 +53,7 @@ struct SeparableForwardHalf {
   /// tiles of 8 columns, two registers each. Column n of tile j is channel 8·(n / 2) + 2j + n % 2 of the group.
   __device__ static void load_weights(const SeparableTiles& t, const HalfLayout& at, const T* depthwise,
                                       const T* pointwise, std::uint32_t* to) {
-#pragma unroll 4
+#pragma unroll 8
     for (int i = static_cast<int>(threadIdx.x); i < at.groups * kSteps * 256; i += kForwardThreads) {
       const int in_vector = i % 4, lane = i / 4 % 32, vector = i / 128 % 2, step = i / 256 % kSteps;
       const int tile = vector * 2 + in_vector / 2, upper = in_vector % 2, n = lane / 4;
@@ -76,7 +76,7 @@ struct SeparableForwardHalf {
   /// that are a depthwise convolution of 8 channels. Twelve registers a lane, the last three empty.
   __device__ static void load_diagonals(const SeparableTiles& t, const HalfLayout& at, const T* depthwise,
                                         std::uint32_t* to) {
-#pragma unroll 4
+#pragma unroll 6
     for (int i = static_cast<int>(threadIdx.x); i < at.chunks * 384; i += kForwardThreads) {
       const int lane = i / 4 % 32, tap = i / 128 % 3 * 4 + i % 4, n = lane / 4, k = lane % 4 * 2;
       std::uint32_t weight = 0;
@@ -175,13 +175,12 @@ struct SeparableForwardHalf {
     return y * at.row_stride + x * at.pixel_stride;
   }
 
-  /// Folded: elements from a patch's beginning to this lane's pairs of it. Past the patch's end: any, as the weight is
-  /// 0.
+  /// Folded: bytes from a patch's beginning to this lane's pairs of it. Past the patch's end: any, as the weight is 0.
   __device__ static void pair_offsets(const HalfLayout& at, int (&offset)[2 * kSteps]) {
 #pragma unroll
     for (int k = 0; k < 2 * kSteps; ++k) {
       const int pair = k * 4 + static_cast<int>(threadIdx.x % 4);
-      offset[k] = pair < 3 * kRowPairs ? pair / kRowPairs * at.row_stride + pair % kRowPairs * 2 : 0;
+      offset[k] = pair < 3 * kRowPairs ? (pair / kRowPairs * at.row_stride + pair % kRowPairs * 2) * 2 : 0;
     }
   }
 
@@ -194,7 +193,7 @@ struct SeparableForwardHalf {
       for (int half = 0; half < 2; ++half) {
         const int start = patch_at(t, at, unit, first, i, lane / 4 + 8 * half);
         const bool odd = kPool == 2 ? half * kFolded % 2 != 0 : start % 2 != 0;
-        const T* patch = tile + start + (odd ? at.shifted + 1 : 0);
+        const char* patch = reinterpret_cast<const char*>(tile) + (start + (odd ? at.shifted + 1 : 0)) * 2;
 #pragma unroll
         for (int k = 0; k < 2 * kSteps; ++k)
           a[i][k / 2][k % 2 * 2 + half] = *reinterpret_cast<const std::uint32_t*>(patch + offset[k]);

@@ -1,6 +1,7 @@
 // Launches the moment kernels, and the input gradient of blocks of few channels.
 #include "bantam/kernels/cuda/fused/separable_backward.cuh"
-#include "bantam/kernels/cuda/fused/separable_moments.cuh"
+#include "bantam/kernels/cuda/fused/separable_moments_float.cuh"
+#include "bantam/kernels/cuda/fused/separable_moments_half.cuh"
 
 namespace bantam::kernels::cuda {
 namespace {
@@ -23,6 +24,7 @@ MomentGeometry moment_geometry(const SeparableBlockShape& s, const SeparableMome
           .images_each = i(t.images.each),
           .masked = s.pool == 2 || s.relu,
           .pairs_at = i(t.pairs_at),
+          .places_at = i(t.places_at),
           .by_window_columns = FastDivide(t.window_columns),
           .by_out_w = FastDivide(s.out_w()),
           .by_row = FastDivide(columns * s.in_channels)};

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 
+#include "bantam/kernels/cuda/early_launch.cuh"
 #include "bantam/kernels/cuda/fused/warp_mma.cuh"
 #include "bantam/kernels/fast_divide.h"
 #include "bantam/kernels/separable_backward_tiles.h"
@@ -31,7 +32,7 @@ struct TileGeometry {
   int band_rows, bands, batch, images_each;
   bool masked;     ///< there are codes
   bool sparse_dz;  ///< loads leave places of dz or of the weights that must be 0
-  int dz_stride;                                                          ///< elements
+  int dz_stride;   ///< elements
   int weights_at, codes_at, zeros_at, region_at, region_bytes, d_mid_at;  ///< bytes from the start of shared memory
   RowSegments mid_segments, dx_segments;
   FastDivide by_conv_w, by_out_w, by_chunks;  ///< chunks: 8 output channels

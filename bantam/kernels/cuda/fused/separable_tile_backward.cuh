@@ -159,6 +159,7 @@ template <class T, int kChannels>
 __global__ void __launch_bounds__(kSeparableThreads, 2)
     separable_tile_backward_kernel(const TileGeometry g, const TilePointers<T> at) {
   extern __shared__ __align__(128) unsigned char shared[];
+  let_next_kernel_start();
   const int groups = g.in_channels / kChannels, group = static_cast<int>(blockIdx.x) % groups;
   const TileBand band(g, static_cast<int>(blockIdx.x) / groups);
   const int first_image = static_cast<int>(blockIdx.y) * g.images_each;

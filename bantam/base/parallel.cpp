@@ -1,0 +1,155 @@
+// The process' pool of workers: a caller posts its parts, works on them itself, and workers join while parts are left.
+#include "bantam/base/parallel.h"
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <exception>
+#include <mutex>
+#include <system_error>
+#include <thread>
+#include <vector>
+
+namespace bantam {
+namespace {
+
+/// How long a thread that has nothing to do polls before it sleeps: longer than the gaps between the kernels of a step,
+/// and far shorter than a scheduler's time slice.
+constexpr std::chrono::microseconds kPolling{50};
+
+thread_local bool inside_part = false;
+
+void pause_briefly() {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  asm volatile("yield");
+#endif
+}
+
+/// Polls until `ready()` or for kPolling; the last answer.
+template <class Ready>
+bool poll(Ready&& ready) {
+  const auto end = std::chrono::steady_clock::now() + kPolling;
+  do {
+    for (int i = 0; i < 16; ++i) {
+      if (ready()) return true;
+      pause_briefly();
+    }
+  } while (std::chrono::steady_clock::now() < end);
+  return ready();
+}
+
+/// The parts of one call. Lives on its caller's stack: workers may touch it only between joining and leaving.
+struct Job {
+  std::int64_t parts;
+  int most_helpers;
+  void (*part)(void*, std::int64_t);
+  void* context;
+  std::atomic<std::int64_t> next = 0;
+  std::atomic<int> helpers = 0;  ///< workers inside; changed under the pool's lock
+  std::atomic_flag failed;
+  std::exception_ptr failure;  ///< written by whoever set `failed`
+
+  bool parts_left() const { return next.load(std::memory_order_relaxed) < parts; }
+
+  void work() {
+    inside_part = true;
+    for (std::int64_t i = next++; i < parts; i = next++) {
+      try {
+        part(context, i);
+      } catch (...) {
+        if (!failed.test_and_set()) failure = std::current_exception();
+      }
+    }
+    inside_part = false;
+  }
+};
+
+class Pool {
+ public:
+  void run(Job& job) {
+    {
+      const std::lock_guard lock(guard_);
+      hire(job.most_helpers);
+      jobs_.push_back(&job);
+      ++posted_;
+    }
+    for (int i = std::min<int>(sleeping_, job.most_helpers); i > 0; --i) wake_.notify_one();
+    job.work();
+    {
+      const std::lock_guard lock(guard_);
+      std::erase(jobs_, &job);  // nobody joins from here on
+    }
+    if (poll([&] { return job.helpers == 0; })) return;
+    std::unique_lock lock(guard_);
+    left_.wait(lock, [&] { return job.helpers == 0; });
+  }
+
+ private:
+  /// Workers up to `count`, or as many as the system gives.
+  void hire(int count) {
+    try {
+      for (; workers_ < count; ++workers_) std::thread([this] { serve(); }).detach();
+    } catch (const std::system_error&) {
+    }
+  }
+
+  [[noreturn]] void serve() {
+    for (;;) {
+      const std::uint64_t seen = posted_;
+      while (Job* job = join()) {
+        job->work();
+        const std::lock_guard lock(guard_);
+        if (--job->helpers == 0) left_.notify_all();
+      }
+      if (poll([&] { return posted_ != seen; })) continue;
+      std::unique_lock lock(guard_);
+      ++sleeping_;
+      wake_.wait(lock, [&] { return posted_ != seen; });
+      --sleeping_;
+    }
+  }
+
+  /// A job that has parts left and room for a helper, entered; null where there is none.
+  Job* join() {
+    const std::lock_guard lock(guard_);
+    for (Job* job : jobs_) {
+      if (!job->parts_left() || job->helpers >= job->most_helpers) continue;
+      ++job->helpers;
+      return job;
+    }
+    return nullptr;
+  }
+
+  std::mutex guard_;
+  std::condition_variable wake_, left_;
+  std::vector<Job*> jobs_;
+  int workers_ = 0;
+  std::atomic<int> sleeping_ = 0;
+  std::atomic<std::uint64_t> posted_ = 0;  ///< jobs so far; changed under the lock
+};
+
+/// Never destroyed: its workers run until the process ends.
+Pool& pool() {
+  static Pool* const only = new Pool;
+  return *only;
+}
+
+}  // namespace
+
+void run_parts(std::int64_t parts, int threads, void (*part)(void* context, std::int64_t i), void* context) {
+  if (parts <= 1 || threads <= 1 || inside_part) {
+    for (std::int64_t i = 0; i < parts; ++i) part(context, i);
+    return;
+  }
+  Job job{.parts = parts,
+          .most_helpers = static_cast<int>(std::min<std::int64_t>(threads, parts)) - 1,
+          .part = part,
+          .context = context};
+  pool().run(job);
+  if (job.failed.test()) std::rethrow_exception(job.failure);
+}
+
+}  // namespace bantam

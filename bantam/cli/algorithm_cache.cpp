@@ -1,0 +1,80 @@
+// Reading and writing the algorithm cache: never a reason for a run to fail.
+#include "bantam/cli/algorithm_cache.h"
+
+#include <cctype>
+#include <cstdlib>
+#include <system_error>
+
+#include "bantam/base/error.h"
+
+namespace bantam::cli {
+namespace {
+
+std::string environment(const char* name) {
+  const char* const value = std::getenv(name);
+  return value == nullptr ? "" : value;
+}
+
+}  // namespace
+
+std::optional<std::filesystem::path> algorithm_cache_path(const std::string& algorithms, const std::string& device) {
+  const std::string given = environment("BANTAM_ALGORITHM_CACHE");
+  const std::string place = algorithms == "auto" && !given.empty() ? given : algorithms;
+  if (place == "off") return std::nullopt;
+  if (place != "auto") return place;
+  std::filesystem::path folder = environment("XDG_CACHE_HOME");
+  if (folder.empty()) {
+    const std::string home = environment("HOME");
+    if (home.empty()) return std::nullopt;
+    folder = std::filesystem::path(home) / ".cache";
+  }
+  std::string name = "algorithms-" + device + ".json";
+  for (char& c : name) {
+    if (std::isalnum(static_cast<unsigned char>(c)) == 0 && c != '-' && c != '.') c = '_';
+  }
+  return folder / "bantam" / name;
+}
+
+AlgorithmCache::AlgorithmCache(Runtime& runtime, const RunConfig& config, const std::filesystem::path& run_file)
+    : runtime_(runtime) {
+  if (!config.device.is_cuda() || config.algorithms == "off") return;
+  device_ = device_info(config.device).name;
+  choices_ = kernels::algorithm_choices(runtime.exec(config.device).libraries);
+  path_ = algorithm_cache_path(config.algorithms, device_);
+  if (choices_ == nullptr) return;
+  if (!run_file.empty()) choices_->add(read(run_file));
+  if (path_) choices_->add(read(*path_));
+  // Candidates' kernels take memory that no plan knows: under a limit only what was chosen before is used.
+  choices_->set_timing(runtime.limit(config.device) == 0);
+}
+
+AlgorithmMap AlgorithmCache::read(const std::filesystem::path& path) const {
+  std::error_code error;
+  if (!std::filesystem::exists(path, error)) return {};
+  try {
+    return read_algorithms(path, device_);
+  } catch (const DataError& problem) {
+    runtime_.log(std::string("algorithms are timed again: ") + problem.what());
+    return {};
+  }
+}
+
+void AlgorithmCache::save() {
+  if (choices_ == nullptr || !path_) return;
+  const AlgorithmMap known = choices_->all();
+  AlgorithmMap file = read(*path_);  // another process may have written since; the first choice of a problem stays
+  const std::size_t before = file.size();
+  file.insert(known.begin(), known.end());
+  if (file.size() == before) return;
+  try {
+    write_algorithms(*path_, device_, file);
+  } catch (const DataError& problem) {
+    runtime_.log(std::string("the algorithm cache was not written: ") + problem.what());
+  }
+}
+
+void AlgorithmCache::save_with_run(const std::filesystem::path& run_file) const {
+  if (choices_ != nullptr) write_algorithms(run_file, device_, choices_->all());
+}
+
+}  // namespace bantam::cli

@@ -1,0 +1,21 @@
+// A file of library algorithms' choices: what was timed once on a device is not timed again, and a resumed run makes
+// the choices of its first part.
+#pragma once
+
+#include <filesystem>
+#include <map>
+#include <string>
+
+namespace bantam {
+
+/// Problem to choice, as kernels::AlgorithmChoices holds them.
+using AlgorithmMap = std::map<std::string, std::string>;
+
+/// JSON: {"format": "bantam algorithms 1", "device": "NVIDIA H200", "choices": {problem: choice, ...}}. Throws
+/// DataError where there is no such file, where it is damaged, and where it is another device's.
+AlgorithmMap read_algorithms(const std::filesystem::path& path, const std::string& device);
+
+/// Writes the file, whole or not at all, making its folder. Throws DataError.
+void write_algorithms(const std::filesystem::path& path, const std::string& device, const AlgorithmMap& choices);
+
+}  // namespace bantam

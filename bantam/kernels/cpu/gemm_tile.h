@@ -1,0 +1,127 @@
+// The inner product of gemm, and the packing of its operands: written once for any vector width, compiled for each
+// instruction set.
+#pragma once
+
+#include <cstdint>
+#include <cstring>
+
+// Vectors wider than the build's are passed by inlined functions only.
+#pragma GCC diagnostic ignored "-Wpsabi"
+
+namespace bantam::kernels::cpu {
+
+/// A few rows of C: rows of A times a packed panel of B. Panels hold, for each step of the sum, the values of whole
+/// vectors of columns, padded with zeros.
+struct GemmTile {
+  const float* a = nullptr;
+  std::int64_t a_row = 0;  ///< from one row of A to the next; unused where A is packed (depth, rows)
+  const float* b = nullptr;
+  std::int64_t depth = 0;
+  float* c = nullptr;
+  std::int64_t c_row = 0;
+  bool add = false;  ///< to what C holds
+};
+
+template <class Vector>
+[[gnu::always_inline]] inline Vector load_vector(const float* p) {
+  Vector v;
+  std::memcpy(&v, p, sizeof(v));
+  return v;
+}
+
+template <class Vector>
+[[gnu::always_inline]] inline void store_vector(float* p, const Vector& v) {
+  std::memcpy(p, &v, sizeof(v));
+}
+
+/// R rows times V vectors of columns; R·V sums stay in registers. `Packed`: A lies as (depth, R).
+template <class Vector, int R, int V, bool Packed>
+[[gnu::always_inline]] inline void multiply_tile(const GemmTile& tile) {
+  constexpr int kLanes = sizeof(Vector) / sizeof(float);
+  Vector sum[R][V] = {};
+  const float* rows[R];
+#pragma GCC unroll 16
+  for (int r = 0; r < R; ++r) rows[r] = tile.a + (Packed ? r : r * tile.a_row);
+  const float* b = tile.b;
+  for (std::int64_t p = 0; p < tile.depth; ++p, b += V * kLanes) {
+    Vector right[V];
+#pragma GCC unroll 4
+    for (int v = 0; v < V; ++v) right[v] = load_vector<Vector>(b + v * kLanes);
+#pragma GCC unroll 16
+    for (int r = 0; r < R; ++r) {
+      const float left = Packed ? tile.a[p * R + r] : rows[r][p];
+#pragma GCC unroll 4
+      for (int v = 0; v < V; ++v) sum[r][v] += left * right[v];
+    }
+  }
+#pragma GCC unroll 16
+  for (int r = 0; r < R; ++r) {
+#pragma GCC unroll 4
+    for (int v = 0; v < V; ++v) {
+      float* c = tile.c + r * tile.c_row + v * kLanes;
+      store_vector(c, tile.add ? load_vector<Vector>(c) + sum[r][v] : sum[r][v]);
+    }
+  }
+}
+
+/// Eight rows of eight values become columns.
+[[gnu::always_inline]] inline void transpose_8x8(const float* from, std::int64_t from_row, float* to,
+                                                 std::int64_t to_row) {
+  using Eight = float __attribute__((vector_size(32)));
+  Eight in[8], pairs[8], quads[8];
+#pragma GCC unroll 8
+  for (int i = 0; i < 8; ++i) in[i] = load_vector<Eight>(from + i * from_row);
+#pragma GCC unroll 4
+  for (int i = 0; i < 8; i += 2) {
+    pairs[i] = __builtin_shufflevector(in[i], in[i + 1], 0, 8, 1, 9, 4, 12, 5, 13);
+    pairs[i + 1] = __builtin_shufflevector(in[i], in[i + 1], 2, 10, 3, 11, 6, 14, 7, 15);
+  }
+#pragma GCC unroll 4
+  for (int i = 0; i < 8; i += 4) {
+#pragma GCC unroll 2
+    for (int k = 0; k < 2; ++k) {
+      quads[i + 2 * k] = __builtin_shufflevector(pairs[i + k], pairs[i + 2 + k], 0, 1, 8, 9, 4, 5, 12, 13);
+      quads[i + 2 * k + 1] = __builtin_shufflevector(pairs[i + k], pairs[i + 2 + k], 2, 3, 10, 11, 6, 7, 14, 15);
+    }
+  }
+#pragma GCC unroll 4
+  for (int i = 0; i < 4; ++i) {
+    store_vector(to + i * to_row, __builtin_shufflevector(quads[i], quads[i + 4], 0, 1, 2, 3, 8, 9, 10, 11));
+    store_vector(to + (i + 4) * to_row, __builtin_shufflevector(quads[i], quads[i + 4], 4, 5, 6, 7, 12, 13, 14, 15));
+  }
+}
+
+/// A panel of `width` columns, `columns` of them from B and the rest zero: row p of the panel is row p of B, or column
+/// p where B is stored transposed. `from` is B's element (0, 0), `stride` what separates its stored rows.
+[[gnu::always_inline]] inline void pack_panel(const float* from, std::int64_t stride, bool transposed,
+                                              std::int64_t depth, std::int64_t columns, std::int64_t width, float* to) {
+  if (!transposed) {
+    for (std::int64_t p = 0; p < depth; ++p, from += stride, to += width) {
+      if (columns == width) {
+        std::memcpy(to, from, static_cast<std::size_t>(width) * sizeof(float));
+      } else {
+        for (std::int64_t j = 0; j < width; ++j) to[j] = j < columns ? from[j] : 0.0f;
+      }
+    }
+    return;
+  }
+  const std::int64_t whole_depth = depth / 8 * 8, whole_columns = columns / 8 * 8;
+  for (std::int64_t j = 0; j < whole_columns; j += 8) {
+    for (std::int64_t p = 0; p < whole_depth; p += 8) {
+      transpose_8x8(from + j * stride + p, stride, to + p * width + j, width);
+    }
+  }
+  for (std::int64_t p = 0; p < depth; ++p) {
+    for (std::int64_t j = p < whole_depth ? whole_columns : 0; j < width; ++j) {
+      to[p * width + j] = j < columns ? from[j * stride + p] : 0.0f;
+    }
+  }
+}
+
+/// R rows of an A that is stored transposed, as (depth, R).
+template <int R>
+[[gnu::always_inline]] inline void pack_rows(const float* from, std::int64_t stride, std::int64_t depth, float* to) {
+  for (std::int64_t p = 0; p < depth; ++p) std::memcpy(to + p * R, from + p * stride, R * sizeof(float));
+}
+
+}  // namespace bantam::kernels::cpu

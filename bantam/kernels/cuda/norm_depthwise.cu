@@ -1,0 +1,172 @@
+// Depthwise convolution between batch norms on CUDA: one pass over strips each way, ordered sums behind it, and the
+// first norm's own input gradient.
+#include "bantam/kernels/cuda/batch_norm_gradient.cuh"
+#include "bantam/kernels/cuda/norm_depthwise_backward.cuh"
+#include "bantam/kernels/cuda/norm_depthwise_forward.cuh"
+#include "bantam/kernels/norm_depthwise.h"
+#include "bantam/kernels/norm_depthwise_parts.h"
+#include "bantam/kernels/workspace_layout.h"
+
+namespace bantam::kernels::cuda {
+namespace {
+
+void check_shape(const DepthwiseConv2dShape& s, const NormOperand& x, ActivationFunction behind) {
+  if (!norm_depthwise_takes(s, x.affine.activation, behind))
+    throw ShapeError("norm_depthwise: a shape or an activation that its kernels do not take");
+}
+
+/// Mean, inv_std and running statistics of 32 channels a block from the parts' moments: first the mean, then the
+/// squares and the distances of the parts' means from it, in double.
+__global__ void __launch_bounds__(32 * kAddPartsRows)
+    merge_part_moments_kernel(const float* partials, const float* counts, int parts, int channels,
+                              StatisticsOutput out) {
+  __shared__ double sums[kAddPartsRows][32];
+  const int c = static_cast<int>(blockIdx.x * 32 + threadIdx.x), row = static_cast<int>(threadIdx.y);
+  const auto total = [&](double value) {
+    __syncthreads();
+    sums[row][threadIdx.x] = value;
+    __syncthreads();
+    double sum = 0;
+#pragma unroll
+    for (int i = 0; i < kAddPartsRows; ++i) sum += sums[i][threadIdx.x];
+    return sum;
+  };
+  const int inside = c < channels ? parts : 0;
+  const auto moments_of = [&](int part) {
+    return partials + static_cast<std::int64_t>(part) * kMomentFloats * channels + c;
+  };
+  const auto mean_of = [&](int part) {
+    const float* moments = moments_of(part);
+    return static_cast<double>(moments[0]) + moments[channels];
+  };
+  double count = 0, weighted = 0, squares = 0;
+#pragma unroll 4
+  for (int part = row; part < inside; part += kAddPartsRows) {
+    count += counts[part];
+    weighted += counts[part] * mean_of(part);
+  }
+  count = total(count);
+  const double mean = total(weighted) / count;
+#pragma unroll 4
+  for (int part = row; part < inside; part += kAddPartsRows) {
+    const double apart = mean_of(part) - mean;
+    squares += moments_of(part)[2 * channels] + counts[part] * apart * apart;
+  }
+  squares = total(squares);
+  if (row != 0 || c >= channels) return;
+  out.mean[c] = static_cast<float>(mean);
+  out.inv_std[c] = static_cast<float>(1.0 / sqrt(squares / count + out.epsilon));
+  if (out.running_mean == nullptr) return;
+  const double rate = out.update.rate, divisor = out.update.unbiased && count > 1 ? count - 1 : count;
+  out.running_mean[c] = static_cast<float>((1.0 - rate) * out.running_mean[c] + rate * mean);
+  out.running_variance[c] = static_cast<float>((1.0 - rate) * out.running_variance[c] + rate * squares / divisor);
+}
+
+/// Takes backward's eleven sums a channel: the weights' to their place, the first norm's to `totals` (2, channels); and
+/// hands out the second norm's, which are there.
+struct FinishBackward {
+  NormDepthwiseGradients to;
+  const float* inv_std;       ///< of the norm before
+  float* totals;              ///< Σ dz, Σ dz·x̂ of the norm before
+  const float* after_totals;  ///< of the norm behind
+  std::int64_t channels;
+
+  __device__ static void put(float* at, float value, bool accumulate) {
+    if (at != nullptr) *at = accumulate ? *at + value : value;
+  }
+  __device__ void operator()(std::int64_t i, float sum) const {
+    if (i < 9 * channels) return put(to.dw != nullptr ? to.dw + i : nullptr, sum, to.accumulate);
+    const bool products = i >= 10 * channels;
+    const std::int64_t c = i - (products ? 10 : 9) * channels;
+    if (products) sum *= inv_std[c];
+    totals[i - 9 * channels] = sum;
+    float* const before = products ? to.before.dscale : to.before.dshift;
+    float* const after = products ? to.after.dscale : to.after.dshift;
+    put(before != nullptr ? before + c : nullptr, sum, to.before.accumulate);
+    put(after != nullptr ? after + c : nullptr, after_totals[i - 9 * channels], to.after.accumulate);
+  }
+};
+
+template <class T>
+void launch_forward(const Exec& exec, const DepthwiseConv2dShape& s, const NormOperand& x, const void* w, void* y,
+                    float* partials, float* counts) {
+  const StripParts parts = norm_forward_strips(s);
+  const StripGrid grid = strip_grid(s.channels / 4, parts.cut.tasks, parts.tasks_each);
+  const auto kernel =
+      s.stride_h == 1 ? norm_depthwise_forward_kernel<T, 4, 1, 4> : norm_depthwise_forward_kernel<T, 4, 2, 2>;
+  kernel<<<grid.blocks, grid.block, 0, stream_of(exec)>>>(
+      static_cast<const T*>(x.x), affine_of(x), Clamp::of(x.affine.activation), static_cast<const T*>(w),
+      static_cast<T*>(y), strips_of(s, parts.cut), grid, static_cast<std::uint32_t>(parts.tasks_each), partials,
+      counts);
+  check_launch("norm_depthwise_forward_kernel");
+}
+
+template <class T>
+void launch_backward(const Exec& exec, const DepthwiseConv2dShape& s, const BackwardOperands<T>& operands,
+                     float* partials, const FinishBackward& finish) {
+  const StripParts parts = norm_backward_strips(s);
+  const StripGrid grid = strip_grid(s.channels / kBackwardPack, parts.cut.tasks, parts.tasks_each);
+  const auto kernel = s.stride_h == 1
+                          ? norm_depthwise_backward_kernel<T, kBackwardPack, 1, kBackwardColumns, FinishBackward>
+                          : norm_depthwise_backward_kernel<T, kBackwardPack, 2, kBackwardColumns, FinishBackward>;
+  kernel<<<grid.blocks, grid.block, 0, stream_of(exec)>>>(
+      operands, strips_of(s, parts.cut), grid, static_cast<std::uint32_t>(parts.tasks_each), partials, finish);
+  check_launch("norm_depthwise_backward_kernel");
+  if (parts.parts > 1) add_strip_parts(exec, partials, parts.parts, kBackwardSums * s.channels, finish);
+  const std::int64_t rows = norm_before(s).rows;
+  const InputGradient<T, PiecewiseLinear> from_dz{
+      operands.x, operands.dx, operands.before, {}, finish.totals, s.channels, 1.0f / static_cast<float>(rows),
+      operands.dx};
+  map_rows<16 / sizeof(T)>(exec, rows, s.channels, from_dz);
+}
+
+}  // namespace
+
+void norm_depthwise_forward(const Exec& exec, const DepthwiseConv2dShape& s, DType dtype, const NormOperand& x,
+                            const void* w, void* y, const StatisticsOutput& statistics, Workspace workspace) {
+  check_shape(s, x, {Activation::relu});
+  if (s.y_elements() <= 0) return;
+  require_workspace(workspace, norm_depthwise_workspace_bytes(s, dtype, DeviceKind::cuda), "norm_depthwise_forward");
+  const std::int64_t parts = norm_forward_strips(s).parts;
+  float* partials = static_cast<float*>(workspace.data);  // (parts, 3, channels), then the parts' counts
+  float* counts = partials + parts * kMomentFloats * s.channels;
+  dispatch_floating(
+      dtype, [&](auto tag) { launch_forward<typename decltype(tag)::type>(exec, s, x, w, y, partials, counts); });
+  merge_part_moments_kernel<<<blocks_for(s.channels, 32), dim3(32, kAddPartsRows), 0, stream_of(exec)>>>(
+      partials, counts, static_cast<int>(parts), extent(s.channels), statistics);
+  check_launch("merge_part_moments_kernel");
+}
+
+void norm_depthwise_backward(const Exec& exec, const DepthwiseConv2dShape& s, DType dtype, const NormOperand& x,
+                             const void* w, const NormOperand& y, const void* dy, void* dx,
+                             const NormDepthwiseGradients& gradients, Workspace workspace) {
+  check_shape(s, x, y.affine.activation);
+  if (s.y_elements() <= 0) return;
+  require_workspace(workspace, norm_depthwise_workspace_bytes(s, dtype, DeviceKind::cuda), "norm_depthwise_backward");
+  WorkspaceCutter cutter(workspace);
+  float* const totals = cutter.take<float>(static_cast<std::size_t>(4 * s.channels) * sizeof(float));
+  float* const after_totals = totals + 2 * s.channels;
+  float* const rest = cutter.take<float>(0);
+  const BatchNormShape behind = norm_behind(s);
+  batch_norm_backward_training(exec, behind, dtype, y.x, dy, y.affine, y.mean, y.inv_std, nullptr,
+                               after_totals + s.channels, after_totals, false,
+                               {rest, batch_norm_workspace_bytes(behind, dtype, DeviceKind::cuda)});
+  const FinishBackward finish{gradients, x.inv_std, totals, after_totals, s.channels};
+  dispatch_floating(dtype, [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    const BackwardOperands<T> operands{.x = static_cast<const T*>(x.x),
+                                       .y = static_cast<const T*>(y.x),
+                                       .dy = static_cast<const T*>(dy),
+                                       .weights = static_cast<const T*>(w),
+                                       .dx = static_cast<T*>(dx),
+                                       .before = affine_of(x),
+                                       .after = affine_of(y),
+                                       .before_clamp = Clamp::of(x.affine.activation),
+                                       .after_clamp = Clamp::of(y.affine.activation),
+                                       .after_totals = after_totals,
+                                       .per_row = 1.0f / static_cast<float>(behind.rows)};
+    launch_backward(exec, s, operands, rest, finish);
+  });
+}
+
+}  // namespace bantam::kernels::cuda
