@@ -26,24 +26,18 @@ __device__ inline void let_next_kernel_start() {
 /// Launches a kernel that calls wait_for_kernel_before, in every block. What it reads before that is complete where the
 /// kernel before it on the stream is of the same call, and lets it start after waiting itself.
 template <class... Parameters, class... Arguments>
-void launch_early_with_shared(const Exec& exec, void (*kernel)(Parameters...), dim3 grid, dim3 block,
-                              std::size_t shared_bytes, const Arguments&... arguments) {
+void launch_early(const Exec& exec, void (*kernel)(Parameters...), dim3 grid, dim3 block,
+                  const Arguments&... arguments) {
   cudaLaunchAttribute early{};
   early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
   early.val.programmaticStreamSerializationAllowed = 1;
   cudaLaunchConfig_t config{};
   config.gridDim = grid;
   config.blockDim = block;
-  config.dynamicSmemBytes = shared_bytes;
   config.stream = stream_of(exec);
   config.attrs = &early;
   config.numAttrs = Libraries::of(exec).starts_early() ? 1 : 0;
   check_cuda(cudaLaunchKernelEx(&config, kernel, static_cast<Parameters>(arguments)...), "cudaLaunchKernelEx");
-}
-template <class... Parameters, class... Arguments>
-void launch_early(const Exec& exec, void (*kernel)(Parameters...), dim3 grid, dim3 block,
-                  const Arguments&... arguments) {
-  launch_early_with_shared(exec, kernel, grid, block, 0, arguments...);
 }
 
 }  // namespace bantam::kernels::cuda

@@ -1,6 +1,5 @@
 // The weight update on CUDA in two kernels: a norm in double that its last block adds up, and one pass over all
 // parameters.
-#include "bantam/kernels/cuda/early_launch.cuh"
 #include "bantam/kernels/cuda/last_block.cuh"
 #include "bantam/kernels/cuda/libraries.h"
 #include "bantam/kernels/cuda/vectorized.cuh"
@@ -62,7 +61,6 @@ __global__ void __launch_bounds__(kThreads)
       for (int i = 0; i < kQuad; ++i) sum += static_cast<double>(g[k].v[i]) * static_cast<double>(g[k].v[i]);
     }
   }
-  let_next_kernel_start();
   sum = block_sum(sum);
   if (threadIdx.x == 0) partials[blockIdx.x] = sum;
   if (!last_of_grid(counter)) return;
@@ -184,7 +182,6 @@ __global__ void __launch_bounds__(kThreads)
     segment = arena.segments[arena.segment_of_granule[i / kQuadsOfGranule]];
   };
   if (i < quads) load();
-  wait_for_kernel_before();  // it writes the control
   if (threadIdx.x < arena.group_count)
     values[threadIdx.x] = step_values(kind, arena.groups[threadIdx.x], static_cast<float>(control->updates));
   const bool skip = control->found_nonfinite != 0;
@@ -221,7 +218,8 @@ void apply_update(const Exec& exec, OptimizerKind kind, const UpdateArena& arena
   const auto kernel = adam                       ? apply_update_kernel<2>
                       : arena.moment1 != nullptr ? apply_update_kernel<1>
                                                  : apply_update_kernel<0>;
-  launch_early(exec, kernel, dim3(stride_blocks(items, kThreads)), dim3(kThreads), kind, arena, buffers, control);
+  kernel<<<stride_blocks(items, kThreads), kThreads, 0, stream_of(exec)>>>(kind, arena, buffers, control);
+  check_launch("apply_update_kernel");
 }
 
 }  // namespace bantam::kernels::cuda

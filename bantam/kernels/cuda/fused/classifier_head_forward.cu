@@ -35,8 +35,9 @@ void launch_loss(const Exec& exec, const ClassifierHeadShape& s, const Classifie
                                  saved.partials,
                                  scratch.sums,
                                  Libraries::of(exec).block_counters(exec.stream)};
-  launch_early_with_shared(exec, classifier_loss_kernel<T>, dim3(static_cast<unsigned>(loss_blocks(s))),
-                           dim3(kLossThreads), bytes, s, rows, operands, loss);
+  classifier_loss_kernel<T>
+      <<<static_cast<unsigned>(loss_blocks(s)), kLossThreads, bytes, stream_of(exec)>>>(s, rows, operands, loss);
+  check_launch("classifier_loss_kernel");
 }
 
 }  // namespace

@@ -3,7 +3,6 @@
 
 #include "bantam/kernels/classifier_head_rules.h"
 #include "bantam/kernels/cuda/check.h"
-#include "bantam/kernels/cuda/early_launch.cuh"
 #include "bantam/kernels/cuda/fused/tile_products.cuh"
 
 namespace bantam::kernels::cuda {
@@ -87,7 +86,6 @@ __global__ void __launch_bounds__(kHiddenThreads<kRows>)
     hidden_partials_kernel(ClassifierHeadShape s, std::int64_t depth, const T* x, const T* w1, float* partials) {
   using Tiles = HiddenTiles<T, kRows, kStages>;
   extern __shared__ __align__(128) char shared[];
-  let_next_kernel_start();
   const std::int64_t unit_tiles = (s.hidden + kHiddenTile - 1) / kHiddenTile;
   const std::int64_t row0 = blockIdx.x / unit_tiles * kRows, unit0 = blockIdx.x % unit_tiles * kHiddenTile;
   const std::int64_t begin = blockIdx.y * depth, end = min(begin + depth, s.inputs);

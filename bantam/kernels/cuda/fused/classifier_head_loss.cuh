@@ -5,7 +5,6 @@
 #include <cfloat>
 
 #include "bantam/kernels/classifier_head_rules.h"
-#include "bantam/kernels/cuda/early_launch.cuh"
 #include "bantam/kernels/cuda/last_block.cuh"
 #include "bantam/kernels/cuda/numeric.cuh"
 
@@ -315,7 +314,6 @@ __global__ void __launch_bounds__(kLossThreads)
   const std::int64_t row0 = static_cast<std::int64_t>(blockIdx.x) * rows;
   rows = static_cast<int>(min(static_cast<std::int64_t>(rows), s.batch - row0));
   const EarlyLoads<T> early(s, in, loss, row0, rows);
-  wait_for_kernel_before();  // the parts; all that is read above was there before it began
   make_hidden(s, in, early, at, row0, rows);
   __syncthreads();
   make_logits(s, at, rows);
