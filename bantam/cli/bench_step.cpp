@@ -1,5 +1,6 @@
 // `bantam bench step`: milliseconds a training step, the rows of peers/torch_step.py.
 #include <cstdio>
+#include <map>
 #include <memory>
 #include <optional>
 
@@ -9,6 +10,7 @@
 #include "bantam/cli/bench.h"
 #include "bantam/cli/fitting.h"
 #include "bantam/cli/oom_message.h"
+#include "bantam/cli/step_limits.h"
 
 namespace bantam::cli {
 namespace {
@@ -18,16 +20,50 @@ constexpr const char* kAbout =
     "already on the device: no data set is read. A row is the median of windows of\n"
     "50 ms or more. Memory is that of a step with one batch resident. Planned steps\n"
     "take it at offsets of one arena, eager ones as they go; captured ones (CUDA) are\n"
-    "planned, recorded once and run several a launch.";
+    "planned, recorded once and run several a launch. The floor is the longest of:\n"
+    "bytes that must move over the copy rate, operations over the products' rate,\n"
+    "kernels over what each adds to a chain; all rates are measured in this call.";
+
+/// Rates by precision, each measured when it is first asked for.
+class Rates {
+ public:
+  explicit Rates(const RunConfig& config, int threads) : config_(config), threads_(threads) {}
+  const std::optional<MeasuredRates>& of(Precision precision) {
+    const auto [place, fresh] = known_.try_emplace(precision.kind);
+    if (fresh) place->second = measure_rates(config_, precision, threads_);
+    return place->second;
+  }
+
+ private:
+  const RunConfig& config_;
+  int threads_;
+  std::map<PrecisionKind, std::optional<MeasuredRates>> known_;
+};
+
+/// The cells behind the mode, and the JSON's figures.
+std::string measured_cells(nlohmann::ordered_json& json, const RunConfig& config, const StepCase& row,
+                           const StepMeasurement& measured, const std::optional<MeasuredRates>& rates) {
+  add_timing(json, measured);
+  add_memory(json, measured.memory);
+  std::string cells = fmt::format(" {:>8.4g} {:>8} {:>6} {:>5}", measured.ms_per_step,
+                                  compact_rate(measured.images_per_s, 7), compact_bytes(measured.memory.peak_bytes),
+                                  measured.kernels > 0 ? fmt::format("{:.0f}", measured.kernels) : "-");
+  if (!rates) return cells;
+  const StepLimits limits = step_limits(config, row, measured, *rates);
+  add_limits(json, limits, measured.ms_per_step);
+  return cells + fmt::format(" {:>7.3g} {:5} {:>5.1f}", limits.floor_ms(), limits.bound(),
+                             measured.ms_per_step / limits.floor_ms());
+}
 
 int bench_step(const BenchOptions& options) {
   const RunConfig config = read_config(options.common);
   require_device(config);
   const std::vector<StepCase> cases = bench_cases(config, options, bytes_to_fit(config));
   if (!options.json)
-    fmt::print("{} on {}\n{:>5}  {:14}  {:9}  {:8}  {:>9}  {:>9}  {:>6}  {:>6}\n", config.model.name,
-               to_string(config.device), "batch", "precision", "recompute", "mode", "ms/step", "images/s", "peak",
-               "pool");
+    fmt::print("{} on {}\n{:>5} {:4} {:9} {:8} {:>8} {:>8} {:>6} {:>5} {:>7} {:5} {:>5}\n", config.model.name,
+               to_string(config.device), "batch", "type", "recompute", "mode", "ms/step", "images/s", "peak", "kern.",
+               "floor", "bound", "ratio");
+  Rates rates(config, options.common.threads);
   bool any = false;
   std::optional<OutOfMemory> refused;  // the first
   for (const StepCase& row : cases) {
@@ -35,14 +71,11 @@ int bench_step(const BenchOptions& options) {
     const std::string_view mode = to_string(row.mode);
     json["mode"] = mode;
     std::string cells =
-        fmt::format("{:>5}  {:14}  {:9}  {:8}", row.batch, to_string(row.precision), policy_name(row), mode);
+        fmt::format("{:>5} {:4} {:9} {:8}", row.batch, short_name(row.precision), policy_name(row), mode);
     try {
       const StepMeasurement measured = measure_step(config, row, options.common.threads, options.seconds);
       any = true;
-      add_timing(json, measured);
-      add_memory(json, measured.memory);
-      cells += fmt::format("  {:>9.3f}  {:>9.0f}  {:>6}  {:>6}", measured.ms_per_step, measured.images_per_s,
-                           compact_bytes(measured.memory.peak_bytes), compact_bytes(measured.memory.peak_pool_bytes));
+      cells += measured_cells(json, config, row, measured, rates.of(row.precision));
       cells += add_extra(json, config, row, measured, options);
     } catch (const OutOfMemory& error) {
       if (!refused) refused = explain_step(error, config, row);

@@ -186,6 +186,7 @@ StepMeasurement measure_step(const RunConfig& config, const StepCase& options, i
   measured.images_per_s = static_cast<double>(options.batch) / step;
   measured.windows = static_cast<std::int64_t>(windows.size());
   measured.kernels = session.kernels_a_step();
+  measured.parameters = session.model().parameters().parameter_count();
   return measured;
 }
 

@@ -31,6 +31,7 @@ struct StepMeasurement {
   double images_per_s = 0;
   std::int64_t windows = 0;
   double kernels = 0;  ///< a step's, of captured ones; else 0
+  std::int64_t parameters = 0;
   MemoryStats memory;  ///< after some steps with one batch resident; peaks are of the whole run up to there
 };
 

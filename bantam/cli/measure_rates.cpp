@@ -9,7 +9,9 @@
 
 #include "bantam/base/philox.h"
 #include "bantam/engine/ops.h"
+#include "bantam/kernels/elementwise.h"
 #include "bantam/kernels/matmul.h"
+#include "bantam/memory/captured_work.h"
 
 namespace bantam::cli {
 namespace {
@@ -17,7 +19,7 @@ namespace {
 constexpr int kWindows = 5, kCalls = 8;
 /// Large enough to fill the device, and no larger: a CPU's caches are small, and its products slow.
 std::int64_t copy_bytes_of(const Context& context) { return (context.device.is_cuda() ? 256 : 32) << 20; }
-std::int64_t side_of(const Context& context) { return context.device.is_cuda() ? 4096 : 1024; }
+std::int64_t side_of(const Context& context) { return context.device.is_cuda() ? 4096 : 512; }
 
 /// Seconds of one call: the best of some windows, after a call that loads and chooses.
 double seconds_of(Stream stream, const std::function<void()>& call) {
@@ -66,6 +68,18 @@ double measure_matmul_rate(const Context& context, DType dtype) {
     BANTAM_KERNEL(context.exec, matmul, shape, dtype, a.data(), b.data(), dtype, c.data(), false, scratch.get());
   });
   return static_cast<double>(kernels::matmul_flops(shape)) / seconds;
+}
+
+double measure_kernel_seconds(const Context& context) {
+  constexpr int kChain = 256;
+  const Tensor value = context.allocate({1}, DType::float32);
+  const auto chain = [&] {
+    for (int i = 0; i < kChain; ++i) BANTAM_KERNEL(context.exec, fill, 1, DType::float32, 1.0f, value.data());
+  };
+  if (!context.device.is_cuda()) return seconds_of(context.stream, chain) / kChain;
+  chain();  // loads it
+  const CapturedWork recorded(context.stream, chain);
+  return seconds_of(context.stream, [&] { recorded.launch(); }) / kChain;
 }
 
 }  // namespace bantam::cli

@@ -1,4 +1,4 @@
-// What a device sustains, measured: copies and matrix products.
+// What a device sustains, measured: copies, matrix products and chains of kernels.
 #pragma once
 
 #include "bantam/engine/context.h"
@@ -12,5 +12,9 @@ double measure_copy_rate(const Context& context);
 /// Operations in a second of large square matrix products of `dtype` on random values; a multiply-add is two. Takes
 /// three matrices and the product's workspace; throws OutOfMemory. Waits for the device.
 double measure_matmul_rate(const Context& context, DType dtype);
+
+/// Seconds that a kernel which does next to nothing adds to a chain of them: recorded on CUDA, called one by one on a
+/// CPU. Waits for the device.
+double measure_kernel_seconds(const Context& context);
 
 }  // namespace bantam::cli

@@ -6,6 +6,7 @@
 namespace bantam::kernels {
 
 std::size_t bias_grad_workspace_bytes(std::int64_t rows, std::int64_t channels, DeviceKind target) {
+  if (rows <= 0 || channels <= 0) return 0;
   if (target == DeviceKind::cuda)
     return static_cast<std::size_t>(column_parts(rows, channels) * channels) * sizeof(float);
   const std::int64_t parts = sum_parts(rows, channels, target);

@@ -22,6 +22,7 @@ constexpr std::int64_t sum_parts(std::int64_t rows, std::int64_t channels, Devic
 
 /// Channels of a block of a reduction over rows on CUDA: with float16, a row of them is one line of the cache.
 inline constexpr std::int64_t kColumnChannels = 64;
+/// Blocks of such a reduction, about: two for each of the 132 multiprocessors of a large GPU, whatever GPU it runs on.
 inline constexpr std::int64_t kColumnBlocks = 264;
 
 /// Parts that the rows of a (rows, channels) array are cut into on CUDA, for each column of kColumnChannels channels:

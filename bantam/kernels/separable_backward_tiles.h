@@ -108,7 +108,8 @@ inline SeparableBackwardTiles separable_backward_tiles(const SeparableBlockShape
 struct SeparableMomentTiles {
   std::int64_t all_window_rows = 0, window_columns = 0;  ///< of an image
   std::int64_t window_rows = 0, bands = 0;
-  std::int64_t pairs_at = 0, places_at = 0, shared_bytes = 0;  ///< bytes; shared_bytes above the limit: does not fit
+  /// Bytes; shared_bytes above the limit: does not fit. The sums of the moments come where x was.
+  std::int64_t pairs_at = 0, places_at = 0, weights_at = 0, shared_bytes = 0;
   ImageParts images;
   std::int64_t gradient_parts() const { return bands * images.parts; }
 };
@@ -118,7 +119,7 @@ struct SeparableMomentTiles {
 constexpr std::int64_t separable_moment_rows(std::int64_t in_channels) { return (9 * in_channels + 16) / 16 * 16 + 1; }
 
 inline SeparableMomentTiles separable_moment_tiles(const SeparableBlockShape& s, DType dtype) {
-  constexpr std::int64_t kEnoughBlocks = 128, kMostBlocks = 396;
+  constexpr std::int64_t kEnoughBlocks = 128, kMostBlocks = 264;
   SeparableMomentTiles t;
   t.all_window_rows = s.pool == 2 ? s.out_h() : (s.conv_h() + 1) / 2;
   t.window_columns = s.pool == 2 ? s.out_w() : (s.conv_w() + 1) / 2;
@@ -129,8 +130,9 @@ inline SeparableMomentTiles separable_moment_tiles(const SeparableBlockShape& s,
     // Half types: x as it lies in memory and some zeros, then pairs of neighbours. float32: rows with a longer pitch.
     t.pairs_at = dtype == DType::float32 ? 0 : (x_rows * s.in_w * s.in_channels * 2 + 47) / 16 * 16;
     t.places_at = t.pairs_at + x_rows * (columns * s.in_channels + 8) * 4;
-    t.shared_bytes = t.places_at + rows * t.window_columns * 4 * (dtype == DType::float32 && s.pool == 1 ? 4 : 1);
-    t.shared_bytes = std::max(t.shared_bytes, kSeparableThreads * separable_moment_rows(s.in_channels) * 4);
+    t.weights_at = t.places_at + rows * t.window_columns * 4 * (dtype == DType::float32 && s.pool == 1 ? 4 : 1);
+    t.weights_at = std::max(t.weights_at, kSeparableThreads * separable_moment_rows(s.in_channels) * 4);
+    t.shared_bytes = t.weights_at + (9 + s.out_channels) * s.in_channels * 4;
   };
   set_rows(std::max<std::int64_t>(t.all_window_rows, 1));
   while (t.window_rows > 1 && t.shared_bytes > kLeastSharedBytes) set_rows((t.window_rows + 1) / 2);

@@ -68,7 +68,7 @@ DeviceProfile to_profile(const Target& target) {
           .measured = std::string_view(target.name) == "h200"};
 }
 
-/// A processor of a few cores: one socket's memory, and what oneDNN and Eigen reach on it.
+/// A processor of a few cores: one socket's memory, and what oneDNN and our matrix products reach on it.
 DeviceProfile cpu_profile() {
   return {.name = "cpu", .copy_bytes_per_s = 4e10, .float32_flops_per_s = 3e11, .float16_flops_per_s = 3e11};
 }

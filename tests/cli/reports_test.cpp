@@ -137,6 +137,12 @@ TEST_F(Reports, BenchStepPrintsARowACase) {
     EXPECT_NEAR(row["images_per_s"].get<double>(), row["batch"].get<double>() / ms * 1e3,
                 0.5 + 1e-3 * row["images_per_s"].get<double>());
     EXPECT_EQ(sum_of_categories(row), row["peak_bytes"].get<std::uint64_t>());
+    const double bytes = row["bytes_ms"].get<double>(), flops = row["flops_ms"].get<double>();
+    EXPECT_GT(std::min(bytes, flops), 0.0);
+    EXPECT_EQ(row["chain_ms"].get<double>(), 0.0);  // kernels are counted where they are captured
+    EXPECT_EQ(row["floor_ms"].get<double>(), std::max(bytes, flops));
+    EXPECT_EQ(row["floor_bound"], bytes >= flops ? "bytes" : "flops");
+    EXPECT_GT(row["ratio_to_floor"].get<double>(), 1.0);
   }
   EXPECT_EQ(rows[1]["batch"], 8);
   EXPECT_EQ(rows[2]["precision"], "mixed_float16");

@@ -197,6 +197,7 @@ TEST_P(NormDepthwiseTest, MatchesTheUnfusedReference) {
   for (const DType dtype : kFloatingTypes)
     for (const Activation kind : {Activation::relu, Activation::relu6})
       for (const S& s : kShapes) {
+        if (kind == Activation::relu6 && s.y_elements() > 20000) continue;  // the same kernels with another bound
         SCOPED_TRACE(::testing::Message() << to_string(dtype) << " " << to_string(kind) << " n" << s.batch << " "
                                           << s.in_h << "x" << s.in_w << "x" << s.channels << " s" << s.stride_h);
         const Inputs in(s, dtype, {kind});

@@ -130,8 +130,8 @@ void expect_gradients(const Results& r, const S& s, DType dtype, const Inputs& i
 }
 
 TEST_P(SeparableBlockBackwardTest, HandComputed) {
-  // One image of 3x3 with one channel and no padding: one position. mid = 45·1 … = Σ x·w with w all 1; 8 outputs, of
-  // which only the first has a gradient, 2, and a weight, 3.
+  // One image of 3x3 pixels and one channel, without padding: one position, whose depthwise sum is 45. Of 8 outputs, the
+  // first alone has a gradient, 2, and a weight, 3: d_pointwise = 2·45, d_mid = 2·3.
   const S s = block(1, 3, 3, 1, 8, 1, {0, 0, 0, 0}, false);
   Inputs in(s, DType::float32);
   in.x = {1, 2, 3, 4, 5, 6, 7, 8, 9};

@@ -58,7 +58,7 @@ inline std::vector<kernels::SeparableBlockShape> separable_block_shapes() {
                  .in_h = 33,
                  .in_w = 32,
                  .in_channels = 64,
-                 .out_channels = 128,
+                 .out_channels = 96,
                  .pad_top = 1,
                  .pad_bottom = 1,
                  .pad_left = 1,

@@ -191,7 +191,9 @@ void add_row(const DepthwiseConv2dShape& s, const T* x, const T* dy, std::int64_
 template <class T>
 void add_weight_gradient(const DepthwiseConv2dShape& s, const T* x, const T* dy, RowBlock rows, float* dw) {
   const std::int64_t out_h = s.out_h(), taps = s.kernel_h * s.kernel_w;
-  const bool fast = s.multiplier == 1 && has_fast_rows(rows_of(s, false), columns_of(s, false), s.channels);
+  constexpr std::int64_t kLongRow = 16;  // in shorter ones the ends, and adding up, take longer than products do
+  const bool fast =
+      s.multiplier == 1 && s.out_w() >= kLongRow && has_fast_rows(rows_of(s, false), columns_of(s, false), s.channels);
   const bool few = has_few_channels(s);
   float lanes[kFlatTaps * kLanes * kFewChannels];
   if (few) std::fill_n(lanes, taps * kLanes * s.channels, 0.0f);

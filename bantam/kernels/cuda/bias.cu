@@ -1,6 +1,7 @@
 // Bias and its gradient on CUDA: channels in vectors, sums over rows in one launch.
 #include "bantam/kernels/bias.h"
 #include "bantam/kernels/cuda/row_sums.cuh"
+#include "bantam/kernels/elementwise.h"
 #include "bantam/kernels/workspace_layout.h"
 
 namespace bantam::kernels::cuda {
@@ -82,6 +83,10 @@ void bias_forward(const Exec& exec, std::int64_t rows, std::int64_t channels, DT
 void bias_grad(const Exec& exec, std::int64_t rows, std::int64_t channels, DType dtype, const void* dy, float* db,
                bool accumulate, Workspace workspace) {
   if (channels <= 0) return;
+  if (rows <= 0) {
+    if (!accumulate) fill(exec, channels, DType::float32, 0.0f, db);
+    return;
+  }
   require_workspace(workspace, bias_grad_workspace_bytes(rows, channels, DeviceKind::cuda), "bias_grad");
   dispatch_floating(dtype, [&](auto tag) {
     using T = typename decltype(tag)::type;

@@ -2,6 +2,8 @@
 // not write, then wait for it.
 #pragma once
 
+#include <algorithm>
+
 #include "bantam/kernels/cuda/check.h"
 #include "bantam/kernels/cuda/libraries.h"
 
@@ -15,16 +17,22 @@ __device__ inline void wait_for_kernel_before() {
 #endif
 }
 
-/// Lets the kernel behind, where it is launched early, begin as soon as there is room for its blocks. To be called
-/// after wait_for_kernel_before: then all that came before this kernel is complete when that one begins.
+/// Lets the kernel behind, where it is launched early, begin as soon as there is room for its blocks.
 __device__ inline void let_next_kernel_start() {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
   asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
 #endif
 }
 
-/// Launches a kernel that calls wait_for_kernel_before, in every block. What it reads before that is complete where the
-/// kernel before it on the stream is of the same call, and lets it start after waiting itself.
+/// Whether the code that a device of `capability` runs waits: code made for 9.0 or later, and not a later device's.
+inline bool starts_early(int capability) {
+  constexpr int kArchitectures[] = {__CUDA_ARCH_LIST__};
+  return std::ranges::any_of(kArchitectures, [&](int a) { return a >= 900 && a <= capability; });
+}
+
+/// Launches a kernel that calls wait_for_kernel_before, early where the device can. What it reads before that is
+/// complete where the kernel before it on the stream is of the same call and was launched in the plain way: that one
+/// waited for all before it.
 template <class... Parameters, class... Arguments>
 void launch_early(const Exec& exec, void (*kernel)(Parameters...), dim3 grid, dim3 block,
                   const Arguments&... arguments) {
@@ -36,7 +44,7 @@ void launch_early(const Exec& exec, void (*kernel)(Parameters...), dim3 grid, di
   config.blockDim = block;
   config.stream = stream_of(exec);
   config.attrs = &early;
-  config.numAttrs = Libraries::of(exec).starts_early() ? 1 : 0;
+  config.numAttrs = starts_early(Libraries::of(exec).compute_capability()) ? 1 : 0;
   check_cuda(cudaLaunchKernelEx(&config, kernel, static_cast<Parameters>(arguments)...), "cudaLaunchKernelEx");
 }
 

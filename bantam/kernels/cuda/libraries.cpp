@@ -47,15 +47,17 @@ CublasLt& Libraries::cublaslt() {
   return *cublaslt_;
 }
 
-bool Libraries::starts_early() {
+int Libraries::compute_capability() {
   const std::lock_guard lock(guard_);
-  if (!starts_early_) {
-    int major = 0;
+  if (compute_capability_ == 0) {
+    int major = 0, minor = 0;
     check_cuda(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device_.index),
                "cudaDeviceGetAttribute");
-    starts_early_ = major >= 9;
+    check_cuda(cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, device_.index),
+               "cudaDeviceGetAttribute");
+    compute_capability_ = major * 100 + minor * 10;
   }
-  return *starts_early_;
+  return compute_capability_;
 }
 
 Cudnn* Libraries::cudnn() {

@@ -4,7 +4,6 @@
 
 #include <memory>
 #include <mutex>
-#include <optional>
 
 #include "bantam/kernels/cuda/block_counters.h"
 #include "bantam/kernels/cuda/cublaslt.h"
@@ -29,8 +28,8 @@ class Libraries final : public DeviceLibraries {
   Cudnn* cudnn();
   /// What the two were told to choose, or chose.
   AlgorithmChoices& algorithms() { return algorithms_; }
-  /// Whether a kernel can start while the one before it ends (early_launch.cuh): from compute capability 9.0 on.
-  bool starts_early();
+  /// The device's compute capability as __CUDA_ARCH__ counts it: 900 for 9.0.
+  int compute_capability();
   /// Counters for kernels of `stream` (block_counters.h).
   unsigned* block_counters(Stream stream) { return block_counters_.of(stream); }
 
@@ -42,7 +41,7 @@ class Libraries final : public DeviceLibraries {
   std::unique_ptr<CublasLt> cublaslt_;
   std::unique_ptr<Cudnn> cudnn_;
   bool cudnn_missing_ = false;
-  std::optional<bool> starts_early_;
+  int compute_capability_ = 0;  ///< 0: not asked yet
 };
 
 /// Throws DeviceError where the device does not exist.

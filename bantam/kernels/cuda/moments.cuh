@@ -100,7 +100,6 @@ __global__ void __launch_bounds__(kTileThreads, 2) moments_kernel(const T* x, st
   constexpr int M = N % 4 == 0 ? 4 : 1;
   const int width = static_cast<int>(blockDim.x) * N;
   const std::int64_t c = static_cast<std::int64_t>(blockIdx.x) * width + threadIdx.x * N;
-  wait_for_kernel_before();
   let_next_kernel_start();
   Moments<float, N> moments;
   if (c < channels) {
@@ -142,8 +141,9 @@ template <class T, int N, class Finish>
 void channel_moments(const Exec& exec, std::int64_t rows, std::int64_t channels, const T* x, float* partials,
                      const Finish& finish) {
   const auto [grid, block] = column_grid<N>(rows, channels);
-  launch_early(exec, moments_kernel<T, N, Finish>, grid, block, x, rows, channels, partials,
-               Libraries::of(exec).block_counters(exec.stream), finish);
+  moments_kernel<T, N><<<grid, block, 0, stream_of(exec)>>>(x, rows, channels, partials,
+                                                            Libraries::of(exec).block_counters(exec.stream), finish);
+  check_launch("moments_kernel");
 }
 
 }  // namespace bantam::kernels::cuda

@@ -122,7 +122,6 @@ __global__ void __launch_bounds__(kTileThreads, 2)
     row_sums_kernel(std::int64_t rows, std::int64_t channels, Terms terms, float* partials, unsigned* counters,
                     Finish finish) {
   constexpr int kRows = kSumRowsAtOnce;
-  wait_for_kernel_before();
   let_next_kernel_start();
   const int width = static_cast<int>(blockDim.x) * N;
   const std::int64_t c = static_cast<std::int64_t>(blockIdx.x) * width + threadIdx.x * N;
@@ -159,8 +158,9 @@ template <int N, int K, class Terms, class Finish>
 void row_sums(const Exec& exec, std::int64_t rows, std::int64_t channels, float* partials, const Terms& terms,
               const Finish& finish) {
   const auto [grid, block] = column_grid<N>(rows, channels);
-  launch_early(exec, row_sums_kernel<N, K, Terms, Finish>, grid, block, rows, channels, terms, partials,
-               Libraries::of(exec).block_counters(exec.stream), finish);
+  row_sums_kernel<N, K><<<grid, block, 0, stream_of(exec)>>>(rows, channels, terms, partials,
+                                                             Libraries::of(exec).block_counters(exec.stream), finish);
+  check_launch("row_sums_kernel");
 }
 
 }  // namespace bantam::kernels::cuda

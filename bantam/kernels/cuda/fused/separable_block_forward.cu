@@ -7,14 +7,13 @@
 namespace bantam::kernels::cuda {
 namespace {
 
-constexpr int kMostBlocks = 2112;                    // of a grid; a block goes on with the unit that far on
+/// Of a grid: about what an H200 runs at once (4 a multiprocessor). A block goes on with the unit that far on, and
+/// loads weights once.
+constexpr int kMostBlocks = 528;
 constexpr std::int64_t kUnaskedSharedBytes = 49152;  // what a kernel gets without a call to ask for more
 
-#ifndef BT_MINB
-#define BT_MINB 1
-#endif
 template <class T, int kFolded, int kSteps, int kPool>
-__global__ void __launch_bounds__(kForwardThreads, BT_MINB)
+__global__ void __launch_bounds__(kForwardThreads)
     separable_forward_half_kernel(SeparableTiles tiles, HalfLayout layout, const T* x, const T* depthwise,
                                   const T* pointwise, const T* bias, T* y, std::uint8_t* codes) {
   SeparableForwardHalf<T, kFolded, kSteps, kPool>::run(tiles, layout, x, depthwise, pointwise, bias, y, codes);
@@ -39,10 +38,7 @@ void allow_shared_bytes(Kernel kernel, std::int64_t bytes) {
              "cudaFuncSetAttribute");
 }
 
-unsigned blocks_of(const SeparableTiles& t) {
-  const int most = getenv("BT_BLOCKS") ? atoi(getenv("BT_BLOCKS")) : kMostBlocks;
-  return static_cast<unsigned>(std::min(t.units, most));
-}
+unsigned blocks_of(const SeparableTiles& t) { return static_cast<unsigned>(std::min(t.units, kMostBlocks)); }
 
 int rounded_up(std::int64_t value, std::int64_t step) { return static_cast<int>((value + step - 1) / step * step); }
 

@@ -25,6 +25,7 @@ MomentGeometry moment_geometry(const SeparableBlockShape& s, const SeparableMome
           .masked = s.pool == 2 || s.relu,
           .pairs_at = i(t.pairs_at),
           .places_at = i(t.places_at),
+          .weights_at = i(t.weights_at),
           .by_window_columns = FastDivide(t.window_columns),
           .by_out_w = FastDivide(s.out_w()),
           .by_row = FastDivide(columns * s.in_channels)};

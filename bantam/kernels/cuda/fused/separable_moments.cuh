@@ -15,7 +15,7 @@ struct MomentGeometry {
   int columns;  ///< of x with its padding
   int window_rows, all_window_rows, window_columns, batch, images_each;
   bool masked;                                     ///< there are codes
-  int pairs_at, places_at;                         ///< bytes from the start of shared memory
+  int pairs_at, places_at, weights_at;             ///< bytes from the start of shared memory
   FastDivide by_window_columns, by_out_w, by_row;  ///< by_row: columns · input channels
 };
 
@@ -53,13 +53,24 @@ struct MomentShare {
   }
 };
 
-/// From G to the gradients of this block. `sums` (warps: part · slices + slice, 32 channels, kRows) in shared memory.
+/// Weights (9, kIn) and (out channels, kIn) as floats, one after the other, for write_moment_gradients.
+template <int kIn, class T>
+__device__ inline void load_moment_weights(const MomentGeometry& g, const MomentPointers<T>& at, float* to) {
+  const int thread = static_cast<int>(threadIdx.x);
+  if (thread < 9 * kIn) to[thread] = to_float(at.w_depthwise[thread]);
+#pragma unroll 1
+  for (int i = thread; i < g.out_channels * kIn; i += kSeparableThreads) to[9 * kIn + i] = to_float(at.w_pointwise[i]);
+}
+
+/// From G to the gradients of this block. `sums` (warps: part · slices + slice, 32 channels, kRows) and `weights` in
+/// shared memory.
 template <int kIn, int kRows, class T>
 __device__ void write_moment_gradients(const MomentGeometry& g, const MomentPointers<T>& at, float* sums,
-                                       int part_index) {
+                                       const float* weights, int part_index) {
   const MomentShare share(g.out_channels);
   const int thread = static_cast<int>(threadIdx.x), count = share.slices * 32 * kRows;
   __syncthreads();
+#pragma unroll 1
   for (int i = thread; i < count; i += kSeparableThreads) {
     float sum = sums[i];
     for (int part = 1; part < share.parts; ++part) sum += sums[part * count + i];
@@ -68,24 +79,27 @@ __device__ void write_moment_gradients(const MomentGeometry& g, const MomentPoin
   __syncthreads();
   const int in_out = g.out_channels * kIn;
   float* to = at.partials + static_cast<std::int64_t>(part_index) * (in_out + 9 * kIn + g.out_channels);
+#pragma unroll 1
   for (int i = thread; i < in_out; i += kSeparableThreads) {
     float sum = 0;
 #pragma unroll
     for (int tap = 0; tap < 9; ++tap) {
       const int row = tap * kIn + i % kIn;
-      sum += to_float(at.w_depthwise[row]) * sums[i / kIn * kRows + row];
+      sum += weights[row] * sums[i / kIn * kRows + row];
     }
     to[i] = sum;
   }
   // A warp a row: 32 channels at a time, then the lanes' sums.
+#pragma unroll 1
   for (int row = thread / 32; row < 9 * kIn; row += kSeparableThreads / 32) {
     float sum = 0;
     for (int o = thread % 32; o < g.out_channels; o += 32) {
-      sum += to_float(at.w_pointwise[o * kIn + row % kIn]) * sums[o * kRows + row];
+      sum += weights[(9 + o) * kIn + row % kIn] * sums[o * kRows + row];
     }
     for (int apart = 16; apart > 0; apart /= 2) sum += __shfl_down_sync(0xffffffffu, sum, apart);
     if (thread % 32 == 0) to[in_out + row] = sum;
   }
+#pragma unroll 1
   for (int o = thread; o < g.out_channels; o += kSeparableThreads) to[in_out + 9 * kIn + o] = sums[o * kRows + 9 * kIn];
 }
 

@@ -13,12 +13,14 @@ __device__ inline void start_floats(const MomentGeometry& g, const MomentBand& b
   const int row_length = g.columns * kIn, count = band.x_rows * row_length;
   if (g.columns == g.in_w && row_length % 4 == 0 && band.read_end - band.read_begin == band.x_rows) {
     from += band.x_begin * row_length;
+#pragma unroll 1
     for (int i = static_cast<int>(threadIdx.x) * 4; i < count; i += kSeparableThreads * 4) {
       const Divided at = g.by_row.divide(static_cast<std::uint32_t>(i));
       copy_async<16>(to + static_cast<int>(at.quotient) * pitch + static_cast<int>(at.remainder), from + i);
     }
     return;
   }
+#pragma unroll 1
   for (int i = static_cast<int>(threadIdx.x); i < count; i += kSeparableThreads) {
     const Divided at = g.by_row.divide(static_cast<std::uint32_t>(i));
     const int row = band.x_begin + static_cast<int>(at.quotient), in_row = static_cast<int>(at.remainder);
@@ -50,11 +52,14 @@ __global__ void __launch_bounds__(kSeparableThreads)
   const int first_row = band.window_begin * 2 / pool, end_row = min(g.out_h, first_row + (band.x_rows - 2) / pool);
   const int cells = max(0, end_row - first_row) * g.out_w;
   int* places = reinterpret_cast<int*>(shared + g.places_at);  // of cells: floats from the first of x
+#pragma unroll 1
   for (int i = static_cast<int>(threadIdx.x); i < cells; i += kSeparableThreads) {
     const Divided place = g.by_out_w.divide(static_cast<std::uint32_t>(i));
     places[i] = static_cast<int>(place.quotient) * pool * pitch + static_cast<int>(place.remainder) * pool * kIn;
   }
   const int code_bits = pool == 2 ? 4 : 1, code_shift = channel * code_bits % 8;  // of the lane's channel in its byte
+  float* weights = reinterpret_cast<float*>(shared + g.weights_at);
+  load_moment_weights<kIn>(g, at, weights);
   float sums[kTaps + 1] = {};
   for (int image = first_image; image < end_image; ++image) {
     __syncthreads();
@@ -99,7 +104,7 @@ __global__ void __launch_bounds__(kSeparableThreads)
 #pragma unroll
     for (int row = 0; row <= kTaps; ++row) own[row] = sums[row];
   }
-  write_moment_gradients<kIn, kRows>(g, at, x, static_cast<int>(blockIdx.y * gridDim.x + blockIdx.x));
+  write_moment_gradients<kIn, kRows>(g, at, x, weights, static_cast<int>(blockIdx.y * gridDim.x + blockIdx.x));
 }
 
 }  // namespace bantam::kernels::cuda

@@ -83,6 +83,7 @@ __device__ inline void make_pairs(const MomentGeometry& g, const MomentBand& ban
                                   std::uint32_t* pairs) {
   const int count = band.x_rows * g.columns * kIn;
   if (g.columns == g.in_w && band.read_end - band.read_begin == band.x_rows) {
+#pragma unroll 2
     for (int i = static_cast<int>(threadIdx.x) * 4; i < count; i += kSeparableThreads * 4) {
       const uint2 own = *reinterpret_cast<const uint2*>(raw + i), next = *reinterpret_cast<const uint2*>(raw + i + 4);
       const std::uint32_t v[4] = {own.x, own.y, next.x, next.y};
@@ -97,6 +98,7 @@ __device__ inline void make_pairs(const MomentGeometry& g, const MomentBand& ban
     }
     return;
   }
+#pragma unroll 1
   for (int i = static_cast<int>(threadIdx.x); i < count; i += kSeparableThreads) {
     const Divided at = g.by_row.divide(static_cast<std::uint32_t>(i));
     const int row = band.x_begin + static_cast<int>(at.quotient);
@@ -119,89 +121,53 @@ __device__ inline void start_rows(const MomentGeometry& g, const MomentBand& ban
   const std::uint16_t* from = static_cast<const std::uint16_t*>(x) +
                               (static_cast<std::int64_t>(image) * g.in_h + band.read_begin) * g.in_w * kIn;
   const int whole = reinterpret_cast<std::uintptr_t>(from) % 16 == 0 ? count / 8 : 0;
+#pragma unroll 1
   for (int i = static_cast<int>(threadIdx.x); i < whole; i += kSeparableThreads) {
     copy_async<16>(raw + i * 8, from + i * 8);
   }
+#pragma unroll 1
   for (int i = whole * 8 + static_cast<int>(threadIdx.x); i < count; i += kSeparableThreads) raw[i] = from[i];
 }
 
-/// Half types, on tensor cores: rows are taps and channels of a patch (and the ones), columns output channels, and the
-/// sum runs over positions. blockIdx.x: band; blockIdx.y: part of the batch.
-template <class T, int kIn, int kPool>
-__global__ void __launch_bounds__(kSeparableThreads, kIn == 4 ? 2 : 3)
-    separable_moments_kernel(const MomentGeometry g, const MomentPointers<T> at) {
-  constexpr int kTaps = 9 * kIn, kTiles = (kTaps + 16) / 16, kRows = kTiles * 16 + 1, kAhead = kPool == 2 ? 4 : 1;
-  extern __shared__ __align__(128) unsigned char shared[];
-  let_next_kernel_start();
-  std::uint16_t* raw = reinterpret_cast<std::uint16_t*>(shared);
-  std::uint32_t* pairs = reinterpret_cast<std::uint32_t*>(shared + g.pairs_at);
-  const MomentBand band(g, static_cast<int>(blockIdx.x));
-  const MomentShare share(g.out_channels);
-  const int lane = static_cast<int>(threadIdx.x % 32), channel = share.slice * 32 + lane / 4 * 4;
-  const int first_image = static_cast<int>(blockIdx.y) * g.images_each;
-  const int end_image = min(g.batch, first_image + g.images_each);
-  const int steps = (band.windows + 3) / 4, rounds = (steps + share.parts - 1) / share.parts;
-  const int padded = share.part < share.parts ? (rounds + kAhead - 1) / kAhead * kAhead : 0;
-  int tap_at[2 * kTiles];  // of row 8·i + lane / 4: bytes from a window's first pair to its own
-#pragma unroll
-  for (int i = 0; i < 2 * kTiles; ++i) {
-    const int row = min(8 * i + lane / 4, kTaps - 1), tap = row / kIn;
-    tap_at[i] = ((tap / 3 * g.columns + tap % 3) * kIn + row % kIn) * 4;
-  }
-  int* places = reinterpret_cast<int*>(shared + g.places_at);  // of windows: bytes from the first pair
-  for (int i = static_cast<int>(threadIdx.x); i < band.windows; i += kSeparableThreads) {
-    const Divided place = g.by_window_columns.divide(static_cast<std::uint32_t>(i));
-    places[i] = static_cast<int>(place.quotient * 2 * g.columns + place.remainder * 2) * kIn * 4;
-  }
+/// The sums of a warp: rows are taps times channels of a patch, and the ones, in tiles of 16; columns 32 output
+/// channels.
+template <class T, int kIn>
+struct MomentSums {
+  static constexpr int kTaps = 9 * kIn, kTiles = (kTaps + 16) / 16, kRows = kTiles * 16 + 1;
+  int lane = static_cast<int>(threadIdx.x % 32), row_bytes;
+  int tap_at[2 * kTiles];  ///< of row 8·i + lane / 4: bytes from a window's first pair to its own
   float sums[kTiles][4][4] = {};
-  StepLoad<kPool> loads[kAhead];
-  if (threadIdx.x < 16) raw[(band.read_end - band.read_begin) * g.in_w * kIn + threadIdx.x] = 0;  // read with the last
-  start_rows<kIn>(g, band, at.x, first_image, raw);
-  const int lane_window = share.part * 4 + lane % 4, step_windows = share.parts * 4;
-  auto gradient = BandGradient<T>::template of<kPool>(g, at, band, first_image, channel);
+
+  __device__ explicit MomentSums(const MomentGeometry& g) : row_bytes(g.columns * kIn * 4) {
 #pragma unroll
-  for (int u = 0; u < kAhead; ++u) {
-    loads[u] = load_step<kPool>(g, band, gradient, lane_window + u * step_windows, channel);
-  }
-  for (int image = first_image; image < end_image; ++image) {
-    wait_for_copies();
-    __syncthreads();
-    make_pairs<kIn>(g, band, raw, pairs);
-    __syncthreads();
-    if (image + 1 < end_image) start_rows<kIn>(g, band, at.x, image + 1, raw);
-    for (int round = 0; round < padded; round += kAhead) {
-      const bool wraps = round + kAhead >= padded, ends = wraps && image + 1 >= end_image;
-      if (wraps) gradient = BandGradient<T>::template of<kPool>(g, at, band, image + 1, channel);
-      const int next_window = lane_window + (wraps ? 0 : round + kAhead) * step_windows;
-#pragma unroll
-      for (int u = 0; u < kAhead; ++u) {
-        const int step = (round + u) * share.parts + share.part;
-        const StepLoad<kPool> load = loads[u];
-        if (!ends) loads[u] = load_step<kPool>(g, band, gradient, next_window + u * step_windows, channel);
-        if (step >= steps) continue;
-        std::uint32_t right[4][2];
-#pragma unroll
-        for (int j = 0; j < 4; ++j) right_operand<kPool>(load, j, right[j]);
-        const unsigned char* window = shared + g.pairs_at + places[min(step * 4 + lane % 4, band.windows - 1)];
-#pragma unroll
-        for (int m = 0; m < kTiles; ++m) {
-          std::uint32_t left[4];
-#pragma unroll
-          for (int i = 0; i < 4; ++i) {  // rows lane / 4 and that + 8, of the window's upper and lower pixels
-            const int part = 2 * m + i % 2, row = 8 * part + lane / 4;
-            left[i] = *reinterpret_cast<const std::uint32_t*>(window + tap_at[part] + i / 2 * g.columns * kIn * 4);
-            if (8 * part + 8 > kTaps && row >= kTaps) left[i] = row == kTaps ? WarpMma<T>::kOnes : 0u;
-          }
-#pragma unroll
-          for (int j = 0; j < 4; ++j) WarpMma<T>::multiply_add(sums[m][j], left, right[j]);
-        }
-      }
+    for (int i = 0; i < 2 * kTiles; ++i) {
+      const int row = min(8 * i + lane / 4, kTaps - 1), tap = row / kIn;
+      tap_at[i] = ((tap / 3 * g.columns + tap % 3) * kIn + row % kIn) * 4;
     }
   }
-  __syncthreads();
-  float* moments = reinterpret_cast<float*>(shared);
-  if (share.part < share.parts) {
-    float* own = moments + (share.part * share.slices + share.slice) * 32 * kRows;
+
+  /// Adds four windows; `window`: where the pairs of the lane's begin.
+  template <int kPool>
+  __device__ void add(const StepLoad<kPool>& load, const unsigned char* window) {
+    std::uint32_t right[4][2];
+#pragma unroll
+    for (int j = 0; j < 4; ++j) right_operand<kPool>(load, j, right[j]);
+#pragma unroll
+    for (int m = 0; m < kTiles; ++m) {
+      std::uint32_t left[4];
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {  // rows lane / 4 and that + 8, of the window's upper and lower pixels
+        const int part = 2 * m + i % 2, row = 8 * part + lane / 4;
+        left[i] = *reinterpret_cast<const std::uint32_t*>(window + tap_at[part] + i / 2 * row_bytes);
+        if (8 * part + 8 > kTaps && row >= kTaps) left[i] = row == kTaps ? WarpMma<T>::kOnes : 0u;
+      }
+#pragma unroll
+      for (int j = 0; j < 4; ++j) WarpMma<T>::multiply_add(sums[m][j], left, right[j]);
+    }
+  }
+
+  /// To (32 channels, kRows).
+  __device__ void store(float* to) const {
 #pragma unroll
     for (int m = 0; m < kTiles; ++m) {
 #pragma unroll
@@ -209,12 +175,99 @@ __global__ void __launch_bounds__(kSeparableThreads, kIn == 4 ? 2 : 3)
 #pragma unroll
         for (int i = 0; i < 4; ++i) {
           const int o = 4 * (lane % 4 * 2 + i % 2) + j, row = 16 * m + lane / 4 + i / 2 * 8;
-          own[o * kRows + row] = sums[m][j][i];
+          to[o * kRows + row] = sums[m][j][i];
         }
       }
     }
   }
-  write_moment_gradients<kIn, kRows>(g, at, moments, static_cast<int>(blockIdx.y * gridDim.x + blockIdx.x));
+};
+
+/// The windows of an image's band, four a step and lane, dealt out to the warps of a slice. Loads run kAhead steps
+/// before the sums, across images.
+template <class T, int kPool>
+struct StepQueue {
+  static constexpr int kAhead = kPool == 2 ? 4 : 1;
+  const MomentGeometry& g;
+  const MomentBand& band;
+  const MomentPointers<T>& at;
+  int channel, part, parts, steps, rounds;  ///< rounds: a multiple of kAhead
+  BandGradient<T> gradient;
+  StepLoad<kPool> loads[kAhead];
+
+  __device__ StepQueue(const MomentGeometry& geometry, const MomentBand& b, const MomentPointers<T>& pointers,
+                       const MomentShare& share, int image)
+      : g(geometry),
+        band(b),
+        at(pointers),
+        channel(share.slice * 32 + static_cast<int>(threadIdx.x % 32) / 4 * 4),
+        part(share.part),
+        parts(share.parts),
+        steps((b.windows + 3) / 4) {
+    rounds = part < parts ? ((steps + parts - 1) / parts + kAhead - 1) / kAhead * kAhead : 0;
+    open(image);
+#pragma unroll
+    for (int u = 0; u < kAhead; ++u) loads[u] = load(u);
+  }
+  __device__ void open(int image) { gradient = BandGradient<T>::template of<kPool>(g, at, band, image, channel); }
+  __device__ int window(int round) const { return (round * parts + part) * 4 + static_cast<int>(threadIdx.x % 4); }
+  __device__ StepLoad<kPool> load(int round) const {
+    return load_step<kPool>(g, band, gradient, window(round), channel);
+  }
+
+  /// add(load, window) for all steps of an image; then loads are those of `next_image`, where it exists.
+  template <class Add>
+  __device__ void run(int next_image, bool next_exists, Add&& add) {
+    for (int round = 0; round < rounds; round += kAhead) {
+      const bool wraps = round + kAhead >= rounds;
+      if (wraps) open(next_image);
+#pragma unroll
+      for (int u = 0; u < kAhead; ++u) {
+        const StepLoad<kPool> loaded = loads[u];
+        if (!wraps || next_exists) loads[u] = load(wraps ? u : round + kAhead + u);
+        if ((round + u) * parts + part < steps) add(loaded, min(window(round + u), band.windows - 1));
+      }
+    }
+  }
+};
+
+/// Half types, on tensor cores. blockIdx.x: band; blockIdx.y: part of the batch.
+template <class T, int kIn, int kPool>
+__global__ void __launch_bounds__(kSeparableThreads, 2)
+    separable_moments_kernel(const MomentGeometry g, const MomentPointers<T> at) {
+  extern __shared__ __align__(128) unsigned char shared[];
+  let_next_kernel_start();
+  std::uint16_t* raw = reinterpret_cast<std::uint16_t*>(shared);
+  const MomentBand band(g, static_cast<int>(blockIdx.x));
+  const MomentShare share(g.out_channels);
+  const int first_image = static_cast<int>(blockIdx.y) * g.images_each;
+  const int end_image = min(g.batch, first_image + g.images_each);
+  if (threadIdx.x < 16) raw[(band.read_end - band.read_begin) * g.in_w * kIn + threadIdx.x] = 0;  // read with the last
+  start_rows<kIn>(g, band, at.x, first_image, raw);
+  StepQueue<T, kPool> queue(g, band, at, share, first_image);
+  MomentSums<T, kIn> moments(g);
+  int* places = reinterpret_cast<int*>(shared + g.places_at);  // of windows: bytes from the first pair
+#pragma unroll 1
+  for (int i = static_cast<int>(threadIdx.x); i < band.windows; i += kSeparableThreads) {
+    const Divided place = g.by_window_columns.divide(static_cast<std::uint32_t>(i));
+    places[i] = static_cast<int>(place.quotient * 2 * g.columns + place.remainder * 2) * kIn * 4;
+  }
+  float* weights = reinterpret_cast<float*>(shared + g.weights_at);
+  load_moment_weights<kIn>(g, at, weights);
+  for (int image = first_image; image < end_image; ++image) {
+    wait_for_copies();
+    __syncthreads();
+    make_pairs<kIn>(g, band, raw, reinterpret_cast<std::uint32_t*>(shared + g.pairs_at));
+    __syncthreads();
+    if (image + 1 < end_image) start_rows<kIn>(g, band, at.x, image + 1, raw);
+    queue.run(image + 1, image + 1 < end_image, [&](const StepLoad<kPool>& load, int window) {
+      moments.template add<kPool>(load, shared + g.pairs_at + places[window]);
+    });
+  }
+  __syncthreads();
+  float* sums = reinterpret_cast<float*>(shared);
+  constexpr int kRows = MomentSums<T, kIn>::kRows;
+  if (share.part < share.parts) moments.store(sums + (share.part * share.slices + share.slice) * 32 * kRows);
+  write_moment_gradients<kIn, kRows>(g, at, sums, weights, static_cast<int>(blockIdx.y * gridDim.x + blockIdx.x));
 }
 
 }  // namespace bantam::kernels::cuda

@@ -121,6 +121,7 @@ __device__ void start_x(const TileGeometry& g, const TileBand& band, const T* x,
   const T* from =
       x + (static_cast<std::int64_t>(image) * g.in_h + band.x_begin) * g.in_w * g.in_channels + group * kChannels;
   const int chunks = (band.x_end - band.x_begin) * g.in_w * kChunks;
+#pragma unroll 1
   for (int i = static_cast<int>(threadIdx.x); i < chunks; i += kSeparableThreads) {
     copy_async<16>(to + i * kEach, from + i / kChunks * g.in_channels + i % kChunks * kEach);
   }
@@ -130,6 +131,7 @@ __device__ void start_x(const TileGeometry& g, const TileBand& band, const T* x,
 template <class T, int kChannels>
 __device__ void start_weights(const TileGeometry& g, const T* w, int group, T* to) {
   constexpr int kEach = 16 / static_cast<int>(sizeof(T)), kChunks = kChannels / kEach;
+#pragma unroll 1
   for (int i = static_cast<int>(threadIdx.x); i < g.out_channels * kChunks; i += kSeparableThreads) {
     const int o = i / kChunks, c = i % kChunks * kEach;
     copy_async<16>(to + o * kMidStride<T, kChannels> + c, w + o * g.in_channels + group * kChannels + c);
@@ -137,7 +139,8 @@ __device__ void start_weights(const TileGeometry& g, const T* w, int group, T* t
 }
 
 /// dz of a band: dy where the codes say it came from. `start` loads dy of each cell (a position, or a pooling window)
-/// to the cell's first position in dz, and `finish` masks it there and spreads it over the window.
+/// to the cell's first position in dz, and `finish` masks it there and spreads it over the window. A thread has the
+/// same eight channels in all its cells.
 template <class T>
 struct GradientLoader {
   const TileGeometry& g;
@@ -145,36 +148,53 @@ struct GradientLoader {
   T* dz;
   std::uint8_t* codes;
 
-  __device__ T* first_position(int cell, int chunk) const {
-    int position = cell;
+  /// A thread's channels / 8, and its cells: first, first + step …
+  struct Share {
+    int chunk, first, step;
+  };
+  __device__ Share share() const {
+    const Divided at = g.by_chunks.divide(threadIdx.x);
+    const int step = static_cast<int>(g.by_chunks.quotient(kSeparableThreads)), first = static_cast<int>(at.quotient);
+    return {static_cast<int>(at.remainder), first < step ? first : band.cells, step};
+  }
+  /// dz of a cell's first position, and the row of the convolution's output it is in.
+  struct Place {
+    T* dz;
+    int row;
+  };
+  __device__ Place place(int cell, int chunk) const {
+    int position = cell, row = 0;
     if (g.pool == 2) {
       const Divided at = g.by_out_w.divide(static_cast<std::uint32_t>(cell));
-      const int row = max(2 * (band.cell_begin + static_cast<int>(at.quotient)), band.dz_begin) - band.dz_begin;
-      position = row * g.conv_w + 2 * static_cast<int>(at.remainder);
+      row = 2 * (band.cell_begin + static_cast<int>(at.quotient));
+      position = (max(row, band.dz_begin) - band.dz_begin) * g.conv_w + 2 * static_cast<int>(at.remainder);
     }
-    return dz + position * g.dz_stride + chunk * 8;
+    return {dz + position * g.dz_stride + chunk * 8, row};
   }
 
   __device__ void start(const T* dy, const std::uint8_t* all_codes, int image) const {
     const std::int64_t first = (static_cast<std::int64_t>(image) * g.out_h + band.cell_begin) * g.out_w;
-    const T* from = dy + first * g.out_channels;
-    const int chunks = g.out_channels / 8;
-    for (int i = static_cast<int>(threadIdx.x); i < band.cells * chunks; i += kSeparableThreads) {
-      const Divided at = g.by_chunks.divide(static_cast<std::uint32_t>(i));
-      T* to = first_position(static_cast<int>(at.quotient), static_cast<int>(at.remainder));
+    const Share mine = share();
+    const T* from = dy + first * g.out_channels + mine.chunk * 8;
+#pragma unroll 1
+    for (int cell = mine.first; cell < band.cells; cell += mine.step) {
+      T* to = place(cell, mine.chunk).dz;
 #pragma unroll
       for (int v = 0; v < Chunk<T>::kVectors; ++v) {
-        copy_async<16>(reinterpret_cast<uint4*>(to) + v, reinterpret_cast<const uint4*>(from + i * 8) + v);
+        copy_async<16>(reinterpret_cast<uint4*>(to) + v,
+                       reinterpret_cast<const uint4*>(from + cell * g.out_channels) + v);
       }
     }
     if (!g.masked) return;
     const int cell_bytes = g.pool == 2 ? g.out_channels / 2 : g.out_channels / 8, bytes = band.cells * cell_bytes;
     const std::uint8_t* code = all_codes + first * cell_bytes;
     if (cell_bytes % 4 == 0) {
+#pragma unroll 1
       for (int i = static_cast<int>(threadIdx.x) * 4; i < bytes; i += kSeparableThreads * 4) {
         copy_async<4>(codes + i, code + i);
       }
     } else {
+#pragma unroll 1
       for (int i = static_cast<int>(threadIdx.x); i < bytes; i += kSeparableThreads) codes[i] = code[i];
     }
   }
@@ -182,23 +202,27 @@ struct GradientLoader {
   /// After the loads of all threads. Each thread changes what it has started.
   __device__ void finish() const {
     if (!g.masked) return;
+    const Share mine = share();
     const int chunks = g.out_channels / 8;
-    for (int i = static_cast<int>(threadIdx.x); i < band.cells * chunks; i += kSeparableThreads) {
-      const Divided at = g.by_chunks.divide(static_cast<std::uint32_t>(i));
-      T* first = first_position(static_cast<int>(at.quotient), static_cast<int>(at.remainder));
-      const Chunk<T> chunk = Chunk<T>::load(first);
-      if (g.pool == 1) {
-        chunk.store_open(first, codes[i]);
-        continue;
+    if (g.pool == 1) {
+#pragma unroll 2
+      for (int cell = mine.first; cell < band.cells; cell += mine.step) {
+        T* at = dz + cell * g.dz_stride + mine.chunk * 8;
+        Chunk<T>::load(at).store_open(at, codes[cell * chunks + mine.chunk]);
       }
-      const std::uint32_t nibbles = reinterpret_cast<const std::uint32_t*>(codes)[i];
-      const int row = 2 * (band.cell_begin + static_cast<int>(g.by_out_w.quotient(at.quotient)));
+      return;
+    }
+#pragma unroll 1
+    for (int cell = mine.first; cell < band.cells; cell += mine.step) {
+      const Place first = place(cell, mine.chunk);
+      const Chunk<T> chunk = Chunk<T>::load(first.dz);
+      const std::uint32_t nibbles = reinterpret_cast<const std::uint32_t*>(codes)[cell * chunks + mine.chunk];
 #pragma unroll
       for (int pixel = 0; pixel < 4; ++pixel) {
-        const int r = row + pixel / 2;
-        if (r < band.dz_begin || r >= band.dz_end) continue;
-        const int below = r - max(row, band.dz_begin);
-        chunk.store_open(first + (below * g.conv_w + pixel % 2) * g.dz_stride, every_fourth_bit(nibbles >> pixel));
+        const int row = first.row + pixel / 2;
+        if (row < band.dz_begin || row >= band.dz_end) continue;
+        const int below = row - max(first.row, band.dz_begin);
+        chunk.store_open(first.dz + (below * g.conv_w + pixel % 2) * g.dz_stride, every_fourth_bit(nibbles >> pixel));
       }
     }
   }

@@ -59,8 +59,23 @@ struct DepthwiseWalk {
   /// mid = depthwise(x) at the conv rows the band owns, from x (rows from x_begin on); positions up to the next
   /// multiple of 16 become 0. zeros: a row of zeros.
   __device__ void forward(const T* x, const T* zeros, T* mid) const {
+    if (g.pad_left == 0 && g.conv_w + 2 == g.in_w) {
+      forward_rows<false>(x, zeros, mid);
+    } else {
+      forward_rows<true>(x, zeros, mid);
+    }
+    const int positions = band.own_positions(g);
+    for (int p = positions + walker; p < (positions + 15) / 16 * 16; p += kWalkers) {
+      store_two(mid + p * kStride + channel, {0, 0});
+    }
+  }
+
+  /// kPadded: columns may lie outside x.
+  template <bool kPadded>
+  __device__ void forward_rows(const T* x, const T* zeros, T* mid) const {
     const RowSegments cut = g.mid_segments;
     const int rows = band.own_end - band.own_begin, row_length = g.in_w * kChannels;
+#pragma unroll 1
     for (int task = walker; task < rows * cut.segments; task += kWalkers) {
       const int row = task / cut.segments, begin = task % cut.segments * cut.length;
       const T* from[3];
@@ -74,9 +89,9 @@ struct DepthwiseWalk {
       walk_columns(
           begin, min(g.conv_w, begin + cut.length),
           [&](int j) {
-            const int column = j - g.pad_left;
+            const int column = kPadded ? j - g.pad_left : j;
             Column c = {};
-            if (static_cast<unsigned>(column) < static_cast<unsigned>(g.in_w)) {
+            if (!kPadded || static_cast<unsigned>(column) < static_cast<unsigned>(g.in_w)) {
 #pragma unroll
               for (int ky = 0; ky < 3; ++ky) c.row[ky] = load_two(from[ky] + column * kChannels);
             }
@@ -93,16 +108,13 @@ struct DepthwiseWalk {
             store_two(to + j * kStride, sum);
           });
     }
-    const int positions = band.own_positions(g);
-    for (int p = positions + walker; p < (positions + 15) / 16 * 16; p += kWalkers) {
-      store_two(mid + p * kStride + channel, {0, 0});
-    }
   }
 
   /// dx (the band's rows, unless null) from d_mid with its border, and the sums x · d_mid of each tap.
   __device__ void backward(const T* x, const float* d_mid, T* dx) {
     const RowSegments cut = g.dx_segments;
     const int rows = band.in_end - band.in_begin, row_length = (g.in_w + 2) * kGradientStride;
+#pragma unroll 1
     for (int task = walker; task < rows * cut.segments; task += kWalkers) {
       const int row = task / cut.segments, begin = task % cut.segments * cut.length;
       const float* from = d_mid + row * row_length + channel;
@@ -149,9 +161,31 @@ struct DepthwiseWalk {
 };
 
 __device__ inline void fill_zero(void* at, int bytes) {
+#pragma unroll 1
   for (int i = static_cast<int>(threadIdx.x); i < bytes / 16; i += kSeparableThreads) {
     static_cast<uint4*>(at)[i] = {0, 0, 0, 0};
   }
+}
+
+/// Starts the first image's loads, and clears what no load writes: what matrix loads read past dz, a row of zeros, the
+/// border of d_mid.
+template <class T, int kChannels>
+__device__ void begin_tile(const TileGeometry& g, const TileBand& band, const TilePointers<T>& at,
+                           const GradientLoader<T>& loader, const TileArrays<T>& arrays, unsigned char* shared,
+                           int image, int group) {
+  start_x<T, kChannels>(g, band, at.x, image, group, reinterpret_cast<T*>(shared + g.region_at));
+  if (g.sparse_dz) {
+    fill_zero(shared, g.codes_at);
+    __syncthreads();
+  }
+  loader.start(at.dy, at.codes, image);
+  start_weights<T, kChannels>(g, at.w_pointwise, group, arrays.weights);
+  if (!g.sparse_dz) {
+    const int written = band.dz_positions(g) * g.dz_stride * static_cast<int>(sizeof(T));
+    fill_zero(shared + written, g.weights_at - written);
+  }
+  fill_zero(shared + g.zeros_at, g.in_w * kChannels * static_cast<int>(sizeof(T)));
+  fill_zero(arrays.d_mid, (g.band_rows + 2) * (g.in_w + 2) * kGradientMidStride<kChannels> * 4);
 }
 
 /// blockIdx.x: band · groups + group; blockIdx.y: part of the batch.
@@ -170,19 +204,7 @@ __global__ void __launch_bounds__(kSeparableThreads, 2)
                              reinterpret_cast<float*>(shared + g.d_mid_at),
                              band.dz_begin - (band.in_begin + g.pad_top - 2), 2 - g.pad_left};
   const GradientLoader<T> loader{g, band, arrays.dz, shared + g.codes_at};
-  start_x<T, kChannels>(g, band, at.x, first_image, group, region(0));
-  if (g.sparse_dz) {
-    fill_zero(shared, g.codes_at);
-    __syncthreads();
-  }
-  loader.start(at.dy, at.codes, first_image);
-  start_weights<T, kChannels>(g, at.w_pointwise, group, arrays.weights);
-  if (!g.sparse_dz) {
-    const int written = band.dz_positions(g) * g.dz_stride * static_cast<int>(sizeof(T));
-    fill_zero(shared + written, g.weights_at - written);
-  }
-  fill_zero(shared + g.zeros_at, g.in_w * kChannels * static_cast<int>(sizeof(T)));
-  fill_zero(arrays.d_mid, (g.band_rows + 2) * (g.in_w + 2) * kGradientMidStride<kChannels> * 4);
+  begin_tile<T, kChannels>(g, band, at, loader, arrays, shared, first_image, group);
   TileProducts<T, kChannels> products;
   DepthwiseWalk<T, kChannels> walk(g, band, at.w_depthwise, group);
   for (int image = first_image; image < end_image; ++image) {
