@@ -43,6 +43,7 @@ CapturedSteps::CapturedSteps(TrainingStep& step, DeviceBatches& batches, std::in
     throw Error(fmt::format("{} updates a launch; at most {} can be", updates_, kMostUpdates));
   for (int i = 0; i < kAhead; ++i) launched_.emplace_back(step.model().device());
   if (step.model().device().kind != DeviceKind::cuda || mode != StepMode::captured) return;
+  if (batches.left() < accumulate) return;  // nothing to warm up with: the first update does it
   warm_ = warm_up(step, batches, accumulate);
   if (warm_ && captures_) (void)(record(many_, updates_) && updates_ > 1 && record(one_, 1));
 }

@@ -15,10 +15,11 @@ namespace bantam {
 /// Whole updates without the host: batches, learning rates, loss scale, counters and metric sums are on the device.
 ///
 /// When it is made, the device loads what updates need, and two launches are recorded: of `updates_a_launch` updates,
-/// and of one, for what is left over. Where the arena has moved in between (memory was short, or given back), they are
-/// recorded again. Where recording fails (a layer of the program's own that waits for the device, say), updates run
-/// planned from then on, and the runtime's log says why. Results are the same bits in all cases. On devices that are
-/// not CUDA's updates run planned. Used by one thread.
+/// and of one, for what is left over; where no update's batches are left, after the first update instead. Where the
+/// arena has moved in between (memory was short, or given back), they are recorded again. Where recording fails (a
+/// layer of the program's own that waits for the device, say), updates run planned from then on, and the runtime's log
+/// says why. Results are the same bits in all cases. On devices that are not CUDA's updates run planned. Used by one
+/// thread.
 class CapturedSteps {
  public:
   static constexpr int kMostUpdates = Optimizer::kMostRates;

@@ -183,7 +183,9 @@ void Optimizer::restore_settings() {
   kernels::UpdateControl loaded = control();
   const bool scales = model_.options().precision.scales_loss();
   const bool scaled_before = loaded.growth_interval > 0;
-  set_metric_slot(loaded.metric_slot);
+  // A damaged file must not send metrics out of their ring.
+  set_metric_slot(std::clamp(loaded.metric_slot, 0, kernels::kMetricSlots - 1));
+  loaded.metric_slot = metric_slot_;
   loaded.clip_norm = options_.clip_norm;
   loaded.growth_interval = scales ? options_.loss_scale_growth_interval : 0;
   if (scales != scaled_before) loaded.loss_scale = scales ? options_.initial_loss_scale : 1.0f;

@@ -20,8 +20,9 @@ std::string_view to_string(StepMode mode) {
 }
 
 StepMode parse_step_mode(std::string_view text, Device device) {
-  if (text == "auto") return device.kind == DeviceKind::cuda ? StepMode::captured : StepMode::planned;
-  for (const StepMode mode : {StepMode::eager, StepMode::planned, StepMode::captured})
+  if (text == "auto" || text == to_string(StepMode::captured))
+    return device.kind == DeviceKind::cuda ? StepMode::captured : StepMode::planned;
+  for (const StepMode mode : {StepMode::eager, StepMode::planned})
     if (text == to_string(mode)) return mode;
   throw ConfigError(fmt::format("expected a mode: auto, eager, planned or captured, got '{}'", text));
 }

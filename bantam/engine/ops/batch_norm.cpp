@@ -29,23 +29,6 @@ void check(const Tensor& x, const BatchNormTensors& tensors) {
   }
 }
 
-/// A destination for the gradient of scale or shift: the arena's, a new tensor, or none.
-struct VectorGradient {
-  Tensor fresh;
-  float* data = nullptr;
-  bool accumulate = false;
-};
-
-VectorGradient vector_gradient(const Context& context, const Tensor& vector, GradientStore& store) {
-  if (!vector.defined() || !wants_gradient(vector)) return {};
-  if (vector.parameter() == nullptr) {
-    const Tensor fresh = context.allocate(vector.shape(), DType::float32);
-    return {fresh, fresh.as<float>(), false};
-  }
-  const ParameterGradient target = store.parameter(*vector.parameter());
-  return {{}, target.data, target.accumulate};
-}
-
 /// One call's shapes and constants.
 struct Call {
   kernels::BatchNormShape shape;
@@ -103,7 +86,7 @@ Tensor forward_inference(const Context& context, const Call& call, const Tensor&
 
 /// Where the gradients of scale, shift and x go.
 struct Targets {
-  VectorGradient scale, shift;
+  FloatGradient scale, shift;
   Tensor dx;
 
   kernels::NormGradients get() const {
@@ -112,15 +95,15 @@ struct Targets {
 };
 
 Targets targets(const Context& context, const Call& call, GradientStore& store) {
-  Targets to{vector_gradient(context, call.scale, store), vector_gradient(context, call.shift, store), {}};
+  Targets to{{context, call.scale, store}, {context, call.shift, store}, {}};
   if (to.scale.data != nullptr && to.shift.data != nullptr && to.scale.accumulate != to.shift.accumulate)
     throw Error("batch_norm: scale and shift must be used together");
   return to;
 }
 
 void hand_on(const Context& context, const Call& call, const ValueRef& x, Targets to, GradientStore& store) {
-  if (to.scale.fresh.defined()) store.add(context, call.scale, std::move(to.scale.fresh));
-  if (to.shift.fresh.defined()) store.add(context, call.shift, std::move(to.shift.fresh));
+  to.scale.hand_on(context, call.scale, store);
+  to.shift.hand_on(context, call.shift, store);
   if (to.dx.defined()) store.add(context, x, std::move(to.dx));
 }
 

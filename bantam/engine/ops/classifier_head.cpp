@@ -6,7 +6,7 @@
 #include <fmt/format.h>
 
 #include "bantam/base/error.h"
-#include "bantam/engine/ops/cast.h"
+#include "bantam/engine/ops/gradient_target.h"
 #include "bantam/engine/saved_tensor.h"
 #include "bantam/engine/tape.h"
 #include "bantam/kernels/classifier_head.h"
@@ -41,29 +41,7 @@ kernels::ClassifierHeadShape checked_shape(const Tensor& x, const Parameters& p,
   return shape;
 }
 
-/// Where one weight's gradient goes: the arena, or a tensor of its own that is handed in when the kernel has run.
-class WeightTarget {
- public:
-  WeightTarget(const Context& context, const Tensor& weight, GradientStore& store) : weight_(weight) {
-    if (!wants_gradient(weight)) return;
-    if (weight.parameter() != nullptr) {
-      const ParameterGradient place = store.parameter(*weight.parameter());
-      target_ = {place.data, place.accumulate};
-      return;
-    }
-    own_ = context.allocate(weight.shape(), DType::float32);
-    target_ = {own_.as<float>(), false};
-  }
-  const kernels::ParameterTarget& get() const { return target_; }
-  void hand_in(const Context& context, GradientStore& store) {
-    if (own_.defined()) store.add(context, weight_, cast(context, own_, weight_.dtype()));
-  }
-
- private:
-  const Tensor& weight_;
-  Tensor own_;
-  kernels::ParameterTarget target_;
-};
+kernels::ParameterTarget target_of(const FloatGradient& gradient) { return {gradient.data, gradient.accumulate}; }
 
 /// What forward leaves to backward.
 struct Saved {
@@ -78,7 +56,7 @@ void run_backward(const Context& context, Saved& saved, const Tensor& upstream, 
     throw Error("classifier_head: backward starts with another gradient than the forward was promised");
   const Parameters& p = saved.parameters;
   const DType dtype = saved.x.dtype();
-  WeightTarget w1(context, p.w1, store), b1(context, p.b1, store), w2(context, p.w2, store), b2(context, p.b2, store);
+  FloatGradient w1(context, p.w1, store), b1(context, p.b1, store), w2(context, p.w2, store), b2(context, p.b2, store);
   const ValueRef input = saved.x.ref();
   const Tensor x = saved.x.take(context);
   Tensor dx;
@@ -87,12 +65,15 @@ void run_backward(const Context& context, Saved& saved, const Tensor& upstream, 
     const Scratch scratch =
         context.scratch(kernels::classifier_head_backward_workspace_bytes(saved.shape, dtype, context.device.kind));
     const kernels::ClassifierHeadSaved small{saved.dhidden.data(), saved.partials.as<float>()};
-    const kernels::ClassifierHeadGradients to{dx.defined() ? dx.data() : nullptr, w1.get(), b1.get(), w2.get(),
-                                              b2.get()};
+    const kernels::ClassifierHeadGradients to{dx.defined() ? dx.data() : nullptr, target_of(w1), target_of(b1),
+                                              target_of(w2), target_of(b2)};
     BANTAM_KERNEL(context.exec, classifier_head_backward, saved.shape, dtype, x.data(), p.w1.data(), small, to,
                   scratch.get());
   }
-  for (WeightTarget* target : {&w1, &b1, &w2, &b2}) target->hand_in(context, store);
+  w1.hand_on(context, p.w1, store);
+  b1.hand_on(context, p.b1, store);
+  w2.hand_on(context, p.w2, store);
+  b2.hand_on(context, p.b2, store);
   if (dx.defined()) store.add(context, input, std::move(dx));
 }
 

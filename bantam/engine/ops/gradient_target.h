@@ -1,6 +1,7 @@
 // Where an op's backward writes the gradient of a weight: the parameter's place in the arena, or a new tensor.
 #pragma once
 
+#include <cstdint>
 #include <utility>
 
 #include "bantam/engine/context.h"
@@ -29,20 +30,26 @@ void weight_gradient(const Context& context, const Tensor& weight, GradientStore
 /// tensor, or nowhere (`data` is null).
 class FloatGradient {
  public:
-  FloatGradient(const Context& context, const Tensor& tensor, GradientStore& store) {
-    if (!tensor.defined() || !wants_gradient(tensor)) return;
-    if (tensor.parameter() != nullptr) {
+  /// What becomes of a gradient that nobody wants: some kernels have to write it all the same.
+  enum class Unwanted : std::uint8_t { left_out, written };
+
+  FloatGradient(const Context& context, const Tensor& tensor, GradientStore& store,
+                Unwanted unwanted = Unwanted::left_out) {
+    if (!tensor.defined()) return;
+    const bool wanted = wants_gradient(tensor);
+    if (wanted && tensor.parameter() != nullptr) {
       const ParameterGradient target = store.parameter(*tensor.parameter());
       data = target.data;
       accumulate = target.accumulate;
       return;
     }
+    if (!wanted && unwanted == Unwanted::left_out) return;
     fresh_ = context.allocate(tensor.shape(), DType::float32);
     data = fresh_.as<float>();
   }
   /// Hands a new tensor to the store, in the type of `tensor`: once it is written.
   void hand_on(const Context& context, const Tensor& tensor, GradientStore& store) {
-    if (!fresh_.defined()) return;
+    if (!fresh_.defined() || !wants_gradient(tensor)) return;
     if (tensor.dtype() != DType::float32) fresh_ = cast(context, fresh_, tensor.dtype());
     store.add(context, tensor, std::move(fresh_));
   }

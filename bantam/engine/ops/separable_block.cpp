@@ -1,13 +1,11 @@
 // Separable block: backward keeps x (or how to make it) and codes of where the result came from.
 #include "bantam/engine/ops/separable_block.h"
 
-#include <array>
-
 #include <fmt/format.h>
 
 #include "bantam/base/error.h"
-#include "bantam/engine/ops/cast.h"
 #include "bantam/engine/ops/geometry.h"
+#include "bantam/engine/ops/gradient_target.h"
 #include "bantam/engine/saved_tensor.h"
 #include "bantam/engine/tape.h"
 
@@ -39,38 +37,11 @@ SeparableBlockShape checked_shape(const Context& context, const Tensor& x, const
   return shape;
 }
 
-/// Where a weight's gradient is written: the arena for parameters, else memory of its own.
-class WeightGradient {
- public:
-  WeightGradient(const Context& context, const Tensor& weight, GradientStore& store) : weight_(weight) {
-    if (!weight.defined()) return;
-    if (wants_gradient(weight) && weight.parameter() != nullptr) {
-      target_ = store.parameter(*weight.parameter());
-      return;
-    }
-    own_ = context.allocate(weight.shape(), DType::float32);
-    target_.data = own_.as<float>();
-  }
-  float* data() const { return target_.data; }
-  bool accumulate() const { return target_.accumulate; }
-  /// To be called once the gradient is there.
-  void hand_in(const Context& context, GradientStore& store) {
-    if (!own_.defined() || !wants_gradient(weight_)) return;
-    if (weight_.dtype() != DType::float32) own_ = cast(context, own_, weight_.dtype());
-    store.add(context, weight_, std::move(own_));
-  }
-
- private:
-  const Tensor& weight_;
-  Tensor own_;
-  ParameterGradient target_;
-};
-
 void run_backward(const Context& context, const SeparableBlockShape& shape, SavedTensor& x,
                   const SeparableBlockWeights& w, const Tensor& codes, const Tensor& dy, GradientStore& store) {
-  std::array<WeightGradient, 3> gradients{WeightGradient(context, w.depthwise, store),
-                                          WeightGradient(context, w.pointwise, store),
-                                          WeightGradient(context, w.bias, store)};
+  using Unwanted = FloatGradient::Unwanted;
+  FloatGradient depthwise(context, w.depthwise, store, Unwanted::written),
+      pointwise(context, w.pointwise, store, Unwanted::written), bias(context, w.bias, store, Unwanted::written);
   Tensor dx;
   {
     const DType dtype = x.dtype();
@@ -81,10 +52,12 @@ void run_backward(const Context& context, const SeparableBlockShape& shape, Save
         kernels::separable_block_workspace_bytes(shape, dtype, SeparableBlockPass::backward, context.device.kind));
     BANTAM_KERNEL(context.exec, separable_block_backward, shape, dtype, input.data(), w.depthwise.data(),
                   w.pointwise.data(), dy.data(), codes.defined() ? codes.as<std::uint8_t>() : nullptr,
-                  wanted ? dx.data() : nullptr, gradients[0].data(), gradients[1].data(), gradients[2].data(),
-                  {gradients[0].accumulate(), gradients[1].accumulate(), gradients[2].accumulate()}, scratch.get());
+                  wanted ? dx.data() : nullptr, depthwise.data, pointwise.data, bias.data,
+                  {depthwise.accumulate, pointwise.accumulate, bias.accumulate}, scratch.get());
   }
-  for (WeightGradient& gradient : gradients) gradient.hand_in(context, store);
+  depthwise.hand_on(context, w.depthwise, store);
+  pointwise.hand_on(context, w.pointwise, store);
+  bias.hand_on(context, w.bias, store);
   if (dx.defined()) store.add(context, x.ref(), std::move(dx));
 }
 
