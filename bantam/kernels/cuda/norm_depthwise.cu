@@ -3,6 +3,7 @@
 #include "bantam/kernels/cuda/batch_norm_gradient.cuh"
 #include "bantam/kernels/cuda/norm_depthwise_backward.cuh"
 #include "bantam/kernels/cuda/norm_depthwise_forward.cuh"
+#include "bantam/kernels/cuda/norm_statistics.cuh"
 #include "bantam/kernels/norm_depthwise.h"
 #include "bantam/kernels/norm_depthwise_parts.h"
 #include "bantam/kernels/workspace_layout.h"
@@ -54,12 +55,8 @@ __global__ void __launch_bounds__(32 * kAddPartsRows)
   }
   squares = total(squares);
   if (row != 0 || c >= channels) return;
-  out.mean[c] = static_cast<float>(mean);
-  out.inv_std[c] = static_cast<float>(1.0 / sqrt(squares / count + out.epsilon));
-  if (out.running_mean == nullptr) return;
-  const double rate = out.update.rate, divisor = out.update.unbiased && count > 1 ? count - 1 : count;
-  out.running_mean[c] = static_cast<float>((1.0 - rate) * out.running_mean[c] + rate * mean);
-  out.running_variance[c] = static_cast<float>((1.0 - rate) * out.running_variance[c] + rate * squares / divisor);
+  const FinishStatistics finish{out.epsilon, out.update, out.running_mean, out.running_variance, out.mean, out.inv_std};
+  finish(c, 0.0f, {count, {mean}, {squares}});
 }
 
 /// Takes backward's eleven sums a channel: the weights' to their place, the first norm's to `totals` (2, channels); and
