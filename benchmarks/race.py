@@ -35,7 +35,7 @@ def arguments():
     parser.add_argument("--peers", required=True, help="folder of torch_step.py and jax_step.py")
     parser.add_argument("--precision", default="mixed_float16", choices=sorted(PEER_PRECISIONS))
     parser.add_argument("--mode", default="captured", help="of bantam bench step")
-    parser.add_argument("--torch-mode", default="compile", help="of torch_step.py; eager with --cpu")
+    parser.add_argument("--torch-mode", default="compile", help="of torch_step.py, or none to leave it out; eager with --cpu")
     parser.add_argument("--no-jax", action="store_true")
     parser.add_argument("--alternations", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=0.5, help="measuring time for each row")
@@ -78,6 +78,8 @@ def bantam_rows(options, model, batches):
 
 
 def torch_rows(options, model, batches):
+    if options.torch_mode == "none" and not options.cpu:
+        return []
     command = [sys.executable, os.path.join(options.peers, "torch_step.py"), "--model", model, "--seconds", str(options.seconds)]
     command += ["--mode", "eager" if options.cpu else options.torch_mode]
     if options.cpu and options.threads:

@@ -37,5 +37,5 @@ done
 exit $failed
 RUN
 chmod +x "$stage/pack/run_gpu_tests.sh"
-tar -C "$stage" -cf - pack | xz -T0 -3 > "$archive"
+tar -C "$stage" -cf - pack | xz -T1 --lzma2=preset=1,dict=768MiB > "$archive"
 ls -l "$archive"

@@ -49,10 +49,10 @@ std::map<std::string, std::uint64_t> activations_by_owner(const StepSession& ses
   Tape tape;
   Context context = session.training_context();
   context.tape = &tape;
-  const Tensor logits = session.model().forward(context, session.batch().images);
-  const Context at_loss = context.at(session.runtime().intern("loss"));
-  const auto result =
-      ops::softmax_cross_entropy(at_loss, logits, session.batch().labels, {.label_smoothing = loss.label_smoothing});
+  const Tensor seed = context.allocate({}, DType::float32, Category::other);
+  const Tensor made =
+      session.model().forward_loss(context, session.batch().images, session.batch().labels,
+                                   {.options = {.label_smoothing = loss.label_smoothing}, .seed = seed});
   std::map<std::string, std::uint64_t> bytes;
   for (const Holder& holder : session.runtime().allocator(session.model().device()).holders())
     if (holder.category == Category::activation) bytes[holder.owner] += holder.bytes;

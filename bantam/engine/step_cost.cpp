@@ -10,10 +10,8 @@
 namespace bantam {
 namespace {
 
-constexpr double kFlopsReached = 0.4;  // what a network's convolutions reach of the best matrix product's rate
-/// Of that, a convolution that reads an image on a GPU: resnet50's stem takes 2.8 ms on an H200 at batch 256.
-constexpr double kImageShareOnGpu = 0.075;
-constexpr double kBackward = 2.3;       // of a forward's time: two products for each, and norms that read twice
+constexpr double kFlopsReached = 0.65;  // what a network's convolutions reach of the best matrix product's rate
+constexpr double kBackward = 2.0;       // of a forward's time: two products for each, and norms that read twice
 constexpr double kNormAgain = 2.0 / 3;  // x read and y written, where forward reads x for its statistics first
 
 std::size_t index(NodeId node) { return static_cast<std::size_t>(node); }
@@ -104,17 +102,11 @@ class Derivation {
   std::vector<std::vector<NodeId>> entering_;  // by the first node of a stretch: what it reads of others
 };
 
-/// Too few channels for tensor cores.
-bool reads_image(const std::vector<Shape>& inputs) {
-  return inputs.size() == 1 && inputs[0].rank() == 3 && inputs[0][2] <= 4;
-}
-
 }  // namespace
 
 DeviceRates typical_rates(Device device, Precision precision) {
   const DeviceProfile profile = profile_of(device);
-  return {.bytes_per_s = profile.copy_bytes_per_s, .flops_per_s = profile.flops_per_s(precision.compute()),
-          .image_share = device.kind == DeviceKind::cuda ? kImageShareOnGpu : 1.0};
+  return {.bytes_per_s = profile.copy_bytes_per_s, .flops_per_s = profile.flops_per_s(precision.compute())};
 }
 
 StepCost predict_cost(const Graph& graph, std::int64_t batch, Precision precision, const DeviceRates& rates) {
@@ -130,8 +122,7 @@ StepCost predict_cost(const Graph& graph, std::int64_t batch, Precision precisio
     const std::vector<Shape> inputs = input_shapes(graph, node);
     const double flops = static_cast<double>(node.layer->flops(inputs) * batch),
                  bytes = static_cast<double>(node.layer->traffic(inputs) * batch) * element;
-    const double reached = kFlopsReached * (reads_image(inputs) ? rates.image_share : 1.0);
-    cost.forward.push_back(std::max(flops / (reached * rates.flops_per_s), bytes / rates.bytes_per_s));
+    cost.forward.push_back(std::max(flops / (kFlopsReached * rates.flops_per_s), bytes / rates.bytes_per_s));
     cost.again.push_back(cost.forward.back() * (node.layer->uses_batch_statistics() ? kNormAgain : 1.0));
   }
   cost.step = (1 + kBackward) * std::accumulate(cost.forward.begin(), cost.forward.end(), 0.0);

@@ -45,10 +45,15 @@ TEST_F(Reports, SummaryCountsParametersAndActivations) {
   std::int64_t parameters = 0;
   for (const auto& layer : json["layers"]) parameters += layer["parameters"].get<std::int64_t>();
   EXPECT_EQ(parameters, 695493);
-  // After forward: the first depthwise output, which the pointwise convolution keeps, and a bit for each activated
+  // After forward, of the first block in one op: its pooled output, and four bits for each of its values (which pixel
+  // it came from). Without: the depthwise output, which the pointwise convolution keeps, and a bit for each activated
   // value (the activated values themselves went into the pool).
+  const std::uint64_t pooled = 16 * 15 * 15 * 32 * 4;
+  EXPECT_EQ(json["layers"][0]["activation_bytes"].get<std::uint64_t>(), pooled + pooled / 8);
+  const Outcome unfused = run({"summary", config("cifar10_separable.yaml"), "fusion=off", "--device", "cpu", "--json"});
+  ASSERT_EQ(unfused.code, 0) << unfused.err;
   const std::uint64_t depthwise = 16 * 30 * 30 * 3 * 4, output = 16 * 30 * 30 * 32 * 4;
-  EXPECT_EQ(json["layers"][0]["activation_bytes"].get<std::uint64_t>(), depthwise + output / 32);
+  EXPECT_EQ(unfused.last_json()["layers"][0]["activation_bytes"].get<std::uint64_t>(), depthwise + output / 32);
   EXPECT_EQ(sum_of_categories(json), json["peak_bytes"].get<std::uint64_t>());
 }
 
