@@ -1,8 +1,8 @@
 // Depthwise convolution between batch norms on CUDA: one pass over strips each way, ordered sums behind it, and the
 // first norm's own input gradient.
 #include "bantam/kernels/cuda/batch_norm_gradient.cuh"
-#include "bantam/kernels/cuda/norm_depthwise_backward.cuh"
-#include "bantam/kernels/cuda/norm_depthwise_forward.cuh"
+#include "bantam/kernels/cuda/fused/norm_depthwise_backward.cuh"
+#include "bantam/kernels/cuda/fused/norm_depthwise_forward.cuh"
 #include "bantam/kernels/cuda/norm_statistics.cuh"
 #include "bantam/kernels/norm_depthwise.h"
 #include "bantam/kernels/norm_depthwise_parts.h"
