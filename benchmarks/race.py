@@ -14,6 +14,7 @@ DIR holds torch_step.py and, for the separable CNN on a GPU, jax_step.py. A peer
 import argparse
 import json
 import os
+import signal
 import statistics
 import subprocess
 import sys
@@ -123,16 +124,31 @@ def result(model, batch, times, peaks):
     return row
 
 
-def main():
-    options = arguments()
-    times, peaks = {}, {}
-    for _ in range(options.alternations):
+def run_all(options, times, peaks):
+    """All alternations, each row told to stderr as it comes; an interrupt ends them, and what was measured counts."""
+    for alternation in range(options.alternations):
         for model, batches in options.cases:
             for run in (bantam_rows, torch_rows, jax_rows):
                 for name, row in run(options, model, batches):
-                    times.setdefault((model, row["batch"]), {}).setdefault(name, []).append(row["ms_per_step"])
+                    case = (model, row["batch"])
+                    times.setdefault(case, {}).setdefault(name, []).append(row["ms_per_step"])
                     peak = row["peak_bytes"] / 2**20 if "peak_bytes" in row else row.get("peak_allocated_mib", row.get("peak_in_use_mib"))
-                    peaks.setdefault((model, row["batch"]), {})[name] = peak
+                    peaks.setdefault(case, {})[name] = peak
+                    print(f"{alternation + 1}/{options.alternations} {model} {row['batch']} {name}: {row['ms_per_step']} ms", file=sys.stderr, flush=True)
+
+
+def stop(*_):
+    raise KeyboardInterrupt
+
+
+def main():
+    options = arguments()
+    signal.signal(signal.SIGTERM, stop)
+    times, peaks = {}, {}
+    try:
+        run_all(options, times, peaks)
+    except KeyboardInterrupt:
+        print("interrupted: what was measured until then", file=sys.stderr)
     if not options.json:
         print(f"{'model':15} {'batch':>5} {'bantam ms':>10} {'best peer':>11} {'ms':>8} {'ratio':>6} {'(least–most)':>14} {'MiB':>7} {'peer':>7}")
     for (model, batch), case in times.items():

@@ -35,11 +35,15 @@ unsigned* BlockCounters::of(Stream stream) {
   void* page = source_->acquire(kPageBytes);
   if (page == nullptr)
     throw OutOfMemory("no device memory for a page of block counters", {.requested_bytes = kPageBytes});
-  pages_.emplace(stream.handle, static_cast<unsigned*>(page));
-  const OwnedStream own(device_);
-  zero_bytes(page, kPageBytes, own.get());
-  synchronize(own.get());
-  return static_cast<unsigned*>(page);
+  try {
+    const OwnedStream own(device_);
+    zero_bytes(page, kPageBytes, own.get());
+    synchronize(own.get());
+    return pages_.emplace(stream.handle, static_cast<unsigned*>(page)).first->second;
+  } catch (...) {  // a page that may not be zeroed is nobody's
+    source_->release(page, kPageBytes);
+    throw;
+  }
 }
 
 }  // namespace bantam::kernels::cuda
