@@ -10,19 +10,18 @@
 #include "bantam/kernels/depthwise_conv2d.h"
 
 namespace bantam::ops {
-namespace {
 
-kernels::DepthwiseConv2dShape checked_shape(const Tensor& x, const Tensor& w, Window2d window) {
-  check_image("depthwise_conv2d", x.shape());
+kernels::DepthwiseConv2dShape depthwise_conv2d_shape(const char* op, const Tensor& x, const Tensor& w,
+                                                     Window2d window) {
+  check_image(op, x.shape());
   const std::int64_t channels = x.shape()[3];
   if (w.shape().rank() != 3 || channels == 0 || w.shape()[2] < channels || w.shape()[2] % channels != 0)
-    throw ShapeError(fmt::format("depthwise_conv2d: x {} and weight {} do not fit: expected (kH, kW, {}·multiplier)",
+    throw ShapeError(fmt::format("{}: x {} and weight {} do not fit: expected (kH, kW, {}·multiplier)", op,
                                  to_string(x.shape()), to_string(w.shape()), channels));
   if (x.dtype() != w.dtype())
-    throw DTypeError(
-        fmt::format("depthwise_conv2d: x is {} and the weight {}", to_string(x.dtype()), to_string(w.dtype())));
+    throw DTypeError(fmt::format("{}: x is {} and the weight {}", op, to_string(x.dtype()), to_string(w.dtype())));
   window.kernel = {w.shape()[0], w.shape()[1]};
-  const Padding pad = window.resolve("depthwise_conv2d", x.shape()[1], x.shape()[2]);
+  const Padding pad = window.resolve(op, x.shape()[1], x.shape()[2]);
   return {.batch = x.shape()[0],
           .in_h = x.shape()[1],
           .in_w = x.shape()[2],
@@ -40,10 +39,8 @@ kernels::DepthwiseConv2dShape checked_shape(const Tensor& x, const Tensor& w, Wi
           .dilation_w = window.dilation.w};
 }
 
-}  // namespace
-
 Tensor depthwise_conv2d(const Context& context, const Tensor& x, const Tensor& w, Window2d window) {
-  const kernels::DepthwiseConv2dShape shape = checked_shape(x, w, window);
+  const kernels::DepthwiseConv2dShape shape = depthwise_conv2d_shape("depthwise_conv2d", x, w, window);
   context.check_device("depthwise_conv2d", {&x, &w});
   const DType dtype = x.dtype();
   Tensor y = context.allocate({shape.batch, shape.out_h(), shape.out_w(), shape.out_channels()}, dtype);

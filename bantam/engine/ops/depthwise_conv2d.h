@@ -4,11 +4,15 @@
 #include "bantam/engine/context.h"
 #include "bantam/engine/ops/geometry.h"
 #include "bantam/engine/tensor.h"
+#include "bantam/kernels/depthwise_conv2d.h"
 
 namespace bantam::ops {
 
 /// x (batch, H, W, C), w (kH, kW, C·multiplier), one type → (batch, H', W', C·multiplier). `window.kernel` is taken
 /// from w. Throws ShapeError, DTypeError.
 Tensor depthwise_conv2d(const Context& context, const Tensor& x, const Tensor& w, Window2d window = {});
+
+/// The kernels' shape of such a call, in the name of `op`, whose errors it throws.
+kernels::DepthwiseConv2dShape depthwise_conv2d_shape(const char* op, const Tensor& x, const Tensor& w, Window2d window);
 
 }  // namespace bantam::ops

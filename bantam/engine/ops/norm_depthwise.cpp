@@ -46,26 +46,7 @@ struct Call {
 
 kernels::DepthwiseConv2dShape checked_shape(const Tensor& x, const Tensor& w, Window2d window, const NormStage& before,
                                             const NormStage& behind) {
-  check_image("norm_depthwise", x.shape());
-  if (x.dtype() != w.dtype())
-    throw DTypeError(
-        fmt::format("norm_depthwise: x is {} and the weight {}", to_string(x.dtype()), to_string(w.dtype())));
-  window.kernel = {3, 3};
-  const Padding pad = window.resolve("norm_depthwise", x.shape()[1], x.shape()[2]);
-  const kernels::DepthwiseConv2dShape shape{.batch = x.shape()[0],
-                                            .in_h = x.shape()[1],
-                                            .in_w = x.shape()[2],
-                                            .channels = x.shape()[3],
-                                            .kernel_h = 3,
-                                            .kernel_w = 3,
-                                            .stride_h = window.stride.h,
-                                            .stride_w = window.stride.w,
-                                            .pad_top = pad.top,
-                                            .pad_bottom = pad.bottom,
-                                            .pad_left = pad.left,
-                                            .pad_right = pad.right,
-                                            .dilation_h = window.dilation.h,
-                                            .dilation_w = window.dilation.w};
+  const kernels::DepthwiseConv2dShape shape = depthwise_conv2d_shape("norm_depthwise", x, w, window);
   if (w.shape() != Shape{3, 3, shape.channels} ||
       !kernels::norm_depthwise_takes(shape, before.settings.activation, behind.settings.activation))
     throw ShapeError(fmt::format("norm_depthwise: x {}, weight {}: not a convolution that runs between its norms",
