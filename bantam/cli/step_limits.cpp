@@ -13,11 +13,6 @@ namespace {
 
 double rounded(double ms) { return std::round(ms * 1e5) / 1e5; }
 
-int moments_of(const OptimizerOptions& options) {
-  const bool adam = options.kind == kernels::OptimizerKind::adam || options.kind == kernels::OptimizerKind::adamw;
-  return adam ? 2 : options.momentum > 0.0f ? 1 : 0;
-}
-
 }  // namespace
 
 std::optional<MeasuredRates> measure_rates(const RunConfig& config, Precision precision, int threads) {
@@ -42,7 +37,7 @@ const char* StepLimits::bound() const {
 StepLimits step_limits(const RunConfig& config, const StepCase& row, const StepMeasurement& measured,
                        const MeasuredRates& rates) {
   const StepWork work = least_step_work(config.model.graph, row.batch, row.precision, measured.parameters,
-                                        moments_of(config.train.optimizer));
+                                        moment_slots(config.train.optimizer));
   return {.bytes_ms = 1e3 * work.bytes / rates.copy_bytes_per_s,
           .flops_ms = 1e3 * work.flops / rates.flops_per_s,
           .chain_ms = 1e3 * measured.kernels * rates.kernel_seconds};

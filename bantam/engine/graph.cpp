@@ -45,18 +45,6 @@ LoweredSegment segment(const Graph& graph, NodeId first, NodeId last, bool recom
   return {first, last, recompute, outside_inputs(graph, first, last), {}, {}};
 }
 
-/// The only node that reads `node`, and does so once; 0 where there is none such.
-NodeId only_reader(const Graph& graph, NodeId node) {
-  NodeId reader = 0;
-  for (NodeId later = node + 1; later <= graph.output(); ++later)
-    for (const NodeId input : graph.nodes()[static_cast<std::size_t>(later)].inputs) {
-      if (input != node) continue;
-      if (reader != 0) return 0;
-      reader = later;
-    }
-  return reader;
-}
-
 bool fused(const LoweredSegment& segment, NodeId node) {
   return std::ranges::any_of(segment.fusions,
                              [node](const Fusion& fusion) { return fusion.first <= node && node <= fusion.last; });
@@ -71,7 +59,7 @@ void defer_norms(const Graph& graph, std::vector<LoweredSegment>& segments) {
   for (LoweredSegment& segment : segments)
     for (NodeId node = segment.first; node <= segment.last; ++node) {
       if (!graph.nodes()[static_cast<std::size_t>(node)].layer->defers_norm() || fused(segment, node)) continue;
-      const NodeId reader = only_reader(graph, node);
+      const NodeId reader = graph.only_reader(node);
       if (reader != 0 && graph.nodes()[static_cast<std::size_t>(reader)].layer->takes_deferred_norms() &&
           stretch_of(reader) == stretch_of(node))
         segment.deferred.push_back(node);
@@ -157,10 +145,7 @@ std::vector<Stretch> named_stretches(const Graph& graph, const std::vector<std::
 
 /// Whether a node alone is worth running again: cheap ones leave nothing but what recipes save already.
 bool worth_again(const Graph& graph, NodeId node) {
-  const GraphNode& description = graph.nodes()[static_cast<std::size_t>(node)];
-  std::vector<Shape> inputs;
-  for (const NodeId input : description.inputs) inputs.push_back(graph.nodes()[static_cast<std::size_t>(input)].output);
-  return !description.layer->cheap(inputs);
+  return !graph.nodes()[static_cast<std::size_t>(node)].layer->cheap(graph.input_shapes(node));
 }
 
 /// Every block as a whole, or node by node where more than one value leaves it.
@@ -221,6 +206,24 @@ NodeId Graph::add(std::string name, LayerPtr layer, std::vector<NodeId> inputs) 
   }
   nodes_.push_back({std::move(name), std::move(layer), std::move(inputs), out});
   return output();
+}
+
+std::vector<Shape> Graph::input_shapes(NodeId node) const {
+  std::vector<Shape> shapes;
+  for (const NodeId input : nodes_[static_cast<std::size_t>(node)].inputs)
+    shapes.push_back(nodes_[static_cast<std::size_t>(input)].output);
+  return shapes;
+}
+
+NodeId Graph::only_reader(NodeId node) const {
+  NodeId reader = 0;
+  for (NodeId later = node + 1; later <= output(); ++later)
+    for (const NodeId input : nodes_[static_cast<std::size_t>(later)].inputs) {
+      if (input != node) continue;
+      if (reader != 0) return 0;
+      reader = later;
+    }
+  return reader;
 }
 
 std::vector<LoweredSegment> lower(const Graph& graph, const RecomputeOptions& options,

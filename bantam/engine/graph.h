@@ -40,6 +40,10 @@ class Graph {
   const std::vector<GraphNode>& nodes() const { return nodes_; }
   const Shape& input_shape() const { return nodes_.front().output; }
   const Shape& output_shape() const { return nodes_.back().output; }
+  /// What the node's layer is given, without the batch axis.
+  std::vector<Shape> input_shapes(NodeId node) const;
+  /// The only node that reads `node`, and does so once; 0 where there is none such.
+  NodeId only_reader(NodeId node) const;
 
  private:
   std::vector<GraphNode> nodes_;

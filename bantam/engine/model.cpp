@@ -22,8 +22,7 @@ Model::Model(Runtime& runtime, Device device, Graph graph, ModelOptions options)
   paths_.resize(graph_.nodes().size(), "");
   for (NodeId node = 1; node <= graph_.output(); ++node) {
     const GraphNode& description = graph_.nodes()[index(node)];
-    std::vector<Shape> inputs;
-    for (const NodeId input : description.inputs) inputs.push_back(graph_.nodes()[index(input)].output);
+    const std::vector<Shape> inputs = graph_.input_shapes(node);
     LayerScope scope(description.name, parameters_, buffers_);
     layers_[index(node)] = description.layer->bind(scope, buffers_, inputs);
     paths_[index(node)] = runtime_.intern(description.name);

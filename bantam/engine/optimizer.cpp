@@ -35,6 +35,10 @@ constexpr int kGroups = 2;
 
 }  // namespace
 
+int moment_slots(const OptimizerOptions& options) {
+  return is_adam(options.kind) ? 2 : options.momentum > 0.0f ? 1 : 0;
+}
+
 Optimizer::Optimizer(Model& model, OptimizerOptions options) : model_(model), options_(options) {
   check(options_);
   const Context context = model_.context(Pass::train).at(model_.runtime().intern("optimizer"));
@@ -65,8 +69,8 @@ Optimizer::Optimizer(Model& model, OptimizerOptions options) : model_(model), op
     control.growth_interval = options_.loss_scale_growth_interval;
   }
   control_ = table(&control, sizeof(control));
-  if (is_adam(options_.kind) || options_.momentum > 0.0f) moment1_ = parameters.add_slot(context, "optimizer/moment1");
-  if (is_adam(options_.kind)) moment2_ = parameters.add_slot(context, "optimizer/moment2");
+  if (moment_slots(options_) > 0) moment1_ = parameters.add_slot(context, "optimizer/moment1");
+  if (moment_slots(options_) > 1) moment2_ = parameters.add_slot(context, "optimizer/moment2");
   parameters.begin_accumulation();
 }
 

@@ -25,6 +25,9 @@ struct OptimizerOptions {
   std::int32_t loss_scale_growth_interval = 2000;
 };
 
+/// Float32 slots of the parameters' size that it keeps: 2 of Adam, 1 of momentum, else 0.
+int moment_slots(const OptimizerOptions& options);
+
 /// State of one optimizer for one model. All of it lives on the device; nothing here waits for the device but
 /// `control()`.
 class Optimizer {

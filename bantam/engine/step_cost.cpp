@@ -16,12 +16,6 @@ constexpr double kNormAgain = 2.0 / 3;  // x read and y written, where forward r
 
 std::size_t index(NodeId node) { return static_cast<std::size_t>(node); }
 
-std::vector<Shape> input_shapes(const Graph& graph, const GraphNode& node) {
-  std::vector<Shape> shapes;
-  for (const NodeId input : node.inputs) shapes.push_back(graph.nodes()[index(input)].output);
-  return shapes;
-}
-
 /// Nodes [first, last] that record on one tape, and what is made again there.
 struct Scope {
   NodeId first, last;
@@ -70,13 +64,12 @@ class Derivation {
  private:
   int own_traffic(NodeId node) const { return 1 + static_cast<int>(graph_.nodes()[index(node)].inputs.size()); }
   bool reads(NodeId node) const {
-    const GraphNode& description = graph_.nodes()[index(node)];
-    return description.layer->reads_input_again(input_shapes(graph_, description));
+    return graph_.nodes()[index(node)].layer->reads_input_again(graph_.input_shapes(node));
   }
   /// What Recipe::traffic of the node's output is; 0 where it has no recipe.
   int recipe_traffic(NodeId node, const Scope& scope, const std::vector<int>& traffic) const {
     const GraphNode& description = graph_.nodes()[index(node)];
-    const std::vector<Shape> inputs = input_shapes(graph_, description);
+    const std::vector<Shape> inputs = graph_.input_shapes(node);
     const bool wanted = inputs.size() > 1 ? scope.derive == Derive::cheap : scope.derive != Derive::none;
     if (!wanted || deferred_[index(node)] || !description.layer->cheap(inputs)) return 0;
     int total = own_traffic(node);
@@ -112,14 +105,15 @@ DeviceRates typical_rates(Device device, Precision precision) {
 StepCost predict_cost(const Graph& graph, std::int64_t batch, Precision precision, const DeviceRates& rates) {
   const auto element = static_cast<double>(size_of(precision.compute()));
   StepCost cost;
-  for (const GraphNode& node : graph.nodes()) {
+  for (NodeId id = graph.input(); id <= graph.output(); ++id) {
+    const GraphNode& node = graph.nodes()[index(id)];
     cost.touch.push_back(static_cast<double>(node.output.elements() * batch) * element / rates.bytes_per_s);
     if (node.layer == nullptr) {
       cost.forward.push_back(0);
       cost.again.push_back(0);
       continue;
     }
-    const std::vector<Shape> inputs = input_shapes(graph, node);
+    const std::vector<Shape> inputs = graph.input_shapes(id);
     const double flops = static_cast<double>(node.layer->flops(inputs) * batch),
                  bytes = static_cast<double>(node.layer->traffic(inputs) * batch) * element;
     cost.forward.push_back(std::max(flops / (kFlopsReached * rates.flops_per_s), bytes / rates.bytes_per_s));

@@ -9,30 +9,12 @@ namespace {
 
 const GraphNode& at(const Graph& graph, NodeId node) { return graph.nodes()[static_cast<std::size_t>(node)]; }
 
-std::vector<Shape> input_shapes(const Graph& graph, const GraphNode& node) {
-  std::vector<Shape> shapes;
-  for (const NodeId input : node.inputs) shapes.push_back(at(graph, input).output);
-  return shapes;
-}
-
-/// The node's only reader, or 0.
-NodeId only_reader(const Graph& graph, NodeId node) {
-  NodeId reader = 0;
-  for (NodeId later = node + 1; later <= graph.output(); ++later)
-    for (const NodeId input : at(graph, later).inputs) {
-      if (input != node) continue;
-      if (reader != 0) return 0;
-      reader = later;
-    }
-  return reader;
-}
-
 /// Elements of a layer's output as memory must hold it: behind what follows at once and can be done on the way.
 std::int64_t written_elements(const Graph& graph, NodeId node) {
   std::int64_t least = at(graph, node).output.elements();
-  for (NodeId reader = only_reader(graph, node); reader != 0; reader = only_reader(graph, reader)) {
+  for (NodeId reader = graph.only_reader(node); reader != 0; reader = graph.only_reader(reader)) {
     const GraphNode& next = at(graph, reader);
-    const std::vector<Shape> inputs = input_shapes(graph, next);
+    const std::vector<Shape> inputs = graph.input_shapes(reader);
     if (inputs.size() != 1 || !next.layer->cheap(inputs) || next.layer->uses_batch_statistics()) break;
     least = std::min(least, next.output.elements());
   }
@@ -49,7 +31,7 @@ StepWork least_step_work(const Graph& graph, std::int64_t batch, Precision preci
   std::vector<bool> wants_gradient(graph.nodes().size(), false);
   for (NodeId node = 1; node <= graph.output(); ++node) {
     const GraphNode& description = at(graph, node);
-    const std::vector<Shape> inputs = input_shapes(graph, description);
+    const std::vector<Shape> inputs = graph.input_shapes(node);
     const bool before = std::ranges::any_of(
         description.inputs, [&](NodeId input) { return wants_gradient[static_cast<std::size_t>(input)]; });
     const auto flops = static_cast<double>(description.layer->flops(inputs));
