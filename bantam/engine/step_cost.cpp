@@ -56,7 +56,7 @@ class Derivation {
         continue;
       }
       const bool again = traffic[index(node)] > 0;
-      if (again) seconds += made[index(node)] * own_traffic(node) * cost_.touch[index(node)];
+      if (again) seconds += kAgain * made[index(node)] * own_traffic(node) * cost_.touch[index(node)];
       const int wanted = (again || deferred_[index(node)] ? made[index(node)] : 0) + (reads(node) ? 1 : 0);
       for (const NodeId input : graph_.nodes()[index(node)].inputs) made[index(input)] += wanted;
     }
@@ -119,7 +119,7 @@ StepCost predict_cost(const Graph& graph, std::int64_t batch, Precision precisio
     const double flops = static_cast<double>(node.layer->flops(inputs) * batch),
                  bytes = static_cast<double>(node.layer->traffic(inputs) * batch) * element;
     cost.forward.push_back(std::max(flops / (kFlopsReached * rates.flops_per_s), bytes / rates.bytes_per_s));
-    cost.again.push_back(cost.forward.back() * (node.layer->uses_batch_statistics() ? kNormAgain : 1.0));
+    cost.again.push_back(kAgain * cost.forward.back() * (node.layer->uses_batch_statistics() ? kNormAgain : 1.0));
   }
   cost.step = (1 + kBackward) * std::accumulate(cost.forward.begin(), cost.forward.end(), 0.0);
   for (const LoweredSegment& segment : lower(graph, {}))
@@ -137,7 +137,7 @@ double extra_work(const Graph& graph, const RecomputeOptions& recompute, const S
       if (!derivation.deferred(node)) seconds += cost.again[index(node)];
     seconds += derivation.seconds({segment.first, segment.last, recompute.derives_again(), segment.first});
   }
-  return cost.step > 0 ? kAgain * seconds / cost.step : 0;
+  return cost.step > 0 ? seconds / cost.step : 0;
 }
 
 }  // namespace bantam
