@@ -5,8 +5,7 @@
 #include <cmath>
 
 #include "bantam/kernels/cpu/activation_math.h"
-#include "bantam/kernels/cpu/affine8.h"
-#include "bantam/kernels/cpu/column_sums.h"
+#include "bantam/kernels/cpu/batch_norm_passes.h"
 #include "bantam/kernels/cpu/convert.h"
 #include "bantam/kernels/workspace_layout.h"
 
@@ -81,10 +80,7 @@ void part_moments(const Samples<T>& samples, RowBlock rows, float* mean, float* 
   }
 }
 
-/// Mean and biased variance of a channel, from the parts' moments in part order.
-struct Moments {
-  double mean = 0, variance = 0;
-};
+/// The moments of a channel, from the parts' in part order.
 Moments merge_parts(const float* partials, const float* origin, const BatchNormShape& shape, std::int64_t c) {
   const std::int64_t parts = sum_parts(shape.rows, shape.channels, DeviceKind::cpu);
   double mean = 0, m2 = 0, seen = 0;
@@ -98,11 +94,6 @@ Moments merge_parts(const float* partials, const float* origin, const BatchNormS
     seen += rows;
   }
   return {origin[c] + mean, m2 / seen};
-}
-
-/// One step of a running statistic.
-float moved(float running, double batch, float rate) {
-  return static_cast<float>((1.0 - rate) * running + rate * batch);
 }
 
 /// y = f(z); `inv_std(c)` gives a channel's factor.
@@ -128,59 +119,6 @@ void normalise(const Exec& exec, const BatchNormShape& shape, DType dtype, const
   });
 }
 
-/// What backward reads of a normalised array, and the values a channel that z is made of.
-template <class T>
-struct Saved {
-  const T* x;
-  const float* mean;
-  const float* inv_std;
-  const float* factor;  // inv_std·scale
-  const float* shift;
-};
-
-/// Σ dz and Σ dz·x̂ a channel, to totals[0..channels) and totals[channels..).
-template <class T, class Function>
-void gradient_sums(const Exec& exec, const BatchNormShape& shape, const Saved<T>& saved, const T* dy, Function f,
-                   float* partials, float* totals) {
-  const std::int64_t parts = sum_parts(shape.rows, shape.channels, DeviceKind::cpu);
-  const std::int64_t elements = shape.rows * shape.channels;
-  parallel_parts(parts, exec.threads, [&](std::int64_t part) {
-    const RowBlock rows{part_begin(shape.rows, parts, part), part_begin(shape.rows, parts, part + 1)};
-    float* sums[2] = {partials + part * 2 * shape.channels, partials + (part * 2 + 1) * shape.channels};
-    std::fill(sums[0], sums[0] + 2 * shape.channels, 0.0f);
-    sum_columns<2>(rows, shape.channels, sums, [&](std::int64_t at, std::int64_t c, std::int64_t lanes, Float8* sum) {
-      const Float8 v = load_lanes(saved.x + at, lanes, elements - at), mean = load_lanes(saved.mean + c, lanes);
-      const Float8 z = linear(v, mean, load_lanes(saved.factor + c, lanes), load_lanes(saved.shift + c, lanes));
-      const Float8 dz = load_lanes(dy + at, lanes, elements - at) * f.derivative(z);
-      sum[0] += dz;
-      sum[1] += dz * ((v - mean) * load_lanes(saved.inv_std + c, lanes));
-    });
-  });
-  add_parts(partials, parts, 2 * shape.channels, totals, false, exec.threads);
-}
-
-/// dx = scale·inv_std·(dz - Σdz/rows - x̂·Σ(dz·x̂)/rows).
-template <class T, class Function>
-void input_gradient(const Exec& exec, const BatchNormShape& shape, const Saved<T>& saved, const T* dy, Function f,
-                    const float* totals, T* dx) {
-  const float per_row = 1.0f / static_cast<float>(shape.rows);
-  map_channels<6>(
-      shape.rows, shape.channels, exec.threads,
-      [&](std::int64_t c, float* p) {
-        p[0] = saved.mean[c];
-        p[1] = saved.inv_std[c];
-        p[2] = saved.factor[c];
-        p[3] = saved.shift[c];
-        p[4] = totals[c] * per_row;
-        p[5] = totals[shape.channels + c] * per_row;
-      },
-      [&](std::int64_t at, std::int64_t lanes, const Float8* p) {
-        const Float8 v = load_lanes(saved.x + at, lanes);
-        const Float8 dz = load_lanes(dy + at, lanes) * f.derivative(linear(v, p[0], p[2], p[3]));
-        store_lanes(dx + at, lanes, p[2] * (dz - p[4] - ((v - p[0]) * p[1]) * p[5]));
-      });
-}
-
 }  // namespace
 
 void batch_norm_forward_training(const Exec& exec, const BatchNormShape& shape, DType dtype, const void* x,
@@ -204,15 +142,9 @@ void batch_norm_forward_training(const Exec& exec, const BatchNormShape& shape, 
                    mean + shape.channels);
     });
   });
-  const double correction =
-      update.unbiased && shape.rows > 1 ? static_cast<double>(shape.rows) / static_cast<double>(shape.rows - 1) : 1.0;
-  for (std::int64_t c = 0; c < shape.channels; ++c) {
-    const Moments moments = merge_parts(partials, origin, shape, c);
-    saved_mean[c] = static_cast<float>(moments.mean);
-    saved_inv_std[c] = static_cast<float>(1.0 / std::sqrt(moments.variance + epsilon));
-    if (running_mean) running_mean[c] = moved(running_mean[c], moments.mean, update.rate);
-    if (running_variance) running_variance[c] = moved(running_variance[c], moments.variance * correction, update.rate);
-  }
+  const StatisticsOutput statistics{epsilon, update, running_mean, running_variance, saved_mean, saved_inv_std};
+  for (std::int64_t c = 0; c < shape.channels; ++c)
+    write_statistics(statistics, shape.rows, c, merge_parts(partials, origin, shape, c));
   if (y) batch_norm_apply(exec, shape, dtype, x, affine, saved_mean, saved_inv_std, y);
 }
 
@@ -231,24 +163,18 @@ void batch_norm_backward_training(const Exec& exec, const BatchNormShape& shape,
                     "batch_norm_backward_training");
   const std::int64_t channels = shape.channels;
   float* totals = static_cast<float*>(workspace.data);  // (2, channels), then factor and shift, then the parts' sums
-  float *factor = totals + 2 * channels, *shift = totals + 3 * channels, *partials = totals + 4 * channels;
-  for (std::int64_t c = 0; c < channels; ++c) {
-    factor[c] = saved_inv_std[c] * scale_of(affine, c);
-    shift[c] = shift_of(affine, c);
-  }
+  float* partials = totals + 4 * channels;
   dispatch_floating(dtype, [&](auto tag) {
     using T = typename decltype(tag)::type;
-    const Saved<T> saved{static_cast<const T*>(x), saved_mean, saved_inv_std, factor, shift};
+    const NormOperand norm{x, affine, saved_mean, saved_inv_std};
+    const Saved<T> saved = saved_of<T>(norm, channels, totals + 2 * channels);
     const T* g = static_cast<const T*>(dy);
     with_activation8(affine.activation, [&](auto f) {
       gradient_sums(exec, shape, saved, g, f, partials, totals);
       if (dx) input_gradient(exec, shape, saved, g, f, totals, static_cast<T*>(dx));
     });
   });
-  for (std::int64_t c = 0; c < channels; ++c) {
-    if (dshift) dshift[c] = totals[c] + (accumulate ? dshift[c] : 0.0f);
-    if (dscale) dscale[c] = totals[channels + c] + (accumulate ? dscale[c] : 0.0f);
-  }
+  store_gradients(totals, channels, {dscale, dshift, accumulate});
 }
 
 void batch_norm_forward_inference(const Exec& exec, const BatchNormShape& shape, DType dtype, const void* x,
