@@ -61,9 +61,9 @@ template <class T>
 void sum_block(const Samples<T>& samples, RowBlock block, std::int64_t c0, std::int64_t count, float* sums) {
   const std::int64_t elements = samples.shape.rows * samples.shape.channels;
   sum_column_chunk<1>(block, samples.shape.channels, c0, count, sums,
-                      [&](std::int64_t at, std::int64_t c, std::int64_t lanes, Float8* sum) {
-                        sum[0] +=
-                            load_lanes(samples.x + at, lanes, elements - at) - load_lanes(samples.origin + c, lanes);
+                      [elements, x = samples.x, origin = samples.origin](std::int64_t at, std::int64_t c,
+                                                                         std::int64_t lanes, Float8* sum) {
+                        sum[0] += load_lanes(x + at, lanes, elements - at) - load_lanes(origin + c, lanes);
                       });
 }
 
@@ -124,7 +124,7 @@ void normalise(const Exec& exec, const BatchNormShape& shape, DType dtype, const
             p[1] = inv_std(c) * scale_of(affine, c);
             p[2] = shift_of(affine, c);
           },
-          [&](std::int64_t at, std::int64_t lanes, const Float8* p) {
+          [=](std::int64_t at, std::int64_t lanes, const Float8* p) {
             store_lanes(to + at, lanes, f(linear(load_lanes(from + at, lanes), p[0], p[1], p[2])));
           });
     });

@@ -67,7 +67,7 @@ void gradient_sums(const Exec& exec, const BatchNormShape& shape, const Saved<T>
     const RowBlock rows{part_begin(shape.rows, parts, part), part_begin(shape.rows, parts, part + 1)};
     float* sums[2] = {partials + part * 2 * shape.channels, partials + (part * 2 + 1) * shape.channels};
     std::fill(sums[0], sums[0] + 2 * shape.channels, 0.0f);
-    sum_columns<2>(rows, shape.channels, sums, [&](std::int64_t at, std::int64_t c, std::int64_t lanes, Float8* sum) {
+    sum_columns<2>(rows, shape.channels, sums, [=](std::int64_t at, std::int64_t c, std::int64_t lanes, Float8* sum) {
       const Float8 v = load_lanes(saved.x + at, lanes, elements - at), mean = load_lanes(saved.mean + c, lanes);
       const Float8 z = linear(v, mean, load_lanes(saved.factor + c, lanes), load_lanes(saved.shift + c, lanes));
       const Float8 dz = load_lanes(dy + at, lanes, elements - at) * f.derivative(z);
@@ -93,7 +93,7 @@ void input_gradient(const Exec& exec, const BatchNormShape& shape, const Saved<T
         p[4] = totals[c] * per_row;
         p[5] = totals[shape.channels + c] * per_row;
       },
-      [&](std::int64_t at, std::int64_t lanes, const Float8* p) {
+      [=](std::int64_t at, std::int64_t lanes, const Float8* p) {
         const Float8 v = load_lanes(saved.x + at, lanes);
         const Float8 dz = load_lanes(dy + at, lanes) * f.derivative(linear(v, p[0], p[2], p[3]));
         store_lanes(dx + at, lanes, p[2] * (dz - p[4] - ((v - p[0]) * p[1]) * p[5]));
