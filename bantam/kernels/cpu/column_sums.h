@@ -30,6 +30,7 @@ inline void sum_column_chunk(RowBlock block, std::int64_t channels, std::int64_t
       } else {
         for (std::int64_t r = first; r < last; ++r) add(r * channels + at, at, lanes, sum);
       }
+#pragma GCC unroll 4
       for (int k = 0; k < K; ++k) {
         float* to = held + c * K + k * kLanes;
         store8(to, first == block.begin ? sum[k] : load8(to) + sum[k]);
