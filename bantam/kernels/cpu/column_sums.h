@@ -19,7 +19,7 @@ inline constexpr std::int64_t kSumChunk = 1024;
 template <int K, class Add>
 inline void sum_column_chunk(RowBlock block, std::int64_t channels, std::int64_t c0, std::int64_t chunk, float* held,
                              Add&& add) {
-  constexpr std::int64_t kRows = 8;
+  constexpr std::int64_t kRows = 4;
   for (std::int64_t first = block.begin; first < block.end; first += kRows) {
     const std::int64_t last = std::min(first + kRows, block.end);
     for (std::int64_t c = 0; c < chunk; c += kLanes) {

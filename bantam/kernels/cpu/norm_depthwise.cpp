@@ -79,11 +79,11 @@ RowFunctions<T> fastest(const DepthwiseConv2dShape& s) {
 class Ring {
  public:
   Ring(const NormDepthwisePlan& plan, std::int64_t lanes, float* memory)
-      : data_(memory), row_(plan.columns * lanes), lanes_(lanes) {
+      : data_(memory), block_(plan.block_vectors() * lanes), row_(plan.columns * lanes), lanes_(lanes) {
     std::fill_n(data_, plan.ring_floats(), 0.0f);
   }
   /// From one vector of channels to the next.
-  std::int64_t block() const { return kRingSlots * row_; }
+  std::int64_t block() const { return block_; }
   /// Where row `index` lies, from column `first` on.
   float* row(std::int64_t index, std::int64_t first) const { return data_ + index % 3 * row_ + first * lanes_; }
   float* zeros(std::int64_t first) const { return data_ + 3 * row_ + first * lanes_; }
@@ -94,7 +94,7 @@ class Ring {
 
  private:
   float* data_;
-  std::int64_t row_, lanes_;
+  std::int64_t block_, row_, lanes_;
 };
 
 /// A norm's vectors from channel c on.
@@ -158,7 +158,8 @@ struct Forward {
                            .origin = origin,
                            .mean = origin + s.channels,
                            .squares = origin + 2 * s.channels,
-                           .seen = seen};
+                           .seen = seen,
+                           .ahead = o + 1 < end ? s.out_w() * s.channels : 0};
         for (std::int64_t r = 0; r < 3; ++r) row.rows[r] = ring.row_or_zeros(first + r, s.in_h, 0);
         run.convolve(row);
         seen += s.out_w();
@@ -217,7 +218,7 @@ struct Backward {
       for (std::int64_t row = begin; row < end; ++row) {
         const std::int64_t last = std::min((row + s.pad_top) / s.stride_h, s.out_h() - 1);
         for (; next <= last; ++next) gradient(n, next, c, count, ring);
-        input_row(n, row, c, count, ring, sums);
+        input_row(n, row, end, c, count, ring, sums);
       }
     });
   }
@@ -231,8 +232,8 @@ struct Backward {
   }
 
   /// Rows of weights k that meet a row of x: those with row + pad_top - k a multiple of the stride.
-  void input_row(std::int64_t n, std::int64_t row, std::int64_t c, std::int64_t count, const Ring& ring,
-                 float* sums) const {
+  void input_row(std::int64_t n, std::int64_t row, std::int64_t end, std::int64_t c, std::int64_t count,
+                 const Ring& ring, float* sums) const {
     const std::int64_t at = (n * s.in_h + row) * s.in_w * s.channels + c, padded = row + s.pad_top;
     BackwardRow<T> in{.block = ring.block(),
                       .x = before.x + at,
@@ -241,6 +242,7 @@ struct Backward {
                       .pad_left = s.pad_left,
                       .channels = s.channels,
                       .count = count,
+                      .ahead = row + 1 < end ? s.in_w * s.channels : 0,
                       .norm = vectors_of(before, activation_before, c),
                       .dshift = sums + 9 * s.channels,
                       .dscale = sums + 10 * s.channels};

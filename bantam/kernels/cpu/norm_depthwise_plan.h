@@ -27,7 +27,9 @@ struct NormDepthwisePlan {
   std::int64_t channels_each = 0, groups = 1;
 
   std::int64_t parts() const { return row_parts * groups; }
-  std::int64_t ring_floats() const { return kRingSlots * columns * channels_each; }
+  /// Vectors of a ring from one vector of channels to the next: an odd number, so that they spread over a cache's sets.
+  std::int64_t block_vectors() const { return kRingSlots * columns + 1; }
+  std::int64_t ring_floats() const { return block_vectors() * channels_each; }
   /// Floats of workspace for the ring of each part.
   std::int64_t outside_floats() const { return ring_floats() > kStackFloats ? ring_floats() : 0; }
   std::int64_t chunk_begin(std::int64_t chunk) const { return part_begin(rows, chunks, chunk); }
@@ -39,7 +41,7 @@ inline NormDepthwisePlan plan_rows(std::int64_t batch, std::int64_t rows, std::i
   constexpr std::int64_t kParts = 32, kLeastRows = 14, kLeastChannels = 64;
   NormDepthwisePlan plan{.rows = rows, .columns = columns};
   const std::int64_t fitting =
-      std::max(kLeastChannels, kStackFloats / (kRingSlots * columns) / kLeastChannels * kLeastChannels);
+      std::max(kLeastChannels, kStackFloats / (kRingSlots * columns + 1) / kLeastChannels * kLeastChannels);
   plan.groups = std::max<std::int64_t>(1, (channels + fitting - 1) / fitting);
   plan.channels_each =
       ((channels + plan.groups - 1) / plan.groups + kLeastChannels - 1) / kLeastChannels * kLeastChannels;

@@ -145,6 +145,7 @@ struct ConvolveRow {
   float* mean;
   float* squares;  ///< Σ of squared differences from the mean
   std::int64_t seen;
+  std::int64_t ahead;  ///< elements from here to what is fetched for the next row: vectors of a column lie far apart
 };
 
 template <class V, int kStride>
@@ -192,7 +193,9 @@ template <class V, int kStride, class T>
     V sum = {}, squares = {};
     for (std::int64_t o = 0; o < row.columns; ++o) {
       const V value = rounded_as<T>(convolve_at<V, kStride>(rows, o, w));
-      store_as(row.y + o * row.channels + c, value);
+      T* y = row.y + o * row.channels + c;
+      store_as(y, value);
+      __builtin_prefetch(y + row.ahead, 1);
       const V difference = value - from;
       sum += difference;
       squares += difference * difference;
@@ -211,6 +214,7 @@ struct BackwardRow {
   const T* x;
   T* dz;
   std::int64_t columns, pad_left, channels, count;
+  std::int64_t ahead;  ///< as in ConvolveRow
   NormVectors norm;
   float* dshift;
   float* dscale;
@@ -265,6 +269,8 @@ template <class V, int kStride, int R, class T>
     T* dz = row.dz + c;
     for (std::int64_t column = 0; column < row.columns; ++column, x += row.channels, dz += row.channels) {
       const std::int64_t padded = column + row.pad_left;
+      __builtin_prefetch(x + row.ahead);
+      __builtin_prefetch(dz + row.ahead, 1);
       const float* at[R];
 #pragma GCC unroll 3
       for (int r = 0; r < R; ++r) at[r] = row.gradients[r] + c / kWidth * row.block + padded / kStride * kWidth;
