@@ -49,10 +49,12 @@ void sum_columns(RowBlock rows, std::int64_t channels, float* const* sums, Add&&
     for (std::int64_t c0 = 0; c0 < channels; c0 += kSumChunk) {
       const std::int64_t chunk = std::min(kSumChunk, channels - c0);
       sum_column_chunk<K>({r, std::min(r + step, rows.end)}, channels, c0, chunk, held, add);
-      for (std::int64_t i = 0; i < chunk * K; i += kLanes) {
-        const std::int64_t c = i / K / kLanes * kLanes, lanes = std::min(kLanes, chunk - c);
-        float* to = sums[i / kLanes % K] + c0 + c;
-        store_lanes(to, lanes, load_lanes(to, lanes) + load8(held + i));
+      for (std::int64_t c = 0; c < chunk; c += kLanes) {
+        const std::int64_t lanes = std::min(kLanes, chunk - c);
+        for (int k = 0; k < K; ++k) {
+          float* to = sums[k] + c0 + c;
+          store_lanes(to, lanes, load_lanes(to, lanes) + load8(held + c * K + k * kLanes));
+        }
       }
     }
   }
