@@ -296,7 +296,10 @@ void norm_depthwise_forward(const Exec& exec, const DepthwiseConv2dShape& s, DTy
 void norm_depthwise_backward(const Exec& exec, const DepthwiseConv2dShape& s, DType dtype, const NormOperand& x,
                              const void* w, const NormOperand& y, const void* dy, void* dx,
                              const NormDepthwiseGradients& gradients, Workspace workspace) {
-  if (s.y_elements() <= 0) return;
+  if (s.y_elements() <= 0) {
+    if (gradients.dw != nullptr && !gradients.accumulate) std::fill_n(gradients.dw, s.w_elements(), 0.0f);
+    return;
+  }
   require_workspace(workspace, norm_depthwise_workspace_bytes(s, dtype, DeviceKind::cpu), "norm_depthwise_backward");
   const NormDepthwisePlan plan = plan_norm_backward(s);
   const std::int64_t channels = s.channels;
