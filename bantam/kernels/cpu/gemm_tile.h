@@ -148,14 +148,26 @@ template <class Vector>
 }
 
 /// `rows` rows of an A that is stored transposed, in tiles of R rows (the last has what is left), `tile` floats apart:
-/// each as (depth, its rows). Stored rows are read from their start to their end.
+/// each as (depth, its rows).
 template <int R>
 [[gnu::always_inline]] inline void pack_rows(const float* from, std::int64_t stride, std::int64_t depth,
                                              std::int64_t rows, std::int64_t tile, float* to) {
-  const std::int64_t whole = rows / R, left = rows % R;
-  for (std::int64_t p = 0; p < depth; ++p, from += stride) {
-    for (std::int64_t t = 0; t < whole; ++t) std::memcpy(to + t * tile + p * R, from + t * R, R * sizeof(float));
-    for (std::int64_t r = 0; r < left; ++r) to[whole * tile + p * left + r] = from[whole * R + r];
+  constexpr std::int64_t kGroup = 8;  // stored rows: what is written is whole cache lines, what is read stays in cache
+  for (std::int64_t first = 0; first < depth; first += kGroup, from += kGroup * stride) {
+    const std::int64_t group = depth - first < kGroup ? depth - first : kGroup;
+    const std::int64_t ahead = depth - first > 2 * kGroup ? kGroup * stride : 0;
+    float* panel = to;
+    std::int64_t row = 0;
+    for (; row + R <= rows; row += R, panel += tile) {
+      for (std::int64_t p = 0; p < group; ++p) {
+        __builtin_prefetch(from + p * stride + row + ahead);
+        std::memcpy(panel + (first + p) * R, from + p * stride + row, R * sizeof(float));
+      }
+    }
+    const std::int64_t left = rows - row;
+    for (std::int64_t p = 0; p < group; ++p) {
+      for (std::int64_t r = 0; r < left; ++r) panel[(first + p) * left + r] = from[p * stride + row + r];
+    }
   }
 }
 
