@@ -18,10 +18,10 @@ std::size_t floats(std::int64_t count) { return static_cast<std::size_t>(count) 
 std::size_t cpu_workspace_bytes(const DepthwiseConv2dShape& s) {
   const cpu::NormDepthwisePlan forward = cpu::plan_norm_forward(s), backward = cpu::plan_norm_backward(s);
   const std::int64_t gradient_sums = 2 * sum_parts(norm_behind(s).rows, s.channels, DeviceKind::cpu);
-  const std::int64_t vectors = std::max(cpu::kBackwardSums * backward.row_parts, gradient_sums);
+  const std::int64_t vectors = std::max(kBackwardSums * backward.row_parts, gradient_sums);
   return floats(
       std::max((2 + kMomentFloats * forward.row_parts) * s.channels + forward.parts() * forward.outside_floats(),
-               (6 + cpu::kBackwardSums + vectors) * s.channels + backward.parts() * backward.outside_floats()));
+               (6 + kBackwardSums + vectors) * s.channels + backward.parts() * backward.outside_floats()));
 }
 
 }  // namespace

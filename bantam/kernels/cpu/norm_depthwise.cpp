@@ -6,8 +6,8 @@
 
 #include "bantam/kernels/cpu/batch_norm_passes.h"
 #include "bantam/kernels/cpu/convert.h"
+#include "bantam/kernels/cpu/norm_depthwise_ring.h"
 #include "bantam/kernels/cpu/norm_depthwise_rows.h"
-#include "bantam/kernels/norm_depthwise_parts.h"
 #include "bantam/kernels/workspace_layout.h"
 
 namespace bantam::kernels::cpu {
@@ -75,57 +75,12 @@ RowFunctions<T> fastest(const DepthwiseConv2dShape& s) {
   return functions_of<Eight, T>(s.stride_h);
 }
 
-/// Rows of a part, three at a time, beside one of zeros.
-class Ring {
- public:
-  Ring(const NormDepthwisePlan& plan, std::int64_t lanes, float* memory)
-      : data_(memory), block_(plan.block_vectors() * lanes), row_(plan.columns * lanes), lanes_(lanes) {
-    std::fill_n(data_, plan.ring_floats(), 0.0f);
-  }
-  /// From one vector of channels to the next.
-  std::int64_t block() const { return block_; }
-  /// Where row `index` lies, from column `first` on.
-  float* row(std::int64_t index, std::int64_t first) const { return data_ + index % 3 * row_ + first * lanes_; }
-  float* zeros(std::int64_t first) const { return data_ + 3 * row_ + first * lanes_; }
-  /// The same, or zeros for rows outside [0, rows).
-  const float* row_or_zeros(std::int64_t index, std::int64_t rows, std::int64_t first) const {
-    return index >= 0 && index < rows ? row(index, first) : zeros(first);
-  }
-
- private:
-  float* data_;
-  std::int64_t block_, row_, lanes_;
-};
-
 /// A norm's vectors from channel c on.
 template <class T>
 NormVectors vectors_of(const Saved<T>& saved, ActivationFunction f, std::int64_t c) {
   NormVectors vectors{saved.mean + c, saved.inv_std + c, saved.factor + c, saved.shift + c};
   if (f.kind == Activation::relu6) vectors.top = PiecewiseLinear::of(f).top;
   return vectors;
-}
-
-/// Calls part(row part, first channel, channels, ring's memory) for the parts of a plan. `outside`: rings that the
-/// stack does not take.
-template <class Part>
-void for_each_part(const Exec& exec, const NormDepthwisePlan& plan, std::int64_t channels, float* outside,
-                   Part&& part) {
-  parallel_parts(plan.parts(), exec.threads, [&](std::int64_t i) {
-    alignas(64) float memory[kStackFloats];
-    const std::int64_t c = i % plan.groups * plan.channels_each;
-    part(i / plan.groups, c, std::min(plan.channels_each, channels - c),
-         plan.outside_floats() > 0 ? outside + i * plan.outside_floats() : memory);
-  });
-}
-
-/// Calls rows(image, first row, end) for the tasks of a row part.
-template <class Rows>
-void for_each_task(const NormDepthwisePlan& plan, std::int64_t part, Rows&& rows) {
-  const std::int64_t end = part_begin(plan.tasks, plan.row_parts, part + 1);
-  for (std::int64_t task = part_begin(plan.tasks, plan.row_parts, part); task < end; ++task) {
-    const std::int64_t chunk = task % plan.chunks;
-    rows(task / plan.chunks, plan.chunk_begin(chunk), plan.chunk_begin(chunk + 1));
-  }
 }
 
 /// One call of forward; partial moments are (row parts, 3, channels).
@@ -173,19 +128,23 @@ struct Forward {
         {x, s.in_w, s.channels, count, vectors_of(before, activation, c), {ring.row(row, s.pad_left), ring.block()}});
   }
 
-  /// Positions of y that a row part has summed up.
-  std::int64_t positions(std::int64_t index) const {
-    std::int64_t rows = 0;
-    for_each_task(plan, index, [&](std::int64_t, std::int64_t begin, std::int64_t end) { rows += end - begin; });
-    return rows * s.out_w();
+  /// Merges the row parts' moments in their order.
+  void write(const StatisticsOutput& statistics) const {
+    double counts[kMaxRowParts] = {};  // positions of y that each has summed up
+    for (std::int64_t part = 0; part < plan.row_parts; ++part) {
+      for_each_task(plan, part, [&](std::int64_t, std::int64_t begin, std::int64_t end) {
+        counts[part] += static_cast<double>((end - begin) * s.out_w());
+      });
+    }
+    for (std::int64_t c = 0; c < s.channels; ++c)
+      write_statistics(statistics, norm_behind(s).rows, c, moments(counts, c));
   }
 
-  Moments moments(std::int64_t c) const {
+  Moments moments(const double* counts, std::int64_t c) const {
     double mean = 0, squares = 0, seen = 0;
     for (std::int64_t part = 0; part < plan.row_parts; ++part) {
       const float* partial = partials + part * kMomentFloats * s.channels + c;
-      const auto count = static_cast<double>(positions(part));
-      const double delta = static_cast<double>(partial[0]) + partial[s.channels] - mean;
+      const double count = counts[part], delta = static_cast<double>(partial[0]) + partial[s.channels] - mean;
       mean += delta * count / (seen + count);
       squares += partial[2 * s.channels] + delta * delta * seen * count / (seen + count);
       seen += count;
@@ -288,8 +247,7 @@ void norm_depthwise_forward(const Exec& exec, const DepthwiseConv2dShape& s, DTy
                   [&](std::int64_t index, std::int64_t c, std::int64_t count, float* memory) {
                     forward.part(index, c, count, memory);
                   });
-    for (std::int64_t c = 0; c < s.channels; ++c)
-      write_statistics(statistics, norm_behind(s).rows, c, forward.moments(c));
+    forward.write(statistics);
   });
 }
 

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "bantam/kernels/depthwise_conv2d.h"
+#include "bantam/kernels/norm_depthwise_parts.h"
 #include "bantam/kernels/partial_sums.h"
 
 namespace bantam::kernels::cpu {
@@ -13,8 +13,8 @@ namespace bantam::kernels::cpu {
 inline constexpr std::int64_t kRingSlots = 4;
 /// Zeros on each side of a ring's row of gradients: what any padding makes the input's columns reach.
 inline constexpr std::int64_t kGradientMargin = 2;
-/// Sums a channel of backward: of the nine weights, Σ dz and Σ dz·x̂ of the norm before.
-inline constexpr std::int64_t kBackwardSums = 11;
+/// Most row parts, each with partial sums of its own.
+inline constexpr std::int64_t kMaxRowParts = 32;
 /// A part's ring lies on the stack, warm in the second-level cache, where it takes no more floats than this.
 inline constexpr std::int64_t kStackFloats = 36 << 10;
 
@@ -35,10 +35,10 @@ struct NormDepthwisePlan {
   std::int64_t chunk_begin(std::int64_t chunk) const { return part_begin(rows, chunks, chunk); }
 };
 
-/// Groups of channels as large as the stack's ring takes, but no fewer than 64; then at most 32 row parts, from chunks
-/// of at least 14 rows: the first two of a chunk are made for it alone.
+/// Groups of channels as large as the stack's ring takes, but no fewer than 64; then row parts, from chunks of at
+/// least 14 rows: the first two of a chunk are made for it alone.
 inline NormDepthwisePlan plan_rows(std::int64_t batch, std::int64_t rows, std::int64_t columns, std::int64_t channels) {
-  constexpr std::int64_t kParts = 32, kLeastRows = 14, kLeastChannels = 64;
+  constexpr std::int64_t kLeastRows = 14, kLeastChannels = 64;
   NormDepthwisePlan plan{.rows = rows, .columns = columns};
   const std::int64_t fitting =
       std::max(kLeastChannels, kStackFloats / (kRingSlots * columns + 1) / kLeastChannels * kLeastChannels);
@@ -47,10 +47,10 @@ inline NormDepthwisePlan plan_rows(std::int64_t batch, std::int64_t rows, std::i
       ((channels + plan.groups - 1) / plan.groups + kLeastChannels - 1) / kLeastChannels * kLeastChannels;
   plan.channels_each = std::min(plan.channels_each, channels);
   plan.groups = (channels + plan.channels_each - 1) / plan.channels_each;
-  const std::int64_t wanted = std::max<std::int64_t>(1, kParts / plan.groups / std::max<std::int64_t>(batch, 1));
+  const std::int64_t wanted = std::max<std::int64_t>(1, kMaxRowParts / plan.groups / std::max<std::int64_t>(batch, 1));
   plan.chunks = std::clamp<std::int64_t>(rows / kLeastRows, 1, wanted);
   plan.tasks = batch * plan.chunks;
-  plan.row_parts = std::clamp<std::int64_t>(plan.tasks, 1, kParts);
+  plan.row_parts = std::clamp<std::int64_t>(plan.tasks, 1, kMaxRowParts);
   return plan;
 }
 
