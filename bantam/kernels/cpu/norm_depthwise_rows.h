@@ -8,6 +8,9 @@
 #include "bantam/kernels/cpu/affine8.h"
 #include "bantam/kernels/cpu/norm_depthwise_plan.h"
 
+// Vectors wider than the build's are passed by inlined functions only.
+#pragma GCC diagnostic ignored "-Wpsabi"
+
 namespace bantam::kernels::cpu {
 
 template <class V>
@@ -31,7 +34,7 @@ template <class V, class T>
 
 /// A vector to any floating type, rounded to nearest even.
 template <class V, class T>
-[[gnu::always_inline]] inline void store_as(T* p, V v) {
+[[gnu::always_inline]] inline void store_as(T* p, const V& v) {
   if constexpr (std::is_same_v<T, float>) {
     std::memcpy(p, &v, sizeof(v));
   } else if constexpr (kLanesOf<V> == kLanes) {
@@ -44,7 +47,7 @@ template <class V, class T>
 
 /// As it would be read after a store.
 template <class T, class V>
-[[gnu::always_inline]] inline V rounded_as(V v) {
+[[gnu::always_inline]] inline V rounded_as(const V& v) {
   if constexpr (std::is_same_v<T, float>) return v;
   T values[kLanesOf<V>];
   store_as(values, v);
@@ -62,17 +65,17 @@ struct NormVectors {
 };
 
 template <class V>
-[[gnu::always_inline]] inline V linear_at(const NormVectors& norm, V x, std::int64_t c) {
+[[gnu::always_inline]] inline V linear_at(const NormVectors& norm, const V& x, std::int64_t c) {
   return (x - load_as<V>(norm.mean + c)) * load_as<V>(norm.factor + c) + load_as<V>(norm.shift + c);
 }
 template <class V>
-[[gnu::always_inline]] inline V clamp(V z, float top) {
+[[gnu::always_inline]] inline V clamp(const V& z, float top) {
   const V low = z < 0.0f ? V{} : z;
   return low > top ? V{} + top : low;
 }
 /// dy·f'(z). One select after the other: GCC takes two conditions at once apart into single values.
 template <class V>
-[[gnu::always_inline]] inline V clamp_gradient(V z, float top, V dy) {
+[[gnu::always_inline]] inline V clamp_gradient(const V& z, float top, const V& dy) {
   const V below_top = z < top ? z : V{};
   return below_top > 0.0f ? dy : V{};
 }
@@ -161,7 +164,8 @@ template <class V, int kStride>
 
 /// A row's sums, of differences from about the mean of the rows before it (`from`), merged into the moments.
 template <class V, class T>
-[[gnu::always_inline]] inline void merge_moments(const ConvolveRow<T>& row, std::int64_t c, V from, V sum, V squares) {
+[[gnu::always_inline]] inline void merge_moments(const ConvolveRow<T>& row, std::int64_t c, const V& from, const V& sum,
+                                                 const V& squares) {
   const auto count = static_cast<float>(row.columns), seen = static_cast<float>(row.seen);
   const V mean = load_as<V>(row.mean + c), shifted = sum / count;
   const V delta = (from - load_as<V>(row.origin + c) - mean) + shifted;
@@ -254,7 +258,7 @@ struct BackwardBlock {
 template <class V, int kStride, int R, class T>
 [[gnu::always_inline]] inline void backward_row(const BackwardRow<T>& row) {
   constexpr std::int64_t kWidth = kLanesOf<V>;
-  const auto add = [](float* to, V v) __attribute__((always_inline)) { store_as(to, load_as<V>(to) + v); };
+  const auto add = [](float* to, const V& v) __attribute__((always_inline)) { store_as(to, load_as<V>(to) + v); };
   for (std::int64_t c = 0; c < row.count; c += kWidth) {
     BackwardBlock<V, T, R> block;
     block.mean = load_as<V>(row.norm.mean + c), block.factor = load_as<V>(row.norm.factor + c);
