@@ -56,6 +56,7 @@ std::pair<planner::Problem, std::vector<std::size_t>> make_problem(std::span<con
     rounded.push_back({0, buffers[i].lower, buffers[i].upper, problem.size.back()});
   }
   problem.times = static_cast<planner::Index>(times.size());
+  problem.time = std::move(times);
   problem.max_live = max_live_bytes(rounded);
   return {std::move(problem), std::move(source)};
 }
