@@ -2,6 +2,8 @@
 #include "bantam/memory/planner_dissection.h"
 
 #include <algorithm>
+#include <cmath>
+#include <cstdlib>
 #include <numeric>
 #include <utility>
 
@@ -120,6 +122,8 @@ std::size_t DissectionSearch::some_buffer() {
 
 void DissectionSearch::run(Budget& budget) {
   constexpr double kSolved = 1e-9;
+  constexpr double kHeat = 0.003;
+  double current = best_.cost;
   const auto solved = [&] {
     return best_.order.size() == problem_.count() &&
            (best_.placement.height <= budget.goal || best_.cost <= kSolved);
@@ -132,10 +136,10 @@ void DissectionSearch::run(Budget& budget) {
     }
     budget.used += kIterations;
     Dissection found = dissect();
-    if (found.cost <= best_.cost)
-      best_ = std::move(found);
-    else if (changed)
-      seams_.undo();
+    const double heat = kHeat * (1.0 - budget.progress());
+    const bool accept = found.cost <= current - heat * std::log(1.0 - static_cast<double>(random_.uniform()));
+    if (accept) current = found.cost; else if (changed) seams_.undo();
+    if (found.cost <= best_.cost) best_ = std::move(found);
   }
   cost_ = best_.cost;
   lay_rest_on_top();
