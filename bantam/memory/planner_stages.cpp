@@ -21,6 +21,8 @@ namespace {
 constexpr double kFirst = 0.5, kSubjects = 0.9, kDissection = 0.5, kOpening = 0.2;
 /// A dissection of a higher cost is not worth to be gone on with, or to begin the ejection search from.
 constexpr double kPromising = 0.5, kGood = 0.25;
+/// More boxes than this share of the buffers: the joins found little.
+constexpr double kMostBoxes = 0.6;
 
 /// A lifetime may have been cut short by this share.
 constexpr double kMostMoved = 0.055;
@@ -62,7 +64,7 @@ void construct_boxes(const Problem& problem, Budget& budget, std::vector<Subject
     const auto same = [&](const Subject& other) {
       return other.problem.lower == boxes.problem.lower && other.problem.size == boxes.problem.size;
     };
-    if (std::ranges::any_of(subjects, same)) continue;
+    if (static_cast<double>(boxes.problem.count()) > kMostBoxes * static_cast<double>(problem.count()) || std::ranges::any_of(subjects, same)) continue;
     boxes.placement = construct(boxes.problem, budget);
     boxes.unpack(unpacked);
     keep_if_best(problem, unpacked, best);

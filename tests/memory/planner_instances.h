@@ -172,7 +172,7 @@ inline HardInstance drop_rectangles(std::uint64_t seed, std::uint64_t capacity, 
   std::vector<Piece> pieces;
   double filled = 0;
   const double whole = static_cast<double>(capacity) * static_cast<double>(times);
-  const double largest = random.uniform(0.15f, 0.35f);  // of each side
+  const double largest = random.uniform(0.1f, 0.2f);  // of each side
   while (filled < 0.95 * whole) {
     const auto t = static_cast<std::int64_t>(random.below(static_cast<std::uint64_t>(times)));
     const std::uint64_t s = random.below(capacity);
