@@ -1,4 +1,5 @@
-// The stages of the search: boxes that leave little choice, then the skyline, then ejection, of boxes and of buffers.
+// The stages of the search: boxes that leave little choice; of these and of the buffers, dissection or skyline, then
+// ejection.
 #include <algorithm>
 #include <atomic>
 #include <future>
@@ -100,12 +101,18 @@ void dissect_all(const Problem& problem, std::uint64_t seed, Budget& budget, std
 /// One search through all stages, of each subject.
 class Worker {
  public:
-  Worker(const Problem& problem, std::vector<Subject> subjects, std::uint64_t seed, const Budget& budget,
-         const Placement& best)
-      : problem_(problem), subjects_(std::move(subjects)), seed_(seed), budget_(budget), best_(best) {}
+  Worker(const Problem& problem, std::vector<Subject> subjects, std::size_t number, std::uint64_t seed,
+         const Budget& budget, const Placement& best)
+      : problem_(problem),
+        subjects_(std::move(subjects)),
+        number_(number),
+        seed_(mix64(seed + number * kSeedStep)),
+        budget_(budget),
+        best_(best) {}
 
-  /// `first`: the subject to begin with.
-  void run(std::size_t first) {
+  void run() {
+    // Every other worker begins with the most promising subject.
+    const std::size_t first = number_ % 2 == 0 ? 0 : (number_ + 1) / 2 % subjects_.size();
     const auto others = static_cast<double>(subjects_.size() - 1);
     for (std::size_t i = 0; i < subjects_.size(); ++i) {
       const auto before = static_cast<double>(i);
@@ -125,7 +132,8 @@ class Worker {
 
  private:
   void eject(const Problem& problem, Budget& part, Placement& placement) const {
-    EjectionSearch(problem, seed_, part, placement).run(best_.height);
+    const double area_power = number_ % 2 == 0 ? 2.0 : 1.0;
+    EjectionSearch(problem, area_power, seed_, part, placement).run(best_.height);
   }
 
   template <typename Search>
@@ -167,6 +175,7 @@ class Worker {
 
   const Problem& problem_;
   std::vector<Subject> subjects_;
+  std::size_t number_;
   std::uint64_t seed_;
   Budget budget_;
   Placement best_, unpacked_;
@@ -178,6 +187,8 @@ class Worker {
 // the fewest iterations, and none stops before it has used as many.
 void improve(const Problem& problem, std::uint64_t seed, int workers, Budget& budget, Placement& best) {
   if (best.height <= budget.goal || budget.spent()) return;
+  budget.goal = std::max(budget.goal, near_bound(problem.max_live));
+  if (best.height <= budget.goal) return;
   std::vector<Subject> subjects{{.joiner = {}, .problem = problem, .placement = best}};
   construct_boxes(problem, budget, subjects, best);
   if (best.height <= budget.goal) return;
@@ -186,15 +197,13 @@ void improve(const Problem& problem, std::uint64_t seed, int workers, Budget& bu
   std::atomic<std::int64_t> solved_after = std::numeric_limits<std::int64_t>::max();
   budget.solved_after = &solved_after;
   std::vector<Worker> searches;
-  for (int i = 0; i < workers; ++i)
-    searches.emplace_back(problem, subjects, mix64(seed + static_cast<std::uint64_t>(i) * kSeedStep), budget, best);
+  for (std::size_t i = 0; i < static_cast<std::size_t>(workers); ++i)
+    searches.emplace_back(problem, subjects, i, seed, budget, best);
   budget.solved_after = nullptr;
-  // Every other one begins with the most promising.
-  const auto first_of = [&](std::size_t worker) { return worker % 2 == 0 ? 0 : (worker + 1) / 2 % subjects.size(); };
   std::vector<std::future<void>> others;
   for (std::size_t i = 1; i < searches.size(); ++i)
-    others.push_back(std::async(std::launch::async, [&, i] { searches[i].run(first_of(i)); }));
-  searches[0].run(0);
+    others.push_back(std::async(std::launch::async, [&, i] { searches[i].run(); }));
+  searches[0].run();
   for (std::future<void>& other : others) other.get();
   const auto better = [](const Worker& a, const Worker& b) {
     return std::pair(a.best().height, a.used()) < std::pair(b.best().height, b.used());
