@@ -125,8 +125,7 @@ void DissectionSearch::run(Budget& budget) {
   constexpr double kHeat = 0.003;
   double current = best_.cost;
   const auto solved = [&] {
-    return best_.order.size() == problem_.count() &&
-           (best_.placement.height <= budget.goal || best_.cost <= kSolved);
+    return best_.order.size() == problem_.count() && (best_.placement.height <= budget.goal || best_.cost <= kSolved);
   };
   while (!solved() && budget.progress() < 1.0) {
     bool changed = false;
@@ -138,7 +137,10 @@ void DissectionSearch::run(Budget& budget) {
     Dissection found = dissect();
     const double heat = kHeat * (1.0 - budget.progress());
     const bool accept = found.cost <= current - heat * std::log(1.0 - static_cast<double>(random_.uniform()));
-    if (accept) current = found.cost; else if (changed) seams_.undo();
+    if (accept)
+      current = found.cost;
+    else if (changed)
+      seams_.undo();
     if (found.cost <= best_.cost) best_ = std::move(found);
   }
   cost_ = best_.cost;
@@ -152,7 +154,8 @@ void DissectionSearch::lay_rest_on_top() {
     if (best_.placed[b]) continue;
     std::uint64_t offset = best_.placement.height;
     for (const Index other : order)
-      if (together(problem_, b, at(other))) offset = std::max(offset, placement_.offset[at(other)] + problem_.size[at(other)]);
+      if (together(problem_, b, at(other)))
+        offset = std::max(offset, placement_.offset[at(other)] + problem_.size[at(other)]);
     placement_.offset[b] = offset;
     placement_.height = std::max(placement_.height, offset + problem_.size[b]);
     order.push_back(static_cast<Index>(b));

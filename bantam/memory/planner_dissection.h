@@ -7,8 +7,8 @@
 #include "bantam/base/philox.h"
 #include "bantam/memory/planner_embedding.h"
 #include "bantam/memory/planner_placement.h"
-#include "bantam/memory/planner_search.h"
 #include "bantam/memory/planner_seams.h"
+#include "bantam/memory/planner_search.h"
 
 namespace bantam::planner {
 

@@ -226,7 +226,8 @@ void PlanarEmbedding::draw_rest() {
     for (std::size_t i = 1; i + 1 < path.vertices.size(); ++i)
       for (const Index arc : at_[at(path.vertices[i])]) {
         const Index other = other_end(arc, path.vertices[i]);
-        const bool inner = std::find(path.vertices.begin() + 1, path.vertices.end() - 1, other) != path.vertices.end() - 1;
+        const bool inner =
+            std::find(path.vertices.begin() + 1, path.vertices.end() - 1, other) != path.vertices.end() - 1;
         if (!inner || arcs_[at(arc)].from == path.vertices[i]) add_arc(arc);
       }
     add_fragments(fragment.inner);

@@ -61,10 +61,10 @@ class Seams {
   bool part(Index time, PhiloxSequence& random);
 
   const Problem& problem_;
-  std::vector<Sums> sums_;        // by time, before any moves
-  std::vector<double> reach_;     // by time: how far a loose end may move
-  std::vector<Loose> loose_;      // by time
-  std::vector<Index> moved_to_;   // by time
+  std::vector<Sums> sums_;                        // by time, before any moves
+  std::vector<double> reach_;                     // by time: how far a loose end may move
+  std::vector<Loose> loose_;                      // by time
+  std::vector<Index> moved_to_;                   // by time
   std::vector<std::vector<std::size_t>> second_;  // by time: begins and ends of a second seam
   std::vector<Index> begin_, end_;
   Change change_;

@@ -21,7 +21,7 @@ namespace {
 /// searched once more; of a subject's part where the dissection ends, or the skyline.
 constexpr double kFirst = 0.5, kSubjects = 0.9, kDissection = 0.5, kOpening = 0.2;
 /// A dissection of a higher cost is not worth to be gone on with, or to begin the ejection search from.
-constexpr double kPromising = 0.5, kGood = 0.25;
+constexpr double kPromising = 0.2, kGood = 0.25;
 /// More boxes than this share of the buffers: the joins found little.
 constexpr double kMostBoxes = 0.6;
 
@@ -65,7 +65,9 @@ void construct_boxes(const Problem& problem, Budget& budget, std::vector<Subject
     const auto same = [&](const Subject& other) {
       return other.problem.lower == boxes.problem.lower && other.problem.size == boxes.problem.size;
     };
-    if (static_cast<double>(boxes.problem.count()) > kMostBoxes * static_cast<double>(problem.count()) || std::ranges::any_of(subjects, same)) continue;
+    if (static_cast<double>(boxes.problem.count()) > kMostBoxes * static_cast<double>(problem.count()) ||
+        std::ranges::any_of(subjects, same))
+      continue;
     boxes.placement = construct(boxes.problem, budget);
     boxes.unpack(unpacked);
     keep_if_best(problem, unpacked, best);
@@ -73,7 +75,8 @@ void construct_boxes(const Problem& problem, Budget& budget, std::vector<Subject
   }
 }
 
-/// Dissects each subject for a short time, which is often enough where an arena was full; the most promising come first.
+/// Dissects each subject for a short time, which is often enough where an arena was full; the most promising come
+/// first.
 void dissect_all(const Problem& problem, std::uint64_t seed, Budget& budget, std::vector<Subject>& subjects,
                  Placement& best) {
   constexpr std::int64_t kEmbeddings = 40;

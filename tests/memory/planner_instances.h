@@ -1,10 +1,9 @@
-// Hard instances for the planner: a rectangle of capacity x time that buffers fill almost, so that a full plan is known.
+// Hard instances for the planner: a rectangle of capacity x time that buffers fill almost, so that a full plan is
+// known.
 #pragma once
 
 #include <algorithm>
-#include <cmath>
 #include <cstdint>
-#include <functional>
 #include <utility>
 #include <vector>
 
@@ -62,10 +61,10 @@ inline HardInstance make_instance(std::vector<Piece> pieces, std::int64_t times,
 
 /// How a rectangle is cut, again and again, always a large piece of those there are.
 struct CutOptions {
-  std::int64_t times = 10'000;    ///< few: many cuts through one time
-  std::uint64_t unit = 1;         ///< sizes are multiples of it
-  double pinwheels = 0;           ///< the share of cuts into five with no cut through: a spiral
-  float least_share = 0.15f;      ///< of a cut; near 0: lifetimes and sizes of very different lengths
+  std::int64_t times = 10'000;  ///< few: many cuts through one time
+  std::uint64_t unit = 1;       ///< sizes are multiples of it
+  double pinwheels = 0;         ///< the share of cuts into five, in a spiral: no cut goes through
+  float least_share = 0.15f;    ///< of a cut; near 0: lifetimes and sizes of very different lengths
   Trim trim = Trim::sizes;
 };
 
@@ -89,23 +88,15 @@ inline HardInstance cut_rectangle(std::uint64_t seed, std::size_t count, std::ui
     const Piece p = pieces[chosen];
     if (random.uniform() < options.pinwheels) {
       std::int64_t t1 = time_in(p), t2 = time_in(p);
-      std::uint64_t s1 = space_in(p), s2 = space_in(p);
+      const std::uint64_t left = space_in(p), right = space_in(p);  // where the walls at t1 and t2 end
       if (t1 > t2) std::swap(t1, t2);
-      if (t1 == p.begin || t1 == t2 || s1 == p.bottom || s2 == p.bottom || s1 == s2) continue;
-      // s1 < s2 turns one way, s1 > s2 the other.
-      pieces[chosen] = {t1, t2, std::min(s1, s2), std::max(s1, s2)};
-      const std::uint64_t left = s1, right = s2;  // where the long pieces at the bottom and at the top end
-      if (left < right) {
-        pieces.push_back({p.begin, t2, p.bottom, left});
-        pieces.push_back({t2, p.end, p.bottom, right});
-        pieces.push_back({t1, p.end, right, p.top});
-        pieces.push_back({p.begin, t1, left, p.top});
-      } else {
-        pieces.push_back({t1, p.end, p.bottom, right});
-        pieces.push_back({p.begin, t1, p.bottom, left});
-        pieces.push_back({p.begin, t2, left, p.top});
-        pieces.push_back({t2, p.end, right, p.top});
-      }
+      if (t1 == p.begin || t1 == t2 || left == p.bottom || right == p.bottom || left == right) continue;
+      const bool rising = left < right;  // the pieces at the bottom and the top: from the left, or from the right
+      pieces[chosen] = {t1, t2, std::min(left, right), std::max(left, right)};
+      pieces.push_back({rising ? p.begin : t1, rising ? t2 : p.end, p.bottom, rising ? left : right});
+      pieces.push_back({rising ? t2 : p.begin, rising ? p.end : t1, p.bottom, rising ? right : left});
+      pieces.push_back({rising ? t1 : p.begin, rising ? p.end : t2, rising ? right : left, p.top});
+      pieces.push_back({rising ? p.begin : t2, rising ? t1 : p.end, rising ? left : right, p.top});
     } else if (random.below(2) == 0) {
       const std::int64_t middle = time_in(p);
       if (middle == p.begin) continue;
@@ -166,13 +157,13 @@ inline HardInstance replace_neighbours(std::uint64_t seed, std::size_t count, st
   return make_instance(std::move(pieces), now, capacity, Trim::sizes, random);
 }
 
-/// Random rectangles laid into free space where a random point of it is, until 95 % are filled: few edges meet.
-inline HardInstance drop_rectangles(std::uint64_t seed, std::uint64_t capacity, std::int64_t times = 500) {
+/// Rectangles laid into free space around random points of it, some as large as the space, until 95 % are filled.
+inline HardInstance fill_holes(std::uint64_t seed, std::uint64_t capacity, std::int64_t times = 500) {
   PhiloxSequence random(philox_key(seed, RandomPurpose::test));
   std::vector<Piece> pieces;
   double filled = 0;
   const double whole = static_cast<double>(capacity) * static_cast<double>(times);
-  const double largest = random.uniform(0.1f, 0.2f);  // of each side
+  const double largest = random.uniform(0.07f, 0.12f);  // of each side, where there is more room
   while (filled < 0.95 * whole) {
     const auto t = static_cast<std::int64_t>(random.below(static_cast<std::uint64_t>(times)));
     const std::uint64_t s = random.below(capacity);
@@ -195,11 +186,49 @@ inline HardInstance drop_rectangles(std::uint64_t seed, std::uint64_t capacity, 
     }
     const auto longest = static_cast<std::int64_t>(largest * random.uniform(0.1f, 1.0f) * static_cast<double>(times));
     if (room.end - room.begin > 2 * longest) {
-      room.begin = std::max(room.begin, t - static_cast<std::int64_t>(random.below(static_cast<std::uint64_t>(longest) + 1)));
+      room.begin =
+          std::max(room.begin, t - static_cast<std::int64_t>(random.below(static_cast<std::uint64_t>(longest) + 1)));
       room.end = std::min(room.end, room.begin + longest + 1);
     }
     pieces.push_back(room);
     filled += room.area();
+  }
+  return make_instance(std::move(pieces), times, capacity, Trim::none, random);
+}
+
+/// Random rectangles at their lowest free offsets, kept if they fit; smaller ones where many did not, until 95 % are
+/// filled. Drawn again until there are 150 to 450.
+inline HardInstance first_fit_strip(std::uint64_t seed, std::uint64_t capacity, std::int64_t times = 1000) {
+  PhiloxSequence random(philox_key(seed, RandomPurpose::test));
+  const double whole = static_cast<double>(capacity) * static_cast<double>(times);
+  std::vector<Piece> pieces;
+  double filled = whole;
+  float scale = 0;
+  for (int refused = 0; filled < 0.95 * whole || pieces.size() < 150;) {
+    if (filled >= 0.95 * whole || pieces.size() == 450) {
+      pieces.clear();
+      filled = 0;
+      scale = random.uniform(0.3f, 0.6f);
+    }
+    const auto life = 1 + static_cast<std::int64_t>(random.uniform(0.1f, 1.0f) * scale * static_cast<float>(times));
+    const auto size = 1 + static_cast<std::uint64_t>(random.uniform(0.1f, 1.0f) * scale * static_cast<float>(capacity));
+    const std::int64_t begin = static_cast<std::int64_t>(random.below(static_cast<std::uint64_t>(times))) - life / 2;
+    Piece piece{std::max<std::int64_t>(0, begin), std::min(times, begin + life), 0, 0};
+    std::vector<std::pair<std::uint64_t, std::uint64_t>> taken;
+    for (const Piece& p : pieces)
+      if (p.begin < piece.end && piece.begin < p.end) taken.emplace_back(p.bottom, p.top);
+    std::sort(taken.begin(), taken.end());
+    for (const auto& [bottom, top] : taken)
+      if (bottom < piece.bottom + size) piece.bottom = std::max(piece.bottom, top);
+    piece.top = piece.bottom + size;
+    if (piece.top <= capacity) {
+      pieces.push_back(piece);
+      filled += piece.area();
+      refused = 0;
+    } else if (++refused == 40) {
+      refused = 0;
+      scale *= 0.93f;
+    }
   }
   return make_instance(std::move(pieces), times, capacity, Trim::none, random);
 }
