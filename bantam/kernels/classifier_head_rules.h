@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <cstdlib>
 
 #include "bantam/kernels/classifier_head.h"
 #include "bantam/kernels/matmul.h"
@@ -16,6 +17,9 @@ struct HiddenSplit {
   std::int64_t rows = 0, tiles = 0, depth = 0, splits = 0;
 };
 inline constexpr std::int64_t kHiddenTile = 64;
+
+/// Blocks of neighbouring pieces that add up their sums before one of them is written, where the device can (9.0 on).
+inline constexpr std::int64_t kPiecesTogether = 8;
 
 /// One block for each multiprocessor of a large GPU, two in float32, which multiplies longer than it reads; no more
 /// pieces than are quickly added up again.
@@ -31,17 +35,23 @@ constexpr HiddenSplit hidden_split(const ClassifierHeadShape& s, DType dtype) {
   return split;
 }
 
-/// CUDA: floats of shared memory that the loss kernel needs for `rows` samples a block, besides kLossSums.
-constexpr std::int64_t loss_block_floats(const ClassifierHeadShape& s, std::int64_t rows) {
-  return (2 * rows + s.classes + 1) * (s.hidden + 1) + rows * (s.classes + 3) + s.classes;
+/// CUDA: a warp of the loss kernel has a lane for every two units up to 64, every four up to 128, and takes classes by
+/// sixteens; its arrays in shared memory are as wide.
+inline constexpr std::int64_t kLossWarps = 16;
+constexpr std::int64_t loss_units(const ClassifierHeadShape& s) { return s.hidden <= 64 ? 64 : 128; }
+constexpr std::int64_t loss_classes(const ClassifierHeadShape& s) {
+  return s.classes <= 16 ? 16 : s.classes <= 32 ? 32 : 64;
 }
-inline constexpr std::int64_t kLossSums = 1024;  ///< four a thread
+/// CUDA: floats of shared memory that the loss kernel needs for `rows` samples a block.
+constexpr std::int64_t loss_block_floats(const ClassifierHeadShape& s, std::int64_t rows) {
+  return (loss_classes(s) + 2 * rows) * loss_units(s) + rows * loss_classes(s);
+}
 
-/// CUDA: samples that a block of the loss kernel takes: about 128 blocks, within 48 KiB of shared memory.
+/// CUDA: samples that a block of the loss kernel takes: one or two a warp, within 47 KiB of shared memory.
 constexpr std::int64_t loss_rows(const ClassifierHeadShape& s) {
-  constexpr std::int64_t kFloats = 48 * 1024 / 4 - kLossSums;
-  std::int64_t rows = 1;
-  while (rows < 32 && rows * 128 < s.batch && loss_block_floats(s, 2 * rows) <= kFloats) rows *= 2;
+  constexpr std::int64_t kFloats = 47 * 1024 / 4, kManyBlocks = 128;
+  std::int64_t rows = s.batch <= kLossWarps * kManyBlocks ? kLossWarps : 2 * kLossWarps;
+  while (loss_block_floats(s, rows) > kFloats) rows /= 2;
   return rows;
 }
 constexpr std::int64_t loss_blocks(const ClassifierHeadShape& s) { return (s.batch + loss_rows(s) - 1) / loss_rows(s); }
@@ -51,8 +61,12 @@ constexpr std::int64_t small_gradients(const ClassifierHeadShape& s) {
   return s.classes * s.hidden + s.classes + s.hidden;
 }
 
-/// CUDA: batches whose backward is one kernel of our own.
-inline constexpr std::int64_t kSmallBatch = 32;
+/// CUDA: whether the backward is one kernel of our own.
+inline bool own_backward(const ClassifierHeadShape& s, DType dtype) {
+  static const std::int64_t x_half = std::getenv("X_OWN") ? std::atoi(std::getenv("X_OWN")) : 128;
+  static const std::int64_t x_float = std::getenv("X_OWNF") ? std::atoi(std::getenv("X_OWNF")) : 64;
+  return s.batch <= (dtype == DType::float32 ? x_float : x_half);
+}
 
 /// The matrix products of which the head is composed.
 constexpr MatmulShape hidden_product(const ClassifierHeadShape& s) {

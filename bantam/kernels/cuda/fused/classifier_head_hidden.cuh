@@ -1,8 +1,10 @@
-// The fused head's first product: x·w1ᵀ cut along the inputs, one float32 part a piece.
+// The fused head's first product: x·w1ᵀ cut along the inputs, one float32 part for a piece or a cluster of pieces.
 #pragma once
 
 #include "bantam/kernels/classifier_head_rules.h"
 #include "bantam/kernels/cuda/check.h"
+#include "bantam/kernels/cuda/cluster.cuh"
+#include "bantam/kernels/cuda/fused/classifier_head_launch.cuh"
 #include "bantam/kernels/cuda/fused/tile_products.cuh"
 
 namespace bantam::kernels::cuda {
@@ -80,8 +82,44 @@ struct HiddenSums<float, kRows> {
   }
 };
 
-/// partials[split] (batch, hidden) = x·w1ᵀ over the split's inputs. Grid: tiles, splits.
-template <class T, int kRows, int kStages>
+/// Where a block's sums go.
+struct HiddenPart {
+  float* data;  // (batch, hidden)
+  std::int64_t batch, hidden, row0, unit0;
+};
+
+/// Adds up the sums of a cluster's blocks in order, each block a slice of the tile, and writes the part they make.
+/// `shared` holds a tile; no thread of this block reads or writes it any more.
+template <class T, int kRows>
+__device__ void gather_sums(const HiddenSums<T, kRows>& sums, float* shared, const HiddenPart& to) {
+  constexpr int kTogether = static_cast<int>(kPiecesTogether), kTile = static_cast<int>(kHiddenTile);
+  constexpr int kStride = kTile + 8, kQuads = kRows * kTile / 4 / kTogether;  // of a slice
+  static_assert(kQuads <= kHiddenThreads<kRows>, "a thread takes one quad at most");
+  sums.for_each([&](int r, int c, float sum) { shared[r * kStride + c] = sum; });
+  synchronize_cluster();
+  const int thread = static_cast<int>(threadIdx.x);
+  if (thread < kQuads) {
+    const int quad = static_cast<int>(blockIdx.y) % kTogether * kQuads + thread;
+    const int r = quad / (kTile / 4), c = quad % (kTile / 4) * 4;
+    float4 pieces[kTogether], sum{};
+#pragma unroll
+    for (int k = 0; k < kTogether; ++k) pieces[k] = load_of_block(shared + r * kStride + c, static_cast<unsigned>(k));
+#pragma unroll
+    for (int k = 0; k < kTogether; ++k) {
+      sum.x += pieces[k].x;
+      sum.y += pieces[k].y;
+      sum.z += pieces[k].z;
+      sum.w += pieces[k].w;
+    }
+    if (to.row0 + r < to.batch && to.unit0 + c < to.hidden)
+      *reinterpret_cast<float4*>(to.data + (to.row0 + r) * to.hidden + to.unit0 + c) = sum;
+  }
+  synchronize_cluster();
+}
+
+/// A part (batch, hidden) of partials is x·w1ᵀ over the inputs of a piece, or of a cluster of them. Grid: tiles,
+/// pieces; pieces past the last input sum to 0.
+template <class T, int kRows, int kStages, bool kCluster>
 __global__ void __launch_bounds__(kHiddenThreads<kRows>)
     hidden_partials_kernel(ClassifierHeadShape s, std::int64_t depth, const T* x, const T* w1, float* partials) {
   using Tiles = HiddenTiles<T, kRows, kStages>;
@@ -89,7 +127,7 @@ __global__ void __launch_bounds__(kHiddenThreads<kRows>)
   const std::int64_t unit_tiles = (s.hidden + kHiddenTile - 1) / kHiddenTile;
   const std::int64_t row0 = blockIdx.x / unit_tiles * kRows, unit0 = blockIdx.x % unit_tiles * kHiddenTile;
   const std::int64_t begin = blockIdx.y * depth, end = min(begin + depth, s.inputs);
-  const std::int64_t steps = (end - begin + Tiles::kDepth - 1) / Tiles::kDepth;
+  const std::int64_t steps = max(end - begin + Tiles::kDepth - 1, std::int64_t{0}) / Tiles::kDepth;
   const auto load = [&](std::int64_t step) {
     if (step < steps) {
       const std::int64_t column = begin + step * Tiles::kDepth;
@@ -101,6 +139,8 @@ __global__ void __launch_bounds__(kHiddenThreads<kRows>)
     commit_copies();  // an empty group keeps the count
   };
   HiddenSums<T, kRows> sums;
+  wait_for_kernel_before();
+  let_next_kernel_start();
   for (int step = 0; step < kStages - 1; ++step) load(step);
   for (std::int64_t step = 0; step < steps; ++step) {
     wait_for_groups<kStages - 2>();
@@ -108,40 +148,63 @@ __global__ void __launch_bounds__(kHiddenThreads<kRows>)
     load(step + kStages - 1);
     sums.add(Tiles::samples(shared, step), Tiles::weights(shared, step));
   }
-  float* part = partials + blockIdx.y * s.batch * s.hidden;
-  sums.for_each([&](int r, int c, float sum) {
-    if (row0 + r < s.batch && unit0 + c < s.hidden) part[(row0 + r) * s.hidden + unit0 + c] = sum;
-  });
+  const std::int64_t part = kCluster ? blockIdx.y / kPiecesTogether : blockIdx.y;
+  const HiddenPart to{partials + part * s.batch * s.hidden, s.batch, s.hidden, row0, unit0};
+  if constexpr (kCluster) {
+    __syncthreads();  // the last tiles are read by all
+    gather_sums(sums, reinterpret_cast<float*>(shared), to);
+  } else {
+    sums.for_each([&](int r, int c, float sum) {
+      if (row0 + r < s.batch && unit0 + c < s.hidden) to.data[(row0 + r) * s.hidden + unit0 + c] = sum;
+    });
+  }
 }
 
-/// Lets a kernel use more shared memory than is allowed by default.
-inline void allow_shared_bytes(const void* kernel, int bytes) {
-  check_cuda(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes), "cudaFuncSetAttribute");
+/// Whether pieces come together in clusters: of batches that need many pieces, where the device can.
+template <int kRows>
+bool gathers(const Exec& exec) {
+  return kRows < 128 && has_clusters(exec);
 }
 
-template <class T, int kRows, int kStages>
+/// Parts that hidden_partials leaves.
+inline int hidden_parts(const HiddenSplit& split, bool gathered) {
+  const std::int64_t together = gathered ? kPiecesTogether : 1;
+  return static_cast<int>((split.splits + together - 1) / together);
+}
+
+template <class T, int kRows, int kStages, bool kCluster>
 void launch_hidden_stages(const Exec& exec, const ClassifierHeadShape& s, const HiddenSplit& split, const void* x,
                           const void* w1, float* partials) {
-  const auto kernel = hidden_partials_kernel<T, kRows, kStages>;
-  constexpr int kBytes = HiddenTiles<T, kRows, kStages>::kBytes;
-  allow_shared_bytes(reinterpret_cast<const void*>(kernel), kBytes);
-  const dim3 grid(static_cast<unsigned>(split.tiles), static_cast<unsigned>(split.splits));
-  kernel<<<grid, kHiddenThreads<kRows>, kBytes, stream_of(exec)>>>(s, split.depth, static_cast<const T*>(x),
-                                                                   static_cast<const T*>(w1), partials);
-  check_launch("hidden_partials_kernel");
+  constexpr unsigned kTogether = kCluster ? static_cast<unsigned>(kPiecesTogether) : 1;
+  const HeadLaunch how{.grid = dim3(static_cast<unsigned>(split.tiles),
+                                    static_cast<unsigned>(hidden_parts(split, kCluster)) * kTogether),
+                       .threads = kHiddenThreads<kRows>,
+                       .shared_bytes = HiddenTiles<T, kRows, kStages>::kBytes,
+                       .cluster = kTogether,
+                       .early = head_starts_early(s)};
+  launch_head_kernel(exec, hidden_partials_kernel<T, kRows, kStages, kCluster>, how, s, split.depth,
+                     static_cast<const T*>(x), static_cast<const T*>(w1), partials);
 }
 
-/// More stages hide more of the memory's latency; the sums are the same.
+/// Returns the number of parts. More stages hide more of the memory's latency; the sums are the same.
 template <class T, int kRows>
-void launch_hidden_partials(const Exec& exec, const ClassifierHeadShape& s, const HiddenSplit& split, const void* x,
-                            const void* w1, float* partials) {
+int launch_hidden_partials(const Exec& exec, const ClassifierHeadShape& s, const HiddenSplit& split, const void* x,
+                           const void* w1, float* partials) {
   constexpr int kMany = kHiddenStages<kRows>, kFew = kFewHiddenStages<kRows>;
   int allowed = 0;
   check_cuda(cudaDeviceGetAttribute(&allowed, cudaDevAttrMaxSharedMemoryPerBlockOptin, exec.device.index),
              "cudaDeviceGetAttribute");
   const bool many = allowed >= HiddenTiles<T, kRows, kMany>::kBytes;
-  (many ? launch_hidden_stages<T, kRows, kMany> : launch_hidden_stages<T, kRows, kFew>)(exec, s, split, x, w1,
-                                                                                        partials);
+  const bool gathered = gathers<kRows>(exec);
+  if constexpr (kRows < 128) {
+    static_assert(kMany == kFew);
+    (gathered ? launch_hidden_stages<T, kRows, kMany, true>
+              : launch_hidden_stages<T, kRows, kMany, false>)(exec, s, split, x, w1, partials);
+  } else {
+    (many ? launch_hidden_stages<T, kRows, kMany, false>
+          : launch_hidden_stages<T, kRows, kFew, false>)(exec, s, split, x, w1, partials);
+  }
+  return hidden_parts(split, gathered);
 }
 
 }  // namespace bantam::kernels::cuda
