@@ -66,21 +66,21 @@ __device__ inline void put(float* to, bool accumulate, float2 pair) {
   *at = pair;
 }
 
-/// Which output a sum's index means, in the order of a part: dw2, db2, db1.
-__device__ inline float* small_target(const ClassifierHeadShape& s, const ParameterTarget& dw2,
-                                      const ParameterTarget& db2, const ParameterTarget& db1, std::int64_t i,
-                                      bool& accumulate) {
-  const ParameterTarget* target = &dw2;
-  if (i >= s.classes * s.hidden) {
-    i -= s.classes * s.hidden;
-    target = &db2;
-    if (i >= s.classes) {
-      i -= s.classes;
-      target = &db1;
-    }
+/// Adds or stores the sum of index i in the order of a part: dw2, db2, db1.
+template <class T>
+__device__ void put_small_gradient(const ClassifierHeadShape& s, const BackwardOperands<T>& in, std::int64_t i,
+                                   float sum) {
+  const auto put_to = [&](const ParameterTarget& target, std::int64_t at) {
+    if (target.data != nullptr) target.data[at] = target.accumulate ? target.data[at] + sum : sum;
+  };
+  const std::int64_t first_db2 = s.classes * s.hidden, first_db1 = first_db2 + s.classes;
+  if (i < first_db2) {
+    put_to(in.dw2, i);
+  } else if (i < first_db1) {
+    put_to(in.db2, i - first_db2);
+  } else {
+    put_to(in.db1, i - first_db1);
   }
-  accumulate = target->accumulate;
-  return target->data != nullptr ? target->data + i : nullptr;
 }
 
 /// Threads that share one sum: each takes a run of neighbouring parts.
@@ -110,10 +110,7 @@ __device__ void add_small_gradients(const ClassifierHeadShape& s, const Backward
     if (run != 0) return;
     for (int r = 1; r < runs; ++r) sum += totals[r * outputs + lane];
   }
-  if (i >= count) return;
-  bool accumulate = false;
-  float* to = small_target(s, in.dw2, in.db2, in.db1, i, accumulate);
-  if (to != nullptr) *to = accumulate ? *to + sum : sum;
+  if (i < count) put_small_gradient(s, in, i, sum);
 }
 
 /// A block's sums of dw1, units by kSlab inputs.
@@ -195,8 +192,11 @@ template <class T, int kUnitTiles>
 struct InputProduct {
   __device__ static void make(const ClassifierHeadShape& s, const T* dhidden, const T* weights, T* staged, T* dx,
                               std::int64_t row0, std::int64_t column0) {
-    const auto multiply = s.batch - row0 > 16 ? multiply_rows<T, kUnitTiles, 32> : multiply_rows<T, kUnitTiles, 16>;
-    multiply(s, dhidden, weights, staged, dx, row0, column0);
+    if (s.batch - row0 > 16) {
+      multiply_rows<T, kUnitTiles, 32>(s, dhidden, weights, staged, dx, row0, column0);
+    } else {
+      multiply_rows<T, kUnitTiles, 16>(s, dhidden, weights, staged, dx, row0, column0);
+    }
   }
 };
 

@@ -163,7 +163,7 @@ __global__ void __launch_bounds__(kHiddenThreads<kRows>)
 /// Whether pieces come together in clusters: of batches that need many pieces, where the device can.
 template <int kRows>
 bool gathers(const Exec& exec) {
-  return kRows < 128 && has_clusters(exec);
+  return kRows < 128 && has_clusters(exec) && x_env("X_CLUSTER", 1);
 }
 
 /// Parts that hidden_partials leaves.

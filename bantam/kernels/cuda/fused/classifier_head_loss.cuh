@@ -54,32 +54,92 @@ __device__ V warp_total(V value) {
   return value;
 }
 
-/// To lane l, the sum over all lanes of values[l / 2]: each step halves the sums a lane still makes.
+/// a, or b where `mask` is all ones: no branch.
+__device__ inline float pick(float a, float b, unsigned mask) {
+  return __uint_as_float((__float_as_uint(a) & ~mask) | (__float_as_uint(b) & mask));
+}
+
+/// Each lane gives half of its sums to the lane whose number differs in bit kKept, and adds what it gets to the others.
+template <int kKept>
+__device__ inline void fold(float (&values)[16], int lane) {
+  constexpr int kStep = 2 * kKept;
+  const unsigned upper = (lane & kStep) != 0 ? kAllLanes : 0;
+#pragma unroll
+  for (int k = 0; k < kKept; ++k) {
+    const float given = pick(values[k + kKept], values[k], upper);
+    values[k] = pick(values[k], values[k + kKept], upper) + __shfl_xor_sync(kAllLanes, given, kStep);
+  }
+}
+
+/// To lane l, the sum over all lanes of values[l / 2].
 __device__ inline float totals_of_sixteen(float (&values)[16]) {
   const int lane = static_cast<int>(threadIdx.x) % 32;
-#pragma unroll
-  for (int kept = 8, step = 16; kept > 0; kept /= 2, step /= 2) {
-    const bool upper = (lane & step) != 0;
-#pragma unroll
-    for (int k = 0; k < kept; ++k) {
-      const float given = upper ? values[k] : values[k + kept];
-      values[k] = (upper ? values[k + kept] : values[k]) + __shfl_xor_sync(kAllLanes, given, step);
-    }
-  }
+  fold<8>(values, lane);
+  fold<4>(values, lane);
+  fold<2>(values, lane);
+  fold<1>(values, lane);
   return values[0] + __shfl_xor_sync(kAllLanes, values[0], 1);
+}
+
+/// Values that the step writes, past the first-level cache, which a kernel launched early cannot trust.
+template <int kCount, class T>
+__device__ Pack<T, kCount> load_current(const T* from) {
+  using Bits =
+      std::conditional_t<sizeof(T) * kCount == 4, unsigned, std::conditional_t<sizeof(T) * kCount == 8, uint2, uint4>>;
+  const Bits bits = __ldcg(reinterpret_cast<const Bits*>(from));
+  return *reinterpret_cast<const Pack<T, kCount>*>(&bits);
 }
 
 /// Which class a lane's k-th logit is of: even lanes hold the first sixteen of 32, odd ones the others.
 __device__ inline int class_of(int lane, int k) { return lane / 2 + lane % 2 * 16 + k * 32; }
 __device__ inline int lane_of_class(int c) { return c % 16 * 2 + c / 16 % 2; }
 
+/// w2 as a lane reads it: its units of each class, zeros past the last. Few classes are kept in registers, many in
+/// shared memory.
+template <class T, int kUnits, int kClasses>
+struct LossWeights {
+  static constexpr bool kInRegisters = kClasses == 16;
+  Pack<T, kUnits> mine[kInRegisters ? kClasses : 1];
+  const float* shared;
+
+  /// `at` (kClasses, 32·kUnits) is used where the weights are not kept in registers.
+  __device__ void load(const ClassifierHeadShape& s, const T* w2, float* at) {
+    constexpr int kWidth = 32 * kUnits;
+    shared = at + static_cast<int>(threadIdx.x) % 32 * kUnits;
+    if constexpr (kInRegisters) {
+      const int unit = static_cast<int>(threadIdx.x) % 32 * kUnits;
+#pragma unroll
+      for (int c = 0; c < kClasses; ++c)
+        mine[c] = c < s.classes && unit < s.hidden ? load_current<kUnits>(w2 + c * s.hidden + unit) : Pack<T, kUnits>{};
+    } else {
+#pragma unroll 4
+      for (int i = static_cast<int>(threadIdx.x); i < kClasses * kWidth; i += kLossThreads) {
+        const int c = i / kWidth, unit = i % kWidth;
+        at[i] = c < s.classes && unit < s.hidden ? to_float(__ldcg(w2 + c * s.hidden + unit)) : 0.0f;
+      }
+      __syncthreads();
+    }
+  }
+  /// The lane's units of class c.
+  __device__ void read(int c, float (&w)[kUnits]) const {
+    if constexpr (kInRegisters) {
+      unpack<kUnits>(mine[c], w);
+    } else {
+      unpack<kUnits>(shared + c * 32 * kUnits, w);
+    }
+  }
+};
+
 /// What a warp knows before the parts are there. kRows: samples a warp takes at most.
 template <class T, int kUnits, int kClasses>
 struct LossWarp {
   static constexpr int kLogits = kClasses > 32 ? 2 : 1, kRows = 2;  // of a lane
   int lane = static_cast<int>(threadIdx.x) % 32, warp = static_cast<int>(threadIdx.x) / 32;
-  float b1[kUnits] = {}, b2[kLogits] = {}, upstream = 0.0f;
+  float b1[kUnits] = {}, b2[kLogits] = {};
+  float off, on;        // targets
+  float factor = 0.0f;  // of the gradient
   std::int32_t labels[kRows] = {};
+  LossWeights<T, kUnits, kClasses> w2;
 
   __device__ int unit() const { return lane * kUnits; }
   __device__ bool has(const ClassifierHeadShape& s, int k) const { return class_of(lane, k) < s.classes; }
@@ -98,7 +158,9 @@ struct LossWarp {
       const int row = warp + i * static_cast<int>(kLossWarps);
       if (row < rows) labels[i] = __ldcg(loss.labels + row0 + row);
     }
-    if (loss.upstream != nullptr) upstream = __ldcg(loss.upstream);
+    if (loss.upstream != nullptr) factor = __ldcg(loss.upstream) / loss.divisor;
+    off = s.smoothing / static_cast<float>(s.classes);
+    on = 1.0f - s.smoothing + off;
   }
 
   /// relu(Σ of parts in order + b1), rounded to T; a NaN stays one.
@@ -109,16 +171,15 @@ struct LossWarp {
 #pragma unroll
     for (int e = 0; e < kUnits; ++e) h[e] = 0.0f;
     if (unit() >= s.hidden) return;
-    const float* from = in.partials + row * s.hidden + unit();
+    const float* next = in.partials + row * s.hidden + unit();
     const std::int64_t step = s.batch * s.hidden;
-    for (int first = 0; first < in.parts; first += kTogether) {
+#pragma unroll 1
+    for (int left = in.parts; left > 0; left -= kTogether) {
       Units parts[kTogether];
 #pragma unroll
-      for (int k = 0; k < kTogether; ++k)
-        if (first + k < in.parts) parts[k] = load_pack<kUnits>(from + (first + k) * step);
+      for (int k = 0; k < kTogether; ++k, next += step) parts[k] = k < left ? load_pack<kUnits>(next) : Units{};
 #pragma unroll
       for (int k = 0; k < kTogether; ++k) {
-        if (first + k >= in.parts) break;
 #pragma unroll
         for (int e = 0; e < kUnits; ++e) h[e] += parts[k].v[e];
       }
@@ -131,16 +192,17 @@ struct LossWarp {
   }
 
   /// logits = h·w2ᵀ + b2, spread over the lanes as class_of says.
-  __device__ void make_logits(const float* w2, const float (&h)[kUnits], float (&logits)[kLogits]) const {
+  __device__ void make_logits(const float (&h)[kUnits], float (&logits)[kLogits]) const {
 #pragma unroll
     for (int first = 0; first < kClasses; first += 16) {
       float terms[16];
 #pragma unroll
       for (int c = 0; c < 16; ++c) {
-        const auto w = load_pack<kUnits>(w2 + (first + c) * 32 * kUnits + unit());
+        float w[kUnits];
+        w2.read(first + c, w);
         terms[c] = 0.0f;
 #pragma unroll
-        for (int e = 0; e < kUnits; ++e) terms[c] = fmaf(h[e], w.v[e], terms[c]);
+        for (int e = 0; e < kUnits; ++e) terms[c] = fmaf(h[e], w[e], terms[c]);
       }
       const float total = totals_of_sixteen(terms);
       if (first / 16 % 2 == lane % 2) logits[first / 32] = total + b2[first / 32];
@@ -162,9 +224,8 @@ struct LossWarp {
   /// The sample's loss, whether its first largest logit is the label's, and the gradient of its logits in their place.
   /// Terms are taken relative to the largest logit, so that nothing overflows or cancels; a NaN is never the largest,
   /// and makes the loss NaN.
-  __device__ void make_loss(const ClassifierHeadShape& s, float divisor, std::int32_t label, float (&logits)[kLogits],
+  __device__ void make_loss(const ClassifierHeadShape& s, std::int32_t label, float (&logits)[kLogits],
                             LossSums& sums) const {
-    const float off = s.smoothing / static_cast<float>(s.classes), on = 1.0f - s.smoothing + off;
     const bool known = label >= 0 && label < s.classes;
     float top = -INFINITY;
 #pragma unroll
@@ -187,10 +248,10 @@ struct LossWarp {
     if (s.smoothing != 0.0f) value += off * warp_total(depths);
     sums.loss += static_cast<double>(known ? value : NAN);
     sums.correct += best_of(s, logits, top) == label ? 1.0 : 0.0;
-    const float factor = known ? upstream / divisor : NAN;
+    const float scale = known ? factor : NAN;
 #pragma unroll
     for (int k = 0; k < kLogits; ++k)
-      logits[k] = (expf(logits[k] - top - log_sum) - (class_of(lane, k) == label ? on : off)) * factor;
+      logits[k] = (expf(logits[k] - top - log_sum) - (class_of(lane, k) == label ? on : off)) * scale;
   }
 
   /// dhidden = dlogits·w2 where h > 0, rounded to T. All three are left in shared memory.
@@ -207,13 +268,13 @@ struct LossWarp {
     float dh[kUnits] = {};
 #pragma unroll
     for (int first = 0; first < kClasses; first += 4) {
-      if (first >= s.classes) break;
       const auto g = load_pack<4>(mine + first);
 #pragma unroll
       for (int c = 0; c < 4; ++c) {
-        const auto w = load_pack<kUnits>(at.w2 + (first + c) * Arrays::kWidth + unit());
+        float w[kUnits];
+        w2.read(first + c, w);
 #pragma unroll
-        for (int e = 0; e < kUnits; ++e) dh[e] = fmaf(g.v[c], w.v[e], dh[e]);
+        for (int e = 0; e < kUnits; ++e) dh[e] = fmaf(g.v[c], w[e], dh[e]);
       }
     }
 #pragma unroll
@@ -305,28 +366,22 @@ __global__ void __launch_bounds__(kLossThreads)
   rows = static_cast<int>(min(static_cast<std::int64_t>(rows), s.batch - row0));
   Warp warp;
   warp.load(s, in, loss, row0, rows);
+  warp.w2.load(s, in.w2, at.w2);
   MetricSums before{};
   MetricSums* place = loss.ring;
   if (static_cast<int>(threadIdx.x) == kGradientThreads && place != nullptr) {
     if (loss.slot != nullptr) place += __ldcg(loss.slot);
     before = {__ldcg(&place->loss), __ldcg(&place->correct), __ldcg(&place->samples)};
   }
-  for (int i = static_cast<int>(threadIdx.x); i < kClasses * Arrays::kWidth; i += kLossThreads) {
-    const int c = i / Arrays::kWidth, unit = i % Arrays::kWidth;
-    at.w2[i] = c < s.classes && unit < s.hidden ? to_float(__ldcg(in.w2 + c * s.hidden + unit)) : 0.0f;
-  }
-  __syncthreads();
   wait_for_kernel_before();
   let_next_kernel_start();
   LossSums sums;
-#pragma unroll
-  for (int i = 0; i < Warp::kRows; ++i) {
-    const int row = warp.warp + i * static_cast<int>(kLossWarps);
-    if (row >= rows) break;
+#pragma unroll 1  // instructions come from far: less of them is faster
+  for (int row = warp.warp; row < rows; row += static_cast<int>(kLossWarps)) {
     float h[kUnits], logits[Warp::kLogits] = {};
     warp.make_hidden(s, in, row0 + row, h);
-    warp.make_logits(at.w2, h, logits);
-    warp.make_loss(s, loss.divisor, warp.labels[i], logits, sums);
+    warp.make_logits(h, logits);
+    warp.make_loss(s, row == warp.warp ? warp.labels[0] : warp.labels[1], logits, sums);
     if (loss.upstream != nullptr) warp.make_gradient(s, at, row, h, logits, in.dhidden + (row0 + row) * s.hidden);
   }
   if (warp.lane == 0) warps[warp.warp] = sums;
