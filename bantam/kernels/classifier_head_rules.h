@@ -35,13 +35,11 @@ constexpr HiddenSplit hidden_split(const ClassifierHeadShape& s, DType dtype) {
   return split;
 }
 
-/// CUDA: a warp of the loss kernel has a lane for every two units up to 64, every four up to 128, and takes classes by
-/// sixteens; its arrays in shared memory are as wide.
+/// CUDA: a warp of the loss kernel has a lane for every two units up to 64, every four up to 128, and takes 16
+/// classes or 64; its arrays in shared memory are as wide.
 inline constexpr std::int64_t kLossWarps = 16;
 constexpr std::int64_t loss_units(const ClassifierHeadShape& s) { return s.hidden <= 64 ? 64 : 128; }
-constexpr std::int64_t loss_classes(const ClassifierHeadShape& s) {
-  return s.classes <= 16 ? 16 : s.classes <= 32 ? 32 : 64;
-}
+constexpr std::int64_t loss_classes(const ClassifierHeadShape& s) { return s.classes <= 16 ? 16 : 64; }
 /// CUDA: floats of shared memory that the loss kernel needs for `rows` samples a block.
 constexpr std::int64_t loss_block_floats(const ClassifierHeadShape& s, std::int64_t rows) {
   return (loss_classes(s) + 2 * rows) * loss_units(s) + rows * loss_classes(s);

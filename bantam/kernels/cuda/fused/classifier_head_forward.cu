@@ -31,16 +31,10 @@ void launch_loss(const Exec& exec, const ClassifierHeadShape& s, const LossOpera
   launch_head_kernel(exec, classifier_loss_kernel<T, kUnits, kClasses>, how, s, static_cast<int>(rows), operands, loss);
 }
 
-template <class T, int kUnits>
+template <class T>
 auto loss_launch_of(const ClassifierHeadShape& s) {
-  switch (loss_classes(s)) {
-    case 16:
-      return launch_loss<T, kUnits, 16>;
-    case 32:
-      return launch_loss<T, kUnits, 32>;
-    default:
-      return launch_loss<T, kUnits, 64>;
-  }
+  if (loss_units(s) == 64) return loss_classes(s) == 16 ? launch_loss<T, 2, 16> : launch_loss<T, 2, 64>;
+  return loss_classes(s) == 16 ? launch_loss<T, 4, 16> : launch_loss<T, 4, 64>;
 }
 
 }  // namespace
@@ -67,8 +61,9 @@ void classifier_head_forward(const Exec& exec, const ClassifierHeadShape& s, DTy
                                    static_cast<T*>(saved.dhidden),
                                    saved.partials,
                                    scratch.sums,
-                                   Libraries::of(exec).block_counters(exec.stream)};
-    (loss_units(s) == 64 ? loss_launch_of<T, 2>(s) : loss_launch_of<T, 4>(s))(exec, s, operands, loss);
+                                   Libraries::of(exec).block_counters(exec.stream),
+                                   x_env("X_TRIG", 0)};
+    loss_launch_of<T>(s)(exec, s, operands, loss);
   });
 }
 

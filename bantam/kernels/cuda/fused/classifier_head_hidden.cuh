@@ -11,9 +11,13 @@ namespace bantam::kernels::cuda {
 
 template <int kRows>
 inline constexpr int kHiddenThreads = kRows == 128 ? 256 : 128;
-/// Tiles on their way or in use, where a block may have as much shared memory, and elsewhere (64 KiB).
-template <int kRows>
-inline constexpr int kHiddenStages = kRows == 128 ? 4 : 3;
+/// Tiles on their way or in use, where a block may have as much shared memory (small batches: all of a piece and one
+/// more), and elsewhere (64 KiB).
+template <class T, int kRows>
+inline constexpr int kHiddenStages = kRows == 128     ? 4
+                                     : sizeof(T) == 4 ? 5
+                                     : kRows == 64    ? 4
+                                                      : 3;
 template <int kRows>
 inline constexpr int kFewHiddenStages = kRows == 128 ? 2 : 3;
 
@@ -186,24 +190,25 @@ void launch_hidden_stages(const Exec& exec, const ClassifierHeadShape& s, const 
                      static_cast<const T*>(x), static_cast<const T*>(w1), partials);
 }
 
+template <class T, int kRows, int kStages>
+void launch_hidden(const Exec& exec, const ClassifierHeadShape& s, const HiddenSplit& split, bool gathered,
+                   const void* x, const void* w1, float* partials) {
+  if constexpr (kRows < 128) {
+    if (gathered) return launch_hidden_stages<T, kRows, kStages, true>(exec, s, split, x, w1, partials);
+  }
+  launch_hidden_stages<T, kRows, kStages, false>(exec, s, split, x, w1, partials);
+}
+
 /// Returns the number of parts. More stages hide more of the memory's latency; the sums are the same.
 template <class T, int kRows>
 int launch_hidden_partials(const Exec& exec, const ClassifierHeadShape& s, const HiddenSplit& split, const void* x,
                            const void* w1, float* partials) {
-  constexpr int kMany = kHiddenStages<kRows>, kFew = kFewHiddenStages<kRows>;
+  constexpr int kMany = kHiddenStages<T, kRows>, kFew = kFewHiddenStages<kRows>;
   int allowed = 0;
   check_cuda(cudaDeviceGetAttribute(&allowed, cudaDevAttrMaxSharedMemoryPerBlockOptin, exec.device.index),
              "cudaDeviceGetAttribute");
-  const bool many = allowed >= HiddenTiles<T, kRows, kMany>::kBytes;
-  const bool gathered = gathers<kRows>(exec);
-  if constexpr (kRows < 128) {
-    static_assert(kMany == kFew);
-    (gathered ? launch_hidden_stages<T, kRows, kMany, true>
-              : launch_hidden_stages<T, kRows, kMany, false>)(exec, s, split, x, w1, partials);
-  } else {
-    (many ? launch_hidden_stages<T, kRows, kMany, false>
-          : launch_hidden_stages<T, kRows, kFew, false>)(exec, s, split, x, w1, partials);
-  }
+  const bool many = allowed >= HiddenTiles<T, kRows, kMany>::kBytes, gathered = gathers<kRows>(exec);
+  (many ? launch_hidden<T, kRows, kMany> : launch_hidden<T, kRows, kFew>)(exec, s, split, gathered, x, w1, partials);
   return hidden_parts(split, gathered);
 }
 

@@ -33,6 +33,7 @@ struct LossOperands {
   float* small_gradients;  // (blocks, small_gradients)
   LossSums* sums;          // (blocks)
   unsigned* counter;       // of blocks that are done
+  int x_trigger = 0;
 };
 
 /// A block's arrays in shared memory, rows of kWidth units or kClasses classes; zeros past the last.
@@ -373,8 +374,9 @@ __global__ void __launch_bounds__(kLossThreads)
     if (loss.slot != nullptr) place += __ldcg(loss.slot);
     before = {__ldcg(&place->loss), __ldcg(&place->correct), __ldcg(&place->samples)};
   }
+  if (in.x_trigger) let_next_kernel_start();
   wait_for_kernel_before();
-  let_next_kernel_start();
+  if (!in.x_trigger) let_next_kernel_start();
   LossSums sums;
 #pragma unroll 1  // instructions come from far: less of them is faster
   for (int row = warp.warp; row < rows; row += static_cast<int>(kLossWarps)) {
