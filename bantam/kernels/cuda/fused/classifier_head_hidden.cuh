@@ -30,10 +30,10 @@ struct HiddenTiles {
   static constexpr int kStageBytes = Samples::kBytes + Weights::kBytes;
   static constexpr int kBytes = kStages * kStageBytes;
 
-  __device__ static T* samples(char* shared, std::int64_t step) {
+  __device__ static T* samples(char* shared, int step) {
     return reinterpret_cast<T*>(shared + step % kStages * kStageBytes);
   }
-  __device__ static T* weights(char* shared, std::int64_t step) {
+  __device__ static T* weights(char* shared, int step) {
     return reinterpret_cast<T*>(shared + step % kStages * kStageBytes + Samples::kBytes);
   }
 };
@@ -55,10 +55,7 @@ struct HiddenSums {
   }
   template <class Store>
   __device__ void for_each(const Store& store) const {
-    sums.for_pairs([&](int r, int c, float2 pair) {
-      store(row() + r, column() + c, pair.x);
-      store(row() + r, column() + c + 1, pair.y);
-    });
+    sums.for_pairs([&](int r, int c, float2 pair) { store(row() + r, column() + c, pair); });
   }
 };
 
@@ -86,40 +83,53 @@ struct HiddenSums<float, kRows> {
   }
 };
 
-/// Where a block's sums go.
+/// A tile of a part in memory.
 struct HiddenPart {
   float* data;  // (batch, hidden)
-  std::int64_t batch, hidden, row0, unit0;
+  std::int64_t hidden;
+  int rows, units;  // of the tile that are there
+
+  template <class V>
+  __device__ void store(int r, int c, V value) const {
+    if (r < rows && c < units) *reinterpret_cast<V*>(data + r * hidden + c) = value;
+  }
 };
 
-/// Adds up the sums of a cluster's blocks in order, each block a slice of the tile, and writes the part they make.
-/// `shared` holds a tile; no thread of this block reads or writes it any more.
-template <class T, int kRows>
-__device__ void gather_sums(const HiddenSums<T, kRows>& sums, float* shared, const HiddenPart& to) {
-  constexpr int kTogether = static_cast<int>(kPiecesTogether), kTile = static_cast<int>(kHiddenTile);
-  constexpr int kStride = kTile + 8, kQuads = kRows * kTile / 4 / kTogether;  // of a slice
-  static_assert(kQuads <= kHiddenThreads<kRows>, "a thread takes one quad at most");
-  sums.for_each([&](int r, int c, float sum) { shared[r * kStride + c] = sum; });
-  synchronize_cluster();
-  const int thread = static_cast<int>(threadIdx.x);
-  if (thread < kQuads) {
-    const int quad = static_cast<int>(blockIdx.y) % kTogether * kQuads + thread;
-    const int r = quad / (kTile / 4), c = quad % (kTile / 4) * 4;
-    float4 pieces[kTogether], sum{};
-#pragma unroll
-    for (int k = 0; k < kTogether; ++k) pieces[k] = load_of_block(shared + r * kStride + c, static_cast<unsigned>(k));
+/// Adds up the sums of a cluster's blocks in order: each block pushes to each other that one's slice of the tile, and
+/// writes the part of its own slice.
+template <int kRows>
+struct PieceGathering {
+  static constexpr int kTogether = static_cast<int>(kPiecesTogether), kTile = static_cast<int>(kHiddenTile);
+  static constexpr int kSlice = kRows * kTile / kTogether;  // floats
+  static constexpr int kBytes = kTogether * kSlice * static_cast<int>(sizeof(float));
+  static_assert(kSlice / 4 <= kHiddenThreads<kRows>, "a thread takes one quad at most");
+  ClusterInbox& inbox;
+  float* slices;  // (kTogether, kSlice)
+
+  template <class T>
+  __device__ void run(const HiddenSums<T, kRows>& sums, const HiddenPart& to) const {
+    const int rank = static_cast<int>(blockIdx.y) % kTogether;
+    float* mine = slices + rank * kSlice;
+    inbox.wait_for_others();
+    sums.for_each([&](int r, int c, auto value) {
+      const int i = r * kTile + c;
+      inbox.push(static_cast<unsigned>(i / kSlice), mine + i % kSlice, value);
+    });
+    inbox.wait();
+    const int first = static_cast<int>(threadIdx.x) * 4;
+    if (first >= kSlice) return;
+    float4 sum{};
 #pragma unroll
     for (int k = 0; k < kTogether; ++k) {
-      sum.x += pieces[k].x;
-      sum.y += pieces[k].y;
-      sum.z += pieces[k].z;
-      sum.w += pieces[k].w;
+      const float4 piece = load_four(slices + k * kSlice + first);
+      sum.x += piece.x;
+      sum.y += piece.y;
+      sum.z += piece.z;
+      sum.w += piece.w;
     }
-    if (to.row0 + r < to.batch && to.unit0 + c < to.hidden)
-      *reinterpret_cast<float4*>(to.data + (to.row0 + r) * to.hidden + to.unit0 + c) = sum;
+    to.store((rank * kSlice + first) / kTile, first % kTile, sum);
   }
-  synchronize_cluster();
-}
+};
 
 /// A part (batch, hidden) of partials is x·w1ᵀ over the inputs of a piece, or of a cluster of them. Grid: tiles,
 /// pieces; pieces past the last input sum to 0.
@@ -128,11 +138,14 @@ __global__ void __launch_bounds__(kHiddenThreads<kRows>)
     hidden_partials_kernel(ClassifierHeadShape s, std::int64_t depth, const T* x, const T* w1, float* partials) {
   using Tiles = HiddenTiles<T, kRows, kStages>;
   extern __shared__ __align__(128) char shared[];
-  const std::int64_t unit_tiles = (s.hidden + kHiddenTile - 1) / kHiddenTile;
-  const std::int64_t row0 = blockIdx.x / unit_tiles * kRows, unit0 = blockIdx.x % unit_tiles * kHiddenTile;
+  __shared__ ClusterInbox inbox;
+  if constexpr (kCluster) inbox.open(PieceGathering<kRows>::kBytes);
+  const int unit_tiles = static_cast<int>((s.hidden + kHiddenTile - 1) / kHiddenTile);
+  const std::int64_t row0 = static_cast<std::int64_t>(static_cast<int>(blockIdx.x) / unit_tiles) * kRows;
+  const std::int64_t unit0 = static_cast<int>(blockIdx.x) % unit_tiles * kHiddenTile;
   const std::int64_t begin = blockIdx.y * depth, end = min(begin + depth, s.inputs);
-  const std::int64_t steps = max(end - begin + Tiles::kDepth - 1, std::int64_t{0}) / Tiles::kDepth;
-  const auto load = [&](std::int64_t step) {
+  const int steps = static_cast<int>(max(end - begin + Tiles::kDepth - 1, std::int64_t{0}) / Tiles::kDepth);
+  const auto load = [&](int step) {
     if (step < steps) {
       const std::int64_t column = begin + step * Tiles::kDepth;
       Tiles::Samples::template load<kHiddenThreads<kRows>>(Tiles::samples(shared, step), x, s.batch, s.inputs, row0,
@@ -145,22 +158,22 @@ __global__ void __launch_bounds__(kHiddenThreads<kRows>)
   HiddenSums<T, kRows> sums;
   wait_for_kernel_before();
   let_next_kernel_start();
+#pragma unroll
   for (int step = 0; step < kStages - 1; ++step) load(step);
-  for (std::int64_t step = 0; step < steps; ++step) {
+  for (int step = 0; step < steps; ++step) {
     wait_for_groups<kStages - 2>();
     __syncthreads();  // the step's tiles are there, and the step before is read by all
     load(step + kStages - 1);
     sums.add(Tiles::samples(shared, step), Tiles::weights(shared, step));
   }
   const std::int64_t part = kCluster ? blockIdx.y / kPiecesTogether : blockIdx.y;
-  const HiddenPart to{partials + part * s.batch * s.hidden, s.batch, s.hidden, row0, unit0};
+  const HiddenPart to{partials + (part * s.batch + row0) * s.hidden + unit0, s.hidden,
+                      static_cast<int>(min(s.batch - row0, std::int64_t{kRows})),
+                      static_cast<int>(min(s.hidden - unit0, kHiddenTile))};
   if constexpr (kCluster) {
-    __syncthreads();  // the last tiles are read by all
-    gather_sums(sums, reinterpret_cast<float*>(shared), to);
+    PieceGathering<kRows>{inbox, reinterpret_cast<float*>(shared + Tiles::kBytes)}.run(sums, to);
   } else {
-    sums.for_each([&](int r, int c, float sum) {
-      if (row0 + r < s.batch && unit0 + c < s.hidden) to.data[(row0 + r) * s.hidden + unit0 + c] = sum;
-    });
+    sums.for_each([&](int r, int c, auto value) { to.store(r, c, value); });
   }
 }
 
@@ -180,12 +193,13 @@ template <class T, int kRows, int kStages, bool kCluster>
 void launch_hidden_stages(const Exec& exec, const ClassifierHeadShape& s, const HiddenSplit& split, const void* x,
                           const void* w1, float* partials) {
   constexpr unsigned kTogether = kCluster ? static_cast<unsigned>(kPiecesTogether) : 1;
-  const HeadLaunch how{.grid = dim3(static_cast<unsigned>(split.tiles),
-                                    static_cast<unsigned>(hidden_parts(split, kCluster)) * kTogether),
-                       .threads = kHiddenThreads<kRows>,
-                       .shared_bytes = HiddenTiles<T, kRows, kStages>::kBytes,
-                       .cluster = kTogether,
-                       .early = head_starts_early(s)};
+  const HeadLaunch how{
+      .grid =
+          dim3(static_cast<unsigned>(split.tiles), static_cast<unsigned>(hidden_parts(split, kCluster)) * kTogether),
+      .threads = kHiddenThreads<kRows>,
+      .shared_bytes = HiddenTiles<T, kRows, kStages>::kBytes + (kCluster ? PieceGathering<kRows>::kBytes : 0),
+      .cluster = kTogether,
+      .early = head_starts_early(s)};
   launch_head_kernel(exec, hidden_partials_kernel<T, kRows, kStages, kCluster>, how, s, split.depth,
                      static_cast<const T*>(x), static_cast<const T*>(w1), partials);
 }
@@ -207,7 +221,7 @@ int launch_hidden_partials(const Exec& exec, const ClassifierHeadShape& s, const
   int allowed = 0;
   check_cuda(cudaDeviceGetAttribute(&allowed, cudaDevAttrMaxSharedMemoryPerBlockOptin, exec.device.index),
              "cudaDeviceGetAttribute");
-  const bool many = allowed >= HiddenTiles<T, kRows, kMany>::kBytes, gathered = gathers<kRows>(exec);
+  const bool many = allowed >= HiddenTiles<T, kRows, kMany>::kBytes + 32 * 1024, gathered = gathers<kRows>(exec);
   (many ? launch_hidden<T, kRows, kMany> : launch_hidden<T, kRows, kFew>)(exec, s, split, gathered, x, w1, partials);
   return hidden_parts(split, gathered);
 }
