@@ -135,7 +135,8 @@ struct LossWeights {
 template <class T, int kUnits, int kClasses>
 struct LossWarp {
   static constexpr int kLogits = kClasses > 32 ? 2 : 1, kRows = 2;  // of a lane
-  int lane = static_cast<int>(threadIdx.x) % 32, warp = static_cast<int>(threadIdx.x) / 32;
+  int lane = static_cast<int>(threadIdx.x) % 32;
+  int warp = __shfl_sync(kAllLanes, static_cast<int>(threadIdx.x) / 32, 0);  // so it is seen to be the same for all
   float b1[kUnits] = {}, b2[kLogits] = {};
   float off, on;        // targets
   float factor = 0.0f;  // of the gradient
@@ -178,11 +179,14 @@ struct LossWarp {
     for (int left = in.parts; left > 0; left -= kTogether) {
       Units parts[kTogether];
 #pragma unroll
-      for (int k = 0; k < kTogether; ++k, next += step) parts[k] = k < left ? load_pack<kUnits>(next) : Units{};
+      for (int k = 0; k < kTogether; ++k) {  // past the end, the last again: loads under a condition would not be together
+        parts[k] = load_pack<kUnits>(next);
+        if (k + 1 < left) next += step;
+      }
 #pragma unroll
       for (int k = 0; k < kTogether; ++k) {
 #pragma unroll
-        for (int e = 0; e < kUnits; ++e) h[e] += parts[k].v[e];
+        for (int e = 0; e < kUnits; ++e) h[e] += k < left ? parts[k].v[e] : 0.0f;
       }
     }
 #pragma unroll
@@ -356,7 +360,7 @@ __device__ inline void finish_losses(const ClassifierHeadShape& s, const LossSum
 /// A block takes `rows` samples (the last one fewer). What hidden_partials does not write is read while it runs: all
 /// kernels before it have ended when it lets this one start.
 template <class T, int kUnits, int kClasses>
-__global__ void __launch_bounds__(kLossThreads)
+__global__ void __launch_bounds__(kLossThreads, 1)
     classifier_loss_kernel(ClassifierHeadShape s, int rows, LossOperands<T> in, ClassifierHeadLoss loss) {
   extern __shared__ __align__(16) float floats[];
   __shared__ LossSums warps[kLossWarps];
