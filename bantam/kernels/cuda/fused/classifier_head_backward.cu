@@ -299,7 +299,7 @@ void launch(const Exec& exec, const ClassifierHeadShape& s, DType dtype, const v
   const HeadLaunch how{.grid = dim3(static_cast<unsigned>(roles.sums + roles.slabs)),
                        .threads = kThreads,
                        .shared_bytes = roles.slabs > 0 ? BackwardTiles<T, kUnitTiles>::bytes(s.batch) : 0,
-                       .early = head_starts_early(s, 2)};
+                       .early = true};
   launch_head_kernel(exec, classifier_backward_kernel<T, kUnitTiles>, how, s, roles, operands);
 }
 

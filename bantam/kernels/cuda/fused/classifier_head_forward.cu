@@ -27,7 +27,7 @@ void launch_loss(const Exec& exec, const ClassifierHeadShape& s, const LossOpera
   const HeadLaunch how{.grid = dim3(static_cast<unsigned>(loss_blocks(s))),
                        .threads = kLossThreads,
                        .shared_bytes = static_cast<int>(4 * loss_block_floats(s, rows)),
-                       .early = head_starts_early(s, 1)};
+                       .early = true};
   launch_head_kernel(exec, classifier_loss_kernel<T, kUnits, kClasses>, how, s, static_cast<int>(rows), operands, loss);
 }
 
@@ -53,16 +53,17 @@ void classifier_head_forward(const Exec& exec, const ClassifierHeadShape& s, DTy
                          : split.rows == 64 ? launch_hidden_partials<T, 64>
                                             : launch_hidden_partials<T, 128>;
     const int parts = product(exec, s, split, x, weights.w1, scratch.partials);
-    const LossOperands<T> operands{scratch.partials,
-                                   parts,
-                                   static_cast<const T*>(weights.b1),
-                                   static_cast<const T*>(weights.w2),
-                                   static_cast<const T*>(weights.b2),
-                                   static_cast<T*>(saved.dhidden),
-                                   saved.partials,
-                                   scratch.sums,
-                                   Libraries::of(exec).block_counters(exec.stream),
-                                   x_env("X_TRIG", 0)};
+    const LossOperands<T> operands{
+        scratch.partials,
+        parts,
+        static_cast<const T*>(weights.b1),
+        static_cast<const T*>(weights.w2),
+        static_cast<const T*>(weights.b2),
+        static_cast<T*>(saved.dhidden),
+        saved.partials,
+        scratch.sums,
+        Libraries::of(exec).block_counters(exec.stream),
+    };
     loss_launch_of<T>(s)(exec, s, operands, loss);
   });
 }

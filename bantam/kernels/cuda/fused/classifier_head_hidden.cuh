@@ -177,43 +177,27 @@ __global__ void __launch_bounds__(kHiddenThreads<kRows>)
   }
 }
 
-/// Whether pieces come together in clusters: of batches that need many pieces, where the device can.
-template <int kRows>
-bool gathers(const Exec& exec) {
-  return kRows < 128 && has_clusters(exec) && x_env("X_CLUSTER", 1);
-}
-
-/// Parts that hidden_partials leaves.
-inline int hidden_parts(const HiddenSplit& split, bool gathered) {
-  const std::int64_t together = gathered ? kPiecesTogether : 1;
-  return static_cast<int>((split.splits + together - 1) / together);
-}
-
 template <class T, int kRows, int kStages, bool kCluster>
-void launch_hidden_stages(const Exec& exec, const ClassifierHeadShape& s, const HiddenSplit& split, const void* x,
-                          const void* w1, float* partials) {
-  constexpr unsigned kTogether = kCluster ? static_cast<unsigned>(kPiecesTogether) : 1;
-  const HeadLaunch how{
-      .grid =
-          dim3(static_cast<unsigned>(split.tiles), static_cast<unsigned>(hidden_parts(split, kCluster)) * kTogether),
-      .threads = kHiddenThreads<kRows>,
-      .shared_bytes = HiddenTiles<T, kRows, kStages>::kBytes + (kCluster ? PieceGathering<kRows>::kBytes : 0),
-      .cluster = kTogether,
-      .early = head_starts_early(s)};
+inline constexpr int kHiddenBytes = HiddenTiles<T, kRows, kStages>::kBytes +
+                                    (kCluster ? PieceGathering<kRows>::kBytes : 0);
+
+/// Returns the number of parts.
+template <class T, int kRows, int kStages, bool kCluster>
+int launch_hidden(const Exec& exec, const ClassifierHeadShape& s, const HiddenSplit& split, const void* x,
+                  const void* w1, float* partials) {
+  constexpr int kTogether = kCluster ? static_cast<int>(kPiecesTogether) : 1;
+  const int parts = (static_cast<int>(split.splits) + kTogether - 1) / kTogether;
+  const HeadLaunch how{.grid = dim3(static_cast<unsigned>(split.tiles), static_cast<unsigned>(parts * kTogether)),
+                       .threads = kHiddenThreads<kRows>,
+                       .shared_bytes = kHiddenBytes<T, kRows, kStages, kCluster>,
+                       .cluster = kTogether,
+                       .early = (x_env("X_EMASK", 7) & 1) != 0};
   launch_head_kernel(exec, hidden_partials_kernel<T, kRows, kStages, kCluster>, how, s, split.depth,
                      static_cast<const T*>(x), static_cast<const T*>(w1), partials);
+  return parts;
 }
 
-template <class T, int kRows, int kStages>
-void launch_hidden(const Exec& exec, const ClassifierHeadShape& s, const HiddenSplit& split, bool gathered,
-                   const void* x, const void* w1, float* partials) {
-  if constexpr (kRows < 128) {
-    if (gathered) return launch_hidden_stages<T, kRows, kStages, true>(exec, s, split, x, w1, partials);
-  }
-  launch_hidden_stages<T, kRows, kStages, false>(exec, s, split, x, w1, partials);
-}
-
-/// Returns the number of parts. More stages hide more of the memory's latency; the sums are the same.
+/// Returns the number of parts: as many as there are pieces, or clusters of pieces where the device has those.
 template <class T, int kRows>
 int launch_hidden_partials(const Exec& exec, const ClassifierHeadShape& s, const HiddenSplit& split, const void* x,
                            const void* w1, float* partials) {
@@ -221,9 +205,11 @@ int launch_hidden_partials(const Exec& exec, const ClassifierHeadShape& s, const
   int allowed = 0;
   check_cuda(cudaDeviceGetAttribute(&allowed, cudaDevAttrMaxSharedMemoryPerBlockOptin, exec.device.index),
              "cudaDeviceGetAttribute");
-  const bool many = allowed >= HiddenTiles<T, kRows, kMany>::kBytes + 32 * 1024, gathered = gathers<kRows>(exec);
-  (many ? launch_hidden<T, kRows, kMany> : launch_hidden<T, kRows, kFew>)(exec, s, split, gathered, x, w1, partials);
-  return hidden_parts(split, gathered);
+  const bool gathers = has_clusters(exec) && split.splits >= kPiecesTogether && (kRows < 128 || x_env("X_G128", 1));
+  const auto launch = gathers && allowed >= kHiddenBytes<T, kRows, kMany, true> ? launch_hidden<T, kRows, kMany, true>
+                      : allowed >= kHiddenBytes<T, kRows, kMany, false>         ? launch_hidden<T, kRows, kMany, false>
+                                                                                : launch_hidden<T, kRows, kFew, false>;
+  return launch(exec, s, split, x, w1, partials);
 }
 
 }  // namespace bantam::kernels::cuda

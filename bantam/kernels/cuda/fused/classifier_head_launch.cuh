@@ -3,7 +3,6 @@
 
 #include <cstdlib>
 
-#include "bantam/kernels/classifier_head.h"
 #include "bantam/kernels/cuda/check.h"
 #include "bantam/kernels/cuda/early_launch.cuh"
 #include "bantam/kernels/cuda/libraries.h"
@@ -15,16 +14,11 @@ inline int x_env(const char* name, int otherwise) {
   const char* v = std::getenv(name);
   return v ? std::atoi(v) : otherwise;
 }
-inline bool head_starts_early(const ClassifierHeadShape& s, int bit = 0) {
-  static const int most = x_env("X_EARLY", 128), mask = x_env("X_EMASK", 7);
-  return s.batch <= most && (mask >> bit & 1);
-}
-
 struct HeadLaunch {
   dim3 grid;
   int threads = 0;
   int shared_bytes = 0;  ///< beyond what the kernel declares
-  unsigned cluster = 1;  ///< neighbours in y that run side by side
+  int cluster = 1;       ///< neighbours in y that run side by side
   bool early = false;    ///< every thread of the kernel calls wait_for_kernel_before
 };
 
@@ -54,7 +48,7 @@ void launch_head_kernel(const Exec& exec, void (*kernel)(Parameters...), const H
   if (how.cluster > 1) {
     auto& cluster = attributes[config.numAttrs++];
     cluster.id = cudaLaunchAttributeClusterDimension;
-    cluster.val.clusterDim = {1, how.cluster, 1};
+    cluster.val.clusterDim = {1, static_cast<unsigned>(how.cluster), 1};
   }
   check_cuda(cudaLaunchKernelEx(&config, kernel, static_cast<Parameters>(arguments)...), "cudaLaunchKernelEx");
 }

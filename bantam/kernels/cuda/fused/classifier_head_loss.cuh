@@ -33,7 +33,6 @@ struct LossOperands {
   float* small_gradients;  // (blocks, small_gradients)
   LossSums* sums;          // (blocks)
   unsigned* counter;       // of blocks that are done
-  int x_trigger = 0;
 };
 
 /// A block's arrays in shared memory, rows of kWidth units or kClasses classes; zeros past the last.
@@ -179,7 +178,8 @@ struct LossWarp {
     for (int left = in.parts; left > 0; left -= kTogether) {
       Units parts[kTogether];
 #pragma unroll
-      for (int k = 0; k < kTogether; ++k) {  // past the end, the last again: loads under a condition would not be together
+      for (int k = 0; k < kTogether;
+           ++k) {  // past the end, the last again: loads under a condition would not be together
         parts[k] = load_pack<kUnits>(next);
         if (k + 1 < left) next += step;
       }
@@ -378,9 +378,8 @@ __global__ void __launch_bounds__(kLossThreads, 1)
     if (loss.slot != nullptr) place += __ldcg(loss.slot);
     before = {__ldcg(&place->loss), __ldcg(&place->correct), __ldcg(&place->samples)};
   }
-  if (in.x_trigger) let_next_kernel_start();
   wait_for_kernel_before();
-  if (!in.x_trigger) let_next_kernel_start();
+  let_next_kernel_start();
   LossSums sums;
 #pragma unroll 1  // instructions come from far: less of them is faster
   for (int row = warp.warp; row < rows; row += static_cast<int>(kLossWarps)) {
