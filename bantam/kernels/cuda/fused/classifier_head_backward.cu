@@ -1,6 +1,6 @@
-// The fused head backward. Batches up to kMostOwnBatch: one kernel, whose blocks take a slab of the inputs each and
-// make dw1 = dhiddenᵀ·x and dx = dhidden·w1 of it, beside a few that add up the small parameters' parts. Larger ones:
-// the sums by the same kernel, the two products by cuBLASLt.
+// The fused head backward. Batches that own_backward says: one kernel, whose blocks make dw1 and dx of a slab of the
+// inputs each, beside a few that add up the small parameters' parts. Larger ones: the sums by the same kernel, the two
+// products by cuBLASLt.
 #include "bantam/kernels/classifier_head_rules.h"
 #include "bantam/kernels/cuda/fused/classifier_head_launch.cuh"
 #include "bantam/kernels/cuda/fused/classifier_head_slab.cuh"
@@ -84,8 +84,8 @@ __device__ void add_small_gradients(const ClassifierHeadShape& s, const Backward
   if (i < count) put_small_gradient(s, in, i, sum);
 }
 
-/// dw1 and dx of one slab, where wanted. The weights, which the kernel before (classifier_loss at the latest) does not
-/// write, are on their way before it has ended.
+/// dw1 and dx of one slab, where wanted. The weights are on their way before the kernel before has ended: the forward,
+/// which reads them too, lies between it and their last update.
 template <class T, int kUnitTiles>
 __device__ void make_slab(const ClassifierHeadShape& s, const BackwardOperands<T>& in, int slab, char* shared) {
   using Tiles = BackwardTiles<T, kUnitTiles>;
