@@ -2,6 +2,7 @@
 #include "bantam/engine/pending_gradients.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "bantam/engine/context.h"
 
