@@ -13,6 +13,7 @@
 
 namespace bantam {
 
+class PendingGradients;
 class Tape;
 
 enum class Pass : std::uint8_t {
@@ -84,6 +85,8 @@ struct Context {
   /// Whether the op may leave a norm's last pass to its reader (pending_norm.h): of nodes that `lower` found one for.
   bool defer = false;
   Keepsakes* keepsakes = nullptr;  ///< of the recomputed stretch that runs, or null
+  /// Where gradients of weights may wait in parts (pending_gradients.h); null: they are in the arena after each op.
+  PendingGradients* pending = nullptr;
 
   /// A context on the device's compute stream.
   static Context make(Runtime& runtime, Device device, Precision precision = {});
