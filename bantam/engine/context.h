@@ -15,6 +15,9 @@ namespace bantam {
 
 class PendingGradients;
 class Tape;
+namespace ops {
+struct NormStage;
+}
 
 enum class Pass : std::uint8_t {
   train,      ///< forward of a step: dropout on, batch statistics, running statistics move
@@ -87,6 +90,9 @@ struct Context {
   Keepsakes* keepsakes = nullptr;  ///< of the recomputed stretch that runs, or null
   /// Where gradients of weights may wait in parts (pending_gradients.h); null: they are in the arena after each op.
   PendingGradients* pending = nullptr;
+  /// The batch norm that alone reads the op's output, where the op may give the statistics of what it writes
+  /// (batch_statistics.h); or null.
+  const ops::NormStage* norm_behind = nullptr;
 
   /// A context on the device's compute stream.
   static Context make(Runtime& runtime, Device device, Precision precision = {});

@@ -83,6 +83,7 @@ void TrainingStep::shrink_arena() {
 void TrainingStep::drop_plans_above(std::int64_t samples) {
   if (!placements_) return;
   placements_->drop_above(samples);
+  eager_parts_ = 0;  // what was not to be had may be, now that it is less
   shrink_arena();
 }
 
@@ -179,7 +180,12 @@ void TrainingStep::update() {
   memory().note_phase("update");
   const bool recording = recorded_updates_ != kNotRecording;
   const int slot = optimizer_.metric_slot(), rate = recording ? recorded_updates_ : 0;
-  run_part(StepPart::update, 0, [this, rate] { optimizer_.update(rate); });
+  try {
+    run_part(StepPart::update, 0, [this, rate] { optimizer_.update(rate); });
+  } catch (...) {  // its workspace was refused, say, which comes before all that it writes
+    if (!recording) discard();
+    throw;
+  }
   accumulating_ = false;
   if (recording)
     ++recorded_updates_;
