@@ -4,6 +4,7 @@
 #include "bantam/kernels/cuda/fused/norm_depthwise_backward.cuh"
 #include "bantam/kernels/cuda/fused/norm_depthwise_forward.cuh"
 #include "bantam/kernels/cuda/norm_statistics.cuh"
+#include "bantam/kernels/cuda/part_moments.h"
 #include "bantam/kernels/norm_depthwise.h"
 #include "bantam/kernels/norm_depthwise_parts.h"
 #include "bantam/kernels/workspace_layout.h"
@@ -119,6 +120,12 @@ void launch_backward(const Exec& exec, const DepthwiseConv2dShape& s, const Back
 
 }  // namespace
 
+void merge_part_moments(const Exec& exec, const PartMoments& parts, const StatisticsOutput& statistics) {
+  merge_part_moments_kernel<<<blocks_for(parts.channels, 32), dim3(32, kAddPartsRows), 0, stream_of(exec)>>>(
+      parts.moments, parts.counts, static_cast<int>(parts.parts), static_cast<int>(parts.channels), statistics);
+  check_launch("merge_part_moments_kernel");
+}
+
 void norm_depthwise_forward(const Exec& exec, const DepthwiseConv2dShape& s, DType dtype, const NormOperand& x,
                             const void* w, void* y, const StatisticsOutput& statistics, Workspace workspace) {
   check_shape(s, x, {Activation::relu});
@@ -129,9 +136,7 @@ void norm_depthwise_forward(const Exec& exec, const DepthwiseConv2dShape& s, DTy
   float* counts = partials + parts * kMomentFloats * s.channels;
   dispatch_floating(
       dtype, [&](auto tag) { launch_forward<typename decltype(tag)::type>(exec, s, x, w, y, partials, counts); });
-  merge_part_moments_kernel<<<blocks_for(s.channels, 32), dim3(32, kAddPartsRows), 0, stream_of(exec)>>>(
-      partials, counts, static_cast<int>(parts), extent(s.channels), statistics);
-  check_launch("merge_part_moments_kernel");
+  merge_part_moments(exec, {partials, counts, parts, s.channels}, statistics);
 }
 
 void norm_depthwise_backward(const Exec& exec, const DepthwiseConv2dShape& s, DType dtype, const NormOperand& x,
