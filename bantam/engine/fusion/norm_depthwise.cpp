@@ -97,6 +97,7 @@ class NormDepthwiseLayer : public BoundLayer {
     const Tensor x = std::move(inputs[0]);
     return ops::norm_depthwise(context, x, before_.stage(), weight_.value(), window_, behind_.stage());
   }
+  std::optional<ops::NormStage> norm_of_input() const override { return before_.stage(); }
 
  private:
   BoundNorm before_;
