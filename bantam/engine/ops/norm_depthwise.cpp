@@ -7,6 +7,7 @@
 #include "bantam/engine/batch_statistics.h"
 #include "bantam/engine/ops/depthwise_conv2d.h"
 #include "bantam/engine/ops/gradient_target.h"
+#include "bantam/engine/pending_norm.h"
 #include "bantam/engine/saved_tensor.h"
 #include "bantam/engine/tape.h"
 #include "bantam/kernels/norm_depthwise.h"
@@ -100,6 +101,15 @@ Tensor convolve(const Context& context, const Call& call, const Tensor& x, const
   return y;
 }
 
+/// y's memory, with the second norm pending on it.
+Tensor left_to_reader(const Call& call, const Tensor& y, bool recorded) {
+  Tensor out = y.view(y.shape());
+  const Norm& norm = call.behind;
+  out.set_pending(std::make_shared<PendingNorm>(PendingNorm{recorded ? SavedTensor(y) : SavedTensor(), norm.scale,
+                                                            norm.shift, norm.mean, norm.inv_std, norm.activation}));
+  return out;
+}
+
 Tensor normalise(const Context& context, const Call& call, const Tensor& y) {
   Tensor out = context.allocate(y.shape(), y.dtype());
   const kernels::NormOperand norm = call.behind.operand(y);
@@ -157,14 +167,15 @@ Tensor norm_depthwise(const Context& context, const Tensor& x, const NormStage& 
                   norm_of(context, behind, shape.channels)};
   measure(context, call, x, before);
   const Tensor y = convolve(context, call, x, behind);
-  Tensor out = normalise(context, call, y);
-  if (!records(context,
-               {&x, &w, &before.tensors.scale, &before.tensors.shift, &behind.tensors.scale, &behind.tensors.shift}))
-    return out;
+  const bool recorded = records(
+      context, {&x, &w, &before.tensors.scale, &before.tensors.shift, &behind.tensors.scale, &behind.tensors.shift});
+  Tensor out = context.defer ? left_to_reader(call, y, recorded) : normalise(context, call, y);
+  if (!recorded) return out;
   context.tape->record(context, out,
                        [=, x = SavedTensor(x), y = y](const Context& ctx, Tensor dy, GradientStore& store) mutable {
                          backward(ctx, call, x, y, dy, store);
                        });
+  if (context.defer) return out;
   const SavedTensor kept(y);
   attach_recipe(context, out, {&kept}, [=](const Context& ctx) { return normalise(ctx, call, kept.get(ctx)); });
   return out;
