@@ -20,7 +20,7 @@ struct FusionPattern;
 struct Fusion {
   int first = 1, last = 1;
   const FusionPattern* pattern = nullptr;
-  /// The norm that ends it may be left to its only reader (LoweredSegment::deferred).
+  /// The norm that ends it may be left to the next node, its only reader (LoweredSegment::deferred).
   bool leaves_norm = false;
 };
 
@@ -44,8 +44,8 @@ struct FusionPattern {
   /// The stretch ends the graph, and what runs is a LossHead (loss.h). It keeps next to nothing but its input, so that
   /// it never belongs to a stretch that runs again.
   bool makes_loss = false;
-  /// Whether the op, where `Context::defer` says so, leaves the norm that ends it to the node that reads it; null:
-  /// never.
+  /// Whether the op, where `Context::defer` says so, leaves the norm that ends it to the next node, which alone reads
+  /// it; null: never.
   bool (*leaves_norm)(const Graph& graph, const Fusion& fusion, const FusionTarget& target) = nullptr;
 };
 

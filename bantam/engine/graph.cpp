@@ -167,19 +167,20 @@ std::vector<Stretch> all_stretches(const Graph& graph) {
   return stretches;
 }
 
-/// Stretches that cut a fusion take all of it in, but stop before one that makes the loss; those that then lie inside
-/// others go.
+/// Stretches that cut a fusion take all of it in, with the node that its last norm is left to, but stop before one that
+/// makes the loss; those that then lie inside others go.
 std::vector<Stretch> widened(const std::vector<Stretch>& stretches, std::span<const Fusion> fusions) {
   std::vector<Stretch> wide;
   for (Stretch stretch : stretches) {
     for (const Fusion& fusion : fusions) {
-      if (fusion.last < stretch.first || stretch.last < fusion.first) continue;
+      const NodeId last = fusion.leaves_norm ? fusion.last + 1 : fusion.last;
+      if (last < stretch.first || stretch.last < fusion.first) continue;
       if (fusion.pattern != nullptr && fusion.pattern->makes_loss) {
         stretch.last = fusion.first - 1;
         continue;
       }
       stretch.first = std::min(stretch.first, fusion.first);
-      stretch.last = std::max(stretch.last, fusion.last);
+      stretch.last = std::max(stretch.last, last);
     }
     if (stretch.last < stretch.first) continue;              // nothing but an end that makes the loss
     if (!wide.empty() && stretch.first <= wide.back().last)  // both cut one fusion

@@ -37,6 +37,11 @@ struct NormInputGradient {
   const float* totals = nullptr;  ///< (2, out): Σ dz, Σ dz·ŷ
 };
 
+/// dx (rows, channels) = dy as above, for whoever needs it written: the bits that backward makes as it reads. dx may
+/// alias dz. Workspace: batch_norm_workspace_bytes.
+using NormInputGradientMade = void(const Exec&, const BatchNormShape& shape, DType dtype, const NormInputGradient& from,
+                                   void* dx, Workspace);
+
 /// Whether backward makes da and dw in one pass over dy, so that a norm behind is worth leaving to it.
 bool pointwise_norm_takes_gradient(const PointwiseShape& shape, DType dtype);
 
@@ -45,10 +50,12 @@ using PointwiseNormBackward = void(const Exec&, const PointwiseShape& shape, DTy
                                    const void* w, const NormInputGradient& dy, const PointwiseGradients& gradients,
                                    Workspace);
 namespace cpu {
+NormInputGradientMade norm_input_gradient;
 PointwiseNormForward pointwise_norm_forward;
 PointwiseNormBackward pointwise_norm_backward;
 }  // namespace cpu
 namespace cuda {
+NormInputGradientMade norm_input_gradient;
 PointwiseNormForward pointwise_norm_forward;
 PointwiseNormBackward pointwise_norm_backward;
 }  // namespace cuda

@@ -113,10 +113,10 @@ std::unique_ptr<BoundLayer> bind(const Graph& graph, const Fusion& fusion, Param
   return std::make_unique<NormDepthwiseLayer>(graph, fusion.first, parameters, buffers);
 }
 
-/// Whether a pointwise convolution alone reads it, and applies the norm behind as its products read.
+/// Whether the node behind, a pointwise convolution, alone reads it, and applies the norm behind as its products read.
 bool leaves_norm(const Graph& graph, const Fusion& fusion, const FusionTarget& target) {
   const NodeId reader = graph.only_reader(fusion.last);
-  if (reader == 0) return false;
+  if (reader != fusion.last + 1) return false;
   const GraphNode& node = node_at(graph, reader);
   const auto* product = node.layer->options<Conv2dOptions>();
   if (product == nullptr || product->groups != 1 || product->kernel != Extent2d{1, 1} ||

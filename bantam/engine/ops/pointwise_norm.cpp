@@ -1,6 +1,8 @@
 // Pointwise convolution behind a pending norm: backward keeps the norm's input and what it needs to apply it.
 #include "bantam/engine/ops/pointwise_norm.h"
 
+#include <utility>
+
 #include <fmt/format.h>
 
 #include "bantam/base/error.h"
@@ -35,16 +37,19 @@ Call checked_call(const Tensor& x, const Tensor& w) {
 }
 
 void backward(const Context& context, const Call& call, SavedTensor& saved, const ValueRef& x, const Shape& shape,
-              const Tensor& dy, GradientStore& store) {
+              Gradient dy, GradientStore& store) {
+  const Gradient::Norm behind = dy.of_norm() && !dy.shared() ? std::exchange(dy.pieces().norm, {}) : Gradient::Norm{};
+  const Tensor dz = std::move(dy).tensor(context);
+  const kernels::NormInputGradient from =
+      behind.x.defined() ? behind.from(dz) : kernels::NormInputGradient{.dz = dz.data()};
   FloatGradient weight(context, call.w, store);
   Tensor da = wants_gradient(x) ? context.allocate(shape, call.dtype) : Tensor();
   {
     const Tensor memory = saved.take(context);
     const Scratch scratch = call.scratch(context);
-    BANTAM_KERNEL(context.exec, pointwise_norm_backward, call.shape, call.dtype, call.norm->operand(memory),
-                  call.w.data(), kernels::NormInputGradient{.dz = dy.data()},
-                  kernels::PointwiseGradients{da.defined() ? da.data() : nullptr, weight.data, weight.accumulate},
-                  scratch.get());
+    BANTAM_KERNEL(
+        context.exec, pointwise_norm_backward, call.shape, call.dtype, call.norm->operand(memory), call.w.data(), from,
+        kernels::PointwiseGradients{da.defined() ? da.data() : nullptr, weight.data, weight.accumulate}, scratch.get());
   }
   weight.hand_on(context, call.w, store);
   if (da.defined()) store.add(context, x, std::move(da));
@@ -62,13 +67,13 @@ Tensor pointwise_norm(const Context& context, const Tensor& x, const Tensor& w) 
     BANTAM_KERNEL(context.exec, pointwise_norm_forward, call.shape, call.dtype, call.norm->operand(x), w.data(),
                   y.data(), statistics.output(), scratch.get());
   }
-  statistics.attach(y);
+  statistics.attach(y, kernels::pointwise_norm_takes_gradient(call.shape, call.dtype));
   if (!records(context, {&x, &w})) return y;
-  context.tape->record(context, y,
-                       [call, saved = call.norm->x, ref = ValueRef(x), shape = x.shape()](
-                           const Context& ctx, Tensor dy, GradientStore& store) mutable {
-                         backward(ctx, call, saved, ref, shape, dy, store);
-                       });
+  context.tape->record_pieces(context, y,
+                              [call, saved = call.norm->x, ref = ValueRef(x), shape = x.shape()](
+                                  const Context& ctx, Gradient dy, GradientStore& store) mutable {
+                                backward(ctx, call, saved, ref, shape, std::move(dy), store);
+                              });
   return y;
 }
 

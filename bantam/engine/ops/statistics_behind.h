@@ -30,9 +30,11 @@ class StatisticsBehind {
   }
   /// Where the kernel writes them; null where nobody asks.
   const kernels::StatisticsOutput* output() const { return found_.mean.defined() ? &output_ : nullptr; }
-  /// Once they are written.
-  void attach(Tensor& y) {
-    if (found_.mean.defined()) y.set_statistics(std::make_shared<BatchStatistics>(std::move(found_)));
+  /// Once they are written. `makes_gradient`: BatchStatistics.
+  void attach(Tensor& y, bool makes_gradient = false) {
+    if (!found_.mean.defined()) return;
+    found_.makes_gradient = makes_gradient;
+    y.set_statistics(std::make_shared<BatchStatistics>(std::move(found_)));
   }
 
  private:

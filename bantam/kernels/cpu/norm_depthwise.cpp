@@ -2,6 +2,7 @@
 // workspace.
 #include "bantam/kernels/norm_depthwise.h"
 
+#include "bantam/kernels/activation.h"
 #include "bantam/kernels/norm_depthwise_parts.h"
 #include "bantam/kernels/workspace_layout.h"
 
@@ -27,6 +28,16 @@ struct Pieces {
 
 void apply(const Exec& exec, const DepthwiseConv2dShape& s, DType dtype, const NormOperand& x, void* seen) {
   batch_norm_apply(exec, norm_before(s), dtype, x.x, x.affine, x.mean, x.inv_std, seen);
+}
+
+/// Gives the first norm's totals out as the gradients of its vectors.
+void hand_out(const NormDepthwiseGradients& gradients, std::int64_t channels) {
+  const auto put = [&](float* to, const float* sums) {
+    if (to == nullptr) return;
+    for (std::int64_t c = 0; c < channels; ++c) to[c] = gradients.before.accumulate ? to[c] + sums[c] : sums[c];
+  };
+  put(gradients.before.dshift, gradients.totals);
+  put(gradients.before.dscale, gradients.totals + channels);
 }
 
 }  // namespace
@@ -57,7 +68,14 @@ void norm_depthwise_backward(const Exec& exec, const DepthwiseConv2dShape& s, DT
                                  pieces.scratch);
   }
   depthwise_conv2d_grad_input(exec, s, dtype, pieces.gradient, w, dx);
-  norm_backward(norm_before(s), x, dx, dx, gradients.before);
+  if (gradients.totals == nullptr) return norm_backward(norm_before(s), x, dx, dx, gradients.before);
+  const ActivationFunction f = x.affine.activation;
+  apply(exec, s, dtype, x, pieces.seen);
+  activation_grad(exec, f.kind, f.slope, s.x_elements(), dtype, pieces.seen, dx, dx);
+  NormOperand linear = x;
+  linear.affine.activation = {};
+  norm_backward(norm_before(s), linear, dx, nullptr, {gradients.totals + s.channels, gradients.totals, false});
+  hand_out(gradients, s.channels);
 }
 
 }  // namespace bantam::kernels::cpu

@@ -23,6 +23,12 @@ struct Pieces {
 
 }  // namespace
 
+void norm_input_gradient(const Exec& exec, const BatchNormShape& shape, DType dtype, const NormInputGradient& from,
+                         void* dx, Workspace workspace) {  // backward finds the same totals again
+  batch_norm_backward_training(exec, shape, dtype, from.y.x, from.dz, {from.y.affine.scale, from.y.affine.shift, {}},
+                               from.y.mean, from.y.inv_std, dx, nullptr, nullptr, false, workspace);
+}
+
 void pointwise_norm_forward(const Exec& exec, const PointwiseShape& s, DType dtype, const NormOperand& x, const void* w,
                             void* y, const StatisticsOutput* statistics, Workspace workspace) {
   const Pieces pieces(s, dtype, workspace);
@@ -39,10 +45,8 @@ void pointwise_norm_backward(const Exec& exec, const PointwiseShape& s, DType dt
                              Workspace workspace) {
   const Pieces pieces(s, dtype, workspace);
   const void* dy = from.dz;
-  if (from.totals != nullptr) {  // it makes the same totals again
-    batch_norm_backward_training(exec, {s.rows, s.out}, dtype, from.y.x, from.dz,
-                                 {from.y.affine.scale, from.y.affine.shift, {}}, from.y.mean, from.y.inv_std, pieces.dy,
-                                 nullptr, nullptr, false, pieces.rest);
+  if (from.totals != nullptr) {
+    norm_input_gradient(exec, {s.rows, s.out}, dtype, from, pieces.dy, pieces.rest);
     dy = pieces.dy;
   }
   if (gradients.da != nullptr)

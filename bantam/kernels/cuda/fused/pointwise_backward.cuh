@@ -17,6 +17,29 @@ struct PointwiseBackwardOperands {
   const float* totals;  ///< (2, out): Σ dz, Σ dz·x̂ of the norm behind
 };
 
+/// What makes a norm's input gradient of dz, in shared memory: the terms of InputGradient.
+struct SharedGradient {
+  float* mean;
+  float* factor;
+  float* slope;
+  float* constant;
+
+  static constexpr int kVectors = 4;
+  static __device__ SharedGradient at(void* shared, int channels) {
+    float* const begin = static_cast<float*>(shared);
+    return {begin, begin + channels, begin + 2 * channels, begin + 3 * channels};
+  }
+  __device__ void fill(const AffineSource& norm, const float* totals, float per_row, int channels) const {
+    for (int c = static_cast<int>(threadIdx.x); c < channels; c += static_cast<int>(blockDim.x)) {
+      const Affine<1> affine = norm.load<1>(c);
+      mean[c] = affine.mean[0];
+      factor[c] = affine.factor[0];
+      slope[c] = -per_row * affine.factor[0] * norm.spread[c] * totals[channels + c];
+      constant[c] = -per_row * affine.factor[0] * totals[c];
+    }
+  }
+};
+
 /// A block has all of dw. Each of eight warps makes 16 x 32 of a stage's da.
 template <int kOut, int kIn, bool kBehind>
 struct PointwiseBackwardTile {
@@ -24,7 +47,7 @@ struct PointwiseBackwardTile {
   static constexpr int kStageRows = 16 * 8 / (kIn / 32);
   static constexpr int kDyBytes = kStageRows * kOut * 2, kXBytes = kStageRows * kIn * 2;
   static constexpr int kStageBytes = kDyBytes * (kBehind ? 2 : 1) + kXBytes, kWeightBytes = kOut * kIn * 2;
-  static constexpr int kVectorBytes = (3 * kOut + 2 * kIn) * 4;
+  static constexpr int kVectorBytes = (SharedGradient::kVectors * kOut + SharedNorm::kVectors * kIn) * 4;
   static constexpr int kFits = (112 * 1024 - kWeightBytes - kVectorBytes) / kStageBytes,
                        kStages = kFits < 4 ? kFits : 4;
   static constexpr int kStagesBytes = kStages * kStageBytes > (kSplits > 1 ? 65536 : 0) ? kStages* kStageBytes : 65536;
@@ -38,26 +61,6 @@ struct PointwiseBackwardTile {
   /// Of row `in` of the turned weights: rows are read two by two, eight apart.
   __device__ static int weight_offset(int row, int chunk) {
     return (row * (kOut / 8) + (chunk ^ ((row & 1) | (row >> 2 & 6)))) * 16;
-  }
-};
-
-/// The gradient behind a norm's input in shared memory, as factor·dz + slope·y + constant.
-struct FoldedGradient {
-  float* factor;
-  float* slope;
-  float* constant;
-
-  static __device__ FoldedGradient at(void* shared, int channels) {
-    float* const begin = static_cast<float*>(shared);
-    return {begin, begin + channels, begin + 2 * channels};
-  }
-  __device__ void fill(const AffineSource& norm, const float* totals, float per_row, int channels) const {
-    for (int c = static_cast<int>(threadIdx.x); c < channels; c += static_cast<int>(blockDim.x)) {
-      const Affine<1> affine = norm.load<1>(c);
-      factor[c] = affine.factor[0];
-      slope[c] = -per_row * affine.factor[0] * norm.spread[c] * totals[channels + c];
-      constant[c] = fmaf(-slope[c], affine.mean[0], -per_row * affine.factor[0] * totals[c]);
-    }
   }
 };
 
@@ -76,16 +79,19 @@ __device__ inline void load_turned_weights(const PointwiseBackwardOperands<T>& o
 
 /// dz of what this thread copied becomes dy, with y from the end of the stage.
 template <class T, class Tile, class Stage>
-__device__ inline void make_gradient(const Stage& dy, std::int64_t first, char* stage, const FoldedGradient& norm) {
+__device__ inline void make_gradient(const Stage& dy, std::int64_t first, char* stage, const SharedGradient& norm) {
   if (dy.c >= dy.columns) return;
-  const Pack<float, 8> factor = load_pack<8>(norm.factor + dy.c), slope = load_pack<8>(norm.slope + dy.c),
-                       constant = load_pack<8>(norm.constant + dy.c);
+  float mean[8], factor[8], slope[8], constant[8];
+  unpack<8>(norm.mean + dy.c, mean);
+  unpack<8>(norm.factor + dy.c, factor);
+  unpack<8>(norm.slope + dy.c, slope);
+  unpack<8>(norm.constant + dy.c, constant);
   dy.each(first, stage, [&](char* place) {
     float values[8], y[8];
     unpack<8>(reinterpret_cast<const T*>(place), values);
     unpack<8>(reinterpret_cast<const T*>(place + Tile::kDyBytes + Tile::kXBytes), y);
 #pragma unroll
-    for (int n = 0; n < 8; ++n) values[n] = fmaf(factor.v[n], values[n], fmaf(slope.v[n], y[n], constant.v[n]));
+    for (int n = 0; n < 8; ++n) values[n] = fmaf(factor[n], values[n], fmaf(slope[n], y[n] - mean[n], constant[n]));
     repack<8>(values, reinterpret_cast<T*>(place));
   });
 }
@@ -126,8 +132,8 @@ __global__ void __launch_bounds__(256, 2) pointwise_backward_kernel(PointwiseBac
   const GradStage<T, kOut, Tile> dy(o.grad.dy, o.grad.rows, o.grad.out, 0), y(o.y, o.grad.rows, o.grad.out, 0);
   const GradStage<T, kIn, Tile> x(o.grad.x, o.grad.rows, o.grad.in, 0);
   char* const weights = shared + Tile::kStagesBytes;
-  const FoldedNorm ahead = FoldedNorm::at(weights + Tile::kWeightBytes, o.grad.in);
-  const FoldedGradient behind = FoldedGradient::at(ahead.shift + o.grad.in, o.grad.out);
+  const SharedNorm ahead = SharedNorm::at(weights + Tile::kWeightBytes, o.grad.in);
+  const SharedGradient behind = SharedGradient::at(ahead.shift + o.grad.in, o.grad.out);
   const auto copy = [&](std::int64_t first, int stage) {
     char* const to = shared + stage * Tile::kStageBytes;
     if (first < o.grad.rows) {

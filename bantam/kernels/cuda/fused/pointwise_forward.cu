@@ -11,7 +11,8 @@ void launch(const Exec& exec, const PointwiseShape& s, const PointwiseOperands<T
   using Tile = PointwiseTile<kOut, kDepth>;
   const int depths = (operands.in + kDepth - 1) / kDepth;
   const int bytes = Tile::kStages * Tile::kStageBytes + depths * Tile::kWeightBytes +
-                    kOut * static_cast<int>(sizeof(T)) + 2 * operands.in * static_cast<int>(sizeof(float));
+                    kOut * static_cast<int>(sizeof(T)) +
+                    SharedNorm::kVectors * operands.in * static_cast<int>(sizeof(float));
   const auto kernel = pointwise_forward_kernel<T, kOut, kDepth, kNormed>;
   check_cuda(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes), "cudaFuncSetAttribute");
   const int column_blocks = (operands.out + kOut - 1) / kOut;

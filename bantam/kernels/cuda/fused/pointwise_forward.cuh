@@ -45,24 +45,44 @@ struct PointwiseTile {
   }
 };
 
-/// A norm in shared memory as z = x·factor + shift: float32 carries what the subtraction of the mean would have taken
-/// off, as x has 11 bits at most.
-struct FoldedNorm {
+/// A norm's vectors in shared memory.
+struct SharedNorm {
+  float* mean;
   float* factor;
   float* shift;
 
-  static __device__ FoldedNorm at(void* shared, int channels) {
+  static constexpr int kVectors = 3;
+  static __device__ SharedNorm at(void* shared, int channels) {
     float* const begin = static_cast<float*>(shared);
-    return {begin, begin + channels};
+    return {begin, begin + channels, begin + 2 * channels};
   }
   __device__ void fill(const AffineSource& norm, int channels) const {
     for (int c = static_cast<int>(threadIdx.x); c < channels; c += static_cast<int>(blockDim.x)) {
       const Affine<1> affine = norm.load<1>(c);
+      mean[c] = affine.mean[0];
       factor[c] = affine.factor[0];
-      shift[c] = fmaf(-affine.mean[0], affine.factor[0], affine.shift[0]);
+      shift[c] = affine.shift[0];
     }
   }
+  __device__ Affine<8> load(int c) const {
+    Affine<8> affine;
+    unpack<8>(mean + c, affine.mean);
+    unpack<8>(factor + c, affine.factor);
+    unpack<8>(shift + c, affine.shift);
+    return affine;
+  }
 };
+
+/// Eight values in shared memory, normalised and clamped in place: the bits of batch_norm_apply.
+template <class T>
+__device__ inline void normalise_in_place(T* place, const Affine<8>& norm, Clamp clamp) {
+  float values[8];
+  unpack<8>(place, values);
+#pragma unroll
+  for (int n = 0; n < 8; ++n) values[n] = norm.z(n, values[n]);
+  clamp.template round_and_clamp<T>(values, true);
+  repack<8>(values, place);
+}
 
 /// Sums of one column of a warp's 32, of rows that it has written, relative to an origin: lane 4g + t keeps column
 /// 8t + g.
@@ -147,21 +167,15 @@ struct PointwiseStages {
     }
   }
   /// What this thread copied becomes what the product sees.
-  __device__ void normalise(const PointwiseCursor& at, int index, const FoldedNorm& norm) const {
+  __device__ void normalise(const PointwiseCursor& at, int index, const SharedNorm& norm) const {
     const int c = at.depth + chunk * 8;
     if (c >= o.in) return;
-    const Pack<float, 8> factor = load_pack<8>(norm.factor + c), shift = load_pack<8>(norm.shift + c);
+    const Affine<8> affine = norm.load(c);
     const std::int64_t first = std::int64_t{at.tile} * Tile::kRows + row;
 #pragma unroll
     for (int r = 0; r < Tile::kRows; r += Tile::kRowStep) {
       if (first + r >= o.rows) break;
-      T* const place = reinterpret_cast<T*>(stage(index) + Tile::x_offset(row + r, chunk));
-      float values[8];
-      unpack<8>(place, values);
-#pragma unroll
-      for (int n = 0; n < 8; ++n) values[n] = fmaf(values[n], factor.v[n], shift.v[n]);
-      o.clamp.template round_and_clamp<T>(values, true);
-      repack<8>(values, place);
+      normalise_in_place(reinterpret_cast<T*>(stage(index) + Tile::x_offset(row + r, chunk)), affine, o.clamp);
     }
   }
 };
@@ -259,7 +273,7 @@ __global__ void __launch_bounds__(256, kOut == 64 ? 3 : 2)
   const int depths = (o.in + kDepth - 1) / kDepth;
   char* const weights = shared + Tile::kStages * Tile::kStageBytes;
   T* const origin = reinterpret_cast<T*>(weights + depths * Tile::kWeightBytes);
-  const FoldedNorm norm = FoldedNorm::at(origin + kOut, o.in);
+  const SharedNorm norm = SharedNorm::at(origin + kOut, o.in);
   const PointwiseStages<T, Tile> stages{o, shared, first_column};
   const auto copy = [&](const PointwiseCursor& at, int stage) {
     if (at.tile < tiles) stages.copy_x(at, stage);

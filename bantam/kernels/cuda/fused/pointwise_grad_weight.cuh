@@ -24,7 +24,8 @@ struct PointwiseGradTile {
   static constexpr int kStageRows = kWarpTiles == 1 ? 128 : 64, kStages = kWarpTiles == 8 ? 3 : 4;
   static constexpr int kDyBytes = kStageRows * kOut * 2, kXBytes = kStageRows * kIn * 2;
   static constexpr int kStageBytes = kDyBytes + kXBytes;
-  static constexpr int kSharedBytes = kStages * kStageBytes + 2 * static_cast<int>(kPointwiseMostIn * sizeof(float));
+  static constexpr int kSharedBytes =
+      kStages * kStageBytes + SharedNorm::kVectors * static_cast<int>(kPointwiseMostIn * sizeof(float));
   static_assert(kSplits == 1 || kSharedBytes >= 8 * 64 * 32 * 4, "the warps' sums are added there");
 
   /// Where 16 bytes of a row of `kChunks` lie: the eight rows that ldmatrix reads at once meet in no bank.
@@ -65,17 +66,10 @@ struct GradStage {
     }
   }
   /// What this thread copied becomes what the convolution saw.
-  __device__ void normalise(std::int64_t first, char* stage, const FoldedNorm& norm, Clamp clamp) const {
+  __device__ void normalise(std::int64_t first, char* stage, const SharedNorm& norm, Clamp clamp) const {
     if (c >= columns) return;
-    const Pack<float, 8> factor = load_pack<8>(norm.factor + c), shift = load_pack<8>(norm.shift + c);
-    each(first, stage, [&](char* place) {
-      float values[8];
-      unpack<8>(reinterpret_cast<const T*>(place), values);
-#pragma unroll
-      for (int n = 0; n < 8; ++n) values[n] = fmaf(values[n], factor.v[n], shift.v[n]);
-      clamp.template round_and_clamp<T>(values, true);
-      repack<8>(values, reinterpret_cast<T*>(place));
-    });
+    const Affine<8> affine = norm.load(c);
+    each(first, stage, [&](char* place) { normalise_in_place(reinterpret_cast<T*>(place), affine, clamp); });
   }
 };
 
@@ -150,7 +144,7 @@ __global__ void __launch_bounds__(256, 2) pointwise_grad_weight_kernel(Pointwise
   const int tile = static_cast<int>(blockIdx.x) % tiles, part = static_cast<int>(blockIdx.x) / tiles;
   const int parts = static_cast<int>(gridDim.x) / tiles, in_tiles = (o.in + kIn - 1) / kIn;
   const int first_out = tile / in_tiles * kOut, first_in = tile % in_tiles * kIn;
-  const FoldedNorm norm = FoldedNorm::at(shared + Tile::kStages * Tile::kStageBytes, o.in);
+  const SharedNorm norm = SharedNorm::at(shared + Tile::kStages * Tile::kStageBytes, o.in);
   const GradStage<T, kOut, Tile> dy(o.dy, o.rows, o.out, first_out);
   const GradStage<T, kIn, Tile> x(o.x, o.rows, o.in, first_in);
   const auto copy = [&](std::int64_t first, int stage) {

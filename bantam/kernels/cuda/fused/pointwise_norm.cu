@@ -40,24 +40,27 @@ void for_each_chunk(const Exec& exec, const PointwiseShape& s, DType dtype, cons
   }
 }
 
-/// dy of some rows: where it is, or made of dz in the workspace.
-const void* gradient_of(const Exec& exec, const PointwiseShape& s, DType dtype, const NormInputGradient& from,
-                        std::int64_t first, std::int64_t rows, void* made) {
-  const void* const dz = row_of(from.dz, first, s.out, dtype);
-  if (from.totals == nullptr) return dz;
+/// dy of rows of a tensor of `all` rows.
+void make_gradient(const Exec& exec, const BatchNormShape& shape, std::int64_t all, DType dtype,
+                   const NormInputGradient& from, void* dx) {
   dispatch_floating(dtype, [&](auto tag) {
     using T = typename decltype(tag)::type;
+    const auto *y = static_cast<const T*>(from.y.x), *dz = static_cast<const T*>(from.dz);
+    auto* to = static_cast<T*>(dx);
     const InputGradient<T, PiecewiseLinear> map{
-        static_cast<const T*>(static_cast<const void*>(row_of(from.y.x, first, s.out, dtype))),
-        static_cast<const T*>(dz),
-        affine_of(from.y),
-        {},
-        from.totals,
-        s.out,
-        1.0f / static_cast<float>(s.rows),
-        static_cast<T*>(made)};
-    map_rows<1>(exec, rows, s.out, map);
+        y, dz, affine_of(from.y), {}, from.totals, shape.channels, 1.0f / static_cast<float>(all), to};
+    with_pack<T>([&](auto n) { map_rows<decltype(n)::value>(exec, shape.rows, shape.channels, map); }, shape.channels,
+                 y, dz, to);
   });
+}
+
+/// dy of some rows: where it is, or made of dz in the workspace.
+const void* gradient_of(const Exec& exec, const PointwiseShape& s, DType dtype, NormInputGradient from,
+                        std::int64_t first, std::int64_t rows, void* made) {
+  from.dz = row_of(from.dz, first, s.out, dtype);
+  if (from.totals == nullptr) return from.dz;
+  from.y.x = row_of(from.y.x, first, s.out, dtype);
+  make_gradient(exec, {rows, s.out}, s.rows, dtype, from, made);
   return made;
 }
 
@@ -68,6 +71,11 @@ void check(const PointwiseShape& s, DType dtype, const NormOperand& x, Workspace
 }
 
 }  // namespace
+
+void norm_input_gradient(const Exec& exec, const BatchNormShape& shape, DType dtype, const NormInputGradient& from,
+                         void* dx, Workspace) {
+  make_gradient(exec, shape, shape.rows, dtype, from, dx);
+}
 
 void pointwise_norm_forward(const Exec& exec, const PointwiseShape& s, DType dtype, const NormOperand& x, const void* w,
                             void* y, const StatisticsOutput* statistics, Workspace workspace) {
