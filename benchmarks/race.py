@@ -39,6 +39,8 @@ def arguments():
     parser.add_argument("--torch-mode", default="compile", help="of torch_step.py, or none to leave it out; eager with --cpu")
     parser.add_argument("--no-jax", action="store_true")
     parser.add_argument("--alternations", type=int, default=5)
+    parser.add_argument("--drop-slower", type=float, default=0, metavar="R",
+                        help="after the first alternation, leave out the peers that took over R times the best peer's time in every batch size of a model")
     parser.add_argument("--seconds", type=float, default=0.5, help="measuring time for each row")
     parser.add_argument("--cpu", action="store_true")
     parser.add_argument("--threads", type=int, default=0, help="on the CPU")
@@ -65,7 +67,7 @@ def rows(command, environment=None):
     return [row for row in found if "ms_per_step" in row]
 
 
-def bantam_rows(options, model, batches):
+def bantam_rows(options, model, batches, _dropped):
     environment = dict(os.environ)
     if options.library_path:
         environment["LD_LIBRARY_PATH"] = options.library_path
@@ -78,14 +80,15 @@ def bantam_rows(options, model, batches):
     return [("bantam", row) for row in rows(command, environment)]
 
 
-def torch_rows(options, model, batches):
-    if options.torch_mode == "none" and not options.cpu:
+def torch_rows(options, model, batches, dropped):
+    precisions = [p for p in PEER_PRECISIONS[options.precision] if f"torch {p}" not in dropped]
+    if (options.torch_mode == "none" and not options.cpu) or not precisions:
         return []
     command = [sys.executable, os.path.join(options.peers, "torch_step.py"), "--model", model, "--seconds", str(options.seconds)]
     command += ["--mode", "eager" if options.cpu else options.torch_mode]
     if options.cpu and options.threads:
         command += ["--threads", str(options.threads)]
-    for precision in PEER_PRECISIONS[options.precision]:
+    for precision in precisions:
         command += ["--precision", precision]
     for batch in batches:
         command += ["--batch", str(batch)]
@@ -95,11 +98,12 @@ def torch_rows(options, model, batches):
     return [(f"torch {row['precision']}", row) for row in rows(command, environment)]
 
 
-def jax_rows(options, model, batches):
-    if model != "separable_cnn" or options.cpu or options.no_jax:
+def jax_rows(options, model, batches, dropped):
+    precisions = [p for p in PEER_PRECISIONS[options.precision] if f"jax {p}" not in dropped]
+    if model != "separable_cnn" or options.cpu or options.no_jax or not precisions:
         return []
     command = [sys.executable, os.path.join(options.peers, "jax_step.py"), "--mode", "scan", "--seconds", str(options.seconds)]
-    for precision in PEER_PRECISIONS[options.precision]:
+    for precision in precisions:
         command += ["--precision", precision]
     for batch in batches:
         command += ["--batch", str(batch)]
@@ -124,12 +128,21 @@ def result(model, batch, times, peaks):
     return row
 
 
+def slower_peers(times, model, ratio):
+    """The peers of `model` that are more than `ratio` times slower than the best one at every batch size so far."""
+    cases = [case for (of, _), case in times.items() if of == model]
+    names = {name for case in cases for name in case if name != "bantam"}
+    near = {name for case in cases for name, ms in case.items() if name != "bantam" and statistics.median(ms) <= ratio * best_peer(case)[1]}
+    return names - near
+
+
 def run_all(options, times, peaks):
     """All alternations, each row told to stderr as it comes; an interrupt ends them, and what was measured counts."""
     for alternation in range(options.alternations):
         for model, batches in options.cases:
+            dropped = slower_peers(times, model, options.drop_slower) if options.drop_slower else set()
             for run in (bantam_rows, torch_rows, jax_rows):
-                for name, row in run(options, model, batches):
+                for name, row in run(options, model, batches, dropped):
                     case = (model, row["batch"])
                     times.setdefault(case, {}).setdefault(name, []).append(row["ms_per_step"])
                     peak = row["peak_bytes"] / 2**20 if "peak_bytes" in row else row.get("peak_allocated_mib", row.get("peak_in_use_mib"))

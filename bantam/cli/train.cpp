@@ -31,7 +31,13 @@ constexpr const char* kAbout =
     "finishes the update under way and saves; --resume goes on from there, to the\n"
     "same bits.";
 
+using Clock = std::chrono::steady_clock;
+
 constexpr int kExitTerminated = 75, kExitInterrupted = 130;
+
+double seconds_between(Clock::time_point from, Clock::time_point to) {
+  return std::chrono::duration<double>(to - from).count();
+}
 
 struct TrainOptions {
   CommonOptions common;
@@ -130,8 +136,8 @@ class TrainRun {
 
   const RunPlan& plan() const { return plan_; }
 
-  /// Trains to the end or to a signal, and saves. Gives the signal, or 0.
-  int train(const RunDirectory& directory, Progress& progress, TrainReport& report) {
+  /// Trains to the end or to a signal, and saves. `start`: of the command. Gives the signal, or 0.
+  int train(const RunDirectory& directory, Progress& progress, Clock::time_point start, TrainReport& report) {
     BfcAllocator& memory = runtime_->allocator(config_.device);
     Trainer trainer(step_, *data_.train, data_.validation.get(),
                     {.epochs = config_.train.epochs,
@@ -148,6 +154,7 @@ class TrainRun {
     const StopOnSignal stop(trainer);
     report.result = trainer.run();
     progress.close();
+    if (shown.first()) report.start_seconds = seconds_between(start, *shown.first());
     position_.epoch = report.result.epoch;
     position_.update = report.result.update;
     write_file_atomically(directory.config(), config_.document.resolved_yaml());
@@ -221,8 +228,7 @@ class TrainRun {
 };
 
 /// From a settled configuration to the closing summary.
-int run_settled(const TrainOptions& options, const RunConfig& config, Progress& progress) {
-  const auto start = std::chrono::steady_clock::now();
+int run_settled(const TrainOptions& options, const RunConfig& config, Clock::time_point start, Progress& progress) {
   const bool resume = !options.resume.empty();
   if (!resume) RunDirectory::require_free(options.run_dir, options.overwrite);
   const std::optional<RunDirectory> resumed = resume ? std::optional(RunDirectory::open(options.resume)) : std::nullopt;
@@ -239,8 +245,8 @@ int run_settled(const TrainOptions& options, const RunConfig& config, Progress& 
   progress.message(fmt::format("planned: {} in use at the peak, {} held", format_byte_size(run.plan().peak_bytes),
                                format_byte_size(run.plan().pool_bytes)));
   TrainReport report{.config = config, .directory = directory};
-  const int signal = run.train(directory, progress, report);
-  report.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  const int signal = run.train(directory, progress, start, report);
+  report.seconds = seconds_between(start, Clock::now());
   fmt::print("{}", options.json ? closing_json(report).dump() + "\n" : closing_summary(report));
   std::fflush(stdout);
   if (signal == SIGTERM || signal == SIGHUP) return kExitTerminated;
@@ -248,11 +254,12 @@ int run_settled(const TrainOptions& options, const RunConfig& config, Progress& 
 }
 
 int run_train(const TrainOptions& options) {
+  const Clock::time_point start = Clock::now();
   std::signal(SIGPIPE, SIG_IGN);  // a reader of the progress that goes away must not end the run
   Progress progress(parse_progress_mode(options.progress, stderr), stderr);
   const RunConfig config = read_train_run(options, progress);
   try {
-    return run_settled(options, config, progress);
+    return run_settled(options, config, start, progress);
   } catch (const OutOfMemory& error) {
     throw explain_training(error, config);
   }

@@ -10,6 +10,7 @@
 namespace bantam::cli {
 
 void ProgressCallback::on_progress(const ProgressEvent& event) {
+  if (!first_) first_ = std::chrono::steady_clock::now();
   const MemoryStats memory = memory_.stats();
   progress_.update({.epoch = event.epoch + 1,
                     .epochs = event.epochs,
@@ -88,6 +89,8 @@ std::string closing_summary(const TrainReport& report) {
   if (result.train.samples > 0) text += metrics_line("training", result.train);
   text += fmt::format("  {:<10}{:.0f} images/s, {} of training, {:.1f}% of it waiting for data\n", "speed",
                       result.images_per_second, format_duration(result.seconds), 100 * result.data_wait_share);
+  if (report.start_seconds > 0)
+    text += fmt::format("  {:<10}{:.2f} s from the start to the first updates' results\n", "", report.start_seconds);
   text += memory_lines(report.memory, report.planned_peak_bytes);
   if (!report.overhead.empty()) text += process_lines(report);
   if (report.host && report.pinned)
@@ -119,6 +122,7 @@ nlohmann::ordered_json closing_json(const TrainReport& report) {
                                  {"held_out", result.validation.samples > 0},
                                  {"train_accuracy", result.train.accuracy},
                                  {"train_loss", result.train.loss},
+                                 {"start_seconds", report.start_seconds},
                                  {"train_seconds", result.seconds},
                                  {"images_per_s", result.images_per_second},
                                  {"data_wait_share", result.data_wait_share}};

@@ -1,6 +1,7 @@
 // What `bantam train` says: progress while it runs, and a closing summary for people or for machines.
 #pragma once
 
+#include <chrono>
 #include <optional>
 #include <string>
 #include <vector>
@@ -21,10 +22,13 @@ class ProgressCallback : public Callback {
   void on_progress(const ProgressEvent& event) override;
   void on_epoch_end(const EpochEvent& event) override;
   void on_smaller_micro_batch(const SmallerMicroBatchEvent& event) override;
+  /// When the metrics of the first updates had come.
+  std::optional<std::chrono::steady_clock::time_point> first() const { return first_; }
 
  private:
   Progress& progress_;
   BfcAllocator& memory_;
+  std::optional<std::chrono::steady_clock::time_point> first_;
 };
 
 /// The end of a run.
@@ -32,7 +36,8 @@ struct TrainReport {
   const RunConfig& config;
   const RunDirectory& directory;
   TrainResult result;
-  double seconds = 0;  ///< all of it: reading data, training, evaluation, saving
+  double seconds = 0;        ///< all of it: reading data, training, evaluation, saving
+  double start_seconds = 0;  ///< from the command's start until the first updates' metrics were there
   std::int64_t batch = 1;
   std::int64_t parameters = 0;
   MemoryStats memory;                    ///< of the run's device

@@ -148,6 +148,7 @@ bool Trainer::read_is_due(const EpochState& state) const {
   constexpr std::int64_t kLaunchesARead = 3;
   const std::int64_t pending = step_.pending_metrics(), launch = launches_ ? launches_->updates_a_launch() : 1;
   if (state.done == state.updates || seconds_since(state.last_read) >= options_.read_seconds) return true;
+  if (state.epoch == options_.first_epoch && state.sum.samples == 0) return true;  // says that the run has begun
   if (launches_ && all_observe() && pending >= kLaunchesARead * launch) return true;
   return pending >= options_.read_every || (launch <= options_.read_every && pending + launch > options_.read_every);
 }

@@ -55,11 +55,18 @@ TEST_F(Train, TheResolvedConfigurationGivesTheSameRun) {
 TEST_F(Train, SaysItInWordsToo) {
   const Outcome outcome = run({"train", "tiny.yaml", "--run-dir", "run", "--threads", "1"});
   ASSERT_EQ(outcome.code, 0) << outcome.err;
-  for (const char* part : {"tiny: 1 epoch, 16 updates", "held out", "images/s", "waiting for data",
-                           "in use at the peak", "parameter", "activation", "run/", "weights.safetensors"})
+  for (const char* part :
+       {"tiny: 1 epoch, 16 updates", "held out", "images/s", "waiting for data", "to the first updates' results",
+        "in use at the peak", "parameter", "activation", "run/", "weights.safetensors"})
     EXPECT_NE(outcome.out.find(part), std::string::npos) << part << " is missing in:\n" << outcome.out;
   EXPECT_NE(outcome.err.find("epoch 1/1"), std::string::npos) << "plain progress, as stderr is a file: " << outcome.err;
   EXPECT_EQ(outcome.err.find('\r'), std::string::npos);
+}
+
+TEST_F(Train, SaysHowLongTheStartTook) {
+  const auto result = train("run").last_json();
+  EXPECT_GT(result["start_seconds"], 0.0);
+  EXPECT_LT(result["start_seconds"], result["seconds"]);
 }
 
 TEST_F(Train, ProgressForMachines) {
