@@ -102,7 +102,7 @@ TEST_P(Conv2dStatisticsTest, LargeMeansCostNoDigits) {
       expect_statistics_of_y(s, run(device(), s, dtype, random_values(s.x_elements(), 1, dtype, 99.0f, 101.0f), w));
       const Result constant = run(device(), s, dtype, random_values(s.x_elements(), 1, dtype, 7.0f, 7.0f), w);
       expect_statistics_of_y(s, constant);
-      for (const float inv_std : constant.inv_std) ASSERT_EQ(inv_std, 1 / std::sqrt(kEpsilon));
+      for (const float inv_std : constant.inv_std) ASSERT_FLOAT_EQ(inv_std, 1 / std::sqrt(kEpsilon));
     }
 }
 

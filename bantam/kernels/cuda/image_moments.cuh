@@ -39,59 +39,55 @@ __device__ inline float sum_by_pixels(float (&v)[8]) {
   return v[0];
 }
 
-/// Moments of a block's 32·kGroups channels. Lane 4g + t keeps channel 8t + g of each group of 32.
+/// Moments of a block's 32·kGroups channels, in shared memory: registers are what the convolution has least of.
 template <int kGroups>
-class ImageMoments {
- public:
-  /// `origins` (32·kGroups) in shared memory.
-  __device__ explicit ImageMoments(float* origins) : origins_(origins) {}
+struct ImageMoments {
+  float origin[32 * kGroups];
+  float sum[kImageWarps][32 * kGroups], squares[kImageWarps][32 * kGroups];  ///< relative to it, of a warp's pixels
 
-  /// For one lane of each t: the part's first pixel, channels 8t to 8t + 7 of a group. A barrier must follow.
+  /// All threads; a barrier must follow.
+  __device__ void clear() {
+    for (int at = threadIdx.x; at < kImageWarps * 32 * kGroups; at += kImageThreads) sum[0][at] = squares[0][at] = 0;
+  }
+  /// For one lane of each t = lane % 4: the part's first pixel, channels 8t to 8t + 7 of a group. A barrier must
+  /// follow.
   template <class T>
   __device__ void set_origin(int group, const Pack<T, 8>& pixel) {
 #pragma unroll
-    for (int j = 0; j < 8; ++j) origins_[group * 32 + threadIdx.x % 4 * 8 + j] = to_float(pixel.v[j]);
+    for (int j = 0; j < 8; ++j) origin[group * 32 + threadIdx.x % 4 * 8 + j] = to_float(pixel.v[j]);
   }
-  __device__ const float* origin(int group) const { return origins_ + group * 32 + threadIdx.x % 4 * 8; }
-
-  /// What a warp has of one tile. All lanes.
+  /// Of a lane's 8 channels, in shared memory.
+  __device__ const float* origin_of(int group) const { return origin + group * 32 + threadIdx.x % 4 * 8; }
+  /// Adds what a warp has of one tile: lane 4g + t channel 8t + g. All lanes.
   __device__ void add(int group, LaneSums& lane) {
-    sum_[group] += sum_by_pixels(lane.sum);
-    squares_[group] += sum_by_pixels(lane.squares);
+    const int warp = threadIdx.x / 32, at = group * 32 + threadIdx.x % 4 * 8 + threadIdx.x % 32 / 4;
+    sum[warp][at] += sum_by_pixels(lane.sum);
+    squares[warp][at] += sum_by_pixels(lane.squares);
   }
 
   /// Adds up the block's warps, `count` pixels in all, and writes part `part`. All threads.
-  __device__ void write(const PartMoments& to, int part, int first_channel, int count) {
-    __shared__ float sums[2][kImageWarps][32 * kGroups];
-    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
-#pragma unroll
-    for (int group = 0; group < kGroups; ++group) {
-      const int at = group * 32 + lane % 4 * 8 + lane / 4;
-      sums[0][warp][at] = sum_[group];
-      sums[1][warp][at] = squares_[group];
-    }
+  __device__ void write(const PartMoments& to, int part, int first_channel, int count) const {
     __syncthreads();
     for (int at = threadIdx.x; at < 32 * kGroups; at += kImageThreads) {
-      float sum = 0, squares = 0;
+      float total = 0, total_squares = 0;
 #pragma unroll
-      for (int w = 0; w < kImageWarps; ++w) {
-        sum += sums[0][w][at];
-        squares += sums[1][w][at];
+      for (int warp = 0; warp < kImageWarps; ++warp) {
+        total += sum[warp][at];
+        total_squares += squares[warp][at];
       }
       const std::int64_t c = first_channel + at;
       if (c >= to.channels) continue;
       float* const out = to.moments + 3 * part * to.channels + c;
-      const float apart = sum / static_cast<float>(count);
-      out[0] = origins_[at];
+      const float apart = total / static_cast<float>(count);
+      out[0] = origin[at];
       out[to.channels] = apart;
-      out[2 * to.channels] = fmaxf(squares - sum * apart, 0.0f);
+      out[2 * to.channels] = fmaxf(total_squares - total * apart, 0.0f);
     }
     if (threadIdx.x == 0 && first_channel == 0) to.counts[part] = static_cast<float>(count);
   }
-
- private:
-  float* origins_;
-  float sum_[kGroups] = {}, squares_[kGroups] = {};
 };
+
+/// Takes the place of ImageMoments where nobody asks for them.
+struct NoMoments {};
 
 }  // namespace bantam::kernels::cuda

@@ -56,7 +56,7 @@ __global__ void __launch_bounds__(kImageThreads, kBlocksPerMultiprocessor)
   extern __shared__ uint4 shared[];
   constexpr int kGroups = kColumnTiles / 4;
   __shared__ int offsets[kMostTapPairs];
-  __shared__ float origins[kStatistics ? 32 * kGroups : 1];
+  __shared__ std::conditional_t<kStatistics, ImageMoments<kGroups>, NoMoments> moments;
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, steps = steps_of(g);
   uint4* const image = shared + steps * kColumnTiles / 2 * 32;
   uint4* const rows = image + g.tile_bytes() / 16;
@@ -72,7 +72,7 @@ __global__ void __launch_bounds__(kImageThreads, kBlocksPerMultiprocessor)
   const int row_step = g.stride_h * g.tile_w * kPixelBytes;
   const std::uint32_t mine = shared_address(image) + warp * kRowsPerWarp * row_step + pixel_offset(g, lane % 16);
   const int channel = first_channel + lane % 4 * 8;
-  ImageMoments<kGroups> moments(origins);
+  if constexpr (kStatistics) moments.clear();
   int pixels = 0;
   for (int tile = static_cast<int>(blockIdx.x); tile < g.tiles; tile += static_cast<int>(gridDim.x)) {
     const TilePlace place = place_of(g, tile);
@@ -115,7 +115,7 @@ __global__ void __launch_bounds__(kImageThreads, kBlocksPerMultiprocessor)
     T* const to = y + ((place.image * g.out_h + row) * g.out_w + column) * g.out_channels + channel;
 #pragma unroll
     for (int group = 0; group < kGroups; ++group) {
-      LaneSums of_lane;
+      LaneSums lane_sums;
 #pragma unroll
       for (int i = 0; i < 2 * kRowsPerWarp; ++i) {
         const int r = i / 2, half = i % 2;
@@ -123,9 +123,9 @@ __global__ void __launch_bounds__(kImageThreads, kBlocksPerMultiprocessor)
         const Pack<T, 8> pixel = pixel_of<T, kColumnTiles>(sums[r], half, group);
         if (channel + group * 32 < g.out_channels)
           *reinterpret_cast<Pack<T, 8>*>(to + (r * g.out_w + 8 * half) * g.out_channels + group * 32) = pixel;
-        if constexpr (kStatistics) of_lane.add(pixel, moments.origin(group));
+        if constexpr (kStatistics) lane_sums.add(pixel, moments.origin_of(group));
       }
-      if constexpr (kStatistics) moments.add(group, of_lane);
+      if constexpr (kStatistics) moments.add(group, lane_sums);
     }
   }
   if constexpr (kStatistics) moments.write(parts, static_cast<int>(blockIdx.x), first_channel, pixels);
