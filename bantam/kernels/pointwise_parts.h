@@ -30,8 +30,8 @@ constexpr bool pointwise_takes(const PointwiseShape& s, DType dtype) {
          s.in % 8 == 0 && s.out % 8 == 0 && s.in <= kPointwiseMostIn;
 }
 
-/// Parts that the tiles of rows are dealt to, in turn: as many as the GPU runs at once, with two
-/// blocks on a multiprocessor (three of the narrow ones). A part's moments are (3, out) floats and a count.
+/// Parts that the tiles of rows are dealt to, in turn: as many as the GPU runs at once, with two blocks on a
+/// multiprocessor (three of the narrow ones). A part's moments are (3, out) floats and a count.
 inline std::int64_t pointwise_parts(const PointwiseShape& s) {
   const std::int64_t columns = pointwise_columns(s), blocks = kPointwiseMultiprocessors * (columns == 64 ? 3 : 2);
   const std::int64_t tiles = (s.rows + kPointwiseRows - 1) / kPointwiseRows;

@@ -1,5 +1,5 @@
 // Pointwise convolution behind a norm: every device against the norm and the products of references in double, forward,
-// statistics and both gradients; large means, accumulation, missing outputs, determinism.
+// statistics and both gradients, behind a norm and not; large means, accumulation, missing outputs, determinism.
 #include "bantam/kernels/pointwise_norm.h"
 
 #include "bantam/kernels/reference/batch_norm.h"
@@ -187,6 +187,44 @@ TEST_P(PointwiseNormTest, MakesTheGradientBehindANormAsItReads) {
       EXPECT_LT(relative_error(dw.download(), product(pointwise_grad_weight_product(s), behind.dy, in.seen(s, dtype))),
                 2 * sum_tolerance(dtype, s.rows));
     }
+}
+
+TEST_P(PointwiseNormTest, LeavesOutWhatIsNotWanted) {
+  const S s{600000, 8, 8};  // a part of the rows at a time, where no kernel makes only one of the two
+  const Inputs in(s, DType::float16, {Activation::relu});
+  const NormBehind behind(s, DType::float16, in.dy);
+  const DeviceBuffer x(device(), in.x, DType::float16), w(device(), in.w, DType::float16),
+      dz(device(), in.dy, DType::float16), y(device(), behind.y, DType::float16);
+  const auto floats = [&](const std::vector<float>& v) {
+    return std::make_unique<DeviceBuffer>(device(), v, DType::float32);
+  };
+  const auto mean = floats(in.mean), inv_std = floats(in.inv_std), scales = floats(in.scales),
+             shifts = floats(in.shifts), y_mean = floats(behind.mean), y_inv_std = floats(behind.inv_std),
+             y_scales = floats(behind.scales), totals = floats(behind.totals);
+  GuardedBuffer da(device(), s.rows * s.in, DType::float16), dw(device(), s.out * s.in, DType::float32);
+  GuardedBytes workspace(device(), pointwise_norm_workspace_bytes(s, DType::float16, device().exec().device.kind));
+  const auto run = [&](void* to_a, float* to_w) {
+    BANTAM_KERNEL(
+        device().exec(), pointwise_norm_backward, s, DType::float16,
+        NormOperand{x.data(),
+                    {scales->as<float>(), shifts->as<float>(), in.activation},
+                    mean->as<float>(),
+                    inv_std->as<float>()},
+        w.data(),
+        NormInputGradient{dz.data(),
+                          {y.data(), {y_scales->as<float>(), nullptr, {}}, y_mean->as<float>(), y_inv_std->as<float>()},
+                          totals->as<float>()},
+        PointwiseGradients{to_a, to_w, false}, workspace.workspace());
+    device().synchronize();
+  };
+  run(da.data(), dw.as<float>());
+  const auto both_a = da.download(), both_w = dw.download();
+  da.upload(std::vector<float>(both_a.size(), 0.0f).data());
+  dw.upload(std::vector<float>(both_w.size(), 0.0f).data());
+  run(da.data(), nullptr);
+  run(nullptr, dw.as<float>());
+  EXPECT_LT(relative_error(da.download(), as_double(both_a)), 2 * sum_tolerance(DType::float16, s.out));
+  EXPECT_LT(relative_error(dw.download(), as_double(both_w)), sum_tolerance(DType::float32, s.rows));
 }
 
 TEST_P(PointwiseNormTest, LargeMeansCostNoDigits) {

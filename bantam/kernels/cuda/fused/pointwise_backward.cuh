@@ -2,7 +2,6 @@
 // x normalised and clamped as it arrives, and dy may be made of a norm's dz and totals as that arrives.
 #pragma once
 
-#include "bantam/kernels/cuda/clamped_norm.cuh"
 #include "bantam/kernels/cuda/fused/pointwise_grad_weight.cuh"
 
 namespace bantam::kernels::cuda {
