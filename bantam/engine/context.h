@@ -13,6 +13,7 @@
 
 namespace bantam {
 
+class PendingGradients;
 class Tape;
 namespace ops {
 struct NormStage;
@@ -87,6 +88,8 @@ struct Context {
   /// Whether the op may leave a norm's last pass to its reader (pending_norm.h): of nodes that `lower` found one for.
   bool defer = false;
   Keepsakes* keepsakes = nullptr;  ///< of the recomputed stretch that runs, or null
+  /// Where gradients of weights may wait in parts (pending_gradients.h); null: they are in the arena after each op.
+  PendingGradients* pending = nullptr;
   /// The batch norm that alone reads the op's output, where the op may give the statistics of what it writes
   /// (batch_statistics.h); or null.
   const ops::NormStage* norm_behind = nullptr;

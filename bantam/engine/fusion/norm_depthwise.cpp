@@ -28,11 +28,11 @@ kernels::ActivationFunction activation_of(const BatchNormOptions& options) {
   return {options.activation.kind, options.activation.slope};
 }
 
-int match(const Graph& graph, int first, const FusionTarget& target) {
+int match(const Graph& graph, int first, const FusionTarget&) {
   const auto* before = options_at<BatchNormOptions>(graph, first);
   const auto* middle = options_at<DepthwiseConv2dOptions>(graph, first + 1);
   const auto* behind = options_at<BatchNormOptions>(graph, first + 2);
-  if (target.device != DeviceKind::cuda || before == nullptr || middle == nullptr || behind == nullptr) return 0;
+  if (before == nullptr || middle == nullptr || behind == nullptr) return 0;
   if (middle->bias || middle->activation.kind != kernels::Activation::none) return 0;
   const Shape& in = node_at(graph, first).output;
   if (in.rank() != 3) return 0;
@@ -116,7 +116,7 @@ std::unique_ptr<BoundLayer> bind(const Graph& graph, const Fusion& fusion, Param
 /// Whether the node behind, a pointwise convolution, alone reads it, and applies the norm behind as its products read.
 bool leaves_norm(const Graph& graph, const Fusion& fusion, const FusionTarget& target) {
   const NodeId reader = graph.only_reader(fusion.last);
-  if (reader != fusion.last + 1) return false;
+  if (target.device != DeviceKind::cuda || reader != fusion.last + 1) return false;
   const GraphNode& node = node_at(graph, reader);
   const auto* product = node.layer->options<Conv2dOptions>();
   if (product == nullptr || product->groups != 1 || product->kernel != Extent2d{1, 1} ||
