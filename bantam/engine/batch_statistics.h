@@ -9,6 +9,8 @@ namespace bantam {
 /// with that norm's epsilon, and its running statistics have moved.
 struct BatchStatistics {
   Tensor mean, inv_std;  ///< (channels) float32
+  /// The op's backward makes the norm's input gradient as it reads (Gradient::Norm).
+  bool makes_gradient = false;
 };
 
 }  // namespace bantam

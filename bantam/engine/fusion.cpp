@@ -39,6 +39,7 @@ std::vector<Fusion> find_fusions(const Graph& graph, const FusionTarget& target)
       const NodeId last = pattern->match(graph, node, target);
       if (last == 0 || !is_chain(graph, node, last)) continue;
       found.push_back({node, last, pattern});
+      if (pattern->leaves_norm != nullptr) found.back().leaves_norm = pattern->leaves_norm(graph, found.back(), target);
       next = last + 1;
       break;
     }

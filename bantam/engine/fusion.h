@@ -20,6 +20,8 @@ struct FusionPattern;
 struct Fusion {
   int first = 1, last = 1;
   const FusionPattern* pattern = nullptr;
+  /// The norm that ends it may be left to the next node, its only reader (LoweredSegment::deferred).
+  bool leaves_norm = false;
 };
 
 /// What decides whether an op exists: the type a model computes in, and the kind of its device (of the target, where
@@ -42,6 +44,9 @@ struct FusionPattern {
   /// The stretch ends the graph, and what runs is a LossHead (loss.h). It keeps next to nothing but its input, so that
   /// it never belongs to a stretch that runs again.
   bool makes_loss = false;
+  /// Whether the op, where `Context::defer` says so, leaves the norm that ends it to the next node, which alone reads
+  /// it; null: never.
+  bool (*leaves_norm)(const Graph& graph, const Fusion& fusion, const FusionTarget& target) = nullptr;
 };
 
 /// The fusions of a graph, in its order; none overlap. A pure function of its arguments.

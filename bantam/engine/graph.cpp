@@ -50,6 +50,11 @@ bool fused(const LoweredSegment& segment, NodeId node) {
                              [node](const Fusion& fusion) { return fusion.first <= node && node <= fusion.last; });
 }
 
+bool ends_in_left_norm(const LoweredSegment& segment, NodeId node) {
+  return std::ranges::any_of(segment.fusions,
+                             [node](const Fusion& fusion) { return fusion.last == node && fusion.leaves_norm; });
+}
+
 /// Fills LoweredSegment::deferred. What ends a stretch that runs again, or enters one, has to be there as it is.
 void defer_norms(const Graph& graph, std::vector<LoweredSegment>& segments) {
   const auto stretch_of = [&](NodeId node) -> const LoweredSegment* {  // null: runs once
@@ -58,11 +63,11 @@ void defer_norms(const Graph& graph, std::vector<LoweredSegment>& segments) {
   };
   for (LoweredSegment& segment : segments)
     for (NodeId node = segment.first; node <= segment.last; ++node) {
-      if (!graph.nodes()[static_cast<std::size_t>(node)].layer->defers_norm() || fused(segment, node)) continue;
       const NodeId reader = graph.only_reader(node);
-      if (reader != 0 && graph.nodes()[static_cast<std::size_t>(reader)].layer->takes_deferred_norms() &&
-          stretch_of(reader) == stretch_of(node))
-        segment.deferred.push_back(node);
+      if (reader == 0 || stretch_of(reader) != stretch_of(node)) continue;
+      const bool alone = graph.nodes()[static_cast<std::size_t>(node)].layer->defers_norm() && !fused(segment, node) &&
+                         graph.nodes()[static_cast<std::size_t>(reader)].layer->takes_deferred_norms();
+      if (alone || ends_in_left_norm(segment, node)) segment.deferred.push_back(node);
     }
 }
 
@@ -162,19 +167,20 @@ std::vector<Stretch> all_stretches(const Graph& graph) {
   return stretches;
 }
 
-/// Stretches that cut a fusion take all of it in, but stop before one that makes the loss; those that then lie inside
-/// others go.
+/// Stretches that cut a fusion take all of it in, with the node that its last norm is left to, but stop before one that
+/// makes the loss; those that then lie inside others go.
 std::vector<Stretch> widened(const std::vector<Stretch>& stretches, std::span<const Fusion> fusions) {
   std::vector<Stretch> wide;
   for (Stretch stretch : stretches) {
     for (const Fusion& fusion : fusions) {
-      if (fusion.last < stretch.first || stretch.last < fusion.first) continue;
+      const NodeId last = fusion.leaves_norm ? fusion.last + 1 : fusion.last;
+      if (last < stretch.first || stretch.last < fusion.first) continue;
       if (fusion.pattern != nullptr && fusion.pattern->makes_loss) {
         stretch.last = fusion.first - 1;
         continue;
       }
       stretch.first = std::min(stretch.first, fusion.first);
-      stretch.last = std::max(stretch.last, fusion.last);
+      stretch.last = std::max(stretch.last, last);
     }
     if (stretch.last < stretch.first) continue;              // nothing but an end that makes the loss
     if (!wide.empty() && stretch.first <= wide.back().last)  // both cut one fusion

@@ -73,7 +73,8 @@ struct LoweredSegment {
   NodeId first = 1, last = 1;
   bool recompute = false;
   std::vector<NodeId> inputs;  ///< nodes outside the segment that it reads
-  /// Batch norms of the segment that are applied by their only reader, a sum, as it reads (pending_norm.h).
+  /// Batch norms of the segment, alone or at the end of a fusion, that are applied by their only reader as it reads:
+  /// a sum, or a pointwise convolution (pending_norm.h).
   std::vector<NodeId> deferred;
   std::vector<Fusion> fusions;  ///< within the segment, in order
 };

@@ -7,12 +7,15 @@
 
 namespace bantam::kernels {
 
-bool conv2d_gives_statistics(const Conv2dShape& shape, DType dtype) { return cuda::is_image_convolution(shape, dtype); }
+bool conv2d_gives_statistics(const Conv2dShape& shape, DType dtype) {
+  return cuda::is_image_convolution(shape, dtype) || pointwise_with_moments(shape, dtype).rows > 0;
+}
 
 std::size_t conv2d_statistics_workspace_bytes(const Conv2dShape& shape, DType dtype, DeviceKind target) {
   const std::size_t apart = std::max(conv2d_workspace_bytes(shape, dtype, Conv2dPass::forward, target),
                                      batch_norm_workspace_bytes(output_rows(shape), dtype, target));
-  return target == DeviceKind::cuda ? std::max(apart, image_moments_bytes(shape, dtype)) : apart;
+  if (target != DeviceKind::cuda) return apart;
+  return std::max({apart, image_moments_bytes(shape, dtype), pointwise_moments_bytes(shape, dtype)});
 }
 
 }  // namespace bantam::kernels

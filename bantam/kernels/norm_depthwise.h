@@ -33,6 +33,9 @@ struct NormDepthwiseGradients {
   float* dw = nullptr;
   bool accumulate = false;
   VectorGradients before, after;
+  /// (2, channels), or null. Not null: dx gets dz, the gradient in front of the first norm's activation, and this its
+  /// sums Σ dz and Σ dz·x̂, for whoever makes the gradient of x of them as it reads.
+  float* totals = nullptr;
 };
 
 /// From dy, the gradient behind the second norm and its activation, the gradients of x (before the first norm), of w

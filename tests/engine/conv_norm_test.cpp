@@ -52,8 +52,9 @@ std::vector<std::string> convolutions(const Graph& graph, const FusionTarget& ta
 
 TEST(ConvNormPattern, IsAConvolutionThatOnlyANormReads) {
   const FusionTarget target{.compute = DType::float16, .device = DeviceKind::cuda};
-  EXPECT_EQ(convolutions(small_network(), target), std::vector<std::string>{"stem stem_norm"})
-      << "kernels give statistics of image convolutions only";
+  EXPECT_EQ(convolutions(small_network(), target),
+            (std::vector<std::string>{"stem stem_norm", "pointwise pointwise_norm"}))
+      << "kernels give statistics of image convolutions and of pointwise ones";
   EXPECT_TRUE(convolutions(small_network(), {.compute = DType::float16, .device = DeviceKind::cpu}).empty());
   EXPECT_TRUE(convolutions(small_network(), {.compute = DType::float32, .device = DeviceKind::cuda}).empty());
   Graph others({8, 8, 3});
@@ -126,7 +127,8 @@ TEST_P(ConvNormTest, RecomputeChangesNoBit) {
   const auto plain = trained(device(), {});
   EXPECT_EQ(trained(device(), {.recompute = {.kind = Kind::all}}), plain);
   EXPECT_EQ(trained(device(), {.recompute = {.derive = Derive::cheap}}), plain);
-  EXPECT_EQ(trained(device(), {.recompute = {.kind = Kind::named, .names = {"stem", "block/conv1"}}}), plain)
+  EXPECT_EQ(trained(device(), {.recompute = {.kind = Kind::named, .names = {"stem", "block/conv1", "pointwise"}}}),
+            plain)
       << "the norm behind a convolution that runs again does not";
 }
 

@@ -52,6 +52,31 @@ TEST_P(GradientTest, ASecondMaskComesBehindTheFirst) {
   EXPECT_EQ(to_host<float>(std::move(gradient).tensor(ctx), ctx.stream), (std::vector<float>{1, 0, 3, 0}));
 }
 
+TEST_P(GradientTest, MakesANormsInputGradientOfDz) {
+  const Context ctx = context();
+  constexpr std::size_t kRows = 5, kChannels = 3;
+  const auto x = testing::random_floats(kRows * kChannels, 1), dz = testing::random_floats(kRows * kChannels, 2),
+             scale = testing::random_floats(kChannels, 3), mean = testing::random_floats(kChannels, 4),
+             inv_std = testing::random_floats(kChannels, 5, 0.5f, 2.0f);
+  std::vector<float> totals(2 * kChannels), expected(dz.size());
+  const auto normalised = [&](std::size_t i) { return (x[i] - mean[i % kChannels]) * inv_std[i % kChannels]; };
+  for (std::size_t i = 0; i < dz.size(); ++i) {
+    totals[i % kChannels] += dz[i];
+    totals[kChannels + i % kChannels] += dz[i] * normalised(i);
+  }
+  for (std::size_t i = 0; i < dz.size(); ++i) {
+    const std::size_t c = i % kChannels;
+    expected[i] = scale[c] * inv_std[c] * (dz[i] - (totals[c] + normalised(i) * totals[kChannels + c]) / kRows);
+  }
+  const auto on_device = [&](const std::vector<float>& v, const Shape& shape) { return ctx.upload(shape, v.data()); };
+  Gradient gradient(on_device(dz, {kRows, kChannels}),
+                    {on_device(x, {kRows, kChannels}), values(ctx, scale), values(ctx, mean), values(ctx, inv_std),
+                     on_device(totals, {2, kChannels})});
+  EXPECT_TRUE(gradient.in_pieces() && gradient.of_norm());
+  const std::vector<float> made = to_host<float>(std::move(gradient).tensor(ctx), ctx.stream);
+  for (std::size_t i = 0; i < made.size(); ++i) EXPECT_NEAR(made[i], expected[i], 1e-5);
+}
+
 /// An op that does nothing, and whose backward takes whole tensors only.
 Tensor passed_on(const Context& context, const Tensor& x) {
   Tensor y = x.view(x.shape());

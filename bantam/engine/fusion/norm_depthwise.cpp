@@ -7,6 +7,7 @@
 #include "bantam/engine/layers.h"
 #include "bantam/engine/ops/norm_depthwise.h"
 #include "bantam/kernels/norm_depthwise.h"
+#include "bantam/kernels/pointwise_norm.h"
 
 namespace bantam::fusion {
 namespace {
@@ -18,7 +19,8 @@ const Options* options_at(const Graph& graph, NodeId node) {
   return node <= graph.output() ? node_at(graph, node).layer->options<Options>() : nullptr;
 }
 
-Window2d window_of(const DepthwiseConv2dOptions& options) {
+template <class Options>
+Window2d window_of(const Options& options) {
   return {options.kernel, options.stride, options.dilation, options.padding};
 }
 
@@ -111,8 +113,24 @@ std::unique_ptr<BoundLayer> bind(const Graph& graph, const Fusion& fusion, Param
   return std::make_unique<NormDepthwiseLayer>(graph, fusion.first, parameters, buffers);
 }
 
+/// Whether the node behind, a pointwise convolution, alone reads it, and applies the norm behind as its products read.
+bool leaves_norm(const Graph& graph, const Fusion& fusion, const FusionTarget& target) {
+  const NodeId reader = graph.only_reader(fusion.last);
+  if (target.device != DeviceKind::cuda || reader != fusion.last + 1) return false;
+  const GraphNode& node = node_at(graph, reader);
+  const auto* product = node.layer->options<Conv2dOptions>();
+  if (product == nullptr || product->groups != 1 || product->kernel != Extent2d{1, 1} ||
+      product->stride != Extent2d{1, 1})
+    return false;
+  const Shape& in = node_at(graph, fusion.last).output;
+  const Padding pad = window_of(*product).resolve("conv2d", in[0], in[1]);
+  return pad.top + pad.bottom + pad.left + pad.right == 0 &&
+         kernels::pointwise_norm_takes({in[0] * in[1], in[2], product->filters}, target.compute,
+                                       activation_of(*options_at<BatchNormOptions>(graph, fusion.last)));
+}
+
 }  // namespace
 
-const FusionPattern kNormDepthwise{.name = "norm_depthwise", .match = match, .bind = bind};
+const FusionPattern kNormDepthwise{.name = "norm_depthwise", .match = match, .bind = bind, .leaves_norm = leaves_norm};
 
 }  // namespace bantam::fusion

@@ -7,6 +7,7 @@
 #include "bantam/engine/batch_statistics.h"
 #include "bantam/engine/ops/depthwise_conv2d.h"
 #include "bantam/engine/ops/gradient_target.h"
+#include "bantam/engine/pending_norm.h"
 #include "bantam/engine/saved_tensor.h"
 #include "bantam/engine/tape.h"
 #include "bantam/kernels/norm_depthwise.h"
@@ -39,6 +40,7 @@ struct Call {
   DType dtype;
   Tensor w;
   Norm before, behind;
+  bool leaves_gradient = false;  ///< x's op makes the first norm's input gradient as its backward reads
 
   Scratch scratch(const Context& context) const {
     return context.scratch(kernels::norm_depthwise_workspace_bytes(shape, dtype, context.device.kind));
@@ -100,6 +102,15 @@ Tensor convolve(const Context& context, const Call& call, const Tensor& x, const
   return y;
 }
 
+/// y's memory, with the second norm pending on it.
+Tensor left_to_reader(const Call& call, const Tensor& y, bool recorded) {
+  Tensor out = y.view(y.shape());
+  const Norm& norm = call.behind;
+  out.set_pending(std::make_shared<PendingNorm>(PendingNorm{recorded ? SavedTensor(y) : SavedTensor(), norm.scale,
+                                                            norm.shift, norm.mean, norm.inv_std, norm.activation}));
+  return out;
+}
+
 Tensor normalise(const Context& context, const Call& call, const Tensor& y) {
   Tensor out = context.allocate(y.shape(), y.dtype());
   const kernels::NormOperand norm = call.behind.operand(y);
@@ -129,18 +140,27 @@ void backward(const Context& context, const Call& call, SavedTensor& saved, Tens
   FloatGradient weight(context, call.w, store);
   NormTargets before(context, call.before, store);
   Tensor dx = context.allocate(saved.shape(), call.dtype);
+  const bool leaves = call.leaves_gradient && store.comes_next(saved.ref());
+  const Tensor totals = leaves ? context.allocate({2, call.shape.channels}, DType::float32) : Tensor();
+  Tensor x = saved.take(context);
   {
-    const Tensor x = saved.take(context);
     const Scratch scratch = call.scratch(context);
-    const kernels::NormDepthwiseGradients gradients{weight.data, weight.accumulate, before.get(), behind.get()};
+    const kernels::NormDepthwiseGradients gradients{weight.data, weight.accumulate, before.get(), behind.get(),
+                                                    leaves ? totals.as<float>() : nullptr};
     BANTAM_KERNEL(context.exec, norm_depthwise_backward, call.shape, call.dtype, call.before.operand(x), call.w.data(),
                   call.behind.operand(y), dy.data(), dx.data(), gradients, scratch.get());
   }
   y = Tensor();
+  if (!leaves) x = Tensor();
   behind.hand_on(context, call.behind, store);
   weight.hand_on(context, call.w, store);
   before.hand_on(context, call.before, store);
-  store.add(context, saved.ref(), std::move(dx));
+  const Norm& norm = call.before;
+  if (leaves)
+    store.add(context, saved.ref(),
+              Gradient(std::move(dx), {std::move(x), norm.scale, norm.mean, norm.inv_std, totals}));
+  else
+    store.add(context, saved.ref(), std::move(dx));
 }
 
 }  // namespace
@@ -153,18 +173,23 @@ Tensor norm_depthwise(const Context& context, const Tensor& x, const NormStage& 
                       depthwise_conv2d(context, batch_norm(context, x, before.tensors, before.settings), w, window),
                       behind.tensors, behind.settings);
   context.check_device("norm_depthwise", {&x, &w});
-  const Call call{shape, x.dtype(), w, norm_of(context, before, shape.channels, x.statistics().get()),
-                  norm_of(context, behind, shape.channels)};
+  const Call call{shape,
+                  x.dtype(),
+                  w,
+                  norm_of(context, before, shape.channels, x.statistics().get()),
+                  norm_of(context, behind, shape.channels),
+                  x.statistics() != nullptr && x.statistics()->makes_gradient};
   measure(context, call, x, before);
   const Tensor y = convolve(context, call, x, behind);
-  Tensor out = normalise(context, call, y);
-  if (!records(context,
-               {&x, &w, &before.tensors.scale, &before.tensors.shift, &behind.tensors.scale, &behind.tensors.shift}))
-    return out;
+  const bool recorded = records(
+      context, {&x, &w, &before.tensors.scale, &before.tensors.shift, &behind.tensors.scale, &behind.tensors.shift});
+  Tensor out = context.defer ? left_to_reader(call, y, recorded) : normalise(context, call, y);
+  if (!recorded) return out;
   context.tape->record(context, out,
                        [=, x = SavedTensor(x), y = y](const Context& ctx, Tensor dy, GradientStore& store) mutable {
                          backward(ctx, call, x, y, dy, store);
                        });
+  if (context.defer) return out;
   const SavedTensor kept(y);
   attach_recipe(context, out, {&kept}, [=](const Context& ctx) { return normalise(ctx, call, kept.get(ctx)); });
   return out;

@@ -2,6 +2,7 @@
 // in a pass behind it.
 #include "bantam/kernels/conv2d_statistics.h"
 #include "bantam/kernels/conv2d_statistics_parts.h"
+#include "bantam/kernels/cuda/fused/pointwise_products.h"
 #include "bantam/kernels/workspace_layout.h"
 
 namespace bantam::kernels::cuda {
@@ -17,6 +18,17 @@ bool image_statistics(const Exec& exec, const Conv2dShape& shape, DType dtype, c
   return true;
 }
 
+/// A pointwise convolution whose blocks do.
+bool pointwise_statistics(const Exec& exec, const Conv2dShape& shape, DType dtype, const void* x, const void* w,
+                          void* y, const StatisticsOutput& statistics, Workspace workspace) {
+  const PointwiseShape product = pointwise_with_moments(shape, dtype);
+  if (product.rows == 0) return false;
+  const PartMoments parts = PartMoments::at(workspace.data, pointwise_parts(product), product.out);
+  if (!pointwise_forward(exec, product, dtype, {.x = x}, w, y, parts)) return false;
+  merge_part_moments(exec, parts, statistics);
+  return true;
+}
+
 }  // namespace
 
 void conv2d_forward_statistics(const Exec& exec, const Conv2dShape& shape, DType dtype, const void* x, const void* w,
@@ -26,6 +38,7 @@ void conv2d_forward_statistics(const Exec& exec, const Conv2dShape& shape, DType
                     "conv2d_forward_statistics");
   if (shape.y_elements() == 0) return;
   if (image_statistics(exec, shape, dtype, x, w, y, statistics, workspace)) return;
+  if (pointwise_statistics(exec, shape, dtype, x, w, y, statistics, workspace)) return;
   conv2d_forward(exec, shape, dtype, x, w, y, workspace);
   batch_norm_forward_training(exec, output_rows(shape), dtype, y, {}, statistics.epsilon, statistics.update,
                               statistics.running_mean, statistics.running_variance, nullptr, statistics.mean,

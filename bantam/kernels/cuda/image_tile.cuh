@@ -116,7 +116,7 @@ __device__ inline void copy_image_rows(const T* __restrict__ x, const ImageConvo
     const std::int64_t from = (value & ~std::int64_t{7}) * 2 + at.remainder * 16;
     const bool begun = from >= 0 && from < g.x_bytes;  // what lies outside x holds no pixel of the image
     const int inside = begun ? static_cast<int>(min(g.x_bytes - from, std::int64_t{16})) : 0;
-    copy_async(to + 16 * i, bytes + (begun ? from : 0), inside);
+    copy_async_part(to + 16 * i, bytes + (begun ? from : 0), inside);
   }
 }
 

@@ -68,7 +68,7 @@ __global__ void __launch_bounds__(kImageThreads, kBlocksPerMultiprocessor)
     offsets[pair] = pair < g.pairs() ? TapPair(g, pair).offset(g) : 0;  // absent pairs have weight 0
   }
   copy_image_rows(x, g, place_of(g, static_cast<int>(blockIdx.x)), shared_address(rows));
-  close_copies();
+  commit_copies();
   const int row_step = g.stride_h * g.tile_w * kPixelBytes;
   const std::uint32_t mine = shared_address(image) + warp * kRowsPerWarp * row_step + pixel_offset(g, lane % 16);
   const int channel = first_channel + lane % 4 * 8;
@@ -76,13 +76,13 @@ __global__ void __launch_bounds__(kImageThreads, kBlocksPerMultiprocessor)
   int pixels = 0;
   for (int tile = static_cast<int>(blockIdx.x); tile < g.tiles; tile += static_cast<int>(gridDim.x)) {
     const TilePlace place = place_of(g, tile);
-    wait_copies<0>();
+    wait_for_groups<0>();
     __syncthreads();  // rows are here, and the last tile has been read
     spread_image_tile(reinterpret_cast<const std::uint32_t*>(rows), g, place, reinterpret_cast<std::uint64_t*>(image));
     __syncthreads();
     const int next = tile + static_cast<int>(gridDim.x);
     if (next < g.tiles) copy_image_rows(x, g, place_of(g, next), shared_address(rows));
-    close_copies();
+    commit_copies();
     float sums[kRowsPerWarp][kColumnTiles][4] = {};
 #pragma unroll 1
     for (int step = 0; step < steps; ++step) {
@@ -96,8 +96,8 @@ __global__ void __launch_bounds__(kImageThreads, kBlocksPerMultiprocessor)
         load_matrices(a, at + r * row_step);
 #pragma unroll
         for (int n = 0; n < kColumnTiles / 2; ++n) {
-          warp_mma<T>(sums[r][2 * n], a, b[n].x, b[n].y);
-          warp_mma<T>(sums[r][2 * n + 1], a, b[n].z, b[n].w);
+          WarpMma<T>::multiply_add(sums[r][2 * n], a, {b[n].x, b[n].y});
+          WarpMma<T>::multiply_add(sums[r][2 * n + 1], a, {b[n].z, b[n].w});
         }
       }
     }

@@ -35,7 +35,7 @@ __device__ void copy_dy(const T* __restrict__ dy, const ImageConvolution& g, Til
 #pragma unroll
   for (int i = 0; i < kStageRows / kRowsAtOnce; ++i) {
     const bool inside = present && row + i * kRowsAtOnce < g.out_h;
-    copy_async(to + i * kAtOnce * kChunks * kChunkBytes, inside ? from : dy, inside ? 16 : 0);
+    copy_async_part(to + i * kAtOnce * kChunks * kChunkBytes, inside ? from : dy, inside ? 16 : 0);
     from += kRowsAtOnce * g.out_w * g.out_channels;
   }
 }
@@ -59,9 +59,9 @@ __global__ void __launch_bounds__(kImageThreads, 3)
       copy_dy<kChunks>(dy, g, place_of(g, begin + stage / kStagesPerTile), stage % kStagesPerTile * kStageRows,
                        first_channel, dy_at + stage % kStages * kStageBytes);
     }
-    close_copies();
+    commit_copies();
   };
-  std::uint32_t patches[kLoads];  // addresses for load_transposed: two pairs, of 16 pixels each
+  std::uint32_t patches[kLoads];  // addresses for load_matrices_transposed: two pairs, of 16 pixels each
 #pragma unroll
   for (int i = 0; i < kLoads; ++i) {
     const int pair = first_pair + 2 * i + lane / 16;
@@ -73,7 +73,7 @@ __global__ void __launch_bounds__(kImageThreads, 3)
   float sums[kRowTiles][kPairs][4] = {};
 #pragma unroll 1
   for (int stage = 0; stage < stages; ++stage) {
-    wait_copies<kStages - 2>();
+    wait_for_groups<kStages - 2>();
     __syncthreads();  // this stage is here, and the one before has been read
     if (stage % kStagesPerTile == 0) {
       const int tile = begin + stage / kStagesPerTile;
@@ -90,14 +90,15 @@ __global__ void __launch_bounds__(kImageThreads, 3)
       const int image_row = stage % kStagesPerTile * kStageRows + row;
       const std::uint32_t row_at = image_row * g.stride_h * g.tile_w * kPixelBytes;
 #pragma unroll
-      for (int i = 0; i < kLoads; ++i) load_transposed(b[i], patches[i] + row_at);
+      for (int i = 0; i < kLoads; ++i) load_matrices_transposed(b[i], patches[i] + row_at);
 #pragma unroll
       for (int m = 0; m < kRowTiles; ++m) {
         std::uint32_t a[4];
         const int pixel = row * kTileEdge + lane / 16 * 8 + lane % 8;
-        load_transposed(a, stage_at + chunk_offset<kChunks>(pixel, 2 * m + lane / 8 % 2));
+        load_matrices_transposed(a, stage_at + chunk_offset<kChunks>(pixel, 2 * m + lane / 8 % 2));
 #pragma unroll
-        for (int n = 0; n < kPairs; ++n) warp_mma<T>(sums[m][n], a, b[n / 2][n % 2 * 2], b[n / 2][n % 2 * 2 + 1]);
+        for (int n = 0; n < kPairs; ++n)
+          WarpMma<T>::multiply_add(sums[m][n], a, {b[n / 2][n % 2 * 2], b[n / 2][n % 2 * 2 + 1]});
       }
     }
   }

@@ -126,6 +126,7 @@ void launch_backward(const Exec& exec, const DepthwiseConv2dShape& s, const Back
       operands, strips_of(s, parts.cut), grid, static_cast<std::uint32_t>(parts.tasks_each), partials, finish);
   check_launch("norm_depthwise_backward_kernel");
   if (parts.parts > 1) add_strip_parts(exec, partials, parts.parts, kBackwardSums * s.channels, finish);
+  if (finish.to.totals != nullptr) return;
   const std::int64_t rows = norm_before(s).rows;
   const InputGradient<T, PiecewiseLinear> from_dz{
       operands.x, operands.dx, operands.before, {}, finish.totals, s.channels, 1.0f / static_cast<float>(rows),
@@ -169,7 +170,8 @@ void norm_depthwise_backward(const Exec& exec, const DepthwiseConv2dShape& s, DT
   batch_norm_backward_training(exec, behind, dtype, y.x, dy, y.affine, y.mean, y.inv_std, nullptr,
                                after_totals + s.channels, after_totals, false,
                                {rest, batch_norm_workspace_bytes(behind, dtype, DeviceKind::cuda)});
-  const FinishBackward finish{gradients, x.inv_std, totals, after_totals, s.channels};
+  const FinishBackward finish{gradients, x.inv_std, gradients.totals != nullptr ? gradients.totals : totals,
+                              after_totals, s.channels};
   dispatch_floating(dtype, [&](auto tag) {
     using T = typename decltype(tag)::type;
     const BackwardOperands<T> operands{.x = static_cast<const T*>(x.x),

@@ -3,35 +3,9 @@
 
 #include <cstdint>
 
-#include "bantam/kernels/cuda/fused/warp_mma.cuh"
+#include "bantam/kernels/cuda/warp_mma.cuh"
 
 namespace bantam::kernels::cuda {
-
-/// 16 bytes from global to shared memory, or zeros where not `inside` (then `from` is not read but must be an address).
-__device__ inline void copy_async_or_zero(void* to_shared, const void* from, bool inside) {
-#if __CUDA_ARCH__ >= 800
-  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared_address(to_shared)), "l"(from),
-               "r"(inside ? 16 : 0)
-               : "memory");
-#else
-  *static_cast<uint4*>(to_shared) = inside ? *static_cast<const uint4*>(from) : uint4{};
-#endif
-}
-
-/// Ends a group of copies.
-__device__ inline void commit_copies() {
-#if __CUDA_ARCH__ >= 800
-  asm volatile("cp.async.commit_group;" ::: "memory");
-#endif
-}
-
-/// Waits until at most kLater groups of this thread are under way.
-template <int kLater>
-__device__ inline void wait_for_groups() {
-#if __CUDA_ARCH__ >= 800
-  asm volatile("cp.async.wait_group %0;" ::"n"(kLater) : "memory");
-#endif
-}
 
 /// Layout of a tile of kRows rows of kColumns elements: 16 bytes between rows, so that neither ldmatrix nor loads of 16
 /// bytes by neighbouring rows meet in a bank (rows are multiples of 128 bytes).

@@ -9,7 +9,7 @@
 #include "bantam/kernels/cuda/early_launch.cuh"
 #include "bantam/kernels/cuda/fused/half_pair.cuh"
 #include "bantam/kernels/cuda/fused/separable_tiles.cuh"
-#include "bantam/kernels/cuda/fused/warp_mma.cuh"
+#include "bantam/kernels/cuda/warp_mma.cuh"
 
 namespace bantam::kernels::cuda {
 

@@ -4,7 +4,7 @@
 #pragma once
 
 #include "bantam/kernels/cuda/early_launch.cuh"
-#include "bantam/kernels/cuda/fused/warp_mma.cuh"
+#include "bantam/kernels/cuda/warp_mma.cuh"
 #include "bantam/kernels/fast_divide.h"
 #include "bantam/kernels/separable_backward_tiles.h"
 

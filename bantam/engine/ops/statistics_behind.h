@@ -1,0 +1,45 @@
+// What an op that writes a batch norm's input gives that norm with it.
+#pragma once
+
+#include <memory>
+#include <utility>
+
+#include "bantam/engine/batch_statistics.h"
+#include "bantam/engine/context.h"
+#include "bantam/engine/ops/batch_norm.h"
+#include "bantam/kernels/statistics_output.h"
+
+namespace bantam::ops {
+
+/// Statistics for the norm that the context names (Context::norm_behind), if it does. Where a stretch runs again, they
+/// are made once more and not used: then the op's output has the same bits.
+class StatisticsBehind {
+ public:
+  StatisticsBehind(const Context& context, std::int64_t channels) {
+    const NormStage* norm = context.norm_behind;
+    if (norm == nullptr || context.pass == Pass::evaluate) return;
+    for (Tensor* vector : {&found_.mean, &found_.inv_std}) *vector = context.allocate({channels}, DType::float32);
+    const bool again = context.keepsakes != nullptr && context.keepsakes->replaying();
+    const bool moves = context.pass == Pass::train && !again && norm->tensors.pending_mean.defined();
+    output_ = {.epsilon = norm->settings.epsilon,
+               .update = norm->settings.running,
+               .running_mean = moves ? norm->tensors.pending_mean.as<float>() : nullptr,
+               .running_variance = moves ? norm->tensors.pending_variance.as<float>() : nullptr,
+               .mean = found_.mean.as<float>(),
+               .inv_std = found_.inv_std.as<float>()};
+  }
+  /// Where the kernel writes them; null where nobody asks.
+  const kernels::StatisticsOutput* output() const { return found_.mean.defined() ? &output_ : nullptr; }
+  /// Once they are written. `makes_gradient`: BatchStatistics.
+  void attach(Tensor& y, bool makes_gradient = false) {
+    if (!found_.mean.defined()) return;
+    found_.makes_gradient = makes_gradient;
+    y.set_statistics(std::make_shared<BatchStatistics>(std::move(found_)));
+  }
+
+ private:
+  BatchStatistics found_;
+  kernels::StatisticsOutput output_;
+};
+
+}  // namespace bantam::ops

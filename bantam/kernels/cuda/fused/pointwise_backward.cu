@@ -1,0 +1,114 @@
+// Launches of the pointwise gradients: which tile, then the parts' sums in order.
+#include "bantam/kernels/cuda/check.h"
+#include "bantam/kernels/cuda/depthwise_3x3_grad_weight.cuh"
+#include "bantam/kernels/cuda/fused/pointwise_backward.cuh"
+#include "bantam/kernels/cuda/fused/pointwise_products.h"
+
+namespace bantam::kernels::cuda {
+namespace {
+
+struct WriteGradient {
+  float* dw;
+  bool accumulate;
+  __device__ void operator()(std::int64_t i, float sum) const { dw[i] = accumulate ? dw[i] + sum : sum; }
+};
+
+template <class T>
+PointwiseGradOperands<T> operands_of(const PointwiseShape& s, const NormOperand& x, const void* dy, float* partials) {
+  return {.dy = static_cast<const T*>(dy),
+          .x = static_cast<const T*>(x.x),
+          .rows = s.rows,
+          .out = static_cast<int>(s.out),
+          .in = static_cast<int>(s.in),
+          .norm = affine_of(x),
+          .clamp = Clamp::of(x.affine.activation),
+          .partials = partials};
+}
+
+template <class Kernel>
+void allow_shared(Kernel* kernel, int bytes) {
+  check_cuda(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes), "cudaFuncSetAttribute");
+}
+
+template <class T, int kOut, int kIn>
+void launch_weight(const Exec& exec, const PointwiseGradCut& cut, const PointwiseGradOperands<T>& operands) {
+  using Tile = PointwiseGradTile<kOut, kIn>;
+  const auto kernel = pointwise_grad_weight_kernel<T, kOut, kIn>;
+  allow_shared(kernel, Tile::kSharedBytes);
+  kernel<<<static_cast<unsigned>(cut.tiles * cut.parts), Tile::kThreads, Tile::kSharedBytes, stream_of(exec)>>>(
+      operands, static_cast<int>(cut.tiles));
+  check_launch("pointwise_grad_weight_kernel");
+}
+
+template <class T, int kOut, int kIn, bool kBehind>
+void launch_both(const Exec& exec, const PointwiseGradCut& cut, const PointwiseBackwardOperands<T>& operands) {
+  using Tile = PointwiseBackwardTile<kOut, kIn, kBehind>;
+  const auto kernel = pointwise_backward_kernel<T, kOut, kIn, kBehind>;
+  allow_shared(kernel, Tile::kSharedBytes);
+  kernel<<<static_cast<unsigned>(cut.parts), Tile::kThreads, Tile::kSharedBytes, stream_of(exec)>>>(operands);
+  check_launch("pointwise_backward_kernel");
+}
+
+/// launch(kOut, kIn) for the tile of a cut.
+template <class Launch>
+void with_tile(const PointwiseGradCut& cut, const Launch& launch) {
+  using std::integral_constant;
+  if (cut.tile_out == 64)
+    launch(integral_constant<int, 64>{}, integral_constant<int, 32>{});
+  else if (cut.tile_in == 64)
+    launch(integral_constant<int, 128>{}, integral_constant<int, 64>{});
+  else
+    launch(integral_constant<int, 128>{}, integral_constant<int, 128>{});
+}
+
+template <class Call>
+void with_half(DType dtype, const Call& call) {
+  if (dtype == DType::float16)
+    call(std::type_identity<__half>{});
+  else
+    call(std::type_identity<__nv_bfloat16>{});
+}
+
+}  // namespace
+
+bool pointwise_grad_weight(const Exec& exec, const PointwiseShape& s, DType dtype, const NormOperand& x, const void* dy,
+                           float* dw, bool accumulate, float* partials) {
+  if (!has_pointwise_kernels(exec) || !pointwise_takes(s, dtype) || !packs_aligned<uint4, 1>(x.x, dy)) return false;
+  const PointwiseGradCut cut = pointwise_grad_cut(s);
+  with_half(dtype, [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    with_tile(cut,
+              [&](auto out, auto in) { launch_weight<T, out(), in()>(exec, cut, operands_of<T>(s, x, dy, partials)); });
+  });
+  add_strip_parts(exec, partials, cut.parts, s.out * s.in, WriteGradient{dw, accumulate});
+  return true;
+}
+
+bool pointwise_backward(const Exec& exec, const PointwiseShape& s, DType dtype, const NormOperand& x, const void* w,
+                        const NormInputGradient& dy, const PointwiseGradients& gradients, float* partials) {
+  if (!has_pointwise_kernels(exec) || !pointwise_takes(s, dtype) || !pointwise_backward_fused(s) ||
+      gradients.da == nullptr || gradients.dw == nullptr ||
+      !packs_aligned<uint4, 1>(x.x, w, dy.dz, dy.y.x, gradients.da))
+    return false;
+  const PointwiseGradCut cut = pointwise_grad_cut(s);
+  const bool behind = dy.totals != nullptr;
+  with_half(dtype, [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    const PointwiseBackwardOperands<T> operands{.grad = operands_of<T>(s, x, dy.dz, partials),
+                                                .w = static_cast<const T*>(w),
+                                                .da = static_cast<T*>(gradients.da),
+                                                .y = static_cast<const T*>(dy.y.x),
+                                                .behind = affine_of(dy.y),
+                                                .totals = dy.totals};
+    with_tile(cut, [&](auto out, auto in) {
+      if (behind)
+        launch_both<T, out(), in(), true>(exec, cut, operands);
+      else
+        launch_both<T, out(), in(), false>(exec, cut, operands);
+    });
+  });
+  add_strip_parts(exec, partials, cut.parts, s.out * s.in, WriteGradient{gradients.dw, gradients.accumulate});
+  return true;
+}
+
+}  // namespace bantam::kernels::cuda
