@@ -39,6 +39,11 @@ std::optional<std::filesystem::path> algorithm_cache_path(const std::string& alg
   return folder / "bantam" / name;
 }
 
+bool timings_count() {
+  return environment("NV_NSIGHT_INJECTION_TRANSPORT_TYPE").empty() &&
+         environment("NV_SANITIZER_INJECTION_TRANSPORT_TYPE").empty();
+}
+
 AlgorithmCache::AlgorithmCache(Runtime& runtime, const RunConfig& config, const std::filesystem::path& run_file,
                                std::uint64_t planned_pool_bytes)
     : runtime_(runtime), where_(config.device) {
@@ -76,7 +81,7 @@ AlgorithmMap AlgorithmCache::read(const std::filesystem::path& path) const {
 }
 
 void AlgorithmCache::save() {
-  if (choices_ == nullptr || !path_) return;
+  if (choices_ == nullptr || !path_ || !timings_count()) return;
   const AlgorithmMap known = choices_->all();
   AlgorithmMap file = read(*path_);  // another process may have written since; the first choice of a problem stays
   const std::size_t before = file.size();

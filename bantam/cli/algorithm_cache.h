@@ -17,6 +17,10 @@ namespace bantam::cli {
 /// ~/.cache/bantam)/algorithms-<device>.json; else the path itself.
 std::optional<std::filesystem::path> algorithm_cache_path(const std::string& algorithms, const std::string& device);
 
+/// Whether times measured now say anything of other runs: not under Nsight Compute and compute-sanitizer, which slow
+/// kernels down unevenly. They are known by the environment they give to what they start.
+bool timings_count();
+
 /// Choices of one runtime's CUDA device: read when made, and timed from then on. Candidates' kernels take memory that
 /// no plan knows: under a limit they are timed only where it has room for them beside the planned pool, and only until
 /// `end_timing`, when what they took is measured. On other devices, and where `algorithms` is off, this does nothing.
@@ -32,7 +36,7 @@ class AlgorithmCache {
   /// Under a limit: from now on what was chosen is used, and no candidate is loaded any more.
   void end_timing();
 
-  /// Adds what is new to the cache's file. A cache that cannot be written is only logged.
+  /// Adds what is new to the cache's file, if timings count. A cache that cannot be written is only logged.
   void save();
   /// Writes the runtime's choices beside a run's state. Throws DataError.
   void save_with_run(const std::filesystem::path& run_file) const;

@@ -9,9 +9,11 @@ namespace bantam::cli {
 namespace {
 
 /// The environment as a test sets it; what was there before comes back.
-class AlgorithmCachePathTest : public ::testing::Test {
+class AlgorithmCacheTest : public ::testing::Test {
  protected:
-  static constexpr const char* kNames[] = {"BANTAM_ALGORITHM_CACHE", "XDG_CACHE_HOME", "HOME"};
+  static constexpr const char* kNames[] = {"BANTAM_ALGORITHM_CACHE", "XDG_CACHE_HOME", "HOME",
+                                           "NV_NSIGHT_INJECTION_TRANSPORT_TYPE",
+                                           "NV_SANITIZER_INJECTION_TRANSPORT_TYPE"};
   void SetUp() override {
     for (const char* name : kNames) {
       const char* const value = std::getenv(name);
@@ -31,7 +33,7 @@ class AlgorithmCachePathTest : public ::testing::Test {
   std::vector<std::optional<std::string>> before_;
 };
 
-TEST_F(AlgorithmCachePathTest, AutoIsTheUsersCacheFolder) {
+TEST_F(AlgorithmCacheTest, AutoIsTheUsersCacheFolder) {
   EXPECT_EQ(algorithm_cache_path("auto", "NVIDIA H200"), std::nullopt);  // no home: nowhere
   ::setenv("HOME", "/home/a", 1);
   EXPECT_EQ(algorithm_cache_path("auto", "NVIDIA H200"), "/home/a/.cache/bantam/algorithms-NVIDIA_H200.json");
@@ -39,7 +41,7 @@ TEST_F(AlgorithmCachePathTest, AutoIsTheUsersCacheFolder) {
   EXPECT_EQ(algorithm_cache_path("auto", "GPU/../x 1.5"), "/cache/bantam/algorithms-GPU_.._x_1.5.json");
 }
 
-TEST_F(AlgorithmCachePathTest, TheEnvironmentPlacesAutoOnly) {
+TEST_F(AlgorithmCacheTest, TheEnvironmentPlacesAutoOnly) {
   ::setenv("HOME", "/home/a", 1);
   ::setenv("BANTAM_ALGORITHM_CACHE", "/tmp/mine.json", 1);
   EXPECT_EQ(algorithm_cache_path("auto", "NVIDIA H200"), "/tmp/mine.json");
@@ -49,6 +51,15 @@ TEST_F(AlgorithmCachePathTest, TheEnvironmentPlacesAutoOnly) {
   EXPECT_EQ(algorithm_cache_path("auto", "NVIDIA H200"), std::nullopt);
   ::setenv("BANTAM_ALGORITHM_CACHE", "", 1);
   EXPECT_EQ(algorithm_cache_path("auto", "NVIDIA H200"), "/home/a/.cache/bantam/algorithms-NVIDIA_H200.json");
+}
+
+TEST_F(AlgorithmCacheTest, TimesDoNotCountUnderTools) {
+  EXPECT_TRUE(timings_count());
+  for (const char* tool : {"NV_NSIGHT_INJECTION_TRANSPORT_TYPE", "NV_SANITIZER_INJECTION_TRANSPORT_TYPE"}) {
+    ::setenv(tool, "uds", 1);
+    EXPECT_FALSE(timings_count()) << tool;
+    ::unsetenv(tool);
+  }
 }
 
 }  // namespace
