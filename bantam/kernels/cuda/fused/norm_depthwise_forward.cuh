@@ -116,11 +116,12 @@ __global__ void __launch_bounds__(kStripThreads, 3)
     float taps[9][N];
     load_taps<T, N>(weights, g.channels, c, false, taps);
     using Values = NormedValues<T, N>;
+    constexpr int kAhead = sizeof(T) == 2 ? kStride - 1 : 0;  // at stride 1 it costs more than it brings
     const Values values{norm.load<N>(c), f};
     const std::uint32_t begin = block.quotient * tasks_each, end = min(begin + tasks_each, g.tasks);
     for (std::uint32_t index = begin + threadIdx.y; index < end; index += blockDim.y) {
       const StripTask task = g.task(index);
-      auto rows = rows_under<Values, kColumns, kStride, kStride - 1, T, N>(x, g, task, c);
+      auto rows = rows_under<Values, kColumns, kStride, kAhead, T, N>(x, g, task, c);
       StripWriter<T> out(y, g, task, c);
       convolve_strip<kStride, kColumns>(rows, values, taps, task.end_row - task.first_row,
                                         [&](const float(&sums)[kColumns][N]) {
