@@ -2,6 +2,7 @@
 #include "bantam/cli/fitting.h"
 
 #include <algorithm>
+#include <numeric>
 #include <utility>
 
 #include <fmt/format.h>
@@ -37,8 +38,7 @@ std::uint64_t pool_limit(const RunConfig& config, const PlanTarget& target) {
   std::uint64_t bytes = device_bound(config, target, is_split);
   if (bytes == 0) return 0;
   bytes = pool_bytes_under(target, bytes);
-  if (is_split)
-    for (const std::uint64_t share : split->second) bytes -= std::min(bytes, share);
+  bytes -= std::min(bytes, bytes_of_shares(config));
   return std::max<std::uint64_t>(1, bytes);
 }
 
@@ -81,6 +81,12 @@ void settle_recompute(const RunConfig& config, std::int64_t batch, std::uint64_t
 }
 
 }  // namespace
+
+std::uint64_t bytes_of_shares(const RunConfig& config) {
+  const auto split = config.memory.logical.find(to_string(config.device));
+  if (split == config.memory.logical.end()) return 0;
+  return std::accumulate(split->second.begin(), split->second.end(), std::uint64_t{0});
+}
 
 std::uint64_t bytes_to_fit(const RunConfig& config, const PlanTarget& target) {
   const std::uint64_t limit = pool_limit(config, target), budget = config.memory.budget;

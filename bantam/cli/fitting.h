@@ -19,6 +19,10 @@ std::uint64_t bytes_to_fit(const RunConfig& config, const PlanTarget& target);
 /// For the configuration's own device, measured where it is in this machine (measured_target).
 std::uint64_t bytes_to_fit(const RunConfig& config);
 
+/// What a limit on the configuration's device, or without one its memory, gives to the device's shares; 0 where it is
+/// not split, or is a share itself.
+std::uint64_t bytes_of_shares(const RunConfig& config);
+
 /// The configuration with another batch size (given, not `auto`) and policy.
 RunConfig variant(const RunConfig& config, std::int64_t batch, const RecomputeOptions& recompute);
 /// Whether the whole run, data and evaluation included, gets by with a pool of `bytes`.

@@ -14,36 +14,39 @@ namespace {
 
 using Of = PlanFit::Of;
 
-/// A limit, which a GPU's process must stay within and a CPU's pool.
-PlanFit fit_limit(const PlanTarget& target, std::uint64_t bytes) {
+/// A limit, which a GPU's process must stay within and a CPU's pool, with all shares of the device.
+PlanFit fit_limit(const RunConfig& config, const PlanTarget& target, std::uint64_t bytes) {
+  const std::uint64_t shares = bytes_of_shares(config), rest = pool_bytes_under(target, bytes);
   return {.of = target.counts ? Of::process : Of::pool,
           .bytes = bytes,
           .asked_bytes = bytes,
-          .pool = std::max<std::uint64_t>(1, pool_bytes_under(target, bytes))};
+          .shares = shares,
+          .pool = std::max<std::uint64_t>(1, rest - std::min(rest, shares))};
 }
 
 PlanFit as_named(const RunConfig& config, const PlanTarget& target, const std::string& memory) {
   if (!memory.empty()) {
     const std::uint64_t bytes = parse_byte_size(memory);
     if (bytes == 0) throw ConfigError("--memory: expected more than 0 bytes");
-    return fit_limit(target, bytes);
+    return fit_limit(config, target, bytes);
   }
   const std::uint64_t pool = bytes_to_fit(config, target);
   if (pool == 0) return {};
   const auto limit = config.memory.limits.find(to_string(config.device));
   if (limit == config.memory.limits.end() || pool == config.memory.budget)
     return {.of = Of::pool, .bytes = pool, .asked_bytes = pool, .pool = pool};
-  return fit_limit(target, limit->second);
+  return fit_limit(config, target, limit->second);
 }
 
 }  // namespace
 
 std::uint64_t PlanFit::needed_bytes(const PlanTarget& target, std::uint64_t pool_bytes) const {
-  return of == Of::pool ? pool_bytes : limit_bytes_for(target, pool_bytes);
+  return shares + (of == Of::pool ? pool_bytes : limit_bytes_for(target, pool_bytes));
 }
 
 std::string PlanFit::to_text(const PlanTarget& target) const {
-  const std::string size = format_byte_size(bytes);
+  const std::string size =
+      format_byte_size(bytes) + (shares > 0 ? fmt::format(", {} of it its shares'", format_byte_size(shares)) : "");
   switch (of) {
     case Of::pool:
     case Of::process:
@@ -77,7 +80,7 @@ PlanFit plan_fit(const RunConfig& config, const PlanTarget& target, const std::s
   PlanFit fit = as_named(config, target, memory);
   const std::uint64_t card = target.profile.total_bytes;
   if (!target.counts || card == 0) return fit;
-  PlanFit whole = fit_limit(target, card);
+  PlanFit whole = fit_limit(config, target, card);
   if (fit.any() && fit.pool <= whole.pool) return fit;
   if (!fit.any()) {
     whole.of = Of::card;
@@ -85,6 +88,7 @@ PlanFit plan_fit(const RunConfig& config, const PlanTarget& target, const std::s
   }
   whole.of = fit.of;
   whole.bytes = fit.of == Of::pool ? whole.pool : card;
+  if (fit.of == Of::pool) whole.shares = 0;  // a budget is of the pool alone
   whole.asked_bytes = fit.asked_bytes;
   return whole;
 }

@@ -18,6 +18,7 @@ struct PlanFit {
   } of = Of::nothing;
   std::uint64_t bytes = 0;        ///< of that; never above the card's
   std::uint64_t asked_bytes = 0;  ///< before it was cut to the card
+  std::uint64_t shares = 0;       ///< of that, given to the device's shares
   std::uint64_t pool = 0;         ///< what is left for the allocator, at least a byte; 0: everything fits
 
   /// Whether a plan can fail to fit.

@@ -94,7 +94,7 @@ class TrainRun {
       : config_(config),
         plan_(plan_run(config)),
         runtime_(make_reserved_runtime(config, plan_, threads, log)),
-        algorithms_(*runtime_, config, resumed == nullptr ? "" : resumed->algorithms()),
+        algorithms_(*runtime_, config, resumed == nullptr ? "" : resumed->algorithms(), plan_.pool_bytes),
         data_(open_data(*runtime_, *config.data, config.device, config.seed)),
         model_(*runtime_, config.device, config.model.graph, model_options(config)),
         optimizer_(model_, config.train.optimizer),
@@ -197,6 +197,7 @@ class TrainRun {
     const std::int64_t full = train.batch_size(), last = train.size_of(train.batches_per_epoch() - 1);
     warm_up(full);
     if (last != full) warm_up(last);
+    algorithms_.end_timing();
     runtime_->settle_limit(config_.device);
   }
   /// A run that may go on in smaller pieces is not ended by a warm-up that does not fit.

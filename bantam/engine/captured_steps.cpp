@@ -34,6 +34,7 @@ CapturedSteps::CapturedSteps(TrainingStep& step, DeviceBatches& batches, std::in
                              int updates_a_launch)
     : step_(step),
       batches_(batches),
+      micro_batches_(step),
       accumulate_(accumulate),
       updates_(updates_a_launch),
       captures_(mode == StepMode::captured && step.model().device().is_cuda()) {
@@ -77,10 +78,12 @@ std::int64_t CapturedSteps::run(std::int64_t most) {
 void CapturedSteps::hold_back() { launched_[launches_ % kAhead].synchronize(); }
 
 /// Micro-batches and update number `first` of `count` batches that are made together.
-void CapturedSteps::update_once(const Context& context, std::int64_t first, std::int64_t count) {
+void CapturedSteps::update_once(const Context& context, std::int64_t first, std::int64_t count, bool recording) {
   for (std::int64_t i = 0; i < accumulate_; ++i) {
     const Batch batch = batches_.make(context, first + i, count);
-    step_.micro_batch(batch, i * batch.size, accumulate_ * batch.size);
+    if (recording && micro_batches_.copies(batch))
+      throw Error(fmt::format("micro-batches of {} samples are copied", micro_batches_.most()));
+    micro_batches_.train(batch, i * batch.size, accumulate_ * batch.size);
   }
   step_.update();
 }
@@ -100,13 +103,20 @@ bool CapturedSteps::record(std::unique_ptr<CapturedUpdates>& into, int updates) 
     if (++recordings_ > kMostFailures) throw Error("memory is too short for the planned step to stay where it is");
     runtime.refresh_limit(device);  // what came before is not the graph's
     into = step_.capture([&] {
-      for (int i = 0; i < updates; ++i) update_once(context, i * accumulate_, updates * accumulate_);
+      for (int i = 0; i < updates; ++i) update_once(context, i * accumulate_, updates * accumulate_, true);
     });
     runtime.note_overhead(device, "graphs");
   } catch (const Error& error) {
     give_up(error);
   }
   return into != nullptr;
+}
+
+void CapturedSteps::split(std::int64_t most) {
+  micro_batches_.split(most);
+  drop();
+  warm_ = false;
+  recordings_ = 0;
 }
 
 void CapturedSteps::drop() {

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "bantam/engine/device_batches.h"
+#include "bantam/engine/micro_batches.h"
 #include "bantam/engine/step_mode.h"
 #include "bantam/engine/training_step.h"
 #include "bantam/memory/stream.h"
@@ -36,6 +37,9 @@ class CapturedSteps {
   std::int64_t run(std::int64_t most);
   /// Most that `run` does: how many learning rates to set.
   std::int64_t next_updates(std::int64_t most) const;
+  /// Micro-batches are pieces of at most `most` samples from now on (MicroBatches). The next update runs directly,
+  /// those behind it from new recordings; pieces that have to be copied are not recorded.
+  void split(std::int64_t most);
 
   int updates_a_launch() const { return updates_; }
   /// Kernels that an update takes when it runs captured; 0 before.
@@ -46,7 +50,7 @@ class CapturedSteps {
   static constexpr int kMostFailures = 16;  // recordings that were of no more use when they were needed
 
   void run_directly();
-  void update_once(const Context& context, std::int64_t first, std::int64_t count);
+  void update_once(const Context& context, std::int64_t first, std::int64_t count, bool recording = false);
   bool record(std::unique_ptr<CapturedUpdates>& into, int updates);
   void drop();
   void give_up(const Error& error);
@@ -54,6 +58,7 @@ class CapturedSteps {
 
   TrainingStep& step_;
   DeviceBatches& batches_;
+  MicroBatches micro_batches_;
   std::int64_t accumulate_;
   int updates_;
   bool captures_;       // false: all run directly

@@ -13,7 +13,11 @@
 
 namespace bantam {
 
+class PendingGradients;
 class Tape;
+namespace ops {
+struct NormStage;
+}
 
 enum class Pass : std::uint8_t {
   train,      ///< forward of a step: dropout on, batch statistics, running statistics move
@@ -84,6 +88,11 @@ struct Context {
   /// Whether the op may leave a norm's last pass to its reader (pending_norm.h): of nodes that `lower` found one for.
   bool defer = false;
   Keepsakes* keepsakes = nullptr;  ///< of the recomputed stretch that runs, or null
+  /// Where gradients of weights may wait in parts (pending_gradients.h); null: they are in the arena after each op.
+  PendingGradients* pending = nullptr;
+  /// The batch norm that alone reads the op's output, where the op may give the statistics of what it writes
+  /// (batch_statistics.h); or null.
+  const ops::NormStage* norm_behind = nullptr;
 
   /// A context on the device's compute stream.
   static Context make(Runtime& runtime, Device device, Precision precision = {});

@@ -2,12 +2,14 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
 #include <typeinfo>
 
 #include "bantam/engine/context.h"
+#include "bantam/engine/ops/batch_norm.h"
 #include "bantam/engine/parameters.h"
 #include "bantam/engine/tensor.h"
 
@@ -37,6 +39,9 @@ class BoundLayer {
   /// inputs (batch, …) to output (batch, …). Records on the context's tape. May move out of `inputs`: where a tensor is
   /// the last holder of its memory, the op may then work in place.
   virtual Tensor forward(const Context& context, std::span<Tensor> inputs) = 0;
+  /// The batch norm that the input goes through first; none where that is not what it does. Whoever writes the input
+  /// may then give its statistics with it (batch_statistics.h).
+  virtual std::optional<ops::NormStage> norm_of_input() const { return std::nullopt; }
 };
 
 /// A layer's description: immutable, usable in many models. Shapes are without the batch axis.

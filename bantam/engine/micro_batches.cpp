@@ -12,11 +12,17 @@ namespace {
 
 constexpr std::uintptr_t kAlignment = 16;  // of the widest loads, and what cuDNN is told of its tensors
 
+bool is_aligned(const Tensor& tensor) { return reinterpret_cast<std::uintptr_t>(tensor.data()) % kAlignment == 0; }
+
+Tensor view_of(const Tensor& tensor, std::int64_t first, std::int64_t count) {
+  const Shape sample = tensor.shape().without_first();
+  return tensor.slice(first * sample.elements(), sample.prepend(count));
+}
+
 /// `count` samples of a tensor (batch, …) from `first` on, aligned.
 Tensor samples_of(const Context& context, const Tensor& tensor, std::int64_t first, std::int64_t count) {
-  const Shape sample = tensor.shape().without_first();
-  Tensor view = tensor.slice(first * sample.elements(), sample.prepend(count));
-  if (reinterpret_cast<std::uintptr_t>(view.data()) % kAlignment == 0) return view;
+  Tensor view = view_of(tensor, first, count);
+  if (is_aligned(view)) return view;
   Tensor copy = context.allocate(view.shape(), view.dtype(), Category::input);
   copy_bytes(copy.data(), view.data(), view.bytes(), context.stream);
   return copy;
@@ -57,6 +63,13 @@ Batch slice(const Context& context, const Batch& batch, std::int64_t first, std:
           .labels = samples_of(inputs, batch.labels, first, count),
           .size = count,
           .index = batch.index};
+}
+
+bool MicroBatches::copies(const Batch& batch) const {
+  if (most_ == 0) return false;
+  for (std::int64_t first = most_; first < batch.size; first += most_)
+    if (!is_aligned(view_of(batch.images, first, 1)) || !is_aligned(view_of(batch.labels, first, 1))) return true;
+  return false;
 }
 
 void MicroBatches::train(const Batch& batch, std::int64_t first_sample, std::int64_t effective_batch) {

@@ -37,6 +37,10 @@ class MicroBatches {
 
   /// Most samples of a piece; 0: batches are run whole.
   std::int64_t most() const { return most_; }
+  /// Pieces of at most `most` samples from now on, as after so many `halve`s.
+  void split(std::int64_t most) { most_ = most; }
+  /// Whether `train` copies pieces of such a batch, which are not aligned as views.
+  bool copies(const Batch& batch) const;
   /// Forward and backward of a whole batch, as TrainingStep::micro_batch, piece by piece. Where it throws, the whole
   /// effective batch is forgotten.
   void train(const Batch& batch, std::int64_t first_sample, std::int64_t effective_batch);

@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "bantam/base/error.h"
+#include "bantam/engine/fusion/conv_norm.h"
 #include "bantam/engine/ops/softmax_cross_entropy.h"
 #include "bantam/engine/tape.h"
 
@@ -36,9 +37,14 @@ Model::Model(Runtime& runtime, Device device, Graph graph, ModelOptions options)
 Model::~Model() = default;
 
 void Model::lower_graph() {
+  const FusionTarget target{.compute = options_.precision.compute(), .device = device_.kind};
   std::vector<Fusion> fusions;
-  if (options_.fusion)
-    fusions = find_fusions(graph_, {.compute = options_.precision.compute(), .device = device_.kind});
+  norm_behind_.resize(graph_.nodes().size(), 0);
+  if (options_.fusion) {
+    fusions = find_fusions(graph_, target);
+    for (NodeId node = 1; node <= graph_.output(); ++node)
+      norm_behind_[index(node)] = fusion::norm_behind_conv(graph_, node, target);
+  }
   segments_ = lower(graph_, options_.recompute, fusions);
   fused_.resize(graph_.nodes().size());
   for (const Fusion& fusion : fusions) {
@@ -55,6 +61,12 @@ std::pair<BoundLayer*, NodeId> Model::runs_at(const LoweredSegment& segment, Nod
   for (const Fusion& fusion : segment.fusions)
     if (fusion.first == node) return {fused_[index(node)].get(), fusion.last};
   return {layers_[index(node)].get(), node};
+}
+
+std::optional<ops::NormStage> Model::norm_behind(NodeId node) const {
+  const NodeId reader = norm_behind_[index(node)];
+  if (reader == 0) return std::nullopt;
+  return (fused_[index(reader)] != nullptr ? fused_ : layers_)[index(reader)]->norm_of_input();
 }
 
 Context Model::context(Pass pass) const {
@@ -119,6 +131,8 @@ Tensor Model::run_nodes(const Context& context, int position, std::vector<Tensor
       if (!read_later(input, node)) values[index(input)] = Tensor();
     Context local = context.at(paths_[index(node)]);
     local.defer = std::ranges::find(segment.deferred, node) != segment.deferred.end();
+    const std::optional<ops::NormStage> norm = norm_behind(node);
+    local.norm_behind = norm ? &*norm : nullptr;
     values[index(last)] = layer->forward(local, inputs);
     node = last;
   }

@@ -54,6 +54,8 @@ class Model {
   void lower_graph();
   /// What runs from `node` of a segment on, and the last node whose value it gives.
   std::pair<BoundLayer*, NodeId> runs_at(const LoweredSegment& segment, NodeId node) const;
+  /// The batch norm that takes its input's statistics from `node`.
+  std::optional<ops::NormStage> norm_behind(NodeId node) const;
   /// Checks x and runs the first `count` segments; values by node.
   std::vector<Tensor> run_segments(const Context& context, const Tensor& x, std::size_t count);
   /// Runs segment `position`, reading its inputs from `values` and letting go of those nobody reads later.
@@ -72,8 +74,9 @@ class Model {
   BufferArena buffers_;
   std::vector<std::unique_ptr<BoundLayer>> layers_;  // by node; null for the input
   std::vector<std::unique_ptr<BoundLayer>> fused_;   // by a fusion's first node; else null
-  LossHead* loss_head_ = nullptr;                    // of fused_; null: the end gives logits
-  std::vector<const char*> paths_;                   // interned node names
+  std::vector<NodeId> norm_behind_;  // by node: who takes its statistics (fusion/conv_norm.h); 0: nobody
+  LossHead* loss_head_ = nullptr;    // of fused_; null: the end gives logits
+  std::vector<const char*> paths_;   // interned node names
   std::vector<LoweredSegment> segments_;
   std::vector<int> last_reader_;  // by node: the last segment that reads it
 };

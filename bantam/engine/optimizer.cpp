@@ -71,6 +71,8 @@ Optimizer::Optimizer(Model& model, OptimizerOptions options) : model_(model), op
   control_ = table(&control, sizeof(control));
   if (moment_slots(options_) > 0) moment1_ = parameters.add_slot(context, "optimizer/moment1");
   if (moment_slots(options_) > 1) moment2_ = parameters.add_slot(context, "optimizer/moment2");
+  const std::size_t partials = kernels::begin_update_workspace_bytes(arena(0).granules, context.device.kind);
+  partials_ = context.allocate({static_cast<std::int64_t>(partials)}, DType::uint8, Category::optimizer);
   parameters.begin_accumulation();
 }
 
@@ -90,7 +92,7 @@ kernels::UpdateArena Optimizer::arena(int rate) const {
           .groups = group_table_.as<kernels::UpdateGroup>() + rate * kGroups,
           .group_count = kGroups,
           .master = parameters.master().as<float>(),
-          .gradient = parameters.gradient().as<float>(),
+          .gradient = parameters.gradient_slot().as<float>(),
           .moment1 = moment1_.defined() ? moment1_.as<float>() : nullptr,
           .moment2 = moment2_.defined() ? moment2_.as<float>() : nullptr,
           .compute = parameters.compute().defined() ? parameters.compute().data() : nullptr,
@@ -114,10 +116,8 @@ void Optimizer::run_kernels(const Context& context, int rate) {
     statistics.current = buffers.current().as<float>();
   }
   auto* control = control_.as<kernels::UpdateControl>();
-  {
-    const Scratch scratch = context.scratch(kernels::begin_update_workspace_bytes(arena.granules, context.device.kind));
-    BANTAM_KERNEL(context.exec, begin_update, arena, control, scratch.get());
-  }
+  BANTAM_KERNEL(context.exec, begin_update, arena, model_.parameters().pending().sums(), control,
+                kernels::Workspace{partials_.data(), partials_.bytes()});
   BANTAM_KERNEL(context.exec, apply_update, options_.kind, arena, statistics, control);
 }
 

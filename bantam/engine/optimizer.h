@@ -79,6 +79,7 @@ class Optimizer {
   int metric_slot_ = 0;
   Tensor group_table_, segment_table_, granule_table_, control_;
   Tensor moment1_, moment2_;
+  Tensor partials_;  // workspace of begin_update: kept, so that an update allocates nothing
 };
 
 }  // namespace bantam

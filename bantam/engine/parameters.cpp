@@ -30,7 +30,10 @@ Tensor Parameter::value() {
 }
 
 Tensor Parameter::master() const { return arena_->master_.slice(offset_, spec_.shape); }
-Tensor Parameter::gradient() const { return arena_->gradient_.slice(offset_, spec_.shape); }
+Tensor Parameter::gradient() const {
+  if (arena_->pending_.hold(*this)) arena_->pending_.add_up();
+  return arena_->gradient_.slice(offset_, spec_.shape);
+}
 
 Parameter& ParameterArena::declare(ParameterSpec spec) {
   if (find(spec.name) != nullptr) throw ConfigError(fmt::format("two parameters are named '{}'", spec.name));
@@ -89,7 +92,13 @@ Tensor ParameterArena::add_slot(const Context& context, const char* name, Catego
   return zero_slot(context, slot_elements_, DType::float32, category, name);
 }
 
+const Tensor& ParameterArena::gradient() {
+  pending_.add_up();
+  return gradient_;
+}
+
 void ParameterArena::begin_accumulation() {
+  pending_.drop();
   for (Parameter& parameter : parameters_) parameter.gradient_written_ = false;
 }
 

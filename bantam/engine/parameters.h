@@ -11,6 +11,7 @@
 
 #include "bantam/engine/context.h"
 #include "bantam/engine/initializer.h"
+#include "bantam/engine/pending_gradients.h"
 #include "bantam/engine/tensor.h"
 #include "bantam/kernels/update.h"
 
@@ -40,7 +41,7 @@ class Parameter {
 
   /// What ops read: the compute copy (or the master where there is none), known to the tape as this parameter.
   Tensor value();
-  /// The float32 master and the float32 gradient.
+  /// The float32 master and the float32 gradient, which is added up now where it waits in parts.
   Tensor master() const;
   Tensor gradient() const;
 
@@ -79,12 +80,16 @@ class ParameterArena {
   /// Adds a float32 slot of zeros (optimizer state).
   Tensor add_slot(const Context& context, const char* name, Category category = Category::optimizer);
   const Tensor& master() const { return master_; }
-  const Tensor& gradient() const { return gradient_; }
+  /// Every gradient, those that wait in parts added up now.
+  const Tensor& gradient();
+  /// The same memory as it is, and what it lacks: for the update.
+  const Tensor& gradient_slot() const { return gradient_; }
+  PendingGradients& pending() { return pending_; }
   /// Undefined in float32.
   const Tensor& compute() const { return compute_; }
   DType compute_dtype() const { return compute_dtype_; }
 
-  /// A new effective batch: the next gradient of each parameter overwrites.
+  /// A new effective batch: the next gradient of each parameter overwrites, and what waits is dropped.
   void begin_accumulation();
   /// Parameters that got no gradient in this effective batch get zeros.
   void end_accumulation(const Context& context);
@@ -104,6 +109,7 @@ class ParameterArena {
   std::int64_t slot_elements_ = 0;
   DType compute_dtype_ = DType::float32;
   Tensor master_, gradient_, compute_;
+  PendingGradients pending_;
 };
 
 /// A float32 state tensor that is not trained: running statistics.

@@ -20,7 +20,7 @@ namespace {
 
 constexpr int kStretchBounds = 16;  // from the largest unit to the whole graph, geometrically
 // Bounds on time that do not depend on the machine, for improving what the tables gave.
-constexpr std::int64_t kPlansATarget = 500, kMostPlans = 1000;
+constexpr std::int64_t kPlansAnImprovement = 150, kMostPlans = 1000;
 constexpr std::size_t kExchanged = 4;  // units of a stretch that takes another's place
 constexpr int kTighterTargets = 16;
 constexpr double kTighter = 0.96;  // what fits by bytes may not by pieces: the next target is lower
@@ -31,8 +31,7 @@ struct Level {
   bool whole = false;
   RecomputeOptions options() const { return {.derive = derive, .whole = whole}; }
 };
-// Not with `whole`: such a policy was predicted to take 5 % more time on an H200 and took 16 %.
-constexpr Level kLevels[] = {{}, {Derive::inner}, {Derive::cheap}};
+constexpr Level kLevels[] = {{}, {Derive::inner}, {Derive::cheap}, {Derive::inner, true}, {Derive::cheap, true}};
 
 struct Policy {
   StretchList stretches;
@@ -61,14 +60,21 @@ class Search {
   /// The policy with the least extra work whose planned peak is within `target`, of those tried.
   std::optional<Policy> least_work(std::uint64_t target) {
     std::optional<Policy> best;
-    most_plans_ = std::min(plans_ + kPlansATarget, kMostPlans);
     for (const Level level : kLevels) {
       if (level.whole) continue;  // of stretches only
       try_policy(priced({}, level), target, best);
       if (best && best->extra == 0) return best;
     }
     for (const Level level : kLevels) search_stretches(level, target, best);
-    if (best) improve(*best, target);
+    if (!best) return best;
+    improve(*best, target);
+    for (const Level level : kLevels) {  // a level's best, behind others now, may pass them as it is improved
+      std::optional<Policy> other;
+      search_stretches(level, target, other);
+      if (!other) continue;
+      improve(*other, target);
+      if (other->extra < best->extra) best = std::move(other);
+    }
     return best;
   }
 
@@ -101,6 +107,7 @@ class Search {
   /// Leaves stretches out, makes them shorter and exchanges them for others, the largest gain first, as long as the
   /// plan stays within the target.
   void improve(Policy& best, std::uint64_t target) {
+    most_plans_ = std::min(plans_ + kPlansAnImprovement, kMostPlans);
     for (bool better = true; better && plans_ < most_plans_;) {
       better = false;
       for (Policy& policy : neighbours(best)) {

@@ -104,7 +104,8 @@ struct Runtime::Impl {
     const AllocatorOptions allocator{.name = to_string(device),
                                      .limit_bytes = pool_limit,
                                      .growth = options.growth || device.meta || pool_limit == 0};
-    state.allocator = std::make_unique<BfcAllocator>(make_device_source(device), device, allocator);
+    std::unique_ptr<MemorySource> source = options.source ? options.source(device) : make_device_source(device);
+    state.allocator = std::make_unique<BfcAllocator>(std::move(source), device, allocator);
     limit.attach(*state.allocator, device.share);
     return state;
   }

@@ -14,6 +14,7 @@
 #include "bantam/memory/allocator.h"
 #include "bantam/memory/memory_report.h"
 #include "bantam/memory/process_memory.h"
+#include "bantam/memory/region_source.h"
 #include "bantam/memory/stream.h"
 
 namespace bantam {
@@ -33,6 +34,9 @@ struct RuntimeOptions {
   /// true: memory is taken as it is needed; false: where a device has a limit, all that it leaves for the pool at once,
   /// at the first allocation (see `reserve` for a known amount).
   bool growth = true;
+  /// Gives what a device's allocator sits on, for programs that bring, count or refuse memory themselves; null:
+  /// make_device_source. What it gives must be memory that the device can use.
+  std::function<std::unique_ptr<MemorySource>(Device)> source;
   /// Receives one line a message, at times while the runtime is locked: it must not call the runtime. Null: messages
   /// are dropped.
   std::function<void(std::string_view)> log;

@@ -11,15 +11,18 @@ namespace bantam {
 namespace {
 
 constexpr double kFlopsReached = 0.65;  // what a network's convolutions reach of the best matrix product's rate
-constexpr double kBackward = 2.0;       // of a forward's time: two products for each, and norms that read twice
+constexpr double kBackward = 1.75;      // of a forward's time: two products for each, and norms that read twice
+constexpr double kAgain = 1.15;         // of what the roofline gives: what is made again, between passes of backward
 constexpr double kNormAgain = 2.0 / 3;  // x read and y written, where forward reads x for its statistics first
 
 std::size_t index(NodeId node) { return static_cast<std::size_t>(node); }
 
-/// Nodes [first, last] that record on one tape, and what is made again there.
+/// Nodes [first, last] that record on one tape, and what is made again there: those of one stretch that runs again, or
+/// (stretch 0) those of none.
 struct Scope {
   NodeId first, last;
   Derive derive;
+  NodeId stretch = 0;  // its first node
 };
 
 /// Follows the ops' rules for recipes (saved_tensor.h) through one scope, and adds up what making them costs.
@@ -42,19 +45,18 @@ class Derivation {
   bool deferred(NodeId node) const { return deferred_[index(node)]; }
 
   double seconds(const Scope& scope) const {
-    const NodeId stretch = stretch_[index(scope.first)];  // what lies in others is not of this scope
     std::vector<int> traffic(graph_.nodes().size(), 0);
     for (NodeId node = scope.first; node <= scope.last; ++node)
-      if (stretch_[index(node)] == stretch) traffic[index(node)] = recipe_traffic(node, scope, traffic);
+      if (stretch_[index(node)] == scope.stretch) traffic[index(node)] = recipe_traffic(node, scope, traffic);
     std::vector<int> made(graph_.nodes().size(), 0);  // how often backward makes it, all readers counted before
     double seconds = 0;
     for (NodeId node = scope.last; node >= scope.first; --node) {
-      if (stretch_[index(node)] != stretch) {
+      if (stretch_[index(node)] != scope.stretch) {
         for (const NodeId input : entering_[index(node)]) ++made[index(input)];  // once, whoever reads it there
         continue;
       }
       const bool again = traffic[index(node)] > 0;
-      if (again) seconds += made[index(node)] * own_traffic(node) * cost_.touch[index(node)];
+      if (again) seconds += kAgain * made[index(node)] * own_traffic(node) * cost_.touch[index(node)];
       const int wanted = (again || deferred_[index(node)] ? made[index(node)] : 0) + (reads(node) ? 1 : 0);
       for (const NodeId input : graph_.nodes()[index(node)].inputs) made[index(input)] += wanted;
     }
@@ -117,7 +119,7 @@ StepCost predict_cost(const Graph& graph, std::int64_t batch, Precision precisio
     const double flops = static_cast<double>(node.layer->flops(inputs) * batch),
                  bytes = static_cast<double>(node.layer->traffic(inputs) * batch) * element;
     cost.forward.push_back(std::max(flops / (kFlopsReached * rates.flops_per_s), bytes / rates.bytes_per_s));
-    cost.again.push_back(cost.forward.back() * (node.layer->uses_batch_statistics() ? kNormAgain : 1.0));
+    cost.again.push_back(kAgain * cost.forward.back() * (node.layer->uses_batch_statistics() ? kNormAgain : 1.0));
   }
   cost.step = (1 + kBackward) * std::accumulate(cost.forward.begin(), cost.forward.end(), 0.0);
   for (const LoweredSegment& segment : lower(graph, {}))
@@ -133,7 +135,7 @@ double extra_work(const Graph& graph, const RecomputeOptions& recompute, const S
     if (!segment.recompute) continue;
     for (NodeId node = segment.first; node <= segment.last; ++node)
       if (!derivation.deferred(node)) seconds += cost.again[index(node)];
-    seconds += derivation.seconds({segment.first, segment.last, recompute.derives_again()});
+    seconds += derivation.seconds({segment.first, segment.last, recompute.derives_again(), segment.first});
   }
   return cost.step > 0 ? seconds / cost.step : 0;
 }

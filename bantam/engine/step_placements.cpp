@@ -53,10 +53,12 @@ struct StepPlacements::Rehearsal {
     (void)step.read_metrics();
   }
 
-  /// The calls of one part, and nothing else's.
+  /// The calls of one part, and, of a micro-batch, of the update behind it.
   std::vector<PlannerBuffer> trace(StepPart part, std::int64_t size) {
     const Batch made = allocate_batch(model, size);
+    const bool is_micro_batch = part == StepPart::first_micro_batch || part == StepPart::next_micro_batch;
     if (part == StepPart::next_micro_batch || part == StepPart::update) micro_batch(made);
+    if (part == StepPart::next_micro_batch) model.parameters().pending().add_up();
     AllocationTrace calls;
     {
       const Tracing tracing(runtime.allocator(model.device()), calls);
@@ -66,8 +68,8 @@ struct StepPlacements::Rehearsal {
         update();
       else
         micro_batch(made);
+      if (is_micro_batch) update();  // takes no memory, and frees the parts of gradients that wait for it
     }
-    if (part == StepPart::first_micro_batch || part == StepPart::next_micro_batch) update();
     return closed_buffers(calls);
   }
 

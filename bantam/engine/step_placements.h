@@ -14,7 +14,8 @@ namespace bantam {
 
 struct LossOptions;
 
-/// The parts of training between which no memory of a step is alive.
+/// The parts of training between which no memory of a step is alive, but for gradients that wait in parts from a
+/// micro-batch to the update, which takes no memory.
 enum class StepPart : std::uint8_t {
   first_micro_batch,  ///< of an update: gradients are written
   next_micro_batch,   ///< gradients are added to

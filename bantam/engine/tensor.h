@@ -14,6 +14,7 @@
 namespace bantam {
 
 class Parameter;
+struct BatchStatistics;
 struct PendingNorm;
 class Recipe;
 
@@ -95,6 +96,10 @@ class Tensor {
   /// not.
   const std::shared_ptr<const PendingNorm>& pending() const { return pending_; }
   void set_pending(std::shared_ptr<const PendingNorm> norm) { pending_ = std::move(norm); }
+  /// What the op that wrote this memory found out about it for the batch norm behind (batch_statistics.h), or null.
+  /// Copies have it, views do not.
+  const std::shared_ptr<const BatchStatistics>& statistics() const { return statistics_; }
+  void set_statistics(std::shared_ptr<const BatchStatistics> statistics) { statistics_ = std::move(statistics); }
 
  private:
   std::shared_ptr<Storage> storage_;
@@ -105,6 +110,7 @@ class Tensor {
   Parameter* parameter_ = nullptr;
   std::shared_ptr<Recipe> recipe_;
   std::shared_ptr<const PendingNorm> pending_;
+  std::shared_ptr<const BatchStatistics> statistics_;
 };
 
 /// Who gets a value's gradient, without holding the value's memory: an identity on a tape, or a parameter.

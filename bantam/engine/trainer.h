@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -41,8 +42,7 @@ struct TrainerOptions {
   std::function<float(std::int64_t update)> learning_rate;
   /// What to do where a micro-batch does not fit. An update is then repeated from its first batch, which the source is
   /// asked for again; once halved, micro-batches stay so. What a batch itself takes on the device is not made smaller:
-  /// where there is no room for it beside the model, the run stops at once. The optimizer's own step is not covered: it
-  /// takes the same whatever the micro-batch, and where it finds no memory the error leaves the trainer.
+  /// where there is no room for it beside the model, the run stops at once.
   OnOutOfMemory on_oom = OnOutOfMemory::fail;
   /// Where to begin (resume): epoch and update within it.
   std::int64_t first_epoch = 0, first_update = 0;
@@ -68,11 +68,12 @@ struct EpochEvent {
   double data_wait_share = 0;
   bool last = false;
 };
-/// An update ran out of memory, was rolled back, and is repeated with smaller micro-batches.
+/// An update ran out of memory, was rolled back, and is repeated with smaller micro-batches. Told once an update, when
+/// it has gone through or nothing more can be done, however often the micro-batch was halved.
 struct SmallerMicroBatchEvent {
   std::int64_t epoch = 0, update = 0;  ///< both from 0
   std::int64_t samples = 0;            ///< of a micro-batch from now on, at most
-  std::string reason;                  ///< OutOfMemory's message
+  std::string reason;                  ///< the first OutOfMemory's message
 };
 
 /// What a program hears of training. All calls come from the thread that runs it.
@@ -135,6 +136,7 @@ class Trainer {
   void run_micro_batches(std::int64_t first_batch);
   Batch next_batch(const Context& context, std::int64_t index);
   bool go_on_smaller(const EpochState& state, const OutOfMemory& error);
+  void tell_smaller();
   double waited_seconds() const { return waited_before_ + train_.waited_seconds(); }
   void begin_read(const EpochState& state);
   void finish_read(EpochState& state);
@@ -147,9 +149,10 @@ class Trainer {
   TrainerOptions options_;
   MicroBatches micro_batches_;
   DeviceBatches* device_batches_ = nullptr;
-  std::unique_ptr<CapturedSteps> launches_;  // over them; null: batches come one by one
-  std::int64_t reading_ = 0;  // updates done when the reading under way began; 0: there is none
-  double waited_before_ = 0;                 // in this epoch, before the source was last started
+  std::unique_ptr<CapturedSteps> launches_;        // over them; null: batches come one by one
+  std::optional<SmallerMicroBatchEvent> smaller_;  // not told yet
+  std::int64_t reading_ = 0;                       // updates done when the reading under way began; 0: there is none
+  double waited_before_ = 0;                       // in this epoch, before the source was last started
   std::vector<Callback*> callbacks_;
   std::atomic<bool> stop_{false};
 };

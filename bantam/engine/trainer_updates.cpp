@@ -1,6 +1,7 @@
 // The updates of an epoch: several a launch where the device makes their batches, else one by one, and in smaller
 // pieces where memory ends.
 #include <algorithm>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -28,12 +29,13 @@ void Trainer::open_device_batches() {
   if (device_batches_ == nullptr) return;
   launches_ = std::make_unique<CapturedSteps>(step_, *device_batches_, options_.accumulate, options_.mode,
                                               options_.updates_a_launch);
+  if (micro_batches_.most() > 0) launches_->split(micro_batches_.most());
 }
 
 /// Runs one or more updates and returns how many: 0 after one that goes on smaller.
 std::int64_t Trainer::run_updates(const EpochState& state) {
   std::int64_t most = 0;
-  if (launches_ && micro_batches_.most() == 0)
+  if (launches_)
     most = std::min({state.updates - state.done, device_batches_->left() / options_.accumulate,
                      options_.read_every - step_.pending_metrics()});
   if (most <= 0) {
@@ -42,11 +44,12 @@ std::int64_t Trainer::run_updates(const EpochState& state) {
   }
   set_rates(state, launches_->next_updates(most));
   try {
-    return launches_->run(most);
+    const std::int64_t done = launches_->run(most);
+    tell_smaller();
+    return done;
   } catch (const OutOfMemory& error) {
     if (!go_on_smaller(state, error)) throw;
   }
-  launches_.reset();  // its updates are of whole batches
   train_.start(state.epoch, state.done * options_.accumulate);
   return 0;
 }
@@ -64,8 +67,10 @@ void Trainer::run_update(const EpochState& state) {
   for (;;) {
     try {
       run_micro_batches(state.done * options_.accumulate);
-      break;
+      step_.update();
+      return tell_smaller();
     } catch (const BatchDoesNotFit&) {
+      tell_smaller();
       throw;
     } catch (const OutOfMemory& error) {
       if (!go_on_smaller(state, error)) throw;
@@ -73,18 +78,26 @@ void Trainer::run_update(const EpochState& state) {
     waited_before_ += train_.waited_seconds();
     train_.start(state.epoch, state.done * options_.accumulate);
   }
-  step_.update();
 }
 
 /// After a failed update, of which nothing stays: halves the micro-batch where that is wanted and possible.
 bool Trainer::go_on_smaller(const EpochState& state, const OutOfMemory& error) {
   if (options_.on_oom == OnOutOfMemory::fail) return false;
   step_.discard();  // also where the source failed between micro-batches
-  if (!micro_batches_.halve(train_.batch_size())) return false;
-  const SmallerMicroBatchEvent event{
-      .epoch = state.epoch, .update = state.done, .samples = micro_batches_.most(), .reason = error.what()};
-  for (Callback* callback : callbacks_) callback->on_smaller_micro_batch(event);
+  if (!micro_batches_.halve(train_.batch_size())) {
+    tell_smaller();
+    return false;
+  }
+  if (launches_) launches_->split(micro_batches_.most());
+  if (!smaller_) smaller_ = {.epoch = state.epoch, .update = state.done, .reason = error.what()};
+  smaller_->samples = micro_batches_.most();
   return true;
+}
+
+void Trainer::tell_smaller() {
+  if (!smaller_) return;
+  const SmallerMicroBatchEvent event = *std::exchange(smaller_, std::nullopt);
+  for (Callback* callback : callbacks_) callback->on_smaller_micro_batch(event);
 }
 
 /// Where memory ends, it is told apart whether the step was in the way (a batch may be made while it runs) or whether

@@ -83,6 +83,7 @@ void TrainingStep::shrink_arena() {
 void TrainingStep::drop_plans_above(std::int64_t samples) {
   if (!placements_) return;
   placements_->drop_above(samples);
+  eager_parts_ = 0;  // what was not to be had may be, now that it is less
   shrink_arena();
 }
 
@@ -105,6 +106,7 @@ void TrainingStep::stay_eager(const Error& error) {
 /// Runs `work` from the arena where it was planned. A part that departs and then finds no memory runs once more,
 /// unplanned, with the arena's memory free for it; but not within an effective batch, which only its caller can repeat.
 void TrainingStep::run_part(StepPart part, std::int64_t batch, const std::function<void()>& work) {
+  if (part != StepPart::update) model_.parameters().pending().add_up();  // the arena must be idle
   if (recorded_updates_ != kNotRecording) return record_part(part, batch, work);
   const std::shared_ptr<const PlacementPlan> plan = plan_for(part, batch);
   if (plan == nullptr) return work();
@@ -119,6 +121,7 @@ void TrainingStep::run_part(StepPart part, std::int64_t batch, const std::functi
     }
     departed = scope.departed();
   } catch (const OutOfMemory&) {
+    model_.parameters().pending().drop();
     if (!departed || part == StepPart::next_micro_batch || !memory().release_arena()) throw;
     if (part == StepPart::first_micro_batch) {
       discard();
@@ -158,6 +161,7 @@ void TrainingStep::forward_and_backward(const Batch& batch, std::int64_t first_s
   Tape tape;
   Context context = model_.context(Pass::train);
   context.tape = &tape;
+  context.pending = &model_.parameters().pending();
   context.random.update = optimizer_.updates();
   context.random.first_sample = first_sample;
   const Tensor loss = model_.forward_loss(
@@ -176,7 +180,12 @@ void TrainingStep::update() {
   memory().note_phase("update");
   const bool recording = recorded_updates_ != kNotRecording;
   const int slot = optimizer_.metric_slot(), rate = recording ? recorded_updates_ : 0;
-  run_part(StepPart::update, 0, [this, rate] { optimizer_.update(rate); });
+  try {
+    run_part(StepPart::update, 0, [this, rate] { optimizer_.update(rate); });
+  } catch (...) {  // its workspace was refused, say, which comes before all that it writes
+    if (!recording) discard();
+    throw;
+  }
   accumulating_ = false;
   if (recording)
     ++recorded_updates_;

@@ -70,7 +70,8 @@ class TrainingStep {
   void micro_batch(const Batch& batch, std::int64_t first_sample, std::int64_t effective_batch);
   /// Forgets the effective batch so far: gradients, metrics, pending statistics. The next micro-batch begins a new one.
   void discard();
-  /// Updates the weights with what the micro-batches accumulated; begins the next effective batch.
+  /// Updates the weights with what the micro-batches accumulated; begins the next effective batch. Where it throws, the
+  /// effective batch is forgotten as by micro_batch(), and weights and the optimizer's state are as they were.
   void update();
   /// The whole step on one batch.
   void step(const Batch& batch) {

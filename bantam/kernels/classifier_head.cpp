@@ -36,7 +36,7 @@ std::size_t classifier_head_workspace_bytes(const ClassifierHeadShape& s, DType 
 }
 
 std::size_t classifier_head_backward_workspace_bytes(const ClassifierHeadShape& s, DType dtype, DeviceKind target) {
-  if (target == DeviceKind::cuda && s.batch <= kSmallBatch) return 0;
+  if (target == DeviceKind::cuda && own_backward(s, dtype)) return 0;
   return std::max(matmul_workspace_bytes(dx_product(s), dtype, dtype, target),
                   matmul_workspace_bytes(dw1_product(s), dtype, DType::float32, target));
 }

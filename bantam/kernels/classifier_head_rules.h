@@ -17,6 +17,9 @@ struct HiddenSplit {
 };
 inline constexpr std::int64_t kHiddenTile = 64;
 
+/// Blocks of neighbouring pieces that add up their sums before one of them is written, where the device can (9.0 on).
+inline constexpr std::int64_t kPiecesTogether = 8;
+
 /// One block for each multiprocessor of a large GPU, two in float32, which multiplies longer than it reads; no more
 /// pieces than are quickly added up again.
 constexpr HiddenSplit hidden_split(const ClassifierHeadShape& s, DType dtype) {
@@ -31,17 +34,21 @@ constexpr HiddenSplit hidden_split(const ClassifierHeadShape& s, DType dtype) {
   return split;
 }
 
-/// CUDA: floats of shared memory that the loss kernel needs for `rows` samples a block, besides kLossSums.
+/// CUDA: a warp of the loss kernel has a lane for every two units up to 64, every four up to 128, and takes 16
+/// classes or 64; its arrays in shared memory are as wide.
+inline constexpr std::int64_t kLossWarps = 16;
+constexpr std::int64_t loss_units(const ClassifierHeadShape& s) { return s.hidden <= 64 ? 64 : 128; }
+constexpr std::int64_t loss_classes(const ClassifierHeadShape& s) { return s.classes <= 16 ? 16 : 64; }
+/// CUDA: floats of shared memory that the loss kernel needs for `rows` samples a block.
 constexpr std::int64_t loss_block_floats(const ClassifierHeadShape& s, std::int64_t rows) {
-  return (2 * rows + s.classes + 1) * (s.hidden + 1) + rows * (s.classes + 3) + s.classes;
+  return (loss_classes(s) + 2 * rows) * loss_units(s) + rows * loss_classes(s);
 }
-inline constexpr std::int64_t kLossSums = 1024;  ///< four a thread
 
-/// CUDA: samples that a block of the loss kernel takes: about 128 blocks, within 48 KiB of shared memory.
+/// CUDA: samples that a block of the loss kernel takes: one or two a warp, within 47 KiB of shared memory.
 constexpr std::int64_t loss_rows(const ClassifierHeadShape& s) {
-  constexpr std::int64_t kFloats = 48 * 1024 / 4 - kLossSums;
-  std::int64_t rows = 1;
-  while (rows < 32 && rows * 128 < s.batch && loss_block_floats(s, 2 * rows) <= kFloats) rows *= 2;
+  constexpr std::int64_t kFloats = 47 * 1024 / 4, kManyBlocks = 128;
+  std::int64_t rows = s.batch <= kLossWarps * kManyBlocks ? kLossWarps : 2 * kLossWarps;
+  while (loss_block_floats(s, rows) > kFloats) rows /= 2;
   return rows;
 }
 constexpr std::int64_t loss_blocks(const ClassifierHeadShape& s) { return (s.batch + loss_rows(s) - 1) / loss_rows(s); }
@@ -51,8 +58,10 @@ constexpr std::int64_t small_gradients(const ClassifierHeadShape& s) {
   return s.classes * s.hidden + s.classes + s.hidden;
 }
 
-/// CUDA: batches whose backward is one kernel of our own.
-inline constexpr std::int64_t kSmallBatch = 32;
+/// CUDA: whether the backward is one kernel of our own: to the batch from which a library's products are faster.
+constexpr bool own_backward(const ClassifierHeadShape& s, DType dtype) {
+  return s.batch <= (dtype == DType::float32 ? 64 : 128);
+}
 
 /// The matrix products of which the head is composed.
 constexpr MatmulShape hidden_product(const ClassifierHeadShape& s) {

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "bantam/kernels/cpu/norm_depthwise_plan.h"
 #include "bantam/kernels/norm_depthwise_parts.h"
 #include "bantam/kernels/workspace_layout.h"
 
@@ -11,12 +12,17 @@ namespace {
 
 bool clamps(ActivationFunction f) { return f.kind == Activation::relu || f.kind == Activation::relu6; }
 
-/// Bytes of a tensor between two passes.
-std::size_t written(std::int64_t elements, DType dtype) {
-  return aligned_bytes(elements * static_cast<std::int64_t>(size_of(dtype)));
-}
-
 std::size_t floats(std::int64_t count) { return static_cast<std::size_t>(count) * sizeof(float); }
+
+/// Factor and shift of the norms, backward's totals and sums, partial results of one pass after another, and rings.
+std::size_t cpu_workspace_bytes(const DepthwiseConv2dShape& s) {
+  const cpu::NormDepthwisePlan forward = cpu::plan_norm_forward(s), backward = cpu::plan_norm_backward(s);
+  const std::int64_t gradient_sums = 2 * sum_parts(norm_behind(s).rows, s.channels, DeviceKind::cpu);
+  const std::int64_t vectors = std::max(kBackwardSums * backward.row_parts, gradient_sums);
+  return floats(
+      std::max((2 + kMomentFloats * forward.row_parts) * s.channels + forward.parts() * forward.outside_floats(),
+               (6 + kBackwardSums + vectors) * s.channels + backward.parts() * backward.outside_floats()));
+}
 
 }  // namespace
 
@@ -25,11 +31,9 @@ bool norm_depthwise_takes(const DepthwiseConv2dShape& shape, ActivationFunction 
 }
 
 std::size_t norm_depthwise_workspace_bytes(const DepthwiseConv2dShape& s, DType dtype, DeviceKind target) {
+  if (target != DeviceKind::cuda) return cpu_workspace_bytes(s);
   const std::size_t norms = std::max(batch_norm_workspace_bytes(norm_before(s), dtype, target),
                                      batch_norm_workspace_bytes(norm_behind(s), dtype, target));
-  if (target != DeviceKind::cuda)  // what lies between the passes is written
-    return written(s.x_elements(), dtype) + written(s.y_elements(), dtype) +
-           std::max(norms, depthwise_conv2d_grad_weight_workspace_bytes(s, dtype, target));
   const std::int64_t forward = norm_forward_strips(s).parts, backward = norm_backward_strips(s).parts;
   const std::size_t totals = aligned_bytes(4 * s.channels * std::int64_t{sizeof(float)});
   return std::max(floats(forward * (kMomentFloats * s.channels + 1)),

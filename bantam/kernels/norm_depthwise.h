@@ -4,6 +4,7 @@
 
 #include "bantam/kernels/batch_norm_add.h"
 #include "bantam/kernels/depthwise_conv2d.h"
+#include "bantam/kernels/statistics_output.h"
 
 namespace bantam::kernels {
 
@@ -15,16 +16,6 @@ bool norm_depthwise_takes(const DepthwiseConv2dShape& shape, ActivationFunction 
 std::size_t norm_depthwise_workspace_bytes(const DepthwiseConv2dShape& shape, DType dtype, DeviceKind target);
 /// Bytes that forward reads and writes: x and y once.
 std::int64_t norm_depthwise_bytes(const DepthwiseConv2dShape& shape, DType dtype);
-
-/// Where the statistics of a tensor go, as batch_norm_forward_training gives them.
-struct StatisticsOutput {
-  float epsilon = 1e-3f;
-  RunningUpdate update;
-  float* running_mean = nullptr;  ///< (channels), moved; may be null, both
-  float* running_variance = nullptr;
-  float* mean = nullptr;     ///< (channels)
-  float* inv_std = nullptr;  ///< (channels)
-};
 
 /// y = depthwise convolution of a with w, a = f(x̂·scale + shift) rounded to `dtype` and zero in the padding; and y's
 /// statistics. `x` has a norm and its activation; x and y of `dtype`, addresses aligned to 16. Deterministic.

@@ -7,6 +7,7 @@
 
 #include "bantam/base/dtype.h"
 #include "bantam/kernels/exec.h"
+#include "bantam/kernels/pending_sums.h"
 
 namespace bantam::kernels {
 
@@ -75,11 +76,12 @@ using SeparableBlockForward = void(const Exec&, const SeparableBlockShape&, DTyp
 /// d_depthwise[tap, c] = Σ x[p + tap, c]·d_mid[p, c], dx = transpose of the depthwise convolution, applied to d_mid.
 /// dy is like y; dx like x, or null where nobody wants it. Weight gradients are float32, overwritten, or added to where
 /// `accumulate` (depthwise, pointwise, bias) says; d_bias null without a bias. Nothing aliases. Partial sums in a fixed
-/// order. Asynchronous on CUDA; deterministic.
+/// order. With `pending` (room for 3 arrays) the CUDA kernels leave the weight gradients in parts in the workspace and
+/// note there what is to be added up, to the same bits; the CPU's add up at once. Asynchronous on CUDA; deterministic.
 using SeparableBlockBackward = void(const Exec&, const SeparableBlockShape&, DType dtype, const void* x,
                                     const void* w_depthwise, const void* w_pointwise, const void* dy,
                                     const std::uint8_t* codes, void* dx, float* d_depthwise, float* d_pointwise,
-                                    float* d_bias, std::array<bool, 3> accumulate, Workspace);
+                                    float* d_bias, std::array<bool, 3> accumulate, PendingSums* pending, Workspace);
 namespace cpu {
 SeparableBlockForward separable_block_forward;
 SeparableBlockBackward separable_block_backward;

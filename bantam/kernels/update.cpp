@@ -9,7 +9,7 @@ static_assert(sizeof(UpdateGroup) == 20 && sizeof(UpdateSegment) == 8 && sizeof(
 
 std::size_t begin_update_workspace_bytes(std::int64_t granules, DeviceKind target) {
   const std::int64_t partials =
-      target == DeviceKind::cuda ? gradient_sum_blocks(granules) : gradient_sum_parts(granules);
+      target == DeviceKind::cuda ? gradient_sum_blocks(granules) + kMostSumBlocks : gradient_sum_parts(granules);
   return static_cast<std::size_t>(partials) * sizeof(double);
 }
 

@@ -7,6 +7,7 @@
 
 #include "bantam/base/dtype.h"
 #include "bantam/kernels/exec.h"
+#include "bantam/kernels/pending_sums.h"
 
 namespace bantam::kernels {
 
@@ -62,10 +63,10 @@ struct UpdateArena {
   const UpdateGroup* groups = nullptr;               ///< (group_count), device
   std::int32_t group_count = 0;                      ///< at most kMostUpdateGroups
   float* master = nullptr;                           ///< (elements)
-  const float* gradient = nullptr;
-  float* moment1 = nullptr;  ///< adam's m, sgd's momentum buffer; null: sgd without momentum
-  float* moment2 = nullptr;  ///< adam's v
-  void* compute = nullptr;   ///< (elements) of compute_dtype; null where there is none
+  float* gradient = nullptr;                         ///< written only where sums are pending
+  float* moment1 = nullptr;                          ///< adam's m, sgd's momentum buffer; null: sgd without momentum
+  float* moment2 = nullptr;                          ///< adam's v
+  void* compute = nullptr;                           ///< (elements) of compute_dtype; null where there is none
   DType compute_dtype = DType::float32;
 };
 
@@ -79,11 +80,13 @@ struct UpdateBuffers {
 /// Scratch bytes of `begin_update`; depends on granules and target only.
 std::size_t begin_update_workspace_bytes(std::int64_t granules, DeviceKind target);
 
+/// Makes the pending sums, which are gradients of whole segments that are not frozen, where they belong in `gradient`.
 /// Writes found_nonfinite, gradient_norm (√Σg² / loss_scale over segments not frozen, fixed order) and gradient_factor
 /// (1/loss_scale, times min(1, clip_norm/norm) where clip_norm > 0). Then counts the update: where finite, updates + 1,
 /// and loss_scale·2 (at most 2^24) after growth_interval finite updates in a row; else skipped + 1, and loss_scale/2
 /// (at least 1) where growth_interval > 0. metric_slot goes on by one either way.
-using BeginUpdate = void(const Exec&, const UpdateArena&, UpdateControl* control, Workspace);
+/// Throws Error where a pending sum is not the gradient of a segment.
+using BeginUpdate = void(const Exec&, const UpdateArena&, const PendingSums&, UpdateControl* control, Workspace);
 
 /// Follows `begin_update`. With g = gradient·gradient_factor and t = updates, unless found_nonfinite:
 ///  sgd           g += wd·w;  m = beta1·m + g (m = g at t = 1: the buffer starts at zero);  w -= lr·m

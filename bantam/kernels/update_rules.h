@@ -2,6 +2,7 @@
 // scalar rules.
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <string>
@@ -24,6 +25,43 @@ constexpr std::int64_t gradient_sum_parts(std::int64_t granules) {
 constexpr std::int64_t gradient_sum_blocks(std::int64_t granules) {
   const std::int64_t blocks = (granules + 15) / 16;
   return blocks < 1 ? 1 : blocks > 1024 ? 1024 : blocks;
+}
+
+/// CUDA: most blocks that add up pending sums, one partial sum each.
+inline constexpr std::int64_t kMostSumBlocks = 512;
+
+/// Granules whose gradients are pending sums: [begin, end) for each array.
+struct PendingGranules {
+  struct Range {
+    std::int32_t begin = 0, end = 0;
+  };
+  Range ranges[PendingSums::kMost];
+  std::int32_t count = 0;
+  std::int64_t first = 0;  ///< of all: most granules lie before it
+
+  BANTAM_HOST_DEVICE bool contain(std::int64_t granule) const {
+    if (granule < first) return false;
+    for (std::int32_t i = 0; i < count; ++i)
+      if (granule >= ranges[i].begin && granule < ranges[i].end) return true;
+    return false;
+  }
+};
+
+/// Throws Error where a pending sum does not begin at a granule of the arena's gradient, or ends beyond it.
+inline PendingGranules pending_granules(const UpdateArena& arena, const PendingSums& pending) {
+  PendingGranules granules;
+  granules.first = arena.granules;
+  for (std::int32_t i = 0; i < pending.count; ++i) {
+    const PendingSums::Array& array = pending.arrays[i];
+    const std::int64_t first = array.to - arena.gradient;
+    const std::int64_t begin = first / kSegmentGranule,
+                       end = begin + (array.elements + kSegmentGranule - 1) / kSegmentGranule;
+    if (first < 0 || first % kSegmentGranule != 0 || end > arena.granules)
+      throw Error("update: a pending sum is not the gradient of a segment");
+    granules.first = std::min(granules.first, begin);
+    granules.ranges[granules.count++] = {static_cast<std::int32_t>(begin), static_cast<std::int32_t>(end)};
+  }
+  return granules;
 }
 
 /// Throws Error where an arena has more groups than kernels hold.

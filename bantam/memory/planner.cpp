@@ -56,14 +56,17 @@ std::pair<planner::Problem, std::vector<std::size_t>> make_problem(std::span<con
     rounded.push_back({0, buffers[i].lower, buffers[i].upper, problem.size.back()});
   }
   problem.times = static_cast<planner::Index>(times.size());
+  problem.time = std::move(times);
   problem.max_live = max_live_bytes(rounded);
   return {std::move(problem), std::move(source)};
 }
 
 PlannerStop why_stopped(const planner::Problem& problem, const planner::Budget& budget, std::uint64_t height,
                         const PlannerOptions& options) {
+  const std::uint64_t capacity = options.capacity / options.alignment * options.alignment;
   if (height <= problem.max_live) return PlannerStop::optimal;
-  if (height <= budget.goal) return PlannerStop::capacity;
+  if (height <= capacity) return PlannerStop::capacity;
+  if (height <= planner::near_bound(problem.max_live)) return PlannerStop::optimal;
   return budget.used >= options.iterations ? PlannerStop::iterations : PlannerStop::time;
 }
 

@@ -2,12 +2,14 @@
 #include "bantam/memory/planner_ejection.h"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <numeric>
 
 namespace bantam::planner {
 namespace {
 
+constexpr std::int64_t kPushWeight = 5;  // of a buffer of mean area, a twentieth
 constexpr std::int64_t kNever = std::numeric_limits<std::int64_t>::max();
 
 std::size_t at(Index index) { return static_cast<std::size_t>(index); }
@@ -46,7 +48,8 @@ bool EjectionSearch::suits(const Problem& problem) {
   return pairs <= kMostPairs;
 }
 
-EjectionSearch::EjectionSearch(const Problem& problem, std::uint64_t seed, Budget& budget, Placement& best)
+EjectionSearch::EjectionSearch(const Problem& problem, double area_power, std::uint64_t seed, Budget& budget,
+                               Placement& best)
     : problem_(problem),
       budget_(budget),
       best_(best),
@@ -57,7 +60,7 @@ EjectionSearch::EjectionSearch(const Problem& problem, std::uint64_t seed, Budge
       weight_(problem.count()) {
   for (std::size_t i = 0; i < problem.count(); ++i) put(i, static_cast<Bytes>(best.offset[i]));
   list_neighbours();
-  weigh();
+  weigh(area_power);
 }
 
 void EjectionSearch::list_neighbours() {
@@ -72,18 +75,15 @@ void EjectionSearch::list_neighbours() {
   for (auto& list : by_top_) std::ranges::sort(list, {}, [&](Index b) { return top_[at(b)]; });
 }
 
-// A buffer of mean area weighs as much as a hundred pushes, and twice the area four times that: small ones, which find
-// a place easily, give way.
-void EjectionSearch::weigh() {
+// A buffer of mean area weighs as much as twenty pushes: small ones, which find a place easily, give way.
+void EjectionSearch::weigh(double area_power) {
   const auto area = [&](std::size_t i) {
     return static_cast<double>(problem_.size[i]) * static_cast<double>(problem_.upper[i] - problem_.lower[i]);
   };
   double mean = 0;
   for (std::size_t i = 0; i < problem_.count(); ++i) mean += area(i) / static_cast<double>(problem_.count());
-  for (std::size_t i = 0; i < problem_.count(); ++i) {
-    const double share = area(i) / mean;
-    weight_[i] = 1 + static_cast<std::int64_t>(100.0 * share * share);
-  }
+  for (std::size_t i = 0; i < problem_.count(); ++i)
+    weight_[i] = 1 + static_cast<std::int64_t>(100.0 * std::pow(area(i) / mean, area_power));
 }
 
 void EjectionSearch::put(std::size_t buffer, Bytes offset) {
@@ -139,7 +139,7 @@ void EjectionSearch::insert_one() {
   const Spot spot = lightest_spot(buffer);
   put(buffer, spot.offset);
   if (spot.weight == 0) return;
-  ++weight_[buffer];
+  weight_[buffer] += kPushWeight;
   for (const Index other : by_bottom_[buffer]) {
     if (bottom_[at(other)] >= top_[buffer]) break;
     if (placed_[at(other)] && top_[at(other)] > bottom_[buffer]) remove(at(other));

@@ -24,7 +24,9 @@ class EjectionSearch {
   /// Whether the pairs of buffers alive together are few enough to be listed.
   static bool suits(const Problem& problem);
 
-  EjectionSearch(const Problem& problem, std::uint64_t seed, Budget& budget, Placement& best);
+  /// Weights begin as areas to the power of `area_power`: 2 holds large buffers where they are, which suits sizes that
+  /// are much alike; 1 lets the few largest move, too. `best` need not be low: what sticks out waits.
+  EjectionSearch(const Problem& problem, double area_power, std::uint64_t seed, Budget& budget, Placement& best);
 
   /// Improves the placement until the goal is reached or the budget is used up; looks only for heights below `most`.
   void run(std::uint64_t most);
@@ -38,7 +40,7 @@ class EjectionSearch {
   };
 
   void list_neighbours();
-  void weigh();
+  void weigh(double area_power);
   void put(std::size_t buffer, Bytes offset);
   void remove(std::size_t buffer);
   bool fit_into(Bytes arena);

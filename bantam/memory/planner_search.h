@@ -39,14 +39,17 @@ struct Budget {
   }
 };
 
+/// So near to the lower bound that no search is worth its time.
+inline std::uint64_t near_bound(std::uint64_t max_live) { return max_live + max_live / 1000; }
+
 /// Keeps a placement if it is the best, with buffers let down into gaps below them, which a skyline cannot see.
 void keep_if_best(const Problem& problem, const Placement& found, Placement& best);
 /// Tries the constructed orders; gives the best placement.
 Placement construct(const Problem& problem, Budget& budget);
 /// Improves `best` by other choices of the skyline, until the goal is reached or the budget is used up.
 void search_skyline(const Problem& problem, std::uint64_t seed, Budget& budget, Placement& best);
-/// All stages: boxes, skyline, ejection, by so many workers at a time, each with the whole budget. Improves `best`
-/// until the goal is reached or the budget is used up.
+/// All stages: boxes, dissection, skyline, ejection, by so many workers at a time, each with the whole budget. Improves
+/// `best` until the goal is reached, or near_bound(), or the budget is used up.
 void improve(const Problem& problem, std::uint64_t seed, int workers, Budget& budget, Placement& best);
 
 }  // namespace bantam::planner

@@ -118,6 +118,15 @@ TEST_F(Fit, OnOomGoesOn) {
   const std::size_t line = done.err.find("out of memory: update 1 of epoch 1");
   ASSERT_NE(line, std::string::npos) << done.err;
   EXPECT_LE(done.err.find('\n', line) - line, 80u);
+  EXPECT_EQ(done.err.find("out of memory", line + 1), std::string::npos) << done.err;
+  // Halved twice, and told once.
+  arguments.back() = "memory.limits={cpu: 6MiB}";
+  const Outcome twice = with("accumulate_with_batch_norm");
+  EXPECT_EQ(twice.code, 0) << twice.err;
+  const std::size_t told = twice.err.find("out of memory: update 1 of epoch 1 is repeated in micro-batches of 64");
+  ASSERT_NE(told, std::string::npos) << twice.err;
+  EXPECT_EQ(twice.err.find("out of memory"), told) << twice.err;
+  EXPECT_EQ(twice.err.find("out of memory", told + 1), std::string::npos) << twice.err;
 }
 
 }  // namespace

@@ -30,6 +30,42 @@ TEST_F(GpuMemory, AProfileMeasuresWhatWasPlanned) {
   }
 }
 
+// Timing loads the kernels of algorithms that are not taken in the end.
+TEST_F(GpuMemory, AColdAlgorithmCacheChangesLittleAndNoLimit) {
+  std::string config = read("tiny.yaml");
+  config = config.substr(0, config.find("model:")) + "model: {zoo: resnet18_cifar, classes: 10}\ntrain: {epochs: 1}\n";
+  write("deep.yaml", config);
+  const nlohmann::json plan = run({"plan", "deep.yaml", "--device", "cuda:0", "--json"}).last_json();
+  const auto planned = plan["process_bytes"].get<double>();
+  const auto train_cold = [&](const std::string& name, const std::vector<std::string>& more) {
+    ::setenv("BANTAM_ALGORITHM_CACHE", path(name + ".json").c_str(), 1);
+    std::vector<std::string> arguments = {"train", "deep.yaml", "--device",   "cuda:0", "--run-dir",
+                                          name,    "--json",    "--progress", "plain"};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    const Outcome outcome = run(arguments);
+    ::unsetenv("BANTAM_ALGORITHM_CACHE");
+    EXPECT_EQ(outcome.code, 0) << outcome.err;
+    return outcome;
+  };
+  const auto limit = [](std::uint64_t bytes) { return "memory.limits={\"cuda:0\": " + std::to_string(bytes) + "}"; };
+  const auto is_near = [&](const nlohmann::json& end) {
+    const auto measured = end["process_bytes"].get<double>();
+    if (plan["profile_measured"].get<bool>()) {
+      EXPECT_NEAR(planned, measured, std::max(0.01 * measured, 64.0 * (1 << 20))) << end["process_method"];
+    }
+  };
+  is_near(train_cold("free", {}).last_json());
+  EXPECT_FALSE(read("free.json").empty()) << "something was timed";
+  const std::uint64_t roomy = std::uint64_t{2} << 30, tight = plan["process_bytes"].get<std::uint64_t>() + (48u << 20);
+  const nlohmann::json bounded = train_cold("bounded", {limit(roomy)}).last_json();
+  is_near(bounded);
+  EXPECT_LE(bounded["process_bytes"].get<std::uint64_t>(), roomy);
+  EXPECT_FALSE(read("bounded.json").empty()) << "the limit has room to time";
+  const Outcome narrow = train_cold("narrow", {limit(tight)});
+  EXPECT_LE(narrow.last_json()["process_bytes"].get<std::uint64_t>(), tight);
+  EXPECT_NE(narrow.err.find("algorithms are not timed"), std::string::npos) << narrow.err;
+}
+
 TEST_F(GpuMemory, TheDriversAllocatorsAreMeasuredToo) {
   write("t.csv", "id,lower,upper,size\na,0,5,1000000\nb,5,9,3000000\nc,4,6,500000\nd,1,3,100\n");
   const Outcome outcome =

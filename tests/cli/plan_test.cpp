@@ -1,4 +1,5 @@
 // `bantam plan`: tables, JSON, limits and traces from elsewhere.
+#include <array>
 #include <map>
 
 #include "tests/cli/program.h"
@@ -304,6 +305,30 @@ TEST_F(Plan, SaysWhatIsToBeFitted) {
     EXPECT_NE(text.find(part), std::string::npos) << text;
   }
   EXPECT_NE(run({"plan", "tiny.yaml", "--memory", "1GiB"}).out.find("to fit a pool of 1.00 GiB\n"), std::string::npos);
+}
+
+TEST_F(Plan, SharesOfADeviceAreNotItsOwn) {
+  for (const auto& [device, name, limit, share] : std::vector<std::array<std::string, 4>>{
+           {"t4", "\"cuda:0\"", "256MiB", "57MiB"}, {"cpu", "cpu", "24MiB", "20MiB"}}) {
+    const auto plan = [&](const std::string& bytes, const std::string& batch, bool split) {
+      std::vector<std::string> arguments = {
+          "plan", "tiny.yaml", "--device", device, "recompute=none", "--json", "data.pipeline.batch.size=" + batch};
+      arguments.push_back("memory.limits={" + name + ": " + bytes + "}");
+      if (split) arguments.push_back("memory.logical={" + name + ": [" + share + "]}");
+      return run(arguments);
+    };
+    EXPECT_EQ(plan(limit, "128", false).code, 0) << device;
+    const Outcome split = plan(limit, "128", true);
+    EXPECT_EQ(split.code, 4) << device << split.out << split.err;
+    const auto row = split.last_json();
+    EXPECT_FALSE(row["fits"].get<bool>());
+    const auto needed = row["needed_bytes"].get<std::uint64_t>();
+    EXPECT_EQ(plan(std::to_string(needed), "128", true).code, 0) << device;
+    EXPECT_EQ(plan(std::to_string(needed - (1u << 20)), "128", true).code, 4) << device;
+    const Outcome solved = plan(limit, "auto", true), whole = plan(limit, "auto", false);
+    ASSERT_EQ(solved.code, 0) << device << solved.err;
+    EXPECT_LT(solved.last_json()["batch"].get<int>(), whole.last_json()["batch"].get<int>()) << device;
+  }
 }
 
 TEST_F(Plan, TheCardIsALimit) {

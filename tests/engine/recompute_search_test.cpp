@@ -115,6 +115,18 @@ TEST(RecomputeSearch, SaysWhereNothingFits) {
   EXPECT_THROW((void)search_recompute(graph, question(0)), Error);
 }
 
+TEST(RecomputeSearch, AStretchAtTheBeginningLeavesWhatIsDerivedBehindItToBePaid) {
+  const Graph graph = network(6);
+  const StepCost cost = predict_cost(graph, kBatch, {}, kRates);
+  const auto derived = [&](const std::string& stretch) {
+    return extra_work(graph, {RecomputeOptions::Kind::named, {stretch}, Derive::cheap}, cost) -
+           extra_work(graph, {RecomputeOptions::Kind::named, {stretch}}, cost);
+  };
+  const double all = extra_work(graph, {.derive = Derive::cheap}, cost);
+  EXPECT_GT(derived("stem..stem_norm"), all * 0.7) << "the blocks behind it have most of what is derived";
+  EXPECT_NEAR(derived("stem..stem_norm"), derived("pool..head"), all * 0.6) << "wherever the stretch lies";
+}
+
 TEST(RecomputeSearch, TheAllocatorHasTheLastWord) {
   const Graph graph = network(4);
   RecomputeQuestion asked = question(peak_with(graph, {}) * 9 / 10);

@@ -138,7 +138,8 @@ TEST_P(MatmulTest, RefusesUnknownTypesAndSmallWorkspaces) {
 TEST(MatmulThreadsTest, BitsDoNotDependOnTheNumberOfThreads) {
   for (const Types types : kTypes) {
     for (const MatmulShape& s : {MatmulShape{.m = 16, .n = 64, .k = 10816}, MatmulShape{.m = 700, .n = 130, .k = 200},
-                                 MatmulShape{.m = 64, .n = 9000, .k = 24, .transpose_a = true}}) {
+                                 MatmulShape{.m = 64, .n = 9000, .k = 24, .transpose_a = true},
+                                 MatmulShape{.m = 5003, .n = 70, .k = 300, .transpose_b = true}}) {
       std::vector<std::vector<std::uint8_t>> results;
       for (const int threads : {1, 2, 3}) {
         KernelDevice device(Device::cpu(), threads);

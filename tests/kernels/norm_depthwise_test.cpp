@@ -1,5 +1,5 @@
 // Depthwise convolution between batch norms: every device against the unfused composition of references in double,
-// forward and all gradients; large means; accumulation, missing gradients, determinism.
+// forward and all gradients; large means; accumulation, missing gradients, determinism, on any number of threads.
 #include "bantam/kernels/norm_depthwise.h"
 
 #include "bantam/kernels/norm_depthwise_parts.h"
@@ -36,8 +36,15 @@ S shape(std::int64_t batch, std::int64_t size, std::int64_t channels, std::int64
           .pad_right = pad[3]};
 }
 
+/// Rows that the CPU's stack takes no ring of.
+S wide_shape(std::int64_t stride) {
+  S s = shape(1, 4, 8, stride);
+  s.in_w = 2400;
+  return s;
+}
+
 // Channels that fill less and more than a block; sizes around strips and chunks; paddings same, none and asymmetric;
-// one part and many.
+// one part and many; wide rows.
 const S kShapes[] = {shape(2, 9, 8, 1),
                      shape(2, 10, 8, 2, {0, 1, 0, 1}),
                      shape(1, 7, 24, 1, {0, 0, 0, 0}),
@@ -50,7 +57,10 @@ const S kShapes[] = {shape(2, 9, 8, 1),
                      shape(4, 56, 32, 1),
                      shape(2, 7, 1032, 1),
                      shape(1, 3, 32, 2),
-                     shape(64, 14, 136, 2)};
+                     shape(64, 14, 136, 2),
+                     shape(1, 30, 16, 1, {2, 2, 2, 2}),
+                     wide_shape(1),
+                     wide_shape(2)};
 
 /// Inputs; statistics of x as forward would have them.
 struct Inputs {
@@ -238,6 +248,20 @@ TEST_P(NormDepthwiseTest, SameBitsEveryTime) {
   for (const S& s : {shape(16, 32, 24, 1), shape(16, 32, 24, 2)}) {
     const Inputs in(s, DType::float16, {Activation::relu6});
     EXPECT_EQ(Results(device(), s, DType::float16, in).all(), Results(device(), s, DType::float16, in).all());
+  }
+}
+
+TEST(NormDepthwiseCpu, SameBitsForAllThreads) {
+  for (const S& s : {shape(16, 32, 24, 1), shape(3, 33, 144, 2), shape(2, 7, 1032, 1), wide_shape(1)}) {
+    const Inputs in(s, DType::float32, {Activation::relu});
+    expect_same_bits_for_all_threads([&](KernelDevice& device) {
+      std::vector<std::uint8_t> bytes;
+      for (const std::vector<float>& values : Results(device, s, DType::float32, in).all()) {
+        const auto* first = reinterpret_cast<const std::uint8_t*>(values.data());
+        bytes.insert(bytes.end(), first, first + values.size() * sizeof(float));
+      }
+      return bytes;
+    });
   }
 }
 

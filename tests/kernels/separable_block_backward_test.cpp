@@ -82,10 +82,11 @@ struct Inputs {
   std::vector<std::uint8_t> pixel, codes;
 };
 
-/// One backward pass; weight gradients start at `start` where `accumulate` says so.
+/// One backward pass; weight gradients start at `start` where `accumulate` says so, and are left in parts and added up
+/// afterwards where `in_parts` does.
 struct Results {
   Results(KernelDevice& device, const S& s, DType dtype, const Inputs& in, bool wants_dx,
-          std::array<bool, 3> accumulate = {}, float start = 0.0f)
+          std::array<bool, 3> accumulate = {}, float start = 0.0f, bool in_parts = false)
       : dx(device, s.x_elements(), dtype),
         d_depthwise(device, std::vector<float>(static_cast<std::size_t>(s.depthwise_elements()), start)),
         d_pointwise(device, std::vector<float>(static_cast<std::size_t>(s.pointwise_elements()), start)),
@@ -94,10 +95,13 @@ struct Results {
     const DeviceBuffer w_pointwise(device, in.w_pointwise, dtype), dy(device, in.dy, dtype);
     const DeviceArray<std::uint8_t> codes(device, in.codes);
     GuardedBytes workspace(device, separable_backward_workspace_bytes(s, dtype));
+    PendingSums pending;
     BANTAM_KERNEL(device.exec(), separable_block_backward, s, dtype, x.data(), w_depthwise.data(), w_pointwise.data(),
                   dy.data(), in.codes.empty() ? nullptr : codes.data(), wants_dx ? dx.data() : nullptr,
                   d_depthwise.as<float>(), d_pointwise.as<float>(), s.bias ? d_bias.as<float>() : nullptr, accumulate,
-                  workspace.workspace());
+                  in_parts ? &pending : nullptr, workspace.workspace());
+    EXPECT_EQ(pending.count, in_parts ? 2 + s.bias : 0);
+    BANTAM_KERNEL(device.exec(), add_up_parts, pending);
     device.synchronize();
   }
   std::vector<std::uint8_t> bytes() const {
@@ -130,8 +134,8 @@ void expect_gradients(const Results& r, const S& s, DType dtype, const Inputs& i
 }
 
 TEST_P(SeparableBlockBackwardTest, HandComputed) {
-  // One image of 3x3 pixels and one channel, without padding: one position, whose depthwise sum is 45. Of 8 outputs, the
-  // first alone has a gradient, 2, and a weight, 3: d_pointwise = 2·45, d_mid = 2·3.
+  // One image of 3x3 pixels and one channel, without padding: one position, whose depthwise sum is 45. Of 8 outputs,
+  // the first alone has a gradient, 2, and a weight, 3: d_pointwise = 2·45, d_mid = 2·3.
   const S s = block(1, 3, 3, 1, 8, 1, {0, 0, 0, 0}, false);
   Inputs in(s, DType::float32);
   in.x = {1, 2, 3, 4, 5, 6, 7, 8, 9};
@@ -182,6 +186,24 @@ TEST_P(SeparableBlockBackwardTest, Accumulates) {
     EXPECT_EQ(one.d_pointwise.download_bytes(), plain.d_pointwise.download_bytes());
     EXPECT_EQ(one.d_bias.download_bytes(), plain.d_bias.download_bytes());
     EXPECT_NE(one.d_depthwise.download_bytes(), plain.d_depthwise.download_bytes());
+  }
+}
+
+TEST_P(SeparableBlockBackwardTest, LeftInPartsItIsTheSameBits) {
+  std::vector<S> all = {block(130, 32, 32, 3, 32, 2), block(20, 15, 15, 32, 64, 1), block(3, 9, 8, 24, 40, 2)};
+  all.push_back(all.back());
+  all.back().bias = false;
+  all.push_back(block(0, 9, 8, 8, 16, 1));  // no images: zeros
+  for (const S& s : all) {
+    for (const DType dtype : kFloatingTypes) {
+      const Inputs in(s, dtype);
+      for (const bool accumulate : {false, true}) {
+        const std::array<bool, 3> each = {accumulate, accumulate, accumulate};
+        EXPECT_EQ(Results(device(), s, dtype, in, true, each, 3.0f, true).bytes(),
+                  Results(device(), s, dtype, in, true, each, 3.0f, false).bytes())
+            << name(s);
+      }
+    }
   }
 }
 

@@ -47,7 +47,7 @@ struct Results {
     cpu::separable_block_backward(device.exec(), s, dtype, x.data(), w_depthwise.data(), w_pointwise.data(), dy.data(),
                                   in.codes.empty() ? nullptr : codes.data(), wants_dx ? dx.data() : nullptr,
                                   depthwise.as<float>(), pointwise.as<float>(), s.bias ? bias.as<float>() : nullptr,
-                                  accumulate, workspace.workspace());
+                                  accumulate, nullptr, workspace.workspace());
   }
   std::vector<std::uint8_t> bytes() const {
     std::vector<std::uint8_t> all = dx.download_bytes();

@@ -1,6 +1,8 @@
-// Hard instances for the planner: a rectangle of capacity x time, cut into buffers, so that a full plan is known.
+// Hard instances for the planner: a rectangle of capacity x time that buffers fill almost, so that a full plan is
+// known.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <utility>
 #include <vector>
@@ -16,47 +18,33 @@ struct HardInstance {
   std::int64_t times = 0;
 };
 
-/// What makes it hard to see how the pieces belong together.
-struct CutOptions {
-  std::int64_t times = 10'000;  ///< few: many cuts through one time
-  bool trim_lifetimes = false;  ///< up to 5 % off the lifetime of every other piece, too
+/// Share of the rectangle that the buffers fill.
+inline double fill(const HardInstance& instance) {
+  double area = 0;
+  for (const PlannerBuffer& b : instance.buffers)
+    area += static_cast<double>(b.upper - b.lower) * static_cast<double>(b.size);
+  return area / (static_cast<double>(instance.times) * static_cast<double>(instance.capacity));
+}
+
+/// A part of the rectangle of capacity x time.
+struct Piece {
+  std::int64_t begin, end;
+  std::uint64_t bottom, top;
+  double area() const { return static_cast<double>(end - begin) * static_cast<double>(top - bottom); }
 };
 
-/// Cuts [0, times) x [0, capacity) again and again, through time or through space, until there are `count` pieces; then
-/// takes up to 5 % off the size of every other one, and shuffles. The pieces fill 96 to 99 % of the rectangle.
-inline HardInstance cut_rectangle(std::uint64_t seed, std::size_t count, std::uint64_t capacity,
-                                  const CutOptions& options = {}) {
-  struct Piece {
-    std::int64_t begin, end;
-    std::uint64_t bottom, top;
-    double area() const { return static_cast<double>(end - begin) * static_cast<double>(top - bottom); }
-  };
-  PhiloxSequence random(philox_key(seed, RandomPurpose::test));
-  std::vector<Piece> pieces{{0, options.times, 0, capacity}};
-  while (pieces.size() < count) {
-    std::size_t chosen = random.below(pieces.size());  // the largest of three
-    for (int other = 0; other < 2; ++other)
-      if (const std::size_t i = random.below(pieces.size()); pieces[i].area() > pieces[chosen].area()) chosen = i;
-    Piece piece = pieces[chosen];
-    const double share = random.uniform(0.15f, 0.85f);
-    if (random.below(2) == 0) {
-      const auto middle = piece.begin + static_cast<std::int64_t>(share * static_cast<double>(piece.end - piece.begin));
-      if (middle <= piece.begin) continue;
-      pieces[chosen].end = piece.begin = middle;
-    } else {
-      const auto middle =
-          piece.bottom + static_cast<std::uint64_t>(share * static_cast<double>(piece.top - piece.bottom));
-      if (middle <= piece.bottom) continue;
-      pieces[chosen].top = piece.bottom = middle;
-    }
-    pieces.push_back(piece);
-  }
-  HardInstance instance{.capacity = capacity, .times = options.times};
+/// Up to 5 % off the size of every other piece, or off its lifetime too, at either end.
+enum class Trim : std::uint8_t { none, sizes, sizes_and_lifetimes };
+
+/// Pieces as buffers in random order, trimmed.
+inline HardInstance make_instance(std::vector<Piece> pieces, std::int64_t times, std::uint64_t capacity, Trim trim,
+                                  PhiloxSequence& random) {
+  HardInstance instance{.capacity = capacity, .times = times};
   for (Piece& piece : pieces) {
     std::uint64_t size = piece.top - piece.bottom;
-    if (random.below(2) == 0)
+    if (trim != Trim::none && random.below(2) == 0)
       size -= static_cast<std::uint64_t>(static_cast<double>(size) * random.uniform(0.0f, 0.05f));
-    if (options.trim_lifetimes && random.below(2) == 0) {
+    if (trim == Trim::sizes_and_lifetimes && random.below(2) == 0) {
       const auto trimmed =
           static_cast<std::int64_t>(static_cast<double>(piece.end - piece.begin) * random.uniform(0.0f, 0.05f));
       if (random.below(2) == 0)
@@ -71,12 +59,178 @@ inline HardInstance cut_rectangle(std::uint64_t seed, std::size_t count, std::ui
   return instance;
 }
 
-/// Share of the rectangle that the buffers fill.
-inline double fill(const HardInstance& instance) {
-  double area = 0;
-  for (const PlannerBuffer& b : instance.buffers)
-    area += static_cast<double>(b.upper - b.lower) * static_cast<double>(b.size);
-  return area / (static_cast<double>(instance.times) * static_cast<double>(instance.capacity));
+/// How a rectangle is cut, again and again, always a large piece of those there are.
+struct CutOptions {
+  std::int64_t times = 10'000;  ///< few: many cuts through one time
+  std::uint64_t unit = 1;       ///< sizes are multiples of it
+  double pinwheels = 0;         ///< the share of cuts into five, in a spiral: no cut goes through
+  float least_share = 0.15f;    ///< of a cut; near 0: lifetimes and sizes of very different lengths
+  Trim trim = Trim::sizes;
+};
+
+/// Cuts [0, times) x [0, capacity) into `count` pieces, or up to three more. Trimmed, they fill 96 to 99 % of it.
+inline HardInstance cut_rectangle(std::uint64_t seed, std::size_t count, std::uint64_t capacity,
+                                  const CutOptions& options = {}) {
+  PhiloxSequence random(philox_key(seed, RandomPurpose::test));
+  const auto share = [&] { return random.uniform(options.least_share, 1.0f - options.least_share); };
+  const auto time_in = [&](const Piece& p) {
+    return p.begin + static_cast<std::int64_t>(share() * static_cast<double>(p.end - p.begin));
+  };
+  const auto space_in = [&](const Piece& p) {
+    const double units = static_cast<double>((p.top - p.bottom) / options.unit);
+    return p.bottom + static_cast<std::uint64_t>(share() * units) * options.unit;
+  };
+  std::vector<Piece> pieces{{0, options.times, 0, capacity}};
+  while (pieces.size() < count) {
+    std::size_t chosen = random.below(pieces.size());  // the largest of three
+    for (int other = 0; other < 2; ++other)
+      if (const std::size_t i = random.below(pieces.size()); pieces[i].area() > pieces[chosen].area()) chosen = i;
+    const Piece p = pieces[chosen];
+    if (random.uniform() < options.pinwheels) {
+      std::int64_t t1 = time_in(p), t2 = time_in(p);
+      const std::uint64_t left = space_in(p), right = space_in(p);  // where the walls at t1 and t2 end
+      if (t1 > t2) std::swap(t1, t2);
+      if (t1 == p.begin || t1 == t2 || left == p.bottom || right == p.bottom || left == right) continue;
+      const bool rising = left < right;  // the pieces at the bottom and the top: from the left, or from the right
+      pieces[chosen] = {t1, t2, std::min(left, right), std::max(left, right)};
+      pieces.push_back({rising ? p.begin : t1, rising ? t2 : p.end, p.bottom, rising ? left : right});
+      pieces.push_back({rising ? t2 : p.begin, rising ? p.end : t1, p.bottom, rising ? right : left});
+      pieces.push_back({rising ? t1 : p.begin, rising ? p.end : t2, rising ? right : left, p.top});
+      pieces.push_back({rising ? p.begin : t2, rising ? t1 : p.end, rising ? left : right, p.top});
+    } else if (random.below(2) == 0) {
+      const std::int64_t middle = time_in(p);
+      if (middle == p.begin) continue;
+      pieces[chosen].end = middle;
+      pieces.push_back({middle, p.end, p.bottom, p.top});
+    } else {
+      const std::uint64_t middle = space_in(p);
+      if (middle == p.bottom) continue;
+      pieces[chosen].top = middle;
+      pieces.push_back({p.begin, p.end, middle, p.top});
+    }
+  }
+  return make_instance(std::move(pieces), options.times, capacity, options.trim, random);
+}
+
+/// A full arena in which, time after time, some neighbours end together and others take just their space, so that
+/// neighbours differ in age and no cut goes through. Every piece ends at `times`.
+inline HardInstance replace_neighbours(std::uint64_t seed, std::size_t count, std::uint64_t capacity) {
+  PhiloxSequence random(philox_key(seed, RandomPurpose::test));
+  const std::size_t side_by_side = 8 + random.below(17);
+  std::vector<Piece> live{{0, 0, 0, capacity}}, pieces;
+  const auto split = [&](std::size_t at) {
+    Piece& p = live[at];
+    const auto height = static_cast<double>(p.top - p.bottom);
+    const std::uint64_t middle = p.bottom + static_cast<std::uint64_t>(height * random.uniform(0.2f, 0.8f));
+    const Piece upper{p.begin, 0, middle, p.top};
+    p.top = middle;
+    live.insert(live.begin() + static_cast<std::ptrdiff_t>(at) + 1, upper);
+  };
+  const auto largest = [&](std::size_t from, std::size_t to) {
+    std::size_t best = from;
+    for (std::size_t i = from; i < to; ++i)
+      if (live[i].top - live[i].bottom > live[best].top - live[best].bottom) best = i;
+    return best;
+  };
+  while (live.size() < side_by_side) split(largest(0, live.size()));
+  std::int64_t now = 0;
+  while (pieces.size() + live.size() < count) {
+    now += 1 + static_cast<std::int64_t>(random.below(20));
+    const std::size_t first = random.below(live.size());
+    const std::size_t ended = std::min(1 + random.below(3), live.size() - first);
+    const Piece freed{now, 0, live[first].bottom, live[first + ended - 1].top};
+    for (std::size_t i = first; i < first + ended; ++i) {
+      live[i].end = now;
+      pieces.push_back(live[i]);
+    }
+    live.erase(live.begin() + static_cast<std::ptrdiff_t>(first) + 1,
+               live.begin() + static_cast<std::ptrdiff_t>(first + ended));
+    live[first] = freed;
+    std::size_t parts = live.size() < side_by_side ? 1 + random.below(3) : 1 + random.below(2);
+    for (std::size_t part = 1; part < parts; ++part) split(largest(first, first + part));
+  }
+  now += 20;
+  for (Piece& p : live) {
+    p.end = now;
+    pieces.push_back(p);
+  }
+  return make_instance(std::move(pieces), now, capacity, Trim::sizes, random);
+}
+
+/// Rectangles laid into free space around random points of it, some as large as the space, until 95 % are filled.
+inline HardInstance fill_holes(std::uint64_t seed, std::uint64_t capacity, std::int64_t times = 500) {
+  PhiloxSequence random(philox_key(seed, RandomPurpose::test));
+  std::vector<Piece> pieces;
+  double filled = 0;
+  const double whole = static_cast<double>(capacity) * static_cast<double>(times);
+  const double largest = random.uniform(0.07f, 0.12f);  // of each side, where there is more room
+  while (filled < 0.95 * whole) {
+    const auto t = static_cast<std::int64_t>(random.below(static_cast<std::uint64_t>(times)));
+    const std::uint64_t s = random.below(capacity);
+    Piece room{0, times, 0, capacity};  // the gap at t around s, then its time
+    bool taken = false;
+    for (const Piece& p : pieces) {
+      if (p.begin > t || p.end <= t) continue;
+      if (p.bottom <= s && s < p.top) taken = true;
+      if (p.top <= s) room.bottom = std::max(room.bottom, p.top);
+      if (p.bottom > s) room.top = std::min(room.top, p.bottom);
+    }
+    if (taken) continue;
+    const auto most = static_cast<std::uint64_t>(largest * random.uniform(0.3f, 1.0f) * static_cast<double>(capacity));
+    if (room.top - room.bottom > 2 * most) room.top = room.bottom + most;
+    if (s < room.bottom || s >= room.top) continue;
+    for (const Piece& p : pieces) {
+      if (p.bottom >= room.top || p.top <= room.bottom) continue;
+      if (p.end <= t) room.begin = std::max(room.begin, p.end);
+      if (p.begin > t) room.end = std::min(room.end, p.begin);
+    }
+    const auto longest = static_cast<std::int64_t>(largest * random.uniform(0.1f, 1.0f) * static_cast<double>(times));
+    if (room.end - room.begin > 2 * longest) {
+      room.begin =
+          std::max(room.begin, t - static_cast<std::int64_t>(random.below(static_cast<std::uint64_t>(longest) + 1)));
+      room.end = std::min(room.end, room.begin + longest + 1);
+    }
+    pieces.push_back(room);
+    filled += room.area();
+  }
+  return make_instance(std::move(pieces), times, capacity, Trim::none, random);
+}
+
+/// Random rectangles at their lowest free offsets, kept if they fit; smaller ones where many did not, until 95 % are
+/// filled. Drawn again until there are 150 to 450.
+inline HardInstance first_fit_strip(std::uint64_t seed, std::uint64_t capacity, std::int64_t times = 1000) {
+  PhiloxSequence random(philox_key(seed, RandomPurpose::test));
+  const double whole = static_cast<double>(capacity) * static_cast<double>(times);
+  std::vector<Piece> pieces;
+  double filled = whole;
+  float scale = 0;
+  for (int refused = 0; filled < 0.95 * whole || pieces.size() < 150;) {
+    if (filled >= 0.95 * whole || pieces.size() == 450) {
+      pieces.clear();
+      filled = 0;
+      scale = random.uniform(0.3f, 0.6f);
+    }
+    const auto life = 1 + static_cast<std::int64_t>(random.uniform(0.1f, 1.0f) * scale * static_cast<float>(times));
+    const auto size = 1 + static_cast<std::uint64_t>(random.uniform(0.1f, 1.0f) * scale * static_cast<float>(capacity));
+    const std::int64_t begin = static_cast<std::int64_t>(random.below(static_cast<std::uint64_t>(times))) - life / 2;
+    Piece piece{std::max<std::int64_t>(0, begin), std::min(times, begin + life), 0, 0};
+    std::vector<std::pair<std::uint64_t, std::uint64_t>> taken;
+    for (const Piece& p : pieces)
+      if (p.begin < piece.end && piece.begin < p.end) taken.emplace_back(p.bottom, p.top);
+    std::sort(taken.begin(), taken.end());
+    for (const auto& [bottom, top] : taken)
+      if (bottom < piece.bottom + size) piece.bottom = std::max(piece.bottom, top);
+    piece.top = piece.bottom + size;
+    if (piece.top <= capacity) {
+      pieces.push_back(piece);
+      filled += piece.area();
+      refused = 0;
+    } else if (++refused == 40) {
+      refused = 0;
+      scale *= 0.93f;
+    }
+  }
+  return make_instance(std::move(pieces), times, capacity, Trim::none, random);
 }
 
 }  // namespace bantam::testing

@@ -26,11 +26,11 @@ kernels::ActivationFunction activation_of(const BatchNormOptions& options) {
   return {options.activation.kind, options.activation.slope};
 }
 
-int match(const Graph& graph, int first, const FusionTarget& target) {
+int match(const Graph& graph, int first, const FusionTarget&) {
   const auto* before = options_at<BatchNormOptions>(graph, first);
   const auto* middle = options_at<DepthwiseConv2dOptions>(graph, first + 1);
   const auto* behind = options_at<BatchNormOptions>(graph, first + 2);
-  if (target.device != DeviceKind::cuda || before == nullptr || middle == nullptr || behind == nullptr) return 0;
+  if (before == nullptr || middle == nullptr || behind == nullptr) return 0;
   if (middle->bias || middle->activation.kind != kernels::Activation::none) return 0;
   const Shape& in = node_at(graph, first).output;
   if (in.rank() != 3) return 0;
@@ -97,6 +97,7 @@ class NormDepthwiseLayer : public BoundLayer {
     const Tensor x = std::move(inputs[0]);
     return ops::norm_depthwise(context, x, before_.stage(), weight_.value(), window_, behind_.stage());
   }
+  std::optional<ops::NormStage> norm_of_input() const override { return before_.stage(); }
 
  private:
   BoundNorm before_;

@@ -6,6 +6,45 @@ namespace {
 
 using namespace layers;
 
+/// A norm over its parameters and buffers.
+class BoundBatchNorm : public BoundLayer {
+ public:
+  BoundBatchNorm(LayerScope& scope, BufferArena& buffers, const BatchNormOptions& options, const Shape& channels)
+      : scale_(options.scale ? &scope.parameter("scale", channels, ones(), true, false) : nullptr),
+        shift_(options.shift ? &scope.parameter("shift", channels, zeros(), true, false) : nullptr),
+        mean_(scope.buffer("running_mean", channels, 0.0f)),
+        variance_(scope.buffer("running_variance", channels, 1.0f)),
+        buffers_(buffers),
+        settings_{.epsilon = options.epsilon,
+                  .running = {options.rate, options.unbiased},
+                  .activation = {options.activation.kind, options.activation.slope}} {}
+
+  Tensor forward(const Context& context, std::span<Tensor> inputs) override {
+    const Tensor x = std::move(inputs[0]);
+    const ops::NormStage norm = stage();
+    return ops::batch_norm(context, x, norm.tensors, norm.settings);
+  }
+  std::optional<ops::NormStage> norm_of_input() const override { return stage(); }
+
+ private:
+  ops::NormStage stage() const {
+    return {.tensors = {.scale = scale_ != nullptr ? scale_->value() : Tensor(),
+                        .shift = shift_ != nullptr ? shift_->value() : Tensor(),
+                        .running_mean = buffers_.current(mean_),
+                        .running_variance = buffers_.current(variance_),
+                        .pending_mean = buffers_.pending(mean_),
+                        .pending_variance = buffers_.pending(variance_)},
+            .settings = settings_};
+  }
+
+  Parameter* scale_;
+  Parameter* shift_;
+  const Buffer& mean_;
+  const Buffer& variance_;
+  BufferArena& buffers_;
+  ops::BatchNormSettings settings_;
+};
+
 class BatchNormLayer : public Layer {
  public:
   explicit BatchNormLayer(BatchNormOptions options) : options_(options) {}
@@ -23,23 +62,7 @@ class BatchNormLayer : public Layer {
 
   std::unique_ptr<BoundLayer> bind(LayerScope& scope, BufferArena& buffers,
                                    std::span<const Shape> inputs) const override {
-    const Shape channels{inputs[0][-1]};
-    Parameter* scale = options_.scale ? &scope.parameter("scale", channels, ones(), true, false) : nullptr;
-    Parameter* shift = options_.shift ? &scope.parameter("shift", channels, zeros(), true, false) : nullptr;
-    const Buffer& mean = scope.buffer("running_mean", channels, 0.0f);
-    const Buffer& variance = scope.buffer("running_variance", channels, 1.0f);
-    return bind_function([=, &mean, &variance, &buffers, options = options_](const Context& context, Tensor x) {
-      const ops::BatchNormTensors tensors{.scale = scale != nullptr ? scale->value() : Tensor(),
-                                          .shift = shift != nullptr ? shift->value() : Tensor(),
-                                          .running_mean = buffers.current(mean),
-                                          .running_variance = buffers.current(variance),
-                                          .pending_mean = buffers.pending(mean),
-                                          .pending_variance = buffers.pending(variance)};
-      return ops::batch_norm(context, x, tensors,
-                             {.epsilon = options.epsilon,
-                              .running = {options.rate, options.unbiased},
-                              .activation = {options.activation.kind, options.activation.slope}});
-    });
+    return std::make_unique<BoundBatchNorm>(scope, buffers, options_, Shape{inputs[0][-1]});
   }
 
   std::int64_t traffic(std::span<const Shape> inputs) const override { return 3 * inputs[0].elements(); }

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include "bantam/base/error.h"
+#include "bantam/engine/batch_statistics.h"
 #include "bantam/engine/ops/gradient_target.h"
 #include "bantam/engine/pending_norm.h"
 #include "bantam/engine/saved_tensor.h"
@@ -52,7 +53,14 @@ void apply(const Context& context, const Call& call, const Tensor& x, const Stat
                 statistics.mean.as<float>(), statistics.inv_std.as<float>(), y.data());
 }
 
-/// y (unless it is undefined) with the batch's statistics; those of the first pass where a stretch runs again.
+void leave(Keepsakes* keepsakes, const Statistics& statistics) {
+  if (keepsakes == nullptr) return;
+  keepsakes->leave(statistics.mean);
+  keepsakes->leave(statistics.inv_std);
+}
+
+/// y (unless it is undefined) with the batch's statistics: those of the first pass where a stretch runs again, those
+/// that x has, or of a pass over x.
 Statistics forward_training(const Context& context, const Call& call, const Tensor& x, const BatchNormTensors& tensors,
                             const BatchNormSettings& settings, const Tensor& y) {
   Keepsakes* keepsakes = context.keepsakes;
@@ -60,6 +68,11 @@ Statistics forward_training(const Context& context, const Call& call, const Tens
     const Tensor mean = keepsakes->take(), inv_std = keepsakes->take();
     if (y.defined()) apply(context, call, x, {mean, inv_std}, y);
     return {mean, inv_std};
+  }
+  if (const auto& known = x.statistics(); known != nullptr) {
+    if (y.defined()) apply(context, call, x, {known->mean, known->inv_std}, y);
+    leave(keepsakes, {known->mean, known->inv_std});
+    return {known->mean, known->inv_std};
   }
   const Shape channels{call.shape.channels};
   const Tensor mean = context.allocate(channels, DType::float32), inv_std = context.allocate(channels, DType::float32);
@@ -69,10 +82,7 @@ Statistics forward_training(const Context& context, const Call& call, const Tens
                 settings.epsilon, settings.running, moves ? tensors.pending_mean.as<float>() : nullptr,
                 moves ? tensors.pending_variance.as<float>() : nullptr, y.defined() ? y.data() : nullptr,
                 mean.as<float>(), inv_std.as<float>(), scratch.get());
-  if (keepsakes != nullptr) {
-    keepsakes->leave(mean);
-    keepsakes->leave(inv_std);
-  }
+  leave(keepsakes, {mean, inv_std});
   return {mean, inv_std};
 }
 

@@ -20,10 +20,17 @@ struct BatchNormSettings {
   kernels::ActivationFunction activation;  ///< behind scale and shift, in the same pass
 };
 
+/// A batch norm: what it reads and moves, and how.
+struct NormStage {
+  BatchNormTensors tensors;
+  BatchNormSettings settings;
+};
+
 /// x (…, channels). Backward keeps x and the batch's mean and deviation, never the output. In Pass::train and
 /// Pass::recompute with the batch's statistics, and where the context says `defer`, with no activation, the result has
 /// x's memory and the norm pending (pending_norm.h); in Pass::evaluate with the running ones (which has no gradient
-/// here: recording it throws Error). Throws ShapeError.
+/// here: recording it throws Error). Statistics that x has (batch_statistics.h) are taken as they are. Throws
+/// ShapeError.
 Tensor batch_norm(const Context& context, const Tensor& x, const BatchNormTensors& tensors,
                   const BatchNormSettings& settings = {});
 

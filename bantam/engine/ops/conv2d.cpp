@@ -4,10 +4,13 @@
 #include <fmt/format.h>
 
 #include "bantam/base/error.h"
+#include "bantam/engine/batch_statistics.h"
+#include "bantam/engine/ops/batch_norm.h"
 #include "bantam/engine/ops/gradient_target.h"
 #include "bantam/engine/saved_tensor.h"
 #include "bantam/engine/tape.h"
 #include "bantam/kernels/conv2d.h"
+#include "bantam/kernels/conv2d_statistics.h"
 
 namespace bantam::ops {
 namespace {
@@ -54,17 +57,46 @@ Scratch pass_scratch(const Context& context, const Conv2dShape& shape, DType dty
   return context.scratch(kernels::conv2d_workspace_bytes(shape, dtype, pass, context.device.kind));
 }
 
+/// y with the statistics of its channels for `norm`. Where a stretch runs again, they are made once more and not used:
+/// then y has the same bits.
+Tensor forward_with_statistics(const Context& context, const Conv2dShape& shape, const Tensor& x, const Tensor& w,
+                               const NormStage& norm) {
+  Tensor y = context.allocate({shape.batch, shape.out_h(), shape.out_w(), shape.out_channels}, x.dtype());
+  BatchStatistics found;
+  for (Tensor* vector : {&found.mean, &found.inv_std}) *vector = context.allocate({shape.out_channels}, DType::float32);
+  const bool again = context.keepsakes != nullptr && context.keepsakes->replaying();
+  const bool moves = context.pass == Pass::train && !again && norm.tensors.pending_mean.defined();
+  const kernels::StatisticsOutput statistics{
+      .epsilon = norm.settings.epsilon,
+      .update = norm.settings.running,
+      .running_mean = moves ? norm.tensors.pending_mean.as<float>() : nullptr,
+      .running_variance = moves ? norm.tensors.pending_variance.as<float>() : nullptr,
+      .mean = found.mean.as<float>(),
+      .inv_std = found.inv_std.as<float>()};
+  const Scratch scratch =
+      context.scratch(kernels::conv2d_statistics_workspace_bytes(shape, x.dtype(), context.device.kind));
+  BANTAM_KERNEL(context.exec, conv2d_forward_statistics, shape, x.dtype(), x.data(), w.data(), y.data(), statistics,
+                scratch.get());
+  y.set_statistics(std::make_shared<BatchStatistics>(std::move(found)));
+  return y;
+}
+
+Tensor forward(const Context& context, const Conv2dShape& shape, const Tensor& x, const Tensor& w) {
+  if (context.norm_behind != nullptr && context.pass != Pass::evaluate)
+    return forward_with_statistics(context, shape, x, w, *context.norm_behind);
+  Tensor y = context.allocate({shape.batch, shape.out_h(), shape.out_w(), shape.out_channels}, x.dtype());
+  const Scratch scratch = pass_scratch(context, shape, x.dtype(), Conv2dPass::forward);
+  BANTAM_KERNEL(context.exec, conv2d_forward, shape, x.dtype(), x.data(), w.data(), y.data(), scratch.get());
+  return y;
+}
+
 }  // namespace
 
 Tensor conv2d(const Context& context, const Tensor& x, const Tensor& w, Window2d window, std::int64_t groups) {
   const Conv2dShape shape = checked_shape(x, w, window, groups);
   context.check_device("conv2d", {&x, &w});
   const DType dtype = x.dtype();
-  Tensor y = context.allocate({shape.batch, shape.out_h(), shape.out_w(), shape.out_channels}, dtype);
-  {
-    const Scratch scratch = pass_scratch(context, shape, dtype, Conv2dPass::forward);
-    BANTAM_KERNEL(context.exec, conv2d_forward, shape, dtype, x.data(), w.data(), y.data(), scratch.get());
-  }
+  Tensor y = forward(context, shape, x, w);
   if (!records(context, {&x, &w})) return y;
   context.tape->record(
       context, y, [=, x = SavedTensor(x)](const Context& ctx, Tensor dy, GradientStore& store) mutable {

@@ -8,7 +8,8 @@
 namespace bantam::ops {
 
 /// x (batch, H, W, C_in), w (C_out, kH, kW, C_in/groups), one type → (batch, H', W', C_out). `window.kernel` is taken
-/// from w. Throws ShapeError, DTypeError.
+/// from w. Where the context names a batch norm behind it, the result has its statistics, which move the running ones
+/// as the norm would. Throws ShapeError, DTypeError.
 Tensor conv2d(const Context& context, const Tensor& x, const Tensor& w, Window2d window = {}, std::int64_t groups = 1);
 
 }  // namespace bantam::ops

@@ -54,6 +54,9 @@ class FloatGradient {
     store.add(context, tensor, std::move(fresh_));
   }
 
+  /// Whether it is a parameter's place in the arena.
+  bool in_arena() const { return data != nullptr && !fresh_.defined(); }
+
   float* data = nullptr;
   bool accumulate = false;
 

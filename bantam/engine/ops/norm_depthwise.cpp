@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include "bantam/base/error.h"
+#include "bantam/engine/batch_statistics.h"
 #include "bantam/engine/ops/depthwise_conv2d.h"
 #include "bantam/engine/ops/gradient_target.h"
 #include "bantam/engine/saved_tensor.h"
@@ -54,7 +55,9 @@ kernels::DepthwiseConv2dShape checked_shape(const Tensor& x, const Tensor& w, Wi
   return shape;
 }
 
-Norm norm_of(const Context& context, const NormStage& stage, std::int64_t channels) {
+/// `known`: statistics that are there already, or null.
+Norm norm_of(const Context& context, const NormStage& stage, std::int64_t channels,
+             const BatchStatistics* known = nullptr) {
   Norm norm{stage.tensors.scale, stage.tensors.shift, {}, {}, stage.settings.activation};
   if (context.keepsakes != nullptr && context.keepsakes->replaying()) {
     norm.mean = context.keepsakes->take();
@@ -62,15 +65,17 @@ Norm norm_of(const Context& context, const NormStage& stage, std::int64_t channe
     return norm;
   }
   for (Tensor* vector : {&norm.mean, &norm.inv_std}) {
-    *vector = context.allocate({channels}, DType::float32);
+    *vector = known == nullptr       ? context.allocate({channels}, DType::float32)
+              : vector == &norm.mean ? known->mean
+                                     : known->inv_std;
     if (context.keepsakes != nullptr) context.keepsakes->leave(*vector);
   }
   return norm;
 }
 
-/// The first norm's statistics, unless the first pass left them.
+/// The first norm's statistics, unless x has them, or the first pass left them.
 void measure(const Context& context, const Call& call, const Tensor& x, const NormStage& stage) {
-  if (context.keepsakes != nullptr && context.keepsakes->replaying()) return;
+  if (x.statistics() != nullptr || (context.keepsakes != nullptr && context.keepsakes->replaying())) return;
   const Scratch scratch = call.scratch(context);
   BANTAM_KERNEL(context.exec, batch_norm_forward_training, norm_before(call.shape), call.dtype, x.data(), {},
                 stage.settings.epsilon, stage.settings.running, moving(context, stage.tensors.pending_mean),
@@ -148,7 +153,7 @@ Tensor norm_depthwise(const Context& context, const Tensor& x, const NormStage& 
                       depthwise_conv2d(context, batch_norm(context, x, before.tensors, before.settings), w, window),
                       behind.tensors, behind.settings);
   context.check_device("norm_depthwise", {&x, &w});
-  const Call call{shape, x.dtype(), w, norm_of(context, before, shape.channels),
+  const Call call{shape, x.dtype(), w, norm_of(context, before, shape.channels, x.statistics().get()),
                   norm_of(context, behind, shape.channels)};
   measure(context, call, x, before);
   const Tensor y = convolve(context, call, x, behind);

@@ -6,16 +6,10 @@
 
 namespace bantam::ops {
 
-/// A batch norm of the op: what it reads, and how. Its activation is relu or relu6.
-struct NormStage {
-  BatchNormTensors tensors;
-  BatchNormSettings settings;
-};
-
 /// What batch_norm(depthwise_conv2d(batch_norm(x, before), w, window), behind) gives. x (batch, H, W, C), w (3, 3, C),
-/// one type; shapes as kernels::norm_depthwise_takes says. Backward keeps x, the convolution's result and both norms'
-/// statistics; the first norm's output is never made, nor any gradient between the norms. Pass::evaluate runs the three
-/// ops. Throws ShapeError, DTypeError.
+/// one type; shapes and activations as kernels::norm_depthwise_takes says. Backward keeps x, the convolution's result
+/// and both norms' statistics; the first norm's output is never made, nor any gradient between the norms.
+/// Pass::evaluate runs the three ops. Throws ShapeError, DTypeError.
 Tensor norm_depthwise(const Context& context, const Tensor& x, const NormStage& before, const Tensor& w,
                       const Window2d& window, const NormStage& behind);
 

@@ -6,6 +6,7 @@
 #include "bantam/base/error.h"
 #include "bantam/engine/ops/geometry.h"
 #include "bantam/engine/ops/gradient_target.h"
+#include "bantam/engine/pending_gradients.h"
 #include "bantam/engine/saved_tensor.h"
 #include "bantam/engine/tape.h"
 
@@ -14,6 +15,7 @@ namespace {
 
 using kernels::SeparableBlockPass;
 using kernels::SeparableBlockShape;
+using kernels::Workspace;
 
 /// `shape` with the operands' extents.
 SeparableBlockShape checked_shape(const Context& context, const Tensor& x, const SeparableBlockWeights& w,
@@ -48,12 +50,21 @@ void run_backward(const Context& context, const SeparableBlockShape& shape, Save
     const bool wanted = wants_gradient(x.ref());
     const Tensor input = x.take(context);
     if (wanted) dx = context.allocate(x.shape(), dtype);
-    const Scratch scratch = context.scratch(
-        kernels::separable_block_workspace_bytes(shape, dtype, SeparableBlockPass::backward, context.device.kind));
+    const std::size_t bytes =
+        kernels::separable_block_workspace_bytes(shape, dtype, SeparableBlockPass::backward, context.device.kind);
+    const bool waits = context.pending != nullptr && depthwise.in_arena() && pointwise.in_arena() &&
+                       (!w.bias.defined() || bias.in_arena()) && context.pending->take(context, bytes, 3);
+    Tensor parts;
+    if (waits) parts = context.allocate({static_cast<std::int64_t>(bytes)}, DType::uint8, Category::workspace);
+    const Scratch scratch = context.scratch(waits ? 0 : bytes);
     BANTAM_KERNEL(context.exec, separable_block_backward, shape, dtype, input.data(), w.depthwise.data(),
                   w.pointwise.data(), dy.data(), codes.defined() ? codes.as<std::uint8_t>() : nullptr,
                   wanted ? dx.data() : nullptr, depthwise.data, pointwise.data, bias.data,
-                  {depthwise.accumulate, pointwise.accumulate, bias.accumulate}, scratch.get());
+                  {depthwise.accumulate, pointwise.accumulate, bias.accumulate},
+                  waits ? &context.pending->sums() : nullptr, waits ? Workspace{parts.data(), bytes} : scratch.get());
+    if (waits)
+      context.pending->keep(context, {w.depthwise.parameter(), w.pointwise.parameter(), w.bias.parameter()},
+                            std::move(parts));
   }
   depthwise.hand_on(context, w.depthwise, store);
   pointwise.hand_on(context, w.pointwise, store);

@@ -84,7 +84,7 @@ void batch_norm_add(const Exec& exec, ActivationFunction f, const BatchNormShape
           fill_channel(a, c, values);
           fill_channel(b, c, values + kValues / 2);
         },
-        [&](std::int64_t at, std::int64_t lanes, const Float8* p) { sum(at, lanes, p); });
+        [=](std::int64_t at, std::int64_t lanes, const Float8* p) { sum(at, lanes, p); });
   });
 }
 

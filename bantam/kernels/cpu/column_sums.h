@@ -11,36 +11,51 @@ struct RowBlock {
   std::int64_t begin = 0, end = 0;
 };
 
-/// V groups of eight channels from c0 on: sums over the block's rows, added to `sums`.
-template <int K, int V, class Add>
-inline void sum_column_group(RowBlock block, std::int64_t channels, std::int64_t c0, std::int64_t lanes,
-                             float* const* sums, Add&& add) {
-  Float8 sum[V][K] = {};
-  for (std::int64_t r = block.begin; r < block.end; ++r) {
+/// Most channels whose sums are held on the stack.
+inline constexpr std::int64_t kSumChunk = 1024;
+
+/// K sums a channel of up to kSumChunk channels from c0 on over a block of rows, to `held`: K groups of eight for every
+/// eight channels. A few whole rows at a time, so that memory is read from its start to its end.
+template <int K, class Add>
+inline void sum_column_chunk(RowBlock block, std::int64_t channels, std::int64_t c0, std::int64_t chunk, float* held,
+                             Add&& add) {
+  constexpr std::int64_t kRows = 4;
+  for (std::int64_t first = block.begin; first < block.end; first += kRows) {
+    const std::int64_t last = std::min(first + kRows, block.end);
+    for (std::int64_t c = 0; c < chunk; c += kLanes) {
+      const std::int64_t lanes = std::min(kLanes, chunk - c), at = c0 + c;
+      Float8 sum[K] = {};
+      if (lanes == kLanes) {
+        for (std::int64_t r = first; r < last; ++r) add(r * channels + at, at, kLanes, sum);
+      } else {
+        for (std::int64_t r = first; r < last; ++r) add(r * channels + at, at, lanes, sum);
+      }
 #pragma GCC unroll 4
-    for (int v = 0; v < V; ++v) add(r * channels + c0 + v * kLanes, c0 + v * kLanes, lanes, sum[v]);
-  }
-#pragma GCC unroll 4
-  for (int v = 0; v < V; ++v) {
-    for (int k = 0; k < K; ++k) {
-      float* to = sums[k] + c0 + v * kLanes;
-      store_lanes(to, lanes, load_lanes(to, lanes) + sum[v][k]);
+      for (int k = 0; k < K; ++k) {
+        float* to = held + c * K + k * kLanes;
+        store8(to, first == block.begin ? sum[k] : load8(to) + sum[k]);
+      }
     }
   }
 }
 
 /// K sums a channel over `rows`, added to sums[k] (channels). add(offset, channel, lanes, sum) adds the terms of up to
-/// eight elements to sum[0..K). Rows are summed in blocks first, which keeps rounding errors small and the data in
-/// cache.
+/// eight elements to sum[0..K). Rows are summed in blocks first, which keeps rounding errors small.
 template <int K, class Add>
 void sum_columns(RowBlock rows, std::int64_t channels, float* const* sums, Add&& add) {
+  float held[K * kSumChunk];
   const std::int64_t step = std::clamp<std::int64_t>(8192 / std::max<std::int64_t>(channels, 1), 16, 512);
   for (std::int64_t r = rows.begin; r < rows.end; r += step) {
-    const RowBlock block{r, std::min(r + step, rows.end)};
-    std::int64_t c = 0;
-    for (; c + 4 * kLanes <= channels; c += 4 * kLanes) sum_column_group<K, 4>(block, channels, c, kLanes, sums, add);
-    for (; c < channels; c += kLanes) {
-      sum_column_group<K, 1>(block, channels, c, std::min(kLanes, channels - c), sums, add);
+    for (std::int64_t c0 = 0; c0 < channels; c0 += kSumChunk) {
+      const std::int64_t chunk = std::min(kSumChunk, channels - c0);
+      sum_column_chunk<K>({r, std::min(r + step, rows.end)}, channels, c0, chunk, held, add);
+      for (std::int64_t c = 0; c < chunk; c += kLanes) {
+        const std::int64_t lanes = std::min(kLanes, chunk - c);
+        for (int k = 0; k < K; ++k) {
+          float* to = sums[k] + c0 + c;
+          store_lanes(to, lanes, load_lanes(to, lanes) + load8(held + c * K + k * kLanes));
+        }
+      }
     }
   }
 }

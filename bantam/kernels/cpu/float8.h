@@ -117,35 +117,34 @@ void map_few_channels(std::int64_t rows, std::int64_t channels, int threads, Fil
 
 /// Runs apply(offset, lanes, p) over a (rows, channels) array in steps of up to eight elements, in parallel over rows.
 /// p[k] holds the step's lanes of per-channel value k, which `fill(c, values)` computes for channel c. Each element is
-/// visited once: eight channels of some rows, which stay in cache, then the next eight, so that p stays in registers.
+/// visited once, row after row: memory is read from its start to its end, as prefetchers like it. `apply` is copied:
+/// let it hold its pointers by value.
 template <int K, class Fill, class Apply>
 void map_channels(std::int64_t rows, std::int64_t channels, int threads, Fill&& fill, Apply&& apply) {
-  constexpr std::int64_t kChunk = 256;   // channels whose values are held on the stack
-  constexpr std::int64_t kBlock = 4096;  // elements of a block of rows
+  constexpr std::int64_t kChunk = 1024;  // channels whose values are held on the stack
   if (channels <= 0) return;
   if (channels < kLanes) return map_few_channels<K>(rows, channels, threads, fill, apply);
   const std::int64_t grain = std::max<std::int64_t>(1, 32768 / channels);
   parallel_ranges(rows, grain, threads, [&](std::int64_t begin, std::int64_t end) {
-    float values[K][kChunk], one[K];
+    const auto step = apply;                // a copy that no other thread sees: what it holds may stay in registers
+    float values[K * kChunk] = {}, one[K];  // K groups of eight for every eight channels
     for (std::int64_t c0 = 0; c0 < channels; c0 += kChunk) {
-      const std::int64_t chunk = std::min(kChunk, channels - c0), step = std::max<std::int64_t>(16, kBlock / chunk);
+      const std::int64_t chunk = std::min(kChunk, channels - c0);
       for (std::int64_t c = 0; c < chunk; ++c) {
         fill(c0 + c, one);
-        for (int k = 0; k < K; ++k) values[k][c] = one[k];
+        for (int k = 0; k < K; ++k) values[c / kLanes * kLanes * K + k * kLanes + c % kLanes] = one[k];
       }
-      for (std::int64_t first = begin; first < end; first += step) {
-        const std::int64_t last = std::min(first + step, end);
-        for (std::int64_t c = 0; c < chunk; c += kLanes) {
-          const std::int64_t lanes = std::min(kLanes, chunk - c);
-          Float8 p[K];
-          for (int k = 0; k < K; ++k) p[k] = load_lanes(values[k] + c, lanes);
-          const std::int64_t at = c0 + c;
-          if (lanes == kLanes) {
-            for (std::int64_t r = first; r < last; ++r) apply(r * channels + at, kLanes, p);
-          } else {
-            for (std::int64_t r = first; r < last; ++r) apply(r * channels + at, lanes, p);
-          }
+      const std::int64_t whole = chunk / kLanes * kLanes;
+      for (std::int64_t r = begin; r < end; ++r) {
+        Float8 p[K];
+        for (std::int64_t c = 0; c < whole; c += kLanes) {
+#pragma GCC unroll 8
+          for (int k = 0; k < K; ++k) p[k] = load8(values + c * K + k * kLanes);
+          step(r * channels + c0 + c, kLanes, p);
         }
+        if (whole == chunk) continue;
+        for (int k = 0; k < K; ++k) p[k] = load8(values + whole * K + k * kLanes);
+        step(r * channels + c0 + whole, chunk - whole, p);
       }
     }
   });

@@ -15,25 +15,26 @@ namespace {
 constexpr std::int64_t kDepthBlock = 256;   // rows of B in a block
 constexpr std::int64_t kColumnBlock = 192;  // columns of B in a block: with kDepthBlock 192 KiB, on the stack
 constexpr int kMaxRows = 12;                // rows of the tallest tile
+constexpr std::int64_t kRowBlock = 192;     // rows of an A that is packed, at once
 
 /// What an instruction set brings: tiles of up to `kRows` rows and 1 or 2 vectors of columns, and packing.
 /// BANTAM_GEMM_TARGET(name, vector bytes, rows, attribute)
-#define BANTAM_GEMM_TARGET(Name, Bytes, Rows, Attribute)                                                    \
-  struct Name {                                                                                             \
-    using Vector = float __attribute__((vector_size(Bytes)));                                               \
-    static constexpr int kRows = Rows;                                                                      \
-    template <int R, int V, bool Packed>                                                                    \
-    Attribute static void tile(const GemmTile& tile) {                                                      \
-      multiply_tile<Vector, R, V, Packed>(tile);                                                            \
-    }                                                                                                       \
-    Attribute static void pack(const float* from, std::int64_t stride, bool transposed, std::int64_t depth, \
-                               std::int64_t columns, std::int64_t width, float* to) {                       \
-      pack_panel(from, stride, transposed, depth, columns, width, to);                                      \
-    }                                                                                                       \
-    template <int R>                                                                                        \
-    Attribute static void pack_a(const float* from, std::int64_t stride, std::int64_t depth, float* to) {   \
-      pack_rows<R>(from, stride, depth, to);                                                                \
-    }                                                                                                       \
+#define BANTAM_GEMM_TARGET(Name, Bytes, Rows, Attribute)                                                        \
+  struct Name {                                                                                                 \
+    using Vector = float __attribute__((vector_size(Bytes)));                                                   \
+    static constexpr int kRows = Rows;                                                                          \
+    template <int R, int V, bool Packed>                                                                        \
+    Attribute static void tile(const GemmTile& tile) {                                                          \
+      multiply_tile<Vector, R, V, Packed>(tile);                                                                \
+    }                                                                                                           \
+    Attribute static void pack_b(const float* from, std::int64_t stride, bool transposed, std::int64_t depth,   \
+                                 std::int64_t columns, float* to) {                                             \
+      pack_block<Vector>(from, stride, transposed, depth, columns, to);                                         \
+    }                                                                                                           \
+    Attribute static void pack_a(const float* from, std::int64_t stride, std::int64_t depth, std::int64_t rows, \
+                                 std::int64_t tile, float* to) {                                                \
+      pack_rows<Rows>(from, stride, depth, rows, tile, to);                                                     \
+    }                                                                                                           \
   }
 
 #if defined(__x86_64__)
@@ -44,18 +45,12 @@ BANTAM_GEMM_TARGET(Plain, 16, 6, );
 #undef BANTAM_GEMM_TARGET
 
 using TileFunction = void (*)(const GemmTile&);
-using PackRows = void (*)(const float*, std::int64_t, std::int64_t, float*);
 
 /// The tiles of 1 … kRows rows.
 template <class Target, int V, bool Packed, int... R>
 constexpr std::array<TileFunction, Target::kRows> tiles(std::integer_sequence<int, R...>) {
   return {&Target::template tile<R + 1, V, Packed>...};
 }
-template <class Target, int... R>
-constexpr std::array<PackRows, Target::kRows> packers(std::integer_sequence<int, R...>) {
-  return {&Target::template pack_a<R + 1>...};
-}
-
 /// One block of B in panels, and where it lies in the product.
 struct PackedB {
   const float* panels;
@@ -69,13 +64,13 @@ class Multiplier {
       : size_(size), a_(a), b_(b), c_(c), c_row_(c_row), accumulate_(accumulate) {}
 
   void run() const {
-    alignas(64) float panels[kDepthBlock * kColumnBlock];
+    alignas(64) float panels[kDepthBlock * kColumnBlock], packed_rows[kRowBlock / Target::kRows * kTileFloats];
     for (std::int64_t p = 0; p < size_.k; p += kDepthBlock) {
       for (std::int64_t j = 0; j < size_.n; j += kColumnBlock) {
         const PackedB block{panels, p, std::min(kDepthBlock, size_.k - p), j, std::min(kColumnBlock, size_.n - j)};
-        pack(block, panels);
-        for (std::int64_t i = 0; i < size_.m; i += Target::kRows) {
-          multiply_rows(block, i, static_cast<int>(std::min<std::int64_t>(Target::kRows, size_.m - i)));
+        Target::pack_b(b_.at(p, j).data, b_.stride, b_.transposed, block.depth, block.columns, panels);
+        for (std::int64_t i = 0; i < size_.m; i += kRowBlock) {
+          multiply_row_block(block, i, std::min(kRowBlock, size_.m - i), packed_rows);
         }
       }
     }
@@ -83,38 +78,32 @@ class Multiplier {
 
  private:
   static constexpr std::int64_t kLanes = sizeof(typename Target::Vector) / sizeof(float);
-  static_assert(kColumnBlock % (2 * kLanes) == 0 && Target::kRows <= kMaxRows);
+  static_assert(kColumnBlock % (2 * kLanes) == 0 && Target::kRows <= kMaxRows && kRowBlock % Target::kRows == 0);
+  /// From one packed tile of A to the next: an odd number of cache lines, so that they spread over a cache's sets.
+  static constexpr std::int64_t kTileFloats = kDepthBlock * Target::kRows + 16;
   using AllRows = std::make_integer_sequence<int, Target::kRows>;
   /// By whether A is packed, the vectors of columns, and the rows.
   static constexpr std::array<TileFunction, Target::kRows> kTiles[2][2] = {
       {tiles<Target, 1, false>(AllRows()), tiles<Target, 2, false>(AllRows())},
       {tiles<Target, 1, true>(AllRows()), tiles<Target, 2, true>(AllRows())}};
-  static constexpr std::array<PackRows, Target::kRows> kPackers = packers<Target>(AllRows());
 
-  /// Columns of the panel that begins `at` columns into a block: two vectors, or one where that is enough.
-  static std::int64_t panel_width(const PackedB& block, std::int64_t at) {
-    return block.columns - at > kLanes ? 2 * kLanes : kLanes;
-  }
-
-  void pack(const PackedB& block, float* panels) const {
-    for (std::int64_t j = 0; j < block.columns;) {
-      const std::int64_t width = panel_width(block, j);
-      Target::pack(b_.at(block.row, block.column + j).data, b_.stride, b_.transposed, block.depth,
-                   std::min(width, block.columns - j), width, panels + j * block.depth);
-      j += width;
+  /// Rows of C from `row` on, times all of the block. `packed_rows` has room for kRowBlock rows of A.
+  void multiply_row_block(const PackedB& block, std::int64_t row, std::int64_t rows, float* packed_rows) const {
+    const MatrixView a = a_.at(row, block.row);
+    if (a.transposed) Target::pack_a(a.data, a.stride, block.depth, rows, kTileFloats, packed_rows);
+    for (std::int64_t i = 0; i < rows; i += Target::kRows) {
+      const float* tile_rows = a.transposed ? packed_rows + i / Target::kRows * kTileFloats : a.at(i, 0).data;
+      multiply_rows(block, tile_rows, row + i, static_cast<int>(std::min<std::int64_t>(Target::kRows, rows - i)));
     }
   }
 
-  /// `rows` rows of C from `row` on, times all of the block.
-  void multiply_rows(const PackedB& block, std::int64_t row, int rows) const {
-    const MatrixView a = a_.at(row, block.row);
-    alignas(64) float packed_rows[kDepthBlock * kMaxRows];
-    if (a.transposed) kPackers[static_cast<std::size_t>(rows - 1)](a.data, a.stride, block.depth, packed_rows);
-    GemmTile tile{a.transposed ? packed_rows : a.data, a.stride, nullptr, block.depth, nullptr, c_row_,
-                  accumulate_ || block.row > 0};
+  /// One tile's rows of C from `row` on; `a`: those rows of A, packed where A is stored transposed.
+  void multiply_rows(const PackedB& block, const float* a, std::int64_t row, int rows) const {
+    GemmTile tile{a, a_.stride, nullptr, block.depth, nullptr, c_row_, accumulate_ || block.row > 0};
     for (std::int64_t j = 0; j < block.columns;) {
-      const std::int64_t width = panel_width(block, j), columns = std::min(width, block.columns - j);
-      const TileFunction multiply = kTiles[a.transposed][width > kLanes][static_cast<std::size_t>(rows - 1)];
+      const std::int64_t width = panel_width<typename Target::Vector>(block.columns - j),
+                         columns = std::min(width, block.columns - j);
+      const TileFunction multiply = kTiles[a_.transposed][width > kLanes][static_cast<std::size_t>(rows - 1)];
       tile.b = block.panels + j * block.depth;
       tile.c = c_ + row * c_row_ + block.column + j;
       if (columns == width) {

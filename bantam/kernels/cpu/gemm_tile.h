@@ -118,10 +118,57 @@ template <class Vector, int R, int V, bool Packed>
   }
 }
 
-/// R rows of an A that is stored transposed, as (depth, R).
+/// Columns of the panel that begins where `left` columns of a block are left: two vectors, or one where that is enough.
+template <class Vector>
+constexpr std::int64_t panel_width(std::int64_t left) {
+  constexpr std::int64_t kLanes = sizeof(Vector) / sizeof(float);
+  return left > kLanes ? 2 * kLanes : kLanes;
+}
+
+/// A block of B, (depth, columns), as panels one behind the other. Stored rows are read from their start to their end,
+/// also where they run across panels: a panel's share of a row is too short for prefetchers.
+template <class Vector>
+[[gnu::always_inline]] inline void pack_block(const float* from, std::int64_t stride, bool transposed,
+                                              std::int64_t depth, std::int64_t columns, float* to) {
+  constexpr std::int64_t kWidth = 2 * sizeof(Vector) / sizeof(float);
+  const std::int64_t whole = transposed ? 0 : columns / kWidth;
+  for (std::int64_t p = 0; p < depth; ++p) {
+    const float* row = from + p * stride;
+    float* panel = to + p * kWidth;
+    for (std::int64_t t = 0; t < whole; ++t, row += kWidth, panel += depth * kWidth) {
+      store_vector(panel, load_vector<Vector>(row));
+      store_vector(panel + kWidth / 2, load_vector<Vector>(row + kWidth / 2));
+    }
+  }
+  for (std::int64_t j = whole * kWidth; j < columns;) {
+    const std::int64_t width = panel_width<Vector>(columns - j), used = columns - j < width ? columns - j : width;
+    pack_panel(from + (transposed ? j * stride : j), stride, transposed, depth, used, width, to + j * depth);
+    j += width;
+  }
+}
+
+/// `rows` rows of an A that is stored transposed, in tiles of R rows (the last has what is left), `tile` floats apart:
+/// each as (depth, its rows).
 template <int R>
-[[gnu::always_inline]] inline void pack_rows(const float* from, std::int64_t stride, std::int64_t depth, float* to) {
-  for (std::int64_t p = 0; p < depth; ++p) std::memcpy(to + p * R, from + p * stride, R * sizeof(float));
+[[gnu::always_inline]] inline void pack_rows(const float* from, std::int64_t stride, std::int64_t depth,
+                                             std::int64_t rows, std::int64_t tile, float* to) {
+  constexpr std::int64_t kGroup = 8;  // stored rows: what is written is whole cache lines, what is read stays in cache
+  for (std::int64_t first = 0; first < depth; first += kGroup, from += kGroup * stride) {
+    const std::int64_t group = depth - first < kGroup ? depth - first : kGroup;
+    const std::int64_t ahead = depth - first > 2 * kGroup ? kGroup * stride : 0;
+    float* panel = to;
+    std::int64_t row = 0;
+    for (; row + R <= rows; row += R, panel += tile) {
+      for (std::int64_t p = 0; p < group; ++p) {
+        __builtin_prefetch(from + p * stride + row + ahead);
+        std::memcpy(panel + (first + p) * R, from + p * stride + row, R * sizeof(float));
+      }
+    }
+    const std::int64_t left = rows - row;
+    for (std::int64_t p = 0; p < group; ++p) {
+      for (std::int64_t r = 0; r < left; ++r) panel[(first + p) * left + r] = from[p * stride + row + r];
+    }
+  }
 }
 
 }  // namespace bantam::kernels::cpu

@@ -114,6 +114,18 @@ void multiply_float_block(const Operands& in, const Block& block, float* sums) {
        sums == nullptr && in.accumulate);
 }
 
+/// The same cut with fewer, taller parts where a few threads take all: each part packs its columns of B anew. Where C
+/// is cut across rows changes no bit; parts with tiles of their own in the workspace stay as planned.
+MatmulPlan for_threads(MatmulPlan plan, const MatmulShape& shape, int threads) {
+  constexpr std::int64_t kPartsOfThread = 4;
+  const std::int64_t others = plan.column_parts * plan.depth_parts;
+  const std::int64_t enough = std::max<std::int64_t>(1, ceil_div(kPartsOfThread * threads, others));
+  if (plan.slot_bytes > 0 || plan.row_parts <= enough) return plan;
+  plan.rows = whole(ceil_div(shape.m, enough), MatmulPlan::kRowStep);
+  plan.row_parts = ceil_div(shape.m, plan.rows);
+  return plan;
+}
+
 /// C from the partial sums, added in the order of the pieces.
 void add_partials(const Exec& exec, const Operands& in, float* partials, std::int64_t pieces) {
   constexpr std::int64_t kGrain = 8192;
@@ -140,11 +152,12 @@ void matmul(const Exec& exec, const MatmulShape& shape, DType dtype, const void*
   }
   const MatmulPlan plan = plan_matmul(shape, dtype, out_dtype);
   require_workspace(workspace, plan.workspace_bytes(), "matmul");
+  const MatmulPlan cut = for_threads(plan, shape, exec.threads);
   const Operands in{shape, dtype, a, b, out_dtype, c, accumulate};
   float* partials = static_cast<float*>(workspace.data);
   char* slots = static_cast<char*>(workspace.data) + plan.partial_bytes;
-  parallel_parts(plan.parts(), exec.threads, [&](std::int64_t part) {
-    const Block block = block_of(shape, plan, part);
+  parallel_parts(cut.parts(), exec.threads, [&](std::int64_t part) {
+    const Block block = block_of(shape, cut, part);
     float* sums = plan.depth_parts > 1 ? partials + part % plan.depth_parts * shape.m * shape.n : nullptr;
     if (dtype == DType::float32) {
       multiply_float_block(in, block, sums);

@@ -139,7 +139,7 @@ void separable_block_forward(const Exec& exec, const SeparableBlockShape& s, DTy
 void separable_block_backward(const Exec& exec, const SeparableBlockShape& s, DType dtype, const void* x,
                               const void* w_depthwise, const void* w_pointwise, const void* dy,
                               const std::uint8_t* codes, void* dx, float* d_depthwise, float* d_pointwise,
-                              float* d_bias, std::array<bool, 3> accumulate, Workspace workspace) {
+                              float* d_bias, std::array<bool, 3> accumulate, PendingSums*, Workspace workspace) {
   check_separable_block(s, dtype, DeviceKind::cpu);
   const SeparableBlockPlan plan(s, dtype, SeparableBlockPass::backward);
   require_workspace(workspace, plan.workspace_bytes(), "separable_block_backward");

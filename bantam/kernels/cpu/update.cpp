@@ -128,7 +128,10 @@ void update_granule(OptimizerKind kind, const StepValues& s, const UpdateArena& 
 
 }  // namespace
 
-void begin_update(const Exec& exec, const UpdateArena& arena, UpdateControl* control, Workspace workspace) {
+void begin_update(const Exec& exec, const UpdateArena& arena, const PendingSums& pending, UpdateControl* control,
+                  Workspace workspace) {
+  (void)pending_granules(arena, pending);  // throws where one belongs elsewhere
+  add_up_parts(exec, pending);
   double* partials = static_cast<double*>(workspace.data);
   const std::int64_t parts = gradient_sum_parts(arena.granules);
   parallel_parts(parts, exec.threads, [&](std::int64_t part) {

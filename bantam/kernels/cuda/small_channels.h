@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "bantam/kernels/conv2d.h"
+#include "bantam/kernels/cuda/part_moments.h"
 
 namespace bantam::kernels::cuda {
 
@@ -40,10 +41,14 @@ inline std::int64_t image_grad_weight_bytes(const Conv2dShape& s) {
   return image_grad_weight_parts(s) * s.w_elements() * static_cast<std::int64_t>(sizeof(float));
 }
 
-/// y = x convolved with w, as conv2d_forward says. False, having done nothing, where the device is too old or an
-/// address is not aligned to 16 bytes. Shapes must satisfy is_image_convolution.
+/// Parts of the moments that forward can give: one a thread block, three blocks for each multiprocessor of a large GPU.
+inline std::int64_t image_parts(const Conv2dShape& s) { return std::min<std::int64_t>(396, image_tiles(s)); }
+
+/// y = x convolved with w, as conv2d_forward says, and the moments of y's image_parts unless `parts` is null. False,
+/// having done nothing, where the device is too old or an address is not aligned to 16 bytes. Shapes must satisfy
+/// is_image_convolution.
 bool image_conv2d_forward(const Exec& exec, const Conv2dShape& shape, DType dtype, const void* x, const void* w,
-                          void* y);
+                          void* y, const PartMoments* parts = nullptr);
 
 /// dw, as conv2d_grad_weight says, not rounded to `dtype`; `partials` has image_grad_weight_bytes. False as for
 /// forward.

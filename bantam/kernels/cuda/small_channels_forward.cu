@@ -1,5 +1,6 @@
 // Convolution of an image: each warp multiplies the patches of 64 pixels, read from a tile of the image in shared
 // memory, with all weights, whose fragments lie ready beside it.
+#include "bantam/kernels/cuda/image_moments.cuh"
 #include "bantam/kernels/cuda/image_tile.cuh"
 #include "bantam/kernels/cuda/numeric.cuh"
 #include "bantam/kernels/cuda/vectorized.cuh"
@@ -37,36 +38,25 @@ __device__ void load_weights(const unsigned short* __restrict__ w, const ImageCo
   }
 }
 
-template <class T>
-__device__ std::uint32_t packed(float low, float high) {
-  Pack<T, 2> pair;
-  pair.v[0] = from_float<T>(low);
-  pair.v[1] = from_float<T>(high);
-  return *reinterpret_cast<const std::uint32_t*>(&pair);
-}
-
-/// A pixel's outputs (rows g and g + 8 of the warp's fragments are pixels), 8 channels at a time; `y` is the lane's
-/// first.
+/// A pixel's outputs (rows g and g + 8 of the warp's fragments are pixels), the lane's 8 channels of a group of 32.
 template <class T, int kColumnTiles>
-__device__ void store_pixel(const float (&sums)[kColumnTiles][4], int half, T* y, int channels_left) {
+__device__ Pack<T, 8> pixel_of(const float (&sums)[kColumnTiles][4], int half, int group) {
+  Pack<T, 8> pixel;
 #pragma unroll
-  for (int n = 0; n < kColumnTiles; n += 4) {
-    if (n * 8 >= channels_left) continue;
-    uint4 pack;
-    pack.x = packed<T>(sums[n][half * 2], sums[n][half * 2 + 1]);
-    pack.y = packed<T>(sums[n + 1][half * 2], sums[n + 1][half * 2 + 1]);
-    pack.z = packed<T>(sums[n + 2][half * 2], sums[n + 2][half * 2 + 1]);
-    pack.w = packed<T>(sums[n + 3][half * 2], sums[n + 3][half * 2 + 1]);
-    *reinterpret_cast<uint4*>(y + n * 8) = pack;
-  }
+  for (int j = 0; j < 8; ++j) pixel.v[j] = from_float<T>(sums[4 * group + j / 2][half * 2 + j % 2]);
+  return pixel;
 }
 
-/// blockIdx.y: a group of 8·kColumnTiles output channels. Blocks take tiles in turn.
-template <class T, int kColumnTiles>
+/// blockIdx.y: a group of 8·kColumnTiles output channels. Blocks take tiles in turn. kStatistics: block x gives part x
+/// of y's moments.
+template <class T, int kColumnTiles, bool kStatistics>
 __global__ void __launch_bounds__(kImageThreads, kBlocksPerMultiprocessor)
-    image_forward(const T* __restrict__ x, const T* __restrict__ w, T* __restrict__ y, const ImageConvolution g) {
+    image_forward(const T* __restrict__ x, const T* __restrict__ w, T* __restrict__ y, const ImageConvolution g,
+                  const PartMoments parts) {
   extern __shared__ uint4 shared[];
+  constexpr int kGroups = kColumnTiles / 4;
   __shared__ int offsets[kMostTapPairs];
+  __shared__ std::conditional_t<kStatistics, ImageMoments<kGroups>, NoMoments> moments;
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, steps = steps_of(g);
   uint4* const image = shared + steps * kColumnTiles / 2 * 32;
   uint4* const rows = image + g.tile_bytes() / 16;
@@ -82,6 +72,8 @@ __global__ void __launch_bounds__(kImageThreads, kBlocksPerMultiprocessor)
   const int row_step = g.stride_h * g.tile_w * kPixelBytes;
   const std::uint32_t mine = shared_address(image) + warp * kRowsPerWarp * row_step + pixel_offset(g, lane % 16);
   const int channel = first_channel + lane % 4 * 8;
+  if constexpr (kStatistics) moments.clear();
+  int pixels = 0;
   for (int tile = static_cast<int>(blockIdx.x); tile < g.tiles; tile += static_cast<int>(gridDim.x)) {
     const TilePlace place = place_of(g, tile);
     wait_copies<0>();
@@ -109,52 +101,73 @@ __global__ void __launch_bounds__(kImageThreads, kBlocksPerMultiprocessor)
         }
       }
     }
+    if constexpr (kStatistics) {
+      if (tile == static_cast<int>(blockIdx.x)) {
+        if (warp == 0 && lane < 4)
+#pragma unroll
+          for (int group = 0; group < kGroups; ++group)
+            moments.set_origin(group, pixel_of<T, kColumnTiles>(sums[0], 0, group));
+        __syncthreads();
+      }
+      pixels += min(g.out_h - place.row, kTileEdge) * min(g.out_w - place.column, kTileEdge);
+    }
     const int row = place.row + warp * kRowsPerWarp, column = place.column + lane / 4;
     T* const to = y + ((place.image * g.out_h + row) * g.out_w + column) * g.out_channels + channel;
 #pragma unroll
-    for (int r = 0; r < kRowsPerWarp; ++r) {
+    for (int group = 0; group < kGroups; ++group) {
+      LaneSums lane_sums;
 #pragma unroll
-      for (int half = 0; half < 2; ++half) {
+      for (int i = 0; i < 2 * kRowsPerWarp; ++i) {
+        const int r = i / 2, half = i % 2;
         if (row + r >= g.out_h || column + 8 * half >= g.out_w) continue;
-        store_pixel<T, kColumnTiles>(sums[r], half, to + (r * g.out_w + 8 * half) * g.out_channels,
-                                     g.out_channels - channel);
+        const Pack<T, 8> pixel = pixel_of<T, kColumnTiles>(sums[r], half, group);
+        if (channel + group * 32 < g.out_channels)
+          *reinterpret_cast<Pack<T, 8>*>(to + (r * g.out_w + 8 * half) * g.out_channels + group * 32) = pixel;
+        if constexpr (kStatistics) lane_sums.add(pixel, moments.origin_of(group));
       }
+      if constexpr (kStatistics) moments.add(group, lane_sums);
     }
   }
+  if constexpr (kStatistics) moments.write(parts, static_cast<int>(blockIdx.x), first_channel, pixels);
 }
 
-template <class T, int kColumnTiles>
-void launch(const Exec& exec, const ImageConvolution& g, const void* x, const void* w, void* y) {
+template <class T, int kColumnTiles, bool kStatistics>
+void launch(const Exec& exec, const ImageConvolution& g, const void* x, const void* w, void* y,
+            const PartMoments& parts) {
   const int bytes = steps_of(g) * kColumnTiles / 2 * 32 * 16 + g.tile_bytes() + g.row_bytes();
-  auto* kernel = image_forward<T, kColumnTiles>;
+  auto* kernel = image_forward<T, kColumnTiles, kStatistics>;
   check_cuda(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes), "cudaFuncSetAttribute");
   int multiprocessors = 0;
   check_cuda(cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, exec.device.index),
              "cudaDeviceGetAttribute");
-  const dim3 grid(static_cast<unsigned>(std::min(g.tiles, kBlocksPerMultiprocessor * multiprocessors)),
+  const int blocks =
+      kStatistics ? static_cast<int>(parts.parts) : std::min(g.tiles, kBlocksPerMultiprocessor * multiprocessors);
+  const dim3 grid(static_cast<unsigned>(blocks),
                   static_cast<unsigned>((g.out_channels + 8 * kColumnTiles - 1) / (8 * kColumnTiles)));
   kernel<<<grid, kImageThreads, static_cast<std::size_t>(bytes), stream_of(exec)>>>(
-      static_cast<const T*>(x), static_cast<const T*>(w), static_cast<T*>(y), g);
+      static_cast<const T*>(x), static_cast<const T*>(w), static_cast<T*>(y), g, parts);
   check_launch("image_forward");
 }
 
-template <class T>
-void launch_typed(const Exec& exec, const ImageConvolution& g, const void* x, const void* w, void* y) {
-  if (g.out_channels <= 32) return launch<T, 4>(exec, g, x, w, y);
-  launch<T, 8>(exec, g, x, w, y);
+template <class T, bool kStatistics>
+void launch_typed(const Exec& exec, const Conv2dShape& shape, const void* x, const void* w, void* y,
+                  const PartMoments& parts) {
+  const ImageConvolution geometry(shape);
+  if (geometry.out_channels <= 32) return launch<T, 4, kStatistics>(exec, geometry, x, w, y, parts);
+  launch<T, 8, kStatistics>(exec, geometry, x, w, y, parts);
 }
 
 }  // namespace
 
 bool image_conv2d_forward(const Exec& exec, const Conv2dShape& shape, DType dtype, const void* x, const void* w,
-                          void* y) {
+                          void* y, const PartMoments* parts) {
   if (!has_warp_mma(exec) || !packs_aligned<std::uint32_t, 4>(x, y)) return false;
-  const ImageConvolution geometry(shape);
-  if (dtype == DType::float16) {
-    launch_typed<__half>(exec, geometry, x, w, y);
-  } else {
-    launch_typed<__nv_bfloat16>(exec, geometry, x, w, y);
-  }
+  const auto run = [&](auto tag) {
+    using T = decltype(tag);
+    if (parts != nullptr) return launch_typed<T, true>(exec, shape, x, w, y, *parts);
+    launch_typed<T, false>(exec, shape, x, w, y, {});
+  };
+  dtype == DType::float16 ? run(__half{}) : run(__nv_bfloat16{});
   return true;
 }
 

@@ -1,7 +1,9 @@
 // The weight update on CUDA in two kernels: a norm in double that its last block adds up, and one pass over all
 // parameters.
+#include "bantam/kernels/cuda/early_launch.cuh"
 #include "bantam/kernels/cuda/last_block.cuh"
 #include "bantam/kernels/cuda/libraries.h"
+#include "bantam/kernels/cuda/pending_sums.cuh"
 #include "bantam/kernels/cuda/vectorized.cuh"
 #include "bantam/kernels/update.h"
 #include "bantam/kernels/update_rules.h"
@@ -12,6 +14,8 @@ namespace {
 constexpr int kThreads = 256;
 constexpr int kWarp = 32;
 constexpr int kWarps = kThreads / kWarp;
+constexpr int kPartials =
+    static_cast<int>(gradient_sum_blocks(std::int64_t{1} << 40) + kMostSumBlocks) / kThreads;  // at most, a thread
 constexpr int kQuad = 4;  // elements a thread handles at once
 constexpr std::int64_t kQuadsOfGranule = kSegmentGranule / kQuad;
 static_assert(kQuadsOfGranule == kWarp, "a warp reads one granule");
@@ -19,8 +23,10 @@ static_assert(kQuadsOfGranule == kWarp, "a warp reads one granule");
 using Quad = Pack<float, kQuad>;
 
 __device__ inline Quad& quad_at(float* values, std::int64_t i) { return reinterpret_cast<Quad*>(values)[i]; }
+/// Past the first-level cache, which kernels that read before they wait cannot trust, and which helps none here.
 __device__ inline Quad load_quad(const float* values, std::int64_t i) {
-  return reinterpret_cast<const Quad*>(values)[i];
+  const float4 v = __ldcg(reinterpret_cast<const float4*>(values) + i);
+  return {{v.x, v.y, v.z, v.w}};
 }
 
 /// The sum over a block of kThreads, for thread 0, in a fixed order.
@@ -36,12 +42,17 @@ __device__ double block_sum(double value) {
   return sum;
 }
 
-/// partials[block] = Σg² over its granules; the last block adds them in order, and counts the update. In double no
-/// finite float overflows, so the sum is finite exactly where every g is.
-__global__ void __launch_bounds__(kThreads)
-    begin_update_kernel(UpdateArena arena, double* partials, unsigned* counter, UpdateControl* control) {
+/// What `begin_update` adds up, and by how many of the grid's blocks.
+struct GradientSums {
+  PendingSums pending;
+  PendingGranules granules;  // of the pending sums
+  int shares, share_blocks;  // the last blocks of the grid take the shares in turn
+};
+
+/// Σg² of this thread's elements in the granules that lie in memory.
+__device__ double sum_of_granules(const UpdateArena& arena, const GradientSums& sums) {
   constexpr int kTogether = 4;  // granules read at once
-  const std::int64_t warps = static_cast<std::int64_t>(gridDim.x) * kWarps;
+  const std::int64_t warps = static_cast<std::int64_t>(gridDim.x - sums.share_blocks) * kWarps;
   double sum = 0;
   for (std::int64_t first = grid_thread() / kWarp; first < arena.granules; first += warps * kTogether) {
     Quad g[kTogether];
@@ -49,7 +60,7 @@ __global__ void __launch_bounds__(kThreads)
 #pragma unroll
     for (int k = 0; k < kTogether; ++k) {
       const std::int64_t granule = first + k * warps;
-      counts[k] = granule < arena.granules;
+      counts[k] = granule < arena.granules && !sums.granules.contain(granule);
       if (!counts[k]) continue;
       g[k] = load_quad(arena.gradient, granule * kQuadsOfGranule + threadIdx.x % kWarp);
       counts[k] = !arena.segments[arena.segment_of_granule[granule]].frozen;
@@ -61,15 +72,47 @@ __global__ void __launch_bounds__(kThreads)
       for (int i = 0; i < kQuad; ++i) sum += static_cast<double>(g[k].v[i]) * static_cast<double>(g[k].v[i]);
     }
   }
+  return sum;
+}
+
+/// Σg² of the pending sums that this thread wrote.
+__device__ double sum_of_shares(const GradientSums& sums, int block) {
+  double sum = 0;
+  for (int share = block; share < sums.shares; share += sums.share_blocks) {
+    const auto g = static_cast<double>(make_share(sums.pending, share));
+    sum += g * g;
+  }
+  return sum;
+}
+
+/// partials[block] = Σg² over its granules or pending sums; the last block adds them in order, and counts the update.
+/// In double no finite float overflows, so the sum is finite exactly where every g is.
+__global__ void __launch_bounds__(kThreads)
+    begin_update_kernel(const __grid_constant__ UpdateArena arena, const __grid_constant__ GradientSums sums,
+                        double* partials, unsigned* counter, UpdateControl* control) {
+  const int granule_blocks = static_cast<int>(gridDim.x) - sums.share_blocks;
+  const int block = static_cast<int>(blockIdx.x);
+  double sum = block < granule_blocks ? sum_of_granules(arena, sums) : sum_of_shares(sums, block - granule_blocks);
+  let_next_kernel_start();  // behind the loads above, which apply_update's would slow down
+  UpdateControl now{};
+  if (threadIdx.x == 0) now = *control;  // on its way while the blocks' sums come together
   sum = block_sum(sum);
   if (threadIdx.x == 0) partials[blockIdx.x] = sum;
   if (!last_of_grid(counter)) return;
+  double parts[kPartials];
+#pragma unroll
+  for (int k = 0; k < kPartials; ++k) {
+    const unsigned i = threadIdx.x + k * kThreads;
+    parts[k] = i < gridDim.x ? __ldcg(partials + i) : 0.0;
+  }
   sum = 0;
-  for (unsigned i = threadIdx.x; i < gridDim.x; i += kThreads) sum += __ldcg(partials + i);
+#pragma unroll
+  for (int k = 0; k < kPartials; ++k) sum += parts[k];
   sum = block_sum(sum);
   if (threadIdx.x != 0) return;
-  store_gradient_statistics(sum, *control);
-  advance_update_control(*control);
+  store_gradient_statistics(sum, now);
+  advance_update_control(now);
+  *control = now;
 }
 
 /// One group's values, as the inner loops read them.
@@ -118,8 +161,8 @@ template <int kMoments>
 struct QuadState {
   Quad g, w, m, v;
 
+  __device__ void load_gradient(const UpdateArena& arena, std::int64_t quad) { g = load_quad(arena.gradient, quad); }
   __device__ void load(const UpdateArena& arena, std::int64_t quad) {
-    g = load_quad(arena.gradient, quad);
     w = load_quad(arena.master, quad);
     if constexpr (kMoments > 0) m = load_quad(arena.moment1, quad);
     if constexpr (kMoments > 1) v = load_quad(arena.moment2, quad);
@@ -131,15 +174,23 @@ struct QuadState {
   }
 };
 
+/// Within a unit in the last place, in one instruction; √ as IEEE rounds it takes a dozen and a branch, and is a
+/// quarter of what Adam computes. Likewise __fdividef, within two units (of divisors up to 2^126).
+__device__ inline float square_root(float x) {
+  float root;
+  asm("sqrt.approx.f32 %0, %1;" : "=f"(root) : "f"(x));
+  return root;
+}
+
 __device__ inline void move_weights(QuadState<2>& q, const StepValues& s, float factor, bool) {
 #pragma unroll
   for (int k = 0; k < kQuad; ++k) {
     const float g = q.g.v[k] * factor + s.decay * q.w.v[k];
     q.m.v[k] = s.beta1 * q.m.v[k] + (1.0f - s.beta1) * g;
     q.v.v[k] = s.beta2 * q.v.v[k] + (1.0f - s.beta2) * g * g;
-    const float divisor = sqrtf(q.v.v[k] * s.correction2) + s.epsilon;
+    const float divisor = square_root(q.v.v[k] * s.correction2) + s.epsilon;
     // Where nothing ever came (padding) and epsilon is 0, 0/0 counts as 0.
-    const float step = divisor != 0 ? q.m.v[k] * s.correction1 / divisor : 0.0f;
+    const float step = divisor != 0 ? __fdividef(q.m.v[k] * s.correction1, divisor) : 0.0f;
     q.w.v[k] -= s.lr * (step + s.decoupled_decay * q.w.v[k]);
   }
 }
@@ -168,9 +219,10 @@ __device__ void publish_buffers(const UpdateBuffers& buffers, bool skip) {
   }
 }
 
-/// The first loads of each thread are on their way while the block works out the groups' values.
+/// The first loads of each thread are on their way while `begin_update`, which writes gradients at most, ends; those of
+/// gradients while the block works out the groups' values.
 template <int kMoments>
-__global__ void __launch_bounds__(kThreads)
+__global__ void __launch_bounds__(kThreads, 6)  // a small model's blocks all run at once
     apply_update_kernel(OptimizerKind kind, UpdateArena arena, UpdateBuffers buffers, const UpdateControl* control) {
   __shared__ StepValues values[kMostUpdateGroups];
   const std::int64_t quads = arena.granules * kQuadsOfGranule;
@@ -182,6 +234,8 @@ __global__ void __launch_bounds__(kThreads)
     segment = arena.segments[arena.segment_of_granule[i / kQuadsOfGranule]];
   };
   if (i < quads) load();
+  wait_then_let_next_start();  // for control, and sums that were pending
+  if (i < quads) state.load_gradient(arena, i);
   if (threadIdx.x < arena.group_count)
     values[threadIdx.x] = step_values(kind, arena.groups[threadIdx.x], static_cast<float>(control->updates));
   const bool skip = control->found_nonfinite != 0;
@@ -196,16 +250,22 @@ __global__ void __launch_bounds__(kThreads)
       if (arena.compute != nullptr && segment.compute_copy) store_compute(arena, i, state.w);
     }
     i += grid_threads();
-    if (i < quads) load();
+    if (i >= quads) break;
+    load();
+    state.load_gradient(arena, i);
   }
 }
 
 }  // namespace
 
-void begin_update(const Exec& exec, const UpdateArena& arena, UpdateControl* control, Workspace workspace) {
-  const std::int64_t blocks = gradient_sum_blocks(arena.granules);
-  begin_update_kernel<<<static_cast<unsigned>(blocks), kThreads, 0, stream_of(exec)>>>(
-      arena, static_cast<double*>(workspace.data), Libraries::of(exec).block_counters(exec.stream), control);
+void begin_update(const Exec& exec, const UpdateArena& arena, const PendingSums& pending, UpdateControl* control,
+                  Workspace workspace) {
+  static_assert(kThreads == kPartSumThreads);
+  GradientSums sums{.pending = pending, .granules = pending_granules(arena, pending), .shares = shares_of(pending)};
+  sums.share_blocks = std::min(sums.shares, static_cast<int>(kMostSumBlocks));
+  const auto blocks = static_cast<unsigned>(gradient_sum_blocks(arena.granules) + sums.share_blocks);
+  begin_update_kernel<<<blocks, kThreads, 0, stream_of(exec)>>>(
+      arena, sums, static_cast<double*>(workspace.data), Libraries::of(exec).block_counters(exec.stream), control);
   check_launch("begin_update_kernel");
 }
 
@@ -218,8 +278,7 @@ void apply_update(const Exec& exec, OptimizerKind kind, const UpdateArena& arena
   const auto kernel = adam                       ? apply_update_kernel<2>
                       : arena.moment1 != nullptr ? apply_update_kernel<1>
                                                  : apply_update_kernel<0>;
-  kernel<<<stride_blocks(items, kThreads), kThreads, 0, stream_of(exec)>>>(kind, arena, buffers, control);
-  check_launch("apply_update_kernel");
+  launch_early(exec, kernel, dim3(stride_blocks(items, kThreads)), dim3(kThreads), kind, arena, buffers, control);
 }
 
 }  // namespace bantam::kernels::cuda

@@ -7,7 +7,6 @@ namespace bantam::kernels::cuda {
 namespace {
 
 struct ForwardScratch {
-  int splits;
   float* partials;
   LossSums* sums;
 };
@@ -15,29 +14,27 @@ struct ForwardScratch {
 ForwardScratch cut(const ClassifierHeadShape& s, DType dtype, Workspace workspace) {
   WorkspaceCutter cutter(workspace);
   ForwardScratch scratch{};
-  scratch.splits = static_cast<int>(hidden_split(s, dtype).splits);
-  scratch.partials = cutter.take<float>(static_cast<std::size_t>(4 * scratch.splits * s.batch * s.hidden));
+  const std::int64_t pieces = hidden_split(s, dtype).splits;  // parts are fewer where they come together
+  scratch.partials = cutter.take<float>(static_cast<std::size_t>(4 * pieces * s.batch * s.hidden));
   scratch.sums = cutter.take<LossSums>(static_cast<std::size_t>(loss_blocks(s)) * sizeof(LossSums));
   return scratch;
 }
 
+template <class T, int kUnits, int kClasses>
+void launch_loss(const Exec& exec, const ClassifierHeadShape& s, const LossOperands<T>& operands,
+                 const ClassifierHeadLoss& loss) {
+  const auto rows = loss_rows(s);
+  const HeadLaunch how{.grid = dim3(static_cast<unsigned>(loss_blocks(s))),
+                       .threads = kLossThreads,
+                       .shared_bytes = static_cast<int>(4 * loss_block_floats(s, rows)),
+                       .early = true};
+  launch_head_kernel(exec, classifier_loss_kernel<T, kUnits, kClasses>, how, s, static_cast<int>(rows), operands, loss);
+}
+
 template <class T>
-void launch_loss(const Exec& exec, const ClassifierHeadShape& s, const ClassifierHeadWeights& weights,
-                 const ClassifierHeadLoss& loss, const ClassifierHeadSaved& saved, const ForwardScratch& scratch) {
-  const int rows = static_cast<int>(loss_rows(s));
-  const auto bytes = static_cast<std::size_t>(4 * (kLossSums + loss_block_floats(s, rows)));
-  const LossOperands<T> operands{scratch.partials,
-                                 scratch.splits,
-                                 static_cast<const T*>(weights.b1),
-                                 static_cast<const T*>(weights.w2),
-                                 static_cast<const T*>(weights.b2),
-                                 static_cast<T*>(saved.dhidden),
-                                 saved.partials,
-                                 scratch.sums,
-                                 Libraries::of(exec).block_counters(exec.stream)};
-  classifier_loss_kernel<T>
-      <<<static_cast<unsigned>(loss_blocks(s)), kLossThreads, bytes, stream_of(exec)>>>(s, rows, operands, loss);
-  check_launch("classifier_loss_kernel");
+auto loss_launch_of(const ClassifierHeadShape& s) {
+  if (loss_units(s) == 64) return loss_classes(s) == 16 ? launch_loss<T, 2, 16> : launch_loss<T, 2, 64>;
+  return loss_classes(s) == 16 ? launch_loss<T, 4, 16> : launch_loss<T, 4, 64>;
 }
 
 }  // namespace
@@ -55,8 +52,19 @@ void classifier_head_forward(const Exec& exec, const ClassifierHeadShape& s, DTy
     const auto product = split.rows == 16   ? launch_hidden_partials<T, 16>
                          : split.rows == 64 ? launch_hidden_partials<T, 64>
                                             : launch_hidden_partials<T, 128>;
-    product(exec, s, split, x, weights.w1, scratch.partials);
-    launch_loss<T>(exec, s, weights, loss, saved, scratch);
+    const int parts = product(exec, s, split, x, weights.w1, scratch.partials);
+    const LossOperands<T> operands{
+        scratch.partials,
+        parts,
+        static_cast<const T*>(weights.b1),
+        static_cast<const T*>(weights.w2),
+        static_cast<const T*>(weights.b2),
+        static_cast<T*>(saved.dhidden),
+        saved.partials,
+        scratch.sums,
+        Libraries::of(exec).block_counters(exec.stream),
+    };
+    loss_launch_of<T>(s)(exec, s, operands, loss);
   });
 }
 

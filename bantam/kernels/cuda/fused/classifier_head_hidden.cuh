@@ -1,17 +1,23 @@
-// The fused head's first product: x·w1ᵀ cut along the inputs, one float32 part a piece.
+// The fused head's first product: x·w1ᵀ cut along the inputs, one float32 part for a piece or a cluster of pieces.
 #pragma once
 
 #include "bantam/kernels/classifier_head_rules.h"
 #include "bantam/kernels/cuda/check.h"
+#include "bantam/kernels/cuda/cluster.cuh"
+#include "bantam/kernels/cuda/fused/classifier_head_launch.cuh"
 #include "bantam/kernels/cuda/fused/tile_products.cuh"
 
 namespace bantam::kernels::cuda {
 
 template <int kRows>
 inline constexpr int kHiddenThreads = kRows == 128 ? 256 : 128;
-/// Tiles on their way or in use, where a block may have as much shared memory, and elsewhere (64 KiB).
-template <int kRows>
-inline constexpr int kHiddenStages = kRows == 128 ? 4 : 3;
+/// Tiles on their way or in use, where a block may have as much shared memory (small batches: all of a piece and one
+/// more), and elsewhere (64 KiB).
+template <class T, int kRows>
+inline constexpr int kHiddenStages = kRows == 128     ? 4
+                                     : sizeof(T) == 4 ? 5
+                                     : kRows == 64    ? 4
+                                                      : 3;
 template <int kRows>
 inline constexpr int kFewHiddenStages = kRows == 128 ? 2 : 3;
 
@@ -24,10 +30,10 @@ struct HiddenTiles {
   static constexpr int kStageBytes = Samples::kBytes + Weights::kBytes;
   static constexpr int kBytes = kStages * kStageBytes;
 
-  __device__ static T* samples(char* shared, std::int64_t step) {
+  __device__ static T* samples(char* shared, int step) {
     return reinterpret_cast<T*>(shared + step % kStages * kStageBytes);
   }
-  __device__ static T* weights(char* shared, std::int64_t step) {
+  __device__ static T* weights(char* shared, int step) {
     return reinterpret_cast<T*>(shared + step % kStages * kStageBytes + Samples::kBytes);
   }
 };
@@ -49,10 +55,7 @@ struct HiddenSums {
   }
   template <class Store>
   __device__ void for_each(const Store& store) const {
-    sums.for_pairs([&](int r, int c, float2 pair) {
-      store(row() + r, column() + c, pair.x);
-      store(row() + r, column() + c + 1, pair.y);
-    });
+    sums.for_pairs([&](int r, int c, float2 pair) { store(row() + r, column() + c, pair); });
   }
 };
 
@@ -80,17 +83,69 @@ struct HiddenSums<float, kRows> {
   }
 };
 
-/// partials[split] (batch, hidden) = x·w1ᵀ over the split's inputs. Grid: tiles, splits.
-template <class T, int kRows, int kStages>
+/// A tile of a part in memory.
+struct HiddenPart {
+  float* data;  // (batch, hidden)
+  std::int64_t hidden;
+  int rows, units;  // of the tile that are there
+
+  template <class V>
+  __device__ void store(int r, int c, V value) const {
+    if (r < rows && c < units) *reinterpret_cast<V*>(data + r * hidden + c) = value;
+  }
+};
+
+/// Adds up the sums of a cluster's blocks in order: each block pushes to each other that one's slice of the tile, and
+/// writes the part of its own slice.
+template <int kRows>
+struct PieceGathering {
+  static constexpr int kTogether = static_cast<int>(kPiecesTogether), kTile = static_cast<int>(kHiddenTile);
+  static constexpr int kSlice = kRows * kTile / kTogether;  // floats
+  static constexpr int kBytes = kTogether * kSlice * static_cast<int>(sizeof(float));
+  static_assert(kSlice / 4 <= kHiddenThreads<kRows>, "a thread takes one quad at most");
+  ClusterInbox& inbox;
+  float* slices;  // (kTogether, kSlice)
+
+  template <class T>
+  __device__ void run(const HiddenSums<T, kRows>& sums, const HiddenPart& to) const {
+    const int rank = static_cast<int>(blockIdx.y) % kTogether;
+    float* mine = slices + rank * kSlice;
+    inbox.wait_for_others();
+    sums.for_each([&](int r, int c, auto value) {
+      const int i = r * kTile + c;
+      inbox.push(static_cast<unsigned>(i / kSlice), mine + i % kSlice, value);
+    });
+    inbox.wait();
+    const int first = static_cast<int>(threadIdx.x) * 4;
+    if (first >= kSlice) return;
+    float4 sum{};
+#pragma unroll
+    for (int k = 0; k < kTogether; ++k) {
+      const float4 piece = load_four(slices + k * kSlice + first);
+      sum.x += piece.x;
+      sum.y += piece.y;
+      sum.z += piece.z;
+      sum.w += piece.w;
+    }
+    to.store((rank * kSlice + first) / kTile, first % kTile, sum);
+  }
+};
+
+/// A part (batch, hidden) of partials is x·w1ᵀ over the inputs of a piece, or of a cluster of them. Grid: tiles,
+/// pieces; pieces past the last input sum to 0.
+template <class T, int kRows, int kStages, bool kCluster>
 __global__ void __launch_bounds__(kHiddenThreads<kRows>)
     hidden_partials_kernel(ClassifierHeadShape s, std::int64_t depth, const T* x, const T* w1, float* partials) {
   using Tiles = HiddenTiles<T, kRows, kStages>;
   extern __shared__ __align__(128) char shared[];
-  const std::int64_t unit_tiles = (s.hidden + kHiddenTile - 1) / kHiddenTile;
-  const std::int64_t row0 = blockIdx.x / unit_tiles * kRows, unit0 = blockIdx.x % unit_tiles * kHiddenTile;
+  __shared__ ClusterInbox inbox;
+  if constexpr (kCluster) inbox.open(PieceGathering<kRows>::kBytes);
+  const int unit_tiles = static_cast<int>((s.hidden + kHiddenTile - 1) / kHiddenTile);
+  const std::int64_t row0 = static_cast<std::int64_t>(static_cast<int>(blockIdx.x) / unit_tiles) * kRows;
+  const std::int64_t unit0 = static_cast<int>(blockIdx.x) % unit_tiles * kHiddenTile;
   const std::int64_t begin = blockIdx.y * depth, end = min(begin + depth, s.inputs);
-  const std::int64_t steps = (end - begin + Tiles::kDepth - 1) / Tiles::kDepth;
-  const auto load = [&](std::int64_t step) {
+  const int steps = static_cast<int>(max(end - begin + Tiles::kDepth - 1, std::int64_t{0}) / Tiles::kDepth);
+  const auto load = [&](int step) {
     if (step < steps) {
       const std::int64_t column = begin + step * Tiles::kDepth;
       Tiles::Samples::template load<kHiddenThreads<kRows>>(Tiles::samples(shared, step), x, s.batch, s.inputs, row0,
@@ -101,47 +156,60 @@ __global__ void __launch_bounds__(kHiddenThreads<kRows>)
     commit_copies();  // an empty group keeps the count
   };
   HiddenSums<T, kRows> sums;
+  wait_for_kernel_before();
+  let_next_kernel_start();
+#pragma unroll
   for (int step = 0; step < kStages - 1; ++step) load(step);
-  for (std::int64_t step = 0; step < steps; ++step) {
+  for (int step = 0; step < steps; ++step) {
     wait_for_groups<kStages - 2>();
     __syncthreads();  // the step's tiles are there, and the step before is read by all
     load(step + kStages - 1);
     sums.add(Tiles::samples(shared, step), Tiles::weights(shared, step));
   }
-  float* part = partials + blockIdx.y * s.batch * s.hidden;
-  sums.for_each([&](int r, int c, float sum) {
-    if (row0 + r < s.batch && unit0 + c < s.hidden) part[(row0 + r) * s.hidden + unit0 + c] = sum;
-  });
+  const std::int64_t part = kCluster ? blockIdx.y / kPiecesTogether : blockIdx.y;
+  const HiddenPart to{partials + (part * s.batch + row0) * s.hidden + unit0, s.hidden,
+                      static_cast<int>(min(s.batch - row0, std::int64_t{kRows})),
+                      static_cast<int>(min(s.hidden - unit0, kHiddenTile))};
+  if constexpr (kCluster) {
+    PieceGathering<kRows>{inbox, reinterpret_cast<float*>(shared + Tiles::kBytes)}.run(sums, to);
+  } else {
+    sums.for_each([&](int r, int c, auto value) { to.store(r, c, value); });
+  }
 }
 
-/// Lets a kernel use more shared memory than is allowed by default.
-inline void allow_shared_bytes(const void* kernel, int bytes) {
-  check_cuda(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes), "cudaFuncSetAttribute");
+template <class T, int kRows, int kStages, bool kCluster>
+inline constexpr int kHiddenBytes = HiddenTiles<T, kRows, kStages>::kBytes +
+                                    (kCluster ? PieceGathering<kRows>::kBytes : 0);
+
+/// Returns the number of parts.
+template <class T, int kRows, int kStages, bool kCluster>
+int launch_hidden(const Exec& exec, const ClassifierHeadShape& s, const HiddenSplit& split, const void* x,
+                  const void* w1, float* partials) {
+  constexpr int kTogether = kCluster ? static_cast<int>(kPiecesTogether) : 1;
+  const int parts = (static_cast<int>(split.splits) + kTogether - 1) / kTogether;
+  const HeadLaunch how{.grid = dim3(static_cast<unsigned>(split.tiles), static_cast<unsigned>(parts * kTogether)),
+                       .threads = kHiddenThreads<kRows>,
+                       .shared_bytes = kHiddenBytes<T, kRows, kStages, kCluster>,
+                       .cluster = kTogether,
+                       .early = (x_env("X_EMASK", 7) & 1) != 0};
+  launch_head_kernel(exec, hidden_partials_kernel<T, kRows, kStages, kCluster>, how, s, split.depth,
+                     static_cast<const T*>(x), static_cast<const T*>(w1), partials);
+  return parts;
 }
 
-template <class T, int kRows, int kStages>
-void launch_hidden_stages(const Exec& exec, const ClassifierHeadShape& s, const HiddenSplit& split, const void* x,
-                          const void* w1, float* partials) {
-  const auto kernel = hidden_partials_kernel<T, kRows, kStages>;
-  constexpr int kBytes = HiddenTiles<T, kRows, kStages>::kBytes;
-  allow_shared_bytes(reinterpret_cast<const void*>(kernel), kBytes);
-  const dim3 grid(static_cast<unsigned>(split.tiles), static_cast<unsigned>(split.splits));
-  kernel<<<grid, kHiddenThreads<kRows>, kBytes, stream_of(exec)>>>(s, split.depth, static_cast<const T*>(x),
-                                                                   static_cast<const T*>(w1), partials);
-  check_launch("hidden_partials_kernel");
-}
-
-/// More stages hide more of the memory's latency; the sums are the same.
+/// Returns the number of parts: as many as there are pieces, or clusters of pieces where the device has those.
 template <class T, int kRows>
-void launch_hidden_partials(const Exec& exec, const ClassifierHeadShape& s, const HiddenSplit& split, const void* x,
-                            const void* w1, float* partials) {
-  constexpr int kMany = kHiddenStages<kRows>, kFew = kFewHiddenStages<kRows>;
+int launch_hidden_partials(const Exec& exec, const ClassifierHeadShape& s, const HiddenSplit& split, const void* x,
+                           const void* w1, float* partials) {
+  constexpr int kMany = kHiddenStages<T, kRows>, kFew = kFewHiddenStages<kRows>;
   int allowed = 0;
   check_cuda(cudaDeviceGetAttribute(&allowed, cudaDevAttrMaxSharedMemoryPerBlockOptin, exec.device.index),
              "cudaDeviceGetAttribute");
-  const bool many = allowed >= HiddenTiles<T, kRows, kMany>::kBytes;
-  (many ? launch_hidden_stages<T, kRows, kMany> : launch_hidden_stages<T, kRows, kFew>)(exec, s, split, x, w1,
-                                                                                        partials);
+  const bool gathers = has_clusters(exec) && split.splits >= kPiecesTogether && (kRows < 128 || x_env("X_G128", 1));
+  const auto launch = gathers && allowed >= kHiddenBytes<T, kRows, kMany, true> ? launch_hidden<T, kRows, kMany, true>
+                      : allowed >= kHiddenBytes<T, kRows, kMany, false>         ? launch_hidden<T, kRows, kMany, false>
+                                                                                : launch_hidden<T, kRows, kFew, false>;
+  return launch(exec, s, split, x, w1, partials);
 }
 
 }  // namespace bantam::kernels::cuda

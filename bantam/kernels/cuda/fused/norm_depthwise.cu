@@ -4,6 +4,7 @@
 #include "bantam/kernels/cuda/fused/norm_depthwise_backward.cuh"
 #include "bantam/kernels/cuda/fused/norm_depthwise_forward.cuh"
 #include "bantam/kernels/cuda/norm_statistics.cuh"
+#include "bantam/kernels/cuda/part_moments.h"
 #include "bantam/kernels/norm_depthwise.h"
 #include "bantam/kernels/norm_depthwise_parts.h"
 #include "bantam/kernels/workspace_layout.h"
@@ -16,47 +17,63 @@ void check_shape(const DepthwiseConv2dShape& s, const NormOperand& x, Activation
     throw ShapeError("norm_depthwise: a shape or an activation that its kernels do not take");
 }
 
-/// Mean, inv_std and running statistics of 32 channels a block from the parts' moments: first the mean, then the
-/// squares and the distances of the parts' means from it, in double.
-__global__ void __launch_bounds__(32 * kAddPartsRows)
+/// Channels of a block that merges parts, and the threads that share a channel's.
+constexpr int kMergeChannels = 16, kMergeRows = 32;
+/// Parts that such a thread has under way at a time: the kernel is a chain of waits for memory.
+constexpr int kMergeAtOnce = 8;
+
+/// Σ over the rows of a channel, for all lanes of a warp.
+__device__ double sum_of_rows(const double (&shared)[kMergeRows][kMergeChannels + 1], int channel, int lane) {
+  double sum = shared[lane][channel];
+#pragma unroll
+  for (int apart = 16; apart > 0; apart /= 2) sum += __shfl_xor_sync(0xffffffffu, sum, apart);
+  return sum;
+}
+
+/// Mean, inv_std and running statistics of a block's channels from the parts' moments: sums, in double, of the
+/// distances of the parts' means from the first part's, which are close to each other.
+__global__ void __launch_bounds__(kMergeChannels* kMergeRows)
     merge_part_moments_kernel(const float* partials, const float* counts, int parts, int channels,
                               StatisticsOutput out) {
-  __shared__ double sums[kAddPartsRows][32];
-  const int c = static_cast<int>(blockIdx.x * 32 + threadIdx.x), row = static_cast<int>(threadIdx.y);
-  const auto total = [&](double value) {
-    __syncthreads();
-    sums[row][threadIdx.x] = value;
-    __syncthreads();
-    double sum = 0;
-#pragma unroll
-    for (int i = 0; i < kAddPartsRows; ++i) sum += sums[i][threadIdx.x];
-    return sum;
-  };
-  const int inside = c < channels ? parts : 0;
-  const auto moments_of = [&](int part) {
-    return partials + static_cast<std::int64_t>(part) * kMomentFloats * channels + c;
-  };
-  const auto mean_of = [&](int part) {
-    const float* moments = moments_of(part);
-    return static_cast<double>(moments[0]) + moments[channels];
-  };
-  double count = 0, weighted = 0, squares = 0;
-#pragma unroll 4
-  for (int part = row; part < inside; part += kAddPartsRows) {
-    count += counts[part];
-    weighted += counts[part] * mean_of(part);
-  }
-  count = total(count);
-  const double mean = total(weighted) / count;
-#pragma unroll 4
-  for (int part = row; part < inside; part += kAddPartsRows) {
-    const double apart = mean_of(part) - mean;
-    squares += moments_of(part)[2 * channels] + counts[part] * apart * apart;
-  }
-  squares = total(squares);
-  if (row != 0 || c >= channels) return;
+  __shared__ double shared[3][kMergeRows][kMergeChannels + 1];
+  const int first_channel = static_cast<int>(blockIdx.x) * kMergeChannels;
   const FinishStatistics finish{out.epsilon, out.update, out.running_mean, out.running_variance, out.mean, out.inv_std};
-  finish(c, 0.0f, {count, {mean}, {squares}});
+  const auto mean_of = [](float origin, float apart) { return static_cast<double>(origin) + apart; };
+  const int c = min(first_channel + static_cast<int>(threadIdx.x), channels - 1), row = static_cast<int>(threadIdx.y);
+  const double first = mean_of(partials[c], partials[channels + c]);
+  double count = 0, distances = 0, squares = 0;
+  for (int begin = row; begin < parts; begin += kMergeAtOnce * kMergeRows) {
+    float moments[kMergeAtOnce][kMomentFloats], each[kMergeAtOnce];
+#pragma unroll
+    for (int i = 0; i < kMergeAtOnce; ++i) {
+      const int part = min(begin + i * kMergeRows, parts - 1);
+      each[i] = begin + i * kMergeRows < parts ? counts[part] : 0.0f;
+#pragma unroll
+      for (int k = 0; k < kMomentFloats; ++k)
+        moments[i][k] = partials[(static_cast<std::int64_t>(part) * kMomentFloats + k) * channels + c];
+    }
+#pragma unroll
+    for (int i = 0; i < kMergeAtOnce; ++i) {
+      if (each[i] == 0) continue;
+      const double apart = mean_of(moments[i][0], moments[i][1]) - first;
+      count += each[i];
+      distances += each[i] * apart;
+      squares += moments[i][2] + each[i] * apart * apart;
+    }
+  }
+  shared[0][row][threadIdx.x] = count;
+  shared[1][row][threadIdx.x] = distances;
+  shared[2][row][threadIdx.x] = squares;
+  __syncthreads();
+  const int thread = row * kMergeChannels + static_cast<int>(threadIdx.x), mine = thread / 32, lane = thread % 32;
+  if (first_channel + mine >= channels) return;
+  const auto kept = finish.fetch(first_channel + mine);
+  const double base = mean_of(partials[first_channel + mine], partials[channels + first_channel + mine]);
+  count = sum_of_rows(shared[0], mine, lane);
+  distances = sum_of_rows(shared[1], mine, lane);
+  squares = sum_of_rows(shared[2], mine, lane);
+  const double apart = distances / count, m2 = squares - distances * apart;
+  if (lane == 0) finish(first_channel + mine, kept, 0.0f, {count, {base + apart}, {m2 > 0 ? m2 : 0}});
 }
 
 /// Takes backward's eleven sums a channel: the weights' to their place, the first norm's to `totals` (2, channels); and
@@ -119,6 +136,13 @@ void launch_backward(const Exec& exec, const DepthwiseConv2dShape& s, const Back
 
 }  // namespace
 
+void merge_part_moments(const Exec& exec, const PartMoments& parts, const StatisticsOutput& statistics) {
+  const dim3 block(kMergeChannels, kMergeRows);
+  merge_part_moments_kernel<<<blocks_for(parts.channels, kMergeChannels), block, 0, stream_of(exec)>>>(
+      parts.moments, parts.counts, static_cast<int>(parts.parts), static_cast<int>(parts.channels), statistics);
+  check_launch("merge_part_moments_kernel");
+}
+
 void norm_depthwise_forward(const Exec& exec, const DepthwiseConv2dShape& s, DType dtype, const NormOperand& x,
                             const void* w, void* y, const StatisticsOutput& statistics, Workspace workspace) {
   check_shape(s, x, {Activation::relu});
@@ -129,9 +153,7 @@ void norm_depthwise_forward(const Exec& exec, const DepthwiseConv2dShape& s, DTy
   float* counts = partials + parts * kMomentFloats * s.channels;
   dispatch_floating(
       dtype, [&](auto tag) { launch_forward<typename decltype(tag)::type>(exec, s, x, w, y, partials, counts); });
-  merge_part_moments_kernel<<<blocks_for(s.channels, 32), dim3(32, kAddPartsRows), 0, stream_of(exec)>>>(
-      partials, counts, static_cast<int>(parts), extent(s.channels), statistics);
-  check_launch("merge_part_moments_kernel");
+  merge_part_moments(exec, {partials, counts, parts, s.channels}, statistics);
 }
 
 void norm_depthwise_backward(const Exec& exec, const DepthwiseConv2dShape& s, DType dtype, const NormOperand& x,

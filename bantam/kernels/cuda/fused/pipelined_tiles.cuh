@@ -48,11 +48,16 @@ struct SharedTile {
   template <int kThreads>
   __device__ static void load(T* tile, const T* matrix, std::int64_t rows, std::int64_t columns, std::int64_t row,
                               std::int64_t column) {
+    constexpr int kTogether = kThreads / kChunks;  // rows
+    static_assert(kThreads % kChunks == 0 && kRows % kTogether == 0);
+    const int r = static_cast<int>(threadIdx.x) / kChunks, c = static_cast<int>(threadIdx.x) % kChunks * kLanes;
+    const int inside_rows = column + c < columns ? static_cast<int>(min(rows - row, std::int64_t{kRows})) : 0;
+    const T* from = matrix + (row + r) * columns + column + c;
+    T* to = tile + r * kStride + c;
 #pragma unroll
-    for (int i = static_cast<int>(threadIdx.x); i < kRows * kChunks; i += kThreads) {
-      const int r = i / kChunks, c = i % kChunks * kLanes;
-      const bool inside = row + r < rows && column + c < columns;
-      copy_async_or_zero(tile + r * kStride + c, inside ? matrix + (row + r) * columns + column + c : matrix, inside);
+    for (int k = 0; k < kRows; k += kTogether, from += kTogether * columns) {
+      const bool inside = r + k < inside_rows;
+      copy_async_or_zero(to + k * kStride, inside ? from : matrix, inside);
     }
   }
 };

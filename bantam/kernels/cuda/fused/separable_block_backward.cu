@@ -1,6 +1,5 @@
 // Backward of a separable block: partial gradients of bands and runs of images by one kernel (tiles, or moments for few
-// input channels), and their sum in a fixed order by another.
-#include "bantam/kernels/cuda/early_launch.cuh"
+// input channels), and their sums by another, or by whom they are left to.
 #include "bantam/kernels/cuda/fused/separable_backward.cuh"
 #include "bantam/kernels/separable_block.h"
 #include "bantam/kernels/workspace_layout.h"
@@ -8,38 +7,27 @@
 namespace bantam::kernels::cuda {
 namespace {
 
-constexpr int kSumRows = 32;  // parts under way at a time
-
-/// Where the sums go: three arrays, which lie one after the other in a part; null where nobody wants them.
-struct GradientSums {
-  float* to[3];  // pointwise, depthwise, bias
-  int end[3];    // in a part
-  bool accumulate[3];
+/// The weight gradients, which lie one after the other in a part; null where nobody wants them.
+struct WeightGradients {
+  float *depthwise, *pointwise, *bias;
+  std::array<bool, 3> accumulate;  // in this order
 };
 
-/// A block sums 32 elements: a row of threads every kSumRows-th part, then a warp an element, in a tree.
-__global__ void __launch_bounds__(32 * kSumRows)
-    sum_gradient_parts_kernel(const float* partials, int parts, const GradientSums sums) {
-  wait_for_kernel_before();
-  __shared__ float rows[kSumRows][33];
-  const int count = sums.end[2], i = static_cast<int>(blockIdx.x) * 32 + static_cast<int>(threadIdx.x);
-  float sum = 0;
-  if (i < count) {
-#pragma unroll 8
-    for (int part = static_cast<int>(threadIdx.y); part < parts; part += kSumRows) {
-      sum += partials[static_cast<std::int64_t>(part) * count + i];
-    }
-  }
-  rows[threadIdx.y][threadIdx.x] = sum;
-  __syncthreads();
-  sum = rows[threadIdx.x][threadIdx.y];
-  for (int apart = kSumRows / 2; apart > 0; apart /= 2) sum += __shfl_down_sync(0xffffffffu, sum, apart);
-  const int element = static_cast<int>(blockIdx.x) * 32 + static_cast<int>(threadIdx.y);
-  if (threadIdx.x != 0 || element >= count) return;
-  const int which = element < sums.end[0] ? 0 : element < sums.end[1] ? 1 : 2;
-  if (sums.to[which] == nullptr) return;
-  float* to = sums.to[which] + element - (which == 0 ? 0 : sums.end[which - 1]);
-  *to = sums.accumulate[which] ? *to + sum : sum;
+void note_sums(const SeparableBlockShape& s, const float* partials, std::int64_t parts, const WeightGradients& to,
+               PendingSums& pending) {
+  const std::int64_t pointwise = s.pointwise_elements(), depthwise = s.depthwise_elements();
+  const auto note = [&](float* gradient, std::int64_t at, std::int64_t elements, bool accumulate) {
+    if (gradient == nullptr) return;
+    pending.add({.from = partials + at,
+                 .to = gradient,
+                 .parts = static_cast<std::int32_t>(parts),
+                 .stride = static_cast<std::int32_t>(separable_gradient_elements(s)),
+                 .elements = static_cast<std::int32_t>(elements),
+                 .accumulate = accumulate});
+  };
+  note(to.pointwise, 0, pointwise, to.accumulate[1]);
+  note(to.depthwise, pointwise, depthwise, to.accumulate[0]);
+  note(to.bias, pointwise + depthwise, s.out_channels, to.accumulate[2]);
 }
 
 void require_aligned(const void* address, std::uintptr_t to, const char* name) {
@@ -53,7 +41,8 @@ void require_aligned(const void* address, std::uintptr_t to, const char* name) {
 void separable_block_backward(const Exec& exec, const SeparableBlockShape& s, DType dtype, const void* x,
                               const void* w_depthwise, const void* w_pointwise, const void* dy,
                               const std::uint8_t* codes, void* dx, float* d_depthwise, float* d_pointwise,
-                              float* d_bias, std::array<bool, 3> accumulate, Workspace workspace) {
+                              float* d_bias, std::array<bool, 3> accumulate, PendingSums* pending,
+                              Workspace workspace) {
   require_workspace(workspace, separable_backward_workspace_bytes(s, dtype), "separable_block_backward");
   for (const void* address : {x, dy, static_cast<const void*>(dx)}) require_aligned(address, 16, "x, dy and dx");
   require_aligned(w_depthwise, 8, "w_depthwise");
@@ -67,19 +56,11 @@ void separable_block_backward(const Exec& exec, const SeparableBlockShape& s, DT
   } else if (s.batch > 0) {
     parts = separable_tile_backward(exec, s, dtype, operands);
   }
-  const auto pointwise = static_cast<int>(s.pointwise_elements()), depthwise = static_cast<int>(s.depthwise_elements());
-  const auto count = static_cast<int>(separable_gradient_elements(s));
-  const GradientSums sums{{d_pointwise, d_depthwise, d_bias},
-                          {pointwise, pointwise + depthwise, count},
-                          {accumulate[1], accumulate[0], accumulate[2]}};
-  const dim3 grid(static_cast<unsigned>((count + 31) / 32)), threads(32, kSumRows);
-  const auto* partials = static_cast<const float*>(workspace.data);
-  if (parts > 0) {
-    launch_early(exec, sum_gradient_parts_kernel, grid, threads, partials, static_cast<int>(parts), sums);
-  } else {
-    sum_gradient_parts_kernel<<<grid, threads, 0, stream_of(exec)>>>(partials, 0, sums);
-  }
-  check_launch("sum_gradient_parts_kernel");
+  const WeightGradients to{d_depthwise, d_pointwise, d_bias, accumulate};
+  if (pending != nullptr) return note_sums(s, operands.partials, parts, to, *pending);
+  PendingSums now;
+  note_sums(s, operands.partials, parts, to, now);
+  add_up_parts(exec, now);
 }
 
 }  // namespace bantam::kernels::cuda

@@ -74,9 +74,8 @@ void launch_half(const Exec& exec, const SeparableBlockShape& s, const T* x, con
   t.by_pixel = FastDivide(std::max(at.chunks, 1));
   const auto kernel = separable_forward_half_kernel<T, kFolded, kSteps, kPool>;
   allow_shared_bytes(kernel, at.bytes);
-  kernel<<<blocks_of(t), kForwardThreads, static_cast<std::size_t>(at.bytes), stream_of(exec)>>>(
-      t, at, x, depthwise, pointwise, bias, y, codes);
-  check_launch("separable_forward_half_kernel");
+  launch_spread(exec, kernel, dim3(blocks_of(t)), dim3(kForwardThreads), static_cast<std::size_t>(at.bytes), t, at, x,
+                depthwise, pointwise, bias, y, codes);
 }
 
 template <class T, int kFolded, int kSteps>
@@ -144,9 +143,8 @@ void launch_float(const Exec& exec, const SeparableBlockShape& s, const float* x
   const auto kernel = separable_forward_float_kernel<kPool>;
   allow_shared_bytes(kernel, 4 * at.floats);
   const dim3 grid(blocks_of(t), static_cast<unsigned>((s.out_channels + at.slice - 1) / at.slice));
-  kernel<<<grid, kForwardThreads, 4 * static_cast<std::size_t>(at.floats), stream_of(exec)>>>(
-      t, at, x, depthwise, pointwise, bias, y, codes);
-  check_launch("separable_forward_float_kernel");
+  launch_spread(exec, kernel, grid, dim3(kForwardThreads), 4 * static_cast<std::size_t>(at.floats), t, at, x, depthwise,
+                pointwise, bias, y, codes);
 }
 
 void forward(const Exec& exec, const SeparableBlockShape& s, const float* x, const float* depthwise,

@@ -5,6 +5,7 @@
 // need no exchange.
 #pragma once
 
+#include "bantam/kernels/cuda/early_launch.cuh"
 #include "bantam/kernels/cuda/fused/separable_tiles.cuh"
 
 namespace bantam::kernels::cuda {
@@ -225,8 +226,10 @@ struct SeparableForwardFloat {
     const int first_o = static_cast<int>(blockIdx.y) * at.slice;
     for (int i = at.tile_at + static_cast<int>(threadIdx.x); t.framed != 0 && i < at.floats; i += kForwardThreads)
       values[i] = 0.0f;
+    wait_for_kernel_before();
     for (int index = static_cast<int>(blockIdx.x); index < t.units; index += static_cast<int>(gridDim.x)) {
       const SeparableUnit unit = unit_at<kPool>(t, index);
+      if (index + static_cast<int>(gridDim.x) >= t.units) let_next_kernel_start();  // this block's last unit
       __syncthreads();  // everyone has done with the tile that was here
       if (at.side_by_side == 4) {
         fill<4>(t, at, unit, x, values + at.tile_at);

@@ -6,6 +6,7 @@
 // them as 16 bytes.
 #pragma once
 
+#include "bantam/kernels/cuda/early_launch.cuh"
 #include "bantam/kernels/cuda/fused/half_pair.cuh"
 #include "bantam/kernels/cuda/fused/separable_tiles.cuh"
 #include "bantam/kernels/cuda/fused/warp_mma.cuh"
@@ -49,43 +50,64 @@ struct SeparableForwardHalf {
     return to_float(depthwise[row * kRow + element]) * to_float(pointwise[o * kFolded + element % kFolded]);
   }
 
-  /// Second operand of the product, as its lanes hold it: for each group of 32 channels and step of 16 values, four
-  /// tiles of 8 columns, two registers each. Column n of tile j is channel 8·(n / 2) + 2j + n % 2 of the group.
-  __device__ static void load_weights(const SeparableTiles& t, const HalfLayout& at, const T* depthwise,
-                                      const T* pointwise, std::uint32_t* to) {
-#pragma unroll 8
-    for (int i = static_cast<int>(threadIdx.x); i < at.groups * kSteps * 256; i += kForwardThreads) {
-      const int in_vector = i % 4, lane = i / 4 % 32, vector = i / 128 % 2, step = i / 256 % kSteps;
-      const int tile = vector * 2 + in_vector / 2, upper = in_vector % 2, n = lane / 4;
-      const int o = i / 256 / kSteps * 32 + 8 * (n / 2) + 2 * tile + n % 2;
-      const int pair = step * 8 + upper * 4 + lane % 4;
-      std::uint32_t weights = 0;
-      if (o < t.out_channels) {
-        if constexpr (kFolded > 0) {
-          weights = bits_of(Pair::pack(folded_weight(depthwise, pointwise, pair, 0, o),
-                                       folded_weight(depthwise, pointwise, pair, 1, o)));
-        } else if (2 * pair < t.channels) {
-          weights = __ldg(reinterpret_cast<const unsigned int*>(pointwise + o * t.channels + 2 * pair));
-        }
-      }
-      to[i] = weights;
+  /// This thread's element of a vector of the product's second operand, as the lanes hold it: for each group of 32
+  /// channels and step of 16 values, four tiles of 8 columns, two registers each, so two vectors of 16 bytes a lane.
+  /// Column n of tile j is channel 8·(n / 2) + 2j + n % 2 of the group.
+  __device__ static std::uint32_t weight_at(const SeparableTiles& t, const T* depthwise, const T* pointwise, int group,
+                                            int step, int vector) {
+    const int in_vector = static_cast<int>(threadIdx.x % 4), lane = static_cast<int>(threadIdx.x / 4), n = lane / 4;
+    const int o = 8 * (n / 2) + in_vector / 2 * 2 + n % 2 + group * 32 + vector * 4;
+    const int pair = in_vector % 2 * 4 + lane % 4 + step * 8;
+    if (o >= t.out_channels) return 0;
+    if constexpr (kFolded > 0) {
+      return bits_of(
+          Pair::pack(folded_weight(depthwise, pointwise, pair, 0, o), folded_weight(depthwise, pointwise, pair, 1, o)));
+    } else {
+      if (2 * pair >= t.channels) return 0;
+      return __ldg(reinterpret_cast<const unsigned int*>(pointwise + o * t.channels + 2 * pair));
     }
   }
 
-  /// Depthwise weights as diagonal matrices (8 channels by 8), one register a tap: the second operands of nine products
-  /// that are a depthwise convolution of 8 channels. Twelve registers a lane, the last three empty.
-  __device__ static void load_diagonals(const SeparableTiles& t, const HalfLayout& at, const T* depthwise,
-                                        std::uint32_t* to) {
-#pragma unroll 6
-    for (int i = static_cast<int>(threadIdx.x); i < at.chunks * 384; i += kForwardThreads) {
-      const int lane = i / 4 % 32, tap = i / 128 % 3 * 4 + i % 4, n = lane / 4, k = lane % 4 * 2;
-      std::uint32_t weight = 0;
-      if (tap < 9 && n / 2 * 2 == k) {
-        weight = __ldg(reinterpret_cast<const unsigned short*>(depthwise + tap * t.channels + i / 384 * 8 + n));
-        if (n != k) weight <<= 16;
-      }
-      to[i] = weight;
+  /// This thread's element of a vector of the depthwise weights as diagonal matrices (8 channels by 8), one register a
+  /// tap: the second operands of nine products that are a depthwise convolution of 8 channels. Twelve registers a lane
+  /// in three vectors, the last three registers empty.
+  __device__ static std::uint32_t diagonal_at(const SeparableTiles& t, const T* depthwise, int chunk, int vector) {
+    const int lane = static_cast<int>(threadIdx.x / 4), n = lane / 4, k = lane % 4 * 2;
+    const int tap = vector * 4 + static_cast<int>(threadIdx.x % 4);
+    if (tap >= 9 || n / 2 * 2 != k) return 0;
+    const std::uint32_t weight =
+        __ldg(reinterpret_cast<const unsigned short*>(depthwise + tap * t.channels + chunk * 8 + n));
+    return n != k ? weight << 16 : weight;
+  }
+
+  /// Weights and bias to shared memory: a thread has an element of each vector. The loads of two groups and four chunks
+  /// are under way together.
+  __device__ static void load_weights(const SeparableTiles& t, const HalfLayout& at, const T* depthwise,
+                                      const T* pointwise, const T* bias, char* shared) {
+    static_assert(kForwardThreads == 128, "a vector of 16 bytes a lane");
+    constexpr int kGroups = 2, kVectors = kGroups * kSteps * 2, kChunks = kFolded > 0 ? 0 : 4;
+    const int thread = static_cast<int>(threadIdx.x);
+    T own_bias = from_float<T>(0.0f);
+    if (t.bias != 0 && thread < t.out_channels) own_bias = bias[thread];
+#pragma unroll 1
+    for (int group = 0, chunk = 0; group < at.groups || chunk < at.chunks; group += kGroups, chunk += kChunks) {
+      std::uint32_t weights[kVectors], diagonals[kChunks * 3 + 1];
+#pragma unroll
+      for (int k = 0; k < kVectors; ++k)
+        weights[k] = weight_at(t, depthwise, pointwise, group + k / 2 / kSteps, k / 2 % kSteps, k % 2);
+#pragma unroll
+      for (int k = 0; k < kChunks * 3; ++k)
+        diagonals[k] = chunk + k / 3 < at.chunks ? diagonal_at(t, depthwise, chunk + k / 3, k % 3) : 0;
+      auto* to = reinterpret_cast<std::uint32_t*>(shared) + group * kSteps * 256 + thread;
+#pragma unroll
+      for (int k = 0; k < kVectors; ++k)
+        if (group + k / 2 / kSteps < at.groups) to[k * kForwardThreads] = weights[k];
+      to = reinterpret_cast<std::uint32_t*>(shared + at.depthwise_at) + chunk * 384 + thread;
+#pragma unroll
+      for (int k = 0; k < kChunks * 3; ++k)
+        if (chunk + k / 3 < at.chunks) to[k * kForwardThreads] = diagonals[k];
     }
+    if (thread < at.groups * 32) reinterpret_cast<T*>(shared + at.bias_at)[thread] = own_bias;
   }
 
   /// Input rows of a unit to shared memory, 8 channels at a time; complete after wait_for_copies.
@@ -341,7 +363,8 @@ struct SeparableForwardHalf {
     }
   }
 
-  /// All outputs of the unit in `tile`.
+  /// All outputs of the unit in `tile`. Where it has fewer of them than the warps take, warps share the groups of
+  /// channels.
   __device__ static void compute(const SeparableTiles& t, const HalfLayout& at, const SeparableUnit& unit,
                                  const char* shared, T* y, std::uint8_t* codes) {
     const int warp = static_cast<int>(threadIdx.x / 32), lane = static_cast<int>(threadIdx.x % 32);
@@ -350,14 +373,18 @@ struct SeparableForwardHalf {
     const auto* tile = reinterpret_cast<const T*>(shared + at.tile_at);
     int offset[2 * kSteps];
     if constexpr (kFolded > 0) pair_offsets(at, offset);
-    for (int first = warp * kPositions; first < unit.positions; first += kForwardWarps * kPositions) {
+    const int shares = (unit.positions + kPositions - 1) / kPositions;
+    int shift = 0;  // 2^shift warps take the same positions
+    while (2 << shift <= at.groups && shares << (shift + 1) <= kForwardWarps) ++shift;
+    for (int first = (warp >> shift) * kPositions; first < unit.positions;
+         first += (kForwardWarps >> shift) * kPositions) {
       Operand a;
       if constexpr (kFolded > 0) {
         gather_patches(t, at, unit, tile, offset, first, a);
       } else {
         convolve_depthwise(t, at, unit, tile, reinterpret_cast<const uint4*>(shared + at.depthwise_at), first, a);
       }
-      for (int group = 0; group < at.groups; ++group) {
+      for (int group = warp & ((1 << shift) - 1); group < at.groups; group += 1 << shift) {
         Sums sums;
         multiply_group(weights + group * kSteps * 64, a, sums);
         finish(t, unit, first, group * 32 + lane % 4 * 8, bias, sums, y, codes);
@@ -373,18 +400,13 @@ struct SeparableForwardHalf {
     for (int i = at.tile_at / 16 + static_cast<int>(threadIdx.x); t.framed != 0 && i < at.bytes / 16;
          i += kForwardThreads)
       reinterpret_cast<uint4*>(shared)[i] = uint4{};
+    wait_for_kernel_before();
     for (int index = static_cast<int>(blockIdx.x); index < t.units; index += static_cast<int>(gridDim.x)) {
       const SeparableUnit unit = unit_at<kPool>(t, index);
-      __syncthreads();  // everyone has done with the tile that was here
-      fill(t, at, unit, x, tile);
-      if (index == static_cast<int>(blockIdx.x)) {  // while the first tile comes
-        load_weights(t, at, depthwise, pointwise, reinterpret_cast<std::uint32_t*>(shared));
-        if constexpr (kFolded == 0)
-          load_diagonals(t, at, depthwise, reinterpret_cast<std::uint32_t*>(shared + at.depthwise_at));
-        for (int i = static_cast<int>(threadIdx.x); i < at.groups * 32; i += kForwardThreads)
-          reinterpret_cast<T*>(shared + at.bias_at)[i] =
-              t.bias != 0 && i < t.out_channels ? bias[i] : from_float<T>(0.0f);
-      }
+      if (index + static_cast<int>(gridDim.x) >= t.units) let_next_kernel_start();  // this block's last unit
+      __syncthreads();             // everyone has done with the tile that was here
+      fill(t, at, unit, x, tile);  // the first comes together with the weights
+      if (index == static_cast<int>(blockIdx.x)) load_weights(t, at, depthwise, pointwise, bias, shared);
       wait_for_copies();
       __syncthreads();
       compute(t, at, unit, shared, y, codes);

@@ -40,20 +40,18 @@ void launch(const Exec& exec, const SeparableBlockShape& s, const SeparableMomen
                              static_cast<const T*>(o.dy),
                              o.codes,
                              o.partials};
-  const dim3 grid(static_cast<unsigned>(t.bands), static_cast<unsigned>(t.images.parts));
+  const dim3 grid(static_cast<unsigned>(t.bands), static_cast<unsigned>(t.images.parts)), threads(kSeparableThreads);
   const auto bytes = static_cast<std::size_t>(t.shared_bytes);
   if constexpr (sizeof(T) == 4) {
     allow_shared_bytes(separable_moments_kernel_float<kIn>, t.shared_bytes);
-    separable_moments_kernel_float<kIn>
-        <<<grid, kSeparableThreads, bytes, stream_of(exec)>>>(g, at, static_cast<int>(s.pool));
+    launch_spread(exec, separable_moments_kernel_float<kIn>, grid, threads, bytes, g, at, static_cast<int>(s.pool));
   } else if (s.pool == 2) {
     allow_shared_bytes(separable_moments_kernel<T, kIn, 2>, t.shared_bytes);
-    separable_moments_kernel<T, kIn, 2><<<grid, kSeparableThreads, bytes, stream_of(exec)>>>(g, at);
+    launch_spread(exec, separable_moments_kernel<T, kIn, 2>, grid, threads, bytes, g, at);
   } else {
     allow_shared_bytes(separable_moments_kernel<T, kIn, 1>, t.shared_bytes);
-    separable_moments_kernel<T, kIn, 1><<<grid, kSeparableThreads, bytes, stream_of(exec)>>>(g, at);
+    launch_spread(exec, separable_moments_kernel<T, kIn, 1>, grid, threads, bytes, g, at);
   }
-  check_launch("separable_moments_kernel");
 }
 
 /// dx[n, i, j, c] = Σ over taps and outputs of dz · depthwise · pointwise. A warp a pixel, lanes over outputs.

@@ -41,7 +41,6 @@ __global__ void __launch_bounds__(kSeparableThreads)
     separable_moments_kernel_float(const MomentGeometry g, const MomentPointers<float> at, int pool) {
   constexpr int kTaps = 9 * kIn, kRows = (kTaps + 16) / 16 * 16 + 1;
   extern __shared__ __align__(128) unsigned char shared[];
-  let_next_kernel_start();
   float* x = reinterpret_cast<float*>(shared);
   const MomentBand band(g, static_cast<int>(blockIdx.x));
   const MomentShare share(g.out_channels);
@@ -58,6 +57,7 @@ __global__ void __launch_bounds__(kSeparableThreads)
     places[i] = static_cast<int>(place.quotient) * pool * pitch + static_cast<int>(place.remainder) * pool * kIn;
   }
   const int code_bits = pool == 2 ? 4 : 1, code_shift = channel * code_bits % 8;  // of the lane's channel in its byte
+  wait_then_let_next_start();
   float* weights = reinterpret_cast<float*>(shared + g.weights_at);
   load_moment_weights<kIn>(g, at, weights);
   float sums[kTaps + 1] = {};

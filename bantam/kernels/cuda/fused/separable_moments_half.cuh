@@ -235,22 +235,22 @@ template <class T, int kIn, int kPool>
 __global__ void __launch_bounds__(kSeparableThreads, 2)
     separable_moments_kernel(const MomentGeometry g, const MomentPointers<T> at) {
   extern __shared__ __align__(128) unsigned char shared[];
-  let_next_kernel_start();
   std::uint16_t* raw = reinterpret_cast<std::uint16_t*>(shared);
   const MomentBand band(g, static_cast<int>(blockIdx.x));
   const MomentShare share(g.out_channels);
   const int first_image = static_cast<int>(blockIdx.y) * g.images_each;
   const int end_image = min(g.batch, first_image + g.images_each);
   if (threadIdx.x < 16) raw[(band.read_end - band.read_begin) * g.in_w * kIn + threadIdx.x] = 0;  // read with the last
-  start_rows<kIn>(g, band, at.x, first_image, raw);
-  StepQueue<T, kPool> queue(g, band, at, share, first_image);
-  MomentSums<T, kIn> moments(g);
   int* places = reinterpret_cast<int*>(shared + g.places_at);  // of windows: bytes from the first pair
 #pragma unroll 1
   for (int i = static_cast<int>(threadIdx.x); i < band.windows; i += kSeparableThreads) {
     const Divided place = g.by_window_columns.divide(static_cast<std::uint32_t>(i));
     places[i] = static_cast<int>(place.quotient * 2 * g.columns + place.remainder * 2) * kIn * 4;
   }
+  wait_then_let_next_start();
+  start_rows<kIn>(g, band, at.x, first_image, raw);
+  StepQueue<T, kPool> queue(g, band, at, share, first_image);
+  MomentSums<T, kIn> moments(g);
   float* weights = reinterpret_cast<float*>(shared + g.weights_at);
   load_moment_weights<kIn>(g, at, weights);
   for (int image = first_image; image < end_image; ++image) {

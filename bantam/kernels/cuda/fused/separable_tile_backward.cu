@@ -54,9 +54,8 @@ void launch(const Exec& exec, const SeparableBlockShape& s, DType dtype, const S
   const auto kernel = separable_tile_backward_kernel<T, kChannels>;
   allow_shared_bytes(kernel, memory.total);
   const dim3 grid(static_cast<unsigned>(t.bands * t.groups), static_cast<unsigned>(t.images.parts));
-  kernel<<<grid, kSeparableThreads, static_cast<std::size_t>(memory.total), stream_of(exec)>>>(
-      tile_geometry(s, t, memory), at);
-  check_launch("separable_tile_backward_kernel");
+  launch_spread(exec, kernel, grid, dim3(kSeparableThreads), static_cast<std::size_t>(memory.total),
+                tile_geometry(s, t, memory), at);
 }
 
 }  // namespace

@@ -167,25 +167,21 @@ __device__ inline void fill_zero(void* at, int bytes) {
   }
 }
 
-/// Starts the first image's loads, and clears what no load writes: what matrix loads read past dz, a row of zeros, the
-/// border of d_mid.
+/// Clears what no load writes (what matrix loads read past dz, a row of zeros, the border of d_mid) while the kernel
+/// before ends, and starts the first image's loads.
 template <class T, int kChannels>
 __device__ void begin_tile(const TileGeometry& g, const TileBand& band, const TilePointers<T>& at,
                            const GradientLoader<T>& loader, const TileArrays<T>& arrays, unsigned char* shared,
                            int image, int group) {
-  start_x<T, kChannels>(g, band, at.x, image, group, reinterpret_cast<T*>(shared + g.region_at));
-  if (g.sparse_dz) {
-    fill_zero(shared, g.codes_at);
-    __syncthreads();
-  }
-  loader.start(at.dy, at.codes, image);
-  start_weights<T, kChannels>(g, at.w_pointwise, group, arrays.weights);
-  if (!g.sparse_dz) {
-    const int written = band.dz_positions(g) * g.dz_stride * static_cast<int>(sizeof(T));
-    fill_zero(shared + written, g.weights_at - written);
-  }
+  const int written = g.sparse_dz ? 0 : band.dz_positions(g) * g.dz_stride * static_cast<int>(sizeof(T));
+  fill_zero(shared + written, (g.sparse_dz ? g.codes_at : g.weights_at) - written);
   fill_zero(shared + g.zeros_at, g.in_w * kChannels * static_cast<int>(sizeof(T)));
   fill_zero(arrays.d_mid, (g.band_rows + 2) * (g.in_w + 2) * kGradientMidStride<kChannels> * 4);
+  wait_then_let_next_start();
+  start_x<T, kChannels>(g, band, at.x, image, group, reinterpret_cast<T*>(shared + g.region_at));
+  if (g.sparse_dz) __syncthreads();  // what is cleared lies where loads write
+  loader.start(at.dy, at.codes, image);
+  start_weights<T, kChannels>(g, at.w_pointwise, group, arrays.weights);
 }
 
 /// blockIdx.x: band · groups + group; blockIdx.y: part of the batch.
@@ -193,7 +189,6 @@ template <class T, int kChannels>
 __global__ void __launch_bounds__(kSeparableThreads, 2)
     separable_tile_backward_kernel(const TileGeometry g, const TilePointers<T> at) {
   extern __shared__ __align__(128) unsigned char shared[];
-  let_next_kernel_start();
   const int groups = g.in_channels / kChannels, group = static_cast<int>(blockIdx.x) % groups;
   const TileBand band(g, static_cast<int>(blockIdx.x) / groups);
   const int first_image = static_cast<int>(blockIdx.y) * g.images_each;

@@ -1,0 +1,46 @@
+// Which convolutions give statistics.
+#include "bantam/engine/fusion/conv_norm.h"
+
+#include "bantam/engine/graph.h"
+#include "bantam/engine/layers.h"
+#include "bantam/kernels/conv2d_statistics.h"
+
+namespace bantam::fusion {
+namespace {
+
+/// What the layer runs on one sample (height, width, channels).
+kernels::Conv2dShape shape_of(const Conv2dOptions& options, const Shape& in) {
+  const Window2d window{options.kernel, options.stride, options.dilation, options.padding};
+  const Padding pad = window.resolve("conv2d", in[0], in[1]);
+  return {.batch = 1,
+          .in_h = in[0],
+          .in_w = in[1],
+          .in_channels = in[2],
+          .out_channels = options.filters,
+          .kernel_h = options.kernel.h,
+          .kernel_w = options.kernel.w,
+          .stride_h = options.stride.h,
+          .stride_w = options.stride.w,
+          .pad_top = pad.top,
+          .pad_bottom = pad.bottom,
+          .pad_left = pad.left,
+          .pad_right = pad.right,
+          .dilation_h = options.dilation.h,
+          .dilation_w = options.dilation.w,
+          .groups = options.groups};
+}
+
+}  // namespace
+
+int norm_behind_conv(const Graph& graph, int node, const FusionTarget& target) {
+  if (target.device != DeviceKind::cuda) return 0;
+  const auto layer = [&](NodeId at) -> const Layer& { return *graph.nodes()[static_cast<std::size_t>(at)].layer; };
+  const auto* convolution = layer(node).options<Conv2dOptions>();
+  if (convolution == nullptr || convolution->bias || convolution->activation.kind != kernels::Activation::none)
+    return 0;
+  if (!kernels::conv2d_gives_statistics(shape_of(*convolution, graph.input_shapes(node)[0]), target.compute)) return 0;
+  const NodeId reader = graph.only_reader(node);
+  return reader != 0 && layer(reader).options<BatchNormOptions>() != nullptr ? reader : 0;
+}
+
+}  // namespace bantam::fusion

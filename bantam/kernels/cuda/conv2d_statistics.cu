@@ -1,0 +1,35 @@
+// Convolutions with statistics on a GPU: taken by the kernel that writes the output where there is one that can, else
+// in a pass behind it.
+#include "bantam/kernels/conv2d_statistics.h"
+#include "bantam/kernels/conv2d_statistics_parts.h"
+#include "bantam/kernels/workspace_layout.h"
+
+namespace bantam::kernels::cuda {
+namespace {
+
+/// An image convolution whose blocks take moments of what they write.
+bool image_statistics(const Exec& exec, const Conv2dShape& shape, DType dtype, const void* x, const void* w, void* y,
+                      const StatisticsOutput& statistics, Workspace workspace) {
+  if (!is_image_convolution(shape, dtype)) return false;
+  const PartMoments parts = PartMoments::at(workspace.data, image_parts(shape), shape.out_channels);
+  if (!image_conv2d_forward(exec, shape, dtype, x, w, y, &parts)) return false;
+  merge_part_moments(exec, parts, statistics);
+  return true;
+}
+
+}  // namespace
+
+void conv2d_forward_statistics(const Exec& exec, const Conv2dShape& shape, DType dtype, const void* x, const void* w,
+                               void* y, const StatisticsOutput& statistics, Workspace workspace) {
+  check_conv2d_type(dtype);
+  require_workspace(workspace, conv2d_statistics_workspace_bytes(shape, dtype, DeviceKind::cuda),
+                    "conv2d_forward_statistics");
+  if (shape.y_elements() == 0) return;
+  if (image_statistics(exec, shape, dtype, x, w, y, statistics, workspace)) return;
+  conv2d_forward(exec, shape, dtype, x, w, y, workspace);
+  batch_norm_forward_training(exec, output_rows(shape), dtype, y, {}, statistics.epsilon, statistics.update,
+                              statistics.running_mean, statistics.running_variance, nullptr, statistics.mean,
+                              statistics.inv_std, workspace);
+}
+
+}  // namespace bantam::kernels::cuda

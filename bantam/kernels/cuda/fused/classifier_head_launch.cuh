@@ -1,0 +1,56 @@
+// How the fused head's kernels are launched: early where that pays, as clusters where the kernel wants them.
+#pragma once
+
+#include <cstdlib>
+
+#include "bantam/kernels/cuda/check.h"
+#include "bantam/kernels/cuda/early_launch.cuh"
+#include "bantam/kernels/cuda/libraries.h"
+
+namespace bantam::kernels::cuda {
+
+/// EXPERIMENT
+inline int x_env(const char* name, int otherwise) {
+  const char* v = std::getenv(name);
+  return v ? std::atoi(v) : otherwise;
+}
+struct HeadLaunch {
+  dim3 grid;
+  int threads = 0;
+  int shared_bytes = 0;  ///< beyond what the kernel declares
+  int cluster = 1;       ///< neighbours in y that run side by side
+  bool early = false;    ///< every thread of the kernel calls wait_for_kernel_before
+};
+
+/// Whether what runs on the device may be launched early and as clusters.
+inline bool has_clusters(const Exec& exec) { return starts_early(Libraries::of(exec).compute_capability()); }
+
+template <class... Parameters, class... Arguments>
+void launch_head_kernel(const Exec& exec, void (*kernel)(Parameters...), const HeadLaunch& how,
+                        const Arguments&... arguments) {
+  constexpr int kAllowed = 48 * 1024;  // without asking
+  if (how.shared_bytes > kAllowed)
+    check_cuda(cudaFuncSetAttribute(reinterpret_cast<const void*>(kernel), cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                    how.shared_bytes),
+               "cudaFuncSetAttribute");
+  cudaLaunchAttribute attributes[2];
+  cudaLaunchConfig_t config{};
+  config.gridDim = how.grid;
+  config.blockDim = dim3(static_cast<unsigned>(how.threads));
+  config.dynamicSmemBytes = static_cast<std::size_t>(how.shared_bytes);
+  config.stream = stream_of(exec);
+  config.attrs = attributes;
+  if (how.early && has_clusters(exec)) {
+    auto& early = attributes[config.numAttrs++];
+    early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+    early.val.programmaticStreamSerializationAllowed = 1;
+  }
+  if (how.cluster > 1) {
+    auto& cluster = attributes[config.numAttrs++];
+    cluster.id = cudaLaunchAttributeClusterDimension;
+    cluster.val.clusterDim = {1, static_cast<unsigned>(how.cluster), 1};
+  }
+  check_cuda(cudaLaunchKernelEx(&config, kernel, static_cast<Parameters>(arguments)...), "cudaLaunchKernelEx");
+}
+
+}  // namespace bantam::kernels::cuda
