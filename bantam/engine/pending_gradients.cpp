@@ -8,7 +8,7 @@
 
 namespace bantam {
 
-bool PendingGradients::take(const Context& context, std::size_t bytes, std::size_t arrays) const {
+bool PendingGradients::takes(const Context& context, std::size_t bytes, std::size_t arrays) const {
   return context.device.kind == DeviceKind::cuda && bytes_ + bytes <= kMostBytes &&
          parameters_.size() + arrays <= static_cast<std::size_t>(kernels::PendingSums::kMost);
 }

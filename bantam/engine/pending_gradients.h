@@ -23,7 +23,7 @@ class PendingGradients {
 
   /// Whether `arrays` more may wait, in `bytes` of parts: there is room, and kernels of the context's device leave
   /// parts.
-  bool take(const Context& context, std::size_t bytes, std::size_t arrays) const;
+  bool takes(const Context& context, std::size_t bytes, std::size_t arrays) const;
   /// Where a kernel notes its sums. To be followed by `keep`.
   kernels::PendingSums& sums() { return sums_; }
   const kernels::PendingSums& sums() const { return sums_; }

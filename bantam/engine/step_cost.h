@@ -34,7 +34,8 @@ StepCost predict_cost(const Graph& graph, std::int64_t batch, Precision precisio
 
 /// The forward work that the policy does again, with the passes that derive tensors, as a share of a step without: 0.04
 /// is 4 % more time. Fitted with the steps, on resnet50 at 256, ms measured (and predicted): [inner, whole, all of
-/// stage 1] 3.2 (3.4); [cheap, three short stretches] 4.3 (4.7); [cheap, six stretches] 7.1 (7.5).
+/// stage 1] 3.2 (3.4); [cheap, three short stretches] 4.3 (4.7); [cheap, six stretches] 7.1 (7.5); [cheap,
+/// whole, seven stretches] 6.6 (6.6).
 double extra_work(const Graph& graph, const RecomputeOptions& recompute, const StepCost& cost);
 
 }  // namespace bantam

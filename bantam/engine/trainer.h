@@ -33,7 +33,7 @@ struct TrainerOptions {
   bool evaluate = true;
   /// All but eager: every shape of the run is planned before its first step (TrainingStep::prepare). Captured, whole
   /// updates run from recordings where the device makes the source's batches by itself (BatchSource::device_batches);
-  /// what cannot, runs planned: sources with the host in between, short batches, pieces of batches, evaluation.
+  /// what cannot, runs planned: sources with the host in between, short batches, evaluation.
   StepMode mode = StepMode::captured;
   /// Updates of a launch of captured steps; 0: as many as the source's batches allow.
   int updates_a_launch = 0;

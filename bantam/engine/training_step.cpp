@@ -182,7 +182,7 @@ void TrainingStep::update() {
   const int slot = optimizer_.metric_slot(), rate = recording ? recorded_updates_ : 0;
   try {
     run_part(StepPart::update, 0, [this, rate] { optimizer_.update(rate); });
-  } catch (...) {  // its workspace was refused, say, which comes before all that it writes
+  } catch (...) {  // not for memory, of which it takes none
     if (!recording) discard();
     throw;
   }

@@ -27,8 +27,8 @@ struct PlannerOptions {
   /// Most seconds; 0: no limit, so that the plan never depends on the machine's speed.
   double seconds = 1.0;
   /// Most placements tried by each worker of the local search (64 insertions of the ejection search count as one, a
-  /// dissection as four); 0: only the constructed orders. The default takes 0.4 to 0.9 s for some 300 buffers on two
-  /// cores that are otherwise idle, so that the time does not end it.
+  /// dissection as four); 0: only the constructed orders. The default takes 1 to 1.7 s of one core for 150 to 450
+  /// buffers, so that on two cores that are otherwise idle it is not the time that ends it.
   std::int64_t iterations = 5'000;
   std::uint64_t seed = 42;
   /// Searches side by side, each on a thread of its own and with a seed of its own; the best plan wins. More than the

@@ -53,7 +53,7 @@ void run_backward(const Context& context, const SeparableBlockShape& shape, Save
     const std::size_t bytes =
         kernels::separable_block_workspace_bytes(shape, dtype, SeparableBlockPass::backward, context.device.kind);
     const bool waits = context.pending != nullptr && depthwise.in_arena() && pointwise.in_arena() &&
-                       (!w.bias.defined() || bias.in_arena()) && context.pending->take(context, bytes, 3);
+                       (!w.bias.defined() || bias.in_arena()) && context.pending->takes(context, bytes, 3);
     Tensor parts;
     if (waits) parts = context.allocate({static_cast<std::int64_t>(bytes)}, DType::uint8, Category::workspace);
     const Scratch scratch = context.scratch(waits ? 0 : bytes);

@@ -58,18 +58,12 @@ struct FinishGradientSums {
   std::int64_t channels;
   bool accumulate;
 
-  struct Kept {
-    float inv_std, dshift, dscale;
-  };
-  __device__ Kept fetch(std::int64_t c) const {
-    return {inv_std[c], accumulate && dshift ? dshift[c] : 0.0f, accumulate && dscale ? dscale[c] : 0.0f};
-  }
-  __device__ void operator()(std::int64_t c, const Kept& kept, const double (&sums)[2]) const {
-    const auto shift = static_cast<float>(sums[0]), scale = static_cast<float>(sums[1] * kept.inv_std);
+  __device__ void operator()(std::int64_t c, const double (&sums)[2]) const {
+    const auto shift = static_cast<float>(sums[0]), scale = static_cast<float>(sums[1] * inv_std[c]);
     totals[c] = shift;
     totals[channels + c] = scale;
-    if (dshift) dshift[c] = accumulate ? kept.dshift + shift : shift;
-    if (dscale) dscale[c] = accumulate ? kept.dscale + scale : scale;
+    if (dshift) dshift[c] = accumulate ? dshift[c] + shift : shift;
+    if (dscale) dscale[c] = accumulate ? dscale[c] + scale : scale;
   }
 };
 

@@ -47,7 +47,8 @@ struct ImageMoments {
 
   /// All threads; a barrier must follow.
   __device__ void clear() {
-    for (int at = threadIdx.x; at < kImageWarps * 32 * kGroups; at += kImageThreads) sum[0][at] = squares[0][at] = 0;
+    for (int warp = 0; warp < kImageWarps; ++warp)
+      for (int at = threadIdx.x; at < 32 * kGroups; at += kImageThreads) sum[warp][at] = squares[warp][at] = 0;
   }
   /// For one lane of each t = lane % 4: the part's first pixel, channels 8t to 8t + 7 of a group. A barrier must
   /// follow.

@@ -92,26 +92,8 @@ __device__ inline void add_part(const T* x, std::int64_t rows, std::int64_t chan
       });
 }
 
-/// Ends a channel: the mean of all rows from the parts' means, and m2 from the parts' m2 and the distances of their
-/// means from the first part's (double: they are close to each other, so that the difference of sums costs nothing).
-template <class T, class Finish>
-struct FinishMoments {
-  const T* x;
-  const float* partials;
-  double rows, per_row;
-  Finish finish;
-
-  struct Kept {
-    float origin, first;  ///< the channel's in x's first row, and the first part's mean
-    decltype(finish.fetch(0)) own;
-  };
-  __device__ Kept fetch(std::int64_t c) const { return {to_float(x[c]), partials[c], finish.fetch(c)}; }
-  __device__ void operator()(std::int64_t c, const Kept& kept, const double (&sums)[2]) const {
-    const double apart = sums[0] * per_row, m2 = sums[1] - sums[0] * apart;
-    finish(c, kept.own, kept.origin, {rows, {kept.first + apart}, {m2 > 0 ? m2 : 0}});
-  }
-};
-
+/// The mean of all rows from the parts' means, and m2 from the parts' m2 and the distances of their means from the
+/// first part's (double: they are close to each other, so that the difference of sums costs nothing).
 template <class T, int N, class Finish>
 __global__ void __launch_bounds__(kTileThreads, 2) moments_kernel(const T* x, std::int64_t rows, std::int64_t channels,
                                                                   float* partials, unsigned* counters, Finish finish) {
@@ -136,25 +118,31 @@ __global__ void __launch_bounds__(kTileThreads, 2) moments_kernel(const T* x, st
   }
   if (!last_of_column(counters)) return;
   const int thread = static_cast<int>(threadIdx.y * blockDim.x + threadIdx.x);
-  const Pack<float, M> first = load_pack<M>(
-      partials + min(static_cast<std::int64_t>(blockIdx.x) * width + thread % (width / M) * M, channels - M));
+  const std::int64_t column = static_cast<std::int64_t>(blockIdx.x) * width;
+  double first[M] = {};
+#pragma unroll
+  for (int m = 0; m < M; ++m)
+    if (const std::int64_t mine = column + thread % (width / M) * M + m; mine < channels) first[m] = partials[mine];
   const auto add = [&](double(&sums)[2], int part, const float(&values)[2], int m) {
-    const double count = static_cast<double>(rows_of_part<kMomentRows>(rows, part)), apart = values[0] - first.v[m];
+    const double count = static_cast<double>(rows_of_part<kMomentRows>(rows, part)), apart = values[0] - first[m];
     sums[0] += count * apart;
     sums[1] += values[1] + count * apart * apart;
   };
-  merge_column<2, M>(partials, channels, width, add, finish);
+  merge_column<2, M>(partials, channels, width, add, [&](std::int64_t channel, const double(&sums)[2]) {
+    const double count = static_cast<double>(rows), apart = sums[0] / count;
+    const double mean = partials[channel] + apart, m2 = sums[1] - sums[0] * apart;
+    finish(channel, to_float(x[channel]), Moments<double, 1>{count, {mean}, {m2 > 0 ? m2 : 0}});
+  });
 }
 
-/// finish(c, finish.fetch(c), origin, moments) on the device for every channel of x (rows, channels), rows > 0.
-/// `partials` has room for column_parts(rows, channels)·2·channels floats.
+/// finish(c, origin, moments) on the device for every channel of x (rows, channels), rows > 0. `partials` has room for
+/// column_parts(rows, channels)·2·channels floats.
 template <class T, int N, class Finish>
 void channel_moments(const Exec& exec, std::int64_t rows, std::int64_t channels, const T* x, float* partials,
                      const Finish& finish) {
   const auto [grid, block] = column_grid<N>(rows, channels);
-  moments_kernel<T, N><<<grid, block, 0, stream_of(exec)>>>(
-      x, rows, channels, partials, Libraries::of(exec).block_counters(exec.stream),
-      FinishMoments<T, Finish>{x, partials, static_cast<double>(rows), 1.0 / static_cast<double>(rows), finish});
+  moments_kernel<T, N><<<grid, block, 0, stream_of(exec)>>>(x, rows, channels, partials,
+                                                            Libraries::of(exec).block_counters(exec.stream), finish);
   check_launch("moments_kernel");
 }
 

@@ -63,14 +63,9 @@ __device__ inline bool last_of_column(unsigned* counters) {
   return last;
 }
 
-/// Parts that a thread has under way at a time when it adds them up: the last block works alone, so that every wait for
-/// memory counts. The most parts there are, 264 of 16 threads a channel, take two rounds.
-inline constexpr int kPartsAtOnce = 9;
-
 /// Adds up the parts' results of this block's column, partials (parts, K, channels), in a fixed order: calls
-/// add(sums, part, values, m) for every part, on K double sums a channel that begin with 0, then finish(c, kept, sums)
-/// once a channel, spread over the block's threads; `kept` is finish.fetch(c), which was asked for before the parts.
-/// Every thread of the block must call it; M divides the channels, and a column has no more channels than threads.
+/// add(sums, part, values) for every part, on K double sums a channel that begin with 0, then finish(c, sums) once a
+/// channel, spread over the block's threads. Every thread of the block must call it; M divides the channels.
 template <int K, int M, class Add, class Finish>
 __device__ inline void merge_column(const float* partials, std::int64_t channels, int width, Add&& add,
                                     Finish&& finish) {
@@ -78,27 +73,20 @@ __device__ inline void merge_column(const float* partials, std::int64_t channels
   const int thread = static_cast<int>(threadIdx.y * blockDim.x + threadIdx.x);
   const int lanes = width / M, row = thread / lanes, rows = kTileThreads / lanes;  // powers of two
   const int at = thread * M;
-  const std::int64_t column = static_cast<std::int64_t>(blockIdx.x) * width, last = channels - 1;
-  const auto kept = finish.fetch(min(column + thread % width, last));
-  const float* const mine = partials + min(column + thread % lanes * M, channels - M);
-  const int parts = static_cast<int>(gridDim.y);
+  const std::int64_t column = static_cast<std::int64_t>(blockIdx.x) * width, c = column + thread % lanes * M;
   double sums[M][K] = {};
-  for (int first = row; first < parts; first += kPartsAtOnce * rows) {
-    Pack<float, M> loaded[kPartsAtOnce][K];
+  if (c < channels) {
+#pragma unroll 8
+    for (int part = row; part < static_cast<int>(gridDim.y); part += rows) {
+      Pack<float, M> loaded[K];
 #pragma unroll
-    for (int i = 0; i < kPartsAtOnce; ++i)
-#pragma unroll
-      for (int k = 0; k < K; ++k)
-        loaded[i][k] = load_pack<M>(mine + (std::int64_t{min(first + i * rows, parts - 1)} * K + k) * channels);
-#pragma unroll
-    for (int i = 0; i < kPartsAtOnce; ++i) {
-      if (first + i * rows >= parts) continue;
+      for (int k = 0; k < K; ++k) loaded[k] = load_pack<M>(partials + (std::int64_t{part} * K + k) * channels + c);
 #pragma unroll
       for (int m = 0; m < M; ++m) {
         float values[K];
 #pragma unroll
-        for (int k = 0; k < K; ++k) values[k] = loaded[i][k].v[m];
-        add(sums[m], first + i * rows, values, m);
+        for (int k = 0; k < K; ++k) values[k] = loaded[k].v[m];
+        add(sums[m], part, values, m);
       }
     }
   }
@@ -113,19 +101,20 @@ __device__ inline void merge_column(const float* partials, std::int64_t channels
       for (int k = 0; k < K; ++k) shared[k][i] += shared[k][i + apart * width];
     __syncthreads();
   }
-  if (thread >= width || column + thread >= channels) return;
-  double total[K];
+  for (int i = thread; i < width && column + i < channels; i += kTileThreads) {
+    double total[K];
 #pragma unroll
-  for (int k = 0; k < K; ++k) total[k] = shared[k][thread];
-  finish(column + thread, kept, total);
+    for (int k = 0; k < K; ++k) total[k] = shared[k][i];
+    finish(column + i, total);
+  }
 }
 
 /// Rows that a thread loads before it uses the first.
 inline constexpr int kSumRowsAtOnce = 4;
 
 /// K sums a channel over all rows. terms.start<N>(c) gives what a thread keeps for its N channels; load<N>(offset)
-/// reads N elements, and add(kept, loaded, offset, sum) adds their terms to sum[k·N + n]. finish(c, finish.fetch(c),
-/// sums) gets a channel's K sums (double).
+/// reads N elements, and add(kept, loaded, offset, sum) adds their terms to sum[k·N + n]. finish(c, sums) gets a
+/// channel's K sums (double).
 template <int N, int K, class Terms, class Finish>
 __global__ void __launch_bounds__(kTileThreads, 2)
     row_sums_kernel(std::int64_t rows, std::int64_t channels, Terms terms, float* partials, unsigned* counters,

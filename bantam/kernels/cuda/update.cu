@@ -90,6 +90,7 @@ __device__ double sum_of_shares(const GradientSums& sums, int block) {
 __global__ void __launch_bounds__(kThreads)
     begin_update_kernel(const __grid_constant__ UpdateArena arena, const __grid_constant__ GradientSums sums,
                         double* partials, unsigned* counter, UpdateControl* control) {
+  wait_for_kernel_before();  // it may write gradients
   const int granule_blocks = static_cast<int>(gridDim.x) - sums.share_blocks;
   const int block = static_cast<int>(blockIdx.x);
   double sum = block < granule_blocks ? sum_of_granules(arena, sums) : sum_of_shares(sums, block - granule_blocks);
@@ -264,9 +265,8 @@ void begin_update(const Exec& exec, const UpdateArena& arena, const PendingSums&
   GradientSums sums{.pending = pending, .granules = pending_granules(arena, pending), .shares = shares_of(pending)};
   sums.share_blocks = std::min(sums.shares, static_cast<int>(kMostSumBlocks));
   const auto blocks = static_cast<unsigned>(gradient_sum_blocks(arena.granules) + sums.share_blocks);
-  begin_update_kernel<<<blocks, kThreads, 0, stream_of(exec)>>>(
-      arena, sums, static_cast<double*>(workspace.data), Libraries::of(exec).block_counters(exec.stream), control);
-  check_launch("begin_update_kernel");
+  launch_early(exec, begin_update_kernel, dim3(blocks), dim3(kThreads), arena, sums,
+               static_cast<double*>(workspace.data), Libraries::of(exec).block_counters(exec.stream), control);
 }
 
 void apply_update(const Exec& exec, OptimizerKind kind, const UpdateArena& arena, const UpdateBuffers& buffers,

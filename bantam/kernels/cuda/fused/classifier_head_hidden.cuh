@@ -156,7 +156,6 @@ __global__ void __launch_bounds__(kHiddenThreads<kRows>)
     commit_copies();  // an empty group keeps the count
   };
   HiddenSums<T, kRows> sums;
-  wait_for_kernel_before();
   let_next_kernel_start();
 #pragma unroll
   for (int step = 0; step < kStages - 1; ++step) load(step);
@@ -181,7 +180,8 @@ template <class T, int kRows, int kStages, bool kCluster>
 inline constexpr int kHiddenBytes = HiddenTiles<T, kRows, kStages>::kBytes +
                                     (kCluster ? PieceGathering<kRows>::kBytes : 0);
 
-/// Returns the number of parts.
+/// Returns the number of parts. Not launched early: blocks that come while others fill the multiprocessors are dealt
+/// out badly, which costs more than the launch.
 template <class T, int kRows, int kStages, bool kCluster>
 int launch_hidden(const Exec& exec, const ClassifierHeadShape& s, const HiddenSplit& split, const void* x,
                   const void* w1, float* partials) {
@@ -190,14 +190,14 @@ int launch_hidden(const Exec& exec, const ClassifierHeadShape& s, const HiddenSp
   const HeadLaunch how{.grid = dim3(static_cast<unsigned>(split.tiles), static_cast<unsigned>(parts * kTogether)),
                        .threads = kHiddenThreads<kRows>,
                        .shared_bytes = kHiddenBytes<T, kRows, kStages, kCluster>,
-                       .cluster = kTogether,
-                       .early = (x_env("X_EMASK", 7) & 1) != 0};
+                       .cluster = kTogether};
   launch_head_kernel(exec, hidden_partials_kernel<T, kRows, kStages, kCluster>, how, s, split.depth,
                      static_cast<const T*>(x), static_cast<const T*>(w1), partials);
   return parts;
 }
 
-/// Returns the number of parts: as many as there are pieces, or clusters of pieces where the device has those.
+/// Returns the number of parts: as many as there are pieces, or clusters of pieces where the device has those and the
+/// batch is small (the tiles of large ones fill a multiprocessor each, and clusters of them wait for one another).
 template <class T, int kRows>
 int launch_hidden_partials(const Exec& exec, const ClassifierHeadShape& s, const HiddenSplit& split, const void* x,
                            const void* w1, float* partials) {
@@ -205,11 +205,13 @@ int launch_hidden_partials(const Exec& exec, const ClassifierHeadShape& s, const
   int allowed = 0;
   check_cuda(cudaDeviceGetAttribute(&allowed, cudaDevAttrMaxSharedMemoryPerBlockOptin, exec.device.index),
              "cudaDeviceGetAttribute");
-  const bool gathers = has_clusters(exec) && split.splits >= kPiecesTogether && (kRows < 128 || x_env("X_G128", 1));
-  const auto launch = gathers && allowed >= kHiddenBytes<T, kRows, kMany, true> ? launch_hidden<T, kRows, kMany, true>
-                      : allowed >= kHiddenBytes<T, kRows, kMany, false>         ? launch_hidden<T, kRows, kMany, false>
-                                                                                : launch_hidden<T, kRows, kFew, false>;
-  return launch(exec, s, split, x, w1, partials);
+  if constexpr (kRows < 128) {
+    if (split.splits >= kPiecesTogether && allowed >= kHiddenBytes<T, kRows, kMany, true> && has_clusters(exec))
+      return launch_hidden<T, kRows, kMany, true>(exec, s, split, x, w1, partials);
+  }
+  const bool many = allowed >= kHiddenBytes<T, kRows, kMany, false>;
+  return (many ? launch_hidden<T, kRows, kMany, false> : launch_hidden<T, kRows, kFew, false>)(exec, s, split, x, w1,
+                                                                                               partials);
 }
 
 }  // namespace bantam::kernels::cuda

@@ -1,19 +1,14 @@
 // How the fused head's kernels are launched: early where that pays, as clusters where the kernel wants them.
 #pragma once
 
-#include <cstdlib>
-
 #include "bantam/kernels/cuda/check.h"
 #include "bantam/kernels/cuda/early_launch.cuh"
 #include "bantam/kernels/cuda/libraries.h"
 
 namespace bantam::kernels::cuda {
 
-/// EXPERIMENT
-inline int x_env(const char* name, int otherwise) {
-  const char* v = std::getenv(name);
-  return v ? std::atoi(v) : otherwise;
-}
+/// Every kernel of the head that is launched early waits before it lets the next one start, and the one that is not
+/// need not wait. So what a kernel reads before it waits is complete unless the kernel just before it writes it.
 struct HeadLaunch {
   dim3 grid;
   int threads = 0;

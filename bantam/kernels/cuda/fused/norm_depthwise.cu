@@ -67,13 +67,12 @@ __global__ void __launch_bounds__(kMergeChannels* kMergeRows)
   __syncthreads();
   const int thread = row * kMergeChannels + static_cast<int>(threadIdx.x), mine = thread / 32, lane = thread % 32;
   if (first_channel + mine >= channels) return;
-  const auto kept = finish.fetch(first_channel + mine);
   const double base = mean_of(partials[first_channel + mine], partials[channels + first_channel + mine]);
   count = sum_of_rows(shared[0], mine, lane);
   distances = sum_of_rows(shared[1], mine, lane);
   squares = sum_of_rows(shared[2], mine, lane);
   const double apart = distances / count, m2 = squares - distances * apart;
-  if (lane == 0) finish(first_channel + mine, kept, 0.0f, {count, {base + apart}, {m2 > 0 ? m2 : 0}});
+  if (lane == 0) finish(first_channel + mine, 0.0f, {count, {base + apart}, {m2 > 0 ? m2 : 0}});
 }
 
 /// Takes backward's eleven sums a channel: the weights' to their place, the first norm's to `totals` (2, channels); and

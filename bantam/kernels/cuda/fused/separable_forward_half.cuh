@@ -363,8 +363,7 @@ struct SeparableForwardHalf {
     }
   }
 
-  /// All outputs of the unit in `tile`. Where it has fewer of them than the warps take, warps share the groups of
-  /// channels.
+  /// All outputs of the unit in `tile`.
   __device__ static void compute(const SeparableTiles& t, const HalfLayout& at, const SeparableUnit& unit,
                                  const char* shared, T* y, std::uint8_t* codes) {
     const int warp = static_cast<int>(threadIdx.x / 32), lane = static_cast<int>(threadIdx.x % 32);
@@ -373,18 +372,14 @@ struct SeparableForwardHalf {
     const auto* tile = reinterpret_cast<const T*>(shared + at.tile_at);
     int offset[2 * kSteps];
     if constexpr (kFolded > 0) pair_offsets(at, offset);
-    const int shares = (unit.positions + kPositions - 1) / kPositions;
-    int shift = 0;  // 2^shift warps take the same positions
-    while (2 << shift <= at.groups && shares << (shift + 1) <= kForwardWarps) ++shift;
-    for (int first = (warp >> shift) * kPositions; first < unit.positions;
-         first += (kForwardWarps >> shift) * kPositions) {
+    for (int first = warp * kPositions; first < unit.positions; first += kForwardWarps * kPositions) {
       Operand a;
       if constexpr (kFolded > 0) {
         gather_patches(t, at, unit, tile, offset, first, a);
       } else {
         convolve_depthwise(t, at, unit, tile, reinterpret_cast<const uint4*>(shared + at.depthwise_at), first, a);
       }
-      for (int group = warp & ((1 << shift) - 1); group < at.groups; group += 1 << shift) {
+      for (int group = 0; group < at.groups; ++group) {
         Sums sums;
         multiply_group(weights + group * kSteps * 64, a, sums);
         finish(t, unit, first, group * 32 + lane % 4 * 8, bias, sums, y, codes);
