@@ -15,9 +15,10 @@ struct PlainValues {
   }
 };
 
-/// A strip's rows of data, one after another from the top; the next is on its way while one is used. `Values` makes
-/// floats of what lies in memory.
-template <class T, int N, int kData, class Values>
+/// A strip's rows of data, one after another from the top; the next is on its way while one is used, and kAhead more on
+/// their way to the L2 cache, which the strip's kOwn first columns are asked for. `Values` makes floats of what lies in
+/// memory.
+template <class T, int N, int kData, class Values, int kOwn, int kAhead>
 struct StripRows {
   const T* from;     ///< the next row's first position
   int row, end_row;  ///< the next row; rows from end_row on are not wanted
@@ -30,6 +31,15 @@ struct StripRows {
   __device__ void fetch() {
     here = exists() ? inside : 0u;
     next.load(from, here, channels);
+    if constexpr (kAhead > 0) prefetch(kAhead);
+  }
+  /// Before the first fetch.
+  __device__ void begin() const {
+#pragma unroll
+    for (int k = 0; k < kAhead; ++k) prefetch(k);
+  }
+  __device__ void prefetch(int k) const {
+    if (row + k >= 0 && row + k < end_row) prefetch_row<0, kOwn>(from + k * step, inside, channels);
   }
   /// Whether the next row is one of the image's.
   __device__ bool exists() const { return row >= 0 && row < end_row; }
@@ -46,18 +56,20 @@ struct StripRows {
 };
 
 /// The rows of x under a task's rows of y.
-template <class Values, int kData, int kStride, class T, int N>
-__device__ inline StripRows<T, N, kData, Values> rows_under(const T* x, const Strips& g, const StripTask& task, int c) {
+template <class Values, int kColumns, int kStride, int kAhead, class T, int N>
+__device__ inline auto rows_under(const T* x, const Strips& g, const StripTask& task, int c) {
+  constexpr int kData = (kColumns - 1) * kStride + 3;
+  using Rows = StripRows<T, N, kData, Values, kColumns * kStride, kAhead>;
   const int row = task.first_row * kStride - g.pad_top, column = task.first_column * kStride - g.pad_left;
   const std::int64_t step = static_cast<std::int64_t>(g.in_w) * g.channels;
-  return {.from = x + (task.image * g.in_h + row) * step + static_cast<std::int64_t>(column) * g.channels + c,
-          .row = row,
-          .end_row = min(g.in_h, (task.end_row - 1) * kStride - g.pad_top + 3),
-          .inside = columns_inside<kData>(column, g.in_w),
-          .channels = g.channels,
-          .step = step,
-          .here = 0,
-          .next = {}};
+  return Rows{.from = x + (task.image * g.in_h + row) * step + static_cast<std::int64_t>(column) * g.channels + c,
+              .row = row,
+              .end_row = min(g.in_h, (task.end_row - 1) * kStride - g.pad_top + 3),
+              .inside = columns_inside<kData>(column, g.in_w),
+              .channels = g.channels,
+              .step = step,
+              .here = 0,
+              .next = {}};
 }
 
 template <int kColumns, int N>
@@ -74,6 +86,7 @@ template <int kStride, int kColumns, class Rows, class Values, int N, class Emit
 __device__ inline void convolve_strip(Rows& rows, const Values& of, const float (&taps)[9][N], int steps, Emit&& emit) {
   constexpr int kData = (kColumns - 1) * kStride + 3, kUnderWay = kStride == 1 ? 3 : 2;
   float data[kData][N], sum[kUnderWay][kColumns][N];
+  rows.begin();
   rows.fetch();
   if constexpr (kStride == 1) {
     // Step k reads row k for output rows k (tap row 0), k - 1 and k - 2, which is then done.
@@ -145,11 +158,14 @@ struct StripWriter {
   }
 };
 
+/// Rows of the plain convolutions on their way to the L2 cache: of half types, for which it was measured to help.
+template <class T>
+inline constexpr int kRowsAhead = sizeof(T) == 2 ? 2 : 0;
+
 /// Forward at stride 1 or 2, and the input gradient at stride 1, with the kernel turned around.
 template <class T, int N, int kStride, int kColumns>
 __global__ void __launch_bounds__(kStripThreads, 4)
     depthwise_3x3_kernel(const T* x, const T* weights, T* y, Strips g, StripGrid grid, bool backwards) {
-  constexpr int kData = (kColumns - 1) * kStride + 3;
   const Divided block = grid.by_columns.divide(blockIdx.x);
   const int c = static_cast<int>(block.remainder * blockDim.x + threadIdx.x) * N;
   const std::uint32_t index = block.quotient * blockDim.y + threadIdx.y;
@@ -158,7 +174,7 @@ __global__ void __launch_bounds__(kStripThreads, 4)
   float taps[9][N];
   load_taps<T, N>(weights, g.channels, c, backwards, taps);
   using Values = PlainValues<T, N>;
-  auto rows = rows_under<Values, kData, kStride, T, N>(x, g, task, c);
+  auto rows = rows_under<Values, kColumns, kStride, kRowsAhead<T>, T, N>(x, g, task, c);
   StripWriter<T> out(y, g, task, c);
   convolve_strip<kStride, kColumns>(rows, Values{}, taps, task.end_row - task.first_row,
                                     [&](const float(&sums)[kColumns][N]) { out.write(sums); });
@@ -190,7 +206,14 @@ __global__ void __launch_bounds__(kStripThreads, 4)
 
   RawRow<T, N, kColumns + 1> next;
   float above[kColumns + 1][N], here[kColumns + 1][N];
-  const auto fetch = [&] { next.load(from, row >= 0 && row < g.out_h ? inside : 0u, g.channels); };
+  const auto prefetch = [&](int k) {
+    if (row + k >= 0 && row + k < g.out_h && row + k <= task.end_row)
+      prefetch_row<1, kColumns>(from + k * dy_row, inside, g.channels);
+  };
+  const auto fetch = [&] {
+    next.load(from, row >= 0 && row < g.out_h ? inside : 0u, g.channels);
+    if constexpr (kRowsAhead<T> != 0) prefetch(kRowsAhead<T>);
+  };
   const auto advance = [&](float(&data)[kColumns + 1][N]) {
     next.floats(data);
     ++row;
@@ -206,6 +229,8 @@ __global__ void __launch_bounds__(kStripThreads, 4)
     ++to_row;
     to += dx_row;
   };
+#pragma unroll
+  for (int k = 0; k < kRowsAhead<T>; ++k) prefetch(k);
   fetch();
   advance(above);
   for (int m = task.first_row; m < task.end_row; ++m) {

@@ -113,6 +113,23 @@ __device__ inline void sum_over_strips(float (&sums)[kValues], Write&& write) {
   }
 }
 
+/// Adds kSums sums of N channels a thread over a block of strips, and puts them into partials (parts, kSums, channels),
+/// or with one part hands them to write(sum·channels + c, value). `block`: the part and the column of blocks.
+template <int kSums, int N, class Write>
+__device__ inline void put_strip_sums(float (&sums)[kSums * N], const Divided& block, const StripGrid& grid,
+                                      int channels, float* partials, const Write& write) {
+  const bool only = gridDim.x == grid.columns;
+  sum_over_strips(sums, [&](int i, int lane, float sum) {
+    const int channel = static_cast<int>(block.remainder * blockDim.x + lane) * N + i % N;
+    if (channel >= channels) return;
+    const std::int64_t at = static_cast<std::int64_t>(i / N) * channels + channel;
+    if (only)
+      write(at, sum);
+    else
+      partials[static_cast<std::int64_t>(block.quotient) * kSums * channels + at] = sum;
+  });
+}
+
 /// Sums of part blockIdx.x / columns: tasks [part·tasks_each, …), a block's threads in turn. To partials (parts, 9,
 /// channels), or with one part to write(tap·channels + c, sum).
 template <class T, int N, int kStride, int kColumns>
@@ -127,16 +144,7 @@ __global__ void __launch_bounds__(kStripThreads, kStride == 1 ? 3 : 4)
     for (std::uint32_t task = begin + threadIdx.y; task < end; task += blockDim.y)
       add_task<T, N, kStride, kColumns>(x, dy, g, g.task(task), c, sums);
   }
-  const bool only = gridDim.x == grid.columns;
-  sum_over_strips(sums, [&](int i, int lane, float sum) {
-    const int channel = static_cast<int>(block.remainder * blockDim.x + lane) * N + i % N;
-    if (channel >= g.channels) return;
-    const std::int64_t at = static_cast<std::int64_t>(i / N) * g.channels + channel;
-    if (only)
-      write(at, sum);
-    else
-      partials[static_cast<std::int64_t>(block.quotient) * 9 * g.channels + at] = sum;
-  });
+  put_strip_sums<9, N>(sums, block, grid, g.channels, partials, write);
 }
 
 inline constexpr int kAddPartsRows = 32;

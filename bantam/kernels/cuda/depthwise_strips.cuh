@@ -100,6 +100,15 @@ struct RawRow {
   }
 };
 
+/// Asks the L2 cache for positions [kFirst, kFirst + kCount) of a row, where their bit of `inside` is set: what a
+/// thread loads next is then near, whatever its registers leave room for.
+template <int kFirst, int kCount, class T>
+__device__ inline void prefetch_row(const T* from, unsigned inside, int channels) {
+#pragma unroll
+  for (int i = kFirst; i < kFirst + kCount; ++i)
+    if (inside >> i & 1u) asm volatile("prefetch.global.L2 [%0];" ::"l"(from + i * channels));
+}
+
 /// Zeros where bit t of `inside` is not set.
 template <int kColumns, int N>
 __device__ inline void clear_outside(unsigned inside, float (&values)[kColumns][N]) {

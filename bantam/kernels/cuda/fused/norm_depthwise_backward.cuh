@@ -270,16 +270,7 @@ __global__ void __launch_bounds__(kStripThreads, 3)
         backward_stride_2<T, N, kColumns>(o, g, g.task(task), c, norm, of, taps, sums);
     }
   }
-  const bool only = gridDim.x == grid.columns;
-  sum_over_strips(sums, [&](int i, int lane, float sum) {
-    const int channel = static_cast<int>(block.remainder * blockDim.x + lane) * N + i % N;
-    if (channel >= g.channels) return;
-    const std::int64_t at = static_cast<std::int64_t>(i / N) * g.channels + channel;
-    if (only)
-      write(at, sum);
-    else
-      partials[static_cast<std::int64_t>(block.quotient) * kBackwardSums * g.channels + at] = sum;
-  });
+  put_strip_sums<kBackwardSums, N>(sums, block, grid, g.channels, partials, write);
 }
 
 }  // namespace bantam::kernels::cuda

@@ -108,7 +108,6 @@ template <class T, int N, int kStride, int kColumns>
 __global__ void __launch_bounds__(kStripThreads, 3)
     norm_depthwise_forward_kernel(const T* x, AffineSource norm, Clamp f, const T* weights, T* y, Strips g,
                                   StripGrid grid, std::uint32_t tasks_each, float* partials, float* counts) {
-  constexpr int kData = (kColumns - 1) * kStride + 3;
   const Divided block = grid.by_columns.divide(blockIdx.x);
   const int first_channel = static_cast<int>(block.remainder * blockDim.x) * N;
   const int c = first_channel + static_cast<int>(threadIdx.x) * N;
@@ -117,11 +116,12 @@ __global__ void __launch_bounds__(kStripThreads, 3)
     float taps[9][N];
     load_taps<T, N>(weights, g.channels, c, false, taps);
     using Values = NormedValues<T, N>;
+    constexpr int kAhead = sizeof(T) == 2 ? kStride - 1 : 0;  // at stride 1 it costs more than it brings
     const Values values{norm.load<N>(c), f};
     const std::uint32_t begin = block.quotient * tasks_each, end = min(begin + tasks_each, g.tasks);
     for (std::uint32_t index = begin + threadIdx.y; index < end; index += blockDim.y) {
       const StripTask task = g.task(index);
-      auto rows = rows_under<Values, kData, kStride, T, N>(x, g, task, c);
+      auto rows = rows_under<Values, kColumns, kStride, kAhead, T, N>(x, g, task, c);
       StripWriter<T> out(y, g, task, c);
       convolve_strip<kStride, kColumns>(rows, values, taps, task.end_row - task.first_row,
                                         [&](const float(&sums)[kColumns][N]) {
