@@ -9,7 +9,7 @@ build=$1 archive=$2
 stage=$(mktemp -d)
 trap 'rm -rf "$stage"' EXIT
 mkdir -p "$stage/pack/bin" "$stage/pack/lib"
-for program in "$build"/bantam "$build"/examples/embed/embed "$build"/tests/stress/limits_stress $(find "$build"/tests/{kernels,engine,data} "$build"/tests/memory/memory_cuda_test "$build"/tests/cli/cli_gpu_test -type f -perm -u+x -name '*_test'); do
+for program in "$build"/bantam "$build"/examples/embed/embed "$build"/tests/stress/limits_stress $(find "$build"/tests/{kernels,engine,data} "$build"/tests/memory/memory_cuda_test "$build"/tests/cli/cli_gpu_test "$build"/tests/cli/cli_gpu_memory_test -type f -perm -u+x -name '*_test'); do
   [ -f "$program" ] || continue
   strip -o "$stage/pack/bin/$(basename "$program")" "$program"
 done
@@ -27,7 +27,7 @@ export BANTAM_PROGRAM=$PWD/bin/bantam
 failed=0
 for test in bin/*_test; do
   filter='*cuda'
-  case $test in *memory_cuda_test | *cli_gpu_test) filter='*' ;; esac
+  case $test in *memory_cuda_test | *cli_gpu_test | *cli_gpu_memory_test) filter='*' ;; esac
   GTEST_FILTER=$filter "$test" --gtest_list_tests | grep -q '^ ' || continue  # no test of the kind in this program
   out=$(GTEST_FILTER=$filter timeout "${TEST_SECONDS:-300}" "$@" "$test" 2>&1); rc=$?
   summary=$(grep -E '^\[  PASSED  \]|^\[  FAILED  \]|ERROR SUMMARY' <<<"$out" | tr '\n' ' ')
