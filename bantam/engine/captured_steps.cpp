@@ -37,7 +37,8 @@ CapturedSteps::CapturedSteps(TrainingStep& step, DeviceBatches& batches, std::in
       micro_batches_(step),
       accumulate_(accumulate),
       updates_(updates_a_launch),
-      captures_(mode == StepMode::captured && step.model().device().is_cuda()) {
+      wanted_(mode == StepMode::captured && step.model().device().is_cuda()),
+      captures_(wanted_) {
   if (updates_ <= 0)
     updates_ = static_cast<int>(std::clamp<std::int64_t>(batches.most_at_once() / accumulate, 1, kMostUpdates));
   if (updates_ > kMostUpdates)
@@ -116,6 +117,7 @@ void CapturedSteps::split(std::int64_t most) {
   micro_batches_.split(most);
   drop();
   warm_ = false;
+  captures_ = wanted_;  // it may have been given up for want of the memory that pieces do not take
   recordings_ = 0;
 }
 

@@ -61,6 +61,7 @@ class CapturedSteps {
   MicroBatches micro_batches_;
   std::int64_t accumulate_;
   int updates_;
+  bool wanted_;         // the mode says so, and the device can
   bool captures_;       // false: all run directly
   bool warm_ = false;   // all that updates run has run
   int recordings_ = 0;  // made so far

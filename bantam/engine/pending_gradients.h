@@ -15,7 +15,8 @@ class Parameter;
 
 /// Belongs to a parameter arena. An op may leave sums here where its context names it (Context::pending): a training
 /// step's does, a program's own walk finds its gradients in the arena. Whoever reads gradients through the arena or a
-/// parameter gets them added up first; the update's kernels get the parts. Gradients are the same bits either way.
+/// parameter gets them added up first; the update's kernels get the parts. Gradients are the same bits either way; the
+/// norm that a clip uses is added up in another order where somebody read them first, so it may differ in its last bit.
 class PendingGradients {
  public:
   /// Memory that may wait: little, since it is alive beside what the rest of the walk takes.

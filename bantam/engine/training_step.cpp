@@ -121,6 +121,7 @@ void TrainingStep::run_part(StepPart part, std::int64_t batch, const std::functi
     }
     departed = scope.departed();
   } catch (const OutOfMemory&) {
+    if (part == StepPart::update) throw;  // its gradients wait to be repeated
     model_.parameters().pending().drop();
     if (!departed || part == StepPart::next_micro_batch || !memory().release_arena()) throw;
     if (part == StepPart::first_micro_batch) {

@@ -71,7 +71,8 @@ class TrainingStep {
   /// Forgets the effective batch so far: gradients, metrics, pending statistics. The next micro-batch begins a new one.
   void discard();
   /// Updates the weights with what the micro-batches accumulated; begins the next effective batch. Where it throws, the
-  /// effective batch is forgotten as by micro_batch(), and weights and the optimizer's state are as they were.
+  /// effective batch is forgotten as by micro_batch(), and weights and the optimizer's state are as they were (unless a
+  /// kernel's launch failed, after which a device is of no use).
   void update();
   /// The whole step on one batch.
   void step(const Batch& batch) {

@@ -16,7 +16,7 @@ bool pointwise_norm_takes(const PointwiseShape& shape, DType dtype, ActivationFu
 std::size_t pointwise_norm_workspace_bytes(const PointwiseShape& shape, DType dtype, DeviceKind target);
 
 /// y (rows, out) = a·wᵀ, a = f(x̂·scale + shift) rounded to `dtype`, x (rows, in), w (out, in); and y's statistics, as
-/// safe as batch_norm_forward_training's, unless `statistics` is null. `x` has a norm and its activation; x, w and y of
+/// safe as batch_norm_forward_training's, unless `statistics` is null or wants none. `x` has a norm and its activation; x, w and y of
 /// `dtype`, addresses aligned to 16. Nothing aliases. Deterministic.
 using PointwiseNormForward = void(const Exec&, const PointwiseShape& shape, DType dtype, const NormOperand& x,
                                   const void* w, void* y, const StatisticsOutput* statistics, Workspace);

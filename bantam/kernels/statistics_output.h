@@ -11,8 +11,11 @@ struct StatisticsOutput {
   RunningUpdate update;
   float* running_mean = nullptr;  ///< (channels), moved; may be null, both
   float* running_variance = nullptr;
-  float* mean = nullptr;     ///< (channels)
+  float* mean =
+      nullptr;  ///< (channels); null: no statistics are wanted, only the bits of the tensor that come with them
   float* inv_std = nullptr;  ///< (channels)
+
+  bool wanted() const { return mean != nullptr; }
 };
 
 }  // namespace bantam::kernels

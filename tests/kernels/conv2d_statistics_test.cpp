@@ -22,7 +22,7 @@ struct Result {
 };
 
 Result run(KernelDevice& device, const Conv2dShape& s, DType dtype, const std::vector<float>& x_values,
-           const std::vector<float>& w_values, bool moves = true) {
+           const std::vector<float>& w_values, bool moves = true, bool wanted = true) {
   const DeviceBuffer x(device, x_values, dtype), w(device, w_values, dtype);
   const std::vector<float> ones(static_cast<std::size_t>(s.out_channels), 1.0f);
   DeviceBuffer y(device, s.y_elements(), dtype), mean(device, s.out_channels, DType::float32),
@@ -33,8 +33,8 @@ Result run(KernelDevice& device, const Conv2dShape& s, DType dtype, const std::v
                                              .update = {.rate = kRate, .unbiased = true},
                                              .running_mean = moves ? running_mean.as<float>() : nullptr,
                                              .running_variance = moves ? running_variance.as<float>() : nullptr,
-                                             .mean = mean.as<float>(),
-                                             .inv_std = inv_std.as<float>()};
+                                             .mean = wanted ? mean.as<float>() : nullptr,
+                                             .inv_std = wanted ? inv_std.as<float>() : nullptr};
   BANTAM_KERNEL(device.exec(), conv2d_forward_statistics, s, dtype, x.data(), w.data(), y.data(), statistics,
                 workspace.get());
   device.synchronize();
@@ -90,6 +90,7 @@ TEST_P(Conv2dStatisticsTest, MatchTheOutputAndItTheReference) {
                 4 * std::sqrt(products + 1) * unit_roundoff(DType::float32) + unit_roundoff(dtype));
       expect_statistics_of_y(s, r);
       EXPECT_EQ(run(device(), s, dtype, x, w), r) << "the same bits again";
+      EXPECT_EQ(run(device(), s, dtype, x, w, false, false).y, r.y) << "the same output where no statistics are wanted";
     }
 }
 

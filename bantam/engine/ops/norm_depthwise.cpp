@@ -102,12 +102,14 @@ Tensor convolve(const Context& context, const Call& call, const Tensor& x, const
   return y;
 }
 
-/// y's memory, with the second norm pending on it.
-Tensor left_to_reader(const Call& call, const Tensor& y, bool recorded) {
+/// y's memory, with the second norm pending on it. Its reader keeps y where there is a tape, also if nothing before it
+/// is recorded.
+Tensor left_to_reader(const Context& context, const Call& call, const Tensor& y) {
   Tensor out = y.view(y.shape());
   const Norm& norm = call.behind;
-  out.set_pending(std::make_shared<PendingNorm>(PendingNorm{recorded ? SavedTensor(y) : SavedTensor(), norm.scale,
-                                                            norm.shift, norm.mean, norm.inv_std, norm.activation}));
+  out.set_pending(
+      std::make_shared<PendingNorm>(PendingNorm{context.tape != nullptr ? SavedTensor(y) : SavedTensor(), norm.scale,
+                                                norm.shift, norm.mean, norm.inv_std, norm.activation}));
   return out;
 }
 
@@ -183,7 +185,7 @@ Tensor norm_depthwise(const Context& context, const Tensor& x, const NormStage& 
   const Tensor y = convolve(context, call, x, behind);
   const bool recorded = records(
       context, {&x, &w, &before.tensors.scale, &before.tensors.shift, &behind.tensors.scale, &behind.tensors.shift});
-  Tensor out = context.defer ? left_to_reader(call, y, recorded) : normalise(context, call, y);
+  Tensor out = context.defer ? left_to_reader(context, call, y) : normalise(context, call, y);
   if (!recorded) return out;
   context.tape->record(context, out,
                        [=, x = SavedTensor(x), y = y](const Context& ctx, Tensor dy, GradientStore& store) mutable {

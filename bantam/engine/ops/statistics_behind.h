@@ -11,16 +11,17 @@
 
 namespace bantam::ops {
 
-/// Statistics for the norm that the context names (Context::norm_behind), if it does. Where a stretch runs again, they
-/// are made once more and not used: then the op's output has the same bits.
+/// Statistics for the norm that the context names (Context::norm_behind), if it does. Where a stretch runs again, the
+/// norm has those of the first pass: none are made, but the op's output has the bits that come with them.
 class StatisticsBehind {
  public:
   StatisticsBehind(const Context& context, std::int64_t channels) {
     const NormStage* norm = context.norm_behind;
     if (norm == nullptr || context.pass == Pass::evaluate) return;
+    asked_ = true;
+    if (context.keepsakes != nullptr && context.keepsakes->replaying()) return;
     for (Tensor* vector : {&found_.mean, &found_.inv_std}) *vector = context.allocate({channels}, DType::float32);
-    const bool again = context.keepsakes != nullptr && context.keepsakes->replaying();
-    const bool moves = context.pass == Pass::train && !again && norm->tensors.pending_mean.defined();
+    const bool moves = context.pass == Pass::train && norm->tensors.pending_mean.defined();
     output_ = {.epsilon = norm->settings.epsilon,
                .update = norm->settings.running,
                .running_mean = moves ? norm->tensors.pending_mean.as<float>() : nullptr,
@@ -29,15 +30,16 @@ class StatisticsBehind {
                .inv_std = found_.inv_std.as<float>()};
   }
   /// Where the kernel writes them; null where nobody asks.
-  const kernels::StatisticsOutput* output() const { return found_.mean.defined() ? &output_ : nullptr; }
+  const kernels::StatisticsOutput* output() const { return asked_ ? &output_ : nullptr; }
   /// Once they are written. `makes_gradient`: BatchStatistics.
   void attach(Tensor& y, bool makes_gradient = false) {
-    if (!found_.mean.defined()) return;
+    if (!asked_) return;
     found_.makes_gradient = makes_gradient;
     y.set_statistics(std::make_shared<BatchStatistics>(std::move(found_)));
   }
 
  private:
+  bool asked_ = false;
   BatchStatistics found_;
   kernels::StatisticsOutput output_;
 };

@@ -12,6 +12,7 @@ namespace {
 bool image_statistics(const Exec& exec, const Conv2dShape& shape, DType dtype, const void* x, const void* w, void* y,
                       const StatisticsOutput& statistics, Workspace workspace) {
   if (!is_image_convolution(shape, dtype)) return false;
+  if (!statistics.wanted()) return image_conv2d_forward(exec, shape, dtype, x, w, y, nullptr);
   const PartMoments parts = PartMoments::at(workspace.data, image_parts(shape), shape.out_channels);
   if (!image_conv2d_forward(exec, shape, dtype, x, w, y, &parts)) return false;
   merge_part_moments(exec, parts, statistics);
@@ -25,7 +26,7 @@ bool pointwise_statistics(const Exec& exec, const Conv2dShape& shape, DType dtyp
   if (product.rows == 0) return false;
   const PartMoments parts = PartMoments::at(workspace.data, pointwise_parts(product), product.out);
   if (!pointwise_forward(exec, product, dtype, {.x = x}, w, y, parts)) return false;
-  merge_part_moments(exec, parts, statistics);
+  if (statistics.wanted()) merge_part_moments(exec, parts, statistics);
   return true;
 }
 
@@ -40,6 +41,7 @@ void conv2d_forward_statistics(const Exec& exec, const Conv2dShape& shape, DType
   if (image_statistics(exec, shape, dtype, x, w, y, statistics, workspace)) return;
   if (pointwise_statistics(exec, shape, dtype, x, w, y, statistics, workspace)) return;
   conv2d_forward(exec, shape, dtype, x, w, y, workspace);
+  if (!statistics.wanted()) return;
   batch_norm_forward_training(exec, output_rows(shape), dtype, y, {}, statistics.epsilon, statistics.update,
                               statistics.running_mean, statistics.running_variance, nullptr, statistics.mean,
                               statistics.inv_std, workspace);

@@ -25,11 +25,8 @@ __device__ inline void let_next_kernel_start() {
 #endif
 }
 
-/// Whether the code that a device of `capability` runs waits: code made for 9.0 or later, and not a later device's.
-inline bool starts_early(int capability) {
-  constexpr int kArchitectures[] = {__CUDA_ARCH_LIST__};
-  return std::ranges::any_of(kArchitectures, [&](int a) { return a >= 900 && a <= capability; });
-}
+/// Whether the code that the call's device runs waits: code made for 9.0 or later.
+inline bool starts_early(const Exec& exec) { return Libraries::of(exec).code_architecture() >= 900; }
 
 /// The usual beginning of a kernel launched early, once it has set up what depends on no memory.
 __device__ inline void wait_then_let_next_start() {
@@ -60,7 +57,7 @@ void launch_early_with_shared(const Exec& exec, void (*kernel)(Parameters...), d
   config.dynamicSmemBytes = shared_bytes;
   config.stream = stream_of(exec);
   config.attrs = &early;
-  config.numAttrs = starts_early(Libraries::of(exec).compute_capability()) ? 1 : 0;
+  config.numAttrs = starts_early(exec) ? 1 : 0;
   check_cuda(cudaLaunchKernelEx(&config, kernel, static_cast<Parameters>(arguments)...), "cudaLaunchKernelEx");
 }
 
@@ -93,7 +90,7 @@ template <class... Parameters, class... Arguments>
 void launch_spread(const Exec& exec, void (*kernel)(Parameters...), dim3 grid, dim3 block, std::size_t shared_bytes,
                    const Arguments&... arguments) {
   int bytes = static_cast<int>(shared_bytes);
-  if (starts_early(Libraries::of(exec).compute_capability())) {
+  if (starts_early(exec)) {
     bytes = spreading_bytes(exec, std::int64_t{grid.x} * grid.y * grid.z, bytes);
     check_cuda(
         cudaFuncSetAttribute(reinterpret_cast<const void*>(kernel), cudaFuncAttributeMaxDynamicSharedMemorySize, bytes),

@@ -3,6 +3,7 @@
 
 #include "bantam/base/error.h"
 #include "bantam/kernels/cuda/check.h"
+#include "bantam/kernels/cuda/code_architecture.h"
 
 namespace bantam::kernels::cuda {
 
@@ -47,17 +48,13 @@ CublasLt& Libraries::cublaslt() {
   return *cublaslt_;
 }
 
-int Libraries::compute_capability() {
+int Libraries::code_architecture() {
   const std::lock_guard lock(guard_);
-  if (compute_capability_ == 0) {
-    int major = 0, minor = 0;
-    check_cuda(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device_.index),
-               "cudaDeviceGetAttribute");
-    check_cuda(cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, device_.index),
-               "cudaDeviceGetAttribute");
-    compute_capability_ = major * 100 + minor * 10;
+  if (code_architecture_ == 0) {
+    const DeviceScope scope(device_);
+    code_architecture_ = cuda::code_architecture();
   }
-  return compute_capability_;
+  return code_architecture_;
 }
 
 Cudnn* Libraries::cudnn() {

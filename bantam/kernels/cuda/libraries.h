@@ -28,8 +28,8 @@ class Libraries final : public DeviceLibraries {
   Cudnn* cudnn();
   /// What the two were told to choose, or chose.
   AlgorithmChoices& algorithms() { return algorithms_; }
-  /// The device's compute capability as __CUDA_ARCH__ counts it: 900 for 9.0.
-  int compute_capability();
+  /// Of the code that runs on the device (code_architecture.h): 900 for 9.0.
+  int code_architecture();
   /// Counters for kernels of `stream` (block_counters.h).
   unsigned* block_counters(Stream stream) { return block_counters_.of(stream); }
 
@@ -41,7 +41,7 @@ class Libraries final : public DeviceLibraries {
   std::unique_ptr<CublasLt> cublaslt_;
   std::unique_ptr<Cudnn> cudnn_;
   bool cudnn_missing_ = false;
-  int compute_capability_ = 0;  ///< 0: not asked yet
+  int code_architecture_ = 0;  ///< 0: not asked yet
 };
 
 /// Throws DeviceError where the device does not exist.

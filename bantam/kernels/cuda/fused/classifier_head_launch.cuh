@@ -18,7 +18,7 @@ struct HeadLaunch {
 };
 
 /// Whether what runs on the device may be launched early and as clusters.
-inline bool has_clusters(const Exec& exec) { return starts_early(Libraries::of(exec).compute_capability()); }
+inline bool has_clusters(const Exec& exec) { return starts_early(exec); }
 
 template <class... Parameters, class... Arguments>
 void launch_head_kernel(const Exec& exec, void (*kernel)(Parameters...), const HeadLaunch& how,

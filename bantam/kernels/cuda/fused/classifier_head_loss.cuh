@@ -66,6 +66,7 @@ __device__ inline void finish_losses(const ClassifierHeadShape& s, const LossSum
       last = counted_last(counter);
     }
     if (!__shfl_sync(kAllLanes, last, 0)) return;
+    __syncwarp();  // what the first lane has seen, the others see
     sums = {};
     for (int i = lane; i < count; i += 32) {
       sums.loss += __ldcg(&blocks[i].loss);

@@ -2,6 +2,7 @@
 #include "bantam/kernels/cuda/check.h"
 #include "bantam/kernels/cuda/fused/pointwise_forward.cuh"
 #include "bantam/kernels/cuda/fused/pointwise_products.h"
+#include "bantam/kernels/cuda/libraries.h"
 
 namespace bantam::kernels::cuda {
 namespace {
@@ -52,13 +53,10 @@ void run(const Exec& exec, const PointwiseShape& s, const NormOperand& x, const 
 
 bool has_pointwise_kernels(const Exec& exec) {
   constexpr int kSharedBytes = 112 << 10;  // the most that one of them takes
-  const auto attribute = [&](cudaDeviceAttr which) {
-    int value = 0;
-    check_cuda(cudaDeviceGetAttribute(&value, which, exec.device.index), "cudaDeviceGetAttribute");
-    return value;
-  };
-  return attribute(cudaDevAttrComputeCapabilityMajor) >= 8 &&
-         attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin) >= kSharedBytes;
+  int shared_bytes = 0;
+  check_cuda(cudaDeviceGetAttribute(&shared_bytes, cudaDevAttrMaxSharedMemoryPerBlockOptin, exec.device.index),
+             "cudaDeviceGetAttribute");
+  return Libraries::of(exec).code_architecture() >= 800 && shared_bytes >= kSharedBytes;
 }
 
 bool pointwise_forward(const Exec& exec, const PointwiseShape& s, DType dtype, const NormOperand& x, const void* w,

@@ -83,7 +83,7 @@ void pointwise_norm_forward(const Exec& exec, const PointwiseShape& s, DType dty
   const PartMoments moments =
       statistics == nullptr ? PartMoments{} : PartMoments::at(workspace.data, pointwise_parts(s), s.out);
   if (pointwise_forward(exec, s, dtype, x, w, y, moments)) {
-    if (statistics != nullptr) merge_part_moments(exec, moments, *statistics);
+    if (statistics != nullptr && statistics->wanted()) merge_part_moments(exec, moments, *statistics);
     return;
   }
   const Chunks chunks(s, dtype, workspace);
@@ -91,7 +91,7 @@ void pointwise_norm_forward(const Exec& exec, const PointwiseShape& s, DType dty
     matmul(exec, pointwise_product({rows, s.in, s.out}), dtype, chunks.a, w, dtype, row_of(y, first, s.out, dtype),
            false, chunks.rest);
   });
-  if (statistics == nullptr) return;
+  if (statistics == nullptr || !statistics->wanted()) return;
   batch_norm_forward_training(exec, {s.rows, s.out}, dtype, y, {}, statistics->epsilon, statistics->update,
                               statistics->running_mean, statistics->running_variance, nullptr, statistics->mean,
                               statistics->inv_std, workspace);

@@ -6,7 +6,8 @@
 
 namespace bantam::kernels::cuda {
 
-/// Whether the device has what these kernels need: compute capability 8.0. Where they say false, nothing was done.
+/// Whether the device has what these kernels need: code for 8.0 or later, and 112 KiB of shared memory a block
+/// (8.0, 8.7, 9.0 and later; not 8.6 and 8.9). Where they say false, nothing was done.
 bool has_pointwise_kernels(const Exec& exec);
 
 /// y (rows, out) = a·wᵀ, w (out, in): a = x.x, or where x has a norm f(x̂·scale + shift), f relu or relu6, rounded as
