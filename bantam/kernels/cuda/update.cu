@@ -16,6 +16,12 @@ constexpr int kWarp = 32;
 constexpr int kWarps = kThreads / kWarp;
 constexpr int kPartials =
     static_cast<int>(gradient_sum_blocks(std::int64_t{1} << 40) + kMostSumBlocks) / kThreads;  // at most, a thread
+// Blocks of apply_update at once on a multiprocessor: as many as a small model has; 7.5 holds 1,024 threads.
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 800
+constexpr int kApplyBlocks = 4;
+#else
+constexpr int kApplyBlocks = 6;
+#endif
 constexpr int kQuad = 4;  // elements a thread handles at once
 constexpr std::int64_t kQuadsOfGranule = kSegmentGranule / kQuad;
 static_assert(kQuadsOfGranule == kWarp, "a warp reads one granule");
@@ -223,7 +229,7 @@ __device__ void publish_buffers(const UpdateBuffers& buffers, bool skip) {
 /// The first loads of each thread are on their way while `begin_update`, which writes gradients at most, ends; those of
 /// gradients while the block works out the groups' values.
 template <int kMoments>
-__global__ void __launch_bounds__(kThreads, 6)  // a small model's blocks all run at once
+__global__ void __launch_bounds__(kThreads, kApplyBlocks)
     apply_update_kernel(OptimizerKind kind, UpdateArena arena, UpdateBuffers buffers, const UpdateControl* control) {
   __shared__ StepValues values[kMostUpdateGroups];
   const std::int64_t quads = arena.granules * kQuadsOfGranule;
