@@ -3,6 +3,7 @@
 
 #include "bantam/engine/graph.h"
 #include "bantam/engine/layers.h"
+#include "bantam/engine/ops/conv2d.h"
 #include "bantam/kernels/conv2d_statistics.h"
 
 namespace bantam::fusion {
@@ -10,24 +11,8 @@ namespace {
 
 /// What the layer runs on one sample (height, width, channels).
 kernels::Conv2dShape shape_of(const Conv2dOptions& options, const Shape& in) {
-  const Window2d window{options.kernel, options.stride, options.dilation, options.padding};
-  const Padding pad = window.resolve("conv2d", in[0], in[1]);
-  return {.batch = 1,
-          .in_h = in[0],
-          .in_w = in[1],
-          .in_channels = in[2],
-          .out_channels = options.filters,
-          .kernel_h = options.kernel.h,
-          .kernel_w = options.kernel.w,
-          .stride_h = options.stride.h,
-          .stride_w = options.stride.w,
-          .pad_top = pad.top,
-          .pad_bottom = pad.bottom,
-          .pad_left = pad.left,
-          .pad_right = pad.right,
-          .dilation_h = options.dilation.h,
-          .dilation_w = options.dilation.w,
-          .groups = options.groups};
+  return ops::conv2d_shape({1, in[0], in[1], in[2]}, options.filters,
+                           {options.kernel, options.stride, options.dilation, options.padding}, options.groups);
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 
 #include <string>
 
+#include "bantam/engine/bound_norm.h"
 #include "bantam/engine/graph.h"
 #include "bantam/engine/layers.h"
 #include "bantam/engine/ops/norm_depthwise.h"
@@ -22,10 +23,6 @@ const Options* options_at(const Graph& graph, NodeId node) {
 template <class Options>
 Window2d window_of(const Options& options) {
   return {options.kernel, options.stride, options.dilation, options.padding};
-}
-
-kernels::ActivationFunction activation_of(const BatchNormOptions& options) {
-  return {options.activation.kind, options.activation.slope};
 }
 
 int match(const Graph& graph, int first, const FusionTarget&) {
@@ -55,45 +52,22 @@ int match(const Graph& graph, int first, const FusionTarget&) {
   return kernels::norm_depthwise_takes(shape, activation_of(*before), activation_of(*behind)) ? first + 2 : 0;
 }
 
-/// A norm's parameters and buffers, by its node's name.
-class BoundNorm {
- public:
-  BoundNorm(const std::string& node, const BatchNormOptions& options, ParameterArena& parameters, BufferArena& buffers)
-      : scale_(parameters.find(node + "/scale")),
-        shift_(parameters.find(node + "/shift")),
-        mean_(*buffers.find(node + "/running_mean")),
-        variance_(*buffers.find(node + "/running_variance")),
-        buffers_(buffers),
-        settings_{.epsilon = options.epsilon,
-                  .running = {options.rate, options.unbiased},
-                  .activation = activation_of(options)} {}
-  ops::NormStage stage() const {
-    return {.tensors = {.scale = scale_ != nullptr ? scale_->value() : Tensor(),
-                        .shift = shift_ != nullptr ? shift_->value() : Tensor(),
-                        .running_mean = buffers_.current(mean_),
-                        .running_variance = buffers_.current(variance_),
-                        .pending_mean = buffers_.pending(mean_),
-                        .pending_variance = buffers_.pending(variance_)},
-            .settings = settings_};
-  }
-
- private:
-  Parameter* scale_;
-  Parameter* shift_;
-  const Buffer& mean_;
-  const Buffer& variance_;
-  BufferArena& buffers_;
-  ops::BatchNormSettings settings_;
-};
+/// The batch norm of a node, whose parameters and buffers go by its name.
+BoundNorm norm_at(const Graph& graph, NodeId node, ParameterArena& parameters, BufferArena& buffers) {
+  const std::string& name = node_at(graph, node).name;
+  return {*options_at<BatchNormOptions>(graph, node), parameters.find(name + "/scale"),
+          parameters.find(name + "/shift"),           *buffers.find(name + "/running_mean"),
+          *buffers.find(name + "/running_variance"),  buffers};
+}
 
 /// The op, over its three nodes' parameters.
 class NormDepthwiseLayer : public BoundLayer {
  public:
   NormDepthwiseLayer(const Graph& graph, NodeId first, ParameterArena& parameters, BufferArena& buffers)
-      : before_(node_at(graph, first).name, *options_at<BatchNormOptions>(graph, first), parameters, buffers),
+      : before_(norm_at(graph, first, parameters, buffers)),
         weight_(*parameters.find(node_at(graph, first + 1).name + "/weight")),
         window_(window_of(*options_at<DepthwiseConv2dOptions>(graph, first + 1))),
-        behind_(node_at(graph, first + 2).name, *options_at<BatchNormOptions>(graph, first + 2), parameters, buffers) {}
+        behind_(norm_at(graph, first + 2, parameters, buffers)) {}
 
   Tensor forward(const Context& context, std::span<Tensor> inputs) override {
     const Tensor x = std::move(inputs[0]);

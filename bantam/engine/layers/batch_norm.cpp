@@ -1,4 +1,5 @@
 // Batch normalisation with its running statistics, and the activation behind it.
+#include "bantam/engine/bound_norm.h"
 #include "bantam/engine/layers/support.h"
 
 namespace bantam {
@@ -10,39 +11,20 @@ using namespace layers;
 class BoundBatchNorm : public BoundLayer {
  public:
   BoundBatchNorm(LayerScope& scope, BufferArena& buffers, const BatchNormOptions& options, const Shape& channels)
-      : scale_(options.scale ? &scope.parameter("scale", channels, ones(), true, false) : nullptr),
-        shift_(options.shift ? &scope.parameter("shift", channels, zeros(), true, false) : nullptr),
-        mean_(scope.buffer("running_mean", channels, 0.0f)),
-        variance_(scope.buffer("running_variance", channels, 1.0f)),
-        buffers_(buffers),
-        settings_{.epsilon = options.epsilon,
-                  .running = {options.rate, options.unbiased},
-                  .activation = {options.activation.kind, options.activation.slope}} {}
+      : norm_(options, options.scale ? &scope.parameter("scale", channels, ones(), true, false) : nullptr,
+              options.shift ? &scope.parameter("shift", channels, zeros(), true, false) : nullptr,
+              scope.buffer("running_mean", channels, 0.0f), scope.buffer("running_variance", channels, 1.0f), buffers) {
+  }
 
   Tensor forward(const Context& context, std::span<Tensor> inputs) override {
     const Tensor x = std::move(inputs[0]);
-    const ops::NormStage norm = stage();
+    const ops::NormStage norm = norm_.stage();
     return ops::batch_norm(context, x, norm.tensors, norm.settings);
   }
-  std::optional<ops::NormStage> norm_of_input() const override { return stage(); }
+  std::optional<ops::NormStage> norm_of_input() const override { return norm_.stage(); }
 
  private:
-  ops::NormStage stage() const {
-    return {.tensors = {.scale = scale_ != nullptr ? scale_->value() : Tensor(),
-                        .shift = shift_ != nullptr ? shift_->value() : Tensor(),
-                        .running_mean = buffers_.current(mean_),
-                        .running_variance = buffers_.current(variance_),
-                        .pending_mean = buffers_.pending(mean_),
-                        .pending_variance = buffers_.pending(variance_)},
-            .settings = settings_};
-  }
-
-  Parameter* scale_;
-  Parameter* shift_;
-  const Buffer& mean_;
-  const Buffer& variance_;
-  BufferArena& buffers_;
-  ops::BatchNormSettings settings_;
+  BoundNorm norm_;
 };
 
 class BatchNormLayer : public Layer {

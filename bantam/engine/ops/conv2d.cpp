@@ -34,23 +34,7 @@ Conv2dShape checked_shape(const Tensor& x, const Tensor& w, Window2d window, std
   if (x.dtype() != w.dtype())
     throw DTypeError(fmt::format("conv2d: x is {} and the weight {}", to_string(x.dtype()), to_string(w.dtype())));
   window.kernel = {w.shape()[1], w.shape()[2]};
-  const Padding pad = window.resolve("conv2d", x.shape()[1], x.shape()[2]);
-  return {.batch = x.shape()[0],
-          .in_h = x.shape()[1],
-          .in_w = x.shape()[2],
-          .in_channels = channels,
-          .out_channels = filters,
-          .kernel_h = window.kernel.h,
-          .kernel_w = window.kernel.w,
-          .stride_h = window.stride.h,
-          .stride_w = window.stride.w,
-          .pad_top = pad.top,
-          .pad_bottom = pad.bottom,
-          .pad_left = pad.left,
-          .pad_right = pad.right,
-          .dilation_h = window.dilation.h,
-          .dilation_w = window.dilation.w,
-          .groups = groups};
+  return conv2d_shape(x.shape(), filters, window, groups);
 }
 
 Scratch pass_scratch(const Context& context, const Conv2dShape& shape, DType dtype, Conv2dPass pass) {
@@ -74,6 +58,26 @@ Tensor forward(const Context& context, const Conv2dShape& shape, const Tensor& x
 }
 
 }  // namespace
+
+Conv2dShape conv2d_shape(const Shape& in, std::int64_t filters, const Window2d& window, std::int64_t groups) {
+  const Padding pad = window.resolve("conv2d", in[1], in[2]);
+  return {.batch = in[0],
+          .in_h = in[1],
+          .in_w = in[2],
+          .in_channels = in[3],
+          .out_channels = filters,
+          .kernel_h = window.kernel.h,
+          .kernel_w = window.kernel.w,
+          .stride_h = window.stride.h,
+          .stride_w = window.stride.w,
+          .pad_top = pad.top,
+          .pad_bottom = pad.bottom,
+          .pad_left = pad.left,
+          .pad_right = pad.right,
+          .dilation_h = window.dilation.h,
+          .dilation_w = window.dilation.w,
+          .groups = groups};
+}
 
 Tensor conv2d(const Context& context, const Tensor& x, const Tensor& w, Window2d window, std::int64_t groups) {
   const Conv2dShape shape = checked_shape(x, w, window, groups);

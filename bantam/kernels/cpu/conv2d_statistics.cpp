@@ -2,16 +2,14 @@
 #include "bantam/kernels/conv2d_statistics.h"
 
 #include "bantam/kernels/conv2d_statistics_parts.h"
+#include "bantam/kernels/statistics_pass.h"
 
 namespace bantam::kernels::cpu {
 
 void conv2d_forward_statistics(const Exec& exec, const Conv2dShape& shape, DType dtype, const void* x, const void* w,
                                void* y, const StatisticsOutput& statistics, Workspace workspace) {
   conv2d_forward(exec, shape, dtype, x, w, y, workspace);
-  if (!statistics.wanted()) return;
-  batch_norm_forward_training(exec, output_rows(shape), dtype, y, {}, statistics.epsilon, statistics.update,
-                              statistics.running_mean, statistics.running_variance, nullptr, statistics.mean,
-                              statistics.inv_std, workspace);
+  statistics_pass(batch_norm_forward_training, exec, output_rows(shape), dtype, y, statistics, workspace);
 }
 
 }  // namespace bantam::kernels::cpu

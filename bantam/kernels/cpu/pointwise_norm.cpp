@@ -2,6 +2,8 @@
 // workspace.
 #include "bantam/kernels/pointwise_norm.h"
 
+#include "bantam/kernels/statistics_pass.h"
+
 namespace bantam::kernels::cpu {
 namespace {
 
@@ -34,10 +36,8 @@ void pointwise_norm_forward(const Exec& exec, const PointwiseShape& s, DType dty
   const Pieces pieces(s, dtype, workspace);
   batch_norm_apply(exec, {s.rows, s.in}, dtype, x.x, x.affine, x.mean, x.inv_std, pieces.a);
   matmul(exec, pointwise_product(s), dtype, pieces.a, w, dtype, y, false, pieces.rest);
-  if (statistics == nullptr || !statistics->wanted()) return;
-  batch_norm_forward_training(exec, {s.rows, s.out}, dtype, y, {}, statistics->epsilon, statistics->update,
-                              statistics->running_mean, statistics->running_variance, nullptr, statistics->mean,
-                              statistics->inv_std, pieces.rest);
+  if (statistics != nullptr)
+    statistics_pass(batch_norm_forward_training, exec, {s.rows, s.out}, dtype, y, *statistics, pieces.rest);
 }
 
 void pointwise_norm_backward(const Exec& exec, const PointwiseShape& s, DType dtype, const NormOperand& x,

@@ -3,6 +3,7 @@
 #include "bantam/kernels/conv2d_statistics.h"
 #include "bantam/kernels/conv2d_statistics_parts.h"
 #include "bantam/kernels/cuda/fused/pointwise_products.h"
+#include "bantam/kernels/statistics_pass.h"
 #include "bantam/kernels/workspace_layout.h"
 
 namespace bantam::kernels::cuda {
@@ -41,10 +42,7 @@ void conv2d_forward_statistics(const Exec& exec, const Conv2dShape& shape, DType
   if (image_statistics(exec, shape, dtype, x, w, y, statistics, workspace)) return;
   if (pointwise_statistics(exec, shape, dtype, x, w, y, statistics, workspace)) return;
   conv2d_forward(exec, shape, dtype, x, w, y, workspace);
-  if (!statistics.wanted()) return;
-  batch_norm_forward_training(exec, output_rows(shape), dtype, y, {}, statistics.epsilon, statistics.update,
-                              statistics.running_mean, statistics.running_variance, nullptr, statistics.mean,
-                              statistics.inv_std, workspace);
+  statistics_pass(batch_norm_forward_training, exec, output_rows(shape), dtype, y, statistics, workspace);
 }
 
 }  // namespace bantam::kernels::cuda

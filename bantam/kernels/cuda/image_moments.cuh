@@ -4,6 +4,7 @@
 #include "bantam/kernels/cuda/image_tile.cuh"
 #include "bantam/kernels/cuda/numeric.cuh"
 #include "bantam/kernels/cuda/part_moments.h"
+#include "bantam/kernels/cuda/pixel_sums.cuh"
 #include "bantam/kernels/cuda/vectorized.cuh"
 
 namespace bantam::kernels::cuda {
@@ -23,21 +24,6 @@ struct LaneSums {
     }
   }
 };
-
-/// Adds v[j] of the 8 lanes of equal lane % 4; lane 4g + t gets the sum of v[g].
-__device__ inline float sum_by_pixels(float (&v)[8]) {
-  const int lane = threadIdx.x % 32;
-#pragma unroll
-  for (int half = 4; half > 0; half /= 2) {
-    const bool upper = (lane & 4 * half) != 0;
-#pragma unroll
-    for (int j = 0; j < half; ++j) {
-      const float mine = upper ? v[j + half] : v[j], others = upper ? v[j] : v[j + half];
-      v[j] = mine + __shfl_xor_sync(0xffffffffu, others, 4 * half);
-    }
-  }
-  return v[0];
-}
 
 /// Moments of a block's 32·kGroups channels, in shared memory: registers are what the convolution has least of.
 template <int kGroups>

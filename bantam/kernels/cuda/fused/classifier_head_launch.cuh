@@ -4,6 +4,7 @@
 #include "bantam/kernels/cuda/check.h"
 #include "bantam/kernels/cuda/early_launch.cuh"
 #include "bantam/kernels/cuda/libraries.h"
+#include "bantam/kernels/cuda/shared_bytes.h"
 
 namespace bantam::kernels::cuda {
 
@@ -23,11 +24,7 @@ inline bool has_clusters(const Exec& exec) { return starts_early(exec); }
 template <class... Parameters, class... Arguments>
 void launch_head_kernel(const Exec& exec, void (*kernel)(Parameters...), const HeadLaunch& how,
                         const Arguments&... arguments) {
-  constexpr int kAllowed = 48 * 1024;  // without asking
-  if (how.shared_bytes > kAllowed)
-    check_cuda(cudaFuncSetAttribute(reinterpret_cast<const void*>(kernel), cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                    how.shared_bytes),
-               "cudaFuncSetAttribute");
+  allow_shared_bytes(kernel, how.shared_bytes);
   cudaLaunchAttribute attributes[2];
   cudaLaunchConfig_t config{};
   config.gridDim = how.grid;

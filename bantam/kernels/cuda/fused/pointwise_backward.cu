@@ -3,15 +3,11 @@
 #include "bantam/kernels/cuda/depthwise_3x3_grad_weight.cuh"
 #include "bantam/kernels/cuda/fused/pointwise_backward.cuh"
 #include "bantam/kernels/cuda/fused/pointwise_products.h"
+#include "bantam/kernels/cuda/row_tiles.cuh"
+#include "bantam/kernels/cuda/shared_bytes.h"
 
 namespace bantam::kernels::cuda {
 namespace {
-
-struct WriteGradient {
-  float* dw;
-  bool accumulate;
-  __device__ void operator()(std::int64_t i, float sum) const { dw[i] = accumulate ? dw[i] + sum : sum; }
-};
 
 template <class T>
 PointwiseGradOperands<T> operands_of(const PointwiseShape& s, const NormOperand& x, const void* dy, float* partials) {
@@ -25,16 +21,11 @@ PointwiseGradOperands<T> operands_of(const PointwiseShape& s, const NormOperand&
           .partials = partials};
 }
 
-template <class Kernel>
-void allow_shared(Kernel* kernel, int bytes) {
-  check_cuda(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes), "cudaFuncSetAttribute");
-}
-
 template <class T, int kOut, int kIn>
 void launch_weight(const Exec& exec, const PointwiseGradCut& cut, const PointwiseGradOperands<T>& operands) {
   using Tile = PointwiseGradTile<kOut, kIn>;
   const auto kernel = pointwise_grad_weight_kernel<T, kOut, kIn>;
-  allow_shared(kernel, Tile::kSharedBytes);
+  allow_shared_bytes(kernel, Tile::kSharedBytes);
   kernel<<<static_cast<unsigned>(cut.tiles * cut.parts), Tile::kThreads, Tile::kSharedBytes, stream_of(exec)>>>(
       operands, static_cast<int>(cut.tiles));
   check_launch("pointwise_grad_weight_kernel");
@@ -44,7 +35,7 @@ template <class T, int kOut, int kIn, bool kBehind>
 void launch_both(const Exec& exec, const PointwiseGradCut& cut, const PointwiseBackwardOperands<T>& operands) {
   using Tile = PointwiseBackwardTile<kOut, kIn, kBehind>;
   const auto kernel = pointwise_backward_kernel<T, kOut, kIn, kBehind>;
-  allow_shared(kernel, Tile::kSharedBytes);
+  allow_shared_bytes(kernel, Tile::kSharedBytes);
   kernel<<<static_cast<unsigned>(cut.parts), Tile::kThreads, Tile::kSharedBytes, stream_of(exec)>>>(operands);
   check_launch("pointwise_backward_kernel");
 }
@@ -80,7 +71,7 @@ bool pointwise_grad_weight(const Exec& exec, const PointwiseShape& s, DType dtyp
     with_tile(cut,
               [&](auto out, auto in) { launch_weight<T, out(), in()>(exec, cut, operands_of<T>(s, x, dy, partials)); });
   });
-  add_strip_parts(exec, partials, cut.parts, s.out * s.in, WriteGradient{dw, accumulate});
+  add_strip_parts(exec, partials, cut.parts, s.out * s.in, WriteSum{dw, accumulate});
   return true;
 }
 
@@ -107,7 +98,7 @@ bool pointwise_backward(const Exec& exec, const PointwiseShape& s, DType dtype, 
         launch_both<T, out(), in(), false>(exec, cut, operands);
     });
   });
-  add_strip_parts(exec, partials, cut.parts, s.out * s.in, WriteGradient{gradients.dw, gradients.accumulate});
+  add_strip_parts(exec, partials, cut.parts, s.out * s.in, WriteSum{gradients.dw, gradients.accumulate});
   return true;
 }
 

@@ -3,6 +3,7 @@
 #include "bantam/kernels/cuda/fused/pointwise_forward.cuh"
 #include "bantam/kernels/cuda/fused/pointwise_products.h"
 #include "bantam/kernels/cuda/libraries.h"
+#include "bantam/kernels/cuda/shared_bytes.h"
 
 namespace bantam::kernels::cuda {
 namespace {
@@ -15,7 +16,7 @@ void launch(const Exec& exec, const PointwiseShape& s, const PointwiseOperands<T
                     kOut * static_cast<int>(sizeof(T)) +
                     SharedNorm::kVectors * operands.in * static_cast<int>(sizeof(float));
   const auto kernel = pointwise_forward_kernel<T, kOut, kDepth, kNormed>;
-  check_cuda(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes), "cudaFuncSetAttribute");
+  allow_shared_bytes(kernel, bytes);
   const int column_blocks = (operands.out + kOut - 1) / kOut;
   const auto blocks = static_cast<unsigned>(pointwise_parts(s) * column_blocks);
   kernel<<<blocks, Tile::kThreads, bytes, stream_of(exec)>>>(operands, column_blocks);

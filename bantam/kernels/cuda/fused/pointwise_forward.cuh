@@ -3,6 +3,7 @@
 #pragma once
 
 #include "bantam/kernels/cuda/fused/shared_norm.cuh"
+#include "bantam/kernels/cuda/pixel_sums.cuh"
 #include "bantam/kernels/cuda/warp_mma.cuh"
 #include "bantam/kernels/pointwise_parts.h"
 
@@ -65,23 +66,8 @@ struct ColumnSums {
         sums[1][n] = fmaf(v, v, sums[1][n]);
       }
     }
-    sum += shared_out(sums[0]);
-    squares += shared_out(sums[1]);
-  }
-
- private:
-  __device__ static float shared_out(float (&values)[8]) {
-    const int lane = static_cast<int>(threadIdx.x) % 32;
-#pragma unroll
-    for (int half = 4; half > 0; half /= 2) {
-      const bool upper = (lane & half * 4) != 0;
-#pragma unroll
-      for (int n = 0; n < half; ++n) {
-        const float gives = upper ? values[n] : values[n + half], keeps = upper ? values[n + half] : values[n];
-        values[n] = keeps + __shfl_xor_sync(0xffffffffu, gives, half * 4);
-      }
-    }
-    return values[0];
+    sum += sum_by_pixels(sums[0]);
+    squares += sum_by_pixels(sums[1]);
   }
 };
 

@@ -4,6 +4,7 @@
 #include "bantam/kernels/cuda/clamped_norm.cuh"
 #include "bantam/kernels/cuda/fused/pointwise_products.h"
 #include "bantam/kernels/pointwise_norm.h"
+#include "bantam/kernels/statistics_pass.h"
 
 namespace bantam::kernels::cuda {
 namespace {
@@ -91,10 +92,8 @@ void pointwise_norm_forward(const Exec& exec, const PointwiseShape& s, DType dty
     matmul(exec, pointwise_product({rows, s.in, s.out}), dtype, chunks.a, w, dtype, row_of(y, first, s.out, dtype),
            false, chunks.rest);
   });
-  if (statistics == nullptr || !statistics->wanted()) return;
-  batch_norm_forward_training(exec, {s.rows, s.out}, dtype, y, {}, statistics->epsilon, statistics->update,
-                              statistics->running_mean, statistics->running_variance, nullptr, statistics->mean,
-                              statistics->inv_std, workspace);
+  if (statistics != nullptr)
+    statistics_pass(batch_norm_forward_training, exec, {s.rows, s.out}, dtype, y, *statistics, workspace);
 }
 
 void pointwise_norm_backward(const Exec& exec, const PointwiseShape& s, DType dtype, const NormOperand& x,

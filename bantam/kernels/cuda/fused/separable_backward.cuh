@@ -2,7 +2,6 @@
 // then their sum.
 #pragma once
 
-#include "bantam/kernels/cuda/check.h"
 #include "bantam/kernels/separable_backward_tiles.h"
 
 namespace bantam::kernels::cuda {
@@ -21,14 +20,5 @@ std::int64_t separable_tile_backward(const Exec&, const SeparableBlockShape&, DT
 std::int64_t separable_moments(const Exec&, const SeparableBlockShape&, DType, const SeparableOperands&);
 /// dx of a block of up to 4 input channels: right, not fast (a first block's dx is seldom wanted).
 void separable_few_channels_grad_input(const Exec&, const SeparableBlockShape&, DType, const SeparableOperands&);
-
-/// For a launch of `kernel` with `bytes` of shared memory.
-template <class Kernel>
-void allow_shared_bytes(Kernel* kernel, std::int64_t bytes) {
-  if (bytes <= 48 * 1024) return;
-  check_cuda(cudaFuncSetAttribute(reinterpret_cast<const void*>(kernel), cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                  static_cast<int>(bytes)),
-             "cudaFuncSetAttribute");
-}
 
 }  // namespace bantam::kernels::cuda

@@ -2,6 +2,7 @@
 #include "bantam/kernels/cuda/fused/separable_block_rules.h"
 #include "bantam/kernels/cuda/fused/separable_forward_float.cuh"
 #include "bantam/kernels/cuda/fused/separable_forward_half.cuh"
+#include "bantam/kernels/cuda/shared_bytes.h"
 #include "bantam/kernels/separable_block.h"
 
 namespace bantam::kernels::cuda {
@@ -10,7 +11,6 @@ namespace {
 /// Of a grid: about what an H200 runs at once (4 a multiprocessor). A block goes on with the unit that far on, and
 /// loads weights once.
 constexpr int kMostBlocks = 528;
-constexpr std::int64_t kUnaskedSharedBytes = 49152;  // what a kernel gets without a call to ask for more
 
 template <class T, int kFolded, int kSteps, int kPool>
 __global__ void __launch_bounds__(kForwardThreads)
@@ -29,13 +29,6 @@ __global__ void __launch_bounds__(kForwardThreads)
 /// Output rows whose tile has at most `bytes`, at least 1.
 std::int64_t rows_within(const SeparableBlockShape& s, std::int64_t row_bytes, std::int64_t bytes) {
   return std::clamp<std::int64_t>((bytes / row_bytes - 2) / s.pool, 1, s.out_h());
-}
-
-template <class Kernel>
-void allow_shared_bytes(Kernel kernel, std::int64_t bytes) {
-  if (bytes <= kUnaskedSharedBytes) return;
-  check_cuda(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(bytes)),
-             "cudaFuncSetAttribute");
 }
 
 unsigned blocks_of(const SeparableTiles& t) { return static_cast<unsigned>(std::min(t.units, kMostBlocks)); }

@@ -2,6 +2,7 @@
 #include "bantam/kernels/cuda/fused/separable_backward.cuh"
 #include "bantam/kernels/cuda/fused/separable_moments_float.cuh"
 #include "bantam/kernels/cuda/fused/separable_moments_half.cuh"
+#include "bantam/kernels/cuda/shared_bytes.h"
 
 namespace bantam::kernels::cuda {
 namespace {

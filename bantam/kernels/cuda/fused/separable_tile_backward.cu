@@ -1,6 +1,7 @@
 // Launches the tile kernel: geometry of the tiles, and the kernel for a type and a group of channels.
 #include "bantam/kernels/cuda/fused/separable_backward.cuh"
 #include "bantam/kernels/cuda/fused/separable_tile_backward.cuh"
+#include "bantam/kernels/cuda/shared_bytes.h"
 
 namespace bantam::kernels::cuda {
 namespace {
