@@ -58,12 +58,18 @@ struct FinishGradientSums {
   std::int64_t channels;
   bool accumulate;
 
-  __device__ void operator()(std::int64_t c, const double (&sums)[2]) const {
-    const auto shift = static_cast<float>(sums[0]), scale = static_cast<float>(sums[1] * inv_std[c]);
+  struct Begun {
+    float inv_std, dscale, dshift;
+  };
+  __device__ Begun begin(std::int64_t c) const {
+    return {inv_std[c], accumulate && dscale ? dscale[c] : 0.0f, accumulate && dshift ? dshift[c] : 0.0f};
+  }
+  __device__ void operator()(std::int64_t c, const Begun& begun, const double (&sums)[2]) const {
+    const auto shift = static_cast<float>(sums[0]), scale = static_cast<float>(sums[1] * begun.inv_std);
     totals[c] = shift;
     totals[channels + c] = scale;
-    if (dshift) dshift[c] = accumulate ? dshift[c] + shift : shift;
-    if (dscale) dscale[c] = accumulate ? dscale[c] + scale : scale;
+    if (dshift) dshift[c] = begun.dshift + shift;
+    if (dscale) dscale[c] = begun.dscale + scale;
   }
 };
 

@@ -64,8 +64,9 @@ struct SumTerms {
 struct FinishBias {
   float* db;
   bool accumulate;
-  __device__ void operator()(std::int64_t c, const double (&sum)[1]) const {
-    db[c] = static_cast<float>(sum[0]) + (accumulate ? db[c] : 0.0f);
+  __device__ float begin(std::int64_t c) const { return accumulate ? db[c] : 0.0f; }
+  __device__ void operator()(std::int64_t c, float before, const double (&sum)[1]) const {
+    db[c] = static_cast<float>(sum[0]) + before;
   }
 };
 

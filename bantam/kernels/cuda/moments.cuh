@@ -92,14 +92,11 @@ __device__ inline void add_part(const T* x, std::int64_t rows, std::int64_t chan
       });
 }
 
-/// The mean of all rows from the parts' means, and m2 from the parts' m2 and the distances of their means from the
-/// first part's (double: they are close to each other, so that the difference of sums costs nothing).
-template <class T, int N, class Finish>
-__global__ void __launch_bounds__(kTileThreads, 2) moments_kernel(const T* x, std::int64_t rows, std::int64_t channels,
-                                                                  float* partials, unsigned* counters, Finish finish) {
-  constexpr int M = N % 4 == 0 ? 4 : 1;
-  const int width = static_cast<int>(blockDim.x) * N;
-  const std::int64_t c = static_cast<std::int64_t>(blockIdx.x) * width + threadIdx.x * N;
+/// Writes each part's mean and m2 to partials (parts, 2, channels).
+template <class T, int N>
+__global__ void __launch_bounds__(kTileThreads, 2)
+    moments_kernel(const T* x, std::int64_t rows, std::int64_t channels, float* partials) {
+  const std::int64_t c = static_cast<std::int64_t>(blockIdx.x) * blockDim.x * N + threadIdx.x * N;
   let_next_kernel_start();
   Moments<float, N> moments;
   if (c < channels) {
@@ -116,34 +113,44 @@ __global__ void __launch_bounds__(kTileThreads, 2) moments_kernel(const T* x, st
       to[channels + n] = moments.m2[n];
     }
   }
-  if (!last_of_column(counters)) return;
-  const int thread = static_cast<int>(threadIdx.y * blockDim.x + threadIdx.x);
-  const std::int64_t column = static_cast<std::int64_t>(blockIdx.x) * width;
-  double first[M] = {};
-#pragma unroll
-  for (int m = 0; m < M; ++m)
-    if (const std::int64_t mine = column + thread % (width / M) * M + m; mine < channels) first[m] = partials[mine];
-  const auto add = [&](double(&sums)[2], int part, const float(&values)[2], int m) {
-    const double count = static_cast<double>(rows_of_part<kMomentRows>(rows, part)), apart = values[0] - first[m];
-    sums[0] += count * apart;
-    sums[1] += values[1] + count * apart * apart;
-  };
-  merge_column<2, M>(partials, channels, width, add, [&](std::int64_t channel, const double(&sums)[2]) {
-    const double count = static_cast<double>(rows), apart = sums[0] / count;
-    const double mean = partials[channel] + apart, m2 = sums[1] - sums[0] * apart;
-    finish(channel, to_float(x[channel]), Moments<double, 1>{count, {mean}, {m2 > 0 ? m2 : 0}});
-  });
 }
 
-/// finish(c, origin, moments) on the device for every channel of x (rows, channels), rows > 0. `partials` has room for
-/// column_parts(rows, channels)·2·channels floats.
+/// The moments of all rows from the parts': in double, so that squares relative to the origin keep the digits that the
+/// parts' means have.
+template <class T, class Finish>
+struct TotalMoments {
+  const T* x;
+  DealtRows rows;
+  Finish with;
+
+  struct Begun {
+    float origin;
+    decltype(Finish{}.begin(0)) finish;
+  };
+  __device__ Begun begin(std::int64_t c) const { return {to_float(x[c]), with.begin(c)}; }
+  __device__ void add(double (&sums)[2], int part, const float (&values)[2]) const {
+    const auto count = static_cast<double>(rows.of(static_cast<unsigned>(part)));
+    const double mean = values[0];
+    sums[0] += count * mean;
+    sums[1] += values[1] + count * mean * mean;
+  }
+  __device__ void finish(std::int64_t c, const Begun& begun, const double (&sums)[2]) const {
+    const auto count = static_cast<double>(rows.rows);
+    const double mean = sums[0] / count, m2 = sums[1] - sums[0] * mean;
+    with(c, begun.finish, begun.origin, Moments<double, 1>{count, {mean}, {m2 > 0 ? m2 : 0}});
+  }
+};
+
+/// finish(c, begun, origin, moments) on the device for every channel of x (rows, channels), rows > 0, with what
+/// finish.begin(c) read. `partials` has room for column_parts(rows, channels)·2·channels floats.
 template <class T, int N, class Finish>
 void channel_moments(const Exec& exec, std::int64_t rows, std::int64_t channels, const T* x, float* partials,
                      const Finish& finish) {
   const auto [grid, block] = column_grid<N>(rows, channels);
-  moments_kernel<T, N><<<grid, block, 0, stream_of(exec)>>>(x, rows, channels, partials,
-                                                            Libraries::of(exec).block_counters(exec.stream), finish);
+  moments_kernel<T, N><<<grid, block, 0, stream_of(exec)>>>(x, rows, channels, partials);
   check_launch("moments_kernel");
+  const DealtRows dealt{rows, block.y * kMomentRows, grid.y};
+  merge_parts<2>(exec, partials, grid.y, channels, TotalMoments<T, Finish>{x, dealt, finish});
 }
 
 }  // namespace bantam::kernels::cuda

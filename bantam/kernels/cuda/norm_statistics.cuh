@@ -18,14 +18,22 @@ struct FinishStatistics {
   __device__ static float moved(float running, double batch, double rate) {
     return static_cast<float>((1.0 - rate) * running + rate * batch);
   }
-  __device__ void operator()(std::int64_t c, float origin, const Moments<double, 1>& moments) const {
+  /// What moves, read ahead.
+  struct Running {
+    float mean, variance;
+  };
+  __device__ Running begin(std::int64_t c) const {
+    return {running_mean ? running_mean[c] : 0.0f, running_variance ? running_variance[c] : 0.0f};
+  }
+  __device__ void operator()(std::int64_t c, const Running& running, float origin,
+                             const Moments<double, 1>& moments) const {
     const double mean = origin + moments.mean[0], variance = moments.m2[0] / moments.count;
     saved_mean[c] = static_cast<float>(mean);
-    saved_inv_std[c] = static_cast<float>(1.0 / sqrt(variance + epsilon));
-    if (running_mean) running_mean[c] = moved(running_mean[c], mean, update.rate);
+    saved_inv_std[c] = static_cast<float>(rsqrt(variance + epsilon));
+    if (running_mean) running_mean[c] = moved(running.mean, mean, update.rate);
     const bool unbiased = update.unbiased && moments.count > 1;
     const double entering = unbiased ? moments.m2[0] / (moments.count - 1) : variance;
-    if (running_variance) running_variance[c] = moved(running_variance[c], entering, update.rate);
+    if (running_variance) running_variance[c] = moved(running.variance, entering, update.rate);
   }
 };
 

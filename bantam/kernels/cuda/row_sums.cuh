@@ -1,9 +1,7 @@
-// Sums over the rows of (rows, channels) arrays on CUDA, in one launch: blocks keep a column of channels and take tiles
-// of rows; the last block of a column adds the blocks' results in order.
+// Sums over the rows of (rows, channels) arrays on CUDA: blocks keep a column of channels and take tiles of rows; a
+// small kernel that starts while they end adds the blocks' results in order.
 #pragma once
 
-#include "bantam/kernels/cuda/last_block.cuh"
-#include "bantam/kernels/cuda/libraries.h"
 #include "bantam/kernels/cuda/row_tiles.cuh"
 
 namespace bantam::kernels::cuda {
@@ -43,82 +41,87 @@ __device__ inline void for_tiles(std::int64_t rows, Whole&& whole, Single&& sing
   }
 }
 
-/// Rows of part `part`, as `for_tiles` deals them.
-template <int kRows>
-__device__ inline std::int64_t rows_of_part(std::int64_t rows, std::int64_t part) {
-  const std::int64_t each = tile_rows<kRows>(), tiles = (rows + each - 1) / each;
-  const auto turns = static_cast<std::uint32_t>(tiles - part + gridDim.y - 1) / gridDim.y;  // 64 bits divide slowly
-  return turns * each - (part == 0 ? tiles * each - rows : 0);
+/// How many rows are each part's, as `for_tiles` deals them: tiles of `each` rows.
+struct DealtRows {
+  std::int64_t rows;
+  unsigned each, parts;
+
+  __device__ std::int64_t of(unsigned part) const {
+    const auto tiles = static_cast<unsigned>((rows + each - 1) / each);
+    const unsigned turns = (tiles - part + parts - 1) / parts;  // 64 bits divide slowly
+    return static_cast<std::int64_t>(turns) * each - (part == 0 ? std::int64_t{tiles} * each - rows : 0);
+  }
+};
+
+/// Channels of a block that merges parts, the threads that share a channel's, and the parts that each of those asks for
+/// at once: all of a column, so that memory is waited for once.
+inline constexpr int kMergeChannels = 8, kMergeRows = 64;
+inline constexpr int kMergeAtOnce = (static_cast<int>(kColumnBlocks) + kMergeRows - 1) / kMergeRows;
+inline constexpr int kMergeWarps = kMergeChannels * kMergeRows / 32;
+
+/// Adds up the values of the four threads of a warp that share a channel.
+__device__ inline double sum_of_channel(double value) {
+  value += __shfl_xor_sync(0xffffffffu, value, kMergeChannels);
+  return value + __shfl_xor_sync(0xffffffffu, value, 2 * kMergeChannels);
 }
 
-/// Whether this block is the last of its column to come here; it then sees what the others wrote before. `counters`,
-/// one a column, are 0 before and after; with one part they are not used.
-__device__ inline bool last_of_column(unsigned* counters) {
-  __shared__ bool last;
+/// Adds up partials (parts, K, channels) in a fixed order. total.begin(c) reads what finishing channel c takes besides,
+/// ahead of the parts; total.add(sums, part, values) takes a part, on K double sums that begin with 0; then
+/// total.finish(c, begun, sums), once a channel. Launched early, behind the kernel that writes the parts, and lets the
+/// next one start before it waits: what that one reads before it waits, neither of the two may write.
+template <int K, class Total>
+__global__ void __launch_bounds__(kMergeChannels* kMergeRows)
+    merge_parts_kernel(const float* partials, int parts, std::int64_t channels, Total total) {
+  __shared__ double shared[K][kMergeWarps][kMergeChannels];
+  let_next_kernel_start();
+  const int thread = static_cast<int>(threadIdx.x), lane = thread % 32, warp = thread / 32;
+  const int mine = thread % kMergeChannels, row = thread / kMergeChannels;
+  const std::int64_t c = static_cast<std::int64_t>(blockIdx.x) * kMergeChannels + mine, at = min(c, channels - 1);
+  const auto begun = total.begin(at);
+  wait_for_kernel_before();
+  float values[kMergeAtOnce][K];
+#pragma unroll
+  for (int i = 0; i < kMergeAtOnce; ++i)
+#pragma unroll
+    for (int k = 0; k < K; ++k)
+      values[i][k] = partials[(std::int64_t{min(row + i * kMergeRows, parts - 1)} * K + k) * channels + at];
+  double sums[K] = {};
+#pragma unroll
+  for (int i = 0; i < kMergeAtOnce; ++i)
+    if (row + i * kMergeRows < parts) total.add(sums, row + i * kMergeRows, values[i]);
+#pragma unroll
+  for (int k = 0; k < K; ++k) {
+    sums[k] = sum_of_channel(sums[k]);
+    if (lane < kMergeChannels) shared[k][warp][mine] = sums[k];
+  }
   __syncthreads();
-  if (gridDim.y == 1) return true;
-  if (threadIdx.x == 0 && threadIdx.y == 0)  // behind the barrier, it speaks for the whole block
-    last = arrives_last(counters + blockIdx.x, gridDim.y);
-  __syncthreads();
-  return last;
+  if (warp != 0) return;
+  constexpr int kEach = kMergeWarps * kMergeChannels / 32;
+#pragma unroll
+  for (int k = 0; k < K; ++k) {
+    sums[k] = 0;
+#pragma unroll
+    for (int i = 0; i < kEach; ++i) sums[k] += shared[k][row * kEach + i][mine];
+    sums[k] = sum_of_channel(sums[k]);
+  }
+  if (row == 0 && c < channels) total.finish(c, begun, sums);
 }
 
-/// Adds up the parts' results of this block's column, partials (parts, K, channels), in a fixed order: calls
-/// add(sums, part, values) for every part, on K double sums a channel that begin with 0, then finish(c, sums) once a
-/// channel, spread over the block's threads. Every thread of the block must call it; M divides the channels.
-template <int K, int M, class Add, class Finish>
-__device__ inline void merge_column(const float* partials, std::int64_t channels, int width, Add&& add,
-                                    Finish&& finish) {
-  __shared__ double shared[K][kTileThreads * M];
-  const int thread = static_cast<int>(threadIdx.y * blockDim.x + threadIdx.x);
-  const int lanes = width / M, row = thread / lanes, rows = kTileThreads / lanes;  // powers of two
-  const int at = thread * M;
-  const std::int64_t column = static_cast<std::int64_t>(blockIdx.x) * width, c = column + thread % lanes * M;
-  double sums[M][K] = {};
-  if (c < channels) {
-#pragma unroll 8
-    for (int part = row; part < static_cast<int>(gridDim.y); part += rows) {
-      Pack<float, M> loaded[K];
-#pragma unroll
-      for (int k = 0; k < K; ++k) loaded[k] = load_pack<M>(partials + (std::int64_t{part} * K + k) * channels + c);
-#pragma unroll
-      for (int m = 0; m < M; ++m) {
-        float values[K];
-#pragma unroll
-        for (int k = 0; k < K; ++k) values[k] = loaded[k].v[m];
-        add(sums[m], part, values, m);
-      }
-    }
-  }
-#pragma unroll
-  for (int m = 0; m < M; ++m)
-#pragma unroll
-    for (int k = 0; k < K; ++k) shared[k][at + m] = sums[m][k];
-  __syncthreads();
-  for (int apart = rows / 2; apart > 0; apart /= 2) {
-    for (int i = thread; i < apart * width; i += kTileThreads)
-#pragma unroll
-      for (int k = 0; k < K; ++k) shared[k][i] += shared[k][i + apart * width];
-    __syncthreads();
-  }
-  for (int i = thread; i < width && column + i < channels; i += kTileThreads) {
-    double total[K];
-#pragma unroll
-    for (int k = 0; k < K; ++k) total[k] = shared[k][i];
-    finish(column + i, total);
-  }
+/// Launches it for at most kColumnBlocks parts.
+template <int K, class Total>
+void merge_parts(const Exec& exec, const float* partials, unsigned parts, std::int64_t channels, const Total& total) {
+  launch_early(exec, merge_parts_kernel<K, Total>, dim3(blocks_for(channels, kMergeChannels)),
+               dim3(kMergeChannels * kMergeRows), partials, static_cast<int>(parts), channels, total);
 }
 
 /// Rows that a thread loads before it uses the first.
 inline constexpr int kSumRowsAtOnce = 4;
 
 /// K sums a channel over all rows. terms.start<N>(c) gives what a thread keeps for its N channels; load<N>(offset)
-/// reads N elements, and add(kept, loaded, offset, sum) adds their terms to sum[k·N + n]. finish(c, sums) gets a
-/// channel's K sums (double).
-template <int N, int K, class Terms, class Finish>
+/// reads N elements, and add(kept, loaded, offset, sum) adds their terms to sum[k·N + n].
+template <int N, int K, class Terms>
 __global__ void __launch_bounds__(kTileThreads, 2)
-    row_sums_kernel(std::int64_t rows, std::int64_t channels, Terms terms, float* partials, unsigned* counters,
-                    Finish finish) {
+    row_sums_kernel(std::int64_t rows, std::int64_t channels, Terms terms, float* partials) {
   constexpr int kRows = kSumRowsAtOnce;
   let_next_kernel_start();
   const int width = static_cast<int>(blockDim.x) * N;
@@ -143,22 +146,32 @@ __global__ void __launch_bounds__(kTileThreads, 2)
     const std::int64_t channel = static_cast<std::int64_t>(blockIdx.x) * width + x * N + i % N;
     if (channel < channels) partials[(std::int64_t{blockIdx.y} * K + i / N) * channels + channel] = total;
   });
-  if (!last_of_column(counters)) return;
-  const auto add = [](double(&sums)[K], int, const float(&values)[K], int) {
-#pragma unroll
-    for (int k = 0; k < K; ++k) sums[k] += values[k];
-  };
-  merge_column<K, N % 4 == 0 ? 4 : 1>(partials, channels, width, add, finish);
 }
 
-/// Launches it. `partials` has room for column_parts(rows, channels)·K·channels floats.
+/// The end of K sums: adds them, and gives finish(c, begun, sums) a channel's, with what finish.begin(c) read.
+template <int K, class Finish>
+struct TotalSums {
+  Finish with;
+
+  __device__ auto begin(std::int64_t c) const { return with.begin(c); }
+  __device__ void add(double (&sums)[K], int, const float (&values)[K]) const {
+#pragma unroll
+    for (int k = 0; k < K; ++k) sums[k] += values[k];
+  }
+  template <class Begun>
+  __device__ void finish(std::int64_t c, const Begun& begun, const double (&sums)[K]) const {
+    with(c, begun, sums);
+  }
+};
+
+/// Launches both. `partials` has room for column_parts(rows, channels)·K·channels floats.
 template <int N, int K, class Terms, class Finish>
 void row_sums(const Exec& exec, std::int64_t rows, std::int64_t channels, float* partials, const Terms& terms,
               const Finish& finish) {
   const auto [grid, block] = column_grid<N>(rows, channels);
-  row_sums_kernel<N, K><<<grid, block, 0, stream_of(exec)>>>(rows, channels, terms, partials,
-                                                             Libraries::of(exec).block_counters(exec.stream), finish);
+  row_sums_kernel<N, K><<<grid, block, 0, stream_of(exec)>>>(rows, channels, terms, partials);
   check_launch("row_sums_kernel");
+  merge_parts<K>(exec, partials, grid.y, channels, TotalSums<K, Finish>{finish});
 }
 
 }  // namespace bantam::kernels::cuda

@@ -17,13 +17,13 @@ void check_shape(const DepthwiseConv2dShape& s, const NormOperand& x, Activation
     throw ShapeError("norm_depthwise: a shape or an activation that its kernels do not take");
 }
 
-/// Channels of a block that merges parts, and the threads that share a channel's.
-constexpr int kMergeChannels = 16, kMergeRows = 32;
+/// Channels of a block that merges parts' moments, and the threads that share a channel's.
+constexpr int kMomentChannels = 16, kMomentThreads = 32;
 /// Parts that such a thread has under way at a time: the kernel is a chain of waits for memory.
-constexpr int kMergeAtOnce = 8;
+constexpr int kMomentsAtOnce = 8;
 
 /// Σ over the rows of a channel, for all lanes of a warp.
-__device__ double sum_of_rows(const double (&shared)[kMergeRows][kMergeChannels + 1], int channel, int lane) {
+__device__ double sum_of_rows(const double (&shared)[kMomentThreads][kMomentChannels + 1], int channel, int lane) {
   double sum = shared[lane][channel];
 #pragma unroll
   for (int apart = 16; apart > 0; apart /= 2) sum += __shfl_xor_sync(0xffffffffu, sum, apart);
@@ -32,28 +32,28 @@ __device__ double sum_of_rows(const double (&shared)[kMergeRows][kMergeChannels 
 
 /// Mean, inv_std and running statistics of a block's channels from the parts' moments: sums, in double, of the
 /// distances of the parts' means from the first part's, which are close to each other.
-__global__ void __launch_bounds__(kMergeChannels* kMergeRows)
+__global__ void __launch_bounds__(kMomentChannels* kMomentThreads)
     merge_part_moments_kernel(const float* partials, const float* counts, int parts, int channels,
                               StatisticsOutput out) {
-  __shared__ double shared[3][kMergeRows][kMergeChannels + 1];
-  const int first_channel = static_cast<int>(blockIdx.x) * kMergeChannels;
+  __shared__ double shared[3][kMomentThreads][kMomentChannels + 1];
+  const int first_channel = static_cast<int>(blockIdx.x) * kMomentChannels;
   const FinishStatistics finish{out.epsilon, out.update, out.running_mean, out.running_variance, out.mean, out.inv_std};
   const auto mean_of = [](float origin, float apart) { return static_cast<double>(origin) + apart; };
   const int c = min(first_channel + static_cast<int>(threadIdx.x), channels - 1), row = static_cast<int>(threadIdx.y);
   const double first = mean_of(partials[c], partials[channels + c]);
   double count = 0, distances = 0, squares = 0;
-  for (int begin = row; begin < parts; begin += kMergeAtOnce * kMergeRows) {
-    float moments[kMergeAtOnce][kMomentFloats], each[kMergeAtOnce];
+  for (int begin = row; begin < parts; begin += kMomentsAtOnce * kMomentThreads) {
+    float moments[kMomentsAtOnce][kMomentFloats], each[kMomentsAtOnce];
 #pragma unroll
-    for (int i = 0; i < kMergeAtOnce; ++i) {
-      const int part = min(begin + i * kMergeRows, parts - 1);
-      each[i] = begin + i * kMergeRows < parts ? counts[part] : 0.0f;
+    for (int i = 0; i < kMomentsAtOnce; ++i) {
+      const int part = min(begin + i * kMomentThreads, parts - 1);
+      each[i] = begin + i * kMomentThreads < parts ? counts[part] : 0.0f;
 #pragma unroll
       for (int k = 0; k < kMomentFloats; ++k)
         moments[i][k] = partials[(static_cast<std::int64_t>(part) * kMomentFloats + k) * channels + c];
     }
 #pragma unroll
-    for (int i = 0; i < kMergeAtOnce; ++i) {
+    for (int i = 0; i < kMomentsAtOnce; ++i) {
       if (each[i] == 0) continue;
       const double apart = mean_of(moments[i][0], moments[i][1]) - first;
       count += each[i];
@@ -65,14 +65,15 @@ __global__ void __launch_bounds__(kMergeChannels* kMergeRows)
   shared[1][row][threadIdx.x] = distances;
   shared[2][row][threadIdx.x] = squares;
   __syncthreads();
-  const int thread = row * kMergeChannels + static_cast<int>(threadIdx.x), mine = thread / 32, lane = thread % 32;
+  const int thread = row * kMomentChannels + static_cast<int>(threadIdx.x), mine = thread / 32, lane = thread % 32;
   if (first_channel + mine >= channels) return;
   const double base = mean_of(partials[first_channel + mine], partials[channels + first_channel + mine]);
   count = sum_of_rows(shared[0], mine, lane);
   distances = sum_of_rows(shared[1], mine, lane);
   squares = sum_of_rows(shared[2], mine, lane);
   const double apart = distances / count, m2 = squares - distances * apart;
-  if (lane == 0) finish(first_channel + mine, 0.0f, {count, {base + apart}, {m2 > 0 ? m2 : 0}});
+  const std::int64_t channel = first_channel + mine;
+  if (lane == 0) finish(channel, finish.begin(channel), 0.0f, {count, {base + apart}, {m2 > 0 ? m2 : 0}});
 }
 
 /// Takes backward's eleven sums a channel: the weights' to their place, the first norm's to `totals` (2, channels); and
@@ -137,8 +138,8 @@ void launch_backward(const Exec& exec, const DepthwiseConv2dShape& s, const Back
 }  // namespace
 
 void merge_part_moments(const Exec& exec, const PartMoments& parts, const StatisticsOutput& statistics) {
-  const dim3 block(kMergeChannels, kMergeRows);
-  merge_part_moments_kernel<<<blocks_for(parts.channels, kMergeChannels), block, 0, stream_of(exec)>>>(
+  const dim3 block(kMomentChannels, kMomentThreads);
+  merge_part_moments_kernel<<<blocks_for(parts.channels, kMomentChannels), block, 0, stream_of(exec)>>>(
       parts.moments, parts.counts, static_cast<int>(parts.parts), static_cast<int>(parts.channels), statistics);
   check_launch("merge_part_moments_kernel");
 }
