@@ -14,9 +14,10 @@ constexpr float kEpsilon = 1e-3f;
 class BatchNormTest : public DeviceTest {};
 INSTANTIATE_TEST_SUITE_P(Devices, BatchNormTest, ::testing::ValuesIn(test_devices()), device_test_name);
 
-// Few and many rows; scalar, vector and mixed channel counts; one part and many parts.
-constexpr BatchNormShape kShapes[] = {{2, 1},     {6, 3},     {40, 8},  {33, 20},    {64, 32},   {100, 64}, {70, 65},
-                                      {7000, 64}, {30000, 3}, {3, 600}, {2000, 260}, {8192, 40}, {9000, 1}, {5, 4099}};
+// Few and many rows; scalar, vector and mixed channel counts; one part, more parts than tiles, as many as there can be.
+constexpr BatchNormShape kShapes[] = {{2, 1},      {6, 3},     {40, 8},    {33, 20},   {64, 32},
+                                      {100, 64},   {70, 65},   {7000, 64}, {30000, 3}, {3, 600},
+                                      {2000, 260}, {8192, 40}, {9000, 1},  {5, 4099},  {40000, 8}};
 
 std::string name(const BatchNormShape& s, DType dtype) {
   return (::testing::Message() << to_string(dtype) << " " << s.rows << "x" << s.channels).GetString();

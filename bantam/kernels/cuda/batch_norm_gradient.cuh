@@ -83,6 +83,8 @@ struct InputGradientKept {
 /// dx = scale·inv_std·(dz - Σdz/rows - x̂·Σ(dz·x̂)/rows).
 template <class T, class Function>
 struct InputGradient {
+  static constexpr std::int64_t kRounds = 2;  ///< tiles of a block: what it starts with takes as long as a tile
+
   const T* x;
   const T* dy;
   AffineSource affine;

@@ -1,4 +1,4 @@
-// Bias and its gradient on CUDA: channels in vectors, sums over rows in one launch.
+// Bias and its gradient on CUDA: channels in vectors, sums over rows in parts.
 #include "bantam/kernels/bias.h"
 #include "bantam/kernels/cuda/row_sums.cuh"
 #include "bantam/kernels/elementwise.h"

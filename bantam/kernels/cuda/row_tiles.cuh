@@ -57,8 +57,11 @@ __device__ inline void load_floats(const float* from, std::int64_t c, float othe
 
 /// Rows that a thread of a map has under way at a time: with 16 bytes each, enough to hide the memory's latency.
 inline constexpr int kRowsAtOnce = 4;
-/// Blocks of a map, about: enough to fill any GPU a few times, and few enough that what `start` reads is paid rarely.
-inline constexpr std::int64_t kMapBlocks = 4096;
+/// Blocks of a map, at most about: enough to fill any GPU a few times, and few enough that what `start` reads is paid
+/// rarely.
+inline constexpr std::int64_t kMapBlocks = 8192;
+/// Blocks that a map has at least where Map::kRounds asks for more than one tile a block.
+inline constexpr std::int64_t kLeastMapBlocks = 512;
 
 /// map: `start(c, std::integral_constant<int, N>)` gives what a thread keeps for its N channels; `load<N>(offset)`
 /// reads the N elements at `offset`, and `apply(kept, loaded, offset)` writes there. A block does `rounds` tiles, one
@@ -80,10 +83,8 @@ __global__ void __launch_bounds__(kTileThreads)
     for (int k = 0; k < kRowsAtOnce; ++k)
       loaded[k] = map.template load<N>(min(r + k * static_cast<std::int64_t>(blockDim.y), last) * channels + c);
   };
-  if constexpr (kEarly) {
-    fetch();
-    wait_for_kernel_before();
-  }
+  if constexpr (kEarly) fetch();
+  wait_for_kernel_before();
   const auto kept = map.start(c, std::integral_constant<int, N>{});
   for (bool fetched = kEarly; r < end; r += tile, fetched = false) {
     if (!fetched) fetch();
@@ -101,14 +102,12 @@ void map_rows(const Exec& exec, std::int64_t rows, std::int64_t channels, const 
   const dim3 block = tile_block(packs);
   const unsigned columns = blocks_for(packs, block.x);
   const std::int64_t most = std::clamp<std::int64_t>(kMapBlocks / columns, 1, kMaxGridY);
-  const std::int64_t rounds = blocks_for(blocks_for(rows, std::int64_t{kRowsAtOnce} * block.y), most);
+  const std::int64_t tiles = blocks_for(rows, std::int64_t{kRowsAtOnce} * block.y);
+  std::int64_t rounds = blocks_for(tiles, most);
+  if constexpr (requires { Map::kRounds; })
+    if (tiles * columns >= Map::kRounds * kLeastMapBlocks) rounds = std::max(rounds, Map::kRounds);
   const dim3 grid(columns, blocks_for(rows, rounds * kRowsAtOnce * block.y));
-  if constexpr (kEarly) {
-    launch_early(exec, map_rows_kernel<N, true, Map>, grid, block, rows, channels, rounds, map);
-  } else {
-    map_rows_kernel<N, false><<<grid, block, 0, stream_of(exec)>>>(rows, channels, rounds, map);
-    check_launch("map_rows_kernel");
-  }
+  launch_early(exec, map_rows_kernel<N, kEarly, Map>, grid, block, rows, channels, rounds, map);
 }
 
 /// Adds v[i] of all threads of equal threadIdx.x, for each i, and calls write(i, x, sum) once for each, spread over the
