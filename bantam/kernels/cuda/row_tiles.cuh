@@ -83,8 +83,10 @@ __global__ void __launch_bounds__(kTileThreads)
     for (int k = 0; k < kRowsAtOnce; ++k)
       loaded[k] = map.template load<N>(min(r + k * static_cast<std::int64_t>(blockDim.y), last) * channels + c);
   };
-  if constexpr (kEarly) fetch();
-  wait_for_kernel_before();
+  if constexpr (kEarly) {
+    fetch();
+    wait_for_kernel_before();
+  }
   const auto kept = map.start(c, std::integral_constant<int, N>{});
   for (bool fetched = kEarly; r < end; r += tile, fetched = false) {
     if (!fetched) fetch();
@@ -107,7 +109,12 @@ void map_rows(const Exec& exec, std::int64_t rows, std::int64_t channels, const 
   if constexpr (requires { Map::kRounds; })
     if (tiles * columns >= Map::kRounds * kLeastMapBlocks) rounds = std::max(rounds, Map::kRounds);
   const dim3 grid(columns, blocks_for(rows, rounds * kRowsAtOnce * block.y));
-  launch_early(exec, map_rows_kernel<N, kEarly, Map>, grid, block, rows, channels, rounds, map);
+  if constexpr (kEarly) {
+    launch_early(exec, map_rows_kernel<N, true, Map>, grid, block, rows, channels, rounds, map);
+  } else {
+    map_rows_kernel<N, false><<<grid, block, 0, stream_of(exec)>>>(rows, channels, rounds, map);
+    check_launch("map_rows_kernel");
+  }
 }
 
 /// Adds v[i] of all threads of equal threadIdx.x, for each i, and calls write(i, x, sum) once for each, spread over the
