@@ -1,5 +1,5 @@
-// PendingGradients: gradients of weights that kernels left in parts, or in a half type, for the update to make of them
-// what they are as it reads them.
+// PendingGradients: gradients of weights that kernels left in parts, or in a half type, for the update to add up or
+// widen as it reads them.
 #pragma once
 
 #include <cstdint>
