@@ -6,9 +6,9 @@
 
 namespace bantam::kernels::cuda {
 
-/// Whether the device runs one of these kernels: code for 8.0 or later, and its shared memory. Of the 99 KiB of 8.6 and
-/// 8.9 all have enough but the one for both gradients, where neither side has 64 channels. Where they say false,
-/// nothing was done.
+/// Whether the device runs one of these kernels: code for 8.0 or later, and its shared memory. The 99 KiB of 8.6 and
+/// 8.9 are enough for all but both gradients at once in tiles of 128 x 128, and of 64 x 32 from dy. Where they say
+/// false, nothing was done.
 bool runs_pointwise_kernel(const Exec& exec, std::int64_t shared_bytes);
 
 /// y (rows, out) = a·wᵀ, w (out, in): a = x.x, or where x has a norm f(x̂·scale + shift), f relu or relu6, rounded as
