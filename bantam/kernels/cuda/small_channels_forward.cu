@@ -1,5 +1,6 @@
 // Convolution of an image: each warp multiplies the patches of 64 pixels, read from a tile of the image in shared
 // memory, with all weights, whose fragments lie ready beside it.
+#include "bantam/kernels/cuda/check.h"
 #include "bantam/kernels/cuda/image_moments.cuh"
 #include "bantam/kernels/cuda/image_tile.cuh"
 #include "bantam/kernels/cuda/numeric.cuh"

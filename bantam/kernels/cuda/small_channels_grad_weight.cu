@@ -1,5 +1,6 @@
 // Weight gradient of a convolution of an image: dyᵀ · patches, a partial sum a thread block over its tiles, added in
 // order.
+#include "bantam/kernels/cuda/check.h"
 #include "bantam/kernels/cuda/image_tile.cuh"
 #include "bantam/kernels/cuda/row_tiles.cuh"
 #include "bantam/kernels/cuda/shared_bytes.h"
