@@ -4,6 +4,8 @@
 #include <bit>
 #include <cmath>
 #include <set>
+#include <string>
+#include <thread>
 
 #include "bantam/kernels/reference/separable_block.h"
 #include "bantam/kernels/separable_backward_tiles.h"
@@ -89,6 +91,40 @@ TEST_P(SeparableBlockTest, MatchesReference) {
                 sum_tolerance(dtype, 9 + s.in_channels) + 2 * unit_roundoff(dtype));
     }
   }
+}
+
+// On CUDA a launch asks for shared memory by its grid, of a limit that belongs to the process.
+TEST_P(SeparableBlockTest, ThreadsLaunchTheSameKernelWithDifferentGrids) {
+  constexpr DType kType = DType::float16;
+  const int launches = GetParam().is_cuda() ? 3000 : 3;
+  const auto run = [&](std::int64_t batch, bool& same) {
+    const S s{.batch = batch, .in_h = 12, .in_w = 12, .in_channels = 16, .out_channels = 32, .pool = 2};
+    KernelDevice own(GetParam());
+    const Inputs in(s, kType);
+    const Results once(own, s, kType, in);
+    const DeviceBuffer x(own, in.x, kType), depthwise(own, in.depthwise, kType), pointwise(own, in.pointwise, kType),
+        bias(own, in.bias, kType);
+    GuardedBuffer y(own, s.y_elements(), kType);
+    const TestWorkspace workspace(
+        own, separable_block_workspace_bytes(s, kType, SeparableBlockPass::forward, own.exec().device.kind));
+    for (int i = 0; i < launches; ++i)
+      BANTAM_KERNEL(own.exec(), separable_block_forward, s, kType, x.data(), depthwise.data(), pointwise.data(),
+                    bias.data(), y.data(), nullptr, workspace.get());
+    same = y.download() == once.y.download();
+  };
+  bool few_same = false, many_same = false;
+  std::string error;  // of the second thread
+  std::thread second([&] {
+    try {
+      run(700, many_same);
+    } catch (const Error& e) {
+      error = e.what();
+    }
+  });
+  EXPECT_NO_THROW(run(2, few_same));
+  second.join();
+  EXPECT_EQ(error, "");
+  EXPECT_TRUE(few_same && many_same);
 }
 
 TEST_P(SeparableBlockTest, CodesPointAtTheMaximum) {
