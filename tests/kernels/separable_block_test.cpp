@@ -93,38 +93,52 @@ TEST_P(SeparableBlockTest, MatchesReference) {
   }
 }
 
+/// One thread's calls, over and over on memory of its own.
+class Caller {
+ public:
+  Caller(Device device, std::int64_t batch)
+      : shape_{.batch = batch, .in_h = 12, .in_w = 12, .in_channels = 16, .out_channels = 32, .pool = 2},
+        device_(device),
+        in_(shape_, kType),
+        once_(device_, shape_, kType, in_) {}
+  /// Ends at the first error, and says it.
+  void run(int calls) {
+    try {
+      for (int i = 0; i < calls; ++i)
+        BANTAM_KERNEL(device_.exec(), separable_block_forward, shape_, kType, x_.data(), depthwise_.data(),
+                      pointwise_.data(), bias_.data(), y_.data(), nullptr, workspace_.get());
+    } catch (const Error& error) {
+      error_ = error.what();
+    }
+  }
+  const std::string& error() const { return error_; }
+  bool same_as_once() const { return y_.download() == once_.y.download(); }
+
+ private:
+  static constexpr DType kType = DType::float16;
+  S shape_;
+  KernelDevice device_;
+  Inputs in_;
+  Results once_;
+  DeviceBuffer x_{device_, in_.x, kType}, depthwise_{device_, in_.depthwise, kType},
+      pointwise_{device_, in_.pointwise, kType}, bias_{device_, in_.bias, kType};
+  GuardedBuffer y_{device_, shape_.y_elements(), kType};
+  TestWorkspace workspace_{
+      device_, separable_block_workspace_bytes(shape_, kType, SeparableBlockPass::forward, device_.exec().device.kind)};
+  std::string error_;
+};
+
 // On CUDA a launch asks for shared memory by its grid, of a limit that belongs to the process.
 TEST_P(SeparableBlockTest, ThreadsLaunchTheSameKernelWithDifferentGrids) {
-  constexpr DType kType = DType::float16;
-  const int launches = GetParam().is_cuda() ? 3000 : 3;
-  const auto run = [&](std::int64_t batch, bool& same) {
-    const S s{.batch = batch, .in_h = 12, .in_w = 12, .in_channels = 16, .out_channels = 32, .pool = 2};
-    KernelDevice own(GetParam());
-    const Inputs in(s, kType);
-    const Results once(own, s, kType, in);
-    const DeviceBuffer x(own, in.x, kType), depthwise(own, in.depthwise, kType), pointwise(own, in.pointwise, kType),
-        bias(own, in.bias, kType);
-    GuardedBuffer y(own, s.y_elements(), kType);
-    const TestWorkspace workspace(
-        own, separable_block_workspace_bytes(s, kType, SeparableBlockPass::forward, own.exec().device.kind));
-    for (int i = 0; i < launches; ++i)
-      BANTAM_KERNEL(own.exec(), separable_block_forward, s, kType, x.data(), depthwise.data(), pointwise.data(),
-                    bias.data(), y.data(), nullptr, workspace.get());
-    same = y.download() == once.y.download();
-  };
-  bool few_same = false, many_same = false;
-  std::string error;  // of the second thread
-  std::thread second([&] {
-    try {
-      run(700, many_same);
-    } catch (const Error& e) {
-      error = e.what();
-    }
-  });
-  EXPECT_NO_THROW(run(2, few_same));
+  const int calls = GetParam().is_cuda() ? 5000 : 3;
+  Caller few(GetParam(), 2), many(GetParam(), 700);
+  std::thread second([&] { many.run(calls); });
+  few.run(calls);
   second.join();
-  EXPECT_EQ(error, "");
-  EXPECT_TRUE(few_same && many_same);
+  for (const Caller* caller : {&few, &many}) {
+    EXPECT_EQ(caller->error(), "");
+    EXPECT_TRUE(caller->same_as_once());
+  }
 }
 
 TEST_P(SeparableBlockTest, CodesPointAtTheMaximum) {

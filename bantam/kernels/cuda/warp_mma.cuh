@@ -127,8 +127,6 @@ __device__ inline void copy_async(void* to_shared, const void* from_global) {
 __device__ inline void copy_async_part(std::uint32_t to, const void* from_global, int bytes) {
 #if __CUDA_ARCH__ >= 800
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from_global), "r"(bytes) : "memory");
-#else
-  __trap();  // rather than a result of what lay there
 #endif
 }
 /// 16 bytes, or zeros where not `wanted` (then `from_global` is not read, but must be an address).

@@ -72,21 +72,22 @@ void with_half(DType dtype, const Call& call) {
 
 }  // namespace
 
-bool pointwise_grad_weight(const Exec& exec, const PointwiseShape& s, DType dtype, const NormOperand& x, const void* dy,
+bool runs_pointwise_grad_weight(const Exec& exec, const PointwiseShape& s, DType dtype, const NormOperand& x,
+                                const void* dy) {
+  int bytes = 0;
+  with_tile(pointwise_grad_cut(s), [&](auto out, auto in) { bytes = PointwiseGradTile<out(), in()>::kSharedBytes; });
+  return pointwise_takes(s, dtype) && runs_pointwise_kernel(exec, bytes) && packs_aligned<uint4, 1>(x.x, dy);
+}
+
+void pointwise_grad_weight(const Exec& exec, const PointwiseShape& s, DType dtype, const NormOperand& x, const void* dy,
                            float* dw, bool accumulate, float* partials) {
   const PointwiseGradCut cut = pointwise_grad_cut(s);
-  int bytes = 0;
-  with_tile(cut, [&](auto out, auto in) { bytes = PointwiseGradTile<out(), in()>::kSharedBytes; });
-  if (!pointwise_takes(s, dtype) || !runs_pointwise_kernel(exec, bytes) || !packs_aligned<uint4, 1>(x.x, dy))
-    return false;
-  if (dw == nullptr) return true;
   with_half(dtype, [&](auto tag) {
     using T = typename decltype(tag)::type;
     with_tile(cut,
               [&](auto out, auto in) { launch_weight<T, out(), in()>(exec, cut, operands_of<T>(s, x, dy, partials)); });
   });
   add_strip_parts(exec, partials, cut.parts, s.out * s.in, WriteSum{dw, accumulate});
-  return true;
 }
 
 bool pointwise_backward(const Exec& exec, const PointwiseShape& s, DType dtype, const NormOperand& x, const void* w,

@@ -18,9 +18,11 @@ bool runs_pointwise_kernel(const Exec& exec, std::int64_t shared_bytes);
 bool pointwise_forward(const Exec& exec, const PointwiseShape& shape, DType dtype, const NormOperand& x, const void* w,
                        void* y, const PartMoments& moments);
 
-/// dw (out, in) = dyᵀ·a, float32, added to where `accumulate`; null: nothing is done. x has a norm. `partials`:
-/// pointwise_grad_cut's parts times (out, in).
-bool pointwise_grad_weight(const Exec& exec, const PointwiseShape& shape, DType dtype, const NormOperand& x,
+/// dw (out, in) = dyᵀ·a, float32, added to where `accumulate`; x has a norm. `partials`: pointwise_grad_cut's parts
+/// times (out, in). Only where runs_pointwise_grad_weight says so.
+bool runs_pointwise_grad_weight(const Exec& exec, const PointwiseShape& shape, DType dtype, const NormOperand& x,
+                                const void* dy);
+void pointwise_grad_weight(const Exec& exec, const PointwiseShape& shape, DType dtype, const NormOperand& x,
                            const void* dy, float* dw, bool accumulate, float* partials);
 
 /// da and dw at once, from dy or from dz of a norm behind; `partials` as above. Whether one is not wanted changes no
