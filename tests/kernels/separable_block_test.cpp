@@ -220,14 +220,10 @@ TEST(SeparableBlockReferenceTest, CodesAreUnpackedAsTheyWerePacked) {
   }
 }
 
-TEST(SeparableBlockSizesTest, CodesWorkAndTraffic) {
+TEST(SeparableBlockSizesTest, Codes) {
   S s{.batch = 2, .in_h = 9, .in_w = 8, .in_channels = 8, .out_channels = 16, .pool = 2};  // 7x6 sums, 3x3 outputs
   EXPECT_EQ(s.y_elements(), 2 * 9 * 16);
   EXPECT_EQ(separable_block_code_bytes(s), 2 * 9 * 16 / 2);
-  EXPECT_EQ(separable_block_flops(s, SeparableBlockPass::forward), 2 * 2 * 42 * 8 * (9 + 16));
-  EXPECT_EQ(separable_block_flops(s, SeparableBlockPass::backward), 2 * 2 * 42 * 8 * (3 * 9 + 2 * 16));
-  EXPECT_EQ(separable_block_bytes(s, DType::float16, SeparableBlockPass::forward),
-            2 * (2 * 72 * 8 + 2 * 9 * 16 + 9 * 8 + 8 * 16 + 16) + 144);
   s.pool = 1;
   EXPECT_EQ(separable_block_code_bytes(s), 2 * 42 * 16 / 8);
   s.relu = false;
