@@ -5,6 +5,7 @@
 
 #include "bantam/kernels/algorithm_choices.h"
 #include "bantam/kernels/cpu/patches.h"
+#include "bantam/kernels/cuda/code_architecture.h"
 #include "bantam/kernels/reference/conv2d.h"
 #include "tests/kernels/arrays.h"
 #include "tests/kernels/conv2d_shapes.h"
@@ -122,6 +123,15 @@ TEST_P(Conv2dTest, MatchesReferenceOverShapesAndTypes) {
   }
 }
 
+/// Whether half weight gradients of images are a library's, which rounds them: code for GPUs before 8.0.
+bool image_gradients_round(Device device) {
+#if defined(BANTAM_WITH_CUDA)
+  return device.is_cuda() && kernels::cuda::code_architecture() < 800;
+#else
+  return device.is_cuda();
+#endif
+}
+
 TEST_P(Conv2dTest, ImagesMatchReferenceAndGradWeightIsNotRounded) {
   for (const Conv2dShape& s : image_shapes()) {
     for (const DType dtype : {DType::float16, DType::bfloat16}) {
@@ -133,7 +143,7 @@ TEST_P(Conv2dTest, ImagesMatchReferenceAndGradWeightIsNotRounded) {
       for (const std::vector<float>& before : {std::vector<float>{}, random_values(s.w_elements(), 4)}) {
         EXPECT_LE(relative_error(run(device(), s, dtype, Conv2dPass::grad_weight, p, before),
                                  expected(s, Conv2dPass::grad_weight, p, before)),
-                  tolerance(s, dtype, Conv2dPass::grad_weight, false));
+                  tolerance(s, dtype, Conv2dPass::grad_weight, image_gradients_round(GetParam())));
       }
     }
   }
