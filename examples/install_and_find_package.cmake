@@ -1,4 +1,5 @@
-# Run by CTest: installs the build to a scratch folder, then configures, builds and runs examples/embed against it.
+# Run by CTest: installs the build to a scratch folder, then configures, builds and runs examples/embed against it, and
+# compiles a file that includes every installed header.
 set(scratch ${BUILD_DIR}/install_test)
 file(REMOVE_RECURSE ${scratch})
 function(run)
@@ -11,3 +12,20 @@ run(${CMAKE_COMMAND} --install ${BUILD_DIR} --prefix ${scratch}/prefix)
 run(${CMAKE_COMMAND} -S ${EXAMPLE_DIR} -B ${scratch}/build -G ${GENERATOR} -DCMAKE_PREFIX_PATH=${scratch}/prefix -DCMAKE_BUILD_TYPE=Release)
 run(${CMAKE_COMMAND} --build ${scratch}/build)
 run(${scratch}/build/embed)
+
+file(GLOB_RECURSE headers RELATIVE ${scratch}/prefix/include ${scratch}/prefix/include/bantam/*.h)
+if(NOT headers)
+  message(FATAL_ERROR "no header was installed")
+endif()
+list(TRANSFORM headers REPLACE "(.+)" "#include \"\\1\"")
+list(JOIN headers "\n" includes)
+file(WRITE ${scratch}/headers/all_headers.cpp "${includes}\n")
+file(WRITE ${scratch}/headers/CMakeLists.txt [[
+cmake_minimum_required(VERSION 3.24)
+project(all_headers LANGUAGES CXX)
+find_package(bantam REQUIRED)
+add_library(all_headers OBJECT all_headers.cpp)
+target_link_libraries(all_headers PRIVATE bantam::engine bantam::data bantam::models)
+]])
+run(${CMAKE_COMMAND} -S ${scratch}/headers -B ${scratch}/headers/build -G ${GENERATOR} -DCMAKE_PREFIX_PATH=${scratch}/prefix)
+run(${CMAKE_COMMAND} --build ${scratch}/headers/build)

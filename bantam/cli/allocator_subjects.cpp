@@ -9,6 +9,7 @@
 #include <malloc.h>
 #include <sys/mman.h>
 
+#include "bantam/base/clock.h"
 #include "bantam/base/error.h"
 #include "bantam/memory/allocator.h"
 #include "bantam/memory/cuda_backend.h"
@@ -19,8 +20,6 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 constexpr double kWindowSeconds = 0.02;
-
-double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
 
 // A subject has allocate (null where there is no more), free, finish (waits for work under way) and held (bytes, now or
 // at most until now).

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <chrono>
 
+#include "bantam/base/clock.h"
 #include "bantam/cli/algorithm_cache.h"
 #include "bantam/engine/random_batch.h"
 
@@ -15,8 +16,6 @@ using Clock = std::chrono::steady_clock;
 constexpr std::int64_t kResidentBatches = 8;  // so that no batch stays in a cache by being the only one
 constexpr std::int64_t kWarmUpSteps = 5;
 constexpr double kWindowSeconds = 0.05;
-
-double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
 
 double median(std::vector<double> values) {
   std::ranges::sort(values);

@@ -7,6 +7,7 @@
 #include <limits>
 #include <vector>
 
+#include "bantam/base/clock.h"
 #include "bantam/base/philox.h"
 #include "bantam/engine/ops.h"
 #include "bantam/kernels/elementwise.h"
@@ -30,7 +31,7 @@ double seconds_of(Stream stream, const std::function<void()>& call) {
     const auto start = std::chrono::steady_clock::now();
     for (int i = 0; i < kCalls; ++i) call();
     synchronize(stream);
-    best = std::min(best, std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count() / kCalls);
+    best = std::min(best, seconds_since(start) / kCalls);
   }
   return best;
 }

@@ -10,6 +10,7 @@
 
 #include <fmt/format.h>
 
+#include "bantam/base/clock.h"
 #include "bantam/base/error.h"
 #include "bantam/data/delivery.h"
 #include "bantam/data/worker_pool.h"
@@ -190,7 +191,7 @@ void ImageBatchSource::Impl::make_now(int step_threads) {
   next_prepared = next_out + 1;
   tickets.emplace_back();
   if (work) work(step_threads);
-  waited += std::chrono::duration<double>(Clock::now() - begin).count();
+  waited += seconds_since(begin);
 }
 
 void ImageBatchSource::Impl::await_oldest() {
@@ -200,7 +201,7 @@ void ImageBatchSource::Impl::await_oldest() {
   tuner.on_batch(!ready);
   const Clock::time_point begin = Clock::now();
   pool.wait(ticket);
-  if (!ready) waited += std::chrono::duration<double>(Clock::now() - begin).count();
+  if (!ready) waited += seconds_since(begin);
 }
 
 /// Plans the whole epoch: the device counts through it.

@@ -8,14 +8,11 @@
 
 #include <fmt/format.h>
 
+#include "bantam/base/clock.h"
 #include "bantam/base/error.h"
 
 namespace bantam {
 namespace {
-
-double seconds_since(TrainerClock::time_point start) {
-  return std::chrono::duration<double>(TrainerClock::now() - start).count();
-}
 
 void merge(Metrics& sum, const Metrics& part) {
   const double samples = static_cast<double>(sum.samples + part.samples);

@@ -1,4 +1,4 @@
-// Batch normalisation: its scratch memory, work and traffic.
+// Batch normalisation: its scratch memory.
 #include "bantam/kernels/batch_norm.h"
 
 #include "bantam/kernels/partial_sums.h"
@@ -11,15 +11,6 @@ std::size_t batch_norm_workspace_bytes(const BatchNormShape& shape, DType, Devic
   const std::int64_t parts = target == DeviceKind::cuda ? column_parts(shape.rows, shape.channels) + 1
                                                         : sum_parts(shape.rows, shape.channels, target) + 2;
   return static_cast<std::size_t>(parts * 2 * shape.channels) * sizeof(float);
-}
-
-std::int64_t batch_norm_flops(const BatchNormShape& shape) {
-  // Mean 1, squared differences 3, normalise and scale 4.
-  return 8 * shape.rows * shape.channels;
-}
-
-std::int64_t batch_norm_bytes(const BatchNormShape& shape, DType dtype) {
-  return 3 * shape.rows * shape.channels * static_cast<std::int64_t>(size_of(dtype));
 }
 
 }  // namespace bantam::kernels

@@ -26,9 +26,6 @@ struct RunningUpdate {
 
 /// Scratch bytes for forward in training and for backward (the larger of the two); shape and target only.
 std::size_t batch_norm_workspace_bytes(const BatchNormShape& shape, DType dtype, DeviceKind target);
-std::int64_t batch_norm_flops(const BatchNormShape& shape);
-/// Bytes of forward in training: x read twice, y written.
-std::int64_t batch_norm_bytes(const BatchNormShape& shape, DType dtype);
 
 /// What follows the normalisation x̂ = (x - mean)·inv_std: y = f(z), z = x̂·scale + shift, all in float32 with one
 /// rounding at the end.

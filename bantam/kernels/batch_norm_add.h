@@ -21,9 +21,6 @@ struct NormOperand {
   bool normalised() const { return mean != nullptr; }
 };
 
-/// Bytes read and written; the mask not counted.
-std::int64_t batch_norm_add_bytes(const BatchNormShape& shape, DType dtype);
-
 /// y = f(a + b), the bits of batch_norm_apply for each normalised operand and masked_activation_forward behind; `a` is
 /// normalised, `b` may be. `mask` gets the bits of f' (masked_activation.h) unless it is null. f is piecewise. y may
 /// alias a.x or b.x.

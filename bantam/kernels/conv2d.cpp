@@ -1,4 +1,4 @@
-// Sizes of convolutions: workspace by backend, operations and bytes.
+// Sizes of convolutions: workspace by backend, and operations.
 #include "bantam/kernels/conv2d.h"
 
 #include <fmt/core.h>
@@ -27,11 +27,6 @@ void check_conv2d_type(DType dtype) {
 
 std::int64_t conv2d_flops(const Conv2dShape& s) {
   return 2 * s.y_elements() * s.kernel_h * s.kernel_w * (s.in_channels / s.groups);
-}
-
-std::int64_t conv2d_bytes(const Conv2dShape& s, DType dtype, Conv2dPass pass) {
-  const std::int64_t weight_size = pass == Conv2dPass::grad_weight ? 4 : static_cast<std::int64_t>(size_of(dtype));
-  return (s.x_elements() + s.y_elements()) * static_cast<std::int64_t>(size_of(dtype)) + s.w_elements() * weight_size;
 }
 
 }  // namespace bantam::kernels

@@ -5,6 +5,7 @@
 
 #include "bantam/base/dtype.h"
 #include "bantam/kernels/exec.h"
+#include "bantam/kernels/window.h"
 
 namespace bantam::kernels {
 
@@ -16,8 +17,8 @@ struct Conv2dShape {
   std::int64_t pad_top = 0, pad_bottom = 0, pad_left = 0, pad_right = 0;
   std::int64_t dilation_h = 1, dilation_w = 1, groups = 1;
 
-  std::int64_t out_h() const { return (in_h + pad_top + pad_bottom - (kernel_h - 1) * dilation_h - 1) / stride_h + 1; }
-  std::int64_t out_w() const { return (in_w + pad_left + pad_right - (kernel_w - 1) * dilation_w - 1) / stride_w + 1; }
+  std::int64_t out_h() const { return window_positions(in_h + pad_top + pad_bottom, kernel_h, stride_h, dilation_h); }
+  std::int64_t out_w() const { return window_positions(in_w + pad_left + pad_right, kernel_w, stride_w, dilation_w); }
   std::int64_t x_elements() const { return batch * in_h * in_w * in_channels; }
   std::int64_t w_elements() const { return out_channels * kernel_h * kernel_w * (in_channels / groups); }
   std::int64_t y_elements() const { return batch * out_h() * out_w() * out_channels; }
@@ -30,8 +31,6 @@ enum class Conv2dPass : std::uint8_t { forward, grad_input, grad_weight };
 std::size_t conv2d_workspace_bytes(const Conv2dShape& shape, DType dtype, Conv2dPass pass, DeviceKind target);
 /// Multiply-adds counted as 2 each; the same for each pass.
 std::int64_t conv2d_flops(const Conv2dShape& shape);
-/// Bytes read and written once each, for one pass.
-std::int64_t conv2d_bytes(const Conv2dShape& shape, DType dtype, Conv2dPass pass);
 
 /// Throws DTypeError for types that conv2d does not take.
 void check_conv2d_type(DType dtype);

@@ -3,8 +3,8 @@
 
 #include "bantam/kernels/conv2d_pointwise.h"
 #include "bantam/kernels/conv2d_statistics.h"
-#include "bantam/kernels/cuda/part_moments.h"
-#include "bantam/kernels/cuda/small_channels.h"
+#include "bantam/kernels/image_parts.h"
+#include "bantam/kernels/moment_parts.h"
 #include "bantam/kernels/pointwise_parts.h"
 
 namespace bantam::kernels {

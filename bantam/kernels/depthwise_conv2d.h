@@ -5,6 +5,7 @@
 
 #include "bantam/base/dtype.h"
 #include "bantam/kernels/exec.h"
+#include "bantam/kernels/window.h"
 
 namespace bantam::kernels {
 
@@ -17,8 +18,8 @@ struct DepthwiseConv2dShape {
   std::int64_t dilation_h = 1, dilation_w = 1;
 
   std::int64_t out_channels() const { return channels * multiplier; }
-  std::int64_t out_h() const { return (in_h + pad_top + pad_bottom - (kernel_h - 1) * dilation_h - 1) / stride_h + 1; }
-  std::int64_t out_w() const { return (in_w + pad_left + pad_right - (kernel_w - 1) * dilation_w - 1) / stride_w + 1; }
+  std::int64_t out_h() const { return window_positions(in_h + pad_top + pad_bottom, kernel_h, stride_h, dilation_h); }
+  std::int64_t out_w() const { return window_positions(in_w + pad_left + pad_right, kernel_w, stride_w, dilation_w); }
   std::int64_t x_elements() const { return batch * in_h * in_w * channels; }
   std::int64_t w_elements() const { return kernel_h * kernel_w * out_channels(); }
   std::int64_t y_elements() const { return batch * out_h() * out_w() * out_channels(); }
@@ -29,9 +30,6 @@ struct DepthwiseConv2dShape {
 /// only.
 std::size_t depthwise_conv2d_grad_weight_workspace_bytes(const DepthwiseConv2dShape& shape, DType dtype,
                                                          DeviceKind target);
-std::int64_t depthwise_conv2d_flops(const DepthwiseConv2dShape& shape);
-/// Bytes of x, w and y, once each.
-std::int64_t depthwise_conv2d_bytes(const DepthwiseConv2dShape& shape, DType dtype);
 
 /// y = depthwise convolution of x with w; all `dtype` (float32, float16, bfloat16), float32 sums. Nothing aliases.
 /// Deterministic.

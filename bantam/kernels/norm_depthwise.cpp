@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "bantam/kernels/cpu/norm_depthwise_plan.h"
+#include "bantam/kernels/moment_parts.h"
 #include "bantam/kernels/norm_depthwise_parts.h"
 #include "bantam/kernels/workspace_layout.h"
 
@@ -36,12 +37,8 @@ std::size_t norm_depthwise_workspace_bytes(const DepthwiseConv2dShape& s, DType 
                                      batch_norm_workspace_bytes(norm_behind(s), dtype, target));
   const std::int64_t forward = norm_forward_strips(s).parts, backward = norm_backward_strips(s).parts;
   const std::size_t totals = aligned_bytes(4 * s.channels * std::int64_t{sizeof(float)});
-  return std::max(floats(forward * (kMomentFloats * s.channels + 1)),
+  return std::max(cuda::part_moments_bytes(forward, s.channels),
                   totals + std::max(norms, floats(backward * kBackwardSums * s.channels)));
-}
-
-std::int64_t norm_depthwise_bytes(const DepthwiseConv2dShape& shape, DType dtype) {
-  return (shape.x_elements() + shape.y_elements()) * static_cast<std::int64_t>(size_of(dtype));
 }
 
 }  // namespace bantam::kernels

@@ -14,8 +14,6 @@ bool norm_depthwise_takes(const DepthwiseConv2dShape& shape, ActivationFunction 
 
 /// Scratch bytes of forward and backward (the larger of the two); shape, dtype and target only.
 std::size_t norm_depthwise_workspace_bytes(const DepthwiseConv2dShape& shape, DType dtype, DeviceKind target);
-/// Bytes that forward reads and writes: x and y once.
-std::int64_t norm_depthwise_bytes(const DepthwiseConv2dShape& shape, DType dtype);
 
 /// y = depthwise convolution of a with w, a = f(x̂·scale + shift) rounded to `dtype` and zero in the padding; and y's
 /// statistics. `x` has a norm and its activation; x and y of `dtype`, addresses aligned to 16. Deterministic.

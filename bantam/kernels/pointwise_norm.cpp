@@ -1,8 +1,8 @@
 // Pointwise convolution behind a norm: which shapes, and scratch memory.
 #include "bantam/kernels/pointwise_norm.h"
 
-#include "bantam/kernels/cuda/part_moments.h"
 #include "bantam/kernels/matmul.h"
+#include "bantam/kernels/moment_parts.h"
 #include "bantam/kernels/workspace_layout.h"
 
 namespace bantam::kernels {

@@ -5,6 +5,7 @@
 
 #include "bantam/base/dtype.h"
 #include "bantam/kernels/exec.h"
+#include "bantam/kernels/window.h"
 
 namespace bantam::kernels {
 
@@ -15,15 +16,12 @@ struct Pool2dShape {
   std::int64_t window_h = 1, window_w = 1, stride_h = 1, stride_w = 1;
   std::int64_t pad_top = 0, pad_bottom = 0, pad_left = 0, pad_right = 0;
 
-  std::int64_t out_h() const { return (in_h + pad_top + pad_bottom - window_h) / stride_h + 1; }
-  std::int64_t out_w() const { return (in_w + pad_left + pad_right - window_w) / stride_w + 1; }
+  std::int64_t out_h() const { return window_positions(in_h + pad_top + pad_bottom, window_h, stride_h); }
+  std::int64_t out_w() const { return window_positions(in_w + pad_left + pad_right, window_w, stride_w); }
   std::int64_t x_elements() const { return batch * in_h * in_w * channels; }
   std::int64_t y_elements() const { return batch * out_h() * out_w() * channels; }
   bool operator==(const Pool2dShape&) const = default;
 };
-
-std::int64_t pool2d_flops(const Pool2dShape& shape);
-std::int64_t pool2d_bytes(const Pool2dShape& shape, DType dtype);
 
 /// y = maximum over the window, padding ignored; the first maximum in row order wins; NaN wins over numbers. `winner`
 /// (shape of y, uint16) gets the winner's place in its window, row·window_w + column; null to leave it out.

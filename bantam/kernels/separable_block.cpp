@@ -43,18 +43,4 @@ std::int64_t separable_block_code_bytes(const SeparableBlockShape& s) {
   return s.relu ? s.y_elements() / 8 : 0;
 }
 
-std::int64_t separable_block_flops(const SeparableBlockShape& s, SeparableBlockPass pass) {
-  const std::int64_t pixels = s.batch * s.conv_h() * s.conv_w();
-  const std::int64_t depthwise = pixels * 9 * s.in_channels, pointwise = pixels * s.in_channels * s.out_channels;
-  return 2 * (pass == SeparableBlockPass::forward ? depthwise + pointwise : 3 * depthwise + 2 * pointwise);
-}
-
-std::int64_t separable_block_bytes(const SeparableBlockShape& s, DType dtype, SeparableBlockPass pass) {
-  const std::int64_t size = static_cast<std::int64_t>(size_of(dtype));
-  const std::int64_t weights = s.depthwise_elements() + s.pointwise_elements() + (s.bias ? s.out_channels : 0);
-  const bool backward = pass == SeparableBlockPass::backward;
-  return ((backward ? 2 : 1) * s.x_elements() + s.y_elements() + weights) * size + separable_block_code_bytes(s) +
-         (backward ? 4 * weights : 0);
-}
-
 }  // namespace bantam::kernels

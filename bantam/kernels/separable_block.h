@@ -53,11 +53,6 @@ std::size_t separable_block_workspace_bytes(const SeparableBlockShape& shape, DT
 /// pool 1 with ReLU: one bit an element, bit i mod 8 of byte i / 8, set where y > 0.
 std::int64_t separable_block_code_bytes(const SeparableBlockShape& shape);
 
-/// Multiply-adds counted as 2 each, of one pass; backward computes the depthwise output again.
-std::int64_t separable_block_flops(const SeparableBlockShape& shape, SeparableBlockPass pass);
-/// Bytes read and written once each, for one pass (with dx).
-std::int64_t separable_block_bytes(const SeparableBlockShape& shape, DType dtype, SeparableBlockPass pass);
-
 /// y = pool(relu(pointwise(depthwise(x)) + bias)), all `dtype` (float32, float16, bfloat16), float32 sums (no TF32).
 /// w_depthwise (3, 3, in_channels), w_pointwise (out_channels, in_channels), bias (out_channels) or null as
 /// `shape.bias` says. Pooling compares values already rounded to `dtype`; NaN wins, and ReLU keeps it.

@@ -61,7 +61,7 @@ bool BfcAllocator::Impl::reserve_pool(std::uint64_t bytes) {
 
 bool BfcAllocator::Impl::reserve_arena(std::uint64_t bytes, Stream stream) {
   if (arena.chunk() != kNoChunk) {
-    if (arena.bytes() >= bytes && PlacementArena::same_stream(arena.stream(), stream)) return true;
+    if (arena.bytes() >= bytes && same_stream(arena.stream(), stream)) return true;
     if (!release_arena()) return false;
   }
   if (bytes == 0 || (counters.limit_bytes != 0 && bytes > counters.limit_bytes)) return false;

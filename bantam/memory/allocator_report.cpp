@@ -10,8 +10,6 @@
 namespace bantam {
 namespace {
 
-std::string size_text(std::uint64_t bytes) { return fmt::format("{} ({} B)", format_byte_size(bytes), bytes); }
-
 std::string owner_text(const char* owner) { return owner == nullptr || *owner == '\0' ? "(no name)" : owner; }
 
 std::string advice(const RefusedRequest& request, const MemoryStats& stats) {
@@ -36,6 +34,8 @@ OutOfMemory::Facts facts_of(std::uint64_t requested_bytes, const MemoryStats& st
 }
 
 }  // namespace
+
+std::string size_text(std::uint64_t bytes) { return fmt::format("{} ({} B)", format_byte_size(bytes), bytes); }
 
 OutOfMemory out_of_memory(const std::string& allocator, const RefusedRequest& request, const MemoryStats& stats,
                           std::span<const Holder> holders) {

@@ -1,6 +1,7 @@
 // Internal: the message of OutOfMemory: what was asked, what is held, by whom, and what to change.
 #pragma once
 
+#include <cstdint>
 #include <span>
 #include <string>
 
@@ -8,6 +9,9 @@
 #include "bantam/memory/accounting.h"
 
 namespace bantam {
+
+/// "1.50 GiB (1610612736 B)".
+std::string size_text(std::uint64_t bytes);
 
 struct RefusedRequest {
   std::size_t bytes = 0;

@@ -10,6 +10,7 @@
 #include "bantam/memory/address_map.h"
 #include "bantam/memory/chunk.h"
 #include "bantam/memory/placement.h"
+#include "bantam/memory/same_stream.h"
 
 namespace bantam {
 
@@ -62,10 +63,6 @@ class PlacementArena {
   void for_each_live(const std::function<void(const Placed&)>& visit) const;
   /// "" or the first broken invariant; `in_use_bytes` is what the allocator counts here.
   std::string check(std::uint64_t in_use_bytes) const;
-
-  static bool same_stream(const Stream& a, const Stream& b) {
-    return a.id == b.id && a.handle == b.handle && a.device == b.device;
-  }
 
  private:
   ChunkId chunk_ = kNoChunk;

@@ -6,15 +6,13 @@
 
 #include <fmt/format.h>
 
-#include "bantam/base/byte_size.h"
 #include "bantam/base/error.h"
+#include "bantam/memory/allocator_report.h"
 
 namespace bantam {
 namespace {
 
 constexpr int kMeasurements = 16;  // tries to catch a moment in which no pool moves
-
-std::string size_text(std::uint64_t bytes) { return fmt::format("{} ({} B)", format_byte_size(bytes), bytes); }
 
 }  // namespace
 

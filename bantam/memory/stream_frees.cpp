@@ -17,7 +17,7 @@ FreeState StreamFrees::state_of(const Stream& stream) {
   last_stream_ = stream;
   if (!oracle_->asynchronous(stream)) return kIdle;
   for (FreeState state = 1; state < slots_.size(); ++state)
-    if (slots_[state].used && same(slots_[state].stream, stream)) return state;
+    if (slots_[state].used && same_stream(slots_[state].stream, stream)) return state;
   return new_slot(stream);
 }
 
@@ -157,7 +157,7 @@ void StreamFrees::make_wait(const BfcStructure::Run& run, FreeState state) {
 }
 
 void StreamFrees::order(Stream earlier, Stream later) {
-  if (same(earlier, later) || !oracle_->asynchronous(earlier)) return;
+  if (same_stream(earlier, later) || !oracle_->asynchronous(earlier)) return;
   const StreamOracle::Mark mark = oracle_->record(earlier);
   try {
     if (oracle_->asynchronous(later))

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "bantam/memory/bfc_structure.h"
+#include "bantam/memory/same_stream.h"
 #include "bantam/memory/stream_oracle.h"
 
 namespace bantam {
@@ -22,7 +23,7 @@ class StreamFrees {
 
   /// The state whose chunks `stream` may use beside idle ones. Notices new streams.
   FreeState enter(const Stream& stream) {
-    if (last_ == kUnknown || !same(last_stream_, stream)) [[unlikely]]
+    if (last_ == kUnknown || !same_stream(last_stream_, stream)) [[unlikely]]
       last_ = state_of(stream);
     if (!several_ && last_ != sole_) [[unlikely]]
       notice(last_);
@@ -72,9 +73,6 @@ class StreamFrees {
     std::size_t first = 0, open = 0;
   };
 
-  static bool same(const Stream& a, const Stream& b) {
-    return a.id == b.id && a.handle == b.handle && a.device == b.device;
-  }
   FreeState state_of(const Stream& stream);
   void notice(FreeState state);
   FreeState new_slot(const Stream& stream);

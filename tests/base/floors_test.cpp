@@ -1,5 +1,5 @@
 // The floor rule: includes in bantam/ point down or sideways, never up, never in circles; CUDA headers stay in the cuda
-// folders.
+// folders; headers that are installed include only such as are installed.
 #include <algorithm>
 #include <filesystem>
 #include <map>
@@ -57,6 +57,14 @@ bool is_cuda_header(const std::string& include) {
   return false;
 }
 
+/// Whether `cmake --install` takes it along (cmake/BantamInstall.cmake).
+bool is_installed(const std::string& path) {
+  if (!path.ends_with(".h") || floor_of(path) == "cli") return false;
+  for (const char* folder : {"/cuda/", "/cpu/", "/reference/"})
+    if (path.find(folder) != std::string::npos) return false;
+  return true;
+}
+
 std::vector<std::string> floor_violations(const Files& files) {
   std::vector<std::string> bad;
   for (const auto& [path, text] : files) {
@@ -74,6 +82,8 @@ std::vector<std::string> floor_violations(const Files& files) {
       const std::string floor = floor_of(include);
       if (floor != below->first && !below->second.contains(floor)) bad.push_back(path + " points up to " + include);
       if (!files.contains(include)) bad.push_back(path + " includes " + include + ", which does not exist");
+      if (is_installed(path) && !is_installed(include))
+        bad.push_back(path + " is installed, and includes " + include + ", which is not");
     }
   }
   return bad;
@@ -137,6 +147,8 @@ TEST(FloorChecker, AcceptsDownwardIncludes) {
   const Files good = {{"bantam/base/a.h", "#include <vector>\n"},
                       {"bantam/kernels/cuda/k.cu", "#include <cuda_runtime.h>\n#include \"bantam/base/a.h\"\n"},
                       {"bantam/data/d.cpp", "#include \"bantam/kernels/k.h\"\n"},
+                      {"bantam/kernels/cuda/rules.h", "#include \"bantam/kernels/k.h\"\n"},
+                      {"bantam/kernels/k.cpp", "#include \"bantam/kernels/cuda/rules.h\"\n"},
                       {"bantam/kernels/k.h", "// #include \"bantam/cli/main.h\"\n"}};
   EXPECT_EQ(floor_violations(good), std::vector<std::string>{});
 }
@@ -147,16 +159,21 @@ TEST(FloorChecker, FindsEachFault) {
                      {"bantam/data/d.h", "#include \"bantam/models/m.h\"\n"},
                      {"bantam/models/m.h", "#include \"bantam/cli/c.h\"\n#include \"../x.h\"\n"},
                      {"bantam/cli/c.h", "#include \"bantam/base/gone.h\"\n"},
+                     {"bantam/kernels/cuda/rules.h", ""},
+                     {"bantam/kernels/parts.h", "#include \"bantam/kernels/cuda/rules.h\"\n"},
                      {"bantam/attic/x.h", ""}};
-  EXPECT_EQ(floor_violations(bad), (std::vector<std::string>{
-                                       "bantam/attic/x.h is on no known floor",
-                                       "bantam/base/a.h points up to bantam/memory/b.h",
-                                       "bantam/cli/c.h includes bantam/base/gone.h, which does not exist",
-                                       "bantam/data/d.h points up to bantam/models/m.h",
-                                       "bantam/memory/b.h includes the CUDA header cudnn.h",
-                                       "bantam/models/m.h points up to bantam/cli/c.h",
-                                       "bantam/models/m.h includes by a relative path ../x.h",
-                                   }));
+  EXPECT_EQ(floor_violations(bad),
+            (std::vector<std::string>{
+                "bantam/attic/x.h is on no known floor",
+                "bantam/base/a.h points up to bantam/memory/b.h",
+                "bantam/cli/c.h includes bantam/base/gone.h, which does not exist",
+                "bantam/data/d.h points up to bantam/models/m.h",
+                "bantam/kernels/parts.h is installed, and includes bantam/kernels/cuda/rules.h, which is not",
+                "bantam/memory/b.h includes the CUDA header cudnn.h",
+                "bantam/models/m.h points up to bantam/cli/c.h",
+                "bantam/models/m.h is installed, and includes bantam/cli/c.h, which is not",
+                "bantam/models/m.h includes by a relative path ../x.h",
+            }));
 }
 
 TEST(FloorChecker, FindsCircles) {

@@ -1,15 +1,11 @@
 // The loader on every device: each stage by hand, and the same batches for any workers, depth, cache and place of
 // start.
-#include "bantam/data/loader.h"
-
 #include <algorithm>
-#include <atomic>
 #include <numeric>
-#include <stdexcept>
 
 #include "bantam/base/error.h"
 #include "bantam/engine/device_batches.h"
-#include "tests/data/support.h"
+#include "tests/data/loader_fixture.h"
 
 namespace bantam {
 namespace {
@@ -17,56 +13,10 @@ namespace {
 using testing::copy_batch;
 using testing::HostBatch;
 using testing::message_of;
-using testing::ramp_dataset;
 using testing::ramp_label;
 using testing::ramp_pixel;
 using testing::rest_of_epoch;
 using testing::whole_epoch;
-
-constexpr std::int64_t kImages = 53;
-constexpr std::int64_t kBatch = 8;
-const Shape kShape = {4, 5, 3};
-
-class LoaderTest : public ::testing::TestWithParam<Device> {
- protected:
-  void SetUp() override {
-    if (GetParam().is_cuda() && cuda_device_count() == 0) GTEST_SKIP() << "no CUDA device: skipped";
-    // One thread for kernels: OpenMP tells ThreadSanitizer nothing of its order, and this test is for the workers.
-    runtime_ = std::make_unique<Runtime>(RuntimeOptions{.threads = 1});
-  }
-  Context context(PrecisionKind precision = PrecisionKind::float32) {
-    return Context::make(*runtime_, GetParam(), Precision{precision});
-  }
-  std::shared_ptr<const Dataset> dataset(std::int64_t size = kImages) { return ramp_dataset(*runtime_, size, kShape); }
-  std::unique_ptr<ImageBatchSource> source(PipelineOptions pipeline, std::uint64_t seed = 1, bool staged = false) {
-    LoaderOptions options{.pipeline = std::move(pipeline), .device = GetParam(), .seed = seed, .staged_on_cpu = staged};
-    return std::make_unique<ImageBatchSource>(*runtime_, dataset(), std::move(options));
-  }
-
-  std::unique_ptr<Runtime> runtime_;
-};
-
-PipelineOptions plain() {
-  PipelineOptions options;
-  options.batch_size = kBatch;
-  return options;
-}
-
-/// Every stage at once.
-PipelineOptions full() {
-  PipelineOptions options = plain();
-  options.shuffle.emplace();
-  options.normalize = {.scale = 1.0 / 255, .mean = {0.1, 0.2, 0.3}, .std = {0.5, 0.6, 0.7}};
-  options.random_crop = RandomCropOptions{.padding = 2, .mode = kernels::PadMode::reflect};
-  options.random_flip = true;
-  return options;
-}
-
-PipelineOptions with_workers(PipelineOptions options, std::optional<std::int64_t> workers,
-                             std::optional<std::int64_t> depth) {
-  options.prefetch = {.depth = depth, .workers = workers};
-  return options;
-}
 
 TEST_P(LoaderTest, ImagesComeInOrderAsTheyAre) {
   const auto batches = whole_epoch(*source(plain()), context(), 0);
@@ -287,211 +237,6 @@ TEST_P(LoaderTest, AnotherDeviceIsRefused) {
   EXPECT_CONTAINS(message_of<DeviceError>([&] { (void)one->next(elsewhere, batch); }), "batches are for");
 }
 
-/// An epoch tried to its end, however often `next` throws.
-struct TriedEpoch {
-  std::vector<HostBatch> batches;
-  std::vector<std::string> failures;
-};
-
-TriedEpoch tried_epoch(ImageBatchSource& source, const Context& context) {
-  TriedEpoch tried;
-  source.start(0);
-  for (;;) {
-    try {
-      Batch batch;
-      if (!source.next(context, batch)) return tried;
-      tried.batches.push_back(testing::copy_batch(batch, context.stream));
-    } catch (const std::runtime_error& error) {
-      tried.failures.emplace_back(error.what());
-    }
-  }
-}
-
-// Wherever handing out work fails, no batch is lost and none takes another's place.
-TEST_P(LoaderTest, FailuresAheadLeaveBatchesAsTheyAre) {
-  const auto reference = whole_epoch(*source(full()), context(), 0);
-  for (const bool staged : {false, true}) {
-    for (const LoaderEvent event : {LoaderEvent::grow, LoaderEvent::submit}) {
-      for (const int at : {0, 1, 2, 4, 6}) {
-        int seen = 0;
-        LoaderOptions options{
-            .pipeline = with_workers(full(), 2, 3), .device = GetParam(), .seed = 1, .staged_on_cpu = staged};
-        options.probe = [&](LoaderEvent now) {  // of the source's own thread: the workers' event returns at once
-          if (now == event && seen++ == at) throw std::runtime_error("nothing left");
-        };
-        ImageBatchSource one(*runtime_, dataset(), options);
-        const TriedEpoch tried = tried_epoch(one, context());
-        EXPECT_GT(seen, at);
-        EXPECT_LE(tried.failures.size(), event == LoaderEvent::grow ? 0u : 1u);
-        EXPECT_EQ(tried.batches, reference) << "staged " << staged << ", failure " << at;
-      }
-    }
-  }
-}
-
-TEST_P(LoaderTest, WithoutThreadsNextMakesTheBatches) {
-  const auto reference = whole_epoch(*source(full()), context(), 0);
-  LoaderOptions options{.pipeline = with_workers(full(), 2, 3), .device = GetParam(), .seed = 1};
-  std::atomic<int> worked{0};
-  options.probe = [&](LoaderEvent now) {
-    if (now == LoaderEvent::grow) throw std::runtime_error("no more threads");
-    if (now == LoaderEvent::work) ++worked;
-  };
-  ImageBatchSource one(*runtime_, dataset(), options);
-  EXPECT_EQ(whole_epoch(one, context(), 0), reference);
-  EXPECT_EQ(worked, 0);
-}
-
-TEST_P(LoaderTest, AWorkersFailureComesOutOfNextWhichGoesOn) {
-  const auto reference = whole_epoch(*source(full()), context(), 0);
-  for (const bool staged : {false, true}) {
-    for (const int at : {0, 3, 6}) {
-      std::atomic<int> seen{0};
-      LoaderOptions options{
-          .pipeline = with_workers(full(), 2, 3), .device = GetParam(), .seed = 1, .staged_on_cpu = staged};
-      options.probe = [&](LoaderEvent now) {
-        if (now == LoaderEvent::work && seen++ == at) throw std::runtime_error("broken image");
-      };
-      ImageBatchSource one(*runtime_, dataset(), options);
-      const TriedEpoch tried = tried_epoch(one, context());
-      EXPECT_EQ(tried.failures, std::vector<std::string>{"broken image"});
-      EXPECT_EQ(tried.batches, reference) << "staged " << staged << ", failure " << at;
-    }
-  }
-}
-
-/// Takes all memory that an allocator holds or may still get, until the end of the scope.
-class NoMemoryLeft {
- public:
-  NoMemoryLeft(BfcAllocator& allocator, Stream stream) : allocator_(allocator), stream_(stream) {
-    allocator.trim();
-    allocator.set_limit(allocator.stats().pool_bytes);
-    for (std::size_t piece = 1u << 24; piece >= BfcAllocator::kGranule; piece /= 2) {
-      try {
-        for (;;) taken_.push_back(allocator.allocate(piece, stream, {Category::other, "test"}));
-      } catch (const OutOfMemory&) {
-      }
-    }
-  }
-  ~NoMemoryLeft() {
-    for (void* address : taken_) allocator_.free(address, stream_);
-    allocator_.set_limit(0);
-  }
-
- private:
-  BfcAllocator& allocator_;
-  Stream stream_;
-  std::vector<void*> taken_;
-};
-
-// Memory that runs out in `next` leaves the source where it was.
-TEST_P(LoaderTest, OutOfMemoryCanBeTriedAgain) {
-  for (const std::int64_t workers : {0, 2}) {
-    auto one = source(with_workers(full(), workers, 2));
-    const auto reference = whole_epoch(*one, context(), 0);
-    one->start(0);
-    std::vector<Batch> kept;  // their memory does not come back, so that later batches need more
-    auto none_left = std::make_unique<NoMemoryLeft>(runtime_->allocator(GetParam()), context().stream);
-    int failures = 0;
-    for (;;) {
-      try {
-        Batch batch;
-        if (!one->next(context(), batch)) break;
-        kept.push_back(batch);
-      } catch (const OutOfMemory&) {
-        ++failures;
-        none_left.reset();
-      }
-    }
-    EXPECT_EQ(failures, 1);
-    ASSERT_EQ(kept.size(), reference.size());
-    for (std::size_t i = 0; i < kept.size(); ++i)
-      EXPECT_EQ(testing::copy_batch(kept[i], context().stream), reference[i]);
-  }
-}
-
-INSTANTIATE_TEST_SUITE_P(Devices, LoaderTest, ::testing::Values(Device::cpu(), Device::cuda(0)),
-                         [](const auto& info) { return std::string(info.param.is_cpu() ? "cpu" : "cuda"); });
-
-class LoaderParity : public ::testing::TestWithParam<Device> {};
-
-// The kernels multiply and add in the same two roundings everywhere, so batches are the same bits on both devices.
-TEST_P(LoaderParity, BatchesHaveTheCpusBits) {
-  if (GetParam().is_cuda() && cuda_device_count() == 0) GTEST_SKIP() << "no CUDA device: skipped";
-  Runtime runtime({.threads = 2});
-  const auto set = ramp_dataset(runtime, 201, {32, 32, 3});
-  for (const auto kind : {PrecisionKind::float32, PrecisionKind::mixed_float16, PrecisionKind::mixed_bfloat16}) {
-    for (const CacheKind cache : {CacheKind::ram, CacheKind::device}) {
-      PipelineOptions options = with_workers(full(), 3, 3);
-      options.cache = cache;
-      options.batch_size = 32;
-      const auto epoch = [&](Device device) {
-        ImageBatchSource source(runtime, set, {.pipeline = options, .device = device, .seed = 8});
-        return whole_epoch(source, Context::make(runtime, device, Precision{kind}), 2);
-      };
-      EXPECT_EQ(epoch(GetParam()), epoch(Device::cpu()));
-    }
-  }
-}
-
-/// Keeps a device busy: some milliseconds of zeroing, queued on a stream.
-class BusyStream {
- public:
-  BusyStream(BfcAllocator& allocator, Stream stream)
-      : allocator_(allocator), stream_(stream), at_(allocator.allocate(kBytes, stream, {Category::other, "test"})) {}
-  ~BusyStream() { allocator_.free(at_, stream_); }
-  BusyStream(const BusyStream&) = delete;
-  BusyStream& operator=(const BusyStream&) = delete;
-  /// 16 GiB of writes: about 5 ms where memory takes 3 TB/s.
-  void keep_busy() {
-    for (int i = 0; i < 64; ++i) zero_bytes(at_, kBytes, stream_);
-  }
-
- private:
-  static constexpr std::size_t kBytes = std::size_t{1} << 28;
-  BfcAllocator& allocator_;
-  Stream stream_;
-  void* at_;
-};
-
-// The step lags behind the host, so that batches wait for their copies, buffers and kernels; nothing is compared before
-// the end, as that would let the step catch up.
-TEST_P(LoaderParity, AStepThatLagsChangesNoBatch) {
-  if (GetParam().is_cuda() && cuda_device_count() == 0) GTEST_SKIP() << "no CUDA device: skipped";
-  Runtime runtime({.threads = 2});
-  const auto set = ramp_dataset(runtime, 15 * 32 + 9, {32, 32, 3});
-  const Context context = Context::make(runtime, GetParam());
-  BusyStream busy(runtime.allocator(GetParam()), context.stream);
-  for (const CacheKind cache : {CacheKind::ram, CacheKind::device}) {
-    PipelineOptions options = with_workers(full(), 3, 3);
-    options.cache = cache;
-    options.batch_size = 32;
-    ImageBatchSource reference(runtime, set, {.pipeline = options, .device = Device::cpu(), .seed = 8});
-    ImageBatchSource source(runtime, set, {.pipeline = options, .device = GetParam(), .seed = 8});
-    std::vector<Batch> kept;
-    const auto take = [&](int most) {
-      for (int i = 0; i < most; ++i) {
-        busy.keep_busy();
-        Batch batch;
-        if (!source.next(context, batch)) return;
-        kept.push_back(batch);
-      }
-    };
-    source.start(1);
-    take(5);  // and the epoch is left in its middle, with copies under way
-    source.start(2, 1);
-    take(100);
-    const Context on_cpu = Context::make(runtime, Device::cpu());
-    std::vector<HostBatch> expected = whole_epoch(reference, on_cpu, 1);
-    expected.resize(5);
-    reference.start(2, 1);
-    for (HostBatch& batch : rest_of_epoch(reference, on_cpu)) expected.push_back(std::move(batch));
-    ASSERT_EQ(kept.size(), expected.size());
-    for (std::size_t i = 0; i < kept.size(); ++i)
-      EXPECT_EQ(testing::copy_batch(kept[i], context.stream), expected[i]) << "batch " << i;
-  }
-}
-
 // Batches that the device makes are those that `next` gives, by launches of any size, from any place on.
 TEST_P(LoaderTest, TheDeviceMakesTheSameBatches) {
   PipelineOptions pipeline = full();
@@ -526,8 +271,8 @@ TEST_P(LoaderTest, TheDeviceMakesTheSameBatches) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Devices, LoaderParity, ::testing::Values(Device::cuda(0)),
-                         [](const auto&) { return std::string("cuda"); });
+INSTANTIATE_TEST_SUITE_P(Devices, LoaderTest, ::testing::Values(Device::cpu(), Device::cuda(0)),
+                         [](const auto& info) { return std::string(info.param.is_cpu() ? "cpu" : "cuda"); });
 
 }  // namespace
 }  // namespace bantam

@@ -328,11 +328,9 @@ TEST_P(Conv2dTest, RefusesOtherTypesAndSmallWorkspaces) {
       Error);
 }
 
-TEST(Conv2dSizesTest, CountOperationsAndBytes) {
+TEST(Conv2dSizesTest, CountOperations) {
   const Conv2dShape s = base(2, 5, 4, 6, 3);  // y (2, 3, 3, 6)
   EXPECT_EQ(kernels::conv2d_flops(s), 2 * (2 * 3 * 3 * 6) * (3 * 3 * 4));
-  EXPECT_EQ(kernels::conv2d_bytes(s, DType::float16, Conv2dPass::forward), 2 * (200 + 108 + 216));
-  EXPECT_EQ(kernels::conv2d_bytes(s, DType::float16, Conv2dPass::grad_weight), 2 * (200 + 108) + 4 * 216);
 }
 
 TEST(Conv2dSizesTest, WorkspaceStaysBounded) {

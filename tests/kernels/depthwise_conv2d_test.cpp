@@ -223,11 +223,5 @@ TEST(FastDivideTest, IsExactBelowTwoToThe31) {
   }
 }
 
-TEST(DepthwiseConv2dSizesTest, WorkAndTraffic) {
-  const S s = square(2, 9, 4, 3, 1, {1, 1, 1, 1}, 2);
-  EXPECT_EQ(depthwise_conv2d_flops(s), 2 * 2 * 9 * 10 * 8 * 9);
-  EXPECT_EQ(depthwise_conv2d_bytes(s, DType::float16), 2 * (2 * 9 * 10 * 4 + 9 * 8 + 2 * 9 * 10 * 8));
-}
-
 }  // namespace
 }  // namespace bantam::kernels

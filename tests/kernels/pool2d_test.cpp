@@ -209,12 +209,5 @@ TEST(Pool2dReferenceTest, GradientsAreTheDerivatives) {
   }
 }
 
-TEST(Pool2dSizesTest, WorkAndTraffic) {
-  const S s{
-      .batch = 2, .in_h = 8, .in_w = 6, .channels = 5, .window_h = 2, .window_w = 3, .stride_h = 2, .stride_w = 3};
-  EXPECT_EQ(pool2d_flops(s), 2 * 4 * 2 * 5 * 6);
-  EXPECT_EQ(pool2d_bytes(s, DType::float16), 2 * (2 * 8 * 6 * 5 + 2 * 4 * 2 * 5));
-}
-
 }  // namespace
 }  // namespace bantam::kernels

@@ -11,6 +11,7 @@
 #include "bantam/engine/layer.h"
 #include "bantam/engine/layers.h"
 #include "bantam/engine/ops.h"
+#include "bantam/kernels/window.h"
 
 namespace bantam::layers {
 
@@ -31,10 +32,9 @@ inline const Shape& single_image(std::string_view kind, std::span<const Shape> i
 /// Height and width behind a window.
 inline Extent2d window_output(const char* op, const Shape& image, const Window2d& window) {
   const Padding pad = window.resolve(op, image[0], image[1]);
-  const auto extent = [](std::int64_t in, std::int64_t padding, std::int64_t kernel, std::int64_t dilation,
-                         std::int64_t stride) { return (in + padding - (kernel - 1) * dilation - 1) / stride + 1; };
-  return {extent(image[0], pad.top + pad.bottom, window.kernel.h, window.dilation.h, window.stride.h),
-          extent(image[1], pad.left + pad.right, window.kernel.w, window.dilation.w, window.stride.w)};
+  using kernels::window_positions;
+  return {window_positions(image[0] + pad.top + pad.bottom, window.kernel.h, window.stride.h, window.dilation.h),
+          window_positions(image[1] + pad.left + pad.right, window.kernel.w, window.stride.w, window.dilation.w)};
 }
 
 /// Positive counts: filters, units.

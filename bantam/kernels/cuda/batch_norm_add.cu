@@ -2,6 +2,7 @@
 // each. Backward, the gradient is summed and masked by the pass that sums over rows.
 #include "bantam/kernels/batch_norm_add.h"
 #include "bantam/kernels/cuda/batch_norm_gradient.cuh"
+#include "bantam/kernels/cuda/clamped_norm.cuh"
 #include "bantam/kernels/piecewise.h"
 #include "bantam/kernels/workspace_layout.h"
 
@@ -91,10 +92,6 @@ __global__ void batch_norm_add_kernel(std::int64_t count, std::int64_t channels,
   }
 }
 
-AffineSource source_of(const NormOperand& operand) {
-  return {operand.affine.scale, operand.affine.shift, operand.mean, operand.inv_std};
-}
-
 template <class T, bool kBothNormalised>
 void launch(const Exec& exec, const BatchNormShape& shape, const SumOf<T, kBothNormalised>& of, T* y,
             std::uint8_t* mask) {
@@ -174,9 +171,9 @@ void batch_norm_add(const Exec& exec, ActivationFunction f, const BatchNormShape
     const T *left = static_cast<const T*>(a.x), *right = static_cast<const T*>(b.x);
     const PiecewiseLinear line = PiecewiseLinear::of(f);
     if (b.normalised())
-      launch(exec, shape, SumOf<T, true>{left, right, source_of(a), source_of(b), line}, static_cast<T*>(y), mask);
+      launch(exec, shape, SumOf<T, true>{left, right, affine_of(a), affine_of(b), line}, static_cast<T*>(y), mask);
     else
-      launch(exec, shape, SumOf<T, false>{left, right, source_of(a), {}, line}, static_cast<T*>(y), mask);
+      launch(exec, shape, SumOf<T, false>{left, right, affine_of(a), {}, line}, static_cast<T*>(y), mask);
   });
 }
 
@@ -196,7 +193,7 @@ void batch_norm_add_grad(const Exec& exec, const BatchNormShape& shape, DType dt
           constexpr int N = decltype(n)::value;
           sums.template run<N>(exec, SumGradientTerms<T>{x, dy, other, gradient.mask, norm.mean,
                                                          PiecewiseLinear::of(gradient.f).below, z});
-          if (dx) sums.template input_gradient<N, false>(exec, x, z, source_of(norm), none, dx);
+          if (dx) sums.template input_gradient<N, false>(exec, x, z, affine_of(norm), none, dx);
         },
         shape.channels, x, dy, other, z, dx);
   });

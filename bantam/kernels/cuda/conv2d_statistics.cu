@@ -3,6 +3,7 @@
 #include "bantam/kernels/conv2d_statistics.h"
 #include "bantam/kernels/conv2d_statistics_parts.h"
 #include "bantam/kernels/cuda/fused/pointwise_products.h"
+#include "bantam/kernels/cuda/small_channels.h"
 #include "bantam/kernels/statistics_pass.h"
 #include "bantam/kernels/workspace_layout.h"
 

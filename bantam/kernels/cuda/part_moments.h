@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "bantam/kernels/exec.h"
+#include "bantam/kernels/moment_parts.h"
 #include "bantam/kernels/statistics_output.h"
 
 namespace bantam::kernels::cuda {
@@ -22,10 +23,6 @@ struct PartMoments {
     return {begin, begin + 3 * parts * channels, parts, channels};
   }
 };
-
-inline std::size_t part_moments_bytes(std::int64_t parts, std::int64_t channels) {
-  return static_cast<std::size_t>(parts * (3 * channels + 1)) * sizeof(float);
-}
 
 /// Mean, inv_std and running statistics of all parts together, in a fixed order and in double. Counts may be 0.
 void merge_part_moments(const Exec& exec, const PartMoments& parts, const StatisticsOutput& statistics);

@@ -5,7 +5,7 @@
 #include <cstdint>
 
 #include "bantam/kernels/conv2d.h"
-#include "bantam/kernels/cuda/small_channels.h"
+#include "bantam/kernels/image_parts.h"
 #include "bantam/kernels/matmul.h"
 #include "bantam/kernels/workspace_layout.h"
 
