@@ -23,8 +23,8 @@ test: deps ## build everything and run every test
 	@scripts/build.sh "$(BUILD)" "$(JOBS)" all $(CMAKE_FLAGS)
 	ctest --test-dir "$(BUILD)" --output-on-failure --no-tests=error
 
-nightly: deps ## run the tests that take long (the allocator's fuzzer, 10^8 operations)
-	@scripts/build.sh "$(BUILD)" "$(JOBS)" memory_allocator_fuzz_test $(CMAKE_FLAGS)
+nightly: deps ## run the tests that take long: allocator fuzzer, planner, limits under load
+	@scripts/build.sh "$(BUILD)" "$(JOBS)" nightly_tests $(CMAKE_FLAGS)
 	ctest --test-dir "$(BUILD)" -C nightly -L nightly --output-on-failure --no-tests=error
 
 format: ## format the sources with clang-format

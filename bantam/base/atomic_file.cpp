@@ -1,8 +1,10 @@
 // Write to a temporary file, fsync, rename, fsync the folder: a crash leaves the old file or the new one, never half of
-// one.
+// one. What is no regular file cannot be replaced like that, and is written to as it is.
 #include "bantam/base/atomic_file.h"
 
 #include <cerrno>
+#include <charconv>
+#include <optional>
 #include <random>
 #include <system_error>
 #include <utility>
@@ -47,20 +49,68 @@ struct Descriptor {
   int value;
 };
 
+/// The number N of a path that is this process's /proc/<pid>/fd/N, as /dev/stdout leads to. What it refers to is
+/// already open, with a position that others write on from.
+std::optional<int> open_descriptor(const std::filesystem::path& path) {
+  std::error_code error;
+  const std::filesystem::path folder = std::filesystem::canonical(folder_of(path), error);
+  if (error || folder != fmt::format("/proc/{}/fd", ::getpid())) return std::nullopt;
+  const std::string name = path.filename().string();
+  int number = 0;
+  const auto [end, reason] = std::from_chars(name.data(), name.data() + name.size(), number);
+  if (reason != std::errc() || end != name.data() + name.size()) return std::nullopt;
+  return number;
+}
+
+/// Where a chain of symbolic links ends, whether something is there or not; an open descriptor is an end too.
+std::filesystem::path end_of_links(std::filesystem::path path) {
+  constexpr int kMostLinks = 40;  // as the kernel
+  std::error_code error;
+  for (int i = 0; std::filesystem::is_symlink(path, error) && !open_descriptor(path); ++i) {
+    if (i == kMostLinks) fail("write", path, ELOOP);
+    const std::filesystem::path target = std::filesystem::read_symlink(path, error);
+    if (error) fail("write", path, error.value());
+    path = folder_of(path) / target;  // an absolute target stands alone
+  }
+  return path;
+}
+
+void require_folder(const std::filesystem::path& path) {
+  const std::filesystem::path folder = folder_of(path);
+  std::error_code error;
+  if (std::filesystem::is_directory(folder, error)) return;
+  throw DataError(fmt::format("cannot write {}: {} {}", path.string(), folder.string(),
+                              std::filesystem::exists(folder, error) ? "is no folder" : "does not exist"));
+}
+
 }  // namespace
 
 AtomicFile::AtomicFile(std::filesystem::path path) : path_(std::move(path)) {
   if (path_.filename().empty()) throw DataError(fmt::format("cannot write '{}': it names no file", path_.string()));
-  std::error_code error;
-  std::filesystem::create_directories(folder_of(path_), error);
-  if (error) fail("create folder", folder_of(path_), error.value());
+  const std::filesystem::path end = end_of_links(path_);
+  if (open_as_it_is(end)) return;
+  path_ = end;
+  require_folder(path_);
   std::random_device random;
   do {
     temporary_ = folder_of(path_) / fmt::format(".{}.{:08x}.tmp", path_.filename().string(), random());
     // Mode 0644 is cut by the umask, as for any file a program makes.
     descriptor_ = ::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
   } while (descriptor_ < 0 && (errno == EEXIST || errno == EINTR));
-  if (descriptor_ < 0) fail("create", temporary_, errno);
+  if (descriptor_ < 0) fail("create", std::exchange(temporary_, {}), errno);
+}
+
+/// Opens what is there and is no regular file, or an open descriptor. A folder is left to be refused by the rename.
+bool AtomicFile::open_as_it_is(const std::filesystem::path& end) {
+  if (const auto number = open_descriptor(end)) {
+    descriptor_ = ::fcntl(*number, F_DUPFD_CLOEXEC, 0);
+  } else {
+    struct stat facts {};
+    if (::stat(end.c_str(), &facts) != 0 || S_ISREG(facts.st_mode) || S_ISDIR(facts.st_mode)) return false;
+    descriptor_ = ::open(end.c_str(), O_WRONLY | O_CLOEXEC);  // of a FIFO it waits for a reader
+  }
+  if (descriptor_ < 0) fail("write", path_, errno);
+  return true;
 }
 
 AtomicFile::~AtomicFile() {
@@ -84,13 +134,21 @@ void AtomicFile::write(std::string_view text) { write(std::as_bytes(std::span(te
 
 void AtomicFile::commit() {
   if (descriptor_ < 0) fail("write", path_, EBADF);
-  if (::fsync(descriptor_) != 0) fail("sync", path_, errno);
+  // Pipes and devices cannot be synced, and say EINVAL.
+  if (::fsync(descriptor_) != 0 && !(temporary_.empty() && errno == EINVAL)) fail("sync", path_, errno);
   const int closed = ::close(std::exchange(descriptor_, -1));
   // After EINTR the descriptor is closed all the same on Linux, and the data is already synced.
   if (closed != 0 && errno != EINTR) fail("close", path_, errno);
+  if (temporary_.empty()) return;
   if (::rename(temporary_.c_str(), path_.c_str()) != 0) fail("write", path_, errno);
   temporary_.clear();
   sync_folder(folder_of(path_));
+}
+
+void make_folders(const std::filesystem::path& path) {
+  std::error_code error;
+  std::filesystem::create_directories(path, error);
+  if (error) fail("create folder", path, error.value());
 }
 
 void write_file_atomically(const std::filesystem::path& path, std::string_view text) {

@@ -10,9 +10,12 @@
 namespace bantam {
 
 /// A file being written. Nothing appears at `path` until `commit()`; without it the temporary file is removed.
+///
+/// A symbolic link is followed: the file that it leads to is replaced (or made). What is there and is no regular file
+/// (a device, a FIFO, /dev/stdout) stays, and gets the bytes as they are written.
 class AtomicFile {
  public:
-  /// Creates missing parent folders and a temporary file beside `path`. Throws DataError with the system's reason.
+  /// Creates a temporary file beside `path`, whose folder must be there. Throws DataError with the system's reason.
   explicit AtomicFile(std::filesystem::path path);
   ~AtomicFile();
   AtomicFile(const AtomicFile&) = delete;
@@ -25,10 +28,15 @@ class AtomicFile {
   void commit();
 
  private:
+  bool open_as_it_is(const std::filesystem::path& end);
+
   std::filesystem::path path_;
-  std::filesystem::path temporary_;
+  std::filesystem::path temporary_;  // empty where `path_` is written to as it is
   int descriptor_ = -1;
 };
+
+/// Makes the folder, and those above it, where they are missing. Throws DataError with the system's reason.
+void make_folders(const std::filesystem::path& path);
 
 /// Writes the whole text to `path` atomically.
 void write_file_atomically(const std::filesystem::path& path, std::string_view text);

@@ -222,6 +222,20 @@ void refuse_control_characters(const ConfigSource& source) {
   }
 }
 
+/// YAML indents by spaces; the parser's words on a tab there ("illegal map value") do not say so. Within brackets and
+/// texts of several lines a tab is harmless: this is asked only where the parser has failed, of that
+/// line and the one before it.
+void explain_tabs(const ConfigSource& source, int failed_line) {
+  const int last = std::min(failed_line, static_cast<int>(source.lines.size()) - 1);
+  for (int line = last; line >= std::max(0, last - 1); --line) {
+    const std::string& text = source.lines[static_cast<std::size_t>(line)];
+    const std::size_t begin = text.find_first_not_of(" \t"), tab = text.find('\t');
+    if (begin == std::string::npos || tab > begin) continue;
+    fail_at({.source = &source, .line = line, .column = static_cast<int>(tab)},
+            "a tab in the indentation: YAML indents by spaces");
+  }
+}
+
 }  // namespace
 
 std::unique_ptr<Data> parse_yaml(const ConfigSource& source, int first_line_begins) {
@@ -235,6 +249,7 @@ std::unique_ptr<Data> parse_yaml(const ConfigSource& source, int first_line_begi
     while (parser.HandleNextDocument(builder)) {
     }
   } catch (const YAML::Exception& error) {
+    explain_tabs(source, builder.mark_of(error.mark).line);
     builder.fail_syntax(error);
   }
   auto root = builder.take();

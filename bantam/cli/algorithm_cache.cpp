@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <system_error>
 
+#include "bantam/base/atomic_file.h"
 #include "bantam/base/error.h"
 
 namespace bantam::cli {
@@ -19,13 +20,8 @@ std::string environment(const char* name) {
   return value == nullptr ? "" : value;
 }
 
-}  // namespace
-
-std::optional<std::filesystem::path> algorithm_cache_path(const std::string& algorithms, const std::string& device) {
-  const std::string given = environment("BANTAM_ALGORITHM_CACHE");
-  const std::string place = algorithms == "auto" && !given.empty() ? given : algorithms;
-  if (place == "off") return std::nullopt;
-  if (place != "auto") return place;
+/// In the user's folder for caches; nothing where there is none.
+std::optional<std::filesystem::path> default_path(const std::string& device) {
   std::filesystem::path folder = environment("XDG_CACHE_HOME");
   if (folder.empty()) {
     const std::string home = environment("HOME");
@@ -37,6 +33,15 @@ std::optional<std::filesystem::path> algorithm_cache_path(const std::string& alg
     if (std::isalnum(static_cast<unsigned char>(c)) == 0 && c != '-' && c != '.') c = '_';
   }
   return folder / "bantam" / name;
+}
+
+}  // namespace
+
+std::optional<std::filesystem::path> algorithm_cache_path(const std::string& algorithms, const std::string& device) {
+  const std::string given = environment("BANTAM_ALGORITHM_CACHE");
+  const std::string place = algorithms == "auto" && !given.empty() ? given : algorithms;
+  if (place == "off") return std::nullopt;
+  return place == "auto" ? default_path(device) : place;
 }
 
 bool timings_count() {
@@ -71,7 +76,7 @@ void AlgorithmCache::end_timing() {
 
 AlgorithmMap AlgorithmCache::read(const std::filesystem::path& path) const {
   std::error_code error;
-  if (!std::filesystem::exists(path, error)) return {};
+  if (!std::filesystem::is_regular_file(path, error)) return {};  // not there yet, or /dev/null
   try {
     return read_algorithms(path, device_);
   } catch (const DataError& problem) {
@@ -88,6 +93,7 @@ void AlgorithmCache::save() {
   file.insert(known.begin(), known.end());
   if (file.size() == before) return;
   try {
+    if (path_ == default_path(device_)) make_folders(path_->parent_path());
     write_algorithms(*path_, device_, file);
   } catch (const DataError& problem) {
     runtime_.log(std::string("the algorithm cache was not written: ") + problem.what());

@@ -48,8 +48,9 @@ std::vector<std::optional<RecomputeOptions>> recomputes_of(const RunConfig& conf
       recomputes.emplace_back();
       continue;
     }
-    recomputes.emplace_back(parse_recompute(text));
-    (void)lower(config.model.graph, *recomputes.back());  // throws for a name that is not there, before anything runs
+    recomputes.emplace_back(of_flag("--recompute", [&] { return parse_recompute(text); }));
+    // Throws for a name that is not there, before anything runs.
+    of_flag("--recompute", [&] { (void)lower(config.model.graph, *recomputes.back()); });
   }
   return recomputes;
 }
@@ -93,15 +94,21 @@ std::string add_extra(nlohmann::ordered_json& json, const RunConfig& config, con
 }
 
 std::vector<StepCase> bench_cases(const RunConfig& config, const BenchOptions& options, std::uint64_t bytes) {
+  if (config.data) {  // steps run without them, but what `train` refuses is not worth measuring
+    const DatasetFacts facts = train_facts(*config.data);
+    const kernels::ImageBatchShape batch = batch_shape(config.data->pipeline, facts.image_shape);
+    require_model_fits(config, {batch.out_h, batch.out_w, batch.channels},
+                       static_cast<std::int64_t>(facts.class_names.size()));
+  }
   std::vector<Precision> precisions{config.precision};
   if (!options.precisions.empty()) {
     precisions.clear();
     for (const std::string& text : parse_texts("--precision", options.precisions))
-      precisions.push_back(parse_precision(text, config.device));
+      precisions.push_back(of_flag("--precision", [&] { return parse_precision(text, config.device); }));
   }
   std::vector<StepMode> modes;
   for (const std::string& mode : parse_texts("--mode", options.modes.empty() ? "auto" : options.modes))
-    modes.push_back(parse_step_mode(mode, config.device));
+    modes.push_back(of_flag("--mode", [&] { return parse_step_mode(mode, config.device); }));
   std::vector<StepCase> cases;
   for (const Precision precision : precisions)
     for (const auto& recompute : recomputes_of(config, options, bytes))

@@ -72,14 +72,16 @@ void print_words(const AllocatorRow& row, const AllocatorWorkload& workload) {
 }
 
 int bench_allocator(const Options& options) {
-  const Device device = options.device == "auto" ? Device::cuda(0) : parse_device(options.device);
+  const Device device =
+      options.device == "auto" ? Device::cuda(0) : of_flag("--device", [&] { return parse_device(options.device); });
   const bool gpu = device.is_cuda();
+  const std::vector<AllocatorWorkload> requests = workloads(options);
   if (!options.json)
     fmt::print("{:16}  {:15}  {:7}  {:>10}  {:>5}  {:>5}  {:>9}\n", "requests", "allocator", "device", "ns a pair",
                "live", "held", "held/live");
   bool any = false;
   std::string reason;
-  for (const AllocatorWorkload& workload : workloads(options)) {
+  for (const AllocatorWorkload& workload : requests) {
     std::vector<AllocatorRow> rows = measure_host(workload, options.seconds);
     if (gpu)
       for (AllocatorRow& row : measure_cuda(workload, device, options.seconds)) rows.push_back(std::move(row));

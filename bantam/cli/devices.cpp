@@ -55,7 +55,8 @@ struct DevicesOptions {
 };
 
 int measure(const DevicesOptions& options) {
-  const std::string text = profile_json(measure_profile(parse_device(options.device))).dump(2) + "\n";
+  const Device device = of_flag("--device", [&] { return parse_device(options.device); });
+  const std::string text = profile_json(measure_profile(device)).dump(2) + "\n";
   if (options.out.empty())
     fmt::print("{}", text);
   else

@@ -20,12 +20,25 @@ constexpr double kShareOfFreeHost = 0.8;  // the rest is the system's
 
 bool is_here(Device device) { return device.kind == DeviceKind::cpu || device.index < cuda_device_count(); }
 
-/// What the device and its shares must stay within: its limit, else, where it is split, all that it has; 0: nothing.
+/// All that the run's device, or the one that it is a share of, has; 0: not known.
+std::uint64_t device_bytes(const RunConfig& config, const PlanTarget& target) {
+  const Device whole = config.device.whole();
+  return target.machine && is_here(whole) ? device_info(whole).total_bytes : target.profile.total_bytes;
+}
+
+/// What that device and its shares must stay within: its limit, else, where it is split, all that it has; 0: nothing.
 std::uint64_t device_bound(const RunConfig& config, const PlanTarget& target, bool is_split) {
-  const auto limit = config.memory.limits.find(to_string(config.device));
+  const auto limit = config.memory.limits.find(to_string(config.device.whole()));
   if (limit != config.memory.limits.end()) return limit->second;
-  if (!is_split) return 0;
-  return is_here(config.device) ? device_info(config.device).total_bytes : target.profile.total_bytes;
+  return is_split ? device_bytes(config, target) : 0;
+}
+
+/// The bytes of all shares of a device; the most that can be counted, where they are more.
+std::uint64_t shares_of(const RunConfig& config, Device device) {
+  const auto split = config.memory.logical.find(to_string(device));
+  if (split == config.memory.logical.end()) return 0;
+  const auto add = [](std::uint64_t a, std::uint64_t b) { return a + b < a ? ~std::uint64_t{0} : a + b; };
+  return std::accumulate(split->second.begin(), split->second.end(), std::uint64_t{0}, add);
 }
 
 /// What the configuration's limit, or the share that the device is, leaves for the pool, as ProcessLimit cuts it; 0:
@@ -69,9 +82,10 @@ void settle_recompute(const RunConfig& config, std::int64_t batch, std::uint64_t
   if (!choice.fits) {
     // A limit may still hold with `on_oom`, and says itself where it does not; a budget is a promise.
     if (config.memory.budget == 0 || config.memory.on_oom != OnOutOfMemory::fail) return;
-    throw cannot_fit(fmt::format("batch size {} does not fit {}: the least found is a peak of {}\n  with recompute: {}",
-                                 batch, format_byte_size(bytes), format_byte_size(choice.peak_bytes), policy),
-                     choice.peak_bytes, bytes);
+    const std::uint64_t needed = plan_run(variant(config, batch, choice.recompute)).pool_bytes;
+    throw cannot_fit(fmt::format("batch size {} does not fit {}: the least found is a pool of {}\n  with recompute: {}",
+                                 batch, format_byte_size(bytes), format_byte_size(needed), policy),
+                     needed, bytes);
   }
   if (to_yaml(choice.recompute) == "none") return;
   settled.overrides.push_back("recompute=" + to_yaml(choice.recompute));
@@ -82,10 +96,23 @@ void settle_recompute(const RunConfig& config, std::int64_t batch, std::uint64_t
 
 }  // namespace
 
-std::uint64_t bytes_of_shares(const RunConfig& config) {
-  const auto split = config.memory.logical.find(to_string(config.device));
-  if (split == config.memory.logical.end()) return 0;
-  return std::accumulate(split->second.begin(), split->second.end(), std::uint64_t{0});
+std::uint64_t bytes_of_shares(const RunConfig& config) { return shares_of(config, config.device); }
+
+std::optional<OutOfMemory> refused_shares(const RunConfig& config, const PlanTarget& target, std::uint64_t limit) {
+  const Device whole = config.device.whole();
+  const std::uint64_t shares = shares_of(config, whole);
+  if (shares == 0) return std::nullopt;
+  std::uint64_t bound = limit > 0 ? limit : device_bound(config, target, true);
+  if (const std::uint64_t card = device_bytes(config, target); whole.is_cuda() && card > 0)
+    bound = std::min(bound, card);
+  PlanTarget of_whole = target;
+  of_whole.counts = whole.is_cuda();
+  const std::uint64_t left = pool_bytes_under(of_whole, bound);
+  if (bound == 0 || shares <= left) return std::nullopt;
+  return OutOfMemory(
+      fmt::format("memory.logical: the shares of {} take {}, and {} leaves {} for them", to_string(whole),
+                  format_byte_size(shares), format_byte_size(bound), format_byte_size(left)),
+      {.requested_bytes = shares, .limit_bytes = bound});
 }
 
 std::uint64_t bytes_to_fit(const RunConfig& config, const PlanTarget& target) {
@@ -141,7 +168,9 @@ RecomputeChoice choose_for_run(const RunConfig& config, std::int64_t batch, std:
 
 Settled settle(const RunConfig& config) {
   Settled settled;
-  const std::uint64_t bytes = bytes_to_fit(config);
+  const PlanTarget target = measured_target(config);
+  if (auto refused = refused_shares(config, target, 0)) throw *refused;
+  const std::uint64_t bytes = bytes_to_fit(config, target);
   std::int64_t batch = config.data->pipeline.batch_size;
   if (config.data->pipeline.batch_size_is_auto) {
     batch = solve_batch(config, bytes);

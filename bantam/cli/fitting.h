@@ -3,9 +3,11 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "bantam/base/error.h"
 #include "bantam/cli/measure.h"
 #include "bantam/cli/plan_process.h"
 #include "bantam/cli/run_config.h"
@@ -22,6 +24,10 @@ std::uint64_t bytes_to_fit(const RunConfig& config);
 /// What a limit on the configuration's device, or without one its memory, gives to the device's shares; 0 where it is
 /// not split, or is a share itself.
 std::uint64_t bytes_of_shares(const RunConfig& config);
+
+/// Why the shares of the run's device (or of the one that it is a share of) cannot be had: they take more than `limit`,
+/// or (0) the configuration's limit or all of the device, leaves beside the target's overhead. Nothing: they can.
+std::optional<OutOfMemory> refused_shares(const RunConfig& config, const PlanTarget& target, std::uint64_t limit);
 
 /// The configuration with another batch size (given, not `auto`) and policy.
 RunConfig variant(const RunConfig& config, std::int64_t batch, const RecomputeOptions& recompute);

@@ -1,7 +1,9 @@
 // The `bantam` program: its subcommands, and from exceptions to exit codes.
 #include <algorithm>
 #include <cstdio>
+#include <functional>
 #include <new>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -34,17 +36,34 @@ int report(std::string_view message, int code) {
   return code;
 }
 
-/// A misspelt subcommand gets the nearest one; the parser would only say that one is required.
-void check_subcommand(const CLI::App& app, int argc, char** argv) {
-  if (argc < 2 || argv[1][0] == '-') return;
+std::vector<const CLI::App*> subcommands(const CLI::App& app) {
+  return app.get_subcommands([](const CLI::App*) { return true; });
+}
+
+/// A misspelt subcommand, also of a group such as `bench`, gets the nearest one; the parser would only say that one is
+/// required. `before`: the words in front of it.
+void check_subcommand(const CLI::App& app, std::span<char* const> words, const std::string& before = "") {
+  const std::vector<const CLI::App*> commands = subcommands(app);
+  if (commands.empty() || words.empty() || words.front()[0] == '-') return;
+  const std::string word = words.front();
+  const auto found = std::ranges::find(commands, word, &CLI::App::get_name);
+  if (found != commands.end()) return check_subcommand(**found, words.subspan(1), before + word + " ");
   std::vector<std::string> names;
-  for (const CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; }))
-    names.push_back(command->get_name());
-  if (std::ranges::find(names, argv[1]) != names.end()) return;
-  const auto near = nearest(argv[1], names);
-  throw ConfigError(
-      fmt::format("unknown subcommand '{}'; {}", argv[1],
-                  near ? fmt::format("did you mean '{}'?", *near) : "there are " + join(names, ", ", " and ")));
+  for (const CLI::App* command : commands) names.push_back(command->get_name());
+  const auto near = nearest(word, names);
+  const std::string advice =
+      near ? fmt::format("did you mean '{}{}'?", before, *near) : "there are " + join(names, ", ", " and ");
+  throw ConfigError(fmt::format("unknown subcommand '{}{}'; {}", before, word, advice));
+}
+
+/// `--memory ""` (of a script's unset variable, say) must not mean that nothing was given.
+void refuse_empty_values(CLI::App& app) {
+  const std::function<std::string(std::string&)> check = [](std::string& text) {
+    return text.empty() ? std::string("expected a value, got an empty text") : std::string();
+  };
+  for (CLI::Option* option : app.get_options())
+    if (option->get_items_expected_max() > 0) option->check(CLI::Validator(check, ""));
+  for (CLI::App* command : app.get_subcommands([](CLI::App*) { return true; })) refuse_empty_values(*command);
 }
 
 int run(int argc, char** argv) {
@@ -60,7 +79,8 @@ int run(int argc, char** argv) {
   add_bench(app, action);
   add_plan(app, action);
   add_profile(app, action);
-  check_subcommand(app, argc, argv);
+  refuse_empty_values(app);
+  check_subcommand(app, std::span<char* const>(argv, static_cast<std::size_t>(argc)).subspan(1));
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {

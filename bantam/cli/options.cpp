@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include "bantam/base/byte_size.h"
 #include "bantam/base/error.h"
 
 namespace bantam::cli {
@@ -49,6 +50,12 @@ CLI::Validator positive_seconds() {
                : fmt::format("expected seconds, more than 0 and at most {}, got '{}'", most, text);
   };
   return CLI::Validator(check, "SECONDS");
+}
+
+std::uint64_t parse_bytes(const std::string& flag, const std::string& text) {
+  const std::uint64_t bytes = of_flag(flag, [&] { return parse_byte_size(text); });
+  if (bytes == 0) throw ConfigError(flag + ": expected more than 0 bytes");
+  return bytes;
 }
 
 std::vector<std::string> parse_texts(const std::string& flag, const std::string& text) {

@@ -2,6 +2,7 @@
 // short.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <map>
 #include <string>
@@ -9,6 +10,7 @@
 
 #include <CLI/CLI.hpp>
 
+#include "bantam/base/error.h"
 #include "bantam/cli/run_config.h"
 
 namespace bantam::cli {
@@ -36,6 +38,20 @@ RunConfig read_config(const CommonOptions& options);
 
 /// A check of a flag for seconds: more than 0, at most a day.
 CLI::Validator positive_seconds();
+
+/// "2GiB" to bytes, at least one. Throws ConfigError naming the flag.
+std::uint64_t parse_bytes(const std::string& flag, const std::string& text);
+/// `parse()`; what it throws as ConfigError or DeviceError is thrown again as ConfigError with the flag in front.
+template <class Parse>
+auto of_flag(const std::string& flag, const Parse& parse) {
+  try {
+    return parse();
+  } catch (const ConfigError& error) {
+    throw ConfigError(flag + ": " + error.what());
+  } catch (const DeviceError& error) {
+    throw ConfigError(flag + ": " + error.what());
+  }
+}
 
 /// "16,128,1024" to numbers; "none,all" to texts. Throws ConfigError naming the flag.
 std::vector<std::int64_t> parse_integers(const std::string& flag, const std::string& text);

@@ -3,6 +3,9 @@
 #include <array>
 #include <memory>
 #include <optional>
+#include <string_view>
+#include <utility>
+#include <vector>
 
 #include <fmt/format.h>
 
@@ -114,14 +117,21 @@ void print_json(const RunConfig& config, const Row& row, const PlanTarget& targe
   fmt::print("{}\n", json.dump());
 }
 
-std::string header(bool fits) {
-  std::string line = fmt::format("{:>5} {:>4} {:>5} {:>5}", "batch", "prec", "rec", "peak");
+/// Columns of the batch sizes.
+std::size_t batch_width(const std::vector<StepCase>& cases) {
+  std::size_t width = std::string_view("batch").size();
+  for (const StepCase& step : cases) width = std::max(width, std::to_string(step.batch).size());
+  return width;
+}
+
+std::string header(bool fits, std::size_t width) {
+  std::string line = fmt::format("{:>{}} {:>4} {:>5} {:>5}", "batch", width, "prec", "rec", "peak");
   for (const char* title : kShort) line += fmt::format(" {:>5}", title);
   return line + fmt::format(" {:>5} {:>5}{}", "arena", "live", fits ? " fit" : "");
 }
 
-void print_row(const Row& row, bool fits) {
-  std::string line = fmt::format("{:>5} {:>4} {:>5.5} {:>5}", row.step.batch, short_name(row.step.precision),
+void print_row(const Row& row, bool fits, std::size_t width) {
+  std::string line = fmt::format("{:>{}} {:>4} {:>5.5} {:>5}", row.step.batch, width, short_name(row.step.precision),
                                  policy_name(row.step), compact_bytes(row.plan.peak_bytes));
   for (const std::uint64_t bytes : row.plan.by_category.bytes) line += fmt::format(" {:>5}", compact_bytes(bytes));
   line += fmt::format(" {:>5} {:>5}", compact_bytes(row.plan.arena.arena_bytes),
@@ -162,11 +172,16 @@ void print_details(const Row& row) {
   fmt::print("{}", table.to_string());
 }
 
-void print_head(const RunConfig& config, const PlanTarget& target, const PlanFit& fit) {
+void print_no_run(const RunConfig& config) {
+  fmt::print("\nNo whole run: the {} samples give no batch, and drop_last leaves out the rest.\n",
+             format_count(train_facts(*config.data).size));
+}
+
+void print_head(const RunConfig& config, const PlanTarget& target, const PlanFit& fit, std::size_t width) {
   fmt::print("{} on {}, accumulate {}\n", config.model.name,
              target.machine ? to_string(config.device) : target.profile.title(), config.train.accumulate);
   if (fit.any()) fmt::print("{}\n", fit.to_text(target));
-  fmt::print("{}\n", header(fit.any()));
+  fmt::print("{}\n", header(fit.any(), width));
 }
 
 /// For people who have read that no row fits: what would do for the smallest.
@@ -188,18 +203,20 @@ int plan_config(PlanOptions options) {
   const std::vector<StepCase> cases =
       bench_cases(config, options.rows, options.rows.recompute.empty() ? fit.chosen_pool() : fit.pool);
   const bool json = options.rows.json;
-  if (!json) print_head(config, target, fit);
-  bool any = false;
+  const std::size_t width = batch_width(cases);
+  bool any = false, begun = json;
   std::optional<Row> least;  // of those that do not fit
   for (const StepCase& step : cases) {
     const Row row = plan_row(config, step, fit.pool, options.rows.seconds);
     any = any || row.fits;
+    if (!std::exchange(begun, true)) print_head(config, target, fit, width);  // a row that cannot be planned has none
     if (json)
       print_json(config, row, target, fit);
     else
-      print_row(row, fit.any());
+      print_row(row, fit.any(), width);
     if (!json && cases.size() == 1) {
       print_details(row);
+      if (config.data && !row.run) print_no_run(config);
       fmt::print("{}", process_table(target, row.held_bytes()));
     }
     if (!least || row.needed_pool() < least->needed_pool()) least = row;
@@ -222,10 +239,7 @@ int run_plan(const PlanOptions& options) {
   TraceOptions trace = options.trace;
   trace.seconds = options.rows.seconds;
   trace.json = options.rows.json;
-  if (!options.capacity.empty()) {
-    trace.capacity = parse_byte_size(options.capacity);
-    if (trace.capacity == 0) throw ConfigError("--capacity: expected more than 0 bytes");
-  }
+  if (!options.capacity.empty()) trace.capacity = parse_bytes("--capacity", options.capacity);
   return plan_trace(trace);
 }
 

@@ -8,6 +8,7 @@
 #include "bantam/base/byte_size.h"
 #include "bantam/base/error.h"
 #include "bantam/cli/fitting.h"
+#include "bantam/cli/options.h"
 
 namespace bantam::cli {
 namespace {
@@ -25,11 +26,7 @@ PlanFit fit_limit(const RunConfig& config, const PlanTarget& target, std::uint64
 }
 
 PlanFit as_named(const RunConfig& config, const PlanTarget& target, const std::string& memory) {
-  if (!memory.empty()) {
-    const std::uint64_t bytes = parse_byte_size(memory);
-    if (bytes == 0) throw ConfigError("--memory: expected more than 0 bytes");
-    return fit_limit(config, target, bytes);
-  }
+  if (!memory.empty()) return fit_limit(config, target, parse_bytes("--memory", memory));
   const std::uint64_t pool = bytes_to_fit(config, target);
   if (pool == 0) return {};
   const auto limit = config.memory.limits.find(to_string(config.device));
@@ -77,6 +74,8 @@ std::string_view to_string(PlanFit::Of of) {
 }
 
 PlanFit plan_fit(const RunConfig& config, const PlanTarget& target, const std::string& memory) {
+  const std::uint64_t limit = memory.empty() || config.device.is_logical() ? 0 : parse_bytes("--memory", memory);
+  if (const auto refused = refused_shares(config, target, limit)) throw *refused;
   PlanFit fit = as_named(config, target, memory);
   const std::uint64_t card = target.profile.total_bytes;
   if (!target.counts || card == 0) return fit;

@@ -35,7 +35,8 @@ struct PlanFit {
 std::string_view to_string(PlanFit::Of of);
 
 /// `memory` (a size as typed; "": not given), else the configuration's budget or limit for the device, whichever is
-/// less; on a GPU the card bounds both. Throws ConfigError for a size that is none.
+/// less; on a GPU the card bounds both. Throws ConfigError for a size that is none, and OutOfMemory
+/// where the device cannot give what its shares take.
 PlanFit plan_fit(const RunConfig& config, const PlanTarget& target, const std::string& memory);
 
 /// The batch size of a configuration with data; `auto` solved as `train` does, with the card's memory where the device

@@ -70,6 +70,7 @@ class TraceReader {
     for (std::size_t i = 0; i < kColumns.size(); ++i) {
       const auto found = std::ranges::find(cells, kColumns[i]);
       if (found == cells.end()) fail(fmt::format("no column '{}'; expected a header id,lower,upper,size", kColumns[i]));
+      if (std::ranges::count(cells, kColumns[i]) > 1) fail(fmt::format("two columns are called '{}'", kColumns[i]));
       column_[i] = static_cast<std::size_t>(found - cells.begin());
     }
   }

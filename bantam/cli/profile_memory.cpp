@@ -151,14 +151,17 @@ int profile_memory(Options options) {
   const auto [first, last] = std::ranges::unique(profile_options.curve_batches);
   profile_options.curve_batches.erase(first, last);
   require_free(options.out, options.overwrite);
-  const MemoryProfile profile = [&] {
+  MemoryProfile profile = [&] {
     try {
       return profile_steps(config, row, profile_options);
     } catch (const OutOfMemory& error) {
       throw explain_step(error, config, row);
     }
   }();
+  if (options.planned) profile.about["target"] = (named ? named->title() : to_string(config.device)) + ", planned";
+  if (named) profile.device_bytes = named->total_bytes;
   const fs::path folder = options.out.empty() ? fresh_folder(config.name) : fs::path(options.out);
+  make_folders(folder);
   write_file_atomically(folder / "events.csv", events_csv(profile));
   write_file_atomically(folder / "trace.json", trace_json(profile));
   write_file_atomically(folder / "snapshot.pickle", snapshot_pickle(profile));
@@ -179,9 +182,9 @@ void add_profile_memory(CLI::App& profile, Action& action) {
   command->add_option("--steps", options->steps, "Steps to look at, first-last;\nthose before are run too")
       ->capture_default_str();
   command->add_option("--batch-size", options->batch, "Default: the config's, or 16")->check(CLI::Range(1, 1 << 24));
-  command->add_option(
-      "--recompute", options->recompute,
-      "none, inner, cheap, all, names of blocks (a+b), or\nauto: the least that fits the budget;\ndefault: the config's");
+  command->add_option("--recompute", options->recompute,
+                      "none, inner, cheap, all, names of blocks (a+b), or\nauto: the least that fits the "
+                      "budget;\ndefault: the config's");
   command->add_option("--batch-sizes", options->batch_sizes,
                       "Of the report's curve, comma-separated;\ndefault: a quarter to four times the batch");
   command->add_option("--out", options->out, "Folder; default: profile-<config>-<date-time>");

@@ -107,7 +107,7 @@ std::string fill(std::string_view page, const std::map<std::string, std::string,
 
 std::string report_html(const MemoryProfile& profile) {
   const std::string title = fmt::format("Memory of {} on {}", profile.about["model"].get<std::string>(),
-                                        profile.about["device"].get<std::string>());
+                                        profile.about.value("target", profile.about["device"].get<std::string>()));
   return fill(report::kHtml, {{"title", safe_in_html(title)},
                               {"style", report::kStyle},
                               {"script", report::kScript},

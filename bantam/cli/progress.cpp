@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <initializer_list>
 #include <iterator>
+#include <utility>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -43,6 +44,23 @@ std::string short_state(const ProgressState& s) {
                      memory_text(s), percent(s.data_wait_share));
 }
 
+std::string memory_cell(const ProgressState& s) {
+  return fmt::format(" mem {:<{}}", memory_text(s), s.memory_limit > 0 ? 17 : 11);
+}
+
+/// Behind a bar, which keeps its width while the numbers gain and lose digits: each has room for its widest.
+std::string long_bar_state(const ProgressState& s) {
+  return fmt::format(" {:>{}}/{}  {:>5.0f} images/s  ETA {:<6}  loss {:.4f}  accuracy {:.4f} {}  data wait {:<4}",
+                     s.step, std::to_string(s.steps).size(), s.steps, s.images_per_second,
+                     format_duration(s.eta_seconds), s.loss, s.accuracy, memory_cell(s), percent(s.data_wait_share));
+}
+
+std::string short_bar_state(const ProgressState& s) {
+  return fmt::format(" {:>{}}/{} {:>5}/s ETA {:<6} loss {:.3f} acc {:.3f}", s.step, std::to_string(s.steps).size(),
+                     s.steps, compact_rate(s.images_per_second), format_duration(s.eta_seconds), s.loss, s.accuracy);
+}
+std::string wait_cell(const ProgressState& s) { return fmt::format(" wait {:<4}", percent(s.data_wait_share)); }
+
 /// The first of the texts that a log's line holds; of the last, as much as that.
 std::string first_that_fits(std::initializer_list<std::string> texts) {
   for (const std::string& text : texts)
@@ -69,19 +87,19 @@ ProgressMode parse_progress_mode(std::string_view text, std::FILE* out) {
 }
 
 std::string bar_line(const ProgressState& s, int width) {
-  const std::string wait = percent(s.data_wait_share);
-  std::string head = fmt::format("epoch {}/{} ", s.epoch, s.epochs);
-  std::string tail = fmt::format(" {}/{}  {:.0f} images/s  ETA {}  loss {:.4f}  accuracy {:.4f}  mem {}  data wait {}",
-                                 s.step, s.steps, s.images_per_second, format_duration(s.eta_seconds), s.loss,
-                                 s.accuracy, memory_text(s), wait);
-  const auto room = [&] { return width - static_cast<int>(display_width(head) + display_width(tail)); };
-  if (room() < kShortestBar) {
-    head = fmt::format("{}/{} ", s.epoch, s.epochs);
-    tail = " " + short_state(s);
-  }
+  const std::string long_head = fmt::format("epoch {}/{} ", s.epoch, s.epochs),
+                    short_head = fmt::format("{}/{} ", s.epoch, s.epochs), tail = short_bar_state(s);
   const double share = s.steps > 0 ? static_cast<double>(s.step) / static_cast<double>(s.steps) : 0.0;
-  std::string line =
-      room() >= kShortestBar ? head + bar(share, std::min(room(), kLongestBar)) + tail : head + tail.substr(1);
+  // Of the lines that leave room for a bar, the one that says most.
+  const std::pair<std::string, std::string> lines[] = {{long_head, long_bar_state(s)},
+                                                       {short_head, tail + memory_cell(s) + wait_cell(s)},
+                                                       {short_head, tail + memory_cell(s)},
+                                                       {short_head, tail}};
+  for (const auto& [before, behind] : lines) {
+    const int room = width - static_cast<int>(display_width(before) + display_width(behind));
+    if (room >= kShortestBar) return before + bar(share, std::min(room, kLongestBar)) + behind;
+  }
+  const std::string line = short_head + (tail + memory_cell(s) + wait_cell(s)).substr(1);
   return line.substr(0, static_cast<std::size_t>(std::max(width, 1)));
 }
 

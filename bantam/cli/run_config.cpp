@@ -23,22 +23,41 @@ Device read_device(ConfigMap& root) {
   }
 }
 
-/// The device that a key of `limits` or `logical` names.
-std::string device_at_key(const std::string& key, const ConfigNode& value) {
+/// The device that a key of the map `of` names.
+std::string device_at_key(std::string_view of, const std::string& key, const ConfigNode& value) {
   try {
     const Device device = parse_device(key);
     if (device.is_logical())
-      value.fail_at_key(fmt::format("'{}' is a share: name the device, and give its shares in memory.logical", key));
+      value.fail_at_key(
+          fmt::format("{}: '{}' is a share: name the device, and give its shares in memory.logical", of, key));
     return to_string(device);
   } catch (const DeviceError& error) {
-    value.fail_at_key(error.what());
+    value.fail_at_key(fmt::format("{}: {}", of, error.what()));
   }
+}
+
+/// `limits` or `logical`: a value for each device, which has several names ("cuda" is "cuda:0").
+template <class Value, class Read>
+std::map<std::string, Value> read_devices(ConfigMap& memory, std::string_view key, const Read& read) {
+  std::map<std::string, Value> values;
+  std::map<std::string, std::string> keys;  // as written, by device
+  const auto found = memory.find(key);
+  if (!found) return values;
+  for (const auto& [name, value] : found->entries()) {
+    const std::string device = device_at_key(found->path(), name, value);
+    const auto [first, fresh] = keys.try_emplace(device, name);
+    if (!fresh)
+      value.fail_at_key(
+          fmt::format("duplicate key '{}' in {}: it is the device of '{}'", name, found->path(), first->second));
+    values.emplace(device, read(value));
+  }
+  return values;
 }
 
 std::vector<std::uint64_t> read_shares(const ConfigNode& value) {
   std::vector<std::uint64_t> shares;
   for (const ConfigNode& share : value.items()) shares.push_back(share.as_byte_size(1));
-  if (shares.empty()) value.fail("logical: expected the bytes of each share, as [2GiB, 1GiB]");
+  if (shares.empty()) value.fail(value.path() + ": expected the bytes of each share, as [2GiB, 1GiB]");
   return shares;
 }
 
@@ -51,10 +70,9 @@ OnOutOfMemory read_on_oom(ConfigMap& map) {
 MemoryConfig read_memory(ConfigMap map) {
   MemoryConfig memory;
   memory.growth = map.boolean("growth", true);
-  if (const auto limits = map.find("limits"))
-    for (const auto& [key, value] : limits->entries()) memory.limits[device_at_key(key, value)] = value.as_byte_size(1);
-  if (const auto logical = map.find("logical"))
-    for (const auto& [key, value] : logical->entries()) memory.logical[device_at_key(key, value)] = read_shares(value);
+  memory.limits =
+      read_devices<std::uint64_t>(map, "limits", [](const ConfigNode& value) { return value.as_byte_size(1); });
+  memory.logical = read_devices<std::vector<std::uint64_t>>(map, "logical", read_shares);
   memory.budget = map.byte_size("budget", 0);
   memory.on_oom = read_on_oom(map);
   map.finish();
@@ -68,44 +86,64 @@ void require_share(ConfigMap& root, const RunConfig& config) {
   const auto shares = config.memory.logical.find(to_string(device.whole()));
   const std::size_t count = shares == config.memory.logical.end() ? 0 : shares->second.size();
   if (static_cast<std::size_t>(device.share) < count) return;
-  root.node("device").fail(fmt::format("{} does not exist: memory.logical splits {} into {}", to_string(device),
-                                       to_string(device.whole()), count == 0 ? "nothing" : std::to_string(count)));
+  const std::string whole = to_string(device.whole());
+  root.node("device").fail(fmt::format("device: {} does not exist: {}", to_string(device),
+                                       count == 0 ? fmt::format("{} is not split (memory.logical)", whole)
+                                                  : fmt::format("memory.logical splits {} into {}", whole, count)));
 }
 
-/// A list's meaning: `inner`, `cheap` and `whole` in it are no names.
+/// A list's meaning: `inner`, `cheap` and `whole` in it are no names. Throws ConfigError for words that would do
+/// nothing.
 RecomputeOptions named_recompute(std::vector<std::string> names) {
   RecomputeOptions options;
-  if (std::erase(names, "inner") > 0) options.derive = Derive::inner;
-  if (std::erase(names, "cheap") > 0) options.derive = Derive::cheap;
+  const bool inner = std::erase(names, "inner") > 0, cheap = std::erase(names, "cheap") > 0;
+  if (inner && cheap)
+    throw ConfigError("recompute: inner and cheap exclude each other: cheap is all of inner and more");
+  if (inner) options.derive = Derive::inner;
+  if (cheap) options.derive = Derive::cheap;
   options.whole = std::erase(names, "whole") > 0;
+  if (options.whole && options.derive == Derive::none)
+    throw ConfigError("recompute: whole does nothing alone: it stands beside inner or cheap");
   if (!names.empty()) options.kind = RecomputeOptions::Kind::named;
   options.names = std::move(names);
   return options;
 }
 
+/// What is wrong with one entry of a list is said at the entry.
+std::vector<std::string> read_recompute_list(const ConfigNode& node, const Graph& graph) {
+  const std::vector<ConfigNode> items = node.items();
+  const std::vector<std::string> names = node.as_texts();
+  if (names.empty()) node.fail("recompute: an empty list; say none, inner, cheap, all or name layers and blocks");
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    if (std::find(names.begin(), names.begin() + static_cast<std::ptrdiff_t>(i), names[i]) !=
+        names.begin() + static_cast<std::ptrdiff_t>(i))
+      items[i].fail(fmt::format("recompute: '{}' is named twice", names[i]));
+    if (names[i] == "inner" || names[i] == "cheap" || names[i] == "whole") continue;
+    try {
+      (void)lower(graph, {.kind = RecomputeOptions::Kind::named, .names = {names[i]}});
+    } catch (const ConfigError& error) {
+      items[i].fail(error.what());
+    }
+  }
+  return names;
+}
+
 RecomputeOptions read_recompute(ConfigMap& root, const Graph& graph) {
   if (!root.has("recompute")) (void)root.text("recompute", "none");
   const ConfigNode node = root.node("recompute");
-  RecomputeOptions options;
-  if (node.is_list()) {
-    std::vector<std::string> names = node.as_texts();
-    if (names.empty()) node.fail("recompute: an empty list; say none, inner, cheap, all or name layers and blocks");
-    for (std::size_t i = 1; i < names.size(); ++i)
-      if (std::find(names.begin(), names.begin() + static_cast<std::ptrdiff_t>(i), names[i]) !=
-          names.begin() + static_cast<std::ptrdiff_t>(i))
-        node.fail(fmt::format("recompute: '{}' is named twice", names[i]));
-    options = named_recompute(std::move(names));
-  } else if (node.is_text("none") || node.is_text("inner") || node.is_text("cheap") || node.is_text("all")) {
-    options = parse_recompute(node.as_text());
-  } else {
+  if (!node.is_list()) {
+    if (node.is_text("none") || node.is_text("inner") || node.is_text("cheap") || node.is_text("all"))
+      return parse_recompute(node.as_text());
     node.fail("recompute: expected none, inner, cheap, all or a list of layers' and blocks' names");
   }
+  std::vector<std::string> names = read_recompute_list(node, graph);
   try {
-    (void)lower(graph, options);
+    const RecomputeOptions options = named_recompute(std::move(names));
+    (void)lower(graph, options);  // of names that are right each by itself
+    return options;
   } catch (const ConfigError& error) {
     node.fail(error.what());
   }
-  return options;
 }
 
 /// `cache: auto`: on a GPU the data sets lie on the device where they take little of what the run may have, or, where
@@ -154,7 +192,7 @@ RunConfig read_run_config(const std::filesystem::path& path, std::span<const std
   try {
     check_on_oom(config.memory.on_oom, config.model.graph);
   } catch (const ConfigError& error) {
-    root.node("memory").as_map().node("on_oom").fail(error.what());
+    root.node("memory").as_map().node("on_oom").fail(std::string("memory.") + error.what());
   }
   if (const auto data = root.find("data")) config.data = read_data_config(*data);
   config.train = read_train_config(root.map_or_empty("train"), config.device);

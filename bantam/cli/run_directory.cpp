@@ -17,17 +17,11 @@ namespace {
 constexpr const char* kFiles[] = {"config.yaml", "metrics.jsonl", "weights.safetensors", "state.safetensors",
                                   "algorithms.json"};
 
-void make(const fs::path& path) {
-  std::error_code error;
-  fs::create_directories(path, error);
-  if (error) throw DataError(fmt::format("{}: cannot make the run's folder: {}", path.string(), error.message()));
-}
-
 /// runs/<name>-<date-time>, with a number behind it where two runs begin in one second.
 fs::path fresh_path(const std::string& name) {
   const std::time_t now = std::time(nullptr);
   const std::string base = fmt::format("{}-{:%Y%m%d-%H%M%S}", name, fmt::localtime(now));
-  make("runs");
+  make_folders("runs");
   for (int number = 1;; ++number) {
     const fs::path path = fs::path("runs") / (number == 1 ? base : fmt::format("{}-{}", base, number));
     std::error_code error;
@@ -49,21 +43,29 @@ void RunDirectory::require_free(const fs::path& given, bool overwrite) {
 }
 
 RunDirectory RunDirectory::create(const fs::path& given, const std::string& name, bool overwrite) {
-  if (given.empty()) return RunDirectory(fresh_path(name));
+  if (given.empty()) return RunDirectory(fresh_path(name), true);
   require_free(given, overwrite);
   for (const char* file : kFiles) fs::remove(given / file);
-  make(given);
-  return RunDirectory(given);
+  const bool made = !fs::exists(given);
+  make_folders(given);
+  return RunDirectory(given, made);
 }
 
 RunDirectory RunDirectory::open(const fs::path& path) {
-  RunDirectory directory(path);
+  RunDirectory directory(path, false);
   if (!fs::exists(directory.config()) || !fs::exists(directory.state()))
     throw DataError(
         fmt::format("--resume: {} holds no run that can go on (config.yaml and state.safetensors are written by a "
                     "run that was stopped or has finished)",
                     path.string()));
   return directory;
+}
+
+void RunDirectory::discard_if_empty() const noexcept {
+  std::error_code error;  // what cannot be removed stays
+  if (fs::exists(metrics(), error) && fs::file_size(metrics(), error) > 0) return;
+  for (const char* file : kFiles) fs::remove(path_ / file, error);
+  if (made_) fs::remove(path_, error);  // only where nothing else lies in it
 }
 
 namespace {

@@ -22,6 +22,10 @@ class RunDirectory {
   /// The folder of an earlier run. Throws DataError where there is no saved state.
   static RunDirectory open(const std::filesystem::path& path);
 
+  /// Of a run that failed: where it has logged no update, its files are removed, and the folder where `create` made it,
+  /// so that a retry finds it free. Never throws.
+  void discard_if_empty() const noexcept;
+
   const std::filesystem::path& path() const { return path_; }
   std::filesystem::path config() const { return path_ / "config.yaml"; }
   std::filesystem::path metrics() const { return path_ / "metrics.jsonl"; }
@@ -30,8 +34,9 @@ class RunDirectory {
   std::filesystem::path algorithms() const { return path_ / "algorithms.json"; }
 
  private:
-  explicit RunDirectory(std::filesystem::path path) : path_(std::move(path)) {}
+  RunDirectory(std::filesystem::path path, bool made) : path_(std::move(path)), made_(made) {}
   std::filesystem::path path_;
+  bool made_;  // by this program
 };
 
 /// Appends to metrics.jsonl, flushed with every event: one every `log_every` updates, and one an epoch.

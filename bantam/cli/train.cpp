@@ -246,7 +246,13 @@ int run_settled(const TrainOptions& options, const RunConfig& config, Clock::tim
   progress.message(fmt::format("planned: {} in use at the peak, {} held", format_byte_size(run.plan().peak_bytes),
                                format_byte_size(run.plan().pool_bytes)));
   TrainReport report{.config = config, .directory = directory};
-  const int signal = run.train(directory, progress, start, report);
+  int signal = 0;
+  try {
+    signal = run.train(directory, progress, start, report);
+  } catch (...) {
+    if (!resume) directory.discard_if_empty();
+    throw;
+  }
   report.seconds = seconds_between(start, Clock::now());
   fmt::print("{}", options.json ? closing_json(report).dump() + "\n" : closing_summary(report));
   std::fflush(stdout);

@@ -82,9 +82,10 @@ std::string closing_summary(const TrainReport& report) {
     text = fmt::format("stopped in epoch {} after {} of its updates; go on with\n  bantam train --resume {}\n",
                        result.epoch + 1, result.update, report.directory.path().string());
   else
-    text = fmt::format("{}: {} epoch{}, {} updates in {} on {}, {}\n", report.config.model.name, result.epoch,
-                       result.epoch == 1 ? "" : "s", format_count(result.updates), format_duration(report.seconds),
-                       to_string(report.config.device), to_string(report.config.precision));
+    text = fmt::format("{}: {} epoch{}, {} update{} in {} on {}, {}\n", report.config.model.name, result.epochs,
+                       result.epochs == 1 ? "" : "s", format_count(result.updates), result.updates == 1 ? "" : "s",
+                       format_duration(report.seconds), to_string(report.config.device),
+                       to_string(report.config.precision));
   if (result.validation.samples > 0) text += metrics_line("held out", result.validation);
   if (result.train.samples > 0) text += metrics_line("training", result.train);
   text += fmt::format("  {:<10}{:.0f} images/s, {} of training, {:.1f}% of it waiting for data\n", "speed",

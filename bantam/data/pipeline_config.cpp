@@ -107,8 +107,16 @@ void read_batch(const ConfigNode& node, Reading& reading) {
   // A run's resolved configuration has the number beside the bounds that it was solved for.
   if (const auto most = map.find("max")) options.most_batch_size = most->as_integer(kSize);
   if (const auto multiple = map.find("multiple_of")) options.batch_multiple_of = multiple->as_integer(kSize);
-  if (options.most_batch_size > 0 && options.batch_multiple_of > options.most_batch_size)
-    map.node("multiple_of").fail("multiple_of: no multiple is as small as max");
+  const std::int64_t most = options.most_batch_size, unit = options.batch_multiple_of;
+  const std::string path = node.path();
+  if (most > 0 && unit > most)
+    map.node("multiple_of")
+        .fail(fmt::format("{0}.multiple_of: no multiple of {1} is at most {2} ({0}.max)", path, unit, most));
+  if (size && most > 0 && *size > most)
+    map.node("max").fail(fmt::format("{0}.max: {1} is less than {0}.size, {2}", path, most, *size));
+  if (size && *size % unit != 0)
+    map.node("multiple_of")
+        .fail(fmt::format("{0}.multiple_of: {0}.size, {2}, is no multiple of {1}", path, unit, *size));
   options.batch_size_is_auto = !size;
   options.batch_size = size.value_or(1);
   options.drop_last = map.boolean("drop_last", false);

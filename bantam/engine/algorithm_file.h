@@ -15,7 +15,7 @@ using AlgorithmMap = std::map<std::string, std::string>;
 /// DataError where there is no such file, where it is damaged, and where it is another device's.
 AlgorithmMap read_algorithms(const std::filesystem::path& path, const std::string& device);
 
-/// Writes the file, whole or not at all, making its folder. Throws DataError.
+/// Writes the file, whole or not at all, into a folder that is there. Throws DataError.
 void write_algorithms(const std::filesystem::path& path, const std::string& device, const AlgorithmMap& choices);
 
 }  // namespace bantam

@@ -17,8 +17,9 @@ class Advisor {
   OomAdvice run() {
     OomAdvice advice{.peak_bytes = step_peak(graph_, question_.step)};
     advice.needed_bytes = pool(question_.step);
+    // Where a run that should fit by plan does not, all that helps is to need less.
     for (auto& edit : {precision(), recompute(), batch()})
-      if (edit) advice.edits.push_back(*edit);
+      if (edit && edit->pool_bytes < advice.needed_bytes) advice.edits.push_back(*edit);
     return advice;
   }
 

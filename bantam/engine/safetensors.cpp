@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include "bantam/base/atomic_file.h"
+#include "bantam/base/checksum.h"
 #include "bantam/base/error.h"
 
 namespace bantam {
@@ -28,6 +29,32 @@ const char* type_name(DType dtype) { return std::ranges::find(kTypes, dtype, &Na
 
 [[noreturn]] void damaged(const std::filesystem::path& path, const std::string& what) {
   throw DataError(fmt::format("{}: not a usable safetensors file: {}", path.string(), what));
+}
+
+// In the header's metadata: a Checksum of all tensors. Files of other programs have none.
+constexpr const char* kChecksum = "bantam.checksum";
+
+/// Of the tensors in the order of their names: name, type, shape and bytes.
+std::string checksum_of(const std::map<std::string, HostTensor>& tensors) {
+  Checksum sum;
+  for (const auto& [name, tensor] : tensors) {
+    sum.add(name);
+    sum.add(type_name(tensor.dtype));
+    sum.add(std::as_bytes(tensor.shape.extents()));
+    sum.add(tensor.bytes);
+  }
+  return sum.digits();
+}
+
+void check_sum(const std::filesystem::path& path, SafetensorsFile& file) {
+  const auto written = file.metadata.extract(kChecksum);
+  if (!written) return;
+  const std::string now = checksum_of(file.tensors);
+  if (written.mapped() == now) return;
+  throw DataError(
+      fmt::format("{}: damaged: its tensors have the checksum {}, and were written with {}\n  (a program "
+                  "that changed them would have to drop {} from the metadata)",
+                  path.string(), now, written.mapped(), kChecksum));
 }
 
 HostTensor read_tensor(const std::filesystem::path& path, const std::string& name, const Json& entry,
@@ -107,7 +134,8 @@ StateRegistry weights_of(Model& model) {
 
 void write_safetensors(const std::filesystem::path& path, const SafetensorsFile& file) {
   Json header = Json::object();
-  if (!file.metadata.empty()) header["__metadata__"] = file.metadata;
+  header["__metadata__"] = file.metadata;
+  header["__metadata__"][kChecksum] = checksum_of(file.tensors);
   std::uint64_t offset = 0;
   for (const auto& [name, tensor] : file.tensors) {
     const auto extents = tensor.shape.extents();
@@ -152,6 +180,7 @@ SafetensorsFile read_safetensors(const std::filesystem::path& path) {
     damaged(path, error.what());
   }
   check_tiling(path, std::move(ranges), data.size());
+  check_sum(path, file);
   return file;
 }
 

@@ -26,10 +26,10 @@ struct SafetensorsFile {
   std::map<std::string, std::string> metadata;
 };
 
-/// Writes the file atomically. Throws DataError.
+/// Writes the file atomically, with a checksum of the tensors in its metadata ("bantam.checksum"). Throws DataError.
 void write_safetensors(const std::filesystem::path& path, const SafetensorsFile& file);
-/// Reads and checks the whole file (header length, JSON, offsets in order, sizes). Throws DataError naming file and
-/// what is wrong.
+/// Reads and checks the whole file (header length, JSON, offsets in order, sizes, and the checksum where there is one,
+/// which is then not among the metadata). Throws DataError naming file and what is wrong.
 SafetensorsFile read_safetensors(const std::filesystem::path& path);
 
 /// Parameters (float32 masters) and buffers of a model, by their names.

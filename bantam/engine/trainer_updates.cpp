@@ -15,8 +15,8 @@ namespace {
 struct BatchDoesNotFit : OutOfMemory {
   explicit BatchDoesNotFit(const OutOfMemory& error)
       : OutOfMemory(
-            fmt::format("{}\n  This is the batch itself, for which smaller micro-batches cannot help: lower the "
-                        "batch\n  size and raise accumulate.",
+            fmt::format("{}\n  This is the batch itself, for which smaller micro-batches cannot help: lower the batch "
+                        "size and raise accumulate.",
                         error.what()),
             error.facts()) {}
 };

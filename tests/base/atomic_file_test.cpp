@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
@@ -91,8 +92,8 @@ TEST_F(AtomicFileTest, AFailedRenameLeavesNoTemporaryFile) {
   EXPECT_EQ(names(), std::vector<std::string>{"taken"});
 }
 
-TEST_F(AtomicFileTest, MakesFoldersAndReplacesFiles) {
-  const fs::path path = folder_ / "x" / "y" / "z.bin";
+TEST_F(AtomicFileTest, ReplacesFiles) {
+  const fs::path path = folder_ / "z.bin";
   const std::vector<std::byte> bytes = {std::byte{0}, std::byte{255}, std::byte{10}};
   AtomicFile file(path);
   file.write(bytes);
@@ -100,6 +101,58 @@ TEST_F(AtomicFileTest, MakesFoldersAndReplacesFiles) {
   EXPECT_EQ(read_file(path), std::string("\0\xFF\n", 3));
   write_file_atomically(path, "shorter");
   EXPECT_EQ(read_file(path), "shorter");
+}
+
+TEST_F(AtomicFileTest, FoldersAreMadeOnlyWhenAsked) {
+  const fs::path path = folder_ / "x" / "y" / "a.txt";
+  EXPECT_EQ(data_error_of([&] { write_file_atomically(path, "x"); }),
+            "cannot write " + path.string() + ": " + path.parent_path().string() + " does not exist");
+  EXPECT_TRUE(names().empty());
+  make_folders(path.parent_path());
+  make_folders(path.parent_path());
+  write_file_atomically(path, "x");
+  EXPECT_EQ(read_file(path), "x");
+}
+
+TEST_F(AtomicFileTest, LinksAreFollowed) {
+  fs::create_directories(folder_ / "elsewhere");
+  fs::create_symlink("elsewhere/a.txt", folder_ / "link");  // its target is not there yet
+  fs::create_symlink(folder_ / "link", folder_ / "link_to_link");
+  for (const char* text : {"made", "replaced"}) {
+    write_file_atomically(folder_ / "link_to_link", text);
+    EXPECT_TRUE(fs::is_symlink(folder_ / "link"));
+    EXPECT_TRUE(fs::is_symlink(folder_ / "link_to_link"));
+    EXPECT_EQ(read_file(folder_ / "elsewhere" / "a.txt"), text);
+  }
+  fs::create_symlink("circle", folder_ / "circle");
+  EXPECT_EQ(data_error_of([&] { write_file_atomically(folder_ / "circle", "x"); }),
+            "cannot write " + (folder_ / "circle").string() + ": Too many levels of symbolic links");
+  EXPECT_EQ(names().size(), 4u) << "no temporary file is left";
+}
+
+TEST_F(AtomicFileTest, AFifoIsWrittenToAndStays) {
+  const fs::path path = folder_ / "fifo";
+  ASSERT_EQ(mkfifo(path.c_str(), 0600), 0);
+  const int reader = open(path.c_str(), O_RDONLY | O_NONBLOCK);  // so that opening it to write does not wait
+  ASSERT_GE(reader, 0);
+  fs::create_symlink("fifo", folder_ / "link");
+  write_file_atomically(folder_ / "link", "through");
+  char got[16] = {};
+  EXPECT_EQ(read(reader, got, sizeof(got)), 7);
+  EXPECT_STREQ(got, "through");
+  close(reader);
+  EXPECT_TRUE(fs::is_fifo(path));
+  EXPECT_EQ(names().size(), 2u);
+}
+
+TEST_F(AtomicFileTest, AnOpenDescriptorIsWrittenOn) {
+  const fs::path path = folder_ / "out";
+  const int out = open(path.c_str(), O_CREAT | O_WRONLY, 0600);
+  ASSERT_EQ(write(out, "before ", 7), 7);
+  write_file_atomically("/dev/fd/" + std::to_string(out), "between");
+  ASSERT_EQ(write(out, " after", 6), 6);
+  close(out);
+  EXPECT_EQ(read_file(path), "before between after");
 }
 
 TEST_F(AtomicFileTest, PermissionsFollowTheUmask) {
@@ -123,8 +176,11 @@ TEST_F(AtomicFileTest, RefusesUseAfterCommit) {
 
 TEST_F(AtomicFileTest, GivesTheSystemsReason) {
   write_file_atomically(folder_ / "plain", "x");
-  EXPECT_EQ(data_error_of([&] { AtomicFile file(folder_ / "plain" / "a.txt"); }),
-            "cannot create folder " + (folder_ / "plain").string() + ": Not a directory");
+  EXPECT_EQ(
+      data_error_of([&] { AtomicFile file(folder_ / "plain" / "a.txt"); }),
+      "cannot write " + (folder_ / "plain" / "a.txt").string() + ": " + (folder_ / "plain").string() + " is no folder");
+  EXPECT_EQ(data_error_of([&] { make_folders(folder_ / "plain" / "inner"); }),
+            "cannot create folder " + (folder_ / "plain" / "inner").string() + ": Not a directory");
   EXPECT_EQ(data_error_of([&] { AtomicFile file(folder_ / ""); }),
             "cannot write '" + (folder_ / "").string() + "': it names no file");
   EXPECT_EQ(data_error_of([&] { read_file(folder_ / "absent"); }),

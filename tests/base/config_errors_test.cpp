@@ -228,7 +228,7 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"a: {b:1}\n", "t.yaml:1:5: error: expected ':' after the key 'b:1'\n   a: {b:1}\n       ^~~"},
         Case{"a: 1\n  b: 2\n", "t.yaml:2:4: error: YAML syntax: illegal map value\n   b: 2\n    ^"},
         Case{"a: b: c\n", "t.yaml:1:5: error: YAML syntax: illegal map value\n   a: b: c\n       ^"},
-        Case{"a:\n\t- b\n", "t.yaml:2:2: error: YAML syntax: illegal block entry\n   - b\n   ^"},
+        Case{"a:\n\t- b\n", "t.yaml:2:1: error: a tab in the indentation: YAML indents by spaces\n    - b\n   ^"},
         Case{"a:\n  - b\n - c\n", "t.yaml:3:2: error: YAML syntax: end of map not found\n   - c\n   ^"},
         Case{"a: @x\n", "t.yaml:1:4: error: YAML syntax: unknown token\n   a: @x\n      ^"},
         Case{"a: &x 5\n",
@@ -279,6 +279,21 @@ TEST(BadYaml, CaretsCountCharacters) {
                  "   train: {µµ: 1, \"ß\": 2}\n"
                  "           ^~");
   }
+}
+
+TEST(BadYaml, ATabInTheIndentationIsNamed) {
+  const auto error_of = [](std::string_view text) -> std::string {
+    try {
+      read_config(text);
+    } catch (const ConfigError& error) {
+      return error.what();
+    }
+    return "no error";
+  };
+  const std::string reason = "error: a tab in the indentation: YAML indents by spaces\n";
+  EXPECT_EQ(error_of("layers: []\ntrain:\n\tepochs: 1\n").rfind("t.yaml:3:1: " + reason, 0), 0u);
+  EXPECT_EQ(error_of("layers: []\ntrain:\n  epochs: 1\n \tmomentum: 0\n").rfind("t.yaml:4:2: " + reason, 0), 0u);
+  EXPECT_EQ(error_of("axes: [0,\n\t1]\nlayers: []\n"), "no error") << "within brackets it is harmless";
 }
 
 TEST(BadYaml, DeepNestingIsAnErrorNotACrash) {

@@ -1,4 +1,6 @@
 // What goes wrong gets its own exit code, and a message that says where and what to do.
+#include <utility>
+
 #include "tests/cli/program.h"
 
 namespace bantam::cli {
@@ -78,6 +80,74 @@ TEST_F(Errors, MemorySettings) {
   expect({"train", "tiny.yaml", "--run-dir", "run", "device=cpu/1", "memory.logical={cpu: [64MiB]}"}, 2,
          "memory.logical splits cpu into 1");
   expect({"devices", "--measure", "--device", "cpu"}, 2, "a GPU is needed");
+}
+
+TEST_F(Errors, FlagsAreNamed) {
+  write("trace.csv", "id,lower,upper,size\na,0,2,100\n");
+  expect({"bench", "stp"}, 2, "unknown subcommand 'bench stp'; did you mean 'bench step'?");
+  expect({"profile", "foo"}, 2, "unknown subcommand 'profile foo'; there are memory");
+  expect({"plan", "tiny.yaml", "--memory", "2Gib"}, 2, "--memory: '2Gib' is not a byte size");
+  expect({"plan", "--trace", "trace.csv", "--capacity", "abc"}, 2, "--capacity: 'abc' is not a byte size");
+  expect({"bench", "step", "tiny.yaml", "--mode", "turbo"}, 2, "--mode: expected a mode");
+  expect({"bench", "allocator", "--device", "cuda0"}, 2, "--device: unknown device 'cuda0'");
+  // An empty value is a slip, not the same as none.
+  expect({"plan", "tiny.yaml", "--memory", ""}, 2, "--memory: expected a value");
+  expect({"plan", "--trace", "trace.csv", "--capacity", ""}, 2, "--capacity: expected a value");
+  expect({"bench", "step", "tiny.yaml", "--mode", ""}, 2, "--mode: expected a value");
+}
+
+TEST_F(Errors, NothingIsPrintedBeforeAnErrorOfTheInput) {
+  write("trace.csv", "id,lower,upper,size,size\na,0,2,100,7\n");
+  const std::string classes = "model.layers.5.dense.units=11";
+  const std::vector<std::pair<std::vector<std::string>, int>> commands = {
+      {{"plan", "tiny.yaml", classes}, 2},
+      {{"bench", "memory", "tiny.yaml", classes}, 2},
+      {{"profile", "memory", "tiny.yaml", classes}, 2},
+      {{"bench", "allocator", "--device", "cpu", "--trace", "trace.csv"}, 3},
+      {{"plan", "--trace", "trace.csv"}, 3}};
+  for (const auto& [arguments, code] : commands) {
+    const Outcome outcome = run(arguments);
+    EXPECT_EQ(outcome.code, code) << arguments.front() << ": " << outcome.err;
+    EXPECT_EQ(outcome.out, "") << arguments.front();
+    EXPECT_NE(outcome.err.find(code == 2 ? "but the data have 10 classes" : "two columns are called 'size'"),
+              std::string::npos)
+        << outcome.err;
+  }
+}
+
+TEST_F(Errors, SharesThatTheirDeviceCannotGive) {
+  const std::vector<std::string> shares = {"tiny.yaml", "device=cpu/0", "memory.logical={cpu: [8GiB, 8GiB]}",
+                                           "memory.limits={cpu: 4GiB}"};
+  std::vector<std::string> plan = {"plan"}, train = {"train", "--run-dir", "run"};
+  plan.insert(plan.end(), shares.begin(), shares.end());
+  train.insert(train.end(), shares.begin(), shares.end());
+  expect(plan, 4, "memory.logical: the shares of cpu take 16.0 GiB, and 4.00 GiB leaves 4.00 GiB for them");
+  expect(train, 4, "memory.logical: the shares of cpu take 16.0 GiB");
+  EXPECT_EQ(run(train).err.find("Each of these fits"), std::string::npos) << "none of them would";
+  expect({"plan", "tiny.yaml", "--device", "h200", "memory.logical={\"cuda:0\": [200GiB]}"}, 4,
+         "the shares of cuda:0 take 200 GiB");
+  expect({"plan", "tiny.yaml", "--device", "cuda:0", "memory.logical={\"cuda:0\": [2GiB, 3GiB]}",
+          "memory.limits={\"cuda:0\": 3GiB}"},
+         4, "the shares of cuda:0 take 5.00 GiB, and 3.00 GiB leaves");
+}
+
+TEST_F(Errors, FilesAreWrittenWhereTheyWereAskedFor) {
+  write("trace.csv", "id,lower,upper,size\na,0,2,100\n");
+  expect({"plan", "--trace", "trace.csv", "--offsets", "missing/x.csv"}, 3,
+         "cannot write missing/x.csv: missing does not exist");
+  EXPECT_FALSE(std::filesystem::exists(path("missing")));
+  const Outcome outcome = run({"plan", "--trace", "trace.csv", "--offsets", "/dev/fd/1"});
+  EXPECT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_EQ(outcome.out.rfind("id,lower,upper,size,offset\na,0,2,100,0\ntrace.csv: 1 buffer\n", 0), 0u) << outcome.out;
+}
+
+TEST_F(Errors, ABatchThatHasNoRoomLeavesNoRun) {
+  const std::vector<std::string> arguments = {"data.train_samples=2000", "data.pipeline.batch.size=256",
+                                              "recompute=none", "memory.limits={cpu: 7.5MiB}",
+                                              "memory.on_oom=accumulate_with_batch_norm"};
+  const Outcome outcome = train("run", arguments);
+  EXPECT_EQ(outcome.code, 4) << outcome.err;
+  EXPECT_FALSE(std::filesystem::exists(path("run"))) << outcome.err;
 }
 
 TEST_F(Errors, DataThatAreNotThereExitWith3) {

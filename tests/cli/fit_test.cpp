@@ -88,6 +88,21 @@ TEST_F(Fit, OutOfMemoryNamesChangesThatFit) {
   EXPECT_EQ(std::stoi(batch) * std::stoi(accumulate), 256);
 }
 
+TEST_F(Fit, ABudgetThatCannotBeMetIsOneOfTheWholeRun) {
+  write_deep_config();
+  const Outcome outcome = run({"train", "deep.yaml", "data.pipeline.batch.size=128", "memory.budget=2MiB"});
+  EXPECT_EQ(outcome.code, 4);
+  std::string text;  // in one line
+  std::istringstream words(outcome.err);
+  for (std::string word; words >> word;) text += word + " ";
+  const std::string found = "batch size 128 does not fit 2.00 MiB: the least found is a pool of ";
+  const std::size_t least = text.find(found);
+  ASSERT_NE(least, std::string::npos) << text;
+  EXPECT_GT(std::stod(text.substr(least + found.size())), 2.0) << text;
+  EXPECT_NE(text.find("With nothing run again, it needs a budget of"), std::string::npos) << text;
+  EXPECT_EQ(text.find("it needs a limit of"), std::string::npos) << text;
+}
+
 TEST_F(Fit, BenchExplainsWhatDoesNotFit) {
   const Outcome outcome = run({"bench", "memory", "tiny.yaml", "--batch-sizes", "2048", "memory.limits={cpu: 16MiB}",
                                "recompute=none", "--seconds", "0.01", "--threads", "1"});

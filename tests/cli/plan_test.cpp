@@ -42,6 +42,22 @@ TEST_F(Plan, RowsAddUpToTheByte) {
   EXPECT_GT(rows[1]["peak_bytes"].get<std::uint64_t>(), rows[0]["peak_bytes"].get<std::uint64_t>());
 }
 
+TEST_F(Plan, ColumnsStandUnderTheirTitlesForAnyBatch) {
+  const Outcome outcome = run({"plan", "tiny.yaml", "--batch-sizes", "16,200000", "--recompute", "none"});
+  std::istringstream lines(outcome.out);
+  std::vector<std::string> table;
+  for (std::string line; std::getline(lines, line) && table.size() < 4;) table.push_back(line);
+  ASSERT_EQ(table.size(), 4u) << outcome.out << outcome.err;
+  EXPECT_EQ(table[1].size(), table[2].size()) << outcome.out;
+  EXPECT_EQ(table[1].size(), table[3].size()) << outcome.out;
+}
+
+TEST_F(Plan, ARunWithoutABatchIsSaidToBeNone) {
+  const Outcome outcome = run({"plan", "tiny.yaml", "--batch-sizes", "1000"});
+  ASSERT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_NE(outcome.out.find("No whole run: the 256 samples give no batch"), std::string::npos) << outcome.out;
+}
+
 TEST_F(Plan, IsWhatBenchMemoryMeasures) {
   for (const char* accumulate : {"1", "3"}) {
     const std::string override = std::string("train.accumulate=") + accumulate;

@@ -227,6 +227,9 @@ TEST_F(Profile, PlannedAllocationsLieWhereTheRunsDo) {
 TEST_F(Profile, ChoosesWhatABenchWould) {
   EXPECT_EQ(profile({"--planned", "--steps", "1", "data.pipeline.batch.size=auto"})["batch"], 256);
   EXPECT_EQ(profile({"--planned", "--overwrite", "--steps", "1", "--device", "t4"})["device"], "meta(cuda:0)");
+  EXPECT_EQ(page_data()["about"]["target"], "t4 (estimate), planned") << "what people read";
+  EXPECT_NE(read("p/report.html").find("<title>Memory of tiny on t4 (estimate), planned</title>"), std::string::npos);
+  EXPECT_GT(page_data()["device_bytes"].get<std::uint64_t>(), std::uint64_t{14} << 30);
   const Outcome absent = run({"profile", "memory", "tiny.yaml", "--device", "t4"});
   EXPECT_EQ(absent.code, 2);
   EXPECT_NE(absent.err.find("--planned"), std::string::npos) << absent.err;

@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <string>
+#include <utility>
 
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
@@ -78,6 +79,25 @@ TEST(BarLine, SaysAllOfTheState) {
 TEST(BarLine, FitsAnyWidth) {
   for (int width = 1; width < 260; ++width)
     EXPECT_LE(display_width(bar_line(example(), width)), static_cast<std::size_t>(width)) << width;
+}
+
+TEST(BarLine, KeepsItsWidthWhileNumbersChange) {
+  ProgressState small = example(), large = example();
+  small.step = 7;
+  small.images_per_second = 812;
+  small.eta_seconds = 4;
+  small.memory_now = small.memory_peak = 12u << 20;
+  small.data_wait_share = 0;
+  large.eta_seconds = 7500;
+  large.data_wait_share = 1;
+  for (const int width : {60, 79, 100, 120, 200}) {
+    const auto bar_of = [&](const ProgressState& state) {
+      const std::string line = bar_line(state, width);
+      return std::pair(line.find('['), line.find(']'));
+    };
+    EXPECT_NE(bar_of(large).first, std::string::npos) << "no bar in " << width << " columns";
+    EXPECT_EQ(bar_of(small), bar_of(large)) << width;
+  }
 }
 
 TEST(BarLine, AnEpochOfNoStepsIsNoDivisionByZero) {

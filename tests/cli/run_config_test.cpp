@@ -97,12 +97,39 @@ TEST_F(RunConfigTest, MemoryKeys) {
   EXPECT_EQ(all.budget, 3ull << 29);
   EXPECT_EQ(all.on_oom, OnOutOfMemory::accumulate);
   expect_error("memory.on_oom=retry", "expected fail, accumulate or accumulate_with_batch_norm");
-  expect_error("memory.logical={\"cuda:0\": []}", "the bytes of each share");
+  expect_error("memory.logical={\"cuda:0\": []}", "memory.logical.cuda:0: expected the bytes of each share");
   expect_error("memory.logical={\"cuda:0\": [0]}", "memory.logical.cuda:0.0");
-  expect_error("memory.logical={gpu: [1GiB]}", "unknown device 'gpu'");
+  expect_error("memory.logical={gpu: [1GiB]}", "memory.logical: unknown device 'gpu'");
   expect_error("memory.limits={\"cuda:0/1\": 1GiB}", "is a share");
-  expect_error("device=cuda:0/1", "memory.logical splits cuda:0 into nothing");
+  expect_error("device=cuda:0/1", "device: cuda:0/1 does not exist: cuda:0 is not split (memory.logical)");
   EXPECT_EQ(read({"memory.logical={cpu: [1MiB, 2MiB]}", "device=cpu/1"}).device, Device::cpu().logical(1));
+}
+
+TEST_F(RunConfigTest, ADeviceHasOneLimitAndOneSplit) {
+  expect_error("memory.limits={cuda: 4GiB, \"cuda:0\": 5GiB}",
+               "duplicate key 'cuda:0' in memory.limits: it is the device of 'cuda'");
+  expect_error("memory.logical={\"cuda:0\": [4GiB], cuda: [5GiB]}",
+               "duplicate key 'cuda' in memory.logical: it is the device of 'cuda:0'");
+}
+
+TEST_F(RunConfigTest, WordsOfRecomputeThatWouldDoNothing) {
+  expect_error("recompute=[inner, cheap, dense]", "inner and cheap exclude each other");
+  expect_error("recompute=[whole]", "whole does nothing alone");
+  expect_error("recompute=[whole, dense]", "whole does nothing alone");
+  EXPECT_THROW((void)parse_recompute("inner+cheap"), ConfigError);
+  EXPECT_THROW((void)parse_recompute("whole+a"), ConfigError);
+  // At the entry, not at the list.
+  expect_error("recompute=[dense, dense]", "                     ^~~~~");
+  expect_error("recompute=[dense, dens]", "                     ^~~~");
+}
+
+TEST_F(RunConfigTest, ABatchSizeKeepsToItsBounds) {
+  const std::string before = "data={format: generated, pipeline: [batch: {size: 32, ", after = "}]}";
+  expect_error(before + "max: 10" + after, "data.pipeline.0.batch.max: 10 is less than data.pipeline.0.batch.size, 32");
+  expect_error(before + "multiple_of: 7" + after,
+               "data.pipeline.0.batch.multiple_of: data.pipeline.0.batch.size, 32, is no multiple of 7");
+  const RunConfig settled = read({"device=cpu", before + "max: 32, multiple_of: 8" + after});
+  EXPECT_EQ(settled.data->pipeline.batch_size, 32) << "as a run's resolved configuration has it";
 }
 
 TEST_F(RunConfigTest, Errors) {

@@ -12,7 +12,10 @@ namespace {
 class AlgorithmFileTest : public ::testing::Test {
  protected:
   std::filesystem::path path_ = std::filesystem::path(::testing::TempDir()) / "bantam-algorithms" / "file.json";
-  void SetUp() override { std::filesystem::remove_all(path_.parent_path()); }
+  void SetUp() override {
+    std::filesystem::remove_all(path_.parent_path());
+    make_folders(path_.parent_path());
+  }
 };
 
 TEST_F(AlgorithmFileTest, GivesBackWhatWasWritten) {

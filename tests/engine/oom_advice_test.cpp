@@ -88,5 +88,16 @@ TEST(OomAdvice, AsksTheRunWhereItIsTold) {
   EXPECT_EQ(advice.edits[0].step.accumulate, 16);
 }
 
+TEST(OomAdvice, NamesNothingThatNeedsMore) {
+  const Graph graph = chain();
+  OomQuestion asked = question(1 << 30);  // all of it would fit, so something else was refused
+  asked.pool = [](const StepPlanOptions& step) -> std::uint64_t {
+    return step.model.precision.kind == PrecisionKind::mixed_float16 ? 1001 : step.batch < 96 ? 999 : 1000;
+  };
+  const OomAdvice advice = advise(graph, asked);
+  ASSERT_EQ(advice.edits.size(), 1u);
+  EXPECT_EQ(advice.edits[0].kind, FittingEdit::Kind::batch);
+}
+
 }  // namespace
 }  // namespace bantam::testing

@@ -1,6 +1,7 @@
 // Weights and state: round trips, foreign and damaged files.
 #include "bantam/engine/safetensors.h"
 
+#include <cstring>
 #include <fstream>
 
 #include "bantam/base/atomic_file.h"
@@ -162,6 +163,43 @@ TEST_P(SafetensorsTest, DamagedFilesAreNamed) {
   EXPECT_NE(error(with_header(R"({"a":{"dtype":"F32","shape":[-2],"data_offsets":[0,8]}})", "")).find("not negative"),
             std::string::npos);
   EXPECT_NE(error_of([&] { (void)read_safetensors(folder_ / "absent"); }).find("absent"), std::string::npos);
+}
+
+TEST_P(SafetensorsTest, AChangedByteIsFound) {
+  Model model(runtime(), device(), testing::small_network(), {});
+  const std::vector<float> before = weights(model);
+  const fs::path path = folder_ / "w.safetensors";
+  save_weights(model, path);
+  const std::string whole = read_file(path);
+  std::uint64_t length = 0;
+  std::memcpy(&length, whole.data(), sizeof(length));
+  for (const std::size_t at : {8 + length, (8 + length + whole.size()) / 2, whole.size() - 1}) {
+    std::string bytes = whole;
+    bytes[at] = static_cast<char>(bytes[at] ^ 1);
+    write_file_atomically(path, bytes);
+    EXPECT_NE(
+        error_of([&] { load_weights(model, path); }).find(path.string() + ": damaged: its tensors have the checksum"),
+        std::string::npos)
+        << "byte " << at;
+    EXPECT_EQ(weights(model), before);
+  }
+  write_file_atomically(path, whole);
+  const SafetensorsFile file = read_safetensors(path);
+  EXPECT_EQ(file.metadata, (std::map<std::string, std::string>{{"format", "bantam"}}));
+}
+
+TEST_P(SafetensorsTest, FilesWithoutAChecksumAreRead) {
+  Model model(runtime(), device(), testing::small_network(), {}),
+      other(runtime(), device(), testing::small_network(), {.seed = 9});
+  const fs::path path = folder_ / "w.safetensors";
+  save_weights(model, path);
+  std::string bytes = read_file(path);
+  const std::size_t at = bytes.find("bantam.checksum");
+  ASSERT_NE(at, std::string::npos);
+  bytes.replace(at, 15, "another.program");
+  write_file_atomically(path, bytes);
+  load_weights(other, path);
+  EXPECT_EQ(weights(other), weights(model));
 }
 
 }  // namespace

@@ -3,7 +3,7 @@ function showTitle() {
   const about = data.about;
   document.getElementById("title").textContent = `Memory of ${about.model}, ${views[0].name.toLowerCase()}`;
   document.getElementById("subtitle").textContent =
-    `on ${about.device}, batch ${about.batch}, ${about.precision}, recompute ${about.recompute}` +
+    `on ${about.target || about.device}, batch ${about.batch}, ${about.precision}, recompute ${about.recompute}` +
     (about.accumulate > 1 ? `, ${about.accumulate} micro-batches an update` : "") + `; ${exact(ticks)} calls traced`;
 }
 

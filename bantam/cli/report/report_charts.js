@@ -141,7 +141,9 @@ function drawHeld({pen, width}, horizontal, y) {
   pen.fillStyle = color("ink");
   pen.textAlign = "right";
   pen.textBaseline = "bottom";
-  pen.fillText("held " + bytes(last), width - margin.right, y(last) - 2);
+  const label = "held " + bytes(last);
+  pen.fillText(label, width - margin.right, y(last) - 2);
+  return {left: width - margin.right - pen.measureText(label).width, middle: y(last) - 9};
 }
 
 // The call of most bytes among those shown, the first of equals.
@@ -151,18 +153,21 @@ function peakInView() {
   return at;
 }
 
-function drawPeak({pen, width}, x, y) {
+// `held`: where that label stands. The peak's goes below it where the two would meet.
+function drawPeak({pen, width}, x, y, held) {
   const peak = peakInView(), at = x(peak), top = y(inUse[peak]);
   pen.strokeStyle = pen.fillStyle = color("mark");
   pen.lineWidth = 1.5;
   pen.beginPath(); pen.moveTo(at, y(0)); pen.lineTo(at, top); pen.stroke();
   pen.beginPath(); pen.arc(at, top, 4, 0, 7); pen.fill();
   const label = (inUse[peak] === inUse[data.peak_tick] ? "peak " : "most here ") + bytes(inUse[peak]);
-  const room = pen.measureText(label).width + 10;
+  pen.font = "600 12px system-ui, 'DejaVu Sans', sans-serif";
+  const room = pen.measureText(label).width + 10, lineHeight = 15;
   pen.textAlign = at + room > width - margin.right ? "right" : "left";
   pen.textBaseline = "middle";
-  pen.font = "600 12px system-ui, 'DejaVu Sans', sans-serif";
-  pen.fillText(label, at + (pen.textAlign === "left" ? 8 : -8), top - 9);
+  const right = pen.textAlign === "left" ? at + room : at - 8;
+  const meets = right > held.left && Math.abs(top - 9 - held.middle) < lineHeight;
+  pen.fillText(label, at + (pen.textAlign === "left" ? 8 : -8), meets ? held.middle + lineHeight + 2 : top - 9);
   pen.font = "12px system-ui, 'DejaVu Sans', sans-serif";
 }
 
@@ -174,9 +179,9 @@ function drawTimeline() {
   const horizontal = axis(sheet.width);
   drawFrame(sheet, most, y);
   drawStack(sheet, horizontal, y);
-  drawHeld(sheet, horizontal, y);
+  const held = drawHeld(sheet, horizontal, y);
   drawSteps(sheet, horizontal.x);
-  drawPeak(sheet, horizontal.x, y);
+  drawPeak(sheet, horizontal.x, y, held);
   drawCursor(sheet, horizontal.x);
 }
 

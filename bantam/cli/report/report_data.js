@@ -33,12 +33,18 @@ for (let i = 0; i < intervals; ++i) {
 const rowBytes = data.ranges.reduce((sum, range) => sum + range.bytes, 0);
 
 function exact(n) { return Math.round(n).toLocaleString("en-US"); }
+// As the program writes sizes: the next unit from 1023.5 on, and what lies halfway goes to the even digit, as
+// 17.25 MiB does to 17.2; toFixed() rounds it up.
+function toDigits(value, digits) {
+  const scaled = value * 10 ** digits, below = Math.floor(scaled);
+  return ((scaled - below === 0.5 ? below + below % 2 : Math.round(scaled)) / 10 ** digits).toFixed(digits);
+}
 function bytes(n) {
   const units = ["B", "KiB", "MiB", "GiB", "TiB"];
   let unit = 0, value = Math.abs(n);
-  while (value >= 999.5 && unit < 4) { value /= 1024; ++unit; }
+  while (value >= 1023.5 && unit < 4) { value /= 1024; ++unit; }
   const digits = unit === 0 ? 0 : value < 9.995 ? 2 : value < 99.95 ? 1 : 0;
-  return (n < 0 ? "-" : "") + value.toFixed(digits) + " " + units[unit];
+  return (n < 0 ? "-" : "") + toDigits(value, digits) + " " + units[unit];
 }
 function compact(n) { return bytes(n).replace(/ (.).*/, (_, unit) => unit === "B" ? "" : unit); }
 function percent(part, whole) { return whole === 0 ? "0 %" : (100 * part / whole).toFixed(1) + " %"; }
