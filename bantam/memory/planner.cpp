@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <chrono>
 #include <map>
-#include <thread>
 #include <utility>
 
 #include <fmt/core.h>
@@ -71,13 +70,6 @@ PlannerStop why_stopped(const planner::Problem& problem, const planner::Budget& 
   return budget.used >= options.iterations ? PlannerStop::iterations : PlannerStop::time;
 }
 
-/// Most seconds of each thread's processor time, so that on an idle machine all are done in the seconds given, though
-/// they may have to share its cores.
-double thread_limit(const PlannerOptions& options) {
-  const double cores = std::max(std::thread::hardware_concurrency(), 1u);
-  return options.seconds * std::min(1.0, cores / options.workers);
-}
-
 }  // namespace
 
 std::string_view to_string(PlannerStop stop) {
@@ -111,7 +103,7 @@ ArenaPlan solve_arena(std::span<const PlannerBuffer> buffers, const PlannerOptio
   check_input(buffers, options.alignment);
   if (options.workers < 1) throw Error(fmt::format("planner: workers must be at least 1, got {}", options.workers));
   const auto start = std::chrono::steady_clock::now();
-  planner::Budget budget{.seconds = thread_limit(options), .iterations = options.iterations};
+  planner::Budget budget{.seconds = options.seconds, .iterations = options.iterations};
   const auto [problem, source] = make_problem(buffers, options.alignment);
   ArenaPlan plan;
   plan.offsets.resize(buffers.size());
