@@ -15,10 +15,11 @@
 namespace bantam::planner {
 namespace {
 
-/// Shares of the budget: where the first subject ends, if its dissection is promising; where all were tried; where the
-/// best of them ends, before the buffers as they are are searched once more. Of a subject's part, where the dissection
-/// ends, or the skyline.
-constexpr double kFirst = 0.3, kTrials = 0.4, kSubjects = 0.9, kDissection = 0.5, kOpening = 0.1;
+/// Shares of the budget: where the first subject ends, if its dissection is promising; where all were tried, then and
+/// else; where the best of them ends, before the buffers as they are are searched once more. Of a subject's part, where
+/// the dissection ends, or the skyline.
+constexpr double kFirst = 0.5, kPromisingTrials = 0.6, kTrials = 0.4, kSubjects = 0.9, kDissection = 0.5,
+                 kOpening = 0.1;
 /// The ejection search lowers the arena by one part in so many: little enough for few buffers to stick out.
 constexpr std::uint64_t kSteps = 400;
 /// A dissection of a higher cost is not worth to be gone on with, or to begin the ejection search from.
@@ -111,10 +112,11 @@ class Stages {
   void run(std::vector<Subject>& subjects) {
     const bool promising = subjects[0].dissection_cost < kPromising;
     const auto others = static_cast<double>(subjects.size() - 1);
-    const double first = promising ? kFirst : kTrials / (others + 1);
+    const double trials = promising ? kPromisingTrials : kTrials;
+    const double first = promising ? kFirst : trials / (others + 1);
     for (std::size_t i = 0; i < subjects.size(); ++i) {
-      const double begin = i == 0 ? 0.0 : first + (kTrials - first) * static_cast<double>(i - 1) / others;
-      search(subjects[i], begin, i == 0 ? first : begin + (kTrials - first) / others);
+      const double begin = i == 0 ? 0.0 : first + (trials - first) * static_cast<double>(i - 1) / others;
+      search(subjects[i], begin, i == 0 ? first : begin + (trials - first) / others);
     }
     const auto height = [](const Subject& subject) { return subject.placement.height; };
     Subject& lowest = *std::ranges::min_element(subjects, {}, height);
