@@ -2,8 +2,8 @@
 #include "bantam/memory/planner.h"
 
 #include <algorithm>
+#include <chrono>
 #include <map>
-#include <set>
 #include <utility>
 
 #include <fmt/core.h>
@@ -102,6 +102,7 @@ std::uint64_t max_live_bytes(std::span<const PlannerBuffer> buffers) {
 ArenaPlan solve_arena(std::span<const PlannerBuffer> buffers, const PlannerOptions& options) {
   check_input(buffers, options.alignment);
   if (options.workers < 1) throw Error(fmt::format("planner: workers must be at least 1, got {}", options.workers));
+  const auto start = std::chrono::steady_clock::now();
   planner::Budget budget{.seconds = options.seconds, .iterations = options.iterations};
   const auto [problem, source] = make_problem(buffers, options.alignment);
   ArenaPlan plan;
@@ -118,7 +119,7 @@ ArenaPlan solve_arena(std::span<const PlannerBuffer> buffers, const PlannerOptio
     plan.stop = why_stopped(problem, budget, best.height, options);
   }
   plan.iterations = budget.used;
-  plan.seconds = budget.elapsed();
+  plan.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   return plan;
 }
 

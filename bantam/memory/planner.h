@@ -24,15 +24,18 @@ struct PlannerOptions {
   std::uint64_t alignment = 1;
   /// A size of the arena that is small enough; 0: as small as can be found.
   std::uint64_t capacity = 0;
-  /// Most seconds; 0: no limit, so that the plan never depends on the machine's speed.
+  /// Most seconds of each thread's processor time, so that a machine that is busy with other programs takes longer but
+  /// finds the same plan; fewer cores than workers take longer, too. 0: no limit, so that the plan never depends on the
+  /// machine's speed.
   double seconds = 1.0;
-  /// Most placements tried by each worker of the local search (64 insertions of the ejection search count as one, a
-  /// dissection as four); 0: only the constructed orders. The default takes 1 to 1.7 s of one core for 150 to 450
-  /// buffers, so that on two cores that are otherwise idle it is not the time that ends it.
-  std::int64_t iterations = 5'000;
+  /// Most placements tried by each worker of the local search (11,000 neighbours looked at by the ejection search count
+  /// as one, a dissection as four); 0: only the constructed orders. The default took 1.3 to 2.1 s of a busy machine's
+  /// processor time, of all workers together, for most hard instances of 150 to 450 buffers, and up to 4 s for a few.
+  std::int64_t iterations = 6'000;
   std::uint64_t seed = 42;
-  /// Searches side by side, each on a thread of its own and with a seed of its own; the best plan wins. More than the
-  /// machine's cores are of use only without a limit of time. At least 1.
+  /// Searches side by side, each on a thread of its own and with a seed of its own; all go on from the plan of the one
+  /// that first fits a smaller arena. More than the machine's cores are of use only without a limit of time. At
+  /// least 1.
   int workers = 4;
 };
 
@@ -46,8 +49,8 @@ struct ArenaPlan {
   std::vector<std::uint64_t> offsets;  ///< by position in the input; buffers of no size get 0
   std::uint64_t arena_bytes = 0;       ///< the highest end of a buffer
   std::uint64_t max_live_bytes = 0;    ///< most bytes alive at one time: no arena is smaller
-  double seconds = 0;
-  std::int64_t iterations = 0;  ///< placements tried by the worker that found the plan
+  double seconds = 0;                  ///< by the clock
+  std::int64_t iterations = 0;  ///< placements tried by one worker, those of winners where they worked side by side
   PlannerStop stop = PlannerStop::optimal;
   /// arena_bytes / max_live_bytes; 1 where nothing lives.
   double ratio() const {

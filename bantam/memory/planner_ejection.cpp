@@ -10,6 +10,7 @@ namespace bantam::planner {
 namespace {
 
 constexpr std::int64_t kPushWeight = 5;  // of a buffer of mean area, a twentieth
+constexpr std::uint64_t kShake = 4;      // one insertion in so many is followed by a shake
 constexpr std::int64_t kNever = std::numeric_limits<std::int64_t>::max();
 
 std::size_t at(Index index) { return static_cast<std::size_t>(index); }
@@ -48,19 +49,27 @@ bool EjectionSearch::suits(const Problem& problem) {
   return pairs <= kMostPairs;
 }
 
-EjectionSearch::EjectionSearch(const Problem& problem, double area_power, std::uint64_t seed, Budget& budget,
-                               Placement& best)
+EjectionSearch::EjectionSearch(const Problem& problem, const Placement& start, double area_power)
     : problem_(problem),
-      budget_(budget),
-      best_(best),
-      random_(philox_key(seed, RandomPurpose::planner, 1)),
+      random_({}),
       bottom_(problem.count()),
       top_(problem.count()),
       placed_(problem.count(), 0),
       weight_(problem.count()) {
-  for (std::size_t i = 0; i < problem.count(); ++i) put(i, static_cast<Bytes>(best.offset[i]));
+  for (std::size_t i = 0; i < problem.count(); ++i) put(i, static_cast<Bytes>(start.offset[i]));
   list_neighbours();
   weigh(area_power);
+}
+
+// The order of the lists, too: it is the order of what is pushed out.
+void EjectionSearch::follow(const EjectionSearch& other) {
+  bottom_ = other.bottom_;
+  top_ = other.top_;
+  placed_ = other.placed_;
+  weight_ = other.weight_;
+  waiting_ = other.waiting_;
+  by_bottom_ = other.by_bottom_;
+  by_top_ = other.by_top_;
 }
 
 void EjectionSearch::list_neighbours() {
@@ -97,26 +106,15 @@ void EjectionSearch::remove(std::size_t buffer) {
   waiting_.push_back(buffer);
 }
 
-void EjectionSearch::run(std::uint64_t most) {
-  constexpr Bytes kSteps = 100;  // an arena is lowered by one per cent: little enough for few to stick out
-  const auto unit = static_cast<Bytes>(problem_.alignment), goal = static_cast<Bytes>(budget_.goal);
-  while (best_.height > budget_.goal) {
-    const auto height = static_cast<Bytes>(std::min(best_.height, most));
-    const Bytes lower = (height - std::max(unit, height / kSteps)) / unit * unit;
-    if (!fit_into(std::max(goal, lower))) return;
-    keep();
-  }
-}
-
-// False where the budget ended before all were placed.
-bool EjectionSearch::fit_into(Bytes arena) {
-  arena_ = arena;
+bool EjectionSearch::fit_into(std::uint64_t arena, std::uint64_t seed, Budget& budget) {
+  arena_ = static_cast<Bytes>(arena);
+  random_ = PhiloxSequence(philox_key(seed, RandomPurpose::planner, 1));
   for (std::size_t i = 0; i < problem_.count(); ++i)
     if (placed_[i] && top_[i] > arena_) remove(i);
   while (!waiting_.empty()) {
-    if (budget_.progress() >= 1.0) return false;
-    ++budget_.used;
-    for (std::int64_t i = 0; i < kInsertions && !waiting_.empty(); ++i) insert_one();
+    if (budget.spent()) return false;
+    ++budget.used;
+    for (looks_ = 0; looks_ < kLooks && !waiting_.empty();) insert_one();
   }
   return true;
 }
@@ -147,8 +145,10 @@ void EjectionSearch::insert_one() {
   shake();
 }
 
-// Moves a buffer into another gap, if there is one: the same pushes would else follow each other in a circle.
+// Moves a buffer, now and then, into another gap, if there is one: the same pushes would else follow each other in a
+// circle.
 void EjectionSearch::shake() {
+  if (random_.below(kShake) > 0) return;
   const std::size_t buffer = random_.below(problem_.count());
   if (!placed_[buffer]) return;
   placed_[buffer] = 0;
@@ -156,23 +156,26 @@ void EjectionSearch::shake() {
   put(buffer, spot.weight == 0 ? spot.offset : bottom_[buffer]);
 }
 
+// Of the placed ones in `order`: their keys, less `shift`, in order.
+void EjectionSearch::list_edges(std::vector<Index>& order, const std::vector<Bytes>& keys, Bytes shift,
+                                std::vector<Edge>& edges) const {
+  sort_again(order, keys);
+  edges.clear();
+  for (const Index b : order)
+    if (placed_[at(b)]) edges.push_back({keys[at(b)] - shift, weight_[at(b)]});
+  edges.push_back({kNever, 0});
+}
+
 // At an offset x, those with bottom - size < x < top are in the way. The sum of their weights is least at 0, at the
 // arena's end, just below a bottom or on a top; of equals one is drawn.
 EjectionSearch::Spot EjectionSearch::lightest_spot(std::size_t buffer) {
-  std::vector<Index>&bottoms = by_bottom_[buffer], &tops = by_top_[buffer];
-  sort_again(bottoms, bottom_);
-  sort_again(tops, top_);
+  constexpr std::int64_t kFixed = 30;  // what a look at any buffer costs, in neighbours (measured)
+  looks_ += kFixed + static_cast<std::int64_t>(by_bottom_[buffer].size());
   const auto size = static_cast<Bytes>(problem_.size[buffer]);
+  list_edges(by_bottom_[buffer], bottom_, size, begins_);
+  list_edges(by_top_[buffer], top_, 0, ends_);
   const Bytes last = arena_ - size;
-  std::size_t begin = 0, end = 0;
-  const auto next_begin = [&] {
-    while (begin < bottoms.size() && !placed_[at(bottoms[begin])]) ++begin;
-    return begin < bottoms.size() ? bottom_[at(bottoms[begin])] - size : kNever;
-  };
-  const auto next_end = [&] {
-    while (end < tops.size() && !placed_[at(tops[end])]) ++end;
-    return end < tops.size() ? top_[at(tops[end])] : kNever;
-  };
+  const Edge *begin = begins_.data(), *end = ends_.data();
   std::int64_t weight = 0, least = kNever;
   const auto consider = [&](Bytes offset) {
     if (weight > least) return;
@@ -180,20 +183,21 @@ EjectionSearch::Spot EjectionSearch::lightest_spot(std::size_t buffer) {
     least = weight;
     ties_.push_back(offset);
   };
-  Bytes to_begin = next_begin(), to_end = next_end();
-  for (; to_begin < 0; ++begin, to_begin = next_begin()) weight += weight_[at(bottoms[begin])];
-  for (Bytes offset = 0;; offset = std::min({to_begin, to_end, last})) {
-    for (; to_end == offset; ++end, to_end = next_end()) weight -= weight_[at(tops[end])];
+  for (; begin->offset < 0; ++begin) weight += begin->weight;
+  for (Bytes offset = 0;; offset = std::min({begin->offset, end->offset, last})) {
+    for (; end->offset == offset; ++end) weight -= end->weight;
     consider(offset);
     if (offset == last) break;
-    for (; to_begin == offset; ++begin, to_begin = next_begin()) weight += weight_[at(bottoms[begin])];
+    for (; begin->offset == offset; ++begin) weight += begin->weight;
   }
   return {ties_[random_.below(ties_.size())], least};
 }
 
-void EjectionSearch::keep() {
-  best_.height = static_cast<std::uint64_t>(*std::ranges::max_element(top_));
-  for (std::size_t i = 0; i < problem_.count(); ++i) best_.offset[i] = static_cast<std::uint64_t>(bottom_[i]);
+Placement EjectionSearch::placement() const {
+  Placement result;
+  result.height = static_cast<std::uint64_t>(*std::ranges::max_element(top_));
+  for (const Bytes bottom : bottom_) result.offset.push_back(static_cast<std::uint64_t>(bottom));
+  return result;
 }
 
 }  // namespace bantam::planner

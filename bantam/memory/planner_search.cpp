@@ -9,6 +9,8 @@
 #include <utility>
 #include <vector>
 
+#include <time.h>
+
 #include "bantam/base/philox.h"
 
 namespace bantam::planner {
@@ -156,6 +158,12 @@ class SkylineSearch {
 };
 
 }  // namespace
+
+double thread_seconds() {
+  timespec now{};
+  ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+  return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
+}
 
 void keep_if_best(const Problem& problem, const Placement& found, Placement& best) {
   if (found.height >= best.height) return;

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <atomic>
-#include <chrono>
 #include <cstdint>
 
 #include "bantam/memory/planner.h"
@@ -11,9 +10,12 @@
 
 namespace bantam::planner {
 
-/// When to stop, and what was used so far.
+/// Seconds of processor time that this thread has used.
+double thread_seconds();
+
+/// When to stop, and what was used so far. Time is the processor time of the threads, one after another: a machine that
+/// is busy with other programs takes longer, but stops a search no earlier.
 struct Budget {
-  std::chrono::steady_clock::time_point start = std::chrono::steady_clock::now();
   double seconds = 0;  ///< 0: no limit
   std::int64_t iterations = 0;
   std::uint64_t goal = 0;  ///< a height that is good enough
@@ -21,8 +23,15 @@ struct Budget {
   /// Of searches side by side: after how many iterations one of them reached the goal. A search that has used more is
   /// of no use any longer.
   std::atomic<std::int64_t>* solved_after = nullptr;
+  double seconds_before = 0;        ///< used before this thread went on
+  double begun = thread_seconds();  ///< the thread's time then
 
-  double elapsed() const { return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count(); }
+  double elapsed() const { return seconds_before + thread_seconds() - begun; }
+  /// To be called by the thread that goes on with what has taken `before` seconds.
+  void go_on_here(double before) {
+    seconds_before = before;
+    begun = thread_seconds();
+  }
   /// The used share, by iterations or time, whichever is further: 1 is the end.
   double progress() const {
     if (solved_after != nullptr && used > solved_after->load(std::memory_order_relaxed)) return 1.0;
@@ -48,8 +57,8 @@ void keep_if_best(const Problem& problem, const Placement& found, Placement& bes
 Placement construct(const Problem& problem, Budget& budget);
 /// Improves `best` by other choices of the skyline, until the goal is reached or the budget is used up.
 void search_skyline(const Problem& problem, std::uint64_t seed, Budget& budget, Placement& best);
-/// All stages: boxes, dissection, skyline, ejection, by so many workers at a time, each with the whole budget. Improves
-/// `best` until the goal is reached, or near_bound(), or the budget is used up.
+/// All stages: boxes, dissection, skyline, ejection, by so many workers side by side, each with the whole budget.
+/// Improves `best` until the goal is reached, or near_bound(), or the budget is used up.
 void improve(const Problem& problem, std::uint64_t seed, int workers, Budget& budget, Placement& best);
 
 }  // namespace bantam::planner

@@ -1,9 +1,6 @@
 // The stages of the search: boxes that leave little choice; of these and of the buffers, dissection or skyline, then
 // ejection.
 #include <algorithm>
-#include <atomic>
-#include <future>
-#include <limits>
 #include <memory>
 #include <utility>
 #include <vector>
@@ -12,14 +9,19 @@
 #include "bantam/memory/planner_boxes.h"
 #include "bantam/memory/planner_dissection.h"
 #include "bantam/memory/planner_ejection.h"
+#include "bantam/memory/planner_race.h"
 #include "bantam/memory/planner_search.h"
 
 namespace bantam::planner {
 namespace {
 
-/// Shares of the budget: where the first subject of a worker ends, and where all do, before the buffers as they are are
-/// searched once more; of a subject's part where the dissection ends, or the skyline.
-constexpr double kFirst = 0.5, kSubjects = 0.9, kDissection = 0.5, kOpening = 0.2;
+/// Shares of the budget: where the first subject ends, if its dissection is promising; where all were tried, then and
+/// else; where the best of them ends, before the buffers as they are are searched once more. Of a subject's part, where
+/// the dissection ends, or the skyline.
+constexpr double kFirst = 0.5, kPromisingTrials = 0.6, kTrials = 0.4, kSubjects = 0.9, kDissection = 0.5,
+                 kOpening = 0.1;
+/// The ejection search lowers the arena by one part in so many: little enough for few buffers to stick out.
+constexpr std::uint64_t kSteps = 400;
 /// A dissection of a higher cost is not worth to be gone on with, or to begin the ejection search from.
 constexpr double kPromising = 0.2, kGood = 0.25;
 /// More boxes than this share of the buffers: the joins found little.
@@ -101,93 +103,121 @@ void dissect_all(const Problem& problem, std::uint64_t seed, Budget& budget, std
     std::rotate(subjects.begin(), subjects.begin() + 1, subjects.end());
 }
 
-/// One search through all stages, of each subject.
-class Worker {
+/// The searches, one after another, each by all workers side by side.
+class Stages {
  public:
-  Worker(const Problem& problem, std::vector<Subject> subjects, std::size_t number, std::uint64_t seed,
-         const Budget& budget, const Placement& best)
-      : problem_(problem),
-        subjects_(std::move(subjects)),
-        number_(number),
-        seed_(mix64(seed + number * kSeedStep)),
-        budget_(budget),
-        best_(best) {}
+  Stages(const Problem& problem, std::uint64_t seed, int workers, Budget& budget, Placement& best)
+      : problem_(problem), seed_(seed), workers_(static_cast<std::size_t>(workers)), budget_(budget), best_(best) {}
 
-  void run() {
-    // Every other worker begins with the most promising subject.
-    const std::size_t first = number_ % 2 == 0 ? 0 : (number_ + 1) / 2 % subjects_.size();
-    const auto others = static_cast<double>(subjects_.size() - 1);
-    for (std::size_t i = 0; i < subjects_.size(); ++i) {
-      const auto before = static_cast<double>(i);
-      const double begin = i == 0 ? 0.0 : kFirst + (kSubjects - kFirst) * (before - 1) / others;
-      const double end = i == 0 && others > 0 ? kFirst : i == 0 ? kSubjects : begin + (kSubjects - kFirst) / others;
-      search(subjects_[(first + i) % subjects_.size()], begin, end);
+  void run(std::vector<Subject>& subjects) {
+    const bool promising = subjects[0].dissection_cost < kPromising;
+    const auto others = static_cast<double>(subjects.size() - 1);
+    const double trials = promising ? kPromisingTrials : kTrials;
+    const double first = promising ? kFirst : trials / (others + 1);
+    for (std::size_t i = 0; i < subjects.size(); ++i) {
+      const double begin = i == 0 ? 0.0 : first + (trials - first) * static_cast<double>(i - 1) / others;
+      search(subjects[i], begin, i == 0 ? first : begin + (trials - first) / others);
     }
-    if (EjectionSearch::suits(problem_)) stage(1.0, budget_.goal, [&](Budget& part) { eject(problem_, part, best_); });
-    if (best_.height > budget_.goal || budget_.solved_after == nullptr) return;
-    std::int64_t least = *budget_.solved_after;
-    while (budget_.used < least && !budget_.solved_after->compare_exchange_weak(least, budget_.used)) {
-    }
+    const auto height = [](const Subject& subject) { return subject.placement.height; };
+    Subject& lowest = *std::ranges::min_element(subjects, {}, height);
+    if (lowest.joiner) eject(lowest, kSubjects, lowest.placement);
+    Subject whole{.joiner = {}, .problem = problem_, .placement = best_};
+    eject(whole, 1.0, best_);
   }
-
-  const Placement& best() const { return best_; }
-  std::int64_t used() const { return budget_.used; }
 
  private:
-  void eject(const Problem& problem, Budget& part, Placement& placement) const {
-    const double area_power = number_ % 2 == 0 ? 2.0 : 1.0;
-    EjectionSearch(problem, area_power, seed_, part, placement).run(best_.height);
-  }
+  std::uint64_t next_seed() { return mix64(seed_ += kSeedStep); }
 
-  template <typename Search>
-  void stage(double end, std::uint64_t goal, Search search) {
-    if (best_.height <= goal) return;
-    Budget part = budget_.until(end);
-    part.goal = goal;
-    search(part);
-    budget_.used = part.used;
-  }
+  std::uint64_t goal_of(const Subject& subject) const { return std::max(budget_.goal, subject.problem.max_live); }
 
-  void keep(const Subject& subject) {
+  void keep(Subject& subject, const Placement& found) {
+    keep_if_best(subject.problem, found, subject.placement);
     subject.unpack(unpacked_);
     keep_if_best(problem_, unpacked_, best_);
   }
 
+  // Runs a stage up to a share of the budget, unless the goal is reached.
+  template <typename Search>
+  void stage(const Subject& subject, double end, Search search) {
+    if (best_.height <= goal_of(subject)) return;
+    Budget part = budget_.until(end);
+    part.goal = goal_of(subject);
+    search(part);
+    budget_.used = part.used;
+    budget_.go_on_here(part.elapsed());
+  }
+
   void search(Subject& subject, double begin, double end) {
-    const std::uint64_t goal = std::max(budget_.goal, subject.problem.max_live);
-    const bool ejects = EjectionSearch::suits(subject.problem);
     Placement start;
-    if (subject.dissection_cost < kPromising) {
-      stage(begin + kDissection * (end - begin), goal, [&](Budget& part) {
-        DissectionSearch dissection(subject.problem, kMostMoved, seed_);
-        dissection.run(part);
-        keep_if_best(subject.problem, dissection.placement(), subject.placement);
-        if (dissection.cost() < kGood) start = dissection.placement();
+    if (subject.dissection_cost < kPromising)
+      dissect(subject, begin + kDissection * (end - begin), start);
+    else
+      fill_skyline(subject, begin + kOpening * (end - begin));
+    eject(subject, end, start.offset.empty() ? subject.placement : start);
+  }
+
+  // `start` gets the best of the dissections, if it is good.
+  void dissect(Subject& subject, double end, Placement& start) {
+    stage(subject, end, [&](Budget& part) {
+      std::vector<DissectionSearch> searches;
+      for (std::size_t i = 0; i < workers_; ++i) searches.emplace_back(subject.problem, kMostMoved, next_seed());
+      const auto winner = race(workers_, part, [&](std::size_t number, Budget& budget) {
+        searches[number].run(budget);
+        return searches[number].placement().height <= budget.goal;
       });
-    } else {
-      stage(begin + kOpening * (end - begin), goal,
-            [&](Budget& part) { search_skyline(subject.problem, seed_, part, subject.placement); });
-    }
-    keep(subject);
-    if (!ejects) return;
-    if (start.offset.empty()) start = subject.placement;
-    stage(end, goal, [&](Budget& part) { eject(subject.problem, part, start); });
-    keep_if_best(subject.problem, start, subject.placement);
-    keep(subject);
+      const DissectionSearch& best =
+          winner ? searches[*winner] : *std::ranges::min_element(searches, {}, &DissectionSearch::cost);
+      keep(subject, best.placement());
+      if (best.cost() < kGood) start = best.placement();
+    });
+  }
+
+  void fill_skyline(Subject& subject, double end) {
+    stage(subject, end, [&](Budget& part) {
+      std::vector<Placement> found(workers_, subject.placement);
+      const std::uint64_t seed = next_seed();
+      const auto winner = race(workers_, part, [&](std::size_t number, Budget& budget) {
+        search_skyline(subject.problem, seed + number * kSeedStep, budget, found[number]);
+        return found[number].height <= budget.goal;
+      });
+      keep(subject, winner ? found[*winner] : *std::ranges::min_element(found, {}, &Placement::height));
+    });
+  }
+
+  // All fit the same arena; from the plan of the first that did, all go on.
+  void eject(Subject& subject, double end, Placement start) {
+    if (!EjectionSearch::suits(subject.problem)) return;
+    stage(subject, end, [&](Budget& part) {
+      std::vector<EjectionSearch> searches;
+      for (std::size_t i = 0; i < workers_; ++i) searches.emplace_back(subject.problem, start, i % 2 == 0 ? 2.0 : 1.0);
+      std::uint64_t height = std::min(start.height, best_.height);
+      while (height > part.goal && !part.spent()) {
+        const std::uint64_t unit = problem_.alignment;
+        const std::uint64_t arena = std::max(part.goal, (height - std::max(unit, height / kSteps)) / unit * unit);
+        const std::uint64_t seed = next_seed();
+        const auto winner = race(workers_, part, [&](std::size_t number, Budget& budget) {
+          return searches[number].fit_into(arena, seed + number, budget);
+        });
+        if (!winner) break;
+        start = searches[*winner].placement();
+        height = start.height;
+        for (std::size_t i = 0; i < workers_; ++i)
+          if (i != *winner) searches[i].follow(searches[*winner]);
+      }
+      keep(subject, start);
+    });
   }
 
   const Problem& problem_;
-  std::vector<Subject> subjects_;
-  std::size_t number_;
   std::uint64_t seed_;
-  Budget budget_;
-  Placement best_, unpacked_;
+  std::size_t workers_;
+  Budget& budget_;
+  Placement& best_;
+  Placement unpacked_;
 };
 
 }  // namespace
 
-// Which worker wins must not depend on which thread is faster: of those that reach the goal it is the one that needed
-// the fewest iterations, and none stops before it has used as many.
 void improve(const Problem& problem, std::uint64_t seed, int workers, Budget& budget, Placement& best) {
   if (best.height <= budget.goal || budget.spent()) return;
   budget.goal = std::max(budget.goal, near_bound(problem.max_live));
@@ -197,23 +227,7 @@ void improve(const Problem& problem, std::uint64_t seed, int workers, Budget& bu
   if (best.height <= budget.goal) return;
   dissect_all(problem, seed, budget, subjects, best);
   if (best.height <= budget.goal) return;
-  std::atomic<std::int64_t> solved_after = std::numeric_limits<std::int64_t>::max();
-  budget.solved_after = &solved_after;
-  std::vector<Worker> searches;
-  for (std::size_t i = 0; i < static_cast<std::size_t>(workers); ++i)
-    searches.emplace_back(problem, subjects, i, seed, budget, best);
-  budget.solved_after = nullptr;
-  std::vector<std::future<void>> others;
-  for (std::size_t i = 1; i < searches.size(); ++i)
-    others.push_back(std::async(std::launch::async, [&, i] { searches[i].run(); }));
-  searches[0].run();
-  for (std::future<void>& other : others) other.get();
-  const auto better = [](const Worker& a, const Worker& b) {
-    return std::pair(a.best().height, a.used()) < std::pair(b.best().height, b.used());
-  };
-  const Worker& winner = *std::ranges::min_element(searches, better);
-  best = winner.best();
-  budget.used = winner.used();
+  Stages(problem, seed, workers, budget, best).run(subjects);
 }
 
 }  // namespace bantam::planner

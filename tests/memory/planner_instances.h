@@ -3,6 +3,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <utility>
 #include <vector>
@@ -65,8 +66,34 @@ struct CutOptions {
   std::uint64_t unit = 1;       ///< sizes are multiples of it
   double pinwheels = 0;         ///< the share of cuts into five, in a spiral: no cut goes through
   float least_share = 0.15f;    ///< of a cut; near 0: lifetimes and sizes of very different lengths
+  std::size_t swaps = 0;        ///< of neighbours, after the cuts
   Trim trim = Trim::sizes;
 };
+
+/// So many times, two pieces with a whole side in common, drawn at random, change places.
+inline void swap_neighbours(std::vector<Piece>& pieces, std::size_t swaps, PhiloxSequence& random) {
+  for (; swaps > 0; --swaps) {
+    std::vector<std::pair<Piece*, Piece*>> pairs;
+    for (Piece& a : pieces)
+      for (Piece& b : pieces) {
+        const bool above = a.begin == b.begin && a.end == b.end && a.top == b.bottom;
+        const bool behind = a.bottom == b.bottom && a.top == b.top && a.end == b.begin;
+        if (above || behind) pairs.emplace_back(&a, &b);
+      }
+    if (pairs.empty()) return;
+    const auto [a, b] = pairs[random.below(pairs.size())];
+    const Piece both{a->begin, b->end, a->bottom, b->top};
+    if (a->begin == b->begin) {
+      b->top = both.bottom + (b->top - b->bottom);
+      b->bottom = both.bottom;
+      *a = {both.begin, both.end, b->top, both.top};
+    } else {
+      b->end = both.begin + (b->end - b->begin);
+      b->begin = both.begin;
+      *a = {b->end, both.end, both.bottom, both.top};
+    }
+  }
+}
 
 /// Cuts [0, times) x [0, capacity) into `count` pieces, or up to three more. Trimmed, they fill 96 to 99 % of it.
 inline HardInstance cut_rectangle(std::uint64_t seed, std::size_t count, std::uint64_t capacity,
@@ -109,6 +136,7 @@ inline HardInstance cut_rectangle(std::uint64_t seed, std::size_t count, std::ui
       pieces.push_back({p.begin, p.end, middle, p.top});
     }
   }
+  swap_neighbours(pieces, options.swaps, random);
   return make_instance(std::move(pieces), options.times, capacity, options.trim, random);
 }
 
@@ -157,14 +185,19 @@ inline HardInstance replace_neighbours(std::uint64_t seed, std::size_t count, st
   return make_instance(std::move(pieces), now, capacity, Trim::sizes, random);
 }
 
-/// Rectangles laid into free space around random points of it, some as large as the space, until 95 % are filled.
+/// Rectangles laid into free space around random points of it, some as large as the space, until 95 % are filled. Drawn
+/// again until there are 150 to 450.
 inline HardInstance fill_holes(std::uint64_t seed, std::uint64_t capacity, std::int64_t times = 500) {
   PhiloxSequence random(philox_key(seed, RandomPurpose::test));
   std::vector<Piece> pieces;
-  double filled = 0;
   const double whole = static_cast<double>(capacity) * static_cast<double>(times);
-  const double largest = random.uniform(0.07f, 0.12f);  // of each side, where there is more room
-  while (filled < 0.95 * whole) {
+  double filled = 0, largest = random.uniform(0.07f, 0.12f);  // of each side, where there is more room
+  while (filled < 0.95 * whole || pieces.size() < 150) {
+    if (filled >= 0.95 * whole || pieces.size() == 450) {
+      pieces.clear();
+      filled = 0;
+      largest = random.uniform(0.07f, 0.12f);
+    }
     const auto t = static_cast<std::int64_t>(random.below(static_cast<std::uint64_t>(times)));
     const std::uint64_t s = random.below(capacity);
     Piece room{0, times, 0, capacity};  // the gap at t around s, then its time
@@ -196,6 +229,19 @@ inline HardInstance fill_holes(std::uint64_t seed, std::uint64_t capacity, std::
   return make_instance(std::move(pieces), times, capacity, Trim::none, random);
 }
 
+/// A rectangle at its lowest offset above all `pieces` that are alive with it and leave no gap large enough below.
+inline Piece first_fit(const std::vector<Piece>& pieces, std::int64_t begin, std::int64_t end, std::uint64_t size) {
+  std::vector<std::pair<std::uint64_t, std::uint64_t>> taken;
+  for (const Piece& p : pieces)
+    if (p.begin < end && begin < p.end) taken.emplace_back(p.bottom, p.top);
+  std::sort(taken.begin(), taken.end());
+  Piece piece{begin, end, 0, 0};
+  for (const auto& [bottom, top] : taken)
+    if (bottom < piece.bottom + size) piece.bottom = std::max(piece.bottom, top);
+  piece.top = piece.bottom + size;
+  return piece;
+}
+
 /// Random rectangles at their lowest free offsets, kept if they fit; smaller ones where many did not, until 95 % are
 /// filled. Drawn again until there are 150 to 450.
 inline HardInstance first_fit_strip(std::uint64_t seed, std::uint64_t capacity, std::int64_t times = 1000) {
@@ -213,14 +259,7 @@ inline HardInstance first_fit_strip(std::uint64_t seed, std::uint64_t capacity, 
     const auto life = 1 + static_cast<std::int64_t>(random.uniform(0.1f, 1.0f) * scale * static_cast<float>(times));
     const auto size = 1 + static_cast<std::uint64_t>(random.uniform(0.1f, 1.0f) * scale * static_cast<float>(capacity));
     const std::int64_t begin = static_cast<std::int64_t>(random.below(static_cast<std::uint64_t>(times))) - life / 2;
-    Piece piece{std::max<std::int64_t>(0, begin), std::min(times, begin + life), 0, 0};
-    std::vector<std::pair<std::uint64_t, std::uint64_t>> taken;
-    for (const Piece& p : pieces)
-      if (p.begin < piece.end && piece.begin < p.end) taken.emplace_back(p.bottom, p.top);
-    std::sort(taken.begin(), taken.end());
-    for (const auto& [bottom, top] : taken)
-      if (bottom < piece.bottom + size) piece.bottom = std::max(piece.bottom, top);
-    piece.top = piece.bottom + size;
+    const Piece piece = first_fit(pieces, std::max<std::int64_t>(0, begin), std::min(times, begin + life), size);
     if (piece.top <= capacity) {
       pieces.push_back(piece);
       filled += piece.area();
@@ -228,6 +267,37 @@ inline HardInstance first_fit_strip(std::uint64_t seed, std::uint64_t capacity, 
     } else if (++refused == 40) {
       refused = 0;
       scale *= 0.93f;
+    }
+  }
+  return make_instance(std::move(pieces), times, capacity, Trim::none, random);
+}
+
+/// Buffers of heavy-tailed sizes (Pareto, of index 1.1: many small, few large) and random lifetimes among 50 times, at
+/// their lowest free offsets, kept if they fit; smaller ones where many did not, until 95 % are filled. Drawn again
+/// until there are 150 to 450.
+inline HardInstance heavy_tailed_strip(std::uint64_t seed, std::uint64_t capacity, std::int64_t times = 50) {
+  PhiloxSequence random(philox_key(seed, RandomPurpose::test));
+  const double whole = static_cast<double>(capacity) * static_cast<double>(times);
+  std::vector<Piece> pieces;
+  double filled = whole, least = 0;
+  for (int refused = 0; filled < 0.95 * whole || pieces.size() < 150;) {
+    if (filled >= 0.95 * whole || pieces.size() == 450) {
+      pieces.clear();
+      filled = 0;
+      least = random.uniform(0.005f, 0.02f);
+    }
+    const double share = least * std::pow(1.0 - static_cast<double>(random.uniform()), -1.0 / 1.1);
+    const auto size = 1 + static_cast<std::uint64_t>(std::min(share, 0.5) * static_cast<double>(capacity));
+    const auto begin = static_cast<std::int64_t>(random.below(static_cast<std::uint64_t>(times)));
+    const auto life = 1 + static_cast<std::int64_t>(random.below(static_cast<std::uint64_t>(times) / 2));
+    const Piece piece = first_fit(pieces, begin, std::min(times, begin + life), size);
+    if (piece.top <= capacity) {
+      pieces.push_back(piece);
+      filled += piece.area();
+      refused = 0;
+    } else if (++refused == 40) {
+      refused = 0;
+      least *= 0.93;
     }
   }
   return make_instance(std::move(pieces), times, capacity, Trim::none, random);
