@@ -15,6 +15,8 @@ constexpr double kBackward = 1.75;      // of a forward's time: two products for
 constexpr double kAgain = 1.15;         // of what the roofline gives: what is made again, between passes of backward
 constexpr double kNormAgain = 2.0 / 3;  // x read and y written, where forward reads x for its statistics first
 
+double sum(const std::vector<double>& seconds) { return std::accumulate(seconds.begin(), seconds.end(), 0.0); }
+
 std::size_t index(NodeId node) { return static_cast<std::size_t>(node); }
 
 /// Nodes [first, last] that record on one tape, and what is made again there: those of one stretch that runs again, or
@@ -44,19 +46,20 @@ class Derivation {
 
   bool deferred(NodeId node) const { return deferred_[index(node)]; }
 
-  double seconds(const Scope& scope) const {
+  /// By node.
+  std::vector<double> seconds(const Scope& scope) const {
     std::vector<int> traffic(graph_.nodes().size(), 0);
     for (NodeId node = scope.first; node <= scope.last; ++node)
       if (stretch_[index(node)] == scope.stretch) traffic[index(node)] = recipe_traffic(node, scope, traffic);
     std::vector<int> made(graph_.nodes().size(), 0);  // how often backward makes it, all readers counted before
-    double seconds = 0;
+    std::vector<double> seconds(graph_.nodes().size(), 0);
     for (NodeId node = scope.last; node >= scope.first; --node) {
       if (stretch_[index(node)] != scope.stretch) {
         for (const NodeId input : entering_[index(node)]) ++made[index(input)];  // once, whoever reads it there
         continue;
       }
       const bool again = traffic[index(node)] > 0;
-      if (again) seconds += kAgain * made[index(node)] * own_traffic(node) * cost_.touch[index(node)];
+      if (again) seconds[index(node)] = kAgain * made[index(node)] * own_traffic(node) * cost_.touch[index(node)];
       const int wanted = (again || deferred_[index(node)] ? made[index(node)] : 0) + (reads(node) ? 1 : 0);
       for (const NodeId input : graph_.nodes()[index(node)].inputs) made[index(input)] += wanted;
     }
@@ -121,21 +124,27 @@ StepCost predict_cost(const Graph& graph, std::int64_t batch, Precision precisio
     cost.forward.push_back(std::max(flops / (kFlopsReached * rates.flops_per_s), bytes / rates.bytes_per_s));
     cost.again.push_back(kAgain * cost.forward.back() * (node.layer->uses_batch_statistics() ? kNormAgain : 1.0));
   }
-  cost.step = (1 + kBackward) * std::accumulate(cost.forward.begin(), cost.forward.end(), 0.0);
+  cost.step = (1 + kBackward) * sum(cost.forward);
   for (const LoweredSegment& segment : lower(graph, {}))
     for (const NodeId node : segment.deferred) cost.step -= 2 * cost.touch[index(node)];  // neither written nor read
   return cost;
 }
 
+std::vector<double> derivation_seconds(const Graph& graph, Derive derive, const StepCost& cost) {
+  return Derivation(graph, lower(graph, {.derive = derive}), cost).seconds({1, graph.output(), derive});
+}
+
 double extra_work(const Graph& graph, const RecomputeOptions& recompute, const StepCost& cost) {
   const std::vector<LoweredSegment> segments = lower(graph, recompute);
   const Derivation derivation(graph, segments, cost);
-  double seconds = derivation.seconds({1, graph.output(), recompute.derives()});
+  double seconds = sum(derivation.seconds({1, graph.output(), recompute.derives()}));
   for (const LoweredSegment& segment : segments) {
     if (!segment.recompute) continue;
-    for (NodeId node = segment.first; node <= segment.last; ++node)
-      if (!derivation.deferred(node)) seconds += cost.again[index(node)];
-    seconds += derivation.seconds({segment.first, segment.last, recompute.derives_again(), segment.first});
+    for (NodeId node = segment.first; node <= segment.last; ++node) {
+      const bool unread = node == segment.last && graph.nodes()[index(node)].layer->skips_unread_output();
+      if (!derivation.deferred(node) && !unread) seconds += cost.again[index(node)];
+    }
+    seconds += sum(derivation.seconds({segment.first, segment.last, recompute.derives_again(), segment.first}));
   }
   return cost.step > 0 ? seconds / cost.step : 0;
 }
