@@ -18,10 +18,13 @@
 namespace bantam {
 namespace {
 
-constexpr int kStretchBounds = 16;  // from the largest unit to the whole graph, geometrically
+constexpr int kRooms = 10;  // for stretches that run again: of what the model leaves, each this much of the one before
+constexpr double kLessRoom = 0.94;
+constexpr int kPlansATable = 8;
 // Bounds on time that do not depend on the machine, for improving what the tables gave.
 constexpr std::int64_t kPlansAnImprovement = 150, kMostPlans = 1000;
-constexpr std::size_t kExchanged = 4;  // units of a stretch that takes another's place
+constexpr std::size_t kExchanged = 24;  // units of a stretch that takes another's place
+constexpr double kEstimated = 0.02;     // of the target: how far estimates of kept bytes may be off
 constexpr int kTighterTargets = 16;
 constexpr double kTighter = 0.96;  // what fits by bytes may not by pieces: the next target is lower
 
@@ -79,29 +82,28 @@ class Search {
   }
 
   void search_stretches(Level level, std::uint64_t target, std::optional<Policy>& best) {
-    const std::vector<RecomputeUnit>& units = units_of(level.derive);
-    std::uint64_t largest = 1, all = 1;
-    for (const RecomputeUnit& unit : units) {
-      largest = std::max(largest, unit.kept_bytes);
-      all += unit.kept_bytes;
-    }
-    const double ratio = std::pow(static_cast<double>(all) / static_cast<double>(largest), 1.0 / (kStretchBounds - 1));
-    double bound = static_cast<double>(largest);
-    for (int i = 0; i < kStretchBounds; ++i, bound *= ratio)
-      search_bounds(StretchTable(units, static_cast<std::uint64_t>(bound)), level, target, best);
+    const StretchEstimates estimates = estimates_of(level);
+    if (target <= persistent_bytes_) return;
+    double room = static_cast<double>(target - persistent_bytes_);
+    for (int i = 0; i < kRooms; ++i, room *= kLessRoom)
+      search_bounds(StretchTable(estimates, static_cast<std::uint64_t>(room)), level, target, best);
   }
 
-  /// The highest of the table's bounds whose plan is within the target; those no better than the best are left out.
+  /// Lowers the bound on kept bytes by what plans are above the target, until one is within it.
   void search_bounds(const StretchTable& table, Level level, std::uint64_t target, std::optional<Policy>& best) {
-    const auto policy_at = [&](std::size_t bound) { return priced(table.stretches(bound), level); };
-    std::size_t low = 0, high = StretchTable::kLevels + 1;
-    while (low < high && !std::isfinite(table.seconds(low))) ++low;
-    while (best && low < high && table.seconds(low) / cost_.step >= best->extra) ++low;
-    if (low >= high || !try_policy(policy_at(low), target, best)) return;
-    while (high - low > 1) {
-      const std::size_t middle = low + (high - low) / 2;
-      (try_policy(policy_at(middle), target, best) ? low : high) = middle;
+    double bytes = static_cast<double>(target - persistent_bytes_);
+    for (int i = 0; i < kPlansATable; ++i) {
+      const std::size_t bound = table.level_of(bytes);
+      if (!std::isfinite(table.seconds(bound)) || (best && table.seconds(bound) / cost_.step >= best->extra)) return;
+      const Policy policy = priced(table.stretches(bound), level);
+      if (try_policy(policy, target, best)) return;
+      bytes = std::min(bytes, kept_bytes(policy)) - static_cast<double>(peak(policy) - target);
     }
+  }
+
+  /// By estimate.
+  double kept_bytes(const Policy& policy) {
+    return static_cast<double>(estimates_of(policy.level).total(policy.stretches).kept_bytes);
   }
 
   /// Leaves stretches out, makes them shorter and exchanges them for others, the largest gain first, as long as the
@@ -110,8 +112,10 @@ class Search {
     most_plans_ = std::min(plans_ + kPlansAnImprovement, kMostPlans);
     for (bool better = true; better && plans_ < most_plans_;) {
       better = false;
-      for (Policy& policy : neighbours(best)) {
-        if (plans_ >= most_plans_ || peak(policy) > target) continue;
+      for (StretchList& list : neighbours(best, target)) {
+        Policy policy = priced(std::move(list), best.level);
+        if (plans_ >= most_plans_) break;
+        if (policy.extra >= best.extra || peak(policy) > target) continue;
         best = std::move(policy);
         better = true;
         break;
@@ -119,29 +123,32 @@ class Search {
     }
   }
 
-  /// Policies of less work than `policy` by one change, those of the least work first.
-  std::vector<Policy> neighbours(const Policy& policy) {
-    std::vector<Policy> found;
-    const auto add = [&](StretchList list, Level level) {
-      Policy next = priced(std::move(list), level);
-      if (next.extra < policy.extra) found.push_back(std::move(next));
+  /// Lists that differ by one stretch and take less work by estimate, those of the least first; without those that
+  /// keep more than `target` leaves.
+  std::vector<StretchList> neighbours(const Policy& policy, std::uint64_t target) {
+    const StretchEstimates estimates = estimates_of(policy.level);
+    const StretchEstimates::Total now = estimates.total(policy.stretches);
+    const double most_kept = static_cast<double>(now.kept_bytes) + static_cast<double>(target) * (1 + kEstimated) -
+                             static_cast<double>(peak(policy));
+    std::vector<std::pair<double, StretchList>> found;
+    const auto add = [&](StretchList list) {
+      const StretchEstimates::Total total = estimates.total(list);
+      if (total.seconds < now.seconds && static_cast<double>(total.kept_bytes) <= most_kept)
+        found.emplace_back(total.seconds, std::move(list));
     };
     for (std::size_t i = 0; i < policy.stretches.size(); ++i) {
-      StretchList without = policy.stretches, later = without, sooner = without;
+      StretchList without = policy.stretches;
       without.erase(without.begin() + static_cast<std::ptrdiff_t>(i));
-      add(without, policy.level);
-      for (std::size_t first = 0; first < units_of(Derive::none).size(); ++first)
-        for (std::size_t last = first; last < std::min(first + kExchanged, units_of(Derive::none).size()); ++last)
-          if (auto exchanged = with_stretch(without, {first, last})) add(std::move(*exchanged), policy.level);
-      if (policy.stretches[i].first == policy.stretches[i].last) continue;
-      ++later[i].first;
-      --sooner[i].last;
-      add(later, policy.level);
-      add(sooner, policy.level);
+      add(without);
+      for (std::size_t first = 0; first < estimates.units(); ++first)
+        for (std::size_t last = first; last < std::min(first + kExchanged, estimates.units()); ++last)
+          if (estimates.valid({first, last}))
+            if (auto exchanged = with_stretch(without, {first, last})) add(std::move(*exchanged));
     }
-    for (const Level level : kLevels) add(policy.stretches, level);
-    std::ranges::stable_sort(found, {}, &Policy::extra);
-    return found;
+    std::ranges::stable_sort(found, {}, &std::pair<double, StretchList>::first);
+    std::vector<StretchList> lists;
+    for (auto& [seconds, list] : found) lists.push_back(std::move(list));
+    return lists;
   }
 
   /// The list with one more stretch, in order; nothing where it would overlap another.
@@ -205,12 +212,18 @@ class Search {
     const StepPlan plan = plan_step(graph_, step);
     if (derive != Derive::none) {
       units = units_of(Derive::none);
-      count_kept(graph_, plan, units);
+      count_kept(graph_, plan, derive, cost_, units);
     } else {
-      const auto value_bytes = static_cast<std::int64_t>(size_of(step.model.precision.compute()));
+      const auto value_bytes = step.batch * static_cast<std::int64_t>(size_of(step.model.precision.compute()));
       units = recompute_units(graph_, plan, cost_, value_bytes);
+      persistent_bytes_ = plan.persistent_bytes;
     }
     return units;
+  }
+
+  StretchEstimates estimates_of(Level level) {
+    (void)units_of(Derive::none);
+    return {graph_, cost_, units_of(level.derive), units_of(level.whole ? Derive::none : level.derive)};
   }
 
   RecomputeChoice choice(const Policy& policy, bool fits) {
@@ -221,6 +234,7 @@ class Search {
   const RecomputeQuestion& question_;
   StepCost cost_;
   std::vector<RecomputeUnit> units_[3];
+  std::uint64_t persistent_bytes_ = 0;  // of the model and what trains it
   std::map<std::string, std::uint64_t> peaks_;
   std::uint64_t smallest_peak_ = std::numeric_limits<std::uint64_t>::max();
   Policy smallest_;

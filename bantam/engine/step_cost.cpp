@@ -125,8 +125,10 @@ StepCost predict_cost(const Graph& graph, std::int64_t batch, Precision precisio
     cost.again.push_back(kAgain * cost.forward.back() * (node.layer->uses_batch_statistics() ? kNormAgain : 1.0));
   }
   cost.step = (1 + kBackward) * sum(cost.forward);
+  cost.deferral.resize(graph.nodes().size());
   for (const LoweredSegment& segment : lower(graph, {}))
-    for (const NodeId node : segment.deferred) cost.step -= 2 * cost.touch[index(node)];  // neither written nor read
+    for (const NodeId node : segment.deferred)
+      cost.step -= cost.deferral[index(node)] = 2 * cost.touch[index(node)];  // neither written nor read
   return cost;
 }
 
@@ -138,6 +140,8 @@ double extra_work(const Graph& graph, const RecomputeOptions& recompute, const S
   const std::vector<LoweredSegment> segments = lower(graph, recompute);
   const Derivation derivation(graph, segments, cost);
   double seconds = sum(derivation.seconds({1, graph.output(), recompute.derives()}));
+  for (NodeId node = 1; node <= graph.output(); ++node)
+    if (!derivation.deferred(node)) seconds += cost.deferral[index(node)];  // its reader is on the other side
   for (const LoweredSegment& segment : segments) {
     if (!segment.recompute) continue;
     for (NodeId node = segment.first; node <= segment.last; ++node) {

@@ -21,10 +21,11 @@ DeviceRates typical_rates(Device device, Precision precision);
 
 /// Seconds of one micro-batch.
 struct StepCost {
-  std::vector<double> forward;  ///< by node, with every norm written; 0 for the input
-  std::vector<double> again;    ///< by node: run again, with a norm's statistics kept
-  std::vector<double> touch;    ///< by node: to read or to write its output once
-  double step = 0;              ///< forward and backward of all nodes
+  std::vector<double> forward;   ///< by node, with every norm written; 0 for the input
+  std::vector<double> again;     ///< by node: run again, with a norm's statistics kept
+  std::vector<double> touch;     ///< by node: to read or to write its output once
+  std::vector<double> deferral;  ///< by node: what a norm saves that its reader applies where nothing runs again, or 0
+  double step = 0;               ///< forward and backward of all nodes
 };
 
 /// Fitted to captured steps in mixed_float16 on an H200, ms measured (and predicted): resnet50 at batch 256 28.8

@@ -47,10 +47,11 @@ std::uint64_t peak_with(const Graph& graph, const RecomputeOptions& recompute) {
 }
 
 /// Every list of stretches over the units, from unit `first` on.
-void all_lists(std::size_t units, std::size_t first, StretchList& list, std::vector<StretchList>& found) {
-  if (first == units) return found.push_back(list);
+void all_lists(const StretchEstimates& units, std::size_t first, StretchList& list, std::vector<StretchList>& found) {
+  if (first == units.units()) return found.push_back(list);
   all_lists(units, first + 1, list, found);
-  for (std::size_t last = first; last < units; ++last) {
+  for (std::size_t last = first; last < units.units(); ++last) {
+    if (!units.valid({first, last})) continue;
     list.push_back({first, last});
     all_lists(units, last + 1, list, found);
     list.pop_back();
@@ -67,14 +68,15 @@ TEST(RecomputeSearch, NothingIsRunAgainWhereAllFits) {
 }
 
 TEST(RecomputeSearch, IsNearTheBestOfAllPolicies) {
-  const Graph graph = network(3);
+  const Graph graph = network(2);
   StepPlanOptions step = question(1).step;
   const StepCost cost = predict_cost(graph, kBatch, {}, kRates);
-  const auto units = recompute_units(graph, plan_step(graph, step), cost, 4);
-  ASSERT_EQ(units.size(), 8u) << "stem, norm, three blocks, pool, average, head";
+  const auto units = recompute_units(graph, plan_step(graph, step), cost, 4 * kBatch);
+  ASSERT_EQ(units.size(), 12u) << "stem, norm, pool; of a block the first convolution, its norm, the second one with "
+                                  "its norm, the sum; of the last sum with the average; head";
   std::vector<StretchList> lists;
   StretchList list;
-  all_lists(units.size(), 0, list, lists);
+  all_lists({graph, cost, units, units}, 0, list, lists);
   struct Priced {
     std::uint64_t peak;
     double extra;
