@@ -121,8 +121,8 @@ RecomputeOptions name_stretches(const Graph& graph, std::span<const RecomputeUni
 }
 
 StretchEstimates::StretchEstimates(const Graph& graph, const StepCost& cost, std::span<const RecomputeUnit> once,
-                                   std::span<const RecomputeUnit> again)
-    : once_(once), again_(again) {
+                                   std::span<const RecomputeUnit> again, double stretch_seconds)
+    : once_(once), again_(again), stretch_seconds_(stretch_seconds) {
   for (NodeId node = 1; node <= graph.output(); ++node)
     if (const double seconds = cost.deferral[static_cast<std::size_t>(node)]; seconds > 0)
       deferrals_.push_back({node, graph.only_reader(node), seconds});
@@ -135,7 +135,7 @@ bool StretchEstimates::valid(UnitStretch stretch) const {
 }
 
 double StretchEstimates::seconds(UnitStretch stretch) const {
-  double seconds = -once_[stretch.last].unread_seconds;
+  double seconds = stretch_seconds_ - once_[stretch.last].unread_seconds;
   for (std::size_t unit = stretch.first; unit <= stretch.last; ++unit)
     seconds += once_[unit].seconds + again_[unit].derive_seconds;
   const auto inside = [&](NodeId node) {

@@ -46,8 +46,9 @@ RecomputeOptions name_stretches(const Graph& graph, std::span<const RecomputeUni
 class StretchEstimates {
  public:
   /// `once`: units as they are kept where they run once; `again`: as a stretch that runs again keeps them meanwhile.
+  /// `stretch_seconds`: added for each stretch.
   StretchEstimates(const Graph& graph, const StepCost& cost, std::span<const RecomputeUnit> once,
-                   std::span<const RecomputeUnit> again);
+                   std::span<const RecomputeUnit> again, double stretch_seconds = 0);
   std::size_t units() const { return once_.size(); }
   const RecomputeUnit& once(std::size_t unit) const { return once_[unit]; }
   /// Whether one value leaves the stretch.
@@ -72,6 +73,7 @@ class StretchEstimates {
     double seconds;
   };
   std::span<const RecomputeUnit> once_, again_;
+  double stretch_seconds_;
   std::vector<Deferral> deferrals_;
 };
 

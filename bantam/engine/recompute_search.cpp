@@ -21,6 +21,7 @@ namespace {
 constexpr int kRooms = 10;  // for stretches that run again: of what the model leaves, each this much of the one before
 constexpr double kLessRoom = 0.94;
 constexpr int kPlansATable = 8;
+constexpr double kStretchCost = 5e-4;  // of a step, for each stretch: long lists should be worth it
 // Bounds on time that do not depend on the machine, for improving what the tables gave.
 constexpr std::int64_t kPlansAnImprovement = 150, kMostPlans = 1000;
 constexpr std::size_t kExchanged = 24;  // units of a stretch that takes another's place
@@ -40,6 +41,8 @@ struct Policy {
   StretchList stretches;
   Level level;
   double extra = std::numeric_limits<double>::infinity();
+  /// What policies are compared by.
+  double cost() const { return extra + kStretchCost * static_cast<double>(stretches.size()); }
 };
 
 class Search {
@@ -76,7 +79,7 @@ class Search {
       search_stretches(level, target, other);
       if (!other) continue;
       improve(*other, target);
-      if (other->extra < best->extra) best = std::move(other);
+      if (other->cost() < best->cost()) best = std::move(other);
     }
     return best;
   }
@@ -94,7 +97,7 @@ class Search {
     double bytes = static_cast<double>(target - persistent_bytes_);
     for (int i = 0; i < kPlansATable; ++i) {
       const std::size_t bound = table.level_of(bytes);
-      if (!std::isfinite(table.seconds(bound)) || (best && table.seconds(bound) / cost_.step >= best->extra)) return;
+      if (!std::isfinite(table.seconds(bound)) || (best && table.seconds(bound) / cost_.step >= best->cost())) return;
       const Policy policy = priced(table.stretches(bound), level);
       if (try_policy(policy, target, best)) return;
       bytes = std::min(bytes, kept_bytes(policy)) - static_cast<double>(peak(policy) - target);
@@ -115,7 +118,7 @@ class Search {
       for (StretchList& list : neighbours(best, target)) {
         Policy policy = priced(std::move(list), best.level);
         if (plans_ >= most_plans_) break;
-        if (policy.extra >= best.extra || peak(policy) > target) continue;
+        if (policy.cost() >= best.cost() || peak(policy) > target) continue;
         best = std::move(policy);
         better = true;
         break;
@@ -162,7 +165,7 @@ class Search {
 
   bool try_policy(Policy policy, std::uint64_t target, std::optional<Policy>& best) {
     if (peak(policy) > target) return false;
-    if (!best || policy.extra < best->extra) best = std::move(policy);
+    if (!best || policy.cost() < best->cost()) best = std::move(policy);
     return true;
   }
 
@@ -223,7 +226,8 @@ class Search {
 
   StretchEstimates estimates_of(Level level) {
     (void)units_of(Derive::none);
-    return {graph_, cost_, units_of(level.derive), units_of(level.whole ? Derive::none : level.derive)};
+    return {graph_, cost_, units_of(level.derive), units_of(level.whole ? Derive::none : level.derive),
+            kStretchCost * cost_.step};
   }
 
   RecomputeChoice choice(const Policy& policy, bool fits) {
