@@ -21,10 +21,15 @@ namespace {
 constexpr int kRooms = 10;  // for stretches that run again: of what the model leaves, each this much of the one before
 constexpr double kLessRoom = 0.94;
 constexpr int kPlansATable = 8;
+constexpr int kLowestRooms = 20, kLowestBounds = 3;  // the same where hardly anything fits
+constexpr double kLowestLessRoom = 0.87;
+constexpr std::size_t kLowestStep = 8;
+constexpr std::size_t kSmall = 16;     // units of a network in which single stretches are tried one by one
 constexpr double kStretchCost = 5e-4;  // of a step, for each stretch: long lists should be worth it
 // Bounds on time that do not depend on the machine, for improving what the tables gave.
 constexpr std::int64_t kPlansAnImprovement = 150, kMostPlans = 1000;
 constexpr std::size_t kExchanged = 24;  // units of a stretch that takes another's place
+constexpr std::size_t kCut = 4;         // most units left out where a stretch is cut in two
 constexpr double kEstimated = 0.02;     // of the target: how far estimates of kept bytes may be off
 constexpr int kTighterTargets = 16;
 constexpr double kTighter = 0.96;  // what fits by bytes may not by pieces: the next target is lower
@@ -71,7 +76,10 @@ class Search {
       try_policy(priced({}, level), target, best);
       if (best && best->extra == 0) return best;
     }
+    for (const Level level : kLevels) search_single(level, target, best);
     for (const Level level : kLevels) search_stretches(level, target, best);
+    if (!best)
+      for (const Level level : kLevels) search_lowest(level, target, best);
     if (!best) return best;
     improve(*best, target);
     for (const Level level : kLevels) {  // a level's best, behind others now, may pass them as it is improved
@@ -82,6 +90,15 @@ class Search {
       if (other->cost() < best->cost()) best = std::move(other);
     }
     return best;
+  }
+
+  /// Small networks peak where gradients do, which tables do not see: there every stretch is tried alone.
+  void search_single(Level level, std::uint64_t target, std::optional<Policy>& best) {
+    const StretchEstimates estimates = estimates_of(level);
+    if (estimates.units() > kSmall) return;
+    for (std::size_t first = 0; first < estimates.units(); ++first)
+      for (std::size_t last = first; last < estimates.units(); ++last)
+        if (estimates.valid({first, last})) try_policy(priced({{first, last}}, level), target, best);
   }
 
   void search_stretches(Level level, std::uint64_t target, std::optional<Policy>& best) {
@@ -104,6 +121,19 @@ class Search {
     }
   }
 
+  /// Where hardly anything fits: the least that can be kept, and little more, with any room for stretches.
+  void search_lowest(Level level, std::uint64_t target, std::optional<Policy>& best) {
+    const StretchEstimates estimates = estimates_of(level);
+    double room = static_cast<double>(estimates.total({}).kept_bytes);
+    for (int i = 0; i < kLowestRooms; ++i, room *= kLowestLessRoom) {
+      const StretchTable table(estimates, static_cast<std::uint64_t>(room));
+      std::size_t bound = 0;
+      while (bound <= StretchTable::kLevels && !std::isfinite(table.seconds(bound))) ++bound;
+      for (int more = 0; more < kLowestBounds && bound <= StretchTable::kLevels; ++more, bound += kLowestStep)
+        try_policy(priced(table.stretches(bound), level), target, best);
+    }
+  }
+
   /// By estimate.
   double kept_bytes(const Policy& policy) {
     return static_cast<double>(estimates_of(policy.level).total(policy.stretches).kept_bytes);
@@ -115,8 +145,8 @@ class Search {
     most_plans_ = std::min(plans_ + kPlansAnImprovement, kMostPlans);
     for (bool better = true; better && plans_ < most_plans_;) {
       better = false;
-      for (StretchList& list : neighbours(best, target)) {
-        Policy policy = priced(std::move(list), best.level);
+      for (auto& [list, level] : neighbours(best, target)) {
+        Policy policy = priced(std::move(list), level);
         if (plans_ >= most_plans_) break;
         if (policy.cost() >= best.cost() || peak(policy) > target) continue;
         best = std::move(policy);
@@ -126,32 +156,57 @@ class Search {
     }
   }
 
-  /// Lists that differ by one stretch and take less work by estimate, those of the least first; without those that
-  /// keep more than `target` leaves.
-  std::vector<StretchList> neighbours(const Policy& policy, std::uint64_t target) {
-    const StretchEstimates estimates = estimates_of(policy.level);
-    const StretchEstimates::Total now = estimates.total(policy.stretches);
+  struct Neighbour {
+    StretchList stretches;
+    Level level;
+  };
+
+  /// Those that differ by one stretch, by one cut in two, or by the level, and take less work by estimate, the least
+  /// first; without those that keep more than `target` leaves.
+  std::vector<Neighbour> neighbours(const Policy& policy, std::uint64_t target) {
+    const StretchEstimates::Total now = estimates_of(policy.level).total(policy.stretches);
     const double most_kept = static_cast<double>(now.kept_bytes) + static_cast<double>(target) * (1 + kEstimated) -
                              static_cast<double>(peak(policy));
-    std::vector<std::pair<double, StretchList>> found;
-    const auto add = [&](StretchList list) {
+    std::vector<std::pair<double, Neighbour>> found;
+    const auto add = [&](const StretchEstimates& estimates, StretchList list, Level level) {
       const StretchEstimates::Total total = estimates.total(list);
       if (total.seconds < now.seconds && static_cast<double>(total.kept_bytes) <= most_kept)
-        found.emplace_back(total.seconds, std::move(list));
+        found.emplace_back(total.seconds, Neighbour{std::move(list), level});
     };
+    const StretchEstimates estimates = estimates_of(policy.level);
     for (std::size_t i = 0; i < policy.stretches.size(); ++i) {
       StretchList without = policy.stretches;
       without.erase(without.begin() + static_cast<std::ptrdiff_t>(i));
-      add(without);
+      add(estimates, without, policy.level);
       for (std::size_t first = 0; first < estimates.units(); ++first)
         for (std::size_t last = first; last < std::min(first + kExchanged, estimates.units()); ++last)
           if (estimates.valid({first, last}))
-            if (auto exchanged = with_stretch(without, {first, last})) add(std::move(*exchanged));
+            if (auto exchanged = with_stretch(without, {first, last}))
+              add(estimates, std::move(*exchanged), policy.level);
+      for (StretchList& list : cut_in_two(estimates, policy.stretches, i))
+        add(estimates, std::move(list), policy.level);
     }
-    std::ranges::stable_sort(found, {}, &std::pair<double, StretchList>::first);
-    std::vector<StretchList> lists;
-    for (auto& [seconds, list] : found) lists.push_back(std::move(list));
-    return lists;
+    for (const Level level : kLevels) add(estimates_of(level), policy.stretches, level);
+    std::ranges::stable_sort(found, {}, &std::pair<double, Neighbour>::first);
+    std::vector<Neighbour> sorted;
+    for (auto& [seconds, neighbour] : found) sorted.push_back(std::move(neighbour));
+    return sorted;
+  }
+
+  /// Stretch i as two, with up to `kCut` units between them that run once.
+  static std::vector<StretchList> cut_in_two(const StretchEstimates& estimates, const StretchList& list,
+                                             std::size_t i) {
+    std::vector<StretchList> found;
+    const UnitStretch whole = list[i];
+    for (std::size_t end = whole.first; end < whole.last; ++end)
+      for (std::size_t begin = end + 1; begin <= std::min(end + 1 + kCut, whole.last); ++begin) {
+        if (!estimates.valid({whole.first, end}) || !estimates.valid({begin, whole.last})) continue;
+        StretchList two = list;
+        two[i] = {whole.first, end};
+        two.insert(two.begin() + static_cast<std::ptrdiff_t>(i) + 1, {begin, whole.last});
+        found.push_back(std::move(two));
+      }
+    return found;
   }
 
   /// The list with one more stretch, in order; nothing where it would overlap another.
