@@ -120,6 +120,14 @@ RecomputeOptions name_stretches(const Graph& graph, std::span<const RecomputeUni
   return options;
 }
 
+std::optional<StretchList> with_stretch(StretchList list, UnitStretch stretch) {
+  auto place = list.begin();
+  while (place != list.end() && place->last < stretch.first) ++place;
+  if (place != list.end() && place->first <= stretch.last) return std::nullopt;
+  list.insert(place, stretch);
+  return list;
+}
+
 StretchEstimates::StretchEstimates(const Graph& graph, const StepCost& cost, std::span<const RecomputeUnit> once,
                                    std::span<const RecomputeUnit> again, double stretch_seconds)
     : once_(once), again_(again), stretch_seconds_(stretch_seconds) {
@@ -172,6 +180,20 @@ StretchEstimates::Total StretchEstimates::total(const StretchList& stretches) co
     if (next != stretches.end() && next->first == done.last + 1) total.kept_bytes += handed_on_bytes(done);
   }
   return total;
+}
+
+std::vector<StretchList> StretchEstimates::cut_in_two(const StretchList& list, std::size_t i, std::size_t most) const {
+  std::vector<StretchList> found;
+  const UnitStretch whole = list[i];
+  for (std::size_t end = whole.first; end < whole.last; ++end)
+    for (std::size_t begin = end + 1; begin <= std::min(end + 1 + most, whole.last); ++begin) {
+      if (!valid({whole.first, end}) || !valid({begin, whole.last})) continue;
+      StretchList two = list;
+      two[i] = {whole.first, end};
+      two.insert(two.begin() + static_cast<std::ptrdiff_t>(i) + 1, {begin, whole.last});
+      found.push_back(std::move(two));
+    }
+  return found;
 }
 
 StretchTable::StretchTable(const StretchEstimates& estimates, std::uint64_t room) : estimates_(estimates) {

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -29,6 +30,9 @@ struct UnitStretch {
   bool operator==(const UnitStretch&) const = default;
 };
 using StretchList = std::vector<UnitStretch>;
+
+/// The list with one more stretch, in order; nothing where it would overlap another.
+std::optional<StretchList> with_stretch(StretchList list, UnitStretch stretch);
 
 /// The units of a graph in order. What is kept is read from a plan of the step with nothing run again.
 std::vector<RecomputeUnit> recompute_units(const Graph& graph, const StepPlan& plan, const StepCost& cost,
@@ -62,6 +66,8 @@ class StretchEstimates {
     std::uint64_t kept_bytes = 0;
   };
   Total total(const StretchList& stretches) const;
+  /// The lists with stretch i as two, between which up to `most` units run once.
+  std::vector<StretchList> cut_in_two(const StretchList& list, std::size_t i, std::size_t most) const;
   /// What the next stretch keeps where it begins right behind this one, since nobody else does: 0 mostly.
   std::uint64_t handed_on_bytes(UnitStretch stretch) const {
     return once_[stretch.last].end_bytes == 0 ? once_[stretch.last].output_bytes : 0;

@@ -77,18 +77,17 @@ class Search {
       if (best && best->extra == 0) return best;
     }
     for (const Level level : kLevels) search_single(level, target, best);
-    for (const Level level : kLevels) search_stretches(level, target, best);
-    if (!best)
-      for (const Level level : kLevels) search_lowest(level, target, best);
-    if (!best) return best;
-    improve(*best, target);
-    for (const Level level : kLevels) {  // a level's best, behind others now, may pass them as it is improved
+    if (best) improve(*best, target);
+    for (const Level level : kLevels) {
       std::optional<Policy> other;
       search_stretches(level, target, other);
       if (!other) continue;
       improve(*other, target);
-      if (other->cost() < best->cost()) best = std::move(other);
+      if (!best || other->cost() < best->cost()) best = std::move(other);
     }
+    if (best) return best;
+    for (const Level level : kLevels) search_lowest(level, target, best);
+    if (best) improve(*best, target);
     return best;
   }
 
@@ -183,7 +182,7 @@ class Search {
           if (estimates.valid({first, last}))
             if (auto exchanged = with_stretch(without, {first, last}))
               add(estimates, std::move(*exchanged), policy.level);
-      for (StretchList& list : cut_in_two(estimates, policy.stretches, i))
+      for (StretchList& list : estimates.cut_in_two(policy.stretches, i, kCut))
         add(estimates, std::move(list), policy.level);
     }
     for (const Level level : kLevels) add(estimates_of(level), policy.stretches, level);
@@ -191,31 +190,6 @@ class Search {
     std::vector<Neighbour> sorted;
     for (auto& [seconds, neighbour] : found) sorted.push_back(std::move(neighbour));
     return sorted;
-  }
-
-  /// Stretch i as two, with up to `kCut` units between them that run once.
-  static std::vector<StretchList> cut_in_two(const StretchEstimates& estimates, const StretchList& list,
-                                             std::size_t i) {
-    std::vector<StretchList> found;
-    const UnitStretch whole = list[i];
-    for (std::size_t end = whole.first; end < whole.last; ++end)
-      for (std::size_t begin = end + 1; begin <= std::min(end + 1 + kCut, whole.last); ++begin) {
-        if (!estimates.valid({whole.first, end}) || !estimates.valid({begin, whole.last})) continue;
-        StretchList two = list;
-        two[i] = {whole.first, end};
-        two.insert(two.begin() + static_cast<std::ptrdiff_t>(i) + 1, {begin, whole.last});
-        found.push_back(std::move(two));
-      }
-    return found;
-  }
-
-  /// The list with one more stretch, in order; nothing where it would overlap another.
-  static std::optional<StretchList> with_stretch(StretchList list, UnitStretch stretch) {
-    auto place = list.begin();
-    while (place != list.end() && place->last < stretch.first) ++place;
-    if (place != list.end() && place->first <= stretch.last) return std::nullopt;
-    list.insert(place, stretch);
-    return list;
   }
 
   bool try_policy(Policy policy, std::uint64_t target, std::optional<Policy>& best) {

@@ -11,13 +11,21 @@ namespace bantam {
 namespace {
 
 constexpr double kFlopsReached = 0.65;  // what a network's convolutions reach of the best matrix product's rate
-constexpr double kBackward = 1.75;      // of a forward's time: two products for each, and norms that read twice
-constexpr double kAgain = 1.15;         // of what the roofline gives: what is made again, between passes of backward
+constexpr double kBackward = 1.55;      // of a forward's time: two products for each, and norms that read twice
+constexpr double kAgain = 1.2;          // of what the roofline gives: what is made again, between passes of backward
+constexpr double kPass = 4e-6;          // seconds that a further pass takes to begin and to end
+constexpr std::int64_t kDepth = 8;      // channels that products take at once, however few there are
 constexpr double kNormAgain = 2.0 / 3;  // x read and y written, where forward reads x for its statistics first
 
 double sum(const std::vector<double>& seconds) { return std::accumulate(seconds.begin(), seconds.end(), 0.0); }
 
 std::size_t index(NodeId node) { return static_cast<std::size_t>(node); }
+
+/// How much deeper an image's products are than they count, its channels taken in whole steps.
+double padded_depth(const Shape& input) {
+  if (input.rank() != 3 || input[2] == 0) return 1;
+  return static_cast<double>((input[2] + kDepth - 1) / kDepth * kDepth) / static_cast<double>(input[2]);
+}
 
 /// Nodes [first, last] that record on one tape, and what is made again there: those of one stretch that runs again, or
 /// (stretch 0) those of none.
@@ -59,7 +67,8 @@ class Derivation {
         continue;
       }
       const bool again = traffic[index(node)] > 0;
-      if (again) seconds[index(node)] = kAgain * made[index(node)] * own_traffic(node) * cost_.touch[index(node)];
+      if (again)
+        seconds[index(node)] = made[index(node)] * (kPass + kAgain * own_traffic(node) * cost_.touch[index(node)]);
       const int wanted = (again || deferred_[index(node)] ? made[index(node)] : 0) + (reads(node) ? 1 : 0);
       for (const NodeId input : graph_.nodes()[index(node)].inputs) made[index(input)] += wanted;
     }
@@ -119,10 +128,11 @@ StepCost predict_cost(const Graph& graph, std::int64_t batch, Precision precisio
       continue;
     }
     const std::vector<Shape> inputs = graph.input_shapes(id);
-    const double flops = static_cast<double>(node.layer->flops(inputs) * batch),
+    const double flops = padded_depth(inputs[0]) * static_cast<double>(node.layer->flops(inputs) * batch),
                  bytes = static_cast<double>(node.layer->traffic(inputs) * batch) * element;
     cost.forward.push_back(std::max(flops / (kFlopsReached * rates.flops_per_s), bytes / rates.bytes_per_s));
-    cost.again.push_back(kAgain * cost.forward.back() * (node.layer->uses_batch_statistics() ? kNormAgain : 1.0));
+    cost.again.push_back(kPass +
+                         kAgain * cost.forward.back() * (node.layer->uses_batch_statistics() ? kNormAgain : 1.0));
   }
   cost.step = (1 + kBackward) * sum(cost.forward);
   cost.deferral.resize(graph.nodes().size());

@@ -109,9 +109,11 @@ TEST(RecomputeSearch, IsNearTheBestOfAllPolicies) {
       for (const PricedPolicy& policy : all)
         if (policy.peak <= bytes) best = std::min(best, policy.extra);
       // Beside policies by the layer, whose peaks are gradients', the search is less sure of itself.
-      EXPECT_LE(choice.extra_work, best * (at_cuts ? 1.1 : 1.2) + 1e-3)
+      EXPECT_LE(choice.extra_work, best * (at_cuts ? 1.1 : 1.25) + 1e-3)
           << "of a peak of " << most << " to fit " << bytes;
-      if (!at_cuts) EXPECT_GE(choice.extra_work, best - 1e-9);
+      if (!at_cuts) {
+        EXPECT_GE(choice.extra_work, best - 1e-9);
+      }
     }
   }
 }
