@@ -28,9 +28,9 @@ struct StepCost {
   double step = 0;               ///< forward and backward of all nodes
 };
 
-/// Fitted to captured steps in mixed_float16 on an H200, ms measured (and predicted): resnet50 at batch 256 28.8
-/// (29.3), mobilenet_v1 at 256 9.1 (9.4), resnet18_cifar at 512 5.3 (4.8). A node takes the longer of its arithmetic
-/// (Layer::flops) and its traffic (Layer::traffic, in the compute type).
+/// Fitted to captured steps in mixed_float16 on an H200, ms measured (and predicted): resnet50 at batch 256 27.8
+/// (27.5), mobilenet_v1 at 256 8.4 (8.8), resnet18_cifar at 512 5.3 (4.5). A node takes the longer of its arithmetic
+/// (Layer::flops, of channels in eights) and its traffic (Layer::traffic, in the compute type).
 StepCost predict_cost(const Graph& graph, std::int64_t batch, Precision precision, const DeviceRates& rates);
 
 /// Seconds to derive tensors in backward where nothing runs again, by the node whose output is made.
