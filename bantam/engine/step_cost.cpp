@@ -155,7 +155,8 @@ double extra_work(const Graph& graph, const RecomputeOptions& recompute, const S
   for (const LoweredSegment& segment : segments) {
     if (!segment.recompute) continue;
     for (NodeId node = segment.first; node <= segment.last; ++node) {
-      const bool unread = node == segment.last && graph.nodes()[index(node)].layer->skips_unread_output();
+      const bool unread = recompute.kind == RecomputeOptions::Kind::named && node == segment.last &&
+                          graph.nodes()[index(node)].layer->skips_unread_output();
       if (!derivation.deferred(node) && !unread) seconds += cost.again[index(node)];
     }
     seconds += sum(derivation.seconds({segment.first, segment.last, recompute.derives_again(), segment.first}));
