@@ -37,9 +37,8 @@ StepCost predict_cost(const Graph& graph, std::int64_t batch, Precision precisio
 std::vector<double> derivation_seconds(const Graph& graph, Derive derive, const StepCost& cost);
 
 /// The forward work that the policy does again, with the passes that derive tensors, as a share of a step without: 0.04
-/// is 4 % more time. Fitted with the steps, on resnet50 at 256, ms measured (and predicted): [inner, whole, all of
-/// stage 1] 3.2 (3.4); [cheap, three short stretches] 4.3 (4.7); [cheap, six stretches] 7.1 (7.5); [cheap,
-/// whole, seven stretches] 6.6 (6.6).
+/// is 4 % more time. Fitted with the steps, on resnet50 at 256, ms measured (and predicted): [inner, whole, 14 stretches,
+/// most of them within blocks], which peaks at 3,830 MiB, 5.3 (5.0).
 double extra_work(const Graph& graph, const RecomputeOptions& recompute, const StepCost& cost);
 
 }  // namespace bantam
