@@ -37,9 +37,9 @@ StepCost predict_cost(const Graph& graph, std::int64_t batch, Precision precisio
 std::vector<double> derivation_seconds(const Graph& graph, Derive derive, const StepCost& cost);
 
 /// The forward work that the policy does again, with the passes that derive tensors, as a share of a step without: 0.04
-/// is 4 % more time. Fitted with the steps, on resnet50 at 256, ms measured (and predicted): [inner, whole, 14 stretches,
-/// most of them within blocks], which peaks at 3,830 MiB, 5.3 (5.0); [inner, whole, 12 within blocks], at 6,011 MiB,
-/// 3.7 (2.6). Both were measured when a stretch still added up the gradients of its output first.
+/// is 4 % more time. Fitted with the steps, on resnet50 at 256, ms measured (and predicted): [inner, whole, 14
+/// stretches, most of them within blocks], which peaks at 3,830 MiB, 5.3 (5.0); [inner, whole, 12 within blocks], at
+/// 6,011 MiB, 3.7 (2.6). Both were measured when a stretch still added up the gradients of its output first.
 double extra_work(const Graph& graph, const RecomputeOptions& recompute, const StepCost& cost);
 
 }  // namespace bantam
