@@ -88,11 +88,17 @@ struct Context {
   /// Whether the op may leave a norm's last pass to its reader (pending_norm.h): of nodes that `lower` found one for.
   bool defer = false;
   Keepsakes* keepsakes = nullptr;  ///< of the recomputed stretch that runs, or null
+  /// Whether the op (of a layer that is one op) ends that stretch: see `unread`.
+  bool ends_stretch = false;
   /// Where gradients of weights may wait in parts (pending_gradients.h); null: they are in the arena after each op.
   PendingGradients* pending = nullptr;
   /// The batch norm that alone reads the op's output, where the op may give the statistics of what it writes
   /// (batch_statistics.h); or null.
   const ops::NormStage* norm_behind = nullptr;
+
+  /// Whether nobody reads the op's output: it ends a stretch that runs again, which only its backward waits for. What
+  /// is given back then has the output's shape and type, and may have any values.
+  bool unread() const { return ends_stretch && keepsakes != nullptr && keepsakes->replaying(); }
 
   /// A context on the device's compute stream.
   static Context make(Runtime& runtime, Device device, Precision precision = {});

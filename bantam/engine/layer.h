@@ -69,6 +69,9 @@ class Layer {
   virtual bool defers_norm() const { return false; }
   /// Whether it applies such a norm as it reads.
   virtual bool takes_deferred_norms() const { return false; }
+  /// Whether it makes no output where nobody reads it (Context::unread): a stretch that ends with it runs again for
+  /// less.
+  virtual bool skips_unread_output() const { return false; }
   /// Whether backward reads the input: then it is kept, or made again.
   bool reads_input_again(std::span<const Shape> inputs) const { return !cheap(inputs) || uses_batch_statistics(); }
   /// Whether a sample's output in training depends on the others of its micro-batch: smaller micro-batches then give

@@ -130,6 +130,8 @@ Tensor Model::run_nodes(const Context& context, int position, std::vector<Tensor
     for (const NodeId input : graph_.nodes()[index(node)].inputs)
       if (!read_later(input, node)) values[index(input)] = Tensor();
     Context local = context.at(paths_[index(node)]);
+    // `all` is for the least memory: there no masks are left.
+    local.ends_stretch = last == segment.last && options_.recompute.kind == RecomputeOptions::Kind::named;
     local.defer = std::ranges::find(segment.deferred, last) != segment.deferred.end();
     const std::optional<ops::NormStage> norm = norm_behind(node);
     local.norm_behind = norm ? &*norm : nullptr;
@@ -151,20 +153,20 @@ Tensor Model::run_recomputed(const Context& context, int position, std::vector<T
   if (!y.sole_owner())
     y = y.view(y.shape());  // an identity of its own, even where the stretch passes its input through
   keepsakes.replay();
-  context.tape->record(context, y,
-                       [this, position, kept, keepsakes, random = context.random, pass = context.pass](
-                           const Context& ctx, Tensor dy, GradientStore& store) mutable {
-                         Context again = ctx;
-                         again.pass = pass == Pass::evaluate ? Pass::evaluate : Pass::recompute;
-                         again.random = random;
-                         again.derive = options_.recompute.derives_again();
-                         again.keepsakes = &keepsakes;
-                         run_again(again, position, kept, std::move(dy), store);
-                       });
+  context.tape->record_pieces(context, y,
+                              [this, position, kept, keepsakes, random = context.random, pass = context.pass](
+                                  const Context& ctx, Gradient dy, GradientStore& store) mutable {
+                                Context again = ctx;
+                                again.pass = pass == Pass::evaluate ? Pass::evaluate : Pass::recompute;
+                                again.random = random;
+                                again.derive = options_.recompute.derives_again();
+                                again.keepsakes = &keepsakes;
+                                run_again(again, position, kept, std::move(dy), store);
+                              });
   return y;
 }
 
-void Model::run_again(const Context& context, int position, std::vector<SavedTensor>& inputs, Tensor dy,
+void Model::run_again(const Context& context, int position, std::vector<SavedTensor>& inputs, Gradient dy,
                       GradientStore& store) {
   const LoweredSegment& segment = segments_[static_cast<std::size_t>(position)];
   Tape tape;
@@ -184,7 +186,8 @@ void Model::run_again(const Context& context, int position, std::vector<SavedTen
   held.clear();
   const auto passed_through = std::ranges::find(ids, output.value_id());
   if (output.value_id() != 0 && passed_through != ids.end()) {  // nothing was done to the input
-    store.add(context, inputs[static_cast<std::size_t>(passed_through - ids.begin())].ref(), std::move(dy));
+    store.add(context, inputs[static_cast<std::size_t>(passed_through - ids.begin())].ref(),
+              std::move(dy).tensor(context));
     return;
   }
   if (!wants_gradient(output)) return;

@@ -63,7 +63,7 @@ class Model {
   /// The same without a tape; records that backward runs the segment again.
   Tensor run_recomputed(const Context& context, int position, std::vector<Tensor>& values);
   /// Runs a segment again from what was kept of its inputs, and walks it backwards.
-  void run_again(const Context& context, int position, std::vector<SavedTensor>& inputs, Tensor dy,
+  void run_again(const Context& context, int position, std::vector<SavedTensor>& inputs, Gradient dy,
                  GradientStore& store);
 
   Runtime& runtime_;

@@ -18,10 +18,19 @@
 namespace bantam {
 namespace {
 
-constexpr int kStretchBounds = 16;  // from the largest unit to the whole graph, geometrically
+constexpr int kRooms = 10;  // for stretches that run again: of what the model leaves, each this much of the one before
+constexpr double kLessRoom = 0.94;
+constexpr int kPlansATable = 8;
+constexpr int kLowestRooms = 20, kLowestBounds = 3;  // the same where hardly anything fits
+constexpr double kLowestLessRoom = 0.87;
+constexpr std::size_t kLowestStep = 8;
+constexpr std::size_t kSmall = 16;     // units of a network in which single stretches are tried one by one
+constexpr double kStretchCost = 5e-4;  // of a step, for each stretch: long lists should be worth it
 // Bounds on time that do not depend on the machine, for improving what the tables gave.
 constexpr std::int64_t kPlansAnImprovement = 150, kMostPlans = 1000;
-constexpr std::size_t kExchanged = 4;  // units of a stretch that takes another's place
+constexpr std::size_t kExchanged = 24;  // units of a stretch that takes another's place
+constexpr std::size_t kCut = 4;         // most units left out where a stretch is cut in two
+constexpr double kEstimated = 0.02;     // of the target: how far estimates of kept bytes may be off
 constexpr int kTighterTargets = 16;
 constexpr double kTighter = 0.96;  // what fits by bytes may not by pieces: the next target is lower
 
@@ -37,6 +46,8 @@ struct Policy {
   StretchList stretches;
   Level level;
   double extra = std::numeric_limits<double>::infinity();
+  /// What policies are compared by.
+  double cost() const { return extra + kStretchCost * static_cast<double>(stretches.size()); }
 };
 
 class Search {
@@ -65,43 +76,66 @@ class Search {
       try_policy(priced({}, level), target, best);
       if (best && best->extra == 0) return best;
     }
-    for (const Level level : kLevels) search_stretches(level, target, best);
-    if (!best) return best;
-    improve(*best, target);
-    for (const Level level : kLevels) {  // a level's best, behind others now, may pass them as it is improved
+    for (const Level level : kLevels) search_single(level, target, best);
+    if (best) improve(*best, target);
+    for (const Level level : kLevels) {
       std::optional<Policy> other;
       search_stretches(level, target, other);
       if (!other) continue;
       improve(*other, target);
-      if (other->extra < best->extra) best = std::move(other);
+      if (!best || other->cost() < best->cost()) best = std::move(other);
     }
+    if (best) return best;
+    for (const Level level : kLevels) search_lowest(level, target, best);
+    if (best) improve(*best, target);
     return best;
   }
 
-  void search_stretches(Level level, std::uint64_t target, std::optional<Policy>& best) {
-    const std::vector<RecomputeUnit>& units = units_of(level.derive);
-    std::uint64_t largest = 1, all = 1;
-    for (const RecomputeUnit& unit : units) {
-      largest = std::max(largest, unit.kept_bytes);
-      all += unit.kept_bytes;
-    }
-    const double ratio = std::pow(static_cast<double>(all) / static_cast<double>(largest), 1.0 / (kStretchBounds - 1));
-    double bound = static_cast<double>(largest);
-    for (int i = 0; i < kStretchBounds; ++i, bound *= ratio)
-      search_bounds(StretchTable(units, static_cast<std::uint64_t>(bound)), level, target, best);
+  /// Small networks peak where gradients do, which tables do not see: there every stretch is tried alone.
+  void search_single(Level level, std::uint64_t target, std::optional<Policy>& best) {
+    const StretchEstimates estimates = estimates_of(level);
+    if (estimates.units() > kSmall) return;
+    for (std::size_t first = 0; first < estimates.units(); ++first)
+      for (std::size_t last = first; last < estimates.units(); ++last)
+        if (estimates.valid({first, last})) try_policy(priced({{first, last}}, level), target, best);
   }
 
-  /// The highest of the table's bounds whose plan is within the target; those no better than the best are left out.
+  void search_stretches(Level level, std::uint64_t target, std::optional<Policy>& best) {
+    const StretchEstimates estimates = estimates_of(level);
+    if (target <= persistent_bytes_) return;
+    double room = static_cast<double>(target - persistent_bytes_);
+    for (int i = 0; i < kRooms; ++i, room *= kLessRoom)
+      search_bounds(StretchTable(estimates, static_cast<std::uint64_t>(room)), level, target, best);
+  }
+
+  /// Lowers the bound on kept bytes by what plans are above the target, until one is within it.
   void search_bounds(const StretchTable& table, Level level, std::uint64_t target, std::optional<Policy>& best) {
-    const auto policy_at = [&](std::size_t bound) { return priced(table.stretches(bound), level); };
-    std::size_t low = 0, high = StretchTable::kLevels + 1;
-    while (low < high && !std::isfinite(table.seconds(low))) ++low;
-    while (best && low < high && table.seconds(low) / cost_.step >= best->extra) ++low;
-    if (low >= high || !try_policy(policy_at(low), target, best)) return;
-    while (high - low > 1) {
-      const std::size_t middle = low + (high - low) / 2;
-      (try_policy(policy_at(middle), target, best) ? low : high) = middle;
+    double bytes = static_cast<double>(target - persistent_bytes_);
+    for (int i = 0; i < kPlansATable; ++i) {
+      const std::size_t bound = table.level_of(bytes);
+      if (!std::isfinite(table.seconds(bound)) || (best && table.seconds(bound) / cost_.step >= best->cost())) return;
+      const Policy policy = priced(table.stretches(bound), level);
+      if (try_policy(policy, target, best)) return;
+      bytes = std::min(bytes, kept_bytes(policy)) - static_cast<double>(peak(policy) - target);
     }
+  }
+
+  /// Where hardly anything fits: the least that can be kept, and little more, with any room for stretches.
+  void search_lowest(Level level, std::uint64_t target, std::optional<Policy>& best) {
+    const StretchEstimates estimates = estimates_of(level);
+    double room = static_cast<double>(estimates.total({}).kept_bytes);
+    for (int i = 0; i < kLowestRooms; ++i, room *= kLowestLessRoom) {
+      const StretchTable table(estimates, static_cast<std::uint64_t>(room));
+      std::size_t bound = 0;
+      while (bound <= StretchTable::kLevels && !std::isfinite(table.seconds(bound))) ++bound;
+      for (int more = 0; more < kLowestBounds && bound <= StretchTable::kLevels; ++more, bound += kLowestStep)
+        try_policy(priced(table.stretches(bound), level), target, best);
+    }
+  }
+
+  /// By estimate.
+  double kept_bytes(const Policy& policy) {
+    return static_cast<double>(estimates_of(policy.level).total(policy.stretches).kept_bytes);
   }
 
   /// Leaves stretches out, makes them shorter and exchanges them for others, the largest gain first, as long as the
@@ -110,8 +144,10 @@ class Search {
     most_plans_ = std::min(plans_ + kPlansAnImprovement, kMostPlans);
     for (bool better = true; better && plans_ < most_plans_;) {
       better = false;
-      for (Policy& policy : neighbours(best)) {
-        if (plans_ >= most_plans_ || peak(policy) > target) continue;
+      for (auto& [list, level] : neighbours(best, target)) {
+        Policy policy = priced(std::move(list), level);
+        if (plans_ >= most_plans_) break;
+        if (policy.cost() >= best.cost() || peak(policy) > target) continue;
         best = std::move(policy);
         better = true;
         break;
@@ -119,43 +155,46 @@ class Search {
     }
   }
 
-  /// Policies of less work than `policy` by one change, those of the least work first.
-  std::vector<Policy> neighbours(const Policy& policy) {
-    std::vector<Policy> found;
-    const auto add = [&](StretchList list, Level level) {
-      Policy next = priced(std::move(list), level);
-      if (next.extra < policy.extra) found.push_back(std::move(next));
-    };
-    for (std::size_t i = 0; i < policy.stretches.size(); ++i) {
-      StretchList without = policy.stretches, later = without, sooner = without;
-      without.erase(without.begin() + static_cast<std::ptrdiff_t>(i));
-      add(without, policy.level);
-      for (std::size_t first = 0; first < units_of(Derive::none).size(); ++first)
-        for (std::size_t last = first; last < std::min(first + kExchanged, units_of(Derive::none).size()); ++last)
-          if (auto exchanged = with_stretch(without, {first, last})) add(std::move(*exchanged), policy.level);
-      if (policy.stretches[i].first == policy.stretches[i].last) continue;
-      ++later[i].first;
-      --sooner[i].last;
-      add(later, policy.level);
-      add(sooner, policy.level);
-    }
-    for (const Level level : kLevels) add(policy.stretches, level);
-    std::ranges::stable_sort(found, {}, &Policy::extra);
-    return found;
-  }
+  struct Neighbour {
+    StretchList stretches;
+    Level level;
+  };
 
-  /// The list with one more stretch, in order; nothing where it would overlap another.
-  static std::optional<StretchList> with_stretch(StretchList list, UnitStretch stretch) {
-    auto place = list.begin();
-    while (place != list.end() && place->last < stretch.first) ++place;
-    if (place != list.end() && place->first <= stretch.last) return std::nullopt;
-    list.insert(place, stretch);
-    return list;
+  /// Those that differ by one stretch, by one cut in two, or by the level, and take less work by estimate, the least
+  /// first; without those that keep more than `target` leaves.
+  std::vector<Neighbour> neighbours(const Policy& policy, std::uint64_t target) {
+    const StretchEstimates::Total now = estimates_of(policy.level).total(policy.stretches);
+    const double most_kept = static_cast<double>(now.kept_bytes) + static_cast<double>(target) * (1 + kEstimated) -
+                             static_cast<double>(peak(policy));
+    std::vector<std::pair<double, Neighbour>> found;
+    const auto add = [&](const StretchEstimates& estimates, StretchList list, Level level) {
+      const StretchEstimates::Total total = estimates.total(list);
+      if (total.seconds < now.seconds && static_cast<double>(total.kept_bytes) <= most_kept)
+        found.emplace_back(total.seconds, Neighbour{std::move(list), level});
+    };
+    const StretchEstimates estimates = estimates_of(policy.level);
+    for (std::size_t i = 0; i < policy.stretches.size(); ++i) {
+      StretchList without = policy.stretches;
+      without.erase(without.begin() + static_cast<std::ptrdiff_t>(i));
+      add(estimates, without, policy.level);
+      for (std::size_t first = 0; first < estimates.units(); ++first)
+        for (std::size_t last = first; last < std::min(first + kExchanged, estimates.units()); ++last)
+          if (estimates.valid({first, last}))
+            if (auto exchanged = with_stretch(without, {first, last}))
+              add(estimates, std::move(*exchanged), policy.level);
+      for (StretchList& list : estimates.cut_in_two(policy.stretches, i, kCut))
+        add(estimates, std::move(list), policy.level);
+    }
+    for (const Level level : kLevels) add(estimates_of(level), policy.stretches, level);
+    std::ranges::stable_sort(found, {}, &std::pair<double, Neighbour>::first);
+    std::vector<Neighbour> sorted;
+    for (auto& [seconds, neighbour] : found) sorted.push_back(std::move(neighbour));
+    return sorted;
   }
 
   bool try_policy(Policy policy, std::uint64_t target, std::optional<Policy>& best) {
     if (peak(policy) > target) return false;
-    if (!best || policy.extra < best->extra) best = std::move(policy);
+    if (!best || policy.cost() < best->cost()) best = std::move(policy);
     return true;
   }
 
@@ -205,12 +244,19 @@ class Search {
     const StepPlan plan = plan_step(graph_, step);
     if (derive != Derive::none) {
       units = units_of(Derive::none);
-      count_kept(graph_, plan, units);
+      count_kept(graph_, plan, derive, cost_, units);
     } else {
-      const auto value_bytes = static_cast<std::int64_t>(size_of(step.model.precision.compute()));
+      const auto value_bytes = step.batch * static_cast<std::int64_t>(size_of(step.model.precision.compute()));
       units = recompute_units(graph_, plan, cost_, value_bytes);
+      persistent_bytes_ = plan.persistent_bytes;
     }
     return units;
+  }
+
+  StretchEstimates estimates_of(Level level) {
+    (void)units_of(Derive::none);
+    return {graph_, cost_, units_of(level.derive), units_of(level.whole ? Derive::none : level.derive),
+            kStretchCost * cost_.step};
   }
 
   RecomputeChoice choice(const Policy& policy, bool fits) {
@@ -221,6 +267,7 @@ class Search {
   const RecomputeQuestion& question_;
   StepCost cost_;
   std::vector<RecomputeUnit> units_[3];
+  std::uint64_t persistent_bytes_ = 0;  // of the model and what trains it
   std::map<std::string, std::uint64_t> peaks_;
   std::uint64_t smallest_peak_ = std::numeric_limits<std::uint64_t>::max();
   Policy smallest_;

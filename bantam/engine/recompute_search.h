@@ -29,11 +29,11 @@ struct RecomputeChoice {
 };
 
 /// Tries policies on the meta device: none; inner or all cheap tensors derived; stretches of consecutive blocks run
-/// again, alone and with these, which may be derived within stretches or not (`whole`). Stretches come from a dynamic
-/// programme over the points where one value crosses the graph: the least predicted work for a bound on kept bytes and
-/// a bound on a stretch's own bytes; both bounds are searched with exact plans, and the best is then improved by
-/// leaving stretches out, making them shorter and exchanging them, and so is the best of each way to derive. Equal
-/// questions give equal answers. resnet50 takes about a second.
+/// again, alone and with these, which may be derived within stretches or not (`whole`). A stretch is any run of layers
+/// that one value leaves, also within a block. Stretches come from a dynamic programme along the layers: the least
+/// predicted work for a bound on kept bytes and one on what a stretch and all in front of it hold while it runs again;
+/// both bounds are searched with exact plans, and the best of each way to derive is then improved by leaving stretches
+/// out, making them shorter and exchanging them. Equal questions give equal answers. resnet50 takes about a second.
 RecomputeChoice search_recompute(const Graph& graph, const RecomputeQuestion& question);
 
 }  // namespace bantam

@@ -11,11 +11,21 @@ namespace bantam {
 namespace {
 
 constexpr double kFlopsReached = 0.65;  // what a network's convolutions reach of the best matrix product's rate
-constexpr double kBackward = 1.75;      // of a forward's time: two products for each, and norms that read twice
-constexpr double kAgain = 1.15;         // of what the roofline gives: what is made again, between passes of backward
+constexpr double kBackward = 1.55;      // of a forward's time: two products for each, and norms that read twice
+constexpr double kAgain = 1.2;          // of what the roofline gives: what is made again, between passes of backward
+constexpr double kPass = 4e-6;          // seconds that a further pass takes to begin and to end
+constexpr std::int64_t kDepth = 8;      // channels that products take at once, however few there are
 constexpr double kNormAgain = 2.0 / 3;  // x read and y written, where forward reads x for its statistics first
 
+double sum(const std::vector<double>& seconds) { return std::accumulate(seconds.begin(), seconds.end(), 0.0); }
+
 std::size_t index(NodeId node) { return static_cast<std::size_t>(node); }
+
+/// How much deeper an image's products are than they count, its channels taken in whole steps.
+double padded_depth(const Shape& input) {
+  if (input.rank() != 3 || input[2] == 0) return 1;
+  return static_cast<double>((input[2] + kDepth - 1) / kDepth * kDepth) / static_cast<double>(input[2]);
+}
 
 /// Nodes [first, last] that record on one tape, and what is made again there: those of one stretch that runs again, or
 /// (stretch 0) those of none.
@@ -44,19 +54,21 @@ class Derivation {
 
   bool deferred(NodeId node) const { return deferred_[index(node)]; }
 
-  double seconds(const Scope& scope) const {
+  /// By node.
+  std::vector<double> seconds(const Scope& scope) const {
     std::vector<int> traffic(graph_.nodes().size(), 0);
     for (NodeId node = scope.first; node <= scope.last; ++node)
       if (stretch_[index(node)] == scope.stretch) traffic[index(node)] = recipe_traffic(node, scope, traffic);
     std::vector<int> made(graph_.nodes().size(), 0);  // how often backward makes it, all readers counted before
-    double seconds = 0;
+    std::vector<double> seconds(graph_.nodes().size(), 0);
     for (NodeId node = scope.last; node >= scope.first; --node) {
       if (stretch_[index(node)] != scope.stretch) {
         for (const NodeId input : entering_[index(node)]) ++made[index(input)];  // once, whoever reads it there
         continue;
       }
       const bool again = traffic[index(node)] > 0;
-      if (again) seconds += kAgain * made[index(node)] * own_traffic(node) * cost_.touch[index(node)];
+      if (again)
+        seconds[index(node)] = made[index(node)] * (kPass + kAgain * own_traffic(node) * cost_.touch[index(node)]);
       const int wanted = (again || deferred_[index(node)] ? made[index(node)] : 0) + (reads(node) ? 1 : 0);
       for (const NodeId input : graph_.nodes()[index(node)].inputs) made[index(input)] += wanted;
     }
@@ -116,26 +128,38 @@ StepCost predict_cost(const Graph& graph, std::int64_t batch, Precision precisio
       continue;
     }
     const std::vector<Shape> inputs = graph.input_shapes(id);
-    const double flops = static_cast<double>(node.layer->flops(inputs) * batch),
+    const double flops = padded_depth(inputs[0]) * static_cast<double>(node.layer->flops(inputs) * batch),
                  bytes = static_cast<double>(node.layer->traffic(inputs) * batch) * element;
     cost.forward.push_back(std::max(flops / (kFlopsReached * rates.flops_per_s), bytes / rates.bytes_per_s));
-    cost.again.push_back(kAgain * cost.forward.back() * (node.layer->uses_batch_statistics() ? kNormAgain : 1.0));
+    cost.again.push_back(kPass +
+                         kAgain * cost.forward.back() * (node.layer->uses_batch_statistics() ? kNormAgain : 1.0));
   }
-  cost.step = (1 + kBackward) * std::accumulate(cost.forward.begin(), cost.forward.end(), 0.0);
+  cost.step = (1 + kBackward) * sum(cost.forward);
+  cost.deferral.resize(graph.nodes().size());
   for (const LoweredSegment& segment : lower(graph, {}))
-    for (const NodeId node : segment.deferred) cost.step -= 2 * cost.touch[index(node)];  // neither written nor read
+    for (const NodeId node : segment.deferred)
+      cost.step -= cost.deferral[index(node)] = 2 * cost.touch[index(node)];  // neither written nor read
   return cost;
+}
+
+std::vector<double> derivation_seconds(const Graph& graph, Derive derive, const StepCost& cost) {
+  return Derivation(graph, lower(graph, {.derive = derive}), cost).seconds({1, graph.output(), derive});
 }
 
 double extra_work(const Graph& graph, const RecomputeOptions& recompute, const StepCost& cost) {
   const std::vector<LoweredSegment> segments = lower(graph, recompute);
   const Derivation derivation(graph, segments, cost);
-  double seconds = derivation.seconds({1, graph.output(), recompute.derives()});
+  double seconds = sum(derivation.seconds({1, graph.output(), recompute.derives()}));
+  for (NodeId node = 1; node <= graph.output(); ++node)
+    if (!derivation.deferred(node)) seconds += cost.deferral[index(node)];  // its reader is on the other side
   for (const LoweredSegment& segment : segments) {
     if (!segment.recompute) continue;
-    for (NodeId node = segment.first; node <= segment.last; ++node)
-      if (!derivation.deferred(node)) seconds += cost.again[index(node)];
-    seconds += derivation.seconds({segment.first, segment.last, recompute.derives_again(), segment.first});
+    for (NodeId node = segment.first; node <= segment.last; ++node) {
+      const bool unread = recompute.kind == RecomputeOptions::Kind::named && node == segment.last &&
+                          graph.nodes()[index(node)].layer->skips_unread_output();
+      if (!derivation.deferred(node) && !unread) seconds += cost.again[index(node)];
+    }
+    seconds += sum(derivation.seconds({segment.first, segment.last, recompute.derives_again(), segment.first}));
   }
   return cost.step > 0 ? seconds / cost.step : 0;
 }

@@ -21,21 +21,25 @@ DeviceRates typical_rates(Device device, Precision precision);
 
 /// Seconds of one micro-batch.
 struct StepCost {
-  std::vector<double> forward;  ///< by node, with every norm written; 0 for the input
-  std::vector<double> again;    ///< by node: run again, with a norm's statistics kept
-  std::vector<double> touch;    ///< by node: to read or to write its output once
-  double step = 0;              ///< forward and backward of all nodes
+  std::vector<double> forward;   ///< by node, with every norm written; 0 for the input
+  std::vector<double> again;     ///< by node: run again, with a norm's statistics kept
+  std::vector<double> touch;     ///< by node: to read or to write its output once
+  std::vector<double> deferral;  ///< by node: what a norm saves that its reader applies where nothing runs again, or 0
+  double step = 0;               ///< forward and backward of all nodes
 };
 
-/// Fitted to captured steps in mixed_float16 on an H200, ms measured (and predicted): resnet50 at batch 256 28.8
-/// (29.3), mobilenet_v1 at 256 9.1 (9.4), resnet18_cifar at 512 5.3 (4.8). A node takes the longer of its arithmetic
-/// (Layer::flops) and its traffic (Layer::traffic, in the compute type).
+/// Fitted to captured steps in mixed_float16 on an H200, ms measured (and predicted): resnet50 at batch 256 27.8
+/// (27.5), mobilenet_v1 at 256 8.4 (8.8), resnet18_cifar at 512 5.3 (4.5). A node takes the longer of its arithmetic
+/// (Layer::flops, of channels in eights) and its traffic (Layer::traffic, in the compute type).
 StepCost predict_cost(const Graph& graph, std::int64_t batch, Precision precision, const DeviceRates& rates);
 
+/// Seconds to derive tensors in backward where nothing runs again, by the node whose output is made.
+std::vector<double> derivation_seconds(const Graph& graph, Derive derive, const StepCost& cost);
+
 /// The forward work that the policy does again, with the passes that derive tensors, as a share of a step without: 0.04
-/// is 4 % more time. Fitted with the steps, on resnet50 at 256, ms measured (and predicted): [inner, whole, all of
-/// stage 1] 3.2 (3.4); [cheap, three short stretches] 4.3 (4.7); [cheap, six stretches] 7.1 (7.5); [cheap,
-/// whole, seven stretches] 6.6 (6.6).
+/// is 4 % more time. Fitted with the steps, on resnet50 at 256, ms measured (and predicted): [inner, whole, 14
+/// stretches, most of them within blocks], which peaks at 3,830 MiB, 5.3 (5.0); [inner, whole, 12 within blocks], at
+/// 6,011 MiB, 3.7 (2.6). Both were measured when a stretch still added up the gradients of its output first.
 double extra_work(const Graph& graph, const RecomputeOptions& recompute, const StepCost& cost);
 
 }  // namespace bantam

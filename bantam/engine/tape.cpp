@@ -80,12 +80,13 @@ void Tape::record_pieces(const Context& context, Tensor& output, PiecesBackward 
   entries_.push_back({output.value_id(), context.path, std::move(backward)});
 }
 
-GradientStore Tape::backward(Context context, Tensor loss, Tensor seed) {
+GradientStore Tape::backward(Context context, Tensor loss, Gradient seed) {
   const auto recorded = [&](const Entry& entry) { return entry.output == loss.value_id(); };
   if (loss.value_id() == 0 || std::ranges::none_of(entries_, recorded))
     throw Error("backward: the loss was not recorded on this tape");
-  if (seed.shape() != loss.shape())
-    throw ShapeError(fmt::format("backward: the seed {} does not have the loss's shape {}", to_string(seed.shape()),
+  const Shape shape = seed.defined() ? seed.value().shape() : Shape();
+  if (!seed.defined() || shape != loss.shape())
+    throw ShapeError(fmt::format("backward: the seed {} does not have the loss's shape {}", to_string(shape),
                                  to_string(loss.shape())));
   context.tape = nullptr;
   GradientStore store;

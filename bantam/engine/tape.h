@@ -67,7 +67,7 @@ class Tape {
   /// Walks the list once in reverse from `loss`, whose gradient is `seed` (a tensor of loss's shape), freeing each
   /// entry as it goes. Gradients of leaves (values with an identity that no op here made) are left in the returned
   /// store. Throws Error where loss was not recorded here.
-  GradientStore backward(Context context, Tensor loss, Tensor seed);
+  GradientStore backward(Context context, Tensor loss, Gradient seed);
 
   bool empty() const { return entries_.empty(); }
   void set_parameter_hook(ParameterHook hook) { hook_ = std::move(hook); }

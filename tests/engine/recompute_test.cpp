@@ -80,7 +80,9 @@ TEST_P(RecomputeTest, EveryRecomputePolicyGivesTheSameBitsInChainsOfBlocks) {
     for (const RecomputeOptions& recompute :
          {kInner, kCheap, kAll, again({"block1..block3"}), again({"stem..block0", "block2", "block4"}, Derive::cheap),
           again({"stem..block0", "block2"}, Derive::inner, true), again({"block0/depthwise_norm..block0/add"}),
-          again({"block2/add"}, Derive::cheap)})
+          again({"block2/add"}, Derive::cheap), again({"block1/conv", "block2/conv..block2/norm", "block3"}),
+          again({"block0/depthwise..block0/add", "block2/depthwise..block2/add", "block4/conv..block4/depthwise"},
+                Derive::inner, true)})
       EXPECT_EQ(run(recompute), expected);
   }
 }
@@ -116,7 +118,44 @@ TEST_P(RecomputeTest, WhatForwardLeavesForBackwardToTheByte) {
   EXPECT_EQ(left(kCheap), always + 2 * kTensor + kMask);
   // Block a again: its output is kept (block b reads it), its raw convolution is not.
   EXPECT_EQ(left(again({"a"}, Derive::cheap)), always + kTensor + kMask + kTensor);
-  EXPECT_EQ(left(again({"a..b"}, Derive::cheap)), always + kTensor);
+  // The sum at a stretch's end leaves its mask.
+  EXPECT_EQ(left(again({"a..b"}, Derive::cheap)), always + kTensor + kMask);
+}
+
+TEST_P(RecomputeTest, AStretchThatRunsAgainDoesNotMakeItsOutput) {
+  const Context plain = context();
+  const Shape shape{4, 6, 6, 8};
+  const auto leaf = [&](std::uint64_t seed) {
+    Tensor tensor = testing::random_tensor(plain, shape, seed);
+    tensor.set_value_id(runtime().new_value_id());
+    return tensor;
+  };
+  const Tensor a = leaf(1), b = leaf(2), dy = testing::random_tensor(plain, shape, 3);
+  const auto gradient = [&](const Context& taped, Tensor y) {
+    GradientStore store = taped.tape->backward(plain, std::move(y), dy.view(shape));
+    return to_host<float>(store.take(a.value_id()), plain.stream);
+  };
+  for (const kernels::Activation kind : {kernels::Activation::relu, kernels::Activation::none}) {
+    Tape kept;
+    Context once = plain;
+    once.tape = &kept;
+    const std::vector<float> expected = gradient(once, ops::add(once, a, b, {kind}));
+
+    Keepsakes keepsakes;
+    Context first = plain;
+    first.keepsakes = &keepsakes;
+    first.ends_stretch = true;
+    const Tensor y = ops::add(first, a, b, {kind});
+    keepsakes.replay();
+    Tape tape;
+    Context second = first;
+    second.tape = &tape;
+    const std::uint64_t before = runtime().allocator(device()).stats().in_use_bytes;
+    Tensor stand_in = ops::add(second, a, b, {kind});
+    EXPECT_EQ(runtime().allocator(device()).stats().in_use_bytes, before) << "neither output nor mask";
+    EXPECT_NE(stand_in.data(), y.data());
+    EXPECT_EQ(gradient(second, std::move(stand_in)), expected);
+  }
 }
 
 TEST_P(RecomputeTest, RecomputedLayersThatPassTheirInputThrough) {

@@ -32,6 +32,7 @@ class BatchNormLayer : public Layer {
   explicit BatchNormLayer(BatchNormOptions options) : options_(options) {}
   std::string_view kind() const override { return "batch_norm"; }
   bool uses_batch_statistics() const override { return true; }
+  bool skips_unread_output() const override { return true; }
   bool defers_norm() const override { return options_.activation.kind == kernels::Activation::none; }
 
   Shape output_shape(std::span<const Shape> inputs) const override {

@@ -31,8 +31,13 @@ class Conv2dLayer : public Layer {
     Parameter* bias = declare_bias(scope, options_.bias, options_.filters);
     return bind_function([&weight, bias, window = window(), groups = options_.groups, act = options_.activation](
                              const Context& context, Tensor x) {
-      return finish(context, ops::conv2d(context, x, weight.value(), window, groups), bias, act);
+      const Context before = before_finish(context, bias, act);
+      return finish(context, ops::conv2d(before, x, weight.value(), window, groups), bias, act);
     });
+  }
+
+  bool skips_unread_output() const override {
+    return !options_.bias && options_.activation.kind == kernels::Activation::none;
   }
 
   std::int64_t flops(std::span<const Shape> inputs) const override {
@@ -119,7 +124,8 @@ class SeparableConv2dLayer : public Layer {
     return bind_function(
         [&depthwise, &pointwise, bias, window = window(), act = options_.activation](const Context& context, Tensor x) {
           const Tensor filtered = ops::depthwise_conv2d(context, std::move(x), depthwise.value(), window);
-          return finish(context, ops::conv2d(context, filtered, pointwise.value()), bias, act);
+          const Context before = before_finish(context, bias, act);
+          return finish(context, ops::conv2d(before, filtered, pointwise.value()), bias, act);
         });
   }
 

@@ -1,5 +1,6 @@
 // Layers that keep the shape: activation, dropout, and the sum that ends a residual block.
 #include "bantam/engine/layers/support.h"
+#include "bantam/kernels/piecewise.h"
 
 namespace bantam {
 namespace {
@@ -10,6 +11,7 @@ class ActivationLayer : public Layer {
  public:
   explicit ActivationLayer(ActivationOptions options) : options_(options) {}
   std::string_view kind() const override { return "activation"; }
+  bool skips_unread_output() const override { return kernels::is_piecewise(options_.kind); }
   Shape output_shape(std::span<const Shape> inputs) const override { return single(kind(), inputs); }
   std::unique_ptr<BoundLayer> bind(LayerScope&, BufferArena&, std::span<const Shape>) const override {
     return bind_function([options = options_](const Context& context, Tensor x) {
@@ -57,6 +59,7 @@ class AddLayer : public Layer {
   explicit AddLayer(ActivationOptions options) : options_(options) {}
   std::string_view kind() const override { return "add"; }
   bool takes_deferred_norms() const override { return true; }
+  bool skips_unread_output() const override { return kernels::is_piecewise(options_.kind); }
   Shape output_shape(std::span<const Shape> inputs) const override {
     if (inputs.size() != 2) throw ShapeError(fmt::format("add: expected two inputs, got {}", inputs.size()));
     if (inputs[0] != inputs[1])

@@ -48,6 +48,12 @@ inline Tensor finish(const Context& context, Tensor x, Parameter* bias, const Ac
   return ops::activation(context, std::move(x), options.kind, options.slope);
 }
 
+/// The context of an op in front of `finish`: what that reads does not end a stretch.
+inline Context before_finish(Context context, Parameter* bias, const ActivationOptions& options) {
+  context.ends_stretch = context.ends_stretch && bias == nullptr && options.kind == kernels::Activation::none;
+  return context;
+}
+
 /// Elements that `finish` reads and writes: one pass over `out` each for the bias and the activation.
 inline std::int64_t finish_traffic(const Shape& out, bool bias, const ActivationOptions& options) {
   const int passes = (bias ? 1 : 0) + (options.kind == kernels::Activation::none ? 0 : 1);

@@ -18,14 +18,18 @@ Tensor add(const Context& context, Tensor a, Tensor b, kernels::ActivationFuncti
     throw ShapeError(fmt::format("add: {} and {} differ", to_string(a.shape()), to_string(b.shape())));
   if (a.dtype() != b.dtype())
     throw DTypeError(fmt::format("add: {} and {} differ", to_string(a.dtype()), to_string(b.dtype())));
-  if (f.kind != kernels::Activation::none)
-    return kernels::is_piecewise(f.kind)
-               ? masked_activation(context, std::move(a), std::move(b), f)
-               : activation(context, add(context, std::move(a), std::move(b)), f.kind, f.slope);
-  Tensor y = a.sole_owner()   ? a.view(a.shape())
-             : b.sole_owner() ? b.view(b.shape())
-                              : context.allocate(a.shape(), a.dtype());
-  if (a.pending() != nullptr || b.pending() != nullptr)
+  if (f.kind != kernels::Activation::none && !kernels::is_piecewise(f.kind)) {
+    Context inner = context;
+    inner.ends_stretch = false;  // the sum is read
+    return activation(context, add(inner, std::move(a), std::move(b)), f.kind, f.slope);
+  }
+  if (f.kind != kernels::Activation::none) return masked_activation(context, std::move(a), std::move(b), f);
+  Tensor y = a.sole_owner() || context.unread() ? a.view(a.shape())
+             : b.sole_owner()                   ? b.view(b.shape())
+                                                : context.allocate(a.shape(), a.dtype());
+  if (context.unread()) {
+    // y stands for the sum
+  } else if (a.pending() != nullptr || b.pending() != nullptr)
     run_masked_forward(context, {}, a, b, y, Tensor());
   else
     BANTAM_KERNEL(context.exec, add, a.elements(), a.dtype(), a.data(), b.data(), y.data());

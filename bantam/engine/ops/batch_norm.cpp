@@ -180,8 +180,9 @@ Tensor batch_norm(const Context& context, const Tensor& x, const BatchNormTensor
     return forward_inference(context, call, x, tensors, settings);
   }
   const bool deferred = context.defer && settings.activation.kind == kernels::Activation::none;
-  Tensor y = deferred ? x.view(x.shape()) : context.allocate(x.shape(), x.dtype());
-  const Statistics statistics = forward_training(context, call, x, tensors, settings, deferred ? Tensor() : y);
+  const bool written = !deferred && !context.unread();
+  Tensor y = written ? context.allocate(x.shape(), x.dtype()) : x.view(x.shape());
+  const Statistics statistics = forward_training(context, call, x, tensors, settings, written ? y : Tensor());
   const SavedTensor saved = recorded ? SavedTensor(x) : SavedTensor();
   if (recorded)
     context.tape->record_pieces(context, y,

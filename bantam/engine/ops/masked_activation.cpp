@@ -38,6 +38,24 @@ Recipe::Make make_again(kernels::ActivationFunction f, const SavedOperand& a, co
   };
 }
 
+struct Activated {
+  Tensor y, mask;  // no mask where nobody wants one
+};
+
+/// At the end of a stretch that runs again the first pass leaves the mask, and the second needs nothing else.
+Activated forward(const Context& context, kernels::ActivationFunction f, const Tensor& a, const Tensor& b,
+                  bool recorded) {
+  if (context.unread()) return {a.view(a.shape()), context.keepsakes->take()};
+  Keepsakes* keepsakes = context.ends_stretch ? context.keepsakes : nullptr;
+  Activated to{b.defined() && !a.sole_owner() && b.sole_owner() ? b.view(b.shape()) : reuse_or_allocate(context, a),
+               {}};
+  if (recorded || keepsakes != nullptr)
+    to.mask = context.allocate({static_cast<std::int64_t>(kernels::activation_mask_bytes(a.elements()))}, DType::uint8);
+  run_masked_forward(context, f, a, b, to.y, to.mask);
+  if (keepsakes != nullptr) keepsakes->leave(to.mask);
+  return to;
+}
+
 }  // namespace
 
 void run_masked_forward(const Context& context, kernels::ActivationFunction f, const Tensor& a, const Tensor& b,
@@ -63,11 +81,7 @@ Tensor masked_activation(const Context& context, Tensor a, Tensor b, kernels::Ac
       recorded && derives(context, b.defined() ? 2 : 1) && kept_anyway(a) && (!b.defined() || kept_anyway(b));
   const SavedOperand a_saved = derived ? SavedOperand(a) : SavedOperand();
   const SavedOperand b_saved = derived && b.defined() ? SavedOperand(b) : SavedOperand();
-  Tensor y = b.defined() && !a.sole_owner() && b.sole_owner() ? b.view(b.shape()) : reuse_or_allocate(context, a);
-  Tensor mask;
-  if (recorded)
-    mask = context.allocate({static_cast<std::int64_t>(kernels::activation_mask_bytes(y.elements()))}, DType::uint8);
-  run_masked_forward(context, f, a, b, y, mask);
+  auto [y, mask] = forward(context, f, a, b, recorded);
   if (!recorded) return y;
   context.tape->record_pieces(context, y, [=](const Context& ctx, Gradient dy, GradientStore& store) {
     Gradient dx = std::move(dy).masked(ctx, mask, f);
