@@ -1,0 +1,261 @@
+// Pointwise convolution by warpgroups: weights stay in shared memory, tensor copies bring tiles of x, two warpgroups
+// take turns at them: one multiplies while the other writes its tile and takes the moments of what it wrote.
+#pragma once
+
+#include "bantam/kernels/cuda/fused/half_pair.cuh"
+#include "bantam/kernels/cuda/vectorized.cuh"
+#include "bantam/kernels/cuda/warpgroup_mma.cuh"
+#include "bantam/kernels/warpgroup_parts.h"
+
+namespace bantam::kernels::cuda {
+
+/// What a launch's blocks know beside the tensors.
+struct WarpgroupCut {
+  std::int64_t rows;  ///< of y
+  int out;            ///< columns of y
+  int depths;         ///< of 64 channels
+  int tiles, tile_rows, column_blocks, stages;
+  int step_b, step_a;  ///< from a tile's first row of x to the next one's, as coordinates
+  float* partials;     ///< (parts, 3, out): origin, mean relative to it, Σ of squared differences; null: not wanted
+  float* counts;       ///< (parts)
+};
+
+/// A block's shared memory: weights, the warpgroups' results, stages of x, barriers. Rows have 128 bytes, swizzled.
+template <int kColumns>
+struct WarpgroupTile {
+  static constexpr int kRows = static_cast<int>(WarpgroupProduct::kTileRows), kDepth = 64;
+  static constexpr int kWarpgroups = static_cast<int>(WarpgroupProduct::kWarpgroups);
+  static constexpr int kThreads = 128 * kWarpgroups + 128;  ///< the last warpgroup starts the copies
+  static constexpr int kStageBytes = kRows * 128, kWeightBytes = kColumns * 128,
+                       kResultBytes = kColumns / 64 * kRows * 128;
+  static constexpr int kMostStages = 16, kBarrierBytes = (2 * kMostStages + 1) * 8, kAlignment = 1024;
+
+  static constexpr int bytes_without_stages(int depths) {
+    return depths * kWeightBytes + kWarpgroups * kResultBytes + kBarrierBytes + kAlignment;
+  }
+};
+
+/// Where a block's pieces lie.
+template <int kColumns>
+struct WarpgroupShared {
+  using Tile = WarpgroupTile<kColumns>;
+  std::uint32_t weights, results, x, barriers;
+  int stages;
+
+  __device__ WarpgroupShared(std::uint32_t base, const WarpgroupCut& cut)
+      : weights((base + Tile::kAlignment - 1) / Tile::kAlignment * Tile::kAlignment),
+        results(weights + cut.depths * Tile::kWeightBytes),
+        x(results + Tile::kWarpgroups * Tile::kResultBytes),
+        barriers(x + cut.stages * Tile::kStageBytes),
+        stages(cut.stages) {}
+  __device__ SharedBarrier weights_there() const { return {barriers}; }
+  __device__ SharedBarrier full(int stage) const { return {barriers + 8 * (1 + stage)}; }
+  __device__ SharedBarrier empty(int stage) const { return {barriers + 8 * (1 + stages + stage)}; }
+  __device__ void set_up() const {
+    weights_there().init(1);
+    for (int i = 0; i < stages; ++i) {
+      full(i).init(1);
+      empty(i).init(4);  // a warpgroup's warps
+    }
+    publish_barriers();
+  }
+};
+
+/// A stage of the ring, and whether it is an even or an odd round.
+struct RingPlace {
+  int stage = 0;
+  std::uint32_t parity = 0;
+  __device__ void next(int by, int stages) {
+    for (stage += by; stage >= stages; stage -= stages) parity ^= 1;
+  }
+};
+
+/// Brings the weights, then all stages of the block's tiles in turn. One thread.
+template <int kColumns>
+__device__ inline void copy_stages(const CUtensorMap& x, const CUtensorMap& w, const WarpgroupCut& cut,
+                                   const WarpgroupShared<kColumns>& shared, int first_column, int first, int step) {
+  using Tile = WarpgroupTile<kColumns>;
+  shared.weights_there().arrive_expecting(cut.depths * Tile::kWeightBytes);
+  for (int d = 0; d < cut.depths; ++d)
+    load_box(shared.weights + d * Tile::kWeightBytes, w, d * Tile::kDepth, first_column, 0, shared.weights_there());
+  RingPlace to;
+  for (int tile = first; tile < cut.tiles; tile += step)
+    for (int d = 0; d < cut.depths; ++d, to.next(1, cut.stages)) {
+      shared.empty(to.stage).wait(to.parity ^ 1);
+      shared.full(to.stage).arrive_expecting(cut.tile_rows * 128);
+      load_box(shared.x + to.stage * Tile::kStageBytes, x, d * Tile::kDepth, tile * cut.step_b, tile * cut.step_a,
+               shared.full(to.stage));
+    }
+}
+
+/// A warpgroup's product of one tile; stages are given back as soon as they are read.
+template <class T, int kColumns>
+__device__ inline void multiply_tile(float (&sums)[kColumns / 2], const WarpgroupCut& cut,
+                                     const WarpgroupShared<kColumns>& shared, RingPlace& from) {
+  using Tile = WarpgroupTile<kColumns>;
+  const bool gives_back = threadIdx.x % 32 == 0;
+  int before = 0;
+  for (int d = 0; d < cut.depths; ++d, from.next(1, cut.stages)) {
+    shared.full(from.stage).wait(from.parity);
+    const std::uint64_t a = operand_at(shared.x + from.stage * Tile::kStageBytes);
+    const std::uint64_t b = operand_at(shared.weights + d * Tile::kWeightBytes);
+    begin_products();
+#pragma unroll
+    for (int k = 0; k < Tile::kDepth / 16; ++k)
+      WarpgroupMma<T, kColumns>::run(sums, a + k * kNextSixteen, b + k * kNextSixteen, d > 0 || k > 0);
+    commit_products();
+    if (d > 0) {
+      wait_for_products<1>();
+      if (gives_back) shared.empty(before).arrive();
+    }
+    before = from.stage;
+  }
+  wait_for_products<0>();
+  products_done(sums);
+  if (gives_back) shared.empty(before).arrive();
+}
+
+/// A warpgroup's results on their way out, and the moments of eight of their columns a thread.
+template <class T, int kColumns>
+struct WarpgroupResults {
+  using Tile = WarpgroupTile<kColumns>;
+  static constexpr int kLanes = kColumns / 8, kTogether = 128 / kLanes;  ///< threads of a row, rows at once
+  std::uint32_t at;
+  int barrier;
+  int thread = static_cast<int>(threadIdx.x) % 128;
+  int row = thread / kLanes, column = thread % kLanes * 8;
+  Pack<T, 8> origin = {};
+  float sum[8] = {}, squares[8] = {};
+
+  /// The shared memory that holds columns [c, c + 8) of a row.
+  __device__ static std::uint32_t place(int row, int c) {
+    return c / 64 * (Tile::kRows * 128) + row * 128 + (c / 8 % 8 ^ row % 8) * 16;
+  }
+  __device__ Pack<T, 8> load(int r) const {
+    Pack<T, 8> pack;
+    auto* const words = reinterpret_cast<std::uint32_t*>(&pack);
+    asm volatile("ld.shared.v4.b32 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(words[0]), "=r"(words[1]), "=r"(words[2]), "=r"(words[3])
+                 : "r"(at + place(r, column))
+                 : "memory");
+    return pack;
+  }
+  /// Rounds the sums into shared memory.
+  __device__ void put(const float (&sums)[kColumns / 2]) const {
+    const int lane = thread % 32, here = thread / 32 * 16 + lane % 16;
+#pragma unroll
+    for (int j = 0; j < kColumns / 16; ++j) {
+      std::uint32_t pairs[4];
+#pragma unroll
+      for (int i = 0; i < 4; ++i) pairs[i] = bits_of(HalfPair<T>::pack(sums[8 * j + 2 * i], sums[8 * j + 2 * i + 1]));
+      store_matrices(at + place(here, 16 * j + lane / 16 * 8), pairs);
+    }
+  }
+  /// Sums over the rows that lie in shared memory.
+  __device__ void add(int inside, bool first) {
+    if (first) origin = load(0);
+    float from[8];
+    unpack<8>(origin, from);
+#pragma unroll 4
+    for (int r = row; r < inside; r += kTogether) {
+      float v[8];
+      unpack<8>(load(r), v);
+#pragma unroll
+      for (int n = 0; n < 8; ++n) {
+        v[n] -= from[n];
+        sum[n] += v[n];
+        squares[n] = fmaf(v[n], v[n], squares[n]);
+      }
+    }
+  }
+  /// Writes a tile, whose first rows are `inside`.
+  __device__ void write(const float (&sums)[kColumns / 2], const CUtensorMap& y, const WarpgroupCut& cut, int tile,
+                        int first_column, bool first) {
+    if (thread == 0) wait_for_stores_to_read();
+    sync_warpgroup(barrier);  // nobody reads the tile before
+    put(sums);
+    publish_to_copies();
+    sync_warpgroup(barrier);
+    if (thread == 0) {
+      for (int c = 0; c < kColumns && first_column + c < cut.out; c += 64)
+        store_box(y, first_column + c, tile * cut.tile_rows, at + place(0, c));
+      commit_stores();
+    }
+    if (cut.partials == nullptr) return;
+    const std::int64_t left = cut.rows - std::int64_t{tile} * cut.tile_rows;
+    add(static_cast<int>(min(left, std::int64_t{cut.tile_rows})), first);
+  }
+  /// Adds up the warpgroup's sums in the order of their first rows, and writes the part's moments.
+  __device__ void write_moments(const WarpgroupCut& cut, int first_column, int part, int parts, char* shared) {
+    if (thread == 0) wait_for_stores_to_read();
+    sync_warpgroup(barrier);
+    auto* const sums = reinterpret_cast<float2*>(shared);  // (kTogether, kColumns)
+#pragma unroll
+    for (int n = 0; n < 8; ++n) sums[row * kColumns + column + n] = {sum[n], squares[n]};
+    float* const to = cut.partials + std::int64_t{part} * 3 * cut.out + first_column;
+    if (row == 0 && first_column + column < cut.out) {
+#pragma unroll
+      for (int n = 0; n < 8; ++n) to[column + n] = to_float(origin.v[n]);
+    }
+    sync_warpgroup(barrier);
+    std::int64_t rows = 0;
+    for (int tile = part; tile < cut.tiles; tile += parts)
+      rows += min(cut.rows - std::int64_t{tile} * cut.tile_rows, std::int64_t{cut.tile_rows});
+    const float count = static_cast<float>(rows);
+    for (int c = thread; c < kColumns && first_column + c < cut.out; c += 128) {
+      float2 total = {0, 0};
+#pragma unroll
+      for (int r = 0; r < kTogether; ++r) {
+        total.x += sums[r * kColumns + c].x;
+        total.y += sums[r * kColumns + c].y;
+      }
+      const float mean = rows > 0 ? total.x / count : 0.0f;
+      to[cut.out + c] = mean;
+      to[2 * cut.out + c] = fmaxf(total.y - total.x * mean, 0.0f);
+      if (first_column + c == 0) cut.counts[part] = count;
+    }
+  }
+};
+
+/// Block b has column b % column_blocks of tiles b / column_blocks, and so on; its warpgroups take every second of
+/// them.
+template <class T, int kColumns>
+__global__ void __launch_bounds__(WarpgroupTile<kColumns>::kThreads, 1)
+    warpgroup_product_kernel(const __grid_constant__ CUtensorMap x, const __grid_constant__ CUtensorMap w,
+                             const __grid_constant__ CUtensorMap y, const WarpgroupCut cut) {
+#ifdef __CUDA_ARCH_FEAT_SM90_ALL
+  using Tile = WarpgroupTile<kColumns>;
+  extern __shared__ __align__(128) char memory[];
+  const WarpgroupShared<kColumns> shared(shared_address(memory), cut);
+  const int first_column = static_cast<int>(blockIdx.x) % cut.column_blocks * kColumns;
+  const int first = static_cast<int>(blockIdx.x) / cut.column_blocks;
+  const int step = static_cast<int>(gridDim.x) / cut.column_blocks;
+  if (threadIdx.x == 0) shared.set_up();
+  __syncthreads();
+  const int group = static_cast<int>(threadIdx.x) / 128;
+  if (group == Tile::kWarpgroups) {
+    keep_registers<40>();
+    if (threadIdx.x % 128 == 0) copy_stages<kColumns>(x, w, cut, shared, first_column, first, step);
+    return;
+  }
+  take_registers<232>();
+  const std::uint32_t place = shared.results + group * Tile::kResultBytes;
+  WarpgroupResults<T, kColumns> results{place, 1 + group};
+  RingPlace from;
+  from.next(group * cut.depths, cut.stages);
+  const int part = first + group * step, parts = Tile::kWarpgroups * step;
+  shared.weights_there().wait(0);
+  for (int tile = part; tile < cut.tiles; tile += parts) {
+    float sums[kColumns / 2];
+    multiply_tile<T, kColumns>(sums, cut, shared, from);
+    from.next((Tile::kWarpgroups - 1) * cut.depths, cut.stages);
+    results.write(sums, y, cut, tile, first_column, tile == part);
+  }
+  if (cut.partials != nullptr)
+    results.write_moments(cut, first_column, part, parts, memory + (place - shared_address(memory)));
+  else if (results.thread == 0)
+    wait_for_stores_to_read();  // the block's memory is there until they have
+#endif
+}
+
+}  // namespace bantam::kernels::cuda
