@@ -91,8 +91,7 @@ bool launch(const Exec& exec, const WarpgroupProduct& s, DType dtype, const void
   const auto kernel = warpgroup_product_kernel<T, kColumns>;
   allow_shared_bytes(kernel, bytes);
   const auto blocks = static_cast<unsigned>(s.row_blocks() * s.column_blocks());
-  kernel<<<blocks, Tile::kThreads, bytes, stream_of(exec)>>>(x_map, w_map, y_map, cut);
-  check_launch("warpgroup_product_kernel");
+  launch_early_with_shared(exec, kernel, blocks, Tile::kThreads, bytes, x_map, w_map, y_map, cut);
   return true;
 }
 

@@ -2,6 +2,7 @@
 // take turns at them: one multiplies while the other writes its tile and takes the moments of what it wrote.
 #pragma once
 
+#include "bantam/kernels/cuda/early_launch.cuh"
 #include "bantam/kernels/cuda/fused/half_pair.cuh"
 #include "bantam/kernels/cuda/vectorized.cuh"
 #include "bantam/kernels/cuda/warpgroup_mma.cuh"
@@ -232,6 +233,7 @@ __global__ void __launch_bounds__(WarpgroupTile<kColumns>::kThreads, 1)
   const int step = static_cast<int>(gridDim.x) / cut.column_blocks;
   if (threadIdx.x == 0) shared.set_up();
   __syncthreads();
+  wait_then_let_next_start();  // all blocks run at once, so what starts takes no place from them
   const int group = static_cast<int>(threadIdx.x) / 128;
   if (group == Tile::kWarpgroups) {
     keep_registers<40>();
