@@ -34,7 +34,7 @@ inline std::size_t pointwise_moments_bytes(const Conv2dShape& s, DType dtype) {
 
 /// Scratch bytes of the moments of a product by warpgroups; 0 where it is none.
 inline std::size_t warpgroup_moments_bytes(const Conv2dShape& s, DType dtype) {
-  const WarpgroupProduct product = warpgroup_product(s, dtype);
+  const WarpgroupProduct product = warpgroup_product_of(s, dtype);
   return product.rows > 0 ? cuda::part_moments_bytes(product.parts(), product.out) : 0;
 }
 

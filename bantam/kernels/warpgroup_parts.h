@@ -32,9 +32,11 @@ struct WarpgroupProduct {
   static constexpr std::int64_t kTileRows = 64, kWarpgroups = 2, kMostIn = 512;
 };
 
+inline WarpgroupProduct warpgroup_product_of(const PointwiseShape& s) { return {s.rows, s.in, s.out}; }
+
 /// The convolution as such a product; no rows where it is none: float16 or bfloat16, channels in eights, at most 512
 /// in, without padding and groups, at stride 1, or 2 where images are of even height and at most 128 wide.
-inline WarpgroupProduct warpgroup_product(const Conv2dShape& s, DType dtype) {
+inline WarpgroupProduct warpgroup_product_of(const Conv2dShape& s, DType dtype) {
   const bool plain = s.kernel_h == 1 && s.kernel_w == 1 && s.groups == 1 && s.stride_h == s.stride_w &&
                      s.pad_top == 0 && s.pad_bottom == 0 && s.pad_left == 0 && s.pad_right == 0;
   const bool strided = s.stride_h == 2 && s.in_h % 2 == 0 && s.out_w() <= WarpgroupProduct::kTileRows;

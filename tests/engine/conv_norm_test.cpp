@@ -16,12 +16,16 @@ using testing::EngineTest;
 class ConvNormTest : public EngineTest {};
 BANTAM_INSTANTIATE_ON_DEVICES(ConvNormTest);
 
-LayerPtr plain_conv(std::int64_t filters, std::int64_t kernel = 3) {
-  return conv2d(
-      {.filters = filters, .kernel = {kernel, kernel}, .padding = Padding::symmetric(kernel / 2), .bias = false});
+LayerPtr plain_conv(std::int64_t filters, std::int64_t kernel = 3, std::int64_t stride = 1) {
+  return conv2d({.filters = filters,
+                 .kernel = {kernel, kernel},
+                 .stride = {stride, stride},
+                 .padding = Padding::symmetric(kernel / 2),
+                 .bias = false});
 }
 
-/// A stem, a residual block whose last norm its sum applies, and a depthwise convolution between norms.
+/// A stem, a residual block whose last norm its sum applies, a depthwise convolution between norms, and products with
+/// every second pixel and of more than 128 channels.
 Graph small_network() {
   const auto norm = [](Activation f) { return batch_norm({.activation = {f}}); };
   Graph graph({12, 12, 3});
@@ -36,6 +40,10 @@ Graph small_network() {
   graph.add("pointwise_norm", norm(Activation::relu6));
   graph.add("depthwise", depthwise_conv2d({.padding = Padding::symmetric(1), .bias = false}));
   graph.add("depthwise_norm", norm(Activation::relu6));
+  graph.add("strided", plain_conv(144, 1, 2));
+  graph.add("strided_norm", norm(Activation::relu));
+  graph.add("narrow", plain_conv(24, 1));
+  graph.add("narrow_norm", norm(Activation::relu));
   graph.add(global_average_pool());
   graph.add(dense({.units = 4}));
   return graph;
@@ -53,8 +61,9 @@ std::vector<std::string> convolutions(const Graph& graph, const FusionTarget& ta
 TEST(ConvNormPattern, IsAConvolutionThatOnlyANormReads) {
   const FusionTarget target{.compute = DType::float16, .device = DeviceKind::cuda};
   EXPECT_EQ(convolutions(small_network(), target),
-            (std::vector<std::string>{"stem stem_norm", "pointwise pointwise_norm"}))
-      << "kernels give statistics of image convolutions and of pointwise ones";
+            (std::vector<std::string>{"stem stem_norm", "pointwise pointwise_norm", "strided strided_norm",
+                                      "narrow narrow_norm"}))
+      << "kernels give statistics of image convolutions and of 1x1 ones";
   EXPECT_TRUE(convolutions(small_network(), {.compute = DType::float16, .device = DeviceKind::cpu}).empty());
   EXPECT_TRUE(convolutions(small_network(), {.compute = DType::float32, .device = DeviceKind::cuda}).empty());
   Graph others({8, 8, 3});
@@ -127,8 +136,9 @@ TEST_P(ConvNormTest, RecomputeChangesNoBit) {
   const auto plain = trained(device(), {});
   EXPECT_EQ(trained(device(), {.recompute = {.kind = Kind::all}}), plain);
   EXPECT_EQ(trained(device(), {.recompute = {.derive = Derive::cheap}}), plain);
-  EXPECT_EQ(trained(device(), {.recompute = {.kind = Kind::named, .names = {"stem", "block/conv1", "pointwise"}}}),
-            plain)
+  EXPECT_EQ(
+      trained(device(), {.recompute = {.kind = Kind::named, .names = {"stem", "block/conv1", "pointwise", "strided"}}}),
+      plain)
       << "the norm behind a convolution that runs again does not";
 }
 

@@ -24,11 +24,11 @@ bool image_statistics(const Exec& exec, const Conv2dShape& shape, DType dtype, c
 /// A 1x1 convolution whose warpgroups do.
 bool warpgroup_statistics(const Exec& exec, const Conv2dShape& shape, DType dtype, const void* x, const void* w,
                           void* y, const StatisticsOutput& statistics, Workspace workspace) {
-  const WarpgroupProduct product = kernels::warpgroup_product(shape, dtype);
+  const WarpgroupProduct product = warpgroup_product_of(shape, dtype);
   if (product.rows == 0) return false;
   const PartMoments parts =
       statistics.wanted() ? PartMoments::at(workspace.data, product.parts(), product.out) : PartMoments{};
-  if (!warpgroup_product(exec, product, dtype, x, w, y, parts)) return false;
+  if (!warpgroup_product(exec, product, dtype, {.x = x}, w, y, parts)) return false;
   if (statistics.wanted()) merge_part_moments(exec, parts, statistics);
   return true;
 }

@@ -62,14 +62,15 @@ TensorBoxes pixels_of(const WarpgroupProduct& s, const void* x) {
           .box_b = s.out_w};
 }
 
-template <class T, int kColumns>
-bool launch(const Exec& exec, const WarpgroupProduct& s, DType dtype, const void* x, const void* w, void* y,
+template <class T, int kColumns, bool kNormed>
+bool launch(const Exec& exec, const WarpgroupProduct& s, DType dtype, const NormOperand& x, const void* w, void* y,
             const PartMoments& moments) {
   using Tile = WarpgroupTile<kColumns>;
   constexpr int kSharedBytes = 227 << 10;
   const int depths = static_cast<int>((s.in + Tile::kDepth - 1) / Tile::kDepth);
-  const int left = kSharedBytes - Tile::bytes_without_stages(depths);
+  const int left = kSharedBytes - Tile::bytes_without_stages(depths, kNormed ? static_cast<int>(s.in) : 0);
   const WarpgroupCut cut{.rows = s.rows,
+                         .in = static_cast<int>(s.in),
                          .out = static_cast<int>(s.out),
                          .depths = depths,
                          .tiles = static_cast<int>(s.tiles()),
@@ -79,28 +80,37 @@ bool launch(const Exec& exec, const WarpgroupProduct& s, DType dtype, const void
                          .step_b = s.stride == 1 ? static_cast<int>(s.tile_rows()) : 0,
                          .step_a = s.stride == 1 ? 0 : static_cast<int>(s.tile_rows() / s.out_w),
                          .partials = moments.moments,
-                         .counts = moments.counts};
+                         .counts = moments.counts,
+                         .norm = affine_of(x),
+                         .clamp = Clamp::of(x.affine.activation)};
   CUtensorMap x_map, w_map, y_map;
   const TensorBoxes weights{
       .data = w, .b = s.out, .c = s.in, .a_stride = s.out * s.in, .b_stride = s.in, .box_b = kColumns};
   const TensorBoxes result{.data = y, .b = s.rows, .c = s.out, .b_stride = s.out, .box_b = s.tile_rows()};
-  if (!pixels_of(s, x).describe(dtype, 3, x_map) || !weights.describe(dtype, 3, w_map) ||
+  if (!pixels_of(s, x.x).describe(dtype, 3, x_map) || !weights.describe(dtype, 3, w_map) ||
       !result.describe(dtype, 2, y_map))
     return false;
-  const int bytes = Tile::bytes_without_stages(depths) + cut.stages * Tile::kStageBytes;
-  const auto kernel = warpgroup_product_kernel<T, kColumns>;
+  const int bytes = kSharedBytes - left + cut.stages * Tile::kStageBytes;
+  const auto kernel = warpgroup_product_kernel<T, kColumns, kNormed>;
   allow_shared_bytes(kernel, bytes);
   const auto blocks = static_cast<unsigned>(s.row_blocks() * s.column_blocks());
   launch_early_with_shared(exec, kernel, blocks, Tile::kThreads, bytes, x_map, w_map, y_map, cut);
   return true;
 }
 
-template <class T>
-bool run(const Exec& exec, const WarpgroupProduct& s, DType dtype, const void* x, const void* w, void* y,
+template <class T, bool kNormed>
+bool run(const Exec& exec, const WarpgroupProduct& s, DType dtype, const NormOperand& x, const void* w, void* y,
          const PartMoments& moments) {
-  if (s.columns() == 64) return launch<T, 64>(exec, s, dtype, x, w, y, moments);
-  if (s.columns() == 128) return launch<T, 128>(exec, s, dtype, x, w, y, moments);
-  return launch<T, 256>(exec, s, dtype, x, w, y, moments);
+  if (s.columns() == 64) return launch<T, 64, kNormed>(exec, s, dtype, x, w, y, moments);
+  if (s.columns() == 128) return launch<T, 128, kNormed>(exec, s, dtype, x, w, y, moments);
+  return launch<T, 256, kNormed>(exec, s, dtype, x, w, y, moments);
+}
+
+template <class T>
+bool run(const Exec& exec, const WarpgroupProduct& s, DType dtype, const NormOperand& x, const void* w, void* y,
+         const PartMoments& moments) {
+  return x.normalised() ? run<T, true>(exec, s, dtype, x, w, y, moments)
+                        : run<T, false>(exec, s, dtype, x, w, y, moments);
 }
 
 /// Code for 90a runs on compute capability 9.0 and no other.
@@ -116,9 +126,9 @@ bool has_warpgroups(const Exec& exec) {
 
 }  // namespace
 
-bool warpgroup_product(const Exec& exec, const WarpgroupProduct& s, DType dtype, const void* x, const void* w, void* y,
-                       const PartMoments& moments) {
-  if (s.rows == 0 || !has_warpgroups(exec) || !packs_aligned<uint4, 1>(x, w, y)) return false;
+bool warpgroup_product(const Exec& exec, const WarpgroupProduct& s, DType dtype, const NormOperand& x, const void* w,
+                       void* y, const PartMoments& moments) {
+  if (s.rows == 0 || !has_warpgroups(exec) || !packs_aligned<uint4, 1>(x.x, w, y)) return false;
   return dtype == DType::float16 ? run<__half>(exec, s, dtype, x, w, y, moments)
                                  : run<__nv_bfloat16>(exec, s, dtype, x, w, y, moments);
 }

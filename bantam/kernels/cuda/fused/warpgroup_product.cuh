@@ -4,6 +4,7 @@
 
 #include "bantam/kernels/cuda/early_launch.cuh"
 #include "bantam/kernels/cuda/fused/half_pair.cuh"
+#include "bantam/kernels/cuda/fused/shared_norm.cuh"
 #include "bantam/kernels/cuda/vectorized.cuh"
 #include "bantam/kernels/cuda/warpgroup_mma.cuh"
 #include "bantam/kernels/warpgroup_parts.h"
@@ -13,12 +14,14 @@ namespace bantam::kernels::cuda {
 /// What a launch's blocks know beside the tensors.
 struct WarpgroupCut {
   std::int64_t rows;  ///< of y
-  int out;            ///< columns of y
+  int in, out;        ///< columns of x and y
   int depths;         ///< of 64 channels
   int tiles, tile_rows, column_blocks, stages;
   int step_b, step_a;  ///< from a tile's first row of x to the next one's, as coordinates
   float* partials;     ///< (parts, 3, out): origin, mean relative to it, Σ of squared differences; null: not wanted
   float* counts;       ///< (parts)
+  AffineSource norm;   ///< of x; not read by kernels that take x as it is
+  Clamp clamp;         ///< behind it
 };
 
 /// A block's shared memory: weights, the warpgroups' results, stages of x, barriers. Rows have 128 bytes, swizzled.
@@ -29,10 +32,11 @@ struct WarpgroupTile {
   static constexpr int kThreads = 128 * kWarpgroups + 128;  ///< the last warpgroup starts the copies
   static constexpr int kStageBytes = kRows * 128, kWeightBytes = kColumns * 128,
                        kResultBytes = kColumns / 64 * kRows * 128;
-  static constexpr int kMostStages = 16, kBarrierBytes = (2 * kMostStages + 1) * 8, kAlignment = 1024;
+  static constexpr int kMostStages = 16, kBarrierBytes = (2 * kMostStages + 4) * 8, kAlignment = 1024;
 
-  static constexpr int bytes_without_stages(int depths) {
-    return depths * kWeightBytes + kWarpgroups * kResultBytes + kBarrierBytes + kAlignment;
+  static constexpr int bytes_without_stages(int depths, int norm_channels) {
+    return depths * kWeightBytes + kWarpgroups * kResultBytes + kBarrierBytes + kAlignment +
+           SharedNorm::kVectors * norm_channels * static_cast<int>(sizeof(float));
   }
 };
 
@@ -40,7 +44,7 @@ struct WarpgroupTile {
 template <int kColumns>
 struct WarpgroupShared {
   using Tile = WarpgroupTile<kColumns>;
-  std::uint32_t weights, results, x, barriers;
+  std::uint32_t weights, results, x, barriers, norm;
   int stages;
 
   __device__ WarpgroupShared(std::uint32_t base, const WarpgroupCut& cut)
@@ -48,6 +52,7 @@ struct WarpgroupShared {
         results(weights + cut.depths * Tile::kWeightBytes),
         x(results + Tile::kWarpgroups * Tile::kResultBytes),
         barriers(x + cut.stages * Tile::kStageBytes),
+        norm(barriers + Tile::kBarrierBytes),
         stages(cut.stages) {}
   __device__ SharedBarrier weights_there() const { return {barriers}; }
   __device__ SharedBarrier full(int stage) const { return {barriers + 8 * (1 + stage)}; }
@@ -89,16 +94,46 @@ __device__ inline void copy_stages(const CUtensorMap& x, const CUtensorMap& w, c
     }
 }
 
+/// A stage as the product sees it: what 128 threads find in 64 rows becomes f(x̂·scale + shift), in place.
+template <class T>
+struct StageNorm {
+  char* memory;  ///< shared, and its address
+  std::uint32_t base;
+  SharedNorm norm;
+  int barrier;  ///< the warpgroup's
+
+  __device__ void apply(const WarpgroupCut& cut, std::uint32_t stage, int depth) const {
+    constexpr int kRows = static_cast<int>(WarpgroupProduct::kTileRows), kChunks = 8, kTogether = 128 / kChunks;
+    const int thread = static_cast<int>(threadIdx.x) % 128, row = thread / kChunks, chunk = thread % kChunks;
+    const int c = depth * 64 + chunk * 8;
+    if (c < cut.in) {
+      const Affine<8> affine = norm.load(c);
+      char* const to = memory + (stage - base) + row * 128 + (chunk ^ row % 8) * 16;
+#pragma unroll
+      for (int r = 0; r < kRows; r += kTogether)
+        normalise_in_place(reinterpret_cast<T*>(to + r * 128), affine, cut.clamp);
+    }
+    publish_to_copies();
+    sync_warpgroup(barrier);
+  }
+};
+/// x as it is.
+struct NoNorm {
+  __device__ void apply(const WarpgroupCut&, std::uint32_t, int) const {}
+};
+
 /// A warpgroup's product of one tile; stages are given back as soon as they are read.
-template <class T, int kColumns>
+template <class T, int kColumns, class Norm>
 __device__ inline void multiply_tile(float (&sums)[kColumns / 2], const WarpgroupCut& cut,
-                                     const WarpgroupShared<kColumns>& shared, RingPlace& from) {
+                                     const WarpgroupShared<kColumns>& shared, const Norm& norm, RingPlace& from) {
   using Tile = WarpgroupTile<kColumns>;
   const bool gives_back = threadIdx.x % 32 == 0;
   int before = 0;
   for (int d = 0; d < cut.depths; ++d, from.next(1, cut.stages)) {
+    const std::uint32_t stage = shared.x + from.stage * Tile::kStageBytes;
     shared.full(from.stage).wait(from.parity);
-    const std::uint64_t a = operand_at(shared.x + from.stage * Tile::kStageBytes);
+    norm.apply(cut, stage, d);
+    const std::uint64_t a = operand_at(stage);
     const std::uint64_t b = operand_at(shared.weights + d * Tile::kWeightBytes);
     begin_products();
 #pragma unroll
@@ -220,7 +255,7 @@ struct WarpgroupResults {
 
 /// Block b has column b % column_blocks of tiles b / column_blocks, and so on; its warpgroups take every second of
 /// them.
-template <class T, int kColumns>
+template <class T, int kColumns, bool kNormed>
 __global__ void __launch_bounds__(WarpgroupTile<kColumns>::kThreads, 1)
     warpgroup_product_kernel(const __grid_constant__ CUtensorMap x, const __grid_constant__ CUtensorMap w,
                              const __grid_constant__ CUtensorMap y, const WarpgroupCut cut) {
@@ -232,8 +267,10 @@ __global__ void __launch_bounds__(WarpgroupTile<kColumns>::kThreads, 1)
   const int first = static_cast<int>(blockIdx.x) / cut.column_blocks;
   const int step = static_cast<int>(gridDim.x) / cut.column_blocks;
   if (threadIdx.x == 0) shared.set_up();
-  __syncthreads();
   wait_then_let_next_start();  // all blocks run at once, so what starts takes no place from them
+  const SharedNorm vectors = SharedNorm::at(memory + (shared.norm - shared_address(memory)), cut.in);
+  if constexpr (kNormed) vectors.fill(cut.norm, cut.in);
+  __syncthreads();
   const int group = static_cast<int>(threadIdx.x) / 128;
   if (group == Tile::kWarpgroups) {
     keep_registers<40>();
@@ -246,10 +283,12 @@ __global__ void __launch_bounds__(WarpgroupTile<kColumns>::kThreads, 1)
   RingPlace from;
   from.next(group * cut.depths, cut.stages);
   const int part = first + group * step, parts = Tile::kWarpgroups * step;
+  std::conditional_t<kNormed, StageNorm<T>, NoNorm> norm;
+  if constexpr (kNormed) norm = {memory, shared_address(memory), vectors, 1 + group};
   shared.weights_there().wait(0);
   for (int tile = part; tile < cut.tiles; tile += parts) {
     float sums[kColumns / 2];
-    multiply_tile<T, kColumns>(sums, cut, shared, from);
+    multiply_tile<T>(sums, cut, shared, norm, from);
     from.next((Tile::kWarpgroups - 1) * cut.depths, cut.stages);
     results.write(sums, y, cut, tile, first_column, tile == part);
   }
