@@ -121,6 +121,30 @@ TEST_P(Conv2dStatisticsTest, LargeMeansCostNoDigits) {
     }
 }
 
+/// Several tiles a part, so that what lies in shared memory goes round: the same image many times.
+TEST_P(Conv2dStatisticsTest, ManyTilesAreEachAsTheFirst) {
+  constexpr std::int64_t kImages = 90;
+  for (const Conv2dShape& one : {base(1, 14, 256, 512, 1), base(1, 14, 512, 256, 1), base(1, 14, 72, 320, 1)})
+    for (const DType dtype : {DType::float16, DType::bfloat16}) {
+      Conv2dShape s = one;
+      s.batch = kImages;
+      SCOPED_TRACE(describe(s, dtype, Conv2dPass::forward));
+      const auto image = random_values(one.x_elements(), 1, dtype), w = random_values(one.w_elements(), 2, dtype);
+      std::vector<float> x;
+      for (std::int64_t i = 0; i < kImages; ++i) x.insert(x.end(), image.begin(), image.end());
+      std::vector<double> expected(static_cast<std::size_t>(one.y_elements()));
+      kernels::reference::conv2d_forward(one, std::vector<double>(image.begin(), image.end()).data(),
+                                         std::vector<double>(w.begin(), w.end()).data(), expected.data());
+      const Result r = run(device(), s, dtype, x, w);
+      const auto end = r.y.begin() + one.y_elements();
+      EXPECT_LE(
+          relative_error({r.y.begin(), end}, expected),
+          4 * std::sqrt(static_cast<double>(s.in_channels + 1)) * unit_roundoff(DType::float32) + unit_roundoff(dtype));
+      for (auto y = end; y != r.y.end(); y += one.y_elements()) ASSERT_TRUE(std::equal(r.y.begin(), end, y));
+      expect_statistics_of_y(s, r);
+    }
+}
+
 TEST_P(Conv2dStatisticsTest, RunningStatisticsAreLeftAloneWhereNotWanted) {
   const Conv2dShape s = with_padding(base(3, 16, 3, 32, 3), 1, 1, 1, 1);
   const auto x = random_values(s.x_elements(), 1, DType::float16), w = random_values(s.w_elements(), 2, DType::float16);

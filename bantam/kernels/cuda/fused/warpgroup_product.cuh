@@ -17,6 +17,12 @@ struct WarpgroupCut {
   int in, out;        ///< columns of x and y
   int depths;         ///< of 64 channels
   int tiles, tile_rows, column_blocks, stages;
+
+  /// Whether warpgroups multiply strictly in turn. A barrier tells only odd rounds of the ring from even ones: who
+  /// skips the other's tile must not get ahead of the copies by a round, which it cannot where the ring holds more than
+  /// that.
+  __device__ bool in_turn() const { return stages <= depths; }
+
   int step_b, step_a;  ///< from a tile's first row of x to the next one's, as coordinates
   float* partials;     ///< (parts, 3, out): origin, mean relative to it, Σ of squared differences; null: not wanted
   float* counts;       ///< (parts)
@@ -55,10 +61,12 @@ struct WarpgroupShared {
         norm(barriers + Tile::kBarrierBytes),
         stages(cut.stages) {}
   __device__ SharedBarrier weights_there() const { return {barriers}; }
-  __device__ SharedBarrier full(int stage) const { return {barriers + 8 * (1 + stage)}; }
-  __device__ SharedBarrier empty(int stage) const { return {barriers + 8 * (1 + stages + stage)}; }
+  __device__ SharedBarrier turn_of(int group) const { return {barriers + 8 * (1 + group)}; }
+  __device__ SharedBarrier full(int stage) const { return {barriers + 8 * (3 + stage)}; }
+  __device__ SharedBarrier empty(int stage) const { return {barriers + 8 * (3 + stages + stage)}; }
   __device__ void set_up() const {
     weights_there().init(1);
+    for (int i = 0; i < Tile::kWarpgroups; ++i) turn_of(i).init(4);
     for (int i = 0; i < stages; ++i) {
       full(i).init(1);
       empty(i).init(4);  // a warpgroup's warps
@@ -122,12 +130,23 @@ struct NoNorm {
   __device__ void apply(const WarpgroupCut&, std::uint32_t, int) const {}
 };
 
+/// Which of the warpgroups may multiply, where they do in turn.
+struct Turns {
+  int group;
+  std::uint32_t parity = group == 0;  ///< the first one's turn begins by itself
+};
+
 /// A warpgroup's product of one tile; stages are given back as soon as they are read.
 template <class T, int kColumns, class Norm>
 __device__ inline void multiply_tile(float (&sums)[kColumns / 2], const WarpgroupCut& cut,
-                                     const WarpgroupShared<kColumns>& shared, const Norm& norm, RingPlace& from) {
+                                     const WarpgroupShared<kColumns>& shared, const Norm& norm, RingPlace& from,
+                                     Turns& turns) {
   using Tile = WarpgroupTile<kColumns>;
   const bool gives_back = threadIdx.x % 32 == 0;
+  if (cut.in_turn()) {
+    shared.turn_of(turns.group).wait(turns.parity);
+    turns.parity ^= 1;
+  }
   int before = 0;
   for (int d = 0; d < cut.depths; ++d, from.next(1, cut.stages)) {
     const std::uint32_t stage = shared.x + from.stage * Tile::kStageBytes;
@@ -146,6 +165,7 @@ __device__ inline void multiply_tile(float (&sums)[kColumns / 2], const Warpgrou
     }
     before = from.stage;
   }
+  if (gives_back && cut.in_turn()) shared.turn_of((turns.group + 1) % Tile::kWarpgroups).arrive();
   wait_for_products<0>();
   products_done(sums);
   if (gives_back) shared.empty(before).arrive();
@@ -282,13 +302,14 @@ __global__ void __launch_bounds__(WarpgroupTile<kColumns>::kThreads, 1)
   WarpgroupResults<T, kColumns> results{place, 1 + group};
   RingPlace from;
   from.next(group * cut.depths, cut.stages);
+  Turns turns{group};
   const int part = first + group * step, parts = Tile::kWarpgroups * step;
   std::conditional_t<kNormed, StageNorm<T>, NoNorm> norm;
   if constexpr (kNormed) norm = {memory, shared_address(memory), vectors, 1 + group};
   shared.weights_there().wait(0);
   for (int tile = part; tile < cut.tiles; tile += parts) {
     float sums[kColumns / 2];
-    multiply_tile<T>(sums, cut, shared, norm, from);
+    multiply_tile<T>(sums, cut, shared, norm, from, turns);
     from.next((Tile::kWarpgroups - 1) * cut.depths, cut.stages);
     results.write(sums, y, cut, tile, first_column, tile == part);
   }
