@@ -23,13 +23,15 @@ struct WarpgroupProduct {
   std::int64_t column_blocks() const { return (out + columns() - 1) / columns(); }
   /// Blocks that share a column of blocks' tiles: as many as fill a large GPU, one on a multiprocessor.
   std::int64_t row_blocks() const {
-    const std::int64_t each = (tiles() + kWarpgroups - 1) / kWarpgroups;
+    const std::int64_t groups = warpgroups(columns()), each = (tiles() + groups - 1) / groups;
     return std::clamp<std::int64_t>(kPointwiseMultiprocessors / column_blocks(), 1, std::max<std::int64_t>(each, 1));
   }
   /// Parts of the moments: one a warpgroup. Part p has tiles p, p + parts, ...
-  std::int64_t parts() const { return row_blocks() * kWarpgroups; }
+  std::int64_t parts() const { return row_blocks() * warpgroups(columns()); }
 
-  static constexpr std::int64_t kTileRows = 64, kWarpgroups = 2, kMostIn = 512;
+  static constexpr std::int64_t kTileRows = 64, kMostIn = 512;
+  /// Warpgroups of a block that multiply: as many as have room for a tile's sums in their registers.
+  static constexpr std::int64_t warpgroups(std::int64_t columns) { return columns == 64 ? 4 : columns == 128 ? 3 : 2; }
 };
 
 inline WarpgroupProduct warpgroup_product_of(const PointwiseShape& s) { return {s.rows, s.in, s.out}; }

@@ -69,6 +69,7 @@ bool launch(const Exec& exec, const WarpgroupProduct& s, DType dtype, const Norm
   constexpr int kSharedBytes = 227 << 10;
   const int depths = static_cast<int>((s.in + Tile::kDepth - 1) / Tile::kDepth);
   const int left = kSharedBytes - Tile::bytes_without_stages(depths, kNormed ? static_cast<int>(s.in) : 0);
+  const int stages = std::min(left / Tile::kStageBytes, Tile::kMostStages);
   const WarpgroupCut cut{.rows = s.rows,
                          .in = static_cast<int>(s.in),
                          .out = static_cast<int>(s.out),
@@ -76,7 +77,10 @@ bool launch(const Exec& exec, const WarpgroupProduct& s, DType dtype, const Norm
                          .tiles = static_cast<int>(s.tiles()),
                          .tile_rows = static_cast<int>(s.tile_rows()),
                          .column_blocks = static_cast<int>(s.column_blocks()),
-                         .stages = std::min(left / Tile::kStageBytes, Tile::kMostStages),
+                         .stages = stages,
+                         // A barrier tells only odd rounds of the ring from even ones: who skips the others' tiles must
+                         // not get a round ahead of the copies.
+                         .in_turn = stages <= (Tile::kWarpgroups - 1) * depths,
                          .step_b = s.stride == 1 ? static_cast<int>(s.tile_rows()) : 0,
                          .step_a = s.stride == 1 ? 0 : static_cast<int>(s.tile_rows() / s.out_w),
                          .partials = moments.moments,
@@ -90,7 +94,7 @@ bool launch(const Exec& exec, const WarpgroupProduct& s, DType dtype, const Norm
   if (!pixels_of(s, x.x).describe(dtype, 3, x_map) || !weights.describe(dtype, 3, w_map) ||
       !result.describe(dtype, 2, y_map))
     return false;
-  const int bytes = kSharedBytes - left + cut.stages * Tile::kStageBytes;
+  const int bytes = kSharedBytes - left + stages * Tile::kStageBytes;
   const auto kernel = warpgroup_product_kernel<T, kColumns, kNormed>;
   allow_shared_bytes(kernel, bytes);
   const auto blocks = static_cast<unsigned>(s.row_blocks() * s.column_blocks());

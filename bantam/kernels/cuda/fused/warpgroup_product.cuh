@@ -1,106 +1,14 @@
-// Pointwise convolution by warpgroups: weights stay in shared memory, tensor copies bring tiles of x, two warpgroups
-// take turns at them: one multiplies while the other writes its tile and takes the moments of what it wrote.
+// Pointwise convolution by warpgroups: weights stay in shared memory, tensor copies bring tiles of x, and two to four
+// warpgroups take them in turn: one multiplies x, or what it made of x by a norm and its activation, while another
+// writes its tile and takes the moments of what it wrote.
 #pragma once
 
 #include "bantam/kernels/cuda/early_launch.cuh"
 #include "bantam/kernels/cuda/fused/half_pair.cuh"
-#include "bantam/kernels/cuda/fused/shared_norm.cuh"
+#include "bantam/kernels/cuda/fused/warpgroup_ring.cuh"
 #include "bantam/kernels/cuda/vectorized.cuh"
-#include "bantam/kernels/cuda/warpgroup_mma.cuh"
-#include "bantam/kernels/warpgroup_parts.h"
 
 namespace bantam::kernels::cuda {
-
-/// What a launch's blocks know beside the tensors.
-struct WarpgroupCut {
-  std::int64_t rows;  ///< of y
-  int in, out;        ///< columns of x and y
-  int depths;         ///< of 64 channels
-  int tiles, tile_rows, column_blocks, stages;
-
-  /// Whether warpgroups multiply strictly in turn. A barrier tells only odd rounds of the ring from even ones: who
-  /// skips the other's tile must not get ahead of the copies by a round, which it cannot where the ring holds more than
-  /// that.
-  __device__ bool in_turn() const { return stages <= depths; }
-
-  int step_b, step_a;  ///< from a tile's first row of x to the next one's, as coordinates
-  float* partials;     ///< (parts, 3, out): origin, mean relative to it, Σ of squared differences; null: not wanted
-  float* counts;       ///< (parts)
-  AffineSource norm;   ///< of x; not read by kernels that take x as it is
-  Clamp clamp;         ///< behind it
-};
-
-/// A block's shared memory: weights, the warpgroups' results, stages of x, barriers. Rows have 128 bytes, swizzled.
-template <int kColumns>
-struct WarpgroupTile {
-  static constexpr int kRows = static_cast<int>(WarpgroupProduct::kTileRows), kDepth = 64;
-  static constexpr int kWarpgroups = static_cast<int>(WarpgroupProduct::kWarpgroups);
-  static constexpr int kThreads = 128 * kWarpgroups + 128;  ///< the last warpgroup starts the copies
-  static constexpr int kStageBytes = kRows * 128, kWeightBytes = kColumns * 128,
-                       kResultBytes = kColumns / 64 * kRows * 128;
-  static constexpr int kMostStages = 16, kBarrierBytes = (2 * kMostStages + 4) * 8, kAlignment = 1024;
-
-  static constexpr int bytes_without_stages(int depths, int norm_channels) {
-    return depths * kWeightBytes + kWarpgroups * kResultBytes + kBarrierBytes + kAlignment +
-           SharedNorm::kVectors * norm_channels * static_cast<int>(sizeof(float));
-  }
-};
-
-/// Where a block's pieces lie.
-template <int kColumns>
-struct WarpgroupShared {
-  using Tile = WarpgroupTile<kColumns>;
-  std::uint32_t weights, results, x, barriers, norm;
-  int stages;
-
-  __device__ WarpgroupShared(std::uint32_t base, const WarpgroupCut& cut)
-      : weights((base + Tile::kAlignment - 1) / Tile::kAlignment * Tile::kAlignment),
-        results(weights + cut.depths * Tile::kWeightBytes),
-        x(results + Tile::kWarpgroups * Tile::kResultBytes),
-        barriers(x + cut.stages * Tile::kStageBytes),
-        norm(barriers + Tile::kBarrierBytes),
-        stages(cut.stages) {}
-  __device__ SharedBarrier weights_there() const { return {barriers}; }
-  __device__ SharedBarrier turn_of(int group) const { return {barriers + 8 * (1 + group)}; }
-  __device__ SharedBarrier full(int stage) const { return {barriers + 8 * (3 + stage)}; }
-  __device__ SharedBarrier empty(int stage) const { return {barriers + 8 * (3 + stages + stage)}; }
-  __device__ void set_up() const {
-    weights_there().init(1);
-    for (int i = 0; i < Tile::kWarpgroups; ++i) turn_of(i).init(4);
-    for (int i = 0; i < stages; ++i) {
-      full(i).init(1);
-      empty(i).init(4);  // a warpgroup's warps
-    }
-    publish_barriers();
-  }
-};
-
-/// A stage of the ring, and whether it is an even or an odd round.
-struct RingPlace {
-  int stage = 0;
-  std::uint32_t parity = 0;
-  __device__ void next(int by, int stages) {
-    for (stage += by; stage >= stages; stage -= stages) parity ^= 1;
-  }
-};
-
-/// Brings the weights, then all stages of the block's tiles in turn. One thread.
-template <int kColumns>
-__device__ inline void copy_stages(const CUtensorMap& x, const CUtensorMap& w, const WarpgroupCut& cut,
-                                   const WarpgroupShared<kColumns>& shared, int first_column, int first, int step) {
-  using Tile = WarpgroupTile<kColumns>;
-  shared.weights_there().arrive_expecting(cut.depths * Tile::kWeightBytes);
-  for (int d = 0; d < cut.depths; ++d)
-    load_box(shared.weights + d * Tile::kWeightBytes, w, d * Tile::kDepth, first_column, 0, shared.weights_there());
-  RingPlace to;
-  for (int tile = first; tile < cut.tiles; tile += step)
-    for (int d = 0; d < cut.depths; ++d, to.next(1, cut.stages)) {
-      shared.empty(to.stage).wait(to.parity ^ 1);
-      shared.full(to.stage).arrive_expecting(cut.tile_rows * 128);
-      load_box(shared.x + to.stage * Tile::kStageBytes, x, d * Tile::kDepth, tile * cut.step_b, tile * cut.step_a,
-               shared.full(to.stage));
-    }
-}
 
 /// A stage as the product sees it: what 128 threads find in 64 rows becomes f(x̂·scale + shift), in place.
 template <class T>
@@ -130,12 +38,6 @@ struct NoNorm {
   __device__ void apply(const WarpgroupCut&, std::uint32_t, int) const {}
 };
 
-/// Which of the warpgroups may multiply, where they do in turn.
-struct Turns {
-  int group;
-  std::uint32_t parity = group == 0;  ///< the first one's turn begins by itself
-};
-
 /// A warpgroup's product of one tile; stages are given back as soon as they are read.
 template <class T, int kColumns, class Norm>
 __device__ inline void multiply_tile(float (&sums)[kColumns / 2], const WarpgroupCut& cut,
@@ -143,7 +45,7 @@ __device__ inline void multiply_tile(float (&sums)[kColumns / 2], const Warpgrou
                                      Turns& turns) {
   using Tile = WarpgroupTile<kColumns>;
   const bool gives_back = threadIdx.x % 32 == 0;
-  if (cut.in_turn()) {
+  if (cut.in_turn) {
     shared.turn_of(turns.group).wait(turns.parity);
     turns.parity ^= 1;
   }
@@ -165,7 +67,7 @@ __device__ inline void multiply_tile(float (&sums)[kColumns / 2], const Warpgrou
     }
     before = from.stage;
   }
-  if (gives_back && cut.in_turn()) shared.turn_of((turns.group + 1) % Tile::kWarpgroups).arrive();
+  if (gives_back && cut.in_turn) shared.turn_of((turns.group + 1) % Tile::kWarpgroups).arrive();
   wait_for_products<0>();
   products_done(sums);
   if (gives_back) shared.empty(before).arrive();
@@ -273,8 +175,7 @@ struct WarpgroupResults {
   }
 };
 
-/// Block b has column b % column_blocks of tiles b / column_blocks, and so on; its warpgroups take every second of
-/// them.
+/// Block b has column b % column_blocks of tiles b / column_blocks, and so on, which its warpgroups take in turn.
 template <class T, int kColumns, bool kNormed>
 __global__ void __launch_bounds__(WarpgroupTile<kColumns>::kThreads, 1)
     warpgroup_product_kernel(const __grid_constant__ CUtensorMap x, const __grid_constant__ CUtensorMap w,
@@ -293,11 +194,11 @@ __global__ void __launch_bounds__(WarpgroupTile<kColumns>::kThreads, 1)
   __syncthreads();
   const int group = static_cast<int>(threadIdx.x) / 128;
   if (group == Tile::kWarpgroups) {
-    keep_registers<40>();
+    keep_registers<Tile::kKept>();
     if (threadIdx.x % 128 == 0) copy_stages<kColumns>(x, w, cut, shared, first_column, first, step);
     return;
   }
-  take_registers<232>();
+  take_registers<Tile::kTaken>();
   const std::uint32_t place = shared.results + group * Tile::kResultBytes;
   WarpgroupResults<T, kColumns> results{place, 1 + group};
   RingPlace from;
