@@ -118,12 +118,13 @@ TEST_P(ConvNormTest, TheOpGivesWhatTheNormWouldFind) {
 }
 
 /// Weights and running statistics after a few updates.
-std::vector<std::vector<float>> trained(Device device, ModelOptions options, int updates = 3) {
+std::vector<std::vector<float>> trained(Device device, ModelOptions options, int updates = 3,
+                                        const OptimizerOptions& optimizer_options = {}) {
   Runtime fresh({.threads = 2});
   options.precision = {PrecisionKind::mixed_float16};
   options.seed = 5;
   Model model(fresh, device, small_network(), options);
-  Optimizer optimizer(model, {});
+  Optimizer optimizer(model, optimizer_options);
   TrainingStep step(model, optimizer, {});
   for (int i = 0; i < updates; ++i)
     step.step(testing::make_batch(model.context(Pass::train), model.graph().input_shape(), 4, 16 * i, 16));
@@ -142,14 +143,16 @@ TEST_P(ConvNormTest, RecomputeChangesNoBit) {
       << "the norm behind a convolution that runs again does not";
 }
 
-/// How far weights and statistics moved; with another rounding of the convolutions and of sums over the batch.
+/// How far weights and statistics moved; with another rounding of the convolutions and of sums over the batch. Not by
+/// Adam, whose steps are as large for gradients that are all rounding.
 TEST_P(ConvNormTest, TrainsAsTheLayersApart) {
-  const auto begin = trained(device(), {}, 0);
-  auto fused = trained(device(), {}), apart = trained(device(), {.fusion = false});
+  const OptimizerOptions plain{.kind = kernels::OptimizerKind::sgd, .learning_rate = 0.01f};
+  const auto begin = trained(device(), {}, 0, plain);
+  auto fused = trained(device(), {}, 3, plain), apart = trained(device(), {.fusion = false}, 3, plain);
   for (std::size_t i = 0; i < begin.size(); ++i) {
     for (auto* end : {&fused[i], &apart[i]})
       for (std::size_t k = 0; k < end->size(); ++k) (*end)[k] -= begin[i][k];
-    EXPECT_LT(testing::relative_difference(fused[i], apart[i]), 0.05);
+    EXPECT_LT(testing::relative_difference(fused[i], apart[i]), 0.05) << (i == 0 ? "weights" : "running statistics");
   }
 }
 
