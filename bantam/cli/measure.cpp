@@ -3,11 +3,9 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cmath>
 
-#include "bantam/base/half.h"
-#include "bantam/base/philox.h"
 #include "bantam/cli/algorithm_cache.h"
+#include "bantam/engine/random_batch.h"
 
 namespace bantam::cli {
 namespace {
@@ -19,23 +17,6 @@ constexpr std::int64_t kWarmUpSteps = 5;
 constexpr double kWindowSeconds = 0.05;
 
 double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
-
-/// Uniform in ±√3: mean 0 and variance 1, like normalised images.
-template <class T>
-void fill_images(const Tensor& images, PhiloxSequence& random, Stream stream) {
-  std::vector<T> values(static_cast<std::size_t>(images.shape().elements()));
-  const float limit = std::sqrt(3.0f);
-  for (T& value : values) value = T(random.uniform(-limit, limit));
-  copy_bytes(images.data(), values.data(), images.bytes(), stream);
-  synchronize(stream);  // before the values go
-}
-
-void fill_labels(const Tensor& labels, std::uint64_t classes, PhiloxSequence& random, Stream stream) {
-  std::vector<std::int32_t> values(static_cast<std::size_t>(labels.shape().elements()));
-  for (std::int32_t& value : values) value = static_cast<std::int32_t>(random.below(classes));
-  copy_bytes(labels.data(), values.data(), labels.bytes(), stream);
-  synchronize(stream);
-}
 
 double median(std::vector<double> values) {
   std::ranges::sort(values);
@@ -80,23 +61,10 @@ StepSession::StepSession(const RunConfig& config, const StepCase& options, Devic
 StepSession::~StepSession() = default;
 
 Batch StepSession::make_batch(std::int64_t index) const {
-  Batch batch = allocate_batch(*model_, case_.batch);  // first: what does not fit costs no time
+  Batch batch =
+      random_batch(*model_, case_.batch,
+                   philox_key(model_->options().seed, RandomPurpose::dataset, static_cast<std::uint64_t>(index)));
   batch.index = index;
-  if (model_->device().meta) return batch;  // shapes are all that a meta device has
-  const Stream stream = runtime_->stream(model_->device());
-  PhiloxSequence random(philox_key(model_->options().seed, RandomPurpose::dataset, static_cast<std::uint64_t>(index)));
-  switch (case_.precision.compute()) {
-    case DType::float16:
-      fill_images<Half>(batch.images, random, stream);
-      break;
-    case DType::bfloat16:
-      fill_images<BFloat16>(batch.images, random, stream);
-      break;
-    default:
-      fill_images<float>(batch.images, random, stream);
-      break;
-  }
-  fill_labels(batch.labels, static_cast<std::uint64_t>(model_->graph().output_shape()[0]), random, stream);
   return batch;
 }
 

@@ -168,10 +168,13 @@ std::vector<Stretch> all_stretches(const Graph& graph) {
 }
 
 /// Stretches that cut a fusion take all of it in, with the node that its last norm is left to, but stop before one that
-/// makes the loss; those that then lie inside others go.
+/// makes the loss. Where two cut the same, it is the first one's, and the second begins behind it: both as one would
+/// keep less, but need it all at once. What then has no nodes left goes.
 std::vector<Stretch> widened(const std::vector<Stretch>& stretches, std::span<const Fusion> fusions) {
   std::vector<Stretch> wide;
   for (Stretch stretch : stretches) {
+    if (!wide.empty()) stretch.first = std::max(stretch.first, wide.back().last + 1);
+    if (stretch.last < stretch.first) continue;
     for (const Fusion& fusion : fusions) {
       const NodeId last = fusion.leaves_norm ? fusion.last + 1 : fusion.last;
       if (last < stretch.first || stretch.last < fusion.first) continue;
@@ -182,11 +185,7 @@ std::vector<Stretch> widened(const std::vector<Stretch>& stretches, std::span<co
       stretch.first = std::min(stretch.first, fusion.first);
       stretch.last = std::max(stretch.last, last);
     }
-    if (stretch.last < stretch.first) continue;              // nothing but an end that makes the loss
-    if (!wide.empty() && stretch.first <= wide.back().last)  // both cut one fusion
-      wide.back().last = std::max(wide.back().last, stretch.last);
-    else
-      wide.push_back(stretch);
+    if (stretch.first <= stretch.last) wide.push_back(stretch);  // else nothing but an end that makes the loss
   }
   return wide;
 }

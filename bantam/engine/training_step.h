@@ -91,10 +91,10 @@ class TrainingStep {
   /// Loss and accuracy of one batch without training; adds to the evaluation sums.
   void evaluate(const Batch& batch);
 
-  /// Runs all that the step will run, on an all-zero batch of `batch` samples that is then forgotten, so that the
-  /// device has loaded the kernels: weights, state, statistics and metrics are unchanged, bitwise. `accumulates`: with
-  /// a second micro-batch, whose gradients are added. Takes the step's memory, and waits for the device. Not between
-  /// micro_batch() and update() (throws Error).
+  /// Runs all that the step will run, on a random batch of `batch` samples that is then forgotten, so that the device
+  /// has loaded the kernels, and algorithms were timed on values like a run's: weights, state, statistics and metrics
+  /// are unchanged, bitwise. `accumulates`: with a second micro-batch, whose gradients are added. Takes the step's
+  /// memory, and waits for the device. Not between micro_batch() and update() (throws Error).
   void warm_up(std::int64_t batch, bool accumulates);
 
   /// Updates since the last read that the ring still holds.

@@ -3,24 +3,14 @@
 #include "bantam/engine/warm_up.h"
 
 #include "bantam/base/error.h"
+#include "bantam/engine/random_batch.h"
 
 namespace bantam {
-namespace {
-
-Batch zero_batch(const Model& model, std::int64_t size) {
-  const Batch batch = allocate_batch(model, size);
-  const Stream stream = model.runtime().stream(model.device());
-  zero_bytes(batch.images.data(), batch.images.bytes(), stream);
-  zero_bytes(batch.labels.data(), batch.labels.bytes(), stream);
-  return batch;
-}
-
-}  // namespace
 
 void TrainingStep::warm_up(std::int64_t batch_size, bool accumulates) {
   if (accumulating_) throw Error("training step: warm_up() between micro_batch() and update()");
   const Stream stream = model_.runtime().stream(model_.device());
-  const Batch batch = zero_batch(model_, batch_size);
+  const Batch batch = random_batch(model_, batch_size, philox_key(model_.options().seed, RandomPurpose::dataset));
   micro_batch(batch, 0, batch_size * (accumulates ? 2 : 1));
   if (accumulates) micro_batch(batch, batch_size, batch_size * 2);
   discard();

@@ -22,15 +22,17 @@ inline std::int32_t ramp_label(std::int64_t image, std::int64_t classes) {
   return static_cast<std::int32_t>((image * 7 + 3) % classes);
 }
 
-/// `size` images of `shape` with ramp pixels and labels of three classes.
-inline std::shared_ptr<const Dataset> ramp_dataset(Runtime& runtime, std::int64_t size,
-                                                   const Shape& shape = {4, 5, 3}) {
-  auto set = std::make_shared<Dataset>(runtime, DatasetFacts{size, shape, {"a", "b", "c"}});
+/// `size` images of `shape` with ramp pixels and labels of `classes` classes: a, b, c, …
+inline std::shared_ptr<const Dataset> ramp_dataset(Runtime& runtime, std::int64_t size, const Shape& shape = {4, 5, 3},
+                                                   std::int64_t classes = 3) {
+  std::vector<std::string> names;
+  for (std::int64_t c = 0; c < classes; ++c) names.emplace_back(1, static_cast<char>('a' + c));
+  auto set = std::make_shared<Dataset>(runtime, DatasetFacts{size, shape, names});
   const std::int64_t positions = shape.elements();
   for (std::int64_t i = 0; i < size; ++i) {
     for (std::int64_t p = 0; p < positions; ++p)
       set->images_out()[static_cast<std::size_t>(i * positions + p)] = ramp_pixel(i, p);
-    set->labels_out()[static_cast<std::size_t>(i)] = ramp_label(i, 3);
+    set->labels_out()[static_cast<std::size_t>(i)] = ramp_label(i, classes);
   }
   return set;
 }

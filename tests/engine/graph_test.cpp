@@ -147,5 +147,27 @@ TEST(LowerTest, AFusionIsOneSegmentAndIsNeverCutByAStretch) {
   EXPECT_EQ(inside[1].fusions.size(), 1u);
 }
 
+// Fusions that begin in one block and end in the next must not make one stretch of all the blocks.
+TEST(LowerTest, AFusionThatTwoStretchesCutIsTheFirstOnes) {
+  Graph graph({8, 8, 3});
+  for (const std::string block : {"one", "two", "three"}) {
+    graph.add(block + "/conv", conv2d({.filters = 3}));
+    graph.add(block + "/norm", batch_norm());
+  }
+  const std::vector<Fusion> fusions{{.first = 2, .last = 3}, {.first = 4, .last = 5}};  // norm and the conv behind it
+  for (const RecomputeOptions& options :
+       {RecomputeOptions{.kind = RecomputeOptions::Kind::all},
+        RecomputeOptions{.kind = RecomputeOptions::Kind::named, .names = {"one", "two", "three"}}}) {
+    const auto segments = lower(graph, options, fusions);
+    ASSERT_EQ(segments.size(), 3u);
+    constexpr NodeId kLast[] = {3, 5, 6};
+    for (std::size_t i = 0; i < 3; ++i) {
+      EXPECT_TRUE(segments[i].recompute);
+      EXPECT_EQ(segments[i].last, kLast[i]);
+      EXPECT_EQ(segments[i].fusions.size(), i < 2 ? 1u : 0u);
+    }
+  }
+}
+
 }  // namespace
 }  // namespace bantam

@@ -12,7 +12,9 @@
 
 namespace bantam::stress {
 
-inline constexpr int kUpdates = 24;  ///< of one training run
+/// Updates of one training run: step by step from the program's own batches, then an epoch of a Trainer, whose updates
+/// are captured on a GPU.
+inline constexpr int kSteps = 24, kEpoch = 40, kUpdates = kSteps + kEpoch;
 inline constexpr int kTrainers = 2;
 
 /// One training process, as the monitor sees it. Sizes in bytes.
@@ -20,6 +22,7 @@ struct TrainerFacts {
   /// Not less than the limit at any time: raised before the limit is, lowered after it was.
   std::atomic<std::uint64_t> bound{0};
   std::atomic<std::uint64_t> runs{0}, mismatches{0}, changes{0}, refusals{0};
+  std::atomic<std::uint64_t> log_lines{0};  ///< of the runtime: recordings given up, updates that ran planned instead
   std::atomic<std::uint64_t> pool_samples{0}, pool_violations{0};  ///< counted by the process itself
   std::atomic<bool> failed{false};
   std::array<char, 1024> error{};

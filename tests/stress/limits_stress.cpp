@@ -135,6 +135,7 @@ nlohmann::ordered_json describe(const TrainerFacts& trainer, bool ended_well) {
           {"mismatches", trainer.mismatches.load()},
           {"limit_changes", trainer.changes.load()},
           {"refused_limits", trainer.refusals.load()},
+          {"log_lines", trainer.log_lines.load()},
           {"pool_samples", trainer.pool_samples.load()},
           {"pool_violations", trainer.pool_violations.load()},
           {"ended_well", ended_well && !trainer.failed},

@@ -9,7 +9,9 @@
 #include <vector>
 
 #include "bantam/base/error.h"
+#include "bantam/engine/trainer.h"
 #include "bantam/memory/process_limit.h"
+#include "tests/data/support.h"
 #include "tests/engine/engine_fixture.h"
 
 namespace bantam::stress {
@@ -18,16 +20,52 @@ namespace {
 constexpr std::int64_t kBatch = 16, kClasses = 5;
 constexpr std::uint64_t kKiB = 1u << 10, kMiB = 1u << 20;
 
-struct RunResult {
-  std::array<float, kUpdates> losses{};
-  std::uint64_t weights_hash = 0;
-};
-
 /// FNV-1a over the bits.
 std::uint64_t hash_of(const std::vector<float>& values) {
   std::uint64_t hash = 14695981039346656037ull;
   for (const float value : values) hash = (hash ^ std::bit_cast<std::uint32_t>(value)) * 1099511628211ull;
   return hash;
+}
+
+/// Notes an epoch's losses and the overhead beside its recordings, and ends it where the stress ends.
+struct EpochWatch : Callback {
+  EpochWatch(Trainer& the_trainer, Runtime& the_runtime, Device the_device, const std::atomic<bool>& the_stop)
+      : trainer(the_trainer), runtime(the_runtime), device(the_device), stop(the_stop) {}
+  bool observes() const override { return true; }
+  void on_progress(const ProgressEvent& event) override {
+    for (const Metrics& metrics : event.metrics) losses.push_back(static_cast<float>(metrics.loss));
+    if (device.is_cuda()) overhead = std::max(overhead, total_bytes(runtime.memory_overhead(device)));
+    if (stop) trainer.request_stop();
+  }
+  Trainer& trainer;
+  Runtime& runtime;
+  Device device;
+  const std::atomic<bool>& stop;
+  std::vector<float> losses;
+  std::uint64_t overhead = 0;
+};
+
+struct RunResult {
+  std::array<float, kUpdates> losses{};
+  std::uint64_t weights_hash = 0;
+  std::uint64_t overhead = 0;  // of the process, recordings included; 0 on the CPU
+};
+
+/// As `bantam train` does it: the device makes the batches, and updates run several a launch.
+void train_epoch(TrainingStep& step, const std::atomic<bool>& stop, RunResult& result) {
+  const Device device = step.model().device();
+  Runtime& runtime = step.model().runtime();
+  PipelineOptions pipeline{.cache = CacheKind::device, .random_flip = true, .batch_size = kBatch};
+  pipeline.shuffle.emplace();
+  ImageBatchSource source(runtime,
+                          testing::ramp_dataset(runtime, kBatch * kEpoch, step.model().graph().input_shape(), kClasses),
+                          LoaderOptions{.pipeline = pipeline, .device = device, .seed = 5, .staged_on_cpu = true});
+  Trainer trainer(step, source, nullptr, {.read_every = 4, .updates_a_launch = 4});
+  EpochWatch watch(trainer, runtime, device, stop);
+  trainer.add(watch);
+  trainer.run();
+  std::copy_n(watch.losses.begin(), std::min<std::size_t>(kEpoch, watch.losses.size()), result.losses.begin() + kSteps);
+  result.overhead = watch.overhead;
 }
 
 RunResult train(Runtime& runtime, Device device, const std::atomic<bool>& stop) {
@@ -36,10 +74,11 @@ RunResult train(Runtime& runtime, Device device, const std::atomic<bool>& stop) 
   TrainingStep step(model, optimizer, {});
   const Context context = Context::make(runtime, device);
   RunResult result;
-  for (int update = 0; update < kUpdates && !stop; ++update) {
+  for (int update = 0; update < kSteps && !stop; ++update) {
     step.step(testing::make_batch(context, model.graph().input_shape(), kClasses, update * kBatch, kBatch));
     result.losses[static_cast<std::size_t>(update)] = static_cast<float>(step.read_metrics().back().loss);
   }
+  if (!stop) train_epoch(step, stop, result);
   result.weights_hash = hash_of(to_host_floats(model.parameters().master(), runtime.stream(device)));
   return result;
 }
@@ -130,7 +169,7 @@ void run_undisturbed(SharedFacts& shared, Device device) {
   const RunResult result = train(runtime, device, shared.stop);
   shared.losses = result.losses;
   shared.weights_hash = result.weights_hash;
-  if (device.is_cuda()) shared.overhead = total_bytes(runtime.memory_overhead(device)) + kKernelReserve;
+  if (device.is_cuda()) shared.overhead = result.overhead + kKernelReserve;
   // Regions do not fit as tightly as allocations, and the anchor needs its place.
   shared.pool = 2 * runtime.allocator(device).stats().peak_pool_bytes + 8 * kMiB;
 }
@@ -139,7 +178,8 @@ void run_disturbed(SharedFacts& shared, int trainer, Device device, std::uint64_
   TrainerFacts& facts = shared.trainers[static_cast<std::size_t>(trainer)];
   const std::uint64_t first = shared.overhead + 2 * shared.pool;
   facts.bound = first;
-  Runtime runtime({.threads = 1, .limits = {{to_string(device), first}}});
+  Runtime runtime(
+      {.threads = 1, .limits = {{to_string(device), first}}, .log = [&facts](std::string_view) { ++facts.log_lines; }});
   const Tensor anchor = Context::make(runtime, device).allocate({static_cast<std::int64_t>(kMiB + kKiB)}, DType::uint8);
   settle(runtime, device);
   LimitMover mover(runtime, device, shared, facts, seed);
