@@ -24,7 +24,8 @@ struct WarpgroupProduct {
   /// Blocks that share a column of blocks' tiles: as many as fill a large GPU, one on a multiprocessor.
   std::int64_t row_blocks() const {
     const std::int64_t groups = warpgroups(columns()), each = (tiles() + groups - 1) / groups;
-    return std::clamp<std::int64_t>(kPointwiseMultiprocessors / column_blocks(), 1, std::max<std::int64_t>(each, 1));
+    return std::clamp<std::int64_t>(kPointwiseMultiprocessors / std::max<std::int64_t>(column_blocks(), 1), 1,
+                                    std::max<std::int64_t>(each, 1));
   }
   /// Parts of the moments: one a warpgroup. Part p has tiles p, p + parts, ...
   std::int64_t parts() const { return row_blocks() * warpgroups(columns()); }
