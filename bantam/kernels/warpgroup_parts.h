@@ -23,22 +23,24 @@ struct WarpgroupProduct {
   std::int64_t column_blocks() const { return (out + columns() - 1) / columns(); }
   /// Blocks that share a column of blocks' tiles: as many as fill a large GPU, one on a multiprocessor.
   std::int64_t row_blocks() const {
-    const std::int64_t groups = warpgroups(columns()), each = (tiles() + groups - 1) / groups;
+    const std::int64_t each = (tiles() + kWarpgroups - 1) / kWarpgroups;
     return std::clamp<std::int64_t>(kPointwiseMultiprocessors / std::max<std::int64_t>(column_blocks(), 1), 1,
                                     std::max<std::int64_t>(each, 1));
   }
   /// Parts of the moments: one a warpgroup. Part p has tiles p, p + parts, ...
-  std::int64_t parts() const { return row_blocks() * warpgroups(columns()); }
+  std::int64_t parts() const { return row_blocks() * kWarpgroups; }
 
-  static constexpr std::int64_t kTileRows = 64, kMostIn = 512;
-  /// Warpgroups of a block that multiply: as many as have room for a tile's sums in their registers.
-  static constexpr std::int64_t warpgroups(std::int64_t columns) { return columns == 64 ? 4 : columns == 128 ? 3 : 2; }
+  static constexpr std::int64_t kTileRows = 64, kLeastIn = 64, kMostIn = 512;
+  static constexpr std::int64_t kWarpgroups = 2;  ///< of a block, that multiply
 };
 
-inline WarpgroupProduct warpgroup_product_of(const PointwiseShape& s) { return {s.rows, s.in, s.out}; }
+/// A product behind a norm as such; no rows where the one by warps is faster.
+inline WarpgroupProduct warpgroup_product_of(const PointwiseShape& s) {
+  return s.in >= WarpgroupProduct::kLeastIn ? WarpgroupProduct{s.rows, s.in, s.out} : WarpgroupProduct{};
+}
 
 /// The convolution as such a product; no rows where it is none: float16 or bfloat16, channels in eights, without
-/// padding and groups, at stride 1, or 2 where images are of even height and at most 128 wide; up to 256 channels in,
+/// padding and groups, at stride 1, or 2 where images are of even height and at most 128 wide; 64 to 256 channels in,
 /// or 512 at stride 1 where no more than eight columns of blocks read each tile of x (else a pass behind cuDNN is
 /// faster).
 inline WarpgroupProduct warpgroup_product_of(const Conv2dShape& s, DType dtype) {
@@ -51,7 +53,8 @@ inline WarpgroupProduct warpgroup_product_of(const Conv2dShape& s, DType dtype) 
   const WarpgroupProduct product{
       s.batch * s.out_h() * s.out_w(), s.in_channels, s.out_channels, s.stride_h, s.in_w, s.out_w()};
   const bool deep = s.in_channels > 256, wins = !deep || (s.stride_h == 1 && product.column_blocks() <= 8);
-  return wins && s.in_channels <= WarpgroupProduct::kMostIn ? product : WarpgroupProduct{};
+  const bool fits = s.in_channels >= WarpgroupProduct::kLeastIn && s.in_channels <= WarpgroupProduct::kMostIn;
+  return wins && fits ? product : WarpgroupProduct{};
 }
 
 }  // namespace bantam::kernels

@@ -1,4 +1,4 @@
-// Pointwise convolution by warpgroups: weights stay in shared memory, tensor copies bring tiles of x, and two to four
+// Pointwise convolution by warpgroups: weights stay in shared memory, tensor copies bring tiles of x, and two
 // warpgroups take them in turn: one multiplies x, or what it made of x by a norm and its activation, while another
 // writes its tile and takes the moments of what it wrote.
 #pragma once
