@@ -15,9 +15,12 @@ std::unique_ptr<CapturedUpdates> TrainingStep::capture(const std::function<void(
   const int slot = optimizer_.metric_slot();
   const void* arena = memory().arena_address();
   recorded_updates_ = 0;
+  PendingGradients& pending = model_.parameters().pending();
+  const kernels::NarrowGradients narrow = pending.narrow();
   const auto end = [&] {  // the host is where it was: nothing has run
     accumulating_ = false;
     model_.parameters().begin_accumulation();
+    pending.set_narrow(narrow);
     optimizer_.set_metric_slot(slot);
     return std::exchange(recorded_updates_, kNotRecording);
   };
@@ -25,9 +28,10 @@ std::unique_ptr<CapturedUpdates> TrainingStep::capture(const std::function<void(
     CapturedWork work(stream, record);
     if (accumulating_) throw Error("training step: what is captured must end with update()");
     if (memory().arena_address() != arena) throw Error("the planned step's arena moved");
+    const kernels::NarrowGradients left = pending.narrow();
     const int updates = end();
     return std::make_unique<CapturedUpdates>(
-        CapturedUpdates{std::move(work), updates, arena, placements_->arena_bytes()});
+        CapturedUpdates{std::move(work), updates, arena, placements_->arena_bytes(), left});
   } catch (...) {
     (void)end();
     throw;
@@ -42,6 +46,7 @@ bool TrainingStep::replay(const CapturedUpdates& captured) {
   const ArenaHold hold(memory(), captured.arena, captured.arena_bytes, stream);
   if (!hold.held()) return false;
   captured.work.launch();
+  model_.parameters().pending().set_narrow(captured.narrow);
   for (int i = 0; i < captured.updates; ++i) note_update();
   return true;
 }

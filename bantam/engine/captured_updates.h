@@ -3,6 +3,7 @@
 
 #include <cstdint>
 
+#include "bantam/kernels/narrow_gradients.h"
 #include "bantam/memory/captured_work.h"
 
 namespace bantam {
@@ -14,6 +15,7 @@ struct CapturedUpdates {
   int updates = 0;
   const void* arena = nullptr;
   std::uint64_t arena_bytes = 0;
+  kernels::NarrowGradients narrow;  ///< gradients that they leave so
 };
 
 }  // namespace bantam

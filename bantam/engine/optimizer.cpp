@@ -96,7 +96,8 @@ kernels::UpdateArena Optimizer::arena(int rate) const {
           .moment1 = moment1_.defined() ? moment1_.as<float>() : nullptr,
           .moment2 = moment2_.defined() ? moment2_.as<float>() : nullptr,
           .compute = parameters.compute().defined() ? parameters.compute().data() : nullptr,
-          .compute_dtype = parameters.compute_dtype()};
+          .compute_dtype = parameters.compute_dtype(),
+          .narrow = parameters.pending().narrow()};
 }
 
 void Optimizer::update(int rate) {

@@ -32,6 +32,11 @@ Tensor Parameter::value() {
 Tensor Parameter::master() const { return arena_->master_.slice(offset_, spec_.shape); }
 Tensor Parameter::gradient() const {
   if (arena_->pending_.hold(*this)) arena_->pending_.add_up();
+  if (arena_->pending_.holds_narrow(*this)) arena_->pending_.widen(arena_->gradient_, arena_->compute_dtype_);
+  return arena_->gradient_.slice(offset_, spec_.shape);
+}
+Tensor Parameter::gradient_to_overwrite() {
+  arena_->pending_.forget_narrow(*this);
   return arena_->gradient_.slice(offset_, spec_.shape);
 }
 
@@ -94,6 +99,7 @@ Tensor ParameterArena::add_slot(const Context& context, const char* name, Catego
 
 const Tensor& ParameterArena::gradient() {
   pending_.add_up();
+  pending_.widen(gradient_, compute_dtype_);
   return gradient_;
 }
 
@@ -105,7 +111,7 @@ void ParameterArena::begin_accumulation() {
 void ParameterArena::end_accumulation(const Context& context) {
   for (Parameter& parameter : parameters_) {
     if (parameter.gradient_written_) continue;
-    const Tensor gradient = parameter.gradient();
+    const Tensor gradient = parameter.gradient_to_overwrite();
     zero_bytes(gradient.data(), gradient.bytes(), context.stream);
   }
 }

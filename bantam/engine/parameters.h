@@ -41,13 +41,17 @@ class Parameter {
 
   /// What ops read: the compute copy (or the master where there is none), known to the tape as this parameter.
   Tensor value();
-  /// The float32 master and the float32 gradient, which is added up now where it waits in parts.
+  /// The float32 master and the float32 gradient, which is added up now where it waits in parts, and made wide where
+  /// it is narrow.
   Tensor master() const;
   Tensor gradient() const;
 
  private:
   friend class ParameterArena;
   friend class GradientStore;
+  /// The gradient's place as somebody who overwrites it needs it: what lies there is forgotten.
+  Tensor gradient_to_overwrite();
+
   ParameterArena* arena_ = nullptr;
   ParameterSpec spec_;
   std::int64_t offset_ = 0;
@@ -80,7 +84,7 @@ class ParameterArena {
   /// Adds a float32 slot of zeros (optimizer state).
   Tensor add_slot(const Context& context, const char* name, Category category = Category::optimizer);
   const Tensor& master() const { return master_; }
-  /// Every gradient, those that wait in parts added up now.
+  /// Every gradient, those that wait in parts added up now, and narrow ones made wide.
   const Tensor& gradient();
   /// The same memory as it is, and what it lacks: for the update.
   const Tensor& gradient_slot() const { return gradient_; }

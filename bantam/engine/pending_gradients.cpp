@@ -1,12 +1,18 @@
-// What waits, and its adding up.
+// What waits, its adding up and its widening.
 #include "bantam/engine/pending_gradients.h"
 
 #include <algorithm>
 #include <utility>
 
 #include "bantam/engine/context.h"
+#include "bantam/engine/parameters.h"
 
 namespace bantam {
+namespace {
+
+std::int64_t first_granule(const Parameter& parameter) { return parameter.offset() / kernels::kSegmentGranule; }
+
+}  // namespace
 
 bool PendingGradients::takes(const Context& context, std::size_t bytes, std::size_t arrays) const {
   return context.device.kind == DeviceKind::cuda && bytes_ + bytes <= kMostBytes &&
@@ -34,6 +40,31 @@ void PendingGradients::drop() {
   parameters_.clear();
   parts_.clear();
   bytes_ = 0;
+}
+
+bool PendingGradients::takes_narrow(const Context& context, const Tensor& weight) const {
+  return context.device.kind == DeviceKind::cuda && weight.parameter() != nullptr && is_half(weight.dtype()) &&
+         weight.elements() > 0 && weight.elements() % kernels::kSegmentGranule == 0 &&
+         narrow_.count < kernels::NarrowGradients::kMost;
+}
+
+void PendingGradients::keep_narrow(const Context& context, const Parameter& parameter) {
+  exec_ = context.exec;
+  const std::int64_t begin = first_granule(parameter),
+                     end = begin + parameter.shape().elements() / kernels::kSegmentGranule;
+  narrow_.add({static_cast<std::int32_t>(begin), static_cast<std::int32_t>(end)});
+}
+
+bool PendingGradients::holds_narrow(const Parameter& parameter) const {
+  return narrow_.contain(first_granule(parameter));
+}
+
+void PendingGradients::forget_narrow(const Parameter& parameter) { narrow_.remove(first_granule(parameter)); }
+
+void PendingGradients::widen(const Tensor& slot, DType dtype) {
+  if (narrow_.count == 0) return;
+  BANTAM_KERNEL(exec_, widen_gradients, slot.as<float>(), narrow_, dtype);
+  narrow_ = {};
 }
 
 }  // namespace bantam

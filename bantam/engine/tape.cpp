@@ -60,7 +60,8 @@ ParameterGradient GradientStore::parameter(Parameter& parameter) {
   const bool accumulate = parameter.gradient_written_;
   parameter.gradient_written_ = true;
   written_.push_back(&parameter);
-  return {parameter.gradient().as<float>(), accumulate};
+  const Tensor gradient = accumulate ? parameter.gradient() : parameter.gradient_to_overwrite();
+  return {gradient.as<float>(), accumulate};
 }
 
 std::vector<Parameter*> GradientStore::take_written() { return std::exchange(written_, {}); }

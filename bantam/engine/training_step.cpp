@@ -37,6 +37,7 @@ TrainingStep::~TrainingStep() {
   try {
     if (read_) read_->synchronize();  // the host's memory goes
     if (!placements_) return;
+    model_.parameters().pending().add_up();  // of an effective batch without its update: parts lie in the arena
     (void)memory().release_arena();
   } catch (const Error&) {  // a broken device: the call that broke it has thrown
   }

@@ -45,9 +45,11 @@ using Conv2dForward = void(const Exec&, const Conv2dShape&, DType dtype, const v
 using Conv2dGradInput = void(const Exec&, const Conv2dShape&, DType dtype, const void* dy, const void* w, void* dx,
                              Workspace);
 
-/// dw = Σ over positions of dy · patch of x; dw is float32; overwritten, or added to where `accumulate`.
+/// dw = Σ over positions of dy · patch of x; dw is float32; overwritten, or added to where `accumulate`. A kernel that
+/// makes dw in `dtype` may leave it so in the first half of its memory (narrow_gradients.h) where `narrow` is not null,
+/// and says so there, before it returns; where nothing is accumulated only.
 using Conv2dGradWeight = void(const Exec&, const Conv2dShape&, DType dtype, const void* x, const void* dy, float* dw,
-                              bool accumulate, Workspace);
+                              bool accumulate, bool* narrow, Workspace);
 
 namespace cpu {
 Conv2dForward conv2d_forward;

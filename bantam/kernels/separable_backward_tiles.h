@@ -74,12 +74,13 @@ struct SeparableBackwardMemory {
 /// Whether the moments of dy and patches of x replace the general kernel's products: few input channels.
 inline bool separable_uses_moments(const SeparableBlockShape& s) { return s.in_channels <= 4; }
 
-/// The tiles for a device whose thread blocks may have `shared_limit` bytes. Few channels or rows a tile where there
-/// are few images, so that about a block a multiprocessor is there; else as many as fit.
+/// The tiles for a device whose thread blocks may have `shared_limit` bytes: as those of kMostSharedBytes, or else as
+/// those of kLeastSharedBytes, so that two sets of tiles are all that a workspace must do for. Few channels or rows a
+/// tile where there are few images, so that about a block a multiprocessor is there; else as many as fit.
 inline SeparableBackwardTiles separable_backward_tiles(const SeparableBlockShape& s, DType dtype,
                                                        std::int64_t shared_limit) {
   constexpr std::int64_t kEnoughBlocks = 128, kMostBlocks = 264;
-  const std::int64_t limit = std::min(shared_limit, kMostSharedBytes);
+  const std::int64_t limit = shared_limit >= kMostSharedBytes ? kMostSharedBytes : kLeastSharedBytes;
   const auto fits = [&](std::int64_t channels, std::int64_t rows) {
     return SeparableBackwardMemory::of(s, dtype, channels, rows).total <= limit;
   };

@@ -7,6 +7,7 @@
 
 #include "bantam/base/dtype.h"
 #include "bantam/kernels/exec.h"
+#include "bantam/kernels/narrow_gradients.h"
 #include "bantam/kernels/pending_sums.h"
 
 namespace bantam::kernels {
@@ -68,6 +69,7 @@ struct UpdateArena {
   float* moment2 = nullptr;                          ///< adam's v
   void* compute = nullptr;                           ///< (elements) of compute_dtype; null where there is none
   DType compute_dtype = DType::float32;
+  NarrowGradients narrow;  ///< segments whose gradient lies there as compute_dtype; none of them is a pending sum
 };
 
 /// Running statistics, float32: what forward passes moved, and what counts. (elements) each; 0 elements: none.

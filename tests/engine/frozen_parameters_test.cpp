@@ -3,6 +3,7 @@
 #include <functional>
 
 #include "bantam/engine/ops/classifier_head.h"
+#include "bantam/engine/ops/conv2d.h"
 #include "bantam/engine/ops/norm_depthwise.h"
 #include "bantam/engine/ops/separable_block.h"
 #include "tests/engine/engine_fixture.h"
@@ -19,6 +20,7 @@ struct FusedOp {
   Shape x;
   std::vector<ParameterSpec> parameters;
   std::function<Tensor(const Context&, const Tensor& x, const std::vector<Tensor>& parameters, const Tensor& seed)> run;
+  bool half_only = false;
 };
 
 ParameterSpec spec(std::string name, Shape shape, bool keep_float32 = false) {
@@ -38,24 +40,54 @@ FusedOp separable_block(std::int64_t pool) {
           }};
 }
 
+/// A norm with relu; without scale or shift where they are not defined.
+ops::NormStage norm_stage(const Context& context, std::int64_t channels, Tensor scale, Tensor shift) {
+  const std::vector<float> ones(static_cast<std::size_t>(channels), 1.0f);
+  return {.tensors = {.scale = std::move(scale),
+                      .shift = std::move(shift),
+                      .pending_mean = context.upload({channels}, ones.data()),
+                      .pending_variance = context.upload({channels}, ones.data())},
+          .settings = {.activation = {Activation::relu}}};
+}
+
 FusedOp norm_depthwise() {
   const Shape channels{8};
   return {.name = "norm_depthwise",
           .x = {2, 9, 7, 8},
           .parameters = {spec("scale", channels, true), spec("shift", channels, true), spec("weight", {3, 3, 8}),
                          spec("scale2", channels, true), spec("shift2", channels, true)},
-          .run = [channels](const Context& context, const Tensor& x, const std::vector<Tensor>& p, const Tensor&) {
-            const auto stage = [&](const Tensor& scale, const Tensor& shift) {
-              const std::vector<float> ones(8, 1.0f);
-              return ops::NormStage{.tensors = {.scale = scale,
-                                                .shift = shift,
-                                                .pending_mean = context.upload(channels, ones.data()),
-                                                .pending_variance = context.upload(channels, ones.data())},
-                                    .settings = {.activation = {Activation::relu}}};
-            };
-            return ops::norm_depthwise(context, x, stage(p[0], p[1]), p[2], {.padding = Padding::symmetric(1)},
-                                       stage(p[3], p[4]));
+          .run = [](const Context& context, const Tensor& x, const std::vector<Tensor>& p, const Tensor&) {
+            return ops::norm_depthwise(context, x, norm_stage(context, 8, p[0], p[1]), p[2],
+                                       {.padding = Padding::symmetric(1)}, norm_stage(context, 8, p[3], p[4]));
           }};
+}
+
+/// A pointwise convolution behind such a pair, whose second norm it applies; where `behind`, a pair that leaves its
+/// first norm's gradient to it.
+FusedOp pointwise_norm(std::int64_t filters, bool behind) {
+  const Shape channels{8};
+  std::vector<ParameterSpec> parameters{spec("depthwise", {3, 3, 8}), spec("scale", channels, true),
+                                        spec("shift", channels, true), spec("pointwise", {filters, 1, 1, 8})};
+  if (behind) parameters.push_back(spec("scale behind", {filters}, true));
+  return {.name = "pointwise_norm, " + std::to_string(filters) + (behind ? " filters before a norm" : " filters"),
+          .x = {2, 9, 7, 8},
+          .parameters = std::move(parameters),
+          .run =
+              [=](const Context& context, const Tensor& x, const std::vector<Tensor>& p, const Tensor&) {
+                const Window2d window{.padding = Padding::symmetric(1)};
+                Context leaving = context, asking = context;
+                leaving.defer = true;
+                const Tensor pending = ops::norm_depthwise(leaving, x, norm_stage(context, 8, {}, {}), p[0], window,
+                                                           norm_stage(context, 8, p[1], p[2]));
+                EXPECT_NE(pending.pending(), nullptr);
+                if (!behind) return ops::conv2d(context, pending, p[3]);
+                const ops::NormStage read = norm_stage(context, filters, p[4], {});
+                asking.norm_behind = &read;
+                const Tensor weight = testing::random_tensor(context, {3, 3, filters}, 8);
+                return ops::norm_depthwise(context, ops::conv2d(asking, pending, p[3]), read, weight, window,
+                                           norm_stage(context, filters, {}, {}));
+              },
+          .half_only = true};
 }
 
 FusedOp classifier_head() {
@@ -112,7 +144,9 @@ BANTAM_INSTANTIATE_ON_DEVICES(FrozenParametersTest);
 
 TEST_P(FrozenParametersTest, AFrozenParameterIsLeftAloneAndTheOthersKeepTheirBits) {
   for (const PrecisionKind precision : {PrecisionKind::float32, PrecisionKind::mixed_float16})
-    for (const FusedOp& op : {separable_block(1), separable_block(2), norm_depthwise(), classifier_head()}) {
+    for (const FusedOp& op : {separable_block(1), separable_block(2), norm_depthwise(), classifier_head(),
+                              pointwise_norm(24, false), pointwise_norm(24, true), pointwise_norm(136, false)}) {
+      if (op.half_only && precision == PrecisionKind::float32) continue;
       const Context ctx = context({precision});
       const std::size_t count = op.parameters.size();
       const auto all = gradients(ctx, op, std::vector<bool>(count, false), true);

@@ -139,6 +139,26 @@ TEST_P(PendingGradientsTest, WhatIsDiscardedLeavesNoTrace) {
   EXPECT_EQ(weights[0], weights[1]);
 }
 
+TEST_P(PendingGradientsTest, AStepThatEndsBeforeItsUpdateLeavesGradientsAndNoArena) {
+  Runtime fresh({.threads = 2});
+  const Device where = device().is_cuda() ? device() : Device::meta_of(Device::cuda());
+  Model model(fresh, where, two_blocks(), {.seed = 4});
+  Optimizer optimizer(model, {});
+  {
+    TrainingStep step(model, optimizer, {});
+    step.prepare({.batches = {6}});
+    step.micro_batch(testing::make_batch(model.context(Pass::train), {12, 12, 3}, 5, 0, 6), 0, 6);
+    EXPECT_EQ(model.parameters().pending().sums().count, device().is_cuda() ? 6 : 0);
+    EXPECT_GT(fresh.allocator(where).stats().arena_bytes, 0u);
+  }
+  EXPECT_EQ(fresh.allocator(where).stats().arena_bytes, 0u);
+  if (!device().is_cuda()) return;  // a stand-in's gradients have no values
+  Trained plain(runtime(), device(), two_blocks());
+  plain.walk(plain.batch(0, 6), 6);
+  EXPECT_EQ(to_host<float>(model.parameters().gradient(), fresh.stream(where)),
+            plain.floats(plain.model.parameters().gradient()));
+}
+
 TEST_P(PendingGradientsTest, AnUpdateIsSkippedForWhatIsNotFiniteInThem) {
   Trained run(runtime(), device(), two_blocks());
   const std::vector<float> before = run.floats(run.model.parameters().master());

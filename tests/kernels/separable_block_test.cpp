@@ -3,6 +3,8 @@
 
 #include <bit>
 #include <cmath>
+#include <string>
+#include <thread>
 
 #include "bantam/kernels/reference/separable_block.h"
 #include "tests/kernels/guarded_buffer.h"
@@ -86,6 +88,54 @@ TEST_P(SeparableBlockTest, MatchesReference) {
       EXPECT_LT(relative_error(r.y.download(), in.expected(s).y),
                 sum_tolerance(dtype, 9 + s.in_channels) + 2 * unit_roundoff(dtype));
     }
+  }
+}
+
+/// One thread's calls, over and over on memory of its own.
+class Caller {
+ public:
+  Caller(Device device, std::int64_t batch)
+      : shape_{.batch = batch, .in_h = 12, .in_w = 12, .in_channels = 16, .out_channels = 32, .pool = 2},
+        device_(device),
+        in_(shape_, kType),
+        once_(device_, shape_, kType, in_) {}
+  /// Ends at the first error, and says it.
+  void run(int calls) {
+    try {
+      for (int i = 0; i < calls; ++i)
+        BANTAM_KERNEL(device_.exec(), separable_block_forward, shape_, kType, x_.data(), depthwise_.data(),
+                      pointwise_.data(), bias_.data(), y_.data(), nullptr, workspace_.get());
+    } catch (const Error& error) {
+      error_ = error.what();
+    }
+  }
+  const std::string& error() const { return error_; }
+  bool same_as_once() const { return y_.download() == once_.y.download(); }
+
+ private:
+  static constexpr DType kType = DType::float16;
+  S shape_;
+  KernelDevice device_;
+  Inputs in_;
+  Results once_;
+  DeviceBuffer x_{device_, in_.x, kType}, depthwise_{device_, in_.depthwise, kType},
+      pointwise_{device_, in_.pointwise, kType}, bias_{device_, in_.bias, kType};
+  GuardedBuffer y_{device_, shape_.y_elements(), kType};
+  TestWorkspace workspace_{
+      device_, separable_block_workspace_bytes(shape_, kType, SeparableBlockPass::forward, device_.exec().device.kind)};
+  std::string error_;
+};
+
+// On CUDA a launch asks for shared memory by its grid, of a limit that belongs to the process.
+TEST_P(SeparableBlockTest, ThreadsLaunchTheSameKernelWithDifferentGrids) {
+  const int calls = GetParam().is_cuda() ? 5000 : 3;
+  Caller few(GetParam(), 2), many(GetParam(), 700);
+  std::thread second([&] { many.run(calls); });
+  few.run(calls);
+  second.join();
+  for (const Caller* caller : {&few, &many}) {
+    EXPECT_EQ(caller->error(), "");
+    EXPECT_TRUE(caller->same_as_once());
   }
 }
 
@@ -218,20 +268,6 @@ TEST(SeparableBlockReferenceTest, CodesAreUnpackedAsTheyWerePacked) {
     const auto unpacked = reference::unpack_codes(s, reference::pack_codes(s, pixel));
     EXPECT_EQ(unpacked, separable_block_code_bytes(s) > 0 ? pixel : std::vector<std::uint8_t>(pixel.size(), 1));
   }
-}
-
-TEST(SeparableBlockSizesTest, CodesWorkAndTraffic) {
-  S s{.batch = 2, .in_h = 9, .in_w = 8, .in_channels = 8, .out_channels = 16, .pool = 2};  // 7x6 sums, 3x3 outputs
-  EXPECT_EQ(s.y_elements(), 2 * 9 * 16);
-  EXPECT_EQ(separable_block_code_bytes(s), 2 * 9 * 16 / 2);
-  EXPECT_EQ(separable_block_flops(s, SeparableBlockPass::forward), 2 * 2 * 42 * 8 * (9 + 16));
-  EXPECT_EQ(separable_block_flops(s, SeparableBlockPass::backward), 2 * 2 * 42 * 8 * (3 * 9 + 2 * 16));
-  EXPECT_EQ(separable_block_bytes(s, DType::float16, SeparableBlockPass::forward),
-            2 * (2 * 72 * 8 + 2 * 9 * 16 + 9 * 8 + 8 * 16 + 16) + 144);
-  s.pool = 1;
-  EXPECT_EQ(separable_block_code_bytes(s), 2 * 42 * 16 / 8);
-  s.relu = false;
-  EXPECT_EQ(separable_block_code_bytes(s), 0);
 }
 
 }  // namespace

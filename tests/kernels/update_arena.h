@@ -67,7 +67,8 @@ class TestArena {
             .moment1 = momentum_ ? moment1.as<float>() : nullptr,
             .moment2 = moment2.as<float>(),
             .compute = compute.data(),
-            .compute_dtype = compute_dtype_};
+            .compute_dtype = compute_dtype_,
+            .narrow = narrow};
   }
 
   void begin(const kernels::PendingSums& pending = {}) {
@@ -126,6 +127,7 @@ class TestArena {
  public:
   DeviceArray<kernels::UpdateControl> control;
   DeviceBuffer master, gradient, moment1, moment2, compute;
+  kernels::NarrowGradients narrow;  ///< segments whose gradient a test wrote so
 
  private:
   DType compute_dtype_;

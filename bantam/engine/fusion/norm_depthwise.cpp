@@ -6,6 +6,7 @@
 #include "bantam/engine/bound_norm.h"
 #include "bantam/engine/graph.h"
 #include "bantam/engine/layers.h"
+#include "bantam/engine/ops/depthwise_conv2d.h"
 #include "bantam/engine/ops/norm_depthwise.h"
 #include "bantam/kernels/norm_depthwise.h"
 #include "bantam/kernels/pointwise_norm.h"
@@ -33,22 +34,8 @@ int match(const Graph& graph, int first, const FusionTarget&) {
   if (middle->bias || middle->activation.kind != kernels::Activation::none) return 0;
   const Shape& in = node_at(graph, first).output;
   if (in.rank() != 3) return 0;
-  const Padding pad = window_of(*middle).resolve("depthwise_conv2d", in[0], in[1]);
-  const kernels::DepthwiseConv2dShape shape{.batch = 1,
-                                            .in_h = in[0],
-                                            .in_w = in[1],
-                                            .channels = in[2],
-                                            .multiplier = middle->multiplier,
-                                            .kernel_h = middle->kernel.h,
-                                            .kernel_w = middle->kernel.w,
-                                            .stride_h = middle->stride.h,
-                                            .stride_w = middle->stride.w,
-                                            .pad_top = pad.top,
-                                            .pad_bottom = pad.bottom,
-                                            .pad_left = pad.left,
-                                            .pad_right = pad.right,
-                                            .dilation_h = middle->dilation.h,
-                                            .dilation_w = middle->dilation.w};
+  const kernels::DepthwiseConv2dShape shape =
+      ops::depthwise_conv2d_shape("depthwise_conv2d", in.prepend(1), middle->multiplier, window_of(*middle));
   return kernels::norm_depthwise_takes(shape, activation_of(*before), activation_of(*behind)) ? first + 2 : 0;
 }
 

@@ -7,6 +7,7 @@
 #include "bantam/engine/ops/gradient_target.h"
 #include "bantam/engine/ops/pointwise_norm.h"
 #include "bantam/engine/ops/statistics_behind.h"
+#include "bantam/engine/pending_gradients.h"
 #include "bantam/engine/saved_tensor.h"
 #include "bantam/engine/tape.h"
 #include "bantam/kernels/conv2d.h"
@@ -91,8 +92,11 @@ Tensor conv2d(const Context& context, const Tensor& x, const Tensor& w, Window2d
         weight_gradient(ctx, w, store, [&](float* dw, bool accumulate) {
           const Tensor input = x.take(ctx);  // gone before dx comes
           const Scratch scratch = pass_scratch(ctx, shape, dtype, Conv2dPass::grad_weight);
+          const bool may_stay_narrow = ctx.pending != nullptr && ctx.pending->takes_narrow(ctx, w);
+          bool narrow = false;
           BANTAM_KERNEL(ctx.exec, conv2d_grad_weight, shape, dtype, input.data(), dy.data(), dw, accumulate,
-                        scratch.get());
+                        may_stay_narrow ? &narrow : nullptr, scratch.get());
+          if (narrow) ctx.pending->keep_narrow(ctx, *w.parameter());
         });
         if (!wants_gradient(x.ref())) return;
         Tensor dx = ctx.allocate(x.shape(), dtype);

@@ -11,22 +11,14 @@
 
 namespace bantam::ops {
 
-kernels::DepthwiseConv2dShape depthwise_conv2d_shape(const char* op, const Tensor& x, const Tensor& w,
-                                                     Window2d window) {
-  check_image(op, x.shape());
-  const std::int64_t channels = x.shape()[3];
-  if (w.shape().rank() != 3 || channels == 0 || w.shape()[2] < channels || w.shape()[2] % channels != 0)
-    throw ShapeError(fmt::format("{}: x {} and weight {} do not fit: expected (kH, kW, {}·multiplier)", op,
-                                 to_string(x.shape()), to_string(w.shape()), channels));
-  if (x.dtype() != w.dtype())
-    throw DTypeError(fmt::format("{}: x is {} and the weight {}", op, to_string(x.dtype()), to_string(w.dtype())));
-  window.kernel = {w.shape()[0], w.shape()[1]};
-  const Padding pad = window.resolve(op, x.shape()[1], x.shape()[2]);
-  return {.batch = x.shape()[0],
-          .in_h = x.shape()[1],
-          .in_w = x.shape()[2],
-          .channels = channels,
-          .multiplier = w.shape()[2] / channels,
+kernels::DepthwiseConv2dShape depthwise_conv2d_shape(const char* op, const Shape& in, std::int64_t multiplier,
+                                                     const Window2d& window) {
+  const Padding pad = window.resolve(op, in[1], in[2]);
+  return {.batch = in[0],
+          .in_h = in[1],
+          .in_w = in[2],
+          .channels = in[3],
+          .multiplier = multiplier,
           .kernel_h = window.kernel.h,
           .kernel_w = window.kernel.w,
           .stride_h = window.stride.h,
@@ -37,6 +29,19 @@ kernels::DepthwiseConv2dShape depthwise_conv2d_shape(const char* op, const Tenso
           .pad_right = pad.right,
           .dilation_h = window.dilation.h,
           .dilation_w = window.dilation.w};
+}
+
+kernels::DepthwiseConv2dShape depthwise_conv2d_shape(const char* op, const Tensor& x, const Tensor& w,
+                                                     Window2d window) {
+  check_image(op, x.shape());
+  const std::int64_t channels = x.shape()[3];
+  if (w.shape().rank() != 3 || channels == 0 || w.shape()[2] < channels || w.shape()[2] % channels != 0)
+    throw ShapeError(fmt::format("{}: x {} and weight {} do not fit: expected (kH, kW, {}·multiplier)", op,
+                                 to_string(x.shape()), to_string(w.shape()), channels));
+  if (x.dtype() != w.dtype())
+    throw DTypeError(fmt::format("{}: x is {} and the weight {}", op, to_string(x.dtype()), to_string(w.dtype())));
+  window.kernel = {w.shape()[0], w.shape()[1]};
+  return depthwise_conv2d_shape(op, x.shape(), w.shape()[2] / channels, window);
 }
 
 Tensor depthwise_conv2d(const Context& context, const Tensor& x, const Tensor& w, Window2d window) {

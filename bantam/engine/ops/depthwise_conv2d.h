@@ -12,7 +12,10 @@ namespace bantam::ops {
 /// from w. Throws ShapeError, DTypeError.
 Tensor depthwise_conv2d(const Context& context, const Tensor& x, const Tensor& w, Window2d window = {});
 
-/// The kernels' shape of such a call, in the name of `op`, whose errors it throws.
+/// What the kernels run on `in` (batch, H, W, C). Throws ShapeError in the name of `op` where the window does not fit.
+kernels::DepthwiseConv2dShape depthwise_conv2d_shape(const char* op, const Shape& in, std::int64_t multiplier,
+                                                     const Window2d& window);
+/// The same of a call, in the name of `op`, whose errors it throws.
 kernels::DepthwiseConv2dShape depthwise_conv2d_shape(const char* op, const Tensor& x, const Tensor& w, Window2d window);
 
 }  // namespace bantam::ops

@@ -212,7 +212,7 @@ void conv2d_grad_input(const Exec& exec, const Conv2dShape& shape, DType dtype, 
 }
 
 void conv2d_grad_weight(const Exec& exec, const Conv2dShape& shape, DType dtype, const void* x, const void* dy,
-                        float* dw, bool accumulate, Workspace workspace) {
+                        float* dw, bool accumulate, bool*, Workspace workspace) {
   if (is_pointwise(shape)) {
     matmul(exec, pointwise_matmul(shape, Conv2dPass::grad_weight), dtype, dy, x, DType::float32, dw, accumulate,
            workspace);

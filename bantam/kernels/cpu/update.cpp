@@ -39,6 +39,16 @@ double granule_sum(const float* g) {
   return sum;
 }
 
+/// A granule's gradients where they lie, or made wide in `values` where they are narrow.
+const float* gradients_of(const UpdateArena& arena, std::int64_t granule, float (&values)[kSegmentGranule]) {
+  const std::int64_t begin = arena.narrow.begin_of(granule);
+  if (begin < 0) return arena.gradient + granule * kSegmentGranule;
+  const void* place = arena.gradient + begin * kSegmentGranule;
+  widen(arena.compute_dtype, element(place, arena.compute_dtype, (granule - begin) * kSegmentGranule), values,
+        kSegmentGranule);
+  return values;
+}
+
 /// One group's values, as the inner loops read them.
 struct StepValues {
   float factor;  // what gradients are multiplied by
@@ -116,7 +126,8 @@ void adam_granule(const StepValues s, float* w, const float* gradient, float* m,
 void update_granule(OptimizerKind kind, const StepValues& s, const UpdateArena& arena, std::int64_t granule) {
   const std::int64_t at = granule * kSegmentGranule;
   float* w = arena.master + at;
-  const float* gradient = arena.gradient + at;
+  float values[kSegmentGranule];
+  const float* gradient = gradients_of(arena, granule, values);
   if (kind == OptimizerKind::adam || kind == OptimizerKind::adamw) {
     adam_granule(s, w, gradient, arena.moment1 + at, arena.moment2 + at);
   } else if (arena.moment1 != nullptr) {
@@ -137,9 +148,10 @@ void begin_update(const Exec& exec, const UpdateArena& arena, const PendingSums&
   parallel_parts(parts, exec.threads, [&](std::int64_t part) {
     const std::int64_t end = std::min(arena.granules, (part + 1) * kGranulesOfCpuPartial);
     double sum = 0;
+    float values[kSegmentGranule];
     for (std::int64_t granule = part * kGranulesOfCpuPartial; granule < end; ++granule) {
       if (arena.segments[arena.segment_of_granule[granule]].frozen) continue;
-      sum += granule_sum(arena.gradient + granule * kSegmentGranule);
+      sum += granule_sum(gradients_of(arena, granule, values));
     }
     partials[part] = sum;
   });

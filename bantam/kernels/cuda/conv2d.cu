@@ -227,7 +227,7 @@ void conv2d_grad_input(const Exec& exec, const Conv2dShape& shape, DType dtype, 
 }
 
 void conv2d_grad_weight(const Exec& exec, const Conv2dShape& shape, DType dtype, const void* x, const void* dy,
-                        float* dw, bool accumulate, Workspace workspace) {
+                        float* dw, bool accumulate, bool* narrow, Workspace workspace) {
   if (is_pointwise(shape)) {
     matmul(exec, pointwise_matmul(shape, Conv2dPass::grad_weight), dtype, dy, x, DType::float32, dw, accumulate,
            workspace);
@@ -243,13 +243,16 @@ void conv2d_grad_weight(const Exec& exec, const Conv2dShape& shape, DType dtype,
     return;
   }
   // cuDNN stores and does not add in the type of x: what it gives goes through workspace unless it can be stored at
-  // once.
-  const bool direct = dtype == DType::float32 && !accumulate;
+  // once, or may stay narrow.
+  const bool stays_narrow = narrow != nullptr && !accumulate && is_half(dtype);
+  const bool direct = stays_narrow || (dtype == DType::float32 && !accumulate);
   void* result = direct ? static_cast<void*>(dw) : pieces.weights;
   if (!try_cudnn(exec, shape, dtype, Conv2dPass::grad_weight, {x, dy}, result, pieces)) {
     patches_grad_weight(exec, shape, dtype, x, dy, dw, accumulate, pieces);
   } else if (!direct) {
     add_gradient(exec, dtype, result, dw, shape.w_elements(), accumulate);
+  } else if (stays_narrow) {
+    *narrow = true;
   }
 }
 

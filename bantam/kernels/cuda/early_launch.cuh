@@ -7,6 +7,7 @@
 
 #include "bantam/kernels/cuda/check.h"
 #include "bantam/kernels/cuda/libraries.h"
+#include "bantam/kernels/cuda/shared_bytes.h"
 
 namespace bantam::kernels::cuda {
 
@@ -48,6 +49,7 @@ __device__ inline void wait_then_let_next_start() {
 template <class... Parameters, class... Arguments>
 void launch_early_with_shared(const Exec& exec, void (*kernel)(Parameters...), dim3 grid, dim3 block,
                               std::size_t shared_bytes, const Arguments&... arguments) {
+  allow_shared_bytes(exec, kernel, static_cast<std::int64_t>(shared_bytes));
   cudaLaunchAttribute early{};
   early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
   early.val.programmaticStreamSerializationAllowed = 1;
@@ -80,8 +82,8 @@ inline int spreading_bytes(const Exec& exec, std::int64_t blocks, int needed) {
   const std::int64_t share = std::max<std::int64_t>((blocks + multiprocessors - 1) / multiprocessors, 2);
   const std::int64_t bytes = attribute(cudaDevAttrMaxSharedMemoryPerMultiprocessor) / share -
                              attribute(cudaDevAttrReservedSharedMemoryPerBlock);
-  return std::max(needed, static_cast<int>(std::min<std::int64_t>(bytes / 128 * 128,
-                                                                  attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin))));
+  return std::max(needed, static_cast<int>(std::min<std::int64_t>(
+                              bytes / 128 * 128, Libraries::of(exec).kernel_limits().block_shared_bytes())));
 }
 
 /// Launches early, and spreads the blocks evenly: else they crowd on the multiprocessors that the kernel before leaves
@@ -90,12 +92,7 @@ template <class... Parameters, class... Arguments>
 void launch_spread(const Exec& exec, void (*kernel)(Parameters...), dim3 grid, dim3 block, std::size_t shared_bytes,
                    const Arguments&... arguments) {
   int bytes = static_cast<int>(shared_bytes);
-  if (starts_early(exec)) {
-    bytes = spreading_bytes(exec, std::int64_t{grid.x} * grid.y * grid.z, bytes);
-    check_cuda(
-        cudaFuncSetAttribute(reinterpret_cast<const void*>(kernel), cudaFuncAttributeMaxDynamicSharedMemorySize, bytes),
-        "cudaFuncSetAttribute");
-  }
+  if (starts_early(exec)) bytes = spreading_bytes(exec, std::int64_t{grid.x} * grid.y * grid.z, bytes);
   launch_early_with_shared(exec, kernel, grid, block, static_cast<std::size_t>(bytes), arguments...);
 }
 

@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "bantam/kernels/cuda/check.h"
+#include "bantam/kernels/cuda/libraries.h"
 #include "bantam/kernels/cuda/small_channels.h"
 #include "bantam/kernels/cuda/warp_mma.cuh"
 #include "bantam/kernels/fast_divide.h"
@@ -150,12 +150,8 @@ __device__ inline void spread_image_tile(const std::uint32_t* rows, const ImageC
   }
 }
 
-/// Whether the current device has the instructions of warp_mma.cuh.
-inline bool has_warp_mma(const Exec& exec) {
-  int major = 0;
-  check_cuda(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, exec.device.index),
-             "cudaDeviceGetAttribute");
-  return major >= 8;
-}
+/// Whether the code that the device runs has the instructions of warp_mma.cuh that have no stand-in: made for 8.0 or
+/// later.
+inline bool has_warp_mma(const Exec& exec) { return Libraries::of(exec).code_architecture() >= 800; }
 
 }  // namespace bantam::kernels::cuda

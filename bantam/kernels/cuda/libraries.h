@@ -1,5 +1,5 @@
-// What the CUDA backend keeps between calls: cuBLASLt and cuDNN of one device, each loaded when first used, and the
-// counters of kernels that finish what their blocks began.
+// What the CUDA backend keeps between calls: cuBLASLt and cuDNN of one device, each loaded when first used, the
+// counters of kernels that finish what their blocks began, and what kernels are allowed.
 #pragma once
 
 #include <memory>
@@ -8,6 +8,7 @@
 #include "bantam/kernels/cuda/block_counters.h"
 #include "bantam/kernels/cuda/cublaslt.h"
 #include "bantam/kernels/cuda/cudnn_conv2d.h"
+#include "bantam/kernels/cuda/kernel_limits.h"
 #include "bantam/kernels/exec.h"
 
 namespace bantam::kernels::cuda {
@@ -15,7 +16,7 @@ namespace bantam::kernels::cuda {
 /// Libraries of one CUDA device for one Runtime. Making it loads nothing. Thread-safe.
 class Libraries final : public DeviceLibraries {
  public:
-  explicit Libraries(Device device) : device_(device), block_counters_(device) {}
+  explicit Libraries(Device device) : device_(device), block_counters_(device), kernel_limits_(device) {}
   ~Libraries() override;
   void load(const std::function<void(const char*)>& loaded) override;
 
@@ -30,12 +31,15 @@ class Libraries final : public DeviceLibraries {
   AlgorithmChoices& algorithms() { return algorithms_; }
   /// Of the code that runs on the device (code_architecture.h): 900 for 9.0.
   int code_architecture();
+  /// What the device lets its kernels have.
+  KernelLimits& kernel_limits() { return kernel_limits_; }
   /// Counters for kernels of `stream` (block_counters.h).
   unsigned* block_counters(Stream stream) { return block_counters_.of(stream); }
 
  private:
   Device device_;
   BlockCounters block_counters_;
+  KernelLimits kernel_limits_;
   std::mutex guard_;
   AlgorithmChoices algorithms_;  // before its users
   std::unique_ptr<CublasLt> cublaslt_;

@@ -3,19 +3,17 @@
 
 #include <cstdint>
 
-#include "bantam/kernels/cuda/check.h"
+#include "bantam/kernels/cuda/libraries.h"
 
 namespace bantam::kernels::cuda {
 
 inline constexpr std::int64_t kUnaskedSharedBytes = 48 * 1024;
 
-/// For a launch of `kernel` with `bytes` of dynamic shared memory. Throws CudaError.
+/// Before a launch of `kernel` with `bytes` of dynamic shared memory. Throws CudaError.
 template <class Kernel>
-void allow_shared_bytes(Kernel* kernel, std::int64_t bytes) {
-  if (bytes <= kUnaskedSharedBytes) return;
-  check_cuda(cudaFuncSetAttribute(reinterpret_cast<const void*>(kernel), cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                  static_cast<int>(bytes)),
-             "cudaFuncSetAttribute");
+void allow_shared_bytes(const Exec& exec, Kernel* kernel, std::int64_t bytes) {
+  if (bytes > kUnaskedSharedBytes)
+    Libraries::of(exec).kernel_limits().allow_shared_bytes(reinterpret_cast<const void*>(kernel));
 }
 
 }  // namespace bantam::kernels::cuda

@@ -18,9 +18,9 @@ inline std::int64_t image_tiles(const Conv2dShape& s) {
   return s.batch * ((s.out_h() + kImageTile - 1) / kImageTile) * ((s.out_w() + kImageTile - 1) / kImageTile);
 }
 
-/// Whether forward and grad_weight take our kernels (on compute capability 8.0 and later) instead of a library's:
-/// float16 or bfloat16, at most 4 input channels, output channels in eights, kernels up to 7 x 7 with stride 1 or 2.
-/// Gradients of images are the library's, where anyone asks for them.
+/// Whether forward and grad_weight take our kernels (in code made for compute capability 8.0 and later) instead of a
+/// library's: float16 or bfloat16, at most 4 input channels, output channels in eights, kernels up to 7 x 7 with stride
+/// 1 or 2. Gradients of images are the library's, where anyone asks for them.
 inline bool is_image_convolution(const Conv2dShape& s, DType dtype) {
   const auto small_stride = [](std::int64_t stride) { return stride == 1 || stride == 2; };
   return is_half(dtype) && s.groups == 1 && s.dilation_h == 1 && s.dilation_w == 1 && s.in_channels <= 4 &&

@@ -1,8 +1,10 @@
 // Convolution of an image: each warp multiplies the patches of 64 pixels, read from a tile of the image in shared
 // memory, with all weights, whose fragments lie ready beside it.
+#include "bantam/kernels/cuda/check.h"
 #include "bantam/kernels/cuda/image_moments.cuh"
 #include "bantam/kernels/cuda/image_tile.cuh"
 #include "bantam/kernels/cuda/numeric.cuh"
+#include "bantam/kernels/cuda/shared_bytes.h"
 #include "bantam/kernels/cuda/vectorized.cuh"
 
 namespace bantam::kernels::cuda {
@@ -136,7 +138,7 @@ void launch(const Exec& exec, const ImageConvolution& g, const void* x, const vo
             const PartMoments& parts) {
   const int bytes = steps_of(g) * kColumnTiles / 2 * 32 * 16 + g.tile_bytes() + g.row_bytes();
   auto* kernel = image_forward<T, kColumnTiles, kStatistics>;
-  check_cuda(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes), "cudaFuncSetAttribute");
+  allow_shared_bytes(exec, kernel, bytes);
   int multiprocessors = 0;
   check_cuda(cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, exec.device.index),
              "cudaDeviceGetAttribute");

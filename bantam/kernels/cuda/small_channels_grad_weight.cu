@@ -1,7 +1,9 @@
 // Weight gradient of a convolution of an image: dyᵀ · patches, a partial sum a thread block over its tiles, added in
 // order.
+#include "bantam/kernels/cuda/check.h"
 #include "bantam/kernels/cuda/image_tile.cuh"
 #include "bantam/kernels/cuda/row_tiles.cuh"
+#include "bantam/kernels/cuda/shared_bytes.h"
 
 namespace bantam::kernels::cuda {
 namespace {
@@ -126,7 +128,7 @@ void launch(const Exec& exec, const ImageConvolution& g, unsigned parts, const v
             float* partials) {
   const int bytes = kStages * kStagePixels * 2 * kRowTiles * kChunkBytes + g.tile_bytes() + g.row_bytes();
   auto* kernel = image_grad_weight<T, kRowTiles, kPairs>;
-  check_cuda(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes), "cudaFuncSetAttribute");
+  allow_shared_bytes(exec, kernel, bytes);
   const dim3 grid(parts, static_cast<unsigned>((g.out_channels + 16 * kRowTiles - 1) / (16 * kRowTiles)));
   kernel<<<grid, kImageThreads, static_cast<std::size_t>(bytes), stream_of(exec)>>>(
       static_cast<const T*>(x), static_cast<const T*>(dy), partials, g);

@@ -3,6 +3,7 @@
 #include "bantam/kernels/cuda/early_launch.cuh"
 #include "bantam/kernels/cuda/last_block.cuh"
 #include "bantam/kernels/cuda/libraries.h"
+#include "bantam/kernels/cuda/narrow_gradients.cuh"
 #include "bantam/kernels/cuda/pending_sums.cuh"
 #include "bantam/kernels/cuda/vectorized.cuh"
 #include "bantam/kernels/update.h"
@@ -16,14 +17,13 @@ constexpr int kWarp = 32;
 constexpr int kWarps = kThreads / kWarp;
 constexpr int kPartials =
     static_cast<int>(gradient_sum_blocks(std::int64_t{1} << 40) + kMostSumBlocks) / kThreads;  // at most, a thread
-// Blocks of apply_update at once on a multiprocessor: as many as a small model has; 7.5 holds 1,024 threads.
+// Blocks of apply_update at once on a multiprocessor: as many as a small model has; fewer, with the registers that
+// narrow gradients take. 7.5 holds 1,024 threads.
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 800
-constexpr int kApplyBlocks = 4;
+constexpr int kApplyBlocks = 4, kNarrowApplyBlocks = 4;
 #else
-constexpr int kApplyBlocks = 6;
+constexpr int kApplyBlocks = 6, kNarrowApplyBlocks = 5;
 #endif
-constexpr int kQuad = 4;  // elements a thread handles at once
-constexpr std::int64_t kQuadsOfGranule = kSegmentGranule / kQuad;
 static_assert(kQuadsOfGranule == kWarp, "a warp reads one granule");
 
 using Quad = Pack<float, kQuad>;
@@ -56,26 +56,28 @@ struct GradientSums {
 };
 
 /// Σg² of this thread's elements in the granules that lie in memory.
+template <bool kNarrow>
 __device__ double sum_of_granules(const UpdateArena& arena, const GradientSums& sums) {
   constexpr int kTogether = 4;  // granules read at once
   const std::int64_t warps = static_cast<std::int64_t>(gridDim.x - sums.share_blocks) * kWarps;
   double sum = 0;
   for (std::int64_t first = grid_thread() / kWarp; first < arena.granules; first += warps * kTogether) {
-    Quad g[kTogether];
+    GradientQuad g[kTogether];
     bool counts[kTogether];
 #pragma unroll
     for (int k = 0; k < kTogether; ++k) {
       const std::int64_t granule = first + k * warps;
       counts[k] = granule < arena.granules && !sums.granules.contain(granule);
       if (!counts[k]) continue;
-      g[k] = load_quad(arena.gradient, granule * kQuadsOfGranule + threadIdx.x % kWarp);
+      g[k] = load_gradient<kNarrow>(arena, granule * kQuadsOfGranule + threadIdx.x % kWarp);
       counts[k] = !arena.segments[arena.segment_of_granule[granule]].frozen;
     }
 #pragma unroll
     for (int k = 0; k < kTogether; ++k) {
       if (!counts[k]) continue;
+      const Quad wide = g[k].wide(arena.compute_dtype);
 #pragma unroll
-      for (int i = 0; i < kQuad; ++i) sum += static_cast<double>(g[k].v[i]) * static_cast<double>(g[k].v[i]);
+      for (int i = 0; i < kQuad; ++i) sum += static_cast<double>(wide.v[i]) * static_cast<double>(wide.v[i]);
     }
   }
   return sum;
@@ -93,13 +95,15 @@ __device__ double sum_of_shares(const GradientSums& sums, int block) {
 
 /// partials[block] = Σg² over its granules or pending sums; the last block adds them in order, and counts the update.
 /// In double no finite float overflows, so the sum is finite exactly where every g is.
+template <bool kNarrow>
 __global__ void __launch_bounds__(kThreads)
     begin_update_kernel(const __grid_constant__ UpdateArena arena, const __grid_constant__ GradientSums sums,
                         double* partials, unsigned* counter, UpdateControl* control) {
   wait_for_kernel_before();  // it may write gradients
   const int granule_blocks = static_cast<int>(gridDim.x) - sums.share_blocks;
   const int block = static_cast<int>(blockIdx.x);
-  double sum = block < granule_blocks ? sum_of_granules(arena, sums) : sum_of_shares(sums, block - granule_blocks);
+  double sum =
+      block < granule_blocks ? sum_of_granules<kNarrow>(arena, sums) : sum_of_shares(sums, block - granule_blocks);
   let_next_kernel_start();  // behind the loads above, which apply_update's would slow down
   UpdateControl now{};
   if (threadIdx.x == 0) now = *control;  // on its way while the blocks' sums come together
@@ -166,9 +170,9 @@ __device__ inline void store_compute(const UpdateArena& arena, std::int64_t quad
 /// What an update of kMoments moments reads of four elements.
 template <int kMoments>
 struct QuadState {
-  Quad g, w, m, v;
+  GradientQuad g;
+  Quad w, m, v;
 
-  __device__ void load_gradient(const UpdateArena& arena, std::int64_t quad) { g = load_quad(arena.gradient, quad); }
   __device__ void load(const UpdateArena& arena, std::int64_t quad) {
     w = load_quad(arena.master, quad);
     if constexpr (kMoments > 0) m = load_quad(arena.moment1, quad);
@@ -189,10 +193,10 @@ __device__ inline float square_root(float x) {
   return root;
 }
 
-__device__ inline void move_weights(QuadState<2>& q, const StepValues& s, float factor, bool) {
+__device__ inline void move_weights(QuadState<2>& q, const Quad& gradient, const StepValues& s, float factor, bool) {
 #pragma unroll
   for (int k = 0; k < kQuad; ++k) {
-    const float g = q.g.v[k] * factor + s.decay * q.w.v[k];
+    const float g = gradient.v[k] * factor + s.decay * q.w.v[k];
     q.m.v[k] = s.beta1 * q.m.v[k] + (1.0f - s.beta1) * g;
     q.v.v[k] = s.beta2 * q.v.v[k] + (1.0f - s.beta2) * g * g;
     const float divisor = square_root(q.v.v[k] * s.correction2) + s.epsilon;
@@ -202,18 +206,19 @@ __device__ inline void move_weights(QuadState<2>& q, const StepValues& s, float 
   }
 }
 
-__device__ inline void move_weights(QuadState<1>& q, const StepValues& s, float factor, bool nesterov) {
+__device__ inline void move_weights(QuadState<1>& q, const Quad& gradient, const StepValues& s, float factor,
+                                    bool nesterov) {
 #pragma unroll
   for (int k = 0; k < kQuad; ++k) {
-    const float g = q.g.v[k] * factor + s.decay * q.w.v[k];
+    const float g = gradient.v[k] * factor + s.decay * q.w.v[k];
     q.m.v[k] = s.beta1 * q.m.v[k] + g;
     q.w.v[k] -= s.lr * (nesterov ? g + s.beta1 * q.m.v[k] : q.m.v[k]);
   }
 }
 
-__device__ inline void move_weights(QuadState<0>& q, const StepValues& s, float factor, bool) {
+__device__ inline void move_weights(QuadState<0>& q, const Quad& gradient, const StepValues& s, float factor, bool) {
 #pragma unroll
-  for (int k = 0; k < kQuad; ++k) q.w.v[k] -= s.lr * (q.g.v[k] * factor + s.decay * q.w.v[k]);
+  for (int k = 0; k < kQuad; ++k) q.w.v[k] -= s.lr * (gradient.v[k] * factor + s.decay * q.w.v[k]);
 }
 
 __device__ void publish_buffers(const UpdateBuffers& buffers, bool skip) {
@@ -228,9 +233,10 @@ __device__ void publish_buffers(const UpdateBuffers& buffers, bool skip) {
 
 /// The first loads of each thread are on their way while `begin_update`, which writes gradients at most, ends; those of
 /// gradients while the block works out the groups' values.
-template <int kMoments>
-__global__ void __launch_bounds__(kThreads, kApplyBlocks)
-    apply_update_kernel(OptimizerKind kind, UpdateArena arena, UpdateBuffers buffers, const UpdateControl* control) {
+template <int kMoments, bool kNarrow>
+__global__ void __launch_bounds__(kThreads, kNarrow ? kNarrowApplyBlocks : kApplyBlocks)
+    apply_update_kernel(OptimizerKind kind, const __grid_constant__ UpdateArena arena, UpdateBuffers buffers,
+                        const UpdateControl* control) {
   __shared__ StepValues values[kMostUpdateGroups];
   const std::int64_t quads = arena.granules * kQuadsOfGranule;
   std::int64_t i = grid_thread();
@@ -242,7 +248,7 @@ __global__ void __launch_bounds__(kThreads, kApplyBlocks)
   };
   if (i < quads) load();
   wait_then_let_next_start();  // for control, and sums that were pending
-  if (i < quads) state.load_gradient(arena, i);
+  if (i < quads) state.g = load_gradient<kNarrow>(arena, i);
   if (threadIdx.x < arena.group_count)
     values[threadIdx.x] = step_values(kind, arena.groups[threadIdx.x], static_cast<float>(control->updates));
   const bool skip = control->found_nonfinite != 0;
@@ -252,15 +258,23 @@ __global__ void __launch_bounds__(kThreads, kApplyBlocks)
   if (skip) return;
   while (i < quads) {
     if (!segment.frozen) {
-      move_weights(state, values[segment.group], factor, kind == OptimizerKind::sgd_nesterov);
+      move_weights(state, state.g.wide(arena.compute_dtype), values[segment.group], factor,
+                   kind == OptimizerKind::sgd_nesterov);
       state.store(arena, i);
       if (arena.compute != nullptr && segment.compute_copy) store_compute(arena, i, state.w);
     }
     i += grid_threads();
     if (i >= quads) break;
     load();
-    state.load_gradient(arena, i);
+    state.g = load_gradient<kNarrow>(arena, i);
   }
+}
+
+template <bool kNarrow>
+auto apply_kernel(int moments) {
+  return moments == 2   ? apply_update_kernel<2, kNarrow>
+         : moments == 1 ? apply_update_kernel<1, kNarrow>
+                        : apply_update_kernel<0, kNarrow>;
 }
 
 }  // namespace
@@ -271,8 +285,9 @@ void begin_update(const Exec& exec, const UpdateArena& arena, const PendingSums&
   GradientSums sums{.pending = pending, .granules = pending_granules(arena, pending), .shares = shares_of(pending)};
   sums.share_blocks = std::min(sums.shares, static_cast<int>(kMostSumBlocks));
   const auto blocks = static_cast<unsigned>(gradient_sum_blocks(arena.granules) + sums.share_blocks);
-  launch_early(exec, begin_update_kernel, dim3(blocks), dim3(kThreads), arena, sums,
-               static_cast<double*>(workspace.data), Libraries::of(exec).block_counters(exec.stream), control);
+  const auto kernel = arena.narrow.count > 0 ? begin_update_kernel<true> : begin_update_kernel<false>;
+  launch_early(exec, kernel, dim3(blocks), dim3(kThreads), arena, sums, static_cast<double*>(workspace.data),
+               Libraries::of(exec).block_counters(exec.stream), control);
 }
 
 void apply_update(const Exec& exec, OptimizerKind kind, const UpdateArena& arena, const UpdateBuffers& buffers,
@@ -281,9 +296,8 @@ void apply_update(const Exec& exec, OptimizerKind kind, const UpdateArena& arena
   const std::int64_t items = std::max(arena.granules * kQuadsOfGranule, buffers.elements);
   if (items <= 0) return;
   const bool adam = kind == OptimizerKind::adam || kind == OptimizerKind::adamw;
-  const auto kernel = adam                       ? apply_update_kernel<2>
-                      : arena.moment1 != nullptr ? apply_update_kernel<1>
-                                                 : apply_update_kernel<0>;
+  const int moments = adam ? 2 : arena.moment1 != nullptr ? 1 : 0;
+  const auto kernel = arena.narrow.count > 0 ? apply_kernel<true>(moments) : apply_kernel<false>(moments);
   launch_early(exec, kernel, dim3(stride_blocks(items, kThreads)), dim3(kThreads), kind, arena, buffers, control);
 }
 

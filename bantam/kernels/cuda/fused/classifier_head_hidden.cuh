@@ -180,36 +180,45 @@ template <class T, int kRows, int kStages, bool kCluster>
 inline constexpr int kHiddenBytes = HiddenTiles<T, kRows, kStages>::kBytes +
                                     (kCluster ? PieceGathering<kRows>::kBytes : 0);
 
-/// Returns the number of parts. Not launched early: blocks that come while others fill the multiprocessors are dealt
-/// out badly, which costs more than the launch.
+template <bool kCluster>
+int parts_of(const HiddenSplit& split) {
+  return static_cast<int>(kCluster ? (split.splits + kPiecesTogether - 1) / kPiecesTogether : split.splits);
+}
+
+/// Not early: blocks that come while others fill the multiprocessors are dealt out badly, which costs more than the
+/// launch.
+template <class T, int kRows, int kStages, bool kCluster>
+HeadLaunch hidden_launch(const HiddenSplit& split) {
+  constexpr int kTogether = kCluster ? static_cast<int>(kPiecesTogether) : 1;
+  return {
+      .grid = dim3(static_cast<unsigned>(split.tiles), static_cast<unsigned>(parts_of<kCluster>(split) * kTogether)),
+      .threads = kHiddenThreads<kRows>,
+      .shared_bytes = kHiddenBytes<T, kRows, kStages, kCluster>,
+      .cluster = kTogether};
+}
+
+/// Returns the number of parts.
 template <class T, int kRows, int kStages, bool kCluster>
 int launch_hidden(const Exec& exec, const ClassifierHeadShape& s, const HiddenSplit& split, const void* x,
                   const void* w1, float* partials) {
-  constexpr int kTogether = kCluster ? static_cast<int>(kPiecesTogether) : 1;
-  const int parts = (static_cast<int>(split.splits) + kTogether - 1) / kTogether;
-  const HeadLaunch how{.grid = dim3(static_cast<unsigned>(split.tiles), static_cast<unsigned>(parts * kTogether)),
-                       .threads = kHiddenThreads<kRows>,
-                       .shared_bytes = kHiddenBytes<T, kRows, kStages, kCluster>,
-                       .cluster = kTogether};
-  launch_head_kernel(exec, hidden_partials_kernel<T, kRows, kStages, kCluster>, how, s, split.depth,
-                     static_cast<const T*>(x), static_cast<const T*>(w1), partials);
-  return parts;
+  launch_head_kernel(exec, hidden_partials_kernel<T, kRows, kStages, kCluster>,
+                     hidden_launch<T, kRows, kStages, kCluster>(split), s, split.depth, static_cast<const T*>(x),
+                     static_cast<const T*>(w1), partials);
+  return parts_of<kCluster>(split);
 }
 
-/// Returns the number of parts: as many as there are pieces, or clusters of pieces where the device has those and the
+/// Returns the number of parts: as many as there are pieces, or clusters of pieces where the device holds those and the
 /// batch is small (the tiles of large ones fill a multiprocessor each, and clusters of them wait for one another).
 template <class T, int kRows>
 int launch_hidden_partials(const Exec& exec, const ClassifierHeadShape& s, const HiddenSplit& split, const void* x,
                            const void* w1, float* partials) {
   constexpr int kMany = kHiddenStages<T, kRows>, kFew = kFewHiddenStages<kRows>;
-  int allowed = 0;
-  check_cuda(cudaDeviceGetAttribute(&allowed, cudaDevAttrMaxSharedMemoryPerBlockOptin, exec.device.index),
-             "cudaDeviceGetAttribute");
   if constexpr (kRows < 128) {
-    if (split.splits >= kPiecesTogether && allowed >= kHiddenBytes<T, kRows, kMany, true> && has_clusters(exec))
+    if (split.splits >= kPiecesTogether &&
+        holds_cluster(exec, hidden_partials_kernel<T, kRows, kMany, true>, hidden_launch<T, kRows, kMany, true>(split)))
       return launch_hidden<T, kRows, kMany, true>(exec, s, split, x, w1, partials);
   }
-  const bool many = allowed >= kHiddenBytes<T, kRows, kMany, false>;
+  const bool many = Libraries::of(exec).kernel_limits().block_shared_bytes() >= kHiddenBytes<T, kRows, kMany, false>;
   return (many ? launch_hidden<T, kRows, kMany, false> : launch_hidden<T, kRows, kFew, false>)(exec, s, split, x, w1,
                                                                                                partials);
 }

@@ -25,7 +25,7 @@ template <class T, int kOut, int kIn>
 void launch_weight(const Exec& exec, const PointwiseGradCut& cut, const PointwiseGradOperands<T>& operands) {
   using Tile = PointwiseGradTile<kOut, kIn>;
   const auto kernel = pointwise_grad_weight_kernel<T, kOut, kIn>;
-  allow_shared_bytes(kernel, Tile::kSharedBytes);
+  allow_shared_bytes(exec, kernel, Tile::kSharedBytes);
   kernel<<<static_cast<unsigned>(cut.tiles * cut.parts), Tile::kThreads, Tile::kSharedBytes, stream_of(exec)>>>(
       operands, static_cast<int>(cut.tiles));
   check_launch("pointwise_grad_weight_kernel");
@@ -35,7 +35,7 @@ template <class T, int kOut, int kIn, bool kBehind>
 void launch_both(const Exec& exec, const PointwiseGradCut& cut, const PointwiseBackwardOperands<T>& operands) {
   using Tile = PointwiseBackwardTile<kOut, kIn, kBehind>;
   const auto kernel = pointwise_backward_kernel<T, kOut, kIn, kBehind>;
-  allow_shared_bytes(kernel, Tile::kSharedBytes);
+  allow_shared_bytes(exec, kernel, Tile::kSharedBytes);
   kernel<<<static_cast<unsigned>(cut.parts), Tile::kThreads, Tile::kSharedBytes, stream_of(exec)>>>(operands);
   check_launch("pointwise_backward_kernel");
 }
@@ -52,6 +52,16 @@ void with_tile(const PointwiseGradCut& cut, const Launch& launch) {
     launch(integral_constant<int, 128>{}, integral_constant<int, 128>{});
 }
 
+/// Shared memory of the kernel for both gradients.
+int both_bytes(const PointwiseGradCut& cut, bool behind) {
+  int bytes = 0;
+  with_tile(cut, [&](auto out, auto in) {
+    bytes = behind ? PointwiseBackwardTile<out(), in(), true>::kSharedBytes
+                   : PointwiseBackwardTile<out(), in(), false>::kSharedBytes;
+  });
+  return bytes;
+}
+
 template <class Call>
 void with_half(DType dtype, const Call& call) {
   if (dtype == DType::float16)
@@ -62,9 +72,15 @@ void with_half(DType dtype, const Call& call) {
 
 }  // namespace
 
-bool pointwise_grad_weight(const Exec& exec, const PointwiseShape& s, DType dtype, const NormOperand& x, const void* dy,
+bool runs_pointwise_grad_weight(const Exec& exec, const PointwiseShape& s, DType dtype, const NormOperand& x,
+                                const void* dy) {
+  int bytes = 0;
+  with_tile(pointwise_grad_cut(s), [&](auto out, auto in) { bytes = PointwiseGradTile<out(), in()>::kSharedBytes; });
+  return pointwise_takes(s, dtype) && runs_pointwise_kernel(exec, bytes) && packs_aligned<uint4, 1>(x.x, dy);
+}
+
+void pointwise_grad_weight(const Exec& exec, const PointwiseShape& s, DType dtype, const NormOperand& x, const void* dy,
                            float* dw, bool accumulate, float* partials) {
-  if (!has_pointwise_kernels(exec) || !pointwise_takes(s, dtype) || !packs_aligned<uint4, 1>(x.x, dy)) return false;
   const PointwiseGradCut cut = pointwise_grad_cut(s);
   with_half(dtype, [&](auto tag) {
     using T = typename decltype(tag)::type;
@@ -72,17 +88,16 @@ bool pointwise_grad_weight(const Exec& exec, const PointwiseShape& s, DType dtyp
               [&](auto out, auto in) { launch_weight<T, out(), in()>(exec, cut, operands_of<T>(s, x, dy, partials)); });
   });
   add_strip_parts(exec, partials, cut.parts, s.out * s.in, WriteSum{dw, accumulate});
-  return true;
 }
 
 bool pointwise_backward(const Exec& exec, const PointwiseShape& s, DType dtype, const NormOperand& x, const void* w,
                         const NormInputGradient& dy, const PointwiseGradients& gradients, float* partials) {
-  if (!has_pointwise_kernels(exec) || !pointwise_takes(s, dtype) || !pointwise_backward_fused(s) ||
-      gradients.da == nullptr || gradients.dw == nullptr ||
-      !packs_aligned<uint4, 1>(x.x, w, dy.dz, dy.y.x, gradients.da))
-    return false;
   const PointwiseGradCut cut = pointwise_grad_cut(s);
   const bool behind = dy.totals != nullptr;
+  if (!pointwise_takes(s, dtype) || !pointwise_backward_fused(s) ||
+      !runs_pointwise_kernel(exec, both_bytes(cut, behind)) ||
+      !packs_aligned<uint4, 1>(x.x, w, dy.dz, dy.y.x, gradients.da))
+    return false;
   with_half(dtype, [&](auto tag) {
     using T = typename decltype(tag)::type;
     const PointwiseBackwardOperands<T> operands{.grad = operands_of<T>(s, x, dy.dz, partials),
@@ -98,7 +113,8 @@ bool pointwise_backward(const Exec& exec, const PointwiseShape& s, DType dtype, 
         launch_both<T, out(), in(), false>(exec, cut, operands);
     });
   });
-  add_strip_parts(exec, partials, cut.parts, s.out * s.in, WriteSum{gradients.dw, gradients.accumulate});
+  if (gradients.dw != nullptr)
+    add_strip_parts(exec, partials, cut.parts, s.out * s.in, WriteSum{gradients.dw, gradients.accumulate});
   return true;
 }
 

@@ -10,7 +10,7 @@ template <class T>
 struct PointwiseBackwardOperands {
   PointwiseGradOperands<T> grad;  ///< its dy is dz where a norm lies behind
   const T* w;                     ///< (out, in)
-  T* da;                          ///< (rows, in)
+  T* da;                          ///< (rows, in); null: not wanted
   const T* y;                     ///< (rows, out), what the norm behind read; null: no norm
   AffineSource behind;
   const float* totals;  ///< (2, out): Σ dz, Σ dz·x̂ of the norm behind
@@ -174,7 +174,7 @@ __global__ void __launch_bounds__(256, 2) pointwise_backward_kernel(PointwiseBac
     copy(later, stage == 0 ? Tile::kStages - 1 : stage - 1);
     const std::uint32_t at = stage * Tile::kStageBytes;
     multiply_grad_stage<T, kOut, kIn, Tile>(sums, dy_at + at, x_at + at);
-    write_input_gradient<T, kOut, kIn, Tile>(o, first, dy_rows + at, w_at);
+    if (o.da != nullptr) write_input_gradient<T, kOut, kIn, Tile>(o, first, dy_rows + at, w_at);
     stage = stage == Tile::kStages - 1 ? 0 : stage + 1;
   }
   write_grad_parts<Tile>(o.grad, sums, static_cast<int>(blockIdx.x), 0, 0, kIn, shared);

@@ -8,15 +8,24 @@
 namespace bantam::kernels::cuda {
 namespace {
 
+/// Of dynamic shared memory.
+template <int kOut, int kDepth>
+int block_bytes(const PointwiseShape& s) {
+  using Tile = PointwiseTile<kOut, kDepth>;
+  const int in = static_cast<int>(s.in), depths = (in + kDepth - 1) / kDepth;
+  return Tile::kStages * Tile::kStageBytes + depths * Tile::kWeightBytes + kOut * static_cast<int>(sizeof(__half)) +
+         SharedNorm::kVectors * in * static_cast<int>(sizeof(float));
+}
+int block_bytes(const PointwiseShape& s) {
+  return pointwise_columns(s) == 64 ? block_bytes<64, 32>(s) : block_bytes<128, 64>(s);
+}
+
 template <class T, int kOut, int kDepth, bool kNormed>
 void launch(const Exec& exec, const PointwiseShape& s, const PointwiseOperands<T>& operands) {
   using Tile = PointwiseTile<kOut, kDepth>;
-  const int depths = (operands.in + kDepth - 1) / kDepth;
-  const int bytes = Tile::kStages * Tile::kStageBytes + depths * Tile::kWeightBytes +
-                    kOut * static_cast<int>(sizeof(T)) +
-                    SharedNorm::kVectors * operands.in * static_cast<int>(sizeof(float));
+  const int bytes = block_bytes<kOut, kDepth>(s);
   const auto kernel = pointwise_forward_kernel<T, kOut, kDepth, kNormed>;
-  allow_shared_bytes(kernel, bytes);
+  allow_shared_bytes(exec, kernel, bytes);
   const int column_blocks = (operands.out + kOut - 1) / kOut;
   const auto blocks = static_cast<unsigned>(pointwise_parts(s) * column_blocks);
   kernel<<<blocks, Tile::kThreads, bytes, stream_of(exec)>>>(operands, column_blocks);
@@ -52,17 +61,15 @@ void run(const Exec& exec, const PointwiseShape& s, const NormOperand& x, const 
 
 }  // namespace
 
-bool has_pointwise_kernels(const Exec& exec) {
-  constexpr int kSharedBytes = 112 << 10;  // the most that one of them takes
-  int shared_bytes = 0;
-  check_cuda(cudaDeviceGetAttribute(&shared_bytes, cudaDevAttrMaxSharedMemoryPerBlockOptin, exec.device.index),
-             "cudaDeviceGetAttribute");
-  return Libraries::of(exec).code_architecture() >= 800 && shared_bytes >= kSharedBytes;
+bool runs_pointwise_kernel(const Exec& exec, std::int64_t shared_bytes) {
+  Libraries& libraries = Libraries::of(exec);
+  return libraries.code_architecture() >= 800 && libraries.kernel_limits().block_shared_bytes() >= shared_bytes;
 }
 
 bool pointwise_forward(const Exec& exec, const PointwiseShape& s, DType dtype, const NormOperand& x, const void* w,
                        void* y, const PartMoments& moments) {
-  if (!has_pointwise_kernels(exec) || !pointwise_takes(s, dtype) || !packs_aligned<uint4, 1>(x.x, w, y)) return false;
+  if (!pointwise_takes(s, dtype) || !runs_pointwise_kernel(exec, block_bytes(s)) || !packs_aligned<uint4, 1>(x.x, w, y))
+    return false;
   if (dtype == DType::float16)
     run<__half>(exec, s, x, w, y, moments);
   else

@@ -116,11 +116,11 @@ void pointwise_norm_backward(const Exec& exec, const PointwiseShape& s, DType dt
   float* const partials = static_cast<float*>(workspace.data);
   if (pointwise_backward(exec, s, dtype, x, w, dy, gradients, partials)) return;
   const bool weight = gradients.dw != nullptr;
-  if (dy.totals == nullptr && has_pointwise_kernels(exec)) {
+  if (dy.totals == nullptr && runs_pointwise_grad_weight(exec, s, dtype, x, dy.dz)) {
     if (gradients.da != nullptr)
       matmul(exec, pointwise_grad_input_product(s), dtype, dy.dz, w, dtype, gradients.da, false, workspace);
-    if (!weight || pointwise_grad_weight(exec, s, dtype, x, dy.dz, gradients.dw, gradients.accumulate, partials))
-      return;
+    if (weight) pointwise_grad_weight(exec, s, dtype, x, dy.dz, gradients.dw, gradients.accumulate, partials);
+    return;
   }
   const Chunks chunks(s, dtype, workspace);
   for_each_chunk(exec, s, dtype, x, chunks, [&](std::int64_t first, std::int64_t rows) {

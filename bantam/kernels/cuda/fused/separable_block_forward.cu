@@ -66,7 +66,6 @@ void launch_half(const Exec& exec, const SeparableBlockShape& s, const T* x, con
   t.by_row = FastDivide(s.in_w * s.in_channels / (kIsFolded ? at.piece : 8));
   t.by_pixel = FastDivide(std::max(at.chunks, 1));
   const auto kernel = separable_forward_half_kernel<T, kFolded, kSteps, kPool>;
-  allow_shared_bytes(kernel, at.bytes);
   launch_spread(exec, kernel, dim3(blocks_of(t)), dim3(kForwardThreads), static_cast<std::size_t>(at.bytes), t, at, x,
                 depthwise, pointwise, bias, y, codes);
 }
@@ -134,7 +133,6 @@ void launch_float(const Exec& exec, const SeparableBlockShape& s, const float* x
   t.by_row = FastDivide(s.in_w * s.in_channels / at.side_by_side);
   t.by_pixel = FastDivide(s.in_channels / at.side_by_side);
   const auto kernel = separable_forward_float_kernel<kPool>;
-  allow_shared_bytes(kernel, 4 * at.floats);
   const dim3 grid(blocks_of(t), static_cast<unsigned>((s.out_channels + at.slice - 1) / at.slice));
   launch_spread(exec, kernel, grid, dim3(kForwardThreads), 4 * static_cast<std::size_t>(at.floats), t, at, x, depthwise,
                 pointwise, bias, y, codes);

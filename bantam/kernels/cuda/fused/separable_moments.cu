@@ -2,7 +2,6 @@
 #include "bantam/kernels/cuda/fused/separable_backward.cuh"
 #include "bantam/kernels/cuda/fused/separable_moments_float.cuh"
 #include "bantam/kernels/cuda/fused/separable_moments_half.cuh"
-#include "bantam/kernels/cuda/shared_bytes.h"
 
 namespace bantam::kernels::cuda {
 namespace {
@@ -44,13 +43,10 @@ void launch(const Exec& exec, const SeparableBlockShape& s, const SeparableMomen
   const dim3 grid(static_cast<unsigned>(t.bands), static_cast<unsigned>(t.images.parts)), threads(kSeparableThreads);
   const auto bytes = static_cast<std::size_t>(t.shared_bytes);
   if constexpr (sizeof(T) == 4) {
-    allow_shared_bytes(separable_moments_kernel_float<kIn>, t.shared_bytes);
     launch_spread(exec, separable_moments_kernel_float<kIn>, grid, threads, bytes, g, at, static_cast<int>(s.pool));
   } else if (s.pool == 2) {
-    allow_shared_bytes(separable_moments_kernel<T, kIn, 2>, t.shared_bytes);
     launch_spread(exec, separable_moments_kernel<T, kIn, 2>, grid, threads, bytes, g, at);
   } else {
-    allow_shared_bytes(separable_moments_kernel<T, kIn, 1>, t.shared_bytes);
     launch_spread(exec, separable_moments_kernel<T, kIn, 1>, grid, threads, bytes, g, at);
   }
 }

@@ -1,7 +1,6 @@
 // Launches the tile kernel: geometry of the tiles, and the kernel for a type and a group of channels.
 #include "bantam/kernels/cuda/fused/separable_backward.cuh"
 #include "bantam/kernels/cuda/fused/separable_tile_backward.cuh"
-#include "bantam/kernels/cuda/shared_bytes.h"
 
 namespace bantam::kernels::cuda {
 namespace {
@@ -53,7 +52,6 @@ void launch(const Exec& exec, const SeparableBlockShape& s, DType dtype, const S
                            static_cast<T*>(o.dx),
                            o.partials};
   const auto kernel = separable_tile_backward_kernel<T, kChannels>;
-  allow_shared_bytes(kernel, memory.total);
   const dim3 grid(static_cast<unsigned>(t.bands * t.groups), static_cast<unsigned>(t.images.parts));
   launch_spread(exec, kernel, grid, dim3(kSeparableThreads), static_cast<std::size_t>(memory.total),
                 tile_geometry(s, t, memory), at);
@@ -63,9 +61,7 @@ void launch(const Exec& exec, const SeparableBlockShape& s, DType dtype, const S
 
 std::int64_t separable_tile_backward(const Exec& exec, const SeparableBlockShape& s, DType dtype,
                                      const SeparableOperands& operands) {
-  int shared_limit = 0;
-  check_cuda(cudaDeviceGetAttribute(&shared_limit, cudaDevAttrMaxSharedMemoryPerBlockOptin, exec.device.index),
-             "cudaDeviceGetAttribute");
+  const std::int64_t shared_limit = Libraries::of(exec).kernel_limits().block_shared_bytes();
   const SeparableBackwardTiles t = separable_backward_tiles(s, dtype, shared_limit);
   if (t.channels == 0) throw ShapeError("separable_block_backward: no tile of this shape fits shared memory");
   dispatch_floating(dtype, [&](auto tag) {

@@ -96,7 +96,7 @@ bool launch(const Exec& exec, const WarpgroupProduct& s, DType dtype, const Norm
     return false;
   const int bytes = kSharedBytes - left + stages * Tile::kStageBytes;
   const auto kernel = warpgroup_product_kernel<T, kColumns, kNormed>;
-  allow_shared_bytes(kernel, bytes);
+  allow_shared_bytes(exec, kernel, bytes);
   const auto blocks = static_cast<unsigned>(s.row_blocks() * s.column_blocks());
   launch_early_with_shared(exec, kernel, blocks, Tile::kThreads, bytes, x_map, w_map, y_map, cut);
   return true;
@@ -117,15 +117,15 @@ bool run(const Exec& exec, const WarpgroupProduct& s, DType dtype, const NormOpe
                         : run<T, false>(exec, s, dtype, x, w, y, moments);
 }
 
-/// Code for 90a runs on compute capability 9.0 and no other.
+/// Code for 90a runs on compute capability 9.0 and no other. Not where the rest of the build runs older code.
 bool has_warpgroups(const Exec& exec) {
   const auto attribute = [&](cudaDeviceAttr which) {
     int value = 0;
     check_cuda(cudaDeviceGetAttribute(&value, which, exec.device.index), "cudaDeviceGetAttribute");
     return value;
   };
-  return attribute(cudaDevAttrComputeCapabilityMajor) == 9 && attribute(cudaDevAttrComputeCapabilityMinor) == 0 &&
-         encode_tensor() != nullptr;
+  return starts_early(exec) && attribute(cudaDevAttrComputeCapabilityMajor) == 9 &&
+         attribute(cudaDevAttrComputeCapabilityMinor) == 0 && encode_tensor() != nullptr;
 }
 
 }  // namespace
