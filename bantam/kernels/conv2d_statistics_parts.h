@@ -6,6 +6,7 @@
 #include "bantam/kernels/image_parts.h"
 #include "bantam/kernels/moment_parts.h"
 #include "bantam/kernels/pointwise_parts.h"
+#include "bantam/kernels/warpgroup_parts.h"
 
 namespace bantam::kernels {
 
@@ -29,6 +30,12 @@ inline PointwiseShape pointwise_with_moments(const Conv2dShape& s, DType dtype) 
 inline std::size_t pointwise_moments_bytes(const Conv2dShape& s, DType dtype) {
   const PointwiseShape product = pointwise_with_moments(s, dtype);
   return product.rows > 0 ? cuda::part_moments_bytes(pointwise_parts(product), product.out) : 0;
+}
+
+/// Scratch bytes of the moments of a product by warpgroups; 0 where it is none.
+inline std::size_t warpgroup_moments_bytes(const Conv2dShape& s, DType dtype) {
+  const WarpgroupProduct product = warpgroup_product_of(s, dtype);
+  return product.rows > 0 ? cuda::part_moments_bytes(product.parts(), product.out) : 0;
 }
 
 }  // namespace bantam::kernels

@@ -3,6 +3,7 @@
 
 #include "bantam/kernels/matmul.h"
 #include "bantam/kernels/moment_parts.h"
+#include "bantam/kernels/warpgroup_parts.h"
 #include "bantam/kernels/workspace_layout.h"
 
 namespace bantam::kernels {
@@ -26,7 +27,8 @@ std::size_t pointwise_norm_workspace_bytes(const PointwiseShape& s, DType dtype,
       chunks.a_bytes + chunks.dy_bytes + std::max(products, batch_norm_workspace_bytes({s.rows, s.out}, dtype, target));
   if (target != DeviceKind::cuda) return apart;
   const std::size_t sums = static_cast<std::size_t>(pointwise_grad_cut(s).parts * s.out * s.in) * sizeof(float);
-  return std::max({apart, sums, cuda::part_moments_bytes(pointwise_parts(s), s.out)});
+  const std::int64_t parts = std::max(pointwise_parts(s), warpgroup_product_of(s).parts());
+  return std::max({apart, sums, cuda::part_moments_bytes(parts, s.out)});
 }
 
 }  // namespace bantam::kernels

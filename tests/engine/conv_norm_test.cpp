@@ -16,13 +16,16 @@ using testing::EngineTest;
 class ConvNormTest : public EngineTest {};
 BANTAM_INSTANTIATE_ON_DEVICES(ConvNormTest);
 
-LayerPtr plain_conv(std::int64_t filters, std::int64_t kernel = 3) {
-  return conv2d(
-      {.filters = filters, .kernel = {kernel, kernel}, .padding = Padding::symmetric(kernel / 2), .bias = false});
+LayerPtr plain_conv(std::int64_t filters, std::int64_t kernel = 3, std::int64_t stride = 1) {
+  return conv2d({.filters = filters,
+                 .kernel = {kernel, kernel},
+                 .stride = {stride, stride},
+                 .padding = Padding::symmetric(kernel / 2),
+                 .bias = false});
 }
 
-/// A stem, a residual block whose last norm its sum applies, and a depthwise convolution between norms; without
-/// activations where `linear`.
+/// A stem, a residual block whose last norm its sum applies, a depthwise convolution between norms, and products of
+/// more than 64 channels and of every second pixel; without activations where `linear`.
 Graph small_network(bool linear = false) {
   const auto norm = [=](Activation f) { return batch_norm({.activation = {linear ? Activation::none : f}}); };
   Graph graph({12, 12, 3});
@@ -37,6 +40,10 @@ Graph small_network(bool linear = false) {
   graph.add("pointwise_norm", norm(Activation::relu6));
   graph.add("depthwise", depthwise_conv2d({.padding = Padding::symmetric(1), .bias = false}));
   graph.add("depthwise_norm", norm(Activation::relu6));
+  graph.add("wide", plain_conv(72, 1));
+  graph.add("wide_norm", norm(Activation::relu));
+  graph.add("strided", plain_conv(144, 1, 2));
+  graph.add("strided_norm", norm(Activation::relu));
   graph.add(global_average_pool());
   graph.add(dense({.units = 4}));
   return graph;
@@ -54,8 +61,9 @@ std::vector<std::string> convolutions(const Graph& graph, const FusionTarget& ta
 TEST(ConvNormPattern, IsAConvolutionThatOnlyANormReads) {
   const FusionTarget target{.compute = DType::float16, .device = DeviceKind::cuda};
   EXPECT_EQ(convolutions(small_network(), target),
-            (std::vector<std::string>{"stem stem_norm", "pointwise pointwise_norm"}))
-      << "kernels give statistics of image convolutions and of pointwise ones";
+            (std::vector<std::string>{"stem stem_norm", "pointwise pointwise_norm", "wide wide_norm",
+                                      "strided strided_norm"}))
+      << "kernels give statistics of image convolutions and of 1x1 ones";
   EXPECT_TRUE(convolutions(small_network(), {.compute = DType::float16, .device = DeviceKind::cpu}).empty());
   EXPECT_TRUE(convolutions(small_network(), {.compute = DType::float32, .device = DeviceKind::cuda}).empty());
   Graph others({8, 8, 3});
@@ -133,7 +141,7 @@ TEST_P(ConvNormTest, RecomputeChangesNoBit) {
   };
   EXPECT_EQ(with({.kind = Kind::all}), plain);
   EXPECT_EQ(with({.derive = Derive::cheap}), plain);
-  EXPECT_EQ(with({.kind = Kind::named, .names = {"stem", "block/conv1", "pointwise"}}), plain)
+  EXPECT_EQ(with({.kind = Kind::named, .names = {"stem", "block/conv1", "pointwise", "strided"}}), plain)
       << "the norm behind a convolution that runs again does not";
 }
 

@@ -66,9 +66,22 @@ void expect_statistics_of_y(const Conv2dShape& s, const Result& r) {
   }
 }
 
+/// Products that warpgroups make: 64, 128 and 256 columns a block, the last tile and block cut, channels that are no
+/// multiple of 64, more tiles than a part's, every second pixel of images that are even, odd or of odd height.
+std::vector<Conv2dShape> warpgroup_shapes() {
+  Conv2dShape oblong = base(3, 14, 72, 200, 1, 2);
+  oblong.in_w = 13;
+  return {base(1, 3, 8, 8, 1),        base(3, 13, 64, 256, 1),     base(5, 9, 256, 64, 1),
+          base(3, 11, 200, 136, 1),   base(2, 12, 512, 128, 1),    base(2, 11, 456, 264, 1),
+          base(4, 10, 128, 520, 1),   base(6, 56, 64, 64, 1),      base(7, 30, 16, 776, 1),
+          base(3, 14, 64, 136, 1, 2), base(2, 28, 256, 320, 1, 2), base(2, 56, 72, 40, 1, 2),
+          base(9, 14, 208, 64, 1, 2), base(2, 13, 64, 64, 1, 2),   oblong};
+}
+
 std::vector<Conv2dShape> all_shapes() {
   std::vector<Conv2dShape> all = shapes();
   for (const Conv2dShape& s : image_shapes()) all.push_back(s);
+  for (const Conv2dShape& s : warpgroup_shapes()) all.push_back(s);
   all.push_back(with_padding(base(9, 100, 3, 8, 3), 1, 1, 1, 1));  // more tiles than blocks
   all.push_back(base(3, 40, 64, 64, 1));
   all.push_back(with_padding(base(4, 28, 64, 128, 3, 2), 1, 1, 1, 1));
@@ -96,7 +109,8 @@ TEST_P(Conv2dStatisticsTest, MatchTheOutputAndItTheReference) {
 
 TEST_P(Conv2dStatisticsTest, LargeMeansCostNoDigits) {
   if (auto* choices = kernels::algorithm_choices(exec().libraries)) choices->set_timing(true);
-  for (const Conv2dShape& s : {base(5, 40, 3, 64, 3), base(6, 30, 64, 64, 3), base(6, 28, 64, 96, 1)})
+  for (const Conv2dShape& s : {base(5, 40, 3, 64, 3), base(6, 30, 64, 64, 3), base(6, 28, 64, 96, 1),
+                               base(6, 28, 256, 64, 1), base(4, 28, 72, 512, 1), base(6, 28, 256, 136, 1, 2)})
     for (const DType dtype : {DType::float32, DType::float16, DType::bfloat16}) {
       SCOPED_TRACE(describe(s, dtype, Conv2dPass::forward));
       const auto w = random_values(s.w_elements(), 2, dtype, 0.25f, 0.75f);
@@ -104,6 +118,30 @@ TEST_P(Conv2dStatisticsTest, LargeMeansCostNoDigits) {
       const Result constant = run(device(), s, dtype, random_values(s.x_elements(), 1, dtype, 7.0f, 7.0f), w);
       expect_statistics_of_y(s, constant);
       for (const float inv_std : constant.inv_std) ASSERT_FLOAT_EQ(inv_std, 1 / std::sqrt(kEpsilon));
+    }
+}
+
+/// Several tiles a part, so that what lies in shared memory goes round: the same image many times.
+TEST_P(Conv2dStatisticsTest, ManyTilesAreEachAsTheFirst) {
+  constexpr std::int64_t kImages = 90;
+  for (const Conv2dShape& one : {base(1, 14, 256, 512, 1), base(1, 14, 512, 256, 1), base(1, 14, 72, 320, 1)})
+    for (const DType dtype : {DType::float16, DType::bfloat16}) {
+      Conv2dShape s = one;
+      s.batch = kImages;
+      SCOPED_TRACE(describe(s, dtype, Conv2dPass::forward));
+      const auto image = random_values(one.x_elements(), 1, dtype), w = random_values(one.w_elements(), 2, dtype);
+      std::vector<float> x;
+      for (std::int64_t i = 0; i < kImages; ++i) x.insert(x.end(), image.begin(), image.end());
+      std::vector<double> expected(static_cast<std::size_t>(one.y_elements()));
+      kernels::reference::conv2d_forward(one, std::vector<double>(image.begin(), image.end()).data(),
+                                         std::vector<double>(w.begin(), w.end()).data(), expected.data());
+      const Result r = run(device(), s, dtype, x, w);
+      const auto end = r.y.begin() + one.y_elements();
+      EXPECT_LE(
+          relative_error({r.y.begin(), end}, expected),
+          4 * std::sqrt(static_cast<double>(s.in_channels + 1)) * unit_roundoff(DType::float32) + unit_roundoff(dtype));
+      for (auto y = end; y != r.y.end(); y += one.y_elements()) ASSERT_TRUE(std::equal(r.y.begin(), end, y));
+      expect_statistics_of_y(s, r);
     }
 }
 

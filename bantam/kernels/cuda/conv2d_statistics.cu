@@ -3,6 +3,7 @@
 #include "bantam/kernels/conv2d_statistics.h"
 #include "bantam/kernels/conv2d_statistics_parts.h"
 #include "bantam/kernels/cuda/fused/pointwise_products.h"
+#include "bantam/kernels/cuda/fused/warpgroup_product.h"
 #include "bantam/kernels/cuda/small_channels.h"
 #include "bantam/kernels/statistics_pass.h"
 #include "bantam/kernels/workspace_layout.h"
@@ -18,6 +19,18 @@ bool image_statistics(const Exec& exec, const Conv2dShape& shape, DType dtype, c
   const PartMoments parts = PartMoments::at(workspace.data, image_parts(shape), shape.out_channels);
   if (!image_conv2d_forward(exec, shape, dtype, x, w, y, &parts)) return false;
   merge_part_moments(exec, parts, statistics);
+  return true;
+}
+
+/// A 1x1 convolution whose warpgroups do.
+bool warpgroup_statistics(const Exec& exec, const Conv2dShape& shape, DType dtype, const void* x, const void* w,
+                          void* y, const StatisticsOutput& statistics, Workspace workspace) {
+  const WarpgroupProduct product = warpgroup_product_of(shape, dtype);
+  if (product.rows == 0) return false;
+  const PartMoments parts =
+      statistics.wanted() ? PartMoments::at(workspace.data, product.parts(), product.out) : PartMoments{};
+  if (!warpgroup_product(exec, product, dtype, {.x = x}, w, y, parts)) return false;
+  if (statistics.wanted()) merge_part_moments(exec, parts, statistics);
   return true;
 }
 
@@ -41,6 +54,7 @@ void conv2d_forward_statistics(const Exec& exec, const Conv2dShape& shape, DType
                     "conv2d_forward_statistics");
   if (shape.y_elements() == 0) return;
   if (image_statistics(exec, shape, dtype, x, w, y, statistics, workspace)) return;
+  if (warpgroup_statistics(exec, shape, dtype, x, w, y, statistics, workspace)) return;
   if (pointwise_statistics(exec, shape, dtype, x, w, y, statistics, workspace)) return;
   conv2d_forward(exec, shape, dtype, x, w, y, workspace);
   statistics_pass(batch_norm_forward_training, exec, output_rows(shape), dtype, y, statistics, workspace);

@@ -35,6 +35,7 @@ __device__ double sum_of_rows(const double (&shared)[kMomentThreads][kMomentChan
 __global__ void __launch_bounds__(kMomentChannels* kMomentThreads)
     merge_part_moments_kernel(const float* partials, const float* counts, int parts, int channels,
                               StatisticsOutput out) {
+  wait_then_let_next_start();
   __shared__ double shared[3][kMomentThreads][kMomentChannels + 1];
   const int first_channel = static_cast<int>(blockIdx.x) * kMomentChannels;
   const FinishStatistics finish{out.epsilon, out.update, out.running_mean, out.running_variance, out.mean, out.inv_std};
@@ -139,9 +140,8 @@ void launch_backward(const Exec& exec, const DepthwiseConv2dShape& s, const Back
 
 void merge_part_moments(const Exec& exec, const PartMoments& parts, const StatisticsOutput& statistics) {
   const dim3 block(kMomentChannels, kMomentThreads);
-  merge_part_moments_kernel<<<blocks_for(parts.channels, kMomentChannels), block, 0, stream_of(exec)>>>(
-      parts.moments, parts.counts, static_cast<int>(parts.parts), static_cast<int>(parts.channels), statistics);
-  check_launch("merge_part_moments_kernel");
+  launch_early(exec, merge_part_moments_kernel, dim3(blocks_for(parts.channels, kMomentChannels)), block, parts.moments,
+               parts.counts, static_cast<int>(parts.parts), static_cast<int>(parts.channels), statistics);
 }
 
 void norm_depthwise_forward(const Exec& exec, const DepthwiseConv2dShape& s, DType dtype, const NormOperand& x,

@@ -3,6 +3,7 @@
 #include "bantam/kernels/cuda/batch_norm_gradient.cuh"
 #include "bantam/kernels/cuda/clamped_norm.cuh"
 #include "bantam/kernels/cuda/fused/pointwise_products.h"
+#include "bantam/kernels/cuda/fused/warpgroup_product.h"
 #include "bantam/kernels/pointwise_norm.h"
 #include "bantam/kernels/statistics_pass.h"
 
@@ -65,6 +66,23 @@ const void* gradient_of(const Exec& exec, const PointwiseShape& s, DType dtype, 
   return made;
 }
 
+/// Forward by kernels of our own; false where none does.
+bool product_with_moments(const Exec& exec, const PointwiseShape& s, DType dtype, const NormOperand& x, const void* w,
+                          void* y, const StatisticsOutput* statistics, Workspace workspace) {
+  const bool wanted = statistics != nullptr && statistics->wanted();
+  const auto place = [&](std::int64_t parts) {
+    return wanted ? PartMoments::at(workspace.data, parts, s.out) : PartMoments{};
+  };
+  const WarpgroupProduct product = warpgroup_product_of(s);
+  PartMoments moments = place(product.parts());
+  if (!warpgroup_product(exec, product, dtype, x, w, y, moments)) {
+    moments = place(pointwise_parts(s));
+    if (!pointwise_forward(exec, s, dtype, x, w, y, moments)) return false;
+  }
+  if (wanted) merge_part_moments(exec, moments, *statistics);
+  return true;
+}
+
 void check(const PointwiseShape& s, DType dtype, const NormOperand& x, Workspace workspace, const char* op) {
   if (!pointwise_takes(s, dtype) || !x.normalised())
     throw ShapeError(std::string(op) + ": a shape, a type or an operand that its kernels do not take");
@@ -81,12 +99,7 @@ void norm_input_gradient(const Exec& exec, const BatchNormShape& shape, DType dt
 void pointwise_norm_forward(const Exec& exec, const PointwiseShape& s, DType dtype, const NormOperand& x, const void* w,
                             void* y, const StatisticsOutput* statistics, Workspace workspace) {
   check(s, dtype, x, workspace, "pointwise_norm_forward");
-  const PartMoments moments =
-      statistics == nullptr ? PartMoments{} : PartMoments::at(workspace.data, pointwise_parts(s), s.out);
-  if (pointwise_forward(exec, s, dtype, x, w, y, moments)) {
-    if (statistics != nullptr && statistics->wanted()) merge_part_moments(exec, moments, *statistics);
-    return;
-  }
+  if (product_with_moments(exec, s, dtype, x, w, y, statistics, workspace)) return;
   const Chunks chunks(s, dtype, workspace);
   for_each_chunk(exec, s, dtype, x, chunks, [&](std::int64_t first, std::int64_t rows) {
     matmul(exec, pointwise_product({rows, s.in, s.out}), dtype, chunks.a, w, dtype, row_of(y, first, s.out, dtype),
