@@ -79,6 +79,7 @@ void require_folder(const std::filesystem::path& path) {
   const std::filesystem::path folder = folder_of(path);
   std::error_code error;
   if (std::filesystem::is_directory(folder, error)) return;
+  if (error && error.value() != ENOENT && error.value() != ENOTDIR) fail("write", path, error.value());
   throw DataError(fmt::format("cannot write {}: {} {}", path.string(), folder.string(),
                               std::filesystem::exists(folder, error) ? "is no folder" : "does not exist"));
 }
@@ -98,6 +99,9 @@ AtomicFile::AtomicFile(std::filesystem::path path) : path_(std::move(path)) {
     descriptor_ = ::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
   } while (descriptor_ < 0 && (errno == EEXIST || errno == EINTR));
   if (descriptor_ < 0) fail("create", std::exchange(temporary_, {}), errno);
+  struct stat facts {};
+  if (::stat(path_.c_str(), &facts) == 0 && S_ISREG(facts.st_mode) && ::fchmod(descriptor_, facts.st_mode & 07777) != 0)
+    fail("set the mode of", temporary_, errno);  // who may read the old file may read the new one, and nobody else
 }
 
 /// Opens what is there and is no regular file, or an open descriptor. A folder is left to be refused by the rename.

@@ -93,9 +93,10 @@ std::string needed_text(const RunConfig& config, std::uint64_t pool_bytes) {
 }
 
 OutOfMemory explain(const OutOfMemory& error, const RunConfig& config, const OomQuestion& question) {
-  if (question.bytes == 0 || refused_shares(config, measured_target(config), 0)) return error;
+  if (question.bytes == 0) return error;
   const Graph& graph = config.model.graph;
   try {
+    if (refused_shares(config, measured_target(config), 0)) return error;
     std::string text = std::string(error.what()) + "\n";
     const OomAdvice advice = advise(graph, question);
     const bool before_it_began = error.facts().in_use_bytes == 0;

@@ -157,6 +157,7 @@ class TrainRun {
     if (shown.first()) report.start_seconds = seconds_between(start, *shown.first());
     position_.epoch = report.result.epoch;
     position_.update = report.result.update;
+    make_folders(directory.path());  // somebody may have moved it meanwhile: what was trained is not lost
     write_file_atomically(directory.config(), config_.document.resolved_yaml());
     save_weights(model_, directory.weights());
     algorithms_.save();

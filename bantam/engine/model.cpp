@@ -150,8 +150,11 @@ Tensor Model::run_recomputed(const Context& context, int position, std::vector<T
   std::vector<SavedTensor> kept;
   for (const NodeId input : segment.inputs) kept.push_back(values[index(input)]);
   Tensor y = run_nodes(silent, position, values);
-  if (!y.sole_owner())
-    y = y.view(y.shape());  // an identity of its own, even where the stretch passes its input through
+  if (!y.sole_owner()) {  // an identity of its own, even where the stretch passes its input through
+    const std::shared_ptr<const BatchStatistics> statistics = y.statistics();
+    y = y.view(y.shape());
+    y.set_statistics(statistics);
+  }
   keepsakes.replay();
   context.tape->record_pieces(context, y,
                               [this, position, kept, keepsakes, random = context.random, pass = context.pass](

@@ -64,7 +64,8 @@ class Search {
       if (!policy) break;
       if (truly_fits(options_of(*policy))) return choice(*policy, true);
     }
-    return choice(smallest_, false);
+    const bool fits = smallest_peak_ <= question_.bytes && truly_fits(options_of(smallest_));
+    return choice(smallest_, fits);
   }
 
  private:
@@ -87,6 +88,7 @@ class Search {
     }
     if (best) return best;
     for (const Level level : kLevels) search_lowest(level, target, best);
+    if (!best) descend(target, best);
     if (best) improve(*best, target);
     return best;
   }
@@ -131,6 +133,34 @@ class Search {
       for (int more = 0; more < kLowestBounds && bound <= StretchTable::kLevels; ++more, bound += kLowestStep)
         try_policy(priced(table.stretches(bound), level), target, best);
     }
+  }
+
+  /// From the lowest peak there was: one stretch more, or in the place of others, and with another level, as long as
+  /// that is lower.
+  void descend(std::uint64_t target, std::optional<Policy>& best) {
+    most_plans_ = std::min(plans_ + kPlansAnImprovement, kMostPlans);
+    while (smallest_peak_ > target && lower_peak()) {
+    }
+    if (smallest_peak_ <= target) best = smallest_;
+  }
+  bool lower_peak() {
+    const std::uint64_t before = smallest_peak_;
+    std::vector<StretchList> bases = {smallest_.stretches};
+    for (std::size_t i = 0; i < smallest_.stretches.size(); ++i) {
+      bases.push_back(smallest_.stretches);
+      bases.back().erase(bases.back().begin() + static_cast<std::ptrdiff_t>(i));
+    }
+    for (const StretchList& base : bases)
+      for (const Level level : kLevels) {
+        const StretchEstimates estimates = estimates_of(level);
+        for (std::size_t first = 0; first < estimates.units(); ++first)
+          for (std::size_t last = first; last < std::min(first + kExchanged, estimates.units()); ++last) {
+            if (plans_ >= most_plans_) return false;
+            const auto list = estimates.valid({first, last}) ? with_stretch(base, {first, last}) : std::nullopt;
+            if (list && peak(priced(*list, level)) < before) return true;
+          }
+      }
+    return false;
   }
 
   /// By estimate.

@@ -42,6 +42,7 @@ Tensor Tensor::view(Shape shape) const {
   copy.parameter_ = nullptr;
   copy.recipe_ = nullptr;
   copy.pending_ = nullptr;
+  copy.statistics_ = nullptr;
   return copy;
 }
 

@@ -145,6 +145,25 @@ TEST_P(ConvNormTest, RecomputeChangesNoBit) {
       << "the norm behind a convolution that runs again does not";
 }
 
+/// The sum works in place where its stretch runs for the first time: what the convolution found out about that memory
+/// must not reach the norm behind the sum.
+TEST_P(ConvNormTest, ASumBehindANormHasNoStatisticsOfTheConvolution) {
+  Graph graph({12, 12, 3});
+  graph.add("stem", plain_conv(16));
+  const NodeId stem = graph.add("stem_norm", batch_norm({.activation = {Activation::relu}}));
+  graph.add("block/conv", plain_conv(16, 1));
+  const NodeId body = graph.add("block/norm", batch_norm());
+  graph.add("block/add", add(), {body, stem});
+  graph.add("behind", batch_norm({.activation = {Activation::relu}}));
+  graph.add(global_average_pool());
+  graph.add(dense({.units = 4}));
+  const auto plain = trained(device(), {.precision = kHalf}, graph);
+  for (const char* stretch : {"block", "block..behind", "stem..behind"}) {
+    const RecomputeOptions again{.kind = RecomputeOptions::Kind::named, .names = {stretch}};
+    EXPECT_EQ(trained(device(), {.precision = kHalf, .recompute = again}, graph), plain) << stretch;
+  }
+}
+
 /// How far weights and statistics moved, beside float32. No activations, since rounding decides which side of 0 a value
 /// is on: one that changes sides moves a weight's gradient by percents.
 TEST_P(ConvNormTest, TrainsAsTheLayersApart) {

@@ -1,5 +1,6 @@
 // Storage goes back to its allocator, views share it, foreign memory is welcome.
 #include "bantam/base/error.h"
+#include "bantam/engine/batch_statistics.h"
 #include "tests/engine/engine_fixture.h"
 
 namespace bantam {
@@ -31,6 +32,10 @@ TEST_P(TensorTest, ViewsAndSlicesShowTheSameValues) {
   EXPECT_EQ(to_host<float>(a.view({2, 6}), ctx.stream), values);
   EXPECT_EQ(to_host<float>(a.slice(4, {4}), ctx.stream), std::vector<float>(values.begin() + 4, values.begin() + 8));
   EXPECT_THROW((void)a.view({5}), ShapeError);
+  Tensor known = a;
+  known.set_statistics(std::make_shared<BatchStatistics>());
+  EXPECT_EQ(Tensor(known).statistics(), known.statistics());
+  EXPECT_EQ(known.view({12}).statistics(), nullptr) << "a view may be written to, as another value";
   EXPECT_THROW((void)a.slice(9, {4}), ShapeError);
   EXPECT_THROW((void)a.reinterpret(44, {2}, DType::float32), ShapeError);
   EXPECT_THROW((void)to_host<std::int32_t>(a, ctx.stream), DTypeError);

@@ -121,10 +121,13 @@ TEST_P(Conv2dStatisticsTest, LargeMeansCostNoDigits) {
     }
 }
 
-/// Several tiles a part, so that what lies in shared memory goes round: the same image many times.
+/// Several tiles a part, so that what lies in shared memory goes round, with whole and broken numbers of tiles a round:
+/// the same image many times.
 TEST_P(Conv2dStatisticsTest, ManyTilesAreEachAsTheFirst) {
   constexpr std::int64_t kImages = 90;
-  for (const Conv2dShape& one : {base(1, 14, 256, 512, 1), base(1, 14, 512, 256, 1), base(1, 14, 72, 320, 1)})
+  for (const Conv2dShape& one :
+       {base(1, 14, 256, 512, 1), base(1, 14, 512, 256, 1), base(1, 14, 72, 320, 1), base(1, 14, 448, 128, 1),
+        base(1, 14, 320, 64, 1), base(1, 14, 192, 256, 1), base(1, 14, 136, 72, 1)})
     for (const DType dtype : {DType::float16, DType::bfloat16}) {
       Conv2dShape s = one;
       s.batch = kImages;

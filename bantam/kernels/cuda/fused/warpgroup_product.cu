@@ -69,7 +69,9 @@ bool launch(const Exec& exec, const WarpgroupProduct& s, DType dtype, const Norm
   constexpr int kSharedBytes = 227 << 10;
   const int depths = static_cast<int>((s.in + Tile::kDepth - 1) / Tile::kDepth);
   const int left = kSharedBytes - Tile::bytes_without_stages(depths, kNormed ? static_cast<int>(s.in) : 0);
-  const int stages = std::min(left / Tile::kStageBytes, Tile::kMostStages);
+  const int round = Tile::kWarpgroups * depths;  // loads of a tile for each warpgroup
+  const int room = std::min(left / Tile::kStageBytes, Tile::kMostStages);
+  const int stages = room < round ? room : room - room % round;
   const WarpgroupCut cut{.rows = s.rows,
                          .in = static_cast<int>(s.in),
                          .out = static_cast<int>(s.out),
@@ -78,9 +80,10 @@ bool launch(const Exec& exec, const WarpgroupProduct& s, DType dtype, const Norm
                          .tile_rows = static_cast<int>(s.tile_rows()),
                          .column_blocks = static_cast<int>(s.column_blocks()),
                          .stages = stages,
-                         // A barrier tells only odd rounds of the ring from even ones: who skips the others' tiles must
-                         // not get a round ahead of the copies.
-                         .in_turn = stages <= (Tile::kWarpgroups - 1) * depths,
+                         // A barrier tells only odd rounds of the ring from even ones, so who waits for a stage must
+                         // know that its copy of the round before has come: it waited for that itself, where a round
+                         // is a whole number of everybody's tiles, or all earlier ones were waited for, in turn.
+                         .in_turn = stages % round != 0,
                          .step_b = s.stride == 1 ? static_cast<int>(s.tile_rows()) : 0,
                          .step_a = s.stride == 1 ? 0 : static_cast<int>(s.tile_rows() / s.out_w),
                          .partials = moments.moments,

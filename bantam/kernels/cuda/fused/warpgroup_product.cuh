@@ -218,6 +218,8 @@ __global__ void __launch_bounds__(WarpgroupTile<kColumns>::kThreads, 1)
     results.write_moments(cut, first_column, part, parts, memory + (place - shared_address(memory)));
   else if (results.thread == 0)
     wait_for_stores_to_read();  // the block's memory is there until they have
+#else
+  __trap();  // launched only where has_warpgroups() says so
 #endif
 }
 
