@@ -4,6 +4,7 @@
 #include "bantam/engine/ops/conv2d.h"
 #include "bantam/engine/pending_gradients.h"
 #include "tests/engine/engine_fixture.h"
+#include "tests/engine/walk.h"
 
 namespace bantam {
 namespace {
@@ -45,12 +46,7 @@ struct Trained {
   std::vector<float> weights() { return floats(model.parameters().master()); }
   /// Forward and backward as a program's own loop would, where none stays narrow.
   void walk(const Batch& batch, std::int64_t effective_batch) {
-    Context ctx = model.context(Pass::train);
-    Tape tape;
-    ctx.tape = &tape;
-    const Tensor loss = model.forward_loss(ctx, batch.images, batch.labels,
-                                           {{.divisor = static_cast<float>(effective_batch)}, optimizer.loss_scale()});
-    (void)tape.backward(ctx, loss, optimizer.loss_scale());
+    testing::walk(model, optimizer, batch, effective_batch);
     EXPECT_EQ(narrow(), 0);
   }
   int narrow() { return model.parameters().pending().narrow().count; }

@@ -4,6 +4,7 @@
 
 #include "bantam/engine/ops/separable_block.h"
 #include "tests/engine/engine_fixture.h"
+#include "tests/engine/walk.h"
 
 namespace bantam {
 namespace {
@@ -39,12 +40,7 @@ struct Trained {
   }
   /// Forward and backward as a program's own loop would, where no gradient waits.
   void walk(const Batch& batch, std::int64_t effective_batch) {
-    Context ctx = model.context(Pass::train);
-    Tape tape;
-    ctx.tape = &tape;
-    const Tensor loss = model.forward_loss(ctx, batch.images, batch.labels,
-                                           {{.divisor = static_cast<float>(effective_batch)}, optimizer.loss_scale()});
-    (void)tape.backward(ctx, loss, optimizer.loss_scale());
+    testing::walk(model, optimizer, batch, effective_batch);
     EXPECT_EQ(model.parameters().pending().sums().count, 0);
   }
   int waiting() { return model.parameters().pending().sums().count; }

@@ -242,6 +242,21 @@ inline Piece first_fit(const std::vector<Piece>& pieces, std::int64_t begin, std
   return piece;
 }
 
+/// Adds the piece to the others, and its area to `filled`, where it lies within the capacity. True where 40 in a row
+/// did not: smaller ones should follow.
+inline bool keep_what_fits(std::vector<Piece>& pieces, const Piece& piece, std::uint64_t capacity, double& filled,
+                           int& refused) {
+  if (piece.top <= capacity) {
+    pieces.push_back(piece);
+    filled += piece.area();
+    refused = 0;
+  } else if (++refused == 40) {
+    refused = 0;
+    return true;
+  }
+  return false;
+}
+
 /// Random rectangles at their lowest free offsets, kept if they fit; smaller ones where many did not, until 95 % are
 /// filled. Drawn again until there are 150 to 450.
 inline HardInstance first_fit_strip(std::uint64_t seed, std::uint64_t capacity, std::int64_t times = 1000) {
@@ -260,14 +275,7 @@ inline HardInstance first_fit_strip(std::uint64_t seed, std::uint64_t capacity, 
     const auto size = 1 + static_cast<std::uint64_t>(random.uniform(0.1f, 1.0f) * scale * static_cast<float>(capacity));
     const std::int64_t begin = static_cast<std::int64_t>(random.below(static_cast<std::uint64_t>(times))) - life / 2;
     const Piece piece = first_fit(pieces, std::max<std::int64_t>(0, begin), std::min(times, begin + life), size);
-    if (piece.top <= capacity) {
-      pieces.push_back(piece);
-      filled += piece.area();
-      refused = 0;
-    } else if (++refused == 40) {
-      refused = 0;
-      scale *= 0.93f;
-    }
+    if (keep_what_fits(pieces, piece, capacity, filled, refused)) scale *= 0.93f;
   }
   return make_instance(std::move(pieces), times, capacity, Trim::none, random);
 }
@@ -291,14 +299,7 @@ inline HardInstance heavy_tailed_strip(std::uint64_t seed, std::uint64_t capacit
     const auto begin = static_cast<std::int64_t>(random.below(static_cast<std::uint64_t>(times)));
     const auto life = 1 + static_cast<std::int64_t>(random.below(static_cast<std::uint64_t>(times) / 2));
     const Piece piece = first_fit(pieces, begin, std::min(times, begin + life), size);
-    if (piece.top <= capacity) {
-      pieces.push_back(piece);
-      filled += piece.area();
-      refused = 0;
-    } else if (++refused == 40) {
-      refused = 0;
-      least *= 0.93;
-    }
+    if (keep_what_fits(pieces, piece, capacity, filled, refused)) least *= 0.93;
   }
   return make_instance(std::move(pieces), times, capacity, Trim::none, random);
 }
