@@ -123,6 +123,7 @@ class Stages {
     if (lowest.joiner) eject(lowest, kSubjects, lowest.placement);
     Subject whole{.joiner = {}, .problem = problem_, .placement = best_};
     eject(whole, 1.0, best_);
+    if (!EjectionSearch::suits(problem_)) fill_skyline(whole, 1.0);  // too many neighbours for it
   }
 
  private:
@@ -152,7 +153,7 @@ class Stages {
     if (subject.dissection_cost < kPromising)
       dissect(subject, begin + kDissection * (end - begin), start);
     else
-      fill_skyline(subject, begin + kOpening * (end - begin));
+      fill_skyline(subject, EjectionSearch::suits(subject.problem) ? begin + kOpening * (end - begin) : end);
     eject(subject, end, start.offset.empty() ? subject.placement : start);
   }
 

@@ -124,6 +124,20 @@ TEST(Planner, StopsAtTheCapacity) {
   EXPECT_LT(plan.iterations, 10'000);
 }
 
+/// More pairs of neighbours than the ejection search lists: then all of the budget is the skyline's.
+TEST(Planner, SpendsItsBudgetOnManyNeighboursToo) {
+  PhiloxSequence random(philox_key(1, RandomPurpose::test));
+  std::vector<PlannerBuffer> buffers;
+  for (std::int64_t i = 0; i < 9'000; ++i) {
+    const auto lower = static_cast<std::int64_t>(random.below(1'000));
+    buffers.push_back({i, lower, lower + 1 + static_cast<std::int64_t>(random.below(80)), 1 + random.below(1000)});
+  }
+  const ArenaPlan plan = solve_arena(buffers, {.seconds = 0, .iterations = 8});
+  EXPECT_EQ(check_arena_plan(buffers, plan, 1), "");
+  EXPECT_EQ(plan.stop, PlannerStop::iterations) << "else this test shows nothing: it was easy";
+  EXPECT_GE(plan.iterations, 8);
+}
+
 TEST(Planner, StopsInTime) {
   const HardInstance instance = cut_rectangle(450, 450, 1 << 20, {.times = 100});
   const ArenaPlan plan = solve_arena(instance.buffers, {.seconds = 0.05, .iterations = 1'000'000'000, .workers = 1});
