@@ -50,6 +50,21 @@ struct Policy {
   double cost() const { return extra + kStretchCost * static_cast<double>(stretches.size()); }
 };
 
+StretchList without(StretchList list, std::size_t i) {
+  list.erase(list.begin() + static_cast<std::ptrdiff_t>(i));
+  return list;
+}
+
+/// The list with each stretch that fits between the others.
+std::vector<StretchList> with_one_more(const StretchEstimates& estimates, const StretchList& list) {
+  std::vector<StretchList> found;
+  for (std::size_t first = 0; first < estimates.units(); ++first)
+    for (std::size_t last = first; last < std::min(first + kExchanged, estimates.units()); ++last)
+      if (estimates.valid({first, last}))
+        if (auto more = with_stretch(list, {first, last})) found.push_back(std::move(*more));
+  return found;
+}
+
 class Search {
  public:
   Search(const Graph& graph, const RecomputeQuestion& question)
@@ -146,19 +161,14 @@ class Search {
   bool lower_peak() {
     const std::uint64_t before = smallest_peak_;
     std::vector<StretchList> bases = {smallest_.stretches};
-    for (std::size_t i = 0; i < smallest_.stretches.size(); ++i) {
-      bases.push_back(smallest_.stretches);
-      bases.back().erase(bases.back().begin() + static_cast<std::ptrdiff_t>(i));
-    }
+    for (std::size_t i = 0; i < smallest_.stretches.size(); ++i) bases.push_back(without(smallest_.stretches, i));
     for (const StretchList& base : bases)
       for (const Level level : kLevels) {
         const StretchEstimates estimates = estimates_of(level);
-        for (std::size_t first = 0; first < estimates.units(); ++first)
-          for (std::size_t last = first; last < std::min(first + kExchanged, estimates.units()); ++last) {
-            if (plans_ >= most_plans_) return false;
-            const auto list = estimates.valid({first, last}) ? with_stretch(base, {first, last}) : std::nullopt;
-            if (list && peak(priced(*list, level)) < before) return true;
-          }
+        for (StretchList& list : with_one_more(estimates, base)) {
+          if (plans_ >= most_plans_) return false;
+          if (peak(priced(std::move(list), level)) < before) return true;
+        }
       }
     return false;
   }
@@ -204,14 +214,9 @@ class Search {
     };
     const StretchEstimates estimates = estimates_of(policy.level);
     for (std::size_t i = 0; i < policy.stretches.size(); ++i) {
-      StretchList without = policy.stretches;
-      without.erase(without.begin() + static_cast<std::ptrdiff_t>(i));
-      add(estimates, without, policy.level);
-      for (std::size_t first = 0; first < estimates.units(); ++first)
-        for (std::size_t last = first; last < std::min(first + kExchanged, estimates.units()); ++last)
-          if (estimates.valid({first, last}))
-            if (auto exchanged = with_stretch(without, {first, last}))
-              add(estimates, std::move(*exchanged), policy.level);
+      const StretchList others = without(policy.stretches, i);
+      add(estimates, others, policy.level);
+      for (StretchList& list : with_one_more(estimates, others)) add(estimates, std::move(list), policy.level);
       for (StretchList& list : estimates.cut_in_two(policy.stretches, i, kCut))
         add(estimates, std::move(list), policy.level);
     }

@@ -7,6 +7,7 @@
 #include "bantam/engine/ops/gradient_target.h"
 #include "bantam/engine/ops/pointwise_norm.h"
 #include "bantam/engine/ops/statistics_behind.h"
+#include "bantam/engine/ops/window_shape.h"
 #include "bantam/engine/pending_gradients.h"
 #include "bantam/engine/saved_tensor.h"
 #include "bantam/engine/tape.h"
@@ -62,23 +63,9 @@ Tensor forward(const Context& context, const Conv2dShape& shape, const Tensor& x
 }  // namespace
 
 Conv2dShape conv2d_shape(const Shape& in, std::int64_t filters, const Window2d& window, std::int64_t groups) {
-  const Padding pad = window.resolve("conv2d", in[1], in[2]);
-  return {.batch = in[0],
-          .in_h = in[1],
-          .in_w = in[2],
-          .in_channels = in[3],
-          .out_channels = filters,
-          .kernel_h = window.kernel.h,
-          .kernel_w = window.kernel.w,
-          .stride_h = window.stride.h,
-          .stride_w = window.stride.w,
-          .pad_top = pad.top,
-          .pad_bottom = pad.bottom,
-          .pad_left = pad.left,
-          .pad_right = pad.right,
-          .dilation_h = window.dilation.h,
-          .dilation_w = window.dilation.w,
-          .groups = groups};
+  auto shape = window_shape<Conv2dShape>("conv2d", in, window);
+  shape.in_channels = in[3], shape.out_channels = filters, shape.groups = groups;
+  return shape;
 }
 
 Tensor conv2d(const Context& context, const Tensor& x, const Tensor& w, Window2d window, std::int64_t groups) {

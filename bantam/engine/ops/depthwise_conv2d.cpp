@@ -5,6 +5,7 @@
 
 #include "bantam/base/error.h"
 #include "bantam/engine/ops/gradient_target.h"
+#include "bantam/engine/ops/window_shape.h"
 #include "bantam/engine/saved_tensor.h"
 #include "bantam/engine/tape.h"
 #include "bantam/kernels/depthwise_conv2d.h"
@@ -13,22 +14,9 @@ namespace bantam::ops {
 
 kernels::DepthwiseConv2dShape depthwise_conv2d_shape(const char* op, const Shape& in, std::int64_t multiplier,
                                                      const Window2d& window) {
-  const Padding pad = window.resolve(op, in[1], in[2]);
-  return {.batch = in[0],
-          .in_h = in[1],
-          .in_w = in[2],
-          .channels = in[3],
-          .multiplier = multiplier,
-          .kernel_h = window.kernel.h,
-          .kernel_w = window.kernel.w,
-          .stride_h = window.stride.h,
-          .stride_w = window.stride.w,
-          .pad_top = pad.top,
-          .pad_bottom = pad.bottom,
-          .pad_left = pad.left,
-          .pad_right = pad.right,
-          .dilation_h = window.dilation.h,
-          .dilation_w = window.dilation.w};
+  auto shape = window_shape<kernels::DepthwiseConv2dShape>(op, in, window);
+  shape.channels = in[3], shape.multiplier = multiplier;
+  return shape;
 }
 
 kernels::DepthwiseConv2dShape depthwise_conv2d_shape(const char* op, const Tensor& x, const Tensor& w,
