@@ -83,20 +83,21 @@ std::string wrap_lines(const std::string& text, std::size_t width, std::size_t f
 }
 
 /// What would do without a change, and what that is of: a budget where that is the less, else a limit.
-std::string needed_text(const RunConfig& config, std::uint64_t pool_bytes) {
+std::string needed_text(const RunConfig& config, const PlanTarget& target, std::uint64_t pool_bytes) {
   const std::uint64_t budget = config.memory.budget;
-  if (budget > 0 && budget == bytes_to_fit(config))
+  if (budget > 0 && budget == bytes_to_fit(config, target))
     return fmt::format("\n  {} it needs a budget of {}.",
                        config.recompute_given ? "As it is," : "With nothing run again,", format_byte_size(pool_bytes));
   return fmt::format("\n  As it is, it needs a limit of {}.",
-                     format_byte_size(pool_bytes + bytes_besides_pool(measured_target(config))));
+                     format_byte_size(pool_bytes + bytes_besides_pool(target)));
 }
 
 OutOfMemory explain(const OutOfMemory& error, const RunConfig& config, const OomQuestion& question) {
   if (question.bytes == 0) return error;
   const Graph& graph = config.model.graph;
   try {
-    if (refused_shares(config, measured_target(config), 0)) return error;
+    const PlanTarget target = measured_target(config);
+    if (refused_shares(config, target, 0)) return error;
     std::string text = std::string(error.what()) + "\n";
     const OomAdvice advice = advise(graph, question);
     const bool before_it_began = error.facts().in_use_bytes == 0;
@@ -105,7 +106,7 @@ OutOfMemory explain(const OutOfMemory& error, const RunConfig& config, const Oom
     if (before_it_began) text += planned_holders(graph, question.step, advice.needed_bytes);
     text += advice_text(advice, question.bytes);
     // A run that was refused for its planned pool has been told what it needs, by what was measured.
-    if (error.facts().requested_bytes != advice.needed_bytes) text += needed_text(config, advice.needed_bytes);
+    if (error.facts().requested_bytes != advice.needed_bytes) text += needed_text(config, target, advice.needed_bytes);
     return OutOfMemory(wrap_lines(text, kColumns, kColumns - kPrefix), error.facts());
   } catch (const Error&) {  // no advice is no reason to lose the error
     return error;
