@@ -74,7 +74,7 @@ ChunkId BfcAllocator::Impl::find(std::size_t bytes, FreeState own, bool& source_
 ChunkId BfcAllocator::Impl::usable(std::size_t bytes, FreeState own) {
   const ChunkId id = structure.best_fit(bytes, own);
   if (id != kNoChunk || own == kIdle) return id;
-  const auto run = structure.best_run(bytes, [own](const Chunk& c) { return c.state == kIdle || c.state == own; });
+  const auto run = structure.best_run_of(bytes, own);
   return run.first == kNoChunk ? kNoChunk : structure.fuse(run, own, frees.fresh_ticket(own));
 }
 

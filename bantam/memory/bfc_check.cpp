@@ -9,7 +9,7 @@ BfcStructure::Totals BfcStructure::totals() const {
   Totals sum;
   for (const Region& region : regions_) {
     sum.pool_bytes += region.size;
-    for (ChunkId id = region.first; id != kNoChunk; id = chunks_[id].next) {
+    for (ChunkId id = region.first; id != region.end; id = chunks_[id].next) {
       const Chunk& chunk = chunks_[id];
       if (chunk.kind == ChunkKind::free) {
         ++sum.free_chunks;
@@ -28,10 +28,12 @@ BfcStructure::Totals BfcStructure::totals() const {
 std::string BfcStructure::check_region(const Region& region) const {
   std::uintptr_t at = region.address;
   ChunkId before = kNoChunk;
-  for (ChunkId id = region.first; id != kNoChunk; before = id, id = chunks_[id].next) {
+  for (ChunkId id = region.first; id != region.end; before = id, id = chunks_[id].next) {
+    if (id == kNoChunk) return fmt::format("region at {:#x}: its end is not linked", region.address);
     const Chunk& chunk = chunks_[id];
     const std::string where = fmt::format("chunk {} at {:#x} (+{}): ", id, chunk.address, chunk.size);
-    if (chunk.kind == ChunkKind::unused) return where + "an unused record lies in a region";
+    if (chunk.kind != ChunkKind::free && chunk.kind != ChunkKind::live)
+      return where + "an unused record, or an end, lies in a region";
     if (chunk.prev != before) return where + "neighbours disagree";
     if (chunk.address != at) return where + fmt::format("gap or overlap, expected {:#x}", at);
     if (chunk.size == 0 || chunk.size % kGranule != 0 || chunk.address % kGranule != 0)
@@ -46,6 +48,9 @@ std::string BfcStructure::check_region(const Region& region) const {
     at += chunk.size;
   }
   if (at != region.address + region.size) return fmt::format("region at {:#x}: its end is not tiled", region.address);
+  const Chunk& end = chunks_[region.end];
+  if (end.kind != ChunkKind::end || end.prev != before || end.next != kNoChunk)
+    return fmt::format("region at {:#x}: its end disagrees with its last chunk", region.address);
   return "";
 }
 
@@ -111,9 +116,9 @@ std::string BfcStructure::check() const {
   if (map_.size() != sum.live) return fmt::format("{} addresses in the map, {} chunks are live", map_.size(), sum.live);
   for (ChunkId id = recycled_; id != kNoChunk && unused <= chunks_.size(); id = chunks_[id].left) ++unused;
   for (const Chunk& chunk : chunks_) used += chunk.kind == ChunkKind::unused ? 0 : 1;
-  if (used + unused != chunks_.size() || used != sum.free_chunks + sum.live)
-    return fmt::format("{} records: {} unused, {} used, {} in regions", chunks_.size(), unused, used,
-                       sum.free_chunks + sum.live);
+  const std::uint64_t in_regions = sum.free_chunks + sum.live + regions_.size();  // each has its end
+  if (used + unused != chunks_.size() || used != in_regions)
+    return fmt::format("{} records: {} unused, {} used, {} in regions", chunks_.size(), unused, used, in_regions);
   return "";
 }
 

@@ -70,14 +70,17 @@ ChunkId BfcStructure::make_free(ChunkId id, FreeState state, std::uint64_t ticke
 
 void BfcStructure::add_region(std::uintptr_t address, std::size_t bytes) {
   const ChunkId id = new_chunk(address, bytes);
+  const ChunkId end = new_end();
+  link(id, end);
   insert_free(id, kIdle, 0, kNoChunk);
-  regions_.push_back({address, bytes, id});
+  regions_.push_back({address, bytes, id, end});
 }
 
 BfcStructure::Region BfcStructure::remove_region(std::size_t index) {
   const Region region = regions_[index];
   erase_free(region.first);
   recycle(region.first);
+  recycle(region.end);
   regions_.erase(regions_.begin() + static_cast<std::ptrdiff_t>(index));
   return region;
 }
@@ -95,19 +98,20 @@ void BfcStructure::add_pages(std::uintptr_t address, std::size_t bytes) {
   const bool touches_right = right != regions_.end() && right->address == address + bytes;
   const bool touches_left = left != regions_.end() && left->address + left->size == address;
   if (touches_left) {
-    ChunkId last = left->first;
-    while (chunks_[last].next != kNoChunk) last = chunks_[last].next;
-    link(last, id);
+    link(chunks_[left->end].prev, id);
     left->size += bytes;
   }
-  if (touches_right) link(id, right->first);
+  const ChunkId end = touches_right ? right->end : touches_left ? left->end : new_end();
+  link(id, touches_right ? right->first : end);
   if (touches_left && touches_right) {
+    recycle(left->end);
     left->size += right->size;
+    left->end = end;
     regions_.erase(right);
   } else if (touches_right) {
-    *right = {address, bytes + right->size, id};
+    *right = {address, bytes + right->size, id, end};
   } else if (!touches_left) {
-    regions_.insert(right, {address, bytes, id});
+    regions_.insert(right, {address, bytes, id, end});
   }
   make_free(id, kIdle, 0);
 }
@@ -117,30 +121,34 @@ void BfcStructure::remove_pages(ChunkId id, std::uintptr_t address, std::size_t 
   const Chunk whole = chunks_[id];
   const std::uintptr_t end = address + bytes;
   const std::size_t head = address - whole.address, tail = whole.address + whole.size - end;
-  ChunkId behind = whole.next;  // the first chunk right of the stretch
+  const auto region = std::prev(region_behind(address));
+  const std::uintptr_t region_end = region->address + region->size;
+  const bool keeps_left = region->address < address, keeps_right = end < region_end;
+  ChunkId behind = whole.next;  // the first chunk right of the stretch, or the region's end
   if (tail > 0) {
     behind = new_chunk(end, tail);
     link(behind, whole.next);
   }
   link(kNoChunk, behind);
   chunks_[id].size = head;
-  link(head > 0 ? id : whole.prev, kNoChunk);
+  const ChunkId left_end = keeps_left && keeps_right ? new_end() : region->end;
+  if (keeps_left) link(head > 0 ? id : whole.prev, left_end);
   if (head > 0)
     insert_free(id, kIdle, 0, kNoChunk);
   else
     recycle(id);
   if (tail > 0) insert_free(behind, kIdle, 0, kNoChunk);
 
-  const auto region = std::prev(region_behind(address));
-  const std::uintptr_t region_end = region->address + region->size;
-  const bool keeps_left = region->address < address;
-  if (keeps_left) region->size = address - region->address;
-  if (end < region_end && keeps_left)
-    regions_.insert(std::next(region), {end, region_end - end, behind});
-  else if (end < region_end)
-    *region = {end, region_end - end, behind};
-  else if (!keeps_left)
+  const Region right{end, region_end - end, behind, region->end};
+  if (keeps_left) *region = {region->address, address - region->address, region->first, left_end};
+  if (keeps_left && keeps_right) {
+    regions_.insert(std::next(region), right);
+  } else if (keeps_right) {
+    *region = right;
+  } else if (!keeps_left) {
+    recycle(region->end);
     regions_.erase(region);
+  }
 }
 
 bool BfcStructure::is_idle(const Region& region) const {
@@ -152,8 +160,8 @@ std::uint64_t BfcStructure::bytes_without_live(ChunkId also_free) const {
   std::uint64_t bytes = 0;
   for (const Region& region : regions_) {
     ChunkId id = region.first;
-    while (id != kNoChunk && (chunks_[id].kind == ChunkKind::free || id == also_free)) id = chunks_[id].next;
-    if (id == kNoChunk) bytes += region.size;
+    while (chunks_[id].kind == ChunkKind::free || id == also_free) id = chunks_[id].next;
+    if (id == region.end) bytes += region.size;
   }
   return bytes;
 }
@@ -171,25 +179,44 @@ ChunkId BfcStructure::best_fit_of_any(std::size_t bytes) const {
 
 BfcStructure::Run BfcStructure::best_run(std::size_t bytes, const std::function<bool(const Chunk&)>& eligible) const {
   Run best;
-  const auto consider = [&](const Run& run) {
-    if (run.first == kNoChunk || run.bytes < bytes) return;
-    if (best.first == kNoChunk || run.bytes < best.bytes ||
-        (run.bytes == best.bytes && chunks_[run.first].address < chunks_[best.first].address))
-      best = run;
-  };
   for (const Region& region : regions_) {
     Run run;
-    for (ChunkId id = region.first; id != kNoChunk; id = chunks_[id].next) {
+    for (ChunkId id = region.first; id != kNoChunk; id = chunks_[id].next) {  // a region's end ends the last run
       if (chunks_[id].kind == ChunkKind::free && eligible(chunks_[id])) {
         run = {run.first == kNoChunk ? id : run.first, id, run.bytes + chunks_[id].size};
       } else {
-        consider(run);
+        if (better_run(run, best, bytes)) best = run;
         run = {};
       }
     }
-    consider(run);
   }
   return best;
+}
+
+BfcStructure::Run BfcStructure::best_run_of(std::size_t bytes, FreeState own) const {
+  const auto joins = [&](ChunkId id) {
+    return id != kNoChunk && chunks_[id].kind == ChunkKind::free &&
+           (chunks_[id].state == kIdle || chunks_[id].state == own);
+  };
+  Run best;
+  for (ChunkId id = pending_[own].oldest; id != kNoChunk; id = waits_[id].newer) {
+    // Neighbours of equal state are merged, so what lies left of it and joins is idle, and before that its own again.
+    ChunkId first = id;
+    if (const ChunkId left = chunks_[id].prev; joins(left)) {
+      if (joins(chunks_[left].prev)) continue;  // the run is walked from the leftmost of its own
+      first = left;
+    }
+    Run run{first, first, 0};
+    for (ChunkId at = first; joins(at); at = chunks_[at].next) run = {first, at, run.bytes + chunks_[at].size};
+    if (better_run(run, best, bytes)) best = run;
+  }
+  return best;
+}
+
+bool BfcStructure::better_run(const Run& run, const Run& best, std::size_t bytes) const {
+  if (run.first == kNoChunk || run.bytes < bytes) return false;
+  return best.first == kNoChunk || run.bytes < best.bytes ||
+         (run.bytes == best.bytes && chunks_[run.first].address < chunks_[best.first].address);
 }
 
 ChunkId BfcStructure::fuse(const Run& run, FreeState state, std::uint64_t ticket) {
@@ -237,7 +264,7 @@ void BfcStructure::settle(FreeState state, std::uint64_t ticket) {
 
 void BfcStructure::unsettle(FreeState state, std::uint64_t ticket) {
   for (const Region& region : regions_) {
-    for (ChunkId id = region.first; id != kNoChunk; id = chunks_[id].next) {
+    for (ChunkId id = region.first; id != region.end; id = chunks_[id].next) {
       if (chunks_[id].kind != ChunkKind::free || chunks_[id].state != kIdle) continue;
       erase_free(id);
       id = make_free(id, state, ticket);
@@ -250,6 +277,14 @@ std::size_t BfcStructure::largest_free() const {
   for (const FreeBins& bins : bins_)
     if (const ChunkId id = bins.largest(chunks_); id != kNoChunk) largest = std::max(largest, chunks_[id].size);
   return largest;
+}
+
+std::size_t BfcStructure::free_around(ChunkId id) const {
+  const auto free = [&](ChunkId at) { return at != kNoChunk && chunks_[at].kind == ChunkKind::free; };
+  std::size_t bytes = chunks_[id].size;
+  for (ChunkId at = chunks_[id].prev; free(at); at = chunks_[at].prev) bytes += chunks_[at].size;
+  for (ChunkId at = chunks_[id].next; free(at); at = chunks_[at].next) bytes += chunks_[at].size;
+  return bytes;
 }
 
 ChunkId BfcStructure::containing(const void* address) const {
@@ -265,7 +300,7 @@ ChunkId BfcStructure::containing(const void* address) const {
 
 void BfcStructure::for_each_live(const std::function<void(const Chunk&)>& visit) const {
   for (const Region& region : regions_)
-    for (ChunkId id = region.first; id != kNoChunk; id = chunks_[id].next)
+    for (ChunkId id = region.first; id != region.end; id = chunks_[id].next)
       if (chunks_[id].kind == ChunkKind::live) visit(chunks_[id]);
 }
 

@@ -23,6 +23,7 @@ class BfcStructure {
     std::uintptr_t address = 0;
     std::size_t size = 0;
     ChunkId first = kNoChunk;
+    ChunkId end = kNoChunk;  ///< of ChunkKind::end: its `prev` is the last chunk
   };
   /// Neighbouring free chunks first … last, of several states.
   struct Run {
@@ -39,7 +40,7 @@ class BfcStructure {
   /// Takes what heap memory the next `calls` of `add_region`, `add_pages`, `remove_pages`, `allocate` or `release` can
   /// need, so that those cannot fail half-way.
   void reserve(std::size_t calls = 1) {
-    // A region's first chunk, and what a split leaves.
+    // A region's first chunk and its end; or what a split leaves, and the end between.
     if (chunks_.capacity() - chunks_.size() < 2 * calls || regions_.capacity() - regions_.size() < calls) [[unlikely]]
       make_room(calls);
     map_.reserve(map_.size() + 1, address_of());
@@ -75,6 +76,9 @@ class BfcStructure {
   /// The smallest maximal run of free chunks accepted by `eligible` that holds `bytes`; of equals the lowest address.
   /// Walks all chunks.
   Run best_run(std::size_t bytes, const std::function<bool(const Chunk&)>& eligible) const;
+  /// As `best_run` of chunks that are idle or of `own` (not kIdle), where no single one holds `bytes`. Walks only runs
+  /// with a chunk of `own`.
+  Run best_run_of(std::size_t bytes, FreeState own) const;
   /// Makes a run one free chunk of `state`.
   ChunkId fuse(const Run& run, FreeState state, std::uint64_t ticket);
 
@@ -96,6 +100,8 @@ class BfcStructure {
   /// Which free of its stream made a chunk free, whose state is not kIdle.
   std::uint64_t ticket(ChunkId id) const { return waits_[id].ticket; }
   std::size_t largest_free() const;
+  /// The length of the stretch of free memory, of any state, that there is when the live chunk `id` is free.
+  std::size_t free_around(ChunkId id) const;
   std::uint64_t free_chunks() const { return free_chunks_; }
   /// The chunk that `address` lies in, or kNoChunk. Walks chunks: for messages.
   ChunkId containing(const void* address) const;
@@ -159,7 +165,13 @@ class BfcStructure {
     if (state != kIdle) [[unlikely]]
       leave_list(id);
   }
+  ChunkId new_end() {
+    const ChunkId id = new_chunk(0, 0);
+    chunks_[id].kind = ChunkKind::end;
+    return id;
+  }
   ChunkId new_record();
+  bool better_run(const Run& run, const Run& best, std::size_t bytes) const;
   std::vector<Region>::iterator region_behind(std::uintptr_t address);
   void enter_list(ChunkId id, FreeState state, std::uint64_t ticket, ChunkId after);
   void leave_list(ChunkId id);

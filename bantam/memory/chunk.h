@@ -16,7 +16,8 @@ inline constexpr ChunkId kNoChunk = ~ChunkId{0};
 using FreeState = std::uint32_t;
 inline constexpr FreeState kIdle = 0;
 
-enum class ChunkKind : std::uint8_t { unused, free, live };
+/// end: no memory; stands behind a region's last chunk, so that this one is found at once.
+enum class ChunkKind : std::uint8_t { unused, free, live, end };
 
 /// One cache line: a call touches a few chunks, and waiting for their lines is much of what it costs.
 struct alignas(64) Chunk {
@@ -24,7 +25,7 @@ struct alignas(64) Chunk {
   std::size_t size = 0;
   ChunkId left = kNoChunk;  ///< free: children in the bin's tree; unused: `left` is the next unused record
   ChunkId right = kNoChunk;
-  ChunkId prev = kNoChunk;  ///< neighbours by address, in the same region
+  ChunkId prev = kNoChunk;  ///< neighbours by address, in the same region; the last's next is its end
   ChunkId next = kNoChunk;
   FreeState state = kIdle;  ///< free
   ChunkKind kind = ChunkKind::unused;

@@ -31,16 +31,20 @@ class WindowSearch {
 
   void add(std::uintptr_t begin, std::size_t bytes, Stretch kind) {
     if (bytes == 0) return;
+    run_bytes_ += bytes;
     if (!run_.empty() && run_.back().kind == kind)  // pages that two idle neighbours share are idle too
       run_.back().bytes += bytes;
     else
       run_.push_back({begin, bytes, kind});
   }
   void end_run() {
-    segments_.clear();
-    for (const Piece& piece : run_) append(piece);
-    best_ = better_window(best_, cheapest_window(segments_, bytes_, page_));
+    if (run_bytes_ >= bytes_) {
+      segments_.clear();
+      for (const Piece& piece : run_) append(piece);
+      best_ = better_window(best_, cheapest_window(segments_, bytes_, page_));
+    }
     run_.clear();
+    run_bytes_ = 0;
   }
   PageWindow best() const { return best_; }
 
@@ -65,6 +69,7 @@ class WindowSearch {
 
   std::size_t bytes_, page_;
   std::vector<Piece> run_;
+  std::size_t run_bytes_ = 0;
   std::vector<PageSegment> segments_;
   PageWindow best_;
 };
@@ -88,16 +93,48 @@ PageSupply::~PageSupply() {
 // What the limit leaves for new pages.
 std::uint64_t PageSupply::room() const { return (limit() - counters_.pool_bytes) / page_ * page_; }
 
-// The window for `bytes` with the fewest pages that are not mapped, or idle by `rule`.
-PageWindow PageSupply::cheapest(std::size_t bytes, const Rule& rule) const {
+// The window for `bytes` with the fewest pages that are not mapped, among idle memory and that of `own`, neither of
+// which holds `bytes` by itself. So it reaches into a stretch that is not mapped, and only chunks beside those are
+// looked at: how many live somewhere else does not matter.
+PageWindow PageSupply::cheapest_growth(std::size_t bytes, FreeState own) const {
+  if (bytes > reserved_.bytes) return {};
+  const auto joins = [&](ChunkId id) {
+    const Chunk& chunk = structure_.chunk(id);
+    return chunk.kind == ChunkKind::free && (chunk.state == kIdle || chunk.state == own);
+  };
+  WindowSearch search(bytes, page_);
+  const auto add_free = [&](ChunkId id) {
+    for (; joins(id); id = structure_.chunk(id).next)
+      search.add(structure_.chunk(id).address, structure_.chunk(id).size, Stretch::free);
+    return id;
+  };
+  std::uintptr_t at = reserved_.begin;
+  for (const auto& extent : structure_.regions()) {
+    search.add(at, extent.address - at, Stretch::unmapped);
+    at = extent.address + extent.size;
+    if (add_free(extent.first) == extent.end) continue;  // the run goes on behind it
+    search.end_run();
+    if (search.best().cost_bytes == page_) return search.best();  // by address, and none needs less than a page
+    ChunkId last = structure_.chunk(extent.end).prev;
+    while (joins(last)) last = structure_.chunk(last).prev;
+    (void)add_free(structure_.chunk(last).next);
+  }
+  search.add(at, reserved_.end() - at, Stretch::unmapped);
+  search.end_run();
+  return search.best();
+}
+
+// The window for `bytes` with the fewest pages that are not mapped, or idle by `rule`. Walks all chunks. The live chunk
+// `also_free` counts as free.
+PageWindow PageSupply::cheapest(std::size_t bytes, const Rule& rule, ChunkId also_free) const {
   if (bytes > reserved_.bytes) return {};
   WindowSearch search(bytes, page_);
   std::uintptr_t at = reserved_.begin;
   for (const auto& extent : structure_.regions()) {
     search.add(at, extent.address - at, Stretch::unmapped);
-    for (ChunkId id = extent.first; id != kNoChunk; id = structure_.chunk(id).next) {
+    for (ChunkId id = extent.first; id != extent.end; id = structure_.chunk(id).next) {
       const Chunk& chunk = structure_.chunk(id);
-      const Use use = chunk.kind == ChunkKind::free ? rule(chunk) : Use{};
+      const Use use = chunk.kind == ChunkKind::free || id == also_free ? rule(chunk) : Use{};
       if (use.eligible)
         search.add(chunk.address, chunk.size, use.idle ? Stretch::idle : Stretch::free);
       else
@@ -113,10 +150,12 @@ PageWindow PageSupply::cheapest(std::size_t bytes, const Rule& rule) const {
 std::vector<AddressRange> PageSupply::unmapped_in(const PageWindow& window) const {
   std::vector<AddressRange> holes;
   std::uintptr_t at = window.begin;
-  for (const auto& extent : structure_.regions()) {
-    if (extent.address >= window.end) break;
-    if (extent.address > at) holes.push_back({at, extent.address - at});
-    at = std::max(at, extent.address + extent.size);
+  const auto& extents = structure_.regions();
+  auto extent = std::ranges::upper_bound(extents, at, {}, &BfcStructure::Region::address);
+  if (extent != extents.begin()) at = std::max(at, std::prev(extent)->address + std::prev(extent)->size);
+  for (; extent != extents.end() && extent->address < window.end; ++extent) {
+    if (extent->address > at) holes.push_back({at, extent->address - at});
+    at = extent->address + extent->size;
   }
   if (at < window.end) holes.push_back({at, window.end - at});
   return holes;
@@ -157,12 +196,10 @@ bool PageSupply::map_window(const PageWindow& window, bool& source_refused) {
 std::size_t PageSupply::extra_bytes(const PageWindow& window) const {
   const std::vector<AddressRange> holes = unmapped_in(window);
   if (holes.empty() || holes.back().end() != window.end) return 0;
-  std::uintptr_t next = reserved_.end();  // where mapped pages begin again
-  for (const auto& extent : structure_.regions())
-    if (extent.address >= window.end) {
-      next = extent.address;
-      break;
-    }
+  const auto& extents = structure_.regions();
+  const auto extent = std::ranges::lower_bound(extents, window.end, {}, &BfcStructure::Region::address);
+  const std::uintptr_t next =
+      extent != extents.end() ? extent->address : reserved_.end();  // mapped again from there on
   const std::uint64_t most = std::min<std::uint64_t>(room() - window.cost_bytes, next - window.end);
   if (!options_.growth) return static_cast<std::size_t>(most);
   const std::uintptr_t step = page_ceil(window.end, source_->growth_bytes());
@@ -170,9 +207,7 @@ std::size_t PageSupply::extra_bytes(const PageWindow& window) const {
 }
 
 bool PageSupply::grow(std::size_t bytes, FreeState own, bool& source_refused) {
-  const PageWindow window = cheapest(bytes, [own](const Chunk& c) {
-    return Use{c.state == kIdle || c.state == own, false};
-  });
+  const PageWindow window = cheapest_growth(bytes, own);
   if (!window.found() || window.cost_bytes > room()) return false;
   PageWindow wider = window;
   wider.end += extra_bytes(window);
@@ -194,7 +229,7 @@ bool PageSupply::reserve(std::uint64_t bytes) {
 std::vector<PageSupply::IdlePages> PageSupply::idle_pages() const {
   std::vector<IdlePages> found;
   for (const auto& extent : structure_.regions())
-    for (ChunkId id = extent.first; id != kNoChunk; id = structure_.chunk(id).next) {
+    for (ChunkId id = extent.first; id != extent.end; id = structure_.chunk(id).next) {
       const Chunk& chunk = structure_.chunk(id);
       if (chunk.kind != ChunkKind::free || chunk.state != kIdle) continue;
       if (const AddressRange pages = inner_pages(chunk.address, chunk.size, page_); pages.bytes != 0)
@@ -204,6 +239,7 @@ std::vector<PageSupply::IdlePages> PageSupply::idle_pages() const {
 }
 
 // Unmaps idle pages outside of `keep`, the highest first, until the pool is at most `pool_bytes`; returns the bytes.
+// Where all go, the lowest first: what is cut off behind the last extent moves no other extent's record.
 std::uint64_t PageSupply::release_until(std::uint64_t pool_bytes, const PageWindow& keep) {
   const std::uintptr_t keep_begin = page_floor(keep.begin, page_), keep_end = page_ceil(keep.end, page_);
   std::uint64_t released = 0;
@@ -218,12 +254,12 @@ std::uint64_t PageSupply::release_until(std::uint64_t pool_bytes, const PageWind
     counters_.pool_bytes -= end - begin;
     released += end - begin;
   };
-  const std::vector<IdlePages> idle = idle_pages();
-  for (std::size_t i = idle.size(); i-- > 0;) {
-    const AddressRange& pages = idle[i].pages;
-    release(idle[i].chunk, std::max(pages.begin, keep_end), pages.end());
+  std::vector<IdlePages> idle = idle_pages();
+  if (pool_bytes != 0) std::ranges::reverse(idle);
+  for (const auto& [chunk, pages] : idle) {
+    release(chunk, std::max(pages.begin, keep_end), pages.end());
     // Where pages above were released too, those kept lie between, and the chunk's record is still its first part's.
-    release(idle[i].chunk, pages.begin, std::min(pages.end(), keep_begin));
+    release(chunk, pages.begin, std::min(pages.end(), keep_begin));
   }
   return released;
 }
@@ -241,16 +277,17 @@ bool PageSupply::release_and_grow(std::size_t bytes, FreeState own, bool& source
   return map_window(window, source_refused);
 }
 
-bool PageSupply::room_when_all_is_idle(std::size_t bytes) const {
-  const PageWindow window = cheapest(bytes, [](const Chunk&) { return Use{true, true}; });
-  return window.found() && window.cost_bytes <= limit() - held_by_live_bytes(kNoChunk);
+bool PageSupply::room_when_all_is_idle(std::size_t bytes, ChunkId also_free) const {
+  const Rule all_idle = [](const Chunk&) { return Use{true, true}; };
+  const PageWindow window = cheapest(bytes, all_idle, also_free);
+  return window.found() && window.cost_bytes <= limit() - held_by_live_bytes(also_free);
 }
 
 std::uint64_t PageSupply::held_by_live_bytes(ChunkId also_free) const {
   std::uint64_t held = counters_.pool_bytes;
   for (const auto& extent : structure_.regions()) {
     std::uintptr_t free_from = extent.address;
-    for (ChunkId id = extent.first; id != kNoChunk; id = structure_.chunk(id).next) {
+    for (ChunkId id = extent.first; id != extent.end; id = structure_.chunk(id).next) {
       const Chunk& chunk = structure_.chunk(id);
       if (chunk.kind != ChunkKind::live || id == also_free) continue;
       held -= inner_pages(free_from, chunk.address - free_from, page_).bytes;

@@ -26,7 +26,7 @@ class PageSupply final : public Supply {
   bool grow(std::size_t bytes, FreeState own, bool& source_refused) override;
   bool reserve(std::uint64_t bytes) override;
   bool release_and_grow(std::size_t bytes, FreeState own, bool& source_refused) override;
-  bool room_when_all_is_idle(std::size_t bytes) const override;
+  bool room_when_all_is_idle(std::size_t bytes, ChunkId also_free) const override;
   std::uint64_t held_by_live_bytes(ChunkId also_free) const override;
   std::uint64_t idle_bytes() const override;
   std::uint64_t release_idle() override;
@@ -47,7 +47,8 @@ class PageSupply final : public Supply {
     AddressRange pages;
   };
 
-  PageWindow cheapest(std::size_t bytes, const Rule& rule) const;
+  PageWindow cheapest_growth(std::size_t bytes, FreeState own) const;
+  PageWindow cheapest(std::size_t bytes, const Rule& rule, ChunkId also_free = kNoChunk) const;
   bool map_window(const PageWindow& window, bool& source_refused);
   std::vector<AddressRange> unmapped_in(const PageWindow& window) const;
   std::size_t extra_bytes(const PageWindow& window) const;

@@ -91,8 +91,8 @@ bool RegionSupply::release_and_grow(std::size_t bytes, FreeState own, bool& sour
   return grow(bytes, own, source_refused);
 }
 
-bool RegionSupply::room_when_all_is_idle(std::size_t bytes) const {
-  return fits_after_releasing(bytes, structure_.bytes_without_live());
+bool RegionSupply::room_when_all_is_idle(std::size_t bytes, ChunkId also_free) const {
+  return fits_after_releasing(bytes, structure_.bytes_without_live(also_free));
 }
 
 std::uint64_t RegionSupply::held_by_live_bytes(ChunkId also_free) const {

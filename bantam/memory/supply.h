@@ -30,16 +30,17 @@ class Supply {
   /// As `grow` after idle memory was given back; does nothing unless the limit then has room. All idle memory must be
   /// unused by any work. False after the source refused: then idle memory may be gone.
   virtual bool release_and_grow(std::size_t bytes, FreeState own, bool& source_refused) = 0;
-  /// Whether `release_and_grow` would have room under the limit if all free memory were idle.
-  virtual bool room_when_all_is_idle(std::size_t bytes) const = 0;
-  /// What the pool comes down to when all free memory is idle and given back; `also_free` is a live chunk that counts as
-  /// free.
+  /// Whether `release_and_grow` would have room under the limit if all free memory were idle; `also_free` is a live
+  /// chunk that counts as free.
+  virtual bool room_when_all_is_idle(std::size_t bytes, ChunkId also_free = kNoChunk) const = 0;
+  /// What the pool comes down to when all free memory is idle and given back; `also_free` as above.
   virtual std::uint64_t held_by_live_bytes(ChunkId also_free = kNoChunk) const = 0;
   /// What `release_idle` would give back now.
   virtual std::uint64_t idle_bytes() const = 0;
   /// Gives back all idle memory; returns the bytes. No work may use it.
   virtual std::uint64_t release_idle() = 0;
-  /// Gives back idle memory until the pool is at most `pool_bytes` (more goes where it only comes whole).
+  /// Gives back idle memory until the pool is at most `pool_bytes` (more goes where it only comes whole: then as little
+  /// as may be).
   virtual void release_down_to(std::uint64_t pool_bytes) = 0;
   /// What memory comes and goes in; 0: regions of any size.
   virtual std::size_t page_bytes() const { return 0; }

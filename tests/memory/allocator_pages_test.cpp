@@ -1,5 +1,7 @@
 // The allocator on pages: it takes what is needed, gives back what is idle, and fails only where live memory fills the
 // limit.
+#include <ctime>
+
 #include <gtest/gtest.h>
 
 #include "bantam/base/error.h"
@@ -111,6 +113,28 @@ TEST(AllocatorPages, a_steady_loop_maps_nothing_after_its_first_round) {
   }
   EXPECT_EQ(rig.log->maps.size() + rig.log->unmaps, calls);
   rig.put(weights);
+}
+
+// Tenths of a second, where a walk over all chunks at each growth took most of a minute: the bound is far from both,
+// and counts the process' time.
+TEST(AllocatorPages, growth_does_not_walk_the_blocks_that_live) {
+  BfcAllocator allocator(make_paged_fake_source(), Device::cpu(), {});
+  constexpr std::size_t kBlock = 64 << 10, kBlocks = 40000;
+  const std::clock_t begin = std::clock();
+  std::vector<void*> blocks;
+  for (std::size_t i = 0; i < kBlocks; ++i) {
+    blocks.push_back(allocator.allocate(kBlock, {}, kTag));
+    ASSERT_EQ(blocks[i], plus(blocks[0], i * kBlock));
+  }
+  for (std::size_t i = 1; i < kBlocks; i += 2) allocator.free(blocks[i], {});
+  EXPECT_EQ(allocator.trim(), kBlocks / 2 * kBlock);
+  EXPECT_EQ(allocator.stats().regions, kBlocks / 2);
+  EXPECT_EQ(allocator.allocate(2 * kBlock, {}, kTag), plus(blocks[0], (kBlocks - 1) * kBlock)) << "no hole holds two";
+  for (std::size_t i = 1; i < kBlocks - 1; i += 2)
+    ASSERT_EQ(allocator.allocate(kBlock, {}, kTag), blocks[i]) << "holes are filled from the lowest on";
+  EXPECT_EQ(allocator.stats().regions, 1u);
+  EXPECT_LT((std::clock() - begin) / CLOCKS_PER_SEC, 5);
+  EXPECT_EQ(allocator.check_invariants(), "");
 }
 
 TEST(AllocatorPages, trim_gives_every_idle_page_back_and_live_memory_stays) {

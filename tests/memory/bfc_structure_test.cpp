@@ -117,6 +117,35 @@ TEST(BfcStructure, chunks_of_different_states_stay_apart_until_settled) {
   EXPECT_EQ(structure.check(), "");
 }
 
+TEST(BfcStructure, runs_of_one_stream_are_found_from_its_own_chunks_alone) {
+  std::mt19937 random(3);
+  for (int round = 0; round < 300; ++round) {
+    BfcStructure structure;
+    structure.reserve_states(3);
+    structure.reserve();
+    structure.add_region(1u << 20, 64 * 256);
+    std::vector<ChunkId> live;
+    while (structure.largest_free() > 0) {
+      structure.reserve();
+      const std::size_t bytes = std::min<std::size_t>((1 + random() % 3) * 256, structure.largest_free());
+      live.push_back(structure.best_fit(bytes, kIdle));
+      structure.allocate(live.back(), bytes, bytes, {});
+    }
+    std::uint64_t ticket = 0;
+    for (const ChunkId id : live)
+      if (random() % 4 != 0) structure.release(id, random() % 3, ++ticket);
+    ASSERT_EQ(structure.check(), "");
+    for (std::size_t bytes = 256; bytes <= 64 * 256; bytes += 256) {
+      if (structure.best_fit(bytes, 1) != kNoChunk) continue;
+      const auto all = structure.best_run(bytes, [](const Chunk& c) { return c.state == kIdle || c.state == 1; });
+      const auto own = structure.best_run_of(bytes, 1);
+      ASSERT_EQ(own.first, all.first) << bytes;
+      ASSERT_EQ(own.last, all.last);
+      ASSERT_EQ(own.bytes, all.bytes);
+    }
+  }
+}
+
 TEST(BfcStructure, fusing_a_run_takes_all_of_it_and_nothing_more) {
   BfcStructure structure;
   structure.reserve_states(3);

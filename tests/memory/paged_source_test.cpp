@@ -121,7 +121,8 @@ std::size_t mappings_in(AddressRange range) {
   return count;
 }
 
-// 140,000 pages of which every second one goes would be more mappings than a process may have, threads' stacks included.
+// 140,000 pages of which every second one goes would be more mappings than a process may have, threads' stacks
+// included.
 TEST(PagedSource, holes_are_bounded_mappings) {
   const auto source = make_paged_host_source();
   ASSERT_NE(source, nullptr);
@@ -141,7 +142,8 @@ TEST(PagedSource, holes_are_bounded_mappings) {
   for (std::size_t p = 0; p < pages; p += 2) source->unmap(begin + p * page, page);
   for (std::size_t p = 1; p < pages; p += 2) source->unmap(begin + p * page, page);
   EXPECT_EQ(mappings_in(source->reserved()), 1u);
-  EXPECT_FALSE(readable(begin) || readable(begin + (pages - 1) * page)) << "nothing is accessible where all is unmapped";
+  EXPECT_FALSE(readable(begin) || readable(begin + (pages - 1) * page))
+      << "nothing is accessible where all is unmapped";
 }
 
 TEST(PagedSource, fake_pages_have_a_capacity_and_give_it_back) {
