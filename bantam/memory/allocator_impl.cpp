@@ -44,7 +44,8 @@ void* BfcAllocator::Impl::allocate(std::size_t bytes, const Stream& stream, Allo
   structure.reserve();
   const FreeState own = frees.enter(stream);
   ChunkId id = rounded ? find(*rounded, own, source_refused) : kNoChunk;
-  if (id == kNoChunk && rounded && release_arena()) id = find(*rounded, own, source_refused);
+  if (id == kNoChunk && rounded && arena_would_help(*rounded) && release_arena())
+    id = find(*rounded, own, source_refused);
   if (id == kNoChunk)
     throw out_of_memory(options.name, {bytes, tag, source_refused, supply->page_bytes()}, stats(), holders());
   structure.allocate(id, *rounded, bytes, tag);
@@ -116,14 +117,9 @@ std::uint64_t BfcAllocator::Impl::trim() {
 void BfcAllocator::Impl::set_limit(std::uint64_t limit_bytes) {
   if (limit_bytes == 0 && !options.growth) throw Error(options.name + ": without growth a limit is required");
   if (limit_bytes != 0 && limit_bytes < counters.pool_bytes) {
-    const std::uint64_t arena_bytes = arena.bytes();
-    const Stream arena_stream = arena.stream();
-    const bool released = release_arena();
-    const std::uint64_t held = supply->held_by_live_bytes();
-    if (held > limit_bytes) {
-      if (released) (void)reserve_arena(arena_bytes, arena_stream);  // the memory is there: it was given up just now
-      throw limit_too_low(options.name, limit_bytes, held, stats());
-    }
+    const std::uint64_t held = supply->held_by_live_bytes(idle_arena());
+    if (held > limit_bytes) throw limit_too_low(options.name, limit_bytes, held, stats());
+    if (supply->held_by_live_bytes() > limit_bytes) (void)release_arena();
     frees.wait_for_all();
     frees.forget();
     supply->release_down_to(limit_bytes);

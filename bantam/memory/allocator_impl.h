@@ -65,6 +65,9 @@ struct BfcAllocator::Impl {
   ChunkId find(std::size_t bytes, FreeState own, bool& source_refused);
   ChunkId usable(std::size_t bytes, FreeState own);
   ChunkId find_by_waiting(std::size_t bytes, FreeState own, bool& source_refused);
+  /// The arena's chunk where it could be given up, else kNoChunk.
+  ChunkId idle_arena() const { return arena.idle() ? arena.chunk() : kNoChunk; }
+  bool arena_would_help(std::size_t bytes) const;
   void* place(std::size_t rounded, std::size_t bytes, AllocationTag tag);
   void free_placed(void* address, Stream stream);
   void depart();

@@ -78,6 +78,13 @@ bool BfcAllocator::Impl::reserve_arena(std::uint64_t bytes, Stream stream) {
   return true;
 }
 
+// Whether `bytes`, for which there is no other memory, may be had when the arena is given up: as the limit goes (what
+// the source has, nobody knows).
+bool BfcAllocator::Impl::arena_would_help(std::size_t bytes) const {
+  const ChunkId chunk = idle_arena();
+  return chunk != kNoChunk && (structure.free_around(chunk) >= bytes || supply->room_when_all_is_idle(bytes, chunk));
+}
+
 // False where there is none, or it is in use. A placement that has begun, but placed nothing yet, has departed.
 bool BfcAllocator::Impl::release_arena() {
   if (arena.chunk() == kNoChunk || !arena.idle()) return false;

@@ -71,7 +71,7 @@ BfcStructure::Totals BfcAllocator::Impl::totals() const {
 
 // As `trim` does: an idle arena goes, and it waits for all frees, so that only what is live holds memory.
 std::uint64_t BfcAllocator::Impl::trimmable_bytes() const {
-  return counters.pool_bytes - supply->held_by_live_bytes(arena.idle() ? arena.chunk() : kNoChunk);
+  return counters.pool_bytes - supply->held_by_live_bytes(idle_arena());
 }
 
 std::vector<MemoryRegion> BfcAllocator::Impl::held_regions() const {

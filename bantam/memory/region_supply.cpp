@@ -105,26 +105,47 @@ std::uint64_t RegionSupply::idle_bytes() const {
   return idle;
 }
 
-std::uint64_t RegionSupply::release_idle() {
-  std::uint64_t released = 0;
-  for (std::size_t i = structure_.regions().size(); i-- > 0;) {
-    if (!structure_.is_idle(structure_.regions()[i])) continue;
-    const auto region = structure_.remove_region(i);
-    ++counters_.pool_changes;
-    source_->release(reinterpret_cast<void*>(region.address), region.size);
-    released += region.size;
-    counters_.pool_bytes -= region.size;
-  }
-  // Growth starts again from what is left; else a program that trims each epoch would double its regions each time.
-  std::size_t largest = 0;
-  for (const auto& region : structure_.regions()) largest = std::max(largest, region.size);
-  if (released > 0)
-    next_region_ = std::min(next_region_, std::max(first_region(), std::min(largest, kMostBytes / 4) * 2));
-  return released;
+void RegionSupply::release(std::size_t index) {
+  const auto region = structure_.remove_region(index);
+  ++counters_.pool_changes;
+  source_->release(reinterpret_cast<void*>(region.address), region.size);
+  counters_.pool_bytes -= region.size;
 }
 
+// From what is left; else a program that trims each epoch would double its regions each time.
+void RegionSupply::start_growth_again() {
+  std::size_t largest = 0;
+  for (const auto& region : structure_.regions()) largest = std::max(largest, region.size);
+  next_region_ = std::min(next_region_, std::max(first_region(), std::min(largest, kMostBytes / 4) * 2));
+}
+
+std::uint64_t RegionSupply::release_idle() {
+  const std::uint64_t before = counters_.pool_bytes;
+  for (std::size_t i = structure_.regions().size(); i-- > 0;)
+    if (structure_.is_idle(structure_.regions()[i])) release(i);
+  if (counters_.pool_bytes != before) start_growth_again();
+  return before - counters_.pool_bytes;
+}
+
+// The smallest idle region that is enough, of equals the latest; where none is, the largest, and so on.
 void RegionSupply::release_down_to(std::uint64_t pool_bytes) {
-  if (counters_.pool_bytes > pool_bytes) release_idle();
+  const std::uint64_t before = counters_.pool_bytes;
+  while (counters_.pool_bytes > pool_bytes) {
+    const auto& regions = structure_.regions();
+    const std::uint64_t missing = counters_.pool_bytes - pool_bytes;
+    const auto better = [&](std::size_t a, std::size_t b) {
+      const bool a_enough = regions[a].size >= missing, b_enough = regions[b].size >= missing;
+      return a_enough != b_enough ? a_enough
+             : a_enough           ? regions[a].size < regions[b].size
+                                  : regions[a].size > regions[b].size;
+    };
+    std::size_t best = regions.size();
+    for (std::size_t i = regions.size(); i-- > 0;)
+      if (structure_.is_idle(regions[i]) && (best == regions.size() || better(i, best))) best = i;
+    if (best == regions.size()) break;
+    release(best);
+  }
+  if (counters_.pool_bytes != before) start_growth_again();
 }
 
 }  // namespace bantam

@@ -28,6 +28,8 @@ class RegionSupply final : public Supply {
   bool fits_after_releasing(std::size_t bytes, std::uint64_t releasable) const;
   bool take(std::size_t size, std::size_t least, bool& source_refused);
   void* acquire(std::size_t& size, std::size_t least);
+  void release(std::size_t index);
+  void start_growth_again();
 
   std::unique_ptr<RegionSource> source_;
   std::size_t next_region_ = 0;

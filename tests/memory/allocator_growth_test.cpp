@@ -140,6 +140,26 @@ TEST(AllocatorGrowth, a_limit_can_be_raised_and_lowered_while_memory_lives) {
   rig.put(a);
 }
 
+// Regions come and go whole: the least that is enough goes.
+TEST(AllocatorGrowth, a_lower_limit_takes_no_more_idle_regions_than_it_needs) {
+  Rig rig({});
+  const std::vector<void*> blocks = {rig.get(2 * kMiB), rig.get(4 * kMiB), rig.get(8 * kMiB), rig.get(16 * kMiB)};
+  for (void* block : blocks) rig.put(block);
+  ASSERT_EQ(rig.allocator->stats().regions, 4u);
+  rig.allocator->set_limit(30 * kMiB - 256);
+  EXPECT_EQ(rig.log->held, 28 * kMiB) << "the smallest is enough";
+  rig.allocator->set_limit(21 * kMiB);
+  EXPECT_EQ(rig.log->held, 20 * kMiB) << "4 MiB are too few, so 8 go";
+  void* large = rig.get(16 * kMiB);
+  EXPECT_EQ(large, blocks[3]) << "it never went";
+  rig.allocator->set_limit(16 * kMiB);
+  EXPECT_EQ(rig.log->held, 16 * kMiB);
+  rig.put(large);
+  rig.get(2 * kMiB);
+  EXPECT_THROW(rig.allocator->set_limit(2 * kMiB), OutOfMemory);
+  EXPECT_EQ(rig.log->held, 16 * kMiB);
+}
+
 TEST(AllocatorGrowth, without_growth_the_limit_is_one_region) {
   EXPECT_THROW(Rig({.growth = false}), Error);
   Rig rig({.limit_bytes = 8 * kMiB + 100, .growth = false});

@@ -67,7 +67,7 @@ class ModelAllocator {
         if (!whole(region))
           for (const Piece& piece : region) held += piece.size;
       if (held > limit) return false;
-      release_idle(log);
+      release_down_to(limit, log);
     }
     limit_ = limit;
     return true;
@@ -132,13 +132,32 @@ class ModelAllocator {
   }
   void release_idle(const SourceLog& log) {
     const std::uint64_t before = pool_;
-    for (std::size_t i = regions_.size(); i-- > 0;) {
-      if (!whole(regions_[i])) continue;
-      const SourceCall call = next_call(log, true, regions_[i].front().size);
-      EXPECT_EQ(call.address, regions_[i].front().address);
-      pool_ -= regions_[i].front().size;
-      regions_.erase(regions_.begin() + static_cast<std::ptrdiff_t>(i));
+    for (std::size_t i = regions_.size(); i-- > 0;)
+      if (whole(regions_[i])) release(i, log);
+    grow_from_what_is_left(before);
+  }
+  // One that is enough: the smallest of those; else the largest, and again. Of equals the latest.
+  void release_down_to(std::uint64_t pool, const SourceLog& log) {
+    const std::uint64_t before = pool_;
+    while (pool_ > pool) {
+      std::size_t enough = regions_.size(), largest = regions_.size();
+      for (std::size_t i = 0; i < regions_.size(); ++i) {
+        const std::size_t size = regions_[i].front().size;
+        if (!whole(regions_[i])) continue;
+        if (largest == regions_.size() || size >= regions_[largest].front().size) largest = i;
+        if (size >= pool_ - pool && (enough == regions_.size() || size <= regions_[enough].front().size)) enough = i;
+      }
+      release(enough != regions_.size() ? enough : largest, log);
     }
+    grow_from_what_is_left(before);
+  }
+  void release(std::size_t i, const SourceLog& log) {
+    const SourceCall call = next_call(log, true, regions_[i].front().size);
+    EXPECT_EQ(call.address, regions_[i].front().address);
+    pool_ -= regions_[i].front().size;
+    regions_.erase(regions_.begin() + static_cast<std::ptrdiff_t>(i));
+  }
+  void grow_from_what_is_left(std::uint64_t before) {
     std::size_t largest = 0;
     for (const auto& region : regions_) {
       std::size_t size = 0;

@@ -11,6 +11,7 @@
 #include "bantam/base/error.h"
 #include "bantam/memory/allocation_trace.h"
 #include "bantam/memory/allocator.h"
+#include "bantam/memory/paged_source.h"
 #include "tests/memory/planned_program.h"
 
 namespace bantam {
@@ -288,6 +289,53 @@ TEST_F(PlacementTest, trim_and_lower_limits_take_an_idle_arena) {
   EXPECT_EQ(allocator_.stats().arena_bytes, 30 * kMiB) << "a refused limit changes nothing";
   EXPECT_EQ(allocator_.stats().pool_bytes, pool);
   allocator_.free(small, {});
+}
+
+// Recorded steps have the arena's addresses in them. Free memory that fits it better must not tempt it.
+TEST_F(PlacementTest, a_refused_limit_leaves_the_arena_where_it_is) {
+  ASSERT_TRUE(allocator_.reserve_pool(40 * kMiB));
+  void* lower = allocator_.allocate(8 * kMiB, {}, kTag);
+  void* live = allocator_.allocate(kMiB, {}, kTag);
+  reserve(8 * kMiB);
+  allocator_.free(lower, {});
+  const void* address = allocator_.arena_address();
+  const MemoryStats before = allocator_.stats();
+  EXPECT_THROW(allocator_.set_limit(kMiB), OutOfMemory);
+  EXPECT_EQ(allocator_.arena_address(), address);
+  EXPECT_EQ(allocator_.stats().pool_changes, before.pool_changes);
+  EXPECT_EQ(allocator_.stats().limit_bytes, before.limit_bytes);
+  EXPECT_EQ(allocator_.stats().departures, before.departures);
+  allocator_.free(live, {});
+}
+
+TEST_F(PlacementTest, a_lower_limit_takes_the_arena_only_where_it_must) {
+  reserve(8 * kMiB);
+  const void* address = allocator_.arena_address();
+  allocator_.free(allocator_.allocate(20 * kMiB, {}, kTag), {});
+  allocator_.set_limit(16 * kMiB);
+  EXPECT_EQ(allocator_.arena_address(), address) << "the idle 20 MiB are enough";
+  EXPECT_EQ(allocator_.stats().pool_bytes, 8 * kMiB);
+  allocator_.set_limit(4 * kMiB);
+  EXPECT_EQ(allocator_.arena_address(), nullptr);
+}
+
+TEST(PlacementHopeless, a_request_that_cannot_fit_leaves_the_idle_arena) {
+  for (const bool pages : {false, true}) {
+    std::unique_ptr<MemorySource> source = make_fake_source();
+    if (pages) source = make_paged_fake_source();
+    BfcAllocator allocator(std::move(source), Device::cpu(), {.name = "test", .limit_bytes = 64 * kMiB});
+    void* live = allocator.allocate(10 * kMiB, {}, kTag);
+    ASSERT_TRUE(allocator.reserve_arena(40 * kMiB, {}));
+    const void* address = allocator.arena_address();
+    for (const std::size_t bytes : {64 * kMiB + 1, 54 * kMiB + 1, ~std::size_t{0} - 4096}) {
+      EXPECT_THROW((void)allocator.allocate(bytes, {}, kTag), OutOfMemory);
+      EXPECT_EQ(allocator.arena_address(), address) << bytes << (pages ? " by pages" : " by regions");
+    }
+    EXPECT_NE(allocator.allocate(54 * kMiB, {}, kTag), nullptr) << "all that the limit leaves: the arena is given up";
+    EXPECT_EQ(allocator.arena_address(), nullptr);
+    allocator.free(live, {});
+    EXPECT_EQ(allocator.check_invariants(), "");
+  }
 }
 
 TEST_F(PlacementTest, a_reserved_pool_is_one_region_of_that_size) {
