@@ -99,8 +99,9 @@ class BfcAllocator {
   /// AllocatorOptions::name.
   const std::string& name() const;
 
-  /// Raises or lowers the limit (0: none). Lowering below what is held gives back what is idle, as far as needed;
-  /// throws OutOfMemory, changing nothing, where live bytes do not allow it.
+  /// Raises or lowers the limit (0: none). Lowering below what is held gives back what is idle, as far as needed, an
+  /// idle arena last; throws OutOfMemory, changing nothing (the arena stays at its address), where live bytes do not
+  /// allow it.
   void set_limit(std::uint64_t limit_bytes);
 
   /// Takes memory now that is known to be needed: afterwards the pool is at least `bytes`, what was missing in one
@@ -108,7 +109,8 @@ class BfcAllocator {
   bool reserve_pool(std::uint64_t bytes);
   /// Sets `bytes` aside for planned allocations on `stream` (placement.h), as one arena. There is one arena at a time:
   /// an idle one that is too small, or another stream's, is replaced. False where it is in use or there is no memory.
-  /// An idle arena is given up when a request finds no other memory, by `trim`, and where a lower limit needs it.
+  /// An idle arena is given up by `trim`, where a lower limit needs it, and when a request finds no other memory; not
+  /// for a request that the limit forbids all the same, nor for an arena larger than the limit.
   bool reserve_arena(std::uint64_t bytes, Stream stream);
   /// Makes the arena free memory; false where something planned still lives in it.
   bool release_arena();

@@ -60,13 +60,11 @@ bool BfcAllocator::Impl::reserve_pool(std::uint64_t bytes) {
 }
 
 bool BfcAllocator::Impl::reserve_arena(std::uint64_t bytes, Stream stream) {
-  if (arena.chunk() != kNoChunk) {
-    if (arena.bytes() >= bytes && same_stream(arena.stream(), stream)) return true;
-    if (!release_arena()) return false;
-  }
+  if (arena.chunk() != kNoChunk && arena.bytes() >= bytes && same_stream(arena.stream(), stream)) return true;
   if (bytes == 0 || (counters.limit_bytes != 0 && bytes > counters.limit_bytes)) return false;
   const std::size_t rounded = (static_cast<std::size_t>(bytes - 1) / kGranule + 1) * kGranule;
   if (rounded == 0) return false;  // it wrapped
+  if (arena.chunk() != kNoChunk && !release_arena()) return false;
   structure.reserve();
   bool source_refused = false;
   const ChunkId id = find(rounded, frees.enter(stream), source_refused);

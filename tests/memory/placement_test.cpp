@@ -331,6 +331,8 @@ TEST(PlacementHopeless, a_request_that_cannot_fit_leaves_the_idle_arena) {
       EXPECT_THROW((void)allocator.allocate(bytes, {}, kTag), OutOfMemory);
       EXPECT_EQ(allocator.arena_address(), address) << bytes << (pages ? " by pages" : " by regions");
     }
+    EXPECT_FALSE(allocator.reserve_arena(64 * kMiB + 1, {}));
+    EXPECT_EQ(allocator.arena_address(), address) << "nor does a larger arena that cannot be";
     EXPECT_NE(allocator.allocate(54 * kMiB, {}, kTag), nullptr) << "all that the limit leaves: the arena is given up";
     EXPECT_EQ(allocator.arena_address(), nullptr);
     allocator.free(live, {});
