@@ -125,6 +125,9 @@ Tensor Model::run_nodes(const Context& context, int position, std::vector<Tensor
   };
   for (NodeId node = segment.first; node <= segment.last; ++node) {
     const auto [layer, last] = runs_at(segment, node);
+    if (context.device.meta && !graph_.nodes()[index(node)].layer->supports_meta())
+      throw Error(fmt::format("{} does not support meta devices (Layer::supports_meta), so nothing can be planned of it",
+                              graph_.describe(node)));
     std::vector<Tensor> inputs;
     for (const NodeId input : graph_.nodes()[index(node)].inputs) inputs.push_back(values[index(input)]);
     for (const NodeId input : graph_.nodes()[index(node)].inputs)
