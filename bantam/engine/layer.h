@@ -85,6 +85,10 @@ class Layer {
   /// Whether it makes no output where nobody reads it (Context::unread): a stretch that ends with it runs again for
   /// less.
   virtual bool skips_unread_output() const { return false; }
+  /// Whether forward takes care of Context::ends_stretch: of its ops only the one that makes the output may get a context
+  /// in which it is set, since such an op may leave what it returns unwritten. It is set for layers that say so only;
+  /// the others write all of their tensors whenever a stretch runs again.
+  virtual bool heeds_ends_stretch() const { return skips_unread_output(); }
   /// Whether backward reads the input: then it is kept, or made again.
   bool reads_input_again(std::span<const Shape> inputs) const { return !cheap(inputs) || uses_batch_statistics(); }
   /// Whether a sample's output in training depends on the others of its micro-batch: smaller micro-batches then give

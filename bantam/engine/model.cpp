@@ -134,7 +134,8 @@ Tensor Model::run_nodes(const Context& context, int position, std::vector<Tensor
       if (!read_later(input, node)) values[index(input)] = Tensor();
     Context local = context.at(paths_[index(node)]);
     // `all` is for the least memory: there no masks are left.
-    local.ends_stretch = last == segment.last && options_.recompute.kind == RecomputeOptions::Kind::named;
+    local.ends_stretch = last == segment.last && options_.recompute.kind == RecomputeOptions::Kind::named &&
+                         graph_.nodes()[index(last)].layer->heeds_ends_stretch();
     local.defer = std::ranges::find(segment.deferred, last) != segment.deferred.end();
     const std::optional<ops::NormStage> norm = norm_behind(node);
     local.norm_behind = norm ? &*norm : nullptr;

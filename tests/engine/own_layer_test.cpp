@@ -143,6 +143,56 @@ TEST_P(OwnLayerTest, one_that_keeps_memory_is_planned_once_it_keeps_no_more) {
   seen->kept.clear();
 }
 
+/// conv, relu, conv, relu as one layer. Memory that it does not write holds something large, since it frees such before.
+class TwoConvolutions : public Layer {
+ public:
+  std::string_view kind() const override { return "two_convolutions"; }
+  Shape output_shape(std::span<const Shape> inputs) const override { return inputs[0]; }
+  std::unique_ptr<BoundLayer> bind(LayerScope& scope, BufferArena&, std::span<const Shape> inputs) const override {
+    struct Bound : BoundLayer {
+      Parameter *first = nullptr, *second = nullptr;
+      Tensor forward(const Context& context, std::span<Tensor> in) override {
+        {
+          const Tensor garbage = context.allocate(in[0].shape(), in[0].dtype());
+          BANTAM_KERNEL(context.exec, fill, garbage.elements(), garbage.dtype(), 1000.0f, garbage.data());
+        }
+        const Window2d same{.kernel = {3, 3}, .padding = Padding::same()};
+        const auto relu = kernels::Activation::relu;
+        Tensor x = ops::activation(context, ops::conv2d(context, in[0], first->value(), same), relu);
+        return ops::activation(context, ops::conv2d(context, x, second->value(), same), relu);
+      }
+    };
+    auto bound = std::make_unique<Bound>();
+    const std::int64_t channels = inputs[0][2];
+    const Fans fans{static_cast<double>(9 * channels), static_cast<double>(9 * channels)};
+    for (Parameter** weight : {&bound->first, &bound->second})
+      *weight = &scope.parameter(weight == &bound->first ? "first" : "second", {channels, 3, 3, channels},
+                                 make_initializer("glorot_uniform", fans));
+    return bound;
+  }
+};
+
+// What ends such a stretch may be left unwritten where an op knows that nobody reads it; the inner ones are read.
+TEST_P(OwnLayerTest, one_of_several_ops_that_ends_a_recomputed_stretch_writes_what_it_reads) {
+  const auto own = std::make_shared<TwoConvolutions>();
+  for (const bool activated : {true, false}) {
+    Graph graph({8, 8, 3});
+    graph.add("conv", conv2d({.filters = 8, .padding = Padding::same(), .bias = false}));
+    graph.add("own", own);
+    if (activated) graph.add("relu", activation({kernels::Activation::relu}));
+    graph.add(global_average_pool());
+    graph.add("head", dense({.units = 5}));
+    const Outcome kept = train(device(), graph, StepMode::eager);
+    for (const char* stretch : {"own", "conv..own"})
+      for (const bool whole : {false, true})
+        EXPECT_EQ(train(device(), graph, StepMode::eager, 1,
+                        {.kind = RecomputeOptions::Kind::named, .names = {stretch}, .whole = whole})
+                      .weights,
+                  kept.weights)
+            << stretch;
+  }
+}
+
 TEST(OwnLayer, plans_of_one_that_does_not_support_meta_devices_are_refused_by_its_name) {
   const auto seen = std::make_shared<Seen>();
   const Graph graph = network_with(std::make_shared<HostDouble>(seen));

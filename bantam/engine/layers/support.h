@@ -15,10 +15,12 @@
 
 namespace bantam::layers {
 
-/// What every layer of the engine may say of itself: its ops leave memory alone on meta devices.
+/// What every layer of the engine may say of itself: its ops leave memory alone on meta devices, and only the op that
+/// makes its output sees that it ends a stretch.
 class BuiltInLayer : public Layer {
  public:
   bool supports_meta() const override { return true; }
+  bool heeds_ends_stretch() const override { return true; }
 };
 
 /// The only input. Throws ShapeError where there is not exactly one.
