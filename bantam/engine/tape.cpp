@@ -57,8 +57,7 @@ Tensor GradientStore::take(std::uint64_t id) {
 }
 
 ParameterGradient GradientStore::parameter(Parameter& parameter) {
-  const bool accumulate = parameter.gradient_written_;
-  parameter.gradient_written_ = true;
+  const bool accumulate = parameter.note_written();
   written_.push_back(&parameter);
   const Tensor gradient = accumulate ? parameter.gradient() : parameter.gradient_to_overwrite();
   return {gradient.as<float>(), accumulate};
