@@ -139,6 +139,7 @@ TEST_P(RecomputeTest, AValueThatAStretchReadsTwiceAndAnOutsiderTooKeepsItsSum) {
       const NodeId n2 = graph.add("block/n2", add({Activation::relu}), {n0, n1});
       const NodeId n3 = graph.add("n3", conv(Activation::none), {n2});
       graph.add("n4", add({}), {n3, n0});
+      graph.add("norm", batch_norm({}));
       graph.add(global_average_pool());
       graph.add("head", dense({.units = 5}));
       const auto run = [&](const RecomputeOptions& recompute) {
