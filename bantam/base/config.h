@@ -183,9 +183,8 @@ class ConfigMap {
   /// A sub-map: required, or an empty one when missing, whose defaults are recorded.
   ConfigMap map(std::string_view key);
   ConfigMap map_or_empty(std::string_view key);
-  /// A list's entries: required, or none when missing.
+  /// A list's entries; required.
   std::vector<ConfigNode> list(std::string_view key);
-  std::vector<ConfigNode> list_or_empty(std::string_view key);
 
   /// True when the map has the key. A key that is missing is then known to the advice on unknown keys; one that is
   /// there still has to be read.

@@ -184,12 +184,6 @@ ConfigMap ConfigMap::map_or_empty(std::string_view key) {
 
 std::vector<ConfigNode> ConfigMap::list(std::string_view key) { return node(key).items(); }
 
-std::vector<ConfigNode> ConfigMap::list_or_empty(std::string_view key) {
-  if (const auto found = find(key)) return found->items();
-  add_default(key, list_node({}, false));
-  return {};
-}
-
 void ConfigMap::finish() const {
   for (const auto& child : self_.data_->children) {
     if (std::ranges::find(asked_, child->key) != asked_.end()) continue;

@@ -28,11 +28,4 @@ std::string_view to_string(DType dtype) {
   return "?";
 }
 
-DType parse_dtype(std::string_view text) {
-  for (const auto& [value, name] : kNames)
-    if (name == text) return value;
-  throw DTypeError("unknown element type '" + std::string(text) +
-                   "'; expected float32, float16, bfloat16, float64, uint8, int32 or int64");
-}
-
 }  // namespace bantam

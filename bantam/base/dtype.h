@@ -32,13 +32,6 @@ constexpr std::size_t size_of(DType dtype) {
 /// "float32", "float16", …
 std::string_view to_string(DType dtype);
 
-/// The inverse of `to_string`; throws DTypeError naming the text.
-DType parse_dtype(std::string_view text);
-
-constexpr bool is_floating(DType dtype) {
-  return dtype == DType::float32 || dtype == DType::float16 || dtype == DType::bfloat16 || dtype == DType::float64;
-}
-
 /// float16 and bfloat16: types that need float32 accumulation and, for float16, loss scaling.
 constexpr bool is_half(DType dtype) { return dtype == DType::float16 || dtype == DType::bfloat16; }
 

@@ -11,6 +11,10 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
+/// The viewer is JavaScript, whose numbers are exact to 2^53 only: the high bits of a stand-in's addresses are left out.
+/// Real addresses have none there.
+std::uintptr_t shown(std::uintptr_t address) { return address & ((std::uintptr_t{1} << 52) - 1); }
+
 /// The viewer shows "filename:line:name": the layer, and what it was doing there.
 Json frames(const AllocationTag& tag, const char* phase) {
   const std::string doing = fmt::format("{}{}{}", to_string(tag.category), *phase != '\0' ? " in " : "", phase);
@@ -23,7 +27,7 @@ Json blocks(const RunRange& range, std::span<const TraceInterval> live) {
   std::uintptr_t at = range.address;
   const auto gap_until = [&](std::uintptr_t end) {
     if (end > at)
-      blocks.push_back({{"address", at},
+      blocks.push_back({{"address", shown(at)},
                         {"size", end - at},
                         {"requested_size", 0},
                         {"state", "inactive"},
@@ -32,7 +36,7 @@ Json blocks(const RunRange& range, std::span<const TraceInterval> live) {
   for (const TraceInterval& interval : live) {
     if (interval.address < range.address || interval.address - range.address >= range.bytes) continue;
     gap_until(interval.address);
-    blocks.push_back({{"address", interval.address},
+    blocks.push_back({{"address", shown(interval.address)},
                       {"size", interval.bytes},
                       {"requested_size", interval.requested},
                       {"state", "active_allocated"},
@@ -57,7 +61,7 @@ Json segments(const MemoryProfile& profile) {
       if (block["state"] == "active_allocated") in_use += block["size"].get<std::uint64_t>();
     }
     segments.push_back({{"device", 0},
-                        {"address", range.address},
+                        {"address", shown(range.address)},
                         {"total_size", range.bytes},
                         {"allocated_size", in_use},
                         {"active_size", in_use},
@@ -74,7 +78,7 @@ Json segments(const MemoryProfile& profile) {
 /// A segment's coming and going; the trace does not say when within the run, so it is put at the ends of it. The
 /// viewer needs a category "unknown" to be there where others are.
 Json segment_event(const char* action, const RunRange& range, std::int64_t nanoseconds) {
-  return {{"action", action},        {"addr", range.address},         {"size", range.bytes},  {"stream", 0},
+  return {{"action", action},        {"addr", shown(range.address)},         {"size", range.bytes},  {"stream", 0},
           {"frames", Json::array()}, {"time_us", nanoseconds / 1000}, {"category", "unknown"}};
 }
 
@@ -84,7 +88,7 @@ Json events(const MemoryProfile& profile) {
   for (const TraceEvent& event : profile.trace->events()) {
     const auto add = [&](const char* action) {
       events.push_back({{"action", action},
-                        {"addr", event.address},
+                        {"addr", shown(event.address)},
                         {"size", event.bytes},
                         {"stream", event.stream},
                         {"frames", frames(event.tag, event.phase)},

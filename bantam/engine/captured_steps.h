@@ -19,7 +19,8 @@ namespace bantam {
 /// and of one, for what is left over; where no update's batches are left, after the first update instead. Where the
 /// arena has moved in between (memory was short, or given back), they are recorded again. Where recording fails (a
 /// layer of the program's own that waits for the device, say), updates run planned from then on, and the runtime's log
-/// says why. Results are the same bits in all cases. On devices that are not CUDA's updates run planned. Used by one
+/// says why. So they do, with nothing recorded, where a layer does not support meta devices (Layer::supports_meta): it
+/// may do on the host what a recording would leave out. Results are the same bits in all cases. On devices that are not CUDA's updates run planned. Used by one
 /// thread.
 class CapturedSteps {
  public:

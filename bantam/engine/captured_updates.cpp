@@ -11,6 +11,9 @@ namespace bantam {
 std::unique_ptr<CapturedUpdates> TrainingStep::capture(const std::function<void()>& record) {
   if (accumulating_) throw Error("training step: capture() between micro_batch() and update()");
   if (!placements_ || !reserve_arena()) throw Error("steps are not planned");
+  const Graph& graph = model_.graph();
+  if (const NodeId node = graph.first_without_meta(); node != 0)  // what it does on the host would not be recorded
+    throw Error(fmt::format("{} does not support meta devices (Layer::supports_meta)", graph.describe(node)));
   const Stream stream = model_.runtime().stream(model_.device());
   const int slot = optimizer_.metric_slot();
   const void* arena = memory().arena_address();

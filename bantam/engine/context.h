@@ -88,7 +88,7 @@ struct Context {
   /// Whether the op may leave a norm's last pass to its reader (pending_norm.h): of nodes that `lower` found one for.
   bool defer = false;
   Keepsakes* keepsakes = nullptr;  ///< of the recomputed stretch that runs, or null
-  /// Whether the op (of a layer that is one op) ends that stretch: see `unread`.
+  /// Whether the op ends that stretch: see `unread`. Set for layers that heed it only (Layer::heeds_ends_stretch).
   bool ends_stretch = false;
   /// Where gradients of weights may wait in parts (pending_gradients.h); null: they are in the arena after each op.
   PendingGradients* pending = nullptr;

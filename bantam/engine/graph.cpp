@@ -231,6 +231,17 @@ NodeId Graph::only_reader(NodeId node) const {
   return reader;
 }
 
+NodeId Graph::first_without_meta() const {
+  for (NodeId node = 1; node <= output(); ++node)
+    if (!nodes_[static_cast<std::size_t>(node)].layer->supports_meta()) return node;
+  return 0;
+}
+
+std::string Graph::describe(NodeId node) const {
+  const GraphNode& description = nodes_[static_cast<std::size_t>(node)];
+  return fmt::format("layer '{}' ({})", description.name, description.layer ? description.layer->kind() : "input");
+}
+
 std::vector<LoweredSegment> lower(const Graph& graph, const RecomputeOptions& options,
                                   std::span<const Fusion> fusions) {
   using Kind = RecomputeOptions::Kind;

@@ -44,6 +44,10 @@ class Graph {
   std::vector<Shape> input_shapes(NodeId node) const;
   /// The only node that reads `node`, and does so once; 0 where there is none such.
   NodeId only_reader(NodeId node) const;
+  /// The first node whose layer does not support meta devices (Layer::supports_meta); 0 where all do.
+  NodeId first_without_meta() const;
+  /// "layer 'scale' (my_scale)": for messages.
+  std::string describe(NodeId node) const;
 
  private:
   std::vector<GraphNode> nodes_;

@@ -1,4 +1,8 @@
 // Layer: one named node of a model's graph: its output shape, the parameters it declares, and its forward.
+//
+// A program's own layer derives from Layer and BoundLayer and overrides kind, output_shape, bind and forward; that is
+// enough to train with it. The other functions of Layer declare what the engine may do with the layer beyond calling
+// forward. Their defaults promise nothing, so a layer that is silent is never wrong, only slower or not known to plans.
 #pragma once
 
 #include <memory>
@@ -37,7 +41,8 @@ class BoundLayer {
  public:
   virtual ~BoundLayer() = default;
   /// inputs (batch, …) to output (batch, …). Records on the context's tape. May move out of `inputs`: where a tensor is
-  /// the last holder of its memory, the op may then work in place.
+  /// the last holder of its memory, the op may then work in place. On a meta device it is called only where its Layer
+  /// `supports_meta`.
   virtual Tensor forward(const Context& context, std::span<Tensor> inputs) = 0;
   /// The batch norm that the input goes through first; none where that is not what it does. Whoever writes the input
   /// may then give its statistics with it (batch_statistics.h).
@@ -55,6 +60,14 @@ class Layer {
   /// Declares parameters and buffers in `scope`, and gives what runs.
   virtual std::unique_ptr<BoundLayer> bind(LayerScope& scope, BufferArena& buffers,
                                            std::span<const Shape> inputs) const = 0;
+  /// Whether forward, and the backward that it records, may run on a meta device (Context::device.meta): the memory of
+  /// its tensors does not exist there, and reading or writing it ends the process. A layer may say so if it touches
+  /// memory through BANTAM_KERNEL, Context::upload, copy_bytes and zero_bytes only, which do nothing on meta devices, or
+  /// checks `context.device.meta` itself; and if what it allocates follows from the shapes alone, so that plans made
+  /// there hold. Layers composed of ops (ops.h) may. Where a layer of a graph does not say so, it is never called on a
+  /// meta device: training steps are planned from what their first run allocated instead of beforehand
+  /// (TrainingStep::prepare), updates are not captured, and what only plans (plan_step and its like) throws Error.
+  virtual bool supports_meta() const { return false; }
   /// Multiply-adds (counted as 2) of forward for one sample; 0 where they do not matter.
   virtual std::int64_t flops(std::span<const Shape> inputs) const {
     (void)inputs;
@@ -72,6 +85,10 @@ class Layer {
   /// Whether it makes no output where nobody reads it (Context::unread): a stretch that ends with it runs again for
   /// less.
   virtual bool skips_unread_output() const { return false; }
+  /// Whether forward takes care of Context::ends_stretch: of its ops only the one that makes the output may get a context
+  /// in which it is set, since such an op may leave what it returns unwritten. It is set for layers that say so only;
+  /// the others write all of their tensors whenever a stretch runs again.
+  virtual bool heeds_ends_stretch() const { return skips_unread_output(); }
   /// Whether backward reads the input: then it is kept, or made again.
   bool reads_input_again(std::span<const Shape> inputs) const { return !cheap(inputs) || uses_batch_statistics(); }
   /// Whether a sample's output in training depends on the others of its micro-batch: smaller micro-batches then give

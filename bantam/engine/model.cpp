@@ -125,13 +125,17 @@ Tensor Model::run_nodes(const Context& context, int position, std::vector<Tensor
   };
   for (NodeId node = segment.first; node <= segment.last; ++node) {
     const auto [layer, last] = runs_at(segment, node);
+    if (context.device.meta && !graph_.nodes()[index(node)].layer->supports_meta())
+      throw Error(fmt::format("{} does not support meta devices (Layer::supports_meta), so nothing can be planned of it",
+                              graph_.describe(node)));
     std::vector<Tensor> inputs;
     for (const NodeId input : graph_.nodes()[index(node)].inputs) inputs.push_back(values[index(input)]);
     for (const NodeId input : graph_.nodes()[index(node)].inputs)
       if (!read_later(input, node)) values[index(input)] = Tensor();
     Context local = context.at(paths_[index(node)]);
     // `all` is for the least memory: there no masks are left.
-    local.ends_stretch = last == segment.last && options_.recompute.kind == RecomputeOptions::Kind::named;
+    local.ends_stretch = last == segment.last && options_.recompute.kind == RecomputeOptions::Kind::named &&
+                         graph_.nodes()[index(last)].layer->heeds_ends_stretch();
     local.defer = std::ranges::find(segment.deferred, last) != segment.deferred.end();
     const std::optional<ops::NormStage> norm = norm_behind(node);
     local.norm_behind = norm ? &*norm : nullptr;
@@ -181,7 +185,15 @@ void Model::run_again(const Context& context, int position, std::vector<SavedTen
   for (std::size_t i = 0; i < inputs.size(); ++i) {
     held.push_back(inputs[i].take(context));  // held: no op of the stretch may work in place on what others may read
     Tensor input = held.back().view(inputs[i].shape());
-    if (wants_gradient(inputs[i].ref())) input.set_value_id(ids[i] = runtime_.new_value_id());
+    const ValueRef& ref = inputs[i].ref();
+    if (wants_gradient(ref)) {
+      // A layer that passes its input on gives two nodes one value: then it is one here, too.
+      const auto same = std::ranges::find(inputs.begin(), inputs.begin() + static_cast<std::ptrdiff_t>(i), ref.id,
+                                          [](const SavedTensor& input) { return input.ref().id; });
+      const auto first = static_cast<std::size_t>(same - inputs.begin());
+      ids[i] = ref.id != 0 && first < i ? ids[first] : runtime_.new_value_id();
+      input.set_value_id(ids[i]);
+    }
     local[index(segment.inputs[i])] = std::move(input);
   }
   Tensor output = run_nodes(taped, position, local);
@@ -194,7 +206,10 @@ void Model::run_again(const Context& context, int position, std::vector<SavedTen
     return;
   }
   if (!wants_gradient(output)) return;
-  GradientStore inner = tape.backward(taped, std::move(output), std::move(dy));
+  GradientStore inner;
+  for (std::size_t i = 0; i < inputs.size(); ++i)
+    if (ids[i] != 0) inner.continues(ids[i], store, inputs[i].ref());
+  tape.backward(taped, std::move(output), std::move(dy), inner);
   for (std::size_t i = 0; i < inputs.size(); ++i)
     if (Tensor dx = inner.take(ids[i]); ids[i] != 0 && dx.defined()) store.add(context, inputs[i].ref(), std::move(dx));
 }

@@ -37,7 +37,8 @@ class Optimizer {
   /// Updates whose learning rates can be set at once.
   static constexpr int kMostRates = 32;
 
-  /// Norm and finite check, update, bookkeeping, in order of the model's stream. Resets gradient accumulation. `rate`:
+  /// Norm and finite check, update, bookkeeping, in order of the model's stream. Resets gradient accumulation. Takes the
+  /// gradients that backward wrote, and what the program wrote (Parameter::gradient; throws Error as said there). `rate`:
   /// which of the learning rates it takes.
   void update(int rate = 0);
   /// Runs the update's kernels once, so that the device has loaded them: on gradients that are not finite, which leave

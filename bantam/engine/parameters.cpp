@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <ranges>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -35,6 +36,21 @@ Tensor Parameter::gradient() const {
   if (arena_->pending_.holds_narrow(*this)) arena_->pending_.widen(arena_->gradient_, arena_->compute_dtype_);
   return arena_->gradient_.slice(offset_, spec_.shape);
 }
+Tensor Parameter::gradient() {
+  const Tensor place = std::as_const(*this).gradient();
+  if (gradient_written_ || frozen()) return place;
+  if (arena_->any_written_) {
+    zero_bytes(place.data(), place.bytes(), arena_->stream_);
+    (void)note_written();
+  } else {
+    gradient_lent_ = true;
+  }
+  return place;
+}
+bool Parameter::note_written() {
+  arena_->any_written_ = true;
+  return std::exchange(gradient_written_, true);
+}
 Tensor Parameter::gradient_to_overwrite() {
   arena_->pending_.forget_narrow(*this);
   return arena_->gradient_.slice(offset_, spec_.shape);
@@ -49,6 +65,7 @@ Parameter& ParameterArena::declare(ParameterSpec spec) {
 }
 
 void ParameterArena::materialize(const Context& context, std::uint64_t seed) {
+  stream_ = context.stream;
   slot_elements_ = 0;
   for (Parameter& parameter : parameters_ | std::views::reverse) {
     parameter.offset_ = slot_elements_;
@@ -105,12 +122,20 @@ const Tensor& ParameterArena::gradient() {
 
 void ParameterArena::begin_accumulation() {
   pending_.drop();
-  for (Parameter& parameter : parameters_) parameter.gradient_written_ = false;
+  any_written_ = false;
+  for (Parameter& parameter : parameters_) parameter.gradient_written_ = parameter.gradient_lent_ = false;
 }
 
 void ParameterArena::end_accumulation(const Context& context) {
+  for (const Parameter& parameter : parameters_)
+    if (any_written_ && parameter.gradient_lent_ && !parameter.gradient_written_)
+      throw Error(
+          fmt::format("update: the gradient of '{}' was asked for before backward, which then gave it none, so that what "
+                      "lies there may be the program's or the last update's; call Parameter::gradient() after backward "
+                      "to write it (and that of a const Parameter to read it)",
+                      parameter.name()));
   for (Parameter& parameter : parameters_) {
-    if (parameter.gradient_written_) continue;
+    if (parameter.gradient_written_ || parameter.gradient_lent_) continue;
     const Tensor gradient = parameter.gradient_to_overwrite();
     zero_bytes(gradient.data(), gradient.bytes(), context.stream);
   }

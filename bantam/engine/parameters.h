@@ -41,21 +41,31 @@ class Parameter {
 
   /// What ops read: the compute copy (or the master where there is none), known to the tape as this parameter.
   Tensor value();
-  /// The float32 master and the float32 gradient, which is added up now where it waits in parts, and made wide where
-  /// it is narrow.
   Tensor master() const;
+  /// The float32 gradient, which is added up now where it waits in parts, and made wide where it is narrow: for reading.
+  /// After an update it is the last effective batch's, until a backward overwrites it.
   Tensor gradient() const;
+  /// The same, for reading and writing: what the program writes there is what the next Optimizer::update takes (times the
+  /// loss scale, where the precision has one). Once a backward of the effective batch has written gradients: zeros where
+  /// it did not write this one, and later micro-batches add to it. Before that, what is written counts where the update
+  /// comes with no backward at all; a backward that writes this gradient overwrites it, and where one writes others only,
+  /// the update throws Error, because it could be meant or left over: write after backward.
+  Tensor gradient();
 
  private:
   friend class ParameterArena;
   friend class GradientStore;
   /// The gradient's place as somebody who overwrites it needs it: what lies there is forgotten.
   Tensor gradient_to_overwrite();
+  /// A backward, or the program behind one, writes the gradient now; whether it is there already, to be added to.
+  bool note_written();
 
   ParameterArena* arena_ = nullptr;
   ParameterSpec spec_;
   std::int64_t offset_ = 0;
+  // Of the effective batch under way:
   bool gradient_written_ = false;
+  bool gradient_lent_ = false;  // to the program, before any was written
 };
 
 /// All parameters of a model, in reverse forward order, each segment a multiple of 128 elements (so 512-byte aligned in
@@ -84,7 +94,8 @@ class ParameterArena {
   /// Adds a float32 slot of zeros (optimizer state).
   Tensor add_slot(const Context& context, const char* name, Category category = Category::optimizer);
   const Tensor& master() const { return master_; }
-  /// Every gradient, those that wait in parts added up now, and narrow ones made wide.
+  /// Every gradient, those that wait in parts added up now, and narrow ones made wide: for reading. To write gradients,
+  /// see Parameter::gradient.
   const Tensor& gradient();
   /// The same memory as it is, and what it lacks: for the update.
   const Tensor& gradient_slot() const { return gradient_; }
@@ -95,7 +106,8 @@ class ParameterArena {
 
   /// A new effective batch: the next gradient of each parameter overwrites, and what waits is dropped.
   void begin_accumulation();
-  /// Parameters that got no gradient in this effective batch get zeros.
+  /// Parameters that got no gradient in this effective batch get zeros; where none did, those that were lent to the
+  /// program (Parameter::gradient) keep what it wrote. Throws Error, with nothing changed, where it cannot be told.
   void end_accumulation(const Context& context);
   /// Rewrites the compute slot from the master (after loading weights).
   void refresh_compute(const Context& context);
@@ -113,6 +125,8 @@ class ParameterArena {
   std::int64_t slot_elements_ = 0;
   DType compute_dtype_ = DType::float32;
   Tensor master_, gradient_, compute_;
+  Stream stream_;
+  bool any_written_ = false;  // in the effective batch under way
   PendingGradients pending_;
 };
 

@@ -9,9 +9,11 @@
 
 namespace bantam {
 
-/// One named piece of state: a tensor on the device.
+/// One named piece of state: a tensor on the device. A model's are "weights/<parameter>" and "buffers/<buffer>"
+/// ("weights/dense/weight", "buffers/norm/running_mean"); an optimizer's "optimizer/control", "optimizer/moment1" and
+/// "optimizer/moment2", as far as it has them.
 struct StateEntry {
-  std::string name;  ///< "weights/dense/weight", "optimizer/adam.m/dense/weight", "control", "trainer/epoch"
+  std::string name;
   Tensor tensor;
 };
 
@@ -19,7 +21,8 @@ struct StateEntry {
 class StateRegistry {
  public:
   void add(std::string name, Tensor tensor);
-  /// Host values, kept by their owner, read at save and written at load.
+  /// Host values, kept by their owner, read at save and written at load: a training run's "trainer/epoch",
+  /// "trainer/update" and so on.
   void add_counter(std::string name, std::function<std::int64_t()> get, std::function<void(std::int64_t)> set);
   /// Called after a load, so that owners rebuild what derives from state (compute copies).
   void on_load(std::function<void()> function) { on_load_.push_back(std::move(function)); }

@@ -1,8 +1,9 @@
-// Parts of a step traced on the meta device and solved into offsets.
+// Parts of a step traced on the meta device, or on the device itself, and solved into offsets.
 #include "bantam/engine/step_placements.h"
 
 #include <algorithm>
 #include <functional>
+#include <string_view>
 #include <utility>
 
 #include "bantam/base/error.h"
@@ -79,9 +80,35 @@ struct StepPlacements::Rehearsal {
   TrainingStep step;
 };
 
+PartTrace::PartTrace(BfcAllocator& memory, Stream stream, StepPart part, std::int64_t batch)
+    : memory_(memory), stream_(stream), part_(part), batch_(batch) {
+  memory_.set_trace(&calls_);
+}
+
+PartTrace::~PartTrace() { stop(); }
+
+void PartTrace::stop() {
+  if (memory_.trace() == &calls_) memory_.set_trace(nullptr);
+}
+
+std::optional<std::vector<PlannerBuffer>> PartTrace::buffers() const {
+  const auto end = std::ranges::find(calls_.phases(), std::string_view(kEnd), &TracePhase::name);
+  if (end == calls_.phases().end()) return std::nullopt;
+  std::vector<PlannerBuffer> buffers;
+  for (const TraceInterval& interval : calls_.intervals()) {
+    if (interval.lower == TraceInterval::kBefore || interval.lower >= end->tick) continue;
+    if (calls_.events()[static_cast<std::size_t>(interval.lower)].stream != stream_.id) continue;
+    if (interval.upper == TraceInterval::kStillLive) return std::nullopt;
+    buffers.push_back({static_cast<std::int64_t>(buffers.size()), interval.lower, interval.upper, interval.bytes});
+  }
+  return buffers;
+}
+
 StepPlacements::StepPlacements(const Graph& graph, const ModelOptions& model, const OptimizerOptions& optimizer,
-                               const LossOptions& loss, Device device)
-    : rehearsal_(std::make_unique<Rehearsal>(graph, model, optimizer, loss, device)) {}
+                               const LossOptions& loss, Device device) {
+  if (graph.first_without_meta() == 0)
+    rehearsal_ = std::make_unique<Rehearsal>(graph, model, optimizer, loss, device);
+}
 
 StepPlacements::~StepPlacements() = default;
 
@@ -97,14 +124,27 @@ void StepPlacements::prepare(const StepShapes& shapes) {
 }
 
 std::shared_ptr<const PlacementPlan> StepPlacements::plan(StepPart part, std::int64_t batch) {
-  const std::int64_t size = part == StepPart::update ? 0 : batch;  // an update is the same after every batch
-  const auto [place, fresh] = entries_.try_emplace({part, size});
-  if (fresh) place->second.plan = solve(part, size);
+  const auto [place, fresh] = entries_.try_emplace(key(part, batch), Entry{.to_learn = kMostRunsToLearn});
+  if (fresh && rehearsal_) place->second.plan = solve(rehearsal_->trace(part, std::max<std::int64_t>(batch, 1)));
   return place->second.plan;
 }
 
-std::shared_ptr<const PlacementPlan> StepPlacements::solve(StepPart part, std::int64_t batch) {
-  const std::vector<PlannerBuffer> buffers = rehearsal_->trace(part, std::max<std::int64_t>(batch, 1));
+bool StepPlacements::to_learn(StepPart part, std::int64_t batch) const {
+  if (!learns() || part == StepPart::update) return false;  // an update takes no memory
+  const auto found = entries_.find(key(part, batch));
+  return found == entries_.end() || found->second.to_learn > 0;
+}
+
+bool StepPlacements::learn(const PartTrace& trace) {
+  Entry& entry = entries_.try_emplace(key(trace.part(), trace.batch()), Entry{.to_learn = kMostRunsToLearn}).first->second;
+  const std::optional<std::vector<PlannerBuffer>> buffers = trace.buffers();
+  if (!buffers) return --entry.to_learn > 0;
+  entry.to_learn = 0;
+  entry.plan = solve(*buffers);
+  return true;
+}
+
+std::shared_ptr<const PlacementPlan> StepPlacements::solve(const std::vector<PlannerBuffer>& buffers) const {
   if (buffers.empty()) return nullptr;
   // An arena that is there anyway is small enough. Few placements are tried: a run should not wait long to begin.
   const ArenaPlan arena = solve_arena(
@@ -127,13 +167,13 @@ std::uint64_t StepPlacements::arena_bytes() const {
 }
 
 bool StepPlacements::note_departure(StepPart part, std::int64_t batch) {
-  Entry& entry = entries_[{part, part == StepPart::update ? 0 : batch}];
+  Entry& entry = entries_[key(part, batch)];
   if (++entry.departures >= kMostDepartures) entry.plan.reset();
   return !std::exchange(departed_, true);
 }
 
 void StepPlacements::note_followed(StepPart part, std::int64_t batch) {
-  entries_[{part, part == StepPart::update ? 0 : batch}].departures = 0;
+  entries_[key(part, batch)].departures = 0;
 }
 
 }  // namespace bantam

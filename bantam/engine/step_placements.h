@@ -4,10 +4,12 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "bantam/engine/model.h"
 #include "bantam/engine/optimizer.h"
+#include "bantam/memory/allocation_trace.h"
 #include "bantam/memory/placement.h"
 
 namespace bantam {
@@ -30,9 +32,37 @@ struct StepShapes {
   bool accumulates = false;                      ///< updates of several micro-batches
 };
 
+/// Notes the calls of one part of a step on the device itself, for StepPlacements::learn. Memory of the part may be
+/// freed after its end (gradients that wait in parts for the update): it listens until `stop`. Other threads may
+/// allocate meanwhile.
+class PartTrace {
+ public:
+  /// The allocator's trace from here on: it must have none.
+  PartTrace(BfcAllocator& memory, Stream stream, StepPart part, std::int64_t batch);
+  ~PartTrace();
+  PartTrace(const PartTrace&) = delete;
+  PartTrace& operator=(const PartTrace&) = delete;
+
+  /// What is allocated from here on is not the part's.
+  void end_part() { memory_.note_phase(kEnd); }
+  void stop();
+  StepPart part() const { return part_; }
+  std::int64_t batch() const { return batch_; }
+  /// Of a stopped one: the part's allocations on the stream, in their order; nothing where one of them is still live.
+  std::optional<std::vector<PlannerBuffer>> buffers() const;
+
+ private:
+  BfcAllocator& memory_;
+  Stream stream_;
+  StepPart part_;
+  std::int64_t batch_;
+  AllocationTrace calls_;
+  static constexpr const char* kEnd = "behind the part";
+};
+
 /// Plans by part and batch size. A plan is made where it is first asked for, by running the part on the meta
-/// stand-in of the device (milliseconds). Layers of a program's own must leave memory alone where the context's device
-/// is meta; BANTAM_KERNEL does. Not thread-safe.
+/// stand-in of the device (milliseconds). Where a layer of the graph does not support meta devices, nothing runs there:
+/// a part's plan is then made of what its first run on the device itself allocated (`learn`). Not thread-safe.
 class StepPlacements {
  public:
   /// Of the model's graph, on the stand-in of its device. Throws what making the model throws.
@@ -44,8 +74,16 @@ class StepPlacements {
 
   /// Makes all plans of a run, the largest first.
   void prepare(const StepShapes& shapes);
-  /// Null where there is nothing to place, where memory of the part outlives it, or after it was dropped.
+  /// Null where there is nothing to place, where memory of the part outlives it, after it was dropped, or as long as it
+  /// is to be learned.
   std::shared_ptr<const PlacementPlan> plan(StepPart part, std::int64_t batch);
+  /// Whether plans are made of parts' runs on the device itself.
+  bool learns() const { return rehearsal_ == nullptr; }
+  /// Whether the part's next run is to be noted for `learn`.
+  bool to_learn(StepPart part, std::int64_t batch) const;
+  /// Makes the plan of a part that has run. False where none can be made of it: memory of it stayed live in each of
+  /// some runs.
+  bool learn(const PartTrace& trace);
   /// The part has not gone as planned: its plan is not used again after some times in a row. True the first time.
   bool note_departure(StepPart part, std::int64_t batch);
   /// It has.
@@ -60,11 +98,16 @@ class StepPlacements {
   struct Entry {
     std::shared_ptr<const PlacementPlan> plan;
     int departures = 0;  // in a row
+    int to_learn = 0;    // runs that may still be noted
   };
-  std::shared_ptr<const PlacementPlan> solve(StepPart part, std::int64_t batch);
+  static constexpr int kMostRunsToLearn = 3;
+  using Key = std::pair<StepPart, std::int64_t>;
+  /// An update is the same after every batch.
+  static Key key(StepPart part, std::int64_t batch) { return {part, part == StepPart::update ? 0 : batch}; }
+  std::shared_ptr<const PlacementPlan> solve(const std::vector<PlannerBuffer>& buffers) const;
 
-  std::unique_ptr<Rehearsal> rehearsal_;
-  std::map<std::pair<StepPart, std::int64_t>, Entry> entries_;
+  std::unique_ptr<Rehearsal> rehearsal_;  // null: plans are learned
+  std::map<Key, Entry> entries_;
   bool departed_ = false;
 };
 

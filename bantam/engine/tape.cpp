@@ -27,7 +27,7 @@ void GradientStore::add(const Context& context, const ValueRef& value, Gradient 
     throw ShapeError(fmt::format("gradients {} {} and {} {} of one value do not fit at '{}'", to_string(there.dtype()),
                                  to_string(there.shape()), to_string(more.dtype()), to_string(more.shape()),
                                  context.path));
-  Tensor left = std::move(sum).tensor(context);
+  Tensor left = sum_so_far(context, value.id, std::move(sum));
   sum = Gradient(std::move(left), std::move(gradient).tensor(context));
   if (!comes_next(value)) sum = std::move(sum).tensor(context);
 }
@@ -51,14 +51,23 @@ Gradient GradientStore::take_gradient(std::uint64_t id) {
   return gradient;
 }
 
-Tensor GradientStore::take(std::uint64_t id) {
-  const Gradient gradient = take_gradient(id);
-  return gradient.defined() ? gradient.value() : Tensor();
+Tensor GradientStore::take(std::uint64_t id) { return take_gradient(id).tensor(context_); }
+
+void GradientStore::continues(std::uint64_t id, GradientStore& outer, const ValueRef& value) {
+  outer_.insert_or_assign(id, Outer{&outer, value.id});
+}
+
+Tensor GradientStore::sum_so_far(const Context& context, std::uint64_t id, Gradient here) {
+  Tensor sum = std::move(here).tensor(context);
+  const auto found = outer_.find(id);
+  if (found == outer_.end()) return sum;
+  Gradient before = found->second.store->take_gradient(found->second.id);
+  outer_.erase(found);
+  return before.defined() ? Gradient(std::move(before).tensor(context), std::move(sum)).tensor(context) : sum;
 }
 
 ParameterGradient GradientStore::parameter(Parameter& parameter) {
-  const bool accumulate = parameter.gradient_written_;
-  parameter.gradient_written_ = true;
+  const bool accumulate = parameter.note_written();
   written_.push_back(&parameter);
   const Tensor gradient = accumulate ? parameter.gradient() : parameter.gradient_to_overwrite();
   return {gradient.as<float>(), accumulate};
@@ -81,6 +90,12 @@ void Tape::record_pieces(const Context& context, Tensor& output, PiecesBackward 
 }
 
 GradientStore Tape::backward(Context context, Tensor loss, Gradient seed) {
+  GradientStore store;
+  backward(std::move(context), std::move(loss), std::move(seed), store);
+  return store;
+}
+
+void Tape::backward(Context context, Tensor loss, Gradient seed, GradientStore& store) {
   const auto recorded = [&](const Entry& entry) { return entry.output == loss.value_id(); };
   if (loss.value_id() == 0 || std::ranges::none_of(entries_, recorded))
     throw Error("backward: the loss was not recorded on this tape");
@@ -89,7 +104,7 @@ GradientStore Tape::backward(Context context, Tensor loss, Gradient seed) {
     throw ShapeError(fmt::format("backward: the seed {} does not have the loss's shape {}", to_string(shape),
                                  to_string(loss.shape())));
   context.tape = nullptr;
-  GradientStore store;
+  store.context_ = context;
   store.add(context, loss, std::move(seed));
   loss = Tensor();  // its memory is the entries' alone from here on
   while (!entries_.empty()) {
@@ -103,7 +118,6 @@ GradientStore Tape::backward(Context context, Tensor loss, Gradient seed) {
     for (Parameter* parameter : store.take_written())
       if (hook_) hook_(*parameter);
   }
-  return store;
 }
 
 bool wants_gradient(const ValueRef& value) {

@@ -29,8 +29,13 @@ class GradientStore {
   /// Whether the op that made the value is the next of the walk. Gradients may stay in pieces until then, and no
   /// longer: the tensors they are made of wait as well.
   bool comes_next(const ValueRef& value) const { return value.id != 0 && value.id == next_; }
-  /// Takes the gradient of a value out, after the walk; undefined where nothing flowed.
+  /// Takes the gradient of a value out, after the walk; undefined where nothing flowed. Of one that an op left in pieces
+  /// the tensor is made now, as the walk's context says.
   Tensor take(std::uint64_t id);
+  /// This store is an inner walk's (recompute), in which `id` stands for a value of the outer one. Gradients are added in
+  /// the order that they would have without the inner walk: a second one of `id` to what `outer` holds of `value` and the
+  /// first. What then is here stands for all of them; a single one is left to be added to the outer one's.
+  void continues(std::uint64_t id, GradientStore& outer, const ValueRef& value);
   /// The destination for a parameter's gradient, and tells the parameter that it is written now.
   ParameterGradient parameter(Parameter& parameter);
   /// Says that a parameter's gradient was written by an inner walk (recompute).
@@ -42,7 +47,14 @@ class GradientStore {
   friend class Tape;  // says which op comes next
   void add_to_parameter(const Context& context, Parameter& parameter, const Tensor& gradient);
   Gradient take_gradient(std::uint64_t id);
+  Tensor sum_so_far(const Context& context, std::uint64_t id, Gradient here);
 
+  struct Outer {
+    GradientStore* store = nullptr;
+    std::uint64_t id = 0;
+  };
+  std::unordered_map<std::uint64_t, Outer> outer_;  // by own id, until the sum was taken over
+  Context context_;                                 // of the walk
   std::vector<Parameter*> written_;
   std::unordered_map<std::uint64_t, Gradient> gradients_;
   std::uint64_t next_ = 0;
@@ -68,6 +80,8 @@ class Tape {
   /// entry as it goes. Gradients of leaves (values with an identity that no op here made) are left in the returned
   /// store. Throws Error where loss was not recorded here.
   GradientStore backward(Context context, Tensor loss, Gradient seed);
+  /// The same into a store that is there (GradientStore::continues).
+  void backward(Context context, Tensor loss, Gradient seed, GradientStore& store);
 
   bool empty() const { return entries_.empty(); }
   void set_parameter_hook(ParameterHook hook) { hook_ = std::move(hook); }

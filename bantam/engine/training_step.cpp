@@ -47,9 +47,16 @@ BfcAllocator& TrainingStep::memory() const { return model_.runtime().allocator(m
 
 void TrainingStep::prepare(const StepShapes& shapes) {
   try {
-    if (!placements_)
-      placements_ = std::make_shared<StepPlacements>(model_.graph(), model_.options(), optimizer_.options(), loss_,
-                                                     model_.device());
+    if (!placements_) {
+      const Graph& graph = model_.graph();
+      placements_ =
+          std::make_shared<StepPlacements>(graph, model_.options(), optimizer_.options(), loss_, model_.device());
+      if (placements_->learns())
+        model_.runtime().log(
+            fmt::format("{} does not support meta devices (Layer::supports_meta): each part of a step runs unplanned "
+                        "once, and is planned from that run on",
+                        graph.describe(graph.first_without_meta())));
+    }
     placements_->prepare(shapes);
     eager_parts_ = 0;
     (void)reserve_arena();
@@ -100,6 +107,7 @@ std::shared_ptr<const PlacementPlan> TrainingStep::plan_for(StepPart part, std::
 }
 
 void TrainingStep::stay_eager(const Error& error) {
+  learning_.reset();
   placements_.reset();
   model_.runtime().log(fmt::format("steps run unplanned: {}", error.what()));
 }
@@ -107,10 +115,13 @@ void TrainingStep::stay_eager(const Error& error) {
 /// Runs `work` from the arena where it was planned. A part that departs and then finds no memory runs once more,
 /// unplanned, with the arena's memory free for it; but not within an effective batch, which only its caller can repeat.
 void TrainingStep::run_part(StepPart part, std::int64_t batch, const std::function<void()>& work) {
-  if (part != StepPart::update) model_.parameters().pending().add_up();  // the arena must be idle
+  if (part != StepPart::update) {
+    model_.parameters().pending().add_up();  // the arena must be idle
+    learn();
+  }
   if (recorded_updates_ != kNotRecording) return record_part(part, batch, work);
   const std::shared_ptr<const PlacementPlan> plan = plan_for(part, batch);
-  if (plan == nullptr) return work();
+  if (plan == nullptr) return run_unplanned(part, batch, work);
   bool departed = false;
   try {
     const PlacementScope scope(memory(), plan, model_.runtime().stream(model_.device()));
@@ -137,6 +148,35 @@ void TrainingStep::run_part(StepPart part, std::int64_t batch, const std::functi
   shrink_arena();
 }
 
+/// Runs `work` as it comes. Where plans are learned, its calls are noted, up to where its last memory is free: behind an
+/// update, or where the next part begins.
+void TrainingStep::run_unplanned(StepPart part, std::int64_t batch, const std::function<void()>& work) {
+  if (placements_ && placements_->to_learn(part, batch) && memory().trace() == nullptr)
+    learning_ = std::make_unique<PartTrace>(memory(), model_.runtime().stream(model_.device()), part, batch);
+  try {
+    work();
+  } catch (...) {
+    learning_.reset();
+    throw;
+  }
+  if (part == StepPart::update)
+    learn();
+  else if (learning_)
+    learning_->end_part();
+}
+
+void TrainingStep::learn() {
+  const std::unique_ptr<PartTrace> noted = std::move(learning_);
+  if (!noted || !placements_) return;
+  noted->stop();
+  try {
+    if (!placements_->learn(*noted))
+      model_.runtime().log("a part of the step keeps memory that it allocates: it runs unplanned");
+  } catch (const Error& error) {
+    stay_eager(error);
+  }
+}
+
 void TrainingStep::micro_batch(const Batch& batch, std::int64_t first_sample, std::int64_t effective_batch) {
   if (recorded_updates_ == kNotRecording) require_metric_slots(1);
   const StepPart part = accumulating_ ? StepPart::next_micro_batch : StepPart::first_micro_batch;
@@ -153,6 +193,7 @@ void TrainingStep::micro_batch(const Batch& batch, std::int64_t first_sample, st
 void TrainingStep::discard() {
   const Context context = model_.context(Pass::train);
   model_.parameters().begin_accumulation();
+  learn();
   model_.buffers().reset_pending(context);
   zero_bytes(ring_.as<kernels::MetricSums>() + optimizer_.metric_slot(), kSumsBytes, context.stream);
   accumulating_ = false;

@@ -53,8 +53,9 @@ class TrainingStep {
   TrainingStep& operator=(const TrainingStep&) = delete;
 
   /// Plans every shape of `shapes` and reserves the arena, before the first step for the least memory. Other shapes are
-  /// planned when they are met. Where the plan cannot be made (a layer of the program's own that does not run on meta
-  /// devices) or the arena is not to be had, steps run as before; the runtime's log says so.
+  /// planned when they are met. Where a layer does not support meta devices (Layer::supports_meta), each part of a step
+  /// runs once as it comes, and is planned from what it allocated then; the runtime's log says which layer it is. Where
+  /// the plan cannot be made or the arena is not to be had, steps run as before; the log says so.
   void prepare(const StepShapes& shapes);
   /// The same with plans that exist already, of an equal model, optimizer, loss and device.
   void prepare(const StepShapes& shapes, std::shared_ptr<StepPlacements> placements);
@@ -117,6 +118,8 @@ class TrainingStep {
   void forward_and_measure(const Batch& batch);
   BfcAllocator& memory() const;
   void run_part(StepPart part, std::int64_t batch, const std::function<void()>& work);
+  void run_unplanned(StepPart part, std::int64_t batch, const std::function<void()>& work);
+  void learn();
   std::shared_ptr<const PlacementPlan> plan_for(StepPart part, std::int64_t batch);
   bool reserve_arena();
   void shrink_arena();
@@ -137,6 +140,7 @@ class TrainingStep {
   static constexpr int kNotRecording = -1;
   int recorded_updates_ = kNotRecording;        // so far, while `capture` records
   std::shared_ptr<StepPlacements> placements_;  // null: eager
+  std::unique_ptr<PartTrace> learning_;         // of the part that has run last, until its memory is free
   int eager_parts_ = 0;                         // still to come before the arena is asked for again
 };
 

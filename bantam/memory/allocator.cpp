@@ -78,6 +78,11 @@ void BfcAllocator::set_trace(AllocationTrace* trace) {
   impl_->trace = trace;
 }
 
+AllocationTrace* BfcAllocator::trace() const {
+  const std::lock_guard lock(impl_->mutex);
+  return impl_->trace;
+}
+
 void BfcAllocator::note_phase(const char* phase) {
   const std::lock_guard lock(impl_->mutex);
   if (impl_->trace != nullptr) impl_->trace->note_phase(phase);

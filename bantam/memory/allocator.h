@@ -129,6 +129,8 @@ class BfcAllocator {
 
   /// Notes every later allocation and free in `trace` (allocation_trace.h), which must live as long; null ends it.
   void set_trace(AllocationTrace* trace);
+  /// The trace that calls are noted in; null: none.
+  AllocationTrace* trace() const;
   /// Tells the trace, where there is one, what the program is at now. `phase` is a literal.
   void note_phase(const char* phase);
 

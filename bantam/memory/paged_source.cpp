@@ -13,6 +13,7 @@
 
 #include "bantam/base/error.h"
 #include "bantam/memory/cuda_backend.h"
+#include "bantam/memory/fake_addresses.h"
 #include "bantam/memory/host_info.h"
 
 namespace bantam {
@@ -202,7 +203,7 @@ class FakePagesSource final : public PagedSource {
   }
   std::size_t page_bytes() const override { return pages_.page_bytes; }
   std::size_t growth_bytes() const override { return pages_.growth_bytes; }
-  AddressRange reserved() const override { return {kBase, pages_.reserved}; }
+  AddressRange reserved() const override { return {kFakeAddresses, pages_.reserved}; }
   bool map(std::uintptr_t, std::size_t bytes) override {
     if (pages_.capacity != 0 && bytes > pages_.capacity - mapped_) return false;
     mapped_ += bytes;
@@ -212,7 +213,6 @@ class FakePagesSource final : public PagedSource {
   const char* name() const override { return "fake pages"; }
 
  private:
-  static constexpr std::uintptr_t kBase = std::uintptr_t{1} << 44;
   FakePages pages_;
   std::size_t mapped_ = 0;
 };

@@ -9,6 +9,7 @@
 #include <sys/mman.h>
 
 #include "bantam/memory/cuda_backend.h"
+#include "bantam/memory/fake_addresses.h"
 
 namespace bantam {
 namespace {
@@ -63,7 +64,7 @@ class FakeSource final : public RegionSource {
     if (bytes == 0 || bytes > std::numeric_limits<std::size_t>::max() - (kPage - 1)) return nullptr;
     if (capacity_ != 0 && bytes > capacity_ - held_) return nullptr;
     const std::uintptr_t pages = (bytes + kPage - 1) / kPage * kPage;
-    std::uintptr_t at = kBase;
+    std::uintptr_t at = kFakeAddresses;
     for (const auto& [address, size] : ranges_) {
       if (address - at >= pages) break;
       at = address + size;
@@ -80,7 +81,6 @@ class FakeSource final : public RegionSource {
 
  private:
   static constexpr std::uintptr_t kPage = 4096;
-  static constexpr std::uintptr_t kBase = std::uintptr_t{1} << 44;
 
   std::size_t capacity_;
   std::size_t held_ = 0;

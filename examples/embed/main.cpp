@@ -1,4 +1,5 @@
-// Bantam inside a C++ program: a small network, a training loop of one's own, and what memory it took.
+// Bantam inside a C++ program: a small network with a layer of one's own, a training loop of one's own, and what memory
+// it took.
 #include <cstdio>
 
 #include "bantam/engine/layers.h"
@@ -8,18 +9,49 @@
 
 using namespace bantam;
 
+namespace {
+
+/// A layer of one's own: the sum of maximum and average of each 2x2 window. What a layer has to override is here; what
+/// else it may declare stands in bantam/engine/layer.h.
+class MixedPool : public Layer {
+ public:
+  std::string_view kind() const override { return "mixed_pool"; }
+  Shape output_shape(std::span<const Shape> inputs) const override {
+    if (inputs.size() != 1 || inputs[0].rank() != 3)
+      throw ShapeError("mixed_pool: expected one input (height, width, channels)");
+    return {inputs[0][0] / 2, inputs[0][1] / 2, inputs[0][2]};
+  }
+  std::unique_ptr<BoundLayer> bind(LayerScope&, BufferArena&, std::span<const Shape>) const override {
+    struct Bound : BoundLayer {
+      Tensor forward(const Context& context, std::span<Tensor> inputs) override {
+        const Window2d window{.kernel = {2, 2}, .stride = {2, 2}};
+        return ops::add(context, ops::max_pool2d(context, inputs[0], window), ops::avg_pool2d(context, inputs[0], window));
+      }
+    };
+    return std::make_unique<Bound>();
+  }
+  /// Plans are made by running forward and backward on a meta device, whose tensors have addresses but no memory. Ops do
+  /// nothing there. A forward that reads or writes its tensors itself, on the host or by kernels of its own, must check
+  /// `context.device.meta` to say so; where it does not say so, it is never run there, and steps are planned from their
+  /// first run.
+  bool supports_meta() const override { return true; }
+};
+
+}  // namespace
+
 int main() {
   const Device device = cuda_device_count() > 0 ? Device::cuda() : Device::cpu();
   Runtime runtime({.limits = {{to_string(device), 1u << 30}}});  // 1 GiB, and not a byte more
 
   Graph graph({8, 8, 3});
   graph.add(separable_conv2d({.filters = 16, .activation = {kernels::Activation::relu}}));
-  graph.add(max_pool());
+  graph.add(std::make_shared<MixedPool>());
   graph.add(flatten());
   graph.add(dense({.units = 4}));
   Model model(runtime, device, graph, {.precision = parse_precision("auto", device), .seed = 1});
   Optimizer optimizer(model, {.learning_rate = 3e-3f});
   TrainingStep step(model, optimizer, {});
+  step.prepare({.batches = {64}});  // steps of 64 images run planned: at offsets of one arena, solved beforehand
 
   // 64 images whose brightest quadrant is the class.
   const Context context = model.context(Pass::train);

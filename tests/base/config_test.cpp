@@ -62,7 +62,6 @@ TEST(ConfigMap, GivesDefaultsForMissingKeys) {
   EXPECT_EQ(map.pair("h", {}, {2, 3}), (std::array<std::int64_t, 2>{2, 3}));
   EXPECT_EQ(map.texts("i", {"z"}), std::vector<std::string>{"z"});
   EXPECT_EQ(map.integer_or_auto("j", {}), std::nullopt);
-  EXPECT_TRUE(map.list_or_empty("k").empty());
   EXPECT_EQ(map.map_or_empty("l").integer("m", {}, 1), 1);
   EXPECT_FALSE(map.find("n").has_value());
   EXPECT_FALSE(map.has("n"));

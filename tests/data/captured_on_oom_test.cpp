@@ -17,6 +17,7 @@ constexpr std::uint64_t kEnough = 256 * kMiB, kForHalves = 56 * kMiB;  // for pi
 class Hungry : public Layer {
  public:
   std::string_view kind() const override { return "hungry"; }
+  bool supports_meta() const override { return true; }
   Shape output_shape(std::span<const Shape> inputs) const override { return inputs[0]; }
   std::unique_ptr<BoundLayer> bind(LayerScope&, BufferArena&, std::span<const Shape>) const override {
     struct Bound : BoundLayer {

@@ -53,6 +53,7 @@ void give_back(const Context& context) { context.runtime->allocator(context.devi
 class GivesBack : public Layer {
  public:
   std::string_view kind() const override { return "gives_back"; }
+  bool supports_meta() const override { return true; }
   Shape output_shape(std::span<const Shape> inputs) const override { return inputs[0]; }
   std::unique_ptr<BoundLayer> bind(LayerScope&, BufferArena&, std::span<const Shape>) const override {
     struct Bound : BoundLayer {

@@ -1,4 +1,6 @@
 // Arena layout, initial values, and initialisers' distributions.
+#include <utility>
+
 #include "bantam/base/error.h"
 #include "tests/engine/engine_fixture.h"
 
@@ -43,6 +45,110 @@ TEST_P(ParametersTest, InitialValuesDependOnSeedAndNameOnly) {
   };
   EXPECT_EQ(values(1, false), values(1, true));
   EXPECT_NE(values(1, false), values(2, false));
+}
+
+/// A model of two dense layers with plain SGD, and a program that brings gradients of its own.
+struct OwnGradients {
+  OwnGradients(Runtime& runtime, Device device, PrecisionKind kind = PrecisionKind::float32)
+      : model(runtime, device, two_layers(), {.precision = {kind}, .seed = 4}),
+        optimizer(model, {.kind = kernels::OptimizerKind::sgd, .learning_rate = 0.5f, .initial_loss_scale = 8.0f}),
+        context(model.context(Pass::train)),
+        first(*model.parameters().find("first/weight")),
+        second(*model.parameters().find("second/weight")) {}
+  static Graph two_layers() {
+    Graph graph({2});
+    graph.add("first", dense({.units = 2, .bias = false}));
+    graph.add("second", dense({.units = 2, .bias = false}));
+    return graph;
+  }
+  void write(Parameter& parameter, float value) {
+    const Tensor place = parameter.gradient();
+    const std::vector<float> values(4, value);
+    copy_bytes(place.data(), values.data(), place.bytes(), context.stream);
+    synchronize(context.stream);
+  }
+  /// A backward that reaches `second` only: its gradient is 3 everywhere, times the loss scale.
+  void backward_of_second() {
+    Tape tape;
+    Context taped = context;
+    taped.tape = &tape;
+    const auto tensor = [&](float value) {
+      const std::vector<float> values(2, value);
+      return ops::cast(context, context.upload({1, 2}, values.data()), context.precision.compute());
+    };
+    const float scale = to_host<float>(optimizer.loss_scale(), context.stream)[0];
+    const Tensor y = ops::dense(taped, tensor(3.0f), second.value());
+    (void)tape.backward(taped, y, tensor(scale));
+  }
+  std::vector<float> weights(const Parameter& parameter) { return to_host<float>(parameter.master(), context.stream); }
+  std::vector<float> moved(const Parameter& parameter, const std::vector<float>& before) {
+    std::vector<float> steps = weights(parameter);
+    for (std::size_t i = 0; i < steps.size(); ++i) steps[i] = before[i] - steps[i];
+    return steps;
+  }
+  Model model;
+  Optimizer optimizer;
+  Context context;
+  Parameter &first, &second;
+};
+
+/// Steps of 0.5 times the gradient, exact but for the weights' rounding.
+void expect_steps(const std::vector<float>& steps, float expected) {
+  for (const float step : steps) EXPECT_NEAR(step, expected, 1e-6);
+}
+
+TEST_P(ParametersTest, GradientsThatAProgramWroteMoveTheWeights) {
+  for (const PrecisionKind kind : {PrecisionKind::float32, PrecisionKind::mixed_float16}) {
+    OwnGradients run(runtime(), device(), kind);
+    const float scale = to_host<float>(run.optimizer.loss_scale(), run.context.stream)[0];
+    for (int update = 0; update < 2; ++update) {  // without any backward
+      const std::vector<float> before = run.weights(run.first), other = run.weights(run.second);
+      run.write(run.first, 0.25f * scale);
+      run.optimizer.update();
+      expect_steps(run.moved(run.first, before), 0.125f);
+      EXPECT_EQ(run.weights(run.second), other) << "nobody wrote its gradient: zeros";
+    }
+    const std::vector<float> before = run.weights(run.first), other = run.weights(run.second);
+    run.backward_of_second();
+    EXPECT_EQ(to_host<float>(run.first.gradient(), run.context.stream), std::vector<float>(4, 0.0f))
+        << "none of the last update's";
+    run.write(run.first, 0.25f * scale);
+    run.optimizer.update();
+    expect_steps(run.moved(run.first, before), 0.125f);
+    expect_steps(run.moved(run.second, other), 1.5f);
+  }
+}
+
+TEST_P(ParametersTest, ABackwardBehindTheProgramOverwritesOrIsAnError) {
+  OwnGradients run(runtime(), device());
+  std::vector<float> before = run.weights(run.second);
+  run.write(run.second, 100.0f);
+  run.backward_of_second();
+  run.optimizer.update();
+  expect_steps(run.moved(run.second, before), 1.5f);
+  before = run.weights(run.first);
+  run.write(run.first, 100.0f);
+  run.backward_of_second();
+  try {
+    run.optimizer.update();
+    FAIL() << "what the program wrote was dropped";
+  } catch (const Error& error) {
+    EXPECT_NE(std::string(error.what()).find("the gradient of 'first/weight'"), std::string::npos) << error.what();
+    EXPECT_NE(std::string(error.what()).find("after backward"), std::string::npos) << error.what();
+  }
+  EXPECT_EQ(run.weights(run.first), before);
+}
+
+// After an update the gradients can still be looked at, by way of a const Parameter without any effect.
+TEST_P(ParametersTest, LookingAtTheLastGradientsChangesNothing) {
+  OwnGradients run(runtime(), device());
+  run.backward_of_second();
+  run.optimizer.update();
+  EXPECT_EQ(to_host<float>(std::as_const(run.second).gradient(), run.context.stream), std::vector<float>(4, 3.0f));
+  EXPECT_EQ(to_host<float>(std::as_const(run.first).gradient(), run.context.stream), std::vector<float>(4, 0.0f));
+  const std::vector<float> before = run.weights(run.second);
+  run.optimizer.update();
+  EXPECT_EQ(run.weights(run.second), before) << "an update without any gradient";
 }
 
 TEST(InitializerTest, DistributionsHaveTheirMoments) {

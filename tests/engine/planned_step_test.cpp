@@ -33,6 +33,7 @@ class Disturber : public Layer {
  public:
   explicit Disturber(std::shared_ptr<Disturbance> disturbance) : disturbance_(std::move(disturbance)) {}
   std::string_view kind() const override { return "disturber"; }
+  bool supports_meta() const override { return true; }
   Shape output_shape(std::span<const Shape> inputs) const override { return inputs[0]; }
   std::unique_ptr<BoundLayer> bind(LayerScope&, BufferArena&, std::span<const Shape>) const override {
     struct Bound : BoundLayer {

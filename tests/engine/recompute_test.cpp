@@ -4,6 +4,7 @@
 namespace bantam {
 namespace {
 
+using kernels::Activation;
 using testing::EngineTest;
 
 class RecomputeTest : public EngineTest {};
@@ -120,6 +121,35 @@ TEST_P(RecomputeTest, WhatForwardLeavesForBackwardToTheByte) {
   EXPECT_EQ(left(again({"a"}, Derive::cheap)), always + kTensor + kMask + kTensor);
   // The sum at a stretch's end leaves its mask.
   EXPECT_EQ(left(again({"a..b"}, Derive::cheap)), always + kTensor + kMask);
+}
+
+// The sum of three gradients depends on their order: that of the readers, latest first, whoever runs again.
+TEST_P(RecomputeTest, AValueThatAStretchReadsTwiceAndAnOutsiderTooKeepsItsSum) {
+  const auto conv = [](Activation kind) {
+    return conv2d({.filters = 8, .padding = Padding::same(), .bias = false, .activation = {kind}});
+  };
+  for (const bool passes_through : {false, true})
+    for (const PrecisionKind kind : {PrecisionKind::float32, PrecisionKind::mixed_float16}) {
+      Graph graph({8, 8, 3});
+      graph.add("n0", conv(Activation::none));
+      const NodeId n0 = graph.output();
+      NodeId also_n0 = n0;
+      if (passes_through) also_n0 = graph.add("same", dropout({.rate = 0.0f}), {n0});
+      const NodeId n1 = graph.add("block/n1", conv(Activation::none), {also_n0});
+      const NodeId n2 = graph.add("block/n2", add({Activation::relu}), {n0, n1});
+      const NodeId n3 = graph.add("n3", conv(Activation::none), {n2});
+      graph.add("n4", add({}), {n3, n0});
+      graph.add("norm", batch_norm({}));
+      graph.add(global_average_pool());
+      graph.add("head", dense({.units = 5}));
+      const auto run = [&](const RecomputeOptions& recompute) {
+        return trained(device(), graph, {.precision = {kind}, .seed = 3, .recompute = recompute}, 2);
+      };
+      const auto expected = run(kNone);
+      for (const RecomputeOptions& recompute :
+           {again({"block/n1..block/n2"}), again({"block"}, Derive::cheap), again({"block/n1..n3"}), kAll})
+        EXPECT_EQ(run(recompute), expected) << to_string(Precision{kind}) << (passes_through ? ", passed through" : "");
+    }
 }
 
 TEST_P(RecomputeTest, AStretchThatRunsAgainDoesNotMakeItsOutput) {

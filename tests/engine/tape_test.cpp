@@ -185,6 +185,27 @@ TEST_P(TapeTest, AParameterGetsItsGradientThroughAnyOp) {
   }
 }
 
+/// Passes its input on, and its gradient as it comes: in pieces, too.
+Tensor passed_on(const Context& ctx, const Tensor& x) {
+  Tensor y = x.view(x.shape());
+  ctx.tape->record_pieces(ctx, y, [x = ValueRef(x)](const Context& inner, Gradient dy, GradientStore& store) {
+    store.add(inner, x, std::move(dy));
+  });
+  return y;
+}
+
+TEST_P(TapeTest, ALeafGivesTheWholeGradientAlsoWhereAnOpLeftItInPieces) {
+  Tape tape;
+  Context ctx = context();
+  ctx.tape = &tape;
+  const Tensor x = leaf(ctx, {3}, {1, 2, 3});
+  const Tensor y = passed_on(ctx, x);
+  const Tensor u = ops::add(ctx, y, testing::random_tensor(ctx, {3}, 1));
+  const std::vector<float> seed = {1, 10, 100};
+  GradientStore store = tape.backward(ctx, ops::add(ctx, u, y), ctx.upload({3}, seed.data()));
+  EXPECT_EQ(gradient_of(ctx, store, x), (std::vector<float>{2, 20, 200}));
+}
+
 TEST_P(TapeTest, OperandsOfAnotherDeviceAreRefused) {
   const Context ctx = context();
   const Context meta = Context::make(runtime(), Device::meta_of(device()));

@@ -27,7 +27,7 @@ class BoundBatchNorm : public BoundLayer {
   BoundNorm norm_;
 };
 
-class BatchNormLayer : public Layer {
+class BatchNormLayer : public BuiltInLayer {
  public:
   explicit BatchNormLayer(BatchNormOptions options) : options_(options) {}
   std::string_view kind() const override { return "batch_norm"; }

@@ -6,7 +6,7 @@ namespace {
 
 using namespace layers;
 
-class Conv2dLayer : public Layer {
+class Conv2dLayer : public BuiltInLayer {
  public:
   explicit Conv2dLayer(Conv2dOptions options) : options_(std::move(options)) {}
   std::string_view kind() const override { return "conv2d"; }
@@ -61,7 +61,7 @@ Fans depthwise_fans(Extent2d kernel, std::int64_t channels, std::int64_t multipl
   return {area * static_cast<double>(channels), area * static_cast<double>(multiplier)};
 }
 
-class DepthwiseConv2dLayer : public Layer {
+class DepthwiseConv2dLayer : public BuiltInLayer {
  public:
   explicit DepthwiseConv2dLayer(DepthwiseConv2dOptions options) : options_(std::move(options)) {}
   std::string_view kind() const override { return "depthwise_conv2d"; }
@@ -99,7 +99,7 @@ class DepthwiseConv2dLayer : public Layer {
   DepthwiseConv2dOptions options_;
 };
 
-class SeparableConv2dLayer : public Layer {
+class SeparableConv2dLayer : public BuiltInLayer {
  public:
   explicit SeparableConv2dLayer(SeparableConv2dOptions options) : options_(std::move(options)) {}
   std::string_view kind() const override { return "separable_conv2d"; }

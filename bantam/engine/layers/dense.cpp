@@ -6,7 +6,7 @@ namespace {
 
 using namespace layers;
 
-class DenseLayer : public Layer {
+class DenseLayer : public BuiltInLayer {
  public:
   explicit DenseLayer(DenseOptions options) : options_(std::move(options)) {}
   std::string_view kind() const override { return "dense"; }
@@ -41,7 +41,7 @@ class DenseLayer : public Layer {
   DenseOptions options_;
 };
 
-class FlattenLayer : public Layer {
+class FlattenLayer : public BuiltInLayer {
  public:
   std::string_view kind() const override { return "flatten"; }
   Shape output_shape(std::span<const Shape> inputs) const override { return {single(kind(), inputs).elements()}; }

@@ -7,7 +7,7 @@ namespace {
 
 using namespace layers;
 
-class ActivationLayer : public Layer {
+class ActivationLayer : public BuiltInLayer {
  public:
   explicit ActivationLayer(ActivationOptions options) : options_(options) {}
   std::string_view kind() const override { return "activation"; }
@@ -24,7 +24,7 @@ class ActivationLayer : public Layer {
   ActivationOptions options_;
 };
 
-class DropoutLayer : public Layer {
+class DropoutLayer : public BuiltInLayer {
  public:
   explicit DropoutLayer(DropoutOptions options) : options_(options) {}
   std::string_view kind() const override { return "dropout"; }
@@ -54,7 +54,7 @@ class BoundAdd : public BoundLayer {
   ActivationOptions options_;
 };
 
-class AddLayer : public Layer {
+class AddLayer : public BuiltInLayer {
  public:
   explicit AddLayer(ActivationOptions options) : options_(options) {}
   std::string_view kind() const override { return "add"; }

@@ -6,7 +6,7 @@ namespace {
 
 using namespace layers;
 
-class PoolLayer : public Layer {
+class PoolLayer : public BuiltInLayer {
  public:
   PoolLayer(PoolOptions options, bool maximum) : options_(options), maximum_(maximum) {}
   std::string_view kind() const override { return maximum_ ? "max_pool" : "average_pool"; }
@@ -36,7 +36,7 @@ class PoolLayer : public Layer {
   bool maximum_;
 };
 
-class GlobalPoolLayer : public Layer {
+class GlobalPoolLayer : public BuiltInLayer {
  public:
   explicit GlobalPoolLayer(bool maximum) : maximum_(maximum) {}
   std::string_view kind() const override { return maximum_ ? "global_max_pool" : "global_average_pool"; }

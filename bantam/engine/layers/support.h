@@ -15,6 +15,14 @@
 
 namespace bantam::layers {
 
+/// What every layer of the engine may say of itself: its ops leave memory alone on meta devices, and only the op that
+/// makes its output sees that it ends a stretch.
+class BuiltInLayer : public Layer {
+ public:
+  bool supports_meta() const override { return true; }
+  bool heeds_ends_stretch() const override { return true; }
+};
+
 /// The only input. Throws ShapeError where there is not exactly one.
 inline const Shape& single(std::string_view kind, std::span<const Shape> inputs) {
   if (inputs.size() != 1) throw ShapeError(fmt::format("{}: expected one input, got {}", kind, inputs.size()));

@@ -22,10 +22,12 @@ Tensor bias_add(const Context& context, Tensor x, const Tensor& b) {
   BANTAM_KERNEL(context.exec, bias_forward, rows, channels, x.dtype(), x.data(), b.data(), y.data());
   if (!records(context, {&x, &b})) return y;
   context.tape->record(context, y, [=, x_ref = ValueRef(x)](const Context& ctx, Tensor dy, GradientStore& store) {
-    weight_gradient(ctx, b, store, [&](float* db, bool accumulate) {
+    if (FloatGradient db(ctx, b, store); db.data != nullptr) {
       const Scratch scratch = ctx.scratch(kernels::bias_grad_workspace_bytes(rows, channels, ctx.device.kind));
-      BANTAM_KERNEL(ctx.exec, bias_grad, rows, channels, dy.dtype(), dy.data(), db, accumulate, scratch.get());
-    });
+      BANTAM_KERNEL(ctx.exec, bias_grad, rows, channels, dy.dtype(), dy.data(), db.data, db.accumulate,
+                    scratch.get());
+      db.hand_on(ctx, b, store);
+    }
     store.add(ctx, x_ref, std::move(dy));
   });
   return y;

@@ -77,15 +77,16 @@ Tensor conv2d(const Context& context, const Tensor& x, const Tensor& w, Window2d
   if (!records(context, {&x, &w})) return y;
   context.tape->record(
       context, y, [=, x = SavedTensor(x)](const Context& ctx, Tensor dy, GradientStore& store) mutable {
-        weight_gradient(ctx, w, store, [&](float* dw, bool accumulate) {
+        if (FloatGradient dw(ctx, w, store); dw.data != nullptr) {
           const Tensor input = x.take(ctx);  // gone before dx comes
           const Scratch scratch = pass_scratch(ctx, shape, dtype, Conv2dPass::grad_weight);
           const bool may_stay_narrow = ctx.pending != nullptr && ctx.pending->takes_narrow(ctx, w);
           bool narrow = false;
-          BANTAM_KERNEL(ctx.exec, conv2d_grad_weight, shape, dtype, input.data(), dy.data(), dw, accumulate,
-                        may_stay_narrow ? &narrow : nullptr, scratch.get());
+          BANTAM_KERNEL(ctx.exec, conv2d_grad_weight, shape, dtype, input.data(), dy.data(), dw.data,
+                        dw.accumulate, may_stay_narrow ? &narrow : nullptr, scratch.get());
           if (narrow) ctx.pending->keep_narrow(ctx, *w.parameter());
-        });
+          dw.hand_on(ctx, w, store);
+        }
         if (!wants_gradient(x.ref())) return;
         Tensor dx = ctx.allocate(x.shape(), dtype);
         const Scratch scratch = pass_scratch(ctx, shape, dtype, Conv2dPass::grad_input);

@@ -35,10 +35,11 @@ Tensor dense(const Context& context, const Tensor& x, const Tensor& w) {
   if (!records(context, {&x, &w})) return y;
   context.tape->record(context, y,
                        [=, x = SavedTensor(x)](const Context& ctx, Tensor dy, GradientStore& store) mutable {
-                         weight_gradient(ctx, w, store, [&](float* dw, bool accumulate) {
+                         if (FloatGradient dw(ctx, w, store); dw.data != nullptr) {
                            product(ctx, {.m = units, .n = inputs, .k = batch, .transpose_a = true}, dtype, dy,
-                                   x.take(ctx), DType::float32, dw, accumulate);
-                         });
+                                   x.take(ctx), DType::float32, dw.data, dw.accumulate);
+                           dw.hand_on(ctx, w, store);
+                         }
                          if (!wants_gradient(x.ref())) return;
                          Tensor dx = ctx.allocate(x.shape(), dtype);
                          product(ctx, {.m = batch, .n = inputs, .k = units}, dtype, dy, w, dtype, dx.data(), false);

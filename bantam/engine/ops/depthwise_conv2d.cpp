@@ -41,13 +41,14 @@ Tensor depthwise_conv2d(const Context& context, const Tensor& x, const Tensor& w
   if (!records(context, {&x, &w})) return y;
   context.tape->record(
       context, y, [=, x = SavedTensor(x)](const Context& ctx, Tensor dy, GradientStore& store) mutable {
-        weight_gradient(ctx, w, store, [&](float* dw, bool accumulate) {
+        if (FloatGradient dw(ctx, w, store); dw.data != nullptr) {
           const Tensor input = x.take(ctx);  // gone before dx comes
           const Scratch scratch =
               ctx.scratch(kernels::depthwise_conv2d_grad_weight_workspace_bytes(shape, dtype, ctx.device.kind));
-          BANTAM_KERNEL(ctx.exec, depthwise_conv2d_grad_weight, shape, dtype, input.data(), dy.data(), dw, accumulate,
-                        scratch.get());
-        });
+          BANTAM_KERNEL(ctx.exec, depthwise_conv2d_grad_weight, shape, dtype, input.data(), dy.data(), dw.data,
+                        dw.accumulate, scratch.get());
+          dw.hand_on(ctx, w, store);
+        }
         if (!wants_gradient(x.ref())) return;
         Tensor dx = ctx.allocate(x.shape(), dtype);
         BANTAM_KERNEL(ctx.exec, depthwise_conv2d_grad_input, shape, dtype, dy.data(), w.data(), dx.data());

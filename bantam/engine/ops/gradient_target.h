@@ -1,4 +1,5 @@
-// Where an op's backward writes the gradient of a weight: the parameter's place in the arena, or a new tensor.
+// Where an op's backward writes the gradient of a weight: the parameter's place in the arena, or a new tensor. And the
+// memory that an op may work in.
 #pragma once
 
 #include <cstdint>
@@ -10,24 +11,8 @@
 
 namespace bantam::ops {
 
-/// Calls `compute(float* dw, bool accumulate)` for `weight`, where a gradient of it is wanted. A parameter's goes
-/// straight to the arena; any other tensor's to a new tensor, cast to its type and handed to the store.
-template <class Compute>
-void weight_gradient(const Context& context, const Tensor& weight, GradientStore& store, Compute&& compute) {
-  if (!wants_gradient(weight)) return;
-  if (weight.parameter() != nullptr) {
-    const ParameterGradient target = store.parameter(*weight.parameter());
-    compute(target.data, target.accumulate);
-    return;
-  }
-  Tensor gradient = context.allocate(weight.shape(), DType::float32);
-  compute(gradient.as<float>(), false);
-  if (weight.dtype() != DType::float32) gradient = cast(context, gradient, weight.dtype());
-  store.add(context, weight, std::move(gradient));
-}
-
 /// Where an op writes the gradient of a weight or a vector in float32: the parameter's place in the arena, a new
-/// tensor, or nowhere (`data` is null).
+/// tensor, or nowhere (`data` is null: nobody wants it).
 class FloatGradient {
  public:
   /// What becomes of a gradient that nobody wants: some kernels have to write it all the same.
