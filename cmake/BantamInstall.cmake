@@ -10,6 +10,10 @@ configure_package_config_file(${PROJECT_SOURCE_DIR}/cmake/bantamConfig.cmake.in
 write_basic_package_version_file(${CMAKE_CURRENT_BINARY_DIR}/bantamConfigVersion.cmake COMPATIBILITY SameMinorVersion)
 install(FILES ${CMAKE_CURRENT_BINARY_DIR}/bantamConfig.cmake ${CMAKE_CURRENT_BINARY_DIR}/bantamConfigVersion.cmake
   DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/bantam)
+if(BANTAM_WITH_CUDA)
+  get_target_property(_cudart CUDA::cudart_static IMPORTED_LOCATION)
+  install(FILES ${_cudart} DESTINATION ${CMAKE_INSTALL_LIBDIR}/bantam RENAME libcudart_static.a)
+endif()
 if(TARGET bantam)
   install(TARGETS bantam RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 endif()

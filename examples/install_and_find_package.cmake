@@ -1,5 +1,5 @@
-# Run by CTest: installs the build to a scratch folder, then configures, builds and runs examples/embed against it, and
-# compiles a file that includes every installed header.
+# Run by CTest: installs the build to a scratch folder, then configures, builds and runs examples/embed against it, where
+# no CUDA toolkit is to be found (also if the build has CUDA), and compiles a file that includes every installed header.
 set(scratch ${BUILD_DIR}/install_test)
 file(REMOVE_RECURSE ${scratch})
 function(run)
@@ -9,7 +9,8 @@ function(run)
   endif()
 endfunction()
 run(${CMAKE_COMMAND} --install ${BUILD_DIR} --prefix ${scratch}/prefix)
-run(${CMAKE_COMMAND} -S ${EXAMPLE_DIR} -B ${scratch}/build -G ${GENERATOR} -DCMAKE_PREFIX_PATH=${scratch}/prefix -DCMAKE_BUILD_TYPE=Release)
+run(${CMAKE_COMMAND} -S ${EXAMPLE_DIR} -B ${scratch}/build -G ${GENERATOR} -DCMAKE_PREFIX_PATH=${scratch}/prefix -DCMAKE_BUILD_TYPE=Release
+    -DCMAKE_DISABLE_FIND_PACKAGE_CUDAToolkit=ON)
 run(${CMAKE_COMMAND} --build ${scratch}/build)
 run(${scratch}/build/embed)
 

@@ -147,9 +147,9 @@ int profile_memory(Options options) {
   const StepCase row = step_case(config, options, plan_target(config, named));
   profile_options.curve_batches =
       options.batch_sizes.empty() ? curve_around(row.batch) : parse_integers("--batch-sizes", options.batch_sizes);
-  std::ranges::sort(profile_options.curve_batches);
-  const auto [first, last] = std::ranges::unique(profile_options.curve_batches);
-  profile_options.curve_batches.erase(first, last);
+  std::vector<std::int64_t>& batches = profile_options.curve_batches;
+  std::ranges::sort(batches);
+  batches.erase(std::unique(batches.begin(), batches.end()), batches.end());
   require_free(options.out, options.overwrite);
   MemoryProfile profile = [&] {
     try {

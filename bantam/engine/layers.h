@@ -12,7 +12,7 @@ namespace bantam {
 
 struct ActivationOptions {
   kernels::Activation kind = kernels::Activation::none;
-  float slope = 0.01f;  ///< leaky_relu's, for negative inputs
+  float slope = 0.01f;  ///< leaky_relu's, for inputs below 0, and its derivative at 0
 };
 
 /// Options of `conv2d` layers. Weight (filters, kernel, kernel, C_in/groups).

@@ -2,7 +2,6 @@
 #include "bantam/engine/parameters.h"
 
 #include <algorithm>
-#include <ranges>
 #include <utility>
 
 #include <fmt/format.h>
@@ -67,7 +66,8 @@ Parameter& ParameterArena::declare(ParameterSpec spec) {
 void ParameterArena::materialize(const Context& context, std::uint64_t seed) {
   stream_ = context.stream;
   slot_elements_ = 0;
-  for (Parameter& parameter : parameters_ | std::views::reverse) {
+  for (auto last = parameters_.rbegin(); last != parameters_.rend(); ++last) {
+    Parameter& parameter = *last;
     parameter.offset_ = slot_elements_;
     const std::int64_t padded =
         round_up(std::max<std::int64_t>(parameter.shape().elements(), 1), kernels::kSegmentGranule);

@@ -114,7 +114,8 @@ const HostTensor& expected(const std::filesystem::path& path, const SafetensorsF
 void check_no_other(const std::filesystem::path& path, const SafetensorsFile& file, std::size_t wanted,
                     const StateRegistry& registry) {
   if (file.tensors.size() == wanted) return;
-  for (const auto& [name, tensor] : file.tensors) {
+  for (const auto& entry : file.tensors) {
+    const std::string& name = entry.first;
     const bool known = std::ranges::any_of(registry.tensors(), [&](const auto& e) { return e.name == name; }) ||
                        std::ranges::any_of(registry.counters(), [&](const auto& c) { return c.name == name; });
     if (!known) throw DataError(fmt::format("{}: tensor '{}' does not belong to this model", path.string(), name));

@@ -32,7 +32,8 @@ std::size_t classifier_head_workspace_bytes(const ClassifierHeadShape& s, DType 
   }
   const auto size = static_cast<std::int64_t>(size_of(dtype));
   return aligned_bytes(size * s.batch * s.hidden) + aligned_bytes(size * s.batch * s.classes) +
-         2 * aligned_bytes(4 * s.batch) + aligned_bytes(s.batch) + composed_scratch(s, dtype);
+         aligned_bytes(4 * s.batch) + aligned_bytes(static_cast<std::int64_t>(sizeof(LogSumExp<float>)) * s.batch) +
+         aligned_bytes(s.batch) + composed_scratch(s, dtype);
 }
 
 std::size_t classifier_head_backward_workspace_bytes(const ClassifierHeadShape& s, DType dtype, DeviceKind target) {

@@ -10,8 +10,8 @@
 
 namespace bantam::kernels {
 
-/// Bytes of a mask: one bit an element. Bit i mod 8 of byte i / 8 says whether f' is 1 at element i; bits past the last
-/// element are 0.
+/// Bytes of a mask: one bit an element. Bit i mod 8 of byte i / 8 says whether f rises with slope 1 at element i
+/// (PiecewiseLinear::rises; its other slope holds elsewhere, and at corners); bits past the last element are 0.
 std::size_t activation_mask_bytes(std::int64_t count);
 
 /// y = f(a + b), or f(a) where b is null, `count` elements of `dtype` (float32, float16, bfloat16), computed in float32

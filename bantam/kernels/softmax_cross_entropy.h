@@ -21,14 +21,22 @@ struct MetricSums {
   double samples = 0;
 };
 
+/// A row's log Σ e^l = top + log_sum, in two: e^(l - top - log_sum) keeps its digits however large the logits are,
+/// while rounding the sum costs as many as it has before its point.
+template <class T>
+struct alignas(2 * sizeof(T)) LogSumExp {
+  T top = 0;      ///< the largest logit
+  T log_sum = 0;  ///< log Σ e^(l - top)
+};
+
 /// Where a forward's results go.
 struct SoftmaxCrossEntropyOutputs {
-  float* losses = nullptr;             ///< (batch): logsumexp(logits[n]) - Σ_c q_c·logits[n, c]
-  float* log_sum_exp = nullptr;        ///< (batch), saved for the gradient
-  float* loss = nullptr;               ///< one float32: Σ losses / divisor
-  std::uint8_t* correct = nullptr;     ///< (batch): 1 where the sample counts as correct (MetricSums), else 0
-  MetricSums* ring = nullptr;          ///< ring[*slot] += this batch's sums; null: none
-  const std::int32_t* slot = nullptr;  ///< device memory, read by the kernel; null: 0
+  float* losses = nullptr;                  ///< (batch): logsumexp(logits[n]) - Σ_c q_c·logits[n, c]
+  LogSumExp<float>* log_sum_exp = nullptr;  ///< (batch), saved for the gradient
+  float* loss = nullptr;                    ///< one float32: Σ losses / divisor
+  std::uint8_t* correct = nullptr;          ///< (batch): 1 where the sample counts as correct (MetricSums), else 0
+  MetricSums* ring = nullptr;               ///< ring[*slot] += this batch's sums; null: none
+  const std::int32_t* slot = nullptr;       ///< device memory, read by the kernel; null: 0
 };
 
 /// logits `dtype`; labels int32 in [0, classes): a label outside gives NaN, and is not correct. A NaN logit is never
@@ -38,8 +46,8 @@ using SoftmaxCrossEntropyForward = void(const Exec&, const SoftmaxCrossEntropySh
 /// dlogits = (softmax(logits) - q)·(*upstream)/divisor, `dtype`. `upstream`: device scalar, the gradient of *loss (the
 /// loss scale times the caller's own). dlogits may alias logits.
 using SoftmaxCrossEntropyGrad = void(const Exec&, const SoftmaxCrossEntropyShape&, DType dtype, const void* logits,
-                                     const std::int32_t* labels, const float* log_sum_exp, const float* upstream,
-                                     float divisor, void* dlogits);
+                                     const std::int32_t* labels, const LogSumExp<float>* log_sum_exp,
+                                     const float* upstream, float divisor, void* dlogits);
 
 namespace cpu {
 SoftmaxCrossEntropyForward softmax_cross_entropy_forward;

@@ -136,6 +136,11 @@ std::pair<Index, Index> BoxJoiner::only_pair() {
   by_lower_ = by_upper_ = left_;
   std::ranges::sort(by_lower_, {}, lower);
   std::ranges::sort(by_upper_, {}, upper);
+  // Not equal_range: clang 14 does not take the subrange that it gives.
+  const auto those_at = [](const std::vector<Index>& sorted, auto time, const auto& time_of) {
+    return std::span<const Index>(std::ranges::lower_bound(sorted, time, {}, time_of),
+                                  std::ranges::upper_bound(sorted, time, {}, time_of));
+  };
   const auto only_like = [&](Index box, std::span<const Index> others) {
     Index found = kNoBox;
     for (const Index other : others) {
@@ -147,9 +152,8 @@ std::pair<Index, Index> BoxJoiner::only_pair() {
     return found;
   };
   for (const Index a : by_upper_) {
-    const auto begins = std::ranges::equal_range(by_lower_, upper(a), {}, lower);
-    const Index b = only_like(a, begins);
-    if (b == kNoBox || only_like(b, std::ranges::equal_range(by_upper_, upper(a), {}, upper)) != a) continue;
+    const Index b = only_like(a, those_at(by_lower_, upper(a), lower));
+    if (b == kNoBox || only_like(b, those_at(by_upper_, upper(a), upper)) != a) continue;
     if (!std::ranges::binary_search(refused_, key_of(a, b))) return {a, b};
   }
   return {kNoBox, kNoBox};

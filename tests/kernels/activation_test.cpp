@@ -6,6 +6,7 @@
 
 #include <gtest/gtest.h>
 
+#include "bantam/kernels/masked_activation.h"
 #include "bantam/kernels/reference/activation.h"
 #include "tests/kernels/arrays.h"
 
@@ -32,6 +33,16 @@ class ActivationTest : public DeviceTest {
     BANTAM_KERNEL(exec(), activation_grad, a, kSlope, count, dtype, s.data(), up.data(), down.data());
     return down.download();
   }
+  /// From the bits of a masked forward.
+  std::vector<float> masked_grad(kernels::ActivationFunction f, const std::vector<float>& x,
+                                 const std::vector<float>& dy, DType dtype) {
+    const auto count = static_cast<std::int64_t>(x.size());
+    const DeviceBuffer in(device(), x, dtype), out(device(), count, dtype), up(device(), dy, dtype);
+    const DeviceArray<std::uint8_t> mask(device(), std::vector<std::uint8_t>(kernels::activation_mask_bytes(count)));
+    BANTAM_KERNEL(exec(), masked_activation_forward, f, count, dtype, in.data(), nullptr, out.data(), mask.data());
+    BANTAM_KERNEL(exec(), masked_activation_grad, f, count, dtype, mask.data(), up.data(), up.data());
+    return up.download();
+  }
 };
 
 // A few operations in float32 (exp, erf and division are good to 2 or 3 units), then one rounding to the type.
@@ -57,7 +68,30 @@ TEST_P(ActivationTest, GradientsAtTheKinks) {
   const std::vector<float> y = {-1, 0, 3, 6, 7}, dy = {2, 2, 2, 2, 2};
   EXPECT_EQ(grad(Activation::relu, y, dy, DType::float32), (std::vector<float>{0, 0, 2, 2, 2}));
   EXPECT_EQ(grad(Activation::relu6, y, dy, DType::float32), (std::vector<float>{0, 0, 2, 0, 0}));
-  EXPECT_EQ(grad(Activation::leaky_relu, y, dy, DType::float32), (std::vector<float>{0.5f, 2, 2, 2, 2}));
+  EXPECT_EQ(grad(Activation::leaky_relu, y, dy, DType::float32), (std::vector<float>{0.5f, 0.5f, 2, 2, 2}));
+}
+
+// The slopes that PyTorch and TensorFlow give: at a corner, that of the flatter side; -0 is 0.
+TEST_P(ActivationTest, CornersHaveTheFlatterSlopeInEveryForm) {
+  const std::vector<float> corners = {0.0f, -0.0f, 6.0f}, dy = {1, 1, 1};
+  const auto count = static_cast<std::int64_t>(corners.size());
+  const auto check = [&](Activation a, const std::vector<float>& slopes) {
+    const kernels::ActivationFunction f{a, kSlope};
+    std::vector<float> of_reference(corners.size()), of_line;
+    kernels::reference::activation_grad(a, kSlope, count, corners.data(), dy.data(), of_reference.data());
+    for (const float x : corners) of_line.push_back(kernels::PiecewiseLinear::of(f).derivative(x));
+    EXPECT_EQ(of_reference, slopes);
+    EXPECT_EQ(of_line, slopes);
+    for (const DType dtype : kernel_dtypes()) {
+      SCOPED_TRACE(std::string(to_string(a)) + " " + std::string(to_string(dtype)));
+      EXPECT_EQ(grad(a, forward(a, corners, dtype), dy, dtype), slopes);
+      EXPECT_EQ(masked_grad(f, corners, dy, dtype), slopes);
+    }
+  };
+  check(Activation::none, {1, 1, 1});
+  check(Activation::relu, {0, 0, 1});
+  check(Activation::relu6, {0, 0, 0});
+  check(Activation::leaky_relu, {kSlope, kSlope, 1});
 }
 
 TEST_P(ActivationTest, ForwardIsTheReference) {

@@ -63,6 +63,16 @@ void expect_close(const std::vector<float>& actual, const std::vector<T>& expect
   }
 }
 
+/// Normal values of deviation 1 around `mean` (Box and Muller 1958), float32.
+inline std::vector<float> normal_values(std::int64_t count, std::uint64_t seed, double mean) {
+  const std::vector<float> radius = random_values(count, seed, DType::float32, 0.0f, 1.0f);
+  const std::vector<float> angle = random_values(count, seed + 1, DType::float32, 0.0f, 6.2831853f);
+  std::vector<float> values;
+  for (std::size_t i = 0; i < radius.size(); ++i)
+    values.push_back(static_cast<float>(mean + std::sqrt(-2 * std::log(1.0 - radius[i])) * std::cos(angle[i])));
+  return values;
+}
+
 /// The float types kernels take.
 inline const std::vector<DType>& kernel_dtypes() {
   static const std::vector<DType> all = {DType::float32, DType::float16, DType::bfloat16};

@@ -108,6 +108,9 @@ TEST_P(BatchNormAddTest, ByHand) {
   const Fused sum(device(), {Activation::relu}, s, DType::float32, a, b, false);  // -1 0; 0 4
   EXPECT_EQ(sum.y.download(), (std::vector<float>{0, 0, 0, 4}));
   EXPECT_EQ(sum.mask.download_bytes(), (std::vector<std::uint8_t>{0b1000}));
+  const Fused leaky(device(), {Activation::leaky_relu, 0.5f}, s, DType::float32, a, b, false);
+  EXPECT_EQ(leaky.y.download(), (std::vector<float>{-0.5f, 0, 0, 4}));
+  EXPECT_EQ(leaky.mask.download_bytes(), (std::vector<std::uint8_t>{0b1000})) << "f'(0) is the slope";
   b.mean = {-10, 1};
   b.inv_std = {1, 0.5f};
   b.scale = {3, 4};

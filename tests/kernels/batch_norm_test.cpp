@@ -332,6 +332,18 @@ TEST_P(BatchNormTest, ReluByHand) {
   EXPECT_EQ(b.dx.download(), (std::vector<float>{0, 0, 0, 0}));
 }
 
+TEST_P(BatchNormTest, LeakyReluHasItsSlopeAtTheCorner) {
+  // Normalised -1, 0, 1: f' is 1/4, 1/4 and 1.
+  Inputs in({3, 1}, DType::float32);
+  in.x = {1, 2, 3};
+  in.scale = {1};
+  in.shift = {0};
+  in.dy = {4, 4, 4};
+  const Backward b(device(), {3, 1}, DType::float32, in, {2}, {1}, false, nullptr, {Activation::leaky_relu, 0.25f});
+  EXPECT_EQ(b.dshift.download(), (std::vector<float>{1 + 1 + 4}));
+  EXPECT_EQ(b.dscale.download(), (std::vector<float>{-1 + 4}));
+}
+
 TEST(BatchNormReferenceTest, GradientsAreTheDerivatives) {
   const BatchNormShape s{7, 3};
   const Inputs in(s, DType::float32);

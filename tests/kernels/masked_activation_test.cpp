@@ -57,7 +57,7 @@ TEST_P(MaskedActivationTest, ByHand) {
   };
   EXPECT_EQ(byte_of(Activation::relu), (std::vector<std::uint8_t>{0b10111000, 1}));
   EXPECT_EQ(byte_of(Activation::relu6), (std::vector<std::uint8_t>{0b00101000, 1}));
-  EXPECT_EQ(byte_of(Activation::leaky_relu), (std::vector<std::uint8_t>{0b11111110, 1}));
+  EXPECT_EQ(byte_of(Activation::leaky_relu), (std::vector<std::uint8_t>{0b10111000, 1}));
   EXPECT_EQ(Forward(device(), {Activation::relu6}, DType::float32, a, b).y.download(),
             (std::vector<float>{0, 0, 0, 3, 6, 1, 0, 6, 2}));
   EXPECT_EQ(Forward(device(), {Activation::leaky_relu, 0.5f}, DType::float32, a, {}).y.download(),

@@ -83,7 +83,7 @@ Tensor masked_activation(const Context& context, Tensor a, Tensor b, kernels::Ac
   const SavedOperand b_saved = derived && b.defined() ? SavedOperand(b) : SavedOperand();
   auto [y, mask] = forward(context, f, a, b, recorded);
   if (!recorded) return y;
-  context.tape->record_pieces(context, y, [=](const Context& ctx, Gradient dy, GradientStore& store) {
+  context.tape->record_pieces(context, y, [=, mask = mask](const Context& ctx, Gradient dy, GradientStore& store) {
     Gradient dx = std::move(dy).masked(ctx, mask, f);
     if (!store.comes_next(a_ref) && !store.comes_next(b_ref)) dx = std::move(dx).tensor(ctx);
     store.add(ctx, a_ref, dx);

@@ -1,4 +1,4 @@
-// Cross-entropy: backward keeps logits and each row's log-sum-exp.
+// Cross-entropy: backward keeps logits and each row's log-sum-exp, in two parts.
 #include "bantam/engine/ops/softmax_cross_entropy.h"
 
 #include <fmt/format.h>
@@ -22,11 +22,11 @@ SoftmaxCrossEntropyResult softmax_cross_entropy(const Context& context, const Te
   const float divisor =
       options.divisor > 0.0f ? options.divisor : static_cast<float>(std::max<std::int64_t>(shape.batch, 1));
   const Tensor losses = context.allocate({shape.batch}, DType::float32),
-               lse = context.allocate({shape.batch}, DType::float32);
+               lse = context.allocate({shape.batch, 2}, DType::float32);  // LogSumExp
   Tensor loss = context.allocate({}, DType::float32);
   const Tensor correct = context.allocate({shape.batch}, DType::uint8);
   const kernels::SoftmaxCrossEntropyOutputs out{.losses = losses.as<float>(),
-                                                .log_sum_exp = lse.as<float>(),
+                                                .log_sum_exp = lse.as<kernels::LogSumExp<float>>(),
                                                 .loss = loss.as<float>(),
                                                 .correct = correct.as<std::uint8_t>(),
                                                 .ring = options.metrics,
@@ -37,7 +37,7 @@ SoftmaxCrossEntropyResult softmax_cross_entropy(const Context& context, const Te
   context.tape->record(context, loss, [=](const Context& ctx, Tensor upstream, GradientStore& store) {
     Tensor dlogits = ctx.allocate(logits.shape(), logits.dtype());
     BANTAM_KERNEL(ctx.exec, softmax_cross_entropy_grad, shape, logits.dtype(), logits.data(), labels.as<std::int32_t>(),
-                  lse.as<float>(), upstream.as<float>(), divisor, dlogits.data());
+                  lse.as<kernels::LogSumExp<float>>(), upstream.as<float>(), divisor, dlogits.data());
     store.add(ctx, logits, std::move(dlogits));
   });
   return {loss, losses};

@@ -42,10 +42,9 @@ struct Piecewise8 {
     const Float8 high = line.bounded ? (x > line.top ? broadcast8(line.top) : x) : x;
     return x < 0.0f ? low : high;
   }
-  /// All bits set where f' is 1.
+  /// All bits set where f' is 1; elsewhere it is `below`.
   [[gnu::always_inline]] Int8 rises(Float8 x) const {
-    Int8 up = ~(x < 0.0f);
-    if (!line.rises_at_zero) up &= x > 0.0f;
+    Int8 up = x > 0.0f;
     if (line.bounded) up &= ~(x >= line.top);
     return up;
   }

@@ -28,7 +28,7 @@ void classifier_head_forward(const Exec& exec, const ClassifierHeadShape& s, DTy
   void* hidden = cutter.take<char>(rows * static_cast<std::size_t>(s.hidden) * size);
   void* logits = cutter.take<char>(rows * static_cast<std::size_t>(s.classes) * size);
   float* losses = cutter.take<float>(4 * rows);
-  float* log_sum_exp = cutter.take<float>(4 * rows);
+  auto* log_sum_exp = cutter.take<LogSumExp<float>>(sizeof(LogSumExp<float>) * rows);
   auto* correct = cutter.take<std::uint8_t>(rows);
   char* rest = cutter.take<char>(0);
   const Workspace scratch{rest, needed - static_cast<std::size_t>(rest - static_cast<char*>(workspace.data))};

@@ -59,7 +59,8 @@ RowSums add_block(RowSums sums, const float* l, std::int64_t n, float top) {
 }
 
 struct RowLoss {
-  float loss, log_sum_exp;
+  float loss;
+  LogSumExp<float> log_sum_exp;
 };
 
 /// Every term is taken relative to the largest logit: loss = log Σ e^(l - top) + Σ q·(top - l), all terms >= 0, so that
@@ -70,25 +71,27 @@ RowLoss row_loss(const SoftmaxCrossEntropyShape& s, const T* row, std::int32_t l
   RowSums sums;
   for_row_blocks(s, row, [&](const float* l, std::int64_t, std::int64_t n) { sums = add_block(sums, l, n, top); });
   const float log_sum = std::log(sums.exp);
-  if (!label_in_range(s, label)) return {kNaN, top + log_sum};
+  if (!label_in_range(s, label)) return {kNaN, {top, log_sum}};
   const float label_depth = top - static_cast<float>(row[label]);
   float loss = log_sum + (1.0f - s.smoothing) * label_depth;
   if (s.smoothing != 0) loss += s.smoothing / static_cast<float>(s.classes) * sums.depth;
-  return {loss, top + log_sum};
+  return {loss, {top, log_sum}};
 }
 
 /// One row's values, as the gradient's inner loop reads them. q is `on` at the label and `off` elsewhere.
 struct RowGrad {
-  float log_sum_exp, factor, on, off;
+  LogSumExp<float> log_sum_exp;
+  float factor, on, off;
 };
 
 /// `label` is relative to the block's first class. dl may be l, so the label's logit is read first.
 void grad_block(const RowGrad r, std::int64_t label, const float* l, float* dl, std::int64_t n) {
   const bool has_label = label >= 0 && label < n;
   const float label_logit = has_label ? l[label] : 0.0f;
+  const auto [top, log_sum] = r.log_sum_exp;
 #pragma omp simd
-  for (std::int64_t i = 0; i < n; ++i) dl[i] = (exp_bounded(l[i] - r.log_sum_exp) - r.off) * r.factor;
-  if (has_label) dl[label] = (exp_bounded(label_logit - r.log_sum_exp) - r.on) * r.factor;
+  for (std::int64_t i = 0; i < n; ++i) dl[i] = (exp_bounded(l[i] - top - log_sum) - r.off) * r.factor;
+  if (has_label) dl[label] = (exp_bounded(label_logit - top - log_sum) - r.on) * r.factor;
 }
 
 /// The first class with the largest logit; a NaN is never the largest.
@@ -135,7 +138,7 @@ void softmax_cross_entropy_forward(const Exec& exec, const SoftmaxCrossEntropySh
 }
 
 void softmax_cross_entropy_grad(const Exec& exec, const SoftmaxCrossEntropyShape& shape, DType dtype,
-                                const void* logits, const std::int32_t* labels, const float* log_sum_exp,
+                                const void* logits, const std::int32_t* labels, const LogSumExp<float>* log_sum_exp,
                                 const float* upstream, float divisor, void* dlogits) {
   const float factor = *upstream / divisor;
   const float off = shape.smoothing / static_cast<float>(shape.classes), on = 1.0f - shape.smoothing + off;

@@ -58,7 +58,7 @@ struct Grad {
         for (int k = 0; k < N; ++k) d[k] *= s[k] > 0 && s[k] < 6 ? 1.0f : 0.0f;
         break;
       case Activation::leaky_relu:
-        for (int k = 0; k < N; ++k) d[k] *= s[k] < 0 ? slope : 1.0f;
+        for (int k = 0; k < N; ++k) d[k] *= s[k] > 0 ? 1.0f : slope;
         break;
       case Activation::gelu:
         for (int k = 0; k < N; ++k) d[k] *= gelu_slope(s[k]);

@@ -84,7 +84,7 @@ __global__ void row_loss_kernel(SoftmaxCrossEntropyShape s, const T* logits, con
   depth_sum = warp_sum(depth_sum);
   if (lane != 0) return;
   const float log_sum = logf(exp_sum);
-  out.log_sum_exp[n] = top + log_sum;
+  out.log_sum_exp[n] = {top, log_sum};
   const std::int32_t label = labels[n];
   float loss = NAN;
   if (label_in_range(s, label)) {
@@ -120,17 +120,17 @@ __global__ void __launch_bounds__(kSumThreads)
 /// dlogits may be logits: each element is read and written by the same thread only.
 template <class T>
 __global__ void row_grad_kernel(SoftmaxCrossEntropyShape s, const T* logits, const std::int32_t* labels,
-                                const float* log_sum_exp, const float* upstream, float divisor, T* dlogits) {
+                                const LogSumExp<float>* log_sum_exp, const float* upstream, float divisor, T* dlogits) {
   const std::int64_t n = row_of_warp();
   if (n >= s.batch) return;
   const std::int32_t label = labels[n];
   const float factor = label_in_range(s, label) ? *upstream / divisor : NAN;
-  const float log_sum = log_sum_exp[n];
+  const auto [top, log_sum] = log_sum_exp[n];
   const float off = s.smoothing / static_cast<float>(s.classes), on = 1.0f - s.smoothing + off;
   for (std::int64_t c = threadIdx.x % kWarp; c < s.classes; c += kWarp) {
     const std::int64_t i = n * s.classes + c;
     const float q = c == label ? on : off;
-    dlogits[i] = from_float<T>((expf(to_float(logits[i]) - log_sum) - q) * factor);
+    dlogits[i] = from_float<T>((expf(to_float(logits[i]) - top - log_sum) - q) * factor);
   }
 }
 
@@ -154,7 +154,7 @@ void softmax_cross_entropy_forward(const Exec& exec, const SoftmaxCrossEntropySh
 }
 
 void softmax_cross_entropy_grad(const Exec& exec, const SoftmaxCrossEntropyShape& shape, DType dtype,
-                                const void* logits, const std::int32_t* labels, const float* log_sum_exp,
+                                const void* logits, const std::int32_t* labels, const LogSumExp<float>* log_sum_exp,
                                 const float* upstream, float divisor, void* dlogits) {
   if (shape.batch <= 0) return;
   dispatch_floating(dtype, [&](auto tag) {

@@ -50,7 +50,7 @@ T activation_slope(Activation activation, T slope, T saved) {
     case Activation::relu6:
       return s > 0 && s < 6 ? T(1) : T(0);
     case Activation::leaky_relu:
-      return s < 0 ? slope : T(1);
+      return s > 0 ? T(1) : slope;
     case Activation::gelu:
       return normal_cdf(s) + s * T(0.39894228040143267794) * std::exp(-s * s / 2);
     case Activation::silu: {

@@ -28,7 +28,8 @@ ClassifierHeadResult<T> classifier_head(const ClassifierHeadShape& s, const Clas
                                         T upstream, const Rounded& rounded) {
   const auto count = [](std::int64_t n) { return static_cast<std::size_t>(n); };
   ClassifierHeadResult<T> out;
-  std::vector<T> hidden(count(s.batch * s.hidden)), lse(count(s.batch)), dlogits(count(s.batch * s.classes));
+  std::vector<T> hidden(count(s.batch * s.hidden)), dlogits(count(s.batch * s.classes));
+  std::vector<LogSumExp<T>> lse(count(s.batch));
   matmul({s.batch, s.hidden, s.inputs, false, true}, in.x.data(), in.w1.data(), hidden.data(), false);
   for (std::size_t i = 0; i < hidden.size(); ++i)
     hidden[i] = rounded(std::max(T(0), hidden[i] + in.b1[i % count(s.hidden)]));

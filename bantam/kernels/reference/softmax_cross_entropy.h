@@ -19,18 +19,18 @@ T smoothed_target(const SoftmaxCrossEntropyShape& s, std::int64_t c, std::int32_
 /// Returns Σ losses / divisor.
 template <class T>
 T softmax_cross_entropy_forward(const SoftmaxCrossEntropyShape& s, const T* logits, const std::int32_t* labels,
-                                T divisor, T* losses, T* log_sum_exp) {
+                                T divisor, T* losses, LogSumExp<T>* log_sum_exp) {
   T total = 0;
   for (std::int64_t n = 0; n < s.batch; ++n) {
     const T* row = logits + n * s.classes;
     const T top = *std::max_element(row, row + s.classes);
-    T sum = 0, dot = 0;
+    T sum = 0, depth = 0;
     for (std::int64_t c = 0; c < s.classes; ++c) {
       sum += std::exp(row[c] - top);
-      dot += smoothed_target<T>(s, c, labels[n]) * row[c];
+      depth += smoothed_target<T>(s, c, labels[n]) * (top - row[c]);
     }
-    log_sum_exp[n] = top + std::log(sum);
-    losses[n] = log_sum_exp[n] - dot;
+    log_sum_exp[n] = {top, std::log(sum)};
+    losses[n] = log_sum_exp[n].log_sum + depth;
     total += losses[n];
   }
   return total / divisor;
@@ -38,12 +38,12 @@ T softmax_cross_entropy_forward(const SoftmaxCrossEntropyShape& s, const T* logi
 
 template <class T>
 void softmax_cross_entropy_grad(const SoftmaxCrossEntropyShape& s, const T* logits, const std::int32_t* labels,
-                                const T* log_sum_exp, T upstream, T divisor, T* dlogits) {
+                                const LogSumExp<T>* log_sum_exp, T upstream, T divisor, T* dlogits) {
   for (std::int64_t n = 0; n < s.batch; ++n) {
     for (std::int64_t c = 0; c < s.classes; ++c) {
       const std::int64_t i = n * s.classes + c;
       const T q = smoothed_target<T>(s, c, labels[n]);
-      dlogits[i] = (std::exp(logits[i] - log_sum_exp[n]) - q) * upstream / divisor;
+      dlogits[i] = (std::exp(logits[i] - log_sum_exp[n].top - log_sum_exp[n].log_sum) - q) * upstream / divisor;
     }
   }
 }
