@@ -11,10 +11,12 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <poll.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "bantam/base/error.h"
+#include "bantam/base/text.h"
 
 namespace bantam {
 namespace {
@@ -73,6 +75,45 @@ std::filesystem::path end_of_links(std::filesystem::path path) {
     path = folder_of(path) / target;  // an absolute target stands alone
   }
   return path;
+}
+
+void require_size(const std::filesystem::path& path, std::uint64_t bytes, std::uint64_t most_bytes) {
+  if (bytes > most_bytes)
+    throw DataError(fmt::format("cannot read {}: it is larger than the {} bytes that such a file may have",
+                                path.string(), format_count(static_cast<std::int64_t>(most_bytes))));
+}
+
+/// Whether the pipe's last writer has gone, or bytes are there, within that time.
+bool pipe_has_news(int descriptor, int milliseconds, bool& ended) {
+  pollfd pipe{.fd = descriptor, .events = POLLIN, .revents = 0};
+  const bool news = ::poll(&pipe, 1, milliseconds) > 0;
+  ended = news && (pipe.revents & POLLIN) == 0;
+  return news;
+}
+
+/// What is there next, in a descriptor that does not wait by itself; 0 at the end. Of a FIFO a read gives nothing both
+/// before its first writer has come and after its last one has gone; only the latter is a hangup.
+std::size_t read_some(const std::filesystem::path& path, int descriptor, std::span<char> to) {
+  constexpr int kWriterWaitMs = 3000;
+  struct stat facts {};
+  for (int wait = kWriterWaitMs;;) {
+    const ssize_t got = ::read(descriptor, to.data(), to.size());
+    bool ended = false;
+    if (got > 0) return static_cast<std::size_t>(got);
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0 && errno == EAGAIN) {  // a writer that has not written yet
+      (void)pipe_has_news(descriptor, -1, ended);
+      continue;
+    }
+    if (got < 0 || ::fstat(descriptor, &facts) != 0) fail("read", path, errno);
+    if (!S_ISFIFO(facts.st_mode)) return 0;
+    const bool news = pipe_has_news(descriptor, wait, ended);
+    if (ended) return 0;
+    if (!news && wait == 0)
+      throw DataError(fmt::format("cannot read {}: it is a FIFO that nobody writes to (waited {} s)", path.string(),
+                                  kWriterWaitMs / 1000));
+    wait = 0;  // a writer that has come and is silent shows in the next read
+  }
 }
 
 void require_folder(const std::filesystem::path& path) {
@@ -161,23 +202,25 @@ void write_file_atomically(const std::filesystem::path& path, std::string_view t
   file.commit();
 }
 
-std::string read_file(const std::filesystem::path& path) {
-  const Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+std::string read_file(const std::filesystem::path& path, std::uint64_t most_bytes) {
+  const Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
   if (file.value < 0) fail("read", path, errno);
   struct stat facts {};
   if (::fstat(file.value, &facts) != 0) fail("read", path, errno);
   if (S_ISDIR(facts.st_mode)) fail("read", path, EISDIR);
+  if (!S_ISREG(facts.st_mode) && !S_ISFIFO(facts.st_mode))
+    throw DataError(fmt::format("cannot read {}: it is a device; expected a file or a pipe", path.string()));
+  if (S_ISREG(facts.st_mode)) require_size(path, static_cast<std::uint64_t>(facts.st_size), most_bytes);
   // The size is a hint: pipes and files in /proc say 0, and a file may grow while it is read.
   std::string text;
   std::size_t used = 0;
   text.resize(static_cast<std::size_t>(facts.st_size) + 1);
   for (;;) {
     if (used == text.size()) text.resize(text.size() * 2 + 4096);
-    const ssize_t got = ::read(file.value, text.data() + used, text.size() - used);
-    if (got < 0 && errno == EINTR) continue;
-    if (got < 0) fail("read", path, errno);
+    const std::size_t got = read_some(path, file.value, std::span(text).subspan(used));
     if (got == 0) break;
-    used += static_cast<std::size_t>(got);
+    used += got;
+    require_size(path, used, most_bytes);
   }
   text.resize(used);
   return text;

@@ -36,7 +36,7 @@ constexpr std::array<Unit, 9> kUnits = {{
 constexpr std::string_view kUnitNames = "B, KiB, MiB, GiB, TiB, kB, MB, GB or TB";
 
 [[noreturn]] void refuse(std::string_view text, const std::string& reason) {
-  throw ConfigError(fmt::format("'{}' is not a byte size: {}", text, reason));
+  throw ConfigError(fmt::format("'{}' is not a byte size: {}", shown(text), reason));
 }
 
 std::string_view trimmed(std::string_view text) {
@@ -62,7 +62,7 @@ std::uint64_t unit_bytes(std::string_view text, std::string_view name) {
     names.emplace_back(unit.name);
   }
   const auto near = nearest(name, names);
-  refuse(text, fmt::format("unknown unit '{}'; expected {}{}", name, kUnitNames,
+  refuse(text, fmt::format("unknown unit '{}'; expected {}{}", shown(name), kUnitNames,
                            near ? fmt::format(" (did you mean '{}'?)", *near) : ""));
 }
 
@@ -101,6 +101,7 @@ std::uint64_t parse_byte_size(std::string_view text) {
     fraction = take_digits(rest);
     if (fraction.empty()) refuse(text, "digits must follow the point");
   }
+  if (whole.size() > 1 && whole.front() == '0') refuse(text, "numbers begin with no extra 0");
   if (whole.empty()) refuse(text, fmt::format("expected a number, then {} (or no unit, for bytes)", kUnitNames));
   return scaled(text, whole, fraction, unit_bytes(text, trimmed(rest)));
 }

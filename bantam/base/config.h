@@ -34,6 +34,13 @@ struct NumberRange {
   bool max_open = false;
 };
 
+/// What other programs call a key: {"lr", "learning_rate"}, {"gpu", "device", "cuda:0"}. Both views outlive the document.
+struct ConfigSynonym {
+  std::string_view word;     ///< in small letters, with '_'
+  std::string_view key;      ///< the end of the key's path: "learning_rate", "batch.size"
+  std::string_view example;  ///< a value to show with it; empty: none
+};
+
 /// A YAML text with its overrides applied, and a record of all that was read from it. Copies share one document.
 /// Reading records defaults in the document, so a document belongs to one thread at a time.
 ///
@@ -44,10 +51,10 @@ struct NumberRange {
 ///        learning_rat: 0.1
 ///        ^~~~~~~~~~~~
 ///
-/// The text is one YAML document whose top is a map. Anchors, aliases, merge keys, tags and duplicate keys are refused.
+/// The text is one YAML document of at most 4,000,000 bytes, whose top is a map. Anchors, aliases, merge keys, tags and duplicate keys are refused.
 class ConfigDocument {
  public:
-  /// Reads a file. Throws ConfigError when it cannot be read or parsed, or an override does not fit.
+  /// Reads a file or a pipe (`read_file`). Throws ConfigError when it cannot be read or parsed, or an override does not fit.
   ///
   /// An override is "dotted.path=value", the value in YAML's flow style ("3", "[1, 2]", "{size: 4}"). Each step of the
   /// path is a key of a map, the index of a list's entry, or the name of a list's only entry of that name, so that
@@ -62,6 +69,8 @@ class ConfigDocument {
   ConfigNode root() const;
   /// The top map, ready to read: `root().as_map()`.
   ConfigMap map() const;
+  /// Words that people write for keys: advice on unknown keys then names the key. See ConfigSynonym.
+  void set_synonyms(std::span<const ConfigSynonym> synonyms);
   /// A complete YAML text that loads again to the same run: the file's keys in their order with overrides applied, then
   /// the defaults in the order in which they were read.
   std::string resolved_yaml() const;
@@ -191,13 +200,15 @@ class ConfigMap {
   bool has(std::string_view key);
   /// The map itself, e.g. for `fail`.
   const ConfigNode& self() const { return self_; }
-  /// Rejects the first key that was not asked for, naming the nearest one that was. Call it once all keys are read.
+  /// Rejects the first key that was not asked for, naming the nearest one that was, of this map or else of any other
+  /// that has been read. Call it once all keys are read.
   void finish() const;
 
  private:
   friend class ConfigNode;
   explicit ConfigMap(ConfigNode self) : self_(std::move(self)) {}
   void ask(std::string_view key);
+  std::string advice_on(const std::string& key) const;
   [[noreturn]] void fail_missing(std::string_view key) const;
   ConfigNode add_default(std::string_view key, std::unique_ptr<ConfigNode::Data> value);
 

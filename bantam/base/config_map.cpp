@@ -1,5 +1,6 @@
 // A map read key by key: what is asked for is remembered, what is missing is recorded, what is left over is an error.
 #include <algorithm>
+#include <cctype>
 #include <iterator>
 
 #include <fmt/format.h>
@@ -34,10 +35,40 @@ std::vector<std::string> to_strings(const Range& values) {
   return texts;
 }
 
+std::string address_in(const Data& map, const std::string& key) {
+  const std::string path = address_of(map);
+  return path.empty() ? key : path + "." + key;
+}
+
+/// "; did you mean train.optimizer.adam.learning_rate?" of "lr"; empty where it is no synonym, or of a key that nobody
+/// has asked for.
+std::string advice_on_synonym(const ConfigDocument::Impl& document, const Data& here, const std::string& word) {
+  std::string plain = word;
+  for (char& c : plain) c = c == '-' ? '_' : static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  const auto synonym = std::ranges::find(document.synonyms, plain, &ConfigSynonym::word);
+  if (synonym == document.synonyms.end()) return "";
+  const std::string key(synonym->key), leaf = key.substr(key.rfind('.') + 1);
+  const auto asked = document.asked.find(leaf);
+  if (asked == document.asked.end()) return "";
+  for (const Data* map : asked->second) {
+    const std::string place = address_in(*map, leaf);
+    if (place != key && !place.ends_with("." + key)) continue;
+    const std::string example = synonym->example.empty() ? "" : fmt::format(", e.g. {}={}", place, synonym->example);
+    if (map == &here) return fmt::format("; did you mean '{}'{}?", leaf, example);
+    return fmt::format("; did you mean {}{}?", place, example);
+  }
+  return "";
+}
+
 }  // namespace
 
 void ConfigMap::ask(std::string_view key) {
-  if (std::ranges::find(asked_, key) == asked_.end()) asked_.emplace_back(key);
+  if (std::ranges::find(asked_, key) != asked_.end()) return;
+  asked_.emplace_back(key);
+  constexpr std::size_t kMostPlaces = 3;  // that advice names
+  auto place = self_.document_->asked.find(key);
+  if (place == self_.document_->asked.end()) place = self_.document_->asked.try_emplace(std::string(key)).first;
+  if (place->second.size() < kMostPlaces) place->second.push_back(self_.data_);
 }
 
 bool ConfigMap::has(std::string_view key) {
@@ -70,7 +101,7 @@ void ConfigMap::fail_missing(std::string_view key) const {
     for (const auto& child : self_.data_->children) {
       if (std::ranges::find(asked_, child->key) != asked_.end()) continue;
       if (const auto near = nearest(child->key, wanted))
-        fail_at(child->key_mark, fmt::format("unknown key '{}'{}; did you mean '{}'?", child->key, where, *near));
+        fail_at(child->key_mark, fmt::format("unknown key '{}'{}; did you mean '{}'?", shown(child->key), where, *near));
     }
   }
   self_.fail_at_key(fmt::format("missing key '{}'{}", key, where));
@@ -184,17 +215,28 @@ ConfigMap ConfigMap::map_or_empty(std::string_view key) {
 
 std::vector<ConfigNode> ConfigMap::list(std::string_view key) { return node(key).items(); }
 
+std::string ConfigMap::advice_on(const std::string& key) const {
+  const ConfigDocument::Impl& document = *self_.document_;
+  std::string advice = advice_on_synonym(document, *self_.data_, key);
+  if (!advice.empty()) return advice;
+  if (const auto near = nearest(key, asked_)) return fmt::format("; did you mean '{}'?", *near);
+  std::vector<std::string> elsewhere;
+  for (const auto& [asked, maps] : document.asked) elsewhere.push_back(asked);
+  if (const auto near = nearest(key, elsewhere)) {
+    std::vector<std::string> places;
+    for (const Data* map : document.asked.find(*near)->second) places.push_back(address_in(*map, *near));
+    return fmt::format("; did you mean {}?", join(places, ", ", " or "));
+  }
+  if (asked_.empty()) return "; no keys are allowed here";
+  return fmt::format("; valid keys: {}", join(asked_, ", ", " and "));
+}
+
 void ConfigMap::finish() const {
   for (const auto& child : self_.data_->children) {
     if (std::ranges::find(asked_, child->key) != asked_.end()) continue;
     const std::string path = self_.path();
-    std::string advice = "; no keys are allowed here";
-    if (const auto near = nearest(child->key, asked_))
-      advice = fmt::format("; did you mean '{}'?", *near);
-    else if (!asked_.empty())
-      advice = fmt::format("; valid keys: {}", join(asked_, ", ", " and "));
-    fail_at(child->key_mark,
-            fmt::format("unknown key '{}'{}{}", child->key, path.empty() ? "" : " in " + path, advice));
+    fail_at(child->key_mark, fmt::format("unknown key '{}'{}{}", shown(child->key), path.empty() ? "" : " in " + path,
+                                         advice_on(child->key)));
   }
 }
 

@@ -21,7 +21,27 @@ using Data = ConfigNode::Data;
           fmt::format("{}{}expected {}, got {}{}", path, path.empty() ? "" : ": ", expected, describe(node), advice));
 }
 
+/// Of what stands where a number is expected.
+std::string advice_on_number(const Data& node) {
+  if (node.kind != ConfigKind::scalar || node.quoted || !looks_like_number(node.scalar)) return "";
+  if (has_leading_zero(node.scalar))
+    return " (numbers begin with no extra 0: some read it as decimal, some as octal)";
+  return "";
+}
+
 bool is_plain(const Data& node) { return node.kind == ConfigKind::scalar && !node.quoted; }
+
+/// Of a map that should have one key: an override that added another one is what is wrong, not the file.
+void fail_second_name(const Data& map) {
+  for (const auto& child : map.children) {
+    if (child->key_mark.source == nullptr || !child->key_mark.source->command_line || map.mark.source->command_line) continue;
+    const std::string path = address_of(map), first = map.children.front()->key;
+    fail_at(child->key_mark,
+            fmt::format("{} is '{}' with its options, and '{}' would stand beside it: write {}.{}.KEY=VALUE for an "
+                        "option, or {}={{NAME: {{…}}}} for another",
+                        path, shown(first), shown(child->key), path, shown(first), path));
+  }
+}
 
 std::string integers_in(IntegerRange range) {
   constexpr IntegerRange kAll;
@@ -44,7 +64,7 @@ std::string numbers_in(NumberRange range) {
 
 /// The double of a number's text; nothing when it is not a number or no finite double can hold it.
 std::optional<double> to_double(std::string_view text) {
-  if (!looks_like_number(text)) return std::nullopt;
+  if (!looks_like_number(text) || has_leading_zero(text)) return std::nullopt;
   if (text.front() == '+') text.remove_prefix(1);
   double value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
@@ -57,7 +77,7 @@ std::optional<std::int64_t> to_integer(std::string_view text) {
   std::string_view digits = text.starts_with('+') ? text.substr(1) : text;
   std::int64_t value = 0;
   const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), value);
-  if (looks_like_number(text) && error == std::errc() && end == digits.data() + digits.size()) return value;
+  if (looks_like_number(text) && !has_leading_zero(text) && error == std::errc() && end == digits.data() + digits.size()) return value;
   const auto number = to_double(text);
   constexpr double kExact = 9007199254740992.0;
   const bool whole_digits_only = text.find_first_of(".eE") == std::string_view::npos;
@@ -77,14 +97,16 @@ std::string ConfigNode::position() const { return position_of(data_->mark); }
 
 std::int64_t ConfigNode::as_integer(IntegerRange range) const {
   const auto value = is_plain(*data_) ? to_integer(data_->scalar) : std::nullopt;
-  if (!value || *value < range.min || *value > range.max) fail_expected(*data_, integers_in(range));
+  if (!value || *value < range.min || *value > range.max)
+    fail_expected(*data_, integers_in(range), advice_on_number(*data_));
   return *value;
 }
 
 std::optional<std::int64_t> ConfigNode::as_integer_or_auto(IntegerRange range) const {
   if (is_text("auto")) return std::nullopt;
   const auto value = is_plain(*data_) ? to_integer(data_->scalar) : std::nullopt;
-  if (!value || *value < range.min || *value > range.max) fail_expected(*data_, integers_in(range) + " or auto");
+  if (!value || *value < range.min || *value > range.max) 
+    fail_expected(*data_, integers_in(range) + " or auto", advice_on_number(*data_));
   return value;
 }
 
@@ -92,7 +114,8 @@ double ConfigNode::as_number(NumberRange range) const {
   const auto value = is_plain(*data_) ? to_double(data_->scalar) : std::nullopt;
   if (!value) {
     const bool number = is_plain(*data_) && looks_like_number(data_->scalar);
-    fail_expected(*data_, numbers_in(range), number ? " (a 64-bit float cannot hold it)" : "");
+    const std::string advice = advice_on_number(*data_);
+    fail_expected(*data_, numbers_in(range), number && advice.empty() ? " (a 64-bit float cannot hold it)" : advice);
   }
   const bool low = *value < range.min || (range.min_open && *value == range.min);
   const bool high = *value > range.max || (range.max_open && *value == range.max);
@@ -113,7 +136,7 @@ bool ConfigNode::as_boolean() const {
 std::string ConfigNode::as_text() const {
   if (!is_scalar()) fail_expected(*data_, "text");
   if (!data_->quoted && (looks_like_number(data_->scalar) || looks_like_boolean(data_->scalar)))
-    fail_expected(*data_, "text", fmt::format(" (write \"{}\" to mean text)", data_->scalar));
+    fail_expected(*data_, "text", fmt::format(" (write \"{}\" to mean text)", shown(data_->scalar)));
   return data_->scalar;
 }
 
@@ -191,6 +214,7 @@ ConfigNode::Named ConfigNode::as_named() const {
     Data* only = data_->children.front().get();
     return {only->key, ConfigNode(document_, only)};
   }
+  if (is_map()) fail_second_name(*data_);
   const std::string expected = "a name or one 'name: {options}'";
   if (is_map()) fail_expected(*data_, expected, fmt::format(" of {} keys", data_->children.size()));
   if (!is_scalar()) fail_expected(*data_, expected);
@@ -219,7 +243,7 @@ void ConfigNode::fail_unknown(std::string_view what, std::string_view name, std:
     advice = fmt::format("; did you mean '{}'?", *near);
   else if (!valid.empty())
     advice = fmt::format("; valid: {}", join(valid, ", ", " and "));
-  fail_at_key(fmt::format("unknown {} '{}'{}", what, name, advice));
+  fail_at_key(fmt::format("unknown {} '{}'{}", what, shown(name), advice));
 }
 
 }  // namespace bantam

@@ -32,19 +32,13 @@ std::vector<Step> split_path(const ConfigSource& source, std::string_view path) 
   }
 }
 
-/// The name by which a list's entry can be found: `batch` of `batch: {size: 16}` or of plain `batch`.
-std::string entry_name(const Data& entry) {
-  if (entry.kind == ConfigKind::map && entry.children.size() == 1) return entry.children.front()->key;
-  return entry.kind == ConfigKind::scalar ? entry.scalar : "";
-}
-
 [[noreturn]] void fail_no_entry(const Data& list, const Step& step) {
   std::vector<std::string> names;
   for (const auto& child : list.children)
     if (std::string name = entry_name(*child); !name.empty()) names.push_back(std::move(name));
   std::string advice = names.empty() ? "it is addressed by index" : "it has " + join(names, ", ", " and ");
   if (const auto near = nearest(step.name, names)) advice = fmt::format("did you mean '{}'?", *near);
-  fail_at(step.mark, fmt::format("no entry '{}' in the list {}; {}", step.name, path_of(list), advice));
+  fail_at(step.mark, fmt::format("no entry '{}' in the list {}; {}", shown(step.name), path_of(list), advice));
 }
 
 Data& step_into_list(Data& list, const Step& step) {
@@ -74,7 +68,7 @@ Data& step_into(Data& node, const Step& step) {
   if (node.kind == ConfigKind::list) return step_into_list(node, step);
   if (node.kind == ConfigKind::null || (node.kind == ConfigKind::scalar && node.scalar == step.name)) name_to_map(node);
   if (node.kind != ConfigKind::map)
-    fail_at(step.mark, fmt::format("{} is {}, so it has no key '{}'", path_of(node), describe(node), step.name));
+    fail_at(step.mark, fmt::format("{} is {}, so it has no key '{}'", path_of(node), describe(node), shown(step.name)));
   if (Data* child = find_child(node, step.name)) return *child;
   auto child = std::make_unique<Data>();
   child->key = step.name;
@@ -91,7 +85,7 @@ void apply_override(ConfigDocument::Impl& document, const std::string& text) {
   const ConfigSource& source = *document.sources.back();
   const std::size_t equals = text.find('=');
   const ConfigMark all{.source = &source, .length = static_cast<int>(display_width(text))};
-  if (equals == std::string::npos || equals == 0) fail_at(all, fmt::format("expected key=value, got '{}'", text));
+  if (equals == std::string::npos || equals == 0) fail_at(all, fmt::format("expected key=value, got '{}'", shown(text)));
   const std::vector<Step> steps = split_path(source, std::string_view(text).substr(0, equals));
   auto value = parse_yaml(source, static_cast<int>(equals) + 1);
   Data* node = document.root.get();

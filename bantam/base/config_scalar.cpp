@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "bantam/base/config_tree.h"
+#include "bantam/base/text.h"
 
 namespace bantam {
 namespace {
@@ -48,6 +49,11 @@ bool looks_like_number(std::string_view text) {
 
 bool looks_like_boolean(std::string_view text) { return text == "true" || text == "false"; }
 
+bool has_leading_zero(std::string_view text) {
+  if (text.starts_with('+') || text.starts_with('-')) text.remove_prefix(1);
+  return text.size() > 1 && text[0] == '0' && is_digit(text[1]);
+}
+
 bool is_safe_plain(std::string_view text) {
   if (text.empty() || text.back() == ' ') return false;
   const auto safe = [](char c) {
@@ -72,9 +78,10 @@ std::string describe(const ConfigNode::Data& node) {
     case ConfigKind::scalar:
       break;
   }
-  if (node.quoted) return fmt::format("the text \"{}\"", node.scalar);
-  if (looks_like_number(node.scalar) || looks_like_boolean(node.scalar)) return node.scalar;
-  return fmt::format("'{}'", node.scalar);
+  const std::string text = shown(node.scalar);
+  if (node.quoted) return fmt::format("the text \"{}\"", text);
+  if (looks_like_number(node.scalar) || looks_like_boolean(node.scalar)) return text;
+  return fmt::format("'{}'", text);
 }
 
 }  // namespace bantam

@@ -32,7 +32,8 @@ std::string quote_line(const std::string& line, std::size_t column, std::size_t 
   std::string shown = before + line.substr(begin, end - begin) + (end < line.size() ? "…" : "");
   const std::size_t caret = display_width(before) + display_width(line.substr(begin, column - begin));
   const std::size_t width = std::max<std::size_t>(1, display_width(line.substr(column, length)));
-  std::ranges::replace(shown, '\t', ' ');
+  // Each control character takes the column that the caret counts for it.
+  std::ranges::replace_if(shown, [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7F; }, ' ');
   const std::string margin(kMargin, ' ');
   return margin + shown + "\n" + margin + std::string(caret, ' ') + "^" + std::string(width - 1, '~');
 }
@@ -75,7 +76,8 @@ std::string position_of(const ConfigMark& mark) {
 void fail_at(const ConfigMark& mark, std::string_view message) {
   const ConfigMark inside = clamped(mark);
   const std::string line = line_of(inside);
-  std::string text = fmt::format("{}: error: {}", position_of(mark), message);
+  // Paths, names of devices and the like in a message come from the configuration too.
+  std::string text = fmt::format("{}: error: {}", position_of(mark), shown_message(message));
   if (line.find_first_not_of(" \t") != std::string::npos)
     text += "\n" + quote_line(line, static_cast<std::size_t>(inside.column), static_cast<std::size_t>(inside.length));
   throw ConfigError(text);
@@ -93,14 +95,32 @@ std::string path_of(const ConfigNode::Data& node) {
   return before.empty() ? step : before + "." + step;
 }
 
+std::string entry_name(const ConfigNode::Data& entry) {
+  if (entry.kind == ConfigKind::map && entry.children.size() == 1) return entry.children.front()->key;
+  return entry.kind == ConfigKind::scalar ? entry.scalar : "";
+}
+
+std::string address_of(const ConfigNode::Data& node) {
+  if (!node.parent) return "";
+  const ConfigNode::Data* outer = node.parent;
+  const ConfigNode::Data* list = outer->parent;
+  const bool names_entry =
+      node.has_key && list != nullptr && list->kind == ConfigKind::list && entry_name(*outer) == node.key &&
+      std::ranges::count_if(list->children, [&](const auto& entry) { return entry_name(*entry) == node.key; }) == 1;
+  if (names_entry) outer = list;
+  const std::string path = path_of(node), before = address_of(*outer);
+  const std::string step = node.has_key ? node.key : path.substr(path.rfind('.') + 1);
+  return before.empty() ? step : before + "." + step;
+}
+
 ConfigNode::Data* find_child(const ConfigNode::Data& map, std::string_view key) {
-  for (const auto& child : map.children)
-    if (child->has_key && child->key == key) return child.get();
-  return nullptr;
+  const auto found = map.by_key.find(key);
+  return found == map.by_key.end() ? nullptr : found->second;
 }
 
 ConfigNode::Data& add_child(ConfigNode::Data& parent, std::unique_ptr<ConfigNode::Data> child) {
   child->parent = &parent;
+  if (child->has_key) parent.by_key.emplace(child->key, child.get());
   parent.children.push_back(std::move(child));
   return *parent.children.back();
 }
@@ -112,6 +132,7 @@ void replace_value(ConfigNode::Data& node, std::unique_ptr<ConfigNode::Data> val
   node.mark = value->mark;
   node.options = nullptr;
   node.children = std::move(value->children);
+  node.by_key = std::move(value->by_key);
   for (auto& child : node.children) child->parent = &node;
 }
 

@@ -2,9 +2,11 @@
 // line.
 #pragma once
 
+#include <map>
 #include <memory>
 #include <string>
 #include <string_view>
+#include <unordered_map>
 #include <vector>
 
 #include "bantam/base/config.h"
@@ -36,6 +38,7 @@ struct ConfigNode::Data {
   bool has_key = false;
   Data* parent = nullptr;
   std::vector<std::unique_ptr<Data>> children;  // of lists and maps
+  std::unordered_map<std::string_view, Data*> by_key;  // of maps: their children, whose keys the views point into
   std::unique_ptr<Data> options;  // of a plain name: the map of options it stands for, filled with defaults
 };
 
@@ -44,6 +47,9 @@ struct ConfigDocument::Impl {
   std::string name;
   std::vector<std::unique_ptr<ConfigSource>> sources;
   std::unique_ptr<ConfigNode::Data> root;
+  std::vector<ConfigSynonym> synonyms;
+  // Every key that was asked for, with the first maps that it was asked of: where a key at a wrong place belongs.
+  std::map<std::string, std::vector<const ConfigNode::Data*>, std::less<>> asked;
 };
 
 /// Throws ConfigError: the position, the message, the source line and a caret under the mark.
@@ -55,6 +61,10 @@ std::vector<std::string> split_lines(std::string_view text);
 
 /// The dotted path of a node; empty at the top.
 std::string path_of(const ConfigNode::Data& node);
+/// The same as overrides are written: entries of lists go by their name where only one has it.
+std::string address_of(const ConfigNode::Data& node);
+/// The name by which a list's entry can be found: `batch` of `batch: {size: 16}` or of plain `batch`.
+std::string entry_name(const ConfigNode::Data& entry);
 /// The entry of a map with this key, or null.
 ConfigNode::Data* find_child(const ConfigNode::Data& map, std::string_view key);
 /// Appends a child (with a key, in maps) and returns it.
@@ -75,6 +85,8 @@ std::string emit_yaml(const ConfigNode::Data& root);
 /// Plain text as YAML has it: a number (also one out of range), true or false, other spellings of those.
 bool looks_like_number(std::string_view text);
 bool looks_like_boolean(std::string_view text);
+/// 010: a number in decimal to YAML 1.2, in octal to YAML 1.1 and in Python and C. Such numbers are refused.
+bool has_leading_zero(std::string_view text);
 /// True when `text`, written without quotes, would be read as the same text anywhere in a YAML file.
 bool is_safe_plain(std::string_view text);
 /// "'many'", "12", "a list", … for "expected …, got …".

@@ -10,6 +10,7 @@
 
 #include "bantam/base/config_tree.h"
 #include "bantam/base/error.h"
+#include "bantam/base/text.h"
 
 namespace bantam {
 namespace {
@@ -114,7 +115,7 @@ class TreeBuilder final : public YAML::EventHandler {
   }
 
   void refuse_tag(const YAML::Mark& mark, const std::string& tag) const {
-    fail_at(mark_of(mark), fmt::format("tags are not supported, got '{}'", tag));
+    fail_at(mark_of(mark), fmt::format("tags are not supported, got '{}'", shown(tag)));
   }
 
   void open(ConfigKind kind, const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor) {
@@ -134,7 +135,7 @@ class TreeBuilder final : public YAML::EventHandler {
     if (const Data* first = find_child(*level.data, key)) {
       const std::string path = path_of(*level.data);
       const std::string where = source_.command_line ? "" : fmt::format(" (first at {})", position_of(first->key_mark));
-      fail_at(place, fmt::format("duplicate key '{}'{}{}", key, path.empty() ? "" : " in " + path, where));
+      fail_at(place, fmt::format("duplicate key '{}'{}{}", shown(key), path.empty() ? "" : " in " + path, where));
     }
     level.has_key = true;
     level.key = key;
@@ -197,7 +198,15 @@ class TreeBuilder final : public YAML::EventHandler {
     const Data& map = *stack_.back().data;
     if (map.parent && !is_bracket(map.mark) && is_bracket(map.parent->mark))
       fail_at(map.parent->mark, "this bracket is never closed");
-    fail_at(mark, fmt::format("expected ':' after the key '{}'", key));
+    fail_at(mark, fmt::format("expected ':' after the key '{}'{}", shown(key), advice_on_colon(key)));
+  }
+
+  /// "cpu:16MiB" is one word to YAML: a colon that ends a key has a space behind it.
+  static std::string advice_on_colon(const std::string& key) {
+    const std::size_t colon = key.rfind(':');
+    if (colon == std::string::npos || colon == 0 || colon + 1 == key.size()) return "";
+    return fmt::format("; write a space after the colon: '{}: {}'", shown(key.substr(0, colon), 40),
+                       shown(key.substr(colon + 1), 40));
   }
 
   const ConfigSource& source_;
@@ -210,15 +219,13 @@ class TreeBuilder final : public YAML::EventHandler {
 void refuse_control_characters(const ConfigSource& source) {
   for (std::size_t line = 0; line < source.lines.size(); ++line) {
     const auto& text = source.lines[line];
-    const auto bad = std::ranges::find_if(text, [](char c) {
-      const auto code = static_cast<unsigned char>(c);
-      return (code < 0x20 && c != '\t') || code == 0x7F;
-    });
-    if (bad == text.end()) continue;
-    const ConfigMark mark{
-        .source = &source, .line = static_cast<int>(line), .column = static_cast<int>(bad - text.begin())};
+    std::size_t bad = 0, bytes = 0;
+    for (; bad < text.size(); ++bad)
+      if (bytes = control_bytes(std::string_view(text).substr(bad)); bytes > 0 && text[bad] != '\t') break;
+    if (bad == text.size()) continue;
+    const ConfigMark mark{.source = &source, .line = static_cast<int>(line), .column = static_cast<int>(bad)};
     throw ConfigError(fmt::format("{}: error: control character 0x{:02x}; a configuration is plain text",
-                                  position_of(mark), static_cast<unsigned char>(*bad)));
+                                  position_of(mark), static_cast<unsigned char>(text[bad + bytes - 1])));
   }
 }
 

@@ -25,6 +25,35 @@ std::string padded(std::string_view text, std::size_t width, Align align) {
   return align == Align::left ? std::string(text) + space : space + std::string(text);
 }
 
+/// Bytes 10xxxxxx continue a character.
+bool continues_character(char c) { return (static_cast<unsigned char>(c) & 0xC0) == 0x80; }
+
+/// Control characters as escapes, but those of `kept`.
+std::string escaped(std::string_view text, std::string_view kept) {
+  std::string result;
+  result.reserve(text.size());
+  while (!text.empty()) {
+    const std::size_t bytes = control_bytes(text);
+    if (bytes == 0 || (bytes == 1 && kept.find(text[0]) != std::string_view::npos))
+      result += text[0];
+    else if (text[0] == '\n' || text[0] == '\r' || text[0] == '\t')
+      result += text[0] == '\n' ? "\\n" : text[0] == '\r' ? "\\r" : "\\t";
+    else
+      result += fmt::format("\\x{:02x}", static_cast<unsigned char>(text[bytes - 1]));
+    text.remove_prefix(std::max<std::size_t>(bytes, 1));
+  }
+  return result;
+}
+
+/// Its first two thirds and the end, `most` bytes in all, cut between characters. Looks at no more than it keeps.
+std::string shortened(std::string_view text, std::size_t most) {
+  if (text.size() <= most || display_width(text) <= most) return std::string(text);
+  std::size_t head = most * 2 / 3, tail = text.size() - (most - head - 1);
+  while (head > 0 && continues_character(text[head])) --head;
+  while (tail < text.size() && continues_character(text[tail])) ++tail;
+  return fmt::format("{}…{}", text.substr(0, head), text.substr(tail));
+}
+
 }  // namespace
 
 std::size_t edit_distance(std::string_view a, std::string_view b) {
@@ -47,6 +76,9 @@ std::optional<std::string> nearest(std::string_view word, std::span<const std::s
   std::optional<std::string> best;
   std::size_t best_distance = 0;
   for (const std::string& candidate : candidates) {
+    // No distance is less than that of the lengths: a word of megabytes is not compared letter by letter.
+    const auto [shorter, longer] = std::minmax(word.size(), candidate.size());
+    if (longer - shorter > std::max<std::size_t>(1, longer / 3)) continue;
     const std::size_t distance = edit_distance(lower(word), lower(candidate));
     const std::size_t allowed = std::max<std::size_t>(1, std::max(word.size(), candidate.size()) / 3);
     if (distance > allowed || distance >= std::min(word.size(), candidate.size())) continue;
@@ -64,6 +96,29 @@ std::string join(std::span<const std::string> items, std::string_view separator,
     text += items[i];
   }
   return text;
+}
+
+std::size_t control_bytes(std::string_view text) {
+  if (text.empty()) return 0;
+  const auto first = static_cast<unsigned char>(text[0]);
+  if (first < 0x20 || first == 0x7F) return 1;
+  // C1's are two bytes of UTF-8, C2 80 to C2 9F.
+  const bool is_c1 = first == 0xC2 && text.size() > 1 && static_cast<unsigned char>(text[1]) < 0xA0;
+  return is_c1 && continues_character(text[1]) ? 2 : 0;
+}
+
+std::string printable(std::string_view text) { return escaped(text, "\n\t"); }
+
+std::string shown(std::string_view text, std::size_t most) { return escaped(shortened(text, most), ""); }
+
+std::string shown_message(std::string_view message, std::size_t most) {
+  std::string result;
+  for (std::size_t begin = 0; begin <= message.size();) {
+    const std::size_t end = std::min(message.find('\n', begin), message.size());
+    result += (begin > 0 ? "\n" : "") + printable(shortened(message.substr(begin, end - begin), most));
+    begin = end + 1;
+  }
+  return result;
 }
 
 std::string format_count(std::int64_t count) {
@@ -88,9 +143,7 @@ std::string format_duration(double seconds) {
 }
 
 std::size_t display_width(std::string_view text) {
-  // Bytes 10xxxxxx continue a character.
-  return static_cast<std::size_t>(
-      std::ranges::count_if(text, [](char c) { return (static_cast<unsigned char>(c) & 0xC0) != 0x80; }));
+  return static_cast<std::size_t>(std::ranges::count_if(text, [](char c) { return !continues_character(c); }));
 }
 
 Table::Table(std::vector<Column> columns) : columns_(std::move(columns)) {}

@@ -23,6 +23,20 @@ std::optional<std::string> nearest(std::string_view word, std::span<const std::s
 /// "a, b or c" with separator ", " and last separator " or ".
 std::string join(std::span<const std::string> items, std::string_view separator, std::string_view last_separator);
 
+/// The text with control characters (C0 but newlines and tabs, DEL, C1) written as escapes, \x1b: names and values may
+/// hold them, and a terminal would obey them.
+std::string printable(std::string_view text);
+
+/// How many bytes the control character takes that the text begins with; 0 where it begins with another character.
+std::size_t control_bytes(std::string_view text);
+
+/// One name or value as a message repeats it: on one line, control characters as escapes, and, where it is longer than
+/// `most` characters, its beginning and its end with "…" between.
+std::string shown(std::string_view text, std::size_t most = 80);
+
+/// A whole message as it is shown: `printable`, and none of its lines longer than `most` characters.
+std::string shown_message(std::string_view message, std::size_t most = 1000);
+
 /// 695493 → "695,493".
 std::string format_count(std::int64_t count);
 

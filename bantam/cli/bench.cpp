@@ -13,7 +13,7 @@ namespace bantam::cli {
 
 void add_bench_options(CLI::App& command, BenchOptions& options) {
   add_common_options(command, options.common);
-  command.add_option("--batch-sizes", options.batch_sizes,
+  command.add_option("--batch-sizes,--batch-size", options.batch_sizes,
                      "Comma-separated, e.g. 16,128,1024;\ndefault: the config's batch size, or 16");
   command.add_option("--precision", options.precisions,
                      "Comma-separated: float32, mixed_float16,\nmixed_bfloat16; default: the config's");

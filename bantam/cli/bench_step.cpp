@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "bantam/base/error.h"
+#include "bantam/base/text.h"
 #include "bantam/cli/bench.h"
 #include "bantam/cli/fitting.h"
 #include "bantam/cli/oom_message.h"
@@ -60,9 +61,9 @@ int bench_step(const BenchOptions& options) {
   require_device(config);
   const std::vector<StepCase> cases = bench_cases(config, options, bytes_to_fit(config));
   if (!options.json)
-    fmt::print("{} on {}\n{:>5} {:4} {:9} {:8} {:>8} {:>8} {:>6} {:>5} {:>7} {:5} {:>5}\n", config.model.name,
-               to_string(config.device), "batch", "type", "recompute", "mode", "ms/step", "images/s", "peak", "kern.",
-               "floor", "bound", "ratio");
+    fmt::print("{} on {}\n{:>5} {:4} {:9} {:8} {:>8} {:>8} {:>6} {:>5} {:>7} {:5} {:>5}\n",
+               printable(config.model.name), to_string(config.device), "batch", "type", "recompute", "mode", "ms/step",
+               "images/s", "peak", "kern.", "floor", "bound", "ratio");
   Rates rates(config, options.common.threads);
   bool any = false;
   std::optional<OutOfMemory> refused;  // the first

@@ -3,7 +3,6 @@
 #include <cstdio>
 #include <functional>
 #include <new>
-#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -13,6 +12,7 @@
 #include "bantam/base/error.h"
 #include "bantam/base/text.h"
 #include "bantam/cli/options.h"
+#include "bantam/cli/usage.h"
 #include "bantam/memory/device.h"
 
 namespace bantam::cli {
@@ -32,28 +32,8 @@ constexpr const char* kFooter =
 int report(std::string_view message, int code) {
   // Errors with a position begin with it, as compilers' do.
   const bool has_position = message.find(": error: ") < message.find('\n');
-  fmt::print(stderr, "{}{}\n", has_position ? "" : "bantam: error: ", message);
+  fmt::print(stderr, "{}{}\n", has_position ? "" : "bantam: error: ", shown_message(message));
   return code;
-}
-
-std::vector<const CLI::App*> subcommands(const CLI::App& app) {
-  return app.get_subcommands([](const CLI::App*) { return true; });
-}
-
-/// A misspelt subcommand, also of a group such as `bench`, gets the nearest one; the parser would only say that one is
-/// required. `before`: the words in front of it.
-void check_subcommand(const CLI::App& app, std::span<char* const> words, const std::string& before = "") {
-  const std::vector<const CLI::App*> commands = subcommands(app);
-  if (commands.empty() || words.empty() || words.front()[0] == '-') return;
-  const std::string word = words.front();
-  const auto found = std::ranges::find(commands, word, &CLI::App::get_name);
-  if (found != commands.end()) return check_subcommand(**found, words.subspan(1), before + word + " ");
-  std::vector<std::string> names;
-  for (const CLI::App* command : commands) names.push_back(command->get_name());
-  const auto near = nearest(word, names);
-  const std::string advice =
-      near ? fmt::format("did you mean '{}{}'?", before, *near) : "there are " + join(names, ", ", " and ");
-  throw ConfigError(fmt::format("unknown subcommand '{}{}'; {}", before, word, advice));
 }
 
 /// `--memory ""` (of a script's unset variable, say) must not mean that nothing was given.
@@ -70,8 +50,9 @@ int run(int argc, char** argv) {
   CLI::App app(kAbout, "bantam");
   app.footer(kFooter);
   app.require_subcommand(1);
-  app.set_version_flag("--version",
-                       fmt::format("bantam {} ({})", BANTAM_VERSION, built_with_cuda() ? "CPU and CUDA" : "CPU only"));
+  const std::string version =
+      fmt::format("bantam {} ({})", BANTAM_VERSION, built_with_cuda() ? "CPU and CUDA" : "CPU only");
+  app.set_version_flag("--version", version);
   Action action;
   add_train(app, action);
   add_summary(app, action);
@@ -79,12 +60,14 @@ int run(int argc, char** argv) {
   add_bench(app, action);
   add_plan(app, action);
   add_profile(app, action);
+  add_help(app, action, version);
   refuse_empty_values(app);
-  check_subcommand(app, std::span<char* const>(argv, static_cast<std::size_t>(argc)).subspan(1));
+  check_subcommand(app, std::vector<std::string>(argv + std::min(argc, 1), argv + argc));
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? kDone : kUsage;  // help and version end here too
+    if (error.get_exit_code() != 0) fail_usage(app, error);
+    return app.exit(error);  // help and version
   }
   return action();
 }

@@ -178,7 +178,7 @@ void print_no_run(const RunConfig& config) {
 }
 
 void print_head(const RunConfig& config, const PlanTarget& target, const PlanFit& fit, std::size_t width) {
-  fmt::print("{} on {}, accumulate {}\n", config.model.name,
+  fmt::print("{} on {}, accumulate {}\n", printable(config.model.name),
              target.machine ? to_string(config.device) : target.profile.title(), config.train.accumulate);
   if (fit.any()) fmt::print("{}\n", fit.to_text(target));
   fmt::print("{}\n", header(fit.any(), width));

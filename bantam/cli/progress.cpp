@@ -189,7 +189,7 @@ void Progress::message(std::string_view text) {
   if (mode_ == ProgressMode::none || mode_ == ProgressMode::json) return;
   const bool open = line_open_;
   line_open_ = false;
-  write_line((open ? "\r" : "") + std::string(text) + (open ? "\x1b[K" : ""));
+  write_line((open ? "\r" : "") + printable(text) + (open ? "\x1b[K" : ""));
 }
 
 void Progress::close() {

@@ -165,10 +165,28 @@ void settle_cache(RunConfig& config) {
   config.data->pipeline.cache = on_device ? CacheKind::device : CacheKind::ram;
 }
 
+/// Words of PyTorch, Keras and their users.
+constexpr ConfigSynonym kSynonyms[] = {{"lr", "learning_rate", ""},
+                                       {"batch_size", "batch.size", ""},
+                                       {"batchsize", "batch.size", ""},
+                                       {"bs", "batch.size", ""},
+                                       {"num_epochs", "train.epochs", ""},
+                                       {"wd", "weight_decay", ""},
+                                       {"num_workers", "prefetch.workers", ""},
+                                       {"grad_clip", "clip_norm", ""},
+                                       {"gpu", "device", "cuda:0"},
+                                       {"cuda", "device", "cuda:0"},
+                                       {"fp16", "precision", "mixed_float16"},
+                                       {"half", "precision", "mixed_float16"},
+                                       {"amp", "precision", "mixed_float16"},
+                                       {"bf16", "precision", "mixed_bfloat16"},
+                                       {"fp32", "precision", "float32"}};
+
 }  // namespace
 
 RunConfig read_run_config(const std::filesystem::path& path, std::span<const std::string> overrides) {
   ConfigDocument document = ConfigDocument::load(path, overrides);
+  document.set_synonyms(kSynonyms);
   ConfigMap root = document.map();
   const auto version = root.integer("version", {.min = 1}, 1);
   if (version != 1) root.node("version").fail(fmt::format("this program reads version 1, got {}", version));

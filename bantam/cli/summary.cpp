@@ -122,8 +122,8 @@ void print_table(const RunConfig& config, const StepCase& options, const ModelSu
   if (summary.loss_bytes > 0) table.add_row({"loss", "", "", "", format_byte_size(summary.loss_bytes)});
   table.add_rule();
   table.add_row({"total", "", "", format_count(summary.parameters), format_byte_size(summary.activation_bytes)});
-  fmt::print("{}: input {}, batch {}, {} on {}\n\n{}\n", config.model.name, to_string(config.model.graph.input_shape()),
-             options.batch, to_string(options.precision), to_string(config.device), table.to_string());
+  fmt::print("{}: input {}, batch {}, {} on {}\n\n{}\n", printable(config.model.name),
+             to_string(config.model.graph.input_shape()), options.batch, to_string(options.precision), to_string(config.device), table.to_string());
   fmt::print("{} parameters, {} of them trainable\n", format_count(summary.parameters),
              format_count(summary.trainable));
   fmt::print("A training step takes {} at its peak (recompute: {}):\n", format_byte_size(summary.step.peak_bytes),
@@ -159,7 +159,7 @@ void add_summary(CLI::App& app, Action& action) {
   const auto options = std::make_shared<SummaryOptions>();
   add_common_options(*command, options->common);
   add_precision_flag(*command, options->common);
-  command->add_option("--batch", options->batch, "Batch size; default: the config's, or 1")
+  command->add_option("--batch,--batch-size,--batch-sizes", options->batch, "Batch size; default: the config's, or 1")
       ->check(CLI::Range(1, 1 << 24));
   command->add_flag("--json", options->json, "One JSON object instead of the table");
   command->callback([&action, options] { action = [options] { return run_summary(*options); }; });

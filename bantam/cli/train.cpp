@@ -11,6 +11,7 @@
 #include "bantam/base/atomic_file.h"
 #include "bantam/base/byte_size.h"
 #include "bantam/base/error.h"
+#include "bantam/base/text.h"
 #include "bantam/cli/algorithm_cache.h"
 #include "bantam/cli/fitting.h"
 #include "bantam/cli/oom_message.h"
@@ -255,7 +256,7 @@ int run_settled(const TrainOptions& options, const RunConfig& config, Clock::tim
     throw;
   }
   report.seconds = seconds_between(start, Clock::now());
-  fmt::print("{}", options.json ? closing_json(report).dump() + "\n" : closing_summary(report));
+  fmt::print("{}", options.json ? closing_json(report).dump() + "\n" : printable(closing_summary(report)));
   std::fflush(stdout);
   if (signal == SIGTERM || signal == SIGHUP) return kExitTerminated;
   return signal == SIGINT ? kExitInterrupted : 0;
@@ -283,6 +284,8 @@ void add_train(CLI::App& app, Action& action) {
   command->get_option("CONFIG")->required(false);
   add_precision_flag(*command, options->common);
   add_override_flag(*command, options->common, "--epochs", "train.epochs", "Epochs (train.epochs)");
+  add_override_flag(*command, options->common, "--batch-size,--batch-sizes", "data.pipeline.batch.size",
+                    "Images a batch, or auto\n(data.pipeline.batch.size)");
   command->add_option("--run-dir", options->run_dir, "Folder of the run;\ndefault: runs/<config>-<date-time>");
   command->add_flag("--overwrite", options->overwrite, "Replace a run that is in --run-dir");
   command->add_option("--resume", options->resume, "Go on with the run in this folder,\ninstead of CONFIG")

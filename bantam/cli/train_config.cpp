@@ -38,8 +38,6 @@ OptimizerOptions read_sgd(ConfigMap& options) {
   optimizer.learning_rate = number(options, "learning_rate", kNotNegative, 0.01);
   optimizer.momentum = number(options, "momentum", kShare, 0.0);
   optimizer.kind = options.boolean("nesterov", false) ? OptimizerKind::sgd_nesterov : OptimizerKind::sgd;
-  if (optimizer.kind == OptimizerKind::sgd_nesterov && optimizer.momentum == 0.0f)
-    options.node("nesterov").fail("nesterov: true needs a momentum above 0");
   read_decay(options, optimizer, 0.0);
   return optimizer;
 }
@@ -53,7 +51,9 @@ OptimizerOptions read_optimizer(ConfigMap& train) {
   OptimizerOptions optimizer = named.name == "sgd"     ? read_sgd(options)
                                : named.name == "adamw" ? read_adam(options, OptimizerKind::adamw)
                                                        : read_adam(options, OptimizerKind::adam);
-  options.finish();
+  options.finish();  // first: what is wrong between two keys may be that one of them is misspelt
+  if (optimizer.kind == OptimizerKind::sgd_nesterov && optimizer.momentum == 0.0f)
+    options.node("nesterov").fail("nesterov: true needs a momentum above 0");
   return optimizer;
 }
 

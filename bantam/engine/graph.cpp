@@ -12,15 +12,6 @@
 namespace bantam {
 namespace {
 
-std::string unique_name(const std::vector<GraphNode>& nodes, std::string_view kind) {
-  const auto taken = [&](const std::string& name) {
-    return std::ranges::any_of(nodes, [&](const GraphNode& node) { return node.name == name; });
-  };
-  std::string name(kind);
-  for (int number = 2; taken(name); ++number) name = fmt::format("{}_{}", kind, number);
-  return name;
-}
-
 /// "block1/conv" → "block1"; a name without a block is its own.
 std::string block_of(const std::string& name) { return name.substr(0, name.find('/')); }
 
@@ -192,12 +183,22 @@ std::vector<Stretch> widened(const std::vector<Stretch>& stretches, std::span<co
 
 }  // namespace
 
-Graph::Graph(Shape input) { nodes_.push_back({.name = "input", .output = input}); }
+Graph::Graph(Shape input) {
+  nodes_.push_back({.name = "input", .output = input});
+  names_.insert("input");
+}
+
+/// The kind, else with the first number that is free. No name is ever free again, so counting goes on where it stopped.
+std::string Graph::unused_name(const std::string& kind) {
+  std::string name = kind;
+  int& number = numbers_of_kind_.try_emplace(kind, 1).first->second;
+  while (names_.contains(name)) name = fmt::format("{}_{}", kind, ++number);
+  return name;
+}
 
 NodeId Graph::add(std::string name, LayerPtr layer, std::vector<NodeId> inputs) {
-  if (name.empty()) name = unique_name(nodes_, layer->kind());
-  if (std::ranges::any_of(nodes_, [&](const GraphNode& node) { return node.name == name; }))
-    throw ConfigError(fmt::format("two layers are named '{}'", name));
+  if (name.empty()) name = unused_name(std::string(layer->kind()));
+  if (names_.contains(name)) throw ConfigError(fmt::format("two layers are named '{}'", name));
   std::vector<Shape> shapes;
   for (const NodeId input : inputs) {
     if (input < 0 || input > output()) throw ShapeError(fmt::format("layer '{}': there is no node {}", name, input));
@@ -209,6 +210,7 @@ NodeId Graph::add(std::string name, LayerPtr layer, std::vector<NodeId> inputs) 
   } catch (const ShapeError& error) {
     throw ShapeError(fmt::format("layer '{}': {}", name, error.what()));
   }
+  names_.insert(name);
   nodes_.push_back({std::move(name), std::move(layer), std::move(inputs), out});
   return output();
 }

@@ -5,6 +5,8 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <unordered_map>
+#include <unordered_set>
 #include <vector>
 
 #include "bantam/engine/fusion.h"
@@ -50,7 +52,11 @@ class Graph {
   std::string describe(NodeId node) const;
 
  private:
+  std::string unused_name(const std::string& kind);
+
   std::vector<GraphNode> nodes_;
+  std::unordered_set<std::string> names_;                // of all nodes
+  std::unordered_map<std::string, int> numbers_of_kind_;  // the last number given to nodes without a name
 };
 
 /// What backward makes again instead of keeping it.

@@ -29,7 +29,9 @@ struct SafetensorsFile {
 /// Writes the file atomically, with a checksum of the tensors in its metadata ("bantam.checksum"). Throws DataError.
 void write_safetensors(const std::filesystem::path& path, const SafetensorsFile& file);
 /// Reads and checks the whole file (header length, JSON, offsets in order, sizes, and the checksum where there is one,
-/// which is then not among the metadata). Throws DataError naming file and what is wrong.
+/// which is then not among the metadata). The header may have 100,000,000 bytes, as for the reference reader, and a
+/// million tensors and entries of metadata, of which no two have one name. Throws DataError naming file and what is
+/// wrong.
 SafetensorsFile read_safetensors(const std::filesystem::path& path);
 
 /// Parameters (float32 masters) and buffers of a model, by their names.

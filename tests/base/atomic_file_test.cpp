@@ -1,11 +1,14 @@
 // Atomic files: whole or not there, no temporary file left behind, and errors that give the system's reason.
 #include "bantam/base/atomic_file.h"
 
+#include <atomic>
+#include <chrono>
 #include <csignal>
 #include <cstring>
 #include <filesystem>
 #include <random>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include <fcntl.h>
@@ -186,6 +189,63 @@ TEST_F(AtomicFileTest, GivesTheSystemsReason) {
   EXPECT_EQ(data_error_of([&] { read_file(folder_ / "absent"); }),
             "cannot read " + (folder_ / "absent").string() + ": No such file or directory");
   EXPECT_EQ(data_error_of([&] { read_file(folder_); }), "cannot read " + folder_.string() + ": Is a directory");
+}
+
+TEST(ReadFile, RefusesDevices) {
+  EXPECT_EQ(data_error_of([] { read_file("/dev/zero"); }),
+            "cannot read /dev/zero: it is a device; expected a file or a pipe");
+  EXPECT_EQ(data_error_of([] { read_file("/dev/null"); }),
+            "cannot read /dev/null: it is a device; expected a file or a pipe");
+}
+
+TEST_F(AtomicFileTest, ReadingHasACap) {
+  write_file_atomically(folder_ / "a.txt", "12345");
+  EXPECT_EQ(read_file(folder_ / "a.txt", 5), "12345");
+  const std::string message =
+      "cannot read " + (folder_ / "a.txt").string() + ": it is larger than the 4 bytes that such a file may have";
+  EXPECT_EQ(data_error_of([&] { read_file(folder_ / "a.txt", 4); }), message);
+}
+
+TEST_F(AtomicFileTest, PipesAreReadToTheirEndOrTheCap) {
+  const fs::path path = folder_ / "fifo";
+  ASSERT_EQ(mkfifo(path.c_str(), 0600), 0);
+  const auto write_late = [&](std::size_t bytes) {
+    std::signal(SIGPIPE, SIG_IGN);
+    return std::thread([&path, bytes] {
+      std::this_thread::sleep_for(std::chrono::milliseconds(300));  // the reader is there first
+      const int out = open(path.c_str(), O_WRONLY);
+      std::this_thread::sleep_for(std::chrono::milliseconds(300));  // and waits for a writer that is silent
+      const std::string block(1000, 'x');
+      for (std::size_t done = 0; done < bytes; done += block.size())
+        if (::write(out, block.data(), block.size()) < 0) break;
+      close(out);
+    });
+  };
+  std::thread writer = write_late(200'000);
+  EXPECT_EQ(read_file(path), std::string(200'000, 'x'));
+  writer.join();
+  writer = write_late(100'000'000'000);
+  EXPECT_NE(data_error_of([&] { read_file(path, 1'000'000); }).find("larger than the 1,000,000 bytes"),
+            std::string::npos);
+  writer.join();
+  std::signal(SIGPIPE, SIG_DFL);
+}
+
+TEST_F(AtomicFileTest, AFifoWithoutAWriterIsGivenUp) {
+  const fs::path path = folder_ / "fifo";
+  ASSERT_EQ(mkfifo(path.c_str(), 0600), 0);
+  const auto begin = std::chrono::steady_clock::now();
+  std::atomic<bool> done = false;
+  // Where reading waits for ever, a writer that comes and goes ends it, and the test fails.
+  std::thread rescue([&] {
+    for (int i = 0; i < 100 && !done; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    if (!done) close(open(path.c_str(), O_WRONLY));
+  });
+  EXPECT_EQ(data_error_of([&] { read_file(path); }),
+            "cannot read " + path.string() + ": it is a FIFO that nobody writes to (waited 3 s)");
+  done = true;
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(9));
+  rescue.join();
 }
 
 TEST(ReadFile, ReadsFilesThatSayTheyAreEmpty) {

@@ -77,6 +77,11 @@ INSTANTIATE_TEST_SUITE_P(
                     "t.yaml:1:16: error: unknown key 'zzz' in train.adam; valid keys: learning_rate and epsilon\n"
                     "   train: {adam: {zzz: 1}}\n"
                     "                  ^~~"),
+        with_layers("epochs: 1\n",
+                    "t.yaml:1:1: error: unknown key 'epochs'; did you mean train.epochs?\n   epochs: 1\n   ^~~~~~"),
+        with_layers("train: {learning_rat: 1}\n",
+                    "t.yaml:1:9: error: unknown key 'learning_rat' in train; did you mean train.adam.learning_rate?\n"
+                    "   train: {learning_rat: 1}\n           ^~~~~~~~~~~~"),
         Case{"layers:\n  - relu: {slope: 1}\n",
              "t.yaml:2:12: error: unknown key 'slope' in layers.0.relu; no keys are allowed here\n"
              "   - relu: {slope: 1}\n"
@@ -131,6 +136,19 @@ INSTANTIATE_TEST_SUITE_P(
                     "t.yaml:1:7: error: seed: expected an integer ≥ 0, got 1e17\n   seed: 1e17\n         ^~~~"),
         with_layers("seed: 0x10\n",
                     "t.yaml:1:7: error: seed: expected an integer ≥ 0, got '0x10'\n   seed: 0x10\n         ^~~~"),
+        with_layers("seed: 010\n",
+                    "t.yaml:1:7: error: seed: expected an integer ≥ 0, got 010 (numbers begin with no extra 0: some "
+                    "read it as decimal, some as octal)\n   seed: 010\n         ^~~"),
+        with_layers("workers: -007\n",
+                    "t.yaml:1:10: error: workers: expected an integer ≥ 0 or auto, got -007 (numbers begin with no "
+                    "extra 0: some read it as decimal, some as octal)\n   workers: -007\n            ^~~~"),
+        with_layers("train: {adam: {epsilon: 010.5}}\n",
+                    "t.yaml:1:25: error: train.adam.epsilon: expected a number, got 010.5 (numbers begin with no extra "
+                    "0: some read it as decimal, some as octal)\n   train: {adam: {epsilon: 010.5}}\n"
+                    "                           ^~~~~"),
+        with_layers("limit: 010MiB\n",
+                    "t.yaml:1:8: error: limit: '010MiB' is not a byte size: numbers begin with no extra 0\n"
+                    "   limit: 010MiB\n          ^~~~~~"),
         with_layers("seed: 1_000\n",
                     "t.yaml:1:7: error: seed: expected an integer ≥ 0, got '1_000'\n   seed: 1_000\n         ^~~~~"),
         with_layers("seed:\n", "t.yaml:1:1: error: seed: expected an integer ≥ 0, got nothing\n   seed:\n   ^~~~"),
@@ -225,7 +243,7 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"a: \"abc\nb: 1\n", "t.yaml:1:4: error: this quote is never closed\n   a: \"abc\n      ^"},
         Case{"a: 'it''s\n", "t.yaml:1:4: error: this quote is never closed\n   a: 'it''s\n      ^"},
         Case{"a: 1\nb\n", "t.yaml:2:1: error: expected ':' after the key 'b'\n   b\n   ^"},
-        Case{"a: {b:1}\n", "t.yaml:1:5: error: expected ':' after the key 'b:1'\n   a: {b:1}\n       ^~~"},
+        Case{"a: {b:1}\n", "t.yaml:1:5: error: expected ':' after the key 'b:1'; write a space after the colon: 'b: 1'\n   a: {b:1}\n       ^~~"},
         Case{"a: 1\n  b: 2\n", "t.yaml:2:4: error: YAML syntax: illegal map value\n   b: 2\n    ^"},
         Case{"a: b: c\n", "t.yaml:1:5: error: YAML syntax: illegal map value\n   a: b: c\n       ^"},
         Case{"a:\n\t- b\n", "t.yaml:2:1: error: a tab in the indentation: YAML indents by spaces\n    - b\n   ^"},

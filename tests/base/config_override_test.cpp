@@ -115,6 +115,59 @@ TEST(Override, UnknownKeysPointIntoTheCommandLine) {
   }
 }
 
+TEST(Override, ASecondNameBesideTheFilesOneIsTheOverridesMistake) {
+  const auto document = ConfigDocument::parse("train: {optimizer: {adam: {beta1: 0.9}}}\n", "t.yaml",
+                                              std::vector<std::string>{"train.optimizer.learning_rate=0.01"});
+  try {
+    (void)document.map().map("train").node("optimizer").as_named();
+    FAIL() << "a map of two names was accepted";
+  } catch (const ConfigError& error) {
+    EXPECT_STREQ(error.what(),
+                 "command line: error: train.optimizer is 'adam' with its options, and 'learning_rate' would stand "
+                 "beside it: write train.optimizer.adam.KEY=VALUE for an option, or train.optimizer={NAME: {…}} for "
+                 "another\n"
+                 "   train.optimizer.learning_rate=0.01\n"
+                 "                   ^~~~~~~~~~~~~");
+  }
+}
+
+TEST(Override, AKeyAtAWrongPlaceIsNamedAsOverridesAreWritten) {
+  const ConfigSynonym synonyms[] = {{"batch_size", "batch.size", ""}, {"bs", "batch.size", "64"}};
+  const auto error_in = [&](const std::string& override_text) -> std::string {
+    auto document = ConfigDocument::parse(kText, "t.yaml", std::vector<std::string>{override_text});
+    document.set_synonyms(synonyms);
+    ConfigMap top = document.map(), train = top.map("train"), data = top.map("data");
+    for (const ConfigNode& item : data.list("pipeline"))
+      if (const auto [name, options] = item.as_named(); name == "batch") options.as_map().node("size");
+    for (const ConfigNode& item : top.list("layers"))
+      if (const auto [name, options] = item.as_named(); name == "dense") options.as_map().node("units");
+    train.node("epochs");
+    try {
+      top.finish();
+    } catch (const ConfigError& error) {
+      return std::string(error.what()).substr(0, std::string(error.what()).find('\n'));
+    }
+    return "no error";
+  };
+  const std::string begin = "command line: error: unknown key ";
+  EXPECT_EQ(error_in("epochs=1"), begin + "'epochs'; did you mean train.epochs?");
+  EXPECT_EQ(error_in("epoch=1"), begin + "'epoch'; did you mean train.epochs?");
+  EXPECT_EQ(error_in("size=1"), begin + "'size'; did you mean data.pipeline.batch.size?");
+  EXPECT_EQ(error_in("batch_size=1"), begin + "'batch_size'; did you mean data.pipeline.batch.size?");
+  EXPECT_EQ(error_in("Batch-Size=1"), begin + "'Batch-Size'; did you mean data.pipeline.batch.size?");
+  EXPECT_EQ(error_in("bs=1"),
+            begin + "'bs'; did you mean data.pipeline.batch.size, e.g. data.pipeline.batch.size=64?");
+  EXPECT_EQ(error_in("units=1"), begin + "'units'; did you mean layers.0.dense.units or layers.2.dense.units?");
+}
+
+TEST(Override, AColonWithoutASpaceIsExplained) {
+  EXPECT_EQ(error_of({"memory.limits={cpu:16MiB}"}),
+            "command line: error: expected ':' after the key 'cpu:16MiB'; write a space after the colon: 'cpu: "
+            "16MiB'\n"
+            "   memory.limits={cpu:16MiB}\n"
+            "                  ^~~~~~~~~");
+}
+
 TEST(Override, RefusesPathsThatDoNotFit) {
   EXPECT_EQ(error_of({"epochs"}), "command line: error: expected key=value, got 'epochs'\n   epochs\n   ^~~~~~");
   EXPECT_EQ(error_of({"=5"}), "command line: error: expected key=value, got '=5'\n   =5\n   ^~");

@@ -42,6 +42,24 @@ TEST(Join, PutsTheLastSeparatorLast) {
   EXPECT_EQ(join(std::span(items).first(0), ", ", " or "), "");
 }
 
+TEST(Shown, EscapesControlCharacters) {
+  EXPECT_EQ(shown("plain, größe 名"), "plain, größe 名");
+  EXPECT_EQ(shown("\x1b[31m\n\t\r\x7f\x01"), "\\x1b[31m\\n\\t\\r\\x7f\\x01");
+  EXPECT_EQ(shown("\xC2\x9B" "31m"), "\\x9b31m");  // C1's control sequence introducer
+  EXPECT_EQ(shown("\xC2"), "\xC2");              // half a character stays as it is
+  EXPECT_EQ(printable("a\n\tb\x1b"), "a\n\tb\\x1b");
+}
+
+TEST(Shown, ShortensBetweenCharacters) {
+  EXPECT_EQ(shown("abcdefghij", 10), "abcdefghij");
+  EXPECT_EQ(shown("abcdefghijk", 10), "abcdef…ijk");
+  EXPECT_EQ(shown("ääääääääää", 10), "ääääääääää") << "characters count, not bytes";
+  const std::string cut = shown("äääääääääää", 10);
+  EXPECT_EQ(cut, "äää…ä");
+  EXPECT_LT(shown(std::string(1'000'000, 'x')).size(), 90u);
+  EXPECT_EQ(shown_message("abcdefghijk\n\x1b\n", 10), "abcdef…ijk\n\\x1b\n");
+}
+
 TEST(FormatCount, GroupsThousands) {
   EXPECT_EQ(format_count(0), "0");
   EXPECT_EQ(format_count(999), "999");

@@ -1,6 +1,8 @@
 // What goes wrong gets its own exit code, and a message that says where and what to do.
 #include <utility>
 
+#include <sys/stat.h>
+
 #include "tests/cli/program.h"
 
 namespace bantam::cli {
@@ -28,6 +30,105 @@ TEST_F(Errors, Usage) {
   expect({"bench", "step", "tiny.yaml", "--batch-sizes", "16,many"}, 2, "--batch-sizes");
   expect({"bench", "memory", "tiny.yaml", "--precision", "float64"}, 2, "unknown precision 'float64'");
   expect({"bench", "memory", "tiny.yaml", "--recompute", "midle"}, 2, "did you mean 'middle'?");
+}
+
+TEST_F(Errors, UnknownFlagsGetTheNearestOne) {
+  const auto first_line = [&](const std::vector<std::string>& arguments) {
+    const Outcome outcome = run(arguments);
+    EXPECT_EQ(outcome.code, 2) << outcome.out;
+    return outcome.err.substr(0, outcome.err.find('\n'));
+  };
+  const std::string begin = "bantam: error: ";
+  EXPECT_EQ(first_line({"train", "tiny.yaml", "--epoch", "3"}),
+            begin + "unknown flag '--epoch' of `bantam train`; did you mean '--epochs'?");
+  EXPECT_EQ(first_line({"train", "--run_dir=x", "tiny.yaml"}),
+            begin + "unknown flag '--run_dir' of `bantam train`; did you mean '--run-dir'?");
+  EXPECT_EQ(first_line({"bench", "step", "tiny.yaml", "--batchsizes", "16"}),
+            begin + "unknown flag '--batchsizes' of `bantam bench step`; did you mean '--batch-sizes'?");
+  EXPECT_EQ(first_line({"plan", "tiny.yaml", "-batch-size", "16"}),
+            begin + "unknown flag '-batch-size' of `bantam plan`; did you mean '--batch-size'?");
+  EXPECT_EQ(first_line({"plan", "tiny.yaml", "--frobnicate"}),
+            begin + "unknown flag '--frobnicate' of `bantam plan`; `bantam plan --help` lists its flags, and keys of the "
+                    "configuration are given as KEY=VALUE, without dashes");
+  EXPECT_EQ(first_line({"--vresion"}), begin + "unknown flag '--vresion' of `bantam`; did you mean '--version'?");
+  EXPECT_EQ(first_line({"devices", "more"}),
+            begin + "unexpected argument 'more'; `bantam devices --help` tells what it takes");
+  EXPECT_EQ(first_line({"summary"}), begin + "CONFIG is required; `bantam summary --help` tells more");
+  EXPECT_EQ(first_line({"train", "tiny.yaml", "--epochs"}).rfind(begin + "--epochs", 0), 0u);
+}
+
+TEST_F(Errors, WithoutASubcommandThereIsAList) {
+  const Outcome all = run({}), bench = run({"bench"});
+  EXPECT_EQ(all.code, 2);
+  for (const char* verb : {"train", "summary", "plan", "devices", "bench", "profile", "help", "version"})
+    EXPECT_NE(all.err.find(std::string("\n  ") + verb + " "), std::string::npos) << all.err;
+  EXPECT_EQ(bench.code, 2);
+  for (const char* verb : {"step", "memory", "allocator"})
+    EXPECT_NE(bench.err.find(std::string("\n  ") + verb + " "), std::string::npos) << bench.err;
+}
+
+TEST_F(Errors, HelpAndVersionAreSubcommandsToo) {
+  for (const auto& [words, option] : std::vector<std::pair<std::vector<std::string>, std::vector<std::string>>>{
+           {{"help"}, {"--help"}},
+           {{"help", "train"}, {"train", "--help"}},
+           {{"help", "bench"}, {"bench", "--help"}},
+           {{"help", "bench", "step"}, {"bench", "step", "--help"}},
+           {{"version"}, {"--version"}}}) {
+    const Outcome by_words = run(words), by_option = run(option);
+    EXPECT_EQ(by_words.code, 0) << by_words.err;
+    EXPECT_EQ(by_words.out, by_option.out);
+    EXPECT_FALSE(by_words.out.empty());
+  }
+  expect({"help", "trian"}, 2, "unknown subcommand 'trian'; did you mean 'train'?");
+  expect({"help", "bench", "stp"}, 2, "unknown subcommand 'bench stp'; did you mean 'bench step'?");
+  expect({"help", "train", "more"}, 2, "`bantam train` has no subcommands");
+}
+
+TEST_F(Errors, BatchSizeAndBatchSizesAreBothUnderstood) {
+  for (const char* flag : {"--batch-size", "--batch-sizes"}) {
+    const Outcome summary = run({"summary", "tiny.yaml", "--json", flag, "24"});
+    EXPECT_EQ(summary.code, 0) << summary.err;
+    EXPECT_EQ(summary.last_json().at("batch"), 24);
+    const Outcome plan = run({"plan", "tiny.yaml", "--json", flag, "24", "--seconds", "0.01"});
+    EXPECT_EQ(plan.code, 0) << plan.err;
+    EXPECT_EQ(plan.last_json().at("batch"), 24);
+    const Outcome bench = run({"bench", "memory", "tiny.yaml", "--json", flag, "24", "--seconds", "0.01"});
+    EXPECT_EQ(bench.code, 0) << bench.err;
+    EXPECT_EQ(bench.last_json().at("batch"), 24);
+    EXPECT_EQ(run({"bench", "step", "tiny.yaml", flag, "2", "--seconds", "0.01"}).code, 0);
+    const std::string folder = std::string("batch") + flag;
+    const Outcome trained = train(folder, {flag, "32"});
+    EXPECT_EQ(trained.code, 0) << trained.err;
+    EXPECT_EQ(trained.last_json().at("updates"), 256 / 32);
+    EXPECT_NE(run({"profile", "memory", "tiny.yaml", flag, "0"}).err.find(flag), std::string::npos);
+  }
+}
+
+TEST_F(Errors, ControlCharactersOfNamesDoNotReachTheTerminal) {
+  const std::string name = "model.name=\"\\e[31mred\"";
+  for (const std::vector<std::string>& arguments :
+       {std::vector<std::string>{"summary", "tiny.yaml", name},
+        {"plan", "tiny.yaml", name, "--seconds", "0.01"},
+        {"bench", "memory", "tiny.yaml", name, "--seconds", "0.01"},
+        {"bench", "step", "tiny.yaml", name, "--seconds", "0.01"},
+        {"train", "tiny.yaml", name, "--progress", "plain", "--run-dir", "trained", "--threads", "1"},
+        {"summary", "no\x1b[31m.yaml"},
+        {"plan", "tiny.yaml", "\x1b[31m"},
+        {"\x1b[31m"},
+        {"plan", "--\x1b[31m"}}) {
+    const Outcome outcome = run(arguments);
+    EXPECT_EQ((outcome.out + outcome.err).find('\x1b'), std::string::npos) << arguments.front();
+    EXPECT_NE((outcome.out + outcome.err).find("\\x1b[31m"), std::string::npos) << outcome.out << outcome.err;
+  }
+}
+
+TEST_F(Errors, ReadingAnswersInSeconds) {
+  ASSERT_EQ(mkfifo(path("fifo").c_str(), 0600), 0);
+  const auto begin = std::chrono::steady_clock::now();
+  expect({"plan", "/dev/zero"}, 2, "cannot read /dev/zero: it is a device; expected a file or a pipe");
+  expect({"plan", "--trace", "/dev/zero"}, 3, "cannot read /dev/zero: it is a device");
+  expect({"plan", "fifo"}, 2, "cannot read fifo: it is a FIFO that nobody writes to");
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(15));
 }
 
 TEST_F(Errors, ConfigurationIsShownWithACaret) {

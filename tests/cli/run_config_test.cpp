@@ -44,6 +44,22 @@ TEST_F(RunConfigTest, Defaults) {
   EXPECT_EQ(config.model.name, "separable_cnn");
 }
 
+TEST_F(RunConfigTest, AMisspeltKeyIsNamedBeforeWhatItLeadsTo) {
+  expect_error("train.optimizer={sgd: {momenum: 0.9, nesterov: true}}",
+               "unknown key 'momenum' in train.optimizer.sgd; did you mean 'momentum'?");
+  expect_error("train.optimizer={sgd: {nesterov: true}}", "nesterov: true needs a momentum above 0");
+}
+
+TEST_F(RunConfigTest, KeysOfOtherProgramsAreUnderstood) {
+  expect_error("epochs=1", "unknown key 'epochs'; did you mean train.epochs?");
+  expect_error("lr=0.1", "unknown key 'lr'; did you mean train.optimizer.adam.learning_rate?");
+  expect_error("train.lr=0.1", "unknown key 'lr' in train; did you mean train.optimizer.adam.learning_rate?");
+  expect_error("train.optimizer.adam.lr=0.1", "did you mean 'learning_rate'?");
+  expect_error("gpu=1", "unknown key 'gpu'; did you mean 'device', e.g. device=cuda:0?");
+  expect_error("fp16=true", "unknown key 'fp16'; did you mean 'precision', e.g. precision=mixed_float16?");
+  expect_error("learning_rate=0.1", "did you mean train.optimizer.adam.learning_rate?");
+}
+
 TEST_F(RunConfigTest, PrecisionFollowsTheDevice) {
   EXPECT_EQ(read({"device=cuda:0"}).precision.kind, PrecisionKind::mixed_float16);
   EXPECT_EQ(read({"device=cuda:0", "precision=mixed_bfloat16"}).precision.kind, PrecisionKind::mixed_bfloat16);

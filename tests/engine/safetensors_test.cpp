@@ -2,6 +2,7 @@
 #include "bantam/engine/safetensors.h"
 
 #include <cstring>
+#include <ctime>
 #include <fstream>
 
 #include "bantam/base/atomic_file.h"
@@ -163,6 +164,116 @@ TEST_P(SafetensorsTest, DamagedFilesAreNamed) {
   EXPECT_NE(error(with_header(R"({"a":{"dtype":"F32","shape":[-2],"data_offsets":[0,8]}})", "")).find("not negative"),
             std::string::npos);
   EXPECT_NE(error_of([&] { (void)read_safetensors(folder_ / "absent"); }).find("absent"), std::string::npos);
+}
+
+/// A header with its length in front, as files begin.
+std::string with_length(const std::string& header) {
+  const std::uint64_t length = header.size();
+  return std::string(reinterpret_cast<const char*>(&length), sizeof(length)) + header;
+}
+
+/// Processor time: the machine may be busy.
+double cpu_seconds(const std::function<void()>& call) {
+  const std::clock_t begin = std::clock();
+  call();
+  return static_cast<double>(std::clock() - begin) / CLOCKS_PER_SEC;
+}
+
+TEST(SafetensorsHeader, ManyTensorsAndEntriesAreReadAndWrittenInSeconds) {
+  const fs::path path = fs::path(::testing::TempDir()) / ("many" + std::to_string(::getpid()));
+  SafetensorsFile file;
+  for (int i = 0; i < 60'000; ++i) {
+    const std::string name = "block" + std::to_string(i) + "/weight";
+    file.tensors.emplace(name, HostTensor{DType::uint8, {1}, std::vector<std::byte>(1, std::byte(i))});
+  }
+  for (int i = 0; i < 200'000; ++i) file.metadata.emplace("key" + std::to_string(i), "value");
+  EXPECT_LT(cpu_seconds([&] { write_safetensors(path, file); }), 5);
+  SafetensorsFile read;
+  EXPECT_LT(cpu_seconds([&] { read = read_safetensors(path); }), 5);
+  EXPECT_EQ(read.metadata, file.metadata);
+  ASSERT_EQ(read.tensors.size(), file.tensors.size());
+  EXPECT_EQ(read.tensors.at("block59999/weight").bytes, file.tensors.at("block59999/weight").bytes);
+  fs::remove(path);
+}
+
+TEST(SafetensorsHeader, HeadersAtTheCapEndInSeconds) {
+  constexpr std::size_t kMost = 100'000'000;
+  const fs::path path = fs::path(::testing::TempDir()) / ("cap" + std::to_string(::getpid()));
+  const auto filled = [](std::string header, const auto& entry, const std::string& end) {
+    header.reserve(kMost);
+    for (int i = 0;; ++i) {
+      const std::string next = entry(i);
+      if (header.size() + next.size() + end.size() > kMost) break;
+      header += next;
+    }
+    header += end;
+    header.resize(kMost, ' ');
+    return header;
+  };
+  const auto scattered = [](int i) { return std::to_string(static_cast<std::uint32_t>(i) * 2654435761u); };
+  const auto error = [&](const std::string& header) {
+    write_file_atomically(path, with_length(header));
+    std::string message;
+    EXPECT_LT(cpu_seconds([&] { message = error_of([&] { (void)read_safetensors(path); }); }), 5);
+    fs::remove(path);
+    return message.substr(message.find(": ") + 2);
+  };
+  const std::string begin = "not a usable safetensors file: ";
+  EXPECT_EQ(error(filled(
+                "{\"__metadata__\":{", [&](int i) { return "\"" + scattered(i) + "\":\"\","; }, "\"a\":\"\"}}")),
+            begin + "its metadata has more than 1,000,000 entries");
+  EXPECT_EQ(error(filled(
+                "{",
+                [&](int i) {
+                  return "\"" + scattered(i) + "\":{\"dtype\":\"U8\",\"shape\":[0],\"data_offsets\":[0,0]},";
+                },
+                "\"a\":{}}")),
+            begin + "it has more than 1,000,000 tensors");
+  EXPECT_EQ(error(filled("{\"a\":{\"shape\":[", [](int) { return "0,"; }, "0]}}")),
+            begin + "its header is not as expected (tensor 'a': shape is a list of more than 8)");
+  EXPECT_NE(error(std::string(kMost, '[')).find("the header is a list"), std::string::npos);
+  EXPECT_NE(error(filled("{\"a\":{\"b\":", [](int) { return "["; }, "")).find("not as expected"), std::string::npos);
+  const std::string long_name = error("{\"" + std::string(kMost - 100, 'x') + "\":1}");
+  EXPECT_EQ(long_name.substr(0, 90 + begin.size()),
+            begin + "its header is not as expected ('" + std::string(53, 'x') + "…x");
+  EXPECT_LT(long_name.size(), 300u);
+  EXPECT_EQ(error(std::string(kMost + 1, ' ')), begin + "its header has 100,000,001 bytes; at most 100,000,000 are read");
+}
+
+TEST(SafetensorsHeader, NumbersNamesAndPlacesAreChecked) {
+  const fs::path path = fs::path(::testing::TempDir()) / ("checked" + std::to_string(::getpid()));
+  const auto error = [&](const std::string& header, const std::string& data = "1234") {
+    write_file_atomically(path, with_length(header) + data);
+    const std::string message = error_of([&] { (void)read_safetensors(path); });
+    fs::remove(path);
+    const std::string begin = path.string() + ": not a usable safetensors file: ";
+    return message.starts_with(begin) ? message.substr(begin.size()) : message;
+  };
+  const auto tensor = [](const std::string& shape, const std::string& offsets) {
+    return R"({"dtype":"F32","shape":)" + shape + R"(,"data_offsets":)" + offsets + "}";
+  };
+  const std::string good = tensor("[1]", "[0,4]");
+  EXPECT_EQ(error("{\"a\":" + good + "}"), "no error");
+  EXPECT_EQ(error("{\"a\":{\"more\":{\"x\":[1,{}]}," + good.substr(1) + "}"), "no error") << "as the reference reads it";
+  // Beyond 64 bits the parser has a floating-point number, which no integer type can be cast from.
+  EXPECT_EQ(error("{\"a\":" + tensor("[92233720368547709515615]", "[0,4]") + "}"),
+            "tensor 'a': shape: 92233720368547709515615 is out of range: more than 64 bits can count");
+  EXPECT_EQ(error("{\"a\":" + tensor("[9223372036854775808]", "[0,4]") + "}"),
+            "tensor 'a': shape: 9223372036854775808 is out of range: more than 64 bits can count");
+  EXPECT_EQ(error("{\"a\":" + tensor("[1]", "[0,-92233720368547709515615]") + "}"),
+            "tensor 'a': data_offsets: -92233720368547709515615 is out of range: more than 64 bits can count");
+  EXPECT_EQ(error("{\"a\":" + tensor("[1.5]", "[0,4]") + "}"),
+            "its header is not as expected (tensor 'a': shape is 1.5)");
+  EXPECT_EQ(error("{\"a\":" + tensor("[1]", "[-4,0]") + "}"),
+            "tensor 'a' (1) needs 4 bytes; its offsets are [-4,0] of 4 bytes of data");
+  EXPECT_EQ(error("{\"a\":" + good + ",\"a\":" + good + "}"), "two tensors are named 'a'");
+  EXPECT_EQ(error(R"({"__metadata__":{"k":"1","k":"2"}})", ""), "two entries of its metadata are named 'k'");
+  EXPECT_EQ(error(R"({"__metadata__":{"k":1}})", ""), "its header is not as expected (metadata 'k' is 1)");
+  EXPECT_EQ(error(R"({"__metadata__":[]})", ""), "its header is not as expected ('__metadata__' is a list)");
+  EXPECT_EQ(error("[]", ""), "its header is not as expected (the header is a list)");
+  EXPECT_EQ(error(R"({"a":{"dtype":"F32","shape":[1]}})"),
+            "its header is not as expected (tensor 'a' has no data_offsets)");
+  EXPECT_EQ(error("{\"a\\u001b[31m\":null}"), "its header is not as expected ('a\\x1b[31m' is null)");
 }
 
 TEST_P(SafetensorsTest, AChangedByteIsFound) {

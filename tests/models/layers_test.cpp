@@ -1,6 +1,7 @@
 // Every layer kind from YAML: its node, its output shape and its number of parameters, worked out by hand.
 #include "bantam/models/layers.h"
 
+#include <ctime>
 #include <set>
 
 #include <gtest/gtest.h>
@@ -167,6 +168,32 @@ TEST(Layers, ResolvedYamlGivesTheSameModelAgain) {
   }
   EXPECT_EQ(first.resolved_yaml(), second.resolved_yaml());
   EXPECT_NE(first.resolved_yaml().find("glorot_uniform"), std::string::npos) << "defaults are written out";
+}
+
+TEST(Layers, ThousandsWithoutNamesAreReadInSeconds) {
+  std::string text = "model:\n  input: [2, 2, 1]\n  layers:\n";
+  for (int i = 0; i < 100'000; ++i) text += i % 2 == 0 ? "  - relu\n" : "  - dropout: {rate: 0.1}\n";
+  text += "  - block: {body: [relu, relu]}\n  - block: {body: [relu]}\n";
+  const std::clock_t begin = std::clock();
+  const ModelSpec model = model_from(text);
+  EXPECT_LT(static_cast<double>(std::clock() - begin) / CLOCKS_PER_SEC, 5);  // processor time: the machine may be busy
+  const std::vector<GraphNode>& nodes = model.graph.nodes();
+  ASSERT_EQ(nodes.size(), 100'004u);
+  EXPECT_EQ(nodes[1].name, "relu");
+  EXPECT_EQ(nodes[3].name, "relu_2");
+  EXPECT_EQ(nodes[100'000].name, "dropout_50000");
+  EXPECT_EQ(nodes[100'001].name, "block/relu");
+  EXPECT_EQ(nodes[100'002].name, "block/relu_2");
+  EXPECT_EQ(nodes[100'003].name, "block_2/relu");
+}
+
+TEST(Layers, NumbersGoRoundNamesThatAreTaken) {
+  const ModelSpec model = model_from(
+      "model:\n  input: [2, 2, 1]\n  layers: [relu: {name: relu_2}, relu, relu, block: {name: relu_4, body: [relu]}, "
+      "relu]\n");
+  std::vector<std::string> names;
+  for (const GraphNode& node : model.graph.nodes()) names.push_back(node.name);
+  EXPECT_EQ(names, (std::vector<std::string>{"input", "relu_2", "relu", "relu_3", "relu_4/relu", "relu_5"}));
 }
 
 }  // namespace

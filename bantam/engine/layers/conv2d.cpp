@@ -25,7 +25,8 @@ class Conv2dLayer : public BuiltInLayer {
   std::unique_ptr<BoundLayer> bind(LayerScope& scope, BufferArena&, std::span<const Shape> inputs) const override {
     const std::int64_t depth = inputs[0][2] / options_.groups, area = options_.kernel.h * options_.kernel.w;
     // Fans as Keras and PyTorch count them: a filter's inputs, and the outputs of one group.
-    const Fans fans{static_cast<double>(area * depth), static_cast<double>(area * options_.filters / options_.groups)};
+    const Fans fans{static_cast<double>(area * depth),
+                    static_cast<double>(area) * static_cast<double>(options_.filters / options_.groups)};
     Parameter& weight = scope.parameter("weight", {options_.filters, options_.kernel.h, options_.kernel.w, depth},
                                         make_initializer(options_.initializer, fans));
     Parameter* bias = declare_bias(scope, options_.bias, options_.filters);
