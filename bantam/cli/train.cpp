@@ -183,7 +183,7 @@ class TrainRun {
   static std::unique_ptr<Runtime> make_reserved_runtime(const RunConfig& config, const RunPlan& plan, int threads,
                                                         Progress& log) {
     std::unique_ptr<Runtime> runtime =
-        make_runtime(config, threads, [&log](std::string_view message) { log.message(message); });
+        make_runtime(config, threads, [&log](std::string_view message) { log.warning(message); });
     if (config.memory.on_oom == OnOutOfMemory::fail) runtime->require_pool(config.device, plan.pool_bytes);
     if (config.memory.growth)
       (void)runtime->allocator(config.device).reserve_pool(plan.pool_bytes);

@@ -134,6 +134,10 @@ TEST_F(Fit, OnOomGoesOn) {
   ASSERT_NE(line, std::string::npos) << done.err;
   EXPECT_LE(done.err.find('\n', line) - line, 80u);
   EXPECT_EQ(done.err.find("out of memory", line + 1), std::string::npos) << done.err;
+  arguments[5] = "none";
+  const Outcome unseen = with("accumulate_with_batch_norm");
+  EXPECT_EQ(unseen.err.find("warning: out of memory: update 1 of epoch 1 is repeated"), 0u)
+      << "a warning comes with --progress none, too: " << unseen.err;
   // Halved twice, and told once.
   arguments.back() = "memory.limits={cpu: 6MiB}";
   const Outcome twice = with("accumulate_with_batch_norm");
