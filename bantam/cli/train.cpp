@@ -81,6 +81,7 @@ RunConfig read_train_run(const TrainOptions& options, Progress& progress) {
     throw explain_training(error, open);
   }
   for (const std::string& message : settled.messages) progress.message(message);
+  for (const std::string& warning : settled.warnings) progress.warning(warning);
   overrides.insert(overrides.end(), settled.overrides.begin(), settled.overrides.end());
   return read_run_config(path, overrides);
 }

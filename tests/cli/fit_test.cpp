@@ -35,6 +35,49 @@ TEST_F(Fit, AutoIsWrittenIntoTheRun) {
   EXPECT_NE(config.substr(size + 14, 1), "a") << "auto is resolved: " << config;
 }
 
+TEST_F(Fit, AutoTakesNoMoreThanGainsThroughput) {
+  const std::vector<std::string> plan = {"plan", "tiny.yaml", "data.pipeline.batch.size=auto",
+                                         "data.train_samples=40000"};
+  const auto batch = [&](const std::vector<std::string>& more) {
+    std::vector<std::string> arguments = plan;
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    arguments.push_back("--json");
+    const Outcome outcome = run(arguments);
+    EXPECT_EQ(outcome.code, 0) << outcome.err;
+    return outcome.last_json()["batch"].get<std::int64_t>();
+  };
+  const std::int64_t enough = batch({});
+  EXPECT_GE(enough, 16);
+  EXPECT_LE(enough, 4096) << "more gains no throughput";
+  EXPECT_GT(batch({"memory.limits={cpu: 1GiB}"}), enough) << "of bytes that were named, the largest that fits";
+  EXPECT_EQ(batch({"data.pipeline.batch.max=10000"}), 10000) << "what the user says stands";
+  EXPECT_GE(batch({"train.accumulate=8"}), 1);
+  EXPECT_LE(batch({"train.accumulate=8"}), enough) << "an update's share of a micro-batch is less";
+  EXPECT_NE(run(plan).out.find("by plan a larger one gains at most"), std::string::npos);
+}
+
+TEST_F(Fit, AutoSaysWhatWasChosenAndWhy) {
+  const auto said = [&](const std::vector<std::string>& more) {
+    std::vector<std::string> all = {
+        "train", "tiny.yaml", "--run-dir", "r", "--overwrite", "--progress", "plain", "data.pipeline.batch.size=auto"};
+    all.insert(all.end(), more.begin(), more.end());
+    const Outcome outcome = run(all);
+    EXPECT_EQ(outcome.code, 0) << outcome.err;
+    expect_narrow(outcome.err.substr(0, outcome.err.find("run folder")));
+    return outcome.err;
+  };
+  const std::string whole = said({});
+  EXPECT_NE(whole.find("batch size 256: all of the training images"), std::string::npos) << whole;
+  EXPECT_NE(whole.find("warning: only 1 update an epoch with this batch size;"), std::string::npos) << whole;
+  EXPECT_NE(whole.find("batch: {size: auto, max: 12} gives 21"), std::string::npos) << whole;
+  const std::string bound = said({"data.pipeline.batch.max=12"});
+  EXPECT_NE(bound.find("batch size 12: the largest up to its max"), std::string::npos) << bound;
+  EXPECT_EQ(bound.find("warning"), std::string::npos) << bound;
+  const std::string quiet = train("r", {"data.pipeline.batch.size=auto", "--overwrite"}).err;
+  EXPECT_EQ(quiet.find("batch size 256"), std::string::npos) << "--progress none: " << quiet;
+  EXPECT_NE(quiet.find("warning: only 1 update an epoch"), std::string::npos) << "--progress none: " << quiet;
+}
+
 TEST_F(Fit, AutoLeavesTheSharesOfTheDeviceAlone) {
   const Outcome outcome = train("r", {"data.pipeline.batch.size=auto", "data.train_samples=2000",
                                       "memory={limits: {cpu: 40MiB}, logical: {cpu: [18MiB]}}"});
