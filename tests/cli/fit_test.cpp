@@ -131,6 +131,40 @@ TEST_F(Fit, OutOfMemoryNamesChangesThatFit) {
   EXPECT_EQ(std::stoi(batch) * std::stoi(accumulate), 256);
 }
 
+/// Words and single spaces only, as one line.
+std::string flat(const std::string& text) {
+  std::string line;
+  std::istringstream words(text);
+  for (std::string word; words >> word;) line += word + " ";
+  return line;
+}
+
+TEST_F(Fit, OutOfMemoryBlamesTheDataSetWhereItIsToBlame) {
+  const std::vector<std::string> tight = {"data.train_samples=8000", "memory.limits={cpu: 16MiB}"};
+  const Outcome outcome = train("r", tight);
+  EXPECT_EQ(outcome.code, 4);
+  expect_narrow(outcome.err);
+  const std::string text = flat(outcome.err);
+  EXPECT_NE(text.find("The data set takes 23.6 MiB of these "), std::string::npos) << text;
+  EXPECT_NE(text.find("23.5 MiB for 8,000 training images and 120 KiB for 40 held out"), std::string::npos) << text;
+  // And what is named does fit; much more would not.
+  const std::size_t limit = text.find("data: {limit: ");
+  ASSERT_NE(limit, std::string::npos) << text;
+  const std::int64_t images = std::stoll(text.substr(limit + 14));
+  const auto with = [&](std::int64_t count) {
+    std::vector<std::string> all = tight;
+    all.insert(all.end(), {"data.limit=" + std::to_string(count), "--overwrite"});
+    return train("r", all).code;
+  };
+  EXPECT_EQ(with(images), 0);
+  EXPECT_EQ(with(images * 11 / 10), 4);
+  // Where the step is to blame, nothing is said of the data; where nothing of them helps alone, that is said.
+  const Outcome step = train("s", {"data.pipeline.batch.size=256", "recompute=none", "memory.limits={cpu: 8MiB}"});
+  EXPECT_EQ(flat(step.err).find("The data set takes"), std::string::npos) << step.err;
+  const Outcome both = train("s", {"data.train_samples=8000", "data.test_samples=8000", "memory.limits={cpu: 16MiB}"});
+  EXPECT_NE(flat(both.err).find("(data: {limit: N}) alone do not make it fit"), std::string::npos) << both.err;
+}
+
 TEST_F(Fit, ABudgetThatCannotBeMetIsOneOfTheWholeRun) {
   write_deep_config();
   const Outcome outcome = run({"train", "deep.yaml", "data.pipeline.batch.size=128", "memory.budget=2MiB"});
