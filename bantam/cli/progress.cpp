@@ -99,7 +99,7 @@ std::string plain_line(const ProgressState& s) {
 
 std::string epoch_line(const EpochSummary& e) {
   std::string line = log_head(e.epoch, e.epochs, e.loss, e.accuracy);
-  if (e.validated) line += fmt::format(" held out: loss {:.4f} acc {:.4f}", e.validation_loss, e.validation_accuracy);
+  if (e.validated) line += fmt::format(" held out loss {:.4f} acc {:.4f}", e.validation_loss, e.validation_accuracy);
   return line + " " + format_duration(e.seconds);
 }
 

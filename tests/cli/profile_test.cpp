@@ -255,6 +255,11 @@ TEST_F(Profile, ChartsAreReachedByKeyboardAndListWhatIsAlive) {
     const at = id => document.getElementById(id), lines = () => [...document.querySelectorAll("#alive li")].map(l => l.textContent);
     const seen = {charts: [...document.querySelectorAll("canvas, #peak-bar, #curve g")].map(c => [c.tabIndex, c.getAttribute("aria-label") || ""])};
     seen.peak = lines();
+    const box = at("timeline").getBoundingClientRect();
+    at("timeline").dispatchEvent(new PointerEvent("pointermove", {clientX: box.left + margin.left + 1, clientY: box.top + 50}));
+    seen.hovered = lines();
+    at("timeline").dispatchEvent(new PointerEvent("pointerleave", {pointerType: "mouse"}));
+    seen.left = lines();
     seen.value = at("timeline").getAttribute("aria-valuetext");
     press("timeline", "Home"); seen.home = at("timeline").getAttribute("aria-valuenow"); seen.first = view.lower;
     press("timeline", "ArrowRight"); seen.right = at("timeline").getAttribute("aria-valuenow");
@@ -271,6 +276,8 @@ TEST_F(Profile, ChartsAreReachedByKeyboardAndListWhatIsAlive) {
   }
   EXPECT_GE(answer["peak"].size(), 5u);
   EXPECT_NE(answer["peak"].dump().find("optimizer/moment"), std::string::npos) << answer["peak"];
+  EXPECT_NE(answer["hovered"], answer["peak"]) << "what is alive where one points";
+  EXPECT_EQ(answer["left"], answer["peak"]);
   EXPECT_NE(answer["value"].get<std::string>().find("Largest: "), std::string::npos) << answer["value"];
   EXPECT_EQ(std::stoll(answer["home"].get<std::string>()), answer["first"].get<std::int64_t>());
   EXPECT_EQ(std::stoll(answer["right"].get<std::string>()), answer["first"].get<std::int64_t>() + 1);
