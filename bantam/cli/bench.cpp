@@ -94,12 +94,7 @@ std::string add_extra(nlohmann::ordered_json& json, const RunConfig& config, con
 }
 
 std::vector<StepCase> bench_cases(const RunConfig& config, const BenchOptions& options, std::uint64_t bytes) {
-  if (config.data) {  // steps run without them, but what `train` refuses is not worth measuring
-    const DatasetFacts facts = train_facts(*config.data);
-    const kernels::ImageBatchShape batch = batch_shape(config.data->pipeline, facts.image_shape);
-    require_model_fits(config, {batch.out_h, batch.out_w, batch.channels},
-                       static_cast<std::int64_t>(facts.class_names.size()));
-  }
+  require_model_fits(config);  // steps run without data, but what `train` refuses is not worth measuring
   std::vector<Precision> precisions{config.precision};
   if (!options.precisions.empty()) {
     precisions.clear();

@@ -2,6 +2,7 @@
 #include "bantam/cli/fitting.h"
 
 #include <algorithm>
+#include <bit>
 #include <numeric>
 #include <utility>
 
@@ -12,11 +13,14 @@
 #include "bantam/base/text.h"
 #include "bantam/cli/run_plan.h"
 #include "bantam/engine/batch_search.h"
+#include "bantam/engine/step_cost.h"
 
 namespace bantam::cli {
 namespace {
 
 constexpr double kShareOfFreeHost = 0.8;  // the rest is the system's
+constexpr double kSmallGain = 0.05;       // of images/s: not worth a larger batch
+constexpr std::int64_t kFewUpdates = 20;  // an epoch: fewer, and the weights hardly move in it
 
 bool is_here(Device device) { return device.kind == DeviceKind::cpu || device.index < cuda_device_count(); }
 
@@ -65,11 +69,50 @@ std::uint64_t free_bytes(const RunConfig& config) {
   return static_cast<std::uint64_t>(static_cast<double>(free) * kShareOfFreeHost);
 }
 
-BatchRange batch_range(const RunConfig& config) {
+/// By the device's profile, for the configuration's precision.
+UpdateCost update_cost(const RunConfig& config) {
+  Runtime runtime({.threads = 1});
+  const Model model(runtime, Device::meta_of(config.device.whole()), config.model.graph, model_options(config));
+  return predict_update(config.model.graph, config.precision, typical_rates(config.device, config.precision),
+                        {.parameters = model.parameters().parameter_count(),
+                         .moments = moment_slots(config.train.optimizer),
+                         .accumulate = config.train.accumulate});
+}
+
+/// The sizes to try, and what bounds them where memory does not.
+struct Candidates {
+  BatchRange range;
+  BatchChoice most;
+};
+
+Candidates candidates(const RunConfig& config, bool bytes_were_named) {
+  using Bound = BatchChoice::Bound;
   const PipelineOptions& pipeline = config.data->pipeline;
+  const std::int64_t unit = pipeline.batch_multiple_of;
+  Candidates found{{.max = train_facts(*config.data).size, .multiple_of = unit}, {.bound = Bound::data_set}};
+  const auto bound_by = [&](std::int64_t size, Bound bound) {
+    if (size >= found.range.max) return;
+    found.range.max = size;
+    found.most.bound = bound;
+  };
+  if (pipeline.most_batch_size > 0) {
+    bound_by(pipeline.most_batch_size, Bound::max);
+  } else if (!bytes_were_named) {
+    const UpdateCost cost = update_cost(config);
+    const auto enough =
+        static_cast<std::int64_t>(std::bit_ceil(static_cast<std::uint64_t>(cost.enough_batch(kSmallGain))));
+    bound_by((enough + unit - 1) / unit * unit, Bound::throughput);
+    found.most.gain_beyond = cost.gain_beyond(found.range.max);
+  }
+  found.most.batch = found.range.max / unit * unit;
+  return found;
+}
+
+/// Updates of an epoch, with what is left over at its end.
+std::int64_t updates_an_epoch(const RunConfig& config, std::int64_t batch) {
   const std::int64_t samples = train_facts(*config.data).size;
-  return {.max = pipeline.most_batch_size > 0 ? std::min(pipeline.most_batch_size, samples) : samples,
-          .multiple_of = pipeline.batch_multiple_of};
+  const std::int64_t batches = config.data->pipeline.drop_last ? samples / batch : (samples + batch - 1) / batch;
+  return (batches + config.train.accumulate - 1) / config.train.accumulate;
 }
 
 OutOfMemory cannot_fit(const std::string& message, std::uint64_t needed, std::uint64_t bytes) {
@@ -133,17 +176,54 @@ RunConfig variant(const RunConfig& config, std::int64_t batch, const RecomputeOp
 bool run_fits(const RunConfig& config, std::uint64_t bytes) { return plan_run(config).pool_bytes <= bytes; }
 
 std::int64_t solve_batch(const RunConfig& config, std::uint64_t bytes) {
+  return choose_batch(config, bytes, bytes > 0).batch;
+}
+
+BatchChoice choose_batch(const RunConfig& config, std::uint64_t bytes, bool bytes_were_named) {
   if (bytes == 0) bytes = free_bytes(config);
   const auto run = [&](std::int64_t batch) { return variant(config, batch, config.recompute); };
-  const BatchRange range = batch_range(config);
+  const auto [range, most] = candidates(config, bytes_were_named);
   const std::int64_t batch =
       largest_batch(range, {.fits = [&](std::int64_t size) { return run_fits(run(size), bytes); },
                             .could_fit = [&](std::int64_t size) { return run_peak(run(size)) <= bytes; }});
-  if (batch > 0) return batch;
+  if (batch == most.batch && batch > 0) return most;
+  if (batch > 0) return {.batch = batch};
   const std::uint64_t needed = plan_run(run(range.multiple_of)).pool_bytes;
   throw cannot_fit(fmt::format("batch size auto: a batch of {} needs {}, and there are {}", range.multiple_of,
                                format_byte_size(needed), format_byte_size(bytes)),
                    needed, bytes);
+}
+
+std::string to_text(const BatchChoice& choice, std::uint64_t bytes) {
+  const std::string head = fmt::format("batch size {}: ", choice.batch);
+  switch (choice.bound) {
+    case BatchChoice::Bound::max:
+      return head + "the largest up to its max";
+    case BatchChoice::Bound::data_set:
+      return head + (bytes > 0 ? fmt::format("the largest that fits {}, ", format_byte_size(bytes)) : "") +
+             "all of the training images";
+    case BatchChoice::Bound::throughput:
+      return head + fmt::format(
+                        "by plan a larger one gains at most {:.1f} % in images/s\n"
+                        "             (batch: {{size: auto, max: N}} takes one)",
+                        100 * choice.gain_beyond);
+    case BatchChoice::Bound::memory:
+      break;
+  }
+  return head + fmt::format("the largest that fits {}",
+                            bytes > 0 ? format_byte_size(bytes) : std::string("the memory that is free"));
+}
+
+std::string few_updates_warning(const RunConfig& config, std::int64_t batch) {
+  const std::int64_t updates = updates_an_epoch(config, batch);
+  if (updates >= kFewUpdates) return "";
+  const std::int64_t samples = train_facts(*config.data).size;
+  const std::int64_t less = samples / (kFewUpdates * config.train.accumulate) /
+                            config.data->pipeline.batch_multiple_of * config.data->pipeline.batch_multiple_of;
+  std::string text = fmt::format("only {} update{} an epoch with this batch size", updates, updates == 1 ? "" : "s");
+  if (less > 0)
+    text += fmt::format(";\n  batch: {{size: auto, max: {}}} gives {}", less, updates_an_epoch(config, less));
+  return text;
 }
 
 RecomputeChoice choose_recompute(const RunConfig& config, const StepCase& step, std::uint64_t bytes) {
@@ -173,11 +253,12 @@ Settled settle(const RunConfig& config) {
   const std::uint64_t bytes = bytes_to_fit(config, target);
   std::int64_t batch = config.data->pipeline.batch_size;
   if (config.data->pipeline.batch_size_is_auto) {
-    batch = solve_batch(config, bytes);
+    const BatchChoice choice = choose_batch(config, bytes, bytes > 0);
+    batch = choice.batch;
     settled.overrides.push_back(fmt::format("data.pipeline.batch.size={}", batch));
-    settled.messages.push_back(
-        fmt::format("batch size {}: the largest that fits {}", batch,
-                    bytes > 0 ? format_byte_size(bytes) : std::string("the memory that is free")));
+    settled.messages.push_back(to_text(choice, bytes));
+    if (std::string warning = few_updates_warning(config, batch); !warning.empty())
+      settled.warnings.push_back(std::move(warning));
   } else if (!config.recompute_given && bytes > 0) {
     settle_recompute(config, batch, bytes, settled);
   }

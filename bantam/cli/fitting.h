@@ -34,9 +34,30 @@ RunConfig variant(const RunConfig& config, std::int64_t batch, const RecomputeOp
 /// Whether the whole run, data and evaluation included, gets by with a pool of `bytes`.
 bool run_fits(const RunConfig& config, std::uint64_t bytes);
 
+/// A batch size for `auto`, and what bounds it.
+struct BatchChoice {
+  std::int64_t batch = 1;
+  enum class Bound : std::uint8_t {
+    memory,     ///< no larger one fits
+    max,        ///< batch: {max: …}
+    data_set,   ///< it is all of the training images
+    throughput  ///< the plan predicts next to no more images/s with a larger one
+  } bound = Bound::memory;
+  double gain_beyond = 0;  ///< of `throughput`: the share of images/s that the largest of batches would have more
+};
+
 /// The largest batch that fits `bytes`, from plans of the whole run; with 0 bytes, the device's free memory less a
-/// reserve. Throws OutOfMemory where no batch fits, ConfigError where nothing bounds it.
+/// reserve. Where nobody named bytes or a `max` it is no larger than gives images/s (predict_update): within 5 % of the
+/// most, then up to the next power of two and multiple. Throws OutOfMemory where no batch fits, ConfigError where
+/// nothing bounds it.
+BatchChoice choose_batch(const RunConfig& config, std::uint64_t bytes, bool bytes_were_named);
+/// Of bytes that were named, where there are any.
 std::int64_t solve_batch(const RunConfig& config, std::uint64_t bytes);
+
+/// "batch size 512: …": what was chosen and why, in lines of at most 80 columns. `bytes`: as in choose_batch.
+std::string to_text(const BatchChoice& choice, std::uint64_t bytes);
+/// A warning where a batch this large leaves few updates an epoch, with a size that does not; else "".
+std::string few_updates_warning(const RunConfig& config, std::int64_t batch);
 
 /// The policy of least work for one step with a batch resident, as benches have it.
 RecomputeChoice choose_recompute(const RunConfig& config, const StepCase& step, std::uint64_t bytes);
@@ -47,6 +68,7 @@ RecomputeChoice choose_for_run(const RunConfig& config, std::int64_t batch, std:
 struct Settled {
   std::vector<std::string> overrides;
   std::vector<std::string> messages;
+  std::vector<std::string> warnings;
 };
 
 /// Solves what the configuration leaves open. Throws OutOfMemory where a budget cannot be met.

@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 
 #include "bantam/base/byte_size.h"
+#include "bantam/base/text.h"
 #include "bantam/cli/fitting.h"
 #include "bantam/cli/run_plan.h"
 
@@ -21,6 +22,66 @@ constexpr std::size_t kColumns = 80, kPrefix = 15;  // "bantam: error: "
 std::uint64_t bytes_there_were(const RunConfig& config, const OutOfMemory::Facts& facts) {
   const std::uint64_t bytes = bytes_to_fit(config);
   return bytes > 0 ? bytes : facts.limit_bytes > 0 ? facts.limit_bytes : facts.pool_bytes;
+}
+
+std::uint64_t rounded_up(std::uint64_t bytes) {
+  return (bytes + BfcAllocator::kGranule - 1) / BfcAllocator::kGranule * BfcAllocator::kGranule;
+}
+
+/// What the images and labels of a split take of the host's memory.
+std::uint64_t bytes_of(const DatasetFacts& facts) {
+  return rounded_up(static_cast<std::uint64_t>(facts.size * facts.image_shape.elements())) +
+         rounded_up(static_cast<std::uint64_t>(facts.size) * sizeof(std::int32_t));
+}
+
+/// The data set of a run that trains in the pool where it lies: on the CPU, but not on a share of it.
+struct DataShare {
+  std::uint64_t train_bytes = 0, held_out_bytes = 0;  ///< 0: it lies elsewhere
+
+  explicit DataShare(const RunConfig& config) {
+    if (!config.device.is_cpu() || config.device.is_logical()) return;
+    train_bytes = bytes_of(train_facts(*config.data));
+    held_out_bytes = bytes_of(test_facts(*config.data));
+  }
+  std::uint64_t bytes() const { return train_bytes + held_out_bytes; }
+};
+
+/// "data: {limit: N}" for the most training images, in round numbers, with which the run fits `bytes`, planned; ""
+/// where none do.
+std::string fewer_images(const RunConfig& config, std::uint64_t bytes, std::uint64_t pool_bytes) {
+  constexpr int kTries = 4;
+  RunConfig fewer = config;
+  const DatasetFacts all = train_facts(*config.data);
+  const std::int64_t least = config.data->pipeline.batch_size;
+  const auto an_image = static_cast<std::uint64_t>(all.image_shape.elements()) + sizeof(std::int32_t);
+  std::uint64_t over = pool_bytes - std::min(bytes, pool_bytes);
+  for (int tried = 0; tried < kTries; ++tried) {
+    std::int64_t images = all.size - static_cast<std::int64_t>(over / an_image) - 1;
+    for (std::int64_t digit = 1; digit * 100 <= images; digit *= 10) images -= images % (digit * 10);
+    if (images < least) return "";
+    fewer.data->limit = images;
+    const std::uint64_t pool = plan_run(fewer).pool_bytes;
+    if (pool <= bytes)
+      return fmt::format("\n    data: {{limit: {}}}\n      -> a pool of {} (-{}), {} of {} training images", images,
+                         format_byte_size(pool), format_byte_size(pool_bytes - pool), format_count(images),
+                         format_count(all.size));
+    over += pool - bytes;
+  }
+  return "";
+}
+
+/// Where the data set takes most of what is needed: how much that is, and what would lessen it; else "".
+std::string data_advice(const RunConfig& config, const OomAdvice& advice, std::uint64_t bytes) {
+  const DataShare data(config);
+  if (data.bytes() <= advice.needed_bytes / 2) return "";
+  const auto images = [](const DatasetFacts& facts) { return format_count(facts.size); };
+  std::string text = fmt::format(
+      "\n  The data set takes {} of these {}: {} for {} training images and {} for {} held out.",
+      format_byte_size(data.bytes()), format_byte_size(advice.needed_bytes), format_byte_size(data.train_bytes),
+      images(train_facts(*config.data)), format_byte_size(data.held_out_bytes), images(test_facts(*config.data)));
+  const std::string fewer = fewer_images(config, bytes, advice.needed_bytes);
+  if (fewer.empty()) return text + " Fewer training images (data: {limit: N}) alone do not make it fit.";
+  return text + (advice.edits.empty() ? " This fits:" : " This fits, too:") + fewer;
 }
 
 /// Of a run that was refused before it began: who would hold the memory at its peak. What the run's pool holds beside
@@ -92,7 +153,8 @@ std::string needed_text(const RunConfig& config, const PlanTarget& target, std::
                      format_byte_size(pool_bytes + bytes_besides_pool(target)));
 }
 
-OutOfMemory explain(const OutOfMemory& error, const RunConfig& config, const OomQuestion& question) {
+/// `of_run`: with the run's data; else of a step alone.
+OutOfMemory explain(const OutOfMemory& error, const RunConfig& config, const OomQuestion& question, bool of_run) {
   if (question.bytes == 0) return error;
   const Graph& graph = config.model.graph;
   try {
@@ -105,6 +167,7 @@ OutOfMemory explain(const OutOfMemory& error, const RunConfig& config, const Oom
     if (before_it_began && advice.needed_bytes <= question.bytes) return error;
     if (before_it_began) text += planned_holders(graph, question.step, advice.needed_bytes);
     text += advice_text(advice, question.bytes);
+    if (of_run) text += data_advice(config, advice, question.bytes);
     // A run that was refused for its planned pool has been told what it needs, by what was measured.
     if (error.facts().requested_bytes != advice.needed_bytes) text += needed_text(config, target, advice.needed_bytes);
     return OutOfMemory(wrap_lines(text, kColumns, kColumns - kPrefix), error.facts());
@@ -137,14 +200,16 @@ OutOfMemory explain_training(const OutOfMemory& error, const RunConfig& config) 
                  {.step = train_plan_options(config, {batch, config.precision, config.recompute}),
                   .bytes = bytes_there_were(config, error.facts()),
                   .rates = typical_rates(config.device, config.precision),
-                  .pool = pool});
+                  .pool = pool},
+                 true);
 }
 
 OutOfMemory explain_step(const OutOfMemory& error, const RunConfig& config, const StepCase& step) {
   return explain(error, config,
                  {.step = train_plan_options(config, step),
                   .bytes = bytes_there_were(config, error.facts()),
-                  .rates = typical_rates(config.device, step.precision)});
+                  .rates = typical_rates(config.device, step.precision)},
+                 false);
 }
 
 }  // namespace bantam::cli

@@ -177,10 +177,13 @@ void print_no_run(const RunConfig& config) {
              format_count(train_facts(*config.data).size));
 }
 
-void print_head(const RunConfig& config, const PlanTarget& target, const PlanFit& fit, std::size_t width) {
+/// `batch`: where it was `auto`.
+void print_head(const RunConfig& config, const PlanTarget& target, const PlanFit& fit,
+                const std::optional<BatchChoice>& batch, std::size_t width) {
   fmt::print("{} on {}, accumulate {}\n", printable(config.model.name),
              target.machine ? to_string(config.device) : target.profile.title(), config.train.accumulate);
   if (fit.any()) fmt::print("{}\n", fit.to_text(target));
+  if (batch) fmt::print("{}\n", to_text(*batch, fit.pool));
   fmt::print("{}\n", header(fit.any(), width));
 }
 
@@ -198,8 +201,11 @@ int plan_config(PlanOptions options) {
   const RunConfig config = read_config(options.rows.common);
   const PlanTarget target = plan_target(config, profile);
   const PlanFit fit = plan_fit(config, target, options.memory);
-  if (options.rows.batch_sizes.empty() && config.data)
-    options.rows.batch_sizes = std::to_string(settled_batch(config, target, fit));
+  std::optional<BatchChoice> chosen;
+  if (options.rows.batch_sizes.empty() && config.data) {
+    if (config.data->pipeline.batch_size_is_auto) chosen = chosen_batch(config, target, fit);
+    options.rows.batch_sizes = std::to_string(chosen ? chosen->batch : config.data->pipeline.batch_size);
+  }
   const std::vector<StepCase> cases =
       bench_cases(config, options.rows, options.rows.recompute.empty() ? fit.chosen_pool() : fit.pool);
   const bool json = options.rows.json;
@@ -209,7 +215,8 @@ int plan_config(PlanOptions options) {
   for (const StepCase& step : cases) {
     const Row row = plan_row(config, step, fit.pool, options.rows.seconds);
     any = any || row.fits;
-    if (!std::exchange(begun, true)) print_head(config, target, fit, width);  // a row that cannot be planned has none
+    if (!std::exchange(begun, true))
+      print_head(config, target, fit, chosen, width);  // a row that cannot be planned has none
     if (json)
       print_json(config, row, target, fit);
     else

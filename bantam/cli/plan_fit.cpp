@@ -92,10 +92,14 @@ PlanFit plan_fit(const RunConfig& config, const PlanTarget& target, const std::s
   return whole;
 }
 
+BatchChoice chosen_batch(const RunConfig& config, const PlanTarget& target, const PlanFit& fit) {
+  const bool here = target.machine && config.device.index < cuda_device_count();
+  return choose_batch(config, fit.of == Of::card && here ? 0 : fit.pool, fit.chosen_pool() > 0);
+}
+
 std::int64_t settled_batch(const RunConfig& config, const PlanTarget& target, const PlanFit& fit) {
   if (!config.data->pipeline.batch_size_is_auto) return config.data->pipeline.batch_size;
-  const bool here = target.machine && config.device.index < cuda_device_count();
-  return solve_batch(config, fit.of == Of::card && here ? 0 : fit.pool);
+  return chosen_batch(config, target, fit).batch;
 }
 
 }  // namespace bantam::cli

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <string>
 
+#include "bantam/cli/fitting.h"
 #include "bantam/cli/plan_process.h"
 
 namespace bantam::cli {
@@ -41,6 +42,8 @@ PlanFit plan_fit(const RunConfig& config, const PlanTarget& target, const std::s
 
 /// The batch size of a configuration with data; `auto` solved as `train` does, with the card's memory where the device
 /// is not here to be asked what is free. Throws OutOfMemory where no batch fits.
+BatchChoice chosen_batch(const RunConfig& config, const PlanTarget& target, const PlanFit& fit);
+/// Its size, or the configuration's where that is not `auto`.
 std::int64_t settled_batch(const RunConfig& config, const PlanTarget& target, const PlanFit& fit);
 
 }  // namespace bantam::cli

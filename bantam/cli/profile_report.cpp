@@ -109,6 +109,7 @@ std::string report_html(const MemoryProfile& profile) {
   const std::string title = fmt::format("Memory of {} on {}", profile.about["model"].get<std::string>(),
                                         profile.about.value("target", profile.about["device"].get<std::string>()));
   return fill(report::kHtml, {{"title", safe_in_html(title)},
+                              {"headline", safe_in_html(profile.headline)},
                               {"style", report::kStyle},
                               {"script", report::kScript},
                               {"data", safe_in_script(report_data(profile).dump())}});

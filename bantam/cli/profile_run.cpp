@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "bantam/cli/fitting.h"
+#include "bantam/cli/profile_headline.h"
 #include "bantam/engine/step_plan.h"
 
 namespace bantam::cli {
@@ -131,7 +132,9 @@ MemoryProfile profile_steps(const RunConfig& config, const StepCase& row, const 
     const StepPlan plan = plan_of(config, row, batch);
     profile.curve.push_back({batch, plan.peak_bytes, plan.by_category});
   }
-  profile.limit_bytes = profile.report.stats.limit_bytes;
+  const MemoryStats& stats = profile.report.stats;
+  profile.headline = profile_headline(stats.peak_bytes, stats.by_category_at_peak, plan_changes(config, row));
+  profile.limit_bytes = stats.limit_bytes;
   const bool here = config.device.is_cpu() || config.device.index < cuda_device_count();
   if (here) profile.device_bytes = device_info(config.device).total_bytes;
   return profile;

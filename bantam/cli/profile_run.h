@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "bantam/cli/measure.h"
@@ -67,6 +68,7 @@ struct MemoryProfile {
   std::unique_ptr<AddressRow> addresses;
   std::uint64_t planned_peak_bytes = 0;
   std::vector<CurvePoint> curve;
+  std::string headline;            ///< profile_headline of this run
   std::uint64_t limit_bytes = 0;   ///< of the device's allocator; 0: none
   std::uint64_t device_bytes = 0;  ///< the device's memory; 0 where the device is not in this machine
 

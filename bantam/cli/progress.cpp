@@ -2,8 +2,6 @@
 #include "bantam/cli/progress.h"
 
 #include <algorithm>
-#include <initializer_list>
-#include <iterator>
 #include <utility>
 
 #include <fmt/format.h>
@@ -21,7 +19,6 @@ namespace {
 constexpr std::chrono::milliseconds kBarPause{100};
 constexpr std::chrono::seconds kPlainPause{5};
 constexpr int kLongestBar = 30, kShortestBar = 6;
-constexpr std::size_t kLogColumns = 80;
 
 int terminal_width(std::FILE* out) {
   winsize size{};
@@ -36,13 +33,6 @@ std::string memory_text(const ProgressState& s) {
 }
 
 std::string percent(double share) { return fmt::format("{:.0f}%", 100 * share); }
-
-/// All but the epoch, where columns are few.
-std::string short_state(const ProgressState& s) {
-  return fmt::format("{}/{} {}/s ETA {} loss {:.3f} acc {:.3f} mem {} wait {}", s.step, s.steps,
-                     compact_rate(s.images_per_second), format_duration(s.eta_seconds), s.loss, s.accuracy,
-                     memory_text(s), percent(s.data_wait_share));
-}
 
 std::string memory_cell(const ProgressState& s) {
   return fmt::format(" mem {:<{}}", memory_text(s), s.memory_limit > 0 ? 17 : 11);
@@ -61,11 +51,9 @@ std::string short_bar_state(const ProgressState& s) {
 }
 std::string wait_cell(const ProgressState& s) { return fmt::format(" wait {:<4}", percent(s.data_wait_share)); }
 
-/// The first of the texts that a log's line holds; of the last, as much as that.
-std::string first_that_fits(std::initializer_list<std::string> texts) {
-  for (const std::string& text : texts)
-    if (display_width(text) <= kLogColumns) return text;
-  return std::prev(texts.end())->substr(0, kLogColumns);
+/// What all lines of a log begin with.
+std::string log_head(std::int64_t epoch, std::int64_t epochs, double loss, double accuracy) {
+  return fmt::format("epoch {}/{} loss {:.4f} acc {:.4f}", epoch, epochs, loss, accuracy);
 }
 
 std::string bar(double share, int width) {
@@ -104,21 +92,15 @@ std::string bar_line(const ProgressState& s, int width) {
 }
 
 std::string plain_line(const ProgressState& s) {
-  const std::string state = short_state(s);
-  return first_that_fits({fmt::format("epoch {}/{} step {}", s.epoch, s.epochs, state),
-                          fmt::format("{}/{} {}", s.epoch, s.epochs, state)});
+  return log_head(s.epoch, s.epochs, s.loss, s.accuracy) + fmt::format(" step {}/{} {}/s ETA {}", s.step, s.steps,
+                                                                       compact_rate(s.images_per_second),
+                                                                       format_duration(s.eta_seconds));
 }
 
 std::string epoch_line(const EpochSummary& e) {
-  const std::string time = format_duration(e.seconds), head = fmt::format("epoch {}/{}", e.epoch, e.epochs);
-  const auto with = [&](const char* gap, const char* accuracy) {
-    std::string line = fmt::format("{0}{1}loss {2:.4f}{1}{3} {4:.4f}", head, gap, e.loss, accuracy, e.accuracy);
-    if (e.validated)
-      line += fmt::format("{0}held out: loss {1:.4f}{0}{2} {3:.4f}", gap, e.validation_loss, accuracy,
-                          e.validation_accuracy);
-    return line + gap + time;
-  };
-  return first_that_fits({with("  ", "accuracy"), with("  ", "acc"), with(" ", "acc")});
+  std::string line = log_head(e.epoch, e.epochs, e.loss, e.accuracy);
+  if (e.validated) line += fmt::format(" held out loss {:.4f} acc {:.4f}", e.validation_loss, e.validation_accuracy);
+  return line + " " + format_duration(e.seconds);
 }
 
 std::string json_line(const ProgressState& s) {
@@ -186,7 +168,18 @@ void Progress::epoch_end(const EpochSummary& epoch) {
 }
 
 void Progress::message(std::string_view text) {
-  if (mode_ == ProgressMode::none || mode_ == ProgressMode::json) return;
+  if (mode_ == ProgressMode::bar || mode_ == ProgressMode::plain) write_above_bar(text);
+}
+
+void Progress::warning(std::string_view text) {
+  if (mode_ == ProgressMode::json)
+    write_line(nlohmann::ordered_json({{"event", "warning"}, {"message", text}})
+                   .dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));  // names may be no UTF-8
+  else
+    write_above_bar(fmt::format("warning: {}", text));
+}
+
+void Progress::write_above_bar(std::string_view text) {
   const bool open = line_open_;
   line_open_ = false;
   write_line((open ? "\r" : "") + printable(text) + (open ? "\x1b[K" : ""));

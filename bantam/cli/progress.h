@@ -37,7 +37,9 @@ ProgressMode parse_progress_mode(std::string_view text, std::FILE* out);
 /// One line of at most `width` columns: a bar where there is room, then all of the state; short labels where it is
 /// narrow.
 std::string bar_line(const ProgressState& state, int width);
-/// Lines of a log: at most 80 columns, in short words where that is needed.
+/// Lines of a log. Both begin "epoch E/N loss L acc A", and each has one form, whatever its numbers, so that a log can
+/// be searched and cut into columns: at most 80 up to some ten thousand epochs. Memory and waiting for data, which a
+/// line has no room for, stand in the closing summary and in json_line.
 std::string plain_line(const ProgressState& state);
 std::string epoch_line(const EpochSummary& epoch);
 std::string json_line(const ProgressState& state);
@@ -57,12 +59,15 @@ class Progress {
   void epoch_end(const EpochSummary& epoch);
   /// A line above the updating one.
   void message(std::string_view text);
+  /// What the user has to know in every mode: "warning: …", or for machines {"event": "warning", "message": …}.
+  void warning(std::string_view text);
   /// Ends the updating line. Harmless twice.
   void close();
 
  private:
   using Clock = std::chrono::steady_clock;
   void write_line(const std::string& line);
+  void write_above_bar(std::string_view text);
 
   ProgressMode mode_;
   std::FILE* out_;

@@ -249,6 +249,14 @@ void require_model_fits(const RunConfig& config, const Shape& image, std::int64_
                                                 to_string(graph.output_shape()), classes));
 }
 
+void require_model_fits(const RunConfig& config) {
+  if (!config.data) return;
+  const DatasetFacts facts = train_facts(*config.data);
+  const kernels::ImageBatchShape batch = batch_shape(config.data->pipeline, facts.image_shape);
+  require_model_fits(config, {batch.out_h, batch.out_w, batch.channels},
+                     static_cast<std::int64_t>(facts.class_names.size()));
+}
+
 RecomputeOptions parse_recompute(const std::string& text) {
   if (text == "none") return {};
   if (text == "all") return {.kind = RecomputeOptions::Kind::all, .derive = Derive::cheap};

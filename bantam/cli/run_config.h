@@ -77,6 +77,9 @@ void require_device(const RunConfig& config);
 /// Throws ConfigError, at the model's input or output, where data of this shape and number of classes do not fit.
 void require_model_fits(const RunConfig& config, const Shape& image, std::int64_t classes);
 
+/// The same for the configuration's own data, as its pipeline delivers them; nothing is read. Without data all fit.
+void require_model_fits(const RunConfig& config);
+
 /// Recompute options from "none", "inner", "cheap", "all" or names of layers, blocks and stretches, "cheap+a+b..c"; and
 /// the text again.
 RecomputeOptions parse_recompute(const std::string& text);

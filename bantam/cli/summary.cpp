@@ -142,6 +142,7 @@ std::int64_t batch_of(const RunConfig& config, std::int64_t given) {
 
 int run_summary(const SummaryOptions& options) {
   const RunConfig config = read_config(options.common);
+  require_model_fits(config);
   const StepCase step{batch_of(config, options.batch), config.precision, config.recompute};
   const ModelSummary summary = summarize(config, step);
   if (options.json)

@@ -82,6 +82,7 @@ RunConfig read_train_run(const TrainOptions& options, Progress& progress) {
     throw explain_training(error, open);
   }
   for (const std::string& message : settled.messages) progress.message(message);
+  for (const std::string& warning : settled.warnings) progress.warning(warning);
   overrides.insert(overrides.end(), settled.overrides.begin(), settled.overrides.end());
   return read_run_config(path, overrides);
 }
@@ -184,7 +185,7 @@ class TrainRun {
   static std::unique_ptr<Runtime> make_reserved_runtime(const RunConfig& config, const RunPlan& plan, int threads,
                                                         Progress& log) {
     std::unique_ptr<Runtime> runtime =
-        make_runtime(config, threads, [&log](std::string_view message) { log.message(message); });
+        make_runtime(config, threads, [&log](std::string_view message) { log.warning(message); });
     if (config.memory.on_oom == OnOutOfMemory::fail) runtime->require_pool(config.device, plan.pool_bytes);
     if (config.memory.growth)
       (void)runtime->allocator(config.device).reserve_pool(plan.pool_bytes);

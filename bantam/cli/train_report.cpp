@@ -40,7 +40,7 @@ void ProgressCallback::on_epoch_end(const EpochEvent& event) {
 }
 
 void ProgressCallback::on_smaller_micro_batch(const SmallerMicroBatchEvent& event) {
-  progress_.message(fmt::format("out of memory: update {} of epoch {} is repeated in micro-batches of {}",
+  progress_.warning(fmt::format("out of memory: update {} of epoch {} is repeated in micro-batches of {}",
                                 event.update + 1, event.epoch + 1, event.samples));
 }
 

@@ -2,9 +2,11 @@
 #include "bantam/engine/step_cost.h"
 
 #include <algorithm>
+#include <cmath>
 #include <numeric>
 
 #include "bantam/engine/saved_tensor.h"
+#include "bantam/engine/step_floor.h"
 #include "bantam/memory/device_profile.h"
 
 namespace bantam {
@@ -14,6 +16,7 @@ constexpr double kFlopsReached = 0.65;  // what a network's convolutions reach o
 constexpr double kBackward = 1.55;      // of a forward's time: two products for each, and norms that read twice
 constexpr double kAgain = 1.2;          // of what the roofline gives: what is made again, between passes of backward
 constexpr double kPass = 4e-6;          // seconds that a further pass takes to begin and to end
+constexpr double kPasses = 3;           // of a node in a step: one in forward, two in backward
 constexpr std::int64_t kDepth = 8;      // channels that products take at once, however few there are
 constexpr double kNormAgain = 2.0 / 3;  // x read and y written, where forward reads x for its statistics first
 
@@ -140,6 +143,29 @@ StepCost predict_cost(const Graph& graph, std::int64_t batch, Precision precisio
     for (const NodeId node : segment.deferred)
       cost.step -= cost.deferral[index(node)] = 2 * cost.touch[index(node)];  // neither written nor read
   return cost;
+}
+
+double UpdateCost::images_per_s(std::int64_t batch) const {
+  const auto images = static_cast<double>(batch);
+  return images / (fixed_seconds + sample_seconds * images);
+}
+
+double UpdateCost::gain_beyond(std::int64_t batch) const {
+  return fixed_seconds / (sample_seconds * static_cast<double>(batch));
+}
+
+std::int64_t UpdateCost::enough_batch(double gain) const {
+  return static_cast<std::int64_t>(std::max(1.0, std::ceil(fixed_seconds / (sample_seconds * gain))));
+}
+
+UpdateCost predict_update(const Graph& graph, Precision precision, const DeviceRates& rates, const UpdateSize& size) {
+  const StepCost cost = predict_cost(graph, 1, precision, rates);
+  // Without the step's kernels there is nothing to bound: one that has no arithmetic still reads its input.
+  const double least = static_cast<double>(graph.input_shape().elements()) / rates.bytes_per_s;
+  const StepWork update = least_step_work(graph, 0, precision, size.parameters, size.moments);
+  return {.sample_seconds = std::max(cost.step, least),
+          .fixed_seconds = kPasses * static_cast<double>(graph.output() - graph.input()) * kPass +
+                           update.bytes / rates.bytes_per_s / static_cast<double>(size.accumulate)};
 }
 
 std::vector<double> derivation_seconds(const Graph& graph, Derive derive, const StepCost& cost) {

@@ -33,6 +33,29 @@ struct StepCost {
 /// (Layer::flops, of channels in eights) and its traffic (Layer::traffic, in the compute type).
 StepCost predict_cost(const Graph& graph, std::int64_t batch, Precision precision, const DeviceRates& rates);
 
+/// How long an update of some batch takes: a part that grows with it, and one that does not.
+struct UpdateCost {
+  double sample_seconds = 0;  ///< forward and backward of one more sample
+  double fixed_seconds = 0;   ///< whatever the batch: kernels begin and end, and the update moves weights and moments
+
+  double images_per_s(std::int64_t batch) const;
+  /// How many more images/s the largest of batches has than this one, as a share: 0.04 is 4 %.
+  double gain_beyond(std::int64_t batch) const;
+  /// The least batch from which no larger one has `gain` (of gain_beyond) more images/s.
+  std::int64_t enough_batch(double gain) const;
+};
+
+/// What an update is made of besides the layers.
+struct UpdateSize {
+  std::int64_t parameters = 0;
+  int moments = 0;              ///< of the optimizer, a parameter (moment_slots)
+  std::int64_t accumulate = 1;  ///< micro-batches that share an update
+};
+
+/// Of a micro-batch of captured or planned steps, where nothing runs again; by the same roofline, so good for comparing
+/// batch sizes, not for promising images/s.
+UpdateCost predict_update(const Graph& graph, Precision precision, const DeviceRates& rates, const UpdateSize& size);
+
 /// Seconds to derive tensors in backward where nothing runs again, by the node whose output is made.
 std::vector<double> derivation_seconds(const Graph& graph, Derive derive, const StepCost& cost);
 

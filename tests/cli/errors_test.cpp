@@ -165,6 +165,10 @@ TEST_F(Errors, ModelsThatDoNotFitTheData) {
          "the model's output is (9), but the data have 10 classes");
   expect({"train", "tiny.yaml", "--run-dir", "run", "model.input=[28, 28, 3]"}, 2,
          "the model takes (28, 28, 3), but the data's images are (32, 32, 3)");
+  expect({"summary", "tiny.yaml", "model.layers.5.dense.units=9"}, 2,
+         "the model's output is (9), but the data have 10 classes");
+  expect({"summary", "tiny.yaml", "model.input=[28, 28, 3]"}, 2,
+         "the model takes (28, 28, 3), but the data's images are (32, 32, 3)");
   expect({"train", "tiny.yaml", "--run-dir", "run", "recompute=[block9]"}, 2, "no layer or block is named 'block9'");
   const std::string text = read("tiny.yaml");
   const std::size_t data = text.find("data:"), model = text.find("model:");

@@ -35,6 +35,49 @@ TEST_F(Fit, AutoIsWrittenIntoTheRun) {
   EXPECT_NE(config.substr(size + 14, 1), "a") << "auto is resolved: " << config;
 }
 
+TEST_F(Fit, AutoTakesNoMoreThanGainsThroughput) {
+  const std::vector<std::string> plan = {"plan", "tiny.yaml", "data.pipeline.batch.size=auto",
+                                         "data.train_samples=40000"};
+  const auto batch = [&](const std::vector<std::string>& more) {
+    std::vector<std::string> arguments = plan;
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    arguments.push_back("--json");
+    const Outcome outcome = run(arguments);
+    EXPECT_EQ(outcome.code, 0) << outcome.err;
+    return outcome.last_json()["batch"].get<std::int64_t>();
+  };
+  const std::int64_t enough = batch({});
+  EXPECT_GE(enough, 16);
+  EXPECT_LE(enough, 4096) << "more gains no throughput";
+  EXPECT_GT(batch({"memory.limits={cpu: 1GiB}"}), enough) << "of bytes that were named, the largest that fits";
+  EXPECT_EQ(batch({"data.pipeline.batch.max=10000"}), 10000) << "what the user says stands";
+  EXPECT_GE(batch({"train.accumulate=8"}), 1);
+  EXPECT_LE(batch({"train.accumulate=8"}), enough) << "an update's share of a micro-batch is less";
+  EXPECT_NE(run(plan).out.find("by plan a larger one gains at most"), std::string::npos);
+}
+
+TEST_F(Fit, AutoSaysWhatWasChosenAndWhy) {
+  const auto said = [&](const std::vector<std::string>& more) {
+    std::vector<std::string> all = {
+        "train", "tiny.yaml", "--run-dir", "r", "--overwrite", "--progress", "plain", "data.pipeline.batch.size=auto"};
+    all.insert(all.end(), more.begin(), more.end());
+    const Outcome outcome = run(all);
+    EXPECT_EQ(outcome.code, 0) << outcome.err;
+    expect_narrow(outcome.err.substr(0, outcome.err.find("run folder")));
+    return outcome.err;
+  };
+  const std::string whole = said({});
+  EXPECT_NE(whole.find("batch size 256: all of the training images"), std::string::npos) << whole;
+  EXPECT_NE(whole.find("warning: only 1 update an epoch with this batch size;"), std::string::npos) << whole;
+  EXPECT_NE(whole.find("batch: {size: auto, max: 12} gives 21"), std::string::npos) << whole;
+  const std::string bound = said({"data.pipeline.batch.max=12"});
+  EXPECT_NE(bound.find("batch size 12: the largest up to its max"), std::string::npos) << bound;
+  EXPECT_EQ(bound.find("warning"), std::string::npos) << bound;
+  const std::string quiet = train("r", {"data.pipeline.batch.size=auto", "--overwrite"}).err;
+  EXPECT_EQ(quiet.find("batch size 256"), std::string::npos) << "--progress none: " << quiet;
+  EXPECT_NE(quiet.find("warning: only 1 update an epoch"), std::string::npos) << "--progress none: " << quiet;
+}
+
 TEST_F(Fit, AutoLeavesTheSharesOfTheDeviceAlone) {
   const Outcome outcome = train("r", {"data.pipeline.batch.size=auto", "data.train_samples=2000",
                                       "memory={limits: {cpu: 40MiB}, logical: {cpu: [18MiB]}}"});
@@ -88,6 +131,40 @@ TEST_F(Fit, OutOfMemoryNamesChangesThatFit) {
   EXPECT_EQ(std::stoi(batch) * std::stoi(accumulate), 256);
 }
 
+/// Words and single spaces only, as one line.
+std::string flat(const std::string& text) {
+  std::string line;
+  std::istringstream words(text);
+  for (std::string word; words >> word;) line += word + " ";
+  return line;
+}
+
+TEST_F(Fit, OutOfMemoryBlamesTheDataSetWhereItIsToBlame) {
+  const std::vector<std::string> tight = {"data.train_samples=8000", "memory.limits={cpu: 16MiB}"};
+  const Outcome outcome = train("r", tight);
+  EXPECT_EQ(outcome.code, 4);
+  expect_narrow(outcome.err);
+  const std::string text = flat(outcome.err);
+  EXPECT_NE(text.find("The data set takes 23.6 MiB of these "), std::string::npos) << text;
+  EXPECT_NE(text.find("23.5 MiB for 8,000 training images and 120 KiB for 40 held out"), std::string::npos) << text;
+  // And what is named does fit; much more would not.
+  const std::size_t limit = text.find("data: {limit: ");
+  ASSERT_NE(limit, std::string::npos) << text;
+  const std::int64_t images = std::stoll(text.substr(limit + 14));
+  const auto with = [&](std::int64_t count) {
+    std::vector<std::string> all = tight;
+    all.insert(all.end(), {"data.limit=" + std::to_string(count), "--overwrite"});
+    return train("r", all).code;
+  };
+  EXPECT_EQ(with(images), 0);
+  EXPECT_EQ(with(images * 11 / 10), 4);
+  // Where the step is to blame, nothing is said of the data; where nothing of them helps alone, that is said.
+  const Outcome step = train("s", {"data.pipeline.batch.size=256", "recompute=none", "memory.limits={cpu: 8MiB}"});
+  EXPECT_EQ(flat(step.err).find("The data set takes"), std::string::npos) << step.err;
+  const Outcome both = train("s", {"data.train_samples=8000", "data.test_samples=8000", "memory.limits={cpu: 16MiB}"});
+  EXPECT_NE(flat(both.err).find("(data: {limit: N}) alone do not make it fit"), std::string::npos) << both.err;
+}
+
 TEST_F(Fit, ABudgetThatCannotBeMetIsOneOfTheWholeRun) {
   write_deep_config();
   const Outcome outcome = run({"train", "deep.yaml", "data.pipeline.batch.size=128", "memory.budget=2MiB"});
@@ -134,6 +211,10 @@ TEST_F(Fit, OnOomGoesOn) {
   ASSERT_NE(line, std::string::npos) << done.err;
   EXPECT_LE(done.err.find('\n', line) - line, 80u);
   EXPECT_EQ(done.err.find("out of memory", line + 1), std::string::npos) << done.err;
+  arguments[5] = "none";
+  const Outcome unseen = with("accumulate_with_batch_norm");
+  EXPECT_EQ(unseen.err.find("warning: out of memory: update 1 of epoch 1 is repeated"), 0u)
+      << "a warning comes with --progress none, too: " << unseen.err;
   // Halved twice, and told once.
   arguments.back() = "memory.limits={cpu: 6MiB}";
   const Outcome twice = with("accumulate_with_batch_norm");

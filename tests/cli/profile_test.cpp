@@ -2,6 +2,9 @@
 #include <map>
 #include <set>
 
+#include <fmt/format.h>
+
+#include "bantam/base/byte_size.h"
 #include "tests/cli/program.h"
 
 namespace bantam::cli {
@@ -179,6 +182,123 @@ TEST_F(Profile, ThePageHoldsTheSameDataAndAsksForNoNetwork) {
   const std::string page = read("p/report.html");
   for (const char* asks : {"http:", "https:", " src=", " href=", "@import", "url(", "fetch(", "{{"})
     EXPECT_EQ(page.find(asks), std::string::npos) << asks;
+}
+
+TEST_F(Profile, ThePageBeginsWithASentenceThatPlansStandFor) {
+  const auto plan = [&](const std::string& recompute) {
+    return run({"plan", "deep.yaml", "--batch-sizes", "64", "--recompute", recompute, "--json"}).last_json();
+  };
+  std::string text = read("tiny.yaml");
+  const std::size_t begin = text.find("    - conv2d"), end = text.find("    - dropout");
+  std::string layers;
+  for (const char* name : {"a", "b", "c", "d"})
+    layers += std::string("    - block: {name: ") + name +
+              ", body: [conv2d: {filters: 8, kernel: 3, padding: same}, batch_norm, relu, conv2d: {filters: 8, kernel: "
+              "3, padding: same}, batch_norm, relu]}\n";
+  write("deep.yaml", text.replace(begin, end - begin, layers));
+  ASSERT_EQ(
+      run({"profile", "memory", "deep.yaml", "--batch-size", "64", "--planned", "--steps", "1", "--out", "p"}).code, 0);
+  const std::string page = read("p/report.html"), open = "<p id=\"headline\">";
+  const std::size_t at = page.find(open);
+  ASSERT_NE(at, std::string::npos);
+  const std::string sentence = page.substr(at + open.size(), page.find("</p>", at) - at - open.size());
+  const json none = plan("none");
+  const auto peak = none["peak_bytes"].get<double>(),
+             share = 100 * none["by_category"]["activation"].get<double>() / peak;
+  EXPECT_EQ(sentence.rfind(fmt::format("{:.0f} % of the peak of {} are activations; recompute: cheap would give {} (+",
+                                       share, format_byte_size(none["peak_bytes"].get<std::uint64_t>()),
+                                       format_byte_size(plan("cheap")["peak_bytes"].get<std::uint64_t>())),
+                           0),
+            0u)
+      << sentence;
+  EXPECT_NE(sentence.find("recompute: all " + format_byte_size(plan("all")["peak_bytes"].get<std::uint64_t>())),
+            std::string::npos)
+      << sentence;
+}
+
+/// What `script` returns in the page in a browser of this width (it has a least one, 500 in our check); nothing where
+/// the browser fails.
+json in_browser(const std::filesystem::path& folder, std::string page, int width, const std::string& script) {
+  const std::size_t end = page.rfind("</body>");
+  page.insert(
+      end,
+      "<pre id=\"answer\"></pre><script>\n"
+      "const press = (id, key) => document.getElementById(id).dispatchEvent(new KeyboardEvent('keydown', {key}));\n"
+      "document.getElementById('answer').textContent = 'ANSWER' + JSON.stringify((() => {" +
+          script + "})()) + 'END';\n</script>");
+  std::ofstream(folder / "driven.html") << page;
+  const std::string dump = (folder / "dom.txt").string(),
+                    command = "timeout 60 chromium --headless --no-sandbox --disable-gpu --window-size=" +
+                              std::to_string(width) + ",900 --user-data-dir=" + (folder / "browser").string() +
+                              " --dump-dom file://" + (folder / "driven.html").string() + " > " + dump + " 2> " +
+                              (folder / "browser.txt").string();
+  if (std::system(command.c_str()) != 0) return {};
+  const std::string dom = read_file(dump);
+  const std::size_t from = dom.find("\">ANSWER") + 8;
+  std::string answer = dom.substr(from, dom.find("END", from) - from);
+  for (const auto& [escape, plain] : {std::pair("&lt;", "<"), std::pair("&gt;", ">"), std::pair("&amp;", "&")})
+    for (std::size_t at = answer.find(escape); at != std::string::npos; at = answer.find(escape, at))
+      answer.replace(at, std::string(escape).size(), plain);
+  return json::parse(answer);
+}
+
+TEST_F(Profile, ChartsAreReachedByKeyboardAndListWhatIsAlive) {
+  const json result = profile({"--planned"});
+  const std::string page = read("p/report.html");
+  for (const char* part :
+       {"id=\"timeline\" role=\"slider\" tabindex=\"0\"", "id=\"map\"", "[tabindex]:focus-visible", "id=\"alive\""})
+    EXPECT_NE(page.find(part), std::string::npos) << part;
+  EXPECT_EQ(page.find("held but not in use then"), std::string::npos) << "plain words";
+  if (std::system("chromium --version > /dev/null 2>&1") != 0)
+    GTEST_SKIP() << "no chromium: only the text was looked at";
+  const json answer = in_browser(path("p"), page, 1280, R"(
+    const at = id => document.getElementById(id), lines = () => [...document.querySelectorAll("#alive li")].map(l => l.textContent);
+    const seen = {charts: [...document.querySelectorAll("canvas, #peak-bar, #curve g")].map(c => [c.tabIndex, c.getAttribute("aria-label") || ""])};
+    seen.peak = lines();
+    const box = at("timeline").getBoundingClientRect();
+    at("timeline").dispatchEvent(new PointerEvent("pointermove", {clientX: box.left + margin.left + 1, clientY: box.top + 50}));
+    seen.hovered = lines();
+    at("timeline").dispatchEvent(new PointerEvent("pointerleave", {pointerType: "mouse"}));
+    seen.left = lines();
+    seen.value = at("timeline").getAttribute("aria-valuetext");
+    press("timeline", "Home"); seen.home = at("timeline").getAttribute("aria-valuenow"); seen.first = view.lower;
+    press("timeline", "ArrowRight"); seen.right = at("timeline").getAttribute("aria-valuenow");
+    press("timeline", "End"); seen.end = lines();
+    press("map", "ArrowUp"); seen.lowest = at("map-now").textContent;
+    press("map", "ArrowUp"); seen.next = at("map-now").textContent;
+    press("map", "Escape"); seen.gone = at("map-now").textContent;
+    return seen;)");
+  ASSERT_FALSE(answer.is_null()) << read("p/browser.txt");
+  ASSERT_EQ(answer["charts"].size(), 2u + 1 + 7) << "two canvases, the bar of the peak, seven batch sizes";
+  for (const json& chart : answer["charts"]) {
+    EXPECT_EQ(chart[0], 0) << chart;
+    EXPECT_FALSE(chart[1].get<std::string>().empty()) << "every chart has a text";
+  }
+  EXPECT_GE(answer["peak"].size(), 5u);
+  EXPECT_NE(answer["peak"].dump().find("optimizer/moment"), std::string::npos) << answer["peak"];
+  EXPECT_NE(answer["hovered"], answer["peak"]) << "what is alive where one points";
+  EXPECT_EQ(answer["left"], answer["peak"]);
+  EXPECT_NE(answer["value"].get<std::string>().find("Largest: "), std::string::npos) << answer["value"];
+  EXPECT_EQ(std::stoll(answer["home"].get<std::string>()), answer["first"].get<std::int64_t>());
+  EXPECT_EQ(std::stoll(answer["right"].get<std::string>()), answer["first"].get<std::int64_t>() + 1);
+  EXPECT_NE(answer["end"], answer["peak"]);
+  EXPECT_NE(answer["lowest"].get<std::string>().find("alive from call"), std::string::npos) << answer["lowest"];
+  EXPECT_NE(answer["next"], answer["lowest"]);
+  EXPECT_EQ(answer["gone"].get<std::string>().rfind("Point at", 0), 0u) << answer["gone"];
+}
+
+TEST_F(Profile, LabelsOnAPhoneAreAsLargeAsOnADesktop) {
+  if (std::system("chromium --version > /dev/null 2>&1") != 0) GTEST_SKIP() << "no chromium: skipped";
+  (void)profile({"--planned"});
+  const json answer = in_browser(path("p"), read("p/report.html"), 390, R"(
+    document.body.style.width = "390px";
+    dispatchEvent(new Event("resize"));
+    const box = document.querySelector("#curve svg"), scale = box.getBoundingClientRect().width / box.viewBox.baseVal.width;
+    return {label: scale * parseFloat(getComputedStyle(document.querySelector("#curve text")).fontSize),
+            wide: document.body.scrollWidth};)");
+  ASSERT_FALSE(answer.is_null()) << read("p/browser.txt");
+  EXPECT_GE(answer["label"].get<double>(), 11.5) << "pixels of a label's height";
+  EXPECT_LE(answer["wide"].get<double>(), 391);
 }
 
 TEST_F(Profile, NamesCannotBreakOutOfThePage) {

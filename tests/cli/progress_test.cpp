@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
+#include <regex>
 #include <string>
 #include <utility>
 
@@ -151,7 +152,7 @@ TEST(Progress, PlainWritesEpochsAtOnceAndStepsSeldom) {
 }
 
 TEST(Progress, LinesOfLogsFitIn80Columns) {
-  EXPECT_EQ(epoch_line(example_epoch()), "epoch 2/5  loss 0.8000  acc 0.7100  held out: loss 0.9000  acc 0.6800  42s");
+  EXPECT_EQ(epoch_line(example_epoch()), "epoch 2/5 loss 0.8000 acc 0.7100 held out loss 0.9000 acc 0.6800 42s");
   EpochSummary epoch = example_epoch();
   ProgressState state = example();
   for (const std::int64_t epochs : {5, 50, 500, 5000, 50000}) {
@@ -161,7 +162,31 @@ TEST(Progress, LinesOfLogsFitIn80Columns) {
     EXPECT_LE(display_width(epoch_line(epoch)), 80u) << epoch_line(epoch);
     EXPECT_NE(epoch_line(epoch).find("0.6800"), std::string::npos) << epoch_line(epoch);
     EXPECT_LE(display_width(plain_line(state)), 80u) << plain_line(state);
-    EXPECT_NE(plain_line(state).find("loss 0.812 acc 0.71"), std::string::npos) << plain_line(state);
+    EXPECT_NE(plain_line(state).find("loss 0.8123 acc 0.7125"), std::string::npos) << plain_line(state);
+  }
+}
+
+/// A line with its numbers, sizes and times left out.
+std::string form_of(const std::string& line) {
+  const std::string timeless = std::regex_replace(line, std::regex(R"(\b[0-9.]+(ms|[dhms])( [0-9]+[hms])?\b)"), "#");
+  return std::regex_replace(timeless, std::regex(R"(\b[0-9][0-9.]*[kM]?\b)"), "#");
+}
+
+TEST(Progress, LinesOfLogsHaveOneFormWhateverTheirNumbers) {
+  const std::string step = form_of(plain_line(example())), epoch = form_of(epoch_line(example_epoch()));
+  EXPECT_EQ(step, "epoch #/# loss # acc # step #/# #/s ETA #");
+  EXPECT_EQ(epoch, "epoch #/# loss # acc # held out loss # acc # #");
+  for (const std::int64_t many : {1, 30, 700, 4000, 90000}) {
+    ProgressState state = example();
+    EpochSummary summary = example_epoch();
+    state.epoch = state.epochs = summary.epoch = summary.epochs = many;
+    state.steps = many * 1000;
+    state.memory_limit = many % 2 == 0 ? 0 : std::uint64_t{37} << 30;
+    state.eta_seconds = static_cast<double>(many);
+    EXPECT_EQ(form_of(plain_line(state)), step) << plain_line(state);
+    EXPECT_EQ(form_of(epoch_line(summary)), epoch) << epoch_line(summary);
+    summary.validated = false;
+    EXPECT_EQ(form_of(epoch_line(summary)), "epoch #/# loss # acc # #") << epoch_line(summary);
   }
 }
 
@@ -191,6 +216,21 @@ TEST(Progress, NoneWritesNothing) {
   progress.message("note");
   progress.close();
   EXPECT_EQ(output.text(), "");
+}
+
+TEST(Progress, WarningsComeInEveryMode) {
+  for (const ProgressMode mode : {ProgressMode::bar, ProgressMode::plain, ProgressMode::none}) {
+    Output output;
+    Progress progress(mode, output.stream());
+    progress.warning("steps run unplanned");
+    EXPECT_EQ(output.text(), "warning: steps run unplanned\n") << static_cast<int>(mode);
+  }
+  Output output;
+  Progress progress(ProgressMode::json, output.stream());
+  progress.warning("the file \xff was not written");
+  const auto line = nlohmann::json::parse(output.text());
+  EXPECT_EQ(line["event"], "warning");
+  EXPECT_NE(line["message"].get<std::string>().find("was not written"), std::string::npos);
 }
 
 TEST(ParseProgressMode, KnowsTheModesAndFiles) {

@@ -141,7 +141,7 @@ function drawHeld({pen, width}, horizontal, y) {
   pen.fillStyle = color("ink");
   pen.textAlign = "right";
   pen.textBaseline = "bottom";
-  const label = "held " + bytes(last);
+  const label = "reserved " + bytes(last);
   pen.fillText(label, width - margin.right, y(last) - 2);
   return {left: width - margin.right - pen.measureText(label).width, middle: y(last) - 9};
 }
