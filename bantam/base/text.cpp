@@ -77,7 +77,7 @@ std::optional<std::string> nearest(std::string_view word, std::span<const std::s
   std::size_t best_distance = 0;
   for (const std::string& candidate : candidates) {
     // No distance is less than that of the lengths: a word of megabytes is not compared letter by letter.
-    const auto [shorter, longer] = std::minmax(word.size(), candidate.size());
+    const auto [shorter, longer] = std::minmax({word.size(), candidate.size()});  // a list: minmax of values refers to them
     if (longer - shorter > std::max<std::size_t>(1, longer / 3)) continue;
     const std::size_t distance = edit_distance(lower(word), lower(candidate));
     const std::size_t allowed = std::max<std::size_t>(1, std::max(word.size(), candidate.size()) / 3);
