@@ -14,6 +14,7 @@
 #include "bantam/base/error.h"
 #include "bantam/base/text.h"
 #include "bantam/cli/bench.h"
+#include "bantam/cli/json_text.h"
 
 namespace bantam::cli {
 namespace {
@@ -109,10 +110,16 @@ std::string plain_line(const ProgressState& s) {
                           fmt::format("{}/{} {}", s.epoch, s.epochs, state)});
 }
 
+std::string evaluation_line(const EvaluationState& s) {
+  return fmt::format("epoch {}/{} evaluating: batch {}/{} ETA {}", s.epoch, s.epochs, s.batch, s.batches,
+                     format_duration(s.eta_seconds));
+}
+
 std::string epoch_line(const EpochSummary& e) {
   const std::string time = format_duration(e.seconds), head = fmt::format("epoch {}/{}", e.epoch, e.epochs);
   const auto with = [&](const char* gap, const char* accuracy) {
-    std::string line = fmt::format("{0}{1}loss {2:.4f}{1}{3} {4:.4f}", head, gap, e.loss, accuracy, e.accuracy);
+    std::string line = head;
+    if (e.trained) line += fmt::format("{0}loss {1:.4f}{0}{2} {3:.4f}", gap, e.loss, accuracy, e.accuracy);
     if (e.validated)
       line += fmt::format("{0}held out: loss {1:.4f}{0}{2} {3:.4f}", gap, e.validation_loss, accuracy,
                           e.validation_accuracy);
@@ -138,15 +145,21 @@ std::string json_line(const ProgressState& s) {
   return line.dump();
 }
 
+std::string json_line(const EvaluationState& s) {
+  const nlohmann::ordered_json line = {{"event", "evaluation"}, {"epoch", s.epoch},     {"epochs", s.epochs},
+                                       {"batch", s.batch},      {"batches", s.batches}, {"eta_seconds", s.eta_seconds}};
+  return line.dump();
+}
+
 std::string json_line(const EpochSummary& e) {
-  nlohmann::ordered_json line = {{"event", "epoch"},
-                                 {"epoch", e.epoch},
-                                 {"epochs", e.epochs},
-                                 {"loss", e.loss},
-                                 {"accuracy", e.accuracy},
-                                 {"seconds", e.seconds},
-                                 {"images_per_s", e.images_per_second},
-                                 {"data_wait_share", e.data_wait_share}};
+  nlohmann::ordered_json line = {{"event", "epoch"}, {"epoch", e.epoch}, {"epochs", e.epochs}};
+  if (e.trained) {
+    line["loss"] = e.loss;
+    line["accuracy"] = e.accuracy;
+  }
+  line["seconds"] = e.seconds;
+  line["images_per_s"] = e.images_per_second;
+  line["data_wait_share"] = e.data_wait_share;
   if (e.validated) {
     line["validation_loss"] = e.validation_loss;
     line["validation_accuracy"] = e.validation_accuracy;
@@ -159,23 +172,45 @@ void Progress::write_line(const std::string& line) {
   std::fflush(out_);
 }
 
+bool Progress::plain_is_due() {
+  const Clock::time_point now = Clock::now();
+  if (last_ == Clock::time_point{}) last_ = now;  // the first line comes when there is something to say
+  if (now - last_ < kPlainPause) return false;
+  last_ = now;
+  return true;
+}
+
+void Progress::draw(const std::string& line) {
+  std::fputs(("\r" + line + "\x1b[K").c_str(), out_);
+  std::fflush(out_);
+  line_open_ = true;
+}
+
 void Progress::update(const ProgressState& state) {
   if (mode_ == ProgressMode::none) return;
   if (mode_ == ProgressMode::json) return write_line(json_line(state));
-  const Clock::time_point now = Clock::now();
-  const bool first = last_ == Clock::time_point{};
   if (mode_ == ProgressMode::plain) {
-    if (first) last_ = now;  // the first line comes when there is something to say
-    if (now - last_ < kPlainPause) return;
-    last_ = now;
-    return write_line(plain_line(state));
+    if (plain_is_due()) write_line(plain_line(state));
+    return;
   }
-  if (!first && now - last_ < kBarPause && state.step != state.steps) return;
+  const Clock::time_point now = Clock::now();
+  if (last_ != Clock::time_point{} && now - last_ < kBarPause && state.step != state.steps) return;
   last_ = now;
   // One column is left free: some terminals begin a new line when the last one is written.
-  std::fputs(("\r" + bar_line(state, terminal_width(out_) - 1) + "\x1b[K").c_str(), out_);
-  std::fflush(out_);
-  line_open_ = true;
+  draw(bar_line(state, terminal_width(out_) - 1));
+}
+
+void Progress::evaluation(const EvaluationState& state) {
+  if (mode_ == ProgressMode::none) return;
+  if (mode_ == ProgressMode::json) return write_line(json_line(state));
+  if (mode_ == ProgressMode::plain) {
+    if (plain_is_due()) write_line(evaluation_line(state));
+    return;
+  }
+  const Clock::time_point now = Clock::now();
+  if (now - last_ < kBarPause) return;
+  last_ = now;
+  draw(evaluation_line(state).substr(0, static_cast<std::size_t>(std::max(terminal_width(out_) - 1, 1))));
 }
 
 void Progress::epoch_end(const EpochSummary& epoch) {
@@ -187,6 +222,17 @@ void Progress::epoch_end(const EpochSummary& epoch) {
 
 void Progress::message(std::string_view text) {
   if (mode_ == ProgressMode::none || mode_ == ProgressMode::json) return;
+  write_above(text);
+}
+
+void Progress::warning(std::string_view text) {
+  const std::string line = "warning: " + std::string(text);
+  if (mode_ != ProgressMode::json) return write_above(line);
+  const nlohmann::ordered_json event = {{"event", "warning"}, {"message", text}};
+  write_line(json_text(event));
+}
+
+void Progress::write_above(std::string_view text) {
   const bool open = line_open_;
   line_open_ = false;
   write_line((open ? "\r" : "") + std::string(text) + (open ? "\x1b[K" : ""));

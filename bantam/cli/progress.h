@@ -20,9 +20,17 @@ struct ProgressState {
   double data_wait_share = 0;  ///< share of this epoch's time spent waiting for data
 };
 
+/// Where an evaluation stands.
+struct EvaluationState {
+  std::int64_t epoch = 1, epochs = 1;   ///< from 1
+  std::int64_t batch = 0, batches = 0;  ///< done, and all
+  double eta_seconds = 0;               ///< to the end of this evaluation
+};
+
 /// An epoch that is done.
 struct EpochSummary {
   std::int64_t epoch = 1, epochs = 1;
+  bool trained = true;  ///< false: only evaluated, by a run that was stopped there and resumed
   double loss = 0, accuracy = 0;
   bool validated = false;
   double validation_loss = 0, validation_accuracy = 0;
@@ -39,7 +47,9 @@ ProgressMode parse_progress_mode(std::string_view text, std::FILE* out);
 std::string bar_line(const ProgressState& state, int width);
 /// Lines of a log: at most 80 columns, in short words where that is needed.
 std::string plain_line(const ProgressState& state);
+std::string evaluation_line(const EvaluationState& state);
 std::string epoch_line(const EpochSummary& epoch);
+std::string json_line(const EvaluationState& state);
 std::string json_line(const ProgressState& state);
 std::string json_line(const EpochSummary& epoch);
 
@@ -53,16 +63,23 @@ class Progress {
 
   /// Draws at most 10 times a second (bar), or a line at most every 5 seconds (plain); json writes every call.
   void update(const ProgressState& state);
+  /// As `update`, while an epoch is evaluated.
+  void evaluation(const EvaluationState& state);
   /// A line of its own for the epoch.
   void epoch_end(const EpochSummary& epoch);
   /// A line above the updating one.
   void message(std::string_view text);
+  /// A message that also comes where nothing else is shown; for machines an object with the event "warning".
+  void warning(std::string_view text);
   /// Ends the updating line. Harmless twice.
   void close();
 
  private:
   using Clock = std::chrono::steady_clock;
   void write_line(const std::string& line);
+  void write_above(std::string_view text);
+  void draw(const std::string& line);
+  bool plain_is_due();
 
   ProgressMode mode_;
   std::FILE* out_;
