@@ -7,6 +7,7 @@
 #include "bantam/base/error.h"
 #include "bantam/cli/allocator_subjects.h"
 #include "bantam/cli/bench.h"
+#include "bantam/cli/json_text.h"
 #include "bantam/cli/plan_trace.h"
 
 namespace bantam::cli {
@@ -52,7 +53,7 @@ void print_json(const AllocatorRow& row, const AllocatorWorkload& workload) {
   } else {
     json["error"] = row.error;
   }
-  fmt::print("{}\n", json.dump());
+  fmt::print("{}\n", json_text(json));
 }
 
 /// The end of a long name, which tells files apart.

@@ -13,6 +13,7 @@
 #include "bantam/base/text.h"
 #include "bantam/cli/bench.h"
 #include "bantam/cli/fitting.h"
+#include "bantam/cli/json_text.h"
 #include "bantam/cli/oom_message.h"
 
 namespace bantam::cli {
@@ -82,7 +83,7 @@ std::optional<OutOfMemory> print_row(const RunConfig& config, const StepCase& ro
     cells +=
         fmt::format(" does not fit (needs {})", options.bytes ? fmt::format("{}", needed) : format_byte_size(needed));
   }
-  fmt::print("{}\n", options.json ? json.dump() : cells);
+  fmt::print("{}\n", options.json ? json_text(json) : cells);
   std::fflush(stdout);
   return refused;
 }

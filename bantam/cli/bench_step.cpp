@@ -10,6 +10,7 @@
 #include "bantam/base/text.h"
 #include "bantam/cli/bench.h"
 #include "bantam/cli/fitting.h"
+#include "bantam/cli/json_text.h"
 #include "bantam/cli/oom_message.h"
 #include "bantam/cli/step_limits.h"
 
@@ -84,7 +85,7 @@ int bench_step(const BenchOptions& options) {
       json["needed_bytes"] = plan_step(config.model.graph, step_plan_options(config, row)).pool_bytes;
       cells += fmt::format("  does not fit (needs {})", compact_bytes(json["needed_bytes"].get<std::uint64_t>()));
     }
-    fmt::print("{}\n", options.json ? json.dump() : cells);
+    fmt::print("{}\n", options.json ? json_text(json) : cells);
     std::fflush(stdout);
   }
   if (!any && refused) throw *refused;

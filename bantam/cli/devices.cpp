@@ -6,6 +6,7 @@
 
 #include "bantam/base/atomic_file.h"
 #include "bantam/base/byte_size.h"
+#include "bantam/cli/json_text.h"
 #include "bantam/cli/library_versions.h"
 #include "bantam/cli/measure_profile.h"
 #include "bantam/cli/options.h"
@@ -31,7 +32,7 @@ void print_json() {
   json["built_with_cuda"] = built_with_cuda();
   json["cuda_unavailable_reason"] = cuda_unavailable_reason();
   for (const LibraryVersion& library : library_versions()) json["libraries"][library.name] = library.version;
-  fmt::print("{}\n", json.dump());
+  fmt::print("{}\n", json_text(json));
 }
 
 void print_text() {

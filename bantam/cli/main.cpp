@@ -7,7 +7,9 @@
 #include <string_view>
 #include <vector>
 
+#include <fcntl.h>
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include "bantam/base/error.h"
 #include "bantam/base/text.h"
@@ -32,8 +34,15 @@ constexpr const char* kFooter =
 int report(std::string_view message, int code) {
   // Errors with a position begin with it, as compilers' do.
   const bool has_position = message.find(": error: ") < message.find('\n');
-  fmt::print(stderr, "{}{}\n", has_position ? "" : "bantam: error: ", shown_message(message));
+  const std::string line = fmt::format("{}{}\n", has_position ? "" : "bantam: error: ", shown_message(message));
+  std::fputs(line.c_str(), stderr);  // where it cannot be written, the exit code still tells
   return code;
+}
+
+/// What was closed by the parent fails as such: no file that is opened later becomes standard output by its number.
+void open_standard_streams() {
+  for (const int descriptor : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO})
+    if (::fcntl(descriptor, F_GETFD) == -1 && ::open("/dev/null", O_RDONLY) != descriptor) return;
 }
 
 /// `--memory ""` (of a script's unset variable, say) must not mean that nothing was given.
@@ -77,10 +86,11 @@ int run(int argc, char** argv) {
 
 int main(int argc, char** argv) {
   using namespace bantam::cli;
+  open_standard_streams();
   try {
     const int code = run(argc, argv);
     // A result that did not arrive is no result.
-    if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0)
+    if (const bool failed = std::fflush(stdout) != 0 || std::ferror(stdout) != 0; failed && code == kDone)
       return report("standard output cannot be written", kFailed);
     return code;
   } catch (const bantam::ConfigError& error) {

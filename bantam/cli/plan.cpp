@@ -14,6 +14,7 @@
 #include "bantam/base/text.h"
 #include "bantam/cli/bench.h"
 #include "bantam/cli/fitting.h"
+#include "bantam/cli/json_text.h"
 #include "bantam/cli/plan_fit.h"
 #include "bantam/cli/plan_process.h"
 #include "bantam/cli/plan_trace.h"
@@ -114,7 +115,7 @@ void print_json(const RunConfig& config, const Row& row, const PlanTarget& targe
                                {"bytes", holder.bytes},
                                {"allocations", holder.allocations}});
   add_process(json, target, row.held_bytes());
-  fmt::print("{}\n", json.dump());
+  fmt::print("{}\n", json_text(json));
 }
 
 /// Columns of the batch sizes.

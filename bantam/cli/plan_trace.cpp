@@ -13,6 +13,7 @@
 
 #include "bantam/base/atomic_file.h"
 #include "bantam/base/error.h"
+#include "bantam/cli/json_text.h"
 #include "bantam/memory/planner.h"
 
 namespace bantam::cli {
@@ -126,7 +127,7 @@ void print_json(const BufferTrace& trace, const TraceOptions& options, const Are
   }
   json["ids"] = trace.ids;
   json["offsets"] = plan.offsets;
-  fmt::print("{}\n", json.dump());
+  fmt::print("{}\n", json_text(json));
 }
 
 }  // namespace

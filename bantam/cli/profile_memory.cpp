@@ -14,6 +14,7 @@
 #include "bantam/base/text.h"
 #include "bantam/cli/bench.h"
 #include "bantam/cli/fitting.h"
+#include "bantam/cli/json_text.h"
 #include "bantam/cli/oom_message.h"
 #include "bantam/cli/plan_fit.h"
 #include "bantam/cli/profile_files.h"
@@ -133,7 +134,7 @@ void print_json(const MemoryProfile& profile, const fs::path& folder) {
   json["planned_peak_bytes"] = profile.planned_peak_bytes;
   json["report"] = nlohmann::ordered_json::parse(to_json(profile.report));
   for (const char* file : kFiles) json["files"].push_back((folder / file).string());
-  fmt::print("{}\n", json.dump());
+  fmt::print("{}\n", json_text(json));
 }
 
 int profile_memory(Options options) {

@@ -12,6 +12,7 @@
 #include "bantam/base/error.h"
 #include "bantam/base/text.h"
 #include "bantam/cli/bench.h"
+#include "bantam/cli/json_text.h"
 
 namespace bantam::cli {
 namespace {
@@ -97,8 +98,13 @@ std::string plain_line(const ProgressState& s) {
                                                                        format_duration(s.eta_seconds));
 }
 
+std::string evaluation_line(const EvaluationState& s) {
+  return fmt::format("epoch {}/{} evaluating: batch {}/{} ETA {}", s.epoch, s.epochs, s.batch, s.batches,
+                     format_duration(s.eta_seconds));
+}
+
 std::string epoch_line(const EpochSummary& e) {
-  std::string line = log_head(e.epoch, e.epochs, e.loss, e.accuracy);
+  std::string line = e.trained ? log_head(e.epoch, e.epochs, e.loss, e.accuracy) : fmt::format("epoch {}/{}", e.epoch, e.epochs);
   if (e.validated) line += fmt::format(" held out loss {:.4f} acc {:.4f}", e.validation_loss, e.validation_accuracy);
   return line + " " + format_duration(e.seconds);
 }
@@ -120,15 +126,21 @@ std::string json_line(const ProgressState& s) {
   return line.dump();
 }
 
+std::string json_line(const EvaluationState& s) {
+  const nlohmann::ordered_json line = {{"event", "evaluation"}, {"epoch", s.epoch},     {"epochs", s.epochs},
+                                       {"batch", s.batch},      {"batches", s.batches}, {"eta_seconds", s.eta_seconds}};
+  return line.dump();
+}
+
 std::string json_line(const EpochSummary& e) {
-  nlohmann::ordered_json line = {{"event", "epoch"},
-                                 {"epoch", e.epoch},
-                                 {"epochs", e.epochs},
-                                 {"loss", e.loss},
-                                 {"accuracy", e.accuracy},
-                                 {"seconds", e.seconds},
-                                 {"images_per_s", e.images_per_second},
-                                 {"data_wait_share", e.data_wait_share}};
+  nlohmann::ordered_json line = {{"event", "epoch"}, {"epoch", e.epoch}, {"epochs", e.epochs}};
+  if (e.trained) {
+    line["loss"] = e.loss;
+    line["accuracy"] = e.accuracy;
+  }
+  line["seconds"] = e.seconds;
+  line["images_per_s"] = e.images_per_second;
+  line["data_wait_share"] = e.data_wait_share;
   if (e.validated) {
     line["validation_loss"] = e.validation_loss;
     line["validation_accuracy"] = e.validation_accuracy;
@@ -141,23 +153,45 @@ void Progress::write_line(const std::string& line) {
   std::fflush(out_);
 }
 
+bool Progress::plain_is_due() {
+  const Clock::time_point now = Clock::now();
+  if (last_ == Clock::time_point{}) last_ = now;  // the first line comes when there is something to say
+  if (now - last_ < kPlainPause) return false;
+  last_ = now;
+  return true;
+}
+
+void Progress::draw(const std::string& line) {
+  std::fputs(("\r" + line + "\x1b[K").c_str(), out_);
+  std::fflush(out_);
+  line_open_ = true;
+}
+
 void Progress::update(const ProgressState& state) {
   if (mode_ == ProgressMode::none) return;
   if (mode_ == ProgressMode::json) return write_line(json_line(state));
-  const Clock::time_point now = Clock::now();
-  const bool first = last_ == Clock::time_point{};
   if (mode_ == ProgressMode::plain) {
-    if (first) last_ = now;  // the first line comes when there is something to say
-    if (now - last_ < kPlainPause) return;
-    last_ = now;
-    return write_line(plain_line(state));
+    if (plain_is_due()) write_line(plain_line(state));
+    return;
   }
-  if (!first && now - last_ < kBarPause && state.step != state.steps) return;
+  const Clock::time_point now = Clock::now();
+  if (last_ != Clock::time_point{} && now - last_ < kBarPause && state.step != state.steps) return;
   last_ = now;
   // One column is left free: some terminals begin a new line when the last one is written.
-  std::fputs(("\r" + bar_line(state, terminal_width(out_) - 1) + "\x1b[K").c_str(), out_);
-  std::fflush(out_);
-  line_open_ = true;
+  draw(bar_line(state, terminal_width(out_) - 1));
+}
+
+void Progress::evaluation(const EvaluationState& state) {
+  if (mode_ == ProgressMode::none) return;
+  if (mode_ == ProgressMode::json) return write_line(json_line(state));
+  if (mode_ == ProgressMode::plain) {
+    if (plain_is_due()) write_line(evaluation_line(state));
+    return;
+  }
+  const Clock::time_point now = Clock::now();
+  if (now - last_ < kBarPause) return;
+  last_ = now;
+  draw(evaluation_line(state).substr(0, static_cast<std::size_t>(std::max(terminal_width(out_) - 1, 1))));
 }
 
 void Progress::epoch_end(const EpochSummary& epoch) {
@@ -173,8 +207,7 @@ void Progress::message(std::string_view text) {
 
 void Progress::warning(std::string_view text) {
   if (mode_ == ProgressMode::json)
-    write_line(nlohmann::ordered_json({{"event", "warning"}, {"message", text}})
-                   .dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));  // names may be no UTF-8
+    write_line(json_text(nlohmann::ordered_json({{"event", "warning"}, {"message", text}})));
   else
     write_above_bar(fmt::format("warning: {}", text));
 }

@@ -20,9 +20,17 @@ struct ProgressState {
   double data_wait_share = 0;  ///< share of this epoch's time spent waiting for data
 };
 
+/// Where an evaluation stands.
+struct EvaluationState {
+  std::int64_t epoch = 1, epochs = 1;   ///< from 1
+  std::int64_t batch = 0, batches = 0;  ///< done, and all
+  double eta_seconds = 0;               ///< to the end of this evaluation
+};
+
 /// An epoch that is done.
 struct EpochSummary {
   std::int64_t epoch = 1, epochs = 1;
+  bool trained = true;  ///< false: only evaluated, by a run that was stopped there and resumed
   double loss = 0, accuracy = 0;
   bool validated = false;
   double validation_loss = 0, validation_accuracy = 0;
@@ -41,7 +49,9 @@ std::string bar_line(const ProgressState& state, int width);
 /// be searched and cut into columns: at most 80 up to some ten thousand epochs. Memory and waiting for data, which a
 /// line has no room for, stand in the closing summary and in json_line.
 std::string plain_line(const ProgressState& state);
+std::string evaluation_line(const EvaluationState& state);
 std::string epoch_line(const EpochSummary& epoch);
+std::string json_line(const EvaluationState& state);
 std::string json_line(const ProgressState& state);
 std::string json_line(const EpochSummary& epoch);
 
@@ -55,6 +65,8 @@ class Progress {
 
   /// Draws at most 10 times a second (bar), or a line at most every 5 seconds (plain); json writes every call.
   void update(const ProgressState& state);
+  /// As `update`, while an epoch is evaluated.
+  void evaluation(const EvaluationState& state);
   /// A line of its own for the epoch.
   void epoch_end(const EpochSummary& epoch);
   /// A line above the updating one.
@@ -68,6 +80,8 @@ class Progress {
   using Clock = std::chrono::steady_clock;
   void write_line(const std::string& line);
   void write_above_bar(std::string_view text);
+  void draw(const std::string& line);
+  bool plain_is_due();
 
   ProgressMode mode_;
   std::FILE* out_;

@@ -3,28 +3,33 @@
 #pragma once
 
 #include <filesystem>
-#include <fstream>
+#include <functional>
+#include <memory>
 #include <string>
+#include <string_view>
 
 #include <nlohmann/json.hpp>
 
+#include "bantam/cli/run_lock.h"
 #include "bantam/engine/trainer.h"
 
 namespace bantam::cli {
 
+/// Locked (RunLock) for as long as the object lives. At its end a folder that `create` made is removed if it is empty,
+/// so that a retry finds it free; nothing else is ever removed.
 class RunDirectory {
  public:
-  /// Makes `given`, or `runs/<name>-<date-time>` where it is empty. Throws ConfigError where the folder holds a run
-  /// already, unless `overwrite`: then that run's files are removed.
+  /// Makes `given`, or `runs/<name>-<date-time>` where it is empty. Throws ConfigError where another process uses the
+  /// folder, or where it holds a run already, unless `overwrite`: then that run's files are removed.
   static RunDirectory create(const std::filesystem::path& given, const std::string& name, bool overwrite);
   /// Throws ConfigError as `create` would, and makes nothing.
   static void require_free(const std::filesystem::path& given, bool overwrite);
-  /// The folder of an earlier run. Throws DataError where there is no saved state.
+  /// The folder of an earlier run. Throws DataError where there is no saved state, ConfigError where another process
+  /// uses it.
   static RunDirectory open(const std::filesystem::path& path);
-
-  /// Of a run that failed: where it has logged no update, its files are removed, and the folder where `create` made it,
-  /// so that a retry finds it free. Never throws.
-  void discard_if_empty() const noexcept;
+  ~RunDirectory();
+  RunDirectory(RunDirectory&&) = default;
+  RunDirectory& operator=(RunDirectory&&) = delete;
 
   const std::filesystem::path& path() const { return path_; }
   std::filesystem::path config() const { return path_ / "config.yaml"; }
@@ -34,16 +39,26 @@ class RunDirectory {
   std::filesystem::path algorithms() const { return path_ / "algorithms.json"; }
 
  private:
-  RunDirectory(std::filesystem::path path, bool made) : path_(std::move(path)), made_(made) {}
+  RunDirectory(std::filesystem::path path, bool made);
   std::filesystem::path path_;
   bool made_;  // by this program
+  std::unique_ptr<RunLock> lock_;
 };
 
-/// Appends to metrics.jsonl, flushed with every event: one every `log_every` updates, and one an epoch.
+/// Appends whole lines to metrics.jsonl with every event: one every `log_every` updates, and one an epoch. A file that
+/// cannot be written does not end a run: `warn` is told once, the lines wait (at most kMostWaiting bytes of them), and
+/// are written when there is room again.
 class MetricsLog : public Callback {
  public:
-  /// Throws DataError where the file cannot be opened. A half-written last line (of a run that was killed) is cut off.
-  MetricsLog(const std::filesystem::path& path, std::int64_t log_every, BfcAllocator& memory);
+  static constexpr std::size_t kMostWaiting = std::size_t{16} << 20;
+
+  /// The file is made with the first line. A half-written last line (of a run that was killed) is cut off. `warn` must
+  /// not throw.
+  MetricsLog(std::filesystem::path path, std::int64_t log_every, BfcAllocator& memory,
+             std::function<void(std::string_view)> warn);
+  ~MetricsLog() override;
+  MetricsLog(const MetricsLog&) = delete;
+  MetricsLog& operator=(const MetricsLog&) = delete;
   bool observes() const override { return true; }
   void on_progress(const ProgressEvent& event) override;
   void on_epoch_end(const EpochEvent& event) override;
@@ -53,11 +68,16 @@ class MetricsLog : public Callback {
   void write(const nlohmann::ordered_json& line);
   void write_updates();
   void flush();
+  int write_waiting();
 
   std::filesystem::path path_;
-  std::ofstream file_;
+  int descriptor_ = -1;
+  std::string waiting_;       // whole lines, of which the first may be written in part
+  std::int64_t dropped_ = 0;  // lines that waited in vain
+  bool failing_ = false;
   std::int64_t log_every_;
   BfcAllocator& memory_;
+  std::function<void(std::string_view)> warn_;
   std::int64_t epoch_ = 0, update_ = 0;  // the last seen
   // Sums of the updates since the last line.
   std::int64_t updates_ = 0, samples_ = 0;

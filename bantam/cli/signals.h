@@ -1,21 +1,38 @@
-// Ctrl-C and SIGTERM ask the trainer to stop after the update under way; a second one ends the program at once.
+// Ctrl-C, SIGTERM and a hangup ask a run to stop and save. Schedulers and wrappers often send two: nothing that comes
+// within a second of the first one counts as a further wish.
 #pragma once
-
-#include "bantam/engine/trainer.h"
 
 namespace bantam::cli {
 
-/// Handlers for a scope. One at a time in a process.
+/// Handlers of SIGINT, SIGTERM and SIGHUP for a scope. A signal that is ignored when the scope begins (as nohup does
+/// with SIGHUP) stays ignored. One at a time in a process; the members are called by one thread.
+///
+/// | the run is | the first signal | later ones, within a second | later ones |
+/// |---|---|---|---|
+/// | starting | ends the process as the signal does by default: there is nothing to lose | | |
+/// | training, or saving | sets `requested` | are counted only | end the process, and say what is lost |
+/// | saved | changes nothing | are counted only | end the process with `stop_exit_code` |
 class StopOnSignal {
  public:
-  explicit StopOnSignal(Trainer& trainer);
-  /// Puts the former handlers back.
+  /// Installs the handlers; the run is starting.
+  StopOnSignal();
+  /// Puts the former handlers back; but after a signal the handlers stay, so that its twin does not change the exit
+  /// code of a process that is about to return.
   ~StopOnSignal();
   StopOnSignal(const StopOnSignal&) = delete;
   StopOnSignal& operator=(const StopOnSignal&) = delete;
 
-  /// SIGINT or SIGTERM once one has come, else 0.
+  /// From here on there is something to lose. `resumed`: an earlier saved state stays where it is.
+  void begin_training(bool resumed);
+  /// All that was trained is on the disk.
+  void note_saved();
+  /// Whether a signal has asked the run to stop.
+  bool requested() const;
+  /// The signal that asked first (SIGINT, SIGTERM, SIGHUP), or 0.
   int signal() const;
 };
+
+/// 130 for SIGINT, 75 for the others: the exit code of a run that was stopped by `signal` and saved.
+int stop_exit_code(int signal);
 
 }  // namespace bantam::cli

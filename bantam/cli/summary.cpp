@@ -9,6 +9,7 @@
 
 #include "bantam/base/byte_size.h"
 #include "bantam/base/text.h"
+#include "bantam/cli/json_text.h"
 #include "bantam/cli/measure.h"
 #include "bantam/cli/options.h"
 #include "bantam/cli/plan_fit.h"
@@ -101,7 +102,7 @@ void print_json(const RunConfig& config, const StepCase& options, const ModelSum
                               {"parameters", row.parameters},
                               {"activation_bytes", row.activation_bytes}});
   }
-  fmt::print("{}\n", json.dump());
+  fmt::print("{}\n", json_text(json));
 }
 
 /// "(16,30,30,32)": without spaces, so that lines fit 80 columns.

@@ -2,6 +2,10 @@
 #include <algorithm>
 #include <chrono>
 #include <csignal>
+#include <cstdio>
+#include <exception>
+#include <functional>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <utility>
@@ -14,6 +18,7 @@
 #include "bantam/base/text.h"
 #include "bantam/cli/algorithm_cache.h"
 #include "bantam/cli/fitting.h"
+#include "bantam/cli/json_text.h"
 #include "bantam/cli/oom_message.h"
 #include "bantam/cli/options.h"
 #include "bantam/cli/run_plan.h"
@@ -29,12 +34,10 @@ namespace {
 constexpr const char* kAbout =
     "Train the configuration's model on its data. The run's folder gets the resolved\n"
     "configuration, metrics, and the final weights. Ctrl-C (or SIGTERM, or a hangup)\n"
-    "finishes the update under way and saves; --resume goes on from there, to the\n"
-    "same bits.";
+    "stops after the batch under way and saves; --resume goes on from there, to the\n"
+    "same bits. Once more, a second later, ends at once without saving.";
 
 using Clock = std::chrono::steady_clock;
-
-constexpr int kExitTerminated = 75, kExitInterrupted = 130;
 
 double seconds_between(Clock::time_point from, Clock::time_point to) {
   return std::chrono::duration<double>(to - from).count();
@@ -55,15 +58,23 @@ struct Position {
   std::int64_t seed = 0;
 };
 
+/// Throws DataError where a number of the state file cannot be one.
+void check_saved(const std::filesystem::path& state, const char* name, std::int64_t value, std::int64_t least,
+                 std::int64_t most = std::numeric_limits<std::int64_t>::max()) {
+  if (value >= least && value <= most) return;
+  throw DataError(fmt::format("{}: {} is {}, expected {} to {}", state.string(), name, value, least, most));
+}
+
 /// With `auto` written out and memory settled, so that the run's config.yaml gives the same run on any machine.
-RunConfig read_train_run(const TrainOptions& options, Progress& progress) {
+/// `resumed`: the folder of the run to go on with; null: a new one.
+RunConfig read_train_run(const TrainOptions& options, const RunDirectory* resumed, Progress& progress) {
   std::string path = options.common.config;
   std::vector<std::string> overrides = all_overrides(options.common);
-  if (!options.resume.empty()) {
+  if (resumed != nullptr) {
     // Behind --resume the first bare argument is an override too.
     if (path.find('=') != std::string::npos) overrides.insert(overrides.begin(), std::exchange(path, ""));
     if (!path.empty()) throw ConfigError("give CONFIG or --resume RUN_DIR, not both: a run has its own configuration");
-    path = (RunDirectory::open(options.resume).config()).string();
+    path = resumed->config().string();
   } else if (path.empty()) {
     throw ConfigError("train: give a CONFIG, e.g. configs/quickstart.yaml, or --resume RUN_DIR");
   }
@@ -87,6 +98,29 @@ RunConfig read_train_run(const TrainOptions& options, Progress& progress) {
   return read_run_config(path, overrides);
 }
 
+/// Writes the configuration when the first updates are done: what fails before leaves no file.
+class BeginningOfRun : public Callback {
+ public:
+  /// `warn` is told where it cannot be written: it is tried again with the weights.
+  BeginningOfRun(const RunDirectory& directory, const RunConfig& config, std::function<void(std::string_view)> warn)
+      : directory_(directory), config_(config), warn_(std::move(warn)) {}
+  bool observes() const override { return true; }
+  void on_progress(const ProgressEvent&) override {
+    if (std::exchange(done_, true)) return;
+    try {
+      write_file_atomically(directory_.config(), config_.document.resolved_yaml());
+    } catch (const DataError& error) {
+      warn_(error.what());
+    }
+  }
+
+ private:
+  const RunDirectory& directory_;
+  const RunConfig& config_;
+  std::function<void(std::string_view)> warn_;
+  bool done_ = false;
+};
+
 /// Everything that a run holds, in the order of its making.
 class TrainRun {
  public:
@@ -94,6 +128,7 @@ class TrainRun {
   /// `resumed`: the folder of the run to go on with; null: a new one begins.
   TrainRun(const RunConfig& config, int threads, Progress& log, const RunDirectory* resumed)
       : config_(config),
+        resumed_(resumed != nullptr),
         plan_(plan_run(config)),
         runtime_(make_reserved_runtime(config, plan_, threads, log)),
         algorithms_(*runtime_, config, resumed == nullptr ? "" : resumed->algorithms(), plan_.pool_bytes),
@@ -119,6 +154,10 @@ class TrainRun {
 
   void resume(const RunDirectory& directory) {
     load_state(state_, runtime_->stream(config_.device), directory.state());
+    check_saved(directory.state(), "trainer/epoch", position_.epoch, 0);
+    check_saved(directory.state(), "trainer/update", position_.update, 0);
+    check_saved(directory.state(), "trainer/effective_batch", position_.effective_batch, 1);
+    check_saved(directory.state(), "trainer/batches", position_.batches, 1);
     if (position_.epoch >= config_.train.epochs)
       throw ConfigError(fmt::format("--resume: {} has finished its {} epochs; say train.epochs=N to go on",
                                     directory.path().string(), position_.epoch));
@@ -131,6 +170,8 @@ class TrainRun {
     require_same("an effective batch of", position_.effective_batch, now.effective_batch);
     require_same("batches an epoch:", position_.batches, now.batches);
     require_same("the seed", position_.seed, now.seed);
+    const std::int64_t accumulate = config_.train.accumulate;
+    check_saved(directory.state(), "trainer/update", position_.update, 0, (now.batches + accumulate - 1) / accumulate);
     position_.effective_batch = now.effective_batch;
     position_.batches = now.batches;
     position_.seed = now.seed;
@@ -138,8 +179,10 @@ class TrainRun {
 
   const RunPlan& plan() const { return plan_; }
 
-  /// Trains to the end or to a signal, and saves. `start`: of the command. Gives the signal, or 0.
-  int train(const RunDirectory& directory, Progress& progress, Clock::time_point start, TrainReport& report) {
+  /// Trains to the end or to a signal, and saves, also where it throws. `start`: of the command. Gives the signal, or
+  /// 0.
+  int train(const RunDirectory& directory, Progress& progress, Clock::time_point start, StopOnSignal& stop,
+            TrainReport& report) {
     BfcAllocator& memory = runtime_->allocator(config_.device);
     Trainer trainer(step_, *data_.train, data_.validation.get(),
                     {.epochs = config_.train.epochs,
@@ -148,23 +191,32 @@ class TrainRun {
                      .mode = config_.train.mode,
                      .on_oom = config_.memory.on_oom,
                      .first_epoch = position_.epoch,
-                     .first_update = position_.update});
+                     .first_update = position_.update,
+                     .stop = [&stop] { return stop.requested(); }});
+    const auto warn = [&progress](std::string_view text) { progress.warning(text); };
     ProgressCallback shown(progress, memory);
-    MetricsLog log(directory.metrics(), config_.train.log_every, memory);
+    MetricsLog log(directory.metrics(), config_.train.log_every, memory, warn);
+    BeginningOfRun begun(directory, config_, warn);
+    if (!resumed_)
+      trainer.add(begun);  // a resumed run keeps its configuration until there is state to go with a new one
     trainer.add(log);
     trainer.add(shown);
-    const StopOnSignal stop(trainer);
-    report.result = trainer.run();
+    try {
+      report.result = trainer.run();
+    } catch (const NotFiniteError&) {
+      progress.close();
+      if (!resumed_)
+        rescue(trainer.so_far(), directory, log, progress);  // else the state from before is the better one
+      throw;
+    } catch (...) {
+      progress.close();
+      rescue(trainer.so_far(), directory, log, progress);
+      throw;
+    }
     progress.close();
     if (shown.first()) report.start_seconds = seconds_between(start, *shown.first());
-    position_.epoch = report.result.epoch;
-    position_.update = report.result.update;
-    make_folders(directory.path());  // somebody may have moved it meanwhile: what was trained is not lost
-    write_file_atomically(directory.config(), config_.document.resolved_yaml());
-    save_weights(model_, directory.weights());
-    algorithms_.save();
-    algorithms_.save_with_run(directory.algorithms());  // before the state, with which the run can be resumed
-    save_state(state_, runtime_->stream(config_.device), directory.state());
+    save(report.result, directory);
+    stop.note_saved();
     report.batch = effective_batch();
     report.parameters = model_.parameters().parameter_count();
     report.memory = memory.stats();
@@ -180,6 +232,38 @@ class TrainRun {
   }
 
  private:
+  /// All files of a run. Each is tried, whatever became of the others; throws the first failure at the end.
+  void save(const TrainResult& result, const RunDirectory& directory) {
+    position_.epoch = result.epoch;
+    position_.update = result.update;
+    std::exception_ptr failure;
+    const auto attempt = [&failure](const auto& write) {
+      try {
+        write();
+      } catch (...) {
+        if (!failure) failure = std::current_exception();
+      }
+    };
+    attempt([&] { make_folders(directory.path()); });  // somebody may have moved it: what was trained is not lost
+    attempt([&] { write_file_atomically(directory.config(), config_.document.resolved_yaml()); });
+    attempt([&] { save_weights(model_, directory.weights()); });
+    attempt([&] { algorithms_.save(); });
+    attempt([&] { algorithms_.save_with_run(directory.algorithms()); });  // before the state, which is resumed with it
+    attempt([&] { save_state(state_, runtime_->stream(config_.device), directory.state()); });
+    if (failure) std::rethrow_exception(failure);
+  }
+  /// Of a run that failed: saves what it has done before, if anything, and says so.
+  void rescue(const TrainResult& done, const RunDirectory& directory, MetricsLog& log, Progress& progress) noexcept {
+    if (done.updates == 0) return;
+    try {
+      log.on_end();
+      save(done, directory);
+      progress.warning(fmt::format("the run failed in epoch {} after {} of its updates, which are saved in {}",
+                                   done.epoch + 1, done.update, directory.path().string()));
+    } catch (const std::exception& error) {
+      progress.warning(fmt::format("the run failed, and what it has trained could not be saved: {}", error.what()));
+    }
+  }
   /// With the planned pool taken at once; a limit that cannot hold it is refused before anything runs. Where the device
   /// has no such piece now, the run takes memory as it needs it, unless that was ruled out.
   static std::unique_ptr<Runtime> make_reserved_runtime(const RunConfig& config, const RunPlan& plan, int threads,
@@ -220,6 +304,7 @@ class TrainRun {
   }
 
   const RunConfig& config_;
+  bool resumed_;
   RunPlan plan_;  // before anything is read: a model that does not fit the data is refused
   std::unique_ptr<Runtime> runtime_;
   AlgorithmCache algorithms_;  // before anything runs
@@ -232,44 +317,38 @@ class TrainRun {
 };
 
 /// From a settled configuration to the closing summary.
-int run_settled(const TrainOptions& options, const RunConfig& config, Clock::time_point start, Progress& progress) {
-  const bool resume = !options.resume.empty();
+int run_settled(const TrainOptions& options, const RunConfig& config, std::optional<RunDirectory> resumed,
+                Clock::time_point start, StopOnSignal& stop, Progress& progress) {
+  const bool resume = resumed.has_value();
   if (!resume) RunDirectory::require_free(options.run_dir, options.overwrite);
-  const std::optional<RunDirectory> resumed = resume ? std::optional(RunDirectory::open(options.resume)) : std::nullopt;
-  TrainRun run(config, options.common.threads, progress, resumed ? &*resumed : nullptr);
+  TrainRun run(config, options.common.threads, progress, resume ? &*resumed : nullptr);
+  if (resume) run.resume(*resumed);
+  stop.begin_training(resume);
   const RunDirectory directory =
-      resumed ? *resumed : RunDirectory::create(options.run_dir, config.name, options.overwrite);
-  // A resumed run keeps its configuration until there is state to go with the new one.
-  if (resume)
-    run.resume(directory);
-  else
-    write_file_atomically(directory.config(), config.document.resolved_yaml());
+      resume ? std::move(*resumed) : RunDirectory::create(options.run_dir, config.name, options.overwrite);
   progress.message(fmt::format("{} on {}, {}; run folder {}", config.model.name, to_string(config.device),
                                to_string(config.precision), directory.path().string()));
   progress.message(fmt::format("planned: {} in use at the peak, {} held", format_byte_size(run.plan().peak_bytes),
                                format_byte_size(run.plan().pool_bytes)));
   TrainReport report{.config = config, .directory = directory};
-  int signal = 0;
-  try {
-    signal = run.train(directory, progress, start, report);
-  } catch (...) {
-    if (!resume) directory.discard_if_empty();
-    throw;
-  }
+  const int signal = run.train(directory, progress, start, stop, report);
   report.seconds = seconds_between(start, Clock::now());
-  fmt::print("{}", options.json ? closing_json(report).dump() + "\n" : printable(closing_summary(report)));
+  // Whether it arrived is for main() to say.
+  std::fputs((options.json ? json_text(closing_json(report)) + "\n" : printable(closing_summary(report))).c_str(), stdout);
   std::fflush(stdout);
-  if (signal == SIGTERM || signal == SIGHUP) return kExitTerminated;
-  return signal == SIGINT ? kExitInterrupted : 0;
+  return signal == 0 ? 0 : stop_exit_code(signal);
 }
 
 int run_train(const TrainOptions& options) {
   const Clock::time_point start = Clock::now();
   std::signal(SIGPIPE, SIG_IGN);  // a reader of the progress that goes away must not end the run
+  StopOnSignal stop;
   Progress progress(parse_progress_mode(options.progress, stderr), stderr);
-  const RunConfig config = read_train_run(options, progress);
+  std::optional<RunDirectory> resumed;
+  if (!options.resume.empty()) resumed.emplace(RunDirectory::open(options.resume));
+  const RunConfig config = read_train_run(options, resumed ? &*resumed : nullptr, progress);
   try {
-    return run_settled(options, config, start, progress);
+    return run_settled(options, config, std::move(resumed), start, stop, progress);
   } catch (const OutOfMemory& error) {
     throw explain_training(error, config);
   }

@@ -26,9 +26,18 @@ void ProgressCallback::on_progress(const ProgressEvent& event) {
                     .data_wait_share = event.data_wait_share});
 }
 
+void ProgressCallback::on_evaluation(const EvaluationEvent& event) {
+  progress_.evaluation({.epoch = event.epoch + 1,
+                        .epochs = event.epochs,
+                        .batch = event.batch,
+                        .batches = event.batches,
+                        .eta_seconds = event.eta_seconds});
+}
+
 void ProgressCallback::on_epoch_end(const EpochEvent& event) {
   progress_.epoch_end({.epoch = event.epoch + 1,
                        .epochs = event.epochs,
+                       .trained = event.train.samples > 0,
                        .loss = event.train.loss,
                        .accuracy = event.train.accuracy,
                        .validated = event.validation.samples > 0,

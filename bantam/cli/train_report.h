@@ -20,6 +20,7 @@ class ProgressCallback : public Callback {
   ProgressCallback(Progress& progress, BfcAllocator& memory) : progress_(progress), memory_(memory) {}
   bool observes() const override { return true; }
   void on_progress(const ProgressEvent& event) override;
+  void on_evaluation(const EvaluationEvent& event) override;
   void on_epoch_end(const EpochEvent& event) override;
   void on_smaller_micro_batch(const SmallerMicroBatchEvent& event) override;
   /// When the metrics of the first updates had come.

@@ -59,16 +59,16 @@ StepShapes Trainer::shapes() const {
 }
 
 TrainResult Trainer::run() {
-  TrainResult result;
+  TrainResult& result = result_ = {};
+  result.epoch = options_.first_epoch;
+  result.update = options_.first_update;
   reading_ = 0;
   if (options_.mode != StepMode::eager) step_.prepare(shapes());
   open_device_batches();
   for (Callback* callback : callbacks_) callback->on_begin();
   double samples = 0, waited = 0;
-  result.epoch = options_.first_epoch;
-  result.update = options_.first_update;
   for (std::int64_t epoch = options_.first_epoch; epoch < options_.epochs && !result.stopped; ++epoch) {
-    if (stop_.load(std::memory_order_relaxed)) {  // asked for between epochs: the last epoch's results stand
+    if (stop_requested()) {  // asked for between epochs: the last epoch's results stand
       result.stopped = true;
       break;
     }
@@ -91,12 +91,14 @@ void Trainer::run_epoch(std::int64_t epoch, std::int64_t first_update, TrainResu
                    .done = first_update,
                    .first_update = first_update};
   waited_before_ = 0;
-  train_.start(epoch, first_update * options_.accumulate);
+  train_.start(epoch, std::min(first_update * options_.accumulate, train_.batches_per_epoch()));
   const bool observed = all_observe();
-  while (state.done < state.updates && !stop_.load(std::memory_order_relaxed)) {
+  while (state.done < state.updates && !stop_requested()) {
     const std::int64_t updates = run_updates(state);
     state.done += updates;
     result.updates += updates;
+    result.epoch = epoch;
+    result.update = state.done;
     if (reading_ > 0) finish_read(state);  // the device goes on with what has been given to it
     if (!read_is_due(state)) continue;
     begin_read(state);
@@ -115,13 +117,15 @@ void Trainer::run_epoch(std::int64_t epoch, std::int64_t first_update, TrainResu
   if (!std::isfinite(state.sum.loss) && step_.optimizer().control().skipped_in_a_row > 0)
     throw NotFiniteError(
         fmt::format("the training loss of epoch {} is not finite; lower the learning rate, or clip", epoch + 1));
-  result.stopped = state.done < state.updates;
-  result.epoch = result.stopped ? epoch : epoch + 1;
-  result.update = result.stopped ? state.done : 0;
-  if (result.stopped) return;
-  ++result.epochs;
+  result.epoch = epoch;
+  result.update = state.done;
   const TrainerClock::time_point evaluation = TrainerClock::now();
-  if (validation_ != nullptr && options_.evaluate) result.validation = evaluate(*validation_);
+  // Stopped in the evaluation, a run goes on with it: after all of the epoch's updates.
+  result.stopped = state.done < state.updates || !evaluate_epoch(epoch, result.validation);
+  if (result.stopped) return;
+  result.epoch = epoch + 1;
+  result.update = 0;
+  ++result.epochs;
   const EpochEvent event{.epoch = epoch,
                          .epochs = options_.epochs,
                          .train = state.sum,
@@ -190,11 +194,44 @@ void Trainer::check_finite(const kernels::UpdateControl& control) const {
                   control.skipped_in_a_row, control.loss_scale));
 }
 
+bool Trainer::stop_requested() {
+  if (options_.stop && options_.stop()) request_stop();
+  return stop_.load(std::memory_order_relaxed);
+}
+
 Metrics Trainer::evaluate(BatchSource& source) {
+  const bool stopped_before = stop_requested();  // of a run that is over: its results may still be asked for
+  return evaluate_while(source, [&](std::int64_t) { return stopped_before || !stop_requested(); });
+}
+
+/// False where a stop came before the end; `metrics` are then as before.
+bool Trainer::evaluate_epoch(std::int64_t epoch, Metrics& metrics) {
+  if (validation_ == nullptr || !options_.evaluate) return true;
+  const TrainerClock::time_point start = TrainerClock::now();
+  TrainerClock::time_point told = start;
+  EvaluationEvent event{.epoch = epoch, .epochs = options_.epochs, .batches = validation_->batches_per_epoch()};
+  bool stopped = false;
+  const Metrics all = evaluate_while(*validation_, [&](std::int64_t done) {
+    stopped = stopped || (done < event.batches && stop_requested());
+    if (stopped) return false;
+    if (done == 0 || seconds_since(told) < options_.read_seconds) return true;
+    told = TrainerClock::now();
+    event.batch = done;
+    event.eta_seconds = seconds_since(start) / static_cast<double>(done) * static_cast<double>(event.batches - done);
+    for (Callback* callback : callbacks_) callback->on_evaluation(event);
+    return true;
+  });
+  if (!stopped) metrics = all;
+  return !stopped;
+}
+
+/// Runs the batches of `source`, for as long as `go_on` says so before each.
+Metrics Trainer::evaluate_while(BatchSource& source, const std::function<bool(std::int64_t done)>& go_on) {
   const Context context = step_.model().context(Pass::evaluate).at(step_.model().runtime().intern("input"));
   source.start(0, 0);
   Batch batch;
-  while (source.next(context, batch)) micro_batches_.evaluate(batch, options_.on_oom != OnOutOfMemory::fail);
+  for (std::int64_t done = 0; go_on(done) && source.next(context, batch); ++done)
+    micro_batches_.evaluate(batch, options_.on_oom != OnOutOfMemory::fail);
   batch = {};
   return step_.read_evaluation();
 }

@@ -45,7 +45,10 @@ struct TrainerOptions {
   /// where there is no room for it beside the model, the run stops at once.
   OnOutOfMemory on_oom = OnOutOfMemory::fail;
   /// Where to begin (resume): epoch and update within it.
+  /// `first_update` may be all of an epoch's updates: then only its evaluation is left.
   std::int64_t first_epoch = 0, first_update = 0;
+  /// Asked before every batch, of training and of evaluation: true stops the run as request_stop() does. Empty: never.
+  std::function<bool()> stop;
 };
 
 /// Metrics of a stretch of updates within an epoch.
@@ -58,9 +61,15 @@ struct ProgressEvent {
   double epoch_loss = 0, epoch_accuracy = 0;  ///< so far
   double data_wait_share = 0;                 ///< of this epoch's time
 };
+/// An evaluation under way, after an epoch's updates.
+struct EvaluationEvent {
+  std::int64_t epoch = 0, epochs = 0;   ///< epoch counts from 0
+  std::int64_t batch = 0, batches = 0;  ///< batches handed to the device, and all
+  double eta_seconds = 0;               ///< to the end of this evaluation
+};
 struct EpochEvent {
   std::int64_t epoch = 0, epochs = 0;
-  Metrics train;
+  Metrics train;       ///< samples 0: of a run that was stopped in the evaluation, and resumed there
   Metrics validation;  ///< samples 0: not evaluated
   double seconds = 0;  ///< of training, evaluation not counted
   double evaluation_seconds = 0;
@@ -85,6 +94,8 @@ class Callback {
   virtual bool observes() const { return false; }
   virtual void on_begin() {}
   virtual void on_progress(const ProgressEvent&) {}
+  /// At most every `read_seconds`, between two batches.
+  virtual void on_evaluation(const EvaluationEvent&) {}
   virtual void on_epoch_end(const EpochEvent&) {}
   virtual void on_smaller_micro_batch(const SmallerMicroBatchEvent&) {}
   virtual void on_end() {}
@@ -99,7 +110,7 @@ struct TrainResult {
   Metrics train, validation;  ///< of the last epoch
   double images_per_second = 0;
   double data_wait_share = 0;
-  bool stopped = false;                ///< by request_stop
+  bool stopped = false;                ///< by request_stop, or TrainerOptions::stop
   std::int64_t epoch = 0, update = 0;  ///< position: where a resumed run would go on
 };
 
@@ -107,11 +118,15 @@ class Trainer {
  public:
   Trainer(TrainingStep& step, BatchSource& train, BatchSource* validation, TrainerOptions options);
   void add(Callback& callback) { callbacks_.push_back(&callback); }
-  /// Runs to the end, or to a requested stop (the update under way is finished). A stop stands: a new Trainer goes on.
+  /// Runs to the end, or to a requested stop, which is heard within one batch: an update of several micro-batches is
+  /// then forgotten, and an evaluation is left to the run that goes on. A stop stands: a new Trainer goes on.
   TrainResult run();
+  /// What `run` has done so far; where it threw, what was done before. The weights are those of its position.
+  const TrainResult& so_far() const { return result_; }
   /// Safe from any thread and from a signal handler.
   void request_stop() { stop_.store(true, std::memory_order_relaxed); }
-  /// One pass over a source without training.
+  /// One pass over a source without training. A stop that is requested while it runs ends it within one batch: the
+  /// metrics are then of the samples until there.
   Metrics evaluate(BatchSource& source);
 
  private:
@@ -132,8 +147,11 @@ class Trainer {
   bool read_is_due(const EpochState& state) const;
   std::int64_t run_updates(const EpochState& state);
   void set_rates(const EpochState& state, std::int64_t updates);
-  void run_update(const EpochState& state);
-  void run_micro_batches(std::int64_t first_batch);
+  std::int64_t run_update(const EpochState& state);
+  bool run_micro_batches(std::int64_t first_batch);
+  bool stop_requested();
+  Metrics evaluate_while(BatchSource& source, const std::function<bool(std::int64_t done)>& go_on);
+  bool evaluate_epoch(std::int64_t epoch, Metrics& metrics);
   Batch next_batch(const Context& context, std::int64_t index);
   bool go_on_smaller(const EpochState& state, const OutOfMemory& error);
   void tell_smaller();
@@ -154,6 +172,7 @@ class Trainer {
   std::int64_t reading_ = 0;                       // updates done when the reading under way began; 0: there is none
   double waited_before_ = 0;                       // in this epoch, before the source was last started
   std::vector<Callback*> callbacks_;
+  TrainResult result_;  // of `run`, kept up to date
   std::atomic<bool> stop_{false};
 };
 

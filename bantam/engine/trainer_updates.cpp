@@ -32,16 +32,13 @@ void Trainer::open_device_batches() {
   if (micro_batches_.most() > 0) launches_->split(micro_batches_.most());
 }
 
-/// Runs one or more updates and returns how many: 0 after one that goes on smaller.
+/// Runs one or more updates and returns how many: 0 after one that goes on smaller, or that a stop has interrupted.
 std::int64_t Trainer::run_updates(const EpochState& state) {
   std::int64_t most = 0;
   if (launches_)
     most = std::min({state.updates - state.done, device_batches_->left() / options_.accumulate,
                      options_.read_every - step_.pending_metrics()});
-  if (most <= 0) {
-    run_update(state);
-    return 1;
-  }
+  if (most <= 0) return run_update(state);
   set_rates(state, launches_->next_updates(most));
   try {
     const std::int64_t done = launches_->run(most);
@@ -62,13 +59,14 @@ void Trainer::set_rates(const EpochState& state, std::int64_t updates) {
   step_.optimizer().set_learning_rates(rates);
 }
 
-void Trainer::run_update(const EpochState& state) {
+std::int64_t Trainer::run_update(const EpochState& state) {
   set_rates(state, 1);
   for (;;) {
     try {
-      run_micro_batches(state.done * options_.accumulate);
-      step_.update();
-      return tell_smaller();
+      const bool whole = run_micro_batches(state.done * options_.accumulate);
+      if (whole) step_.update();
+      tell_smaller();
+      return whole ? 1 : 0;
     } catch (const BatchDoesNotFit&) {
       tell_smaller();
       throw;
@@ -118,17 +116,23 @@ Batch Trainer::next_batch(const Context& context, std::int64_t index) {
   return batch;
 }
 
-void Trainer::run_micro_batches(std::int64_t first_batch) {
+/// False where a stop came between two of them: nothing of the update stays.
+bool Trainer::run_micro_batches(std::int64_t first_batch) {
   const std::int64_t end = std::min(first_batch + options_.accumulate, train_.batches_per_epoch());
   std::int64_t effective = 0;
   for (std::int64_t batch = first_batch; batch < end; ++batch) effective += train_.size_of(batch);
   const Context context = step_.model().context(Pass::train).at(step_.model().runtime().intern("input"));
   std::int64_t first_sample = 0;
   for (std::int64_t index = first_batch; index < end; ++index) {
+    if (index > first_batch && stop_requested()) {
+      step_.discard();
+      return false;
+    }
     const Batch batch = next_batch(context, index);
     micro_batches_.train(batch, first_sample, effective);
     first_sample += batch.size;
   }
+  return true;
 }
 
 }  // namespace bantam

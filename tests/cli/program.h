@@ -51,10 +51,13 @@ class ProgramTest : public testing::Test {
     return lines;
   }
 
-  /// Starts the program; its output goes to files in the folder.
-  pid_t start(const std::vector<std::string>& arguments) const {
+  /// Starts the program, with signals ignored as nohup would; its output goes to files in the folder.
+  pid_t start(const std::vector<std::string>& arguments, const std::vector<int>& ignored = {}) const {
     const pid_t child = fork();
     if (child != 0) return child;
+    // Whoever started the tests may ignore signals (a shell does so for its background jobs).
+    for (const int number : {SIGINT, SIGTERM, SIGHUP}) signal(number, SIG_DFL);
+    for (const int number : ignored) signal(number, SIG_IGN);
     const int out = open(path("stdout").c_str(), O_CREAT | O_TRUNC | O_WRONLY, 0600);
     const int err = open(path("stderr").c_str(), O_CREAT | O_TRUNC | O_WRONLY, 0600);
     if (chdir(folder_.c_str()) != 0 || dup2(out, 1) < 0 || dup2(err, 2) < 0) _exit(126);

@@ -233,6 +233,27 @@ TEST(Progress, WarningsComeInEveryMode) {
   EXPECT_NE(line["message"].get<std::string>().find("was not written"), std::string::npos);
 }
 
+TEST(Progress, TheEvaluationOnATerminalAndForMachines) {
+  const EvaluationState state{.epoch = 2, .epochs = 5, .batch = 30, .batches = 120, .eta_seconds = 90};
+  Output bar, json;
+  Progress on_terminal(ProgressMode::bar, bar.stream()), for_machines(ProgressMode::json, json.stream());
+  on_terminal.evaluation(state);
+  on_terminal.close();
+  for_machines.evaluation(state);
+  EXPECT_EQ(bar.text(), "\repoch 2/5 evaluating: batch 30/120 ETA 1m 30s\x1b[K\n");
+  const auto event = nlohmann::json::parse(json.text());
+  EXPECT_EQ(event["event"], "evaluation");
+  EXPECT_EQ(event["batch"], 30);
+  EXPECT_EQ(event["batches"], 120);
+}
+
+TEST(Progress, AnEpochThatWasOnlyEvaluatedShowsNoTraining) {
+  EpochSummary epoch = example_epoch();
+  epoch.trained = false;
+  EXPECT_EQ(epoch_line(epoch).find("epoch 2/5 held out loss 0.9000"), 0u) << epoch_line(epoch);
+  EXPECT_FALSE(nlohmann::json::parse(json_line(epoch)).contains("loss"));
+}
+
 TEST(ParseProgressMode, KnowsTheModesAndFiles) {
   std::FILE* file = std::tmpfile();
   ASSERT_NE(file, nullptr);

@@ -143,6 +143,110 @@ TEST_P(TrainerTest, AStopBetweenEpochsKeepsTheLastResults) {
   EXPECT_EQ(result.train.samples, 32);
 }
 
+/// Asks the trainer to stop when batch `stop_at` (from 1, over all starts) is fetched.
+class StoppingSource : public MemorySource {
+ public:
+  using MemorySource::MemorySource;
+  bool next(const Context& context, Batch& batch) override {
+    if (++fetched == stop_at) trainer->request_stop();
+    return MemorySource::next(context, batch);
+  }
+  std::int64_t fetched = 0, stop_at = 0;
+  Trainer* trainer = nullptr;
+};
+
+TEST_P(TrainerTest, AStopIsHeardWithinOneBatchOfAnEvaluation) {
+  TrainedModel setup(runtime(), device());
+  MemorySource train({8, 8, 3}, 5, 32, 8);
+  StoppingSource validation({8, 8, 3}, 5, 160, 8);
+  Trainer trainer(setup.step, train, &validation, {.epochs = 1});
+  validation.trainer = &trainer;
+  validation.stop_at = 3;
+  Recorder recorder;
+  trainer.add(recorder);
+  const TrainResult stopped = trainer.run();
+  EXPECT_EQ(validation.fetched, 3) << "of 20 batches";
+  EXPECT_TRUE(stopped.stopped);
+  EXPECT_EQ(stopped.epoch, 0);
+  EXPECT_EQ(stopped.update, 4) << "the evaluation is still to come";
+  EXPECT_EQ(stopped.validation.samples, 0);
+  EXPECT_TRUE(recorder.epochs.empty());
+
+  const std::vector<float> weights = setup.weights();
+  Trainer second(setup.step, train, &validation, {.epochs = 1, .first_epoch = 0, .first_update = 4});
+  second.add(recorder);
+  const TrainResult rest = second.run();
+  EXPECT_FALSE(rest.stopped);
+  EXPECT_EQ(rest.epoch, 1);
+  EXPECT_EQ(rest.updates, 0);
+  EXPECT_EQ(rest.validation.samples, 160) << "the samples before the stop do not count twice";
+  ASSERT_EQ(recorder.epochs.size(), 1u);
+  EXPECT_EQ(recorder.epochs[0].train.samples, 0);
+  EXPECT_EQ(setup.weights(), weights);
+}
+
+TEST_P(TrainerTest, AStopEndsAnEvaluationByHandEarlyAndLaterOnesAreWhole) {
+  TrainedModel setup(runtime(), device());
+  MemorySource train({8, 8, 3}, 5, 32, 8);
+  StoppingSource validation({8, 8, 3}, 5, 160, 8);
+  Trainer trainer(setup.step, train, nullptr, {});
+  validation.trainer = &trainer;
+  validation.stop_at = 3;
+  EXPECT_EQ(trainer.evaluate(validation).samples, 24);
+  EXPECT_EQ(trainer.evaluate(validation).samples, 160) << "asked for after the stop";
+}
+
+TEST_P(TrainerTest, AStopForgetsTheUpdateUnderWay) {
+  TrainedModel whole(runtime(), device()), parts(runtime(), device());
+  StoppingSource train({8, 8, 3}, 5, 128, 8);
+  Trainer all(whole.step, train, nullptr, {.epochs = 1, .accumulate = 4});
+  (void)all.run();
+  Trainer first(parts.step, train, nullptr, {.epochs = 1, .accumulate = 4});
+  train.fetched = 0;
+  train.trainer = &first;
+  train.stop_at = 6;  // the second of four in the second update
+  const TrainResult stopped = first.run();
+  EXPECT_EQ(train.fetched, 6);
+  EXPECT_TRUE(stopped.stopped);
+  EXPECT_EQ(stopped.update, 1);
+  Trainer second(parts.step, train, nullptr, {.epochs = 1, .accumulate = 4, .first_update = stopped.update});
+  EXPECT_FALSE(second.run().stopped);
+  EXPECT_EQ(whole.weights(), parts.weights());
+}
+
+TEST_P(TrainerTest, TheOptionsMayAskForAStopAndTheEvaluationIsTold) {
+  struct Evaluations : Callback {
+    void on_evaluation(const EvaluationEvent& event) override { told.push_back(event.batch); }
+    std::vector<std::int64_t> told;
+  } evaluations;
+  TrainedModel setup(runtime(), device());
+  MemorySource train({8, 8, 3}, 5, 32, 8), validation({8, 8, 3}, 5, 40, 8);
+  Trainer trainer(setup.step, train, &validation,
+                  {.epochs = 100, .read_seconds = 0, .stop = [&] { return evaluations.told.size() == 6; }});
+  trainer.add(evaluations);
+  const TrainResult result = trainer.run();
+  EXPECT_TRUE(result.stopped);
+  EXPECT_EQ(evaluations.told, (std::vector<std::int64_t>{1, 2, 3, 4, 5, 1}));
+  EXPECT_EQ(result.epoch, 1);
+  EXPECT_EQ(result.update, 4);
+}
+
+TEST_P(TrainerTest, ARunThatThrowsSaysWhatItHasDone) {
+  struct Throws : Callback {
+    void on_epoch_end(const EpochEvent& event) override {
+      if (event.epoch == 1) throw DataError("the disk is full");
+    }
+  } throws;
+  TrainedModel setup(runtime(), device());
+  MemorySource train({8, 8, 3}, 5, 32, 8);
+  Trainer trainer(setup.step, train, nullptr, {.epochs = 3});
+  trainer.add(throws);
+  EXPECT_THROW((void)trainer.run(), DataError);
+  EXPECT_EQ(trainer.so_far().updates, 8);
+  EXPECT_EQ(trainer.so_far().epoch, 2);
+  EXPECT_EQ(trainer.so_far().update, 0);
+}
+
 TEST_P(TrainerTest, TheLossScaleDoublesAfterItsInterval) {
   OptimizerOptions options;
   options.initial_loss_scale = 8.0f;
