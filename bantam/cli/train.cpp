@@ -334,7 +334,8 @@ int run_settled(const TrainOptions& options, const RunConfig& config, std::optio
   const int signal = run.train(directory, progress, start, stop, report);
   report.seconds = seconds_between(start, Clock::now());
   // Whether it arrived is for main() to say.
-  std::fputs((options.json ? json_text(closing_json(report)) + "\n" : printable(closing_summary(report))).c_str(), stdout);
+  std::fputs((options.json ? json_text(closing_json(report)) + "\n" : printable(closing_summary(report))).c_str(),
+             stdout);
   std::fflush(stdout);
   return signal == 0 ? 0 : stop_exit_code(signal);
 }
