@@ -210,9 +210,15 @@ TEST(SafetensorsHeader, HeadersAtTheCapEndInSeconds) {
     header.resize(kMost, ' ');
     return header;
   };
+  const auto repeated = [](std::string header, const std::string& pattern) {
+    const std::size_t begin = header.size();
+    header.resize(kMost);
+    for (std::size_t i = begin; i < kMost; ++i) header[i] = pattern[(i - begin) % pattern.size()];
+    return header;
+  };
   const auto scattered = [](int i) { return std::to_string(static_cast<std::uint32_t>(i) * 2654435761u); };
   const auto error = [&](const std::string& header) {
-    write_file_atomically(path, with_length(header));
+    std::ofstream(path, std::ios::binary) << with_length(header);
     std::string message;
     EXPECT_LT(cpu_seconds([&] { message = error_of([&] { (void)read_safetensors(path); }); }), 5);
     fs::remove(path);
@@ -229,13 +235,12 @@ TEST(SafetensorsHeader, HeadersAtTheCapEndInSeconds) {
                 },
                 "\"a\":{}}")),
             begin + "it has more than 1,000,000 tensors");
-  EXPECT_EQ(error(filled("{\"a\":{\"shape\":[", [](int) { return "0,"; }, "0]}}")),
+  EXPECT_EQ(error(repeated("{\"a\":{\"shape\":[", "0,")),
             begin + "its header is not as expected (tensor 'a': shape is a list of more than 8)");
-  EXPECT_NE(error(std::string(kMost, '[')).find("the header is a list"), std::string::npos);
-  EXPECT_NE(error(filled("{\"a\":{\"b\":", [](int) { return "["; }, "")).find("not as expected"), std::string::npos);
+  EXPECT_NE(error(repeated("{\"a\":{\"b\":", "[")).find("its header is not as expected"), std::string::npos);
   const std::string long_name = error("{\"" + std::string(kMost - 100, 'x') + "\":1}");
-  EXPECT_EQ(long_name.substr(0, 90 + begin.size()),
-            begin + "its header is not as expected ('" + std::string(53, 'x') + "…x");
+  EXPECT_EQ(long_name.substr(0, begin.size() + 32 + 53 + 3),
+            begin + "its header is not as expected ('" + std::string(53, 'x') + "…");
   EXPECT_LT(long_name.size(), 300u);
   EXPECT_EQ(error(std::string(kMost + 1, ' ')), begin + "its header has 100,000,001 bytes; at most 100,000,000 are read");
 }
