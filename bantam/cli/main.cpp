@@ -1,5 +1,6 @@
 // The `bantam` program: its subcommands, and from exceptions to exit codes.
 #include <algorithm>
+#include <csignal>
 #include <cstdio>
 #include <functional>
 #include <new>
@@ -87,6 +88,7 @@ int run(int argc, char** argv) {
 int main(int argc, char** argv) {
   using namespace bantam::cli;
   open_standard_streams();
+  std::signal(SIGXFSZ, SIG_IGN);  // past `ulimit -f` a write fails, and is told, instead of ending the program
   try {
     const int code = run(argc, argv);
     // A result that did not arrive is no result.

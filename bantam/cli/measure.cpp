@@ -6,6 +6,7 @@
 
 #include "bantam/base/clock.h"
 #include "bantam/cli/algorithm_cache.h"
+#include "bantam/cli/fitting.h"
 #include "bantam/engine/random_batch.h"
 
 namespace bantam::cli {
@@ -47,7 +48,12 @@ StepSession::StepSession(const RunConfig& config, const StepCase& options, Devic
   memory.set_trace(trace);
   memory.note_phase("setup");
   const bool planned = options.mode != StepMode::eager;
-  if (planned) (void)memory.reserve_pool(plan_step(config.model.graph, step_plan_options(config, options)).pool_bytes);
+  if (planned || device.is_cpu()) {
+    const std::uint64_t pool = plan_step(config.model.graph, step_plan_options(config, options)).pool_bytes;
+    const std::uint64_t limit = runtime_->limit(device);
+    require_host_memory(device, limit > 0 ? std::min(limit, pool) : pool);
+    if (planned) (void)memory.reserve_pool(pool);
+  }
   model_ = std::make_unique<Model>(*runtime_, device, config.model.graph,
                                    model_options(config, options.precision, options.recompute));
   optimizer_ = std::make_unique<Optimizer>(*model_, config.train.optimizer);

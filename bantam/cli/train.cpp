@@ -271,11 +271,26 @@ class TrainRun {
     std::unique_ptr<Runtime> runtime =
         make_runtime(config, threads, [&log](std::string_view message) { log.warning(message); });
     if (config.memory.on_oom == OnOutOfMemory::fail) runtime->require_pool(config.device, plan.pool_bytes);
+    settle_host(config, plan, *runtime, log);
     if (config.memory.growth)
       (void)runtime->allocator(config.device).reserve_pool(plan.pool_bytes);
     else
       runtime->reserve(config.device, plan.pool_bytes);
     return runtime;
+  }
+  /// What the host cannot hold is refused, too. A run that may go on in smaller pieces gets a limit instead: without
+  /// one the system would end it before anything is refused.
+  static void settle_host(const RunConfig& config, const RunPlan& plan, Runtime& runtime, Progress& log) {
+    const std::uint64_t limit = runtime.limit(config.device);
+    const std::uint64_t bytes = limit > 0 ? std::min(limit, plan.pool_bytes) : plan.pool_bytes;
+    try {
+      require_host_memory(config.device, bytes);
+    } catch (const OutOfMemory& refused) {
+      const std::uint64_t left = refused.facts().limit_bytes;
+      if (config.memory.on_oom == OnOutOfMemory::fail || left == 0) throw;
+      log.message(fmt::format("{}; the pool is limited to that", refused.what()));
+      runtime.set_limit(config.device, left);
+    }
   }
   /// Under a limit on a GPU the run's kernels are loaded and counted before the first batch, not in mid-epoch.
   void settle_limit() {

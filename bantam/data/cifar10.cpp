@@ -7,6 +7,7 @@
 #include <cstring>
 #include <fstream>
 #include <optional>
+#include <vector>
 
 #include <fmt/format.h>
 
@@ -133,7 +134,7 @@ void convert(const FileJob& job, std::int64_t first, std::int64_t count, const s
 void read_one(const FileJob& job) {
   std::ifstream stream(job.path, std::ios::binary);
   if (!stream) fail_missing(job.path, job.file, std::strerror(errno));
-  std::array<std::uint8_t, kRecordsAtOnce * kRecordBytes> buffer;
+  std::vector<std::uint8_t> buffer(kRecordsAtOnce * kRecordBytes);  // a thread's stack may be smaller
   std::optional<Sha256> sum;
   if (job.verify) sum.emplace();
   const std::int64_t records = job.verify ? job.records : job.wanted;

@@ -59,16 +59,58 @@ std::string group_path(const std::string& root, bool version2) {
   return {};
 }
 
+// How one version of the interface names a group's numbers.
+struct GroupFiles {
+  const char *limit, *use;
+  const char *active_cache, *inactive_cache;  // lines of memory.stat
+  const char *swap_limit, *swap_use;
+  bool swap_with_memory;  // the two above count memory and swap together
+};
+constexpr GroupFiles kVersion2{"memory.max",      "memory.current",      "active_file", "inactive_file",
+                               "memory.swap.max", "memory.swap.current", false};
+constexpr GroupFiles kVersion1{"memory.limit_in_bytes",
+                               "memory.usage_in_bytes",
+                               "total_active_file",
+                               "total_inactive_file",
+                               "memory.memsw.limit_in_bytes",
+                               "memory.memsw.usage_in_bytes",
+                               true};
+
+std::uint64_t less(std::uint64_t a, std::uint64_t b) { return a - std::min(a, b); }
+
+// The number behind "key " in a file of such lines.
+std::uint64_t stat_of(const std::string& path, std::string_view key) {
+  std::ifstream file(path);
+  for (std::string line; std::getline(file, line);)
+    if (line.starts_with(key) && line.size() > key.size() && line[key.size()] == ' ')
+      return leading_number(std::string_view(line).substr(key.size() + 1)).value_or(0);
+  return 0;
+}
+
+// What a group, or one above it, leaves of memory and swap. Page cache counts as use, but gives way.
+void apply_group(HostInfo& info, const std::string& group, const GroupFiles& names) {
+  const auto most = number_in(group + names.limit);
+  std::uint64_t left = ~std::uint64_t{0};
+  if (most) {
+    const std::string stat = group + "memory.stat";
+    const std::uint64_t used = less(number_in(group + names.use).value_or(0),
+                                    stat_of(stat, names.active_cache) + stat_of(stat, names.inactive_cache));
+    left = less(*most, used);
+    info.total_bytes = info.total_bytes == 0 ? *most : std::min(info.total_bytes, *most);
+    if (left < info.free_bytes) info.bound = group + names.limit;
+    info.free_bytes = std::min(info.free_bytes, left);
+  }
+  if (const auto most_swap = number_in(group + names.swap_limit)) {
+    const std::uint64_t swap_left = less(*most_swap, number_in(group + names.swap_use).value_or(0));
+    info.swap_bytes = std::min(info.swap_bytes, names.swap_with_memory ? less(swap_left, left) : swap_left);
+  }
+}
+
 // Applies the limits of a group and of all groups above it: each bounds the memory below it.
-void apply_group_limits(HostInfo& info, const std::string& mount, std::string path, const char* limit,
-                        const char* use) {
+void apply_group_limits(HostInfo& info, const std::string& mount, std::string path, const GroupFiles& names) {
   for (;;) {
     while (!path.empty() && path.back() == '/') path.pop_back();
-    if (const auto most = number_in(mount + path + "/" + limit)) {
-      const std::uint64_t used = number_in(mount + path + "/" + use).value_or(0);
-      info.total_bytes = info.total_bytes == 0 ? *most : std::min(info.total_bytes, *most);
-      info.free_bytes = std::min(info.free_bytes, *most - std::min(*most, used));
-    }
+    apply_group(info, mount + path + "/", names);
     if (path.empty()) return;
     path.erase(std::min(path.rfind('/'), path.size()));
   }
@@ -91,10 +133,13 @@ HostInfo read_host_info(const std::string& root) {
   info.processors = usable_processors();
   const std::string meminfo = root + "/proc/meminfo";
   info.total_bytes = leading_number(value_of(meminfo, "MemTotal")).value_or(0) * 1024;
-  info.free_bytes = leading_number(value_of(meminfo, "MemAvailable")).value_or(0) * 1024;
-  apply_group_limits(info, root + "/sys/fs/cgroup", group_path(root, true), "memory.max", "memory.current");
-  apply_group_limits(info, root + "/sys/fs/cgroup/memory", group_path(root, false), "memory.limit_in_bytes",
-                     "memory.usage_in_bytes");
+  info.swap_bytes = leading_number(value_of(meminfo, "SwapFree")).value_or(0) * 1024;
+  const auto available = leading_number(value_of(meminfo, "MemAvailable"));
+  if (available) info.bound = meminfo;
+  info.free_bytes = available ? *available * 1024 : ~std::uint64_t{0};
+  apply_group_limits(info, root + "/sys/fs/cgroup", group_path(root, true), kVersion2);
+  apply_group_limits(info, root + "/sys/fs/cgroup/memory", group_path(root, false), kVersion1);
+  if (info.bound.empty()) info.free_bytes = 0;
   return info;
 }
 

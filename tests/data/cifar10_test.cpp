@@ -6,6 +6,7 @@
 #include "bantam/base/error.h"
 #include "bantam/data/sha256.h"
 #include "tests/data/support.h"
+#include "tests/small_stack.h"
 
 namespace bantam {
 namespace {
@@ -79,6 +80,11 @@ TEST_F(Cifar10Test, PlanesBecomePixelsInTheFilesOrder) {
   EXPECT_EQ(splits.train->class_names()[6], "frog");
   expect_images(*splits.train, 0);
   expect_images(*splits.test, 5);
+}
+
+TEST_F(Cifar10Test, ASmallStackDoes) {
+  Runtime alone({.threads = 1});
+  testing::on_small_stack(128 << 10, [&] { expect_images(*read_cifar10(alone, options()).train, 0); });
 }
 
 TEST_F(Cifar10Test, FindsTheFolderThatTheArchiveUnpacksTo) {

@@ -58,10 +58,38 @@ TEST_F(HostInfoTest, version_one_limits_hold_too_and_use_above_the_limit_leaves_
   EXPECT_EQ(info.free_bytes, 0u);
 }
 
+TEST_F(HostInfoTest, page_cache_gives_way_and_swap_counts_apart) {
+  write("proc/meminfo", "MemTotal: 2000 kB\nMemAvailable: 1500 kB\nSwapFree: 100 kB\n");
+  EXPECT_EQ(read().bound, root_.string() + "/proc/meminfo");
+  EXPECT_EQ(read().swap_bytes, 100u * 1024);
+  write("proc/self/cgroup", "0::/a\n");
+  write("sys/fs/cgroup/a/memory.max", "1000000\n");
+  write("sys/fs/cgroup/a/memory.current", "900000\n");
+  write("sys/fs/cgroup/a/memory.stat", "anon 500000\ninactive_file 300000\nactive_file 50000\nfile 350000\n");
+  write("sys/fs/cgroup/a/memory.swap.max", "70000\n");
+  write("sys/fs/cgroup/a/memory.swap.current", "20000\n");
+  HostInfo info = read();
+  EXPECT_EQ(info.free_bytes, 1000000u - 900000 + 350000);
+  EXPECT_EQ(info.swap_bytes, 50000u);
+  EXPECT_EQ(info.bound, root_.string() + "/sys/fs/cgroup/a/memory.max");
+  // Version 1 limits memory and swap together.
+  write("proc/self/cgroup", "4:memory:/old\n");
+  write("sys/fs/cgroup/memory/old/memory.limit_in_bytes", "1000000\n");
+  write("sys/fs/cgroup/memory/old/memory.usage_in_bytes", "600000\n");
+  write("sys/fs/cgroup/memory/old/memory.stat", "inactive_file 9\ntotal_inactive_file 100000\n");
+  write("sys/fs/cgroup/memory/old/memory.memsw.limit_in_bytes", "1200000\n");
+  write("sys/fs/cgroup/memory/old/memory.memsw.usage_in_bytes", "640000\n");
+  info = read();
+  EXPECT_EQ(info.free_bytes, 500000u);
+  EXPECT_EQ(info.swap_bytes, 60000u);
+}
+
 TEST_F(HostInfoTest, absent_files_are_no_error) {
   const HostInfo info = read_host_info((root_ / "nothing").string());
   EXPECT_EQ(info.processor, "CPU");
   EXPECT_EQ(info.total_bytes, 0u);
+  EXPECT_EQ(info.free_bytes, 0u);
+  EXPECT_EQ(info.bound, "");
   EXPECT_GE(info.processors, 1);
 }
 

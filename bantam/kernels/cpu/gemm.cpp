@@ -8,12 +8,13 @@
 #include <utility>
 
 #include "bantam/kernels/cpu/gemm_tile.h"
+#include "bantam/kernels/cpu/thread_scratch.h"
 
 namespace bantam::kernels::cpu {
 namespace {
 
 constexpr std::int64_t kDepthBlock = 256;   // rows of B in a block
-constexpr std::int64_t kColumnBlock = 192;  // columns of B in a block: with kDepthBlock 192 KiB, on the stack
+constexpr std::int64_t kColumnBlock = 192;  // columns of B in a block: with kDepthBlock 192 KiB
 constexpr int kMaxRows = 12;                // rows of the tallest tile
 constexpr std::int64_t kRowBlock = 192;     // rows of an A that is packed, at once
 
@@ -64,7 +65,11 @@ class Multiplier {
       : size_(size), a_(a), b_(b), c_(c), c_row_(c_row), accumulate_(accumulate) {}
 
   void run() const {
-    alignas(64) float panels[kDepthBlock * kColumnBlock], packed_rows[kRowBlock / Target::kRows * kTileFloats];
+    struct PackedBlocks {};
+    constexpr std::size_t kPanelFloats = kDepthBlock * kColumnBlock;
+    constexpr std::size_t kRowFloats = kRowBlock / Target::kRows * kTileFloats;
+    float* const panels = thread_scratch<PackedBlocks, kPanelFloats + kRowFloats>();
+    float* const packed_rows = panels + kPanelFloats;
     for (std::int64_t p = 0; p < size_.k; p += kDepthBlock) {
       for (std::int64_t j = 0; j < size_.n; j += kColumnBlock) {
         const PackedB block{panels, p, std::min(kDepthBlock, size_.k - p), j, std::min(kColumnBlock, size_.n - j)};

@@ -15,8 +15,8 @@ inline constexpr std::int64_t kRingSlots = 4;
 inline constexpr std::int64_t kGradientMargin = 2;
 /// Most row parts, each with partial sums of its own.
 inline constexpr std::int64_t kMaxRowParts = 32;
-/// A part's ring lies on the stack, warm in the second-level cache, where it takes no more floats than this.
-inline constexpr std::int64_t kStackFloats = 36 << 10;
+/// A part's ring lies in its thread's scratch, warm in the second-level cache, where it takes no more floats than this.
+inline constexpr std::int64_t kThreadRingFloats = 36 << 10;
 
 /// Rows of every image in chunks, (image, chunk) tasks in row parts, channels in groups. A part is a row part of a
 /// group: it has a ring of its own, and one set of partial sums.
@@ -31,17 +31,17 @@ struct NormDepthwisePlan {
   std::int64_t block_vectors() const { return kRingSlots * columns + 1; }
   std::int64_t ring_floats() const { return block_vectors() * channels_each; }
   /// Floats of workspace for the ring of each part.
-  std::int64_t outside_floats() const { return ring_floats() > kStackFloats ? ring_floats() : 0; }
+  std::int64_t outside_floats() const { return ring_floats() > kThreadRingFloats ? ring_floats() : 0; }
   std::int64_t chunk_begin(std::int64_t chunk) const { return part_begin(rows, chunks, chunk); }
 };
 
-/// Groups of channels as large as the stack's ring takes, but no fewer than 64; then row parts, from chunks of at
+/// Groups of channels as large as the thread's ring takes, but no fewer than 64; then row parts, from chunks of at
 /// least 14 rows: the first two of a chunk are made for it alone.
 inline NormDepthwisePlan plan_rows(std::int64_t batch, std::int64_t rows, std::int64_t columns, std::int64_t channels) {
   constexpr std::int64_t kLeastRows = 14, kLeastChannels = 64;
   NormDepthwisePlan plan{.rows = rows, .columns = columns};
   const std::int64_t fitting =
-      std::max(kLeastChannels, kStackFloats / (kRingSlots * columns + 1) / kLeastChannels * kLeastChannels);
+      std::max(kLeastChannels, kThreadRingFloats / (kRingSlots * columns + 1) / kLeastChannels * kLeastChannels);
   plan.groups = std::max<std::int64_t>(1, (channels + fitting - 1) / fitting);
   plan.channels_each =
       ((channels + plan.groups - 1) / plan.groups + kLeastChannels - 1) / kLeastChannels * kLeastChannels;

@@ -5,6 +5,7 @@
 
 #include "bantam/base/parallel.h"
 #include "bantam/kernels/cpu/norm_depthwise_plan.h"
+#include "bantam/kernels/cpu/thread_scratch.h"
 #include "bantam/kernels/exec.h"
 
 namespace bantam::kernels::cpu {
@@ -31,16 +32,19 @@ class Ring {
   std::int64_t block_, row_, lanes_;
 };
 
-/// Calls part(row part, first channel, channels, ring's memory) for the parts of a plan. `outside`: rings that the
-/// stack does not take.
+/// What a thread's rings lie in.
+struct RingScratch {};
+
+/// Calls part(row part, first channel, channels, ring's memory) for the parts of a plan. `outside`: rings that a
+/// thread's scratch does not take.
 template <class Part>
 void for_each_part(const Exec& exec, const NormDepthwisePlan& plan, std::int64_t channels, float* outside,
                    Part&& part) {
   parallel_parts(plan.parts(), exec.threads, [&](std::int64_t i) {
-    alignas(64) float memory[kStackFloats];
     const std::int64_t c = i % plan.groups * plan.channels_each;
     part(i / plan.groups, c, std::min(plan.channels_each, channels - c),
-         plan.outside_floats() > 0 ? outside + i * plan.outside_floats() : memory);
+         plan.outside_floats() > 0 ? outside + i * plan.outside_floats()
+                                   : thread_scratch<RingScratch, kThreadRingFloats>());
   });
 }
 
