@@ -34,7 +34,8 @@ struct NumberRange {
   bool max_open = false;
 };
 
-/// What other programs call a key: {"lr", "learning_rate"}, {"gpu", "device", "cuda:0"}. Both views outlive the document.
+/// What other programs call a key: {"lr", "learning_rate"}, {"gpu", "device", "cuda:0"}. Both views outlive the
+/// document.
 struct ConfigSynonym {
   std::string_view word;     ///< in small letters, with '_'
   std::string_view key;      ///< the end of the key's path: "learning_rate", "batch.size"
@@ -51,10 +52,12 @@ struct ConfigSynonym {
 ///        learning_rat: 0.1
 ///        ^~~~~~~~~~~~
 ///
-/// The text is one YAML document of at most 4,000,000 bytes, whose top is a map. Anchors, aliases, merge keys, tags and duplicate keys are refused.
+/// The text is one YAML document of at most 4,000,000 bytes, whose top is a map. Anchors, aliases, merge keys, tags and
+/// duplicate keys are refused.
 class ConfigDocument {
  public:
-  /// Reads a file or a pipe (`read_file`). Throws ConfigError when it cannot be read or parsed, or an override does not fit.
+  /// Reads a file or a pipe (`read_file`). Throws ConfigError when it cannot be read or parsed, or an override does not
+  /// fit.
   ///
   /// An override is "dotted.path=value", the value in YAML's flow style ("3", "[1, 2]", "{size: 4}"). Each step of the
   /// path is a key of a map, the index of a list's entry, or the name of a list's only entry of that name, so that

@@ -101,7 +101,8 @@ void ConfigMap::fail_missing(std::string_view key) const {
     for (const auto& child : self_.data_->children) {
       if (std::ranges::find(asked_, child->key) != asked_.end()) continue;
       if (const auto near = nearest(child->key, wanted))
-        fail_at(child->key_mark, fmt::format("unknown key '{}'{}; did you mean '{}'?", shown(child->key), where, *near));
+        fail_at(child->key_mark,
+                fmt::format("unknown key '{}'{}; did you mean '{}'?", shown(child->key), where, *near));
     }
   }
   self_.fail_at_key(fmt::format("missing key '{}'{}", key, where));

@@ -24,8 +24,7 @@ using Data = ConfigNode::Data;
 /// Of what stands where a number is expected.
 std::string advice_on_number(const Data& node) {
   if (node.kind != ConfigKind::scalar || node.quoted || !looks_like_number(node.scalar)) return "";
-  if (has_leading_zero(node.scalar))
-    return " (numbers begin with no extra 0: some read it as decimal, some as octal)";
+  if (has_leading_zero(node.scalar)) return " (numbers begin with no extra 0: some read it as decimal, some as octal)";
   return "";
 }
 
@@ -34,7 +33,8 @@ bool is_plain(const Data& node) { return node.kind == ConfigKind::scalar && !nod
 /// Of a map that should have one key: an override that added another one is what is wrong, not the file.
 void fail_second_name(const Data& map) {
   for (const auto& child : map.children) {
-    if (child->key_mark.source == nullptr || !child->key_mark.source->command_line || map.mark.source->command_line) continue;
+    if (child->key_mark.source == nullptr || !child->key_mark.source->command_line || map.mark.source->command_line)
+      continue;
     const std::string path = address_of(map), first = map.children.front()->key;
     fail_at(child->key_mark,
             fmt::format("{} is '{}' with its options, and '{}' would stand beside it: write {}.{}.KEY=VALUE for an "
@@ -77,7 +77,9 @@ std::optional<std::int64_t> to_integer(std::string_view text) {
   std::string_view digits = text.starts_with('+') ? text.substr(1) : text;
   std::int64_t value = 0;
   const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), value);
-  if (looks_like_number(text) && !has_leading_zero(text) && error == std::errc() && end == digits.data() + digits.size()) return value;
+  if (looks_like_number(text) && !has_leading_zero(text) && error == std::errc() &&
+      end == digits.data() + digits.size())
+    return value;
   const auto number = to_double(text);
   constexpr double kExact = 9007199254740992.0;
   const bool whole_digits_only = text.find_first_of(".eE") == std::string_view::npos;
@@ -105,7 +107,7 @@ std::int64_t ConfigNode::as_integer(IntegerRange range) const {
 std::optional<std::int64_t> ConfigNode::as_integer_or_auto(IntegerRange range) const {
   if (is_text("auto")) return std::nullopt;
   const auto value = is_plain(*data_) ? to_integer(data_->scalar) : std::nullopt;
-  if (!value || *value < range.min || *value > range.max) 
+  if (!value || *value < range.min || *value > range.max)
     fail_expected(*data_, integers_in(range) + " or auto", advice_on_number(*data_));
   return value;
 }

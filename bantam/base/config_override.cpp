@@ -85,7 +85,8 @@ void apply_override(ConfigDocument::Impl& document, const std::string& text) {
   const ConfigSource& source = *document.sources.back();
   const std::size_t equals = text.find('=');
   const ConfigMark all{.source = &source, .length = static_cast<int>(display_width(text))};
-  if (equals == std::string::npos || equals == 0) fail_at(all, fmt::format("expected key=value, got '{}'", shown(text)));
+  if (equals == std::string::npos || equals == 0)
+    fail_at(all, fmt::format("expected key=value, got '{}'", shown(text)));
   const std::vector<Step> steps = split_path(source, std::string_view(text).substr(0, equals));
   auto value = parse_yaml(source, static_cast<int>(equals) + 1);
   Data* node = document.root.get();

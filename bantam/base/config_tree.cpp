@@ -33,7 +33,8 @@ std::string quote_line(const std::string& line, std::size_t column, std::size_t 
   const std::size_t caret = display_width(before) + display_width(line.substr(begin, column - begin));
   const std::size_t width = std::max<std::size_t>(1, display_width(line.substr(column, length)));
   // Each control character takes the column that the caret counts for it.
-  std::ranges::replace_if(shown, [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7F; }, ' ');
+  std::ranges::replace_if(
+      shown, [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7F; }, ' ');
   const std::string margin(kMargin, ' ');
   return margin + shown + "\n" + margin + std::string(caret, ' ') + "^" + std::string(width - 1, '~');
 }

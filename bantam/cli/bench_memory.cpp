@@ -94,7 +94,8 @@ int bench_memory(const BenchOptions& options) {
   const std::vector<StepCase> cases = bench_cases(config, options, bytes_to_fit(config));
   const Layout layout{options.bytes ? 12 : 5, options.bytes};
   if (!options.json)
-    fmt::print("{} on {}, bytes at the peak\n{}\n", printable(config.model.name), to_string(config.device), header(layout));
+    fmt::print("{} on {}, bytes at the peak\n{}\n", printable(config.model.name), to_string(config.device),
+               header(layout));
   std::vector<StepCase> refused;
   std::optional<OutOfMemory> reason;  // of the first
   for (const StepCase& row : cases)

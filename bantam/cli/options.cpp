@@ -7,6 +7,7 @@
 
 #include "bantam/base/byte_size.h"
 #include "bantam/base/error.h"
+#include "bantam/base/text.h"
 
 namespace bantam::cli {
 
@@ -47,7 +48,7 @@ CLI::Validator positive_seconds() {
     const bool number = CLI::detail::lexical_cast(text, seconds);
     return number && seconds > 0 && seconds <= most
                ? std::string()
-               : fmt::format("expected seconds, more than 0 and at most {}, got '{}'", most, text);
+               : fmt::format("expected seconds above 0 and up to {}, got '{}'", most, shown(text, 20));
   };
   return CLI::Validator(check, "SECONDS");
 }

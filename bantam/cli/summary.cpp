@@ -124,7 +124,8 @@ void print_table(const RunConfig& config, const StepCase& options, const ModelSu
   table.add_rule();
   table.add_row({"total", "", "", format_count(summary.parameters), format_byte_size(summary.activation_bytes)});
   fmt::print("{}: input {}, batch {}, {} on {}\n\n{}\n", printable(config.model.name),
-             to_string(config.model.graph.input_shape()), options.batch, to_string(options.precision), to_string(config.device), table.to_string());
+             to_string(config.model.graph.input_shape()), options.batch, to_string(options.precision),
+             to_string(config.device), table.to_string());
   fmt::print("{} parameters, {} of them trainable\n", format_count(summary.parameters),
              format_count(summary.trainable));
   fmt::print("A training step takes {} at its peak (recompute: {}):\n", format_byte_size(summary.step.peak_bytes),

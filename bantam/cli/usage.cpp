@@ -41,8 +41,8 @@ std::string typed_name(const CLI::App& group, const std::string& word) {
   std::vector<std::string> names;
   for (const CLI::App* command : subcommands(app)) names.push_back(command->get_name());
   const auto near = nearest(word, names);
-  const std::string advice = near ? fmt::format("did you mean '{}'?", typed_name(app, *near))
-                                  : "there are " + join(names, ", ", " and ");
+  const std::string advice =
+      near ? fmt::format("did you mean '{}'?", typed_name(app, *near)) : "there are " + join(names, ", ", " and ");
   throw ConfigError(fmt::format("unknown subcommand '{}'; {}", typed_name(app, shown(word)), advice));
 }
 
@@ -114,7 +114,7 @@ void fail_usage(const CLI::App& app, const CLI::ParseError& error) {
   if (!subcommands(command).empty()) fail_no_subcommand(command);
   std::string reason = error.what();
   while (reason.ends_with('\n') || reason.ends_with('.')) reason.pop_back();
-  throw ConfigError(fmt::format("{}; `{} --help` tells more", reason, full_name(command)));
+  throw ConfigError(fmt::format("{}\n`{} --help` tells more", reason, full_name(command)));
 }
 
 void add_help(CLI::App& app, Action& action, const std::string& version) {

@@ -55,7 +55,7 @@ class Graph {
   std::string unused_name(const std::string& kind);
 
   std::vector<GraphNode> nodes_;
-  std::unordered_set<std::string> names_;                // of all nodes
+  std::unordered_set<std::string> names_;                 // of all nodes
   std::unordered_map<std::string, int> numbers_of_kind_;  // the last number given to nodes without a name
 };
 

@@ -232,7 +232,9 @@ void HeaderReader::end_tensor() {
   const std::string name = shown(name_);
   if (!dtype || !shape || !offsets)
     damaged(path_, fmt::format("its header is not as expected (tensor '{}' has no {})", name,
-                               !dtype ? "dtype" : !shape ? "shape" : "data_offsets"));
+                               !dtype   ? "dtype"
+                               : !shape ? "shape"
+                                        : "data_offsets"));
   const auto type = std::ranges::find(kTypes, *dtype, &NamedType::name);
   if (type == std::end(kTypes))
     damaged(path_, fmt::format("tensor '{}' has the unsupported type \"{}\"", name, shown(*dtype)));
@@ -348,8 +350,8 @@ SafetensorsFile read_safetensors(const std::filesystem::path& path) {
   if (length > raw.size() - sizeof(length))
     damaged(path, fmt::format("the header's length {} is beyond the file's {} bytes", length, raw.size()));
   if (length > kMostHeaderBytes)
-    damaged(path, fmt::format("its header has {} bytes; at most {} are read", format_count(static_cast<std::int64_t>(length)),
-                              format_count(kMostHeaderBytes)));
+    damaged(path, fmt::format("its header has {} bytes; at most {} are read",
+                              format_count(static_cast<std::int64_t>(length)), format_count(kMostHeaderBytes)));
   const std::string_view data = std::string_view(raw).substr(sizeof(length) + length);
   SafetensorsFile file;
   HeaderReader header(path, data, file);

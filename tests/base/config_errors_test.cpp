@@ -243,7 +243,9 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"a: \"abc\nb: 1\n", "t.yaml:1:4: error: this quote is never closed\n   a: \"abc\n      ^"},
         Case{"a: 'it''s\n", "t.yaml:1:4: error: this quote is never closed\n   a: 'it''s\n      ^"},
         Case{"a: 1\nb\n", "t.yaml:2:1: error: expected ':' after the key 'b'\n   b\n   ^"},
-        Case{"a: {b:1}\n", "t.yaml:1:5: error: expected ':' after the key 'b:1'; write a space after the colon: 'b: 1'\n   a: {b:1}\n       ^~~"},
+        Case{"a: {b:1}\n",
+             "t.yaml:1:5: error: expected ':' after the key 'b:1'; write a space after the colon: 'b: 1'\n   a: "
+             "{b:1}\n       ^~~"},
         Case{"a: 1\n  b: 2\n", "t.yaml:2:4: error: YAML syntax: illegal map value\n   b: 2\n    ^"},
         Case{"a: b: c\n", "t.yaml:1:5: error: YAML syntax: illegal map value\n   a: b: c\n       ^"},
         Case{"a:\n\t- b\n", "t.yaml:2:1: error: a tab in the indentation: YAML indents by spaces\n    - b\n   ^"},

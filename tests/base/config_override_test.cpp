@@ -155,8 +155,7 @@ TEST(Override, AKeyAtAWrongPlaceIsNamedAsOverridesAreWritten) {
   EXPECT_EQ(error_in("size=1"), begin + "'size'; did you mean data.pipeline.batch.size?");
   EXPECT_EQ(error_in("batch_size=1"), begin + "'batch_size'; did you mean data.pipeline.batch.size?");
   EXPECT_EQ(error_in("Batch-Size=1"), begin + "'Batch-Size'; did you mean data.pipeline.batch.size?");
-  EXPECT_EQ(error_in("bs=1"),
-            begin + "'bs'; did you mean data.pipeline.batch.size, e.g. data.pipeline.batch.size=64?");
+  EXPECT_EQ(error_in("bs=1"), begin + "'bs'; did you mean data.pipeline.batch.size, e.g. data.pipeline.batch.size=64?");
   EXPECT_EQ(error_in("units=1"), begin + "'units'; did you mean layers.0.dense.units or layers.2.dense.units?");
 }
 

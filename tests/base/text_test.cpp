@@ -45,8 +45,10 @@ TEST(Join, PutsTheLastSeparatorLast) {
 TEST(Shown, EscapesControlCharacters) {
   EXPECT_EQ(shown("plain, größe 名"), "plain, größe 名");
   EXPECT_EQ(shown("\x1b[31m\n\t\r\x7f\x01"), "\\x1b[31m\\n\\t\\r\\x7f\\x01");
-  EXPECT_EQ(shown("\xC2\x9B" "31m"), "\\x9b31m");  // C1's control sequence introducer
-  EXPECT_EQ(shown("\xC2"), "\xC2");              // half a character stays as it is
+  EXPECT_EQ(shown("\xC2\x9B"
+                  "31m"),
+            "\\x9b31m");             // C1's control sequence introducer
+  EXPECT_EQ(shown("\xC2"), "\xC2");  // half a character stays as it is
   EXPECT_EQ(printable("a\n\tb\x1b"), "a\n\tb\\x1b");
 }
 

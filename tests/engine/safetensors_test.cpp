@@ -228,13 +228,12 @@ TEST(SafetensorsHeader, HeadersAtTheCapEndInSeconds) {
   EXPECT_EQ(error(filled(
                 "{\"__metadata__\":{", [&](int i) { return "\"" + scattered(i) + "\":\"\","; }, "\"a\":\"\"}}")),
             begin + "its metadata has more than 1,000,000 entries");
-  EXPECT_EQ(error(filled(
-                "{",
-                [&](int i) {
-                  return "\"" + scattered(i) + "\":{\"dtype\":\"U8\",\"shape\":[0],\"data_offsets\":[0,0]},";
-                },
-                "\"a\":{}}")),
-            begin + "it has more than 1,000,000 tensors");
+  EXPECT_EQ(
+      error(filled(
+          "{",
+          [&](int i) { return "\"" + scattered(i) + "\":{\"dtype\":\"U8\",\"shape\":[0],\"data_offsets\":[0,0]},"; },
+          "\"a\":{}}")),
+      begin + "it has more than 1,000,000 tensors");
   EXPECT_EQ(error(repeated("{\"a\":{\"shape\":[", "0,")),
             begin + "its header is not as expected (tensor 'a': shape is a list of more than 8)");
   EXPECT_NE(error(repeated("{\"a\":{\"b\":", "[")).find("its header is not as expected"), std::string::npos);
@@ -242,7 +241,8 @@ TEST(SafetensorsHeader, HeadersAtTheCapEndInSeconds) {
   EXPECT_EQ(long_name.substr(0, begin.size() + 32 + 53 + 3),
             begin + "its header is not as expected ('" + std::string(53, 'x') + "…");
   EXPECT_LT(long_name.size(), 300u);
-  EXPECT_EQ(error(std::string(kMost + 1, ' ')), begin + "its header has 100,000,001 bytes; at most 100,000,000 are read");
+  EXPECT_EQ(error(std::string(kMost + 1, ' ')),
+            begin + "its header has 100,000,001 bytes; at most 100,000,000 are read");
 }
 
 TEST(SafetensorsHeader, NumbersNamesAndPlacesAreChecked) {
@@ -259,7 +259,8 @@ TEST(SafetensorsHeader, NumbersNamesAndPlacesAreChecked) {
   };
   const std::string good = tensor("[1]", "[0,4]");
   EXPECT_EQ(error("{\"a\":" + good + "}"), "no error");
-  EXPECT_EQ(error("{\"a\":{\"more\":{\"x\":[1,{}]}," + good.substr(1) + "}"), "no error") << "as the reference reads it";
+  EXPECT_EQ(error("{\"a\":{\"more\":{\"x\":[1,{}]}," + good.substr(1) + "}"), "no error")
+      << "as the reference reads it";
   // Beyond 64 bits the parser has a floating-point number, which no integer type can be cast from.
   EXPECT_EQ(error("{\"a\":" + tensor("[92233720368547709515615]", "[0,4]") + "}"),
             "tensor 'a': shape: 92233720368547709515615 is out of range: more than 64 bits can count");
