@@ -22,7 +22,8 @@ struct PlannerBuffer {
 struct PlannerOptions {
   /// Offsets are multiples of it: 256 for arenas of a device, 1 for traces from elsewhere. Not 0.
   std::uint64_t alignment = 1;
-  /// A size of the arena that is small enough; 0: as small as can be found.
+  /// A size of the arena that is small enough; 0: as small as can be found. Where one that the lower bound allows is
+  /// given, the search goes on until an arena fits into it, also for a last thousandth.
   std::uint64_t capacity = 0;
   /// Most seconds of each thread's processor time, so that a machine that is busy with other programs takes longer but
   /// finds the same plan; fewer cores than workers take longer, too. 0: no limit, so that the plan never depends on the
@@ -39,7 +40,8 @@ struct PlannerOptions {
   int workers = 4;
 };
 
-/// `optimal`: the lower bound is reached, or nearly: no search begins, or goes on, for a last thousandth.
+/// `optimal`: the lower bound is reached, or nearly: without a capacity that could be reached, no search begins, or goes
+/// on, for a last thousandth.
 enum class PlannerStop : std::uint8_t { optimal, capacity, iterations, time };
 /// "optimal", "capacity", "iterations", "time".
 std::string_view to_string(PlannerStop stop);

@@ -18,7 +18,8 @@ double thread_seconds();
 struct Budget {
   double seconds = 0;  ///< 0: no limit
   std::int64_t iterations = 0;
-  std::uint64_t goal = 0;  ///< a height that is good enough
+  std::uint64_t goal = 0;      ///< a height that is good enough
+  bool goal_is_exact = false;  ///< a capacity: a search does not stop a little above it
   std::int64_t used = 0;
   /// Of searches side by side: after how many iterations one of them reached the goal. A search that has used more is
   /// of no use any longer.
@@ -58,7 +59,7 @@ Placement construct(const Problem& problem, Budget& budget);
 /// Improves `best` by other choices of the skyline, until the goal is reached or the budget is used up.
 void search_skyline(const Problem& problem, std::uint64_t seed, Budget& budget, Placement& best);
 /// All stages: boxes, dissection, skyline, ejection, by so many workers side by side, each with the whole budget.
-/// Improves `best` until the goal is reached, or near_bound(), or the budget is used up.
+/// Improves `best` until the goal is reached, or near_bound() unless the goal is exact, or the budget is used up.
 void improve(const Problem& problem, std::uint64_t seed, int workers, Budget& budget, Placement& best);
 
 }  // namespace bantam::planner

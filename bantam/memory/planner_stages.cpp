@@ -221,7 +221,7 @@ class Stages {
 
 void improve(const Problem& problem, std::uint64_t seed, int workers, Budget& budget, Placement& best) {
   if (best.height <= budget.goal || budget.spent()) return;
-  budget.goal = std::max(budget.goal, near_bound(problem.max_live));
+  if (!budget.goal_is_exact) budget.goal = std::max(budget.goal, near_bound(problem.max_live));
   if (best.height <= budget.goal) return;
   std::vector<Subject> subjects{{.joiner = {}, .problem = problem, .placement = best}};
   construct_boxes(problem, budget, subjects, best);

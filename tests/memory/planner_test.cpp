@@ -124,6 +124,27 @@ TEST(Planner, StopsAtTheCapacity) {
   EXPECT_LT(plan.iterations, 10'000);
 }
 
+/// Plans within a thousandth of the lower bound are good enough, but not where they miss a capacity that was given.
+TEST(Planner, TracesWithSectionsReachTheirCapacity) {
+  struct Trace {
+    std::uint64_t seed;
+    std::size_t sections, buffers_each;
+  };
+  for (const auto& [seed, sections, each] : {Trace{1, 1, 150}, {3, 8, 30}, {4, 8, 30}, {2, 2, 60}, {6, 2, 60}}) {
+    const HardInstance trace = sectioned_trace(seed, sections, each, 1 << 20, 1024);
+    ASSERT_EQ(max_live_bytes(trace.buffers), trace.capacity);
+    const ArenaPlan plan = solve_arena(trace.buffers, {.capacity = trace.capacity, .seconds = 0});
+    EXPECT_EQ(check_arena_plan(trace.buffers, plan, 1), "") << "seed " << seed;
+    EXPECT_EQ(plan.arena_bytes, trace.capacity) << "seed " << seed << ", stopped: " << to_string(plan.stop);
+  }
+}
+
+TEST(Planner, ACapacityBelowTheBoundIsNoReasonToSearchOn) {
+  const HardInstance trace = sectioned_trace(1, 1, 150, 1 << 20, 1024);
+  const PlannerOptions none{.seconds = 0}, too_small{.capacity = trace.capacity - 1, .seconds = 0};
+  EXPECT_EQ(solve_arena(trace.buffers, too_small).offsets, solve_arena(trace.buffers, none).offsets);
+}
+
 /// More pairs of neighbours than the ejection search lists: then all of the budget is the skyline's.
 TEST(Planner, SpendsItsBudgetOnManyNeighboursToo) {
   PhiloxSequence random(philox_key(1, RandomPurpose::test));
