@@ -40,6 +40,8 @@ struct Budget {
     return std::max(of_iterations, seconds > 0 ? elapsed() / seconds : 0.0);
   }
   bool spent() const { return progress() >= 1.0; }
+  /// The same of the time alone, of a share of it.
+  bool is_over(double share) const { return seconds > 0 && elapsed() >= share * seconds; }
   /// The same, ending at a share of it.
   Budget until(double share) const {
     Budget part = *this;
@@ -53,8 +55,8 @@ struct Budget {
 inline std::uint64_t near_bound(std::uint64_t max_live) { return max_live + max_live / 1000; }
 
 /// Keeps a placement if it is the best, with buffers let down into gaps below them, which a skyline cannot see.
-void keep_if_best(const Problem& problem, const Placement& found, Placement& best);
-/// Tries the constructed orders; gives the best placement.
+void keep_if_best(const Problem& problem, const Placement& found, Placement& best, const Stop& stop = {});
+/// Tries the constructed orders as long as there is time; gives the best placement. One is made in any case.
 Placement construct(const Problem& problem, Budget& budget);
 /// Improves `best` by other choices of the skyline, until the goal is reached or the budget is used up.
 void search_skyline(const Problem& problem, std::uint64_t seed, Budget& budget, Placement& best);
