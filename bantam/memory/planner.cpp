@@ -66,7 +66,7 @@ PlannerStop why_stopped(const planner::Problem& problem, const planner::Budget& 
   const std::uint64_t capacity = options.capacity / options.alignment * options.alignment;
   if (height <= problem.max_live) return PlannerStop::optimal;
   if (height <= capacity) return PlannerStop::capacity;
-  if (height <= planner::near_bound(problem.max_live)) return PlannerStop::optimal;
+  if (capacity < problem.max_live && height <= planner::near_bound(problem.max_live)) return PlannerStop::optimal;
   return budget.used >= options.iterations ? PlannerStop::iterations : PlannerStop::time;
 }
 
@@ -109,7 +109,9 @@ ArenaPlan solve_arena(std::span<const PlannerBuffer> buffers, const PlannerOptio
   plan.offsets.resize(buffers.size());
   plan.max_live_bytes = max_live_bytes(buffers);
   if (problem.count() > 0) {
-    budget.goal = std::max(problem.max_live, options.capacity / options.alignment * options.alignment);
+    const std::uint64_t capacity = options.capacity / options.alignment * options.alignment;
+    budget.goal = std::max(problem.max_live, capacity);
+    budget.goal_is_exact = capacity >= problem.max_live;
     planner::Placement best = planner::construct(problem, budget);
     planner::improve(problem, options.seed, options.workers, budget, best);
     for (std::size_t i = 0; i < source.size(); ++i) {

@@ -22,7 +22,8 @@ struct PlannerBuffer {
 struct PlannerOptions {
   /// Offsets are multiples of it: 256 for arenas of a device, 1 for traces from elsewhere. Not 0.
   std::uint64_t alignment = 1;
-  /// A size of the arena that is small enough; 0: as small as can be found.
+  /// A size of the arena that is small enough; 0: as small as can be found. Where one that the lower bound allows is
+  /// given, the search goes on until an arena fits into it, also for a last thousandth.
   std::uint64_t capacity = 0;
   /// Most seconds of each thread's processor time, so that a machine that is busy with other programs takes longer but
   /// finds the same plan; fewer cores than workers take longer, too. 0: no limit, so that the plan never depends on the
@@ -39,7 +40,8 @@ struct PlannerOptions {
   int workers = 4;
 };
 
-/// `optimal`: the lower bound is reached, or nearly: no search begins, or goes on, for a last thousandth.
+/// `optimal`: the lower bound is reached, or nearly: without a capacity that could be reached, no search begins, or
+/// goes on, for a last thousandth.
 enum class PlannerStop : std::uint8_t { optimal, capacity, iterations, time };
 /// "optimal", "capacity", "iterations", "time".
 std::string_view to_string(PlannerStop stop);
@@ -64,13 +66,14 @@ struct ArenaPlan {
 /// buffers could fill an arena, which of them were neighbours in it is searched by drawing them as a planar graph, else
 /// the skyline's choices are changed at random and annealed; and last an ejection search makes the best plan fit
 /// smaller arenas: a buffer that does not fit pushes out others, which are placed anew. A placement of n buffers takes
-/// O(n²) at worst: for some thousands a few milliseconds. Starts threads only for the search, and joins them. Throws
-/// Error for lower >= upper, an alignment of 0, less than one worker, or sums that pass 2^62. Sources: the skyline,
-/// Sekiyama et al. 2018, "Profile-guided memory optimization for deep neural networks"; choosing what fits a stretch's
-/// edges, Burke, Kendall and Whitwell 2004, "A new placement heuristic for the orthogonal stock-cutting problem";
-/// rectangles as a planar graph, Brooks, Smith, Stone and Tutte 1940, "The dissection of rectangles into squares";
-/// ejection by counted failures, Nagata and Bräysy 2009, "A powerful route minimization heuristic for the vehicle
-/// routing problem with time windows".
+/// O(n²) at worst: for some thousands a few milliseconds; of more than 4,096 buffers only one made in the order of
+/// time, O(n log n), does not ask for the time. Starts threads only for the search, and joins them. Throws Error for
+/// lower >= upper, an alignment of 0, less than one worker, or sums that pass 2^62. Sources: the skyline, Sekiyama et
+/// al. 2018, "Profile-guided memory optimization for deep neural networks"; choosing what fits a stretch's edges,
+/// Burke, Kendall and Whitwell 2004, "A new placement heuristic for the orthogonal stock-cutting problem"; rectangles
+/// as a planar graph, Brooks, Smith, Stone and Tutte 1940, "The dissection of rectangles into squares"; ejection by
+/// counted failures, Nagata and Bräysy 2009, "A powerful route minimization heuristic for the vehicle routing problem
+/// with time windows".
 ArenaPlan solve_arena(std::span<const PlannerBuffer> buffers, const PlannerOptions& options = {});
 
 /// Most bytes alive at one time.

@@ -18,10 +18,10 @@ std::uint64_t key_of(Index a, Index b) {
 
 }  // namespace
 
-Problem BoxJoiner::join(const JoinRules& rules) {
+Problem BoxJoiner::join(const JoinRules& rules, const Stop& stop) {
   rules_ = rules;
   start();
-  for (bool fresh = true; left_.size() > 1;) {
+  for (bool fresh = true; left_.size() > 1 && !(stop && stop());) {
     const Index a = best_paired();
     const double least = a == kNoBox ? kNever : partner_[at(a)].waste;
     const auto [ends, begins] = least > 0 ? only_pair() : std::pair{kNoBox, kNoBox};

@@ -27,8 +27,8 @@ class BoxJoiner {
 
   explicit BoxJoiner(const Problem& problem) : problem_(problem) {}
 
-  /// Joins all it can; gives the boxes that are left.
-  Problem join(const JoinRules& rules);
+  /// Joins all it can, or until `stop` says so; gives the boxes that are left.
+  Problem join(const JoinRules& rules, const Stop& stop = {});
   /// From a placement of the boxes of the last join() to one of the buffers.
   void unpack(const Placement& boxes, Placement& out) const;
 

@@ -26,28 +26,7 @@ void sort_again(std::vector<Index>& order, const std::vector<std::int64_t>& keys
   }
 }
 
-/// Calls visit(i, j), until it says false, for each pair of buffers alive together.
-template <typename Visit>
-void each_pair(const Problem& problem, Visit visit) {
-  std::vector<Index> by_lower(problem.count()), live;
-  std::iota(by_lower.begin(), by_lower.end(), 0);
-  std::ranges::stable_sort(by_lower, {}, [&](Index b) { return problem.lower[at(b)]; });
-  for (const Index b : by_lower) {
-    std::erase_if(live, [&](Index other) { return problem.upper[at(other)] <= problem.lower[at(b)]; });
-    for (const Index other : live)
-      if (!visit(b, other)) return;
-    live.push_back(b);
-  }
-}
-
 }  // namespace
-
-bool EjectionSearch::suits(const Problem& problem) {
-  constexpr std::int64_t kMostPairs = 2'000'000;  // 32 MB of lists
-  std::int64_t pairs = 0;
-  each_pair(problem, [&](Index, Index) { return ++pairs <= kMostPairs; });
-  return pairs <= kMostPairs;
-}
 
 EjectionSearch::EjectionSearch(const Problem& problem, const Placement& start, double area_power)
     : problem_(problem),

@@ -22,7 +22,7 @@ class EjectionSearch {
   static constexpr std::int64_t kLooks = 11'000;
 
   /// Whether the pairs of buffers alive together are few enough to be listed.
-  static bool suits(const Problem& problem);
+  static bool suits(const Problem& problem) { return has_few_pairs(problem); }
 
   /// Weights begin as areas to the power of `area_power`: 2 holds large buffers where they are, which suits sizes that
   /// are much alike; 1 lets the few largest move, too. `start` need not be low: what sticks out waits.

@@ -2,6 +2,7 @@
 #include "bantam/memory/planner_search.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <functional>
 #include <limits>
@@ -15,6 +16,8 @@
 
 namespace bantam::planner {
 namespace {
+
+constexpr std::size_t kMany = 4'096;  // of buffers: one order may take long
 
 using Key = std::function<double(std::size_t)>;
 
@@ -45,6 +48,8 @@ std::vector<double> contention(const Problem& problem) {
   return most;
 }
 
+constexpr std::ptrdiff_t kContention = 4;  // of the orders, the best one for many buffers
+
 std::vector<std::vector<Index>> constructed_orders(const Problem& problem) {
   const auto size = [&](std::size_t i) { return static_cast<double>(problem.size[i]); };
   const auto life = [&](std::size_t i) { return static_cast<double>(problem.upper[i] - problem.lower[i]); };
@@ -59,6 +64,74 @@ std::vector<std::vector<Index>> constructed_orders(const Problem& problem) {
           sorted_by(problem, [&](std::size_t i) { return static_cast<double>(problem.upper[i]); })};
 }
 
+/// The constructed orders, the best of which is kept, until the goal is reached. Of many buffers, of which one order
+/// may take longer than there is time, the quick ones come first, and a part of the time is left to the search.
+class Construction {
+ public:
+  Construction(const Problem& problem, const Budget& budget)
+      : problem_(problem), budget_(budget), is_large_(problem.count() > kMany) {}
+
+  Placement run() {
+    if (is_large_) {
+      for (const bool backwards : {false, true}) {
+        place_over_time(problem_, backwards, placement_);
+        if (keep()) return best_;
+      }
+      const bool few_neighbours = gaps_.list_neighbours();  // then gaps are quickly found
+      if (few_neighbours ? place_at_gaps() : fill_skylines()) return best_;
+      few_neighbours ? fill_skylines() : place_at_gaps();
+    } else if (!place_at_gaps()) {
+      fill_skylines();
+    }
+    return best_;
+  }
+
+ private:
+  static constexpr double kShare = 0.75;  // of the time, for many buffers
+
+  bool keep() {
+    if (placement_.height < best_.height) best_ = placement_;
+    return best_.height <= budget_.goal;
+  }
+
+  bool is_over() const { return budget_.is_over(is_large_ ? kShare : 1.0); }
+
+  // Both say whether nothing is left to be done.
+  bool place_at_gaps() {
+    std::vector<std::vector<Index>> orders = constructed_orders(problem_);
+    if (is_large_) std::rotate(orders.begin(), orders.begin() + kContention, orders.end());
+    for (const std::vector<Index>& order : orders)
+      for (const Fit fit : is_large_ ? std::array{Fit::best, Fit::first} : std::array{Fit::first, Fit::best}) {
+        gaps_.place(order, fit, best_.height, placement_, stop());
+        if (keep() || is_over()) return true;
+      }
+    return false;
+  }
+
+  bool fill_skylines() {
+    SkylinePlacer skyline(problem_);
+    const std::vector<double> no_keys(problem_.count(), 0.0);
+    for (const SkylineWeights& weights :
+         {SkylineWeights{}, SkylineWeights{1, 0, 0, 0, 0}, SkylineWeights{0.3, 1, 4, 4, 2}}) {
+      skyline.place(weights, no_keys, best_.height, placement_, stop());
+      if (keep() || is_over()) return true;
+    }
+    return false;
+  }
+
+  // None for the first placement.
+  Stop stop() const {
+    if (best_.offset.empty()) return {};
+    return [this] { return is_over(); };
+  }
+
+  const Problem& problem_;
+  const Budget& budget_;
+  bool is_large_;
+  GapPlacer gaps_{problem_};
+  Placement best_, placement_;
+};
+
 /// Two stages: weights of the skyline's choice at random, with noise on the buffers; then the noise of a few buffers at
 /// a time, annealed.
 class SkylineSearch {
@@ -68,7 +141,8 @@ class SkylineSearch {
         budget_(budget),
         best_(best),
         random_(philox_key(seed, RandomPurpose::planner)),
-        skyline_(problem) {}
+        skyline_(problem),
+        stop_([&budget] { return budget.spent(); }) {}
 
   void run() {
     constexpr double kShare = 0.1;  // of the budget, for the first stage
@@ -78,7 +152,8 @@ class SkylineSearch {
       keys_.assign(problem_.count(), 0.0);
       weights_ = {};
     }
-    skyline_.place(weights_, keys_, kNoHeight, placement_);
+    skyline_.place(weights_, keys_, kNoHeight, placement_, stop_);
+    if (placement_.height == kNoHeight) return;
     height_ = placement_.height;
     cost_ = cost(placement_);
     while (next()) try_keys();
@@ -106,13 +181,13 @@ class SkylineSearch {
       noise = noise_ * random_.uniform(0.5f, 1.2f);
     }
     for (double& key : trial_keys_) key = noise * random_.uniform();
-    skyline_.place(weights, trial_keys_, height_ - 1, placement_);
+    skyline_.place(weights, trial_keys_, height_ - 1, placement_, stop_);
     if (placement_.height == kNoHeight) return;
     height_ = placement_.height;
     weights_ = weights;
     noise_ = noise;
     keys_ = trial_keys_;
-    keep_if_best(problem_, placement_, best_);
+    keep_if_best(problem_, placement_, best_, stop_);
   }
 
   void try_keys() {
@@ -120,7 +195,7 @@ class SkylineSearch {
     for (std::uint64_t changes = 1 + random_.below(4); changes > 0; --changes)
       trial_keys_[random_.below(trial_keys_.size())] = around(2.5f);
     const std::uint64_t room = (height_ - std::min(height_, problem_.max_live)) / 4;
-    skyline_.place(weights_, trial_keys_, height_ + room, placement_);
+    skyline_.place(weights_, trial_keys_, height_ + room, placement_, stop_);
     if (placement_.height == kNoHeight) return;
     const double trial_cost = cost(placement_);
     const double heat = 0.015 * cost_ * (1.0 - progress_);
@@ -128,7 +203,7 @@ class SkylineSearch {
     cost_ = trial_cost;
     height_ = placement_.height;
     keys_.swap(trial_keys_);
-    keep_if_best(problem_, placement_, best_);
+    keep_if_best(problem_, placement_, best_, stop_);
   }
 
   /// Height above the bound, and the mean over time of bytes that stick out above it: fewer of those at equal height
@@ -148,6 +223,7 @@ class SkylineSearch {
   Placement& best_;
   PhiloxSequence random_;
   SkylinePlacer skyline_;
+  Stop stop_;
   double progress_ = 0;
   SkylineWeights weights_;  // the current solution: weights, keys, its height and cost
   double noise_ = 0;
@@ -165,39 +241,20 @@ double thread_seconds() {
   return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
 }
 
-void keep_if_best(const Problem& problem, const Placement& found, Placement& best) {
+void keep_if_best(const Problem& problem, const Placement& found, Placement& best, const Stop& stop) {
   if (found.height >= best.height) return;
   best = found;
   std::vector<Index> order(problem.count());
   std::iota(order.begin(), order.end(), 0);
   std::ranges::stable_sort(order, {}, [&](Index b) { return found.offset[static_cast<std::size_t>(b)]; });
   Placement lower;
-  GapPlacer(problem).place(order, Fit::first, found.height, lower);
+  GapPlacer gaps(problem);
+  if (problem.count() > kMany) gaps.list_neighbours();
+  gaps.place(order, Fit::first, found.height, lower, stop);
   if (lower.height <= best.height) best = std::move(lower);
 }
 
-Placement construct(const Problem& problem, Budget& budget) {
-  Placement best, placement;
-  GapPlacer gaps(problem);
-  SkylinePlacer skyline(problem);
-  const auto keep = [&] {
-    if (placement.height < best.height) best = placement;
-    return best.height <= budget.goal;
-  };
-  for (const std::vector<Index>& order : constructed_orders(problem)) {
-    for (const Fit fit : {Fit::first, Fit::best}) {
-      gaps.place(order, fit, best.height, placement);
-      if (keep()) return best;
-    }
-  }
-  const std::vector<double> no_keys(problem.count(), 0.0);
-  for (const SkylineWeights& weights :
-       {SkylineWeights{}, SkylineWeights{1, 0, 0, 0, 0}, SkylineWeights{0.3, 1, 4, 4, 2}}) {
-    skyline.place(weights, no_keys, best.height, placement);
-    if (keep()) return best;
-  }
-  return best;
-}
+Placement construct(const Problem& problem, Budget& budget) { return Construction(problem, budget).run(); }
 
 void search_skyline(const Problem& problem, std::uint64_t seed, Budget& budget, Placement& best) {
   SkylineSearch(problem, seed, budget, best).run();

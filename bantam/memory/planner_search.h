@@ -18,7 +18,8 @@ double thread_seconds();
 struct Budget {
   double seconds = 0;  ///< 0: no limit
   std::int64_t iterations = 0;
-  std::uint64_t goal = 0;  ///< a height that is good enough
+  std::uint64_t goal = 0;      ///< a height that is good enough
+  bool goal_is_exact = false;  ///< a capacity: a search does not stop a little above it
   std::int64_t used = 0;
   /// Of searches side by side: after how many iterations one of them reached the goal. A search that has used more is
   /// of no use any longer.
@@ -39,6 +40,8 @@ struct Budget {
     return std::max(of_iterations, seconds > 0 ? elapsed() / seconds : 0.0);
   }
   bool spent() const { return progress() >= 1.0; }
+  /// The same of the time alone, of a share of it.
+  bool is_over(double share) const { return seconds > 0 && elapsed() >= share * seconds; }
   /// The same, ending at a share of it.
   Budget until(double share) const {
     Budget part = *this;
@@ -52,13 +55,13 @@ struct Budget {
 inline std::uint64_t near_bound(std::uint64_t max_live) { return max_live + max_live / 1000; }
 
 /// Keeps a placement if it is the best, with buffers let down into gaps below them, which a skyline cannot see.
-void keep_if_best(const Problem& problem, const Placement& found, Placement& best);
-/// Tries the constructed orders; gives the best placement.
+void keep_if_best(const Problem& problem, const Placement& found, Placement& best, const Stop& stop = {});
+/// Tries the constructed orders as long as there is time; gives the best placement. One is made in any case.
 Placement construct(const Problem& problem, Budget& budget);
 /// Improves `best` by other choices of the skyline, until the goal is reached or the budget is used up.
 void search_skyline(const Problem& problem, std::uint64_t seed, Budget& budget, Placement& best);
 /// All stages: boxes, dissection, skyline, ejection, by so many workers side by side, each with the whole budget.
-/// Improves `best` until the goal is reached, or near_bound(), or the budget is used up.
+/// Improves `best` until the goal is reached, or near_bound() unless the goal is exact, or the budget is used up.
 void improve(const Problem& problem, std::uint64_t seed, int workers, Budget& budget, Placement& best);
 
 }  // namespace bantam::planner

@@ -15,11 +15,11 @@
 namespace bantam::planner {
 namespace {
 
-/// Shares of the budget: where the first subject ends, if its dissection is promising; where all were tried, then and
-/// else; where the best of them ends, before the buffers as they are are searched once more. Of a subject's part, where
-/// the dissection ends, or the skyline.
-constexpr double kFirst = 0.5, kPromisingTrials = 0.6, kTrials = 0.4, kSubjects = 0.9, kDissection = 0.5,
-                 kOpening = 0.1;
+/// Shares of the budget: where joining ends, at the latest; where the first subject ends, if its dissection is
+/// promising; where all were tried, then and else; where the best of them ends, before the buffers as they are are
+/// searched once more. Of a subject's part, where the dissection ends, or the skyline.
+constexpr double kJoining = 0.5, kFirst = 0.5, kPromisingTrials = 0.6, kTrials = 0.4, kSubjects = 0.9,
+                 kDissection = 0.5, kOpening = 0.1;
 /// The ejection search lowers the arena by one part in so many: little enough for few buffers to stick out.
 constexpr std::uint64_t kSteps = 400;
 /// A dissection of a higher cost is not worth to be gone on with, or to begin the ejection search from.
@@ -54,16 +54,18 @@ struct Subject {
   }
 };
 
-/// Constructs placements of all sets of boxes, which is often enough. Stops when the goal is reached.
+/// Constructs placements of all sets of boxes, which is often enough. Stops when the goal is reached, or its part of
+/// the time is over.
 void construct_boxes(const Problem& problem, Budget& budget, std::vector<Subject>& subjects, Placement& best) {
   if (!BoxJoiner::suits(problem)) return;
+  const Stop stop = [&] { return budget.is_over(kJoining); };
   Placement unpacked;
   for (const auto& [room, alike] : kGenerosities) {
-    if (best.height <= budget.goal || budget.spent()) break;
+    if (best.height <= budget.goal || budget.spent() || stop()) break;
     const auto joiner = std::make_shared<BoxJoiner>(problem);
     Subject boxes{.joiner = joiner, .problem = {}, .placement = {}};
     const auto most_live = static_cast<std::uint64_t>(room * static_cast<double>(problem.max_live));
-    boxes.problem = joiner->join({.most_waste = 0.1, .alike = alike, .most_live = most_live});
+    boxes.problem = joiner->join({.most_waste = 0.1, .alike = alike, .most_live = most_live}, stop);
     const auto same = [&](const Subject& other) {
       return other.problem.lower == boxes.problem.lower && other.problem.size == boxes.problem.size;
     };
@@ -132,15 +134,16 @@ class Stages {
   std::uint64_t goal_of(const Subject& subject) const { return std::max(budget_.goal, subject.problem.max_live); }
 
   void keep(Subject& subject, const Placement& found) {
-    keep_if_best(subject.problem, found, subject.placement);
+    const Stop stop = [&] { return budget_.is_over(1.0); };
+    keep_if_best(subject.problem, found, subject.placement, stop);
     subject.unpack(unpacked_);
-    keep_if_best(problem_, unpacked_, best_);
+    keep_if_best(problem_, unpacked_, best_, stop);
   }
 
   // Runs a stage up to a share of the budget, unless the goal is reached.
   template <typename Search>
   void stage(const Subject& subject, double end, Search search) {
-    if (best_.height <= goal_of(subject)) return;
+    if (best_.height <= goal_of(subject) || budget_.is_over(end)) return;
     Budget part = budget_.until(end);
     part.goal = goal_of(subject);
     search(part);
@@ -190,7 +193,10 @@ class Stages {
     if (!EjectionSearch::suits(subject.problem)) return;
     stage(subject, end, [&](Budget& part) {
       std::vector<EjectionSearch> searches;
-      for (std::size_t i = 0; i < workers_; ++i) searches.emplace_back(subject.problem, start, i % 2 == 0 ? 2.0 : 1.0);
+      searches.reserve(workers_);
+      for (std::size_t i = 0; i < std::min<std::size_t>(workers_, 2); ++i)
+        searches.emplace_back(subject.problem, start, i % 2 == 0 ? 2.0 : 1.0);
+      while (searches.size() < workers_) searches.push_back(searches[searches.size() - 2]);  // lists are long to make
       std::uint64_t height = std::min(start.height, best_.height);
       while (height > part.goal && !part.spent()) {
         const std::uint64_t unit = problem_.alignment;
@@ -221,7 +227,7 @@ class Stages {
 
 void improve(const Problem& problem, std::uint64_t seed, int workers, Budget& budget, Placement& best) {
   if (best.height <= budget.goal || budget.spent()) return;
-  budget.goal = std::max(budget.goal, near_bound(problem.max_live));
+  if (!budget.goal_is_exact) budget.goal = std::max(budget.goal, near_bound(problem.max_live));
   if (best.height <= budget.goal) return;
   std::vector<Subject> subjects{{.joiner = {}, .problem = problem, .placement = best}};
   construct_boxes(problem, budget, subjects, best);

@@ -2,7 +2,10 @@
 #include <array>
 #include <map>
 
+#include <fmt/format.h>
+
 #include "tests/cli/program.h"
+#include "tests/memory/planner_instances.h"
 
 namespace bantam::cli {
 namespace {
@@ -230,6 +233,19 @@ TEST_F(Plan, SolvesTracesFromElsewhere) {
   EXPECT_EQ(words.code, 0);
   EXPECT_NE(words.out.find("arena_bytes     150"), std::string::npos) << words.out;
   EXPECT_EQ(run({"plan", "--trace", "t.csv", "--capacity", "149", "--seconds", "0.1"}).code, 4);
+}
+
+// Traces as MiniMalloc's: the lower bound is the capacity, and a plan a thousandth above it does not fit.
+TEST_F(Plan, ATracesCapacityIsHonoured) {
+  const testing::HardInstance trace = testing::sectioned_trace(1, 1, 150, 1 << 20, 1024);
+  std::string text = "id,lower,upper,size\n";
+  for (const PlannerBuffer& b : trace.buffers) text += fmt::format("{},{},{},{}\n", b.id, b.lower, b.upper, b.size);
+  write("t.csv", text);
+  const Outcome outcome = run({"plan", "--trace", "t.csv", "--capacity", "1048576", "--seconds", "100", "--json"});
+  EXPECT_EQ(outcome.code, 0) << outcome.err;
+  const auto json = outcome.last_json();
+  EXPECT_EQ(json["arena_bytes"], 1 << 20);
+  EXPECT_EQ(json["fits"], true);
 }
 
 TEST_F(Plan, NamesTheLineOfABrokenTrace) {

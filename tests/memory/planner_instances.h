@@ -304,4 +304,23 @@ inline HardInstance heavy_tailed_strip(std::uint64_t seed, std::uint64_t capacit
   return make_instance(std::move(pieces), times, capacity, Trim::none, random);
 }
 
+/// A trace of `sections` one after another, of about as many buffers each, like those of compilers: no buffer crosses
+/// from one to the next, each fills all of the capacity, and all sizes are multiples of `unit`.
+inline HardInstance sectioned_trace(std::uint64_t seed, std::size_t sections, std::size_t buffers_each,
+                                    std::uint64_t capacity, std::uint64_t unit) {
+  PhiloxSequence random(philox_key(seed, RandomPurpose::test, 1));
+  std::vector<Piece> pieces;
+  std::int64_t begin = 0;
+  for (std::size_t section = 0; section < sections; ++section) {
+    const CutOptions options{.times = 20 + static_cast<std::int64_t>(random.below(100)),
+                             .unit = unit,
+                             .pinwheels = random.uniform(0.0f, 0.5f),
+                             .trim = Trim::none};
+    const HardInstance part = cut_rectangle(mix64(seed * 1000 + section), buffers_each, capacity, options);
+    for (const PlannerBuffer& b : part.buffers) pieces.push_back({begin + b.lower, begin + b.upper, 0, b.size});
+    begin += options.times;
+  }
+  return make_instance(std::move(pieces), begin, capacity, Trim::none, random);
+}
+
 }  // namespace bantam::testing

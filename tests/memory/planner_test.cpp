@@ -2,6 +2,7 @@
 #include "bantam/memory/planner.h"
 
 #include <algorithm>
+#include <ctime>
 
 #include <gtest/gtest.h>
 
@@ -124,6 +125,27 @@ TEST(Planner, StopsAtTheCapacity) {
   EXPECT_LT(plan.iterations, 10'000);
 }
 
+/// Plans within a thousandth of the lower bound are good enough, but not where they miss a capacity that was given.
+TEST(Planner, TracesWithSectionsReachTheirCapacity) {
+  struct Trace {
+    std::uint64_t seed;
+    std::size_t sections, buffers_each;
+  };
+  for (const auto& [seed, sections, each] : {Trace{1, 1, 150}, {3, 8, 30}, {4, 8, 30}, {2, 2, 60}, {6, 2, 60}}) {
+    const HardInstance trace = sectioned_trace(seed, sections, each, 1 << 20, 1024);
+    ASSERT_EQ(max_live_bytes(trace.buffers), trace.capacity);
+    const ArenaPlan plan = solve_arena(trace.buffers, {.capacity = trace.capacity, .seconds = 0});
+    EXPECT_EQ(check_arena_plan(trace.buffers, plan, 1), "") << "seed " << seed;
+    EXPECT_EQ(plan.arena_bytes, trace.capacity) << "seed " << seed << ", stopped: " << to_string(plan.stop);
+  }
+}
+
+TEST(Planner, ACapacityBelowTheBoundIsNoReasonToSearchOn) {
+  const HardInstance trace = sectioned_trace(1, 1, 150, 1 << 20, 1024);
+  const PlannerOptions none{.seconds = 0}, too_small{.capacity = trace.capacity - 1, .seconds = 0};
+  EXPECT_EQ(solve_arena(trace.buffers, too_small).offsets, solve_arena(trace.buffers, none).offsets);
+}
+
 /// More pairs of neighbours than the ejection search lists: then all of the budget is the skyline's.
 TEST(Planner, SpendsItsBudgetOnManyNeighboursToo) {
   PhiloxSequence random(philox_key(1, RandomPurpose::test));
@@ -144,6 +166,53 @@ TEST(Planner, StopsInTime) {
   EXPECT_EQ(plan.stop, PlannerStop::time);
   EXPECT_GE(plan.seconds, 0.05);
   EXPECT_LT(plan.seconds, 5.0);  // generous: the machine may be busy
+}
+
+std::vector<PlannerBuffer> random_buffers(std::int64_t count, std::int64_t times, std::int64_t longest) {
+  PhiloxSequence random(philox_key(1, RandomPurpose::test));
+  std::vector<PlannerBuffer> buffers;
+  for (std::int64_t i = 0; i < count; ++i) {
+    const auto lower = static_cast<std::int64_t>(random.below(static_cast<std::uint64_t>(times)));
+    const auto life = 1 + static_cast<std::int64_t>(random.below(static_cast<std::uint64_t>(longest)));
+    buffers.push_back({i, lower, lower + life, 1 + random.below(1 << 20)});
+  }
+  return buffers;
+}
+
+/// Processor time, of all threads, so that a busy machine changes little: each worker has a second, the time before
+/// they begin counted. Construction knew no limit, and took 32 s and more; boxes of the 2,000 took 10 s.
+TEST(Planner, ConstructionEndsInTime) {
+  struct Case {
+    std::int64_t count, times, longest;
+    double most_ratio;
+  };
+  for (const auto& [count, times, longest, most_ratio] : {Case{60'000, 1'000'000, 1'000, 1.07},
+                                                          {60'000, 1'000'000, 1'000'000, 1.03},
+                                                          {2'000, 1'000'000, 1'000'000, 1.02}}) {
+    const std::vector<PlannerBuffer> buffers = random_buffers(count, times, longest);
+    const std::clock_t begin = std::clock();
+    const ArenaPlan plan = solve_arena(buffers);
+    const double seconds = static_cast<double>(std::clock() - begin) / CLOCKS_PER_SEC;
+    EXPECT_LE(seconds, 6.0) << count << " buffers";
+    EXPECT_LE(plan.ratio(), most_ratio) << count << " buffers";
+    EXPECT_EQ(check_arena_plan(buffers, plan, 1), "") << count << " buffers";
+  }
+}
+
+TEST(Planner, SearchesManyBuffersToo) {
+  const std::vector<PlannerBuffer> buffers = random_buffers(12'000, 200'000, 1'000);
+  const ArenaPlan plan = solve_arena(buffers);
+  EXPECT_GT(plan.iterations, 0) << "construction left no time";
+  EXPECT_LT(plan.ratio(), 1.02);
+  EXPECT_EQ(check_arena_plan(buffers, plan, 1), "");
+}
+
+/// One order over time is made without a look at the clock.
+TEST(Planner, TheFirstPlanNeedsNoTime) {
+  const std::vector<PlannerBuffer> buffers = random_buffers(5'000, 10'000, 100);
+  const ArenaPlan plan = solve_arena(buffers, {.seconds = 1e-9});
+  EXPECT_EQ(check_arena_plan(buffers, plan, 1), "");
+  EXPECT_EQ(plan.stop, PlannerStop::time);
 }
 
 TEST(Planner, RefusesWhatMakesNoSense) {
