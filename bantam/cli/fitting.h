@@ -12,7 +12,6 @@
 #include "bantam/cli/plan_process.h"
 #include "bantam/cli/run_config.h"
 #include "bantam/engine/recompute_search.h"
-#include "bantam/memory/host_info.h"
 
 namespace bantam::cli {
 
@@ -29,13 +28,6 @@ std::uint64_t bytes_of_shares(const RunConfig& config);
 /// Why the shares of the run's device (or of the one that it is a share of) cannot be had: they take more than `limit`,
 /// or (0) the configuration's limit or all of the device, leaves beside the target's overhead. Nothing: they can.
 std::optional<OutOfMemory> refused_shares(const RunConfig& config, const PlanTarget& target, std::uint64_t limit);
-
-/// Why the host cannot hold a pool of `bytes`: it is more than `host` says this process can still take, swap included.
-/// Nothing: it can, or the system does not say what it has.
-std::optional<OutOfMemory> refused_by_host(const HostInfo& host, std::uint64_t bytes);
-/// Throws that for a pool on the CPU of this machine; nothing where `device` is another. Without it, the system ends a
-/// run that outgrows its container without a word.
-void require_host_memory(Device device, std::uint64_t bytes);
 
 /// The configuration with another batch size (given, not `auto`) and policy.
 RunConfig variant(const RunConfig& config, std::int64_t batch, const RecomputeOptions& recompute);

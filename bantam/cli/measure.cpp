@@ -6,8 +6,8 @@
 
 #include "bantam/base/clock.h"
 #include "bantam/cli/algorithm_cache.h"
-#include "bantam/cli/fitting.h"
 #include "bantam/engine/random_batch.h"
+#include "bantam/memory/host_memory.h"
 
 namespace bantam::cli {
 namespace {

@@ -27,6 +27,7 @@
 #include "bantam/engine/safetensors.h"
 #include "bantam/engine/step_plan.h"
 #include "bantam/engine/warm_up.h"
+#include "bantam/memory/host_memory.h"
 
 namespace bantam::cli {
 namespace {
