@@ -7,6 +7,7 @@
 
 #include "bantam/base/error.h"
 #include "bantam/memory/allocator.h"
+#include "bantam/memory/fake_addresses.h"
 #include "tests/memory/fuzz_length.h"
 #include "tests/memory/model_pages.h"
 #include "tests/memory/simulated_streams.h"
@@ -87,7 +88,7 @@ class StreamsFuzz {
     Stream stream;
     Point use;
   };
-  static constexpr std::uintptr_t kBase = std::uintptr_t{1} << 44;
+  static constexpr std::uintptr_t kBase = kFakeAddresses;
   static constexpr std::size_t kGranules = (64u << 20) / 256;
 
   std::unique_ptr<MemorySource> source() {
