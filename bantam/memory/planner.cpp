@@ -30,16 +30,39 @@ void check_input(std::span<const PlannerBuffer> buffers, std::uint64_t alignment
   }
 }
 
-/// The buffers of some size, and where in the input they were.
-std::pair<planner::Problem, std::vector<std::size_t>> make_problem(std::span<const PlannerBuffer> buffers,
-                                                                   std::uint64_t alignment) {
+/// Buffers of some size, and where in the input they are.
+struct Section {
+  std::vector<std::size_t> source;
+  planner::Problem problem;
+  planner::Placement placement;
+};
+
+/// The buffers of some size, parted at times that no buffer lives across: each part has the arena to itself.
+std::vector<Section> part_at_gaps(std::span<const PlannerBuffer> buffers) {
+  std::vector<std::size_t> order;
+  for (std::size_t i = 0; i < buffers.size(); ++i)
+    if (buffers[i].size > 0) order.push_back(i);
+  std::ranges::stable_sort(order, {}, [&](std::size_t i) { return buffers[i].lower; });
+  std::vector<Section> sections;
+  std::int64_t end = 0;
+  for (const std::size_t i : order) {
+    if (sections.empty() || buffers[i].lower >= end) {
+      sections.emplace_back();
+      end = buffers[i].upper;
+    }
+    sections.back().source.push_back(i);
+    end = std::max(end, buffers[i].upper);
+  }
+  for (Section& section : sections) std::ranges::sort(section.source);
+  return sections;
+}
+
+planner::Problem make_problem(std::span<const PlannerBuffer> buffers, std::span<const std::size_t> source,
+                              std::uint64_t alignment) {
   planner::Problem problem;
   problem.alignment = alignment;
-  std::vector<std::size_t> source;
   std::vector<std::int64_t> times;
-  for (std::size_t i = 0; i < buffers.size(); ++i) {
-    if (buffers[i].size == 0) continue;
-    source.push_back(i);
+  for (const std::size_t i : source) {
     times.push_back(buffers[i].lower);
     times.push_back(buffers[i].upper);
   }
@@ -56,19 +79,64 @@ std::pair<planner::Problem, std::vector<std::size_t>> make_problem(std::span<con
     rounded.push_back({0, buffers[i].lower, buffers[i].upper, problem.size.back()});
   }
   problem.times = static_cast<planner::Index>(times.size());
-  problem.time = std::move(times);
   problem.max_live = max_live_bytes(rounded);
-  return {std::move(problem), std::move(source)};
+  return problem;
 }
 
-PlannerStop why_stopped(const planner::Problem& problem, const planner::Budget& budget, std::uint64_t height,
-                        const PlannerOptions& options) {
-  const std::uint64_t capacity = options.capacity / options.alignment * options.alignment;
-  if (height <= problem.max_live) return PlannerStop::optimal;
-  if (height <= capacity) return PlannerStop::capacity;
-  if (capacity < problem.max_live && height <= planner::near_bound(problem.max_live)) return PlannerStop::optimal;
-  return budget.used >= options.iterations ? PlannerStop::iterations : PlannerStop::time;
-}
+/// All sections in one arena: constructed, then improved, always the highest one, which has an even share of what is
+/// left of the budget.
+class SectionsSolver {
+ public:
+  SectionsSolver(std::vector<Section>& sections, const PlannerOptions& options)
+      : sections_(sections),
+        options_(options),
+        capacity_(options.capacity / options.alignment * options.alignment),
+        budget_{.seconds = options.seconds, .iterations = options.iterations} {
+    for (const Section& section : sections) bound_ = std::max(bound_, section.problem.max_live);
+    budget_.goal = std::max(bound_, capacity_);
+    budget_.goal_is_exact = capacity_ >= bound_;
+  }
+
+  PlannerStop run() {
+    for (Section& section : sections_) section.placement = planner::construct(section.problem, budget_);
+    const std::uint64_t good = budget_.goal_is_exact ? budget_.goal : planner::near_bound(bound_);
+    while (highest().placement.height > good && !budget_.spent()) improve(highest(), good);
+    const std::uint64_t arena = highest().placement.height;
+    if (arena <= bound_) return PlannerStop::optimal;
+    if (arena <= capacity_) return PlannerStop::capacity;
+    if (arena <= good) return PlannerStop::optimal;
+    return budget_.used >= budget_.iterations ? PlannerStop::iterations : PlannerStop::time;
+  }
+
+  std::int64_t iterations() const { return budget_.used; }
+
+ private:
+  Section& highest() const {
+    return *std::ranges::max_element(sections_, {}, [](const Section& section) { return section.placement.height; });
+  }
+
+  // One that is the highest again gets its share of the rest, and other random choices.
+  void improve(Section& section, std::uint64_t good) {
+    const auto open = std::ranges::count_if(sections_, [&](const Section& s) { return s.placement.height > good; });
+    const std::int64_t least = std::max<std::int64_t>(1, options_.iterations / 10),
+                       left = budget_.iterations - budget_.used;
+    const double before = budget_.elapsed();
+    planner::Budget part = budget_;
+    part.used = 0;
+    part.iterations = std::min(left, std::max(least, left / open));
+    if (part.seconds > 0) part.seconds = (budget_.seconds - before) / static_cast<double>(open);
+    part.go_on_here(0);
+    planner::improve(section.problem, options_.seed + round_++, options_.workers, part, section.placement);
+    budget_.used += std::max<std::int64_t>(part.used, 1);
+    budget_.go_on_here(before + part.elapsed());
+  }
+
+  std::vector<Section>& sections_;
+  const PlannerOptions& options_;
+  std::uint64_t capacity_, bound_ = 0;
+  std::uint64_t round_ = 0;
+  planner::Budget budget_;
+};
 
 }  // namespace
 
@@ -103,24 +171,22 @@ ArenaPlan solve_arena(std::span<const PlannerBuffer> buffers, const PlannerOptio
   check_input(buffers, options.alignment);
   if (options.workers < 1) throw Error(fmt::format("planner: workers must be at least 1, got {}", options.workers));
   const auto start = std::chrono::steady_clock::now();
-  planner::Budget budget{.seconds = options.seconds, .iterations = options.iterations};
-  const auto [problem, source] = make_problem(buffers, options.alignment);
+  std::vector<Section> sections = part_at_gaps(buffers);
   ArenaPlan plan;
   plan.offsets.resize(buffers.size());
   plan.max_live_bytes = max_live_bytes(buffers);
-  if (problem.count() > 0) {
-    const std::uint64_t capacity = options.capacity / options.alignment * options.alignment;
-    budget.goal = std::max(problem.max_live, capacity);
-    budget.goal_is_exact = capacity >= problem.max_live;
-    planner::Placement best = planner::construct(problem, budget);
-    planner::improve(problem, options.seed, options.workers, budget, best);
-    for (std::size_t i = 0; i < source.size(); ++i) {
-      plan.offsets[source[i]] = best.offset[i];
-      plan.arena_bytes = std::max(plan.arena_bytes, best.offset[i] + buffers[source[i]].size);
-    }
-    plan.stop = why_stopped(problem, budget, best.height, options);
+  for (Section& section : sections) section.problem = make_problem(buffers, section.source, options.alignment);
+  if (!sections.empty()) {
+    SectionsSolver solver(sections, options);
+    plan.stop = solver.run();
+    plan.iterations = solver.iterations();
   }
-  plan.iterations = budget.used;
+  for (const Section& section : sections)
+    for (std::size_t i = 0; i < section.source.size(); ++i) {
+      const std::size_t at = section.source[i];
+      plan.offsets[at] = section.placement.offset[i];
+      plan.arena_bytes = std::max(plan.arena_bytes, plan.offsets[at] + buffers[at].size);
+    }
   plan.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   return plan;
 }

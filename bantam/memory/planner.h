@@ -30,8 +30,8 @@ struct PlannerOptions {
   /// machine's speed.
   double seconds = 1.0;
   /// Most placements tried by each worker of the local search (11,000 neighbours looked at by the ejection search count
-  /// as one, a dissection as four); 0: only the constructed orders. The default took 1.3 to 2.1 s of a busy machine's
-  /// processor time, of all workers together, for most hard instances of 150 to 450 buffers, and up to 4 s for a few.
+  /// as one); 0: only the constructed orders. The default took 1.7 to 2.2 s of a busy machine's processor time, of all
+  /// workers together, for traces of 150 to 325 buffers that it could not fill.
   std::int64_t iterations = 6'000;
   std::uint64_t seed = 42;
   /// Searches side by side, each on a thread of its own and with a seed of its own; all go on from the plan of the one
@@ -60,20 +60,18 @@ struct ArenaPlan {
   }
 };
 
-/// Solves dynamic storage allocation (NP-hard) by construction and local search: buffers are placed one by one, in
-/// several orders, each at the lowest or the tightest gap among those placed before, and by filling a skyline from
-/// below; then buffers that leave little choice are joined to boxes, which are packed in their place; then, if the
-/// buffers could fill an arena, which of them were neighbours in it is searched by drawing them as a planar graph, else
-/// the skyline's choices are changed at random and annealed; and last an ejection search makes the best plan fit
-/// smaller arenas: a buffer that does not fit pushes out others, which are placed anew. A placement of n buffers takes
-/// O(n²) at worst: for some thousands a few milliseconds; of more than 4,096 buffers only one made in the order of
-/// time, O(n log n), does not ask for the time. Starts threads only for the search, and joins them. Throws Error for
-/// lower >= upper, an alignment of 0, less than one worker, or sums that pass 2^62. Sources: the skyline, Sekiyama et
-/// al. 2018, "Profile-guided memory optimization for deep neural networks"; choosing what fits a stretch's edges,
-/// Burke, Kendall and Whitwell 2004, "A new placement heuristic for the orthogonal stock-cutting problem"; rectangles
-/// as a planar graph, Brooks, Smith, Stone and Tutte 1940, "The dissection of rectangles into squares"; ejection by
-/// counted failures, Nagata and Bräysy 2009, "A powerful route minimization heuristic for the vehicle routing problem
-/// with time windows".
+/// Solves dynamic storage allocation (NP-hard) by construction and local search. Buffers are parted at times that none
+/// lives across. Each part is placed in several orders, each buffer at the lowest or the tightest gap among those
+/// placed before, and by filling a skyline from below; then buffers that leave little choice are joined to boxes, which
+/// are packed in their place; then the skyline's choices are changed at random and annealed; and last an ejection
+/// search makes the best plan fit smaller arenas: a buffer that does not fit pushes out others, which are placed anew.
+/// A placement of n buffers takes O(n²) at worst: for some thousands a few milliseconds; of more than 4,096 buffers
+/// only one made in the order of time, O(n log n), does not ask for the time. Starts threads only for the search, and
+/// joins them. Throws Error for lower >= upper, an alignment of 0, less than one worker, or sums that pass 2^62.
+/// Sources: the skyline, Sekiyama et al. 2018, "Profile-guided memory optimization for deep neural networks"; choosing
+/// what fits a stretch's edges, Burke, Kendall and Whitwell 2004, "A new placement heuristic for the orthogonal
+/// stock-cutting problem"; ejection by counted failures, Nagata and Bräysy 2009, "A powerful route minimization
+/// heuristic for the vehicle routing problem with time windows".
 ArenaPlan solve_arena(std::span<const PlannerBuffer> buffers, const PlannerOptions& options = {});
 
 /// Most bytes alive at one time.

@@ -44,7 +44,6 @@ Problem BoxJoiner::join(const JoinRules& rules, const Stop& stop) {
 Problem BoxJoiner::left_boxes() const {
   Problem result;
   result.times = problem_.times;
-  result.time = problem_.time;
   result.alignment = problem_.alignment;
   result.max_live = *std::ranges::max_element(live_);
   for (const Index i : left_) {

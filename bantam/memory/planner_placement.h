@@ -18,7 +18,6 @@ using Index = std::int32_t;
 struct Problem {
   std::vector<Index> lower, upper;
   std::vector<std::uint64_t> size;
-  std::vector<std::int64_t> time;  ///< by number: in the caller's unit
   Index times = 0;
   std::uint64_t alignment = 1;  ///< of offsets; sizes are multiples of it
   std::uint64_t max_live = 0;   ///< of the rounded sizes: a lower bound of the arena

@@ -60,7 +60,7 @@ void keep_if_best(const Problem& problem, const Placement& found, Placement& bes
 Placement construct(const Problem& problem, Budget& budget);
 /// Improves `best` by other choices of the skyline, until the goal is reached or the budget is used up.
 void search_skyline(const Problem& problem, std::uint64_t seed, Budget& budget, Placement& best);
-/// All stages: boxes, dissection, skyline, ejection, by so many workers side by side, each with the whole budget.
+/// All stages: boxes, skyline, ejection, by so many workers side by side, each with the whole budget.
 /// Improves `best` until the goal is reached, or near_bound() unless the goal is exact, or the budget is used up.
 void improve(const Problem& problem, std::uint64_t seed, int workers, Budget& budget, Placement& best);
 

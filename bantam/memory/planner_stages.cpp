@@ -1,5 +1,4 @@
-// The stages of the search: boxes that leave little choice; of these and of the buffers, dissection or skyline, then
-// ejection.
+// The stages of the search: boxes that leave little choice; of these and of the buffers, skyline, then ejection.
 #include <algorithm>
 #include <memory>
 #include <utility>
@@ -7,7 +6,6 @@
 
 #include "bantam/base/philox.h"
 #include "bantam/memory/planner_boxes.h"
-#include "bantam/memory/planner_dissection.h"
 #include "bantam/memory/planner_ejection.h"
 #include "bantam/memory/planner_race.h"
 #include "bantam/memory/planner_search.h"
@@ -15,20 +13,13 @@
 namespace bantam::planner {
 namespace {
 
-/// Shares of the budget: where joining ends, at the latest; where the first subject ends, if its dissection is
-/// promising; where all were tried, then and else; where the best of them ends, before the buffers as they are are
-/// searched once more. Of a subject's part, where the dissection ends, or the skyline.
-constexpr double kJoining = 0.5, kFirst = 0.5, kPromisingTrials = 0.6, kTrials = 0.4, kSubjects = 0.9,
-                 kDissection = 0.5, kOpening = 0.1;
+/// Shares of the budget: where joining ends, at the latest; where all subjects were tried; where the best of them ends,
+/// before the buffers as they are are searched once more. Of a subject's part, where the skyline ends.
+constexpr double kJoining = 0.5, kTrials = 0.4, kSubjects = 0.9, kOpening = 0.1;
 /// The ejection search lowers the arena by one part in so many: little enough for few buffers to stick out.
 constexpr std::uint64_t kSteps = 400;
-/// A dissection of a higher cost is not worth to be gone on with, or to begin the ejection search from.
-constexpr double kPromising = 0.2, kGood = 0.25;
 /// More boxes than this share of the buffers: the joins found little.
 constexpr double kMostBoxes = 0.6;
-
-/// A lifetime may have been cut short by this share.
-constexpr double kMostMoved = 0.055;
 
 constexpr std::uint64_t kSeedStep = 0x9e3779b97f4a7c15;  // between workers
 
@@ -44,7 +35,6 @@ struct Subject {
   std::shared_ptr<const BoxJoiner> joiner;
   Problem problem;
   Placement placement;
-  double dissection_cost = 1;
 
   void unpack(Placement& out) const {
     if (joiner)
@@ -79,32 +69,6 @@ void construct_boxes(const Problem& problem, Budget& budget, std::vector<Subject
   }
 }
 
-/// Dissects each subject for a short time, which is often enough where an arena was full; the most promising come
-/// first.
-void dissect_all(const Problem& problem, std::uint64_t seed, Budget& budget, std::vector<Subject>& subjects,
-                 Placement& best) {
-  constexpr std::int64_t kEmbeddings = 40;
-  Placement unpacked;
-  for (Subject& subject : subjects) {
-    if (best.height <= budget.goal || budget.spent() || !DissectionSearch::suits(subject.problem)) break;
-    DissectionSearch search(subject.problem, kMostMoved, seed);
-    Budget part = budget;
-    part.goal = std::max(budget.goal, subject.problem.max_live);
-    part.iterations = std::min(budget.iterations, budget.used + kEmbeddings * DissectionSearch::kIterations);
-    search.run(part);
-    budget.used = part.used;
-    subject.dissection_cost = search.cost();
-    keep_if_best(subject.problem, search.placement(), subject.placement);
-    subject.unpack(unpacked);
-    keep_if_best(problem, unpacked, best);
-  }
-  const auto cost = [](const Subject& subject) { return subject.dissection_cost; };
-  if (cost(*std::ranges::min_element(subjects, {}, cost)) < kPromising)
-    std::ranges::stable_sort(subjects, {}, cost);
-  else
-    std::rotate(subjects.begin(), subjects.begin() + 1, subjects.end());
-}
-
 /// The searches, one after another, each by all workers side by side.
 class Stages {
  public:
@@ -112,13 +76,11 @@ class Stages {
       : problem_(problem), seed_(seed), workers_(static_cast<std::size_t>(workers)), budget_(budget), best_(best) {}
 
   void run(std::vector<Subject>& subjects) {
-    const bool promising = subjects[0].dissection_cost < kPromising;
-    const auto others = static_cast<double>(subjects.size() - 1);
-    const double trials = promising ? kPromisingTrials : kTrials;
-    const double first = promising ? kFirst : trials / (others + 1);
+    const double share = kTrials / static_cast<double>(subjects.size());
     for (std::size_t i = 0; i < subjects.size(); ++i) {
-      const double begin = i == 0 ? 0.0 : first + (trials - first) * static_cast<double>(i - 1) / others;
-      search(subjects[i], begin, i == 0 ? first : begin + (trials - first) / others);
+      const double begin = share * static_cast<double>(i);
+      fill_skyline(subjects[i], EjectionSearch::suits(subjects[i].problem) ? begin + kOpening * share : begin + share);
+      eject(subjects[i], begin + share, subjects[i].placement);
     }
     const auto height = [](const Subject& subject) { return subject.placement.height; };
     Subject& lowest = *std::ranges::min_element(subjects, {}, height);
@@ -149,31 +111,6 @@ class Stages {
     search(part);
     budget_.used = part.used;
     budget_.go_on_here(part.elapsed());
-  }
-
-  void search(Subject& subject, double begin, double end) {
-    Placement start;
-    if (subject.dissection_cost < kPromising)
-      dissect(subject, begin + kDissection * (end - begin), start);
-    else
-      fill_skyline(subject, EjectionSearch::suits(subject.problem) ? begin + kOpening * (end - begin) : end);
-    eject(subject, end, start.offset.empty() ? subject.placement : start);
-  }
-
-  // `start` gets the best of the dissections, if it is good.
-  void dissect(Subject& subject, double end, Placement& start) {
-    stage(subject, end, [&](Budget& part) {
-      std::vector<DissectionSearch> searches;
-      for (std::size_t i = 0; i < workers_; ++i) searches.emplace_back(subject.problem, kMostMoved, next_seed());
-      const auto winner = race(workers_, part, [&](std::size_t number, Budget& budget) {
-        searches[number].run(budget);
-        return searches[number].placement().height <= budget.goal;
-      });
-      const DissectionSearch& best =
-          winner ? searches[*winner] : *std::ranges::min_element(searches, {}, &DissectionSearch::cost);
-      keep(subject, best.placement());
-      if (best.cost() < kGood) start = best.placement();
-    });
   }
 
   void fill_skyline(Subject& subject, double end) {
@@ -227,13 +164,12 @@ class Stages {
 
 void improve(const Problem& problem, std::uint64_t seed, int workers, Budget& budget, Placement& best) {
   if (best.height <= budget.goal || budget.spent()) return;
-  if (!budget.goal_is_exact) budget.goal = std::max(budget.goal, near_bound(problem.max_live));
+  if (!budget.goal_is_exact) budget.goal = near_bound(budget.goal);
   if (best.height <= budget.goal) return;
   std::vector<Subject> subjects{{.joiner = {}, .problem = problem, .placement = best}};
   construct_boxes(problem, budget, subjects, best);
   if (best.height <= budget.goal) return;
-  dissect_all(problem, seed, budget, subjects, best);
-  if (best.height <= budget.goal) return;
+  std::ranges::rotate(subjects, subjects.begin() + 1);  // the boxes first
   Stages(problem, seed, workers, budget, best).run(subjects);
 }
 

@@ -22,35 +22,30 @@ std::uint64_t instances() {
 struct Kind {
   std::string name;
   double bar;  ///< most arena over capacity
-  std::function<HardInstance(std::uint64_t seed, std::size_t count)> make;
+  std::function<HardInstance(std::uint64_t seed)> make;
 };
 std::ostream& operator<<(std::ostream& out, const Kind& kind) { return out << kind.name; }
 
-Kind cuts(const std::string& name, double bar, const CutOptions& options) {
-  return {name, bar, [options](std::uint64_t seed, std::size_t count) {
-            return cut_rectangle(seed, count - 4, kCapacity, options);
+Kind sections(const std::string& name, double bar, std::size_t count, std::size_t buffers_each) {
+  constexpr std::uint64_t kUnits = 1024;
+  return {name, bar, [=](std::uint64_t seed) {
+            return sectioned_trace(seed, count, buffers_each, kCapacity, kCapacity / kUnits);
           }};
 }
 
-// Where times meet exactly, the full plan is found; few times or shortened lifetimes leave guesses.
+// Full sections of up to 40 buffers are solved; of longer ones the bars are a percent or two above the worst that the
+// planner before this one, which also drew planar graphs, left of six (1.010, 1.066, 1.040).
 std::vector<Kind> kinds() {
   return {
-      cuts("Cuts", 1.01, {}),
-      cuts("Pinwheels", 1.01, {.pinwheels = 1}),
-      cuts("CutsAndPinwheels", 1.01, {.pinwheels = 0.3}),
-      cuts("VeryDifferentLengths", 1.01, {.least_share = 0.01f}),
-      {"ReplacedNeighbours", 1.01,
-       [](std::uint64_t seed, std::size_t count) { return replace_neighbours(seed, count, kCapacity); }},
-      cuts("FewTimes", 1.10, {.times = 100}),
-      cuts("FewTimesAndSizes", 1.10, {.times = 100, .unit = kCapacity / 256, .trim = Trim::none}),
-      cuts("TrimmedLifetimes", 1.10, {.trim = Trim::sizes_and_lifetimes}),
-      cuts("TrimmedPinwheels", 1.10, {.pinwheels = 1, .trim = Trim::sizes_and_lifetimes}),
-      cuts("TrimmedFewTimes", 1.10, {.times = 100, .pinwheels = 0.5, .trim = Trim::sizes_and_lifetimes}),
-      cuts("SwappedNeighbours", 1.10, {.swaps = 300, .trim = Trim::sizes_and_lifetimes}),
-      {"FirstFitStrip", 1.10, [](std::uint64_t seed, std::size_t) { return first_fit_strip(seed, kCapacity); }},
-      {"HeavyTailedStrip", 1.10, [](std::uint64_t seed, std::size_t) { return heavy_tailed_strip(seed, kCapacity); }},
+      sections("EightSections", 1.0, 8, 30),
+      sections("FourSections", 1.0, 4, 40),
+      sections("TwoSections", 1.02, 2, 60),
+      sections("OneSection", 1.08, 1, 150),
+      sections("LongSections", 1.05, 4, 80),
+      {"FirstFitStrip", 1.10, [](std::uint64_t seed) { return first_fit_strip(seed, kCapacity); }},
+      {"HeavyTailedStrip", 1.10, [](std::uint64_t seed) { return heavy_tailed_strip(seed, kCapacity); }},
       {"FilledHoles", instances() > 2 ? 1.11 : 1.15,  // 1.10 is the goal: a few of them pass it by thousandths
-       [](std::uint64_t seed, std::size_t) { return fill_holes(seed, kCapacity); }},
+       [](std::uint64_t seed) { return fill_holes(seed, kCapacity); }},
   };
 }
 
@@ -59,13 +54,14 @@ class HardInstances : public ::testing::TestWithParam<Kind> {};
 // By iterations, not by time, so that a busy machine gives the same plans.
 TEST_P(HardInstances, StayNearTheirCapacity) {
   const Kind& kind = GetParam();
-  const PlannerOptions options{.seconds = 0, .iterations = instances() > 2 ? 6000 : 1000};
+  PlannerOptions options{.seconds = 0, .iterations = instances() > 2 ? 6000 : 2000};
   double sum = 0, worst = 0;
   for (std::uint64_t i = 0; i < instances(); ++i) {
     const std::uint64_t seed = 4000 + i;
-    const HardInstance instance = kind.make(seed, 150 + seed * 7919 % 301);
+    const HardInstance instance = kind.make(seed);
+    options.capacity = instance.capacity;
     ASSERT_GE(fill(instance), 0.95) << "seed " << seed;
-    ASSERT_GE(instance.buffers.size(), 145u) << "seed " << seed;
+    ASSERT_GE(instance.buffers.size(), 120u) << "seed " << seed;
     ASSERT_LE(instance.buffers.size(), 450u) << "seed " << seed;
     const ArenaPlan plan = solve_arena(instance.buffers, options);
     ASSERT_EQ(check_arena_plan(instance.buffers, plan, 1), "") << "seed " << seed;

@@ -66,34 +66,8 @@ struct CutOptions {
   std::uint64_t unit = 1;       ///< sizes are multiples of it
   double pinwheels = 0;         ///< the share of cuts into five, in a spiral: no cut goes through
   float least_share = 0.15f;    ///< of a cut; near 0: lifetimes and sizes of very different lengths
-  std::size_t swaps = 0;        ///< of neighbours, after the cuts
   Trim trim = Trim::sizes;
 };
-
-/// So many times, two pieces with a whole side in common, drawn at random, change places.
-inline void swap_neighbours(std::vector<Piece>& pieces, std::size_t swaps, PhiloxSequence& random) {
-  for (; swaps > 0; --swaps) {
-    std::vector<std::pair<Piece*, Piece*>> pairs;
-    for (Piece& a : pieces)
-      for (Piece& b : pieces) {
-        const bool above = a.begin == b.begin && a.end == b.end && a.top == b.bottom;
-        const bool behind = a.bottom == b.bottom && a.top == b.top && a.end == b.begin;
-        if (above || behind) pairs.emplace_back(&a, &b);
-      }
-    if (pairs.empty()) return;
-    const auto [a, b] = pairs[random.below(pairs.size())];
-    const Piece both{a->begin, b->end, a->bottom, b->top};
-    if (a->begin == b->begin) {
-      b->top = both.bottom + (b->top - b->bottom);
-      b->bottom = both.bottom;
-      *a = {both.begin, both.end, b->top, both.top};
-    } else {
-      b->end = both.begin + (b->end - b->begin);
-      b->begin = both.begin;
-      *a = {b->end, both.end, both.bottom, both.top};
-    }
-  }
-}
 
 /// Cuts [0, times) x [0, capacity) into `count` pieces, or up to three more. Trimmed, they fill 96 to 99 % of it.
 inline HardInstance cut_rectangle(std::uint64_t seed, std::size_t count, std::uint64_t capacity,
@@ -136,53 +110,7 @@ inline HardInstance cut_rectangle(std::uint64_t seed, std::size_t count, std::ui
       pieces.push_back({p.begin, p.end, middle, p.top});
     }
   }
-  swap_neighbours(pieces, options.swaps, random);
   return make_instance(std::move(pieces), options.times, capacity, options.trim, random);
-}
-
-/// A full arena in which, time after time, some neighbours end together and others take just their space, so that
-/// neighbours differ in age and no cut goes through. Every piece ends at `times`.
-inline HardInstance replace_neighbours(std::uint64_t seed, std::size_t count, std::uint64_t capacity) {
-  PhiloxSequence random(philox_key(seed, RandomPurpose::test));
-  const std::size_t side_by_side = 8 + random.below(17);
-  std::vector<Piece> live{{0, 0, 0, capacity}}, pieces;
-  const auto split = [&](std::size_t at) {
-    Piece& p = live[at];
-    const auto height = static_cast<double>(p.top - p.bottom);
-    const std::uint64_t middle = p.bottom + static_cast<std::uint64_t>(height * random.uniform(0.2f, 0.8f));
-    const Piece upper{p.begin, 0, middle, p.top};
-    p.top = middle;
-    live.insert(live.begin() + static_cast<std::ptrdiff_t>(at) + 1, upper);
-  };
-  const auto largest = [&](std::size_t from, std::size_t to) {
-    std::size_t best = from;
-    for (std::size_t i = from; i < to; ++i)
-      if (live[i].top - live[i].bottom > live[best].top - live[best].bottom) best = i;
-    return best;
-  };
-  while (live.size() < side_by_side) split(largest(0, live.size()));
-  std::int64_t now = 0;
-  while (pieces.size() + live.size() < count) {
-    now += 1 + static_cast<std::int64_t>(random.below(20));
-    const std::size_t first = random.below(live.size());
-    const std::size_t ended = std::min(1 + random.below(3), live.size() - first);
-    const Piece freed{now, 0, live[first].bottom, live[first + ended - 1].top};
-    for (std::size_t i = first; i < first + ended; ++i) {
-      live[i].end = now;
-      pieces.push_back(live[i]);
-    }
-    live.erase(live.begin() + static_cast<std::ptrdiff_t>(first) + 1,
-               live.begin() + static_cast<std::ptrdiff_t>(first + ended));
-    live[first] = freed;
-    std::size_t parts = live.size() < side_by_side ? 1 + random.below(3) : 1 + random.below(2);
-    for (std::size_t part = 1; part < parts; ++part) split(largest(first, first + part));
-  }
-  now += 20;
-  for (Piece& p : live) {
-    p.end = now;
-    pieces.push_back(p);
-  }
-  return make_instance(std::move(pieces), now, capacity, Trim::sizes, random);
 }
 
 /// Rectangles laid into free space around random points of it, some as large as the space, until 95 % are filled. Drawn
