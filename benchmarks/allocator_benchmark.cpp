@@ -4,8 +4,8 @@
 
 #include <benchmark/benchmark.h>
 
-#include "bantam/memory/allocator.h"
-#include "bantam/memory/paged_source.h"
+#include "bantam/memory/allocator/allocator.h"
+#include "bantam/memory/pages/paged_source.h"
 
 namespace bantam {
 namespace {

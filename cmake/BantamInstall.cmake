@@ -2,8 +2,10 @@
 include(CMakePackageConfigHelpers)
 get_property(_libraries GLOBAL PROPERTY BANTAM_LIBRARIES)
 install(TARGETS ${_libraries} EXPORT bantamTargets ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
-install(DIRECTORY ${PROJECT_SOURCE_DIR}/bantam DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} FILES_MATCHING
-  PATTERN "*.h" PATTERN "cli" EXCLUDE PATTERN "cuda" EXCLUDE PATTERN "cpu" EXCLUDE PATTERN "reference" EXCLUDE)
+foreach(floor base packing memory kernels engine data models)
+  install(DIRECTORY ${PROJECT_SOURCE_DIR}/${floor} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/bantam FILES_MATCHING
+    PATTERN "*.h" PATTERN "cuda" EXCLUDE PATTERN "cpu" EXCLUDE PATTERN "reference" EXCLUDE PATTERN "tiling" EXCLUDE)
+endforeach()
 install(EXPORT bantamTargets NAMESPACE bantam:: DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/bantam)
 configure_package_config_file(${PROJECT_SOURCE_DIR}/cmake/bantamConfig.cmake.in
   ${CMAKE_CURRENT_BINARY_DIR}/bantamConfig.cmake INSTALL_DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/bantam)

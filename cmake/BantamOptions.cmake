@@ -31,14 +31,14 @@ if(BANTAM_SANITIZE)
   add_link_options(-fsanitize=${_sanitizers})
 endif()
 
-# bantam_library(name SOURCES ... DEPENDS ...): a folder's static library. Includes are spelled "bantam/<folder>/<file>.h".
+# bantam_library(name SOURCES ... DEPENDS ...): a floor's static library. Includes are spelled "bantam/<floor>/<room>/<file>.h".
 function(bantam_library name)
   cmake_parse_arguments(ARG "" "" "SOURCES;DEPENDS;PRIVATE_DEPENDS" ${ARGN})
   add_library(bantam_${name} STATIC ${ARG_SOURCES})
   add_library(bantam::${name} ALIAS bantam_${name})
   set_target_properties(bantam_${name} PROPERTIES EXPORT_NAME ${name})
   target_include_directories(bantam_${name} PUBLIC
-    $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}> $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
+    $<BUILD_INTERFACE:${PROJECT_BINARY_DIR}/include> $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
   target_compile_features(bantam_${name} PUBLIC cxx_std_20)
   target_link_libraries(bantam_${name} PUBLIC ${ARG_DEPENDS} PRIVATE ${ARG_PRIVATE_DEPENDS} $<BUILD_INTERFACE:bantam_options>)
   set_property(GLOBAL APPEND PROPERTY BANTAM_LIBRARIES bantam_${name})

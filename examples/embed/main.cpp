@@ -2,17 +2,17 @@
 // it took.
 #include <cstdio>
 
-#include "bantam/engine/layers.h"
-#include "bantam/engine/model.h"
-#include "bantam/engine/ops.h"
-#include "bantam/engine/training_step.h"
+#include "bantam/engine/graph/model.h"
+#include "bantam/engine/layers/layers.h"
+#include "bantam/engine/ops/ops.h"
+#include "bantam/engine/step/training_step.h"
 
 using namespace bantam;
 
 namespace {
 
 /// A layer of one's own: the sum of maximum and average of each 2x2 window. What a layer has to override is here; what
-/// else it may declare stands in bantam/engine/layer.h.
+/// else it may declare stands in engine/layers/layer.h.
 class MixedPool : public Layer {
  public:
   std::string_view kind() const override { return "mixed_pool"; }
@@ -25,15 +25,16 @@ class MixedPool : public Layer {
     struct Bound : BoundLayer {
       Tensor forward(const Context& context, std::span<Tensor> inputs) override {
         const Window2d window{.kernel = {2, 2}, .stride = {2, 2}};
-        return ops::add(context, ops::max_pool2d(context, inputs[0], window), ops::avg_pool2d(context, inputs[0], window));
+        return ops::add(context, ops::max_pool2d(context, inputs[0], window),
+                        ops::avg_pool2d(context, inputs[0], window));
       }
     };
     return std::make_unique<Bound>();
   }
-  /// Plans are made by running forward and backward on a meta device, whose tensors have addresses but no memory. Ops do
-  /// nothing there. A forward that reads or writes its tensors itself, on the host or by kernels of its own, must check
-  /// `context.device.meta` to say so; where it does not say so, it is never run there, and steps are planned from their
-  /// first run.
+  /// Plans are made by running forward and backward on a meta device, whose tensors have addresses but no memory. Ops
+  /// do nothing there. A forward that reads or writes its tensors itself, on the host or by kernels of its own, must
+  /// check `context.device.meta` to say so; where it does not say so, it is never run there, and steps are planned from
+  /// their first run.
   bool supports_meta() const override { return true; }
 };
 

@@ -1,6 +1,7 @@
-// The floor rule: includes in bantam/ point down or sideways, never up, never in circles; CUDA headers stay in the cuda
-// folders; headers that are installed include only such as are installed.
+// The house's walls: which floor and which room may include which, how large a room may be, and what is installed.
+// Prints both as pictures (docs/ARCHITECTURE.md shows them).
 #include <algorithm>
+#include <cstdio>
 #include <filesystem>
 #include <map>
 #include <set>
@@ -17,24 +18,108 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Path (from the repository's root) → text.
+/// Path from the repository's root, e.g. "engine/ops/add.cpp" → text.
 using Files = std::map<std::string, std::string>;
 
-/// What each floor may include besides itself.
-const std::map<std::string, std::set<std::string>> kBelow = {
-    {"base", {}},
-    {"memory", {"base"}},
-    {"kernels", {"base", "memory"}},
-    {"engine", {"base", "memory", "kernels"}},
-    {"data", {"base", "memory", "kernels", "engine"}},
-    {"models", {"base", "memory", "kernels", "engine"}},
-    {"cli", {"base", "memory", "kernels", "engine", "data", "models"}},
+/// A floor with its rooms, from the bottom up. A room is a folder; a floor's own folder is a room, too ("" here) where
+/// files lie in it. A room includes rooms before it on its floor, and whatever lies on floors before its own, except
+/// for those in `not_below`.
+struct Floor {
+  std::string name;
+  std::vector<std::string> rooms;
+  std::set<std::string> not_below;
 };
 
-/// "bantam/engine/ops/add.cpp" → "engine".
-std::string floor_of(const std::string& path) {
-  const std::size_t begin = path.find('/') + 1;
-  return path.substr(begin, path.find('/', begin) - begin);
+const std::vector<Floor> kHouse = {
+    {"base", {"", "config"}, {}},
+    {"packing", {""}, {}},
+    {"memory", {"device", "cuda", "no_cuda", "pages", "allocator", "limits", "reports"}, {}},
+    {"kernels",
+     {"contracts",
+      "contracts/elementwise",
+      "contracts/norm",
+      "contracts/matmul",
+      "contracts/conv",
+      "contracts/depthwise",
+      "contracts/pointwise",
+      "contracts/update",
+      "contracts/separable",
+      "contracts/head",
+      "contracts/pool",
+      "contracts/input",
+      "tiling",
+      "tiling/elementwise",
+      "tiling/norm",
+      "tiling/matmul",
+      "tiling/pointwise",
+      "tiling/conv",
+      "tiling/depthwise",
+      "tiling/separable",
+      "tiling/head",
+      "tiling/update",
+      "reference",
+      "cpu/device",
+      "cpu/elementwise",
+      "cpu/norm",
+      "cpu/matmul",
+      "cpu/pointwise",
+      "cpu/conv",
+      "cpu/depthwise",
+      "cpu/separable",
+      "cpu/head",
+      "cpu/pool",
+      "cpu/update",
+      "cpu/input",
+      "cuda/device",
+      "cuda/mma",
+      "cuda/reduce",
+      "cuda/elementwise",
+      "cuda/norm",
+      "cuda/matmul",
+      "cuda/depthwise",
+      "cuda/pointwise",
+      "cuda/conv",
+      "cuda/separable",
+      "cuda/head",
+      "cuda/pool",
+      "cuda/update",
+      "cuda/input",
+      ""},
+     {}},
+    {"engine", {"runtime", "autograd", "ops", "layers", "graph", "step", "plan", "train"}, {}},
+    {"data", {"formats", "pipeline", "delivery"}, {}},
+    {"models", {"zoo", "yaml"}, {"data"}},
+    {"cli", {"config", "session", "measure", "fit", "print", "report", "train", "plan", "see", ""}, {}},
+};
+
+/// Most units of a room: a header and its source count once.
+constexpr std::size_t kMostUnits = 20;
+/// Most rooms of the engine that stand on one another.
+constexpr int kMostEngineLevels = 9;
+
+/// Where a file lies: its floor and room, as places in kHouse; -1 where there are none.
+struct Place {
+  int floor = -1, room = -1;
+  auto operator<=>(const Place&) const = default;
+};
+
+Place place_of(const std::string& path) {
+  const std::string folder = path.substr(0, path.rfind('/'));
+  const std::size_t slash = folder.find('/');
+  const std::string floor = folder.substr(0, slash);
+  const std::string room = slash == std::string::npos ? "" : folder.substr(slash + 1);
+  for (std::size_t f = 0; f < kHouse.size(); ++f) {
+    if (kHouse[f].name != floor) continue;
+    const auto at = std::ranges::find(kHouse[f].rooms, room);
+    return {static_cast<int>(f), at == kHouse[f].rooms.end() ? -1 : static_cast<int>(at - kHouse[f].rooms.begin())};
+  }
+  return {};
+}
+
+std::string name_of(Place place) {
+  const Floor& floor = kHouse[static_cast<std::size_t>(place.floor)];
+  const std::string& room = floor.rooms[static_cast<std::size_t>(place.room)];
+  return room.empty() ? floor.name : floor.name + "/" + room;
 }
 
 /// What stands between the quotes or brackets of each #include.
@@ -50,6 +135,11 @@ std::vector<std::string> includes_of(const std::string& text) {
   return found;
 }
 
+/// "bantam/engine/ops/add.h" → "engine/ops/add.h"; empty where the include is none of ours.
+std::string own_path(const std::string& include) {
+  return include.starts_with("bantam/") ? include.substr(7) : std::string();
+}
+
 bool is_cuda_header(const std::string& include) {
   for (const char* prefix : {"cuda", "cudnn", "cublas", "cub/", "thrust/", "nccl", "nvml", "nvrtc", "curand", "mma.h",
                              "cooperative_groups", "device_launch", "sm_"})
@@ -59,34 +149,60 @@ bool is_cuda_header(const std::string& include) {
 
 /// Whether `cmake --install` takes it along (cmake/BantamInstall.cmake).
 bool is_installed(const std::string& path) {
-  if (!path.ends_with(".h") || floor_of(path) == "cli") return false;
-  for (const char* folder : {"/cuda/", "/cpu/", "/reference/"})
+  if (!path.ends_with(".h") || path.starts_with("cli/")) return false;
+  for (const char* folder : {"/cuda/", "/cpu/", "/reference/", "/tiling/"})
     if (path.find(folder) != std::string::npos) return false;
   return true;
 }
 
-std::vector<std::string> floor_violations(const Files& files) {
+/// What is wrong with `path` including `include`, a file of ours; empty where nothing is.
+std::string fault_of(const Files& files, const std::string& path, Place from, const std::string& include) {
+  if (!files.contains(include)) return path + " includes " + include + ", which does not exist";
+  const Place to = place_of(include);
+  if (to.floor > from.floor || (to.floor == from.floor && to.room > from.room))
+    return path + " points up to " + include;
+  const auto& not_below = kHouse[static_cast<std::size_t>(from.floor)].not_below;
+  if (not_below.contains(kHouse[static_cast<std::size_t>(to.floor)].name))
+    return path + " points sideways to " + include;
+  if (is_installed(path) && !is_installed(include))
+    return path + " is installed, and includes " + include + ", which is not";
+  return "";
+}
+
+std::vector<std::string> wall_faults(const Files& files) {
   std::vector<std::string> bad;
   for (const auto& [path, text] : files) {
-    const auto below = kBelow.find(floor_of(path));
-    if (below == kBelow.end()) {
-      bad.push_back(path + " is on no known floor");
+    const Place from = place_of(path);
+    if (from.room < 0) {
+      bad.push_back(path + " is in no known room");
       continue;
     }
-    const bool cuda_allowed = path.starts_with("bantam/memory/cuda/") || path.starts_with("bantam/kernels/cuda/");
+    const bool cuda_allowed = path.starts_with("memory/cuda/") || path.starts_with("kernels/cuda/");
     for (const std::string& include : includes_of(text)) {
       if (is_cuda_header(include) && !cuda_allowed) bad.push_back(path + " includes the CUDA header " + include);
-      if (include.starts_with("..") || include.starts_with("./"))
-        bad.push_back(path + " includes by a relative path " + include);
-      if (!include.starts_with("bantam/")) continue;
-      const std::string floor = floor_of(include);
-      if (floor != below->first && !below->second.contains(floor)) bad.push_back(path + " points up to " + include);
-      if (!files.contains(include)) bad.push_back(path + " includes " + include + ", which does not exist");
-      if (is_installed(path) && !is_installed(include))
-        bad.push_back(path + " is installed, and includes " + include + ", which is not");
+      if (include.starts_with(".")) bad.push_back(path + " includes by a relative path " + include);
+      if (own_path(include).empty()) continue;
+      const std::string fault = fault_of(files, path, from, own_path(include));
+      if (!fault.empty()) bad.push_back(fault);
     }
   }
   return bad;
+}
+
+/// Units (paths without their endings) by room.
+std::map<Place, std::set<std::string>> units_of(const Files& files) {
+  std::map<Place, std::set<std::string>> units;
+  for (const auto& [path, text] : files)
+    if (const Place place = place_of(path); place.room >= 0) units[place].insert(path.substr(0, path.rfind('.')));
+  return units;
+}
+
+std::vector<std::string> crowded_rooms(const Files& files) {
+  std::vector<std::string> crowded;
+  for (const auto& [place, units] : units_of(files))
+    if (units.size() > kMostUnits)
+      crowded.push_back(name_of(place) + " holds " + std::to_string(units.size()) + " units");
+  return crowded;
 }
 
 /// Depth-first walk over includes; a file met again while it is still open closes a circle.
@@ -100,7 +216,8 @@ void find_circles(const Files& files, const std::string& path, std::vector<std::
     return;
   }
   open.push_back(path);
-  for (const std::string& include : includes_of(files.at(path))) find_circles(files, include, open, done, circles);
+  for (const std::string& include : includes_of(files.at(path)))
+    find_circles(files, own_path(include), open, done, circles);
   open.pop_back();
   done.insert(path);
 }
@@ -113,6 +230,54 @@ std::vector<std::string> include_circles(const Files& files) {
   return circles;
 }
 
+/// Rooms of the same floor that each room includes.
+std::map<Place, std::set<Place>> arrows_within_floors(const Files& files) {
+  std::map<Place, std::set<Place>> arrows;
+  for (const auto& [path, text] : files) {
+    const Place from = place_of(path);
+    for (const std::string& include : includes_of(text)) {
+      const std::string own = own_path(include);
+      if (own.empty() || !files.contains(own)) continue;
+      const Place to = place_of(own);
+      if (to.floor == from.floor && to != from) arrows[from].insert(to);
+    }
+  }
+  return arrows;
+}
+
+/// How many rooms stand on one another from `room` down, itself included; rooms' arrows must point down.
+int level_of(const std::map<Place, std::set<Place>>& arrows, Place room) {
+  int level = 1;
+  if (const auto at = arrows.find(room); at != arrows.end())
+    for (const Place below : at->second) level = std::max(level, 1 + level_of(arrows, below));
+  return level;
+}
+
+std::string picture_of(const Files& files) {
+  const auto units = units_of(files);
+  const auto arrows = arrows_within_floors(files);
+  std::string picture;
+  for (std::size_t f = kHouse.size(); f-- > 0;) {
+    picture += kHouse[f].name + "/\n";
+    for (std::size_t r = kHouse[f].rooms.size(); r-- > 0;) {
+      const Place place{static_cast<int>(f), static_cast<int>(r)};
+      if (!units.contains(place)) continue;
+      const std::string& room = kHouse[f].rooms[r];
+      std::string line = "  " + (room.empty() ? "(itself)" : room + "/");
+      line.resize(std::max<std::size_t>(line.size() + 1, 26), ' ');
+      line += std::to_string(units.at(place).size()) + (units.at(place).size() == 1 ? " unit" : " units");
+      std::string on;
+      if (const auto at = arrows.find(place); at != arrows.end())
+        for (const Place below : at->second) {
+          const std::string& name = kHouse[f].rooms[static_cast<std::size_t>(below.room)];
+          on += " " + (name.empty() ? "(itself)" : name);
+        }
+      picture += line + (on.empty() ? "" : "   on" + on) + "\n";
+    }
+  }
+  return picture;
+}
+
 std::string lines_of(const std::vector<std::string>& items) {
   std::string text;
   for (const std::string& item : items) text += "\n  " + item;
@@ -123,64 +288,107 @@ Files source_files() {
   const fs::path root = BANTAM_SOURCE_DIR;
   const std::set<std::string> kinds = {".h", ".cpp", ".cu", ".cuh", ".inc"};
   Files files;
-  for (const auto& entry : fs::recursive_directory_iterator(root / "bantam"))
-    if (entry.is_regular_file() && kinds.contains(entry.path().extension().string()))
-      files[fs::relative(entry.path(), root).generic_string()] = read_file(entry.path());
+  for (const Floor& floor : kHouse)
+    for (const auto& entry : fs::recursive_directory_iterator(root / floor.name))
+      if (entry.is_regular_file() && kinds.contains(entry.path().extension().string()))
+        files[fs::relative(entry.path(), root).generic_string()] = read_file(entry.path());
   return files;
 }
 
-TEST(Floors, IncludesPointDown) {
+TEST(Walls, IncludesPointDown) {
   const Files files = source_files();
-  ASSERT_TRUE(files.contains("bantam/base/error.h")) << "the source tree was not found";
-  const auto bad = floor_violations(files);
+  ASSERT_TRUE(files.contains("base/error.h")) << "the source tree was not found";
+  const auto bad = wall_faults(files);
   EXPECT_TRUE(bad.empty()) << lines_of(bad);
 }
 
-TEST(Floors, IncludesHaveNoCircles) {
+TEST(Walls, IncludesHaveNoCircles) {
   const auto circles = include_circles(source_files());
   EXPECT_TRUE(circles.empty()) << lines_of(circles);
 }
 
+TEST(Walls, RoomsAreNotCrowded) {
+  const auto crowded = crowded_rooms(source_files());
+  EXPECT_TRUE(crowded.empty()) << lines_of(crowded);
+}
+
+TEST(Walls, ListedRoomsExist) {
+  const auto units = units_of(source_files());
+  for (std::size_t f = 0; f < kHouse.size(); ++f)
+    for (std::size_t r = 0; r < kHouse[f].rooms.size(); ++r)
+      EXPECT_TRUE(units.contains({static_cast<int>(f), static_cast<int>(r)}))
+          << kHouse[f].name << "/" << kHouse[f].rooms[r];
+}
+
+TEST(Walls, EngineIsNotTooHigh) {
+  const Files files = source_files();
+  const auto arrows = arrows_within_floors(files);
+  int levels = 0;
+  for (const auto& [place, units] : units_of(files))
+    if (kHouse[static_cast<std::size_t>(place.floor)].name == "engine")
+      levels = std::max(levels, level_of(arrows, place));
+  EXPECT_LE(levels, kMostEngineLevels);
+  std::printf("%s", picture_of(files).c_str());
+}
+
 // The checker itself, on small trees with known faults.
 
-TEST(FloorChecker, AcceptsDownwardIncludes) {
-  const Files good = {{"bantam/base/a.h", "#include <vector>\n"},
-                      {"bantam/kernels/cuda/k.cu", "#include <cuda_runtime.h>\n#include \"bantam/base/a.h\"\n"},
-                      {"bantam/data/d.cpp", "#include \"bantam/kernels/k.h\"\n"},
-                      {"bantam/kernels/cuda/rules.h", "#include \"bantam/kernels/k.h\"\n"},
-                      {"bantam/kernels/k.cpp", "#include \"bantam/kernels/cuda/rules.h\"\n"},
-                      {"bantam/kernels/k.h", "// #include \"bantam/cli/main.h\"\n"}};
-  EXPECT_EQ(floor_violations(good), std::vector<std::string>{});
+TEST(WallChecker, AcceptsDownwardIncludes) {
+  const Files good = {{"base/a.h", "#include <vector>\n"},
+                      {"kernels/cuda/head/k.cu", "#include <cuda_runtime.h>\n#include \"bantam/base/a.h\"\n"},
+                      {"kernels/contracts/head/k.h", "// #include \"bantam/cli/main.h\"\n"},
+                      {"kernels/cpu/head/k.cpp", "#include \"bantam/kernels/contracts/head/k.h\"\n"},
+                      {"data/formats/d.cpp", "#include \"bantam/kernels/contracts/head/k.h\"\n"}};
+  EXPECT_EQ(wall_faults(good), std::vector<std::string>{});
 }
 
-TEST(FloorChecker, FindsEachFault) {
-  const Files bad = {{"bantam/base/a.h", "  #  include \"bantam/memory/b.h\"\n"},
-                     {"bantam/memory/b.h", "#include <cudnn.h>\n"},
-                     {"bantam/data/d.h", "#include \"bantam/models/m.h\"\n"},
-                     {"bantam/models/m.h", "#include \"bantam/cli/c.h\"\n#include \"../x.h\"\n"},
-                     {"bantam/cli/c.h", "#include \"bantam/base/gone.h\"\n"},
-                     {"bantam/kernels/cuda/rules.h", ""},
-                     {"bantam/kernels/parts.h", "#include \"bantam/kernels/cuda/rules.h\"\n"},
-                     {"bantam/attic/x.h", ""}};
-  EXPECT_EQ(floor_violations(bad),
-            (std::vector<std::string>{
-                "bantam/attic/x.h is on no known floor",
-                "bantam/base/a.h points up to bantam/memory/b.h",
-                "bantam/cli/c.h includes bantam/base/gone.h, which does not exist",
-                "bantam/data/d.h points up to bantam/models/m.h",
-                "bantam/kernels/parts.h is installed, and includes bantam/kernels/cuda/rules.h, which is not",
-                "bantam/memory/b.h includes the CUDA header cudnn.h",
-                "bantam/models/m.h points up to bantam/cli/c.h",
-                "bantam/models/m.h is installed, and includes bantam/cli/c.h, which is not",
-                "bantam/models/m.h includes by a relative path ../x.h",
-            }));
+TEST(WallChecker, FindsEachFault) {
+  const Files bad = {{"base/a.h", "  #  include \"bantam/memory/device/b.h\"\n"},
+                     {"memory/device/b.h", "#include <cudnn.h>\n"},
+                     {"data/formats/d.h", "#include \"bantam/models/zoo/m.h\"\n"},
+                     {"models/zoo/m.h", "#include \"bantam/data/formats/d.h\"\n#include \"../x.h\"\n"},
+                     {"cli/print/c.h", "#include \"bantam/base/gone.h\"\n"},
+                     {"engine/ops/o.h", "#include \"bantam/engine/train/t.h\"\n"},
+                     {"engine/train/t.h", ""},
+                     {"kernels/cpu/norm/n.h", ""},
+                     {"kernels/libraries.h", "#include \"bantam/kernels/cpu/norm/n.h\"\n"},
+                     {"engine/attic/x.h", ""}};
+  EXPECT_EQ(wall_faults(bad), (std::vector<std::string>{
+                                  "base/a.h points up to memory/device/b.h",
+                                  "cli/print/c.h includes base/gone.h, which does not exist",
+                                  "data/formats/d.h points up to models/zoo/m.h",
+                                  "engine/attic/x.h is in no known room",
+                                  "engine/ops/o.h points up to engine/train/t.h",
+                                  "kernels/libraries.h is installed, and includes kernels/cpu/norm/n.h, which is not",
+                                  "memory/device/b.h includes the CUDA header cudnn.h",
+                                  "models/zoo/m.h points sideways to data/formats/d.h",
+                                  "models/zoo/m.h includes by a relative path ../x.h",
+                              }));
 }
 
-TEST(FloorChecker, FindsCircles) {
-  const Files circle = {{"bantam/base/a.h", "#include \"bantam/base/b.h\"\n"},
-                        {"bantam/base/b.h", "#include \"bantam/base/c.h\"\n"},
-                        {"bantam/base/c.h", "#include \"bantam/base/b.h\"\n"}};
-  EXPECT_EQ(include_circles(circle), std::vector<std::string>{"bantam/base/b.h > bantam/base/c.h > bantam/base/b.h"});
+TEST(WallChecker, CountsAHeaderAndItsSourceOnce) {
+  Files files;
+  for (int i = 0; i < 20; ++i) {
+    files["base/unit" + std::to_string(i) + ".h"] = "";
+    files["base/unit" + std::to_string(i) + ".cpp"] = "";
+  }
+  EXPECT_TRUE(crowded_rooms(files).empty());
+  files["base/one_more.h"] = "";
+  EXPECT_EQ(crowded_rooms(files), std::vector<std::string>{"base holds 21 units"});
+}
+
+TEST(WallChecker, FindsCircles) {
+  const Files circle = {{"base/a.h", "#include \"bantam/base/b.h\"\n"},
+                        {"base/b.h", "#include \"bantam/base/c.h\"\n"},
+                        {"base/c.h", "#include \"bantam/base/b.h\"\n"}};
+  EXPECT_EQ(include_circles(circle), std::vector<std::string>{"base/b.h > base/c.h > base/b.h"});
+}
+
+TEST(WallChecker, MeasuresHowHighRoomsStand) {
+  const Files files = {{"engine/runtime/a.h", ""},
+                       {"engine/ops/b.h", "#include \"bantam/engine/runtime/a.h\"\n"},
+                       {"engine/train/c.h", "#include \"bantam/engine/ops/b.h\"\n"}};
+  EXPECT_EQ(level_of(arrows_within_floors(files), place_of("engine/train/c.h")), 3);
 }
 
 }  // namespace

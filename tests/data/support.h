@@ -9,8 +9,8 @@
 
 #include <gtest/gtest.h>
 
-#include "bantam/data/loader.h"
-#include "bantam/memory/device.h"
+#include "bantam/data/delivery/loader.h"
+#include "bantam/memory/device/device.h"
 
 namespace bantam::testing {
 

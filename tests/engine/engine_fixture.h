@@ -8,14 +8,14 @@
 
 #include <gtest/gtest.h>
 
-#include "bantam/engine/batch_source.h"
-#include "bantam/engine/layers.h"
-#include "bantam/engine/model.h"
-#include "bantam/engine/ops.h"
-#include "bantam/engine/optimizer.h"
-#include "bantam/engine/tape.h"
-#include "bantam/engine/training_step.h"
-#include "bantam/kernels/elementwise.h"
+#include "bantam/engine/autograd/tape.h"
+#include "bantam/engine/graph/model.h"
+#include "bantam/engine/layers/layers.h"
+#include "bantam/engine/ops/ops.h"
+#include "bantam/engine/step/batch_source.h"
+#include "bantam/engine/step/optimizer.h"
+#include "bantam/engine/step/training_step.h"
+#include "bantam/kernels/contracts/elementwise/elementwise.h"
 
 namespace bantam::testing {
 

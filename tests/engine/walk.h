@@ -2,8 +2,8 @@
 // in the arena as they are when it returns.
 #pragma once
 
-#include "bantam/engine/optimizer.h"
-#include "bantam/engine/tape.h"
+#include "bantam/engine/autograd/tape.h"
+#include "bantam/engine/step/optimizer.h"
 #include "tests/engine/engine_fixture.h"
 
 namespace bantam::testing {

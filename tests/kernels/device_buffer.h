@@ -11,8 +11,8 @@
 
 #include "bantam/base/dtype.h"
 #include "bantam/base/philox.h"
-#include "bantam/kernels/exec.h"
-#include "bantam/memory/allocator.h"
+#include "bantam/kernels/contracts/exec.h"
+#include "bantam/memory/allocator/allocator.h"
 
 namespace bantam::testing {
 

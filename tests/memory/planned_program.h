@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "bantam/base/philox.h"
-#include "bantam/memory/placement.h"
-#include "bantam/memory/planner.h"
+#include "bantam/memory/allocator/placement.h"
+#include "bantam/packing/planner.h"
 
 namespace bantam::testing {
 

@@ -12,7 +12,7 @@
 
 #include <gtest/gtest.h>
 
-#include "bantam/memory/stream_oracle.h"
+#include "bantam/memory/allocator/stream_oracle.h"
 
 namespace bantam::testing {
 

@@ -9,7 +9,7 @@
 
 #include <gtest/gtest.h>
 
-#include "bantam/memory/paged_source.h"
+#include "bantam/memory/pages/paged_source.h"
 
 namespace bantam::testing {
 

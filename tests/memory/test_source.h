@@ -9,7 +9,7 @@
 
 #include <gtest/gtest.h>
 
-#include "bantam/memory/region_source.h"
+#include "bantam/memory/pages/region_source.h"
 
 namespace bantam::testing {
 

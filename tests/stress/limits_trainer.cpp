@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "bantam/base/error.h"
-#include "bantam/engine/trainer.h"
-#include "bantam/memory/process_limit.h"
+#include "bantam/engine/train/trainer.h"
+#include "bantam/memory/limits/process_limit.h"
 #include "tests/data/support.h"
 #include "tests/engine/engine_fixture.h"
 

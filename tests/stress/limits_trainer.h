@@ -1,7 +1,7 @@
 // The training side of the limits stress: an undisturbed run, and runs whose limit moves all the time.
 #pragma once
 
-#include "bantam/memory/device.h"
+#include "bantam/memory/device/device.h"
 #include "tests/stress/limits_shared.h"
 
 namespace bantam::stress {

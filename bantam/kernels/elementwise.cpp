@@ -1,2 +1,0 @@
-// Element-wise work needs no workspace, so there is nothing to size here.
-#include "bantam/kernels/elementwise.h"

@@ -1,2 +1,0 @@
-// Pooling needs no workspace, so there is nothing to size here.
-#include "bantam/kernels/pool2d.h"

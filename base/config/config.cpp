@@ -1,0 +1,63 @@
+// Loading a document: parse, apply overrides, hand out the root.
+#include "bantam/base/config/config.h"
+
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "bantam/base/atomic_file.h"
+#include "bantam/base/config/config_tree.h"
+#include "bantam/base/error.h"
+#include "bantam/base/text.h"
+
+namespace bantam {
+namespace {
+
+/// A hundred times what the largest networks' layer lists take: what is larger is another file, or an endless pipe.
+constexpr std::size_t kMostBytes = 4'000'000;
+
+}  // namespace
+
+ConfigDocument::ConfigDocument(std::shared_ptr<Impl> impl) : impl_(std::move(impl)) {}
+
+ConfigDocument ConfigDocument::load(const std::filesystem::path& path, std::span<const std::string> overrides) {
+  std::string text;
+  try {
+    text = read_file(path, kMostBytes);
+  } catch (const DataError& error) {
+    throw ConfigError(error.what());
+  }
+  return parse(text, path.string(), overrides);
+}
+
+ConfigDocument ConfigDocument::parse(std::string_view text, std::string name, std::span<const std::string> overrides) {
+  constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
+  if (text.starts_with(kByteOrderMark)) text.remove_prefix(kByteOrderMark.size());
+  if (text.size() > kMostBytes)
+    throw ConfigError(fmt::format("{}: error: a configuration has at most {} bytes, got {}", name,
+                                  format_count(kMostBytes), format_count(static_cast<std::int64_t>(text.size()))));
+  auto impl = std::make_shared<Impl>();
+  impl->name = name;
+  impl->sources.push_back(
+      std::make_unique<ConfigSource>(ConfigSource{.name = std::move(name), .lines = split_lines(text)}));
+  impl->root = parse_yaml(*impl->sources.front());
+  if (impl->root->kind == ConfigKind::scalar || impl->root->kind == ConfigKind::list)
+    fail_at(impl->root->mark, fmt::format("expected a map of keys at the top, got {}", describe(*impl->root)));
+  impl->root->kind = ConfigKind::map;
+  for (const std::string& text_of_one : overrides) apply_override(*impl, text_of_one);
+  return ConfigDocument(std::move(impl));
+}
+
+const std::string& ConfigDocument::name() const { return impl_->name; }
+
+ConfigNode ConfigDocument::root() const { return ConfigNode(impl_, impl_->root.get()); }
+
+ConfigMap ConfigDocument::map() const { return root().as_map(); }
+
+void ConfigDocument::set_synonyms(std::span<const ConfigSynonym> synonyms) {
+  impl_->synonyms.assign(synonyms.begin(), synonyms.end());
+}
+
+std::string ConfigDocument::resolved_yaml() const { return emit_yaml(*impl_->root); }
+
+}  // namespace bantam

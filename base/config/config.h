@@ -1,0 +1,222 @@
+// Checked YAML: typed values with ranges, errors that show file, line, column and the nearest valid key, and dotted
+// overrides.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <filesystem>
+#include <initializer_list>
+#include <limits>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace bantam {
+
+class ConfigMap;
+class ConfigNode;
+
+/// Allowed integers, both ends included: `{.min = 1}`.
+struct IntegerRange {
+  std::int64_t min = std::numeric_limits<std::int64_t>::min();
+  std::int64_t max = std::numeric_limits<std::int64_t>::max();
+};
+
+/// Allowed numbers. An end is included unless it is marked open: `{.min = 0, .max = 1, .max_open = true}` is [0, 1).
+struct NumberRange {
+  double min = -std::numeric_limits<double>::infinity();
+  double max = std::numeric_limits<double>::infinity();
+  bool min_open = false;
+  bool max_open = false;
+};
+
+/// What other programs call a key: {"lr", "learning_rate"}, {"gpu", "device", "cuda:0"}. Both views outlive the
+/// document.
+struct ConfigSynonym {
+  std::string_view word;     ///< in small letters, with '_'
+  std::string_view key;      ///< the end of the key's path: "learning_rate", "batch.size"
+  std::string_view example;  ///< a value to show with it; empty: none
+};
+
+/// A YAML text with its overrides applied, and a record of all that was read from it. Copies share one document.
+/// Reading records defaults in the document, so a document belongs to one thread at a time.
+///
+/// Every error is a ConfigError of this form (an override's begins with `command line: error: ` and shows the
+/// override):
+///
+///     configs/x.yaml:12:7: error: unknown key 'learning_rat' in train.optimizer.adam; did you mean 'learning_rate'?
+///        learning_rat: 0.1
+///        ^~~~~~~~~~~~
+///
+/// The text is one YAML document of at most 4,000,000 bytes, whose top is a map. Anchors, aliases, merge keys, tags and
+/// duplicate keys are refused.
+class ConfigDocument {
+ public:
+  /// Reads a file or a pipe (`read_file`). Throws ConfigError when it cannot be read or parsed, or an override does not
+  /// fit.
+  ///
+  /// An override is "dotted.path=value", the value in YAML's flow style ("3", "[1, 2]", "{size: 4}"). Each step of the
+  /// path is a key of a map, the index of a list's entry, or the name of a list's only entry of that name, so that
+  /// `data.pipeline.batch.size=64` reaches `pipeline: [{batch: {size: 16}}]`. Missing maps are made. Later overrides
+  /// win.
+  static ConfigDocument load(const std::filesystem::path& path, std::span<const std::string> overrides = {});
+  /// The same from text; `name` stands for the file's name in messages.
+  static ConfigDocument parse(std::string_view text, std::string name, std::span<const std::string> overrides = {});
+
+  /// The file's name, as given.
+  const std::string& name() const;
+  ConfigNode root() const;
+  /// The top map, ready to read: `root().as_map()`.
+  ConfigMap map() const;
+  /// Words that people write for keys: advice on unknown keys then names the key. See ConfigSynonym.
+  void set_synonyms(std::span<const ConfigSynonym> synonyms);
+  /// A complete YAML text that loads again to the same run: the file's keys in their order with overrides applied, then
+  /// the defaults in the order in which they were read.
+  std::string resolved_yaml() const;
+
+  struct Impl;  ///< hidden: the tree of nodes and its sources
+
+ private:
+  explicit ConfigDocument(std::shared_ptr<Impl> impl);
+  std::shared_ptr<Impl> impl_;
+};
+
+enum class ConfigKind : std::uint8_t { null, scalar, list, map };
+
+/// One value of a document: a cheap handle that keeps the document alive.
+class ConfigNode {
+ public:
+  struct Data;   ///< hidden
+  struct Named;  ///< see `as_named`
+
+  ConfigKind kind() const;
+  bool is_null() const { return kind() == ConfigKind::null; }
+  bool is_scalar() const { return kind() == ConfigKind::scalar; }
+  bool is_list() const { return kind() == ConfigKind::list; }
+  bool is_map() const { return kind() == ConfigKind::map; }
+  /// True for the plain or quoted scalar `text`, e.g. `auto`.
+  bool is_text(std::string_view text) const;
+
+  /// "train.optimizer.adam.learning_rate"; a list's entries are numbered: "model.layers.2.dense". Empty at the top.
+  std::string path() const;
+  /// "configs/x.yaml:12:7" (line and column from 1), or "command line".
+  std::string position() const;
+
+  /// The value in its type; throws ConfigError saying what was expected and what came. An integer may be written 16.0;
+  /// booleans are true and false only; nan and infinities are refused; a number is not text (but "16" in quotes is).
+  std::int64_t as_integer(IntegerRange range = {}) const;
+  std::optional<std::int64_t> as_integer_or_auto(IntegerRange range = {}) const;  ///< `auto` gives nothing
+  double as_number(NumberRange range = {}) const;
+  bool as_boolean() const;
+  std::string as_text() const;
+  std::string as_choice(std::span<const std::string_view> allowed) const;
+  std::string as_choice(std::initializer_list<std::string_view> allowed) const;
+  /// "4GiB", 4096; see base/byte_size.h. At least `min` bytes: 1 where a 0 would silently mean "no limit".
+  std::uint64_t as_byte_size(std::uint64_t min = 0) const;
+  std::vector<std::int64_t> as_integers(IntegerRange range = {}) const;
+  std::vector<std::string> as_texts() const;
+  /// One integer for both or a list of two: `3` is {3, 3}.
+  std::array<std::int64_t, 2> as_pair(IntegerRange range = {}) const;
+
+  /// A list's entries; throws ConfigError unless it is a list.
+  std::vector<ConfigNode> items() const;
+  /// A map's keys and values in their order, for maps whose keys are free (`limits: {"cuda:0": 4GiB}`); throws unless
+  /// it is a map.
+  std::vector<std::pair<std::string, ConfigNode>> entries() const;
+  /// The checked reader of a map; nothing (`shuffle:`) counts as an empty map. Throws ConfigError unless it is a map.
+  ConfigMap as_map() const;
+  /// A name with options, as lists of layers and stages are written: `batch: {size: 16}`, `cache: ram`, `relu: {}`, or
+  /// plain `relu` (its options are then an empty map). Throws ConfigError unless it is a map of exactly one key or
+  /// text.
+  Named as_named() const;
+
+  /// Throws ConfigError with `message` at this value.
+  [[noreturn]] void fail(std::string_view message) const;
+  /// The same at this value's key, where it has one: for keys and names that are wrong, not their values.
+  [[noreturn]] void fail_at_key(std::string_view message) const;
+  /// Fails at the key with "unknown <what> 'name'" and the nearest of `valid` ("did you mean …"), or all of them when
+  /// none is near.
+  [[noreturn]] void fail_unknown(std::string_view what, std::string_view name,
+                                 std::span<const std::string> valid) const;
+
+ private:
+  friend class ConfigDocument;
+  friend class ConfigMap;
+  ConfigNode(std::shared_ptr<ConfigDocument::Impl> document, Data* data)
+      : document_(std::move(document)), data_(data) {}
+
+  std::shared_ptr<ConfigDocument::Impl> document_;
+  Data* data_;
+};
+
+struct ConfigNode::Named {
+  std::string name;
+  ConfigNode options;  ///< `fail_at_key` and `fail_unknown` on it point at the name
+};
+
+/// Reads one map key by key and remembers which keys were asked for; `finish()` then rejects all others. The overloads
+/// with a default are for keys that may be missing: the default is recorded for `resolved_yaml()`. Those without throw
+/// ConfigError at the map when the key is missing. See ConfigNode's `as_…` for the types.
+///
+///     ConfigMap options = node.as_map();
+///     const auto size = options.integer("size", {.min = 1});
+///     const bool drop_last = options.boolean("drop_last", false);
+///     options.finish();
+class ConfigMap {
+ public:
+  std::int64_t integer(std::string_view key, IntegerRange range);
+  std::int64_t integer(std::string_view key, IntegerRange range, std::int64_t otherwise);
+  /// An integer, or `auto` (nothing is returned), which is also the default.
+  std::optional<std::int64_t> integer_or_auto(std::string_view key, IntegerRange range);
+  double number(std::string_view key, NumberRange range);
+  double number(std::string_view key, NumberRange range, double otherwise);
+  bool boolean(std::string_view key);
+  bool boolean(std::string_view key, bool otherwise);
+  std::string text(std::string_view key);
+  std::string text(std::string_view key, std::string_view otherwise);
+  std::string choice(std::string_view key, std::initializer_list<std::string_view> allowed);
+  std::string choice(std::string_view key, std::initializer_list<std::string_view> allowed, std::string_view otherwise);
+  std::uint64_t byte_size(std::string_view key);
+  std::uint64_t byte_size(std::string_view key, std::uint64_t otherwise);
+  std::vector<std::int64_t> integers(std::string_view key, IntegerRange range);
+  std::vector<std::int64_t> integers(std::string_view key, IntegerRange range, std::vector<std::int64_t> otherwise);
+  std::array<std::int64_t, 2> pair(std::string_view key, IntegerRange range);
+  std::array<std::int64_t, 2> pair(std::string_view key, IntegerRange range, std::array<std::int64_t, 2> otherwise);
+  std::vector<std::string> texts(std::string_view key);
+  std::vector<std::string> texts(std::string_view key, std::vector<std::string> otherwise);
+
+  /// A value of any kind: required, or nothing when the key is missing (no default is recorded then).
+  ConfigNode node(std::string_view key);
+  std::optional<ConfigNode> find(std::string_view key);
+  /// A sub-map: required, or an empty one when missing, whose defaults are recorded.
+  ConfigMap map(std::string_view key);
+  ConfigMap map_or_empty(std::string_view key);
+  /// A list's entries; required.
+  std::vector<ConfigNode> list(std::string_view key);
+
+  /// True when the map has the key. A key that is missing is then known to the advice on unknown keys; one that is
+  /// there still has to be read.
+  bool has(std::string_view key);
+  /// The map itself, e.g. for `fail`.
+  const ConfigNode& self() const { return self_; }
+  /// Rejects the first key that was not asked for, naming the nearest one that was, of this map or else of any other
+  /// that has been read. Call it once all keys are read.
+  void finish() const;
+
+ private:
+  friend class ConfigNode;
+  explicit ConfigMap(ConfigNode self) : self_(std::move(self)) {}
+  void ask(std::string_view key);
+  std::string advice_on(const std::string& key) const;
+  [[noreturn]] void fail_missing(std::string_view key) const;
+  ConfigNode add_default(std::string_view key, std::unique_ptr<ConfigNode::Data> value);
+
+  ConfigNode self_;
+  std::vector<std::string> asked_;
+};
+
+}  // namespace bantam

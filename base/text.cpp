@@ -1,0 +1,187 @@
+// Distances between words, numbers for people, aligned tables.
+#include "bantam/base/text.h"
+
+#include <algorithm>
+#include <cctype>
+#include <cmath>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "bantam/base/error.h"
+
+namespace bantam {
+namespace {
+
+std::string lower(std::string_view text) {
+  std::string result(text);
+  for (char& c : result) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  return result;
+}
+
+std::string padded(std::string_view text, std::size_t width, Align align) {
+  const std::size_t used = display_width(text);
+  const std::string space(width > used ? width - used : 0, ' ');
+  return align == Align::left ? std::string(text) + space : space + std::string(text);
+}
+
+/// Bytes 10xxxxxx continue a character.
+bool continues_character(char c) { return (static_cast<unsigned char>(c) & 0xC0) == 0x80; }
+
+/// Control characters as escapes, but those of `kept`.
+std::string escaped(std::string_view text, std::string_view kept) {
+  std::string result;
+  result.reserve(text.size());
+  while (!text.empty()) {
+    const std::size_t bytes = control_bytes(text);
+    if (bytes == 0 || (bytes == 1 && kept.find(text[0]) != std::string_view::npos))
+      result += text[0];
+    else if (text[0] == '\n' || text[0] == '\r' || text[0] == '\t')
+      result += text[0] == '\n' ? "\\n" : text[0] == '\r' ? "\\r" : "\\t";
+    else
+      result += fmt::format("\\x{:02x}", static_cast<unsigned char>(text[bytes - 1]));
+    text.remove_prefix(std::max<std::size_t>(bytes, 1));
+  }
+  return result;
+}
+
+/// Its first two thirds and the end, `most` bytes in all, cut between characters. Looks at no more than it keeps.
+std::string shortened(std::string_view text, std::size_t most) {
+  if (text.size() <= most || display_width(text) <= most) return std::string(text);
+  std::size_t head = most * 2 / 3, tail = text.size() - (most - head - 1);
+  while (head > 0 && continues_character(text[head])) --head;
+  while (tail < text.size() && continues_character(text[tail])) ++tail;
+  return fmt::format("{}…{}", text.substr(0, head), text.substr(tail));
+}
+
+}  // namespace
+
+std::size_t edit_distance(std::string_view a, std::string_view b) {
+  // Three rows of the distance table: two back (for swaps), the last and the current one.
+  std::vector<std::size_t> before(b.size() + 1), last(b.size() + 1), row(b.size() + 1);
+  for (std::size_t j = 0; j <= b.size(); ++j) last[j] = j;
+  for (std::size_t i = 1; i <= a.size(); ++i) {
+    row[0] = i;
+    for (std::size_t j = 1; j <= b.size(); ++j) {
+      row[j] = std::min({last[j] + 1, row[j - 1] + 1, last[j - 1] + (a[i - 1] == b[j - 1] ? 0 : 1)});
+      if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1]) row[j] = std::min(row[j], before[j - 2] + 1);
+    }
+    std::swap(before, last);
+    std::swap(last, row);
+  }
+  return last[b.size()];
+}
+
+std::optional<std::string> nearest(std::string_view word, std::span<const std::string> candidates) {
+  std::optional<std::string> best;
+  std::size_t best_distance = 0;
+  for (const std::string& candidate : candidates) {
+    // No distance is less than that of the lengths: a word of megabytes is not compared letter by letter.
+    const auto [shorter, longer] =
+        std::minmax({word.size(), candidate.size()});  // a list: minmax of values refers to them
+    if (longer - shorter > std::max<std::size_t>(1, longer / 3)) continue;
+    const std::size_t distance = edit_distance(lower(word), lower(candidate));
+    const std::size_t allowed = std::max<std::size_t>(1, std::max(word.size(), candidate.size()) / 3);
+    if (distance > allowed || distance >= std::min(word.size(), candidate.size())) continue;
+    if (best && distance >= best_distance) continue;
+    best = candidate;
+    best_distance = distance;
+  }
+  return best;
+}
+
+std::string join(std::span<const std::string> items, std::string_view separator, std::string_view last_separator) {
+  std::string text;
+  for (std::size_t i = 0; i < items.size(); ++i) {
+    if (i > 0) text += i + 1 == items.size() ? last_separator : separator;
+    text += items[i];
+  }
+  return text;
+}
+
+std::size_t control_bytes(std::string_view text) {
+  if (text.empty()) return 0;
+  const auto first = static_cast<unsigned char>(text[0]);
+  if (first < 0x20 || first == 0x7F) return 1;
+  // C1's are two bytes of UTF-8, C2 80 to C2 9F.
+  const bool is_c1 = first == 0xC2 && text.size() > 1 && static_cast<unsigned char>(text[1]) < 0xA0;
+  return is_c1 && continues_character(text[1]) ? 2 : 0;
+}
+
+std::string printable(std::string_view text) { return escaped(text, "\n\t"); }
+
+std::string shown(std::string_view text, std::size_t most) { return escaped(shortened(text, most), ""); }
+
+std::string shown_message(std::string_view message, std::size_t most) {
+  std::string result;
+  for (std::size_t begin = 0; begin <= message.size();) {
+    const std::size_t end = std::min(message.find('\n', begin), message.size());
+    result += (begin > 0 ? "\n" : "") + printable(shortened(message.substr(begin, end - begin), most));
+    begin = end + 1;
+  }
+  return result;
+}
+
+std::string format_count(std::int64_t count) {
+  std::string text = fmt::format("{}", count);
+  const std::size_t first = count < 0 ? 1 : 0;
+  for (std::size_t end = text.size(); end > first + 3;) {
+    end -= 3;
+    text.insert(end, 1, ',');
+  }
+  return text;
+}
+
+std::string format_duration(double seconds) {
+  if (!std::isfinite(seconds) || seconds < 0 || seconds > 1e15) return "?";
+  if (seconds < 0.9995) return fmt::format("{:.0f}ms", seconds * 1000);
+  if (seconds < 9.95) return fmt::format("{:.1f}s", seconds);
+  const auto whole = static_cast<std::int64_t>(std::llround(seconds));
+  if (whole < 60) return fmt::format("{}s", whole);
+  if (whole < 3600) return fmt::format("{}m {:02}s", whole / 60, whole % 60);
+  if (whole < 86400) return fmt::format("{}h {:02}m", whole / 3600, whole / 60 % 60);
+  return fmt::format("{}d {:02}h", whole / 86400, whole / 3600 % 24);
+}
+
+std::size_t display_width(std::string_view text) {
+  return static_cast<std::size_t>(std::ranges::count_if(text, [](char c) { return !continues_character(c); }));
+}
+
+Table::Table(std::vector<Column> columns) : columns_(std::move(columns)) {}
+
+void Table::add_row(std::vector<std::string> cells) {
+  if (cells.size() > columns_.size())
+    throw Error(fmt::format("a table of {} columns got a row of {} cells", columns_.size(), cells.size()));
+  cells.resize(columns_.size());
+  rows_.push_back(std::move(cells));
+}
+
+void Table::add_rule() { rows_.emplace_back(); }
+
+std::string Table::to_string() const {
+  std::vector<std::size_t> widths;
+  std::vector<std::string> titles;
+  for (std::size_t i = 0; i < columns_.size(); ++i) {
+    std::size_t width = display_width(columns_[i].title);
+    for (const auto& row : rows_)
+      if (!row.empty()) width = std::max(width, display_width(row[i]));
+    widths.push_back(width);
+    titles.push_back(columns_[i].title);
+  }
+  std::string text;
+  const auto print = [&](const std::vector<std::string>& cells) {
+    std::string line;
+    for (std::size_t i = 0; i < columns_.size(); ++i) {
+      if (i > 0) line += "  ";
+      line += cells.empty() ? std::string(widths[i], '-') : padded(cells[i], widths[i], columns_[i].align);
+    }
+    line.erase(line.find_last_not_of(' ') + 1);
+    text += line + "\n";
+  };
+  print(titles);
+  print({});
+  for (const auto& row : rows_) print(row);
+  return text;
+}
+
+}  // namespace bantam

@@ -1,0 +1,115 @@
+// The `bantam` program: its subcommands, and from exceptions to exit codes.
+#include <algorithm>
+#include <csignal>
+#include <cstdio>
+#include <functional>
+#include <new>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include "bantam/base/error.h"
+#include "bantam/base/text.h"
+#include "bantam/cli/config/options.h"
+#include "bantam/cli/print/usage.h"
+#include "bantam/memory/device/device.h"
+
+namespace bantam::cli {
+namespace {
+
+enum ExitCode : int { kDone = 0, kFailed = 1, kUsage = 2, kData = 3, kDoesNotFit = 4, kNotFinite = 5 };
+
+constexpr const char* kAbout =
+    "Bantam trains convolutional networks: a model and a number of bytes, on CPU and\n"
+    "CUDA.";
+constexpr const char* kFooter =
+    "\nExit codes: 0 done, 2 usage or configuration, 3 data, 4 does not fit,\n"
+    "5 not finite, 75 stopped by SIGTERM and saved, 130 stopped by Ctrl-C and saved,\n"
+    "1 anything else.\n"
+    "Begin with: bantam train configs/quickstart.yaml";
+
+int report(std::string_view message, int code) {
+  // Errors with a position begin with it, as compilers' do.
+  const bool has_position = message.find(": error: ") < message.find('\n');
+  const std::string line = fmt::format("{}{}\n", has_position ? "" : "bantam: error: ", shown_message(message));
+  std::fputs(line.c_str(), stderr);  // where it cannot be written, the exit code still tells
+  return code;
+}
+
+/// What was closed by the parent fails as such: no file that is opened later becomes standard output by its number.
+void open_standard_streams() {
+  for (const int descriptor : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO})
+    if (::fcntl(descriptor, F_GETFD) == -1 && ::open("/dev/null", O_RDONLY) != descriptor) return;
+}
+
+/// `--memory ""` (of a script's unset variable, say) must not mean that nothing was given.
+void refuse_empty_values(CLI::App& app) {
+  const std::function<std::string(std::string&)> check = [](std::string& text) {
+    return text.empty() ? std::string("expected a value, got an empty text") : std::string();
+  };
+  for (CLI::Option* option : app.get_options())
+    if (option->get_items_expected_max() > 0) option->check(CLI::Validator(check, ""));
+  for (CLI::App* command : app.get_subcommands([](CLI::App*) { return true; })) refuse_empty_values(*command);
+}
+
+int run(int argc, char** argv) {
+  CLI::App app(kAbout, "bantam");
+  app.footer(kFooter);
+  app.require_subcommand(1);
+  const std::string version =
+      fmt::format("bantam {} ({})", BANTAM_VERSION, built_with_cuda() ? "CPU and CUDA" : "CPU only");
+  app.set_version_flag("--version", version);
+  Action action;
+  add_train(app, action);
+  add_summary(app, action);
+  add_devices(app, action);
+  add_bench(app, action);
+  add_plan(app, action);
+  add_profile(app, action);
+  add_help(app, action, version);
+  refuse_empty_values(app);
+  check_subcommand(app, std::vector<std::string>(argv + std::min(argc, 1), argv + argc));
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    if (error.get_exit_code() != 0) fail_usage(app, error);
+    return app.exit(error);  // help and version
+  }
+  return action();
+}
+
+}  // namespace
+}  // namespace bantam::cli
+
+int main(int argc, char** argv) {
+  using namespace bantam::cli;
+  open_standard_streams();
+  std::signal(SIGXFSZ, SIG_IGN);  // past `ulimit -f` a write fails, and is told, instead of ending the program
+  try {
+    const int code = run(argc, argv);
+    // A result that did not arrive is no result.
+    if (const bool failed = std::fflush(stdout) != 0 || std::ferror(stdout) != 0; failed && code == kDone)
+      return report("standard output cannot be written", kFailed);
+    return code;
+  } catch (const bantam::ConfigError& error) {
+    return report(error.what(), kUsage);
+  } catch (const bantam::DataError& error) {
+    return report(error.what(), kData);
+  } catch (const bantam::OutOfMemory& error) {
+    return report(error.what(), kDoesNotFit);
+  } catch (const std::bad_alloc&) {
+    return report("the host has no memory left", kDoesNotFit);
+  } catch (const bantam::NotFiniteError& error) {
+    return report(error.what(), kNotFinite);
+  } catch (const bantam::CudaError& error) {
+    return report(error.what(), kFailed);
+  } catch (const bantam::DeviceError& error) {
+    return report(error.what(), kUsage);
+  } catch (const std::exception& error) {
+    return report(error.what(), kFailed);
+  }
+}

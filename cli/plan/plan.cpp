@@ -1,0 +1,287 @@
+// `bantam plan`: the memory of a training step before anything is allocated, on a device that need not be here.
+#include <algorithm>
+#include <array>
+#include <memory>
+#include <optional>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "bantam/base/byte_size.h"
+#include "bantam/base/error.h"
+#include "bantam/base/text.h"
+#include "bantam/cli/fit/fitting.h"
+#include "bantam/cli/fit/plan_fit.h"
+#include "bantam/cli/fit/plan_process.h"
+#include "bantam/cli/fit/run_plan.h"
+#include "bantam/cli/plan/plan_trace.h"
+#include "bantam/cli/print/bench.h"
+#include "bantam/cli/print/json_text.h"
+#include "bantam/engine/plan/step_plan.h"
+
+namespace bantam::cli {
+namespace {
+
+constexpr const char* kAbout =
+    "Show what a training step takes from the device's allocator, to the byte,\n"
+    "before anything is allocated: the step runs on a stand-in for the device, which\n"
+    "need not be in this machine. The table counts one resident batch; for one row\n"
+    "the whole run is told as well, with its data, batches made ahead, a short last\n"
+    "one and evaluation.\n"
+    "On a GPU --memory and memory.limits bound the process (context, libraries,\n"
+    "kernels and pool, by the device's profile), memory.budget bounds the pool\n"
+    "alone; where none is given, the card is the limit. On the CPU all bound the\n"
+    "pool. --device takes profiles too: h200, a100, t4 …\n"
+    "With bytes to fit, and nothing said of recompute, the policy of least extra\n"
+    "work is found.\n"
+    "arena: the step's own buffers at fixed offsets; live: most bytes of them alive\n"
+    "at one time.\n"
+    "With --trace, lifetimes from a CSV file (header id,lower,upper,size) are solved\n"
+    "instead.";
+
+constexpr std::array<const char*, kCategories> kShort = {"param", "grad", "optim", "activ", "work", "input", "other"};
+constexpr std::size_t kShownHolders = 10;
+
+struct PlanOptions {
+  BenchOptions rows;
+  std::string memory, capacity, profile;
+  TraceOptions trace;
+};
+
+struct Row {
+  StepCase step;
+  StepPlan plan;
+  std::optional<RunPlan> run;  ///< of `bantam train`, where the config has data for it
+  bool fits = true;
+  /// What the run holds, or, without data, the step.
+  std::uint64_t held_bytes() const { return run ? run->pool_bytes : plan.pool_bytes; }
+  /// What both the run and the step get by with.
+  std::uint64_t needed_pool() const { return std::max(held_bytes(), plan.pool_bytes); }
+};
+
+std::optional<RunPlan> plan_whole_run(const RunConfig& config, const StepCase& step) {
+  if (!gives_batches(config, step.batch)) return std::nullopt;
+  RunConfig run = variant(config, step.batch, step.recompute);
+  run.precision = step.precision;
+  return plan_run(run);
+}
+
+/// `pool`: most bytes of the device's allocator; 0: everything fits.
+Row plan_row(const RunConfig& config, const StepCase& step, std::uint64_t pool, double seconds) {
+  StepPlanOptions options = train_plan_options(config, step);
+  options.planner.seconds = seconds;
+  Row row{step, plan_step(config.model.graph, options), plan_whole_run(config, step)};
+  if (pool > 0) row.fits = (!row.run || row.run->pool_bytes <= pool) && step_fits(config.model.graph, options, pool);
+  return row;
+}
+
+void print_json(const RunConfig& config, const Row& row, const PlanTarget& target, const PlanFit& fit) {
+  const StepPlan& plan = row.plan;
+  nlohmann::ordered_json json = describe(config, row.step);
+  json["accumulate"] = config.train.accumulate;
+  json["peak_bytes"] = plan.peak_bytes;
+  json["by_category"] = categories_json(plan.by_category);
+  json["persistent_bytes"] = plan.persistent_bytes;
+  json["workspace_bytes"] = plan.workspace_bytes;
+  json["step_peak_bytes"] = plan.step_peak_bytes;
+  json["buffers"] = plan.step.size();
+  json["max_live_bytes"] = plan.arena.max_live_bytes;
+  json["arena_bytes"] = plan.arena.arena_bytes;
+  json["arena_seconds"] = plan.arena.seconds;
+  json["arena_stopped"] = to_string(plan.arena.stop);
+  json["pool_bytes"] = plan.pool_bytes;
+  if (row.run)
+    json["run"] = {{"peak_bytes", row.run->peak_bytes},
+                   {"pool_bytes", row.run->pool_bytes},
+                   {"arena_bytes", row.run->arena_bytes},
+                   {"by_category", categories_json(row.run->by_category)}};
+  if (fit.any()) {
+    json["memory_bytes"] = fit.bytes;
+    json["memory_of"] = to_string(fit.of);
+    json["needed_bytes"] = fit.needed_bytes(target, row.needed_pool());
+    json["fits"] = row.fits;
+  }
+  if (row.step.predicted_extra) json["predicted_extra_percent"] = 100 * *row.step.predicted_extra;
+  json["moment"] = {{"layer", plan.moment.owner},
+                    {"phase", plan.moment.phase},
+                    {"category", to_string(plan.moment.category)},
+                    {"bytes", plan.moment.bytes}};
+  json["holders"] = nlohmann::ordered_json::array();
+  for (const Holder& holder : plan.holders)
+    json["holders"].push_back({{"layer", holder.owner},
+                               {"category", to_string(holder.category)},
+                               {"bytes", holder.bytes},
+                               {"allocations", holder.allocations}});
+  add_process(json, target, row.held_bytes());
+  fmt::print("{}\n", json_text(json));
+}
+
+/// Columns of the batch sizes.
+std::size_t batch_width(const std::vector<StepCase>& cases) {
+  std::size_t width = std::string_view("batch").size();
+  for (const StepCase& step : cases) width = std::max(width, std::to_string(step.batch).size());
+  return width;
+}
+
+std::string header(bool fits, std::size_t width) {
+  std::string line = fmt::format("{:>{}} {:>4} {:>5} {:>5}", "batch", width, "prec", "rec", "peak");
+  for (const char* title : kShort) line += fmt::format(" {:>5}", title);
+  return line + fmt::format(" {:>5} {:>5}{}", "arena", "live", fits ? " fit" : "");
+}
+
+void print_row(const Row& row, bool fits, std::size_t width) {
+  std::string line = fmt::format("{:>{}} {:>4} {:>5.5} {:>5}", row.step.batch, width, short_name(row.step.precision),
+                                 policy_name(row.step), compact_bytes(row.plan.peak_bytes));
+  for (const std::uint64_t bytes : row.plan.by_category.bytes) line += fmt::format(" {:>5}", compact_bytes(bytes));
+  line += fmt::format(" {:>5} {:>5}", compact_bytes(row.plan.arena.arena_bytes),
+                      compact_bytes(row.plan.arena.max_live_bytes));
+  fmt::print("{}{}\n", line, !fits ? "" : row.fits ? " yes" : "  no");
+  if (row.step.predicted_extra)
+    fmt::print("      recompute {}\n      {:+.1f} % time predicted\n",
+               wrapped(row.step.recompute, 64, "                "), 100 * *row.step.predicted_extra);
+}
+
+/// Where the peak is, and who holds it.
+void print_details(const Row& row) {
+  const StepPlan& plan = row.plan;
+  fmt::print("\nThe peak: {} bytes, reached in {} of {}\nwith {} of {}.\n",
+             format_count(static_cast<std::int64_t>(plan.peak_bytes)), plan.moment.phase, plan.moment.owner,
+             format_byte_size(plan.moment.bytes), to_string(plan.moment.category));
+  fmt::print(
+      "Persistent {}, scratch memory at most {};\n{} buffers a step in an arena of {:.4f} x their live bytes;\n"
+      "planned steps hold a pool of {}.\n",
+      format_byte_size(plan.persistent_bytes), format_byte_size(plan.workspace_bytes), plan.step.size(),
+      plan.arena.ratio(), format_byte_size(plan.pool_bytes));
+  if (row.run)
+    fmt::print("The whole run (train, with its data and evaluation):\n{} at the peak, {} held.\n",
+               format_byte_size(row.run->peak_bytes), format_byte_size(row.run->pool_bytes));
+  fmt::print("\n");
+  Table table({{"alive at the peak", Align::left}, {"category", Align::left}, {"bytes"}, {"share"}});
+  std::uint64_t rest = plan.peak_bytes;
+  for (std::size_t i = 0; i < std::min(kShownHolders, plan.holders.size()); ++i) {
+    const Holder& holder = plan.holders[i];
+    rest -= holder.bytes;
+    table.add_row(
+        {holder.owner, std::string(to_string(holder.category)), format_byte_size(holder.bytes),
+         fmt::format("{:.1f} %", 100.0 * static_cast<double>(holder.bytes) / static_cast<double>(plan.peak_bytes))});
+  }
+  if (rest > 0)
+    table.add_row({fmt::format("{} others", plan.holders.size() - kShownHolders), "", format_byte_size(rest),
+                   fmt::format("{:.1f} %", 100.0 * static_cast<double>(rest) / static_cast<double>(plan.peak_bytes))});
+  fmt::print("{}", table.to_string());
+}
+
+void print_no_run(const RunConfig& config) {
+  fmt::print("\nNo whole run: the {} samples give no batch, and drop_last leaves out the rest.\n",
+             format_count(train_facts(*config.data).size));
+}
+
+/// `batch`: where it was `auto`.
+void print_head(const RunConfig& config, const PlanTarget& target, const PlanFit& fit,
+                const std::optional<BatchChoice>& batch, std::size_t width) {
+  fmt::print("{} on {}, accumulate {}\n", printable(config.model.name),
+             target.machine ? to_string(config.device) : target.profile.title(), config.train.accumulate);
+  if (fit.any()) fmt::print("{}\n", fit.to_text(target));
+  if (batch) fmt::print("{}\n", to_text(*batch, fit.pool));
+  fmt::print("{}\n", header(fit.any(), width));
+}
+
+/// For people who have read that no row fits: what would do for the smallest.
+void print_needed(const PlanTarget& target, const PlanFit& fit, const Row& least, bool alone) {
+  fmt::print("\n{} a {} of {}.\n",
+             alone ? "It does not fit: it needs"
+                   : fmt::format("None of these fits: the least, with batch {}, needs", least.step.batch),
+             fit.of == PlanFit::Of::pool ? "pool" : "limit",
+             format_byte_size(fit.needed_bytes(target, least.needed_pool())));
+}
+
+int plan_config(PlanOptions options) {
+  const auto profile = take_profile(options.rows.common, options.profile);
+  const RunConfig config = read_config(options.rows.common);
+  const PlanTarget target = plan_target(config, profile);
+  const PlanFit fit = plan_fit(config, target, options.memory);
+  std::optional<BatchChoice> chosen;
+  if (options.rows.batch_sizes.empty() && config.data) {
+    if (config.data->pipeline.batch_size_is_auto) chosen = chosen_batch(config, target, fit);
+    options.rows.batch_sizes = std::to_string(chosen ? chosen->batch : config.data->pipeline.batch_size);
+  }
+  const std::vector<StepCase> cases =
+      bench_cases(config, options.rows, options.rows.recompute.empty() ? fit.chosen_pool() : fit.pool);
+  const bool json = options.rows.json;
+  const std::size_t width = batch_width(cases);
+  bool any = false, begun = json;
+  std::optional<Row> least;  // of those that do not fit
+  for (const StepCase& step : cases) {
+    const Row row = plan_row(config, step, fit.pool, options.rows.seconds);
+    any = any || row.fits;
+    if (!std::exchange(begun, true))
+      print_head(config, target, fit, chosen, width);  // a row that cannot be planned has none
+    if (json)
+      print_json(config, row, target, fit);
+    else
+      print_row(row, fit.any(), width);
+    if (!json && cases.size() == 1) {
+      print_details(row);
+      if (config.data && !row.run) print_no_run(config);
+      fmt::print("{}", process_table(target, row.held_bytes()));
+    }
+    if (!least || row.needed_pool() < least->needed_pool()) least = row;
+  }
+  if (!json && cases.size() > 1) fmt::print("{}", process_table(target, std::nullopt));
+  if (any) return 0;
+  if (!json) print_needed(target, fit, *least, cases.size() == 1);
+  return 4;
+}
+
+int run_plan(const PlanOptions& options) {
+  if (options.trace.file.empty()) {
+    if (options.rows.common.config.empty())
+      throw ConfigError("plan: give a CONFIG, e.g. configs/quickstart.yaml, or --trace FILE");
+    if (!options.capacity.empty() || !options.trace.offsets_file.empty())
+      throw ConfigError("plan: --capacity and --offsets belong to --trace FILE");
+    return plan_config(options);
+  }
+  if (!options.rows.common.config.empty()) throw ConfigError("plan: give CONFIG or --trace FILE, not both");
+  TraceOptions trace = options.trace;
+  trace.seconds = options.rows.seconds;
+  trace.json = options.rows.json;
+  if (!options.capacity.empty()) trace.capacity = parse_bytes("--capacity", options.capacity);
+  return plan_trace(trace);
+}
+
+/// A trace has no device, rows or limits: flags for them would be ignored.
+void refuse_plans_flags(const CLI::App& command) {
+  for (const char* flag :
+       {"--memory", "--device", "--profile", "--batch-sizes", "--precision", "--recompute", "--seed"})
+    if (command.count(flag) > 0)
+      throw ConfigError(fmt::format("plan: {} belongs to a CONFIG, not to --trace FILE", flag));
+}
+
+}  // namespace
+
+void add_plan(CLI::App& app, Action& action) {
+  CLI::App* command = app.add_subcommand("plan", "A step's memory, before anything is allocated");
+  command->footer(kAbout);
+  const auto options = std::make_shared<PlanOptions>();
+  options->rows.seconds = 1.0;
+  options->rows.whole_run = true;
+  add_bench_options(*command, options->rows);
+  command->get_option("CONFIG")->required(false);
+  command->get_option("--seconds")->description("Most time to solve an arena");
+  command->get_option("--device")->description("auto (default), cpu, cuda:N or a profile: h200");
+  command->add_option("--profile", options->profile, "What `devices --measure` wrote for a GPU");
+  command->add_option("--memory", options->memory,
+                      "Bytes to fit into, e.g. 2GiB: of the process on\na GPU, else of the pool; default: the "
+                      "config's\nbudget or limit, else the GPU's memory");
+  command->add_option("--trace", options->trace.file, "CSV of lifetimes to solve instead of a CONFIG");
+  command->add_option("--capacity", options->capacity, "With --trace: an arena that is small enough");
+  command->add_option("--offsets", options->trace.offsets_file, "With --trace: write the offsets to a CSV");
+  command->callback([&action, command, options] {
+    if (!options->trace.file.empty()) refuse_plans_flags(*command);
+    action = [options] { return run_plan(*options); };
+  });
+}
+
+}  // namespace bantam::cli

@@ -1,0 +1,34 @@
+// Traces from elsewhere for the planner: a CSV of lifetimes in, offsets out.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "bantam/packing/planner.h"
+
+namespace bantam::cli {
+
+/// What `bantam plan --trace` was asked for.
+struct TraceOptions {
+  std::string file, offsets_file;
+  std::uint64_t capacity = 0;
+  double seconds = 1.0;
+  bool json = false;
+};
+
+/// Lifetimes from a file, in its order; ids as they stand there.
+struct BufferTrace {
+  std::vector<std::string> ids;
+  std::vector<PlannerBuffer> buffers;
+};
+
+/// Reads a CSV as `plan_trace` does.
+BufferTrace read_buffer_trace(const std::string& file);
+
+/// Reads the file (header with id, lower, upper and size, in any order; other columns are left alone), solves it and
+/// prints the result. Gives the exit code: 4 where a capacity was given and is passed. Throws DataError with file and
+/// line.
+int plan_trace(const TraceOptions& options);
+
+}  // namespace bantam::cli

@@ -1,0 +1,159 @@
+// `bantam bench`: the group of measuring subcommands, and the rows that they have in common.
+#include "bantam/cli/print/bench.h"
+
+#include <cmath>
+
+#include <fmt/format.h>
+
+#include "bantam/base/error.h"
+#include "bantam/cli/fit/fitting.h"
+#include "bantam/cli/fit/run_plan.h"
+
+namespace bantam::cli {
+
+void add_bench_options(CLI::App& command, BenchOptions& options) {
+  add_common_options(command, options.common);
+  command.add_option("--batch-sizes,--batch-size", options.batch_sizes,
+                     "Comma-separated, e.g. 16,128,1024;\ndefault: the config's batch size, or 16");
+  command.add_option("--precision", options.precisions,
+                     "Comma-separated: float32, mixed_float16,\nmixed_bfloat16; default: the config's");
+  command.add_option("--recompute", options.recompute,
+                     "Comma-separated: none, inner, cheap, all, names\nof blocks (a+b), or auto: the least that fits\n"
+                     "the budget; default: the config's");
+  command.add_option("--seconds", options.seconds, "Measuring time a row")
+      ->check(positive_seconds())
+      ->capture_default_str();
+  command.add_flag("--json", options.json, "One JSON object a row, bytes exact");
+}
+
+namespace {
+
+std::vector<std::int64_t> batches_of(const RunConfig& config, const BenchOptions& options, std::uint64_t bytes) {
+  if (!options.batch_sizes.empty()) return parse_integers("--batch-sizes", options.batch_sizes);
+  if (!config.data) return {16};
+  return {config.data->pipeline.batch_size_is_auto ? solve_batch(config, bytes) : config.data->pipeline.batch_size};
+}
+
+/// What is not there is to be chosen.
+std::vector<std::optional<RecomputeOptions>> recomputes_of(const RunConfig& config, const BenchOptions& options,
+                                                           std::uint64_t bytes) {
+  if (options.recompute.empty()) {
+    if (bytes > 0 && !config.recompute_given) return {std::nullopt};
+    return {config.recompute};
+  }
+  std::vector<std::optional<RecomputeOptions>> recomputes;
+  for (const std::string& text : parse_texts("--recompute", options.recompute)) {
+    if (text == "auto") {
+      if (bytes == 0) throw ConfigError("--recompute auto: give memory.budget or a limit for it to fit");
+      recomputes.emplace_back();
+      continue;
+    }
+    recomputes.emplace_back(of_flag("--recompute", [&] { return parse_recompute(text); }));
+    // Throws for a name that is not there, before anything runs.
+    of_flag("--recompute", [&] { (void)lower(config.model.graph, *recomputes.back()); });
+  }
+  return recomputes;
+}
+
+RecomputeChoice choose(const RunConfig& config, std::int64_t batch, Precision precision, std::uint64_t bytes,
+                       bool whole_run) {
+  if (!whole_run || !gives_batches(config, batch)) return choose_recompute(config, {batch, precision, {}}, bytes);
+  RunConfig run = config;
+  run.precision = precision;
+  return choose_for_run(run, batch, bytes);
+}
+
+StepCase bench_case(const RunConfig& config, std::int64_t batch, Precision precision,
+                    const std::optional<RecomputeOptions>& recompute, std::uint64_t bytes, bool whole_run) {
+  if (recompute) return {batch, precision, *recompute};
+  const RecomputeChoice choice = choose(config, batch, precision, bytes, whole_run);
+  StepCase step{batch, precision, choice.recompute};
+  if (to_string(choice.recompute) != "none") step.predicted_extra = choice.extra_work;
+  return step;
+}
+
+}  // namespace
+
+std::string add_extra(nlohmann::ordered_json& json, const RunConfig& config, const StepCase& row,
+                      const StepMeasurement& measured, const BenchOptions& options) {
+  if (!row.predicted_extra) return "";
+  json["predicted_extra_percent"] = 100 * *row.predicted_extra;
+  std::string text = fmt::format("\n      recompute {}\n      {:+.1f} % time predicted, ",
+                                 wrapped(row.recompute, 64, "                "), 100 * *row.predicted_extra);
+  try {
+    const StepCase plain{row.batch, row.precision, {}};
+    RunConfig unbound = config;  // the budget is what it does not fit
+    unbound.memory.budget = 0;
+    const double plain_ms = measure_step(unbound, plain, options.common.threads, options.seconds).ms_per_step,
+                 extra = measured.ms_per_step / plain_ms - 1;
+    json["measured_extra_percent"] = 100 * extra;
+    return text + fmt::format("{:+.1f} % measured", 100 * extra);
+  } catch (const OutOfMemory&) {
+    return text + "not measured: without it the step does not fit";
+  }
+}
+
+std::vector<StepCase> bench_cases(const RunConfig& config, const BenchOptions& options, std::uint64_t bytes) {
+  require_model_fits(config);  // steps run without data, but what `train` refuses is not worth measuring
+  std::vector<Precision> precisions{config.precision};
+  if (!options.precisions.empty()) {
+    precisions.clear();
+    for (const std::string& text : parse_texts("--precision", options.precisions))
+      precisions.push_back(of_flag("--precision", [&] { return parse_precision(text, config.device); }));
+  }
+  std::vector<StepMode> modes;
+  for (const std::string& mode : parse_texts("--mode", options.modes.empty() ? "auto" : options.modes))
+    modes.push_back(of_flag("--mode", [&] { return parse_step_mode(mode, config.device); }));
+  std::vector<StepCase> cases;
+  for (const Precision precision : precisions)
+    for (const auto& recompute : recomputes_of(config, options, bytes))
+      for (const std::int64_t batch : batches_of(config, options, bytes)) {
+        StepCase row = bench_case(config, batch, precision, recompute, bytes, options.whole_run);
+        for (const StepMode mode : modes) {
+          row.mode = mode;
+          cases.push_back(row);
+        }
+      }
+  return cases;
+}
+
+std::string short_name(Precision precision) {
+  switch (precision.kind) {
+    case PrecisionKind::mixed_float16:
+      return "f16";
+    case PrecisionKind::mixed_bfloat16:
+      return "bf16";
+    case PrecisionKind::float32:
+      break;
+  }
+  return "f32";
+}
+
+std::string policy_name(const StepCase& step) { return step.predicted_extra ? "auto" : to_string(step.recompute); }
+
+std::string compact_bytes(std::uint64_t bytes) {
+  if (bytes < 1024) return fmt::format("{}B", bytes);
+  double value = static_cast<double>(bytes);
+  std::size_t unit = 0;
+  while (value >= 1023.5 && unit < 5) {
+    value /= 1024;
+    ++unit;
+  }
+  const int digits = value < 9.995 ? 2 : value < 99.95 ? 1 : 0;
+  return fmt::format("{:.{}f}{}", value, digits, "BKMGTP"[unit]);
+}
+
+std::string compact_rate(double per_second, int digits) {
+  return per_second < std::pow(10.0, digits) - 0.5 ? fmt::format("{:.0f}", per_second)
+                                                   : fmt::format("{:.0f}k", per_second / 1e3);
+}
+
+void add_bench(CLI::App& app, Action& action) {
+  CLI::App* bench = app.add_subcommand("bench", "Measure steps, their memory, and allocators");
+  bench->require_subcommand(1);
+  add_bench_step(*bench, action);
+  add_bench_memory(*bench, action);
+  add_bench_allocator(*bench, action);
+}
+
+}  // namespace bantam::cli

@@ -1,0 +1,44 @@
+// What `bench step` and `bench memory` share: their options, and the rows that follow from them.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "bantam/cli/config/options.h"
+#include "bantam/cli/measure/measure.h"
+
+namespace bantam::cli {
+
+struct BenchOptions {
+  CommonOptions common;
+  std::string batch_sizes, precisions, recompute, modes;  ///< lists, as typed
+  double seconds = 1.5;
+  bool json = false;
+  bool bytes = false;
+  bool whole_run = false;  ///< `auto` fits all that `bantam train` holds, where the configuration has data
+};
+
+void add_bench_options(CLI::App& command, BenchOptions& options);
+/// One case a row: by precision, then recompute, then batch, then mode. `auto` as recompute (the default where there
+/// are bytes to fit and the configuration says nothing) is the policy of least work that fits `bytes`. Throws
+/// ConfigError.
+std::vector<StepCase> bench_cases(const RunConfig& config, const BenchOptions& options, std::uint64_t bytes);
+/// Of a row whose recompute the program chose: its predicted extra time beside the measured one, for which the step
+/// with nothing run again is measured too. Adds both to `json`; gives two lines, each after a newline. "" for other
+/// rows.
+std::string add_extra(nlohmann::ordered_json& json, const RunConfig& config, const StepCase& row,
+                      const StepMeasurement& measured, const BenchOptions& options);
+/// "f32", "f16", "bf16": the peers' short names, for narrow tables.
+std::string short_name(Precision precision);
+/// A row's recompute in at most a few words: "auto" where the program chose it.
+std::string policy_name(const StepCase& step);
+/// "2.65M", "384K", "12B": at most five characters, powers of 1024.
+std::string compact_bytes(std::uint64_t bytes);
+/// "2510", "123k": whole where that takes at most so many digits.
+std::string compact_rate(double per_second, int digits = 5);
+
+void add_bench_step(CLI::App& bench, Action& action);
+void add_bench_memory(CLI::App& bench, Action& action);
+void add_bench_allocator(CLI::App& bench, Action& action);
+
+}  // namespace bantam::cli

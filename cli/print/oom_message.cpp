@@ -1,0 +1,215 @@
+// From an OutOfMemory to questions for the advisor, and its answers in words.
+#include "bantam/cli/print/oom_message.h"
+
+#include <algorithm>
+#include <functional>
+#include <sstream>
+
+#include <fmt/format.h>
+
+#include "bantam/base/byte_size.h"
+#include "bantam/base/text.h"
+#include "bantam/cli/fit/fitting.h"
+#include "bantam/cli/fit/run_plan.h"
+
+namespace bantam::cli {
+namespace {
+
+constexpr std::size_t kShownHolders = 5;
+constexpr std::size_t kColumns = 80, kPrefix = 15;  // "bantam: error: "
+
+/// What the pool could have: as configured, or, where nothing is, all that the device gave.
+std::uint64_t bytes_there_were(const RunConfig& config, const OutOfMemory::Facts& facts) {
+  const std::uint64_t bytes = bytes_to_fit(config);
+  return bytes > 0 ? bytes : facts.limit_bytes > 0 ? facts.limit_bytes : facts.pool_bytes;
+}
+
+std::uint64_t rounded_up(std::uint64_t bytes) {
+  return (bytes + BfcAllocator::kGranule - 1) / BfcAllocator::kGranule * BfcAllocator::kGranule;
+}
+
+/// What the images and labels of a split take of the host's memory.
+std::uint64_t bytes_of(const DatasetFacts& facts) {
+  return rounded_up(static_cast<std::uint64_t>(facts.size * facts.image_shape.elements())) +
+         rounded_up(static_cast<std::uint64_t>(facts.size) * sizeof(std::int32_t));
+}
+
+/// The data set of a run that trains in the pool where it lies: on the CPU, but not on a share of it.
+struct DataShare {
+  std::uint64_t train_bytes = 0, held_out_bytes = 0;  ///< 0: it lies elsewhere
+
+  explicit DataShare(const RunConfig& config) {
+    if (!config.device.is_cpu() || config.device.is_logical()) return;
+    train_bytes = bytes_of(train_facts(*config.data));
+    held_out_bytes = bytes_of(test_facts(*config.data));
+  }
+  std::uint64_t bytes() const { return train_bytes + held_out_bytes; }
+};
+
+/// "data: {limit: N}" for the most training images, in round numbers, with which the run fits `bytes`, planned; ""
+/// where none do.
+std::string fewer_images(const RunConfig& config, std::uint64_t bytes, std::uint64_t pool_bytes) {
+  constexpr int kTries = 4;
+  RunConfig fewer = config;
+  const DatasetFacts all = train_facts(*config.data);
+  const std::int64_t least = config.data->pipeline.batch_size;
+  const auto an_image = static_cast<std::uint64_t>(all.image_shape.elements()) + sizeof(std::int32_t);
+  std::uint64_t over = pool_bytes - std::min(bytes, pool_bytes);
+  for (int tried = 0; tried < kTries; ++tried) {
+    std::int64_t images = all.size - static_cast<std::int64_t>(over / an_image) - 1;
+    for (std::int64_t digit = 1; digit * 100 <= images; digit *= 10) images -= images % (digit * 10);
+    if (images < least) return "";
+    fewer.data->limit = images;
+    const std::uint64_t pool = plan_run(fewer).pool_bytes;
+    if (pool <= bytes)
+      return fmt::format("\n    data: {{limit: {}}}\n      -> a pool of {} (-{}), {} of {} training images", images,
+                         format_byte_size(pool), format_byte_size(pool_bytes - pool), format_count(images),
+                         format_count(all.size));
+    over += pool - bytes;
+  }
+  return "";
+}
+
+/// Where the data set takes most of what is needed: how much that is, and what would lessen it; else "".
+std::string data_advice(const RunConfig& config, const OomAdvice& advice, std::uint64_t bytes) {
+  const DataShare data(config);
+  if (data.bytes() <= advice.needed_bytes / 2) return "";
+  const auto images = [](const DatasetFacts& facts) { return format_count(facts.size); };
+  std::string text = fmt::format(
+      "\n  The data set takes {} of these {}: {} for {} training images and {} for {} held out.",
+      format_byte_size(data.bytes()), format_byte_size(advice.needed_bytes), format_byte_size(data.train_bytes),
+      images(train_facts(*config.data)), format_byte_size(data.held_out_bytes), images(test_facts(*config.data)));
+  const std::string fewer = fewer_images(config, bytes, advice.needed_bytes);
+  if (fewer.empty()) return text + " Fewer training images (data: {limit: N}) alone do not make it fit.";
+  return text + (advice.edits.empty() ? " This fits:" : " This fits, too:") + fewer;
+}
+
+/// Of a run that was refused before it began: who would hold the memory at its peak. What the run's pool holds beside
+/// the step's are its data.
+std::string planned_holders(const Graph& graph, const StepPlanOptions& step, std::uint64_t run_pool_bytes) {
+  StepPlan plan = plan_step(graph, step);
+  if (run_pool_bytes > plan.pool_bytes)
+    plan.holders.push_back({.owner = "data set and batches made ahead",
+                            .category = Category::input,
+                            .bytes = run_pool_bytes - plan.pool_bytes});
+  std::ranges::stable_sort(plan.holders, std::greater<>(), &Holder::bytes);
+  std::string text = "  largest holders at the planned peak:";
+  for (std::size_t i = 0; i < std::min(kShownHolders, plan.holders.size()); ++i)
+    text += fmt::format("\n    {} ({}): {}", plan.holders[i].owner, to_string(plan.holders[i].category),
+                        format_byte_size(plan.holders[i].bytes));
+  return text + "\n";
+}
+
+std::string edit_line(const FittingEdit& edit) {
+  switch (edit.kind) {
+    case FittingEdit::Kind::precision:
+      return fmt::format("precision: {}", to_string(edit.step.model.precision));
+    case FittingEdit::Kind::recompute:
+      return fmt::format("recompute: [{}]", wrapped(edit.step.model.recompute, 62, "                "));
+    case FittingEdit::Kind::batch:
+      break;
+  }
+  return fmt::format("batch: {{size: {}}} with train: {{accumulate: {}}}", edit.step.batch, edit.step.accumulate);
+}
+
+std::string effect(const FittingEdit& edit, std::uint64_t pool_without) {
+  std::string text = fmt::format("a pool of {}", format_byte_size(edit.pool_bytes));
+  if (edit.pool_bytes < pool_without) text += fmt::format(" (-{})", format_byte_size(pool_without - edit.pool_bytes));
+  if (edit.kind == FittingEdit::Kind::recompute) text += fmt::format(", {:+.0f} % time", 100 * edit.extra_work);
+  if (edit.kind != FittingEdit::Kind::batch) return text;
+  text += ", the same effective batch";
+  if (edit.changes_statistics) text += fmt::format(", but batch norm then sees {} samples at a time", edit.step.batch);
+  return text;
+}
+
+/// Lines longer than `width` go on below, indented by two more than they began.
+std::string wrap_lines(const std::string& text, std::size_t width, std::size_t first_width) {
+  std::string wrapped_text;
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);) {
+    std::size_t most = wrapped_text.empty() ? first_width : width;
+    const std::string indent(line.find_first_not_of(' ') == std::string::npos ? 0 : line.find_first_not_of(' ') + 2,
+                             ' ');
+    while (line.size() > most) {
+      const std::size_t space = line.rfind(' ', most);
+      if (space == std::string::npos || space < indent.size()) break;  // one long word
+      wrapped_text += line.substr(0, space) + "\n";
+      line = indent + line.substr(space + 1);
+      most = width;
+    }
+    wrapped_text += line + "\n";
+  }
+  wrapped_text.pop_back();
+  return wrapped_text;
+}
+
+/// What would do without a change, and what that is of: a budget where that is the less, else a limit.
+std::string needed_text(const RunConfig& config, const PlanTarget& target, std::uint64_t pool_bytes) {
+  const std::uint64_t budget = config.memory.budget;
+  if (budget > 0 && budget == bytes_to_fit(config, target))
+    return fmt::format("\n  {} it needs a budget of {}.",
+                       config.recompute_given ? "As it is," : "With nothing run again,", format_byte_size(pool_bytes));
+  return fmt::format("\n  As it is, it needs a limit of {}.",
+                     format_byte_size(pool_bytes + bytes_besides_pool(target)));
+}
+
+/// `of_run`: with the run's data; else of a step alone.
+OutOfMemory explain(const OutOfMemory& error, const RunConfig& config, const OomQuestion& question, bool of_run) {
+  if (question.bytes == 0) return error;
+  const Graph& graph = config.model.graph;
+  try {
+    const PlanTarget target = measured_target(config);
+    if (refused_shares(config, target, 0)) return error;
+    std::string text = std::string(error.what()) + "\n";
+    const OomAdvice advice = advise(graph, question);
+    const bool before_it_began = error.facts().in_use_bytes == 0;
+    // What was refused then is not the run's own memory.
+    if (before_it_began && advice.needed_bytes <= question.bytes) return error;
+    if (before_it_began) text += planned_holders(graph, question.step, advice.needed_bytes);
+    text += advice_text(advice, question.bytes);
+    if (of_run) text += data_advice(config, advice, question.bytes);
+    // A run that was refused for its planned pool has been told what it needs, by what was measured.
+    if (error.facts().requested_bytes != advice.needed_bytes) text += needed_text(config, target, advice.needed_bytes);
+    return OutOfMemory(wrap_lines(text, kColumns, kColumns - kPrefix), error.facts());
+  } catch (const Error&) {  // no advice is no reason to lose the error
+    return error;
+  }
+}
+
+}  // namespace
+
+std::string advice_text(const OomAdvice& advice, std::uint64_t bytes) {
+  std::string text = fmt::format("  By plan a pool of {} is held; {}.", format_byte_size(advice.needed_bytes),
+                                 bytes > 1 ? fmt::format("there are {}", format_byte_size(bytes))
+                                           : std::string("the limit leaves nothing for it"));
+  if (!advice.edits.empty()) text += " Each of these fits:";
+  for (const FittingEdit& edit : advice.edits)
+    text += fmt::format("\n    {}\n      -> {}", edit_line(edit), effect(edit, advice.needed_bytes));
+  return text;
+}
+
+OutOfMemory explain_training(const OutOfMemory& error, const RunConfig& config) {
+  const std::int64_t batch = config.data->pipeline.batch_size;
+  const auto pool = [&](const StepPlanOptions& step) {
+    RunConfig other = variant(config, step.batch, step.model.recompute);
+    other.precision = step.model.precision;
+    other.train.accumulate = step.accumulate;
+    return plan_run(other).pool_bytes;
+  };
+  return explain(error, config,
+                 {.step = train_plan_options(config, {batch, config.precision, config.recompute}),
+                  .bytes = bytes_there_were(config, error.facts()),
+                  .rates = typical_rates(config.device, config.precision),
+                  .pool = pool},
+                 true);
+}
+
+OutOfMemory explain_step(const OutOfMemory& error, const RunConfig& config, const StepCase& step) {
+  return explain(error, config,
+                 {.step = train_plan_options(config, step),
+                  .bytes = bytes_there_were(config, error.facts()),
+                  .rates = typical_rates(config.device, step.precision)},
+                 false);
+}
+
+}  // namespace bantam::cli

@@ -1,0 +1,227 @@
+// Lines of progress, and how often they are written.
+#include "bantam/cli/print/progress.h"
+
+#include <algorithm>
+#include <utility>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include "bantam/base/error.h"
+#include "bantam/base/text.h"
+#include "bantam/cli/print/bench.h"
+#include "bantam/cli/print/json_text.h"
+
+namespace bantam::cli {
+namespace {
+
+constexpr std::chrono::milliseconds kBarPause{100};
+constexpr std::chrono::seconds kPlainPause{5};
+constexpr int kLongestBar = 30, kShortestBar = 6;
+
+int terminal_width(std::FILE* out) {
+  winsize size{};
+  if (ioctl(fileno(out), TIOCGWINSZ, &size) == 0 && size.ws_col > 0) return size.ws_col;
+  return 80;
+}
+
+std::string memory_text(const ProgressState& s) {
+  std::string text = compact_bytes(s.memory_now) + "/" + compact_bytes(s.memory_peak);
+  if (s.memory_limit > 0) text += "/" + compact_bytes(s.memory_limit);
+  return text;
+}
+
+std::string percent(double share) { return fmt::format("{:.0f}%", 100 * share); }
+
+std::string memory_cell(const ProgressState& s) {
+  return fmt::format(" mem {:<{}}", memory_text(s), s.memory_limit > 0 ? 17 : 11);
+}
+
+/// Behind a bar, which keeps its width while the numbers gain and lose digits: each has room for its widest.
+std::string long_bar_state(const ProgressState& s) {
+  return fmt::format(" {:>{}}/{}  {:>5.0f} images/s  ETA {:<6}  loss {:.4f}  accuracy {:.4f} {}  data wait {:<4}",
+                     s.step, std::to_string(s.steps).size(), s.steps, s.images_per_second,
+                     format_duration(s.eta_seconds), s.loss, s.accuracy, memory_cell(s), percent(s.data_wait_share));
+}
+
+std::string short_bar_state(const ProgressState& s) {
+  return fmt::format(" {:>{}}/{} {:>5}/s ETA {:<6} loss {:.3f} acc {:.3f}", s.step, std::to_string(s.steps).size(),
+                     s.steps, compact_rate(s.images_per_second), format_duration(s.eta_seconds), s.loss, s.accuracy);
+}
+std::string wait_cell(const ProgressState& s) { return fmt::format(" wait {:<4}", percent(s.data_wait_share)); }
+
+/// What all lines of a log begin with.
+std::string log_head(std::int64_t epoch, std::int64_t epochs, double loss, double accuracy) {
+  return fmt::format("epoch {}/{} loss {:.4f} acc {:.4f}", epoch, epochs, loss, accuracy);
+}
+
+std::string bar(double share, int width) {
+  const int inside = width - 2;
+  const int done = static_cast<int>(std::clamp(share, 0.0, 1.0) * inside);
+  return "[" + std::string(static_cast<std::size_t>(done), '=') +
+         std::string(static_cast<std::size_t>(inside - done), ' ') + "]";
+}
+
+}  // namespace
+
+ProgressMode parse_progress_mode(std::string_view text, std::FILE* out) {
+  if (text == "auto") return isatty(fileno(out)) != 0 ? ProgressMode::bar : ProgressMode::plain;
+  if (text == "bar") return ProgressMode::bar;
+  if (text == "plain") return ProgressMode::plain;
+  if (text == "json") return ProgressMode::json;
+  if (text == "none") return ProgressMode::none;
+  throw ConfigError(fmt::format("--progress: expected auto, bar, plain, json or none, got '{}'", text));
+}
+
+std::string bar_line(const ProgressState& s, int width) {
+  const std::string long_head = fmt::format("epoch {}/{} ", s.epoch, s.epochs),
+                    short_head = fmt::format("{}/{} ", s.epoch, s.epochs), tail = short_bar_state(s);
+  const double share = s.steps > 0 ? static_cast<double>(s.step) / static_cast<double>(s.steps) : 0.0;
+  // Of the lines that leave room for a bar, the one that says most.
+  const std::pair<std::string, std::string> lines[] = {{long_head, long_bar_state(s)},
+                                                       {short_head, tail + memory_cell(s) + wait_cell(s)},
+                                                       {short_head, tail + memory_cell(s)},
+                                                       {short_head, tail}};
+  for (const auto& [before, behind] : lines) {
+    const int room = width - static_cast<int>(display_width(before) + display_width(behind));
+    if (room >= kShortestBar) return before + bar(share, std::min(room, kLongestBar)) + behind;
+  }
+  const std::string line = short_head + (tail + memory_cell(s) + wait_cell(s)).substr(1);
+  return line.substr(0, static_cast<std::size_t>(std::max(width, 1)));
+}
+
+std::string plain_line(const ProgressState& s) {
+  return log_head(s.epoch, s.epochs, s.loss, s.accuracy) + fmt::format(" step {}/{} {}/s ETA {}", s.step, s.steps,
+                                                                       compact_rate(s.images_per_second),
+                                                                       format_duration(s.eta_seconds));
+}
+
+std::string evaluation_line(const EvaluationState& s) {
+  return fmt::format("epoch {}/{} evaluating: batch {}/{} ETA {}", s.epoch, s.epochs, s.batch, s.batches,
+                     format_duration(s.eta_seconds));
+}
+
+std::string epoch_line(const EpochSummary& e) {
+  std::string line =
+      e.trained ? log_head(e.epoch, e.epochs, e.loss, e.accuracy) : fmt::format("epoch {}/{}", e.epoch, e.epochs);
+  if (e.validated) line += fmt::format(" held out loss {:.4f} acc {:.4f}", e.validation_loss, e.validation_accuracy);
+  return line + " " + format_duration(e.seconds);
+}
+
+std::string json_line(const ProgressState& s) {
+  const nlohmann::ordered_json line = {{"event", "progress"},
+                                       {"epoch", s.epoch},
+                                       {"epochs", s.epochs},
+                                       {"step", s.step},
+                                       {"steps", s.steps},
+                                       {"images_per_s", s.images_per_second},
+                                       {"eta_seconds", s.eta_seconds},
+                                       {"loss", s.loss},
+                                       {"accuracy", s.accuracy},
+                                       {"memory_now_bytes", s.memory_now},
+                                       {"memory_peak_bytes", s.memory_peak},
+                                       {"memory_limit_bytes", s.memory_limit},
+                                       {"data_wait_share", s.data_wait_share}};
+  return line.dump();
+}
+
+std::string json_line(const EvaluationState& s) {
+  const nlohmann::ordered_json line = {{"event", "evaluation"}, {"epoch", s.epoch},     {"epochs", s.epochs},
+                                       {"batch", s.batch},      {"batches", s.batches}, {"eta_seconds", s.eta_seconds}};
+  return line.dump();
+}
+
+std::string json_line(const EpochSummary& e) {
+  nlohmann::ordered_json line = {{"event", "epoch"}, {"epoch", e.epoch}, {"epochs", e.epochs}};
+  if (e.trained) {
+    line["loss"] = e.loss;
+    line["accuracy"] = e.accuracy;
+  }
+  line["seconds"] = e.seconds;
+  line["images_per_s"] = e.images_per_second;
+  line["data_wait_share"] = e.data_wait_share;
+  if (e.validated) {
+    line["validation_loss"] = e.validation_loss;
+    line["validation_accuracy"] = e.validation_accuracy;
+  }
+  return line.dump();
+}
+
+void Progress::write_line(const std::string& line) {
+  std::fputs((line + "\n").c_str(), out_);
+  std::fflush(out_);
+}
+
+bool Progress::plain_is_due() {
+  const Clock::time_point now = Clock::now();
+  if (last_ == Clock::time_point{}) last_ = now;  // the first line comes when there is something to say
+  if (now - last_ < kPlainPause) return false;
+  last_ = now;
+  return true;
+}
+
+void Progress::draw(const std::string& line) {
+  std::fputs(("\r" + line + "\x1b[K").c_str(), out_);
+  std::fflush(out_);
+  line_open_ = true;
+}
+
+void Progress::update(const ProgressState& state) {
+  if (mode_ == ProgressMode::none) return;
+  if (mode_ == ProgressMode::json) return write_line(json_line(state));
+  if (mode_ == ProgressMode::plain) {
+    if (plain_is_due()) write_line(plain_line(state));
+    return;
+  }
+  const Clock::time_point now = Clock::now();
+  if (last_ != Clock::time_point{} && now - last_ < kBarPause && state.step != state.steps) return;
+  last_ = now;
+  // One column is left free: some terminals begin a new line when the last one is written.
+  draw(bar_line(state, terminal_width(out_) - 1));
+}
+
+void Progress::evaluation(const EvaluationState& state) {
+  if (mode_ == ProgressMode::none) return;
+  if (mode_ == ProgressMode::json) return write_line(json_line(state));
+  if (mode_ == ProgressMode::plain) {
+    if (plain_is_due()) write_line(evaluation_line(state));
+    return;
+  }
+  const Clock::time_point now = Clock::now();
+  if (now - last_ < kBarPause) return;
+  last_ = now;
+  draw(evaluation_line(state).substr(0, static_cast<std::size_t>(std::max(terminal_width(out_) - 1, 1))));
+}
+
+void Progress::epoch_end(const EpochSummary& epoch) {
+  if (mode_ == ProgressMode::json)
+    write_line(json_line(epoch));
+  else
+    message(epoch_line(epoch));
+}
+
+void Progress::message(std::string_view text) {
+  if (mode_ == ProgressMode::bar || mode_ == ProgressMode::plain) write_above_bar(text);
+}
+
+void Progress::warning(std::string_view text) {
+  if (mode_ == ProgressMode::json)
+    write_line(json_text(nlohmann::ordered_json({{"event", "warning"}, {"message", text}})));
+  else
+    write_above_bar(fmt::format("warning: {}", text));
+}
+
+void Progress::write_above_bar(std::string_view text) {
+  const bool open = line_open_;
+  line_open_ = false;
+  write_line((open ? "\r" : "") + printable(text) + (open ? "\x1b[K" : ""));
+}
+
+void Progress::close() {
+  if (line_open_) write_line("");
+  line_open_ = false;
+}
+
+}  // namespace bantam::cli

@@ -1,0 +1,150 @@
+// Formatting of progress events and of a run's end.
+#include "bantam/cli/print/train_report.h"
+
+#include <fmt/format.h>
+
+#include "bantam/base/byte_size.h"
+#include "bantam/base/text.h"
+#include "bantam/cli/measure/measure.h"
+
+namespace bantam::cli {
+
+void ProgressCallback::on_progress(const ProgressEvent& event) {
+  if (!first_) first_ = std::chrono::steady_clock::now();
+  const MemoryStats memory = memory_.stats();
+  progress_.update({.epoch = event.epoch + 1,
+                    .epochs = event.epochs,
+                    .step = event.update,
+                    .steps = event.updates,
+                    .images_per_second = event.images_per_second,
+                    .eta_seconds = event.eta_seconds,
+                    .loss = event.epoch_loss,
+                    .accuracy = event.epoch_accuracy,
+                    .memory_now = memory.in_use_bytes,
+                    .memory_peak = memory.peak_bytes,
+                    .memory_limit = memory.limit_bytes,
+                    .data_wait_share = event.data_wait_share});
+}
+
+void ProgressCallback::on_evaluation(const EvaluationEvent& event) {
+  progress_.evaluation({.epoch = event.epoch + 1,
+                        .epochs = event.epochs,
+                        .batch = event.batch,
+                        .batches = event.batches,
+                        .eta_seconds = event.eta_seconds});
+}
+
+void ProgressCallback::on_epoch_end(const EpochEvent& event) {
+  progress_.epoch_end({.epoch = event.epoch + 1,
+                       .epochs = event.epochs,
+                       .trained = event.train.samples > 0,
+                       .loss = event.train.loss,
+                       .accuracy = event.train.accuracy,
+                       .validated = event.validation.samples > 0,
+                       .validation_loss = event.validation.loss,
+                       .validation_accuracy = event.validation.accuracy,
+                       .seconds = event.seconds,
+                       .images_per_second = event.images_per_second,
+                       .data_wait_share = event.data_wait_share});
+}
+
+void ProgressCallback::on_smaller_micro_batch(const SmallerMicroBatchEvent& event) {
+  progress_.warning(fmt::format("out of memory: update {} of epoch {} is repeated in micro-batches of {}",
+                                event.update + 1, event.epoch + 1, event.samples));
+}
+
+namespace {
+
+std::string metrics_line(const char* title, const Metrics& metrics) {
+  return fmt::format("  {:<10}accuracy {:.4f}, loss {:.4f}, {} images\n", title, metrics.accuracy, metrics.loss,
+                     format_count(metrics.samples));
+}
+
+std::string memory_lines(const MemoryStats& memory, std::uint64_t planned_peak_bytes) {
+  const std::string planned = memory.peak_bytes == planned_peak_bytes
+                                  ? "as planned"
+                                  : fmt::format("planned {}", format_byte_size(planned_peak_bytes));
+  std::string text =
+      fmt::format("  {:<10}{} in use at the peak ({}), {} held:\n", "memory", format_byte_size(memory.peak_bytes),
+                  planned, format_byte_size(memory.peak_pool_bytes));
+  for (std::size_t i = 0; i < kCategories; ++i)
+    if (const auto category = static_cast<Category>(i); memory.by_category_at_peak[category] > 0)
+      text += fmt::format("  {:<10}  {:<11}{:>10}\n", "", to_string(category),
+                          format_byte_size(memory.by_category_at_peak[category]));
+  return text;
+}
+
+std::string process_lines(const TrainReport& report) {
+  std::string text = fmt::format("  {:<10}{} counted for the process ({})\n", "",
+                                 format_byte_size(report.process.bytes), to_string(report.process.method));
+  for (const OverheadLine& line : report.overhead)
+    text += fmt::format("  {:<10}  {:<14}{:>10}\n", "", line.name, format_byte_size(line.bytes));
+  return text;
+}
+
+}  // namespace
+
+std::string closing_summary(const TrainReport& report) {
+  const TrainResult& result = report.result;
+  std::string text;
+  if (result.stopped)
+    text = fmt::format("stopped in epoch {} after {} of its updates; go on with\n  bantam train --resume {}\n",
+                       result.epoch + 1, result.update, report.directory.path().string());
+  else
+    text = fmt::format("{}: {} epoch{}, {} update{} in {} on {}, {}\n", report.config.model.name, result.epochs,
+                       result.epochs == 1 ? "" : "s", format_count(result.updates), result.updates == 1 ? "" : "s",
+                       format_duration(report.seconds), to_string(report.config.device),
+                       to_string(report.config.precision));
+  if (result.validation.samples > 0) text += metrics_line("held out", result.validation);
+  if (result.train.samples > 0) text += metrics_line("training", result.train);
+  text += fmt::format("  {:<10}{:.0f} images/s, {} of training, {:.1f}% of it waiting for data\n", "speed",
+                      result.images_per_second, format_duration(result.seconds), 100 * result.data_wait_share);
+  if (report.start_seconds > 0)
+    text += fmt::format("  {:<10}{:.2f} s from the start to the first updates' results\n", "", report.start_seconds);
+  text += memory_lines(report.memory, report.planned_peak_bytes);
+  if (!report.overhead.empty()) text += process_lines(report);
+  if (report.host && report.pinned)
+    text += fmt::format("  {:<10}{} of host memory at the peak, {} of it page-locked\n", "",
+                        format_byte_size(report.host->peak_bytes + report.pinned->peak_bytes),
+                        format_byte_size(report.pinned->peak_bytes));
+  text += fmt::format("  {:<10}{}/\n  {:<10}  config.yaml metrics.jsonl weights.safetensors state.safetensors\n",
+                      "files", report.directory.path().string(), "");
+  return text;
+}
+
+nlohmann::ordered_json closing_json(const TrainReport& report) {
+  const TrainResult& result = report.result;
+  const Metrics& best = result.validation.samples > 0 ? result.validation : result.train;
+  nlohmann::ordered_json json = {{"accuracy", best.accuracy},
+                                 {"loss", best.loss},
+                                 {"epochs", result.epoch},
+                                 {"seconds", report.seconds},
+                                 {"run_dir", report.directory.path().string()},
+                                 {"model", report.config.model.name},
+                                 {"parameters", report.parameters},
+                                 {"batch", report.batch},
+                                 {"precision", to_string(report.config.precision)},
+                                 {"recompute", to_string(report.config.recompute)},
+                                 {"device", to_string(report.config.device)},
+                                 {"seed", report.config.seed},
+                                 {"updates", result.updates},
+                                 {"stopped", result.stopped},
+                                 {"held_out", result.validation.samples > 0},
+                                 {"train_accuracy", result.train.accuracy},
+                                 {"train_loss", result.train.loss},
+                                 {"start_seconds", report.start_seconds},
+                                 {"train_seconds", result.seconds},
+                                 {"images_per_s", result.images_per_second},
+                                 {"data_wait_share", result.data_wait_share}};
+  add_memory(json, report.memory);
+  json["planned_peak_bytes"] = report.planned_peak_bytes;
+  json["planned_pool_bytes"] = report.planned_pool_bytes;
+  json["process_bytes"] = report.process.bytes;
+  json["process_method"] = to_string(report.process.method);
+  for (const OverheadLine& line : report.overhead) json["overhead"][line.name] = line.bytes;
+  if (report.host) json["host_peak_bytes"] = report.host->peak_bytes;
+  if (report.pinned) json["pinned_peak_bytes"] = report.pinned->peak_bytes;
+  return json;
+}
+
+}  // namespace bantam::cli

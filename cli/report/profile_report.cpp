@@ -1,0 +1,118 @@
+// report.html: the page of bantam/cli/report/ with a run's data in it, as columns to keep it small.
+#include <map>
+#include <string_view>
+
+#include <fmt/format.h>
+
+#include "bantam/cli/report/profile_files.h"
+#include "resources.h"
+
+namespace bantam::cli {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+/// Names by the order of their first use.
+class Names {
+ public:
+  std::size_t operator()(const std::string& name) {
+    const auto [place, fresh] = places_.try_emplace(name, names_.size());
+    if (fresh) names_.push_back(name);
+    return place->second;
+  }
+  const std::vector<std::string>& all() const { return names_; }
+
+ private:
+  std::map<std::string, std::size_t> places_;
+  std::vector<std::string> names_;
+};
+
+void add_intervals(const MemoryProfile& profile, Json& json) {
+  Names owners, phases;
+  Json columns;
+  for (const TraceInterval& interval : profile.trace->intervals()) {
+    columns["lower"].push_back(interval.lower);
+    columns["upper"].push_back(interval.upper);
+    columns["bytes"].push_back(interval.bytes);
+    columns["requested"].push_back(interval.requested);
+    columns["category"].push_back(static_cast<int>(interval.tag.category));
+    columns["owner"].push_back(owners(interval.tag.owner));
+    columns["phase"].push_back(phases(interval.phase));
+    columns["offset"].push_back(profile.addresses->offset(interval.address));
+  }
+  json["intervals"] = std::move(columns);
+  json["owners"] = owners.all();
+  json["phase_names"] = phases.all();
+}
+
+void add_events(const MemoryProfile& profile, Json& json) {
+  for (const TraceEvent& event : profile.trace->events()) {
+    json["events"]["us"].push_back(static_cast<double>(event.nanoseconds / 100) / 10);
+    json["events"]["held"].push_back(event.pool_bytes);
+  }
+  for (const TracePhase& phase : profile.trace->phases())
+    json["phases"].push_back({{"name", phase.name}, {"tick", phase.tick}});
+  for (const StepSpan& step : profile.steps)
+    json["steps"].push_back({{"number", step.number}, {"lower", step.lower}, {"upper", step.upper}});
+  for (const RunRange& range : profile.addresses->ranges())
+    json["ranges"].push_back({{"offset", range.offset}, {"bytes", range.bytes}, {"held", range.held}});
+}
+
+Json report_data(const MemoryProfile& profile) {
+  Json json = {{"about", profile.about},
+               {"first_step", profile.options.first_step},
+               {"last_step", profile.options.last_step},
+               {"peak_tick", profile.peak_tick},
+               {"planned_peak_bytes", profile.planned_peak_bytes},
+               {"limit_bytes", profile.limit_bytes},
+               {"device_bytes", profile.device_bytes},
+               {"report", Json::parse(to_json(profile.report))}};
+  for (std::size_t i = 0; i < kCategories; ++i) json["categories"].push_back(to_string(static_cast<Category>(i)));
+  add_intervals(profile, json);
+  add_events(profile, json);
+  json["curve"] = Json::array();
+  for (const CurvePoint& point : profile.curve)
+    json["curve"].push_back(
+        {{"batch", point.batch}, {"peak_bytes", point.peak_bytes}, {"by_category", point.by_category.bytes}});
+  return json;
+}
+
+/// Inside a script element only "</" (and "<!--") could end it; JSON strings may spell "<" as an escape.
+std::string safe_in_script(std::string json) {
+  std::string safe;
+  for (const char c : json) safe += c == '<' ? std::string("\\u003c") : std::string(1, c);
+  return safe;
+}
+
+std::string safe_in_html(std::string_view text) {
+  std::string safe;
+  for (const char c : text)
+    safe += c == '<' ? std::string("&lt;") : c == '&' ? std::string("&amp;") : std::string(1, c);
+  return safe;
+}
+
+/// Fills in each {{name}} of the template, once: what is put in is not looked at again.
+std::string fill(std::string_view page, const std::map<std::string, std::string, std::less<>>& parts) {
+  std::string filled;
+  while (true) {
+    const std::size_t begin = page.find("{{");
+    const std::size_t end = begin == std::string_view::npos ? begin : page.find("}}", begin);
+    if (end == std::string_view::npos) return filled.append(page);
+    filled.append(page.substr(0, begin)).append(parts.at(std::string(page.substr(begin + 2, end - begin - 2))));
+    page.remove_prefix(end + 2);
+  }
+}
+
+}  // namespace
+
+std::string report_html(const MemoryProfile& profile) {
+  const std::string title = fmt::format("Memory of {} on {}", profile.about["model"].get<std::string>(),
+                                        profile.about.value("target", profile.about["device"].get<std::string>()));
+  return fill(report::kHtml, {{"title", safe_in_html(title)},
+                              {"headline", safe_in_html(profile.headline)},
+                              {"style", report::kStyle},
+                              {"script", report::kScript},
+                              {"data", safe_in_script(report_data(profile).dump())}});
+}
+
+}  // namespace bantam::cli

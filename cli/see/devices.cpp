@@ -1,0 +1,93 @@
+// `bantam devices`: what this machine has to compute with, the libraries behind it, and a GPU's measured profile.
+#include <memory>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "bantam/base/atomic_file.h"
+#include "bantam/base/byte_size.h"
+#include "bantam/cli/config/options.h"
+#include "bantam/cli/measure/library_versions.h"
+#include "bantam/cli/measure/measure_profile.h"
+#include "bantam/cli/print/json_text.h"
+#include "bantam/memory/device/device.h"
+
+namespace bantam::cli {
+namespace {
+
+std::string capability(int code) { return fmt::format("{}.{}", code / 10, code % 10); }
+
+void print_json() {
+  nlohmann::ordered_json json;
+  json["devices"] = nlohmann::ordered_json::array();
+  for (const DeviceInfo& info : list_devices()) {
+    nlohmann::ordered_json device = {{"device", to_string(info.device)},
+                                     {"name", info.name},
+                                     {"total_bytes", info.total_bytes},
+                                     {"free_bytes", info.free_bytes},
+                                     {info.device.is_cpu() ? "processors" : "multiprocessors", info.multiprocessors}};
+    if (info.device.is_cuda()) device["compute_capability"] = capability(info.compute_capability);
+    json["devices"].push_back(device);
+  }
+  json["built_with_cuda"] = built_with_cuda();
+  json["cuda_unavailable_reason"] = cuda_unavailable_reason();
+  for (const LibraryVersion& library : library_versions()) json["libraries"][library.name] = library.version;
+  fmt::print("{}\n", json_text(json));
+}
+
+void print_text() {
+  for (const DeviceInfo& info : list_devices()) {
+    fmt::print("{:<8}{}\n", to_string(info.device), info.name);
+    if (info.device.is_cpu())
+      fmt::print("        {} processors", info.multiprocessors);
+    else
+      fmt::print("        compute capability {}, {} multiprocessors", capability(info.compute_capability),
+                 info.multiprocessors);
+    fmt::print(", memory {} free of {}\n", format_byte_size(info.free_bytes), format_byte_size(info.total_bytes));
+  }
+  if (cuda_device_count() == 0) fmt::print("no GPU  {}\n", cuda_unavailable_reason());
+  fmt::print("\nlibraries\n");
+  for (const LibraryVersion& library : library_versions()) fmt::print("  {:<14}{}\n", library.name, library.version);
+}
+
+struct DevicesOptions {
+  bool json = false, measure = false;
+  std::string device = "cuda:0", out;
+};
+
+int measure(const DevicesOptions& options) {
+  const Device device = of_flag("--device", [&] { return parse_device(options.device); });
+  const std::string text = profile_json(measure_profile(device)).dump(2) + "\n";
+  if (options.out.empty())
+    fmt::print("{}", text);
+  else
+    write_file_atomically(options.out, text);
+  return 0;
+}
+
+int run_devices(const DevicesOptions& options) {
+  if (options.measure) return measure(options);
+  if (options.json)
+    print_json();
+  else
+    print_text();
+  return 0;
+}
+
+}  // namespace
+
+void add_devices(CLI::App& app, Action& action) {
+  CLI::App* command = app.add_subcommand("devices", "CPU and GPUs, their memory, library versions");
+  command->footer(
+      "Says why, where no GPU can be used. --measure takes some seconds and prints a\n"
+      "GPU's profile (JSON): `bantam plan --profile FILE` then plans for that GPU\n"
+      "on any machine.");
+  const auto options = std::make_shared<DevicesOptions>();
+  command->add_flag("--json", options->json, "One JSON object");
+  auto* measured = command->add_flag("--measure", options->measure, "Measure a GPU's profile, and print it");
+  command->add_option("--device", options->device, "With --measure: which GPU")->needs(measured)->capture_default_str();
+  command->add_option("--out", options->out, "With --measure: a file instead of the terminal")->needs(measured);
+  command->callback([&action, options] { action = [options] { return run_devices(*options); }; });
+}
+
+}  // namespace bantam::cli

@@ -1,0 +1,236 @@
+// Making the folder without treading on another run, and the log of metrics.
+#include "bantam/cli/session/run_directory.h"
+
+#include <cerrno>
+#include <chrono>
+#include <ctime>
+#include <system_error>
+#include <utility>
+
+#include <fcntl.h>
+#include <fmt/chrono.h>
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include "bantam/base/atomic_file.h"
+#include "bantam/base/error.h"
+
+namespace bantam::cli {
+namespace fs = std::filesystem;
+namespace {
+
+constexpr const char* kFiles[] = {"config.yaml", "metrics.jsonl", "weights.safetensors", "state.safetensors",
+                                  "algorithms.json"};
+
+/// Whether something is there; where the system cannot say (a loop of links, a folder that may not be read, …), a
+/// DataError.
+bool is_there(const fs::path& path) {
+  std::error_code error;
+  const fs::file_status status = fs::status(path, error);
+  if (status.type() == fs::file_type::not_found) return false;
+  if (status.type() == fs::file_type::none)
+    throw DataError(fmt::format("cannot look at {}: {}", path.string(), error.message()));
+  return true;
+}
+
+void require_folder(const fs::path& path) {
+  std::error_code error;
+  if (is_there(path) && !fs::is_directory(path, error))
+    throw DataError(fmt::format("--run-dir: {} is no folder", path.string()));
+}
+
+/// runs/<name>-<date-time>, with a number behind it where two runs begin in one second.
+fs::path fresh_path(const std::string& name) {
+  const std::time_t now = std::time(nullptr);
+  const std::string base = fmt::format("{}-{:%Y%m%d-%H%M%S}", name, fmt::localtime(now));
+  make_folders("runs");
+  for (int number = 1;; ++number) {
+    const fs::path path = fs::path("runs") / (number == 1 ? base : fmt::format("{}-{}", base, number));
+    std::error_code error;
+    if (fs::create_directory(path, error)) return path;  // false where another run was faster
+    if (error) throw DataError(fmt::format("{}: cannot make the run's folder: {}", path.string(), error.message()));
+  }
+}
+
+void require_no_run(const fs::path& given) {
+  for (const char* file : kFiles)
+    if (is_there(given / file))
+      throw ConfigError(
+          fmt::format("--run-dir: {} holds a run already ({}); give another folder, --overwrite to replace it, or "
+                      "--resume to go on with it",
+                      given.string(), file));
+}
+
+void remove_run(const fs::path& given) {
+  for (const char* file : kFiles) {
+    std::error_code error;
+    fs::remove(given / file, error);
+    if (error) throw DataError(fmt::format("cannot remove {}: {}", (given / file).string(), error.message()));
+  }
+}
+
+}  // namespace
+
+RunDirectory::RunDirectory(fs::path path, bool made)
+    : path_(std::move(path)), made_(made), lock_(std::make_unique<RunLock>(path_)) {}
+
+RunDirectory::~RunDirectory() {
+  if (!lock_) return;  // moved from
+  lock_.reset();
+  if (made_) ::rmdir(path_.c_str());  // only where nothing lies in it
+}
+
+void RunDirectory::require_free(const fs::path& given, bool overwrite) {
+  if (given.empty()) return;
+  require_folder(given);
+  RunLock::require_free(given);
+  if (!overwrite) require_no_run(given);
+}
+
+RunDirectory RunDirectory::create(const fs::path& given, const std::string& name, bool overwrite) {
+  if (given.empty()) return RunDirectory(fresh_path(name), true);
+  require_folder(given);
+  const bool made = !is_there(given);
+  make_folders(given);
+  RunDirectory directory(given, made);
+  // With the lock: of two runs that begin at once, one gets the folder.
+  if (overwrite)
+    remove_run(given);
+  else
+    require_no_run(given);
+  return directory;
+}
+
+RunDirectory RunDirectory::open(const fs::path& path) {
+  const auto require = [&path](bool is_run) {
+    if (is_run) return;
+    throw DataError(
+        fmt::format("--resume: {} holds no run that can go on (config.yaml and state.safetensors are written by a "
+                    "run that was stopped or has finished)",
+                    path.string()));
+  };
+  RunLock::require_free(path);  // a run that is under way has not saved yet
+  require(is_there(path / "config.yaml") && is_there(path / "state.safetensors"));
+  return RunDirectory(path, false);
+}
+
+namespace {
+
+/// Text files end with a whole line; what cannot be read or cut is told when it is written.
+void cut_half_line(const fs::path& path) {
+  std::error_code error;
+  if (!fs::is_regular_file(path, error) || fs::file_size(path, error) == 0) return;
+  try {
+    const std::string text = read_file(path);
+    const std::size_t last = text.rfind('\n');
+    if (last + 1 != text.size()) fs::resize_file(path, last == std::string::npos ? 0 : last + 1, error);
+  } catch (const DataError&) {
+    return;
+  }
+}
+
+}  // namespace
+
+MetricsLog::MetricsLog(fs::path path, std::int64_t log_every, BfcAllocator& memory,
+                       std::function<void(std::string_view)> warn)
+    : path_(std::move(path)), log_every_(log_every), memory_(memory), warn_(std::move(warn)) {
+  cut_half_line(path_);
+}
+
+MetricsLog::~MetricsLog() {
+  if (descriptor_ >= 0) ::close(descriptor_);
+}
+
+void MetricsLog::write(const nlohmann::ordered_json& line) {
+  const std::string text = line.dump() + "\n";
+  if (waiting_.size() + text.size() > kMostWaiting)
+    ++dropped_;
+  else
+    waiting_ += text;
+}
+
+/// As much as there is room for; 0, or the system's reason why not all.
+int MetricsLog::write_waiting() {
+  if (descriptor_ < 0) descriptor_ = ::open(path_.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
+  if (descriptor_ < 0) return errno;
+  while (!waiting_.empty()) {
+    const ssize_t written = ::write(descriptor_, waiting_.data(), waiting_.size());
+    if (written < 0 && errno != EINTR) return errno;
+    if (written > 0) waiting_.erase(0, static_cast<std::size_t>(written));
+  }
+  return 0;
+}
+
+void MetricsLog::flush() {
+  if (waiting_.empty()) return;
+  const int reason = write_waiting();
+  if (reason == 0 && failing_) {
+    warn_(fmt::format("{} is written again{}", path_.string(),
+                      dropped_ > 0 ? fmt::format("; {} lines are lost", dropped_) : std::string()));
+    dropped_ = 0;
+  } else if (reason != 0 && !failing_) {
+    warn_(fmt::format("{} cannot be written: {}; the training goes on, and the lines wait for room", path_.string(),
+                      std::generic_category().message(reason)));
+  }
+  failing_ = reason != 0;
+}
+
+void MetricsLog::write_updates() {
+  if (updates_ == 0) return;
+  const double samples = static_cast<double>(samples_);
+  write({{"kind", "update"},
+         {"epoch", epoch_ + 1},
+         {"update", update_},
+         {"loss", loss_ / samples},
+         {"accuracy", correct_ / samples},
+         {"samples", samples_}});
+  updates_ = samples_ = 0;
+  loss_ = correct_ = 0;
+}
+
+void MetricsLog::on_progress(const ProgressEvent& event) {
+  epoch_ = event.epoch;
+  update_ = event.update - static_cast<std::int64_t>(event.metrics.size());
+  for (const Metrics& metrics : event.metrics) {
+    ++update_;
+    ++updates_;
+    samples_ += metrics.samples;
+    loss_ += metrics.loss * static_cast<double>(metrics.samples);
+    correct_ += metrics.accuracy * static_cast<double>(metrics.samples);
+    if (update_ % log_every_ == 0 || update_ == event.updates) write_updates();
+  }
+  flush();
+}
+
+void MetricsLog::on_end() {
+  write_updates();
+  flush();
+  if (failing_)
+    warn_(fmt::format("{} lacks {} bytes of the last lines{}", path_.string(), waiting_.size(),
+                      dropped_ > 0 ? fmt::format(", and {} more lines", dropped_) : std::string()));
+}
+
+void MetricsLog::on_epoch_end(const EpochEvent& event) {
+  nlohmann::ordered_json line = {{"kind", "epoch"}, {"epoch", event.epoch + 1}};
+  if (event.train.samples > 0) {  // else of a run that was stopped in the evaluation: its updates are told above
+    line["loss"] = event.train.loss;
+    line["accuracy"] = event.train.accuracy;
+    line["samples"] = event.train.samples;
+  }
+  if (event.validation.samples > 0) {
+    line["validation_loss"] = event.validation.loss;
+    line["validation_accuracy"] = event.validation.accuracy;
+    line["validation_samples"] = event.validation.samples;
+  }
+  const MemoryStats memory = memory_.stats();
+  line["seconds"] = event.seconds;
+  line["evaluation_seconds"] = event.evaluation_seconds;
+  line["images_per_s"] = event.images_per_second;
+  line["data_wait_share"] = event.data_wait_share;
+  line["peak_bytes"] = memory.peak_bytes;
+  line["pool_bytes"] = memory.peak_pool_bytes;
+  write(line);
+  flush();
+}
+
+}  // namespace bantam::cli

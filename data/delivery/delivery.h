@@ -1,0 +1,69 @@
+// Internal: how a batch gets to the step's device: made on the host directly, or staged through page-locked and device
+// buffers.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "bantam/data/delivery/device_epoch.h"
+#include "bantam/data/formats/dataset.h"
+#include "bantam/data/pipeline/pipeline.h"
+#include "bantam/engine/step/batch_source.h"
+
+namespace bantam {
+
+/// One batch to make: a stretch of an epoch's order.
+struct BatchRequest {
+  std::shared_ptr<const std::vector<std::int32_t>> order;
+  std::int64_t epoch = 0;
+  std::int64_t first = 0;  ///< place in the epoch
+  std::int64_t size = 0;
+
+  std::span<const std::int32_t> samples() const {
+    return std::span(*order).subspan(static_cast<std::size_t>(first), static_cast<std::size_t>(size));
+  }
+};
+
+/// What both ways of delivery are made from.
+struct DeliveryParts {
+  Runtime* runtime = nullptr;
+  std::shared_ptr<const Dataset> dataset;
+  kernels::ImageBatchShape shape;  ///< of a full batch
+  BatchPlanner planner;
+  Device device;
+};
+
+/// Batches on their way, first in, first out. One thread, the source's, calls it; only the work it hands out runs
+/// elsewhere, and not while `drop` or the destructor runs.
+class BatchDelivery {
+ public:
+  /// Work for a worker, given the threads it may use; empty where there is nothing to do (meta devices).
+  using Work = std::function<void(int threads)>;
+
+  virtual ~BatchDelivery() = default;
+  /// Reserves what one more batch needs and returns the work for it. `dtype` is that of finished images.
+  virtual Work prepare(const BatchRequest& request, DType dtype) = 0;
+  /// Gives out the oldest prepared batch, whose work is done (all fields but the index).
+  virtual void deliver(const Context& context, Batch& batch) = 0;
+  /// The work of the oldest prepared batch is done, but it is not asked for yet: it may go ahead.
+  virtual void send_ahead() {}
+  /// Forgets all prepared batches.
+  virtual void drop() = 0;
+  /// Whether `prepare` needs the final type.
+  virtual bool needs_dtype() const = 0;
+  /// The data set where it lies on the device; null where it does not.
+  virtual const DeviceDataset* on_device() const { return nullptr; }
+};
+
+/// For steps on the CPU: workers make finished batches.
+std::unique_ptr<BatchDelivery> make_direct_delivery(DeliveryParts parts);
+
+/// For steps on a GPU: workers fill page-locked buffers, a copy stream brings them up, a kernel of the step's stream
+/// makes the batch. With CacheKind::device the data set is brought up here, once. Works on the CPU too, where copies
+/// are plain copies.
+std::unique_ptr<BatchDelivery> make_staged_delivery(DeliveryParts parts, CacheKind cache);
+
+}  // namespace bantam

@@ -1,0 +1,290 @@
+// The source: which batch is next, how many are made ahead, and who makes them.
+#include "bantam/data/delivery/loader.h"
+
+#include <algorithm>
+#include <chrono>
+#include <deque>
+#include <numeric>
+#include <optional>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "bantam/base/clock.h"
+#include "bantam/base/error.h"
+#include "bantam/data/delivery/delivery.h"
+#include "bantam/data/delivery/worker_pool.h"
+
+namespace bantam {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+constexpr std::int64_t kMostWorkersForGpu = 8;
+
+/// On the CPU the step itself wants the processors; for a GPU they are free, but for the thread that drives it.
+std::int64_t most_workers(Device device, int threads) {
+  const bool gpu = device.kind == DeviceKind::cuda;
+  return gpu ? std::clamp<std::int64_t>(threads - 1, 1, kMostWorkersForGpu) : std::max(1, threads / 2);
+}
+
+/// Finished batches that lie ready in the step's own memory are part of what a run needs, which is known before it
+/// begins: so their number is not found while it runs. Buffers of other memory may come as they are wanted.
+PrefetchTuner make_tuner(const LoaderOptions& options, int threads) {
+  constexpr std::int64_t kReadyOnCpu = 2;
+  const PrefetchOptions& prefetch = options.pipeline.prefetch;
+  const bool direct = options.device.kind == DeviceKind::cpu && !options.staged_on_cpu;
+  const std::int64_t fixed = std::max(kReadyOnCpu, prefetch.workers.value_or(0) + 1);
+  return {prefetch.depth.value_or(direct ? fixed : -1), prefetch.workers.value_or(-1),
+          most_workers(options.device, threads)};
+}
+
+void check_sizes(const PipelineOptions& pipeline, std::int64_t samples) {
+  if (samples < 1) throw DataError("the data set has no images");
+  if (pipeline.drop_last && samples < pipeline.batch_size)
+    throw ConfigError(
+        fmt::format("a batch of {} with drop_last leaves no batch of {} images", pipeline.batch_size, samples));
+}
+
+}  // namespace
+
+struct ImageBatchSource::Impl {
+  LoaderOptions options;
+  DatasetFacts facts;
+  kernels::ImageBatchShape shape;
+  BatchPlanner planner;
+  int threads;
+  PrefetchTuner tuner;
+  std::unique_ptr<BatchDelivery> delivery;
+  std::unique_ptr<DeviceEpoch> device_epoch;  // once asked for, all batches are its
+  WorkerPool pool;                            // after the delivery: its work uses it
+
+  std::int64_t epoch = 0;
+  std::int64_t next_out = 0;               // the batch that `next` gives
+  std::int64_t next_prepared = 0;          // the first one not yet being made
+  std::deque<WorkerPool::Ticket> tickets;  // of batches being made; null where there is nothing to wait for
+  std::shared_ptr<const std::vector<std::int32_t>> order;
+  std::optional<std::int64_t> order_epoch;
+  std::optional<DType> dtype;
+  double waited = 0;
+
+  Impl(Runtime& runtime, std::shared_ptr<const Dataset> dataset, LoaderOptions given)
+      : options(std::move(given)),
+        facts(dataset->facts()),
+        shape(batch_shape(options.pipeline, facts.image_shape)),
+        planner(options.pipeline, shape, options.seed),
+        threads(runtime.threads()),
+        tuner(make_tuner(options, threads)) {
+    check_sizes(options.pipeline, facts.size);
+    shape.batch = std::min(shape.batch, facts.size);  // buffers need not hold more than there is
+    if (!options.device.meta && !dataset->has_data())
+      throw DataError("a data set without data serves meta devices only");
+    DeliveryParts parts{&runtime, std::move(dataset), shape, planner, options.device};
+    if (options.device.kind == DeviceKind::cuda || options.staged_on_cpu)
+      delivery = make_staged_delivery(std::move(parts), options.pipeline.cache);
+    else
+      delivery = make_direct_delivery(std::move(parts));
+  }
+
+  std::int64_t batches() const {
+    const std::int64_t size = options.pipeline.batch_size;
+    return options.pipeline.drop_last ? facts.size / size : (facts.size + size - 1) / size;
+  }
+  std::int64_t size_of(std::int64_t index) const {
+    const std::int64_t size = options.pipeline.batch_size;
+    return std::min(size, facts.size - index * size);
+  }
+
+  void find_order();
+  void restart(std::int64_t at);
+  BatchRequest request(std::int64_t index);
+  bool has_workers();
+  void fill();
+  void make_ahead(bool send);
+  void make_now(int step_threads);
+  void await_oldest();
+  std::int64_t position() const { return device_epoch ? device_epoch->next_batch() : next_out; }
+  void start_on_device(std::int64_t first_batch);
+};
+
+/// The epoch's order; kept while the epoch, or the lack of shuffling, lasts.
+void ImageBatchSource::Impl::find_order() {
+  const auto& shuffle = options.pipeline.shuffle;
+  if (order && (!shuffle || order_epoch == epoch)) return;
+  std::vector<std::int32_t> samples;
+  if (shuffle) {
+    samples = shuffled_order(facts.size, shuffle->buffer, shuffle->seed.value_or(options.seed), epoch);
+  } else {
+    samples.resize(static_cast<std::size_t>(facts.size));
+    std::iota(samples.begin(), samples.end(), 0);
+  }
+  order = std::make_shared<const std::vector<std::int32_t>>(std::move(samples));
+  order_epoch = epoch;
+}
+
+/// Drops everything under way and goes on at batch `at`.
+void ImageBatchSource::Impl::restart(std::int64_t at) {
+  pool.clear();
+  tickets.clear();
+  delivery->drop();
+  next_out = next_prepared = at;
+  tuner.on_start();
+}
+
+BatchRequest ImageBatchSource::Impl::request(std::int64_t index) {
+  find_order();
+  return {order, epoch, index * options.pipeline.batch_size, size_of(index)};
+}
+
+/// Starts the workers that are wanted; where no more threads are to be had, those that there are do the work. Threads
+/// beyond the depth would have nothing to do, and on a meta device there is no work at all.
+bool ImageBatchSource::Impl::has_workers() {
+  if (tuner.workers() == 0) return false;
+  if (options.device.meta) return true;
+  try {
+    if (options.probe) options.probe(LoaderEvent::grow);
+    pool.grow_to(std::min(tuner.workers(), tuner.depth()));
+  } catch (const std::exception&) {
+    return pool.size() > 0;  // it is tried again with the next batch
+  }
+  return true;
+}
+
+/// Hands out work until `depth` batches are being made or ready; fewer where memory is short. Where it throws, delivery
+/// and tickets may not agree any more: `restart` is due.
+void ImageBatchSource::Impl::fill() {
+  if ((delivery->needs_dtype() && !dtype) || !has_workers()) return;
+  while (next_prepared < batches() && static_cast<std::int64_t>(tickets.size()) < tuner.depth()) {
+    BatchDelivery::Work work;
+    try {
+      work = delivery->prepare(request(next_prepared), dtype.value_or(DType::float32));
+    } catch (const OutOfMemory&) {
+      return;  // making a batch ahead is a favour: it is asked for again, and reported, when it is due
+    }
+    ++next_prepared;
+    WorkerPool::Ticket ticket;
+    if (work) {
+      if (options.probe) options.probe(LoaderEvent::submit);
+      ticket = pool.submit([this, work = std::move(work)] {
+        if (options.probe) options.probe(LoaderEvent::work);
+        work(1);
+      });
+    }
+    tickets.push_back(std::move(ticket));
+  }
+}
+
+/// Making batches ahead is a favour, for which no batch already made is lost: what fails is dropped, and reported when
+/// the batch it was for is due. With `send`, the copy of the next batch may run while the step works on the last one.
+void ImageBatchSource::Impl::make_ahead(bool send) {
+  try {
+    fill();
+    if (send && !tickets.empty() && (tickets.front() == nullptr || pool.done(tickets.front()))) delivery->send_ahead();
+  } catch (...) {
+    restart(next_out);
+  }
+}
+
+/// Nothing was made ahead: the caller makes the next batch, with the step's threads.
+void ImageBatchSource::Impl::make_now(int step_threads) {
+  const Clock::time_point begin = Clock::now();
+  const BatchDelivery::Work work = delivery->prepare(request(next_out), *dtype);
+  next_prepared = next_out + 1;
+  tickets.emplace_back();
+  if (work) work(step_threads);
+  waited += seconds_since(begin);
+}
+
+void ImageBatchSource::Impl::await_oldest() {
+  const WorkerPool::Ticket& ticket = tickets.front();
+  if (ticket == nullptr) return;
+  const bool ready = pool.done(ticket);
+  tuner.on_batch(!ready);
+  const Clock::time_point begin = Clock::now();
+  pool.wait(ticket);
+  if (!ready) waited += seconds_since(begin);
+}
+
+/// Plans the whole epoch: the device counts through it.
+void ImageBatchSource::Impl::start_on_device(std::int64_t first_batch) {
+  const std::span<kernels::ImagePlacement> placements = device_epoch->placements();
+  if (!placements.empty()) {
+    find_order();
+    planner.plan(*order, epoch, 0, placements);
+  }
+  device_epoch->start(options.pipeline.drop_last ? batches() * options.pipeline.batch_size : facts.size, first_batch);
+}
+
+ImageBatchSource::ImageBatchSource(Runtime& runtime, std::shared_ptr<const Dataset> dataset, LoaderOptions options)
+    : impl_(std::make_unique<Impl>(runtime, std::move(dataset), std::move(options))) {}
+
+ImageBatchSource::~ImageBatchSource() = default;
+
+Shape ImageBatchSource::image_shape() const { return {impl_->shape.out_h, impl_->shape.out_w, impl_->shape.channels}; }
+std::int64_t ImageBatchSource::classes() const { return static_cast<std::int64_t>(impl_->facts.class_names.size()); }
+std::vector<std::string> ImageBatchSource::class_names() const { return impl_->facts.class_names; }
+std::int64_t ImageBatchSource::batch_size() const { return impl_->options.pipeline.batch_size; }
+std::int64_t ImageBatchSource::batches_per_epoch() const { return impl_->batches(); }
+double ImageBatchSource::waited_seconds() const { return impl_->waited; }
+std::int64_t ImageBatchSource::workers() const { return impl_->tuner.workers(); }
+std::int64_t ImageBatchSource::depth() const { return impl_->tuner.depth(); }
+
+std::int64_t ImageBatchSource::size_of(std::int64_t index) const {
+  if (index < 0 || index >= impl_->batches())
+    throw Error(fmt::format("batch {} is outside an epoch of {} batches", index, impl_->batches()));
+  return impl_->size_of(index);
+}
+
+void ImageBatchSource::start(std::int64_t epoch, std::int64_t first_batch) {
+  if (epoch < 0 || first_batch < 0 || first_batch > impl_->batches())
+    throw Error(fmt::format("cannot start at batch {} of epoch {}: an epoch has {} batches", first_batch, epoch,
+                            impl_->batches()));
+  impl_->epoch = epoch;
+  impl_->waited = 0;
+  if (impl_->device_epoch) return impl_->start_on_device(first_batch);
+  impl_->restart(first_batch);
+  impl_->make_ahead(false);
+}
+
+bool ImageBatchSource::next(const Context& context, Batch& batch) {
+  Impl& s = *impl_;
+  if (context.device != s.options.device)
+    throw DeviceError(fmt::format("batches are for {}, but the step runs on {}", to_string(s.options.device),
+                                  to_string(context.device)));
+  if (s.position() >= s.batches()) return false;
+  if (s.device_epoch) {
+    batch = {};
+    batch = s.device_epoch->next(context);
+    return true;
+  }
+  const DType dtype = context.precision.compute();
+  if (s.dtype != dtype && s.delivery->needs_dtype()) s.restart(s.next_out);  // what was made ahead has another type
+  s.dtype = dtype;
+  batch = {};  // the batch before may give its memory to this one
+  try {
+    s.fill();
+    if (s.tickets.empty()) s.make_now(context.exec.threads);
+    s.await_oldest();
+    s.delivery->deliver(context, batch);
+  } catch (...) {
+    s.restart(s.next_out);
+    throw;
+  }
+  s.tickets.pop_front();
+  batch.index = s.next_out++;
+  s.make_ahead(true);
+  return true;
+}
+
+DeviceBatches* ImageBatchSource::device_batches(const Context& context) {
+  Impl& s = *impl_;
+  const DeviceDataset* dataset = s.delivery->on_device();
+  if (s.device_epoch || dataset == nullptr) return s.device_epoch.get();
+  s.device_epoch =
+      std::make_unique<DeviceEpoch>(*context.runtime, s.options.device, *dataset, s.shape, context.precision.compute());
+  const std::int64_t place = s.next_out;
+  s.restart(place);  // nothing is made ahead any more
+  s.start_on_device(place);
+  return s.device_epoch.get();
+}
+
+}  // namespace bantam

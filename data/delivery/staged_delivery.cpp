@@ -1,0 +1,240 @@
+// Batches on their way to a GPU: a ring of page-locked blocks, copies on a stream of their own, two staging blocks on
+// the device.
+//
+// A block holds one batch's placements, labels and stored images (with the data set on the device: placements only), so
+// that one copy brings up all of it. Order is kept by events both ways: the kernel waits for the copy (`copied`), and
+// the copy after next, into the same staging block, waits for the kernel (`used`).
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <deque>
+#include <memory>
+#include <optional>
+#include <utility>
+
+#include "bantam/data/delivery/delivery.h"
+
+namespace bantam {
+namespace {
+
+constexpr std::size_t kAlign = 256;
+constexpr std::size_t kSpareBlocks = 2;  // beyond those in use, before the host waits for a copy
+
+std::size_t aligned(std::size_t bytes) { return (bytes + kAlign - 1) / kAlign * kAlign; }
+
+Tensor byte_tensor(BfcAllocator& allocator, std::size_t bytes, Stream stream) {
+  return {std::make_shared<Storage>(allocator, bytes, stream, AllocationTag{Category::input, "data"}),
+          Shape{static_cast<std::int64_t>(bytes)}, DType::uint8};
+}
+
+/// Where things lie in a block. Images come last, so that a short batch copies a prefix.
+struct BlockLayout {
+  std::size_t labels = 0, images = 0, image_bytes = 0, bytes = 0;
+  bool has_images = false;
+
+  BlockLayout(std::int64_t batch, std::size_t bytes_an_image, bool with_images)
+      : image_bytes(bytes_an_image), has_images(with_images) {
+    const auto count = static_cast<std::size_t>(batch);
+    labels = aligned(count * sizeof(kernels::ImagePlacement));
+    images = labels + (with_images ? aligned(count * sizeof(std::int32_t)) : 0);
+    bytes = images + (with_images ? count * image_bytes : 0);
+  }
+  std::size_t used_bytes(std::int64_t batch) const {
+    const auto count = static_cast<std::size_t>(batch);
+    return has_images ? images + count * image_bytes : count * sizeof(kernels::ImagePlacement);
+  }
+};
+
+/// A page-locked block that a worker fills.
+struct HostBlock {
+  Tensor memory;
+  Event copied;  ///< the last copy out of it
+};
+
+/// A block on the device that a kernel reads.
+struct DeviceBlock {
+  Tensor memory;
+  Event used;  ///< the last kernel that read it
+};
+
+class StagedDelivery : public BatchDelivery {
+ public:
+  StagedDelivery(DeliveryParts parts, CacheKind cache);
+  ~StagedDelivery() override;
+
+  Work prepare(const BatchRequest& request, DType dtype) override;
+  void deliver(const Context& context, Batch& batch) override;
+  void send_ahead() override;
+  void drop() override;
+  bool needs_dtype() const override { return false; }
+  const DeviceDataset* on_device() const override { return cached_.images.defined() ? &cached_ : nullptr; }
+
+ private:
+  struct Prepared {
+    std::unique_ptr<HostBlock> block;  // null on meta devices
+    std::int64_t size = 0;
+    std::optional<std::size_t> staging;  // which device block it was sent to
+  };
+
+  void cache_dataset();
+  std::unique_ptr<HostBlock> take_block();
+  void fill(const BatchRequest& request, std::byte* block) const;
+  void send(Prepared& prepared);
+  void make(const Context& context, const DeviceBlock& staging, Batch& batch) const;
+
+  DeliveryParts parts_;
+  BlockLayout layout_;
+  OwnedStream copy_stream_;
+  DeviceDataset cached_;  // with CacheKind::device
+  std::array<DeviceBlock, 2> staging_;
+  std::size_t next_staging_ = 0;
+  std::deque<std::unique_ptr<HostBlock>> free_blocks_;  // longest free first
+  std::deque<Prepared> prepared_;
+};
+
+StagedDelivery::StagedDelivery(DeliveryParts parts, CacheKind cache)
+    : parts_(std::move(parts)),
+      layout_(parts_.shape.batch, static_cast<std::size_t>(parts_.dataset->image_shape().elements()),
+              cache != CacheKind::device),
+      copy_stream_(parts_.device),
+      staging_{DeviceBlock{{}, Event(parts_.device)}, DeviceBlock{{}, Event(parts_.device)}} {
+  const Stream stream = parts_.runtime->stream(parts_.device);
+  if (cache == CacheKind::device) cache_dataset();
+  for (DeviceBlock& block : staging_) {
+    block.memory = byte_tensor(parts_.runtime->allocator(parts_.device), layout_.bytes, stream);
+    // Given in order of the compute stream, which may still use what lay there: the first copy must wait for it as
+    // well.
+    block.used.record(stream);
+  }
+}
+
+StagedDelivery::~StagedDelivery() {
+  // Blocks are given back below, so nothing may still read or write them. A device that failed has said so before.
+  try {
+    synchronize(copy_stream_.get());
+    for (const DeviceBlock& block : staging_) block.used.synchronize();
+  } catch (const Error&) {
+  }
+}
+
+/// Brings the data set to the device and lets go of the host's copy.
+void StagedDelivery::cache_dataset() {
+  const Stream stream = parts_.runtime->stream(parts_.device);
+  BfcAllocator& allocator = parts_.runtime->allocator(parts_.device);
+  const Dataset& set = *parts_.dataset;
+  const std::size_t image_bytes = static_cast<std::size_t>(set.size()) * layout_.image_bytes;
+  cached_.images = byte_tensor(allocator, image_bytes, stream);
+  cached_.labels = byte_tensor(allocator, static_cast<std::size_t>(set.size()) * sizeof(std::int32_t), stream);
+  copy_bytes(cached_.images.data(), set.images().data(), cached_.images.bytes(), stream);
+  copy_bytes(cached_.labels.data(), set.labels().data(), cached_.labels.bytes(), stream);
+  synchronize(stream);
+  cached_.size = set.size();
+  parts_.dataset.reset();
+}
+
+/// The block that has been free the longest; a new one while all free ones are still being copied, up to the spares.
+std::unique_ptr<HostBlock> StagedDelivery::take_block() {
+  const bool ready = !free_blocks_.empty() && free_blocks_.front()->copied.done();
+  if (ready || free_blocks_.size() >= kSpareBlocks) {
+    std::unique_ptr<HostBlock> block = std::move(free_blocks_.front());
+    free_blocks_.pop_front();
+    block->copied.synchronize();
+    return block;
+  }
+  return std::make_unique<HostBlock>(
+      HostBlock{byte_tensor(parts_.runtime->pinned_allocator(), layout_.bytes, Stream{}), Event(parts_.device)});
+}
+
+BatchDelivery::Work StagedDelivery::prepare(const BatchRequest& request, DType) {
+  if (parts_.device.meta) {
+    prepared_.push_back({nullptr, request.size, {}});
+    return {};
+  }
+  prepared_.push_back({take_block(), request.size, {}});
+  return [this, request, block = static_cast<std::byte*>(prepared_.back().block->memory.data())](int) {
+    fill(request, block);
+  };
+}
+
+/// A worker's part: places, and with the data set on the host its labels and stored images, in the batch's order.
+void StagedDelivery::fill(const BatchRequest& request, std::byte* block) const {
+  auto* placements = reinterpret_cast<kernels::ImagePlacement*>(block);
+  const auto size = static_cast<std::size_t>(request.size);
+  parts_.planner.plan(request.samples(), request.epoch, request.first, {placements, size});
+  if (!layout_.has_images) return;
+  const std::uint8_t* images = parts_.dataset->images().data();
+  const std::span<const std::int32_t> labels = parts_.dataset->labels();
+  auto* labels_out = reinterpret_cast<std::int32_t*>(block + layout_.labels);
+  for (std::size_t i = 0; i < size; ++i) {
+    const auto image = static_cast<std::size_t>(placements[i].image);
+    std::memcpy(block + layout_.images + i * layout_.image_bytes, images + image * layout_.image_bytes,
+                layout_.image_bytes);
+    labels_out[i] = labels[image];
+    placements[i].image = static_cast<std::int32_t>(i);  // its place in the block
+  }
+}
+
+void StagedDelivery::send(Prepared& prepared) {
+  DeviceBlock& staging = staging_[next_staging_];
+  prepared.staging = next_staging_;
+  next_staging_ = 1 - next_staging_;
+  if (prepared.block == nullptr) return;
+  const Stream stream = copy_stream_.get();
+  staging.used.make_wait(stream);
+  copy_bytes(staging.memory.data(), prepared.block->memory.data(), layout_.used_bytes(prepared.size), stream);
+  prepared.block->copied.record(stream);
+}
+
+void StagedDelivery::send_ahead() {
+  if (!prepared_.empty() && !prepared_.front().staging) send(prepared_.front());
+}
+
+void StagedDelivery::deliver(const Context& context, Batch& batch) {
+  const kernels::ImageBatchShape& s = parts_.shape;
+  const Context inputs = context.at("data");
+  const std::int64_t size = prepared_.front().size;
+  batch.size = size;
+  batch.images = inputs.allocate({size, s.out_h, s.out_w, s.channels}, context.precision.compute(), Category::input);
+  batch.labels = inputs.allocate({size}, DType::int32, Category::input);
+  if (!prepared_.front().staging) send(prepared_.front());
+  Prepared prepared = std::move(prepared_.front());
+  prepared_.pop_front();
+  DeviceBlock& staging = staging_[*prepared.staging];
+  if (prepared.block == nullptr) return;
+  HostBlock& block = *prepared.block;
+  free_blocks_.push_back(std::move(prepared.block));
+  block.copied.make_wait(context.stream);
+  make(context, staging, batch);
+  staging.used.record(context.stream);
+}
+
+void StagedDelivery::make(const Context& context, const DeviceBlock& staging, Batch& batch) const {
+  kernels::Exec exec = context.exec;
+  exec.stream = context.stream;
+  const auto* block = static_cast<const std::byte*>(staging.memory.data());
+  const auto* placements = reinterpret_cast<const kernels::ImagePlacement*>(block);
+  const auto* images = reinterpret_cast<const std::uint8_t*>(block + layout_.images);
+  const auto* labels = reinterpret_cast<const std::int32_t*>(block + layout_.labels);
+  if (!layout_.has_images) {
+    images = cached_.images.as<std::uint8_t>();
+    labels = cached_.labels.as<std::int32_t>();
+  }
+  kernels::ImageBatchShape shape = parts_.shape;
+  shape.batch = batch.size;
+  BANTAM_KERNEL(exec, image_batch, shape, images, placements, batch.images.dtype(), batch.images.data());
+  BANTAM_KERNEL(exec, label_batch, batch.size, labels, placements, batch.labels.as<std::int32_t>());
+}
+
+void StagedDelivery::drop() {
+  for (Prepared& prepared : prepared_)
+    if (prepared.block != nullptr) free_blocks_.push_back(std::move(prepared.block));
+  prepared_.clear();
+}
+
+}  // namespace
+
+std::unique_ptr<BatchDelivery> make_staged_delivery(DeliveryParts parts, CacheKind cache) {
+  return std::make_unique<StagedDelivery>(std::move(parts), cache);
+}
+
+}  // namespace bantam

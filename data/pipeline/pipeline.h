@@ -1,0 +1,99 @@
+// Pipeline options: what happens to a data set's images on their way into batches, and the plan of one batch that
+// follows from them.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "bantam/base/config/config.h"
+#include "bantam/base/shape.h"
+#include "bantam/data/formats/dataset.h"
+#include "bantam/data/pipeline/epoch_order.h"
+#include "bantam/kernels/contracts/input/image_batch.h"
+
+namespace bantam {
+
+/// Where the images lie while a run reads them.
+enum class CacheKind : std::uint8_t {
+  ram,        ///< in host memory; a GPU gets each batch by a copy
+  automatic,  ///< whoever opens the data decides; until then the same as ram
+  device  ///< wholly in the step's device memory: only the choice of images goes up, an epoch at a time where steps are
+          ///< launched several at once. The same as ram on a CPU
+};
+
+/// y = (x·scale - mean) / std for each channel; lists hold one value for all channels or one a channel.
+struct NormalizeOptions {
+  double scale = 1.0;
+  std::vector<double> mean = {0.0};
+  std::vector<double> std = {1.0};
+};
+
+/// A window of the padded image at a random place.
+struct RandomCropOptions {
+  std::int64_t height = 0, width = 0;  ///< 0: as the images
+  std::int64_t padding = 0;            ///< added on each side first
+  kernels::PadMode mode = kernels::PadMode::zero;
+  bool random_places = true;  ///< false: cut from the middle, as for held-out images
+};
+
+/// Prefetching. Values never change batches, only when they are made.
+struct PrefetchOptions {
+  /// Batches made ahead; nothing: for a GPU found at run time, on the CPU two, and at least one more than explicit
+  /// workers. On the CPU finished batches lie ready: this many times the bytes of one, which a plan counts.
+  std::optional<std::int64_t> depth;
+  /// Threads that make them; 0: made by `next` itself; nothing: found at run time.
+  std::optional<std::int64_t> workers;
+};
+
+/// All stages. A default pipeline gives the images as they are, unshuffled, one a batch, made when asked for.
+struct PipelineOptions {
+  CacheKind cache = CacheKind::ram;
+  std::optional<ShuffleOptions> shuffle;
+  NormalizeOptions normalize;
+  std::optional<RandomCropOptions> random_crop;
+  bool random_flip = false;  ///< left and right, in half of the images
+  std::int64_t batch_size = 1;
+  /// `size: auto`: batch_size is still to be solved from what fits the device; whoever does it clears this.
+  bool batch_size_is_auto = false;
+  std::int64_t most_batch_size = 0;  ///< bounds what is solved; 0: the data set's size
+  std::int64_t batch_multiple_of = 1;
+  bool drop_last = false;
+  PrefetchOptions prefetch{.depth = 0, .workers = 0};
+};
+
+/// Reads the list of stages for images of `image_shape`. Order, checked: cache, shuffle, then normalize, random_crop
+/// and random_flip in any order, then batch (the only one required), prefetch; each once. random_crop needs a size or
+/// padding. batch takes `size` (a number or auto) and, for auto, `max` and `multiple_of`. Throws ConfigError at the
+/// node.
+PipelineOptions read_pipeline(const ConfigNode& stages, const Shape& image_shape);
+
+/// The pipeline of held-out data: no shuffle, no augmentation (a crop's size is cut from the middle), no batch left
+/// out.
+PipelineOptions evaluation_pipeline(PipelineOptions options);
+
+/// Checks options of any origin against images of `image_shape` and resolves sizes: the kernel's view of one full
+/// batch. Throws ShapeError for lists of a wrong length, more than 8 channels, and a crop larger than the padded image;
+/// ConfigError for batches below 1 and for a normalization whose factor or offset is not finite in float32.
+kernels::ImageBatchShape batch_shape(const PipelineOptions& options, const Shape& image_shape);
+
+/// Where and how each sample of one batch is read; a pure function.
+class BatchPlanner {
+ public:
+  /// `shape` is batch_shape's.
+  BatchPlanner(const PipelineOptions& options, const kernels::ImageBatchShape& shape, std::uint64_t seed);
+  /// Fills a placement for each sample of `order` (sample numbers of one batch), whose first is at `first_place` of the
+  /// epoch. Random numbers are keyed by (seed, epoch) and counted by the place in the epoch. Thread-safe.
+  void plan(std::span<const std::int32_t> order, std::int64_t epoch, std::int64_t first_place,
+            std::span<kernels::ImagePlacement> out) const;
+
+ private:
+  std::uint64_t seed_;
+  bool random_crop_;
+  bool random_flip_;
+  std::int64_t low_top_, low_left_;  // of the window's corner
+  std::uint32_t tops_, lefts_;       // how many places there are for it
+};
+
+}  // namespace bantam

@@ -1,0 +1,178 @@
+// Layout of the arenas, initial values, and the views that ops and optimizers get.
+#include "bantam/engine/autograd/parameters.h"
+
+#include <algorithm>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "bantam/base/error.h"
+#include "bantam/kernels/contracts/elementwise/elementwise.h"
+
+namespace bantam {
+namespace {
+
+constexpr std::int64_t round_up(std::int64_t value, std::int64_t unit) { return (value + unit - 1) / unit * unit; }
+
+Tensor zero_slot(const Context& context, std::int64_t elements, DType dtype, Category category, const char* name) {
+  Tensor slot = context.at(context.runtime->intern(name)).allocate({elements}, dtype, category);
+  zero_bytes(slot.data(), slot.bytes(), context.stream);
+  return slot;
+}
+
+}  // namespace
+
+Tensor Parameter::value() {
+  const bool has_copy = arena_->compute_.defined() && !spec_.keep_float32;
+  Tensor tensor = (has_copy ? arena_->compute_ : arena_->master_).slice(offset_, spec_.shape);
+  tensor.set_parameter(this);
+  return tensor;
+}
+
+Tensor Parameter::master() const { return arena_->master_.slice(offset_, spec_.shape); }
+Tensor Parameter::gradient() const {
+  if (arena_->pending_.hold(*this)) arena_->pending_.add_up();
+  if (arena_->pending_.holds_narrow(*this)) arena_->pending_.widen(arena_->gradient_, arena_->compute_dtype_);
+  return arena_->gradient_.slice(offset_, spec_.shape);
+}
+Tensor Parameter::gradient() {
+  const Tensor place = std::as_const(*this).gradient();
+  if (gradient_written_ || frozen()) return place;
+  if (arena_->any_written_) {
+    zero_bytes(place.data(), place.bytes(), arena_->stream_);
+    (void)note_written();
+  } else {
+    gradient_lent_ = true;
+  }
+  return place;
+}
+bool Parameter::note_written() {
+  arena_->any_written_ = true;
+  return std::exchange(gradient_written_, true);
+}
+Tensor Parameter::gradient_to_overwrite() {
+  arena_->pending_.forget_narrow(*this);
+  return arena_->gradient_.slice(offset_, spec_.shape);
+}
+
+Parameter& ParameterArena::declare(ParameterSpec spec) {
+  if (find(spec.name) != nullptr) throw ConfigError(fmt::format("two parameters are named '{}'", spec.name));
+  Parameter& parameter = parameters_.emplace_back();
+  parameter.arena_ = this;
+  parameter.spec_ = std::move(spec);
+  return parameter;
+}
+
+void ParameterArena::materialize(const Context& context, std::uint64_t seed) {
+  stream_ = context.stream;
+  slot_elements_ = 0;
+  for (auto last = parameters_.rbegin(); last != parameters_.rend(); ++last) {
+    Parameter& parameter = *last;
+    parameter.offset_ = slot_elements_;
+    const std::int64_t padded =
+        round_up(std::max<std::int64_t>(parameter.shape().elements(), 1), kernels::kSegmentGranule);
+    segment_of_granule_.insert(segment_of_granule_.end(), static_cast<std::size_t>(padded / kernels::kSegmentGranule),
+                               static_cast<std::int32_t>(segments_.size()));
+    segments_.push_back(&parameter);
+    slot_elements_ += padded;
+  }
+  compute_dtype_ = context.precision.compute();
+  master_ = zero_slot(context, slot_elements_, DType::float32, Category::parameter, "parameters/master");
+  if (compute_dtype_ != DType::float32)
+    compute_ = zero_slot(context, slot_elements_, compute_dtype_, Category::parameter, "parameters/compute");
+  gradient_ = zero_slot(context, slot_elements_, DType::float32, Category::gradient, "parameters/gradient");
+  if (context.device.meta) return;
+  for (const Parameter& parameter : parameters_) {
+    std::vector<float> values(static_cast<std::size_t>(parameter.shape().elements()));
+    PhiloxSequence random(philox_key(seed, RandomPurpose::initializer, hash_name(parameter.name())));
+    parameter.spec().initializer.fill(values, parameter.shape(), random);
+    const Tensor master = parameter.master();
+    if (master.bytes() > 0) copy_bytes(master.data(), values.data(), master.bytes(), context.stream);
+  }
+  refresh_compute(context);
+  synchronize(context.stream);
+}
+
+Parameter* ParameterArena::find(std::string_view name) {
+  const auto found = std::ranges::find_if(parameters_, [&](const Parameter& p) { return p.name() == name; });
+  return found == parameters_.end() ? nullptr : &*found;
+}
+
+std::int64_t ParameterArena::parameter_count() const {
+  std::int64_t count = 0;
+  for (const Parameter& parameter : parameters_) count += parameter.shape().elements();
+  return count;
+}
+
+std::int64_t ParameterArena::trainable_count() const {
+  std::int64_t count = 0;
+  for (const Parameter& parameter : parameters_) count += parameter.frozen() ? 0 : parameter.shape().elements();
+  return count;
+}
+
+Tensor ParameterArena::add_slot(const Context& context, const char* name, Category category) {
+  return zero_slot(context, slot_elements_, DType::float32, category, name);
+}
+
+const Tensor& ParameterArena::gradient() {
+  pending_.add_up();
+  pending_.widen(gradient_, compute_dtype_);
+  return gradient_;
+}
+
+void ParameterArena::begin_accumulation() {
+  pending_.drop();
+  any_written_ = false;
+  for (Parameter& parameter : parameters_) parameter.gradient_written_ = parameter.gradient_lent_ = false;
+}
+
+void ParameterArena::end_accumulation(const Context& context) {
+  for (const Parameter& parameter : parameters_)
+    if (any_written_ && parameter.gradient_lent_ && !parameter.gradient_written_)
+      throw Error(fmt::format(
+          "update: the gradient of '{}' was asked for before backward, which then gave it none, so that what "
+          "lies there may be the program's or the last update's; call Parameter::gradient() after backward "
+          "to write it (and that of a const Parameter to read it)",
+          parameter.name()));
+  for (Parameter& parameter : parameters_) {
+    if (parameter.gradient_written_ || parameter.gradient_lent_) continue;
+    const Tensor gradient = parameter.gradient_to_overwrite();
+    zero_bytes(gradient.data(), gradient.bytes(), context.stream);
+  }
+}
+
+void ParameterArena::refresh_compute(const Context& context) {
+  if (!compute_.defined()) return;
+  BANTAM_KERNEL(context.exec, cast, slot_elements_, DType::float32, master_.data(), compute_dtype_, compute_.data());
+}
+
+Buffer& BufferArena::declare(std::string name, Shape shape, float initial) {
+  const bool taken = std::ranges::any_of(buffers_, [&](const Buffer& b) { return b.name == name; });
+  if (taken) throw ConfigError(fmt::format("two buffers are named '{}'", name));
+  Buffer& buffer = buffers_.emplace_back(Buffer{std::move(name), shape, initial, elements_});
+  elements_ += round_up(shape.elements(), kernels::kSegmentGranule);
+  return buffer;
+}
+
+const Buffer* BufferArena::find(std::string_view name) const {
+  const auto found = std::ranges::find_if(buffers_, [&](const Buffer& buffer) { return buffer.name == name; });
+  return found == buffers_.end() ? nullptr : &*found;
+}
+
+void BufferArena::materialize(const Context& context) {
+  if (elements_ == 0) return;
+  current_ = zero_slot(context, elements_, DType::float32, Category::parameter, "buffers/current");
+  pending_ = zero_slot(context, elements_, DType::float32, Category::parameter, "buffers/pending");
+  for (const Buffer& buffer : buffers_)
+    BANTAM_KERNEL(context.exec, fill, buffer.shape.elements(), DType::float32, buffer.initial, current(buffer).data());
+  reset_pending(context);
+}
+
+Tensor BufferArena::current(const Buffer& buffer) const { return current_.slice(buffer.offset, buffer.shape); }
+Tensor BufferArena::pending(const Buffer& buffer) const { return pending_.slice(buffer.offset, buffer.shape); }
+
+void BufferArena::reset_pending(const Context& context) {
+  if (elements_ > 0) copy_bytes(pending_.data(), current_.data(), current_.bytes(), context.stream);
+}
+
+}  // namespace bantam

@@ -1,0 +1,168 @@
+// Parameters and buffers of a model in flat arenas: one segment table, parallel slots (master, compute copy, gradient,
+// moments).
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "bantam/engine/autograd/context.h"
+#include "bantam/engine/autograd/initializer.h"
+#include "bantam/engine/autograd/pending_gradients.h"
+#include "bantam/engine/autograd/tensor.h"
+#include "bantam/kernels/contracts/update/update.h"
+
+namespace bantam {
+
+class ParameterArena;
+
+/// What a layer declares.
+struct ParameterSpec {
+  std::string name;  ///< full path, "block1/conv/weight"
+  Shape shape;
+  Initializer initializer;
+  bool keep_float32 = false;  ///< no compute copy in mixed precision (batch norm's scale and shift)
+  bool decays = true;         ///< weight decay applies (biases and norms may be left out by a group)
+  bool frozen = false;
+};
+
+/// One trainable tensor. Owned by its arena; addresses are stable.
+class Parameter {
+ public:
+  const std::string& name() const { return spec_.name; }
+  const ParameterSpec& spec() const { return spec_; }
+  const Shape& shape() const { return spec_.shape; }
+  bool frozen() const { return spec_.frozen; }
+  /// Offset of the first element in every slot of the arena.
+  std::int64_t offset() const { return offset_; }
+
+  /// What ops read: the compute copy (or the master where there is none), known to the tape as this parameter.
+  Tensor value();
+  Tensor master() const;
+  /// The float32 gradient, which is added up now where it waits in parts, and made wide where it is narrow: for
+  /// reading. After an update it is the last effective batch's, until a backward overwrites it.
+  Tensor gradient() const;
+  /// The same, for reading and writing: what the program writes there is what the next Optimizer::update takes (times
+  /// the loss scale, where the precision has one). Once a backward of the effective batch has written gradients: zeros
+  /// where it did not write this one, and later micro-batches add to it. Before that, what is written counts where the
+  /// update comes with no backward at all; a backward that writes this gradient overwrites it, and where one writes
+  /// others only, the update throws Error, because it could be meant or left over: write after backward.
+  Tensor gradient();
+
+ private:
+  friend class ParameterArena;
+  friend class GradientStore;
+  /// The gradient's place as somebody who overwrites it needs it: what lies there is forgotten.
+  Tensor gradient_to_overwrite();
+  /// A backward, or the program behind one, writes the gradient now; whether it is there already, to be added to.
+  bool note_written();
+
+  ParameterArena* arena_ = nullptr;
+  ParameterSpec spec_;
+  std::int64_t offset_ = 0;
+  // Of the effective batch under way:
+  bool gradient_written_ = false;
+  bool gradient_lent_ = false;  // to the program, before any was written
+};
+
+/// All parameters of a model, in reverse forward order, each segment a multiple of 128 elements (so 512-byte aligned in
+/// float32).
+class ParameterArena {
+ public:
+  ParameterArena() = default;
+  ParameterArena(const ParameterArena&) = delete;
+  ParameterArena& operator=(const ParameterArena&) = delete;
+
+  /// Before `materialize`. Throws ConfigError where the name is taken.
+  Parameter& declare(ParameterSpec spec);
+  /// Lays out and allocates the slots, and writes initial values, each a pure function of (seed, name, shape).
+  void materialize(const Context& context, std::uint64_t seed);
+
+  std::deque<Parameter>& all() { return parameters_; }
+  const std::deque<Parameter>& all() const { return parameters_; }
+  /// Null where there is none.
+  Parameter* find(std::string_view name);
+  /// Sum of the parameters' elements, padding not counted.
+  std::int64_t parameter_count() const;
+  std::int64_t trainable_count() const;
+  /// Elements of a slot, padding included.
+  std::int64_t slot_elements() const { return slot_elements_; }
+
+  /// Adds a float32 slot of zeros (optimizer state).
+  Tensor add_slot(const Context& context, const char* name, Category category = Category::optimizer);
+  const Tensor& master() const { return master_; }
+  /// Every gradient, those that wait in parts added up now, and narrow ones made wide: for reading. To write gradients,
+  /// see Parameter::gradient.
+  const Tensor& gradient();
+  /// The same memory as it is, and what it lacks: for the update.
+  const Tensor& gradient_slot() const { return gradient_; }
+  PendingGradients& pending() { return pending_; }
+  /// Undefined in float32.
+  const Tensor& compute() const { return compute_; }
+  DType compute_dtype() const { return compute_dtype_; }
+
+  /// A new effective batch: the next gradient of each parameter overwrites, and what waits is dropped.
+  void begin_accumulation();
+  /// Parameters that got no gradient in this effective batch get zeros; where none did, those that were lent to the
+  /// program (Parameter::gradient) keep what it wrote. Throws Error, with nothing changed, where it cannot be told.
+  void end_accumulation(const Context& context);
+  /// Rewrites the compute slot from the master (after loading weights).
+  void refresh_compute(const Context& context);
+  /// Index of the segment that holds each granule of 128 elements, in slot order, with the parameters' order of
+  /// `segments()`.
+  const std::vector<std::int32_t>& segment_of_granule() const { return segment_of_granule_; }
+  /// Parameters in slot order (reverse forward order).
+  const std::vector<Parameter*>& segments() const { return segments_; }
+
+ private:
+  friend class Parameter;
+  std::deque<Parameter> parameters_;
+  std::vector<Parameter*> segments_;
+  std::vector<std::int32_t> segment_of_granule_;
+  std::int64_t slot_elements_ = 0;
+  DType compute_dtype_ = DType::float32;
+  Tensor master_, gradient_, compute_;
+  Stream stream_;
+  bool any_written_ = false;  // in the effective batch under way
+  PendingGradients pending_;
+};
+
+/// A float32 state tensor that is not trained: running statistics.
+struct Buffer {
+  std::string name;
+  Shape shape;
+  float initial = 0.0f;
+  std::int64_t offset = 0;
+};
+
+/// All buffers of a model: the current values, and pending ones that forward moves and an update makes current.
+class BufferArena {
+ public:
+  BufferArena() = default;
+  BufferArena(const BufferArena&) = delete;
+  BufferArena& operator=(const BufferArena&) = delete;
+
+  Buffer& declare(std::string name, Shape shape, float initial);
+  /// Null where there is none.
+  const Buffer* find(std::string_view name) const;
+  void materialize(const Context& context);
+  std::deque<Buffer>& all() { return buffers_; }
+  const std::deque<Buffer>& all() const { return buffers_; }
+  std::int64_t elements() const { return elements_; }
+  const Tensor& current() const { return current_; }
+  const Tensor& pending() const { return pending_; }
+  Tensor current(const Buffer& buffer) const;
+  Tensor pending(const Buffer& buffer) const;
+  /// pending = current (after loading).
+  void reset_pending(const Context& context);
+
+ private:
+  std::deque<Buffer> buffers_;
+  std::int64_t elements_ = 0;
+  Tensor current_, pending_;
+};
+
+}  // namespace bantam

@@ -1,0 +1,133 @@
+// The reverse walk, and the gradients on their way.
+#include "bantam/engine/autograd/tape.h"
+
+#include <algorithm>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "bantam/base/error.h"
+#include "bantam/engine/autograd/cast.h"
+#include "bantam/engine/autograd/parameters.h"
+#include "bantam/kernels/contracts/elementwise/elementwise.h"
+
+namespace bantam {
+
+void GradientStore::add(const Context& context, const ValueRef& value, Gradient gradient) {
+  if (value.parameter != nullptr) {
+    if (!value.parameter->frozen()) add_to_parameter(context, *value.parameter, std::move(gradient).tensor(context));
+    return;
+  }
+  if (value.id == 0) return;
+  const auto [place, first] = gradients_.try_emplace(value.id, gradient);
+  if (first) return;
+  Gradient& sum = place->second;
+  const Tensor &there = sum.value(), &more = gradient.value();
+  if (there.shape() != more.shape() || there.dtype() != more.dtype())
+    throw ShapeError(fmt::format("gradients {} {} and {} {} of one value do not fit at '{}'", to_string(there.dtype()),
+                                 to_string(there.shape()), to_string(more.dtype()), to_string(more.shape()),
+                                 context.path));
+  Tensor left = sum_so_far(context, value.id, std::move(sum));
+  sum = Gradient(std::move(left), std::move(gradient).tensor(context));
+  if (!comes_next(value)) sum = std::move(sum).tensor(context);
+}
+
+void GradientStore::add_to_parameter(const Context& context, Parameter& parameter, const Tensor& gradient) {
+  const ParameterGradient target = this->parameter(parameter);
+  const std::int64_t count = gradient.elements();
+  if (!target.accumulate) {
+    BANTAM_KERNEL(context.exec, cast, count, gradient.dtype(), gradient.data(), DType::float32, target.data);
+    return;
+  }
+  const Tensor wide = ops::cast(context, gradient, DType::float32);
+  BANTAM_KERNEL(context.exec, add, count, DType::float32, target.data, wide.data(), target.data);
+}
+
+Gradient GradientStore::take_gradient(std::uint64_t id) {
+  const auto found = gradients_.find(id);
+  if (found == gradients_.end()) return {};
+  Gradient gradient = std::move(found->second);
+  gradients_.erase(found);
+  return gradient;
+}
+
+Tensor GradientStore::take(std::uint64_t id) { return take_gradient(id).tensor(context_); }
+
+void GradientStore::continues(std::uint64_t id, GradientStore& outer, const ValueRef& value) {
+  outer_.insert_or_assign(id, Outer{&outer, value.id});
+}
+
+Tensor GradientStore::sum_so_far(const Context& context, std::uint64_t id, Gradient here) {
+  Tensor sum = std::move(here).tensor(context);
+  const auto found = outer_.find(id);
+  if (found == outer_.end()) return sum;
+  Gradient before = found->second.store->take_gradient(found->second.id);
+  outer_.erase(found);
+  return before.defined() ? Gradient(std::move(before).tensor(context), std::move(sum)).tensor(context) : sum;
+}
+
+ParameterGradient GradientStore::parameter(Parameter& parameter) {
+  const bool accumulate = parameter.note_written();
+  written_.push_back(&parameter);
+  const Tensor gradient = accumulate ? parameter.gradient() : parameter.gradient_to_overwrite();
+  return {gradient.as<float>(), accumulate};
+}
+
+std::vector<Parameter*> GradientStore::take_written() { return std::exchange(written_, {}); }
+
+void Tape::record(const Context& context, Tensor& output, Backward backward) {
+  record_pieces(context, output,
+                [backward = std::move(backward)](const Context& ctx, Gradient dy, GradientStore& store) {
+                  backward(ctx, std::move(dy).tensor(ctx), store);
+                });
+}
+
+void Tape::record_pieces(const Context& context, Tensor& output, PiecesBackward backward) {
+  output.set_value_id(context.runtime->new_value_id());
+  output.set_parameter(nullptr);
+  output.set_recipe(nullptr);
+  entries_.push_back({output.value_id(), context.path, std::move(backward)});
+}
+
+GradientStore Tape::backward(Context context, Tensor loss, Gradient seed) {
+  GradientStore store;
+  backward(std::move(context), std::move(loss), std::move(seed), store);
+  return store;
+}
+
+void Tape::backward(Context context, Tensor loss, Gradient seed, GradientStore& store) {
+  const auto recorded = [&](const Entry& entry) { return entry.output == loss.value_id(); };
+  if (loss.value_id() == 0 || std::ranges::none_of(entries_, recorded))
+    throw Error("backward: the loss was not recorded on this tape");
+  const Shape shape = seed.defined() ? seed.value().shape() : Shape();
+  if (!seed.defined() || shape != loss.shape())
+    throw ShapeError(fmt::format("backward: the seed {} does not have the loss's shape {}", to_string(shape),
+                                 to_string(loss.shape())));
+  context.tape = nullptr;
+  store.context_ = context;
+  store.add(context, loss, std::move(seed));
+  loss = Tensor();  // its memory is the entries' alone from here on
+  while (!entries_.empty()) {
+    Entry entry = std::move(entries_.back());
+    entries_.pop_back();
+    Gradient dy = store.take_gradient(entry.output);
+    if (!dy.defined()) continue;
+    store.next_ = entries_.empty() ? 0 : entries_.back().output;
+    const Context local = context.at(entry.path);
+    entry.backward(local, std::move(dy), store);
+    for (Parameter* parameter : store.take_written())
+      if (hook_) hook_(*parameter);
+  }
+}
+
+bool wants_gradient(const ValueRef& value) {
+  if (value.parameter != nullptr) return !value.parameter->frozen();
+  return value.id != 0;
+}
+
+bool records(const Context& context, std::initializer_list<const Tensor*> inputs) {
+  return context.tape != nullptr &&
+         std::ranges::any_of(inputs, [](const Tensor* t) { return t->defined() && wants_gradient(*t); });
+}
+
+}  // namespace bantam

@@ -1,0 +1,104 @@
+// Tape: what backward needs, recorded op by op (a Wengert list), walked once in reverse.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "bantam/engine/autograd/context.h"
+#include "bantam/engine/autograd/gradient.h"
+#include "bantam/engine/autograd/tensor.h"
+
+namespace bantam {
+
+/// Where a parameter's gradient goes: float32, in the arena. The first write of an effective batch overwrites, later
+/// ones add.
+struct ParameterGradient {
+  float* data = nullptr;
+  bool accumulate = false;
+};
+
+/// Gradients of values during one backward walk.
+class GradientStore {
+ public:
+  /// Hands in a gradient of a value (ignored where none is wanted). A second one for the same value is added to the
+  /// first, or put beside it where the value's own op comes next; a parameter's goes to the arena, in float32.
+  void add(const Context& context, const ValueRef& value, Gradient gradient);
+  /// Whether the op that made the value is the next of the walk. Gradients may stay in pieces until then, and no
+  /// longer: the tensors they are made of wait as well.
+  bool comes_next(const ValueRef& value) const { return value.id != 0 && value.id == next_; }
+  /// Takes the gradient of a value out, after the walk; undefined where nothing flowed. Of one that an op left in
+  /// pieces the tensor is made now, as the walk's context says.
+  Tensor take(std::uint64_t id);
+  /// This store is an inner walk's (recompute), in which `id` stands for a value of the outer one. Gradients are added
+  /// in the order that they would have without the inner walk: a second one of `id` to what `outer` holds of `value`
+  /// and the first. What then is here stands for all of them; a single one is left to be added to the outer one's.
+  void continues(std::uint64_t id, GradientStore& outer, const ValueRef& value);
+  /// The destination for a parameter's gradient, and tells the parameter that it is written now.
+  ParameterGradient parameter(Parameter& parameter);
+  /// Says that a parameter's gradient was written by an inner walk (recompute).
+  void note_written(Parameter& parameter) { written_.push_back(&parameter); }
+  /// Parameters written since the last call.
+  std::vector<Parameter*> take_written();
+
+ private:
+  friend class Tape;  // says which op comes next
+  void add_to_parameter(const Context& context, Parameter& parameter, const Tensor& gradient);
+  Gradient take_gradient(std::uint64_t id);
+  Tensor sum_so_far(const Context& context, std::uint64_t id, Gradient here);
+
+  struct Outer {
+    GradientStore* store = nullptr;
+    std::uint64_t id = 0;
+  };
+  std::unordered_map<std::uint64_t, Outer> outer_;  // by own id, until the sum was taken over
+  Context context_;                                 // of the walk
+  std::vector<Parameter*> written_;
+  std::unordered_map<std::uint64_t, Gradient> gradients_;
+  std::uint64_t next_ = 0;
+};
+
+/// A list of backward closures. Not thread-safe; one step on one stream.
+class Tape {
+ public:
+  /// Computes inputs' gradients from the output's. May reuse `dy`'s memory where it is its sole owner. The context has
+  /// the path under which the op was recorded, no tape, and the pass of the walk.
+  using Backward = std::function<void(const Context&, Tensor dy, GradientStore&)>;
+  /// The same, of an op that takes a gradient in pieces.
+  using PiecesBackward = std::function<void(const Context&, Gradient dy, GradientStore&)>;
+  /// Told each time a parameter's gradient is written: in the backward order, once for each op that reads the
+  /// parameter.
+  using ParameterHook = std::function<void(Parameter&)>;
+
+  /// Gives `output` an identity and stores the closure, which holds only what backward reads.
+  void record(const Context& context, Tensor& output, Backward backward);
+  void record_pieces(const Context& context, Tensor& output, PiecesBackward backward);
+
+  /// Walks the list once in reverse from `loss`, whose gradient is `seed` (a tensor of loss's shape), freeing each
+  /// entry as it goes. Gradients of leaves (values with an identity that no op here made) are left in the returned
+  /// store. Throws Error where loss was not recorded here.
+  GradientStore backward(Context context, Tensor loss, Gradient seed);
+  /// The same into a store that is there (GradientStore::continues).
+  void backward(Context context, Tensor loss, Gradient seed, GradientStore& store);
+
+  bool empty() const { return entries_.empty(); }
+  void set_parameter_hook(ParameterHook hook) { hook_ = std::move(hook); }
+
+ private:
+  struct Entry {
+    std::uint64_t output;
+    const char* path;
+    PiecesBackward backward;
+  };
+  std::vector<Entry> entries_;
+  ParameterHook hook_;
+};
+
+/// Whether backward has to produce a gradient for this value: it was recorded, or is a parameter that is not frozen.
+bool wants_gradient(const ValueRef& value);
+/// Whether an op on these inputs has to be recorded: there is a tape and some input wants a gradient.
+bool records(const Context& context, std::initializer_list<const Tensor*> inputs);
+
+}  // namespace bantam

@@ -1,0 +1,131 @@
+// Tensor: shared storage on a device, with a shape and an element type. Always contiguous; images are NHWC.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "bantam/base/dtype.h"
+#include "bantam/base/shape.h"
+#include "bantam/memory/allocator/allocator.h"
+#include "bantam/memory/device/stream.h"
+
+namespace bantam {
+
+class Parameter;
+struct BatchStatistics;
+struct PendingNorm;
+class Recipe;
+
+/// Bytes on a device, given back in stream order when the last tensor that shares them is gone. Memory from elsewhere
+/// is welcome: give a deleter of your own.
+class Storage {
+ public:
+  using Deleter = std::function<void(void*)>;
+  /// From an allocator, for work on `stream`. Throws OutOfMemory.
+  Storage(BfcAllocator& allocator, std::size_t bytes, Stream stream, AllocationTag tag);
+  /// Foreign memory; `deleter` may be empty.
+  Storage(void* data, std::size_t bytes, Device device, Deleter deleter);
+  ~Storage();
+  Storage(const Storage&) = delete;
+  Storage& operator=(const Storage&) = delete;
+
+  void* data() const { return data_; }
+  std::size_t bytes() const { return bytes_; }
+  Device device() const { return device_; }
+  /// Memory from elsewhere, which its owner may still read.
+  bool foreign() const { return allocator_ == nullptr; }
+
+ private:
+  void* data_ = nullptr;
+  std::size_t bytes_ = 0;
+  Device device_;
+  BfcAllocator* allocator_ = nullptr;
+  Stream stream_;
+  Deleter deleter_;
+};
+
+/// A value: cheap to copy (copies share storage). A default tensor is undefined.
+class Tensor {
+ public:
+  Tensor() = default;
+  /// A tensor of `shape` at `byte_offset` of `storage`. Throws ShapeError where it does not fit.
+  Tensor(std::shared_ptr<Storage> storage, Shape shape, DType dtype, std::size_t byte_offset = 0);
+
+  bool defined() const { return storage_ != nullptr; }
+  const Shape& shape() const { return shape_; }
+  DType dtype() const { return dtype_; }
+  std::int64_t elements() const { return shape_.elements(); }
+  std::size_t bytes() const { return static_cast<std::size_t>(elements()) * size_of(dtype_); }
+  Device device() const { return storage_->device(); }
+
+  /// Address on the tensor's device; never dereference a CUDA or meta tensor's on the host.
+  void* data() const { return static_cast<std::byte*>(storage_->data()) + byte_offset_; }
+  template <class T>
+  T* as() const {
+    return static_cast<T*>(data());
+  }
+
+  /// The same bytes under another shape of as many elements (no identity on a tape: use ops::reshape in a model).
+  Tensor view(Shape shape) const;
+  /// `shape.elements()` elements from element `offset` on, sharing the storage. Throws ShapeError where they are not
+  /// there.
+  Tensor slice(std::int64_t offset, Shape shape) const;
+  /// The bytes from `byte_offset` on as another shape and type. Throws ShapeError where they are not there.
+  Tensor reinterpret(std::size_t byte_offset, Shape shape, DType dtype) const {
+    return {storage_, shape, dtype, byte_offset_ + byte_offset};
+  }
+  /// What the tensor shares with its copies and views.
+  const std::shared_ptr<Storage>& storage() const { return storage_; }
+  /// Whether nobody else holds the memory: no other tensor shares the storage, and it is not foreign. Then ops may work
+  /// in place.
+  bool sole_owner() const { return storage_.use_count() == 1 && !storage_->foreign(); }
+
+  /// Identity on a tape; 0 where no gradient is wanted.
+  std::uint64_t value_id() const { return value_id_; }
+  void set_value_id(std::uint64_t id) { value_id_ = id; }
+  /// The parameter whose compute copy this is, or null.
+  Parameter* parameter() const { return parameter_; }
+  void set_parameter(Parameter* parameter) { parameter_ = parameter; }
+  /// How backward can make this tensor again instead of keeping it; null where it has to be kept. Copies have it, views
+  /// do not.
+  const std::shared_ptr<Recipe>& recipe() const { return recipe_; }
+  void set_recipe(std::shared_ptr<Recipe> recipe) { recipe_ = std::move(recipe); }
+  /// The batch norm that readers of this memory still have to apply (pending_norm.h), or null. Copies have it, views do
+  /// not.
+  const std::shared_ptr<const PendingNorm>& pending() const { return pending_; }
+  void set_pending(std::shared_ptr<const PendingNorm> norm) { pending_ = std::move(norm); }
+  /// What the op that wrote this memory found out about it for the batch norm behind (batch_statistics.h), or null.
+  /// Copies have it, views do not.
+  const std::shared_ptr<const BatchStatistics>& statistics() const { return statistics_; }
+  void set_statistics(std::shared_ptr<const BatchStatistics> statistics) { statistics_ = std::move(statistics); }
+
+ private:
+  std::shared_ptr<Storage> storage_;
+  std::size_t byte_offset_ = 0;
+  Shape shape_;
+  DType dtype_ = DType::float32;
+  std::uint64_t value_id_ = 0;
+  Parameter* parameter_ = nullptr;
+  std::shared_ptr<Recipe> recipe_;
+  std::shared_ptr<const PendingNorm> pending_;
+  std::shared_ptr<const BatchStatistics> statistics_;
+};
+
+/// Who gets a value's gradient, without holding the value's memory: an identity on a tape, or a parameter.
+struct ValueRef {
+  ValueRef() = default;
+  ValueRef(const Tensor& tensor) : id(tensor.value_id()), parameter(tensor.parameter()) {}
+  std::uint64_t id = 0;
+  Parameter* parameter = nullptr;
+};
+
+/// Copies to host memory and waits: a vector of T, whose dtype must be the tensor's. Throws DTypeError, and DeviceError
+/// on meta devices.
+template <class T>
+std::vector<T> to_host(const Tensor& tensor, Stream stream);
+/// As floats, from float32, float16 or bfloat16.
+std::vector<float> to_host_floats(const Tensor& tensor, Stream stream);
+
+}  // namespace bantam

@@ -1,0 +1,63 @@
+// The fused end of a classifier as a layer, and where it takes the place of others.
+#include "bantam/engine/graph/classifier_head.h"
+
+#include <string>
+
+#include "bantam/engine/graph/graph.h"
+#include "bantam/engine/layers/layers.h"
+#include "bantam/engine/ops/classifier_head.h"
+#include "bantam/engine/ops/ops.h"
+#include "bantam/kernels/contracts/head/classifier_head.h"
+
+namespace bantam::fusion {
+namespace {
+
+const GraphNode& node_of(const Graph& graph, NodeId node) { return graph.nodes()[static_cast<std::size_t>(node)]; }
+
+/// A dense layer's options where it has a bias and the activation, else null.
+const DenseOptions* dense_with(const Graph& graph, NodeId node, kernels::Activation activation) {
+  const auto* options = node_of(graph, node).layer->options<DenseOptions>();
+  return options != nullptr && options->bias && options->activation.kind == activation ? options : nullptr;
+}
+
+class ClassifierHead : public LossHead {
+ public:
+  ClassifierHead(Parameter& w1, Parameter& b1, Parameter& w2, Parameter& b2) : w1_(w1), b1_(b1), w2_(w2), b2_(b2) {}
+
+  Tensor forward(const Context& context, std::span<Tensor> inputs) override {
+    Tensor hidden = ops::bias_add(context, ops::dense(context, std::move(inputs[0]), w1_.value()), b1_.value());
+    hidden = ops::activation(context, std::move(hidden), kernels::Activation::relu);
+    return ops::bias_add(context, ops::dense(context, std::move(hidden), w2_.value()), b2_.value());
+  }
+  Tensor forward_loss(const Context& context, const Tensor& x, const Tensor& labels, const LossSpec& spec) override {
+    return ops::classifier_head(context, x, {w1_.value(), b1_.value(), w2_.value(), b2_.value()}, labels, spec);
+  }
+
+ private:
+  Parameter &w1_, &b1_, &w2_, &b2_;
+};
+
+/// On the CPU the composition is as fast.
+int match(const Graph& graph, int first, const FusionTarget& target) {
+  if (target.device != DeviceKind::cuda || first + 1 != graph.output()) return 0;
+  const DenseOptions* hidden = dense_with(graph, first, kernels::Activation::relu);
+  const DenseOptions* logits = dense_with(graph, first + 1, kernels::Activation::none);
+  if (hidden == nullptr || logits == nullptr) return 0;
+  const Shape& input = node_of(graph, node_of(graph, first).inputs[0]).output;
+  const kernels::ClassifierHeadShape shape{1, input[0], hidden->units, logits->units};
+  return kernels::classifier_head_takes(shape, target.compute) ? first + 1 : 0;
+}
+
+std::unique_ptr<BoundLayer> bind(const Graph& graph, const Fusion& fusion, ParameterArena& parameters, BufferArena&) {
+  const auto parameter = [&](NodeId node, const char* name) -> Parameter& {
+    return *parameters.find(node_of(graph, node).name + "/" + name);
+  };
+  return std::make_unique<ClassifierHead>(parameter(fusion.first, "weight"), parameter(fusion.first, "bias"),
+                                          parameter(fusion.last, "weight"), parameter(fusion.last, "bias"));
+}
+
+}  // namespace
+
+const FusionPattern kClassifierHead{.name = "classifier_head", .match = match, .bind = bind, .makes_loss = true};
+
+}  // namespace bantam::fusion

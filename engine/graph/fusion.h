@@ -1,0 +1,55 @@
+// Fusion: stretches of a graph that run as one op, in fewer passes over memory. Which, is decided here and nowhere
+// else.
+#pragma once
+
+#include <memory>
+#include <string_view>
+#include <vector>
+
+#include "bantam/base/dtype.h"
+#include "bantam/engine/layers/layer.h"
+#include "bantam/memory/device/device.h"
+
+namespace bantam {
+
+class Graph;
+
+struct FusionPattern;
+
+/// Nodes [first, last] of a graph, a chain whose inner values nobody else reads, that run as one op.
+struct Fusion {
+  int first = 1, last = 1;
+  const FusionPattern* pattern = nullptr;
+  /// The norm that ends it may be left to the next node, its only reader (LoweredSegment::deferred).
+  bool leaves_norm = false;
+};
+
+/// What decides whether an op exists: the type a model computes in, and the kind of its device (of the target, where
+/// the model is on a meta device: plans hold for what runs).
+struct FusionTarget {
+  DType compute = DType::float32;
+  DeviceKind device = DeviceKind::cpu;
+};
+
+/// One kind of stretch, in a file of its own in fusion/.
+struct FusionPattern {
+  std::string_view name;  ///< "separable_block"
+  /// The last node of the stretch that begins at `first`, or 0 where the pattern does not match there, or no kernel
+  /// takes its shapes. That inner values are read by the chain only is checked by the caller.
+  int (*match)(const Graph& graph, int first, const FusionTarget& target);
+  /// What runs in the place of the stretch's layers. They have declared their parameters and buffers (running
+  /// statistics), by their nodes' names.
+  std::unique_ptr<BoundLayer> (*bind)(const Graph& graph, const Fusion& fusion, ParameterArena& parameters,
+                                      BufferArena& buffers);
+  /// The stretch ends the graph, and what runs is a LossHead (loss.h). It keeps next to nothing but its input, so that
+  /// it never belongs to a stretch that runs again.
+  bool makes_loss = false;
+  /// Whether the op, where `Context::defer` says so, leaves the norm that ends it to the next node, which alone reads
+  /// it; null: never.
+  bool (*leaves_norm)(const Graph& graph, const Fusion& fusion, const FusionTarget& target) = nullptr;
+};
+
+/// The fusions of a graph, in its order; none overlap. A pure function of its arguments.
+std::vector<Fusion> find_fusions(const Graph& graph, const FusionTarget& target);
+
+}  // namespace bantam

@@ -1,0 +1,84 @@
+// Model: a graph bound to a device: parameters, buffers, precision, and its forward.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "bantam/engine/autograd/parameters.h"
+#include "bantam/engine/autograd/saved_tensor.h"
+#include "bantam/engine/autograd/state_registry.h"
+#include "bantam/engine/graph/graph.h"
+#include "bantam/engine/layers/loss.h"
+#include "bantam/engine/runtime/precision.h"
+
+namespace bantam {
+
+struct ModelOptions {
+  Precision precision;
+  std::uint64_t seed = 42;
+  RecomputeOptions recompute;
+  bool fusion = true;  ///< stretches of layers run as one op where there is one (fusion.h)
+};
+
+/// A model on one device. Its context carries the device, precision and seed; callers set pass, tape and random state.
+class Model {
+ public:
+  /// Declares and initialises all parameters. Throws OutOfMemory, ConfigError.
+  Model(Runtime& runtime, Device device, Graph graph, ModelOptions options);
+  ~Model();
+
+  /// x (batch, input shape) of the compute type to (batch, output shape). Records on the context's tape where it has
+  /// one.
+  Tensor forward(const Context& context, const Tensor& x);
+  /// The loss (float32 scalar) of images x and labels int32 (batch), as `spec` asks for it: cross-entropy of forward's
+  /// logits, or where the model's end is fused with its loss, that. Records where the context has a tape; backward then
+  /// starts with `spec.seed` where that is defined.
+  Tensor forward_loss(const Context& context, const Tensor& x, const Tensor& labels, const LossSpec& spec);
+
+  /// A context for this model: its device, precision and seed.
+  Context context(Pass pass) const;
+  const Graph& graph() const { return graph_; }
+  const ModelOptions& options() const { return options_; }
+  ParameterArena& parameters() { return parameters_; }
+  const ParameterArena& parameters() const { return parameters_; }
+  BufferArena& buffers() { return buffers_; }
+  const BufferArena& buffers() const { return buffers_; }
+  Runtime& runtime() const { return runtime_; }
+  Device device() const { return device_; }
+  /// Adds weights and buffers to the list of what outlives a step.
+  void register_state(StateRegistry& registry);
+
+ private:
+  void lower_graph();
+  /// What runs from `node` of a segment on, and the last node whose value it gives.
+  std::pair<BoundLayer*, NodeId> runs_at(const LoweredSegment& segment, NodeId node) const;
+  /// The batch norm that takes its input's statistics from `node`.
+  std::optional<ops::NormStage> norm_behind(NodeId node) const;
+  /// Checks x and runs the first `count` segments; values by node.
+  std::vector<Tensor> run_segments(const Context& context, const Tensor& x, std::size_t count);
+  /// Runs segment `position`, reading its inputs from `values` and letting go of those nobody reads later.
+  Tensor run_nodes(const Context& context, int position, std::vector<Tensor>& values);
+  /// The same without a tape; records that backward runs the segment again.
+  Tensor run_recomputed(const Context& context, int position, std::vector<Tensor>& values);
+  /// Runs a segment again from what was kept of its inputs, and walks it backwards.
+  void run_again(const Context& context, int position, std::vector<SavedTensor>& inputs, Gradient dy,
+                 GradientStore& store);
+
+  Runtime& runtime_;
+  Device device_;
+  Graph graph_;
+  ModelOptions options_;
+  ParameterArena parameters_;
+  BufferArena buffers_;
+  std::vector<std::unique_ptr<BoundLayer>> layers_;  // by node; null for the input
+  std::vector<std::unique_ptr<BoundLayer>> fused_;   // by a fusion's first node; else null
+  std::vector<NodeId> norm_behind_;  // by node: who takes its statistics (fusion/conv_norm.h); 0: nobody
+  LossHead* loss_head_ = nullptr;    // of fused_; null: the end gives logits
+  std::vector<const char*> paths_;   // interned node names
+  std::vector<LoweredSegment> segments_;
+  std::vector<int> last_reader_;  // by node: the last segment that reads it
+};
+
+}  // namespace bantam

@@ -1,0 +1,97 @@
+// Which depthwise convolutions run between their batch norms as one op, and what runs in their place.
+#include "bantam/engine/graph/norm_depthwise.h"
+
+#include <string>
+
+#include "bantam/engine/graph/graph.h"
+#include "bantam/engine/layers/bound_norm.h"
+#include "bantam/engine/layers/layers.h"
+#include "bantam/engine/ops/depthwise_conv2d.h"
+#include "bantam/engine/ops/norm_depthwise.h"
+#include "bantam/kernels/contracts/depthwise/norm_depthwise.h"
+#include "bantam/kernels/contracts/pointwise/pointwise_norm.h"
+
+namespace bantam::fusion {
+namespace {
+
+const GraphNode& node_at(const Graph& graph, NodeId node) { return graph.nodes()[static_cast<std::size_t>(node)]; }
+
+template <class Options>
+const Options* options_at(const Graph& graph, NodeId node) {
+  return node <= graph.output() ? node_at(graph, node).layer->options<Options>() : nullptr;
+}
+
+template <class Options>
+Window2d window_of(const Options& options) {
+  return {options.kernel, options.stride, options.dilation, options.padding};
+}
+
+int match(const Graph& graph, int first, const FusionTarget&) {
+  const auto* before = options_at<BatchNormOptions>(graph, first);
+  const auto* middle = options_at<DepthwiseConv2dOptions>(graph, first + 1);
+  const auto* behind = options_at<BatchNormOptions>(graph, first + 2);
+  if (before == nullptr || middle == nullptr || behind == nullptr) return 0;
+  if (middle->bias || middle->activation.kind != kernels::Activation::none) return 0;
+  const Shape& in = node_at(graph, first).output;
+  if (in.rank() != 3) return 0;
+  const kernels::DepthwiseConv2dShape shape =
+      ops::depthwise_conv2d_shape("depthwise_conv2d", in.prepend(1), middle->multiplier, window_of(*middle));
+  return kernels::norm_depthwise_takes(shape, activation_of(*before), activation_of(*behind)) ? first + 2 : 0;
+}
+
+/// The batch norm of a node, whose parameters and buffers go by its name.
+BoundNorm norm_at(const Graph& graph, NodeId node, ParameterArena& parameters, BufferArena& buffers) {
+  const std::string& name = node_at(graph, node).name;
+  return {*options_at<BatchNormOptions>(graph, node), parameters.find(name + "/scale"),
+          parameters.find(name + "/shift"),           *buffers.find(name + "/running_mean"),
+          *buffers.find(name + "/running_variance"),  buffers};
+}
+
+/// The op, over its three nodes' parameters.
+class NormDepthwiseLayer : public BoundLayer {
+ public:
+  NormDepthwiseLayer(const Graph& graph, NodeId first, ParameterArena& parameters, BufferArena& buffers)
+      : before_(norm_at(graph, first, parameters, buffers)),
+        weight_(*parameters.find(node_at(graph, first + 1).name + "/weight")),
+        window_(window_of(*options_at<DepthwiseConv2dOptions>(graph, first + 1))),
+        behind_(norm_at(graph, first + 2, parameters, buffers)) {}
+
+  Tensor forward(const Context& context, std::span<Tensor> inputs) override {
+    const Tensor x = std::move(inputs[0]);
+    return ops::norm_depthwise(context, x, before_.stage(), weight_.value(), window_, behind_.stage());
+  }
+  std::optional<ops::NormStage> norm_of_input() const override { return before_.stage(); }
+
+ private:
+  BoundNorm before_;
+  Parameter& weight_;
+  Window2d window_;
+  BoundNorm behind_;
+};
+
+std::unique_ptr<BoundLayer> bind(const Graph& graph, const Fusion& fusion, ParameterArena& parameters,
+                                 BufferArena& buffers) {
+  return std::make_unique<NormDepthwiseLayer>(graph, fusion.first, parameters, buffers);
+}
+
+/// Whether the node behind, a pointwise convolution, alone reads it, and applies the norm behind as its products read.
+bool leaves_norm(const Graph& graph, const Fusion& fusion, const FusionTarget& target) {
+  const NodeId reader = graph.only_reader(fusion.last);
+  if (target.device != DeviceKind::cuda || reader != fusion.last + 1) return false;
+  const GraphNode& node = node_at(graph, reader);
+  const auto* product = node.layer->options<Conv2dOptions>();
+  if (product == nullptr || product->groups != 1 || product->kernel != Extent2d{1, 1} ||
+      product->stride != Extent2d{1, 1})
+    return false;
+  const Shape& in = node_at(graph, fusion.last).output;
+  const Padding pad = window_of(*product).resolve("conv2d", in[0], in[1]);
+  return pad.top + pad.bottom + pad.left + pad.right == 0 &&
+         kernels::pointwise_norm_takes({in[0] * in[1], in[2], product->filters}, target.compute,
+                                       activation_of(*options_at<BatchNormOptions>(graph, fusion.last)));
+}
+
+}  // namespace
+
+const FusionPattern kNormDepthwise{.name = "norm_depthwise", .match = match, .bind = bind, .leaves_norm = leaves_norm};
+
+}  // namespace bantam::fusion

@@ -1,0 +1,62 @@
+// Batch normalisation with its running statistics, and the activation behind it.
+#include "bantam/engine/layers/bound_norm.h"
+#include "bantam/engine/layers/support.h"
+
+namespace bantam {
+namespace {
+
+using namespace layers;
+
+/// A norm over its parameters and buffers.
+class BoundBatchNorm : public BoundLayer {
+ public:
+  BoundBatchNorm(LayerScope& scope, BufferArena& buffers, const BatchNormOptions& options, const Shape& channels)
+      : norm_(options, options.scale ? &scope.parameter("scale", channels, ones(), true, false) : nullptr,
+              options.shift ? &scope.parameter("shift", channels, zeros(), true, false) : nullptr,
+              scope.buffer("running_mean", channels, 0.0f), scope.buffer("running_variance", channels, 1.0f), buffers) {
+  }
+
+  Tensor forward(const Context& context, std::span<Tensor> inputs) override {
+    const Tensor x = std::move(inputs[0]);
+    const ops::NormStage norm = norm_.stage();
+    return ops::batch_norm(context, x, norm.tensors, norm.settings);
+  }
+  std::optional<ops::NormStage> norm_of_input() const override { return norm_.stage(); }
+
+ private:
+  BoundNorm norm_;
+};
+
+class BatchNormLayer : public BuiltInLayer {
+ public:
+  explicit BatchNormLayer(BatchNormOptions options) : options_(options) {}
+  std::string_view kind() const override { return "batch_norm"; }
+  bool uses_batch_statistics() const override { return true; }
+  bool skips_unread_output() const override { return true; }
+  bool defers_norm() const override { return options_.activation.kind == kernels::Activation::none; }
+
+  Shape output_shape(std::span<const Shape> inputs) const override {
+    const Shape& in = single(kind(), inputs);
+    if (in.rank() < 1) throw ShapeError("batch_norm: expected an input with channels, got a scalar");
+    if (!(options_.rate > 0.0f && options_.rate <= 1.0f))
+      throw ShapeError(fmt::format("batch_norm: rate must be in (0, 1], got {}", options_.rate));
+    return in;
+  }
+
+  std::unique_ptr<BoundLayer> bind(LayerScope& scope, BufferArena& buffers,
+                                   std::span<const Shape> inputs) const override {
+    return std::make_unique<BoundBatchNorm>(scope, buffers, options_, Shape{inputs[0][-1]});
+  }
+
+  std::int64_t traffic(std::span<const Shape> inputs) const override { return 3 * inputs[0].elements(); }
+
+ private:
+  Described describe() const override { return options_; }
+  BatchNormOptions options_;
+};
+
+}  // namespace
+
+LayerPtr batch_norm(BatchNormOptions options) { return std::make_shared<BatchNormLayer>(options); }
+
+}  // namespace bantam

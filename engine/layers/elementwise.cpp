@@ -1,0 +1,84 @@
+// Layers that keep the shape: activation, dropout, and the sum that ends a residual block.
+#include "bantam/engine/layers/support.h"
+#include "bantam/kernels/contracts/elementwise/piecewise.h"
+
+namespace bantam {
+namespace {
+
+using namespace layers;
+
+class ActivationLayer : public BuiltInLayer {
+ public:
+  explicit ActivationLayer(ActivationOptions options) : options_(options) {}
+  std::string_view kind() const override { return "activation"; }
+  bool skips_unread_output() const override { return kernels::is_piecewise(options_.kind); }
+  Shape output_shape(std::span<const Shape> inputs) const override { return single(kind(), inputs); }
+  std::unique_ptr<BoundLayer> bind(LayerScope&, BufferArena&, std::span<const Shape>) const override {
+    return bind_function([options = options_](const Context& context, Tensor x) {
+      return ops::activation(context, std::move(x), options.kind, options.slope);
+    });
+  }
+
+ private:
+  Described describe() const override { return options_; }
+  ActivationOptions options_;
+};
+
+class DropoutLayer : public BuiltInLayer {
+ public:
+  explicit DropoutLayer(DropoutOptions options) : options_(options) {}
+  std::string_view kind() const override { return "dropout"; }
+  Shape output_shape(std::span<const Shape> inputs) const override {
+    if (!(options_.rate >= 0.0f && options_.rate < 1.0f))
+      throw ShapeError(fmt::format("dropout: the rate must be in [0, 1), got {}", options_.rate));
+    return single(kind(), inputs);
+  }
+  std::unique_ptr<BoundLayer> bind(LayerScope&, BufferArena&, std::span<const Shape>) const override {
+    return bind_function(
+        [rate = options_.rate](const Context& context, Tensor x) { return ops::dropout(context, std::move(x), rate); });
+  }
+
+ private:
+  Described describe() const override { return options_; }
+  DropoutOptions options_;
+};
+
+class BoundAdd : public BoundLayer {
+ public:
+  explicit BoundAdd(ActivationOptions options) : options_(options) {}
+  Tensor forward(const Context& context, std::span<Tensor> inputs) override {
+    return ops::add(context, std::move(inputs[0]), std::move(inputs[1]), {options_.kind, options_.slope});
+  }
+
+ private:
+  ActivationOptions options_;
+};
+
+class AddLayer : public BuiltInLayer {
+ public:
+  explicit AddLayer(ActivationOptions options) : options_(options) {}
+  std::string_view kind() const override { return "add"; }
+  bool takes_deferred_norms() const override { return true; }
+  bool skips_unread_output() const override { return kernels::is_piecewise(options_.kind); }
+  Shape output_shape(std::span<const Shape> inputs) const override {
+    if (inputs.size() != 2) throw ShapeError(fmt::format("add: expected two inputs, got {}", inputs.size()));
+    if (inputs[0] != inputs[1])
+      throw ShapeError(fmt::format("add: the inputs {} and {} differ", to_string(inputs[0]), to_string(inputs[1])));
+    return inputs[0];
+  }
+  std::unique_ptr<BoundLayer> bind(LayerScope&, BufferArena&, std::span<const Shape>) const override {
+    return std::make_unique<BoundAdd>(options_);
+  }
+
+ private:
+  Described describe() const override { return options_; }
+  ActivationOptions options_;
+};
+
+}  // namespace
+
+LayerPtr activation(ActivationOptions options) { return std::make_shared<ActivationLayer>(options); }
+LayerPtr dropout(DropoutOptions options) { return std::make_shared<DropoutLayer>(options); }
+LayerPtr add(ActivationOptions activation) { return std::make_shared<AddLayer>(activation); }
+
+}  // namespace bantam

@@ -1,0 +1,120 @@
+// Layer: one named node of a model's graph: its output shape, the parameters it declares, and its forward.
+//
+// A program's own layer derives from Layer and BoundLayer and overrides kind, output_shape, bind and forward; that is
+// enough to train with it. The other functions of Layer declare what the engine may do with the layer beyond calling
+// forward. Their defaults promise nothing, so a layer that is silent is never wrong, only slower or not known to plans.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <typeinfo>
+
+#include "bantam/engine/autograd/context.h"
+#include "bantam/engine/autograd/parameters.h"
+#include "bantam/engine/autograd/tensor.h"
+#include "bantam/engine/ops/batch_norm.h"
+
+namespace bantam {
+
+/// What a layer is given to declare its parameters and buffers: names are put behind the layer's path.
+class LayerScope {
+ public:
+  LayerScope(std::string path, ParameterArena& parameters, BufferArena& buffers)
+      : path_(std::move(path)), parameters_(parameters), buffers_(buffers) {}
+  /// `name` is the short one ("weight").
+  Parameter& parameter(std::string_view name, Shape shape, Initializer initializer, bool keep_float32 = false,
+                       bool decays = true, bool frozen = false);
+  Buffer& buffer(std::string_view name, Shape shape, float initial);
+  const std::string& path() const { return path_; }
+
+ private:
+  std::string path_;
+  ParameterArena& parameters_;
+  BufferArena& buffers_;
+};
+
+/// A layer bound to a model's arenas: what runs. Made by `Layer::bind`, lives as long as the model.
+class BoundLayer {
+ public:
+  virtual ~BoundLayer() = default;
+  /// inputs (batch, …) to output (batch, …). Records on the context's tape. May move out of `inputs`: where a tensor is
+  /// the last holder of its memory, the op may then work in place. On a meta device it is called only where its Layer
+  /// `supports_meta`.
+  virtual Tensor forward(const Context& context, std::span<Tensor> inputs) = 0;
+  /// The batch norm that the input goes through first; none where that is not what it does. Whoever writes the input
+  /// may then give its statistics with it (batch_statistics.h).
+  virtual std::optional<ops::NormStage> norm_of_input() const { return std::nullopt; }
+};
+
+/// A layer's description: immutable, usable in many models. Shapes are without the batch axis.
+class Layer {
+ public:
+  virtual ~Layer() = default;
+  /// Its name in a config: "separable_conv2d".
+  virtual std::string_view kind() const = 0;
+  /// Throws ShapeError (what was expected, what came) where the inputs do not fit.
+  virtual Shape output_shape(std::span<const Shape> inputs) const = 0;
+  /// Declares parameters and buffers in `scope`, and gives what runs.
+  virtual std::unique_ptr<BoundLayer> bind(LayerScope& scope, BufferArena& buffers,
+                                           std::span<const Shape> inputs) const = 0;
+  /// Whether forward, and the backward that it records, may run on a meta device (Context::device.meta): the memory of
+  /// its tensors does not exist there, and reading or writing it ends the process. A layer may say so if it touches
+  /// memory through BANTAM_KERNEL, Context::upload, copy_bytes and zero_bytes only, which do nothing on meta devices,
+  /// or checks `context.device.meta` itself; and if what it allocates follows from the shapes alone, so that plans made
+  /// there hold. Layers composed of ops (ops.h) may. Where a layer of a graph does not say so, it is never called on a
+  /// meta device: training steps are planned from what their first run allocated instead of beforehand
+  /// (TrainingStep::prepare), updates are not captured, and what only plans (plan_step and its like) throws Error.
+  virtual bool supports_meta() const { return false; }
+  /// Multiply-adds (counted as 2) of forward for one sample; 0 where they do not matter.
+  virtual std::int64_t flops(std::span<const Shape> inputs) const {
+    (void)inputs;
+    return 0;
+  }
+  /// Elements that forward reads and writes in training for one sample, weights not counted: what layers with few
+  /// flops cost.
+  virtual std::int64_t traffic(std::span<const Shape> inputs) const;
+  /// Whether running it again costs no more than its traffic: no convolution and no matrix product.
+  bool cheap(std::span<const Shape> inputs) const { return flops(inputs) == 0; }
+  /// Whether it can leave its last pass in training, which applies a batch norm, to a reader that takes it over.
+  virtual bool defers_norm() const { return false; }
+  /// Whether it applies such a norm as it reads.
+  virtual bool takes_deferred_norms() const { return false; }
+  /// Whether it makes no output where nobody reads it (Context::unread): a stretch that ends with it runs again for
+  /// less.
+  virtual bool skips_unread_output() const { return false; }
+  /// Whether forward takes care of Context::ends_stretch: of its ops only the one that makes the output may get a
+  /// context in which it is set, since such an op may leave what it returns unwritten. It is set for layers that say so
+  /// only; the others write all of their tensors whenever a stretch runs again.
+  virtual bool heeds_ends_stretch() const { return skips_unread_output(); }
+  /// Whether backward reads the input: then it is kept, or made again.
+  bool reads_input_again(std::span<const Shape> inputs) const { return !cheap(inputs) || uses_batch_statistics(); }
+  /// Whether a sample's output in training depends on the others of its micro-batch: smaller micro-batches then give
+  /// another function.
+  virtual bool uses_batch_statistics() const { return false; }
+  /// What its factory (layers.h) was given, where that was an `Options`, else null: what patterns (fusion.h) look at.
+  template <class Options>
+  const Options* options() const {
+    const Described described = describe();
+    return described.type != nullptr && *described.type == typeid(Options)
+               ? static_cast<const Options*>(described.options)
+               : nullptr;
+  }
+
+ protected:
+  /// An options struct that lives as long as the layer, and its type.
+  struct Described {
+    template <class Options>
+    Described(const Options& given) : type(&typeid(Options)), options(&given) {}  // NOLINT: `return options_;`
+    Described() = default;
+    const std::type_info* type = nullptr;
+    const void* options = nullptr;
+  };
+  virtual Described describe() const { return {}; }
+};
+
+using LayerPtr = std::shared_ptr<const Layer>;
+
+}  // namespace bantam

@@ -1,0 +1,93 @@
+// Shared by the layers: shape checks without the batch axis, biases, and layers without parameters as one function.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "bantam/base/error.h"
+#include "bantam/engine/layers/layer.h"
+#include "bantam/engine/layers/layers.h"
+#include "bantam/engine/ops/ops.h"
+#include "bantam/kernels/contracts/window.h"
+
+namespace bantam::layers {
+
+/// What every layer of the engine may say of itself: its ops leave memory alone on meta devices, and only the op that
+/// makes its output sees that it ends a stretch.
+class BuiltInLayer : public Layer {
+ public:
+  bool supports_meta() const override { return true; }
+  bool heeds_ends_stretch() const override { return true; }
+};
+
+/// The only input. Throws ShapeError where there is not exactly one.
+inline const Shape& single(std::string_view kind, std::span<const Shape> inputs) {
+  if (inputs.size() != 1) throw ShapeError(fmt::format("{}: expected one input, got {}", kind, inputs.size()));
+  return inputs[0];
+}
+
+/// The only input, which must be (height, width, channels).
+inline const Shape& single_image(std::string_view kind, std::span<const Shape> inputs) {
+  const Shape& shape = single(kind, inputs);
+  if (shape.rank() != 3)
+    throw ShapeError(fmt::format("{}: expected an input (height, width, channels), got {}", kind, to_string(shape)));
+  return shape;
+}
+
+/// Height and width behind a window.
+inline Extent2d window_output(const char* op, const Shape& image, const Window2d& window) {
+  const Padding pad = window.resolve(op, image[0], image[1]);
+  using kernels::window_positions;
+  return {window_positions(image[0] + pad.top + pad.bottom, window.kernel.h, window.stride.h, window.dilation.h),
+          window_positions(image[1] + pad.left + pad.right, window.kernel.w, window.stride.w, window.dilation.w)};
+}
+
+/// Positive counts: filters, units.
+inline void check_positive(std::string_view kind, std::string_view name, std::int64_t value) {
+  if (value < 1) throw ShapeError(fmt::format("{}: {} must be at least 1, got {}", kind, name, value));
+}
+
+/// y = activation(x + bias), where `bias` may be null.
+inline Tensor finish(const Context& context, Tensor x, Parameter* bias, const ActivationOptions& options) {
+  if (bias != nullptr) x = ops::bias_add(context, std::move(x), bias->value());
+  return ops::activation(context, std::move(x), options.kind, options.slope);
+}
+
+/// The context of an op in front of `finish`: what that reads does not end a stretch.
+inline Context before_finish(Context context, Parameter* bias, const ActivationOptions& options) {
+  context.ends_stretch = context.ends_stretch && bias == nullptr && options.kind == kernels::Activation::none;
+  return context;
+}
+
+/// Elements that `finish` reads and writes: one pass over `out` each for the bias and the activation.
+inline std::int64_t finish_traffic(const Shape& out, bool bias, const ActivationOptions& options) {
+  const int passes = (bias ? 1 : 0) + (options.kind == kernels::Activation::none ? 0 : 1);
+  return 2 * passes * out.elements();
+}
+
+/// A bias of zeros, or null.
+inline Parameter* declare_bias(LayerScope& scope, bool wanted, std::int64_t channels) {
+  return wanted ? &scope.parameter("bias", {channels}, zeros(), false, false) : nullptr;
+}
+
+/// A bound layer that is one function of its first input.
+class FunctionLayer : public BoundLayer {
+ public:
+  using Function = std::function<Tensor(const Context&, Tensor)>;
+  explicit FunctionLayer(Function function) : function_(std::move(function)) {}
+  Tensor forward(const Context& context, std::span<Tensor> inputs) override {
+    return function_(context, std::move(inputs[0]));
+  }
+
+ private:
+  Function function_;
+};
+
+inline std::unique_ptr<BoundLayer> bind_function(FunctionLayer::Function function) {
+  return std::make_unique<FunctionLayer>(std::move(function));
+}
+
+}  // namespace bantam::layers

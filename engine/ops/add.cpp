@@ -1,0 +1,46 @@
+// Add: both inputs get dy itself, or what the activation behind it leaves of dy.
+#include "bantam/engine/ops/add.h"
+
+#include <fmt/format.h>
+
+#include "bantam/base/error.h"
+#include "bantam/engine/autograd/tape.h"
+#include "bantam/engine/ops/activation.h"
+#include "bantam/engine/ops/masked_activation.h"
+#include "bantam/kernels/contracts/elementwise/elementwise.h"
+#include "bantam/kernels/contracts/elementwise/piecewise.h"
+
+namespace bantam::ops {
+
+Tensor add(const Context& context, Tensor a, Tensor b, kernels::ActivationFunction f) {
+  context.check_device("add", {&a, &b});
+  if (a.shape() != b.shape())
+    throw ShapeError(fmt::format("add: {} and {} differ", to_string(a.shape()), to_string(b.shape())));
+  if (a.dtype() != b.dtype())
+    throw DTypeError(fmt::format("add: {} and {} differ", to_string(a.dtype()), to_string(b.dtype())));
+  if (f.kind != kernels::Activation::none && !kernels::is_piecewise(f.kind)) {
+    Context inner = context;
+    inner.ends_stretch = false;  // the sum is read
+    return activation(context, add(inner, std::move(a), std::move(b)), f.kind, f.slope);
+  }
+  if (f.kind != kernels::Activation::none) return masked_activation(context, std::move(a), std::move(b), f);
+  Tensor y = a.sole_owner() || context.unread() ? a.view(a.shape())
+             : b.sole_owner()                   ? b.view(b.shape())
+                                                : context.allocate(a.shape(), a.dtype());
+  if (context.unread()) {
+    // y stands for the sum
+  } else if (a.pending() != nullptr || b.pending() != nullptr)
+    run_masked_forward(context, {}, a, b, y, Tensor());
+  else
+    BANTAM_KERNEL(context.exec, add, a.elements(), a.dtype(), a.data(), b.data(), y.data());
+  if (!records(context, {&a, &b})) return y;
+  const ValueRef a_ref = a, b_ref = b;
+  context.tape->record_pieces(context, y, [=](const Context& ctx, Gradient dy, GradientStore& store) {
+    if (!store.comes_next(a_ref) && !store.comes_next(b_ref)) dy = std::move(dy).tensor(ctx);
+    store.add(ctx, a_ref, dy);
+    store.add(ctx, b_ref, std::move(dy));
+  });
+  return y;
+}
+
+}  // namespace bantam::ops

@@ -1,0 +1,118 @@
+// The fused head: forward makes all gradients but the two large ones, dw1 = dhiddenᵀ·x and dx = dhidden·w1.
+#include "bantam/engine/ops/classifier_head.h"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+
+#include "bantam/base/error.h"
+#include "bantam/engine/autograd/saved_tensor.h"
+#include "bantam/engine/autograd/tape.h"
+#include "bantam/engine/ops/gradient_target.h"
+#include "bantam/kernels/contracts/head/classifier_head.h"
+
+namespace bantam::ops {
+namespace {
+
+using Parameters = ClassifierHeadParameters;
+
+kernels::ClassifierHeadShape checked_shape(const Tensor& x, const Parameters& p, const Tensor& labels,
+                                           float smoothing) {
+  const auto fits = [&] {
+    if (x.shape().rank() != 2 || p.w1.shape().rank() != 2 || p.w2.shape().rank() != 2) return false;
+    const std::int64_t hidden = p.w1.shape()[0], classes = p.w2.shape()[0];
+    return p.w1.shape()[1] == x.shape()[1] && p.w2.shape()[1] == hidden && p.b1.shape() == Shape{hidden} &&
+           p.b2.shape() == Shape{classes} && labels.shape() == Shape{x.shape()[0]};
+  };
+  if (!fits())
+    throw ShapeError(fmt::format("classifier_head: x {}, weights {} and {}, biases {} and {}, and labels {} do not fit",
+                                 to_string(x.shape()), to_string(p.w1.shape()), to_string(p.w2.shape()),
+                                 to_string(p.b1.shape()), to_string(p.b2.shape()), to_string(labels.shape())));
+  if (labels.dtype() != DType::int32)
+    throw DTypeError(fmt::format("classifier_head: labels must be int32, got {}", to_string(labels.dtype())));
+  for (const Tensor* parameter : {&p.w1, &p.b1, &p.w2, &p.b2})
+    if (parameter->dtype() != x.dtype())
+      throw DTypeError(fmt::format("classifier_head: x is {} and a parameter {}", to_string(x.dtype()),
+                                   to_string(parameter->dtype())));
+  const kernels::ClassifierHeadShape shape{x.shape()[0], x.shape()[1], p.w1.shape()[0], p.w2.shape()[0], smoothing};
+  if (!kernels::classifier_head_takes(shape, x.dtype()))
+    throw ShapeError(fmt::format("classifier_head: no kernel for {} inputs, {} hidden units and {} classes of {}",
+                                 shape.inputs, shape.hidden, shape.classes, to_string(x.dtype())));
+  return shape;
+}
+
+kernels::ParameterTarget target_of(const FloatGradient& gradient) { return {gradient.data, gradient.accumulate}; }
+
+/// What forward leaves to backward.
+struct Saved {
+  kernels::ClassifierHeadShape shape;
+  SavedTensor x;
+  Parameters parameters;
+  Tensor dhidden, partials, seed;
+};
+
+void run_backward(const Context& context, Saved& saved, const Tensor& upstream, GradientStore& store) {
+  if (upstream.data() != saved.seed.data())
+    throw Error("classifier_head: backward starts with another gradient than the forward was promised");
+  const Parameters& p = saved.parameters;
+  const DType dtype = saved.x.dtype();
+  FloatGradient w1(context, p.w1, store), b1(context, p.b1, store), w2(context, p.w2, store), b2(context, p.b2, store);
+  const ValueRef input = saved.x.ref();
+  const Tensor x = saved.x.take(context);
+  Tensor dx;
+  if (wants_gradient(input)) dx = context.allocate(x.shape(), dtype);
+  {
+    const Scratch scratch =
+        context.scratch(kernels::classifier_head_backward_workspace_bytes(saved.shape, dtype, context.device.kind));
+    const kernels::ClassifierHeadSaved small{saved.dhidden.data(), saved.partials.as<float>()};
+    const kernels::ClassifierHeadGradients to{dx.defined() ? dx.data() : nullptr, target_of(w1), target_of(b1),
+                                              target_of(w2), target_of(b2)};
+    BANTAM_KERNEL(context.exec, classifier_head_backward, saved.shape, dtype, x.data(), p.w1.data(), small, to,
+                  scratch.get());
+  }
+  w1.hand_on(context, p.w1, store);
+  b1.hand_on(context, p.b1, store);
+  w2.hand_on(context, p.w2, store);
+  b2.hand_on(context, p.b2, store);
+  if (dx.defined()) store.add(context, input, std::move(dx));
+}
+
+}  // namespace
+
+Tensor classifier_head(const Context& context, const Tensor& x, const Parameters& p, const Tensor& labels,
+                       const LossSpec& spec) {
+  context.check_device("classifier_head", {&x, &p.w1, &p.b1, &p.w2, &p.b2, &labels});
+  const kernels::ClassifierHeadShape shape = checked_shape(x, p, labels, spec.options.label_smoothing);
+  const bool recorded = records(context, {&x, &p.w1, &p.b1, &p.w2, &p.b2});
+  if (recorded && !spec.seed.defined())
+    throw Error("classifier_head: where gradients are wanted, the gradient of the loss must be given beforehand");
+  Tensor loss = context.allocate({}, DType::float32), dhidden, partials;
+  kernels::ClassifierHeadSaved saved;
+  if (recorded) {
+    dhidden = context.allocate({shape.batch, shape.hidden}, x.dtype());
+    partials = context.allocate({kernels::classifier_head_partials(shape, context.device.kind)}, DType::float32);
+    saved = {dhidden.data(), partials.as<float>()};
+  }
+  const float batch = static_cast<float>(std::max<std::int64_t>(shape.batch, 1));
+  const kernels::ClassifierHeadLoss to{.labels = labels.as<std::int32_t>(),
+                                       .divisor = spec.options.divisor > 0.0f ? spec.options.divisor : batch,
+                                       .upstream = recorded ? spec.seed.as<float>() : nullptr,
+                                       .loss = loss.as<float>(),
+                                       .ring = spec.options.metrics,
+                                       .slot = spec.options.metric_slot};
+  const kernels::ClassifierHeadWeights weights{p.w1.data(), p.b1.data(), p.w2.data(), p.b2.data()};
+  {
+    const Scratch scratch =
+        context.scratch(kernels::classifier_head_workspace_bytes(shape, x.dtype(), context.device.kind));
+    BANTAM_KERNEL(context.exec, classifier_head_forward, shape, x.dtype(), x.data(), weights, to, saved, scratch.get());
+  }
+  if (!recorded) return loss;
+  context.tape->record(context, loss,
+                       [kept = Saved{shape, x, p, dhidden, partials, spec.seed}](const Context& ctx, Tensor upstream,
+                                                                                 GradientStore& store) mutable {
+                         run_backward(ctx, kept, upstream, store);
+                       });
+  return loss;
+}
+
+}  // namespace bantam::ops

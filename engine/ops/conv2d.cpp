@@ -1,0 +1,99 @@
+// Convolution: backward keeps x (or how to make it) and reads w from the arena.
+#include "bantam/engine/ops/conv2d.h"
+
+#include <fmt/format.h>
+
+#include "bantam/base/error.h"
+#include "bantam/engine/autograd/pending_gradients.h"
+#include "bantam/engine/autograd/saved_tensor.h"
+#include "bantam/engine/autograd/tape.h"
+#include "bantam/engine/ops/geometry.h"
+#include "bantam/engine/ops/gradient_target.h"
+#include "bantam/engine/ops/pointwise_norm.h"
+#include "bantam/engine/ops/statistics_behind.h"
+#include "bantam/kernels/contracts/conv/conv2d.h"
+#include "bantam/kernels/contracts/conv/conv2d_statistics.h"
+
+namespace bantam::ops {
+namespace {
+
+using kernels::Conv2dPass;
+using kernels::Conv2dShape;
+
+Conv2dShape checked_shape(const Tensor& x, const Tensor& w, Window2d window, std::int64_t groups) {
+  check_image("conv2d", x.shape());
+  if (w.shape().rank() != 4)
+    throw ShapeError(
+        fmt::format("conv2d: expected a weight (C_out, kH, kW, C_in/groups), got {}", to_string(w.shape())));
+  const std::int64_t channels = x.shape()[3], filters = w.shape()[0];
+  if (groups < 1 || channels % groups != 0 || filters % groups != 0)
+    throw ShapeError(
+        fmt::format("conv2d: {} input and {} output channels do not divide into {} groups", channels, filters, groups));
+  if (w.shape()[3] * groups != channels)
+    throw ShapeError(
+        fmt::format("conv2d: x {} and weight {} do not fit: expected {} input channels a group, the weight has {}",
+                    to_string(x.shape()), to_string(w.shape()), channels / groups, w.shape()[3]));
+  if (x.dtype() != w.dtype())
+    throw DTypeError(fmt::format("conv2d: x is {} and the weight {}", to_string(x.dtype()), to_string(w.dtype())));
+  window.kernel = {w.shape()[1], w.shape()[2]};
+  return conv2d_shape(x.shape(), filters, window, groups);
+}
+
+Scratch pass_scratch(const Context& context, const Conv2dShape& shape, DType dtype, Conv2dPass pass) {
+  return context.scratch(kernels::conv2d_workspace_bytes(shape, dtype, pass, context.device.kind));
+}
+
+Tensor forward(const Context& context, const Conv2dShape& shape, const Tensor& x, const Tensor& w) {
+  Tensor y = context.allocate({shape.batch, shape.out_h(), shape.out_w(), shape.out_channels}, x.dtype());
+  if (context.unread()) return y;
+  StatisticsBehind statistics(context, shape.out_channels);
+  if (statistics.output() != nullptr) {
+    const Scratch scratch =
+        context.scratch(kernels::conv2d_statistics_workspace_bytes(shape, x.dtype(), context.device.kind));
+    BANTAM_KERNEL(context.exec, conv2d_forward_statistics, shape, x.dtype(), x.data(), w.data(), y.data(),
+                  *statistics.output(), scratch.get());
+  } else {
+    const Scratch scratch = pass_scratch(context, shape, x.dtype(), Conv2dPass::forward);
+    BANTAM_KERNEL(context.exec, conv2d_forward, shape, x.dtype(), x.data(), w.data(), y.data(), scratch.get());
+  }
+  statistics.attach(y);
+  return y;
+}
+
+}  // namespace
+
+Conv2dShape conv2d_shape(const Shape& in, std::int64_t filters, const Window2d& window, std::int64_t groups) {
+  auto shape = window_shape<Conv2dShape>("conv2d", in, window);
+  shape.in_channels = in[3], shape.out_channels = filters, shape.groups = groups;
+  return shape;
+}
+
+Tensor conv2d(const Context& context, const Tensor& x, const Tensor& w, Window2d window, std::int64_t groups) {
+  const Conv2dShape shape = checked_shape(x, w, window, groups);
+  context.check_device("conv2d", {&x, &w});
+  if (x.pending() != nullptr) return pointwise_norm(context, x, w);
+  const DType dtype = x.dtype();
+  Tensor y = forward(context, shape, x, w);
+  if (!records(context, {&x, &w})) return y;
+  context.tape->record(
+      context, y, [=, x = SavedTensor(x)](const Context& ctx, Tensor dy, GradientStore& store) mutable {
+        if (FloatGradient dw(ctx, w, store); dw.data != nullptr) {
+          const Tensor input = x.take(ctx);  // gone before dx comes
+          const Scratch scratch = pass_scratch(ctx, shape, dtype, Conv2dPass::grad_weight);
+          const bool may_stay_narrow = ctx.pending != nullptr && ctx.pending->takes_narrow(ctx, w);
+          bool narrow = false;
+          BANTAM_KERNEL(ctx.exec, conv2d_grad_weight, shape, dtype, input.data(), dy.data(), dw.data, dw.accumulate,
+                        may_stay_narrow ? &narrow : nullptr, scratch.get());
+          if (narrow) ctx.pending->keep_narrow(ctx, *w.parameter());
+          dw.hand_on(ctx, w, store);
+        }
+        if (!wants_gradient(x.ref())) return;
+        Tensor dx = ctx.allocate(x.shape(), dtype);
+        const Scratch scratch = pass_scratch(ctx, shape, dtype, Conv2dPass::grad_input);
+        BANTAM_KERNEL(ctx.exec, conv2d_grad_input, shape, dtype, dy.data(), w.data(), dx.data(), scratch.get());
+        store.add(ctx, x.ref(), std::move(dx));
+      });
+  return y;
+}
+
+}  // namespace bantam::ops

@@ -1,0 +1,51 @@
+// Dense: dw = dyᵀ·x, dx = dy·w.
+#include "bantam/engine/ops/dense.h"
+
+#include <fmt/format.h>
+
+#include "bantam/base/error.h"
+#include "bantam/engine/autograd/saved_tensor.h"
+#include "bantam/engine/autograd/tape.h"
+#include "bantam/engine/ops/gradient_target.h"
+#include "bantam/kernels/contracts/matmul/matmul.h"
+
+namespace bantam::ops {
+namespace {
+
+void product(const Context& context, const kernels::MatmulShape& shape, DType dtype, const Tensor& a, const Tensor& b,
+             DType out_dtype, void* out, bool accumulate) {
+  const Scratch scratch =
+      context.scratch(kernels::matmul_workspace_bytes(shape, dtype, out_dtype, context.device.kind));
+  BANTAM_KERNEL(context.exec, matmul, shape, dtype, a.data(), b.data(), out_dtype, out, accumulate, scratch.get());
+}
+
+}  // namespace
+
+Tensor dense(const Context& context, const Tensor& x, const Tensor& w) {
+  context.check_device("dense", {&x, &w});
+  if (x.shape().rank() != 2 || w.shape().rank() != 2 || x.shape()[1] != w.shape()[1])
+    throw ShapeError(fmt::format("dense: x {} and weight {} do not fit; expected (batch, inputs) and (units, inputs)",
+                                 to_string(x.shape()), to_string(w.shape())));
+  if (x.dtype() != w.dtype())
+    throw DTypeError(fmt::format("dense: x is {} and the weight {}", to_string(x.dtype()), to_string(w.dtype())));
+  const std::int64_t batch = x.shape()[0], inputs = x.shape()[1], units = w.shape()[0];
+  const DType dtype = x.dtype();
+  Tensor y = context.allocate({batch, units}, dtype);
+  product(context, {.m = batch, .n = units, .k = inputs, .transpose_b = true}, dtype, x, w, dtype, y.data(), false);
+  if (!records(context, {&x, &w})) return y;
+  context.tape->record(context, y,
+                       [=, x = SavedTensor(x)](const Context& ctx, Tensor dy, GradientStore& store) mutable {
+                         if (FloatGradient dw(ctx, w, store); dw.data != nullptr) {
+                           product(ctx, {.m = units, .n = inputs, .k = batch, .transpose_a = true}, dtype, dy,
+                                   x.take(ctx), DType::float32, dw.data, dw.accumulate);
+                           dw.hand_on(ctx, w, store);
+                         }
+                         if (!wants_gradient(x.ref())) return;
+                         Tensor dx = ctx.allocate(x.shape(), dtype);
+                         product(ctx, {.m = batch, .n = inputs, .k = units}, dtype, dy, w, dtype, dx.data(), false);
+                         store.add(ctx, x.ref(), std::move(dx));
+                       });
+  return y;
+}
+
+}  // namespace bantam::ops

@@ -1,0 +1,96 @@
+// Masked activation: backward keeps one bit an element, whether f' is 1 there.
+#include "bantam/engine/ops/masked_activation.h"
+
+#include "bantam/engine/autograd/pending_norm.h"
+#include "bantam/engine/autograd/saved_tensor.h"
+#include "bantam/engine/ops/gradient_target.h"
+#include "bantam/kernels/contracts/elementwise/masked_activation.h"
+#include "bantam/kernels/contracts/norm/batch_norm_add.h"
+
+namespace bantam::ops {
+namespace {
+
+/// An operand as a recipe keeps it: what backward keeps of its memory, and the norm that is pending on it.
+struct SavedOperand {
+  SavedOperand() = default;
+  explicit SavedOperand(const Tensor& tensor)
+      : memory(tensor.pending() != nullptr ? tensor.pending()->x : SavedTensor(tensor)), pending(tensor.pending()) {}
+  Tensor get(const Context& context) const {
+    Tensor tensor = memory.get(context);
+    tensor.set_pending(pending);
+    return tensor;
+  }
+  SavedTensor memory;
+  std::shared_ptr<const PendingNorm> pending;
+};
+
+kernels::NormOperand operand_of(const Tensor& tensor) {
+  return tensor.pending() != nullptr ? tensor.pending()->operand(tensor) : kernels::NormOperand{.x = tensor.data()};
+}
+
+/// What makes the output again from both operands.
+Recipe::Make make_again(kernels::ActivationFunction f, const SavedOperand& a, const SavedOperand& b) {
+  return [=](const Context& ctx) {
+    const Tensor left = a.get(ctx), right = b.memory.defined() ? b.get(ctx) : Tensor();
+    const Tensor y = ctx.allocate(left.shape(), left.dtype());
+    run_masked_forward(ctx, f, left, right, y, Tensor());
+    return y;
+  };
+}
+
+struct Activated {
+  Tensor y, mask;  // no mask where nobody wants one
+};
+
+/// At the end of a stretch that runs again the first pass leaves the mask, and the second needs nothing else.
+Activated forward(const Context& context, kernels::ActivationFunction f, const Tensor& a, const Tensor& b,
+                  bool recorded) {
+  if (context.unread()) return {a.view(a.shape()), context.keepsakes->take()};
+  Keepsakes* keepsakes = context.ends_stretch ? context.keepsakes : nullptr;
+  Activated to{b.defined() && !a.sole_owner() && b.sole_owner() ? b.view(b.shape()) : reuse_or_allocate(context, a),
+               {}};
+  if (recorded || keepsakes != nullptr)
+    to.mask = context.allocate({static_cast<std::int64_t>(kernels::activation_mask_bytes(a.elements()))}, DType::uint8);
+  run_masked_forward(context, f, a, b, to.y, to.mask);
+  if (keepsakes != nullptr) keepsakes->leave(to.mask);
+  return to;
+}
+
+}  // namespace
+
+void run_masked_forward(const Context& context, kernels::ActivationFunction f, const Tensor& a, const Tensor& b,
+                        const Tensor& y, const Tensor& mask) {
+  std::uint8_t* bits = mask.defined() ? mask.as<std::uint8_t>() : nullptr;
+  if (b.defined() && (a.pending() != nullptr || b.pending() != nullptr)) {
+    const std::int64_t channels = y.shape()[-1];
+    const kernels::BatchNormShape shape{.rows = channels == 0 ? 0 : y.elements() / channels, .channels = channels};
+    const bool swap = a.pending() == nullptr;  // the kernel's first operand is a norm's; sums commute
+    BANTAM_KERNEL(context.exec, batch_norm_add, f, shape, y.dtype(), operand_of(swap ? b : a), operand_of(swap ? a : b),
+                  y.data(), bits);
+    return;
+  }
+  BANTAM_KERNEL(context.exec, masked_activation_forward, f, y.elements(), y.dtype(), a.data(),
+                b.defined() ? b.data() : nullptr, y.data(), bits);
+}
+
+Tensor masked_activation(const Context& context, Tensor a, Tensor b, kernels::ActivationFunction f) {
+  const bool recorded = records(context, {&a, &b});
+  const ValueRef a_ref = a, b_ref = b.defined() ? ValueRef(b) : ValueRef();
+  // Saved before a decision to work in place: what the recipe holds is then not overwritten.
+  const bool derived =
+      recorded && derives(context, b.defined() ? 2 : 1) && kept_anyway(a) && (!b.defined() || kept_anyway(b));
+  const SavedOperand a_saved = derived ? SavedOperand(a) : SavedOperand();
+  const SavedOperand b_saved = derived && b.defined() ? SavedOperand(b) : SavedOperand();
+  auto [y, mask] = forward(context, f, a, b, recorded);
+  if (!recorded) return y;
+  context.tape->record_pieces(context, y, [=, mask = mask](const Context& ctx, Gradient dy, GradientStore& store) {
+    Gradient dx = std::move(dy).masked(ctx, mask, f);
+    if (!store.comes_next(a_ref) && !store.comes_next(b_ref)) dx = std::move(dx).tensor(ctx);
+    store.add(ctx, a_ref, dx);
+    store.add(ctx, b_ref, std::move(dx));
+  });
+  if (derived) attach_recipe(context, y, {&a_saved.memory, &b_saved.memory}, make_again(f, a_saved, b_saved));
+  return y;
+}
+
+}  // namespace bantam::ops

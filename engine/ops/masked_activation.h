@@ -1,0 +1,18 @@
+// The piecewise linear activations of one tensor or of a sum, for `activation` and `add`.
+#pragma once
+
+#include "bantam/engine/autograd/context.h"
+#include "bantam/engine/autograd/tensor.h"
+#include "bantam/kernels/contracts/elementwise/activation.h"
+
+namespace bantam::ops {
+
+/// The forward kernel alone, into y, and into `mask` where that is defined; f is `none` or piecewise. Batch norms that
+/// are pending on the operands of a sum are applied as they are read.
+void run_masked_forward(const Context& context, kernels::ActivationFunction f, const Tensor& a, const Tensor& b,
+                        const Tensor& y, const Tensor& mask);
+
+/// y = f(a + b), or f(a) where b is undefined; f is piecewise (kernels::is_piecewise). Operands were checked.
+Tensor masked_activation(const Context& context, Tensor a, Tensor b, kernels::ActivationFunction f);
+
+}  // namespace bantam::ops

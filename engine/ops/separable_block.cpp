@@ -1,0 +1,103 @@
+// Separable block: backward keeps x (or how to make it) and codes of where the result came from.
+#include "bantam/engine/ops/separable_block.h"
+
+#include <fmt/format.h>
+
+#include "bantam/base/error.h"
+#include "bantam/engine/autograd/pending_gradients.h"
+#include "bantam/engine/autograd/saved_tensor.h"
+#include "bantam/engine/autograd/tape.h"
+#include "bantam/engine/ops/geometry.h"
+#include "bantam/engine/ops/gradient_target.h"
+
+namespace bantam::ops {
+namespace {
+
+using kernels::SeparableBlockPass;
+using kernels::SeparableBlockShape;
+using kernels::Workspace;
+
+/// `shape` with the operands' extents.
+SeparableBlockShape checked_shape(const Context& context, const Tensor& x, const SeparableBlockWeights& w,
+                                  SeparableBlockShape shape) {
+  check_image("separable_block", x.shape());
+  shape.batch = x.shape()[0];
+  shape.in_h = x.shape()[1];
+  shape.in_w = x.shape()[2];
+  shape.in_channels = x.shape()[3];
+  shape.out_channels = w.pointwise.shape()[0];
+  shape.bias = w.bias.defined();
+  if (w.depthwise.shape() != Shape{3, 3, shape.in_channels} || w.pointwise.elements() != shape.pointwise_elements() ||
+      (shape.bias && w.bias.shape() != Shape{shape.out_channels}))
+    throw ShapeError(fmt::format("separable_block: x {} and weights {}, {} do not fit", to_string(x.shape()),
+                                 to_string(w.depthwise.shape()), to_string(w.pointwise.shape())));
+  for (const Tensor* weight : {&w.depthwise, &w.pointwise, &w.bias})
+    if (weight->defined() && weight->dtype() != x.dtype())
+      throw DTypeError(
+          fmt::format("separable_block: x is {} and a weight {}", to_string(x.dtype()), to_string(weight->dtype())));
+  kernels::check_separable_block(shape, x.dtype(), context.device.kind);
+  return shape;
+}
+
+void run_backward(const Context& context, const SeparableBlockShape& shape, SavedTensor& x,
+                  const SeparableBlockWeights& w, const Tensor& codes, const Tensor& dy, GradientStore& store) {
+  using Unwanted = FloatGradient::Unwanted;
+  FloatGradient depthwise(context, w.depthwise, store, Unwanted::written),
+      pointwise(context, w.pointwise, store, Unwanted::written), bias(context, w.bias, store, Unwanted::written);
+  Tensor dx;
+  {
+    const DType dtype = x.dtype();
+    const bool wanted = wants_gradient(x.ref());
+    const Tensor input = x.take(context);
+    if (wanted) dx = context.allocate(x.shape(), dtype);
+    const std::size_t bytes =
+        kernels::separable_block_workspace_bytes(shape, dtype, SeparableBlockPass::backward, context.device.kind);
+    const bool waits = context.pending != nullptr && depthwise.in_arena() && pointwise.in_arena() &&
+                       (!w.bias.defined() || bias.in_arena()) && context.pending->takes(context, bytes, 3);
+    Tensor parts;
+    if (waits) parts = context.allocate({static_cast<std::int64_t>(bytes)}, DType::uint8, Category::workspace);
+    const Scratch scratch = context.scratch(waits ? 0 : bytes);
+    BANTAM_KERNEL(context.exec, separable_block_backward, shape, dtype, input.data(), w.depthwise.data(),
+                  w.pointwise.data(), dy.data(), codes.defined() ? codes.as<std::uint8_t>() : nullptr,
+                  wanted ? dx.data() : nullptr, depthwise.data, pointwise.data, bias.data,
+                  {depthwise.accumulate, pointwise.accumulate, bias.accumulate},
+                  waits ? &context.pending->sums() : nullptr, waits ? Workspace{parts.data(), bytes} : scratch.get());
+    if (waits)
+      context.pending->keep(context, {w.depthwise.parameter(), w.pointwise.parameter(), w.bias.parameter()},
+                            std::move(parts));
+  }
+  depthwise.hand_on(context, w.depthwise, store);
+  pointwise.hand_on(context, w.pointwise, store);
+  bias.hand_on(context, w.bias, store);
+  if (dx.defined()) store.add(context, x.ref(), std::move(dx));
+}
+
+}  // namespace
+
+Tensor separable_block(const Context& context, const Tensor& x, const SeparableBlockWeights& weights,
+                       kernels::SeparableBlockShape wanted) {
+  const SeparableBlockShape shape = checked_shape(context, x, weights, wanted);
+  context.check_device("separable_block", {&x, &weights.depthwise, &weights.pointwise});
+  const DType dtype = x.dtype();
+  const bool recorded = weights.bias.defined()
+                            ? records(context, {&x, &weights.depthwise, &weights.pointwise, &weights.bias})
+                            : records(context, {&x, &weights.depthwise, &weights.pointwise});
+  Tensor y = context.allocate({shape.batch, shape.out_h(), shape.out_w(), shape.out_channels}, dtype);
+  const std::int64_t code_bytes = recorded ? kernels::separable_block_code_bytes(shape) : 0;
+  const Tensor codes = code_bytes > 0 ? context.allocate({code_bytes}, DType::uint8) : Tensor();
+  {
+    const Scratch scratch = context.scratch(
+        kernels::separable_block_workspace_bytes(shape, dtype, SeparableBlockPass::forward, context.device.kind));
+    BANTAM_KERNEL(context.exec, separable_block_forward, shape, dtype, x.data(), weights.depthwise.data(),
+                  weights.pointwise.data(), shape.bias ? weights.bias.data() : nullptr, y.data(),
+                  codes.defined() ? codes.as<std::uint8_t>() : nullptr, scratch.get());
+  }
+  if (!recorded) return y;
+  context.tape->record(context, y,
+                       [=, x = SavedTensor(x)](const Context& ctx, Tensor dy, GradientStore& store) mutable {
+                         run_backward(ctx, shape, x, weights, codes, dy, store);
+                       });
+  return y;
+}
+
+}  // namespace bantam::ops

@@ -1,0 +1,319 @@
+// Exact plans steer the bounds of the estimating table, and then shorten what it gave.
+#include "bantam/engine/plan/recompute_search.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <map>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "bantam/base/error.h"
+#include "bantam/base/text.h"
+#include "bantam/engine/plan/recompute_policies.h"
+
+namespace bantam {
+namespace {
+
+constexpr int kRooms = 10;  // for stretches that run again: of what the model leaves, each this much of the one before
+constexpr double kLessRoom = 0.94;
+constexpr int kPlansATable = 8;
+constexpr int kLowestRooms = 20, kLowestBounds = 3;  // the same where hardly anything fits
+constexpr double kLowestLessRoom = 0.87;
+constexpr std::size_t kLowestStep = 8;
+constexpr std::size_t kSmall = 16;     // units of a network in which single stretches are tried one by one
+constexpr double kStretchCost = 5e-4;  // of a step, for each stretch: long lists should be worth it
+// Bounds on time that do not depend on the machine, for improving what the tables gave.
+constexpr std::int64_t kPlansAnImprovement = 150, kMostPlans = 1000;
+constexpr std::size_t kExchanged = 24;  // units of a stretch that takes another's place
+constexpr std::size_t kCut = 4;         // most units left out where a stretch is cut in two
+constexpr double kEstimated = 0.02;     // of the target: how far estimates of kept bytes may be off
+constexpr int kTighterTargets = 16;
+constexpr double kTighter = 0.96;  // what fits by bytes may not by pieces: the next target is lower
+
+/// What is derived, and where: a policy without its stretches.
+struct Level {
+  Derive derive = Derive::none;
+  bool whole = false;
+  RecomputeOptions options() const { return {.derive = derive, .whole = whole}; }
+};
+constexpr Level kLevels[] = {{}, {Derive::inner}, {Derive::cheap}, {Derive::inner, true}, {Derive::cheap, true}};
+
+struct Policy {
+  StretchList stretches;
+  Level level;
+  double extra = std::numeric_limits<double>::infinity();
+  /// What policies are compared by.
+  double cost() const { return extra + kStretchCost * static_cast<double>(stretches.size()); }
+};
+
+StretchList without(StretchList list, std::size_t i) {
+  list.erase(list.begin() + static_cast<std::ptrdiff_t>(i));
+  return list;
+}
+
+/// The list with each stretch that fits between the others.
+std::vector<StretchList> with_one_more(const StretchEstimates& estimates, const StretchList& list) {
+  std::vector<StretchList> found;
+  for (std::size_t first = 0; first < estimates.units(); ++first)
+    for (std::size_t last = first; last < std::min(first + kExchanged, estimates.units()); ++last)
+      if (estimates.valid({first, last}))
+        if (auto more = with_stretch(list, {first, last})) found.push_back(std::move(*more));
+  return found;
+}
+
+class Search {
+ public:
+  Search(const Graph& graph, const RecomputeQuestion& question)
+      : graph_(graph),
+        question_(question),
+        cost_(predict_cost(graph, question.step.batch, question.step.model.precision, question.rates)) {}
+
+  RecomputeChoice run() {
+    double target = static_cast<double>(question_.bytes);
+    for (int i = 0; i < kTighterTargets; ++i, target *= kTighter) {
+      const std::optional<Policy> policy = least_work(static_cast<std::uint64_t>(target));
+      if (!policy) break;
+      if (truly_fits(options_of(*policy))) return choice(*policy, true);
+    }
+    const bool fits = smallest_peak_ <= question_.bytes && truly_fits(options_of(smallest_));
+    return choice(smallest_, fits);
+  }
+
+ private:
+  /// The policy with the least extra work whose planned peak is within `target`, of those tried.
+  std::optional<Policy> least_work(std::uint64_t target) {
+    std::optional<Policy> best;
+    for (const Level level : kLevels) {
+      if (level.whole) continue;  // of stretches only
+      try_policy(priced({}, level), target, best);
+      if (best && best->extra == 0) return best;
+    }
+    for (const Level level : kLevels) search_single(level, target, best);
+    if (best) improve(*best, target);
+    for (const Level level : kLevels) {
+      std::optional<Policy> other;
+      search_stretches(level, target, other);
+      if (!other) continue;
+      improve(*other, target);
+      if (!best || other->cost() < best->cost()) best = std::move(other);
+    }
+    if (best) return best;
+    for (const Level level : kLevels) search_lowest(level, target, best);
+    if (!best) descend(target, best);
+    if (best) improve(*best, target);
+    return best;
+  }
+
+  /// Small networks peak where gradients do, which tables do not see: there every stretch is tried alone.
+  void search_single(Level level, std::uint64_t target, std::optional<Policy>& best) {
+    const StretchEstimates estimates = estimates_of(level);
+    if (estimates.units() > kSmall) return;
+    for (std::size_t first = 0; first < estimates.units(); ++first)
+      for (std::size_t last = first; last < estimates.units(); ++last)
+        if (estimates.valid({first, last})) try_policy(priced({{first, last}}, level), target, best);
+  }
+
+  void search_stretches(Level level, std::uint64_t target, std::optional<Policy>& best) {
+    const StretchEstimates estimates = estimates_of(level);
+    if (target <= persistent_bytes_) return;
+    double room = static_cast<double>(target - persistent_bytes_);
+    for (int i = 0; i < kRooms; ++i, room *= kLessRoom)
+      search_bounds(StretchTable(estimates, static_cast<std::uint64_t>(room)), level, target, best);
+  }
+
+  /// Lowers the bound on kept bytes by what plans are above the target, until one is within it.
+  void search_bounds(const StretchTable& table, Level level, std::uint64_t target, std::optional<Policy>& best) {
+    double bytes = static_cast<double>(target - persistent_bytes_);
+    for (int i = 0; i < kPlansATable; ++i) {
+      const std::size_t bound = table.level_of(bytes);
+      if (!std::isfinite(table.seconds(bound)) || (best && table.seconds(bound) / cost_.step >= best->cost())) return;
+      const Policy policy = priced(table.stretches(bound), level);
+      if (try_policy(policy, target, best)) return;
+      bytes = std::min(bytes, kept_bytes(policy)) - static_cast<double>(peak(policy) - target);
+    }
+  }
+
+  /// Where hardly anything fits: the least that can be kept, and little more, with any room for stretches.
+  void search_lowest(Level level, std::uint64_t target, std::optional<Policy>& best) {
+    const StretchEstimates estimates = estimates_of(level);
+    double room = static_cast<double>(estimates.total({}).kept_bytes);
+    for (int i = 0; i < kLowestRooms; ++i, room *= kLowestLessRoom) {
+      const StretchTable table(estimates, static_cast<std::uint64_t>(room));
+      std::size_t bound = 0;
+      while (bound <= StretchTable::kLevels && !std::isfinite(table.seconds(bound))) ++bound;
+      for (int more = 0; more < kLowestBounds && bound <= StretchTable::kLevels; ++more, bound += kLowestStep)
+        try_policy(priced(table.stretches(bound), level), target, best);
+    }
+  }
+
+  /// From the lowest peak there was: one stretch more, or in the place of others, and with another level, as long as
+  /// that is lower.
+  void descend(std::uint64_t target, std::optional<Policy>& best) {
+    most_plans_ = std::min(plans_ + kPlansAnImprovement, kMostPlans);
+    while (smallest_peak_ > target && lower_peak()) {
+    }
+    if (smallest_peak_ <= target) best = smallest_;
+  }
+  bool lower_peak() {
+    const std::uint64_t before = smallest_peak_;
+    std::vector<StretchList> bases = {smallest_.stretches};
+    for (std::size_t i = 0; i < smallest_.stretches.size(); ++i) bases.push_back(without(smallest_.stretches, i));
+    for (const StretchList& base : bases)
+      for (const Level level : kLevels) {
+        const StretchEstimates estimates = estimates_of(level);
+        for (StretchList& list : with_one_more(estimates, base)) {
+          if (plans_ >= most_plans_) return false;
+          if (peak(priced(std::move(list), level)) < before) return true;
+        }
+      }
+    return false;
+  }
+
+  /// By estimate.
+  double kept_bytes(const Policy& policy) {
+    return static_cast<double>(estimates_of(policy.level).total(policy.stretches).kept_bytes);
+  }
+
+  /// Leaves stretches out, makes them shorter and exchanges them for others, the largest gain first, as long as the
+  /// plan stays within the target.
+  void improve(Policy& best, std::uint64_t target) {
+    most_plans_ = std::min(plans_ + kPlansAnImprovement, kMostPlans);
+    for (bool better = true; better && plans_ < most_plans_;) {
+      better = false;
+      for (auto& [list, level] : neighbours(best, target)) {
+        Policy policy = priced(std::move(list), level);
+        if (plans_ >= most_plans_) break;
+        if (policy.cost() >= best.cost() || peak(policy) > target) continue;
+        best = std::move(policy);
+        better = true;
+        break;
+      }
+    }
+  }
+
+  struct Neighbour {
+    StretchList stretches;
+    Level level;
+  };
+
+  /// Those that differ by one stretch, by one cut in two, or by the level, and take less work by estimate, the least
+  /// first; without those that keep more than `target` leaves.
+  std::vector<Neighbour> neighbours(const Policy& policy, std::uint64_t target) {
+    const StretchEstimates::Total now = estimates_of(policy.level).total(policy.stretches);
+    const double most_kept = static_cast<double>(now.kept_bytes) + static_cast<double>(target) * (1 + kEstimated) -
+                             static_cast<double>(peak(policy));
+    std::vector<std::pair<double, Neighbour>> found;
+    const auto add = [&](const StretchEstimates& estimates, StretchList list, Level level) {
+      const StretchEstimates::Total total = estimates.total(list);
+      if (total.seconds < now.seconds && static_cast<double>(total.kept_bytes) <= most_kept)
+        found.emplace_back(total.seconds, Neighbour{std::move(list), level});
+    };
+    const StretchEstimates estimates = estimates_of(policy.level);
+    for (std::size_t i = 0; i < policy.stretches.size(); ++i) {
+      const StretchList others = without(policy.stretches, i);
+      add(estimates, others, policy.level);
+      for (StretchList& list : with_one_more(estimates, others)) add(estimates, std::move(list), policy.level);
+      for (StretchList& list : estimates.cut_in_two(policy.stretches, i, kCut))
+        add(estimates, std::move(list), policy.level);
+    }
+    for (const Level level : kLevels) add(estimates_of(level), policy.stretches, level);
+    std::ranges::stable_sort(found, {}, &std::pair<double, Neighbour>::first);
+    std::vector<Neighbour> sorted;
+    for (auto& [seconds, neighbour] : found) sorted.push_back(std::move(neighbour));
+    return sorted;
+  }
+
+  bool try_policy(Policy policy, std::uint64_t target, std::optional<Policy>& best) {
+    if (peak(policy) > target) return false;
+    if (!best || policy.cost() < best->cost()) best = std::move(policy);
+    return true;
+  }
+
+  /// Peak by plan, planned once a policy.
+  std::uint64_t peak(const Policy& policy) {
+    const RecomputeOptions options = options_of(policy);
+    const auto [place, is_new] = peaks_.try_emplace(key(options), 0);
+    if (!is_new) return place->second;
+    StepPlanOptions step = question_.step;
+    step.model.recompute = options;
+    place->second = step_peak(graph_, step);
+    ++plans_;
+    if (place->second < smallest_peak_) smallest_peak_ = place->second, smallest_ = policy;
+    return place->second;
+  }
+
+  bool truly_fits(const RecomputeOptions& options) {
+    if (question_.fits) return question_.fits(options);
+    StepPlanOptions step = question_.step;
+    step.model.recompute = options;
+    return step_fits(graph_, step, question_.bytes);
+  }
+
+  Policy priced(StretchList stretches, Level level) {
+    Policy policy{std::move(stretches), level};
+    policy.extra = extra_work(graph_, options_of(policy), cost_);
+    return policy;
+  }
+
+  RecomputeOptions options_of(const Policy& policy) {
+    return name_stretches(graph_, units_of(Derive::none), policy.stretches, policy.level.options());
+  }
+  static std::string key(const RecomputeOptions& options) {
+    return fmt::format("{}{}{}", static_cast<int>(options.derive), options.whole ? "+" : "",
+                       join(options.names, "+", "+"));
+  }
+
+  /// The graph's units, with what is kept of them where so much is derived.
+  const std::vector<RecomputeUnit>& units_of(Derive derive) {
+    std::vector<RecomputeUnit>& units = units_[static_cast<std::size_t>(derive)];
+    if (!units.empty()) return units;
+    StepPlanOptions step = question_.step;
+    step.accumulate = 1;
+    step.model.recompute = {.derive = derive};
+    step.planner.iterations = 0;
+    ++plans_;
+    const StepPlan plan = plan_step(graph_, step);
+    if (derive != Derive::none) {
+      units = units_of(Derive::none);
+      count_kept(graph_, plan, derive, cost_, units);
+    } else {
+      const auto value_bytes = step.batch * static_cast<std::int64_t>(size_of(step.model.precision.compute()));
+      units = recompute_units(graph_, plan, cost_, value_bytes);
+      persistent_bytes_ = plan.persistent_bytes;
+    }
+    return units;
+  }
+
+  StretchEstimates estimates_of(Level level) {
+    (void)units_of(Derive::none);
+    return {graph_, cost_, units_of(level.derive), units_of(level.whole ? Derive::none : level.derive),
+            kStretchCost * cost_.step};
+  }
+
+  RecomputeChoice choice(const Policy& policy, bool fits) {
+    return {fits, options_of(policy), peak(policy), policy.extra, plans_};
+  }
+
+  const Graph& graph_;
+  const RecomputeQuestion& question_;
+  StepCost cost_;
+  std::vector<RecomputeUnit> units_[3];
+  std::uint64_t persistent_bytes_ = 0;  // of the model and what trains it
+  std::map<std::string, std::uint64_t> peaks_;
+  std::uint64_t smallest_peak_ = std::numeric_limits<std::uint64_t>::max();
+  Policy smallest_;
+  std::int64_t plans_ = 0, most_plans_ = 0;
+};
+
+}  // namespace
+
+RecomputeChoice search_recompute(const Graph& graph, const RecomputeQuestion& question) {
+  if (question.bytes == 0) throw Error("search_recompute: a number of bytes above 0 is needed");
+  return Search(graph, question).run();
+}
+
+}  // namespace bantam

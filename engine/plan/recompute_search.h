@@ -1,0 +1,39 @@
+// Budget-driven recompute: which parts of a model to run again in backward, so that a step fits with the least extra
+// work.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+
+#include "bantam/engine/plan/step_cost.h"
+#include "bantam/engine/plan/step_plan.h"
+
+namespace bantam {
+
+struct RecomputeQuestion {
+  /// The step asked about; its own recompute options do not matter.
+  StepPlanOptions step;
+  std::uint64_t bytes = 0;  ///< for all that the step holds
+  DeviceRates rates;
+  /// Whether the run fits with this policy, fragmentation and all; empty: step_fits(step, bytes). Asked only of
+  /// policies whose planned peak is within the bytes.
+  std::function<bool(const RecomputeOptions&)> fits;
+};
+
+struct RecomputeChoice {
+  bool fits = false;  ///< false: nothing tried fits; the rest tells of the policy with the lowest peak
+  RecomputeOptions recompute;
+  std::uint64_t peak_bytes = 0;  ///< planned
+  double extra_work = 0;         ///< predicted share of a step's time: 0.04 is 4 %
+  std::int64_t plans = 0;        ///< steps planned to find it
+};
+
+/// Tries policies on the meta device: none; inner or all cheap tensors derived; stretches of consecutive blocks run
+/// again, alone and with these, which may be derived within stretches or not (`whole`). A stretch is any run of layers
+/// that one value leaves, also within a block. Stretches come from a dynamic programme along the layers: the least
+/// predicted work for a bound on kept bytes and one on what a stretch and all in front of it hold while it runs again;
+/// both bounds are searched with exact plans, and the best of each way to derive is then improved by leaving stretches
+/// out, making them shorter and exchanging them. Equal questions give equal answers. resnet50 takes about a second.
+RecomputeChoice search_recompute(const Graph& graph, const RecomputeQuestion& question);
+
+}  // namespace bantam

@@ -1,0 +1,202 @@
+// Two traced updates on a meta device, and the arithmetic on their trace.
+#include "bantam/engine/plan/step_plan.h"
+
+#include <algorithm>
+#include <functional>
+#include <map>
+
+#include <fmt/core.h>
+
+#include "bantam/base/error.h"
+#include "bantam/memory/allocator/allocation_trace.h"
+
+namespace bantam {
+namespace {
+
+/// The trace of a run, in which everything began after the trace did.
+struct TracedRun {
+  std::vector<TraceInterval> intervals;
+  std::int64_t step_begin = 0, step_end = 0;  // ticks: the second update's
+};
+
+void run_update(TrainingStep& step, const Batch& batch, std::int64_t accumulate) {
+  for (std::int64_t i = 0; i < accumulate; ++i) step.micro_batch(batch, i * batch.size, accumulate * batch.size);
+  step.update();
+}
+
+/// Makes the model and runs two updates, eagerly; `trace` may be null.
+TracedRun run_steps(Runtime& runtime, const Graph& graph, const StepPlanOptions& options, AllocationTrace* trace) {
+  const Device device = Device::meta_of(options.device);
+  const auto now = [trace] { return trace == nullptr ? 0 : trace->now(); };
+  BfcAllocator& memory = runtime.allocator(device);
+  memory.set_trace(trace);
+  memory.note_phase("setup");
+  TracedRun run;
+  Model model(runtime, device, graph, options.model);
+  Optimizer optimizer(model, options.optimizer);
+  TrainingStep step(model, optimizer, options.loss);
+  memory.note_phase("input");
+  const Batch batch = allocate_batch(model, options.batch);
+  for (int update = 0; update < 2; ++update) {
+    run.step_begin = now();
+    run_update(step, batch, options.accumulate);
+    run.step_end = now();
+  }
+  memory.set_trace(nullptr);  // what is live now lives on
+  return run;
+}
+
+TracedRun trace_steps(Runtime& runtime, const Graph& graph, const StepPlanOptions& options) {
+  AllocationTrace trace;
+  TracedRun run = run_steps(runtime, graph, options, &trace);
+  run.intervals = trace.intervals();
+  for (TraceInterval& interval : run.intervals)
+    if (interval.upper == TraceInterval::kStillLive) interval.upper = run.step_end;
+  return run;
+}
+
+StepShapes shapes_of(const StepPlanOptions& options) {
+  return {.batches = {options.batch}, .accumulates = options.accumulate > 1};
+}
+
+/// The same run with `pool_bytes` reserved (0: none), and planned where that is asked for, under a limit; a limit of 0
+/// is none, or, with a pool, the pool as it comes out in pages.
+MemoryStats rehearse(const Graph& graph, const StepPlanOptions& options, std::uint64_t limit_bytes,
+                     std::uint64_t pool_bytes, const std::shared_ptr<StepPlacements>& placements) {
+  const Device device = Device::meta_of(options.device);
+  Runtime runtime(RuntimeOptions{.threads = 1});
+  BfcAllocator& memory = runtime.allocator(device);
+  memory.set_limit(limit_bytes);
+  if (memory.reserve_pool(pool_bytes) && limit_bytes == 0 && pool_bytes > 0)
+    memory.set_limit(memory.stats().pool_bytes);
+  Model model(runtime, device, graph, options.model);
+  Optimizer optimizer(model, options.optimizer);
+  TrainingStep step(model, optimizer, options.loss);
+  if (placements) step.prepare(shapes_of(options), placements);
+  const Batch batch = allocate_batch(model, options.batch);
+  // Without plans, places of memory may still change from update to update under a tight limit, and the fit with them.
+  const int updates = placements ? 2 : 5;
+  for (int update = 0; update < updates; ++update) run_update(step, batch, options.accumulate);
+  return memory.stats();
+}
+
+std::shared_ptr<StepPlacements> placements_of(const Graph& graph, const StepPlanOptions& options) {
+  if (!options.planned) return nullptr;
+  return std::make_shared<StepPlacements>(graph, options.model, options.optimizer, options.loss, options.device);
+}
+
+/// The tick at which most bytes of `kept` intervals are in use, the first of equals; and how many.
+template <class Keep>
+std::pair<std::int64_t, std::uint64_t> peak_of(const TracedRun& run, Keep&& kept) {
+  std::vector<std::int64_t> change(static_cast<std::size_t>(run.step_end) + 1);
+  for (const TraceInterval& interval : run.intervals) {
+    if (!kept(interval)) continue;
+    change[static_cast<std::size_t>(interval.lower)] += static_cast<std::int64_t>(interval.bytes);
+    change[static_cast<std::size_t>(interval.upper)] -= static_cast<std::int64_t>(interval.bytes);
+  }
+  std::int64_t live = 0, most = 0, at = 0;
+  for (std::size_t t = 0; t < change.size(); ++t) {
+    live += change[t];
+    if (live <= most) continue;
+    most = live;
+    at = static_cast<std::int64_t>(t);
+  }
+  return {at, static_cast<std::uint64_t>(most)};
+}
+
+void describe_peak(const TracedRun& run, StepPlan& plan) {
+  const auto [peak, bytes] = peak_of(run, [](const TraceInterval&) { return true; });
+  plan.peak_bytes = bytes;
+  std::map<std::pair<std::string, Category>, Holder> holders;
+  for (const TraceInterval& interval : run.intervals) {
+    if (interval.lower == peak)
+      plan.moment = {interval.tag.owner, interval.tag.category, interval.phase, interval.bytes};
+    if (peak < interval.lower || peak >= interval.upper) continue;
+    plan.by_category[interval.tag.category] += interval.bytes;
+    Holder& holder = holders[{interval.tag.owner, interval.tag.category}];
+    holder.owner = interval.tag.owner;
+    holder.category = interval.tag.category;
+    holder.bytes += interval.bytes;
+    ++holder.allocations;
+  }
+  for (auto& [key, holder] : holders) plan.holders.push_back(std::move(holder));
+  std::ranges::stable_sort(plan.holders, std::greater<>(), &Holder::bytes);
+}
+
+void describe_step(const TracedRun& run, const PlannerOptions& planner, StepPlan& plan) {
+  std::vector<PlannerBuffer> buffers;
+  for (const TraceInterval& interval : run.intervals) {
+    const std::int64_t lower = std::max(interval.lower, run.step_begin), upper = interval.upper;
+    if (upper <= lower) continue;
+    if (interval.lower < run.step_begin && upper >= run.step_end) {
+      plan.persistent_bytes += interval.bytes;
+      continue;
+    }
+    const PlannerBuffer buffer{static_cast<std::int64_t>(buffers.size()), lower - run.step_begin,
+                               upper - run.step_begin, interval.bytes};
+    buffers.push_back(buffer);
+    plan.step.push_back({buffer, interval.tag.owner, interval.tag.category, interval.phase});
+  }
+  plan.arena = solve_arena(buffers, planner);
+  plan.step_peak_bytes = plan.persistent_bytes + plan.arena.max_live_bytes;
+}
+
+void check_options(const StepPlanOptions& options) {
+  if (options.batch < 1 || options.accumulate < 1)
+    throw Error(fmt::format("plan_step: batch and accumulate must be at least 1, got {} and {}", options.batch,
+                            options.accumulate));
+}
+
+}  // namespace
+
+StepPlan plan_step(const Graph& graph, const StepPlanOptions& options) {
+  check_options(options);
+  Runtime runtime(RuntimeOptions{.threads = 1});  // the trace's owners are its names
+  const TracedRun run = trace_steps(runtime, graph, options);
+  StepPlan plan;
+  describe_peak(run, plan);
+  plan.workspace_bytes =
+      peak_of(run, [](const TraceInterval& i) { return i.tag.category == Category::workspace; }).second;
+  describe_step(run, options.planner, plan);
+  const auto placements = placements_of(graph, options);
+  plan.pool_bytes = least_pool([&](std::uint64_t pool) { return rehearse(graph, options, 0, pool, placements); });
+  return plan;
+}
+
+std::uint64_t step_peak(const Graph& graph, const StepPlanOptions& options) {
+  check_options(options);
+  Runtime runtime(RuntimeOptions{.threads = 1});
+  (void)run_steps(runtime, graph, options, nullptr);
+  return runtime.allocator(Device::meta_of(options.device)).stats().peak_bytes;
+}
+
+bool step_fits(const Graph& graph, const StepPlanOptions& options, std::uint64_t limit_bytes) {
+  check_options(options);
+  const auto placements = placements_of(graph, options);
+  const std::uint64_t pool =
+      placements ? least_pool([&](std::uint64_t size) { return rehearse(graph, options, 0, size, placements); }) : 0;
+  try {
+    (void)rehearse(graph, options, limit_bytes, pool, placements);
+  } catch (const OutOfMemory&) {
+    return false;
+  }
+  return true;
+}
+
+std::uint64_t least_pool(const std::function<MemoryStats(std::uint64_t pool_bytes)>& rehearse) {
+  constexpr int kMostTries = 64;
+  const MemoryStats free_run = rehearse(0);
+  std::uint64_t pool = free_run.peak_claimed_bytes;
+  for (int i = 0; i < kMostTries; ++i) {
+    try {
+      const MemoryStats bound = rehearse(pool);
+      if (bound.planned_allocations == free_run.planned_allocations) return bound.peak_pool_bytes;
+    } catch (const OutOfMemory&) {  // batches of several sizes may leave gaps between them
+    }
+    pool += std::max<std::uint64_t>(pool / 256, 1) / BfcAllocator::kGranule * BfcAllocator::kGranule +
+            BfcAllocator::kGranule;
+  }
+  return free_run.peak_pool_bytes;
+}
+
+}  // namespace bantam

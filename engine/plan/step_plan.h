@@ -1,0 +1,80 @@
+// The memory of a training step, known beforehand: every allocation on a stand-in for the device, and where the peak
+// is.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "bantam/engine/graph/graph.h"
+#include "bantam/engine/graph/model.h"
+#include "bantam/engine/step/optimizer.h"
+#include "bantam/engine/step/training_step.h"
+#include "bantam/packing/planner.h"
+
+namespace bantam {
+
+struct StepPlanOptions {
+  ModelOptions model;
+  OptimizerOptions optimizer;
+  LossOptions loss;
+  std::int64_t batch = 1;       ///< samples of a micro-batch
+  std::int64_t accumulate = 1;  ///< micro-batches an update
+  bool planned = true;          ///< the pool and `step_fits`: of planned steps, as `bantam train` runs them
+  /// The device asked about; it need not be in this machine. Also a meta device.
+  Device device;
+  /// Of the step's arena.
+  PlannerOptions planner{.alignment = BfcAllocator::kGranule};
+};
+
+/// One allocation that begins and ends within a step.
+struct StepBuffer {
+  PlannerBuffer buffer;  ///< id: its place in the list; times in ticks of the step (AllocationTrace)
+  std::string owner;     ///< layer path
+  Category category = Category::other;
+  std::string phase;  ///< "forward", "backward" (also of what is run again in it), "update"
+};
+
+/// The allocation that reaches the peak first.
+struct PeakMoment {
+  std::string owner;  ///< layer path
+  Category category = Category::other;
+  std::string phase;        ///< "setup", "input", or a StepBuffer's
+  std::uint64_t bytes = 0;  ///< of this allocation
+};
+
+/// What a run of this step takes from the device's allocator. Rounded sizes; context and libraries come on top.
+struct StepPlan {
+  std::uint64_t peak_bytes = 0;  ///< the allocator's high-water mark, from making the model on
+  CategoryBytes by_category;     ///< at the peak; sums to peak_bytes
+  std::vector<Holder> holders;   ///< at the peak, largest first; sums to peak_bytes
+  PeakMoment moment;
+  std::uint64_t persistent_bytes = 0;  ///< live throughout a step: model, optimizer, metrics, the input batch
+  std::uint64_t workspace_bytes = 0;   ///< most scratch memory at one time
+  std::uint64_t step_peak_bytes = 0;   ///< most bytes within a step: persistent + arena.max_live_bytes
+  std::vector<StepBuffer> step;        ///< the second step's buffers; the first one's are the same in a settled step
+  ArenaPlan arena;                     ///< their offsets
+  /// The least that the device's allocator must hold for this run, where it is reserved before the model is made
+  /// (BfcAllocator::reserve_pool) and steps run planned: what persists, the batch, and the arena.
+  std::uint64_t pool_bytes = 0;
+};
+
+/// Makes the model and runs two updates on the meta stand-in of `device`, in a runtime of its own, with one batch
+/// resident: nothing is allocated on any device and no kernel runs. Throws what making and running the model throws
+/// (ConfigError, ShapeError), and Error for a batch or accumulation below 1.
+StepPlan plan_step(const Graph& graph, const StepPlanOptions& options);
+
+/// The plan's peak_bytes alone, in less time.
+std::uint64_t step_peak(const Graph& graph, const StepPlanOptions& options);
+
+/// Whether the same run gets by with `limit_bytes` (not 0) of the device's memory: the allocator's own algorithm is run
+/// under that limit, with the planned pool reserved where it fits, so what fragmentation costs is counted.
+bool step_fits(const Graph& graph, const StepPlanOptions& options, std::uint64_t limit_bytes);
+
+/// The least pool with which a run of planned steps goes as it does without a limit. `rehearse` makes the run on meta
+/// devices, with so many bytes, and the rest of their last page, as its pool and limit (0: neither), and gives the
+/// allocator's statistics at the end; it may throw OutOfMemory. Where none is found, what the run without a limit held.
+std::uint64_t least_pool(const std::function<MemoryStats(std::uint64_t pool_bytes)>& rehearse);
+
+}  // namespace bantam

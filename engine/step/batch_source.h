@@ -1,0 +1,51 @@
+// BatchSource: where the training step gets batches from. data/ implements it; so can any program.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "bantam/engine/autograd/context.h"
+#include "bantam/engine/autograd/tensor.h"
+
+namespace bantam {
+
+/// One batch on the step's device.
+struct Batch {
+  Tensor images;  ///< (size, height, width, channels) in the context's compute type
+  Tensor labels;  ///< (size) int32
+  std::int64_t size = 0;
+  std::int64_t index = 0;  ///< place in the epoch
+};
+
+class DeviceBatches;
+
+/// Batches of an epoch, in order. Batch b of epoch e is a pure function of (seed, e, b). Used by one thread at a time.
+class BatchSource {
+ public:
+  virtual ~BatchSource() = default;
+  /// (height, width, channels).
+  virtual Shape image_shape() const = 0;
+  virtual std::int64_t classes() const = 0;
+  virtual std::vector<std::string> class_names() const { return {}; }
+  /// Most samples in a batch (all but a short last one have it).
+  virtual std::int64_t batch_size() const = 0;
+  virtual std::int64_t batches_per_epoch() const = 0;
+  /// Samples of batch `index`: batch_size, or fewer in a short last batch.
+  virtual std::int64_t size_of(std::int64_t index) const = 0;
+  /// The next batch will be `first_batch` of `epoch`. Anything prefetched for another place is dropped.
+  virtual void start(std::int64_t epoch, std::int64_t first_batch = 0) = 0;
+  /// The next batch of the epoch, ready in order of the context's stream; false at the epoch's end. Throws DataError.
+  virtual bool next(const Context& context, Batch& batch) = 0;
+  /// The epoch's full batches made by the device itself (device_batches.h), from the place where `next` is, which they
+  /// move on; null where the host has a part in them, or for other reasons of the source. Of the type that `context`
+  /// computes in, and in use from then on, also by `next`. The source's own; there is one. Throws OutOfMemory.
+  virtual DeviceBatches* device_batches(const Context& context) {
+    (void)context;
+    return nullptr;
+  }
+  /// Seconds callers of `next` waited for data since `start`.
+  virtual double waited_seconds() const { return 0.0; }
+};
+
+}  // namespace bantam

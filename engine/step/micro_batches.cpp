@@ -1,0 +1,117 @@
+// Slicing batches, and halving the slices.
+#include "bantam/engine/step/micro_batches.h"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+
+#include "bantam/base/error.h"
+
+namespace bantam {
+namespace {
+
+constexpr std::uintptr_t kAlignment = 16;  // of the widest loads, and what cuDNN is told of its tensors
+
+bool is_aligned(const Tensor& tensor) { return reinterpret_cast<std::uintptr_t>(tensor.data()) % kAlignment == 0; }
+
+Tensor view_of(const Tensor& tensor, std::int64_t first, std::int64_t count) {
+  const Shape sample = tensor.shape().without_first();
+  return tensor.slice(first * sample.elements(), sample.prepend(count));
+}
+
+/// `count` samples of a tensor (batch, …) from `first` on, aligned.
+Tensor samples_of(const Context& context, const Tensor& tensor, std::int64_t first, std::int64_t count) {
+  Tensor view = view_of(tensor, first, count);
+  if (is_aligned(view)) return view;
+  Tensor copy = context.allocate(view.shape(), view.dtype(), Category::input);
+  copy_bytes(copy.data(), view.data(), view.bytes(), context.stream);
+  return copy;
+}
+
+}  // namespace
+
+std::string_view to_string(OnOutOfMemory policy) {
+  switch (policy) {
+    case OnOutOfMemory::accumulate:
+      return "accumulate";
+    case OnOutOfMemory::accumulate_with_batch_norm:
+      return "accumulate_with_batch_norm";
+    case OnOutOfMemory::fail:
+      break;
+  }
+  return "fail";
+}
+
+bool uses_batch_statistics(const Graph& graph) {
+  return std::ranges::any_of(graph.nodes(), [](const GraphNode& node) {
+    return node.layer != nullptr && node.layer->uses_batch_statistics();
+  });
+}
+
+void check_on_oom(OnOutOfMemory policy, const Graph& graph) {
+  if (policy != OnOutOfMemory::accumulate || !uses_batch_statistics(graph)) return;
+  throw ConfigError(
+      "on_oom: smaller micro-batches change what batch normalisation computes; if that is wanted, say "
+      "accumulate_with_batch_norm");
+}
+
+Batch slice(const Context& context, const Batch& batch, std::int64_t first, std::int64_t count) {
+  if (first < 0 || count < 1 || first + count > batch.size)
+    throw ShapeError(fmt::format("samples {} to {} of a batch of {}", first, first + count, batch.size));
+  const Context inputs = context.at(context.runtime->intern("input"));
+  return {.images = samples_of(inputs, batch.images, first, count),
+          .labels = samples_of(inputs, batch.labels, first, count),
+          .size = count,
+          .index = batch.index};
+}
+
+bool MicroBatches::copies(const Batch& batch) const {
+  if (most_ == 0) return false;
+  for (std::int64_t first = most_; first < batch.size; first += most_)
+    if (!is_aligned(view_of(batch.images, first, 1)) || !is_aligned(view_of(batch.labels, first, 1))) return true;
+  return false;
+}
+
+void MicroBatches::train(const Batch& batch, std::int64_t first_sample, std::int64_t effective_batch) {
+  if (most_ == 0 || most_ >= batch.size) return step_.micro_batch(batch, first_sample, effective_batch);
+  const Context context = step_.model().context(Pass::train);
+  for (std::int64_t done = 0; done < batch.size; done += most_) {
+    Batch piece;
+    try {
+      piece = slice(context, batch, done, std::min(most_, batch.size - done));
+    } catch (...) {  // micro_batch does the same for what it throws itself
+      step_.discard();
+      throw;
+    }
+    step_.micro_batch(piece, first_sample + done, effective_batch);
+  }
+}
+
+void MicroBatches::evaluate(const Batch& batch, bool may_halve) {
+  for (std::int64_t done = 0; done < batch.size;) {
+    const std::int64_t left = batch.size - done, count = most_evaluated_ == 0 ? left : std::min(most_evaluated_, left);
+    try {
+      // Sums are added to by the last kernel of an evaluation, after all that allocates: a piece counts once or not.
+      step_.evaluate(count == batch.size ? batch : slice(step_.model().context(Pass::evaluate), batch, done, count));
+      done += count;
+    } catch (const OutOfMemory&) {
+      if (!may_halve || !halve(most_evaluated_, count)) throw;
+    }
+  }
+}
+
+bool MicroBatches::halve(std::int64_t batch) {
+  if (!halve(most_, batch)) return false;
+  step_.drop_plans_above(most_);
+  return true;
+}
+
+bool MicroBatches::halve(std::int64_t& most, std::int64_t batch) {
+  const std::int64_t now = most == 0 ? batch : std::min(most, batch);
+  if (now <= 1) return false;
+  most = (now + 1) / 2;
+  step_.model().runtime().allocator(step_.model().device()).trim();
+  return true;
+}
+
+}  // namespace bantam

@@ -1,0 +1,177 @@
+// Parts of a step traced on the meta device, or on the device itself, and solved into offsets.
+#include "bantam/engine/step/step_placements.h"
+
+#include <algorithm>
+#include <functional>
+#include <string_view>
+#include <utility>
+
+#include "bantam/base/error.h"
+#include "bantam/engine/step/training_step.h"
+#include "bantam/memory/allocator/allocation_trace.h"
+
+namespace bantam {
+namespace {
+
+constexpr int kMostDepartures = 3;
+constexpr std::int64_t kMostIterations = 4000;
+
+/// A trace in which everything began and ended, as buffers; nothing where something did not.
+std::vector<PlannerBuffer> closed_buffers(const AllocationTrace& trace) {
+  std::vector<PlannerBuffer> buffers;
+  for (const TraceInterval& interval : trace.intervals()) {
+    if (interval.lower == TraceInterval::kBefore || interval.upper == TraceInterval::kStillLive) return {};
+    buffers.push_back({static_cast<std::int64_t>(buffers.size()), interval.lower, interval.upper, interval.bytes});
+  }
+  return buffers;
+}
+
+/// Notes an allocator's calls for a scope.
+class Tracing {
+ public:
+  Tracing(BfcAllocator& memory, AllocationTrace& trace) : memory_(memory) { memory_.set_trace(&trace); }
+  ~Tracing() { memory_.set_trace(nullptr); }
+  Tracing(const Tracing&) = delete;
+  Tracing& operator=(const Tracing&) = delete;
+
+ private:
+  BfcAllocator& memory_;
+};
+
+}  // namespace
+
+/// The step on the stand-in, in a runtime of its own. It never fails for lack of memory.
+struct StepPlacements::Rehearsal {
+  Rehearsal(const Graph& graph, const ModelOptions& model_options, const OptimizerOptions& optimizer_options,
+            const LossOptions& loss, Device device)
+      : model(runtime, Device::meta_of(device), graph, model_options),
+        optimizer(model, optimizer_options),
+        step(model, optimizer, loss) {}
+
+  void micro_batch(const Batch& made) { step.micro_batch(made, 0, made.size); }
+  void update() {
+    step.update();
+    (void)step.read_metrics();
+  }
+
+  /// The calls of one part, and, of a micro-batch, of the update behind it.
+  std::vector<PlannerBuffer> trace(StepPart part, std::int64_t size) {
+    const Batch made = allocate_batch(model, size);
+    const bool is_micro_batch = part == StepPart::first_micro_batch || part == StepPart::next_micro_batch;
+    if (part == StepPart::next_micro_batch || part == StepPart::update) micro_batch(made);
+    if (part == StepPart::next_micro_batch) model.parameters().pending().add_up();
+    AllocationTrace calls;
+    {
+      const Tracing tracing(runtime.allocator(model.device()), calls);
+      if (part == StepPart::evaluation)
+        step.evaluate(made);
+      else if (part == StepPart::update)
+        update();
+      else
+        micro_batch(made);
+      if (is_micro_batch) update();  // takes no memory, and frees the parts of gradients that wait for it
+    }
+    return closed_buffers(calls);
+  }
+
+  Runtime runtime{RuntimeOptions{.threads = 1}};
+  Model model;
+  Optimizer optimizer;
+  TrainingStep step;
+};
+
+PartTrace::PartTrace(BfcAllocator& memory, Stream stream, StepPart part, std::int64_t batch)
+    : memory_(memory), stream_(stream), part_(part), batch_(batch) {
+  memory_.set_trace(&calls_);
+}
+
+PartTrace::~PartTrace() { stop(); }
+
+void PartTrace::stop() {
+  if (memory_.trace() == &calls_) memory_.set_trace(nullptr);
+}
+
+std::optional<std::vector<PlannerBuffer>> PartTrace::buffers() const {
+  const auto end = std::ranges::find(calls_.phases(), std::string_view(kEnd), &TracePhase::name);
+  if (end == calls_.phases().end()) return std::nullopt;
+  std::vector<PlannerBuffer> buffers;
+  for (const TraceInterval& interval : calls_.intervals()) {
+    if (interval.lower == TraceInterval::kBefore || interval.lower >= end->tick) continue;
+    if (calls_.events()[static_cast<std::size_t>(interval.lower)].stream != stream_.id) continue;
+    if (interval.upper == TraceInterval::kStillLive) return std::nullopt;
+    buffers.push_back({static_cast<std::int64_t>(buffers.size()), interval.lower, interval.upper, interval.bytes});
+  }
+  return buffers;
+}
+
+StepPlacements::StepPlacements(const Graph& graph, const ModelOptions& model, const OptimizerOptions& optimizer,
+                               const LossOptions& loss, Device device) {
+  if (graph.first_without_meta() == 0) rehearsal_ = std::make_unique<Rehearsal>(graph, model, optimizer, loss, device);
+}
+
+StepPlacements::~StepPlacements() = default;
+
+void StepPlacements::prepare(const StepShapes& shapes) {
+  std::vector<std::int64_t> batches = shapes.batches;
+  std::ranges::sort(batches, std::greater<>());
+  for (const std::int64_t batch : batches) {
+    (void)plan(StepPart::first_micro_batch, batch);
+    if (shapes.accumulates) (void)plan(StepPart::next_micro_batch, batch);
+  }
+  if (!batches.empty()) (void)plan(StepPart::update, 0);
+  for (const std::int64_t batch : shapes.evaluation_batches) (void)plan(StepPart::evaluation, batch);
+}
+
+std::shared_ptr<const PlacementPlan> StepPlacements::plan(StepPart part, std::int64_t batch) {
+  const auto [place, fresh] = entries_.try_emplace(key(part, batch), Entry{.to_learn = kMostRunsToLearn});
+  if (fresh && rehearsal_) place->second.plan = solve(rehearsal_->trace(part, std::max<std::int64_t>(batch, 1)));
+  return place->second.plan;
+}
+
+bool StepPlacements::to_learn(StepPart part, std::int64_t batch) const {
+  if (!learns() || part == StepPart::update) return false;  // an update takes no memory
+  const auto found = entries_.find(key(part, batch));
+  return found == entries_.end() || found->second.to_learn > 0;
+}
+
+bool StepPlacements::learn(const PartTrace& trace) {
+  Entry& entry =
+      entries_.try_emplace(key(trace.part(), trace.batch()), Entry{.to_learn = kMostRunsToLearn}).first->second;
+  const std::optional<std::vector<PlannerBuffer>> buffers = trace.buffers();
+  if (!buffers) return --entry.to_learn > 0;
+  entry.to_learn = 0;
+  entry.plan = solve(*buffers);
+  return true;
+}
+
+std::shared_ptr<const PlacementPlan> StepPlacements::solve(const std::vector<PlannerBuffer>& buffers) const {
+  if (buffers.empty()) return nullptr;
+  // An arena that is there anyway is small enough. Few placements are tried: a run should not wait long to begin.
+  const ArenaPlan arena = solve_arena(
+      buffers, {.alignment = BfcAllocator::kGranule, .capacity = arena_bytes(), .iterations = kMostIterations});
+  return std::make_shared<const PlacementPlan>(buffers, arena);
+}
+
+void StepPlacements::drop_above(std::int64_t samples) {
+  std::erase_if(entries_, [samples](const auto& entry) {
+    const auto [part, batch] = entry.first;
+    return part != StepPart::evaluation && batch > samples;
+  });
+}
+
+std::uint64_t StepPlacements::arena_bytes() const {
+  std::uint64_t most = 0;
+  for (const auto& [key, entry] : entries_)
+    if (entry.plan) most = std::max(most, entry.plan->arena_bytes());
+  return most;
+}
+
+bool StepPlacements::note_departure(StepPart part, std::int64_t batch) {
+  Entry& entry = entries_[key(part, batch)];
+  if (++entry.departures >= kMostDepartures) entry.plan.reset();
+  return !std::exchange(departed_, true);
+}
+
+void StepPlacements::note_followed(StepPart part, std::int64_t batch) { entries_[key(part, batch)].departures = 0; }
+
+}  // namespace bantam

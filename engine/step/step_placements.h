@@ -1,0 +1,114 @@
+// StepPlacements: the places of a step's allocations, solved on a stand-in for the device before the step runs.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "bantam/engine/graph/model.h"
+#include "bantam/engine/step/optimizer.h"
+#include "bantam/memory/allocator/allocation_trace.h"
+#include "bantam/memory/allocator/placement.h"
+
+namespace bantam {
+
+struct LossOptions;
+
+/// The parts of training between which no memory of a step is alive, but for gradients that wait in parts from a
+/// micro-batch to the update, which takes no memory.
+enum class StepPart : std::uint8_t {
+  first_micro_batch,  ///< of an update: gradients are written
+  next_micro_batch,   ///< gradients are added to
+  update,
+  evaluation
+};
+
+/// What a run will meet.
+struct StepShapes {
+  std::vector<std::int64_t> batches;             ///< sizes of micro-batches: the full one, a short last one
+  std::vector<std::int64_t> evaluation_batches;  ///< likewise
+  bool accumulates = false;                      ///< updates of several micro-batches
+};
+
+/// Notes the calls of one part of a step on the device itself, for StepPlacements::learn. Memory of the part may be
+/// freed after its end (gradients that wait in parts for the update): it listens until `stop`. Other threads may
+/// allocate meanwhile.
+class PartTrace {
+ public:
+  /// The allocator's trace from here on: it must have none.
+  PartTrace(BfcAllocator& memory, Stream stream, StepPart part, std::int64_t batch);
+  ~PartTrace();
+  PartTrace(const PartTrace&) = delete;
+  PartTrace& operator=(const PartTrace&) = delete;
+
+  /// What is allocated from here on is not the part's.
+  void end_part() { memory_.note_phase(kEnd); }
+  void stop();
+  StepPart part() const { return part_; }
+  std::int64_t batch() const { return batch_; }
+  /// Of a stopped one: the part's allocations on the stream, in their order; nothing where one of them is still live.
+  std::optional<std::vector<PlannerBuffer>> buffers() const;
+
+ private:
+  BfcAllocator& memory_;
+  Stream stream_;
+  StepPart part_;
+  std::int64_t batch_;
+  AllocationTrace calls_;
+  static constexpr const char* kEnd = "behind the part";
+};
+
+/// Plans by part and batch size. A plan is made where it is first asked for, by running the part on the meta
+/// stand-in of the device (milliseconds). Where a layer of the graph does not support meta devices, nothing runs there:
+/// a part's plan is then made of what its first run on the device itself allocated (`learn`). Not thread-safe.
+class StepPlacements {
+ public:
+  /// Of the model's graph, on the stand-in of its device. Throws what making the model throws.
+  StepPlacements(const Graph& graph, const ModelOptions& model, const OptimizerOptions& optimizer,
+                 const LossOptions& loss, Device device);
+  ~StepPlacements();
+  StepPlacements(const StepPlacements&) = delete;
+  StepPlacements& operator=(const StepPlacements&) = delete;
+
+  /// Makes all plans of a run, the largest first.
+  void prepare(const StepShapes& shapes);
+  /// Null where there is nothing to place, where memory of the part outlives it, after it was dropped, or as long as it
+  /// is to be learned.
+  std::shared_ptr<const PlacementPlan> plan(StepPart part, std::int64_t batch);
+  /// Whether plans are made of parts' runs on the device itself.
+  bool learns() const { return rehearsal_ == nullptr; }
+  /// Whether the part's next run is to be noted for `learn`.
+  bool to_learn(StepPart part, std::int64_t batch) const;
+  /// Makes the plan of a part that has run. False where none can be made of it: memory of it stayed live in each of
+  /// some runs.
+  bool learn(const PartTrace& trace);
+  /// The part has not gone as planned: its plan is not used again after some times in a row. True the first time.
+  bool note_departure(StepPart part, std::int64_t batch);
+  /// It has.
+  void note_followed(StepPart part, std::int64_t batch);
+  /// Forgets the plans of micro-batches of more than `samples`, which will not be met again.
+  void drop_above(std::int64_t samples);
+  /// What the plans in use need.
+  std::uint64_t arena_bytes() const;
+
+ private:
+  struct Rehearsal;
+  struct Entry {
+    std::shared_ptr<const PlacementPlan> plan;
+    int departures = 0;  // in a row
+    int to_learn = 0;    // runs that may still be noted
+  };
+  static constexpr int kMostRunsToLearn = 3;
+  using Key = std::pair<StepPart, std::int64_t>;
+  /// An update is the same after every batch.
+  static Key key(StepPart part, std::int64_t batch) { return {part, part == StepPart::update ? 0 : batch}; }
+  std::shared_ptr<const PlacementPlan> solve(const std::vector<PlannerBuffer>& buffers) const;
+
+  std::unique_ptr<Rehearsal> rehearsal_;  // null: plans are learned
+  std::map<Key, Entry> entries_;
+  bool departed_ = false;
+};
+
+}  // namespace bantam

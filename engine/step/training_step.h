@@ -1,0 +1,168 @@
+// TrainingStep: forward, backward and update over the micro-batches of one effective batch, with no host
+// synchronisation.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "bantam/base/error.h"
+#include "bantam/engine/graph/model.h"
+#include "bantam/engine/step/batch_source.h"
+#include "bantam/engine/step/optimizer.h"
+#include "bantam/engine/step/step_placements.h"
+#include "bantam/kernels/contracts/head/softmax_cross_entropy.h"
+#include "bantam/kernels/contracts/update/narrow_gradients.h"
+#include "bantam/memory/device/captured_work.h"
+
+namespace bantam {
+
+// CapturedUpdates: whole updates of a TrainingStep, recorded once and run again without the host.
+
+/// What TrainingStep::capture recorded: planned updates, with the arena's place and the batches' addresses they were
+/// recorded with.
+struct CapturedUpdates {
+  CapturedWork work;
+  int updates = 0;
+  const void* arena = nullptr;
+  std::uint64_t arena_bytes = 0;
+  kernels::NarrowGradients narrow;  ///< gradients that they leave so
+};
+
+/// Memory for a batch of `size` images, in the type the model computes in, and their labels, in the name of `input`:
+/// nothing is written there. Throws OutOfMemory.
+Batch allocate_batch(const Model& model, std::int64_t size);
+
+struct LossOptions {
+  enum class Kind : std::uint8_t { softmax_cross_entropy } kind = Kind::softmax_cross_entropy;
+  float label_smoothing = 0.0f;
+  /// true: mean over the effective batch; false: sum.
+  bool mean = true;
+};
+
+/// Sums of a set of samples, read back from the device.
+struct Metrics {
+  double loss = 0;      ///< mean per sample
+  double accuracy = 0;  ///< share of samples
+  std::int64_t samples = 0;
+};
+
+/// One model, optimizer and loss. Metrics of steps gather in a ring on the device, read back when asked for.
+///
+/// Steps run eagerly, each allocation as it comes, until `prepare`: from then on they run planned, allocation k of a
+/// part of a step (a micro-batch, an update, an evaluated batch) at offset k of one arena. Results are the same bits.
+/// What goes otherwise than planned, for whatever reason, goes on from the allocator as in an eager step. On CUDA,
+/// planned updates can be recorded once and then run with one launch (`capture`, `replay`; CapturedSteps does it).
+class TrainingStep {
+ public:
+  /// Steps whose metrics the device holds before they must be read.
+  static constexpr int kMetricRing = kernels::kMetricSlots;
+
+  TrainingStep(Model& model, Optimizer& optimizer, LossOptions loss);
+  ~TrainingStep();
+  TrainingStep(const TrainingStep&) = delete;
+  TrainingStep& operator=(const TrainingStep&) = delete;
+
+  /// Plans every shape of `shapes` and reserves the arena, before the first step for the least memory. Other shapes are
+  /// planned when they are met. Where a layer does not support meta devices (Layer::supports_meta), each part of a step
+  /// runs once as it comes, and is planned from what it allocated then; the runtime's log says which layer it is. Where
+  /// the plan cannot be made or the arena is not to be had, steps run as before; the log says so.
+  void prepare(const StepShapes& shapes);
+  /// The same with plans that exist already, of an equal model, optimizer, loss and device.
+  void prepare(const StepShapes& shapes, std::shared_ptr<StepPlacements> placements);
+  /// Bytes of the arena that planned steps need; 0 before `prepare`.
+  std::uint64_t arena_bytes() const { return placements_ ? placements_->arena_bytes() : 0; }
+  /// No more micro-batches of more than `samples` will come: what only they needed of the arena is given back. Not
+  /// within a step.
+  void drop_plans_above(std::int64_t samples);
+
+  /// Forward and backward of one micro-batch; `first_sample` is its place in the effective batch of `effective_batch`
+  /// samples. Where it throws, the whole effective batch is forgotten (gradients, metrics, pending statistics), and may
+  /// be tried again.
+  void micro_batch(const Batch& batch, std::int64_t first_sample, std::int64_t effective_batch);
+  /// Forgets the effective batch so far: gradients, metrics, pending statistics. The next micro-batch begins a new one.
+  void discard();
+  /// Updates the weights with what the micro-batches accumulated; begins the next effective batch. Where it throws, the
+  /// effective batch is forgotten as by micro_batch(), and weights and the optimizer's state are as they were (unless a
+  /// kernel's launch failed, after which a device is of no use).
+  void update();
+  /// The whole step on one batch.
+  void step(const Batch& batch) {
+    micro_batch(batch, 0, batch.size);
+    update();
+  }
+  /// Records the whole updates that `record` makes by micro_batch() and update(), on a CUDA device, and runs nothing.
+  /// All shapes must have run planned before, so that the device has loaded their kernels. The i-th takes the
+  /// optimizer's i-th learning rate. Batches must stay where they are as long as it is used. Throws where anything
+  /// cannot be recorded (CapturedWork), is not planned or departs from its plan; then nothing has changed.
+  std::unique_ptr<CapturedUpdates> capture(const std::function<void()>& record);
+  /// Runs recorded updates, in order of the stream; the same bits as the calls would give. False, with nothing run,
+  /// where the arena is not where it was: then they are of no more use, and can be captured again.
+  bool replay(const CapturedUpdates& captured);
+
+  /// Loss and accuracy of one batch without training; adds to the evaluation sums.
+  void evaluate(const Batch& batch);
+
+  /// Runs all that the step will run, on a random batch of `batch` samples that is then forgotten, so that the device
+  /// has loaded the kernels, and algorithms were timed on values like a run's: weights, state, statistics and metrics
+  /// are unchanged, bitwise. `accumulates`: with a second micro-batch, whose gradients are added. Takes the step's
+  /// memory, and waits for the device. Not between micro_batch() and update() (throws Error).
+  void warm_up(std::int64_t batch, bool accumulates);
+
+  /// Updates since the last read that the ring still holds.
+  int pending_metrics() const { return static_cast<int>(pending_slots_.size()); }
+  /// Metrics of each update since the last read, oldest first; waits for the device. Not between micro_batch() and
+  /// update() (throws Error).
+  std::vector<Metrics> read_metrics();
+  /// The same in two parts, between which updates may go on: they are not waited for, nor in what is read. `control`
+  /// gets the optimizer's scalars as of then. One reading at a time: a second drops the first.
+  void begin_reading();
+  std::vector<Metrics> finish_reading(kernels::UpdateControl* control = nullptr);
+  /// Sums of all `evaluate` calls since the last read; waits for the device.
+  Metrics read_evaluation();
+
+  Model& model() { return model_; }
+  Optimizer& optimizer() { return optimizer_; }
+
+ private:
+  void forward_and_backward(const Batch& batch, std::int64_t first_sample, std::int64_t effective_batch);
+  void forward_and_measure(const Batch& batch);
+  BfcAllocator& memory() const;
+  void run_part(StepPart part, std::int64_t batch, const std::function<void()>& work);
+  void run_unplanned(StepPart part, std::int64_t batch, const std::function<void()>& work);
+  void learn();
+  std::shared_ptr<const PlacementPlan> plan_for(StepPart part, std::int64_t batch);
+  bool reserve_arena();
+  void shrink_arena();
+  void stay_eager(const Error& error);
+  void record_part(StepPart part, std::int64_t batch, const std::function<void()>& work);
+  void require_metric_slots(int updates) const;
+  void note_update();
+
+  Model& model_;
+  Optimizer& optimizer_;
+  LossOptions loss_;
+  Tensor ring_;                     // kMetricRing + 1 MetricSums: updates, then the evaluation's
+  std::vector<int> pending_slots_;  // of updates not yet read, oldest first
+  std::vector<int> read_slots_;     // of the reading under way
+  Tensor reading_;                  // its host memory: the ring, then the optimizer's scalars
+  std::optional<Event> read_;       // when it is there
+  bool accumulating_ = false;
+  static constexpr int kNotRecording = -1;
+  int recorded_updates_ = kNotRecording;        // so far, while `capture` records
+  std::shared_ptr<StepPlacements> placements_;  // null: eager
+  std::unique_ptr<PartTrace> learning_;         // of the part that has run last, until its memory is free
+  int eager_parts_ = 0;                         // still to come before the arena is asked for again
+};
+
+// A warm-up where memory may not be there for the whole batch.
+
+/// TrainingStep::warm_up with the largest piece of `batch` samples that there is memory for: the batch, else its half,
+/// a half of that, …, as a run with `on_oom: accumulate` halves its micro-batches; with less than the batch, gradients
+/// are added too. Gives the samples of the piece; 0 where memory is not there for one sample: the kernels are then
+/// loaded by the steps themselves. Throws as warm_up, but for OutOfMemory.
+std::int64_t warm_up_what_fits(TrainingStep& step, std::int64_t batch, bool accumulates);
+
+}  // namespace bantam

@@ -1,0 +1,141 @@
+// Which updates run from a recording, when recordings are made, and what happens where they cannot be.
+#include "bantam/engine/train/captured_steps.h"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+
+#include "bantam/base/error.h"
+
+namespace bantam {
+namespace {
+
+/// Runs once all that updates will run, on the first batches, and forgets it: the device has loaded kernels and
+/// libraries then, and libraries have chosen. False where there is no memory for it; the first update will say so.
+bool warm_up(TrainingStep& step, DeviceBatches& batches, std::int64_t accumulate) {
+  const Context context = step.model().context(Pass::train).at(step.model().runtime().intern("input"));
+  try {
+    for (std::int64_t i = 0; i < accumulate; ++i) {
+      const Batch batch = batches.make(context, i, accumulate);
+      step.micro_batch(batch, i * batch.size, accumulate * batch.size);
+    }
+    step.discard();
+    step.optimizer().warm_up();
+  } catch (const OutOfMemory&) {
+    step.discard();
+    return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+CapturedSteps::CapturedSteps(TrainingStep& step, DeviceBatches& batches, std::int64_t accumulate, StepMode mode,
+                             int updates_a_launch)
+    : step_(step),
+      batches_(batches),
+      micro_batches_(step),
+      accumulate_(accumulate),
+      updates_(updates_a_launch),
+      wanted_(mode == StepMode::captured && step.model().device().is_cuda()),
+      captures_(wanted_) {
+  if (updates_ <= 0)
+    updates_ = static_cast<int>(std::clamp<std::int64_t>(batches.most_at_once() / accumulate, 1, kMostUpdates));
+  if (updates_ > kMostUpdates)
+    throw Error(fmt::format("{} updates a launch; at most {} can be", updates_, kMostUpdates));
+  const Graph& graph = step.model().graph();
+  if (const NodeId node = graph.first_without_meta(); wanted_ && node != 0) {
+    wanted_ = false;
+    give_up(Error(fmt::format("{} does not support meta devices (Layer::supports_meta)", graph.describe(node))));
+  }
+  for (int i = 0; i < kAhead; ++i) launched_.emplace_back(step.model().device());
+  if (step.model().device().kind != DeviceKind::cuda || mode != StepMode::captured) return;
+  if (graph.first_without_meta() != 0) return;  // nothing is recorded, so there is nothing to warm up for
+  if (batches.left() < accumulate) return;      // nothing to warm up with: the first update does it
+  warm_ = warm_up(step, batches, accumulate);
+  if (warm_ && captures_) (void)(record(many_, updates_) && updates_ > 1 && record(one_, 1));
+}
+
+double CapturedSteps::kernels_an_update() const {
+  if (many_) return static_cast<double>(many_->work.kernels()) / many_->updates;
+  return one_ ? static_cast<double>(one_->work.kernels()) : 0.0;
+}
+
+std::int64_t CapturedSteps::next_updates(std::int64_t most) const {
+  return captures_ && warm_ && most >= updates_ ? updates_ : 1;
+}
+
+std::int64_t CapturedSteps::run(std::int64_t most) {
+  hold_back();
+  const auto count = static_cast<int>(next_updates(most));
+  std::unique_ptr<CapturedUpdates>& recorded = count == updates_ ? many_ : one_;
+  const bool ready = captures_ && warm_ && (recorded || record(recorded, count));
+  const bool replayed = ready && step_.replay(*recorded);
+  if (!replayed) {
+    if (ready) drop();  // the arena is not where it was
+    run_directly();
+  } else {
+    batches_.advance(count * accumulate_);
+  }
+  launched_[launches_++ % kAhead].record(step_.model().runtime().stream(step_.model().device()));
+  return replayed ? count : 1;
+}
+
+/// Waits for the launch before the last kAhead - 1.
+void CapturedSteps::hold_back() { launched_[launches_ % kAhead].synchronize(); }
+
+/// Micro-batches and update number `first` of `count` batches that are made together.
+void CapturedSteps::update_once(const Context& context, std::int64_t first, std::int64_t count, bool recording) {
+  for (std::int64_t i = 0; i < accumulate_; ++i) {
+    const Batch batch = batches_.make(context, first + i, count);
+    if (recording && micro_batches_.copies(batch))
+      throw Error(fmt::format("micro-batches of {} samples are copied", micro_batches_.most()));
+    micro_batches_.train(batch, i * batch.size, accumulate_ * batch.size);
+  }
+  step_.update();
+}
+
+void CapturedSteps::run_directly() {
+  const Context context = step_.model().context(Pass::train).at(step_.model().runtime().intern("input"));
+  update_once(context, 0, accumulate_);
+  batches_.advance(accumulate_);
+  warm_ = true;
+}
+
+bool CapturedSteps::record(std::unique_ptr<CapturedUpdates>& into, int updates) {
+  Runtime& runtime = step_.model().runtime();
+  const Device device = step_.model().device();
+  const Context context = step_.model().context(Pass::train).at(runtime.intern("input"));
+  try {
+    if (++recordings_ > kMostFailures) throw Error("memory is too short for the planned step to stay where it is");
+    runtime.refresh_limit(device);  // what came before is not the graph's
+    into = step_.capture([&] {
+      for (int i = 0; i < updates; ++i) update_once(context, i * accumulate_, updates * accumulate_, true);
+    });
+    runtime.note_overhead(device, "graphs");
+  } catch (const Error& error) {
+    give_up(error);
+  }
+  return into != nullptr;
+}
+
+void CapturedSteps::split(std::int64_t most) {
+  micro_batches_.split(most);
+  drop();
+  warm_ = false;
+  captures_ = wanted_;  // it may have been given up for want of the memory that pieces do not take
+  recordings_ = 0;
+}
+
+void CapturedSteps::drop() {
+  many_.reset();
+  one_.reset();
+}
+
+void CapturedSteps::give_up(const Error& error) {
+  captures_ = false;
+  drop();
+  step_.model().runtime().log(fmt::format("steps run planned, not captured: {}", error.what()));
+}
+
+}  // namespace bantam

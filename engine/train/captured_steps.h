@@ -1,0 +1,74 @@
+// CapturedSteps: runs updates over batches of the device, several a launch, each launch one CUDA graph.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "bantam/engine/step/micro_batches.h"
+#include "bantam/engine/step/step_mode.h"
+#include "bantam/engine/step/training_step.h"
+#include "bantam/engine/train/device_batches.h"
+#include "bantam/memory/device/stream.h"
+
+namespace bantam {
+
+/// Whole updates without the host: batches, learning rates, loss scale, counters and metric sums are on the device.
+///
+/// When it is made, the device loads what updates need, and two launches are recorded: of `updates_a_launch` updates,
+/// and of one, for what is left over; where no update's batches are left, after the first update instead. Where the
+/// arena has moved in between (memory was short, or given back), they are recorded again. Where recording fails (a
+/// layer of the program's own that waits for the device, say), updates run planned from then on, and the runtime's log
+/// says why. So they do, with nothing recorded, where a layer does not support meta devices (Layer::supports_meta): it
+/// may do on the host what a recording would leave out. Results are the same bits in all cases. On devices that are not
+/// CUDA's updates run planned. Used by one thread.
+class CapturedSteps {
+ public:
+  static constexpr int kMostUpdates = Optimizer::kMostRates;
+
+  /// Updates of `accumulate` micro-batches, one batch each. `updates_a_launch` 0: as many as the batches allow. Step
+  /// and batches must outlive it. In another mode than captured all updates run one by one, planned where the step is.
+  /// Batches may have been made and forgotten: their stretch has to be started again. Weights, state and metrics stay.
+  CapturedSteps(TrainingStep& step, DeviceBatches& batches, std::int64_t accumulate, StepMode mode = StepMode::captured,
+                int updates_a_launch = 0);
+
+  /// Runs at least one and at most `most` updates (which the batches must have left, and the metric ring room for), and
+  /// returns how many. Update i takes the optimizer's learning rate i. The host is held back where it is more than a
+  /// few launches ahead of the device. Where it throws OutOfMemory, the update has not run.
+  std::int64_t run(std::int64_t most);
+  /// Most that `run` does: how many learning rates to set.
+  std::int64_t next_updates(std::int64_t most) const;
+  /// Micro-batches are pieces of at most `most` samples from now on (MicroBatches). The next update runs directly,
+  /// those behind it from new recordings; pieces that have to be copied are not recorded.
+  void split(std::int64_t most);
+
+  int updates_a_launch() const { return updates_; }
+  /// Kernels that an update takes when it runs captured; 0 before.
+  double kernels_an_update() const;
+
+ private:
+  static constexpr int kAhead = 3;          // launches that the host may be ahead
+  static constexpr int kMostFailures = 16;  // recordings that were of no more use when they were needed
+
+  void run_directly();
+  void update_once(const Context& context, std::int64_t first, std::int64_t count, bool recording = false);
+  bool record(std::unique_ptr<CapturedUpdates>& into, int updates);
+  void drop();
+  void give_up(const Error& error);
+  void hold_back();
+
+  TrainingStep& step_;
+  DeviceBatches& batches_;
+  MicroBatches micro_batches_;
+  std::int64_t accumulate_;
+  int updates_;
+  bool wanted_;         // the mode says so, and the device can
+  bool captures_;       // false: all run directly
+  bool warm_ = false;   // all that updates run has run
+  int recordings_ = 0;  // made so far
+  std::unique_ptr<CapturedUpdates> many_, one_;
+  std::vector<Event> launched_;  // of the last launches, round robin
+  std::size_t launches_ = 0;
+};
+
+}  // namespace bantam

@@ -1,0 +1,401 @@
+// The file format, and models and registries in it.
+#include "bantam/engine/train/safetensors.h"
+
+#include <algorithm>
+#include <cstring>
+#include <limits>
+#include <optional>
+#include <unordered_set>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <nlohmann/json.hpp>
+
+#include "bantam/base/atomic_file.h"
+#include "bantam/base/checksum.h"
+#include "bantam/base/error.h"
+#include "bantam/base/text.h"
+
+namespace bantam {
+namespace {
+
+using Json = nlohmann::json;
+
+struct NamedType {
+  DType dtype;
+  const char* name;
+};
+constexpr NamedType kTypes[] = {{DType::float32, "F32"}, {DType::float16, "F16"}, {DType::bfloat16, "BF16"},
+                                {DType::float64, "F64"}, {DType::uint8, "U8"},    {DType::int32, "I32"},
+                                {DType::int64, "I64"}};
+
+const char* type_name(DType dtype) { return std::ranges::find(kTypes, dtype, &NamedType::dtype)->name; }
+
+[[noreturn]] void damaged(const std::filesystem::path& path, const std::string& what) {
+  throw DataError(fmt::format("{}: not a usable safetensors file: {}", path.string(), what));
+}
+
+// In the header's metadata: a Checksum of all tensors. Files of other programs have none.
+constexpr const char* kChecksum = "bantam.checksum";
+
+/// Of the tensors in the order of their names: name, type, shape and bytes.
+std::string checksum_of(const std::map<std::string, HostTensor>& tensors) {
+  Checksum sum;
+  for (const auto& [name, tensor] : tensors) {
+    sum.add(name);
+    sum.add(type_name(tensor.dtype));
+    sum.add(std::as_bytes(tensor.shape.extents()));
+    sum.add(tensor.bytes);
+  }
+  return sum.digits();
+}
+
+void check_sum(const std::filesystem::path& path, SafetensorsFile& file) {
+  const auto written = file.metadata.extract(kChecksum);
+  if (!written) return;
+  const std::string now = checksum_of(file.tensors);
+  if (written.mapped() == now) return;
+  throw DataError(
+      fmt::format("{}: damaged: its tensors have the checksum {}, and were written with {}\n  (a program "
+                  "that changed them would have to drop {} from the metadata)",
+                  path.string(), now, written.mapped(), kChecksum));
+}
+
+/// The reference reader's bound; a header of a few bytes a tensor is far below.
+constexpr std::uint64_t kMostHeaderBytes = 100'000'000;
+/// Of tensors, and of entries of the metadata: what can be looked up in seconds.
+constexpr std::size_t kMostNames = 1'000'000;
+
+/// Reads the header as the parser meets it, so that no tree is built of it, and stops at the first thing that does not
+/// belong there. Throws DataError.
+class HeaderReader final : public Json::json_sax_t {
+ public:
+  /// `data`: what follows the header in the file.
+  HeaderReader(const std::filesystem::path& path, std::string_view data, SafetensorsFile& file)
+      : path_(path), data_(data), file_(file) {}
+
+  /// First and last byte of every tensor in the data.
+  std::vector<std::pair<std::uint64_t, std::uint64_t>> take_ranges() { return std::move(ranges_); }
+
+  bool null() override { return other("null"); }
+  bool boolean(bool value) override { return other(value ? "true" : "false"); }
+  bool number_integer(std::int64_t value) override { return number(value); }
+  bool number_unsigned(std::uint64_t value) override {
+    if (value > static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max()) && level_ == Level::numbers)
+      out_of_range(fmt::format("{}", value));
+    return number(static_cast<std::int64_t>(value));
+  }
+  bool number_float(double /*value*/, const std::string& text) override {
+    if (level_ == Level::numbers && text.find_first_of(".eE") == std::string::npos) out_of_range(text);
+    return other(text);
+  }
+  bool string(std::string& value) override;
+  bool binary(Json::binary_t& /*value*/) override { return other("binary"); }
+  bool start_object(std::size_t /*size*/) override;
+  bool key(std::string& name) override;
+  bool end_object() override;
+  bool start_array(std::size_t /*size*/) override;
+  bool end_array() override;
+  bool parse_error(std::size_t /*at*/, const std::string& /*token*/, const Json::exception& error) override {
+    damaged(path_, fmt::format("its header is not as expected ({})", shown(error.what(), 300)));
+  }
+
+ private:
+  enum class Level : std::uint8_t { file, header, metadata, tensor, numbers };
+
+  /// A tensor's entry, as far as it has been read.
+  struct Entry {
+    std::optional<std::string> dtype;
+    std::optional<std::vector<std::int64_t>> shape, data_offsets;
+  };
+
+  std::string place() const {
+    if (level_ == Level::file) return "the header";
+    if (level_ == Level::header) return fmt::format("'{}'", shown(name_));
+    if (level_ == Level::metadata) return fmt::format("metadata '{}'", shown(key_));
+    return fmt::format("tensor '{}': {}", shown(name_), shown(key_));
+  }
+  [[noreturn]] void unexpected(std::string_view what) const {
+    damaged(path_, fmt::format("its header is not as expected ({} is {})", place(), shown(what)));
+  }
+  [[noreturn]] void out_of_range(std::string_view number) const {
+    damaged(path_, fmt::format("{}: {} is out of range: more than 64 bits can count", place(), shown(number)));
+  }
+
+  /// A value that is none of those that the format has at any place.
+  bool other(std::string_view what) {
+    if (skipped_ == 0 && !skips_value()) unexpected(what);
+    return true;
+  }
+  /// Keys of a tensor that the format does not have are passed over, as the reference reader does.
+  bool skips_value() const {
+    return level_ == Level::tensor && key_ != "dtype" && key_ != "shape" && key_ != "data_offsets";
+  }
+  bool number(std::int64_t value);
+  void end_tensor();
+  Shape shape_of(std::span<const std::int64_t> extents) const {
+    try {
+      return Shape(extents);
+    } catch (const ShapeError& error) {
+      damaged(path_, fmt::format("tensor '{}': {}", shown(name_), error.what()));
+    }
+  }
+
+  const std::filesystem::path& path_;
+  std::string_view data_;
+  SafetensorsFile& file_;
+  std::vector<std::pair<std::uint64_t, std::uint64_t>> ranges_;
+  Level level_ = Level::file;
+  std::string name_, key_;  // of the header's entry, and in it
+  Entry entry_;
+  std::size_t skipped_ = 0;  // how deep in a value that is passed over
+};
+
+bool HeaderReader::string(std::string& value) {
+  if (skipped_ > 0 || skips_value()) return true;
+  if (level_ == Level::metadata) {
+    if (!file_.metadata.emplace(key_, std::move(value)).second)
+      damaged(path_, fmt::format("two entries of its metadata are named '{}'", shown(key_)));
+    if (file_.metadata.size() > kMostNames)
+      damaged(path_, fmt::format("its metadata has more than {} entries", format_count(kMostNames)));
+    return true;
+  }
+  if (level_ != Level::tensor || key_ != "dtype") unexpected(fmt::format("\"{}\"", shown(value)));
+  entry_.dtype = std::move(value);
+  return true;
+}
+
+bool HeaderReader::number(std::int64_t value) {
+  if (skipped_ > 0 || skips_value()) return true;
+  if (level_ != Level::numbers) unexpected(fmt::format("{}", value));
+  std::vector<std::int64_t>& values = key_ == "shape" ? *entry_.shape : *entry_.data_offsets;
+  if (values.size() == (key_ == "shape" ? static_cast<std::size_t>(Shape::kMaxRank) : 2))
+    unexpected(fmt::format("a list of more than {}", values.size()));
+  values.push_back(value);
+  return true;
+}
+
+bool HeaderReader::start_object(std::size_t /*size*/) {
+  if (skipped_ > 0 || skips_value()) {
+    ++skipped_;
+    return true;
+  }
+  if (level_ == Level::file) {
+    level_ = Level::header;
+  } else if (level_ == Level::header) {
+    level_ = name_ == "__metadata__" ? Level::metadata : Level::tensor;
+    entry_ = {};
+    key_.clear();
+  } else {
+    unexpected("a map");
+  }
+  return true;
+}
+
+bool HeaderReader::key(std::string& name) {
+  if (skipped_ > 0) return true;
+  (level_ == Level::header ? name_ : key_) = std::move(name);
+  return true;
+}
+
+bool HeaderReader::end_object() {
+  if (skipped_ > 0) {
+    --skipped_;
+    return true;
+  }
+  if (level_ == Level::tensor) end_tensor();
+  level_ = level_ == Level::header ? Level::file : Level::header;
+  return true;
+}
+
+bool HeaderReader::start_array(std::size_t /*size*/) {
+  if (skipped_ > 0 || skips_value()) {
+    ++skipped_;
+    return true;
+  }
+  if (level_ != Level::tensor || key_ == "dtype") unexpected("a list");
+  (key_ == "shape" ? entry_.shape : entry_.data_offsets).emplace();
+  level_ = Level::numbers;
+  return true;
+}
+
+bool HeaderReader::end_array() {
+  if (skipped_ > 0)
+    --skipped_;
+  else
+    level_ = Level::tensor;
+  return true;
+}
+
+void HeaderReader::end_tensor() {
+  const auto& [dtype, shape, offsets] = entry_;
+  const std::string name = shown(name_);
+  if (!dtype || !shape || !offsets)
+    damaged(path_, fmt::format("its header is not as expected (tensor '{}' has no {})", name,
+                               !dtype   ? "dtype"
+                               : !shape ? "shape"
+                                        : "data_offsets"));
+  const auto type = std::ranges::find(kTypes, *dtype, &NamedType::name);
+  if (type == std::end(kTypes))
+    damaged(path_, fmt::format("tensor '{}' has the unsupported type \"{}\"", name, shown(*dtype)));
+  HostTensor tensor{type->dtype, shape_of(*shape), {}};
+  const std::int64_t bytes = tensor.shape.elements() * static_cast<std::int64_t>(size_of(tensor.dtype));
+  const auto size = static_cast<std::int64_t>(data_.size());
+  if (offsets->size() != 2 || (*offsets)[0] < 0 || (*offsets)[0] > (*offsets)[1] || (*offsets)[1] > size ||
+      (*offsets)[1] - (*offsets)[0] != bytes)
+    damaged(path_, fmt::format("tensor '{}' {} needs {} bytes; its offsets are [{}] of {} bytes of data", name,
+                               to_string(tensor.shape), bytes, fmt::join(*offsets, ","), size));
+  const auto* first = reinterpret_cast<const std::byte*>(data_.data() + (*offsets)[0]);
+  tensor.bytes.assign(first, first + bytes);
+  ranges_.emplace_back((*offsets)[0], (*offsets)[1]);
+  if (!file_.tensors.emplace(std::move(name_), std::move(tensor)).second)
+    damaged(path_, fmt::format("two tensors are named '{}'", name));
+  if (file_.tensors.size() > kMostNames)
+    damaged(path_, fmt::format("it has more than {} tensors", format_count(kMostNames)));
+}
+
+/// Tensors lie one behind the other, without gaps, overlaps or a rest: what one program wrote, another reads.
+void check_tiling(const std::filesystem::path& path, std::vector<std::pair<std::uint64_t, std::uint64_t>> ranges,
+                  std::size_t size) {
+  std::ranges::sort(ranges);
+  std::uint64_t end = 0;
+  for (const auto& [first, last] : ranges) {
+    if (first != end) damaged(path, fmt::format("tensors overlap or leave a gap at byte {} of the data", end));
+    end = last;
+  }
+  if (end != size) damaged(path, fmt::format("{} bytes of data belong to no tensor", size - end));
+}
+
+/// One JSON object. Put together entry by entry, in the order that files have had from the beginning: a tree that keeps
+/// an order looks through all of its keys for each new one.
+std::string header_text(const SafetensorsFile& file) {
+  const auto quoted = [](std::string_view text) { return Json(text).dump(); };
+  std::string text = "{\"__metadata__\":{";
+  for (const auto& [key, value] : file.metadata)
+    if (key != kChecksum) text += fmt::format("{}:{},", quoted(key), quoted(value));
+  text += fmt::format("{}:{}}}", quoted(kChecksum), quoted(checksum_of(file.tensors)));
+  std::uint64_t offset = 0;
+  for (const auto& [name, tensor] : file.tensors) {
+    text += fmt::format(R"(,{}:{{"dtype":"{}","shape":[{}],"data_offsets":[{},{}]}})", quoted(name),
+                        type_name(tensor.dtype), fmt::join(tensor.shape.extents(), ","), offset,
+                        offset + tensor.bytes.size());
+    offset += tensor.bytes.size();
+  }
+  return text + "}";
+}
+
+HostTensor download(const Tensor& tensor, Stream stream) {
+  if (tensor.device().meta) throw DeviceError("a tensor on a meta device has no values to save");
+  HostTensor host{tensor.dtype(), tensor.shape(), std::vector<std::byte>(tensor.bytes())};
+  if (!host.bytes.empty()) copy_bytes(host.bytes.data(), tensor.data(), host.bytes.size(), stream);
+  return host;
+}
+
+HostTensor counter_tensor(std::int64_t value) {
+  HostTensor host{DType::int64, Shape{}, std::vector<std::byte>(sizeof(value))};
+  std::memcpy(host.bytes.data(), &value, sizeof(value));
+  return host;
+}
+
+/// The file's tensor of this name, type and shape.
+const HostTensor& expected(const std::filesystem::path& path, const SafetensorsFile& file, const std::string& name,
+                           DType dtype, const Shape& shape) {
+  const auto found = file.tensors.find(name);
+  if (found == file.tensors.end()) throw DataError(fmt::format("{}: tensor '{}' is missing", path.string(), name));
+  const HostTensor& tensor = found->second;
+  if (tensor.shape != shape || tensor.dtype != dtype)
+    throw DataError(fmt::format("{}: tensor '{}' is {} {}, expected {} {}", path.string(), name,
+                                to_string(tensor.dtype), to_string(tensor.shape), to_string(dtype), to_string(shape)));
+  return tensor;
+}
+
+void check_no_other(const std::filesystem::path& path, const SafetensorsFile& file, std::size_t wanted,
+                    const StateRegistry& registry) {
+  if (file.tensors.size() == wanted) return;
+  std::unordered_set<std::string_view> known;
+  for (const StateEntry& entry : registry.tensors()) known.insert(entry.name);
+  for (const auto& counter : registry.counters()) known.insert(counter.name);
+  for (const auto& [name, tensor] : file.tensors)
+    if (!known.contains(name))
+      throw DataError(fmt::format("{}: tensor '{}' does not belong to this model", path.string(), shown(name)));
+}
+
+/// The weights of a model alone, under the parameters' and buffers' own names.
+StateRegistry weights_of(Model& model) {
+  StateRegistry all, weights;
+  model.register_state(all);
+  for (const StateEntry& entry : all.tensors()) weights.add(entry.name.substr(entry.name.find('/') + 1), entry.tensor);
+  weights.on_load([all] { all.loaded(); });
+  return weights;
+}
+
+}  // namespace
+
+void write_safetensors(const std::filesystem::path& path, const SafetensorsFile& file) {
+  std::string text = header_text(file);
+  text.resize((text.size() + 7) / 8 * 8, ' ');  // so that tensors begin at a multiple of 8
+  const std::uint64_t length = text.size();
+  AtomicFile out(path);
+  out.write(std::as_bytes(std::span(&length, 1)));
+  out.write(text);
+  for (const auto& [name, tensor] : file.tensors) out.write(tensor.bytes);
+  out.commit();
+}
+
+SafetensorsFile read_safetensors(const std::filesystem::path& path) {
+  const std::string raw = read_file(path);
+  std::uint64_t length = 0;
+  if (raw.size() < sizeof(length)) damaged(path, fmt::format("{} bytes is too short for a header", raw.size()));
+  std::memcpy(&length, raw.data(), sizeof(length));
+  if (length > raw.size() - sizeof(length))
+    damaged(path, fmt::format("the header's length {} is beyond the file's {} bytes", length, raw.size()));
+  if (length > kMostHeaderBytes)
+    damaged(path, fmt::format("its header has {} bytes; at most {} are read",
+                              format_count(static_cast<std::int64_t>(length)), format_count(kMostHeaderBytes)));
+  const std::string_view data = std::string_view(raw).substr(sizeof(length) + length);
+  SafetensorsFile file;
+  HeaderReader header(path, data, file);
+  (void)Json::sax_parse(std::string_view(raw).substr(sizeof(length), length), &header);
+  check_tiling(path, header.take_ranges(), data.size());
+  check_sum(path, file);
+  return file;
+}
+
+void save_state(const StateRegistry& registry, Stream stream, const std::filesystem::path& path) {
+  SafetensorsFile file;
+  for (const StateEntry& entry : registry.tensors()) file.tensors.emplace(entry.name, download(entry.tensor, stream));
+  for (const auto& counter : registry.counters()) file.tensors.emplace(counter.name, counter_tensor(counter.get()));
+  synchronize(stream);
+  file.metadata["format"] = "bantam";
+  write_safetensors(path, file);
+}
+
+void load_state(const StateRegistry& registry, Stream stream, const std::filesystem::path& path) {
+  const SafetensorsFile file = read_safetensors(path);
+  // Check everything first: a file that does not fit changes nothing.
+  for (const StateEntry& entry : registry.tensors())
+    (void)expected(path, file, entry.name, entry.tensor.dtype(), entry.tensor.shape());
+  for (const auto& counter : registry.counters()) (void)expected(path, file, counter.name, DType::int64, Shape{});
+  check_no_other(path, file, registry.tensors().size() + registry.counters().size(), registry);
+  for (const StateEntry& entry : registry.tensors()) {
+    const HostTensor& host = file.tensors.at(entry.name);
+    if (!host.bytes.empty()) copy_bytes(entry.tensor.data(), host.bytes.data(), host.bytes.size(), stream);
+  }
+  for (const auto& counter : registry.counters()) {
+    std::int64_t value = 0;
+    std::memcpy(&value, file.tensors.at(counter.name).bytes.data(), sizeof(value));
+    counter.set(value);
+  }
+  registry.loaded();
+  synchronize(stream);
+}
+
+void save_weights(Model& model, const std::filesystem::path& path) {
+  save_state(weights_of(model), model.runtime().stream(model.device()), path);
+}
+
+void load_weights(Model& model, const std::filesystem::path& path) {
+  load_state(weights_of(model), model.runtime().stream(model.device()), path);
+}
+
+}  // namespace bantam

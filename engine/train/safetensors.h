@@ -1,0 +1,46 @@
+// Weights and checkpoints in the safetensors format (8-byte length, JSON header, raw little-endian tensors).
+// Source of the format: the public description of huggingface/safetensors.
+#pragma once
+
+#include <filesystem>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "bantam/base/dtype.h"
+#include "bantam/base/shape.h"
+#include "bantam/engine/autograd/state_registry.h"
+#include "bantam/engine/graph/model.h"
+
+namespace bantam {
+
+/// A tensor in host memory.
+struct HostTensor {
+  DType dtype = DType::float32;
+  Shape shape;
+  std::vector<std::byte> bytes;
+};
+
+struct SafetensorsFile {
+  std::map<std::string, HostTensor> tensors;
+  std::map<std::string, std::string> metadata;
+};
+
+/// Writes the file atomically, with a checksum of the tensors in its metadata ("bantam.checksum"). Throws DataError.
+void write_safetensors(const std::filesystem::path& path, const SafetensorsFile& file);
+/// Reads and checks the whole file (header length, JSON, offsets in order, sizes, and the checksum where there is one,
+/// which is then not among the metadata). The header may have 100,000,000 bytes, as for the reference reader, and a
+/// million tensors and entries of metadata, of which no two have one name. Throws DataError naming file and what is
+/// wrong.
+SafetensorsFile read_safetensors(const std::filesystem::path& path);
+
+/// Parameters (float32 masters) and buffers of a model, by their names.
+void save_weights(Model& model, const std::filesystem::path& path);
+/// Throws DataError naming the first tensor that is missing, unknown, or of another shape; then nothing has changed.
+void load_weights(Model& model, const std::filesystem::path& path);
+
+/// All of a registry, counters included.
+void save_state(const StateRegistry& registry, Stream stream, const std::filesystem::path& path);
+void load_state(const StateRegistry& registry, Stream stream, const std::filesystem::path& path);
+
+}  // namespace bantam

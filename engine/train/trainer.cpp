@@ -1,0 +1,369 @@
+// The loop: micro-batches to updates, metrics read back now and then, evaluation, callbacks.
+#include "bantam/engine/train/trainer.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "bantam/base/clock.h"
+#include "bantam/base/error.h"
+
+namespace bantam {
+
+namespace {
+
+void merge(Metrics& sum, const Metrics& part) {
+  const double samples = static_cast<double>(sum.samples + part.samples);
+  if (samples == 0) return;
+  const double a = static_cast<double>(sum.samples) / samples, b = static_cast<double>(part.samples) / samples;
+  sum = {sum.loss * a + part.loss * b, sum.accuracy * a + part.accuracy * b, sum.samples + part.samples};
+}
+
+}  // namespace
+
+Trainer::Trainer(TrainingStep& step, BatchSource& train, BatchSource* validation, TrainerOptions options)
+    : step_(step), train_(train), validation_(validation), options_(options), micro_batches_(step) {
+  if (options_.epochs < 0) throw ConfigError(fmt::format("train.epochs must not be negative, got {}", options_.epochs));
+  if (options_.accumulate < 1)
+    throw ConfigError(fmt::format("train.accumulate must be at least 1, got {}", options_.accumulate));
+  if (train_.batches_per_epoch() < 1)
+    throw DataError("the training data give no batch: fewer samples than the batch size, and drop_last");
+  if (options_.max_skipped_in_a_row < 1)
+    throw ConfigError(fmt::format("max_skipped_in_a_row must be at least 1, got {}", options_.max_skipped_in_a_row));
+  check_on_oom(options_.on_oom, step_.model().graph());
+  check_fits(train_, "training");
+  if (validation_ != nullptr) check_fits(*validation_, "validation");
+  options_.read_every = std::clamp<std::int64_t>(options_.read_every, 1, TrainingStep::kMetricRing);
+}
+
+void Trainer::check_fits(const BatchSource& source, const char* what) const {
+  const Graph& graph = step_.model().graph();
+  if (source.image_shape() != graph.input_shape())
+    throw ShapeError(fmt::format("the {} data give images {}, the model takes {}", what,
+                                 to_string(source.image_shape()), to_string(graph.input_shape())));
+  if (Shape{source.classes()} != graph.output_shape())
+    throw ShapeError(fmt::format("the {} data have {} classes, the model gives {}", what, source.classes(),
+                                 to_string(graph.output_shape())));
+}
+
+StepShapes Trainer::shapes() const {
+  const auto sizes = [](const BatchSource& source) {
+    const std::int64_t batches = source.batches_per_epoch();
+    return batches > 0 ? std::vector{source.size_of(0), source.size_of(batches - 1)} : std::vector<std::int64_t>();
+  };
+  StepShapes shapes{.batches = sizes(train_), .accumulates = options_.accumulate > 1};
+  if (validation_ != nullptr && options_.evaluate) shapes.evaluation_batches = sizes(*validation_);
+  return shapes;
+}
+
+TrainResult Trainer::run() {
+  TrainResult& result = result_ = {};
+  result.epoch = options_.first_epoch;
+  result.update = options_.first_update;
+  reading_ = 0;
+  if (options_.mode != StepMode::eager) step_.prepare(shapes());
+  open_device_batches();
+  for (Callback* callback : callbacks_) callback->on_begin();
+  double samples = 0, waited = 0;
+  for (std::int64_t epoch = options_.first_epoch; epoch < options_.epochs && !result.stopped; ++epoch) {
+    if (stop_requested()) {  // asked for between epochs: the last epoch's results stand
+      result.stopped = true;
+      break;
+    }
+    const double before = result.seconds;
+    run_epoch(epoch, epoch == options_.first_epoch ? options_.first_update : 0, result);
+    samples += static_cast<double>(result.train.samples);
+    waited += result.data_wait_share * (result.seconds - before);
+  }
+  if (result.seconds > 0) {
+    result.images_per_second = samples / result.seconds;
+    result.data_wait_share = waited / result.seconds;
+  }
+  for (Callback* callback : callbacks_) callback->on_end();
+  return result;
+}
+
+void Trainer::run_epoch(std::int64_t epoch, std::int64_t first_update, TrainResult& result) {
+  EpochState state{.epoch = epoch,
+                   .updates = (train_.batches_per_epoch() + options_.accumulate - 1) / options_.accumulate,
+                   .done = first_update,
+                   .first_update = first_update};
+  waited_before_ = 0;
+  train_.start(epoch, std::min(first_update * options_.accumulate, train_.batches_per_epoch()));
+  const bool observed = all_observe();
+  while (state.done < state.updates && !stop_requested()) {
+    const std::int64_t updates = run_updates(state);
+    state.done += updates;
+    result.updates += updates;
+    result.epoch = epoch;
+    result.update = state.done;
+    if (reading_ > 0) finish_read(state);  // the device goes on with what has been given to it
+    if (!read_is_due(state)) continue;
+    begin_read(state);
+    if (!observed) finish_read(state);
+  }
+  if (reading_ > 0) finish_read(state);
+  if (step_.pending_metrics() > 0) {
+    begin_read(state);
+    finish_read(state);
+  }
+  const double seconds = seconds_since(state.start);
+  result.seconds += seconds;
+  result.train = state.sum;
+  result.data_wait_share = seconds > 0 ? waited_seconds() / seconds : 0;
+  // An epoch that ends with skipped updates and a loss that is no number has diverged, however short it was.
+  if (!std::isfinite(state.sum.loss) && step_.optimizer().control().skipped_in_a_row > 0)
+    throw NotFiniteError(
+        fmt::format("the training loss of epoch {} is not finite; lower the learning rate, or clip", epoch + 1));
+  result.epoch = epoch;
+  result.update = state.done;
+  const TrainerClock::time_point evaluation = TrainerClock::now();
+  // Stopped in the evaluation, a run goes on with it: after all of the epoch's updates.
+  result.stopped = state.done < state.updates || !evaluate_epoch(epoch, result.validation);
+  if (result.stopped) return;
+  result.epoch = epoch + 1;
+  result.update = 0;
+  ++result.epochs;
+  const EpochEvent event{.epoch = epoch,
+                         .epochs = options_.epochs,
+                         .train = state.sum,
+                         .validation = result.validation,
+                         .seconds = seconds,
+                         .evaluation_seconds = seconds_since(evaluation),
+                         .images_per_second = static_cast<double>(state.sum.samples) / std::max(seconds, 1e-9),
+                         .data_wait_share = result.data_wait_share,
+                         .last = epoch + 1 == options_.epochs};
+  for (Callback* callback : callbacks_) callback->on_epoch_end(event);
+}
+
+bool Trainer::all_observe() const {
+  return std::ranges::all_of(callbacks_, [](const Callback* callback) { return callback->observes(); });
+}
+
+/// Whether metrics have waited long enough, or the next updates would find no room for theirs. Where reading holds
+/// nothing up, a few launches' at a time: what the host does with them must not take longer than the device with those
+/// ahead.
+bool Trainer::read_is_due(const EpochState& state) const {
+  constexpr std::int64_t kLaunchesARead = 3;
+  const std::int64_t pending = step_.pending_metrics(), launch = launches_ ? launches_->updates_a_launch() : 1;
+  if (state.done == state.updates || seconds_since(state.last_read) >= options_.read_seconds) return true;
+  if (state.epoch == options_.first_epoch && state.sum.samples == 0) return true;  // says that the run has begun
+  if (launches_ && all_observe() && pending >= kLaunchesARead * launch) return true;
+  return pending >= options_.read_every || (launch <= options_.read_every && pending + launch > options_.read_every);
+}
+
+void Trainer::begin_read(const EpochState& state) {
+  if (step_.pending_metrics() == 0) return;  // an update that is to be repeated
+  step_.begin_reading();
+  reading_ = state.done;
+}
+
+void Trainer::finish_read(EpochState& state) {
+  if (reading_ == 0) return;
+  kernels::UpdateControl control;
+  ProgressEvent event{
+      .epoch = state.epoch, .epochs = options_.epochs, .update = std::exchange(reading_, 0), .updates = state.updates};
+  event.metrics = step_.finish_reading(&control);
+  std::int64_t samples = 0;
+  for (const Metrics& metrics : event.metrics) {
+    merge(state.sum, metrics);
+    samples += metrics.samples;
+  }
+  check_finite(control);
+  const double seconds = std::max(seconds_since(state.last_read), 1e-9),
+               epoch_seconds = std::max(seconds_since(state.start), 1e-9);
+  state.last_read = TrainerClock::now();
+  event.images_per_second = static_cast<double>(samples) / seconds;
+  event.epoch_loss = state.sum.loss;
+  event.epoch_accuracy = state.sum.accuracy;
+  event.data_wait_share = waited_seconds() / epoch_seconds;
+  const double updates_left =
+      static_cast<double>(state.updates - event.update) +
+      static_cast<double>(state.updates) * static_cast<double>(options_.epochs - state.epoch - 1);
+  const double measured = static_cast<double>(event.update - state.first_update);
+  event.eta_seconds = measured > 0 ? epoch_seconds / measured * updates_left : 0;
+  for (Callback* callback : callbacks_) callback->on_progress(event);
+}
+
+void Trainer::check_finite(const kernels::UpdateControl& control) const {
+  if (control.skipped_in_a_row < options_.max_skipped_in_a_row) return;
+  throw NotFiniteError(
+      fmt::format("gradients were not finite in the last {} updates (loss scale {}); lower the learning rate, or clip",
+                  control.skipped_in_a_row, control.loss_scale));
+}
+
+bool Trainer::stop_requested() {
+  if (options_.stop && options_.stop()) request_stop();
+  return stop_.load(std::memory_order_relaxed);
+}
+
+Metrics Trainer::evaluate(BatchSource& source) {
+  const bool stopped_before = stop_requested();  // of a run that is over: its results may still be asked for
+  return evaluate_while(source, [&](std::int64_t) { return stopped_before || !stop_requested(); });
+}
+
+/// False where a stop came before the end; `metrics` are then as before.
+bool Trainer::evaluate_epoch(std::int64_t epoch, Metrics& metrics) {
+  if (validation_ == nullptr || !options_.evaluate) return true;
+  const TrainerClock::time_point start = TrainerClock::now();
+  TrainerClock::time_point told = start;
+  EvaluationEvent event{.epoch = epoch, .epochs = options_.epochs, .batches = validation_->batches_per_epoch()};
+  bool stopped = false;
+  const Metrics all = evaluate_while(*validation_, [&](std::int64_t done) {
+    stopped = stopped || (done < event.batches && stop_requested());
+    if (stopped) return false;
+    if (done == 0 || seconds_since(told) < options_.read_seconds) return true;
+    told = TrainerClock::now();
+    event.batch = done;
+    event.eta_seconds = seconds_since(start) / static_cast<double>(done) * static_cast<double>(event.batches - done);
+    for (Callback* callback : callbacks_) callback->on_evaluation(event);
+    return true;
+  });
+  if (!stopped) metrics = all;
+  return !stopped;
+}
+
+/// Runs the batches of `source`, for as long as `go_on` says so before each.
+Metrics Trainer::evaluate_while(BatchSource& source, const std::function<bool(std::int64_t done)>& go_on) {
+  const Context context = step_.model().context(Pass::evaluate).at(step_.model().runtime().intern("input"));
+  source.start(0, 0);
+  Batch batch;
+  for (std::int64_t done = 0; go_on(done) && source.next(context, batch); ++done)
+    micro_batches_.evaluate(batch, options_.on_oom != OnOutOfMemory::fail);
+  batch = {};
+  return step_.read_evaluation();
+}
+
+// The updates of an epoch: several a launch where the device makes their batches, else one by one, and in smaller
+// pieces where memory ends.
+
+namespace {
+
+/// Memory that a batch itself takes was refused: it is not made smaller by smaller micro-batches.
+struct BatchDoesNotFit : OutOfMemory {
+  explicit BatchDoesNotFit(const OutOfMemory& error)
+      : OutOfMemory(
+            fmt::format("{}\n  This is the batch itself, for which smaller micro-batches cannot help: lower the batch "
+                        "size and raise accumulate.",
+                        error.what()),
+            error.facts()) {}
+};
+
+}  // namespace
+
+void Trainer::open_device_batches() {
+  const Context context = step_.model().context(Pass::train).at(step_.model().runtime().intern("input"));
+  device_batches_ = train_.device_batches(context);
+  if (device_batches_ == nullptr) return;
+  launches_ = std::make_unique<CapturedSteps>(step_, *device_batches_, options_.accumulate, options_.mode,
+                                              options_.updates_a_launch);
+  if (micro_batches_.most() > 0) launches_->split(micro_batches_.most());
+}
+
+/// Runs one or more updates and returns how many: 0 after one that goes on smaller, or that a stop has interrupted.
+std::int64_t Trainer::run_updates(const EpochState& state) {
+  std::int64_t most = 0;
+  if (launches_)
+    most = std::min({state.updates - state.done, device_batches_->left() / options_.accumulate,
+                     options_.read_every - step_.pending_metrics()});
+  if (most <= 0) return run_update(state);
+  set_rates(state, launches_->next_updates(most));
+  try {
+    const std::int64_t done = launches_->run(most);
+    tell_smaller();
+    return done;
+  } catch (const OutOfMemory& error) {
+    if (!go_on_smaller(state, error)) throw;
+  }
+  train_.start(state.epoch, state.done * options_.accumulate);
+  return 0;
+}
+
+void Trainer::set_rates(const EpochState& state, std::int64_t updates) {
+  if (!options_.learning_rate) return;
+  std::vector<float> rates;
+  for (std::int64_t i = 0; i < updates; ++i)
+    rates.push_back(options_.learning_rate(state.epoch * state.updates + state.done + i));
+  step_.optimizer().set_learning_rates(rates);
+}
+
+std::int64_t Trainer::run_update(const EpochState& state) {
+  set_rates(state, 1);
+  for (;;) {
+    try {
+      const bool whole = run_micro_batches(state.done * options_.accumulate);
+      if (whole) step_.update();
+      tell_smaller();
+      return whole ? 1 : 0;
+    } catch (const BatchDoesNotFit&) {
+      tell_smaller();
+      throw;
+    } catch (const OutOfMemory& error) {
+      if (!go_on_smaller(state, error)) throw;
+    }
+    waited_before_ += train_.waited_seconds();
+    train_.start(state.epoch, state.done * options_.accumulate);
+  }
+}
+
+/// After a failed update, of which nothing stays: halves the micro-batch where that is wanted and possible.
+bool Trainer::go_on_smaller(const EpochState& state, const OutOfMemory& error) {
+  if (options_.on_oom == OnOutOfMemory::fail) return false;
+  step_.discard();  // also where the source failed between micro-batches
+  if (!micro_batches_.halve(train_.batch_size())) {
+    tell_smaller();
+    return false;
+  }
+  if (launches_) launches_->split(micro_batches_.most());
+  if (!smaller_) smaller_ = {.epoch = state.epoch, .update = state.done, .reason = error.what()};
+  smaller_->samples = micro_batches_.most();
+  return true;
+}
+
+void Trainer::tell_smaller() {
+  if (!smaller_) return;
+  const SmallerMicroBatchEvent event = *std::exchange(smaller_, std::nullopt);
+  for (Callback* callback : callbacks_) callback->on_smaller_micro_batch(event);
+}
+
+/// Where memory ends, it is told apart whether the step was in the way (a batch may be made while it runs) or whether
+/// there is no room for the batch with nothing of the step alive.
+Batch Trainer::next_batch(const Context& context, std::int64_t index) {
+  Batch batch;
+  try {
+    if (!train_.next(context, batch))
+      throw DataError(fmt::format("the data source ended before batch {} of its epoch", index));
+  } catch (const OutOfMemory& error) {
+    if (options_.on_oom == OnOutOfMemory::fail) throw;
+    step_.discard();
+    const MemoryStats memory = step_.model().runtime().allocator(step_.model().device()).stats();
+    if (memory.limit_bytes > 0 && memory.in_use_bytes + error.facts().requested_bytes > memory.limit_bytes)
+      throw BatchDoesNotFit(error);
+    throw;
+  }
+  return batch;
+}
+
+/// False where a stop came between two of them: nothing of the update stays.
+bool Trainer::run_micro_batches(std::int64_t first_batch) {
+  const std::int64_t end = std::min(first_batch + options_.accumulate, train_.batches_per_epoch());
+  std::int64_t effective = 0;
+  for (std::int64_t batch = first_batch; batch < end; ++batch) effective += train_.size_of(batch);
+  const Context context = step_.model().context(Pass::train).at(step_.model().runtime().intern("input"));
+  std::int64_t first_sample = 0;
+  for (std::int64_t index = first_batch; index < end; ++index) {
+    if (index > first_batch && stop_requested()) {
+      step_.discard();
+      return false;
+    }
+    const Batch batch = next_batch(context, index);
+    micro_batches_.train(batch, first_sample, effective);
+    first_sample += batch.size;
+  }
+  return true;
+}
+
+}  // namespace bantam

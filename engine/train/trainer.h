@@ -1,0 +1,179 @@
+// Trainer: epochs of training steps over a BatchSource, evaluation after each, callbacks, and a stop that saves.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "bantam/base/error.h"
+#include "bantam/engine/step/batch_source.h"
+#include "bantam/engine/step/micro_batches.h"
+#include "bantam/engine/step/step_mode.h"
+#include "bantam/engine/step/training_step.h"
+#include "bantam/engine/train/captured_steps.h"
+
+namespace bantam {
+
+struct TrainerOptions {
+  std::int64_t epochs = 1;
+  /// Micro-batches an update; the effective batch is accumulate × the source's batch size.
+  std::int64_t accumulate = 1;
+  /// Metrics are read back and `on_progress` is called at most this many updates and, on slow devices, this many
+  /// seconds apart.
+  std::int64_t read_every = TrainingStep::kMetricRing;
+  double read_seconds = 0.2;
+  /// Stops with NotFiniteError after this many updates in a row were left out because gradients were not finite.
+  std::int64_t max_skipped_in_a_row = 50;
+  /// Evaluate after each epoch where there is a validation source.
+  bool evaluate = true;
+  /// All but eager: every shape of the run is planned before its first step (TrainingStep::prepare). Captured, whole
+  /// updates run from recordings where the device makes the source's batches by itself (BatchSource::device_batches);
+  /// what cannot, runs planned: sources with the host in between, short batches, evaluation.
+  StepMode mode = StepMode::captured;
+  /// Updates of a launch of captured steps; 0: as many as the source's batches allow.
+  int updates_a_launch = 0;
+  /// The learning rate of each update, counted over all epochs, whether it was done or skipped; empty: the optimizer's,
+  /// which callbacks may change.
+  std::function<float(std::int64_t update)> learning_rate;
+  /// What to do where a micro-batch does not fit. An update is then repeated from its first batch, which the source is
+  /// asked for again; once halved, micro-batches stay so. What a batch itself takes on the device is not made smaller:
+  /// where there is no room for it beside the model, the run stops at once.
+  OnOutOfMemory on_oom = OnOutOfMemory::fail;
+  /// Where to begin (resume): epoch and update within it.
+  /// `first_update` may be all of an epoch's updates: then only its evaluation is left.
+  std::int64_t first_epoch = 0, first_update = 0;
+  /// Asked before every batch, of training and of evaluation: true stops the run as request_stop() does. Empty: never.
+  std::function<bool()> stop;
+};
+
+/// Metrics of a stretch of updates within an epoch.
+struct ProgressEvent {
+  std::int64_t epoch = 0, epochs = 0;         ///< epoch counts from 0
+  std::int64_t update = 0, updates = 0;       ///< updates done in this epoch, and in all of it
+  std::vector<Metrics> metrics;               ///< one an update, the last is update - 1
+  double images_per_second = 0;               ///< since the last event
+  double eta_seconds = 0;                     ///< to the end of all epochs
+  double epoch_loss = 0, epoch_accuracy = 0;  ///< so far
+  double data_wait_share = 0;                 ///< of this epoch's time
+};
+/// An evaluation under way, after an epoch's updates.
+struct EvaluationEvent {
+  std::int64_t epoch = 0, epochs = 0;   ///< epoch counts from 0
+  std::int64_t batch = 0, batches = 0;  ///< batches handed to the device, and all
+  double eta_seconds = 0;               ///< to the end of this evaluation
+};
+struct EpochEvent {
+  std::int64_t epoch = 0, epochs = 0;
+  Metrics train;       ///< samples 0: of a run that was stopped in the evaluation, and resumed there
+  Metrics validation;  ///< samples 0: not evaluated
+  double seconds = 0;  ///< of training, evaluation not counted
+  double evaluation_seconds = 0;
+  double images_per_second = 0;
+  double data_wait_share = 0;
+  bool last = false;
+};
+/// An update ran out of memory, was rolled back, and is repeated with smaller micro-batches. Told once an update, when
+/// it has gone through or nothing more can be done, however often the micro-batch was halved.
+struct SmallerMicroBatchEvent {
+  std::int64_t epoch = 0, update = 0;  ///< both from 0
+  std::int64_t samples = 0;            ///< of a micro-batch from now on, at most
+  std::string reason;                  ///< the first OutOfMemory's message
+};
+
+/// What a program hears of training. All calls come from the thread that runs it.
+class Callback {
+ public:
+  virtual ~Callback() = default;
+  /// Whether it only looks on: changes neither step, model nor optimizer, and does not stop the trainer at an update of
+  /// its choice. Where all callbacks do, later updates may run already while on_progress is told of some.
+  virtual bool observes() const { return false; }
+  virtual void on_begin() {}
+  virtual void on_progress(const ProgressEvent&) {}
+  /// At most every `read_seconds`, between two batches.
+  virtual void on_evaluation(const EvaluationEvent&) {}
+  virtual void on_epoch_end(const EpochEvent&) {}
+  virtual void on_smaller_micro_batch(const SmallerMicroBatchEvent&) {}
+  virtual void on_end() {}
+};
+
+using TrainerClock = std::chrono::steady_clock;
+
+struct TrainResult {
+  std::int64_t epochs = 0;    ///< finished
+  std::int64_t updates = 0;   ///< done, over all epochs
+  double seconds = 0;         ///< of training, evaluation not counted
+  Metrics train, validation;  ///< of the last epoch
+  double images_per_second = 0;
+  double data_wait_share = 0;
+  bool stopped = false;                ///< by request_stop, or TrainerOptions::stop
+  std::int64_t epoch = 0, update = 0;  ///< position: where a resumed run would go on
+};
+
+class Trainer {
+ public:
+  Trainer(TrainingStep& step, BatchSource& train, BatchSource* validation, TrainerOptions options);
+  void add(Callback& callback) { callbacks_.push_back(&callback); }
+  /// Runs to the end, or to a requested stop, which is heard within one batch: an update of several micro-batches is
+  /// then forgotten, and an evaluation is left to the run that goes on. A stop stands: a new Trainer goes on.
+  TrainResult run();
+  /// What `run` has done so far; where it threw, what was done before. The weights are those of its position.
+  const TrainResult& so_far() const { return result_; }
+  /// Safe from any thread and from a signal handler.
+  void request_stop() { stop_.store(true, std::memory_order_relaxed); }
+  /// One pass over a source without training. A stop that is requested while it runs ends it within one batch: the
+  /// metrics are then of the samples until there.
+  Metrics evaluate(BatchSource& source);
+
+ private:
+  /// One epoch under way.
+  struct EpochState {
+    std::int64_t epoch = 0;
+    std::int64_t updates = 0;  ///< in the whole epoch
+    std::int64_t done = 0;
+    Metrics sum;
+    TrainerClock::time_point start = TrainerClock::now();
+    TrainerClock::time_point last_read = TrainerClock::now();
+    std::int64_t first_update = 0;  ///< where it began (resume)
+  };
+  StepShapes shapes() const;
+  void run_epoch(std::int64_t epoch, std::int64_t first_update, TrainResult& result);
+  void open_device_batches();
+  bool all_observe() const;
+  bool read_is_due(const EpochState& state) const;
+  std::int64_t run_updates(const EpochState& state);
+  void set_rates(const EpochState& state, std::int64_t updates);
+  std::int64_t run_update(const EpochState& state);
+  bool run_micro_batches(std::int64_t first_batch);
+  bool stop_requested();
+  Metrics evaluate_while(BatchSource& source, const std::function<bool(std::int64_t done)>& go_on);
+  bool evaluate_epoch(std::int64_t epoch, Metrics& metrics);
+  Batch next_batch(const Context& context, std::int64_t index);
+  bool go_on_smaller(const EpochState& state, const OutOfMemory& error);
+  void tell_smaller();
+  double waited_seconds() const { return waited_before_ + train_.waited_seconds(); }
+  void begin_read(const EpochState& state);
+  void finish_read(EpochState& state);
+  void check_finite(const kernels::UpdateControl& control) const;
+  void check_fits(const BatchSource& source, const char* what) const;
+
+  TrainingStep& step_;
+  BatchSource& train_;
+  BatchSource* validation_;
+  TrainerOptions options_;
+  MicroBatches micro_batches_;
+  DeviceBatches* device_batches_ = nullptr;
+  std::unique_ptr<CapturedSteps> launches_;        // over them; null: batches come one by one
+  std::optional<SmallerMicroBatchEvent> smaller_;  // not told yet
+  std::int64_t reading_ = 0;                       // updates done when the reading under way began; 0: there is none
+  double waited_before_ = 0;                       // in this epoch, before the source was last started
+  std::vector<Callback*> callbacks_;
+  TrainResult result_;  // of `run`, kept up to date
+  std::atomic<bool> stop_{false};
+};
+
+}  // namespace bantam

@@ -1,0 +1,43 @@
+// Dropout with counter-based random numbers: the same bits on the CPU and on CUDA, whatever the split into
+// micro-batches. Source: Srivastava et al. 2014 (inverted form); Philox: base/philox.h.
+#pragma once
+
+#include <cstdint>
+
+#include "bantam/base/dtype.h"
+#include "bantam/base/philox.h"
+#include "bantam/kernels/contracts/exec.h"
+
+namespace bantam::kernels {
+
+/// x (samples, elements a sample). Element e of sample s is kept where uniform01(word) >= rate, word = component e mod
+/// 4 of philox(key, {e / 4, first_sample + s, low 32 bits of update, high 32 bits of update}). `first_sample`: place in
+/// the effective batch.
+struct DropoutShape {
+  std::int64_t samples = 0, sample_elements = 0;
+  float rate = 0.5f;
+  PhiloxKey key;
+  std::int64_t first_sample = 0;
+};
+
+/// Bytes of the mask: one bit an element, samples · ceil(sample_elements / 32) · 4.
+std::size_t dropout_mask_bytes(const DropoutShape& shape);
+
+/// y = x/(1 - rate) where kept, 0 elsewhere; `mask` gets the kept bits (bit e mod 32 of word e / 32 of the sample's
+/// row). `update` points to device memory: the count of updates done (the step's number), read by the kernel. y may
+/// alias x.
+using DropoutForward = void(const Exec&, const DropoutShape&, DType dtype, const std::int64_t* update, const void* x,
+                            void* y, std::uint32_t* mask);
+/// dx = dy/(1 - rate) where the mask is set. dx may alias dy.
+using DropoutGrad = void(const Exec&, const DropoutShape&, DType dtype, const std::uint32_t* mask, const void* dy,
+                         void* dx);
+namespace cpu {
+DropoutForward dropout_forward;
+DropoutGrad dropout_grad;
+}  // namespace cpu
+namespace cuda {
+DropoutForward dropout_forward;
+DropoutGrad dropout_grad;
+}  // namespace cuda
+
+}  // namespace bantam::kernels

@@ -1,0 +1,64 @@
+// From stored uint8 images to one batch as the model reads it: gather, pad, crop, flip, scale and shift, cast, in one
+// pass.
+#pragma once
+
+#include <cstdint>
+
+#include "bantam/base/dtype.h"
+#include "bantam/kernels/contracts/exec.h"
+
+namespace bantam::kernels {
+
+enum class PadMode : std::uint8_t { zero, reflect };
+
+/// images (…, in_h, in_w, channels) uint8, y (batch, out_h, out_w, channels). At most 8 channels.
+struct ImageBatchShape {
+  std::int64_t batch = 0, in_h = 0, in_w = 0, channels = 0, out_h = 0, out_w = 0;
+  PadMode pad_mode =
+      PadMode::zero;    ///< how positions outside the image read: 0 (before scaling), or mirrored without the edge
+  float scale[8] = {};  ///< y = x·scale[c] + shift[c]
+  float shift[8] = {};
+};
+
+/// What happens to one image: output (i, j) reads input (i + top, j + (flip ? out_w - 1 - j : j) …), exactly:
+/// row i + top, column (flip ? out_w - 1 - j : j) + left. Negative and too large positions are padding.
+struct ImagePlacement {
+  std::int32_t image = 0;  ///< which image of `images`
+  std::int16_t top = 0, left = 0;
+  std::int32_t flip = 0;
+};
+
+/// y[b, i, j, c] = pixel·scale[c] + shift[c] in float32 (one multiply, one add, not fused: the same bits everywhere),
+/// cast to `dtype`. `placements` (batch) in device memory.
+using ImageBatch = void(const Exec&, const ImageBatchShape&, const std::uint8_t* images,
+                        const ImagePlacement* placements, DType dtype, void* y);
+/// labels_out[b] = labels[placements[b].image].
+using LabelBatch = void(const Exec&, std::int64_t batch, const std::int32_t* labels, const ImagePlacement* placements,
+                        std::int32_t* labels_out);
+
+/// A data set and an order of its samples, all in device memory.
+struct EpochTable {
+  const std::uint8_t* images = nullptr;
+  const std::int32_t* labels = nullptr;
+  const ImagePlacement* placements = nullptr;  ///< in the epoch's order
+  std::int64_t* cursor = nullptr;              ///< place of the next sample; read by the kernels
+};
+/// `image_batch` and `label_batch` of the `shape.batch` samples from place *cursor + offset on, in one pass.
+using EpochBatch = void(const Exec&, const ImageBatchShape&, const EpochTable&, std::int64_t offset, DType dtype,
+                        void* y, std::int32_t* labels_out);
+/// *cursor += samples.
+using AdvanceEpoch = void(const Exec&, const EpochTable&, std::int64_t samples);
+namespace cpu {
+ImageBatch image_batch;
+LabelBatch label_batch;
+EpochBatch epoch_batch;
+AdvanceEpoch advance_epoch;
+}  // namespace cpu
+namespace cuda {
+ImageBatch image_batch;
+LabelBatch label_batch;
+EpochBatch epoch_batch;
+AdvanceEpoch advance_epoch;
+}  // namespace cuda
+
+}  // namespace bantam::kernels

@@ -1,0 +1,39 @@
+// Matrix product, row-major: dense layers, pointwise convolutions, and their gradients.
+#pragma once
+
+#include <cstdint>
+
+#include "bantam/base/dtype.h"
+#include "bantam/kernels/contracts/exec.h"
+
+namespace bantam::kernels {
+
+/// C (m, n) = op(A) · op(B), op(A) (m, k), op(B) (k, n). A is stored (m, k), or (k, m) where transpose_a; B likewise.
+struct MatmulShape {
+  std::int64_t m = 0, n = 0, k = 0;
+  bool transpose_a = false, transpose_b = false;
+};
+
+/// Scratch bytes; depends on shape, types and the target only.
+std::size_t matmul_workspace_bytes(const MatmulShape& shape, DType dtype, DType out_dtype, DeviceKind target);
+/// 2·m·n·k.
+std::int64_t matmul_flops(const MatmulShape& shape);
+/// Bytes read and written once each.
+std::int64_t matmul_bytes(const MatmulShape& shape, DType dtype, DType out_dtype);
+
+/// Throws DTypeError for types that matmul does not take.
+void check_matmul_types(DType dtype, DType out_dtype);
+
+/// C = op(A)·op(B), or C += op(A)·op(B) where `accumulate`. A and B are `dtype` (float32, float16, bfloat16); C is
+/// `out_dtype`: the same, or float32. float32 sums (no TF32). C aliases neither input. Asynchronous on CUDA;
+/// deterministic.
+using Matmul = void(const Exec&, const MatmulShape&, DType dtype, const void* a, const void* b, DType out_dtype,
+                    void* c, bool accumulate, Workspace);
+namespace cpu {
+Matmul matmul;
+}
+namespace cuda {
+Matmul matmul;
+}
+
+}  // namespace bantam::kernels

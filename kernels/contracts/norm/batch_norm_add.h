@@ -1,0 +1,62 @@
+// The sum that ends a residual block, over batch norms that are still to be applied: normalisation, sum and activation
+// in one pass; and the way back into such a norm.
+#pragma once
+
+#include <cstdint>
+
+#include "bantam/base/dtype.h"
+#include "bantam/kernels/contracts/exec.h"
+#include "bantam/kernels/contracts/norm/batch_norm.h"
+
+namespace bantam::kernels {
+
+/// One operand: x (rows, channels) as it is, or, where `mean` is not null, x normalised: (x - mean)·inv_std·scale +
+/// shift, rounded to x's type as batch_norm_apply would write it. The affine's activation must be none.
+struct NormOperand {
+  const void* x = nullptr;
+  BatchNormAffine affine;
+  const float* mean = nullptr;     ///< (channels)
+  const float* inv_std = nullptr;  ///< (channels)
+
+  bool normalised() const { return mean != nullptr; }
+};
+
+/// y = f(a + b), the bits of batch_norm_apply for each normalised operand and masked_activation_forward behind; `a` is
+/// normalised, `b` may be. `mask` gets the bits of f' (masked_activation.h) unless it is null. f is piecewise. y may
+/// alias a.x or b.x.
+using BatchNormAdd = void(const Exec&, ActivationFunction f, const BatchNormShape&, DType dtype, const NormOperand& a,
+                          const NormOperand& b, void* y, std::uint8_t* mask);
+
+/// The gradient of f(a + b) on its way through f, in pieces: dz = f'(a + b)·(dy + other), rounded after the sum and
+/// after the product, as `add` and `masked_activation_grad` would write it.
+struct SumGradient {
+  const void* dy = nullptr;
+  const void* other = nullptr;         ///< null: 0
+  const std::uint8_t* mask = nullptr;  ///< bits of f' (masked_activation.h); null: 1 everywhere
+  ActivationFunction f;
+};
+
+/// Where a norm's gradients go, as for batch_norm_backward_training.
+struct NormGradients {
+  void* dx = nullptr;  ///< null: not wanted
+  float* dscale = nullptr;
+  float* dshift = nullptr;
+  bool accumulate = false;
+};
+
+/// Backward of one norm of the sum: writes dz (rows, channels), and dx, dscale and dshift from it: the bits that `add`,
+/// `masked_activation_grad` and `batch_norm_backward_training` give one after another, in one pass less over each
+/// tensor. dz may alias dy or other, dx the one that dz does not alias. Workspace: batch_norm_workspace_bytes.
+/// Deterministic.
+using BatchNormAddGrad = void(const Exec&, const BatchNormShape&, DType dtype, const SumGradient& gradient,
+                              const NormOperand& norm, void* dz, const NormGradients&, Workspace);
+namespace cpu {
+BatchNormAdd batch_norm_add;
+BatchNormAddGrad batch_norm_add_grad;
+}  // namespace cpu
+namespace cuda {
+BatchNormAdd batch_norm_add;
+BatchNormAddGrad batch_norm_add_grad;
+}  // namespace cuda
+
+}  // namespace bantam::kernels

@@ -1,0 +1,67 @@
+// A pointwise convolution behind a batch norm with relu or relu6, which is applied as the products read: forward, with
+// the statistics of what it writes, and both gradients. What the convolution saw is never written.
+#pragma once
+
+#include "bantam/kernels/contracts/norm/batch_norm_add.h"
+#include "bantam/kernels/contracts/norm/statistics_output.h"
+
+namespace bantam::kernels {
+
+/// y (rows, out) = x (rows, in) · wᵀ, w (out, in).
+struct PointwiseShape {
+  std::int64_t rows = 0, in = 0, out = 0;
+};
+
+/// Whether a norm is worth leaving to the products that read it: float16 or bfloat16, channels in eights, relu or
+/// relu6, and sizes at which the products are bound by bytes.
+bool pointwise_norm_takes(const PointwiseShape& shape, DType dtype, ActivationFunction activation);
+
+/// Scratch bytes of forward and backward (the larger of the two); shape, dtype and target only.
+std::size_t pointwise_norm_workspace_bytes(const PointwiseShape& shape, DType dtype, DeviceKind target);
+
+/// y (rows, out) = a·wᵀ, a = f(x̂·scale + shift) rounded to `dtype`, x (rows, in), w (out, in); and y's statistics, as
+/// safe as batch_norm_forward_training's, unless `statistics` is null or wants none. `x` has a norm and its activation;
+/// x, w and y of `dtype`, addresses aligned to 16. Nothing aliases. Deterministic.
+using PointwiseNormForward = void(const Exec&, const PointwiseShape& shape, DType dtype, const NormOperand& x,
+                                  const void* w, void* y, const StatisticsOutput* statistics, Workspace);
+
+/// da (rows, in) = dy·w, of a, not of x, overwritten; dw (out, in) = dyᵀ·a, float32, added to where `accumulate`. Null
+/// where not wanted.
+struct PointwiseGradients {
+  void* da = nullptr;
+  float* dw = nullptr;
+  bool accumulate = false;
+};
+
+/// The gradient of y (rows, out) on its way through the norm that reads y: dy itself, or, where `totals` is not null,
+/// dz behind that norm, of which dy = scale·inv_std·(dz - Σdz/rows - ŷ·Σ(dz·ŷ)/rows) is made as it is read.
+struct NormInputGradient {
+  const void* dz = nullptr;
+  NormOperand y;                  ///< with the norm; its activation is not looked at
+  const float* totals = nullptr;  ///< (2, out): Σ dz, Σ dz·ŷ
+};
+
+/// dx (rows, channels) = dy as above, for whoever needs it written: the bits that backward makes as it reads. dx may
+/// alias dz. Workspace: batch_norm_workspace_bytes.
+using NormInputGradientMade = void(const Exec&, const BatchNormShape& shape, DType dtype, const NormInputGradient& from,
+                                   void* dx, Workspace);
+
+/// Whether backward makes da and dw in one pass over dy, so that a norm behind is worth leaving to it.
+bool pointwise_norm_takes_gradient(const PointwiseShape& shape, DType dtype);
+
+/// From the gradient of y those of a and w. Partial sums in a fixed order. Nothing aliases.
+using PointwiseNormBackward = void(const Exec&, const PointwiseShape& shape, DType dtype, const NormOperand& x,
+                                   const void* w, const NormInputGradient& dy, const PointwiseGradients& gradients,
+                                   Workspace);
+namespace cpu {
+NormInputGradientMade norm_input_gradient;
+PointwiseNormForward pointwise_norm_forward;
+PointwiseNormBackward pointwise_norm_backward;
+}  // namespace cpu
+namespace cuda {
+NormInputGradientMade norm_input_gradient;
+PointwiseNormForward pointwise_norm_forward;
+PointwiseNormBackward pointwise_norm_backward;
+}  // namespace cuda
+
+}  // namespace bantam::kernels

@@ -1,0 +1,41 @@
+// Sums that stay in parts until the kernel that needs them adds them up: gradients of weights, for the update.
+#pragma once
+
+#include <cstdint>
+
+#include "bantam/kernels/contracts/exec.h"
+
+namespace bantam::kernels {
+
+/// Arrays of sums still in parts, at most kMost; small enough to be an argument of a kernel. The parts must stay where
+/// they are until they are added up.
+struct PendingSums {
+  /// to[i] (+)= Σ over part < parts of from[part·stride + i], for i < elements; device memory, float32.
+  struct Array {
+    const float* from = nullptr;
+    float* to = nullptr;
+    std::int32_t parts = 0;  ///< 0: the sums are zeros
+    std::int32_t stride = 0;
+    std::int32_t elements = 0;
+    bool accumulate = false;  ///< the sums are added to what lies at `to`
+  };
+  static constexpr std::int32_t kMost = 12;
+
+  Array arrays[kMost];
+  std::int32_t count = 0;
+
+  /// Throws Error where there are kMost already.
+  void add(const Array& array);
+};
+
+/// Makes the sums, each in a fixed order. Asynchronous on CUDA; deterministic.
+using AddUpParts = void(const Exec&, const PendingSums&);
+
+namespace cpu {
+AddUpParts add_up_parts;
+}  // namespace cpu
+namespace cuda {
+AddUpParts add_up_parts;
+}  // namespace cuda
+
+}  // namespace bantam::kernels

@@ -1,0 +1,86 @@
+// Activations on the CPU: one vectorised loop a function. gelu calls libm: erfc has no cheap form.
+
+// Changes no value, only exception flags, which nobody reads; with it GCC vectorises selects.
+#if defined(__GNUC__) && !defined(__clang__)
+#pragma GCC optimize("no-trapping-math")
+#endif
+
+#include "bantam/kernels/contracts/elementwise/activation.h"
+
+#include "bantam/kernels/cpu/device/blocks.h"
+#include "bantam/kernels/cpu/elementwise/activation_math.h"
+
+namespace bantam::kernels::cpu {
+namespace {
+
+template <class Function>
+void loop(const float* x, float* y, std::int64_t n, Function f) {
+#pragma omp simd
+  for (std::int64_t i = 0; i < n; ++i) y[i] = f(x[i]);
+}
+
+template <class Slope>
+void loop_grad(const float* saved, const float* dy, float* dx, std::int64_t n, Slope f) {
+#pragma omp simd
+  for (std::int64_t i = 0; i < n; ++i) dx[i] = dy[i] * f(saved[i]);
+}
+
+void forward_block(Activation activation, float slope, const float* x, float* y, std::int64_t n) {
+  switch (activation) {
+    case Activation::none:
+      return loop(x, y, n, [](float v) { return v; });
+    case Activation::relu:
+      return loop(x, y, n, [](float v) { return v < 0 ? 0.0f : v; });
+    case Activation::relu6:
+      return loop(x, y, n, [](float v) { return v < 0 ? 0.0f : v > 6 ? 6.0f : v; });
+    case Activation::leaky_relu:
+      return loop(x, y, n, [slope](float v) { return v < 0 ? slope * v : v; });
+    case Activation::gelu:
+      return loop(x, y, n, [](float v) { return v * normal_cdf(v); });
+    case Activation::silu:
+      return loop(x, y, n, [](float v) { return v * sigmoid(v); });
+    case Activation::sigmoid:
+      return loop(x, y, n, [](float v) { return sigmoid(v); });
+    case Activation::tanh:
+      return loop(x, y, n, [](float v) { return tanh_bounded(v); });
+  }
+}
+
+void grad_block(Activation activation, float slope, const float* saved, const float* dy, float* dx, std::int64_t n) {
+  const auto apply = [&](auto f) { loop_grad(saved, dy, dx, n, f); };
+  switch (activation) {
+    case Activation::none:
+      return apply([](float) { return 1.0f; });
+    case Activation::relu:
+      return apply([](float y) { return y > 0 ? 1.0f : 0.0f; });
+    case Activation::relu6:
+      return apply([](float y) { return (y > 0) & (y < 6) ? 1.0f : 0.0f; });
+    case Activation::leaky_relu:
+      return apply([slope](float y) { return y > 0 ? 1.0f : slope; });
+    case Activation::gelu:
+      return apply([](float x) { return gelu_slope(x); });
+    case Activation::silu:
+      return apply([](float x) { return silu_slope(x); });
+    case Activation::sigmoid:
+      return apply([](float y) { return y * (1.0f - y); });
+    case Activation::tanh:
+      return apply([](float y) { return 1.0f - y * y; });
+  }
+}
+
+}  // namespace
+
+void activation_forward(const Exec& exec, Activation activation, float slope, std::int64_t count, DType dtype,
+                        const void* x, void* y) {
+  map_elements(exec, count, dtype, x, y,
+               [&](const float* from, float* to, std::int64_t n) { forward_block(activation, slope, from, to, n); });
+}
+
+void activation_grad(const Exec& exec, Activation activation, float slope, std::int64_t count, DType dtype,
+                     const void* saved, const void* dy, void* dx) {
+  map_elements(exec, count, dtype, saved, dy, dx, [&](const float* s, const float* up, float* down, std::int64_t n) {
+    grad_block(activation, slope, s, up, down, n);
+  });
+}
+
+}  // namespace bantam::kernels::cpu

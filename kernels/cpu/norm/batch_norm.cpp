@@ -1,0 +1,199 @@
+// Batch normalisation on the CPU: moments of cached blocks of rows in two passes, merged in part order.
+// Source of the merge: Chan, Golub and LeVeque 1983, "Algorithms for computing the sample variance".
+#include "bantam/kernels/contracts/norm/batch_norm.h"
+
+#include <cmath>
+
+#include "bantam/kernels/cpu/device/convert.h"
+#include "bantam/kernels/cpu/elementwise/activation_math.h"
+#include "bantam/kernels/cpu/norm/batch_norm_passes.h"
+#include "bantam/kernels/tiling/workspace_layout.h"
+
+namespace bantam::kernels::cpu {
+namespace {
+
+/// What the moments of a part are gathered from. All values are taken relative to the first row (`origin`), so that a
+/// mean that is large beside the standard deviation costs no digits.
+template <class T>
+struct Samples {
+  const T* x;
+  const float* origin;  // (channels)
+  BatchNormShape shape;
+};
+
+/// Merges the moments of one block of rows, V groups of eight channels from c0 on, into mean and m2 (sum of squared
+/// differences from the mean) of the `seen` rows before it. `sums`: the block's, of those channels.
+template <int V, class T>
+void add_block_moments(const Samples<T>& samples, RowBlock block, std::int64_t seen, std::int64_t c0,
+                       std::int64_t lanes, const float* sums, float* mean, float* m2) {
+  const BatchNormShape& shape = samples.shape;
+  Float8 origin[V];
+#pragma GCC unroll 4
+  for (int v = 0; v < V; ++v) origin[v] = load_lanes(samples.origin + c0 + v * kLanes, lanes);
+  const auto at = [&](std::int64_t r, int v) __attribute__((always_inline)) {
+    const std::int64_t offset = r * shape.channels + c0 + v * kLanes;
+    return load_lanes(samples.x + offset, lanes, shape.rows * shape.channels - offset) - origin[v];
+  };
+  const auto rows = static_cast<float>(block.end - block.begin);
+  const float total = static_cast<float>(seen) + rows;
+  Float8 block_mean[V], squares[V] = {};
+#pragma GCC unroll 4
+  for (int v = 0; v < V; ++v) block_mean[v] = load8(sums + v * kLanes) / rows;
+  for (std::int64_t r = block.begin; r < block.end; ++r) {
+#pragma GCC unroll 4
+    for (int v = 0; v < V; ++v) {
+      const Float8 difference = at(r, v) - block_mean[v];
+      squares[v] += difference * difference;
+    }
+  }
+#pragma GCC unroll 4
+  for (int v = 0; v < V; ++v) {
+    const std::int64_t c = c0 + v * kLanes;
+    const Float8 old_mean = load_lanes(mean + c, lanes), delta = block_mean[v] - old_mean;
+    store_lanes(mean + c, lanes, old_mean + delta * (rows / total));
+    const Float8 between = delta * delta * (static_cast<float>(seen) * rows / total);
+    store_lanes(m2 + c, lanes, load_lanes(m2 + c, lanes) + squares[v] + between);
+  }
+}
+
+/// Σ (x - origin) over a block of rows, a channel from c0 on each. The block then lies in the first-level cache.
+template <class T>
+void sum_block(const Samples<T>& samples, RowBlock block, std::int64_t c0, std::int64_t count, float* sums) {
+  const std::int64_t elements = samples.shape.rows * samples.shape.channels;
+  sum_column_chunk<1>(block, samples.shape.channels, c0, count, sums,
+                      [elements, x = samples.x, origin = samples.origin](std::int64_t at, std::int64_t c,
+                                                                         std::int64_t lanes, Float8* sum) {
+                        sum[0] += load_lanes(x + at, lanes, elements - at) - load_lanes(origin + c, lanes);
+                      });
+}
+
+/// mean (relative to the origin) and m2 (channels) of `rows`.
+template <class T>
+void part_moments(const Samples<T>& samples, RowBlock rows, float* mean, float* m2) {
+  const BatchNormShape& shape = samples.shape;
+  std::fill(mean, mean + shape.channels, 0.0f);
+  std::fill(m2, m2 + shape.channels, 0.0f);
+  const std::int64_t step = std::clamp<std::int64_t>(4096 / shape.channels, 16, 512);
+  float sums[kSumChunk];
+  for (std::int64_t r = rows.begin; r < rows.end; r += step) {
+    const RowBlock block{r, std::min(r + step, rows.end)};
+    const std::int64_t seen = r - rows.begin;
+    for (std::int64_t c0 = 0; c0 < shape.channels; c0 += kSumChunk) {
+      const std::int64_t end = std::min(c0 + kSumChunk, shape.channels);
+      sum_block(samples, block, c0, end - c0, sums);
+      std::int64_t c = c0;
+      for (; c + 4 * kLanes <= end; c += 4 * kLanes) {
+        add_block_moments<4>(samples, block, seen, c, kLanes, sums + c - c0, mean, m2);
+      }
+      for (; c < end; c += kLanes) {
+        add_block_moments<1>(samples, block, seen, c, std::min(kLanes, end - c), sums + c - c0, mean, m2);
+      }
+    }
+  }
+}
+
+/// The moments of a channel, from the parts' in part order.
+Moments merge_parts(const float* partials, const float* origin, const BatchNormShape& shape, std::int64_t c) {
+  const std::int64_t parts = sum_parts(shape.rows, shape.channels, DeviceKind::cpu);
+  double mean = 0, m2 = 0, seen = 0;
+  for (std::int64_t part = 0; part < parts; ++part) {
+    const auto rows =
+        static_cast<double>(part_begin(shape.rows, parts, part + 1) - part_begin(shape.rows, parts, part));
+    const float* moments = partials + part * 2 * shape.channels;
+    const double delta = moments[c] - mean;
+    mean += delta * rows / (seen + rows);
+    m2 += moments[shape.channels + c] + delta * delta * seen * rows / (seen + rows);
+    seen += rows;
+  }
+  return {origin[c] + mean, m2 / seen};
+}
+
+/// y = f(z); `inv_std(c)` gives a channel's factor.
+template <class InvStd>
+void normalise(const Exec& exec, const BatchNormShape& shape, DType dtype, const void* x, const BatchNormAffine& affine,
+               const float* mean, InvStd&& inv_std, void* y) {
+  dispatch_floating(dtype, [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    const T* from = static_cast<const T*>(x);
+    T* to = static_cast<T*>(y);
+    with_activation8(affine.activation, [&](auto f) {
+      map_channels<3>(
+          shape.rows, shape.channels, exec.threads,
+          [&](std::int64_t c, float* p) {
+            p[0] = mean[c];
+            p[1] = inv_std(c) * scale_of(affine, c);
+            p[2] = shift_of(affine, c);
+          },
+          [=](std::int64_t at, std::int64_t lanes, const Float8* p) {
+            store_lanes(to + at, lanes, f(linear(load_lanes(from + at, lanes), p[0], p[1], p[2])));
+          });
+    });
+  });
+}
+
+}  // namespace
+
+void batch_norm_forward_training(const Exec& exec, const BatchNormShape& shape, DType dtype, const void* x,
+                                 const BatchNormAffine& affine, float epsilon, RunningUpdate update,
+                                 float* running_mean, float* running_variance, void* y, float* saved_mean,
+                                 float* saved_inv_std, Workspace workspace) {
+  if (shape.rows <= 0 || shape.channels <= 0) return;
+  require_workspace(workspace, batch_norm_workspace_bytes(shape, dtype, DeviceKind::cpu),
+                    "batch_norm_forward_training");
+  const std::int64_t parts = sum_parts(shape.rows, shape.channels, DeviceKind::cpu);
+  float* partials = static_cast<float*>(workspace.data);  // (parts, 2, channels)
+  float* origin = partials + parts * 2 * shape.channels;  // (channels)
+  dispatch_floating(dtype, [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    const T* in = static_cast<const T*>(x);
+    widen(in, origin, shape.channels);
+    parallel_parts(parts, exec.threads, [&](std::int64_t part) {
+      float* mean = partials + part * 2 * shape.channels;
+      part_moments(Samples<T>{in, origin, shape},
+                   {part_begin(shape.rows, parts, part), part_begin(shape.rows, parts, part + 1)}, mean,
+                   mean + shape.channels);
+    });
+  });
+  const StatisticsOutput statistics{epsilon, update, running_mean, running_variance, saved_mean, saved_inv_std};
+  for (std::int64_t c = 0; c < shape.channels; ++c)
+    write_statistics(statistics, shape.rows, c, merge_parts(partials, origin, shape, c));
+  if (y) batch_norm_apply(exec, shape, dtype, x, affine, saved_mean, saved_inv_std, y);
+}
+
+void batch_norm_apply(const Exec& exec, const BatchNormShape& shape, DType dtype, const void* x,
+                      const BatchNormAffine& affine, const float* mean, const float* inv_std, void* y) {
+  normalise(
+      exec, shape, dtype, x, affine, mean, [&](std::int64_t c) { return inv_std[c]; }, y);
+}
+
+void batch_norm_backward_training(const Exec& exec, const BatchNormShape& shape, DType dtype, const void* x,
+                                  const void* dy, const BatchNormAffine& affine, const float* saved_mean,
+                                  const float* saved_inv_std, void* dx, float* dscale, float* dshift, bool accumulate,
+                                  Workspace workspace) {
+  if (shape.rows <= 0 || shape.channels <= 0) return;
+  require_workspace(workspace, batch_norm_workspace_bytes(shape, dtype, DeviceKind::cpu),
+                    "batch_norm_backward_training");
+  const std::int64_t channels = shape.channels;
+  float* totals = static_cast<float*>(workspace.data);  // (2, channels), then factor and shift, then the parts' sums
+  float* partials = totals + 4 * channels;
+  dispatch_floating(dtype, [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    const NormOperand norm{x, affine, saved_mean, saved_inv_std};
+    const Saved<T> saved = saved_of<T>(norm, channels, totals + 2 * channels);
+    const T* g = static_cast<const T*>(dy);
+    with_activation8(affine.activation, [&](auto f) {
+      gradient_sums(exec, shape, saved, g, f, partials, totals);
+      if (dx) input_gradient(exec, shape, saved, g, f, totals, static_cast<T*>(dx));
+    });
+  });
+  store_gradients(totals, channels, {dscale, dshift, accumulate});
+}
+
+void batch_norm_forward_inference(const Exec& exec, const BatchNormShape& shape, DType dtype, const void* x,
+                                  const BatchNormAffine& affine, float epsilon, const float* running_mean,
+                                  const float* running_variance, void* y) {
+  const auto inv_std = [&](std::int64_t c) { return 1.0f / std::sqrt(running_variance[c] + epsilon); };
+  normalise(exec, shape, dtype, x, affine, running_mean, inv_std, y);
+}
+
+}  // namespace bantam::kernels::cpu

@@ -1,0 +1,60 @@
+// Pointwise convolution behind a norm on the CPU: the norm, then the products; what lies between them is in the
+// workspace.
+#include "bantam/kernels/contracts/pointwise/pointwise_norm.h"
+
+#include "bantam/kernels/tiling/norm/statistics_pass.h"
+
+namespace bantam::kernels::cpu {
+namespace {
+
+/// The workspace: a, dy, and the ops' own scratch memory.
+struct Pieces {
+  char* a;
+  char* dy;
+  Workspace rest;
+
+  Pieces(const PointwiseShape& s, DType dtype, Workspace workspace) {
+    const std::size_t needed = pointwise_norm_workspace_bytes(s, dtype, DeviceKind::cpu);
+    require_workspace(workspace, needed, "pointwise_norm");
+    const PointwiseChunks chunks = pointwise_chunks(s, dtype, DeviceKind::cpu);
+    a = static_cast<char*>(workspace.data);
+    dy = a + chunks.a_bytes;
+    rest = {dy + chunks.dy_bytes, needed - chunks.a_bytes - chunks.dy_bytes};
+  }
+};
+
+}  // namespace
+
+void norm_input_gradient(const Exec& exec, const BatchNormShape& shape, DType dtype, const NormInputGradient& from,
+                         void* dx, Workspace workspace) {  // backward finds the same totals again
+  batch_norm_backward_training(exec, shape, dtype, from.y.x, from.dz, {from.y.affine.scale, from.y.affine.shift, {}},
+                               from.y.mean, from.y.inv_std, dx, nullptr, nullptr, false, workspace);
+}
+
+void pointwise_norm_forward(const Exec& exec, const PointwiseShape& s, DType dtype, const NormOperand& x, const void* w,
+                            void* y, const StatisticsOutput* statistics, Workspace workspace) {
+  const Pieces pieces(s, dtype, workspace);
+  batch_norm_apply(exec, {s.rows, s.in}, dtype, x.x, x.affine, x.mean, x.inv_std, pieces.a);
+  matmul(exec, pointwise_product(s), dtype, pieces.a, w, dtype, y, false, pieces.rest);
+  if (statistics != nullptr)
+    statistics_pass(batch_norm_forward_training, exec, {s.rows, s.out}, dtype, y, *statistics, pieces.rest);
+}
+
+void pointwise_norm_backward(const Exec& exec, const PointwiseShape& s, DType dtype, const NormOperand& x,
+                             const void* w, const NormInputGradient& from, const PointwiseGradients& gradients,
+                             Workspace workspace) {
+  const Pieces pieces(s, dtype, workspace);
+  const void* dy = from.dz;
+  if (from.totals != nullptr) {
+    norm_input_gradient(exec, {s.rows, s.out}, dtype, from, pieces.dy, pieces.rest);
+    dy = pieces.dy;
+  }
+  if (gradients.da != nullptr)
+    matmul(exec, pointwise_grad_input_product(s), dtype, dy, w, dtype, gradients.da, false, pieces.rest);
+  if (gradients.dw == nullptr) return;
+  batch_norm_apply(exec, {s.rows, s.in}, dtype, x.x, x.affine, x.mean, x.inv_std, pieces.a);
+  matmul(exec, pointwise_grad_weight_product(s), dtype, dy, pieces.a, DType::float32, gradients.dw,
+         gradients.accumulate, pieces.rest);
+}
+
+}  // namespace bantam::kernels::cpu

@@ -1,0 +1,18 @@
+// Sums of parts on the CPU, in the order of the parts.
+#include "bantam/kernels/contracts/update/pending_sums.h"
+
+namespace bantam::kernels::cpu {
+
+void add_up_parts(const Exec&, const PendingSums& pending) {
+  for (std::int32_t a = 0; a < pending.count; ++a) {
+    const PendingSums::Array& array = pending.arrays[a];
+    for (std::int32_t i = 0; i < array.elements; ++i) {
+      float sum = 0;
+      for (std::int32_t part = 0; part < array.parts; ++part)
+        sum += array.from[static_cast<std::int64_t>(part) * array.stride + i];
+      array.to[i] = array.accumulate ? array.to[i] + sum : sum;
+    }
+  }
+}
+
+}  // namespace bantam::kernels::cpu

@@ -1,0 +1,259 @@
+// Convolutions on a GPU: matrix products for 1×1, own kernels for images, else cuDNN, else patches and matrix products.
+#include <algorithm>
+
+#include "bantam/kernels/contracts/conv/conv2d.h"
+#include "bantam/kernels/cuda/conv/im2col.cuh"
+#include "bantam/kernels/cuda/conv/small_channels.h"
+#include "bantam/kernels/cuda/device/check.h"
+#include "bantam/kernels/cuda/device/gemm.h"
+#include "bantam/kernels/cuda/device/libraries.h"
+#include "bantam/kernels/cuda/device/numeric.cuh"
+#include "bantam/kernels/tiling/conv/conv2d_pointwise.h"
+#include "bantam/kernels/tiling/conv/workspace_rules.h"
+
+namespace bantam::kernels::cuda {
+namespace {
+
+constexpr int kThreads = 256;
+
+unsigned blocks_for(std::int64_t count) {
+  constexpr std::int64_t kMostBlocks = 1 << 16;  // threads stride over what is left
+  return static_cast<unsigned>(std::min((count + kThreads - 1) / kThreads, kMostBlocks));
+}
+
+/// dw = half values, or dw += them.
+template <class T>
+__global__ void __launch_bounds__(kThreads)
+    widen_gradient(const T* __restrict__ from, float* __restrict__ dw, std::int64_t count, bool accumulate) {
+  const std::int64_t step = static_cast<std::int64_t>(gridDim.x) * kThreads;
+  for (std::int64_t i = static_cast<std::int64_t>(blockIdx.x) * kThreads + threadIdx.x; i < count; i += step) {
+    dw[i] = accumulate ? dw[i] + to_float(from[i]) : to_float(from[i]);
+  }
+}
+
+/// (groups, out, taps, in) to (groups, taps, out, in): weights as the matrix that takes patches of dy to dx.
+template <class T>
+__global__ void __launch_bounds__(kThreads)
+    turn_weights(const T* __restrict__ from, T* __restrict__ to, std::int64_t out, std::int64_t taps, std::int64_t in,
+                 std::int64_t count) {
+  const std::int64_t step = static_cast<std::int64_t>(gridDim.x) * kThreads;
+  for (std::int64_t i = static_cast<std::int64_t>(blockIdx.x) * kThreads + threadIdx.x; i < count; i += step) {
+    const std::int64_t c = i % in, o = i / in % out, tap = i / (in * out) % taps, group = i / (in * out * taps);
+    to[i] = from[((group * out + o) * taps + tap) * in + c];
+  }
+}
+
+/// A workspace cut as the rule says.
+struct Pieces {
+  Pieces(const Conv2dShape& shape, DType dtype, Conv2dPass pass, Workspace workspace)
+      : rule(conv2d_workspace_rule(shape, dtype, pass)) {
+    check_conv2d_type(dtype);
+    require_workspace(workspace, rule.total(), "conv2d");
+    char* at = static_cast<char*>(workspace.data);
+    weights = at;
+    patches = at + rule.weights_bytes;
+    matmul = {at + rule.weights_bytes + rule.patches_bytes, rule.matmul_bytes};
+  }
+  ConvWorkspace rule;
+  void* weights;
+  void* patches;
+  Workspace matmul;
+};
+
+/// Patches of x for forward and grad_weight, or of dy for grad_input, of one group.
+PatchGeometry patch_geometry(const Conv2dShape& s, bool backward, std::int64_t group) {
+  const auto small = [](std::int64_t value) { return static_cast<int>(value); };
+  PatchGeometry g{};
+  const int out_h = small(s.out_h()), out_w = small(s.out_w()), in_h = small(s.in_h), in_w = small(s.in_w);
+  g.to_h = backward ? in_h : out_h;
+  g.to_w = backward ? in_w : out_w;
+  g.from_h = backward ? out_h : in_h;
+  g.from_w = backward ? out_w : in_w;
+  g.kernel_h = small(s.kernel_h), g.kernel_w = small(s.kernel_w);
+  g.stride_h = small(s.stride_h), g.stride_w = small(s.stride_w);
+  g.pad_h = small(s.pad_top), g.pad_w = small(s.pad_left);
+  g.dilation_h = small(s.dilation_h), g.dilation_w = small(s.dilation_w);
+  g.backward = backward;
+  g.from_stride = backward ? s.out_channels : s.in_channels;
+  g.run = g.from_stride / s.groups;
+  g.from_channel = group * g.run;
+  return g;
+}
+
+const void* offset(const void* data, std::int64_t elements, DType dtype) {
+  return static_cast<const char*>(data) + elements * static_cast<std::int64_t>(size_of(dtype));
+}
+void* offset(void* data, std::int64_t elements, DType dtype) {
+  return static_cast<char*>(data) + elements * static_cast<std::int64_t>(size_of(dtype));
+}
+
+/// Calls `body(group, first, pixels, length)` for chunks of pixels whose patches fit the workspace, after gathering
+/// them.
+template <class Body>
+void for_each_chunk(const Exec& exec, const Conv2dShape& s, DType dtype, bool backward, const void* from,
+                    const Pieces& pieces, Body&& body) {
+  const std::int64_t size = static_cast<std::int64_t>(size_of(dtype));
+  const std::int64_t total = backward ? s.batch * s.in_h * s.in_w : s.batch * s.out_h() * s.out_w();
+  const std::int64_t length = s.kernel_h * s.kernel_w * (backward ? s.out_channels : s.in_channels) / s.groups;
+  const std::int64_t chunk =
+      std::max<std::int64_t>(1, static_cast<std::int64_t>(pieces.rule.patches_bytes) / (length * size));
+  for (std::int64_t group = 0; group < s.groups; ++group) {
+    const PatchGeometry geometry = patch_geometry(s, backward, group);
+    for (std::int64_t first = 0; first < total; first += chunk) {
+      const std::int64_t pixels = std::min(chunk, total - first);
+      launch_gather_patches(exec, from, pieces.patches, geometry, first, pixels, size);
+      body(group, first, pixels, length);
+    }
+  }
+}
+
+/// y chunk = patches of x · wᵀ.
+void patches_forward(const Exec& exec, const Conv2dShape& s, DType dtype, const void* x, const void* w, void* y,
+                     const Pieces& pieces) {
+  const std::int64_t out = s.out_channels / s.groups;
+  for_each_chunk(exec, s, dtype, false, x, pieces,
+                 [&](std::int64_t group, std::int64_t first, std::int64_t pixels, std::int64_t length) {
+                   const GemmProblem problem{.m = pixels,
+                                             .n = out,
+                                             .k = length,
+                                             .transpose_b = true,
+                                             .a_stride = length,
+                                             .b_stride = length,
+                                             .c_stride = s.out_channels,
+                                             .dtype = dtype,
+                                             .out_dtype = dtype,
+                                             .workspace_limit = pieces.matmul.bytes};
+                   gemm(exec, problem,
+                        {pieces.patches, offset(w, group * out * length, dtype),
+                         offset(y, first * s.out_channels + group * out, dtype), false},
+                        pieces.matmul);
+                 });
+}
+
+/// dx chunk = patches of dy · turned weights: a gather, so each dx is one float32 sum, rounded once.
+void patches_grad_input(const Exec& exec, const Conv2dShape& s, DType dtype, const void* dy, const void* w, void* dx,
+                        const Pieces& pieces) {
+  const std::int64_t in = s.in_channels / s.groups, out = s.out_channels / s.groups;
+  dispatch_floating(dtype, [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    turn_weights<<<blocks_for(s.w_elements()), kThreads, 0, stream_of(exec)>>>(
+        static_cast<const T*>(w), static_cast<T*>(pieces.weights), out, s.kernel_h * s.kernel_w, in, s.w_elements());
+    check_launch("turn_weights");
+  });
+  for_each_chunk(exec, s, dtype, true, dy, pieces,
+                 [&](std::int64_t group, std::int64_t first, std::int64_t pixels, std::int64_t length) {
+                   const GemmProblem problem{.m = pixels,
+                                             .n = in,
+                                             .k = length,
+                                             .a_stride = length,
+                                             .b_stride = in,
+                                             .c_stride = s.in_channels,
+                                             .dtype = dtype,
+                                             .out_dtype = dtype,
+                                             .workspace_limit = pieces.matmul.bytes};
+                   gemm(exec, problem,
+                        {pieces.patches, offset(pieces.weights, group * length * in, dtype),
+                         offset(dx, first * s.in_channels + group * in, dtype), false},
+                        pieces.matmul);
+                 });
+}
+
+/// dw += dyᵀ · patches of x, chunk after chunk in float32.
+void patches_grad_weight(const Exec& exec, const Conv2dShape& s, DType dtype, const void* x, const void* dy, float* dw,
+                         bool accumulate, const Pieces& pieces) {
+  const std::int64_t out = s.out_channels / s.groups;
+  for_each_chunk(exec, s, dtype, false, x, pieces,
+                 [&](std::int64_t group, std::int64_t first, std::int64_t pixels, std::int64_t length) {
+                   const GemmProblem problem{.m = out,
+                                             .n = length,
+                                             .k = pixels,
+                                             .transpose_a = true,
+                                             .a_stride = s.out_channels,
+                                             .b_stride = length,
+                                             .c_stride = length,
+                                             .dtype = dtype,
+                                             .out_dtype = DType::float32,
+                                             .workspace_limit = pieces.matmul.bytes};
+                   gemm(exec, problem,
+                        {offset(dy, first * s.out_channels + group * out, dtype), pieces.patches,
+                         dw + group * out * length, accumulate || first > 0},
+                        pieces.matmul);
+                 });
+}
+
+void add_gradient(const Exec& exec, DType dtype, const void* from, float* dw, std::int64_t count, bool accumulate) {
+  dispatch_floating(dtype, [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    widen_gradient<<<blocks_for(count), kThreads, 0, stream_of(exec)>>>(static_cast<const T*>(from), dw, count,
+                                                                        accumulate);
+    check_launch("widen_gradient");
+  });
+}
+
+bool try_cudnn(const Exec& exec, const Conv2dShape& shape, DType dtype, Conv2dPass pass, std::array<const void*, 2> in,
+               void* out, const Pieces& pieces) {
+  Cudnn* cudnn = Libraries::of(exec).cudnn();
+  return cudnn != nullptr &&
+         cudnn->convolve(shape, dtype, pass, in, out, {pieces.patches, pieces.rule.patches_bytes}, stream_of(exec));
+}
+
+bool is_empty(const Conv2dShape& s) { return s.x_elements() == 0 || s.y_elements() == 0; }
+
+}  // namespace
+
+void conv2d_forward(const Exec& exec, const Conv2dShape& shape, DType dtype, const void* x, const void* w, void* y,
+                    Workspace workspace) {
+  if (is_pointwise(shape)) {
+    matmul(exec, pointwise_matmul(shape, Conv2dPass::forward), dtype, x, w, dtype, y, false, workspace);
+    return;
+  }
+  if (is_empty(shape)) return;
+  const Pieces pieces(shape, dtype, Conv2dPass::forward, workspace);
+  if (is_image_convolution(shape, dtype) && image_conv2d_forward(exec, shape, dtype, x, w, y)) return;
+  if (try_cudnn(exec, shape, dtype, Conv2dPass::forward, {x, w}, y, pieces)) return;
+  patches_forward(exec, shape, dtype, x, w, y, pieces);
+}
+
+void conv2d_grad_input(const Exec& exec, const Conv2dShape& shape, DType dtype, const void* dy, const void* w, void* dx,
+                       Workspace workspace) {
+  if (is_pointwise(shape)) {
+    matmul(exec, pointwise_matmul(shape, Conv2dPass::grad_input), dtype, dy, w, dtype, dx, false, workspace);
+    return;
+  }
+  if (is_empty(shape)) return;
+  const Pieces pieces(shape, dtype, Conv2dPass::grad_input, workspace);
+  if (try_cudnn(exec, shape, dtype, Conv2dPass::grad_input, {dy, w}, dx, pieces)) return;
+  patches_grad_input(exec, shape, dtype, dy, w, dx, pieces);
+}
+
+void conv2d_grad_weight(const Exec& exec, const Conv2dShape& shape, DType dtype, const void* x, const void* dy,
+                        float* dw, bool accumulate, bool* narrow, Workspace workspace) {
+  if (is_pointwise(shape)) {
+    matmul(exec, pointwise_matmul(shape, Conv2dPass::grad_weight), dtype, dy, x, DType::float32, dw, accumulate,
+           workspace);
+    return;
+  }
+  if (is_empty(shape)) {
+    if (!accumulate) zero_bytes(dw, static_cast<std::size_t>(shape.w_elements()) * sizeof(float), exec.stream);
+    return;
+  }
+  const Pieces pieces(shape, dtype, Conv2dPass::grad_weight, workspace);
+  if (is_image_convolution(shape, dtype) &&
+      image_conv2d_grad_weight(exec, shape, dtype, x, dy, dw, accumulate, static_cast<float*>(pieces.patches))) {
+    return;
+  }
+  // cuDNN stores and does not add in the type of x: what it gives goes through workspace unless it can be stored at
+  // once, or may stay narrow.
+  const bool stays_narrow = narrow != nullptr && !accumulate && is_half(dtype);
+  const bool direct = stays_narrow || (dtype == DType::float32 && !accumulate);
+  void* result = direct ? static_cast<void*>(dw) : pieces.weights;
+  if (!try_cudnn(exec, shape, dtype, Conv2dPass::grad_weight, {x, dy}, result, pieces)) {
+    patches_grad_weight(exec, shape, dtype, x, dy, dw, accumulate, pieces);
+  } else if (!direct) {
+    add_gradient(exec, dtype, result, dw, shape.w_elements(), accumulate);
+  } else if (stays_narrow) {
+    *narrow = true;
+  }
+}
+
+}  // namespace bantam::kernels::cuda

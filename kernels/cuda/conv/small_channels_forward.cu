@@ -1,0 +1,176 @@
+// Convolution of an image: each warp multiplies the patches of 64 pixels, read from a tile of the image in shared
+// memory, with all weights, whose fragments lie ready beside it.
+#include "bantam/kernels/cuda/conv/image_moments.cuh"
+#include "bantam/kernels/cuda/conv/image_tile.cuh"
+#include "bantam/kernels/cuda/device/check.h"
+#include "bantam/kernels/cuda/device/numeric.cuh"
+#include "bantam/kernels/cuda/device/shared_bytes.h"
+#include "bantam/kernels/cuda/device/vectorized.cuh"
+
+namespace bantam::kernels::cuda {
+namespace {
+
+constexpr int kRowsPerWarp = kTileEdge / kImageWarps;
+constexpr int kBlocksPerMultiprocessor = 3;
+
+/// The output channel, of a group of 8·kColumnTiles, that column `column` of tile `n` computes: lane t then has 8
+/// adjacent channels in four tiles, and stores 16 bytes at a time.
+__device__ int channel_of(int n, int column) { return n / 4 * 32 + column / 2 * 8 + n % 4 * 2 + column % 2; }
+
+/// Two pairs of taps, of 4 channels each, are the 16 terms of one m16n8k16.
+__host__ __device__ int steps_of(const ImageConvolution& g) { return (g.pairs() + 1) / 2; }
+
+/// B fragments of all weights of a channel group: [step][tile pair][lane] 16 bytes. Absent taps and channels are zero.
+template <int kColumnTiles>
+__device__ void load_weights(const unsigned short* __restrict__ w, const ImageConvolution& g, int first_channel,
+                             std::uint32_t* fragments) {
+  for (int i = threadIdx.x; i < steps_of(g) * kColumnTiles * 64; i += kImageThreads) {
+    const int half = i % 2, lane = i / 4 % 32, n = i / 128 % (kColumnTiles / 2) * 2 + i / 2 % 2;
+    const TapPair pair(g, i / (64 * kColumnTiles) * 2 + half);
+    const int column = pair.column + lane % 4 / 2, channel = first_channel + channel_of(n, lane / 4);
+    std::uint32_t words[2] = {};
+    if (pair.row < g.kernel_h && column < g.kernel_w && channel < g.out_channels) {
+#pragma unroll
+      for (int k = 0; k < 2; ++k) {
+        const int c = lane % 2 * 2 + k;
+        if (c < g.channels) words[k] = w[((channel * g.kernel_h + pair.row) * g.kernel_w + column) * g.channels + c];
+      }
+    }
+    fragments[i] = words[0] | words[1] << 16;
+  }
+}
+
+/// A pixel's outputs (rows g and g + 8 of the warp's fragments are pixels), the lane's 8 channels of a group of 32.
+template <class T, int kColumnTiles>
+__device__ Pack<T, 8> pixel_of(const float (&sums)[kColumnTiles][4], int half, int group) {
+  Pack<T, 8> pixel;
+#pragma unroll
+  for (int j = 0; j < 8; ++j) pixel.v[j] = from_float<T>(sums[4 * group + j / 2][half * 2 + j % 2]);
+  return pixel;
+}
+
+/// blockIdx.y: a group of 8·kColumnTiles output channels. Blocks take tiles in turn. kStatistics: block x gives part x
+/// of y's moments.
+template <class T, int kColumnTiles, bool kStatistics>
+__global__ void __launch_bounds__(kImageThreads, kBlocksPerMultiprocessor)
+    image_forward(const T* __restrict__ x, const T* __restrict__ w, T* __restrict__ y, const ImageConvolution g,
+                  const PartMoments parts) {
+  extern __shared__ uint4 shared[];
+  constexpr int kGroups = kColumnTiles / 4;
+  __shared__ int offsets[kMostTapPairs];
+  __shared__ std::conditional_t<kStatistics, ImageMoments<kGroups>, NoMoments> moments;
+  const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, steps = steps_of(g);
+  uint4* const image = shared + steps * kColumnTiles / 2 * 32;
+  uint4* const rows = image + g.tile_bytes() / 16;
+  const int first_channel = static_cast<int>(blockIdx.y) * 8 * kColumnTiles;
+  load_weights<kColumnTiles>(reinterpret_cast<const unsigned short*>(w), g, first_channel,
+                             reinterpret_cast<std::uint32_t*>(shared));
+  if (threadIdx.x < kMostTapPairs) {
+    const int pair = static_cast<int>(threadIdx.x);
+    offsets[pair] = pair < g.pairs() ? TapPair(g, pair).offset(g) : 0;  // absent pairs have weight 0
+  }
+  copy_image_rows(x, g, place_of(g, static_cast<int>(blockIdx.x)), shared_address(rows));
+  commit_copies();
+  const int row_step = g.stride_h * g.tile_w * kPixelBytes;
+  const std::uint32_t mine = shared_address(image) + warp * kRowsPerWarp * row_step + pixel_offset(g, lane % 16);
+  const int channel = first_channel + lane % 4 * 8;
+  if constexpr (kStatistics) moments.clear();
+  int pixels = 0;
+  for (int tile = static_cast<int>(blockIdx.x); tile < g.tiles; tile += static_cast<int>(gridDim.x)) {
+    const TilePlace place = place_of(g, tile);
+    wait_for_groups<0>();
+    __syncthreads();  // rows are here, and the last tile has been read
+    spread_image_tile(reinterpret_cast<const std::uint32_t*>(rows), g, place, reinterpret_cast<std::uint64_t*>(image));
+    __syncthreads();
+    const int next = tile + static_cast<int>(gridDim.x);
+    if (next < g.tiles) copy_image_rows(x, g, place_of(g, next), shared_address(rows));
+    commit_copies();
+    float sums[kRowsPerWarp][kColumnTiles][4] = {};
+#pragma unroll 1
+    for (int step = 0; step < steps; ++step) {
+      const std::uint32_t at = mine + offsets[2 * step + lane / 16];
+      uint4 b[kColumnTiles / 2];
+#pragma unroll
+      for (int n = 0; n < kColumnTiles / 2; ++n) b[n] = shared[(step * kColumnTiles / 2 + n) * 32 + lane];
+#pragma unroll
+      for (int r = 0; r < kRowsPerWarp; ++r) {
+        std::uint32_t a[4];
+        load_matrices(a, at + r * row_step);
+#pragma unroll
+        for (int n = 0; n < kColumnTiles / 2; ++n) {
+          WarpMma<T>::multiply_add(sums[r][2 * n], a, {b[n].x, b[n].y});
+          WarpMma<T>::multiply_add(sums[r][2 * n + 1], a, {b[n].z, b[n].w});
+        }
+      }
+    }
+    if constexpr (kStatistics) {
+      if (tile == static_cast<int>(blockIdx.x)) {
+        if (warp == 0 && lane < 4)
+#pragma unroll
+          for (int group = 0; group < kGroups; ++group)
+            moments.set_origin(group, pixel_of<T, kColumnTiles>(sums[0], 0, group));
+        __syncthreads();
+      }
+      pixels += min(g.out_h - place.row, kTileEdge) * min(g.out_w - place.column, kTileEdge);
+    }
+    const int row = place.row + warp * kRowsPerWarp, column = place.column + lane / 4;
+    T* const to = y + ((place.image * g.out_h + row) * g.out_w + column) * g.out_channels + channel;
+#pragma unroll
+    for (int group = 0; group < kGroups; ++group) {
+      LaneSums lane_sums;
+#pragma unroll
+      for (int i = 0; i < 2 * kRowsPerWarp; ++i) {
+        const int r = i / 2, half = i % 2;
+        if (row + r >= g.out_h || column + 8 * half >= g.out_w) continue;
+        const Pack<T, 8> pixel = pixel_of<T, kColumnTiles>(sums[r], half, group);
+        if (channel + group * 32 < g.out_channels)
+          *reinterpret_cast<Pack<T, 8>*>(to + (r * g.out_w + 8 * half) * g.out_channels + group * 32) = pixel;
+        if constexpr (kStatistics) lane_sums.add(pixel, moments.origin_of(group));
+      }
+      if constexpr (kStatistics) moments.add(group, lane_sums);
+    }
+  }
+  if constexpr (kStatistics) moments.write(parts, static_cast<int>(blockIdx.x), first_channel, pixels);
+}
+
+template <class T, int kColumnTiles, bool kStatistics>
+void launch(const Exec& exec, const ImageConvolution& g, const void* x, const void* w, void* y,
+            const PartMoments& parts) {
+  const int bytes = steps_of(g) * kColumnTiles / 2 * 32 * 16 + g.tile_bytes() + g.row_bytes();
+  auto* kernel = image_forward<T, kColumnTiles, kStatistics>;
+  allow_shared_bytes(exec, kernel, bytes);
+  int multiprocessors = 0;
+  check_cuda(cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, exec.device.index),
+             "cudaDeviceGetAttribute");
+  const int blocks =
+      kStatistics ? static_cast<int>(parts.parts) : std::min(g.tiles, kBlocksPerMultiprocessor * multiprocessors);
+  const dim3 grid(static_cast<unsigned>(blocks),
+                  static_cast<unsigned>((g.out_channels + 8 * kColumnTiles - 1) / (8 * kColumnTiles)));
+  kernel<<<grid, kImageThreads, static_cast<std::size_t>(bytes), stream_of(exec)>>>(
+      static_cast<const T*>(x), static_cast<const T*>(w), static_cast<T*>(y), g, parts);
+  check_launch("image_forward");
+}
+
+template <class T, bool kStatistics>
+void launch_typed(const Exec& exec, const Conv2dShape& shape, const void* x, const void* w, void* y,
+                  const PartMoments& parts) {
+  const ImageConvolution geometry(shape);
+  if (geometry.out_channels <= 32) return launch<T, 4, kStatistics>(exec, geometry, x, w, y, parts);
+  launch<T, 8, kStatistics>(exec, geometry, x, w, y, parts);
+}
+
+}  // namespace
+
+bool image_conv2d_forward(const Exec& exec, const Conv2dShape& shape, DType dtype, const void* x, const void* w,
+                          void* y, const PartMoments* parts) {
+  if (!has_warp_mma(exec) || !packs_aligned<std::uint32_t, 4>(x, y)) return false;
+  const auto run = [&](auto tag) {
+    using T = decltype(tag);
+    if (parts != nullptr) return launch_typed<T, true>(exec, shape, x, w, y, *parts);
+    launch_typed<T, false>(exec, shape, x, w, y, {});
+  };
+  dtype == DType::float16 ? run(__half{}) : run(__nv_bfloat16{});
+  return true;
+}
+
+}  // namespace bantam::kernels::cuda

@@ -1,0 +1,37 @@
+// BlockCounters: zeroed counters on a device, by which the last block of a kernel knows that it is the last.
+#pragma once
+
+#include <cstddef>
+#include <map>
+#include <memory>
+#include <mutex>
+
+#include "bantam/memory/device/stream.h"
+#include "bantam/memory/pages/region_source.h"
+
+namespace bantam::kernels::cuda {
+
+/// A page of counters for each stream: kernels of one stream run one after another and may share it, those of two
+/// streams may not. Every kernel leaves the counters it used at 0 (atomicInc wraps around), so that nothing is set
+/// between kernels. Thread-safe.
+class BlockCounters {
+ public:
+  static constexpr std::size_t kCount = 1024;  ///< counters of a page
+
+  explicit BlockCounters(Device device) : device_(device) {}
+  ~BlockCounters();
+  BlockCounters(const BlockCounters&) = delete;
+  BlockCounters& operator=(const BlockCounters&) = delete;
+
+  /// The page of `stream`, all 0 between kernels. Its first call for a stream takes device memory and waits for it to
+  /// be zeroed, which a stream that is being captured allows too. Throws OutOfMemory.
+  unsigned* of(Stream stream);
+
+ private:
+  Device device_;
+  std::mutex guard_;
+  std::unique_ptr<RegionSource> source_;
+  std::map<void*, unsigned*> pages_;
+};
+
+}  // namespace bantam::kernels::cuda

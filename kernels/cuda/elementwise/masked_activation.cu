@@ -1,0 +1,115 @@
+// Masked activations on CUDA: a thread does eight elements and their byte of the mask.
+#include "bantam/kernels/contracts/elementwise/masked_activation.h"
+#include "bantam/kernels/cuda/device/vectorized.cuh"
+
+namespace bantam::kernels::cuda {
+namespace {
+
+constexpr int kEight = 8;
+
+/// Eight neighbours as floats; 16 bytes at a time where addresses allow, else one by one, and 0 from `valid` on.
+template <class T>
+__device__ inline void load_eight(const T* from, int valid, bool aligned, float (&v)[kEight]) {
+  constexpr int kLanes = kVectorLanes<T>;
+  if (aligned && valid == kEight) {
+#pragma unroll
+    for (int i = 0; i < kEight; i += kLanes) {
+      const Pack<T, kLanes> pack = *reinterpret_cast<const Pack<T, kLanes>*>(from + i);
+#pragma unroll
+      for (int k = 0; k < kLanes; ++k) v[i + k] = to_float(pack.v[k]);
+    }
+    return;
+  }
+#pragma unroll
+  for (int i = 0; i < kEight; ++i) v[i] = i < valid ? to_float(from[i]) : 0.0f;
+}
+
+template <class T>
+__device__ inline void store_eight(const float (&v)[kEight], int valid, bool aligned, T* to) {
+  constexpr int kLanes = kVectorLanes<T>;
+  if (aligned && valid == kEight) {
+#pragma unroll
+    for (int i = 0; i < kEight; i += kLanes) {
+      Pack<T, kLanes> pack;
+#pragma unroll
+      for (int k = 0; k < kLanes; ++k) pack.v[k] = from_float<T>(v[i + k]);
+      *reinterpret_cast<Pack<T, kLanes>*>(to + i) = pack;
+    }
+    return;
+  }
+#pragma unroll
+  for (int i = 0; i < kEight; ++i)
+    if (i < valid) to[i] = from_float<T>(v[i]);
+}
+
+__device__ inline int valid_of(std::int64_t count, std::int64_t eight) {
+  const std::int64_t left = count - eight * kEight;
+  return left < kEight ? static_cast<int>(left) : kEight;
+}
+
+template <class T>
+__global__ void masked_activation_forward_kernel(PiecewiseLinear f, std::int64_t count, bool aligned, const T* a,
+                                                 const T* b, T* y, std::uint8_t* mask) {
+  for (std::int64_t i = grid_thread(); i * kEight < count; i += grid_threads()) {
+    const int valid = valid_of(count, i);
+    float x[kEight];
+    load_eight(a + i * kEight, valid, aligned, x);
+    if (b != nullptr) {
+      float other[kEight];
+      load_eight(b + i * kEight, valid, aligned, other);
+#pragma unroll
+      for (int k = 0; k < kEight; ++k) x[k] += other[k];
+    }
+    unsigned bits = 0;
+#pragma unroll
+    for (int k = 0; k < kEight; ++k) {
+      bits |= (k < valid && f.rises(x[k]) ? 1u : 0u) << k;
+      x[k] = f(x[k]);
+    }
+    if (mask != nullptr) mask[i] = static_cast<std::uint8_t>(bits);
+    store_eight(x, valid, aligned, y + i * kEight);
+  }
+}
+
+template <class T>
+__global__ void masked_activation_grad_kernel(float below, std::int64_t count, bool aligned, const std::uint8_t* mask,
+                                              const T* dy, T* dx) {
+  for (std::int64_t i = grid_thread(); i * kEight < count; i += grid_threads()) {
+    const int valid = valid_of(count, i);
+    const unsigned bits = mask[i];
+    float g[kEight];
+    load_eight(dy + i * kEight, valid, aligned, g);
+#pragma unroll
+    for (int k = 0; k < kEight; ++k) g[k] *= (bits >> k) & 1u ? 1.0f : below;
+    store_eight(g, valid, aligned, dx + i * kEight);
+  }
+}
+
+}  // namespace
+
+void masked_activation_forward(const Exec& exec, ActivationFunction f, std::int64_t count, DType dtype, const void* a,
+                               const void* b, void* y, std::uint8_t* mask) {
+  if (count <= 0) return;
+  dispatch_floating(dtype, [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    const bool aligned = packs_aligned<T, kVectorLanes<T>>(a, b, y);  // a null b is aligned
+    masked_activation_forward_kernel<<<stride_blocks((count + kEight - 1) / kEight), kMapThreads, 0, stream_of(exec)>>>(
+        PiecewiseLinear::of(f), count, aligned, static_cast<const T*>(a), static_cast<const T*>(b), static_cast<T*>(y),
+        mask);
+    check_launch("masked_activation_forward_kernel");
+  });
+}
+
+void masked_activation_grad(const Exec& exec, ActivationFunction f, std::int64_t count, DType dtype,
+                            const std::uint8_t* mask, const void* dy, void* dx) {
+  if (count <= 0) return;
+  dispatch_floating(dtype, [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    const bool aligned = packs_aligned<T, kVectorLanes<T>>(dy, dx);
+    masked_activation_grad_kernel<<<stride_blocks((count + kEight - 1) / kEight), kMapThreads, 0, stream_of(exec)>>>(
+        PiecewiseLinear::of(f).below, count, aligned, mask, static_cast<const T*>(dy), static_cast<T*>(dx));
+    check_launch("masked_activation_grad_kernel");
+  });
+}
+
+}  // namespace bantam::kernels::cuda

@@ -1,0 +1,110 @@
+// Batch normalisation on CUDA: one pass over x for the statistics, and one that normalises; backward the same way.
+#include "bantam/kernels/contracts/norm/batch_norm.h"
+#include "bantam/kernels/cuda/norm/batch_norm_gradient.cuh"
+#include "bantam/kernels/cuda/norm/norm_statistics.cuh"
+#include "bantam/kernels/tiling/workspace_layout.h"
+
+namespace bantam::kernels::cuda {
+namespace {
+
+/// y = f(z).
+template <class T, class Function>
+struct Normalise {
+  const T* x;
+  AffineSource affine;
+  Function f;
+  T* y;
+
+  template <int N>
+  __device__ Affine<N> start(std::int64_t c, std::integral_constant<int, N>) const {
+    return affine.load<N>(c);
+  }
+  template <int N>
+  __device__ Pack<T, N> load(std::int64_t at) const {
+    return load_pack<N>(x + at);
+  }
+  template <int N>
+  __device__ void apply(const Affine<N>& kept, const Pack<T, N>& loaded, std::int64_t at) const {
+    float v[N];
+    unpack<N>(loaded, v);
+#pragma unroll
+    for (int n = 0; n < N; ++n) v[n] = f(kept.z(n, v[n]));
+    repack<N>(v, y + at);
+  }
+};
+
+/// y = f(z) over x, both of `dtype`. kEarly: right behind the kernel that makes the statistics.
+template <bool kEarly>
+void normalise(const Exec& exec, const BatchNormShape& shape, DType dtype, const void* x, ActivationFunction activation,
+               const AffineSource& affine, void* y) {
+  dispatch_floating(dtype, [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    with_activation(activation, [&](auto f) {
+      const Normalise<T, decltype(f)> map{static_cast<const T*>(x), affine, f, static_cast<T*>(y)};
+      with_pack<T>([&](auto n) { map_rows<decltype(n)::value, kEarly>(exec, shape.rows, shape.channels, map); },
+                   shape.channels, x, y);
+    });
+  });
+}
+
+}  // namespace
+
+void batch_norm_forward_training(const Exec& exec, const BatchNormShape& shape, DType dtype, const void* x,
+                                 const BatchNormAffine& affine, float epsilon, RunningUpdate update,
+                                 float* running_mean, float* running_variance, void* y, float* saved_mean,
+                                 float* saved_inv_std, Workspace workspace) {
+  if (shape.rows <= 0 || shape.channels <= 0) return;
+  require_workspace(workspace, batch_norm_workspace_bytes(shape, dtype, DeviceKind::cuda),
+                    "batch_norm_forward_training");
+  const FinishStatistics finish{epsilon, update, running_mean, running_variance, saved_mean, saved_inv_std};
+  dispatch_floating(dtype, [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    with_pack<T>(
+        [&](auto n) {
+          channel_moments<T, decltype(n)::value>(exec, shape.rows, shape.channels, static_cast<const T*>(x),
+                                                 static_cast<float*>(workspace.data), finish);
+        },
+        shape.channels, x);
+  });
+  if (y)
+    normalise<true>(exec, shape, dtype, x, affine.activation, {affine.scale, affine.shift, saved_mean, saved_inv_std},
+                    y);
+}
+
+void batch_norm_apply(const Exec& exec, const BatchNormShape& shape, DType dtype, const void* x,
+                      const BatchNormAffine& affine, const float* mean, const float* inv_std, void* y) {
+  normalise<false>(exec, shape, dtype, x, affine.activation, {affine.scale, affine.shift, mean, inv_std}, y);
+}
+
+void batch_norm_backward_training(const Exec& exec, const BatchNormShape& shape, DType dtype, const void* x,
+                                  const void* dy, const BatchNormAffine& affine, const float* saved_mean,
+                                  const float* saved_inv_std, void* dx, float* dscale, float* dshift, bool accumulate,
+                                  Workspace workspace) {
+  if (shape.rows <= 0 || shape.channels <= 0) return;
+  require_workspace(workspace, batch_norm_workspace_bytes(shape, dtype, DeviceKind::cuda),
+                    "batch_norm_backward_training");
+  const GradientSums sums(shape, saved_inv_std, dscale, dshift, accumulate, workspace);
+  const AffineSource source{affine.scale, affine.shift, saved_mean, saved_inv_std};
+  const auto run = [&](auto tag, auto f) {
+    using T = typename decltype(tag)::type;
+    using Function = decltype(f);
+    const T *in = static_cast<const T*>(x), *g = static_cast<const T*>(dy);
+    with_pack<T>(
+        [&](auto n) {
+          constexpr int N = decltype(n)::value;
+          sums.template run<N>(exec, GradientTerms<T, Function>{in, g, source, f});
+          if (dx) sums.template input_gradient<N, true>(exec, in, g, source, f, static_cast<T*>(dx));
+        },
+        shape.channels, x, dy, dx);
+  };
+  dispatch_floating(dtype, [&](auto tag) { with_activation(affine.activation, [&](auto f) { run(tag, f); }); });
+}
+
+void batch_norm_forward_inference(const Exec& exec, const BatchNormShape& shape, DType dtype, const void* x,
+                                  const BatchNormAffine& affine, float epsilon, const float* running_mean,
+                                  const float* running_variance, void* y) {
+  normalise<false>(exec, shape, dtype, x, affine.activation,
+                   {affine.scale, affine.shift, running_mean, running_variance, true, epsilon}, y);
+}
+
+}  // namespace bantam::kernels::cuda

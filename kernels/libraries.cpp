@@ -1,0 +1,31 @@
+// Which libraries stand behind a device.
+#include "bantam/kernels/cpu/device/libraries.h"
+
+#include "bantam/base/error.h"
+#include "bantam/kernels/contracts/algorithm_choices.h"
+#include "bantam/kernels/contracts/exec.h"
+#if defined(BANTAM_WITH_CUDA)
+#include "bantam/kernels/cuda/device/libraries.h"
+#endif
+
+namespace bantam::kernels {
+
+std::unique_ptr<DeviceLibraries> make_device_libraries(Device device) {
+  if (device.meta) return nullptr;
+  if (device.is_cpu()) return std::make_unique<cpu::Libraries>();
+#if defined(BANTAM_WITH_CUDA)
+  return cuda::make_libraries(device);
+#else
+  throw DeviceError("device " + to_string(device) + " was asked for, but this build of Bantam has no CUDA backend");
+#endif
+}
+
+AlgorithmChoices* algorithm_choices(DeviceLibraries* libraries) {
+#if defined(BANTAM_WITH_CUDA)
+  if (auto* const cuda = dynamic_cast<cuda::Libraries*>(libraries)) return &cuda->algorithms();
+#endif
+  (void)libraries;
+  return nullptr;
+}
+
+}  // namespace bantam::kernels

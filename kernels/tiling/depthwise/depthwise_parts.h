@@ -1,0 +1,91 @@
+// How depthwise convolutions are cut up, for planning and for kernels alike: by shape and target only.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+#include "bantam/kernels/contracts/depthwise/depthwise_conv2d.h"
+
+namespace bantam::kernels {
+
+/// 3x3, no dilation, one filter a channel, both strides 1 or both 2: the shapes that CUDA walks in strips.
+inline bool takes_strips(const DepthwiseConv2dShape& s) {
+  return s.kernel_h == 3 && s.kernel_w == 3 && s.dilation_h == 1 && s.dilation_w == 1 && s.multiplier == 1 &&
+         s.stride_h == s.stride_w && s.stride_h <= 2;
+}
+
+/// Channels that a thread of a strip keeps (one, where addresses are not aligned).
+constexpr std::int64_t strip_channels(std::int64_t channels) { return channels % 4 == 0 ? 4 : 1; }
+
+/// Rows x columns of every image cut into tasks: strips of `columns_each` columns, chunks of `rows_each` rows.
+struct StripCut {
+  std::int64_t rows = 0, rows_each = 1, columns_each = 1, chunks = 1, strips = 1, tasks = 0;
+};
+
+/// A cut of batch x rows x columns positions into strips, with enough chunks to keep a large GPU busy, if they have at
+/// least fourteen rows: a chunk reads the rows around it too.
+inline StripCut cut_strips(std::int64_t batch, std::int64_t rows, std::int64_t columns, std::int64_t columns_each,
+                           std::int64_t packs) {
+  constexpr std::int64_t kThreads = std::int64_t{1} << 18, kLeastRows = 14;
+  StripCut cut{.rows = rows, .columns_each = columns_each};
+  cut.strips = std::max<std::int64_t>((columns + columns_each - 1) / columns_each, 1);
+  const std::int64_t threads = std::max<std::int64_t>(batch * cut.strips * packs, 1);
+  const std::int64_t chunks =
+      std::clamp<std::int64_t>((kThreads + threads - 1) / threads, 1, std::max<std::int64_t>(rows / kLeastRows, 1));
+  cut.rows_each = std::max<std::int64_t>((rows + chunks - 1) / chunks, 1);
+  cut.chunks = std::max<std::int64_t>((rows + cut.rows_each - 1) / cut.rows_each, 1);
+  cut.tasks = batch * cut.strips * cut.chunks;
+  return cut;
+}
+
+/// Sums over the positions of y are made part by part: part p has the tasks [p·tasks_each, (p + 1)·tasks_each).
+struct StripParts {
+  StripCut cut;
+  std::int64_t tasks_each = 1, parts = 1;
+};
+
+/// Threads of a block of strips, and those of them that share a task: packs of channels, a power of two.
+inline constexpr std::int64_t kStripThreads = 128;
+constexpr std::int64_t strip_lanes(std::int64_t packs) {
+  std::int64_t lanes = 1;
+  while (lanes < 32 && lanes < packs) lanes *= 2;
+  return lanes;
+}
+
+/// Parts such that all blocks are of about equal work and a GPU of 132 multiprocessors has `each` blocks on every one
+/// at once, and no second round; `sums` floats a channel and part stay below 8 MiB. `pack`: channels of a thread.
+inline StripParts strip_parts(const StripCut& cut, std::int64_t channels, std::int64_t pack, std::int64_t sums,
+                              std::int64_t each) {
+  constexpr std::int64_t kMultiprocessors = 132, kMostFloats = std::int64_t{1} << 21;
+  const std::int64_t blocks = kMultiprocessors * each;
+  const std::int64_t packs = channels / pack, lanes = strip_lanes(packs);
+  const std::int64_t at_once = kStripThreads / lanes, columns = (packs + lanes - 1) / lanes;
+  const std::int64_t most = std::max<std::int64_t>(std::min(blocks / columns, kMostFloats / (sums * channels)), 1);
+  StripParts parts{.cut = cut};
+  parts.tasks_each = std::max<std::int64_t>((cut.tasks + most * at_once - 1) / (most * at_once), 1) * at_once;
+  parts.parts = std::max<std::int64_t>((cut.tasks + parts.tasks_each - 1) / parts.tasks_each, 1);
+  return parts;
+}
+
+/// The cut of y's positions, in forward and in the weight gradient.
+inline StripCut output_strips(const DepthwiseConv2dShape& s) {
+  return cut_strips(s.batch, s.out_h(), s.out_w(), s.stride_h == 1 ? 4 : 2, s.channels / strip_channels(s.channels));
+}
+
+/// The weight gradient's cut of the positions of dy.
+inline StripParts grad_weight_strips(const DepthwiseConv2dShape& s) {
+  return strip_parts(output_strips(s), s.channels, strip_channels(s.channels), 9, s.stride_h == 1 ? 3 : 4);
+}
+
+/// Parts that the rows (batch·out_h) of dy are cut into; at least 1. Each gives partial sums for all of w; parts are
+/// added in order.
+inline std::int64_t depthwise_grad_weight_parts(const DepthwiseConv2dShape& shape, DeviceKind target) {
+  const bool cuda = target == DeviceKind::cuda;
+  if (cuda && takes_strips(shape) && shape.w_elements() > 0) return grad_weight_strips(shape).parts;
+  const std::int64_t rows = shape.batch * shape.out_h();
+  const std::int64_t by_work = shape.y_elements() / (cuda ? 8192 : 16384);
+  const std::int64_t by_memory = (std::int64_t{1} << 20) / std::max<std::int64_t>(shape.w_elements(), 1);
+  return std::clamp<std::int64_t>(std::min({by_work, rows, by_memory}), 1, cuda ? 256 : 64);
+}
+
+}  // namespace bantam::kernels

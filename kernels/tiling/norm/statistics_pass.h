@@ -1,0 +1,17 @@
+// The statistics of a tensor by a pass over it, where the kernel that wrote it did not take them.
+#pragma once
+
+#include "bantam/kernels/contracts/norm/statistics_output.h"
+
+namespace bantam::kernels {
+
+/// Those of y (rows, channels), by a backend's `norm`, as `output` asks; nothing where it wants none. Workspace:
+/// batch_norm_workspace_bytes.
+inline void statistics_pass(BatchNormForwardTraining& norm, const Exec& exec, const BatchNormShape& shape, DType dtype,
+                            const void* y, const StatisticsOutput& output, Workspace workspace) {
+  if (!output.wanted()) return;
+  norm(exec, shape, dtype, y, {}, output.epsilon, output.update, output.running_mean, output.running_variance, nullptr,
+       output.mean, output.inv_std, workspace);
+}
+
+}  // namespace bantam::kernels

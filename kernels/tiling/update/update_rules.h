@@ -1,0 +1,106 @@
+// What the backends of the update share: how sums are cut (by granules only, so that the bits never change) and the
+// scalar rules.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <string>
+
+#include "bantam/base/error.h"
+#include "bantam/base/philox.h"
+#include "bantam/kernels/contracts/update/update.h"
+
+namespace bantam::kernels {
+
+/// CPU: granules that one partial sum covers.
+inline constexpr std::int64_t kGranulesOfCpuPartial = 64;
+
+/// CPU: number of partial sums.
+constexpr std::int64_t gradient_sum_parts(std::int64_t granules) {
+  return (granules + kGranulesOfCpuPartial - 1) / kGranulesOfCpuPartial;
+}
+
+/// CUDA: blocks that read gradients, one partial sum each. Enough to fill any GPU, few enough for one to add up.
+constexpr std::int64_t gradient_sum_blocks(std::int64_t granules) {
+  const std::int64_t blocks = (granules + 15) / 16;
+  return blocks < 1 ? 1 : blocks > 1024 ? 1024 : blocks;
+}
+
+/// CUDA: most blocks that add up pending sums, one partial sum each.
+inline constexpr std::int64_t kMostSumBlocks = 512;
+
+/// Granules whose gradients are pending sums: [begin, end) for each array.
+struct PendingGranules {
+  struct Range {
+    std::int32_t begin = 0, end = 0;
+  };
+  Range ranges[PendingSums::kMost];
+  std::int32_t count = 0;
+  std::int64_t first = 0;  ///< of all: most granules lie before it
+
+  BANTAM_HOST_DEVICE bool contain(std::int64_t granule) const {
+    if (granule < first) return false;
+    for (std::int32_t i = 0; i < count; ++i)
+      if (granule >= ranges[i].begin && granule < ranges[i].end) return true;
+    return false;
+  }
+};
+
+/// Throws Error where a pending sum does not begin at a granule of the arena's gradient, or ends beyond it.
+inline PendingGranules pending_granules(const UpdateArena& arena, const PendingSums& pending) {
+  PendingGranules granules;
+  granules.first = arena.granules;
+  for (std::int32_t i = 0; i < pending.count; ++i) {
+    const PendingSums::Array& array = pending.arrays[i];
+    const std::int64_t first = array.to - arena.gradient;
+    const std::int64_t begin = first / kSegmentGranule,
+                       end = begin + (array.elements + kSegmentGranule - 1) / kSegmentGranule;
+    if (first < 0 || first % kSegmentGranule != 0 || end > arena.granules)
+      throw Error("update: a pending sum is not the gradient of a segment");
+    granules.first = std::min(granules.first, begin);
+    granules.ranges[granules.count++] = {static_cast<std::int32_t>(begin), static_cast<std::int32_t>(end)};
+  }
+  return granules;
+}
+
+/// Throws Error where an arena has more groups than kernels hold.
+inline void require_group_count(const UpdateArena& arena) {
+  if (arena.group_count > kMostUpdateGroups)
+    throw Error("update: " + std::to_string(arena.group_count) + " groups; at most " +
+                std::to_string(kMostUpdateGroups) + " are possible");
+}
+
+/// `total` is Σg² over gradients still multiplied by the loss scale.
+BANTAM_HOST_DEVICE inline void store_gradient_statistics(double total, UpdateControl& control) {
+  const double scale = control.loss_scale;
+  const double norm = sqrt(total) / scale;
+  const bool finite = total - total == 0;  // inf - inf and NaN - NaN are NaN
+  double factor = 1.0 / scale;
+  if (finite && control.clip_norm > 0 && norm > control.clip_norm) factor *= control.clip_norm / norm;
+  control.found_nonfinite = finite ? 0 : 1;
+  control.gradient_norm = static_cast<float>(norm);
+  control.gradient_factor = static_cast<float>(factor);
+}
+
+/// Counters and loss scale for an update, done or skipped.
+BANTAM_HOST_DEVICE inline void advance_update_control(UpdateControl& control) {
+  const bool dynamic = control.growth_interval > 0;
+  control.metric_slot = (control.metric_slot + 1) % kMetricSlots;
+  if (control.found_nonfinite) {
+    control.skipped += 1;
+    control.skipped_in_a_row += 1;
+    control.finite_in_a_row = 0;
+    if (dynamic) control.loss_scale = control.loss_scale * 0.5f < 1.0f ? 1.0f : control.loss_scale * 0.5f;
+    return;
+  }
+  control.updates += 1;
+  control.skipped_in_a_row = 0;
+  if (!dynamic) return;
+  control.finite_in_a_row += 1;
+  if (control.finite_in_a_row < control.growth_interval) return;
+  control.finite_in_a_row = 0;
+  control.loss_scale = control.loss_scale * 2.0f > 16777216.0f ? 16777216.0f : control.loss_scale * 2.0f;
+}
+
+}  // namespace bantam::kernels

@@ -1,0 +1,84 @@
+// Placement: allocation k of a stretch of a program, foreseen, gets place k of one arena.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "bantam/memory/device/stream.h"
+#include "bantam/packing/planner.h"
+
+namespace bantam {
+
+class BfcAllocator;
+
+/// Where the allocations of a stretch of a program go, in their order. Immutable, so that it may be shared by threads.
+class PlacementPlan {
+ public:
+  struct Entry {
+    std::uint64_t bytes = 0;   ///< rounded, as the allocator counts
+    std::uint64_t offset = 0;  ///< in the arena
+    std::uint32_t first_blocker = 0;
+  };
+
+  /// `buffers` in the order of their allocation, with sizes in granules of the allocator; `arena` is solve_arena's
+  /// answer to them, aligned to the granule. Throws Error for another order, other sizes, or an arena that
+  /// check_arena_plan refuses.
+  PlacementPlan(std::span<const PlannerBuffer> buffers, const ArenaPlan& arena);
+
+  std::size_t size() const { return entries_.size(); }
+  const Entry& entry(std::size_t k) const { return entries_[k]; }
+  std::uint64_t arena_bytes() const { return arena_bytes_; }
+  /// Entries that must have ended before entry k may begin, beside those that an earlier entry has waited for: of all
+  /// that share bytes with k, those that share none with the entries between. An entry is listed once at most.
+  std::span<const std::uint32_t> blockers(std::size_t k) const {
+    const std::size_t end = k + 1 < entries_.size() ? entries_[k + 1].first_blocker : blockers_.size();
+    return std::span(blockers_).subspan(entries_[k].first_blocker, end - entries_[k].first_blocker);
+  }
+
+ private:
+  std::vector<Entry> entries_;
+  std::vector<std::uint32_t> blockers_;
+  std::uint64_t arena_bytes_ = 0;
+};
+
+/// While it lives, `allocator` serves the allocations on `stream` from its arena (BfcAllocator::reserve_arena), the
+/// k-th at the plan's place k. At the first that is not the plan's (another size, more of them, a place still taken)
+/// the scope has *departed*: this and all later ones are served as ever. So it has from the start where the plan is
+/// null, the arena is too small, still in use or of another stream, or another scope is on. Requests on other streams
+/// are served as ever and change nothing. What was placed may be freed later than the scope ends.
+class PlacementScope {
+ public:
+  PlacementScope(BfcAllocator& allocator, std::shared_ptr<const PlacementPlan> plan, Stream stream);
+  ~PlacementScope();
+  PlacementScope(const PlacementScope&) = delete;
+  PlacementScope& operator=(const PlacementScope&) = delete;
+
+  /// Whether a plan was given and something was not served by it.
+  bool departed() const;
+
+ private:
+  BfcAllocator& allocator_;
+  bool wanted_;
+  bool on_;
+};
+
+/// While it lives, an allocator's idle arena is not given up: for launching work that was recorded in it
+/// (captured_work.h). Nothing is planned in it meanwhile.
+class ArenaHold {
+ public:
+  /// Of the arena that begins at `address` with `bytes` or more, for work on `stream`; where it is not there, or in
+  /// use, nothing is held.
+  ArenaHold(BfcAllocator& allocator, const void* address, std::uint64_t bytes, Stream stream);
+  ~ArenaHold();
+  ArenaHold(const ArenaHold&) = delete;
+  ArenaHold& operator=(const ArenaHold&) = delete;
+  bool held() const { return held_; }
+
+ private:
+  BfcAllocator& allocator_;
+  bool held_;
+};
+
+}  // namespace bantam

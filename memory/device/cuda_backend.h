@@ -1,0 +1,112 @@
+// Internal: the few CUDA runtime calls that bantam/memory makes. cuda/ defines them, no_cuda/ where there is no
+// toolkit.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "bantam/memory/device/device.h"
+
+namespace bantam::cuda_backend {
+
+/// How many devices can be used, and why none (empty where there are some).
+struct Availability {
+  int devices = 0;
+  std::string reason;
+};
+
+struct DeviceFacts {
+  std::string name;
+  std::uint64_t total_bytes = 0;
+  std::uint64_t free_bytes = 0;
+  int compute_capability = 0;
+  int multiprocessors = 0;
+};
+
+/// Asks the driver once a process; never throws for an absent driver or device.
+const Availability& availability();
+
+/// Throws DeviceError, saying why, unless `device` is a CUDA device of this machine. (Defined in device.cpp.)
+void require(Device device);
+
+// All others throw CudaError naming the call (DeviceError without CUDA), unless they are noexcept.
+DeviceFacts device_facts(int device);
+
+/// What a device is, without making a context on it; `free_bytes` is 0.
+DeviceFacts device_identity(int device);
+
+/// Whether this process has a context on the device, and making one.
+bool has_context(int device);
+void make_context(int device);
+
+/// What the driver counts for process `pid` on the device (NVML); nothing where there is no NVML, or it does not list
+/// that process (it has no context there, or lives in another process name space).
+std::optional<std::uint64_t> process_bytes(int device, int pid);
+/// What all processes together hold on the card (NVML), without making a context; nothing where there is no NVML.
+std::optional<std::uint64_t> card_used_bytes(int device);
+
+/// Sets the calling thread's current device; returns the one before.
+int exchange_device(int device);
+void restore_device(int device) noexcept;
+
+void* stream_create(int device);
+void stream_destroy(int device, void* stream) noexcept;
+void stream_synchronize(int device, void* stream);
+
+void* event_create(int device);
+void event_destroy(int device, void* event) noexcept;
+void event_record(int device, void* event, void* stream);
+bool event_done(void* event);
+void event_synchronize(void* event);
+void stream_wait(int device, void* stream, void* event);
+
+/// Null where the device (or, pinned, the host) has no such memory.
+void* device_malloc(int device, std::size_t bytes);
+void device_free(int device, void* address) noexcept;
+void* pinned_malloc(std::size_t bytes);
+void pinned_free(void* address) noexcept;
+
+// CUDA virtual memory (cuda_virtual_memory.cpp). Pages are `page` bytes, a multiple of the granularity.
+/// The smallest page; 0 where the device or the driver has no virtual memory management.
+std::size_t page_granularity(int device);
+/// Addresses with nothing behind them, aligned to a page; 0 where there are not so many.
+std::uintptr_t reserve_addresses(int device, std::size_t bytes, std::size_t page);
+/// All of what `reserve_addresses` gave, with nothing mapped.
+void free_addresses(int device, std::uintptr_t address, std::size_t bytes) noexcept;
+/// Memory behind whole pages, for reading and writing by `device`; false where it has no more. What fails changes
+/// nothing.
+bool map_pages(int device, std::uintptr_t address, std::size_t bytes, std::size_t page);
+void unmap_pages(int device, std::uintptr_t address, std::size_t bytes, std::size_t page) noexcept;
+/// Bytes of the device that nobody has taken.
+std::uint64_t free_device_bytes(int device);
+
+/// A stream-ordered pool of the driver (cudaMallocAsync's) that keeps what is freed; null where the device has none.
+/// For comparisons: no allocator of ours uses it.
+void* pool_create(int device);
+/// Work that uses the pool's memory must be done.
+void pool_destroy(void* pool) noexcept;
+/// Null where the device has no such memory.
+void* pool_malloc(void* pool, std::size_t bytes, void* stream);
+void pool_free(void* address, void* stream) noexcept;
+/// Most bytes that the pool has held.
+std::uint64_t pool_peak_bytes(void* pool);
+
+// Recorded work of a stream (cuda/cuda_graph.cpp). Recording is thread-local: other threads call what they like.
+struct Recorded {
+  void* executable = nullptr;
+  std::int64_t kernels = 0;
+};
+void begin_capture(int device, void* stream);
+/// What was recorded since, ready to launch; throws where something in between could not be recorded.
+Recorded end_capture(int device, void* stream);
+/// Ends a recording, whatever became of it, and drops it.
+void abandon_capture(int device, void* stream) noexcept;
+void launch_recorded(int device, void* executable, void* stream);
+void destroy_recorded(int device, void* executable) noexcept;
+
+void copy_async(int device, void* to, const void* from, std::size_t bytes, void* stream);
+void zero_async(int device, void* at, std::size_t bytes, void* stream);
+
+}  // namespace bantam::cuda_backend

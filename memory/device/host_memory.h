@@ -1,0 +1,21 @@
+// Whether the host can hold a pool: asked before it is taken, for a system ends what outgrows its container without a
+// word.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include "bantam/base/error.h"
+#include "bantam/memory/device/device.h"
+#include "bantam/memory/device/host_info.h"
+
+namespace bantam {
+
+/// Why the host cannot hold a pool of `bytes`: it is more than `host` says this process can still take, swap included.
+/// Nothing: it can, or the system does not say what it has.
+std::optional<OutOfMemory> refused_by_host(const HostInfo& host, std::uint64_t bytes);
+/// Throws that for a pool on the CPU of this machine; nothing where `device` is another. Without it, the system ends a
+/// run that outgrows its container without a word.
+void require_host_memory(Device device, std::uint64_t bytes);
+
+}  // namespace bantam

@@ -1,0 +1,115 @@
+// ProcessLimit: a limit on all that the process takes on one device, kept by the limits of its pools.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "bantam/memory/allocator/allocator.h"
+#include "bantam/memory/device/process_memory.h"
+
+namespace bantam {
+
+/// Kept free on a GPU for what the driver adds late (it takes 2 MiB at a time), and, until the run's kernels are
+/// loaded, for them too: the zoo's take 5 to 9 MiB.
+inline constexpr std::uint64_t kLateReserve = 8u << 20;
+inline constexpr std::uint64_t kKernelReserve = kLateReserve + (10u << 20);
+
+/// What a device and its shares may hold. Sizes in bytes.
+struct ProcessLimitOptions {
+  std::string name = "cpu";           ///< of the device, in messages
+  std::uint64_t limit_bytes = 0;      ///< of the process on the device; 0: none
+  std::uint64_t card_bytes = 0;       ///< the device's memory: what shares are cut from without a limit
+  std::vector<std::uint64_t> shares;  ///< pool limits of the logical devices; empty: the device is not split
+  /// Most bytes of a share's pool (Device::kWhole: of the whole device's), whatever the limit is. Not named: none.
+  std::map<int, std::uint64_t> budgets = {};
+  std::uint64_t reserve_bytes = 0;       ///< kept free for overhead to come until `settle`
+  std::uint64_t late_reserve_bytes = 0;  ///< the same from then on
+  /// Asks for the process' bytes on the device, of which its pools hold `pool_bytes`; empty: only pools count, and the
+  /// overhead is 0.
+  std::function<std::uint64_t(std::uint64_t pool_bytes)> process_bytes = {};
+};
+
+/// Splits one device's limit into overhead (context, libraries, kernels: measured as what the process takes beyond its
+/// pools) and pools. The pool of the whole device gets what overhead, reserve and shares leave; a share's pool has the
+/// share as its limit, whatever the overhead. Where there is neither limit nor share, pools are not bounded.
+///
+/// At every moment: overhead measured + reserve + the pools' limits ≤ the limit. Overhead never counts as less than was
+/// measured once, so that libraries that come and go do not push the limit about. What comes once there are pools takes
+/// the reserve first. A pool's limit is touched where what is left for it changes, or where the pool could pass that: a
+/// lower one that the program gave its allocator stays until then. Thread-safe; takes allocators' locks, never the
+/// other way round. The allocators must outlive it.
+class ProcessLimit {
+ public:
+  /// Throws OutOfMemory where the shares do not fit into the limit or card.
+  explicit ProcessLimit(ProcessLimitOptions options);
+
+  /// Adds what the overhead grew by since it was last looked at to the line `name`. Throws OutOfMemory, with the
+  /// numbers, where the limit cannot hold it; then the line is noted, and no pool's limit has changed.
+  void note_overhead(const std::string& name);
+  /// The run's kernels are loaded: what came since goes to the line "kernels", and the reserve shrinks to the late one.
+  /// What of it was used stays used. Throws as `note_overhead`.
+  void settle();
+  /// Looks at the overhead again; where it grew, the pool of the whole device gives way (idle memory goes back).
+  /// Does nothing where nothing is bounded. Throws OutOfMemory where live memory is in the way; the next call tries
+  /// again.
+  void refresh();
+  /// The lines, measured now. A question: nothing is noted or enforced.
+  std::vector<OverheadLine> overhead() const;
+  /// What the pools hold together.
+  std::uint64_t pool_bytes() const;
+
+  /// The limit for a pool that is about to be made; 0: none. Throws OutOfMemory where overhead leaves nothing, Error
+  /// where there is no such share.
+  std::uint64_t pool_limit(int share) const;
+  /// A pool made with it, kept to it from now on.
+  void attach(BfcAllocator& pool, int share);
+
+  /// Of the process on the device, or of a share's pool; 0: none.
+  std::uint64_t limit(int share) const;
+  /// Changes it (0: no limit; not for shares). Lowering gives idle memory back; where live memory, overhead or shares
+  /// do not allow it, throws OutOfMemory with what is needed. Whatever it throws, the limits are as they were.
+  void set_limit(int share, std::uint64_t bytes);
+  /// Throws OutOfMemory, with what the limit would have to be, unless a pool of `pool_bytes` fits under it.
+  void require(int share, std::uint64_t pool_bytes) const;
+
+ private:
+  struct Pool {
+    BfcAllocator* allocator = nullptr;
+    std::uint64_t limit_bytes = 0;  // the last one given to it
+  };
+  /// What all pools hold, and a number that differs where any pool moved in between.
+  struct Held {
+    std::uint64_t bytes = 0, changes = 0;
+    bool operator==(const Held&) const = default;
+  };
+
+  std::uint64_t bound() const;
+  std::uint64_t shares_total() const;
+  std::uint64_t fixed() const;
+  std::uint64_t left_for(int share) const;
+  Held held() const;
+  std::uint64_t measured_overhead() const;
+  std::vector<OverheadLine> grown(const std::string& name) const;
+  void measure(const std::string& name);
+  void enforce();
+  void check_fits(std::uint64_t pool_bytes) const;
+  void check_share(int share) const;
+  void apply_to(int share);
+  void set_whole_limit(std::uint64_t bytes);
+  void set_share(int share, std::uint64_t bytes);
+  void change_share(int share, std::uint64_t bytes);
+  std::string name_of(int share) const;
+  std::string lines_text() const;
+
+  ProcessLimitOptions options_;
+  mutable std::mutex mutex_;
+  std::vector<OverheadLine> overhead_;
+  std::uint64_t reserve_ = 0;
+  std::map<int, Pool> pools_;  // by share
+};
+
+}  // namespace bantam

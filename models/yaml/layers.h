@@ -1,0 +1,41 @@
+// A model from a config: a list of layers, or a name of the zoo.
+#pragma once
+
+#include <string>
+
+#include "bantam/base/config/config.h"
+#include "bantam/engine/graph/graph.h"
+
+namespace bantam::models {
+
+/// What a config's `model:` says, and where it says it (for errors found later, e.g. that the data has other shapes).
+struct ModelSpec {
+  std::string name;  ///< `name:`, the zoo's name, or what the caller gave
+  Graph graph;
+  ConfigNode input;   ///< where the input's shape stands
+  ConfigNode output;  ///< the layer (or zoo name) that makes the output
+};
+
+/// Reads
+///
+///     model:
+///       name: my_net                      # optional
+///       input: [32, 32, 3]                # height, width, channels
+///       layers:
+///         - conv2d: {filters: 64, kernel: 3, padding: same, bias: false}
+///         - batch_norm: {activation: relu}
+///         - residual:
+///             name: block1                # optional; the nodes are then "block1/conv2d", …
+///             body: [ … layers … ]
+///             shortcut: [ … layers … ]    # optional; the identity without
+///             activation: relu            # after the sum; optional
+///         - block: {name: head, body: [ … layers … ]}   # a chain under one name: a unit of recompute
+///         - flatten
+///         - dense: {units: 10}
+///
+/// or `model: {zoo: resnet18_cifar, classes: 10, input: [32, 32, 3]}` (see zoo.h). The nodes are those of
+/// `engine/layers/layers.h`. Throws ConfigError at the position of what is wrong, shapes that do not fit included (at
+/// the layer).
+ModelSpec read_model(const ConfigNode& model, const std::string& default_name = "model");
+
+}  // namespace bantam::models

@@ -1,0 +1,325 @@
+// Training over batches that the device makes: the same bits in every mode, with any number of updates a launch,
+// wherever it is stopped, and whatever happens to the memory that recordings were made in.
+#include <cmath>
+#include <functional>
+#include <mutex>
+
+#include "bantam/engine/train/safetensors.h"
+#include "bantam/engine/train/trainer.h"
+#include "tests/data/support.h"
+#include "tests/engine/engine_fixture.h"
+
+namespace bantam {
+namespace {
+
+using testing::ramp_dataset;
+using testing::TemporaryFolder;
+
+const Shape kImage = {8, 8, 3};
+constexpr std::int64_t kBatch = 4, kAccumulate = 2;
+constexpr std::int64_t kUpdates = 41;  // an epoch: 40 of two full batches, one short
+constexpr std::int64_t kImages = kBatch * kAccumulate * 40 + 3;
+
+/// Waits for the device in the middle of a step, as a program's own layer may.
+class Waiter : public Layer {
+ public:
+  std::string_view kind() const override { return "waiter"; }
+  bool supports_meta() const override { return true; }
+  Shape output_shape(std::span<const Shape> inputs) const override { return inputs[0]; }
+  std::unique_ptr<BoundLayer> bind(LayerScope&, BufferArena&, std::span<const Shape>) const override {
+    struct Bound : BoundLayer {
+      Tensor forward(const Context& context, std::span<Tensor> inputs) override {
+        if (!context.device.meta) synchronize(context.stream);
+        return inputs[0];
+      }
+    };
+    return std::make_unique<Bound>();
+  }
+};
+
+/// Counts its calls on the host, and does not say that it may run elsewhere than on the device itself.
+class HostCounter : public Layer {
+ public:
+  explicit HostCounter(std::shared_ptr<std::int64_t> calls) : calls_(std::move(calls)) {}
+  std::string_view kind() const override { return "host_counter"; }
+  Shape output_shape(std::span<const Shape> inputs) const override { return inputs[0]; }
+  std::unique_ptr<BoundLayer> bind(LayerScope&, BufferArena&, std::span<const Shape>) const override {
+    struct Bound : BoundLayer {
+      std::shared_ptr<std::int64_t> calls;
+      Tensor forward(const Context& context, std::span<Tensor> inputs) override {
+        EXPECT_FALSE(context.device.meta);
+        ++*calls;
+        return inputs[0];
+      }
+    };
+    auto bound = std::make_unique<Bound>();
+    bound->calls = calls_;
+    return bound;
+  }
+
+ private:
+  std::shared_ptr<std::int64_t> calls_;
+};
+
+/// Every kind of state: running statistics, dropout, weights and biases.
+Graph network(bool waits = false, const std::shared_ptr<std::int64_t>& counted = nullptr) {
+  Graph graph(kImage);
+  graph.add("conv", conv2d({.filters = 8, .kernel = {3, 3}, .padding = Padding::same(), .bias = false}));
+  if (waits) graph.add("waiter", std::make_shared<Waiter>());
+  if (counted) graph.add("counter", std::make_shared<HostCounter>(counted));
+  graph.add("norm", batch_norm({.activation = {kernels::Activation::relu}}));
+  graph.add("separable", separable_conv2d({.filters = 12, .activation = {kernels::Activation::relu}}));
+  graph.add("pool", max_pool());
+  graph.add(flatten());
+  graph.add("drop", dropout({.rate = 0.4f}));
+  graph.add("head", dense({.units = 3}));
+  return graph;
+}
+
+struct Case {
+  StepMode mode = StepMode::captured;
+  int updates_a_launch = 0;
+  Precision precision;
+  float loss_scale = 1024.0f;
+  bool waits = false;
+  RecomputeOptions recompute;
+  std::shared_ptr<std::int64_t> counted;  // calls of a HostCounter's forward
+};
+
+/// Everything that a run leaves behind.
+struct Outcome {
+  std::vector<float> master, moment2, statistics;
+  std::vector<double> losses;  // of each update, in order
+  double evaluation = 0;
+  kernels::UpdateControl control;
+  MemoryStats memory;
+  bool operator==(const Outcome& o) const {
+    return master == o.master && moment2 == o.moment2 && statistics == o.statistics && losses == o.losses &&
+           evaluation == o.evaluation && control.updates == o.control.updates && control.skipped == o.control.skipped &&
+           control.loss_scale == o.control.loss_scale;
+  }
+};
+
+class CapturedTrainingTest : public ::testing::TestWithParam<Device> {
+ protected:
+  void SetUp() override {
+    if (GetParam().is_cuda() && cuda_device_count() == 0) GTEST_SKIP() << "no CUDA device: skipped";
+  }
+  bool captures() const { return GetParam().is_cuda(); }
+};
+INSTANTIATE_TEST_SUITE_P(Devices, CapturedTrainingTest, ::testing::Values(Device::cpu(), Device::cuda(0)),
+                         [](const auto& info) { return info.param.is_cpu() ? "cpu" : "cuda"; });
+
+/// A runtime with all that trains on it, and a callback that notes losses and does as it is told.
+struct Training : Callback {
+  Training(Device the_device, const Case& given)
+      : device(the_device),
+        runtime({.threads = 2,
+                 .log =
+                     [this](std::string_view message) {
+                       const std::lock_guard lock(guard);
+                       log += std::string(message) + "\n";
+                     }}),
+        model(runtime, device, network(given.waits, given.counted),
+              {.precision = given.precision, .seed = 7, .recompute = given.recompute}),
+        optimizer(model, {.initial_loss_scale = given.loss_scale, .loss_scale_growth_interval = 20}),
+        step(model, optimizer, {}),
+        mode(given.mode),
+        updates_a_launch(given.updates_a_launch) {
+    model.register_state(state);
+    optimizer.register_state(state);
+  }
+
+  std::unique_ptr<ImageBatchSource> source(bool trains) {
+    PipelineOptions pipeline{.cache = CacheKind::device,
+                             .normalize = {.scale = 1.0 / 255, .mean = {0.5}, .std = {0.25}},
+                             .random_crop = RandomCropOptions{.padding = 2},
+                             .random_flip = true,
+                             .batch_size = kBatch};
+    pipeline.shuffle.emplace();
+    if (!trains) pipeline = evaluation_pipeline(pipeline);
+    return std::make_unique<ImageBatchSource>(
+        runtime, ramp_dataset(runtime, trains ? kImages : 9, kImage),
+        LoaderOptions{.pipeline = pipeline, .device = device, .seed = 5, .staged_on_cpu = true});
+  }
+
+  TrainResult train(std::int64_t epochs, std::int64_t epoch = 0, std::int64_t update = 0) {
+    const auto data = source(true), held_out = source(false);
+    Trainer trainer(step, *data, held_out.get(),
+                    {.epochs = epochs,
+                     .accumulate = kAccumulate,
+                     .read_every = read_every,
+                     .read_seconds = 1e9,
+                     .mode = mode,
+                     .updates_a_launch = updates_a_launch,
+                     .learning_rate = [](std::int64_t n) { return 2e-3f + 1e-3f * std::cos(0.3f * float(n)); },
+                     .first_epoch = epoch,
+                     .first_update = update});
+    trainer.add(*this);
+    current = &trainer;
+    const TrainResult result = trainer.run();
+    outcome.evaluation = result.validation.loss;
+    return result;
+  }
+
+  void on_progress(const ProgressEvent& event) override {
+    for (const Metrics& metrics : event.metrics) outcome.losses.push_back(metrics.loss);
+    if (progress) progress(event);
+  }
+
+  Outcome finish() {
+    const Stream stream = runtime.stream(device);
+    outcome.master = to_host<float>(model.parameters().master(), stream);
+    for (const auto& entry : state.tensors())
+      if (entry.name == "optimizer/moment2") outcome.moment2 = to_host<float>(entry.tensor, stream);
+    EXPECT_EQ(outcome.moment2.size(), outcome.master.size());
+    outcome.statistics = to_host<float>(model.buffers().current(), stream);
+    outcome.control = optimizer.control();
+    outcome.memory = runtime.allocator(device).stats();
+    EXPECT_EQ(runtime.allocator(device).check_invariants(), "");
+    return outcome;
+  }
+
+  Device device;
+  std::mutex guard;
+  std::string log;
+  Runtime runtime;
+  Model model;
+  Optimizer optimizer;
+  TrainingStep step;
+  StateRegistry state;
+  StepMode mode;
+  int updates_a_launch;
+  std::int64_t read_every = TrainingStep::kMetricRing;
+  std::function<void(const ProgressEvent&)> progress;
+  Trainer* current = nullptr;
+  Outcome outcome;
+};
+
+Outcome whole_run(Device device, const Case& given) {
+  Training run(device, given);
+  run.train(2);
+  EXPECT_EQ(run.log, "");
+  return run.finish();
+}
+
+TEST_P(CapturedTrainingTest, every_mode_and_launch_gives_the_same_bits) {
+  for (const auto kind : {PrecisionKind::float32, PrecisionKind::mixed_float16}) {
+    // A loss scale that float16 cannot bear: updates are skipped until it has come down, and the scale grows again.
+    const Case eager{.mode = StepMode::eager, .precision = {kind}, .loss_scale = 16777216.0f};
+    const Outcome expected = whole_run(GetParam(), eager);
+    ASSERT_EQ(expected.losses.size(), static_cast<std::size_t>(2 * kUpdates));
+    if (kind == PrecisionKind::mixed_float16) {
+      EXPECT_GT(expected.control.skipped, 0);
+      EXPECT_GT(expected.control.updates, 40);
+    }
+    Case planned = eager;
+    planned.mode = StepMode::planned;
+    const Outcome by_plan = whole_run(GetParam(), planned);
+    EXPECT_TRUE(by_plan == expected);
+    for (const int updates : {1, 7, 32}) {
+      Case captured = eager;
+      captured.mode = StepMode::captured;
+      captured.updates_a_launch = updates;
+      const Outcome outcome = whole_run(GetParam(), captured);
+      EXPECT_TRUE(outcome == expected) << updates << " a launch";
+      EXPECT_EQ(outcome.memory.peak_bytes, expected.memory.peak_bytes);
+      if (captures() && updates < 32) {
+        EXPECT_LT(3 * outcome.memory.planned_allocations, by_plan.memory.planned_allocations)
+            << "most updates ran without the host";
+      }
+    }
+  }
+}
+
+TEST_P(CapturedTrainingTest, recompute_is_captured_too) {
+  Case given{.mode = StepMode::eager, .precision = {PrecisionKind::mixed_bfloat16}};
+  const Outcome expected = whole_run(GetParam(), given);
+  given.mode = StepMode::captured;
+  given.updates_a_launch = 5;
+  given.recompute = {.kind = RecomputeOptions::Kind::all};
+  EXPECT_TRUE(whole_run(GetParam(), given) == expected);
+}
+
+TEST_P(CapturedTrainingTest, a_stop_between_launches_goes_on_to_the_same_bits) {
+  const Case given{.updates_a_launch = 7, .precision = {PrecisionKind::mixed_float16}};
+  Outcome expected = whole_run(GetParam(), given);
+  const TemporaryFolder folder;
+  Training stopped(GetParam(), given);
+  stopped.read_every = 16;
+  stopped.progress = [&](const ProgressEvent& event) {
+    if (event.epoch == 0 && event.update >= 12) stopped.current->request_stop();
+  };
+  const TrainResult result = stopped.train(2);
+  ASSERT_TRUE(result.stopped);
+  ASSERT_GT(result.update, 0);
+  ASSERT_LT(result.update, kUpdates);
+  save_state(stopped.state, stopped.runtime.stream(GetParam()), folder.path() / "state");
+  Case other = given;
+  other.updates_a_launch = 3;
+  Training resumed(GetParam(), other);
+  load_state(resumed.state, resumed.runtime.stream(GetParam()), folder.path() / "state");
+  resumed.outcome.losses = stopped.outcome.losses;
+  resumed.train(2, result.epoch, result.update);
+  EXPECT_TRUE(resumed.finish() == expected);
+}
+
+// Between launches an arena may be given back, and its addresses may go to others: recordings made in it are of no use
+// then.
+TEST_P(CapturedTrainingTest, memory_may_be_given_back_and_taken_between_launches) {
+  const Case given{.updates_a_launch = 4};
+  const Outcome expected = whole_run(GetParam(), given);
+  Training run(GetParam(), given);
+  run.read_every = 8;
+  std::vector<Tensor> squatters;
+  int calls = 0;
+  run.progress = [&](const ProgressEvent&) {
+    BfcAllocator& memory = run.runtime.allocator(GetParam());
+    const Context context = Context::make(run.runtime, GetParam());
+    if (++calls % 2 == 0) memory.trim();
+    if (calls == 5) {
+      const auto bytes = static_cast<std::int64_t>(memory.stats().arena_bytes);
+      ASSERT_TRUE(memory.release_arena());
+      squatters.push_back(context.allocate({bytes}, DType::uint8));
+      zero_bytes(squatters.back().data(), static_cast<std::size_t>(bytes), context.stream);
+    }
+    if (calls == 8) squatters.clear();
+  };
+  run.train(2);
+  EXPECT_GT(calls, 8);
+  const Outcome outcome = run.finish();
+  EXPECT_EQ(run.log, "");
+  EXPECT_EQ(outcome.master, expected.master);
+  EXPECT_EQ(outcome.losses, expected.losses);
+  EXPECT_EQ(outcome.evaluation, expected.evaluation);
+}
+
+// A recording would leave its counting out, and a rehearsal would count too much.
+TEST_P(CapturedTrainingTest, a_layer_that_is_silent_on_meta_devices_runs_planned_once_an_update) {
+  Case given{.mode = StepMode::eager, .precision = {PrecisionKind::mixed_float16}};
+  given.counted = std::make_shared<std::int64_t>(0);
+  const Outcome expected = whole_run(GetParam(), given);
+  const std::int64_t eager_calls = std::exchange(*given.counted, 0);
+  given.mode = StepMode::captured;
+  Training run(GetParam(), given);
+  run.train(2);
+  EXPECT_TRUE(run.finish() == expected);
+  EXPECT_EQ(*given.counted, eager_calls);
+  EXPECT_GT(run.outcome.memory.planned_allocations, run.outcome.memory.allocations / 2);
+  EXPECT_EQ(run.outcome.memory.departures, 0u);
+  EXPECT_NE(run.log.find("layer 'counter' (host_counter) does not support meta devices"), std::string::npos) << run.log;
+  EXPECT_EQ(run.log.find("steps run planned, not captured: ") != std::string::npos, captures()) << run.log;
+}
+
+TEST_P(CapturedTrainingTest, a_layer_that_waits_for_the_device_runs_planned) {
+  Case given{.mode = StepMode::eager, .waits = true};
+  const Outcome expected = whole_run(GetParam(), given);
+  given.mode = StepMode::captured;
+  Training run(GetParam(), given);
+  run.train(2);
+  EXPECT_TRUE(run.finish() == expected);
+  EXPECT_EQ(run.log.find("steps run planned, not captured: ") != std::string::npos, captures()) << run.log;
+}
+
+}  // namespace
+}  // namespace bantam

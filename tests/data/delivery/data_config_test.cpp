@@ -1,0 +1,231 @@
+// The `data:` section: what it may say, and a table of what it may not, each with its place in the file.
+#include "bantam/data/delivery/data_config.h"
+
+#include "bantam/base/error.h"
+#include "tests/data/support.h"
+
+namespace bantam {
+namespace {
+
+using testing::message_of;
+
+DataOptions read(const std::string& text) {
+  return read_data_config(ConfigDocument::parse(text, "t.yaml").map().node("data"));
+}
+
+std::string with_pipeline(const std::string& stages) { return "data:\n  format: generated\n  pipeline:\n" + stages; }
+
+TEST(DataConfig, ReadsACompleteSection) {
+  const DataOptions options = read(R"(data:
+  format: cifar10
+  path: some/folder
+  limit: 500
+  verify: true
+  pipeline:
+    - cache: device
+    - shuffle: {buffer: 100, seed: 9}
+    - random_crop: {size: [28, 30], padding: 2, mode: reflect}
+    - random_flip: {}
+    - normalize: {scale: 0.5, mean: [1, 2, 3], std: 4}
+    - batch: {size: 16, drop_last: true}
+    - prefetch: {depth: 3, workers: 0}
+)");
+  EXPECT_EQ(std::get<Cifar10Options>(options.source).path, "some/folder");
+  EXPECT_EQ(options.limit, 500);
+  EXPECT_TRUE(options.verify);
+  const PipelineOptions& p = options.pipeline;
+  EXPECT_EQ(p.cache, CacheKind::device);
+  EXPECT_EQ(p.shuffle.value().buffer, 100);
+  EXPECT_EQ(p.shuffle->seed, 9u);
+  EXPECT_EQ(p.random_crop.value().height, 28);
+  EXPECT_EQ(p.random_crop->width, 30);
+  EXPECT_EQ(p.random_crop->padding, 2);
+  EXPECT_EQ(p.random_crop->mode, kernels::PadMode::reflect);
+  EXPECT_TRUE(p.random_flip);
+  EXPECT_EQ(p.normalize.scale, 0.5);
+  EXPECT_EQ(p.normalize.mean, (std::vector<double>{1, 2, 3}));
+  EXPECT_EQ(p.normalize.std, (std::vector<double>{4}));
+  EXPECT_EQ(p.batch_size, 16);
+  EXPECT_TRUE(p.drop_last);
+  EXPECT_EQ(p.prefetch.depth, 3);
+  EXPECT_EQ(p.prefetch.workers, 0);
+  EXPECT_EQ(train_facts(options).size, 500);
+  EXPECT_EQ(test_facts(options).size, 10000);
+}
+
+TEST(DataConfig, StagesMayBePlainNamesAndDefaultsHold) {
+  const DataOptions options =
+      read(with_pipeline("    - shuffle\n    - random_flip\n    - batch: {size: 8}\n    - prefetch\n"));
+  EXPECT_EQ(options.pipeline.cache, CacheKind::ram);
+  EXPECT_EQ(options.pipeline.shuffle.value().buffer, 0);
+  EXPECT_FALSE(options.pipeline.shuffle->seed);
+  EXPECT_TRUE(options.pipeline.random_flip);
+  EXPECT_FALSE(options.pipeline.drop_last);
+  EXPECT_FALSE(options.pipeline.prefetch.depth);  // auto
+  EXPECT_FALSE(options.pipeline.prefetch.workers);
+  EXPECT_EQ(options.limit, 0);
+  EXPECT_EQ(std::get<GeneratedOptions>(options.source).train_samples, GeneratedOptions{}.train_samples);
+}
+
+TEST(DataConfig, WithoutPrefetchBatchesAreMadeWhenAskedFor) {
+  const DataOptions options = read(with_pipeline("    - batch: {size: 8}\n"));
+  EXPECT_EQ(options.pipeline.prefetch.workers, 0);
+}
+
+TEST(DataConfig, TheResolvedTextLoadsToTheSame) {
+  const ConfigDocument document =
+      ConfigDocument::parse(with_pipeline("    - shuffle\n    - random_crop: {padding: 4}\n    - normalize: {mean: [1, "
+                                          "2, 3]}\n    - batch: {size: 8}\n    - prefetch\n"),
+                            "t.yaml");
+  (void)read_data_config(document.map().node("data"));
+  const DataOptions again = read(document.resolved_yaml());
+  EXPECT_EQ(again.pipeline.normalize.mean, (std::vector<double>{1, 2, 3}));
+  EXPECT_EQ(again.pipeline.random_crop.value().padding, 4);
+  EXPECT_FALSE(again.pipeline.prefetch.workers);
+  EXPECT_FALSE(again.pipeline.shuffle.value().seed);
+}
+
+struct BadCase {
+  std::string name, text, place, message;
+};
+
+void PrintTo(const BadCase& bad, std::ostream* os) { *os << bad.name; }
+
+class BadDataConfig : public ::testing::TestWithParam<BadCase> {};
+
+TEST_P(BadDataConfig, IsRefusedAtItsPlace) {
+  const std::string message = message_of<ConfigError>([&] { (void)read(GetParam().text); });
+  EXPECT_EQ(message.rfind("t.yaml:" + GetParam().place + ": error: ", 0), 0u) << message;
+  EXPECT_CONTAINS(message, GetParam().message);
+}
+
+std::string stages(const std::string& list) { return with_pipeline(list); }
+
+INSTANTIATE_TEST_SUITE_P(
+    Table, BadDataConfig,
+    ::testing::Values(
+        BadCase{"format", "data:\n  format: cifar100\n", "2:11", "cifar10"},
+        BadCase{"no_format", "data:\n  path: x\n", "1:1", "format"},
+        BadCase{"no_path", "data:\n  format: cifar10\n  pipeline: [batch: {size: 1}]\n", "1:1", "path"},
+        BadCase{"path_of_generated", "data:\n  format: generated\n  path: x\n  pipeline: [{batch: {size: 1}}]\n", "3:3",
+                "path"},
+        BadCase{"samples", "data:\n  format: generated\n  train_samples: 0\n", "3:18", "train_samples"},
+        BadCase{"limit", "data:\n  format: generated\n  limit: 0\n", "3:10", "limit"},
+        BadCase{"unknown_key", "data:\n  format: generated\n  pipelin: []\n  pipeline: [{batch: {size: 1}}]\n", "3:3",
+                "'pipeline'"},
+        BadCase{"no_pipeline", "data:\n  format: generated\n", "1:1", "pipeline"},
+        BadCase{"pipeline_is_no_list", "data:\n  format: generated\n  pipeline: {batch: 3}\n", "3:13", "list"},
+        BadCase{"unknown_stage", stages("    - bacth: {size: 1}\n"), "4:7", "did you mean 'batch'"},
+        BadCase{"no_batch", stages("    - shuffle\n"), "4:5", "no 'batch' stage"},
+        BadCase{"batch_size", stages("    - batch: {size: 0}\n"), "4:21", "size"},
+        BadCase{"batch_without_size", stages("    - batch: {drop_last: true}\n"), "4:7", "size"},
+        BadCase{"batch_key", stages("    - batch: {size: 4, drop_lst: true}\n"), "4:24", "did you mean 'drop_last'"},
+        BadCase{"twice", stages("    - batch: {size: 1}\n    - batch: {size: 2}\n"), "5:7",
+                "'batch' is already in the pipeline"},
+        BadCase{"shuffle_late", stages("    - batch: {size: 1}\n    - shuffle\n"), "5:7",
+                "'shuffle' must come before 'batch'"},
+        BadCase{"cache_late", stages("    - shuffle\n    - cache: ram\n    - batch: {size: 1}\n"), "5:7",
+                "'cache' must come before 'shuffle'"},
+        BadCase{"prefetch_early", stages("    - prefetch\n    - batch: {size: 1}\n"), "5:7",
+                "'batch' must come before 'prefetch'"},
+        BadCase{"cache_where", stages("    - cache: disk\n    - batch: {size: 1}\n"), "4:14", "ram"},
+        BadCase{"buffer", stages("    - shuffle: {buffer: 0}\n    - batch: {size: 1}\n"), "4:25", "buffer"},
+        BadCase{"std", stages("    - normalize: {std: 0}\n    - batch: {size: 1}\n"), "4:24", "std"},
+        BadCase{"channels", stages("    - normalize: {mean: [1, 2]}\n    - batch: {size: 1}\n"), "4:18",
+                "mean has 2 values"},
+        BadCase{"crop_size", stages("    - random_crop: {size: 41, padding: 4}\n    - batch: {size: 1}\n"), "4:20",
+                "41x41 does not fit"},
+        BadCase{"crop_mode", stages("    - random_crop: {mode: mirror}\n    - batch: {size: 1}\n"), "4:27", "reflect"},
+        BadCase{"crop_of_nothing", stages("    - random_crop\n    - batch: {size: 1}\n"), "4:7",
+                "random_crop needs a size or padding"},
+        BadCase{"crop_mode_only", stages("    - random_crop: {mode: reflect}\n    - batch: {size: 1}\n"), "4:7",
+                "random_crop needs a size or padding"},
+        BadCase{"crop_key", stages("    - random_crop: {siz: 28}\n    - batch: {size: 1}\n"), "4:21",
+                "unknown key 'siz' in data.pipeline.0.random_crop; did you mean 'size'?"},
+        BadCase{"scale_of_float32", stages("    - normalize: {scale: 1e39}\n    - batch: {size: 1}\n"), "4:18",
+                "channel 0 is multiplied by 1e+39"},
+        BadCase{"shift_of_float32", stages("    - normalize: {mean: [0, 1, 0], std: 1e-300}\n    - batch: {size: 1}\n"),
+                "4:18", "float32 cannot hold it"},
+        BadCase{"no_whole_batch",
+                "data:\n  format: generated\n  limit: 5\n  pipeline:\n    - shuffle\n"
+                "    - batch: {size: 8, drop_last: true}\n",
+                "6:7", "a batch of 8 with drop_last leaves no batch of 5 images"},
+        BadCase{"crop_late",
+                stages("    - normalize: {mean: 1}\n    - random_crop: {padding: 4}\n    - batch: {size: 1}\n"), "5:7",
+                "must come before 'normalize'"},
+        BadCase{"flip_key", stages("    - random_flip: {p: 1}\n    - batch: {size: 1}\n"), "4:21", "unknown key 'p'"},
+        BadCase{"workers", stages("    - batch: {size: 1}\n    - prefetch: {workers: many}\n"), "5:27", "auto"},
+        BadCase{"depth", stages("    - batch: {size: 1}\n    - prefetch: {depth: 0}\n"), "5:25", "depth"}),
+    [](const auto& info) { return info.param.name; });
+
+TEST(OpenData, TrainAndValidationSourcesFollowTheSection) {
+  Runtime runtime({.threads = 2});
+  const DataOptions options = read(R"(data:
+  format: generated
+  train_samples: 50
+  test_samples: 23
+  limit: 45
+  pipeline:
+    - shuffle
+    - random_crop: {size: 28, padding: 0}
+    - batch: {size: 10, drop_last: true}
+)");
+  const OpenedData data = open_data(runtime, options, Device::cpu(), 3);
+  EXPECT_EQ(data.train->image_shape(), (Shape{28, 28, 3}));
+  EXPECT_EQ(data.train->classes(), 10);
+  EXPECT_EQ(data.train->class_names()[3], "triangle");
+  EXPECT_EQ(data.train->batches_per_epoch(), 4);
+  EXPECT_EQ(data.validation->batches_per_epoch(), 3);
+  EXPECT_EQ(data.validation->size_of(2), 3);
+  const Context context = Context::make(runtime, Device::cpu());
+  const auto a = testing::whole_epoch(*data.validation, context, 0),
+             b = testing::whole_epoch(*data.validation, context, 1);
+  EXPECT_EQ(a, b);  // nothing random in held-out batches
+  EXPECT_EQ(a.at(0).labels, (std::vector<std::int32_t>{0, 1, 2, 3, 4, 5, 6, 7, 8, 9}));
+  EXPECT_NE(testing::whole_epoch(*data.train, context, 0), testing::whole_epoch(*data.train, context, 1));
+}
+
+TEST(OpenData, AMetaDeviceNeedsNoFiles) {
+  Runtime runtime({.threads = 1});
+  for (const Device target : {Device::cpu(), Device::cuda(0)}) {
+    for (const std::string cache : {"ram", "device"}) {
+      const DataOptions options =
+          read("data:\n  format: cifar10\n  path: /nowhere\n  limit: 100\n  pipeline:\n    - cache: " + cache +
+               "\n    - shuffle\n    - batch: {size: 64}\n    - prefetch\n");
+      const Device meta = Device::meta_of(target);
+      const OpenedData data = open_data(runtime, options, meta, 1);
+      const Context context = Context::make(runtime, meta, Precision{PrecisionKind::mixed_float16});
+      Batch batch;
+      data.train->start(0, 1);
+      ASSERT_TRUE(data.train->next(context, batch));
+      EXPECT_EQ(batch.size, 36);
+      EXPECT_EQ(batch.index, 1);
+      EXPECT_EQ(batch.images.shape(), (Shape{36, 32, 32, 3}));
+      EXPECT_EQ(batch.images.dtype(), DType::float16);
+      EXPECT_EQ(batch.labels.shape(), (Shape{36}));
+      EXPECT_FALSE(data.train->next(context, batch));
+      if (target.kind == DeviceKind::cuda && cache == "device") {
+        // Both splits lie on the device.
+        EXPECT_GE(runtime.allocator(meta).stats().by_category[Category::input], (100u + 10000u) * 3072u);
+      }
+    }
+  }
+}
+
+TEST(OpenData, ABatchLargerThanTheSetIsRefusedWithDropLast) {
+  Runtime runtime({.threads = 1});
+  DataOptions options = read(with_pipeline("    - batch: {size: 8, drop_last: true}\n"));
+  options.limit = 5;
+  EXPECT_CONTAINS(message_of<ConfigError>([&] { (void)open_data(runtime, options, Device::cpu(), 0); }),
+                  "leaves no batch of 5 images");
+}
+
+TEST(OpenData, MissingFilesAreADataError) {
+  Runtime runtime({.threads = 1});
+  const DataOptions options = read("data:\n  format: cifar10\n  path: /nowhere\n  pipeline: [{batch: {size: 4}}]\n");
+  EXPECT_CONTAINS(message_of<DataError>([&] { (void)open_data(runtime, options, Device::cpu(), 0); }),
+                  "/nowhere/data_batch_1.bin");
+}
+
+}  // namespace
+}  // namespace bantam

@@ -1,0 +1,130 @@
+// Pending norms: a sum that applies its operands' batch norms has the bits of one that reads them written, forward and
+// backward; and which norms of a graph are left to their readers.
+#include "bantam/engine/autograd/pending_norm.h"
+
+#include "tests/engine/engine_fixture.h"
+
+namespace bantam {
+namespace {
+
+using kernels::Activation;
+using testing::EngineTest;
+
+class PendingNormTest : public EngineTest {};
+BANTAM_INSTANTIATE_ON_DEVICES(PendingNormTest);
+
+struct Case {
+  Shape shape;
+  PrecisionKind precision = PrecisionKind::float32;
+  kernels::ActivationFunction activation;
+  bool both = false;  ///< the second operand is a norm too
+  bool derive = false;
+};
+
+/// The output, what a recipe makes of it (where it has one), and the gradients of both inputs and all four vectors.
+std::vector<std::vector<float>> results(Runtime& runtime, Device device, const Case& c, bool defer) {
+  Context context = Context::make(runtime, device, {c.precision});
+  Tape tape;
+  context.tape = &tape;
+  context.derive = c.derive ? Derive::cheap : Derive::none;
+  std::vector<std::uint64_t> ids;
+  const auto leaf = [&](const Tensor& values) {
+    Tensor x = values;
+    ids.push_back(runtime.new_value_id());
+    x.set_value_id(ids.back());
+    return x;
+  };
+  const Shape channels{c.shape[-1]};
+  const auto vector = [&](std::uint64_t seed) {
+    return leaf(context.upload(channels, testing::random_floats(channels[0], seed, 0.5f, 1.5f).data()));
+  };
+  const auto norm = [&](const Tensor& x, std::uint64_t seed) {
+    const ops::BatchNormTensors tensors{.scale = vector(seed), .shift = vector(seed + 1)};
+    Context local = context;
+    local.defer = defer;
+    const Tensor y = ops::batch_norm(local, x, tensors);
+    EXPECT_EQ(y.pending() != nullptr, defer);
+    return y;
+  };
+  const Tensor a = leaf(testing::random_tensor(context, c.shape, 1, -2, 3)),
+               b = leaf(testing::random_tensor(context, c.shape, 2));
+  const Tensor right = c.both ? norm(b, 30) : b;
+  Tensor y = ops::add(context, right, norm(a, 20), c.activation);
+  EXPECT_EQ(y.pending(), nullptr);
+  std::vector<std::vector<float>> all{to_host_floats(y, context.stream)};
+  Context later = context;
+  later.tape = nullptr;
+  const SavedTensor saved = y;
+  if (c.derive && (c.activation.kind == Activation::relu || c.activation.kind == Activation::relu6)) {
+    EXPECT_EQ(saved.traffic(), defer ? 3 : c.both ? 0 : 5);
+  }
+  const Tensor seed = testing::random_tensor(context, c.shape, 3);
+  y = Tensor(saved.get(later));
+  all.push_back(to_host_floats(y, context.stream));
+  y.set_value_id(saved.ref().id);
+  GradientStore store = tape.backward(context, std::move(y), seed);
+  for (const std::uint64_t id : ids) all.push_back(to_host_floats(store.take(id), context.stream));
+  return all;
+}
+
+TEST_P(PendingNormTest, ASumThatAppliesNormsHasTheSameBitsForwardAndBackward) {
+  for (const Shape& shape : {Shape{7, 3}, Shape{2, 5, 3, 9}, Shape{40, 64}, Shape{33, 24}})
+    for (const PrecisionKind precision :
+         {PrecisionKind::float32, PrecisionKind::mixed_float16, PrecisionKind::mixed_bfloat16})
+      for (const Activation kind : {Activation::none, Activation::relu, Activation::relu6, Activation::gelu})
+        for (const bool both : {false, true})
+          for (const bool derive : {false, true}) {
+            const Case c{shape, precision, {kind}, both, derive};
+            EXPECT_EQ(results(runtime(), device(), c, true), results(runtime(), device(), c, false))
+                << to_string(shape) << " " << to_string(Precision{precision}) << " " << kernels::to_string(kind);
+          }
+}
+
+TEST_P(PendingNormTest, NothingIsWrittenUntilTheSum) {
+  const Context plain = context();
+  Context ctx = plain;
+  ctx.defer = true;
+  Tensor x = testing::random_tensor(ctx, {64, 32}, 1), shortcut = testing::random_tensor(ctx, {64, 32}, 2);
+  const void* place = x.data();
+  Tensor normed = ops::batch_norm(ctx, x, {});
+  EXPECT_EQ(normed.data(), place);
+  x = Tensor();
+  const Tensor y = ops::add(ctx, std::move(normed), shortcut, {Activation::relu});
+  EXPECT_EQ(y.data(), place) << "the last holder's memory is written over";
+  EXPECT_EQ(y.pending(), nullptr);
+  ctx.pass = Pass::evaluate;  // by running statistics: written
+  const Tensor zeros = ctx.upload({32}, std::vector<float>(32, 0.0f).data());
+  EXPECT_EQ(ops::batch_norm(ctx, shortcut, {.running_mean = zeros, .running_variance = zeros}).pending(), nullptr);
+  ctx.pass = Pass::train;  // an activation behind it: written
+  EXPECT_EQ(ops::batch_norm(ctx, shortcut, {}, {.activation = {Activation::relu}}).pending(), nullptr);
+}
+
+/// Names of the norms that are left to their readers.
+std::vector<std::string> deferred(const Graph& graph, const RecomputeOptions& recompute) {
+  std::vector<std::string> names;
+  for (const LoweredSegment& segment : lower(graph, recompute))
+    for (const NodeId node : segment.deferred) names.push_back(graph.nodes()[static_cast<std::size_t>(node)].name);
+  return names;
+}
+
+TEST(PendingNorms, AreThoseWithoutActivationWhoseOnlyReaderIsASum) {
+  using Names = std::vector<std::string>;
+  Graph graph({8, 8, 4});
+  graph.add("a/relu", batch_norm({.activation = {Activation::relu}}));
+  const NodeId left = graph.add("a/left", batch_norm(), {1}), right = graph.add("a/right", batch_norm(), {1});
+  graph.add("b/add", add({Activation::relu}), {left, right});
+  const NodeId shared = graph.add("c/shared", batch_norm());
+  const NodeId twice = graph.add("c/twice", add(), {shared, shared});
+  const NodeId conv =
+      graph.add("c/conv", conv2d({.filters = 4, .kernel = {1, 1}}), {graph.add("c/read", batch_norm())});
+  graph.add("c/add", add(), {graph.add("c/norm", batch_norm(), {conv}), twice});
+  graph.add("last", batch_norm());
+  EXPECT_EQ(deferred(graph, {}), (Names{"a/left", "a/right", "c/norm"}));
+  const auto named = [](Names names) { return RecomputeOptions{RecomputeOptions::Kind::named, std::move(names)}; };
+  EXPECT_EQ(deferred(graph, named({"b/add"})), (Names{"c/norm"})) << "what enters a stretch is written";
+  EXPECT_EQ(deferred(graph, named({"c/read..c/norm"})), (Names{"a/left", "a/right"})) << "what leaves it too";
+  EXPECT_EQ(deferred(graph, named({"a/relu..b/add", "c"})), (Names{"a/left", "a/right", "c/norm"}));
+}
+
+}  // namespace
+}  // namespace bantam

@@ -1,0 +1,183 @@
+// Graphs: names, shapes, and lowering to segments.
+#include "bantam/engine/graph/graph.h"
+
+#include <ctime>
+
+#include <gtest/gtest.h>
+
+#include "bantam/base/error.h"
+#include "bantam/engine/layers/layers.h"
+
+namespace bantam {
+namespace {
+
+Graph residual() {
+  Graph graph({8, 8, 4});
+  const NodeId x = graph.add("stem", conv2d({.filters = 4, .padding = Padding::same()}));
+  const NodeId a = graph.add("block/a", conv2d({.filters = 4, .padding = Padding::same()}), {x});
+  const NodeId b = graph.add("block/b", batch_norm(), {a});
+  graph.add("block/add", add(), {b, x});
+  graph.add("head", global_average_pool());
+  return graph;
+}
+
+std::string error_of(const std::function<void()>& call) {
+  try {
+    call();
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "no error";
+}
+
+TEST(GraphTest, NamesOfManyLayersAreMadeInSeconds) {
+  Graph graph({2});
+  const std::clock_t begin = std::clock();
+  for (int i = 0; i < 20'000; ++i) graph.add(activation({.kind = kernels::Activation::relu}));
+  EXPECT_LT(static_cast<double>(std::clock() - begin) / CLOCKS_PER_SEC, 5);  // processor time: the machine may be busy
+  EXPECT_EQ(graph.nodes().back().name, "activation_20000");
+}
+
+TEST(GraphTest, NamesAreMadeAndChecked) {
+  Graph graph({8, 8, 3});
+  graph.add(conv2d({.filters = 4}));
+  graph.add(conv2d({.filters = 4}));
+  EXPECT_EQ(graph.nodes()[1].name, "conv2d");
+  EXPECT_EQ(graph.nodes()[2].name, "conv2d_2");
+  EXPECT_EQ(graph.output_shape(), (Shape{4, 4, 4}));
+  EXPECT_EQ(error_of([&] { graph.add("conv2d", flatten()); }), "two layers are named 'conv2d'");
+  EXPECT_EQ(error_of([&] { graph.add("d", dense({.units = 3})); }),
+            "layer 'd': dense: expected an input (features), got (4, 4, 4); put flatten before it");
+  EXPECT_EQ(error_of([&] {
+              graph.add("big", conv2d({.filters = 2, .kernel = {5, 5}}));
+            }),
+            "layer 'big': conv2d: a window of 5x5 does not fit an input of 4x4 with padding 0+0, 0+0");
+  EXPECT_THROW(graph.add("pool", max_pool({.padding = Padding::symmetric(2)})), ShapeError);
+  EXPECT_EQ(graph.nodes().size(), 3u);  // failed additions leave nothing
+}
+
+TEST(GraphTest, SamePaddingIsKeras) {
+  // Keras: ⌈in/stride⌉; 224 with kernel 3, stride 2 pads 0 on top and 1 below.
+  const Window2d window{.kernel = {3, 3}, .stride = {2, 2}, .padding = Padding::same()};
+  EXPECT_EQ(window.resolve("test", 224, 7), (Padding{PaddingKind::explicit_, 0, 1, 1, 1}));
+  Graph graph({224, 7, 3});
+  graph.add(conv2d({.filters = 4, .kernel = {3, 3}, .stride = {2, 2}, .padding = Padding::same()}));
+  EXPECT_EQ(graph.output_shape(), (Shape{112, 4, 4}));
+}
+
+TEST(LowerTest, OneSegmentANodeWithoutRecompute) {
+  const auto segments = lower(residual(), {});
+  ASSERT_EQ(segments.size(), 5u);
+  EXPECT_FALSE(segments[1].recompute);
+  EXPECT_EQ(segments[3].inputs, (std::vector<NodeId>{1, 3}));
+}
+
+TEST(LowerTest, AllMakesBlocksOneStretch) {
+  const auto segments = lower(residual(), {.kind = RecomputeOptions::Kind::all});
+  ASSERT_EQ(segments.size(), 3u);
+  EXPECT_EQ(segments[1].first, 2);
+  EXPECT_EQ(segments[1].last, 4);
+  EXPECT_TRUE(segments[1].recompute);
+  EXPECT_EQ(segments[1].inputs, (std::vector<NodeId>{1}));
+}
+
+TEST(LowerTest, NamesChooseLayersOrBlocks) {
+  const auto block = lower(residual(), {.kind = RecomputeOptions::Kind::named, .names = {"block"}});
+  ASSERT_EQ(block.size(), 3u);
+  EXPECT_TRUE(block[1].recompute);
+  EXPECT_FALSE(block[0].recompute);
+  const auto layer = lower(residual(), {.kind = RecomputeOptions::Kind::named, .names = {"block/a", "head"}});
+  ASSERT_EQ(layer.size(), 5u);
+  EXPECT_TRUE(layer[1].recompute);
+  EXPECT_TRUE(layer[4].recompute);
+  EXPECT_FALSE(layer[2].recompute);
+  EXPECT_EQ(lower(residual(), {.kind = RecomputeOptions::Kind::named, .names = {"block", "block/a"}}).size(), 3u);
+  EXPECT_EQ(error_of([] { (void)lower(residual(), {.kind = RecomputeOptions::Kind::named, .names = {"blok"}}); }),
+            "recompute: no layer or block is named 'blok'; did you mean 'block'?");
+}
+
+TEST(LowerTest, ABlockThatMoreThanOneValueLeavesIsRefusedByName) {
+  Graph graph({4, 4, 2});
+  const NodeId a = graph.add("block/a", conv2d({.filters = 2, .padding = Padding::same()}));
+  const NodeId b = graph.add("block/b", conv2d({.filters = 2, .padding = Padding::same()}));
+  graph.add("sum", add(), {a, b});
+  EXPECT_EQ(error_of([&] { (void)lower(graph, {.kind = RecomputeOptions::Kind::named, .names = {"block"}}); }),
+            "recompute: more than one value leaves block 'block'; name layers within it");
+  EXPECT_EQ(lower(graph, {.kind = RecomputeOptions::Kind::all}).size(), 3u);  // layer by layer instead
+}
+
+TEST(LowerTest, StretchesAreOneSegment) {
+  const auto named = [](std::vector<std::string> names) {
+    return RecomputeOptions{.kind = RecomputeOptions::Kind::named, .names = std::move(names)};
+  };
+  const auto stretch = lower(residual(), named({"stem..block"}));
+  ASSERT_EQ(stretch.size(), 2u);
+  EXPECT_TRUE(stretch[0].recompute);
+  EXPECT_EQ(stretch[0].last, 4);
+  EXPECT_EQ(stretch[0].inputs, (std::vector<NodeId>{0}));
+  const auto layers = lower(residual(), named({"block/a..block/b", "block/b"}));  // the second is inside the first
+  ASSERT_EQ(layers.size(), 4u);
+  EXPECT_EQ(layers[1].first, 2);
+  EXPECT_EQ(layers[1].last, 3);
+  EXPECT_EQ(error_of([&] { (void)lower(residual(), named({"stem..blok"})); }),
+            "recompute: no layer or block is named 'blok'; did you mean 'block'?");
+  EXPECT_EQ(error_of([&] { (void)lower(residual(), named({"head..stem"})); }),
+            "recompute: the stretch 'head..stem' ends before it begins");
+  EXPECT_EQ(error_of([&] { (void)lower(residual(), named({"stem..block/a"})); }),
+            "recompute: more than one value leaves stretch 'stem..block/a'; name layers within it");
+  EXPECT_EQ(error_of([&] {
+              (void)lower(residual(), named({"block/a..block/b", "block/b..head"}));
+            }),
+            "recompute: 'block/a..block/b' and 'block/b..head' overlap");
+  EXPECT_EQ(error_of([&] {
+              (void)lower(residual(), named({"stem..block", "block..head"}));
+            }),
+            "recompute: 'stem..block' and 'block..head' overlap");
+}
+
+TEST(LowerTest, AFusionIsOneSegmentAndIsNeverCutByAStretch) {
+  const std::vector<Fusion> fusions{{.first = 2, .last = 3}};  // block/a and block/b
+  const auto once = lower(residual(), {}, fusions);
+  ASSERT_EQ(once.size(), 4u);
+  EXPECT_EQ(once[1].first, 2);
+  EXPECT_EQ(once[1].last, 3);
+  EXPECT_FALSE(once[1].recompute);
+  EXPECT_EQ(once[1].fusions.size(), 1u);
+  EXPECT_TRUE(once[0].fusions.empty() && once[2].fusions.empty());
+  const auto cut = lower(residual(), {.kind = RecomputeOptions::Kind::named, .names = {"block/b"}}, fusions);
+  ASSERT_EQ(cut.size(), 4u);
+  EXPECT_TRUE(cut[1].recompute);
+  EXPECT_EQ(cut[1].first, 2);
+  EXPECT_EQ(cut[1].fusions.size(), 1u);
+  const auto both =
+      lower(residual(), {.kind = RecomputeOptions::Kind::named, .names = {"block/a", "block/b"}}, fusions);
+  EXPECT_EQ(both.size(), 4u);  // one stretch
+  const auto inside = lower(residual(), {.kind = RecomputeOptions::Kind::named, .names = {"block"}}, fusions);
+  ASSERT_EQ(inside.size(), 3u);
+  EXPECT_EQ(inside[1].fusions.size(), 1u);
+}
+
+// Fusions that begin in one block and end in the next must not make one stretch of all the blocks.
+TEST(LowerTest, AFusionThatTwoStretchesCutIsTheFirstOnes) {
+  Graph graph({8, 8, 3});
+  for (const std::string block : {"one", "two", "three"}) {
+    graph.add(block + "/conv", conv2d({.filters = 3}));
+    graph.add(block + "/norm", batch_norm());
+  }
+  const std::vector<Fusion> fusions{{.first = 2, .last = 3}, {.first = 4, .last = 5}};  // norm and the conv behind it
+  for (const RecomputeOptions& options :
+       {RecomputeOptions{.kind = RecomputeOptions::Kind::all},
+        RecomputeOptions{.kind = RecomputeOptions::Kind::named, .names = {"one", "two", "three"}}}) {
+    const auto segments = lower(graph, options, fusions);
+    ASSERT_EQ(segments.size(), 3u);
+    constexpr NodeId kLast[] = {3, 5, 6};
+    for (std::size_t i = 0; i < 3; ++i) {
+      EXPECT_TRUE(segments[i].recompute);
+      EXPECT_EQ(segments[i].last, kLast[i]);
+      EXPECT_EQ(segments[i].fusions.size(), i < 2 ? 1u : 0u);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace bantam

@@ -1,0 +1,276 @@
+// The trainer: epochs, accumulation, short last batches, progress, stopping and going on, divergence.
+#include "bantam/engine/train/trainer.h"
+
+#include "bantam/base/error.h"
+#include "tests/engine/engine_fixture.h"
+
+namespace bantam {
+namespace {
+
+using testing::EngineTest;
+using testing::MemorySource;
+
+class TrainerTest : public EngineTest {};
+BANTAM_INSTANTIATE_ON_DEVICES(TrainerTest);
+
+struct TrainedModel {
+  TrainedModel(Runtime& runtime, Device device, OptimizerOptions options = {}, Precision precision = {})
+      : model(runtime, device, testing::small_network(), {.precision = precision, .seed = 2}),
+        optimizer(model, options),
+        step(model, optimizer, {}) {}
+  std::vector<float> weights() {
+    return to_host<float>(model.parameters().master(), model.runtime().stream(model.device()));
+  }
+  Model model;
+  Optimizer optimizer;
+  TrainingStep step;
+};
+
+/// Counts what it hears.
+struct Recorder : Callback {
+  void on_progress(const ProgressEvent& event) override {
+    updates += static_cast<std::int64_t>(event.metrics.size());
+    for (const Metrics& m : event.metrics) samples += m.samples;
+    if (stop_at > 0 && updates >= stop_at) trainer->request_stop();
+  }
+  void on_epoch_end(const EpochEvent& event) override { epochs.push_back(event); }
+  std::int64_t updates = 0, samples = 0, stop_at = 0;
+  Trainer* trainer = nullptr;
+  std::vector<EpochEvent> epochs;
+};
+
+TEST_P(TrainerTest, EpochsCoverAllSamplesAndReportThem) {
+  TrainedModel setup(runtime(), device());
+  MemorySource train({8, 8, 3}, 5, 70, 16), validation({8, 8, 3}, 5, 21, 16);
+  Trainer trainer(setup.step, train, &validation, {.epochs = 2, .accumulate = 2});
+  Recorder recorder;
+  trainer.add(recorder);
+  const TrainResult result = trainer.run();
+  EXPECT_EQ(result.epochs, 2);
+  EXPECT_EQ(result.updates, 6);  // five batches of 16, 16, 16, 16, 6 in updates of two
+  EXPECT_EQ(recorder.updates, 6);
+  EXPECT_EQ(recorder.samples, 140);
+  ASSERT_EQ(recorder.epochs.size(), 2u);
+  EXPECT_EQ(recorder.epochs[1].train.samples, 70);
+  EXPECT_EQ(recorder.epochs[1].validation.samples, 21);
+  EXPECT_TRUE(recorder.epochs[1].last);
+  EXPECT_LT(recorder.epochs[1].train.loss, recorder.epochs[0].train.loss);
+  EXPECT_EQ(setup.optimizer.control().updates, 6);
+}
+
+TEST_P(TrainerTest, StoppingAndGoingOnIsTheSameAsNotStopping) {
+  TrainedModel whole(runtime(), device()), parts(runtime(), device());
+  MemorySource train({8, 8, 3}, 5, 64, 8);
+  Trainer all(whole.step, train, nullptr, {.epochs = 3});
+  (void)all.run();
+  Recorder recorder;
+  recorder.stop_at = 11;
+  Trainer first(parts.step, train, nullptr, {.epochs = 3, .read_every = 1});
+  recorder.trainer = &first;
+  first.add(recorder);
+  const TrainResult stopped = first.run();
+  EXPECT_TRUE(stopped.stopped);
+  EXPECT_EQ(stopped.epoch, 1);
+  EXPECT_EQ(stopped.update, 3);
+  Trainer second(parts.step, train, nullptr,
+                 {.epochs = 3, .first_epoch = stopped.epoch, .first_update = stopped.update});
+  EXPECT_FALSE(second.run().stopped);
+  EXPECT_EQ(whole.weights(), parts.weights());
+}
+
+TEST_P(TrainerTest, AnEpochLongerThanTheMetricRing) {
+  TrainedModel setup(runtime(), device());
+  MemorySource train({8, 8, 3}, 5, 150, 1);
+  Trainer trainer(setup.step, train, nullptr, {.read_seconds = 1e9});
+  Recorder recorder;
+  trainer.add(recorder);
+  (void)trainer.run();
+  EXPECT_EQ(recorder.updates, 150);
+}
+
+TEST_P(TrainerTest, DivergenceStopsWithAnError) {
+  TrainedModel setup(runtime(), device(), {.kind = kernels::OptimizerKind::sgd, .learning_rate = 1e30f});
+  MemorySource train({8, 8, 3}, 5, 800, 8);
+  Trainer trainer(setup.step, train, nullptr, {.read_every = 4, .max_skipped_in_a_row = 10});
+  EXPECT_THROW((void)trainer.run(), NotFiniteError);
+  for (const float w : setup.weights()) ASSERT_FALSE(std::isnan(w));
+}
+
+TEST_P(TrainerTest, TheLossScaleGrowsAndShrinks) {
+  OptimizerOptions options;
+  options.initial_loss_scale = 1.0e6f;  // overflows float16 at once
+  options.loss_scale_growth_interval = 4;
+  TrainedModel setup(runtime(), device(), options, {PrecisionKind::mixed_float16});
+  MemorySource train({8, 8, 3}, 5, 320, 8);
+  Trainer trainer(setup.step, train, nullptr, {});
+  (void)trainer.run();
+  const kernels::UpdateControl control = setup.optimizer.control();
+  EXPECT_GT(control.skipped, 0);
+  EXPECT_EQ(control.updates + control.skipped, 40);
+  EXPECT_LT(control.loss_scale, 1.0e6f);
+  EXPECT_GE(control.loss_scale, 1.0f);
+}
+
+TEST_P(TrainerTest, ADivergedRunNeverEndsWell) {
+  // Every update of this run is skipped before the first read: the guard must see those too.
+  TrainedModel setup(runtime(), device(), {.kind = kernels::OptimizerKind::sgd, .learning_rate = 1e30f});
+  MemorySource train({8, 8, 3}, 5, 64 * 8, 8);
+  Trainer trainer(setup.step, train, nullptr, {.read_seconds = 1e9});
+  EXPECT_THROW((void)trainer.run(), NotFiniteError);
+}
+
+TEST_P(TrainerTest, AShortDivergedRunNeverEndsWell) {
+  TrainedModel setup(runtime(), device(), {.kind = kernels::OptimizerKind::sgd, .learning_rate = 1e30f});
+  MemorySource train({8, 8, 3}, 5, 8 * 8, 8);
+  Trainer trainer(setup.step, train, nullptr, {});
+  EXPECT_THROW((void)trainer.run(), NotFiniteError);
+}
+
+TEST_P(TrainerTest, AStopBetweenEpochsKeepsTheLastResults) {
+  struct StopAtEnd : Callback {
+    void on_epoch_end(const EpochEvent&) override { trainer->request_stop(); }
+    Trainer* trainer = nullptr;
+  } stop;
+  TrainedModel setup(runtime(), device());
+  MemorySource train({8, 8, 3}, 5, 32, 8);
+  Trainer trainer(setup.step, train, nullptr, {.epochs = 3});
+  stop.trainer = &trainer;
+  trainer.add(stop);
+  const TrainResult result = trainer.run();
+  EXPECT_TRUE(result.stopped);
+  EXPECT_EQ(result.epoch, 1);
+  EXPECT_EQ(result.update, 0);
+  EXPECT_EQ(result.train.samples, 32);
+}
+
+/// Asks the trainer to stop when batch `stop_at` (from 1, over all starts) is fetched.
+class StoppingSource : public MemorySource {
+ public:
+  using MemorySource::MemorySource;
+  bool next(const Context& context, Batch& batch) override {
+    if (++fetched == stop_at) trainer->request_stop();
+    return MemorySource::next(context, batch);
+  }
+  std::int64_t fetched = 0, stop_at = 0;
+  Trainer* trainer = nullptr;
+};
+
+TEST_P(TrainerTest, AStopIsHeardWithinOneBatchOfAnEvaluation) {
+  TrainedModel setup(runtime(), device());
+  MemorySource train({8, 8, 3}, 5, 32, 8);
+  StoppingSource validation({8, 8, 3}, 5, 160, 8);
+  Trainer trainer(setup.step, train, &validation, {.epochs = 1});
+  validation.trainer = &trainer;
+  validation.stop_at = 3;
+  Recorder recorder;
+  trainer.add(recorder);
+  const TrainResult stopped = trainer.run();
+  EXPECT_EQ(validation.fetched, 3) << "of 20 batches";
+  EXPECT_TRUE(stopped.stopped);
+  EXPECT_EQ(stopped.epoch, 0);
+  EXPECT_EQ(stopped.update, 4) << "the evaluation is still to come";
+  EXPECT_EQ(stopped.validation.samples, 0);
+  EXPECT_TRUE(recorder.epochs.empty());
+
+  const std::vector<float> weights = setup.weights();
+  Trainer second(setup.step, train, &validation, {.epochs = 1, .first_epoch = 0, .first_update = 4});
+  second.add(recorder);
+  const TrainResult rest = second.run();
+  EXPECT_FALSE(rest.stopped);
+  EXPECT_EQ(rest.epoch, 1);
+  EXPECT_EQ(rest.updates, 0);
+  EXPECT_EQ(rest.validation.samples, 160) << "the samples before the stop do not count twice";
+  ASSERT_EQ(recorder.epochs.size(), 1u);
+  EXPECT_EQ(recorder.epochs[0].train.samples, 0);
+  EXPECT_EQ(setup.weights(), weights);
+}
+
+TEST_P(TrainerTest, AStopEndsAnEvaluationByHandEarlyAndLaterOnesAreWhole) {
+  TrainedModel setup(runtime(), device());
+  MemorySource train({8, 8, 3}, 5, 32, 8);
+  StoppingSource validation({8, 8, 3}, 5, 160, 8);
+  Trainer trainer(setup.step, train, nullptr, {});
+  validation.trainer = &trainer;
+  validation.stop_at = 3;
+  EXPECT_EQ(trainer.evaluate(validation).samples, 24);
+  EXPECT_EQ(trainer.evaluate(validation).samples, 160) << "asked for after the stop";
+}
+
+TEST_P(TrainerTest, AStopForgetsTheUpdateUnderWay) {
+  TrainedModel whole(runtime(), device()), parts(runtime(), device());
+  StoppingSource train({8, 8, 3}, 5, 128, 8);
+  Trainer all(whole.step, train, nullptr, {.epochs = 1, .accumulate = 4});
+  (void)all.run();
+  Trainer first(parts.step, train, nullptr, {.epochs = 1, .accumulate = 4});
+  train.fetched = 0;
+  train.trainer = &first;
+  train.stop_at = 6;  // the second of four in the second update
+  const TrainResult stopped = first.run();
+  EXPECT_EQ(train.fetched, 6);
+  EXPECT_TRUE(stopped.stopped);
+  EXPECT_EQ(stopped.update, 1);
+  Trainer second(parts.step, train, nullptr, {.epochs = 1, .accumulate = 4, .first_update = stopped.update});
+  EXPECT_FALSE(second.run().stopped);
+  EXPECT_EQ(whole.weights(), parts.weights());
+}
+
+TEST_P(TrainerTest, TheOptionsMayAskForAStopAndTheEvaluationIsTold) {
+  struct Evaluations : Callback {
+    void on_evaluation(const EvaluationEvent& event) override { told.push_back(event.batch); }
+    std::vector<std::int64_t> told;
+  } evaluations;
+  TrainedModel setup(runtime(), device());
+  MemorySource train({8, 8, 3}, 5, 32, 8), validation({8, 8, 3}, 5, 40, 8);
+  Trainer trainer(setup.step, train, &validation,
+                  {.epochs = 100, .read_seconds = 0, .stop = [&] { return evaluations.told.size() == 6; }});
+  trainer.add(evaluations);
+  const TrainResult result = trainer.run();
+  EXPECT_TRUE(result.stopped);
+  EXPECT_EQ(evaluations.told, (std::vector<std::int64_t>{1, 2, 3, 4, 5, 1}));
+  EXPECT_EQ(result.epoch, 1);
+  EXPECT_EQ(result.update, 4);
+}
+
+TEST_P(TrainerTest, ARunThatThrowsSaysWhatItHasDone) {
+  struct Throws : Callback {
+    void on_epoch_end(const EpochEvent& event) override {
+      if (event.epoch == 1) throw DataError("the disk is full");
+    }
+  } throws;
+  TrainedModel setup(runtime(), device());
+  MemorySource train({8, 8, 3}, 5, 32, 8);
+  Trainer trainer(setup.step, train, nullptr, {.epochs = 3});
+  trainer.add(throws);
+  EXPECT_THROW((void)trainer.run(), DataError);
+  EXPECT_EQ(trainer.so_far().updates, 8);
+  EXPECT_EQ(trainer.so_far().epoch, 2);
+  EXPECT_EQ(trainer.so_far().update, 0);
+}
+
+TEST_P(TrainerTest, TheLossScaleDoublesAfterItsInterval) {
+  OptimizerOptions options;
+  options.initial_loss_scale = 8.0f;
+  options.loss_scale_growth_interval = 4;
+  TrainedModel setup(runtime(), device(), options, {PrecisionKind::mixed_float16});
+  MemorySource train({8, 8, 3}, 5, 96, 8);
+  Trainer trainer(setup.step, train, nullptr, {});
+  (void)trainer.run();
+  EXPECT_EQ(setup.optimizer.control().updates, 12);
+  EXPECT_EQ(setup.optimizer.control().loss_scale, 64.0f);
+}
+
+TEST_P(TrainerTest, BadOptionsAreRefused) {
+  TrainedModel setup(runtime(), device());
+  MemorySource train({8, 8, 3}, 5, 16, 8);
+  EXPECT_THROW(Trainer(setup.step, train, nullptr, {.accumulate = 0}), ConfigError);
+  EXPECT_THROW(Trainer(setup.step, train, nullptr, {.epochs = -1}), ConfigError);
+  EXPECT_THROW(Trainer(setup.step, train, nullptr, {.max_skipped_in_a_row = 0}), ConfigError);
+  MemorySource other_classes({8, 8, 3}, 6, 16, 8), other_images({8, 9, 3}, 5, 16, 8);
+  EXPECT_THROW(Trainer(setup.step, other_classes, nullptr, {}), ShapeError);
+  EXPECT_THROW(Trainer(setup.step, train, &other_images, {}), ShapeError);
+  EXPECT_THROW(Optimizer(setup.model, {.momentum = 1.5f}), ConfigError);
+  EXPECT_THROW(Optimizer(setup.model, {.epsilon = 0.0f}), ConfigError);
+}
+
+}  // namespace
+}  // namespace bantam

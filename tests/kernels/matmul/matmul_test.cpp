@@ -1,0 +1,165 @@
+// Matrix products: a hand value, every type and transposition against plain loops in double, bits over thread counts.
+#include "bantam/kernels/contracts/matmul/matmul.h"
+
+#include <gtest/gtest.h>
+
+#include "bantam/kernels/reference/matmul.h"
+#include "tests/kernels/device_buffer.h"
+#include "tests/kernels/guarded_workspace.h"
+
+namespace bantam::testing {
+namespace {
+
+using kernels::MatmulShape;
+
+class MatmulTest : public DeviceTest {};
+INSTANTIATE_TEST_SUITE_P(Devices, MatmulTest, ::testing::ValuesIn(test_devices()), device_test_name);
+
+struct Types {
+  DType in, out;
+};
+constexpr Types kTypes[] = {{DType::float32, DType::float32},
+                            {DType::float16, DType::float16},
+                            {DType::float16, DType::float32},
+                            {DType::bfloat16, DType::bfloat16},
+                            {DType::bfloat16, DType::float32}};
+
+/// Errors of k float32 additions of random signs grow like a random walk: sqrt(k) roundings of 2^-24, relative to a
+/// result that grows alike; 4 for the spread of the walk. Storing in a half type rounds once more.
+double tolerance(const MatmulShape& s, DType out) {
+  const double rounding = out == DType::float32 ? 0.0 : unit_roundoff(out);
+  return 4 * std::sqrt(static_cast<double>(s.k) + 1) * unit_roundoff(DType::float32) + rounding;
+}
+
+std::string describe(const MatmulShape& s, Types types) {
+  return "m=" + std::to_string(s.m) + " n=" + std::to_string(s.n) + " k=" + std::to_string(s.k) +
+         " transposes=" + std::to_string(s.transpose_a) + std::to_string(s.transpose_b) + " " +
+         std::string(to_string(types.in)) + "->" + std::string(to_string(types.out));
+}
+
+void run(KernelDevice& device, const MatmulShape& s, Types types, const DeviceBuffer& a, const DeviceBuffer& b,
+         const DeviceBuffer& c, bool accumulate) {
+  GuardedWorkspace workspace(device, matmul_workspace_bytes(s, types.in, types.out, device.exec().device.kind));
+  BANTAM_KERNEL(device.exec(), matmul, s, types.in, a.data(), b.data(), types.out, c.data(), accumulate,
+                workspace.get());
+  device.synchronize();
+  workspace.expect_guard_intact();
+}
+
+void check(KernelDevice& device, const MatmulShape& s, Types types, bool accumulate) {
+  SCOPED_TRACE(describe(s, types) + (accumulate ? " accumulate" : ""));
+  const std::vector<float> a = random_values(s.m * s.k, 1, types.in), b = random_values(s.k * s.n, 2, types.in);
+  const std::vector<float> before = random_values(s.m * s.n, 3, types.out);
+  const DeviceBuffer a_device(device, a, types.in), b_device(device, b, types.in);
+  const DeviceBuffer c_device(device, s.m * s.n, types.out);  // NaN: shows where it is read without accumulate
+  if (accumulate) const_cast<DeviceBuffer&>(c_device).upload(before);
+  run(device, s, types, a_device, b_device, c_device, accumulate);
+  const std::vector<double> a64(a.begin(), a.end()), b64(b.begin(), b.end());
+  std::vector<double> expected(before.begin(), before.end());
+  kernels::reference::matmul(s, a64.data(), b64.data(), expected.data(), accumulate);
+  EXPECT_LE(relative_error(c_device.download(), expected), tolerance(s, types.out));
+}
+
+TEST_P(MatmulTest, TwoByTwoByHand) {
+  const MatmulShape s{.m = 2, .n = 2, .k = 3};
+  const DeviceBuffer a(device(), {1, 2, 3, 4, 5, 6}, DType::float32);
+  const DeviceBuffer b(device(), {7, 8, 9, 10, 11, 12}, DType::float32);
+  const DeviceBuffer c(device(), {1, 1, 1, 1}, DType::float32);
+  run(device(), s, kTypes[0], a, b, c, false);
+  EXPECT_EQ(c.download(), (std::vector<float>{58, 64, 139, 154}));
+  run(device(), s, kTypes[0], a, b, c, true);
+  EXPECT_EQ(c.download(), (std::vector<float>{116, 128, 278, 308}));
+}
+
+TEST_P(MatmulTest, MatchesReferenceForEveryTypeAndTransposition) {
+  for (const Types types : kTypes) {
+    for (const bool ta : {false, true}) {
+      for (const bool tb : {false, true}) {
+        for (const auto& [m, n, k] : {std::array<std::int64_t, 3>{1, 1, 1},
+                                      {1, 10, 64},
+                                      {5, 3, 7},
+                                      {17, 33, 29},
+                                      {64, 64, 64},
+                                      {130, 70, 300},
+                                      {16, 10, 64}}) {
+          check(device(), {m, n, k, ta, tb}, types, false);
+          check(device(), {m, n, k, ta, tb}, types, true);
+        }
+      }
+    }
+  }
+}
+
+TEST_P(MatmulTest, MatchesReferenceWhereTheWorkIsCut) {
+  for (const Types types : kTypes) {
+    check(device(), {.m = 16, .n = 64, .k = 10816, .transpose_b = true}, types, false);  // pieces of the sum
+    check(device(), {.m = 16, .n = 64, .k = 10816, .transpose_b = true}, types, true);
+    check(device(), {.m = 64, .n = 5408, .k = 16, .transpose_a = true}, types, true);  // columns
+    check(device(), {.m = 3001, .n = 65, .k = 33}, types, false);                      // rows
+    check(device(), {.m = 300, .n = 290, .k = 513}, types, true);                      // both, ragged
+  }
+}
+
+TEST_P(MatmulTest, EmptySumsGiveZeroOrLeaveC) {
+  const DeviceBuffer nothing(device(), 4, DType::float32);
+  const DeviceBuffer c(device(), {1, 2, 3, 4}, DType::float32);
+  const MatmulShape s{.m = 2, .n = 2, .k = 0};
+  run(device(), s, kTypes[0], nothing, nothing, c, true);
+  EXPECT_EQ(c.download(), (std::vector<float>{1, 2, 3, 4}));
+  run(device(), s, kTypes[0], nothing, nothing, c, false);
+  EXPECT_EQ(c.download(), (std::vector<float>{0, 0, 0, 0}));
+}
+
+TEST_P(MatmulTest, SameCallGivesSameBits) {
+  const MatmulShape s{.m = 16, .n = 64, .k = 10816, .transpose_b = true};
+  for (const Types types : kTypes) {
+    const DeviceBuffer a(device(), random_values(s.m * s.k, 1, types.in), types.in);
+    const DeviceBuffer b(device(), random_values(s.k * s.n, 2, types.in), types.in);
+    const DeviceBuffer first(device(), s.m * s.n, types.out), second(device(), s.m * s.n, types.out);
+    run(device(), s, types, a, b, first, false);
+    run(device(), s, types, a, b, second, false);
+    EXPECT_EQ(first.download_bytes(), second.download_bytes());
+  }
+}
+
+TEST_P(MatmulTest, RefusesUnknownTypesAndSmallWorkspaces) {
+  const DeviceBuffer a(device(), {1, 2, 3, 4}, DType::float32), c(device(), 4, DType::float32);
+  const MatmulShape s{.m = 2, .n = 2, .k = 2};
+  EXPECT_THROW(matmul_workspace_bytes(s, DType::int32, DType::int32, DeviceKind::cpu), DTypeError);
+  EXPECT_THROW(BANTAM_KERNEL(exec(), matmul, s, DType::float32, a.data(), a.data(), DType::float16, c.data(), false,
+                             kernels::Workspace{}),
+               DTypeError);
+  const MatmulShape cut{.m = 16, .n = 64, .k = 10816};
+  EXPECT_THROW(BANTAM_KERNEL(exec(), matmul, cut, DType::float32, a.data(), a.data(), DType::float32, c.data(), false,
+                             kernels::Workspace{}),
+               Error);
+}
+
+TEST(MatmulThreadsTest, BitsDoNotDependOnTheNumberOfThreads) {
+  for (const Types types : kTypes) {
+    for (const MatmulShape& s : {MatmulShape{.m = 16, .n = 64, .k = 10816}, MatmulShape{.m = 700, .n = 130, .k = 200},
+                                 MatmulShape{.m = 64, .n = 9000, .k = 24, .transpose_a = true},
+                                 MatmulShape{.m = 5003, .n = 70, .k = 300, .transpose_b = true}}) {
+      std::vector<std::vector<std::uint8_t>> results;
+      for (const int threads : {1, 2, 3}) {
+        KernelDevice device(Device::cpu(), threads);
+        const DeviceBuffer a(device, random_values(s.m * s.k, 1, types.in), types.in);
+        const DeviceBuffer b(device, random_values(s.k * s.n, 2, types.in), types.in);
+        const DeviceBuffer c(device, s.m * s.n, types.out);
+        run(device, s, types, a, b, c, false);
+        results.push_back(c.download_bytes());
+      }
+      EXPECT_EQ(results[0], results[1]) << describe(s, types);
+      EXPECT_EQ(results[0], results[2]) << describe(s, types);
+    }
+  }
+}
+
+TEST(MatmulSizesTest, CountOperationsAndBytes) {
+  const MatmulShape s{.m = 2, .n = 3, .k = 5};
+  EXPECT_EQ(kernels::matmul_flops(s), 60);
+  EXPECT_EQ(kernels::matmul_bytes(s, DType::float16, DType::float32), 2 * (10 + 15) + 4 * 6);
+}
+
+}  // namespace
+}  // namespace bantam::testing

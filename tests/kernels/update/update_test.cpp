@@ -1,0 +1,344 @@
+// The weight update: every optimizer by hand and against the textbook in double, frozen segments, copies, padding,
+// threads.
+#include "bantam/kernels/contracts/update/update.h"
+
+#include <string>
+
+#include <gtest/gtest.h>
+
+#include "bantam/kernels/reference/update.h"
+#include "tests/kernels/update/update_arena.h"
+
+namespace bantam::testing {
+namespace {
+
+using kernels::OptimizerKind;
+using kernels::UpdateControl;
+using kernels::UpdateGroup;
+
+constexpr OptimizerKind kKinds[] = {OptimizerKind::sgd, OptimizerKind::sgd_nesterov, OptimizerKind::adam,
+                                    OptimizerKind::adamw};
+constexpr double kUnit = 0x1p-24;  // half a unit in the last place of float32, relative
+
+class UpdateTest : public DeviceTest {
+ protected:
+  /// The weight after each of three updates, from w = 0.5 with gradients 0.1, -0.2, 0.3.
+  std::vector<float> three_steps(OptimizerKind kind, const UpdateGroup& group, bool momentum = true) {
+    TestArena arena(device(), {{1, {.group = 0, .compute_copy = 1}}}, {group}, DType::float32, momentum);
+    arena.master.upload(arena.padded({{0.5f}}));
+    std::vector<float> weights;
+    for (const float g : {0.1f, -0.2f, 0.3f}) {
+      arena.gradient.upload(arena.padded({{g}}));
+      arena.step(kind);
+      weights.push_back(arena.master.download()[0]);
+      EXPECT_EQ(arena.compute.download()[0], weights.back());
+    }
+    EXPECT_EQ(arena.control_now().updates, 3);
+    return weights;
+  }
+};
+
+// By hand: m = 0.01, -0.011, 0.0201 and v = 1e-5, 4.999e-5, 1.3994001e-4, corrected by 1 - 0.9^t and 1 - 0.999^t.
+// 0.1f and its like are off by up to 4 units, and a step has a dozen operations: 32 units in all.
+TEST_P(UpdateTest, AdamByHand) {
+  expect_close(three_steps(OptimizerKind::adam, {.learning_rate = 0.1f}),
+               std::vector<double>{0.4000000999999, 0.43661042955255, 0.40228633740779}, 32 * kUnit);
+  // Decay 0.5 is added to the gradient, and so passes through the moments.
+  expect_close(three_steps(OptimizerKind::adam, {.learning_rate = 0.1f, .weight_decay = 0.5f}),
+               std::vector<double>{0.40000002857142, 0.33299422720016, 0.25081269803326}, 32 * kUnit);
+}
+
+TEST_P(UpdateTest, AdamWByHand) {
+  expect_close(three_steps(OptimizerKind::adamw, {.learning_rate = 0.1f, .weight_decay = 0.01f}),
+               std::vector<double>{0.3995000999999, 0.43571092945255, 0.40095112637834}, 32 * kUnit);
+}
+
+// m = 0.105, -0.100605, 0.214451105 with g + 0.01·w.
+TEST_P(UpdateTest, SgdByHand) {
+  const UpdateGroup group{.learning_rate = 0.1f, .weight_decay = 0.01f, .beta1 = 0.9f};
+  expect_close(three_steps(OptimizerKind::sgd, group), std::vector<double>{0.4895, 0.4995605, 0.4781153895},
+               16 * kUnit);
+  expect_close(three_steps(OptimizerKind::sgd_nesterov, group),
+               std::vector<double>{0.48005, 0.508632905, 0.4588231619805}, 16 * kUnit);
+  const UpdateGroup plain{.learning_rate = 0.1f, .beta1 = 0.0f};
+  for (const bool buffer : {false, true}) {
+    expect_close(three_steps(OptimizerKind::sgd, plain, buffer), std::vector<double>{0.49, 0.51, 0.48}, 16 * kUnit);
+  }
+}
+
+/// Three updates of random weights with random gradients, and the same by the textbook in double.
+void expect_reference(KernelDevice& device, OptimizerKind kind, std::int64_t count, DType compute) {
+  const UpdateGroup group{
+      .learning_rate = 0.05f, .weight_decay = 0.02f, .beta1 = 0.9f, .beta2 = 0.99f, .epsilon = 1e-3f};
+  TestArena arena(device, {{count, {.group = 0, .compute_copy = 1}}}, {group}, compute);
+  arena.control.upload({{.loss_scale = 8}});
+  const std::vector<float> start = arena.random_padded(1);
+  std::vector<kernels::reference::WeightState<double>> states(start.size());
+  for (std::size_t i = 0; i < start.size(); ++i) states[i].w = start[i];
+  arena.master.upload(start);
+  for (std::int64_t t = 1; t <= 3; ++t) {
+    const std::vector<float> gradient = arena.random_padded(static_cast<std::uint64_t>(10 * t), -8, 8);
+    arena.gradient.upload(gradient);
+    arena.step(kind);
+    for (std::size_t i = 0; i < start.size(); ++i) {
+      states[i] = kernels::reference::optimizer_step<double>(kind, group, t, gradient[i] / 8.0, states[i]);
+    }
+  }
+  std::vector<double> w, m;
+  for (const auto& state : states) {
+    w.push_back(state.w);
+    m.push_back(state.m);
+  }
+  // A step rounds w (2 units) and adds a part below 0.2 with some 32 units of its own.
+  const std::vector<float> master = arena.master.download();
+  expect_close(master, w, 3 * (2 + 0.2 * 32) * kUnit);
+  expect_close(arena.moment1.download(), m, 3 * 8 * kUnit);
+  std::vector<float> copy;
+  for (const float v : master) copy.push_back(rounded(v, compute));
+  ASSERT_EQ(bits_of(arena.compute.download()), bits_of(copy));
+  for (std::size_t i = static_cast<std::size_t>(count); i < master.size(); ++i) ASSERT_EQ(master[i], 0.0f) << "padding";
+}
+
+TEST_P(UpdateTest, EveryOptimizerIsTheTextbook) {
+  for (const OptimizerKind kind : kKinds) {
+    for (const DType compute : kernel_dtypes()) {
+      for (const std::int64_t count : odd_counts()) {
+        SCOPED_TRACE("optimizer " + std::to_string(static_cast<int>(kind)) + " " + std::string(to_string(compute)) +
+                     " " + std::to_string(count));
+        expect_reference(device(), kind, count, compute);
+      }
+    }
+  }
+}
+
+TEST_P(UpdateTest, GroupsFrozenSegmentsAndCopies) {
+  TestArena arena(device(),
+                  {{200, {.group = 0, .compute_copy = 1}},
+                   {70, {.group = 0, .frozen = 1, .compute_copy = 1}},
+                   {128, {.group = 1, .compute_copy = 0}},
+                   {1, {.group = 0, .compute_copy = 1}}},
+                  {{.learning_rate = 0.5f, .beta1 = 0}, {.learning_rate = 2, .beta1 = 0}});
+  const std::vector<float> start = arena.random_padded(1), gradient = arena.random_padded(5);
+  arena.master.upload(start);
+  arena.gradient.upload(gradient);
+  arena.step(OptimizerKind::sgd);
+  const std::vector<float> master = arena.master.download(), copy = arena.compute.download();
+  const std::vector<std::size_t> begin = {0, arena.offset(1), arena.offset(2), arena.offset(3), master.size()};
+  const float rates[] = {0.5f, 0.0f, 2.0f, 0.5f};
+  for (std::size_t s = 0; s < 4; ++s) {
+    for (std::size_t i = begin[s]; i < begin[s + 1]; ++i) {
+      ASSERT_EQ(master[i], start[i] - rates[s] * gradient[i]) << i;  // products by powers of two are exact
+      if (s == 0 || s == 3) {
+        ASSERT_EQ(copy[i], rounded(master[i], DType::float16)) << i;
+      } else {
+        ASSERT_TRUE(std::isnan(copy[i])) << "the copy of segment " << s << " was written";
+      }
+    }
+  }
+}
+
+TEST_P(UpdateTest, NothingMovesWhereNothingCameAndEpsilonIsZero) {
+  TestArena arena(device(), {{130, {.group = 0, .compute_copy = 1}}}, {{.learning_rate = 0.1f, .epsilon = 0}});
+  const std::vector<float> start = arena.random_padded(3);
+  arena.master.upload(start);
+  arena.step(OptimizerKind::adam);
+  EXPECT_EQ(arena.master.download(), start);
+}
+
+// The 10,000th update: beta2^t = 0.999^10000 = 4.5e-5 and beta1^t = 0, so the corrections are nearly 1.
+TEST_P(UpdateTest, LateStepsAndCountsAbove32Bits) {
+  for (const std::int64_t done : {std::int64_t{9999}, std::int64_t{1} << 33}) {
+    const UpdateGroup group{.learning_rate = 0.1f};
+    TestArena arena(device(), {{1, {.group = 0}}}, {group});
+    arena.control.upload({{.updates = done}});
+    arena.master.upload(arena.padded({{0.5f}}));
+    arena.moment1.upload(arena.padded({{0.25f}}));
+    arena.moment2.upload(arena.padded({{0.125f}}));
+    arena.gradient.upload(arena.padded({{-0.75f}}));
+    arena.step(OptimizerKind::adam);
+    const auto expected =
+        kernels::reference::optimizer_step<double>(OptimizerKind::adam, group, done + 1, -0.75, {0.5, 0.25, 0.125});
+    expect_close({arena.master.download()[0]}, std::vector<double>{expected.w}, 4 * kUnit);
+    EXPECT_EQ(arena.control_now().updates, done + 1);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Devices, UpdateTest, ::testing::ValuesIn(test_devices()), device_test_name);
+
+// Norm and finite check, clipping, skipped updates, loss scale and buffers.
+class UpdateControlTest : public DeviceTest {
+ protected:
+  /// Statistics of `gradient` under `control`, in an arena of a trained, a frozen and again a trained segment.
+  UpdateControl statistics_of(const UpdateControl& control, const std::vector<std::vector<float>>& gradient) {
+    TestArena arena(device(), segments(), {UpdateGroup{}});
+    arena.control.upload({control});
+    arena.gradient.upload(arena.padded(gradient));
+    arena.begin();
+    return arena.control_now();
+  }
+  static std::vector<TestSegment> segments() {
+    return {{300, {.group = 0, .compute_copy = 1}}, {5, {.group = 0, .frozen = 1}}, {129, {.group = 0}}};
+  }
+};
+
+TEST_P(UpdateControlTest, NormAndFactorByHand) {
+  // Scaled by 2: gradients 3 and 4; the frozen 100 does not count. Norm 5, clipped to 1.
+  const std::vector<std::vector<float>> gradient = {{6}, {100}, {8}};
+  UpdateControl c = statistics_of({.loss_scale = 2}, gradient);
+  EXPECT_EQ(c.found_nonfinite, 0);
+  EXPECT_FLOAT_EQ(c.gradient_norm, 5);
+  EXPECT_FLOAT_EQ(c.gradient_factor, 0.5f);
+  c = statistics_of({.loss_scale = 2, .clip_norm = 1}, gradient);
+  EXPECT_FLOAT_EQ(c.gradient_norm, 5);
+  EXPECT_FLOAT_EQ(c.gradient_factor, 0.1f);
+  c = statistics_of({.loss_scale = 2, .clip_norm = 5.5f}, gradient);
+  EXPECT_FLOAT_EQ(c.gradient_factor, 0.5f);
+  // All zeros: no division by the norm.
+  c = statistics_of({.loss_scale = 4, .clip_norm = 1}, {{0}, {0}, {0}});
+  EXPECT_EQ(c.gradient_norm, 0);
+  EXPECT_EQ(c.gradient_factor, 0.25f);
+}
+
+TEST_P(UpdateControlTest, NormIsTheReference) {
+  for (const std::int64_t count : {std::int64_t{1}, std::int64_t{127}, std::int64_t{70000}, std::int64_t{3000001}}) {
+    TestArena arena(device(), {{count, {.group = 0}}}, {UpdateGroup{}});
+    const std::vector<float> gradient = arena.random_padded(4);
+    arena.gradient.upload(gradient);
+    arena.begin();
+    const double expected = kernels::reference::gradient_norm<double>(count, gradient.data());
+    // Summed in double, rounded to float once.
+    EXPECT_NEAR(arena.control_now().gradient_norm, expected, 1.01 * kUnit * expected) << count;
+  }
+}
+
+TEST_P(UpdateControlTest, EveryNonFiniteElementIsFound) {
+  const std::vector<std::pair<std::size_t, std::size_t>> places = {{0, 0}, {0, 127}, {0, 299}, {2, 0}, {2, 128}};
+  for (const float bad : {INFINITY, -INFINITY, NAN}) {
+    for (const auto& [segment, element] : places) {
+      std::vector<std::vector<float>> gradient = {random_values(300, 1), random_values(5, 2), random_values(129, 3)};
+      gradient[segment][element] = bad;
+      EXPECT_EQ(statistics_of({.clip_norm = 1}, gradient).found_nonfinite, 1)
+          << bad << " at " << segment << ":" << element;
+    }
+    EXPECT_EQ(statistics_of({}, {{1}, {1, bad}, {1}}).found_nonfinite, 0) << "frozen segments do not count";
+  }
+  // Opposite infinities do not cancel.
+  EXPECT_EQ(statistics_of({}, {{INFINITY, -INFINITY}, {}, {}}).found_nonfinite, 1);
+}
+
+TEST_P(UpdateControlTest, LargeGradientsAreFiniteThoughTheirSquaresAreNotInFloat) {
+  const UpdateControl c =
+      statistics_of({.loss_scale = 65536, .clip_norm = 1}, {{3e38f, 3e38f}, {}, {1e-30f, 3e38f, 3e38f}});
+  EXPECT_EQ(c.found_nonfinite, 0);
+  EXPECT_FLOAT_EQ(c.gradient_norm, 6e38 / 65536);
+  EXPECT_FLOAT_EQ(c.gradient_factor, 1 / 6e38);
+}
+
+TEST_P(UpdateControlTest, ASkippedUpdateLeavesEveryBit) {
+  for (const OptimizerKind kind : kKinds) {
+    TestArena arena(device(), segments(), {{.learning_rate = 0.1f, .weight_decay = 0.1f}});
+    arena.control.upload(
+        {{.loss_scale = 1024, .growth_interval = 5, .finite_in_a_row = 4, .updates = 7, .skipped = 2}});
+    arena.master.upload(arena.random_padded(1));
+    arena.moment1.upload(arena.random_padded(4));
+    arena.moment2.upload(arena.random_padded(7, 0, 1));
+    std::vector<float> gradient = arena.random_padded(10);
+    gradient[arena.offset(2) + 3] = INFINITY;
+    arena.gradient.upload(gradient);
+    const auto state = [&] {
+      return std::vector{arena.master.download_bytes(), arena.moment1.download_bytes(), arena.moment2.download_bytes(),
+                         arena.compute.download_bytes(), arena.gradient.download_bytes()};
+    };
+    const auto before = state();
+    arena.step(kind);
+    EXPECT_EQ(state(), before);
+    const UpdateControl c = arena.control_now();
+    EXPECT_EQ(c.updates, 7);
+    EXPECT_EQ(c.skipped, 3);
+    EXPECT_EQ(c.finite_in_a_row, 0);
+    EXPECT_EQ(c.loss_scale, 512);
+    arena.gradient.upload(arena.random_padded(20));
+    arena.step(kind);
+    EXPECT_NE(state(), before) << "the next finite update moves";
+    EXPECT_EQ(arena.control_now().updates, 8);
+  }
+}
+
+TEST_P(UpdateControlTest, LossScaleGrowsAndBacksOff) {
+  TestArena arena(device(), segments(), {UpdateGroup{}});
+  const auto run = [&](float gradient, int times) {
+    arena.gradient.upload(arena.padded({{gradient}, {}, {}}));
+    for (int i = 0; i < times; ++i) arena.step(OptimizerKind::adam);
+    return arena.control_now();
+  };
+  arena.control.upload({{.loss_scale = 4, .growth_interval = 3}});
+  EXPECT_EQ(run(1, 2).loss_scale, 4);
+  EXPECT_EQ(run(1, 1).loss_scale, 8);
+  EXPECT_EQ(run(1, 2).finite_in_a_row, 2);
+  EXPECT_EQ(run(NAN, 1).loss_scale, 4);
+  EXPECT_EQ(run(1, 2).loss_scale, 4);
+  EXPECT_EQ(run(1, 1).loss_scale, 8);
+  EXPECT_EQ(run(NAN, 10).loss_scale, 1) << "not below 1";
+  arena.control.upload({{.loss_scale = 0x1p23f, .growth_interval = 1}});
+  EXPECT_EQ(run(1, 1).loss_scale, 0x1p24f);
+  EXPECT_EQ(run(1, 1).loss_scale, 0x1p24f) << "not above 2^24";
+  arena.control.upload({{.loss_scale = 16, .growth_interval = 0}});
+  EXPECT_EQ(run(1, 5).loss_scale, 16) << "constant";
+  const UpdateControl constant = run(NAN, 2);
+  EXPECT_EQ(constant.loss_scale, 16);
+  EXPECT_EQ(constant.skipped, 2);
+  EXPECT_EQ(constant.updates, 5);
+}
+
+TEST_P(UpdateControlTest, BuffersAdvanceOrGoBack) {
+  for (const std::int64_t count : {std::int64_t{1}, std::int64_t{300001}}) {
+    for (const bool finite : {true, false}) {
+      const std::vector<float> p = random_values(count, 1), c = random_values(count, 2);
+      const DeviceBuffer pending(device(), p, DType::float32), current(device(), c, DType::float32);
+      TestArena arena(device(), segments(), {UpdateGroup{}});
+      arena.gradient.upload(arena.padded({{finite ? 1 : INFINITY}, {}, {}}));
+      arena.step(OptimizerKind::sgd, {count, pending.as<float>(), current.as<float>()});
+      EXPECT_EQ(pending.download(), finite ? p : c);
+      EXPECT_EQ(current.download(), finite ? p : c);
+      EXPECT_EQ(arena.control_now().updates, finite ? 1 : 0);
+    }
+  }
+}
+
+TEST_P(UpdateControlTest, AnArenaWithoutParametersStillPublishesBuffers) {
+  const DeviceBuffer pending(device(), {1, 2}, DType::float32), current(device(), {3, 4}, DType::float32);
+  TestArena arena(device(), {}, {UpdateGroup{}});
+  arena.step(OptimizerKind::adam, {2, pending.as<float>(), current.as<float>()});
+  EXPECT_EQ(current.download(), (std::vector<float>{1, 2}));
+  EXPECT_EQ(arena.control_now().updates, 1);
+}
+
+TEST_P(UpdateControlTest, TooManyGroupsAreRefused) {
+  TestArena arena(device(), segments(), std::vector<UpdateGroup>(kernels::kMostUpdateGroups + 1));
+  arena.begin();
+  EXPECT_THROW(arena.apply(OptimizerKind::adam), Error);
+}
+
+INSTANTIATE_TEST_SUITE_P(Devices, UpdateControlTest, ::testing::ValuesIn(test_devices()), device_test_name);
+
+TEST(UpdateCpu, BitsDoNotDependOnThreads) {
+  for (const OptimizerKind kind : kKinds) {
+    std::vector<std::vector<std::uint32_t>> results;
+    for (const int threads : {1, 2, 3}) {
+      KernelDevice device(Device::cpu(), threads);
+      TestArena arena(device, {{100001, {.group = 0, .compute_copy = 1}}},
+                      {{.learning_rate = 0.1f, .weight_decay = 0.1f}});
+      arena.control.upload({{.clip_norm = 0.5f}});
+      arena.master.upload(arena.random_padded(1));
+      arena.gradient.upload(arena.random_padded(2));
+      arena.step(kind);
+      results.push_back(bits_of(arena.master.download()));
+      results.back().push_back(bits_of({arena.control_now().gradient_norm})[0]);
+    }
+    EXPECT_EQ(results[0], results[1]);
+    EXPECT_EQ(results[0], results[2]);
+  }
+}
+
+}  // namespace
+}  // namespace bantam::testing

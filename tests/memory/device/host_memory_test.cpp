@@ -1,0 +1,22 @@
+#include "bantam/memory/device/host_memory.h"
+
+#include <string>
+
+#include <gtest/gtest.h>
+
+namespace bantam {
+namespace {
+
+TEST(HostMemory, APlanIsRefusedForWhatTheHostLeaves) {
+  const HostInfo host{.total_bytes = 60 << 20, .free_bytes = 40 << 20, .swap_bytes = 8 << 20, .bound = "/group/limit"};
+  EXPECT_FALSE(refused_by_host(host, 48 << 20));
+  const auto refused = refused_by_host(host, (48 << 20) + 1);
+  ASSERT_TRUE(refused);
+  EXPECT_EQ(refused->facts().requested_bytes, (48u << 20) + 1);
+  EXPECT_EQ(refused->facts().limit_bytes, 48u << 20);
+  EXPECT_NE(std::string(refused->what()).find("/group/limit"), std::string::npos) << refused->what();
+  EXPECT_FALSE(refused_by_host(HostInfo{}, std::uint64_t{1} << 60)) << "nothing is known";
+}
+
+}  // namespace
+}  // namespace bantam

@@ -1,0 +1,82 @@
+// The zoo: parameters as the peers count them, output shapes, and that the small ones run a step on the meta device.
+#include "bantam/models/zoo/zoo.h"
+
+#include <gtest/gtest.h>
+
+#include "bantam/engine/step/training_step.h"
+#include "tests/models/yaml/model_text.h"
+
+namespace bantam::models {
+namespace {
+
+struct Case {
+  std::string name;
+  std::int64_t parameters;
+  std::int64_t buffers;  // running statistics: 2 a normalised channel
+  std::int64_t classes;
+};
+
+void PrintTo(const Case& c, std::ostream* out) { *out << c.name; }
+
+class Zoo : public testing::TestWithParam<Case> {};
+
+TEST_P(Zoo, ParametersAndOutputAreThePeers) {
+  const ModelSpec spec = model_from("model: {zoo: " + GetParam().name + "}");
+  EXPECT_EQ(spec.name, GetParam().name);
+  Runtime runtime;
+  const Model model(runtime, Device::meta_of(Device::cuda()), spec.graph, {});
+  EXPECT_EQ(model.parameters().parameter_count(), GetParam().parameters);
+  std::int64_t buffers = 0;
+  for (const Buffer& buffer : model.buffers().all()) buffers += buffer.shape.elements();
+  EXPECT_EQ(buffers, GetParam().buffers);
+  EXPECT_EQ(spec.graph.output_shape(), Shape{GetParam().classes});
+}
+
+TEST_P(Zoo, TrainsOnTheMetaDevice) {
+  const ModelSpec spec = model_from("model: {zoo: " + GetParam().name + "}");
+  Runtime runtime;
+  const Device device = Device::meta_of(Device::cpu());
+  Model model(runtime, device, spec.graph, {});
+  Optimizer optimizer(model, {});
+  TrainingStep step(model, optimizer, {});
+  const Context context = model.context(Pass::train);
+  Batch batch;
+  batch.size = 2;
+  batch.images = context.allocate(spec.graph.input_shape().prepend(2), DType::float32, Category::input);
+  batch.labels = context.allocate({2}, DType::int32, Category::input);
+  step.step(batch);
+  // Weights, gradients and Adam's two moments of every parameter are held, and activations were.
+  const MemoryStats stats = runtime.allocator(device).stats();
+  EXPECT_GE(stats.in_use_bytes, static_cast<std::uint64_t>(4 * 4 * GetParam().parameters));
+  EXPECT_GT(stats.by_category_at_peak[Category::activation], 0u);
+  EXPECT_EQ(stats.by_category[Category::activation], 0u) << "activations are gone after the step";
+}
+
+INSTANTIATE_TEST_SUITE_P(Networks, Zoo,
+                         testing::Values(Case{"separable_cnn", 695493, 0, 10},
+                                         Case{"resnet18_cifar", 11173962, 9600, 10},
+                                         Case{"mobilenet_v1", 4231976, 21888, 1000},
+                                         Case{"resnet50", 25557032, 53120, 1000}),
+                         [](const auto& info) { return info.param.name; });
+
+TEST(ZooOptionsTest, ClassesInputAndWidthCanBeSaid) {
+  const ModelSpec cifar100 = model_from("model: {zoo: resnet18_cifar, classes: 100, input: [40, 40, 1]}");
+  EXPECT_EQ(to_string(cifar100.graph.output_shape()), "(100)");
+  EXPECT_EQ(to_string(cifar100.graph.input_shape()), "(40, 40, 1)");
+  const ModelSpec half = model_from("model: {zoo: mobilenet_v1, width: 0.5, classes: 10, input: [64, 64, 3]}");
+  EXPECT_EQ(to_string(half.graph.nodes()[1].output), "(32, 32, 16)");
+  // The sum over its layers: stem, classifier, and per block a depthwise and a pointwise convolution with their norms.
+  std::int64_t expected = 27 * 16 + 2 * 16 + 512 * 10 + 10, in = 16;
+  for (const std::int64_t out : {32, 64, 64, 128, 128, 256, 256, 256, 256, 256, 256, 512, 512}) {
+    expected += 9 * in + 2 * in + in * out + 2 * out;
+    in = out;
+  }
+  EXPECT_EQ(parameter_count(half.graph), expected);
+}
+
+TEST(ZooOptionsTest, AModelMayHaveANameOfItsOwn) {
+  EXPECT_EQ(model_from("model: {zoo: resnet50, name: mine}").name, "mine");
+}
+
+}  // namespace
+}  // namespace bantam::models
