@@ -5,6 +5,7 @@
 
 #include "bantam/engine/graph/graph.h"
 #include "bantam/engine/layers/layers.h"
+#include "bantam/engine/layers/loss.h"
 #include "bantam/engine/ops/classifier_head.h"
 #include "bantam/engine/ops/ops.h"
 #include "bantam/kernels/contracts/head/classifier_head.h"

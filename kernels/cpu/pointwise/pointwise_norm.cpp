@@ -3,6 +3,7 @@
 #include "bantam/kernels/contracts/pointwise/pointwise_norm.h"
 
 #include "bantam/kernels/tiling/norm/statistics_pass.h"
+#include "bantam/kernels/tiling/pointwise/pointwise_parts.h"
 
 namespace bantam::kernels::cpu {
 namespace {

@@ -8,6 +8,7 @@
 #include "bantam/kernels/cuda/device/libraries.h"
 #include "bantam/kernels/cuda/device/numeric.cuh"
 #include "bantam/kernels/tiling/matmul/workspace_rules.h"
+#include "bantam/kernels/tiling/workspace_layout.h"
 
 namespace bantam::kernels::cuda {
 namespace {

@@ -4,6 +4,7 @@
 
 #include "bantam/kernels/reference/batch_norm.h"
 #include "bantam/kernels/reference/matmul.h"
+#include "bantam/kernels/tiling/pointwise/pointwise_parts.h"
 #include "tests/kernels/arrays.h"
 #include "tests/kernels/guarded_buffer.h"
 
