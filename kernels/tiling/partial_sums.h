@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "bantam/memory/device/device.h"
+#include "bantam/memory/device/reference_gpu.h"
 
 namespace bantam::kernels {
 
@@ -22,8 +23,8 @@ constexpr std::int64_t sum_parts(std::int64_t rows, std::int64_t channels, Devic
 
 /// Channels of a block of a reduction over rows on CUDA: with float16, a row of them is one line of the cache.
 inline constexpr std::int64_t kColumnChannels = 64;
-/// Blocks of such a reduction, about: two for each of the 132 multiprocessors of a large GPU, whatever GPU it runs on.
-inline constexpr std::int64_t kColumnBlocks = 264;
+/// Blocks of such a reduction, about: two for each multiprocessor of the reference GPU.
+inline constexpr std::int64_t kColumnBlocks = 2 * kReferenceMultiprocessors;
 
 /// Parts that the rows of a (rows, channels) array are cut into on CUDA, for each column of kColumnChannels channels:
 /// about as many blocks in all as a large GPU runs at once, so that none waits for a second round; and no more than

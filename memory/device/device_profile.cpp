@@ -9,6 +9,7 @@
 
 #include "bantam/base/config/config.h"
 #include "bantam/memory/device/cuda_backend.h"
+#include "bantam/memory/device/reference_gpu.h"
 
 namespace bantam {
 namespace {
@@ -20,7 +21,7 @@ constexpr double kMiBs = 1048576.0;
 /// Kernels: what resnet50, resnet18 and mobilenet_v1 took beyond context and handles, 9 MiB each, in pages of 2 MiB
 /// (separable_cnn takes 5, and no cuDNN).
 constexpr std::uint64_t kContextMiB = 518, kCublasLtMiB = 2, kCudnnMiB = 10, kKernelsMiB = 10;
-constexpr int kMeasuredMultiprocessors = 132;
+constexpr int kMeasuredMultiprocessors = static_cast<int>(kReferenceMultiprocessors);
 
 /// Data sheets' figures: memory's bandwidth, dense matrix products of float16 with float32 sums, float32.
 struct Target {

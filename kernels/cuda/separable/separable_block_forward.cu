@@ -4,13 +4,14 @@
 #include "bantam/kernels/cuda/separable/separable_forward_float.cuh"
 #include "bantam/kernels/cuda/separable/separable_forward_half.cuh"
 #include "bantam/kernels/tiling/separable/separable_block_rules.h"
+#include "bantam/memory/device/reference_gpu.h"
 
 namespace bantam::kernels::cuda {
 namespace {
 
 /// Of a grid: about what an H200 runs at once (4 a multiprocessor). A block goes on with the unit that far on, and
 /// loads weights once.
-constexpr int kMostBlocks = 528;
+constexpr int kMostBlocks = static_cast<int>(4 * kReferenceMultiprocessors);
 
 template <class T, int kFolded, int kSteps, int kPool>
 __global__ void __launch_bounds__(kForwardThreads)

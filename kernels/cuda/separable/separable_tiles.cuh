@@ -8,6 +8,7 @@
 #include "bantam/kernels/contracts/separable/separable_block.h"
 #include "bantam/kernels/cuda/device/check.h"
 #include "bantam/kernels/tiling/fast_divide.h"
+#include "bantam/memory/device/reference_gpu.h"
 
 namespace bantam::kernels::cuda {
 
@@ -54,7 +55,7 @@ __device__ inline SeparableUnit unit_at(const SeparableTiles& t, int index) {
 /// Units of at most `most_rows` rows: whole images where there are many, else as few rows as give every multiprocessor
 /// work.
 inline SeparableTiles separable_tiles(const SeparableBlockShape& s, std::int64_t most_rows) {
-  constexpr std::int64_t kWantedUnits = 264;  // two a multiprocessor of an H200
+  constexpr std::int64_t kWantedUnits = 2 * kReferenceMultiprocessors;
   const std::int64_t wanted_parts =
       std::clamp<std::int64_t>(kWantedUnits / std::max<std::int64_t>(s.batch, 1), 1, s.out_h());
   const std::int64_t fitting_parts = std::max(wanted_parts, (s.out_h() + most_rows - 1) / most_rows);

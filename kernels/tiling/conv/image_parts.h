@@ -7,6 +7,7 @@
 
 #include "bantam/base/dtype.h"
 #include "bantam/kernels/contracts/conv/conv2d.h"
+#include "bantam/memory/device/reference_gpu.h"
 
 namespace bantam::kernels::cuda {
 
@@ -32,7 +33,7 @@ inline bool is_image_convolution(const Conv2dShape& s, DType dtype) {
 /// Parts that grad_weight's sum over the tiles is cut into; each gives one partial dw, added in order. About three
 /// blocks for each multiprocessor of a large GPU, in at most 16 MiB.
 inline std::int64_t image_grad_weight_parts(const Conv2dShape& s) {
-  constexpr std::int64_t kMost = 396, kMostFloats = std::int64_t{4} << 20;
+  constexpr std::int64_t kMost = 3 * kReferenceMultiprocessors, kMostFloats = std::int64_t{4} << 20;
   return std::max<std::int64_t>(
       1, std::min({kMost, image_tiles(s), kMostFloats / std::max<std::int64_t>(1, s.w_elements())}));
 }
@@ -42,7 +43,9 @@ inline std::int64_t image_grad_weight_bytes(const Conv2dShape& s) {
   return image_grad_weight_parts(s) * s.w_elements() * static_cast<std::int64_t>(sizeof(float));
 }
 
-/// Parts of the moments that forward can give: one a thread block, three blocks for each multiprocessor of a large GPU.
-inline std::int64_t image_parts(const Conv2dShape& s) { return std::min<std::int64_t>(396, image_tiles(s)); }
+/// Parts of the moments that forward can give: one a thread block, three blocks for each multiprocessor.
+inline std::int64_t image_parts(const Conv2dShape& s) {
+  return std::min(3 * kReferenceMultiprocessors, image_tiles(s));
+}
 
 }  // namespace bantam::kernels::cuda

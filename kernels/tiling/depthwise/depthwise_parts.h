@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "bantam/kernels/contracts/depthwise/depthwise_conv2d.h"
+#include "bantam/memory/device/reference_gpu.h"
 
 namespace bantam::kernels {
 
@@ -52,12 +53,12 @@ constexpr std::int64_t strip_lanes(std::int64_t packs) {
   return lanes;
 }
 
-/// Parts such that all blocks are of about equal work and a GPU of 132 multiprocessors has `each` blocks on every one
+/// Parts such that all blocks are of about equal work and the reference GPU has `each` blocks on every one
 /// at once, and no second round; `sums` floats a channel and part stay below 8 MiB. `pack`: channels of a thread.
 inline StripParts strip_parts(const StripCut& cut, std::int64_t channels, std::int64_t pack, std::int64_t sums,
                               std::int64_t each) {
-  constexpr std::int64_t kMultiprocessors = 132, kMostFloats = std::int64_t{1} << 21;
-  const std::int64_t blocks = kMultiprocessors * each;
+  constexpr std::int64_t kMostFloats = std::int64_t{1} << 21;
+  const std::int64_t blocks = kReferenceMultiprocessors * each;
   const std::int64_t packs = channels / pack, lanes = strip_lanes(packs);
   const std::int64_t at_once = kStripThreads / lanes, columns = (packs + lanes - 1) / lanes;
   const std::int64_t most = std::max<std::int64_t>(std::min(blocks / columns, kMostFloats / (sums * channels)), 1);

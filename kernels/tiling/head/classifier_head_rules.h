@@ -8,6 +8,7 @@
 #include "bantam/kernels/contracts/head/classifier_head.h"
 #include "bantam/kernels/contracts/matmul/matmul.h"
 #include "bantam/kernels/tiling/workspace_layout.h"
+#include "bantam/memory/device/reference_gpu.h"
 
 namespace bantam::kernels {
 
@@ -24,7 +25,7 @@ inline constexpr std::int64_t kPiecesTogether = 8;
 /// pieces than are quickly added up again.
 constexpr HiddenSplit hidden_split(const ClassifierHeadShape& s, DType dtype) {
   constexpr std::int64_t kMostSplits = 85, kAligned = 64;
-  const std::int64_t blocks = dtype == DType::float32 ? 264 : 132;
+  const std::int64_t blocks = (dtype == DType::float32 ? 2 : 1) * kReferenceMultiprocessors;
   HiddenSplit split;
   split.rows = s.batch <= 16 ? 16 : s.batch <= 256 ? 64 : 128;
   split.tiles = (s.batch + split.rows - 1) / split.rows * ((s.hidden + kHiddenTile - 1) / kHiddenTile);

@@ -8,11 +8,9 @@
 #include "bantam/kernels/contracts/matmul/matmul.h"
 #include "bantam/kernels/contracts/pointwise/pointwise_norm.h"
 #include "bantam/kernels/tiling/workspace_layout.h"
+#include "bantam/memory/device/reference_gpu.h"
 
 namespace bantam::kernels {
-
-/// Those of a large GPU, whatever GPU it runs on.
-inline constexpr std::int64_t kPointwiseMultiprocessors = 132;
 
 /// Rows of a tile on CUDA, and its columns: 64 where they are enough.
 inline constexpr std::int64_t kPointwiseRows = 128;
@@ -29,7 +27,7 @@ constexpr bool pointwise_takes(const PointwiseShape& s, DType dtype) {
 /// Parts that the tiles of rows are dealt to, in turn: as many as the GPU runs at once, with two blocks on a
 /// multiprocessor (three of the narrow ones). A part's moments are (3, out) floats and a count.
 inline std::int64_t pointwise_parts(const PointwiseShape& s) {
-  const std::int64_t columns = pointwise_columns(s), blocks = kPointwiseMultiprocessors * (columns == 64 ? 3 : 2);
+  const std::int64_t columns = pointwise_columns(s), blocks = kReferenceMultiprocessors * (columns == 64 ? 3 : 2);
   const std::int64_t tiles = (s.rows + kPointwiseRows - 1) / kPointwiseRows;
   const std::int64_t column_blocks = (s.out + columns - 1) / columns;
   return std::clamp<std::int64_t>(blocks / std::max<std::int64_t>(column_blocks, 1), 1,
@@ -51,7 +49,7 @@ inline PointwiseGradCut pointwise_grad_cut(const PointwiseShape& s) {
   cut.tiles = (s.out + cut.tile_out - 1) / cut.tile_out * ((s.in + cut.tile_in - 1) / cut.tile_in);
   const std::int64_t stages = std::max<std::int64_t>((s.rows + kRows - 1) / kRows, 1);
   cut.parts = std::max<std::int64_t>(
-      std::min({2 * kPointwiseMultiprocessors / cut.tiles, kMostFloats / (s.out * s.in), stages}), 1);
+      std::min({2 * kReferenceMultiprocessors / cut.tiles, kMostFloats / (s.out * s.in), stages}), 1);
   return cut;
 }
 

@@ -7,6 +7,7 @@
 #include "bantam/base/dtype.h"
 #include "bantam/kernels/contracts/conv/conv2d.h"
 #include "bantam/kernels/tiling/pointwise/pointwise_parts.h"
+#include "bantam/memory/device/reference_gpu.h"
 
 namespace bantam::kernels {
 
@@ -24,7 +25,7 @@ struct WarpgroupProduct {
   /// Blocks that share a column of blocks' tiles: as many as fill a large GPU, one on a multiprocessor.
   std::int64_t row_blocks() const {
     const std::int64_t each = (tiles() + kWarpgroups - 1) / kWarpgroups;
-    return std::clamp<std::int64_t>(kPointwiseMultiprocessors / std::max<std::int64_t>(column_blocks(), 1), 1,
+    return std::clamp<std::int64_t>(kReferenceMultiprocessors / std::max<std::int64_t>(column_blocks(), 1), 1,
                                     std::max<std::int64_t>(each, 1));
   }
   /// Parts of the moments: one a warpgroup. Part p has tiles p, p + parts, ...

@@ -7,6 +7,7 @@
 
 #include "bantam/base/dtype.h"
 #include "bantam/kernels/contracts/separable/separable_block.h"
+#include "bantam/memory/device/reference_gpu.h"
 
 namespace bantam::kernels {
 
@@ -79,7 +80,7 @@ inline bool separable_uses_moments(const SeparableBlockShape& s) { return s.in_c
 /// tile where there are few images, so that about a block a multiprocessor is there; else as many as fit.
 inline SeparableBackwardTiles separable_backward_tiles(const SeparableBlockShape& s, DType dtype,
                                                        std::int64_t shared_limit) {
-  constexpr std::int64_t kEnoughBlocks = 128, kMostBlocks = 264;
+  constexpr std::int64_t kEnoughBlocks = 128, kMostBlocks = 2 * kReferenceMultiprocessors;
   const std::int64_t limit = shared_limit >= kMostSharedBytes ? kMostSharedBytes : kLeastSharedBytes;
   const auto fits = [&](std::int64_t channels, std::int64_t rows) {
     return SeparableBackwardMemory::of(s, dtype, channels, rows).total <= limit;
@@ -120,7 +121,7 @@ struct SeparableMomentTiles {
 constexpr std::int64_t separable_moment_rows(std::int64_t in_channels) { return (9 * in_channels + 16) / 16 * 16 + 1; }
 
 inline SeparableMomentTiles separable_moment_tiles(const SeparableBlockShape& s, DType dtype) {
-  constexpr std::int64_t kEnoughBlocks = 128, kMostBlocks = 264;
+  constexpr std::int64_t kEnoughBlocks = 128, kMostBlocks = 2 * kReferenceMultiprocessors;
   SeparableMomentTiles t;
   t.all_window_rows = s.pool == 2 ? s.out_h() : (s.conv_h() + 1) / 2;
   t.window_columns = s.pool == 2 ? s.out_w() : (s.conv_w() + 1) / 2;
