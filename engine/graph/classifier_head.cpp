@@ -13,11 +13,9 @@
 namespace bantam::fusion {
 namespace {
 
-const GraphNode& node_of(const Graph& graph, NodeId node) { return graph.nodes()[static_cast<std::size_t>(node)]; }
-
 /// A dense layer's options where it has a bias and the activation, else null.
 const DenseOptions* dense_with(const Graph& graph, NodeId node, kernels::Activation activation) {
-  const auto* options = node_of(graph, node).layer->options<DenseOptions>();
+  const auto* options = graph.node(node).layer->options<DenseOptions>();
   return options != nullptr && options->bias && options->activation.kind == activation ? options : nullptr;
 }
 
@@ -44,14 +42,14 @@ int match(const Graph& graph, int first, const FusionTarget& target) {
   const DenseOptions* hidden = dense_with(graph, first, kernels::Activation::relu);
   const DenseOptions* logits = dense_with(graph, first + 1, kernels::Activation::none);
   if (hidden == nullptr || logits == nullptr) return 0;
-  const Shape& input = node_of(graph, node_of(graph, first).inputs[0]).output;
+  const Shape& input = graph.node(graph.node(first).inputs[0]).output;
   const kernels::ClassifierHeadShape shape{1, input[0], hidden->units, logits->units};
   return kernels::classifier_head_takes(shape, target.compute) ? first + 1 : 0;
 }
 
 std::unique_ptr<BoundLayer> bind(const Graph& graph, const Fusion& fusion, ParameterArena& parameters, BufferArena&) {
   const auto parameter = [&](NodeId node, const char* name) -> Parameter& {
-    return *parameters.find(node_of(graph, node).name + "/" + name);
+    return *parameters.find(graph.node(node).name + "/" + name);
   };
   return std::make_unique<ClassifierHead>(parameter(fusion.first, "weight"), parameter(fusion.first, "bias"),
                                           parameter(fusion.last, "weight"), parameter(fusion.last, "bias"));

@@ -19,7 +19,7 @@ kernels::Conv2dShape shape_of(const Conv2dOptions& options, const Shape& in) {
 
 int norm_behind_conv(const Graph& graph, int node, const FusionTarget& target) {
   if (target.device != DeviceKind::cuda) return 0;
-  const auto layer = [&](NodeId at) -> const Layer& { return *graph.nodes()[static_cast<std::size_t>(at)].layer; };
+  const auto layer = [&](NodeId at) -> const Layer& { return *graph.node(at).layer; };
   const auto* convolution = layer(node).options<Conv2dOptions>();
   if (convolution == nullptr || convolution->bias || convolution->activation.kind != kernels::Activation::none)
     return 0;

@@ -22,9 +22,9 @@ std::span<const FusionPattern* const> patterns() {
 /// Whether [first, last] is a chain: each node reads the one before it, and nobody else does.
 bool is_chain(const Graph& graph, NodeId first, NodeId last) {
   for (NodeId node = first + 1; node <= last; ++node)
-    if (graph.nodes()[static_cast<std::size_t>(node)].inputs != std::vector<NodeId>{node - 1}) return false;
+    if (graph.node(node).inputs != std::vector<NodeId>{node - 1}) return false;
   for (NodeId node = first + 2; node <= graph.output(); ++node)
-    for (const NodeId input : graph.nodes()[static_cast<std::size_t>(node)].inputs)
+    for (const NodeId input : graph.node(node).inputs)
       if (input >= first && input < last && node != input + 1) return false;
   return true;
 }

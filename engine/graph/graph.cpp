@@ -13,13 +13,12 @@ namespace bantam {
 namespace {
 
 /// "block1/conv" → "block1"; a name without a block is its own.
-std::string block_of(const std::string& name) { return name.substr(0, name.find('/')); }
 
 /// The nodes outside [first, last] that it reads, each once, in order.
 std::vector<NodeId> outside_inputs(const Graph& graph, NodeId first, NodeId last) {
   std::set<NodeId> inputs;
   for (NodeId node = first; node <= last; ++node)
-    for (const NodeId input : graph.nodes()[static_cast<std::size_t>(node)].inputs)
+    for (const NodeId input : graph.node(node).inputs)
       if (input < first) inputs.insert(input);
   return {inputs.begin(), inputs.end()};
 }
@@ -27,7 +26,7 @@ std::vector<NodeId> outside_inputs(const Graph& graph, NodeId first, NodeId last
 /// Whether a node after `last` reads one of [first, last).
 bool leaks(const Graph& graph, NodeId first, NodeId last) {
   for (NodeId node = last + 1; node <= graph.output(); ++node)
-    for (const NodeId input : graph.nodes()[static_cast<std::size_t>(node)].inputs)
+    for (const NodeId input : graph.node(node).inputs)
       if (input >= first && input < last) return true;
   return false;
 }
@@ -56,8 +55,8 @@ void defer_norms(const Graph& graph, std::vector<LoweredSegment>& segments) {
     for (NodeId node = segment.first; node <= segment.last; ++node) {
       const NodeId reader = graph.only_reader(node);
       if (reader == 0 || stretch_of(reader) != stretch_of(node)) continue;
-      const bool alone = graph.nodes()[static_cast<std::size_t>(node)].layer->defers_norm() && !fused(segment, node) &&
-                         graph.nodes()[static_cast<std::size_t>(reader)].layer->takes_deferred_norms();
+      const bool alone = graph.node(node).layer->defers_norm() && !fused(segment, node) &&
+                         graph.node(reader).layer->takes_deferred_norms();
       if (alone || ends_in_left_norm(segment, node)) segment.deferred.push_back(node);
     }
 }
@@ -69,15 +68,11 @@ struct Stretch {
   bool contains(const Stretch& other) const { return first <= other.first && other.last <= last; }
 };
 
-const std::string& name_of(const Graph& graph, NodeId node) {
-  return graph.nodes()[static_cast<std::size_t>(node)].name;
-}
-
 /// Maximal runs of nodes of one block, in order; a node outside blocks is a run of its own.
 std::vector<Stretch> block_runs(const Graph& graph) {
   std::vector<Stretch> runs;
   for (NodeId node = 1; node <= graph.output(); ++node) {
-    const std::string block = block_of(name_of(graph, node));
+    const std::string block = block_of(graph.node(node).name);
     if (!runs.empty() && runs.back().name == block)
       runs.back().last = node;
     else
@@ -95,7 +90,7 @@ std::vector<Stretch> resolve_name(const Graph& graph, const std::string& name) {
     if (run.name == name) found.push_back(run);
   }
   for (NodeId node = 1; node <= graph.output() && found.empty(); ++node) {
-    known.push_back(name_of(graph, node));
+    known.push_back(graph.node(node).name);
     if (known.back() == name) found.push_back({node, node, name});
   }
   if (!found.empty()) return found;
@@ -140,9 +135,7 @@ std::vector<Stretch> named_stretches(const Graph& graph, const std::vector<std::
 }
 
 /// Whether a node alone is worth running again: cheap ones leave nothing but what recipes save already.
-bool worth_again(const Graph& graph, NodeId node) {
-  return !graph.nodes()[static_cast<std::size_t>(node)].layer->cheap(graph.input_shapes(node));
-}
+bool worth_again(const Graph& graph, NodeId node) { return !graph.node(node).layer->cheap(graph.input_shapes(node)); }
 
 /// Every block as a whole, or node by node where more than one value leaves it.
 std::vector<Stretch> all_stretches(const Graph& graph) {
@@ -153,7 +146,7 @@ std::vector<Stretch> all_stretches(const Graph& graph) {
       continue;
     }
     for (NodeId node = run.first; node <= run.last; ++node)
-      if (worth_again(graph, node)) stretches.push_back({node, node, name_of(graph, node)});
+      if (worth_again(graph, node)) stretches.push_back({node, node, graph.node(node).name});
   }
   return stretches;
 }
@@ -183,6 +176,8 @@ std::vector<Stretch> widened(const std::vector<Stretch>& stretches, std::span<co
 
 }  // namespace
 
+std::string block_of(const std::string& name) { return name.substr(0, name.find('/')); }
+
 Graph::Graph(Shape input) {
   nodes_.push_back({.name = "input", .output = input});
   names_.insert("input");
@@ -202,7 +197,7 @@ NodeId Graph::add(std::string name, LayerPtr layer, std::vector<NodeId> inputs) 
   std::vector<Shape> shapes;
   for (const NodeId input : inputs) {
     if (input < 0 || input > output()) throw ShapeError(fmt::format("layer '{}': there is no node {}", name, input));
-    shapes.push_back(nodes_[static_cast<std::size_t>(input)].output);
+    shapes.push_back(this->node(input).output);
   }
   Shape out;
   try {
@@ -217,15 +212,14 @@ NodeId Graph::add(std::string name, LayerPtr layer, std::vector<NodeId> inputs) 
 
 std::vector<Shape> Graph::input_shapes(NodeId node) const {
   std::vector<Shape> shapes;
-  for (const NodeId input : nodes_[static_cast<std::size_t>(node)].inputs)
-    shapes.push_back(nodes_[static_cast<std::size_t>(input)].output);
+  for (const NodeId input : this->node(node).inputs) shapes.push_back(this->node(input).output);
   return shapes;
 }
 
 NodeId Graph::only_reader(NodeId node) const {
   NodeId reader = 0;
   for (NodeId later = node + 1; later <= output(); ++later)
-    for (const NodeId input : nodes_[static_cast<std::size_t>(later)].inputs) {
+    for (const NodeId input : this->node(later).inputs) {
       if (input != node) continue;
       if (reader != 0) return 0;
       reader = later;
@@ -235,12 +229,12 @@ NodeId Graph::only_reader(NodeId node) const {
 
 NodeId Graph::first_without_meta() const {
   for (NodeId node = 1; node <= output(); ++node)
-    if (!nodes_[static_cast<std::size_t>(node)].layer->supports_meta()) return node;
+    if (!this->node(node).layer->supports_meta()) return node;
   return 0;
 }
 
 std::string Graph::describe(NodeId node) const {
-  const GraphNode& description = nodes_[static_cast<std::size_t>(node)];
+  const GraphNode& description = this->node(node);
   return fmt::format("layer '{}' ({})", description.name, description.layer ? description.layer->kind() : "input");
 }
 

@@ -24,6 +24,9 @@ struct GraphNode {
   Shape output;  ///< without the batch axis
 };
 
+/// "block1/conv2" → "block1"; a name without a block is its own.
+std::string block_of(const std::string& name);
+
 /// Nodes in topological order. Shapes are checked as nodes are added. The last node is the output.
 class Graph {
  public:
@@ -40,6 +43,7 @@ class Graph {
   NodeId add(std::string name, LayerPtr layer) { return add(std::move(name), std::move(layer), {output()}); }
 
   const std::vector<GraphNode>& nodes() const { return nodes_; }
+  const GraphNode& node(NodeId node) const { return nodes_[static_cast<std::size_t>(node)]; }
   const Shape& input_shape() const { return nodes_.front().output; }
   const Shape& output_shape() const { return nodes_.back().output; }
   /// What the node's layer is given, without the batch axis.

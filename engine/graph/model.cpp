@@ -22,7 +22,7 @@ Model::Model(Runtime& runtime, Device device, Graph graph, ModelOptions options)
   layers_.resize(graph_.nodes().size());
   paths_.resize(graph_.nodes().size(), "");
   for (NodeId node = 1; node <= graph_.output(); ++node) {
-    const GraphNode& description = graph_.nodes()[index(node)];
+    const GraphNode& description = graph_.node(node);
     const std::vector<Shape> inputs = graph_.input_shapes(node);
     LayerScope scope(description.name, parameters_, buffers_);
     layers_[index(node)] = description.layer->bind(scope, buffers_, inputs);
@@ -119,24 +119,24 @@ Tensor Model::run_nodes(const Context& context, int position, std::vector<Tensor
   // A value is let go after its last reader, so that ops may work in place.
   const auto read_later = [&](NodeId value, NodeId reader) {
     for (NodeId node = reader + 1; node <= segment.last; ++node)
-      for (const NodeId input : graph_.nodes()[index(node)].inputs)
+      for (const NodeId input : graph_.node(node).inputs)
         if (input == value) return true;
     return value < segment.first && last_reader_[index(value)] != position;
   };
   for (NodeId node = segment.first; node <= segment.last; ++node) {
     const auto [layer, last] = runs_at(segment, node);
-    if (context.device.meta && !graph_.nodes()[index(node)].layer->supports_meta())
+    if (context.device.meta && !graph_.node(node).layer->supports_meta())
       throw Error(
           fmt::format("{} does not support meta devices (Layer::supports_meta), so nothing can be planned of it",
                       graph_.describe(node)));
     std::vector<Tensor> inputs;
-    for (const NodeId input : graph_.nodes()[index(node)].inputs) inputs.push_back(values[index(input)]);
-    for (const NodeId input : graph_.nodes()[index(node)].inputs)
+    for (const NodeId input : graph_.node(node).inputs) inputs.push_back(values[index(input)]);
+    for (const NodeId input : graph_.node(node).inputs)
       if (!read_later(input, node)) values[index(input)] = Tensor();
     Context local = context.at(paths_[index(node)]);
     // `all` is for the least memory: there no masks are left.
     local.ends_stretch = last == segment.last && options_.recompute.kind == RecomputeOptions::Kind::named &&
-                         graph_.nodes()[index(last)].layer->heeds_ends_stretch();
+                         graph_.node(last).layer->heeds_ends_stretch();
     local.defer = std::ranges::find(segment.deferred, last) != segment.deferred.end();
     const std::optional<ops::NormStage> norm = norm_behind(node);
     local.norm_behind = norm ? &*norm : nullptr;

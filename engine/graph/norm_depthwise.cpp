@@ -14,11 +14,9 @@
 namespace bantam::fusion {
 namespace {
 
-const GraphNode& node_at(const Graph& graph, NodeId node) { return graph.nodes()[static_cast<std::size_t>(node)]; }
-
 template <class Options>
 const Options* options_at(const Graph& graph, NodeId node) {
-  return node <= graph.output() ? node_at(graph, node).layer->options<Options>() : nullptr;
+  return node <= graph.output() ? graph.node(node).layer->options<Options>() : nullptr;
 }
 
 template <class Options>
@@ -32,7 +30,7 @@ int match(const Graph& graph, int first, const FusionTarget&) {
   const auto* behind = options_at<BatchNormOptions>(graph, first + 2);
   if (before == nullptr || middle == nullptr || behind == nullptr) return 0;
   if (middle->bias || middle->activation.kind != kernels::Activation::none) return 0;
-  const Shape& in = node_at(graph, first).output;
+  const Shape& in = graph.node(first).output;
   if (in.rank() != 3) return 0;
   const kernels::DepthwiseConv2dShape shape =
       ops::depthwise_conv2d_shape("depthwise_conv2d", in.prepend(1), middle->multiplier, window_of(*middle));
@@ -41,7 +39,7 @@ int match(const Graph& graph, int first, const FusionTarget&) {
 
 /// The batch norm of a node, whose parameters and buffers go by its name.
 BoundNorm norm_at(const Graph& graph, NodeId node, ParameterArena& parameters, BufferArena& buffers) {
-  const std::string& name = node_at(graph, node).name;
+  const std::string& name = graph.node(node).name;
   return {*options_at<BatchNormOptions>(graph, node), parameters.find(name + "/scale"),
           parameters.find(name + "/shift"),           *buffers.find(name + "/running_mean"),
           *buffers.find(name + "/running_variance"),  buffers};
@@ -52,7 +50,7 @@ class NormDepthwiseLayer : public BoundLayer {
  public:
   NormDepthwiseLayer(const Graph& graph, NodeId first, ParameterArena& parameters, BufferArena& buffers)
       : before_(norm_at(graph, first, parameters, buffers)),
-        weight_(*parameters.find(node_at(graph, first + 1).name + "/weight")),
+        weight_(*parameters.find(graph.node(first + 1).name + "/weight")),
         window_(window_of(*options_at<DepthwiseConv2dOptions>(graph, first + 1))),
         behind_(norm_at(graph, first + 2, parameters, buffers)) {}
 
@@ -78,12 +76,12 @@ std::unique_ptr<BoundLayer> bind(const Graph& graph, const Fusion& fusion, Param
 bool leaves_norm(const Graph& graph, const Fusion& fusion, const FusionTarget& target) {
   const NodeId reader = graph.only_reader(fusion.last);
   if (target.device != DeviceKind::cuda || reader != fusion.last + 1) return false;
-  const GraphNode& node = node_at(graph, reader);
+  const GraphNode& node = graph.node(reader);
   const auto* product = node.layer->options<Conv2dOptions>();
   if (product == nullptr || product->groups != 1 || product->kernel != Extent2d{1, 1} ||
       product->stride != Extent2d{1, 1})
     return false;
-  const Shape& in = node_at(graph, fusion.last).output;
+  const Shape& in = graph.node(fusion.last).output;
   const Padding pad = window_of(*product).resolve("conv2d", in[0], in[1]);
   return pad.top + pad.bottom + pad.left + pad.right == 0 &&
          kernels::pointwise_norm_takes({in[0] * in[1], in[2], product->filters}, target.compute,

@@ -14,18 +14,16 @@ namespace {
 using kernels::Activation;
 using kernels::SeparableBlockShape;
 
-const GraphNode& node_at(const Graph& graph, NodeId node) { return graph.nodes()[static_cast<std::size_t>(node)]; }
-
 /// The block that node `node` is, for a batch of 1 and without pooling; nullopt where it is none.
 std::optional<SeparableBlockShape> convolution_at(const Graph& graph, NodeId node) {
-  const GraphNode& described = node_at(graph, node);
+  const GraphNode& described = graph.node(node);
   const auto* options = described.layer->options<SeparableConv2dOptions>();
   if (options == nullptr) return std::nullopt;
   const bool plain = options->kernel == Extent2d{3, 3} && options->stride == Extent2d{1, 1} &&
                      options->dilation == Extent2d{1, 1} && options->multiplier == 1;
   const Activation activation = options->activation.kind;
   if (!plain || (activation != Activation::relu && activation != Activation::none)) return std::nullopt;
-  const Shape& in = node_at(graph, described.inputs[0]).output;
+  const Shape& in = graph.node(described.inputs[0]).output;
   const Window2d window{options->kernel, options->stride, options->dilation, options->padding};
   const Padding pad = window.resolve("separable_conv2d", in[0], in[1]);
   return SeparableBlockShape{.batch = 1,
@@ -44,10 +42,10 @@ std::optional<SeparableBlockShape> convolution_at(const Graph& graph, NodeId nod
 
 /// Whether `node` is 2x2 max pooling whose windows neither overlap nor reach over the edge.
 bool pools_pairs(const Graph& graph, NodeId node) {
-  if (node > graph.output() || node_at(graph, node).layer->kind() != "max_pool") return false;
-  const auto* options = node_at(graph, node).layer->options<PoolOptions>();
+  if (node > graph.output() || graph.node(node).layer->kind() != "max_pool") return false;
+  const auto* options = graph.node(node).layer->options<PoolOptions>();
   if (options == nullptr || options->window != Extent2d{2, 2} || options->stride != Extent2d{2, 2}) return false;
-  const Shape& in = node_at(graph, node - 1).output;
+  const Shape& in = graph.node(node - 1).output;
   const Padding pad =
       Window2d{.kernel = options->window, .stride = options->stride, .padding = options->padding}.resolve("max_pool",
                                                                                                           in[0], in[1]);
@@ -87,7 +85,7 @@ class SeparableBlockLayer : public BoundLayer {
 std::unique_ptr<BoundLayer> bind(const Graph& graph, const Fusion& fusion, ParameterArena& parameters, BufferArena&) {
   SeparableBlockShape shape = convolution_at(graph, fusion.first).value();
   shape.pool = fusion.last > fusion.first ? 2 : 1;
-  return std::make_unique<SeparableBlockLayer>(shape, node_at(graph, fusion.first).name, parameters);
+  return std::make_unique<SeparableBlockLayer>(shape, graph.node(fusion.first).name, parameters);
 }
 
 int match_pooled(const Graph& graph, int first, const FusionTarget& target) { return match(graph, first, target, 2); }

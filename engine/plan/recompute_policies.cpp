@@ -14,20 +14,18 @@
 namespace bantam {
 namespace {
 
-const GraphNode& node_of(const Graph& graph, NodeId node) { return graph.nodes()[static_cast<std::size_t>(node)]; }
-
 /// The last node that reads a node's output; itself where nobody does.
 NodeId last_reader(const Graph& graph, NodeId node) {
   for (NodeId later = graph.output(); later > node; --later)
-    if (std::ranges::count(node_of(graph, later).inputs, node) > 0) return later;
+    if (std::ranges::count(graph.node(later).inputs, node) > 0) return later;
   return node;
 }
 
 /// Whether backward of a later node reads the output: then it is kept, or made again.
 bool read_again(const Graph& graph, NodeId node) {
   for (NodeId later = node + 1; later <= graph.output(); ++later)
-    if (std::ranges::count(node_of(graph, later).inputs, node) > 0 &&
-        node_of(graph, later).layer->reads_input_again(graph.input_shapes(later)))
+    if (std::ranges::count(graph.node(later).inputs, node) > 0 &&
+        graph.node(later).layer->reads_input_again(graph.input_shapes(later)))
       return true;
   return false;
 }
@@ -44,10 +42,8 @@ std::map<std::string, std::uint64_t> kept_by_owner(const StepPlan& plan) {
   return kept;
 }
 
-std::string block_of(const std::string& name) { return name.substr(0, name.find('/')); }
-
 std::string stretch_name(const Graph& graph, NodeId first, NodeId last, bool by_blocks) {
-  std::string from = node_of(graph, first).name, to = node_of(graph, last).name;
+  std::string from = graph.node(first).name, to = graph.node(last).name;
   if (by_blocks) from = block_of(from), to = block_of(to);
   return first == last || from == to ? from : fmt::format("{}..{}", from, to);
 }
@@ -75,7 +71,7 @@ std::vector<RecomputeUnit> recompute_units(const Graph& graph, const StepPlan& p
   std::map<std::string, std::uint64_t> kept = kept_by_owner(plan);
   std::vector<RecomputeUnit> units;
   for (NodeId node = 1; node <= graph.output(); ++node) {
-    const GraphNode& description = node_of(graph, node);
+    const GraphNode& description = graph.node(node);
     const bool skips = description.layer->skips_unread_output();
     const bool deferred = cost.deferral[static_cast<std::size_t>(node)] > 0;
     const double seconds = deferred ? 0 : cost.again[static_cast<std::size_t>(node)];
@@ -103,7 +99,7 @@ void count_kept(const Graph& graph, const StepPlan& plan, Derive derive, const S
     unit.kept_bytes = 0;
     unit.derive_seconds = 0;
     for (NodeId node = unit.first; node <= unit.last; ++node) {
-      unit.kept_bytes += kept[node_of(graph, node).name];
+      unit.kept_bytes += kept[graph.node(node).name];
       unit.derive_seconds += seconds[static_cast<std::size_t>(node)];
     }
   }

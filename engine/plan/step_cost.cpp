@@ -73,19 +73,17 @@ class Derivation {
       if (again)
         seconds[index(node)] = made[index(node)] * (kPass + kAgain * own_traffic(node) * cost_.touch[index(node)]);
       const int wanted = (again || deferred_[index(node)] ? made[index(node)] : 0) + (reads(node) ? 1 : 0);
-      for (const NodeId input : graph_.nodes()[index(node)].inputs) made[index(input)] += wanted;
+      for (const NodeId input : graph_.node(node).inputs) made[index(input)] += wanted;
     }
     return seconds;
   }
 
  private:
-  int own_traffic(NodeId node) const { return 1 + static_cast<int>(graph_.nodes()[index(node)].inputs.size()); }
-  bool reads(NodeId node) const {
-    return graph_.nodes()[index(node)].layer->reads_input_again(graph_.input_shapes(node));
-  }
+  int own_traffic(NodeId node) const { return 1 + static_cast<int>(graph_.node(node).inputs.size()); }
+  bool reads(NodeId node) const { return graph_.node(node).layer->reads_input_again(graph_.input_shapes(node)); }
   /// What Recipe::traffic of the node's output is; 0 where it has no recipe.
   int recipe_traffic(NodeId node, const Scope& scope, const std::vector<int>& traffic) const {
-    const GraphNode& description = graph_.nodes()[index(node)];
+    const GraphNode& description = graph_.node(node);
     const std::vector<Shape> inputs = graph_.input_shapes(node);
     const bool wanted = inputs.size() > 1 ? scope.derive == Derive::cheap : scope.derive != Derive::none;
     if (!wanted || deferred_[index(node)] || !description.layer->cheap(inputs)) return 0;
@@ -100,8 +98,7 @@ class Derivation {
   bool kept(NodeId value, NodeId reader, const std::vector<int>& traffic) const {
     if (deferred_[index(value)] || traffic[index(value)] > 0 || reads(reader)) return true;
     for (NodeId other = value + 1; other <= graph_.output(); ++other)
-      if (other != reader && std::ranges::count(graph_.nodes()[index(other)].inputs, value) > 0 && reads(other))
-        return true;
+      if (other != reader && std::ranges::count(graph_.node(other).inputs, value) > 0 && reads(other)) return true;
     return false;
   }
 
@@ -123,7 +120,7 @@ StepCost predict_cost(const Graph& graph, std::int64_t batch, Precision precisio
   const auto element = static_cast<double>(size_of(precision.compute()));
   StepCost cost;
   for (NodeId id = graph.input(); id <= graph.output(); ++id) {
-    const GraphNode& node = graph.nodes()[index(id)];
+    const GraphNode& node = graph.node(id);
     cost.touch.push_back(static_cast<double>(node.output.elements() * batch) * element / rates.bytes_per_s);
     if (node.layer == nullptr) {
       cost.forward.push_back(0);
@@ -182,7 +179,7 @@ double extra_work(const Graph& graph, const RecomputeOptions& recompute, const S
     if (!segment.recompute) continue;
     for (NodeId node = segment.first; node <= segment.last; ++node) {
       const bool unread = recompute.kind == RecomputeOptions::Kind::named && node == segment.last &&
-                          graph.nodes()[index(node)].layer->skips_unread_output();
+                          graph.node(node).layer->skips_unread_output();
       if (!derivation.deferred(node) && !unread) seconds += cost.again[index(node)];
     }
     seconds += sum(derivation.seconds({segment.first, segment.last, recompute.derives_again(), segment.first}));

@@ -7,13 +7,11 @@
 namespace bantam {
 namespace {
 
-const GraphNode& at(const Graph& graph, NodeId node) { return graph.nodes()[static_cast<std::size_t>(node)]; }
-
 /// Elements of a layer's output as memory must hold it: behind what follows at once and can be done on the way.
 std::int64_t written_elements(const Graph& graph, NodeId node) {
-  std::int64_t least = at(graph, node).output.elements();
+  std::int64_t least = graph.node(node).output.elements();
   for (NodeId reader = graph.only_reader(node); reader != 0; reader = graph.only_reader(reader)) {
-    const GraphNode& next = at(graph, reader);
+    const GraphNode& next = graph.node(reader);
     const std::vector<Shape> inputs = graph.input_shapes(reader);
     if (inputs.size() != 1 || !next.layer->cheap(inputs) || next.layer->uses_batch_statistics()) break;
     least = std::min(least, next.output.elements());
@@ -30,7 +28,7 @@ StepWork least_step_work(const Graph& graph, std::int64_t batch, Precision preci
   // What is multiplied with a gradient behind it: values that no parameter is before have none.
   std::vector<bool> wants_gradient(graph.nodes().size(), false);
   for (NodeId node = 1; node <= graph.output(); ++node) {
-    const GraphNode& description = at(graph, node);
+    const GraphNode& description = graph.node(node);
     const std::vector<Shape> inputs = graph.input_shapes(node);
     const bool before = std::ranges::any_of(
         description.inputs, [&](NodeId input) { return wants_gradient[static_cast<std::size_t>(input)]; });

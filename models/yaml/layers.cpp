@@ -31,7 +31,7 @@ constexpr std::int64_t kMostWeights = std::int64_t{1} << 34;
 
 /// Of one node. Throws ShapeError where a weight's shape cannot be counted.
 std::int64_t weights_of(const Graph& graph, NodeId node) {
-  const GraphNode& added = graph.nodes()[static_cast<std::size_t>(node)];
+  const GraphNode& added = graph.node(node);
   ParameterArena parameters;
   BufferArena buffers;
   LayerScope scope(added.name, parameters, buffers);
@@ -43,9 +43,8 @@ std::int64_t weights_of(const Graph& graph, NodeId node) {
 void add_weights(const Graph& graph, NodeId node, std::int64_t& weights) {
   const std::int64_t more = weights_of(graph, node);
   if (more > kMostWeights - weights)
-    throw ShapeError(fmt::format("layer '{}': {} weights are too many: a model has at most {}",
-                                 graph.nodes()[static_cast<std::size_t>(node)].name, format_count(more),
-                                 format_count(kMostWeights)));
+    throw ShapeError(fmt::format("layer '{}': {} weights are too many: a model has at most {}", graph.node(node).name,
+                                 format_count(more), format_count(kMostWeights)));
   weights += more;
 }
 

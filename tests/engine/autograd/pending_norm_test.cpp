@@ -103,7 +103,7 @@ TEST_P(PendingNormTest, NothingIsWrittenUntilTheSum) {
 std::vector<std::string> deferred(const Graph& graph, const RecomputeOptions& recompute) {
   std::vector<std::string> names;
   for (const LoweredSegment& segment : lower(graph, recompute))
-    for (const NodeId node : segment.deferred) names.push_back(graph.nodes()[static_cast<std::size_t>(node)].name);
+    for (const NodeId node : segment.deferred) names.push_back(graph.node(node).name);
   return names;
 }
 

@@ -53,8 +53,7 @@ std::vector<std::string> convolutions(const Graph& graph, const FusionTarget& ta
   std::vector<std::string> names;
   for (NodeId node = 1; node <= graph.output(); ++node)
     if (const NodeId norm = fusion::norm_behind_conv(graph, node, target); norm != 0)
-      names.push_back(graph.nodes()[static_cast<std::size_t>(node)].name + " " +
-                      graph.nodes()[static_cast<std::size_t>(norm)].name);
+      names.push_back(graph.node(node).name + " " + graph.node(norm).name);
   return names;
 }
 

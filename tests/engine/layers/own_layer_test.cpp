@@ -213,7 +213,7 @@ TEST(OwnLayer, plans_of_one_that_does_not_support_meta_devices_are_refused_by_it
 TEST(OwnLayer, the_layers_of_the_engine_support_meta_devices) {
   EXPECT_EQ(testing::small_network().first_without_meta(), 0);
   const Graph graph = network_with(std::make_shared<HostDouble>(std::make_shared<Seen>()));
-  EXPECT_EQ(graph.nodes()[static_cast<std::size_t>(graph.first_without_meta())].name, "own");
+  EXPECT_EQ(graph.node(graph.first_without_meta()).name, "own");
 }
 
 /// A tensor of the stand-in for a device.

@@ -118,8 +118,7 @@ TEST(NormDepthwisePattern, IsNormDepthwiseNorm) {
     std::vector<std::string> names;
     for (const Fusion& fusion : find_fusions(graph, {.compute = DType::float16, .device = device}))
       if (fusion.pattern == &fusion::kNormDepthwise)
-        names.push_back(graph.nodes()[static_cast<std::size_t>(fusion.first)].name + ".." +
-                        graph.nodes()[static_cast<std::size_t>(fusion.last)].name);
+        names.push_back(graph.node(fusion.first).name + ".." + graph.node(fusion.last).name);
     return names;
   };
   const Graph graph = small_mobilenet();

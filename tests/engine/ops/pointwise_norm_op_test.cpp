@@ -136,7 +136,7 @@ TEST(PointwiseNormLowering, LeavesTheNormToAPointwiseConvolution) {
     std::vector<std::string> names;
     const auto fusions = find_fusions(graph, {.compute = compute, .device = DeviceKind::cuda});
     for (const LoweredSegment& segment : lower(graph, {}, fusions))
-      for (const NodeId node : segment.deferred) names.push_back(graph.nodes()[static_cast<std::size_t>(node)].name);
+      for (const NodeId node : segment.deferred) names.push_back(graph.node(node).name);
     // A stretch that has one of the two has both.
     for (const char* name : {"depthwise", "reader"}) {
       const auto cut = lower(graph, {.kind = RecomputeOptions::Kind::named, .names = {name}}, fusions);
