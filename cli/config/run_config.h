@@ -19,7 +19,7 @@
 #include "bantam/engine/step/optimizer.h"
 #include "bantam/engine/step/step_mode.h"
 #include "bantam/engine/step/training_step.h"
-#include "bantam/models/yaml/layers.h"
+#include "bantam/models/yaml/network.h"
 
 namespace bantam::cli {
 

@@ -5,7 +5,7 @@
 
 #include "bantam/base/config/config.h"
 #include "bantam/engine/graph/model.h"
-#include "bantam/models/yaml/layers.h"
+#include "bantam/models/yaml/network.h"
 
 namespace bantam::models {
 

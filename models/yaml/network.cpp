@@ -1,5 +1,5 @@
 // Walks the YAML list and adds nodes to a graph; what the graph refuses is reported at the layer's place in the file.
-#include "bantam/models/yaml/layers.h"
+#include "bantam/models/yaml/network.h"
 
 #include <algorithm>
 #include <cctype>

@@ -1,5 +1,5 @@
 // Every layer kind from YAML: its node, its output shape and its number of parameters, worked out by hand.
-#include "bantam/models/yaml/layers.h"
+#include "bantam/models/yaml/network.h"
 
 #include <ctime>
 #include <set>
