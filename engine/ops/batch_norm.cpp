@@ -30,6 +30,11 @@ void check(const Tensor& x, const BatchNormTensors& tensors) {
   }
 }
 
+/// What forward leaves for backward, and for running again.
+struct Statistics {
+  Tensor mean, inv_std;
+};
+
 /// One call's shapes and constants.
 struct Call {
   kernels::BatchNormShape shape;
@@ -38,14 +43,15 @@ struct Call {
   kernels::ActivationFunction activation;
 
   kernels::BatchNormAffine affine() const { return {floats(scale), floats(shift), activation}; }
+  kernels::NormOperand operand(const Tensor& x, const Statistics& statistics) const {
+    return {.x = x.data(),
+            .affine = affine(),
+            .mean = statistics.mean.as<float>(),
+            .inv_std = statistics.inv_std.as<float>()};
+  }
   Scratch scratch(const Context& context) const {
     return context.scratch(kernels::batch_norm_workspace_bytes(shape, dtype, context.device.kind));
   }
-};
-
-/// What forward leaves for backward, and for running again.
-struct Statistics {
-  Tensor mean, inv_std;
 };
 
 void apply(const Context& context, const Call& call, const Tensor& x, const Statistics& statistics, const Tensor& y) {
@@ -78,10 +84,14 @@ Statistics forward_training(const Context& context, const Call& call, const Tens
   const Tensor mean = context.allocate(channels, DType::float32), inv_std = context.allocate(channels, DType::float32);
   const bool moves = context.pass == Pass::train && tensors.pending_mean.defined();
   const Scratch scratch = call.scratch(context);
+  const kernels::StatisticsOutput output{.epsilon = settings.epsilon,
+                                         .update = settings.running,
+                                         .running_mean = moves ? tensors.pending_mean.as<float>() : nullptr,
+                                         .running_variance = moves ? tensors.pending_variance.as<float>() : nullptr,
+                                         .mean = mean.as<float>(),
+                                         .inv_std = inv_std.as<float>()};
   BANTAM_KERNEL(context.exec, batch_norm_forward_training, call.shape, call.dtype, x.data(), call.affine(),
-                settings.epsilon, settings.running, moves ? tensors.pending_mean.as<float>() : nullptr,
-                moves ? tensors.pending_variance.as<float>() : nullptr, y.defined() ? y.data() : nullptr,
-                mean.as<float>(), inv_std.as<float>(), scratch.get());
+                y.defined() ? y.data() : nullptr, output, scratch.get());
   leave(keepsakes, {mean, inv_std});
   return {mean, inv_std};
 }
@@ -89,8 +99,10 @@ Statistics forward_training(const Context& context, const Call& call, const Tens
 Tensor forward_inference(const Context& context, const Call& call, const Tensor& x, const BatchNormTensors& tensors,
                          const BatchNormSettings& settings) {
   Tensor y = context.allocate(x.shape(), x.dtype());
-  BANTAM_KERNEL(context.exec, batch_norm_forward_inference, call.shape, call.dtype, x.data(), call.affine(),
-                settings.epsilon, floats(tensors.running_mean), floats(tensors.running_variance), y.data());
+  BANTAM_KERNEL(
+      context.exec, batch_norm_forward_inference, call.shape, call.dtype, x.data(), call.affine(),
+      {.mean = floats(tensors.running_mean), .variance = floats(tensors.running_variance), .epsilon = settings.epsilon},
+      y.data());
   return y;
 }
 
@@ -124,10 +136,8 @@ void backward(const Context& context, const Call& call, SavedTensor& saved, cons
   {
     const Tensor x = saved.take(context);
     const Scratch scratch = call.scratch(context);
-    const kernels::NormGradients out = to.get();
-    BANTAM_KERNEL(context.exec, batch_norm_backward_training, call.shape, call.dtype, x.data(), dy.data(),
-                  call.affine(), statistics.mean.as<float>(), statistics.inv_std.as<float>(), out.dx, out.dscale,
-                  out.dshift, out.accumulate, scratch.get());
+    BANTAM_KERNEL(context.exec, batch_norm_backward_training, call.shape, call.dtype, call.operand(x, statistics),
+                  dy.data(), to.get(), scratch.get());
   }
   hand_on(context, call, saved.ref(), std::move(to), store);
 }
@@ -151,10 +161,8 @@ void backward_in_pieces(const Context& context, const Call& call, SavedTensor& s
   {
     const Tensor x = saved.take(context);
     const Scratch scratch = call.scratch(context);
-    const kernels::NormOperand norm{x.data(), call.affine(), statistics.mean.as<float>(),
-                                    statistics.inv_std.as<float>()};
-    BANTAM_KERNEL(context.exec, batch_norm_add_grad, call.shape, call.dtype, in, norm, dz.data(), to.get(),
-                  scratch.get());
+    BANTAM_KERNEL(context.exec, batch_norm_add_grad, call.shape, call.dtype, in, call.operand(x, statistics), dz.data(),
+                  to.get(), scratch.get());
   }
   pieces.value = std::move(dz);
   value = other = mask = Tensor();

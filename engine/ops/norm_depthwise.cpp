@@ -75,14 +75,22 @@ Norm norm_of(const Context& context, const NormStage& stage, std::int64_t channe
   return norm;
 }
 
+/// Where the statistics of `norm`, which is `stage`'s, go.
+kernels::StatisticsOutput output_of(const Context& context, const NormStage& stage, const Norm& norm) {
+  return {.epsilon = stage.settings.epsilon,
+          .update = stage.settings.running,
+          .running_mean = moving(context, stage.tensors.pending_mean),
+          .running_variance = moving(context, stage.tensors.pending_variance),
+          .mean = norm.mean.as<float>(),
+          .inv_std = norm.inv_std.as<float>()};
+}
+
 /// The first norm's statistics, unless x has them, or the first pass left them.
 void measure(const Context& context, const Call& call, const Tensor& x, const NormStage& stage) {
   if (x.statistics() != nullptr || (context.keepsakes != nullptr && context.keepsakes->replaying())) return;
   const Scratch scratch = call.scratch(context);
-  BANTAM_KERNEL(context.exec, batch_norm_forward_training, norm_before(call.shape), call.dtype, x.data(), {},
-                stage.settings.epsilon, stage.settings.running, moving(context, stage.tensors.pending_mean),
-                moving(context, stage.tensors.pending_variance), nullptr, call.before.mean.as<float>(),
-                call.before.inv_std.as<float>(), scratch.get());
+  BANTAM_KERNEL(context.exec, batch_norm_forward_training, norm_before(call.shape), call.dtype, x.data(), {}, nullptr,
+                output_of(context, stage, call.before), scratch.get());
 }
 
 /// The convolution's result. Where a stretch runs again, the second norm's statistics are written once more, with the
@@ -91,14 +99,8 @@ Tensor convolve(const Context& context, const Call& call, const Tensor& x, const
   const kernels::DepthwiseConv2dShape& s = call.shape;
   Tensor y = context.allocate({s.batch, s.out_h(), s.out_w(), s.channels}, call.dtype);
   const Scratch scratch = call.scratch(context);
-  const kernels::StatisticsOutput statistics{.epsilon = behind.settings.epsilon,
-                                             .update = behind.settings.running,
-                                             .running_mean = moving(context, behind.tensors.pending_mean),
-                                             .running_variance = moving(context, behind.tensors.pending_variance),
-                                             .mean = call.behind.mean.as<float>(),
-                                             .inv_std = call.behind.inv_std.as<float>()};
   BANTAM_KERNEL(context.exec, norm_depthwise_forward, s, call.dtype, call.before.operand(x), call.w.data(), y.data(),
-                statistics, scratch.get());
+                output_of(context, behind, call.behind), scratch.get());
   return y;
 }
 
@@ -147,10 +149,15 @@ void backward(const Context& context, const Call& call, SavedTensor& saved, Tens
   Tensor x = saved.take(context);
   {
     const Scratch scratch = call.scratch(context);
-    const kernels::NormDepthwiseGradients gradients{weight.data, weight.accumulate, before.get(), behind.get(),
-                                                    leaves ? totals.as<float>() : nullptr};
-    BANTAM_KERNEL(context.exec, norm_depthwise_backward, call.shape, call.dtype, call.before.operand(x), call.w.data(),
-                  call.behind.operand(y), dy.data(), dx.data(), gradients, scratch.get());
+    const kernels::NormDepthwiseInputs inputs{
+        .x = call.before.operand(x), .w = call.w.data(), .y = call.behind.operand(y), .dy = dy.data()};
+    const kernels::NormDepthwiseGradients gradients{.dx = dx.data(),
+                                                    .dw = weight.data,
+                                                    .accumulate = weight.accumulate,
+                                                    .before = before.get(),
+                                                    .after = behind.get(),
+                                                    .totals = leaves ? totals.as<float>() : nullptr};
+    BANTAM_KERNEL(context.exec, norm_depthwise_backward, call.shape, call.dtype, inputs, gradients, scratch.get());
   }
   y = Tensor();
   if (!leaves) x = Tensor();

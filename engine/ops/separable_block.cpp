@@ -39,6 +39,12 @@ SeparableBlockShape checked_shape(const Context& context, const Tensor& x, const
   return shape;
 }
 
+kernels::SeparableBlockWeights data_of(const SeparableBlockWeights& w) {
+  return {.depthwise = w.depthwise.data(),
+          .pointwise = w.pointwise.data(),
+          .bias = w.bias.defined() ? w.bias.data() : nullptr};
+}
+
 void run_backward(const Context& context, const SeparableBlockShape& shape, SavedTensor& x,
                   const SeparableBlockWeights& w, const Tensor& codes, const Tensor& dy, GradientStore& store) {
   using Unwanted = FloatGradient::Unwanted;
@@ -57,11 +63,17 @@ void run_backward(const Context& context, const SeparableBlockShape& shape, Save
     Tensor parts;
     if (waits) parts = context.allocate({static_cast<std::int64_t>(bytes)}, DType::uint8, Category::workspace);
     const Scratch scratch = context.scratch(waits ? 0 : bytes);
-    BANTAM_KERNEL(context.exec, separable_block_backward, shape, dtype, input.data(), w.depthwise.data(),
-                  w.pointwise.data(), dy.data(), codes.defined() ? codes.as<std::uint8_t>() : nullptr,
-                  wanted ? dx.data() : nullptr, depthwise.data, pointwise.data, bias.data,
-                  {depthwise.accumulate, pointwise.accumulate, bias.accumulate},
-                  waits ? &context.pending->sums() : nullptr, waits ? Workspace{parts.data(), bytes} : scratch.get());
+    const kernels::SeparableBlockInputs inputs{.x = input.data(),
+                                               .weights = data_of(w),
+                                               .dy = dy.data(),
+                                               .codes = codes.defined() ? codes.as<std::uint8_t>() : nullptr};
+    const kernels::SeparableBlockGradients gradients{.dx = wanted ? dx.data() : nullptr,
+                                                     .depthwise = {depthwise.data, depthwise.accumulate},
+                                                     .pointwise = {pointwise.data, pointwise.accumulate},
+                                                     .bias = {bias.data, bias.accumulate},
+                                                     .pending = waits ? &context.pending->sums() : nullptr};
+    BANTAM_KERNEL(context.exec, separable_block_backward, shape, dtype, inputs, gradients,
+                  waits ? Workspace{parts.data(), bytes} : scratch.get());
     if (waits)
       context.pending->keep(context, {w.depthwise.parameter(), w.pointwise.parameter(), w.bias.parameter()},
                             std::move(parts));
@@ -88,8 +100,7 @@ Tensor separable_block(const Context& context, const Tensor& x, const SeparableB
   {
     const Scratch scratch = context.scratch(
         kernels::separable_block_workspace_bytes(shape, dtype, SeparableBlockPass::forward, context.device.kind));
-    BANTAM_KERNEL(context.exec, separable_block_forward, shape, dtype, x.data(), weights.depthwise.data(),
-                  weights.pointwise.data(), shape.bias ? weights.bias.data() : nullptr, y.data(),
+    BANTAM_KERNEL(context.exec, separable_block_forward, shape, dtype, x.data(), data_of(weights), y.data(),
                   codes.defined() ? codes.as<std::uint8_t>() : nullptr, scratch.get());
   }
   if (!recorded) return y;

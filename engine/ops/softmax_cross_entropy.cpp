@@ -36,8 +36,12 @@ SoftmaxCrossEntropyResult softmax_cross_entropy(const Context& context, const Te
   if (!records(context, {&logits})) return {loss, losses};
   context.tape->record(context, loss, [=](const Context& ctx, Tensor upstream, GradientStore& store) {
     Tensor dlogits = ctx.allocate(logits.shape(), logits.dtype());
-    BANTAM_KERNEL(ctx.exec, softmax_cross_entropy_grad, shape, logits.dtype(), logits.data(), labels.as<std::int32_t>(),
-                  lse.as<kernels::LogSumExp<float>>(), upstream.as<float>(), divisor, dlogits.data());
+    const kernels::SoftmaxCrossEntropyGradInputs inputs{.logits = logits.data(),
+                                                        .labels = labels.as<std::int32_t>(),
+                                                        .log_sum_exp = lse.as<kernels::LogSumExp<float>>(),
+                                                        .upstream = upstream.as<float>(),
+                                                        .divisor = divisor};
+    BANTAM_KERNEL(ctx.exec, softmax_cross_entropy_grad, shape, logits.dtype(), inputs, dlogits.data());
     store.add(ctx, logits, std::move(dlogits));
   });
   return {loss, losses};

@@ -20,28 +20,37 @@ std::size_t norm_depthwise_workspace_bytes(const DepthwiseConv2dShape& shape, DT
 using NormDepthwiseForward = void(const Exec&, const DepthwiseConv2dShape& shape, DType dtype, const NormOperand& x,
                                   const void* w, void* y, const StatisticsOutput& statistics, Workspace);
 
-/// Float32 gradients of scale and shift (channels); null where not wanted; added to where `accumulate`.
-struct VectorGradients {
-  float* dscale = nullptr;
-  float* dshift = nullptr;
-  bool accumulate = false;
+/// What backward reads; x, w, y and dy of the call's `dtype`, addresses aligned to 16.
+struct NormDepthwiseInputs {
+  NormOperand x;            ///< (batch, in_h, in_w, channels) with the first norm and its activation
+  const void* w = nullptr;  ///< (3, 3, channels)
+  NormOperand y;  ///< (batch, out_h, out_w, channels): forward's output with the second norm and its activation
+  const void* dy = nullptr;  ///< like y.x: the gradient after the second norm and its activation
 };
-/// Of the weights (3, 3, channels), float32, null where not wanted, and of both norms.
+
+/// Gradients of a norm's scale and shift.
+struct VectorGradients {
+  float* dscale = nullptr;  ///< (channels), float32; null: not wanted
+  float* dshift = nullptr;  ///< (channels), float32; null: not wanted
+  bool accumulate = false;  ///< both are added to, not overwritten
+};
+/// What backward writes.
 struct NormDepthwiseGradients {
-  float* dw = nullptr;
-  bool accumulate = false;
-  VectorGradients before, after;
-  /// (2, channels), or null. Not null: dx gets dz, the gradient in front of the first norm's activation, and this its
-  /// sums Σ dz and Σ dz·x̂, for whoever makes the gradient of x of them as it reads.
+  void* dx = nullptr;       ///< like x.x, of the call's `dtype`, overwritten; aliases nothing
+  float* dw = nullptr;      ///< (3, 3, channels), float32; null: not wanted
+  bool accumulate = false;  ///< dw is added to, not overwritten
+  VectorGradients before;   ///< of the first norm
+  VectorGradients after;    ///< of the second norm
+  /// (2, channels), float32, or null. Not null: dx gets dz, the gradient before the first norm's activation, and this
+  /// its sums Σ dz and Σ dz·x̂, for whoever computes the gradient of x from them as it reads.
   float* totals = nullptr;
 };
 
-/// From dy, the gradient behind the second norm and its activation, the gradients of x (before the first norm), of w
-/// and of both norms' scale and shift. `y`: forward's output with the second norm. dx is overwritten; it aliases
-/// nothing. Partial sums in a fixed order.
-using NormDepthwiseBackward = void(const Exec&, const DepthwiseConv2dShape& shape, DType dtype, const NormOperand& x,
-                                   const void* w, const NormOperand& y, const void* dy, void* dx,
-                                   const NormDepthwiseGradients& gradients, Workspace);
+/// From dy the gradients of x (before the first norm), of w and of both norms' scale and shift. Partial sums in a fixed
+/// order.
+using NormDepthwiseBackward = void(const Exec&, const DepthwiseConv2dShape& shape, DType dtype,
+                                   const NormDepthwiseInputs& inputs, const NormDepthwiseGradients& gradients,
+                                   Workspace);
 namespace cpu {
 NormDepthwiseForward norm_depthwise_forward;
 NormDepthwiseBackward norm_depthwise_backward;

@@ -7,6 +7,7 @@
 #include "bantam/base/dtype.h"
 #include "bantam/kernels/contracts/exec.h"
 #include "bantam/kernels/contracts/head/softmax_cross_entropy.h"
+#include "bantam/kernels/contracts/update/parameter_target.h"
 
 namespace bantam::kernels {
 
@@ -46,12 +47,6 @@ struct ClassifierHeadLoss {
 struct ClassifierHeadSaved {
   void* dhidden = nullptr;    ///< (batch, hidden), `dtype`: the gradient of x·w1ᵀ + b1
   float* partials = nullptr;  ///< parts of the gradients of w2, b2 and b1, to be added in order
-};
-
-/// Where a parameter's gradient goes, float32; null: it is not wanted.
-struct ParameterTarget {
-  float* data = nullptr;
-  bool accumulate = false;
 };
 
 struct ClassifierHeadGradients {

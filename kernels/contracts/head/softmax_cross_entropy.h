@@ -43,11 +43,19 @@ struct SoftmaxCrossEntropyOutputs {
 /// the largest. Sums in a fixed order.
 using SoftmaxCrossEntropyForward = void(const Exec&, const SoftmaxCrossEntropyShape&, DType dtype, const void* logits,
                                         const std::int32_t* labels, float divisor, const SoftmaxCrossEntropyOutputs&);
-/// dlogits = (softmax(logits) - q)·(*upstream)/divisor, `dtype`. `upstream`: device scalar, the gradient of *loss (the
-/// loss scale times the caller's own). dlogits may alias logits.
-using SoftmaxCrossEntropyGrad = void(const Exec&, const SoftmaxCrossEntropyShape&, DType dtype, const void* logits,
-                                     const std::int32_t* labels, const LogSumExp<float>* log_sum_exp,
-                                     const float* upstream, float divisor, void* dlogits);
+
+/// What the gradient reads.
+struct SoftmaxCrossEntropyGradInputs {
+  const void* logits = nullptr;                   ///< (batch, classes), of the call's `dtype`
+  const std::int32_t* labels = nullptr;           ///< (batch) in [0, classes); another gives NaN
+  const LogSumExp<float>* log_sum_exp = nullptr;  ///< (batch), saved by forward
+  const float* upstream = nullptr;  ///< device scalar, the gradient of *loss (the loss scale times the caller's own)
+  float divisor = 1.0f;             ///< forward's: *loss = Σ losses / divisor
+};
+
+/// dlogits = (softmax(logits) - q)·(*upstream)/divisor, (batch, classes), `dtype`. dlogits may alias logits.
+using SoftmaxCrossEntropyGrad = void(const Exec&, const SoftmaxCrossEntropyShape&, DType dtype,
+                                     const SoftmaxCrossEntropyGradInputs&, void* dlogits);
 
 namespace cpu {
 SoftmaxCrossEntropyForward softmax_cross_entropy_forward;

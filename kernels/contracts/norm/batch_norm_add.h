@@ -10,20 +10,9 @@
 
 namespace bantam::kernels {
 
-/// One operand: x (rows, channels) as it is, or, where `mean` is not null, x normalised: (x - mean)·inv_std·scale +
-/// shift, rounded to x's type as batch_norm_apply would write it. The affine's activation must be none.
-struct NormOperand {
-  const void* x = nullptr;
-  BatchNormAffine affine;
-  const float* mean = nullptr;     ///< (channels)
-  const float* inv_std = nullptr;  ///< (channels)
-
-  bool normalised() const { return mean != nullptr; }
-};
-
-/// y = f(a + b), the bits of batch_norm_apply for each normalised operand and masked_activation_forward behind; `a` is
-/// normalised, `b` may be. `mask` gets the bits of f' (masked_activation.h) unless it is null. f is piecewise. y may
-/// alias a.x or b.x.
+/// y = f(a + b), the bits of batch_norm_apply for each normalised operand (rounded to x's type as it would write it)
+/// and masked_activation_forward behind; `a` is normalised, `b` may be; the operands' activation must be none. `mask`
+/// gets the bits of f' (masked_activation.h) unless it is null. f is piecewise. y may alias a.x or b.x.
 using BatchNormAdd = void(const Exec&, ActivationFunction f, const BatchNormShape&, DType dtype, const NormOperand& a,
                           const NormOperand& b, void* y, std::uint8_t* mask);
 
@@ -34,14 +23,6 @@ struct SumGradient {
   const void* other = nullptr;         ///< null: 0
   const std::uint8_t* mask = nullptr;  ///< bits of f' (masked_activation.h); null: 1 everywhere
   ActivationFunction f;
-};
-
-/// Where a norm's gradients go, as for batch_norm_backward_training.
-struct NormGradients {
-  void* dx = nullptr;  ///< null: not wanted
-  float* dscale = nullptr;
-  float* dshift = nullptr;
-  bool accumulate = false;
 };
 
 /// Backward of one norm of the sum: writes dz (rows, channels), and dx, dscale and dshift from it: the bits that `add`,

@@ -1,19 +1,24 @@
 // Where the statistics of a tensor go, for kernels that take them of what they write.
 #pragma once
 
-#include "bantam/kernels/contracts/norm/batch_norm.h"
-
 namespace bantam::kernels {
 
-/// What a batch norm over the tensor's channels wants to know of it, as batch_norm_forward_training gives it.
+/// How running statistics move: running = (1 - rate)·running + rate·batch. Keras' momentum 0.99 is rate 0.01; PyTorch's
+/// momentum 0.1 is rate 0.1.
+struct RunningUpdate {
+  float rate = 0.01f;    ///< the batch's share, in [0, 1]
+  bool unbiased = true;  ///< the variance that enters is divided by rows - 1 (PyTorch; Keras' fused kernel too)
+};
+
+/// What a batch norm over the tensor's channels wants to know of it, as batch_norm_forward_training writes it.
 struct StatisticsOutput {
-  float epsilon = 1e-3f;
-  RunningUpdate update;
-  float* running_mean = nullptr;  ///< (channels), moved; may be null, both
-  float* running_variance = nullptr;
-  float* mean =
-      nullptr;  ///< (channels); null: no statistics are wanted, only the bits of the tensor that come with them
-  float* inv_std = nullptr;  ///< (channels)
+  float epsilon = 1e-3f;              ///< inv_std = 1/√(variance + epsilon)
+  RunningUpdate update;               ///< how running_mean and running_variance move
+  float* running_mean = nullptr;      ///< (channels), float32, updated in place; null: no running mean
+  float* running_variance = nullptr;  ///< (channels), float32, updated in place; null: no running variance
+  float* mean = nullptr;  ///< (channels), float32, written: the batch's mean. Null: no statistics are wanted, only the
+                          ///< bits of the tensor that come with them
+  float* inv_std = nullptr;  ///< (channels), float32, written: from the batch's biased variance
 
   bool wanted() const { return mean != nullptr; }
 };

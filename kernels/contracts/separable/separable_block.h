@@ -1,12 +1,12 @@
 // A separable block in one pass each way: depthwise 3x3, pointwise, bias, ReLU and 2x2 max pooling. NHWC.
 #pragma once
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
 
 #include "bantam/base/dtype.h"
 #include "bantam/kernels/contracts/exec.h"
+#include "bantam/kernels/contracts/update/parameter_target.h"
 #include "bantam/kernels/contracts/update/pending_sums.h"
 
 namespace bantam::kernels {
@@ -53,30 +53,49 @@ std::size_t separable_block_workspace_bytes(const SeparableBlockShape& shape, DT
 /// pool 1 with ReLU: one bit an element, bit i mod 8 of byte i / 8, set where y > 0.
 std::int64_t separable_block_code_bytes(const SeparableBlockShape& shape);
 
+/// The parameters, all of the call's `dtype`. On CUDA `pointwise` is aligned to 16 bytes.
+struct SeparableBlockWeights {
+  const void* depthwise = nullptr;  ///< (3, 3, in_channels)
+  const void* pointwise = nullptr;  ///< (out_channels, in_channels)
+  const void* bias = nullptr;       ///< (out_channels); null without a bias (shape.bias). Backward does not read it
+};
+
+/// What backward reads. On CUDA x and dy are aligned to 16 bytes, codes to 4.
+struct SeparableBlockInputs {
+  const void* x = nullptr;              ///< (batch, in_h, in_w, in_channels), of the call's `dtype`
+  SeparableBlockWeights weights;        ///< those of forward
+  const void* dy = nullptr;             ///< (batch, out_h, out_w, out_channels), of the call's `dtype`
+  const std::uint8_t* codes = nullptr;  ///< as forward wrote them; null where separable_block_code_bytes is 0
+};
+
+/// What backward writes. Weight gradients are float32.
+struct SeparableBlockGradients {
+  void* dx = nullptr;         ///< like x, of the call's `dtype`, overwritten; null: not wanted
+  ParameterTarget depthwise;  ///< (3, 3, in_channels); not null
+  ParameterTarget pointwise;  ///< (out_channels, in_channels); not null
+  ParameterTarget bias;       ///< (out_channels); null without a bias
+  /// With room for 3 arrays, or null. Not null: the CUDA kernels leave the weight gradients as partial sums in the
+  /// workspace and note here what is to be added up, to the same bits; the CPU's add up at once.
+  PendingSums* pending = nullptr;
+};
+
 /// y = pool(relu(pointwise(depthwise(x)) + bias)), all `dtype` (float32, float16, bfloat16), float32 sums (no TF32).
-/// w_depthwise (3, 3, in_channels), w_pointwise (out_channels, in_channels), bias (out_channels) or null as
-/// `shape.bias` says. Pooling compares values already rounded to `dtype`; NaN wins, and ReLU keeps it.
+/// Pooling compares values already rounded to `dtype`; NaN wins, and ReLU keeps it.
 /// `codes` as separable_block_code_bytes describes, or null where no backward pass follows. Nothing aliases.
 ///
 /// Rounding between the convolutions, for half types: the depthwise output is rounded to `dtype`; or, for up to four
 /// input channels on CUDA, stays in float32 sums, while the products depthwise · pointwise weight are rounded. Half
 /// types on CUDA may turn an infinite or NaN input into NaN at neighbours too (infinity times a weight of zero).
-/// x, w_pointwise and y aligned to 16 bytes on CUDA, codes to 4. Asynchronous on CUDA; deterministic.
+/// x, the pointwise weights and y aligned to 16 bytes on CUDA, codes to 4. Asynchronous on CUDA; deterministic.
 using SeparableBlockForward = void(const Exec&, const SeparableBlockShape&, DType dtype, const void* x,
-                                   const void* w_depthwise, const void* w_pointwise, const void* bias, void* y,
-                                   std::uint8_t* codes, Workspace);
+                                   const SeparableBlockWeights&, void* y, std::uint8_t* codes, Workspace);
 
-/// With dz = dy where y's element came from, 0 elsewhere (codes), and mid = depthwise(x), made again:
+/// With dz = dy where y's element came from, 0 elsewhere (codes), and mid = depthwise(x), recomputed:
 /// d_bias[o] = Σ dz[p, o], d_pointwise[o, c] = Σ dz[p, o]·mid[p, c], d_mid = dz · w_pointwise,
 /// d_depthwise[tap, c] = Σ x[p + tap, c]·d_mid[p, c], dx = transpose of the depthwise convolution, applied to d_mid.
-/// dy is like y; dx like x, or null where nobody wants it. Weight gradients are float32, overwritten, or added to where
-/// `accumulate` (depthwise, pointwise, bias) says; d_bias null without a bias. Nothing aliases. Partial sums in a fixed
-/// order. With `pending` (room for 3 arrays) the CUDA kernels leave the weight gradients in parts in the workspace and
-/// note there what is to be added up, to the same bits; the CPU's add up at once. Asynchronous on CUDA; deterministic.
-using SeparableBlockBackward = void(const Exec&, const SeparableBlockShape&, DType dtype, const void* x,
-                                    const void* w_depthwise, const void* w_pointwise, const void* dy,
-                                    const std::uint8_t* codes, void* dx, float* d_depthwise, float* d_pointwise,
-                                    float* d_bias, std::array<bool, 3> accumulate, PendingSums* pending, Workspace);
+/// Nothing aliases. Partial sums in a fixed order. Asynchronous on CUDA; deterministic.
+using SeparableBlockBackward = void(const Exec&, const SeparableBlockShape&, DType dtype, const SeparableBlockInputs&,
+                                    const SeparableBlockGradients&, Workspace);
 namespace cpu {
 SeparableBlockForward separable_block_forward;
 SeparableBlockBackward separable_block_backward;

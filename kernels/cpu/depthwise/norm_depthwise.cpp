@@ -187,9 +187,9 @@ void norm_depthwise_forward(const Exec& exec, const DepthwiseConv2dShape& s, DTy
   });
 }
 
-void norm_depthwise_backward(const Exec& exec, const DepthwiseConv2dShape& s, DType dtype, const NormOperand& x,
-                             const void* w, const NormOperand& y, const void* dy, void* dx,
-                             const NormDepthwiseGradients& gradients, Workspace workspace) {
+void norm_depthwise_backward(const Exec& exec, const DepthwiseConv2dShape& s, DType dtype,
+                             const NormDepthwiseInputs& in, const NormDepthwiseGradients& gradients,
+                             Workspace workspace) {
   if (s.y_elements() <= 0) {
     if (gradients.dw != nullptr && !gradients.accumulate) std::fill_n(gradients.dw, s.w_elements(), 0.0f);
     return;
@@ -204,9 +204,11 @@ void norm_depthwise_backward(const Exec& exec, const DepthwiseConv2dShape& s, DT
   float* outside = partials + plan.row_parts * kBackwardSums * channels;
   dispatch_floating(dtype, [&](auto tag) {
     using T = typename decltype(tag)::type;
-    const Saved<T> before = saved_of<T>(x, channels, room), behind = saved_of<T>(y, channels, room + 2 * channels);
-    with_activation8(y.affine.activation, [&](auto f) {
-      gradient_sums(exec, norm_behind(s), behind, static_cast<const T*>(dy), f, partials, totals);
+    const Saved<T> before = saved_of<T>(in.x, channels, room),
+                   behind = saved_of<T>(in.y, channels, room + 2 * channels);
+    T* dx = static_cast<T*>(gradients.dx);
+    with_activation8(in.y.affine.activation, [&](auto f) {
+      gradient_sums(exec, norm_behind(s), behind, static_cast<const T*>(in.dy), f, partials, totals);
     });
     store_gradients(totals, channels, gradients.after);
     for (std::int64_t i = 0; i < 2 * channels; ++i) totals[i] *= 1.0f / static_cast<float>(norm_behind(s).rows);
@@ -215,12 +217,12 @@ void norm_depthwise_backward(const Exec& exec, const DepthwiseConv2dShape& s, DT
                                fastest_row_functions<T>(s),
                                before,
                                behind,
-                               x.affine.activation,
-                               y.affine.activation,
+                               in.x.affine.activation,
+                               in.y.affine.activation,
                                totals,
-                               static_cast<const T*>(w),
-                               static_cast<const T*>(dy),
-                               static_cast<T*>(dx),
+                               static_cast<const T*>(in.w),
+                               static_cast<const T*>(in.dy),
+                               dx,
                                partials};
     for_each_part(exec, plan, channels, outside,
                   [&](std::int64_t index, std::int64_t c, std::int64_t count, float* memory) {
@@ -233,9 +235,8 @@ void norm_depthwise_backward(const Exec& exec, const DepthwiseConv2dShape& s, DT
       std::copy_n(totals_before, 2 * channels, gradients.totals);
       return;
     }
-    with_activation8(x.affine.activation, [&](auto f) {
-      input_gradient(exec, norm_before(s), before, static_cast<const T*>(dx), f, totals_before, static_cast<T*>(dx));
-    });
+    with_activation8(in.x.affine.activation,
+                     [&](auto f) { input_gradient(exec, norm_before(s), before, dx, f, totals_before, dx); });
   });
 }
 

@@ -42,7 +42,13 @@ void classifier_head_forward(const Exec& exec, const ClassifierHeadShape& s, DTy
   softmax_cross_entropy_forward(exec, shape, dtype, logits, loss.labels, loss.divisor,
                                 {losses, log_sum_exp, loss.loss, correct, loss.ring, loss.slot});
   if (loss.upstream == nullptr) return;
-  softmax_cross_entropy_grad(exec, shape, dtype, logits, loss.labels, log_sum_exp, loss.upstream, loss.divisor, logits);
+  softmax_cross_entropy_grad(exec, shape, dtype,
+                             {.logits = logits,
+                              .labels = loss.labels,
+                              .log_sum_exp = log_sum_exp,
+                              .upstream = loss.upstream,
+                              .divisor = loss.divisor},
+                             logits);
   float* dw2 = saved.partials;
   float* db2 = dw2 + s.classes * s.hidden;
   float* db1 = db2 + s.classes;

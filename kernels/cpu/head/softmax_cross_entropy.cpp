@@ -138,22 +138,21 @@ void softmax_cross_entropy_forward(const Exec& exec, const SoftmaxCrossEntropySh
 }
 
 void softmax_cross_entropy_grad(const Exec& exec, const SoftmaxCrossEntropyShape& shape, DType dtype,
-                                const void* logits, const std::int32_t* labels, const LogSumExp<float>* log_sum_exp,
-                                const float* upstream, float divisor, void* dlogits) {
-  const float factor = *upstream / divisor;
+                                const SoftmaxCrossEntropyGradInputs& in, void* dlogits) {
+  const float factor = *in.upstream / in.divisor;
   const float off = shape.smoothing / static_cast<float>(shape.classes), on = 1.0f - shape.smoothing + off;
   dispatch_floating(dtype, [&](auto tag) {
     using T = typename decltype(tag)::type;
     parallel_ranges(shape.batch, kRowsOfPart, exec.threads, [&](std::int64_t begin, std::int64_t end) {
       for (std::int64_t n = begin; n < end; ++n) {
         const std::int64_t at = n * shape.classes;
-        const RowGrad values{log_sum_exp[n], label_in_range(shape, labels[n]) ? factor : kNaN, on, off};
-        std::int64_t label = labels[n];  // relative to the block
+        const RowGrad values{in.log_sum_exp[n], label_in_range(shape, in.labels[n]) ? factor : kNaN, on, off};
+        std::int64_t label = in.labels[n];  // relative to the block
         const auto block = [&](const float* l, float* dl, std::int64_t count) {
           grad_block(values, label, l, dl, count);
           label -= count;
         };
-        map_range(at, at + shape.classes, static_cast<const T*>(logits), static_cast<T*>(dlogits), block);
+        map_range(at, at + shape.classes, static_cast<const T*>(in.logits), static_cast<T*>(dlogits), block);
       }
     });
   });

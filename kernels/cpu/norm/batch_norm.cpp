@@ -134,9 +134,8 @@ void normalise(const Exec& exec, const BatchNormShape& shape, DType dtype, const
 }  // namespace
 
 void batch_norm_forward_training(const Exec& exec, const BatchNormShape& shape, DType dtype, const void* x,
-                                 const BatchNormAffine& affine, float epsilon, RunningUpdate update,
-                                 float* running_mean, float* running_variance, void* y, float* saved_mean,
-                                 float* saved_inv_std, Workspace workspace) {
+                                 const BatchNormAffine& affine, void* y, const StatisticsOutput& statistics,
+                                 Workspace workspace) {
   if (shape.rows <= 0 || shape.channels <= 0) return;
   require_workspace(workspace, batch_norm_workspace_bytes(shape, dtype, DeviceKind::cpu),
                     "batch_norm_forward_training");
@@ -154,10 +153,9 @@ void batch_norm_forward_training(const Exec& exec, const BatchNormShape& shape, 
                    mean + shape.channels);
     });
   });
-  const StatisticsOutput statistics{epsilon, update, running_mean, running_variance, saved_mean, saved_inv_std};
   for (std::int64_t c = 0; c < shape.channels; ++c)
     write_statistics(statistics, shape.rows, c, merge_parts(partials, origin, shape, c));
-  if (y) batch_norm_apply(exec, shape, dtype, x, affine, saved_mean, saved_inv_std, y);
+  if (y) batch_norm_apply(exec, shape, dtype, x, affine, statistics.mean, statistics.inv_std, y);
 }
 
 void batch_norm_apply(const Exec& exec, const BatchNormShape& shape, DType dtype, const void* x,
@@ -166,10 +164,8 @@ void batch_norm_apply(const Exec& exec, const BatchNormShape& shape, DType dtype
       exec, shape, dtype, x, affine, mean, [&](std::int64_t c) { return inv_std[c]; }, y);
 }
 
-void batch_norm_backward_training(const Exec& exec, const BatchNormShape& shape, DType dtype, const void* x,
-                                  const void* dy, const BatchNormAffine& affine, const float* saved_mean,
-                                  const float* saved_inv_std, void* dx, float* dscale, float* dshift, bool accumulate,
-                                  Workspace workspace) {
+void batch_norm_backward_training(const Exec& exec, const BatchNormShape& shape, DType dtype, const NormOperand& norm,
+                                  const void* dy, const NormGradients& to, Workspace workspace) {
   if (shape.rows <= 0 || shape.channels <= 0) return;
   require_workspace(workspace, batch_norm_workspace_bytes(shape, dtype, DeviceKind::cpu),
                     "batch_norm_backward_training");
@@ -178,22 +174,20 @@ void batch_norm_backward_training(const Exec& exec, const BatchNormShape& shape,
   float* partials = totals + 4 * channels;
   dispatch_floating(dtype, [&](auto tag) {
     using T = typename decltype(tag)::type;
-    const NormOperand norm{x, affine, saved_mean, saved_inv_std};
     const Saved<T> saved = saved_of<T>(norm, channels, totals + 2 * channels);
     const T* g = static_cast<const T*>(dy);
-    with_activation8(affine.activation, [&](auto f) {
+    with_activation8(norm.affine.activation, [&](auto f) {
       gradient_sums(exec, shape, saved, g, f, partials, totals);
-      if (dx) input_gradient(exec, shape, saved, g, f, totals, static_cast<T*>(dx));
+      if (to.dx) input_gradient(exec, shape, saved, g, f, totals, static_cast<T*>(to.dx));
     });
   });
-  store_gradients(totals, channels, {dscale, dshift, accumulate});
+  store_gradients(totals, channels, {to.dscale, to.dshift, to.accumulate});
 }
 
 void batch_norm_forward_inference(const Exec& exec, const BatchNormShape& shape, DType dtype, const void* x,
-                                  const BatchNormAffine& affine, float epsilon, const float* running_mean,
-                                  const float* running_variance, void* y) {
-  const auto inv_std = [&](std::int64_t c) { return 1.0f / std::sqrt(running_variance[c] + epsilon); };
-  normalise(exec, shape, dtype, x, affine, running_mean, inv_std, y);
+                                  const BatchNormAffine& affine, const RunningStatistics& running, void* y) {
+  const auto inv_std = [&](std::int64_t c) { return 1.0f / std::sqrt(running.variance[c] + running.epsilon); };
+  normalise(exec, shape, dtype, x, affine, running.mean, inv_std, y);
 }
 
 }  // namespace bantam::kernels::cpu

@@ -101,8 +101,7 @@ void batch_norm_add_grad(const Exec& exec, const BatchNormShape& shape, DType dt
   } else if (sum != dz) {
     std::memcpy(dz, sum, static_cast<std::size_t>(count) * size_of(dtype));
   }
-  batch_norm_backward_training(exec, shape, dtype, norm.x, dz, norm.affine, norm.mean, norm.inv_std, to.dx, to.dscale,
-                               to.dshift, to.accumulate, workspace);
+  batch_norm_backward_training(exec, shape, dtype, norm, dz, to, workspace);
 }
 
 }  // namespace bantam::kernels::cpu

@@ -28,8 +28,9 @@ struct Pieces {
 
 void norm_input_gradient(const Exec& exec, const BatchNormShape& shape, DType dtype, const NormInputGradient& from,
                          void* dx, Workspace workspace) {  // backward finds the same totals again
-  batch_norm_backward_training(exec, shape, dtype, from.y.x, from.dz, {from.y.affine.scale, from.y.affine.shift, {}},
-                               from.y.mean, from.y.inv_std, dx, nullptr, nullptr, false, workspace);
+  NormOperand norm = from.y;
+  norm.affine.activation = {};
+  batch_norm_backward_training(exec, shape, dtype, norm, from.dz, {.dx = dx}, workspace);
 }
 
 void pointwise_norm_forward(const Exec& exec, const PointwiseShape& s, DType dtype, const NormOperand& x, const void* w,

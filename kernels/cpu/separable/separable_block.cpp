@@ -20,17 +20,16 @@ struct Weights {
 };
 
 template <class T>
-Weights as_floats(const SeparableBlockShape& s, const void* depthwise, const void* pointwise, const void* bias,
-                  float* room) {
+Weights as_floats(const SeparableBlockShape& s, const SeparableBlockWeights& w, float* room) {
   if constexpr (std::is_same_v<T, float>) {
-    return {static_cast<const T*>(depthwise), static_cast<const T*>(pointwise), static_cast<const T*>(bias)};
+    return {static_cast<const T*>(w.depthwise), static_cast<const T*>(w.pointwise), static_cast<const T*>(w.bias)};
   } else {
     float* wide_pointwise = room + s.depthwise_elements();
     float* wide_bias = wide_pointwise + s.pointwise_elements();
-    widen(static_cast<const T*>(depthwise), room, s.depthwise_elements());
-    widen(static_cast<const T*>(pointwise), wide_pointwise, s.pointwise_elements());
-    if (bias != nullptr) widen(static_cast<const T*>(bias), wide_bias, s.out_channels);
-    return {room, wide_pointwise, bias != nullptr ? wide_bias : nullptr};
+    widen(static_cast<const T*>(w.depthwise), room, s.depthwise_elements());
+    widen(static_cast<const T*>(w.pointwise), wide_pointwise, s.pointwise_elements());
+    if (w.bias != nullptr) widen(static_cast<const T*>(w.bias), wide_bias, s.out_channels);
+    return {room, wide_pointwise, w.bias != nullptr ? wide_bias : nullptr};
   }
 }
 
@@ -94,23 +93,22 @@ void backward_image(const SeparableBlockPlan& plan, const Weights& w, const T* x
   }
 }
 
-/// to[i] = Σ over parts of partials[at(i)], in part order, after the old value where `accumulate`.
+/// to[i] = Σ over parts of partials[at(i)], in part order, after the old value where it accumulates.
 template <class At>
-void add_up(const SeparableBlockPlan& plan, const float* partials, std::int64_t count, float* to, bool accumulate,
+void add_up(const SeparableBlockPlan& plan, const float* partials, std::int64_t count, const ParameterTarget& to,
             At&& at) {
   const std::int64_t stride = static_cast<std::int64_t>(plan.partial_bytes / sizeof(float));
   for (std::int64_t i = 0; i < count; ++i) {
-    float sum = accumulate ? to[i] : 0.0f;
+    float sum = to.accumulate ? to.data[i] : 0.0f;
     for (std::int64_t part = 0; part < plan.parts; ++part) sum += partials[part * stride + at(i)];
-    to[i] = sum;
+    to.data[i] = sum;
   }
 }
 
 }  // namespace
 
 void separable_block_forward(const Exec& exec, const SeparableBlockShape& s, DType dtype, const void* x,
-                             const void* w_depthwise, const void* w_pointwise, const void* bias, void* y,
-                             std::uint8_t* codes, Workspace workspace) {
+                             const SeparableBlockWeights& weights, void* y, std::uint8_t* codes, Workspace workspace) {
   check_separable_block(s, dtype, DeviceKind::cpu);
   const SeparableBlockPlan plan(s, dtype, SeparableBlockPass::forward);
   require_workspace(workspace, plan.workspace_bytes(), "separable_block_forward");
@@ -121,7 +119,7 @@ void separable_block_forward(const Exec& exec, const SeparableBlockShape& s, DTy
   const std::int64_t code_image = s.batch > 0 ? separable_block_code_bytes(s) / s.batch : 0;
   dispatch_floating(dtype, [&](auto tag) {
     using T = typename decltype(tag)::type;
-    const Weights w = as_floats<T>(s, w_depthwise, w_pointwise, bias, room);
+    const Weights w = as_floats<T>(s, weights, room);
     parallel_parts(plan.parts, exec.threads, [&](std::int64_t part) {
       const Slot slot(plan, slots, part);
       for (std::int64_t n = part * plan.images; n < std::min(s.batch, (part + 1) * plan.images); ++n) {
@@ -136,10 +134,8 @@ void separable_block_forward(const Exec& exec, const SeparableBlockShape& s, DTy
   });
 }
 
-void separable_block_backward(const Exec& exec, const SeparableBlockShape& s, DType dtype, const void* x,
-                              const void* w_depthwise, const void* w_pointwise, const void* dy,
-                              const std::uint8_t* codes, void* dx, float* d_depthwise, float* d_pointwise,
-                              float* d_bias, std::array<bool, 3> accumulate, PendingSums*, Workspace workspace) {
+void separable_block_backward(const Exec& exec, const SeparableBlockShape& s, DType dtype,
+                              const SeparableBlockInputs& in, const SeparableBlockGradients& to, Workspace workspace) {
   check_separable_block(s, dtype, DeviceKind::cpu);
   const SeparableBlockPlan plan(s, dtype, SeparableBlockPass::backward);
   require_workspace(workspace, plan.workspace_bytes(), "separable_block_backward");
@@ -152,24 +148,25 @@ void separable_block_backward(const Exec& exec, const SeparableBlockShape& s, DT
   const std::int64_t stride = static_cast<std::int64_t>(plan.partial_bytes / sizeof(float));
   dispatch_floating(dtype, [&](auto tag) {
     using T = typename decltype(tag)::type;
-    const Weights w = as_floats<T>(s, w_depthwise, w_pointwise, nullptr, room);
+    const Weights w = as_floats<T>(s, {.depthwise = in.weights.depthwise, .pointwise = in.weights.pointwise}, room);
     parallel_parts(plan.parts, exec.threads, [&](std::int64_t part) {
       const Slot slot(plan, slots, part);
       const Gradients sums(s, partials + part * stride);
       std::fill_n(partials + part * stride, stride, 0.0f);
       for (std::int64_t n = part * plan.images; n < std::min(s.batch, (part + 1) * plan.images); ++n) {
-        backward_image<T>(plan, w, static_cast<const T*>(x) + n * x_image, static_cast<const T*>(dy) + n * y_image,
-                          code_image > 0 ? codes + n * code_image : nullptr,
-                          dx != nullptr ? static_cast<T*>(dx) + n * x_image : nullptr, slot, sums);
+        backward_image<T>(plan, w, static_cast<const T*>(in.x) + n * x_image,
+                          static_cast<const T*>(in.dy) + n * y_image,
+                          code_image > 0 ? in.codes + n * code_image : nullptr,
+                          to.dx != nullptr ? static_cast<T*>(to.dx) + n * x_image : nullptr, slot, sums);
       }
     });
   });
   const Gradients first(s, partials);
-  const std::int64_t in = s.in_channels, out = s.out_channels;
-  add_up(plan, first.depthwise, s.depthwise_elements(), d_depthwise, accumulate[0], [](std::int64_t i) { return i; });
-  add_up(plan, first.pointwise, s.pointwise_elements(), d_pointwise, accumulate[1],
-         [=](std::int64_t i) { return i % in * out + i / in; });
-  if (d_bias != nullptr) add_up(plan, first.bias, out, d_bias, accumulate[2], [](std::int64_t i) { return i; });
+  const std::int64_t columns = s.in_channels, out = s.out_channels;
+  add_up(plan, first.depthwise, s.depthwise_elements(), to.depthwise, [](std::int64_t i) { return i; });
+  add_up(plan, first.pointwise, s.pointwise_elements(), to.pointwise,
+         [=](std::int64_t i) { return i % columns * out + i / columns; });
+  if (to.bias.data != nullptr) add_up(plan, first.bias, out, to.bias, [](std::int64_t i) { return i; });
 }
 
 }  // namespace bantam::kernels::cpu

@@ -157,10 +157,10 @@ void norm_depthwise_forward(const Exec& exec, const DepthwiseConv2dShape& s, DTy
   merge_part_moments(exec, {partials, counts, parts, s.channels}, statistics);
 }
 
-void norm_depthwise_backward(const Exec& exec, const DepthwiseConv2dShape& s, DType dtype, const NormOperand& x,
-                             const void* w, const NormOperand& y, const void* dy, void* dx,
-                             const NormDepthwiseGradients& gradients, Workspace workspace) {
-  check_shape(s, x, y.affine.activation);
+void norm_depthwise_backward(const Exec& exec, const DepthwiseConv2dShape& s, DType dtype,
+                             const NormDepthwiseInputs& in, const NormDepthwiseGradients& gradients,
+                             Workspace workspace) {
+  check_shape(s, in.x, in.y.affine.activation);
   if (s.y_elements() <= 0) return;
   require_workspace(workspace, norm_depthwise_workspace_bytes(s, dtype, DeviceKind::cuda), "norm_depthwise_backward");
   WorkspaceCutter cutter(workspace);
@@ -168,22 +168,22 @@ void norm_depthwise_backward(const Exec& exec, const DepthwiseConv2dShape& s, DT
   float* const after_totals = totals + 2 * s.channels;
   float* const rest = cutter.take<float>(0);
   const BatchNormShape behind = norm_behind(s);
-  batch_norm_backward_training(exec, behind, dtype, y.x, dy, y.affine, y.mean, y.inv_std, nullptr,
-                               after_totals + s.channels, after_totals, false,
+  batch_norm_backward_training(exec, behind, dtype, in.y, in.dy,
+                               {.dscale = after_totals + s.channels, .dshift = after_totals},
                                {rest, batch_norm_workspace_bytes(behind, dtype, DeviceKind::cuda)});
-  const FinishBackward finish{gradients, x.inv_std, gradients.totals != nullptr ? gradients.totals : totals,
+  const FinishBackward finish{gradients, in.x.inv_std, gradients.totals != nullptr ? gradients.totals : totals,
                               after_totals, s.channels};
   dispatch_floating(dtype, [&](auto tag) {
     using T = typename decltype(tag)::type;
-    const BackwardOperands<T> operands{.x = static_cast<const T*>(x.x),
-                                       .y = static_cast<const T*>(y.x),
-                                       .dy = static_cast<const T*>(dy),
-                                       .weights = static_cast<const T*>(w),
-                                       .dx = static_cast<T*>(dx),
-                                       .before = affine_of(x),
-                                       .after = affine_of(y),
-                                       .before_clamp = Clamp::of(x.affine.activation),
-                                       .after_clamp = Clamp::of(y.affine.activation),
+    const BackwardOperands<T> operands{.x = static_cast<const T*>(in.x.x),
+                                       .y = static_cast<const T*>(in.y.x),
+                                       .dy = static_cast<const T*>(in.dy),
+                                       .weights = static_cast<const T*>(in.w),
+                                       .dx = static_cast<T*>(gradients.dx),
+                                       .before = affine_of(in.x),
+                                       .after = affine_of(in.y),
+                                       .before_clamp = Clamp::of(in.x.affine.activation),
+                                       .after_clamp = Clamp::of(in.y.affine.activation),
                                        .after_totals = after_totals,
                                        .per_row = 1.0f / static_cast<float>(behind.rows)};
     launch_backward(exec, s, operands, rest, finish);

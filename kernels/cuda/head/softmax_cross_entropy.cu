@@ -154,13 +154,13 @@ void softmax_cross_entropy_forward(const Exec& exec, const SoftmaxCrossEntropySh
 }
 
 void softmax_cross_entropy_grad(const Exec& exec, const SoftmaxCrossEntropyShape& shape, DType dtype,
-                                const void* logits, const std::int32_t* labels, const LogSumExp<float>* log_sum_exp,
-                                const float* upstream, float divisor, void* dlogits) {
+                                const SoftmaxCrossEntropyGradInputs& in, void* dlogits) {
   if (shape.batch <= 0) return;
   dispatch_floating(dtype, [&](auto tag) {
     using T = typename decltype(tag)::type;
     row_grad_kernel<<<row_blocks(shape.batch), kRowsOfBlock * kWarp, 0, stream_of(exec)>>>(
-        shape, static_cast<const T*>(logits), labels, log_sum_exp, upstream, divisor, static_cast<T*>(dlogits));
+        shape, static_cast<const T*>(in.logits), in.labels, in.log_sum_exp, in.upstream, in.divisor,
+        static_cast<T*>(dlogits));
     check_launch("row_grad_kernel");
   });
 }

@@ -50,13 +50,17 @@ void normalise(const Exec& exec, const BatchNormShape& shape, DType dtype, const
 }  // namespace
 
 void batch_norm_forward_training(const Exec& exec, const BatchNormShape& shape, DType dtype, const void* x,
-                                 const BatchNormAffine& affine, float epsilon, RunningUpdate update,
-                                 float* running_mean, float* running_variance, void* y, float* saved_mean,
-                                 float* saved_inv_std, Workspace workspace) {
+                                 const BatchNormAffine& affine, void* y, const StatisticsOutput& statistics,
+                                 Workspace workspace) {
   if (shape.rows <= 0 || shape.channels <= 0) return;
   require_workspace(workspace, batch_norm_workspace_bytes(shape, dtype, DeviceKind::cuda),
                     "batch_norm_forward_training");
-  const FinishStatistics finish{epsilon, update, running_mean, running_variance, saved_mean, saved_inv_std};
+  const FinishStatistics finish{.epsilon = statistics.epsilon,
+                                .update = statistics.update,
+                                .running_mean = statistics.running_mean,
+                                .running_variance = statistics.running_variance,
+                                .saved_mean = statistics.mean,
+                                .saved_inv_std = statistics.inv_std};
   dispatch_floating(dtype, [&](auto tag) {
     using T = typename decltype(tag)::type;
     with_pack<T>(
@@ -67,8 +71,8 @@ void batch_norm_forward_training(const Exec& exec, const BatchNormShape& shape, 
         shape.channels, x);
   });
   if (y)
-    normalise<true>(exec, shape, dtype, x, affine.activation, {affine.scale, affine.shift, saved_mean, saved_inv_std},
-                    y);
+    normalise<true>(exec, shape, dtype, x, affine.activation,
+                    {affine.scale, affine.shift, statistics.mean, statistics.inv_std}, y);
 }
 
 void batch_norm_apply(const Exec& exec, const BatchNormShape& shape, DType dtype, const void* x,
@@ -76,35 +80,32 @@ void batch_norm_apply(const Exec& exec, const BatchNormShape& shape, DType dtype
   normalise<false>(exec, shape, dtype, x, affine.activation, {affine.scale, affine.shift, mean, inv_std}, y);
 }
 
-void batch_norm_backward_training(const Exec& exec, const BatchNormShape& shape, DType dtype, const void* x,
-                                  const void* dy, const BatchNormAffine& affine, const float* saved_mean,
-                                  const float* saved_inv_std, void* dx, float* dscale, float* dshift, bool accumulate,
-                                  Workspace workspace) {
+void batch_norm_backward_training(const Exec& exec, const BatchNormShape& shape, DType dtype, const NormOperand& norm,
+                                  const void* dy, const NormGradients& to, Workspace workspace) {
   if (shape.rows <= 0 || shape.channels <= 0) return;
   require_workspace(workspace, batch_norm_workspace_bytes(shape, dtype, DeviceKind::cuda),
                     "batch_norm_backward_training");
-  const GradientSums sums(shape, saved_inv_std, dscale, dshift, accumulate, workspace);
-  const AffineSource source{affine.scale, affine.shift, saved_mean, saved_inv_std};
+  const GradientSums sums(shape, norm.inv_std, to.dscale, to.dshift, to.accumulate, workspace);
+  const AffineSource source{norm.affine.scale, norm.affine.shift, norm.mean, norm.inv_std};
   const auto run = [&](auto tag, auto f) {
     using T = typename decltype(tag)::type;
     using Function = decltype(f);
-    const T *in = static_cast<const T*>(x), *g = static_cast<const T*>(dy);
+    const T *in = static_cast<const T*>(norm.x), *g = static_cast<const T*>(dy);
     with_pack<T>(
         [&](auto n) {
           constexpr int N = decltype(n)::value;
           sums.template run<N>(exec, GradientTerms<T, Function>{in, g, source, f});
-          if (dx) sums.template input_gradient<N, true>(exec, in, g, source, f, static_cast<T*>(dx));
+          if (to.dx) sums.template input_gradient<N, true>(exec, in, g, source, f, static_cast<T*>(to.dx));
         },
-        shape.channels, x, dy, dx);
+        shape.channels, norm.x, dy, to.dx);
   };
-  dispatch_floating(dtype, [&](auto tag) { with_activation(affine.activation, [&](auto f) { run(tag, f); }); });
+  dispatch_floating(dtype, [&](auto tag) { with_activation(norm.affine.activation, [&](auto f) { run(tag, f); }); });
 }
 
 void batch_norm_forward_inference(const Exec& exec, const BatchNormShape& shape, DType dtype, const void* x,
-                                  const BatchNormAffine& affine, float epsilon, const float* running_mean,
-                                  const float* running_variance, void* y) {
+                                  const BatchNormAffine& affine, const RunningStatistics& running, void* y) {
   normalise<false>(exec, shape, dtype, x, affine.activation,
-                   {affine.scale, affine.shift, running_mean, running_variance, true, epsilon}, y);
+                   {affine.scale, affine.shift, running.mean, running.variance, true, running.epsilon}, y);
 }
 
 }  // namespace bantam::kernels::cuda

@@ -7,27 +7,22 @@
 namespace bantam::kernels::cuda {
 namespace {
 
-/// The weight gradients, which lie one after the other in a part; null where nobody wants them.
-struct WeightGradients {
-  float *depthwise, *pointwise, *bias;
-  std::array<bool, 3> accumulate;  // in this order
-};
-
-void note_sums(const SeparableBlockShape& s, const float* partials, std::int64_t parts, const WeightGradients& to,
-               PendingSums& pending) {
+/// The weight gradients lie one after the other in a part.
+void note_sums(const SeparableBlockShape& s, const float* partials, std::int64_t parts,
+               const SeparableBlockGradients& to, PendingSums& pending) {
   const std::int64_t pointwise = s.pointwise_elements(), depthwise = s.depthwise_elements();
-  const auto note = [&](float* gradient, std::int64_t at, std::int64_t elements, bool accumulate) {
-    if (gradient == nullptr) return;
+  const auto note = [&](const ParameterTarget& gradient, std::int64_t at, std::int64_t elements) {
+    if (gradient.data == nullptr) return;
     pending.add({.from = partials + at,
-                 .to = gradient,
+                 .to = gradient.data,
                  .parts = static_cast<std::int32_t>(parts),
                  .stride = static_cast<std::int32_t>(separable_gradient_elements(s)),
                  .elements = static_cast<std::int32_t>(elements),
-                 .accumulate = accumulate});
+                 .accumulate = gradient.accumulate});
   };
-  note(to.pointwise, 0, pointwise, to.accumulate[1]);
-  note(to.depthwise, pointwise, depthwise, to.accumulate[0]);
-  note(to.bias, pointwise + depthwise, s.out_channels, to.accumulate[2]);
+  note(to.pointwise, 0, pointwise);
+  note(to.depthwise, pointwise, depthwise);
+  note(to.bias, pointwise + depthwise, s.out_channels);
 }
 
 void require_aligned(const void* address, std::uintptr_t to, const char* name) {
@@ -38,26 +33,24 @@ void require_aligned(const void* address, std::uintptr_t to, const char* name) {
 
 }  // namespace
 
-void separable_block_backward(const Exec& exec, const SeparableBlockShape& s, DType dtype, const void* x,
-                              const void* w_depthwise, const void* w_pointwise, const void* dy,
-                              const std::uint8_t* codes, void* dx, float* d_depthwise, float* d_pointwise,
-                              float* d_bias, std::array<bool, 3> accumulate, PendingSums* pending,
-                              Workspace workspace) {
+void separable_block_backward(const Exec& exec, const SeparableBlockShape& s, DType dtype,
+                              const SeparableBlockInputs& in, const SeparableBlockGradients& to, Workspace workspace) {
   require_workspace(workspace, separable_backward_workspace_bytes(s, dtype), "separable_block_backward");
-  for (const void* address : {x, dy, static_cast<const void*>(dx)}) require_aligned(address, 16, "x, dy and dx");
-  require_aligned(w_depthwise, 8, "w_depthwise");
-  require_aligned(codes, 4, "codes");
+  for (const void* address : {in.x, in.dy, static_cast<const void*>(to.dx)})
+    require_aligned(address, 16, "x, dy and dx");
+  require_aligned(in.weights.depthwise, 8, "w_depthwise");
+  require_aligned(in.codes, 4, "codes");
   if (s.batch >> 31 != 0) throw ShapeError("separable_block_backward: the batch is too large for one call on CUDA");
-  const SeparableOperands operands{x, w_depthwise, w_pointwise, dy, codes, dx, static_cast<float*>(workspace.data)};
+  const SeparableOperands operands{
+      in.x, in.weights.depthwise, in.weights.pointwise, in.dy, in.codes, to.dx, static_cast<float*>(workspace.data)};
   std::int64_t parts = 0;
   if (s.batch > 0 && separable_uses_moments(s)) {
     parts = separable_moments(exec, s, dtype, operands);
-    if (dx != nullptr) separable_few_channels_grad_input(exec, s, dtype, operands);
+    if (to.dx != nullptr) separable_few_channels_grad_input(exec, s, dtype, operands);
   } else if (s.batch > 0) {
     parts = separable_tile_backward(exec, s, dtype, operands);
   }
-  const WeightGradients to{d_depthwise, d_pointwise, d_bias, accumulate};
-  if (pending != nullptr) return note_sums(s, operands.partials, parts, to, *pending);
+  if (to.pending != nullptr) return note_sums(s, operands.partials, parts, to, *to.pending);
   PendingSums now;
   note_sums(s, operands.partials, parts, to, now);
   add_up_parts(exec, now);

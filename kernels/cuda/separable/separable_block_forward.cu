@@ -151,15 +151,14 @@ void forward(const Exec& exec, const SeparableBlockShape& s, const float* x, con
 }  // namespace
 
 void separable_block_forward(const Exec& exec, const SeparableBlockShape& s, DType dtype, const void* x,
-                             const void* w_depthwise, const void* w_pointwise, const void* bias, void* y,
-                             std::uint8_t* codes, Workspace) {
+                             const SeparableBlockWeights& weights, void* y, std::uint8_t* codes, Workspace) {
   check_separable_block(s, dtype, DeviceKind::cuda);
   if (s.batch == 0) return;
   if (separable_block_code_bytes(s) == 0) codes = nullptr;
   dispatch_floating(dtype, [&](auto tag) {
     using T = typename decltype(tag)::type;
-    forward(exec, s, static_cast<const T*>(x), static_cast<const T*>(w_depthwise), static_cast<const T*>(w_pointwise),
-            static_cast<const T*>(bias), static_cast<T*>(y), codes);
+    forward(exec, s, static_cast<const T*>(x), static_cast<const T*>(weights.depthwise),
+            static_cast<const T*>(weights.pointwise), static_cast<const T*>(weights.bias), static_cast<T*>(y), codes);
   });
 }
 

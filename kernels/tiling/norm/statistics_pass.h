@@ -1,7 +1,7 @@
 // The statistics of a tensor by a pass over it, where the kernel that wrote it did not take them.
 #pragma once
 
-#include "bantam/kernels/contracts/norm/statistics_output.h"
+#include "bantam/kernels/contracts/norm/batch_norm.h"
 
 namespace bantam::kernels {
 
@@ -10,8 +10,7 @@ namespace bantam::kernels {
 inline void statistics_pass(BatchNormForwardTraining& norm, const Exec& exec, const BatchNormShape& shape, DType dtype,
                             const void* y, const StatisticsOutput& output, Workspace workspace) {
   if (!output.wanted()) return;
-  norm(exec, shape, dtype, y, {}, output.epsilon, output.update, output.running_mean, output.running_variance, nullptr,
-       output.mean, output.inv_std, workspace);
+  norm(exec, shape, dtype, y, {}, nullptr, output, workspace);
 }
 
 }  // namespace bantam::kernels

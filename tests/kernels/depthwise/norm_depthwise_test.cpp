@@ -119,13 +119,21 @@ struct Results {
     GuardedBytes workspace(device, norm_depthwise_workspace_bytes(s, dtype, device.exec().device.kind));
     const NormOperand before = operand(x.data(), 0, x_mean.as<float>(), x_inv_std.as<float>());
     BANTAM_KERNEL(device.exec(), norm_depthwise_forward, s, dtype, before, w.data(), y.data(),
-                  StatisticsOutput{kEpsilon, kUpdate, running_mean.as<float>(), running_variance.as<float>(),
-                                   mean.as<float>(), inv_std.as<float>()},
+                  {.epsilon = kEpsilon,
+                   .update = kUpdate,
+                   .running_mean = running_mean.as<float>(),
+                   .running_variance = running_variance.as<float>(),
+                   .mean = mean.as<float>(),
+                   .inv_std = inv_std.as<float>()},
                   workspace.workspace());
     const NormOperand behind = operand(y.data(), 1, mean.as<float>(), inv_std.as<float>());
-    BANTAM_KERNEL(device.exec(), norm_depthwise_backward, s, dtype, before, w.data(), behind, dy.data(), dx.data(),
-                  NormDepthwiseGradients{dw.as<float>(), start != nullptr, norm_gradients(0), norm_gradients(1)},
-                  workspace.workspace());
+    const NormDepthwiseInputs inputs{.x = before, .w = w.data(), .y = behind, .dy = dy.data()};
+    const NormDepthwiseGradients to{.dx = dx.data(),
+                                    .dw = dw.as<float>(),
+                                    .accumulate = start != nullptr,
+                                    .before = norm_gradients(0),
+                                    .after = norm_gradients(1)};
+    BANTAM_KERNEL(device.exec(), norm_depthwise_backward, s, dtype, inputs, to, workspace.workspace());
     device.synchronize();
   }
   std::vector<std::vector<float>> all() const {

@@ -64,8 +64,13 @@ Outputs run(KernelDevice& device, const SoftmaxCrossEntropyShape& s, DType dtype
   const kernels::SoftmaxCrossEntropyOutputs out{losses.as<float>(),         lse.data(), loss.as<float>(),
                                                 correct.as<std::uint8_t>(), ring,       slot};
   BANTAM_KERNEL(device.exec(), softmax_cross_entropy_forward, s, dtype, in.data(), where.data(), divisor, out);
-  BANTAM_KERNEL(device.exec(), softmax_cross_entropy_grad, s, dtype, in.data(), where.data(), lse.data(),
-                up.as<float>(), divisor, dlogits.data());
+  BANTAM_KERNEL(device.exec(), softmax_cross_entropy_grad, s, dtype,
+                {.logits = in.data(),
+                 .labels = where.data(),
+                 .log_sum_exp = lse.data(),
+                 .upstream = up.as<float>(),
+                 .divisor = divisor},
+                dlogits.data());
   return {losses.download(), loss.download(), dlogits.download(), correct.download(), lse.download()};
 }
 
@@ -178,8 +183,13 @@ TEST_P(SoftmaxCrossEntropyTest, GradientMayAliasLogits) {
     const DeviceArray<LogSumExp<float>> lse(device(), expected.saved);
     const DeviceBuffer up(device(), std::vector<float>{32}, DType::float32);
     const DeviceArray<std::int32_t> where(device(), labels);
-    BANTAM_KERNEL(exec(), softmax_cross_entropy_grad, s, dtype, in.data(), where.data(), lse.data(), up.as<float>(),
-                  5.0f, in.data());
+    BANTAM_KERNEL(exec(), softmax_cross_entropy_grad, s, dtype,
+                  {.logits = in.data(),
+                   .labels = where.data(),
+                   .log_sum_exp = lse.data(),
+                   .upstream = up.as<float>(),
+                   .divisor = 5},
+                  in.data());
     EXPECT_EQ(in.download(), expected.dlogits);
   }
 }

@@ -82,9 +82,7 @@ std::vector<std::vector<std::uint8_t>> composed(KernelDevice& device, const Batc
   if (c.mask)
     BANTAM_KERNEL(device.exec(), masked_activation_grad, c.f, count, dtype, in.bits.as<std::uint8_t>(), out.dz.data(),
                   out.dz.data());
-  const NormGradients to = out.to(c);
-  BANTAM_KERNEL(device.exec(), batch_norm_backward_training, s, dtype, in.x.data(), out.dz.data(), in.norm().affine,
-                in.mean.as<float>(), in.inv_std.as<float>(), to.dx, to.dscale, to.dshift, to.accumulate,
+  BANTAM_KERNEL(device.exec(), batch_norm_backward_training, s, dtype, in.norm(), out.dz.data(), out.to(c),
                 workspace.workspace());
   device.synchronize();
   return out.bytes();

@@ -56,10 +56,14 @@ struct Forward {
     if (options.in_place) copy_bytes(y.data(), x.data(), x.bytes(), device.stream());
     const BatchNormAffine affine{options.affine ? scale.as<float>() : nullptr,
                                  options.affine ? shift.as<float>() : nullptr, options.activation};
+    const StatisticsOutput statistics{.epsilon = kEpsilon,
+                                      .update = options.update,
+                                      .running_mean = options.running ? running_mean.as<float>() : nullptr,
+                                      .running_variance = options.running ? running_variance.as<float>() : nullptr,
+                                      .mean = mean.as<float>(),
+                                      .inv_std = inv_std.as<float>()};
     BANTAM_KERNEL(device.exec(), batch_norm_forward_training, s, dtype, options.in_place ? y.data() : x.data(), affine,
-                  kEpsilon, options.update, options.running ? running_mean.as<float>() : nullptr,
-                  options.running ? running_variance.as<float>() : nullptr, y.data(), mean.as<float>(),
-                  inv_std.as<float>(), workspace.workspace());
+                  y.data(), statistics, workspace.workspace());
     GuardedBuffer again(device, s.rows * s.channels, dtype);
     BANTAM_KERNEL(device.exec(), batch_norm_apply, s, dtype, x.data(), affine, mean.as<float>(), inv_std.as<float>(),
                   again.data());
@@ -85,9 +89,13 @@ struct Backward {
     if (start) dscale.upload(start->data());
     if (start) dshift.upload(start->data());
     if (in_place) copy_bytes(dx.data(), dy.data(), dy.bytes(), device.stream());
-    BANTAM_KERNEL(device.exec(), batch_norm_backward_training, s, dtype, x.data(), in_place ? dx.data() : dy.data(),
-                  BatchNormAffine{scale.as<float>(), shift.as<float>(), activation}, saved_mean.as<float>(),
-                  saved_inv_std.as<float>(), dx.data(), dscale.as<float>(), dshift.as<float>(), start != nullptr,
+    const NormOperand norm{.x = x.data(),
+                           .affine = {scale.as<float>(), shift.as<float>(), activation},
+                           .mean = saved_mean.as<float>(),
+                           .inv_std = saved_inv_std.as<float>()};
+    const NormGradients to{
+        .dx = dx.data(), .dscale = dscale.as<float>(), .dshift = dshift.as<float>(), .accumulate = start != nullptr};
+    BANTAM_KERNEL(device.exec(), batch_norm_backward_training, s, dtype, norm, in_place ? dx.data() : dy.data(), to,
                   workspace.workspace());
     device.synchronize();
   }
@@ -223,12 +231,12 @@ TEST_P(BatchNormTest, GradientsAccumulateAndMayBeLeftOut) {
   const DeviceBuffer inv_std(device(), {statistics.inv_std.begin(), statistics.inv_std.end()}, DType::float32);
   GuardedBytes workspace(device(), batch_norm_workspace_bytes(s, DType::float32, GetParam().kind));
   GuardedBuffer dx(device(), s.rows * s.channels, DType::float32), only(device(), s.channels, DType::float32);
-  BANTAM_KERNEL(exec(), batch_norm_backward_training, s, DType::float32, x.data(), dy.data(), BatchNormAffine{},
-                mean.as<float>(), inv_std.as<float>(), nullptr, nullptr, only.as<float>(), false,
+  const NormOperand norm{.x = x.data(), .affine = {}, .mean = mean.as<float>(), .inv_std = inv_std.as<float>()};
+  BANTAM_KERNEL(exec(), batch_norm_backward_training, s, DType::float32, norm, dy.data(), {.dshift = only.as<float>()},
                 workspace.workspace());
   EXPECT_EQ(only.download(), fresh.dshift.download());
-  BANTAM_KERNEL(exec(), batch_norm_backward_training, s, DType::float32, x.data(), dy.data(), BatchNormAffine{},
-                mean.as<float>(), inv_std.as<float>(), dx.data(), nullptr, nullptr, false, workspace.workspace());
+  BANTAM_KERNEL(exec(), batch_norm_backward_training, s, DType::float32, norm, dy.data(), {.dx = dx.data()},
+                workspace.workspace());
   const auto expected = reference::batch_norm_backward_training(s, as_double(in.x), as_double(in.dy), {},
                                                                 statistics.mean, statistics.inv_std);
   EXPECT_LT(relative_error(dx.download(), expected.dx), sum_tolerance(DType::float32, 512));
@@ -244,14 +252,14 @@ TEST_P(BatchNormTest, InferenceMatchesReference) {
       const DeviceBuffer mean(device(), in.running_mean, DType::float32),
           variance(device(), in.running_variance, DType::float32);
       GuardedBuffer y(device(), s.rows * s.channels, dtype);
+      const RunningStatistics running{.mean = mean.as<float>(), .variance = variance.as<float>(), .epsilon = kEpsilon};
       BANTAM_KERNEL(exec(), batch_norm_forward_inference, s, dtype, x.data(),
-                    BatchNormAffine{scale.as<float>(), shift.as<float>()}, kEpsilon, mean.as<float>(),
-                    variance.as<float>(), y.data());
+                    {.scale = scale.as<float>(), .shift = shift.as<float>()}, running, y.data());
       const auto expected = reference::batch_norm_forward_inference<double>(
           s, as_double(in.x), affine_of(in), kEpsilon, as_double(in.running_mean), as_double(in.running_variance));
       EXPECT_LT(relative_error(y.download(), expected), sum_tolerance(dtype, 4));
-      BANTAM_KERNEL(exec(), batch_norm_forward_inference, s, dtype, x.data(), BatchNormAffine{}, kEpsilon,
-                    mean.as<float>(), variance.as<float>(), x.data());  // without scale and shift, in place
+      BANTAM_KERNEL(exec(), batch_norm_forward_inference, s, dtype, x.data(), {}, running,
+                    x.data());  // without scale and shift, in place
       const auto plain = reference::batch_norm_forward_inference<double>(
           s, as_double(in.x), {}, kEpsilon, as_double(in.running_mean), as_double(in.running_variance));
       EXPECT_LT(relative_error(x.download(), plain), sum_tolerance(dtype, 4));

@@ -96,10 +96,17 @@ struct Results {
     const DeviceArray<std::uint8_t> codes(device, in.codes);
     GuardedBytes workspace(device, separable_backward_workspace_bytes(s, dtype));
     PendingSums pending;
-    BANTAM_KERNEL(device.exec(), separable_block_backward, s, dtype, x.data(), w_depthwise.data(), w_pointwise.data(),
-                  dy.data(), in.codes.empty() ? nullptr : codes.data(), wants_dx ? dx.data() : nullptr,
-                  d_depthwise.as<float>(), d_pointwise.as<float>(), s.bias ? d_bias.as<float>() : nullptr, accumulate,
-                  in_parts ? &pending : nullptr, workspace.workspace());
+    const SeparableBlockInputs inputs{
+        .x = x.data(),
+        .weights = {.depthwise = w_depthwise.data(), .pointwise = w_pointwise.data(), .bias = nullptr},
+        .dy = dy.data(),
+        .codes = in.codes.empty() ? nullptr : codes.data()};
+    const SeparableBlockGradients to{.dx = wants_dx ? dx.data() : nullptr,
+                                     .depthwise = {d_depthwise.as<float>(), accumulate[0]},
+                                     .pointwise = {d_pointwise.as<float>(), accumulate[1]},
+                                     .bias = {s.bias ? d_bias.as<float>() : nullptr, accumulate[2]},
+                                     .pending = in_parts ? &pending : nullptr};
+    BANTAM_KERNEL(device.exec(), separable_block_backward, s, dtype, inputs, to, workspace.workspace());
     EXPECT_EQ(pending.count, in_parts ? 2 + s.bias : 0);
     BANTAM_KERNEL(device.exec(), add_up_parts, pending);
     device.synchronize();

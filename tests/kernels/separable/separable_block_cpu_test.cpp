@@ -44,10 +44,17 @@ struct Results {
     const DeviceArray<std::uint8_t> codes(device, in.codes);
     GuardedBytes workspace(device,
                            separable_block_workspace_bytes(s, dtype, SeparableBlockPass::backward, DeviceKind::cpu));
-    cpu::separable_block_backward(device.exec(), s, dtype, x.data(), w_depthwise.data(), w_pointwise.data(), dy.data(),
-                                  in.codes.empty() ? nullptr : codes.data(), wants_dx ? dx.data() : nullptr,
-                                  depthwise.as<float>(), pointwise.as<float>(), s.bias ? bias.as<float>() : nullptr,
-                                  accumulate, nullptr, workspace.workspace());
+    const SeparableBlockInputs inputs{
+        .x = x.data(),
+        .weights = {.depthwise = w_depthwise.data(), .pointwise = w_pointwise.data(), .bias = nullptr},
+        .dy = dy.data(),
+        .codes = in.codes.empty() ? nullptr : codes.data()};
+    const SeparableBlockGradients to{.dx = wants_dx ? dx.data() : nullptr,
+                                     .depthwise = {depthwise.as<float>(), accumulate[0]},
+                                     .pointwise = {pointwise.as<float>(), accumulate[1]},
+                                     .bias = {s.bias ? bias.as<float>() : nullptr, accumulate[2]},
+                                     .pending = nullptr};
+    cpu::separable_block_backward(device.exec(), s, dtype, inputs, to, workspace.workspace());
   }
   std::vector<std::uint8_t> bytes() const {
     std::vector<std::uint8_t> all = dx.download_bytes();

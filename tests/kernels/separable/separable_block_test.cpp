@@ -47,9 +47,10 @@ struct Results {
         pointwise(device, in.pointwise, dtype), bias(device, in.bias, dtype);
     GuardedBytes workspace(
         device, separable_block_workspace_bytes(s, dtype, SeparableBlockPass::forward, device.exec().device.kind));
-    BANTAM_KERNEL(device.exec(), separable_block_forward, s, dtype, x.data(), depthwise.data(), pointwise.data(),
-                  s.bias ? bias.data() : nullptr, y.data(), with_codes ? codes.as<std::uint8_t>() : nullptr,
-                  workspace.workspace());
+    const SeparableBlockWeights weights{
+        .depthwise = depthwise.data(), .pointwise = pointwise.data(), .bias = s.bias ? bias.data() : nullptr};
+    BANTAM_KERNEL(device.exec(), separable_block_forward, s, dtype, x.data(), weights, y.data(),
+                  with_codes ? codes.as<std::uint8_t>() : nullptr, workspace.workspace());
     device.synchronize();
   }
   std::vector<std::uint8_t> bytes() const {
@@ -103,8 +104,9 @@ class Caller {
   void run(int calls) {
     try {
       for (int i = 0; i < calls; ++i)
-        BANTAM_KERNEL(device_.exec(), separable_block_forward, shape_, kType, x_.data(), depthwise_.data(),
-                      pointwise_.data(), bias_.data(), y_.data(), nullptr, workspace_.get());
+        BANTAM_KERNEL(device_.exec(), separable_block_forward, shape_, kType, x_.data(),
+                      {.depthwise = depthwise_.data(), .pointwise = pointwise_.data(), .bias = bias_.data()}, y_.data(),
+                      nullptr, workspace_.get());
     } catch (const Error& error) {
       error_ = error.what();
     }
