@@ -66,7 +66,8 @@ double measure_matmul_rate(const Context& context, DType dtype) {
   const Tensor c = context.allocate({side, side}, dtype);
   const Scratch scratch = context.scratch(kernels::matmul_workspace_bytes(shape, dtype, dtype, context.device.kind));
   const double seconds = seconds_of(context.stream, [&] {
-    BANTAM_KERNEL(context.exec, matmul, shape, dtype, a.data(), b.data(), dtype, c.data(), false, scratch.get());
+    BANTAM_KERNEL(context.exec, matmul, shape, dtype, a.data(), b.data(), {.data = c.data(), .dtype = dtype},
+                  scratch.get());
   });
   return static_cast<double>(kernels::matmul_flops(shape)) / seconds;
 }

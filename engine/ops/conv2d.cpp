@@ -82,8 +82,9 @@ Tensor conv2d(const Context& context, const Tensor& x, const Tensor& w, Window2d
           const Scratch scratch = pass_scratch(ctx, shape, dtype, Conv2dPass::grad_weight);
           const bool may_stay_narrow = ctx.pending != nullptr && ctx.pending->takes_narrow(ctx, w);
           bool narrow = false;
-          BANTAM_KERNEL(ctx.exec, conv2d_grad_weight, shape, dtype, input.data(), dy.data(), dw.data, dw.accumulate,
-                        may_stay_narrow ? &narrow : nullptr, scratch.get());
+          BANTAM_KERNEL(ctx.exec, conv2d_grad_weight, shape, dtype, input.data(), dy.data(),
+                        {.dw = dw.data, .accumulate = dw.accumulate, .narrow = may_stay_narrow ? &narrow : nullptr},
+                        scratch.get());
           if (narrow) ctx.pending->keep_narrow(ctx, *w.parameter());
           dw.hand_on(ctx, w, store);
         }

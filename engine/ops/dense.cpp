@@ -16,7 +16,8 @@ void product(const Context& context, const kernels::MatmulShape& shape, DType dt
              DType out_dtype, void* out, bool accumulate) {
   const Scratch scratch =
       context.scratch(kernels::matmul_workspace_bytes(shape, dtype, out_dtype, context.device.kind));
-  BANTAM_KERNEL(context.exec, matmul, shape, dtype, a.data(), b.data(), out_dtype, out, accumulate, scratch.get());
+  BANTAM_KERNEL(context.exec, matmul, shape, dtype, a.data(), b.data(),
+                {.data = out, .dtype = out_dtype, .accumulate = accumulate}, scratch.get());
 }
 
 }  // namespace

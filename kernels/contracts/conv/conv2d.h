@@ -44,11 +44,18 @@ using Conv2dForward = void(const Exec&, const Conv2dShape&, DType dtype, const v
 using Conv2dGradInput = void(const Exec&, const Conv2dShape&, DType dtype, const void* dy, const void* w, void* dx,
                              Workspace);
 
-/// dw = Σ over positions of dy · patch of x; dw is float32; overwritten, or added to where `accumulate`. A kernel that
-/// makes dw in `dtype` may leave it so in the first half of its memory (narrow_gradients.h) where `narrow` is not null,
-/// and says so there, before it returns; where nothing is accumulated only.
-using Conv2dGradWeight = void(const Exec&, const Conv2dShape&, DType dtype, const void* x, const void* dy, float* dw,
-                              bool accumulate, bool* narrow, Workspace);
+/// Where the weight gradient goes.
+struct Conv2dWeightGradient {
+  float* dw = nullptr;      ///< like w, float32
+  bool accumulate = false;  ///< dw is added to, not overwritten
+  /// One bool on the host, or null. Not null: a kernel that computes dw in the call's `dtype` may leave it so in the
+  /// first half of its memory (narrow_gradients.h), and sets *narrow before it returns; never where dw accumulates.
+  bool* narrow = nullptr;
+};
+
+/// dw = Σ over positions of dy · patch of x.
+using Conv2dGradWeight = void(const Exec&, const Conv2dShape&, DType dtype, const void* x, const void* dy,
+                              const Conv2dWeightGradient&, Workspace);
 
 namespace cpu {
 Conv2dForward conv2d_forward;

@@ -24,11 +24,17 @@ std::int64_t matmul_bytes(const MatmulShape& shape, DType dtype, DType out_dtype
 /// Throws DTypeError for types that matmul does not take.
 void check_matmul_types(DType dtype, DType out_dtype);
 
-/// C = op(A)·op(B), or C += op(A)·op(B) where `accumulate`. A and B are `dtype` (float32, float16, bfloat16); C is
-/// `out_dtype`: the same, or float32. float32 sums (no TF32). C aliases neither input. Asynchronous on CUDA;
-/// deterministic.
-using Matmul = void(const Exec&, const MatmulShape&, DType dtype, const void* a, const void* b, DType out_dtype,
-                    void* c, bool accumulate, Workspace);
+/// Where C goes.
+struct MatmulOutput {
+  void* data = nullptr;          ///< (m, n), of `dtype`
+  DType dtype = DType::float32;  ///< that of A and B, or float32
+  bool accumulate = false;       ///< C is added to, not overwritten
+};
+
+/// C = op(A)·op(B), or C += op(A)·op(B) where it accumulates. A and B are `dtype` (float32, float16, bfloat16). float32
+/// sums (no TF32). C aliases neither input. Asynchronous on CUDA; deterministic.
+using Matmul = void(const Exec&, const MatmulShape&, DType dtype, const void* a, const void* b, const MatmulOutput& c,
+                    Workspace);
 namespace cpu {
 Matmul matmul;
 }

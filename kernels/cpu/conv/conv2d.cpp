@@ -194,7 +194,7 @@ bool is_empty(const Conv2dShape& s) { return s.x_elements() == 0 || s.y_elements
 void conv2d_forward(const Exec& exec, const Conv2dShape& shape, DType dtype, const void* x, const void* w, void* y,
                     Workspace workspace) {
   if (is_pointwise(shape)) {
-    matmul(exec, pointwise_matmul(shape, Conv2dPass::forward), dtype, x, w, dtype, y, false, workspace);
+    matmul(exec, pointwise_matmul(shape, Conv2dPass::forward), dtype, x, w, {.data = y, .dtype = dtype}, workspace);
     return;
   }
   if (is_empty(shape)) return;
@@ -204,7 +204,8 @@ void conv2d_forward(const Exec& exec, const Conv2dShape& shape, DType dtype, con
 void conv2d_grad_input(const Exec& exec, const Conv2dShape& shape, DType dtype, const void* dy, const void* w, void* dx,
                        Workspace workspace) {
   if (is_pointwise(shape)) {
-    matmul(exec, pointwise_matmul(shape, Conv2dPass::grad_input), dtype, dy, w, dtype, dx, false, workspace);
+    matmul(exec, pointwise_matmul(shape, Conv2dPass::grad_input), dtype, dy, w, {.data = dx, .dtype = dtype},
+           workspace);
     return;
   }
   if (is_empty(shape)) return;
@@ -212,14 +213,14 @@ void conv2d_grad_input(const Exec& exec, const Conv2dShape& shape, DType dtype, 
 }
 
 void conv2d_grad_weight(const Exec& exec, const Conv2dShape& shape, DType dtype, const void* x, const void* dy,
-                        float* dw, bool accumulate, bool*, Workspace workspace) {
+                        const Conv2dWeightGradient& to, Workspace workspace) {
   if (is_pointwise(shape)) {
-    matmul(exec, pointwise_matmul(shape, Conv2dPass::grad_weight), dtype, dy, x, DType::float32, dw, accumulate,
-           workspace);
+    matmul(exec, pointwise_matmul(shape, Conv2dPass::grad_weight), dtype, dy, x,
+           {.data = to.dw, .dtype = DType::float32, .accumulate = to.accumulate}, workspace);
     return;
   }
   if (is_empty(shape)) {
-    if (!accumulate) std::fill_n(dw, shape.w_elements(), 0.0f);
+    if (!to.accumulate) std::fill_n(to.dw, shape.w_elements(), 0.0f);
     return;
   }
   const Call call = prepare(exec, shape, dtype, Conv2dPass::grad_weight, workspace);
@@ -234,7 +235,7 @@ void conv2d_grad_weight(const Exec& exec, const Conv2dShape& shape, DType dtype,
     grad_weight_part(call, x_images(shape, x), y_images(shape, dy), partials + part * stride, extras + part * stride,
                      Slot(plan, slots, part), part);
   });
-  finish_grad_weight(call, partials, spare, dw, accumulate);
+  finish_grad_weight(call, partials, spare, to.dw, to.accumulate);
 }
 
 }  // namespace bantam::kernels::cpu

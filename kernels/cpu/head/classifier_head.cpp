@@ -33,10 +33,10 @@ void classifier_head_forward(const Exec& exec, const ClassifierHeadShape& s, DTy
   char* rest = cutter.take<char>(0);
   const Workspace scratch{rest, needed - static_cast<std::size_t>(rest - static_cast<char*>(workspace.data))};
 
-  matmul(exec, hidden_product(s), dtype, x, weights.w1, dtype, hidden, false, scratch);
+  matmul(exec, hidden_product(s), dtype, x, weights.w1, {.data = hidden, .dtype = dtype}, scratch);
   bias_forward(exec, s.batch, s.hidden, dtype, hidden, weights.b1, hidden);
   activation_forward(exec, Activation::relu, 0.0f, s.batch * s.hidden, dtype, hidden, hidden);
-  matmul(exec, logits_product(s), dtype, hidden, weights.w2, dtype, logits, false, scratch);
+  matmul(exec, logits_product(s), dtype, hidden, weights.w2, {.data = logits, .dtype = dtype}, scratch);
   bias_forward(exec, s.batch, s.classes, dtype, logits, weights.b2, logits);
   const SoftmaxCrossEntropyShape shape{s.batch, s.classes, s.smoothing};
   softmax_cross_entropy_forward(exec, shape, dtype, logits, loss.labels, loss.divisor,
@@ -52,9 +52,9 @@ void classifier_head_forward(const Exec& exec, const ClassifierHeadShape& s, DTy
   float* dw2 = saved.partials;
   float* db2 = dw2 + s.classes * s.hidden;
   float* db1 = db2 + s.classes;
-  matmul(exec, dw2_product(s), dtype, logits, hidden, DType::float32, dw2, false, scratch);
+  matmul(exec, dw2_product(s), dtype, logits, hidden, {.data = dw2, .dtype = DType::float32}, scratch);
   bias_grad(exec, s.batch, s.classes, dtype, logits, db2, false, scratch);
-  matmul(exec, dhidden_product(s), dtype, logits, weights.w2, dtype, saved.dhidden, false, scratch);
+  matmul(exec, dhidden_product(s), dtype, logits, weights.w2, {.data = saved.dhidden, .dtype = dtype}, scratch);
   activation_grad(exec, Activation::relu, 0.0f, s.batch * s.hidden, dtype, hidden, saved.dhidden, saved.dhidden);
   bias_grad(exec, s.batch, s.hidden, dtype, saved.dhidden, db1, false, scratch);
 }
@@ -62,9 +62,11 @@ void classifier_head_forward(const Exec& exec, const ClassifierHeadShape& s, DTy
 void classifier_head_backward(const Exec& exec, const ClassifierHeadShape& s, DType dtype, const void* x,
                               const void* w1, const ClassifierHeadSaved& saved, const ClassifierHeadGradients& to,
                               Workspace workspace) {
-  if (to.dx != nullptr) matmul(exec, dx_product(s), dtype, saved.dhidden, w1, dtype, to.dx, false, workspace);
+  if (to.dx != nullptr)
+    matmul(exec, dx_product(s), dtype, saved.dhidden, w1, {.data = to.dx, .dtype = dtype}, workspace);
   if (to.w1.data != nullptr)
-    matmul(exec, dw1_product(s), dtype, saved.dhidden, x, DType::float32, to.w1.data, to.w1.accumulate, workspace);
+    matmul(exec, dw1_product(s), dtype, saved.dhidden, x,
+           {.data = to.w1.data, .dtype = DType::float32, .accumulate = to.w1.accumulate}, workspace);
   const float* part = saved.partials;
   add_up(part, s.classes * s.hidden, to.w2);
   add_up(part + s.classes * s.hidden, s.classes, to.b2);

@@ -142,18 +142,18 @@ void add_partials(const Exec& exec, const Operands& in, float* partials, std::in
 
 }  // namespace
 
-void matmul(const Exec& exec, const MatmulShape& shape, DType dtype, const void* a, const void* b, DType out_dtype,
-            void* c, bool accumulate, Workspace workspace) {
-  check_matmul_types(dtype, out_dtype);
+void matmul(const Exec& exec, const MatmulShape& shape, DType dtype, const void* a, const void* b,
+            const MatmulOutput& c, Workspace workspace) {
+  check_matmul_types(dtype, c.dtype);
   if (shape.m == 0 || shape.n == 0) return;
   if (shape.k == 0) {
-    if (!accumulate) std::memset(c, 0, static_cast<std::size_t>(shape.m * shape.n) * size_of(out_dtype));
+    if (!c.accumulate) std::memset(c.data, 0, static_cast<std::size_t>(shape.m * shape.n) * size_of(c.dtype));
     return;
   }
-  const MatmulPlan plan = plan_matmul(shape, dtype, out_dtype);
+  const MatmulPlan plan = plan_matmul(shape, dtype, c.dtype);
   require_workspace(workspace, plan.workspace_bytes(), "matmul");
   const MatmulPlan cut = for_threads(plan, shape, exec.threads);
-  const Operands in{shape, dtype, a, b, out_dtype, c, accumulate};
+  const Operands in{shape, dtype, a, b, c.dtype, c.data, c.accumulate};
   float* partials = static_cast<float*>(workspace.data);
   char* slots = static_cast<char*>(workspace.data) + plan.partial_bytes;
   parallel_parts(cut.parts(), exec.threads, [&](std::int64_t part) {

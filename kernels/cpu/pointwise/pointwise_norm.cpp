@@ -37,7 +37,7 @@ void pointwise_norm_forward(const Exec& exec, const PointwiseShape& s, DType dty
                             void* y, const StatisticsOutput* statistics, Workspace workspace) {
   const Pieces pieces(s, dtype, workspace);
   batch_norm_apply(exec, {s.rows, s.in}, dtype, x.x, x.affine, x.mean, x.inv_std, pieces.a);
-  matmul(exec, pointwise_product(s), dtype, pieces.a, w, dtype, y, false, pieces.rest);
+  matmul(exec, pointwise_product(s), dtype, pieces.a, w, {.data = y, .dtype = dtype}, pieces.rest);
   if (statistics != nullptr)
     statistics_pass(batch_norm_forward_training, exec, {s.rows, s.out}, dtype, y, *statistics, pieces.rest);
 }
@@ -52,11 +52,11 @@ void pointwise_norm_backward(const Exec& exec, const PointwiseShape& s, DType dt
     dy = pieces.dy;
   }
   if (gradients.da != nullptr)
-    matmul(exec, pointwise_grad_input_product(s), dtype, dy, w, dtype, gradients.da, false, pieces.rest);
+    matmul(exec, pointwise_grad_input_product(s), dtype, dy, w, {.data = gradients.da, .dtype = dtype}, pieces.rest);
   if (gradients.dw == nullptr) return;
   batch_norm_apply(exec, {s.rows, s.in}, dtype, x.x, x.affine, x.mean, x.inv_std, pieces.a);
-  matmul(exec, pointwise_grad_weight_product(s), dtype, dy, pieces.a, DType::float32, gradients.dw,
-         gradients.accumulate, pieces.rest);
+  matmul(exec, pointwise_grad_weight_product(s), dtype, dy, pieces.a,
+         {.data = gradients.dw, .dtype = DType::float32, .accumulate = gradients.accumulate}, pieces.rest);
 }
 
 }  // namespace bantam::kernels::cpu

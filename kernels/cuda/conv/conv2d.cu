@@ -204,7 +204,7 @@ bool is_empty(const Conv2dShape& s) { return s.x_elements() == 0 || s.y_elements
 void conv2d_forward(const Exec& exec, const Conv2dShape& shape, DType dtype, const void* x, const void* w, void* y,
                     Workspace workspace) {
   if (is_pointwise(shape)) {
-    matmul(exec, pointwise_matmul(shape, Conv2dPass::forward), dtype, x, w, dtype, y, false, workspace);
+    matmul(exec, pointwise_matmul(shape, Conv2dPass::forward), dtype, x, w, {.data = y, .dtype = dtype}, workspace);
     return;
   }
   if (is_empty(shape)) return;
@@ -217,7 +217,8 @@ void conv2d_forward(const Exec& exec, const Conv2dShape& shape, DType dtype, con
 void conv2d_grad_input(const Exec& exec, const Conv2dShape& shape, DType dtype, const void* dy, const void* w, void* dx,
                        Workspace workspace) {
   if (is_pointwise(shape)) {
-    matmul(exec, pointwise_matmul(shape, Conv2dPass::grad_input), dtype, dy, w, dtype, dx, false, workspace);
+    matmul(exec, pointwise_matmul(shape, Conv2dPass::grad_input), dtype, dy, w, {.data = dx, .dtype = dtype},
+           workspace);
     return;
   }
   if (is_empty(shape)) return;
@@ -227,32 +228,32 @@ void conv2d_grad_input(const Exec& exec, const Conv2dShape& shape, DType dtype, 
 }
 
 void conv2d_grad_weight(const Exec& exec, const Conv2dShape& shape, DType dtype, const void* x, const void* dy,
-                        float* dw, bool accumulate, bool* narrow, Workspace workspace) {
+                        const Conv2dWeightGradient& to, Workspace workspace) {
   if (is_pointwise(shape)) {
-    matmul(exec, pointwise_matmul(shape, Conv2dPass::grad_weight), dtype, dy, x, DType::float32, dw, accumulate,
-           workspace);
+    matmul(exec, pointwise_matmul(shape, Conv2dPass::grad_weight), dtype, dy, x,
+           {.data = to.dw, .dtype = DType::float32, .accumulate = to.accumulate}, workspace);
     return;
   }
   if (is_empty(shape)) {
-    if (!accumulate) zero_bytes(dw, static_cast<std::size_t>(shape.w_elements()) * sizeof(float), exec.stream);
+    if (!to.accumulate) zero_bytes(to.dw, static_cast<std::size_t>(shape.w_elements()) * sizeof(float), exec.stream);
     return;
   }
   const Pieces pieces(shape, dtype, Conv2dPass::grad_weight, workspace);
   if (is_image_convolution(shape, dtype) &&
-      image_conv2d_grad_weight(exec, shape, dtype, x, dy, dw, accumulate, static_cast<float*>(pieces.patches))) {
+      image_conv2d_grad_weight(exec, shape, dtype, x, dy, to.dw, to.accumulate, static_cast<float*>(pieces.patches))) {
     return;
   }
   // cuDNN stores and does not add in the type of x: what it gives goes through workspace unless it can be stored at
   // once, or may stay narrow.
-  const bool stays_narrow = narrow != nullptr && !accumulate && is_half(dtype);
-  const bool direct = stays_narrow || (dtype == DType::float32 && !accumulate);
-  void* result = direct ? static_cast<void*>(dw) : pieces.weights;
+  const bool stays_narrow = to.narrow != nullptr && !to.accumulate && is_half(dtype);
+  const bool direct = stays_narrow || (dtype == DType::float32 && !to.accumulate);
+  void* result = direct ? static_cast<void*>(to.dw) : pieces.weights;
   if (!try_cudnn(exec, shape, dtype, Conv2dPass::grad_weight, {x, dy}, result, pieces)) {
-    patches_grad_weight(exec, shape, dtype, x, dy, dw, accumulate, pieces);
+    patches_grad_weight(exec, shape, dtype, x, dy, to.dw, to.accumulate, pieces);
   } else if (!direct) {
-    add_gradient(exec, dtype, result, dw, shape.w_elements(), accumulate);
+    add_gradient(exec, dtype, result, to.dw, shape.w_elements(), to.accumulate);
   } else if (stays_narrow) {
-    *narrow = true;
+    *to.narrow = true;
   }
 }
 

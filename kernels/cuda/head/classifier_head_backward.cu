@@ -181,8 +181,10 @@ void classifier_head_backward(const Exec& exec, const ClassifierHeadShape& s, DT
   });
   if (own_backward(s, dtype)) return;
   if (to.w1.data != nullptr)
-    matmul(exec, dw1_product(s), dtype, saved.dhidden, x, DType::float32, to.w1.data, to.w1.accumulate, workspace);
-  if (to.dx != nullptr) matmul(exec, dx_product(s), dtype, saved.dhidden, w1, dtype, to.dx, false, workspace);
+    matmul(exec, dw1_product(s), dtype, saved.dhidden, x,
+           {.data = to.w1.data, .dtype = DType::float32, .accumulate = to.w1.accumulate}, workspace);
+  if (to.dx != nullptr)
+    matmul(exec, dx_product(s), dtype, saved.dhidden, w1, {.data = to.dx, .dtype = dtype}, workspace);
 }
 
 }  // namespace bantam::kernels::cuda

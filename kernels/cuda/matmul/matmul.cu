@@ -197,9 +197,9 @@ void gemm(const Exec& exec, const GemmProblem& problem, const GemmOperands& oper
   }
 }
 
-void matmul(const Exec& exec, const MatmulShape& s, DType dtype, const void* a, const void* b, DType out_dtype, void* c,
-            bool accumulate, Workspace workspace) {
-  check_matmul_types(dtype, out_dtype);
+void matmul(const Exec& exec, const MatmulShape& s, DType dtype, const void* a, const void* b, const MatmulOutput& c,
+            Workspace workspace) {
+  check_matmul_types(dtype, c.dtype);
   if (s.m == 0 || s.n == 0) return;
   const std::size_t needed = matmul_workspace_rule(s);
   require_workspace(workspace, needed, "matmul");
@@ -212,9 +212,9 @@ void matmul(const Exec& exec, const MatmulShape& s, DType dtype, const void* a, 
                             .b_stride = s.transpose_b ? s.k : s.n,
                             .c_stride = s.n,
                             .dtype = dtype,
-                            .out_dtype = out_dtype,
+                            .out_dtype = c.dtype,
                             .workspace_limit = needed};
-  gemm(exec, problem, {a, b, c, accumulate}, workspace);
+  gemm(exec, problem, {a, b, c.data, c.accumulate}, workspace);
 }
 
 }  // namespace bantam::kernels::cuda

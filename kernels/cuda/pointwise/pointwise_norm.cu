@@ -102,8 +102,8 @@ void pointwise_norm_forward(const Exec& exec, const PointwiseShape& s, DType dty
   if (product_with_moments(exec, s, dtype, x, w, y, statistics, workspace)) return;
   const Chunks chunks(s, dtype, workspace);
   for_each_chunk(exec, s, dtype, x, chunks, [&](std::int64_t first, std::int64_t rows) {
-    matmul(exec, pointwise_product({rows, s.in, s.out}), dtype, chunks.a, w, dtype, row_of(y, first, s.out, dtype),
-           false, chunks.rest);
+    matmul(exec, pointwise_product({rows, s.in, s.out}), dtype, chunks.a, w,
+           {.data = row_of(y, first, s.out, dtype), .dtype = dtype}, chunks.rest);
   });
   if (statistics != nullptr)
     statistics_pass(batch_norm_forward_training, exec, {s.rows, s.out}, dtype, y, *statistics, workspace);
@@ -118,7 +118,7 @@ void pointwise_norm_backward(const Exec& exec, const PointwiseShape& s, DType dt
   const bool weight = gradients.dw != nullptr;
   if (dy.totals == nullptr && runs_pointwise_grad_weight(exec, s, dtype, x, dy.dz)) {
     if (gradients.da != nullptr)
-      matmul(exec, pointwise_grad_input_product(s), dtype, dy.dz, w, dtype, gradients.da, false, workspace);
+      matmul(exec, pointwise_grad_input_product(s), dtype, dy.dz, w, {.data = gradients.da, .dtype = dtype}, workspace);
     if (weight) pointwise_grad_weight(exec, s, dtype, x, dy.dz, gradients.dw, gradients.accumulate, partials);
     return;
   }
@@ -127,11 +127,12 @@ void pointwise_norm_backward(const Exec& exec, const PointwiseShape& s, DType dt
     const PointwiseShape part{rows, s.in, s.out};
     const void* const gradient = gradient_of(exec, s, dtype, dy, first, rows, chunks.dy);
     if (gradients.da != nullptr)
-      matmul(exec, pointwise_grad_input_product(part), dtype, gradient, w, dtype,
-             row_of(gradients.da, first, s.in, dtype), false, chunks.rest);
+      matmul(exec, pointwise_grad_input_product(part), dtype, gradient, w,
+             {.data = row_of(gradients.da, first, s.in, dtype), .dtype = dtype}, chunks.rest);
     if (weight)
-      matmul(exec, pointwise_grad_weight_product(part), dtype, gradient, chunks.a, DType::float32, gradients.dw,
-             gradients.accumulate || first > 0, chunks.rest);
+      matmul(exec, pointwise_grad_weight_product(part), dtype, gradient, chunks.a,
+             {.data = gradients.dw, .dtype = DType::float32, .accumulate = gradients.accumulate || first > 0},
+             chunks.rest);
   });
 }
 

@@ -75,8 +75,8 @@ std::vector<float> run(KernelDevice& device, const Conv2dShape& s, DType dtype, 
   } else if (pass == Conv2dPass::grad_input) {
     BANTAM_KERNEL(device.exec(), conv2d_grad_input, s, dtype, dy.data(), w.data(), out.data(), workspace.get());
   } else {
-    BANTAM_KERNEL(device.exec(), conv2d_grad_weight, s, dtype, x.data(), dy.data(), out.as<float>(), !dw_before.empty(),
-                  nullptr, workspace.get());
+    BANTAM_KERNEL(device.exec(), conv2d_grad_weight, s, dtype, x.data(), dy.data(),
+                  {.dw = out.as<float>(), .accumulate = !dw_before.empty()}, workspace.get());
   }
   device.synchronize();
   workspace.expect_guard_intact();
@@ -169,8 +169,8 @@ std::vector<float> narrow_grad_weight(KernelDevice& device, const Conv2dShape& s
   const DeviceBuffer dw(device, std::vector<float>(static_cast<std::size_t>(s.w_elements())), DType::float32);
   GuardedWorkspace workspace(device,
                              conv2d_workspace_bytes(s, dtype, Conv2dPass::grad_weight, device.exec().device.kind));
-  BANTAM_KERNEL(device.exec(), conv2d_grad_weight, s, dtype, x.data(), dy.data(), dw.as<float>(), accumulate, &narrow,
-                workspace.get());
+  BANTAM_KERNEL(device.exec(), conv2d_grad_weight, s, dtype, x.data(), dy.data(),
+                {.dw = dw.as<float>(), .accumulate = accumulate, .narrow = &narrow}, workspace.get());
   workspace.expect_guard_intact();
   if (!narrow) return dw.download();
   const DeviceBuffer halves(device, s.w_elements(), dtype);
@@ -252,8 +252,8 @@ TEST_P(Conv2dTest, TimedChoicesGiveTheResultAndCanBeMadeAgain) {
 TEST_P(Conv2dTest, EmptyBatchGivesZeroWeightGradient) {
   const Conv2dShape s = with_padding(base(0, 8, 3, 4, 3), 1, 1, 1, 1);
   const DeviceBuffer nothing(device(), 1, DType::float32), dw(device(), s.w_elements(), DType::float32);
-  BANTAM_KERNEL(exec(), conv2d_grad_weight, s, DType::float32, nothing.data(), nothing.data(), dw.as<float>(), false,
-                nullptr, kernels::Workspace{});
+  BANTAM_KERNEL(exec(), conv2d_grad_weight, s, DType::float32, nothing.data(), nothing.data(), {.dw = dw.as<float>()},
+                kernels::Workspace{});
   EXPECT_EQ(dw.download(), std::vector<float>(static_cast<std::size_t>(s.w_elements()), 0.0f));
 }
 

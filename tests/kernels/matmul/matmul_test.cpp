@@ -40,8 +40,8 @@ std::string describe(const MatmulShape& s, Types types) {
 void run(KernelDevice& device, const MatmulShape& s, Types types, const DeviceBuffer& a, const DeviceBuffer& b,
          const DeviceBuffer& c, bool accumulate) {
   GuardedWorkspace workspace(device, matmul_workspace_bytes(s, types.in, types.out, device.exec().device.kind));
-  BANTAM_KERNEL(device.exec(), matmul, s, types.in, a.data(), b.data(), types.out, c.data(), accumulate,
-                workspace.get());
+  BANTAM_KERNEL(device.exec(), matmul, s, types.in, a.data(), b.data(),
+                {.data = c.data(), .dtype = types.out, .accumulate = accumulate}, workspace.get());
   device.synchronize();
   workspace.expect_guard_intact();
 }
@@ -126,12 +126,12 @@ TEST_P(MatmulTest, RefusesUnknownTypesAndSmallWorkspaces) {
   const DeviceBuffer a(device(), {1, 2, 3, 4}, DType::float32), c(device(), 4, DType::float32);
   const MatmulShape s{.m = 2, .n = 2, .k = 2};
   EXPECT_THROW(matmul_workspace_bytes(s, DType::int32, DType::int32, DeviceKind::cpu), DTypeError);
-  EXPECT_THROW(BANTAM_KERNEL(exec(), matmul, s, DType::float32, a.data(), a.data(), DType::float16, c.data(), false,
-                             kernels::Workspace{}),
+  EXPECT_THROW(BANTAM_KERNEL(exec(), matmul, s, DType::float32, a.data(), a.data(),
+                             {.data = c.data(), .dtype = DType::float16}, kernels::Workspace{}),
                DTypeError);
   const MatmulShape cut{.m = 16, .n = 64, .k = 10816};
-  EXPECT_THROW(BANTAM_KERNEL(exec(), matmul, cut, DType::float32, a.data(), a.data(), DType::float32, c.data(), false,
-                             kernels::Workspace{}),
+  EXPECT_THROW(BANTAM_KERNEL(exec(), matmul, cut, DType::float32, a.data(), a.data(),
+                             {.data = c.data(), .dtype = DType::float32}, kernels::Workspace{}),
                Error);
 }
 
