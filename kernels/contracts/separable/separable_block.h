@@ -53,7 +53,7 @@ std::size_t separable_block_workspace_bytes(const SeparableBlockShape& shape, DT
 /// pool 1 with ReLU: one bit an element, bit i mod 8 of byte i / 8, set where y > 0.
 std::int64_t separable_block_code_bytes(const SeparableBlockShape& shape);
 
-/// The parameters, all of the call's `dtype`. On CUDA `pointwise` is aligned to 16 bytes.
+/// The parameters, all of the call's `dtype`. On CUDA `depthwise` is aligned to 8 bytes, `pointwise` to 16.
 struct SeparableBlockWeights {
   const void* depthwise = nullptr;  ///< (3, 3, in_channels)
   const void* pointwise = nullptr;  ///< (out_channels, in_channels)
