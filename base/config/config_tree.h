@@ -1,4 +1,4 @@
-// The tree behind ConfigDocument (internal to bantam/base): nodes with their positions, and errors that show the source
+// The tree behind ConfigDocument (internal to base/config): nodes with their positions, and errors that show the source
 // line.
 #pragma once
 

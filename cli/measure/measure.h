@@ -79,7 +79,7 @@ class StepSession {
   std::unique_ptr<CapturedSteps> captured_;
 };
 
-/// Measures as peers/torch_step.py does: warm-up, a window grown until it lasts 50 ms, then windows for `seconds`, the
+/// Measures a step: warm-up, a window grown until it lasts 50 ms, then windows for `seconds`, the
 /// median. Memory is read after the warm-up, with one batch resident; timing goes round 8 different ones.
 StepMeasurement measure_step(const RunConfig& config, const StepCase& options, int threads, double seconds);
 

@@ -1,4 +1,4 @@
-// `bantam bench step`: milliseconds a training step, the rows of peers/torch_step.py.
+// `bantam bench step`: milliseconds a training step, rows that can stand beside a PyTorch program's.
 #include <cstdio>
 #include <map>
 #include <memory>

@@ -31,7 +31,7 @@ struct FusionTarget {
   DeviceKind device = DeviceKind::cpu;
 };
 
-/// One kind of stretch, in a file of its own in fusion/.
+/// One kind of stretch, in a file of its own in engine/graph/.
 struct FusionPattern {
   std::string_view name;  ///< "separable_block"
   /// The last node of the stretch that begins at `first`, or 0 where the pattern does not match there, or no kernel

@@ -74,7 +74,7 @@ class Model {
   BufferArena buffers_;
   std::vector<std::unique_ptr<BoundLayer>> layers_;  // by node; null for the input
   std::vector<std::unique_ptr<BoundLayer>> fused_;   // by a fusion's first node; else null
-  std::vector<NodeId> norm_behind_;  // by node: who takes its statistics (fusion/conv_norm.h); 0: nobody
+  std::vector<NodeId> norm_behind_;  // by node: who takes its statistics (engine/graph/conv_norm.h); 0: nobody
   LossHead* loss_head_ = nullptr;    // of fused_; null: the end gives logits
   std::vector<const char*> paths_;   // interned node names
   std::vector<LoweredSegment> segments_;

@@ -5,7 +5,7 @@
 
 namespace bantam::fusion {
 
-/// [separable_conv2d 3x3, max_pool 2x2]: one op (ops/separable_block.h).
+/// [separable_conv2d 3x3, max_pool 2x2]: one op (engine/ops/separable_block.h).
 extern const FusionPattern kPooledSeparableBlock;
 /// [separable_conv2d 3x3].
 extern const FusionPattern kSeparableBlock;

@@ -5,7 +5,7 @@
 #include <string>
 
 #include "bantam/engine/layers/layer.h"
-#include "bantam/engine/ops/geometry.h"
+#include "bantam/engine/autograd/geometry.h"
 #include "bantam/kernels/contracts/elementwise/activation.h"
 
 namespace bantam {

@@ -2,7 +2,7 @@
 #include "bantam/engine/ops/activation.h"
 
 #include "bantam/engine/autograd/saved_tensor.h"
-#include "bantam/engine/ops/gradient_target.h"
+#include "bantam/engine/autograd/gradient_target.h"
 #include "bantam/engine/ops/masked_activation.h"
 #include "bantam/kernels/contracts/elementwise/piecewise.h"
 

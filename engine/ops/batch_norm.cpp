@@ -9,7 +9,7 @@
 #include "bantam/engine/autograd/pending_norm.h"
 #include "bantam/engine/autograd/saved_tensor.h"
 #include "bantam/engine/autograd/tape.h"
-#include "bantam/engine/ops/gradient_target.h"
+#include "bantam/engine/autograd/gradient_target.h"
 
 namespace bantam::ops {
 namespace {

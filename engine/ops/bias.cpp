@@ -5,7 +5,7 @@
 
 #include "bantam/base/error.h"
 #include "bantam/engine/autograd/tape.h"
-#include "bantam/engine/ops/gradient_target.h"
+#include "bantam/engine/autograd/gradient_target.h"
 #include "bantam/kernels/contracts/elementwise/bias.h"
 
 namespace bantam::ops {

@@ -8,7 +8,7 @@
 #include "bantam/base/error.h"
 #include "bantam/engine/autograd/saved_tensor.h"
 #include "bantam/engine/autograd/tape.h"
-#include "bantam/engine/ops/gradient_target.h"
+#include "bantam/engine/autograd/gradient_target.h"
 #include "bantam/kernels/contracts/head/classifier_head.h"
 
 namespace bantam::ops {

@@ -3,7 +3,7 @@
 
 #include "bantam/engine/autograd/context.h"
 #include "bantam/engine/autograd/tensor.h"
-#include "bantam/engine/ops/geometry.h"
+#include "bantam/engine/autograd/geometry.h"
 #include "bantam/kernels/contracts/conv/conv2d.h"
 
 namespace bantam::ops {

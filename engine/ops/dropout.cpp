@@ -6,7 +6,7 @@
 #include "bantam/base/error.h"
 #include "bantam/engine/autograd/saved_tensor.h"
 #include "bantam/engine/autograd/tape.h"
-#include "bantam/engine/ops/gradient_target.h"
+#include "bantam/engine/autograd/gradient_target.h"
 #include "bantam/kernels/contracts/elementwise/dropout.h"
 
 namespace bantam::ops {

@@ -3,7 +3,7 @@
 
 #include "bantam/engine/autograd/pending_norm.h"
 #include "bantam/engine/autograd/saved_tensor.h"
-#include "bantam/engine/ops/gradient_target.h"
+#include "bantam/engine/autograd/gradient_target.h"
 #include "bantam/kernels/contracts/elementwise/masked_activation.h"
 #include "bantam/kernels/contracts/norm/batch_norm_add.h"
 

@@ -9,7 +9,7 @@
 #include "bantam/engine/autograd/saved_tensor.h"
 #include "bantam/engine/autograd/tape.h"
 #include "bantam/engine/ops/depthwise_conv2d.h"
-#include "bantam/engine/ops/gradient_target.h"
+#include "bantam/engine/autograd/gradient_target.h"
 #include "bantam/kernels/contracts/depthwise/norm_depthwise.h"
 #include "bantam/kernels/tiling/depthwise/norm_depthwise_parts.h"
 

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "bantam/engine/ops/batch_norm.h"
-#include "bantam/engine/ops/geometry.h"
+#include "bantam/engine/autograd/geometry.h"
 
 namespace bantam::ops {
 

@@ -8,7 +8,7 @@
 #include "bantam/base/error.h"
 #include "bantam/engine/autograd/pending_norm.h"
 #include "bantam/engine/autograd/tape.h"
-#include "bantam/engine/ops/gradient_target.h"
+#include "bantam/engine/autograd/gradient_target.h"
 #include "bantam/engine/ops/statistics_behind.h"
 #include "bantam/kernels/contracts/pointwise/pointwise_norm.h"
 

@@ -7,8 +7,8 @@
 #include "bantam/engine/autograd/pending_gradients.h"
 #include "bantam/engine/autograd/saved_tensor.h"
 #include "bantam/engine/autograd/tape.h"
-#include "bantam/engine/ops/geometry.h"
-#include "bantam/engine/ops/gradient_target.h"
+#include "bantam/engine/autograd/geometry.h"
+#include "bantam/engine/autograd/gradient_target.h"
 
 namespace bantam::ops {
 namespace {

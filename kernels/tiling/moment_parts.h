@@ -1,4 +1,4 @@
-// Memory of the moments that CUDA kernels leave of what they write, part by part (cuda/part_moments.h); known also
+// Memory of the moments that CUDA kernels leave of what they write, part by part (kernels/cuda/reduce/part_moments.h); known also
 // where there is no CUDA.
 #pragma once
 

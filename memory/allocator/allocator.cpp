@@ -37,7 +37,7 @@ struct BfcAllocator::Impl {
   void set_limit(std::uint64_t limit_bytes);
   /// The live chunk at `address`; throws Error in the name of `call`.
   ChunkId live_chunk(const void* address, const char* call) const;
-  // Of planned allocations: allocator_placement.cpp.
+  // Of planned allocations: below.
   bool reserve_pool(std::uint64_t bytes);
   bool reserve_arena(std::uint64_t bytes, Stream stream);
   bool release_arena();

@@ -1,4 +1,4 @@
-// Internal: the few CUDA runtime calls that bantam/memory makes. cuda/ defines them, no_cuda/ where there is no
+// Internal: the few CUDA runtime calls that memory/ makes. ../cuda/ defines them, ../no_cuda/ where there is no
 // toolkit.
 #pragma once
 

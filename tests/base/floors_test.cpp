@@ -1,5 +1,5 @@
 // The house's walls: which floor and which room may include which, how large a room may be, and what is installed.
-// Prints both as pictures (docs/ARCHITECTURE.md shows them).
+// Draws the house, as docs/ARCHITECTURE.md describes it.
 #include <algorithm>
 #include <cstdio>
 #include <filesystem>
