@@ -101,14 +101,14 @@ TEST_F(Signals, PairsLoseNothing) {
 }
 
 TEST_F(Signals, ASecondLaterOneEndsAtOnceAndKeepsWhatWasSavedBefore) {
-  // An update takes a tenth of a second or more, so that it is still under way when the signal has been heard.
+  // An update takes half a second or more, so that it is still under way when the signal has been heard.
   ASSERT_EQ(wait(start_training({"tiny.yaml", "--run-dir", "run", "data.train_samples=1024",
-                                 "data.pipeline.batch.size=512", "model.layers.0.conv2d.filters=64"}))
+                                 "data.pipeline.batch.size=1024", "model.layers.0.conv2d.filters=192"}))
                 .code,
             0);
   const std::string before = read("run/state.safetensors");
   const pid_t child = start_training({"--resume", "run", "train.epochs=1000"});
-  ASSERT_TRUE(wait_until([&] { return logged("run", 5); }));
+  ASSERT_TRUE(wait_until([&] { return logged("run", 3); }));
   kill(child, SIGTERM);
   ASSERT_TRUE(wait_until([&] { return read("stderr").find("then saving") != std::string::npos; }));
   kill(child, SIGSTOP);  // the second that passes is none of work
@@ -118,7 +118,7 @@ TEST_F(Signals, ASecondLaterOneEndsAtOnceAndKeepsWhatWasSavedBefore) {
   const Outcome ended = wait(child);
   EXPECT_EQ(ended.code, 128 + SIGTERM) << ended.err;
   EXPECT_NE(ended.err.find("what was trained since --resume is lost"), std::string::npos) << ended.err;
-  EXPECT_EQ(read("run/state.safetensors"), before);
+  EXPECT_TRUE(read("run/state.safetensors") == before);
   EXPECT_EQ(resume("run", "train.epochs=2").code, 0);
 }
 
