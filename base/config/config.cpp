@@ -20,14 +20,16 @@ constexpr std::size_t kMostBytes = 4'000'000;
 
 ConfigDocument::ConfigDocument(std::shared_ptr<Impl> impl) : impl_(std::move(impl)) {}
 
-ConfigDocument ConfigDocument::load(const std::filesystem::path& path, std::span<const std::string> overrides) {
-  std::string text;
+std::string ConfigDocument::read_text(const std::filesystem::path& path) {
   try {
-    text = read_file(path, kMostBytes);
+    return read_file(path, kMostBytes);
   } catch (const DataError& error) {
     throw ConfigError(error.what());
   }
-  return parse(text, path.string(), overrides);
+}
+
+ConfigDocument ConfigDocument::load(const std::filesystem::path& path, std::span<const std::string> overrides) {
+  return parse(read_text(path), path.string(), overrides);
 }
 
 ConfigDocument ConfigDocument::parse(std::string_view text, std::string name, std::span<const std::string> overrides) {

@@ -64,6 +64,8 @@ class ConfigDocument {
   /// `data.pipeline.batch.size=64` reaches `pipeline: [{batch: {size: 16}}]`. Missing maps are made. Later overrides
   /// win.
   static ConfigDocument load(const std::filesystem::path& path, std::span<const std::string> overrides = {});
+  /// What `load` parses: for whoever parses it several times, since a pipe can be read only once. Throws ConfigError.
+  static std::string read_text(const std::filesystem::path& path);
   /// The same from text; `name` stands for the file's name in messages.
   static ConfigDocument parse(std::string_view text, std::string name, std::span<const std::string> overrides = {});
 

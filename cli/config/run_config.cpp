@@ -185,7 +185,12 @@ constexpr ConfigSynonym kSynonyms[] = {{"lr", "learning_rate", ""},
 }  // namespace
 
 RunConfig read_run_config(const std::filesystem::path& path, std::span<const std::string> overrides) {
-  ConfigDocument document = ConfigDocument::load(path, overrides);
+  return parse_run_config(ConfigDocument::read_text(path), path, overrides);
+}
+
+RunConfig parse_run_config(std::string_view text, const std::filesystem::path& path,
+                           std::span<const std::string> overrides) {
+  ConfigDocument document = ConfigDocument::parse(text, path.string(), overrides);
   document.set_synonyms(kSynonyms);
   ConfigMap root = document.map();
   const auto version = root.integer("version", {.min = 1}, 1);

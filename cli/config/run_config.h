@@ -66,6 +66,9 @@ struct RunConfig {
 /// Reads the file. Throws ConfigError with the position of whatever is wrong: types, ranges, unknown keys, shapes that
 /// do not fit, names that do not exist. Whether an explicitly named device exists is not asked here.
 RunConfig read_run_config(const std::filesystem::path& path, std::span<const std::string> overrides);
+/// The same of a text that was read from `path` before.
+RunConfig parse_run_config(std::string_view text, const std::filesystem::path& path,
+                           std::span<const std::string> overrides);
 
 /// The configuration's model, as Model takes it; `precision` and `recompute` as a row of a bench varies them.
 ModelOptions model_options(const RunConfig& config, Precision precision, const RecomputeOptions& recompute);

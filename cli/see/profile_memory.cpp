@@ -83,8 +83,9 @@ StepCase step_case(const RunConfig& config, const Options& options, const PlanTa
 /// Throws ConfigError where the folder holds a profile already.
 void require_free(const fs::path& folder, bool overwrite) {
   if (folder.empty() || overwrite) return;
+  std::error_code error;  // of a folder that cannot be: told where it is made
   for (const char* file : kFiles)
-    if (fs::exists(folder / file))
+    if (fs::exists(folder / file, error))
       throw ConfigError(fmt::format("--out: {} holds a profile already ({}); give another folder, or --overwrite",
                                     folder.string(), file));
 }
@@ -106,8 +107,8 @@ std::string signed_count(std::uint64_t a, std::uint64_t b) {
 
 void print_words(const MemoryProfile& profile, const StepCase& row, const fs::path& folder) {
   const auto text = [&](const char* key) { return profile.about[key].get<std::string>(); };
-  fmt::print("{} on {}, batch {}, {}, recompute {}\n", text("model"), text("device"), row.batch, text("precision"),
-             policy_name(row));
+  fmt::print("{} on {}, batch {}, {}, recompute {}\n", printable(text("model")), text("device"), row.batch,
+             text("precision"), policy_name(row));
   if (row.predicted_extra)
     fmt::print("  {}\n  to fit: {:+.1f} % time predicted\n", wrapped(row.recompute, 76, "  "),
                100 * *row.predicted_extra);

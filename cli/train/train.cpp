@@ -80,13 +80,14 @@ RunConfig read_train_run(const TrainOptions& options, const RunDirectory* resume
     throw ConfigError("train: give a CONFIG, e.g. configs/quickstart.yaml, or --resume RUN_DIR");
   }
   if (options.verify) overrides.push_back("data.verify=true");
-  const RunConfig config = read_run_config(path, overrides);
+  const std::string text = ConfigDocument::read_text(path);  // once: it may be a pipe
+  const RunConfig config = parse_run_config(text, path, overrides);
   require_device(config);
   if (!config.data) config.document.root().fail_at_key("missing key 'data': training needs data");
   overrides.push_back("device=" + to_string(config.device));
   overrides.push_back(fmt::format("precision={}", to_string(config.precision)));
   // A stop inside an epoch is resumed with the same numbers: those of the run's own configuration, all settled.
-  const RunConfig open = read_run_config(path, overrides);
+  const RunConfig open = parse_run_config(text, path, overrides);
   Settled settled;
   try {
     settled = settle(open);
@@ -96,7 +97,7 @@ RunConfig read_train_run(const TrainOptions& options, const RunDirectory* resume
   for (const std::string& message : settled.messages) progress.message(message);
   for (const std::string& warning : settled.warnings) progress.warning(warning);
   overrides.insert(overrides.end(), settled.overrides.begin(), settled.overrides.end());
-  return read_run_config(path, overrides);
+  return parse_run_config(text, path, overrides);
 }
 
 /// Writes the configuration when the first updates are done: what fails before leaves no file.
@@ -207,11 +208,11 @@ class TrainRun {
     } catch (const NotFiniteError&) {
       progress.close();
       if (!resumed_)
-        rescue(trainer.so_far(), directory, log, progress);  // else the state from before is the better one
+        rescue(trainer.so_far(), directory, log, progress, stop);  // else the state from before is the better one
       throw;
     } catch (...) {
       progress.close();
-      rescue(trainer.so_far(), directory, log, progress);
+      rescue(trainer.so_far(), directory, log, progress, stop);
       throw;
     }
     progress.close();
@@ -246,19 +247,28 @@ class TrainRun {
       }
     };
     attempt([&] { make_folders(directory.path()); });  // somebody may have moved it: what was trained is not lost
-    attempt([&] { write_file_atomically(directory.config(), config_.document.resolved_yaml()); });
+    const auto with_state = [&] {                      // what the state is resumed with
+      write_file_atomically(directory.config(), config_.document.resolved_yaml());
+      algorithms_.save_with_run(directory.algorithms());
+    };
+    const auto state = [&] { save_state(state_, runtime_->stream(config_.device), directory.state()); };
+    if (!resumed_) attempt(with_state);
     attempt([&] { save_weights(model_, directory.weights()); });
     attempt([&] { algorithms_.save(); });
-    attempt([&] { algorithms_.save_with_run(directory.algorithms()); });  // before the state, which is resumed with it
-    attempt([&] { save_state(state_, runtime_->stream(config_.device), directory.state()); });
+    if (resumed_)  // the state from before, if it has to stay, keeps the configuration that it was made with
+      attempt([&] { state(), with_state(); });
+    else
+      attempt(state);
     if (failure) std::rethrow_exception(failure);
   }
   /// Of a run that failed: saves what it has done before, if anything, and says so.
-  void rescue(const TrainResult& done, const RunDirectory& directory, MetricsLog& log, Progress& progress) noexcept {
+  void rescue(const TrainResult& done, const RunDirectory& directory, MetricsLog& log, Progress& progress,
+              StopOnSignal& stop) noexcept {
     if (done.updates == 0) return;
     try {
       log.on_end();
       save(done, directory);
+      stop.note_saved();
       progress.warning(fmt::format("the run failed in epoch {} after {} of its updates, which are saved in {}",
                                    done.epoch + 1, done.update, directory.path().string()));
     } catch (const std::exception& error) {
@@ -285,11 +295,13 @@ class TrainRun {
     const std::uint64_t limit = runtime.limit(config.device);
     const std::uint64_t bytes = limit > 0 ? std::min(limit, plan.pool_bytes) : plan.pool_bytes;
     try {
-      require_host_memory(config.device, bytes);
+      // Saving copies the state: weights and the optimizer's moments.
+      require_host_memory(config.device, bytes,
+                          plan.by_category[Category::parameter] + plan.by_category[Category::optimizer]);
     } catch (const OutOfMemory& refused) {
       const std::uint64_t left = refused.facts().limit_bytes;
       if (config.memory.on_oom == OnOutOfMemory::fail || left == 0) throw;
-      log.message(fmt::format("{}; the pool is limited to that", refused.what()));
+      log.warning(fmt::format("{}; the pool is limited to {}", refused.what(), format_byte_size(left)));
       runtime.set_limit(config.device, left);
     }
   }

@@ -155,7 +155,7 @@ void TrainingStep::run_part(StepPart part, std::int64_t batch, const std::functi
 }
 
 /// Runs `work` as it comes. Where plans are learned, its calls are noted, up to where its last memory is free: behind
-/// an update, or where the next part begins.
+/// an update or an evaluated batch, or where the next part begins.
 void TrainingStep::run_unplanned(StepPart part, std::int64_t batch, const std::function<void()>& work) {
   if (placements_ && placements_->to_learn(part, batch) && memory().trace() == nullptr)
     learning_ = std::make_unique<PartTrace>(memory(), model_.runtime().stream(model_.device()), part, batch);
@@ -165,7 +165,7 @@ void TrainingStep::run_unplanned(StepPart part, std::int64_t batch, const std::f
     learning_.reset();
     throw;
   }
-  if (part == StepPart::update)
+  if (part == StepPart::update || part == StepPart::evaluation)
     learn();
   else if (learning_)
     learning_->end_part();

@@ -91,6 +91,20 @@ TEST_F(RunFolder, KeepsSavedWeightsWhereTheStateCannotBeSaved) {
   EXPECT_TRUE(fs::exists(path("run/config.yaml")));
 }
 
+TEST_F(RunFolder, AStateThatHasToStayKeepsTheConfigurationItWasMadeWith) {
+  ASSERT_EQ(train("run").code, 0);
+  const std::string before = read("run/config.yaml");
+  const std::size_t lines = read_lines("run/metrics.jsonl").size();
+  const pid_t child =
+      start({"train", "--resume", "run", "--threads", "1", "--progress", "none", "train.epochs=1000000"});
+  ASSERT_TRUE(wait_until([&] { return read_lines("run/metrics.jsonl").size() > lines; }));
+  fs::remove(path("run/state.safetensors"));
+  fs::create_directories(path("run/state.safetensors/in_the_way"));
+  const Outcome stopped = stop(child);
+  EXPECT_EQ(stopped.code, 3) << stopped.err;
+  EXPECT_TRUE(read("run/config.yaml") == before) << "train.epochs goes with a state that was not written";
+}
+
 TEST_F(RunFolder, MetricsThatCannotBeWrittenWarnAndWait) {
   ASSERT_EQ(train("run").code, 0);
   fs::remove(path("run/metrics.jsonl"));

@@ -169,6 +169,14 @@ TEST_F(Train, AReaderOfTheProgressMayLeave) {
   EXPECT_TRUE(std::filesystem::exists(path("run/weights.safetensors")));
 }
 
+TEST_F(Train, ReadsItsConfigurationFromAPipe) {
+  const std::string program = std::getenv("BANTAM_PROGRAM") != nullptr ? std::getenv("BANTAM_PROGRAM") : BANTAM_PROGRAM;
+  const std::string command = "cd " + path(".").string() + " && cat tiny.yaml | " + program +
+                              " train /dev/stdin --run-dir run --threads 1 --progress none > out 2>&1";
+  EXPECT_EQ(std::system(command.c_str()), 0) << read("out");
+  EXPECT_TRUE(std::filesystem::exists(path("run/weights.safetensors")));
+}
+
 TEST_F(Train, NeverOverwritesUnasked) {
   ASSERT_EQ(train("run").code, 0);
   const std::string before = read("run/weights.safetensors");

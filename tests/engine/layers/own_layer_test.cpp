@@ -121,6 +121,18 @@ TEST_P(OwnLayerTest, one_that_touches_its_tensors_on_the_host_trains_by_default)
     }
 }
 
+TEST_P(OwnLayerTest, learning_a_plan_ends_with_an_evaluated_batch) {
+  Runtime runtime({.threads = 1});
+  const Device device = GetParam();
+  Model model(runtime, device, network_with(std::make_shared<HostDouble>(std::make_shared<Seen>())), {});
+  Optimizer optimizer(model, {});
+  TrainingStep step(model, optimizer, {});
+  MemorySource train({8, 8, 3}, 5, 16, 8), held_out({8, 8, 3}, 5, 11, 8);  // 8, then 3: never seen before
+  Trainer trainer(step, train, &held_out, {.epochs = 1});
+  (void)trainer.run();
+  EXPECT_EQ(runtime.allocator(device).trace(), nullptr) << "a step that is kept goes on listening";
+}
+
 TEST_P(OwnLayerTest, one_that_keeps_memory_is_planned_once_it_keeps_no_more) {
   const auto seen = std::make_shared<Seen>();
   const Graph graph = network_with(std::make_shared<HostDouble>(seen));
