@@ -32,7 +32,7 @@ struct PlannerOptions {
   /// Most placements tried by each worker of the local search (11,000 neighbours looked at by the ejection search count
   /// as one); 0: only the constructed orders. The default took 1.7 to 2.2 s of a busy machine's processor time, of all
   /// workers together, for traces of 150 to 325 buffers that it could not fill.
-  std::int64_t iterations = 6'000;
+  std::int64_t iterations = 7'500;
   std::uint64_t seed = 42;
   /// Searches side by side, each on a thread of its own and with a seed of its own; all go on from the plan of the one
   /// that first fits a smaller arena. More than the machine's cores are of use only without a limit of time. At
