@@ -200,6 +200,7 @@ StretchTable::StretchTable(const StretchEstimates& estimates, std::uint64_t room
   for (std::size_t level = 0; level <= kLevels; ++level) cells_[level].seconds = 0;
   for (std::size_t first = 0; first < estimates.units(); ++first)
     for (const Place from : {Place{first, false}, Place{first, true}}) {
+      if (from.open && first == 0) continue;  // nothing in front of the first unit is open
       run_once(from);
       for (std::size_t last = first; last < estimates.units(); ++last)
         if (estimates.valid({first, last})) run_again(from, last, room);

@@ -10,18 +10,14 @@
 
 #include "bantam/base/config/config.h"
 #include "bantam/base/error.h"
+#include "tests/cpu_seconds.h"
 
 namespace bantam {
 namespace {
 
-constexpr std::size_t kMostBytes = 4'000'000;
+using bantam::testing::cpu_seconds;
 
-/// Processor time: the machine may be busy.
-double cpu_seconds(const std::function<void()>& call) {
-  const std::clock_t begin = std::clock();
-  call();
-  return static_cast<double>(std::clock() - begin) / CLOCKS_PER_SEC;
-}
+constexpr std::size_t kMostBytes = 4'000'000;
 
 /// As many numbered lines as there is room for.
 std::string lines_up_to(std::size_t bytes, const std::string& begin, const std::string& end) {

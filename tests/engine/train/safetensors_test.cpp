@@ -7,10 +7,13 @@
 
 #include "bantam/base/atomic_file.h"
 #include "bantam/base/error.h"
+#include "tests/cpu_seconds.h"
 #include "tests/engine/engine_fixture.h"
 
 namespace bantam {
 namespace {
+
+using bantam::testing::cpu_seconds;
 
 using testing::EngineTest;
 namespace fs = std::filesystem;
@@ -170,13 +173,6 @@ TEST_P(SafetensorsTest, DamagedFilesAreNamed) {
 std::string with_length(const std::string& header) {
   const std::uint64_t length = header.size();
   return std::string(reinterpret_cast<const char*>(&length), sizeof(length)) + header;
-}
-
-/// Processor time: the machine may be busy.
-double cpu_seconds(const std::function<void()>& call) {
-  const std::clock_t begin = std::clock();
-  call();
-  return static_cast<double>(std::clock() - begin) / CLOCKS_PER_SEC;
 }
 
 TEST(SafetensorsHeader, ManyTensorsAndEntriesAreReadAndWrittenInSeconds) {
