@@ -247,16 +247,14 @@ class TrainRun {
       }
     };
     attempt([&] { make_folders(directory.path()); });  // somebody may have moved it: what was trained is not lost
-    const auto with_state = [&] {                      // what the state is resumed with
-      write_file_atomically(directory.config(), config_.document.resolved_yaml());
-      algorithms_.save_with_run(directory.algorithms());
-    };
+    const auto configuration = [&] { write_file_atomically(directory.config(), config_.document.resolved_yaml()); };
+    const auto algorithms = [&] { algorithms_.save_with_run(directory.algorithms()); };
     const auto state = [&] { save_state(state_, runtime_->stream(config_.device), directory.state()); };
-    if (!resumed_) attempt(with_state);
+    if (!resumed_) attempt(configuration), attempt(algorithms);  // before the state, which is resumed with them
     attempt([&] { save_weights(model_, directory.weights()); });
     attempt([&] { algorithms_.save(); });
     if (resumed_)  // the state from before, if it has to stay, keeps the configuration that it was made with
-      attempt([&] { state(), with_state(); });
+      attempt([&] { state(), configuration(), algorithms(); });
     else
       attempt(state);
     if (failure) std::rethrow_exception(failure);
