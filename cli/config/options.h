@@ -8,10 +8,13 @@
 #include <string>
 #include <vector>
 
-#include <CLI/CLI.hpp>
-
 #include "bantam/base/error.h"
 #include "bantam/cli/config/run_config.h"
+
+namespace CLI {  // whoever adds options includes <CLI/CLI.hpp>, which takes seconds to compile
+class App;
+class Validator;
+}  // namespace CLI
 
 namespace bantam::cli {
 
