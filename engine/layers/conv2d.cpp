@@ -37,8 +37,9 @@ class Conv2dLayer : public BuiltInLayer {
     });
   }
 
-  bool skips_unread_output() const override {
-    return !options_.bias && options_.activation.kind == kernels::Activation::none;
+  NodeTraits traits() const override {
+    return {.skips_unused_output = !options_.bias && options_.activation.kind == kernels::Activation::none,
+            .separates_inner_ops = true};
   }
 
   std::int64_t flops(std::span<const Shape> inputs) const override {

@@ -10,6 +10,7 @@
 #include <fmt/format.h>
 
 #include "bantam/base/error.h"
+#include "bantam/engine/graph/lower.h"
 
 namespace bantam {
 namespace {
@@ -53,7 +54,7 @@ bool means(const Graph& graph, const std::string& name, NodeId first, NodeId las
   try {
     std::size_t again = 0;
     bool same = true;
-    for (const LoweredSegment& segment : lower(graph, {RecomputeOptions::Kind::named, {name}})) {
+    for (const ProgramSegment& segment : lower(graph, {RecomputeOptions::Kind::named, {name}}).segments) {
       if (!segment.recompute) continue;
       ++again;
       same = same && segment.first == first && segment.last == last;
@@ -72,7 +73,7 @@ std::vector<RecomputeUnit> recompute_units(const Graph& graph, const StepPlan& p
   std::vector<RecomputeUnit> units;
   for (NodeId node = 1; node <= graph.output(); ++node) {
     const GraphNode& description = graph.node(node);
-    const bool skips = description.layer->skips_unread_output();
+    const bool skips = description.layer->traits().skips_unused_output;
     const bool deferred = cost.deferral[static_cast<std::size_t>(node)] > 0;
     const double seconds = deferred ? 0 : cost.again[static_cast<std::size_t>(node)];
     const std::uint64_t kept_bytes = kept[description.name],

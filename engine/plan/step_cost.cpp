@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include "bantam/engine/autograd/saved_tensor.h"
+#include "bantam/engine/graph/lower.h"
 #include "bantam/engine/plan/step_floor.h"
 #include "bantam/memory/device/device_profile.h"
 
@@ -41,14 +42,14 @@ struct Scope {
 /// Follows the ops' rules for recipes (saved_tensor.h) through one scope, and adds up what making them costs.
 class Derivation {
  public:
-  Derivation(const Graph& graph, const std::vector<LoweredSegment>& segments, const StepCost& cost)
+  Derivation(const Graph& graph, const StepProgram& program, const StepCost& cost)
       : graph_(graph),
         cost_(cost),
         deferred_(graph.nodes().size()),
         stretch_(graph.nodes().size()),
         entering_(graph.nodes().size()) {
-    for (const LoweredSegment& segment : segments) {
-      for (const NodeId node : segment.deferred) deferred_[index(node)] = true;
+    for (const ProgramSegment& segment : program.segments) {
+      for (const NodePlan& plan : segment.nodes) deferred_[index(plan.last)] = plan.defers_norm;
       if (!segment.recompute) continue;
       entering_[index(segment.first)] = segment.inputs;
       for (NodeId node = segment.first; node <= segment.last; ++node) stretch_[index(node)] = segment.first;
@@ -136,9 +137,9 @@ StepCost predict_cost(const Graph& graph, std::int64_t batch, Precision precisio
   }
   cost.step = (1 + kBackward) * sum(cost.forward);
   cost.deferral.resize(graph.nodes().size());
-  for (const LoweredSegment& segment : lower(graph, {}))
-    for (const NodeId node : segment.deferred)
-      cost.step -= cost.deferral[index(node)] = 2 * cost.touch[index(node)];  // neither written nor read
+  for (const ProgramSegment& segment : lower(graph, {}).segments)
+    for (const NodePlan& plan : segment.nodes)  // neither written nor read
+      if (plan.defers_norm) cost.step -= cost.deferral[index(plan.last)] = 2 * cost.touch[index(plan.last)];
   return cost;
 }
 
@@ -170,16 +171,16 @@ std::vector<double> derivation_seconds(const Graph& graph, Derive derive, const 
 }
 
 double extra_work(const Graph& graph, const RecomputeOptions& recompute, const StepCost& cost) {
-  const std::vector<LoweredSegment> segments = lower(graph, recompute);
-  const Derivation derivation(graph, segments, cost);
+  const StepProgram program = lower(graph, recompute);
+  const Derivation derivation(graph, program, cost);
   double seconds = sum(derivation.seconds({1, graph.output(), recompute.derives()}));
   for (NodeId node = 1; node <= graph.output(); ++node)
     if (!derivation.deferred(node)) seconds += cost.deferral[index(node)];  // its reader is on the other side
-  for (const LoweredSegment& segment : segments) {
+  for (const ProgramSegment& segment : program.segments) {
     if (!segment.recompute) continue;
     for (NodeId node = segment.first; node <= segment.last; ++node) {
       const bool unread = recompute.kind == RecomputeOptions::Kind::named && node == segment.last &&
-                          graph.node(node).layer->skips_unread_output();
+                          graph.node(node).layer->traits().skips_unused_output;
       if (!derivation.deferred(node) && !unread) seconds += cost.again[index(node)];
     }
     seconds += sum(derivation.seconds({segment.first, segment.last, recompute.derives_again(), segment.first}));

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "bantam/engine/graph/graph.h"
+#include "bantam/engine/graph/recompute_options.h"
 #include "bantam/engine/runtime/precision.h"
 
 namespace bantam {

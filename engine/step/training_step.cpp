@@ -210,7 +210,7 @@ void TrainingStep::forward_and_backward(const Batch& batch, std::int64_t first_s
   Tape tape;
   Context context = model_.context(Pass::train);
   context.tape = &tape;
-  context.pending = &model_.parameters().pending();
+  context.step.gradients = &model_.parameters().pending();
   context.random.update = optimizer_.updates();
   context.random.first_sample = first_sample;
   const Tensor loss = model_.forward_loss(

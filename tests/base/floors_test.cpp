@@ -86,7 +86,7 @@ const std::vector<Floor> kHouse = {
       "cuda/input",
       ""},
      {}},
-    {"engine", {"runtime", "autograd", "ops", "layers", "graph", "step", "plan", "train"}, {}},
+    {"engine", {"runtime", "program", "autograd", "ops", "layers", "graph", "step", "plan", "train"}, {}},
     {"data", {"formats", "pipeline", "delivery"}, {}},
     {"models", {"zoo", "yaml"}, {"data"}},
     {"cli", {"config", "session", "measure", "fit", "print", "report", "train", "plan", "see", ""}, {}},
