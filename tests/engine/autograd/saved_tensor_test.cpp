@@ -4,6 +4,7 @@
 #include "bantam/base/error.h"
 #include "bantam/engine/autograd/tensor_notes.h"
 #include "tests/engine/engine_fixture.h"
+#include "tests/engine/fixed_norm.h"
 
 namespace bantam {
 namespace {
@@ -44,7 +45,7 @@ TEST_P(SavedTensorTest, ARecipeHoldsNoMemoryAndGivesTheSameBits) {
   for (const PrecisionKind kind : {PrecisionKind::float32, PrecisionKind::mixed_float16}) {
     const Context ctx = recording({kind});
     const Tensor x = leaf(ctx, {64, 33}, 1);
-    Tensor y = ops::batch_norm(ctx, x, {}, {.activation = {kernels::Activation::silu}});
+    Tensor y = ops::batch_norm(ctx, x, {.activation = {kernels::Activation::silu}});
     const std::vector<float> bits = values(y);
     const std::uint64_t with_y = in_use();
     const SavedTensor saved = y;
@@ -113,8 +114,9 @@ TEST_P(SavedTensorTest, ChainsOfCheapOpsGiveTheSameBitsAfterTheOriginalsWereOver
 
 TEST_P(SavedTensorTest, NoSumIsMadeFromASumThatIsMade) {
   const Context ctx = recording();
-  Context deferring = ctx;
-  deferring.defer = true;
+  NodePlan defers = cheap_;
+  defers.defers_norm = true;
+  const Context deferring = testing::under(ctx, defers);
   Tensor sum = ops::batch_norm(ctx, leaf(ctx, {16, 8}, 1), {});
   std::vector<int> traffic;
   std::vector<SavedTensor> saved;

@@ -2,6 +2,7 @@
 // one's place in the arena is not touched.
 #include <functional>
 
+#include "bantam/engine/autograd/tensor_notes.h"
 #include "bantam/engine/ops/classifier_head.h"
 #include "bantam/engine/ops/conv2d.h"
 #include "bantam/engine/ops/norm_depthwise.h"
