@@ -57,7 +57,7 @@ void Context::check_device(const char* op, std::initializer_list<const Tensor*> 
 
 Context Context::at(const char* layer_path) const {
   Context copy = *this;
-  copy.path = layer_path;
+  copy.path = copy.exec.owner = layer_path;
   return copy;
 }
 

@@ -19,10 +19,4 @@ Buffer& LayerScope::buffer(std::string_view name, Shape shape, float initial) {
   return buffers_.declare(fmt::format("{}/{}", path_, name), shape, initial);
 }
 
-std::int64_t Layer::traffic(std::span<const Shape> inputs) const {
-  std::int64_t elements = output_shape(inputs).elements();
-  for (const Shape& input : inputs) elements += input.elements();
-  return elements;
-}
-
 }  // namespace bantam

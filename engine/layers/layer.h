@@ -73,10 +73,7 @@ class Layer {
     (void)inputs;
     return 0;
   }
-  /// Elements that forward reads and writes in training for one sample, weights not counted: what layers with few
-  /// flops cost.
-  virtual std::int64_t traffic(std::span<const Shape> inputs) const;
-  /// Whether running it again costs no more than its traffic: no convolution and no matrix product.
+  /// Whether it has no convolution and no matrix product.
   bool cheap(std::span<const Shape> inputs) const { return flops(inputs) == 0; }
   /// Whether it can leave its last pass in training, which applies a batch norm, to a reader that takes it over.
   virtual bool defers_norm() const { return false; }
@@ -89,8 +86,6 @@ class Layer {
   /// context in which it is set, since such an op may leave what it returns unwritten. It is set for layers that say so
   /// only; the others write all of their tensors whenever a stretch runs again.
   virtual bool heeds_ends_stretch() const { return skips_unread_output(); }
-  /// Whether backward reads the input: then it is kept, or made again.
-  bool reads_input_again(std::span<const Shape> inputs) const { return !cheap(inputs) || uses_batch_statistics(); }
   /// Whether a sample's output in training depends on the others of its micro-batch: smaller micro-batches then give
   /// another function.
   virtual bool uses_batch_statistics() const { return false; }
