@@ -71,7 +71,7 @@ bool Context::output_unused() const { return node != nullptr && node->ends_segme
 
 Context Context::at(const char* layer_path) const {
   Context copy = *this;
-  copy.path = layer_path;
+  copy.path = copy.exec.owner = layer_path;
   return copy;
 }
 

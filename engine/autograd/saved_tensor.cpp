@@ -9,6 +9,7 @@ namespace bantam {
 
 Tensor Recipe::make(const Context& context) {
   if (auto storage = living_.lock()) return {std::move(storage), shape_, dtype_};
+  const kernels::KernelPhaseScope phase(context.exec.log, kernels::KernelPhase::rebuild);
   Tensor tensor = make_(context.at(path_));
   living_ = tensor.storage();
   shape_ = tensor.shape();

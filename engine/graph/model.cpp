@@ -182,7 +182,11 @@ void Model::recompute(const Context& context, int position, std::vector<SavedTen
     }
     local[index(segment.inputs[i])] = std::move(input);
   }
-  Tensor output = run_nodes(taped, position, local);
+  Tensor output;
+  {
+    const kernels::KernelPhaseScope phase(context.exec.log, kernels::KernelPhase::recompute);
+    output = run_nodes(taped, position, local);
+  }
   local.clear();
   held.clear();
   const auto passed_through = std::ranges::find(ids, output.value_id());

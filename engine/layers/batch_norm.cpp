@@ -50,7 +50,6 @@ class BatchNormLayer : public BuiltInLayer {
     return std::make_unique<BoundBatchNorm>(scope, buffers, options_, Shape{inputs[0][-1]});
   }
 
-  std::int64_t traffic(std::span<const Shape> inputs) const override { return 3 * inputs[0].elements(); }
 
  private:
   Described describe() const override { return options_; }

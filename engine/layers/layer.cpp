@@ -23,10 +23,4 @@ Buffer& LayerScope::buffer(std::string_view name, Shape shape, float initial) {
 
 NodeTraits Layer::traits() const { return {}; }
 
-std::int64_t Layer::traffic(std::span<const Shape> inputs) const {
-  std::int64_t elements = output_shape(inputs).elements();
-  for (const Shape& input : inputs) elements += input.elements();
-  return elements;
-}
-
 }  // namespace bantam

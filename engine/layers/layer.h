@@ -70,16 +70,11 @@ class Layer {
     (void)inputs;
     return 0;
   }
-  /// Elements that forward reads and writes in training for one sample, weights not counted: what layers with few
-  /// flops cost.
-  virtual std::int64_t traffic(std::span<const Shape> inputs) const;
-  /// Whether running it again costs no more than its traffic: no convolution and no matrix product.
+  /// Whether it has no convolution and no matrix product.
   bool cheap(std::span<const Shape> inputs) const { return flops(inputs) == 0; }
   /// For the engine's own layers: what they can do with their neighbours (node_plan.h). A program's need not say
   /// anything.
   virtual NodeTraits traits() const;
-  /// Whether backward reads the input: then it is kept, or made again.
-  bool reads_input_again(std::span<const Shape> inputs) const { return !cheap(inputs) || uses_batch_statistics(); }
   /// Whether a sample's output in training depends on the others of its micro-batch: smaller micro-batches then give
   /// another function.
   virtual bool uses_batch_statistics() const { return false; }

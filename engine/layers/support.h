@@ -62,12 +62,6 @@ inline Context before_finish(const Context& context, Parameter* bias, const Acti
   return bias == nullptr && options.kind == kernels::Activation::none ? context : context.inner();
 }
 
-/// Elements that `finish` reads and writes: one pass over `out` each for the bias and the activation.
-inline std::int64_t finish_traffic(const Shape& out, bool bias, const ActivationOptions& options) {
-  const int passes = (bias ? 1 : 0) + (options.kind == kernels::Activation::none ? 0 : 1);
-  return 2 * passes * out.elements();
-}
-
 /// A bias of zeros, or null.
 inline Parameter* declare_bias(LayerScope& scope, bool wanted, std::int64_t channels) {
   return wanted ? &scope.parameter("bias", {channels}, zeros(), false, false) : nullptr;
