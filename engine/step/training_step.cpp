@@ -210,9 +210,11 @@ void TrainingStep::forward_and_backward(const Batch& batch, std::int64_t first_s
   Tape tape;
   Context context = model_.context(Pass::train);
   context.tape = &tape;
-  context.pending = &model_.parameters().pending();
+  context.step.gradients = &model_.parameters().pending();
   context.random.update = optimizer_.updates();
   context.random.first_sample = first_sample;
+  kernels::KernelLog* const log = context.exec.log;
+  std::optional<kernels::KernelPhaseScope> phase(std::in_place, log, kernels::KernelPhase::forward);
   const Tensor loss = model_.forward_loss(
       context, batch.images, batch.labels,
       {{.label_smoothing = loss_.label_smoothing,
@@ -221,6 +223,7 @@ void TrainingStep::forward_and_backward(const Batch& batch, std::int64_t first_s
         .metric_slot = optimizer_.metric_slot_address()},  // of the update under way, which the device knows
        optimizer_.loss_scale()});
   memory().note_phase("backward");
+  phase.emplace(log, kernels::KernelPhase::backward);
   tape.backward(context, loss, optimizer_.loss_scale());
 }
 
@@ -230,6 +233,7 @@ void TrainingStep::update() {
   const bool recording = recorded_updates_ != kNotRecording;
   const int slot = optimizer_.metric_slot(), rate = recording ? recorded_updates_ : 0;
   try {
+    const kernels::KernelPhaseScope phase(model_.runtime().exec(model_.device()).log, kernels::KernelPhase::update);
     run_part(StepPart::update, 0, [this, rate] { optimizer_.update(rate); });
   } catch (...) {  // not for memory, of which it takes none
     if (!recording) discard();

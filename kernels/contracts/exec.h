@@ -7,6 +7,7 @@
 #include <memory>
 
 #include "bantam/base/error.h"
+#include "bantam/kernels/contracts/kernel_log.h"
 #include "bantam/memory/device/stream.h"
 
 namespace bantam::kernels {
@@ -29,6 +30,8 @@ struct Exec {
   Stream stream;
   int threads = 1;  ///< CPU: threads of parts of a kernel; results do not depend on it
   DeviceLibraries* libraries = nullptr;
+  KernelLog* log = nullptr;  ///< meta devices: gets the work of each call; null: none is noted
+  const char* owner = "";    ///< layer path, for the log
 };
 
 /// Scratch memory on the kernel's device, aligned to 256. Contents are undefined before and after.
@@ -40,9 +43,9 @@ struct Workspace {
 }  // namespace bantam::kernels
 
 /// Calls kernel `name` of the backend that `exec.device` names, with `exec` put in front of the arguments and, on CUDA,
-/// its device made current. On a meta
-/// device nothing runs. The one place where backends are chosen: a contract `<op>.h` declares `name` in `cpu` and in
-/// `cuda`.
+/// its device made current. On a meta device nothing runs: `kernels::meta` notes the call's work in `exec.log`, where
+/// there is one. The one place where backends are chosen: a contract `<op>.h` declares `name` in `cpu`, `cuda` and
+/// `meta`.
 #if defined(BANTAM_WITH_CUDA)
 #define BANTAM_KERNEL(exec, name, ...)                                \
   do {                                                                \
@@ -52,6 +55,8 @@ struct Workspace {
     } else if (bantam_exec_.device.is_cuda()) {                       \
       const ::bantam::DeviceScope bantam_scope_(bantam_exec_.device); \
       ::bantam::kernels::cuda::name(bantam_exec_, __VA_ARGS__);       \
+    } else if (bantam_exec_.log != nullptr) {                         \
+      ::bantam::kernels::meta::name(bantam_exec_, __VA_ARGS__);       \
     }                                                                 \
   } while (false)
 #else
@@ -62,6 +67,8 @@ struct Workspace {
       ::bantam::kernels::cpu::name(bantam_exec_, __VA_ARGS__);                 \
     } else if (bantam_exec_.device.is_cuda()) {                                \
       throw ::bantam::DeviceError("this build of Bantam has no CUDA backend"); \
+    } else if (bantam_exec_.log != nullptr) {                                  \
+      ::bantam::kernels::meta::name(bantam_exec_, __VA_ARGS__);                \
     }                                                                          \
   } while (false)
 #endif
