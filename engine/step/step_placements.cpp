@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "bantam/base/error.h"
+#include "bantam/engine/autograd/pending_gradients.h"
 #include "bantam/engine/step/training_step.h"
 #include "bantam/memory/allocator/allocation_trace.h"
 
