@@ -8,7 +8,6 @@
 namespace bantam::cli {
 namespace {
 
-using kernels::OptimizerKind;
 
 float number(ConfigMap& options, std::string_view key, NumberRange range, double otherwise) {
   return static_cast<float>(options.number(key, range, otherwise));

@@ -16,6 +16,7 @@
 #include "bantam/cli/print/json_text.h"
 #include "bantam/engine/autograd/tape.h"
 #include "bantam/engine/ops/ops.h"
+#include "bantam/engine/ops/softmax_cross_entropy.h"
 
 namespace bantam::cli {
 namespace {

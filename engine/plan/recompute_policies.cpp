@@ -38,10 +38,12 @@ bool read_again(const Graph& graph, NodeId node) {
 std::vector<bool> nodes_of_fusions(const Graph& graph, const StepPlanOptions& step) {
   std::vector<bool> joined(graph.nodes().size(), false);
   if (!step.model.fusion) return joined;
-  for (const Fusion& fusion :
-       find_fusions(graph, {.compute = step.model.precision.compute(), .device = step.device.kind}))
-    for (NodeId node = fusion.first + 1; node <= fusion.last + (fusion.leaves_norm ? 1 : 0); ++node)
-      joined[static_cast<std::size_t>(node)] = true;
+  const FusionTarget target{.compute = step.model.precision.compute(), .device = step.device.kind};
+  for (const ProgramSegment& segment : lower(graph, {}, true, target).segments)
+    for (const NodePlan& plan : segment.nodes)
+      for (NodeId node = plan.first + 1; node <= plan.last + (plan.fusion != nullptr && plan.defers_norm ? 1 : 0);
+           ++node)
+        joined[static_cast<std::size_t>(node)] = true;
   return joined;
 }
 
@@ -101,9 +103,9 @@ std::vector<RecomputeUnit> recompute_units(const Graph& graph, const StepPlanOpt
     unit.unread_seconds = std::max(0.0, cost.again[at] - cost.last[at]);
     unit.kept_bytes += kept_bytes;
     unit.output_bytes = bytes;
-    unit.end_bytes = !read_again(graph, node)                   ? 0
-                     : description.layer->skips_unread_output() ? std::max(bytes, kept_bytes)
-                                                                : bytes;
+    unit.end_bytes = !read_again(graph, node)                          ? 0
+                     : description.layer->traits().skips_unused_output ? std::max(bytes, kept_bytes)
+                                                                       : bytes;
   }
   return units;
 }

@@ -8,6 +8,8 @@
 #include <fmt/core.h>
 
 #include "bantam/base/error.h"
+#include "bantam/engine/step/step_placements.h"
+#include "bantam/kernels/contracts/kernel_log.h"
 #include "bantam/memory/allocator/allocation_trace.h"
 
 namespace bantam {

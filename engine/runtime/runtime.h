@@ -61,8 +61,8 @@ class Runtime {
   Stream stream(Device device);
   /// What kernels need: device, compute stream, threads, libraries, log.
   kernels::Exec exec(Device device);
-  /// Kernels called on a meta device from here on note their work in `log` (kernel_log.h); null: nowhere. Contexts that
-  /// were made before keep the log they have. Throws DeviceError for a device that runs kernels.
+  /// Kernels called on the device from here on note their work in `log` (kernel_log.h); null: nowhere. Contexts that
+  /// were made before keep the log they have.
   void set_kernel_log(Device device, kernels::KernelLog* log);
   int threads() const;
 

@@ -12,12 +12,17 @@
 #include "bantam/engine/autograd/tape.h"
 #include "bantam/engine/ops/ops.h"
 #include "bantam/engine/ops/softmax_cross_entropy.h"
+#include "bantam/engine/step/captured_updates.h"
 #include "bantam/engine/step/random_batch.h"
+#include "bantam/engine/step/step_placements.h"
+#include "bantam/kernels/contracts/head/softmax_cross_entropy.h"
+#include "bantam/kernels/contracts/update/update.h"
 
 namespace bantam {
 
 namespace {
 
+static_assert(TrainingStep::kMetricRing == kernels::kMetricSlots);
 constexpr std::size_t kSumsBytes = sizeof(kernels::MetricSums);
 
 }  // namespace
@@ -40,6 +45,8 @@ TrainingStep::TrainingStep(Model& model, Optimizer& optimizer, LossOptions loss)
   ring_ = context.allocate({(kMetricRing + 1) * static_cast<std::int64_t>(kSumsBytes)}, DType::uint8, Category::other);
   zero_bytes(ring_.data(), ring_.bytes(), context.stream);
 }
+
+std::uint64_t TrainingStep::arena_bytes() const { return placements_ ? placements_->arena_bytes() : 0; }
 
 TrainingStep::~TrainingStep() {
   try {

@@ -25,32 +25,34 @@ std::unique_ptr<DeviceLibraries> make_device_libraries(Device device);
 }  // namespace bantam::kernels
 
 /// Calls kernel `name` of the backend that `exec.device` names, with `exec` put in front of the arguments and, on CUDA,
-/// its device made current. On a meta device nothing runs: `kernels::meta` notes the call's work in `exec.log`, where
-/// there is one. The one place where backends are chosen: a contract `<op>.h` declares `name` in `cpu`, `cuda` and
-/// `meta`.
+/// its device made current; on a meta device nothing runs. Where there is an `exec.log`, `kernels::meta` notes the
+/// call's work in it first (arguments are then evaluated twice). The one place where
+/// backends are chosen: a contract `<op>.h` declares `name` in `cpu`, `cuda` and `meta`.
 #if defined(BANTAM_WITH_CUDA)
 #define BANTAM_KERNEL(exec, name, ...)                                \
   do {                                                                \
     const ::bantam::kernels::Exec& bantam_exec_ = (exec);             \
+    if (bantam_exec_.log != nullptr) {                                \
+      ::bantam::kernels::meta::name(bantam_exec_, __VA_ARGS__);       \
+    }                                                                 \
     if (bantam_exec_.device.is_cpu()) {                               \
       ::bantam::kernels::cpu::name(bantam_exec_, __VA_ARGS__);        \
     } else if (bantam_exec_.device.is_cuda()) {                       \
       const ::bantam::DeviceScope bantam_scope_(bantam_exec_.device); \
       ::bantam::kernels::cuda::name(bantam_exec_, __VA_ARGS__);       \
-    } else if (bantam_exec_.log != nullptr) {                         \
-      ::bantam::kernels::meta::name(bantam_exec_, __VA_ARGS__);       \
     }                                                                 \
   } while (false)
 #else
 #define BANTAM_KERNEL(exec, name, ...)                                         \
   do {                                                                         \
     const ::bantam::kernels::Exec& bantam_exec_ = (exec);                      \
+    if (bantam_exec_.log != nullptr) {                                         \
+      ::bantam::kernels::meta::name(bantam_exec_, __VA_ARGS__);                \
+    }                                                                          \
     if (bantam_exec_.device.is_cpu()) {                                        \
       ::bantam::kernels::cpu::name(bantam_exec_, __VA_ARGS__);                 \
     } else if (bantam_exec_.device.is_cuda()) {                                \
       throw ::bantam::DeviceError("this build of Bantam has no CUDA backend"); \
-    } else if (bantam_exec_.log != nullptr) {                                  \
-      ::bantam::kernels::meta::name(bantam_exec_, __VA_ARGS__);                \
     }                                                                          \
   } while (false)
 #endif

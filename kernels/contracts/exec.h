@@ -16,7 +16,7 @@ struct Exec {
   Stream stream;
   int threads = 1;  ///< CPU: threads of parts of a kernel; results do not depend on it
   DeviceLibraries* libraries = nullptr;
-  KernelLog* log = nullptr;  ///< meta devices: gets the work of each call; null: none is noted
+  KernelLog* log = nullptr;  ///< gets the work of each call; null: none is noted
   const char* owner = "";    ///< layer path, for the log
 };
 

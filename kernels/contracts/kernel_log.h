@@ -4,7 +4,9 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace bantam::kernels {
@@ -59,20 +61,25 @@ struct KernelEntry {
   const char* owner = "";   ///< layer path, interned by the runtime
   KernelPhase phase = KernelPhase::input;
   KernelWork work;
+  std::int64_t at = 0;  ///< when it was called (KernelLog::set_clock)
 };
 
-/// Calls in order. Attached to a meta device (Runtime::set_kernel_log). Not thread-safe.
+/// Calls in order. Attached to a device (Runtime::set_kernel_log): to a meta device, to know a step's work without
+/// running it, or to a real one, to know when each call came. Not thread-safe.
 class KernelLog {
  public:
   void note(const char* kernel, const char* owner, const KernelWork& work) {
-    entries_.push_back({kernel, owner, phase_, work});
+    entries_.push_back({kernel, owner, phase_, work, clock_ ? clock_() : 0});
   }
   const std::vector<KernelEntry>& entries() const { return entries_; }
   KernelPhase phase() const { return phase_; }
   void set_phase(KernelPhase phase) { phase_ = phase; }
+  /// Tells KernelEntry::at: a time, or how much a capture has recorded.
+  void set_clock(std::function<std::int64_t()> clock) { clock_ = std::move(clock); }
 
  private:
   std::vector<KernelEntry> entries_;
+  std::function<std::int64_t()> clock_;
   KernelPhase phase_ = KernelPhase::input;
 };
 

@@ -8,7 +8,6 @@
 namespace bantam {
 namespace {
 
-using kernels::OptimizerKind;
 using testing::EngineTest;
 
 class NarrowGradientsOfModelTest : public EngineTest {};
