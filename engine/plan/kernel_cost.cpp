@@ -4,8 +4,6 @@
 #include <algorithm>
 #include <array>
 
-#include "bantam/memory/device/device_profile.h"
-
 namespace bantam {
 namespace {
 
@@ -37,15 +35,17 @@ constexpr std::array<Reached, kernels::kKernelKinds> kReached = {{
 
 }  // namespace
 
-DeviceRates typical_rates(Device device, Precision precision) {
-  const DeviceProfile profile = profile_of(device);
+DeviceRates typical_rates(const DeviceProfile& profile, Precision precision) {
   return {.bytes_per_s = profile.copy_bytes_per_s, .flops_per_s = profile.flops_per_s(precision.compute())};
 }
 
+DeviceRates typical_rates(Device device, Precision precision) { return typical_rates(profile_of(device), precision); }
+
 double predict_seconds(const kernels::KernelWork& work, const DeviceRates& rates) {
   const Reached reached = kReached[static_cast<std::size_t>(work.kind)];
+  const std::int64_t operations = work.matrix_flops > 0 ? work.matrix_flops : work.flops;
   const double bytes = static_cast<double>(work.bytes) / (reached.bytes * rates.bytes_per_s),
-               flops = static_cast<double>(work.matrix_flops) / (reached.flops * rates.flops_per_s);
+               flops = static_cast<double>(operations) / (reached.flops * rates.flops_per_s);
   return work.passes * kPassSeconds + std::max(bytes, flops);
 }
 

@@ -23,6 +23,7 @@ TEST(KernelCost, IsTheLongerOfBytesAndOperations) {
   both.matrix_flops = flops.matrix_flops;
   EXPECT_GT(seconds(flops), seconds(bytes));
   EXPECT_EQ(seconds(both), seconds(flops));
+  EXPECT_GT(seconds({.kind = KernelKind::stencil, .flops = 1'000'000'000}), nothing) << "on no matrix units";
 }
 
 TEST(KernelCost, GrowsWithPassesAndFallsWithRates) {
