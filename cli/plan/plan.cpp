@@ -19,6 +19,7 @@
 #include "bantam/cli/plan/plan_trace.h"
 #include "bantam/cli/print/bench.h"
 #include "bantam/cli/print/json_text.h"
+#include "bantam/engine/plan/step_cost.h"
 #include "bantam/engine/plan/step_plan.h"
 
 namespace bantam::cli {
@@ -103,6 +104,9 @@ void print_json(const RunConfig& config, const Row& row, const PlanTarget& targe
     json["needed_bytes"] = fit.needed_bytes(target, row.needed_pool());
     json["fits"] = row.fits;
   }
+  const StepPlanOptions step = train_plan_options(config, row.step);
+  json["predicted_ms"] =
+      1e3 * step_seconds(config.model.graph, step, typical_rates(target.profile, row.step.precision));
   if (row.step.predicted_extra) json["predicted_extra_percent"] = 100 * *row.step.predicted_extra;
   json["moment"] = {{"layer", plan.moment.owner},
                     {"phase", plan.moment.phase},

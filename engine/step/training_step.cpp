@@ -264,6 +264,7 @@ void TrainingStep::evaluate(const Batch& batch) {
 
 void TrainingStep::forward_and_measure(const Batch& batch) {
   const Context context = model_.context(Pass::evaluate);
+  const kernels::KernelPhaseScope phase(context.exec.log, kernels::KernelPhase::forward);
   (void)model_.forward_loss(
       context, batch.images, batch.labels,
       {{.label_smoothing = loss_.label_smoothing, .metrics = ring_.as<kernels::MetricSums>() + kMetricRing}, {}});
