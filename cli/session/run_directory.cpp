@@ -215,11 +215,14 @@ void MetricsLog::on_epoch_end(const EpochEvent& event) {
   if (event.train.samples > 0) {  // else of a run that was stopped in the evaluation: its updates are told above
     line["loss"] = event.train.loss;
     line["accuracy"] = event.train.accuracy;
+    for (const MetricValue& metric : event.train.values) line[std::string(metric.name())] = metric.value();
     line["samples"] = event.train.samples;
   }
   if (event.validation.samples > 0) {
     line["validation_loss"] = event.validation.loss;
     line["validation_accuracy"] = event.validation.accuracy;
+    for (const MetricValue& metric : event.validation.values)
+      line[fmt::format("validation_{}", metric.name())] = metric.value();
     line["validation_samples"] = event.validation.samples;
   }
   const MemoryStats memory = memory_.stats();

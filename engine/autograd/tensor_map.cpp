@@ -10,6 +10,11 @@
 
 namespace bantam {
 
+const TensorFacts* find_facts(std::span<const TensorFacts> tensors, std::string_view name) {
+  const auto found = std::ranges::find(tensors, name, &TensorFacts::name);
+  return found == tensors.end() ? nullptr : &*found;
+}
+
 TensorMap::TensorMap(std::initializer_list<Entry> entries) {
   entries_.reserve(entries.size());
   for (const Entry& entry : entries) {

@@ -1,19 +1,12 @@
 // What a source's description of its tensors says.
 #include "bantam/engine/step/batch_source.h"
 
-#include <algorithm>
-
 #include <fmt/format.h>
 
 #include "bantam/base/error.h"
 #include "bantam/base/text.h"
 
 namespace bantam {
-
-const TensorFacts* find_facts(std::span<const TensorFacts> tensors, std::string_view name) {
-  const auto found = std::ranges::find(tensors, name, &TensorFacts::name);
-  return found == tensors.end() ? nullptr : &*found;
-}
 
 Shape BatchSource::image_shape() const {
   const std::vector<TensorFacts> all = tensors();

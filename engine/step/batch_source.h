@@ -2,8 +2,6 @@
 #pragma once
 
 #include <cstdint>
-#include <optional>
-#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -14,11 +12,6 @@
 
 namespace bantam {
 
-/// The names of tensors that the built-in sources make: a model's input, (size, height, width, channels) in the
-/// context's compute type, and class numbers, (size) int32.
-inline constexpr std::string_view kImages = "images";
-inline constexpr std::string_view kLabels = "labels";
-
 /// One batch on the step's device: named tensors (size, …), one row a sample.
 struct Batch {
   TensorMap tensors;
@@ -28,17 +21,6 @@ struct Batch {
   /// Throws Error naming what there is, where the batch has no such tensor.
   const Tensor& at(std::string_view name) const { return tensors.at(name); }
 };
-
-/// What is known of a batch's tensor before there is a batch.
-struct TensorFacts {
-  std::string name;
-  Shape shape;                 ///< of one sample: without the batch axis
-  std::optional<DType> dtype;  ///< none: the type that the model computes in
-  std::int64_t classes = 0;    ///< of class numbers: each is in [0, classes); 0: they are none
-};
-
-/// Null where there is no such name.
-const TensorFacts* find_facts(std::span<const TensorFacts> tensors, std::string_view name);
 
 class DeviceBatches;
 
