@@ -30,8 +30,8 @@ class Registry {
   /// Throws ConfigError for a name that is there already, and for an empty one.
   void add(std::string name, Entry entry) {
     const std::lock_guard lock(mutex_);
-    if (name.empty()) throw ConfigError("a " + what_ + " needs a name");
-    if (find_locked(name) != nullptr) throw ConfigError("there is a " + what_ + " '" + name + "' already");
+    if (name.empty()) throw ConfigError(what_ + ": an entry without a name");
+    if (find_locked(name) != nullptr) throw ConfigError(what_ + " '" + name + "' is registered already");
     entries_.emplace_back(std::move(name), std::move(entry));
   }
   /// Null where there is no such name.

@@ -112,7 +112,7 @@ Tensor Model::forward_loss(const Context& context, const TensorMap& batch, const
                     loss.kind()));
   const Tensor& x = batch.at(kImages);
   const bool seeded = context.tape == nullptr || call.seed.defined();
-  const auto joined = loss_head_ != nullptr && seeded && output == nullptr ? loss.softmax_cross_entropy(call)
+  const auto joined = loss_head_ != nullptr && seeded && output == nullptr ? loss.as_softmax_cross_entropy(call)
                                                                            : std::optional<LossSpec>();
   if (!joined) {
     const Tensor made = forward(context, x);

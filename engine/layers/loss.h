@@ -54,7 +54,7 @@ class Loss {
   virtual bool supports_meta() const { return false; }
   /// The softmax cross-entropy with integer labels (kLabels) that this loss is for `call`, where it is one: an end of a
   /// model that is fused with it (LossHead) may then run in its place. None: it never is.
-  virtual std::optional<LossSpec> softmax_cross_entropy(const LossCall& call) const {
+  virtual std::optional<LossSpec> as_softmax_cross_entropy(const LossCall& call) const {
     (void)call;
     return std::nullopt;
   }

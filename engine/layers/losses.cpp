@@ -31,7 +31,7 @@ class SoftmaxCrossEntropy : public Loss {
 
   bool supports_meta() const override { return true; }
 
-  std::optional<LossSpec> softmax_cross_entropy(const LossCall& call) const override {
+  std::optional<LossSpec> as_softmax_cross_entropy(const LossCall& call) const override {
     return LossSpec{options(call), call.seed};
   }
 

@@ -51,12 +51,16 @@ void merge(Metrics& sum, const Metrics& part) {
   sum.loss = sum.loss * a + part.loss * b;
   sum.accuracy = sum.accuracy * a + part.accuracy * b;
   sum.samples += part.samples;
-  if (sum.values.empty()) {
-    sum.values = part.values;
+  merge(sum.values, part.values);
+}
+
+void merge(std::vector<MetricValue>& sum, const std::vector<MetricValue>& part) {
+  if (sum.empty()) {
+    sum = part;
     return;
   }
-  for (std::size_t m = 0; m < part.values.size(); ++m)
-    for (std::size_t i = 0; i < part.values[m].sums.size(); ++i) sum.values[m].sums[i] += part.values[m].sums[i];
+  for (std::size_t m = 0; m < part.size(); ++m)
+    for (std::size_t i = 0; i < part[m].sums.size(); ++i) sum[m].sums[i] += part[m].sums[i];
 }
 
 }  // namespace bantam

@@ -72,7 +72,8 @@ struct Metrics {
   std::vector<MetricValue> values = {};  ///< of metrics that the loss does not count, in the step's order
 };
 
-/// `sum` becomes that of both sets of samples.
+/// `sum` becomes that of both sets of samples, which one step has counted. An empty list is no samples.
 void merge(Metrics& sum, const Metrics& part);
+void merge(std::vector<MetricValue>& sum, const std::vector<MetricValue>& part);
 
 }  // namespace bantam

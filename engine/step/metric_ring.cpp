@@ -35,6 +35,8 @@ MetricRing::MetricRing(Model& model, const std::vector<MetricPtr>& metrics) : mo
   const Context context = model_.context(Pass::train).at(model_.runtime().intern("metrics"));
   ring_ = context.allocate({static_cast<std::int64_t>(update_bytes() + slot_bytes())}, DType::uint8, Category::other);
   zero_bytes(ring_.data(), ring_.bytes(), context.stream);
+  if (reads_output())
+    before_ = context.allocate({static_cast<std::int64_t>(slot_bytes())}, DType::uint8, Category::other);
 }
 
 MetricRing::~MetricRing() {
@@ -131,6 +133,14 @@ std::vector<std::byte> MetricRing::save_evaluation() const {
 void MetricRing::restore_evaluation(const std::vector<std::byte>& sums) {
   copy_bytes(evaluation(), sums.data(), sums.size(), stream());
   synchronize(stream());  // before the host's values go
+}
+
+void MetricRing::begin_evaluation() const {
+  if (before_.defined()) copy_bytes(before_.data(), evaluation(), before_.bytes(), stream());
+}
+
+void MetricRing::undo_evaluation() const {
+  if (before_.defined()) copy_bytes(evaluation(), before_.data(), before_.bytes(), stream());
 }
 
 Metrics MetricRing::read_evaluation() {

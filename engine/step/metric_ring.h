@@ -43,6 +43,10 @@ class MetricRing {
   void begin_reading(const void* control);
   /// Waits for it. `control` may be null.
   std::vector<Metrics> finish_reading(kernels::UpdateControl* control);
+  /// An evaluated batch begins; where it fails, its part of the sums is taken back, in order of the stream. Without
+  /// metrics there is none: the loss counts with its last kernel.
+  void begin_evaluation() const;
+  void undo_evaluation() const;
   /// The evaluation's sums, which are cleared; waits for the device.
   Metrics read_evaluation();
   /// The same as bytes, which are not cleared, and the way back.
@@ -58,6 +62,7 @@ class MetricRing {
   Model& model_;
   std::vector<MetricPtr> metrics_;  // that the loss does not count
   Tensor ring_;                     // of all updates: MetricSums, then a ring a metric; then all of the evaluation
+  Tensor before_;                   // with metrics: the evaluation's sums before the batch under way
   std::vector<int> unread_;         // slots of updates not yet read, oldest first
   std::vector<int> read_slots_;     // of the reading under way
   Tensor reading_;                  // its host memory: the updates' sums, then the update's scalars

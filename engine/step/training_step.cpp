@@ -316,7 +316,13 @@ void TrainingStep::evaluate(const Batch& batch) {
 }
 
 void TrainingStep::forward_and_measure(const Batch& batch) {
-  (void)forward_loss(model_.context(Pass::evaluate), batch, {.sums = ring_.evaluation()});
+  ring_.begin_evaluation();
+  try {
+    (void)forward_loss(model_.context(Pass::evaluate), batch, {.sums = ring_.evaluation()});
+  } catch (...) {  // out of memory, say: it may be tried again in smaller pieces
+    ring_.undo_evaluation();
+    throw;
+  }
 }
 
 // Metrics on their way from the device's ring to the host.

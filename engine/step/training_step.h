@@ -75,8 +75,8 @@ class TrainingStep {
   /// Plans every shape of `shapes` and reserves the arena, before the first step for the least memory. Other shapes are
   /// planned when they are met. Where a layer, the loss, a metric or the update rule does not support meta devices
   /// (Layer::supports_meta), each part of a step runs once as it comes, and is planned from what it allocated then; the
-  /// runtime's log says which one it is. Where
-  /// the plan cannot be made or the arena is not to be had, steps run as before; the log says so.
+  /// runtime's log says which one it is. Where the plan cannot be made or the arena is not to be had, steps run as
+  /// before; the log says so.
   void prepare(const StepShapes& shapes);
   /// The same with plans that exist already, of an equal model, optimizer, loss and device.
   void prepare(const StepShapes& shapes, std::shared_ptr<StepPlacements> placements);

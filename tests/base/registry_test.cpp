@@ -31,10 +31,10 @@ TEST(RegistryTest, KeepsTheOrderAndFindsByName) {
 
 TEST(RegistryTest, ANameIsTakenOnce) {
   Registry<int> table("number", {{"one", 1}});
-  EXPECT_EQ(error_of([&] { table.add("one", 7); }), "there is a number 'one' already");
+  EXPECT_EQ(error_of([&] { table.add("one", 7); }), "number 'one' is registered already");
   EXPECT_EQ(*table.find("one"), 1) << "the first one stands";
-  EXPECT_EQ(error_of([&] { table.add("", 7); }), "a number needs a name");
-  EXPECT_EQ(error_of([] { Registry<int>("number", {{"a", 1}, {"a", 2}}); }), "there is a number 'a' already");
+  EXPECT_EQ(error_of([&] { table.add("", 7); }), "number: an entry without a name");
+  EXPECT_EQ(error_of([] { Registry<int>("number", {{"a", 1}, {"a", 2}}); }), "number 'a' is registered already");
 }
 
 TEST(RegistryTest, SaysWhatIsNearOrWhatThereIs) {

@@ -119,6 +119,40 @@ TEST_P(OwnLossTest, AForgottenEffectiveBatchIsNotCounted) {
   EXPECT_EQ(step.read_evaluation().samples, 0) << "they were read";
 }
 
+/// Fails once, after the loss and the metrics before it have counted.
+class FailsOnce : public testing::RootMeanSquaredError {
+ public:
+  std::string_view kind() const override { return "fails_once"; }
+  void accumulate(const Context& context, const Tensor& output, const TensorMap& batch,
+                  const DeviceSums& to) const override {
+    if (!failed_) {
+      failed_ = true;
+      throw OutOfMemory("none left", {});
+    }
+    RootMeanSquaredError::accumulate(context, output, batch, to);
+  }
+
+ private:
+  mutable bool failed_ = false;
+};
+
+TEST_P(OwnLossTest, AnEvaluatedBatchThatFailsIsCountedOnceWhenItIsTriedAgain) {
+  LossOptions loss = regression(true);
+  loss.metrics.push_back(std::make_shared<FailsOnce>());
+  Model model(runtime(), device(), testing::regression_network(), {.seed = 5});
+  Optimizer optimizer(model, {});
+  TrainingStep step(model, optimizer, loss);
+  RegressionSource data(8, 8);
+  Batch batch;
+  ASSERT_TRUE(data.next(model.context(Pass::train), batch));
+  MicroBatches(step).evaluate(batch, true);  // whole, then in two pieces
+  const Metrics metrics = step.read_evaluation();
+  EXPECT_EQ(metrics.samples, 8);
+  ASSERT_EQ(metrics.values.size(), 2u);
+  for (const MetricValue& value : metrics.values) EXPECT_EQ(value.sums[1], 16) << value.name();
+  EXPECT_EQ(metrics.values[0].value(), metrics.values[1].value());
+}
+
 template <class Call>
 std::string error_of(const Call& call) {
   try {

@@ -76,7 +76,7 @@ TEST(LossTable, NamesAreRead) {
   EXPECT_EQ(read_loss(plain)->kind(), "softmax_cross_entropy");
   EXPECT_EQ(read_loss(own)->kind(), "mean_squared_error");
   for (ConfigMap* map : {&smooth, &inside})
-    EXPECT_FLOAT_EQ(read_loss(*map)->softmax_cross_entropy({})->options.label_smoothing, 0.25f);
+    EXPECT_FLOAT_EQ(read_loss(*map)->as_softmax_cross_entropy({})->options.label_smoothing, 0.25f);
   for (ConfigMap* map : {&plain, &smooth, &inside, &own}) EXPECT_NO_THROW(map->finish());
   ConfigMap slip = section("loss: mean_square_error"), far = section("loss: hinge"),
             option = section("loss: {mean_squared_error: {power: 3}}");
@@ -84,7 +84,7 @@ TEST(LossTable, NamesAreRead) {
               "own.yaml:1:1: error: unknown loss 'mean_square_error'; did you mean 'mean_squared_error'?");
   EXPECT_SAYS(read_loss(far), "unknown loss 'hinge'; valid: softmax_cross_entropy and mean_squared_error");
   EXPECT_SAYS(read_loss(option), "unknown key 'power'");
-  EXPECT_SAYS(losses().add("mean_squared_error", nullptr), "there is a loss 'mean_squared_error' already");
+  EXPECT_SAYS(losses().add("mean_squared_error", nullptr), "loss 'mean_squared_error' is registered already");
   EXPECT_THROW((void)softmax_cross_entropy({.label_smoothing = 1.0f}), ConfigError);
 }
 
@@ -145,7 +145,7 @@ TEST(OptimizerTable, NamesAreRead) {
   EXPECT_SAYS(read_optimizer(missing), "missing key 'rate'");
   EXPECT_SAYS(read_optimizer(both), "unknown key 'momentun'");
   EXPECT_SAYS(read_optimizer(between), "nesterov: true needs a momentum above 0");
-  EXPECT_SAYS(optimizers().add("adam", nullptr), "there is a optimizer 'adam' already");
+  EXPECT_SAYS(optimizers().add("adam", nullptr), "optimizer 'adam' is registered already");
 }
 
 TEST(CallbackTable, ARunMakesItsOwn) {
