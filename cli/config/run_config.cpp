@@ -9,6 +9,7 @@
 
 #include "bantam/base/error.h"
 #include "bantam/base/text.h"
+#include "bantam/engine/graph/lower.h"
 
 namespace bantam::cli {
 namespace {

@@ -71,12 +71,8 @@ std::uint64_t free_bytes(const RunConfig& config) {
 
 /// By the device's profile, for the configuration's precision.
 UpdateCost update_cost(const RunConfig& config) {
-  Runtime runtime({.threads = 1});
-  const Model model(runtime, Device::meta_of(config.device.whole()), config.model.graph, model_options(config));
-  return predict_update(config.model.graph, config.precision, typical_rates(config.device, config.precision),
-                        {.parameters = model.parameters().parameter_count(),
-                         .moments = moment_slots(config.train.optimizer),
-                         .accumulate = config.train.accumulate});
+  const StepPlanOptions step = train_plan_options(config, {1, config.precision, config.recompute});
+  return predict_update(config.model.graph, step, typical_rates(config.device, config.precision));
 }
 
 /// The sizes to try, and what bounds them where memory does not.

@@ -8,6 +8,7 @@
 #include "bantam/base/error.h"
 #include "bantam/cli/fit/fitting.h"
 #include "bantam/cli/fit/run_plan.h"
+#include "bantam/engine/graph/lower.h"
 
 namespace bantam::cli {
 

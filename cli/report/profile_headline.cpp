@@ -46,13 +46,14 @@ std::string effect(const PlannedChange& change) {
 std::vector<PlannedChange> plan_changes(const RunConfig& config, const StepCase& row) {
   std::vector<PlannedChange> changes;
   const Graph& graph = config.model.graph;
-  const StepCost cost = predict_cost(graph, row.batch, row.precision, typical_rates(config.device, row.precision));
+  const DeviceRates rates = typical_rates(config.device, row.precision);
   for (const char* policy : {"cheap", "all"}) {
     StepCase other = row;
     other.recompute = parse_recompute(policy);
     if (to_string(other.recompute) == to_string(row.recompute)) continue;
-    changes.push_back({std::string("recompute: ") + policy, step_peak(graph, train_plan_options(config, other)),
-                       extra_work(graph, other.recompute, cost), true});
+    const StepPlanOptions step = train_plan_options(config, other);
+    changes.push_back(
+        {std::string("recompute: ") + policy, step_peak(graph, step), extra_work(graph, step, rates), true});
   }
   if (row.batch < 2) return changes;
   StepCase half = row;

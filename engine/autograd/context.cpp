@@ -4,11 +4,12 @@
 #include <fmt/format.h>
 
 #include "bantam/base/error.h"
+#include "bantam/engine/program/node_plan.h"
 
 namespace bantam {
 
-Tensor Keepsakes::take() {
-  if (next_ >= tensors_.size()) throw Error("recompute: the second pass of a stretch is not like the first");
+Tensor SavedStatistics::take() {
+  if (next_ >= tensors_.size()) throw Error("recompute: the second pass of a checkpoint segment is not like the first");
   return std::move(tensors_[next_++]);
 }
 
@@ -55,9 +56,22 @@ void Context::check_device(const char* op, std::initializer_list<const Tensor*> 
                                     to_string(device)));
 }
 
+const NodePlan& Context::plan() const {
+  static const NodePlan kUndecided;
+  return node != nullptr ? *node : kUndecided;
+}
+
+Context Context::inner() const {
+  Context copy = *this;
+  copy.node = nullptr;
+  return copy;
+}
+
+bool Context::output_unused() const { return node != nullptr && node->ends_segment && replays(); }
+
 Context Context::at(const char* layer_path) const {
   Context copy = *this;
-  copy.path = layer_path;
+  copy.path = copy.exec.owner = layer_path;
   return copy;
 }
 

@@ -14,22 +14,13 @@
 namespace bantam {
 
 class PendingGradients;
+struct NodePlan;
 class Tape;
-namespace ops {
-struct NormStage;
-}
 
 enum class Pass : std::uint8_t {
   train,      ///< forward of a step: dropout on, batch statistics, running statistics move
   recompute,  ///< the same values again during backward: running statistics stay
   evaluate    ///< dropout off, running statistics used
-};
-
-/// Which tensors are made again in backward from what is kept anyway (saved_tensor.h).
-enum class Derive : std::uint8_t {
-  none,
-  inner,  ///< what one tensor gives: normalised, activated, dropped-out
-  cheap   ///< sums too
 };
 
 /// Where the random numbers of a step come from: keys by seed, counters by (update, place in the effective batch,
@@ -40,15 +31,15 @@ struct RandomState {
   std::int64_t first_sample = 0;         ///< this micro-batch's place in the effective batch
 };
 
-/// Small results of a stretch's first pass (a batch's statistics) that it needs when it runs again, in the order of its
-/// ops.
-class Keepsakes {
+/// Small results of a checkpoint segment's first pass (batch statistics, masks) that its recompute reads, in the order
+/// of its ops.
+class SavedStatistics {
  public:
-  void leave(Tensor tensor) { tensors_.push_back(std::move(tensor)); }
-  /// From here on tensors are taken, from the first.
+  void save(Tensor tensor) { tensors_.push_back(std::move(tensor)); }
+  /// From here on tensors are read back, from the first.
   void replay() { replaying_ = true; }
   bool replaying() const { return replaying_; }
-  /// Throws Error where more is taken than was left.
+  /// Throws Error where more is read than was saved.
   Tensor take();
 
  private:
@@ -73,6 +64,14 @@ class Scratch {
   std::size_t bytes_ = 0;
 };
 
+/// What a training step keeps for its ops; a program's own loop may leave both null.
+struct StepState {
+  SavedStatistics* saved = nullptr;  ///< of the checkpoint segment that runs
+  /// Where gradients of weights may stay split or narrow until the update (pending_gradients.h); null: they are in the
+  /// arena after each op.
+  PendingGradients* gradients = nullptr;
+};
+
 /// A value: copy it to change a field for a scope. Holds no memory.
 struct Context {
   Runtime* runtime = nullptr;
@@ -84,21 +83,18 @@ struct Context {
   Tape* tape = nullptr;   ///< null: nothing is recorded
   const char* path = "";  ///< layer path, interned: tags allocations
   RandomState random;
-  Derive derive = Derive::none;  ///< which ops give their outputs recipes (saved_tensor.h)
-  /// Whether the op may leave a norm's last pass to its reader (pending_norm.h): of nodes that `lower` found one for.
-  bool defer = false;
-  Keepsakes* keepsakes = nullptr;  ///< of the recomputed stretch that runs, or null
-  /// Whether the op ends that stretch: see `unread`. Set for layers that heed it only (Layer::heeds_ends_stretch).
-  bool ends_stretch = false;
-  /// Where gradients of weights may wait in parts (pending_gradients.h); null: they are in the arena after each op.
-  PendingGradients* pending = nullptr;
-  /// The batch norm that alone reads the op's output, where the op may give the statistics of what it writes
-  /// (batch_statistics.h); or null.
-  const ops::NormStage* norm_behind = nullptr;
+  const NodePlan* node = nullptr;  ///< what was decided about the operation that runs (node_plan.h); null: nothing
+  StepState step;
 
-  /// Whether nobody reads the op's output: it ends a stretch that runs again, which only its backward waits for. What
-  /// is given back then has the output's shape and type, and may have any values.
-  bool unread() const { return ends_stretch && keepsakes != nullptr && keepsakes->replaying(); }
+  /// The operation's plan; one without any decision where there is none.
+  const NodePlan& plan() const;
+  /// The context of an op that does not write the node's output: it runs under no plan.
+  Context inner() const;
+  /// Whether a checkpoint segment is being recomputed, with the statistics of its first pass.
+  bool replays() const { return step.saved != nullptr && step.saved->replaying(); }
+  /// Whether nobody reads the op's output: it ends a segment that is being recomputed, and only its backward is wanted.
+  /// What the op then returns has the output's shape and type, and may have any values.
+  bool output_unused() const;
 
   /// A context on the device's compute stream.
   static Context make(Runtime& runtime, Device device, Precision precision = {});

@@ -17,7 +17,7 @@ Tensor destination(const Context& context, const Tensor& first, const Tensor& se
 
 /// Makes a norm's input gradient in the place of dz.
 void make_of_norm(const Context& context, Gradient::Pieces& pieces) {
-  const Gradient::Norm norm = std::exchange(pieces.norm, {});
+  const Gradient::NormInput norm = std::exchange(pieces.norm, {});
   const std::int64_t channels = norm.x.shape()[-1];
   const kernels::BatchNormShape shape{.rows = norm.x.elements() / channels, .channels = channels};
   Tensor dx = destination(context, pieces.value, {});
@@ -47,13 +47,10 @@ void make(const Context& context, Gradient::Pieces& pieces) {
 
 }  // namespace
 
-kernels::NormInputGradient Gradient::Norm::from(const Tensor& dz) const {
-  return {.dz = dz.data(),
-          .y = {.x = x.data(),
-                .affine = {scale.defined() ? scale.as<float>() : nullptr, nullptr, {}},
-                .mean = mean.as<float>(),
-                .inv_std = inv_std.as<float>()},
-          .totals = totals.as<float>()};
+kernels::NormInputGradient Gradient::NormInput::from(const Tensor& dz) const {
+  kernels::NormOperand y = norm.operand(x);
+  y.affine = {.scale = y.affine.scale};
+  return {.dz = dz.data(), .y = y, .totals = totals.as<float>()};
 }
 
 Gradient::Gradient(Tensor value) {
@@ -63,7 +60,7 @@ Gradient::Gradient(Tensor value) {
 Gradient::Gradient(Tensor value, Tensor other)
     : pieces_(std::make_shared<Pieces>(Pieces{std::move(value), std::move(other), {}, {}, {}})) {}
 
-Gradient::Gradient(Tensor dz, Norm norm)
+Gradient::Gradient(Tensor dz, NormInput norm)
     : pieces_(std::make_shared<Pieces>(Pieces{std::move(dz), {}, {}, {}, std::move(norm)})) {}
 
 Gradient Gradient::masked(const Context& context, Tensor mask, kernels::ActivationFunction f) && {

@@ -5,6 +5,7 @@
 #include <memory>
 
 #include "bantam/engine/autograd/context.h"
+#include "bantam/engine/autograd/norm.h"
 #include "bantam/engine/autograd/tensor.h"
 #include "bantam/kernels/contracts/pointwise/pointwise_norm.h"
 
@@ -16,10 +17,10 @@ class Gradient {
  public:
   /// A batch norm's input gradient that is still to be made of dz, the gradient of what the norm gives in front of its
   /// activation: scale·inv_std·(dz - Σdz/rows - x̂·Σ(dz·x̂)/rows).
-  struct Norm {
-    Tensor x;                     ///< what the norm read; undefined: there is none
-    Tensor scale, mean, inv_std;  ///< (channels) float32; undefined scale: 1
-    Tensor totals;                ///< (2, channels): Σ dz, Σ dz·x̂
+  struct NormInput {
+    Tensor x;       ///< what the norm read; undefined: there is none
+    Norm norm;      ///< with the batch's statistics; its shift and activation do not matter
+    Tensor totals;  ///< (2, C) float32: Σ dz, Σ dz·x̂
 
     kernels::NormInputGradient from(const Tensor& dz) const;
   };
@@ -28,7 +29,7 @@ class Gradient {
     Tensor other;  ///< to be added; undefined: nothing
     Tensor mask;   ///< bits of f' (kernels/contracts/elementwise/masked_activation.h); undefined: 1 everywhere
     kernels::ActivationFunction f;  ///< what the mask is of
-    Norm norm;                      ///< `value` is its dz, and there are no other pieces
+    NormInput norm;                 ///< `value` is its dz, and there are no other pieces
   };
 
   Gradient() = default;
@@ -36,7 +37,7 @@ class Gradient {
   /// value + other, of one shape and type.
   Gradient(Tensor value, Tensor other);
   /// That of x, from dz.
-  Gradient(Tensor dz, Norm norm);
+  Gradient(Tensor dz, NormInput norm);
 
   bool defined() const { return pieces_ != nullptr; }
   bool in_pieces() const { return pieces_->other.defined() || pieces_->mask.defined() || of_norm(); }

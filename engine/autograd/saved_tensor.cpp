@@ -3,12 +3,13 @@
 
 #include <utility>
 
-#include "bantam/engine/autograd/pending_norm.h"
+#include "bantam/engine/autograd/tensor_notes.h"
 
 namespace bantam {
 
 Tensor Recipe::make(const Context& context) {
   if (auto storage = living_.lock()) return {std::move(storage), shape_, dtype_};
+  const kernels::KernelPhaseScope phase(context.exec.log, kernels::KernelPhase::rebuild);
   Tensor tensor = make_(context.at(path_));
   living_ = tensor.storage();
   shape_ = tensor.shape();
@@ -17,8 +18,8 @@ Tensor Recipe::make(const Context& context) {
 }
 
 SavedTensor::SavedTensor(const Tensor& tensor)
-    : value_(tensor.recipe() != nullptr ? Tensor() : tensor),
-      recipe_(tensor.recipe()),
+    : value_(recipe_of(tensor) != nullptr ? Tensor() : tensor),
+      recipe_(recipe_of(tensor)),
       ref_(tensor),
       shape_(tensor.shape()),
       dtype_(tensor.dtype()) {}
@@ -33,8 +34,8 @@ Tensor SavedTensor::take(const Context& context) {
 }
 
 bool kept_anyway(const Tensor& tensor) {
-  if (tensor.pending() != nullptr) return tensor.pending()->x.defined();  // the norm's own backward keeps it
-  return tensor.recipe() != nullptr || !tensor.sole_owner();
+  if (const DeferredNorm* norm = deferred_norm_of(tensor)) return norm->input.defined();  // its own backward keeps it
+  return recipe_of(tensor) != nullptr || !tensor.sole_owner();
 }
 
 void attach_recipe(const Context& context, Tensor& y, std::initializer_list<const SavedTensor*> inputs,
@@ -46,7 +47,7 @@ void attach_recipe(const Context& context, Tensor& y, std::initializer_list<cons
     ++operands;
   }
   if (!derives(context, operands) || traffic > Recipe::kMostTraffic) return;
-  y.set_recipe(std::make_shared<Recipe>(context.path, traffic, std::move(make)));
+  set_recipe(y, std::make_shared<Recipe>(context.path, traffic, std::move(make)));
 }
 
 }  // namespace bantam

@@ -8,6 +8,7 @@
 #include "bantam/engine/autograd/context.h"
 #include "bantam/engine/autograd/tape.h"
 #include "bantam/engine/autograd/tensor.h"
+#include "bantam/engine/program/node_plan.h"
 
 namespace bantam {
 
@@ -66,9 +67,10 @@ class SavedTensor {
 /// Whether backward keeps this tensor whatever an op that reads it does: it has a recipe, or others hold its memory.
 bool kept_anyway(const Tensor& tensor);
 
-/// Whether the context asks for recipes of ops of so many operands (Context::derive).
+/// Whether the operation's plan asks for recipes of ops of so many operands (NodePlan::derive).
 inline bool derives(const Context& context, int operands) {
-  return operands > 1 ? context.derive == Derive::cheap : context.derive != Derive::none;
+  const Derive derive = context.plan().derive;
+  return operands > 1 ? derive == Derive::cheap : derive != Derive::none;
 }
 
 /// Gives `y`, which an op has just recorded, the recipe `make` over `inputs`: one kernel, which reads them and writes

@@ -9,6 +9,7 @@
 #include "bantam/base/error.h"
 #include "bantam/engine/autograd/cast.h"
 #include "bantam/engine/autograd/parameters.h"
+#include "bantam/engine/autograd/tensor_notes.h"
 #include "bantam/kernels/contracts/elementwise/elementwise.h"
 
 namespace bantam {
@@ -85,7 +86,7 @@ void Tape::record(const Context& context, Tensor& output, Backward backward) {
 void Tape::record_pieces(const Context& context, Tensor& output, PiecesBackward backward) {
   output.set_value_id(context.runtime->new_value_id());
   output.set_parameter(nullptr);
-  output.set_recipe(nullptr);
+  set_recipe(output, nullptr);
   entries_.push_back({output.value_id(), context.path, std::move(backward)});
 }
 

@@ -40,9 +40,7 @@ Tensor Tensor::view(Shape shape) const {
   copy.shape_ = shape;
   copy.value_id_ = 0;
   copy.parameter_ = nullptr;
-  copy.recipe_ = nullptr;
-  copy.pending_ = nullptr;
-  copy.statistics_ = nullptr;
+  copy.notes_ = nullptr;
   return copy;
 }
 

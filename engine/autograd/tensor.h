@@ -14,9 +14,7 @@
 namespace bantam {
 
 class Parameter;
-struct BatchStatistics;
-struct PendingNorm;
-class Recipe;
+struct TensorNotes;
 
 /// Bytes on a device, given back in stream order when the last tensor that shares them is gone. Memory from elsewhere
 /// is welcome: give a deleter of your own.
@@ -88,18 +86,10 @@ class Tensor {
   /// The parameter whose compute copy this is, or null.
   Parameter* parameter() const { return parameter_; }
   void set_parameter(Parameter* parameter) { parameter_ = parameter; }
-  /// How backward can make this tensor again instead of keeping it; null where it has to be kept. Copies have it, views
-  /// do not.
-  const std::shared_ptr<Recipe>& recipe() const { return recipe_; }
-  void set_recipe(std::shared_ptr<Recipe> recipe) { recipe_ = std::move(recipe); }
-  /// The batch norm that readers of this memory still have to apply (pending_norm.h), or null. Copies have it, views do
+  /// For ops: what the op that wrote the tensor tells its readers (tensor_notes.h), or null. Copies have it, views do
   /// not.
-  const std::shared_ptr<const PendingNorm>& pending() const { return pending_; }
-  void set_pending(std::shared_ptr<const PendingNorm> norm) { pending_ = std::move(norm); }
-  /// What the op that wrote this memory found out about it for the batch norm behind (batch_statistics.h), or null.
-  /// Copies have it, views do not.
-  const std::shared_ptr<const BatchStatistics>& statistics() const { return statistics_; }
-  void set_statistics(std::shared_ptr<const BatchStatistics> statistics) { statistics_ = std::move(statistics); }
+  const std::shared_ptr<const TensorNotes>& notes() const { return notes_; }
+  void set_notes(std::shared_ptr<const TensorNotes> notes) { notes_ = std::move(notes); }
 
  private:
   std::shared_ptr<Storage> storage_;
@@ -108,9 +98,7 @@ class Tensor {
   DType dtype_ = DType::float32;
   std::uint64_t value_id_ = 0;
   Parameter* parameter_ = nullptr;
-  std::shared_ptr<Recipe> recipe_;
-  std::shared_ptr<const PendingNorm> pending_;
-  std::shared_ptr<const BatchStatistics> statistics_;
+  std::shared_ptr<const TensorNotes> notes_;
 };
 
 /// Who gets a value's gradient, without holding the value's memory: an identity on a tape, or a parameter.

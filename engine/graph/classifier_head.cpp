@@ -1,12 +1,12 @@
 // The fused end of a classifier as a layer, and where it takes the place of others.
-#include "bantam/engine/graph/classifier_head.h"
+#include "bantam/engine/ops/classifier_head.h"
 
 #include <string>
 
 #include "bantam/engine/graph/graph.h"
+#include "bantam/engine/graph/patterns.h"
 #include "bantam/engine/layers/layers.h"
 #include "bantam/engine/layers/loss.h"
-#include "bantam/engine/ops/classifier_head.h"
 #include "bantam/engine/ops/ops.h"
 #include "bantam/kernels/contracts/head/classifier_head.h"
 
@@ -37,7 +37,7 @@ class ClassifierHead : public LossHead {
 };
 
 /// On the CPU the composition is as fast.
-int match(const Graph& graph, int first, const FusionTarget& target) {
+NodeId match(const Graph& graph, NodeId first, const FusionTarget& target) {
   if (target.device != DeviceKind::cuda || first + 1 != graph.output()) return 0;
   const DenseOptions* hidden = dense_with(graph, first, kernels::Activation::relu);
   const DenseOptions* logits = dense_with(graph, first + 1, kernels::Activation::none);

@@ -1,7 +1,6 @@
-// Which convolutions give statistics.
-#include "bantam/engine/graph/conv_norm.h"
-
+// Which convolutions compute the statistics of the norm after them.
 #include "bantam/engine/graph/graph.h"
+#include "bantam/engine/graph/patterns.h"
 #include "bantam/engine/layers/layers.h"
 #include "bantam/engine/ops/conv2d.h"
 #include "bantam/kernels/contracts/conv/conv2d_statistics.h"
@@ -17,7 +16,7 @@ kernels::Conv2dShape shape_of(const Conv2dOptions& options, const Shape& in) {
 
 }  // namespace
 
-int norm_behind_conv(const Graph& graph, int node, const FusionTarget& target) {
+NodeId norm_after_conv(const Graph& graph, NodeId node, const FusionTarget& target) {
   if (target.device != DeviceKind::cuda) return 0;
   const auto layer = [&](NodeId at) -> const Layer& { return *graph.node(at).layer; };
   const auto* convolution = layer(node).options<Conv2dOptions>();

@@ -4,10 +4,8 @@
 #include <algorithm>
 #include <span>
 
-#include "bantam/engine/graph/classifier_head.h"
 #include "bantam/engine/graph/graph.h"
-#include "bantam/engine/graph/norm_depthwise.h"
-#include "bantam/engine/graph/separable_block.h"
+#include "bantam/engine/graph/patterns.h"
 
 namespace bantam {
 namespace {
@@ -39,7 +37,7 @@ std::vector<Fusion> find_fusions(const Graph& graph, const FusionTarget& target)
       const NodeId last = pattern->match(graph, node, target);
       if (last == 0 || !is_chain(graph, node, last)) continue;
       found.push_back({node, last, pattern});
-      if (pattern->leaves_norm != nullptr) found.back().leaves_norm = pattern->leaves_norm(graph, found.back(), target);
+      if (pattern->defers_norm != nullptr) found.back().defers_norm = pattern->defers_norm(graph, found.back(), target);
       next = last + 1;
       break;
     }

@@ -1,5 +1,4 @@
-// Fusion: stretches of a graph that run as one op, in fewer passes over memory. Which, is decided here and nowhere
-// else.
+// Fusion: chains of a graph's layers that run as one op, in fewer passes over memory.
 #pragma once
 
 #include <memory>
@@ -8,6 +7,7 @@
 
 #include "bantam/base/dtype.h"
 #include "bantam/engine/layers/layer.h"
+#include "bantam/engine/program/node_plan.h"
 #include "bantam/memory/device/device.h"
 
 namespace bantam {
@@ -18,10 +18,10 @@ struct FusionPattern;
 
 /// Nodes [first, last] of a graph, a chain whose inner values nobody else reads, that run as one op.
 struct Fusion {
-  int first = 1, last = 1;
+  NodeId first = 1, last = 1;
   const FusionPattern* pattern = nullptr;
-  /// The norm that ends it may be left to the next node, its only reader (LoweredSegment::deferred).
-  bool leaves_norm = false;
+  /// The norm that ends it may be deferred to the next node, its only reader (NodePlan::defers_norm).
+  bool defers_norm = false;
 };
 
 /// What decides whether an op exists: the type a model computes in, and the kind of its device (of the target, where
@@ -31,22 +31,21 @@ struct FusionTarget {
   DeviceKind device = DeviceKind::cpu;
 };
 
-/// One kind of stretch, in a file of its own in engine/graph/.
+/// One kind of chain, in a file of its own in engine/graph/; patterns.h names them all.
 struct FusionPattern {
   std::string_view name;  ///< "separable_block"
-  /// The last node of the stretch that begins at `first`, or 0 where the pattern does not match there, or no kernel
-  /// takes its shapes. That inner values are read by the chain only is checked by the caller.
-  int (*match)(const Graph& graph, int first, const FusionTarget& target);
-  /// What runs in the place of the stretch's layers. They have declared their parameters and buffers (running
-  /// statistics), by their nodes' names.
+  /// The last node of the chain that begins at `first`, or 0 where the pattern does not match there, or no kernel
+  /// supports its shapes. That inner values are read by the chain only is checked by the caller.
+  NodeId (*match)(const Graph& graph, NodeId first, const FusionTarget& target);
+  /// What runs in the place of the chain's layers. They have declared their parameters and buffers (running
+  /// statistics), by their nodes' names. A NormSource where it begins with a batch norm.
   std::unique_ptr<BoundLayer> (*bind)(const Graph& graph, const Fusion& fusion, ParameterArena& parameters,
                                       BufferArena& buffers);
-  /// The stretch ends the graph, and what runs is a LossHead (loss.h). It keeps next to nothing but its input, so that
-  /// it never belongs to a stretch that runs again.
+  /// The chain ends the graph, and what runs is a LossHead (loss.h). It keeps next to nothing but its input, so that it
+  /// never belongs to a checkpoint segment.
   bool makes_loss = false;
-  /// Whether the op, where `Context::defer` says so, leaves the norm that ends it to the next node, which alone reads
-  /// it; null: never.
-  bool (*leaves_norm)(const Graph& graph, const Fusion& fusion, const FusionTarget& target) = nullptr;
+  /// Whether the op can defer the norm that ends it to the next node, which alone reads it; null: never.
+  bool (*defers_norm)(const Graph& graph, const Fusion& fusion, const FusionTarget& target) = nullptr;
 };
 
 /// The fusions of a graph, in its order; none overlap. A pure function of its arguments.

@@ -1,4 +1,4 @@
-// Running a lowered graph: node by node, or as a stretch that backward runs again.
+// Running a step program: operation by operation, or as a checkpoint segment that backward recomputes.
 #include "bantam/engine/graph/model.h"
 
 #include <algorithm>
@@ -7,7 +7,8 @@
 
 #include "bantam/base/error.h"
 #include "bantam/engine/autograd/tape.h"
-#include "bantam/engine/graph/conv_norm.h"
+#include "bantam/engine/autograd/tensor_notes.h"
+#include "bantam/engine/graph/lower.h"
 
 namespace bantam {
 namespace {
@@ -36,36 +37,26 @@ Model::Model(Runtime& runtime, Device device, Graph graph, ModelOptions options)
 Model::~Model() = default;
 
 void Model::lower_graph() {
-  const FusionTarget target{.compute = options_.precision.compute(), .device = device_.kind};
-  std::vector<Fusion> fusions;
-  norm_behind_.resize(graph_.nodes().size(), 0);
-  if (options_.fusion) {
-    fusions = find_fusions(graph_, target);
-    for (NodeId node = 1; node <= graph_.output(); ++node)
-      norm_behind_[index(node)] = fusion::norm_behind_conv(graph_, node, target);
-  }
-  segments_ = lower(graph_, options_.recompute, fusions);
+  program_ = lower(graph_, options_.recompute, options_.fusion,
+                   {.compute = options_.precision.compute(), .device = device_.kind});
   fused_.resize(graph_.nodes().size());
-  for (const Fusion& fusion : fusions) {
-    std::unique_ptr<BoundLayer>& layer = fused_[index(fusion.first)];
-    layer = fusion.pattern->bind(graph_, fusion, parameters_, buffers_);
-    if (fusion.pattern->makes_loss) loss_head_ = dynamic_cast<LossHead*>(layer.get());
-  }
   last_reader_.resize(graph_.nodes().size(), -1);
-  for (std::size_t s = 0; s < segments_.size(); ++s)
-    for (const NodeId input : segments_[s].inputs) last_reader_[index(input)] = static_cast<int>(s);
+  for (std::size_t s = 0; s < program_.segments.size(); ++s) {
+    for (const NodeId input : program_.segments[s].inputs) last_reader_[index(input)] = static_cast<int>(s);
+    for (const NodePlan& plan : program_.segments[s].nodes) {
+      if (plan.fusion == nullptr) continue;
+      std::unique_ptr<BoundLayer>& layer = fused_[index(plan.first)];
+      layer = plan.fusion->bind(graph_, {plan.first, plan.last, plan.fusion}, parameters_, buffers_);
+      if (plan.fusion->makes_loss) loss_head_ = dynamic_cast<LossHead*>(layer.get());
+    }
+  }
+  for (ProgramSegment& segment : program_.segments)
+    for (NodePlan& plan : segment.nodes)
+      if (plan.statistics_for != 0) plan.norm_after = dynamic_cast<const NormSource*>(&bound(plan.statistics_for));
 }
 
-std::pair<BoundLayer*, NodeId> Model::runs_at(const LoweredSegment& segment, NodeId node) const {
-  for (const Fusion& fusion : segment.fusions)
-    if (fusion.first == node) return {fused_[index(node)].get(), fusion.last};
-  return {layers_[index(node)].get(), node};
-}
-
-std::optional<ops::NormStage> Model::norm_behind(NodeId node) const {
-  const NodeId reader = norm_behind_[index(node)];
-  if (reader == 0) return std::nullopt;
-  return (fused_[index(reader)] != nullptr ? fused_ : layers_)[index(reader)]->norm_of_input();
+BoundLayer& Model::bound(NodeId node) const {
+  return *(fused_[index(node)] != nullptr ? fused_ : layers_)[index(node)];
 }
 
 Context Model::context(Pass pass) const {
@@ -75,9 +66,7 @@ Context Model::context(Pass pass) const {
   return context;
 }
 
-std::vector<Tensor> Model::run_segments(const Context& caller, const Tensor& x, std::size_t count) {
-  Context context = caller;
-  context.derive = options_.recompute.derives();
+std::vector<Tensor> Model::run_segments(const Context& context, const Tensor& x, std::size_t count) {
   if (x.shape().rank() < 1 || x.shape().without_first() != graph_.input_shape())
     throw ShapeError(fmt::format("model: expected an input (batch, …) of samples {}, got {}",
                                  to_string(graph_.input_shape()), to_string(x.shape())));
@@ -88,7 +77,7 @@ std::vector<Tensor> Model::run_segments(const Context& caller, const Tensor& x, 
   std::vector<Tensor> values(graph_.nodes().size());
   values[0] = x;
   for (std::size_t s = 0; s < count; ++s) {
-    const LoweredSegment& segment = segments_[s];
+    const ProgramSegment& segment = program_.segments[s];
     const bool rerun = segment.recompute && context.tape != nullptr;
     const int position = static_cast<int>(s);
     Tensor out = rerun ? run_recomputed(context, position, values) : run_nodes(context, position, values);
@@ -98,8 +87,8 @@ std::vector<Tensor> Model::run_segments(const Context& caller, const Tensor& x, 
 }
 
 Tensor Model::forward(const Context& context, const Tensor& x) {
-  Tensor output = std::move(run_segments(context, x, segments_.size()).back());
-  output.set_recipe(nullptr);  // who holds the output shall not hold what it is made of
+  Tensor output = std::move(run_segments(context, x, program_.segments.size()).back());
+  set_recipe(output, nullptr);  // who holds the output shall not hold what it is made of
   return output;
 }
 
@@ -119,74 +108,70 @@ Tensor Model::forward_loss(const Context& context, const TensorMap& batch, const
     if (output != nullptr) *output = made;
     return loss.forward(context.at(runtime_.intern("loss")), made, batch, call);
   }
-  const LoweredSegment& head = segments_.back();
-  Tensor features = std::move(run_segments(context, x, segments_.size() - 1)[index(head.inputs[0])]);
+  const ProgramSegment& head = program_.segments.back();
+  Tensor features = std::move(run_segments(context, x, program_.segments.size() - 1)[index(head.inputs[0])]);
   return loss_head_->forward_loss(context.at(paths_[index(head.first)]), features, batch.at(kLabels), *joined);
 }
 
 Tensor Model::run_nodes(const Context& context, int position, std::vector<Tensor>& values) {
-  const LoweredSegment& segment = segments_[static_cast<std::size_t>(position)];
-  // A value is let go after its last reader, so that ops may work in place.
+  const ProgramSegment& segment = program_.segments[static_cast<std::size_t>(position)];
+  // A value is released after its last reader, so that ops may work in place.
   const auto read_later = [&](NodeId value, NodeId reader) {
     for (NodeId node = reader + 1; node <= segment.last; ++node)
       for (const NodeId input : graph_.node(node).inputs)
         if (input == value) return true;
     return value < segment.first && last_reader_[index(value)] != position;
   };
-  for (NodeId node = segment.first; node <= segment.last; ++node) {
-    const auto [layer, last] = runs_at(segment, node);
-    if (context.device.meta && !graph_.node(node).layer->supports_meta())
-      throw Error(
-          fmt::format("{} does not support meta devices (Layer::supports_meta), so nothing can be planned of it",
-                      graph_.describe(node)));
-    std::vector<Tensor> inputs;
-    for (const NodeId input : graph_.node(node).inputs) inputs.push_back(values[index(input)]);
-    for (const NodeId input : graph_.node(node).inputs)
-      if (!read_later(input, node)) values[index(input)] = Tensor();
-    Context local = context.at(paths_[index(node)]);
-    // `all` is for the least memory: there no masks are left.
-    local.ends_stretch = last == segment.last && options_.recompute.kind == RecomputeOptions::Kind::named &&
-                         graph_.node(last).layer->heeds_ends_stretch();
-    local.defer = std::ranges::find(segment.deferred, last) != segment.deferred.end();
-    const std::optional<ops::NormStage> norm = norm_behind(node);
-    local.norm_behind = norm ? &*norm : nullptr;
-    values[index(last)] = layer->forward(local, inputs);
-    node = last;
+  for (const NodePlan& plan : segment.nodes) {
+    check_meta(context, plan);
+    const std::vector<NodeId>& inputs = graph_.node(plan.first).inputs;
+    std::vector<Tensor> operands;
+    for (const NodeId input : inputs) operands.push_back(values[index(input)]);
+    for (const NodeId input : inputs)
+      if (!read_later(input, plan.first)) values[index(input)] = Tensor();
+    Context local = context.at(paths_[index(plan.first)]);
+    local.node = &plan;
+    values[index(plan.last)] = bound(plan.first).forward(local, operands);
   }
   return std::move(values[index(segment.last)]);
 }
 
+void Model::check_meta(const Context& context, const NodePlan& plan) const {
+  if (!context.device.meta || graph_.node(plan.first).layer->supports_meta()) return;
+  throw Error(fmt::format("{} does not support meta devices (Layer::supports_meta), so nothing can be planned of it",
+                          graph_.describe(plan.first)));
+}
+
 Tensor Model::run_recomputed(const Context& context, int position, std::vector<Tensor>& values) {
-  const LoweredSegment& segment = segments_[static_cast<std::size_t>(position)];
-  Keepsakes keepsakes;
+  const ProgramSegment& segment = program_.segments[static_cast<std::size_t>(position)];
+  SavedStatistics saved;
   Context silent = context;
   silent.tape = nullptr;
-  silent.keepsakes = &keepsakes;
+  silent.step.saved = &saved;
   std::vector<SavedTensor> kept;
   for (const NodeId input : segment.inputs) kept.push_back(values[index(input)]);
   Tensor y = run_nodes(silent, position, values);
-  if (!y.sole_owner()) {  // an identity of its own, even where the stretch passes its input through
-    const std::shared_ptr<const BatchStatistics> statistics = y.statistics();
+  if (!y.sole_owner()) {  // an identity of its own, even where the segment passes its input through
+    const std::shared_ptr<const TensorNotes> notes = y.notes();
     y = y.view(y.shape());
-    y.set_statistics(statistics);
+    if (notes != nullptr && notes->statistics != nullptr) set_statistics(y, *notes->statistics);
   }
-  keepsakes.replay();
+  saved.replay();
   context.tape->record_pieces(context, y,
-                              [this, position, kept, keepsakes, random = context.random, pass = context.pass](
+                              [this, position, kept, saved, random = context.random, pass = context.pass](
                                   const Context& ctx, Gradient dy, GradientStore& store) mutable {
                                 Context again = ctx;
                                 again.pass = pass == Pass::evaluate ? Pass::evaluate : Pass::recompute;
                                 again.random = random;
-                                again.derive = options_.recompute.derives_again();
-                                again.keepsakes = &keepsakes;
-                                run_again(again, position, kept, std::move(dy), store);
+                                again.step.saved = &saved;
+                                recompute(again, position, kept, std::move(dy), store);
                               });
   return y;
 }
 
-void Model::run_again(const Context& context, int position, std::vector<SavedTensor>& inputs, Gradient dy,
+void Model::recompute(const Context& context, int position, std::vector<SavedTensor>& inputs, Gradient dy,
                       GradientStore& store) {
-  const LoweredSegment& segment = segments_[static_cast<std::size_t>(position)];
+  const ProgramSegment& segment = program_.segments[static_cast<std::size_t>(position)];
   Tape tape;
   tape.set_parameter_hook([&store](Parameter& parameter) { store.note_written(parameter); });
   Context taped = context;
@@ -194,7 +179,7 @@ void Model::run_again(const Context& context, int position, std::vector<SavedTen
   std::vector<Tensor> held, local(graph_.nodes().size());
   std::vector<std::uint64_t> ids(inputs.size(), 0);
   for (std::size_t i = 0; i < inputs.size(); ++i) {
-    held.push_back(inputs[i].take(context));  // held: no op of the stretch may work in place on what others may read
+    held.push_back(inputs[i].take(context));  // held: no op of the segment may work in place on what others may read
     Tensor input = held.back().view(inputs[i].shape());
     const ValueRef& ref = inputs[i].ref();
     if (wants_gradient(ref)) {
@@ -207,7 +192,11 @@ void Model::run_again(const Context& context, int position, std::vector<SavedTen
     }
     local[index(segment.inputs[i])] = std::move(input);
   }
-  Tensor output = run_nodes(taped, position, local);
+  Tensor output;
+  {
+    const kernels::KernelPhaseScope phase(context.exec.log, kernels::KernelPhase::recompute);
+    output = run_nodes(taped, position, local);
+  }
   local.clear();
   held.clear();
   const auto passed_through = std::ranges::find(ids, output.value_id());

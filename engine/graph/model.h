@@ -10,7 +10,9 @@
 #include "bantam/engine/autograd/saved_tensor.h"
 #include "bantam/engine/autograd/state_registry.h"
 #include "bantam/engine/graph/graph.h"
+#include "bantam/engine/graph/recompute_options.h"
 #include "bantam/engine/layers/loss.h"
+#include "bantam/engine/program/step_program.h"
 #include "bantam/engine/runtime/precision.h"
 
 namespace bantam {
@@ -19,7 +21,7 @@ struct ModelOptions {
   Precision precision;
   std::uint64_t seed = 42;
   RecomputeOptions recompute;
-  bool fusion = true;  ///< stretches of layers run as one op where there is one (fusion.h)
+  bool fusion = true;  ///< chains of layers run as one op where there is one (fusion.h)
 };
 
 /// A model on one device. Its context carries the device, precision and seed; callers set pass, tape and random state.
@@ -43,6 +45,8 @@ class Model {
   Context context(Pass pass) const;
   const Graph& graph() const { return graph_; }
   const ModelOptions& options() const { return options_; }
+  /// What a training step of this model runs.
+  const StepProgram& program() const { return program_; }
   ParameterArena& parameters() { return parameters_; }
   const ParameterArena& parameters() const { return parameters_; }
   BufferArena& buffers() { return buffers_; }
@@ -54,18 +58,17 @@ class Model {
 
  private:
   void lower_graph();
-  /// What runs from `node` of a segment on, and the last node whose value it gives.
-  std::pair<BoundLayer*, NodeId> runs_at(const LoweredSegment& segment, NodeId node) const;
-  /// The batch norm that takes its input's statistics from `node`.
-  std::optional<ops::NormStage> norm_behind(NodeId node) const;
+  /// What runs an operation that begins with `node`.
+  BoundLayer& bound(NodeId node) const;
+  void check_meta(const Context& context, const NodePlan& plan) const;
   /// Checks x and runs the first `count` segments; values by node.
   std::vector<Tensor> run_segments(const Context& context, const Tensor& x, std::size_t count);
-  /// Runs segment `position`, reading its inputs from `values` and letting go of those nobody reads later.
+  /// Runs segment `position`, reading its inputs from `values` and releasing those nobody reads later.
   Tensor run_nodes(const Context& context, int position, std::vector<Tensor>& values);
-  /// The same without a tape; records that backward runs the segment again.
+  /// The same without a tape; records that backward recomputes the segment.
   Tensor run_recomputed(const Context& context, int position, std::vector<Tensor>& values);
-  /// Runs a segment again from what was kept of its inputs, and walks it backwards.
-  void run_again(const Context& context, int position, std::vector<SavedTensor>& inputs, Gradient dy,
+  /// Recomputes a segment from what was kept of its inputs, and walks it backwards.
+  void recompute(const Context& context, int position, std::vector<SavedTensor>& inputs, Gradient dy,
                  GradientStore& store);
 
   Runtime& runtime_;
@@ -76,10 +79,9 @@ class Model {
   BufferArena buffers_;
   std::vector<std::unique_ptr<BoundLayer>> layers_;  // by node; null for the input
   std::vector<std::unique_ptr<BoundLayer>> fused_;   // by a fusion's first node; else null
-  std::vector<NodeId> norm_behind_;  // by node: who takes its statistics (engine/graph/conv_norm.h); 0: nobody
-  LossHead* loss_head_ = nullptr;    // of fused_; null: the end gives logits
-  std::vector<const char*> paths_;   // interned node names
-  std::vector<LoweredSegment> segments_;
+  LossHead* loss_head_ = nullptr;                    // of fused_; null: the end computes logits
+  std::vector<const char*> paths_;                   // interned node names
+  StepProgram program_;
   std::vector<int> last_reader_;  // by node: the last segment that reads it
 };
 

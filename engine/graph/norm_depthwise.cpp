@@ -1,13 +1,13 @@
 // Which depthwise convolutions run between their batch norms as one op, and what runs in their place.
-#include "bantam/engine/graph/norm_depthwise.h"
+#include "bantam/engine/ops/norm_depthwise.h"
 
 #include <string>
 
 #include "bantam/engine/graph/graph.h"
+#include "bantam/engine/graph/patterns.h"
 #include "bantam/engine/layers/bound_norm.h"
 #include "bantam/engine/layers/layers.h"
 #include "bantam/engine/ops/depthwise_conv2d.h"
-#include "bantam/engine/ops/norm_depthwise.h"
 #include "bantam/kernels/contracts/depthwise/norm_depthwise.h"
 #include "bantam/kernels/contracts/pointwise/pointwise_norm.h"
 
@@ -24,17 +24,17 @@ Window2d window_of(const Options& options) {
   return {options.kernel, options.stride, options.dilation, options.padding};
 }
 
-int match(const Graph& graph, int first, const FusionTarget&) {
+NodeId match(const Graph& graph, NodeId first, const FusionTarget&) {
   const auto* before = options_at<BatchNormOptions>(graph, first);
   const auto* middle = options_at<DepthwiseConv2dOptions>(graph, first + 1);
-  const auto* behind = options_at<BatchNormOptions>(graph, first + 2);
-  if (before == nullptr || middle == nullptr || behind == nullptr) return 0;
+  const auto* after = options_at<BatchNormOptions>(graph, first + 2);
+  if (before == nullptr || middle == nullptr || after == nullptr) return 0;
   if (middle->bias || middle->activation.kind != kernels::Activation::none) return 0;
   const Shape& in = graph.node(first).output;
   if (in.rank() != 3) return 0;
   const kernels::DepthwiseConv2dShape shape =
       ops::depthwise_conv2d_shape("depthwise_conv2d", in.prepend(1), middle->multiplier, window_of(*middle));
-  return kernels::norm_depthwise_takes(shape, activation_of(*before), activation_of(*behind)) ? first + 2 : 0;
+  return kernels::norm_depthwise_takes(shape, activation_of(*before), activation_of(*after)) ? first + 2 : 0;
 }
 
 /// The batch norm of a node, whose parameters and buffers go by its name.
@@ -46,25 +46,25 @@ BoundNorm norm_at(const Graph& graph, NodeId node, ParameterArena& parameters, B
 }
 
 /// The op, over its three nodes' parameters.
-class NormDepthwiseLayer : public BoundLayer {
+class NormDepthwiseLayer : public BoundLayer, public NormSource {
  public:
   NormDepthwiseLayer(const Graph& graph, NodeId first, ParameterArena& parameters, BufferArena& buffers)
       : before_(norm_at(graph, first, parameters, buffers)),
         weight_(*parameters.find(graph.node(first + 1).name + "/weight")),
         window_(window_of(*options_at<DepthwiseConv2dOptions>(graph, first + 1))),
-        behind_(norm_at(graph, first + 2, parameters, buffers)) {}
+        after_(norm_at(graph, first + 2, parameters, buffers)) {}
 
   Tensor forward(const Context& context, std::span<Tensor> inputs) override {
     const Tensor x = std::move(inputs[0]);
-    return ops::norm_depthwise(context, x, before_.stage(), weight_.value(), window_, behind_.stage());
+    return ops::norm_depthwise(context, x, before_.norm(), weight_.value(), window_, after_.norm());
   }
-  std::optional<ops::NormStage> norm_of_input() const override { return before_.stage(); }
+  Norm norm() const override { return before_.norm(); }
 
  private:
   BoundNorm before_;
   Parameter& weight_;
   Window2d window_;
-  BoundNorm behind_;
+  BoundNorm after_;
 };
 
 std::unique_ptr<BoundLayer> bind(const Graph& graph, const Fusion& fusion, ParameterArena& parameters,
@@ -72,8 +72,8 @@ std::unique_ptr<BoundLayer> bind(const Graph& graph, const Fusion& fusion, Param
   return std::make_unique<NormDepthwiseLayer>(graph, fusion.first, parameters, buffers);
 }
 
-/// Whether the node behind, a pointwise convolution, alone reads it, and applies the norm behind as its products read.
-bool leaves_norm(const Graph& graph, const Fusion& fusion, const FusionTarget& target) {
+/// Whether the next node, a pointwise convolution, alone reads it, and applies the second norm as its GEMM reads.
+bool defers_norm(const Graph& graph, const Fusion& fusion, const FusionTarget& target) {
   const NodeId reader = graph.only_reader(fusion.last);
   if (target.device != DeviceKind::cuda || reader != fusion.last + 1) return false;
   const GraphNode& node = graph.node(reader);
@@ -90,6 +90,6 @@ bool leaves_norm(const Graph& graph, const Fusion& fusion, const FusionTarget& t
 
 }  // namespace
 
-const FusionPattern kNormDepthwise{.name = "norm_depthwise", .match = match, .bind = bind, .leaves_norm = leaves_norm};
+const FusionPattern kNormDepthwise{.name = "norm_depthwise", .match = match, .bind = bind, .defers_norm = defers_norm};
 
 }  // namespace bantam::fusion

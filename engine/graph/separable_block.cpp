@@ -1,12 +1,12 @@
 // Which separable convolutions become one op, and what runs in their place.
-#include "bantam/engine/graph/separable_block.h"
+#include "bantam/engine/ops/separable_block.h"
 
 #include <optional>
 #include <string>
 
 #include "bantam/engine/graph/graph.h"
+#include "bantam/engine/graph/patterns.h"
 #include "bantam/engine/layers/layers.h"
-#include "bantam/engine/ops/separable_block.h"
 
 namespace bantam::fusion {
 namespace {
@@ -52,7 +52,7 @@ bool pools_pairs(const Graph& graph, NodeId node) {
   return pad.top == 0 && pad.bottom == 0 && pad.left == 0 && pad.right == 0;
 }
 
-int match(const Graph& graph, NodeId first, const FusionTarget& target, std::int64_t pool) {
+NodeId match(const Graph& graph, NodeId first, const FusionTarget& target, std::int64_t pool) {
   std::optional<SeparableBlockShape> shape = convolution_at(graph, first);
   if (!shape || (pool == 2 && !pools_pairs(graph, first + 1))) return 0;
   shape->pool = pool;
@@ -88,8 +88,12 @@ std::unique_ptr<BoundLayer> bind(const Graph& graph, const Fusion& fusion, Param
   return std::make_unique<SeparableBlockLayer>(shape, graph.node(fusion.first).name, parameters);
 }
 
-int match_pooled(const Graph& graph, int first, const FusionTarget& target) { return match(graph, first, target, 2); }
-int match_plain(const Graph& graph, int first, const FusionTarget& target) { return match(graph, first, target, 1); }
+NodeId match_pooled(const Graph& graph, NodeId first, const FusionTarget& target) {
+  return match(graph, first, target, 2);
+}
+NodeId match_plain(const Graph& graph, NodeId first, const FusionTarget& target) {
+  return match(graph, first, target, 1);
+}
 
 }  // namespace
 

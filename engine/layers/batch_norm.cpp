@@ -8,7 +8,7 @@ namespace {
 using namespace layers;
 
 /// A norm over its parameters and buffers.
-class BoundBatchNorm : public BoundLayer {
+class BoundBatchNorm : public BoundLayer, public NormSource {
  public:
   BoundBatchNorm(LayerScope& scope, BufferArena& buffers, const BatchNormOptions& options, const Shape& channels)
       : norm_(options, options.scale ? &scope.parameter("scale", channels, ones(), true, false) : nullptr,
@@ -18,10 +18,9 @@ class BoundBatchNorm : public BoundLayer {
 
   Tensor forward(const Context& context, std::span<Tensor> inputs) override {
     const Tensor x = std::move(inputs[0]);
-    const ops::NormStage norm = norm_.stage();
-    return ops::batch_norm(context, x, norm.tensors, norm.settings);
+    return ops::batch_norm(context, x, norm());
   }
-  std::optional<ops::NormStage> norm_of_input() const override { return norm_.stage(); }
+  Norm norm() const override { return norm_.norm(); }
 
  private:
   BoundNorm norm_;
@@ -32,8 +31,11 @@ class BatchNormLayer : public BuiltInLayer {
   explicit BatchNormLayer(BatchNormOptions options) : options_(options) {}
   std::string_view kind() const override { return "batch_norm"; }
   bool uses_batch_statistics() const override { return true; }
-  bool skips_unread_output() const override { return true; }
-  bool defers_norm() const override { return options_.activation.kind == kernels::Activation::none; }
+  NodeTraits traits() const override {
+    return {.may_defer_norm = options_.activation.kind == kernels::Activation::none,
+            .skips_unused_output = true,
+            .separates_inner_ops = true};
+  }
 
   Shape output_shape(std::span<const Shape> inputs) const override {
     const Shape& in = single(kind(), inputs);
@@ -48,7 +50,6 @@ class BatchNormLayer : public BuiltInLayer {
     return std::make_unique<BoundBatchNorm>(scope, buffers, options_, Shape{inputs[0][-1]});
   }
 
-  std::int64_t traffic(std::span<const Shape> inputs) const override { return 3 * inputs[0].elements(); }
 
  private:
   Described describe() const override { return options_; }

@@ -1,9 +1,9 @@
-// A batch norm bound to its parameters and buffers: what its layer runs, and the fused ops that take it along.
+// A batch norm bound to its parameters and buffers: for its layer, and for fusions with it.
 #pragma once
 
+#include "bantam/engine/autograd/norm.h"
 #include "bantam/engine/autograd/parameters.h"
 #include "bantam/engine/layers/layers.h"
-#include "bantam/engine/ops/batch_norm.h"
 
 namespace bantam {
 
@@ -12,7 +12,7 @@ inline kernels::ActivationFunction activation_of(const BatchNormOptions& options
   return {options.activation.kind, options.activation.slope};
 }
 
-class BoundNorm {
+class BoundNorm : public NormSource {
  public:
   /// `scale`, `shift`: null where the norm has none.
   BoundNorm(const BatchNormOptions& options, Parameter* scale, Parameter* shift, const Buffer& mean,
@@ -22,18 +22,20 @@ class BoundNorm {
         mean_(mean),
         variance_(variance),
         buffers_(buffers),
-        settings_{.epsilon = options.epsilon,
-                  .running = {options.rate, options.unbiased},
-                  .activation = activation_of(options)} {}
+        epsilon_(options.epsilon),
+        running_{options.rate, options.unbiased},
+        activation_(activation_of(options)) {}
 
-  ops::NormStage stage() const {
-    return {.tensors = {.scale = scale_ != nullptr ? scale_->value() : Tensor(),
-                        .shift = shift_ != nullptr ? shift_->value() : Tensor(),
-                        .running_mean = buffers_.current(mean_),
-                        .running_variance = buffers_.current(variance_),
-                        .pending_mean = buffers_.pending(mean_),
-                        .pending_variance = buffers_.pending(variance_)},
-            .settings = settings_};
+  Norm norm() const override {
+    return {.scale = scale_ != nullptr ? scale_->value() : Tensor(),
+            .shift = shift_ != nullptr ? shift_->value() : Tensor(),
+            .running_mean = buffers_.current(mean_),
+            .running_variance = buffers_.current(variance_),
+            .next_running_mean = buffers_.pending(mean_),
+            .next_running_variance = buffers_.pending(variance_),
+            .epsilon = epsilon_,
+            .running = running_,
+            .activation = activation_};
   }
 
  private:
@@ -42,7 +44,9 @@ class BoundNorm {
   const Buffer& mean_;
   const Buffer& variance_;
   BufferArena& buffers_;
-  ops::BatchNormSettings settings_;
+  float epsilon_;
+  kernels::RunningUpdate running_;
+  kernels::ActivationFunction activation_;
 };
 
 }  // namespace bantam

@@ -37,17 +37,14 @@ class Conv2dLayer : public BuiltInLayer {
     });
   }
 
-  bool skips_unread_output() const override {
-    return !options_.bias && options_.activation.kind == kernels::Activation::none;
+  NodeTraits traits() const override {
+    return {.skips_unused_output = !options_.bias && options_.activation.kind == kernels::Activation::none,
+            .separates_inner_ops = true};
   }
 
   std::int64_t flops(std::span<const Shape> inputs) const override {
     return 2 * output_shape(inputs).elements() * options_.kernel.h * options_.kernel.w *
            (inputs[0][2] / options_.groups);
-  }
-
-  std::int64_t traffic(std::span<const Shape> inputs) const override {
-    return Layer::traffic(inputs) + finish_traffic(output_shape(inputs), options_.bias, options_.activation);
   }
 
  private:
@@ -90,10 +87,6 @@ class DepthwiseConv2dLayer : public BuiltInLayer {
     return 2 * output_shape(inputs).elements() * options_.kernel.h * options_.kernel.w;
   }
 
-  std::int64_t traffic(std::span<const Shape> inputs) const override {
-    return Layer::traffic(inputs) + finish_traffic(output_shape(inputs), options_.bias, options_.activation);
-  }
-
  private:
   Described describe() const override { return options_; }
   Window2d window() const { return {options_.kernel, options_.stride, options_.dilation, options_.padding}; }
@@ -134,12 +127,6 @@ class SeparableConv2dLayer : public BuiltInLayer {
     const Shape out = output_shape(inputs);
     const std::int64_t middle = inputs[0][2] * options_.multiplier;
     return 2 * out[0] * out[1] * middle * (options_.kernel.h * options_.kernel.w + options_.filters);
-  }
-
-  std::int64_t traffic(std::span<const Shape> inputs) const override {
-    const Shape out = output_shape(inputs);
-    const std::int64_t filtered = out[0] * out[1] * inputs[0][2] * options_.multiplier;  // written, then read
-    return Layer::traffic(inputs) + 2 * filtered + finish_traffic(out, options_.bias, options_.activation);
   }
 
  private:

@@ -32,10 +32,6 @@ class DenseLayer : public BuiltInLayer {
 
   std::int64_t flops(std::span<const Shape> inputs) const override { return 2 * options_.units * inputs[0].elements(); }
 
-  std::int64_t traffic(std::span<const Shape> inputs) const override {
-    return Layer::traffic(inputs) + finish_traffic(output_shape(inputs), options_.bias, options_.activation);
-  }
-
  private:
   Described describe() const override { return options_; }
   DenseOptions options_;

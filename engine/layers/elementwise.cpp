@@ -11,7 +11,9 @@ class ActivationLayer : public BuiltInLayer {
  public:
   explicit ActivationLayer(ActivationOptions options) : options_(options) {}
   std::string_view kind() const override { return "activation"; }
-  bool skips_unread_output() const override { return kernels::is_piecewise(options_.kind); }
+  NodeTraits traits() const override {
+    return {.skips_unused_output = kernels::is_piecewise(options_.kind), .separates_inner_ops = true};
+  }
   Shape output_shape(std::span<const Shape> inputs) const override { return single(kind(), inputs); }
   std::unique_ptr<BoundLayer> bind(LayerScope&, BufferArena&, std::span<const Shape>) const override {
     return bind_function([options = options_](const Context& context, Tensor x) {
@@ -58,8 +60,11 @@ class AddLayer : public BuiltInLayer {
  public:
   explicit AddLayer(ActivationOptions options) : options_(options) {}
   std::string_view kind() const override { return "add"; }
-  bool takes_deferred_norms() const override { return true; }
-  bool skips_unread_output() const override { return kernels::is_piecewise(options_.kind); }
+  NodeTraits traits() const override {
+    return {.applies_deferred_norms = true,
+            .skips_unused_output = kernels::is_piecewise(options_.kind),
+            .separates_inner_ops = true};
+  }
   Shape output_shape(std::span<const Shape> inputs) const override {
     if (inputs.size() != 2) throw ShapeError(fmt::format("add: expected two inputs, got {}", inputs.size()));
     if (inputs[0] != inputs[1])

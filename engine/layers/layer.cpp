@@ -3,6 +3,8 @@
 
 #include <fmt/format.h>
 
+#include "bantam/engine/program/node_plan.h"
+
 namespace bantam {
 
 Parameter& LayerScope::parameter(std::string_view name, Shape shape, Initializer initializer, bool keep_float32,
@@ -19,10 +21,6 @@ Buffer& LayerScope::buffer(std::string_view name, Shape shape, float initial) {
   return buffers_.declare(fmt::format("{}/{}", path_, name), shape, initial);
 }
 
-std::int64_t Layer::traffic(std::span<const Shape> inputs) const {
-  std::int64_t elements = output_shape(inputs).elements();
-  for (const Shape& input : inputs) elements += input.elements();
-  return elements;
-}
+NodeTraits Layer::traits() const { return {}; }
 
 }  // namespace bantam

@@ -6,7 +6,6 @@
 #pragma once
 
 #include <memory>
-#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -15,9 +14,10 @@
 #include "bantam/engine/autograd/context.h"
 #include "bantam/engine/autograd/parameters.h"
 #include "bantam/engine/autograd/tensor.h"
-#include "bantam/engine/ops/batch_norm.h"
 
 namespace bantam {
+
+struct NodeTraits;
 
 /// What a layer is given to declare its parameters and buffers: names are put behind the layer's path.
 class LayerScope {
@@ -44,9 +44,6 @@ class BoundLayer {
   /// the last holder of its memory, the op may then work in place. On a meta device it is called only where its Layer
   /// `supports_meta`.
   virtual Tensor forward(const Context& context, std::span<Tensor> inputs) = 0;
-  /// The batch norm that the input goes through first; none where that is not what it does. Whoever writes the input
-  /// may then give its statistics with it (batch_statistics.h).
-  virtual std::optional<ops::NormStage> norm_of_input() const { return std::nullopt; }
 };
 
 /// A layer's description: immutable, usable in many models. Shapes are without the batch axis.
@@ -73,24 +70,11 @@ class Layer {
     (void)inputs;
     return 0;
   }
-  /// Elements that forward reads and writes in training for one sample, weights not counted: what layers with few
-  /// flops cost.
-  virtual std::int64_t traffic(std::span<const Shape> inputs) const;
-  /// Whether running it again costs no more than its traffic: no convolution and no matrix product.
+  /// Whether it has no convolution and no matrix product.
   bool cheap(std::span<const Shape> inputs) const { return flops(inputs) == 0; }
-  /// Whether it can leave its last pass in training, which applies a batch norm, to a reader that takes it over.
-  virtual bool defers_norm() const { return false; }
-  /// Whether it applies such a norm as it reads.
-  virtual bool takes_deferred_norms() const { return false; }
-  /// Whether it makes no output where nobody reads it (Context::unread): a stretch that ends with it runs again for
-  /// less.
-  virtual bool skips_unread_output() const { return false; }
-  /// Whether forward takes care of Context::ends_stretch: of its ops only the one that makes the output may get a
-  /// context in which it is set, since such an op may leave what it returns unwritten. It is set for layers that say so
-  /// only; the others write all of their tensors whenever a stretch runs again.
-  virtual bool heeds_ends_stretch() const { return skips_unread_output(); }
-  /// Whether backward reads the input: then it is kept, or made again.
-  bool reads_input_again(std::span<const Shape> inputs) const { return !cheap(inputs) || uses_batch_statistics(); }
+  /// For the engine's own layers: what they can do with their neighbours (node_plan.h). A program's need not say
+  /// anything.
+  virtual NodeTraits traits() const;
   /// Whether a sample's output in training depends on the others of its micro-batch: smaller micro-batches then give
   /// another function.
   virtual bool uses_batch_statistics() const { return false; }

@@ -11,16 +11,17 @@
 #include "bantam/engine/layers/layer.h"
 #include "bantam/engine/layers/layers.h"
 #include "bantam/engine/ops/ops.h"
+#include "bantam/engine/program/node_plan.h"
 #include "bantam/kernels/contracts/window.h"
 
 namespace bantam::layers {
 
-/// What every layer of the engine may say of itself: its ops leave memory alone on meta devices, and only the op that
-/// makes its output sees that it ends a stretch.
+/// What holds for every layer of the engine: its ops leave memory alone on meta devices, and only the op that writes
+/// its output runs under the node's plan.
 class BuiltInLayer : public Layer {
  public:
   bool supports_meta() const override { return true; }
-  bool heeds_ends_stretch() const override { return true; }
+  NodeTraits traits() const override { return {.separates_inner_ops = true}; }
 };
 
 /// The only input. Throws ShapeError where there is not exactly one.
@@ -56,16 +57,9 @@ inline Tensor finish(const Context& context, Tensor x, Parameter* bias, const Ac
   return ops::activation(context, std::move(x), options.kind, options.slope);
 }
 
-/// The context of an op in front of `finish`: what that reads does not end a stretch.
-inline Context before_finish(Context context, Parameter* bias, const ActivationOptions& options) {
-  context.ends_stretch = context.ends_stretch && bias == nullptr && options.kind == kernels::Activation::none;
-  return context;
-}
-
-/// Elements that `finish` reads and writes: one pass over `out` each for the bias and the activation.
-inline std::int64_t finish_traffic(const Shape& out, bool bias, const ActivationOptions& options) {
-  const int passes = (bias ? 1 : 0) + (options.kind == kernels::Activation::none ? 0 : 1);
-  return 2 * passes * out.elements();
+/// The context of an op before `finish`, which writes the layer's output where `finish` does nothing.
+inline Context before_finish(const Context& context, Parameter* bias, const ActivationOptions& options) {
+  return bias == nullptr && options.kind == kernels::Activation::none ? context : context.inner();
 }
 
 /// A bias of zeros, or null.

@@ -5,6 +5,7 @@
 
 #include "bantam/base/error.h"
 #include "bantam/engine/autograd/tape.h"
+#include "bantam/engine/autograd/tensor_notes.h"
 #include "bantam/engine/ops/activation.h"
 #include "bantam/engine/ops/masked_activation.h"
 #include "bantam/kernels/contracts/elementwise/elementwise.h"
@@ -19,17 +20,15 @@ Tensor add(const Context& context, Tensor a, Tensor b, kernels::ActivationFuncti
   if (a.dtype() != b.dtype())
     throw DTypeError(fmt::format("add: {} and {} differ", to_string(a.dtype()), to_string(b.dtype())));
   if (f.kind != kernels::Activation::none && !kernels::is_piecewise(f.kind)) {
-    Context inner = context;
-    inner.ends_stretch = false;  // the sum is read
-    return activation(context, add(inner, std::move(a), std::move(b)), f.kind, f.slope);
+    return activation(context, add(context.inner(), std::move(a), std::move(b)), f.kind, f.slope);
   }
   if (f.kind != kernels::Activation::none) return masked_activation(context, std::move(a), std::move(b), f);
-  Tensor y = a.sole_owner() || context.unread() ? a.view(a.shape())
-             : b.sole_owner()                   ? b.view(b.shape())
-                                                : context.allocate(a.shape(), a.dtype());
-  if (context.unread()) {
+  Tensor y = a.sole_owner() || context.output_unused() ? a.view(a.shape())
+             : b.sole_owner()                          ? b.view(b.shape())
+                                                       : context.allocate(a.shape(), a.dtype());
+  if (context.output_unused()) {
     // y stands for the sum
-  } else if (a.pending() != nullptr || b.pending() != nullptr)
+  } else if (deferred_norm_of(a) != nullptr || deferred_norm_of(b) != nullptr)
     run_masked_forward(context, {}, a, b, y, Tensor());
   else
     BANTAM_KERNEL(context.exec, add, a.elements(), a.dtype(), a.data(), b.data(), y.data());

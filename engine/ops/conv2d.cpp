@@ -4,13 +4,13 @@
 #include <fmt/format.h>
 
 #include "bantam/base/error.h"
+#include "bantam/engine/autograd/geometry.h"
+#include "bantam/engine/autograd/gradient_target.h"
 #include "bantam/engine/autograd/pending_gradients.h"
 #include "bantam/engine/autograd/saved_tensor.h"
 #include "bantam/engine/autograd/tape.h"
-#include "bantam/engine/autograd/geometry.h"
-#include "bantam/engine/autograd/gradient_target.h"
 #include "bantam/engine/ops/pointwise_norm.h"
-#include "bantam/engine/ops/statistics_behind.h"
+#include "bantam/engine/ops/statistics_after.h"
 #include "bantam/kernels/contracts/conv/conv2d.h"
 #include "bantam/kernels/contracts/conv/conv2d_statistics.h"
 
@@ -45,8 +45,8 @@ Scratch pass_scratch(const Context& context, const Conv2dShape& shape, DType dty
 
 Tensor forward(const Context& context, const Conv2dShape& shape, const Tensor& x, const Tensor& w) {
   Tensor y = context.allocate({shape.batch, shape.out_h(), shape.out_w(), shape.out_channels}, x.dtype());
-  if (context.unread()) return y;
-  StatisticsBehind statistics(context, shape.out_channels);
+  if (context.output_unused()) return y;
+  StatisticsAfter statistics(context, shape.out_channels);
   if (statistics.output() != nullptr) {
     const Scratch scratch =
         context.scratch(kernels::conv2d_statistics_workspace_bytes(shape, x.dtype(), context.device.kind));
@@ -71,7 +71,7 @@ Conv2dShape conv2d_shape(const Shape& in, std::int64_t filters, const Window2d& 
 Tensor conv2d(const Context& context, const Tensor& x, const Tensor& w, Window2d window, std::int64_t groups) {
   const Conv2dShape shape = checked_shape(x, w, window, groups);
   context.check_device("conv2d", {&x, &w});
-  if (x.pending() != nullptr) return pointwise_norm(context, x, w);
+  if (deferred_norm_of(x) != nullptr) return pointwise_norm(context, x, w);
   const DType dtype = x.dtype();
   Tensor y = forward(context, shape, x, w);
   if (!records(context, {&x, &w})) return y;
@@ -80,12 +80,13 @@ Tensor conv2d(const Context& context, const Tensor& x, const Tensor& w, Window2d
         if (FloatGradient dw(ctx, w, store); dw.data != nullptr) {
           const Tensor input = x.take(ctx);  // gone before dx comes
           const Scratch scratch = pass_scratch(ctx, shape, dtype, Conv2dPass::grad_weight);
-          const bool may_stay_narrow = ctx.pending != nullptr && ctx.pending->takes_narrow(ctx, w);
+          PendingGradients* gradients = ctx.step.gradients;
+          const bool may_stay_narrow = gradients != nullptr && gradients->takes_narrow(ctx, w);
           bool narrow = false;
           BANTAM_KERNEL(ctx.exec, conv2d_grad_weight, shape, dtype, input.data(), dy.data(),
                         {.dw = dw.data, .accumulate = dw.accumulate, .narrow = may_stay_narrow ? &narrow : nullptr},
                         scratch.get());
-          if (narrow) ctx.pending->keep_narrow(ctx, *w.parameter());
+          if (narrow) gradients->keep_narrow(ctx, *w.parameter());
           dw.hand_on(ctx, w, store);
         }
         if (!wants_gradient(x.ref())) return;

@@ -1,35 +1,38 @@
 // Masked activation: backward keeps one bit an element, whether f' is 1 there.
 #include "bantam/engine/ops/masked_activation.h"
 
-#include "bantam/engine/autograd/pending_norm.h"
-#include "bantam/engine/autograd/saved_tensor.h"
 #include "bantam/engine/autograd/gradient_target.h"
+#include "bantam/engine/autograd/saved_tensor.h"
+#include "bantam/engine/autograd/tensor_notes.h"
 #include "bantam/kernels/contracts/elementwise/masked_activation.h"
 #include "bantam/kernels/contracts/norm/batch_norm_add.h"
 
 namespace bantam::ops {
 namespace {
 
-/// An operand as a recipe keeps it: what backward keeps of its memory, and the norm that is pending on it.
+/// An operand as a recipe keeps it: what backward keeps of its memory, and the norm that is deferred to its readers.
 struct SavedOperand {
   SavedOperand() = default;
   explicit SavedOperand(const Tensor& tensor)
-      : memory(tensor.pending() != nullptr ? tensor.pending()->x : SavedTensor(tensor)), pending(tensor.pending()) {}
+      : memory(deferred_norm_of(tensor) != nullptr ? deferred_norm_of(tensor)->input : SavedTensor(tensor)) {
+    if (deferred_norm_of(tensor) != nullptr) norm = tensor.notes()->deferred_norm;
+  }
   Tensor get(const Context& context) const {
     Tensor tensor = memory.get(context);
-    tensor.set_pending(pending);
+    if (norm != nullptr) set_deferred_norm(tensor, *norm);
     return tensor;
   }
   SavedTensor memory;
-  std::shared_ptr<const PendingNorm> pending;
+  std::shared_ptr<const DeferredNorm> norm;  // null: none
 };
 
 kernels::NormOperand operand_of(const Tensor& tensor) {
-  return tensor.pending() != nullptr ? tensor.pending()->operand(tensor) : kernels::NormOperand{.x = tensor.data()};
+  const DeferredNorm* deferred = deferred_norm_of(tensor);
+  return deferred != nullptr ? deferred->norm.operand(tensor) : kernels::NormOperand{.x = tensor.data()};
 }
 
-/// What makes the output again from both operands.
-Recipe::Make make_again(kernels::ActivationFunction f, const SavedOperand& a, const SavedOperand& b) {
+/// What rebuilds the output from both operands.
+Recipe::Make rebuild(kernels::ActivationFunction f, const SavedOperand& a, const SavedOperand& b) {
   return [=](const Context& ctx) {
     const Tensor left = a.get(ctx), right = b.memory.defined() ? b.get(ctx) : Tensor();
     const Tensor y = ctx.allocate(left.shape(), left.dtype());
@@ -42,17 +45,17 @@ struct Activated {
   Tensor y, mask;  // no mask where nobody wants one
 };
 
-/// At the end of a stretch that runs again the first pass leaves the mask, and the second needs nothing else.
+/// At the end of a checkpoint segment the first pass saves the mask, and the recompute needs nothing else.
 Activated forward(const Context& context, kernels::ActivationFunction f, const Tensor& a, const Tensor& b,
                   bool recorded) {
-  if (context.unread()) return {a.view(a.shape()), context.keepsakes->take()};
-  Keepsakes* keepsakes = context.ends_stretch ? context.keepsakes : nullptr;
+  if (context.output_unused()) return {a.view(a.shape()), context.step.saved->take()};
+  SavedStatistics* saved = context.plan().ends_segment ? context.step.saved : nullptr;
   Activated to{b.defined() && !a.sole_owner() && b.sole_owner() ? b.view(b.shape()) : reuse_or_allocate(context, a),
                {}};
-  if (recorded || keepsakes != nullptr)
+  if (recorded || saved != nullptr)
     to.mask = context.allocate({static_cast<std::int64_t>(kernels::activation_mask_bytes(a.elements()))}, DType::uint8);
   run_masked_forward(context, f, a, b, to.y, to.mask);
-  if (keepsakes != nullptr) keepsakes->leave(to.mask);
+  if (saved != nullptr) saved->save(to.mask);
   return to;
 }
 
@@ -61,10 +64,10 @@ Activated forward(const Context& context, kernels::ActivationFunction f, const T
 void run_masked_forward(const Context& context, kernels::ActivationFunction f, const Tensor& a, const Tensor& b,
                         const Tensor& y, const Tensor& mask) {
   std::uint8_t* bits = mask.defined() ? mask.as<std::uint8_t>() : nullptr;
-  if (b.defined() && (a.pending() != nullptr || b.pending() != nullptr)) {
+  if (b.defined() && (deferred_norm_of(a) != nullptr || deferred_norm_of(b) != nullptr)) {
     const std::int64_t channels = y.shape()[-1];
     const kernels::BatchNormShape shape{.rows = channels == 0 ? 0 : y.elements() / channels, .channels = channels};
-    const bool swap = a.pending() == nullptr;  // the kernel's first operand is a norm's; sums commute
+    const bool swap = deferred_norm_of(a) == nullptr;  // the kernel's first operand is a norm's; sums commute
     BANTAM_KERNEL(context.exec, batch_norm_add, f, shape, y.dtype(), operand_of(swap ? b : a), operand_of(swap ? a : b),
                   y.data(), bits);
     return;
@@ -89,7 +92,7 @@ Tensor masked_activation(const Context& context, Tensor a, Tensor b, kernels::Ac
     store.add(ctx, a_ref, dx);
     store.add(ctx, b_ref, std::move(dx));
   });
-  if (derived) attach_recipe(context, y, {&a_saved.memory, &b_saved.memory}, make_again(f, a_saved, b_saved));
+  if (derived) attach_recipe(context, y, {&a_saved.memory, &b_saved.memory}, rebuild(f, a_saved, b_saved));
   return y;
 }
 

@@ -7,8 +7,8 @@
 
 namespace bantam::ops {
 
-/// The forward kernel alone, into y, and into `mask` where that is defined; f is `none` or piecewise. Batch norms that
-/// are pending on the operands of a sum are applied as they are read.
+/// The forward kernel alone, into y, and into `mask` where that is defined; f is `none` or piecewise. Norms that
+/// are deferred to the sum are applied as it reads its operands.
 void run_masked_forward(const Context& context, kernels::ActivationFunction f, const Tensor& a, const Tensor& b,
                         const Tensor& y, const Tensor& mask);
 

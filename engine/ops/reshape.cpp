@@ -4,6 +4,7 @@
 #include "bantam/base/error.h"
 #include "bantam/engine/autograd/saved_tensor.h"
 #include "bantam/engine/autograd/tape.h"
+#include "bantam/engine/autograd/tensor_notes.h"
 
 namespace bantam::ops {
 
@@ -14,7 +15,7 @@ Tensor reshape(const Context& context, const Tensor& x, const Shape& shape) {
                        [x_ref = ValueRef(x), from = x.shape()](const Context& ctx, Tensor dy, GradientStore& store) {
                          store.add(ctx, x_ref, dy.view(from));
                        });
-  if (x.recipe() != nullptr) {
+  if (recipe_of(x) != nullptr) {
     const SavedTensor saved = x;
     attach_recipe(
         context, y, {&saved}, [=](const Context& ctx) { return saved.get(ctx).view(shape); }, true);

@@ -4,11 +4,11 @@
 #include <fmt/format.h>
 
 #include "bantam/base/error.h"
+#include "bantam/engine/autograd/geometry.h"
+#include "bantam/engine/autograd/gradient_target.h"
 #include "bantam/engine/autograd/pending_gradients.h"
 #include "bantam/engine/autograd/saved_tensor.h"
 #include "bantam/engine/autograd/tape.h"
-#include "bantam/engine/autograd/geometry.h"
-#include "bantam/engine/autograd/gradient_target.h"
 
 namespace bantam::ops {
 namespace {
@@ -58,8 +58,8 @@ void run_backward(const Context& context, const SeparableBlockShape& shape, Save
     if (wanted) dx = context.allocate(x.shape(), dtype);
     const std::size_t bytes =
         kernels::separable_block_workspace_bytes(shape, dtype, SeparableBlockPass::backward, context.device.kind);
-    const bool waits = context.pending != nullptr && depthwise.in_arena() && pointwise.in_arena() &&
-                       (!w.bias.defined() || bias.in_arena()) && context.pending->takes(context, bytes, 3);
+    const bool waits = context.step.gradients != nullptr && depthwise.in_arena() && pointwise.in_arena() &&
+                       (!w.bias.defined() || bias.in_arena()) && context.step.gradients->takes(context, bytes, 3);
     Tensor parts;
     if (waits) parts = context.allocate({static_cast<std::int64_t>(bytes)}, DType::uint8, Category::workspace);
     const Scratch scratch = context.scratch(waits ? 0 : bytes);
@@ -71,12 +71,12 @@ void run_backward(const Context& context, const SeparableBlockShape& shape, Save
                                                      .depthwise = {depthwise.data, depthwise.accumulate},
                                                      .pointwise = {pointwise.data, pointwise.accumulate},
                                                      .bias = {bias.data, bias.accumulate},
-                                                     .pending = waits ? &context.pending->sums() : nullptr};
+                                                     .pending = waits ? &context.step.gradients->sums() : nullptr};
     BANTAM_KERNEL(context.exec, separable_block_backward, shape, dtype, inputs, gradients,
                   waits ? Workspace{parts.data(), bytes} : scratch.get());
     if (waits)
-      context.pending->keep(context, {w.depthwise.parameter(), w.pointwise.parameter(), w.bias.parameter()},
-                            std::move(parts));
+      context.step.gradients->keep(context, {w.depthwise.parameter(), w.pointwise.parameter(), w.bias.parameter()},
+                                   std::move(parts));
   }
   depthwise.hand_on(context, w.depthwise, store);
   pointwise.hand_on(context, w.pointwise, store);

@@ -10,6 +10,7 @@
 #include <fmt/format.h>
 
 #include "bantam/base/error.h"
+#include "bantam/engine/graph/lower.h"
 
 namespace bantam {
 namespace {
@@ -23,11 +24,26 @@ NodeId last_reader(const Graph& graph, NodeId node) {
 
 /// Whether backward of a later node reads the output: then it is kept, or made again.
 bool read_again(const Graph& graph, NodeId node) {
-  for (NodeId later = node + 1; later <= graph.output(); ++later)
+  for (NodeId later = node + 1; later <= graph.output(); ++later) {
+    const Layer& layer = *graph.node(later).layer;
     if (std::ranges::count(graph.node(later).inputs, node) > 0 &&
-        graph.node(later).layer->reads_input_again(graph.input_shapes(later)))
+        (!layer.cheap(graph.input_shapes(later)) || layer.uses_batch_statistics()))
       return true;
+  }
   return false;
+}
+
+/// By node: whether it runs in one op with the node before it, or applies a norm that this op leaves to it.
+std::vector<bool> nodes_of_fusions(const Graph& graph, const StepPlanOptions& step) {
+  std::vector<bool> joined(graph.nodes().size(), false);
+  if (!step.model.fusion) return joined;
+  const FusionTarget target{.compute = step.model.precision.compute(), .device = step.device.kind};
+  for (const ProgramSegment& segment : lower(graph, {}, true, target).segments)
+    for (const NodePlan& plan : segment.nodes)
+      for (NodeId node = plan.first + 1; node <= plan.last + (plan.fusion != nullptr && plan.defers_norm ? 1 : 0);
+           ++node)
+        joined[static_cast<std::size_t>(node)] = true;
+  return joined;
 }
 
 /// Bytes that live from forward into backward, by layer.
@@ -53,7 +69,7 @@ bool means(const Graph& graph, const std::string& name, NodeId first, NodeId las
   try {
     std::size_t again = 0;
     bool same = true;
-    for (const LoweredSegment& segment : lower(graph, {RecomputeOptions::Kind::named, {name}})) {
+    for (const ProgramSegment& segment : lower(graph, {RecomputeOptions::Kind::named, {name}}).segments) {
       if (!segment.recompute) continue;
       ++again;
       same = same && segment.first == first && segment.last == last;
@@ -66,35 +82,36 @@ bool means(const Graph& graph, const std::string& name, NodeId first, NodeId las
 
 }  // namespace
 
-std::vector<RecomputeUnit> recompute_units(const Graph& graph, const StepPlan& plan, const StepCost& cost,
-                                           std::int64_t value_bytes) {
+std::vector<RecomputeUnit> recompute_units(const Graph& graph, const StepPlanOptions& step, const StepPlan& plan,
+                                           const StepCost& cost) {
+  const auto value_bytes = step.batch * static_cast<std::int64_t>(size_of(step.model.precision.compute()));
+  const std::vector<bool> fused = nodes_of_fusions(graph, step);
   std::map<std::string, std::uint64_t> kept = kept_by_owner(plan);
   std::vector<RecomputeUnit> units;
   for (NodeId node = 1; node <= graph.output(); ++node) {
     const GraphNode& description = graph.node(node);
-    const bool skips = description.layer->skips_unread_output();
-    const bool deferred = cost.deferral[static_cast<std::size_t>(node)] > 0;
-    const double seconds = deferred ? 0 : cost.again[static_cast<std::size_t>(node)];
+    const auto at = static_cast<std::size_t>(node);
     const std::uint64_t kept_bytes = kept[description.name],
                         bytes = static_cast<std::uint64_t>(description.output.elements() * value_bytes);
     const bool in_place = !units.empty() && 2 * kept_bytes < bytes && units.back().read_until == node;
-    if (!in_place) units.push_back({.first = node});
+    if (!in_place && !fused[at]) units.push_back({.first = node});
     RecomputeUnit& unit = units.back();
     unit.last = node;
     unit.read_until = last_reader(graph, node);
-    unit.seconds += seconds;
-    unit.unread_seconds = skips ? seconds : 0;
+    unit.seconds += cost.again[at];
+    unit.unread_seconds = std::max(0.0, cost.again[at] - cost.last[at]);
     unit.kept_bytes += kept_bytes;
     unit.output_bytes = bytes;
-    unit.end_bytes = !read_again(graph, node) ? 0 : skips ? std::max(bytes, kept_bytes) : bytes;
+    unit.end_bytes = !read_again(graph, node)                          ? 0
+                     : description.layer->traits().skips_unused_output ? std::max(bytes, kept_bytes)
+                                                                       : bytes;
   }
   return units;
 }
 
-void count_kept(const Graph& graph, const StepPlan& plan, Derive derive, const StepCost& cost,
+void count_kept(const Graph& graph, const StepPlan& plan, std::span<const double> seconds,
                 std::span<RecomputeUnit> units) {
   std::map<std::string, std::uint64_t> kept = kept_by_owner(plan);
-  const std::vector<double> seconds = derivation_seconds(graph, derive, cost);
   for (RecomputeUnit& unit : units) {
     unit.kept_bytes = 0;
     unit.derive_seconds = 0;

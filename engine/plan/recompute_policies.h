@@ -12,7 +12,7 @@
 
 namespace bantam {
 
-/// A node, with those behind it that work in its memory; what a stretch consists of.
+/// A node, with those behind it that work in its memory, or the nodes that run as one op; what a stretch consists of.
 struct RecomputeUnit {
   NodeId first = 1, last = 1;
   NodeId read_until = 1;           ///< the last node that reads its output
@@ -35,18 +35,19 @@ using StretchList = std::vector<UnitStretch>;
 std::optional<StretchList> with_stretch(StretchList list, UnitStretch stretch);
 
 /// The units of a graph in order. What is kept is read from a plan of the step with nothing run again.
-std::vector<RecomputeUnit> recompute_units(const Graph& graph, const StepPlan& plan, const StepCost& cost,
-                                           std::int64_t value_bytes);
+std::vector<RecomputeUnit> recompute_units(const Graph& graph, const StepPlanOptions& step, const StepPlan& plan,
+                                           const StepCost& cost);
 
-/// What another plan, which derives so much, keeps of the same units, and what deriving it takes.
-void count_kept(const Graph& graph, const StepPlan& plan, Derive derive, const StepCost& cost,
+/// What another plan, which derives tensors, keeps of the same units, and the seconds by node that deriving them takes
+/// (rebuild_seconds).
+void count_kept(const Graph& graph, const StepPlan& plan, std::span<const double> seconds,
                 std::span<RecomputeUnit> units);
 
 /// `options` with these stretches named: by blocks where that says the same, else by layers.
 RecomputeOptions name_stretches(const Graph& graph, std::span<const RecomputeUnit> units, const StretchList& stretches,
                                 RecomputeOptions options);
 
-/// What stretches cost, by sums over their units: close to plans and to `extra_work`, in no time.
+/// What stretches cost, by sums over their units: close to plans and to predicted steps, in no time.
 class StretchEstimates {
  public:
   /// `once`: units as they are kept where they run once; `again`: as a stretch that runs again keeps them meanwhile.

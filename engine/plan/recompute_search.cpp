@@ -45,9 +45,12 @@ constexpr Level kLevels[] = {{}, {Derive::inner}, {Derive::cheap}, {Derive::inne
 struct Policy {
   StretchList stretches;
   Level level;
-  double extra = std::numeric_limits<double>::infinity();
-  /// What policies are compared by.
-  double cost() const { return extra + kStretchCost * static_cast<double>(stretches.size()); }
+};
+
+/// What running a policy on the meta device tells of it.
+struct Measured {
+  std::uint64_t peak = 0;
+  double seconds = 0;  // of an update
 };
 
 StretchList without(StretchList list, std::size_t i) {
@@ -70,7 +73,8 @@ class Search {
   Search(const Graph& graph, const RecomputeQuestion& question)
       : graph_(graph),
         question_(question),
-        cost_(predict_cost(graph, question.step.batch, question.step.model.precision, question.rates)) {}
+        cost_(predict_cost(graph, question.step, question.rates)),
+        seconds_(measured({}).seconds) {}
 
   RecomputeChoice run() {
     double target = static_cast<double>(question_.bytes);
@@ -89,8 +93,7 @@ class Search {
     std::optional<Policy> best;
     for (const Level level : kLevels) {
       if (level.whole) continue;  // of stretches only
-      try_policy(priced({}, level), target, best);
-      if (best && best->extra == 0) return best;
+      if (try_policy({{}, level}, target, best) && level.derive == Derive::none) return best;
     }
     for (const Level level : kLevels) search_single(level, target, best);
     if (best) improve(*best, target);
@@ -99,7 +102,7 @@ class Search {
       search_stretches(level, target, other);
       if (!other) continue;
       improve(*other, target);
-      if (!best || other->cost() < best->cost()) best = std::move(other);
+      if (!best || cost(*other) < cost(*best)) best = std::move(other);
     }
     if (best) return best;
     for (const Level level : kLevels) search_lowest(level, target, best);
@@ -114,7 +117,7 @@ class Search {
     if (estimates.units() > kSmall) return;
     for (std::size_t first = 0; first < estimates.units(); ++first)
       for (std::size_t last = first; last < estimates.units(); ++last)
-        if (estimates.valid({first, last})) try_policy(priced({{first, last}}, level), target, best);
+        if (estimates.valid({first, last})) try_policy({{{first, last}}, level}, target, best);
   }
 
   void search_stretches(Level level, std::uint64_t target, std::optional<Policy>& best) {
@@ -130,8 +133,8 @@ class Search {
     double bytes = static_cast<double>(target - persistent_bytes_);
     for (int i = 0; i < kPlansATable; ++i) {
       const std::size_t bound = table.level_of(bytes);
-      if (!std::isfinite(table.seconds(bound)) || (best && table.seconds(bound) / cost_.step >= best->cost())) return;
-      const Policy policy = priced(table.stretches(bound), level);
+      if (!std::isfinite(table.seconds(bound)) || (best && table.seconds(bound) / cost_.step >= cost(*best))) return;
+      const Policy policy{table.stretches(bound), level};
       if (try_policy(policy, target, best)) return;
       bytes = std::min(bytes, kept_bytes(policy)) - static_cast<double>(peak(policy) - target);
     }
@@ -146,7 +149,7 @@ class Search {
       std::size_t bound = 0;
       while (bound <= StretchTable::kLevels && !std::isfinite(table.seconds(bound))) ++bound;
       for (int more = 0; more < kLowestBounds && bound <= StretchTable::kLevels; ++more, bound += kLowestStep)
-        try_policy(priced(table.stretches(bound), level), target, best);
+        try_policy({table.stretches(bound), level}, target, best);
     }
   }
 
@@ -167,7 +170,7 @@ class Search {
         const StretchEstimates estimates = estimates_of(level);
         for (StretchList& list : with_one_more(estimates, base)) {
           if (plans_ >= most_plans_) return false;
-          if (peak(priced(std::move(list), level)) < before) return true;
+          if (peak({std::move(list), level}) < before) return true;
         }
       }
     return false;
@@ -185,9 +188,9 @@ class Search {
     for (bool better = true; better && plans_ < most_plans_;) {
       better = false;
       for (auto& [list, level] : neighbours(best, target)) {
-        Policy policy = priced(std::move(list), level);
         if (plans_ >= most_plans_) break;
-        if (policy.cost() >= best.cost() || peak(policy) > target) continue;
+        Policy policy{std::move(list), level};
+        if (peak(policy) > target || cost(policy) >= cost(best)) continue;
         best = std::move(policy);
         better = true;
         break;
@@ -229,21 +232,29 @@ class Search {
 
   bool try_policy(Policy policy, std::uint64_t target, std::optional<Policy>& best) {
     if (peak(policy) > target) return false;
-    if (!best || policy.cost() < best->cost()) best = std::move(policy);
+    if (!best || cost(policy) < cost(*best)) best = std::move(policy);
     return true;
   }
 
-  /// Peak by plan, planned once a policy.
-  std::uint64_t peak(const Policy& policy) {
+  /// Peak and time, found once a policy.
+  const Measured& measured(const Policy& policy) {
     const RecomputeOptions options = options_of(policy);
-    const auto [place, is_new] = peaks_.try_emplace(key(options), 0);
-    if (!is_new) return place->second;
+    const auto [place, is_new] = measured_.try_emplace(key(options));
+    Measured& found = place->second;
+    if (!is_new) return found;
     StepPlanOptions step = question_.step;
     step.model.recompute = options;
-    place->second = step_peak(graph_, step);
+    found.peak = step_peak(
+        graph_, step, [&](const kernels::KernelLog& log) { found.seconds = predict_seconds(log, question_.rates); });
     ++plans_;
-    if (place->second < smallest_peak_) smallest_peak_ = place->second, smallest_ = policy;
-    return place->second;
+    if (found.peak < smallest_peak_) smallest_peak_ = found.peak, smallest_ = policy;
+    return found;
+  }
+  std::uint64_t peak(const Policy& policy) { return measured(policy).peak; }
+  double extra(const Policy& policy) { return seconds_ > 0 ? measured(policy).seconds / seconds_ - 1 : 0; }
+  /// What policies are compared by.
+  double cost(const Policy& policy) {
+    return extra(policy) + kStretchCost * static_cast<double>(policy.stretches.size());
   }
 
   bool truly_fits(const RecomputeOptions& options) {
@@ -251,12 +262,6 @@ class Search {
     StepPlanOptions step = question_.step;
     step.model.recompute = options;
     return step_fits(graph_, step, question_.bytes);
-  }
-
-  Policy priced(StretchList stretches, Level level) {
-    Policy policy{std::move(stretches), level};
-    policy.extra = extra_work(graph_, options_of(policy), cost_);
-    return policy;
   }
 
   RecomputeOptions options_of(const Policy& policy) {
@@ -279,10 +284,9 @@ class Search {
     const StepPlan plan = plan_step(graph_, step);
     if (derive != Derive::none) {
       units = units_of(Derive::none);
-      count_kept(graph_, plan, derive, cost_, units);
+      count_kept(graph_, plan, rebuild_seconds(graph_, step, derive, question_.rates), units);
     } else {
-      const auto value_bytes = step.batch * static_cast<std::int64_t>(size_of(step.model.precision.compute()));
-      units = recompute_units(graph_, plan, cost_, value_bytes);
+      units = recompute_units(graph_, step, plan, cost_);
       persistent_bytes_ = plan.persistent_bytes;
     }
     return units;
@@ -295,7 +299,7 @@ class Search {
   }
 
   RecomputeChoice choice(const Policy& policy, bool fits) {
-    return {fits, options_of(policy), peak(policy), policy.extra, plans_};
+    return {fits, options_of(policy), peak(policy), extra(policy), plans_};
   }
 
   const Graph& graph_;
@@ -303,10 +307,11 @@ class Search {
   StepCost cost_;
   std::vector<RecomputeUnit> units_[3];
   std::uint64_t persistent_bytes_ = 0;  // of the model and what trains it
-  std::map<std::string, std::uint64_t> peaks_;
+  std::map<std::string, Measured> measured_;
   std::uint64_t smallest_peak_ = std::numeric_limits<std::uint64_t>::max();
   Policy smallest_;
   std::int64_t plans_ = 0, most_plans_ = 0;
+  double seconds_ = 0;  // of an update with nothing recomputed
 };
 
 }  // namespace

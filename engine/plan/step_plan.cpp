@@ -24,8 +24,10 @@ void run_update(TrainingStep& step, const Batch& batch, std::int64_t accumulate)
   step.update();
 }
 
-/// Makes the model and runs two updates, eagerly; `trace` may be null.
-TracedRun run_steps(Runtime& runtime, const Graph& graph, const StepPlanOptions& options, AllocationTrace* trace) {
+/// Makes the model and runs two updates, eagerly; `trace` may be null, and so may `log`, which gets the second's
+/// kernels.
+TracedRun run_steps(Runtime& runtime, const Graph& graph, const StepPlanOptions& options, AllocationTrace* trace,
+                    kernels::KernelLog* log = nullptr) {
   const Device device = Device::meta_of(options.device);
   const auto now = [trace] { return trace == nullptr ? 0 : trace->now(); };
   BfcAllocator& memory = runtime.allocator(device);
@@ -39,9 +41,11 @@ TracedRun run_steps(Runtime& runtime, const Graph& graph, const StepPlanOptions&
   const Batch batch = allocate_batch(model, options.batch, options.loss);
   for (int update = 0; update < 2; ++update) {
     run.step_begin = now();
+    runtime.set_kernel_log(device, update == 0 ? nullptr : log);
     run_update(step, batch, options.accumulate);
     run.step_end = now();
   }
+  runtime.set_kernel_log(device, nullptr);
   memory.set_trace(nullptr);  // what is live now lives on
   return run;
 }
@@ -163,10 +167,13 @@ StepPlan plan_step(const Graph& graph, const StepPlanOptions& options) {
   return plan;
 }
 
-std::uint64_t step_peak(const Graph& graph, const StepPlanOptions& options) {
+std::uint64_t step_peak(const Graph& graph, const StepPlanOptions& options,
+                        const std::function<void(const kernels::KernelLog&)>& read) {
   check_options(options);
   Runtime runtime(RuntimeOptions{.threads = 1});
-  (void)run_steps(runtime, graph, options, nullptr);
+  kernels::KernelLog log;
+  (void)run_steps(runtime, graph, options, nullptr, read ? &log : nullptr);
+  if (read) read(log);
   return runtime.allocator(Device::meta_of(options.device)).stats().peak_bytes;
 }
 

@@ -65,8 +65,10 @@ struct StepPlan {
 /// (ConfigError, ShapeError), and Error for a batch or accumulation below 1.
 StepPlan plan_step(const Graph& graph, const StepPlanOptions& options);
 
-/// The plan's peak_bytes alone, in less time.
-std::uint64_t step_peak(const Graph& graph, const StepPlanOptions& options);
+/// The plan's peak_bytes alone, in less time. `read` gets the log of the second update's kernels (kernel_log.h), whose
+/// owners' names live as long as the call.
+std::uint64_t step_peak(const Graph& graph, const StepPlanOptions& options,
+                        const std::function<void(const kernels::KernelLog&)>& read = {});
 
 /// Whether the same run gets by with `limit_bytes` (not 0) of the device's memory: the allocator's own algorithm is run
 /// under that limit, with the planned pool reserved where it fits, so what fragmentation costs is counted.

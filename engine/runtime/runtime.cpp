@@ -23,6 +23,7 @@ struct DeviceState {
   std::unique_ptr<OwnedStream> stream;
   std::unique_ptr<BfcAllocator> allocator;
   std::unique_ptr<kernels::DeviceLibraries> libraries;
+  kernels::KernelLog* kernel_log = nullptr;
 };
 
 using DeviceKey = std::tuple<DeviceKind, int, bool, int>;
@@ -150,7 +151,11 @@ Stream Runtime::stream(Device device) { return impl_->state(device).stream->get(
 
 kernels::Exec Runtime::exec(Device device) {
   DeviceState& state = impl_->state(device);
-  return {device, state.stream->get(), impl_->threads, state.libraries.get()};
+  return {device, state.stream->get(), impl_->threads, state.libraries.get(), state.kernel_log};
+}
+
+void Runtime::set_kernel_log(Device device, kernels::KernelLog* log) {
+  impl_->state(device).kernel_log = log;
 }
 
 std::uint64_t Runtime::limit(Device device) { return impl_->limit(device).limit(device.share); }

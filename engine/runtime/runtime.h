@@ -59,8 +59,11 @@ class Runtime {
   BfcAllocator& pinned_allocator();
   /// The device's compute stream.
   Stream stream(Device device);
-  /// What kernels need: device, compute stream, threads, libraries.
+  /// What kernels need: device, compute stream, threads, libraries, log.
   kernels::Exec exec(Device device);
+  /// Kernels called on the device from here on note their work in `log` (kernel_log.h); null: nowhere. Contexts that
+  /// were made before keep the log they have.
+  void set_kernel_log(Device device, kernels::KernelLog* log);
   int threads() const;
 
   /// The limit of the process on a device, or of a share's pool; 0: none.

@@ -261,15 +261,18 @@ void TrainingStep::forward_and_backward(const Batch& batch, std::int64_t first_s
   Tape tape;
   Context context = model_.context(Pass::train);
   context.tape = &tape;
-  context.pending = &model_.parameters().pending();
+  context.step.gradients = &model_.parameters().pending();
   context.random.update = optimizer_.updates();
   context.random.first_sample = first_sample;
+  kernels::KernelLog* const log = context.exec.log;
+  std::optional<kernels::KernelPhaseScope> phase(std::in_place, log, kernels::KernelPhase::forward);
   const Tensor loss = forward_loss(context, batch,
                                    {.divisor = loss_.mean ? static_cast<float>(effective_batch) : 1.0f,
                                     .sums = ring_.updates(),
                                     .slot = optimizer_.metric_slot_address(),  // of the update under way, which the
                                     .seed = optimizer_.loss_scale()});         // device knows
   memory().note_phase("backward");
+  phase.emplace(log, kernels::KernelPhase::backward);
   tape.backward(context, loss, optimizer_.loss_scale());
 }
 
@@ -287,6 +290,7 @@ void TrainingStep::update() {
   const bool recording = recorded_updates_ != kNotRecording;
   const int slot = optimizer_.metric_slot(), rate = recording ? recorded_updates_ : 0;
   try {
+    const kernels::KernelPhaseScope phase(model_.runtime().exec(model_.device()).log, kernels::KernelPhase::update);
     run_part(StepPart::update, 0, [this, rate] { optimizer_.update(rate); });
   } catch (...) {  // not for memory, of which it takes none
     if (!recording) discard();

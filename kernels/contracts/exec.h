@@ -7,6 +7,7 @@
 #include <memory>
 
 #include "bantam/base/error.h"
+#include "bantam/kernels/contracts/kernel_log.h"
 #include "bantam/memory/device/stream.h"
 
 namespace bantam::kernels {
@@ -29,6 +30,8 @@ struct Exec {
   Stream stream;
   int threads = 1;  ///< CPU: threads of parts of a kernel; results do not depend on it
   DeviceLibraries* libraries = nullptr;
+  KernelLog* log = nullptr;  ///< gets the work of each call; null: none is noted
+  const char* owner = "";    ///< layer path, for the log
 };
 
 /// Scratch memory on the kernel's device, aligned to 256. Contents are undefined before and after.
@@ -40,13 +43,16 @@ struct Workspace {
 }  // namespace bantam::kernels
 
 /// Calls kernel `name` of the backend that `exec.device` names, with `exec` put in front of the arguments and, on CUDA,
-/// its device made current. On a meta
-/// device nothing runs. The one place where backends are chosen: a contract `<op>.h` declares `name` in `cpu` and in
-/// `cuda`.
+/// its device made current; on a meta device nothing runs. Where there is an `exec.log`, `kernels::meta` notes the
+/// call's work in it first (arguments are then evaluated twice). The one place where backends are chosen: a contract `<op>.h` declares `name` in `cpu`, `cuda` and
+/// `meta`.
 #if defined(BANTAM_WITH_CUDA)
 #define BANTAM_KERNEL(exec, name, ...)                                \
   do {                                                                \
     const ::bantam::kernels::Exec& bantam_exec_ = (exec);             \
+    if (bantam_exec_.log != nullptr) {                                \
+      ::bantam::kernels::meta::name(bantam_exec_, __VA_ARGS__);       \
+    }                                                                 \
     if (bantam_exec_.device.is_cpu()) {                               \
       ::bantam::kernels::cpu::name(bantam_exec_, __VA_ARGS__);        \
     } else if (bantam_exec_.device.is_cuda()) {                       \
@@ -58,6 +64,9 @@ struct Workspace {
 #define BANTAM_KERNEL(exec, name, ...)                                         \
   do {                                                                         \
     const ::bantam::kernels::Exec& bantam_exec_ = (exec);                      \
+    if (bantam_exec_.log != nullptr) {                                         \
+      ::bantam::kernels::meta::name(bantam_exec_, __VA_ARGS__);                \
+    }                                                                          \
     if (bantam_exec_.device.is_cpu()) {                                        \
       ::bantam::kernels::cpu::name(bantam_exec_, __VA_ARGS__);                 \
     } else if (bantam_exec_.device.is_cuda()) {                                \

@@ -1,5 +1,6 @@
 // Streams recorded into CUDA graphs.
 #include <algorithm>
+#include <initializer_list>
 #include <vector>
 
 #include <cuda_runtime_api.h>
@@ -30,16 +31,29 @@ struct Graph {
   Graph& operator=(const Graph&) = delete;
 };
 
-std::int64_t count_kernels(cudaGraph_t graph) {
+std::int64_t count_nodes(cudaGraph_t graph, std::initializer_list<cudaGraphNodeType> types) {
   std::size_t count = 0;
   check(cudaGraphGetNodes(graph, nullptr, &count), "cudaGraphGetNodes");
   std::vector<cudaGraphNode_t> nodes(count);
   if (count > 0) check(cudaGraphGetNodes(graph, nodes.data(), &count), "cudaGraphGetNodes");
-  return std::ranges::count_if(nodes, [](cudaGraphNode_t node) {
+  return std::ranges::count_if(nodes, [types](cudaGraphNode_t node) {
     cudaGraphNodeType type = cudaGraphNodeTypeEmpty;
     check(cudaGraphNodeGetType(node, &type), "cudaGraphNodeGetType");
-    return type == cudaGraphNodeTypeKernel;
+    return std::ranges::find(types, type) != types.end();
   });
+}
+
+/// The graph that a capture of the stream is filling; null where there is no capture.
+cudaGraph_t graph_under_capture(cudaStream_t stream) {
+  cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+  cudaGraph_t graph = nullptr;
+#if CUDART_VERSION >= 13000
+  check(cudaStreamGetCaptureInfo(stream, &status, nullptr, &graph, nullptr, nullptr, nullptr),
+        "cudaStreamGetCaptureInfo");
+#else
+  check(cudaStreamGetCaptureInfo_v2(stream, &status, nullptr, &graph), "cudaStreamGetCaptureInfo");
+#endif
+  return status == cudaStreamCaptureStatusActive ? graph : nullptr;
 }
 
 }  // namespace
@@ -53,7 +67,7 @@ Recorded end_capture(int device, void* stream) {
   const CurrentDevice scope(device);
   Graph graph;
   check(cudaStreamEndCapture(as_stream(stream), &graph.handle), "cudaStreamEndCapture");
-  Recorded recorded{.kernels = count_kernels(graph.handle)};
+  Recorded recorded{.kernels = count_nodes(graph.handle, {cudaGraphNodeTypeKernel})};
   cudaGraphExec_t executable = nullptr;
   check(cudaGraphInstantiate(&executable, graph.handle, 0), "cudaGraphInstantiate");
   const cudaError_t uploaded =
@@ -62,6 +76,13 @@ Recorded end_capture(int device, void* stream) {
   check(uploaded, "cudaGraphUpload");
   recorded.executable = executable;
   return recorded;
+}
+
+std::int64_t captured_activities(int device, void* stream) {
+  const CurrentDevice scope(device);
+  const cudaGraph_t graph = graph_under_capture(as_stream(stream));
+  if (graph == nullptr) return 0;
+  return count_nodes(graph, {cudaGraphNodeTypeKernel, cudaGraphNodeTypeMemcpy, cudaGraphNodeTypeMemset});
 }
 
 void abandon_capture(int device, void* stream) noexcept {

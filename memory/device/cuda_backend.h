@@ -6,8 +6,13 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "bantam/memory/device/device.h"
+
+namespace bantam {
+struct DeviceActivity;
+}
 
 namespace bantam::cuda_backend {
 
@@ -103,8 +108,15 @@ void begin_capture(int device, void* stream);
 Recorded end_capture(int device, void* stream);
 /// Ends a recording, whatever became of it, and drops it.
 void abandon_capture(int device, void* stream) noexcept;
+/// Kernels, copies and memsets recorded so far; 0 where nothing is being recorded.
+std::int64_t captured_activities(int device, void* stream);
 void launch_recorded(int device, void* executable, void* stream);
 void destroy_recorded(int device, void* executable) noexcept;
+
+// Traced activities (cuda/cupti.cpp; activity_trace.h).
+std::string trace_unavailable();
+void trace_start();
+std::vector<DeviceActivity> trace_stop();
 
 void copy_async(int device, void* to, const void* from, std::size_t bytes, void* stream);
 void zero_async(int device, void* at, std::size_t bytes, void* stream);

@@ -2,6 +2,7 @@
 #include "bantam/memory/device/cuda_backend.h"
 
 #include "bantam/base/error.h"
+#include "bantam/memory/device/activity_trace.h"
 
 namespace bantam::cuda_backend {
 namespace {
@@ -50,6 +51,10 @@ std::uint64_t pool_peak_bytes(void*) { refuse(); }
 void begin_capture(int, void*) { refuse(); }
 Recorded end_capture(int, void*) { refuse(); }
 void abandon_capture(int, void*) noexcept {}
+std::int64_t captured_activities(int, void*) { refuse(); }
+std::string trace_unavailable() { return availability().reason; }
+void trace_start() { refuse(); }
+std::vector<DeviceActivity> trace_stop() { refuse(); }
 void launch_recorded(int, void*, void*) { refuse(); }
 void destroy_recorded(int, void*) noexcept {}
 void copy_async(int, void*, const void*, std::size_t, void*) { refuse(); }

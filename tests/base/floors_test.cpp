@@ -58,6 +58,7 @@ const std::vector<Floor> kHouse = {
       "tiling/head",
       "tiling/update",
       "reference",
+      "meta",
       "cpu/device",
       "cpu/elementwise",
       "cpu/norm",
@@ -86,7 +87,7 @@ const std::vector<Floor> kHouse = {
       "cuda/input",
       ""},
      {}},
-    {"engine", {"runtime", "autograd", "ops", "layers", "graph", "step", "plan", "train"}, {}},
+    {"engine", {"runtime", "program", "autograd", "ops", "layers", "graph", "step", "plan", "train"}, {}},
     {"data", {"formats", "pipeline", "delivery"}, {}},
     {"models", {"zoo", "yaml"}, {"data"}},
     {"cli", {"config", "session", "measure", "fit", "print", "report", "train", "plan", "see", ""}, {}},
@@ -150,7 +151,7 @@ bool is_cuda_header(const std::string& include) {
 /// Whether `cmake --install` takes it along (cmake/BantamInstall.cmake).
 bool is_installed(const std::string& path) {
   if (!path.ends_with(".h") || path.starts_with("cli/")) return false;
-  for (const char* folder : {"/cuda/", "/cpu/", "/reference/", "/tiling/"})
+  for (const char* folder : {"/cuda/", "/cpu/", "/reference/", "/tiling/", "/meta/"})
     if (path.find(folder) != std::string::npos) return false;
   return true;
 }

@@ -67,5 +67,10 @@ Conv2dForward conv2d_forward;
 Conv2dGradInput conv2d_grad_input;
 Conv2dGradWeight conv2d_grad_weight;
 }  // namespace cuda
+namespace meta {
+Conv2dForward conv2d_forward;
+Conv2dGradInput conv2d_grad_input;
+Conv2dGradWeight conv2d_grad_weight;
+}  // namespace meta
 
 }  // namespace bantam::kernels

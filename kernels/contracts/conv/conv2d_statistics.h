@@ -26,5 +26,8 @@ Conv2dForwardStatistics conv2d_forward_statistics;
 namespace cuda {
 Conv2dForwardStatistics conv2d_forward_statistics;
 }  // namespace cuda
+namespace meta {
+Conv2dForwardStatistics conv2d_forward_statistics;
+}  // namespace meta
 
 }  // namespace bantam::kernels

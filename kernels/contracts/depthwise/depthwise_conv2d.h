@@ -51,5 +51,10 @@ DepthwiseConv2dForward depthwise_conv2d_forward;
 DepthwiseConv2dGradInput depthwise_conv2d_grad_input;
 DepthwiseConv2dGradWeight depthwise_conv2d_grad_weight;
 }  // namespace cuda
+namespace meta {
+DepthwiseConv2dForward depthwise_conv2d_forward;
+DepthwiseConv2dGradInput depthwise_conv2d_grad_input;
+DepthwiseConv2dGradWeight depthwise_conv2d_grad_weight;
+}  // namespace meta
 
 }  // namespace bantam::kernels

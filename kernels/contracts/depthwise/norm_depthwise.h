@@ -59,5 +59,9 @@ namespace cuda {
 NormDepthwiseForward norm_depthwise_forward;
 NormDepthwiseBackward norm_depthwise_backward;
 }  // namespace cuda
+namespace meta {
+NormDepthwiseForward norm_depthwise_forward;
+NormDepthwiseBackward norm_depthwise_backward;
+}  // namespace meta
 
 }  // namespace bantam::kernels

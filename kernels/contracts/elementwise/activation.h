@@ -44,5 +44,9 @@ namespace cuda {
 ActivationForward activation_forward;
 ActivationGrad activation_grad;
 }  // namespace cuda
+namespace meta {
+ActivationForward activation_forward;
+ActivationGrad activation_grad;
+}  // namespace meta
 
 }  // namespace bantam::kernels

@@ -25,5 +25,9 @@ namespace cuda {
 BiasForward bias_forward;
 BiasGrad bias_grad;
 }  // namespace cuda
+namespace meta {
+BiasForward bias_forward;
+BiasGrad bias_grad;
+}  // namespace meta
 
 }  // namespace bantam::kernels

@@ -39,5 +39,9 @@ namespace cuda {
 DropoutForward dropout_forward;
 DropoutGrad dropout_grad;
 }  // namespace cuda
+namespace meta {
+DropoutForward dropout_forward;
+DropoutGrad dropout_grad;
+}  // namespace meta
 
 }  // namespace bantam::kernels

@@ -30,5 +30,11 @@ Scale scale;
 Cast cast;
 Fill fill;
 }  // namespace cuda
+namespace meta {
+Add add;
+Scale scale;
+Cast cast;
+Fill fill;
+}  // namespace meta
 
 }  // namespace bantam::kernels

@@ -29,5 +29,9 @@ namespace cuda {
 MaskedActivationForward masked_activation_forward;
 MaskedActivationGrad masked_activation_grad;
 }  // namespace cuda
+namespace meta {
+MaskedActivationForward masked_activation_forward;
+MaskedActivationGrad masked_activation_grad;
+}  // namespace meta
 
 }  // namespace bantam::kernels

@@ -73,5 +73,9 @@ namespace cuda {
 ClassifierHeadForward classifier_head_forward;
 ClassifierHeadBackward classifier_head_backward;
 }  // namespace cuda
+namespace meta {
+ClassifierHeadForward classifier_head_forward;
+ClassifierHeadBackward classifier_head_backward;
+}  // namespace meta
 
 }  // namespace bantam::kernels

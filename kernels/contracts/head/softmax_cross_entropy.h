@@ -65,5 +65,9 @@ namespace cuda {
 SoftmaxCrossEntropyForward softmax_cross_entropy_forward;
 SoftmaxCrossEntropyGrad softmax_cross_entropy_grad;
 }  // namespace cuda
+namespace meta {
+SoftmaxCrossEntropyForward softmax_cross_entropy_forward;
+SoftmaxCrossEntropyGrad softmax_cross_entropy_grad;
+}  // namespace meta
 
 }  // namespace bantam::kernels

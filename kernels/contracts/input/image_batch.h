@@ -60,5 +60,11 @@ LabelBatch label_batch;
 EpochBatch epoch_batch;
 AdvanceEpoch advance_epoch;
 }  // namespace cuda
+namespace meta {
+ImageBatch image_batch;
+LabelBatch label_batch;
+EpochBatch epoch_batch;
+AdvanceEpoch advance_epoch;
+}  // namespace meta
 
 }  // namespace bantam::kernels

@@ -41,5 +41,8 @@ Matmul matmul;
 namespace cuda {
 Matmul matmul;
 }
+namespace meta {
+Matmul matmul;
+}
 
 }  // namespace bantam::kernels

@@ -85,5 +85,11 @@ BatchNormApply batch_norm_apply;
 BatchNormBackwardTraining batch_norm_backward_training;
 BatchNormForwardInference batch_norm_forward_inference;
 }  // namespace cuda
+namespace meta {
+BatchNormForwardTraining batch_norm_forward_training;
+BatchNormApply batch_norm_apply;
+BatchNormBackwardTraining batch_norm_backward_training;
+BatchNormForwardInference batch_norm_forward_inference;
+}  // namespace meta
 
 }  // namespace bantam::kernels

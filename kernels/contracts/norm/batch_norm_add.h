@@ -39,5 +39,9 @@ namespace cuda {
 BatchNormAdd batch_norm_add;
 BatchNormAddGrad batch_norm_add_grad;
 }  // namespace cuda
+namespace meta {
+BatchNormAdd batch_norm_add;
+BatchNormAddGrad batch_norm_add_grad;
+}  // namespace meta
 
 }  // namespace bantam::kernels

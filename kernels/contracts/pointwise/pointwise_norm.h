@@ -63,5 +63,10 @@ NormInputGradientMade norm_input_gradient;
 PointwiseNormForward pointwise_norm_forward;
 PointwiseNormBackward pointwise_norm_backward;
 }  // namespace cuda
+namespace meta {
+NormInputGradientMade norm_input_gradient;
+PointwiseNormForward pointwise_norm_forward;
+PointwiseNormBackward pointwise_norm_backward;
+}  // namespace meta
 
 }  // namespace bantam::kernels

@@ -48,5 +48,11 @@ MaxPool2dGradInput max_pool2d_grad_input;
 AvgPool2dForward avg_pool2d_forward;
 AvgPool2dGradInput avg_pool2d_grad_input;
 }  // namespace cuda
+namespace meta {
+MaxPool2dForward max_pool2d_forward;
+MaxPool2dGradInput max_pool2d_grad_input;
+AvgPool2dForward avg_pool2d_forward;
+AvgPool2dGradInput avg_pool2d_grad_input;
+}  // namespace meta
 
 }  // namespace bantam::kernels

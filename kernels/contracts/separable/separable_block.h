@@ -104,5 +104,9 @@ namespace cuda {
 SeparableBlockForward separable_block_forward;
 SeparableBlockBackward separable_block_backward;
 }  // namespace cuda
+namespace meta {
+SeparableBlockForward separable_block_forward;
+SeparableBlockBackward separable_block_backward;
+}  // namespace meta
 
 }  // namespace bantam::kernels

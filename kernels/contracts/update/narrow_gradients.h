@@ -50,5 +50,8 @@ WidenGradients widen_gradients;
 namespace cuda {
 WidenGradients widen_gradients;
 }  // namespace cuda
+namespace meta {
+WidenGradients widen_gradients;
+}  // namespace meta
 
 }  // namespace bantam::kernels

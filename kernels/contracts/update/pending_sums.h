@@ -37,5 +37,8 @@ AddUpParts add_up_parts;
 namespace cuda {
 AddUpParts add_up_parts;
 }  // namespace cuda
+namespace meta {
+AddUpParts add_up_parts;
+}  // namespace meta
 
 }  // namespace bantam::kernels

@@ -109,5 +109,9 @@ namespace cuda {
 BeginUpdate begin_update;
 ApplyUpdate apply_update;
 }  // namespace cuda
+namespace meta {
+BeginUpdate begin_update;
+ApplyUpdate apply_update;
+}  // namespace meta
 
 }  // namespace bantam::kernels

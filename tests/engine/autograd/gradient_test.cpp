@@ -70,8 +70,9 @@ TEST_P(GradientTest, MakesANormsInputGradientOfDz) {
   }
   const auto on_device = [&](const std::vector<float>& v, const Shape& shape) { return ctx.upload(shape, v.data()); };
   Gradient gradient(on_device(dz, {kRows, kChannels}),
-                    {on_device(x, {kRows, kChannels}), values(ctx, scale), values(ctx, mean), values(ctx, inv_std),
-                     on_device(totals, {2, kChannels})});
+                    {.x = on_device(x, {kRows, kChannels}),
+                     .norm = {.scale = values(ctx, scale), .mean = values(ctx, mean), .inv_std = values(ctx, inv_std)},
+                     .totals = on_device(totals, {2, kChannels})});
   EXPECT_TRUE(gradient.in_pieces() && gradient.of_norm());
   const std::vector<float> made = to_host<float>(std::move(gradient).tensor(ctx), ctx.stream);
   for (std::size_t i = 0; i < made.size(); ++i) EXPECT_NEAR(made[i], expected[i], 1e-5);

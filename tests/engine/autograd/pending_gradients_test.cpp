@@ -89,7 +89,7 @@ TEST_P(PendingGradientsTest, ABlockWithAFrozenWeightDoesNotWait) {
     arena.materialize(ctx, 7);
     Tape tape;
     ctx.tape = &tape;
-    ctx.pending = &arena.pending();
+    ctx.step.gradients = &arena.pending();
     const Tensor x = testing::random_tensor(ctx, {2, 9, 8, 8}, 1);
     const Tensor y = ops::separable_block(ctx, x, {d.value(), p.value(), b.value()}, {.relu = true});
     (void)tape.backward(ctx, y, testing::random_tensor(ctx, y.shape(), 2));

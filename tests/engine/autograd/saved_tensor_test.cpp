@@ -2,7 +2,9 @@
 #include "bantam/engine/autograd/saved_tensor.h"
 
 #include "bantam/base/error.h"
+#include "bantam/engine/autograd/tensor_notes.h"
 #include "tests/engine/engine_fixture.h"
+#include "tests/engine/fixed_norm.h"
 
 namespace bantam {
 namespace {
@@ -11,11 +13,12 @@ using testing::EngineTest;
 
 class SavedTensorTest : public EngineTest {
  protected:
+  const NodePlan cheap_{.derive = Derive::cheap};
   /// A context whose ops record and give recipes.
   Context recording(Precision precision = {}) {
     Context ctx = context(precision);
     ctx.tape = &tape_;
-    ctx.derive = Derive::cheap;
+    ctx.node = &cheap_;
     return ctx;
   }
   Context backward_context(Context ctx) {
@@ -42,7 +45,7 @@ TEST_P(SavedTensorTest, ARecipeHoldsNoMemoryAndGivesTheSameBits) {
   for (const PrecisionKind kind : {PrecisionKind::float32, PrecisionKind::mixed_float16}) {
     const Context ctx = recording({kind});
     const Tensor x = leaf(ctx, {64, 33}, 1);
-    Tensor y = ops::batch_norm(ctx, x, {}, {.activation = {kernels::Activation::silu}});
+    Tensor y = ops::batch_norm(ctx, x, {.activation = {kernels::Activation::silu}});
     const std::vector<float> bits = values(y);
     const std::uint64_t with_y = in_use();
     const SavedTensor saved = y;
@@ -74,9 +77,10 @@ TEST_P(SavedTensorTest, CopiesAreSharedWhileTheyLive) {
 
 TEST_P(SavedTensorTest, WithoutDeriveTheMemoryIsKept) {
   Context ctx = recording();
-  ctx.derive = Derive::none;
+  const NodePlan none{.derive = Derive::none};
+  ctx.node = &none;
   const Tensor x = leaf(ctx, {64, 8}, 1), y = ops::batch_norm(ctx, x, {});
-  EXPECT_EQ(y.recipe(), nullptr);
+  EXPECT_EQ(recipe_of(y), nullptr);
   const SavedTensor saved = y;
   EXPECT_EQ(saved.get(ctx).data(), y.data());
   EXPECT_EQ(saved.traffic(), 0);
@@ -110,8 +114,9 @@ TEST_P(SavedTensorTest, ChainsOfCheapOpsGiveTheSameBitsAfterTheOriginalsWereOver
 
 TEST_P(SavedTensorTest, NoSumIsMadeFromASumThatIsMade) {
   const Context ctx = recording();
-  Context deferring = ctx;
-  deferring.defer = true;
+  NodePlan defers = cheap_;
+  defers.defers_norm = true;
+  const Context deferring = testing::under(ctx, defers);
   Tensor sum = ops::batch_norm(ctx, leaf(ctx, {16, 8}, 1), {});
   std::vector<int> traffic;
   std::vector<SavedTensor> saved;
@@ -129,34 +134,35 @@ TEST_P(SavedTensorTest, NoSumIsMadeFromASumThatIsMade) {
 
 TEST_P(SavedTensorTest, InnerDerivesNoSums) {
   Context ctx = recording();
-  ctx.derive = Derive::inner;
+  const NodePlan inner{.derive = Derive::inner};
+  ctx.node = &inner;
   const Tensor a = ops::batch_norm(ctx, leaf(ctx, {16, 8}, 1), {}), b = leaf(ctx, {16, 8}, 2);
-  EXPECT_NE(a.recipe(), nullptr);
-  EXPECT_EQ(ops::add(ctx, a, b, kRelu).recipe(), nullptr);
-  EXPECT_NE(ops::activation(ctx, a, kernels::Activation::relu).recipe(), nullptr);
+  EXPECT_NE(recipe_of(a), nullptr);
+  EXPECT_EQ(recipe_of(ops::add(ctx, a, b, kRelu)), nullptr);
+  EXPECT_NE(recipe_of(ops::activation(ctx, a, kernels::Activation::relu)), nullptr);
 }
 
 TEST_P(SavedTensorTest, WhatNobodyElseKeepsIsNoBasisForARecipe) {
   const Context ctx = recording();
   Tensor x = leaf(ctx, {16, 8}, 1);
-  EXPECT_EQ(ops::activation(ctx, std::move(x), kernels::Activation::relu).recipe(), nullptr);  // works in place
+  EXPECT_EQ(recipe_of(ops::activation(ctx, std::move(x), kernels::Activation::relu)), nullptr);  // works in place
   const Tensor held = leaf(ctx, {16, 8}, 2);
-  EXPECT_NE(ops::activation(ctx, held, kernels::Activation::relu).recipe(), nullptr);
+  EXPECT_NE(recipe_of(ops::activation(ctx, held, kernels::Activation::relu)), nullptr);
   Context silent = ctx;
   silent.tape = nullptr;
-  EXPECT_EQ(ops::batch_norm(silent, held, {}).recipe(), nullptr);
+  EXPECT_EQ(recipe_of(ops::batch_norm(silent, held, {})), nullptr);
 }
 
-TEST_P(SavedTensorTest, KeepsakesComeBackInOrderAndNoMore) {
+TEST_P(SavedTensorTest, SavedStatisticsComeBackInOrderAndNoMore) {
   const Context ctx = context();
-  Keepsakes keepsakes;
-  keepsakes.leave(testing::random_tensor(ctx, {3}, 1));
-  keepsakes.leave(testing::random_tensor(ctx, {4}, 2));
-  EXPECT_FALSE(keepsakes.replaying());
-  keepsakes.replay();
-  EXPECT_EQ(keepsakes.take().shape(), (Shape{3}));
-  EXPECT_EQ(keepsakes.take().shape(), (Shape{4}));
-  EXPECT_THROW((void)keepsakes.take(), Error);
+  SavedStatistics saved;
+  saved.save(testing::random_tensor(ctx, {3}, 1));
+  saved.save(testing::random_tensor(ctx, {4}, 2));
+  EXPECT_FALSE(saved.replaying());
+  saved.replay();
+  EXPECT_EQ(saved.take().shape(), (Shape{3}));
+  EXPECT_EQ(saved.take().shape(), (Shape{4}));
+  EXPECT_THROW((void)saved.take(), Error);
 }
 
 }  // namespace

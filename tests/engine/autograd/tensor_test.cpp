@@ -1,6 +1,6 @@
 // Storage goes back to its allocator, views share it, foreign memory is welcome.
 #include "bantam/base/error.h"
-#include "bantam/engine/autograd/batch_statistics.h"
+#include "bantam/engine/autograd/tensor_notes.h"
 #include "tests/engine/engine_fixture.h"
 
 namespace bantam {
@@ -33,9 +33,10 @@ TEST_P(TensorTest, ViewsAndSlicesShowTheSameValues) {
   EXPECT_EQ(to_host<float>(a.slice(4, {4}), ctx.stream), std::vector<float>(values.begin() + 4, values.begin() + 8));
   EXPECT_THROW((void)a.view({5}), ShapeError);
   Tensor known = a;
-  known.set_statistics(std::make_shared<BatchStatistics>());
-  EXPECT_EQ(Tensor(known).statistics(), known.statistics());
-  EXPECT_EQ(known.view({12}).statistics(), nullptr) << "a view may be written to, as another value";
+  set_statistics(known, {});
+  EXPECT_NE(statistics_of(known), nullptr);
+  EXPECT_EQ(statistics_of(Tensor(known)), statistics_of(known));
+  EXPECT_EQ(statistics_of(known.view({12})), nullptr) << "a view may be written to, as another value";
   EXPECT_THROW((void)a.slice(9, {4}), ShapeError);
   EXPECT_THROW((void)a.reinterpret(44, {2}, DType::float32), ShapeError);
   EXPECT_THROW((void)to_host<std::int32_t>(a, ctx.stream), DTypeError);

@@ -1,11 +1,11 @@
 // Convolutions that give their norm's statistics: which ones, against the two ops apart, and where a stretch runs
 // again.
-#include "bantam/engine/graph/conv_norm.h"
-
-#include "bantam/engine/autograd/batch_statistics.h"
+#include "bantam/engine/autograd/tensor_notes.h"
 #include "bantam/engine/graph/graph.h"
+#include "bantam/engine/graph/patterns.h"
 #include "bantam/engine/plan/step_plan.h"
 #include "tests/engine/engine_fixture.h"
+#include "tests/engine/fixed_norm.h"
 
 namespace bantam {
 namespace {
@@ -52,7 +52,7 @@ Graph small_network(bool linear = false) {
 std::vector<std::string> convolutions(const Graph& graph, const FusionTarget& target) {
   std::vector<std::string> names;
   for (NodeId node = 1; node <= graph.output(); ++node)
-    if (const NodeId norm = fusion::norm_behind_conv(graph, node, target); norm != 0)
+    if (const NodeId norm = fusion::norm_after_conv(graph, node, target); norm != 0)
       names.push_back(graph.node(node).name + " " + graph.node(norm).name);
   return names;
 }
@@ -85,34 +85,36 @@ TEST_P(ConvNormTest, TheOpGivesWhatTheNormWouldFind) {
   for (const Shape& shape : {Shape{3, 21, 18, 3}, Shape{3, 10, 9, 8}}) {
     const Tensor x = testing::random_tensor(context, shape, 1, -2, 3),
                  w = testing::random_tensor(context, {16, 3, 3, shape[-1]}, 2);
-    const auto stage = [&] {
+    const auto norm = [&] {
       const std::vector<float> ones(16, 1.0f);
-      return ops::NormStage{
-          .tensors = {.pending_mean = context.upload(channels, ones.data()),
-                      .pending_variance = context.upload(channels, ones.data())},
-          .settings = {.epsilon = 0.01f, .running = {.rate = 0.3f}, .activation = {Activation::relu}}};
+      return Norm{.next_running_mean = context.upload(channels, ones.data()),
+                  .next_running_variance = context.upload(channels, ones.data()),
+                  .epsilon = 0.01f,
+                  .running = {.rate = 0.3f},
+                  .activation = {Activation::relu}};
     };
-    const ops::NormStage apart = stage(), given = stage();
+    const Norm apart = norm(), given = norm();
     const Window2d window{.padding = Padding::symmetric(1)};
-    const Tensor expected = ops::batch_norm(context, ops::conv2d(context, x, w, window), apart.tensors, apart.settings);
-    Context asking = context;
-    asking.norm_behind = &given;
+    const Tensor expected = ops::batch_norm(context, ops::conv2d(context, x, w, window), apart);
+    const testing::FixedNorm after(given);
+    const NodePlan plan{.norm_after = &after};
+    Context asking = testing::under(context, plan);
     const Tensor y = ops::conv2d(asking, x, w, window);
-    ASSERT_NE(y.statistics(), nullptr);
-    const Tensor normed = ops::batch_norm(context, y, given.tensors, given.settings);
+    ASSERT_NE(statistics_of(y), nullptr);
+    const Tensor normed = ops::batch_norm(context, y, given);
     const auto compare = [&](const Tensor& got, const Tensor& want, double tolerance) {
       const auto a = to_host_floats(got, context.stream), b = to_host_floats(want, context.stream);
       for (std::size_t i = 0; i < a.size(); ++i) ASSERT_NEAR(a[i], b[i], tolerance * (1 + std::abs(b[i])));
     };
     compare(normed, expected, 2e-3);  // one rounding of float16 and one of the convolution's own
-    compare(given.tensors.pending_mean, apart.tensors.pending_mean, 1e-4);
-    compare(given.tensors.pending_variance, apart.tensors.pending_variance, 1e-4);
+    compare(given.next_running_mean, apart.next_running_mean, 1e-4);
+    compare(given.next_running_variance, apart.next_running_variance, 1e-4);
     asking.pass = Pass::evaluate;
-    EXPECT_EQ(ops::conv2d(asking, x, w, window).statistics(), nullptr) << "evaluation asks for none";
+    EXPECT_EQ(statistics_of(ops::conv2d(asking, x, w, window)), nullptr) << "evaluation asks for none";
     asking.pass = Pass::recompute;
-    const auto moved = to_host_floats(given.tensors.pending_mean, context.stream);
+    const auto moved = to_host_floats(given.next_running_mean, context.stream);
     EXPECT_EQ(to_host_floats(ops::conv2d(asking, x, w, window), context.stream), to_host_floats(y, context.stream));
-    EXPECT_EQ(to_host_floats(given.tensors.pending_mean, context.stream), moved) << "recompute moves nothing";
+    EXPECT_EQ(to_host_floats(given.next_running_mean, context.stream), moved) << "recompute moves nothing";
   }
 }
 

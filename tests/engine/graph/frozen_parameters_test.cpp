@@ -2,11 +2,13 @@
 // one's place in the arena is not touched.
 #include <functional>
 
+#include "bantam/engine/autograd/tensor_notes.h"
 #include "bantam/engine/ops/classifier_head.h"
 #include "bantam/engine/ops/conv2d.h"
 #include "bantam/engine/ops/norm_depthwise.h"
 #include "bantam/engine/ops/separable_block.h"
 #include "tests/engine/engine_fixture.h"
+#include "tests/engine/fixed_norm.h"
 
 namespace bantam {
 namespace {
@@ -41,13 +43,13 @@ FusedOp separable_block(std::int64_t pool) {
 }
 
 /// A norm with relu; without scale or shift where they are not defined.
-ops::NormStage norm_stage(const Context& context, std::int64_t channels, Tensor scale, Tensor shift) {
+Norm relu_norm(const Context& context, std::int64_t channels, Tensor scale, Tensor shift) {
   const std::vector<float> ones(static_cast<std::size_t>(channels), 1.0f);
-  return {.tensors = {.scale = std::move(scale),
-                      .shift = std::move(shift),
-                      .pending_mean = context.upload({channels}, ones.data()),
-                      .pending_variance = context.upload({channels}, ones.data())},
-          .settings = {.activation = {Activation::relu}}};
+  return {.scale = std::move(scale),
+          .shift = std::move(shift),
+          .next_running_mean = context.upload({channels}, ones.data()),
+          .next_running_variance = context.upload({channels}, ones.data()),
+          .activation = {Activation::relu}};
 }
 
 FusedOp norm_depthwise() {
@@ -57,8 +59,8 @@ FusedOp norm_depthwise() {
           .parameters = {spec("scale", channels, true), spec("shift", channels, true), spec("weight", {3, 3, 8}),
                          spec("scale2", channels, true), spec("shift2", channels, true)},
           .run = [](const Context& context, const Tensor& x, const std::vector<Tensor>& p, const Tensor&) {
-            return ops::norm_depthwise(context, x, norm_stage(context, 8, p[0], p[1]), p[2],
-                                       {.padding = Padding::symmetric(1)}, norm_stage(context, 8, p[3], p[4]));
+            return ops::norm_depthwise(context, x, relu_norm(context, 8, p[0], p[1]), p[2],
+                                       {.padding = Padding::symmetric(1)}, relu_norm(context, 8, p[3], p[4]));
           }};
 }
 
@@ -75,17 +77,18 @@ FusedOp pointwise_norm(std::int64_t filters, bool behind) {
           .run =
               [=](const Context& context, const Tensor& x, const std::vector<Tensor>& p, const Tensor&) {
                 const Window2d window{.padding = Padding::symmetric(1)};
-                Context leaving = context, asking = context;
-                leaving.defer = true;
-                const Tensor pending = ops::norm_depthwise(leaving, x, norm_stage(context, 8, {}, {}), p[0], window,
-                                                           norm_stage(context, 8, p[1], p[2]));
-                EXPECT_NE(pending.pending(), nullptr);
-                if (!behind) return ops::conv2d(context, pending, p[3]);
-                const ops::NormStage read = norm_stage(context, filters, p[4], {});
-                asking.norm_behind = &read;
+                const NodePlan defers{.defers_norm = true};
+                const Tensor deferred =
+                    ops::norm_depthwise(testing::under(context, defers), x, relu_norm(context, 8, {}, {}), p[0], window,
+                                        relu_norm(context, 8, p[1], p[2]));
+                EXPECT_NE(deferred_norm_of(deferred), nullptr);
+                if (!behind) return ops::conv2d(context, deferred, p[3]);
+                const Norm read = relu_norm(context, filters, p[4], {});
+                const testing::FixedNorm after(read);
+                const NodePlan computes{.norm_after = &after};
                 const Tensor weight = testing::random_tensor(context, {3, 3, filters}, 8);
-                return ops::norm_depthwise(context, ops::conv2d(asking, pending, p[3]), read, weight, window,
-                                           norm_stage(context, filters, {}, {}));
+                return ops::norm_depthwise(context, ops::conv2d(testing::under(context, computes), deferred, p[3]),
+                                           read, weight, window, relu_norm(context, filters, {}, {}));
               },
           .half_only = true};
 }

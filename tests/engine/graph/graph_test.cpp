@@ -1,11 +1,13 @@
 // Graphs: names, shapes, and lowering to segments.
 #include "bantam/engine/graph/graph.h"
 
+#include <algorithm>
 #include <ctime>
 
 #include <gtest/gtest.h>
 
 #include "bantam/base/error.h"
+#include "bantam/engine/graph/lower.h"
 #include "bantam/engine/layers/layers.h"
 
 namespace bantam {
@@ -66,14 +68,14 @@ TEST(GraphTest, SamePaddingIsKeras) {
 }
 
 TEST(LowerTest, OneSegmentANodeWithoutRecompute) {
-  const auto segments = lower(residual(), {});
+  const auto segments = lower(residual(), {}).segments;
   ASSERT_EQ(segments.size(), 5u);
   EXPECT_FALSE(segments[1].recompute);
   EXPECT_EQ(segments[3].inputs, (std::vector<NodeId>{1, 3}));
 }
 
-TEST(LowerTest, AllMakesBlocksOneStretch) {
-  const auto segments = lower(residual(), {.kind = RecomputeOptions::Kind::all});
+TEST(LowerTest, AllMakesBlocksOneSegment) {
+  const auto segments = lower(residual(), {.kind = RecomputeOptions::Kind::all}).segments;
   ASSERT_EQ(segments.size(), 3u);
   EXPECT_EQ(segments[1].first, 2);
   EXPECT_EQ(segments[1].last, 4);
@@ -82,16 +84,17 @@ TEST(LowerTest, AllMakesBlocksOneStretch) {
 }
 
 TEST(LowerTest, NamesChooseLayersOrBlocks) {
-  const auto block = lower(residual(), {.kind = RecomputeOptions::Kind::named, .names = {"block"}});
+  const auto block = lower(residual(), {.kind = RecomputeOptions::Kind::named, .names = {"block"}}).segments;
   ASSERT_EQ(block.size(), 3u);
   EXPECT_TRUE(block[1].recompute);
   EXPECT_FALSE(block[0].recompute);
-  const auto layer = lower(residual(), {.kind = RecomputeOptions::Kind::named, .names = {"block/a", "head"}});
+  const auto layer = lower(residual(), {.kind = RecomputeOptions::Kind::named, .names = {"block/a", "head"}}).segments;
   ASSERT_EQ(layer.size(), 5u);
   EXPECT_TRUE(layer[1].recompute);
   EXPECT_TRUE(layer[4].recompute);
   EXPECT_FALSE(layer[2].recompute);
-  EXPECT_EQ(lower(residual(), {.kind = RecomputeOptions::Kind::named, .names = {"block", "block/a"}}).size(), 3u);
+  EXPECT_EQ(lower(residual(), {.kind = RecomputeOptions::Kind::named, .names = {"block", "block/a"}}).segments.size(),
+            3u);
   EXPECT_EQ(error_of([] { (void)lower(residual(), {.kind = RecomputeOptions::Kind::named, .names = {"blok"}}); }),
             "recompute: no layer or block is named 'blok'; did you mean 'block'?");
 }
@@ -103,28 +106,29 @@ TEST(LowerTest, ABlockThatMoreThanOneValueLeavesIsRefusedByName) {
   graph.add("sum", add(), {a, b});
   EXPECT_EQ(error_of([&] { (void)lower(graph, {.kind = RecomputeOptions::Kind::named, .names = {"block"}}); }),
             "recompute: more than one value leaves block 'block'; name layers within it");
-  EXPECT_EQ(lower(graph, {.kind = RecomputeOptions::Kind::all}).size(), 3u);  // layer by layer instead
+  EXPECT_EQ(lower(graph, {.kind = RecomputeOptions::Kind::all}).segments.size(), 3u);  // layer by layer instead
 }
 
-TEST(LowerTest, StretchesAreOneSegment) {
+TEST(LowerTest, RangesAreOneSegment) {
   const auto named = [](std::vector<std::string> names) {
     return RecomputeOptions{.kind = RecomputeOptions::Kind::named, .names = std::move(names)};
   };
-  const auto stretch = lower(residual(), named({"stem..block"}));
-  ASSERT_EQ(stretch.size(), 2u);
-  EXPECT_TRUE(stretch[0].recompute);
-  EXPECT_EQ(stretch[0].last, 4);
-  EXPECT_EQ(stretch[0].inputs, (std::vector<NodeId>{0}));
-  const auto layers = lower(residual(), named({"block/a..block/b", "block/b"}));  // the second is inside the first
+  const auto segment = lower(residual(), named({"stem..block"})).segments;
+  ASSERT_EQ(segment.size(), 2u);
+  EXPECT_TRUE(segment[0].recompute);
+  EXPECT_EQ(segment[0].last, 4);
+  EXPECT_EQ(segment[0].inputs, (std::vector<NodeId>{0}));
+  const auto layers =
+      lower(residual(), named({"block/a..block/b", "block/b"})).segments;  // the second is inside the first
   ASSERT_EQ(layers.size(), 4u);
   EXPECT_EQ(layers[1].first, 2);
   EXPECT_EQ(layers[1].last, 3);
   EXPECT_EQ(error_of([&] { (void)lower(residual(), named({"stem..blok"})); }),
             "recompute: no layer or block is named 'blok'; did you mean 'block'?");
   EXPECT_EQ(error_of([&] { (void)lower(residual(), named({"head..stem"})); }),
-            "recompute: the stretch 'head..stem' ends before it begins");
+            "recompute: the segment 'head..stem' ends before it begins");
   EXPECT_EQ(error_of([&] { (void)lower(residual(), named({"stem..block/a"})); }),
-            "recompute: more than one value leaves stretch 'stem..block/a'; name layers within it");
+            "recompute: more than one value leaves segment 'stem..block/a'; name layers within it");
   EXPECT_EQ(error_of([&] {
               (void)lower(residual(), named({"block/a..block/b", "block/b..head"}));
             }),
@@ -135,46 +139,52 @@ TEST(LowerTest, StretchesAreOneSegment) {
             "recompute: 'stem..block' and 'block..head' overlap");
 }
 
-TEST(LowerTest, AFusionIsOneSegmentAndIsNeverCutByAStretch) {
+/// Operations that stand for several layers.
+std::size_t fused(const ProgramSegment& segment) {
+  return static_cast<std::size_t>(
+      std::ranges::count_if(segment.nodes, [](const NodePlan& plan) { return plan.last > plan.first; }));
+}
+
+TEST(LowerTest, AFusionIsOneSegmentAndIsNeverCutByASegment) {
   const std::vector<Fusion> fusions{{.first = 2, .last = 3}};  // block/a and block/b
-  const auto once = lower(residual(), {}, fusions);
+  const auto once = lower(residual(), {}, fusions).segments;
   ASSERT_EQ(once.size(), 4u);
   EXPECT_EQ(once[1].first, 2);
   EXPECT_EQ(once[1].last, 3);
   EXPECT_FALSE(once[1].recompute);
-  EXPECT_EQ(once[1].fusions.size(), 1u);
-  EXPECT_TRUE(once[0].fusions.empty() && once[2].fusions.empty());
-  const auto cut = lower(residual(), {.kind = RecomputeOptions::Kind::named, .names = {"block/b"}}, fusions);
+  EXPECT_EQ(fused(once[1]), 1u);
+  EXPECT_EQ(fused(once[0]) + fused(once[2]), 0u);
+  const auto cut = lower(residual(), {.kind = RecomputeOptions::Kind::named, .names = {"block/b"}}, fusions).segments;
   ASSERT_EQ(cut.size(), 4u);
   EXPECT_TRUE(cut[1].recompute);
   EXPECT_EQ(cut[1].first, 2);
-  EXPECT_EQ(cut[1].fusions.size(), 1u);
+  EXPECT_EQ(fused(cut[1]), 1u);
   const auto both =
-      lower(residual(), {.kind = RecomputeOptions::Kind::named, .names = {"block/a", "block/b"}}, fusions);
-  EXPECT_EQ(both.size(), 4u);  // one stretch
-  const auto inside = lower(residual(), {.kind = RecomputeOptions::Kind::named, .names = {"block"}}, fusions);
+      lower(residual(), {.kind = RecomputeOptions::Kind::named, .names = {"block/a", "block/b"}}, fusions).segments;
+  EXPECT_EQ(both.size(), 4u);  // one segment
+  const auto inside = lower(residual(), {.kind = RecomputeOptions::Kind::named, .names = {"block"}}, fusions).segments;
   ASSERT_EQ(inside.size(), 3u);
-  EXPECT_EQ(inside[1].fusions.size(), 1u);
+  EXPECT_EQ(fused(inside[1]), 1u);
 }
 
-// Fusions that begin in one block and end in the next must not make one stretch of all the blocks.
-TEST(LowerTest, AFusionThatTwoStretchesCutIsTheFirstOnes) {
+// Fusions that begin in one block and end in the next must not make one segment of all the blocks.
+TEST(LowerTest, AFusionThatTwoSegmentsCutIsTheFirstOnes) {
   Graph graph({8, 8, 3});
   for (const std::string block : {"one", "two", "three"}) {
     graph.add(block + "/conv", conv2d({.filters = 3}));
     graph.add(block + "/norm", batch_norm());
   }
-  const std::vector<Fusion> fusions{{.first = 2, .last = 3}, {.first = 4, .last = 5}};  // norm and the conv behind it
+  const std::vector<Fusion> fusions{{.first = 2, .last = 3}, {.first = 4, .last = 5}};  // norm and the conv after it
   for (const RecomputeOptions& options :
        {RecomputeOptions{.kind = RecomputeOptions::Kind::all},
         RecomputeOptions{.kind = RecomputeOptions::Kind::named, .names = {"one", "two", "three"}}}) {
-    const auto segments = lower(graph, options, fusions);
+    const auto segments = lower(graph, options, fusions).segments;
     ASSERT_EQ(segments.size(), 3u);
     constexpr NodeId kLast[] = {3, 5, 6};
     for (std::size_t i = 0; i < 3; ++i) {
       EXPECT_TRUE(segments[i].recompute);
       EXPECT_EQ(segments[i].last, kLast[i]);
-      EXPECT_EQ(segments[i].fusions.size(), i < 2 ? 1u : 0u);
+      EXPECT_EQ(fused(segments[i]), i < 2 ? 1u : 0u);
     }
   }
 }

@@ -155,7 +155,7 @@ TEST_P(NarrowGradientsOfModelTest, AWeightUsedTwiceIsAddedUpAndAFrozenOneLeftAlo
       arena.materialize(ctx, 7);
       Tape tape;
       ctx.tape = &tape;
-      if (pends) ctx.pending = &arena.pending();
+      if (pends) ctx.step.gradients = &arena.pending();
       const Tensor x = testing::random_tensor(ctx, {2, 9, 8, 16}, 1);
       const Window2d window{.kernel = {3, 3}, .padding = Padding::same()};
       const Tensor y = ops::conv2d(ctx, ops::conv2d(ctx, x, weight.value(), window), weight.value(), window);

@@ -171,12 +171,13 @@ TEST_P(RecomputeTest, AStretchThatRunsAgainDoesNotMakeItsOutput) {
     once.tape = &kept;
     const std::vector<float> expected = gradient(once, ops::add(once, a, b, {kind}));
 
-    Keepsakes keepsakes;
+    SavedStatistics saved;
+    const NodePlan ends{.ends_segment = true};
     Context first = plain;
-    first.keepsakes = &keepsakes;
-    first.ends_stretch = true;
+    first.node = &ends;
+    first.step.saved = &saved;
     const Tensor y = ops::add(first, a, b, {kind});
-    keepsakes.replay();
+    saved.replay();
     Tape tape;
     Context second = first;
     second.tape = &tape;

@@ -1,6 +1,6 @@
 // The fused end of a classifier: where it stands in, and that it trains as its parts do.
 #include "bantam/base/error.h"
-#include "bantam/engine/graph/fusion.h"
+#include "bantam/engine/graph/lower.h"
 #include "bantam/engine/ops/classifier_head.h"
 #include "tests/engine/engine_fixture.h"
 
@@ -37,18 +37,18 @@ TEST(ClassifierHeadPattern, StandsInForTwoDenseLayersAtTheEnd) {
   EXPECT_FALSE(fuses(longer)) << "not at the end";
 }
 
-TEST(ClassifierHeadPattern, NeverRunsAgain) {
+TEST(ClassifierHeadPattern, IsNeverRecomputed) {
   const Graph graph = classifier();
   const std::vector<Fusion> fusions = find_fusions(graph, {.compute = DType::float16, .device = DeviceKind::cuda});
   const RecomputeOptions all{.kind = RecomputeOptions::Kind::all};
   const RecomputeOptions named{.kind = RecomputeOptions::Kind::named, .names = {"conv..logits"}};
   const RecomputeOptions inner{.kind = RecomputeOptions::Kind::named, .names = {"logits"}};
   for (const RecomputeOptions& options : {all, named, inner}) {
-    const std::vector<LoweredSegment> segments = lower(graph, options, fusions);
+    const std::vector<ProgramSegment> segments = lower(graph, options, fusions).segments;
     EXPECT_EQ(segments.back().first, 3);
     EXPECT_EQ(segments.back().last, 4);
     EXPECT_FALSE(segments.back().recompute);
-    EXPECT_EQ(segments.front().recompute, options.names != inner.names) << "the rest of the stretch does";
+    EXPECT_EQ(segments.front().recompute, options.names != inner.names) << "the rest of the segment is";
   }
 }
 

@@ -1,7 +1,7 @@
 // The op norm, depthwise convolution, norm: against the three ops, forward, running statistics and all gradients; where
 // a stretch runs again; and which nodes of a graph become it.
 #include "bantam/engine/graph/graph.h"
-#include "bantam/engine/graph/norm_depthwise.h"
+#include "bantam/engine/graph/patterns.h"
 #include "bantam/engine/ops/norm_depthwise.h"
 #include "tests/engine/engine_fixture.h"
 
@@ -21,13 +21,14 @@ struct Case {
   bool derive = false;
 };
 
-/// The output (as backward makes it again, where it does), running statistics, and the gradients of x, the weights and
+/// The output (as backward rebuilds it, where it does), running statistics, and the gradients of x, the weights and
 /// four vectors.
 std::vector<std::vector<float>> results(Runtime& runtime, Device device, const Case& c, bool fused) {
   Context context = Context::make(runtime, device, {c.precision});
   Tape tape;
   context.tape = &tape;
-  context.derive = c.derive ? Derive::cheap : Derive::none;
+  const NodePlan plan{.derive = c.derive ? Derive::cheap : Derive::none};
+  context.node = &plan;
   std::vector<std::uint64_t> ids;
   const auto leaf = [&](const Tensor& values) {
     Tensor x = values;
@@ -39,23 +40,22 @@ std::vector<std::vector<float>> results(Runtime& runtime, Device device, const C
   const auto vector = [&](std::uint64_t seed, float low, float high) {
     return context.upload(channels, testing::random_floats(channels[0], seed, low, high).data());
   };
-  const auto stage = [&](std::uint64_t seed) {
-    return ops::NormStage{.tensors = {.scale = leaf(vector(seed, 0.5f, 1.5f)),
-                                      .shift = leaf(vector(seed + 1, -0.5f, 0.5f)),
-                                      .pending_mean = vector(seed + 2, -1, 1),
-                                      .pending_variance = vector(seed + 3, 0.5f, 1.5f)},
-                          .settings = {.running = {.rate = 0.3f}, .activation = {Activation::relu}}};
+  const auto norm = [&](std::uint64_t seed) {
+    return Norm{.scale = leaf(vector(seed, 0.5f, 1.5f)),
+                .shift = leaf(vector(seed + 1, -0.5f, 0.5f)),
+                .next_running_mean = vector(seed + 2, -1, 1),
+                .next_running_variance = vector(seed + 3, 0.5f, 1.5f),
+                .running = {.rate = 0.3f},
+                .activation = {Activation::relu}};
   };
   const Tensor x = leaf(testing::random_tensor(context, c.shape, 1, -2, 3)),
                w = leaf(testing::random_tensor(context, {3, 3, channels[0]}, 2));
-  const ops::NormStage before = stage(10), behind = stage(20);
+  const Norm before = norm(10), after = norm(20);
   const Window2d window{.stride = {c.stride, c.stride}, .padding = Padding::symmetric(1)};
-  Tensor y =
-      fused ? ops::norm_depthwise(context, x, before, w, window, behind)
-            : ops::batch_norm(context,
-                              ops::depthwise_conv2d(
-                                  context, ops::batch_norm(context, x, before.tensors, before.settings), w, window),
-                              behind.tensors, behind.settings);
+  Tensor y = fused
+                 ? ops::norm_depthwise(context, x, before, w, window, after)
+                 : ops::batch_norm(
+                       context, ops::depthwise_conv2d(context, ops::batch_norm(context, x, before), w, window), after);
   Context later = context;
   later.tape = nullptr;
   const SavedTensor saved = y;
@@ -63,10 +63,10 @@ std::vector<std::vector<float>> results(Runtime& runtime, Device device, const C
   const Tensor seed = testing::random_tensor(context, y.shape(), 3);
   std::vector<std::vector<float>> all{to_host_floats(y, context.stream)};
   y = Tensor(saved.get(later));
-  EXPECT_EQ(to_host_floats(y, context.stream), all[0]) << "made again: the same bits";
+  EXPECT_EQ(to_host_floats(y, context.stream), all[0]) << "rebuilt: the same bits";
   y.set_value_id(saved.ref().id);
-  for (const ops::NormStage* norm : {&before, &behind})
-    for (const Tensor& moved : {norm->tensors.pending_mean, norm->tensors.pending_variance})
+  for (const Norm* moving : {&before, &after})
+    for (const Tensor& moved : {moving->next_running_mean, moving->next_running_variance})
       all.push_back(to_host_floats(moved, context.stream));
   GradientStore store = tape.backward(context, std::move(y), seed);
   for (const std::uint64_t id : ids) all.push_back(to_host_floats(store.take(id), context.stream));

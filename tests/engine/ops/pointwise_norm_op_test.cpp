@@ -1,10 +1,11 @@
-// Pointwise convolution behind a pending norm: a stretch of norms, depthwise and pointwise convolutions with everything
+// Pointwise convolution after a deferred norm: a chain of norms, depthwise and pointwise convolutions with everything
 // left to its reader, against the layers apart; which norms a graph leaves.
-#include "bantam/engine/autograd/batch_statistics.h"
-#include "bantam/engine/graph/graph.h"
+#include "bantam/engine/autograd/tensor_notes.h"
+#include "bantam/engine/graph/lower.h"
 #include "bantam/engine/ops/norm_depthwise.h"
 #include "bantam/engine/ops/pointwise_norm.h"
 #include "tests/engine/engine_fixture.h"
+#include "tests/engine/fixed_norm.h"
 
 namespace bantam {
 namespace {
@@ -34,7 +35,7 @@ class Stretch {
     Tensor y = fused ? run_fused() : run_apart();
     const Tensor seed = halves(y.shape(), 5);
     std::vector<std::vector<float>> all{to_host_floats(y, context_.stream)};
-    for (const Tensor& moved : {norms_[2].tensors.pending_mean, norms_[2].tensors.pending_variance})
+    for (const Tensor& moved : {norms_[2].next_running_mean, norms_[2].next_running_variance})
       all.push_back(to_host_floats(moved, context_.stream));
     GradientStore store = tape_.backward(context_, std::move(y), seed);
     for (std::size_t i = 0; i < ids_.size(); ++i) {
@@ -63,34 +64,34 @@ class Stretch {
     return x;
   }
   /// Channels that relu leaves as they are, and one of four that it closes: none lies where rounding decides.
-  ops::NormStage norm(std::int64_t channels, std::uint64_t seed) {
+  Norm norm(std::int64_t channels, std::uint64_t seed) {
     const auto vector = [&](std::uint64_t s, float low, float high) {
       return context_.upload({channels}, testing::random_floats(channels, seed + s, low, high).data());
     };
     std::vector<float> shift = testing::random_floats(channels, seed + 1, 5.0f, 6.0f);
     for (std::size_t c = 2; c < shift.size(); c += 4) shift[c] = -shift[c];
-    return {.tensors = {.scale = leaf(vector(0, 0.5f, 1.0f)),
-                        .shift = leaf(context_.upload({channels}, shift.data())),
-                        .pending_mean = vector(2, -1, 1),
-                        .pending_variance = vector(3, 0.5f, 1.5f)},
-            .settings = {.running = {.rate = 0.3f}, .activation = {Activation::relu}}};
+    return {.scale = leaf(vector(0, 0.5f, 1.0f)),
+            .shift = leaf(context_.upload({channels}, shift.data())),
+            .next_running_mean = vector(2, -1, 1),
+            .next_running_variance = vector(3, 0.5f, 1.5f),
+            .running = {.rate = 0.3f},
+            .activation = {Activation::relu}};
   }
   Tensor run_fused() {
     const Window2d window{.padding = Padding::symmetric(1)};
-    Context leaving = context_, asking = context_;
-    leaving.defer = true;
-    asking.norm_behind = &norms_[2];
-    const Tensor pending = ops::norm_depthwise(leaving, x_, norms_[0], depthwise_[0], window, norms_[1]);
-    EXPECT_NE(pending.pending(), nullptr);
-    const Tensor product = ops::conv2d(asking, pending, pointwise_);
-    EXPECT_TRUE(product.statistics() != nullptr && product.statistics()->makes_gradient == (product.shape()[3] <= 128));
+    const testing::FixedNorm after(norms_[2]);
+    const NodePlan defers{.defers_norm = true}, computes{.norm_after = &after};
+    const Tensor deferred =
+        ops::norm_depthwise(testing::under(context_, defers), x_, norms_[0], depthwise_[0], window, norms_[1]);
+    EXPECT_NE(deferred_norm_of(deferred), nullptr);
+    const Tensor product = ops::conv2d(testing::under(context_, computes), deferred, pointwise_);
+    const BatchStatistics* statistics = statistics_of(product);
+    EXPECT_TRUE(statistics != nullptr && statistics->computes_norm_gradient == (product.shape()[3] <= 128));
     return ops::norm_depthwise(context_, product, norms_[2], depthwise_[1], window, norms_[3]);
   }
   Tensor run_apart() {
     const Window2d window{.padding = Padding::symmetric(1)};
-    const auto normed = [&](const Tensor& x, const ops::NormStage& n) {
-      return ops::batch_norm(context_, x, n.tensors, n.settings);
-    };
+    const auto normed = [&](const Tensor& x, const Norm& n) { return ops::batch_norm(context_, x, n); };
     const auto between = [&](const Tensor& x, int i) {
       const Tensor y = ops::depthwise_conv2d(context_, normed(x, norms_[2 * i]), depthwise_[i], window);
       return normed(y, norms_[2 * i + 1]);
@@ -103,7 +104,7 @@ class Stretch {
   Tape tape_;
   std::vector<std::uint64_t> ids_;
   Tensor x_, pointwise_, depthwise_[2];
-  std::vector<ops::NormStage> norms_;
+  std::vector<Norm> norms_;
 };
 
 // Within 1e-3 of float32, two roundings of float16; or, where what lies between the seven ops loses more (sums cancel),
@@ -135,13 +136,14 @@ TEST(PointwiseNormLowering, LeavesTheNormToAPointwiseConvolution) {
     graph.add("reader", conv2d(reader));
     std::vector<std::string> names;
     const auto fusions = find_fusions(graph, {.compute = compute, .device = DeviceKind::cuda});
-    for (const LoweredSegment& segment : lower(graph, {}, fusions))
-      for (const NodeId node : segment.deferred) names.push_back(graph.node(node).name);
-    // A stretch that has one of the two has both.
+    for (const ProgramSegment& segment : lower(graph, {}, fusions).segments)
+      for (const NodePlan& plan : segment.nodes)
+        if (plan.defers_norm) names.push_back(graph.node(plan.last).name);
+    // A segment that has one of the two has both.
     for (const char* name : {"depthwise", "reader"}) {
       const auto cut = lower(graph, {.kind = RecomputeOptions::Kind::named, .names = {name}}, fusions);
       if (!names.empty()) {
-        EXPECT_EQ(cut.front().last, graph.output()) << name;
+        EXPECT_EQ(cut.segments.front().last, graph.output()) << name;
       }
     }
     return names;

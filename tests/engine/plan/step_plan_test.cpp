@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 
 #include "bantam/base/error.h"
+#include "bantam/engine/graph/lower.h"
 #include "tests/engine/engine_fixture.h"
 
 namespace bantam::testing {

@@ -6,6 +6,7 @@
 
 #include <gtest/gtest.h>
 
+#include "bantam/engine/graph/lower.h"
 #include "bantam/models/yaml/layer_kinds.h"
 #include "tests/models/yaml/model_text.h"
 
@@ -152,7 +153,7 @@ TEST(Layers, ResidualBlocksExpandToNodesUnderTheirName) {
   EXPECT_EQ(nodes[7].inputs, (std::vector<NodeId>{5, 6}));
   EXPECT_EQ(to_string(model.graph.output_shape()), "(96)");
   const auto segments =
-      lower(model.graph, {.kind = RecomputeOptions::Kind::named, .names = {"residual", "down", "tail"}});
+      lower(model.graph, {.kind = RecomputeOptions::Kind::named, .names = {"residual", "down", "tail"}}).segments;
   EXPECT_EQ(segments.size(), 3u);  // each block is one unit of recompute
 }
 

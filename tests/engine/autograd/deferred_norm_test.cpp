@@ -1,8 +1,9 @@
-// Pending norms: a sum that applies its operands' batch norms has the bits of one that reads them written, forward and
-// backward; and which norms of a graph are left to their readers.
-#include "bantam/engine/autograd/pending_norm.h"
-
+// Deferred norms: a sum that applies its operands' batch norms has the bits of one that reads them written, forward and
+// backward; and which norms of a graph are deferred to their readers.
+#include "bantam/engine/autograd/tensor_notes.h"
+#include "bantam/engine/graph/lower.h"
 #include "tests/engine/engine_fixture.h"
+#include "tests/engine/fixed_norm.h"
 
 namespace bantam {
 namespace {
@@ -10,8 +11,8 @@ namespace {
 using kernels::Activation;
 using testing::EngineTest;
 
-class PendingNormTest : public EngineTest {};
-BANTAM_INSTANTIATE_ON_DEVICES(PendingNormTest);
+class DeferredNormTest : public EngineTest {};
+BANTAM_INSTANTIATE_ON_DEVICES(DeferredNormTest);
 
 struct Case {
   Shape shape;
@@ -26,7 +27,8 @@ std::vector<std::vector<float>> results(Runtime& runtime, Device device, const C
   Context context = Context::make(runtime, device, {c.precision});
   Tape tape;
   context.tape = &tape;
-  context.derive = c.derive ? Derive::cheap : Derive::none;
+  const NodePlan writes{.derive = c.derive ? Derive::cheap : Derive::none};
+  context.node = &writes;
   std::vector<std::uint64_t> ids;
   const auto leaf = [&](const Tensor& values) {
     Tensor x = values;
@@ -39,18 +41,18 @@ std::vector<std::vector<float>> results(Runtime& runtime, Device device, const C
     return leaf(context.upload(channels, testing::random_floats(channels[0], seed, 0.5f, 1.5f).data()));
   };
   const auto norm = [&](const Tensor& x, std::uint64_t seed) {
-    const ops::BatchNormTensors tensors{.scale = vector(seed), .shift = vector(seed + 1)};
-    Context local = context;
-    local.defer = defer;
-    const Tensor y = ops::batch_norm(local, x, tensors);
-    EXPECT_EQ(y.pending() != nullptr, defer);
+    NodePlan plan = writes;
+    plan.defers_norm = defer;
+    const Norm norm{.scale = vector(seed), .shift = vector(seed + 1)};
+    const Tensor y = ops::batch_norm(testing::under(context, plan), x, norm);
+    EXPECT_EQ(deferred_norm_of(y) != nullptr, defer);
     return y;
   };
   const Tensor a = leaf(testing::random_tensor(context, c.shape, 1, -2, 3)),
                b = leaf(testing::random_tensor(context, c.shape, 2));
   const Tensor right = c.both ? norm(b, 30) : b;
   Tensor y = ops::add(context, right, norm(a, 20), c.activation);
-  EXPECT_EQ(y.pending(), nullptr);
+  EXPECT_EQ(deferred_norm_of(y), nullptr);
   std::vector<std::vector<float>> all{to_host_floats(y, context.stream)};
   Context later = context;
   later.tape = nullptr;
@@ -67,7 +69,7 @@ std::vector<std::vector<float>> results(Runtime& runtime, Device device, const C
   return all;
 }
 
-TEST_P(PendingNormTest, ASumThatAppliesNormsHasTheSameBitsForwardAndBackward) {
+TEST_P(DeferredNormTest, ASumThatAppliesNormsHasTheSameBitsForwardAndBackward) {
   for (const Shape& shape : {Shape{7, 3}, Shape{2, 5, 3, 9}, Shape{40, 64}, Shape{33, 24}})
     for (const PrecisionKind precision :
          {PrecisionKind::float32, PrecisionKind::mixed_float16, PrecisionKind::mixed_bfloat16})
@@ -80,10 +82,10 @@ TEST_P(PendingNormTest, ASumThatAppliesNormsHasTheSameBitsForwardAndBackward) {
           }
 }
 
-TEST_P(PendingNormTest, NothingIsWrittenUntilTheSum) {
+TEST_P(DeferredNormTest, NothingIsWrittenUntilTheSum) {
   const Context plain = context();
-  Context ctx = plain;
-  ctx.defer = true;
+  const NodePlan defers{.defers_norm = true};
+  Context ctx = testing::under(plain, defers);
   Tensor x = testing::random_tensor(ctx, {64, 32}, 1), shortcut = testing::random_tensor(ctx, {64, 32}, 2);
   const void* place = x.data();
   Tensor normed = ops::batch_norm(ctx, x, {});
@@ -91,23 +93,25 @@ TEST_P(PendingNormTest, NothingIsWrittenUntilTheSum) {
   x = Tensor();
   const Tensor y = ops::add(ctx, std::move(normed), shortcut, {Activation::relu});
   EXPECT_EQ(y.data(), place) << "the last holder's memory is written over";
-  EXPECT_EQ(y.pending(), nullptr);
+  EXPECT_EQ(deferred_norm_of(y), nullptr);
   ctx.pass = Pass::evaluate;  // by running statistics: written
   const Tensor zeros = ctx.upload({32}, std::vector<float>(32, 0.0f).data());
-  EXPECT_EQ(ops::batch_norm(ctx, shortcut, {.running_mean = zeros, .running_variance = zeros}).pending(), nullptr);
-  ctx.pass = Pass::train;  // an activation behind it: written
-  EXPECT_EQ(ops::batch_norm(ctx, shortcut, {}, {.activation = {Activation::relu}}).pending(), nullptr);
+  EXPECT_EQ(deferred_norm_of(ops::batch_norm(ctx, shortcut, {.running_mean = zeros, .running_variance = zeros})),
+            nullptr);
+  ctx.pass = Pass::train;  // an activation after it: written
+  EXPECT_EQ(deferred_norm_of(ops::batch_norm(ctx, shortcut, {.activation = {Activation::relu}})), nullptr);
 }
 
-/// Names of the norms that are left to their readers.
+/// Names of the norms that are deferred to their readers.
 std::vector<std::string> deferred(const Graph& graph, const RecomputeOptions& recompute) {
   std::vector<std::string> names;
-  for (const LoweredSegment& segment : lower(graph, recompute))
-    for (const NodeId node : segment.deferred) names.push_back(graph.node(node).name);
+  for (const ProgramSegment& segment : lower(graph, recompute).segments)
+    for (const NodePlan& plan : segment.nodes)
+      if (plan.defers_norm) names.push_back(graph.node(plan.last).name);
   return names;
 }
 
-TEST(PendingNorms, AreThoseWithoutActivationWhoseOnlyReaderIsASum) {
+TEST(DeferredNorms, AreThoseWithoutActivationWhoseOnlyReaderIsASum) {
   using Names = std::vector<std::string>;
   Graph graph({8, 8, 4});
   graph.add("a/relu", batch_norm({.activation = {Activation::relu}}));
@@ -121,7 +125,7 @@ TEST(PendingNorms, AreThoseWithoutActivationWhoseOnlyReaderIsASum) {
   graph.add("last", batch_norm());
   EXPECT_EQ(deferred(graph, {}), (Names{"a/left", "a/right", "c/norm"}));
   const auto named = [](Names names) { return RecomputeOptions{RecomputeOptions::Kind::named, std::move(names)}; };
-  EXPECT_EQ(deferred(graph, named({"b/add"})), (Names{"c/norm"})) << "what enters a stretch is written";
+  EXPECT_EQ(deferred(graph, named({"b/add"})), (Names{"c/norm"})) << "what enters a segment is written";
   EXPECT_EQ(deferred(graph, named({"c/read..c/norm"})), (Names{"a/left", "a/right"})) << "what leaves it too";
   EXPECT_EQ(deferred(graph, named({"a/relu..b/add", "c"})), (Names{"a/left", "a/right", "c/norm"}));
 }

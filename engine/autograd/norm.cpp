@@ -1,0 +1,39 @@
+// A norm as kernels take it.
+#include "bantam/engine/autograd/norm.h"
+
+#include <utility>
+
+namespace bantam {
+namespace {
+
+const float* floats(const Tensor& tensor) { return tensor.defined() ? tensor.as<float>() : nullptr; }
+
+}  // namespace
+
+kernels::BatchNormAffine Norm::affine() const { return {floats(scale), floats(shift), activation}; }
+
+kernels::NormOperand Norm::operand(const Tensor& x) const {
+  return {.x = x.data(), .affine = affine(), .mean = floats(mean), .inv_std = floats(inv_std)};
+}
+
+Norm Norm::of_batch(Tensor batch_mean, Tensor batch_inv_std) const {
+  return {.scale = scale,
+          .shift = shift,
+          .epsilon = epsilon,
+          .running = running,
+          .activation = activation,
+          .mean = std::move(batch_mean),
+          .inv_std = std::move(batch_inv_std)};
+}
+
+kernels::StatisticsOutput Norm::statistics_output(bool moves_running) const {
+  const bool moves = moves_running && next_running_mean.defined();
+  return {.epsilon = epsilon,
+          .update = running,
+          .running_mean = moves ? next_running_mean.as<float>() : nullptr,
+          .running_variance = moves ? next_running_variance.as<float>() : nullptr,
+          .mean = mean.as<float>(),
+          .inv_std = inv_std.as<float>()};
+}
+
+}  // namespace bantam

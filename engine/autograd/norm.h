@@ -1,0 +1,37 @@
+// Norm: a batch norm as a value: the one type by which ops, tensors' notes and gradients speak of it.
+#pragma once
+
+#include "bantam/engine/autograd/tensor.h"
+#include "bantam/kernels/contracts/norm/batch_norm.h"
+
+namespace bantam {
+
+/// y = f(scale·(x - mean)·inv_std + shift) over the last axis of x (…, C). All tensors are float32 (C); an undefined
+/// scale is 1, an undefined shift 0.
+struct Norm {
+  Tensor scale, shift;
+  Tensor running_mean, running_variance;            ///< what evaluation reads
+  Tensor next_running_mean, next_running_variance;  ///< moved by Pass::train, not by recompute; may be undefined
+  float epsilon = 1e-3f;
+  kernels::RunningUpdate running;          ///< how the running statistics move
+  kernels::ActivationFunction activation;  ///< f
+  Tensor mean, inv_std;                    ///< of the batch; undefined until they are computed
+
+  kernels::BatchNormAffine affine() const;
+  /// x and this norm, as kernels read them.
+  kernels::NormOperand operand(const Tensor& x) const;
+  /// This norm with a batch's statistics, and without the running ones: what backward, recipes and readers hold.
+  Norm of_batch(Tensor batch_mean, Tensor batch_inv_std) const;
+  /// Where a kernel writes the batch's statistics, which must be allocated, and, in a pass that moves them, the next
+  /// running ones.
+  kernels::StatisticsOutput statistics_output(bool moves_running) const;
+};
+
+/// A batch norm bound to its parameters and buffers: the Norm changes from step to step.
+class NormSource {
+ public:
+  virtual ~NormSource() = default;
+  virtual Norm norm() const = 0;
+};
+
+}  // namespace bantam

@@ -1,0 +1,45 @@
+// TensorNotes: what travels with a tensor from the op that wrote it to the ops that read it.
+#pragma once
+
+#include <memory>
+
+#include "bantam/engine/autograd/norm.h"
+#include "bantam/engine/autograd/saved_tensor.h"
+#include "bantam/engine/autograd/tensor.h"
+
+namespace bantam {
+
+/// Batch statistics, computed by the op that wrote the tensor, for the batch norm that reads it
+/// (NodePlan::statistics_for): with that norm's epsilon, and its running statistics have moved.
+struct BatchStatistics {
+  /// (C) float32; undefined in a segment that is recomputed, whose norm has those of the first pass.
+  Tensor mean, inv_std;
+  /// The op's backward computes the norm's input gradient as it reads (Gradient::NormInput).
+  bool computes_norm_gradient = false;
+};
+
+/// Deferred normalisation: the tensor's memory is a batch norm's input, its value the norm's output. Only sums read
+/// such tensors, and pointwise convolutions after a fusion that defers its norm; `lower` (graph.h) sees to it that
+/// nobody else gets one.
+struct DeferredNorm {
+  SavedTensor input;  ///< what backward keeps of the memory; undefined where nothing is recorded
+  Norm norm;          ///< with the batch's statistics
+};
+
+/// Copies of a tensor have its notes, views do not.
+struct TensorNotes {
+  std::shared_ptr<Recipe> recipe;  ///< how backward rebuilds the tensor instead of keeping it; null: it has to be kept
+  std::shared_ptr<const DeferredNorm> deferred_norm;  ///< null: memory and value are the same
+  std::shared_ptr<const BatchStatistics> statistics;  ///< null: not computed
+};
+
+/// The tensor's notes by kind; null where it has none.
+std::shared_ptr<Recipe> recipe_of(const Tensor& tensor);
+const DeferredNorm* deferred_norm_of(const Tensor& tensor);
+const BatchStatistics* statistics_of(const Tensor& tensor);
+/// Add to the tensor's notes (null: remove). Copies that exist keep theirs.
+void set_recipe(Tensor& tensor, std::shared_ptr<Recipe> recipe);
+void set_deferred_norm(Tensor& tensor, DeferredNorm norm);
+void set_statistics(Tensor& tensor, BatchStatistics statistics);
+
+}  // namespace bantam

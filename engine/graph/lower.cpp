@@ -1,0 +1,235 @@
+// Checkpoint segments from names, and what each operation does about norms, recipes and its neighbours.
+#include "bantam/engine/graph/lower.h"
+
+#include <algorithm>
+#include <set>
+
+#include <fmt/format.h>
+
+#include "bantam/base/error.h"
+#include "bantam/base/text.h"
+#include "bantam/engine/graph/patterns.h"
+
+namespace bantam {
+namespace {
+
+/// The nodes outside [first, last] that it reads, each once, in order.
+std::vector<NodeId> outside_inputs(const Graph& graph, NodeId first, NodeId last) {
+  std::set<NodeId> inputs;
+  for (NodeId node = first; node <= last; ++node)
+    for (const NodeId input : graph.node(node).inputs)
+      if (input < first) inputs.insert(input);
+  return {inputs.begin(), inputs.end()};
+}
+
+/// Whether a node after `last` reads one of [first, last).
+bool leaks(const Graph& graph, NodeId first, NodeId last) {
+  for (NodeId node = last + 1; node <= graph.output(); ++node)
+    for (const NodeId input : graph.node(node).inputs)
+      if (input >= first && input < last) return true;
+  return false;
+}
+
+/// Nodes [first, last], and what they are called in an error.
+struct NamedSegment {
+  NodeId first = 1, last = 1;
+  std::string name;
+  bool contains(const NamedSegment& other) const { return first <= other.first && other.last <= last; }
+};
+
+/// Maximal runs of nodes of one block, in order; a node outside blocks is a run of its own.
+std::vector<NamedSegment> block_runs(const Graph& graph) {
+  std::vector<NamedSegment> runs;
+  for (NodeId node = 1; node <= graph.output(); ++node) {
+    const std::string block = block_of(graph.node(node).name);
+    if (!runs.empty() && runs.back().name == block)
+      runs.back().last = node;
+    else
+      runs.push_back({node, node, block});
+  }
+  return runs;
+}
+
+/// The runs or the node of that name. Throws ConfigError where there is none.
+std::vector<NamedSegment> resolve_name(const Graph& graph, const std::string& name) {
+  std::vector<NamedSegment> found;
+  std::vector<std::string> known;
+  for (const NamedSegment& run : block_runs(graph)) {
+    known.push_back(run.name);
+    if (run.name == name) found.push_back(run);
+  }
+  for (NodeId node = 1; node <= graph.output() && found.empty(); ++node) {
+    known.push_back(graph.node(node).name);
+    if (known.back() == name) found.push_back({node, node, name});
+  }
+  if (!found.empty()) return found;
+  const auto near = nearest(name, known);
+  throw ConfigError(fmt::format("recompute: no layer or block is named '{}'{}", name,
+                                near ? fmt::format("; did you mean '{}'?", *near) : std::string()));
+}
+
+/// What one entry of the options names: a node, a block (each of its runs), or "first..last".
+std::vector<NamedSegment> resolve_entry(const Graph& graph, const std::string& entry) {
+  const std::size_t dots = entry.find("..");
+  std::vector<NamedSegment> found;
+  if (dots == std::string::npos) {
+    found = resolve_name(graph, entry);
+  } else {
+    const NodeId first = resolve_name(graph, entry.substr(0, dots)).front().first;
+    const NodeId last = resolve_name(graph, entry.substr(dots + 2)).back().last;
+    if (last < first) throw ConfigError(fmt::format("recompute: the segment '{}' ends before it begins", entry));
+    found.push_back({first, last, entry});
+  }
+  for (const NamedSegment& segment : found)
+    if (segment.first < segment.last && leaks(graph, segment.first, segment.last))
+      throw ConfigError(fmt::format("recompute: more than one value leaves {} '{}'; name layers within it",
+                                    dots == std::string::npos ? "block" : "segment", entry));
+  return found;
+}
+
+/// The segments that the options name, in order, without those inside others.
+std::vector<NamedSegment> named_segments(const Graph& graph, const std::vector<std::string>& names) {
+  std::vector<NamedSegment> all, outer;
+  for (const std::string& name : names)
+    for (const NamedSegment& segment : resolve_entry(graph, name)) all.push_back(segment);
+  std::ranges::sort(all, [](const NamedSegment& a, const NamedSegment& b) {
+    return a.first != b.first ? a.first < b.first : a.last > b.last;
+  });
+  for (const NamedSegment& segment : all) {
+    if (!outer.empty() && outer.back().contains(segment)) continue;
+    if (!outer.empty() && segment.first <= outer.back().last)
+      throw ConfigError(fmt::format("recompute: '{}' and '{}' overlap", outer.back().name, segment.name));
+    outer.push_back(segment);
+  }
+  return outer;
+}
+
+/// Whether a node alone is worth recomputing: cheap ones save nothing but what recipes save already.
+bool worth_recomputing(const Graph& graph, NodeId node) {
+  return !graph.node(node).layer->cheap(graph.input_shapes(node));
+}
+
+/// Every block as a whole, or node by node where more than one value leaves it.
+std::vector<NamedSegment> all_segments(const Graph& graph) {
+  std::vector<NamedSegment> segments;
+  for (const NamedSegment& run : block_runs(graph)) {
+    if (run.first < run.last && !leaks(graph, run.first, run.last)) {
+      segments.push_back(run);
+      continue;
+    }
+    for (NodeId node = run.first; node <= run.last; ++node)
+      if (worth_recomputing(graph, node)) segments.push_back({node, node, graph.node(node).name});
+  }
+  return segments;
+}
+
+/// Segments that cut a fusion take all of it in, with the node that its last norm is deferred to, but stop before one
+/// that computes the loss. Where two cut the same, it belongs to the first, and the second begins after it: both as one
+/// would keep less, but need it all at once. Those that then have no nodes left are dropped.
+std::vector<NamedSegment> widened(const std::vector<NamedSegment>& segments, std::span<const Fusion> fusions) {
+  std::vector<NamedSegment> wide;
+  for (NamedSegment segment : segments) {
+    if (!wide.empty()) segment.first = std::max(segment.first, wide.back().last + 1);
+    if (segment.last < segment.first) continue;
+    for (const Fusion& fusion : fusions) {
+      const NodeId last = fusion.defers_norm ? fusion.last + 1 : fusion.last;
+      if (last < segment.first || segment.last < fusion.first) continue;
+      if (fusion.pattern != nullptr && fusion.pattern->makes_loss) {
+        segment.last = fusion.first - 1;
+        continue;
+      }
+      segment.first = std::min(segment.first, fusion.first);
+      segment.last = std::max(segment.last, last);
+    }
+    if (segment.first <= segment.last) wide.push_back(segment);  // else nothing but an end that computes the loss
+  }
+  return wide;
+}
+
+/// The operations of a segment, in order; those of `fusions` in place of their layers.
+std::vector<NodePlan> operations(const ProgramSegment& segment, std::span<const Fusion>& fusions) {
+  std::vector<NodePlan> nodes;
+  for (NodeId node = segment.first; node <= segment.last; node = nodes.back().last + 1) {
+    const bool fused = !fusions.empty() && fusions.front().first == node;
+    nodes.push_back({.first = node, .last = fused ? fusions.front().last : node});
+    if (!fused) continue;
+    nodes.back().fusion = fusions.front().pattern;
+    nodes.back().defers_norm = fusions.front().defers_norm;
+    fusions = fusions.subspan(1);
+  }
+  return nodes;
+}
+
+/// Which operations leave their norm to its only reader. What ends a recomputed segment, or enters one, has to be there
+/// as it is.
+void defer_norms(const Graph& graph, StepProgram& program) {
+  const auto recomputed_with = [&](NodeId node) {  // -1: runs once
+    const NodePlan& plan = program.plan_of(node);
+    return plan.recomputed ? plan.segment : -1;
+  };
+  for (ProgramSegment& segment : program.segments)
+    for (NodePlan& plan : segment.nodes) {
+      const NodeId reader = graph.only_reader(plan.last);
+      const bool fused = plan.fusion != nullptr || plan.last > plan.first;
+      const bool may = fused ? plan.defers_norm
+                             : reader != 0 && graph.node(plan.last).layer->traits().may_defer_norm &&
+                                   graph.node(reader).layer->traits().applies_deferred_norms;
+      plan.defers_norm = may && reader != 0 && recomputed_with(reader) == recomputed_with(plan.last);
+    }
+}
+
+/// Whether an operation that ends a recomputed segment need not write its output. With `all` it does: that is for the
+/// least memory, and keeps no masks.
+bool may_skip_output(const Graph& graph, const RecomputeOptions& recompute, const NodePlan& plan) {
+  const NodeTraits traits = graph.node(plan.last).layer->traits();
+  return recompute.kind == RecomputeOptions::Kind::named && (traits.separates_inner_ops || traits.skips_unused_output);
+}
+
+std::vector<NamedSegment> segments_of(const Graph& graph, const RecomputeOptions& recompute,
+                                      std::span<const Fusion> fusions) {
+  using Kind = RecomputeOptions::Kind;
+  std::vector<NamedSegment> segments;
+  if (recompute.kind == Kind::all) segments = all_segments(graph);
+  if (recompute.kind == Kind::named) segments = named_segments(graph, recompute.names);
+  return widened(segments, fusions);
+}
+
+}  // namespace
+
+StepProgram lower(const Graph& graph, const RecomputeOptions& recompute, std::span<const Fusion> fusions) {
+  const std::vector<NamedSegment> recomputed = segments_of(graph, recompute, fusions);
+  StepProgram program;
+  auto next = recomputed.begin();
+  for (NodeId node = 1; node <= graph.output();) {
+    ProgramSegment segment{.first = node, .last = node};
+    segment.recompute = next != recomputed.end() && next->first == node;
+    if (segment.recompute)
+      segment.last = (next++)->last;
+    else if (!fusions.empty() && fusions.front().first == node)
+      segment.last = fusions.front().last;
+    segment.inputs = outside_inputs(graph, segment.first, segment.last);
+    segment.nodes = operations(segment, fusions);
+    for (NodePlan& plan : segment.nodes) {
+      plan.segment = static_cast<int>(program.segments.size());
+      plan.recomputed = segment.recompute;
+      plan.derive = segment.recompute ? recompute.derives_again() : recompute.derives();
+    }
+    NodePlan& last = segment.nodes.back();
+    last.ends_segment = segment.recompute && may_skip_output(graph, recompute, last);
+    node = segment.last + 1;
+    program.segments.push_back(std::move(segment));
+  }
+  defer_norms(graph, program);
+  return program;
+}
+
+StepProgram lower(const Graph& graph, const RecomputeOptions& recompute, bool fusion, const FusionTarget& target) {
+  if (!fusion) return lower(graph, recompute);
+  StepProgram program = lower(graph, recompute, find_fusions(graph, target));
+  for (ProgramSegment& segment : program.segments)
+    for (NodePlan& plan : segment.nodes)
+      if (plan.fusion == nullptr) plan.statistics_for = fusion::norm_after_conv(graph, plan.first, target);
+  return program;
+}
+
+}  // namespace bantam

@@ -1,0 +1,30 @@
+// RecomputeOptions: what backward recomputes or rebuilds instead of keeping it.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "bantam/engine/program/node_plan.h"
+
+namespace bantam {
+
+/// What backward computes anew instead of keeping it from forward.
+struct RecomputeOptions {
+  enum class Kind : std::uint8_t { none, all, named } kind = Kind::none;
+  /// named: checkpoint segments: nodes, blocks (the part of a node's name before a "/"), or "first..last" from one of
+  /// these to another, in the graph's order.
+  std::vector<std::string> names;
+  /// Tensors that one pass over kept ones computes (normalised, activated, summed) are not kept either; no convolution
+  /// and no matrix product runs again for them. `all` includes `cheap`.
+  Derive derive = Derive::none;
+  /// named: a recomputed segment keeps all that it computes as long as its backward runs, `derive` or not: less work,
+  /// more bytes meanwhile.
+  bool whole = false;
+
+  Derive derives() const { return kind == Kind::all ? Derive::cheap : derive; }
+  /// Within recomputed segments.
+  Derive derives_again() const { return whole ? Derive::none : derives(); }
+};
+
+}  // namespace bantam

@@ -1,0 +1,26 @@
+// The seconds of one kernel call by a roofline, from the work that its contract tells (kernel_log.h).
+#pragma once
+
+#include "bantam/engine/runtime/precision.h"
+#include "bantam/kernels/contracts/kernel_log.h"
+#include "bantam/memory/device/device.h"
+
+namespace bantam {
+
+/// What a device sustains on large tensors.
+struct DeviceRates {
+  double bytes_per_s = 1;
+  double flops_per_s = 1;
+};
+
+/// Those of the device's profile (device_profile.h) in this precision.
+DeviceRates typical_rates(Device device, Precision precision);
+
+/// A call's kernels begin and end, and take the longer of their bytes and their operations, at the shares of the
+/// device's rates that their kind reaches. The constants, and what they were fitted to, are in kernel_cost.cpp.
+double predict_seconds(const kernels::KernelWork& work, const DeviceRates& rates);
+
+/// The sum over a log: kernels of a step run one after another.
+double predict_seconds(const kernels::KernelLog& log, const DeviceRates& rates);
+
+}  // namespace bantam

@@ -1,0 +1,34 @@
+// Work of making a batch: pixels that a crop can show, and what is written of them.
+#include <algorithm>
+
+#include "bantam/kernels/contracts/input/image_batch.h"
+#include "bantam/kernels/meta/work.h"
+
+namespace bantam::kernels::meta {
+namespace {
+
+constexpr std::int64_t kPlacement = sizeof(ImagePlacement), kLabel = sizeof(std::int32_t);
+
+std::int64_t image_bytes(const ImageBatchShape& s, DType dtype) {
+  const std::int64_t read = std::min(s.in_h, s.out_h) * std::min(s.in_w, s.out_w) * s.channels;
+  return s.batch * (read + kPlacement + bytes_of(s.out_h * s.out_w * s.channels, dtype));
+}
+
+}  // namespace
+
+void image_batch(const Exec& exec, const ImageBatchShape& s, const std::uint8_t*, const ImagePlacement*, DType dtype,
+                 void*) {
+  note(exec, "image_batch", {.bytes = image_bytes(s, dtype)});
+}
+void label_batch(const Exec& exec, std::int64_t batch, const std::int32_t*, const ImagePlacement*, std::int32_t*) {
+  note(exec, "label_batch", {.bytes = batch * (kPlacement + 2 * kLabel)});
+}
+void epoch_batch(const Exec& exec, const ImageBatchShape& s, const EpochTable&, std::int64_t, DType dtype, void*,
+                 std::int32_t*) {
+  note(exec, "epoch_batch", {.bytes = image_bytes(s, dtype) + s.batch * 2 * kLabel});
+}
+void advance_epoch(const Exec& exec, const EpochTable&, std::int64_t) {
+  note(exec, "advance_epoch", {.bytes = 2 * static_cast<std::int64_t>(sizeof(std::int64_t))});
+}
+
+}  // namespace bantam::kernels::meta

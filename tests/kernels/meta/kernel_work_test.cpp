@@ -1,0 +1,442 @@
+// What each kernel's twin on meta devices notes of a call, computed by hand at one small shape or more.
+#include <algorithm>
+#include <filesystem>
+#include <functional>
+#include <regex>
+#include <set>
+#include <string>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "bantam/base/atomic_file.h"
+#include "bantam/kernels/contracts/conv/conv2d_statistics.h"
+#include "bantam/kernels/contracts/depthwise/norm_depthwise.h"
+#include "bantam/kernels/contracts/elementwise/bias.h"
+#include "bantam/kernels/contracts/elementwise/dropout.h"
+#include "bantam/kernels/contracts/elementwise/elementwise.h"
+#include "bantam/kernels/contracts/elementwise/masked_activation.h"
+#include "bantam/kernels/contracts/head/classifier_head.h"
+#include "bantam/kernels/contracts/input/image_batch.h"
+#include "bantam/kernels/contracts/matmul/matmul.h"
+#include "bantam/kernels/contracts/pointwise/pointwise_norm.h"
+#include "bantam/kernels/contracts/pool/pool2d.h"
+#include "bantam/kernels/contracts/separable/separable_block.h"
+#include "bantam/kernels/contracts/update/update.h"
+
+namespace bantam::kernels {
+namespace {
+
+constexpr DType kHalf = DType::float16, kFloat = DType::float32;
+
+/// Somewhere: meta kernels look at no more of a pointer than whether it is null.
+float storage[1];
+float* const kFloats = storage;
+void* const kSome = storage;
+auto* const kBytes = reinterpret_cast<std::uint8_t*>(storage);
+
+struct WorkCase {
+  const char* kernel;
+  std::function<void(const Exec&)> call;
+  std::int64_t bytes, flops;
+  KernelKind kind = KernelKind::pass;
+  int passes = 1;
+};
+
+/// (2, 4, 4, 3) to (2, 4, 4, 8): 96 elements of x, 216 of w, 256 of y; 2·256·27 operations.
+Conv2dShape image_conv() {
+  return {.batch = 2,
+          .in_h = 4,
+          .in_w = 4,
+          .in_channels = 3,
+          .out_channels = 8,
+          .kernel_h = 3,
+          .kernel_w = 3,
+          .pad_top = 1,
+          .pad_bottom = 1,
+          .pad_left = 1,
+          .pad_right = 1};
+}
+/// 1x1 at stride 2: of 2·4·4·16 = 512 elements of x a quarter is read; 128 of w, y (2, 2, 2, 8).
+Conv2dShape strided_conv() {
+  return {.batch = 2, .in_h = 4, .in_w = 4, .in_channels = 16, .out_channels = 8, .stride_h = 2, .stride_w = 2};
+}
+
+void add_convolutions(std::vector<WorkCase>& cases) {
+  const StatisticsOutput statistics{
+      .running_mean = kFloats, .running_variance = kFloats, .mean = kFloats, .inv_std = kFloats};
+  cases.push_back({"conv2d_forward",
+                   [](const Exec& e) { meta::conv2d_forward(e, image_conv(), kHalf, kSome, kSome, kSome, {}); },
+                   2 * (96 + 216 + 256), 2 * 256 * 27, KernelKind::convolution});
+  cases.push_back({"conv2d_forward",
+                   [](const Exec& e) { meta::conv2d_forward(e, strided_conv(), kHalf, kSome, kSome, kSome, {}); },
+                   2 * (128 + 128 + 64), 2 * 64 * 16, KernelKind::product});
+  cases.push_back({"conv2d_forward_statistics",  // two vectors are written, two written and read
+                   [=](const Exec& e) {
+                     meta::conv2d_forward_statistics(e, image_conv(), kHalf, kSome, kSome, kSome, statistics, {});
+                   },
+                   2 * (96 + 216 + 256) + 6 * 32, 2 * 256 * 27, KernelKind::convolution, 2});
+  cases.push_back(
+      {"conv2d_forward_statistics",  // recomputed: only y
+       [](const Exec& e) { meta::conv2d_forward_statistics(e, image_conv(), kHalf, kSome, kSome, kSome, {}, {}); },
+       2 * (96 + 216 + 256), 2 * 256 * 27, KernelKind::convolution});
+  cases.push_back({"conv2d_grad_input",
+                   [](const Exec& e) { meta::conv2d_grad_input(e, strided_conv(), kHalf, kSome, kSome, kSome, {}); },
+                   2 * (64 + 128 + 512), 2 * 64 * 16, KernelKind::product});
+  cases.push_back(
+      {"conv2d_grad_weight",
+       [](const Exec& e) { meta::conv2d_grad_weight(e, image_conv(), kHalf, kSome, kSome, {.dw = kFloats}, {}); },
+       2 * (96 + 256) + 4 * 216, 2 * 256 * 27, KernelKind::convolution});
+  cases.push_back({"conv2d_grad_weight",  // what is added to is read, too
+                   [](const Exec& e) {
+                     meta::conv2d_grad_weight(e, image_conv(), kFloat, kSome, kSome,
+                                              {.dw = kFloats, .accumulate = true}, {});
+                   },
+                   4 * (96 + 256) + 8 * 216, 2 * 256 * 27, KernelKind::convolution});
+  cases.push_back({"matmul",
+                   [](const Exec& e) {
+                     meta::matmul(e, {.m = 4, .n = 5, .k = 6}, kHalf, kSome, kSome,
+                                  {.data = kSome, .dtype = kFloat, .accumulate = true}, {});
+                   },
+                   2 * (24 + 30) + 2 * 4 * 20, 2 * 4 * 5 * 6, KernelKind::product});
+}
+
+/// (2, 4, 4, 8), 3x3: 256 elements on both sides, 72 weights; 2·256·9 operations.
+DepthwiseConv2dShape depthwise() {
+  return {.batch = 2,
+          .in_h = 4,
+          .in_w = 4,
+          .channels = 8,
+          .kernel_h = 3,
+          .kernel_w = 3,
+          .pad_top = 1,
+          .pad_bottom = 1,
+          .pad_left = 1,
+          .pad_right = 1};
+}
+/// x with four vectors of the norm's.
+NormOperand normed() {
+  return {.x = kSome, .affine = {.scale = kFloats, .shift = kFloats}, .mean = kFloats, .inv_std = kFloats};
+}
+
+void add_depthwise(std::vector<WorkCase>& cases) {
+  constexpr std::int64_t kTaps = 2 * 256 * 9;
+  const StatisticsOutput statistics{.mean = kFloats, .inv_std = kFloats};
+  cases.push_back({"depthwise_conv2d_forward",
+                   [](const Exec& e) { meta::depthwise_conv2d_forward(e, depthwise(), kHalf, kSome, kSome, kSome); },
+                   2 * (256 + 72 + 256), kTaps, KernelKind::stencil});
+  cases.push_back({"depthwise_conv2d_grad_input",
+                   [](const Exec& e) { meta::depthwise_conv2d_grad_input(e, depthwise(), kHalf, kSome, kSome, kSome); },
+                   2 * (256 + 72 + 256), kTaps, KernelKind::stencil});
+  cases.push_back({"depthwise_conv2d_grad_weight",
+                   [](const Exec& e) {
+                     meta::depthwise_conv2d_grad_weight(e, depthwise(), kHalf, kSome, kSome, kFloats, false, {});
+                   },
+                   2 * (256 + 256) + 4 * 72, kTaps, KernelKind::stencil, 2});
+  cases.push_back({"norm_depthwise_forward",
+                   [=](const Exec& e) {
+                     meta::norm_depthwise_forward(e, depthwise(), kHalf, normed(), kSome, kSome, statistics, {});
+                   },
+                   2 * (256 + 72 + 256) + (4 + 2) * 32, kTaps, KernelKind::stencil, 2});
+  const NormDepthwiseInputs inputs{.x = normed(), .w = kSome, .y = normed(), .dy = kSome};
+  NormDepthwiseGradients to{.dx = kSome, .dw = kFloats, .before = {kFloats, kFloats}, .after = {kFloats, kFloats}};
+  // y and dy for sums; x, y, dy and dz; x, dz and dx.
+  cases.push_back({"norm_depthwise_backward",
+                   [=](const Exec& e) { meta::norm_depthwise_backward(e, depthwise(), kHalf, inputs, to, {}); },
+                   2 * (9 * 256 + 72) + (8 + 4) * 32 + 4 * 72, 2 * kTaps, KernelKind::fused, 5});
+  to.totals = kFloats;  // dx is left to the reader, with two vectors
+  cases.push_back({"norm_depthwise_backward",
+                   [=](const Exec& e) { meta::norm_depthwise_backward(e, depthwise(), kHalf, inputs, to, {}); },
+                   2 * (6 * 256 + 72) + (8 + 4 + 2) * 32 + 4 * 72, 2 * kTaps, KernelKind::fused, 4});
+}
+
+/// Rows of 16 channels to 8; da and dw.
+void add_pointwise(std::vector<WorkCase>& cases) {
+  constexpr std::int64_t kFlops = 2 * 10 * 16 * 8;
+  const PointwiseShape shape{.rows = 10, .in = 16, .out = 8};
+  cases.push_back(
+      {"pointwise_norm_forward",
+       [=](const Exec& e) { meta::pointwise_norm_forward(e, shape, kHalf, normed(), kSome, kSome, nullptr, {}); },
+       2 * (160 + 80 + 128) + 4 * 64, kFlops, KernelKind::stencil});
+  const NormInputGradient dz{.dz = kSome, .y = normed(), .totals = kFloats};
+  const std::int64_t reads = pointwise_norm_takes_gradient(shape, kHalf) ? 1 : 2;
+  cases.push_back({"pointwise_norm_backward",
+                   [=](const Exec& e) {
+                     meta::pointwise_norm_backward(e, shape, kHalf, normed(), kSome, {.dz = kSome},
+                                                   {.da = kSome, .dw = kFloats}, {});
+                   },
+                   2 * (reads * 80 + 160 + 128 + 160) + 4 * 64 + 4 * 128, 2 * kFlops, KernelKind::stencil,
+                   static_cast<int>(1 + reads)});
+  cases.push_back(
+      {"norm_input_gradient",
+       [=](const Exec& e) { meta::norm_input_gradient(e, {.rows = 10, .channels = 8}, kHalf, dz, kSome, {}); },
+       2 * 3 * 80 + (4 + 2) * 32, 0});
+}
+
+/// (10, 8): 80 elements.
+void add_norms(std::vector<WorkCase>& cases) {
+  const BatchNormShape shape{.rows = 10, .channels = 8};
+  const BatchNormAffine affine{.scale = kFloats, .shift = kFloats};
+  const StatisticsOutput statistics{.mean = kFloats, .inv_std = kFloats};
+  const NormGradients to{.dx = kSome, .dscale = kFloats, .dshift = kFloats};
+  cases.push_back(
+      {"batch_norm_forward_training",
+       [=](const Exec& e) { meta::batch_norm_forward_training(e, shape, kHalf, kSome, affine, kSome, statistics, {}); },
+       2 * 3 * 80 + 4 * 32, 0, KernelKind::pass, 3});
+  cases.push_back({"batch_norm_forward_training",  // statistics only
+                   [=](const Exec& e) {
+                     meta::batch_norm_forward_training(e, shape, kHalf, kSome, affine, nullptr, statistics, {});
+                   },
+                   2 * 80 + 2 * 32, 0, KernelKind::pass, 2});
+  cases.push_back(
+      {"batch_norm_apply",
+       [=](const Exec& e) { meta::batch_norm_apply(e, shape, kHalf, kSome, affine, kFloats, kFloats, kSome); },
+       2 * 2 * 80 + 4 * 32, 0});
+  cases.push_back({"batch_norm_backward_training",
+                   [=](const Exec& e) { meta::batch_norm_backward_training(e, shape, kHalf, normed(), kSome, to, {}); },
+                   2 * 5 * 80 + (4 + 2) * 32, 0, KernelKind::pass, 3});
+  cases.push_back({"batch_norm_forward_inference",
+                   [=](const Exec& e) {
+                     meta::batch_norm_forward_inference(e, shape, kHalf, kSome, affine,
+                                                        {.mean = kFloats, .variance = kFloats}, kSome);
+                   },
+                   2 * 2 * 80 + 4 * 32, 0});
+  cases.push_back(
+      {"batch_norm_add",
+       [=](const Exec& e) { meta::batch_norm_add(e, {}, shape, kHalf, normed(), {.x = kSome}, kSome, kBytes); },
+       2 * 3 * 80 + 4 * 32 + 10, 0});
+  const SumGradient sum{.dy = kSome, .other = kSome, .mask = kBytes};
+  cases.push_back({"batch_norm_add_grad",  // dy, other, x and dz; dz, x and dx
+                   [=](const Exec& e) { meta::batch_norm_add_grad(e, shape, kHalf, sum, normed(), kSome, to, {}); },
+                   2 * 7 * 80 + 10 + (4 + 2) * 32, 0, KernelKind::pass, 3});
+}
+
+void add_elementwise(std::vector<WorkCase>& cases) {
+  cases.push_back({"activation_forward",
+                   [](const Exec& e) { meta::activation_forward(e, Activation::relu, 0, 20, kHalf, kSome, kSome); },
+                   2 * 2 * 20, 0});
+  cases.push_back({"activation_grad",
+                   [](const Exec& e) { meta::activation_grad(e, Activation::relu, 0, 20, kHalf, kSome, kSome, kSome); },
+                   2 * 3 * 20, 0});
+  cases.push_back({"bias_forward", [](const Exec& e) { meta::bias_forward(e, 10, 8, kHalf, kSome, kSome, kSome); },
+                   2 * (2 * 80 + 8), 0});
+  cases.push_back({"bias_grad", [](const Exec& e) { meta::bias_grad(e, 10, 8, kHalf, kSome, kFloats, false, {}); },
+                   2 * 80 + 4 * 8, 0, KernelKind::pass, 2});
+  const DropoutShape dropout{.samples = 2, .sample_elements = 40};  // two words a sample
+  auto* const words = reinterpret_cast<std::uint32_t*>(storage);
+  cases.push_back({"dropout_forward",
+                   [=](const Exec& e) { meta::dropout_forward(e, dropout, kHalf, nullptr, kSome, kSome, words); },
+                   2 * 2 * 80 + 16, 0});
+  cases.push_back({"dropout_grad", [=](const Exec& e) { meta::dropout_grad(e, dropout, kHalf, words, kSome, kSome); },
+                   2 * 2 * 80 + 16, 0});
+  cases.push_back({"add", [](const Exec& e) { meta::add(e, 20, kFloat, kSome, kSome, kSome); }, 4 * 3 * 20, 0});
+  cases.push_back({"scale", [](const Exec& e) { meta::scale(e, 20, kFloat, 2, kSome, kSome); }, 4 * 2 * 20, 0});
+  cases.push_back({"cast", [](const Exec& e) { meta::cast(e, 20, kHalf, kSome, kFloat, kSome); }, 6 * 20, 0});
+  cases.push_back({"fill", [](const Exec& e) { meta::fill(e, 20, kFloat, 0, kSome); }, 4 * 20, 0});
+  cases.push_back(
+      {"masked_activation_forward",
+       [](const Exec& e) { meta::masked_activation_forward(e, {}, 80, kHalf, kSome, kSome, kSome, kBytes); },
+       2 * 3 * 80 + 10, 0});
+  cases.push_back(
+      {"masked_activation_forward",
+       [](const Exec& e) { meta::masked_activation_forward(e, {}, 80, kHalf, kSome, nullptr, kSome, nullptr); },
+       2 * 2 * 80, 0});
+  cases.push_back({"masked_activation_grad",
+                   [](const Exec& e) { meta::masked_activation_grad(e, {}, 80, kHalf, kBytes, kSome, kSome); },
+                   2 * 2 * 80 + 10, 0});
+}
+
+/// (2, 4, 4, 8) to (2, 2, 2, 8).
+void add_pools(std::vector<WorkCase>& cases) {
+  const Pool2dShape shape{
+      .batch = 2, .in_h = 4, .in_w = 4, .channels = 8, .window_h = 2, .window_w = 2, .stride_h = 2, .stride_w = 2};
+  auto* const winner = reinterpret_cast<std::uint16_t*>(storage);
+  cases.push_back({"max_pool2d_forward",
+                   [=](const Exec& e) { meta::max_pool2d_forward(e, shape, kHalf, kSome, kSome, nullptr); },
+                   2 * (256 + 64), 0});
+  cases.push_back({"max_pool2d_grad_input",
+                   [=](const Exec& e) { meta::max_pool2d_grad_input(e, shape, kHalf, kSome, winner, kSome); },
+                   2 * (256 + 64) + 2 * 64, 0});
+  cases.push_back({"avg_pool2d_forward",
+                   [=](const Exec& e) { meta::avg_pool2d_forward(e, shape, kFloat, true, kSome, kSome); },
+                   4 * (256 + 64), 0});
+  cases.push_back({"avg_pool2d_grad_input",
+                   [=](const Exec& e) { meta::avg_pool2d_grad_input(e, shape, kFloat, true, kSome, kSome); },
+                   4 * (256 + 64), 0});
+}
+
+/// (2, 4, 4, 8) to (2, 2, 2, 16): 32 positions before pooling, 256 elements of x, 72 + 128 weights, 128 of y, 64 bytes
+/// of codes.
+void add_separable(std::vector<WorkCase>& cases) {
+  const SeparableBlockShape shape{.batch = 2,
+                                  .in_h = 4,
+                                  .in_w = 4,
+                                  .in_channels = 8,
+                                  .out_channels = 16,
+                                  .pad_top = 1,
+                                  .pad_bottom = 1,
+                                  .pad_left = 1,
+                                  .pad_right = 1,
+                                  .pool = 2};
+  const SeparableBlockWeights weights{.depthwise = kSome, .pointwise = kSome, .bias = kSome};
+  cases.push_back(
+      {"separable_block_forward",
+       [=](const Exec& e) { meta::separable_block_forward(e, shape, kHalf, kSome, weights, kSome, kBytes, {}); },
+       2 * (256 + 72 + 128 + 16 + 128) + 64, 2 * 32 * (72 + 128), KernelKind::fused});
+  const SeparableBlockInputs inputs{.x = kSome, .weights = weights, .dy = kSome, .codes = kBytes};
+  const SeparableBlockGradients to{.dx = kSome, .depthwise = {kFloats}, .pointwise = {kFloats}, .bias = {kFloats}};
+  cases.push_back({"separable_block_backward",
+                   [=](const Exec& e) { meta::separable_block_backward(e, shape, kHalf, inputs, to, {}); },
+                   2 * (256 + 72 + 128 + 128 + 256) + 64 + 4 * (72 + 128 + 16), 2 * 32 * (3 * 72 + 2 * 128),
+                   KernelKind::fused, 2});
+}
+
+/// 4 samples of 6 inputs, 8 hidden units, 3 classes.
+void add_heads(std::vector<WorkCase>& cases) {
+  constexpr std::int64_t kParts = 4 * (24 + 3 + 8);  // gradients of w2, b2 and b1
+  const ClassifierHeadShape head{.batch = 4, .inputs = 6, .hidden = 8, .classes = 3};
+  const ClassifierHeadSaved saved{.dhidden = kSome, .partials = kFloats};
+  cases.push_back({"classifier_head_forward",  // weights, labels and loss; nothing for a backward
+                   [=](const Exec& e) { meta::classifier_head_forward(e, head, kHalf, kSome, {}, {}, {}, {}); },
+                   2 * (24 + 48 + 8 + 24 + 3) + 16 + 4, 2 * 4 * (48 + 24), KernelKind::fused, 2});
+  cases.push_back({"classifier_head_forward",
+                   [=](const Exec& e) { meta::classifier_head_forward(e, head, kHalf, kSome, {}, {}, saved, {}); },
+                   2 * (24 + 48 + 8 + 24 + 3 + 32) + 16 + 4 + kParts, 2 * 4 * (48 + 3 * 24), KernelKind::fused, 2});
+  const ClassifierHeadGradients to{.dx = kSome, .w1 = {kFloats}, .b1 = {kFloats}, .w2 = {kFloats}, .b2 = {kFloats}};
+  cases.push_back({"classifier_head_backward",
+                   [=](const Exec& e) { meta::classifier_head_backward(e, head, kHalf, kSome, kSome, saved, to, {}); },
+                   2 * (24 + 32 + 48 + 24) + 2 * kParts + 4 * 48, 2 * 2 * 4 * 48, KernelKind::fused});
+  const SoftmaxCrossEntropyShape loss{.batch = 4, .classes = 3};
+  const SoftmaxCrossEntropyOutputs outputs{.losses = kFloats,
+                                           .log_sum_exp = reinterpret_cast<LogSumExp<float>*>(storage),
+                                           .loss = kFloats,
+                                           .correct = kBytes};
+  cases.push_back(
+      {"softmax_cross_entropy_forward",  // label, loss, log-sum-exp and a byte a sample
+       [=](const Exec& e) { meta::softmax_cross_entropy_forward(e, loss, kHalf, kSome, nullptr, 1, outputs); },
+       2 * 12 + 4 * (4 + 4 + 8 + 1) + 4, 0, KernelKind::pass, 2});
+  cases.push_back({"softmax_cross_entropy_grad",
+                   [=](const Exec& e) { meta::softmax_cross_entropy_grad(e, loss, kHalf, {}, kSome); },
+                   2 * 2 * 12 + 4 * (4 + 8) + 4, 0});
+}
+
+void add_updates(std::vector<WorkCase>& cases) {
+  UpdateArena arena{.granules = 3,
+                    .master = kFloats,
+                    .gradient = kFloats,
+                    .moment1 = kFloats,
+                    .moment2 = kFloats,
+                    .compute = kSome,
+                    .compute_dtype = kHalf};
+  PendingSums pending;
+  pending.add({.from = kFloats, .to = kFloats, .parts = 5, .stride = 8, .elements = 8});
+  NarrowGradients narrow;
+  narrow.add({.begin = 1, .end = 2});
+  const auto control = 2 * static_cast<std::int64_t>(sizeof(UpdateControl));
+  cases.push_back({"begin_update", [=](const Exec& e) { meta::begin_update(e, arena, pending, nullptr, {}); },
+                   4 * 384 + 4 * 8 * 6 + control, 0});
+  cases.push_back({"apply_update",  // master and two moments read and written, gradient read, copy written
+                   [=](const Exec& e) { meta::apply_update(e, OptimizerKind::adam, arena, {.elements = 10}, nullptr); },
+                   (6 * 4 + 4 + 2) * 384 + 8 * 10, 0});
+  arena.narrow = narrow;
+  cases.push_back({"begin_update", [=](const Exec& e) { meta::begin_update(e, arena, {}, nullptr, {}); },
+                   4 * 256 + 2 * 128 + control, 0});
+  cases.push_back({"add_up_parts", [=](const Exec& e) { meta::add_up_parts(e, pending); }, 4 * 8 * 6, 0});
+  cases.push_back(
+      {"widen_gradients", [=](const Exec& e) { meta::widen_gradients(e, kFloats, narrow, kHalf); }, (2 + 4) * 128, 0});
+}
+
+/// Two images of 4 x 4 x 3, of which 2 x 2 are shown.
+void add_inputs(std::vector<WorkCase>& cases) {
+  const ImageBatchShape shape{.batch = 2, .in_h = 4, .in_w = 4, .channels = 3, .out_h = 2, .out_w = 2};
+  constexpr auto kPlacement = static_cast<std::int64_t>(sizeof(ImagePlacement));
+  constexpr std::int64_t kImages = 2 * (12 + kPlacement + 2 * 12);
+  cases.push_back(
+      {"image_batch", [=](const Exec& e) { meta::image_batch(e, shape, nullptr, nullptr, kHalf, kSome); }, kImages, 0});
+  cases.push_back({"label_batch", [](const Exec& e) { meta::label_batch(e, 2, nullptr, nullptr, nullptr); },
+                   2 * (kPlacement + 8), 0});
+  cases.push_back({"epoch_batch", [=](const Exec& e) { meta::epoch_batch(e, shape, {}, 0, kHalf, kSome, nullptr); },
+                   kImages + 2 * 8, 0});
+  cases.push_back({"advance_epoch", [](const Exec& e) { meta::advance_epoch(e, {}, 2); }, 16, 0});
+}
+
+std::vector<WorkCase> all_cases() {
+  std::vector<WorkCase> cases;
+  for (const auto add : {add_convolutions, add_depthwise, add_pointwise, add_norms, add_elementwise, add_pools,
+                         add_separable, add_heads, add_updates, add_inputs})
+    add(cases);
+  return cases;
+}
+
+TEST(KernelWork, IsWhatTheContractSays) {
+  for (const WorkCase& c : all_cases()) {
+    KernelLog log;
+    c.call({.device = Device::meta_of(Device::cuda()), .log = &log, .owner = "layer"});
+    ASSERT_EQ(log.entries().size(), 1u) << c.kernel;
+    const KernelEntry& entry = log.entries().front();
+    EXPECT_STREQ(entry.kernel, c.kernel);
+    EXPECT_STREQ(entry.owner, "layer");
+    EXPECT_EQ(entry.work.bytes, c.bytes) << c.kernel;
+    EXPECT_EQ(entry.work.flops, c.flops) << c.kernel;
+    EXPECT_EQ(entry.work.kind, c.kind) << c.kernel;
+    EXPECT_EQ(entry.work.passes, c.passes) << c.kernel;
+  }
+}
+
+TEST(KernelWork, OfEachKernelOfTheContractsIsTold) {
+  std::set<std::string> told, declared;
+  for (const WorkCase& c : all_cases()) told.insert(c.kernel);
+  const std::regex block("namespace meta \\{([^}]*)\\}"), name("(\\w+);");
+  const std::filesystem::path contracts = std::filesystem::path(BANTAM_SOURCE_DIR) / "kernels" / "contracts";
+  for (const auto& file : std::filesystem::recursive_directory_iterator(contracts)) {
+    if (file.path().extension() != ".h") continue;
+    const std::string text = read_file(file.path());
+    std::smatch found;
+    if (!std::regex_search(text, found, block)) continue;
+    const std::string names = found[1];
+    for (std::sregex_iterator at(names.begin(), names.end(), name), end; at != end; ++at) declared.insert((*at)[1]);
+  }
+  EXPECT_EQ(told, declared);
+}
+
+TEST(KernelWork, MatrixUnitsTakeDepthsInEights) {
+  KernelLog log;
+  const Exec exec{.device = Device::meta_of(Device::cuda()), .log = &log};
+  meta::conv2d_forward(exec, image_conv(), kHalf, kSome, kSome, kSome, {});  // three channels
+  meta::matmul(exec, {.m = 4, .n = 5, .k = 12}, kHalf, kSome, kSome, {.data = kSome, .dtype = kHalf}, {});
+  meta::depthwise_conv2d_forward(exec, depthwise(), kHalf, kSome, kSome, kSome);
+  EXPECT_EQ(log.entries()[0].work.matrix_flops, 2 * 256 * 9 * 8);
+  EXPECT_EQ(log.entries()[1].work.matrix_flops, 2 * 4 * 5 * 16);
+  EXPECT_EQ(log.entries()[2].work.matrix_flops, 0) << "no matrix units";
+}
+
+TEST(KernelLog, IsWrittenThroughTheCallThatWouldRunTheKernel) {
+  KernelLog log;
+  Exec exec{.device = Device::meta_of(Device::cpu())};
+  BANTAM_KERNEL(exec, fill, 20, kFloat, 1.0f, kSome);  // nobody asks
+  exec.log = &log;
+  {
+    const KernelPhaseScope forward(&log, KernelPhase::forward);
+    BANTAM_KERNEL(exec, fill, 20, kFloat, 1.0f, kSome);
+    const KernelPhaseScope rebuild(&log, KernelPhase::rebuild);
+    BANTAM_KERNEL(exec, scale, 20, kFloat, 2.0f, kSome, kSome);
+  }
+  BANTAM_KERNEL(exec, add, 20, kFloat, kSome, kSome, kSome);
+  const KernelPhaseScope nowhere(nullptr, KernelPhase::update);
+  ASSERT_EQ(log.entries().size(), 3u);
+  EXPECT_EQ(log.entries()[0].phase, KernelPhase::forward);
+  EXPECT_EQ(log.entries()[1].phase, KernelPhase::rebuild);
+  EXPECT_EQ(log.entries()[2].phase, KernelPhase::input);
+}
+
+TEST(KernelLog, IsNotWrittenWhereKernelsRun) {
+  KernelLog log;
+  float values[4] = {};
+  const Exec exec{.device = Device::cpu(), .log = &log};
+  BANTAM_KERNEL(exec, fill, 4, kFloat, 3.0f, static_cast<void*>(values));
+  EXPECT_EQ(values[3], 3.0f);
+  EXPECT_TRUE(log.entries().empty());
+}
+
+}  // namespace
+}  // namespace bantam::kernels
