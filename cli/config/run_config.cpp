@@ -222,10 +222,11 @@ RunConfig parse_run_config(std::string_view text, const std::filesystem::path& p
   config.train = read_train_config(root.map_or_empty("train"), config.device);
   settle_cache(config);
   root.finish();
-  if (config.model.graph.output_shape().rank() != 1)
-    config.model.output.fail_at_key(
-        fmt::format("a model ends with one value a class, as dense: {{units: classes}} gives; this ends with {}",
-                    to_string(config.model.graph.output_shape())));
+  try {
+    (void)targets_of(config.train.loss, config.model.graph.output_shape());
+  } catch (const ShapeError& error) {
+    config.model.output.fail_at_key(error.what());
+  }
   return config;
 }
 
@@ -250,9 +251,14 @@ void require_model_fits(const RunConfig& config, const Shape& image, std::int64_
   if (graph.input_shape() != image)
     config.model.input.fail(fmt::format("the model takes {}, but the data's images are {}",
                                         to_string(graph.input_shape()), to_string(image)));
-  if (graph.output_shape() != Shape{classes})
-    config.model.output.fail_at_key(fmt::format("the model's output is {}, but the data have {} classes",
-                                                to_string(graph.output_shape()), classes));
+  for (const TensorFacts& target : targets_of(config.train.loss, graph.output_shape())) {
+    if (target.name != kLabels)
+      config.model.output.fail_at_key(
+          fmt::format("the loss or a metric reads '{}', but the data have images and labels", target.name));
+    if (target.classes > 0 && target.classes != classes)
+      config.model.output.fail_at_key(fmt::format("the model's output is {}, but the data have {} classes",
+                                                  to_string(graph.output_shape()), classes));
+  }
 }
 
 void require_model_fits(const RunConfig& config) {

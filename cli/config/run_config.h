@@ -19,6 +19,8 @@
 #include "bantam/engine/step/optimizer.h"
 #include "bantam/engine/step/step_mode.h"
 #include "bantam/engine/step/training_step.h"
+#include "bantam/engine/train/callbacks.h"
+#include "bantam/engine/train/schedule.h"
 #include "bantam/models/yaml/network.h"
 
 namespace bantam::cli {
@@ -29,8 +31,10 @@ struct TrainConfig {
   std::int64_t accumulate = 1;  ///< batches an update
   LossOptions loss;
   OptimizerOptions optimizer;
-  std::int64_t log_every = 1;  ///< updates a line of metrics.jsonl
-  bool evaluate = true;        ///< after each epoch
+  ScheduleMaker schedule;                ///< of the learning rate; empty: the optimizer's
+  std::vector<CallbackMaker> callbacks;  ///< made once a run
+  std::int64_t log_every = 1;            ///< updates a line of metrics.jsonl
+  bool evaluate = true;                  ///< after each epoch
   StepMode mode = StepMode::planned;
 };
 

@@ -66,9 +66,9 @@ StepSession::StepSession(const RunConfig& config, const StepCase& options, Devic
 StepSession::~StepSession() = default;
 
 Batch StepSession::make_batch(std::int64_t index) const {
-  Batch batch =
-      random_batch(*model_, case_.batch,
-                   philox_key(model_->options().seed, RandomPurpose::dataset, static_cast<std::uint64_t>(index)));
+  Batch batch = random_batch(
+      *model_, case_.batch,
+      philox_key(model_->options().seed, RandomPurpose::dataset, static_cast<std::uint64_t>(index)), step_->loss());
   batch.index = index;
   return batch;
 }

@@ -51,9 +51,7 @@ std::map<std::string, std::uint64_t> activations_by_owner(const StepSession& ses
   Context context = session.training_context();
   context.tape = &tape;
   const Tensor seed = context.allocate({}, DType::float32, Category::other);
-  const Tensor made =
-      session.model().forward_loss(context, session.batch().images, session.batch().labels,
-                                   {.options = {.label_smoothing = loss.label_smoothing}, .seed = seed});
+  const Tensor made = session.model().forward_loss(context, session.batch().tensors, *loss.loss, {.seed = seed});
   std::map<std::string, std::uint64_t> bytes;
   for (const Holder& holder : session.runtime().allocator(session.model().device()).holders())
     if (holder.category == Category::activation) bytes[holder.owner] += holder.bytes;

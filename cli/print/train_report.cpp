@@ -56,8 +56,9 @@ void ProgressCallback::on_smaller_micro_batch(const SmallerMicroBatchEvent& even
 namespace {
 
 std::string metrics_line(const char* title, const Metrics& metrics) {
-  return fmt::format("  {:<10}accuracy {:.4f}, loss {:.4f}, {} images\n", title, metrics.accuracy, metrics.loss,
-                     format_count(metrics.samples));
+  std::string text = fmt::format("  {:<10}accuracy {:.4f}, loss {:.4f}", title, metrics.accuracy, metrics.loss);
+  for (const MetricValue& metric : metrics.values) text += fmt::format(", {} {:.4f}", metric.name(), metric.value());
+  return text + fmt::format(", {} images\n", format_count(metrics.samples));
 }
 
 std::string memory_lines(const MemoryStats& memory, std::uint64_t planned_peak_bytes) {
@@ -136,6 +137,7 @@ nlohmann::ordered_json closing_json(const TrainReport& report) {
                                  {"train_seconds", result.seconds},
                                  {"images_per_s", result.images_per_second},
                                  {"data_wait_share", result.data_wait_share}};
+  for (const MetricValue& metric : best.values) json[std::string(metric.name())] = metric.value();
   add_memory(json, report.memory);
   json["planned_peak_bytes"] = report.planned_peak_bytes;
   json["planned_pool_bytes"] = report.planned_pool_bytes;

@@ -178,14 +178,17 @@ void MetricsLog::flush() {
 void MetricsLog::write_updates() {
   if (updates_ == 0) return;
   const double samples = static_cast<double>(samples_);
-  write({{"kind", "update"},
-         {"epoch", epoch_ + 1},
-         {"update", update_},
-         {"loss", loss_ / samples},
-         {"accuracy", correct_ / samples},
-         {"samples", samples_}});
+  nlohmann::ordered_json line = {{"kind", "update"},
+                                 {"epoch", epoch_ + 1},
+                                 {"update", update_},
+                                 {"loss", loss_ / samples},
+                                 {"accuracy", correct_ / samples},
+                                 {"samples", samples_}};
+  for (const MetricValue& metric : values_) line[std::string(metric.name())] = metric.value();
+  write(line);
   updates_ = samples_ = 0;
   loss_ = correct_ = 0;
+  values_.clear();
 }
 
 void MetricsLog::on_progress(const ProgressEvent& event) {
@@ -197,6 +200,7 @@ void MetricsLog::on_progress(const ProgressEvent& event) {
     samples_ += metrics.samples;
     loss_ += metrics.loss * static_cast<double>(metrics.samples);
     correct_ += metrics.accuracy * static_cast<double>(metrics.samples);
+    merge(values_, metrics.values);
     if (update_ % log_every_ == 0 || update_ == event.updates) write_updates();
   }
   flush();
@@ -215,11 +219,14 @@ void MetricsLog::on_epoch_end(const EpochEvent& event) {
   if (event.train.samples > 0) {  // else of a run that was stopped in the evaluation: its updates are told above
     line["loss"] = event.train.loss;
     line["accuracy"] = event.train.accuracy;
+    for (const MetricValue& metric : event.train.values) line[std::string(metric.name())] = metric.value();
     line["samples"] = event.train.samples;
   }
   if (event.validation.samples > 0) {
     line["validation_loss"] = event.validation.loss;
     line["validation_accuracy"] = event.validation.accuracy;
+    for (const MetricValue& metric : event.validation.values)
+      line[fmt::format("validation_{}", metric.name())] = metric.value();
     line["validation_samples"] = event.validation.samples;
   }
   const MemoryStats memory = memory_.stats();

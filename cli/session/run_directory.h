@@ -82,6 +82,7 @@ class MetricsLog : public Callback {
   // Sums of the updates since the last line.
   std::int64_t updates_ = 0, samples_ = 0;
   double loss_ = 0, correct_ = 0;
+  std::vector<MetricValue> values_;
 };
 
 }  // namespace bantam::cli

@@ -191,6 +191,7 @@ class TrainRun {
                      .accumulate = config_.train.accumulate,
                      .evaluate = config_.train.evaluate,
                      .mode = config_.train.mode,
+                     .learning_rate = schedule(),
                      .on_oom = config_.memory.on_oom,
                      .first_epoch = position_.epoch,
                      .first_update = position_.update,
@@ -203,6 +204,8 @@ class TrainRun {
       trainer.add(begun);  // a resumed run keeps its configuration until there is state to go with a new one
     trainer.add(log);
     trainer.add(shown);
+    std::vector<std::unique_ptr<Callback>> own;
+    for (const CallbackMaker& make : config_.train.callbacks) trainer.add(*own.emplace_back(make()));
     try {
       report.result = trainer.run();
     } catch (const NotFiniteError&) {
@@ -320,6 +323,14 @@ class TrainRun {
       step_.warm_up(batch, accumulates);
     else
       (void)warm_up_what_fits(step_, batch, accumulates);
+  }
+  Schedule schedule() const {
+    if (!config_.train.schedule) return {};
+    const std::int64_t accumulate = config_.train.accumulate;
+    const std::int64_t per_epoch = (data_.train->batches_per_epoch() + accumulate - 1) / accumulate;
+    return config_.train.schedule({.learning_rate = config_.train.optimizer.learning_rate,
+                                   .updates = per_epoch * config_.train.epochs,
+                                   .updates_per_epoch = per_epoch});
   }
   std::int64_t effective_batch() const { return data_.train->batch_size() * config_.train.accumulate; }
   /// The beginning of this run, as configured.

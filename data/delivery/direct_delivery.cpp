@@ -27,9 +27,9 @@ class DirectDelivery : public BatchDelivery {
   }
 
   void deliver(const Context&, Batch& batch) override {
-    batch.images = std::move(made_.front().images);
-    batch.labels = std::move(made_.front().labels);
-    batch.size = batch.labels.elements();
+    batch.size = made_.front().labels.elements();
+    batch.tensors.set(kImages, std::move(made_.front().images));
+    batch.tensors.set(kLabels, std::move(made_.front().labels));
     made_.pop_front();
   }
 

@@ -219,8 +219,12 @@ ImageBatchSource::ImageBatchSource(Runtime& runtime, std::shared_ptr<const Datas
 
 ImageBatchSource::~ImageBatchSource() = default;
 
-Shape ImageBatchSource::image_shape() const { return {impl_->shape.out_h, impl_->shape.out_w, impl_->shape.channels}; }
-std::int64_t ImageBatchSource::classes() const { return static_cast<std::int64_t>(impl_->facts.class_names.size()); }
+std::vector<TensorFacts> ImageBatchSource::tensors() const {
+  const kernels::ImageBatchShape& s = impl_->shape;
+  const auto classes = static_cast<std::int64_t>(impl_->facts.class_names.size());
+  return {{.name = std::string(kImages), .shape = {s.out_h, s.out_w, s.channels}},
+          {.name = std::string(kLabels), .dtype = DType::int32, .classes = classes}};
+}
 std::vector<std::string> ImageBatchSource::class_names() const { return impl_->facts.class_names; }
 std::int64_t ImageBatchSource::batch_size() const { return impl_->options.pipeline.batch_size; }
 std::int64_t ImageBatchSource::batches_per_epoch() const { return impl_->batches(); }

@@ -194,8 +194,9 @@ void StagedDelivery::deliver(const Context& context, Batch& batch) {
   const Context inputs = context.at("data");
   const std::int64_t size = prepared_.front().size;
   batch.size = size;
-  batch.images = inputs.allocate({size, s.out_h, s.out_w, s.channels}, context.precision.compute(), Category::input);
-  batch.labels = inputs.allocate({size}, DType::int32, Category::input);
+  const DType compute = context.precision.compute();
+  batch.tensors.set(kImages, inputs.allocate({size, s.out_h, s.out_w, s.channels}, compute, Category::input));
+  batch.tensors.set(kLabels, inputs.allocate({size}, DType::int32, Category::input));
   if (!prepared_.front().staging) send(prepared_.front());
   Prepared prepared = std::move(prepared_.front());
   prepared_.pop_front();
@@ -221,8 +222,9 @@ void StagedDelivery::make(const Context& context, const DeviceBlock& staging, Ba
   }
   kernels::ImageBatchShape shape = parts_.shape;
   shape.batch = batch.size;
-  BANTAM_KERNEL(exec, image_batch, shape, images, placements, batch.images.dtype(), batch.images.data());
-  BANTAM_KERNEL(exec, label_batch, batch.size, labels, placements, batch.labels.as<std::int32_t>());
+  const Tensor& to = batch.at(kImages);
+  BANTAM_KERNEL(exec, image_batch, shape, images, placements, to.dtype(), to.data());
+  BANTAM_KERNEL(exec, label_batch, batch.size, labels, placements, batch.at(kLabels).as<std::int32_t>());
 }
 
 void StagedDelivery::drop() {

@@ -38,7 +38,7 @@ TracedRun run_steps(Runtime& runtime, const Graph& graph, const StepPlanOptions&
   Optimizer optimizer(model, options.optimizer);
   TrainingStep step(model, optimizer, options.loss);
   memory.note_phase("input");
-  const Batch batch = allocate_batch(model, options.batch);
+  const Batch batch = allocate_batch(model, options.batch, options.loss);
   for (int update = 0; update < 2; ++update) {
     run.step_begin = now();
     runtime.set_kernel_log(device, update == 0 ? nullptr : log);
@@ -77,7 +77,7 @@ MemoryStats rehearse(const Graph& graph, const StepPlanOptions& options, std::ui
   Optimizer optimizer(model, options.optimizer);
   TrainingStep step(model, optimizer, options.loss);
   if (placements) step.prepare(shapes_of(options), placements);
-  const Batch batch = allocate_batch(model, options.batch);
+  const Batch batch = allocate_batch(model, options.batch, options.loss);
   // Without plans, places of memory may still change from update to update under a tight limit, and the fit with them.
   const int updates = placements ? 2 : 5;
   for (int update = 0; update < updates; ++update) run_update(step, batch, options.accumulate);

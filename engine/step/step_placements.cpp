@@ -56,7 +56,7 @@ struct StepPlacements::Rehearsal {
 
   /// The calls of one part, and, of a micro-batch, of the update behind it.
   std::vector<PlannerBuffer> trace(StepPart part, std::int64_t size) {
-    const Batch made = allocate_batch(model, size);
+    const Batch made = allocate_batch(model, size, step.loss());
     const bool is_micro_batch = part == StepPart::first_micro_batch || part == StepPart::next_micro_batch;
     if (part == StepPart::next_micro_batch || part == StepPart::update) micro_batch(made);
     if (part == StepPart::next_micro_batch) model.parameters().pending().add_up();
@@ -106,7 +106,8 @@ std::optional<std::vector<PlannerBuffer>> PartTrace::buffers() const {
 
 StepPlacements::StepPlacements(const Graph& graph, const ModelOptions& model, const OptimizerOptions& optimizer,
                                const LossOptions& loss, Device device) {
-  if (graph.first_without_meta() == 0) rehearsal_ = std::make_unique<Rehearsal>(graph, model, optimizer, loss, device);
+  if (without_meta(graph, loss, optimizer).empty())
+    rehearsal_ = std::make_unique<Rehearsal>(graph, model, optimizer, loss, device);
 }
 
 StepPlacements::~StepPlacements() = default;

@@ -43,15 +43,15 @@ CapturedSteps::CapturedSteps(TrainingStep& step, DeviceBatches& batches, std::in
     updates_ = static_cast<int>(std::clamp<std::int64_t>(batches.most_at_once() / accumulate, 1, kMostUpdates));
   if (updates_ > kMostUpdates)
     throw Error(fmt::format("{} updates a launch; at most {} can be", updates_, kMostUpdates));
-  const Graph& graph = step.model().graph();
-  if (const NodeId node = graph.first_without_meta(); wanted_ && node != 0) {
+  const std::string without_meta = step.without_meta();
+  if (wanted_ && !without_meta.empty()) {
     wanted_ = false;
-    give_up(Error(fmt::format("{} does not support meta devices (Layer::supports_meta)", graph.describe(node))));
+    give_up(Error(without_meta));
   }
   for (int i = 0; i < kAhead; ++i) launched_.emplace_back(step.model().device());
   if (step.model().device().kind != DeviceKind::cuda || mode != StepMode::captured) return;
-  if (graph.first_without_meta() != 0) return;  // nothing is recorded, so there is nothing to warm up for
-  if (batches.left() < accumulate) return;      // nothing to warm up with: the first update does it
+  if (!without_meta.empty()) return;        // nothing is recorded, so there is nothing to warm up for
+  if (batches.left() < accumulate) return;  // nothing to warm up with: the first update does it
   warm_ = warm_up(step, batches, accumulate);
   if (warm_ && captures_) (void)(record(many_, updates_) && updates_ > 1 && record(one_, 1));
 }

@@ -13,17 +13,6 @@
 
 namespace bantam {
 
-namespace {
-
-void merge(Metrics& sum, const Metrics& part) {
-  const double samples = static_cast<double>(sum.samples + part.samples);
-  if (samples == 0) return;
-  const double a = static_cast<double>(sum.samples) / samples, b = static_cast<double>(part.samples) / samples;
-  sum = {sum.loss * a + part.loss * b, sum.accuracy * a + part.accuracy * b, sum.samples + part.samples};
-}
-
-}  // namespace
-
 Trainer::Trainer(TrainingStep& step, BatchSource& train, BatchSource* validation, TrainerOptions options)
     : step_(step), train_(train), validation_(validation), options_(options), micro_batches_(step) {
   if (options_.epochs < 0) throw ConfigError(fmt::format("train.epochs must not be negative, got {}", options_.epochs));
@@ -40,13 +29,7 @@ Trainer::Trainer(TrainingStep& step, BatchSource& train, BatchSource* validation
 }
 
 void Trainer::check_fits(const BatchSource& source, const char* what) const {
-  const Graph& graph = step_.model().graph();
-  if (source.image_shape() != graph.input_shape())
-    throw ShapeError(fmt::format("the {} data give images {}, the model takes {}", what,
-                                 to_string(source.image_shape()), to_string(graph.input_shape())));
-  if (Shape{source.classes()} != graph.output_shape())
-    throw ShapeError(fmt::format("the {} data have {} classes, the model gives {}", what, source.classes(),
-                                 to_string(graph.output_shape())));
+  step_.check_fits(source.tensors(), what);
 }
 
 StepShapes Trainer::shapes() const {
@@ -179,6 +162,7 @@ void Trainer::finish_read(EpochState& state) {
   event.images_per_second = static_cast<double>(samples) / seconds;
   event.epoch_loss = state.sum.loss;
   event.epoch_accuracy = state.sum.accuracy;
+  event.epoch_values = state.sum.values;
   event.data_wait_share = waited_seconds() / epoch_seconds;
   const double updates_left =
       static_cast<double>(state.updates - event.update) +

@@ -152,9 +152,14 @@ TEST_F(RunConfigTest, Errors) {
   expect_error("version=2", "this program reads version 1");
   expect_error("seed=-1", "seed: expected an integer ≥ 0");
   expect_error("devise=cpu", "did you mean 'device'?");
-  expect_error("train.loss=mse", "expected softmax_cross_entropy");
+  expect_error("train.loss=mse", "unknown loss 'mse'; valid: softmax_cross_entropy");
   expect_error("train.label_smoothing=1", "expected a number in [0, 1)");
-  expect_error("train.metrics=[f1]", "unknown metric 'f1'");
+  expect_error("train.metrics=[f1]", "unknown metric 'f1'; valid: accuracy");
+  expect_error("train.metrics=[acuracy]", "unknown metric 'acuracy'; did you mean 'accuracy'?");
+  expect_error("train.metrics=[accuracy, accuracy]", "the metric 'accuracy' is named twice");
+  expect_error("train.schedule=constamt", "unknown schedule 'constamt'; did you mean 'constant'?");
+  expect_error("train.callbacks=[print]", "unknown callback 'print'");
+  expect_error("train.loss={softmax_cross_entropy: {smoothing: 0.1}}", "unknown key 'smoothing'");
   expect_error("train.optimizer=adamm", "unknown optimizer 'adamm'; did you mean 'adam'?");
   expect_error("train.optimizer={sgd: {nesterov: true}}", "needs a momentum");
   expect_error("train.optimizer={adam: {momentum: 0.9}}", "unknown key 'momentum'");
