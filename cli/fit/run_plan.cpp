@@ -16,8 +16,7 @@ class ExcerptSource : public BatchSource, public DeviceBatches {
   ExcerptSource(BatchSource& whole, std::int64_t first, std::int64_t last)
       : whole_(whole), first_(first), skipped_(whole.batches_per_epoch() - first - last) {}
 
-  Shape image_shape() const override { return whole_.image_shape(); }
-  std::int64_t classes() const override { return whole_.classes(); }
+  std::vector<TensorFacts> tensors() const override { return whole_.tensors(); }
   std::int64_t batch_size() const override { return whole_.batch_size(); }
   std::int64_t batches_per_epoch() const override { return whole_.batches_per_epoch() - skipped_; }
   std::int64_t size_of(std::int64_t index) const override { return whole_.size_of(place(index)); }

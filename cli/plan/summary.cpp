@@ -52,7 +52,7 @@ std::map<std::string, std::uint64_t> activations_by_owner(const StepSession& ses
   context.tape = &tape;
   const Tensor seed = context.allocate({}, DType::float32, Category::other);
   const Tensor made =
-      session.model().forward_loss(context, session.batch().images, session.batch().labels,
+      session.model().forward_loss(context, session.batch().at(kImages), session.batch().at(kLabels),
                                    {.options = {.label_smoothing = loss.label_smoothing}, .seed = seed});
   std::map<std::string, std::uint64_t> bytes;
   for (const Holder& holder : session.runtime().allocator(session.model().device()).holders())

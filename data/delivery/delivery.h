@@ -62,9 +62,6 @@ class BatchDelivery {
   virtual const DeviceDataset* on_device() const { return nullptr; }
 };
 
-/// Puts field `field` of the data set (0: the images) into a batch.
-void set_field(Batch& batch, std::size_t field, Tensor tensor);
-
 /// For steps on the CPU: workers make finished batches, of images where they lie in the data set, or else of samples
 /// gathered into a buffer beside the batch.
 std::unique_ptr<BatchDelivery> make_direct_delivery(DeliveryParts parts);

@@ -36,7 +36,7 @@ class DirectDelivery : public BatchDelivery {
   void deliver(const Context&, Batch& batch) override {
     Made& made = made_.front();
     batch.size = made.fields[0].shape()[0];
-    for (std::size_t f = 0; f < made.fields.size(); ++f) set_field(batch, f, std::move(made.fields[f]));
+    for (std::size_t f = 0; f < made.fields.size(); ++f) batch.tensors.set(fields_[f].name, std::move(made.fields[f]));
     made_.pop_front();
   }
 

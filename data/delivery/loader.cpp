@@ -64,10 +64,6 @@ DatasetFacts checked(DatasetFacts facts) {
 
 }  // namespace
 
-void set_field(Batch& batch, std::size_t field, Tensor tensor) {
-  (field == 0 ? batch.images : batch.labels) = std::move(tensor);
-}
-
 struct ImageBatchSource::Impl {
   LoaderOptions options;
   DatasetFacts facts;
@@ -265,8 +261,16 @@ ImageBatchSource::ImageBatchSource(Runtime& runtime, std::shared_ptr<const Datas
 
 ImageBatchSource::~ImageBatchSource() = default;
 
-Shape ImageBatchSource::image_shape() const { return {impl_->shape.out_h, impl_->shape.out_w, impl_->shape.channels}; }
-std::int64_t ImageBatchSource::classes() const { return static_cast<std::int64_t>(impl_->facts.class_names.size()); }
+std::vector<TensorFacts> ImageBatchSource::tensors() const {
+  const kernels::ImageBatchShape& s = impl_->shape;
+  std::vector<TensorFacts> tensors = {{.name = std::string(kImages), .shape = {s.out_h, s.out_w, s.channels}}};
+  for (const SampleField& target : impl_->facts.targets) {
+    const bool names_classes = target.name == kLabels && target.dtype == DType::int32;
+    const std::size_t classes = names_classes ? impl_->facts.class_names.size() : 0;
+    tensors.push_back({target.name, target.shape, target.dtype, static_cast<std::int64_t>(classes)});
+  }
+  return tensors;
+}
 std::vector<std::string> ImageBatchSource::class_names() const { return impl_->facts.class_names; }
 std::int64_t ImageBatchSource::batch_size() const { return impl_->options.pipeline.batch_size; }
 std::int64_t ImageBatchSource::batches_per_epoch() const { return impl_->batches(); }

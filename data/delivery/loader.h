@@ -57,8 +57,7 @@ class ImageBatchSource : public BatchSource {
   ImageBatchSource(Runtime& runtime, std::shared_ptr<const Dataset> dataset, LoaderOptions options);
   ~ImageBatchSource() override;
 
-  Shape image_shape() const override;
-  std::int64_t classes() const override;
+  std::vector<TensorFacts> tensors() const override;
   std::vector<std::string> class_names() const override;
   std::int64_t batch_size() const override;
   std::int64_t batches_per_epoch() const override;

@@ -139,6 +139,7 @@ void StagedDelivery::cache_dataset() {
   copy_bytes(cached_.labels.data(), set.labels().data(), cached_.labels.bytes(), stream);
   synchronize(stream);
   cached_.size = set.size();
+  cached_.target = set.facts().targets[0].name;
   parts_.dataset.reset();
   parts_.gather.reset();
 }
@@ -201,9 +202,11 @@ void StagedDelivery::deliver(const Context& context, Batch& batch) {
   batch.size = size;
   std::vector<Tensor> fields = {
       inputs.allocate({size, s.out_h, s.out_w, s.channels}, context.precision.compute(), Category::input)};
-  for (const SampleField& target : parts_.facts.targets)
+  batch.tensors.set(kImages, fields[0]);
+  for (const SampleField& target : parts_.facts.targets) {
     fields.push_back(inputs.allocate(target.shape.prepend(size), target.dtype, Category::input));
-  for (std::size_t f = 0; f < fields.size(); ++f) set_field(batch, f, fields[f]);
+    batch.tensors.set(target.name, fields.back());
+  }
   if (!prepared_.front().staging) send(prepared_.front());
   Prepared prepared = std::move(prepared_.front());
   prepared_.pop_front();

@@ -27,7 +27,7 @@ struct SampleField {
 struct DatasetFacts {
   std::int64_t size = 0;                 ///< samples, at most 2^31 - 1
   Shape image_shape;                     ///< (height, width, channels) of the field "images", uint8
-  std::vector<std::string> class_names;  ///< one a class; empty where the target is no class
+  std::vector<std::string> class_names;  ///< of the numbers in "labels", where that is a target of class numbers
   /// All fields but the images, which batches get as they are stored: class numbers, vectors, masks, …
   std::vector<SampleField> targets = {{"labels", {}, DType::int32}};
 

@@ -59,16 +59,16 @@ Batch slice(const Context& context, const Batch& batch, std::int64_t first, std:
   if (first < 0 || count < 1 || first + count > batch.size)
     throw ShapeError(fmt::format("samples {} to {} of a batch of {}", first, first + count, batch.size));
   const Context inputs = context.at(context.runtime->intern("input"));
-  return {.images = samples_of(inputs, batch.images, first, count),
-          .labels = samples_of(inputs, batch.labels, first, count),
-          .size = count,
-          .index = batch.index};
+  Batch samples{.size = count, .index = batch.index};
+  for (const auto& [name, tensor] : batch.tensors) samples.tensors.set(name, samples_of(inputs, tensor, first, count));
+  return samples;
 }
 
 bool MicroBatches::copies(const Batch& batch) const {
   if (most_ == 0) return false;
   for (std::int64_t first = most_; first < batch.size; first += most_)
-    if (!is_aligned(view_of(batch.images, first, 1)) || !is_aligned(view_of(batch.labels, first, 1))) return true;
+    for (const auto& [name, tensor] : batch.tensors)
+      if (!is_aligned(view_of(tensor, first, 1))) return true;
   return false;
 }
 

@@ -38,18 +38,18 @@ Batch random_batch(const Model& model, std::int64_t size, PhiloxKey key) {
   if (model.device().meta) return batch;      // shapes are all that a meta device has
   const Stream stream = model.runtime().stream(model.device());
   PhiloxSequence random(key);
-  switch (batch.images.dtype()) {
+  switch (batch.at(kImages).dtype()) {
     case DType::float16:
-      fill_images<Half>(batch.images, random, stream);
+      fill_images<Half>(batch.at(kImages), random, stream);
       break;
     case DType::bfloat16:
-      fill_images<BFloat16>(batch.images, random, stream);
+      fill_images<BFloat16>(batch.at(kImages), random, stream);
       break;
     default:
-      fill_images<float>(batch.images, random, stream);
+      fill_images<float>(batch.at(kImages), random, stream);
       break;
   }
-  fill_labels(batch.labels, static_cast<std::uint64_t>(model.graph().output_shape()[0]), random, stream);
+  fill_labels(batch.at(kLabels), static_cast<std::uint64_t>(model.graph().output_shape()[0]), random, stream);
   return batch;
 }
 

@@ -23,9 +23,9 @@ constexpr std::size_t kSumsBytes = sizeof(kernels::MetricSums);
 Batch allocate_batch(const Model& model, std::int64_t size) {
   const Context context = model.context(Pass::train).at(model.runtime().intern("input"));
   Batch batch{.size = size};
-  batch.images =
-      context.allocate(model.graph().input_shape().prepend(size), context.precision.compute(), Category::input);
-  batch.labels = context.allocate({size}, DType::int32, Category::input);
+  batch.tensors.set(kImages, context.allocate(model.graph().input_shape().prepend(size), context.precision.compute(),
+                                              Category::input));
+  batch.tensors.set(kLabels, context.allocate({size}, DType::int32, Category::input));
   return batch;
 }
 
@@ -214,7 +214,7 @@ void TrainingStep::forward_and_backward(const Batch& batch, std::int64_t first_s
   context.random.update = optimizer_.updates();
   context.random.first_sample = first_sample;
   const Tensor loss = model_.forward_loss(
-      context, batch.images, batch.labels,
+      context, batch.at(kImages), batch.at(kLabels),
       {{.label_smoothing = loss_.label_smoothing,
         .divisor = loss_.mean ? static_cast<float>(effective_batch) : 1.0f,
         .metrics = ring_.as<kernels::MetricSums>(),
@@ -261,7 +261,7 @@ void TrainingStep::evaluate(const Batch& batch) {
 void TrainingStep::forward_and_measure(const Batch& batch) {
   const Context context = model_.context(Pass::evaluate);
   (void)model_.forward_loss(
-      context, batch.images, batch.labels,
+      context, batch.at(kImages), batch.at(kLabels),
       {{.label_smoothing = loss_.label_smoothing, .metrics = ring_.as<kernels::MetricSums>() + kMetricRing}, {}});
 }
 

@@ -58,8 +58,8 @@ struct HostBatch {
 };
 
 inline HostBatch copy_batch(const Batch& batch, Stream stream) {
-  return {batch.index, batch.size, batch.images.shape(), to_host_floats(batch.images, stream),
-          to_host<std::int32_t>(batch.labels, stream)};
+  return {batch.index, batch.size, batch.at(kImages).shape(), to_host_floats(batch.at(kImages), stream),
+          to_host<std::int32_t>(batch.at(kLabels), stream)};
 }
 
 /// All that `next` still gives.

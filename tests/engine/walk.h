@@ -12,7 +12,7 @@ inline void walk(Model& model, const Optimizer& optimizer, const Batch& batch, s
   Context ctx = model.context(Pass::train);
   Tape tape;
   ctx.tape = &tape;
-  const Tensor loss = model.forward_loss(ctx, batch.images, batch.labels,
+  const Tensor loss = model.forward_loss(ctx, batch.at(kImages), batch.at(kLabels),
                                          {{.divisor = static_cast<float>(effective_batch)}, optimizer.loss_scale()});
   (void)tape.backward(ctx, loss, optimizer.loss_scale());
 }

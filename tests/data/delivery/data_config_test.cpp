@@ -220,9 +220,9 @@ TEST(OpenData, AMetaDeviceNeedsNoFiles) {
       ASSERT_TRUE(data.train->next(context, batch));
       EXPECT_EQ(batch.size, 36);
       EXPECT_EQ(batch.index, 1);
-      EXPECT_EQ(batch.images.shape(), (Shape{36, 32, 32, 3}));
-      EXPECT_EQ(batch.images.dtype(), DType::float16);
-      EXPECT_EQ(batch.labels.shape(), (Shape{36}));
+      EXPECT_EQ(batch.at(kImages).shape(), (Shape{36, 32, 32, 3}));
+      EXPECT_EQ(batch.at(kImages).dtype(), DType::float16);
+      EXPECT_EQ(batch.at(kLabels).shape(), (Shape{36}));
       EXPECT_FALSE(data.train->next(context, batch));
       if (target.kind == DeviceKind::cuda && cache == "device") {
         // Both splits lie on the device.

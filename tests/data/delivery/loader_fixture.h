@@ -10,7 +10,7 @@
 
 namespace bantam {
 
-inline constexpr std::int64_t kImages = 53;
+inline constexpr std::int64_t kSamples = 53;
 inline constexpr std::int64_t kBatch = 8;
 inline const Shape kShape = {4, 5, 3};
 
@@ -24,7 +24,7 @@ class LoaderTest : public ::testing::TestWithParam<Device> {
   Context context(PrecisionKind precision = PrecisionKind::float32) {
     return Context::make(*runtime_, GetParam(), Precision{precision});
   }
-  std::shared_ptr<const Dataset> dataset(std::int64_t size = kImages) {
+  std::shared_ptr<const Dataset> dataset(std::int64_t size = kSamples) {
     return testing::ramp_dataset(*runtime_, size, kShape);
   }
   std::unique_ptr<ImageBatchSource> source(PipelineOptions pipeline, std::uint64_t seed = 1, bool staged = false) {
