@@ -56,6 +56,19 @@ DataOptions read_data_config(const ConfigNode& data) {
 DatasetFacts train_facts(const DataOptions& options) { return train_reader(options)->facts(); }
 DatasetFacts test_facts(const DataOptions& options) { return options.source.held_out->facts(); }
 
+void settle_cache(DataOptions& options, const CacheRoom& room) {
+  if (options.pipeline.cache != CacheKind::automatic) return;
+  std::uint64_t bytes = 0;
+  for (const DatasetFacts& facts : {train_facts(options), test_facts(options)})
+    bytes += static_cast<std::uint64_t>(facts.size) * facts.sample_bytes();
+  const bool gathers_on_device =
+      train_facts(options).has_int32_target() && host_augmentation(options.pipeline) == nullptr;
+  if (bytes > room.host_bytes)
+    options.pipeline.cache = CacheKind::off;
+  else
+    options.pipeline.cache = gathers_on_device && bytes <= room.device_bytes ? CacheKind::device : CacheKind::ram;
+}
+
 OpenedData open_data(Runtime& runtime, DataOptions options, Device device, std::uint64_t seed) {
   if (options.pipeline.batch_size_is_auto) throw ConfigError("batch size: auto must be solved before data are opened");
   const SampleSplits splits{train_reader(options), options.source.held_out};

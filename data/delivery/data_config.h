@@ -35,6 +35,17 @@ DataOptions read_data_config(const ConfigNode& data);
 DatasetFacts train_facts(const DataOptions& options);
 DatasetFacts test_facts(const DataOptions& options);
 
+/// What both splits together may take of memory, in bytes.
+struct CacheRoom {
+  std::uint64_t device_bytes = 0;  ///< of the step's GPU; 0 on a CPU
+  std::uint64_t host_bytes = 0;    ///< of host memory
+};
+
+/// Settles `cache: auto`: device where the set fits there and its samples can be gathered there (one int32 target, no
+/// augmentation of host form), else ram; but off where it does not fit host memory, which `device` reads it into first.
+/// Leaves other values as they are.
+void settle_cache(DataOptions& options, const CacheRoom& room);
+
 /// What a run trains on and is judged by. Both sources share the runtime, which must outlive them.
 struct OpenedData {
   std::unique_ptr<BatchSource> train;
