@@ -1,63 +1,73 @@
-// Registry: a table of built-in entries by name, to which programs add their own.
+// Registry: an ordered table of named entries that a program can add to.
 #pragma once
 
+#include <deque>
+#include <initializer_list>
 #include <mutex>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
-#include <fmt/format.h>
-
 #include "bantam/base/error.h"
 #include "bantam/base/text.h"
 
 namespace bantam {
 
-/// Entries by name, in the order in which they were added. Thread-safe.
-template <class T>
+/// Names and entries of one kind of thing ("loss"), the built-in ones first. A program adds its own before it reads its
+/// first configuration: what was read before does not know them. Entries are never removed or changed, and stay where
+/// they are. Thread-safe.
+template <class Entry>
 class Registry {
  public:
-  using Entries = std::vector<std::pair<std::string, T>>;
+  /// `what` names the kind in messages. Throws as `add` does.
+  Registry(std::string what, std::initializer_list<std::pair<std::string, Entry>> built_in) : what_(std::move(what)) {
+    for (const auto& [name, entry] : built_in) add(name, entry);
+  }
+  Registry(const Registry&) = delete;
+  Registry& operator=(const Registry&) = delete;
 
-  /// `what` is the entries' kind in messages: "data format".
-  explicit Registry(std::string what, Entries built_in = {}) : what_(std::move(what)), entries_(std::move(built_in)) {}
-
-  /// Adds an entry for the rest of the process. Throws ConfigError for a name that is taken.
-  void add(std::string name, T entry) {
-    const std::lock_guard lock(guard_);
-    for (const auto& [taken, unused] : entries_)
-      if (taken == name) throw ConfigError(fmt::format("{} '{}' is already registered", what_, name));
+  /// Throws ConfigError for a name that is there already, and for an empty one.
+  void add(std::string name, Entry entry) {
+    const std::lock_guard lock(mutex_);
+    if (name.empty()) throw ConfigError("a " + what_ + " needs a name");
+    if (find_locked(name) != nullptr) throw ConfigError("there is a " + what_ + " '" + name + "' already");
     entries_.emplace_back(std::move(name), std::move(entry));
   }
-
-  /// A copy of the entry. Throws ConfigError with the nearest name, or all names where none is near.
-  T find(std::string_view name) const {
-    const std::lock_guard lock(guard_);
-    for (const auto& [known, entry] : entries_)
-      if (known == name) return entry;
-    const std::vector<std::string> known = names_locked();
-    const auto near = nearest(name, known);
-    throw ConfigError(fmt::format(
-        "unknown {} '{}'; {}", what_, name,
-        near ? fmt::format("did you mean '{}'?", *near) : fmt::format("there are {}", join(known, ", ", " and "))));
+  /// Null where there is no such name.
+  const Entry* find(std::string_view name) const {
+    const std::lock_guard lock(mutex_);
+    return find_locked(name);
   }
-
+  /// Throws ConfigError with the nearest name, or all of them where none is near.
+  const Entry& at(std::string_view name) const {
+    if (const Entry* entry = find(name)) return *entry;
+    const std::vector<std::string> all = names();
+    const auto near = nearest(name, all);
+    const std::string advice = near          ? "; did you mean '" + *near + "'?"
+                               : all.empty() ? std::string()
+                                             : "; valid: " + join(all, ", ", " and ");
+    throw ConfigError("unknown " + what_ + " '" + shown(name) + "'" + advice);
+  }
+  /// In the order in which they were added.
   std::vector<std::string> names() const {
-    const std::lock_guard lock(guard_);
-    return names_locked();
-  }
-
- private:
-  std::vector<std::string> names_locked() const {
+    const std::lock_guard lock(mutex_);
     std::vector<std::string> names;
     for (const auto& [name, entry] : entries_) names.push_back(name);
     return names;
   }
+  const std::string& what() const { return what_; }
+
+ private:
+  const Entry* find_locked(std::string_view name) const {
+    for (const auto& [known, entry] : entries_)
+      if (known == name) return &entry;
+    return nullptr;
+  }
 
   std::string what_;
-  mutable std::mutex guard_;
-  Entries entries_;
+  mutable std::mutex mutex_;
+  std::deque<std::pair<std::string, Entry>> entries_;  // whose elements never move
 };
 
 }  // namespace bantam
