@@ -2,6 +2,7 @@
 #include "bantam/cli/config/run_config.h"
 
 #include <algorithm>
+#include <limits>
 #include <memory>
 #include <sstream>
 
@@ -147,8 +148,21 @@ RecomputeOptions read_recompute(ConfigMap& root, const Graph& graph) {
   }
 }
 
+/// Host memory that data sets may take: three quarters of what the CPU's limit, or a budget there, allows; of what is
+/// free on this machine where nothing limits it.
+std::uint64_t host_room(const RunConfig& config) {
+  constexpr std::uint64_t kQuarters = 3;
+  std::uint64_t most = std::numeric_limits<std::uint64_t>::max();
+  const auto limit = config.memory.limits.find("cpu");
+  if (limit != config.memory.limits.end()) most = limit->second;
+  if (config.device == Device::cpu() && config.memory.budget > 0) most = std::min(most, config.memory.budget);
+  if (const std::uint64_t free = device_info(Device::cpu()).free_bytes; free > 0) most = std::min(most, free);
+  return most / 4 * kQuarters;
+}
+
 /// `cache: auto`: on a GPU the data sets lie on the device where they take little of what the run may have, or, where
-/// nothing bounds it, of any GPU. A rule of the configuration alone, so that plans hold.
+/// nothing bounds it, of any GPU; nowhere, where host memory does not hold them. For the device a rule of the
+/// configuration alone, so that plans hold.
 void settle_cache(RunConfig& config) {
   if (!config.data || config.data->pipeline.cache != CacheKind::automatic) return;
   constexpr std::uint64_t kLittle = 1u << 30, kShare = 8;
@@ -159,11 +173,8 @@ void settle_cache(RunConfig& config) {
   if (config.memory.budget > 0) most = std::min(most, config.memory.budget / kShare);
   if (config.device.is_logical() && split != config.memory.logical.end())
     most = std::min(most, split->second.at(static_cast<std::size_t>(config.device.share)) / kShare);
-  std::uint64_t bytes = 0;
-  for (const DatasetFacts& facts : {train_facts(*config.data), test_facts(*config.data)})
-    bytes += static_cast<std::uint64_t>(facts.size * (facts.image_shape.elements() + 4));
-  const bool on_device = config.device.kind == DeviceKind::cuda && bytes <= most;
-  config.data->pipeline.cache = on_device ? CacheKind::device : CacheKind::ram;
+  const bool is_gpu = config.device.kind == DeviceKind::cuda;
+  settle_cache(*config.data, {.device_bytes = is_gpu ? most : 0, .host_bytes = host_room(config)});
 }
 
 /// Words of PyTorch, Keras and their users.

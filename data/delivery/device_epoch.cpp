@@ -50,7 +50,7 @@ DeviceEpoch::DeviceEpoch(Runtime& runtime, Device device, DeviceDataset dataset,
   ring_.size = ring_batches_ * shape_.batch;
   ring_.tensors.set(
       kImages, context.allocate({ring_.size, shape_.out_h, shape_.out_w, shape_.channels}, dtype, Category::input));
-  ring_.tensors.set(kLabels, context.allocate({ring_.size}, DType::int32, Category::input));
+  ring_.tensors.set(dataset_.target, context.allocate({ring_.size}, DType::int32, Category::input));
   if (device.meta) return;
   BfcAllocator& pinned = runtime.pinned_allocator();
   const std::size_t host_bytes = sizeof(std::int64_t) + table_.bytes();
@@ -100,7 +100,7 @@ void DeviceEpoch::fill(const Context& context, std::int64_t offset, const Batch&
   shape.batch = into.size;
   const Tensor& images = into.at(kImages);
   BANTAM_KERNEL(context.exec, epoch_batch, shape, table(), offset, images.dtype(), images.data(),
-                into.at(kLabels).as<std::int32_t>());
+                into.at(dataset_.target).as<std::int32_t>());
 }
 
 Batch DeviceEpoch::in_ring(std::int64_t batches, std::int64_t place) const {
@@ -108,7 +108,7 @@ Batch DeviceEpoch::in_ring(std::int64_t batches, std::int64_t place) const {
   Batch batch{.size = batches * shape_.batch};
   const Shape images{batch.size, shape_.out_h, shape_.out_w, shape_.channels};
   batch.tensors = {{kImages, ring_.at(kImages).slice(first * values, images)},
-                   {kLabels, ring_.at(kLabels).slice(first, {batch.size})}};
+                   {dataset_.target, ring_.at(dataset_.target).slice(first, {batch.size})}};
   return batch;
 }
 
@@ -128,7 +128,7 @@ Batch DeviceEpoch::next(const Context& context) {
   Batch batch{.size = size, .index = next_++};
   const Shape images{size, shape_.out_h, shape_.out_w, shape_.channels};
   batch.tensors.set(kImages, inputs.allocate(images, ring_.at(kImages).dtype(), Category::input));
-  batch.tensors.set(kLabels, inputs.allocate({size}, DType::int32, Category::input));
+  batch.tensors.set(dataset_.target, inputs.allocate({size}, DType::int32, Category::input));
   fill(context, 0, batch);
   BANTAM_KERNEL(context.exec, advance_epoch, table(), size);
   return batch;

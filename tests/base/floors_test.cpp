@@ -88,7 +88,7 @@ const std::vector<Floor> kHouse = {
       ""},
      {}},
     {"engine", {"runtime", "program", "autograd", "ops", "layers", "graph", "step", "plan", "train"}, {}},
-    {"data", {"formats", "pipeline", "delivery"}, {}},
+    {"data", {"formats", "augment", "pipeline", "delivery"}, {}},
     {"models", {"zoo", "yaml"}, {"data"}},
     {"cli", {"config", "session", "measure", "fit", "print", "report", "train", "plan", "see", ""}, {}},
 };

@@ -37,6 +37,17 @@ inline std::shared_ptr<const Dataset> ramp_dataset(Runtime& runtime, std::int64_
   return set;
 }
 
+/// Both splits in memory.
+struct DatasetSplits {
+  std::shared_ptr<const Dataset> train, test;
+};
+
+/// As a run opens them with `cache: ram`.
+inline DatasetSplits read_splits(Runtime& runtime, const SampleSplits& splits, bool verify = false) {
+  for (const auto& reader : {splits.train, splits.held_out}) reader->check(verify, runtime.threads());
+  return {read_dataset(runtime, *splits.train), read_dataset(runtime, *splits.held_out)};
+}
+
 /// A batch on the host.
 struct HostBatch {
   std::int64_t index = 0, size = 0;

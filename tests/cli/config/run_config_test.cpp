@@ -31,6 +31,21 @@ class RunConfigTest : public testing::Test {
   std::filesystem::path path_;
 };
 
+// 1,000 images of 3,076 bytes: 2.93 MiB.
+TEST_F(RunConfigTest, CacheAutoFollowsTheLimitOfTheCpu) {
+  const auto cache = [&](const std::string& where, const std::string& memory) {
+    return read({"device=cpu", "memory=" + memory,
+                 "data={format: generated, train_samples: 900, test_samples: 100, pipeline: [{cache: " + where +
+                     "}, {batch: {size: 4}}]}"})
+        .data->pipeline.cache;
+  };
+  EXPECT_EQ(cache("auto", "{limits: {cpu: 4MiB}}"), CacheKind::ram);
+  EXPECT_EQ(cache("auto", "{limits: {cpu: 3.5MiB}}"), CacheKind::off) << "three quarters are less";
+  EXPECT_EQ(cache("auto", "{budget: 3.5MiB}"), CacheKind::off);
+  EXPECT_EQ(cache("ram", "{limits: {cpu: 3.5MiB}}"), CacheKind::ram);
+  EXPECT_EQ(cache("off", "{}"), CacheKind::off);
+}
+
 TEST_F(RunConfigTest, Defaults) {
   const RunConfig config = read({"device=cpu"});
   EXPECT_EQ(config.seed, 42u);

@@ -148,6 +148,10 @@ TEST_F(Fit, OutOfMemoryBlamesTheDataSetWhereItIsToBlame) {
   EXPECT_NE(text.find("The data set takes 23.6 MiB of these "), std::string::npos) << text;
   EXPECT_NE(text.find("23.5 MiB for 8,000 training images and 120 KiB for 40 held out"), std::string::npos) << text;
   // And what is named does fit; much more would not.
+  ASSERT_NE(text.find("Each of these fits: cache: off -> a pool of "), std::string::npos) << text;
+  std::vector<std::string> uncached = tight;
+  uncached.push_back("data.pipeline=[{cache: off}, {batch: {size: 16}}]");
+  EXPECT_EQ(train("u", uncached).code, 0);
   const std::size_t limit = text.find("data: {limit: ");
   ASSERT_NE(limit, std::string::npos) << text;
   const std::int64_t images = std::stoll(text.substr(limit + 14));
@@ -162,7 +166,9 @@ TEST_F(Fit, OutOfMemoryBlamesTheDataSetWhereItIsToBlame) {
   const Outcome step = train("s", {"data.pipeline.batch.size=256", "recompute=none", "memory.limits={cpu: 8MiB}"});
   EXPECT_EQ(flat(step.err).find("The data set takes"), std::string::npos) << step.err;
   const Outcome both = train("s", {"data.train_samples=8000", "data.test_samples=8000", "memory.limits={cpu: 16MiB}"});
-  EXPECT_NE(flat(both.err).find("(data: {limit: N}) alone do not make it fit"), std::string::npos) << both.err;
+  EXPECT_NE(flat(both.err).find("(data: {limit: N}) alone do not make it fit. This fits: cache: off"),
+            std::string::npos)
+      << both.err;
 }
 
 TEST_F(Fit, ABudgetThatCannotBeMetIsOneOfTheWholeRun) {

@@ -60,8 +60,10 @@ struct Training : Callback {
     Model model(runtime, device, network(), {.seed = 7});
     Optimizer optimizer(model, {.learning_rate = 2e-3f});
     TrainingStep step(model, optimizer, {});
-    const PipelineOptions pipeline{
-        .cache = CacheKind::device, .normalize = {.scale = 1.0 / 255}, .random_flip = true, .batch_size = kBatch};
+    const PipelineOptions pipeline{.cache = CacheKind::device,
+                                   .normalize = {.scale = 1.0 / 255},
+                                   .augmentations = {random_flip()},
+                                   .batch_size = kBatch};
     ImageBatchSource data(runtime, testing::ramp_dataset(runtime, kSamples, kImage),
                           LoaderOptions{.pipeline = pipeline, .device = device, .seed = 5, .staged_on_cpu = true});
     Trainer trainer(step, data, nullptr,

@@ -133,8 +133,7 @@ struct Training : Callback {
   std::unique_ptr<ImageBatchSource> source(bool trains) {
     PipelineOptions pipeline{.cache = CacheKind::device,
                              .normalize = {.scale = 1.0 / 255, .mean = {0.5}, .std = {0.25}},
-                             .random_crop = RandomCropOptions{.padding = 2},
-                             .random_flip = true,
+                             .augmentations = {random_crop({.padding = 2}), random_flip()},
                              .batch_size = kBatch};
     pipeline.shuffle.emplace();
     if (!trains) pipeline = evaluation_pipeline(pipeline);

@@ -46,8 +46,7 @@ inline PipelineOptions full() {
   PipelineOptions options = plain();
   options.shuffle.emplace();
   options.normalize = {.scale = 1.0 / 255, .mean = {0.1, 0.2, 0.3}, .std = {0.5, 0.6, 0.7}};
-  options.random_crop = RandomCropOptions{.padding = 2, .mode = kernels::PadMode::reflect};
-  options.random_flip = true;
+  options.augmentations = {random_crop({.padding = 2, .mode = kernels::PadMode::reflect}), random_flip()};
   return options;
 }
 

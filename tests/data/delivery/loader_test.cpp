@@ -58,8 +58,7 @@ float padded_pixel(std::int64_t image, std::int64_t row, std::int64_t column, st
 TEST_P(LoaderTest, CropAndFlipFollowThePlan) {
   for (const auto mode : {kernels::PadMode::zero, kernels::PadMode::reflect}) {
     PipelineOptions options = plain();
-    options.random_crop = RandomCropOptions{.height = 3, .width = 5, .padding = 2, .mode = mode};
-    options.random_flip = true;
+    options.augmentations = {random_crop({.height = 3, .width = 5, .padding = 2, .mode = mode}), random_flip()};
     const BatchPlanner planner(options, batch_shape(options, kShape), 1);
     std::vector<std::int32_t> order(kSamples);
     std::iota(order.begin(), order.end(), 0);
@@ -132,7 +131,7 @@ TEST_P(LoaderTest, TheSameForAnyWorkersDepthCacheAndPath) {
                              std::optional<std::int64_t>(4), std::optional<std::int64_t>()}) {
     for (const auto depth :
          {std::optional<std::int64_t>(1), std::optional<std::int64_t>(5), std::optional<std::int64_t>()}) {
-      for (const CacheKind cache : {CacheKind::ram, CacheKind::device}) {
+      for (const CacheKind cache : {CacheKind::ram, CacheKind::device, CacheKind::off}) {
         for (const bool staged : {false, true}) {
           PipelineOptions options = with_workers(full(), workers, depth);
           options.cache = cache;
