@@ -12,14 +12,16 @@
 #include "bantam/base/byte_size.h"
 #include "bantam/base/error.h"
 #include "bantam/base/text.h"
-#include "bantam/cli/fit/fitting.h"
-#include "bantam/cli/fit/plan_fit.h"
-#include "bantam/cli/fit/plan_process.h"
-#include "bantam/cli/fit/run_plan.h"
+#include "bantam/cli/config/profile_flag.h"
 #include "bantam/cli/plan/plan_trace.h"
 #include "bantam/cli/print/bench.h"
 #include "bantam/cli/print/json_text.h"
+#include "bantam/cli/print/process_table.h"
+#include "bantam/cli/print/step_json.h"
 #include "bantam/engine/plan/step_plan.h"
+#include "bantam/run/fit/fitting.h"
+#include "bantam/run/fit/plan_fit.h"
+#include "bantam/run/fit/run_plan.h"
 
 namespace bantam::cli {
 namespace {
@@ -201,7 +203,7 @@ int plan_config(PlanOptions options) {
   const auto profile = take_profile(options.rows.common, options.profile);
   const RunConfig config = read_config(options.rows.common);
   const PlanTarget target = plan_target(config, profile);
-  const PlanFit fit = plan_fit(config, target, options.memory);
+  const PlanFit fit = plan_fit(config, target, options.memory.empty() ? 0 : parse_bytes("--memory", options.memory));
   std::optional<BatchChoice> chosen;
   if (options.rows.batch_sizes.empty() && config.data) {
     if (config.data->pipeline.batch_size_is_auto) chosen = chosen_batch(config, target, fit);

@@ -6,8 +6,8 @@
 #include <fmt/format.h>
 
 #include "bantam/base/error.h"
-#include "bantam/cli/fit/fitting.h"
-#include "bantam/cli/fit/run_plan.h"
+#include "bantam/run/fit/fitting.h"
+#include "bantam/run/fit/run_plan.h"
 
 namespace bantam::cli {
 

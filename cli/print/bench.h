@@ -4,8 +4,10 @@
 #include <string>
 #include <vector>
 
+#include <nlohmann/json.hpp>
+
 #include "bantam/cli/config/options.h"
-#include "bantam/cli/measure/measure.h"
+#include "bantam/run/bench/measure.h"
 
 namespace bantam::cli {
 

@@ -5,7 +5,7 @@
 
 #include "bantam/base/byte_size.h"
 #include "bantam/base/text.h"
-#include "bantam/cli/measure/measure.h"
+#include "bantam/cli/print/step_json.h"
 
 namespace bantam::cli {
 

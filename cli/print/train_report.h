@@ -8,9 +8,11 @@
 
 #include <nlohmann/json.hpp>
 
-#include "bantam/cli/config/run_config.h"
+#include "bantam/cli/config/run_names.h"
 #include "bantam/cli/print/progress.h"
-#include "bantam/cli/session/run_directory.h"
+#include "bantam/engine/train/trainer.h"
+#include "bantam/run/config/run_config.h"
+#include "bantam/run/session/run_directory.h"
 
 namespace bantam::cli {
 

@@ -17,17 +17,18 @@
 #include "bantam/base/error.h"
 #include "bantam/base/text.h"
 #include "bantam/cli/config/options.h"
-#include "bantam/cli/fit/fitting.h"
-#include "bantam/cli/fit/run_plan.h"
 #include "bantam/cli/print/json_text.h"
 #include "bantam/cli/print/oom_message.h"
 #include "bantam/cli/print/train_report.h"
-#include "bantam/cli/session/algorithm_cache.h"
-#include "bantam/cli/session/signals.h"
+#include "bantam/cli/train/signals.h"
 #include "bantam/engine/plan/step_plan.h"
 #include "bantam/engine/step/training_step.h"
 #include "bantam/engine/train/safetensors.h"
 #include "bantam/memory/device/host_memory.h"
+#include "bantam/run/fit/fitting.h"
+#include "bantam/run/fit/run_plan.h"
+#include "bantam/run/session/algorithm_cache.h"
+#include "bantam/run/session/metrics_log.h"
 
 namespace bantam::cli {
 namespace {
