@@ -113,7 +113,7 @@ ConfigNode ConfigMap::add_default(std::string_view key, std::unique_ptr<Data> va
   value->key_mark = self_.data_->has_key ? self_.data_->key_mark : self_.data_->mark;
   value->mark = value->key_mark;
   for (const auto& item : value->children) item->mark = value->mark;
-  value->has_key = true;
+  value->has_key = value->is_default = true;
   return ConfigNode(self_.document_, &add_child(*self_.data_, std::move(value)));
 }
 

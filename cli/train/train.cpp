@@ -27,6 +27,7 @@
 #include "bantam/memory/device/host_memory.h"
 #include "bantam/run/fit/fitting.h"
 #include "bantam/run/fit/run_plan.h"
+#include "bantam/run/fit/settle.h"
 #include "bantam/run/session/algorithm_cache.h"
 #include "bantam/run/session/metrics_log.h"
 
@@ -81,24 +82,19 @@ RunConfig read_train_run(const TrainOptions& options, const RunDirectory* resume
     throw ConfigError("train: give a CONFIG, e.g. configs/quickstart.yaml, or --resume RUN_DIR");
   }
   if (options.verify) overrides.push_back("data.verify=true");
-  const std::string text = ConfigDocument::read_text(path);  // once: it may be a pipe
-  const RunConfig config = parse_run_config(text, path, overrides);
+  const RunConfig config = read_run_config(path, overrides);
   require_device(config);
   if (!config.data) config.document.root().fail_at_key("missing key 'data': training needs data");
-  overrides.push_back("device=" + to_string(config.device));
-  overrides.push_back(fmt::format("precision={}", to_string(config.precision)));
   // A stop inside an epoch is resumed with the same numbers: those of the run's own configuration, all settled.
-  const RunConfig open = parse_run_config(text, path, overrides);
   Settled settled;
   try {
-    settled = settle(open);
+    settled = settle(config);
   } catch (const OutOfMemory& error) {
-    throw explain_training(error, open);
+    throw explain_training(error, config);
   }
   for (const std::string& message : settled.messages) progress.message(message);
   for (const std::string& warning : settled.warnings) progress.warning(warning);
-  overrides.insert(overrides.end(), settled.overrides.begin(), settled.overrides.end());
-  return parse_run_config(text, path, overrides);
+  return with_settled(config, settled);
 }
 
 /// Writes the configuration when the first updates are done: what fails before leaves no file.

@@ -119,24 +119,6 @@ OutOfMemory cannot_fit(const std::string& message, std::uint64_t needed, std::ui
   return OutOfMemory(message, {.requested_bytes = needed, .limit_bytes = bytes});
 }
 
-void settle_recompute(const RunConfig& config, std::int64_t batch, std::uint64_t bytes, Settled& settled) {
-  const RecomputeChoice choice = choose_for_run(config, batch, bytes);
-  const std::string policy = wrapped(choice.recompute, 66, "             ");
-  if (!choice.fits) {
-    // A limit may still hold with `on_oom`, and says itself where it does not; a budget is a promise.
-    if (config.memory.budget == 0 || config.memory.on_oom != OnOutOfMemory::fail) return;
-    const std::uint64_t needed = plan_run(variant(config, batch, choice.recompute)).pool_bytes;
-    throw cannot_fit(fmt::format("batch size {} does not fit {}: the least found is a pool of {}\n  with recompute: {}",
-                                 batch, format_byte_size(bytes), format_byte_size(needed), policy),
-                     needed, bytes);
-  }
-  if (to_yaml(choice.recompute) == "none") return;
-  settled.overrides.push_back("recompute=" + to_yaml(choice.recompute));
-  settled.messages.push_back(
-      fmt::format("recompute:   {}\n             to fit {}: a step's peak {} by plan, {:+.1f} % time predicted", policy,
-                  format_byte_size(bytes), format_byte_size(choice.peak_bytes), 100 * choice.extra_work));
-}
-
 }  // namespace
 
 std::uint64_t bytes_of_shares(const RunConfig& config) { return shares_of(config, config.device); }
@@ -244,25 +226,6 @@ RecomputeChoice choose_for_run(const RunConfig& config, std::int64_t batch, std:
                                   .fits = [&](const RecomputeOptions& recompute) {
                                     return run_fits(variant(config, batch, recompute), bytes);
                                   }});
-}
-
-Settled settle(const RunConfig& config) {
-  Settled settled;
-  const PlanTarget target = measured_target(config);
-  if (auto refused = refused_shares(config, target, 0)) throw *refused;
-  const std::uint64_t bytes = bytes_to_fit(config, target);
-  std::int64_t batch = config.data->pipeline.batch_size;
-  if (config.data->pipeline.batch_size_is_auto) {
-    const BatchChoice choice = choose_batch(config, bytes, bytes > 0);
-    batch = choice.batch;
-    settled.overrides.push_back(fmt::format("data.pipeline.batch.size={}", batch));
-    settled.messages.push_back(to_text(choice, bytes));
-    if (std::string warning = few_updates_warning(config, batch); !warning.empty())
-      settled.warnings.push_back(std::move(warning));
-  } else if (!config.recompute_given && bytes > 0) {
-    settle_recompute(config, batch, bytes, settled);
-  }
-  return settled;
 }
 
 std::string to_yaml(const RecomputeOptions& recompute) {

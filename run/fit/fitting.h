@@ -1,5 +1,5 @@
-// Fitting a run into bytes: the batch size where it is `auto`, and what is run again where a budget or a limit asks for
-// it.
+// Fitting a run into bytes: the batch size where it is `auto`, and what is recomputed where a budget or a limit asks
+// for it.
 #pragma once
 
 #include <cstdint>
@@ -62,16 +62,6 @@ std::string few_updates_warning(const RunConfig& config, std::int64_t batch);
 RecomputeChoice choose_recompute(const RunConfig& config, const StepCase& step, std::uint64_t bytes);
 /// The same for a whole run of `bantam train`, for a configuration with data.
 RecomputeChoice choose_for_run(const RunConfig& config, std::int64_t batch, std::uint64_t bytes);
-
-/// What `train` changes in a configuration before it begins: overrides, and a line on each for the user.
-struct Settled {
-  std::vector<std::string> overrides;
-  std::vector<std::string> messages;
-  std::vector<std::string> warnings;
-};
-
-/// Solves what the configuration leaves open. Throws OutOfMemory where a budget cannot be met.
-Settled settle(const RunConfig& config);
 
 /// As a configuration's value: "none", "all", "[cheap, stage1..stage2]".
 std::string to_yaml(const RecomputeOptions& recompute);

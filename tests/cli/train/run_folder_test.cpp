@@ -29,7 +29,8 @@ class RunFolder : public ProgramTest {
     const pid_t child = start(arguments);
     EXPECT_TRUE(wait_until([&] {
       std::error_code error;
-      return fs::is_regular_file(path("run/metrics.jsonl"), error) && fs::file_size(path("run/metrics.jsonl")) > 2000;
+      return fs::exists(path("run/.lock"), error) && fs::is_regular_file(path("run/metrics.jsonl"), error) &&
+             fs::file_size(path("run/metrics.jsonl")) > 2000;
     })) << read("stderr");
     return child;
   }

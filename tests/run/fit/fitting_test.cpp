@@ -11,6 +11,7 @@
 #include "bantam/engine/train/trainer.h"
 #include "bantam/memory/limits/process_limit.h"
 #include "bantam/run/fit/run_plan.h"
+#include "bantam/run/fit/settle.h"
 
 namespace bantam::run {
 namespace {
@@ -120,30 +121,44 @@ TEST_F(FittingTest, AutoNeedsADeviceOrANumber) {
 }
 
 TEST_F(FittingTest, SettlingWritesTheNumbersDown) {
-  const Settled settled = settle(read({"memory.limits={cpu: 5MiB}"}));
-  ASSERT_EQ(settled.overrides.size(), 1u);
-  EXPECT_EQ(settled.overrides[0].rfind("data.pipeline.batch.size=", 0), 0u);
+  const RunConfig open = read({"memory.limits={cpu: 5MiB}"});
+  const Settled settled = settle(open);
+  ASSERT_TRUE(settled.batch && !settled.recompute);
   EXPECT_EQ(settled.messages.size(), 1u);
-  const RunConfig again = read({"memory.limits={cpu: 5MiB}", settled.overrides[0]});
-  EXPECT_FALSE(again.data->pipeline.batch_size_is_auto);
-  EXPECT_TRUE(settle(again).overrides.empty()) << "what is settled stays";
+  const RunConfig closed = with_settled(open, settled);
+  EXPECT_FALSE(closed.data->pipeline.batch_size_is_auto);
+  EXPECT_EQ(closed.data->pipeline.batch_size, settled.batch->batch);
+  const Settled again = settle(closed);
+  EXPECT_TRUE(!again.batch && !again.recompute && again.messages.empty()) << "what is settled stays";
+}
+
+TEST_F(FittingTest, TheResolvedTextIsThatOfTheSameOverrides) {
+  const RunConfig open = read({"memory.limits={cpu: 5MiB}"});
+  const RunConfig closed = with_settled(open, settle(open));
+  const RunConfig typed = read({"memory.limits={cpu: 5MiB}", "device=cpu", "precision=float32",
+                                fmt::format("data.pipeline.batch.size={}", closed.data->pipeline.batch_size)});
+  EXPECT_EQ(closed.document.resolved_yaml(), typed.document.resolved_yaml());
+  EXPECT_NE(open.document.resolved_yaml(), closed.document.resolved_yaml()) << "the open one stays open";
 }
 
 TEST_F(FittingTest, ABudgetChoosesWhatIsRunAgain) {
   const std::vector<std::string> fixed = {"data.pipeline.batch.size=200", "data.pipeline.prefetch.depth=1", deep()};
   const RunConfig config = read(fixed);
   const std::uint64_t all = plan_run(config).pool_bytes;
-  EXPECT_TRUE(settle(read({fixed[0], fixed[1], fixed[2], fmt::format("memory.budget={}", 2 * all)})).overrides.empty());
+  EXPECT_FALSE(settle(read({fixed[0], fixed[1], fixed[2], fmt::format("memory.budget={}", 2 * all)})).recompute);
   bool chosen = false;
   for (std::uint64_t budget = all; budget > all / 2 && !chosen; budget -= all / 40) {
     const std::string key = fmt::format("memory.budget={}", budget);
-    const Settled settled = settle(read({fixed[0], fixed[1], fixed[2], key}));
-    if (settled.overrides.empty()) continue;
+    const RunConfig open = read({fixed[0], fixed[1], fixed[2], key});
+    const Settled settled = settle(open);
+    if (!settled.recompute) continue;
     chosen = true;
-    const RunConfig run = read({fixed[0], fixed[1], fixed[2], key, settled.overrides[0]});
+    const RunConfig run = with_settled(open, settled);
     EXPECT_NE(to_string(run.recompute), "none");
-    EXPECT_TRUE(runs(run, 200, budget, 4)) << settled.overrides[0];
-    EXPECT_TRUE(settle(read({fixed[0], fixed[1], fixed[2], key, "recompute=none"})).overrides.empty())
+    EXPECT_TRUE(runs(run, 200, budget, 4)) << to_string(run.recompute);
+    const RunConfig again = read({fixed[0], fixed[1], fixed[2], key, "recompute=" + to_yaml(run.recompute)});
+    EXPECT_EQ(to_string(again.recompute), to_string(run.recompute)) << "the written value is read back";
+    EXPECT_FALSE(settle(read({fixed[0], fixed[1], fixed[2], key, "recompute=none"})).recompute)
         << "what the user says stands";
   }
   EXPECT_TRUE(chosen);
