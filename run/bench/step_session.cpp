@@ -3,6 +3,7 @@
 
 #include "bantam/base/error.h"
 #include "bantam/engine/plan/step_plan.h"
+#include "bantam/engine/step/micro_batches.h"
 #include "bantam/engine/step/random_batch.h"
 #include "bantam/memory/device/host_memory.h"
 
@@ -21,11 +22,12 @@ StepSession::StepSession(const RunConfig& config, const StepCase& options, Devic
     require_host_memory(device, limit > 0 ? std::min(limit, pool) : pool);
     if (planned) (void)memory.reserve_pool(pool);
   }
-  model_ = std::make_unique<Model>(*runtime_, device, config.model.graph,
-                                   model_options(config, options.precision, options.recompute));
-  optimizer_ = std::make_unique<Optimizer>(*model_, config.train.optimizer);
-  step_ = std::make_unique<TrainingStep>(*model_, *optimizer_, config.train.loss);
-  if (planned) step_->prepare({.batches = {options.batch}});
+  session_ = std::make_unique<TrainingSession>(
+      *runtime_, device, config.model.graph,
+      SessionOptions{.model = model_options(config, options.precision, options.recompute),
+                     .optimizer = config.train.optimizer,
+                     .loss = config.train.loss});
+  if (planned) session_->step().prepare({.batches = {options.batch}});
   memory.note_phase("input");
   add_batches(1);
 }
@@ -34,8 +36,8 @@ StepSession::~StepSession() = default;
 
 Batch StepSession::make_batch(std::int64_t index) const {
   Batch batch =
-      random_batch(*model_, case_.batch,
-                   philox_key(model_->options().seed, RandomPurpose::dataset, static_cast<std::uint64_t>(index)));
+      random_batch(model(), case_.batch,
+                   philox_key(model().options().seed, RandomPurpose::dataset, static_cast<std::uint64_t>(index)));
   batch.index = index;
   return batch;
 }
@@ -48,22 +50,23 @@ void StepSession::add_batches(std::int64_t count) {
       if (batches_.size() == 0) throw;
       return;
     }
-    if (batches_.size() == 1 || memory().arena_bytes >= step_->arena_bytes()) continue;
+    if (batches_.size() == 1 || memory().arena_bytes >= session_->step().arena_bytes()) continue;
     batches_.remove_last();  // it lies in what was the arena, idle between steps
     return;
   }
 }
 
 void StepSession::make_room_for_metrics(std::int64_t updates) {
-  if (step_->pending_metrics() + updates > TrainingStep::kMetricRing) (void)step_->read_metrics();
+  if (session_->step().pending_metrics() + updates > TrainingStep::kMetricRing) (void)session_->step().read_metrics();
 }
 
 void StepSession::update(std::int64_t micro_batches) {
   make_room_for_metrics(1);
-  const Context context = model_->context(Pass::train);
-  for (std::int64_t i = 0; i < micro_batches; ++i)
-    step_->micro_batch(batches_.make(context, i, micro_batches), i * case_.batch, micro_batches * case_.batch);
-  step_->update();
+  const Context context = model().context(Pass::train);
+  MicroBatches(session_->step()).accumulate(micro_batches, 0, [&](std::int64_t i) {
+    return batches_.make(context, i, micro_batches);
+  });
+  session_->step().update();
   batches_.advance(micro_batches);
 }
 
@@ -71,7 +74,7 @@ void StepSession::start_capturing() {
   // Small steps need many a launch, so that what is between launches does not show.
   constexpr std::int64_t kSmallBatch = 256;
   const std::int64_t rounds = case_.batch <= kSmallBatch ? CapturedSteps::kMostUpdates / batches_.size() : 1;
-  captured_ = std::make_unique<CapturedSteps>(*step_, batches_, 1, StepMode::captured,
+  captured_ = std::make_unique<CapturedSteps>(session_->step(), batches_, 1, StepMode::captured,
                                               static_cast<int>(rounds * batches_.size()));
 }
 
@@ -86,13 +89,13 @@ std::int64_t StepSession::run(std::int64_t count) {
   return done;
 }
 
-void StepSession::wait() const { synchronize(runtime_->stream(model_->device())); }
+void StepSession::wait() const { synchronize(runtime_->stream(model().device())); }
 
-MemoryStats StepSession::memory() const { return runtime_->allocator(model_->device()).stats(); }
+MemoryStats StepSession::memory() const { return runtime_->allocator(model().device()).stats(); }
 
 Context StepSession::training_context() const {
-  Context context = model_->context(Pass::train);
-  context.random.update = optimizer_->updates();
+  Context context = model().context(Pass::train);
+  context.random.update = session_->optimizer().updates();
   return context;
 }
 

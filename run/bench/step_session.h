@@ -38,7 +38,7 @@ class StepSession {
   /// The context of a training forward; give it a tape.
   Context training_context() const;
   Runtime& runtime() const { return *runtime_; }
-  Model& model() const { return *model_; }
+  Model& model() const { return session_->model(); }
   const Batch& batch() const { return batches_.front(); }
 
  private:
@@ -47,9 +47,7 @@ class StepSession {
 
   std::unique_ptr<Runtime> runtime_;
   StepCase case_;
-  std::unique_ptr<Model> model_;
-  std::unique_ptr<Optimizer> optimizer_;
-  std::unique_ptr<TrainingStep> step_;
+  std::unique_ptr<TrainingSession> session_;  // made once its pool is reserved
   ResidentBatches batches_;
   std::unique_ptr<CapturedSteps> captured_;
 };

@@ -236,6 +236,10 @@ ModelOptions model_options(const RunConfig& config) {
   return model_options(config, config.precision, config.recompute);
 }
 
+SessionOptions session_options(const RunConfig& config) {
+  return {.model = model_options(config), .optimizer = config.train.optimizer, .loss = config.train.loss};
+}
+
 void require_device(const RunConfig& config) {
   if (config.device.kind != DeviceKind::cuda || config.device.index < cuda_device_count()) return;
   const std::string reason = cuda_unavailable_reason();

@@ -18,7 +18,7 @@
 #include "bantam/engine/step/micro_batches.h"
 #include "bantam/engine/step/optimizer.h"
 #include "bantam/engine/step/step_mode.h"
-#include "bantam/engine/step/training_step.h"
+#include "bantam/engine/step/training_session.h"
 #include "bantam/models/yaml/network.h"
 
 namespace bantam::run {
@@ -73,6 +73,8 @@ RunConfig parse_run_config(std::string_view text, const std::filesystem::path& p
 /// The configuration's model, as Model takes it; `precision` and `recompute` as a row of a bench varies them.
 ModelOptions model_options(const RunConfig& config, Precision precision, const RecomputeOptions& recompute);
 ModelOptions model_options(const RunConfig& config);
+/// Model, optimizer and loss, as TrainingSession takes them.
+SessionOptions session_options(const RunConfig& config);
 
 /// Throws DeviceError saying why, where the run's device is not in this machine.
 void require_device(const RunConfig& config);

@@ -100,17 +100,15 @@ MemoryStats rehearse(const RunConfig& config, std::uint64_t pool_bytes, std::sha
   if (pool_bytes > 0 && memory.reserve_pool(pool_bytes)) memory.set_limit(memory.stats().pool_bytes);
   const OpenedData data = open_data(runtime, *config.data, device, config.seed);
   require_model_fits(config, data.train->image_shape(), data.train->classes());
-  Model model(runtime, device, config.model.graph, model_options(config));
-  Optimizer optimizer(model, config.train.optimizer);
-  TrainingStep step(model, optimizer, config.train.loss);
+  TrainingSession session(runtime, device, config.model.graph, session_options(config));
   const std::int64_t window = window_of(config.data->pipeline);
   const Excerpt training(data.train->batches_per_epoch(), config.train.accumulate, window);
   const Excerpt evaluation(data.validation->batches_per_epoch(), 1, window);
   ExcerptSource train(*data.train, training.first, training.last);
   ExcerptSource validation(*data.validation, evaluation.first, evaluation.last);
   const bool planned = placements != nullptr;
-  if (planned) step.prepare({}, std::move(placements));
-  Trainer(step, train, &validation,
+  if (planned) session.step().prepare({}, std::move(placements));
+  Trainer(session.step(), train, &validation,
           {.epochs = std::min<std::int64_t>(config.train.epochs, 2),
            .accumulate = training.accumulate,
            .evaluate = config.train.evaluate,

@@ -3,7 +3,7 @@
 
 #include "bantam/base/error.h"
 #include "bantam/engine/layers/layers.h"
-#include "bantam/engine/step/training_step.h"
+#include "bantam/engine/step/training_session.h"
 #include "bantam/run/bench/measure_rates.h"
 
 namespace bantam::run {
@@ -20,10 +20,8 @@ void warm_up_small_network(Runtime& runtime, Device device, PrecisionKind precis
   graph.add(flatten());
   graph.add("drop", dropout({.rate = 0.5f}));
   graph.add("head", dense({.units = 10}));
-  Model model(runtime, device, std::move(graph), {.precision = {precision}});
-  Optimizer optimizer(model, {});
-  TrainingStep step(model, optimizer, {});
-  step.warm_up(64, true);
+  TrainingSession session(runtime, device, std::move(graph), {.model = {.precision = {precision}}});
+  session.step().warm_up(64, true);
 }
 
 }  // namespace
