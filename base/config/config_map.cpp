@@ -175,6 +175,15 @@ std::uint64_t ConfigMap::byte_size(std::string_view key, std::uint64_t otherwise
   return otherwise;
 }
 
+Duration ConfigMap::duration(std::string_view key, DurationRange range) { return node(key).as_duration(range); }
+
+Duration ConfigMap::duration(std::string_view key, DurationRange range, Duration otherwise) {
+  if (const auto found = find(key)) return found->as_duration(range);
+  const bool plain = otherwise.unit == Duration::Unit::updates;
+  add_default(key, scalar_node(plain ? fmt::format("{}", otherwise.count) : to_string(otherwise), !plain));
+  return otherwise;
+}
+
 std::vector<std::int64_t> ConfigMap::integers(std::string_view key, IntegerRange range) {
   return node(key).as_integers(range);
 }

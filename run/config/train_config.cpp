@@ -82,7 +82,8 @@ TrainConfig read_train_config(ConfigMap train, Device device) {
   config.optimizer.loss_scale_growth_interval =
       static_cast<std::int32_t>(scale.integer("growth_interval", {.min = 1, .max = 1 << 30}, 2000));
   scale.finish();
-  config.log_every = train.integer("log_every", {.min = 1}, 1);
+  config.log_every =
+      train.duration("log_every", {.min = 1, .epochs = false, .seconds = false}, Duration::updates(1)).count;
   config.evaluate = train.boolean("evaluate", true);
   config.mode = parse_step_mode(train.choice("mode", {"auto", "eager", "planned", "captured"}, "auto"), device);
   train.finish();
