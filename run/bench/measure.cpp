@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "bantam/base/clock.h"
+#include "bantam/base/error.h"
 #include "bantam/run/session/algorithm_cache.h"
 
 namespace bantam::run {
@@ -58,6 +59,18 @@ StepMeasurement measure_step(const RunConfig& config, const StepCase& options, i
   measured.kernels = session.kernels_a_step();
   measured.parameters = session.model().parameters().parameter_count();
   return measured;
+}
+
+std::optional<double> measure_extra(const RunConfig& config, const StepCase& row, const StepMeasurement& measured,
+                                    int threads, double seconds) {
+  const StepCase plain{row.batch, row.precision, {}};
+  RunConfig unbound = config;  // the budget is what it does not fit
+  unbound.memory.budget = 0;
+  try {
+    return measured.ms_per_step / measure_step(unbound, plain, threads, seconds).ms_per_step - 1;
+  } catch (const OutOfMemory&) {
+    return std::nullopt;
+  }
 }
 
 }  // namespace bantam::run

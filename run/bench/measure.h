@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 
 #include "bantam/run/bench/step_session.h"
 
@@ -19,5 +20,10 @@ struct StepMeasurement {
 /// Measures a step: warm-up, a window grown until it lasts 50 ms, then windows for `seconds`, the
 /// median. Memory is read after the warm-up, with one batch resident; timing goes round 8 different ones.
 StepMeasurement measure_step(const RunConfig& config, const StepCase& options, int threads, double seconds);
+
+/// How much longer the measured step of `row` takes than one with nothing recomputed, as a share of that one, which is
+/// measured too, without the budget; nothing where that step does not fit.
+std::optional<double> measure_extra(const RunConfig& config, const StepCase& row, const StepMeasurement& measured,
+                                    int threads, double seconds);
 
 }  // namespace bantam::run

@@ -89,7 +89,7 @@ const std::vector<Floor> kHouse = {
     {"engine", {"runtime", "autograd", "ops", "layers", "graph", "step", "plan", "train"}, {}},
     {"data", {"formats", "pipeline", "delivery"}, {}},
     {"models", {"zoo", "yaml"}, {"data"}},
-    {"run", {"config", "fit", "session", "bench", "profile"}, {}},
+    {"run", {"config", "fit", "session", "bench", "profile", ""}, {}},
     {"cli", {"config", "print", "report", "train", "plan", "see", ""}, {}},
 };
 
