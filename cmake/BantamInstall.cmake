@@ -2,7 +2,7 @@
 include(CMakePackageConfigHelpers)
 get_property(_libraries GLOBAL PROPERTY BANTAM_LIBRARIES)
 install(TARGETS ${_libraries} EXPORT bantamTargets ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
-foreach(floor base packing memory kernels engine data models)
+foreach(floor base packing memory kernels engine data models run)
   install(DIRECTORY ${PROJECT_SOURCE_DIR}/${floor} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/bantam FILES_MATCHING
     PATTERN "*.h" PATTERN "cuda" EXCLUDE PATTERN "no_cuda" EXCLUDE PATTERN "cpu" EXCLUDE PATTERN "reference" EXCLUDE PATTERN "tiling" EXCLUDE
     PATTERN "meta" EXCLUDE)

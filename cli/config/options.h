@@ -11,7 +11,8 @@
 #include <CLI/CLI.hpp>
 
 #include "bantam/base/error.h"
-#include "bantam/cli/config/run_config.h"
+#include "bantam/cli/config/run_names.h"
+#include "bantam/run/config/run_config.h"
 
 namespace bantam::cli {
 

@@ -10,11 +10,12 @@
 #include "bantam/base/byte_size.h"
 #include "bantam/base/text.h"
 #include "bantam/cli/config/options.h"
-#include "bantam/cli/fit/plan_fit.h"
-#include "bantam/cli/measure/measure.h"
 #include "bantam/cli/print/json_text.h"
+#include "bantam/cli/print/step_json.h"
 #include "bantam/engine/autograd/tape.h"
 #include "bantam/engine/ops/ops.h"
+#include "bantam/run/bench/step_session.h"
+#include "bantam/run/fit/plan_fit.h"
 
 namespace bantam::cli {
 namespace {
@@ -137,7 +138,7 @@ void print_table(const RunConfig& config, const StepCase& options, const ModelSu
 std::int64_t batch_of(const RunConfig& config, std::int64_t given) {
   if (given > 0 || !config.data) return std::max<std::int64_t>(given, 1);
   const PlanTarget target = plan_target(config, std::nullopt);
-  return settled_batch(config, target, plan_fit(config, target, ""));
+  return settled_batch(config, target, plan_fit(config, target, 0));
 }
 
 int run_summary(const SummaryOptions& options) {

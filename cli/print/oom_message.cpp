@@ -9,8 +9,8 @@
 
 #include "bantam/base/byte_size.h"
 #include "bantam/base/text.h"
-#include "bantam/cli/fit/fitting.h"
-#include "bantam/cli/fit/run_plan.h"
+#include "bantam/run/fit/fitting.h"
+#include "bantam/run/fit/run_plan.h"
 
 namespace bantam::cli {
 namespace {

@@ -5,8 +5,9 @@
 #include <string>
 #include <vector>
 
-#include "bantam/cli/measure/measure.h"
+#include "bantam/cli/config/run_names.h"
 #include "bantam/memory/allocator/accounting.h"
+#include "bantam/run/config/step_case.h"
 
 namespace bantam::cli {
 

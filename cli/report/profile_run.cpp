@@ -4,9 +4,10 @@
 #include <algorithm>
 #include <utility>
 
-#include "bantam/cli/fit/fitting.h"
+#include "bantam/cli/print/step_json.h"
 #include "bantam/cli/report/profile_headline.h"
 #include "bantam/engine/plan/step_plan.h"
+#include "bantam/run/fit/fitting.h"
 
 namespace bantam::cli {
 namespace {

@@ -3,12 +3,16 @@
 
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
-#include "bantam/cli/measure/measure.h"
+#include <nlohmann/json.hpp>
+
+#include "bantam/cli/config/run_names.h"
 #include "bantam/memory/allocator/allocation_trace.h"
 #include "bantam/memory/reports/memory_report.h"
+#include "bantam/run/bench/step_session.h"
 
 namespace bantam::cli {
 

@@ -12,12 +12,13 @@
 #include "bantam/base/byte_size.h"
 #include "bantam/base/error.h"
 #include "bantam/base/text.h"
-#include "bantam/cli/fit/fitting.h"
-#include "bantam/cli/fit/plan_fit.h"
+#include "bantam/cli/config/profile_flag.h"
 #include "bantam/cli/print/bench.h"
 #include "bantam/cli/print/json_text.h"
 #include "bantam/cli/print/oom_message.h"
 #include "bantam/cli/report/profile_files.h"
+#include "bantam/run/fit/fitting.h"
+#include "bantam/run/fit/plan_fit.h"
 
 namespace bantam::cli {
 namespace fs = std::filesystem;
@@ -70,7 +71,7 @@ std::vector<std::int64_t> curve_around(std::int64_t batch) {
 
 /// The step as `bench memory` would run it: `auto` solved, and recompute chosen where there is something to fit.
 StepCase step_case(const RunConfig& config, const Options& options, const PlanTarget& target) {
-  const PlanFit fit = plan_fit(config, target, "");
+  const PlanFit fit = plan_fit(config, target, 0);
   BenchOptions rows{.recompute = options.recompute};
   if (options.batch > 0 || config.data)
     rows.batch_sizes = std::to_string(options.batch > 0 ? options.batch : settled_batch(config, target, fit));

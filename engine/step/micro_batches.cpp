@@ -87,6 +87,22 @@ void MicroBatches::train(const Batch& batch, std::int64_t first_sample, std::int
   }
 }
 
+bool MicroBatches::accumulate(std::int64_t count, std::int64_t samples,
+                              const std::function<std::optional<Batch>(std::int64_t i)>& next) {
+  std::int64_t done = 0;
+  for (std::int64_t i = 0; i < count; ++i) {
+    const std::optional<Batch> batch = next(i);
+    if (!batch) {
+      step_.discard();
+      return false;
+    }
+    if (samples == 0) samples = count * batch->size;
+    train(*batch, done, samples);
+    done += batch->size;
+  }
+  return true;
+}
+
 void MicroBatches::evaluate(const Batch& batch, bool may_halve) {
   for (std::int64_t done = 0; done < batch.size;) {
     const std::int64_t left = batch.size - done, count = most_evaluated_ == 0 ? left : std::min(most_evaluated_, left);

@@ -15,10 +15,7 @@ namespace {
 bool warm_up(TrainingStep& step, DeviceBatches& batches, std::int64_t accumulate) {
   const Context context = step.model().context(Pass::train).at(step.model().runtime().intern("input"));
   try {
-    for (std::int64_t i = 0; i < accumulate; ++i) {
-      const Batch batch = batches.make(context, i, accumulate);
-      step.micro_batch(batch, i * batch.size, accumulate * batch.size);
-    }
+    MicroBatches(step).accumulate(accumulate, 0, [&](std::int64_t i) { return batches.make(context, i, accumulate); });
     step.discard();
     step.optimizer().warm_up();
   } catch (const OutOfMemory&) {
@@ -86,12 +83,12 @@ void CapturedSteps::hold_back() { launched_[launches_ % kAhead].synchronize(); }
 
 /// Micro-batches and update number `first` of `count` batches that are made together.
 void CapturedSteps::update_once(const Context& context, std::int64_t first, std::int64_t count, bool recording) {
-  for (std::int64_t i = 0; i < accumulate_; ++i) {
-    const Batch batch = batches_.make(context, first + i, count);
+  micro_batches_.accumulate(accumulate_, 0, [&](std::int64_t i) {
+    Batch batch = batches_.make(context, first + i, count);
     if (recording && micro_batches_.copies(batch))
       throw Error(fmt::format("micro-batches of {} samples are copied", micro_batches_.most()));
-    micro_batches_.train(batch, i * batch.size, accumulate_ * batch.size);
-  }
+    return batch;
+  });
   step_.update();
 }
 

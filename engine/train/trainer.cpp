@@ -337,17 +337,10 @@ bool Trainer::run_micro_batches(std::int64_t first_batch) {
   std::int64_t effective = 0;
   for (std::int64_t batch = first_batch; batch < end; ++batch) effective += train_.size_of(batch);
   const Context context = step_.model().context(Pass::train).at(step_.model().runtime().intern("input"));
-  std::int64_t first_sample = 0;
-  for (std::int64_t index = first_batch; index < end; ++index) {
-    if (index > first_batch && stop_requested()) {
-      step_.discard();
-      return false;
-    }
-    const Batch batch = next_batch(context, index);
-    micro_batches_.train(batch, first_sample, effective);
-    first_sample += batch.size;
-  }
-  return true;
+  return micro_batches_.accumulate(end - first_batch, effective, [&](std::int64_t i) -> std::optional<Batch> {
+    if (i > 0 && stop_requested()) return std::nullopt;
+    return next_batch(context, first_batch + i);
+  });
 }
 
 }  // namespace bantam
