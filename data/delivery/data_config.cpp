@@ -29,7 +29,7 @@ SampleSplits read_format(ConfigMap& map) {
   const ConfigNode format = map.node("format");
   const std::vector<std::string> known = sample_formats().names();
   const std::vector<std::string_view> names(known.begin(), known.end());
-  return sample_formats().find(format.as_choice(names))(map);
+  return sample_formats().at(format.as_choice(names))(map);
 }
 
 std::shared_ptr<const SampleReader> train_reader(const DataOptions& options) {

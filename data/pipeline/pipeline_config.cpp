@@ -120,7 +120,7 @@ constexpr std::array<Stage, 5> kStages = {{{"cache", 0, read_cache},
 int read_augmentation(const ConfigNode::Named& named, Reading& reading) {
   const ConfigNode& node = named.options;
   ConfigMap map = node.as_map();
-  const std::shared_ptr<const Augmentation> made = augmentations().find(named.name)(map);
+  const std::shared_ptr<const Augmentation> made = augmentations().at(named.name)(map);
   map.finish();
   // Padding is read as black pixels and then normalized. Where that is another value than zero, the order matters.
   const std::vector<double>& mean = reading.options.normalize.mean;

@@ -293,7 +293,7 @@ TEST(SampleFormats, AProgramsOwnAreNamedInAConfiguration) {
       message_of<ConfigError>([&] { (void)read("positions", "random_flip, noise: {most: 4}, batch: {size: 8}"); }),
       "must come before");
   EXPECT_THROW(augmentations().add("noise", {}), ConfigError);
-  EXPECT_CONTAINS(message_of<ConfigError>([] { (void)sample_formats().find("cifar100"); }), "did you mean 'cifar10'?");
+  EXPECT_CONTAINS(message_of<ConfigError>([] { (void)sample_formats().at("cifar100"); }), "did you mean 'cifar10'?");
 }
 
 TEST(SettleCache, FollowsTheRoomThereIs) {
