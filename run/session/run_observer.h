@@ -35,7 +35,7 @@ class RunObserver {
   virtual void on_trained() {}
   /// All that was trained is on the disk.
   virtual void on_saved() {}
-  /// At any time: what the user has to know and the run survives.
+  /// At any time: what the user has to know and the run survives. Must not throw.
   virtual void on_warning(std::string_view text) { (void)text; }
 };
 

@@ -1,15 +1,14 @@
 // Runs traced steps, and works out what the trace says: bytes after each call, the peak, where addresses lie.
-#include "bantam/cli/report/profile_run.h"
+#include "bantam/run/profile/memory_profile.h"
 
 #include <algorithm>
 #include <utility>
 
-#include "bantam/cli/print/step_json.h"
-#include "bantam/cli/report/profile_headline.h"
 #include "bantam/engine/plan/step_plan.h"
 #include "bantam/run/fit/fitting.h"
+#include "bantam/run/profile/profile_headline.h"
 
-namespace bantam::cli {
+namespace bantam::run {
 namespace {
 
 bool contains(const RunRange& range, std::uintptr_t address) {
@@ -111,9 +110,13 @@ std::int64_t MemoryProfile::step_at(std::int64_t tick) const {
   return next == steps.begin() ? 0 : std::prev(next)->number;
 }
 
-MemoryProfile profile_steps(const RunConfig& config, const StepCase& row, const ProfileOptions& options) {
+MemoryProfile profile_steps(const RunConfig& config, const StepCase& row, const MemoryProfileOptions& options) {
   MemoryProfile profile{.trace = std::make_unique<AllocationTrace>(), .options = options};
+  profile.model = config.model.name;
+  profile.step = row;
+  profile.accumulate = config.train.accumulate;
   const Device device = options.planned ? Device::meta_of(config.device) : config.device;
+  profile.device = device;
   RunConfig limited = config;
   if (options.planned)  // the stand-in has as much as the device's pool would have
     if (const std::uint64_t bytes = bytes_to_fit(config, plan_target(config, std::nullopt)); bytes > 0)
@@ -125,9 +128,6 @@ MemoryProfile profile_steps(const RunConfig& config, const StepCase& row, const 
   find_peak(profile);
   profile.report = memory_report(memory);
   profile.addresses = std::make_unique<AddressRow>(memory.snapshot().regions, profile.trace->events());
-  profile.about = describe(config, row);
-  profile.about["device"] = to_string(device);
-  profile.about["accumulate"] = config.train.accumulate;
   profile.planned_peak_bytes = plan_of(config, row, row.batch).peak_bytes;
   for (const std::int64_t batch : options.curve_batches) {
     const StepPlan plan = plan_of(config, row, batch);
@@ -141,4 +141,4 @@ MemoryProfile profile_steps(const RunConfig& config, const StepCase& row, const 
   return profile;
 }
 
-}  // namespace bantam::cli
+}  // namespace bantam::run

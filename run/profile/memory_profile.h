@@ -7,16 +7,13 @@
 #include <string>
 #include <vector>
 
-#include <nlohmann/json.hpp>
-
-#include "bantam/cli/config/run_names.h"
 #include "bantam/memory/allocator/allocation_trace.h"
 #include "bantam/memory/reports/memory_report.h"
 #include "bantam/run/bench/step_session.h"
 
-namespace bantam::cli {
+namespace bantam::run {
 
-struct ProfileOptions {
+struct MemoryProfileOptions {
   std::int64_t first_step = 2, last_step = 4;  ///< those to look at; steps 1 … last_step are run
   bool planned = false;                        ///< on a stand-in for the device: no kernel runs
   int threads = 0;
@@ -63,8 +60,12 @@ struct CurvePoint {
 struct MemoryProfile {
   std::unique_ptr<AllocationTrace> trace;
   std::unique_ptr<StepSession> session;  ///< keeps names alive, and the memory that the report tells of
-  ProfileOptions options;
-  nlohmann::ordered_json about;  ///< model, batch, precision, recompute, device, accumulate
+  MemoryProfileOptions options;
+  std::string model;  ///< its name
+  StepCase step;
+  Device device;                ///< where the steps ran: a stand-in, where `planned`
+  std::string target;           ///< what the stand-in stands for, in words for people; empty: the device itself
+  std::int64_t accumulate = 1;  ///< micro-batches an update
   std::vector<StepSpan> steps;
   std::vector<std::uint64_t> in_use;  ///< bytes after each tick
   std::int64_t peak_tick = 0;         ///< the first tick at which most bytes are in use
@@ -81,6 +82,6 @@ struct MemoryProfile {
 };
 
 /// Runs the steps on synthetic resident batches, as `bench memory` does. Throws OutOfMemory where they do not fit.
-MemoryProfile profile_steps(const RunConfig& config, const StepCase& row, const ProfileOptions& options);
+MemoryProfile profile_steps(const RunConfig& config, const StepCase& row, const MemoryProfileOptions& options);
 
-}  // namespace bantam::cli
+}  // namespace bantam::run

@@ -1,5 +1,5 @@
 // Plans of the changes that a reader could make, and the sentence.
-#include "bantam/cli/report/profile_headline.h"
+#include "bantam/run/profile/profile_headline.h"
 
 #include <cmath>
 
@@ -8,7 +8,7 @@
 #include "bantam/base/byte_size.h"
 #include "bantam/engine/plan/step_cost.h"
 
-namespace bantam::cli {
+namespace bantam::run {
 namespace {
 
 constexpr double kWorthNaming = 0.02;  // of the peak
@@ -88,4 +88,4 @@ std::string profile_headline(std::uint64_t peak_bytes, const CategoryBytes& at_p
   return text + ".";
 }
 
-}  // namespace bantam::cli
+}  // namespace bantam::run

@@ -5,11 +5,10 @@
 #include <string>
 #include <vector>
 
-#include "bantam/cli/config/run_names.h"
 #include "bantam/memory/allocator/accounting.h"
 #include "bantam/run/config/step_case.h"
 
-namespace bantam::cli {
+namespace bantam::run {
 
 /// One change of a step, planned.
 struct PlannedChange {
@@ -24,8 +23,8 @@ struct PlannedChange {
 std::vector<PlannedChange> plan_changes(const RunConfig& config, const StepCase& row);
 
 /// "45 % of the peak of 2.10 GiB are activations; recompute: cheap would give 1.20 GiB (+4 % time, predicted)." A
-/// change is named where it saves 2 % of the peak.
+/// policy of recompute is named where it saves 2 % of the peak; other changes where none does.
 std::string profile_headline(std::uint64_t peak_bytes, const CategoryBytes& at_peak,
                              const std::vector<PlannedChange>& changes);
 
-}  // namespace bantam::cli
+}  // namespace bantam::run
