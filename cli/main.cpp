@@ -9,6 +9,7 @@
 #include <vector>
 
 #include <fcntl.h>
+#include <CLI/CLI.hpp>
 #include <fmt/format.h>
 #include <unistd.h>
 

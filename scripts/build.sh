@@ -16,6 +16,8 @@ if [[ -z $cache ]] || ! mkdir -p "$cache" 2>/dev/null || [[ ! -w $cache ]]; then
 fi
 # Its scratch space is elsewhere by default (/run/user), which may be missing in containers.
 export CCACHE_TEMPDIR=${CCACHE_TEMPDIR:-${CCACHE_DIR:-$cache}/tmp}
+# What ccache asks for where headers are precompiled.
+export CCACHE_SLOPPINESS=${CCACHE_SLOPPINESS:-pch_defines,time_macros}
 
 is_configured() {
   [[ -f $folder/build.ninja || -f $folder/Makefile ]] && [[ -f $folder/.configured_with ]] &&

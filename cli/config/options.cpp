@@ -3,6 +3,7 @@
 
 #include <charconv>
 
+#include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
 #include "bantam/base/byte_size.h"

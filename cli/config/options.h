@@ -8,11 +8,14 @@
 #include <string>
 #include <vector>
 
-#include <CLI/CLI.hpp>
-
 #include "bantam/base/error.h"
 #include "bantam/cli/config/run_names.h"
 #include "bantam/run/config/run_config.h"
+
+namespace CLI {  // whoever adds options includes <CLI/CLI.hpp>, which takes seconds to compile
+class App;
+class Validator;
+}  // namespace CLI
 
 namespace bantam::cli {
 

@@ -5,6 +5,7 @@
 #include <memory>
 #include <vector>
 
+#include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
 #include "bantam/base/error.h"

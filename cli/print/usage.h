@@ -7,6 +7,10 @@
 
 #include "bantam/cli/config/options.h"
 
+namespace CLI {
+class ParseError;
+}
+
 namespace bantam::cli {
 
 /// Throws ConfigError where the words, the program's name left out, begin with none of the subcommands of `app`: with

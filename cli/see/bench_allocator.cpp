@@ -2,6 +2,7 @@
 #include <cstdio>
 #include <memory>
 
+#include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
 #include "bantam/base/error.h"

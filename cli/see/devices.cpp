@@ -1,6 +1,7 @@
 // `bantam devices`: what this machine has to compute with, the libraries behind it, and a GPU's measured profile.
 #include <memory>
 
+#include <CLI/CLI.hpp>
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 

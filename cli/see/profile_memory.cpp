@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <memory>
 
+#include <CLI/CLI.hpp>
 #include <fmt/chrono.h>
 #include <fmt/format.h>
 

@@ -8,6 +8,7 @@
 #include <optional>
 #include <utility>
 
+#include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
 #include "bantam/base/byte_size.h"

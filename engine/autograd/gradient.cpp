@@ -3,6 +3,7 @@
 
 #include <utility>
 
+#include "bantam/engine/autograd/gradient_pieces.h"
 #include "bantam/kernels/contracts/elementwise/elementwise.h"
 #include "bantam/kernels/contracts/elementwise/masked_activation.h"
 
@@ -63,7 +64,13 @@ Gradient::Gradient(Tensor value, Tensor other)
 Gradient::Gradient(Tensor dz, NormInput norm)
     : pieces_(std::make_shared<Pieces>(Pieces{std::move(dz), {}, {}, {}, std::move(norm)})) {}
 
-Gradient Gradient::masked(const Context& context, Tensor mask, kernels::ActivationFunction f) && {
+bool Gradient::in_pieces() const { return pieces_->other.defined() || pieces_->mask.defined() || of_norm(); }
+
+bool Gradient::of_norm() const { return pieces_->norm.x.defined(); }
+
+const Tensor& Gradient::value() const { return pieces_->value; }
+
+Gradient Gradient::masked(const Context& context, Tensor mask, ActivationFunction f) && {
   Gradient result = std::move(*this);
   if (result.shared() || result.pieces_->mask.defined() || result.of_norm())
     result = Gradient(std::move(result).tensor(context));

@@ -14,7 +14,7 @@ struct Norm {
   Tensor next_running_mean, next_running_variance;  ///< moved by Pass::train, not by recompute; may be undefined
   float epsilon = 1e-3f;
   kernels::RunningUpdate running;          ///< how the running statistics move
-  kernels::ActivationFunction activation;  ///< f
+  ActivationFunction activation;  ///< f
   Tensor mean, inv_std;                    ///< of the batch; undefined until they are computed
 
   kernels::BatchNormAffine affine() const;

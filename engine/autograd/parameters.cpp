@@ -7,7 +7,9 @@
 #include <fmt/format.h>
 
 #include "bantam/base/error.h"
+#include "bantam/engine/autograd/pending_gradients.h"
 #include "bantam/kernels/contracts/elementwise/elementwise.h"
+#include "bantam/kernels/contracts/update/update.h"
 
 namespace bantam {
 namespace {
@@ -31,8 +33,8 @@ Tensor Parameter::value() {
 
 Tensor Parameter::master() const { return arena_->master_.slice(offset_, spec_.shape); }
 Tensor Parameter::gradient() const {
-  if (arena_->pending_.hold(*this)) arena_->pending_.add_up();
-  if (arena_->pending_.holds_narrow(*this)) arena_->pending_.widen(arena_->gradient_, arena_->compute_dtype_);
+  if (arena_->pending_->hold(*this)) arena_->pending_->add_up();
+  if (arena_->pending_->holds_narrow(*this)) arena_->pending_->widen(arena_->gradient_, arena_->compute_dtype_);
   return arena_->gradient_.slice(offset_, spec_.shape);
 }
 Tensor Parameter::gradient() {
@@ -51,9 +53,13 @@ bool Parameter::note_written() {
   return std::exchange(gradient_written_, true);
 }
 Tensor Parameter::gradient_to_overwrite() {
-  arena_->pending_.forget_narrow(*this);
+  arena_->pending_->forget_narrow(*this);
   return arena_->gradient_.slice(offset_, spec_.shape);
 }
+
+ParameterArena::ParameterArena() : pending_(std::make_unique<PendingGradients>()) {}
+
+ParameterArena::~ParameterArena() = default;
 
 Parameter& ParameterArena::declare(ParameterSpec spec) {
   if (find(spec.name) != nullptr) throw ConfigError(fmt::format("two parameters are named '{}'", spec.name));
@@ -115,13 +121,13 @@ Tensor ParameterArena::add_slot(const Context& context, const char* name, Catego
 }
 
 const Tensor& ParameterArena::gradient() {
-  pending_.add_up();
-  pending_.widen(gradient_, compute_dtype_);
+  pending_->add_up();
+  pending_->widen(gradient_, compute_dtype_);
   return gradient_;
 }
 
 void ParameterArena::begin_accumulation() {
-  pending_.drop();
+  pending_->drop();
   any_written_ = false;
   for (Parameter& parameter : parameters_) parameter.gradient_written_ = parameter.gradient_lent_ = false;
 }

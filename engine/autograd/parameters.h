@@ -11,13 +11,12 @@
 
 #include "bantam/engine/autograd/context.h"
 #include "bantam/engine/autograd/initializer.h"
-#include "bantam/engine/autograd/pending_gradients.h"
 #include "bantam/engine/autograd/tensor.h"
-#include "bantam/kernels/contracts/update/update.h"
 
 namespace bantam {
 
 class ParameterArena;
+class PendingGradients;
 
 /// What a layer declares.
 struct ParameterSpec {
@@ -72,7 +71,8 @@ class Parameter {
 /// float32).
 class ParameterArena {
  public:
-  ParameterArena() = default;
+  ParameterArena();
+  ~ParameterArena();
   ParameterArena(const ParameterArena&) = delete;
   ParameterArena& operator=(const ParameterArena&) = delete;
 
@@ -99,7 +99,7 @@ class ParameterArena {
   const Tensor& gradient();
   /// The same memory as it is, and what it lacks: for the update.
   const Tensor& gradient_slot() const { return gradient_; }
-  PendingGradients& pending() { return pending_; }
+  PendingGradients& pending() { return *pending_; }
   /// Undefined in float32.
   const Tensor& compute() const { return compute_; }
   DType compute_dtype() const { return compute_dtype_; }
@@ -127,7 +127,7 @@ class ParameterArena {
   Tensor master_, gradient_, compute_;
   Stream stream_;
   bool any_written_ = false;  // in the effective batch under way
-  PendingGradients pending_;
+  std::unique_ptr<PendingGradients> pending_;
 };
 
 /// A float32 state tensor that is not trained: running statistics.

@@ -14,7 +14,7 @@ namespace bantam::fusion {
 namespace {
 
 /// A dense layer's options where it has a bias and the activation, else null.
-const DenseOptions* dense_with(const Graph& graph, NodeId node, kernels::Activation activation) {
+const DenseOptions* dense_with(const Graph& graph, NodeId node, Activation activation) {
   const auto* options = graph.node(node).layer->options<DenseOptions>();
   return options != nullptr && options->bias && options->activation.kind == activation ? options : nullptr;
 }
@@ -25,7 +25,7 @@ class ClassifierHead : public LossHead {
 
   Tensor forward(const Context& context, std::span<Tensor> inputs) override {
     Tensor hidden = ops::bias_add(context, ops::dense(context, std::move(inputs[0]), w1_.value()), b1_.value());
-    hidden = ops::activation(context, std::move(hidden), kernels::Activation::relu);
+    hidden = ops::activation(context, std::move(hidden), Activation::relu);
     return ops::bias_add(context, ops::dense(context, std::move(hidden), w2_.value()), b2_.value());
   }
   Tensor forward_loss(const Context& context, const Tensor& x, const Tensor& labels, const LossSpec& spec) override {
@@ -39,8 +39,8 @@ class ClassifierHead : public LossHead {
 /// On the CPU the composition is as fast.
 NodeId match(const Graph& graph, NodeId first, const FusionTarget& target) {
   if (target.device != DeviceKind::cuda || first + 1 != graph.output()) return 0;
-  const DenseOptions* hidden = dense_with(graph, first, kernels::Activation::relu);
-  const DenseOptions* logits = dense_with(graph, first + 1, kernels::Activation::none);
+  const DenseOptions* hidden = dense_with(graph, first, Activation::relu);
+  const DenseOptions* logits = dense_with(graph, first + 1, Activation::none);
   if (hidden == nullptr || logits == nullptr) return 0;
   const Shape& input = graph.node(graph.node(first).inputs[0]).output;
   const kernels::ClassifierHeadShape shape{1, input[0], hidden->units, logits->units};

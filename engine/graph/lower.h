@@ -5,7 +5,7 @@
 
 #include "bantam/engine/graph/fusion.h"
 #include "bantam/engine/graph/graph.h"
-#include "bantam/engine/graph/recompute_options.h"
+#include "bantam/engine/program/recompute_options.h"
 #include "bantam/engine/program/step_program.h"
 
 namespace bantam {

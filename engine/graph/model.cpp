@@ -6,9 +6,12 @@
 #include <fmt/format.h>
 
 #include "bantam/base/error.h"
+#include "bantam/engine/autograd/saved_tensor.h"
 #include "bantam/engine/autograd/tape.h"
 #include "bantam/engine/autograd/tensor_notes.h"
 #include "bantam/engine/graph/lower.h"
+#include "bantam/engine/layers/loss.h"
+#include "bantam/engine/program/step_program.h"
 
 namespace bantam {
 namespace {
@@ -37,20 +40,20 @@ Model::Model(Runtime& runtime, Device device, Graph graph, ModelOptions options)
 Model::~Model() = default;
 
 void Model::lower_graph() {
-  program_ = lower(graph_, options_.recompute, options_.fusion,
-                   {.compute = options_.precision.compute(), .device = device_.kind});
+  program_ = std::make_unique<StepProgram>(lower(graph_, options_.recompute, options_.fusion,
+                   {.compute = options_.precision.compute(), .device = device_.kind}));
   fused_.resize(graph_.nodes().size());
   last_reader_.resize(graph_.nodes().size(), -1);
-  for (std::size_t s = 0; s < program_.segments.size(); ++s) {
-    for (const NodeId input : program_.segments[s].inputs) last_reader_[index(input)] = static_cast<int>(s);
-    for (const NodePlan& plan : program_.segments[s].nodes) {
+  for (std::size_t s = 0; s < program_->segments.size(); ++s) {
+    for (const NodeId input : program_->segments[s].inputs) last_reader_[index(input)] = static_cast<int>(s);
+    for (const NodePlan& plan : program_->segments[s].nodes) {
       if (plan.fusion == nullptr) continue;
       std::unique_ptr<BoundLayer>& layer = fused_[index(plan.first)];
       layer = plan.fusion->bind(graph_, {plan.first, plan.last, plan.fusion}, parameters_, buffers_);
       if (plan.fusion->makes_loss) loss_head_ = dynamic_cast<LossHead*>(layer.get());
     }
   }
-  for (ProgramSegment& segment : program_.segments)
+  for (ProgramSegment& segment : program_->segments)
     for (NodePlan& plan : segment.nodes)
       if (plan.statistics_for != 0) plan.norm_after = dynamic_cast<const NormSource*>(&bound(plan.statistics_for));
 }
@@ -77,7 +80,7 @@ std::vector<Tensor> Model::run_segments(const Context& context, const Tensor& x,
   std::vector<Tensor> values(graph_.nodes().size());
   values[0] = x;
   for (std::size_t s = 0; s < count; ++s) {
-    const ProgramSegment& segment = program_.segments[s];
+    const ProgramSegment& segment = program_->segments[s];
     const bool rerun = segment.recompute && context.tape != nullptr;
     const int position = static_cast<int>(s);
     Tensor out = rerun ? run_recomputed(context, position, values) : run_nodes(context, position, values);
@@ -87,7 +90,7 @@ std::vector<Tensor> Model::run_segments(const Context& context, const Tensor& x,
 }
 
 Tensor Model::forward(const Context& context, const Tensor& x) {
-  Tensor output = std::move(run_segments(context, x, program_.segments.size()).back());
+  Tensor output = std::move(run_segments(context, x, program_->segments.size()).back());
   set_recipe(output, nullptr);  // who holds the output shall not hold what it is made of
   return output;
 }
@@ -108,13 +111,13 @@ Tensor Model::forward_loss(const Context& context, const TensorMap& batch, const
     if (output != nullptr) *output = made;
     return loss.forward(context.at(runtime_.intern("loss")), made, batch, call);
   }
-  const ProgramSegment& head = program_.segments.back();
-  Tensor features = std::move(run_segments(context, x, program_.segments.size() - 1)[index(head.inputs[0])]);
+  const ProgramSegment& head = program_->segments.back();
+  Tensor features = std::move(run_segments(context, x, program_->segments.size() - 1)[index(head.inputs[0])]);
   return loss_head_->forward_loss(context.at(paths_[index(head.first)]), features, batch.at(kLabels), *joined);
 }
 
 Tensor Model::run_nodes(const Context& context, int position, std::vector<Tensor>& values) {
-  const ProgramSegment& segment = program_.segments[static_cast<std::size_t>(position)];
+  const ProgramSegment& segment = program_->segments[static_cast<std::size_t>(position)];
   // A value is released after its last reader, so that ops may work in place.
   const auto read_later = [&](NodeId value, NodeId reader) {
     for (NodeId node = reader + 1; node <= segment.last; ++node)
@@ -143,7 +146,7 @@ void Model::check_meta(const Context& context, const NodePlan& plan) const {
 }
 
 Tensor Model::run_recomputed(const Context& context, int position, std::vector<Tensor>& values) {
-  const ProgramSegment& segment = program_.segments[static_cast<std::size_t>(position)];
+  const ProgramSegment& segment = program_->segments[static_cast<std::size_t>(position)];
   SavedStatistics saved;
   Context silent = context;
   silent.tape = nullptr;
@@ -171,7 +174,7 @@ Tensor Model::run_recomputed(const Context& context, int position, std::vector<T
 
 void Model::recompute(const Context& context, int position, std::vector<SavedTensor>& inputs, Gradient dy,
                       GradientStore& store) {
-  const ProgramSegment& segment = program_.segments[static_cast<std::size_t>(position)];
+  const ProgramSegment& segment = program_->segments[static_cast<std::size_t>(position)];
   Tape tape;
   tape.set_parameter_hook([&store](Parameter& parameter) { store.note_written(parameter); });
   Context taped = context;

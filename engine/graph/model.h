@@ -7,15 +7,20 @@
 #include <vector>
 
 #include "bantam/engine/autograd/parameters.h"
-#include "bantam/engine/autograd/saved_tensor.h"
 #include "bantam/engine/autograd/state_registry.h"
 #include "bantam/engine/graph/graph.h"
-#include "bantam/engine/graph/recompute_options.h"
-#include "bantam/engine/layers/loss.h"
-#include "bantam/engine/program/step_program.h"
+#include "bantam/engine/program/recompute_options.h"
 #include "bantam/engine/runtime/precision.h"
 
 namespace bantam {
+
+class Gradient;
+class GradientStore;
+class LossHead;
+struct LossSpec;
+struct NodePlan;
+class SavedTensor;
+struct StepProgram;
 
 struct ModelOptions {
   Precision precision;
@@ -46,7 +51,7 @@ class Model {
   const Graph& graph() const { return graph_; }
   const ModelOptions& options() const { return options_; }
   /// What a training step of this model runs.
-  const StepProgram& program() const { return program_; }
+  const StepProgram& program() const { return *program_; }
   ParameterArena& parameters() { return parameters_; }
   const ParameterArena& parameters() const { return parameters_; }
   BufferArena& buffers() { return buffers_; }
@@ -81,7 +86,7 @@ class Model {
   std::vector<std::unique_ptr<BoundLayer>> fused_;   // by a fusion's first node; else null
   LossHead* loss_head_ = nullptr;                    // of fused_; null: the end computes logits
   std::vector<const char*> paths_;                   // interned node names
-  StepProgram program_;
+  std::unique_ptr<StepProgram> program_;
   std::vector<int> last_reader_;  // by node: the last segment that reads it
 };
 

@@ -29,7 +29,7 @@ NodeId match(const Graph& graph, NodeId first, const FusionTarget&) {
   const auto* middle = options_at<DepthwiseConv2dOptions>(graph, first + 1);
   const auto* after = options_at<BatchNormOptions>(graph, first + 2);
   if (before == nullptr || middle == nullptr || after == nullptr) return 0;
-  if (middle->bias || middle->activation.kind != kernels::Activation::none) return 0;
+  if (middle->bias || middle->activation.kind != Activation::none) return 0;
   const Shape& in = graph.node(first).output;
   if (in.rank() != 3) return 0;
   const kernels::DepthwiseConv2dShape shape =

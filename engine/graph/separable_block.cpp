@@ -11,7 +11,6 @@
 namespace bantam::fusion {
 namespace {
 
-using kernels::Activation;
 using kernels::SeparableBlockShape;
 
 /// The block that node `node` is, for a batch of 1 and without pooling; nullopt where it is none.

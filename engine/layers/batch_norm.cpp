@@ -1,6 +1,7 @@
 // Batch normalisation with its running statistics, and the activation behind it.
 #include "bantam/engine/layers/bound_norm.h"
 #include "bantam/engine/layers/support.h"
+#include "bantam/engine/ops/batch_norm.h"
 
 namespace bantam {
 namespace {
@@ -32,7 +33,7 @@ class BatchNormLayer : public BuiltInLayer {
   std::string_view kind() const override { return "batch_norm"; }
   bool uses_batch_statistics() const override { return true; }
   NodeTraits traits() const override {
-    return {.may_defer_norm = options_.activation.kind == kernels::Activation::none,
+    return {.may_defer_norm = options_.activation.kind == Activation::none,
             .skips_unused_output = true,
             .separates_inner_ops = true};
   }

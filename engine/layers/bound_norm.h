@@ -8,7 +8,7 @@
 namespace bantam {
 
 /// What follows the norm in the same pass.
-inline kernels::ActivationFunction activation_of(const BatchNormOptions& options) {
+inline ActivationFunction activation_of(const BatchNormOptions& options) {
   return {options.activation.kind, options.activation.slope};
 }
 
@@ -46,7 +46,7 @@ class BoundNorm : public NormSource {
   BufferArena& buffers_;
   float epsilon_;
   kernels::RunningUpdate running_;
-  kernels::ActivationFunction activation_;
+  ActivationFunction activation_;
 };
 
 }  // namespace bantam

@@ -38,7 +38,7 @@ class Conv2dLayer : public BuiltInLayer {
   }
 
   NodeTraits traits() const override {
-    return {.skips_unused_output = !options_.bias && options_.activation.kind == kernels::Activation::none,
+    return {.skips_unused_output = !options_.bias && options_.activation.kind == Activation::none,
             .separates_inner_ops = true};
   }
 

@@ -4,14 +4,14 @@
 #include <cstdint>
 #include <string>
 
+#include "bantam/base/activation.h"
 #include "bantam/engine/layers/layer.h"
 #include "bantam/engine/autograd/geometry.h"
-#include "bantam/kernels/contracts/elementwise/activation.h"
 
 namespace bantam {
 
 struct ActivationOptions {
-  kernels::Activation kind = kernels::Activation::none;
+  Activation kind = Activation::none;
   float slope = 0.01f;  ///< leaky_relu's, for inputs below 0, and its derivative at 0
 };
 

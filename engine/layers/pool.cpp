@@ -1,5 +1,6 @@
 // Pooling layers.
 #include "bantam/engine/layers/support.h"
+#include "bantam/engine/ops/pool2d.h"
 
 namespace bantam {
 namespace {

@@ -59,7 +59,7 @@ inline Tensor finish(const Context& context, Tensor x, Parameter* bias, const Ac
 
 /// The context of an op before `finish`, which writes the layer's output where `finish` does nothing.
 inline Context before_finish(const Context& context, Parameter* bias, const ActivationOptions& options) {
-  return bias == nullptr && options.kind == kernels::Activation::none ? context : context.inner();
+  return bias == nullptr && options.kind == Activation::none ? context : context.inner();
 }
 
 /// A bias of zeros, or null.

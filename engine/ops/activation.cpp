@@ -1,5 +1,5 @@
 // Activation: backward keeps bits, or x or y, whichever its formula reads.
-#include "bantam/engine/ops/activation.h"
+#include "bantam/engine/ops/ops.h"
 
 #include "bantam/engine/autograd/saved_tensor.h"
 #include "bantam/engine/autograd/gradient_target.h"
@@ -9,15 +9,15 @@
 namespace bantam::ops {
 namespace {
 
-void forward(const Context& context, kernels::ActivationFunction f, const Tensor& x, const Tensor& y) {
+void forward(const Context& context, ActivationFunction f, const Tensor& x, const Tensor& y) {
   BANTAM_KERNEL(context.exec, activation_forward, f.kind, f.slope, x.elements(), x.dtype(), x.data(), y.data());
 }
 
 }  // namespace
 
-Tensor activation(const Context& context, Tensor x, kernels::Activation kind, float slope) {
-  const kernels::ActivationFunction f{kind, slope};
-  if (kind == kernels::Activation::none) return x;
+Tensor activation(const Context& context, Tensor x, Activation kind, float slope) {
+  const ActivationFunction f{kind, slope};
+  if (kind == Activation::none) return x;
   context.check_device("activation", {&x});
   if (kernels::is_piecewise(kind)) return masked_activation(context, std::move(x), Tensor(), f);
   const bool recorded = records(context, {&x});

@@ -1,28 +1,27 @@
 // Add: both inputs get dy itself, or what the activation behind it leaves of dy.
-#include "bantam/engine/ops/add.h"
+#include "bantam/engine/ops/ops.h"
 
 #include <fmt/format.h>
 
 #include "bantam/base/error.h"
 #include "bantam/engine/autograd/tape.h"
 #include "bantam/engine/autograd/tensor_notes.h"
-#include "bantam/engine/ops/activation.h"
 #include "bantam/engine/ops/masked_activation.h"
 #include "bantam/kernels/contracts/elementwise/elementwise.h"
 #include "bantam/kernels/contracts/elementwise/piecewise.h"
 
 namespace bantam::ops {
 
-Tensor add(const Context& context, Tensor a, Tensor b, kernels::ActivationFunction f) {
+Tensor add(const Context& context, Tensor a, Tensor b, ActivationFunction f) {
   context.check_device("add", {&a, &b});
   if (a.shape() != b.shape())
     throw ShapeError(fmt::format("add: {} and {} differ", to_string(a.shape()), to_string(b.shape())));
   if (a.dtype() != b.dtype())
     throw DTypeError(fmt::format("add: {} and {} differ", to_string(a.dtype()), to_string(b.dtype())));
-  if (f.kind != kernels::Activation::none && !kernels::is_piecewise(f.kind)) {
+  if (f.kind != Activation::none && !kernels::is_piecewise(f.kind)) {
     return activation(context, add(context.inner(), std::move(a), std::move(b)), f.kind, f.slope);
   }
-  if (f.kind != kernels::Activation::none) return masked_activation(context, std::move(a), std::move(b), f);
+  if (f.kind != Activation::none) return masked_activation(context, std::move(a), std::move(b), f);
   Tensor y = a.sole_owner() || context.output_unused() ? a.view(a.shape())
              : b.sole_owner()                          ? b.view(b.shape())
                                                        : context.allocate(a.shape(), a.dtype());

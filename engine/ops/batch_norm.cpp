@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include "bantam/base/error.h"
+#include "bantam/engine/autograd/gradient_pieces.h"
 #include "bantam/engine/autograd/gradient_target.h"
 #include "bantam/engine/autograd/saved_tensor.h"
 #include "bantam/engine/autograd/tape.h"
@@ -166,7 +167,7 @@ Tensor batch_norm(const Context& context, const Tensor& x, const Norm& norm) {
     if (recorded) throw Error("batch_norm: no gradient in evaluation; train with Pass::train");
     return forward_inference(context, call, x);
   }
-  const bool deferred = context.plan().defers_norm && norm.activation.kind == kernels::Activation::none;
+  const bool deferred = context.plan().defers_norm && norm.activation.kind == Activation::none;
   const bool written = !deferred && !context.output_unused();
   Tensor y = written ? context.allocate(x.shape(), x.dtype()) : x.view(x.shape());
   forward_training(context, call, x, written ? y : Tensor());
@@ -174,7 +175,7 @@ Tensor batch_norm(const Context& context, const Tensor& x, const Norm& norm) {
   if (recorded)
     context.tape->record_pieces(context, y,
                                 [=, x = saved](const Context& ctx, Gradient dy, GradientStore& store) mutable {
-                                  if (dy.in_pieces() && call.norm.activation.kind == kernels::Activation::none)
+                                  if (dy.in_pieces() && call.norm.activation.kind == Activation::none)
                                     return backward_in_pieces(ctx, call, x, std::move(dy), store);
                                   backward(ctx, call, x, std::move(dy).tensor(ctx), store);
                                 });

@@ -1,5 +1,5 @@
 // Bias: db is a sum over rows, dx is dy itself.
-#include "bantam/engine/ops/bias.h"
+#include "bantam/engine/ops/ops.h"
 
 #include <fmt/format.h>
 

@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include "bantam/engine/ops/ops.h"
 #include "bantam/base/error.h"
 #include "bantam/engine/autograd/geometry.h"
 #include "bantam/engine/autograd/gradient_target.h"

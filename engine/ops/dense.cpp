@@ -1,5 +1,5 @@
 // Dense: dw = dyᵀ·x, dx = dy·w.
-#include "bantam/engine/ops/dense.h"
+#include "bantam/engine/ops/ops.h"
 
 #include <fmt/format.h>
 

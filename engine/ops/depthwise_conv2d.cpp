@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include "bantam/engine/ops/ops.h"
 #include "bantam/base/error.h"
 #include "bantam/engine/autograd/saved_tensor.h"
 #include "bantam/engine/autograd/tape.h"

@@ -1,4 +1,4 @@
-// Depthwise 2-D convolution, NHWC.
+// What a depthwise 2-D convolution asks of its kernels.
 #pragma once
 
 #include "bantam/engine/autograd/context.h"
@@ -7,10 +7,6 @@
 #include "bantam/kernels/contracts/depthwise/depthwise_conv2d.h"
 
 namespace bantam::ops {
-
-/// x (batch, H, W, C), w (kH, kW, C·multiplier), one type → (batch, H', W', C·multiplier). `window.kernel` is taken
-/// from w. Throws ShapeError, DTypeError.
-Tensor depthwise_conv2d(const Context& context, const Tensor& x, const Tensor& w, Window2d window = {});
 
 /// What the kernels run on `in` (batch, H, W, C). Throws ShapeError in the name of `op` where the window does not fit.
 kernels::DepthwiseConv2dShape depthwise_conv2d_shape(const char* op, const Shape& in, std::int64_t multiplier,

@@ -1,5 +1,5 @@
 // Dropout: backward keeps one bit an element.
-#include "bantam/engine/ops/dropout.h"
+#include "bantam/engine/ops/ops.h"
 
 #include <fmt/format.h>
 

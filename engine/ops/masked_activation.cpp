@@ -32,7 +32,7 @@ kernels::NormOperand operand_of(const Tensor& tensor) {
 }
 
 /// What rebuilds the output from both operands.
-Recipe::Make rebuild(kernels::ActivationFunction f, const SavedOperand& a, const SavedOperand& b) {
+Recipe::Make rebuild(ActivationFunction f, const SavedOperand& a, const SavedOperand& b) {
   return [=](const Context& ctx) {
     const Tensor left = a.get(ctx), right = b.memory.defined() ? b.get(ctx) : Tensor();
     const Tensor y = ctx.allocate(left.shape(), left.dtype());
@@ -46,7 +46,7 @@ struct Activated {
 };
 
 /// At the end of a checkpoint segment the first pass saves the mask, and the recompute needs nothing else.
-Activated forward(const Context& context, kernels::ActivationFunction f, const Tensor& a, const Tensor& b,
+Activated forward(const Context& context, ActivationFunction f, const Tensor& a, const Tensor& b,
                   bool recorded) {
   if (context.output_unused()) return {a.view(a.shape()), context.step.saved->take()};
   SavedStatistics* saved = context.plan().ends_segment ? context.step.saved : nullptr;
@@ -61,7 +61,7 @@ Activated forward(const Context& context, kernels::ActivationFunction f, const T
 
 }  // namespace
 
-void run_masked_forward(const Context& context, kernels::ActivationFunction f, const Tensor& a, const Tensor& b,
+void run_masked_forward(const Context& context, ActivationFunction f, const Tensor& a, const Tensor& b,
                         const Tensor& y, const Tensor& mask) {
   std::uint8_t* bits = mask.defined() ? mask.as<std::uint8_t>() : nullptr;
   if (b.defined() && (deferred_norm_of(a) != nullptr || deferred_norm_of(b) != nullptr)) {
@@ -76,7 +76,7 @@ void run_masked_forward(const Context& context, kernels::ActivationFunction f, c
                 b.defined() ? b.data() : nullptr, y.data(), bits);
 }
 
-Tensor masked_activation(const Context& context, Tensor a, Tensor b, kernels::ActivationFunction f) {
+Tensor masked_activation(const Context& context, Tensor a, Tensor b, ActivationFunction f) {
   const bool recorded = records(context, {&a, &b});
   const ValueRef a_ref = a, b_ref = b.defined() ? ValueRef(b) : ValueRef();
   // Saved before a decision to work in place: what the recipe holds is then not overwritten.

@@ -4,11 +4,13 @@
 #include <fmt/format.h>
 
 #include "bantam/base/error.h"
+#include "bantam/engine/autograd/gradient_pieces.h"
 #include "bantam/engine/autograd/gradient_target.h"
 #include "bantam/engine/autograd/saved_tensor.h"
 #include "bantam/engine/autograd/tape.h"
 #include "bantam/engine/autograd/tensor_notes.h"
 #include "bantam/engine/ops/depthwise_conv2d.h"
+#include "bantam/engine/ops/ops.h"
 #include "bantam/kernels/contracts/depthwise/norm_depthwise.h"
 #include "bantam/kernels/tiling/depthwise/norm_depthwise_parts.h"
 

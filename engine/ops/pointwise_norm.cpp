@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "bantam/base/error.h"
+#include "bantam/engine/autograd/gradient_pieces.h"
 #include "bantam/engine/autograd/gradient_target.h"
 #include "bantam/engine/autograd/tape.h"
 #include "bantam/engine/autograd/tensor_notes.h"

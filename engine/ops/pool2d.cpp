@@ -5,7 +5,7 @@
 
 #include "bantam/base/error.h"
 #include "bantam/engine/autograd/tape.h"
-#include "bantam/engine/ops/reshape.h"
+#include "bantam/engine/ops/ops.h"
 #include "bantam/kernels/contracts/pool/pool2d.h"
 
 namespace bantam::ops {

@@ -1,5 +1,5 @@
 // Reshape: a view; the gradient is viewed back.
-#include "bantam/engine/ops/reshape.h"
+#include "bantam/engine/ops/ops.h"
 
 #include "bantam/base/error.h"
 #include "bantam/engine/autograd/saved_tensor.h"

@@ -11,6 +11,7 @@
 
 #include "bantam/base/error.h"
 #include "bantam/engine/graph/lower.h"
+#include "bantam/engine/program/step_program.h"
 
 namespace bantam {
 namespace {

@@ -3,6 +3,8 @@
 
 #include <cstdint>
 
+#include "bantam/engine/program/recompute_options.h"
+
 namespace bantam {
 
 struct FusionPattern;
@@ -10,13 +12,6 @@ class NormSource;
 
 /// Index of a node in its graph; 0 is the input.
 using NodeId = int;
-
-/// Which tensors backward rebuilds by a recipe from tensors that are kept anyway (saved_tensor.h).
-enum class Derive : std::uint8_t {
-  none,
-  inner,  ///< one kept tensor's: normalised, activated, dropped-out
-  cheap   ///< sums of two, too
-};
 
 /// What a layer of the engine can do with its neighbours (Layer::traits). The defaults promise nothing.
 struct NodeTraits {

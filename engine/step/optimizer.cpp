@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "bantam/base/error.h"
+#include "bantam/engine/autograd/pending_gradients.h"
 
 namespace bantam {
 namespace {

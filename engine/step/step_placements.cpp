@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "bantam/base/error.h"
+#include "bantam/engine/autograd/pending_gradients.h"
 #include "bantam/engine/step/training_session.h"
 #include "bantam/memory/allocator/allocation_trace.h"
 

@@ -7,8 +7,10 @@
 #include <fmt/format.h>
 
 #include "bantam/base/error.h"
+#include "bantam/engine/autograd/pending_gradients.h"
 #include "bantam/engine/autograd/tape.h"
 #include "bantam/engine/ops/ops.h"
+#include "bantam/engine/ops/softmax_cross_entropy.h"
 #include "bantam/engine/step/random_batch.h"
 
 namespace bantam {

@@ -45,7 +45,7 @@ int main() {
   Runtime runtime({.limits = {{to_string(device), 1u << 30}}});  // 1 GiB, and not a byte more
 
   Graph graph({8, 8, 3});
-  graph.add(separable_conv2d({.filters = 16, .activation = {kernels::Activation::relu}}));
+  graph.add(separable_conv2d({.filters = 16, .activation = {Activation::relu}}));
   graph.add(std::make_shared<MixedPool>());
   graph.add(flatten());
   graph.add(dense({.units = 4}));

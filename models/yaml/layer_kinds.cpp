@@ -101,12 +101,11 @@ LayerPtr read_dropout(ConfigMap& options) {
   return dropout({.rate = static_cast<float>(options.number("rate", {.min = 0, .max = 1, .max_open = true}))});
 }
 
-template <kernels::Activation kKind>
+template <Activation kKind>
 LayerPtr read_activation_layer(ConfigMap& options) {
   return activation(read_activation_options(kKind, options));
 }
 
-using kernels::Activation;
 
 }  // namespace
 

@@ -15,8 +15,8 @@ constexpr IntegerRange kPadding{.min = 0, .max = 1 << 20};
 
 std::vector<std::string> activation_names() {
   std::vector<std::string> names;
-  for (int i = 0; i <= static_cast<int>(kernels::Activation::tanh); ++i)
-    names.emplace_back(kernels::to_string(static_cast<kernels::Activation>(i)));
+  for (int i = 0; i <= static_cast<int>(Activation::tanh); ++i)
+    names.emplace_back(to_string(static_cast<Activation>(i)));
   return names;
 }
 
@@ -61,9 +61,9 @@ Padding read_padding(ConfigMap& options) {
   }
 }
 
-ActivationOptions read_activation_options(kernels::Activation kind, ConfigMap& options) {
+ActivationOptions read_activation_options(Activation kind, ConfigMap& options) {
   ActivationOptions activation{.kind = kind};
-  if (kind == kernels::Activation::leaky_relu)
+  if (kind == Activation::leaky_relu)
     activation.slope = static_cast<float>(options.number("slope", {.min = 0, .max = 1}, 0.01));
   return activation;
 }
@@ -78,7 +78,7 @@ ActivationOptions read_activation(ConfigMap& options) {
   if (std::find(known.begin(), known.end(), named.name) == known.end())
     named.options.fail_unknown("activation", named.name, known);
   ConfigMap inner = named.options.as_map();
-  const ActivationOptions activation = read_activation_options(kernels::parse_activation(named.name), inner);
+  const ActivationOptions activation = read_activation_options(parse_activation(named.name), inner);
   inner.finish();
   return activation;
 }

@@ -17,7 +17,7 @@ Padding read_padding(ConfigMap& options);
 ActivationOptions read_activation(ConfigMap& options);
 
 /// `slope` of a leaky_relu; other activations have no options.
-ActivationOptions read_activation_options(kernels::Activation kind, ConfigMap& options);
+ActivationOptions read_activation_options(Activation kind, ConfigMap& options);
 
 /// `initializer: he_normal`; Keras' glorot_uniform where it is missing.
 std::string read_initializer(ConfigMap& options);

@@ -6,7 +6,7 @@
 namespace bantam::models {
 
 Graph separable_cnn(const ZooOptions& options) {
-  const ActivationOptions relu{.kind = kernels::Activation::relu};
+  const ActivationOptions relu{.kind = Activation::relu};
   Graph graph(options.input);
   graph.add(separable_conv2d({.filters = 32, .activation = relu}));
   graph.add(max_pool({}));

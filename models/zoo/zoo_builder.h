@@ -10,14 +10,14 @@
 namespace bantam::models {
 
 /// Batch normalisation with PyTorch's defaults, which the peers' networks have: epsilon 1e-5, new statistics count 0.1.
-inline LayerPtr torch_norm(kernels::Activation activation) {
+inline LayerPtr torch_norm(Activation activation) {
   return batch_norm({.rate = 0.1f, .epsilon = 1e-5f, .unbiased = true, .activation = {.kind = activation}});
 }
 
 /// A square convolution without bias, padded by kernel/2 on every side.
 struct ConvNorm {
   std::int64_t filters = 1, kernel = 3, stride = 1;
-  kernels::Activation activation = kernels::Activation::relu;
+  Activation activation = Activation::relu;
 };
 
 /// The convolution `name` behind node `from`, then its normalisation `name`_norm, then the activation; gives the last

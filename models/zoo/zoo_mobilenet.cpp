@@ -32,7 +32,7 @@ Graph mobilenet_v1(const ZooOptions& options) {
                                                          .bias = false,
                                                          .initializer = "he_normal"}),
                                        {last});
-    const NodeId norm = graph.add(block + "/depthwise_norm", torch_norm(kernels::Activation::relu), {depthwise});
+    const NodeId norm = graph.add(block + "/depthwise_norm", torch_norm(Activation::relu), {depthwise});
     last = add_conv_norm(graph, block + "/pointwise", norm, {.filters = scaled(stage.filters), .kernel = 1});
   }
   add_head(graph, options.classes);

@@ -13,10 +13,10 @@ namespace {
 void warm_up_small_network(Runtime& runtime, Device device, PrecisionKind precision) {
   Graph graph({32, 32, 3});
   graph.add("conv", conv2d({.filters = 32, .kernel = {3, 3}, .padding = Padding::same(), .bias = false}));
-  graph.add("norm", batch_norm({.activation = {kernels::Activation::relu}}));
+  graph.add("norm", batch_norm({.activation = {Activation::relu}}));
   graph.add("pointwise", conv2d({.filters = 64, .kernel = {1, 1}}));
   graph.add("pool", max_pool());
-  graph.add("separable", separable_conv2d({.filters = 64, .activation = {kernels::Activation::relu}}));
+  graph.add("separable", separable_conv2d({.filters = 64, .activation = {Activation::relu}}));
   graph.add(flatten());
   graph.add("drop", dropout({.rate = 0.5f}));
   graph.add("head", dense({.units = 10}));

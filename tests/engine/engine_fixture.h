@@ -105,13 +105,13 @@ inline Graph small_network(bool batch_norm_layers = true) {
   graph.add("stem", conv2d({.filters = 8, .kernel = {3, 3}, .padding = Padding::same(), .bias = !batch_norm_layers}));
   NodeId x = graph.output();
   if (batch_norm_layers)
-    x = graph.add("stem_norm", batch_norm({.rate = 0.1f, .activation = {kernels::Activation::relu}}));
+    x = graph.add("stem_norm", batch_norm({.rate = 0.1f, .activation = {Activation::relu}}));
   NodeId y = graph.add("block/conv1", conv2d({.filters = 8, .kernel = {3, 3}, .padding = Padding::same()}), {x});
-  if (batch_norm_layers) y = graph.add("block/norm1", batch_norm({.activation = {kernels::Activation::gelu}}), {y});
+  if (batch_norm_layers) y = graph.add("block/norm1", batch_norm({.activation = {Activation::gelu}}), {y});
   y = graph.add("block/drop", dropout({.rate = 0.25f}), {y});
-  graph.add("block/add", add({kernels::Activation::relu}), {y, x});
+  graph.add("block/add", add({Activation::relu}), {y, x});
   graph.add("pool", max_pool());
-  graph.add("separable", separable_conv2d({.filters = 12, .activation = {kernels::Activation::silu}}));
+  graph.add("separable", separable_conv2d({.filters = 12, .activation = {Activation::silu}}));
   graph.add(flatten());
   graph.add("drop", dropout({.rate = 0.5f}));
   graph.add("head", dense({.units = 5}));

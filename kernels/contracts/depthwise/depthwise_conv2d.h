@@ -4,7 +4,7 @@
 #include <cstdint>
 
 #include "bantam/base/dtype.h"
-#include "bantam/kernels/contracts/exec.h"
+#include "bantam/kernels/contracts/dispatch.h"
 #include "bantam/kernels/contracts/window.h"
 
 namespace bantam::kernels {

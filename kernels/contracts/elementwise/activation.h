@@ -2,28 +2,17 @@
 #pragma once
 
 #include <cstdint>
-#include <string_view>
 
+#include "bantam/base/activation.h"
 #include "bantam/base/dtype.h"
-#include "bantam/kernels/contracts/exec.h"
+#include "bantam/kernels/contracts/dispatch.h"
 
 namespace bantam::kernels {
 
-/// gelu is the exact one, x·Φ(x) with erf (Hendrycks and Gimpel 2016); silu is x·sigmoid(x). f' at the corners is that
-/// of PyTorch and TensorFlow, in every kernel, fused or not: relu'(0) = 0; relu6'(0) = relu6'(6) = 0; leaky_relu'(0) =
-/// slope; -0 is 0. none, gelu, silu, sigmoid and tanh have no corner.
-enum class Activation : std::uint8_t { none, relu, relu6, leaky_relu, gelu, silu, sigmoid, tanh };
-
-/// "none", "relu", …
-std::string_view to_string(Activation activation);
-/// The inverse; throws ConfigError naming the text and all activations.
-Activation parse_activation(std::string_view text);
-
-/// An activation with its parameter, as kernels take it that apply one to what they compute.
-struct ActivationFunction {
-  Activation kind = Activation::none;
-  float slope = 0.01f;  ///< leaky_relu's: f for x < 0, f' for x <= 0
-};
+using bantam::Activation;
+using bantam::ActivationFunction;
+using bantam::parse_activation;
+using bantam::to_string;
 
 /// Whether backward reads the input x (gelu, silu) or the output y (all others).
 constexpr bool activation_grad_reads_input(Activation a) { return a == Activation::gelu || a == Activation::silu; }

@@ -6,7 +6,7 @@
 
 #include "bantam/base/dtype.h"
 #include "bantam/kernels/contracts/elementwise/piecewise.h"
-#include "bantam/kernels/contracts/exec.h"
+#include "bantam/kernels/contracts/dispatch.h"
 
 namespace bantam::kernels {
 

@@ -4,7 +4,7 @@
 #include <cstdint>
 
 #include "bantam/base/dtype.h"
-#include "bantam/kernels/contracts/exec.h"
+#include "bantam/kernels/contracts/dispatch.h"
 
 namespace bantam::kernels {
 

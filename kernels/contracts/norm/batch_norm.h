@@ -7,7 +7,7 @@
 
 #include "bantam/base/dtype.h"
 #include "bantam/kernels/contracts/elementwise/activation.h"
-#include "bantam/kernels/contracts/exec.h"
+#include "bantam/kernels/contracts/dispatch.h"
 #include "bantam/kernels/contracts/norm/statistics_output.h"
 
 namespace bantam::kernels {

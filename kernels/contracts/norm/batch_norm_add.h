@@ -5,7 +5,7 @@
 #include <cstdint>
 
 #include "bantam/base/dtype.h"
-#include "bantam/kernels/contracts/exec.h"
+#include "bantam/kernels/contracts/dispatch.h"
 #include "bantam/kernels/contracts/norm/batch_norm.h"
 
 namespace bantam::kernels {

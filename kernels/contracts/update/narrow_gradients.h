@@ -7,7 +7,7 @@
 
 #include "bantam/base/dtype.h"
 #include "bantam/base/philox.h"
-#include "bantam/kernels/contracts/exec.h"
+#include "bantam/kernels/contracts/dispatch.h"
 
 namespace bantam::kernels {
 

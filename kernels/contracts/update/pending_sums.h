@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "bantam/kernels/contracts/exec.h"
+#include "bantam/kernels/contracts/dispatch.h"
 
 namespace bantam::kernels {
 

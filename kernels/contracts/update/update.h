@@ -6,7 +6,7 @@
 #include <cstdint>
 
 #include "bantam/base/dtype.h"
-#include "bantam/kernels/contracts/exec.h"
+#include "bantam/kernels/contracts/dispatch.h"
 #include "bantam/kernels/contracts/update/narrow_gradients.h"
 #include "bantam/kernels/contracts/update/pending_sums.h"
 

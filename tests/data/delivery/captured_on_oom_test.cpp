@@ -32,7 +32,7 @@ class Hungry : public Layer {
 
 Graph network() {
   Graph graph(kImage);
-  graph.add("separable", separable_conv2d({.filters = 8, .activation = {kernels::Activation::relu}}));
+  graph.add("separable", separable_conv2d({.filters = 8, .activation = {Activation::relu}}));
   graph.add("hungry", std::make_shared<Hungry>());
   graph.add(flatten());
   graph.add("drop", dropout({.rate = 0.4f}));

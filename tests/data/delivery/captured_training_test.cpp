@@ -67,8 +67,8 @@ Graph network(bool waits = false, const std::shared_ptr<std::int64_t>& counted =
   graph.add("conv", conv2d({.filters = 8, .kernel = {3, 3}, .padding = Padding::same(), .bias = false}));
   if (waits) graph.add("waiter", std::make_shared<Waiter>());
   if (counted) graph.add("counter", std::make_shared<HostCounter>(counted));
-  graph.add("norm", batch_norm({.activation = {kernels::Activation::relu}}));
-  graph.add("separable", separable_conv2d({.filters = 12, .activation = {kernels::Activation::relu}}));
+  graph.add("norm", batch_norm({.activation = {Activation::relu}}));
+  graph.add("separable", separable_conv2d({.filters = 12, .activation = {Activation::relu}}));
   graph.add("pool", max_pool());
   graph.add(flatten());
   graph.add("drop", dropout({.rate = 0.4f}));

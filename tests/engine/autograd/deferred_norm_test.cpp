@@ -8,7 +8,6 @@
 namespace bantam {
 namespace {
 
-using kernels::Activation;
 using testing::EngineTest;
 
 class DeferredNormTest : public EngineTest {};
@@ -17,7 +16,7 @@ BANTAM_INSTANTIATE_ON_DEVICES(DeferredNormTest);
 struct Case {
   Shape shape;
   PrecisionKind precision = PrecisionKind::float32;
-  kernels::ActivationFunction activation;
+  ActivationFunction activation;
   bool both = false;  ///< the second operand is a norm too
   bool derive = false;
 };

@@ -1,13 +1,12 @@
 // Gradients in pieces: what they make, who shares it, and residual blocks whose norms take them, against the same
 // blocks with every gradient made.
-#include "bantam/engine/autograd/gradient.h"
+#include "bantam/engine/autograd/gradient_pieces.h"
 
 #include "tests/engine/engine_fixture.h"
 
 namespace bantam {
 namespace {
 
-using kernels::Activation;
 using testing::EngineTest;
 
 class GradientTest : public EngineTest {};

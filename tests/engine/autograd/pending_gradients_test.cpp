@@ -15,7 +15,7 @@ class PendingGradientsTest : public EngineTest {};
 BANTAM_INSTANTIATE_ON_DEVICES(PendingGradientsTest);
 
 SeparableConv2dOptions relu_block(std::int64_t filters) {
-  return {.filters = filters, .activation = {kernels::Activation::relu}};
+  return {.filters = filters, .activation = {Activation::relu}};
 }
 
 /// Two separable blocks, as cifar10_separable has them, and a classifier.

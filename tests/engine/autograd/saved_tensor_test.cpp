@@ -39,13 +39,13 @@ class SavedTensorTest : public EngineTest {
 };
 BANTAM_INSTANTIATE_ON_DEVICES(SavedTensorTest);
 
-const kernels::ActivationFunction kRelu{kernels::Activation::relu};
+const ActivationFunction kRelu{Activation::relu};
 
 TEST_P(SavedTensorTest, ARecipeHoldsNoMemoryAndGivesTheSameBits) {
   for (const PrecisionKind kind : {PrecisionKind::float32, PrecisionKind::mixed_float16}) {
     const Context ctx = recording({kind});
     const Tensor x = leaf(ctx, {64, 33}, 1);
-    Tensor y = ops::batch_norm(ctx, x, {.activation = {kernels::Activation::silu}});
+    Tensor y = ops::batch_norm(ctx, x, {.activation = {Activation::silu}});
     const std::vector<float> bits = values(y);
     const std::uint64_t with_y = in_use();
     const SavedTensor saved = y;
@@ -99,7 +99,7 @@ TEST_P(SavedTensorTest, ChainsOfCheapOpsGiveTheSameBitsAfterTheOriginalsWereOver
     saved.emplace_back(tensor);
     bits.push_back(values(tensor));
   };
-  y = ops::activation(ctx, std::move(y), kernels::Activation::leaky_relu, 0.25f);
+  y = ops::activation(ctx, std::move(y), Activation::leaky_relu, 0.25f);
   keep(y);
   y = ops::flatten(ctx, y);
   keep(y);
@@ -139,15 +139,15 @@ TEST_P(SavedTensorTest, InnerDerivesNoSums) {
   const Tensor a = ops::batch_norm(ctx, leaf(ctx, {16, 8}, 1), {}), b = leaf(ctx, {16, 8}, 2);
   EXPECT_NE(recipe_of(a), nullptr);
   EXPECT_EQ(recipe_of(ops::add(ctx, a, b, kRelu)), nullptr);
-  EXPECT_NE(recipe_of(ops::activation(ctx, a, kernels::Activation::relu)), nullptr);
+  EXPECT_NE(recipe_of(ops::activation(ctx, a, Activation::relu)), nullptr);
 }
 
 TEST_P(SavedTensorTest, WhatNobodyElseKeepsIsNoBasisForARecipe) {
   const Context ctx = recording();
   Tensor x = leaf(ctx, {16, 8}, 1);
-  EXPECT_EQ(recipe_of(ops::activation(ctx, std::move(x), kernels::Activation::relu)), nullptr);  // works in place
+  EXPECT_EQ(recipe_of(ops::activation(ctx, std::move(x), Activation::relu)), nullptr);  // works in place
   const Tensor held = leaf(ctx, {16, 8}, 2);
-  EXPECT_NE(recipe_of(ops::activation(ctx, held, kernels::Activation::relu)), nullptr);
+  EXPECT_NE(recipe_of(ops::activation(ctx, held, Activation::relu)), nullptr);
   Context silent = ctx;
   silent.tape = nullptr;
   EXPECT_EQ(recipe_of(ops::batch_norm(silent, held, {})), nullptr);

@@ -26,7 +26,7 @@ TEST_P(TapeTest, DenseReluByHand) {
   Context ctx = context();
   ctx.tape = &tape;
   const Tensor x = leaf(ctx, {1, 2}, {1, 2}), w = leaf(ctx, {2, 2}, {3, -1, -4, 1});
-  const Tensor y = ops::activation(ctx, ops::dense(ctx, x, w), kernels::Activation::relu);  // (1, -2) → (1, 0)
+  const Tensor y = ops::activation(ctx, ops::dense(ctx, x, w), Activation::relu);  // (1, -2) → (1, 0)
   EXPECT_EQ(to_host<float>(y, ctx.stream), (std::vector<float>{1, 0}));
   GradientStore store = tape.backward(ctx, y, ctx.upload({1, 2}, std::vector<float>{10, 20}.data()));
   EXPECT_EQ(gradient_of(ctx, store, x), (std::vector<float>{30, -10}));
@@ -40,7 +40,7 @@ TEST_P(TapeTest, AValueUsedTwiceGetsBothGradients) {
   ctx.tape = &tape;
   const Tensor x = leaf(ctx, {3}, {1, -2, 3});
   const Tensor y =
-      ops::add(ctx, ops::activation(ctx, x, kernels::Activation::relu), x);  // 2x where positive, x elsewhere
+      ops::add(ctx, ops::activation(ctx, x, Activation::relu), x);  // 2x where positive, x elsewhere
   const Tensor z = ops::add(ctx, y, y);
   GradientStore store = tape.backward(ctx, z, ctx.upload({3}, std::vector<float>{1, 1, 1}.data()));
   EXPECT_EQ(to_host<float>(z, ctx.stream), (std::vector<float>{4, -4, 12}));
@@ -51,10 +51,10 @@ TEST_P(TapeTest, NothingIsRecordedWithoutATapeOrAWish) {
   Tape tape;
   Context ctx = context();
   const Tensor x = leaf(ctx, {2}, {1, 2});
-  EXPECT_EQ(ops::activation(ctx, x, kernels::Activation::tanh).value_id(), 0u);
+  EXPECT_EQ(ops::activation(ctx, x, Activation::tanh).value_id(), 0u);
   ctx.tape = &tape;
   const Tensor constant = ctx.upload({2}, std::vector<float>{1, 2}.data());
-  EXPECT_EQ(ops::activation(ctx, constant, kernels::Activation::tanh).value_id(), 0u);
+  EXPECT_EQ(ops::activation(ctx, constant, Activation::tanh).value_id(), 0u);
   EXPECT_TRUE(tape.empty());
 }
 
@@ -63,7 +63,7 @@ TEST_P(TapeTest, AnUnknownLossOrAWrongSeedIsAnError) {
   Context ctx = context();
   ctx.tape = &tape;
   const Tensor x = leaf(ctx, {2}, {1, 2});
-  const Tensor y = ops::activation(ctx, x, kernels::Activation::tanh);
+  const Tensor y = ops::activation(ctx, x, Activation::tanh);
   EXPECT_THROW((void)tape.backward(ctx, x, x), Error);
   EXPECT_THROW((void)tape.backward(ctx, y, ctx.allocate({3}, DType::float32)), ShapeError);
 }
@@ -75,7 +75,7 @@ TEST_P(TapeTest, BackwardFreesEachEntryAsItGoes) {
   {
     ctx.tape = &tape;
     Tensor x = leaf(ctx, {64, 64}, testing::random_floats(4096, 3));
-    for (int i = 0; i < 10; ++i) x = ops::activation(ctx, x, kernels::Activation::silu);
+    for (int i = 0; i < 10; ++i) x = ops::activation(ctx, x, Activation::silu);
     const Tensor seed = ctx.upload({64, 64}, testing::random_floats(4096, 4).data());
     const GradientStore store = tape.backward(ctx, x, seed);
   }
@@ -145,11 +145,11 @@ TEST_P(TapeTest, EveryOpsGradientAgreesWithItsFunction) {
   expect_directional(
       ctx, image, -1, 1, [&](C c, T x) { return ops::global_avg_pool2d(c, x); }, 1e-3);
   expect_directional(
-      ctx, image, -1, 1, [&](C c, T x) { return ops::activation(c, x, kernels::Activation::gelu); }, 1e-3);
+      ctx, image, -1, 1, [&](C c, T x) { return ops::activation(c, x, Activation::gelu); }, 1e-3);
   // Positive inputs keep clear of relu's corner and steps of the order; max pooling's winners are the larger of clearly
   // apart values.
   expect_directional(
-      ctx, image, 0.5f, 1, [&](C c, T x) { return ops::activation(c, x, kernels::Activation::relu); }, 1e-3);
+      ctx, image, 0.5f, 1, [&](C c, T x) { return ops::activation(c, x, Activation::relu); }, 1e-3);
   expect_directional(
       ctx, {3, 5}, -1, 1,
       [&](C c, T x) {
@@ -175,7 +175,7 @@ TEST_P(TapeTest, AParameterGetsItsGradientThroughAnyOp) {
     // Twice in one graph: through reshape and add, and through add alone.
     const Tensor flat = ops::reshape(ctx, gate.value(), {6});
     const Tensor y = ops::add(ctx, ops::add(ctx, x, flat),
-                              ops::reshape(ctx, ops::activation(ctx, gate.value(), kernels::Activation::relu), {6}));
+                              ops::reshape(ctx, ops::activation(ctx, gate.value(), Activation::relu), {6}));
     const std::vector<float> seed = {1, -2, 3, -4, 5, -6};
     (void)tape.backward(
         ctx, y,
@@ -212,7 +212,7 @@ TEST_P(TapeTest, OperandsOfAnotherDeviceAreRefused) {
   const Tensor elsewhere = meta.allocate({2, 4, 4, 3}, DType::float32),
                here = testing::random_tensor(ctx, {8, 3, 3, 3}, 1);
   EXPECT_THROW((void)ops::conv2d(ctx, elsewhere, here), DeviceError);
-  EXPECT_THROW((void)ops::activation(ctx, elsewhere, kernels::Activation::relu), DeviceError);
+  EXPECT_THROW((void)ops::activation(ctx, elsewhere, Activation::relu), DeviceError);
   EXPECT_THROW((void)ops::max_pool2d(ctx, elsewhere, {.kernel = {2, 2}}), DeviceError);
 }
 

@@ -72,7 +72,7 @@ TEST(StorageTest, OpsLeaveForeignMemoryAsItIs) {
   std::vector<float> mine = {-1, 2, -3};
   const Tensor y = ops::activation(
       ctx, Tensor(std::make_shared<Storage>(mine.data(), 12, Device::cpu(), nullptr), {3}, DType::float32),
-      kernels::Activation::relu);
+      Activation::relu);
   EXPECT_EQ(mine, (std::vector<float>{-1, 2, -3}));
   EXPECT_EQ(to_host<float>(y, ctx.stream), (std::vector<float>{0, 2, 0}));
 }

@@ -13,7 +13,6 @@
 namespace bantam {
 namespace {
 
-using kernels::Activation;
 using testing::EngineTest;
 
 /// An op of x and parameters; `seed` is the gradient of its result, where that is a scalar.

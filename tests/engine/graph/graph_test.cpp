@@ -35,7 +35,7 @@ std::string error_of(const std::function<void()>& call) {
 TEST(GraphTest, NamesOfManyLayersAreMadeInSeconds) {
   Graph graph({2});
   const std::clock_t begin = std::clock();
-  for (int i = 0; i < 20'000; ++i) graph.add(activation({.kind = kernels::Activation::relu}));
+  for (int i = 0; i < 20'000; ++i) graph.add(activation({.kind = Activation::relu}));
   EXPECT_LT(static_cast<double>(std::clock() - begin) / CLOCKS_PER_SEC, 5);  // processor time: the machine may be busy
   EXPECT_EQ(graph.nodes().back().name, "activation_20000");
 }

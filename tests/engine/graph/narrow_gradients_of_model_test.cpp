@@ -23,7 +23,7 @@ Graph four_convolutions() {
   Graph graph(kImage);
   for (const std::int64_t filters : {16, 8, 8, 32}) {
     graph.add(conv2d({.filters = filters, .kernel = {3, 3}, .padding = Padding::same(), .bias = false}));
-    graph.add(batch_norm({.activation = {kernels::Activation::relu}}));
+    graph.add(batch_norm({.activation = {Activation::relu}}));
   }
   graph.add(global_average_pool());
   graph.add("head", dense({.units = 5}));

@@ -4,7 +4,6 @@
 namespace bantam {
 namespace {
 
-using kernels::Activation;
 using testing::EngineTest;
 
 class RecomputeTest : public EngineTest {};
@@ -51,21 +50,21 @@ TEST_P(RecomputeTest, EveryRecomputePolicyGivesTheSameBits) {
 /// Residual blocks in a row, each behind the other's sum, with normalised shortcuts now and then, as in a ResNet; and
 /// depthwise blocks as in a MobileNet.
 Graph residual_network() {
-  const ActivationOptions relu{kernels::Activation::relu};
+  const ActivationOptions relu{Activation::relu};
   Graph graph({8, 8, 3});
   graph.add("stem", conv2d({.filters = 8, .padding = Padding::same(), .bias = false}));
   NodeId last = graph.add("stem_norm", batch_norm({.activation = relu}));
   for (int i = 0; i < 5; ++i) {
     const std::string name = "block" + std::to_string(i);
     NodeId y = graph.add(name + "/conv", conv2d({.filters = 8, .padding = Padding::same(), .bias = false}), {last});
-    y = graph.add(name + "/norm", batch_norm({.activation = {kernels::Activation::relu6}}), {y});
+    y = graph.add(name + "/norm", batch_norm({.activation = {Activation::relu6}}), {y});
     y = graph.add(name + "/depthwise", depthwise_conv2d({.padding = Padding::same(), .bias = false}), {y});
     y = graph.add(name + "/depthwise_norm", batch_norm(), {y});
     if (i == 0) {
       last = graph.add(name + "/shortcut", conv2d({.filters = 8, .kernel = {1, 1}, .bias = false}), {last});
       last = graph.add(name + "/shortcut_norm", batch_norm(), {last});
     }
-    last = graph.add(name + "/add", add(i == 3 ? ActivationOptions{kernels::Activation::gelu} : relu), {y, last});
+    last = graph.add(name + "/add", add(i == 3 ? ActivationOptions{Activation::gelu} : relu), {y, last});
   }
   graph.add(global_average_pool());
   graph.add("head", dense({.units = 5}));
@@ -92,7 +91,7 @@ TEST_P(RecomputeTest, WhatForwardLeavesForBackwardToTheByte) {
   // Images stay with their owner. `tensor`: one activation of 16·8·8·8 float32.
   constexpr std::uint64_t kTensor = 16 * 8 * 8 * 8 * 4, kVector = 256, kMask = kTensor / 32;
   Graph graph({8, 8, 8});
-  const ActivationOptions relu{kernels::Activation::relu};
+  const ActivationOptions relu{Activation::relu};
   const NodeId x = graph.add("a/conv", conv2d({.filters = 8, .kernel = {1, 1}, .bias = false}));
   const NodeId normed = graph.add("a/norm", batch_norm({.activation = relu}), {x});
   const NodeId y = graph.add("b/conv", conv2d({.filters = 8, .kernel = {1, 1}, .bias = false}), {normed});
@@ -165,7 +164,7 @@ TEST_P(RecomputeTest, AStretchThatRunsAgainDoesNotMakeItsOutput) {
     GradientStore store = taped.tape->backward(plain, std::move(y), dy.view(shape));
     return to_host<float>(store.take(a.value_id()), plain.stream);
   };
-  for (const kernels::Activation kind : {kernels::Activation::relu, kernels::Activation::none}) {
+  for (const Activation kind : {Activation::relu, Activation::none}) {
     Tape kept;
     Context once = plain;
     once.tape = &kept;
@@ -214,9 +213,9 @@ TEST_P(RecomputeTest, RecomputeOfAChainOfBlocksTakesLessMemory) {
     for (int block = 0; block < 8; ++block) {
       const std::string name = "block" + std::to_string(block);
       graph.add(name + "/conv", conv2d({.filters = 8, .padding = Padding::same()}));
-      graph.add(name + "/norm", batch_norm({.activation = {kernels::Activation::gelu}}));
+      graph.add(name + "/norm", batch_norm({.activation = {Activation::gelu}}));
       graph.add(name + "/depthwise",
-                depthwise_conv2d({.padding = Padding::same(), .activation = {kernels::Activation::silu}}));
+                depthwise_conv2d({.padding = Padding::same(), .activation = {Activation::silu}}));
     }
     graph.add(global_average_pool());
     graph.add("head", dense({.units = 5}));

@@ -68,8 +68,8 @@ Graph network_with(const LayerPtr& own) {
   Graph graph({8, 8, 3});
   graph.add("conv", conv2d({.filters = 8, .padding = Padding::same(), .bias = false}));
   const NodeId x = graph.add("own", own);
-  graph.add("norm", batch_norm({.activation = {kernels::Activation::relu}}));
-  graph.add("sum", add({kernels::Activation::relu}), {graph.output(), x});
+  graph.add("norm", batch_norm({.activation = {Activation::relu}}));
+  graph.add("sum", add({Activation::relu}), {graph.output(), x});
   graph.add("drop", dropout({.rate = 0.25f}));
   graph.add(flatten());
   graph.add("head", dense({.units = 5}));
@@ -170,7 +170,7 @@ class TwoConvolutions : public Layer {
           BANTAM_KERNEL(context.exec, fill, garbage.elements(), garbage.dtype(), 1000.0f, garbage.data());
         }
         const Window2d same{.kernel = {3, 3}, .padding = Padding::same()};
-        const auto relu = kernels::Activation::relu;
+        const auto relu = Activation::relu;
         Tensor x = ops::activation(context, ops::conv2d(context, in[0], first->value(), same), relu);
         return ops::activation(context, ops::conv2d(context, x, second->value(), same), relu);
       }
@@ -192,7 +192,7 @@ TEST_P(OwnLayerTest, one_of_several_ops_that_ends_a_recomputed_stretch_writes_wh
     Graph graph({8, 8, 3});
     graph.add("conv", conv2d({.filters = 8, .padding = Padding::same(), .bias = false}));
     graph.add("own", own);
-    if (activated) graph.add("relu", activation({kernels::Activation::relu}));
+    if (activated) graph.add("relu", activation({Activation::relu}));
     graph.add(global_average_pool());
     graph.add("head", dense({.units = 5}));
     const Outcome kept = train(device(), graph, StepMode::eager);

@@ -7,7 +7,6 @@
 namespace bantam {
 namespace {
 
-using kernels::Activation;
 using testing::EngineTest;
 
 Graph classifier(Activation activation = Activation::relu, std::int64_t classes = 5, bool bias = true) {

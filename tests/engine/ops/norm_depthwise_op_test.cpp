@@ -8,7 +8,6 @@
 namespace bantam {
 namespace {
 
-using kernels::Activation;
 using testing::EngineTest;
 
 class NormDepthwiseOpTest : public EngineTest {};

@@ -10,7 +10,6 @@
 namespace bantam {
 namespace {
 
-using kernels::Activation;
 using testing::EngineTest;
 
 class PointwiseNormOpTest : public EngineTest {};

@@ -7,7 +7,6 @@
 namespace bantam {
 namespace {
 
-using kernels::Activation;
 using kernels::SeparableBlockShape;
 using testing::EngineTest;
 

@@ -11,7 +11,7 @@ Graph chain() {
   for (int i = 0; i < 6; ++i) {
     const std::string block = "block" + std::to_string(i);
     graph.add(block + "/conv", conv2d({.filters = 16, .kernel = {3, 3}, .padding = Padding::same()}));
-    graph.add(block + "/norm", batch_norm({.activation = {kernels::Activation::relu}}));
+    graph.add(block + "/norm", batch_norm({.activation = {Activation::relu}}));
   }
   graph.add(global_average_pool());
   graph.add("head", dense({.units = 4}));

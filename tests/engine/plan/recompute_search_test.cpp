@@ -14,16 +14,16 @@ namespace {
 Graph network(int blocks) {
   Graph graph({16, 16, 3});
   graph.add("stem", conv2d({.filters = 8, .kernel = {3, 3}, .padding = Padding::same(), .bias = false}));
-  graph.add("stem_norm", batch_norm({.activation = {kernels::Activation::relu}}));
+  graph.add("stem_norm", batch_norm({.activation = {Activation::relu}}));
   for (int i = 0; i < blocks; ++i) {
     const std::string name = "block" + std::to_string(i + 1);
     if (i == blocks / 2) graph.add("pool", max_pool());
     const NodeId x = graph.output();
     graph.add(name + "/conv1", conv2d({.filters = 8, .kernel = {3, 3}, .padding = Padding::same(), .bias = false}));
-    graph.add(name + "/norm1", batch_norm({.activation = {kernels::Activation::relu}}));
+    graph.add(name + "/norm1", batch_norm({.activation = {Activation::relu}}));
     graph.add(name + "/conv2", conv2d({.filters = 8, .kernel = {1, 1}, .bias = false}));
     const NodeId y = graph.add(name + "/norm2", batch_norm());
-    graph.add(name + "/add", add({kernels::Activation::relu}), {y, x});
+    graph.add(name + "/add", add({Activation::relu}), {y, x});
   }
   graph.add(global_average_pool());
   graph.add("head", dense({.units = 5}));

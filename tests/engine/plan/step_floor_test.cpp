@@ -14,7 +14,7 @@ TEST(StepFloorTest, ACountByHand) {
   Graph graph({4, 4, 2});
   graph.add("conv",
             conv2d({.filters = 8, .kernel = {3, 3}, .padding = Padding::same()}));  // 128 values, 18·2·128 flops
-  graph.add("relu", activation({kernels::Activation::relu}));
+  graph.add("relu", activation({Activation::relu}));
   graph.add("pool", max_pool());  // 32 values
   graph.add("flat", flatten());
   graph.add("dense", dense({.units = 10}));

@@ -39,15 +39,15 @@ using Names = std::vector<std::string>;
 TEST(StepLedger, CountsATinyNetworkAsByHand) {
   const StepLedger ledger = step_ledger(tiny(), step_of(), kRates);
   constexpr std::int64_t x = 96, w = 216, y = 256, channels = 4 * 8;
-  const NodeCost& conv = at(ledger, "conv", KernelPhase::forward);
+  const NodeCost conv = at(ledger, "conv", KernelPhase::forward);
   EXPECT_EQ(conv.kernels, Names{"conv2d_forward"});
   EXPECT_EQ(conv.bytes, 4 * (x + w + y));
   EXPECT_EQ(conv.flops, 2 * y * 27);
-  const NodeCost& back = at(ledger, "conv", KernelPhase::backward);
+  const NodeCost back = at(ledger, "conv", KernelPhase::backward);
   EXPECT_EQ(back.kernels, Names{"conv2d_grad_weight"}) << "the batch wants no gradient";
   EXPECT_EQ(back.bytes, 4 * (x + y + w));
   EXPECT_EQ(back.flops, 2 * y * 27);
-  const NodeCost& norm = at(ledger, "norm", KernelPhase::forward);
+  const NodeCost norm = at(ledger, "norm", KernelPhase::forward);
   EXPECT_EQ(norm.kernels, Names{"batch_norm_forward_training"});
   // x twice and y; mean and inverse deviation, two running statistics read and written, scale and shift.
   EXPECT_EQ(norm.bytes, 4 * 3 * y + (2 + 4 + 2) * channels);
@@ -99,7 +99,7 @@ TEST(StepLedger, ASegmentsSecondForwardIsRecompute) {
     EXPECT_EQ(at(segment, node.owner, node.phase).bytes, node.bytes)
         << node.owner << ": what runs anyway runs as before";
   }
-  const NodeCost& conv = at(segment, "conv", KernelPhase::recompute);
+  const NodeCost conv = at(segment, "conv", KernelPhase::recompute);
   EXPECT_EQ(conv.kernels, Names{"conv2d_forward"});
   EXPECT_EQ(conv.bytes, at(none, "conv", KernelPhase::forward).bytes);
   EXPECT_EQ(at(segment, "norm", KernelPhase::recompute).kernels, Names{"batch_norm_apply"}) << "statistics are kept";

@@ -36,8 +36,8 @@ class NetworkDrawing {
  private:
   std::int64_t below(std::uint64_t bound) { return static_cast<std::int64_t>(random_.below(bound)); }
   ActivationOptions some_activation() {
-    constexpr kernels::Activation kKinds[] = {kernels::Activation::none, kernels::Activation::relu,
-                                              kernels::Activation::gelu, kernels::Activation::silu};
+    constexpr Activation kKinds[] = {Activation::none, Activation::relu,
+                                              Activation::gelu, Activation::silu};
     return {kKinds[random_.below(4)]};
   }
   void draw_part(Graph& graph, std::int64_t part) {
@@ -217,7 +217,7 @@ TEST(StepPlan, RecomputeHoldsLess) {
   for (int i = 0; i < 6; ++i) {
     const std::string block = "block" + std::to_string(i);
     graph.add(block + "/conv1", conv2d({.filters = 8, .kernel = {3, 3}, .padding = Padding::same()}));
-    graph.add(block + "/norm", batch_norm({.activation = {kernels::Activation::relu}}));
+    graph.add(block + "/norm", batch_norm({.activation = {Activation::relu}}));
   }
   graph.add(global_average_pool());
   graph.add("head", dense({.units = 4}));

@@ -82,9 +82,9 @@ Graph network() {
   Graph graph({8, 8, 3});
   const auto gives_back = std::make_shared<GivesBack>();
   graph.add("before_all", gives_back);
-  graph.add("conv", conv2d({.filters = 8, .kernel = {3, 3}, .activation = {kernels::Activation::relu}}));
+  graph.add("conv", conv2d({.filters = 8, .kernel = {3, 3}, .activation = {Activation::relu}}));
   graph.add("before_separable", gives_back);
-  graph.add("separable", separable_conv2d({.filters = 12, .activation = {kernels::Activation::silu}}));
+  graph.add("separable", separable_conv2d({.filters = 12, .activation = {Activation::silu}}));
   graph.add("pool", max_pool());
   graph.add("before_head", gives_back);
   graph.add(flatten());

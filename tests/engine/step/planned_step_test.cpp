@@ -66,9 +66,9 @@ Graph residual_network() {
     const std::string name = "block" + std::to_string(i);
     const NodeId x = graph.output();
     graph.add(name + "/conv1", conv2d({.filters = 8, .kernel = {3, 3}, .padding = Padding::same(), .bias = false}));
-    graph.add(name + "/norm1", batch_norm({.activation = {kernels::Activation::relu}}));
+    graph.add(name + "/norm1", batch_norm({.activation = {Activation::relu}}));
     const NodeId y = graph.add(name + "/conv2", conv2d({.filters = 8, .kernel = {1, 1}, .bias = false}));
-    graph.add(name + "/add", add({kernels::Activation::relu}), {y, x});
+    graph.add(name + "/add", add({Activation::relu}), {y, x});
   }
   graph.add(global_average_pool());
   graph.add("head", dense({.units = 5}));
@@ -81,9 +81,9 @@ Graph disturbed_network(const std::shared_ptr<Disturbance>& disturbance) {
   Graph graph({8, 8, 3});
   graph.add("conv", conv2d({.filters = 8, .kernel = {3, 3}, .padding = Padding::same()}));
   graph.add("d0", disturber);
-  graph.add("norm", batch_norm({.activation = {kernels::Activation::relu}}));
+  graph.add("norm", batch_norm({.activation = {Activation::relu}}));
   graph.add("d1", disturber);
-  graph.add("separable", separable_conv2d({.filters = 12, .activation = {kernels::Activation::silu}}));
+  graph.add("separable", separable_conv2d({.filters = 12, .activation = {Activation::silu}}));
   graph.add("d2", disturber);
   graph.add("drop", dropout({.rate = 0.25f}));
   graph.add(flatten());

@@ -5,9 +5,14 @@
 #include <string>
 #include <vector>
 
-#include "bantam/engine/program/node_plan.h"
-
 namespace bantam {
+
+/// Which tensors backward rebuilds by a recipe from tensors that are kept anyway (saved_tensor.h).
+enum class Derive : std::uint8_t {
+  none,
+  inner,  ///< one kept tensor's: normalised, activated, dropped-out
+  cheap   ///< sums of two, too
+};
 
 /// What backward computes anew instead of keeping it from forward.
 struct RecomputeOptions {

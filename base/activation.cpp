@@ -1,5 +1,5 @@
 // Names of activations.
-#include "bantam/kernels/contracts/elementwise/activation.h"
+#include "bantam/base/activation.h"
 
 #include <array>
 #include <string>
@@ -7,7 +7,7 @@
 
 #include "bantam/base/error.h"
 
-namespace bantam::kernels {
+namespace bantam {
 namespace {
 
 constexpr std::array<std::pair<Activation, std::string_view>, 8> kNames = {{
@@ -39,4 +39,4 @@ Activation parse_activation(std::string_view text) {
   throw ConfigError("unknown activation '" + std::string(text) + "'; expected one of " + all);
 }
 
-}  // namespace bantam::kernels
+}  // namespace bantam
