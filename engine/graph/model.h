@@ -16,11 +16,13 @@ namespace bantam {
 
 class Gradient;
 class GradientStore;
+class Loss;
+struct LossCall;
 class LossHead;
-struct LossSpec;
 struct NodePlan;
 class SavedTensor;
 struct StepProgram;
+class TensorMap;
 
 struct ModelOptions {
   Precision precision;
