@@ -51,7 +51,6 @@ class BatchNormLayer : public BuiltInLayer {
     return std::make_unique<BoundBatchNorm>(scope, buffers, options_, Shape{inputs[0][-1]});
   }
 
-
  private:
   Described describe() const override { return options_; }
   BatchNormOptions options_;
