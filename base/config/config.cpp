@@ -41,7 +41,7 @@ ConfigDocument ConfigDocument::parse(std::string_view text, std::string name, st
   auto impl = std::make_shared<Impl>();
   impl->name = name;
   impl->sources.push_back(
-      std::make_unique<ConfigSource>(ConfigSource{.name = std::move(name), .lines = split_lines(text)}));
+      std::make_shared<ConfigSource>(ConfigSource{.name = std::move(name), .lines = split_lines(text)}));
   impl->root = parse_yaml(*impl->sources.front());
   if (impl->root->kind == ConfigKind::scalar || impl->root->kind == ConfigKind::list)
     fail_at(impl->root->mark, fmt::format("expected a map of keys at the top, got {}", describe(*impl->root)));
@@ -58,6 +58,16 @@ ConfigMap ConfigDocument::map() const { return root().as_map(); }
 
 void ConfigDocument::set_synonyms(std::span<const ConfigSynonym> synonyms) {
   impl_->synonyms.assign(synonyms.begin(), synonyms.end());
+}
+
+ConfigDocument ConfigDocument::with_value(std::string_view path, std::string_view value) const {
+  auto copy = std::make_shared<Impl>();
+  copy->name = impl_->name;
+  copy->sources = impl_->sources;
+  copy->synonyms = impl_->synonyms;
+  copy->root = copy_of(*impl_->root);
+  apply_override(*copy, fmt::format("{}={}", path, value));
+  return ConfigDocument(std::move(copy));
 }
 
 std::string ConfigDocument::resolved_yaml() const { return emit_yaml(*impl_->root); }

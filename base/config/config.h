@@ -15,6 +15,8 @@
 #include <utility>
 #include <vector>
 
+#include "bantam/base/duration.h"
+
 namespace bantam {
 
 class ConfigMap;
@@ -32,6 +34,12 @@ struct NumberRange {
   double max = std::numeric_limits<double>::infinity();
   bool min_open = false;
   bool max_open = false;
+};
+
+/// Allowed durations: at least `min` of their unit, in the units that are not switched off.
+struct DurationRange {
+  std::int64_t min = 0;
+  bool updates = true, epochs = true, seconds = true;
 };
 
 /// What other programs call a key: {"lr", "learning_rate"}, {"gpu", "device", "cuda:0"}. Both views outlive the
@@ -79,6 +87,10 @@ class ConfigDocument {
   /// A complete YAML text that loads again to the same run: the file's keys in their order with overrides applied, then
   /// the defaults in the order in which they were read.
   std::string resolved_yaml() const;
+  /// A copy in which `path` (as in overrides) has another value, in YAML's flow style: for what a program decides where
+  /// the configuration leaves it open. Its resolved_yaml() is that of the same text read with the override
+  /// "path=value"; this document stays as it is. Throws ConfigError as an override does.
+  ConfigDocument with_value(std::string_view path, std::string_view value) const;
 
   struct Impl;  ///< hidden: the tree of nodes and its sources
 
@@ -119,6 +131,8 @@ class ConfigNode {
   std::string as_choice(std::initializer_list<std::string_view> allowed) const;
   /// "4GiB", 4096; see base/byte_size.h. At least `min` bytes: 1 where a 0 would silently mean "no limit".
   std::uint64_t as_byte_size(std::uint64_t min = 0) const;
+  /// 500, "500updates", "2epochs", "10min"; see base/duration.h.
+  Duration as_duration(DurationRange range = {}) const;
   std::vector<std::int64_t> as_integers(IntegerRange range = {}) const;
   std::vector<std::string> as_texts() const;
   /// One integer for both or a list of two: `3` is {3, 3}.
@@ -184,6 +198,8 @@ class ConfigMap {
   std::string choice(std::string_view key, std::initializer_list<std::string_view> allowed, std::string_view otherwise);
   std::uint64_t byte_size(std::string_view key);
   std::uint64_t byte_size(std::string_view key, std::uint64_t otherwise);
+  Duration duration(std::string_view key, DurationRange range);
+  Duration duration(std::string_view key, DurationRange range, Duration otherwise);
   std::vector<std::int64_t> integers(std::string_view key, IntegerRange range);
   std::vector<std::int64_t> integers(std::string_view key, IntegerRange range, std::vector<std::int64_t> otherwise);
   std::array<std::int64_t, 2> pair(std::string_view key, IntegerRange range);

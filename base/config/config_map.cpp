@@ -113,7 +113,7 @@ ConfigNode ConfigMap::add_default(std::string_view key, std::unique_ptr<Data> va
   value->key_mark = self_.data_->has_key ? self_.data_->key_mark : self_.data_->mark;
   value->mark = value->key_mark;
   for (const auto& item : value->children) item->mark = value->mark;
-  value->has_key = true;
+  value->has_key = value->is_default = true;
   return ConfigNode(self_.document_, &add_child(*self_.data_, std::move(value)));
 }
 
@@ -172,6 +172,15 @@ std::uint64_t ConfigMap::byte_size(std::string_view key) { return node(key).as_b
 std::uint64_t ConfigMap::byte_size(std::string_view key, std::uint64_t otherwise) {
   if (const auto found = find(key)) return found->as_byte_size();
   add_default(key, scalar_node(fmt::format("{}", otherwise), false));
+  return otherwise;
+}
+
+Duration ConfigMap::duration(std::string_view key, DurationRange range) { return node(key).as_duration(range); }
+
+Duration ConfigMap::duration(std::string_view key, DurationRange range, Duration otherwise) {
+  if (const auto found = find(key)) return found->as_duration(range);
+  const bool plain = otherwise.unit == Duration::Unit::updates;
+  add_default(key, scalar_node(plain ? fmt::format("{}", otherwise.count) : to_string(otherwise), !plain));
   return otherwise;
 }
 

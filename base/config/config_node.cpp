@@ -165,6 +165,21 @@ std::uint64_t ConfigNode::as_byte_size(std::uint64_t min) const {
   }
 }
 
+Duration ConfigNode::as_duration(DurationRange range) const {
+  std::optional<Duration> duration;
+  if (is_plain(*data_))
+    if (const auto updates = to_integer(data_->scalar)) duration = Duration::updates(*updates);
+  try {
+    if (!duration && is_scalar()) duration = parse_duration(data_->scalar);
+  } catch (const ConfigError&) {  // said below, with the units that are allowed here
+  }
+  const bool allowed[] = {range.updates, range.epochs, range.seconds};
+  if (!duration || !allowed[static_cast<std::size_t>(duration->unit)])
+    fail_expected(*data_, "a duration such as " + duration_spellings(range.updates, range.epochs, range.seconds));
+  if (duration->count < range.min) fail_expected(*data_, "at least " + to_string(Duration{duration->unit, range.min}));
+  return *duration;
+}
+
 std::vector<std::int64_t> ConfigNode::as_integers(IntegerRange range) const {
   if (!is_list()) fail_expected(*data_, "a list of integers");
   std::vector<std::int64_t> values;

@@ -1,4 +1,5 @@
 // Overrides: "dotted.path=value" found in, or added to, the tree.
+#include <algorithm>
 #include <charconv>
 #include <utility>
 
@@ -63,13 +64,25 @@ Data& step_into_list(Data& list, const Step& step) {
   return *found->children.front();
 }
 
+/// A default that is given a value becomes a key of the text: it moves in front of the map's other defaults.
+void make_given(Data& map, Data& child) {
+  if (!std::exchange(child.is_default, false)) return;
+  auto& children = map.children;
+  const auto first = std::ranges::find_if(children, [&](const auto& c) { return c->is_default || c.get() == &child; });
+  const auto place = std::ranges::find_if(children, [&](const auto& c) { return c.get() == &child; });
+  std::rotate(first, place, place + 1);
+}
+
 /// The value at one step under `node`; made when a map has no such key.
 Data& step_into(Data& node, const Step& step) {
   if (node.kind == ConfigKind::list) return step_into_list(node, step);
   if (node.kind == ConfigKind::null || (node.kind == ConfigKind::scalar && node.scalar == step.name)) name_to_map(node);
   if (node.kind != ConfigKind::map)
     fail_at(step.mark, fmt::format("{} is {}, so it has no key '{}'", path_of(node), describe(node), shown(step.name)));
-  if (Data* child = find_child(node, step.name)) return *child;
+  if (Data* child = find_child(node, step.name)) {
+    make_given(node, *child);
+    return *child;
+  }
   auto child = std::make_unique<Data>();
   child->key = step.name;
   child->has_key = true;
@@ -80,7 +93,7 @@ Data& step_into(Data& node, const Step& step) {
 }  // namespace
 
 void apply_override(ConfigDocument::Impl& document, const std::string& text) {
-  document.sources.push_back(std::make_unique<ConfigSource>(
+  document.sources.push_back(std::make_shared<ConfigSource>(
       ConfigSource{.name = "command line", .command_line = true, .lines = split_lines(text)}));
   const ConfigSource& source = *document.sources.back();
   const std::size_t equals = text.find('=');

@@ -126,6 +126,24 @@ ConfigNode::Data& add_child(ConfigNode::Data& parent, std::unique_ptr<ConfigNode
   return *parent.children.back();
 }
 
+std::unique_ptr<ConfigNode::Data> copy_of(const ConfigNode::Data& node) {
+  auto copy = std::make_unique<ConfigNode::Data>();
+  copy->kind = node.kind;
+  copy->scalar = node.scalar;
+  copy->quoted = node.quoted;
+  copy->mark = node.mark;
+  copy->key = node.key;
+  copy->key_mark = node.key_mark;
+  copy->has_key = node.has_key;
+  copy->is_default = node.is_default;
+  for (const auto& child : node.children) add_child(*copy, copy_of(*child));
+  if (node.options) {
+    copy->options = copy_of(*node.options);
+    copy->options->parent = copy.get();
+  }
+  return copy;
+}
+
 void replace_value(ConfigNode::Data& node, std::unique_ptr<ConfigNode::Data> value) {
   node.kind = value->kind;
   node.scalar = std::move(value->scalar);
@@ -139,7 +157,7 @@ void replace_value(ConfigNode::Data& node, std::unique_ptr<ConfigNode::Data> val
 
 void name_to_map(ConfigNode::Data& node) {
   if (node.kind == ConfigKind::scalar) {
-    auto entry = std::make_unique<ConfigNode::Data>();
+    auto entry = node.options ? std::move(node.options) : std::make_unique<ConfigNode::Data>();
     entry->key = node.scalar;
     entry->has_key = true;
     entry->mark = entry->key_mark = node.mark;

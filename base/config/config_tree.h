@@ -36,6 +36,7 @@ struct ConfigNode::Data {
   std::string key;  // of an entry of a map
   ConfigMark key_mark;
   bool has_key = false;
+  bool is_default = false;  // recorded by a reader: the text has no such key
   Data* parent = nullptr;
   std::vector<std::unique_ptr<Data>> children;         // of lists and maps
   std::unordered_map<std::string_view, Data*> by_key;  // of maps: their children, whose keys the views point into
@@ -45,7 +46,7 @@ struct ConfigNode::Data {
 /// Owns the tree and all sources its marks point into.
 struct ConfigDocument::Impl {
   std::string name;
-  std::vector<std::unique_ptr<ConfigSource>> sources;
+  std::vector<std::shared_ptr<const ConfigSource>> sources;  // shared by copies
   std::unique_ptr<ConfigNode::Data> root;
   std::vector<ConfigSynonym> synonyms;
   // Every key that was asked for, with the first maps that it was asked of: where a key at a wrong place belongs.
@@ -69,6 +70,8 @@ std::string entry_name(const ConfigNode::Data& entry);
 ConfigNode::Data* find_child(const ConfigNode::Data& map, std::string_view key);
 /// Appends a child (with a key, in maps) and returns it.
 ConfigNode::Data& add_child(ConfigNode::Data& parent, std::unique_ptr<ConfigNode::Data> child);
+/// The tree below `node`, without its parent; marks point into the same sources.
+std::unique_ptr<ConfigNode::Data> copy_of(const ConfigNode::Data& node);
 /// Puts `value` in the place of `node`'s value; key, place and parent stay.
 void replace_value(ConfigNode::Data& node, std::unique_ptr<ConfigNode::Data> value);
 /// Makes the plain name `relu` (or nothing) the map `{relu: }` or `{}`.

@@ -9,7 +9,8 @@
 #include <vector>
 
 #include "bantam/base/error.h"
-#include "bantam/cli/config/run_config.h"
+#include "bantam/cli/config/run_names.h"
+#include "bantam/run/config/run_config.h"
 
 namespace CLI {  // whoever adds options includes <CLI/CLI.hpp>, which takes seconds to compile
 class App;

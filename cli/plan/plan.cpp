@@ -1,4 +1,6 @@
 // `bantam plan`: the memory of a training step before anything is allocated, on a device that need not be here.
+#include "bantam/run/plan.h"
+
 #include <algorithm>
 #include <array>
 #include <memory>
@@ -13,13 +15,13 @@
 #include "bantam/base/byte_size.h"
 #include "bantam/base/error.h"
 #include "bantam/base/text.h"
-#include "bantam/cli/fit/fitting.h"
-#include "bantam/cli/fit/plan_fit.h"
-#include "bantam/cli/fit/plan_process.h"
-#include "bantam/cli/fit/run_plan.h"
+#include "bantam/cli/config/profile_flag.h"
 #include "bantam/cli/plan/plan_trace.h"
 #include "bantam/cli/print/bench.h"
 #include "bantam/cli/print/json_text.h"
+#include "bantam/engine/plan/step_cost.h"
+#include "bantam/cli/print/process_table.h"
+#include "bantam/cli/print/step_json.h"
 #include "bantam/engine/plan/step_plan.h"
 
 namespace bantam::cli {
@@ -45,40 +47,13 @@ constexpr const char* kAbout =
 constexpr std::array<const char*, kCategories> kShort = {"param", "grad", "optim", "activ", "work", "input", "other"};
 constexpr std::size_t kShownHolders = 10;
 
-struct PlanOptions {
+struct PlanFlags {
   BenchOptions rows;
   std::string memory, capacity, profile;
   TraceOptions trace;
 };
 
-struct Row {
-  StepCase step;
-  StepPlan plan;
-  std::optional<RunPlan> run;  ///< of `bantam train`, where the config has data for it
-  bool fits = true;
-  /// What the run holds, or, without data, the step.
-  std::uint64_t held_bytes() const { return run ? run->pool_bytes : plan.pool_bytes; }
-  /// What both the run and the step get by with.
-  std::uint64_t needed_pool() const { return std::max(held_bytes(), plan.pool_bytes); }
-};
-
-std::optional<RunPlan> plan_whole_run(const RunConfig& config, const StepCase& step) {
-  if (!gives_batches(config, step.batch)) return std::nullopt;
-  RunConfig run = variant(config, step.batch, step.recompute);
-  run.precision = step.precision;
-  return plan_run(run);
-}
-
-/// `pool`: most bytes of the device's allocator; 0: everything fits.
-Row plan_row(const RunConfig& config, const StepCase& step, std::uint64_t pool, double seconds) {
-  StepPlanOptions options = train_plan_options(config, step);
-  options.planner.seconds = seconds;
-  Row row{step, plan_step(config.model.graph, options), plan_whole_run(config, step)};
-  if (pool > 0) row.fits = (!row.run || row.run->pool_bytes <= pool) && step_fits(config.model.graph, options, pool);
-  return row;
-}
-
-void print_json(const RunConfig& config, const Row& row, const PlanTarget& target, const PlanFit& fit) {
+void print_json(const RunConfig& config, const PlanRow& row, const PlanTarget& target, const PlanFit& fit) {
   const StepPlan& plan = row.plan;
   nlohmann::ordered_json json = describe(config, row.step);
   json["accumulate"] = config.train.accumulate;
@@ -104,6 +79,9 @@ void print_json(const RunConfig& config, const Row& row, const PlanTarget& targe
     json["needed_bytes"] = fit.needed_bytes(target, row.needed_pool());
     json["fits"] = row.fits;
   }
+  const StepPlanOptions step = train_plan_options(config, row.step);
+  json["predicted_ms"] =
+      1e3 * step_seconds(config.model.graph, step, typical_rates(target.profile, row.step.precision));
   if (row.step.predicted_extra) json["predicted_extra_percent"] = 100 * *row.step.predicted_extra;
   json["moment"] = {{"layer", plan.moment.owner},
                     {"phase", plan.moment.phase},
@@ -132,7 +110,7 @@ std::string header(bool fits, std::size_t width) {
   return line + fmt::format(" {:>5} {:>5}{}", "arena", "live", fits ? " fit" : "");
 }
 
-void print_row(const Row& row, bool fits, std::size_t width) {
+void print_row(const PlanRow& row, bool fits, std::size_t width) {
   std::string line = fmt::format("{:>{}} {:>4} {:>5.5} {:>5}", row.step.batch, width, short_name(row.step.precision),
                                  policy_name(row.step), compact_bytes(row.plan.peak_bytes));
   for (const std::uint64_t bytes : row.plan.by_category.bytes) line += fmt::format(" {:>5}", compact_bytes(bytes));
@@ -145,7 +123,7 @@ void print_row(const Row& row, bool fits, std::size_t width) {
 }
 
 /// Where the peak is, and who holds it.
-void print_details(const Row& row) {
+void print_details(const PlanRow& row) {
   const StepPlan& plan = row.plan;
   fmt::print("\nThe peak: {} bytes, reached in {} of {}\nwith {} of {}.\n",
              format_count(static_cast<std::int64_t>(plan.peak_bytes)), plan.moment.phase, plan.moment.owner,
@@ -179,18 +157,17 @@ void print_no_run(const RunConfig& config) {
              format_count(train_facts(*config.data).size));
 }
 
-/// `batch`: where it was `auto`.
-void print_head(const RunConfig& config, const PlanTarget& target, const PlanFit& fit,
-                const std::optional<BatchChoice>& batch, std::size_t width) {
+void print_head(const RunConfig& config, const Plan& plan, std::size_t width) {
+  const PlanTarget& target = plan.target;
   fmt::print("{} on {}, accumulate {}\n", printable(config.model.name),
              target.machine ? to_string(config.device) : target.profile.title(), config.train.accumulate);
-  if (fit.any()) fmt::print("{}\n", fit.to_text(target));
-  if (batch) fmt::print("{}\n", to_text(*batch, fit.pool));
-  fmt::print("{}\n", header(fit.any(), width));
+  if (plan.fit.any()) fmt::print("{}\n", plan.fit.to_text(target));
+  if (plan.batch) fmt::print("{}\n", to_text(*plan.batch, plan.fit.pool));
+  fmt::print("{}\n", header(plan.fit.any(), width));
 }
 
 /// For people who have read that no row fits: what would do for the smallest.
-void print_needed(const PlanTarget& target, const PlanFit& fit, const Row& least, bool alone) {
+void print_needed(const PlanTarget& target, const PlanFit& fit, const PlanRow& least, bool alone) {
   fmt::print("\n{} a {} of {}.\n",
              alone ? "It does not fit: it needs"
                    : fmt::format("None of these fits: the least, with batch {}, needs", least.step.batch),
@@ -198,45 +175,43 @@ void print_needed(const PlanTarget& target, const PlanFit& fit, const Row& least
              format_byte_size(fit.needed_bytes(target, least.needed_pool())));
 }
 
-int plan_config(PlanOptions options) {
+/// Details of the only row, or what all have in common; and what would do where none fits.
+void print_end(const RunConfig& config, const Plan& plan) {
+  const bool alone = plan.rows.size() == 1;
+  if (alone) {
+    print_details(plan.rows.front());
+    if (config.data && !plan.rows.front().run) print_no_run(config);
+    fmt::print("{}", process_table(plan.target, plan.rows.front().held_bytes()));
+  } else {
+    fmt::print("{}", process_table(plan.target, std::nullopt));
+  }
+  if (!plan.any_fits()) print_needed(plan.target, plan.fit, plan.least(), alone);
+}
+
+int plan_config(PlanFlags options) {
   const auto profile = take_profile(options.rows.common, options.profile);
   const RunConfig config = read_config(options.rows.common);
   const PlanTarget target = plan_target(config, profile);
-  const PlanFit fit = plan_fit(config, target, options.memory);
-  std::optional<BatchChoice> chosen;
-  if (options.rows.batch_sizes.empty() && config.data) {
-    if (config.data->pipeline.batch_size_is_auto) chosen = chosen_batch(config, target, fit);
-    options.rows.batch_sizes = std::to_string(chosen ? chosen->batch : config.data->pipeline.batch_size);
-  }
-  const std::vector<StepCase> cases =
-      bench_cases(config, options.rows, options.rows.recompute.empty() ? fit.chosen_pool() : fit.pool);
+  const std::uint64_t memory = options.memory.empty() ? 0 : parse_bytes("--memory", options.memory);
+  const PlanFit fit = plan_fit(config, target, memory);
+  // A policy that is asked for fits all there is; what is chosen unasked, what was named.
+  const StepGrid grid = read_grid(config, options.rows, options.rows.recompute.empty() ? fit.chosen_pool() : fit.pool);
   const bool json = options.rows.json;
-  const std::size_t width = batch_width(cases);
-  bool any = false, begun = json;
-  std::optional<Row> least;  // of those that do not fit
-  for (const StepCase& step : cases) {
-    const Row row = plan_row(config, step, fit.pool, options.rows.seconds);
-    any = any || row.fits;
-    if (!std::exchange(begun, true))
-      print_head(config, target, fit, chosen, width);  // a row that cannot be planned has none
+  const auto print = [&](const Plan& plan) {
+    const std::size_t width = batch_width(plan.cases);
+    if (!json && plan.rows.size() == 1) print_head(config, plan, width);  // a row that cannot be planned has none
     if (json)
-      print_json(config, row, target, fit);
+      print_json(config, plan.rows.back(), target, plan.fit);
     else
-      print_row(row, fit.any(), width);
-    if (!json && cases.size() == 1) {
-      print_details(row);
-      if (config.data && !row.run) print_no_run(config);
-      fmt::print("{}", process_table(target, row.held_bytes()));
-    }
-    if (!least || row.needed_pool() < least->needed_pool()) least = row;
-  }
-  if (!json && cases.size() > 1) fmt::print("{}", process_table(target, std::nullopt));
-  if (any) return 0;
-  if (!json) print_needed(target, fit, *least, cases.size() == 1);
-  return 4;
+      print_row(plan.rows.back(), plan.fit.any(), width);
+  };
+  const Plan planned =
+      plan(config, target, {.grid = grid, .memory = memory, .arena_seconds = options.rows.seconds}, print);
+  if (!json) print_end(config, planned);
+  return planned.any_fits() ? 0 : 4;
 }
 
-int run_plan(const PlanOptions& options) {
+int run_plan(const PlanFlags& options) {
   if (options.trace.file.empty()) {
     if (options.rows.common.config.empty())
       throw ConfigError("plan: give a CONFIG, e.g. configs/quickstart.yaml, or --trace FILE");
@@ -265,7 +240,7 @@ void refuse_plans_flags(const CLI::App& command) {
 void add_plan(CLI::App& app, Action& action) {
   CLI::App* command = app.add_subcommand("plan", "A step's memory, before anything is allocated");
   command->footer(kAbout);
-  const auto options = std::make_shared<PlanOptions>();
+  const auto options = std::make_shared<PlanFlags>();
   options->rows.seconds = 1.0;
   options->rows.whole_run = true;
   add_bench_options(*command, options->rows);

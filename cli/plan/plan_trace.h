@@ -3,9 +3,6 @@
 
 #include <cstdint>
 #include <string>
-#include <vector>
-
-#include "bantam/packing/planner.h"
 
 namespace bantam::cli {
 
@@ -16,15 +13,6 @@ struct TraceOptions {
   double seconds = 1.0;
   bool json = false;
 };
-
-/// Lifetimes from a file, in its order; ids as they stand there.
-struct BufferTrace {
-  std::vector<std::string> ids;
-  std::vector<PlannerBuffer> buffers;
-};
-
-/// Reads a CSV as `plan_trace` does.
-BufferTrace read_buffer_trace(const std::string& file);
 
 /// Reads the file (header with id, lower, upper and size, in any order; other columns are left alone), solves it and
 /// prints the result. Gives the exit code: 4 where a capacity was given and is passed. Throws DataError with file and

@@ -11,12 +11,12 @@
 #include "bantam/base/byte_size.h"
 #include "bantam/base/text.h"
 #include "bantam/cli/config/options.h"
-#include "bantam/cli/fit/plan_fit.h"
-#include "bantam/cli/measure/measure.h"
 #include "bantam/cli/print/json_text.h"
+#include "bantam/cli/print/step_json.h"
 #include "bantam/engine/autograd/tape.h"
 #include "bantam/engine/ops/ops.h"
-#include "bantam/engine/ops/softmax_cross_entropy.h"
+#include "bantam/run/bench/step_session.h"
+#include "bantam/run/fit/plan_fit.h"
 
 namespace bantam::cli {
 namespace {
@@ -53,9 +53,7 @@ std::map<std::string, std::uint64_t> activations_by_owner(const StepSession& ses
   Context context = session.training_context();
   context.tape = &tape;
   const Tensor seed = context.allocate({}, DType::float32, Category::other);
-  const Tensor made =
-      session.model().forward_loss(context, session.batch().images, session.batch().labels,
-                                   {.options = {.label_smoothing = loss.label_smoothing}, .seed = seed});
+  const Tensor made = session.model().forward_loss(context, session.batch().tensors, *loss.loss, {.seed = seed});
   std::map<std::string, std::uint64_t> bytes;
   for (const Holder& holder : session.runtime().allocator(session.model().device()).holders())
     if (holder.category == Category::activation) bytes[holder.owner] += holder.bytes;
@@ -141,7 +139,7 @@ void print_table(const RunConfig& config, const StepCase& options, const ModelSu
 std::int64_t batch_of(const RunConfig& config, std::int64_t given) {
   if (given > 0 || !config.data) return std::max<std::int64_t>(given, 1);
   const PlanTarget target = plan_target(config, std::nullopt);
-  return settled_batch(config, target, plan_fit(config, target, ""));
+  return settled_batch(config, target, plan_fit(config, target, 0));
 }
 
 int run_summary(const SummaryOptions& options) {

@@ -7,9 +7,8 @@
 #include <fmt/format.h>
 
 #include "bantam/base/error.h"
-#include "bantam/cli/fit/fitting.h"
-#include "bantam/cli/fit/run_plan.h"
 #include "bantam/engine/graph/lower.h"
+#include "bantam/run/fit/fitting.h"
 
 namespace bantam::cli {
 
@@ -30,21 +29,11 @@ void add_bench_options(CLI::App& command, BenchOptions& options) {
 
 namespace {
 
-std::vector<std::int64_t> batches_of(const RunConfig& config, const BenchOptions& options, std::uint64_t bytes) {
-  if (!options.batch_sizes.empty()) return parse_integers("--batch-sizes", options.batch_sizes);
-  if (!config.data) return {16};
-  return {config.data->pipeline.batch_size_is_auto ? solve_batch(config, bytes) : config.data->pipeline.batch_size};
-}
-
-/// What is not there is to be chosen.
-std::vector<std::optional<RecomputeOptions>> recomputes_of(const RunConfig& config, const BenchOptions& options,
-                                                           std::uint64_t bytes) {
-  if (options.recompute.empty()) {
-    if (bytes > 0 && !config.recompute_given) return {std::nullopt};
-    return {config.recompute};
-  }
+/// Nothing stands for `auto`.
+std::vector<std::optional<RecomputeOptions>> read_recomputes(const RunConfig& config, const std::string& list,
+                                                             std::uint64_t bytes) {
   std::vector<std::optional<RecomputeOptions>> recomputes;
-  for (const std::string& text : parse_texts("--recompute", options.recompute)) {
+  for (const std::string& text : parse_texts("--recompute", list)) {
     if (text == "auto") {
       if (bytes == 0) throw ConfigError("--recompute auto: give memory.budget or a limit for it to fit");
       recomputes.emplace_back();
@@ -57,24 +46,25 @@ std::vector<std::optional<RecomputeOptions>> recomputes_of(const RunConfig& conf
   return recomputes;
 }
 
-RecomputeChoice choose(const RunConfig& config, std::int64_t batch, Precision precision, std::uint64_t bytes,
-                       bool whole_run) {
-  if (!whole_run || !gives_batches(config, batch)) return choose_recompute(config, {batch, precision, {}}, bytes);
-  RunConfig run = config;
-  run.precision = precision;
-  return choose_for_run(run, batch, bytes);
-}
-
-StepCase bench_case(const RunConfig& config, std::int64_t batch, Precision precision,
-                    const std::optional<RecomputeOptions>& recompute, std::uint64_t bytes, bool whole_run) {
-  if (recompute) return {batch, precision, *recompute};
-  const RecomputeChoice choice = choose(config, batch, precision, bytes, whole_run);
-  StepCase step{batch, precision, choice.recompute};
-  if (to_string(choice.recompute) != "none") step.predicted_extra = choice.extra_work;
-  return step;
-}
-
 }  // namespace
+
+StepGrid read_grid(const RunConfig& config, const BenchOptions& options, std::uint64_t bytes) {
+  require_model_fits(config);  // before what is wrong with flags
+  StepGrid grid{.whole_run = options.whole_run};
+  if (!options.precisions.empty())
+    for (const std::string& text : parse_texts("--precision", options.precisions))
+      grid.precisions.push_back(of_flag("--precision", [&] { return parse_precision(text, config.device); }));
+  if (!options.modes.empty())
+    for (const std::string& mode : parse_texts("--mode", options.modes))
+      grid.modes.push_back(of_flag("--mode", [&] { return parse_step_mode(mode, config.device); }));
+  if (!options.recompute.empty()) grid.recomputes = read_recomputes(config, options.recompute, bytes);
+  if (!options.batch_sizes.empty()) grid.batches = parse_integers("--batch-sizes", options.batch_sizes);
+  return grid;
+}
+
+std::vector<StepCase> bench_cases(const RunConfig& config, const BenchOptions& options, std::uint64_t bytes) {
+  return step_cases(config, read_grid(config, options, bytes), bytes);
+}
 
 std::string add_extra(nlohmann::ordered_json& json, const RunConfig& config, const StepCase& row,
                       const StepMeasurement& measured, const BenchOptions& options) {
@@ -82,41 +72,10 @@ std::string add_extra(nlohmann::ordered_json& json, const RunConfig& config, con
   json["predicted_extra_percent"] = 100 * *row.predicted_extra;
   std::string text = fmt::format("\n      recompute {}\n      {:+.1f} % time predicted, ",
                                  wrapped(row.recompute, 64, "                "), 100 * *row.predicted_extra);
-  try {
-    const StepCase plain{row.batch, row.precision, {}};
-    RunConfig unbound = config;  // the budget is what it does not fit
-    unbound.memory.budget = 0;
-    const double plain_ms = measure_step(unbound, plain, options.common.threads, options.seconds).ms_per_step,
-                 extra = measured.ms_per_step / plain_ms - 1;
-    json["measured_extra_percent"] = 100 * extra;
-    return text + fmt::format("{:+.1f} % measured", 100 * extra);
-  } catch (const OutOfMemory&) {
-    return text + "not measured: without it the step does not fit";
-  }
-}
-
-std::vector<StepCase> bench_cases(const RunConfig& config, const BenchOptions& options, std::uint64_t bytes) {
-  require_model_fits(config);  // steps run without data, but what `train` refuses is not worth measuring
-  std::vector<Precision> precisions{config.precision};
-  if (!options.precisions.empty()) {
-    precisions.clear();
-    for (const std::string& text : parse_texts("--precision", options.precisions))
-      precisions.push_back(of_flag("--precision", [&] { return parse_precision(text, config.device); }));
-  }
-  std::vector<StepMode> modes;
-  for (const std::string& mode : parse_texts("--mode", options.modes.empty() ? "auto" : options.modes))
-    modes.push_back(of_flag("--mode", [&] { return parse_step_mode(mode, config.device); }));
-  std::vector<StepCase> cases;
-  for (const Precision precision : precisions)
-    for (const auto& recompute : recomputes_of(config, options, bytes))
-      for (const std::int64_t batch : batches_of(config, options, bytes)) {
-        StepCase row = bench_case(config, batch, precision, recompute, bytes, options.whole_run);
-        for (const StepMode mode : modes) {
-          row.mode = mode;
-          cases.push_back(row);
-        }
-      }
-  return cases;
+  const auto extra = measure_extra(config, row, measured, options.common.threads, options.seconds);
+  if (!extra) return text + "not measured: without it the step does not fit";
+  json["measured_extra_percent"] = 100 * *extra;
+  return text + fmt::format("{:+.1f} % measured", 100 * *extra);
 }
 
 std::string short_name(Precision precision) {

@@ -4,8 +4,11 @@
 #include <string>
 #include <vector>
 
+#include <nlohmann/json.hpp>
+
 #include "bantam/cli/config/options.h"
-#include "bantam/cli/measure/measure.h"
+#include "bantam/run/bench/measure.h"
+#include "bantam/run/fit/step_grid.h"
 
 namespace bantam::cli {
 
@@ -19,6 +22,8 @@ struct BenchOptions {
 };
 
 void add_bench_options(CLI::App& command, BenchOptions& options);
+/// What the flags vary. Throws ConfigError naming the flag; `bytes`: as step_cases.
+StepGrid read_grid(const RunConfig& config, const BenchOptions& options, std::uint64_t bytes);
 /// One case a row: by precision, then recompute, then batch, then mode. `auto` as recompute (the default where there
 /// are bytes to fit and the configuration says nothing) is the policy of least work that fits `bytes`. Throws
 /// ConfigError.

@@ -9,8 +9,8 @@
 
 #include "bantam/base/byte_size.h"
 #include "bantam/base/text.h"
-#include "bantam/cli/fit/fitting.h"
-#include "bantam/cli/fit/run_plan.h"
+#include "bantam/run/fit/fitting.h"
+#include "bantam/run/fit/run_plan.h"
 
 namespace bantam::cli {
 namespace {
@@ -28,18 +28,21 @@ std::uint64_t rounded_up(std::uint64_t bytes) {
   return (bytes + BfcAllocator::kGranule - 1) / BfcAllocator::kGranule * BfcAllocator::kGranule;
 }
 
-/// What the images and labels of a split take of the host's memory.
+/// What the images and targets of a split take of the host's memory.
 std::uint64_t bytes_of(const DatasetFacts& facts) {
-  return rounded_up(static_cast<std::uint64_t>(facts.size * facts.image_shape.elements())) +
-         rounded_up(static_cast<std::uint64_t>(facts.size) * sizeof(std::int32_t));
+  std::uint64_t bytes = 0;
+  for (const SampleField& field : facts.fields())
+    bytes += rounded_up(static_cast<std::uint64_t>(facts.size) * field.bytes());
+  return bytes;
 }
 
 /// The data set of a run that trains in the pool where it lies: on the CPU, but not on a share of it.
 struct DataShare {
-  std::uint64_t train_bytes = 0, held_out_bytes = 0;  ///< 0: it lies elsewhere
+  std::uint64_t train_bytes = 0, held_out_bytes = 0;  ///< 0: it lies elsewhere, or nowhere
 
   explicit DataShare(const RunConfig& config) {
     if (!config.device.is_cpu() || config.device.is_logical()) return;
+    if (config.data->pipeline.cache == CacheKind::off) return;
     train_bytes = bytes_of(train_facts(*config.data));
     held_out_bytes = bytes_of(test_facts(*config.data));
   }
@@ -53,7 +56,7 @@ std::string fewer_images(const RunConfig& config, std::uint64_t bytes, std::uint
   RunConfig fewer = config;
   const DatasetFacts all = train_facts(*config.data);
   const std::int64_t least = config.data->pipeline.batch_size;
-  const auto an_image = static_cast<std::uint64_t>(all.image_shape.elements()) + sizeof(std::int32_t);
+  const std::uint64_t an_image = all.sample_bytes();
   std::uint64_t over = pool_bytes - std::min(bytes, pool_bytes);
   for (int tried = 0; tried < kTries; ++tried) {
     std::int64_t images = all.size - static_cast<std::int64_t>(over / an_image) - 1;
@@ -70,6 +73,16 @@ std::string fewer_images(const RunConfig& config, std::uint64_t bytes, std::uint
   return "";
 }
 
+/// "cache: off", where the run then fits `bytes`, planned; else "".
+std::string without_cache(const RunConfig& config, std::uint64_t bytes, std::uint64_t pool_bytes) {
+  RunConfig reading = config;
+  reading.data->pipeline.cache = CacheKind::off;
+  const std::uint64_t pool = plan_run(reading).pool_bytes;
+  if (pool > bytes) return "";
+  return fmt::format("\n    cache: off\n      -> a pool of {} (-{}), each sample is read anew whenever it is used",
+                     format_byte_size(pool), format_byte_size(pool_bytes - pool));
+}
+
 /// Where the data set takes most of what is needed: how much that is, and what would lessen it; else "".
 std::string data_advice(const RunConfig& config, const OomAdvice& advice, std::uint64_t bytes) {
   const DataShare data(config);
@@ -80,8 +93,12 @@ std::string data_advice(const RunConfig& config, const OomAdvice& advice, std::u
       format_byte_size(data.bytes()), format_byte_size(advice.needed_bytes), format_byte_size(data.train_bytes),
       images(train_facts(*config.data)), format_byte_size(data.held_out_bytes), images(test_facts(*config.data)));
   const std::string fewer = fewer_images(config, bytes, advice.needed_bytes);
-  if (fewer.empty()) return text + " Fewer training images (data: {limit: N}) alone do not make it fit.";
-  return text + (advice.edits.empty() ? " This fits:" : " This fits, too:") + fewer;
+  const std::string uncached = without_cache(config, bytes, advice.needed_bytes);
+  if (fewer.empty()) text += " Fewer training images (data: {limit: N}) alone do not make it fit.";
+  if (fewer.empty() && uncached.empty()) return text;
+  const bool several = !fewer.empty() && !uncached.empty();
+  return text + (several ? " Each of these fits" : " This fits") + (advice.edits.empty() ? ":" : ", too:") + uncached +
+         fewer;
 }
 
 /// Of a run that was refused before it began: who would hold the memory at its peak. What the run's pool holds beside

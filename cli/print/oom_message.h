@@ -4,8 +4,9 @@
 #include <string>
 
 #include "bantam/base/error.h"
-#include "bantam/cli/measure/measure.h"
+#include "bantam/cli/config/run_names.h"
 #include "bantam/engine/plan/oom_advice.h"
+#include "bantam/run/config/step_case.h"
 
 namespace bantam::cli {
 

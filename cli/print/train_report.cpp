@@ -5,13 +5,13 @@
 
 #include "bantam/base/byte_size.h"
 #include "bantam/base/text.h"
-#include "bantam/cli/measure/measure.h"
+#include "bantam/cli/print/step_json.h"
 
 namespace bantam::cli {
 
 void ProgressCallback::on_progress(const ProgressEvent& event) {
   if (!first_) first_ = std::chrono::steady_clock::now();
-  const MemoryStats memory = memory_.stats();
+  const MemoryStats memory = memory_ == nullptr ? MemoryStats{} : memory_->stats();
   progress_.update({.epoch = event.epoch + 1,
                     .epochs = event.epochs,
                     .step = event.update,
@@ -56,8 +56,9 @@ void ProgressCallback::on_smaller_micro_batch(const SmallerMicroBatchEvent& even
 namespace {
 
 std::string metrics_line(const char* title, const Metrics& metrics) {
-  return fmt::format("  {:<10}accuracy {:.4f}, loss {:.4f}, {} images\n", title, metrics.accuracy, metrics.loss,
-                     format_count(metrics.samples));
+  std::string text = fmt::format("  {:<10}accuracy {:.4f}, loss {:.4f}", title, metrics.accuracy, metrics.loss);
+  for (const MetricValue& metric : metrics.values) text += fmt::format(", {} {:.4f}", metric.name(), metric.value());
+  return text + fmt::format(", {} images\n", format_count(metrics.samples));
 }
 
 std::string memory_lines(const MemoryStats& memory, std::uint64_t planned_peak_bytes) {
@@ -74,10 +75,10 @@ std::string memory_lines(const MemoryStats& memory, std::uint64_t planned_peak_b
   return text;
 }
 
-std::string process_lines(const TrainReport& report) {
+std::string process_lines(const TrainOutcome& outcome) {
   std::string text = fmt::format("  {:<10}{} counted for the process ({})\n", "",
-                                 format_byte_size(report.process.bytes), to_string(report.process.method));
-  for (const OverheadLine& line : report.overhead)
+                                 format_byte_size(outcome.process.bytes), to_string(outcome.process.method));
+  for (const OverheadLine& line : outcome.overhead)
     text += fmt::format("  {:<10}  {:<14}{:>10}\n", "", line.name, format_byte_size(line.bytes));
   return text;
 }
@@ -85,48 +86,50 @@ std::string process_lines(const TrainReport& report) {
 }  // namespace
 
 std::string closing_summary(const TrainReport& report) {
-  const TrainResult& result = report.result;
+  const TrainOutcome& outcome = report.outcome;
+  const TrainResult& result = outcome.result;
   std::string text;
   if (result.stopped)
     text = fmt::format("stopped in epoch {} after {} of its updates; go on with\n  bantam train --resume {}\n",
-                       result.epoch + 1, result.update, report.directory.path().string());
+                       result.epoch + 1, result.update, outcome.folder.string());
   else
-    text = fmt::format("{}: {} epoch{}, {} update{} in {} on {}, {}\n", report.config.model.name, result.epochs,
+    text = fmt::format("{}: {} epoch{}, {} update{} in {} on {}, {}\n", outcome.config.model.name, result.epochs,
                        result.epochs == 1 ? "" : "s", format_count(result.updates), result.updates == 1 ? "" : "s",
-                       format_duration(report.seconds), to_string(report.config.device),
-                       to_string(report.config.precision));
+                       format_duration(report.seconds), to_string(outcome.config.device),
+                       to_string(outcome.config.precision));
   if (result.validation.samples > 0) text += metrics_line("held out", result.validation);
   if (result.train.samples > 0) text += metrics_line("training", result.train);
   text += fmt::format("  {:<10}{:.0f} images/s, {} of training, {:.1f}% of it waiting for data\n", "speed",
                       result.images_per_second, format_duration(result.seconds), 100 * result.data_wait_share);
   if (report.start_seconds > 0)
     text += fmt::format("  {:<10}{:.2f} s from the start to the first updates' results\n", "", report.start_seconds);
-  text += memory_lines(report.memory, report.planned_peak_bytes);
-  if (!report.overhead.empty()) text += process_lines(report);
-  if (report.host && report.pinned)
+  text += memory_lines(outcome.memory, outcome.planned_peak_bytes);
+  if (!outcome.overhead.empty()) text += process_lines(outcome);
+  if (outcome.host && outcome.pinned)
     text += fmt::format("  {:<10}{} of host memory at the peak, {} of it page-locked\n", "",
-                        format_byte_size(report.host->peak_bytes + report.pinned->peak_bytes),
-                        format_byte_size(report.pinned->peak_bytes));
+                        format_byte_size(outcome.host->peak_bytes + outcome.pinned->peak_bytes),
+                        format_byte_size(outcome.pinned->peak_bytes));
   text += fmt::format("  {:<10}{}/\n  {:<10}  config.yaml metrics.jsonl weights.safetensors state.safetensors\n",
-                      "files", report.directory.path().string(), "");
+                      "files", outcome.folder.string(), "");
   return text;
 }
 
 nlohmann::ordered_json closing_json(const TrainReport& report) {
-  const TrainResult& result = report.result;
+  const TrainOutcome& outcome = report.outcome;
+  const TrainResult& result = outcome.result;
   const Metrics& best = result.validation.samples > 0 ? result.validation : result.train;
   nlohmann::ordered_json json = {{"accuracy", best.accuracy},
                                  {"loss", best.loss},
                                  {"epochs", result.epoch},
                                  {"seconds", report.seconds},
-                                 {"run_dir", report.directory.path().string()},
-                                 {"model", report.config.model.name},
-                                 {"parameters", report.parameters},
-                                 {"batch", report.batch},
-                                 {"precision", to_string(report.config.precision)},
-                                 {"recompute", to_string(report.config.recompute)},
-                                 {"device", to_string(report.config.device)},
-                                 {"seed", report.config.seed},
+                                 {"run_dir", outcome.folder.string()},
+                                 {"model", outcome.config.model.name},
+                                 {"parameters", outcome.parameters},
+                                 {"batch", outcome.effective_batch},
+                                 {"precision", to_string(outcome.config.precision)},
+                                 {"recompute", to_string(outcome.config.recompute)},
+                                 {"device", to_string(outcome.config.device)},
+                                 {"seed", outcome.config.seed},
                                  {"updates", result.updates},
                                  {"stopped", result.stopped},
                                  {"held_out", result.validation.samples > 0},
@@ -136,14 +139,15 @@ nlohmann::ordered_json closing_json(const TrainReport& report) {
                                  {"train_seconds", result.seconds},
                                  {"images_per_s", result.images_per_second},
                                  {"data_wait_share", result.data_wait_share}};
-  add_memory(json, report.memory);
-  json["planned_peak_bytes"] = report.planned_peak_bytes;
-  json["planned_pool_bytes"] = report.planned_pool_bytes;
-  json["process_bytes"] = report.process.bytes;
-  json["process_method"] = to_string(report.process.method);
-  for (const OverheadLine& line : report.overhead) json["overhead"][line.name] = line.bytes;
-  if (report.host) json["host_peak_bytes"] = report.host->peak_bytes;
-  if (report.pinned) json["pinned_peak_bytes"] = report.pinned->peak_bytes;
+  for (const MetricValue& metric : best.values) json[std::string(metric.name())] = metric.value();
+  add_memory(json, outcome.memory);
+  json["planned_peak_bytes"] = outcome.planned_peak_bytes;
+  json["planned_pool_bytes"] = outcome.planned_pool_bytes;
+  json["process_bytes"] = outcome.process.bytes;
+  json["process_method"] = to_string(outcome.process.method);
+  for (const OverheadLine& line : outcome.overhead) json["overhead"][line.name] = line.bytes;
+  if (outcome.host) json["host_peak_bytes"] = outcome.host->peak_bytes;
+  if (outcome.pinned) json["pinned_peak_bytes"] = outcome.pinned->peak_bytes;
   return json;
 }
 

@@ -4,20 +4,22 @@
 #include <chrono>
 #include <optional>
 #include <string>
-#include <vector>
 
 #include <nlohmann/json.hpp>
 
-#include "bantam/cli/config/run_config.h"
+#include "bantam/cli/config/run_names.h"
 #include "bantam/cli/print/progress.h"
-#include "bantam/cli/session/run_directory.h"
+#include "bantam/engine/train/trainer.h"
+#include "bantam/run/train.h"
 
 namespace bantam::cli {
 
-/// Hands the trainer's events to a Progress, with the device's memory.
+/// Hands the trainer's events to a Progress, with the memory of the run's device.
 class ProgressCallback : public Callback {
  public:
-  ProgressCallback(Progress& progress, BfcAllocator& memory) : progress_(progress), memory_(memory) {}
+  explicit ProgressCallback(Progress& progress) : progress_(progress) {}
+  /// The allocator whose memory is shown, before the first event.
+  void show_memory_of(BfcAllocator& memory) { memory_ = &memory; }
   bool observes() const override { return true; }
   void on_progress(const ProgressEvent& event) override;
   void on_evaluation(const EvaluationEvent& event) override;
@@ -28,25 +30,15 @@ class ProgressCallback : public Callback {
 
  private:
   Progress& progress_;
-  BfcAllocator& memory_;
+  BfcAllocator* memory_ = nullptr;
   std::optional<std::chrono::steady_clock::time_point> first_;
 };
 
-/// The end of a run.
+/// The end of a run, and what only the program has measured.
 struct TrainReport {
-  const RunConfig& config;
-  const RunDirectory& directory;
-  TrainResult result;
+  const TrainOutcome& outcome;
   double seconds = 0;        ///< all of it: reading data, training, evaluation, saving
   double start_seconds = 0;  ///< from the command's start until the first updates' metrics were there
-  std::int64_t batch = 1;
-  std::int64_t parameters = 0;
-  MemoryStats memory;                    ///< of the run's device
-  std::uint64_t planned_peak_bytes = 0;  ///< of a whole run: what one that was stopped or resumed takes at most
-  std::uint64_t planned_pool_bytes = 0;
-  ProcessMemory process;                    ///< what is counted for the process on that device, at the end
-  std::vector<OverheadLine> overhead;       ///< its part beside the pool; none on the CPU
-  std::optional<MemoryStats> host, pinned;  ///< runs on a GPU: the data set's, and the upload buffers'
 };
 
 /// Several lines, each ended by a newline.

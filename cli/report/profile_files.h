@@ -3,9 +3,15 @@
 
 #include <string>
 
-#include "bantam/cli/report/profile_run.h"
+#include <nlohmann/json.hpp>
+
+#include "bantam/cli/config/run_names.h"
+#include "bantam/run/profile/memory_profile.h"
 
 namespace bantam::cli {
+
+/// model, batch, precision, recompute, device, accumulate; target, where the device is a stand-in.
+nlohmann::ordered_json about_json(const MemoryProfile& profile);
 
 /// One row an event: tick, us, step, phase, action, offset, bytes, requested, category, owner, in_use, held, stream.
 std::string events_csv(const MemoryProfile& profile);

@@ -59,7 +59,7 @@ void add_events(const MemoryProfile& profile, Json& json) {
 }
 
 Json report_data(const MemoryProfile& profile) {
-  Json json = {{"about", profile.about},
+  Json json = {{"about", about_json(profile)},
                {"first_step", profile.options.first_step},
                {"last_step", profile.options.last_step},
                {"peak_tick", profile.peak_tick},
@@ -105,9 +105,20 @@ std::string fill(std::string_view page, const std::map<std::string, std::string,
 
 }  // namespace
 
+nlohmann::ordered_json about_json(const MemoryProfile& profile) {
+  nlohmann::ordered_json about = {{"model", profile.model},
+                                  {"batch", profile.step.batch},
+                                  {"precision", to_string(profile.step.precision)},
+                                  {"recompute", to_string(profile.step.recompute)},
+                                  {"device", to_string(profile.device)},
+                                  {"accumulate", profile.accumulate}};
+  if (!profile.target.empty()) about["target"] = profile.target;
+  return about;
+}
+
 std::string report_html(const MemoryProfile& profile) {
-  const std::string title = fmt::format("Memory of {} on {}", profile.about["model"].get<std::string>(),
-                                        profile.about.value("target", profile.about["device"].get<std::string>()));
+  const std::string title = fmt::format("Memory of {} on {}", profile.model,
+                                        profile.target.empty() ? to_string(profile.device) : profile.target);
   return fill(report::kHtml, {{"title", safe_in_html(title)},
                               {"headline", safe_in_html(profile.headline)},
                               {"style", report::kStyle},

@@ -112,7 +112,7 @@ Json events(const MemoryProfile& profile) {
 std::string snapshot_pickle(const MemoryProfile& profile) {
   const Json snapshot = {{"segments", segments(profile)},
                          {"device_traces", Json::array({events(profile)})},
-                         {"allocator_settings", {{"allocator", "bantam"}, {"about", profile.about}}}};
+                         {"allocator_settings", {{"allocator", "bantam"}, {"about", about_json(profile)}}}};
   return pickle(snapshot);
 }
 

@@ -122,13 +122,12 @@ void add_calls(const MemoryProfile& profile, TraceWriter& writer) {
 }  // namespace
 
 std::string trace_json(const MemoryProfile& profile) {
-  TraceWriter writer(fmt::format("bantam: {} on {}", profile.about["model"].get<std::string>(),
-                                 profile.about["device"].get<std::string>()));
+  TraceWriter writer(fmt::format("bantam: {} on {}", profile.model, to_string(profile.device)));
   add_steps(profile, writer);
   add_phases(profile, writer);
   add_layers(profile, writer);
   add_calls(profile, writer);
-  const Json trace = {{"displayTimeUnit", "ms"}, {"otherData", profile.about}, {"traceEvents", writer.take()}};
+  const Json trace = {{"displayTimeUnit", "ms"}, {"otherData", about_json(profile)}, {"traceEvents", writer.take()}};
   return trace.dump();
 }
 

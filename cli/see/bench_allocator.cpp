@@ -6,10 +6,10 @@
 #include <fmt/format.h>
 
 #include "bantam/base/error.h"
-#include "bantam/cli/measure/allocator_subjects.h"
-#include "bantam/cli/plan/plan_trace.h"
 #include "bantam/cli/print/bench.h"
 #include "bantam/cli/print/json_text.h"
+#include "bantam/run/bench/allocator_subjects.h"
+#include "bantam/run/bench/buffer_trace.h"
 
 namespace bantam::cli {
 namespace {

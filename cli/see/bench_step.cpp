@@ -9,11 +9,12 @@
 
 #include "bantam/base/error.h"
 #include "bantam/base/text.h"
-#include "bantam/cli/fit/fitting.h"
-#include "bantam/cli/measure/step_limits.h"
 #include "bantam/cli/print/bench.h"
 #include "bantam/cli/print/json_text.h"
 #include "bantam/cli/print/oom_message.h"
+#include "bantam/cli/print/step_json.h"
+#include "bantam/run/bench/step_limits.h"
+#include "bantam/run/fit/fitting.h"
 
 namespace bantam::cli {
 namespace {

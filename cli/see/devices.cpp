@@ -8,10 +8,11 @@
 #include "bantam/base/atomic_file.h"
 #include "bantam/base/byte_size.h"
 #include "bantam/cli/config/options.h"
-#include "bantam/cli/measure/library_versions.h"
-#include "bantam/cli/measure/measure_profile.h"
 #include "bantam/cli/print/json_text.h"
+#include "bantam/cli/print/step_json.h"
 #include "bantam/memory/device/device.h"
+#include "bantam/run/profile/library_versions.h"
+#include "bantam/run/profile/measure_profile.h"
 
 namespace bantam::cli {
 namespace {

@@ -13,12 +13,13 @@
 #include "bantam/base/byte_size.h"
 #include "bantam/base/error.h"
 #include "bantam/base/text.h"
-#include "bantam/cli/fit/fitting.h"
-#include "bantam/cli/fit/plan_fit.h"
+#include "bantam/cli/config/profile_flag.h"
 #include "bantam/cli/print/bench.h"
 #include "bantam/cli/print/json_text.h"
 #include "bantam/cli/print/oom_message.h"
 #include "bantam/cli/report/profile_files.h"
+#include "bantam/run/fit/fitting.h"
+#include "bantam/run/fit/plan_fit.h"
 
 namespace bantam::cli {
 namespace fs = std::filesystem;
@@ -45,7 +46,7 @@ struct Options {
 };
 
 /// "2-4", or "3" for one step.
-void read_steps(const std::string& text, ProfileOptions& profile) {
+void read_steps(const std::string& text, MemoryProfileOptions& profile) {
   const std::size_t dash = std::min(text.find('-'), text.size());
   const auto number = [&](std::string_view part) {
     std::int64_t value = 0;
@@ -71,7 +72,7 @@ std::vector<std::int64_t> curve_around(std::int64_t batch) {
 
 /// The step as `bench memory` would run it: `auto` solved, and recompute chosen where there is something to fit.
 StepCase step_case(const RunConfig& config, const Options& options, const PlanTarget& target) {
-  const PlanFit fit = plan_fit(config, target, "");
+  const PlanFit fit = plan_fit(config, target, 0);
   BenchOptions rows{.recompute = options.recompute};
   if (options.batch > 0 || config.data)
     rows.batch_sizes = std::to_string(options.batch > 0 ? options.batch : settled_batch(config, target, fit));
@@ -107,9 +108,8 @@ std::string signed_count(std::uint64_t a, std::uint64_t b) {
 }
 
 void print_words(const MemoryProfile& profile, const StepCase& row, const fs::path& folder) {
-  const auto text = [&](const char* key) { return profile.about[key].get<std::string>(); };
-  fmt::print("{} on {}, batch {}, {}, recompute {}\n", printable(text("model")), text("device"), row.batch,
-             text("precision"), policy_name(row));
+  fmt::print("{} on {}, batch {}, {}, recompute {}\n", printable(profile.model), to_string(profile.device), row.batch,
+             to_string(profile.step.precision), policy_name(row));
   if (row.predicted_extra)
     fmt::print("  {}\n  to fit: {:+.1f} % time predicted\n", wrapped(row.recompute, 76, "  "),
                100 * *row.predicted_extra);
@@ -128,7 +128,7 @@ void print_words(const MemoryProfile& profile, const StepCase& row, const fs::pa
 }
 
 void print_json(const MemoryProfile& profile, const fs::path& folder) {
-  nlohmann::ordered_json json = profile.about;
+  nlohmann::ordered_json json = about_json(profile);
   json["first_step"] = profile.options.first_step;
   json["last_step"] = profile.options.last_step;
   json["events"] = profile.trace->now();
@@ -145,7 +145,7 @@ int profile_memory(Options options) {
     throw ConfigError(fmt::format("--device: {} is a profile: say --planned to run on its stand-in", named->name));
   const RunConfig config = read_config(options.common);
   if (!options.planned) require_device(config);
-  ProfileOptions profile_options{.planned = options.planned, .threads = options.common.threads};
+  MemoryProfileOptions profile_options{.planned = options.planned, .threads = options.common.threads};
   read_steps(options.steps, profile_options);
   const StepCase row = step_case(config, options, plan_target(config, named));
   profile_options.curve_batches =
@@ -161,7 +161,7 @@ int profile_memory(Options options) {
       throw explain_step(error, config, row);
     }
   }();
-  if (options.planned) profile.about["target"] = (named ? named->title() : to_string(config.device)) + ", planned";
+  if (options.planned) profile.target = (named ? named->title() : to_string(config.device)) + ", planned";
   if (named) profile.device_bytes = named->total_bytes;
   const fs::path folder = options.out.empty() ? fresh_folder(config.name) : fs::path(options.out);
   make_folders(folder);

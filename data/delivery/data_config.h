@@ -3,12 +3,9 @@
 
 #include <cstdint>
 #include <memory>
-#include <variant>
 
 #include "bantam/base/config/config.h"
-#include "bantam/data/formats/cifar10.h"
-#include "bantam/data/formats/dataset.h"
-#include "bantam/data/formats/generated.h"
+#include "bantam/data/formats/sample_reader.h"
 #include "bantam/data/pipeline/pipeline.h"
 #include "bantam/engine/step/batch_source.h"
 
@@ -17,15 +14,15 @@ namespace bantam {
 /// All that `data:` says.
 ///
 ///     data:
-///       format: cifar10          # or generated
+///       format: cifar10          # or generated, or one that the program has registered (sample_formats.h)
 ///       path: data/cifar10       # cifar10: the folder of the binary files; relative to the current folder
 ///       train_samples: 40000     # generated, as are test_samples and seed
-///       limit: 1000              # any format: only the first so many training images
+///       limit: 1000              # any format: only the first so many training samples
 ///       verify: true             # any format: check the published SHA-256 of files, where there are some
 ///       pipeline: […]            # see read_pipeline
 struct DataOptions {
-  std::variant<Cifar10Options, GeneratedOptions> source;  ///< their `limit` and `verify` are set from those below
-  std::int64_t limit = 0;                                 ///< 0: all
+  SampleSplits source;     ///< of all samples
+  std::int64_t limit = 0;  ///< of training samples; 0: all
   bool verify = false;
   PipelineOptions pipeline;
 };
@@ -34,9 +31,20 @@ struct DataOptions {
 /// batch.
 DataOptions read_data_config(const ConfigNode& data);
 
-/// Sizes, image shapes (as stored, before a crop) and class names, without reading any data.
+/// Sizes, fields (images as stored, before a crop) and class names, without reading any data.
 DatasetFacts train_facts(const DataOptions& options);
 DatasetFacts test_facts(const DataOptions& options);
+
+/// What both splits together may take of memory, in bytes.
+struct CacheRoom {
+  std::uint64_t device_bytes = 0;  ///< of the step's GPU; 0 on a CPU
+  std::uint64_t host_bytes = 0;    ///< of host memory
+};
+
+/// Settles `cache: auto`: device where the set fits there and its samples can be gathered there (one int32 target, no
+/// augmentation of host form), else ram; but off where it does not fit host memory, which `device` reads it into first.
+/// Leaves other values as they are.
+void settle_cache(DataOptions& options, const CacheRoom& room);
 
 /// What a run trains on and is judged by. Both sources share the runtime, which must outlive them.
 struct OpenedData {
@@ -44,9 +52,10 @@ struct OpenedData {
   std::unique_ptr<BatchSource> validation;  ///< held out: in order, without augmentation, no sample left out
 };
 
-/// Reads the data set and makes the sources for steps on `device`. On a meta device nothing is read and batches have no
-/// values; memory is taken as it would be, that of the data set on the CPU's stand-in. Throws DataError, OutOfMemory,
-/// and ConfigError where `drop_last` leaves no batch.
+/// Checks the data set's files and makes the sources for steps on `device`, which read it now or as they go, as the
+/// pipeline's `cache` says. On a meta device nothing is read and batches have no values; memory is taken as it would
+/// be, that of the data set on the CPU's stand-in. Throws DataError, OutOfMemory, and ConfigError where `drop_last`
+/// leaves no batch or `cache` does not suit the data.
 OpenedData open_data(Runtime& runtime, DataOptions options, Device device, std::uint64_t seed);
 
 }  // namespace bantam

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "bantam/data/delivery/device_epoch.h"
+#include "bantam/data/delivery/sample_gather.h"
 #include "bantam/data/formats/dataset.h"
 #include "bantam/data/pipeline/pipeline.h"
 #include "bantam/engine/step/batch_source.h"
@@ -30,7 +31,10 @@ struct BatchRequest {
 /// What both ways of delivery are made from.
 struct DeliveryParts {
   Runtime* runtime = nullptr;
-  std::shared_ptr<const Dataset> dataset;
+  DatasetFacts facts;
+  std::shared_ptr<const Dataset> dataset;      ///< what host memory holds of the split; null: nothing
+  std::shared_ptr<const SampleGather> gather;  ///< from there, or from the format's reader
+  bool changes_samples = false;    ///< augmentations of host form: images are not used as the dataset has them
   kernels::ImageBatchShape shape;  ///< of a full batch
   BatchPlanner planner;
   Device device;
@@ -58,12 +62,13 @@ class BatchDelivery {
   virtual const DeviceDataset* on_device() const { return nullptr; }
 };
 
-/// For steps on the CPU: workers make finished batches.
+/// For steps on the CPU: workers make finished batches, of images where they lie in the data set, or else of samples
+/// gathered into a buffer beside the batch.
 std::unique_ptr<BatchDelivery> make_direct_delivery(DeliveryParts parts);
 
 /// For steps on a GPU: workers fill page-locked buffers, a copy stream brings them up, a kernel of the step's stream
-/// makes the batch. With CacheKind::device the data set is brought up here, once. Works on the CPU too, where copies
-/// are plain copies.
+/// makes the batch. With CacheKind::device the data set, which has an int32 target, is brought up here, once. Works on
+/// the CPU too, where copies are plain copies.
 std::unique_ptr<BatchDelivery> make_staged_delivery(DeliveryParts parts, CacheKind cache);
 
 }  // namespace bantam

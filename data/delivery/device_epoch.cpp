@@ -48,8 +48,9 @@ DeviceEpoch::DeviceEpoch(Runtime& runtime, Device device, DeviceDataset dataset,
   table_ = context.allocate({table_bytes}, DType::uint8, Category::input);
   cursor_ = context.allocate({1}, DType::int64, Category::input);
   ring_.size = ring_batches_ * shape_.batch;
-  ring_.images = context.allocate({ring_.size, shape_.out_h, shape_.out_w, shape_.channels}, dtype, Category::input);
-  ring_.labels = context.allocate({ring_.size}, DType::int32, Category::input);
+  ring_.tensors.set(
+      kImages, context.allocate({ring_.size, shape_.out_h, shape_.out_w, shape_.channels}, dtype, Category::input));
+  ring_.tensors.set(dataset_.target, context.allocate({ring_.size}, DType::int32, Category::input));
   if (device.meta) return;
   BfcAllocator& pinned = runtime.pinned_allocator();
   const std::size_t host_bytes = sizeof(std::int64_t) + table_.bytes();
@@ -85,7 +86,7 @@ void DeviceEpoch::start(std::int64_t samples, std::int64_t first_batch) {
 std::int64_t DeviceEpoch::left() const { return samples_ / shape_.batch - next_; }
 
 std::int64_t DeviceEpoch::most_at_once() const {
-  return batches_in(kLaunchBytes, image_bytes(shape_, ring_.images.dtype()));
+  return batches_in(kLaunchBytes, image_bytes(shape_, ring_.at(kImages).dtype()));
 }
 
 kernels::EpochTable DeviceEpoch::table() const {
@@ -97,15 +98,17 @@ kernels::EpochTable DeviceEpoch::table() const {
 void DeviceEpoch::fill(const Context& context, std::int64_t offset, const Batch& into) const {
   kernels::ImageBatchShape shape = shape_;
   shape.batch = into.size;
-  BANTAM_KERNEL(context.exec, epoch_batch, shape, table(), offset, into.images.dtype(), into.images.data(),
-                into.labels.as<std::int32_t>());
+  const Tensor& images = into.at(kImages);
+  BANTAM_KERNEL(context.exec, epoch_batch, shape, table(), offset, images.dtype(), images.data(),
+                into.at(dataset_.target).as<std::int32_t>());
 }
 
 Batch DeviceEpoch::in_ring(std::int64_t batches, std::int64_t place) const {
   const std::int64_t values = shape_.out_h * shape_.out_w * shape_.channels, first = place * shape_.batch;
   Batch batch{.size = batches * shape_.batch};
-  batch.images = ring_.images.slice(first * values, {batch.size, shape_.out_h, shape_.out_w, shape_.channels});
-  batch.labels = ring_.labels.slice(first, {batch.size});
+  const Shape images{batch.size, shape_.out_h, shape_.out_w, shape_.channels};
+  batch.tensors = {{kImages, ring_.at(kImages).slice(first * values, images)},
+                   {dataset_.target, ring_.at(dataset_.target).slice(first, {batch.size})}};
   return batch;
 }
 
@@ -123,9 +126,9 @@ Batch DeviceEpoch::next(const Context& context) {
   const Context inputs = context.at("data");
   const std::int64_t size = std::min(shape_.batch, samples_ - next_ * shape_.batch);
   Batch batch{.size = size, .index = next_++};
-  batch.images =
-      inputs.allocate({size, shape_.out_h, shape_.out_w, shape_.channels}, ring_.images.dtype(), Category::input);
-  batch.labels = inputs.allocate({size}, DType::int32, Category::input);
+  const Shape images{size, shape_.out_h, shape_.out_w, shape_.channels};
+  batch.tensors.set(kImages, inputs.allocate(images, ring_.at(kImages).dtype(), Category::input));
+  batch.tensors.set(dataset_.target, inputs.allocate({size}, DType::int32, Category::input));
   fill(context, 0, batch);
   BANTAM_KERNEL(context.exec, advance_epoch, table(), size);
   return batch;

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "bantam/data/pipeline/pipeline.h"
@@ -16,6 +17,7 @@ namespace bantam {
 struct DeviceDataset {
   Tensor images, labels;
   std::int64_t size = 0;
+  std::string target = std::string(kLabels);  ///< the labels' name in batches
 };
 
 /// The batches of one epoch after the other. The epoch's placements are brought up once, at its start; the device

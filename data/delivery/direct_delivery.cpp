@@ -1,4 +1,5 @@
 // Batches made where they are used: a worker plans, gathers, augments and casts into tensors that the step then reads.
+#include <cstring>
 #include <deque>
 #include <utility>
 
@@ -10,26 +11,32 @@ namespace {
 /// Values of a batch below which starting threads costs more than it saves.
 constexpr std::int64_t kLeastParallelValues = std::int64_t{1} << 20;
 
+/// A batch on its way, and addresses for its worker.
+struct Made {
+  std::vector<Tensor> fields;  ///< images finished, targets
+  Tensor stored;               ///< images as stored, where they do not lie in the data set
+};
+
 class DirectDelivery : public BatchDelivery {
  public:
-  explicit DirectDelivery(DeliveryParts parts) : parts_(std::move(parts)) {}
+  explicit DirectDelivery(DeliveryParts parts) : parts_(std::move(parts)), fields_(parts_.facts.fields()) {}
 
   Work prepare(const BatchRequest& request, DType dtype) override {
-    const kernels::ImageBatchShape& s = parts_.shape;
-    Made made{allocate({request.size, s.out_h, s.out_w, s.channels}, dtype), allocate({request.size}, DType::int32)};
-    made_.push_back(made);
+    made_.push_back(allocate(request.size, dtype));
     if (parts_.device.meta) return {};
     // The tensors stay in made_ until the work is done; the work itself must not own them, so that no worker gives
     // memory back.
-    return [this, request, dtype, images = made.images.data(), labels = made.labels.as<std::int32_t>()](int threads) {
-      make(request, dtype, threads, images, labels);
-    };
+    std::vector<std::byte*> columns;
+    for (const Tensor& field : made_.back().fields) columns.push_back(field.as<std::byte>());
+    std::byte* images = std::exchange(columns[0], nullptr);
+    if (gathers()) columns[0] = made_.back().stored.as<std::byte>();
+    return [this, request, dtype, images, columns](int threads) { make(request, dtype, threads, images, columns); };
   }
 
   void deliver(const Context&, Batch& batch) override {
-    batch.images = std::move(made_.front().images);
-    batch.labels = std::move(made_.front().labels);
-    batch.size = batch.labels.elements();
+    Made& made = made_.front();
+    batch.size = made.fields[0].shape()[0];
+    for (std::size_t f = 0; f < made.fields.size(); ++f) batch.tensors.set(fields_[f].name, std::move(made.fields[f]));
     made_.pop_front();
   }
 
@@ -37,10 +44,8 @@ class DirectDelivery : public BatchDelivery {
   bool needs_dtype() const override { return true; }
 
  private:
-  struct Made {
-    Tensor images;
-    Tensor labels;
-  };
+  /// Whether a worker writes stored images before it makes a batch of them.
+  bool gathers() const { return parts_.dataset == nullptr || parts_.changes_samples; }
 
   Tensor allocate(const Shape& shape, DType dtype) const {
     BfcAllocator& allocator = parts_.runtime->allocator(parts_.device);
@@ -49,20 +54,47 @@ class DirectDelivery : public BatchDelivery {
                                       AllocationTag{Category::input, "data"}),
             shape, dtype};
   }
+  Made allocate(std::int64_t size, DType dtype) const {
+    const kernels::ImageBatchShape& s = parts_.shape;
+    Made made{.fields = {allocate({size, s.out_h, s.out_w, s.channels}, dtype)}};
+    for (const SampleField& target : parts_.facts.targets)
+      made.fields.push_back(allocate(target.shape.prepend(size), target.dtype));
+    if (gathers()) made.stored = allocate(parts_.facts.image_shape.prepend(size), DType::uint8);
+    return made;
+  }
 
-  void make(const BatchRequest& request, DType dtype, int threads, void* images, std::int32_t* labels) const {
+  /// `columns`: stored images, where they are gathered, then targets.
+  void make(const BatchRequest& request, DType dtype, int threads, std::byte* images,
+            std::span<std::byte* const> columns) const {
     std::vector<kernels::ImagePlacement> placements(static_cast<std::size_t>(request.size));
     parts_.planner.plan(request.samples(), request.epoch, request.first, placements);
+    const std::uint8_t* stored = nullptr;
+    if (gathers()) {
+      parts_.gather->gather(request.samples(), request.epoch, columns, threads);
+      for (std::size_t i = 0; i < placements.size(); ++i) placements[i].image = static_cast<std::int32_t>(i);
+      stored = reinterpret_cast<const std::uint8_t*>(columns[0]);
+    } else {
+      copy_targets(request.samples(), columns);
+      stored = parts_.dataset->images().data();
+    }
     kernels::ImageBatchShape shape = parts_.shape;
     shape.batch = request.size;
     const std::int64_t values = shape.batch * shape.out_h * shape.out_w * shape.channels;
     const kernels::Exec exec{.device = parts_.device, .threads = values < kLeastParallelValues ? 1 : threads};
-    const Dataset& set = *parts_.dataset;
-    BANTAM_KERNEL(exec, image_batch, shape, set.images().data(), placements.data(), dtype, images);
-    BANTAM_KERNEL(exec, label_batch, request.size, set.labels().data(), placements.data(), labels);
+    BANTAM_KERNEL(exec, image_batch, shape, stored, placements.data(), dtype, images);
+  }
+
+  void copy_targets(std::span<const std::int32_t> samples, std::span<std::byte* const> columns) const {
+    for (std::size_t f = 1; f < fields_.size(); ++f) {
+      const std::size_t bytes = fields_[f].bytes();
+      const std::byte* all = parts_.dataset->field(f).data();
+      for (std::size_t i = 0; i < samples.size(); ++i)
+        std::memcpy(columns[f] + i * bytes, all + static_cast<std::size_t>(samples[i]) * bytes, bytes);
+    }
   }
 
   DeliveryParts parts_;
+  std::vector<SampleField> fields_;
   std::deque<Made> made_;
 };
 

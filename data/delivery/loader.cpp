@@ -45,6 +45,23 @@ void check_sizes(const PipelineOptions& pipeline, std::int64_t samples) {
         fmt::format("a batch of {} with drop_last leaves no batch of {} images", pipeline.batch_size, samples));
 }
 
+/// Where the device makes the batches itself, no worker sees the samples, and its kernel knows class numbers only.
+void check_device_cache(const PipelineOptions& pipeline, const DatasetFacts& facts) {
+  if (pipeline.cache != CacheKind::device) return;
+  if (const Augmentation* host = host_augmentation(pipeline))
+    throw ConfigError(
+        fmt::format("cache: device does not go with {}, which changes samples on the host: use cache: auto, ram or off",
+                    host->name()));
+  if (!facts.has_int32_target())
+    throw ConfigError(
+        "cache: device needs data with one target, an int32 a sample (class numbers): use cache: auto, ram or off");
+}
+
+DatasetFacts checked(DatasetFacts facts) {
+  check_facts(facts);
+  return facts;
+}
+
 }  // namespace
 
 struct ImageBatchSource::Impl {
@@ -67,22 +84,42 @@ struct ImageBatchSource::Impl {
   std::optional<DType> dtype;
   double waited = 0;
 
-  Impl(Runtime& runtime, std::shared_ptr<const Dataset> dataset, LoaderOptions given)
+  /// `dataset` may be null: then it is read, where the pipeline has it cached.
+  Impl(Runtime& runtime, std::shared_ptr<const SampleReader> reader, std::shared_ptr<const Dataset> dataset,
+       LoaderOptions given)
       : options(std::move(given)),
-        facts(dataset->facts()),
+        facts(checked(reader->facts())),
         shape(batch_shape(options.pipeline, facts.image_shape)),
         planner(options.pipeline, shape, options.seed),
         threads(runtime.threads()),
         tuner(make_tuner(options, threads)) {
     check_sizes(options.pipeline, facts.size);
     shape.batch = std::min(shape.batch, facts.size);  // buffers need not hold more than there is
-    if (!options.device.meta && !dataset->has_data())
-      throw DataError("a data set without data serves meta devices only");
-    DeliveryParts parts{&runtime, std::move(dataset), shape, planner, options.device};
-    if (options.device.kind == DeviceKind::cuda || options.staged_on_cpu)
-      delivery = make_staged_delivery(std::move(parts), options.pipeline.cache);
-    else
-      delivery = make_direct_delivery(std::move(parts));
+    const bool staged = options.device.kind == DeviceKind::cuda || options.staged_on_cpu;
+    if (staged) check_device_cache(options.pipeline, facts);
+    DeliveryParts parts = make_parts(runtime, std::move(reader), std::move(dataset));
+    delivery = staged ? make_staged_delivery(std::move(parts), options.pipeline.cache)
+                      : make_direct_delivery(std::move(parts));
+  }
+
+  DeliveryParts make_parts(Runtime& runtime, std::shared_ptr<const SampleReader> reader,
+                           std::shared_ptr<const Dataset> dataset) const {
+    if (options.pipeline.cache == CacheKind::off) {
+      dataset.reset();
+    } else if (dataset == nullptr) {
+      dataset =
+          options.device.meta ? Dataset::stand_in(runtime, facts, options.device) : read_dataset(runtime, *reader);
+      reader = reader_of(dataset);
+    }
+    const Augmentations& augmentations = options.pipeline.augmentations;
+    return {.runtime = &runtime,
+            .facts = facts,
+            .dataset = std::move(dataset),
+            .gather = std::make_shared<SampleGather>(std::move(reader), augmentations, options.seed),
+            .changes_samples = host_augmentation(options.pipeline) != nullptr,
+            .shape = shape,
+            .planner = planner,
+            .device = options.device};
   }
 
   std::int64_t batches() const {
@@ -214,13 +251,26 @@ void ImageBatchSource::Impl::start_on_device(std::int64_t first_batch) {
   device_epoch->start(options.pipeline.drop_last ? batches() * options.pipeline.batch_size : facts.size, first_batch);
 }
 
-ImageBatchSource::ImageBatchSource(Runtime& runtime, std::shared_ptr<const Dataset> dataset, LoaderOptions options)
-    : impl_(std::make_unique<Impl>(runtime, std::move(dataset), std::move(options))) {}
+ImageBatchSource::ImageBatchSource(Runtime& runtime, std::shared_ptr<const SampleReader> reader, LoaderOptions options)
+    : impl_(std::make_unique<Impl>(runtime, std::move(reader), nullptr, std::move(options))) {}
+
+ImageBatchSource::ImageBatchSource(Runtime& runtime, std::shared_ptr<const Dataset> dataset, LoaderOptions options) {
+  if (!options.device.meta && !dataset->has_data()) throw DataError("a data set without data serves meta devices only");
+  impl_ = std::make_unique<Impl>(runtime, reader_of(dataset), dataset, std::move(options));
+}
 
 ImageBatchSource::~ImageBatchSource() = default;
 
-Shape ImageBatchSource::image_shape() const { return {impl_->shape.out_h, impl_->shape.out_w, impl_->shape.channels}; }
-std::int64_t ImageBatchSource::classes() const { return static_cast<std::int64_t>(impl_->facts.class_names.size()); }
+std::vector<TensorFacts> ImageBatchSource::tensors() const {
+  const kernels::ImageBatchShape& s = impl_->shape;
+  std::vector<TensorFacts> tensors = {{.name = std::string(kImages), .shape = {s.out_h, s.out_w, s.channels}}};
+  for (const SampleField& target : impl_->facts.targets) {
+    const bool names_classes = target.name == kLabels && target.dtype == DType::int32;
+    const std::size_t classes = names_classes ? impl_->facts.class_names.size() : 0;
+    tensors.push_back({target.name, target.shape, target.dtype, static_cast<std::int64_t>(classes)});
+  }
+  return tensors;
+}
 std::vector<std::string> ImageBatchSource::class_names() const { return impl_->facts.class_names; }
 std::int64_t ImageBatchSource::batch_size() const { return impl_->options.pipeline.batch_size; }
 std::int64_t ImageBatchSource::batches_per_epoch() const { return impl_->batches(); }

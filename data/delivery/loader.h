@@ -34,26 +34,30 @@ struct LoaderOptions {
 
 /// Batches of a data set through a pipeline.
 ///
-/// On the CPU, workers make finished batches. For a GPU, workers gather stored images and choices of crop and flip into
-/// page-locked buffers; a stream of its own copies them into one of two staging buffers while the step works, and one
-/// kernel on the step's stream makes the batch. With `cache: device` the data set lies on the GPU and only the choices
-/// are copied. The host waits for the device only when every buffer of the ring is still being copied. On a meta device
-/// batches have shapes and take memory as on their target, but have no values.
+/// On the CPU, workers make finished batches. For a GPU, workers gather stored samples and choices of crop and flip
+/// into page-locked buffers; a stream of its own copies them into one of two staging buffers while the step works, and
+/// one kernel on the step's stream makes the batch. With `cache: device` the data set lies on the GPU and only the
+/// choices are copied. With `cache: off` workers read each sample from its format as a batch needs it. The host waits
+/// for the device only when every buffer of the ring is still being copied. On a meta device batches have shapes and
+/// take memory as on their target, but have no values.
 ///
-/// A batch depends on (data set, pipeline, seed, epoch, index) only: not on workers, depth, or where an epoch was
-/// started. Used by one thread at a time. An exception in a worker comes out of `next`, which may then be called again.
-/// Where the system gives no more threads, the loader makes do with those it has, or makes batches in `next`.
+/// A batch depends on (data set, pipeline, seed, epoch, index) only: not on the cache, workers, depth, or where an
+/// epoch was started. Used by one thread at a time. An exception in a worker comes out of `next`, which may then be
+/// called again. Where the system gives no more threads, the loader makes do with those it has, or makes batches in
+/// `next`.
 ///
 /// An explicit `depth` costs depth × batch bytes of host memory on the CPU: that many finished batches lie ready.
 class ImageBatchSource : public BatchSource {
  public:
+  /// Reads the whole split now, in parallel, unless `cache` is off or `device` a meta device, where nothing is read.
   /// The runtime must outlive the source. Throws ShapeError and ConfigError for options that do not fit the data set,
-  /// DataError for an empty one, and OutOfMemory.
+  /// DataError for an empty one and what the reader throws, and OutOfMemory.
+  ImageBatchSource(Runtime& runtime, std::shared_ptr<const SampleReader> reader, LoaderOptions options);
+  /// Of samples in memory already; `cache: off` then reads them from there one by one.
   ImageBatchSource(Runtime& runtime, std::shared_ptr<const Dataset> dataset, LoaderOptions options);
   ~ImageBatchSource() override;
 
-  Shape image_shape() const override;
-  std::int64_t classes() const override;
+  std::vector<TensorFacts> tensors() const override;
   std::vector<std::string> class_names() const override;
   std::int64_t batch_size() const override;
   std::int64_t batches_per_epoch() const override;
@@ -62,7 +66,8 @@ class ImageBatchSource : public BatchSource {
   /// Throws Error for a place outside the epoch.
   void start(std::int64_t epoch, std::int64_t first_batch = 0) override;
   bool next(const Context& context, Batch& batch) override;
-  /// With `cache: device`.
+  /// With `cache: device`, which throws ConfigError above where targets are not one int32 a sample, or an augmentation
+  /// is of host form.
   DeviceBatches* device_batches(const Context& context) override;
   /// Seconds since `start` in which the host waited for a batch to be made. On a GPU that is not the device's idle
   /// time: the host queues steps ahead, at most three batches of them, and it is the loader that holds it back there.

@@ -1,16 +1,18 @@
 // Batches on their way to a GPU: a ring of page-locked blocks, copies on a stream of their own, two staging blocks on
 // the device.
 //
-// A block holds one batch's placements, labels and stored images (with the data set on the device: placements only), so
-// that one copy brings up all of it. Order is kept by events both ways: the kernel waits for the copy (`copied`), and
-// the copy after next, into the same staging block, waits for the kernel (`used`).
+// A block holds one batch's placements, targets and stored images (with the data set on the device: placements only),
+// so that one copy brings up all of it. Order is kept by events both ways: the kernel waits for the copy (`copied`),
+// and the copy after next, into the same staging block, waits for the kernel (`used`).
 #include <algorithm>
 #include <array>
 #include <cstring>
 #include <deque>
 #include <memory>
 #include <optional>
+#include <span>
 #include <utility>
+#include <vector>
 
 #include "bantam/data/delivery/delivery.h"
 
@@ -27,21 +29,29 @@ Tensor byte_tensor(BfcAllocator& allocator, std::size_t bytes, Stream stream) {
           Shape{static_cast<std::int64_t>(bytes)}, DType::uint8};
 }
 
-/// Where things lie in a block. Images come last, so that a short batch copies a prefix.
+/// Where things lie in a block: placements, then with the data set on the host the targets and the images, which come
+/// last, so that a short batch copies a prefix.
 struct BlockLayout {
-  std::size_t labels = 0, images = 0, image_bytes = 0, bytes = 0;
-  bool has_images = false;
+  std::vector<SampleField> fields;   // images, then targets; none with the data set on the device
+  std::vector<std::size_t> offsets;  // of the fields
+  std::size_t bytes = 0;
 
-  BlockLayout(std::int64_t batch, std::size_t bytes_an_image, bool with_images)
-      : image_bytes(bytes_an_image), has_images(with_images) {
+  BlockLayout(std::int64_t batch, std::vector<SampleField> gathered)
+      : fields(std::move(gathered)), offsets(fields.size()) {
     const auto count = static_cast<std::size_t>(batch);
-    labels = aligned(count * sizeof(kernels::ImagePlacement));
-    images = labels + (with_images ? aligned(count * sizeof(std::int32_t)) : 0);
-    bytes = images + (with_images ? count * image_bytes : 0);
+    bytes = aligned(count * sizeof(kernels::ImagePlacement));
+    for (std::size_t f = 1; f < fields.size(); ++f) {
+      offsets[f] = bytes;
+      bytes += aligned(count * fields[f].bytes());
+    }
+    if (!has_fields()) return;
+    offsets[0] = bytes;
+    bytes += count * fields[0].bytes();
   }
+  bool has_fields() const { return !fields.empty(); }
   std::size_t used_bytes(std::int64_t batch) const {
     const auto count = static_cast<std::size_t>(batch);
-    return has_images ? images + count * image_bytes : count * sizeof(kernels::ImagePlacement);
+    return has_fields() ? offsets[0] + count * fields[0].bytes() : count * sizeof(kernels::ImagePlacement);
   }
 };
 
@@ -78,9 +88,10 @@ class StagedDelivery : public BatchDelivery {
 
   void cache_dataset();
   std::unique_ptr<HostBlock> take_block();
-  void fill(const BatchRequest& request, std::byte* block) const;
+  void fill(const BatchRequest& request, std::byte* block, int threads) const;
   void send(Prepared& prepared);
-  void make(const Context& context, const DeviceBlock& staging, Batch& batch) const;
+  void make(const Context& context, const DeviceBlock& staging, std::int64_t size,
+            std::span<const Tensor> fields) const;
 
   DeliveryParts parts_;
   BlockLayout layout_;
@@ -94,8 +105,7 @@ class StagedDelivery : public BatchDelivery {
 
 StagedDelivery::StagedDelivery(DeliveryParts parts, CacheKind cache)
     : parts_(std::move(parts)),
-      layout_(parts_.shape.batch, static_cast<std::size_t>(parts_.dataset->image_shape().elements()),
-              cache != CacheKind::device),
+      layout_(parts_.shape.batch, cache == CacheKind::device ? std::vector<SampleField>() : parts_.facts.fields()),
       copy_stream_(parts_.device),
       staging_{DeviceBlock{{}, Event(parts_.device)}, DeviceBlock{{}, Event(parts_.device)}} {
   const Stream stream = parts_.runtime->stream(parts_.device);
@@ -122,14 +132,16 @@ void StagedDelivery::cache_dataset() {
   const Stream stream = parts_.runtime->stream(parts_.device);
   BfcAllocator& allocator = parts_.runtime->allocator(parts_.device);
   const Dataset& set = *parts_.dataset;
-  const std::size_t image_bytes = static_cast<std::size_t>(set.size()) * layout_.image_bytes;
+  const std::size_t image_bytes = static_cast<std::size_t>(set.size() * set.image_shape().elements());
   cached_.images = byte_tensor(allocator, image_bytes, stream);
   cached_.labels = byte_tensor(allocator, static_cast<std::size_t>(set.size()) * sizeof(std::int32_t), stream);
   copy_bytes(cached_.images.data(), set.images().data(), cached_.images.bytes(), stream);
   copy_bytes(cached_.labels.data(), set.labels().data(), cached_.labels.bytes(), stream);
   synchronize(stream);
   cached_.size = set.size();
+  cached_.target = set.facts().targets[0].name;
   parts_.dataset.reset();
+  parts_.gather.reset();
 }
 
 /// The block that has been free the longest; a new one while all free ones are still being copied, up to the spares.
@@ -151,27 +163,21 @@ BatchDelivery::Work StagedDelivery::prepare(const BatchRequest& request, DType) 
     return {};
   }
   prepared_.push_back({take_block(), request.size, {}});
-  return [this, request, block = static_cast<std::byte*>(prepared_.back().block->memory.data())](int) {
-    fill(request, block);
+  return [this, request, block = static_cast<std::byte*>(prepared_.back().block->memory.data())](int threads) {
+    fill(request, block, threads);
   };
 }
 
-/// A worker's part: places, and with the data set on the host its labels and stored images, in the batch's order.
-void StagedDelivery::fill(const BatchRequest& request, std::byte* block) const {
+/// A worker's part: places, and with the data set on the host its targets and stored images, in the batch's order.
+void StagedDelivery::fill(const BatchRequest& request, std::byte* block, int threads) const {
   auto* placements = reinterpret_cast<kernels::ImagePlacement*>(block);
   const auto size = static_cast<std::size_t>(request.size);
   parts_.planner.plan(request.samples(), request.epoch, request.first, {placements, size});
-  if (!layout_.has_images) return;
-  const std::uint8_t* images = parts_.dataset->images().data();
-  const std::span<const std::int32_t> labels = parts_.dataset->labels();
-  auto* labels_out = reinterpret_cast<std::int32_t*>(block + layout_.labels);
-  for (std::size_t i = 0; i < size; ++i) {
-    const auto image = static_cast<std::size_t>(placements[i].image);
-    std::memcpy(block + layout_.images + i * layout_.image_bytes, images + image * layout_.image_bytes,
-                layout_.image_bytes);
-    labels_out[i] = labels[image];
-    placements[i].image = static_cast<std::int32_t>(i);  // its place in the block
-  }
+  if (!layout_.has_fields()) return;
+  std::vector<std::byte*> columns;
+  for (const std::size_t offset : layout_.offsets) columns.push_back(block + offset);
+  parts_.gather->gather(request.samples(), request.epoch, columns, threads);
+  for (std::size_t i = 0; i < size; ++i) placements[i].image = static_cast<std::int32_t>(i);  // its place in the block
 }
 
 void StagedDelivery::send(Prepared& prepared) {
@@ -194,8 +200,13 @@ void StagedDelivery::deliver(const Context& context, Batch& batch) {
   const Context inputs = context.at("data");
   const std::int64_t size = prepared_.front().size;
   batch.size = size;
-  batch.images = inputs.allocate({size, s.out_h, s.out_w, s.channels}, context.precision.compute(), Category::input);
-  batch.labels = inputs.allocate({size}, DType::int32, Category::input);
+  std::vector<Tensor> fields = {
+      inputs.allocate({size, s.out_h, s.out_w, s.channels}, context.precision.compute(), Category::input)};
+  batch.tensors.set(kImages, fields[0]);
+  for (const SampleField& target : parts_.facts.targets) {
+    fields.push_back(inputs.allocate(target.shape.prepend(size), target.dtype, Category::input));
+    batch.tensors.set(target.name, fields.back());
+  }
   if (!prepared_.front().staging) send(prepared_.front());
   Prepared prepared = std::move(prepared_.front());
   prepared_.pop_front();
@@ -204,25 +215,33 @@ void StagedDelivery::deliver(const Context& context, Batch& batch) {
   HostBlock& block = *prepared.block;
   free_blocks_.push_back(std::move(prepared.block));
   block.copied.make_wait(context.stream);
-  make(context, staging, batch);
+  make(context, staging, size, fields);
   staging.used.record(context.stream);
 }
 
-void StagedDelivery::make(const Context& context, const DeviceBlock& staging, Batch& batch) const {
+/// Targets of class numbers come by the kernel that can also gather them from the cached set, others by a copy of what
+/// the worker has gathered.
+void StagedDelivery::make(const Context& context, const DeviceBlock& staging, std::int64_t size,
+                          std::span<const Tensor> fields) const {
   kernels::Exec exec = context.exec;
   exec.stream = context.stream;
   const auto* block = static_cast<const std::byte*>(staging.memory.data());
   const auto* placements = reinterpret_cast<const kernels::ImagePlacement*>(block);
-  const auto* images = reinterpret_cast<const std::uint8_t*>(block + layout_.images);
-  const auto* labels = reinterpret_cast<const std::int32_t*>(block + layout_.labels);
-  if (!layout_.has_images) {
-    images = cached_.images.as<std::uint8_t>();
-    labels = cached_.labels.as<std::int32_t>();
-  }
+  const auto from = [&](std::size_t f) -> const std::byte* {
+    if (layout_.has_fields()) return block + layout_.offsets[f];
+    return (f == 0 ? cached_.images : cached_.labels).as<std::byte>();
+  };
   kernels::ImageBatchShape shape = parts_.shape;
-  shape.batch = batch.size;
-  BANTAM_KERNEL(exec, image_batch, shape, images, placements, batch.images.dtype(), batch.images.data());
-  BANTAM_KERNEL(exec, label_batch, batch.size, labels, placements, batch.labels.as<std::int32_t>());
+  shape.batch = size;
+  BANTAM_KERNEL(exec, image_batch, shape, reinterpret_cast<const std::uint8_t*>(from(0)), placements, fields[0].dtype(),
+                fields[0].data());
+  for (std::size_t f = 1; f < fields.size(); ++f) {
+    if (parts_.facts.has_int32_target())
+      BANTAM_KERNEL(exec, label_batch, size, reinterpret_cast<const std::int32_t*>(from(f)), placements,
+                    fields[f].as<std::int32_t>());
+    else
+      copy_bytes(fields[f].data(), from(f), fields[f].bytes(), context.stream);
+  }
 }
 
 void StagedDelivery::drop() {

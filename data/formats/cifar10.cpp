@@ -1,4 +1,4 @@
-// Reads CIFAR-10's files a stretch of records at a time: sums, checks, and turns planes into pixels on the way.
+// CIFAR-10 as a format: its keys, its facts, checks of its files, and a record turned into pixels at each read.
 #include "bantam/data/formats/cifar10.h"
 
 #include <algorithm>
@@ -6,11 +6,15 @@
 #include <cerrno>
 #include <cstring>
 #include <fstream>
-#include <optional>
+#include <mutex>
+#include <utility>
 #include <vector>
 
+#include <fcntl.h>
 #include <fmt/format.h>
+#include <unistd.h>
 
+#include "bantam/base/config/config.h"
 #include "bantam/base/error.h"
 #include "bantam/base/parallel.h"
 #include "bantam/base/text.h"
@@ -25,8 +29,8 @@ constexpr std::int64_t kPlane = 32 * 32;
 constexpr std::int64_t kImageBytes = 3 * kPlane;
 constexpr std::int64_t kRecordBytes = 1 + kImageBytes;
 constexpr std::int64_t kClasses = 10;
-constexpr std::int64_t kTrainFiles = 5;
-constexpr std::int64_t kRecordsAtOnce = 128;  // 384 KiB: stays in the cache between its sum and its conversion
+constexpr std::size_t kTrainFiles = 5;
+constexpr std::size_t kSumBytes = std::size_t{1} << 18;  // read at once for a checksum
 
 /// A file of the official distribution and its published sum.
 struct OfficialFile {
@@ -43,11 +47,6 @@ constexpr std::array<OfficialFile, kTrainFiles + 1> kFiles = {{
     {"test_batch.bin", "8e2eb146ae340b09e24670f29cabc6326dba54da8789dab6768acf480273f65b"},
 }};
 
-DatasetFacts facts_of(std::int64_t size) {
-  return {
-      size, {32, 32, 3}, {"airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck"}};
-}
-
 [[noreturn]] void fail_missing(const fs::path& path, const OfficialFile& file, const std::string& reason) {
   throw DataError(
       fmt::format("{}: cannot be read: {}. CIFAR-10 is read from the official binary version, "
@@ -58,14 +57,6 @@ DatasetFacts facts_of(std::int64_t size) {
                   path.string(), reason, file.name, file.sha256));
 }
 
-/// The files with the sums that the caller knows them by; the sums stay the options'.
-std::array<OfficialFile, kTrainFiles + 1> expected_files(const Cifar10Options& options) {
-  auto files = kFiles;
-  if (options.sha256)
-    for (std::size_t i = 0; i < files.size(); ++i) files[i].sha256 = (*options.sha256)[i].c_str();
-  return files;
-}
-
 /// The folder that holds the files: the given one, or its cifar-10-batches-bin.
 fs::path find_folder(const fs::path& given) {
   const fs::path inner = given / "cifar-10-batches-bin";
@@ -74,7 +65,7 @@ fs::path find_folder(const fs::path& given) {
   return !has_files && fs::is_directory(inner, ignored) ? inner : given;
 }
 
-/// Existence and size, before memory is taken for the images.
+/// Existence and size.
 void check_file(const fs::path& path, const OfficialFile& file, std::int64_t records) {
   std::error_code error;
   if (fs::is_directory(path, error)) fail_missing(path, file, "it is a folder");
@@ -106,82 +97,109 @@ void interleave(const std::uint8_t* planes, std::uint8_t* pixels) {
   }
 }
 
-/// Where the records of one file go. With `verify` all of a file is read, even where only its first `wanted` records
-/// are kept.
-struct FileJob {
-  fs::path path;
-  OfficialFile file;
-  std::int64_t records = 0;
-  std::int64_t wanted = 0;
-  bool verify = false;
-  std::uint8_t* images = nullptr;
-  std::int32_t* labels = nullptr;
-};
-
-void convert(const FileJob& job, std::int64_t first, std::int64_t count, const std::uint8_t* records) {
-  for (std::int64_t i = 0; i < count; ++i) {
-    const std::int64_t record = first + i;
-    const std::uint8_t* bytes = records + i * kRecordBytes;
-    if (bytes[0] >= kClasses)
-      throw DataError(fmt::format("{}: record {} at byte offset {} has the label {}, which is not one of 0 to {}",
-                                  job.path.string(), record, record * kRecordBytes, bytes[0], kClasses - 1));
-    if (record >= job.wanted) continue;
-    job.labels[record] = bytes[0];
-    interleave(bytes + 1, job.images + record * kImageBytes);
-  }
-}
-
-void read_one(const FileJob& job) {
-  std::ifstream stream(job.path, std::ios::binary);
-  if (!stream) fail_missing(job.path, job.file, std::strerror(errno));
-  std::vector<std::uint8_t> buffer(kRecordsAtOnce * kRecordBytes);  // a thread's stack may be smaller
-  std::optional<Sha256> sum;
-  if (job.verify) sum.emplace();
-  const std::int64_t records = job.verify ? job.records : job.wanted;
-  for (std::int64_t first = 0; first < records; first += kRecordsAtOnce) {
-    const std::int64_t count = std::min(kRecordsAtOnce, records - first);
-    const auto bytes = static_cast<std::size_t>(count * kRecordBytes);
-    if (!stream.read(reinterpret_cast<char*>(buffer.data()), static_cast<std::streamsize>(bytes)))
-      throw DataError(fmt::format("{}: reading failed after byte offset {}", job.path.string(), first * kRecordBytes));
-    if (sum) sum->update(std::span(buffer).first(bytes));
-    convert(job, first, count, buffer.data());
-  }
-  if (!sum) return;
-  const std::string found = sum->finish();
-  if (found != job.file.sha256)
+void verify_sum(const fs::path& path, const OfficialFile& file) {
+  std::ifstream stream(path, std::ios::binary);
+  if (!stream) fail_missing(path, file, std::strerror(errno));
+  std::vector<std::uint8_t> buffer(kSumBytes);  // a thread's stack may be smaller
+  Sha256 sum;
+  while (stream.read(reinterpret_cast<char*>(buffer.data()), static_cast<std::streamsize>(buffer.size())) ||
+         stream.gcount() > 0)
+    sum.update(std::span(buffer).first(static_cast<std::size_t>(stream.gcount())));
+  const std::string found = sum.finish();
+  if (found != file.sha256)
     throw DataError(
         fmt::format("{}: has the SHA-256 {}, but the official file has {}: it is damaged or another version",
-                    job.path.string(), found, job.file.sha256));
+                    path.string(), found, file.sha256));
 }
+
+/// A file that is opened at its first read, and read at any place by any thread.
+class RecordFile {
+ public:
+  explicit RecordFile(OfficialFile file) : file_(file) {}
+  ~RecordFile() {
+    if (descriptor_ >= 0) ::close(descriptor_);
+  }
+  RecordFile(const RecordFile&) = delete;
+  RecordFile& operator=(const RecordFile&) = delete;
+
+  const OfficialFile& official() const { return file_; }
+  void read(const fs::path& given, std::int64_t record, std::span<std::uint8_t, kRecordBytes> bytes) {
+    std::call_once(opened_, [&] { open(given); });
+    for (std::int64_t done = 0; done < kRecordBytes;) {
+      const ssize_t got = ::pread(descriptor_, bytes.data() + done, static_cast<std::size_t>(kRecordBytes - done),
+                                  record * kRecordBytes + done);
+      if (got < 0 && errno == EINTR) continue;
+      if (got <= 0) fail(record, fmt::format("cannot be read: {}", got < 0 ? std::strerror(errno) : "the file ends"));
+      done += got;
+    }
+    if (bytes[0] >= kClasses)
+      fail(record, fmt::format("has the label {}, which is not one of 0 to {}", bytes[0], kClasses - 1));
+  }
+
+ private:
+  void open(const fs::path& given) {
+    path_ = find_folder(given) / file_.name;
+    descriptor_ = ::open(path_.c_str(), O_RDONLY | O_CLOEXEC);
+    if (descriptor_ < 0) fail_missing(path_, file_, std::strerror(errno));
+  }
+  [[noreturn]] void fail(std::int64_t record, const std::string& what) const {
+    throw DataError(
+        fmt::format("{}: record {} at byte offset {} {}", path_.string(), record, record * kRecordBytes, what));
+  }
+
+  OfficialFile file_;
+  std::once_flag opened_;
+  fs::path path_;
+  int descriptor_ = -1;
+};
+
+class Cifar10Reader : public SampleReader {
+ public:
+  Cifar10Reader(Cifar10Options options, std::size_t first_file, std::size_t files) : options_(std::move(options)) {
+    for (std::size_t i = first_file; i < first_file + files; ++i) {
+      OfficialFile file = kFiles[i];
+      if (options_.sha256) file.sha256 = (*options_.sha256)[i].c_str();
+      files_.push_back(std::make_unique<RecordFile>(file));
+    }
+  }
+
+  DatasetFacts facts() const override {
+    return {static_cast<std::int64_t>(files_.size()) * options_.records_per_file,
+            {32, 32, 3},
+            {"airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck"}};
+  }
+  void check(bool verify, int threads) const override {
+    const fs::path folder = find_folder(options_.path);
+    for (const auto& file : files_) check_file(folder / file->official().name, file->official(), records());
+    if (!verify) return;
+    parallel_parts(static_cast<std::int64_t>(files_.size()), threads, [&](std::int64_t i) {
+      const OfficialFile& file = files_[static_cast<std::size_t>(i)]->official();
+      verify_sum(folder / file.name, file);
+    });
+  }
+  void read(std::int64_t index, std::span<const std::span<std::byte>> fields) const override {
+    std::array<std::uint8_t, kRecordBytes> record;
+    files_[static_cast<std::size_t>(index / records())]->read(options_.path, index % records(), record);
+    interleave(record.data() + 1, reinterpret_cast<std::uint8_t*>(fields[0].data()));
+    const std::int32_t label = record[0];
+    std::memcpy(fields[1].data(), &label, sizeof label);
+  }
+
+ private:
+  std::int64_t records() const { return options_.records_per_file; }
+
+  Cifar10Options options_;
+  std::vector<std::unique_ptr<RecordFile>> files_;
+};
 
 }  // namespace
 
-DatasetFacts cifar10_train_facts(const Cifar10Options& options) {
-  const std::int64_t all = kTrainFiles * options.records_per_file;
-  return facts_of(options.limit > 0 ? std::min(options.limit, all) : all);
+SampleSplits cifar10_readers(const Cifar10Options& options) {
+  return {std::make_shared<Cifar10Reader>(options, 0, kTrainFiles),
+          std::make_shared<Cifar10Reader>(options, kTrainFiles, 1)};
 }
 
-DatasetFacts cifar10_test_facts(const Cifar10Options& options) { return facts_of(options.records_per_file); }
-
-DatasetSplits read_cifar10(Runtime& runtime, const Cifar10Options& options) {
-  const fs::path folder = find_folder(options.path);
-  const auto expected = expected_files(options);
-  for (const OfficialFile& file : expected) check_file(folder / file.name, file, options.records_per_file);
-  auto train = std::make_shared<Dataset>(runtime, cifar10_train_facts(options));
-  auto test = std::make_shared<Dataset>(runtime, cifar10_test_facts(options));
-  const auto files = static_cast<std::int64_t>(kFiles.size());
-  parallel_parts(files, runtime.threads(), [&](std::int64_t i) {
-    const bool is_train = i < kTrainFiles;
-    Dataset& set = is_train ? *train : *test;
-    const std::int64_t first = is_train ? i * options.records_per_file : 0;
-    const OfficialFile& file = expected[static_cast<std::size_t>(i)];
-    const std::int64_t wanted = std::clamp<std::int64_t>(set.size() - first, 0, options.records_per_file);
-    // Addresses only of what is there: a file beyond the limit keeps nothing.
-    std::uint8_t* images = wanted > 0 ? set.images_out().data() + first * kImageBytes : nullptr;
-    std::int32_t* labels = wanted > 0 ? set.labels_out().data() + first : nullptr;
-    read_one({folder / file.name, file, options.records_per_file, wanted, options.verify, images, labels});
-  });
-  return {std::move(train), std::move(test)};
-}
+/// `data: {format: cifar10}`: path.
+SampleSplits cifar10_format(ConfigMap& data) { return cifar10_readers({.path = data.text("path")}); }
 
 }  // namespace bantam

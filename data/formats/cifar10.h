@@ -9,30 +9,22 @@
 #include <optional>
 #include <string>
 
-#include "bantam/data/formats/dataset.h"
+#include "bantam/data/formats/sample_reader.h"
 
 namespace bantam {
 
 struct Cifar10Options {
   /// The folder of data_batch_1.bin … data_batch_5.bin and test_batch.bin, or one that holds `cifar-10-batches-bin/`.
   std::filesystem::path path;
-  /// Whether to check each file's SHA-256 while it is read (about a fifth of a second a file).
-  bool verify = false;
-  /// Only the first so many training images; 0: all.
-  std::int64_t limit = 0;
   /// Records that each file must hold. The official files have 10,000; tests make smaller ones.
   std::int64_t records_per_file = 10000;
   /// The SHA-256 that each file must have, training files first; nothing: the published ones.
   std::optional<std::array<std::string, 6>> sha256 = {};
 };
 
-/// Sizes, image shape and class names of the splits, without reading anything.
-DatasetFacts cifar10_train_facts(const Cifar10Options& options = {});
-DatasetFacts cifar10_test_facts(const Cifar10Options& options = {});
-
-/// Reads both splits, with planes made to NHWC, files in parallel. Throws DataError for a missing file (where to get
-/// it, and which SHA-256 it must have), a wrong size, a label above 9 (file, record, byte offset) and, with `verify`, a
-/// wrong SHA-256.
-DatasetSplits read_cifar10(Runtime& runtime, const Cifar10Options& options);
+/// Readers of both splits, a record a read, with planes made to NHWC. Targets: "labels", a class number. `check` throws
+/// DataError for a missing file (where to get it, and which SHA-256 it must have), a wrong size and, with `verify`
+/// (about a fifth of a second a file), a wrong SHA-256; `read` for a label above 9 (file, record, byte offset).
+SampleSplits cifar10_readers(const Cifar10Options& options);
 
 }  // namespace bantam

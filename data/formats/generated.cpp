@@ -1,48 +1,55 @@
-// Fills both splits of the generated data set, image by image in parallel.
+// The generated data set as a format: its keys, its facts, and an image drawn at each read.
 #include "bantam/data/formats/generated.h"
 
-#include <algorithm>
+#include <cstring>
 
-#include "bantam/base/parallel.h"
+#include "bantam/base/config/config.h"
 #include "bantam/data/formats/drawing.h"
 
 namespace bantam {
 namespace {
 
-DatasetFacts facts_of(std::int64_t size) {
-  return {size,
-          {kGeneratedExtent, kGeneratedExtent, 3},
-          {"disc", "ring", "square", "triangle", "cross", "star", "horizontal stripes", "vertical stripes",
-           "checkerboard", "dots"}};
-}
+class GeneratedReader : public SampleReader {
+ public:
+  GeneratedReader(std::int64_t size, std::uint64_t seed, GeneratedSplit split)
+      : size_(size), seed_(seed), split_(split) {}
 
-std::shared_ptr<const Dataset> draw_split(Runtime& runtime, DatasetFacts facts, std::uint64_t seed,
-                                          GeneratedSplit split) {
-  auto set = std::make_shared<Dataset>(runtime, std::move(facts));
-  const std::span<std::uint8_t> images = set->images_out();
-  const std::span<std::int32_t> labels = set->labels_out();
-  constexpr std::int64_t kGrain = 64;
-  parallel_ranges(set->size(), kGrain, runtime.threads(), [&](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t i = begin; i < end; ++i) {
-      const auto offset = static_cast<std::size_t>(i * kGeneratedBytes);
-      draw_generated_image(seed, split, i, images.subspan(offset).first<kGeneratedBytes>());
-      labels[static_cast<std::size_t>(i)] = generated_label(i);
-    }
-  });
-  return set;
-}
+  DatasetFacts facts() const override {
+    return {size_,
+            {kGeneratedExtent, kGeneratedExtent, 3},
+            {"disc", "ring", "square", "triangle", "cross", "star", "horizontal stripes", "vertical stripes",
+             "checkerboard", "dots"}};
+  }
+  void read(std::int64_t index, std::span<const std::span<std::byte>> fields) const override {
+    const std::span<std::uint8_t, kGeneratedBytes> pixels(reinterpret_cast<std::uint8_t*>(fields[0].data()),
+                                                          kGeneratedBytes);
+    draw_generated_image(seed_, split_, index, pixels);
+    const std::int32_t label = generated_label(index);
+    std::memcpy(fields[1].data(), &label, sizeof label);
+  }
+
+ private:
+  std::int64_t size_;
+  std::uint64_t seed_;
+  GeneratedSplit split_;
+};
 
 }  // namespace
 
-DatasetFacts generated_train_facts(const GeneratedOptions& options) {
-  return facts_of(options.limit > 0 ? std::min(options.limit, options.train_samples) : options.train_samples);
+SampleSplits generated_readers(const GeneratedOptions& options) {
+  return {std::make_shared<GeneratedReader>(options.train_samples, options.seed, GeneratedSplit::train),
+          std::make_shared<GeneratedReader>(options.test_samples, options.seed, GeneratedSplit::test)};
 }
 
-DatasetFacts generated_test_facts(const GeneratedOptions& options) { return facts_of(options.test_samples); }
-
-DatasetSplits generate_dataset(Runtime& runtime, const GeneratedOptions& options) {
-  return {draw_split(runtime, generated_train_facts(options), options.seed, GeneratedSplit::train),
-          draw_split(runtime, generated_test_facts(options), options.seed, GeneratedSplit::test)};
+/// `data: {format: generated}`: train_samples, test_samples, seed.
+SampleSplits generated_format(ConfigMap& data) {
+  const GeneratedOptions defaults;
+  constexpr IntegerRange kSamples{.min = 1, .max = 10'000'000};
+  GeneratedOptions options;
+  options.train_samples = data.integer("train_samples", kSamples, defaults.train_samples);
+  options.test_samples = data.integer("test_samples", kSamples, defaults.test_samples);
+  options.seed = static_cast<std::uint64_t>(data.integer("seed", {.min = 0}, static_cast<std::int64_t>(defaults.seed)));
+  return generated_readers(options);
 }
 
 }  // namespace bantam

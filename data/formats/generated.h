@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-#include "bantam/data/formats/dataset.h"
+#include "bantam/data/formats/sample_reader.h"
 
 namespace bantam {
 
@@ -15,16 +15,10 @@ struct GeneratedOptions {
   std::int64_t test_samples = 4000;
   /// Of the drawings. Kept apart from the run's seed, so that runs of different seeds see the same data.
   std::uint64_t seed = 1;
-  /// Only the first so many training images; 0: all.
-  std::int64_t limit = 0;
 };
 
-/// Sizes, image shape and class names of the splits, without drawing anything.
-DatasetFacts generated_train_facts(const GeneratedOptions& options);
-DatasetFacts generated_test_facts(const GeneratedOptions& options);
-
-/// Draws both splits, in parallel; image i depends on (seed, split, i) only. Splits never share an image's random
-/// numbers.
-DatasetSplits generate_dataset(Runtime& runtime, const GeneratedOptions& options);
+/// Readers that draw an image whenever it is read; image i depends on (seed, split, i) only. Splits never share an
+/// image's random numbers. Targets: "labels", a class number.
+SampleSplits generated_readers(const GeneratedOptions& options);
 
 }  // namespace bantam

@@ -9,18 +9,20 @@
 
 #include "bantam/base/config/config.h"
 #include "bantam/base/shape.h"
-#include "bantam/data/formats/dataset.h"
+#include "bantam/data/augment/augmentation.h"
 #include "bantam/data/pipeline/epoch_order.h"
 #include "bantam/kernels/contracts/input/image_batch.h"
 
 namespace bantam {
 
-/// Where the images lie while a run reads them.
+/// Where samples lie while a run reads them. Batches have the same bits in all four.
 enum class CacheKind : std::uint8_t {
-  ram,        ///< in host memory; a GPU gets each batch by a copy
-  automatic,  ///< whoever opens the data decides; until then the same as ram
-  device  ///< wholly in the step's device memory: only the choice of images goes up, an epoch at a time where steps are
-          ///< launched several at once. The same as ram on a CPU
+  ram,        ///< in host memory, read and decoded once; a GPU gets each batch by a copy
+  automatic,  ///< whoever opens the data decides (settle_cache); until then the same as ram
+  device,     ///< wholly in the step's device memory: only the choice of images goes up, an epoch at a time where steps
+              ///< are launched several at once. Needs one int32 target and no host augmentation. The same as ram on a
+              ///< CPU
+  off         ///< nowhere: workers read and decode each sample whenever a batch has it, into the batch's own buffers
 };
 
 /// y = (x·scale - mean) / std for each channel; lists hold one value for all channels or one a channel.
@@ -28,14 +30,6 @@ struct NormalizeOptions {
   double scale = 1.0;
   std::vector<double> mean = {0.0};
   std::vector<double> std = {1.0};
-};
-
-/// A window of the padded image at a random place.
-struct RandomCropOptions {
-  std::int64_t height = 0, width = 0;  ///< 0: as the images
-  std::int64_t padding = 0;            ///< added on each side first
-  kernels::PadMode mode = kernels::PadMode::zero;
-  bool random_places = true;  ///< false: cut from the middle, as for held-out images
 };
 
 /// Prefetching. Values never change batches, only when they are made.
@@ -52,8 +46,7 @@ struct PipelineOptions {
   CacheKind cache = CacheKind::ram;
   std::optional<ShuffleOptions> shuffle;
   NormalizeOptions normalize;
-  std::optional<RandomCropOptions> random_crop;
-  bool random_flip = false;  ///< left and right, in half of the images
+  Augmentations augmentations;  ///< in order, host forms first
   std::int64_t batch_size = 1;
   /// `size: auto`: batch_size is still to be solved from what fits the device; whoever does it clears this.
   bool batch_size_is_auto = false;
@@ -63,19 +56,23 @@ struct PipelineOptions {
   PrefetchOptions prefetch{.depth = 0, .workers = 0};
 };
 
-/// Reads the list of stages for images of `image_shape`. Order, checked: cache, shuffle, then normalize, random_crop
-/// and random_flip in any order, then batch (the only one required), prefetch; each once. random_crop needs a size or
-/// padding. batch takes `size` (a number or auto) and, for auto, `max` and `multiple_of`. Throws ConfigError at the
-/// node.
+/// Reads the list of stages for images of `image_shape`. Order, checked: cache, shuffle, augmentations of host form,
+/// then normalize and those of device form (random_crop, random_flip) in any order, then batch (the only one required),
+/// prefetch; each once. batch takes `size` (a number or auto) and, for auto, `max` and `multiple_of`. Throws
+/// ConfigError at the node.
 PipelineOptions read_pipeline(const ConfigNode& stages, const Shape& image_shape);
 
-/// The pipeline of held-out data: no shuffle, no augmentation (a crop's size is cut from the middle), no batch left
-/// out.
+/// The pipeline of held-out data: no shuffle, augmentations as they are for evaluation (a crop's size is cut from the
+/// middle), no batch left out.
 PipelineOptions evaluation_pipeline(PipelineOptions options);
+
+/// The first augmentation of host form; null where there is none.
+const Augmentation* host_augmentation(const PipelineOptions& options);
 
 /// Checks options of any origin against images of `image_shape` and resolves sizes: the kernel's view of one full
 /// batch. Throws ShapeError for lists of a wrong length, more than 8 channels, and a crop larger than the padded image;
-/// ConfigError for batches below 1 and for a normalization whose factor or offset is not finite in float32.
+/// ConfigError for batches below 1, for a host augmentation after one of device form and for a normalization whose
+/// factor or offset is not finite in float32.
 kernels::ImageBatchShape batch_shape(const PipelineOptions& options, const Shape& image_shape);
 
 /// Where and how each sample of one batch is read; a pure function.
@@ -90,10 +87,8 @@ class BatchPlanner {
 
  private:
   std::uint64_t seed_;
-  bool random_crop_;
-  bool random_flip_;
-  std::int64_t low_top_, low_left_;  // of the window's corner
-  std::uint32_t tops_, lefts_;       // how many places there are for it
+  kernels::ImageBatchShape shape_;
+  Augmentations placed_;  // those of device form
 };
 
 }  // namespace bantam

@@ -13,7 +13,6 @@ namespace bantam {
 namespace {
 
 constexpr std::int64_t kMostBatch = std::int64_t{1} << 24;
-constexpr std::int64_t kMostExtent = 16384;
 
 /// Where reading stands: the options so far and the shape they must fit.
 struct Reading {
@@ -34,9 +33,10 @@ struct Reading {
 };
 
 void read_cache(const ConfigNode& node, Reading& reading) {
-  const std::string where = node.as_choice({"auto", "ram", "device"});
+  const std::string where = node.as_choice({"auto", "ram", "device", "off"});
   reading.options.cache = where == "device" ? CacheKind::device
                           : where == "auto" ? CacheKind::automatic
+                          : where == "off"  ? CacheKind::off
                                             : CacheKind::ram;
 }
 
@@ -68,35 +68,6 @@ void read_normalize(const ConfigNode& node, Reading& reading) {
   normalize.std = read_channels(map, "std", {.min = 0, .min_open = true}, 1.0);
   map.finish();
   reading.normalized = true;
-  reading.check(node);
-}
-
-void read_random_crop(const ConfigNode& node, Reading& reading) {
-  ConfigMap map = node.as_map();
-  RandomCropOptions crop;
-  if (map.has("size")) {
-    const auto size = map.pair("size", {.min = 1, .max = kMostExtent});
-    crop.height = size[0];
-    crop.width = size[1];
-  }
-  const bool says_something = map.has("size") || map.has("padding");
-  crop.padding = map.integer("padding", {.min = 0, .max = kMostExtent / 2}, 0);
-  crop.mode =
-      map.choice("mode", {"zero", "reflect"}, "zero") == "reflect" ? kernels::PadMode::reflect : kernels::PadMode::zero;
-  map.finish();
-  if (!says_something) node.fail_at_key("random_crop needs a size or padding: without them it changes nothing");
-  // Padding is read as black pixels and then normalized. Where that is another value than zero, the order matters.
-  const std::vector<double>& mean = reading.options.normalize.mean;
-  const bool shifted = std::any_of(mean.begin(), mean.end(), [](double m) { return m != 0.0; });
-  if (reading.normalized && shifted && crop.padding > 0 && crop.mode == kernels::PadMode::zero)
-    node.fail_at_key("'random_crop' with zero padding must come before 'normalize' (padding is black pixels)");
-  reading.options.random_crop = crop;
-  reading.check(node);
-}
-
-void read_random_flip(const ConfigNode& node, Reading& reading) {
-  node.as_map().finish();
-  reading.options.random_flip = true;
 }
 
 void read_batch(const ConfigNode& node, Reading& reading) {
@@ -130,35 +101,68 @@ void read_prefetch(const ConfigNode& node, Reading& reading) {
   map.finish();
 }
 
-/// Stages of a lower rank come first; those of one rank in any order.
+constexpr int kShuffleRank = 1, kHostRank = 2, kDeviceRank = 3, kBatchRank = 4;
+
+/// The stages that are no augmentations. Those of a lower rank come first; those of one rank in any order.
 struct Stage {
   const char* name;
   int rank;
   void (*read)(const ConfigNode& node, Reading& reading);
 };
 
-constexpr std::array<Stage, 7> kStages = {{{"cache", 0, read_cache},
-                                           {"shuffle", 1, read_shuffle},
-                                           {"normalize", 2, read_normalize},
-                                           {"random_crop", 2, read_random_crop},
-                                           {"random_flip", 2, read_random_flip},
-                                           {"batch", 3, read_batch},
-                                           {"prefetch", 4, read_prefetch}}};
+constexpr std::array<Stage, 5> kStages = {{{"cache", 0, read_cache},
+                                           {"shuffle", kShuffleRank, read_shuffle},
+                                           {"normalize", kDeviceRank, read_normalize},
+                                           {"batch", kBatchRank, read_batch},
+                                           {"prefetch", 5, read_prefetch}}};
 
-const Stage& find_stage(const ConfigNode::Named& named) {
-  for (const Stage& stage : kStages)
-    if (named.name == stage.name) return stage;
+/// Adds the named augmentation; returns its rank.
+int read_augmentation(const ConfigNode::Named& named, Reading& reading) {
+  const ConfigNode& node = named.options;
+  ConfigMap map = node.as_map();
+  const std::shared_ptr<const Augmentation> made = augmentations().at(named.name)(map);
+  map.finish();
+  // Padding is read as black pixels and then normalized. Where that is another value than zero, the order matters.
+  const std::vector<double>& mean = reading.options.normalize.mean;
+  const bool shifted = std::any_of(mean.begin(), mean.end(), [](double m) { return m != 0.0; });
+  if (reading.normalized && shifted && made->pads_with_black())
+    node.fail_at_key(
+        fmt::format("'{}' with zero padding must come before 'normalize' (padding is black pixels)", named.name));
+  reading.options.augmentations.push_back(made);
+  return made->has_device_form() ? kDeviceRank : kHostRank;
+}
+
+/// Reads one stage of any kind; returns its rank.
+int read_stage(const ConfigNode::Named& named, Reading& reading) {
   std::vector<std::string> names;
-  for (const Stage& stage : kStages) names.emplace_back(stage.name);
+  for (const Stage& stage : kStages) {
+    if (named.name == stage.name) {
+      stage.read(named.options, reading);
+      return stage.rank;
+    }
+    names.emplace_back(stage.name);
+  }
+  const std::vector<std::string> more = augmentations().names();
+  if (std::find(more.begin(), more.end(), named.name) != more.end()) return read_augmentation(named, reading);
+  names.insert(names.begin() + kDeviceRank, more.begin(), more.end());
   named.options.fail_unknown("pipeline stage", named.name, names);
 }
 
+/// A stage that was read, and where it may stand.
+struct ReadStage {
+  std::string name;
+  int rank;
+};
+
 /// Each stage once, and none after one of a higher rank.
-void check_place(const ConfigNode& node, const Stage& stage, const std::vector<const Stage*>& before) {
-  for (const Stage* other : before) {
-    if (other == &stage) node.fail_at_key(fmt::format("'{}' is already in the pipeline", stage.name));
-    if (other->rank > stage.rank) node.fail_at_key(fmt::format("'{}' must come before '{}'", stage.name, other->name));
-  }
+void check_place(const ConfigNode& node, const ReadStage& stage, const std::vector<ReadStage>& before) {
+  for (const ReadStage& other : before)
+    if (other.rank > stage.rank) node.fail_at_key(fmt::format("'{}' must come before '{}'", stage.name, other.name));
+}
+
+void check_new(const ConfigNode::Named& named, const std::vector<ReadStage>& before) {
+  for (const ReadStage& other : before)
+    if (other.name == named.name) named.options.fail_at_key(fmt::format("'{}' is already in the pipeline", named.name));
 }
 
 }  // namespace
@@ -166,15 +170,17 @@ void check_place(const ConfigNode& node, const Stage& stage, const std::vector<c
 PipelineOptions read_pipeline(const ConfigNode& stages, const Shape& image_shape) {
   Reading reading;
   reading.image_shape = image_shape;
-  std::vector<const Stage*> before;
+  std::vector<ReadStage> before;
   for (const ConfigNode& item : stages.items()) {
     const ConfigNode::Named named = item.as_named();
-    const Stage& stage = find_stage(named);
+    check_new(named, before);
+    const ReadStage stage{named.name, read_stage(named, reading)};
     check_place(named.options, stage, before);
-    stage.read(named.options, reading);
-    before.push_back(&stage);
+    reading.check(named.options);
+    before.push_back(stage);
   }
-  const bool has_batch = std::any_of(before.begin(), before.end(), [](const Stage* s) { return s->rank == 3; });
+  const bool has_batch =
+      std::any_of(before.begin(), before.end(), [](const ReadStage& s) { return s.rank == kBatchRank; });
   if (!has_batch) stages.fail("the pipeline has no 'batch' stage; add one, such as `- batch: {size: 32}`");
   return reading.options;
 }

@@ -11,7 +11,6 @@
 #include "bantam/engine/autograd/tensor_notes.h"
 #include "bantam/engine/graph/lower.h"
 #include "bantam/engine/layers/loss.h"
-#include "bantam/engine/ops/softmax_cross_entropy.h"
 #include "bantam/engine/program/step_program.h"
 
 namespace bantam {
@@ -42,7 +41,7 @@ Model::~Model() = default;
 
 void Model::lower_graph() {
   program_ = std::make_unique<StepProgram>(lower(graph_, options_.recompute, options_.fusion,
-                   {.compute = options_.precision.compute(), .device = device_.kind}));
+                                                 {.compute = options_.precision.compute(), .device = device_.kind}));
   fused_.resize(graph_.nodes().size());
   last_reader_.resize(graph_.nodes().size(), -1);
   for (std::size_t s = 0; s < program_->segments.size(); ++s) {
@@ -96,14 +95,25 @@ Tensor Model::forward(const Context& context, const Tensor& x) {
   return output;
 }
 
-Tensor Model::forward_loss(const Context& context, const Tensor& x, const Tensor& labels, const LossSpec& spec) {
-  if (loss_head_ == nullptr || (context.tape != nullptr && !spec.seed.defined())) {
-    const Tensor logits = forward(context, x);
-    return ops::softmax_cross_entropy(context.at(runtime_.intern("loss")), logits, labels, spec.options).loss;
+Tensor Model::forward_loss(const Context& context, const TensorMap& batch, const Loss& loss, const LossCall& call,
+                           Tensor* output) {
+  if (context.device.meta && !loss.supports_meta())
+    throw Error(
+        fmt::format("the loss '{}' does not support meta devices (Loss::supports_meta), so nothing can be "
+                    "planned of it",
+                    loss.kind()));
+  const Tensor& x = batch.at(kImages);
+  const bool seeded = context.tape == nullptr || call.seed.defined();
+  const auto joined = loss_head_ != nullptr && seeded && output == nullptr ? loss.as_softmax_cross_entropy(call)
+                                                                           : std::optional<LossSpec>();
+  if (!joined) {
+    const Tensor made = forward(context, x);
+    if (output != nullptr) *output = made;
+    return loss.forward(context.at(runtime_.intern("loss")), made, batch, call);
   }
   const ProgramSegment& head = program_->segments.back();
   Tensor features = std::move(run_segments(context, x, program_->segments.size() - 1)[index(head.inputs[0])]);
-  return loss_head_->forward_loss(context.at(paths_[index(head.first)]), features, labels, spec);
+  return loss_head_->forward_loss(context.at(paths_[index(head.first)]), features, batch.at(kLabels), *joined);
 }
 
 Tensor Model::run_nodes(const Context& context, int position, std::vector<Tensor>& values) {

@@ -16,11 +16,13 @@ namespace bantam {
 
 class Gradient;
 class GradientStore;
+class Loss;
+struct LossCall;
 class LossHead;
-struct LossSpec;
 struct NodePlan;
 class SavedTensor;
 struct StepProgram;
+class TensorMap;
 
 struct ModelOptions {
   Precision precision;
@@ -39,10 +41,12 @@ class Model {
   /// x (batch, input shape) of the compute type to (batch, output shape). Records on the context's tape where it has
   /// one.
   Tensor forward(const Context& context, const Tensor& x);
-  /// The loss (float32 scalar) of images x and labels int32 (batch), as `spec` asks for it: cross-entropy of forward's
-  /// logits, or where the model's end is fused with its loss, that. Records where the context has a tape; backward then
-  /// starts with `spec.seed` where that is defined.
-  Tensor forward_loss(const Context& context, const Tensor& x, const Tensor& labels, const LossSpec& spec);
+  /// The loss (float32 scalar) of a batch, whose kImages are the model's input: `loss` of forward's output, or, where
+  /// the model's end is fused with that loss, the fused op. Records where the context has a tape; backward then starts
+  /// with `call.seed` where that is defined. Where `output` is not null it is set to forward's output, and nothing is
+  /// fused. Throws what forward and the loss throw, and Error on a meta device for a loss that does not support it.
+  Tensor forward_loss(const Context& context, const TensorMap& batch, const Loss& loss, const LossCall& call,
+                      Tensor* output = nullptr);
 
   /// A context for this model: its device, precision and seed.
   Context context(Pass pass) const;

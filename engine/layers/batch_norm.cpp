@@ -1,7 +1,8 @@
 // Batch normalisation with its running statistics, and the activation behind it.
+#include "bantam/engine/ops/batch_norm.h"
+
 #include "bantam/engine/layers/bound_norm.h"
 #include "bantam/engine/layers/support.h"
-#include "bantam/engine/ops/batch_norm.h"
 
 namespace bantam {
 namespace {
@@ -50,7 +51,6 @@ class BatchNormLayer : public BuiltInLayer {
                                    std::span<const Shape> inputs) const override {
     return std::make_unique<BoundBatchNorm>(scope, buffers, options_, Shape{inputs[0][-1]});
   }
-
 
  private:
   Described describe() const override { return options_; }

@@ -1,12 +1,69 @@
-// What is asked of a loss, and layers that make it themselves.
+// Loss: what a model's output is compared with, and how; and layers that make a loss themselves.
+//
+// A program's own loss derives from Loss, and is registered under a name (losses.h) where a configuration shall name
+// it.
 #pragma once
 
+#include <memory>
+#include <optional>
+#include <string_view>
+#include <vector>
+
+#include "bantam/engine/autograd/tensor_map.h"
+#include "bantam/engine/layers/device_sums.h"
 #include "bantam/engine/layers/layer.h"
 #include "bantam/engine/ops/softmax_cross_entropy.h"
 
 namespace bantam {
 
-/// The end of a graph, bound to its parameters, that goes on to the loss in one op. As a layer it gives the logits.
+/// What is asked of a loss for one micro-batch.
+struct LossCall {
+  /// The loss is Σ per-sample losses / divisor: the effective batch's samples for a mean, 1 for a sum; 0: the
+  /// micro-batch's own samples.
+  float divisor = 0.0f;
+  /// Device memory: sums[*slot] gets Σ of per-sample losses (not divided), of correct samples (0 where there is no such
+  /// thing), and the number of samples added; a null slot means 0, null sums: nothing is counted.
+  kernels::MetricSums* sums = nullptr;
+  const std::int32_t* slot = nullptr;
+  /// float32 scalar on the device: the gradient of the loss with which backward will start, whose value must be there
+  /// already. Undefined: not known yet.
+  Tensor seed;
+};
+
+/// Adds a micro-batch's sums to those of `call`: for losses that count on the host. See the other add_to_sums.
+void add_to_sums(const Context& context, const LossCall& call, const kernels::MetricSums& sums);
+
+/// A loss: immutable, and used by several models, steps and threads at once.
+class Loss {
+ public:
+  virtual ~Loss() = default;
+  /// Its name in a configuration: "softmax_cross_entropy".
+  virtual std::string_view kind() const = 0;
+  /// The tensors that forward reads from a batch, for a model whose output is `output` (without the batch axis). Throws
+  /// ShapeError saying what was expected where the loss does not take such an output.
+  virtual std::vector<TensorFacts> targets(const Shape& output) const = 0;
+  /// output (batch, …) of the type that the model computes in, and the batch's tensors by name, as `targets` describes
+  /// them, → the loss, a float32 scalar on the device. Adds to call.sums. Where `records(context, {&output})`, it
+  /// records its backward on the context's tape: doutput, of output's type, from the gradient of the loss. Does not
+  /// write to its arguments. Throws ShapeError, DTypeError, OutOfMemory.
+  virtual Tensor forward(const Context& context, const Tensor& output, const TensorMap& batch,
+                         const LossCall& call) const = 0;
+  /// As Layer::supports_meta: forward and its backward touch memory through BANTAM_KERNEL, Context::upload, copy_bytes,
+  /// zero_bytes and add_to_sums only, or check `context.device.meta`; and allocate by shapes alone. Then steps are
+  /// planned beforehand, and recorded where nothing waits for the device. Else they are planned from their first run.
+  virtual bool supports_meta() const { return false; }
+  /// The softmax cross-entropy with integer labels (kLabels) that this loss is for `call`, where it is one: an end of a
+  /// model that is fused with it (LossHead) may then run in its place. None: it never is.
+  virtual std::optional<LossSpec> as_softmax_cross_entropy(const LossCall& call) const {
+    (void)call;
+    return std::nullopt;
+  }
+};
+
+using LossPtr = std::shared_ptr<const Loss>;
+
+/// The end of a graph, bound to its parameters, that goes on to the softmax cross-entropy in one op. As a layer it
+/// returns the logits.
 class LossHead : public BoundLayer {
  public:
   /// x (batch, features), labels int32 (batch) → the loss, a float32 scalar. Records where the context has a tape; then

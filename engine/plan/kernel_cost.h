@@ -4,6 +4,7 @@
 #include "bantam/engine/runtime/precision.h"
 #include "bantam/kernels/contracts/kernel_log.h"
 #include "bantam/memory/device/device.h"
+#include "bantam/memory/device/device_profile.h"
 
 namespace bantam {
 
@@ -13,7 +14,8 @@ struct DeviceRates {
   double flops_per_s = 1;
 };
 
-/// Those of the device's profile (device_profile.h) in this precision.
+/// Those of a profile (device_profile.h) in this precision, and of the device's own profile.
+DeviceRates typical_rates(const DeviceProfile& profile, Precision precision);
 DeviceRates typical_rates(Device device, Precision precision);
 
 /// A call's kernels begin and end, and take the longer of their bytes and their operations, at the shares of the

@@ -8,7 +8,9 @@
 #include <fmt/core.h>
 
 #include "bantam/base/error.h"
+#include "bantam/engine/step/micro_batches.h"
 #include "bantam/engine/step/step_placements.h"
+#include "bantam/engine/step/training_session.h"
 #include "bantam/kernels/contracts/kernel_log.h"
 #include "bantam/memory/allocator/allocation_trace.h"
 
@@ -22,8 +24,12 @@ struct TracedRun {
 };
 
 void run_update(TrainingStep& step, const Batch& batch, std::int64_t accumulate) {
-  for (std::int64_t i = 0; i < accumulate; ++i) step.micro_batch(batch, i * batch.size, accumulate * batch.size);
+  MicroBatches(step).accumulate(accumulate, 0, [&](std::int64_t) { return batch; });
   step.update();
+}
+
+SessionOptions session_options(const StepPlanOptions& options) {
+  return {.model = options.model, .optimizer = options.optimizer, .loss = options.loss};
 }
 
 /// Makes the model and runs two updates, eagerly; `trace` may be null, and so may `log`, which gets the second's
@@ -36,15 +42,13 @@ TracedRun run_steps(Runtime& runtime, const Graph& graph, const StepPlanOptions&
   memory.set_trace(trace);
   memory.note_phase("setup");
   TracedRun run;
-  Model model(runtime, device, graph, options.model);
-  Optimizer optimizer(model, options.optimizer);
-  TrainingStep step(model, optimizer, options.loss);
+  TrainingSession session(runtime, device, graph, session_options(options));
   memory.note_phase("input");
-  const Batch batch = allocate_batch(model, options.batch);
+  const Batch batch = allocate_batch(session.model(), options.batch, options.loss);
   for (int update = 0; update < 2; ++update) {
     run.step_begin = now();
     runtime.set_kernel_log(device, update == 0 ? nullptr : log);
-    run_update(step, batch, options.accumulate);
+    run_update(session.step(), batch, options.accumulate);
     run.step_end = now();
   }
   runtime.set_kernel_log(device, nullptr);
@@ -75,14 +79,12 @@ MemoryStats rehearse(const Graph& graph, const StepPlanOptions& options, std::ui
   memory.set_limit(limit_bytes);
   if (memory.reserve_pool(pool_bytes) && limit_bytes == 0 && pool_bytes > 0)
     memory.set_limit(memory.stats().pool_bytes);
-  Model model(runtime, device, graph, options.model);
-  Optimizer optimizer(model, options.optimizer);
-  TrainingStep step(model, optimizer, options.loss);
-  if (placements) step.prepare(shapes_of(options), placements);
-  const Batch batch = allocate_batch(model, options.batch);
+  TrainingSession session(runtime, device, graph, session_options(options));
+  if (placements) session.step().prepare(shapes_of(options), placements);
+  const Batch batch = allocate_batch(session.model(), options.batch, options.loss);
   // Without plans, places of memory may still change from update to update under a tight limit, and the fit with them.
   const int updates = placements ? 2 : 5;
-  for (int update = 0; update < updates; ++update) run_update(step, batch, options.accumulate);
+  for (int update = 0; update < updates; ++update) run_update(session.step(), batch, options.accumulate);
   return memory.stats();
 }
 

@@ -3,19 +3,23 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "bantam/engine/autograd/context.h"
 #include "bantam/engine/autograd/tensor.h"
+#include "bantam/engine/autograd/tensor_map.h"
 
 namespace bantam {
 
-/// One batch on the step's device.
+/// One batch on the step's device: named tensors (size, …), one row a sample.
 struct Batch {
-  Tensor images;  ///< (size, height, width, channels) in the context's compute type
-  Tensor labels;  ///< (size) int32
+  TensorMap tensors;
   std::int64_t size = 0;
   std::int64_t index = 0;  ///< place in the epoch
+
+  /// Throws Error naming what there is, where the batch has no such tensor.
+  const Tensor& at(std::string_view name) const { return tensors.at(name); }
 };
 
 class DeviceBatches;
@@ -24,9 +28,12 @@ class DeviceBatches;
 class BatchSource {
  public:
   virtual ~BatchSource() = default;
-  /// (height, width, channels).
-  virtual Shape image_shape() const = 0;
-  virtual std::int64_t classes() const = 0;
+  /// What each batch holds: the model's input (kImages) and whatever the loss and the metrics read.
+  virtual std::vector<TensorFacts> tensors() const = 0;
+  /// Of kImages, (height, width, channels), from `tensors`. Throws Error where there are none.
+  Shape image_shape() const;
+  /// Of kLabels, from `tensors`; 0 where there are no class numbers.
+  std::int64_t classes() const;
   virtual std::vector<std::string> class_names() const { return {}; }
   /// Most samples in a batch (all but a short last one have it).
   virtual std::int64_t batch_size() const = 0;

@@ -59,16 +59,16 @@ Batch slice(const Context& context, const Batch& batch, std::int64_t first, std:
   if (first < 0 || count < 1 || first + count > batch.size)
     throw ShapeError(fmt::format("samples {} to {} of a batch of {}", first, first + count, batch.size));
   const Context inputs = context.at(context.runtime->intern("input"));
-  return {.images = samples_of(inputs, batch.images, first, count),
-          .labels = samples_of(inputs, batch.labels, first, count),
-          .size = count,
-          .index = batch.index};
+  Batch samples{.size = count, .index = batch.index};
+  for (const auto& [name, tensor] : batch.tensors) samples.tensors.set(name, samples_of(inputs, tensor, first, count));
+  return samples;
 }
 
 bool MicroBatches::copies(const Batch& batch) const {
   if (most_ == 0) return false;
   for (std::int64_t first = most_; first < batch.size; first += most_)
-    if (!is_aligned(view_of(batch.images, first, 1)) || !is_aligned(view_of(batch.labels, first, 1))) return true;
+    for (const auto& [name, tensor] : batch.tensors)
+      if (!is_aligned(view_of(tensor, first, 1))) return true;
   return false;
 }
 
@@ -85,6 +85,22 @@ void MicroBatches::train(const Batch& batch, std::int64_t first_sample, std::int
     }
     step_.micro_batch(piece, first_sample + done, effective_batch);
   }
+}
+
+bool MicroBatches::accumulate(std::int64_t count, std::int64_t samples,
+                              const std::function<std::optional<Batch>(std::int64_t i)>& next) {
+  std::int64_t done = 0;
+  for (std::int64_t i = 0; i < count; ++i) {
+    const std::optional<Batch> batch = next(i);
+    if (!batch) {
+      step_.discard();
+      return false;
+    }
+    if (samples == 0) samples = count * batch->size;
+    train(*batch, done, samples);
+    done += batch->size;
+  }
+  return true;
 }
 
 void MicroBatches::evaluate(const Batch& batch, bool may_halve) {

@@ -2,6 +2,8 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
+#include <optional>
 
 #include "bantam/engine/step/training_step.h"
 
@@ -44,6 +46,12 @@ class MicroBatches {
   /// Forward and backward of a whole batch, as TrainingStep::micro_batch, piece by piece. Where it throws, the whole
   /// effective batch is forgotten.
   void train(const Batch& batch, std::int64_t first_sample, std::int64_t effective_batch);
+  /// Forward and backward of an effective batch of `samples` samples (0: `count` times those of the first batch) in
+  /// `count` batches: `next(i)` returns the i-th, which is released before the next is asked for, or nothing to stop;
+  /// then the effective batch so far is forgotten, and false is returned. Where it throws, too, it is forgotten, unless
+  /// it was `next` that threw. An update is to follow.
+  bool accumulate(std::int64_t count, std::int64_t samples,
+                  const std::function<std::optional<Batch>(std::int64_t i)>& next);
   /// Adds the batch to the evaluation sums. With `may_halve`, a piece that does not fit is tried again in halves (of
   /// evaluation only); what was added before counts once.
   void evaluate(const Batch& batch, bool may_halve);

@@ -13,7 +13,6 @@
 namespace bantam {
 namespace {
 
-
 /// The kernels' name of it: the values are the same.
 constexpr kernels::OptimizerKind kernel_kind(OptimizerKind kind) { return static_cast<kernels::OptimizerKind>(kind); }
 static_assert(kernel_kind(OptimizerKind::sgd) == kernels::OptimizerKind::sgd);
@@ -41,9 +40,12 @@ constexpr std::int64_t kControlBytes = sizeof(kernels::UpdateControl);
 /// Group 0 decays, group 1 does not (biases and normalisation parameters, where they are left out).
 constexpr int kGroups = 2;
 
+std::string slot_name(std::size_t slot) { return fmt::format("optimizer/moment{}", slot + 1); }
+
 }  // namespace
 
 int moment_slots(const OptimizerOptions& options) {
+  if (options.rule) return options.rule->slots();
   return is_adam(options.kind) ? 2 : options.momentum > 0.0f ? 1 : 0;
 }
 
@@ -81,8 +83,10 @@ Optimizer::Optimizer(Model& model, OptimizerOptions options) : model_(model), op
     control.growth_interval = options_.loss_scale_growth_interval;
   }
   control_ = table(&control, sizeof(control));
-  if (moment_slots(options_) > 0) moment1_ = parameters.add_slot(context, "optimizer/moment1");
-  if (moment_slots(options_) > 1) moment2_ = parameters.add_slot(context, "optimizer/moment2");
+  for (int i = 0; i < moment_slots(options_); ++i)
+    slots_.push_back(parameters.add_slot(context, model_.runtime().intern(slot_name(static_cast<std::size_t>(i)))));
+  const std::vector<kernels::UpdateGroup> still(kGroups, {.learning_rate = 0.0f, .beta1 = 0.0f});
+  if (options_.rule) still_groups_ = table(still.data(), still.size() * sizeof(still[0]));
   const std::size_t partials = kernels::begin_update_workspace_bytes(arena(0).granules, context.device.kind);
   partials_ = context.allocate({static_cast<std::int64_t>(partials)}, DType::uint8, Category::optimizer);
   parameters.begin_accumulation();
@@ -105,8 +109,8 @@ kernels::UpdateArena Optimizer::arena(int rate) const {
           .group_count = kGroups,
           .master = parameters.master().as<float>(),
           .gradient = parameters.gradient_slot().as<float>(),
-          .moment1 = moment1_.defined() ? moment1_.as<float>() : nullptr,
-          .moment2 = moment2_.defined() ? moment2_.as<float>() : nullptr,
+          .moment1 = slot(0),
+          .moment2 = slot(1),
           .compute = parameters.compute().defined() ? parameters.compute().data() : nullptr,
           .compute_dtype = parameters.compute_dtype(),
           .narrow = parameters.pending().narrow()};
@@ -121,7 +125,8 @@ void Optimizer::update(int rate) {
 }
 
 void Optimizer::run_kernels(const Context& context, int rate) {
-  const kernels::UpdateArena arena = this->arena(rate);
+  if (options_.rule) (void)model_.parameters().gradient();  // whole and float32 where the rule reads it
+  kernels::UpdateArena arena = this->arena(rate);
   const BufferArena& buffers = model_.buffers();
   kernels::UpdateBuffers statistics{.elements = buffers.elements()};
   if (statistics.elements > 0) {
@@ -131,7 +136,36 @@ void Optimizer::run_kernels(const Context& context, int rate) {
   auto* control = control_.as<kernels::UpdateControl>();
   BANTAM_KERNEL(context.exec, begin_update, arena, model_.parameters().pending().sums(), control,
                 kernels::Workspace{partials_.data(), partials_.bytes()});
-  BANTAM_KERNEL(context.exec, apply_update, kernel_kind(options_.kind), arena, statistics, control);
+  OptimizerKind kind = options_.kind;
+  if (options_.rule) {
+    run_rule(context, arena);
+    // The rest of an update: compute copies and running statistics. w - 0·g = w.
+    kind = OptimizerKind::sgd;
+    arena.groups = still_groups_.as<kernels::UpdateGroup>();
+    arena.moment1 = arena.moment2 = nullptr;
+  }
+  BANTAM_KERNEL(context.exec, apply_update, kernel_kind(kind), arena, statistics, control);
+}
+
+void Optimizer::run_rule(const Context& context, const kernels::UpdateArena& arena) const {
+  if (context.device.meta && !options_.rule->supports_meta())
+    throw Error(
+        fmt::format("the update rule '{}' does not support meta devices (UpdateRule::supports_meta), so "
+                    "nothing can be planned of it",
+                    options_.rule->kind()));
+  std::vector<UpdateRange> ranges;
+  for (const Parameter* parameter : model_.parameters().segments())
+    if (!parameter->frozen())
+      ranges.push_back({parameter->offset(), parameter->shape().elements(), parameter->spec().decays ? 0 : 1});
+  std::vector<float*> slots;
+  for (std::size_t i = 0; i < slots_.size(); ++i) slots.push_back(slot(i));
+  options_.rule->apply(context, {.elements = model_.parameters().slot_elements(),
+                                 .master = arena.master,
+                                 .gradient = arena.gradient,
+                                 .slots = slots,
+                                 .ranges = ranges,
+                                 .groups = arena.groups,
+                                 .control = control_.as<kernels::UpdateControl>()});
 }
 
 void Optimizer::warm_up() {
@@ -190,8 +224,7 @@ kernels::UpdateControl Optimizer::control() const {
 
 void Optimizer::register_state(StateRegistry& registry) {
   registry.add("optimizer/control", control_);
-  if (moment1_.defined()) registry.add("optimizer/moment1", moment1_);
-  if (moment2_.defined()) registry.add("optimizer/moment2", moment2_);
+  for (std::size_t i = 0; i < slots_.size(); ++i) registry.add(slot_name(i), slots_[i]);
   registry.on_load([this] { restore_settings(); });
 }
 

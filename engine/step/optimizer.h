@@ -2,12 +2,14 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "bantam/engine/autograd/state_registry.h"
 #include "bantam/engine/graph/model.h"
+#include "bantam/engine/step/update_rule.h"
 
 namespace bantam {
 namespace kernels {
@@ -30,9 +32,12 @@ struct OptimizerOptions {
   bool decay_biases = true;             ///< false: weight decay leaves out biases and normalisation parameters
   float initial_loss_scale = 32768.0f;  ///< mixed_float16
   std::int32_t loss_scale_growth_interval = 2000;
+  /// Null: the built-in rule of `kind`. Else this one, with learning_rate, weight_decay, clip_norm, decay_biases and
+  /// the loss scale from here; what else it needs it has itself.
+  std::shared_ptr<const UpdateRule> rule = nullptr;
 };
 
-/// Float32 slots of the parameters' size that it keeps: 2 of Adam, 1 of momentum, else 0.
+/// Float32 slots of the parameters' size that it keeps: 2 of Adam, 1 of momentum, a rule's own, else 0.
 int moment_slots(const OptimizerOptions& options);
 
 /// State of one optimizer for one model. All of it lives on the device; nothing here waits for the device but
@@ -81,14 +86,17 @@ class Optimizer {
   void restore_settings();
   kernels::UpdateArena arena(int rate) const;
   void run_kernels(const Context& context, int rate);
+  void run_rule(const Context& context, const kernels::UpdateArena& arena) const;
+  float* slot(std::size_t i) const { return i < slots_.size() ? slots_[i].as<float>() : nullptr; }
 
   Model& model_;
   OptimizerOptions options_;
   std::vector<kernels::UpdateGroup> groups_;  // (kMostRates, kGroups)
   int metric_slot_ = 0;
   Tensor group_table_, segment_table_, granule_table_, control_;
-  Tensor moment1_, moment2_;
-  Tensor partials_;  // workspace of begin_update: kept, so that an update allocates nothing
+  std::vector<Tensor> slots_;  // moments
+  Tensor still_groups_;        // with a rule: groups whose learning rate is 0
+  Tensor partials_;            // workspace of begin_update: kept, so that an update allocates nothing
 };
 
 }  // namespace bantam

@@ -13,13 +13,13 @@ namespace {
 constexpr std::int64_t kBlock = std::int64_t{1} << 20;  // values
 
 template <class T>
-void fill_images(const Tensor& images, PhiloxSequence& random, Stream stream) {
-  const std::int64_t elements = images.shape().elements();
+void fill_floats(const Tensor& tensor, PhiloxSequence& random, Stream stream) {
+  const std::int64_t elements = tensor.shape().elements();
   std::vector<T> values(static_cast<std::size_t>(std::min(elements, kBlock)));
   const float limit = std::sqrt(3.0f);
   for (T& value : values) value = T(random.uniform(-limit, limit));
   for (std::int64_t at = 0; at < elements; at += kBlock)
-    copy_bytes(images.as<T>() + at, values.data(),
+    copy_bytes(tensor.as<T>() + at, values.data(),
                static_cast<std::size_t>(std::min(kBlock, elements - at)) * sizeof(T), stream);
   synchronize(stream);  // before the values go
 }
@@ -31,25 +31,36 @@ void fill_labels(const Tensor& labels, std::uint64_t classes, PhiloxSequence& ra
   synchronize(stream);
 }
 
-}  // namespace
-
-Batch random_batch(const Model& model, std::int64_t size, PhiloxKey key) {
-  Batch batch = allocate_batch(model, size);  // first: what does not fit costs no time
-  if (model.device().meta) return batch;      // shapes are all that a meta device has
-  const Stream stream = model.runtime().stream(model.device());
-  PhiloxSequence random(key);
-  switch (batch.images.dtype()) {
+/// What a tensor of a batch is filled with follows from its type, and from the number of its classes.
+void fill(const Tensor& tensor, std::int64_t classes, PhiloxSequence& random, Stream stream) {
+  switch (tensor.dtype()) {
+    case DType::float32:
+      return fill_floats<float>(tensor, random, stream);
     case DType::float16:
-      fill_images<Half>(batch.images, random, stream);
-      break;
+      return fill_floats<Half>(tensor, random, stream);
     case DType::bfloat16:
-      fill_images<BFloat16>(batch.images, random, stream);
+      return fill_floats<BFloat16>(tensor, random, stream);
+    case DType::int32:
+      if (classes > 0) return fill_labels(tensor, static_cast<std::uint64_t>(classes), random, stream);
       break;
     default:
-      fill_images<float>(batch.images, random, stream);
       break;
   }
-  fill_labels(batch.labels, static_cast<std::uint64_t>(model.graph().output_shape()[0]), random, stream);
+  zero_bytes(tensor.data(), tensor.bytes(), stream);
+}
+
+}  // namespace
+
+Batch random_batch(const Model& model, std::int64_t size, PhiloxKey key, const LossOptions& loss) {
+  Batch batch = allocate_batch(model, size, loss);  // first: what does not fit costs no time
+  if (model.device().meta) return batch;            // shapes are all that a meta device has
+  const Stream stream = model.runtime().stream(model.device());
+  const std::vector<TensorFacts> targets = targets_of(loss, model.graph().output_shape());
+  PhiloxSequence random(key);
+  for (const auto& [name, tensor] : batch.tensors) {
+    const TensorFacts* facts = find_facts(targets, name);
+    fill(tensor, facts != nullptr ? facts->classes : 0, random, stream);
+  }
   return batch;
 }
 

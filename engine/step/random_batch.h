@@ -8,10 +8,10 @@
 
 namespace bantam {
 
-/// `size` samples for the model, in memory of its device (category input): images of its compute type, uniform in ±√3
-/// (mean 0 and variance 1, as normalised images have), and labels uniform over its classes. The same key gives the same
-/// bits; pixels repeat after 2²⁰ values, so that large batches take no host time. Waits for the device; on a meta
-/// device nothing is drawn. Throws OutOfMemory.
-Batch random_batch(const Model& model, std::int64_t size, PhiloxKey key);
+/// `size` samples for the model, the loss and its metrics, in memory of the model's device (category input): images and
+/// targets of floating types uniform in ±√3 (mean 0 and variance 1, as normalised images have), class numbers uniform
+/// over the classes, and zeros of other types. The same key gives the same bits; values repeat after 2²⁰ of them, so
+/// that large batches take no host time. Waits for the device; on a meta device nothing is drawn. Throws OutOfMemory.
+Batch random_batch(const Model& model, std::int64_t size, PhiloxKey key, const LossOptions& loss = {});
 
 }  // namespace bantam

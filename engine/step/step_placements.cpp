@@ -8,7 +8,7 @@
 
 #include "bantam/base/error.h"
 #include "bantam/engine/autograd/pending_gradients.h"
-#include "bantam/engine/step/training_step.h"
+#include "bantam/engine/step/training_session.h"
 #include "bantam/memory/allocator/allocation_trace.h"
 
 namespace bantam {
@@ -45,27 +45,26 @@ class Tracing {
 struct StepPlacements::Rehearsal {
   Rehearsal(const Graph& graph, const ModelOptions& model_options, const OptimizerOptions& optimizer_options,
             const LossOptions& loss, Device device)
-      : model(runtime, Device::meta_of(device), graph, model_options),
-        optimizer(model, optimizer_options),
-        step(model, optimizer, loss) {}
+      : session(runtime, Device::meta_of(device), graph,
+                {.model = model_options, .optimizer = optimizer_options, .loss = loss}) {}
 
-  void micro_batch(const Batch& made) { step.micro_batch(made, 0, made.size); }
+  void micro_batch(const Batch& made) { session.step().micro_batch(made, 0, made.size); }
   void update() {
-    step.update();
-    (void)step.read_metrics();
+    session.step().update();
+    (void)session.step().read_metrics();
   }
 
   /// The calls of one part, and, of a micro-batch, of the update behind it.
   std::vector<PlannerBuffer> trace(StepPart part, std::int64_t size) {
-    const Batch made = allocate_batch(model, size);
+    const Batch made = allocate_batch(session.model(), size, session.step().loss());
     const bool is_micro_batch = part == StepPart::first_micro_batch || part == StepPart::next_micro_batch;
     if (part == StepPart::next_micro_batch || part == StepPart::update) micro_batch(made);
-    if (part == StepPart::next_micro_batch) model.parameters().pending().add_up();
+    if (part == StepPart::next_micro_batch) session.model().parameters().pending().add_up();
     AllocationTrace calls;
     {
-      const Tracing tracing(runtime.allocator(model.device()), calls);
+      const Tracing tracing(runtime.allocator(session.model().device()), calls);
       if (part == StepPart::evaluation)
-        step.evaluate(made);
+        session.step().evaluate(made);
       else if (part == StepPart::update)
         update();
       else
@@ -76,9 +75,7 @@ struct StepPlacements::Rehearsal {
   }
 
   Runtime runtime{RuntimeOptions{.threads = 1}};
-  Model model;
-  Optimizer optimizer;
-  TrainingStep step;
+  TrainingSession session;
 };
 
 PartTrace::PartTrace(BfcAllocator& memory, Stream stream, StepPart part, std::int64_t batch)
@@ -107,7 +104,8 @@ std::optional<std::vector<PlannerBuffer>> PartTrace::buffers() const {
 
 StepPlacements::StepPlacements(const Graph& graph, const ModelOptions& model, const OptimizerOptions& optimizer,
                                const LossOptions& loss, Device device) {
-  if (graph.first_without_meta() == 0) rehearsal_ = std::make_unique<Rehearsal>(graph, model, optimizer, loss, device);
+  if (without_meta(graph, loss, optimizer).empty())
+    rehearsal_ = std::make_unique<Rehearsal>(graph, model, optimizer, loss, device);
 }
 
 StepPlacements::~StepPlacements() = default;

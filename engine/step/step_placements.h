@@ -55,8 +55,9 @@ class PartTrace {
 };
 
 /// Plans by part and batch size. A plan is made where it is first asked for, by running the part on the meta
-/// stand-in of the device (milliseconds). Where a layer of the graph does not support meta devices, nothing runs there:
-/// a part's plan is then made of what its first run on the device itself allocated (`learn`). Not thread-safe.
+/// stand-in of the device (milliseconds). Where a part of the step does not support meta devices (without_meta),
+/// nothing runs there: a part's plan is then made of what its first run on the device itself allocated (`learn`). Not
+/// thread-safe.
 class StepPlacements {
  public:
   /// Of the model's graph, on the stand-in of its device. Throws what making the model throws.

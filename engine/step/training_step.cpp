@@ -2,7 +2,6 @@
 #include "bantam/engine/step/training_step.h"
 
 #include <cstddef>
-#include <cstring>
 #include <utility>
 
 #include <fmt/format.h>
@@ -13,6 +12,7 @@
 #include "bantam/engine/ops/ops.h"
 #include "bantam/engine/ops/softmax_cross_entropy.h"
 #include "bantam/engine/step/captured_updates.h"
+#include "bantam/engine/step/metric_ring.h"
 #include "bantam/engine/step/random_batch.h"
 #include "bantam/engine/step/step_placements.h"
 #include "bantam/kernels/contracts/head/softmax_cross_entropy.h"
@@ -23,34 +23,80 @@ namespace bantam {
 namespace {
 
 static_assert(TrainingStep::kMetricRing == kernels::kMetricSlots);
-constexpr std::size_t kSumsBytes = sizeof(kernels::MetricSums);
+
+/// Throws where the data's tensor `has` (null: there is none) is not what the step reads.
+void check_tensor(const TensorFacts& reads, const TensorFacts* has, std::string_view what) {
+  if (has == nullptr)
+    throw ShapeError(fmt::format("the {} data have no '{}', which the loss or a metric reads", what, reads.name));
+  if (has->classes != reads.classes && reads.classes > 0)
+    throw ShapeError(fmt::format("the {} data have {} classes, the model gives {}", what, has->classes, reads.classes));
+  if (has->shape != reads.shape)
+    throw ShapeError(fmt::format("the {} data's '{}' are {}, expected {}", what, reads.name, to_string(has->shape),
+                                 to_string(reads.shape)));
+  const auto name = [](std::optional<DType> dtype) { return dtype ? to_string(*dtype) : "the model's type"; };
+  if (has->dtype != reads.dtype)
+    throw DTypeError(fmt::format("the {} data's '{}' are of {}, expected {}", what, reads.name, name(has->dtype),
+                                 name(reads.dtype)));
+}
+
+void add_targets(std::vector<TensorFacts>& all, const std::vector<TensorFacts>& more) {
+  for (const TensorFacts& facts : more) {
+    const TensorFacts* known = find_facts(all, facts.name);
+    if (known == nullptr)
+      all.push_back(facts);
+    else if (known->shape != facts.shape || known->dtype != facts.dtype)
+      throw ShapeError(fmt::format("loss and metrics read different '{}': {} and {}", facts.name,
+                                   to_string(known->shape), to_string(facts.shape)));
+  }
+}
 
 }  // namespace
 
-Batch allocate_batch(const Model& model, std::int64_t size) {
+std::vector<TensorFacts> targets_of(const LossOptions& loss, const Shape& output) {
+  std::vector<TensorFacts> all = loss.loss->targets(output);
+  for (const MetricPtr& metric : loss.metrics) add_targets(all, metric->targets(output));
+  return all;
+}
+
+Batch allocate_batch(const Model& model, std::int64_t size, const LossOptions& loss) {
   const Context context = model.context(Pass::train).at(model.runtime().intern("input"));
+  const DType compute = context.precision.compute();
   Batch batch{.size = size};
-  batch.images =
-      context.allocate(model.graph().input_shape().prepend(size), context.precision.compute(), Category::input);
-  batch.labels = context.allocate({size}, DType::int32, Category::input);
+  batch.tensors.set(kImages, context.allocate(model.graph().input_shape().prepend(size), compute, Category::input));
+  for (const TensorFacts& facts : targets_of(loss, model.graph().output_shape()))
+    if (facts.name != kImages)
+      batch.tensors.set(facts.name,
+                        context.allocate(facts.shape.prepend(size), facts.dtype.value_or(compute), Category::input));
   return batch;
 }
 
-TrainingStep::TrainingStep(Model& model, Optimizer& optimizer, LossOptions loss)
-    : model_(model), optimizer_(optimizer), loss_(loss) {
-  if (model_.graph().output_shape().rank() != 1)
-    throw ShapeError(fmt::format("the loss needs an output of (classes), the model's is {}",
-                                 to_string(model_.graph().output_shape())));
-  const Context context = model_.context(Pass::train).at(model_.runtime().intern("metrics"));
-  ring_ = context.allocate({(kMetricRing + 1) * static_cast<std::int64_t>(kSumsBytes)}, DType::uint8, Category::other);
-  zero_bytes(ring_.data(), ring_.bytes(), context.stream);
+std::string without_meta(const Graph& graph, const LossOptions& loss, const OptimizerOptions& optimizer) {
+  const auto message = [](const std::string& who, const char* kind) {
+    return fmt::format("{} does not support meta devices ({}::supports_meta)", who, kind);
+  };
+  if (const NodeId node = graph.first_without_meta(); node != 0) return message(graph.describe(node), "Layer");
+  if (!loss.loss->supports_meta()) return message(fmt::format("the loss '{}'", loss.loss->kind()), "Loss");
+  for (const MetricPtr& metric : loss.metrics)
+    if (!metric->supports_meta()) return message(fmt::format("the metric '{}'", metric->kind()), "Metric");
+  if (optimizer.rule && !optimizer.rule->supports_meta())
+    return message(fmt::format("the update rule '{}'", optimizer.rule->kind()), "UpdateRule");
+  return "";
 }
+
+TrainingStep::TrainingStep(Model& model, Optimizer& optimizer, LossOptions loss)
+    : model_(model),
+      optimizer_(optimizer),
+      loss_(std::move(loss)),
+      ring_(std::make_unique<MetricRing>(model, loss_.metrics)) {
+  (void)targets_of(loss_, model_.graph().output_shape());
+}
+
+int TrainingStep::pending_metrics() const { return ring_->unread(); }
 
 std::uint64_t TrainingStep::arena_bytes() const { return placements_ ? placements_->arena_bytes() : 0; }
 
 TrainingStep::~TrainingStep() {
   try {
-    if (read_) read_->synchronize();  // the host's memory goes
     if (!placements_) return;
     model_.parameters().pending().add_up();  // of an effective batch without its update: parts lie in the arena
     (void)memory().release_arena();
@@ -58,19 +104,31 @@ TrainingStep::~TrainingStep() {
   }
 }
 
+void TrainingStep::check_fits(std::span<const TensorFacts> tensors, std::string_view what) const {
+  const Graph& graph = model_.graph();
+  const TensorFacts* images = find_facts(tensors, kImages);
+  if (images == nullptr) throw ShapeError(fmt::format("the {} data have no '{}', the model's input", what, kImages));
+  if (images->shape != graph.input_shape())
+    throw ShapeError(fmt::format("the {} data give images {}, the model takes {}", what, to_string(images->shape),
+                                 to_string(graph.input_shape())));
+  for (const TensorFacts& facts : targets_of(loss_, graph.output_shape()))
+    check_tensor(facts, find_facts(tensors, facts.name), what);
+}
+
+std::string TrainingStep::without_meta() const {
+  return bantam::without_meta(model_.graph(), loss_, optimizer_.options());
+}
+
 BfcAllocator& TrainingStep::memory() const { return model_.runtime().allocator(model_.device()); }
 
 void TrainingStep::prepare(const StepShapes& shapes) {
   try {
     if (!placements_) {
-      const Graph& graph = model_.graph();
-      placements_ =
-          std::make_shared<StepPlacements>(graph, model_.options(), optimizer_.options(), loss_, model_.device());
+      placements_ = std::make_shared<StepPlacements>(model_.graph(), model_.options(), optimizer_.options(), loss_,
+                                                     model_.device());
       if (placements_->learns())
-        model_.runtime().log(
-            fmt::format("{} does not support meta devices (Layer::supports_meta): each part of a step runs unplanned "
-                        "once, and is planned from that run on",
-                        graph.describe(graph.first_without_meta())));
+        model_.runtime().log(fmt::format("{}: each part of a step runs unplanned once, and is planned from that run on",
+                                         without_meta()));
     }
     placements_->prepare(shapes);
     eager_parts_ = 0;
@@ -210,7 +268,7 @@ void TrainingStep::discard() {
   model_.parameters().begin_accumulation();
   learn();
   model_.buffers().reset_pending(context);
-  zero_bytes(ring_.as<kernels::MetricSums>() + optimizer_.metric_slot(), kSumsBytes, context.stream);
+  ring_->clear(optimizer_.metric_slot());
   accumulating_ = false;
 }
 
@@ -224,16 +282,22 @@ void TrainingStep::forward_and_backward(const Batch& batch, std::int64_t first_s
   context.random.first_sample = first_sample;
   kernels::KernelLog* const log = context.exec.log;
   std::optional<kernels::KernelPhaseScope> phase(std::in_place, log, kernels::KernelPhase::forward);
-  const Tensor loss = model_.forward_loss(
-      context, batch.images, batch.labels,
-      {{.label_smoothing = loss_.label_smoothing,
-        .divisor = loss_.mean ? static_cast<float>(effective_batch) : 1.0f,
-        .metrics = ring_.as<kernels::MetricSums>(),
-        .metric_slot = optimizer_.metric_slot_address()},  // of the update under way, which the device knows
-       optimizer_.loss_scale()});
+  const Tensor loss = forward_loss(context, batch,
+                                   {.divisor = loss_.mean ? static_cast<float>(effective_batch) : 1.0f,
+                                    .sums = ring_->updates(),
+                                    .slot = optimizer_.metric_slot_address(),  // of the update under way, which the
+                                    .seed = optimizer_.loss_scale()});         // device knows
   memory().note_phase("backward");
   phase.emplace(log, kernels::KernelPhase::backward);
   tape.backward(context, loss, optimizer_.loss_scale());
+}
+
+/// The output, where metrics read it, is gone before backward begins, but for what the loss keeps of it.
+Tensor TrainingStep::forward_loss(const Context& context, const Batch& batch, const LossCall& call) const {
+  if (!ring_->reads_output()) return model_.forward_loss(context, batch.tensors, *loss_.loss, call);
+  Tensor output, loss = model_.forward_loss(context, batch.tensors, *loss_.loss, call, &output);
+  ring_->accumulate(context, output, batch.tensors, call.slot);
+  return loss;
 }
 
 void TrainingStep::update() {
@@ -252,7 +316,7 @@ void TrainingStep::update() {
   if (recording)
     ++recorded_updates_;
   else
-    pending_slots_.push_back(slot);
+    ring_->note(slot);
 }
 
 void TrainingStep::require_metric_slots(int updates) const {
@@ -263,7 +327,7 @@ void TrainingStep::require_metric_slots(int updates) const {
 
 /// One more update has run without `update`.
 void TrainingStep::note_update() {
-  pending_slots_.push_back(optimizer_.metric_slot());
+  ring_->note(optimizer_.metric_slot());
   optimizer_.set_metric_slot(optimizer_.metric_slot() + 1);
 }
 
@@ -273,65 +337,26 @@ void TrainingStep::evaluate(const Batch& batch) {
 
 void TrainingStep::forward_and_measure(const Batch& batch) {
   const Context context = model_.context(Pass::evaluate);
-  (void)model_.forward_loss(
-      context, batch.images, batch.labels,
-      {{.label_smoothing = loss_.label_smoothing, .metrics = ring_.as<kernels::MetricSums>() + kMetricRing}, {}});
+  const kernels::KernelPhaseScope phase(context.exec.log, kernels::KernelPhase::forward);
+  ring_->begin_evaluation();
+  try {
+    (void)forward_loss(context, batch, {.sums = ring_->evaluation()});
+  } catch (...) {  // out of memory, say: it may be tried again in smaller pieces
+    ring_->undo_evaluation();
+    throw;
+  }
 }
 
 // Metrics on their way from the device's ring to the host.
 
-namespace {
-
-constexpr std::size_t kRingBytes = sizeof(kernels::MetricSums) * TrainingStep::kMetricRing;
-constexpr std::size_t kControlBytes = sizeof(kernels::UpdateControl);
-
-Metrics to_metrics(const kernels::MetricSums& sums) {
-  const auto samples = static_cast<std::int64_t>(sums.samples);
-  if (samples == 0) return {};
-  return {sums.loss / sums.samples, sums.correct / sums.samples, samples};
-}
-
-/// Host memory of `bytes` that the device can copy to while the host goes on. Where the device is the host, or none at
-/// all, it is no part of a run's memory.
-Tensor reading_memory(Runtime& runtime, Device device, std::size_t bytes) {
-  const Shape shape{static_cast<std::int64_t>(bytes)};
-  if (device.is_cuda())
-    return {std::make_shared<Storage>(runtime.pinned_allocator(), bytes, Stream{},
-                                      AllocationTag{Category::other, "metrics"}),
-            shape, DType::uint8};
-  return {std::make_shared<Storage>(new std::byte[bytes](), bytes, Device::cpu(),
-                                    [](void* data) { delete[] static_cast<std::byte*>(data); }),
-          shape, DType::uint8};
-}
-
-}  // namespace
-
 void TrainingStep::begin_reading() {
   if (accumulating_) throw Error("training step: metrics are read between micro_batch() and update()");
   model_.runtime().refresh_limit(model_.device());  // first: where it throws, the metrics can still be read
-  if (!reading_.defined()) {
-    reading_ = reading_memory(model_.runtime(), model_.device(), kRingBytes + kControlBytes);
-    read_.emplace(model_.device());
-  }
-  read_->synchronize();  // one that was not finished is dropped
-  const Stream stream = model_.runtime().stream(model_.device());
-  copy_bytes(reading_.data(), ring_.data(), kRingBytes, stream);
-  copy_bytes(reading_.as<std::byte>() + kRingBytes, optimizer_.control_address(), kControlBytes, stream);
-  zero_bytes(ring_.data(), kRingBytes, stream);
-  read_->record(stream);
-  read_slots_ = std::exchange(pending_slots_, {});
+  ring_->begin_reading(optimizer_.control_address());
 }
 
 std::vector<Metrics> TrainingStep::finish_reading(kernels::UpdateControl* control) {
-  std::vector<Metrics> metrics;
-  if (!reading_.defined()) return metrics;
-  read_->synchronize();
-  const bool meta = model_.device().meta;  // which has no values
-  if (control != nullptr && !meta) std::memcpy(control, reading_.as<std::byte>() + kRingBytes, kControlBytes);
-  for (const int slot : read_slots_)
-    metrics.push_back(meta ? Metrics{} : to_metrics(reading_.as<kernels::MetricSums>()[slot]));
-  read_slots_.clear();
-  return metrics;
+  return ring_->finish_reading(control);
 }
 
 std::vector<Metrics> TrainingStep::read_metrics() {
@@ -339,24 +364,14 @@ std::vector<Metrics> TrainingStep::read_metrics() {
   return finish_reading();
 }
 
-Metrics TrainingStep::read_evaluation() {
-  kernels::MetricSums sums;
-  auto* place = ring_.as<kernels::MetricSums>() + kMetricRing;
-  const Stream stream = model_.runtime().stream(model_.device());
-  copy_bytes(&sums, place, sizeof(sums), stream);
-  zero_bytes(place, sizeof(sums), stream);
-  synchronize(stream);
-  return to_metrics(sums);
-}
+Metrics TrainingStep::read_evaluation() { return ring_->read_evaluation(); }
 
 // A training step's captured mode: updates recorded from the arena's places, and run again as long as it lies there.
 
 std::unique_ptr<CapturedUpdates> TrainingStep::capture(const std::function<void()>& record) {
   if (accumulating_) throw Error("training step: capture() between micro_batch() and update()");
   if (!placements_ || !reserve_arena()) throw Error("steps are not planned");
-  const Graph& graph = model_.graph();
-  if (const NodeId node = graph.first_without_meta(); node != 0)  // what it does on the host would not be recorded
-    throw Error(fmt::format("{} does not support meta devices (Layer::supports_meta)", graph.describe(node)));
+  if (const std::string what = without_meta(); !what.empty()) throw Error(what);  // the host's part is not recorded
   const Stream stream = model_.runtime().stream(model_.device());
   const int slot = optimizer_.metric_slot();
   const void* arena = memory().arena_address();
@@ -414,15 +429,14 @@ void TrainingStep::record_part(StepPart part, std::int64_t batch, const std::fun
 void TrainingStep::warm_up(std::int64_t batch_size, bool accumulates) {
   if (accumulating_) throw Error("training step: warm_up() between micro_batch() and update()");
   const Stream stream = model_.runtime().stream(model_.device());
-  const Batch batch = random_batch(model_, batch_size, philox_key(model_.options().seed, RandomPurpose::dataset));
+  const Batch batch =
+      random_batch(model_, batch_size, philox_key(model_.options().seed, RandomPurpose::dataset), loss_);
   micro_batch(batch, 0, batch_size * (accumulates ? 2 : 1));
   if (accumulates) micro_batch(batch, batch_size, batch_size * 2);
   discard();
-  kernels::MetricSums kept;  // evaluation sums that were not read yet
-  kernels::MetricSums* evaluation = ring_.as<kernels::MetricSums>() + kMetricRing;
-  copy_bytes(&kept, evaluation, sizeof(kept), stream);
+  const std::vector<std::byte> kept = ring_->save_evaluation();  // that was not read yet
   evaluate(batch);
-  copy_bytes(evaluation, &kept, sizeof(kept), stream);
+  ring_->restore_evaluation(kept);
   optimizer_.warm_up();
   synchronize(stream);
 }

@@ -5,17 +5,22 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
 #include <vector>
 
 #include "bantam/base/error.h"
 #include "bantam/engine/graph/model.h"
+#include "bantam/engine/layers/losses.h"
 #include "bantam/engine/step/batch_source.h"
+#include "bantam/engine/step/metric.h"
 #include "bantam/engine/step/optimizer.h"
 
 namespace bantam {
 
 struct CapturedUpdates;  // captured_updates.h
+class MetricRing;
 class PartTrace;
 class PlacementPlan;
 enum class StepPart : std::uint8_t;
@@ -28,23 +33,26 @@ struct StepShapes {
   bool accumulates = false;                      ///< updates of several micro-batches
 };
 
-/// Memory for a batch of `size` images, in the type the model computes in, and their labels, in the name of `input`:
-/// nothing is written there. Throws OutOfMemory.
-Batch allocate_batch(const Model& model, std::int64_t size);
-
+/// The loss of a step, and the metrics that are counted beside it.
 struct LossOptions {
-  enum class Kind : std::uint8_t { softmax_cross_entropy } kind = Kind::softmax_cross_entropy;
-  float label_smoothing = 0.0f;
+  LossPtr loss = softmax_cross_entropy();
+  /// Those that the loss does not count read the model's output, so that its end is not fused with the loss.
+  std::vector<MetricPtr> metrics = {};
   /// true: mean over the effective batch; false: sum.
   bool mean = true;
 };
 
-/// Sums of a set of samples, read back from the device.
-struct Metrics {
-  double loss = 0;      ///< mean per sample
-  double accuracy = 0;  ///< share of samples
-  std::int64_t samples = 0;
-};
+/// The tensors of a batch that the loss and the metrics read, for a model whose output is `output` (without the batch
+/// axis), each once. Throws ShapeError where one of them does not take such an output, or two disagree on a tensor.
+std::vector<TensorFacts> targets_of(const LossOptions& loss, const Shape& output);
+
+/// Memory for a batch of `size` samples, in the name of `input`: the model's images, of the type that it computes in,
+/// and what loss and metrics read. Nothing is written there. Throws OutOfMemory.
+Batch allocate_batch(const Model& model, std::int64_t size, const LossOptions& loss = {});
+
+/// What of a step does not support meta devices, as a message says it ("layer 'own' (host_double) does not support meta
+/// devices (Layer::supports_meta)"); empty where all of it does.
+std::string without_meta(const Graph& graph, const LossOptions& loss, const OptimizerOptions& optimizer);
 
 /// One model, optimizer and loss. Metrics of steps gather in a ring on the device, read back when asked for.
 ///
@@ -57,15 +65,17 @@ class TrainingStep {
   /// Steps whose metrics the device holds before they must be read.
   static constexpr int kMetricRing = 512;
 
+  /// Throws ShapeError where the loss or a metric does not take the model's output.
   TrainingStep(Model& model, Optimizer& optimizer, LossOptions loss);
   ~TrainingStep();
   TrainingStep(const TrainingStep&) = delete;
   TrainingStep& operator=(const TrainingStep&) = delete;
 
   /// Plans every shape of `shapes` and reserves the arena, before the first step for the least memory. Other shapes are
-  /// planned when they are met. Where a layer does not support meta devices (Layer::supports_meta), each part of a step
-  /// runs once as it comes, and is planned from what it allocated then; the runtime's log says which layer it is. Where
-  /// the plan cannot be made or the arena is not to be had, steps run as before; the log says so.
+  /// planned when they are met. Where a layer, the loss, a metric or the update rule does not support meta devices
+  /// (Layer::supports_meta), each part of a step runs once as it comes, and is planned from what it allocated then; the
+  /// runtime's log says which one it is. Where the plan cannot be made or the arena is not to be had, steps run as
+  /// before; the log says so.
   void prepare(const StepShapes& shapes);
   /// The same with plans that exist already, of an equal model, optimizer, loss and device.
   void prepare(const StepShapes& shapes, std::shared_ptr<StepPlacements> placements);
@@ -109,7 +119,7 @@ class TrainingStep {
   void warm_up(std::int64_t batch, bool accumulates);
 
   /// Updates since the last read that the ring still holds.
-  int pending_metrics() const { return static_cast<int>(pending_slots_.size()); }
+  int pending_metrics() const;
   /// Metrics of each update since the last read, oldest first; waits for the device. Not between micro_batch() and
   /// update() (throws Error).
   std::vector<Metrics> read_metrics();
@@ -120,12 +130,20 @@ class TrainingStep {
   /// Sums of all `evaluate` calls since the last read; waits for the device.
   Metrics read_evaluation();
 
+  /// Throws ShapeError or DTypeError where batches of these tensors are not what model, loss and metrics read; `what`
+  /// names the data in the message ("training").
+  void check_fits(std::span<const TensorFacts> tensors, std::string_view what) const;
+
   Model& model() { return model_; }
   Optimizer& optimizer() { return optimizer_; }
+  const LossOptions& loss() const { return loss_; }
+  /// See the function of that name.
+  std::string without_meta() const;
 
  private:
   void forward_and_backward(const Batch& batch, std::int64_t first_sample, std::int64_t effective_batch);
   void forward_and_measure(const Batch& batch);
+  Tensor forward_loss(const Context& context, const Batch& batch, const LossCall& call) const;
   BfcAllocator& memory() const;
   void run_part(StepPart part, std::int64_t batch, const std::function<void()>& work);
   void run_unplanned(StepPart part, std::int64_t batch, const std::function<void()>& work);
@@ -141,11 +159,7 @@ class TrainingStep {
   Model& model_;
   Optimizer& optimizer_;
   LossOptions loss_;
-  Tensor ring_;                     // kMetricRing + 1 MetricSums: updates, then the evaluation's
-  std::vector<int> pending_slots_;  // of updates not yet read, oldest first
-  std::vector<int> read_slots_;     // of the reading under way
-  Tensor reading_;                  // its host memory: the ring, then the optimizer's scalars
-  std::optional<Event> read_;       // when it is there
+  std::unique_ptr<MetricRing> ring_;
   bool accumulating_ = false;
   static constexpr int kNotRecording = -1;
   int recorded_updates_ = kNotRecording;        // so far, while `capture` records

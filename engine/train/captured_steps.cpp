@@ -16,10 +16,7 @@ namespace {
 bool warm_up(TrainingStep& step, DeviceBatches& batches, std::int64_t accumulate) {
   const Context context = step.model().context(Pass::train).at(step.model().runtime().intern("input"));
   try {
-    for (std::int64_t i = 0; i < accumulate; ++i) {
-      const Batch batch = batches.make(context, i, accumulate);
-      step.micro_batch(batch, i * batch.size, accumulate * batch.size);
-    }
+    MicroBatches(step).accumulate(accumulate, 0, [&](std::int64_t i) { return batches.make(context, i, accumulate); });
     step.discard();
     step.optimizer().warm_up();
   } catch (const OutOfMemory&) {
@@ -44,15 +41,15 @@ CapturedSteps::CapturedSteps(TrainingStep& step, DeviceBatches& batches, std::in
     updates_ = static_cast<int>(std::clamp<std::int64_t>(batches.most_at_once() / accumulate, 1, kMostUpdates));
   if (updates_ > kMostUpdates)
     throw Error(fmt::format("{} updates a launch; at most {} can be", updates_, kMostUpdates));
-  const Graph& graph = step.model().graph();
-  if (const NodeId node = graph.first_without_meta(); wanted_ && node != 0) {
+  const std::string without_meta = step.without_meta();
+  if (wanted_ && !without_meta.empty()) {
     wanted_ = false;
-    give_up(Error(fmt::format("{} does not support meta devices (Layer::supports_meta)", graph.describe(node))));
+    give_up(Error(without_meta));
   }
   for (int i = 0; i < kAhead; ++i) launched_.emplace_back(step.model().device());
   if (step.model().device().kind != DeviceKind::cuda || mode != StepMode::captured) return;
-  if (graph.first_without_meta() != 0) return;  // nothing is recorded, so there is nothing to warm up for
-  if (batches.left() < accumulate) return;      // nothing to warm up with: the first update does it
+  if (!without_meta.empty()) return;        // nothing is recorded, so there is nothing to warm up for
+  if (batches.left() < accumulate) return;  // nothing to warm up with: the first update does it
   warm_ = warm_up(step, batches, accumulate);
   if (warm_ && captures_) (void)(record(many_, updates_) && updates_ > 1 && record(one_, 1));
 }
@@ -87,12 +84,12 @@ void CapturedSteps::hold_back() { launched_[launches_ % kAhead].synchronize(); }
 
 /// Micro-batches and update number `first` of `count` batches that are made together.
 void CapturedSteps::update_once(const Context& context, std::int64_t first, std::int64_t count, bool recording) {
-  for (std::int64_t i = 0; i < accumulate_; ++i) {
-    const Batch batch = batches_.make(context, first + i, count);
+  micro_batches_.accumulate(accumulate_, 0, [&](std::int64_t i) {
+    Batch batch = batches_.make(context, first + i, count);
     if (recording && micro_batches_.copies(batch))
       throw Error(fmt::format("micro-batches of {} samples are copied", micro_batches_.most()));
-    micro_batches_.train(batch, i * batch.size, accumulate_ * batch.size);
-  }
+    return batch;
+  });
   step_.update();
 }
 

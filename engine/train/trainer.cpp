@@ -15,17 +15,6 @@
 
 namespace bantam {
 
-namespace {
-
-void merge(Metrics& sum, const Metrics& part) {
-  const double samples = static_cast<double>(sum.samples + part.samples);
-  if (samples == 0) return;
-  const double a = static_cast<double>(sum.samples) / samples, b = static_cast<double>(part.samples) / samples;
-  sum = {sum.loss * a + part.loss * b, sum.accuracy * a + part.accuracy * b, sum.samples + part.samples};
-}
-
-}  // namespace
-
 Trainer::Trainer(TrainingStep& step, BatchSource& train, BatchSource* validation, TrainerOptions options)
     : step_(step), train_(train), validation_(validation), options_(options), micro_batches_(step) {
   if (options_.epochs < 0) throw ConfigError(fmt::format("train.epochs must not be negative, got {}", options_.epochs));
@@ -44,13 +33,7 @@ Trainer::Trainer(TrainingStep& step, BatchSource& train, BatchSource* validation
 Trainer::~Trainer() = default;
 
 void Trainer::check_fits(const BatchSource& source, const char* what) const {
-  const Graph& graph = step_.model().graph();
-  if (source.image_shape() != graph.input_shape())
-    throw ShapeError(fmt::format("the {} data give images {}, the model takes {}", what,
-                                 to_string(source.image_shape()), to_string(graph.input_shape())));
-  if (Shape{source.classes()} != graph.output_shape())
-    throw ShapeError(fmt::format("the {} data have {} classes, the model gives {}", what, source.classes(),
-                                 to_string(graph.output_shape())));
+  step_.check_fits(source.tensors(), what);
 }
 
 StepShapes Trainer::shapes() const {
@@ -183,6 +166,7 @@ void Trainer::finish_read(EpochState& state) {
   event.images_per_second = static_cast<double>(samples) / seconds;
   event.epoch_loss = state.sum.loss;
   event.epoch_accuracy = state.sum.accuracy;
+  event.epoch_values = state.sum.values;
   event.data_wait_share = waited_seconds() / epoch_seconds;
   const double updates_left =
       static_cast<double>(state.updates - event.update) +
@@ -357,17 +341,10 @@ bool Trainer::run_micro_batches(std::int64_t first_batch) {
   std::int64_t effective = 0;
   for (std::int64_t batch = first_batch; batch < end; ++batch) effective += train_.size_of(batch);
   const Context context = step_.model().context(Pass::train).at(step_.model().runtime().intern("input"));
-  std::int64_t first_sample = 0;
-  for (std::int64_t index = first_batch; index < end; ++index) {
-    if (index > first_batch && stop_requested()) {
-      step_.discard();
-      return false;
-    }
-    const Batch batch = next_batch(context, index);
-    micro_batches_.train(batch, first_sample, effective);
-    first_sample += batch.size;
-  }
-  return true;
+  return micro_batches_.accumulate(end - first_batch, effective, [&](std::int64_t i) -> std::optional<Batch> {
+    if (i > 0 && stop_requested()) return std::nullopt;
+    return next_batch(context, first_batch + i);
+  });
 }
 
 }  // namespace bantam

@@ -15,6 +15,7 @@
 #include "bantam/engine/step/micro_batches.h"
 #include "bantam/engine/step/step_mode.h"
 #include "bantam/engine/step/training_step.h"
+#include "bantam/engine/train/schedule.h"
 
 namespace bantam {
 
@@ -40,7 +41,7 @@ struct TrainerOptions {
   int updates_a_launch = 0;
   /// The learning rate of each update, counted over all epochs, whether it was done or skipped; empty: the optimizer's,
   /// which callbacks may change.
-  std::function<float(std::int64_t update)> learning_rate;
+  Schedule learning_rate;
   /// What to do where a micro-batch does not fit. An update is then repeated from its first batch, which the source is
   /// asked for again; once halved, micro-batches stay so. What a batch itself takes on the device is not made smaller:
   /// where there is no room for it beside the model, the run stops at once.
@@ -60,6 +61,7 @@ struct ProgressEvent {
   double images_per_second = 0;               ///< since the last event
   double eta_seconds = 0;                     ///< to the end of all epochs
   double epoch_loss = 0, epoch_accuracy = 0;  ///< so far
+  std::vector<MetricValue> epoch_values;      ///< so far, of metrics that the loss does not count
   double data_wait_share = 0;                 ///< of this epoch's time
 };
 /// An evaluation under way, after an epoch's updates.

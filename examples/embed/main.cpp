@@ -62,7 +62,7 @@ int main() {
     pixels[i] = random.uniform() + ((row / 4) * 2 + column / 4 == sample % 4 ? 1.0f : 0.0f);
   }
   const Tensor images = ops::cast(context, context.upload({64, 8, 8, 3}, pixels.data()), context.precision.compute());
-  const Batch batch{.images = images, .labels = context.upload({64}, labels.data()), .size = 64};
+  const Batch batch{.tensors = {{kImages, images}, {kLabels, context.upload({64}, labels.data())}}, .size = 64};
 
   double accuracy = 0;
   for (int i = 0; i < 60; ++i) {

@@ -107,39 +107,31 @@ LayerPtr read_activation_layer(ConfigMap& options) {
 }
 
 
-constexpr LayerKind kKinds[] = {
-    {"conv2d", read_conv2d},
-    {"depthwise_conv2d", read_depthwise_conv2d},
-    {"separable_conv2d", read_separable_conv2d},
-    {"dense", read_dense},
-    {"batch_norm", read_batch_norm},
-    {"max_pool", read_max_pool},
-    {"average_pool", read_average_pool},
-    {"global_average_pool", [](ConfigMap&) { return global_average_pool(); }},
-    {"global_max_pool", [](ConfigMap&) { return global_max_pool(); }},
-    {"dropout", read_dropout},
-    {"flatten", [](ConfigMap&) { return flatten(); }},
-    {"relu", read_activation_layer<Activation::relu>},
-    {"relu6", read_activation_layer<Activation::relu6>},
-    {"leaky_relu", read_activation_layer<Activation::leaky_relu>},
-    {"gelu", read_activation_layer<Activation::gelu>},
-    {"silu", read_activation_layer<Activation::silu>},
-    {"sigmoid", read_activation_layer<Activation::sigmoid>},
-    {"tanh", read_activation_layer<Activation::tanh>},
-};
-
 }  // namespace
 
-const LayerKind* find_layer_kind(std::string_view name) {
-  for (const LayerKind& kind : kKinds)
-    if (kind.name == name) return &kind;
-  return nullptr;
-}
-
-std::vector<std::string> layer_kind_names() {
-  std::vector<std::string> names;
-  for (const LayerKind& kind : kKinds) names.emplace_back(kind.name);
-  return names;
+Registry<Reader<LayerPtr>>& layer_kinds() {
+  static Registry<Reader<LayerPtr>> table("layer",
+                                          {
+                                              {"conv2d", read_conv2d},
+                                              {"depthwise_conv2d", read_depthwise_conv2d},
+                                              {"separable_conv2d", read_separable_conv2d},
+                                              {"dense", read_dense},
+                                              {"batch_norm", read_batch_norm},
+                                              {"max_pool", read_max_pool},
+                                              {"average_pool", read_average_pool},
+                                              {"global_average_pool", [](ConfigMap&) { return global_average_pool(); }},
+                                              {"global_max_pool", [](ConfigMap&) { return global_max_pool(); }},
+                                              {"dropout", read_dropout},
+                                              {"flatten", [](ConfigMap&) { return flatten(); }},
+                                              {"relu", read_activation_layer<Activation::relu>},
+                                              {"relu6", read_activation_layer<Activation::relu6>},
+                                              {"leaky_relu", read_activation_layer<Activation::leaky_relu>},
+                                              {"gelu", read_activation_layer<Activation::gelu>},
+                                              {"silu", read_activation_layer<Activation::silu>},
+                                              {"sigmoid", read_activation_layer<Activation::sigmoid>},
+                                              {"tanh", read_activation_layer<Activation::tanh>},
+                                          });
+  return table;
 }
 
 }  // namespace bantam::models

@@ -143,17 +143,18 @@ NodeId read_residual(Building& graph, ConfigMap& options, const Place& place) {
 
 NodeId read_layer(Building& graph, const ConfigNode& item, const Place& place) {
   const ConfigNode::Named named = item.as_named();
-  const LayerKind* kind = find_layer_kind(named.name);
-  const bool is_residual = named.name == "residual";
-  if (!kind && !is_residual && named.name != "block") {
-    std::vector<std::string> names = layer_kind_names();
+  const bool is_residual = named.name == "residual", is_block = named.name == "block";
+  const Reader<LayerPtr>* read = layer_kinds().find(named.name);
+  if (!read && !is_residual && !is_block) {
+    std::vector<std::string> names = layer_kinds().names();
     names.insert(names.end(), {"residual", "block"});
     named.options.fail_unknown("layer", named.name, names);
   }
   ConfigMap options = named.options.as_map();
-  if (!kind) return is_residual ? read_residual(graph, options, place) : read_block(graph, options, place);
+  if (is_residual) return read_residual(graph, options, place);
+  if (is_block) return read_block(graph, options, place);
   const std::string name = read_name(graph, options, place.prefix, named.name);
-  LayerPtr layer = kind->read(options);
+  LayerPtr layer = (*read)(options);
   options.finish();
   return add_node(graph, name, std::move(layer), {place.last}, named.options);
 }

@@ -91,9 +91,10 @@ const std::vector<Floor> kHouse = {
       ""},
      {}},
     {"engine", {"runtime", "program", "autograd", "ops", "layers", "graph", "step", "plan", "train"}, {}},
-    {"data", {"formats", "pipeline", "delivery"}, {}},
+    {"data", {"formats", "augment", "pipeline", "delivery"}, {}},
     {"models", {"zoo", "yaml"}, {"data"}},
-    {"cli", {"config", "session", "measure", "fit", "print", "report", "train", "plan", "see", ""}, {}},
+    {"run", {"config", "fit", "session", "bench", "profile", ""}, {}},
+    {"cli", {"config", "print", "report", "train", "plan", "see", ""}, {}},
 };
 
 /// Most units of a room: a header and its source count once.

@@ -37,6 +37,17 @@ inline std::shared_ptr<const Dataset> ramp_dataset(Runtime& runtime, std::int64_
   return set;
 }
 
+/// Both splits in memory.
+struct DatasetSplits {
+  std::shared_ptr<const Dataset> train, test;
+};
+
+/// As a run opens them with `cache: ram`.
+inline DatasetSplits read_splits(Runtime& runtime, const SampleSplits& splits, bool verify = false) {
+  for (const auto& reader : {splits.train, splits.held_out}) reader->check(verify, runtime.threads());
+  return {read_dataset(runtime, *splits.train), read_dataset(runtime, *splits.held_out)};
+}
+
 /// A batch on the host.
 struct HostBatch {
   std::int64_t index = 0, size = 0;
@@ -47,8 +58,8 @@ struct HostBatch {
 };
 
 inline HostBatch copy_batch(const Batch& batch, Stream stream) {
-  return {batch.index, batch.size, batch.images.shape(), to_host_floats(batch.images, stream),
-          to_host<std::int32_t>(batch.labels, stream)};
+  return {batch.index, batch.size, batch.at(kImages).shape(), to_host_floats(batch.at(kImages), stream),
+          to_host<std::int32_t>(batch.at(kLabels), stream)};
 }
 
 /// All that `next` still gives.

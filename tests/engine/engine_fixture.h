@@ -73,8 +73,9 @@ inline Batch make_batch(const Context& context, const Shape& image, std::int64_t
       pixels.push_back(values[i] + (static_cast<std::int64_t>(i) % classes == label ? 0.5f : 0.0f));
   }
   Batch batch;
-  batch.images = ops::cast(context, context.upload(image.prepend(samples), pixels.data()), context.precision.compute());
-  batch.labels = context.upload({samples}, labels.data());
+  const Tensor floats = context.upload(image.prepend(samples), pixels.data());
+  batch.tensors.set(kImages, ops::cast(context, floats, context.precision.compute()));
+  batch.tensors.set(kLabels, context.upload({samples}, labels.data()));
   batch.size = samples;
   return batch;
 }
@@ -84,8 +85,10 @@ class MemorySource : public BatchSource {
  public:
   MemorySource(Shape image, std::int64_t classes, std::int64_t samples, std::int64_t batch)
       : image_(image), classes_(classes), samples_(samples), batch_(batch) {}
-  Shape image_shape() const override { return image_; }
-  std::int64_t classes() const override { return classes_; }
+  std::vector<TensorFacts> tensors() const override {
+    return {{.name = std::string(kImages), .shape = image_},
+            {.name = std::string(kLabels), .dtype = DType::int32, .classes = classes_}};
+  }
   std::int64_t batch_size() const override { return batch_; }
   std::int64_t batches_per_epoch() const override { return (samples_ + batch_ - 1) / batch_; }
   std::int64_t size_of(std::int64_t index) const override { return std::min(batch_, samples_ - index * batch_); }

@@ -12,8 +12,9 @@ inline void walk(Model& model, const Optimizer& optimizer, const Batch& batch, s
   Context ctx = model.context(Pass::train);
   Tape tape;
   ctx.tape = &tape;
-  const Tensor loss = model.forward_loss(ctx, batch.images, batch.labels,
-                                         {{.divisor = static_cast<float>(effective_batch)}, optimizer.loss_scale()});
+  const Tensor loss =
+      model.forward_loss(ctx, batch.tensors, *softmax_cross_entropy(),
+                         {.divisor = static_cast<float>(effective_batch), .seed = optimizer.loss_scale()});
   (void)tape.backward(ctx, loss, optimizer.loss_scale());
 }
 

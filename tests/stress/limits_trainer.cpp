@@ -55,7 +55,7 @@ struct RunResult {
 void train_epoch(TrainingStep& step, const std::atomic<bool>& stop, RunResult& result) {
   const Device device = step.model().device();
   Runtime& runtime = step.model().runtime();
-  PipelineOptions pipeline{.cache = CacheKind::device, .random_flip = true, .batch_size = kBatch};
+  PipelineOptions pipeline{.cache = CacheKind::device, .augmentations = {random_flip()}, .batch_size = kBatch};
   pipeline.shuffle.emplace();
   ImageBatchSource source(runtime,
                           testing::ramp_dataset(runtime, kBatch * kEpoch, step.model().graph().input_shape(), kClasses),

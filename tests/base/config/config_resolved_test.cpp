@@ -1,5 +1,6 @@
 // The resolved configuration: complete, in order, and the same when it is loaded again.
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -160,6 +161,32 @@ TEST(Resolved, LongMapsBecomeBlocks) {
 }
 
 TEST(Resolved, AnEmptyDocumentIsAnEmptyMap) { EXPECT_EQ(ConfigDocument::parse("", "t.yaml").resolved_yaml(), "{}\n"); }
+
+TEST(Resolved, AValueThatIsSetLaterReadsAsAnOverride) {
+  for (const auto& [path, value] :
+       std::vector<std::pair<std::string, std::string>>{{"seed", "4"},
+                                                        {"device", "cpu"},
+                                                        {"train.workers", "3"},
+                                                        {"memory.growth", "false"},
+                                                        {"layers.leaky_relu.slope", "0.5"},
+                                                        {"layers.dense.kernel", "[4, 4]"}}) {
+    const auto document = ConfigDocument::parse(kText, "t.yaml");
+    const std::string before = read_run(document), text = document.resolved_yaml();
+    const ConfigDocument other = document.with_value(path, value);
+    EXPECT_EQ(document.resolved_yaml(), text) << "the document itself stays";
+    const auto typed = ConfigDocument::parse(kText, "t.yaml", std::vector{path + "=" + value});
+    const std::string after = read_run(typed);
+    EXPECT_NE(after, before) << path;
+    EXPECT_EQ(other.resolved_yaml(), typed.resolved_yaml()) << path;
+    EXPECT_EQ(read_run(other), after) << path;
+  }
+}
+
+TEST(Resolved, AValueForNoPlaceIsRefused) {
+  const auto document = ConfigDocument::parse(kText, "t.yaml");
+  EXPECT_THROW((void)document.with_value("layers.conv.slope", "1"), ConfigError);
+  EXPECT_THROW((void)document.with_value("train.epochs.five", "1"), ConfigError);
+}
 
 }  // namespace
 }  // namespace bantam

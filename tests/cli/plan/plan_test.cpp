@@ -88,7 +88,9 @@ TEST_F(Plan, IsWhatAWholeRunTakes) {
       {"train.evaluate=false", "recompute=all", "precision=mixed_float16"},
       {"train.epochs=3", kShortBatches, "data.train_samples=17", "data.test_samples=300"},
       {"data.pipeline=[{batch: {size: 60}}, {prefetch: {depth: 1, workers: 0}}]", "train.accumulate=2"},
-      {"data.pipeline=[{cache: device}, {batch: {size: 9}}, {prefetch: {depth: 5, workers: 2}}]"}};
+      {"data.pipeline=[{cache: device}, {batch: {size: 9}}, {prefetch: {depth: 5, workers: 2}}]"},
+      {"data.pipeline=[{cache: off}, {batch: {size: 24}}, {prefetch: {depth: 2, workers: 1}}]", "train.epochs=2"},
+      {"data.pipeline=[{cache: off}, {batch: {size: 9}}, {prefetch: {depth: auto, workers: 0}}]"}};
   int number = 0;
   for (const auto& overrides : runs) {
     std::vector<std::string> arguments = {"plan", "tiny.yaml", "--json"};

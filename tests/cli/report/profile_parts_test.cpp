@@ -1,37 +1,13 @@
-// What a profile is made of: addresses put in a row, and pickled values.
+// Pickled values, as Python reads them.
 #include <gtest/gtest.h>
 
-#include "bantam/base/error.h"
 #include "bantam/cli/report/pickle.h"
-#include "bantam/cli/report/profile_run.h"
 
 namespace bantam::cli {
 namespace {
 
 using Json = nlohmann::ordered_json;
 using namespace std::string_literals;
-
-TEST(AddressRow, PutsRangesInTheOrderOfTheirFirstUse) {
-  const std::vector<MemoryRegion> regions = {{0x1000, 0x1000}, {0x9000, 0x2000}, {0xf000, 0x1000}};
-  const std::vector<TraceEvent> events = {{.address = 0x9100, .bytes = 0x100},
-                                          {.address = 0x5100, .bytes = 0x100},  // in no region: given back since
-                                          {.address = 0x1000, .bytes = 0x100},
-                                          {.address = 0x5200, .bytes = 0x300}};
-  const AddressRow row(regions, events);
-  ASSERT_EQ(row.ranges().size(), 4u);
-  EXPECT_EQ(row.ranges()[0].address, 0x9000u);
-  EXPECT_EQ(row.ranges()[1].address, 0x5100u);
-  EXPECT_EQ(row.ranges()[1].bytes, 0x400u) << "neighbours are one range";
-  EXPECT_FALSE(row.ranges()[1].held);
-  EXPECT_EQ(row.ranges()[2].address, 0x1000u);
-  EXPECT_EQ(row.ranges()[3].address, 0xf000u) << "never used: last";
-  EXPECT_EQ(row.offset(0x9100), 0x100u);
-  EXPECT_EQ(row.offset(0x5200), 0x2100u);
-  EXPECT_EQ(row.offset(0x1000), 0x2400u);
-  EXPECT_EQ(row.offset(0xffff), 0x3400u + 0xfff);
-  EXPECT_THROW((void)row.offset(0x3000), Error);
-  EXPECT_THROW((void)row.offset(0x10), Error);
-}
 
 TEST(Pickle, WritesWhatPythonReads) {
   const auto body = [](const Json& value) {

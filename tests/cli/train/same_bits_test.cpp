@@ -22,6 +22,10 @@ TEST_F(SameBits, WhateverRunsIt) {
   EXPECT_EQ(weights("two_threads", {"--threads", "2"}), base);
   EXPECT_EQ(weights("workers_0", {"data.pipeline.prefetch.workers=0"}), base);
   EXPECT_EQ(weights("workers_4", {"data.pipeline.prefetch.workers=4", "data.pipeline.prefetch.depth=5"}), base);
+  EXPECT_EQ(weights("uncached", {"data.pipeline=[{cache: off}, {shuffle: {}}, {random_crop: {padding: 2}}, "
+                                 "{random_flip: {}}, {normalize: {scale: 0.00392156862745098}}, "
+                                 "{batch: {size: 16, drop_last: true}}, {prefetch: {depth: 3, workers: 2}}]"}),
+            base);
   EXPECT_EQ(weights("recompute_all", {"recompute=all"}), base);
   EXPECT_EQ(weights("recompute_block", {"recompute=[middle]"}), base);
   EXPECT_NE(weights("other_seed", {"--seed", "8"}), base);

@@ -9,7 +9,7 @@ namespace bantam {
 namespace {
 
 const Shape kImage = {8, 8, 3};
-constexpr std::int64_t kBatch = 16, kUpdates = 21, kImages = kBatch * 20 + 3;  // an epoch's last batch is short
+constexpr std::int64_t kBatch = 16, kUpdates = 21, kSamples = kBatch * 20 + 3;  // an epoch's last batch is short
 constexpr std::uint64_t kMiB = 1u << 20, kHungerASample = 4 * kMiB;
 constexpr std::uint64_t kEnough = 256 * kMiB, kForHalves = 56 * kMiB;  // for pieces of 8, and not for 16 samples
 
@@ -60,9 +60,11 @@ struct Training : Callback {
     Model model(runtime, device, network(), {.seed = 7});
     Optimizer optimizer(model, {.learning_rate = 2e-3f});
     TrainingStep step(model, optimizer, {});
-    const PipelineOptions pipeline{
-        .cache = CacheKind::device, .normalize = {.scale = 1.0 / 255}, .random_flip = true, .batch_size = kBatch};
-    ImageBatchSource data(runtime, testing::ramp_dataset(runtime, kImages, kImage),
+    const PipelineOptions pipeline{.cache = CacheKind::device,
+                                   .normalize = {.scale = 1.0 / 255},
+                                   .augmentations = {random_flip()},
+                                   .batch_size = kBatch};
+    ImageBatchSource data(runtime, testing::ramp_dataset(runtime, kSamples, kImage),
                           LoaderOptions{.pipeline = pipeline, .device = device, .seed = 5, .staged_on_cpu = true});
     Trainer trainer(step, data, nullptr,
                     {.epochs = 2,

@@ -19,7 +19,7 @@ using testing::TemporaryFolder;
 const Shape kImage = {8, 8, 3};
 constexpr std::int64_t kBatch = 4, kAccumulate = 2;
 constexpr std::int64_t kUpdates = 41;  // an epoch: 40 of two full batches, one short
-constexpr std::int64_t kImages = kBatch * kAccumulate * 40 + 3;
+constexpr std::int64_t kSamples = kBatch * kAccumulate * 40 + 3;
 
 /// Waits for the device in the middle of a step, as a program's own layer may.
 class Waiter : public Layer {
@@ -134,13 +134,12 @@ struct Training : Callback {
   std::unique_ptr<ImageBatchSource> source(bool trains) {
     PipelineOptions pipeline{.cache = CacheKind::device,
                              .normalize = {.scale = 1.0 / 255, .mean = {0.5}, .std = {0.25}},
-                             .random_crop = RandomCropOptions{.padding = 2},
-                             .random_flip = true,
+                             .augmentations = {random_crop({.padding = 2}), random_flip()},
                              .batch_size = kBatch};
     pipeline.shuffle.emplace();
     if (!trains) pipeline = evaluation_pipeline(pipeline);
     return std::make_unique<ImageBatchSource>(
-        runtime, ramp_dataset(runtime, trains ? kImages : 9, kImage),
+        runtime, ramp_dataset(runtime, trains ? kSamples : 9, kImage),
         LoaderOptions{.pipeline = pipeline, .device = device, .seed = 5, .staged_on_cpu = true});
   }
 

@@ -1,7 +1,10 @@
 // The `data:` section: what it may say, and a table of what it may not, each with its place in the file.
 #include "bantam/data/delivery/data_config.h"
 
+#include <algorithm>
+
 #include "bantam/base/error.h"
+#include "bantam/data/formats/generated.h"
 #include "tests/data/support.h"
 
 namespace bantam {
@@ -11,6 +14,23 @@ using testing::message_of;
 
 DataOptions read(const std::string& text) {
   return read_data_config(ConfigDocument::parse(text, "t.yaml").map().node("data"));
+}
+
+std::vector<std::string> names(const PipelineOptions& pipeline) {
+  std::vector<std::string> names;
+  for (const auto& augmentation : pipeline.augmentations) names.emplace_back(augmentation->name());
+  return names;
+}
+
+/// The least row that a window begins at: the padding of a crop, negative.
+int least_corner(const PipelineOptions& pipeline) {
+  const BatchPlanner planner(pipeline, batch_shape(pipeline, {32, 32, 3}), 1);
+  const std::vector<std::int32_t> order(500);
+  std::vector<kernels::ImagePlacement> placements(order.size());
+  planner.plan(order, 0, 0, placements);
+  int least = 0;
+  for (const kernels::ImagePlacement& placement : placements) least = std::min<int>(least, placement.top);
+  return least;
 }
 
 std::string with_pipeline(const std::string& stages) { return "data:\n  format: generated\n  pipeline:\n" + stages; }
@@ -30,18 +50,18 @@ TEST(DataConfig, ReadsACompleteSection) {
     - batch: {size: 16, drop_last: true}
     - prefetch: {depth: 3, workers: 0}
 )");
-  EXPECT_EQ(std::get<Cifar10Options>(options.source).path, "some/folder");
   EXPECT_EQ(options.limit, 500);
   EXPECT_TRUE(options.verify);
   const PipelineOptions& p = options.pipeline;
   EXPECT_EQ(p.cache, CacheKind::device);
   EXPECT_EQ(p.shuffle.value().buffer, 100);
   EXPECT_EQ(p.shuffle->seed, 9u);
-  EXPECT_EQ(p.random_crop.value().height, 28);
-  EXPECT_EQ(p.random_crop->width, 30);
-  EXPECT_EQ(p.random_crop->padding, 2);
-  EXPECT_EQ(p.random_crop->mode, kernels::PadMode::reflect);
-  EXPECT_TRUE(p.random_flip);
+  ASSERT_EQ(names(p), (std::vector<std::string>{"random_crop", "random_flip"}));
+  const auto shape = batch_shape(p, {32, 32, 3});
+  EXPECT_EQ(shape.out_h, 28);
+  EXPECT_EQ(shape.out_w, 30);
+  EXPECT_EQ(shape.pad_mode, kernels::PadMode::reflect);
+  EXPECT_EQ(least_corner(p), -2);
   EXPECT_EQ(p.normalize.scale, 0.5);
   EXPECT_EQ(p.normalize.mean, (std::vector<double>{1, 2, 3}));
   EXPECT_EQ(p.normalize.std, (std::vector<double>{4}));
@@ -59,12 +79,12 @@ TEST(DataConfig, StagesMayBePlainNamesAndDefaultsHold) {
   EXPECT_EQ(options.pipeline.cache, CacheKind::ram);
   EXPECT_EQ(options.pipeline.shuffle.value().buffer, 0);
   EXPECT_FALSE(options.pipeline.shuffle->seed);
-  EXPECT_TRUE(options.pipeline.random_flip);
+  EXPECT_EQ(names(options.pipeline), std::vector<std::string>{"random_flip"});
   EXPECT_FALSE(options.pipeline.drop_last);
   EXPECT_FALSE(options.pipeline.prefetch.depth);  // auto
   EXPECT_FALSE(options.pipeline.prefetch.workers);
   EXPECT_EQ(options.limit, 0);
-  EXPECT_EQ(std::get<GeneratedOptions>(options.source).train_samples, GeneratedOptions{}.train_samples);
+  EXPECT_EQ(train_facts(options).size, GeneratedOptions{}.train_samples);
 }
 
 TEST(DataConfig, WithoutPrefetchBatchesAreMadeWhenAskedFor) {
@@ -80,7 +100,7 @@ TEST(DataConfig, TheResolvedTextLoadsToTheSame) {
   (void)read_data_config(document.map().node("data"));
   const DataOptions again = read(document.resolved_yaml());
   EXPECT_EQ(again.pipeline.normalize.mean, (std::vector<double>{1, 2, 3}));
-  EXPECT_EQ(again.pipeline.random_crop.value().padding, 4);
+  EXPECT_EQ(least_corner(again.pipeline), -4);
   EXPECT_FALSE(again.pipeline.prefetch.workers);
   EXPECT_FALSE(again.pipeline.shuffle.value().seed);
 }
@@ -200,9 +220,9 @@ TEST(OpenData, AMetaDeviceNeedsNoFiles) {
       ASSERT_TRUE(data.train->next(context, batch));
       EXPECT_EQ(batch.size, 36);
       EXPECT_EQ(batch.index, 1);
-      EXPECT_EQ(batch.images.shape(), (Shape{36, 32, 32, 3}));
-      EXPECT_EQ(batch.images.dtype(), DType::float16);
-      EXPECT_EQ(batch.labels.shape(), (Shape{36}));
+      EXPECT_EQ(batch.at(kImages).shape(), (Shape{36, 32, 32, 3}));
+      EXPECT_EQ(batch.at(kImages).dtype(), DType::float16);
+      EXPECT_EQ(batch.at(kLabels).shape(), (Shape{36}));
       EXPECT_FALSE(data.train->next(context, batch));
       if (target.kind == DeviceKind::cuda && cache == "device") {
         // Both splits lie on the device.

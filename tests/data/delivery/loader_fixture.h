@@ -10,7 +10,7 @@
 
 namespace bantam {
 
-inline constexpr std::int64_t kImages = 53;
+inline constexpr std::int64_t kSamples = 53;
 inline constexpr std::int64_t kBatch = 8;
 inline const Shape kShape = {4, 5, 3};
 
@@ -24,7 +24,7 @@ class LoaderTest : public ::testing::TestWithParam<Device> {
   Context context(PrecisionKind precision = PrecisionKind::float32) {
     return Context::make(*runtime_, GetParam(), Precision{precision});
   }
-  std::shared_ptr<const Dataset> dataset(std::int64_t size = kImages) {
+  std::shared_ptr<const Dataset> dataset(std::int64_t size = kSamples) {
     return testing::ramp_dataset(*runtime_, size, kShape);
   }
   std::unique_ptr<ImageBatchSource> source(PipelineOptions pipeline, std::uint64_t seed = 1, bool staged = false) {
@@ -46,8 +46,7 @@ inline PipelineOptions full() {
   PipelineOptions options = plain();
   options.shuffle.emplace();
   options.normalize = {.scale = 1.0 / 255, .mean = {0.1, 0.2, 0.3}, .std = {0.5, 0.6, 0.7}};
-  options.random_crop = RandomCropOptions{.padding = 2, .mode = kernels::PadMode::reflect};
-  options.random_flip = true;
+  options.augmentations = {random_crop({.padding = 2, .mode = kernels::PadMode::reflect}), random_flip()};
   return options;
 }
 

@@ -30,7 +30,7 @@ TEST_P(LoaderTest, ImagesComeInOrderAsTheyAre) {
         ASSERT_EQ(batch.images[static_cast<std::size_t>(i * 60 + p)], static_cast<float>(ramp_pixel(image, p)));
     }
   }
-  EXPECT_EQ(image, kImages);
+  EXPECT_EQ(image, kSamples);
 }
 
 TEST_P(LoaderTest, NormalizeByHand) {
@@ -58,12 +58,11 @@ float padded_pixel(std::int64_t image, std::int64_t row, std::int64_t column, st
 TEST_P(LoaderTest, CropAndFlipFollowThePlan) {
   for (const auto mode : {kernels::PadMode::zero, kernels::PadMode::reflect}) {
     PipelineOptions options = plain();
-    options.random_crop = RandomCropOptions{.height = 3, .width = 5, .padding = 2, .mode = mode};
-    options.random_flip = true;
+    options.augmentations = {random_crop({.height = 3, .width = 5, .padding = 2, .mode = mode}), random_flip()};
     const BatchPlanner planner(options, batch_shape(options, kShape), 1);
-    std::vector<std::int32_t> order(kImages);
+    std::vector<std::int32_t> order(kSamples);
     std::iota(order.begin(), order.end(), 0);
-    std::vector<kernels::ImagePlacement> placements(kImages);
+    std::vector<kernels::ImagePlacement> placements(kSamples);
     planner.plan(order, 4, 0, placements);
     std::size_t image = 0;
     for (const HostBatch& batch : whole_epoch(*source(options), context(), 4)) {
@@ -78,7 +77,7 @@ TEST_P(LoaderTest, CropAndFlipFollowThePlan) {
                                                          (p.flip ? 4 - j : j) + p.left, c, mode));
       }
     }
-    EXPECT_EQ(image, static_cast<std::size_t>(kImages));
+    EXPECT_EQ(image, static_cast<std::size_t>(kSamples));
   }
 }
 
@@ -90,15 +89,15 @@ TEST_P(LoaderTest, AShuffledEpochGivesEverySampleOnceWithItsLabel) {
   for (const HostBatch& batch : whole_epoch(*shuffled, context(), 0)) {
     for (std::size_t i = 0; i < batch.labels.size(); ++i) {
       std::int64_t image = 0;
-      while (image < kImages && static_cast<float>(ramp_pixel(image, 0)) != batch.images[i * 60]) ++image;
+      while (image < kSamples && static_cast<float>(ramp_pixel(image, 0)) != batch.images[i * 60]) ++image;
       seen.push_back(image);
       EXPECT_EQ(batch.labels[i], ramp_label(image, 3));
     }
   }
   EXPECT_FALSE(std::is_sorted(seen.begin(), seen.end()));
   std::sort(seen.begin(), seen.end());
-  ASSERT_EQ(seen.size(), static_cast<std::size_t>(kImages));
-  for (std::int64_t i = 0; i < kImages; ++i) EXPECT_EQ(seen[static_cast<std::size_t>(i)], i);
+  ASSERT_EQ(seen.size(), static_cast<std::size_t>(kSamples));
+  for (std::int64_t i = 0; i < kSamples; ++i) EXPECT_EQ(seen[static_cast<std::size_t>(i)], i);
 }
 
 TEST_P(LoaderTest, SizesWithAndWithoutDropLast) {
@@ -132,7 +131,7 @@ TEST_P(LoaderTest, TheSameForAnyWorkersDepthCacheAndPath) {
                              std::optional<std::int64_t>(4), std::optional<std::int64_t>()}) {
     for (const auto depth :
          {std::optional<std::int64_t>(1), std::optional<std::int64_t>(5), std::optional<std::int64_t>()}) {
-      for (const CacheKind cache : {CacheKind::ram, CacheKind::device}) {
+      for (const CacheKind cache : {CacheKind::ram, CacheKind::device, CacheKind::off}) {
         for (const bool staged : {false, true}) {
           PipelineOptions options = with_workers(full(), workers, depth);
           options.cache = cache;
@@ -180,7 +179,7 @@ TEST_P(LoaderTest, TypesMayChangeOnTheWay) {
       const bool half = expected.index % 3 == 1;
       Batch batch;
       ASSERT_TRUE(one->next(context(half ? PrecisionKind::mixed_float16 : PrecisionKind::float32), batch));
-      EXPECT_EQ(batch.images.dtype(), half ? DType::float16 : DType::float32);
+      EXPECT_EQ(batch.at(kImages).dtype(), half ? DType::float16 : DType::float32);
       const HostBatch got = testing::copy_batch(batch, context().stream);
       EXPECT_EQ(got.labels, expected.labels);
       for (std::size_t i = 0; i < got.images.size(); ++i)

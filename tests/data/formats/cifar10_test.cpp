@@ -11,7 +11,9 @@
 namespace bantam {
 namespace {
 
+using testing::DatasetSplits;
 using testing::message_of;
+using testing::read_splits;
 using testing::TemporaryFolder;
 namespace fs = std::filesystem;
 
@@ -49,7 +51,7 @@ class Cifar10Test : public ::testing::Test {
     }
   }
   Cifar10Options options() const { return {.path = folder_.path(), .records_per_file = kRecords}; }
-  DatasetSplits read() { return read_cifar10(runtime_, options()); }
+  DatasetSplits read() { return read_splits(runtime_, cifar10_readers(options())); }
   std::string error() {
     return message_of<DataError>([&] { (void)read(); });
   }
@@ -84,7 +86,7 @@ TEST_F(Cifar10Test, PlanesBecomePixelsInTheFilesOrder) {
 
 TEST_F(Cifar10Test, ASmallStackDoes) {
   Runtime alone({.threads = 1});
-  testing::on_small_stack(128 << 10, [&] { expect_images(*read_cifar10(alone, options()).train, 0); });
+  testing::on_small_stack(128 << 10, [&] { expect_images(*read_splits(alone, cifar10_readers(options())).train, 0); });
 }
 
 TEST_F(Cifar10Test, FindsTheFolderThatTheArchiveUnpacksTo) {
@@ -93,14 +95,14 @@ TEST_F(Cifar10Test, FindsTheFolderThatTheArchiveUnpacksTo) {
   write_all(outer.path() / "cifar-10-batches-bin");
   Cifar10Options nested = options();
   nested.path = outer.path();
-  expect_images(*read_cifar10(runtime_, nested).train, 0);
+  expect_images(*read_splits(runtime_, cifar10_readers(nested)).train, 0);
 }
 
 TEST_F(Cifar10Test, LimitKeepsTheFirstTrainingImages) {
   for (const std::int64_t limit : {std::int64_t{1}, kRecords + 1, std::int64_t{1000}}) {
-    Cifar10Options limited = options();
-    limited.limit = limit;
-    const DatasetSplits splits = read_cifar10(runtime_, limited);
+    SampleSplits limited = cifar10_readers(options());
+    limited.train = first_samples(limited.train, limit);
+    const DatasetSplits splits = read_splits(runtime_, limited);
     EXPECT_EQ(splits.train->size(), std::min(limit, 5 * kRecords));
     EXPECT_EQ(splits.test->size(), kRecords);
     expect_images(*splits.train, 0);
@@ -157,41 +159,55 @@ TEST_F(Cifar10Test, ALabelAboveNineNamesRecordAndOffset) {
   EXPECT_CONTAINS(message, "record 2 at byte offset 6146 has the label 10");
 }
 
+// What `check` cannot see any more is told by the read that meets it.
+TEST_F(Cifar10Test, AReadNamesFileAndRecord) {
+  const SampleSplits splits = cifar10_readers(options());
+  splits.train->check(false, 1);
+  fs::resize_file(file(2), kRecordBytes + 7);
+  std::vector<std::byte> image(32 * 32 * 3), label(4);
+  const std::vector<std::span<std::byte>> fields = {image, label};
+  splits.train->read(2 * kRecords, fields);
+  const std::string message = message_of<DataError>([&] { splits.train->read(2 * kRecords + 1, fields); });
+  EXPECT_CONTAINS(message, file(2).string());
+  EXPECT_CONTAINS(message, "record 1 at byte offset 3073 cannot be read: the file ends");
+}
+
 TEST_F(Cifar10Test, VerifyRefusesOtherBytes) {
-  Cifar10Options verified = options();
-  verified.verify = true;
-  const std::string message = message_of<DataError>([&] { (void)read_cifar10(runtime_, verified); });
+  const std::string message =
+      message_of<DataError>([&] { (void)read_splits(runtime_, cifar10_readers(options()), true); });
   EXPECT_CONTAINS(message, "has the SHA-256 ");
   EXPECT_CONTAINS(message, "but the official file has ");
 }
 
 TEST_F(Cifar10Test, VerifyAcceptsTheExpectedSumsAndNoOthers) {
   Cifar10Options verified = options();
-  verified.verify = true;
   verified.sha256.emplace();
   for (int f = 0; f < 6; ++f) {
     std::string bytes;
     for (std::int64_t r = 0; r < kRecords; ++r) bytes += record_of(f, r);
     (*verified.sha256)[static_cast<std::size_t>(f)] = sha256_of(bytes);
   }
-  for (const std::int64_t limit : {std::int64_t{0}, kRecords + 1}) {  // a limit keeps less, but checks all
-    verified.limit = limit;
-    const DatasetSplits splits = read_cifar10(runtime_, verified);
+  for (const std::int64_t limit : {5 * kRecords, kRecords + 1}) {  // a limit keeps less, but checks all
+    SampleSplits limited = cifar10_readers(verified);
+    limited.train = first_samples(limited.train, limit);
+    const DatasetSplits splits = read_splits(runtime_, limited, true);
     expect_images(*splits.train, 0);
     expect_images(*splits.test, 5);
   }
   std::string bytes = record_of(3, 0) + record_of(3, 1) + record_of(3, 2);
   bytes.back() = static_cast<char>(bytes.back() ^ 1);
   write(file(3), bytes);
-  const std::string message = message_of<DataError>([&] { (void)read_cifar10(runtime_, verified); });
+  const std::string message =
+      message_of<DataError>([&] { (void)read_splits(runtime_, cifar10_readers(verified), true); });
   EXPECT_CONTAINS(message, file(3).string());
   EXPECT_CONTAINS(message, (*verified.sha256)[3]);
 }
 
 TEST_F(Cifar10Test, FactsNeedNoFiles) {
-  EXPECT_EQ(cifar10_train_facts().size, 50000);
-  EXPECT_EQ(cifar10_test_facts().size, 10000);
-  EXPECT_EQ(cifar10_train_facts({.limit = 7}).size, 7);
+  const SampleSplits splits = cifar10_readers({.path = "/nowhere"});
+  EXPECT_EQ(splits.train->facts().size, 50000);
+  EXPECT_EQ(splits.held_out->facts().size, 10000);
+  EXPECT_EQ(first_samples(splits.train, 7)->facts().size, 7);
 }
 
 }  // namespace

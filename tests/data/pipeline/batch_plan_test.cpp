@@ -27,8 +27,7 @@ bool same(const ImagePlacement& a, const ImagePlacement& b) {
 
 PipelineOptions augmented() {
   PipelineOptions options;
-  options.random_crop = RandomCropOptions{.padding = 4};
-  options.random_flip = true;
+  options.augmentations = {random_crop({.padding = 4}), random_flip()};
   return options;
 }
 
@@ -50,7 +49,7 @@ TEST(BatchShape, NormalizeIsScaleThenMeanThenStd) {
 
 TEST(BatchShape, ACropsSizeIsTheBatchs) {
   PipelineOptions options;
-  options.random_crop = RandomCropOptions{.height = 28, .width = 40, .padding = 4, .mode = kernels::PadMode::reflect};
+  options.augmentations = {random_crop({.height = 28, .width = 40, .padding = 4, .mode = kernels::PadMode::reflect})};
   const auto shape = batch_shape(options, {32, 32, 3});
   EXPECT_EQ(shape.out_h, 28);
   EXPECT_EQ(shape.out_w, 40);
@@ -65,7 +64,7 @@ TEST(BatchShape, RefusesWhatDoesNotFit) {
                   }),
                   "mean has 2 values, but images have 3 channels");
   options = {};
-  options.random_crop = RandomCropOptions{.height = 41, .width = 32, .padding = 4};
+  options.augmentations = {random_crop({.height = 41, .width = 32, .padding = 4})};
   EXPECT_CONTAINS(message_of<ShapeError>([&] {
                     (void)batch_shape(options, {32, 32, 3});
                   }),
@@ -113,7 +112,7 @@ TEST(BatchPlanner, EveryCornerAndBothFlipsComeUp) {
 
 TEST(BatchPlanner, ASmallerWindowStaysInsideAndHeldOutImagesAreCutFromTheMiddle) {
   PipelineOptions options = augmented();
-  options.random_crop = RandomCropOptions{.height = 28, .width = 24};
+  options.augmentations[0] = random_crop({.height = 28, .width = 24});
   std::set<int> tops;
   for (const ImagePlacement& p : plan(options, 5, 0, 0, 1000)) tops.insert(p.top);
   EXPECT_EQ(tops, (std::set<int>{0, 1, 2, 3, 4}));
@@ -132,7 +131,8 @@ TEST(EvaluationPipeline, KeepsSizeAndNormalizationOnly) {
   options.normalize.scale = 0.5;
   const PipelineOptions held_out = evaluation_pipeline(options);
   EXPECT_FALSE(held_out.shuffle);
-  EXPECT_FALSE(held_out.random_flip);
+  ASSERT_EQ(held_out.augmentations.size(), 1u);
+  EXPECT_EQ(held_out.augmentations[0]->name(), "random_crop");
   EXPECT_FALSE(held_out.drop_last);
   EXPECT_EQ(held_out.batch_size, 9);
   EXPECT_EQ(held_out.normalize.scale, 0.5);

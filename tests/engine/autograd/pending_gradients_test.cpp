@@ -160,7 +160,7 @@ TEST_P(PendingGradientsTest, AnUpdateIsSkippedForWhatIsNotFiniteInThem) {
   const std::vector<float> before = run.floats(run.model.parameters().master());
   Batch batch = run.batch(0, 6);
   const float bad = INFINITY;
-  copy_bytes(batch.images.data(), &bad, sizeof(bad), run.model.runtime().stream(device()));
+  copy_bytes(batch.at(kImages).data(), &bad, sizeof(bad), run.model.runtime().stream(device()));
   run.step.micro_batch(batch, 0, 6);
   run.step.update();
   EXPECT_EQ(run.optimizer.control().skipped, 1);

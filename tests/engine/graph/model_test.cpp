@@ -43,7 +43,8 @@ TEST_P(ModelTest, RecomputeTellsTheParameterHookAsOften) {
     ctx.tape = &tape;
     ctx.random.update = run.optimizer.updates();
     const Batch batch = run.batch(0, 8);
-    const Tensor loss = ops::softmax_cross_entropy(ctx, run.model.forward(ctx, batch.images), batch.labels).loss;
+    const Tensor loss =
+        ops::softmax_cross_entropy(ctx, run.model.forward(ctx, batch.at(kImages)), batch.at(kLabels)).loss;
     (void)tape.backward(ctx, loss, run.optimizer.loss_scale());
   }
   EXPECT_EQ(heard[0], 12);
@@ -149,8 +150,8 @@ TEST_P(ModelTest, TheDirectionalDerivativeOfTheLossIsTheGradient) {
     copy_bytes(master.data(), moved.data(), master.bytes(), run.model.runtime().stream(device()));
     Context context = run.model.context(Pass::recompute);  // batch statistics and dropout, nothing moved
     context.random.update = run.optimizer.updates();
-    const Tensor logits = run.model.forward(context, batch.images);
-    return static_cast<double>(run.floats(ops::softmax_cross_entropy(context, logits, batch.labels).loss)[0]);
+    const Tensor logits = run.model.forward(context, batch.at(kImages));
+    return static_cast<double>(run.floats(ops::softmax_cross_entropy(context, logits, batch.at(kLabels)).loss)[0]);
   };
   // relu and max pooling have corners, so the step is small; float32 losses of order 1 carry about 1e-7, so 1e-7/step
   // of noise.
@@ -168,9 +169,9 @@ TEST_P(ModelTest, RunningStatisticsMoveOncePerUpdateAndNotForSkippedOnes) {
   run.step.update();
   const std::vector<float> once = run.floats(run.model.buffers().current());
   EXPECT_NE(once, start);
-  const std::vector<float> infinite(static_cast<std::size_t>(batch.images.elements()),
+  const std::vector<float> infinite(static_cast<std::size_t>(batch.at(kImages).elements()),
                                     std::numeric_limits<float>::infinity());
-  batch.images = run.model.context(Pass::train).upload(batch.images.shape(), infinite.data());
+  batch.tensors.set(kImages, run.model.context(Pass::train).upload(batch.at(kImages).shape(), infinite.data()));
   const std::vector<float> weights = run.floats(run.model.parameters().master());
   run.step.step(batch);
   EXPECT_EQ(run.optimizer.control().skipped, 1);

@@ -136,7 +136,7 @@ TEST_P(NarrowGradientsOfModelTest, AnUpdateIsSkippedForWhatIsNotFiniteInThem) {
   const std::vector<float> before = run.weights();
   Batch batch = run.batch(0, 6);
   const Half bad(INFINITY);
-  copy_bytes(batch.images.data(), &bad, sizeof(bad), run.model.runtime().stream(device()));
+  copy_bytes(batch.at(kImages).data(), &bad, sizeof(bad), run.model.runtime().stream(device()));
   run.step.micro_batch(batch, 0, 6);
   run.step.update();
   EXPECT_EQ(run.optimizer.control().skipped, 1);

@@ -129,7 +129,7 @@ Outcome train(Device device, const ModelOptions& options) {
   Runtime runtime({.threads = 2});
   Model model(runtime, device, classifier(), options);
   Optimizer optimizer(model, {.initial_loss_scale = 1024});
-  TrainingStep step(model, optimizer, {.label_smoothing = 0.1f});
+  TrainingStep step(model, optimizer, {.loss = softmax_cross_entropy({.label_smoothing = 0.1f})});
   const auto batch = [&](std::int64_t first, std::int64_t samples) {
     return testing::make_batch(model.context(Pass::train), {8, 8, 3}, 5, first, samples);
   };

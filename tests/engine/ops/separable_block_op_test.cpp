@@ -152,7 +152,7 @@ std::vector<float> gradients(Runtime& runtime, Device device, const ModelOptions
   ctx.tape = &tape;
   const Batch batch = testing::make_batch(model.context(Pass::train), {12, 12, 3}, 5, 0, 6);
   model.parameters().begin_accumulation();
-  const Tensor loss = ops::softmax_cross_entropy(ctx, model.forward(ctx, batch.images), batch.labels).loss;
+  const Tensor loss = ops::softmax_cross_entropy(ctx, model.forward(ctx, batch.at(kImages)), batch.at(kLabels)).loss;
   const float one = 1.0f;
   (void)tape.backward(ctx, loss, ctx.upload({}, &one));
   model.parameters().end_accumulation(ctx);

@@ -125,11 +125,11 @@ MemoryStats measure(const Graph& graph, const StepPlanOptions& options, std::uin
   const Context context = model.context(Pass::train);
   const Shape images = graph.input_shape().prepend(options.batch);
   Batch batch{.size = options.batch};
-  batch.images = context.allocate(images, options.model.precision.compute(), Category::input);
-  std::vector<std::byte> bytes(batch.images.bytes(), std::byte{0x3c});  // small positive numbers in every type
-  copy_bytes(batch.images.data(), bytes.data(), bytes.size(), context.stream);
+  batch.tensors.set(kImages, context.allocate(images, options.model.precision.compute(), Category::input));
+  std::vector<std::byte> bytes(batch.at(kImages).bytes(), std::byte{0x3c});  // small positive numbers in every type
+  copy_bytes(batch.at(kImages).data(), bytes.data(), bytes.size(), context.stream);
   std::vector<std::int32_t> labels(static_cast<std::size_t>(options.batch), 1);
-  batch.labels = context.upload({options.batch}, labels.data());
+  batch.tensors.set(kLabels, context.upload({options.batch}, labels.data()));
   for (int update = 0; update < 5; ++update) {
     for (std::int64_t i = 0; i < options.accumulate; ++i)
       step.micro_batch(batch, i * options.batch, options.accumulate * options.batch);

@@ -228,15 +228,15 @@ TEST_P(OnOomTest, BatchNormMustBeAskedForByName) {
 TEST_P(OnOomTest, SlicesAreTheSamplesAlignedForKernels) {
   const Context c = context({PrecisionKind::mixed_float16});
   const Batch batch = testing::make_batch(c, {3, 3, 1}, 5, 0, 7);  // 18 bytes a sample: most views are not aligned
-  const std::vector<float> all = to_host_floats(batch.images, c.stream);
-  const std::vector<std::int32_t> labels = to_host<std::int32_t>(batch.labels, c.stream);
+  const std::vector<float> all = to_host_floats(batch.at(kImages), c.stream);
+  const std::vector<std::int32_t> labels = to_host<std::int32_t>(batch.at(kLabels), c.stream);
   for (std::int64_t first = 0; first < 7; ++first) {
     const Batch piece = slice(c, batch, first, 7 - first);
     EXPECT_EQ(piece.size, 7 - first);
-    EXPECT_EQ(reinterpret_cast<std::uintptr_t>(piece.images.data()) % 16, 0u);
-    EXPECT_EQ(reinterpret_cast<std::uintptr_t>(piece.labels.data()) % 16, 0u);
-    EXPECT_EQ(to_host_floats(piece.images, c.stream), std::vector<float>(all.begin() + first * 9, all.end()));
-    EXPECT_EQ(to_host<std::int32_t>(piece.labels, c.stream),
+    EXPECT_EQ(reinterpret_cast<std::uintptr_t>(piece.at(kImages).data()) % 16, 0u);
+    EXPECT_EQ(reinterpret_cast<std::uintptr_t>(piece.at(kLabels).data()) % 16, 0u);
+    EXPECT_EQ(to_host_floats(piece.at(kImages), c.stream), std::vector<float>(all.begin() + first * 9, all.end()));
+    EXPECT_EQ(to_host<std::int32_t>(piece.at(kLabels), c.stream),
               std::vector<std::int32_t>(labels.begin() + first, labels.end()));
   }
   EXPECT_THROW((void)slice(c, batch, 5, 3), ShapeError);

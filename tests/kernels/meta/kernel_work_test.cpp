@@ -429,13 +429,18 @@ TEST(KernelLog, IsWrittenThroughTheCallThatWouldRunTheKernel) {
   EXPECT_EQ(log.entries()[2].phase, KernelPhase::input);
 }
 
-TEST(KernelLog, IsNotWrittenWhereKernelsRun) {
+TEST(KernelLog, IsWrittenWhereKernelsRunTooWithTheTimeOfEachCall) {
   KernelLog log;
+  std::int64_t time = 7;
+  log.set_clock([&time] { return time++; });
   float values[4] = {};
   const Exec exec{.device = Device::cpu(), .log = &log};
   BANTAM_KERNEL(exec, fill, 4, kFloat, 3.0f, static_cast<void*>(values));
   EXPECT_EQ(values[3], 3.0f);
-  EXPECT_TRUE(log.entries().empty());
+  BANTAM_KERNEL(exec, fill, 2, kFloat, 3.0f, static_cast<void*>(values));
+  ASSERT_EQ(log.entries().size(), 2u);
+  EXPECT_EQ(log.entries()[0].at, 7);
+  EXPECT_EQ(log.entries()[1].at, 8);
 }
 
 }  // namespace

@@ -85,10 +85,10 @@ TEST(LayerKindTable, HasAReaderAndATestForEveryKind) {
   for (const auto& cases : {convolutions(), others()})
     for (const Case& c : cases) tested.insert(c.kind);
   for (const std::string& yaml : activations()) tested.insert(name_in(yaml));
-  const std::vector<std::string> names = layer_kind_names();
+  const std::vector<std::string> names = layer_kinds().names();
   EXPECT_EQ(tested, std::set<std::string>(names.begin(), names.end()));
   EXPECT_EQ(tested.size(), names.size());  // no kind stands twice in the engine's table
-  EXPECT_EQ(find_layer_kind("no_such_layer"), nullptr);
+  EXPECT_EQ(layer_kinds().find("no_such_layer"), nullptr);
 }
 
 TEST(Layers, ActivationsAreLayersToo) {

@@ -42,8 +42,8 @@ TEST_P(Zoo, TrainsOnTheMetaDevice) {
   const Context context = model.context(Pass::train);
   Batch batch;
   batch.size = 2;
-  batch.images = context.allocate(spec.graph.input_shape().prepend(2), DType::float32, Category::input);
-  batch.labels = context.allocate({2}, DType::int32, Category::input);
+  batch.tensors = {{kImages, context.allocate(spec.graph.input_shape().prepend(2), DType::float32, Category::input)},
+                   {kLabels, context.allocate({2}, DType::int32, Category::input)}};
   step.step(batch);
   // Weights, gradients and Adam's two moments of every parameter are held, and activations were.
   const MemoryStats stats = runtime.allocator(device).stats();

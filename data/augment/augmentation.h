@@ -1,0 +1,99 @@
+// Augmentation: a random change of training samples, a pure function of (seed, epoch, sample). The built-in ones are
+// entries of a table, to which programs add their own.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "bantam/base/config/config.h"
+#include "bantam/base/philox.h"
+#include "bantam/base/registry.h"
+#include "bantam/data/formats/sample_reader.h"
+#include "bantam/kernels/contracts/input/image_batch.h"
+
+namespace bantam {
+
+/// A sample on its way into a batch, as its reader wrote it and earlier augmentations changed it.
+struct AugmentedSample {
+  std::span<const SampleField> fields;            ///< images first, then the targets
+  std::span<const std::span<std::byte>> buffers;  ///< one a field, to be changed in place; sizes stay
+  std::int64_t index = 0;                         ///< in its split
+  std::int64_t epoch = 0;
+};
+
+/// One stage that changes samples. It takes one of two forms:
+///
+/// - *Host form* (the default): `apply` changes a sample's stored pixels, and where it likes its targets, on a worker
+///   thread between reading and batching. It works with `cache: ram` and `off`; with `cache: device`, and in captured
+///   steps, no worker sees the samples, so the first is refused and the second run planned.
+/// - *Device form*: a choice of a window and of mirroring, which the kernel image_batch applies as it reads the stored
+///   pixels, on the CPU and on GPUs, beside normalising them. `window` and `place` say it, `apply` is not called.
+///
+/// In a pipeline the host forms come first. An object serves all epochs and any number of threads at once, so it does
+/// not change; randomness comes from its arguments alone.
+class Augmentation {
+ public:
+  virtual ~Augmentation() = default;
+  /// The stage's name, for messages. The random numbers of a host form belong to this name.
+  virtual std::string_view name() const = 0;
+  /// What held-out samples get in its place; null: nothing.
+  virtual std::shared_ptr<const Augmentation> for_evaluation() const { return nullptr; }
+
+  /// Host form. `random` is keyed by (seed, epoch, name, sample): neither workers nor the sample's place in the epoch
+  /// change it.
+  virtual void apply(AugmentedSample& sample, PhiloxSequence& random) const {
+    (void)sample;
+    (void)random;
+  }
+
+  virtual bool has_device_form() const { return false; }
+  /// Device form: sets out_h, out_w and pad_mode of a batch whose input sizes are set. Throws ShapeError where the
+  /// images do not suit it.
+  virtual void window(kernels::ImageBatchShape& shape) const { (void)shape; }
+  /// Device form: moves the window's corner, or mirrors. `random` is keyed by (seed, epoch) and the place in the epoch,
+  /// and the same for all device forms of a sample: the built-in crop uses words 0 and 1, the flip word 2.
+  virtual void place(const kernels::ImageBatchShape& shape, const PhiloxWords& random,
+                     kernels::ImagePlacement& placement) const {
+    (void)shape;
+    (void)random;
+    (void)placement;
+  }
+  /// Device form: whether windows may reach beyond the image where that reads as black pixels: then it has to stand
+  /// before a `normalize` that shifts values.
+  virtual bool pads_with_black() const { return false; }
+};
+
+using Augmentations = std::vector<std::shared_ptr<const Augmentation>>;
+
+/// Makes an augmentation of its options; the caller refuses the keys that nobody asked for. Throws ConfigError.
+using AugmentationFactory = std::function<std::shared_ptr<const Augmentation>(ConfigMap& options)>;
+
+/// The table: stages of `data.pipeline` beside cache, shuffle, normalize, batch and prefetch. A program adds one before
+/// it reads a configuration that names it:
+///
+///     augmentations().add("cutout", [](ConfigMap& options) {
+///       return std::make_shared<Cutout>(options.integer("size", {.min = 1}));
+///     });
+Registry<AugmentationFactory>& augmentations();
+
+/// A window of the padded image at a random place; held-out images are cut from the middle.
+struct RandomCropOptions {
+  std::int64_t height = 0, width = 0;  ///< 0: as the images
+  std::int64_t padding = 0;            ///< added on each side first
+  kernels::PadMode mode = kernels::PadMode::zero;
+};
+
+/// Device form.
+std::shared_ptr<const Augmentation> random_crop(const RandomCropOptions& options);
+/// Left and right, in half of the images. Device form.
+std::shared_ptr<const Augmentation> random_flip();
+
+/// Changes one sample by the host forms among `augmentations`, in their order.
+void apply_on_host(const Augmentations& augmentations, std::uint64_t seed, AugmentedSample& sample);
+
+}  // namespace bantam

@@ -1,0 +1,81 @@
+// random_crop: where the window of each sample lies.
+#include <fmt/format.h>
+
+#include "bantam/base/error.h"
+#include "bantam/data/augment/built_in.h"
+
+namespace bantam {
+namespace {
+
+constexpr std::int64_t kMostExtent = 16384;  // corners are 16-bit numbers, padding included
+
+/// A number below `bound` from 32 random bits, by multiply and shift.
+std::int64_t below(std::uint32_t bits, std::int64_t bound) {
+  return static_cast<std::int64_t>((std::uint64_t{bits} * static_cast<std::uint64_t>(bound)) >> 32);
+}
+
+class RandomCrop : public Augmentation {
+ public:
+  RandomCrop(const RandomCropOptions& options, bool from_middle) : options_(options), from_middle_(from_middle) {}
+
+  std::string_view name() const override { return "random_crop"; }
+  std::shared_ptr<const Augmentation> for_evaluation() const override {
+    return std::make_shared<RandomCrop>(options_, true);
+  }
+  bool has_device_form() const override { return true; }
+  bool pads_with_black() const override { return options_.padding > 0 && options_.mode == kernels::PadMode::zero; }
+
+  void window(kernels::ImageBatchShape& shape) const override {
+    if (options_.height > 0) shape.out_h = options_.height;
+    if (options_.width > 0) shape.out_w = options_.width;
+    shape.pad_mode = options_.mode;
+    const std::int64_t padding = options_.padding;
+    const std::int64_t padded_h = shape.in_h + 2 * padding, padded_w = shape.in_w + 2 * padding;
+    if (padding < 0 || shape.out_h > padded_h || shape.out_w > padded_w)
+      throw ShapeError(
+          fmt::format("random_crop: a window of {}x{} does not fit an image of {}x{} padded by {} on each side",
+                      shape.out_h, shape.out_w, shape.in_h, shape.in_w, padding));
+    if (padded_h > kMostExtent || padded_w > kMostExtent)
+      throw ShapeError(fmt::format("random_crop: a padded image has at most {} rows and columns", kMostExtent));
+  }
+
+  void place(const kernels::ImageBatchShape& shape, const PhiloxWords& random,
+             kernels::ImagePlacement& placement) const override {
+    std::int64_t top = (shape.in_h - shape.out_h) / 2, left = (shape.in_w - shape.out_w) / 2;
+    if (!from_middle_) {
+      const std::int64_t padding = options_.padding;
+      top = -padding + below(random.v[0], shape.in_h + 2 * padding - shape.out_h + 1);
+      left = -padding + below(random.v[1], shape.in_w + 2 * padding - shape.out_w + 1);
+    }
+    placement.top = static_cast<std::int16_t>(top);
+    placement.left = static_cast<std::int16_t>(left);
+  }
+
+ private:
+  RandomCropOptions options_;
+  bool from_middle_;
+};
+
+}  // namespace
+
+std::shared_ptr<const Augmentation> random_crop(const RandomCropOptions& options) {
+  return std::make_shared<RandomCrop>(options, false);
+}
+
+std::shared_ptr<const Augmentation> read_random_crop(ConfigMap& map) {
+  RandomCropOptions options;
+  if (map.has("size")) {
+    const auto size = map.pair("size", {.min = 1, .max = kMostExtent});
+    options.height = size[0];
+    options.width = size[1];
+  }
+  const bool says_something = map.has("size") || map.has("padding");
+  options.padding = map.integer("padding", {.min = 0, .max = kMostExtent / 2}, 0);
+  options.mode =
+      map.choice("mode", {"zero", "reflect"}, "zero") == "reflect" ? kernels::PadMode::reflect : kernels::PadMode::zero;
+  map.finish();
+  if (!says_something) map.self().fail_at_key("random_crop needs a size or padding: without them it changes nothing");
+  return random_crop(options);
+}
+
+}  // namespace bantam

@@ -1,0 +1,70 @@
+// Sizes that follow from a split's fields, and the reader of a split's beginning.
+#include "bantam/data/formats/sample_reader.h"
+
+#include <algorithm>
+#include <limits>
+#include <set>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "bantam/base/error.h"
+
+namespace bantam {
+namespace {
+
+class FirstSamples : public SampleReader {
+ public:
+  FirstSamples(std::shared_ptr<const SampleReader> all, std::int64_t samples)
+      : all_(std::move(all)), samples_(samples) {}
+
+  DatasetFacts facts() const override {
+    DatasetFacts facts = all_->facts();
+    facts.size = std::min(facts.size, samples_);
+    return facts;
+  }
+  void check(bool verify, int threads) const override { all_->check(verify, threads); }
+  void read(std::int64_t index, std::span<const std::span<std::byte>> fields) const override {
+    all_->read(index, fields);
+  }
+
+ private:
+  std::shared_ptr<const SampleReader> all_;
+  std::int64_t samples_;
+};
+
+}  // namespace
+
+std::vector<SampleField> DatasetFacts::fields() const {
+  std::vector<SampleField> fields = {{"images", image_shape, DType::uint8}};
+  fields.insert(fields.end(), targets.begin(), targets.end());
+  return fields;
+}
+
+std::uint64_t DatasetFacts::sample_bytes() const {
+  std::uint64_t bytes = 0;
+  for (const SampleField& field : fields()) bytes += field.bytes();
+  return bytes;
+}
+
+bool DatasetFacts::has_int32_target() const {
+  return targets.size() == 1 && targets[0].shape.rank() == 0 && targets[0].dtype == DType::int32;
+}
+
+void check_facts(const DatasetFacts& facts) {
+  if (facts.image_shape.rank() != 3)
+    throw ShapeError(fmt::format("images must be (height, width, channels), got {}", to_string(facts.image_shape)));
+  // Batches name samples by 32-bit numbers.
+  if (facts.size < 0 || facts.size > std::numeric_limits<std::int32_t>::max())
+    throw DataError(fmt::format("a data set holds at most 2,147,483,647 images, not {}", facts.size));
+  std::set<std::string> names;
+  for (const SampleField& field : facts.fields())
+    if (!names.insert(field.name).second)
+      throw DataError(fmt::format("a data set's fields need different names: '{}' comes twice", field.name));
+}
+
+std::shared_ptr<const SampleReader> first_samples(std::shared_ptr<const SampleReader> reader, std::int64_t samples) {
+  return std::make_shared<FirstSamples>(std::move(reader), samples);
+}
+
+}  // namespace bantam

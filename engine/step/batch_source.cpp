@@ -1,0 +1,26 @@
+// What a source's description of its tensors says.
+#include "bantam/engine/step/batch_source.h"
+
+#include <fmt/format.h>
+
+#include "bantam/base/error.h"
+#include "bantam/base/text.h"
+
+namespace bantam {
+
+Shape BatchSource::image_shape() const {
+  const std::vector<TensorFacts> all = tensors();
+  if (const TensorFacts* images = find_facts(all, kImages)) return images->shape;
+  std::vector<std::string> names;
+  for (const TensorFacts& facts : all) names.push_back(facts.name);
+  throw Error(fmt::format("the data have no {}; they have {}", kImages,
+                          names.empty() ? "nothing" : join(names, ", ", " and ")));
+}
+
+std::int64_t BatchSource::classes() const {
+  const std::vector<TensorFacts> all = tensors();
+  const TensorFacts* labels = find_facts(all, kLabels);
+  return labels != nullptr ? labels->classes : 0;
+}
+
+}  // namespace bantam

@@ -1,0 +1,66 @@
+// Accuracy, the table of metrics, and adding up what sets of samples came to.
+#include "bantam/engine/step/metric.h"
+
+#include <algorithm>
+#include <string>
+
+#include <fmt/format.h>
+
+#include "bantam/base/error.h"
+
+namespace bantam {
+namespace {
+
+class Accuracy : public Metric {
+ public:
+  std::string_view kind() const override { return "accuracy"; }
+  std::int64_t sums() const override { return 3; }
+  void accumulate(const Context&, const Tensor&, const TensorMap&, const DeviceSums&) const override {
+    throw Error("accuracy: the loss counts it");
+  }
+  double value(std::span<const double> sums) const override { return sums[1] / sums[2]; }
+  bool supports_meta() const override { return true; }
+  bool counted_by_loss() const override { return true; }
+};
+
+}  // namespace
+
+MetricPtr accuracy() { return std::make_shared<const Accuracy>(); }
+
+Registry<Reader<MetricPtr>>& metrics() {
+  static Registry<Reader<MetricPtr>> table("metric", {{"accuracy", [](ConfigMap&) { return accuracy(); }}});
+  return table;
+}
+
+std::vector<MetricPtr> read_metrics(ConfigMap& section) {
+  if (!section.has("metrics")) (void)section.texts("metrics", {"accuracy"});
+  std::vector<MetricPtr> read;
+  for (const ConfigNode& item : section.list("metrics")) {
+    MetricPtr metric = read_registered(metrics(), item);
+    if (std::ranges::any_of(read, [&](const MetricPtr& other) { return other->kind() == metric->kind(); }))
+      item.fail(fmt::format("the metric '{}' is named twice", metric->kind()));
+    read.push_back(std::move(metric));
+  }
+  return read;
+}
+
+void merge(Metrics& sum, const Metrics& part) {
+  const double samples = static_cast<double>(sum.samples + part.samples);
+  if (samples == 0) return;
+  const double a = static_cast<double>(sum.samples) / samples, b = static_cast<double>(part.samples) / samples;
+  sum.loss = sum.loss * a + part.loss * b;
+  sum.accuracy = sum.accuracy * a + part.accuracy * b;
+  sum.samples += part.samples;
+  merge(sum.values, part.values);
+}
+
+void merge(std::vector<MetricValue>& sum, const std::vector<MetricValue>& part) {
+  if (sum.empty()) {
+    sum = part;
+    return;
+  }
+  for (std::size_t m = 0; m < part.size(); ++m)
+    for (std::size_t i = 0; i < part[m].sums.size(); ++i) sum[m].sums[i] += part[m].sums[i];
+}
+
+}  // namespace bantam

@@ -1,0 +1,152 @@
+// Where each sum lies, and its way to the host.
+#include "bantam/engine/step/metric_ring.h"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "bantam/base/error.h"
+
+namespace bantam {
+namespace {
+
+constexpr std::size_t kLossBytes = sizeof(kernels::MetricSums);
+constexpr std::size_t kControlBytes = sizeof(kernels::UpdateControl);
+
+std::size_t bytes_of(const Metric& metric) { return static_cast<std::size_t>(metric.sums()) * sizeof(double); }
+
+/// Host memory of `bytes` that the device can copy to while the host goes on. Where the device is the host, or none at
+/// all, it is no part of a run's memory.
+Tensor reading_memory(Runtime& runtime, Device device, std::size_t bytes) {
+  const Shape shape{static_cast<std::int64_t>(bytes)};
+  if (device.is_cuda())
+    return {std::make_shared<Storage>(runtime.pinned_allocator(), bytes, Stream{},
+                                      AllocationTag{Category::other, "metrics"}),
+            shape, DType::uint8};
+  return {std::make_shared<Storage>(new std::byte[bytes](), bytes, Device::cpu(),
+                                    [](void* data) { delete[] static_cast<std::byte*>(data); }),
+          shape, DType::uint8};
+}
+
+}  // namespace
+
+MetricRing::MetricRing(Model& model, const std::vector<MetricPtr>& metrics) : model_(model) {
+  std::ranges::copy_if(metrics, std::back_inserter(metrics_), [](const MetricPtr& m) { return !m->counted_by_loss(); });
+  const Context context = model_.context(Pass::train).at(model_.runtime().intern("metrics"));
+  ring_ = context.allocate({static_cast<std::int64_t>(update_bytes() + slot_bytes())}, DType::uint8, Category::other);
+  zero_bytes(ring_.data(), ring_.bytes(), context.stream);
+  if (reads_output())
+    before_ = context.allocate({static_cast<std::int64_t>(slot_bytes())}, DType::uint8, Category::other);
+}
+
+MetricRing::~MetricRing() {
+  try {
+    if (read_) read_->synchronize();  // the host's memory goes
+  } catch (const Error&) {            // a broken device: the call that broke it has thrown
+  }
+}
+
+Stream MetricRing::stream() const { return model_.runtime().stream(model_.device()); }
+
+/// Of the loss and all metrics.
+std::size_t MetricRing::slot_bytes() const {
+  std::size_t bytes = kLossBytes;
+  for (const MetricPtr& metric : metrics_) bytes += bytes_of(*metric);
+  return bytes;
+}
+
+kernels::MetricSums* MetricRing::evaluation() const {
+  return reinterpret_cast<kernels::MetricSums*>(ring_.as<std::byte>() + update_bytes());
+}
+
+void MetricRing::accumulate(const Context& context, const Tensor& output, const TensorMap& batch,
+                            const std::int32_t* slot) const {
+  Context local = context.at(context.runtime->intern("metrics"));
+  local.tape = nullptr;
+  const std::size_t slots = slot != nullptr ? kernels::kMetricSlots : 1;
+  std::byte* place = ring_.as<std::byte>() + (slot != nullptr ? 0 : update_bytes()) + kLossBytes * slots;
+  for (const MetricPtr& metric : metrics_) {
+    metric->accumulate(local, output, batch, {reinterpret_cast<double*>(place), slot});
+    place += bytes_of(*metric) * slots;
+  }
+}
+
+void MetricRing::clear(int slot) {
+  const auto at = static_cast<std::size_t>(slot);
+  zero_bytes(updates() + at, kLossBytes, stream());
+  std::byte* place = ring_.as<std::byte>() + kLossBytes * kernels::kMetricSlots;
+  for (const MetricPtr& metric : metrics_) {
+    zero_bytes(place + at * bytes_of(*metric), bytes_of(*metric), stream());
+    place += bytes_of(*metric) * kernels::kMetricSlots;
+  }
+}
+
+/// Of one slot of `slots` that lie at `sums`, in host memory.
+Metrics MetricRing::metrics_at(const std::byte* sums, int slot, int slots) const {
+  kernels::MetricSums loss;
+  std::memcpy(&loss, sums + static_cast<std::size_t>(slot) * kLossBytes, kLossBytes);
+  if (static_cast<std::int64_t>(loss.samples) == 0) return {};
+  Metrics metrics{loss.loss / loss.samples, loss.correct / loss.samples, static_cast<std::int64_t>(loss.samples)};
+  const std::byte* place = sums + kLossBytes * static_cast<std::size_t>(slots);
+  for (const MetricPtr& metric : metrics_) {
+    MetricValue value{metric, std::vector<double>(static_cast<std::size_t>(metric->sums()))};
+    std::memcpy(value.sums.data(), place + static_cast<std::size_t>(slot) * bytes_of(*metric), bytes_of(*metric));
+    metrics.values.push_back(std::move(value));
+    place += bytes_of(*metric) * static_cast<std::size_t>(slots);
+  }
+  return metrics;
+}
+
+void MetricRing::begin_reading(const void* control) {
+  if (!reading_.defined()) {
+    reading_ = reading_memory(model_.runtime(), model_.device(), update_bytes() + kControlBytes);
+    read_.emplace(model_.device());
+  }
+  read_->synchronize();  // one that was not finished is dropped
+  copy_bytes(reading_.data(), ring_.data(), update_bytes(), stream());
+  copy_bytes(reading_.as<std::byte>() + update_bytes(), control, kControlBytes, stream());
+  zero_bytes(ring_.data(), update_bytes(), stream());
+  read_->record(stream());
+  read_slots_ = std::exchange(unread_, {});
+}
+
+std::vector<Metrics> MetricRing::finish_reading(kernels::UpdateControl* control) {
+  std::vector<Metrics> metrics;
+  if (!reading_.defined()) return metrics;
+  read_->synchronize();
+  const bool meta = model_.device().meta;  // which has no values
+  const auto* sums = reading_.as<std::byte>();
+  if (control != nullptr && !meta) std::memcpy(control, sums + update_bytes(), kControlBytes);
+  for (const int slot : read_slots_)
+    metrics.push_back(meta ? Metrics{} : metrics_at(sums, slot, kernels::kMetricSlots));
+  read_slots_.clear();
+  return metrics;
+}
+
+std::vector<std::byte> MetricRing::save_evaluation() const {
+  std::vector<std::byte> sums(slot_bytes());
+  copy_bytes(sums.data(), evaluation(), sums.size(), stream());
+  synchronize(stream());
+  return sums;
+}
+
+void MetricRing::restore_evaluation(const std::vector<std::byte>& sums) {
+  copy_bytes(evaluation(), sums.data(), sums.size(), stream());
+  synchronize(stream());  // before the host's values go
+}
+
+void MetricRing::begin_evaluation() const {
+  if (before_.defined()) copy_bytes(before_.data(), evaluation(), before_.bytes(), stream());
+}
+
+void MetricRing::undo_evaluation() const {
+  if (before_.defined()) copy_bytes(evaluation(), before_.data(), before_.bytes(), stream());
+}
+
+Metrics MetricRing::read_evaluation() {
+  const std::vector<std::byte> sums = save_evaluation();
+  zero_bytes(evaluation(), slot_bytes(), stream());
+  return metrics_at(sums.data(), 0, 1);
+}
+
+}  // namespace bantam

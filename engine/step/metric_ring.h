@@ -1,0 +1,72 @@
+// MetricRing: sums of losses and metrics of a step's updates and of its evaluation, on the device until they are read.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "bantam/engine/graph/model.h"
+#include "bantam/engine/step/metric.h"
+#include "bantam/kernels/contracts/head/softmax_cross_entropy.h"
+#include "bantam/kernels/contracts/update/update.h"
+#include "bantam/memory/device/stream.h"
+
+namespace bantam {
+
+/// One slot an update, kernels::kMetricSlots of them, and one for the evaluation: the loss's sums, then those of each
+/// metric that the loss does not count. Used by one thread.
+class MetricRing {
+ public:
+  /// On the model's device, all sums zero. Throws OutOfMemory.
+  MetricRing(Model& model, const std::vector<MetricPtr>& metrics);
+  ~MetricRing();
+  MetricRing(const MetricRing&) = delete;
+  MetricRing& operator=(const MetricRing&) = delete;
+
+  /// What a loss adds to: of updates, by slot, and of the evaluation.
+  kernels::MetricSums* updates() const { return ring_.as<kernels::MetricSums>(); }
+  kernels::MetricSums* evaluation() const;
+  /// Whether metrics read the model's output.
+  bool reads_output() const { return !metrics_.empty(); }
+  /// Adds a micro-batch to the metrics' sums: of the update whose slot lies at `slot` (device memory), or, null, of the
+  /// evaluation.
+  void accumulate(const Context& context, const Tensor& output, const TensorMap& batch, const std::int32_t* slot) const;
+  /// An update's sums become zeros.
+  void clear(int slot);
+
+  /// An update has run, whose sums lie in `slot`.
+  void note(int slot) { unread_.push_back(slot); }
+  /// Updates noted since the last reading began.
+  int unread() const { return static_cast<int>(unread_.size()); }
+  /// Copies the updates' sums and the update's scalars (kernels::UpdateControl at `control`) to the host, in order of
+  /// the stream, and clears the sums. A reading that was not finished is dropped.
+  void begin_reading(const void* control);
+  /// Waits for it. `control` may be null.
+  std::vector<Metrics> finish_reading(kernels::UpdateControl* control);
+  /// An evaluated batch begins; where it fails, its part of the sums is taken back, in order of the stream. Without
+  /// metrics there is none: the loss counts with its last kernel.
+  void begin_evaluation() const;
+  void undo_evaluation() const;
+  /// The evaluation's sums, which are cleared; waits for the device.
+  Metrics read_evaluation();
+  /// The same as bytes, which are not cleared, and the way back.
+  std::vector<std::byte> save_evaluation() const;
+  void restore_evaluation(const std::vector<std::byte>& sums);
+
+ private:
+  std::size_t slot_bytes() const;
+  std::size_t update_bytes() const { return slot_bytes() * kernels::kMetricSlots; }
+  Metrics metrics_at(const std::byte* sums, int slot, int slots) const;
+  Stream stream() const;
+
+  Model& model_;
+  std::vector<MetricPtr> metrics_;  // that the loss does not count
+  Tensor ring_;                     // of all updates: MetricSums, then a ring a metric; then all of the evaluation
+  Tensor before_;                   // with metrics: the evaluation's sums before the batch under way
+  std::vector<int> unread_;         // slots of updates not yet read, oldest first
+  std::vector<int> read_slots_;     // of the reading under way
+  Tensor reading_;                  // its host memory: the updates' sums, then the update's scalars
+  std::optional<Event> read_;       // when it is there
+};
+
+}  // namespace bantam

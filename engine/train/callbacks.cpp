@@ -1,0 +1,19 @@
+// The table of callbacks.
+#include "bantam/engine/train/callbacks.h"
+
+namespace bantam {
+
+Registry<Reader<CallbackMaker>>& callbacks() {
+  static Registry<Reader<CallbackMaker>> table("callback", {});
+  return table;
+}
+
+std::vector<CallbackMaker> read_callbacks(ConfigMap& section) {
+  std::vector<CallbackMaker> makers;
+  const auto list = section.find("callbacks");
+  if (!list) return makers;
+  for (const ConfigNode& item : list->items()) makers.push_back(read_registered(callbacks(), item));
+  return makers;
+}
+
+}  // namespace bantam

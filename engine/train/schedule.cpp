@@ -1,0 +1,25 @@
+// The table of schedules.
+#include "bantam/engine/train/schedule.h"
+
+namespace bantam {
+namespace {
+
+ScheduleMaker read_constant(ConfigMap&) {
+  return [](const ScheduleFacts& facts) -> Schedule {
+    return [rate = facts.learning_rate](std::int64_t) { return rate; };
+  };
+}
+
+}  // namespace
+
+Registry<Reader<ScheduleMaker>>& schedules() {
+  static Registry<Reader<ScheduleMaker>> table("schedule", {{"constant", read_constant}});
+  return table;
+}
+
+ScheduleMaker read_schedule(ConfigMap& section) {
+  const auto node = section.find("schedule");
+  return node ? read_registered(schedules(), *node) : ScheduleMaker();
+}
+
+}  // namespace bantam

@@ -1,0 +1,29 @@
+// One training step of a configuration on synthetic batches, timed on a device.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include "bantam/run/bench/step_session.h"
+
+namespace bantam::run {
+
+struct StepMeasurement {
+  double ms_per_step = 0;  ///< median of windows of at least 50 ms
+  double images_per_s = 0;
+  std::int64_t windows = 0;
+  double kernels = 0;  ///< a step's, of captured ones; else 0
+  std::int64_t parameters = 0;
+  MemoryStats memory;  ///< after some steps with one batch resident; peaks are of the whole run up to there
+};
+
+/// Measures a step: warm-up, a window grown until it lasts 50 ms, then windows for `seconds`, the
+/// median. Memory is read after the warm-up, with one batch resident; timing goes round 8 different ones.
+StepMeasurement measure_step(const RunConfig& config, const StepCase& options, int threads, double seconds);
+
+/// How much longer the measured step of `row` takes than one with nothing recomputed, as a share of that one, which is
+/// measured too, without the budget; nothing where that step does not fit.
+std::optional<double> measure_extra(const RunConfig& config, const StepCase& row, const StepMeasurement& measured,
+                                    int threads, double seconds);
+
+}  // namespace bantam::run

@@ -1,0 +1,103 @@
+// Building the session, and running its steps one by one or in captured launches.
+#include "bantam/run/bench/step_session.h"
+
+#include "bantam/base/error.h"
+#include "bantam/engine/plan/step_plan.h"
+#include "bantam/engine/step/micro_batches.h"
+#include "bantam/engine/step/random_batch.h"
+#include "bantam/memory/device/host_memory.h"
+
+namespace bantam::run {
+
+StepSession::StepSession(const RunConfig& config, const StepCase& options, Device device, int threads,
+                         AllocationTrace* trace)
+    : runtime_(make_runtime(config, threads)), case_(options) {
+  BfcAllocator& memory = runtime_->allocator(device);
+  memory.set_trace(trace);
+  memory.note_phase("setup");
+  const bool planned = options.mode != StepMode::eager;
+  if (planned || device.is_cpu()) {
+    const std::uint64_t pool = plan_step(config.model.graph, step_plan_options(config, options)).pool_bytes;
+    const std::uint64_t limit = runtime_->limit(device);
+    require_host_memory(device, limit > 0 ? std::min(limit, pool) : pool);
+    if (planned) (void)memory.reserve_pool(pool);
+  }
+  session_ = std::make_unique<TrainingSession>(
+      *runtime_, device, config.model.graph,
+      SessionOptions{.model = model_options(config, options.precision, options.recompute),
+                     .optimizer = config.train.optimizer,
+                     .loss = config.train.loss});
+  if (planned) session_->step().prepare({.batches = {options.batch}});
+  memory.note_phase("input");
+  add_batches(1);
+}
+
+StepSession::~StepSession() = default;
+
+Batch StepSession::make_batch(std::int64_t index) const {
+  Batch batch =
+      random_batch(model(), case_.batch,
+                   philox_key(model().options().seed, RandomPurpose::dataset, static_cast<std::uint64_t>(index)),
+                   session_->step().loss());
+  batch.index = index;
+  return batch;
+}
+
+void StepSession::add_batches(std::int64_t count) {
+  while (batches_.size() < count) {
+    try {
+      batches_.add(make_batch(batches_.size()));
+    } catch (const OutOfMemory&) {
+      if (batches_.size() == 0) throw;
+      return;
+    }
+    if (batches_.size() == 1 || memory().arena_bytes >= session_->step().arena_bytes()) continue;
+    batches_.remove_last();  // it lies in what was the arena, idle between steps
+    return;
+  }
+}
+
+void StepSession::make_room_for_metrics(std::int64_t updates) {
+  if (session_->step().pending_metrics() + updates > TrainingStep::kMetricRing) (void)session_->step().read_metrics();
+}
+
+void StepSession::update(std::int64_t micro_batches) {
+  make_room_for_metrics(1);
+  const Context context = model().context(Pass::train);
+  MicroBatches(session_->step()).accumulate(micro_batches, 0, [&](std::int64_t i) {
+    return batches_.make(context, i, micro_batches);
+  });
+  session_->step().update();
+  batches_.advance(micro_batches);
+}
+
+void StepSession::start_capturing() {
+  // Small steps need many a launch, so that what is between launches does not show.
+  constexpr std::int64_t kSmallBatch = 256;
+  const std::int64_t rounds = case_.batch <= kSmallBatch ? CapturedSteps::kMostUpdates / batches_.size() : 1;
+  captured_ = std::make_unique<CapturedSteps>(session_->step(), batches_, 1, StepMode::captured,
+                                              static_cast<int>(rounds * batches_.size()));
+}
+
+std::int64_t StepSession::run(std::int64_t count) {
+  const std::int64_t launch = steps_a_launch();
+  std::int64_t done = 0;
+  while (done < count) {
+    if (!captured_) update(1);
+    make_room_for_metrics(launch);
+    done += captured_ ? captured_->run(launch) : 1;
+  }
+  return done;
+}
+
+void StepSession::wait() const { synchronize(runtime_->stream(model().device())); }
+
+MemoryStats StepSession::memory() const { return runtime_->allocator(model().device()).stats(); }
+
+Context StepSession::training_context() const {
+  Context context = model().context(Pass::train);
+  context.random.update = session_->optimizer().updates();
+  return context;
+}
+
+}  // namespace bantam::run

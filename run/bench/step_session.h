@@ -1,0 +1,55 @@
+// StepSession: training steps of a configuration on random batches that lie on the device.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "bantam/engine/train/captured_steps.h"
+#include "bantam/run/bench/resident_batches.h"
+#include "bantam/run/config/step_case.h"
+
+namespace bantam::run {
+
+/// A fresh runtime, model, optimizer and step on one device, with one resident batch of random images. Keeps all alive.
+/// Planned steps, captured ones too, have their pool reserved first.
+class StepSession {
+ public:
+  /// Throws OutOfMemory where it does not fit. `trace` hears the device's allocator from its first call on, until it is
+  /// told otherwise; it must live as long as the session.
+  StepSession(const RunConfig& config, const StepCase& options, Device device, int threads,
+              AllocationTrace* trace = nullptr);
+  ~StepSession();
+
+  /// Runs `count` steps, going round the resident batches; captured ones in whole launches, so that there may be more.
+  /// Returns how many. Waits for nothing but full metric rings and, captured, for a few launches before.
+  std::int64_t run(std::int64_t count);
+  /// One update over `micro_batches` of them.
+  void update(std::int64_t micro_batches);
+  /// Runs one more step, and all later ones in launches that go round the resident batches, which are all there now.
+  void start_capturing();
+  /// What `run` runs at once.
+  std::int64_t steps_a_launch() const { return captured_ ? captured_->updates_a_launch() : 1; }
+  /// Kernels a captured step takes; 0 otherwise.
+  double kernels_a_step() const { return captured_ ? captured_->kernels_an_update() : 0.0; }
+  /// Adds resident batches until there are `count`, or memory beside the step's own ends.
+  void add_batches(std::int64_t count);
+  void wait() const;
+  MemoryStats memory() const;
+  /// The context of a training forward; give it a tape.
+  Context training_context() const;
+  Runtime& runtime() const { return *runtime_; }
+  Model& model() const { return session_->model(); }
+  const Batch& batch() const { return batches_.front(); }
+
+ private:
+  Batch make_batch(std::int64_t index) const;
+  void make_room_for_metrics(std::int64_t updates);
+
+  std::unique_ptr<Runtime> runtime_;
+  StepCase case_;
+  std::unique_ptr<TrainingSession> session_;  // made once its pool is reserved
+  ResidentBatches batches_;
+  std::unique_ptr<CapturedSteps> captured_;
+};
+
+}  // namespace bantam::run

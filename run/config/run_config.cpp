@@ -1,0 +1,320 @@
+// Reads a configuration's top level; the sections' own readers stand in data/, models/ and train_config.cpp.
+#include "bantam/run/config/run_config.h"
+
+#include <algorithm>
+#include <limits>
+#include <memory>
+#include <sstream>
+
+#include <fmt/format.h>
+
+#include "bantam/base/error.h"
+#include "bantam/base/text.h"
+#include "bantam/engine/graph/lower.h"
+
+namespace bantam::run {
+namespace {
+
+Device read_device(ConfigMap& root) {
+  const std::string text = root.text("device", "auto");
+  if (text == "auto") return cuda_device_count() > 0 ? Device::cuda(0) : Device::cpu();
+  try {
+    return parse_device(text);
+  } catch (const DeviceError& error) {
+    root.node("device").fail(error.what());
+  }
+}
+
+/// The device that a key of the map `of` names.
+std::string device_at_key(std::string_view of, const std::string& key, const ConfigNode& value) {
+  try {
+    const Device device = parse_device(key);
+    if (device.is_logical())
+      value.fail_at_key(
+          fmt::format("{}: '{}' is a share: name the device, and give its shares in memory.logical", of, key));
+    return to_string(device);
+  } catch (const DeviceError& error) {
+    value.fail_at_key(fmt::format("{}: {}", of, error.what()));
+  }
+}
+
+/// `limits` or `logical`: a value for each device, which has several names ("cuda" is "cuda:0").
+template <class Value, class Read>
+std::map<std::string, Value> read_devices(ConfigMap& memory, std::string_view key, const Read& read) {
+  std::map<std::string, Value> values;
+  std::map<std::string, std::string> keys;  // as written, by device
+  const auto found = memory.find(key);
+  if (!found) return values;
+  for (const auto& [name, value] : found->entries()) {
+    const std::string device = device_at_key(found->path(), name, value);
+    const auto [first, fresh] = keys.try_emplace(device, name);
+    if (!fresh)
+      value.fail_at_key(
+          fmt::format("duplicate key '{}' in {}: it is the device of '{}'", name, found->path(), first->second));
+    values.emplace(device, read(value));
+  }
+  return values;
+}
+
+std::vector<std::uint64_t> read_shares(const ConfigNode& value) {
+  std::vector<std::uint64_t> shares;
+  for (const ConfigNode& share : value.items()) shares.push_back(share.as_byte_size(1));
+  if (shares.empty()) value.fail(value.path() + ": expected the bytes of each share, as [2GiB, 1GiB]");
+  return shares;
+}
+
+OnOutOfMemory read_on_oom(ConfigMap& map) {
+  const std::string policy = map.choice("on_oom", {"fail", "accumulate", "accumulate_with_batch_norm"}, "fail");
+  if (policy == "fail") return OnOutOfMemory::fail;
+  return policy == "accumulate" ? OnOutOfMemory::accumulate : OnOutOfMemory::accumulate_with_batch_norm;
+}
+
+MemoryConfig read_memory(ConfigMap map) {
+  MemoryConfig memory;
+  memory.growth = map.boolean("growth", true);
+  memory.limits =
+      read_devices<std::uint64_t>(map, "limits", [](const ConfigNode& value) { return value.as_byte_size(1); });
+  memory.logical = read_devices<std::vector<std::uint64_t>>(map, "logical", read_shares);
+  memory.budget = map.byte_size("budget", 0);
+  memory.on_oom = read_on_oom(map);
+  map.finish();
+  return memory;
+}
+
+/// A share that is trained on must be cut from its device.
+void require_share(ConfigMap& root, const RunConfig& config) {
+  const Device device = config.device;
+  if (!device.is_logical()) return;
+  const auto shares = config.memory.logical.find(to_string(device.whole()));
+  const std::size_t count = shares == config.memory.logical.end() ? 0 : shares->second.size();
+  if (static_cast<std::size_t>(device.share) < count) return;
+  const std::string whole = to_string(device.whole());
+  root.node("device").fail(fmt::format("device: {} does not exist: {}", to_string(device),
+                                       count == 0 ? fmt::format("{} is not split (memory.logical)", whole)
+                                                  : fmt::format("memory.logical splits {} into {}", whole, count)));
+}
+
+/// A list's meaning: `inner`, `cheap` and `whole` in it are no names. Throws ConfigError for words that would do
+/// nothing.
+RecomputeOptions named_recompute(std::vector<std::string> names) {
+  RecomputeOptions options;
+  const bool inner = std::erase(names, "inner") > 0, cheap = std::erase(names, "cheap") > 0;
+  if (inner && cheap)
+    throw ConfigError("recompute: inner and cheap exclude each other: cheap is all of inner and more");
+  if (inner) options.derive = Derive::inner;
+  if (cheap) options.derive = Derive::cheap;
+  options.whole = std::erase(names, "whole") > 0;
+  if (options.whole && options.derive == Derive::none)
+    throw ConfigError("recompute: whole does nothing alone: it stands beside inner or cheap");
+  if (!names.empty()) options.kind = RecomputeOptions::Kind::named;
+  options.names = std::move(names);
+  return options;
+}
+
+/// What is wrong with one entry of a list is said at the entry.
+std::vector<std::string> read_recompute_list(const ConfigNode& node, const Graph& graph) {
+  const std::vector<ConfigNode> items = node.items();
+  const std::vector<std::string> names = node.as_texts();
+  if (names.empty()) node.fail("recompute: an empty list; say none, inner, cheap, all or name layers and blocks");
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    if (std::find(names.begin(), names.begin() + static_cast<std::ptrdiff_t>(i), names[i]) !=
+        names.begin() + static_cast<std::ptrdiff_t>(i))
+      items[i].fail(fmt::format("recompute: '{}' is named twice", names[i]));
+    if (names[i] == "inner" || names[i] == "cheap" || names[i] == "whole") continue;
+    try {
+      (void)lower(graph, {.kind = RecomputeOptions::Kind::named, .names = {names[i]}});
+    } catch (const ConfigError& error) {
+      items[i].fail(error.what());
+    }
+  }
+  return names;
+}
+
+RecomputeOptions read_recompute(ConfigMap& root, const Graph& graph) {
+  if (!root.has("recompute")) (void)root.text("recompute", "none");
+  const ConfigNode node = root.node("recompute");
+  if (!node.is_list()) {
+    if (node.is_text("none") || node.is_text("inner") || node.is_text("cheap") || node.is_text("all"))
+      return parse_recompute(node.as_text());
+    node.fail("recompute: expected none, inner, cheap, all or a list of layers' and blocks' names");
+  }
+  std::vector<std::string> names = read_recompute_list(node, graph);
+  try {
+    const RecomputeOptions options = named_recompute(std::move(names));
+    (void)lower(graph, options);  // of names that are right each by itself
+    return options;
+  } catch (const ConfigError& error) {
+    node.fail(error.what());
+  }
+}
+
+/// Host memory that data sets may take: three quarters of what the CPU's limit, or a budget there, allows; of what is
+/// free on this machine where nothing limits it.
+std::uint64_t host_room(const RunConfig& config) {
+  constexpr std::uint64_t kQuarters = 3;
+  std::uint64_t most = std::numeric_limits<std::uint64_t>::max();
+  const auto limit = config.memory.limits.find("cpu");
+  if (limit != config.memory.limits.end()) most = limit->second;
+  if (config.device == Device::cpu() && config.memory.budget > 0) most = std::min(most, config.memory.budget);
+  if (const std::uint64_t free = device_info(Device::cpu()).free_bytes; free > 0) most = std::min(most, free);
+  return most / 4 * kQuarters;
+}
+
+/// `cache: auto`: on a GPU the data sets lie on the device where they take little of what the run may have, or, where
+/// nothing bounds it, of any GPU; nowhere, where host memory does not hold them. For the device a rule of the
+/// configuration alone, so that plans hold.
+void settle_cache(RunConfig& config) {
+  if (!config.data || config.data->pipeline.cache != CacheKind::automatic) return;
+  constexpr std::uint64_t kLittle = 1u << 30, kShare = 8;
+  std::uint64_t most = kLittle;
+  const auto limit = config.memory.limits.find(to_string(config.device));
+  const auto split = config.memory.logical.find(to_string(config.device.whole()));
+  if (limit != config.memory.limits.end()) most = std::min(most, limit->second / kShare);
+  if (config.memory.budget > 0) most = std::min(most, config.memory.budget / kShare);
+  if (config.device.is_logical() && split != config.memory.logical.end())
+    most = std::min(most, split->second.at(static_cast<std::size_t>(config.device.share)) / kShare);
+  const bool is_gpu = config.device.kind == DeviceKind::cuda;
+  settle_cache(*config.data, {.device_bytes = is_gpu ? most : 0, .host_bytes = host_room(config)});
+}
+
+/// Words of PyTorch, Keras and their users.
+constexpr ConfigSynonym kSynonyms[] = {{"lr", "learning_rate", ""},
+                                       {"batch_size", "batch.size", ""},
+                                       {"batchsize", "batch.size", ""},
+                                       {"bs", "batch.size", ""},
+                                       {"num_epochs", "train.epochs", ""},
+                                       {"wd", "weight_decay", ""},
+                                       {"num_workers", "prefetch.workers", ""},
+                                       {"grad_clip", "clip_norm", ""},
+                                       {"gpu", "device", "cuda:0"},
+                                       {"cuda", "device", "cuda:0"},
+                                       {"fp16", "precision", "mixed_float16"},
+                                       {"half", "precision", "mixed_float16"},
+                                       {"amp", "precision", "mixed_float16"},
+                                       {"bf16", "precision", "mixed_bfloat16"},
+                                       {"fp32", "precision", "float32"}};
+
+}  // namespace
+
+RunConfig read_run_config(const std::filesystem::path& path, std::span<const std::string> overrides) {
+  return parse_run_config(ConfigDocument::read_text(path), path, overrides);
+}
+
+RunConfig parse_run_config(std::string_view text, const std::filesystem::path& path,
+                           std::span<const std::string> overrides) {
+  ConfigDocument document = ConfigDocument::parse(text, path.string(), overrides);
+  document.set_synonyms(kSynonyms);
+  ConfigMap root = document.map();
+  const auto version = root.integer("version", {.min = 1}, 1);
+  if (version != 1) root.node("version").fail(fmt::format("this program reads version 1, got {}", version));
+  const auto seed = static_cast<std::uint64_t>(root.integer("seed", {.min = 0}, 42));
+  const Device device = read_device(root);
+  const std::string precision =
+      root.choice("precision", {"auto", "float32", "mixed_float16", "mixed_bfloat16"}, "auto");
+  const std::string name = path.stem().string();
+  RunConfig config{.document = document,
+                   .name = name,
+                   .seed = seed,
+                   .device = device,
+                   .precision = parse_precision(precision, device),
+                   .model = models::read_model(root.node("model"), name)};
+  config.memory = read_memory(root.map_or_empty("memory"));
+  require_share(root, config);
+  config.fusion = root.choice("fusion", {"on", "off"}, "on") == "on";
+  config.algorithms = root.text("algorithms", "auto");
+  config.recompute_given = root.has("recompute");
+  config.recompute = read_recompute(root, config.model.graph);
+  try {
+    check_on_oom(config.memory.on_oom, config.model.graph);
+  } catch (const ConfigError& error) {
+    root.node("memory").as_map().node("on_oom").fail(std::string("memory.") + error.what());
+  }
+  if (const auto data = root.find("data")) config.data = read_data_config(*data);
+  config.train = read_train_config(root.map_or_empty("train"), config.device);
+  settle_cache(config);
+  root.finish();
+  try {
+    (void)targets_of(config.train.loss, config.model.graph.output_shape());
+  } catch (const ShapeError& error) {
+    config.model.output.fail_at_key(error.what());
+  }
+  return config;
+}
+
+ModelOptions model_options(const RunConfig& config, Precision precision, const RecomputeOptions& recompute) {
+  return {.precision = precision, .seed = config.seed, .recompute = recompute, .fusion = config.fusion};
+}
+
+ModelOptions model_options(const RunConfig& config) {
+  return model_options(config, config.precision, config.recompute);
+}
+
+SessionOptions session_options(const RunConfig& config) {
+  return {.model = model_options(config), .optimizer = config.train.optimizer, .loss = config.train.loss};
+}
+
+void require_device(const RunConfig& config) {
+  if (config.device.kind != DeviceKind::cuda || config.device.index < cuda_device_count()) return;
+  const std::string reason = cuda_unavailable_reason();
+  throw DeviceError(
+      fmt::format("device {} was asked for, but {}; `bantam devices` lists what there is", to_string(config.device),
+                  reason.empty() ? fmt::format("this machine has {} CUDA devices", cuda_device_count()) : reason));
+}
+
+void require_model_fits(const RunConfig& config, const Shape& image, std::int64_t classes) {
+  const Graph& graph = config.model.graph;
+  if (graph.input_shape() != image)
+    config.model.input.fail(fmt::format("the model takes {}, but the data's images are {}",
+                                        to_string(graph.input_shape()), to_string(image)));
+  for (const TensorFacts& target : targets_of(config.train.loss, graph.output_shape())) {
+    if (target.name != kLabels)
+      config.model.output.fail_at_key(
+          fmt::format("the loss or a metric reads '{}', but the data have images and labels", target.name));
+    if (target.classes > 0 && target.classes != classes)
+      config.model.output.fail_at_key(fmt::format("the model's output is {}, but the data have {} classes",
+                                                  to_string(graph.output_shape()), classes));
+  }
+}
+
+void require_model_fits(const RunConfig& config) {
+  if (!config.data) return;
+  const DatasetFacts facts = train_facts(*config.data);
+  const kernels::ImageBatchShape batch = batch_shape(config.data->pipeline, facts.image_shape);
+  require_model_fits(config, {batch.out_h, batch.out_w, batch.channels},
+                     static_cast<std::int64_t>(facts.class_names.size()));
+}
+
+RecomputeOptions parse_recompute(const std::string& text) {
+  if (text == "none") return {};
+  if (text == "all") return {.kind = RecomputeOptions::Kind::all, .derive = Derive::cheap};
+  std::vector<std::string> names;
+  std::istringstream parts(text);
+  for (std::string name; std::getline(parts, name, '+');) names.push_back(name);
+  return named_recompute(std::move(names));
+}
+
+std::vector<std::string> recompute_words(const RecomputeOptions& recompute) {
+  std::vector<std::string> words;
+  if (recompute.derive == Derive::inner) words.emplace_back("inner");
+  if (recompute.derive == Derive::cheap) words.emplace_back("cheap");
+  if (recompute.whole) words.emplace_back("whole");
+  return words;
+}
+
+std::string to_string(const RecomputeOptions& recompute) {
+  if (recompute.kind == RecomputeOptions::Kind::all) return "all";
+  std::vector<std::string> parts = recompute_words(recompute);
+  if (recompute.kind == RecomputeOptions::Kind::named)
+    parts.insert(parts.end(), recompute.names.begin(), recompute.names.end());
+  return parts.empty() ? "none" : join(parts, "+", "+");
+}
+
+std::unique_ptr<Runtime> make_runtime(const RunConfig& config, int threads, std::function<void(std::string_view)> log) {
+  // Without growth the planned peak is reserved once the run is planned; the whole limit need not be taken.
+  RuntimeOptions options{
+      .threads = threads, .limits = config.memory.limits, .logical = config.memory.logical, .log = std::move(log)};
+  if (config.memory.budget > 0) options.budgets[to_string(config.device)] = config.memory.budget;
+  return std::make_unique<Runtime>(std::move(options));
+}
+
+}  // namespace bantam::run

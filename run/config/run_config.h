@@ -1,0 +1,104 @@
+// The whole configuration of a run, typed and checked: what a YAML file says, with overrides applied.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <map>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "bantam/base/config/config.h"
+#include "bantam/data/delivery/data_config.h"
+#include "bantam/engine/graph/graph.h"
+#include "bantam/engine/runtime/runtime.h"
+#include "bantam/engine/step/micro_batches.h"
+#include "bantam/engine/step/optimizer.h"
+#include "bantam/engine/step/step_mode.h"
+#include "bantam/engine/step/training_session.h"
+#include "bantam/engine/train/callbacks.h"
+#include "bantam/engine/train/schedule.h"
+#include "bantam/models/yaml/network.h"
+
+namespace bantam::run {
+
+/// `train:`.
+struct TrainConfig {
+  std::int64_t epochs = 1;
+  std::int64_t accumulate = 1;  ///< batches an update
+  LossOptions loss;
+  OptimizerOptions optimizer;
+  ScheduleMaker schedule;                ///< of the learning rate; empty: the optimizer's
+  std::vector<CallbackMaker> callbacks;  ///< made once a run
+  std::int64_t log_every = 1;            ///< updates a line of metrics.jsonl
+  bool evaluate = true;                  ///< after each epoch
+  StepMode mode = StepMode::planned;
+};
+
+/// Reads and finishes `train:` of a run on `device`. Throws ConfigError.
+TrainConfig read_train_config(ConfigMap train, Device device);
+
+/// `memory:`. Sizes in bytes; devices by name ("cuda:0").
+struct MemoryConfig {
+  bool growth = true;                                         ///< false: the planned pool must be there at once
+  std::map<std::string, std::uint64_t> limits;                ///< most bytes of the process on a device
+  std::map<std::string, std::vector<std::uint64_t>> logical;  ///< shares of a device: each becomes a device, cuda:0/0 …
+  std::uint64_t budget = 0;                                   ///< bytes for the whole step; 0: none
+  OnOutOfMemory on_oom = OnOutOfMemory::fail;
+};
+
+/// A file's every key. `data` may be missing: benches and summaries do without.
+struct RunConfig {
+  ConfigDocument document;
+  std::string name;  ///< the file's name without folder and extension
+  std::uint64_t seed = 42;
+  Device device;        ///< `auto` resolved to what this machine has
+  Precision precision;  ///< `auto` resolved for the device
+  MemoryConfig memory;
+  RecomputeOptions recompute;
+  bool fusion = true;               ///< layers run as one op where there is one
+  std::string algorithms = "auto";  ///< the file of timed algorithms: auto, off or a path
+  bool recompute_given = false;     ///< false: the program may choose, to fit a budget or a limit
+  std::optional<DataOptions> data;
+  models::ModelSpec model;
+  TrainConfig train;
+};
+
+/// Reads the file. Throws ConfigError with the position of whatever is wrong: types, ranges, unknown keys, shapes that
+/// do not fit, names that do not exist. Whether an explicitly named device exists is not asked here.
+RunConfig read_run_config(const std::filesystem::path& path, std::span<const std::string> overrides);
+/// The same of a text that was read from `path` before.
+RunConfig parse_run_config(std::string_view text, const std::filesystem::path& path,
+                           std::span<const std::string> overrides);
+
+/// The configuration's model, as Model takes it; `precision` and `recompute` as a row of a bench varies them.
+ModelOptions model_options(const RunConfig& config, Precision precision, const RecomputeOptions& recompute);
+ModelOptions model_options(const RunConfig& config);
+/// Model, optimizer and loss, as TrainingSession takes them.
+SessionOptions session_options(const RunConfig& config);
+
+/// Throws DeviceError saying why, where the run's device is not in this machine.
+void require_device(const RunConfig& config);
+
+/// Throws ConfigError, at the model's input or output, where data of this shape and number of classes do not fit.
+void require_model_fits(const RunConfig& config, const Shape& image, std::int64_t classes);
+
+/// The same for the configuration's own data, as its pipeline delivers them; nothing is read. Without data all fit.
+void require_model_fits(const RunConfig& config);
+
+/// Recompute options from "none", "inner", "cheap", "all" or names of layers, blocks and stretches, "cheap+a+b..c"; and
+/// the text again.
+RecomputeOptions parse_recompute(const std::string& text);
+std::string to_string(const RecomputeOptions& recompute);
+/// The words of a list that are no names: "inner" or "cheap", and "whole".
+std::vector<std::string> recompute_words(const RecomputeOptions& recompute);
+
+/// A runtime with the configuration's limits and logical devices; `threads` 0: all processors; `log`: as
+/// RuntimeOptions.
+std::unique_ptr<Runtime> make_runtime(const RunConfig& config, int threads,
+                                      std::function<void(std::string_view)> log = {});
+
+}  // namespace bantam::run

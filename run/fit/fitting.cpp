@@ -1,0 +1,250 @@
+// Questions to plans, and what their answers mean for the configuration.
+#include "bantam/run/fit/fitting.h"
+
+#include <algorithm>
+#include <bit>
+#include <numeric>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "bantam/base/byte_size.h"
+#include "bantam/base/error.h"
+#include "bantam/base/text.h"
+#include "bantam/engine/plan/batch_search.h"
+#include "bantam/engine/plan/step_cost.h"
+#include "bantam/run/fit/run_plan.h"
+
+namespace bantam::run {
+namespace {
+
+constexpr double kShareOfFreeHost = 0.8;  // the rest is the system's
+constexpr double kSmallGain = 0.05;       // of images/s: not worth a larger batch
+constexpr std::int64_t kFewUpdates = 20;  // an epoch: fewer, and the weights hardly move in it
+
+bool is_here(Device device) { return device.kind == DeviceKind::cpu || device.index < cuda_device_count(); }
+
+/// All that the run's device, or the one that it is a share of, has; 0: not known.
+std::uint64_t device_bytes(const RunConfig& config, const PlanTarget& target) {
+  const Device whole = config.device.whole();
+  return target.machine && is_here(whole) ? device_info(whole).total_bytes : target.profile.total_bytes;
+}
+
+/// What that device and its shares must stay within: its limit, else, where it is split, all that it has; 0: nothing.
+std::uint64_t device_bound(const RunConfig& config, const PlanTarget& target, bool is_split) {
+  const auto limit = config.memory.limits.find(to_string(config.device.whole()));
+  if (limit != config.memory.limits.end()) return limit->second;
+  return is_split ? device_bytes(config, target) : 0;
+}
+
+/// The bytes of all shares of a device; the most that can be counted, where they are more.
+std::uint64_t shares_of(const RunConfig& config, Device device) {
+  const auto split = config.memory.logical.find(to_string(device));
+  if (split == config.memory.logical.end()) return 0;
+  const auto add = [](std::uint64_t a, std::uint64_t b) { return a + b < a ? ~std::uint64_t{0} : a + b; };
+  return std::accumulate(split->second.begin(), split->second.end(), std::uint64_t{0}, add);
+}
+
+/// What the configuration's limit, or the share that the device is, leaves for the pool, as ProcessLimit cuts it; 0:
+/// there is none.
+std::uint64_t pool_limit(const RunConfig& config, const PlanTarget& target) {
+  const Device device = config.device;
+  const auto split = config.memory.logical.find(to_string(device.whole()));
+  if (device.is_logical()) return split->second.at(static_cast<std::size_t>(device.share));
+  const bool is_split = split != config.memory.logical.end();
+  std::uint64_t bytes = device_bound(config, target, is_split);
+  if (bytes == 0) return 0;
+  bytes = pool_bytes_under(target, bytes);
+  bytes -= std::min(bytes, bytes_of_shares(config));
+  return std::max<std::uint64_t>(1, bytes);
+}
+
+/// What is there for a run without limit or budget.
+std::uint64_t free_bytes(const RunConfig& config) {
+  if (!is_here(config.device))
+    throw ConfigError(fmt::format("batch size auto: {} is not here to be asked; give memory.limits or memory.budget",
+                                  to_string(config.device)));
+  const std::uint64_t free = device_info(config.device).free_bytes;
+  if (config.device.kind == DeviceKind::cuda) return pool_bytes_under(plan_target(config, std::nullopt), free);
+  return static_cast<std::uint64_t>(static_cast<double>(free) * kShareOfFreeHost);
+}
+
+/// By the device's profile, for the configuration's precision.
+UpdateCost update_cost(const RunConfig& config) {
+  const StepPlanOptions step = train_plan_options(config, {1, config.precision, config.recompute});
+  return predict_update(config.model.graph, step, typical_rates(config.device, config.precision));
+}
+
+/// The sizes to try, and what bounds them where memory does not.
+struct Candidates {
+  BatchRange range;
+  BatchChoice most;
+};
+
+Candidates candidates(const RunConfig& config, bool bytes_were_named) {
+  using Bound = BatchChoice::Bound;
+  const PipelineOptions& pipeline = config.data->pipeline;
+  const std::int64_t unit = pipeline.batch_multiple_of;
+  Candidates found{{.max = train_facts(*config.data).size, .multiple_of = unit}, {.bound = Bound::data_set}};
+  const auto bound_by = [&](std::int64_t size, Bound bound) {
+    if (size >= found.range.max) return;
+    found.range.max = size;
+    found.most.bound = bound;
+  };
+  if (pipeline.most_batch_size > 0) {
+    bound_by(pipeline.most_batch_size, Bound::max);
+  } else if (!bytes_were_named) {
+    const UpdateCost cost = update_cost(config);
+    const auto enough =
+        static_cast<std::int64_t>(std::bit_ceil(static_cast<std::uint64_t>(cost.enough_batch(kSmallGain))));
+    bound_by((enough + unit - 1) / unit * unit, Bound::throughput);
+    found.most.gain_beyond = cost.gain_beyond(found.range.max);
+  }
+  found.most.batch = found.range.max / unit * unit;
+  return found;
+}
+
+/// Updates of an epoch, with what is left over at its end.
+std::int64_t updates_an_epoch(const RunConfig& config, std::int64_t batch) {
+  const std::int64_t samples = train_facts(*config.data).size;
+  const std::int64_t batches = config.data->pipeline.drop_last ? samples / batch : (samples + batch - 1) / batch;
+  return (batches + config.train.accumulate - 1) / config.train.accumulate;
+}
+
+OutOfMemory cannot_fit(const std::string& message, std::uint64_t needed, std::uint64_t bytes) {
+  return OutOfMemory(message, {.requested_bytes = needed, .limit_bytes = bytes});
+}
+
+}  // namespace
+
+std::uint64_t bytes_of_shares(const RunConfig& config) { return shares_of(config, config.device); }
+
+std::optional<OutOfMemory> refused_shares(const RunConfig& config, const PlanTarget& target, std::uint64_t limit) {
+  const Device whole = config.device.whole();
+  const std::uint64_t shares = shares_of(config, whole);
+  if (shares == 0) return std::nullopt;
+  std::uint64_t bound = limit > 0 ? limit : device_bound(config, target, true);
+  if (const std::uint64_t card = device_bytes(config, target); whole.is_cuda() && card > 0)
+    bound = std::min(bound, card);
+  PlanTarget of_whole = target;
+  of_whole.counts = whole.is_cuda();
+  const std::uint64_t left = pool_bytes_under(of_whole, bound);
+  if (bound == 0 || shares <= left) return std::nullopt;
+  return OutOfMemory(
+      fmt::format("memory.logical: the shares of {} take {}, and {} leaves {} for them", to_string(whole),
+                  format_byte_size(shares), format_byte_size(bound), format_byte_size(left)),
+      {.requested_bytes = shares, .limit_bytes = bound});
+}
+
+std::uint64_t bytes_to_fit(const RunConfig& config, const PlanTarget& target) {
+  const std::uint64_t limit = pool_limit(config, target), budget = config.memory.budget;
+  return limit == 0 || budget == 0 ? std::max(limit, budget) : std::min(limit, budget);
+}
+
+std::uint64_t bytes_to_fit(const RunConfig& config) { return bytes_to_fit(config, measured_target(config)); }
+
+RunConfig variant(const RunConfig& config, std::int64_t batch, const RecomputeOptions& recompute) {
+  RunConfig other = config;
+  other.data->pipeline.batch_size = batch;
+  other.data->pipeline.batch_size_is_auto = false;
+  other.recompute = recompute;
+  return other;
+}
+
+bool run_fits(const RunConfig& config, std::uint64_t bytes) { return plan_run(config).pool_bytes <= bytes; }
+
+std::int64_t solve_batch(const RunConfig& config, std::uint64_t bytes) {
+  return choose_batch(config, bytes, bytes > 0).batch;
+}
+
+BatchChoice choose_batch(const RunConfig& config, std::uint64_t bytes, bool bytes_were_named) {
+  if (bytes == 0) bytes = free_bytes(config);
+  const auto run = [&](std::int64_t batch) { return variant(config, batch, config.recompute); };
+  const auto [range, most] = candidates(config, bytes_were_named);
+  const std::int64_t batch =
+      largest_batch(range, {.fits = [&](std::int64_t size) { return run_fits(run(size), bytes); },
+                            .could_fit = [&](std::int64_t size) { return run_peak(run(size)) <= bytes; }});
+  if (batch == most.batch && batch > 0) return most;
+  if (batch > 0) return {.batch = batch};
+  const std::uint64_t needed = plan_run(run(range.multiple_of)).pool_bytes;
+  throw cannot_fit(fmt::format("batch size auto: a batch of {} needs {}, and there are {}", range.multiple_of,
+                               format_byte_size(needed), format_byte_size(bytes)),
+                   needed, bytes);
+}
+
+std::string to_text(const BatchChoice& choice, std::uint64_t bytes) {
+  const std::string head = fmt::format("batch size {}: ", choice.batch);
+  switch (choice.bound) {
+    case BatchChoice::Bound::max:
+      return head + "the largest up to its max";
+    case BatchChoice::Bound::data_set:
+      return head + (bytes > 0 ? fmt::format("the largest that fits {}, ", format_byte_size(bytes)) : "") +
+             "all of the training images";
+    case BatchChoice::Bound::throughput:
+      return head + fmt::format(
+                        "by plan a larger one gains at most {:.1f} % in images/s\n"
+                        "             (batch: {{size: auto, max: N}} takes one)",
+                        100 * choice.gain_beyond);
+    case BatchChoice::Bound::memory:
+      break;
+  }
+  return head + fmt::format("the largest that fits {}",
+                            bytes > 0 ? format_byte_size(bytes) : std::string("the memory that is free"));
+}
+
+std::string few_updates_warning(const RunConfig& config, std::int64_t batch) {
+  const std::int64_t updates = updates_an_epoch(config, batch);
+  if (updates >= kFewUpdates) return "";
+  const std::int64_t samples = train_facts(*config.data).size;
+  const std::int64_t less = samples / (kFewUpdates * config.train.accumulate) /
+                            config.data->pipeline.batch_multiple_of * config.data->pipeline.batch_multiple_of;
+  std::string text = fmt::format("only {} update{} an epoch with this batch size", updates, updates == 1 ? "" : "s");
+  if (less > 0)
+    text += fmt::format(";\n  batch: {{size: auto, max: {}}} gives {}", less, updates_an_epoch(config, less));
+  return text;
+}
+
+RecomputeChoice choose_recompute(const RunConfig& config, const StepCase& step, std::uint64_t bytes) {
+  return search_recompute(config.model.graph, {.step = train_plan_options(config, step),
+                                               .bytes = bytes,
+                                               .rates = typical_rates(config.device, step.precision)});
+}
+
+RecomputeChoice choose_for_run(const RunConfig& config, std::int64_t batch, std::uint64_t bytes) {
+  const Graph& graph = config.model.graph;
+  const StepPlanOptions step = train_plan_options(config, {batch, config.precision, {}});
+  // The data and batches made ahead take the same with every policy.
+  const std::uint64_t whole = run_peak(variant(config, batch, {})), alone = step_peak(graph, step),
+                      beside = whole - std::min(whole, alone);
+  return search_recompute(graph, {.step = step,
+                                  .bytes = bytes > beside ? bytes - beside : 1,
+                                  .rates = typical_rates(config.device, config.precision),
+                                  .fits = [&](const RecomputeOptions& recompute) {
+                                    return run_fits(variant(config, batch, recompute), bytes);
+                                  }});
+}
+
+std::string to_yaml(const RecomputeOptions& recompute) {
+  if (recompute.kind == RecomputeOptions::Kind::all) return "all";
+  std::vector<std::string> parts = recompute_words(recompute);
+  for (const std::string& name : recompute.names) parts.push_back(fmt::format("\"{}\"", name));
+  return parts.empty() ? "none" : "[" + join(parts, ", ", ", ") + "]";
+}
+
+std::string wrapped(const RecomputeOptions& recompute, std::size_t width, const std::string& indent) {
+  if (recompute.kind != RecomputeOptions::Kind::named) return to_string(recompute);
+  std::string text, line;
+  std::vector<std::string> parts = recompute_words(recompute);
+  parts.insert(parts.end(), recompute.names.begin(), recompute.names.end());
+  for (std::size_t i = 0; i < parts.size(); ++i) {
+    const std::string part = parts[i] + (i + 1 < parts.size() ? "," : "");
+    if (!line.empty() && line.size() + 1 + part.size() > width) {
+      text += line + "\n" + indent;
+      line.clear();
+    }
+    line += (line.empty() ? "" : " ") + part;
+  }
+  return text + line;
+}
+
+}  // namespace bantam::run

@@ -1,0 +1,71 @@
+// Fitting a run into bytes: the batch size where it is `auto`, and what is recomputed where a budget or a limit asks
+// for it.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "bantam/base/error.h"
+#include "bantam/engine/plan/recompute_search.h"
+#include "bantam/run/config/step_case.h"
+#include "bantam/run/fit/plan_target.h"
+
+namespace bantam::run {
+
+/// Bytes that the run's pool may hold on its device: the smaller of `memory.budget` and what the device's limit (of the
+/// process, on a GPU) leaves beside the target's overhead and the device's shares; 0: nothing bounds it.
+std::uint64_t bytes_to_fit(const RunConfig& config, const PlanTarget& target);
+/// For the configuration's own device, measured where it is in this machine (measured_target).
+std::uint64_t bytes_to_fit(const RunConfig& config);
+
+/// What a limit on the configuration's device, or without one its memory, gives to the device's shares; 0 where it is
+/// not split, or is a share itself.
+std::uint64_t bytes_of_shares(const RunConfig& config);
+
+/// Why the shares of the run's device (or of the one that it is a share of) cannot be had: they take more than `limit`,
+/// or (0) the configuration's limit or all of the device, leaves beside the target's overhead. Nothing: they can.
+std::optional<OutOfMemory> refused_shares(const RunConfig& config, const PlanTarget& target, std::uint64_t limit);
+
+/// The configuration with another batch size (given, not `auto`) and policy.
+RunConfig variant(const RunConfig& config, std::int64_t batch, const RecomputeOptions& recompute);
+/// Whether the whole run, data and evaluation included, gets by with a pool of `bytes`.
+bool run_fits(const RunConfig& config, std::uint64_t bytes);
+
+/// A batch size for `auto`, and what bounds it.
+struct BatchChoice {
+  std::int64_t batch = 1;
+  enum class Bound : std::uint8_t {
+    memory,     ///< no larger one fits
+    max,        ///< batch: {max: …}
+    data_set,   ///< it is all of the training images
+    throughput  ///< the plan predicts next to no more images/s with a larger one
+  } bound = Bound::memory;
+  double gain_beyond = 0;  ///< of `throughput`: the share of images/s that the largest of batches would have more
+};
+
+/// The largest batch that fits `bytes`, from plans of the whole run; with 0 bytes, the device's free memory less a
+/// reserve. Where nobody named bytes or a `max` it is no larger than gives images/s (predict_update): within 5 % of the
+/// most, then up to the next power of two and multiple. Throws OutOfMemory where no batch fits, ConfigError where
+/// nothing bounds it.
+BatchChoice choose_batch(const RunConfig& config, std::uint64_t bytes, bool bytes_were_named);
+/// Of bytes that were named, where there are any.
+std::int64_t solve_batch(const RunConfig& config, std::uint64_t bytes);
+
+/// "batch size 512: …": what was chosen and why, in lines of at most 80 columns. `bytes`: as in choose_batch.
+std::string to_text(const BatchChoice& choice, std::uint64_t bytes);
+/// A warning where a batch this large leaves few updates an epoch, with a size that does not; else "".
+std::string few_updates_warning(const RunConfig& config, std::int64_t batch);
+
+/// The policy of least work for one step with a batch resident, as benches have it.
+RecomputeChoice choose_recompute(const RunConfig& config, const StepCase& step, std::uint64_t bytes);
+/// The same for a whole run of `bantam train`, for a configuration with data.
+RecomputeChoice choose_for_run(const RunConfig& config, std::int64_t batch, std::uint64_t bytes);
+
+/// As a configuration's value: "none", "all", "[cheap, stage1..stage2]".
+std::string to_yaml(const RecomputeOptions& recompute);
+/// "cheap, stage1..stage2" in lines of at most `width` columns, each but the first with `indent`.
+std::string wrapped(const RecomputeOptions& recompute, std::size_t width, const std::string& indent);
+
+}  // namespace bantam::run

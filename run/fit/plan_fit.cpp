@@ -1,0 +1,104 @@
+// From what was named, configuration and card to one number of bytes.
+#include "bantam/run/fit/plan_fit.h"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+
+#include "bantam/base/byte_size.h"
+#include "bantam/base/error.h"
+#include "bantam/run/fit/fitting.h"
+
+namespace bantam::run {
+namespace {
+
+using Of = PlanFit::Of;
+
+/// A limit, which a GPU's process must stay within and a CPU's pool, with all shares of the device.
+PlanFit fit_limit(const RunConfig& config, const PlanTarget& target, std::uint64_t bytes) {
+  const std::uint64_t shares = bytes_of_shares(config), rest = pool_bytes_under(target, bytes);
+  return {.of = target.counts ? Of::process : Of::pool,
+          .bytes = bytes,
+          .asked_bytes = bytes,
+          .shares = shares,
+          .pool = std::max<std::uint64_t>(1, rest - std::min(rest, shares))};
+}
+
+PlanFit as_named(const RunConfig& config, const PlanTarget& target, std::uint64_t memory) {
+  if (memory > 0) return fit_limit(config, target, memory);
+  const std::uint64_t pool = bytes_to_fit(config, target);
+  if (pool == 0) return {};
+  const auto limit = config.memory.limits.find(to_string(config.device));
+  if (limit == config.memory.limits.end() || pool == config.memory.budget)
+    return {.of = Of::pool, .bytes = pool, .asked_bytes = pool, .pool = pool};
+  return fit_limit(config, target, limit->second);
+}
+
+}  // namespace
+
+std::uint64_t PlanFit::needed_bytes(const PlanTarget& target, std::uint64_t pool_bytes) const {
+  return shares + (of == Of::pool ? pool_bytes : limit_bytes_for(target, pool_bytes));
+}
+
+std::string PlanFit::to_text(const PlanTarget& target) const {
+  const std::string size =
+      format_byte_size(bytes) + (shares > 0 ? fmt::format(", {} of it its shares'", format_byte_size(shares)) : "");
+  switch (of) {
+    case Of::pool:
+    case Of::process:
+      return fmt::format("to fit a {} of {}{}", to_string(of), size,
+                         asked_bytes == bytes ? ""
+                                              : fmt::format(": all of {}'s, not the {} asked for", target.profile.name,
+                                                            format_byte_size(asked_bytes)));
+    case Of::card:
+      return fmt::format("to fit a process of {}: all of {}'s", size, target.profile.name);
+    case Of::nothing:
+      break;
+  }
+  return "";
+}
+
+std::string_view to_string(PlanFit::Of of) {
+  switch (of) {
+    case Of::pool:
+      return "pool";
+    case Of::process:
+      return "process";
+    case Of::card:
+      return "card";
+    case Of::nothing:
+      break;
+  }
+  return "nothing";
+}
+
+PlanFit plan_fit(const RunConfig& config, const PlanTarget& target, std::uint64_t memory) {
+  const std::uint64_t limit = config.device.is_logical() ? 0 : memory;
+  if (const auto refused = refused_shares(config, target, limit)) throw *refused;
+  PlanFit fit = as_named(config, target, memory);
+  const std::uint64_t card = target.profile.total_bytes;
+  if (!target.counts || card == 0) return fit;
+  PlanFit whole = fit_limit(config, target, card);
+  if (fit.any() && fit.pool <= whole.pool) return fit;
+  if (!fit.any()) {
+    whole.of = Of::card;
+    return whole;
+  }
+  whole.of = fit.of;
+  whole.bytes = fit.of == Of::pool ? whole.pool : card;
+  if (fit.of == Of::pool) whole.shares = 0;  // a budget is of the pool alone
+  whole.asked_bytes = fit.asked_bytes;
+  return whole;
+}
+
+BatchChoice chosen_batch(const RunConfig& config, const PlanTarget& target, const PlanFit& fit) {
+  const bool here = target.machine && config.device.index < cuda_device_count();
+  return choose_batch(config, fit.of == Of::card && here ? 0 : fit.pool, fit.chosen_pool() > 0);
+}
+
+std::int64_t settled_batch(const RunConfig& config, const PlanTarget& target, const PlanFit& fit) {
+  if (!config.data->pipeline.batch_size_is_auto) return config.data->pipeline.batch_size;
+  return chosen_batch(config, target, fit).batch;
+}
+
+}  // namespace bantam::run

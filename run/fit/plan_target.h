@@ -1,0 +1,41 @@
+// PlanTarget: the device that a run is planned for, and what a run takes there besides its pool.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include "bantam/memory/device/device_profile.h"
+#include "bantam/memory/limits/process_limit.h"
+#include "bantam/run/config/run_config.h"
+
+namespace bantam::run {
+
+/// The device that a plan is for.
+struct PlanTarget {
+  DeviceProfile profile;
+  bool counts = false;  ///< whether a limit there is one of the process: a GPU, not a share of it
+  /// Kept free under a limit besides the profile's overhead: a profile has the kernels in that, a measurement before
+  /// the run does not.
+  std::uint64_t reserve_bytes = kLateReserve;
+  bool machine = true;  ///< false: the profile was named, whatever this machine has
+};
+
+/// `named`, or the profile of the configuration's device.
+PlanTarget plan_target(const RunConfig& config, const std::optional<DeviceProfile>& named);
+/// The same with the overhead that a Runtime of this process has on the device before its first kernel, where the
+/// device is a GPU of this machine with a limit or shares: what is cut from them then is what the run's own Runtime
+/// cuts. Makes a context there. Without all that, or where it cannot be measured, the profile.
+PlanTarget measured_target(const RunConfig& config);
+
+/// What a limit of the process holds besides the pool; 0 where only pools count.
+std::uint64_t bytes_besides_pool(const PlanTarget& target);
+/// What a limit of `memory` bytes leaves for the pool, as the Runtime cuts it; 0: nothing.
+std::uint64_t pool_bytes_under(const PlanTarget& target, std::uint64_t memory);
+/// A pool's bytes as the driver counts them: in whole pages.
+std::uint64_t pool_in_pages(std::uint64_t pool_bytes);
+/// What the driver will count for a process with a pool of `pool_bytes`.
+std::uint64_t process_bytes(const PlanTarget& target, std::uint64_t pool_bytes);
+/// The least limit under which a pool of `pool_bytes` can be held: on a GPU the process and the reserve.
+std::uint64_t limit_bytes_for(const PlanTarget& target, std::uint64_t pool_bytes);
+
+}  // namespace bantam::run

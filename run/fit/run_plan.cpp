@@ -1,0 +1,139 @@
+// A run in short, on stand-ins: the trainer itself over excerpts of the epochs.
+#include "bantam/run/fit/run_plan.h"
+
+#include <algorithm>
+
+#include "bantam/engine/plan/step_plan.h"
+#include "bantam/engine/train/device_batches.h"
+#include "bantam/engine/train/trainer.h"
+
+namespace bantam::run {
+namespace {
+
+/// The first and the last batches of a source's epochs.
+class ExcerptSource : public BatchSource, public DeviceBatches {
+ public:
+  ExcerptSource(BatchSource& whole, std::int64_t first, std::int64_t last)
+      : whole_(whole), first_(first), skipped_(whole.batches_per_epoch() - first - last) {}
+
+  std::vector<TensorFacts> tensors() const override { return whole_.tensors(); }
+  std::int64_t batch_size() const override { return whole_.batch_size(); }
+  std::int64_t batches_per_epoch() const override { return whole_.batches_per_epoch() - skipped_; }
+  std::int64_t size_of(std::int64_t index) const override { return whole_.size_of(place(index)); }
+  void start(std::int64_t epoch, std::int64_t first_batch) override {
+    epoch_ = epoch;
+    next_ = first_batch;
+    whole_.start(epoch, place(first_batch));
+  }
+  bool next(const Context& context, Batch& batch) override {
+    if (next_ == first_ && skipped_ > 0) whole_.start(epoch_, place(next_));
+    ++next_;
+    return whole_.next(context, batch);
+  }
+  DeviceBatches* device_batches(const Context& context) override {
+    on_device_ = whole_.device_batches(context);
+    return on_device_ != nullptr ? this : nullptr;
+  }
+
+  std::int64_t left() const override { return next_ < first_ && skipped_ > 0 ? first_ - next_ : on_device_->left(); }
+  std::int64_t most_at_once() const override { return on_device_->most_at_once(); }
+  Batch make(const Context& context, std::int64_t i, std::int64_t count) override {
+    return on_device_->make(context, i, count);
+  }
+  void advance(std::int64_t count) override {
+    on_device_->advance(count);
+    next_ += count;
+    if (next_ == first_ && skipped_ > 0) whole_.start(epoch_, place(next_));
+  }
+
+ private:
+  std::int64_t place(std::int64_t index) const { return index < first_ ? index : index + skipped_; }
+
+  BatchSource& whole_;
+  DeviceBatches* on_device_ = nullptr;
+  std::int64_t first_, skipped_;
+  std::int64_t epoch_ = 0, next_ = 0;
+};
+
+/// Batches of one source that can be alive at one time, and a few to spare.
+std::int64_t window_of(const PipelineOptions& pipeline) {
+  constexpr std::int64_t kFoundAtRunTime = 8, kSpare = 3;
+  return std::max(pipeline.prefetch.depth.value_or(kFoundAtRunTime), pipeline.prefetch.workers.value_or(0) + 1) +
+         kSpare;
+}
+
+/// An excerpt with every kind of update that the epoch has, in which as many full batches are alive as ever; and how
+/// many batches an update of it takes: in a long one, all but the first take the same.
+struct Excerpt {
+  std::int64_t first = 0, last = 0, accumulate = 1;
+
+  Excerpt(std::int64_t batches, std::int64_t full_accumulate, std::int64_t window) {
+    accumulate = std::min(full_accumulate, window);
+    const std::int64_t rest = batches % full_accumulate, updates = batches / full_accumulate;
+    last = rest > 0 ? std::min(rest, accumulate) : std::min(batches, accumulate);
+    const std::int64_t enough = 2 + window / accumulate;
+    first = std::min(rest > 0 ? updates : updates - 1, enough) * accumulate;
+  }
+};
+
+/// A share's stand-in is a share too: the data set lies beside it, on the whole device.
+Device stand_in_of(Device device) {
+  const Device whole = Device::meta_of(device);
+  return device.is_logical() ? whole.logical(device.share) : whole;
+}
+
+RuntimeOptions stand_in_options(const RunConfig& config) {
+  RuntimeOptions options{.threads = 1};
+  if (config.device.is_logical())
+    options.logical[to_string(stand_in_of(config.device).whole())] =
+        config.memory.logical.at(to_string(config.device.whole()));
+  return options;
+}
+
+/// Without placements the run is eager: where in the arena things lie does not change what is in use.
+MemoryStats rehearse(const RunConfig& config, std::uint64_t pool_bytes, std::shared_ptr<StepPlacements> placements) {
+  const Device device = stand_in_of(config.device);
+  Runtime runtime(stand_in_options(config));
+  BfcAllocator& memory = runtime.allocator(device);
+  memory.set_limit(0);  // a share's: how much it needs is asked, not whether it fits
+  if (pool_bytes > 0 && memory.reserve_pool(pool_bytes)) memory.set_limit(memory.stats().pool_bytes);
+  const OpenedData data = open_data(runtime, *config.data, device, config.seed);
+  require_model_fits(config, data.train->image_shape(), data.train->classes());
+  TrainingSession session(runtime, device, config.model.graph, session_options(config));
+  const std::int64_t window = window_of(config.data->pipeline);
+  const Excerpt training(data.train->batches_per_epoch(), config.train.accumulate, window);
+  const Excerpt evaluation(data.validation->batches_per_epoch(), 1, window);
+  ExcerptSource train(*data.train, training.first, training.last);
+  ExcerptSource validation(*data.validation, evaluation.first, evaluation.last);
+  const bool planned = placements != nullptr;
+  if (planned) session.step().prepare({}, std::move(placements));
+  Trainer(session.step(), train, &validation,
+          {.epochs = std::min<std::int64_t>(config.train.epochs, 2),
+           .accumulate = training.accumulate,
+           .evaluate = config.train.evaluate,
+           .mode = planned ? StepMode::planned : StepMode::eager})
+      .run();
+  return memory.stats();
+}
+
+}  // namespace
+
+bool gives_batches(const RunConfig& config, std::int64_t batch) {
+  return config.data && (!config.data->pipeline.drop_last || train_facts(*config.data).size >= batch);
+}
+
+RunPlan plan_run(const RunConfig& config) {
+  const ModelOptions model = model_options(config);
+  RunPlan plan{.placements = std::make_shared<StepPlacements>(config.model.graph, model, config.train.optimizer,
+                                                              config.train.loss, config.device)};
+  const MemoryStats eager = rehearse(config, 0, nullptr);
+  plan.peak_bytes = eager.peak_bytes;
+  plan.by_category = eager.by_category_at_peak;
+  plan.pool_bytes = least_pool([&](std::uint64_t pool) { return rehearse(config, pool, plan.placements); });
+  plan.arena_bytes = plan.placements->arena_bytes();
+  return plan;
+}
+
+std::uint64_t run_peak(const RunConfig& config) { return rehearse(config, 0, nullptr).peak_bytes; }
+
+}  // namespace bantam::run

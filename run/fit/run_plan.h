@@ -1,0 +1,33 @@
+// The memory of a whole run of `bantam train`, known before it begins: data, training, short batches, evaluation.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "bantam/engine/step/step_placements.h"
+#include "bantam/run/config/run_config.h"
+
+namespace bantam::run {
+
+/// What a run takes from the allocator of its device, exactly. On the CPU the data set counts, on a GPU what of it lies
+/// on the device.
+struct RunPlan {
+  std::uint64_t peak_bytes = 0;   ///< most bytes in use at one time
+  CategoryBytes by_category;      ///< at the peak
+  std::uint64_t pool_bytes = 0;   ///< what the allocator must hold: the peak, with the arena whole and no gaps
+  std::uint64_t arena_bytes = 0;  ///< of the planned steps
+  std::shared_ptr<StepPlacements> placements;  ///< for TrainingStep::prepare
+};
+
+/// Whether there are data, and enough for a batch of this size.
+bool gives_batches(const RunConfig& config, std::int64_t batch);
+
+/// Rehearses the run on the meta stand-in of its device: two epochs at most, each with the beginning and the end of its
+/// batches, since those between take what the ones before took. The configuration has data. Throws ConfigError where
+/// they do not fit the model.
+RunPlan plan_run(const RunConfig& config);
+
+/// The plan's peak alone, at a third of its cost.
+std::uint64_t run_peak(const RunConfig& config);
+
+}  // namespace bantam::run

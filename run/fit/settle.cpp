@@ -1,0 +1,72 @@
+// Decisions in the order in which they depend on each other.
+#include "bantam/run/fit/settle.h"
+
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "bantam/base/byte_size.h"
+#include "bantam/base/error.h"
+#include "bantam/run/fit/run_plan.h"
+
+namespace bantam::run {
+namespace {
+
+void settle_recompute(const RunConfig& config, std::int64_t batch, std::uint64_t bytes, Settled& settled) {
+  const RecomputeChoice choice = choose_for_run(config, batch, bytes);
+  const std::string policy = wrapped(choice.recompute, 66, "             ");
+  if (!choice.fits) {
+    // A limit may still hold with `on_oom`, and says itself where it does not; a budget is a promise.
+    if (config.memory.budget == 0 || config.memory.on_oom != OnOutOfMemory::fail) return;
+    const std::uint64_t needed = plan_run(variant(config, batch, choice.recompute)).pool_bytes;
+    throw OutOfMemory(
+        fmt::format("batch size {} does not fit {}: the least found is a pool of {}\n  with recompute: {}", batch,
+                    format_byte_size(bytes), format_byte_size(needed), policy),
+        {.requested_bytes = needed, .limit_bytes = bytes});
+  }
+  if (to_yaml(choice.recompute) == "none") return;
+  settled.messages.push_back(
+      fmt::format("recompute:   {}\n             to fit {}: a step's peak {} by plan, {:+.1f} % time predicted", policy,
+                  format_byte_size(bytes), format_byte_size(choice.peak_bytes), 100 * choice.extra_work));
+  settled.recompute = choice;
+}
+
+}  // namespace
+
+Settled settle(const RunConfig& config) {
+  Settled settled;
+  const PlanTarget target = measured_target(config);
+  if (auto refused = refused_shares(config, target, 0)) throw *refused;
+  const std::uint64_t bytes = bytes_to_fit(config, target);
+  if (config.data->pipeline.batch_size_is_auto) {
+    settled.batch = choose_batch(config, bytes, bytes > 0);
+    settled.messages.push_back(to_text(*settled.batch, bytes));
+    if (std::string warning = few_updates_warning(config, settled.batch->batch); !warning.empty())
+      settled.warnings.push_back(std::move(warning));
+  } else if (!config.recompute_given && bytes > 0) {
+    settle_recompute(config, config.data->pipeline.batch_size, bytes, settled);
+  }
+  return settled;
+}
+
+RunConfig with_settled(const RunConfig& config, const Settled& settled) {
+  RunConfig other = config;
+  const auto write = [&other](std::string_view path, const std::string& value) {
+    other.document = other.document.with_value(path, value);
+  };
+  write("device", to_string(config.device));
+  write("precision", std::string(to_string(config.precision)));
+  if (settled.batch) {
+    other.data->pipeline.batch_size = settled.batch->batch;
+    other.data->pipeline.batch_size_is_auto = false;
+    write("data.pipeline.batch.size", fmt::format("{}", settled.batch->batch));
+  }
+  if (settled.recompute) {
+    other.recompute = settled.recompute->recompute;
+    other.recompute_given = true;
+    write("recompute", to_yaml(other.recompute));
+  }
+  return other;
+}
+
+}  // namespace bantam::run

@@ -1,0 +1,27 @@
+// StepGrid: the rows of a plan or a bench, as every combination of what is varied.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "bantam/run/config/step_case.h"
+
+namespace bantam::run {
+
+/// What is varied; a list that is empty means what the configuration says.
+struct StepGrid {
+  std::vector<Precision> precisions;
+  /// Nothing: the policy of least work that fits, as where there are bytes to fit and the configuration says nothing.
+  std::vector<std::optional<RecomputeOptions>> recomputes;
+  std::vector<std::int64_t> batches;  ///< empty: the configuration's, solved where it is `auto`; 16 without data
+  std::vector<StepMode> modes;        ///< empty: as `bantam train` runs them
+  bool whole_run = false;             ///< what is chosen fits all that a run holds, where the configuration has data
+};
+
+/// One case a row: by precision, then recompute, then batch, then mode. `bytes`: of the pool, to choose a policy and a
+/// batch for; 0: none. Throws ConfigError where the model does not fit the data, or a policy is to be chosen for no
+/// bytes; OutOfMemory where no batch fits.
+std::vector<StepCase> step_cases(const RunConfig& config, const StepGrid& grid, std::uint64_t bytes);
+
+}  // namespace bantam::run

@@ -1,0 +1,51 @@
+// Cases, then a row for each.
+#include "bantam/run/plan.h"
+
+#include <algorithm>
+
+#include "bantam/run/fit/fitting.h"
+
+namespace bantam::run {
+namespace {
+
+std::optional<RunPlan> plan_whole_run(const RunConfig& config, const StepCase& step) {
+  if (!gives_batches(config, step.batch)) return std::nullopt;
+  RunConfig run = variant(config, step.batch, step.recompute);
+  run.precision = step.precision;
+  return plan_run(run);
+}
+
+/// `pool`: most bytes of the device's allocator; 0: everything fits.
+PlanRow plan_row(const RunConfig& config, const StepCase& step, std::uint64_t pool, double arena_seconds) {
+  StepPlanOptions options = train_plan_options(config, step);
+  options.planner.seconds = arena_seconds;
+  PlanRow row{step, plan_step(config.model.graph, options), plan_whole_run(config, step)};
+  if (pool > 0) row.fits = (!row.run || row.run->pool_bytes <= pool) && step_fits(config.model.graph, options, pool);
+  return row;
+}
+
+}  // namespace
+
+std::uint64_t PlanRow::needed_pool() const { return std::max(held_bytes(), plan.pool_bytes); }
+
+bool Plan::any_fits() const { return std::ranges::any_of(rows, &PlanRow::fits); }
+
+const PlanRow& Plan::least() const { return *std::ranges::min_element(rows, {}, &PlanRow::needed_pool); }
+
+Plan plan(const RunConfig& config, const PlanTarget& target, const PlanOptions& options,
+          const std::function<void(const Plan&)>& on_row) {
+  Plan plan{.target = target, .fit = plan_fit(config, target, options.memory)};
+  StepGrid grid = options.grid;
+  if (grid.batches.empty() && config.data) {
+    if (config.data->pipeline.batch_size_is_auto) plan.batch = chosen_batch(config, target, plan.fit);
+    grid.batches = {plan.batch ? plan.batch->batch : config.data->pipeline.batch_size};
+  }
+  plan.cases = step_cases(config, grid, grid.recomputes.empty() ? plan.fit.chosen_pool() : plan.fit.pool);
+  for (const StepCase& step : plan.cases) {
+    plan.rows.push_back(plan_row(config, step, plan.fit.pool, options.arena_seconds));
+    if (on_row) on_row(plan);
+  }
+  return plan;
+}
+
+}  // namespace bantam::run

@@ -1,0 +1,54 @@
+// run::plan: the memory of training, to the byte, before anything is allocated.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <vector>
+
+#include "bantam/engine/plan/step_plan.h"
+#include "bantam/run/fit/plan_fit.h"
+#include "bantam/run/fit/run_plan.h"
+#include "bantam/run/fit/step_grid.h"
+
+namespace bantam::run {
+
+struct PlanOptions {
+  StepGrid grid{.whole_run = true};
+  std::uint64_t memory = 0;    ///< bytes to fit into, as plan_fit; 0: what the configuration or the card says
+  double arena_seconds = 1.0;  ///< most time to solve a step's arena
+};
+
+/// One step and, where the configuration has data for it, the run of it.
+struct PlanRow {
+  StepCase step;
+  StepPlan plan;
+  std::optional<RunPlan> run;  ///< of `bantam train`; nothing where data give no batch
+  bool fits = true;
+
+  /// What the run holds, or, without data, the step.
+  std::uint64_t held_bytes() const { return run ? run->pool_bytes : plan.pool_bytes; }
+  /// What both the run and the step get by with.
+  std::uint64_t needed_pool() const;
+};
+
+struct Plan {
+  PlanTarget target;
+  PlanFit fit;                       ///< what rows are held against
+  std::optional<BatchChoice> batch;  ///< where it was `auto`, and none was asked for
+  std::vector<StepCase> cases;
+  std::vector<PlanRow> rows;  ///< one a case
+
+  /// Whether any row fits.
+  bool any_fits() const;
+  /// The row that needs the smallest pool, the first of equals. There are rows.
+  const PlanRow& least() const;
+};
+
+/// Plans every case of the grid for the target (plan_target), which need not be in this machine: nothing is allocated
+/// and no data are read. `on_row` hears the plan after each row, the last of its rows. Throws ConfigError, ShapeError,
+/// and OutOfMemory where no batch fits or a device cannot give what its shares take.
+Plan plan(const RunConfig& config, const PlanTarget& target, const PlanOptions& options = {},
+          const std::function<void(const Plan&)>& on_row = {});
+
+}  // namespace bantam::run

@@ -1,0 +1,57 @@
+// MetricsLog: a run's metrics.jsonl.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "bantam/engine/train/trainer.h"
+#include "bantam/memory/allocator/allocator.h"
+
+namespace bantam::run {
+
+/// Appends whole lines to metrics.jsonl with every event: one every `log_every` updates, and one an epoch. A file that
+/// cannot be written does not end a run: `warn` is told once, the lines wait (at most kMostWaiting bytes of them), and
+/// are written when there is room again.
+class MetricsLog : public Callback {
+ public:
+  static constexpr std::size_t kMostWaiting = std::size_t{16} << 20;
+
+  /// The file is made with the first line. A half-written last line (of a run that was killed) is cut off. `warn` must
+  /// not throw.
+  MetricsLog(std::filesystem::path path, std::int64_t log_every, BfcAllocator& memory,
+             std::function<void(std::string_view)> warn);
+  ~MetricsLog() override;
+  MetricsLog(const MetricsLog&) = delete;
+  MetricsLog& operator=(const MetricsLog&) = delete;
+  bool observes() const override { return true; }
+  void on_progress(const ProgressEvent& event) override;
+  void on_epoch_end(const EpochEvent& event) override;
+  void on_end() override;
+
+ private:
+  void write(std::string line);
+  void write_updates();
+  void flush();
+  int write_waiting();
+
+  std::filesystem::path path_;
+  int descriptor_ = -1;
+  std::string waiting_;       // whole lines, of which the first may be written in part
+  std::int64_t dropped_ = 0;  // lines that waited in vain
+  bool failing_ = false;
+  std::int64_t log_every_;
+  BfcAllocator& memory_;
+  std::function<void(std::string_view)> warn_;
+  std::int64_t epoch_ = 0, update_ = 0;  // the last seen
+  // Sums of the updates since the last line.
+  std::int64_t updates_ = 0, samples_ = 0;
+  double loss_ = 0, correct_ = 0;
+  std::vector<MetricValue> values_;
+};
+
+}  // namespace bantam::run

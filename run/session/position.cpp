@@ -1,0 +1,60 @@
+// What of a saved position holds for a configuration.
+#include "bantam/run/session/position.h"
+
+#include <limits>
+
+#include <fmt/format.h>
+
+#include "bantam/base/error.h"
+
+namespace bantam::run {
+namespace {
+
+/// Throws DataError where a number of the state file cannot be one.
+void check_saved(const std::filesystem::path& folder, const char* name, std::int64_t value, std::int64_t least,
+                 std::int64_t most = std::numeric_limits<std::int64_t>::max()) {
+  if (value >= least && value <= most) return;
+  throw DataError(fmt::format("{}: {} is {}, expected {} to {}", (folder / "state.safetensors").string(), name, value,
+                              least, most));
+}
+
+}  // namespace
+
+void Position::register_state(StateRegistry& state) {
+  const auto counter = [&state](const char* name, std::int64_t& value) {
+    state.add_counter(
+        name, [&value] { return value; }, [&value](std::int64_t saved) { value = saved; });
+  };
+  counter("trainer/epoch", epoch);
+  counter("trainer/update", update);
+  counter("trainer/effective_batch", effective_batch);
+  counter("trainer/batches", batches);
+  counter("trainer/seed", seed);
+}
+
+Position resumed_position(const Position& saved, const Position& now, const RunConfig& config,
+                          const std::filesystem::path& folder) {
+  check_saved(folder, "trainer/epoch", saved.epoch, 0);
+  check_saved(folder, "trainer/update", saved.update, 0);
+  check_saved(folder, "trainer/effective_batch", saved.effective_batch, 1);
+  check_saved(folder, "trainer/batches", saved.batches, 1);
+  if (saved.epoch >= config.train.epochs)
+    throw ConfigError(fmt::format("--resume: {} has finished its {} epochs; say train.epochs=N to go on",
+                                  folder.string(), saved.epoch));
+  const auto require_same = [&](const char* what, std::int64_t then, std::int64_t today) {
+    if (saved.update > 0 && then != today)
+      throw ConfigError(fmt::format("--resume: the run stopped inside an epoch with {} {}; it cannot go on with {}",
+                                    what, then, today));
+  };
+  require_same("an effective batch of", saved.effective_batch, now.effective_batch);
+  require_same("batches an epoch:", saved.batches, now.batches);
+  require_same("the seed", saved.seed, now.seed);
+  const std::int64_t accumulate = config.train.accumulate;
+  check_saved(folder, "trainer/update", saved.update, 0, (now.batches + accumulate - 1) / accumulate);
+  Position position = now;
+  position.epoch = saved.epoch;
+  position.update = saved.update;
+  return position;
+}
+
+}  // namespace bantam::run

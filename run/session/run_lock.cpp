@@ -1,0 +1,126 @@
+// The lock file: who holds it is its text, that it is held is the flock.
+#include "bantam/run/session/run_lock.h"
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <chrono>
+#include <string>
+#include <string_view>
+#include <system_error>
+#include <thread>
+#include <utility>
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "bantam/base/atomic_file.h"
+#include "bantam/base/error.h"
+
+namespace bantam::run {
+namespace fs = std::filesystem;
+namespace {
+
+constexpr const char* kFile = ".lock";
+constexpr std::size_t kLongestCommand = 200;
+
+std::string host_name() {
+  std::array<char, 256> name{};
+  return ::gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "";
+}
+
+/// This process' command line as one line, cut to a length for messages.
+std::string command_line() {
+  std::string text;
+  try {
+    text = read_file("/proc/self/cmdline");
+  } catch (const DataError&) {
+    return "bantam";
+  }
+  while (!text.empty() && text.back() == '\0') text.pop_back();
+  for (char& c : text)
+    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) c = ' ';
+  return text.size() <= kLongestCommand ? text : text.substr(0, kLongestCommand) + "...";
+}
+
+/// "1234 (bantam train …)"; with the host where that is another one. What the holder wrote, a line each: process, host,
+/// command.
+std::string holder(const fs::path& path) {
+  constexpr int kTries = 20;
+  constexpr std::chrono::milliseconds kPause{5};
+  for (int i = 0; i < kTries; ++i) {
+    std::string text;
+    try {
+      text = read_file(path);
+    } catch (const DataError&) {
+      break;
+    }
+    const std::size_t first = text.find('\n'), second = text.find('\n', first + 1);
+    if (first != std::string::npos && second != std::string::npos && text.back() == '\n') {
+      const std::string host = text.substr(first + 1, second - first - 1);
+      return fmt::format("process {}{} ({})", text.substr(0, first), host == host_name() ? "" : " on " + host,
+                         text.substr(second + 1, text.size() - second - 2));
+    }
+    std::this_thread::sleep_for(kPause);  // it has the lock, and is about to write
+  }
+  return "another process";
+}
+
+[[noreturn]] void in_use(const fs::path& path) {
+  throw ConfigError(fmt::format("{} is in use by {}: wait until it has ended, or give another folder",
+                                path.parent_path().string(), holder(path)));
+}
+
+/// False where another process holds it.
+bool try_lock(int descriptor) {
+  while (::flock(descriptor, LOCK_EX | LOCK_NB) != 0) {
+    if (errno == EWOULDBLOCK) return false;
+    if (errno != EINTR) break;  // no flock here
+  }
+  return true;
+}
+
+/// Whether the path still leads to the open file: its last holder may have removed it.
+bool is_at(int descriptor, const fs::path& path) {
+  struct stat open {
+  }, there{};
+  return ::fstat(descriptor, &open) == 0 && ::stat(path.c_str(), &there) == 0 && open.st_dev == there.st_dev &&
+         open.st_ino == there.st_ino;
+}
+
+}  // namespace
+
+RunLock::RunLock(fs::path folder) : path_(std::move(folder) / kFile) {
+  for (;;) {
+    descriptor_ = ::open(path_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0644);
+    if (descriptor_ < 0 && errno == EINTR) continue;
+    if (descriptor_ < 0)
+      throw DataError(fmt::format("cannot create {}: {}", path_.string(), std::generic_category().message(errno)));
+    const bool locked = try_lock(descriptor_);
+    if (locked && is_at(descriptor_, path_)) break;
+    ::close(std::exchange(descriptor_, -1));
+    if (!locked) in_use(path_);
+  }
+  // On a full disk others are told of "another process".
+  const std::string text = fmt::format("{}\n{}\n{}\n", ::getpid(), host_name(), command_line());
+  if (::ftruncate(descriptor_, 0) == 0) (void)!::pwrite(descriptor_, text.data(), text.size(), 0);
+}
+
+RunLock::~RunLock() {
+  if (is_at(descriptor_, path_)) ::unlink(path_.c_str());  // while it is held: nobody else's
+  ::close(descriptor_);
+}
+
+void RunLock::require_free(const fs::path& folder) {
+  const fs::path path = folder / kFile;
+  const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+  if (descriptor < 0) return;
+  const bool is_free = try_lock(descriptor);
+  ::close(descriptor);
+  if (!is_free) in_use(path);
+}
+
+}  // namespace bantam::run

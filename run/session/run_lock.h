@@ -1,0 +1,27 @@
+// One process at a time writes to a run's folder.
+#pragma once
+
+#include <filesystem>
+
+namespace bantam::run {
+
+/// Holds `<folder>/.lock` by flock, which the system releases however the process ends; the file tells others who holds
+/// it, and is removed at the end. On file systems that know no flock nothing is locked.
+class RunLock {
+ public:
+  /// Throws ConfigError naming process and command where another process has the folder, and DataError where the file
+  /// cannot be made. `folder` must be there.
+  explicit RunLock(std::filesystem::path folder);
+  ~RunLock();
+  RunLock(const RunLock&) = delete;
+  RunLock& operator=(const RunLock&) = delete;
+
+  /// Throws ConfigError as the constructor would, and changes nothing.
+  static void require_free(const std::filesystem::path& folder);
+
+ private:
+  std::filesystem::path path_;
+  int descriptor_ = -1;
+};
+
+}  // namespace bantam::run

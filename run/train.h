@@ -1,0 +1,56 @@
+// run::train: a whole run of training, from a configuration to saved weights, without a line printed.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "bantam/engine/train/trainer.h"
+#include "bantam/memory/limits/process_limit.h"
+#include "bantam/run/config/run_config.h"
+#include "bantam/run/session/run_directory.h"
+#include "bantam/run/session/run_observer.h"
+
+namespace bantam::run {
+
+/// What belongs to one run and not to its configuration.
+struct TrainRunOptions {
+  int threads = 0;                       ///< of the CPU; 0: all processors. Results do not depend on it
+  std::filesystem::path run_dir;         ///< empty: runs/<config>-<date-time>
+  bool overwrite = false;                ///< replace a run that is in run_dir, else ConfigError
+  const RunDirectory* resume = nullptr;  ///< RunDirectory::open of the run to go on with, instead of run_dir
+  std::function<bool()> stop = {};       ///< asked between batches; true: the run stops there and is saved
+  RunObserver* observer = nullptr;       ///< may be null
+};
+
+/// A run that has ended and is saved.
+struct TrainOutcome {
+  RunConfig config;              ///< as it ran: nothing is `auto` any more
+  std::filesystem::path folder;  ///< config.yaml, metrics.jsonl, weights.safetensors, state.safetensors
+  TrainResult result;
+  std::int64_t effective_batch = 1;  ///< samples an update
+  std::int64_t parameters = 0;
+  MemoryStats memory;                    ///< of the run's device
+  std::uint64_t planned_peak_bytes = 0;  ///< of a whole run: what one that was stopped or resumed takes at most
+  std::uint64_t planned_pool_bytes = 0;
+  ProcessMemory process;                    ///< what is counted for the process on that device, at the end
+  std::vector<OverheadLine> overhead;       ///< its part beside the pool; none on the CPU
+  std::optional<MemoryStats> host, pinned;  ///< runs on a GPU: the data set's, and the upload buffers'
+};
+
+/// Trains the configuration's model on its data, as `bantam train` does: decides what is `auto`, plans the memory,
+/// reserves it, trains, and saves into the run's folder, which is locked meanwhile. `callbacks` hear the trainer's
+/// events after the run's own log. A run that stops or fails saves what it has trained and can be resumed:
+///
+///     RunDirectory folder = RunDirectory::open("runs/quickstart-…");
+///     train(read_run_config(folder.config(), {}), {.resume = &folder}, {});
+///
+/// Blocks until the end; uses no signal, no stream of the process and no global. Throws ConfigError (no data, a folder
+/// in use), DeviceError, DataError, OutOfMemory, NotFiniteError, and what callbacks throw.
+TrainOutcome train(const RunConfig& config, const TrainRunOptions& options = {},
+                   std::span<Callback* const> callbacks = {});
+
+}  // namespace bantam::run

@@ -1,0 +1,91 @@
+// The closing summary and its JSON, from an outcome made by hand; and events handed to a Progress.
+#include "bantam/cli/print/train_report.h"
+
+#include <cstdio>
+
+#include <gtest/gtest.h>
+
+#include "tests/run/run_fixture.h"
+
+namespace bantam::cli {
+namespace {
+
+class TrainReportTest : public run::RunTest {
+ protected:
+  static TrainOutcome outcome() {
+    TrainOutcome outcome{.config = tiny(), .folder = "runs/a"};
+    outcome.result = {.epochs = 2,
+                      .updates = 12,
+                      .train = {.loss = 1.5, .accuracy = 0.5, .samples = 96},
+                      .validation = {.loss = 2.5, .accuracy = 0.25, .samples = 20},
+                      .images_per_second = 1000,
+                      .epoch = 2};
+    outcome.parameters = 100;
+    outcome.memory.peak_bytes = 2048;
+    outcome.planned_peak_bytes = 2048;
+    return outcome;
+  }
+  static void expect_in(const std::string& text, const std::string& part) {
+    EXPECT_NE(text.find(part), std::string::npos) << text << "\nlacks " << part;
+  }
+};
+
+TEST_F(TrainReportTest, SummaryOfARunThatEnded) {
+  const TrainOutcome ended = outcome();
+  const std::string text = closing_summary({.outcome = ended, .seconds = 3, .start_seconds = 0.5});
+  EXPECT_EQ(text.rfind("tiny: 2 epochs, 12 updates in ", 0), 0u) << text;
+  expect_in(text, "held out  accuracy 0.2500, loss 2.5000, 20 images\n");
+  expect_in(text, "training  accuracy 0.5000, loss 1.5000, 96 images\n");
+  expect_in(text, "2.00 KiB in use at the peak (as planned)");
+  expect_in(text, "0.50 s from the start");
+  expect_in(text, "runs/a/\n");
+}
+
+TEST_F(TrainReportTest, SummaryOfARunThatWasStopped) {
+  TrainOutcome stopped = outcome();
+  stopped.result.stopped = true;
+  stopped.result.epoch = 1;
+  stopped.result.update = 3;
+  stopped.planned_peak_bytes = 4096;
+  const std::string text = closing_summary({.outcome = stopped});
+  EXPECT_EQ(text.rfind("stopped in epoch 2 after 3 of its updates; go on with\n  bantam train --resume runs/a\n", 0),
+            0u);
+  expect_in(text, "(planned 4.00 KiB)");
+  EXPECT_EQ(text.find("from the start"), std::string::npos) << "there were no first updates";
+}
+
+TEST_F(TrainReportTest, JsonTellsTheHeldOutResultsWhereThereAreSome) {
+  TrainOutcome ended = outcome();
+  const auto with = closing_json({.outcome = ended, .seconds = 3});
+  EXPECT_DOUBLE_EQ(with["accuracy"], 0.25);
+  EXPECT_EQ(with["held_out"], true);
+  EXPECT_EQ(with["run_dir"], "runs/a");
+  EXPECT_EQ(with["peak_bytes"], 2048);
+  EXPECT_FALSE(with.contains("host_peak_bytes"));
+  ended.result.validation = {};
+  const auto without = closing_json({.outcome = ended});
+  EXPECT_DOUBLE_EQ(without["accuracy"], 0.5);
+  EXPECT_EQ(without["held_out"], false);
+}
+
+TEST_F(TrainReportTest, EventsReachTheProgress) {
+  std::FILE* const out = std::tmpfile();
+  ASSERT_NE(out, nullptr);
+  {
+    Progress progress(ProgressMode::json, out);
+    ProgressCallback callback(progress);
+    EXPECT_FALSE(callback.first());
+    callback.on_progress({.epoch = 1, .epochs = 2, .update = 3, .updates = 6});
+    EXPECT_TRUE(callback.first());
+    callback.on_smaller_micro_batch({.epoch = 0, .update = 4, .samples = 8});
+  }
+  std::rewind(out);
+  std::string text(4096, '\0');
+  text.resize(std::fread(text.data(), 1, text.size(), out));
+  std::fclose(out);
+  expect_in(text, "\"epoch\":2");
+  expect_in(text, "update 5 of epoch 1 is repeated in micro-batches of 8");
+}
+
+}  // namespace
+}  // namespace bantam::cli

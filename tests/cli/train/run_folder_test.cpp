@@ -1,0 +1,226 @@
+// The folder of a run: one process at a time, nothing removed that was saved, and failures of files that cost no work.
+#include <cstring>
+#include <limits>
+
+#include "bantam/engine/train/safetensors.h"
+#include "tests/cli/program.h"
+
+namespace bantam::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+class RunFolder : public ProgramTest {
+ protected:
+  RunFolder() { write_tiny_config(); }
+  static std::string program() {
+    const char* elsewhere = std::getenv("BANTAM_PROGRAM");
+    return elsewhere != nullptr ? elsewhere : BANTAM_PROGRAM;
+  }
+  /// Exit code of a shell command in the folder; `$P` is the program.
+  int shell(const std::string& command) const {
+    const int status = std::system(("cd " + path(".").string() + " && P=" + program() + "; " + command).c_str());
+    return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+  }
+  /// A run without end in the folder `run`, once it has logged something.
+  pid_t start_live_run(const std::vector<std::string>& more) const {
+    std::vector<std::string> arguments = {"train", "--threads", "1", "--progress", "plain", "train.epochs=1000000"};
+    arguments.insert(arguments.begin() + 1, more.begin(), more.end());
+    const pid_t child = start(arguments);
+    EXPECT_TRUE(wait_until([&] {
+      std::error_code error;
+      return fs::exists(path("run/.lock"), error) && fs::is_regular_file(path("run/metrics.jsonl"), error) &&
+             fs::file_size(path("run/metrics.jsonl")) > 2000;
+    })) << read("stderr");
+    return child;
+  }
+  Outcome stop(pid_t child) const {
+    kill(child, SIGINT);
+    return wait(child);
+  }
+  /// Exit code and stderr of a command that runs beside another one.
+  std::pair<int, std::string> beside(const std::string& arguments) const {
+    const int code = shell("timeout 30 $P " + arguments + " > beside.out 2> beside.err");
+    return {code, read("beside.err")};
+  }
+};
+
+TEST_F(RunFolder, IsOneProcessesAtATime) {
+  const pid_t child = start_live_run({"tiny.yaml", "--run-dir", "run"});
+  for (const char* arguments :
+       {"train tiny.yaml --run-dir run --overwrite --progress none", "train tiny.yaml --run-dir run --progress none",
+        "train --resume run --progress none"}) {
+    const auto [code, error] = beside(arguments);
+    EXPECT_EQ(code, 2) << arguments << ": " << error;
+    EXPECT_NE(error.find("in use by process " + std::to_string(child) + " ("), std::string::npos) << error;
+    EXPECT_NE(error.find("train tiny.yaml --run-dir run"), std::string::npos) << error;
+  }
+  const Outcome stopped = stop(child);
+  EXPECT_EQ(stopped.code, 130) << stopped.err;
+  EXPECT_GT(read_lines("run/metrics.jsonl").size(), 5u) << "nobody has removed them";
+  EXPECT_FALSE(fs::exists(path("run/.lock"))) << "the lock goes with its holder";
+
+  const pid_t resumed = start_live_run({"--resume", "run"});
+  const auto [code, error] = beside("train --resume run train.epochs=1000001 --progress none");
+  EXPECT_EQ(code, 2) << error;
+  EXPECT_EQ(stop(resumed).code, 130);
+}
+
+TEST_F(RunFolder, IsFreeAfterItsProcessWasKilled) {
+  const pid_t child = start_live_run({"tiny.yaml", "--run-dir", "run"});
+  kill(child, SIGKILL);
+  EXPECT_EQ(wait(child).code, 128 + SIGKILL);
+  EXPECT_EQ(train("run", {"--overwrite"}).code, 0) << read("stderr");
+}
+
+TEST_F(RunFolder, OfTwoStartsOneGetsIt) {
+  const std::string one = "$P train tiny.yaml --run-dir run --threads 1 --progress none train.epochs=3 > ";
+  (void)shell("(" + one + "a.out 2> a.err; echo $? > a) & (" + one + "b.out 2> b.err; echo $? > b) & wait");
+  const std::string codes = read("a") + read("b");
+  EXPECT_TRUE(codes == "0\n2\n" || codes == "2\n0\n") << codes << read("a.err") << read("b.err");
+  EXPECT_EQ(read_lines("run/metrics.jsonl").size(), 3u * 17u);
+}
+
+TEST_F(RunFolder, KeepsSavedWeightsWhereTheStateCannotBeSaved) {
+  const pid_t child = start_live_run({"tiny.yaml", "--run-dir", "run"});
+  fs::remove(path("run/metrics.jsonl"));  // rotated away
+  fs::create_directories(path("run/state.safetensors/in_the_way"));
+  const Outcome stopped = stop(child);
+  EXPECT_EQ(stopped.code, 3) << stopped.err;
+  EXPECT_NE(stopped.err.find("state.safetensors"), std::string::npos) << stopped.err;
+  EXPECT_TRUE(fs::exists(path("run/weights.safetensors"))) << "removed after they were saved";
+  EXPECT_TRUE(fs::exists(path("run/config.yaml")));
+}
+
+TEST_F(RunFolder, AStateThatHasToStayKeepsTheConfigurationItWasMadeWith) {
+  ASSERT_EQ(train("run").code, 0);
+  const std::string before = read("run/config.yaml");
+  const std::size_t lines = read_lines("run/metrics.jsonl").size();
+  const pid_t child =
+      start({"train", "--resume", "run", "--threads", "1", "--progress", "none", "train.epochs=1000000"});
+  ASSERT_TRUE(wait_until([&] { return read_lines("run/metrics.jsonl").size() > lines; }));
+  fs::remove(path("run/state.safetensors"));
+  fs::create_directories(path("run/state.safetensors/in_the_way"));
+  const Outcome stopped = stop(child);
+  EXPECT_EQ(stopped.code, 3) << stopped.err;
+  EXPECT_TRUE(read("run/config.yaml") == before) << "train.epochs goes with a state that was not written";
+}
+
+TEST_F(RunFolder, MetricsThatCannotBeWrittenWarnAndWait) {
+  ASSERT_EQ(train("run").code, 0);
+  fs::remove(path("run/metrics.jsonl"));
+  fs::create_directory(path("run/metrics.jsonl"));
+  const pid_t child =
+      start({"train", "--resume", "run", "--threads", "1", "--progress", "none", "train.epochs=1000000", "--json"});
+  ASSERT_TRUE(wait_until([&] {
+    return read("stderr").find("cannot be written") != std::string::npos || waitpid(child, nullptr, WNOHANG) == child;
+  }));
+  EXPECT_NE(read("stderr").find("warning: run/metrics.jsonl cannot be written"), std::string::npos) << read("stderr");
+  fs::remove(path("run/metrics.jsonl"));
+  EXPECT_TRUE(wait_until([&] { return read("stderr").find("is written again") != std::string::npos; }))
+      << read("stderr");
+  const Outcome stopped = stop(child);
+  EXPECT_EQ(stopped.code, 130) << stopped.err;
+  std::int64_t updates = 0;
+  for (const auto& line : read_lines("run/metrics.jsonl")) updates += line["kind"] == "update";
+  EXPECT_EQ(updates, stopped.last_json()["updates"].get<std::int64_t>()) << "every line came in the end";
+}
+
+TEST_F(RunFolder, AFailureOnTheWaySavesWhatWasTrained) {
+  // 16 updates are done, with steps so large that no gradient of the next 50 is finite.
+  const Outcome outcome = train("run", {"train.epochs=8", "train.optimizer.adam.learning_rate=1e30",
+                                        "train.evaluate=false", "train.log_every=1"});
+  ASSERT_EQ(outcome.code, 5) << outcome.err;
+  for (const char* file : {"config.yaml", "weights.safetensors", "state.safetensors"})
+    EXPECT_TRUE(fs::exists(path("run") / file)) << file;
+  EXPECT_NE(outcome.err.find("saved in run"), std::string::npos) << outcome.err;
+  // A run that was sound when it was saved keeps that state.
+  ASSERT_EQ(train("sound").code, 0);
+  const std::string before = read("sound/state.safetensors");
+  ASSERT_EQ(run({"train", "--resume", "sound", "train.epochs=9", "train.optimizer.adam.learning_rate=1e30",
+                 "train.evaluate=false", "--threads", "1", "--progress", "none"})
+                .code,
+            5);
+  EXPECT_EQ(read("sound/state.safetensors"), before);
+}
+
+TEST_F(RunFolder, ErrorsSurviveAStderrThatCannotBeWritten) {
+  EXPECT_EQ(shell("$P train nope.yaml 2> /dev/full"), 2);
+  EXPECT_EQ(shell("$P train nope.yaml 2>&-"), 2);
+  const std::string training = "$P train tiny.yaml --threads 1 --progress json --run-dir ";
+  EXPECT_EQ(shell(training + "full > out 2> /dev/full"), 0);
+  EXPECT_EQ(shell(training + "closed > out 2>&-"), 0);
+  // The summary did not arrive, which is an error; but one with an exit code.
+  EXPECT_EQ(shell("{ " + training + "pipe 2>&1; echo $? > code; } | true"), 0);
+  EXPECT_EQ(read("code"), "1\n");
+  for (const char* run_dir : {"full", "closed", "pipe"}) {
+    EXPECT_TRUE(fs::exists(path(run_dir) / "state.safetensors")) << run_dir;
+    for (const auto& line : read_lines(std::string(run_dir) + "/metrics.jsonl"))
+      EXPECT_TRUE(line.contains("kind")) << "progress went into the metrics: " << line;
+  }
+}
+
+TEST_F(RunFolder, AHangupThatTakesTheTerminalAlongIsAStopLikeAnyOther) {
+  const int code = shell(
+      "$P train tiny.yaml --threads 1 --run-dir run train.epochs=1000000 > /dev/full 2> /dev/full & "
+      "for i in $(seq 600); do [ -s run/metrics.jsonl ] && break; sleep 0.1; done; kill -HUP $!; wait $!");
+  EXPECT_EQ(code, 75) << "stopped and saved, whoever reads the summary";
+}
+
+TEST_F(RunFolder, NamesThatCannotBeUsedAreOurErrors) {
+  fs::create_symlink("loop", path("loop"));
+  write("file", "text");
+  const auto expect = [&](const std::string& option, const std::string& folder, const std::string& part) {
+    const Outcome outcome = run({"train", option == "--resume" ? "train.epochs=2" : "tiny.yaml", option, folder,
+                                 "--threads", "1", "--progress", "none"});
+    EXPECT_EQ(outcome.code, 3) << option << " " << folder << ": " << outcome.err;
+    EXPECT_NE(outcome.err.find(part), std::string::npos) << outcome.err;
+    EXPECT_EQ(outcome.err.find("filesystem error"), std::string::npos) << outcome.err;
+  };
+  const std::string longest(300, 'x');
+  for (const char* option : {"--run-dir", "--resume"}) {
+    expect(option, "loop", "cannot look at loop");
+    expect(option, "loop/run", "cannot look at loop/run");
+    expect(option, longest, "File name too long");
+    expect(option, longest + "/run", "File name too long");
+  }
+  expect("--run-dir", "file", "file is no folder");
+  expect("--run-dir", "file/run", "file/run");
+  expect("--resume", "file", "holds no run");
+  expect("--resume", "file/run", "holds no run");
+  fs::create_directories(path("busy/config.yaml/in_the_way"));
+  const Outcome outcome = train("busy", {"--overwrite"});
+  EXPECT_EQ(outcome.code, 3) << outcome.err;
+  EXPECT_NE(outcome.err.find("cannot remove busy/config.yaml"), std::string::npos) << outcome.err;
+}
+
+TEST_F(RunFolder, JsonOfANameThatIsNoText) {
+  const Outcome outcome = train("run-\xff\xfe");
+  ASSERT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_EQ(outcome.last_json()["run_dir"], "run-\xEF\xBF\xBD\xEF\xBF\xBD") << "as U+FFFD";
+}
+
+TEST_F(RunFolder, ImpossiblePositionsOfAStateAreDataErrors) {
+  ASSERT_EQ(train("run").code, 0);
+  const fs::path state = path("run/state.safetensors");
+  const SafetensorsFile sound = read_safetensors(state);
+  const auto expect = [&](const std::string& counter, std::int64_t value) {
+    SafetensorsFile file = sound;
+    std::memcpy(file.tensors.at(counter).bytes.data(), &value, sizeof(value));
+    write_safetensors(state, file);
+    const Outcome outcome = run({"train", "--resume", "run", "train.epochs=3", "--threads", "1", "--progress", "none"});
+    EXPECT_EQ(outcome.code, 3) << counter << " " << value << ": " << outcome.err;
+    EXPECT_NE(outcome.err.find(counter + " is " + std::to_string(value)), std::string::npos) << outcome.err;
+  };
+  constexpr std::int64_t kMost = std::numeric_limits<std::int64_t>::max(), kLeast = -kMost - 1;
+  for (const std::int64_t value : {kLeast, std::int64_t{-1}}) {
+    for (const char* counter : {"trainer/epoch", "trainer/update", "trainer/effective_batch", "trainer/batches"})
+      expect(counter, value);
+  }
+  for (const std::int64_t value : {std::int64_t{17}, kMost}) expect("trainer/update", value);
+  write_safetensors(state, sound);
+  EXPECT_EQ(run({"train", "--resume", "run", "train.epochs=2", "--threads", "1", "--progress", "none"}).code, 0);
+}
+
+}  // namespace
+}  // namespace bantam::cli

@@ -1,0 +1,183 @@
+// The engine's tables: what is built in, what a program adds, and how a configuration names either.
+#include <filesystem>
+
+#include <unistd.h>
+
+#include "bantam/engine/step/optimizers.h"
+#include "bantam/engine/train/callbacks.h"
+#include "bantam/engine/train/exporters.h"
+#include "bantam/engine/train/safetensors.h"
+#include "bantam/engine/train/schedule.h"
+#include "tests/engine/train/regression.h"
+
+namespace bantam {
+namespace {
+
+struct Silent : Callback {
+  explicit Silent(std::int64_t every) : every(every) {}
+  std::int64_t every;
+};
+
+/// A program registers once, before it reads a configuration.
+void register_own() {
+  static const bool done = [] {
+    losses().add("mean_squared_error", [](ConfigMap&) { return std::make_shared<testing::MeanSquaredError>(); });
+    metrics().add("rmse", [](ConfigMap&) { return std::make_shared<testing::RootMeanSquaredError>(); });
+    schedules().add("linear", [](ConfigMap& options) -> ScheduleMaker {
+      const auto end = static_cast<float>(options.number("end", {.min = 0}, 0.0));
+      return [end](const ScheduleFacts& run) -> Schedule {
+        return [=](std::int64_t n) {
+          const float done = static_cast<float>(n) / static_cast<float>(run.updates);
+          return run.learning_rate + (end - run.learning_rate) * done;
+        };
+      };
+    });
+    optimizers().add("fixed", [](ConfigMap& options) {
+      OptimizerOptions optimizer;
+      optimizer.learning_rate = static_cast<float>(options.number("rate", {.min = 0}));
+      return optimizer;
+    });
+    callbacks().add("silent", [](ConfigMap& options) -> CallbackMaker {
+      const std::int64_t every = options.integer("every", {.min = 1}, 10);
+      return [every] { return std::make_unique<Silent>(every); };
+    });
+    exporters().add("count", [](Model& model, const std::filesystem::path& path) {
+      write_safetensors(path,
+                        {.tensors = {}, .metadata = {{"n", std::to_string(model.parameters().parameter_count())}}});
+    });
+    return true;
+  }();
+  (void)done;
+}
+
+ConfigMap section(const std::string& yaml) { return ConfigDocument::parse(yaml, "own.yaml").map(); }
+
+template <class Call>
+std::string error_of(const Call& call) {
+  try {
+    call();
+  } catch (const ConfigError& error) {
+    return error.what();
+  }
+  return "nothing was thrown";
+}
+
+#define EXPECT_SAYS(call, part)                                              \
+  do {                                                                       \
+    const std::string said = error_of([&] { (void)(call); });                \
+    EXPECT_NE(said.find(part), std::string::npos) << said << "\n" << (part); \
+  } while (false)
+
+TEST(LossTable, NamesAreRead) {
+  register_own();
+  ConfigMap plain = section("{}"), smooth = section("label_smoothing: 0.25"),
+            inside = section("loss: {softmax_cross_entropy: {label_smoothing: 0.25}}"),
+            own = section("loss: mean_squared_error");
+  EXPECT_EQ(read_loss(plain)->kind(), "softmax_cross_entropy");
+  EXPECT_EQ(read_loss(own)->kind(), "mean_squared_error");
+  for (ConfigMap* map : {&smooth, &inside})
+    EXPECT_FLOAT_EQ(read_loss(*map)->as_softmax_cross_entropy({})->options.label_smoothing, 0.25f);
+  for (ConfigMap* map : {&plain, &smooth, &inside, &own}) EXPECT_NO_THROW(map->finish());
+  ConfigMap slip = section("loss: mean_square_error"), far = section("loss: hinge"),
+            option = section("loss: {mean_squared_error: {power: 3}}");
+  EXPECT_SAYS(read_loss(slip),
+              "own.yaml:1:1: error: unknown loss 'mean_square_error'; did you mean 'mean_squared_error'?");
+  EXPECT_SAYS(read_loss(far), "unknown loss 'hinge'; valid: softmax_cross_entropy and mean_squared_error");
+  EXPECT_SAYS(read_loss(option), "unknown key 'power'");
+  EXPECT_SAYS(losses().add("mean_squared_error", nullptr), "loss 'mean_squared_error' is registered already");
+  EXPECT_THROW((void)softmax_cross_entropy({.label_smoothing = 1.0f}), ConfigError);
+}
+
+TEST(MetricTable, NamesAreRead) {
+  register_own();
+  ConfigMap plain = section("{}"), own = section("metrics: [accuracy, rmse]"), none = section("metrics: []");
+  EXPECT_EQ(read_metrics(plain).size(), 1u);
+  EXPECT_TRUE(read_metrics(none).empty());
+  const std::vector<MetricPtr> both = read_metrics(own);
+  ASSERT_EQ(both.size(), 2u);
+  EXPECT_TRUE(both[0]->counted_by_loss());
+  EXPECT_EQ(both[1]->kind(), "rmse");
+  ConfigMap slip = section("metrics: [rmsd]"), twice = section("metrics: [rmse, rmse]"),
+            text = section("metrics: rmse");
+  EXPECT_SAYS(read_metrics(slip), "unknown metric 'rmsd'; did you mean 'rmse'?");
+  EXPECT_SAYS(read_metrics(twice), "the metric 'rmse' is named twice");
+  EXPECT_SAYS(read_metrics(text), "expected a list");
+}
+
+TEST(MetricTable, MergedValuesAreOfMergedSums) {
+  const auto rmse = std::make_shared<testing::RootMeanSquaredError>();
+  Metrics sum;
+  merge(sum, {.loss = 1, .accuracy = 0, .samples = 1, .values = {{rmse, {9, 1}}}});
+  merge(sum, {.loss = 4, .accuracy = 1, .samples = 3, .values = {{rmse, {7, 3}}}});
+  merge(sum, {});
+  EXPECT_EQ(sum.samples, 4);
+  EXPECT_DOUBLE_EQ(sum.loss, 3.25);
+  EXPECT_DOUBLE_EQ(sum.accuracy, 0.75);
+  EXPECT_DOUBLE_EQ(sum.values.at(0).value(), 2.0);  // √(16/4)
+}
+
+TEST(ScheduleTable, NamesAreRead) {
+  register_own();
+  const ScheduleFacts run{.learning_rate = 0.5f, .updates = 4, .updates_per_epoch = 2};
+  ConfigMap none = section("{}"), constant = section("schedule: constant"),
+            own = section("schedule: {linear: {end: 0.1}}");
+  EXPECT_FALSE(read_schedule(none)) << "the optimizer's rate, which callbacks may change";
+  EXPECT_EQ(read_schedule(constant)(run)(3), 0.5f);
+  const Schedule linear = read_schedule(own)(run);
+  EXPECT_FLOAT_EQ(linear(0), 0.5f);
+  EXPECT_FLOAT_EQ(linear(2), 0.3f);
+  EXPECT_FLOAT_EQ(linear(2), linear(2));
+  ConfigMap slip = section("schedule: lineer");
+  EXPECT_SAYS(read_schedule(slip), "unknown schedule 'lineer'; did you mean 'linear'?");
+}
+
+TEST(OptimizerTable, NamesAreRead) {
+  register_own();
+  ConfigMap none = section("{}"), sgd = section("optimizer: {sgd: {momentum: 0.5}}"),
+            own = section("optimizer: {fixed: {rate: 2}}");
+  EXPECT_EQ(read_optimizer(none).kind, OptimizerKind::adam);
+  EXPECT_FLOAT_EQ(read_optimizer(sgd).learning_rate, 0.01f);
+  EXPECT_FLOAT_EQ(read_optimizer(own).learning_rate, 2.0f);
+  ConfigMap slip = section("optimizer: fixd"), missing = section("optimizer: fixed"),
+            both = section("optimizer: {sgd: {nesterov: true, momentun: 0.9}}"),
+            between = section("optimizer: {sgd: {nesterov: true}}");
+  EXPECT_SAYS(read_optimizer(slip), "unknown optimizer 'fixd'; did you mean 'fixed'?");
+  EXPECT_SAYS(read_optimizer(missing), "missing key 'rate'");
+  EXPECT_SAYS(read_optimizer(both), "unknown key 'momentun'");
+  EXPECT_SAYS(read_optimizer(between), "nesterov: true needs a momentum above 0");
+  EXPECT_SAYS(optimizers().add("adam", nullptr), "optimizer 'adam' is registered already");
+}
+
+TEST(CallbackTable, ARunMakesItsOwn) {
+  register_own();
+  ConfigMap none = section("{}"), own = section("callbacks: [silent, {silent: {every: 3}}]");
+  EXPECT_TRUE(read_callbacks(none).empty());
+  const std::vector<CallbackMaker> makers = read_callbacks(own);
+  ASSERT_EQ(makers.size(), 2u);
+  const auto first = makers[1](), second = makers[1]();
+  EXPECT_NE(first, second);
+  EXPECT_EQ(dynamic_cast<Silent&>(*first).every, 3);
+  EXPECT_EQ(dynamic_cast<Silent&>(*makers[0]()).every, 10);
+  ConfigMap slip = section("callbacks: [silemt]"), text = section("callbacks: silent");
+  EXPECT_SAYS(read_callbacks(slip), "unknown callback 'silemt'; did you mean 'silent'?");
+  EXPECT_SAYS(read_callbacks(text), "expected a list");
+}
+
+TEST(ExporterTable, WritesByName) {
+  register_own();
+  Runtime runtime({.threads = 1});
+  Model model(runtime, Device::cpu(), testing::regression_network(), {.seed = 4});
+  const auto folder = std::filesystem::path(::testing::TempDir()) / ("tables" + std::to_string(::getpid()));
+  std::filesystem::create_directories(folder);
+  export_model(model, "safetensors", folder / "weights");
+  export_model(model, "count", folder / "count");
+  EXPECT_EQ(read_safetensors(folder / "weights").tensors.count("values/bias"), 1u);
+  EXPECT_EQ(read_safetensors(folder / "count").metadata.at("n"), std::to_string(7 * 16 + 17 * 2));
+  EXPECT_SAYS((export_model(model, "safetensor", folder / "x"), 0),
+              "unknown export format 'safetensor'; did you mean 'safetensors'?");
+  EXPECT_FALSE(std::filesystem::exists(folder / "x"));
+  std::filesystem::remove_all(folder);
+}
+
+}  // namespace
+}  // namespace bantam

@@ -1,0 +1,190 @@
+// The typed configuration: defaults, optimizers, and the errors of the sections that the program itself reads.
+#include "bantam/run/config/run_config.h"
+
+#include <filesystem>
+#include <fstream>
+
+#include <gtest/gtest.h>
+
+#include "bantam/base/error.h"
+
+namespace bantam::run {
+namespace {
+
+class RunConfigTest : public testing::Test {
+ protected:
+  RunConfigTest()
+      : path_(std::filesystem::temp_directory_path() / ("bantam-config-" + std::to_string(getpid()) + ".yaml")) {}
+  ~RunConfigTest() override { std::filesystem::remove(path_); }
+  RunConfig read(const std::vector<std::string>& overrides = {}) const {
+    std::ofstream(path_) << "model: {zoo: separable_cnn}\n";
+    return read_run_config(path_, overrides);
+  }
+  void expect_error(const std::string& override_text, const std::string& message) const {
+    try {
+      (void)read({override_text});
+      FAIL() << override_text << " was accepted";
+    } catch (const ConfigError& error) {
+      EXPECT_NE(std::string(error.what()).find(message), std::string::npos) << error.what();
+    }
+  }
+  std::filesystem::path path_;
+};
+
+// 1,000 images of 3,076 bytes: 2.93 MiB.
+TEST_F(RunConfigTest, CacheAutoFollowsTheLimitOfTheCpu) {
+  const auto cache = [&](const std::string& where, const std::string& memory) {
+    return read({"device=cpu", "memory=" + memory,
+                 "data={format: generated, train_samples: 900, test_samples: 100, pipeline: [{cache: " + where +
+                     "}, {batch: {size: 4}}]}"})
+        .data->pipeline.cache;
+  };
+  EXPECT_EQ(cache("auto", "{limits: {cpu: 4MiB}}"), CacheKind::ram);
+  EXPECT_EQ(cache("auto", "{limits: {cpu: 3.5MiB}}"), CacheKind::off) << "three quarters are less";
+  EXPECT_EQ(cache("auto", "{budget: 3.5MiB}"), CacheKind::off);
+  EXPECT_EQ(cache("ram", "{limits: {cpu: 3.5MiB}}"), CacheKind::ram);
+  EXPECT_EQ(cache("off", "{}"), CacheKind::off);
+}
+
+TEST_F(RunConfigTest, Defaults) {
+  const RunConfig config = read({"device=cpu"});
+  EXPECT_EQ(config.seed, 42u);
+  EXPECT_EQ(config.precision.kind, PrecisionKind::float32);
+  EXPECT_TRUE(config.memory.growth);
+  EXPECT_FALSE(config.data.has_value());
+  EXPECT_EQ(config.recompute.kind, RecomputeOptions::Kind::none);
+  EXPECT_EQ(config.train.epochs, 1);
+  EXPECT_EQ(config.train.optimizer.kind, OptimizerKind::adam);
+  EXPECT_FLOAT_EQ(config.train.optimizer.epsilon, 1e-7f);
+  EXPECT_EQ(config.model.name, "separable_cnn");
+}
+
+TEST_F(RunConfigTest, AMisspeltKeyIsNamedBeforeWhatItLeadsTo) {
+  expect_error("train.optimizer={sgd: {momenum: 0.9, nesterov: true}}",
+               "unknown key 'momenum' in train.optimizer.sgd; did you mean 'momentum'?");
+  expect_error("train.optimizer={sgd: {nesterov: true}}", "nesterov: true needs a momentum above 0");
+}
+
+TEST_F(RunConfigTest, KeysOfOtherProgramsAreUnderstood) {
+  expect_error("epochs=1", "unknown key 'epochs'; did you mean train.epochs?");
+  expect_error("lr=0.1", "unknown key 'lr'; did you mean train.optimizer.adam.learning_rate?");
+  expect_error("train.lr=0.1", "unknown key 'lr' in train; did you mean train.optimizer.adam.learning_rate?");
+  expect_error("train.optimizer.adam.lr=0.1", "did you mean 'learning_rate'?");
+  expect_error("gpu=1", "unknown key 'gpu'; did you mean 'device', e.g. device=cuda:0?");
+  expect_error("fp16=true", "unknown key 'fp16'; did you mean 'precision', e.g. precision=mixed_float16?");
+  expect_error("learning_rate=0.1", "did you mean train.optimizer.adam.learning_rate?");
+}
+
+TEST_F(RunConfigTest, PrecisionFollowsTheDevice) {
+  EXPECT_EQ(read({"device=cuda:0"}).precision.kind, PrecisionKind::mixed_float16);
+  EXPECT_EQ(read({"device=cuda:0", "precision=mixed_bfloat16"}).precision.kind, PrecisionKind::mixed_bfloat16);
+}
+
+TEST_F(RunConfigTest, Optimizers) {
+  const auto sgd =
+      read({"train.optimizer={sgd: {learning_rate: 0.1, momentum: 0.9, nesterov: true}}", "train.clip_norm=2"})
+          .train.optimizer;
+  EXPECT_EQ(sgd.kind, OptimizerKind::sgd_nesterov);
+  EXPECT_FLOAT_EQ(sgd.momentum, 0.9f);
+  EXPECT_FLOAT_EQ(sgd.clip_norm, 2.0f);
+  const auto adamw = read({"train.optimizer=adamw"}).train.optimizer;
+  EXPECT_EQ(adamw.kind, OptimizerKind::adamw);
+  EXPECT_FLOAT_EQ(adamw.weight_decay, 0.004f) << "Keras' default";
+  const auto adam =
+      read({"train.optimizer={adam: {beta1: 0.5, weight_decay: 0.1, decay_biases: false}}"}).train.optimizer;
+  EXPECT_FLOAT_EQ(adam.beta1, 0.5f);
+  EXPECT_FALSE(adam.decay_biases);
+}
+
+TEST_F(RunConfigTest, LimitsAndRecompute) {
+  const RunConfig config =
+      read({"device=cpu", "memory.limits={cpu: 1GiB, \"cuda:1\": 512MiB}", "memory.growth=false", "recompute=[dense]"});
+  EXPECT_EQ(config.memory.limits.at("cpu"), 1u << 30);
+  EXPECT_EQ(config.memory.limits.at("cuda:1"), 512u << 20);
+  EXPECT_FALSE(config.memory.growth);
+  EXPECT_EQ(to_string(config.recompute), "dense");
+  EXPECT_EQ(parse_recompute("a+b").names, (std::vector<std::string>{"a", "b"}));
+  for (const std::string text : {"none", "cheap", "all", "inner", "a+b", "a..b", "cheap+a..b+c", "inner+whole+a..b"})
+    EXPECT_EQ(to_string(parse_recompute(text)), text);
+  EXPECT_EQ(parse_recompute("cheap").derive, Derive::cheap);
+  EXPECT_EQ(parse_recompute("inner").derive, Derive::inner);
+  EXPECT_TRUE(parse_recompute("cheap+whole+a").whole);
+  EXPECT_EQ(parse_recompute("cheap").kind, RecomputeOptions::Kind::none);
+  EXPECT_EQ(parse_recompute("all").derives(), Derive::cheap);
+  EXPECT_EQ(parse_recompute("cheap+a..b").names, (std::vector<std::string>{"a..b"}));
+  EXPECT_EQ(read({"recompute=cheap"}).recompute.derive, Derive::cheap);
+  EXPECT_EQ(read({"recompute=inner"}).recompute.derive, Derive::inner);
+  EXPECT_EQ(to_string(read({"recompute=[dense, cheap]"}).recompute), "cheap+dense");
+}
+
+TEST_F(RunConfigTest, MemoryKeys) {
+  const MemoryConfig none = read({"device=cpu"}).memory;
+  EXPECT_EQ(none.budget, 0u);
+  EXPECT_EQ(none.on_oom, OnOutOfMemory::fail);
+  EXPECT_TRUE(none.logical.empty());
+  const MemoryConfig all =
+      read({"memory.logical={\"cuda:0\": [2GiB, 1GiB]}", "memory.budget=1.5GiB", "memory.on_oom=accumulate"}).memory;
+  EXPECT_EQ(all.logical.at("cuda:0"), (std::vector<std::uint64_t>{2ull << 30, 1ull << 30}));
+  EXPECT_EQ(all.budget, 3ull << 29);
+  EXPECT_EQ(all.on_oom, OnOutOfMemory::accumulate);
+  expect_error("memory.on_oom=retry", "expected fail, accumulate or accumulate_with_batch_norm");
+  expect_error("memory.logical={\"cuda:0\": []}", "memory.logical.cuda:0: expected the bytes of each share");
+  expect_error("memory.logical={\"cuda:0\": [0]}", "memory.logical.cuda:0.0");
+  expect_error("memory.logical={gpu: [1GiB]}", "memory.logical: unknown device 'gpu'");
+  expect_error("memory.limits={\"cuda:0/1\": 1GiB}", "is a share");
+  expect_error("device=cuda:0/1", "device: cuda:0/1 does not exist: cuda:0 is not split (memory.logical)");
+  EXPECT_EQ(read({"memory.logical={cpu: [1MiB, 2MiB]}", "device=cpu/1"}).device, Device::cpu().logical(1));
+}
+
+TEST_F(RunConfigTest, ADeviceHasOneLimitAndOneSplit) {
+  expect_error("memory.limits={cuda: 4GiB, \"cuda:0\": 5GiB}",
+               "duplicate key 'cuda:0' in memory.limits: it is the device of 'cuda'");
+  expect_error("memory.logical={\"cuda:0\": [4GiB], cuda: [5GiB]}",
+               "duplicate key 'cuda' in memory.logical: it is the device of 'cuda:0'");
+}
+
+TEST_F(RunConfigTest, WordsOfRecomputeThatWouldDoNothing) {
+  expect_error("recompute=[inner, cheap, dense]", "inner and cheap exclude each other");
+  expect_error("recompute=[whole]", "whole does nothing alone");
+  expect_error("recompute=[whole, dense]", "whole does nothing alone");
+  EXPECT_THROW((void)parse_recompute("inner+cheap"), ConfigError);
+  EXPECT_THROW((void)parse_recompute("whole+a"), ConfigError);
+  // At the entry, not at the list.
+  expect_error("recompute=[dense, dense]", "                     ^~~~~");
+  expect_error("recompute=[dense, dens]", "                     ^~~~");
+}
+
+TEST_F(RunConfigTest, ABatchSizeKeepsToItsBounds) {
+  const std::string before = "data={format: generated, pipeline: [batch: {size: 32, ", after = "}]}";
+  expect_error(before + "max: 10" + after, "data.pipeline.0.batch.max: 10 is less than data.pipeline.0.batch.size, 32");
+  expect_error(before + "multiple_of: 7" + after,
+               "data.pipeline.0.batch.multiple_of: data.pipeline.0.batch.size, 32, is no multiple of 7");
+  const RunConfig settled = read({"device=cpu", before + "max: 32, multiple_of: 8" + after});
+  EXPECT_EQ(settled.data->pipeline.batch_size, 32) << "as a run's resolved configuration has it";
+}
+
+TEST_F(RunConfigTest, Errors) {
+  expect_error("version=2", "this program reads version 1");
+  expect_error("seed=-1", "seed: expected an integer ≥ 0");
+  expect_error("devise=cpu", "did you mean 'device'?");
+  expect_error("train.loss=mse", "unknown loss 'mse'; valid: softmax_cross_entropy");
+  expect_error("train.label_smoothing=1", "expected a number in [0, 1)");
+  expect_error("train.metrics=[f1]", "unknown metric 'f1'; valid: accuracy");
+  expect_error("train.metrics=[acuracy]", "unknown metric 'acuracy'; did you mean 'accuracy'?");
+  expect_error("train.metrics=[accuracy, accuracy]", "the metric 'accuracy' is named twice");
+  expect_error("train.schedule=constamt", "unknown schedule 'constamt'; did you mean 'constant'?");
+  expect_error("train.callbacks=[print]", "unknown callback 'print'");
+  expect_error("train.loss={softmax_cross_entropy: {smoothing: 0.1}}", "unknown key 'smoothing'");
+  expect_error("train.optimizer=adamm", "unknown optimizer 'adamm'; did you mean 'adam'?");
+  expect_error("train.optimizer={sgd: {nesterov: true}}", "needs a momentum");
+  expect_error("train.optimizer={adam: {momentum: 0.9}}", "unknown key 'momentum'");
+  expect_error("train.epochs=0", "expected an integer from 1");
+  expect_error("train.log_every=0", "train.log_every: expected at least 1update, got 0");
+  expect_error("train.log_every=2epochs", "expected a duration such as 500 or 500updates, got '2epochs'");
+  EXPECT_EQ(read({"train.log_every=6updates"}).train.log_every, 6);
+  expect_error("recompute=some", "expected none, inner, cheap, all or a list");
+  expect_error("memory.grow=true", "did you mean 'growth'?");
+}
+
+}  // namespace
+}  // namespace bantam::run

@@ -1,0 +1,79 @@
+// Which number a plan is held against.
+#include "bantam/run/fit/plan_fit.h"
+
+#include "bantam/base/error.h"
+#include "tests/run/run_fixture.h"
+
+namespace bantam::run {
+namespace {
+
+using PlanFitTest = RunTest;
+
+constexpr std::uint64_t kMiB = 1u << 20, kGiB = 1u << 30;
+
+PlanFit on_cpu(const RunConfig& config, std::uint64_t memory = 0) {
+  return plan_fit(config, plan_target(config, std::nullopt), memory);
+}
+
+PlanTarget card(const RunConfig& config, std::uint64_t bytes) {
+  return plan_target(config, DeviceProfile{.name = "test", .total_bytes = bytes, .overhead = {{"context", kGiB / 2}}});
+}
+
+TEST_F(PlanFitTest, NothingBoundsACpu) {
+  const PlanFit fit = on_cpu(RunTest::tiny());
+  EXPECT_FALSE(fit.any());
+  EXPECT_EQ(fit.pool, 0u);
+  EXPECT_EQ(fit.to_text(plan_target(tiny(), std::nullopt)), "");
+}
+
+TEST_F(PlanFitTest, WhatIsNamedComesBeforeTheConfiguration) {
+  const RunConfig config = tiny({"memory.limits={cpu: 5MiB}"});
+  EXPECT_EQ(on_cpu(config).pool, 5 * kMiB);
+  EXPECT_EQ(on_cpu(config, 3 * kMiB).pool, 3 * kMiB);
+  EXPECT_EQ(on_cpu(config, 3 * kMiB).of, PlanFit::Of::pool);
+}
+
+TEST_F(PlanFitTest, TheSmallerOfBudgetAndLimit) {
+  EXPECT_EQ(on_cpu(tiny({"memory={budget: 2MiB, limits: {cpu: 5MiB}}"})).pool, 2 * kMiB);
+  EXPECT_EQ(on_cpu(tiny({"memory={budget: 9MiB, limits: {cpu: 5MiB}}"})).pool, 5 * kMiB);
+}
+
+TEST_F(PlanFitTest, AGpuIsBoundByItsCard) {
+  const RunConfig config = tiny({"device=cuda:0"});
+  const PlanTarget target = card(config, 4 * kGiB);
+  const PlanFit whole = plan_fit(config, target, 0);
+  EXPECT_EQ(whole.of, PlanFit::Of::card);
+  EXPECT_EQ(whole.pool, 4 * kGiB - bytes_besides_pool(target));
+  EXPECT_EQ(whole.chosen_pool(), 0u) << "recompute is not chosen for the card alone";
+  const PlanFit named = plan_fit(config, target, 2 * kGiB);
+  EXPECT_EQ(named.of, PlanFit::Of::process);
+  EXPECT_EQ(named.chosen_pool(), 2 * kGiB - bytes_besides_pool(target));
+  const PlanFit too_much = plan_fit(config, target, 9 * kGiB);
+  EXPECT_EQ(too_much.bytes, 4 * kGiB);
+  EXPECT_EQ(too_much.asked_bytes, 9 * kGiB);
+  EXPECT_NE(too_much.to_text(target).find("not the 9.00 GiB asked for"), std::string::npos) << too_much.to_text(target);
+}
+
+TEST_F(PlanFitTest, NeededBytesAreOfWhatIsBound) {
+  const RunConfig config = tiny({"device=cuda:0"});
+  const PlanTarget target = card(config, 4 * kGiB);
+  EXPECT_EQ(plan_fit(config, target, 0).needed_bytes(target, kMiB), limit_bytes_for(target, kMiB));
+  EXPECT_EQ(on_cpu(tiny({"memory.budget=2MiB"})).needed_bytes(plan_target(tiny(), std::nullopt), kMiB), kMiB);
+}
+
+TEST_F(PlanFitTest, SharesThatTakeTooMuchAreRefused) {
+  const RunConfig config = tiny({"memory={limits: {cpu: 4MiB}, logical: {cpu: [3MiB, 3MiB]}}"});
+  EXPECT_THROW((void)on_cpu(config), OutOfMemory);
+}
+
+TEST_F(PlanFitTest, ABatchThatIsGivenIsTaken) {
+  const PlanTarget target = plan_target(tiny(), std::nullopt);
+  EXPECT_EQ(settled_batch(tiny(), target, on_cpu(tiny())), 16);
+  const RunConfig open = tiny({"data.pipeline.batch={size: auto, max: 8}"});
+  const PlanFit fit = on_cpu(open, 64 * kMiB);
+  EXPECT_EQ(settled_batch(open, target, fit), 8);
+  EXPECT_EQ(chosen_batch(open, target, fit).bound, BatchChoice::Bound::max);
+}
+
+}  // namespace
+}  // namespace bantam::run

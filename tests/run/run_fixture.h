@@ -1,0 +1,55 @@
+// A folder of a test's own, and small configurations on generated images.
+#pragma once
+
+#include <cstdlib>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "bantam/base/atomic_file.h"
+#include "bantam/run/config/run_config.h"
+
+namespace bantam::run {
+
+class RunTest : public testing::Test {
+ protected:
+  RunTest() {
+    std::string pattern = (std::filesystem::temp_directory_path() / "bantam-run-XXXXXX").string();
+    folder_ = mkdtemp(pattern.data());
+  }
+  ~RunTest() override { std::filesystem::remove_all(folder_); }
+
+  std::filesystem::path path(const std::string& name) const { return folder_ / name; }
+  /// A network of some hundred parameters; an epoch is 6 updates of 16 images, held out are 20.
+  static RunConfig tiny(const std::vector<std::string>& overrides = {}) {
+    return parse_run_config(R"(seed: 7
+device: cpu
+data:
+  format: generated
+  train_samples: 96
+  test_samples: 20
+  pipeline:
+    - shuffle: {}
+    - normalize: {scale: 0.0039}
+    - batch: {size: 16}
+    - prefetch: {depth: 2, workers: 0}
+model:
+  name: tiny
+  input: [32, 32, 3]
+  layers:
+    - conv2d: {filters: 4, kernel: 3, stride: 4}
+    - batch_norm: {activation: relu}
+    - global_average_pool
+    - dense: {units: 10}
+train: {epochs: 2, optimizer: {sgd: {learning_rate: 0.05}}}
+)",
+                            "tiny.yaml", overrides);
+  }
+
+ private:
+  std::filesystem::path folder_;
+};
+
+}  // namespace bantam::run
