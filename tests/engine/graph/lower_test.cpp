@@ -10,7 +10,6 @@
 namespace bantam {
 namespace {
 
-using kernels::Activation;
 using Kind = RecomputeOptions::Kind;
 
 constexpr FusionTarget kGpu{.compute = DType::float16, .device = DeviceKind::cuda};

@@ -25,9 +25,9 @@ Graph depthwise_net() {
   graph.add("stem", conv2d({.filters = 32, .kernel = {3, 3}, .padding = Padding::same(), .bias = false}));
   for (int i = 1; i <= 2; ++i) {
     const std::string name = "block" + std::to_string(i);
-    graph.add(name + "/norm", batch_norm({.activation = {kernels::Activation::relu6}}));
+    graph.add(name + "/norm", batch_norm({.activation = {Activation::relu6}}));
     graph.add(name + "/depthwise", depthwise_conv2d({.kernel = {3, 3}, .padding = Padding::same(), .bias = false}));
-    graph.add(name + "/depthwise_norm", batch_norm({.activation = {kernels::Activation::relu6}}));
+    graph.add(name + "/depthwise_norm", batch_norm({.activation = {Activation::relu6}}));
     graph.add(name + "/pointwise", conv2d({.filters = 64, .kernel = {1, 1}, .bias = false}));
   }
   graph.add(global_average_pool());
@@ -87,7 +87,7 @@ TEST(StepCost, ADeferredNormIsWrittenWhereItsReaderIsInAnotherSegment) {
   Graph graph({8, 8, 8});
   graph.add("conv", conv2d({.filters = 8, .kernel = {1, 1}, .bias = false}));
   const NodeId norm = graph.add("norm", batch_norm());
-  graph.add("add", add({kernels::Activation::relu}), {norm, 0});
+  graph.add("add", add({Activation::relu}), {norm, 0});
   graph.add(global_average_pool());
   const StepCost cost = predict_cost(graph, step_of(64), kRates);
   // The norm's output of 64·8·8·8 floats is written, from an input that is read once more.

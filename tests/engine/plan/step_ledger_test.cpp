@@ -18,7 +18,7 @@ constexpr std::int64_t kBatch = 2;
 Graph tiny() {
   Graph graph({4, 4, 3});
   graph.add("conv", conv2d({.filters = 8, .kernel = {3, 3}, .padding = Padding::same(), .bias = false}));
-  graph.add("norm", batch_norm({.activation = {kernels::Activation::relu}}));
+  graph.add("norm", batch_norm({.activation = {Activation::relu}}));
   graph.add("pool", global_average_pool());
   graph.add("head", dense({.units = 5, .bias = false}));
   return graph;
@@ -108,7 +108,7 @@ TEST(StepLedger, ASegmentsSecondForwardIsRecompute) {
 TEST(StepLedger, RecipesAreRebuilt) {
   Graph graph({4, 4, 3});
   graph.add("conv", conv2d({.filters = 8, .kernel = {1, 1}, .bias = false}));
-  graph.add("norm", batch_norm({.activation = {kernels::Activation::relu}}));
+  graph.add("norm", batch_norm({.activation = {Activation::relu}}));
   graph.add("conv2", conv2d({.filters = 8, .kernel = {1, 1}, .bias = false}));
   graph.add("pool", global_average_pool());
   const StepLedger ledger = step_ledger(graph, step_of({.derive = Derive::inner}), kRates);
@@ -119,9 +119,9 @@ TEST(StepLedger, RecipesAreRebuilt) {
 TEST(StepLedger, NodesThatRunAsOneOpStandOnce) {
   Graph graph({8, 8, 8});
   graph.add("expand", conv2d({.filters = 64, .kernel = {1, 1}, .bias = false}));
-  graph.add("norm", batch_norm({.activation = {kernels::Activation::relu6}}));
+  graph.add("norm", batch_norm({.activation = {Activation::relu6}}));
   graph.add("depthwise", depthwise_conv2d({.kernel = {3, 3}, .padding = Padding::same(), .bias = false}));
-  graph.add("norm2", batch_norm({.activation = {kernels::Activation::relu6}}));
+  graph.add("norm2", batch_norm({.activation = {Activation::relu6}}));
   graph.add("pool", global_average_pool());
   std::map<std::string, int> forwards;
   for (const NodeCost& node : step_ledger(graph, step_of(), kRates).nodes)

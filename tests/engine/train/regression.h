@@ -123,7 +123,7 @@ class RegressionSource : public BatchSource {
 inline Graph regression_network() {
   Graph graph({3, 2, 1});
   graph.add(flatten());
-  graph.add("hidden", dense({.units = 16, .activation = {kernels::Activation::tanh}}));
+  graph.add("hidden", dense({.units = 16, .activation = {Activation::tanh}}));
   graph.add("values", dense({.units = 2}));
   return graph;
 }

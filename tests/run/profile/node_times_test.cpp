@@ -19,7 +19,7 @@ BANTAM_INSTANTIATE_ON_DEVICES(NodeTimesTest);
 Graph network() {
   Graph graph({32, 32, 16});
   graph.add("conv", conv2d({.filters = 32, .padding = Padding::same(), .bias = false}));
-  graph.add("norm", batch_norm({.activation = {kernels::Activation::relu}}));
+  graph.add("norm", batch_norm({.activation = {Activation::relu}}));
   graph.add("pool", global_average_pool());
   graph.add("head", dense({.units = 5}));
   return graph;
