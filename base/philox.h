@@ -94,7 +94,8 @@ class PhiloxSequence {
   constexpr std::uint64_t below(std::uint64_t bound) {
     const std::uint64_t high = next();
     const std::uint64_t bits = (high << 32) | next();
-    return static_cast<std::uint64_t>((static_cast<unsigned __int128>(bits) * bound) >> 64);
+    __extension__ using Wide = unsigned __int128;
+    return static_cast<std::uint64_t>((static_cast<Wide>(bits) * bound) >> 64);
   }
 
  private:

@@ -2,10 +2,10 @@
 include(CMakePackageConfigHelpers)
 get_property(_libraries GLOBAL PROPERTY BANTAM_LIBRARIES)
 install(TARGETS ${_libraries} EXPORT bantamTargets ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
-foreach(floor base packing memory kernels engine data models run)
-  install(DIRECTORY ${PROJECT_SOURCE_DIR}/${floor} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/bantam FILES_MATCHING
-    PATTERN "*.h" PATTERN "cuda" EXCLUDE PATTERN "no_cuda" EXCLUDE PATTERN "cpu" EXCLUDE PATTERN "reference" EXCLUDE PATTERN "tiling" EXCLUDE
-    PATTERN "meta" EXCLUDE)
+include(PublicHeaders)
+foreach(header ${BANTAM_PUBLIC_HEADERS})
+  get_filename_component(_folder ${header} DIRECTORY)
+  install(FILES ${PROJECT_SOURCE_DIR}/${header} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/bantam/${_folder})
 endforeach()
 install(EXPORT bantamTargets NAMESPACE bantam:: DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/bantam)
 configure_package_config_file(${PROJECT_SOURCE_DIR}/cmake/bantamConfig.cmake.in

@@ -1,5 +1,7 @@
 # Run by CTest: installs the build to a scratch folder, then configures, builds and runs examples/embed against it, where
-# no CUDA toolkit is to be found (also if the build has CUDA), and compiles a file that includes every installed header.
+# no CUDA toolkit is to be found (also if the build has CUDA), and compiles a file that includes every installed header. Checks that the
+# installed headers are those of cmake/PublicHeaders.cmake, that the tree without the program is small, and that a program of one line,
+# with bantam/bantam.h alone, compiles fast and links.
 set(scratch ${BUILD_DIR}/install_test)
 file(REMOVE_RECURSE ${scratch})
 function(run)
@@ -7,6 +9,7 @@ function(run)
   if(NOT rc EQUAL 0)
     message(FATAL_ERROR "${ARGV}\n${out}")
   endif()
+  set(output "${out}" PARENT_SCOPE)
 endfunction()
 run(${CMAKE_COMMAND} --install ${BUILD_DIR} --prefix ${scratch}/prefix)
 run(${CMAKE_COMMAND} -S ${EXAMPLE_DIR} -B ${scratch}/build -G ${GENERATOR} -DCMAKE_PREFIX_PATH=${scratch}/prefix -DCMAKE_BUILD_TYPE=Release
@@ -14,11 +17,56 @@ run(${CMAKE_COMMAND} -S ${EXAMPLE_DIR} -B ${scratch}/build -G ${GENERATOR} -DCMA
 run(${CMAKE_COMMAND} --build ${scratch}/build)
 run(${scratch}/build/embed)
 
-file(GLOB_RECURSE headers RELATIVE ${scratch}/prefix/include ${scratch}/prefix/include/bantam/*.h)
-if(NOT headers)
-  message(FATAL_ERROR "no header was installed")
+file(GLOB_RECURSE headers RELATIVE ${scratch}/prefix/include/bantam ${scratch}/prefix/include/*)
+include(${CMAKE_CURRENT_LIST_DIR}/../cmake/PublicHeaders.cmake)
+list(SORT headers)
+list(SORT BANTAM_PUBLIC_HEADERS)
+if(NOT headers STREQUAL BANTAM_PUBLIC_HEADERS)
+  message(FATAL_ERROR "installed: ${headers}\nlisted: ${BANTAM_PUBLIC_HEADERS}")
 endif()
-list(TRANSFORM headers REPLACE "(.+)" "#include \"\\1\"")
+
+set(most_bytes 20000000)
+set(bytes 0)
+file(GLOB_RECURSE files ${scratch}/prefix/include/* ${scratch}/prefix/lib*/* ${scratch}/prefix/share/*)
+foreach(file ${files})
+  file(SIZE ${file} size)
+  math(EXPR bytes "${bytes} + ${size}")
+endforeach()
+message(STATUS "installed without the program: ${bytes} bytes")
+if(bytes GREATER most_bytes)
+  message(FATAL_ERROR "installed without the program: ${bytes} bytes, more than ${most_bytes}")
+endif()
+
+file(WRITE ${scratch}/one_line/main.cpp "#include \"bantam/bantam.h\"\nint main() { bantam::Runtime runtime; }\n")
+# `times` prints the CPU time of the shell, then that of the compiler: "0m1.25s 0m0.10s". The least of three, since a busy machine's
+# processors are slower.
+set(hundredths 1000000)
+foreach(attempt RANGE 2)
+  run(sh -c "'${COMPILER}' -std=c++20 -O2 -Wall -Wextra -Wpedantic -Werror -I${scratch}/prefix/include -c ${scratch}/one_line/main.cpp -o ${scratch}/one_line/main.o && times")
+  if(NOT output MATCHES "\n([0-9]+)m([0-9]+)[.]([0-9][0-9])[0-9]*s")
+    message(FATAL_ERROR "no CPU time in '${output}'")
+  endif()
+  math(EXPR this "${CMAKE_MATCH_1} * 6000 + ${CMAKE_MATCH_2} * 100 + 1${CMAKE_MATCH_3} - 100")
+  if(this LESS hundredths)
+    set(hundredths ${this})
+  endif()
+endforeach()
+message(STATUS "a program with bantam/bantam.h compiles in ${hundredths} hundredths of a second")
+if(hundredths GREATER 250)
+  message(FATAL_ERROR "a program with bantam/bantam.h takes ${hundredths} hundredths of a second of CPU time to compile, more than 250")
+endif()
+file(WRITE ${scratch}/one_line/CMakeLists.txt [[
+cmake_minimum_required(VERSION 3.24)
+project(one_line LANGUAGES CXX)
+find_package(bantam REQUIRED)
+add_executable(one_line main.cpp)
+target_link_libraries(one_line PRIVATE bantam::models)
+]])
+run(${CMAKE_COMMAND} -S ${scratch}/one_line -B ${scratch}/one_line/build -G ${GENERATOR} -DCMAKE_PREFIX_PATH=${scratch}/prefix)
+run(${CMAKE_COMMAND} --build ${scratch}/one_line/build)
+run(${scratch}/one_line/build/one_line)
+
+list(TRANSFORM headers REPLACE "(.+)" "#include \"bantam/\\1\"")
 list(JOIN headers "\n" includes)
 file(WRITE ${scratch}/headers/all_headers.cpp "${includes}\n")
 file(WRITE ${scratch}/headers/CMakeLists.txt [[

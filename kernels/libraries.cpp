@@ -3,7 +3,7 @@
 
 #include "bantam/base/error.h"
 #include "bantam/kernels/contracts/algorithm_choices.h"
-#include "bantam/kernels/contracts/exec.h"
+#include "bantam/kernels/contracts/dispatch.h"
 #if defined(BANTAM_WITH_CUDA)
 #include "bantam/kernels/cuda/device/libraries.h"
 #endif

@@ -10,6 +10,7 @@
 #include "bantam/engine/autograd/tape.h"
 #include "bantam/engine/autograd/gradient_target.h"
 #include "bantam/kernels/contracts/head/classifier_head.h"
+#include "bantam/kernels/contracts/head/softmax_cross_entropy.h"
 
 namespace bantam::ops {
 namespace {

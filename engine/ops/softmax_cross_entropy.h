@@ -3,7 +3,10 @@
 
 #include "bantam/engine/autograd/context.h"
 #include "bantam/engine/autograd/tensor.h"
-#include "bantam/kernels/contracts/head/softmax_cross_entropy.h"
+
+namespace bantam::kernels {
+struct MetricSums;
+}
 
 namespace bantam::ops {
 

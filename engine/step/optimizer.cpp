@@ -8,11 +8,18 @@
 
 #include "bantam/base/error.h"
 #include "bantam/engine/autograd/pending_gradients.h"
+#include "bantam/kernels/contracts/update/update.h"
 
 namespace bantam {
 namespace {
 
-using kernels::OptimizerKind;
+
+/// The kernels' name of it: the values are the same.
+constexpr kernels::OptimizerKind kernel_kind(OptimizerKind kind) { return static_cast<kernels::OptimizerKind>(kind); }
+static_assert(kernel_kind(OptimizerKind::sgd) == kernels::OptimizerKind::sgd);
+static_assert(kernel_kind(OptimizerKind::sgd_nesterov) == kernels::OptimizerKind::sgd_nesterov);
+static_assert(kernel_kind(OptimizerKind::adam) == kernels::OptimizerKind::adam);
+static_assert(kernel_kind(OptimizerKind::adamw) == kernels::OptimizerKind::adamw);
 
 bool is_adam(OptimizerKind kind) { return kind == OptimizerKind::adam || kind == OptimizerKind::adamw; }
 
@@ -51,6 +58,10 @@ int moment_slots(const OptimizerOptions& options) {
   if (options.rule) return options.rule->slots();
   return is_adam(options.kind) ? 2 : options.momentum > 0.0f ? 1 : 0;
 }
+
+Optimizer::~Optimizer() = default;
+
+void Optimizer::set_metric_slot(int slot) { metric_slot_ = slot % kernels::kMetricSlots; }
 
 Optimizer::Optimizer(Model& model, OptimizerOptions options) : model_(model), options_(options) {
   check(options_);
@@ -131,7 +142,7 @@ void Optimizer::run_kernels(const Context& context, int rate) {
   auto* control = control_.as<kernels::UpdateControl>();
   BANTAM_KERNEL(context.exec, begin_update, arena, model_.parameters().pending().sums(), control,
                 kernels::Workspace{partials_.data(), partials_.bytes()});
-  kernels::OptimizerKind kind = options_.kind;
+  OptimizerKind kind = options_.kind;
   if (options_.rule) {
     run_rule(context, arena);
     // The rest of an update: compute copies and running statistics. w - 0·g = w.
@@ -139,7 +150,7 @@ void Optimizer::run_kernels(const Context& context, int rate) {
     arena.groups = still_groups_.as<kernels::UpdateGroup>();
     arena.moment1 = arena.moment2 = nullptr;
   }
-  BANTAM_KERNEL(context.exec, apply_update, kind, arena, statistics, control);
+  BANTAM_KERNEL(context.exec, apply_update, kernel_kind(kind), arena, statistics, control);
 }
 
 void Optimizer::run_rule(const Context& context, const kernels::UpdateArena& arena) const {

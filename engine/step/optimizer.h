@@ -10,13 +10,20 @@
 #include "bantam/engine/autograd/state_registry.h"
 #include "bantam/engine/graph/model.h"
 #include "bantam/engine/step/update_rule.h"
-#include "bantam/kernels/contracts/update/update.h"
 
 namespace bantam {
+namespace kernels {
+struct UpdateArena;
+struct UpdateControl;
+struct UpdateGroup;
+}  // namespace kernels
+
+/// What an update does with gradients; Adam and AdamW as Kingma and Ba 2015 and Loshchilov and Hutter 2019 give them.
+enum class OptimizerKind : std::uint8_t { sgd, sgd_nesterov, adam, adamw };
 
 /// Defaults are Keras' where Keras has them.
 struct OptimizerOptions {
-  kernels::OptimizerKind kind = kernels::OptimizerKind::adam;
+  OptimizerKind kind = OptimizerKind::adam;
   float learning_rate = 1e-3f;
   float weight_decay = 0.0f;  ///< sgd, adam: L2 on the gradient; adamw: decoupled
   float momentum = 0.0f;      ///< sgd
@@ -38,6 +45,7 @@ int moment_slots(const OptimizerOptions& options);
 class Optimizer {
  public:
   Optimizer(Model& model, OptimizerOptions options);
+  ~Optimizer();
 
   /// Updates whose learning rates can be set at once.
   static constexpr int kMostRates = 32;
@@ -66,7 +74,7 @@ class Optimizer {
   /// recorded.
   const std::int32_t* metric_slot_address() const;
   int metric_slot() const { return metric_slot_; }
-  void set_metric_slot(int slot) { metric_slot_ = slot % kernels::kMetricSlots; }
+  void set_metric_slot(int slot);
   /// The device's scalars; waits for the device.
   kernels::UpdateControl control() const;
   /// Where they are, in device memory.

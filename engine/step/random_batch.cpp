@@ -5,7 +5,7 @@
 #include <cmath>
 #include <vector>
 
-#include "bantam/base/half.h"
+#include "bantam/base/dtype.h"
 
 namespace bantam {
 namespace {

@@ -15,6 +15,7 @@
 namespace bantam {
 
 struct LossOptions;
+struct StepShapes;
 
 /// The parts of training between which no memory of a step is alive, but for gradients that wait in parts from a
 /// micro-batch to the update, which takes no memory.
@@ -23,13 +24,6 @@ enum class StepPart : std::uint8_t {
   next_micro_batch,   ///< gradients are added to
   update,
   evaluation
-};
-
-/// What a run will meet.
-struct StepShapes {
-  std::vector<std::int64_t> batches;             ///< sizes of micro-batches: the full one, a short last one
-  std::vector<std::int64_t> evaluation_batches;  ///< likewise
-  bool accumulates = false;                      ///< updates of several micro-batches
 };
 
 /// Notes the calls of one part of a step on the device itself, for StepPlacements::learn. Memory of the part may be

@@ -12,11 +12,17 @@
 #include "bantam/engine/autograd/tape.h"
 #include "bantam/engine/ops/ops.h"
 #include "bantam/engine/ops/softmax_cross_entropy.h"
+#include "bantam/engine/step/captured_updates.h"
 #include "bantam/engine/step/random_batch.h"
+#include "bantam/engine/step/step_placements.h"
+#include "bantam/kernels/contracts/head/softmax_cross_entropy.h"
+#include "bantam/kernels/contracts/update/update.h"
 
 namespace bantam {
 
 namespace {
+
+static_assert(TrainingStep::kMetricRing == kernels::kMetricSlots);
 
 /// Throws where the data's tensor `has` (null: there is none) is not what the step reads.
 void check_tensor(const TensorFacts& reads, const TensorFacts* has, std::string_view what) {
@@ -81,6 +87,8 @@ TrainingStep::TrainingStep(Model& model, Optimizer& optimizer, LossOptions loss)
     : model_(model), optimizer_(optimizer), loss_(std::move(loss)), ring_(model, loss_.metrics) {
   (void)targets_of(loss_, model_.graph().output_shape());
 }
+
+std::uint64_t TrainingStep::arena_bytes() const { return placements_ ? placements_->arena_bytes() : 0; }
 
 TrainingStep::~TrainingStep() {
   try {

@@ -16,22 +16,20 @@
 #include "bantam/engine/step/batch_source.h"
 #include "bantam/engine/step/metric_ring.h"
 #include "bantam/engine/step/optimizer.h"
-#include "bantam/engine/step/step_placements.h"
-#include "bantam/kernels/contracts/update/narrow_gradients.h"
-#include "bantam/memory/device/captured_work.h"
 
 namespace bantam {
 
-// CapturedUpdates: whole updates of a TrainingStep, recorded once and run again without the host.
+struct CapturedUpdates;  // captured_updates.h
+class PartTrace;
+class PlacementPlan;
+enum class StepPart : std::uint8_t;
+class StepPlacements;
 
-/// What TrainingStep::capture recorded: planned updates, with the arena's place and the batches' addresses they were
-/// recorded with.
-struct CapturedUpdates {
-  CapturedWork work;
-  int updates = 0;
-  const void* arena = nullptr;
-  std::uint64_t arena_bytes = 0;
-  kernels::NarrowGradients narrow;  ///< gradients that they leave so
+/// What a run will meet.
+struct StepShapes {
+  std::vector<std::int64_t> batches;             ///< sizes of micro-batches: the full one, a short last one
+  std::vector<std::int64_t> evaluation_batches;  ///< likewise
+  bool accumulates = false;                      ///< updates of several micro-batches
 };
 
 /// The loss of a step, and the metrics that are counted beside it.
@@ -64,7 +62,7 @@ std::string without_meta(const Graph& graph, const LossOptions& loss, const Opti
 class TrainingStep {
  public:
   /// Steps whose metrics the device holds before they must be read.
-  static constexpr int kMetricRing = kernels::kMetricSlots;
+  static constexpr int kMetricRing = 512;
 
   /// Throws ShapeError where the loss or a metric does not take the model's output.
   TrainingStep(Model& model, Optimizer& optimizer, LossOptions loss);
@@ -81,7 +79,7 @@ class TrainingStep {
   /// The same with plans that exist already, of an equal model, optimizer, loss and device.
   void prepare(const StepShapes& shapes, std::shared_ptr<StepPlacements> placements);
   /// Bytes of the arena that planned steps need; 0 before `prepare`.
-  std::uint64_t arena_bytes() const { return placements_ ? placements_->arena_bytes() : 0; }
+  std::uint64_t arena_bytes() const;
   /// No more micro-batches of more than `samples` will come: what only they needed of the arena is given back. Not
   /// within a step.
   void drop_plans_above(std::int64_t samples);

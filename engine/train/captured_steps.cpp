@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "bantam/base/error.h"
+#include "bantam/engine/step/captured_updates.h"
 
 namespace bantam {
 namespace {

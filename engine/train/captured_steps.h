@@ -5,6 +5,7 @@
 #include <memory>
 #include <vector>
 
+#include "bantam/engine/step/captured_updates.h"
 #include "bantam/engine/step/micro_batches.h"
 #include "bantam/engine/step/step_mode.h"
 #include "bantam/engine/step/training_step.h"

@@ -10,6 +10,8 @@
 
 #include "bantam/base/clock.h"
 #include "bantam/base/error.h"
+#include "bantam/engine/train/captured_steps.h"
+#include "bantam/kernels/contracts/update/update.h"
 
 namespace bantam {
 
@@ -27,6 +29,8 @@ Trainer::Trainer(TrainingStep& step, BatchSource& train, BatchSource* validation
   if (validation_ != nullptr) check_fits(*validation_, "validation");
   options_.read_every = std::clamp<std::int64_t>(options_.read_every, 1, TrainingStep::kMetricRing);
 }
+
+Trainer::~Trainer() = default;
 
 void Trainer::check_fits(const BatchSource& source, const char* what) const {
   step_.check_fits(source.tensors(), what);

@@ -15,10 +15,11 @@
 #include "bantam/engine/step/micro_batches.h"
 #include "bantam/engine/step/step_mode.h"
 #include "bantam/engine/step/training_step.h"
-#include "bantam/engine/train/captured_steps.h"
 #include "bantam/engine/train/schedule.h"
 
 namespace bantam {
+
+class CapturedSteps;
 
 struct TrainerOptions {
   std::int64_t epochs = 1;
@@ -119,6 +120,7 @@ struct TrainResult {
 class Trainer {
  public:
   Trainer(TrainingStep& step, BatchSource& train, BatchSource* validation, TrainerOptions options);
+  ~Trainer();
   void add(Callback& callback) { callbacks_.push_back(&callback); }
   /// Runs to the end, or to a requested stop, which is heard within one batch: an update of several micro-batches is
   /// then forgotten, and an evaluation is left to the run that goes on. A stop stands: a new Trainer goes on.

@@ -2,10 +2,7 @@
 // it took.
 #include <cstdio>
 
-#include "bantam/engine/graph/model.h"
-#include "bantam/engine/layers/layers.h"
-#include "bantam/engine/ops/ops.h"
-#include "bantam/engine/step/training_step.h"
+#include "bantam/bantam.h"
 
 using namespace bantam;
 

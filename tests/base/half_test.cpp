@@ -1,5 +1,5 @@
 // float16 and bfloat16: every value of both, and every rounding boundary between two neighbours.
-#include "bantam/base/half.h"
+#include "bantam/base/dtype.h"
 
 #include <bit>
 #include <cmath>

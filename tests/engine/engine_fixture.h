@@ -8,14 +8,20 @@
 
 #include <gtest/gtest.h>
 
+#include "bantam/engine/autograd/pending_gradients.h"
+#include "bantam/engine/autograd/saved_tensor.h"
 #include "bantam/engine/autograd/tape.h"
 #include "bantam/engine/graph/model.h"
 #include "bantam/engine/layers/layers.h"
+#include "bantam/engine/ops/batch_norm.h"
 #include "bantam/engine/ops/ops.h"
+#include "bantam/engine/ops/softmax_cross_entropy.h"
+#include "bantam/engine/program/step_program.h"
 #include "bantam/engine/step/batch_source.h"
 #include "bantam/engine/step/optimizer.h"
 #include "bantam/engine/step/training_step.h"
 #include "bantam/kernels/contracts/elementwise/elementwise.h"
+#include "bantam/kernels/contracts/update/update.h"
 
 namespace bantam::testing {
 

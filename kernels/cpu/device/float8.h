@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <cstring>
 
-#include "bantam/base/half.h"
+#include "bantam/base/dtype.h"
 #include "bantam/base/parallel.h"
 
 #if defined(__F16C__) && defined(__AVX__)

@@ -7,7 +7,7 @@
 #include <mutex>
 #include <optional>
 
-#include "bantam/kernels/contracts/exec.h"
+#include "bantam/kernels/contracts/dispatch.h"
 #include "bantam/kernels/cpu/device/onednn_conv2d.h"
 #include "bantam/kernels/tiling/conv/conv2d_plan.h"
 

@@ -5,7 +5,7 @@
 #include <memory>
 #include <mutex>
 
-#include "bantam/kernels/contracts/exec.h"
+#include "bantam/kernels/contracts/dispatch.h"
 #include "bantam/kernels/cuda/device/block_counters.h"
 #include "bantam/kernels/cuda/device/cublaslt.h"
 #include "bantam/kernels/cuda/device/cudnn_conv2d.h"

@@ -2,13 +2,13 @@
 // of wide ones.
 #include "bantam/engine/autograd/pending_gradients.h"
 #include "bantam/engine/ops/conv2d.h"
+#include "bantam/engine/step/captured_updates.h"
 #include "tests/engine/engine_fixture.h"
 #include "tests/engine/walk.h"
 
 namespace bantam {
 namespace {
 
-using kernels::OptimizerKind;
 using testing::EngineTest;
 
 class NarrowGradientsOfModelTest : public EngineTest {};

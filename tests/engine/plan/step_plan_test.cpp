@@ -103,7 +103,7 @@ StepPlanOptions draw_options(PhiloxSequence& random, const Graph& graph) {
                                            PrecisionKind::mixed_bfloat16};
   options.model.precision.kind = kPrecisions[random.below(3)];
   options.model.recompute = draw_recompute(random, graph);
-  options.optimizer.kind = random.below(2) == 0 ? kernels::OptimizerKind::adam : kernels::OptimizerKind::sgd;
+  options.optimizer.kind = random.below(2) == 0 ? OptimizerKind::adam : OptimizerKind::sgd;
   options.optimizer.momentum = random.below(2) == 0 ? 0.0f : 0.9f;
   options.optimizer.clip_norm = random.below(2) == 0 ? 0.0f : 1.0f;
   options.batch = 1 + static_cast<std::int64_t>(random.below(9));

@@ -82,7 +82,7 @@ BANTAM_INSTANTIATE_ON_DEVICES(WarmUpTest);
 TEST_P(WarmUpTest, ChangesNothingUnderAdam) { expect_nothing_changes({.learning_rate = 0.01f, .clip_norm = 1.0f}); }
 
 TEST_P(WarmUpTest, ChangesNothingUnderMomentum) {
-  expect_nothing_changes({.kind = kernels::OptimizerKind::sgd_nesterov, .learning_rate = 0.01f, .momentum = 0.9f});
+  expect_nothing_changes({.kind = OptimizerKind::sgd_nesterov, .learning_rate = 0.01f, .momentum = 0.9f});
 }
 
 TEST_P(WarmUpTest, IsRefusedWithinAnUpdateAndLeavesNoMemoryBehind) {

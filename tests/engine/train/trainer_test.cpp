@@ -89,7 +89,7 @@ TEST_P(TrainerTest, AnEpochLongerThanTheMetricRing) {
 }
 
 TEST_P(TrainerTest, DivergenceStopsWithAnError) {
-  TrainedModel setup(runtime(), device(), {.kind = kernels::OptimizerKind::sgd, .learning_rate = 1e30f});
+  TrainedModel setup(runtime(), device(), {.kind = OptimizerKind::sgd, .learning_rate = 1e30f});
   MemorySource train({8, 8, 3}, 5, 800, 8);
   Trainer trainer(setup.step, train, nullptr, {.read_every = 4, .max_skipped_in_a_row = 10});
   EXPECT_THROW((void)trainer.run(), NotFiniteError);
@@ -113,14 +113,14 @@ TEST_P(TrainerTest, TheLossScaleGrowsAndShrinks) {
 
 TEST_P(TrainerTest, ADivergedRunNeverEndsWell) {
   // Every update of this run is skipped before the first read: the guard must see those too.
-  TrainedModel setup(runtime(), device(), {.kind = kernels::OptimizerKind::sgd, .learning_rate = 1e30f});
+  TrainedModel setup(runtime(), device(), {.kind = OptimizerKind::sgd, .learning_rate = 1e30f});
   MemorySource train({8, 8, 3}, 5, 64 * 8, 8);
   Trainer trainer(setup.step, train, nullptr, {.read_seconds = 1e9});
   EXPECT_THROW((void)trainer.run(), NotFiniteError);
 }
 
 TEST_P(TrainerTest, AShortDivergedRunNeverEndsWell) {
-  TrainedModel setup(runtime(), device(), {.kind = kernels::OptimizerKind::sgd, .learning_rate = 1e30f});
+  TrainedModel setup(runtime(), device(), {.kind = OptimizerKind::sgd, .learning_rate = 1e30f});
   MemorySource train({8, 8, 3}, 5, 8 * 8, 8);
   Trainer trainer(setup.step, train, nullptr, {});
   EXPECT_THROW((void)trainer.run(), NotFiniteError);

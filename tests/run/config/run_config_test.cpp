@@ -54,7 +54,7 @@ TEST_F(RunConfigTest, Defaults) {
   EXPECT_FALSE(config.data.has_value());
   EXPECT_EQ(config.recompute.kind, RecomputeOptions::Kind::none);
   EXPECT_EQ(config.train.epochs, 1);
-  EXPECT_EQ(config.train.optimizer.kind, kernels::OptimizerKind::adam);
+  EXPECT_EQ(config.train.optimizer.kind, OptimizerKind::adam);
   EXPECT_FLOAT_EQ(config.train.optimizer.epsilon, 1e-7f);
   EXPECT_EQ(config.model.name, "separable_cnn");
 }
@@ -84,11 +84,11 @@ TEST_F(RunConfigTest, Optimizers) {
   const auto sgd =
       read({"train.optimizer={sgd: {learning_rate: 0.1, momentum: 0.9, nesterov: true}}", "train.clip_norm=2"})
           .train.optimizer;
-  EXPECT_EQ(sgd.kind, kernels::OptimizerKind::sgd_nesterov);
+  EXPECT_EQ(sgd.kind, OptimizerKind::sgd_nesterov);
   EXPECT_FLOAT_EQ(sgd.momentum, 0.9f);
   EXPECT_FLOAT_EQ(sgd.clip_norm, 2.0f);
   const auto adamw = read({"train.optimizer=adamw"}).train.optimizer;
-  EXPECT_EQ(adamw.kind, kernels::OptimizerKind::adamw);
+  EXPECT_EQ(adamw.kind, OptimizerKind::adamw);
   EXPECT_FLOAT_EQ(adamw.weight_decay, 0.004f) << "Keras' default";
   const auto adam =
       read({"train.optimizer={adam: {beta1: 0.5, weight_decay: 0.1, decay_biases: false}}"}).train.optimizer;
