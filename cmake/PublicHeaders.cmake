@@ -18,6 +18,7 @@ set(BANTAM_PUBLIC_HEADERS
   engine/runtime/precision.h
   engine/runtime/runtime.h
   kernels/contracts/exec.h
+  kernels/contracts/head/metric_sums.h
   memory/allocator/accounting.h
   memory/allocator/allocation_trace.h
   memory/allocator/allocator.h

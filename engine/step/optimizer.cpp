@@ -40,6 +40,15 @@ constexpr std::int64_t kControlBytes = sizeof(kernels::UpdateControl);
 /// Group 0 decays, group 1 does not (biases and normalisation parameters, where they are left out).
 constexpr int kGroups = 2;
 
+std::vector<kernels::UpdateSegment> segments_of(const ParameterArena& parameters) {
+  std::vector<kernels::UpdateSegment> segments;
+  for (const Parameter* parameter : parameters.segments())
+    segments.push_back({.group = parameter->spec().decays ? 0 : 1,
+                        .frozen = parameter->frozen(),
+                        .compute_copy = parameters.compute().defined() && !parameter->spec().keep_float32});
+  return segments;
+}
+
 std::string slot_name(std::size_t slot) { return fmt::format("optimizer/moment{}", slot + 1); }
 
 }  // namespace
@@ -65,11 +74,7 @@ Optimizer::Optimizer(Model& model, OptimizerOptions options) : model_(model), op
   if (!options_.decay_biases)
     for (std::size_t i = 1; i < groups_.size(); i += kGroups) groups_[i].weight_decay = 0.0f;
   ParameterArena& parameters = model_.parameters();
-  std::vector<kernels::UpdateSegment> segments;
-  for (const Parameter* parameter : parameters.segments())
-    segments.push_back({.group = parameter->spec().decays ? 0 : 1,
-                        .frozen = parameter->frozen(),
-                        .compute_copy = parameters.compute().defined() && !parameter->spec().keep_float32});
+  const std::vector<kernels::UpdateSegment> segments = segments_of(parameters);
   const auto table = [&](const void* data, std::size_t bytes) {
     return context.upload_bytes({static_cast<std::int64_t>(bytes)}, DType::uint8, data, Category::optimizer);
   };

@@ -2,6 +2,7 @@
 #include "bantam/engine/step/training_step.h"
 
 #include <cstddef>
+#include <optional>
 #include <utility>
 
 #include <fmt/format.h>

@@ -2,6 +2,7 @@
 // backward; and which norms of a graph are deferred to their readers.
 #include "bantam/engine/autograd/tensor_notes.h"
 #include "bantam/engine/graph/lower.h"
+#include "bantam/engine/ops/batch_norm.h"
 #include "tests/engine/engine_fixture.h"
 #include "tests/engine/fixed_norm.h"
 

@@ -1,7 +1,7 @@
 // Gradients in pieces: what they make, who shares it, and residual blocks whose norms take them, against the same
 // blocks with every gradient made.
 #include "bantam/engine/autograd/gradient_pieces.h"
-
+#include "bantam/engine/ops/batch_norm.h"
 #include "tests/engine/engine_fixture.h"
 
 namespace bantam {

@@ -3,6 +3,7 @@
 
 #include "bantam/base/error.h"
 #include "bantam/engine/autograd/tensor_notes.h"
+#include "bantam/engine/ops/batch_norm.h"
 #include "tests/engine/engine_fixture.h"
 #include "tests/engine/fixed_norm.h"
 

@@ -1,5 +1,6 @@
 // The reverse walk: hand-computed gradients, values used twice, errors, memory freed on the way.
 #include "bantam/base/error.h"
+#include "bantam/engine/ops/batch_norm.h"
 #include "tests/engine/engine_fixture.h"
 
 namespace bantam {
@@ -39,8 +40,7 @@ TEST_P(TapeTest, AValueUsedTwiceGetsBothGradients) {
   Context ctx = context();
   ctx.tape = &tape;
   const Tensor x = leaf(ctx, {3}, {1, -2, 3});
-  const Tensor y =
-      ops::add(ctx, ops::activation(ctx, x, Activation::relu), x);  // 2x where positive, x elsewhere
+  const Tensor y = ops::add(ctx, ops::activation(ctx, x, Activation::relu), x);  // 2x where positive, x elsewhere
   const Tensor z = ops::add(ctx, y, y);
   GradientStore store = tape.backward(ctx, z, ctx.upload({3}, std::vector<float>{1, 1, 1}.data()));
   EXPECT_EQ(to_host<float>(z, ctx.stream), (std::vector<float>{4, -4, 12}));

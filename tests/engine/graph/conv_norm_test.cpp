@@ -3,6 +3,7 @@
 #include "bantam/engine/autograd/tensor_notes.h"
 #include "bantam/engine/graph/graph.h"
 #include "bantam/engine/graph/patterns.h"
+#include "bantam/engine/ops/batch_norm.h"
 #include "bantam/engine/plan/step_plan.h"
 #include "tests/engine/engine_fixture.h"
 #include "tests/engine/fixed_norm.h"

@@ -2,6 +2,7 @@
 // a stretch runs again; and which nodes of a graph become it.
 #include "bantam/engine/graph/graph.h"
 #include "bantam/engine/graph/patterns.h"
+#include "bantam/engine/ops/batch_norm.h"
 #include "bantam/engine/ops/norm_depthwise.h"
 #include "tests/engine/engine_fixture.h"
 

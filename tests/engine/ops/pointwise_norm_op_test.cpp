@@ -2,6 +2,7 @@
 // left to its reader, against the layers apart; which norms a graph leaves.
 #include "bantam/engine/autograd/tensor_notes.h"
 #include "bantam/engine/graph/lower.h"
+#include "bantam/engine/ops/batch_norm.h"
 #include "bantam/engine/ops/norm_depthwise.h"
 #include "bantam/engine/ops/pointwise_norm.h"
 #include "tests/engine/engine_fixture.h"

@@ -59,8 +59,9 @@ TEST_F(OwnLayerKind, StandsInAListAsTheBuiltInOnesDo) {
 TEST_F(OwnLayerKind, IsCheckedAsTheBuiltInOnesAre) {
   EXPECT_NE(error_of("crop_row").find("unknown layer 'crop_row'; did you mean 'crop_rows'?"), std::string::npos);
   EXPECT_NE(error_of("crop_rows: {row: 1}").find("unknown key 'row'"), std::string::npos);
-  EXPECT_NE(error_of("crop_rows: {rows: 9}").find("test.yaml:4:7: error: layer 'crop_rows': crop_rows: no rows are left"),
-            std::string::npos)
+  EXPECT_NE(
+      error_of("crop_rows: {rows: 9}").find("test.yaml:4:7: error: layer 'crop_rows': crop_rows: no rows are left"),
+      std::string::npos)
       << error_of("crop_rows: {rows: 9}");
   EXPECT_THROW(layer_kinds().add("crop_rows", nullptr), ConfigError);
   EXPECT_THROW(layer_kinds().add("dense", nullptr), ConfigError);
