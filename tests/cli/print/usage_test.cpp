@@ -1,6 +1,7 @@
 // The program's own words on a command line: nearest subcommands and flags, and `help`.
 #include "bantam/cli/print/usage.h"
 
+#include <CLI/CLI.hpp>
 #include <gtest/gtest.h>
 
 #include "bantam/base/error.h"
