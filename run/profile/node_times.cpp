@@ -12,6 +12,7 @@
 
 #include "bantam/base/clock.h"
 #include "bantam/base/error.h"
+#include "bantam/engine/step/captured_updates.h"
 #include "bantam/memory/device/activity_trace.h"
 
 namespace bantam::run {
