@@ -19,10 +19,10 @@ struct Gradient::NormInput {
 
 struct Gradient::Pieces {
   Tensor value;
-  Tensor other;  ///< to be added; undefined: nothing
-  Tensor mask;   ///< bits of f' (kernels/contracts/elementwise/masked_activation.h); undefined: 1 everywhere
-  kernels::ActivationFunction f;  ///< what the mask is of
-  NormInput norm;                 ///< `value` is its dz, and there are no other pieces
+  Tensor other;          ///< to be added; undefined: nothing
+  Tensor mask;           ///< bits of f' (kernels/contracts/elementwise/masked_activation.h); undefined: 1 everywhere
+  ActivationFunction f;  ///< what the mask is of
+  NormInput norm;        ///< `value` is its dz, and there are no other pieces
 };
 
 }  // namespace bantam

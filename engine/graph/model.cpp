@@ -41,7 +41,7 @@ Model::~Model() = default;
 
 void Model::lower_graph() {
   program_ = std::make_unique<StepProgram>(lower(graph_, options_.recompute, options_.fusion,
-                   {.compute = options_.precision.compute(), .device = device_.kind}));
+                                                 {.compute = options_.precision.compute(), .device = device_.kind}));
   fused_.resize(graph_.nodes().size());
   last_reader_.resize(graph_.nodes().size(), -1);
   for (std::size_t s = 0; s < program_->segments.size(); ++s) {

@@ -1,7 +1,8 @@
 // Batch normalisation with its running statistics, and the activation behind it.
+#include "bantam/engine/ops/batch_norm.h"
+
 #include "bantam/engine/layers/bound_norm.h"
 #include "bantam/engine/layers/support.h"
-#include "bantam/engine/ops/batch_norm.h"
 
 namespace bantam {
 namespace {

@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "bantam/base/error.h"
+#include "bantam/kernels/contracts/head/softmax_cross_entropy.h"
 
 namespace bantam {
 namespace {

@@ -3,10 +3,7 @@
 
 #include "bantam/engine/autograd/context.h"
 #include "bantam/engine/autograd/tensor.h"
-
-namespace bantam::kernels {
-struct MetricSums;
-}
+#include "bantam/kernels/contracts/head/metric_sums.h"
 
 namespace bantam::ops {
 

@@ -9,8 +9,8 @@
 
 #include "bantam/base/error.h"
 #include "bantam/engine/step/micro_batches.h"
-#include "bantam/engine/step/training_session.h"
 #include "bantam/engine/step/step_placements.h"
+#include "bantam/engine/step/training_session.h"
 #include "bantam/kernels/contracts/kernel_log.h"
 #include "bantam/memory/allocator/allocation_trace.h"
 

@@ -13,7 +13,6 @@
 namespace bantam {
 namespace {
 
-
 /// The kernels' name of it: the values are the same.
 constexpr kernels::OptimizerKind kernel_kind(OptimizerKind kind) { return static_cast<kernels::OptimizerKind>(kind); }
 static_assert(kernel_kind(OptimizerKind::sgd) == kernels::OptimizerKind::sgd);

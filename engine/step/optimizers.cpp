@@ -4,7 +4,6 @@
 namespace bantam {
 namespace {
 
-
 constexpr NumberRange kNotNegative{.min = 0, .max = 1e30};
 constexpr NumberRange kShare{.min = 0, .max = 1, .max_open = true};
 

@@ -13,6 +13,7 @@
 #include "bantam/engine/ops/ops.h"
 #include "bantam/engine/ops/softmax_cross_entropy.h"
 #include "bantam/engine/step/captured_updates.h"
+#include "bantam/engine/step/metric_ring.h"
 #include "bantam/engine/step/random_batch.h"
 #include "bantam/engine/step/step_placements.h"
 #include "bantam/kernels/contracts/head/softmax_cross_entropy.h"
@@ -84,9 +85,14 @@ std::string without_meta(const Graph& graph, const LossOptions& loss, const Opti
 }
 
 TrainingStep::TrainingStep(Model& model, Optimizer& optimizer, LossOptions loss)
-    : model_(model), optimizer_(optimizer), loss_(std::move(loss)), ring_(model, loss_.metrics) {
+    : model_(model),
+      optimizer_(optimizer),
+      loss_(std::move(loss)),
+      ring_(std::make_unique<MetricRing>(model, loss_.metrics)) {
   (void)targets_of(loss_, model_.graph().output_shape());
 }
+
+int TrainingStep::pending_metrics() const { return ring_->unread(); }
 
 std::uint64_t TrainingStep::arena_bytes() const { return placements_ ? placements_->arena_bytes() : 0; }
 
@@ -263,7 +269,7 @@ void TrainingStep::discard() {
   model_.parameters().begin_accumulation();
   learn();
   model_.buffers().reset_pending(context);
-  ring_.clear(optimizer_.metric_slot());
+  ring_->clear(optimizer_.metric_slot());
   accumulating_ = false;
 }
 
@@ -279,7 +285,7 @@ void TrainingStep::forward_and_backward(const Batch& batch, std::int64_t first_s
   std::optional<kernels::KernelPhaseScope> phase(std::in_place, log, kernels::KernelPhase::forward);
   const Tensor loss = forward_loss(context, batch,
                                    {.divisor = loss_.mean ? static_cast<float>(effective_batch) : 1.0f,
-                                    .sums = ring_.updates(),
+                                    .sums = ring_->updates(),
                                     .slot = optimizer_.metric_slot_address(),  // of the update under way, which the
                                     .seed = optimizer_.loss_scale()});         // device knows
   memory().note_phase("backward");
@@ -289,9 +295,9 @@ void TrainingStep::forward_and_backward(const Batch& batch, std::int64_t first_s
 
 /// The output, where metrics read it, is gone before backward begins, but for what the loss keeps of it.
 Tensor TrainingStep::forward_loss(const Context& context, const Batch& batch, const LossCall& call) const {
-  if (!ring_.reads_output()) return model_.forward_loss(context, batch.tensors, *loss_.loss, call);
+  if (!ring_->reads_output()) return model_.forward_loss(context, batch.tensors, *loss_.loss, call);
   Tensor output, loss = model_.forward_loss(context, batch.tensors, *loss_.loss, call, &output);
-  ring_.accumulate(context, output, batch.tensors, call.slot);
+  ring_->accumulate(context, output, batch.tensors, call.slot);
   return loss;
 }
 
@@ -311,7 +317,7 @@ void TrainingStep::update() {
   if (recording)
     ++recorded_updates_;
   else
-    ring_.note(slot);
+    ring_->note(slot);
 }
 
 void TrainingStep::require_metric_slots(int updates) const {
@@ -322,7 +328,7 @@ void TrainingStep::require_metric_slots(int updates) const {
 
 /// One more update has run without `update`.
 void TrainingStep::note_update() {
-  ring_.note(optimizer_.metric_slot());
+  ring_->note(optimizer_.metric_slot());
   optimizer_.set_metric_slot(optimizer_.metric_slot() + 1);
 }
 
@@ -333,11 +339,11 @@ void TrainingStep::evaluate(const Batch& batch) {
 void TrainingStep::forward_and_measure(const Batch& batch) {
   const Context context = model_.context(Pass::evaluate);
   const kernels::KernelPhaseScope phase(context.exec.log, kernels::KernelPhase::forward);
-  ring_.begin_evaluation();
+  ring_->begin_evaluation();
   try {
-    (void)forward_loss(context, batch, {.sums = ring_.evaluation()});
+    (void)forward_loss(context, batch, {.sums = ring_->evaluation()});
   } catch (...) {  // out of memory, say: it may be tried again in smaller pieces
-    ring_.undo_evaluation();
+    ring_->undo_evaluation();
     throw;
   }
 }
@@ -347,11 +353,11 @@ void TrainingStep::forward_and_measure(const Batch& batch) {
 void TrainingStep::begin_reading() {
   if (accumulating_) throw Error("training step: metrics are read between micro_batch() and update()");
   model_.runtime().refresh_limit(model_.device());  // first: where it throws, the metrics can still be read
-  ring_.begin_reading(optimizer_.control_address());
+  ring_->begin_reading(optimizer_.control_address());
 }
 
 std::vector<Metrics> TrainingStep::finish_reading(kernels::UpdateControl* control) {
-  return ring_.finish_reading(control);
+  return ring_->finish_reading(control);
 }
 
 std::vector<Metrics> TrainingStep::read_metrics() {
@@ -359,7 +365,7 @@ std::vector<Metrics> TrainingStep::read_metrics() {
   return finish_reading();
 }
 
-Metrics TrainingStep::read_evaluation() { return ring_.read_evaluation(); }
+Metrics TrainingStep::read_evaluation() { return ring_->read_evaluation(); }
 
 // A training step's captured mode: updates recorded from the arena's places, and run again as long as it lies there.
 
@@ -429,9 +435,9 @@ void TrainingStep::warm_up(std::int64_t batch_size, bool accumulates) {
   micro_batch(batch, 0, batch_size * (accumulates ? 2 : 1));
   if (accumulates) micro_batch(batch, batch_size, batch_size * 2);
   discard();
-  const std::vector<std::byte> kept = ring_.save_evaluation();  // that was not read yet
+  const std::vector<std::byte> kept = ring_->save_evaluation();  // that was not read yet
   evaluate(batch);
-  ring_.restore_evaluation(kept);
+  ring_->restore_evaluation(kept);
   optimizer_.warm_up();
   synchronize(stream);
 }

@@ -14,12 +14,13 @@
 #include "bantam/engine/graph/model.h"
 #include "bantam/engine/layers/losses.h"
 #include "bantam/engine/step/batch_source.h"
-#include "bantam/engine/step/metric_ring.h"
+#include "bantam/engine/step/metric.h"
 #include "bantam/engine/step/optimizer.h"
 
 namespace bantam {
 
 struct CapturedUpdates;  // captured_updates.h
+class MetricRing;
 class PartTrace;
 class PlacementPlan;
 enum class StepPart : std::uint8_t;
@@ -118,7 +119,7 @@ class TrainingStep {
   void warm_up(std::int64_t batch, bool accumulates);
 
   /// Updates since the last read that the ring still holds.
-  int pending_metrics() const { return ring_.unread(); }
+  int pending_metrics() const;
   /// Metrics of each update since the last read, oldest first; waits for the device. Not between micro_batch() and
   /// update() (throws Error).
   std::vector<Metrics> read_metrics();
@@ -158,7 +159,7 @@ class TrainingStep {
   Model& model_;
   Optimizer& optimizer_;
   LossOptions loss_;
-  MetricRing ring_;
+  std::unique_ptr<MetricRing> ring_;
   bool accumulating_ = false;
   static constexpr int kNotRecording = -1;
   int recorded_updates_ = kNotRecording;        // so far, while `capture` records

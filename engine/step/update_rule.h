@@ -8,9 +8,12 @@
 #include <string_view>
 
 #include "bantam/engine/autograd/context.h"
-#include "bantam/kernels/contracts/update/update.h"
 
 namespace bantam {
+namespace kernels {
+struct UpdateControl;
+struct UpdateGroup;
+}  // namespace kernels
 
 /// One trainable parameter's place in every slot of the arena. Frozen ones are not listed.
 struct UpdateRange {

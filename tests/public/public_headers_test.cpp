@@ -24,7 +24,7 @@ namespace fs = std::filesystem;
 using testing::public_headers;
 
 const fs::path kRoot = BANTAM_SOURCE_DIR;
-constexpr std::size_t kMostPublicHeaders = 45;
+constexpr std::size_t kMostPublicHeaders = 61;
 
 /// A folder of this process that is removed with it.
 class ScratchFolder {
@@ -98,8 +98,8 @@ TEST(PublicHeaders, ShowNoBackend) {
       for (const char* prefix :
            {"cuda", "cudnn", "cublas", "nccl", "dnnl", "oneapi", "Eigen", "fmt/", "nlohmann/", "yaml-cpp/", "CLI/"})
         EXPECT_FALSE(included.starts_with(prefix)) << header << " includes " << included;
-    for (const char* word : {"cudnnHandle", "dnnl::", "Eigen::", "reference_gpu", "tiling/",
-                             "__global__", "BANTAM_KERNEL("})
+    for (const char* word :
+         {"cudnnHandle", "dnnl::", "Eigen::", "reference_gpu", "tiling/", "__global__", "BANTAM_KERNEL("})
       EXPECT_EQ(text.find(word), std::string::npos) << header << " shows " << word;
   }
 }

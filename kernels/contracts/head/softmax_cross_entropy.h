@@ -5,6 +5,7 @@
 
 #include "bantam/base/dtype.h"
 #include "bantam/kernels/contracts/dispatch.h"
+#include "bantam/kernels/contracts/head/metric_sums.h"
 
 namespace bantam::kernels {
 
@@ -12,13 +13,6 @@ namespace bantam::kernels {
 struct SoftmaxCrossEntropyShape {
   std::int64_t batch = 0, classes = 0;
   float smoothing = 0.0f;
-};
-
-/// Sums over batches, on the device, double so that a million steps add up.
-struct MetricSums {
-  double loss = 0;     ///< Σ of per-sample losses
-  double correct = 0;  ///< samples whose largest logit (the first, among equals) is the label
-  double samples = 0;
 };
 
 /// A row's log Σ e^l = top + log_sum, in two: e^(l - top - log_sum) keeps its digits however large the logits are,

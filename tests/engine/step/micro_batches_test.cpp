@@ -70,7 +70,7 @@ TEST_P(MicroBatchesTest, SamplesThatAreNotThereAreRefused) {
 struct Training {
   Training(Runtime& runtime, Device device)
       : model(runtime, device, testing::small_network(false), {.seed = 2}),
-        optimizer(model, {.kind = kernels::OptimizerKind::sgd}),
+        optimizer(model, {.kind = OptimizerKind::sgd}),
         step(model, optimizer, {}),
         pieces(step) {}
   Model model;

@@ -10,7 +10,6 @@
 namespace bantam {
 namespace {
 
-using kernels::OptimizerKind;
 using testing::EngineTest;
 
 class OptimizerTest : public EngineTest {};

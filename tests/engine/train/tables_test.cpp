@@ -135,7 +135,7 @@ TEST(OptimizerTable, NamesAreRead) {
   register_own();
   ConfigMap none = section("{}"), sgd = section("optimizer: {sgd: {momentum: 0.5}}"),
             own = section("optimizer: {fixed: {rate: 2}}");
-  EXPECT_EQ(read_optimizer(none).kind, kernels::OptimizerKind::adam);
+  EXPECT_EQ(read_optimizer(none).kind, OptimizerKind::adam);
   EXPECT_FLOAT_EQ(read_optimizer(sgd).learning_rate, 0.01f);
   EXPECT_FLOAT_EQ(read_optimizer(own).learning_rate, 2.0f);
   ConfigMap slip = section("optimizer: fixd"), missing = section("optimizer: fixed"),
