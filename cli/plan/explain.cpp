@@ -34,7 +34,7 @@ struct ExplainFlags {
   bool measure = false, json = false;
 };
 
-constexpr std::size_t kNameWidth = 26, kRunsWidth = 16;
+constexpr std::size_t kNameWidth = 26, kRunsWidth = 22;
 
 std::string shortened(const std::string& text, std::size_t width) {
   return text.size() <= width ? text : text.substr(0, width - 2) + "..";
