@@ -33,7 +33,10 @@ std::vector<Row> rows() {
           {"relu", activation({Activation::relu}), image, image, 0.5f},
           {"silu", activation({Activation::silu}), image, image},
           {"dropout", dropout({.rate = 0.25f}), image, image},
-          {"flatten", flatten(), image, {96}}};
+          {"flatten", flatten(), image, {96}},
+          {"reshape", reshape({.shape = {12, 2, 4}}), image, {12, 2, 4}},
+          {"reshape, one extent inferred", reshape({.shape = {8, -1}}), image, {8, 12}},
+          {"reshape to an image", reshape({.shape = {-1, 2, 3}}), {12}, {2, 2, 3}}};
 }
 
 struct Misfit {
@@ -44,10 +47,19 @@ struct Misfit {
 };
 
 std::vector<Misfit> misfits() {
+  const std::string extents = "reshape: expected 1 to 7 extents of at least 1, one of which may be -1, got ";
   return {{"conv2d", conv2d({}), {9}, "conv2d: expected an input (height, width, channels), got (9)"},
           {"dense", dense({}), {2, 2, 3}, "dense: expected an input (features), got (2, 2, 3); put flatten before it"},
           {"pool", max_pool(), {1, 1, 4}, "max_pool: a window of 2x2 does not fit an input of 1x1"},
-          {"dropout", dropout({.rate = 1}), {4}, "dropout: the rate must be in [0, 1), got 1"}};
+          {"dropout", dropout({.rate = 1}), {4}, "dropout: the rate must be in [0, 1), got 1"},
+          {"more", reshape({.shape = {4, 4}}), {2, 4, 1}, "reshape: the 8 elements of (2, 4, 1) do not fit (4, 4)"},
+          {"fewer", reshape({.shape = {2, 2}}), {2, 4, 1}, "reshape: the 8 elements of (2, 4, 1) do not fit (2, 2)"},
+          {"no whole extent", reshape({.shape = {3, -1}}), {8}, "reshape: the 8 elements of (8) do not fit (3, -1)"},
+          {"two open", reshape({.shape = {-1, -1}}), {8}, extents + "(-1, -1)"},
+          {"zero", reshape({.shape = {0, 8}}), {8}, extents + "(0, 8)"},
+          {"negative", reshape({.shape = {-4, -2}}), {8}, extents + "(-4, -2)"},
+          {"none", reshape({}), {1}, extents + "()"},
+          {"too many", reshape({.shape = {1, 1, 1, 1, 1, 1, 1, 8}}), {8}, extents + "(1, 1, 1, 1, 1, 1, 1, 8)"}};
 }
 
 class BuiltInLayers : public EngineTest {};
