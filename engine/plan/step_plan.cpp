@@ -9,11 +9,11 @@
 #include <fmt/core.h>
 
 #include "bantam/base/error.h"
-#include "bantam/engine/step/micro_batches.h"
 #include "bantam/engine/step/step_placements.h"
 #include "bantam/engine/step/training_session.h"
+#include "bantam/engine/step/training_step.h"
 #include "bantam/kernels/contracts/kernel_log.h"
-#include "bantam/memory/allocator/allocation_trace.h"
+#include "bantam/memory/allocator/accounting.h"
 
 namespace bantam {
 namespace {
