@@ -95,7 +95,7 @@ TEST_P(TapeTest, EveryOpsGradientAgreesWithItsFunction) {
   expect_directional(
       ctx, image, -1, 1, [&](C c, T x) { return ops::dense(c, ops::flatten(c, x), dense_w); }, 1e-3);
   expect_directional(
-      ctx, image, -1, 1, [&](C c, T x) { return ops::batch_norm(c, x, {.scale = scale, .shift = shift}); }, 5e-3);
+      ctx, image, -1, 1, [&](C c, T x) { return ops::batch_norm(c, x, Norm{.scale = scale, .shift = shift}); }, 5e-3);
   expect_directional(
       ctx, image, -1, 1,
       [&](C c, T x) {
