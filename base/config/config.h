@@ -1,5 +1,5 @@
-// Checked YAML: typed values with ranges, errors that show file, line, column and the nearest valid key, and dotted
-// overrides.
+// Checked YAML: typed values (durations of training, "500updates" or "1h", among them) with ranges, errors that show
+// file, line, column and the nearest valid key, and dotted overrides.
 #pragma once
 
 #include <array>
@@ -15,9 +15,29 @@
 #include <utility>
 #include <vector>
 
-#include "bantam/base/duration.h"
-
 namespace bantam {
+
+/// How long something lasts, or how often it happens: in updates, in epochs or in seconds of the clock.
+struct Duration {
+  enum class Unit : std::uint8_t { updates, epochs, seconds };
+  Unit unit = Unit::updates;
+  std::int64_t count = 0;
+
+  static constexpr Duration updates(std::int64_t count) { return {Unit::updates, count}; }
+  static constexpr Duration epochs(std::int64_t count) { return {Unit::epochs, count}; }
+  static constexpr Duration seconds(std::int64_t count) { return {Unit::seconds, count}; }
+  bool operator==(const Duration&) const = default;
+};
+
+/// "500", "500updates", "500 updates" or "1update"; "2epochs", "1epoch"; "30s", "10min", "1h". Whole numbers from 0 on,
+/// in seconds up to 1e12. Throws ConfigError naming the text and what is expected.
+Duration parse_duration(std::string_view text);
+
+/// The shortest spelling that parse_duration reads as the same: "500updates", "1epoch", "90s", "2h".
+std::string to_string(Duration duration);
+
+/// What parse_duration reads: "500 or 500updates, 2epochs, 30s, 10min or 1h".
+std::string duration_spellings(bool updates = true, bool epochs = true, bool seconds = true);
 
 class ConfigMap;
 class ConfigNode;
@@ -131,7 +151,7 @@ class ConfigNode {
   std::string as_choice(std::initializer_list<std::string_view> allowed) const;
   /// "4GiB", 4096; see base/byte_size.h. At least `min` bytes: 1 where a 0 would silently mean "no limit".
   std::uint64_t as_byte_size(std::uint64_t min = 0) const;
-  /// 500, "500updates", "2epochs", "10min"; see base/duration.h.
+  /// 500, "500updates", "2epochs", "10min"; see parse_duration.
   Duration as_duration(DurationRange range = {}) const;
   std::vector<std::int64_t> as_integers(IntegerRange range = {}) const;
   std::vector<std::string> as_texts() const;

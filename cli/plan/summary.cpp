@@ -15,7 +15,6 @@
 #include "bantam/cli/print/step_json.h"
 #include "bantam/engine/autograd/tape.h"
 #include "bantam/engine/ops/ops.h"
-#include "bantam/engine/ops/softmax_cross_entropy.h"
 #include "bantam/run/bench/step_session.h"
 #include "bantam/run/fit/plan_fit.h"
 

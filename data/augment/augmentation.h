@@ -11,12 +11,15 @@
 #include <vector>
 
 #include "bantam/base/config/config.h"
+#include "bantam/base/config/registry.h"
 #include "bantam/base/philox.h"
-#include "bantam/base/registry.h"
 #include "bantam/data/formats/sample_reader.h"
-#include "bantam/kernels/contracts/input/image_batch.h"
 
 namespace bantam {
+namespace kernels {
+struct ImageBatchShape;
+struct ImagePlacement;
+}  // namespace kernels
 
 /// A sample on its way into a batch, as its reader wrote it and earlier augmentations changed it.
 struct AugmentedSample {
@@ -31,8 +34,9 @@ struct AugmentedSample {
 /// - *Host form* (the default): `apply` changes a sample's stored pixels, and where it likes its targets, on a worker
 ///   thread between reading and batching. It works with `cache: ram` and `off`; with `cache: device`, and in captured
 ///   steps, no worker sees the samples, so the first is refused and the second run planned.
-/// - *Device form*: a choice of a window and of mirroring, which the kernel image_batch applies as it reads the stored
-///   pixels, on the CPU and on GPUs, beside normalising them. `window` and `place` say it, `apply` is not called.
+/// - *Device form*, that of the built-in ones: a choice of a window and of mirroring, which the kernel image_batch
+///   applies as it reads the stored pixels, on the CPU and on GPUs, beside normalising them. `window` and `place` say
+///   it, `apply` is not called.
 ///
 /// In a pipeline the host forms come first. An object serves all epochs and any number of threads at once, so it does
 /// not change; randomness comes from its arguments alone.
@@ -80,18 +84,6 @@ using AugmentationFactory = std::function<std::shared_ptr<const Augmentation>(Co
 ///       return std::make_shared<Cutout>(options.integer("size", {.min = 1}));
 ///     });
 Registry<AugmentationFactory>& augmentations();
-
-/// A window of the padded image at a random place; held-out images are cut from the middle.
-struct RandomCropOptions {
-  std::int64_t height = 0, width = 0;  ///< 0: as the images
-  std::int64_t padding = 0;            ///< added on each side first
-  kernels::PadMode mode = kernels::PadMode::zero;
-};
-
-/// Device form.
-std::shared_ptr<const Augmentation> random_crop(const RandomCropOptions& options);
-/// Left and right, in half of the images. Device form.
-std::shared_ptr<const Augmentation> random_flip();
 
 /// Changes one sample by the host forms among `augmentations`, in their order.
 void apply_on_host(const Augmentations& augmentations, std::uint64_t seed, AugmentedSample& sample);

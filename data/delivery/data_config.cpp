@@ -8,7 +8,7 @@
 
 #include "bantam/base/error.h"
 #include "bantam/data/delivery/loader.h"
-#include "bantam/data/formats/sample_formats.h"
+#include "bantam/data/formats/sample_reader.h"
 
 namespace bantam {
 namespace {

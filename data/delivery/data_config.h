@@ -14,7 +14,7 @@ namespace bantam {
 /// All that `data:` says.
 ///
 ///     data:
-///       format: cifar10          # or generated, or one that the program has registered (sample_formats.h)
+///       format: cifar10          # or generated, or one that the program has registered (sample_formats())
 ///       path: data/cifar10       # cifar10: the folder of the binary files; relative to the current folder
 ///       train_samples: 40000     # generated, as are test_samples and seed
 ///       limit: 1000              # any format: only the first so many training samples

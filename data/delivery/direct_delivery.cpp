@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "bantam/data/delivery/delivery.h"
+#include "bantam/kernels/contracts/input/image_batch.h"
 
 namespace bantam {
 namespace {

@@ -14,6 +14,7 @@
 #include "bantam/base/error.h"
 #include "bantam/data/delivery/delivery.h"
 #include "bantam/data/delivery/worker_pool.h"
+#include "bantam/kernels/contracts/input/image_batch.h"
 
 namespace bantam {
 namespace {

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "bantam/data/delivery/delivery.h"
+#include "bantam/kernels/contracts/input/image_batch.h"
 
 namespace bantam {
 namespace {

@@ -1,13 +1,17 @@
-// SampleReader: one split of a data set, read sample by sample. Each format implements it; so can any program.
+// SampleReader: one split of a data set, read sample by sample. Each format implements it; so can any program, which
+// registers it where `data.format` is to name it.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
 #include <vector>
 
+#include "bantam/base/config/config.h"
+#include "bantam/base/config/registry.h"
 #include "bantam/base/dtype.h"
 #include "bantam/base/shape.h"
 
@@ -69,5 +73,15 @@ struct SampleSplits {
 
 /// The first `samples` of a reader (all, where it has no more).
 std::shared_ptr<const SampleReader> first_samples(std::shared_ptr<const SampleReader> reader, std::int64_t samples);
+
+/// Reads a format's own keys of `data:` and returns readers of both splits; opens no file. Keys of all formats
+/// (`limit`, `verify`, `pipeline`) are read by the caller, who also refuses the keys that nobody asked for.
+using SampleFormat = std::function<SampleSplits(ConfigMap& data)>;
+
+/// The table. The built-in formats are those that data/CMakeLists.txt lists. A program adds one before it reads a
+/// configuration that names it:
+///
+///     sample_formats().add("my_format", [](ConfigMap& data) { return open_mine(data.text("path")); });
+Registry<SampleFormat>& sample_formats();
 
 }  // namespace bantam

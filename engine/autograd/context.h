@@ -1,5 +1,5 @@
 // Context: what every op is given besides its operands: device and stream, tape, precision, pass, layer path, random
-// state.
+// state; and the cast that puts a program's tensors into the precision's type.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "bantam/engine/autograd/tensor.h"
-#include "bantam/engine/runtime/precision.h"
 #include "bantam/engine/runtime/runtime.h"
 
 namespace bantam {
@@ -117,3 +116,10 @@ struct Context {
 };
 
 }  // namespace bantam
+
+namespace bantam::ops {
+
+/// x as `dtype` (float32, float16, bfloat16); x itself where it has it already. The gradient is cast back.
+Tensor cast(const Context& context, const Tensor& x, DType dtype);
+
+}  // namespace bantam::ops

@@ -1,5 +1,5 @@
 // Gradients in pieces, and the tensor that they make.
-#include "bantam/engine/autograd/gradient.h"
+#include "bantam/engine/autograd/tape.h"
 
 #include <utility>
 

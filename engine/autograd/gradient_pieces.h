@@ -1,8 +1,8 @@
 // What a gradient in pieces consists of: for the ops that leave one, and for those that read one as it is.
 #pragma once
 
-#include "bantam/engine/autograd/gradient.h"
 #include "bantam/engine/autograd/norm.h"
+#include "bantam/engine/autograd/tape.h"
 #include "bantam/kernels/contracts/pointwise/pointwise_norm.h"
 
 namespace bantam {

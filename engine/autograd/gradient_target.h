@@ -5,7 +5,6 @@
 #include <cstdint>
 #include <utility>
 
-#include "bantam/engine/autograd/cast.h"
 #include "bantam/engine/autograd/context.h"
 #include "bantam/engine/autograd/tape.h"
 

@@ -1,5 +1,5 @@
 // Initial values, drawn one after another from a generator keyed by seed and name.
-#include "bantam/engine/autograd/initializer.h"
+#include "bantam/engine/autograd/parameters.h"
 
 #include <cmath>
 #include <numbers>

@@ -1,19 +1,57 @@
 // Parameters and buffers of a model in flat arenas: one segment table, parallel slots (master, compute copy, gradient,
-// moments).
+// moments); their initial values, pure functions of (seed, parameter name, shape); and StateRegistry, the one list of
+// all that outlives a step, which checkpoints, comparison and roll-back walk.
 #pragma once
 
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "bantam/base/philox.h"
+#include "bantam/base/shape.h"
 #include "bantam/engine/autograd/context.h"
-#include "bantam/engine/autograd/initializer.h"
 #include "bantam/engine/autograd/tensor.h"
 
 namespace bantam {
+
+/// How many inputs feed an output and the other way round: what variance-scaling initialisers need.
+struct Fans {
+  double in = 1, out = 1;
+};
+
+/// Fills `values` (shape's elements). `random` is keyed by seed and name. Data-dependent initialisers capture their
+/// data.
+using InitializerFunction = std::function<void(std::vector<float>& values, const Shape& shape, PhiloxSequence& random)>;
+
+/// A named way to fill a parameter.
+struct Initializer {
+  std::string name = "zeros";
+  InitializerFunction fill;
+};
+
+Initializer zeros();
+Initializer ones();
+Initializer constant(float value);
+/// Glorot and Bengio 2010: uniform in ±√(6/(in + out)).
+Initializer glorot_uniform(Fans fans);
+Initializer glorot_normal(Fans fans);
+/// He et al. 2015: variance 2/in.
+Initializer he_uniform(Fans fans);
+Initializer he_normal(Fans fans);
+/// LeCun: variance 1/in.
+Initializer lecun_normal(Fans fans);
+/// PyTorch's default for convolution and linear weights (and their biases): uniform in ±1/√in.
+Initializer fan_in_uniform(Fans fans);
+/// Normal of the given deviation, truncated at two deviations.
+Initializer truncated_normal(float deviation);
+
+/// By its name in a config: the names above. Throws ConfigError naming the text and the names allowed.
+Initializer make_initializer(std::string_view name, Fans fans);
+std::vector<std::string> initializer_names();
 
 class ParameterArena;
 class PendingGradients;
@@ -163,6 +201,41 @@ class BufferArena {
   std::deque<Buffer> buffers_;
   std::int64_t elements_ = 0;
   Tensor current_, pending_;
+};
+
+/// One named piece of state: a tensor on the device. A model's are "weights/<parameter>" and "buffers/<buffer>"
+/// ("weights/dense/weight", "buffers/norm/running_mean"); an optimizer's "optimizer/control", "optimizer/moment1" and
+/// "optimizer/moment2", as far as it has them.
+struct StateEntry {
+  std::string name;
+  Tensor tensor;
+};
+
+/// Entries in a fixed order; names are unique.
+class StateRegistry {
+ public:
+  void add(std::string name, Tensor tensor);
+  /// Host values, kept by their owner, read at save and written at load: a training run's "trainer/epoch",
+  /// "trainer/update" and so on.
+  void add_counter(std::string name, std::function<std::int64_t()> get, std::function<void(std::int64_t)> set);
+  /// Called after a load, so that owners rebuild what derives from state (compute copies).
+  void on_load(std::function<void()> function) { on_load_.push_back(std::move(function)); }
+
+  const std::vector<StateEntry>& tensors() const { return tensors_; }
+  struct Counter {
+    std::string name;
+    std::function<std::int64_t()> get;
+    std::function<void(std::int64_t)> set;
+  };
+  const std::vector<Counter>& counters() const { return counters_; }
+  void loaded() const {
+    for (const auto& function : on_load_) function();
+  }
+
+ private:
+  std::vector<StateEntry> tensors_;
+  std::vector<Counter> counters_;
+  std::vector<std::function<void()>> on_load_;
 };
 
 }  // namespace bantam

@@ -1,5 +1,5 @@
 // The list, with unique names.
-#include "bantam/engine/autograd/state_registry.h"
+#include "bantam/engine/autograd/parameters.h"
 
 #include <algorithm>
 

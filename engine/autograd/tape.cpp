@@ -7,7 +7,7 @@
 #include <fmt/format.h>
 
 #include "bantam/base/error.h"
-#include "bantam/engine/autograd/cast.h"
+#include "bantam/engine/autograd/context.h"
 #include "bantam/engine/autograd/parameters.h"
 #include "bantam/engine/autograd/tensor_notes.h"
 #include "bantam/kernels/contracts/elementwise/elementwise.h"

@@ -1,5 +1,5 @@
 // Look-up by name.
-#include "bantam/engine/autograd/tensor_map.h"
+#include "bantam/engine/autograd/tensor.h"
 
 #include <algorithm>
 

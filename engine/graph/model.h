@@ -7,10 +7,9 @@
 #include <vector>
 
 #include "bantam/engine/autograd/parameters.h"
-#include "bantam/engine/autograd/state_registry.h"
 #include "bantam/engine/graph/graph.h"
 #include "bantam/engine/program/recompute_options.h"
-#include "bantam/engine/runtime/precision.h"
+#include "bantam/engine/runtime/runtime.h"
 
 namespace bantam {
 

@@ -1,5 +1,5 @@
 // Sums moved by the host, in order of the context's stream.
-#include "bantam/engine/layers/device_sums.h"
+#include "bantam/engine/layers/loss.h"
 
 #include <vector>
 

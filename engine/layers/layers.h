@@ -7,7 +7,7 @@
 
 #include "bantam/base/activation.h"
 #include "bantam/engine/layers/layer.h"
-#include "bantam/engine/autograd/geometry.h"
+#include "bantam/engine/ops/ops.h"
 
 namespace bantam {
 

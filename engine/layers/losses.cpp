@@ -1,5 +1,5 @@
 // Softmax cross-entropy as a Loss, and the table.
-#include "bantam/engine/layers/losses.h"
+#include "bantam/engine/layers/loss.h"
 
 #include <string>
 
@@ -52,10 +52,10 @@ LossPtr read_softmax_cross_entropy(ConfigMap& options) {
 
 }  // namespace
 
-void add_to_sums(const Context& context, const LossCall& call, const kernels::MetricSums& sums) {
+void add_to_sums(const Context& context, const LossCall& call, const LossSums& sums) {
   static_assert(sizeof(kernels::MetricSums) == 3 * sizeof(double));
   const double values[] = {sums.loss, sums.correct, sums.samples};
-  add_to_sums(context, {reinterpret_cast<double*>(call.sums), call.slot}, values);
+  add_to_sums(context, DeviceSums{reinterpret_cast<double*>(call.sums), call.slot}, values);
 }
 
 LossPtr softmax_cross_entropy(SoftmaxCrossEntropyLoss options) {

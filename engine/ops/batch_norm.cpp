@@ -10,6 +10,7 @@
 #include "bantam/engine/autograd/saved_tensor.h"
 #include "bantam/engine/autograd/tape.h"
 #include "bantam/engine/autograd/tensor_notes.h"
+#include "bantam/engine/ops/ops.h"
 
 namespace bantam::ops {
 namespace {
@@ -188,6 +189,20 @@ Tensor batch_norm(const Context& context, const Tensor& x, const Norm& norm) {
       return rebuilt;
     });
   return y;
+}
+
+Tensor batch_norm(const Context& context, const Tensor& x, const BatchNormTensors& tensors,
+                  const BatchNormSettings& settings) {
+  return batch_norm(context, x,
+                    Norm{.scale = tensors.scale,
+                         .shift = tensors.shift,
+                         .running_mean = tensors.running_mean,
+                         .running_variance = tensors.running_variance,
+                         .next_running_mean = tensors.next_running_mean,
+                         .next_running_variance = tensors.next_running_variance,
+                         .epsilon = settings.epsilon,
+                         .running = {settings.rate, settings.unbiased},
+                         .activation = settings.activation});
 }
 
 }  // namespace bantam::ops

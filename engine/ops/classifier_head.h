@@ -3,7 +3,7 @@
 
 #include "bantam/engine/autograd/context.h"
 #include "bantam/engine/autograd/tensor.h"
-#include "bantam/engine/ops/softmax_cross_entropy.h"
+#include "bantam/engine/ops/ops.h"
 
 namespace bantam::ops {
 

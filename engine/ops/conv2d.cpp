@@ -3,13 +3,13 @@
 
 #include <fmt/format.h>
 
-#include "bantam/engine/ops/ops.h"
 #include "bantam/base/error.h"
-#include "bantam/engine/autograd/geometry.h"
 #include "bantam/engine/autograd/gradient_target.h"
 #include "bantam/engine/autograd/pending_gradients.h"
 #include "bantam/engine/autograd/saved_tensor.h"
 #include "bantam/engine/autograd/tape.h"
+#include "bantam/engine/ops/ops.h"
+#include "bantam/engine/ops/window.h"
 #include "bantam/engine/ops/pointwise_norm.h"
 #include "bantam/engine/ops/statistics_after.h"
 #include "bantam/kernels/contracts/conv/conv2d.h"

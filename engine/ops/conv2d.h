@@ -2,8 +2,8 @@
 #pragma once
 
 #include "bantam/engine/autograd/context.h"
-#include "bantam/engine/autograd/geometry.h"
 #include "bantam/engine/autograd/tensor.h"
+#include "bantam/engine/ops/ops.h"
 #include "bantam/kernels/contracts/conv/conv2d.h"
 
 namespace bantam::ops {

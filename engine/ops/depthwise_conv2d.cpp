@@ -3,12 +3,12 @@
 
 #include <fmt/format.h>
 
-#include "bantam/engine/ops/ops.h"
 #include "bantam/base/error.h"
+#include "bantam/engine/autograd/gradient_target.h"
 #include "bantam/engine/autograd/saved_tensor.h"
 #include "bantam/engine/autograd/tape.h"
-#include "bantam/engine/autograd/geometry.h"
-#include "bantam/engine/autograd/gradient_target.h"
+#include "bantam/engine/ops/ops.h"
+#include "bantam/engine/ops/window.h"
 #include "bantam/kernels/contracts/depthwise/depthwise_conv2d.h"
 
 namespace bantam::ops {

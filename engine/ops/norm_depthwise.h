@@ -1,8 +1,8 @@
 // Batch norm, 3x3 depthwise convolution, batch norm as one op: what lies between the norms is never written.
 #pragma once
 
-#include "bantam/engine/autograd/geometry.h"
 #include "bantam/engine/ops/batch_norm.h"
+#include "bantam/engine/ops/ops.h"
 
 namespace bantam::ops {
 

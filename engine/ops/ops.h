@@ -1,12 +1,51 @@
 // The ops of which programs compose layers and losses of their own. Each checks shapes, allocates its output, calls its
-// kernel, and records its backward on the context's tape.
+// kernel, and records its backward on the context's tape. Windows of image ops, and how Keras' "same" padding resolves
+// to explicit amounts.
 #pragma once
 
+#include <cstdint>
+
 #include "bantam/base/activation.h"
-#include "bantam/engine/autograd/cast.h"
+#include "bantam/base/shape.h"
 #include "bantam/engine/autograd/context.h"
-#include "bantam/engine/autograd/geometry.h"
 #include "bantam/engine/autograd/tensor.h"
+
+namespace bantam {
+namespace kernels {
+struct MetricSums;
+}
+
+/// Height and width.
+struct Extent2d {
+  std::int64_t h = 1, w = 1;
+  bool operator==(const Extent2d&) const = default;
+};
+
+/// valid: none. same: Keras' (output = ⌈input/stride⌉, the odd row or column goes to the bottom and right). explicit_:
+/// as given.
+enum class PaddingKind : std::uint8_t { valid, same, explicit_ };
+struct Padding {
+  PaddingKind kind = PaddingKind::valid;
+  std::int64_t top = 0, bottom = 0, left = 0, right = 0;
+  static Padding valid() { return {}; }
+  static Padding same() { return {PaddingKind::same}; }
+  static Padding symmetric(std::int64_t amount) { return {PaddingKind::explicit_, amount, amount, amount, amount}; }
+  bool operator==(const Padding&) const = default;
+};
+
+/// A sliding window over an image.
+struct Window2d {
+  Extent2d kernel{1, 1}, stride{1, 1}, dilation{1, 1};
+  Padding padding;
+  /// The padding as explicit amounts, for an input of this height and width. Throws ShapeError, prefixed by `op`, where
+  /// extents are not positive, padding is negative, or the window does not fit the padded input.
+  Padding resolve(const char* op, std::int64_t in_h, std::int64_t in_w) const;
+};
+
+/// Throws ShapeError, prefixed by `op`, unless `x` is (batch, height, width, channels).
+void check_image(const char* op, const Shape& x);
+
+}  // namespace bantam
 
 namespace bantam::ops {
 
@@ -36,6 +75,28 @@ Tensor activation(const Context& context, Tensor x, Activation kind, float slope
 /// DTypeError where they differ. Works in place where an operand is the last holder of its memory.
 Tensor add(const Context& context, Tensor a, Tensor b, ActivationFunction activation = {});
 
+/// What a batch norm over C channels reads and writes: float32 (C), each.
+struct BatchNormTensors {
+  Tensor scale, shift;                              ///< undefined: 1 and 0
+  Tensor running_mean, running_variance;            ///< what Pass::evaluate reads
+  Tensor next_running_mean, next_running_variance;  ///< moved by Pass::train; may be undefined
+};
+
+struct BatchNormSettings {
+  float epsilon = 1e-3f;
+  float rate = 0.01f;             ///< the batch's share in the running statistics: 0.01 is Keras' momentum 0.99
+  bool unbiased = true;           ///< the running variance is divided by rows - 1, as in PyTorch
+  ActivationFunction activation;  ///< f
+};
+
+/// y = f(scale·(x - mean)/√(variance + epsilon) + shift), x (…, C) to y of its shape and type: with the batch's
+/// statistics in Pass::train and Pass::recompute, with the running ones in Pass::evaluate, which has no gradient:
+/// recording it throws Error. Pass::train writes (1 - rate)·next + rate·batch to the next running statistics. A layer
+/// declares them as buffers (LayerScope::buffer), reads BufferArena::current and has BufferArena::pending moved.
+/// Throws ShapeError, DTypeError. Source: Ioffe and Szegedy, 2015.
+Tensor batch_norm(const Context& context, const Tensor& x, const BatchNormTensors& tensors,
+                  const BatchNormSettings& settings = {});
+
 /// x (batch, H, W, C) → (batch, H', W', C), the maximum over each window (padding ignored). Throws ShapeError.
 Tensor max_pool2d(const Context& context, const Tensor& x, Window2d window);
 /// The mean over each window; `count_padding`: padding counts as zeros.
@@ -54,4 +115,35 @@ Tensor reshape(const Context& context, const Tensor& x, const Shape& shape);
 /// (batch, …) to (batch, product of the rest).
 Tensor flatten(const Context& context, const Tensor& x);
 
+struct SoftmaxCrossEntropyOptions {
+  float label_smoothing = 0.0f;
+  /// The loss is Σ per-sample losses / divisor; 0: the batch's size (mean).
+  float divisor = 0.0f;
+  /// Device memory: metrics[*metric_slot] (as LossCall::sums) gets this batch's sums added; a null slot means 0, null
+  /// metrics none.
+  kernels::MetricSums* metrics = nullptr;
+  const std::int32_t* metric_slot = nullptr;
+};
+struct SoftmaxCrossEntropyResult {
+  Tensor loss;    ///< float32 scalar
+  Tensor losses;  ///< float32 (batch)
+};
+
+/// logits (batch, classes), labels int32 (batch). Throws ShapeError, DTypeError.
+SoftmaxCrossEntropyResult softmax_cross_entropy(const Context& context, const Tensor& logits, const Tensor& labels,
+                                                SoftmaxCrossEntropyOptions options = {});
+
 }  // namespace bantam::ops
+
+namespace bantam {
+
+/// A softmax cross-entropy, and the gradient that its backward starts with.
+struct LossSpec {
+  ops::SoftmaxCrossEntropyOptions options;
+  /// float32 scalar on the device: the gradient of the loss with which backward will start, whose value must be there
+  /// already. Fused ends of models make gradients with it on the way forward, and backward from another tensor throws.
+  /// Undefined: not known yet.
+  Tensor seed;
+};
+
+}  // namespace bantam

@@ -4,11 +4,11 @@
 #include <fmt/format.h>
 
 #include "bantam/base/error.h"
-#include "bantam/engine/autograd/geometry.h"
 #include "bantam/engine/autograd/gradient_target.h"
 #include "bantam/engine/autograd/pending_gradients.h"
 #include "bantam/engine/autograd/saved_tensor.h"
 #include "bantam/engine/autograd/tape.h"
+#include "bantam/engine/ops/ops.h"
 
 namespace bantam::ops {
 namespace {

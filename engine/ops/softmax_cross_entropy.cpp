@@ -1,5 +1,5 @@
 // Cross-entropy: backward keeps logits and each row's log-sum-exp, in two parts.
-#include "bantam/engine/ops/softmax_cross_entropy.h"
+#include "bantam/engine/ops/ops.h"
 
 #include <fmt/format.h>
 

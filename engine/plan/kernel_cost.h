@@ -1,7 +1,7 @@
 // The seconds of one kernel call by a roofline, from the work that its contract tells (kernel_log.h).
 #pragma once
 
-#include "bantam/engine/runtime/precision.h"
+#include "bantam/engine/runtime/runtime.h"
 #include "bantam/kernels/contracts/kernel_log.h"
 #include "bantam/memory/device/device.h"
 #include "bantam/memory/device/device_profile.h"

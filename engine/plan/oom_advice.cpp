@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "bantam/engine/plan/recompute_search.h"
-#include "bantam/engine/step/micro_batches.h"
+#include "bantam/engine/step/training_step.h"
 
 namespace bantam {
 namespace {

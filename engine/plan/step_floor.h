@@ -5,7 +5,7 @@
 #include <cstdint>
 
 #include "bantam/engine/graph/graph.h"
-#include "bantam/engine/runtime/precision.h"
+#include "bantam/engine/runtime/runtime.h"
 
 namespace bantam {
 

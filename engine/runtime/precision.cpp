@@ -1,5 +1,5 @@
 // Names and types of the precision policies.
-#include "bantam/engine/runtime/precision.h"
+#include "bantam/engine/runtime/runtime.h"
 
 #include <fmt/format.h>
 

@@ -8,7 +8,6 @@
 
 #include "bantam/engine/autograd/context.h"
 #include "bantam/engine/autograd/tensor.h"
-#include "bantam/engine/autograd/tensor_map.h"
 
 namespace bantam {
 

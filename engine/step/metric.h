@@ -10,10 +10,10 @@
 #include <string_view>
 #include <vector>
 
-#include "bantam/base/config/config_registry.h"
+#include "bantam/base/config/registry.h"
 #include "bantam/engine/autograd/context.h"
-#include "bantam/engine/autograd/tensor_map.h"
-#include "bantam/engine/layers/device_sums.h"
+#include "bantam/engine/autograd/tensor.h"
+#include "bantam/engine/layers/loss.h"
 
 namespace bantam {
 
@@ -32,7 +32,7 @@ class Metric {
   }
   /// Float64 sums that it counts, at least 1.
   virtual std::int64_t sums() const = 0;
-  /// Adds the micro-batch's sums to `to` (device_sums.h). output (batch, …) of the type that the model computes in; no
+  /// Adds the micro-batch's sums to `to` (DeviceSums). output (batch, …) of the type that the model computes in; no
   /// gradient is recorded. Does not write to output or batch.
   virtual void accumulate(const Context& context, const Tensor& output, const TensorMap& batch,
                           const DeviceSums& to) const = 0;
@@ -40,7 +40,7 @@ class Metric {
   virtual double value(std::span<const double> sums) const = 0;
   /// As Loss::supports_meta, of `accumulate`.
   virtual bool supports_meta() const { return false; }
-  /// Whether the loss counts it already (kernels::MetricSums: loss, correct, samples). Then `accumulate` is never
+  /// Whether the loss counts it already (LossSums). Then `accumulate` is never
   /// called, and the model's end may be fused with the loss.
   virtual bool counted_by_loss() const { return false; }
 };

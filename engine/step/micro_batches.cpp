@@ -1,5 +1,5 @@
 // Slicing batches, and halving the slices.
-#include "bantam/engine/step/micro_batches.h"
+#include "bantam/engine/step/training_step.h"
 
 #include <algorithm>
 

@@ -1,17 +1,61 @@
-// Optimizers over the parameter arena: state slots, groups' values on the device, and the update.
+// Optimizers over the parameter arena: state slots, groups' values on the device, and the update; UpdateRule, how
+// weights follow from gradients, a program's own in place of the built-in ones; and the table of optimizers that a
+// configuration may name.
 #pragma once
 
 #include <cstdint>
 #include <memory>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
-#include "bantam/engine/autograd/state_registry.h"
+#include "bantam/base/config/registry.h"
+#include "bantam/engine/autograd/context.h"
+#include "bantam/engine/autograd/parameters.h"
 #include "bantam/engine/graph/model.h"
-#include "bantam/engine/step/update_rule.h"
 
 namespace bantam {
+namespace kernels {
+struct UpdateControl;
+struct UpdateGroup;
+}  // namespace kernels
+
+/// One trainable parameter's place in every slot of the arena. Frozen ones are not listed.
+struct UpdateRange {
+  std::int64_t begin = 0, elements = 0;
+  std::int32_t group = 0;  ///< index into the call's groups
+};
+
+/// What a rule is run over. All arrays are float32 in device memory, of `elements` each, and do not overlap.
+struct UpdateCall {
+  std::int64_t elements = 0;            ///< padding between parameters included
+  float* master = nullptr;              ///< the weights: read and written
+  const float* gradient = nullptr;      ///< of the effective batch: to be multiplied by control->gradient_factor
+  std::span<float* const> slots;        ///< the rule's state, zeros before the first update: read and written
+  std::span<const UpdateRange> ranges;  ///< in host memory
+  /// Device memory: learning_rate and weight_decay of this update, as configured and scheduled; the rest is not set.
+  const kernels::UpdateGroup* groups = nullptr;
+  /// Device memory, of this update: found_nonfinite, gradient_factor (unscales and clips), updates (this one counted).
+  const kernels::UpdateControl* control = nullptr;
+};
+
+/// A rule: immutable, and used by several optimizers and threads at once.
+class UpdateRule {
+ public:
+  virtual ~UpdateRule() = default;
+  /// Its name in a configuration: "lion".
+  virtual std::string_view kind() const = 0;
+  /// Float32 slots of the parameters' size that it keeps.
+  virtual int slots() const = 0;
+  /// Updates the weights in all of `call.ranges`, in order of the context's stream. Writes to master and slots within
+  /// the ranges only, and to nothing where control->found_nonfinite is not 0. The loss scale, clipping, the finite
+  /// check, copies of the weights in the compute type and running statistics are the optimizer's.
+  virtual void apply(const Context& context, const UpdateCall& call) const = 0;
+  /// As Layer::supports_meta, of `apply`: groups and control are read by kernels, or on the CPU.
+  virtual bool supports_meta() const { return false; }
+};
+
 namespace kernels {
 struct UpdateArena;
 struct UpdateControl;
@@ -98,5 +142,18 @@ class Optimizer {
   Tensor still_groups_;        // with a rule: groups whose learning rate is 0
   Tensor partials_;            // workspace of begin_update: kept, so that an update allocates nothing
 };
+
+/// Built-in: adam, adamw and sgd, with Keras' defaults. An entry reads what stands under its name; clipping and the
+/// loss scale are the section's. A program adds a rule of its own before the first configuration is read:
+///
+///     optimizers().add("sign_sgd", [](ConfigMap& options) {
+///       OptimizerOptions optimizer{.rule = std::make_shared<SignSgd>()};
+///       optimizer.learning_rate = static_cast<float>(options.number("learning_rate", {.min = 0}, 1e-3));
+///       return optimizer;
+///     });
+Registry<Reader<OptimizerOptions>>& optimizers();
+
+/// `optimizer: NAME` or `optimizer: {NAME: {options}}`; adam where the key is missing. Throws ConfigError.
+OptimizerOptions read_optimizer(ConfigMap& section);
 
 }  // namespace bantam

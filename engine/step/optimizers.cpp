@@ -1,5 +1,5 @@
 // Readers of the built-in optimizers' options.
-#include "bantam/engine/step/optimizers.h"
+#include "bantam/engine/step/optimizer.h"
 
 namespace bantam {
 namespace {

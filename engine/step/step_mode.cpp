@@ -1,5 +1,5 @@
 // Names of the step's modes.
-#include "bantam/engine/step/step_mode.h"
+#include "bantam/engine/step/training_step.h"
 
 #include <fmt/format.h>
 

@@ -9,7 +9,7 @@
 #include "bantam/base/error.h"
 #include "bantam/engine/autograd/pending_gradients.h"
 #include "bantam/engine/step/training_session.h"
-#include "bantam/memory/allocator/allocation_trace.h"
+#include "bantam/memory/allocator/accounting.h"
 
 namespace bantam {
 namespace {

@@ -9,7 +9,7 @@
 
 #include "bantam/engine/graph/model.h"
 #include "bantam/engine/step/optimizer.h"
-#include "bantam/memory/allocator/allocation_trace.h"
+#include "bantam/memory/allocator/accounting.h"
 #include "bantam/memory/allocator/placement.h"
 
 namespace bantam {

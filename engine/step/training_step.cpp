@@ -11,7 +11,6 @@
 #include "bantam/engine/autograd/pending_gradients.h"
 #include "bantam/engine/autograd/tape.h"
 #include "bantam/engine/ops/ops.h"
-#include "bantam/engine/ops/softmax_cross_entropy.h"
 #include "bantam/engine/step/captured_updates.h"
 #include "bantam/engine/step/metric_ring.h"
 #include "bantam/engine/step/random_batch.h"

@@ -1,5 +1,5 @@
 // The table of callbacks.
-#include "bantam/engine/train/callbacks.h"
+#include "bantam/engine/train/trainer.h"
 
 namespace bantam {
 

@@ -6,8 +6,6 @@
 #include <vector>
 
 #include "bantam/engine/step/captured_updates.h"
-#include "bantam/engine/step/micro_batches.h"
-#include "bantam/engine/step/step_mode.h"
 #include "bantam/engine/step/training_step.h"
 #include "bantam/engine/train/device_batches.h"
 #include "bantam/memory/device/stream.h"

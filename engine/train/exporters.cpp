@@ -1,6 +1,4 @@
 // The table of exporters.
-#include "bantam/engine/train/exporters.h"
-
 #include "bantam/engine/train/safetensors.h"
 
 namespace bantam {

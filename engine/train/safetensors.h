@@ -1,15 +1,19 @@
-// Weights and checkpoints in the safetensors format (8-byte length, JSON header, raw little-endian tensors).
+// Weights and checkpoints in the safetensors format (8-byte length, JSON header, raw little-endian tensors), and the
+// table of file formats that a model can be written in.
 // Source of the format: the public description of huggingface/safetensors.
 #pragma once
 
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <string>
+#include <string_view>
 #include <vector>
 
+#include "bantam/base/config/registry.h"
 #include "bantam/base/dtype.h"
 #include "bantam/base/shape.h"
-#include "bantam/engine/autograd/state_registry.h"
+#include "bantam/engine/autograd/parameters.h"
 #include "bantam/engine/graph/model.h"
 
 namespace bantam {
@@ -42,5 +46,16 @@ void load_weights(Model& model, const std::filesystem::path& path);
 /// All of a registry, counters included.
 void save_state(const StateRegistry& registry, Stream stream, const std::filesystem::path& path);
 void load_state(const StateRegistry& registry, Stream stream, const std::filesystem::path& path);
+
+/// Writes a model to a file, whole or not at all; waits for the device. Throws DataError where the file cannot be
+/// written, and Error for a model that the format cannot hold. The model is not changed.
+using Exporter = std::function<void(Model& model, const std::filesystem::path& path)>;
+
+/// Built-in: safetensors (save_weights). May be added to at any time.
+Registry<Exporter>& exporters();
+
+/// Writes `model` in the format of that name. Throws ConfigError with the nearest name where there is none, and what
+/// the exporter throws.
+void export_model(Model& model, std::string_view format, const std::filesystem::path& path);
 
 }  // namespace bantam

@@ -1,5 +1,5 @@
 // The table of schedules.
-#include "bantam/engine/train/schedule.h"
+#include "bantam/engine/train/trainer.h"
 
 namespace bantam {
 namespace {

@@ -1,4 +1,5 @@
 // Trainer: epochs of training steps over a BatchSource, evaluation after each, callbacks, and a stop that saves.
+// Schedules of the learning rate, and the tables of schedules and callbacks that a configuration may name.
 #pragma once
 
 #include <atomic>
@@ -10,14 +11,40 @@
 #include <string>
 #include <vector>
 
+#include "bantam/base/config/registry.h"
 #include "bantam/base/error.h"
 #include "bantam/engine/step/batch_source.h"
-#include "bantam/engine/step/micro_batches.h"
-#include "bantam/engine/step/step_mode.h"
 #include "bantam/engine/step/training_step.h"
-#include "bantam/engine/train/schedule.h"
 
 namespace bantam {
+
+/// The learning rate of update `update`, counted from 0 over all epochs, whether updates were done or skipped. Pure: a
+/// resumed run asks for the same numbers again. Not negative. Empty: the optimizer's own rate.
+using Schedule = std::function<float(std::int64_t update)>;
+
+/// What a schedule is made from once a run is known.
+struct ScheduleFacts {
+  float learning_rate = 0;   ///< the optimizer's
+  std::int64_t updates = 0;  ///< of the whole run
+  std::int64_t updates_per_epoch = 0;
+};
+
+/// Makes a schedule for a run: what a configuration's text becomes.
+using ScheduleMaker = std::function<Schedule(const ScheduleFacts& facts)>;
+
+/// Built-in: constant, the optimizer's rate. Register before the first configuration is read:
+///
+///     schedules().add("halves", [](ConfigMap& options) -> ScheduleMaker {
+///       const auto every = options.integer("epochs", {.min = 1}, 10);
+///       return [every](const ScheduleFacts& run) -> Schedule {
+///         return [=](std::int64_t n) { return std::ldexp(run.learning_rate, -int(n / run.updates_per_epoch / every));
+///         };
+///       };
+///     });
+Registry<Reader<ScheduleMaker>>& schedules();
+
+/// `schedule: NAME` or `schedule: {NAME: {options}}`; empty where the key is missing. Throws ConfigError.
+ScheduleMaker read_schedule(ConfigMap& section);
 
 class CapturedSteps;
 
@@ -179,5 +206,18 @@ class Trainer {
   TrainResult result_;  // of `run`, kept up to date
   std::atomic<bool> stop_{false};
 };
+
+/// Makes a callback for one run: a configuration may be read several times, and its callbacks are made once.
+using CallbackMaker = std::function<std::unique_ptr<Callback>()>;
+
+/// There is no built-in one. Register before the first configuration is read:
+///
+///     callbacks().add("print_epochs", [](ConfigMap&) -> CallbackMaker {
+///       return [] { return std::make_unique<PrintEpochs>(); };
+///     });
+Registry<Reader<CallbackMaker>>& callbacks();
+
+/// `callbacks: [NAME, {NAME: {options}}, …]`, in their order; none where the key is missing. Throws ConfigError.
+std::vector<CallbackMaker> read_callbacks(ConfigMap& section);
 
 }  // namespace bantam

@@ -5,14 +5,7 @@
 #include <memory>
 #include <vector>
 
-#include "bantam/engine/autograd/tape.h"
-#include "bantam/engine/layers/losses.h"
-#include "bantam/engine/ops/ops.h"
-#include "bantam/engine/step/optimizers.h"
-#include "bantam/engine/train/callbacks.h"
-#include "bantam/engine/train/trainer.h"
-#include "bantam/models/yaml/layer_kinds.h"
-#include "bantam/models/yaml/network.h"
+#include "bantam/bantam.h"
 
 using namespace bantam;
 

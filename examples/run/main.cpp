@@ -6,8 +6,7 @@
 #include <exception>
 #include <filesystem>
 
-#include "bantam/run/plan.h"
-#include "bantam/run/train.h"
+#include "bantam/bantam.h"
 
 namespace {
 
@@ -39,24 +38,23 @@ class EpochLines : public Callback {
   }
 };
 
-/// The configuration's keys are those of the files in configs/; overrides are those of the command line.
-run::RunConfig configuration(int argc, char** argv) {
-  if (argc > 1) return run::read_run_config(argv[1], {});
-  return run::parse_run_config(kConfig, "example.yaml", {});
+/// The configuration's keys are those of the files in configs/.
+run::Config configuration(int argc, char** argv) {
+  return argc > 1 ? run::Config::from_file(argv[1]) : run::Config::from_text(kConfig, "example.yaml");
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
   try {
-    const run::RunConfig config = configuration(argc, argv);
-    const run::Plan planned = run::plan(config, run::plan_target(config, std::nullopt));
-    std::printf("planned: a pool of %llu bytes\n", static_cast<unsigned long long>(planned.rows.front().held_bytes()));
+    const run::Config config = configuration(argc, argv);
+    const run::MemoryPlan planned = run::plan(config);
+    std::printf("planned: a pool of %llu bytes\n", static_cast<unsigned long long>(planned.rows.front().pool_bytes));
 
     EpochLines lines;
     Callback* const callbacks[] = {&lines};
     const std::filesystem::path folder = argc > 2 ? argv[2] : std::filesystem::temp_directory_path() / "bantam-example";
-    const run::TrainOutcome outcome = run::train(config, {.run_dir = folder, .overwrite = true}, callbacks);
+    const run::Outcome outcome = run::train(config, {.folder = folder, .overwrite = true}, callbacks);
     std::printf("%lld updates; weights are in %s\n", static_cast<long long>(outcome.result.updates),
                 (outcome.folder / "weights.safetensors").c_str());
     return 0;

@@ -1,5 +1,5 @@
 // From calls to intervals: each free ends the allocation that had its address last.
-#include "bantam/memory/allocator/allocation_trace.h"
+#include "bantam/memory/allocator/accounting.h"
 
 #include <algorithm>
 #include <unordered_map>

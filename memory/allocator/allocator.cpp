@@ -14,7 +14,7 @@
 #include <fmt/core.h>
 
 #include "bantam/base/error.h"
-#include "bantam/memory/allocator/allocation_trace.h"
+#include "bantam/memory/allocator/accounting.h"
 #include "bantam/memory/allocator/allocator_report.h"
 #include "bantam/memory/allocator/bfc_structure.h"
 #include "bantam/memory/allocator/placement_arena.h"

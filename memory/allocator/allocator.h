@@ -127,7 +127,7 @@ class BfcAllocator {
   /// Whether a plan is being followed: not before it began, and not after a departure from it.
   bool placing() const;
 
-  /// Notes every later allocation and free in `trace` (allocation_trace.h), which must live as long; null ends it.
+  /// Notes every later allocation and free in `trace` (AllocationTrace), which must live as long; null ends it.
   void set_trace(AllocationTrace* trace);
   /// The trace that calls are noted in; null: none.
   AllocationTrace* trace() const;

@@ -10,7 +10,6 @@
 
 #include "bantam/base/dtype.h"
 #include "bantam/memory/device/device.h"
-#include "bantam/memory/device/process_memory.h"
 
 namespace bantam {
 

@@ -1,5 +1,5 @@
 // Asks NVML by process, else the card as a whole; for the CPU, /proc.
-#include "bantam/memory/device/process_memory.h"
+#include "bantam/memory/device/device.h"
 
 #include <algorithm>
 #include <map>

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "bantam/memory/allocator/allocator.h"
-#include "bantam/memory/device/process_memory.h"
+#include "bantam/memory/device/device.h"
 
 namespace bantam {
 

@@ -13,7 +13,6 @@
 #include "bantam/base/error.h"
 #include "bantam/base/text.h"
 #include "bantam/engine/layers/layers.h"
-#include "bantam/models/yaml/layer_kinds.h"
 #include "bantam/models/yaml/layer_options.h"
 #include "bantam/models/zoo/zoo.h"
 

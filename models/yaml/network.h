@@ -1,12 +1,22 @@
-// A model from a config: a list of layers, or a name of the zoo.
+// A model from a config: a list of layers, or a name of the zoo; and the table of layer kinds that it may name, one
+// reader a kind.
 #pragma once
 
 #include <string>
 
 #include "bantam/base/config/config.h"
+#include "bantam/base/config/registry.h"
 #include "bantam/engine/graph/graph.h"
+#include "bantam/engine/layers/layer.h"
 
 namespace bantam::models {
+
+/// By kind: reads a layer's options (all but `name`, which every layer has) and returns the layer. Throws ConfigError
+/// at the option's position. The built-in ones are those of engine/layers/layers.h; a program adds its own before it
+/// reads its first model. `residual` and `block` are words of the list of layers (network.h), not kinds.
+///
+///     layer_kinds().add("mixed_pool", [](ConfigMap&) { return std::make_shared<MixedPool>(); });
+Registry<Reader<LayerPtr>>& layer_kinds();
 
 /// What a config's `model:` says, and where it says it (for errors found later, e.g. that the data has other shapes).
 struct ModelSpec {

@@ -3,8 +3,8 @@
 
 #include "bantam/base/error.h"
 #include "bantam/engine/plan/step_plan.h"
-#include "bantam/engine/step/micro_batches.h"
 #include "bantam/engine/step/random_batch.h"
+#include "bantam/engine/step/training_step.h"
 #include "bantam/memory/device/host_memory.h"
 
 namespace bantam::run {

@@ -11,6 +11,7 @@
 #include "bantam/base/error.h"
 #include "bantam/base/text.h"
 #include "bantam/engine/graph/lower.h"
+#include "bantam/kernels/contracts/input/image_batch.h"
 
 namespace bantam::run {
 namespace {

@@ -15,12 +15,10 @@
 #include "bantam/data/delivery/data_config.h"
 #include "bantam/engine/graph/graph.h"
 #include "bantam/engine/runtime/runtime.h"
-#include "bantam/engine/step/micro_batches.h"
 #include "bantam/engine/step/optimizer.h"
-#include "bantam/engine/step/step_mode.h"
 #include "bantam/engine/step/training_session.h"
-#include "bantam/engine/train/callbacks.h"
-#include "bantam/engine/train/schedule.h"
+#include "bantam/engine/step/training_step.h"
+#include "bantam/engine/train/trainer.h"
 #include "bantam/models/yaml/network.h"
 
 namespace bantam::run {

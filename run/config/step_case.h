@@ -5,7 +5,7 @@
 #include <optional>
 
 #include "bantam/engine/plan/step_plan.h"
-#include "bantam/engine/step/step_mode.h"
+#include "bantam/engine/step/training_step.h"
 #include "bantam/run/config/run_config.h"
 
 namespace bantam::run {

@@ -1,5 +1,5 @@
 // Reads `train:`: epochs, loss, metrics, optimizer. Names come from the engine's tables.
-#include "bantam/engine/step/optimizers.h"
+#include "bantam/engine/step/optimizer.h"
 #include "bantam/run/config/run_config.h"
 
 namespace bantam::run {

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "bantam/memory/allocator/allocation_trace.h"
+#include "bantam/memory/allocator/accounting.h"
 #include "bantam/memory/reports/memory_report.h"
 #include "bantam/run/bench/step_session.h"
 

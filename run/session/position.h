@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <filesystem>
 
-#include "bantam/engine/autograd/state_registry.h"
+#include "bantam/engine/autograd/parameters.h"
 #include "bantam/run/config/run_config.h"
 
 namespace bantam::run {

@@ -1,5 +1,5 @@
 // The table of named entries: order, duplicates, and what is said of a name that is not there.
-#include "bantam/base/registry.h"
+#include "bantam/base/config/registry.h"
 
 #include <thread>
 

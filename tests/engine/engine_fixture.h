@@ -15,7 +15,6 @@
 #include "bantam/engine/layers/layers.h"
 #include "bantam/engine/ops/batch_norm.h"
 #include "bantam/engine/ops/ops.h"
-#include "bantam/engine/ops/softmax_cross_entropy.h"
 #include "bantam/engine/program/step_program.h"
 #include "bantam/engine/step/batch_source.h"
 #include "bantam/engine/step/optimizer.h"

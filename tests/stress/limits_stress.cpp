@@ -20,7 +20,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "bantam/memory/device/process_memory.h"
+#include "bantam/memory/device/device.h"
 #include "tests/stress/limits_trainer.h"
 
 namespace bantam::stress {

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "bantam/base/error.h"
+#include "bantam/data/augment/built_in.h"
 #include "bantam/engine/train/trainer.h"
 #include "bantam/memory/limits/process_limit.h"
 #include "tests/data/support.h"

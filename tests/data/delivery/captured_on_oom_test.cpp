@@ -1,6 +1,7 @@
 // `on_oom: accumulate` where the device makes the batches: updates go on in pieces, and are recorded again.
 #include <mutex>
 
+#include "bantam/data/augment/built_in.h"
 #include "bantam/engine/train/trainer.h"
 #include "tests/data/support.h"
 #include "tests/engine/engine_fixture.h"

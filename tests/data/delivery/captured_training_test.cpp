@@ -4,6 +4,7 @@
 #include <functional>
 #include <mutex>
 
+#include "bantam/data/augment/built_in.h"
 #include "bantam/engine/train/safetensors.h"
 #include "bantam/engine/train/trainer.h"
 #include "bantam/kernels/contracts/update/update.h"

@@ -3,8 +3,9 @@
 #include <cstring>
 
 #include "bantam/base/error.h"
+#include "bantam/data/augment/built_in.h"
 #include "bantam/engine/train/trainer.h"
-#include "bantam/memory/device/process_memory.h"
+#include "bantam/memory/device/device.h"
 #include "tests/data/support.h"
 #include "tests/engine/engine_fixture.h"
 

@@ -5,6 +5,7 @@
 #include <optional>
 #include <utility>
 
+#include "bantam/data/augment/built_in.h"
 #include "bantam/data/delivery/loader.h"
 #include "tests/data/support.h"
 

@@ -4,6 +4,7 @@
 #include <numeric>
 
 #include "bantam/base/error.h"
+#include "bantam/data/augment/built_in.h"
 #include "bantam/engine/train/device_batches.h"
 #include "tests/data/delivery/loader_fixture.h"
 

@@ -8,8 +8,9 @@
 #include <fmt/format.h>
 
 #include "bantam/base/error.h"
+#include "bantam/data/augment/built_in.h"
 #include "bantam/data/delivery/data_config.h"
-#include "bantam/data/formats/sample_formats.h"
+#include "bantam/data/formats/sample_reader.h"
 #include "tests/data/delivery/loader_fixture.h"
 
 namespace bantam {

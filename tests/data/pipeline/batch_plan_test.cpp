@@ -2,6 +2,7 @@
 #include <set>
 
 #include "bantam/base/error.h"
+#include "bantam/data/augment/built_in.h"
 #include "bantam/data/pipeline/pipeline.h"
 #include "tests/data/support.h"
 

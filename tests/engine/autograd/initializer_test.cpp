@@ -1,5 +1,5 @@
 // Initial values: their bounds and variance, and that they are a pure function of seed, name and shape.
-#include "bantam/engine/autograd/initializer.h"
+#include "bantam/engine/autograd/parameters.h"
 
 #include <algorithm>
 #include <cmath>

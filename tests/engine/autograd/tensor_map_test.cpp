@@ -1,5 +1,5 @@
 // Named tensors: order, look-up, replacement, and what is said of a name that is not there.
-#include "bantam/engine/autograd/tensor_map.h"
+#include "bantam/engine/autograd/tensor.h"
 
 #include <gtest/gtest.h>
 

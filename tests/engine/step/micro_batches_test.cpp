@@ -1,5 +1,5 @@
 // Batches cut into pieces: which samples, aligned how, halved when, and what the pieces train.
-#include "bantam/engine/step/micro_batches.h"
+#include "bantam/engine/step/training_step.h"
 
 #include "bantam/base/error.h"
 #include "tests/engine/engine_fixture.h"

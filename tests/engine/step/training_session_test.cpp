@@ -2,7 +2,7 @@
 #include "bantam/engine/step/training_session.h"
 
 #include "bantam/base/error.h"
-#include "bantam/engine/step/micro_batches.h"
+#include "bantam/engine/step/training_step.h"
 #include "tests/engine/engine_fixture.h"
 
 namespace bantam::testing {

@@ -1,7 +1,7 @@
 // A warm-up changes nothing: not a bit of weights, state, statistics, metrics, or of what comes after it.
 #include <cstring>
 
-#include "bantam/engine/autograd/state_registry.h"
+#include "bantam/engine/autograd/parameters.h"
 #include "bantam/engine/step/training_step.h"
 #include "tests/engine/engine_fixture.h"
 

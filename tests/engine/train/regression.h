@@ -8,7 +8,7 @@
 
 #include "bantam/base/error.h"
 #include "bantam/engine/autograd/tape.h"
-#include "bantam/engine/layers/losses.h"
+#include "bantam/engine/layers/loss.h"
 #include "bantam/engine/step/metric.h"
 #include "tests/engine/engine_fixture.h"
 

@@ -3,11 +3,9 @@
 
 #include <unistd.h>
 
-#include "bantam/engine/step/optimizers.h"
-#include "bantam/engine/train/callbacks.h"
-#include "bantam/engine/train/exporters.h"
+#include "bantam/engine/step/optimizer.h"
 #include "bantam/engine/train/safetensors.h"
-#include "bantam/engine/train/schedule.h"
+#include "bantam/engine/train/trainer.h"
 #include "tests/engine/train/regression.h"
 
 namespace bantam {

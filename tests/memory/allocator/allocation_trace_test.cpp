@@ -1,5 +1,5 @@
 // The trace of an allocator: its intervals tell what was in use at every moment.
-#include "bantam/memory/allocator/allocation_trace.h"
+#include "bantam/memory/allocator/accounting.h"
 
 #include <cstring>
 #include <memory>

@@ -9,7 +9,7 @@
 #include <gtest/gtest.h>
 
 #include "bantam/base/error.h"
-#include "bantam/memory/allocator/allocation_trace.h"
+#include "bantam/memory/allocator/accounting.h"
 #include "bantam/memory/allocator/allocator.h"
 #include "bantam/memory/pages/paged_source.h"
 #include "tests/memory/planned_program.h"

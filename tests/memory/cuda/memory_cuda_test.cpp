@@ -13,7 +13,7 @@
 #include "bantam/base/error.h"
 #include "bantam/memory/allocator/allocator.h"
 #include "bantam/memory/device/captured_work.h"
-#include "bantam/memory/device/process_memory.h"
+#include "bantam/memory/device/device.h"
 #include "bantam/memory/pages/paged_source.h"
 
 namespace bantam {

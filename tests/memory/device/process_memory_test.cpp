@@ -1,5 +1,5 @@
 // What the system counts for this process: it sees memory come and go.
-#include "bantam/memory/device/process_memory.h"
+#include "bantam/memory/device/device.h"
 
 #include <cstring>
 #include <vector>

@@ -7,7 +7,6 @@
 #include <gtest/gtest.h>
 
 #include "bantam/engine/graph/lower.h"
-#include "bantam/models/yaml/layer_kinds.h"
 #include "tests/models/yaml/model_text.h"
 
 namespace bantam::models {

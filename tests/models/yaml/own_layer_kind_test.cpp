@@ -3,7 +3,7 @@
 
 #include "bantam/base/error.h"
 #include "bantam/engine/layers/layers.h"
-#include "bantam/models/yaml/layer_kinds.h"
+#include "bantam/models/yaml/network.h"
 #include "tests/models/yaml/model_text.h"
 
 namespace bantam::models {

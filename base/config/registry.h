@@ -1,7 +1,9 @@
-// Registry: an ordered table of named entries that a program can add to.
+// Registry: an ordered table of named entries that a program can add to; and what a configuration names, made by a
+// table of readers: `adam`, or `adam: {learning_rate: 0.1}`.
 #pragma once
 
 #include <deque>
+#include <functional>
 #include <initializer_list>
 #include <mutex>
 #include <string>
@@ -9,10 +11,16 @@
 #include <utility>
 #include <vector>
 
-#include "bantam/base/error.h"
-#include "bantam/base/text.h"
+#include "bantam/base/config/config.h"
 
 namespace bantam {
+namespace registry_detail {
+
+/// Throws ConfigError as Registry::at and Registry::add say.
+[[noreturn]] void fail_unknown(const std::string& what, std::string_view name, const std::vector<std::string>& names);
+void check_new(const std::string& what, const std::string& name, bool taken);
+
+}  // namespace registry_detail
 
 /// Names and entries of one kind of thing ("loss"), the built-in ones first. A program adds its own before it reads its
 /// first configuration: what was read before does not know them. Entries are never removed or changed, and stay where
@@ -30,8 +38,7 @@ class Registry {
   /// Throws ConfigError for a name that is there already, and for an empty one.
   void add(std::string name, Entry entry) {
     const std::lock_guard lock(mutex_);
-    if (name.empty()) throw ConfigError(what_ + ": an entry without a name");
-    if (find_locked(name) != nullptr) throw ConfigError(what_ + " '" + name + "' is registered already");
+    registry_detail::check_new(what_, name, find_locked(name) != nullptr);
     entries_.emplace_back(std::move(name), std::move(entry));
   }
   /// Null where there is no such name.
@@ -42,12 +49,7 @@ class Registry {
   /// Throws ConfigError with the nearest name, or all of them where none is near.
   const Entry& at(std::string_view name) const {
     if (const Entry* entry = find(name)) return *entry;
-    const std::vector<std::string> all = names();
-    const auto near = nearest(name, all);
-    const std::string advice = near          ? "; did you mean '" + *near + "'?"
-                               : all.empty() ? std::string()
-                                             : "; valid: " + join(all, ", ", " and ");
-    throw ConfigError("unknown " + what_ + " '" + shown(name) + "'" + advice);
+    registry_detail::fail_unknown(what_, name, names());
   }
   /// In the order in which they were added.
   std::vector<std::string> names() const {
@@ -69,5 +71,30 @@ class Registry {
   mutable std::mutex mutex_;
   std::deque<std::pair<std::string, Entry>> entries_;  // whose elements never move
 };
+
+/// Reads one entry's options, and makes what they describe. It need not call `finish`. Throws ConfigError at what is
+/// wrong.
+template <class Result>
+using Reader = std::function<Result(ConfigMap& options)>;
+
+/// The entry that a table has for `name`. Throws ConfigError at the name, with the nearest one, where there is none.
+template <class Result>
+const Reader<Result>& find_reader(const Registry<Reader<Result>>& table, const ConfigNode& at,
+                                  const std::string& name) {
+  if (const Reader<Result>* reader = table.find(name)) return *reader;
+  at.fail_unknown(table.what(), name, table.names());
+}
+
+/// Of text, or of a map with one key whose value is the options. Throws ConfigError for a name that the table does not
+/// have, and whatever the reader throws; options that it did not ask for are refused.
+template <class Result>
+Result read_registered(const Registry<Reader<Result>>& table, const ConfigNode& node) {
+  const ConfigNode::Named named = node.as_named();
+  const Reader<Result>& reader = find_reader(table, named.options, named.name);
+  ConfigMap options = named.options.as_map();
+  Result result = reader(options);
+  options.finish();
+  return result;
+}
 
 }  // namespace bantam

@@ -1,5 +1,5 @@
 // Checks of windows, and Keras' "same" padding.
-#include "bantam/engine/autograd/geometry.h"
+#include "bantam/engine/ops/window.h"
 
 #include <algorithm>
 

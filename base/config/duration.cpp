@@ -1,5 +1,5 @@
 // A number and its unit.
-#include "bantam/base/duration.h"
+#include "bantam/base/config/config.h"
 
 #include <charconv>
 #include <vector>
