@@ -95,7 +95,8 @@ class InflatedBytes : public FileBytes {
       const int got = ::gzread(file_.get(), bytes_.data() + before, static_cast<unsigned>(bytes_.size() - before));
       bytes_.resize(before + static_cast<std::size_t>(std::max(got, 0)));
       int code = Z_OK;  // a file that is cut short yields bytes, with an error beside them
-      const char* message = ::gzerror(file_.get(), &code);
+      std::string_view message = ::gzerror(file_.get(), &code);
+      if (message.starts_with(path_.string() + ": ")) message.remove_prefix(path_.string().size() + 2);
       if (got < 0 || code == Z_BUF_ERROR)
         fail(fmt::format("{}, after {} decompressed bytes", code == Z_ERRNO ? std::strerror(errno) : message,
                          format_count(size())));

@@ -195,11 +195,14 @@ TEST_P(IdxTest, DamagedFilesAreRefused) {
     EXPECT_CONTAINS(error(), path.string());
   }
   if (!GetParam()) return;
+  write(path, whole.substr(0, 300));
+  EXPECT_CONTAINS(error(),
+                  path.string() + ": cannot be decompressed: unexpected end of file, after 16 decompressed bytes");
   for (const std::size_t place : {std::size_t{200}, whole.size() - 6}) {  // a pixel, the checksum
     std::string other = whole;
     other[place] = static_cast<char>(other[place] ^ 1);
     write(path, other);
-    EXPECT_CONTAINS(error(), "cannot be decompressed: ");
+    EXPECT_CONTAINS(error(), path.string() + ": cannot be decompressed: ");
   }
 }
 
