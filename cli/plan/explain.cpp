@@ -30,7 +30,7 @@ constexpr const char* kAbout =
 
 struct ExplainFlags {
   CommonOptions common;
-  std::string profile;
+  std::string profile, batch;
   bool measure = false, json = false;
 };
 
@@ -166,8 +166,10 @@ int run_explain(ExplainFlags flags) {
   if (flags.measure) require_device(config);
   const PlanTarget target = plan_target(config, profile);
   const PlanFit fit = plan_fit(config, target, 0);
-  const StepCase step =
-      step_cases(config, {.modes = {config.train.mode}, .whole_run = true}, fit.chosen_pool()).front();
+  StepGrid grid{.modes = {config.train.mode}, .whole_run = true};
+  if (!flags.batch.empty()) grid.batches = parse_integers("--batch-size", flags.batch);
+  if (grid.batches.size() > 1) throw ConfigError("--batch-size: expected one number, got " + flags.batch);
+  const StepCase step = step_cases(config, grid, fit.chosen_pool()).front();
   const DeviceRates rates = typical_rates(target.profile, step.precision);
   const Explanation explanation =
       flags.measure ? explain_measured(config, step, rates, flags.common.threads) : explain(config, step, rates);
@@ -186,8 +188,7 @@ void add_explain(CLI::App& app, Action& action) {
   const auto flags = std::make_shared<ExplainFlags>();
   add_common_options(*command, flags->common);
   add_precision_flag(*command, flags->common);
-  add_override_flag(*command, flags->common, "--batch-size", "data.pipeline.batch.size",
-                    "Images a batch (data.pipeline.batch.size)");
+  command->add_option("--batch-size", flags->batch, "Images a batch; default: the config's, or 16");
   command->get_option("--device")->description("auto (default), cpu, cuda:N or a profile: h200");
   command->add_option("--profile", flags->profile, "What `devices --measure` wrote for a GPU");
   command->add_flag("--measure", flags->measure, "Run updates, and measure each operation");
