@@ -2,7 +2,6 @@
 #pragma once
 
 #include "bantam/data/augment/augmentation.h"
-#include "bantam/data/augment/built_in.h"
 #include "bantam/kernels/contracts/input/image_batch.h"
 
 namespace bantam {
