@@ -10,6 +10,13 @@
 #include "bantam/run/train.h"
 
 namespace bantam::run {
+
+/// Makes and opens a Config.
+struct ConfigAccess {
+  static Config make(RunConfig config) { return Config(std::make_shared<const RunConfig>(std::move(config))); }
+  static const RunConfig& of(const Config& config) { return *config.config_; }
+};
+
 namespace {
 
 class Warnings : public RunObserver {
@@ -34,7 +41,7 @@ Outcome run_to_end(const RunConfig& config, const RunDirectory* resumed, const T
                             .stop = options.stop,
                             .observer = &warnings},
                            callbacks);
-  return {.config = Config(std::make_shared<const RunConfig>(std::move(ran.config))),
+  return {.config = ConfigAccess::make(std::move(ran.config)),
           .folder = std::move(ran.folder),
           .result = std::move(ran.result),
           .effective_batch = ran.effective_batch,
@@ -48,15 +55,15 @@ Outcome run_to_end(const RunConfig& config, const RunDirectory* resumed, const T
 
 }  // namespace
 
-Config::Config(std::shared_ptr<const RunConfig> internal) : config_(std::move(internal)) {}
+Config::Config(std::shared_ptr<const RunConfig> config) : config_(std::move(config)) {}
 
 Config Config::from_file(const std::filesystem::path& path, std::span<const std::string> overrides) {
-  return Config(std::make_shared<const RunConfig>(read_run_config(path, overrides)));
+  return ConfigAccess::make(read_run_config(path, overrides));
 }
 
 Config Config::from_text(std::string_view text, const std::filesystem::path& name,
                          std::span<const std::string> overrides) {
-  return Config(std::make_shared<const RunConfig>(parse_run_config(text, name, overrides)));
+  return ConfigAccess::make(parse_run_config(text, name, overrides));
 }
 
 const std::string& Config::name() const { return config_->name; }
@@ -75,7 +82,7 @@ std::unique_ptr<Runtime> Config::make_runtime(int threads) const { return run::m
 std::string Config::resolved_yaml() const { return config_->document.resolved_yaml(); }
 
 Outcome train(const Config& config, const TrainOptions& options, std::span<Callback* const> callbacks) {
-  return run_to_end(config.internal(), nullptr, options, callbacks);
+  return run_to_end(ConfigAccess::of(config), nullptr, options, callbacks);
 }
 
 Outcome resume(const std::filesystem::path& folder, const TrainOptions& options, std::span<Callback* const> callbacks) {
@@ -84,7 +91,7 @@ Outcome resume(const std::filesystem::path& folder, const TrainOptions& options,
 }
 
 MemoryPlan plan(const Config& config, const PlanRequest& request) {
-  const RunConfig& internal = config.internal();
+  const RunConfig& internal = ConfigAccess::of(config);
   PlanOptions options{.memory = request.memory};
   options.grid.batches = request.batches;
   options.grid.precisions = request.precisions;

@@ -52,19 +52,18 @@ class Config {
   /// Every key with the value that counts, defaults included: reads as this configuration does.
   std::string resolved_yaml() const;
 
-  explicit Config(std::shared_ptr<const RunConfig> internal);  ///< internal
-  const RunConfig& internal() const { return *config_; }       ///< internal
-
  private:
+  friend struct ConfigAccess;  // of run.cpp
+  explicit Config(std::shared_ptr<const RunConfig> config);
   std::shared_ptr<const RunConfig> config_;
 };
 
 /// What belongs to one run and not to its configuration.
 struct TrainOptions {
-  int threads = 0;                  ///< of the CPU; 0: all processors. Results do not depend on it
-  std::filesystem::path folder;     ///< empty: runs/<config>-<date-time>
-  bool overwrite = false;           ///< replace a run that is in `folder`, else ConfigError
-  std::function<bool()> stop = {};  ///< asked between batches; true: the run stops there and is saved
+  int threads = 0;                    ///< of the CPU; 0: all processors. Results do not depend on it
+  std::filesystem::path folder = {};  ///< empty: runs/<config>-<date-time>
+  bool overwrite = false;             ///< replace a run that is in `folder`, else ConfigError
+  std::function<bool()> stop = {};    ///< asked between batches; true: the run stops there and is saved
   /// What the user has to know and the run survives, at any time. Must not throw.
   std::function<void(std::string_view)> on_warning = {};
 };
@@ -97,10 +96,10 @@ Outcome resume(const std::filesystem::path& folder, const TrainOptions& options 
 
 /// What is planned for; a list that is empty means what the configuration says.
 struct PlanRequest {
-  std::vector<std::int64_t> batches;
-  std::vector<Precision> precisions;
+  std::vector<std::int64_t> batches = {};
+  std::vector<Precision> precisions = {};
   /// Nothing: the policy of least work that fits into `memory`.
-  std::vector<std::optional<RecomputeOptions>> recomputes;
+  std::vector<std::optional<RecomputeOptions>> recomputes = {};
   std::uint64_t memory = 0;  ///< bytes to fit into; 0: what the configuration or the card says
 };
 

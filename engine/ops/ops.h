@@ -95,7 +95,7 @@ struct BatchNormSettings {
 /// declares them as buffers (LayerScope::buffer), reads BufferArena::current and has BufferArena::pending moved.
 /// Throws ShapeError, DTypeError. Source: Ioffe and Szegedy, 2015.
 Tensor batch_norm(const Context& context, const Tensor& x, const BatchNormTensors& tensors,
-                  const BatchNormSettings& settings = {});
+                  const BatchNormSettings& settings);
 
 /// x (batch, H, W, C) → (batch, H', W', C), the maximum over each window (padding ignored). Throws ShapeError.
 Tensor max_pool2d(const Context& context, const Tensor& x, Window2d window);
