@@ -5,6 +5,8 @@
 
 #include <gtest/gtest.h>
 
+#include "bantam/base/error.h"
+
 namespace bantam {
 namespace {
 
