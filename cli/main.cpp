@@ -70,6 +70,7 @@ int run(int argc, char** argv) {
   add_devices(app, action);
   add_bench(app, action);
   add_plan(app, action);
+  add_explain(app, action);
   add_profile(app, action);
   add_help(app, action, version);
   refuse_empty_values(app);

@@ -70,6 +70,7 @@ void add_summary(CLI::App& app, Action& action);
 void add_devices(CLI::App& app, Action& action);
 void add_bench(CLI::App& app, Action& action);
 void add_plan(CLI::App& app, Action& action);
+void add_explain(CLI::App& app, Action& action);
 void add_profile(CLI::App& app, Action& action);
 
 }  // namespace bantam::cli

@@ -1,4 +1,4 @@
-// Dense and flatten.
+// Dense: a matrix product, a bias and an activation.
 #include "bantam/engine/layers/support.h"
 
 namespace bantam {
@@ -37,18 +37,8 @@ class DenseLayer : public BuiltInLayer {
   DenseOptions options_;
 };
 
-class FlattenLayer : public BuiltInLayer {
- public:
-  std::string_view kind() const override { return "flatten"; }
-  Shape output_shape(std::span<const Shape> inputs) const override { return {single(kind(), inputs).elements()}; }
-  std::unique_ptr<BoundLayer> bind(LayerScope&, BufferArena&, std::span<const Shape>) const override {
-    return bind_function([](const Context& context, Tensor x) { return ops::flatten(context, x); });
-  }
-};
-
 }  // namespace
 
 LayerPtr dense(DenseOptions options) { return std::make_shared<DenseLayer>(std::move(options)); }
-LayerPtr flatten() { return std::make_shared<FlattenLayer>(); }
 
 }  // namespace bantam

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "bantam/base/activation.h"
 #include "bantam/engine/layers/layer.h"
@@ -67,6 +68,11 @@ struct PoolOptions {
 struct DropoutOptions {
   float rate = 0.5f;
 };
+/// The same elements in the same order under another shape: a view, which copies nothing.
+struct ReshapeOptions {
+  /// Extents without the batch axis, one to seven. One of them may be -1: what the others leave of the elements.
+  std::vector<std::int64_t> shape;
+};
 
 LayerPtr conv2d(Conv2dOptions options);
 LayerPtr depthwise_conv2d(DepthwiseConv2dOptions options);
@@ -82,6 +88,9 @@ LayerPtr activation(ActivationOptions options);
 LayerPtr dropout(DropoutOptions options = {});
 /// (…) to (product).
 LayerPtr flatten();
+/// (…) to options.shape, of as many elements. Images are (height, width, channels): PyTorch's view of (C, H, W) orders
+/// them otherwise.
+LayerPtr reshape(ReshapeOptions options);
 /// Sum of two inputs of one shape, then the activation: the end of a residual block.
 LayerPtr add(ActivationOptions activation = {});
 

@@ -47,18 +47,6 @@ std::vector<bool> nodes_of_fusions(const Graph& graph, const StepPlanOptions& st
   return joined;
 }
 
-/// Bytes that live from forward into backward, by layer.
-std::map<std::string, std::uint64_t> kept_by_owner(const StepPlan& plan) {
-  std::int64_t forward_end = std::numeric_limits<std::int64_t>::max();
-  for (const StepBuffer& buffer : plan.step)
-    if (buffer.phase == "backward") forward_end = std::min(forward_end, buffer.buffer.lower);
-  std::map<std::string, std::uint64_t> kept;
-  for (const StepBuffer& buffer : plan.step)
-    if (buffer.phase == "forward" && buffer.buffer.lower < forward_end && buffer.buffer.upper > forward_end)
-      kept[buffer.owner] += buffer.buffer.size;
-  return kept;
-}
-
 std::string stretch_name(const Graph& graph, NodeId first, NodeId last, bool by_blocks) {
   std::string from = graph.node(first).name, to = graph.node(last).name;
   if (by_blocks) from = block_of(from), to = block_of(to);
@@ -87,7 +75,7 @@ std::vector<RecomputeUnit> recompute_units(const Graph& graph, const StepPlanOpt
                                            const StepCost& cost) {
   const auto value_bytes = step.batch * static_cast<std::int64_t>(size_of(step.model.precision.compute()));
   const std::vector<bool> fused = nodes_of_fusions(graph, step);
-  std::map<std::string, std::uint64_t> kept = kept_by_owner(plan);
+  std::map<std::string, std::uint64_t> kept = kept_bytes(plan);
   std::vector<RecomputeUnit> units;
   for (NodeId node = 1; node <= graph.output(); ++node) {
     const GraphNode& description = graph.node(node);
@@ -112,7 +100,7 @@ std::vector<RecomputeUnit> recompute_units(const Graph& graph, const StepPlanOpt
 
 void count_kept(const Graph& graph, const StepPlan& plan, std::span<const double> seconds,
                 std::span<RecomputeUnit> units) {
-  std::map<std::string, std::uint64_t> kept = kept_by_owner(plan);
+  std::map<std::string, std::uint64_t> kept = kept_bytes(plan);
   for (RecomputeUnit& unit : units) {
     unit.kept_bytes = 0;
     unit.derive_seconds = 0;

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <limits>
 #include <map>
 
 #include <fmt/core.h>
@@ -169,6 +170,17 @@ StepPlan plan_step(const Graph& graph, const StepPlanOptions& options) {
   const auto placements = placements_of(graph, options);
   plan.pool_bytes = least_pool([&](std::uint64_t pool) { return rehearse(graph, options, 0, pool, placements); });
   return plan;
+}
+
+std::map<std::string, std::uint64_t> kept_bytes(const StepPlan& plan) {
+  std::int64_t forward_end = std::numeric_limits<std::int64_t>::max();
+  for (const StepBuffer& buffer : plan.step)
+    if (buffer.phase == "backward") forward_end = std::min(forward_end, buffer.buffer.lower);
+  std::map<std::string, std::uint64_t> kept;
+  for (const StepBuffer& buffer : plan.step)
+    if (buffer.phase == "forward" && buffer.buffer.lower < forward_end && buffer.buffer.upper > forward_end)
+      kept[buffer.owner] += buffer.buffer.size;
+  return kept;
 }
 
 std::uint64_t step_peak(const Graph& graph, const StepPlanOptions& options,

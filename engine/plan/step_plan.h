@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -64,6 +65,9 @@ struct StepPlan {
 /// resident: nothing is allocated on any device and no kernel runs. Throws what making and running the model throws
 /// (ConfigError, ShapeError), and Error for a batch or accumulation below 1.
 StepPlan plan_step(const Graph& graph, const StepPlanOptions& options);
+
+/// Bytes of a step's buffers that live from forward into backward, by layer path.
+std::map<std::string, std::uint64_t> kept_bytes(const StepPlan& plan);
 
 /// The plan's peak_bytes alone, in less time. `read` gets the log of the second update's kernels (kernel_log.h), whose
 /// owners' names live as long as the call.

@@ -101,11 +101,14 @@ LayerPtr read_dropout(ConfigMap& options) {
   return dropout({.rate = static_cast<float>(options.number("rate", {.min = 0, .max = 1, .max_open = true}))});
 }
 
+LayerPtr read_reshape(ConfigMap& options) {
+  return reshape({.shape = options.integers("shape", {.min = -1, .max = std::int64_t{1} << 40})});
+}
+
 template <Activation kKind>
 LayerPtr read_activation_layer(ConfigMap& options) {
   return activation(read_activation_options(kKind, options));
 }
-
 
 }  // namespace
 
@@ -123,6 +126,7 @@ Registry<Reader<LayerPtr>>& layer_kinds() {
                                               {"global_max_pool", [](ConfigMap&) { return global_max_pool(); }},
                                               {"dropout", read_dropout},
                                               {"flatten", [](ConfigMap&) { return flatten(); }},
+                                              {"reshape", read_reshape},
                                               {"relu", read_activation_layer<Activation::relu>},
                                               {"relu6", read_activation_layer<Activation::relu6>},
                                               {"leaky_relu", read_activation_layer<Activation::leaky_relu>},

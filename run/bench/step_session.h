@@ -39,6 +39,7 @@ class StepSession {
   Context training_context() const;
   Runtime& runtime() const { return *runtime_; }
   Model& model() const { return session_->model(); }
+  TrainingStep& step() const { return session_->step(); }
   const Batch& batch() const { return batches_.front(); }
 
  private:

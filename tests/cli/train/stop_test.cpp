@@ -103,7 +103,7 @@ TEST_F(Signals, PairsLoseNothing) {
 TEST_F(Signals, ASecondLaterOneEndsAtOnceAndKeepsWhatWasSavedBefore) {
   // An update takes half a second or more, so that it is still under way when the signal has been heard.
   ASSERT_EQ(wait(start_training({"tiny.yaml", "--run-dir", "run", "data.train_samples=1024",
-                                 "data.pipeline.batch.size=1024", "model.layers.0.conv2d.filters=192"}))
+                                 "data.pipeline.batch.size=1024", "model.layers.0.conv2d.filters=1024"}))
                 .code,
             0);
   const std::string before = read("run/state.safetensors");

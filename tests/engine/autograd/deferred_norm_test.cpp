@@ -88,7 +88,7 @@ TEST_P(DeferredNormTest, NothingIsWrittenUntilTheSum) {
   Context ctx = testing::under(plain, defers);
   Tensor x = testing::random_tensor(ctx, {64, 32}, 1), shortcut = testing::random_tensor(ctx, {64, 32}, 2);
   const void* place = x.data();
-  Tensor normed = ops::batch_norm(ctx, x, {});
+  Tensor normed = ops::batch_norm(ctx, x, Norm{});
   EXPECT_EQ(normed.data(), place);
   x = Tensor();
   const Tensor y = ops::add(ctx, std::move(normed), shortcut, {Activation::relu});
@@ -96,10 +96,10 @@ TEST_P(DeferredNormTest, NothingIsWrittenUntilTheSum) {
   EXPECT_EQ(deferred_norm_of(y), nullptr);
   ctx.pass = Pass::evaluate;  // by running statistics: written
   const Tensor zeros = ctx.upload({32}, std::vector<float>(32, 0.0f).data());
-  EXPECT_EQ(deferred_norm_of(ops::batch_norm(ctx, shortcut, {.running_mean = zeros, .running_variance = zeros})),
+  EXPECT_EQ(deferred_norm_of(ops::batch_norm(ctx, shortcut, Norm{.running_mean = zeros, .running_variance = zeros})),
             nullptr);
   ctx.pass = Pass::train;  // an activation after it: written
-  EXPECT_EQ(deferred_norm_of(ops::batch_norm(ctx, shortcut, {.activation = {Activation::relu}})), nullptr);
+  EXPECT_EQ(deferred_norm_of(ops::batch_norm(ctx, shortcut, Norm{.activation = {Activation::relu}})), nullptr);
 }
 
 /// Names of the norms that are deferred to their readers.

@@ -109,7 +109,7 @@ std::vector<std::vector<float>> residual_gradients(Runtime& runtime, Device devi
     const auto vector = [&](std::uint64_t s) {
       return leaf(context.upload(channels, testing::random_floats(channels[0], s, 0.5f, 1.5f).data()));
     };
-    const Tensor y = ops::batch_norm(context, x, {.scale = vector(seed), .shift = vector(seed + 1)});
+    const Tensor y = ops::batch_norm(context, x, Norm{.scale = vector(seed), .shift = vector(seed + 1)});
     return in_pieces ? y : passed_on(context, y);
   };
   const Tensor x = leaf(testing::random_tensor(context, c.shape, 1, -2, 3));

@@ -46,7 +46,7 @@ TEST_P(SavedTensorTest, ARecipeHoldsNoMemoryAndGivesTheSameBits) {
   for (const PrecisionKind kind : {PrecisionKind::float32, PrecisionKind::mixed_float16}) {
     const Context ctx = recording({kind});
     const Tensor x = leaf(ctx, {64, 33}, 1);
-    Tensor y = ops::batch_norm(ctx, x, {.activation = {Activation::silu}});
+    Tensor y = ops::batch_norm(ctx, x, Norm{.activation = {Activation::silu}});
     const std::vector<float> bits = values(y);
     const std::uint64_t with_y = in_use();
     const SavedTensor saved = y;
@@ -62,7 +62,7 @@ TEST_P(SavedTensorTest, ARecipeHoldsNoMemoryAndGivesTheSameBits) {
 TEST_P(SavedTensorTest, CopiesAreSharedWhileTheyLive) {
   const Context ctx = recording(), later = backward_context(ctx);
   const Tensor x = leaf(ctx, {64, 8}, 1);
-  SavedTensor saved = ops::batch_norm(ctx, x, {});
+  SavedTensor saved = ops::batch_norm(ctx, x, Norm{});
   const std::uint64_t before = in_use();
   {
     const Tensor first = saved.get(later), second = saved.get(later);
@@ -80,7 +80,7 @@ TEST_P(SavedTensorTest, WithoutDeriveTheMemoryIsKept) {
   Context ctx = recording();
   const NodePlan none{.derive = Derive::none};
   ctx.node = &none;
-  const Tensor x = leaf(ctx, {64, 8}, 1), y = ops::batch_norm(ctx, x, {});
+  const Tensor x = leaf(ctx, {64, 8}, 1), y = ops::batch_norm(ctx, x, Norm{});
   EXPECT_EQ(recipe_of(y), nullptr);
   const SavedTensor saved = y;
   EXPECT_EQ(saved.get(ctx).data(), y.data());
@@ -93,7 +93,7 @@ TEST_P(SavedTensorTest, ChainsOfCheapOpsGiveTheSameBitsAfterTheOriginalsWereOver
   zero_bytes(updates.data(), updates.bytes(), ctx.stream);
   ctx.random.update = updates.as<std::int64_t>();
   const Tensor x = leaf(ctx, {6, 4, 4, 3}, 1);
-  Tensor y = ops::batch_norm(ctx, x, {});
+  Tensor y = ops::batch_norm(ctx, x, Norm{});
   std::vector<SavedTensor> saved{y};
   std::vector<std::vector<float>> bits{values(y)};
   const auto keep = [&](const Tensor& tensor) {
@@ -104,7 +104,7 @@ TEST_P(SavedTensorTest, ChainsOfCheapOpsGiveTheSameBitsAfterTheOriginalsWereOver
   keep(y);
   y = ops::flatten(ctx, y);
   keep(y);
-  y = ops::dropout(ctx, ops::batch_norm(ctx, x, {}), 0.4f);
+  y = ops::dropout(ctx, ops::batch_norm(ctx, x, Norm{}), 0.4f);
   keep(y);
   y = Tensor();
   for (std::size_t i = 0; i < saved.size(); ++i) {
@@ -118,13 +118,13 @@ TEST_P(SavedTensorTest, NoSumIsMadeFromASumThatIsMade) {
   NodePlan defers = cheap_;
   defers.defers_norm = true;
   const Context deferring = testing::under(ctx, defers);
-  Tensor sum = ops::batch_norm(ctx, leaf(ctx, {16, 8}, 1), {});
+  Tensor sum = ops::batch_norm(ctx, leaf(ctx, {16, 8}, 1), Norm{});
   std::vector<int> traffic;
   std::vector<SavedTensor> saved;
   std::vector<std::vector<float>> bits;
   for (std::uint64_t block = 0; block < 6; ++block) {
     const SavedTensor shortcut = sum;  // as the next convolution keeps it
-    sum = ops::add(ctx, ops::batch_norm(deferring, leaf(ctx, {16, 8}, 2 + block), {}), sum, kRelu);
+    sum = ops::add(ctx, ops::batch_norm(deferring, leaf(ctx, {16, 8}, 2 + block), Norm{}), sum, kRelu);
     saved.emplace_back(sum);
     traffic.push_back(saved.back().traffic());
     bits.push_back(values(sum));
@@ -137,7 +137,7 @@ TEST_P(SavedTensorTest, InnerDerivesNoSums) {
   Context ctx = recording();
   const NodePlan inner{.derive = Derive::inner};
   ctx.node = &inner;
-  const Tensor a = ops::batch_norm(ctx, leaf(ctx, {16, 8}, 1), {}), b = leaf(ctx, {16, 8}, 2);
+  const Tensor a = ops::batch_norm(ctx, leaf(ctx, {16, 8}, 1), Norm{}), b = leaf(ctx, {16, 8}, 2);
   EXPECT_NE(recipe_of(a), nullptr);
   EXPECT_EQ(recipe_of(ops::add(ctx, a, b, kRelu)), nullptr);
   EXPECT_NE(recipe_of(ops::activation(ctx, a, Activation::relu)), nullptr);
@@ -151,7 +151,7 @@ TEST_P(SavedTensorTest, WhatNobodyElseKeepsIsNoBasisForARecipe) {
   EXPECT_NE(recipe_of(ops::activation(ctx, held, Activation::relu)), nullptr);
   Context silent = ctx;
   silent.tape = nullptr;
-  EXPECT_EQ(recipe_of(ops::batch_norm(silent, held, {})), nullptr);
+  EXPECT_EQ(recipe_of(ops::batch_norm(silent, held, Norm{})), nullptr);
 }
 
 TEST_P(SavedTensorTest, SavedStatisticsComeBackInOrderAndNoMore) {

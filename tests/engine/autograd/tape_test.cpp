@@ -2,25 +2,18 @@
 #include "bantam/base/error.h"
 #include "bantam/engine/ops/batch_norm.h"
 #include "tests/engine/engine_fixture.h"
+#include "tests/engine/finite_differences.h"
 
 namespace bantam {
 namespace {
 
 using testing::EngineTest;
+using testing::expect_directional;
+using testing::gradient_of;
+using testing::leaf;
 
 class TapeTest : public EngineTest {};
 BANTAM_INSTANTIATE_ON_DEVICES(TapeTest);
-
-/// A leaf whose gradient is wanted.
-Tensor leaf(const Context& context, const Shape& shape, const std::vector<float>& values) {
-  Tensor tensor = context.upload(shape, values.data());
-  tensor.set_value_id(context.runtime->new_value_id());
-  return tensor;
-}
-
-std::vector<float> gradient_of(const Context& context, GradientStore& store, const Tensor& tensor) {
-  return to_host<float>(store.take(tensor.value_id()), context.stream);
-}
 
 TEST_P(TapeTest, DenseReluByHand) {
   Tape tape;
@@ -82,39 +75,6 @@ TEST_P(TapeTest, BackwardFreesEachEntryAsItGoes) {
   EXPECT_EQ(runtime().allocator(device()).stats().in_use_bytes, before);
 }
 
-/// Directional derivative of Σ y·seed along a random direction, by central differences, against Σ dx·direction.
-void expect_directional(const Context& base, const Shape& shape, float low, float high,
-                        const std::function<Tensor(const Context&, const Tensor&)>& function, double tolerance) {
-  const std::vector<float> x = testing::random_floats(shape.elements(), 11, low, high);
-  const std::vector<float> direction = testing::random_floats(shape.elements(), 12);
-  std::vector<float> seed;
-  const auto value = [&](float t) {
-    std::vector<float> moved = x;
-    for (std::size_t i = 0; i < x.size(); ++i) moved[i] += t * direction[i];
-    const std::vector<float> y = to_host<float>(function(base, base.upload(shape, moved.data())), base.stream);
-    if (seed.empty()) seed = testing::random_floats(static_cast<std::int64_t>(y.size()), 13);
-    double sum = 0;
-    for (std::size_t i = 0; i < y.size(); ++i) sum += static_cast<double>(y[i]) * static_cast<double>(seed[i]);
-    return sum;
-  };
-  (void)value(0);
-  // Truncation falls with step², rounding grows with 1/step: 2^-6 balances them near 1e-4 for float32 values of order
-  // one.
-  constexpr float kStep = 1.0f / 64.0f;
-  const double numeric = (value(kStep) - value(-kStep)) / (2.0 * kStep);
-  Tape tape;
-  Context ctx = base;
-  ctx.tape = &tape;
-  Tensor input = leaf(ctx, shape, x);
-  const Tensor y = function(ctx, input);
-  GradientStore store = tape.backward(ctx, y, ctx.upload(y.shape(), seed.data()));
-  const std::vector<float> dx = gradient_of(ctx, store, input);
-  double analytic = 0;
-  for (std::size_t i = 0; i < dx.size(); ++i)
-    analytic += static_cast<double>(dx[i]) * static_cast<double>(direction[i]);
-  EXPECT_NEAR(numeric, analytic, tolerance * (std::abs(analytic) + 1));
-}
-
 TEST_P(TapeTest, EveryOpsGradientAgreesWithItsFunction) {
   const Context ctx = context();
   const Shape image{2, 6, 5, 4};
@@ -135,7 +95,7 @@ TEST_P(TapeTest, EveryOpsGradientAgreesWithItsFunction) {
   expect_directional(
       ctx, image, -1, 1, [&](C c, T x) { return ops::dense(c, ops::flatten(c, x), dense_w); }, 1e-3);
   expect_directional(
-      ctx, image, -1, 1, [&](C c, T x) { return ops::batch_norm(c, x, {.scale = scale, .shift = shift}); }, 5e-3);
+      ctx, image, -1, 1, [&](C c, T x) { return ops::batch_norm(c, x, Norm{.scale = scale, .shift = shift}); }, 5e-3);
   expect_directional(
       ctx, image, -1, 1,
       [&](C c, T x) {

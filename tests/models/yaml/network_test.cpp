@@ -67,7 +67,9 @@ std::vector<Case> others() {
       Case{"global_max_pool:", "global_max_pool", {4}, 0},
       Case{"dropout: {rate: 0.3}", "dropout", {9, 9, 4}, 0},
       Case{"flatten: {}", "flatten", {324}, 0},
-      Case{"flatten\n    - dense: {units: 7}", "dense", {7}, 324 * 7 + 7}};
+      Case{"flatten\n    - dense: {units: 7}", "dense", {7}, 324 * 7 + 7},
+      Case{"reshape: {shape: [27, 12]}", "reshape", {27, 12}, 0},
+      Case{"reshape: {shape: [3, -1, 6]}\n    - batch_norm", "batch_norm", {3, 18, 6}, 12}};
 }
 
 INSTANTIATE_TEST_SUITE_P(Convolutions, LayerKinds, testing::ValuesIn(convolutions()));
