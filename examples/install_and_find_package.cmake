@@ -1,5 +1,5 @@
-# Run by CTest: installs the build to a scratch folder, then configures, builds and runs examples/embed against it, where
-# no CUDA toolkit is to be found (also if the build has CUDA), and compiles a file that includes every installed header. Checks that the
+# Run by CTest: installs the build to a scratch folder, then configures and builds examples/embed and examples/run against it and runs
+# the first, where no CUDA toolkit is to be found (also if the build has CUDA), and compiles a file that includes every installed header. Checks that the
 # installed headers are those of cmake/PublicHeaders.cmake, that the tree without the program is small, and that a program of one line,
 # with bantam/bantam.h alone, compiles fast and links.
 set(scratch ${BUILD_DIR}/install_test)
@@ -12,10 +12,12 @@ function(run)
   set(output "${out}" PARENT_SCOPE)
 endfunction()
 run(${CMAKE_COMMAND} --install ${BUILD_DIR} --prefix ${scratch}/prefix)
-run(${CMAKE_COMMAND} -S ${EXAMPLE_DIR} -B ${scratch}/build -G ${GENERATOR} -DCMAKE_PREFIX_PATH=${scratch}/prefix -DCMAKE_BUILD_TYPE=Release
-    -DCMAKE_DISABLE_FIND_PACKAGE_CUDAToolkit=ON)
-run(${CMAKE_COMMAND} --build ${scratch}/build)
-run(${scratch}/build/embed)
+foreach(example embed run)
+  run(${CMAKE_COMMAND} -S ${CMAKE_CURRENT_LIST_DIR}/${example} -B ${scratch}/${example} -G ${GENERATOR}
+      -DCMAKE_PREFIX_PATH=${scratch}/prefix -DCMAKE_BUILD_TYPE=Release -DCMAKE_DISABLE_FIND_PACKAGE_CUDAToolkit=ON)
+  run(${CMAKE_COMMAND} --build ${scratch}/${example})
+endforeach()
+run(${scratch}/embed/embed)
 
 file(GLOB_RECURSE headers RELATIVE ${scratch}/prefix/include/bantam ${scratch}/prefix/include/*)
 include(${CMAKE_CURRENT_LIST_DIR}/../cmake/PublicHeaders.cmake)
