@@ -403,5 +403,39 @@ TEST_F(Plan, WhatIsNeededIsEnough) {
   }
 }
 
+TEST_F(Plan, ExplainAddsUpForEveryShippedConfiguration) {
+  const std::filesystem::path configs = std::filesystem::path(BANTAM_SOURCE_DIR) / "configs";
+  int explained = 0;
+  for (const auto& config : std::filesystem::directory_iterator(configs))
+    for (const char* device : {"cpu", "h200"}) {
+      const Outcome outcome =
+          run({"explain", config.path().string(), "--device", device, "--batch-size", "8", "--json"});
+      ASSERT_EQ(outcome.code, 0) << config.path() << outcome.err;
+      const auto json = outcome.last_json();
+      std::int64_t bytes = 0;
+      double us = 0;
+      for (const auto& node : json["nodes"])
+        for (const auto& phase : node["phases"]) {
+          bytes += phase["bytes"].get<std::int64_t>();
+          us += phase["predicted_us"].get<double>();
+        }
+      EXPECT_EQ(bytes, json["bytes"]);
+      EXPECT_NEAR(us, json["predicted_us"].get<double>(), 1e-6 * us);
+      EXPECT_EQ(json["batch"], 8);
+      ++explained;
+    }
+  EXPECT_GE(explained, 12);
+}
+
+TEST_F(Plan, ExplainPrintsATableAndMeasures) {
+  const Outcome outcome = run({"explain", "tiny.yaml", "--measure", "--threads", "1"});
+  ASSERT_EQ(outcome.code, 0) << outcome.err;
+  for (const char* text : {"operation", "measured", "(between updates)", "one update", "100.0", "optimizer"})
+    EXPECT_NE(outcome.out.find(text), std::string::npos) << text << outcome.out;
+  const Outcome profile = run({"explain", "tiny.yaml", "--measure", "--device", "h200"});
+  EXPECT_EQ(profile.code, 2);
+  EXPECT_NE(profile.err.find("not on a profile"), std::string::npos) << profile.err;
+}
+
 }  // namespace
 }  // namespace bantam::cli
