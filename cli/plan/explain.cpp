@@ -162,7 +162,8 @@ int run_explain(ExplainFlags flags) {
   const auto profile = take_profile(flags.common, flags.profile);
   if (profile && flags.measure)
     throw ConfigError("explain: --measure runs on a device of this machine, not on a profile");
-  const RunConfig config = read_config(flags.common);
+  RunConfig config = read_config(flags.common);
+  config.planned_for = profile;
   if (flags.measure) require_device(config);
   const PlanTarget target = plan_target(config, profile);
   const PlanFit fit = plan_fit(config, target, 0);
@@ -170,7 +171,7 @@ int run_explain(ExplainFlags flags) {
   if (!flags.batch.empty()) grid.batches = parse_integers("--batch-size", flags.batch);
   if (grid.batches.size() > 1) throw ConfigError("--batch-size: expected one number, got " + flags.batch);
   const StepCase step = step_cases(config, grid, fit.chosen_pool()).front();
-  const DeviceRates rates = typical_rates(target.profile, step.precision);
+  const DeviceRates rates = rates_of(config, step.precision);
   const Explanation explanation =
       flags.measure ? explain_measured(config, step, rates, flags.common.threads) : explain(config, step, rates);
   if (flags.json)

@@ -19,9 +19,9 @@
 #include "bantam/cli/plan/plan_trace.h"
 #include "bantam/cli/print/bench.h"
 #include "bantam/cli/print/json_text.h"
-#include "bantam/engine/plan/step_cost.h"
 #include "bantam/cli/print/process_table.h"
 #include "bantam/cli/print/step_json.h"
+#include "bantam/engine/plan/step_cost.h"
 #include "bantam/engine/plan/step_plan.h"
 
 namespace bantam::cli {
@@ -80,8 +80,7 @@ void print_json(const RunConfig& config, const PlanRow& row, const PlanTarget& t
     json["fits"] = row.fits;
   }
   const StepPlanOptions step = train_plan_options(config, row.step);
-  json["predicted_ms"] =
-      1e3 * step_seconds(config.model.graph, step, typical_rates(target.profile, row.step.precision));
+  json["predicted_ms"] = 1e3 * step_seconds(config.model.graph, step, rates_of(config, row.step.precision));
   if (row.step.predicted_extra) json["predicted_extra_percent"] = 100 * *row.step.predicted_extra;
   json["moment"] = {{"layer", plan.moment.owner},
                     {"phase", plan.moment.phase},
@@ -190,7 +189,8 @@ void print_end(const RunConfig& config, const Plan& plan) {
 
 int plan_config(PlanFlags options) {
   const auto profile = take_profile(options.rows.common, options.profile);
-  const RunConfig config = read_config(options.rows.common);
+  RunConfig config = read_config(options.rows.common);
+  config.planned_for = profile;
   const PlanTarget target = plan_target(config, profile);
   const std::uint64_t memory = options.memory.empty() ? 0 : parse_bytes("--memory", options.memory);
   const PlanFit fit = plan_fit(config, target, memory);

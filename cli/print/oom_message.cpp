@@ -216,7 +216,7 @@ OutOfMemory explain_training(const OutOfMemory& error, const RunConfig& config) 
   return explain(error, config,
                  {.step = train_plan_options(config, {batch, config.precision, config.recompute}),
                   .bytes = bytes_there_were(config, error.facts()),
-                  .rates = typical_rates(config.device, config.precision),
+                  .rates = rates_of(config, config.precision),
                   .pool = pool},
                  true);
 }
@@ -225,7 +225,7 @@ OutOfMemory explain_step(const OutOfMemory& error, const RunConfig& config, cons
   return explain(error, config,
                  {.step = train_plan_options(config, step),
                   .bytes = bytes_there_were(config, error.facts()),
-                  .rates = typical_rates(config.device, step.precision)},
+                  .rates = rates_of(config, step.precision)},
                  false);
 }
 

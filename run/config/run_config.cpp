@@ -242,6 +242,10 @@ RunConfig parse_run_config(std::string_view text, const std::filesystem::path& p
   return config;
 }
 
+DeviceRates rates_of(const RunConfig& config, Precision precision) {
+  return config.planned_for ? typical_rates(*config.planned_for, precision) : typical_rates(config.device, precision);
+}
+
 ModelOptions model_options(const RunConfig& config, Precision precision, const RecomputeOptions& recompute) {
   return {.precision = precision, .seed = config.seed, .recompute = recompute, .fusion = config.fusion};
 }

@@ -14,11 +14,13 @@
 #include "bantam/base/config/config.h"
 #include "bantam/data/delivery/data_config.h"
 #include "bantam/engine/graph/graph.h"
+#include "bantam/engine/plan/kernel_cost.h"
 #include "bantam/engine/runtime/runtime.h"
 #include "bantam/engine/step/optimizer.h"
 #include "bantam/engine/step/training_session.h"
 #include "bantam/engine/step/training_step.h"
 #include "bantam/engine/train/trainer.h"
+#include "bantam/memory/device/device_profile.h"
 #include "bantam/models/yaml/network.h"
 
 namespace bantam::run {
@@ -53,7 +55,9 @@ struct RunConfig {
   ConfigDocument document;
   std::string name;  ///< the file's name without folder and extension
   std::uint64_t seed = 42;
-  Device device;        ///< `auto` resolved to what this machine has
+  Device device;  ///< `auto` resolved to what this machine has
+  /// The device that it is planned for, where that was named (`--device t4`) and need not be here.
+  std::optional<DeviceProfile> planned_for = {};
   Precision precision;  ///< `auto` resolved for the device
   MemoryConfig memory;
   RecomputeOptions recompute;
@@ -71,6 +75,9 @@ RunConfig read_run_config(const std::filesystem::path& path, std::span<const std
 /// The same of a text that was read from `path` before.
 RunConfig parse_run_config(std::string_view text, const std::filesystem::path& path,
                            std::span<const std::string> overrides);
+
+/// What the run's device, or the one that it is planned for, sustains in this precision, by its profile.
+DeviceRates rates_of(const RunConfig& config, Precision precision);
 
 /// The configuration's model, as Model takes it; `precision` and `recompute` as a row of a bench varies them.
 ModelOptions model_options(const RunConfig& config, Precision precision, const RecomputeOptions& recompute);

@@ -72,7 +72,7 @@ std::uint64_t free_bytes(const RunConfig& config) {
 /// By the device's profile, for the configuration's precision.
 UpdateCost update_cost(const RunConfig& config) {
   const StepPlanOptions step = train_plan_options(config, {1, config.precision, config.recompute});
-  return predict_update(config.model.graph, step, typical_rates(config.device, config.precision));
+  return predict_update(config.model.graph, step, rates_of(config, config.precision));
 }
 
 /// The sizes to try, and what bounds them where memory does not.
@@ -207,7 +207,7 @@ std::string few_updates_warning(const RunConfig& config, std::int64_t batch) {
 RecomputeChoice choose_recompute(const RunConfig& config, const StepCase& step, std::uint64_t bytes) {
   return search_recompute(config.model.graph, {.step = train_plan_options(config, step),
                                                .bytes = bytes,
-                                               .rates = typical_rates(config.device, step.precision)});
+                                               .rates = rates_of(config, step.precision)});
 }
 
 RecomputeChoice choose_for_run(const RunConfig& config, std::int64_t batch, std::uint64_t bytes) {
@@ -218,7 +218,7 @@ RecomputeChoice choose_for_run(const RunConfig& config, std::int64_t batch, std:
                       beside = whole - std::min(whole, alone);
   return search_recompute(graph, {.step = step,
                                   .bytes = bytes > beside ? bytes - beside : 1,
-                                  .rates = typical_rates(config.device, config.precision),
+                                  .rates = rates_of(config, config.precision),
                                   .fits = [&](const RecomputeOptions& recompute) {
                                     return run_fits(variant(config, batch, recompute), bytes);
                                   }});

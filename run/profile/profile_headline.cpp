@@ -46,7 +46,7 @@ std::string effect(const PlannedChange& change) {
 std::vector<PlannedChange> plan_changes(const RunConfig& config, const StepCase& row) {
   std::vector<PlannedChange> changes;
   const Graph& graph = config.model.graph;
-  const DeviceRates rates = typical_rates(config.device, row.precision);
+  const DeviceRates rates = rates_of(config, row.precision);
   for (const char* policy : {"cheap", "all"}) {
     StepCase other = row;
     other.recompute = parse_recompute(policy);

@@ -222,5 +222,14 @@ TEST_F(FittingTest, PoliciesAsTheyAreWritten) {
   EXPECT_EQ(wrapped(named({"alpha", "beta", "gamma"}, Derive::none), 12, "  "), "alpha, beta,\n  gamma");
 }
 
+TEST_F(FittingTest, RatesAreTheNamedDevices) {
+  RunConfig config = read({"data.pipeline.batch.size=16"});
+  const DeviceRates own = rates_of(config, config.precision);
+  EXPECT_EQ(own.bytes_per_s, typical_rates(config.device, config.precision).bytes_per_s);
+  config.planned_for = DeviceProfile{.name = "slow", .copy_bytes_per_s = 1e12, .float32_flops_per_s = 1e9};
+  EXPECT_EQ(rates_of(config, config.precision).bytes_per_s, 1e12);
+  EXPECT_EQ(rates_of(config, config.precision).flops_per_s, 1e9);
+}
+
 }  // namespace
 }  // namespace bantam::run
