@@ -26,14 +26,19 @@ Norm Norm::of_batch(Tensor batch_mean, Tensor batch_inv_std) const {
           .inv_std = std::move(batch_inv_std)};
 }
 
-kernels::StatisticsOutput Norm::statistics_output(bool moves_running) const {
+kernels::StatisticsOutput Norm::statistics_output(const Tensor& batch_mean, const Tensor& batch_inv_std,
+                                                  bool moves_running) const {
   const bool moves = moves_running && next_running_mean.defined();
   return {.epsilon = epsilon,
           .update = running,
           .running_mean = moves ? next_running_mean.as<float>() : nullptr,
           .running_variance = moves ? next_running_variance.as<float>() : nullptr,
-          .mean = mean.as<float>(),
-          .inv_std = inv_std.as<float>()};
+          .mean = batch_mean.as<float>(),
+          .inv_std = batch_inv_std.as<float>()};
+}
+
+kernels::RunningStatistics Norm::running_statistics() const {
+  return {.mean = floats(running_mean), .variance = floats(running_variance), .epsilon = epsilon};
 }
 
 }  // namespace bantam

@@ -13,18 +13,20 @@ struct Norm {
   Tensor running_mean, running_variance;            ///< what evaluation reads
   Tensor next_running_mean, next_running_variance;  ///< moved by Pass::train, not by recompute; may be undefined
   float epsilon = 1e-3f;
-  kernels::RunningUpdate running;          ///< how the running statistics move
-  ActivationFunction activation;  ///< f
-  Tensor mean, inv_std;                    ///< of the batch; undefined until they are computed
+  kernels::RunningUpdate running;  ///< how the running statistics move
+  ActivationFunction activation;   ///< f
+  Tensor mean, inv_std;            ///< of the batch; undefined until they are computed
 
   kernels::BatchNormAffine affine() const;
   /// x and this norm, as kernels read them.
   kernels::NormOperand operand(const Tensor& x) const;
   /// This norm with a batch's statistics, and without the running ones: what backward, recipes and readers hold.
   Norm of_batch(Tensor batch_mean, Tensor batch_inv_std) const;
-  /// Where a kernel writes the batch's statistics, which must be allocated, and, in a pass that moves them, the next
-  /// running ones.
-  kernels::StatisticsOutput statistics_output(bool moves_running) const;
+  /// Where a kernel writes the batch's statistics and, in a pass that moves them, the next running ones.
+  kernels::StatisticsOutput statistics_output(const Tensor& batch_mean, const Tensor& batch_inv_std,
+                                              bool moves_running) const;
+  /// What evaluation reads.
+  kernels::RunningStatistics running_statistics() const;
 };
 
 /// A batch norm bound to its parameters and buffers: the Norm changes from step to step.

@@ -6,6 +6,7 @@
 #include "bantam/base/error.h"
 
 namespace bantam {
+
 std::string block_of(const std::string& name) { return name.substr(0, name.find('/')); }
 
 Graph::Graph(Shape input) {

@@ -45,52 +45,24 @@ void apply(const Context& context, const Call& call, const Tensor& x, const Tens
                 call.norm.mean.as<float>(), call.norm.inv_std.as<float>(), y.data());
 }
 
-/// Statistics that are there already: those of the first pass where a segment is recomputed, or those that x has.
-bool find_statistics(const Context& context, const Tensor& x, Norm& norm) {
-  if (context.replays()) {
-    norm.mean = context.step.saved->take();
-    norm.inv_std = context.step.saved->take();
-    return true;
-  }
-  const BatchStatistics* known = statistics_of(x);
-  if (known != nullptr) norm.mean = known->mean, norm.inv_std = known->inv_std;
-  return known != nullptr;
-}
-
-void save(const Context& context, const Norm& norm) {
-  if (context.step.saved == nullptr || context.replays()) return;
-  context.step.saved->save(norm.mean);
-  context.step.saved->save(norm.inv_std);
-}
-
 /// The call's norm gets the batch's statistics; y (unless it is undefined) the norm's output.
 void forward_training(const Context& context, Call& call, const Tensor& x, const Tensor& y) {
   const Norm norm = call.norm;
-  call.norm = norm.of_batch({}, {});
-  if (find_statistics(context, x, call.norm)) {
+  call.norm = norm_of_batch(context, norm, call.shape.channels, statistics_of(x));
+  if (has_statistics(context, x)) {
     if (y.defined()) apply(context, call, x, y);
-    return save(context, call.norm);
+    return;
   }
-  const Shape channels{call.shape.channels};
-  const Tensor mean = context.allocate(channels, DType::float32), inv_std = context.allocate(channels, DType::float32);
-  Norm written = norm;
-  call.norm.mean = written.mean = mean;
-  call.norm.inv_std = written.inv_std = inv_std;
   const Scratch scratch = call.scratch(context);
   BANTAM_KERNEL(context.exec, batch_norm_forward_training, call.shape, call.dtype, x.data(), norm.affine(),
-                y.defined() ? y.data() : nullptr, written.statistics_output(context.pass == Pass::train),
-                scratch.get());
-  save(context, call.norm);
+                y.defined() ? y.data() : nullptr,
+                norm.statistics_output(call.norm.mean, call.norm.inv_std, context.pass == Pass::train), scratch.get());
 }
 
 Tensor forward_inference(const Context& context, const Call& call, const Tensor& x) {
   Tensor y = context.allocate(x.shape(), x.dtype());
-  const auto floats = [](const Tensor& tensor) { return tensor.defined() ? tensor.as<float>() : nullptr; };
   BANTAM_KERNEL(context.exec, batch_norm_forward_inference, call.shape, call.dtype, x.data(), call.norm.affine(),
-                {.mean = floats(call.norm.running_mean),
-                 .variance = floats(call.norm.running_variance),
-                 .epsilon = call.norm.epsilon},
-                y.data());
+                call.norm.running_statistics(), y.data());
   return y;
 }
 
@@ -157,6 +129,26 @@ void backward_in_pieces(const Context& context, const Call& call, SavedTensor& s
 }
 
 }  // namespace
+
+bool has_statistics(const Context& context, const Tensor& x) {
+  return context.replays() || statistics_of(x) != nullptr;
+}
+
+Norm norm_of_batch(const Context& context, const Norm& norm, std::int64_t channels, const BatchStatistics* known) {
+  SavedStatistics* saved = context.step.saved;
+  Norm result = norm.of_batch({}, {});
+  for (Tensor* vector : {&result.mean, &result.inv_std}) {
+    if (context.replays()) {
+      *vector = saved->take();
+      continue;
+    }
+    *vector = known == nullptr         ? context.allocate({channels}, DType::float32)
+              : vector == &result.mean ? known->mean
+                                       : known->inv_std;
+    if (saved != nullptr) saved->save(*vector);
+  }
+  return result;
+}
 
 Tensor batch_norm(const Context& context, const Tensor& x, const Norm& norm) {
   check(x, norm);

@@ -5,6 +5,10 @@
 #include "bantam/engine/autograd/norm.h"
 #include "bantam/engine/autograd/tensor.h"
 
+namespace bantam {
+struct BatchStatistics;
+}
+
 namespace bantam::ops {
 
 /// x (…, C) to y of its shape and type. Pass::train and Pass::recompute normalise with the batch's statistics (computed
@@ -13,5 +17,13 @@ namespace bantam::ops {
 /// defers the norm, and it has no activation, y has x's memory and a DeferredNorm note. Throws ShapeError, DTypeError.
 /// Source: Ioffe and Szegedy, 2015.
 Tensor batch_norm(const Context& context, const Tensor& x, const Norm& norm);
+
+/// For ops with norms in them: whether the statistics of the norm that reads x are there already: x has them, or the
+/// first pass of a checkpoint segment saved them.
+bool has_statistics(const Context& context, const Tensor& x);
+/// `norm` over this batch: with the statistics of the first pass where a segment is recomputed, with `known` ones, or
+/// with new tensors (C) for a kernel to write. In a segment's first pass they are saved.
+Norm norm_of_batch(const Context& context, const Norm& norm, std::int64_t channels,
+                   const BatchStatistics* known = nullptr);
 
 }  // namespace bantam::ops

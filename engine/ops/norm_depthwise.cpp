@@ -40,35 +40,14 @@ kernels::DepthwiseConv2dShape checked_shape(const Tensor& x, const Tensor& w, Wi
   return shape;
 }
 
-/// The norm of this batch: with the statistics of the first pass where a segment is recomputed, with `known` ones, or
-/// with new tensors that a kernel is to write.
-Norm of_this_batch(const Context& context, const Norm& norm, std::int64_t channels,
-                   const BatchStatistics* known = nullptr) {
-  SavedStatistics* saved = context.step.saved;
-  Norm result = norm.of_batch({}, {});
-  for (Tensor* vector : {&result.mean, &result.inv_std}) {
-    if (context.replays()) {
-      *vector = saved->take();
-      continue;
-    }
-    *vector = known == nullptr         ? context.allocate({channels}, DType::float32)
-              : vector == &result.mean ? known->mean
-                                       : known->inv_std;
-    if (saved != nullptr) saved->save(*vector);
-  }
-  return result;
-}
-
-/// Where a kernel writes the statistics `batch` of `norm`.
-kernels::StatisticsOutput output_of(const Context& context, Norm norm, const Norm& batch) {
-  norm.mean = batch.mean;
-  norm.inv_std = batch.inv_std;
-  return norm.statistics_output(context.pass == Pass::train);
+/// Where a kernel writes the statistics of `batch`, which is `norm` over this batch.
+kernels::StatisticsOutput output_of(const Context& context, const Norm& norm, const Norm& batch) {
+  return norm.statistics_output(batch.mean, batch.inv_std, context.pass == Pass::train);
 }
 
 /// The first norm's statistics, unless x has them, or the first pass saved them.
 void measure(const Context& context, const Call& call, const Tensor& x, const Norm& norm) {
-  if (statistics_of(x) != nullptr || context.replays()) return;
+  if (has_statistics(context, x)) return;
   const Scratch scratch = call.scratch(context);
   BANTAM_KERNEL(context.exec, batch_norm_forward_training, norm_before(call.shape), call.dtype, x.data(), {}, nullptr,
                 output_of(context, norm, call.before), scratch.get());
@@ -160,8 +139,8 @@ Tensor norm_depthwise(const Context& context, const Tensor& x, const Norm& befor
   const Call call{shape,
                   x.dtype(),
                   w,
-                  of_this_batch(context, before, shape.channels, known),
-                  of_this_batch(context, after, shape.channels),
+                  norm_of_batch(context, before, shape.channels, known),
+                  norm_of_batch(context, after, shape.channels),
                   known != nullptr && known->computes_norm_gradient};
   measure(context, call, x, before);
   const Tensor y = convolve(context, call, x, after);

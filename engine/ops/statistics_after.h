@@ -19,10 +19,9 @@ class StatisticsAfter {
     if (source == nullptr || context.pass == Pass::evaluate) return;
     wanted_ = true;
     if (context.replays()) return;
-    Norm norm = source->norm();
-    for (Tensor* vector : {&norm.mean, &norm.inv_std}) *vector = context.allocate({channels}, DType::float32);
-    statistics_ = {.mean = norm.mean, .inv_std = norm.inv_std};
-    output_ = norm.statistics_output(context.pass == Pass::train);
+    for (Tensor* vector : {&statistics_.mean, &statistics_.inv_std})
+      *vector = context.allocate({channels}, DType::float32);
+    output_ = source->norm().statistics_output(statistics_.mean, statistics_.inv_std, context.pass == Pass::train);
   }
   /// Where the kernel writes them; null where nobody wants them.
   const kernels::StatisticsOutput* output() const { return wanted_ ? &output_ : nullptr; }

@@ -58,7 +58,7 @@ class Owners {
 };
 
 void run_update(TrainingStep& step, const Batch& batch, std::int64_t accumulate) {
-  for (std::int64_t i = 0; i < accumulate; ++i) step.micro_batch(batch, i * batch.size, accumulate * batch.size);
+  MicroBatches(step).accumulate(accumulate, 0, [&](std::int64_t) { return batch; });
   step.update();
 }
 

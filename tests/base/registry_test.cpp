@@ -5,20 +5,10 @@
 
 #include <gtest/gtest.h>
 
-#include "bantam/base/error.h"
+#include "tests/base/config_error.h"
 
 namespace bantam {
 namespace {
-
-template <class Call>
-std::string error_of(const Call& call) {
-  try {
-    call();
-  } catch (const ConfigError& error) {
-    return error.what();
-  }
-  return "nothing was thrown";
-}
 
 TEST(RegistryTest, KeepsTheOrderAndFindsByName) {
   Registry<int> table("number", {{"one", 1}, {"two", 2}});
@@ -33,17 +23,22 @@ TEST(RegistryTest, KeepsTheOrderAndFindsByName) {
 
 TEST(RegistryTest, ANameIsTakenOnce) {
   Registry<int> table("number", {{"one", 1}});
-  EXPECT_EQ(error_of([&] { table.add("one", 7); }), "number 'one' is registered already");
+  EXPECT_EQ(testing::config_error_of([&] { table.add("one", 7); }), "number 'one' is registered already");
   EXPECT_EQ(*table.find("one"), 1) << "the first one stands";
-  EXPECT_EQ(error_of([&] { table.add("", 7); }), "number: an entry without a name");
-  EXPECT_EQ(error_of([] { Registry<int>("number", {{"a", 1}, {"a", 2}}); }), "number 'a' is registered already");
+  EXPECT_EQ(testing::config_error_of([&] { table.add("", 7); }), "number: an entry without a name");
+  EXPECT_EQ(testing::config_error_of([] {
+              Registry<int>("number", {{"a", 1}, {"a", 2}});
+            }),
+            "number 'a' is registered already");
 }
 
 TEST(RegistryTest, SaysWhatIsNearOrWhatThereIs) {
   Registry<int> table("number", {{"seventeen", 17}, {"two", 2}});
-  EXPECT_EQ(error_of([&] { (void)table.at("seventen"); }), "unknown number 'seventen'; did you mean 'seventeen'?");
-  EXPECT_EQ(error_of([&] { (void)table.at("forty"); }), "unknown number 'forty'; valid: seventeen and two");
-  EXPECT_EQ(error_of([] { (void)Registry<int>("number", {}).at("x"); }), "unknown number 'x'");
+  EXPECT_EQ(testing::config_error_of([&] { (void)table.at("seventen"); }),
+            "unknown number 'seventen'; did you mean 'seventeen'?");
+  EXPECT_EQ(testing::config_error_of([&] { (void)table.at("forty"); }),
+            "unknown number 'forty'; valid: seventeen and two");
+  EXPECT_EQ(testing::config_error_of([] { (void)Registry<int>("number", {}).at("x"); }), "unknown number 'x'");
 }
 
 TEST(RegistryTest, EntriesStayWhereTheyAreWhileOthersAreAdded) {

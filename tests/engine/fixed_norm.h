@@ -1,7 +1,10 @@
-// A norm source that returns one norm, and contexts of ops under a plan, for tests of ops outside a model.
+// A norm source that returns one norm, leaves of a tape, and contexts of ops under a plan, for tests of ops outside a
+// model.
 #pragma once
 
+#include <cstdint>
 #include <utility>
+#include <vector>
 
 #include "bantam/engine/autograd/context.h"
 #include "bantam/engine/autograd/norm.h"
@@ -16,6 +19,23 @@ class FixedNorm : public NormSource {
 
  private:
   Norm norm_;
+};
+
+/// Gives tensors identities on a tape, and keeps them in order.
+class Leaves {
+ public:
+  explicit Leaves(Runtime& runtime) : runtime_(runtime) {}
+  Tensor operator()(const Tensor& values) {
+    Tensor x = values;
+    ids_.push_back(runtime_.new_value_id());
+    x.set_value_id(ids_.back());
+    return x;
+  }
+  const std::vector<std::uint64_t>& ids() const { return ids_; }
+
+ private:
+  Runtime& runtime_;
+  std::vector<std::uint64_t> ids_;
 };
 
 /// `context` under a plan, which must outlive it.

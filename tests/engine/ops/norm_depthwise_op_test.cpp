@@ -5,6 +5,7 @@
 #include "bantam/engine/ops/batch_norm.h"
 #include "bantam/engine/ops/norm_depthwise.h"
 #include "tests/engine/engine_fixture.h"
+#include "tests/engine/fixed_norm.h"
 
 namespace bantam {
 namespace {
@@ -29,13 +30,7 @@ std::vector<std::vector<float>> results(Runtime& runtime, Device device, const C
   context.tape = &tape;
   const NodePlan plan{.derive = c.derive ? Derive::cheap : Derive::none};
   context.node = &plan;
-  std::vector<std::uint64_t> ids;
-  const auto leaf = [&](const Tensor& values) {
-    Tensor x = values;
-    ids.push_back(runtime.new_value_id());
-    x.set_value_id(ids.back());
-    return x;
-  };
+  testing::Leaves leaf(runtime);
   const Shape channels{c.shape[-1]};
   const auto vector = [&](std::uint64_t seed, float low, float high) {
     return context.upload(channels, testing::random_floats(channels[0], seed, low, high).data());
@@ -69,7 +64,7 @@ std::vector<std::vector<float>> results(Runtime& runtime, Device device, const C
     for (const Tensor& moved : {moving->next_running_mean, moving->next_running_variance})
       all.push_back(to_host_floats(moved, context.stream));
   GradientStore store = tape.backward(context, std::move(y), seed);
-  for (const std::uint64_t id : ids) all.push_back(to_host_floats(store.take(id), context.stream));
+  for (const std::uint64_t id : leaf.ids()) all.push_back(to_host_floats(store.take(id), context.stream));
   return all;
 }
 

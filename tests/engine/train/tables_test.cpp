@@ -6,6 +6,7 @@
 #include "bantam/engine/step/optimizer.h"
 #include "bantam/engine/train/safetensors.h"
 #include "bantam/engine/train/trainer.h"
+#include "tests/base/config_error.h"
 #include "tests/engine/train/regression.h"
 
 namespace bantam {
@@ -50,20 +51,10 @@ void register_own() {
 
 ConfigMap section(const std::string& yaml) { return ConfigDocument::parse(yaml, "own.yaml").map(); }
 
-template <class Call>
-std::string error_of(const Call& call) {
-  try {
-    call();
-  } catch (const ConfigError& error) {
-    return error.what();
-  }
-  return "nothing was thrown";
-}
-
-#define EXPECT_SAYS(call, part)                                              \
-  do {                                                                       \
-    const std::string said = error_of([&] { (void)(call); });                \
-    EXPECT_NE(said.find(part), std::string::npos) << said << "\n" << (part); \
+#define EXPECT_SAYS(call, part)                                               \
+  do {                                                                        \
+    const std::string said = testing::config_error_of([&] { (void)(call); }); \
+    EXPECT_NE(said.find(part), std::string::npos) << said << "\n" << (part);  \
   } while (false)
 
 TEST(LossTable, NamesAreRead) {
