@@ -12,7 +12,7 @@
 
 namespace bantam {
 
-class PendingGradients;
+class PartialGradients;
 struct NodePlan;
 class Tape;
 
@@ -39,7 +39,7 @@ class SavedStatistics {
   void replay() { replaying_ = true; }
   bool replaying() const { return replaying_; }
   /// Throws Error where more is read than was saved.
-  Tensor take();
+  Tensor next();
 
  private:
   std::vector<Tensor> tensors_;
@@ -66,9 +66,9 @@ class Scratch {
 /// What a training step keeps for its ops; a program's own loop may leave both null.
 struct StepState {
   SavedStatistics* saved = nullptr;  ///< of the checkpoint segment that runs
-  /// Where gradients of weights may stay split or narrow until the update (pending_gradients.h); null: they are in the
+  /// Where gradients of weights may stay split or narrow until the update (partial_gradients.h); null: they are in the
   /// arena after each op.
-  PendingGradients* gradients = nullptr;
+  PartialGradients* gradients = nullptr;
 };
 
 /// A value: copy it to change a field for a scope. Holds no memory.

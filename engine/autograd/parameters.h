@@ -54,7 +54,7 @@ Initializer make_initializer(std::string_view name, Fans fans);
 std::vector<std::string> initializer_names();
 
 class ParameterArena;
-class PendingGradients;
+class PartialGradients;
 
 /// What a layer declares.
 struct ParameterSpec {
@@ -137,7 +137,7 @@ class ParameterArena {
   const Tensor& gradient();
   /// The same memory as it is, and what it lacks: for the update.
   const Tensor& gradient_slot() const { return gradient_; }
-  PendingGradients& pending() { return *pending_; }
+  PartialGradients& partial_gradients() { return *partial_; }
   /// Undefined in float32.
   const Tensor& compute() const { return compute_; }
   DType compute_dtype() const { return compute_dtype_; }
@@ -165,7 +165,7 @@ class ParameterArena {
   Tensor master_, gradient_, compute_;
   Stream stream_;
   bool any_written_ = false;  // in the effective batch under way
-  std::unique_ptr<PendingGradients> pending_;
+  std::unique_ptr<PartialGradients> partial_;
 };
 
 /// A float32 state tensor that is not trained: running statistics.
@@ -176,7 +176,7 @@ struct Buffer {
   std::int64_t offset = 0;
 };
 
-/// All buffers of a model: the current values, and pending ones that forward moves and an update makes current.
+/// All buffers of a model: the current values, and the next ones, which forward moves and an update makes current.
 class BufferArena {
  public:
   BufferArena() = default;
@@ -191,16 +191,16 @@ class BufferArena {
   const std::deque<Buffer>& all() const { return buffers_; }
   std::int64_t elements() const { return elements_; }
   const Tensor& current() const { return current_; }
-  const Tensor& pending() const { return pending_; }
+  const Tensor& next() const { return next_; }
   Tensor current(const Buffer& buffer) const;
-  Tensor pending(const Buffer& buffer) const;
-  /// pending = current (after loading).
-  void reset_pending(const Context& context);
+  Tensor next(const Buffer& buffer) const;
+  /// next = current (after loading).
+  void reset_next(const Context& context);
 
  private:
   std::deque<Buffer> buffers_;
   std::int64_t elements_ = 0;
-  Tensor current_, pending_;
+  Tensor current_, next_;
 };
 
 /// One named piece of state: a tensor on the device. A model's are "weights/<parameter>" and "buffers/<buffer>"

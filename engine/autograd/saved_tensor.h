@@ -47,7 +47,7 @@ class SavedTensor {
   /// Throws OutOfMemory.
   Tensor get(const Context& context) const;
   /// The same, and keeps nothing but identity, shape and type: for the last use.
-  Tensor take(const Context& context);
+  Tensor unpack(const Context& context);
 
   bool defined() const { return value_.defined() || recipe_ != nullptr; }
   /// Tensors that `get` reads and writes to make it.

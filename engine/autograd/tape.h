@@ -1,5 +1,5 @@
 // Tape: what backward needs, recorded op by op (a Wengert list), walked once in reverse, and Gradient: a value's
-// gradient on its way backwards, as a tensor or in pieces that the op it reaches applies as it reads them.
+// gradient on its way backwards, as a tensor or in operands that the op it reaches applies as it reads them.
 #pragma once
 
 #include <cstdint>
@@ -16,11 +16,11 @@
 namespace bantam {
 
 /// f'·(value + other): what a residual sum with an activation hands to the ops in front of it. A handle: copies share
-/// the pieces, and whoever makes the tensor first makes it for all. Not thread-safe; one step on one stream.
+/// the operands, and whoever makes the tensor first makes it for all. Not thread-safe; one step on one stream.
 class Gradient {
  public:
-  struct NormInput;  ///< internal: gradient_pieces.h
-  struct Pieces;     ///< internal: gradient_pieces.h
+  struct NormInput;  ///< internal: gradient_operands.h
+  struct Operands;   ///< internal: gradient_operands.h
 
   Gradient() = default;
   Gradient(Tensor value);  // NOLINT: a tensor is a gradient
@@ -29,13 +29,13 @@ class Gradient {
   /// That of x, from dz.
   Gradient(Tensor dz, NormInput norm);
 
-  bool defined() const { return pieces_ != nullptr; }
-  bool in_pieces() const;
+  bool defined() const { return operands_ != nullptr; }
+  bool is_deferred() const;
   bool of_norm() const;
-  /// Whether others hold these pieces too.
-  bool shared() const { return pieces_.use_count() > 1; }
+  /// Whether others hold these operands too.
+  bool shared() const { return operands_.use_count() > 1; }
   /// To be read, or set to the tensor that was made of them (then without the others).
-  Pieces& pieces() { return *pieces_; }
+  Operands& operands() { return *operands_; }
   const Tensor& value() const;
 
   /// This gradient behind the activation f, whose mask is `mask`. Takes this one's place.
@@ -45,7 +45,7 @@ class Gradient {
   Tensor tensor(const Context& context) &&;
 
  private:
-  std::shared_ptr<Pieces> pieces_;
+  std::shared_ptr<Operands> operands_;
 };
 
 /// Where a parameter's gradient goes: float32, in the arena. The first write of an effective batch overwrites, later
@@ -61,12 +61,12 @@ class GradientStore {
   /// Hands in a gradient of a value (ignored where none is wanted). A second one for the same value is added to the
   /// first, or put beside it where the value's own op comes next; a parameter's goes to the arena, in float32.
   void add(const Context& context, const ValueRef& value, Gradient gradient);
-  /// Whether the op that made the value is the next of the walk. Gradients may stay in pieces until then, and no
+  /// Whether the op that made the value is the next of the walk. Gradients may stay in operands until then, and no
   /// longer: the tensors they are made of wait as well.
   bool comes_next(const ValueRef& value) const { return value.id != 0 && value.id == next_; }
   /// Takes the gradient of a value out, after the walk; undefined where nothing flowed. Of one that an op left in
-  /// pieces the tensor is made now, as the walk's context says.
-  Tensor take(std::uint64_t id);
+  /// operands the tensor is made now, as the walk's context says.
+  Tensor pop(std::uint64_t id);
   /// This store is an inner walk's (recompute), in which `id` stands for a value of the outer one. Gradients are added
   /// in the order that they would have without the inner walk: a second one of `id` to what `outer` holds of `value`
   /// and the first. What then is here stands for all of them; a single one is left to be added to the outer one's.
@@ -76,12 +76,12 @@ class GradientStore {
   /// Says that a parameter's gradient was written by an inner walk (recompute).
   void note_written(Parameter& parameter) { written_.push_back(&parameter); }
   /// Parameters written since the last call.
-  std::vector<Parameter*> take_written();
+  std::vector<Parameter*> pop_written();
 
  private:
   friend class Tape;  // says which op comes next
   void add_to_parameter(const Context& context, Parameter& parameter, const Tensor& gradient);
-  Gradient take_gradient(std::uint64_t id);
+  Gradient pop_gradient(std::uint64_t id);
   Tensor sum_so_far(const Context& context, std::uint64_t id, Gradient here);
 
   struct Outer {
@@ -101,15 +101,15 @@ class Tape {
   /// Computes inputs' gradients from the output's. May reuse `dy`'s memory where it is its sole owner. The context has
   /// the path under which the op was recorded, no tape, and the pass of the walk.
   using Backward = std::function<void(const Context&, Tensor dy, GradientStore&)>;
-  /// The same, of an op that takes a gradient in pieces.
-  using PiecesBackward = std::function<void(const Context&, Gradient dy, GradientStore&)>;
+  /// The same, of an op that takes a gradient in operands.
+  using DeferredBackward = std::function<void(const Context&, Gradient dy, GradientStore&)>;
   /// Told each time a parameter's gradient is written: in the backward order, once for each op that reads the
   /// parameter.
   using ParameterHook = std::function<void(Parameter&)>;
 
   /// Gives `output` an identity and stores the closure, which holds only what backward reads.
   void record(const Context& context, Tensor& output, Backward backward);
-  void record_pieces(const Context& context, Tensor& output, PiecesBackward backward);
+  void record_deferred(const Context& context, Tensor& output, DeferredBackward backward);
 
   /// Walks the list once in reverse from `loss`, whose gradient is `seed` (a tensor of loss's shape), freeing each
   /// entry as it goes. Gradients of leaves (values with an identity that no op here made) are left in the returned
@@ -125,7 +125,7 @@ class Tape {
   struct Entry {
     std::uint64_t output;
     const char* path;
-    PiecesBackward backward;
+    DeferredBackward backward;
   };
   std::vector<Entry> entries_;
   ParameterHook hook_;

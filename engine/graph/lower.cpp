@@ -212,7 +212,7 @@ StepProgram lower(const Graph& graph, const RecomputeOptions& recompute, std::sp
     for (NodePlan& plan : segment.nodes) {
       plan.segment = static_cast<int>(program.segments.size());
       plan.recomputed = segment.recompute;
-      plan.derive = segment.recompute ? recompute.derives_again() : recompute.derives();
+      plan.derive = segment.recompute ? recompute.derives_in_recompute() : recompute.derives();
     }
     NodePlan& last = segment.nodes.back();
     last.ends_segment = segment.recompute && may_skip_output(graph, recompute, last);

@@ -13,7 +13,7 @@ struct ClassifierHeadParameters {
 };
 
 /// The loss (float32 scalar) of logits = relu(x·w1ᵀ + b1)·w2ᵀ + b2; x (batch, inputs), labels int32 (batch). What
-/// kernels::classifier_head_takes says no to throws ShapeError. Where it records, gradients are made at once, from
+/// kernels::classifier_head_supports says no to throws ShapeError. Where it records, gradients are made at once, from
 /// `spec.seed`, and backward throws Error where it starts with another tensor; without a seed this throws Error.
 Tensor classifier_head(const Context& context, const Tensor& x, const ClassifierHeadParameters& parameters,
                        const Tensor& labels, const LossSpec& spec);

@@ -4,7 +4,7 @@
 #include <fmt/format.h>
 
 #include "bantam/base/error.h"
-#include "bantam/engine/autograd/gradient_pieces.h"
+#include "bantam/engine/autograd/gradient_operands.h"
 #include "bantam/engine/autograd/gradient_target.h"
 #include "bantam/engine/autograd/saved_tensor.h"
 #include "bantam/engine/autograd/tape.h"
@@ -34,7 +34,7 @@ kernels::DepthwiseConv2dShape checked_shape(const Tensor& x, const Tensor& w, Wi
                                             const Norm& after) {
   const kernels::DepthwiseConv2dShape shape = depthwise_conv2d_shape("norm_depthwise", x, w, window);
   if (w.shape() != Shape{3, 3, shape.channels} ||
-      !kernels::norm_depthwise_takes(shape, before.activation, after.activation))
+      !kernels::norm_depthwise_supports(shape, before.activation, after.activation))
     throw ShapeError(fmt::format("norm_depthwise: x {}, weight {}: not a convolution that runs between its norms",
                                  to_string(x.shape()), to_string(w.shape())));
   return shape;
@@ -74,7 +74,7 @@ Tensor deferred(const Context& context, const Call& call, const Tensor& y) {
 Tensor normalise(const Context& context, const Call& call, const Tensor& y) {
   Tensor out = context.allocate(y.shape(), y.dtype());
   const kernels::NormOperand norm = call.after.operand(y);
-  BANTAM_KERNEL(context.exec, batch_norm_apply, norm_behind(call.shape), call.dtype, norm.x, norm.affine, norm.mean,
+  BANTAM_KERNEL(context.exec, batch_norm_apply, norm_after(call.shape), call.dtype, norm.x, norm.affine, norm.mean,
                 norm.inv_std, out.data());
   return out;
 }
@@ -102,7 +102,7 @@ void backward(const Context& context, const Call& call, SavedTensor& saved, Tens
   Tensor dx = context.allocate(saved.shape(), call.dtype);
   const bool leaves = call.leaves_gradient && store.comes_next(saved.ref());
   const Tensor totals = leaves ? context.allocate({2, call.shape.channels}, DType::float32) : Tensor();
-  Tensor x = saved.take(context);
+  Tensor x = saved.unpack(context);
   {
     const Scratch scratch = call.scratch(context);
     const kernels::NormDepthwiseInputs inputs{

@@ -28,11 +28,11 @@ struct RecomputeChoice {
   std::int64_t plans = 0;        ///< steps planned to find it
 };
 
-/// Tries policies on the meta device: none; inner or all cheap tensors derived; stretches of consecutive blocks run
-/// again, alone and with these, which may be derived within stretches or not (`whole`). A stretch is any run of layers
-/// that one value leaves, also within a block. Stretches come from a dynamic programme along the layers: the least
-/// predicted work for a bound on kept bytes and one on what a stretch and all in front of it hold while it runs again;
-/// both bounds are searched with exact plans, and the best of each way to derive is then improved by leaving stretches
+/// Tries policies on the meta device: none; inner or all cheap tensors derived; segments of consecutive blocks run
+/// again, alone and with these, which may be derived within segments or not (`whole`). A segment is any run of layers
+/// that one value leaves, also within a block. Segments come from a dynamic programme along the layers: the least
+/// predicted work for a bound on kept bytes and one on what a segment and all in front of it hold while it runs again;
+/// both bounds are searched with exact plans, and the best of each way to derive is then improved by leaving segments
 /// out, making them shorter and exchanging them. Equal questions give equal answers. resnet50 takes about a second.
 RecomputeChoice search_recompute(const Graph& graph, const RecomputeQuestion& question);
 

@@ -29,7 +29,7 @@ struct RecomputeOptions {
 
   Derive derives() const { return kind == Kind::all ? Derive::cheap : derive; }
   /// Within recomputed segments.
-  Derive derives_again() const { return whole ? Derive::none : derives(); }
+  Derive derives_in_recompute() const { return whole ? Derive::none : derives(); }
 };
 
 }  // namespace bantam

@@ -107,7 +107,7 @@ void MetricRing::begin_reading(const void* control) {
   copy_bytes(reading_.as<std::byte>() + update_bytes(), control, kControlBytes, stream());
   zero_bytes(ring_.data(), update_bytes(), stream());
   read_->record(stream());
-  read_slots_ = std::exchange(unread_, {});
+  read_slots_ = std::exchange(unsynchronised_, {});
 }
 
 std::vector<Metrics> MetricRing::finish_reading(kernels::UpdateControl* control) {

@@ -7,7 +7,7 @@
 #include <fmt/format.h>
 
 #include "bantam/base/error.h"
-#include "bantam/engine/autograd/pending_gradients.h"
+#include "bantam/engine/autograd/partial_gradients.h"
 #include "bantam/kernels/contracts/update/update.h"
 
 namespace bantam {
@@ -118,7 +118,7 @@ kernels::UpdateArena Optimizer::arena(int rate) const {
           .moment2 = slot(1),
           .compute = parameters.compute().defined() ? parameters.compute().data() : nullptr,
           .compute_dtype = parameters.compute_dtype(),
-          .narrow = parameters.pending().narrow()};
+          .narrow = parameters.partial_gradients().narrow()};
 }
 
 void Optimizer::update(int rate) {
@@ -135,11 +135,11 @@ void Optimizer::run_kernels(const Context& context, int rate) {
   const BufferArena& buffers = model_.buffers();
   kernels::UpdateBuffers statistics{.elements = buffers.elements()};
   if (statistics.elements > 0) {
-    statistics.pending = buffers.pending().as<float>();
+    statistics.next = buffers.next().as<float>();
     statistics.current = buffers.current().as<float>();
   }
   auto* control = control_.as<kernels::UpdateControl>();
-  BANTAM_KERNEL(context.exec, begin_update, arena, model_.parameters().pending().sums(), control,
+  BANTAM_KERNEL(context.exec, begin_update, arena, model_.parameters().partial_gradients().sums(), control,
                 kernels::Workspace{partials_.data(), partials_.bytes()});
   OptimizerKind kind = options_.kind;
   if (options_.rule) {

@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "bantam/base/error.h"
-#include "bantam/engine/autograd/pending_gradients.h"
+#include "bantam/engine/autograd/partial_gradients.h"
 #include "bantam/engine/step/training_session.h"
 #include "bantam/memory/allocator/accounting.h"
 
@@ -59,7 +59,7 @@ struct StepPlacements::Rehearsal {
     const Batch made = allocate_batch(session.model(), size, session.step().loss());
     const bool is_micro_batch = part == StepPart::first_micro_batch || part == StepPart::next_micro_batch;
     if (part == StepPart::next_micro_batch || part == StepPart::update) micro_batch(made);
-    if (part == StepPart::next_micro_batch) session.model().parameters().pending().add_up();
+    if (part == StepPart::next_micro_batch) session.model().parameters().partial_gradients().add_up();
     AllocationTrace calls;
     {
       const Tracing tracing(runtime.allocator(session.model().device()), calls);

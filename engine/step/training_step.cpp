@@ -8,7 +8,7 @@
 #include <fmt/format.h>
 
 #include "bantam/base/error.h"
-#include "bantam/engine/autograd/pending_gradients.h"
+#include "bantam/engine/autograd/partial_gradients.h"
 #include "bantam/engine/autograd/tape.h"
 #include "bantam/engine/ops/ops.h"
 #include "bantam/engine/step/captured_updates.h"
@@ -91,14 +91,16 @@ TrainingStep::TrainingStep(Model& model, Optimizer& optimizer, LossOptions loss)
   (void)targets_of(loss_, model_.graph().output_shape());
 }
 
-int TrainingStep::pending_metrics() const { return ring_->unread(); }
+int TrainingStep::unsynchronised_metrics() const { return ring_->unsynchronised(); }
 
 std::uint64_t TrainingStep::arena_bytes() const { return placements_ ? placements_->arena_bytes() : 0; }
 
 TrainingStep::~TrainingStep() {
   try {
     if (!placements_) return;
-    model_.parameters().pending().add_up();  // of an effective batch without its update: parts lie in the arena
+    model_.parameters()
+        .partial_gradients()
+        .add_up();  // of an effective batch without its update: parts lie in the arena
     (void)memory().release_arena();
   } catch (const Error&) {  // a broken device: the call that broke it has thrown
   }
@@ -189,7 +191,7 @@ void TrainingStep::stay_eager(const Error& error) {
 /// unplanned, with the arena's memory free for it; but not within an effective batch, which only its caller can repeat.
 void TrainingStep::run_part(StepPart part, std::int64_t batch, const std::function<void()>& work) {
   if (part != StepPart::update) {
-    model_.parameters().pending().add_up();  // the arena must be idle
+    model_.parameters().partial_gradients().add_up();  // the arena must be idle
     learn();
   }
   if (recorded_updates_ != kNotRecording) return record_part(part, batch, work);
@@ -207,7 +209,7 @@ void TrainingStep::run_part(StepPart part, std::int64_t batch, const std::functi
     departed = scope.departed();
   } catch (const OutOfMemory&) {
     if (part == StepPart::update) throw;  // its gradients wait to be repeated
-    model_.parameters().pending().drop();
+    model_.parameters().partial_gradients().drop();
     if (!departed || part == StepPart::next_micro_batch || !memory().release_arena()) throw;
     if (part == StepPart::first_micro_batch) {
       discard();
@@ -267,7 +269,7 @@ void TrainingStep::discard() {
   const Context context = model_.context(Pass::train);
   model_.parameters().begin_accumulation();
   learn();
-  model_.buffers().reset_pending(context);
+  model_.buffers().reset_next(context);
   ring_->clear(optimizer_.metric_slot());
   accumulating_ = false;
 }
@@ -277,7 +279,7 @@ void TrainingStep::forward_and_backward(const Batch& batch, std::int64_t first_s
   Tape tape;
   Context context = model_.context(Pass::train);
   context.tape = &tape;
-  context.step.gradients = &model_.parameters().pending();
+  context.step.gradients = &model_.parameters().partial_gradients();
   context.random.update = optimizer_.updates();
   context.random.first_sample = first_sample;
   kernels::KernelLog* const log = context.exec.log;
@@ -320,9 +322,9 @@ void TrainingStep::update() {
 }
 
 void TrainingStep::require_metric_slots(int updates) const {
-  if (pending_metrics() + updates > kMetricRing)
+  if (unsynchronised_metrics() + updates > kMetricRing)
     throw Error(
-        fmt::format("training step: metrics of {} updates are pending; call read_metrics()", pending_metrics()));
+        fmt::format("training step: metrics of {} updates are pending; call read_metrics()", unsynchronised_metrics()));
 }
 
 /// One more update has run without `update`.
@@ -376,12 +378,12 @@ std::unique_ptr<CapturedUpdates> TrainingStep::capture(const std::function<void(
   const int slot = optimizer_.metric_slot();
   const void* arena = memory().arena_address();
   recorded_updates_ = 0;
-  PendingGradients& pending = model_.parameters().pending();
-  const kernels::NarrowGradients narrow = pending.narrow();
+  PartialGradients& partial = model_.parameters().partial_gradients();
+  const kernels::NarrowGradients narrow = partial.narrow();
   const auto end = [&] {  // the host is where it was: nothing has run
     accumulating_ = false;
     model_.parameters().begin_accumulation();
-    pending.set_narrow(narrow);
+    partial.set_narrow(narrow);
     optimizer_.set_metric_slot(slot);
     return std::exchange(recorded_updates_, kNotRecording);
   };
@@ -389,7 +391,7 @@ std::unique_ptr<CapturedUpdates> TrainingStep::capture(const std::function<void(
     CapturedWork work(stream, record);
     if (accumulating_) throw Error("training step: what is captured must end with update()");
     if (memory().arena_address() != arena) throw Error("the planned step's arena moved");
-    const kernels::NarrowGradients left = pending.narrow();
+    const kernels::NarrowGradients left = partial.narrow();
     const int updates = end();
     return std::make_unique<CapturedUpdates>(
         CapturedUpdates{std::move(work), updates, arena, placements_->arena_bytes(), left});
@@ -407,7 +409,7 @@ bool TrainingStep::replay(const CapturedUpdates& captured) {
   const ArenaHold hold(memory(), captured.arena, captured.arena_bytes, stream);
   if (!hold.held()) return false;
   captured.work.launch();
-  model_.parameters().pending().set_narrow(captured.narrow);
+  model_.parameters().partial_gradients().set_narrow(captured.narrow);
   for (int i = 0; i < captured.updates; ++i) note_update();
   return true;
 }
@@ -442,12 +444,12 @@ void TrainingStep::warm_up(std::int64_t batch_size, bool accumulates) {
 }
 
 std::int64_t warm_up_what_fits(TrainingStep& step, std::int64_t batch, bool accumulates) {
-  for (std::int64_t piece = batch;; piece = (piece + 1) / 2) {
+  for (std::int64_t samples = batch;; samples = (samples + 1) / 2) {
     try {
-      step.warm_up(piece, accumulates || piece < batch);
-      return piece;
+      step.warm_up(samples, accumulates || samples < batch);
+      return samples;
     } catch (const OutOfMemory&) {
-      if (piece <= 1) return 0;
+      if (samples <= 1) return 0;
       Model& model = step.model();
       model.runtime().allocator(model.device()).trim();
     }

@@ -134,7 +134,7 @@ class TrainingStep {
   void warm_up(std::int64_t batch, bool accumulates);
 
   /// Updates since the last read that the ring still holds.
-  int pending_metrics() const;
+  int unsynchronised_metrics() const;
   /// Metrics of each update since the last read, oldest first; waits for the device. Not between micro_batch() and
   /// update() (throws Error).
   std::vector<Metrics> read_metrics();

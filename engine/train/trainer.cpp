@@ -93,7 +93,7 @@ void Trainer::run_epoch(std::int64_t epoch, std::int64_t first_update, TrainResu
     if (!observed) finish_read(state);
   }
   if (reading_ > 0) finish_read(state);
-  if (step_.pending_metrics() > 0) {
+  if (step_.unsynchronised_metrics() > 0) {
     begin_read(state);
     finish_read(state);
   }
@@ -135,15 +135,17 @@ bool Trainer::all_observe() const {
 /// ahead.
 bool Trainer::read_is_due(const EpochState& state) const {
   constexpr std::int64_t kLaunchesARead = 3;
-  const std::int64_t pending = step_.pending_metrics(), launch = launches_ ? launches_->updates_a_launch() : 1;
+  const std::int64_t unsynchronised = step_.unsynchronised_metrics(),
+                     launch = launches_ ? launches_->updates_a_launch() : 1;
   if (state.done == state.updates || seconds_since(state.last_read) >= options_.read_seconds) return true;
   if (state.epoch == options_.first_epoch && state.sum.samples == 0) return true;  // says that the run has begun
-  if (launches_ && all_observe() && pending >= kLaunchesARead * launch) return true;
-  return pending >= options_.read_every || (launch <= options_.read_every && pending + launch > options_.read_every);
+  if (launches_ && all_observe() && unsynchronised >= kLaunchesARead * launch) return true;
+  return unsynchronised >= options_.read_every ||
+         (launch <= options_.read_every && unsynchronised + launch > options_.read_every);
 }
 
 void Trainer::begin_read(const EpochState& state) {
-  if (step_.pending_metrics() == 0) return;  // an update that is to be repeated
+  if (step_.unsynchronised_metrics() == 0) return;  // an update that is to be repeated
   step_.begin_reading();
   reading_ = state.done;
 }
@@ -256,7 +258,7 @@ std::int64_t Trainer::run_updates(const EpochState& state) {
   std::int64_t most = 0;
   if (launches_)
     most = std::min({state.updates - state.done, device_batches_->left() / options_.accumulate,
-                     options_.read_every - step_.pending_metrics()});
+                     options_.read_every - step_.unsynchronised_metrics()});
   if (most <= 0) return run_update(state);
   set_rates(state, launches_->next_updates(most));
   try {

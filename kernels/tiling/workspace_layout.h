@@ -25,10 +25,10 @@ class WorkspaceCutter {
  public:
   explicit WorkspaceCutter(Workspace workspace) : next_(static_cast<char*>(workspace.data)) {}
   template <class T>
-  T* take(std::size_t bytes) {
-    char* piece = next_;
+  T* cut(std::size_t bytes) {
+    char* chunk = next_;
     if (bytes > 0) next_ += aligned_bytes(static_cast<std::int64_t>(bytes));
-    return reinterpret_cast<T*>(piece);
+    return reinterpret_cast<T*>(chunk);
   }
 
  private:

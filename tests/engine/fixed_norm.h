@@ -22,9 +22,9 @@ class FixedNorm : public NormSource {
 };
 
 /// Gives tensors identities on a tape, and keeps them in order.
-class Leaves {
+class LeafTensors {
  public:
-  explicit Leaves(Runtime& runtime) : runtime_(runtime) {}
+  explicit LeafTensors(Runtime& runtime) : runtime_(runtime) {}
   Tensor operator()(const Tensor& values) {
     Tensor x = values;
     ids_.push_back(runtime_.new_value_id());

@@ -38,8 +38,8 @@ class OwnNorm : public Layer {
                                 .shift = shift.value(),
                                 .running_mean = buffers.current(mean),
                                 .running_variance = buffers.current(variance),
-                                .next_running_mean = buffers.pending(mean),
-                                .next_running_variance = buffers.pending(variance)},
+                                .next_running_mean = buffers.next(mean),
+                                .next_running_variance = buffers.next(variance)},
                                {.rate = 0.1f, .activation = {Activation::relu}});
       }
       Parameter &scale, &shift;

@@ -9,7 +9,7 @@ namespace bantam::kernels {
 
 /// Whether a CUDA kernel takes the statistics of what it writes, whatever the batch. Others make a pass of their own
 /// over y, which gains nothing over the norm's.
-bool conv2d_gives_statistics(const Conv2dShape& shape, DType dtype);
+bool conv2d_writes_statistics(const Conv2dShape& shape, DType dtype);
 
 /// Scratch bytes; shape, dtype and target only.
 std::size_t conv2d_statistics_workspace_bytes(const Conv2dShape& shape, DType dtype, DeviceKind target);

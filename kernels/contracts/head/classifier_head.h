@@ -19,7 +19,7 @@ struct ClassifierHeadShape {
 
 /// Whether the kernels take such a head: hidden ≤ 128, classes ≤ 64, rows of x and h of whole 16 bytes, a floating
 /// type.
-bool classifier_head_takes(const ClassifierHeadShape& shape, DType dtype);
+bool classifier_head_supports(const ClassifierHeadShape& shape, DType dtype);
 /// Scratch bytes of the forward; shape, type and target only.
 std::size_t classifier_head_workspace_bytes(const ClassifierHeadShape& shape, DType dtype, DeviceKind target);
 /// Elements of ClassifierHeadSaved::partials; shape and target only.

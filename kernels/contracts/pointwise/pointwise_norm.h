@@ -14,7 +14,7 @@ struct PointwiseShape {
 
 /// Whether a norm is worth leaving to the products that read it: float16 or bfloat16, channels in eights, relu or
 /// relu6, and sizes at which the products are bound by bytes.
-bool pointwise_norm_takes(const PointwiseShape& shape, DType dtype, ActivationFunction activation);
+bool pointwise_norm_supports(const PointwiseShape& shape, DType dtype, ActivationFunction activation);
 
 /// Scratch bytes of forward and backward (the larger of the two); shape, dtype and target only.
 std::size_t pointwise_norm_workspace_bytes(const PointwiseShape& shape, DType dtype, DeviceKind target);
@@ -47,7 +47,7 @@ using NormInputGradientMade = void(const Exec&, const BatchNormShape& shape, DTy
                                    void* dx, Workspace);
 
 /// Whether backward makes da and dw in one pass over dy, so that a norm behind is worth leaving to it.
-bool pointwise_norm_takes_gradient(const PointwiseShape& shape, DType dtype);
+bool pointwise_norm_supports_gradient(const PointwiseShape& shape, DType dtype);
 
 /// From the gradient of y those of a and w. Partial sums in a fixed order. Nothing aliases.
 using PointwiseNormBackward = void(const Exec&, const PointwiseShape& shape, DType dtype, const NormOperand& x,

@@ -7,7 +7,7 @@
 #include "bantam/base/dtype.h"
 #include "bantam/kernels/contracts/dispatch.h"
 #include "bantam/kernels/contracts/update/parameter_target.h"
-#include "bantam/kernels/contracts/update/pending_sums.h"
+#include "bantam/kernels/contracts/update/partial_sums.h"
 
 namespace bantam::kernels {
 
@@ -76,7 +76,7 @@ struct SeparableBlockGradients {
   ParameterTarget bias;       ///< (out_channels); null without a bias
   /// With room for 3 arrays, or null. Not null: the CUDA kernels leave the weight gradients as partial sums in the
   /// workspace and note here what is to be added up, to the same bits; the CPU's add up at once.
-  PendingSums* pending = nullptr;
+  PartialSums* partial_sums = nullptr;
 };
 
 /// y = pool(relu(pointwise(depthwise(x)) + bias)), all `dtype` (float32, float16, bfloat16), float32 sums (no TF32).

@@ -8,7 +8,7 @@
 #include "bantam/base/dtype.h"
 #include "bantam/kernels/contracts/dispatch.h"
 #include "bantam/kernels/contracts/update/narrow_gradients.h"
-#include "bantam/kernels/contracts/update/pending_sums.h"
+#include "bantam/kernels/contracts/update/partial_sums.h"
 
 namespace bantam::kernels {
 
@@ -64,31 +64,31 @@ struct UpdateArena {
   const UpdateGroup* groups = nullptr;               ///< (group_count), device
   std::int32_t group_count = 0;                      ///< at most kMostUpdateGroups
   float* master = nullptr;                           ///< (elements)
-  float* gradient = nullptr;                         ///< written only where sums are pending
+  float* gradient = nullptr;                         ///< written only where there are partial sums
   float* moment1 = nullptr;                          ///< adam's m, sgd's momentum buffer; null: sgd without momentum
   float* moment2 = nullptr;                          ///< adam's v
   void* compute = nullptr;                           ///< (elements) of compute_dtype; null where there is none
   DType compute_dtype = DType::float32;
-  NarrowGradients narrow;  ///< segments whose gradient lies there as compute_dtype; none of them is a pending sum
+  NarrowGradients narrow;  ///< segments whose gradient lies there as compute_dtype; none of them is a partial sum
 };
 
 /// Running statistics, float32: what forward passes moved, and what counts. (elements) each; 0 elements: none.
 struct UpdateBuffers {
   std::int64_t elements = 0;
-  float* pending = nullptr;
+  float* next = nullptr;
   float* current = nullptr;
 };
 
 /// Scratch bytes of `begin_update`; depends on granules and target only.
 std::size_t begin_update_workspace_bytes(std::int64_t granules, DeviceKind target);
 
-/// Makes the pending sums, which are gradients of whole segments that are not frozen, where they belong in `gradient`.
+/// Makes the partial sum, which are gradients of whole segments that are not frozen, where they belong in `gradient`.
 /// Writes found_nonfinite, gradient_norm (√Σg² / loss_scale over segments not frozen, fixed order) and gradient_factor
 /// (1/loss_scale, times min(1, clip_norm/norm) where clip_norm > 0). Then counts the update: where finite, updates + 1,
 /// and loss_scale·2 (at most 2^24) after growth_interval finite updates in a row; else skipped + 1, and loss_scale/2
 /// (at least 1) where growth_interval > 0. metric_slot goes on by one either way.
-/// Throws Error where a pending sum is not the gradient of a segment.
-using BeginUpdate = void(const Exec&, const UpdateArena&, const PendingSums&, UpdateControl* control, Workspace);
+/// Throws Error where a partial sum is not the gradient of a segment.
+using BeginUpdate = void(const Exec&, const UpdateArena&, const PartialSums&, UpdateControl* control, Workspace);
 
 /// Follows `begin_update`. With g = gradient·gradient_factor and t = updates, unless found_nonfinite:
 ///  sgd           g += wd·w;  m = beta1·m + g (m = g at t = 1: the buffer starts at zero);  w -= lr·m
@@ -96,7 +96,7 @@ using BeginUpdate = void(const Exec&, const UpdateArena&, const PendingSums&, Up
 ///  adam          g += wd·w;  m = beta1·m + (1-beta1)·g;  v = beta2·v + (1-beta2)·g²;
 ///                w -= lr·(m/(1-beta1^t)) / (√(v/(1-beta2^t)) + epsilon)
 ///  adamw         w -= lr·wd·w first; then adam with wd = 0
-/// then compute = cast(w) where the segment has a copy, and current = pending. Where found_nonfinite, pending = current
+/// then compute = cast(w) where the segment has a copy, and current = next. Where found_nonfinite, next = current
 /// and nothing else changes. Padding elements stay zero. Throws Error for more than kMostUpdateGroups groups.
 using ApplyUpdate = void(const Exec&, OptimizerKind, const UpdateArena&, const UpdateBuffers&,
                          const UpdateControl* control);

@@ -139,10 +139,10 @@ void update_granule(OptimizerKind kind, const StepValues& s, const UpdateArena& 
 
 }  // namespace
 
-void begin_update(const Exec& exec, const UpdateArena& arena, const PendingSums& pending, UpdateControl* control,
+void begin_update(const Exec& exec, const UpdateArena& arena, const PartialSums& partial, UpdateControl* control,
                   Workspace workspace) {
-  (void)pending_granules(arena, pending);  // throws where one belongs elsewhere
-  add_up_parts(exec, pending);
+  (void)partial_sum_granules(arena, partial);  // throws where one belongs elsewhere
+  add_up_parts(exec, partial);
   double* partials = static_cast<double*>(workspace.data);
   const std::int64_t parts = gradient_sum_parts(arena.granules);
   parallel_parts(parts, exec.threads, [&](std::int64_t part) {
@@ -166,7 +166,7 @@ void apply_update(const Exec& exec, OptimizerKind kind, const UpdateArena& arena
   require_group_count(arena);
   const bool skip = control->found_nonfinite != 0;
   if (buffers.elements > 0)
-    std::copy_n(skip ? buffers.current : buffers.pending, buffers.elements, skip ? buffers.pending : buffers.current);
+    std::copy_n(skip ? buffers.current : buffers.next, buffers.elements, skip ? buffers.next : buffers.current);
   if (skip) return;
   parallel_ranges(arena.granules, kGranulesOfCpuPartial, exec.threads, [&](std::int64_t begin, std::int64_t end) {
     std::int32_t group = -1;

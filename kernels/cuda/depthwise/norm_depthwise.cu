@@ -12,8 +12,8 @@
 namespace bantam::kernels::cuda {
 namespace {
 
-void check_shape(const DepthwiseConv2dShape& s, const NormOperand& x, ActivationFunction behind) {
-  if (!norm_depthwise_takes(s, x.affine.activation, behind))
+void check_shape(const DepthwiseConv2dShape& s, const NormOperand& x, ActivationFunction after) {
+  if (!norm_depthwise_supports(s, x.affine.activation, after))
     throw ShapeError("norm_depthwise: a shape or an activation that its kernels do not take");
 }
 
@@ -164,13 +164,13 @@ void norm_depthwise_backward(const Exec& exec, const DepthwiseConv2dShape& s, DT
   if (s.y_elements() <= 0) return;
   require_workspace(workspace, norm_depthwise_workspace_bytes(s, dtype, DeviceKind::cuda), "norm_depthwise_backward");
   WorkspaceCutter cutter(workspace);
-  float* const totals = cutter.take<float>(static_cast<std::size_t>(4 * s.channels) * sizeof(float));
+  float* const totals = cutter.cut<float>(static_cast<std::size_t>(4 * s.channels) * sizeof(float));
   float* const after_totals = totals + 2 * s.channels;
-  float* const rest = cutter.take<float>(0);
-  const BatchNormShape behind = norm_behind(s);
-  batch_norm_backward_training(exec, behind, dtype, in.y, in.dy,
+  float* const rest = cutter.cut<float>(0);
+  const BatchNormShape after = norm_after(s);
+  batch_norm_backward_training(exec, after, dtype, in.y, in.dy,
                                {.dscale = after_totals + s.channels, .dshift = after_totals},
-                               {rest, batch_norm_workspace_bytes(behind, dtype, DeviceKind::cuda)});
+                               {rest, batch_norm_workspace_bytes(after, dtype, DeviceKind::cuda)});
   const FinishBackward finish{gradients, in.x.inv_std, gradients.totals != nullptr ? gradients.totals : totals,
                               after_totals, s.channels};
   dispatch_floating(dtype, [&](auto tag) {
@@ -185,7 +185,7 @@ void norm_depthwise_backward(const Exec& exec, const DepthwiseConv2dShape& s, DT
                                        .before_clamp = Clamp::of(in.x.affine.activation),
                                        .after_clamp = Clamp::of(in.y.affine.activation),
                                        .after_totals = after_totals,
-                                       .per_row = 1.0f / static_cast<float>(behind.rows)};
+                                       .per_row = 1.0f / static_cast<float>(after.rows)};
     launch_backward(exec, s, operands, rest, finish);
   });
 }

@@ -173,7 +173,7 @@ void launch(const Exec& exec, const ClassifierHeadShape& s, DType dtype, const v
 void classifier_head_backward(const Exec& exec, const ClassifierHeadShape& s, DType dtype, const void* x,
                               const void* w1, const ClassifierHeadSaved& saved, const ClassifierHeadGradients& to,
                               Workspace workspace) {
-  if (!classifier_head_takes(s, dtype)) throw Error("classifier_head: no kernel takes this shape and type");
+  if (!classifier_head_supports(s, dtype)) throw Error("classifier_head: no kernel takes this shape and type");
   if (s.batch <= 0) return;
   dispatch_floating(dtype, [&](auto tag) {
     using T = typename decltype(tag)::type;

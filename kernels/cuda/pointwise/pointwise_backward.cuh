@@ -12,7 +12,7 @@ struct PointwiseBackwardOperands {
   const T* w;                     ///< (out, in)
   T* da;                          ///< (rows, in); null: not wanted
   const T* y;                     ///< (rows, out), what the norm behind read; null: no norm
-  AffineSource behind;
+  AffineSource norm_after;
   const float* totals;  ///< (2, out): Σ dz, Σ dz·x̂ of the norm behind
 };
 
@@ -40,12 +40,12 @@ struct SharedGradient {
 };
 
 /// A block has all of dw. Each of eight warps makes 16 x 32 of a stage's da.
-template <int kOut, int kIn, bool kBehind>
+template <int kOut, int kIn, bool kNormed>
 struct PointwiseBackwardTile {
   static constexpr int kThreads = 256, kWarpTiles = kOut / 64 * (kIn / 32), kSplits = 8 / kWarpTiles;
   static constexpr int kStageRows = 16 * 8 / (kIn / 32);
   static constexpr int kDyBytes = kStageRows * kOut * 2, kXBytes = kStageRows * kIn * 2;
-  static constexpr int kStageBytes = kDyBytes * (kBehind ? 2 : 1) + kXBytes, kWeightBytes = kOut * kIn * 2;
+  static constexpr int kStageBytes = kDyBytes * (kNormed ? 2 : 1) + kXBytes, kWeightBytes = kOut * kIn * 2;
   static constexpr int kVectorBytes = (SharedGradient::kVectors * kOut + SharedNorm::kVectors * kIn) * 4;
   static constexpr int kFits = (112 * 1024 - kWeightBytes - kVectorBytes) / kStageBytes,
                        kStages = kFits < 4 ? kFits : 4;
@@ -124,21 +124,21 @@ __device__ inline void write_input_gradient(const PointwiseBackwardOperands<T>& 
 }
 
 /// Part b has stages b, b + parts, ...; partial sums of dw go to (parts, out, in).
-template <class T, int kOut, int kIn, bool kBehind>
+template <class T, int kOut, int kIn, bool kNormed>
 __global__ void __launch_bounds__(256, 2) pointwise_backward_kernel(PointwiseBackwardOperands<T> o) {
-  using Tile = PointwiseBackwardTile<kOut, kIn, kBehind>;
+  using Tile = PointwiseBackwardTile<kOut, kIn, kNormed>;
   extern __shared__ __align__(128) char shared[];
   const GradStage<T, kOut, Tile> dy(o.grad.dy, o.grad.rows, o.grad.out, 0), y(o.y, o.grad.rows, o.grad.out, 0);
   const GradStage<T, kIn, Tile> x(o.grad.x, o.grad.rows, o.grad.in, 0);
   char* const weights = shared + Tile::kStagesBytes;
   const SharedNorm ahead = SharedNorm::at(weights + Tile::kWeightBytes, o.grad.in);
-  const SharedGradient behind = SharedGradient::at(ahead.shift + o.grad.in, o.grad.out);
+  const SharedGradient norm_after = SharedGradient::at(ahead.shift + o.grad.in, o.grad.out);
   const auto copy = [&](std::int64_t first, int stage) {
     char* const to = shared + stage * Tile::kStageBytes;
     if (first < o.grad.rows) {
       dy.copy(first, to);
       x.copy(first, to + Tile::kDyBytes);
-      if constexpr (kBehind) y.copy(first, to + Tile::kDyBytes + Tile::kXBytes);
+      if constexpr (kNormed) y.copy(first, to + Tile::kDyBytes + Tile::kXBytes);
     }
     commit_copies();  // an empty group keeps the count
   };
@@ -146,7 +146,7 @@ __global__ void __launch_bounds__(256, 2) pointwise_backward_kernel(PointwiseBac
   std::int64_t first = std::int64_t{blockIdx.x} * Tile::kStageRows, later = first;
   for (int stage = 0; stage < Tile::kStages - 1; ++stage, later += step) copy(later, stage);
   ahead.fill(o.grad.norm, o.grad.in);
-  if constexpr (kBehind) behind.fill(o.behind, o.totals, 1.0f / static_cast<float>(o.grad.rows), o.grad.out);
+  if constexpr (kNormed) norm_after.fill(o.norm_after, o.totals, 1.0f / static_cast<float>(o.grad.rows), o.grad.out);
   load_turned_weights<T, kOut, kIn, Tile>(o, weights);
   __syncthreads();
 
@@ -169,7 +169,7 @@ __global__ void __launch_bounds__(256, 2) pointwise_backward_kernel(PointwiseBac
     char* const here = shared + stage * Tile::kStageBytes;
     wait_for_groups<Tile::kStages - 2>();
     x.normalise(first, here + Tile::kDyBytes, ahead, o.grad.clamp);
-    if constexpr (kBehind) make_gradient<T, Tile>(dy, first, here, behind);
+    if constexpr (kNormed) make_gradient<T, Tile>(dy, first, here, norm_after);
     __syncthreads();
     copy(later, stage == 0 ? Tile::kStages - 1 : stage - 1);
     const std::uint32_t at = stage * Tile::kStageBytes;

@@ -84,7 +84,7 @@ bool product_with_moments(const Exec& exec, const PointwiseShape& s, DType dtype
 }
 
 void check(const PointwiseShape& s, DType dtype, const NormOperand& x, Workspace workspace, const char* op) {
-  if (!pointwise_takes(s, dtype) || !x.normalised())
+  if (!pointwise_supports(s, dtype) || !x.normalised())
     throw ShapeError(std::string(op) + ": a shape, a type or an operand that its kernels do not take");
   require_workspace(workspace, pointwise_norm_workspace_bytes(s, dtype, DeviceKind::cuda), op);
 }

@@ -46,7 +46,7 @@ HalfLayout half_layout(const SeparableBlockShape& s, bool folded, int steps) {
   at.row_stride = static_cast<int>((s.conv_w() + 2) * at.pixel_stride);
   if (folded) at.row_stride = rounded_up(at.row_stride + 1, 2);  // a patch's pairs may end one element on
   const std::int64_t elements = s.in_w * s.in_channels;
-  at.piece = elements % 4 == 0 ? 4 : elements % 2 == 0 ? 2 : 1;
+  at.vector = elements % 4 == 0 ? 4 : elements % 2 == 0 ? 2 : 1;
   at.depthwise_at = at.groups * steps * 1024;
   at.bias_at = at.depthwise_at + at.chunks * 1536;
   at.tile_at = at.bias_at + at.groups * 64;
@@ -64,7 +64,7 @@ void launch_half(const Exec& exec, const SeparableBlockShape& s, const T* x, con
   at.shifted = rounded_up(t.tile_rows(kPool) * at.row_stride + 2, 8);
   at.bytes = rounded_up(at.tile_at + copies * 2 * (at.shifted + 2), 16);
   t.framed |= kIsFolded;
-  t.by_row = FastDivide(s.in_w * s.in_channels / (kIsFolded ? at.piece : 8));
+  t.by_row = FastDivide(s.in_w * s.in_channels / (kIsFolded ? at.vector : 8));
   t.by_pixel = FastDivide(std::max(at.chunks, 1));
   const auto kernel = separable_forward_half_kernel<T, kFolded, kSteps, kPool>;
   launch_spread(exec, kernel, dim3(blocks_of(t)), dim3(kForwardThreads), static_cast<std::size_t>(at.bytes), t, at, x,

@@ -6,7 +6,7 @@
 #include "bantam/kernels/cuda/device/libraries.h"
 #include "bantam/kernels/cuda/device/vectorized.cuh"
 #include "bantam/kernels/cuda/update/narrow_gradients.cuh"
-#include "bantam/kernels/cuda/update/pending_sums.cuh"
+#include "bantam/kernels/cuda/update/partial_sums.cuh"
 #include "bantam/kernels/tiling/update/update_rules.h"
 
 namespace bantam::kernels::cuda {
@@ -50,9 +50,9 @@ __device__ double block_sum(double value) {
 
 /// What `begin_update` adds up, and by how many of the grid's blocks.
 struct GradientSums {
-  PendingSums pending;
-  PendingGranules granules;  // of the pending sums
-  int shares, share_blocks;  // the last blocks of the grid take the shares in turn
+  PartialSums partial;
+  PartialSumGranules granules;  // of the partial sum
+  int shares, share_blocks;     // the last blocks of the grid take the shares in turn
 };
 
 /// Σg² of this thread's elements in the granules that lie in memory.
@@ -83,17 +83,17 @@ __device__ double sum_of_granules(const UpdateArena& arena, const GradientSums& 
   return sum;
 }
 
-/// Σg² of the pending sums that this thread wrote.
+/// Σg² of the partial sum that this thread wrote.
 __device__ double sum_of_shares(const GradientSums& sums, int block) {
   double sum = 0;
   for (int share = block; share < sums.shares; share += sums.share_blocks) {
-    const auto g = static_cast<double>(make_share(sums.pending, share));
+    const auto g = static_cast<double>(make_share(sums.partial, share));
     sum += g * g;
   }
   return sum;
 }
 
-/// partials[block] = Σg² over its granules or pending sums; the last block adds them in order, and counts the update.
+/// partials[block] = Σg² over its granules or partial sum; the last block adds them in order, and counts the update.
 /// In double no finite float overflows, so the sum is finite exactly where every g is.
 template <bool kNarrow>
 __global__ void __launch_bounds__(kThreads)
@@ -224,9 +224,9 @@ __device__ inline void move_weights(QuadState<0>& q, const Quad& gradient, const
 __device__ void publish_buffers(const UpdateBuffers& buffers, bool skip) {
   for (std::int64_t i = grid_thread(); i < buffers.elements; i += grid_threads()) {
     if (skip) {
-      buffers.pending[i] = buffers.current[i];
+      buffers.next[i] = buffers.current[i];
     } else {
-      buffers.current[i] = buffers.pending[i];
+      buffers.current[i] = buffers.next[i];
     }
   }
 }
@@ -247,7 +247,7 @@ __global__ void __launch_bounds__(kThreads, kNarrow ? kNarrowApplyBlocks : kAppl
     segment = arena.segments[arena.segment_of_granule[i / kQuadsOfGranule]];
   };
   if (i < quads) load();
-  wait_then_let_next_start();  // for control, and sums that were pending
+  wait_then_let_next_start();  // for control, and partial sums
   if (i < quads) state.g = load_gradient<kNarrow>(arena, i);
   if (threadIdx.x < arena.group_count)
     values[threadIdx.x] = step_values(kind, arena.groups[threadIdx.x], static_cast<float>(control->updates));
@@ -279,10 +279,10 @@ auto apply_kernel(int moments) {
 
 }  // namespace
 
-void begin_update(const Exec& exec, const UpdateArena& arena, const PendingSums& pending, UpdateControl* control,
+void begin_update(const Exec& exec, const UpdateArena& arena, const PartialSums& partial, UpdateControl* control,
                   Workspace workspace) {
   static_assert(kThreads == kPartSumThreads);
-  GradientSums sums{.pending = pending, .granules = pending_granules(arena, pending), .shares = shares_of(pending)};
+  GradientSums sums{.partial = partial, .granules = partial_sum_granules(arena, partial), .shares = shares_of(partial)};
   sums.share_blocks = std::min(sums.shares, static_cast<int>(kMostSumBlocks));
   const auto blocks = static_cast<unsigned>(gradient_sum_blocks(arena.granules) + sums.share_blocks);
   const auto kernel = arena.narrow.count > 0 ? begin_update_kernel<true> : begin_update_kernel<false>;

@@ -9,7 +9,7 @@ namespace bantam::kernels {
 inline BatchNormShape norm_before(const DepthwiseConv2dShape& s) {
   return {.rows = s.batch * s.in_h * s.in_w, .channels = s.channels};
 }
-inline BatchNormShape norm_behind(const DepthwiseConv2dShape& s) {
+inline BatchNormShape norm_after(const DepthwiseConv2dShape& s) {
   return {.rows = s.batch * s.out_h() * s.out_w(), .channels = s.channels};
 }
 

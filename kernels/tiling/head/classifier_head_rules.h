@@ -19,7 +19,7 @@ struct HiddenSplit {
 inline constexpr std::int64_t kHiddenTile = 64;
 
 /// Blocks of neighbouring pieces that add up their sums before one of them is written, where the device can (9.0 on).
-inline constexpr std::int64_t kPiecesTogether = 8;
+inline constexpr std::int64_t kSplitsTogether = 8;
 
 /// One block for each multiprocessor of a large GPU, two in float32, which multiplies longer than it reads; no more
 /// pieces than are quickly added up again.

@@ -19,7 +19,7 @@ constexpr std::int64_t pointwise_columns(const PointwiseShape& s) { return s.out
 /// Input channels of our own products: all weights of a block stay in shared memory, and up to here they are bound by
 /// bytes. From 256 on cuBLASLt's use of the matrix units wins.
 inline constexpr std::int64_t kPointwiseMostIn = 128;
-constexpr bool pointwise_takes(const PointwiseShape& s, DType dtype) {
+constexpr bool pointwise_supports(const PointwiseShape& s, DType dtype) {
   return (dtype == DType::float16 || dtype == DType::bfloat16) && s.rows > 0 && s.in > 0 && s.out > 0 &&
          s.in % 8 == 0 && s.out % 8 == 0 && s.in <= kPointwiseMostIn;
 }

@@ -29,7 +29,7 @@ std::vector<std::vector<float>> results(Runtime& runtime, Device device, const C
   context.tape = &tape;
   const NodePlan writes{.derive = c.derive ? Derive::cheap : Derive::none};
   context.node = &writes;
-  testing::Leaves leaf(runtime);
+  testing::LeafTensors leaf(runtime);
   const Shape channels{c.shape[-1]};
   const auto vector = [&](std::uint64_t seed) {
     return leaf(context.upload(channels, testing::random_floats(channels[0], seed, 0.5f, 1.5f).data()));
@@ -59,7 +59,7 @@ std::vector<std::vector<float>> results(Runtime& runtime, Device device, const C
   all.push_back(to_host_floats(y, context.stream));
   y.set_value_id(saved.ref().id);
   GradientStore store = tape.backward(context, std::move(y), seed);
-  for (const std::uint64_t id : leaf.ids()) all.push_back(to_host_floats(store.take(id), context.stream));
+  for (const std::uint64_t id : leaf.ids()) all.push_back(to_host_floats(store.pop(id), context.stream));
   return all;
 }
 

@@ -189,7 +189,7 @@ TEST_P(ParametersTest, BuffersStartAtTheirValueAndPendingFollows) {
   const Buffer& variance = buffers.declare("variance", {5}, 1.0f);
   buffers.materialize(context());
   EXPECT_EQ(to_host<float>(buffers.current(mean), context().stream), std::vector<float>(5, 0.0f));
-  EXPECT_EQ(to_host<float>(buffers.pending(variance), context().stream), std::vector<float>(5, 1.0f));
+  EXPECT_EQ(to_host<float>(buffers.next(variance), context().stream), std::vector<float>(5, 1.0f));
   EXPECT_EQ(variance.offset % kernels::kSegmentGranule, 0);
 }
 

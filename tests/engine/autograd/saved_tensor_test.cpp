@@ -71,7 +71,7 @@ TEST_P(SavedTensorTest, CopiesAreSharedWhileTheyLive) {
   }
   EXPECT_EQ(in_use(), before);
   const std::vector<float> bits = values(saved.get(later));
-  EXPECT_EQ(values(saved.take(later)), bits);
+  EXPECT_EQ(values(saved.unpack(later)), bits);
   EXPECT_FALSE(saved.defined());
   EXPECT_EQ(saved.shape(), (Shape{64, 8}));
 }
@@ -161,9 +161,9 @@ TEST_P(SavedTensorTest, SavedStatisticsComeBackInOrderAndNoMore) {
   saved.save(testing::random_tensor(ctx, {4}, 2));
   EXPECT_FALSE(saved.replaying());
   saved.replay();
-  EXPECT_EQ(saved.take().shape(), (Shape{3}));
-  EXPECT_EQ(saved.take().shape(), (Shape{4}));
-  EXPECT_THROW((void)saved.take(), Error);
+  EXPECT_EQ(saved.next().shape(), (Shape{3}));
+  EXPECT_EQ(saved.next().shape(), (Shape{4}));
+  EXPECT_THROW((void)saved.next(), Error);
 }
 
 }  // namespace

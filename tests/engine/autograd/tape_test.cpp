@@ -148,13 +148,13 @@ TEST_P(TapeTest, AParameterGetsItsGradientThroughAnyOp) {
 /// Passes its input on, and its gradient as it comes: in pieces, too.
 Tensor passed_on(const Context& ctx, const Tensor& x) {
   Tensor y = x.view(x.shape());
-  ctx.tape->record_pieces(ctx, y, [x = ValueRef(x)](const Context& inner, Gradient dy, GradientStore& store) {
+  ctx.tape->record_deferred(ctx, y, [x = ValueRef(x)](const Context& inner, Gradient dy, GradientStore& store) {
     store.add(inner, x, std::move(dy));
   });
   return y;
 }
 
-TEST_P(TapeTest, ALeafGivesTheWholeGradientAlsoWhereAnOpLeftItInPieces) {
+TEST_P(TapeTest, ALeafGivesTheWholeGradientAlsoWhereAnOpDeferredIt) {
   Tape tape;
   Context ctx = context();
   ctx.tape = &tape;

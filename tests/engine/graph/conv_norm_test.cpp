@@ -1,4 +1,4 @@
-// Convolutions that give their norm's statistics: which ones, against the two ops apart, and where a stretch runs
+// Convolutions that give their norm's statistics: which ones, against the two ops apart, and where a segment runs
 // again.
 #include "bantam/engine/autograd/tensor_notes.h"
 #include "bantam/engine/graph/graph.h"
@@ -146,7 +146,7 @@ TEST_P(ConvNormTest, RecomputeChangesNoBit) {
       << "the norm behind a convolution that runs again does not";
 }
 
-/// The sum works in place where its stretch runs for the first time: what the convolution found out about that memory
+/// The sum works in place where its segment runs for the first time: what the convolution found out about that memory
 /// must not reach the norm behind the sum.
 TEST_P(ConvNormTest, ASumBehindANormHasNoStatisticsOfTheConvolution) {
   Graph graph({12, 12, 3});
@@ -159,9 +159,9 @@ TEST_P(ConvNormTest, ASumBehindANormHasNoStatisticsOfTheConvolution) {
   graph.add(global_average_pool());
   graph.add(dense({.units = 4}));
   const auto plain = trained(device(), {.precision = kHalf}, graph);
-  for (const char* stretch : {"block", "block..behind", "stem..behind"}) {
-    const RecomputeOptions again{.kind = RecomputeOptions::Kind::named, .names = {stretch}};
-    EXPECT_EQ(trained(device(), {.precision = kHalf, .recompute = again}, graph), plain) << stretch;
+  for (const char* segment : {"block", "block..behind", "stem..behind"}) {
+    const RecomputeOptions again{.kind = RecomputeOptions::Kind::named, .names = {segment}};
+    EXPECT_EQ(trained(device(), {.precision = kHalf, .recompute = again}, graph), plain) << segment;
   }
 }
 

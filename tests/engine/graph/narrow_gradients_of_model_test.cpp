@@ -1,6 +1,6 @@
 // Gradients that convolutions leave narrow: an update, whoever reads them, and when, and recorded steps find the bits
 // of wide ones.
-#include "bantam/engine/autograd/pending_gradients.h"
+#include "bantam/engine/autograd/partial_gradients.h"
 #include "bantam/engine/ops/conv2d.h"
 #include "bantam/engine/step/captured_updates.h"
 #include "tests/engine/engine_fixture.h"
@@ -48,7 +48,7 @@ struct Trained {
     testing::walk(model, optimizer, batch, effective_batch);
     EXPECT_EQ(narrow(), 0);
   }
-  int narrow() { return model.parameters().pending().narrow().count; }
+  int narrow() { return model.parameters().partial_gradients().narrow().count; }
   int expected_narrow() const { return model.device().is_cuda() ? kNarrowOfGraph : 0; }
 
   Model model;
@@ -155,12 +155,12 @@ TEST_P(NarrowGradientsOfModelTest, AWeightUsedTwiceIsAddedUpAndAFrozenOneLeftAlo
       arena.materialize(ctx, 7);
       Tape tape;
       ctx.tape = &tape;
-      if (pends) ctx.step.gradients = &arena.pending();
+      if (pends) ctx.step.gradients = &arena.partial_gradients();
       const Tensor x = testing::random_tensor(ctx, {2, 9, 8, 16}, 1);
       const Window2d window{.kernel = {3, 3}, .padding = Padding::same()};
       const Tensor y = ops::conv2d(ctx, ops::conv2d(ctx, x, weight.value(), window), weight.value(), window);
       if (y.value_id() != 0) (void)tape.backward(ctx, y, testing::random_tensor(ctx, y.shape(), 2));
-      EXPECT_EQ(arena.pending().narrow().count, 0);  // the second use made the first's wide
+      EXPECT_EQ(arena.partial_gradients().narrow().count, 0);  // the second use made the first's wide
       gradients.push_back(to_host<float>(weight.gradient(), ctx.stream));
     }
     EXPECT_EQ(gradients[0], gradients[1]);

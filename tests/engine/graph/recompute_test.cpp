@@ -123,7 +123,7 @@ TEST_P(RecomputeTest, WhatForwardLeavesForBackwardToTheByte) {
 }
 
 // The sum of three gradients depends on their order: that of the readers, latest first, whoever runs again.
-TEST_P(RecomputeTest, AValueThatAStretchReadsTwiceAndAnOutsiderTooKeepsItsSum) {
+TEST_P(RecomputeTest, AValueThatASegmentReadsTwiceAndAnOutsiderTooKeepsItsSum) {
   const auto conv = [](Activation kind) {
     return conv2d({.filters = 8, .padding = Padding::same(), .bias = false, .activation = {kind}});
   };
@@ -151,7 +151,7 @@ TEST_P(RecomputeTest, AValueThatAStretchReadsTwiceAndAnOutsiderTooKeepsItsSum) {
     }
 }
 
-TEST_P(RecomputeTest, AStretchThatRunsAgainDoesNotMakeItsOutput) {
+TEST_P(RecomputeTest, ARecomputedSegmentDoesNotWriteItsOutput) {
   const Context plain = context();
   const Shape shape{4, 6, 6, 8};
   const auto leaf = [&](std::uint64_t seed) {
@@ -162,7 +162,7 @@ TEST_P(RecomputeTest, AStretchThatRunsAgainDoesNotMakeItsOutput) {
   const Tensor a = leaf(1), b = leaf(2), dy = testing::random_tensor(plain, shape, 3);
   const auto gradient = [&](const Context& taped, Tensor y) {
     GradientStore store = taped.tape->backward(plain, std::move(y), dy.view(shape));
-    return to_host<float>(store.take(a.value_id()), plain.stream);
+    return to_host<float>(store.pop(a.value_id()), plain.stream);
   };
   for (const Activation kind : {Activation::relu, Activation::none}) {
     Tape kept;
@@ -214,8 +214,7 @@ TEST_P(RecomputeTest, RecomputeOfAChainOfBlocksTakesLessMemory) {
       const std::string name = "block" + std::to_string(block);
       graph.add(name + "/conv", conv2d({.filters = 8, .padding = Padding::same()}));
       graph.add(name + "/norm", batch_norm({.activation = {Activation::gelu}}));
-      graph.add(name + "/depthwise",
-                depthwise_conv2d({.padding = Padding::same(), .activation = {Activation::silu}}));
+      graph.add(name + "/depthwise", depthwise_conv2d({.padding = Padding::same(), .activation = {Activation::silu}}));
     }
     graph.add(global_average_pool());
     graph.add("head", dense({.units = 5}));

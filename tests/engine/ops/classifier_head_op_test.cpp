@@ -81,7 +81,7 @@ struct Parts {
     const Tensor loss = fuse ? fused(ctx, seed) : composed(ctx);
     GradientStore store = tape.backward(ctx, loss, seed);
     std::vector<std::vector<float>> values = {floats(loss)};
-    for (const Tensor* leaf : {&x, &p.w1, &p.b1, &p.w2, &p.b2}) values.push_back(floats(store.take(leaf->value_id())));
+    for (const Tensor* leaf : {&x, &p.w1, &p.b1, &p.w2, &p.b2}) values.push_back(floats(store.pop(leaf->value_id())));
     return values;
   }
   std::vector<float> floats(const Tensor& t) const { return to_host<float>(t, context.stream); }

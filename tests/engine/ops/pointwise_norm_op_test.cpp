@@ -17,9 +17,9 @@ class PointwiseNormOpTest : public EngineTest {};
 BANTAM_INSTANTIATE_ON_DEVICES(PointwiseNormOpTest);
 
 /// Two depthwise convolutions between norms, and a pointwise one between them.
-class Stretch {
+class FusedPair {
  public:
-  Stretch(Runtime& runtime, Device device, std::array<std::int64_t, 2> channels, PrecisionKind precision)
+  FusedPair(Runtime& runtime, Device device, std::array<std::int64_t, 2> channels, PrecisionKind precision)
       : runtime_(runtime), context_(Context::make(runtime, device, {precision})) {
     const auto [in, out] = channels;
     context_.tape = &tape_;
@@ -39,7 +39,7 @@ class Stretch {
       all.push_back(to_host_floats(moved, context_.stream));
     GradientStore store = tape_.backward(context_, std::move(y), seed);
     for (std::size_t i = 0; i < ids_.size(); ++i) {
-      const std::vector<float> gradient = to_host_floats(store.take(ids_[i]), context_.stream);
+      const std::vector<float> gradient = to_host_floats(store.pop(ids_[i]), context_.stream);
       // A norm's two as one: the shift's may be 0 but for rounding, where a norm behind takes out what it adds.
       if (i < kWeights || i % 2 == 0)
         all.push_back(gradient);
@@ -112,9 +112,9 @@ class Stretch {
 TEST_P(PointwiseNormOpTest, ComesAsNearToFloat32AsTheLayersApart) {
   using enum PrecisionKind;
   for (const std::array<std::int64_t, 2> channels : {std::array<std::int64_t, 2>{8, 24}, {72, 136}, {32, 64}}) {
-    const auto fused = Stretch(runtime(), device(), channels, mixed_float16).results(true),
-               apart = Stretch(runtime(), device(), channels, mixed_float16).results(false),
-               exact = Stretch(runtime(), device(), channels, float32).results(false);
+    const auto fused = FusedPair(runtime(), device(), channels, mixed_float16).results(true),
+               apart = FusedPair(runtime(), device(), channels, mixed_float16).results(false),
+               exact = FusedPair(runtime(), device(), channels, float32).results(false);
     ASSERT_EQ(fused.size(), apart.size());
     for (std::size_t i = 0; i < fused.size(); ++i) {
       ASSERT_EQ(fused[i].size(), apart[i].size());

@@ -77,7 +77,7 @@ std::vector<std::vector<float>> results(Runtime& runtime, const Context& plain, 
   std::vector<std::vector<float>> all{to_host_floats(y, context.stream)};
   const Tensor seed = testing::random_tensor(context, y.shape(), 5);
   GradientStore store = tape.backward(context, std::move(y), seed);
-  for (const std::uint64_t id : ids) all.push_back(to_host_floats(store.take(id), context.stream));
+  for (const std::uint64_t id : ids) all.push_back(to_host_floats(store.pop(id), context.stream));
   return all;
 }
 

@@ -212,8 +212,8 @@ TEST_P(PlannedStepTest, sets_aside_what_the_plans_in_use_need) {
   const std::uint64_t small = step.arena_bytes();
   step.prepare({.batches = {64}, .evaluation_batches = {2}});
   EXPECT_GT(step.arena_bytes(), small);
-  MicroBatches pieces(step);
-  for (int halvings = 0; halvings < 3; ++halvings) ASSERT_TRUE(pieces.halve(64));
+  MicroBatches micro_batches(step);
+  for (int halvings = 0; halvings < 3; ++halvings) ASSERT_TRUE(micro_batches.halve(64));
   EXPECT_EQ(step.arena_bytes(), small);
   EXPECT_EQ(memory.stats().arena_bytes, 0u) << "the old one was given back";
   step.step(testing::make_batch(model.context(Pass::train), {8, 8, 3}, 5, 0, 8));

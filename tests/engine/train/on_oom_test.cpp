@@ -1,5 +1,5 @@
-// `on_oom: accumulate`: an update that runs out of memory is repeated in smaller pieces, and nobody can tell from the
-// result.
+// `on_oom: accumulate`: an update that runs out of memory is repeated in smaller micro-batches, and nobody can tell
+// from the result.
 #include "bantam/engine/train/trainer.h"
 #include "tests/engine/engine_fixture.h"
 
@@ -209,10 +209,10 @@ TEST_P(OnOomTest, EvaluationIsSplitToo) {
   const std::uint64_t before = memory.stats().in_use_bytes, peak = memory.stats().peak_bytes;
   const auto left = static_cast<std::int64_t>(pool_of(device()) - before - (peak - before) * 7 / 10);
   const Tensor ballast = run.model.context(Pass::evaluate).allocate({left}, DType::uint8);
-  const Metrics pieces = trainer.evaluate(validation);
-  EXPECT_EQ(pieces.samples, 70 * n);
-  EXPECT_EQ(pieces.accuracy, whole.accuracy);
-  EXPECT_NEAR(pieces.loss, whole.loss, 1e-5);
+  const Metrics halves = trainer.evaluate(validation);
+  EXPECT_EQ(halves.samples, 70 * n);
+  EXPECT_EQ(halves.accuracy, whole.accuracy);
+  EXPECT_NEAR(halves.loss, whole.loss, 1e-5);
   Trainer plain(run.step, source, nullptr, {});
   EXPECT_THROW((void)plain.evaluate(validation), OutOfMemory) << "the ballast does make a difference";
 }
@@ -231,12 +231,13 @@ TEST_P(OnOomTest, SlicesAreTheSamplesAlignedForKernels) {
   const std::vector<float> all = to_host_floats(batch.at(kImages), c.stream);
   const std::vector<std::int32_t> labels = to_host<std::int32_t>(batch.at(kLabels), c.stream);
   for (std::int64_t first = 0; first < 7; ++first) {
-    const Batch piece = slice(c, batch, first, 7 - first);
-    EXPECT_EQ(piece.size, 7 - first);
-    EXPECT_EQ(reinterpret_cast<std::uintptr_t>(piece.at(kImages).data()) % 16, 0u);
-    EXPECT_EQ(reinterpret_cast<std::uintptr_t>(piece.at(kLabels).data()) % 16, 0u);
-    EXPECT_EQ(to_host_floats(piece.at(kImages), c.stream), std::vector<float>(all.begin() + first * 9, all.end()));
-    EXPECT_EQ(to_host<std::int32_t>(piece.at(kLabels), c.stream),
+    const Batch micro_batch = slice(c, batch, first, 7 - first);
+    EXPECT_EQ(micro_batch.size, 7 - first);
+    EXPECT_EQ(reinterpret_cast<std::uintptr_t>(micro_batch.at(kImages).data()) % 16, 0u);
+    EXPECT_EQ(reinterpret_cast<std::uintptr_t>(micro_batch.at(kLabels).data()) % 16, 0u);
+    EXPECT_EQ(to_host_floats(micro_batch.at(kImages), c.stream),
+              std::vector<float>(all.begin() + first * 9, all.end()));
+    EXPECT_EQ(to_host<std::int32_t>(micro_batch.at(kLabels), c.stream),
               std::vector<std::int32_t>(labels.begin() + first, labels.end()));
   }
   EXPECT_THROW((void)slice(c, batch, 5, 3), ShapeError);

@@ -95,7 +95,7 @@ struct Results {
     const DeviceBuffer w_pointwise(device, in.w_pointwise, dtype), dy(device, in.dy, dtype);
     const DeviceArray<std::uint8_t> codes(device, in.codes);
     GuardedBytes workspace(device, separable_backward_workspace_bytes(s, dtype));
-    PendingSums pending;
+    PartialSums partial;
     const SeparableBlockInputs inputs{
         .x = x.data(),
         .weights = {.depthwise = w_depthwise.data(), .pointwise = w_pointwise.data(), .bias = nullptr},
@@ -105,10 +105,10 @@ struct Results {
                                      .depthwise = {d_depthwise.as<float>(), accumulate[0]},
                                      .pointwise = {d_pointwise.as<float>(), accumulate[1]},
                                      .bias = {s.bias ? d_bias.as<float>() : nullptr, accumulate[2]},
-                                     .pending = in_parts ? &pending : nullptr};
+                                     .partial_sums = in_parts ? &partial : nullptr};
     BANTAM_KERNEL(device.exec(), separable_block_backward, s, dtype, inputs, to, workspace.workspace());
-    EXPECT_EQ(pending.count, in_parts ? 2 + s.bias : 0);
-    BANTAM_KERNEL(device.exec(), add_up_parts, pending);
+    EXPECT_EQ(partial.count, in_parts ? 2 + s.bias : 0);
+    BANTAM_KERNEL(device.exec(), add_up_parts, partial);
     device.synchronize();
   }
   std::vector<std::uint8_t> bytes() const {

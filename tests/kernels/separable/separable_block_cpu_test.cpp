@@ -53,7 +53,7 @@ struct Results {
                                      .depthwise = {depthwise.as<float>(), accumulate[0]},
                                      .pointwise = {pointwise.as<float>(), accumulate[1]},
                                      .bias = {s.bias ? bias.as<float>() : nullptr, accumulate[2]},
-                                     .pending = nullptr};
+                                     .partial_sums = nullptr};
     cpu::separable_block_backward(device.exec(), s, dtype, inputs, to, workspace.workspace());
   }
   std::vector<std::uint8_t> bytes() const {

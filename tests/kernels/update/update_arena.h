@@ -71,12 +71,12 @@ class TestArena {
             .narrow = narrow};
   }
 
-  void begin(const kernels::PendingSums& pending = {}) {
+  void begin(const kernels::PartialSums& partial = {}) {
     const std::size_t bytes = kernels::begin_update_workspace_bytes(granules_, device_.exec().device.kind);
     const TestWorkspace workspace(device_, bytes + 64);
     const std::vector<std::uint8_t> guard(bytes + 64, 0xab);
     copy_bytes(workspace.get().data, guard.data(), guard.size(), device_.stream());
-    BANTAM_KERNEL(device_.exec(), begin_update, arena(), pending, control.data(),
+    BANTAM_KERNEL(device_.exec(), begin_update, arena(), partial, control.data(),
                   kernels::Workspace{workspace.get().data, bytes});
     std::vector<std::uint8_t> after(bytes + 64);
     copy_bytes(after.data(), workspace.get().data, after.size(), device_.stream());

@@ -294,11 +294,11 @@ TEST_P(UpdateControlTest, BuffersAdvanceOrGoBack) {
   for (const std::int64_t count : {std::int64_t{1}, std::int64_t{300001}}) {
     for (const bool finite : {true, false}) {
       const std::vector<float> p = random_values(count, 1), c = random_values(count, 2);
-      const DeviceBuffer pending(device(), p, DType::float32), current(device(), c, DType::float32);
+      const DeviceBuffer next(device(), p, DType::float32), current(device(), c, DType::float32);
       TestArena arena(device(), segments(), {UpdateGroup{}});
       arena.gradient.upload(arena.padded({{finite ? 1 : INFINITY}, {}, {}}));
-      arena.step(OptimizerKind::sgd, {count, pending.as<float>(), current.as<float>()});
-      EXPECT_EQ(pending.download(), finite ? p : c);
+      arena.step(OptimizerKind::sgd, {count, next.as<float>(), current.as<float>()});
+      EXPECT_EQ(next.download(), finite ? p : c);
       EXPECT_EQ(current.download(), finite ? p : c);
       EXPECT_EQ(arena.control_now().updates, finite ? 1 : 0);
     }
@@ -306,9 +306,9 @@ TEST_P(UpdateControlTest, BuffersAdvanceOrGoBack) {
 }
 
 TEST_P(UpdateControlTest, AnArenaWithoutParametersStillPublishesBuffers) {
-  const DeviceBuffer pending(device(), {1, 2}, DType::float32), current(device(), {3, 4}, DType::float32);
+  const DeviceBuffer next(device(), {1, 2}, DType::float32), current(device(), {3, 4}, DType::float32);
   TestArena arena(device(), {}, {UpdateGroup{}});
-  arena.step(OptimizerKind::adam, {2, pending.as<float>(), current.as<float>()});
+  arena.step(OptimizerKind::adam, {2, next.as<float>(), current.as<float>()});
   EXPECT_EQ(current.download(), (std::vector<float>{1, 2}));
   EXPECT_EQ(arena.control_now().updates, 1);
 }

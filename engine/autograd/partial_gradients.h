@@ -1,4 +1,4 @@
-// PendingGradients: gradients of weights that kernels left in parts, or in a half type, for the update to add up or
+// PartialGradients: gradients of weights that kernels left in parts, or in a half type, for the update to add up or
 // widen as it reads them.
 #pragma once
 
@@ -8,7 +8,7 @@
 
 #include "bantam/engine/autograd/tensor.h"
 #include "bantam/kernels/contracts/update/narrow_gradients.h"
-#include "bantam/kernels/contracts/update/pending_sums.h"
+#include "bantam/kernels/contracts/update/partial_sums.h"
 
 namespace bantam {
 
@@ -16,21 +16,21 @@ struct Context;
 class Parameter;
 
 /// Belongs to a parameter arena. Sums in parts: an op may leave them here where its context names it
-/// (Context::pending): a training step's does, a program's own walk finds its gradients in the arena. Whoever reads
-/// gradients through the arena or a parameter gets them added up first; the update's kernels get the parts. Gradients
-/// are the same bits either way; the norm that a clip uses is added up in another order where somebody read them first,
-/// so it may differ in its last bit.
-class PendingGradients {
+/// (StepContext::gradients): a training step's does, a program's own walk finds its gradients in the arena. Whoever
+/// reads gradients through the arena or a parameter gets them added up first; the update's kernels get the parts.
+/// Gradients are the same bits either way; the norm that a clip uses is added up in another order where somebody read
+/// them first, so it may differ in its last bit.
+class PartialGradients {
  public:
   /// Memory that may wait: little, since it is alive beside what the rest of the walk takes.
   static constexpr std::size_t kMostBytes = std::size_t{4} << 20;
 
   /// Whether `arrays` more may wait, in `bytes` of parts: there is room, and kernels of the context's device leave
   /// parts.
-  bool takes(const Context& context, std::size_t bytes, std::size_t arrays) const;
+  bool accepts(const Context& context, std::size_t bytes, std::size_t arrays) const;
   /// Where a kernel notes its sums. To be followed by `keep`.
-  kernels::PendingSums& sums() { return sums_; }
-  const kernels::PendingSums& sums() const { return sums_; }
+  kernels::PartialSums& sums() { return sums_; }
+  const kernels::PartialSums& sums() const { return sums_; }
   /// The sums just noted are the gradients of `parameters`, and their parts lie in `parts`.
   void keep(const Context& context, std::initializer_list<const Parameter*> parameters, Tensor parts);
   /// Whether the parameter's gradient waits here.
@@ -46,7 +46,7 @@ class PendingGradients {
   ///
   /// Whether the gradient of `weight` may stay narrow: a parameter's that fills its granules, in a half type; and there
   /// is room.
-  bool takes_narrow(const Context& context, const Tensor& weight) const;
+  bool accepts_narrow(const Context& context, const Tensor& weight) const;
   /// A kernel left the parameter's gradient narrow.
   void keep_narrow(const Context& context, const Parameter& parameter);
   bool holds_narrow(const Parameter& parameter) const;
@@ -59,7 +59,7 @@ class PendingGradients {
   void set_narrow(const kernels::NarrowGradients& narrow) { narrow_ = narrow; }
 
  private:
-  kernels::PendingSums sums_;  // none on meta devices, where no kernel notes any
+  kernels::PartialSums sums_;  // none on meta devices, where no kernel notes any
   kernels::Exec exec_;
   std::vector<const Parameter*> parameters_;
   std::vector<Tensor> parts_;

@@ -9,7 +9,7 @@ namespace bantam::kernels {
 
 /// Arrays of sums still in parts, at most kMost; small enough to be an argument of a kernel. The parts must stay where
 /// they are until they are added up.
-struct PendingSums {
+struct PartialSums {
   /// to[i] (+)= Σ over part < parts of from[part·stride + i], for i < elements; device memory, float32.
   struct Array {
     const float* from = nullptr;
@@ -29,7 +29,7 @@ struct PendingSums {
 };
 
 /// Makes the sums, each in a fixed order. Asynchronous on CUDA; deterministic.
-using AddUpParts = void(const Exec&, const PendingSums&);
+using AddUpParts = void(const Exec&, const PartialSums&);
 
 namespace cpu {
 AddUpParts add_up_parts;

@@ -1,5 +1,5 @@
 // What waits, its adding up and its widening.
-#include "bantam/engine/autograd/pending_gradients.h"
+#include "bantam/engine/autograd/partial_gradients.h"
 
 #include <algorithm>
 #include <utility>
@@ -15,54 +15,54 @@ std::int64_t first_granule(const Parameter& parameter) { return parameter.offset
 
 }  // namespace
 
-bool PendingGradients::takes(const Context& context, std::size_t bytes, std::size_t arrays) const {
+bool PartialGradients::accepts(const Context& context, std::size_t bytes, std::size_t arrays) const {
   return context.device.kind == DeviceKind::cuda && bytes_ + bytes <= kMostBytes &&
-         parameters_.size() + arrays <= static_cast<std::size_t>(kernels::PendingSums::kMost);
+         parameters_.size() + arrays <= static_cast<std::size_t>(kernels::PartialSums::kMost);
 }
 
-void PendingGradients::keep(const Context& context, std::initializer_list<const Parameter*> parameters, Tensor parts) {
+void PartialGradients::keep(const Context& context, std::initializer_list<const Parameter*> parameters, Tensor parts) {
   exec_ = context.exec;
   bytes_ += parts.bytes();
   parameters_.insert(parameters_.end(), parameters);
   parts_.push_back(std::move(parts));
 }
 
-bool PendingGradients::hold(const Parameter& parameter) const {
+bool PartialGradients::hold(const Parameter& parameter) const {
   return std::ranges::find(parameters_, &parameter) != parameters_.end();
 }
 
-void PendingGradients::add_up() {
+void PartialGradients::add_up() {
   if (sums_.count > 0) BANTAM_KERNEL(exec_, add_up_parts, sums_);
   drop();
 }
 
-void PendingGradients::drop() {
+void PartialGradients::drop() {
   sums_ = {};
   parameters_.clear();
   parts_.clear();
   bytes_ = 0;
 }
 
-bool PendingGradients::takes_narrow(const Context& context, const Tensor& weight) const {
+bool PartialGradients::accepts_narrow(const Context& context, const Tensor& weight) const {
   return context.device.kind == DeviceKind::cuda && weight.parameter() != nullptr && is_half(weight.dtype()) &&
          weight.elements() > 0 && weight.elements() % kernels::kSegmentGranule == 0 &&
          narrow_.count < kernels::NarrowGradients::kMost;
 }
 
-void PendingGradients::keep_narrow(const Context& context, const Parameter& parameter) {
+void PartialGradients::keep_narrow(const Context& context, const Parameter& parameter) {
   exec_ = context.exec;
   const std::int64_t begin = first_granule(parameter),
                      end = begin + parameter.shape().elements() / kernels::kSegmentGranule;
   narrow_.add({static_cast<std::int32_t>(begin), static_cast<std::int32_t>(end)});
 }
 
-bool PendingGradients::holds_narrow(const Parameter& parameter) const {
+bool PartialGradients::holds_narrow(const Parameter& parameter) const {
   return narrow_.contain(first_granule(parameter));
 }
 
-void PendingGradients::forget_narrow(const Parameter& parameter) { narrow_.remove(first_granule(parameter)); }
+void PartialGradients::forget_narrow(const Parameter& parameter) { narrow_.remove(first_granule(parameter)); }
 
-void PendingGradients::widen(const Tensor& slot, DType dtype) {
+void PartialGradients::widen(const Tensor& slot, DType dtype) {
   if (narrow_.count == 0) return;
   BANTAM_KERNEL(exec_, widen_gradients, slot.as<float>(), narrow_, dtype);
   narrow_ = {};

@@ -17,7 +17,7 @@ struct Gradient::NormInput {
   kernels::NormInputGradient from(const Tensor& dz) const;
 };
 
-struct Gradient::Pieces {
+struct Gradient::Operands {
   Tensor value;
   Tensor other;          ///< to be added; undefined: nothing
   Tensor mask;           ///< bits of f' (kernels/contracts/elementwise/masked_activation.h); undefined: 1 everywhere
