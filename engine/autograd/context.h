@@ -47,7 +47,7 @@ class SavedStatistics {
   bool replaying_ = false;
 };
 
-/// Scratch memory from the device's allocator for one kernel call, given back in stream order at the end of the scope.
+/// Scratch memory from the device's allocator for one kernel call, released in stream order when the scope ends.
 class Scratch {
  public:
   Scratch(BfcAllocator& allocator, std::size_t bytes, Stream stream, const char* owner);
@@ -63,7 +63,7 @@ class Scratch {
   std::size_t bytes_ = 0;
 };
 
-/// What a training step keeps for its ops; a program's own loop may leave both null.
+/// What a training step keeps for its ops; a program's own loop may keep both null.
 struct StepState {
   SavedStatistics* saved = nullptr;  ///< of the checkpoint segment that runs
   /// Where gradients of weights may stay split or narrow until the update (partial_gradients.h); null: they are in the

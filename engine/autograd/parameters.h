@@ -82,7 +82,7 @@ class Parameter {
   /// The float32 gradient, which is added up now where it waits in parts, and made wide where it is narrow: for
   /// reading. After an update it is the last effective batch's, until a backward overwrites it.
   Tensor gradient() const;
-  /// The same, for reading and writing: what the program writes there is what the next Optimizer::update takes (times
+  /// The same, for reading and writing: what the program writes there is what the next Optimizer::update reads (times
   /// the loss scale, where the precision has one). Once a backward of the effective batch has written gradients: zeros
   /// where it did not write this one, and later micro-batches add to it. Before that, what is written counts where the
   /// update comes with no backward at all; a backward that writes this gradient overwrites it, and where one writes
@@ -94,7 +94,7 @@ class Parameter {
   friend class GradientStore;
   /// The gradient's place as somebody who overwrites it needs it: what lies there is forgotten.
   Tensor gradient_to_overwrite();
-  /// A backward, or the program behind one, writes the gradient now; whether it is there already, to be added to.
+  /// A backward, or the program after one, writes the gradient now. Returns whether there is a gradient to add to.
   bool note_written();
 
   ParameterArena* arena_ = nullptr;
@@ -203,7 +203,7 @@ class BufferArena {
   Tensor current_, next_;
 };
 
-/// One named piece of state: a tensor on the device. A model's are "weights/<parameter>" and "buffers/<buffer>"
+/// One named tensor of the state, on the device. A model's are "weights/<parameter>" and "buffers/<buffer>"
 /// ("weights/dense/weight", "buffers/norm/running_mean"); an optimizer's "optimizer/control", "optimizer/moment1" and
 /// "optimizer/moment2", as far as it has them.
 struct StateEntry {

@@ -15,18 +15,18 @@ namespace bantam {
 struct Context;
 class Parameter;
 
-/// Belongs to a parameter arena. Sums in parts: an op may leave them here where its context names it
-/// (StepContext::gradients): a training step's does, a program's own walk finds its gradients in the arena. Whoever
-/// reads gradients through the arena or a parameter gets them added up first; the update's kernels get the parts.
-/// Gradients are the same bits either way; the norm that a clip uses is added up in another order where somebody read
-/// them first, so it may differ in its last bit.
+/// Belongs to a parameter arena. Split-K partial sums: an op may store them here, unreduced, where its context names
+/// this object (StepState::gradients). A training step's context does; a program's own backward finds its gradients in
+/// the arena. Reading gradients through the arena or a parameter adds the partial sums up first; the update's kernels
+/// read the partial sums themselves. Gradients are the same bits either way; the norm that a clip uses is added up in
+/// another order where somebody read them first, so it may differ in its last bit.
 class PartialGradients {
  public:
-  /// Memory that may wait: little, since it is alive beside what the rest of the walk takes.
+  /// Most memory of partial sums that are kept for the update: little, since it is alive during the rest of backward.
   static constexpr std::size_t kMostBytes = std::size_t{4} << 20;
 
-  /// Whether `arrays` more may wait, in `bytes` of parts: there is room, and kernels of the context's device leave
-  /// parts.
+  /// Whether `arrays` more may be kept, in `bytes` of partial sums: there is room, and kernels of the context's device
+  /// write partial sums.
   bool accepts(const Context& context, std::size_t bytes, std::size_t arrays) const;
   /// Where a kernel notes its sums. To be followed by `keep`.
   kernels::PartialSums& sums() { return sums_; }
@@ -40,9 +40,9 @@ class PartialGradients {
   /// Forgets the parts that wait, which somebody has read or nobody wants. They are freed in order of the stream.
   void drop();
 
-  /// Narrow gradients lie in the first half of their place in the arena, in the type of the compute copy. They take no
-  /// memory, so they stay until something else is written there, also behind the update. Whoever reads gradients
-  /// through the arena or a parameter gets them made wide first, which changes no bit of what follows.
+  /// Narrow gradients lie in the first half of their place in the arena, in the type of the compute copy. They need no
+  /// memory of their own, so they stay until something else is written there, also after the update. Reading gradients
+  /// through the arena or a parameter widens them first, which changes no bit of what follows.
   ///
   /// Whether the gradient of `weight` may stay narrow: a parameter's that fills its granules, in a half type; and there
   /// is room.
@@ -54,7 +54,8 @@ class PartialGradients {
   void forget_narrow(const Parameter& parameter);
   /// Makes all that are narrow wide, in order of the stream. `slot`: the arena's gradients; `dtype`: their type.
   void widen(const Tensor& slot, DType dtype);
-  /// What lies in the arena narrow now; recorded work that runs again leaves what it left when it was recorded.
+  /// The gradients that are narrow in the arena now; replaying recorded work narrows the same ones as when it was
+  /// recorded.
   const kernels::NarrowGradients& narrow() const { return narrow_; }
   void set_narrow(const kernels::NarrowGradients& narrow) { narrow_ = narrow; }
 

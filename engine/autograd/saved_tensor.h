@@ -17,9 +17,9 @@ namespace bantam {
 class Recipe {
  public:
   using Make = std::function<Tensor(const Context&)>;
-  /// The longest chain: a recipe of more traffic than this is not worth its memory. A residual block's output takes 3
-  /// tensors (the branch's and the shortcut's are read, itself written), so that no block output is made from another
-  /// that is made itself: two in a row would save 9 % more of resnet50's derived bytes for 33 % more traffic.
+  /// The longest chain: a recipe of more traffic than this is not worth its memory. A residual block's output moves 3
+  /// tensors (the branch's and the shortcut's are read, itself written), so that no block output is rebuilt from
+  /// another rebuilt one: two in a row would save 9 % more of resnet50's derived bytes for 33 % more traffic.
   static constexpr int kMostTraffic = 5;
 
   /// `traffic`: tensors that `make` reads and writes, its inputs' recipes included. `path` tags what it allocates.
@@ -73,8 +73,9 @@ inline bool derives(const Context& context, int operands) {
   return operands > 1 ? derive == Derive::cheap : derive != Derive::none;
 }
 
-/// Gives `y`, which an op has just recorded, the recipe `make` over `inputs`: one kernel, which reads them and writes
-/// y, or a view of one (`is_view`). Does nothing where the chain would be too long, or where the context asks for none.
+/// Attaches to `y`, which an op has just recorded, the recipe `make` over `inputs`: one kernel, which reads them and
+/// writes y, or a view of one (`is_view`). Does nothing where the chain would be too long, or where the context asks
+/// for none.
 void attach_recipe(const Context& context, Tensor& y, std::initializer_list<const SavedTensor*> inputs,
                    Recipe::Make make, bool is_view = false);
 

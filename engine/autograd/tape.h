@@ -15,8 +15,9 @@
 
 namespace bantam {
 
-/// f'·(value + other): what a residual sum with an activation hands to the ops in front of it. A handle: copies share
-/// the operands, and whoever makes the tensor first makes it for all. Not thread-safe; one step on one stream.
+/// f'·(value + other): what the backward of a residual sum with an activation passes to the ops before it. A handle:
+/// copies share the operands, and the first to compute the tensor computes it for all. Not thread-safe; one step on one
+/// stream.
 class Gradient {
  public:
   struct NormInput;  ///< internal: gradient_operands.h
@@ -38,10 +39,10 @@ class Gradient {
   Operands& operands() { return *operands_; }
   const Tensor& value() const;
 
-  /// This gradient behind the activation f, whose mask is `mask`. Takes this one's place.
+  /// This gradient times f', whose mask is `mask`. Replaces this one.
   Gradient masked(const Context& context, Tensor mask, ActivationFunction f) &&;
-  /// The tensor, in the memory of a piece where nobody else holds that. Takes the last one's memory along: the result
-  /// is its only owner. Throws OutOfMemory.
+  /// The tensor, computed into the memory of an operand where nobody else owns that. Moved out of the last copy, so
+  /// that the result is its only owner. Throws OutOfMemory.
   Tensor tensor(const Context& context) &&;
 
  private:
@@ -64,8 +65,8 @@ class GradientStore {
   /// Whether the op that made the value is the next of the walk. Gradients may stay in operands until then, and no
   /// longer: the tensors they are made of wait as well.
   bool comes_next(const ValueRef& value) const { return value.id != 0 && value.id == next_; }
-  /// Takes the gradient of a value out, after the walk; undefined where nothing flowed. Of one that an op left in
-  /// operands the tensor is made now, as the walk's context says.
+  /// Removes the gradient of a value from the store and returns it, after the walk; undefined where nothing flowed. A
+  /// deferred gradient is computed now, in the walk's context.
   Tensor pop(std::uint64_t id);
   /// This store is an inner walk's (recompute), in which `id` stands for a value of the outer one. Gradients are added
   /// in the order that they would have without the inner walk: a second one of `id` to what `outer` holds of `value`
@@ -101,19 +102,19 @@ class Tape {
   /// Computes inputs' gradients from the output's. May reuse `dy`'s memory where it is its sole owner. The context has
   /// the path under which the op was recorded, no tape, and the pass of the walk.
   using Backward = std::function<void(const Context&, Tensor dy, GradientStore&)>;
-  /// The same, of an op that takes a gradient in operands.
+  /// The same, of an op that accepts a deferred gradient.
   using DeferredBackward = std::function<void(const Context&, Gradient dy, GradientStore&)>;
   /// Told each time a parameter's gradient is written: in the backward order, once for each op that reads the
   /// parameter.
   using ParameterHook = std::function<void(Parameter&)>;
 
-  /// Gives `output` an identity and stores the closure, which holds only what backward reads.
+  /// Assigns `output` an identity and stores the closure, which captures only what backward reads.
   void record(const Context& context, Tensor& output, Backward backward);
   void record_deferred(const Context& context, Tensor& output, DeferredBackward backward);
 
   /// Walks the list once in reverse from `loss`, whose gradient is `seed` (a tensor of loss's shape), freeing each
-  /// entry as it goes. Gradients of leaves (values with an identity that no op here made) are left in the returned
-  /// store. Throws Error where loss was not recorded here.
+  /// entry as it goes. Gradients of leaves (values with an identity that no op here made) stay in the returned store.
+  /// Throws Error where loss was not recorded here.
   GradientStore backward(Context context, Tensor loss, Gradient seed);
   /// The same into a store that is there (GradientStore::continues).
   void backward(Context context, Tensor loss, Gradient seed, GradientStore& store);

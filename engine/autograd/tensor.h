@@ -24,8 +24,8 @@ namespace bantam {
 class Parameter;
 struct TensorNotes;
 
-/// Bytes on a device, given back in stream order when the last tensor that shares them is gone. Memory from elsewhere
-/// is welcome: give a deleter of your own.
+/// Bytes on a device, released in stream order with the last tensor that shares them. Memory from elsewhere comes with
+/// a deleter of its own.
 class Storage {
  public:
   using Deleter = std::function<void(void*)>;

@@ -222,8 +222,8 @@ void SegmentTable::recompute(Place from, std::size_t last, std::uint64_t room) {
   const CheckpointSegment segment{from.units, last};
   const std::uint64_t recomputed = estimates_.recompute_bytes(segment), end = estimates_.once(last).end_bytes,
                       passed_on = from.open ? estimates_.passed_on_bytes({0, from.units - 1}) : 0;
-  if (held + passed_on > room) return;
-  const double before = static_cast<double>(room - held - passed_on) / bytes_per_level_;
+  if (recomputed + passed_on > room) return;
+  const double before = static_cast<double>(room - recomputed - passed_on) / bytes_per_level_;
   reach({last + 1, end == 0}, end + passed_on, before < kLevels ? static_cast<std::size_t>(before) : kLevels,
         {.seconds = estimates_.seconds(segment), .from = from, .recompute = true});
 }

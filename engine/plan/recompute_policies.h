@@ -1,4 +1,5 @@
-// Internal: segments that can be run again, and the dynamic programme that picks among them by estimates.
+// Internal: checkpoint segments that could be recomputed, and the dynamic programme that chooses among them by
+// estimates.
 #pragma once
 
 #include <algorithm>
@@ -12,13 +13,13 @@
 
 namespace bantam {
 
-/// A node, with those behind it that work in its memory, or the nodes that run as one op; what a segment consists of.
+/// A node with the nodes after it that work in its memory, or the nodes that run as one op. Segments consist of units.
 struct RecomputeUnit {
   NodeId first = 1, last = 1;
   NodeId read_until = 1;             ///< the last node that reads its output
   double seconds = 0;                ///< to run it again
-  double unused_output_seconds = 0;  ///< of these, what a segment saves that ends with it (Context::unread)
-  double derive_seconds = 0;         ///< where it runs once: to make again what is derived of it
+  double unused_output_seconds = 0;  ///< of these, saved where a segment ends here: its output is unused
+  double derive_seconds = 0;         ///< outside segments: to rebuild its derived tensors
   std::uint64_t kept_bytes = 0;      ///< what the step keeps of it for backward
   std::uint64_t output_bytes = 0;    ///< its last node's output
   std::uint64_t end_bytes = 0;       ///< what is kept of it where a segment ends with it and no other follows
@@ -34,12 +35,12 @@ using SegmentList = std::vector<CheckpointSegment>;
 /// The list with one more segment, in order; nothing where it would overlap another.
 std::optional<SegmentList> with_segment(SegmentList list, CheckpointSegment segment);
 
-/// The units of a graph in order. What is kept is read from a plan of the step with nothing run again.
+/// The units of a graph in order. The bytes kept come from a plan of the step without recompute.
 std::vector<RecomputeUnit> recompute_units(const Graph& graph, const StepPlanOptions& step, const StepPlan& plan,
                                            const StepCost& cost);
 
-/// What another plan, which derives tensors, keeps of the same units, and the seconds by node that deriving them takes
-/// (rebuild_seconds).
+/// The bytes that another plan, which derives tensors, keeps of the same units, and the seconds by node for rebuilding
+/// those (rebuild_seconds).
 void count_kept(const Graph& graph, const StepPlan& plan, std::span<const double> seconds,
                 std::span<RecomputeUnit> units);
 
@@ -50,17 +51,17 @@ RecomputeOptions name_segments(const Graph& graph, std::span<const RecomputeUnit
 /// What segments cost, by sums over their units: close to plans and to predicted steps, in no time.
 class SegmentEstimates {
  public:
-  /// `once`: units as they are kept where they run once; `again`: as a segment that runs again keeps them meanwhile.
+  /// `once`: units outside segments; `again`: units as a segment keeps them while it is recomputed.
   /// `segment_seconds`: added for each segment.
   SegmentEstimates(const Graph& graph, const StepCost& cost, std::span<const RecomputeUnit> once,
                    std::span<const RecomputeUnit> again, double segment_seconds = 0);
   std::size_t units() const { return once_.size(); }
   const RecomputeUnit& once(std::size_t unit) const { return once_[unit]; }
-  /// Whether one value leaves the segment.
+  /// Whether only the segment's last value is read outside it.
   bool valid(CheckpointSegment segment) const;
-  /// Seconds of work that running it again takes.
+  /// Seconds of work to recompute it.
   double seconds(CheckpointSegment segment) const;
-  /// What it holds while it runs again, its end not counted, with two gradients as large as its largest output.
+  /// Bytes alive while it is recomputed, without its end, with two gradients as large as its largest output.
   std::uint64_t recompute_bytes(CheckpointSegment segment) const;
   struct Total {
     double seconds = 0;
@@ -69,13 +70,14 @@ class SegmentEstimates {
   Total total(const SegmentList& segments) const;
   /// The lists with segment i as two, between which up to `most` units run once.
   std::vector<SegmentList> cut_in_two(const SegmentList& list, std::size_t i, std::size_t most) const;
-  /// What the next segment keeps where it begins right behind this one, since nobody else does: 0 mostly.
+  /// Bytes that the next segment keeps as its input where it begins right after this one, because nothing else keeps
+  /// them: mostly 0.
   std::uint64_t passed_on_bytes(CheckpointSegment segment) const {
     return once_[segment.last].end_bytes == 0 ? once_[segment.last].output_bytes : 0;
   }
 
  private:
-  struct Deferral {  // a norm that its reader applies, unless one of them runs again without the other
+  struct Deferral {  // a norm that its reader applies, unless only one of the two is recomputed
     NodeId norm, reader;
     double seconds;
   };
@@ -88,7 +90,7 @@ class SegmentEstimates {
 class SegmentTable {
  public:
   static constexpr std::size_t kLevels = 256;  ///< bounds: level l is l/256 of what all units keep
-  /// While a segment runs again, it and what is kept in front of it are within `room` bytes.
+  /// While a segment is recomputed, it and all that is kept before it fit in `room` bytes.
   SegmentTable(const SegmentEstimates& estimates, std::uint64_t room);
   /// Seconds of work at a level; infinite where the level is too low.
   double seconds(std::size_t level) const { return cell(end(level), level).seconds; }
@@ -99,8 +101,7 @@ class SegmentTable {
   }
 
  private:
-  /// So many units are behind us; `open`: the last of them end a segment that leaves its output to nobody but a
-  /// segment that follows.
+  /// `units` units are done; `open`: they end with a segment whose output only a following segment reads.
   struct Place {
     std::size_t units = 0;
     bool open = false;
@@ -118,7 +119,7 @@ class SegmentTable {
   Place end(std::size_t level) const;
   void run_once(Place from);
   void recompute(Place from, std::size_t last, std::uint64_t room);
-  /// Takes a step, which keeps so many bytes, from all levels up to `highest`.
+  /// Extends the paths of all levels up to `highest` by a step that keeps `kept_bytes`.
   void reach(Place to, std::uint64_t kept_bytes, std::size_t highest, const Cell& step);
 
   const SegmentEstimates& estimates_;

@@ -1,5 +1,4 @@
-// StepFloor: the bytes and operations that no way of running a step can leave out; what a measured step is held
-// against.
+// StepFloor: the bytes and operations that every way of running a step needs; measured steps are compared with them.
 #pragma once
 
 #include <cstdint>

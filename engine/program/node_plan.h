@@ -15,8 +15,7 @@ using NodeId = int;
 
 /// What a layer of the engine can do with its neighbours (Layer::traits). The defaults promise nothing.
 struct NodeTraits {
-  /// In training it may leave the batch norm that it ends with to the op that reads its output (deferred
-  /// normalisation).
+  /// In training, the op that reads its output may apply the batch norm that it ends with (deferred norm).
   bool may_defer_norm = false;
   /// It applies such a norm as it reads its inputs.
   bool applies_deferred_norms = false;

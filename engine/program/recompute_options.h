@@ -21,7 +21,7 @@ struct RecomputeOptions {
   /// these to another, in the graph's order.
   std::vector<std::string> names;
   /// Tensors that one pass over kept ones computes (normalised, activated, summed) are not kept either; no convolution
-  /// and no matrix product runs again for them. `all` includes `cheap`.
+  /// and no matrix product is recomputed for them. `all` includes `cheap`.
   Derive derive = Derive::none;
   /// named: a recomputed segment keeps all that it computes as long as its backward runs, `derive` or not: less work,
   /// more bytes meanwhile.

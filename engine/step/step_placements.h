@@ -17,8 +17,8 @@ namespace bantam {
 struct LossOptions;
 struct StepShapes;
 
-/// The parts of training between which no memory of a step is alive, but for gradients that wait in parts from a
-/// micro-batch to the update, which takes no memory.
+/// The parts of training between which no memory of a step is alive, except partial gradients, which a micro-batch
+/// keeps for the update; the update allocates nothing.
 enum class StepPart : std::uint8_t {
   first_micro_batch,  ///< of an update: gradients are written
   next_micro_batch,   ///< gradients are added to
@@ -51,7 +51,7 @@ class PartTrace {
   StepPart part_;
   std::int64_t batch_;
   AllocationTrace calls_;
-  static constexpr const char* kEnd = "behind the part";
+  static constexpr const char* kEnd = "after the part";
 };
 
 /// Plans by part and batch size. A plan is made where it is first asked for, by running the part on the meta

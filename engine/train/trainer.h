@@ -69,8 +69,8 @@ struct TrainerOptions {
   /// The learning rate of each update, counted over all epochs, whether it was done or skipped; empty: the optimizer's,
   /// which callbacks may change.
   Schedule learning_rate;
-  /// What to do where a micro-batch does not fit. An update is then repeated from its first batch, which the source is
-  /// asked for again; once halved, micro-batches stay so. What a batch itself takes on the device is not made smaller:
+  /// What to do where a micro-batch does not fit. An update is then repeated from its first batch, which is read from
+  /// the source a second time; once halved, micro-batches stay so. The memory of the batch itself is not made smaller:
   /// where there is no room for it beside the model, the run stops at once.
   OnOutOfMemory on_oom = OnOutOfMemory::fail;
   /// Where to begin (resume): epoch and update within it.
@@ -80,7 +80,7 @@ struct TrainerOptions {
   std::function<bool()> stop;
 };
 
-/// Metrics of a stretch of updates within an epoch.
+/// Metrics of consecutive updates within an epoch.
 struct ProgressEvent {
   std::int64_t epoch = 0, epochs = 0;         ///< epoch counts from 0
   std::int64_t update = 0, updates = 0;       ///< updates done in this epoch, and in all of it

@@ -11,7 +11,7 @@ struct RowBlock {
   std::int64_t begin = 0, end = 0;
 };
 
-/// Most channels whose sums are sums on the stack.
+/// Most channels whose sums are kept on the stack.
 inline constexpr std::int64_t kSumChunk = 1024;
 
 /// K sums a channel of up to kSumChunk channels from c0 on over a block of rows, to `sums`: K groups of eight for every
@@ -43,17 +43,17 @@ inline void sum_column_chunk(RowBlock block, std::int64_t channels, std::int64_t
 /// eight elements to sum[0..K). Rows are summed in blocks first, which keeps rounding errors small.
 template <int K, class Add>
 void sum_columns(RowBlock rows, std::int64_t channels, float* const* sums, Add&& add) {
-  float sums[K * kSumChunk];
+  float partial[K * kSumChunk];
   const std::int64_t step = std::clamp<std::int64_t>(8192 / std::max<std::int64_t>(channels, 1), 16, 512);
   for (std::int64_t r = rows.begin; r < rows.end; r += step) {
     for (std::int64_t c0 = 0; c0 < channels; c0 += kSumChunk) {
       const std::int64_t chunk = std::min(kSumChunk, channels - c0);
-      sum_column_chunk<K>({r, std::min(r + step, rows.end)}, channels, c0, chunk, sums, add);
+      sum_column_chunk<K>({r, std::min(r + step, rows.end)}, channels, c0, chunk, partial, add);
       for (std::int64_t c = 0; c < chunk; c += kLanes) {
         const std::int64_t lanes = std::min(kLanes, chunk - c);
         for (int k = 0; k < K; ++k) {
           float* to = sums[k] + c0 + c;
-          store_lanes(to, lanes, load_lanes(to, lanes) + load8(sums + c * K + k * kLanes));
+          store_lanes(to, lanes, load_lanes(to, lanes) + load8(partial + c * K + k * kLanes));
         }
       }
     }
