@@ -10,7 +10,7 @@
 
 namespace bantam::planner {
 
-/// Lowers the arena, which leaves out the buffers that stick out; then puts waiting buffers, a heavy one each time,
+/// Lowers the arena and removes the buffers that stick out; then places waiting buffers, a heavy one each time,
 /// where the placed ones in their way weigh least. Those are pushed out and wait in turn. A buffer starts with its area
 /// as its weight and gains with each push, so that what is hard to place comes to stay.
 /// Source of ejecting by counted failures: Nagata and Bräysy 2009, "A powerful route minimization heuristic for the

@@ -62,7 +62,7 @@ class GapPlacer {
  public:
   explicit GapPlacer(const Problem& problem) : problem_(problem) {}
 
-  /// Lists which buffers are alive together, if these are few for so many buffers: then placing takes a small part of
+  /// Lists which buffers are alive together, if these are few for so many buffers: then placing needs a small part of
   /// the time. False where they are not.
   bool list_neighbours();
 

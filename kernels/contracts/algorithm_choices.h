@@ -13,7 +13,7 @@ class DeviceLibraries;
 
 /// Choices of one device's libraries. A problem's text names pass, shapes, types and the library with its version; what
 /// a choice's text means, only that library knows. Results of different choices differ in their last bits, so a run
-/// that is to give the same bits must be given the same choices. Thread-safe.
+/// with the same bits needs the same choices. Thread-safe.
 class AlgorithmChoices {
  public:
   /// Whether a problem without a choice is timed where it is first met: each eligible algorithm runs a few times on the
@@ -25,7 +25,7 @@ class AlgorithmChoices {
   std::optional<std::string> find(const std::string& problem) const;
   /// A later choice replaces an earlier one.
   void keep(const std::string& problem, const std::string& choice);
-  /// Takes over choices for problems that have none.
+  /// Adds choices for problems that have none.
   void add(const std::map<std::string, std::string>& choices);
   std::map<std::string, std::string> all() const;
 

@@ -47,12 +47,12 @@ struct KernelWork {
   std::int64_t bytes = 0;
   /// Of convolutions and matrix products, a multiply-add as 2; the few operations an element of passes do not count.
   std::int64_t flops = 0;
-  /// The same as matrix units take them, depths in whole steps (matrix_depth); 0: none runs on such units.
+  /// The same on tensor cores, with depths rounded up to whole steps (matrix_depth); 0: none runs on tensor cores.
   std::int64_t matrix_flops = 0;
   int passes = 1;  ///< kernels that follow one another, each of which begins and ends
 };
 
-/// Channels that matrix units take at once, however few there are.
+/// Channels as tensor cores multiply them: rounded up to whole steps.
 constexpr std::int64_t matrix_depth(std::int64_t channels) { return (channels + 7) / 8 * 8; }
 
 /// One kernel call.

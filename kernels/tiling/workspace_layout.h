@@ -1,4 +1,4 @@
-// Cutting a workspace into aligned pieces, the same way where its size is computed and where it is used.
+// Cutting a workspace into aligned arrays, the same way where its size is computed and where it is used.
 #pragma once
 
 #include <cstddef>
@@ -20,7 +20,7 @@ inline void require_workspace(Workspace workspace, std::size_t needed, const cha
               std::to_string(needed) + " are needed");
 }
 
-/// Hands out a workspace from its start, in pieces aligned to 256 bytes. Sizes were checked by `require_workspace`.
+/// Cuts a workspace from its start, into arrays aligned to 256 bytes. Sizes were checked by `require_workspace`.
 class WorkspaceCutter {
  public:
   explicit WorkspaceCutter(Workspace workspace) : next_(static_cast<char*>(workspace.data)) {}

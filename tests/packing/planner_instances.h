@@ -159,7 +159,8 @@ inline HardInstance fill_holes(std::uint64_t seed, std::uint64_t capacity, std::
   return make_instance(std::move(rectangles), times, capacity, Trim::none, random);
 }
 
-/// A rectangle at its lowest offset above all `rectangles` that are alive with it and leave no gap large enough below.
+/// A rectangle at its lowest offset above all `rectangles` that are alive with it and have no gap large enough below
+/// them.
 inline Rectangle first_fit(const std::vector<Rectangle>& rectangles, std::int64_t begin, std::int64_t end,
                            std::uint64_t size) {
   std::vector<std::pair<std::uint64_t, std::uint64_t>> taken;

@@ -1,4 +1,4 @@
-// Where the statistics of a tensor go, for kernels that take them of what they write.
+// Where kernels write the batch statistics of the tensor that they write.
 #pragma once
 
 namespace bantam::kernels {

@@ -1,5 +1,5 @@
-// A pointwise convolution behind a batch norm with relu or relu6, which is applied as the products read: forward, with
-// the statistics of what it writes, and both gradients. What the convolution saw is never written.
+// A pointwise convolution after a batch norm with relu or relu6, which the GEMMs apply as they read: forward, with the
+// batch statistics of its output, and both gradients. The convolution's input is never written to memory.
 #pragma once
 
 #include "bantam/kernels/contracts/norm/batch_norm_add.h"
@@ -33,8 +33,8 @@ struct PointwiseGradients {
   bool accumulate = false;
 };
 
-/// The gradient of y (rows, out) on its way through the norm that reads y: dy itself, or, where `totals` is not null,
-/// dz behind that norm, of which dy = scale·inv_std·(dz - Σdz/rows - ŷ·Σ(dz·ŷ)/rows) is made as it is read.
+/// The gradient of y (rows, out): dy itself, or, where `totals` is not null, the gradient dz of the output of the norm
+/// that reads y, from which the kernel computes dy = scale·inv_std·(dz - Σdz/rows - ŷ·Σ(dz·ŷ)/rows) as it reads.
 struct NormInputGradient {
   const void* dz = nullptr;
   NormOperand y;                  ///< with the norm; its activation is not looked at
@@ -46,7 +46,8 @@ struct NormInputGradient {
 using NormInputGradientMade = void(const Exec&, const BatchNormShape& shape, DType dtype, const NormInputGradient& from,
                                    void* dx, Workspace);
 
-/// Whether backward makes da and dw in one pass over dy, so that a norm behind is worth leaving to it.
+/// Whether backward computes da and dw in one pass over dy, so that it should also compute the input gradient of a norm
+/// after it.
 bool pointwise_norm_supports_gradient(const PointwiseShape& shape, DType dtype);
 
 /// From the gradient of y those of a and w. Partial sums in a fixed order. Nothing aliases.

@@ -31,9 +31,9 @@ struct SeparableBlockShape {
   bool operator==(const SeparableBlockShape&) const = default;
 };
 
-/// Whether the kernels take this shape and type on `target`: 1 to 4 input channels or a multiple of 8 up to 64, output
-/// channels a multiple of 8 up to 128, padding of at most 2 on a side, no empty axis but the batch, images that fit
-/// shared memory a few rows at a time.
+/// Whether the kernels support this shape and type on `target`: 1 to 4 input channels or a multiple of 8 up to 64,
+/// output channels a multiple of 8 up to 128, padding of at most 2 on a side, no empty axis but the batch, images that
+/// fit shared memory a few rows at a time.
 bool separable_block_supported(const SeparableBlockShape& shape, DType dtype, DeviceKind target);
 
 /// Throws ShapeError or DTypeError where `separable_block_supported` is false.
@@ -74,8 +74,8 @@ struct SeparableBlockGradients {
   ParameterTarget depthwise;  ///< (3, 3, in_channels); not null
   ParameterTarget pointwise;  ///< (out_channels, in_channels); not null
   ParameterTarget bias;       ///< (out_channels); null without a bias
-  /// With room for 3 arrays, or null. Not null: the CUDA kernels leave the weight gradients as partial sums in the
-  /// workspace and note here what is to be added up, to the same bits; the CPU's add up at once.
+  /// With room for 3 arrays, or null. Not null: the CUDA kernels write the weight gradients as partial sums to the
+  /// workspace and list them here, to be added up to the same bits; the CPU's add up at once.
   PartialSums* partial_sums = nullptr;
 };
 

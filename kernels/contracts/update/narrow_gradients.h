@@ -20,7 +20,7 @@ struct NarrowGradients {
     std::int32_t begin = kNone, end = kNone;
   };
 
-  Range ranges[kMost];  ///< ascending; those behind the last hold no granule
+  Range ranges[kMost];  ///< ascending; those after the last are empty
   std::int32_t count = 0;
 
   /// Throws Error where there are kMost already.

@@ -69,7 +69,7 @@ class WeightReorder {
   std::vector<Chunk> chunks_;
 };
 
-/// The contract's order of weights as a description: logical (O, I, kH, kW), with groups in front where there are some.
+/// The contract's order of weights as a description: logical (O, I, kH, kW), with groups first where there are some.
 dnnl::memory::desc plain_weights(const Conv2dShape& shape);
 
 }  // namespace bantam::kernels::cpu

@@ -47,7 +47,7 @@ struct ImageConvolution {
   int kernel_h, kernel_w, stride_h, stride_w, pad_top, pad_left;
   int tile_h, tile_w;  ///< pixels of the input that a tile of outputs reads
   int second;          ///< byte offset of the second copy, half a row of banks past a multiple of all; 0: there is none
-  int row_chunks;      ///< pieces of 16 bytes of memory that a row of the tile may lie in
+  int row_chunks;      ///< chunks of 16 bytes of memory that a row of the tile may lie in
   int tiles;
   std::int64_t x_bytes;
   FastDivide by_tile_w, by_row_chunks, by_tiles_across, by_tiles_down;

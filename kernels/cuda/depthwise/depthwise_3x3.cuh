@@ -43,7 +43,7 @@ struct StripRows {
   }
   /// Whether the next row is one of the image's.
   __device__ bool exists() const { return row >= 0 && row < end_row; }
-  /// The row that came; sends for the one behind it.
+  /// Copies out the row that has arrived, and starts loading the next.
   __device__ void load(const Values& of, float (&values)[kData][N]) {
     of.floats(next, here, values);
     skip();

@@ -149,7 +149,7 @@ __global__ void __launch_bounds__(kStripThreads, kStride == 1 ? 3 : 4)
 
 inline constexpr int kAddPartsRows = 32;
 
-/// write(i, Σ over parts of partials[part, i]): 32 neighbouring sums a block, 32 threads each take every 32nd part.
+/// write(i, Σ over parts of partials[part, i]): 32 neighbouring sums a block, 32 threads each add every 32nd part.
 template <class Write>
 __global__ void __launch_bounds__(32 * kAddPartsRows)
     add_strip_parts_kernel(const float* partials, int parts, std::int64_t count, Write write) {

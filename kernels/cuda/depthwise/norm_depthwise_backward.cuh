@@ -10,8 +10,8 @@
 
 namespace bantam::kernels::cuda {
 
-/// The gradient of a norm's input from the gradient behind its clamp: factor·dz + slope·(v - mean) + constant, with the
-/// norm's own sums known.
+/// The gradient of a norm's input from the gradient of its clamp's output: factor·dz + slope·(v - mean) + constant,
+/// with the norm's own sums known.
 template <int N>
 struct NormGradient {
   Affine<N> norm;
@@ -34,8 +34,8 @@ struct NormGradient {
   }
 };
 
-/// What the pass reads and writes: `y` is the convolution's result, `dy` the gradient behind its norm and clamp, `dx`
-/// gets dz, the gradient behind the norm before and in front of its clamp.
+/// What the pass reads and writes: `y` is the convolution's result, `dy` the gradient of the output of the norm and
+/// clamp after it; `dx` receives dz, the gradient of the output of the norm before it, before its clamp.
 template <class T>
 struct BackwardOperands {
   const T* x;
@@ -128,7 +128,8 @@ struct InputRows {
   }
   __device__ bool exists() const { return row >= 0 && row < end_row; }
   __device__ void fetch() { next.load(x, exists() ? inside : 0u, channels); }
-  /// Makes `raw` and `seen` of the row that came, and sends for the one behind; false where the image has no such row.
+  /// Computes `raw` and `seen` from the row that has arrived, and starts loading the next; false where the image has no
+  /// such row.
   __device__ bool load(const Affine<N>& norm, Clamp f) {
     const bool here = exists();
     next.floats(raw);

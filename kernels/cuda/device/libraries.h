@@ -25,7 +25,7 @@ class Libraries final : public DeviceLibraries {
 
   /// Throws DeviceError where the library is missing.
   CublasLt& cublaslt();
-  /// Null where the library is missing: convolutions then take our own path.
+  /// Null where the library is missing: convolutions then use our own kernels.
   Cudnn* cudnn();
   /// What the two were told to choose, or chose.
   AlgorithmChoices& algorithms() { return algorithms_; }

@@ -102,7 +102,7 @@ struct PieceGathering {
   static constexpr int kTogether = static_cast<int>(kSplitsTogether), kTile = static_cast<int>(kHiddenTile);
   static constexpr int kSlice = kRows * kTile / kTogether;  // floats
   static constexpr int kBytes = kTogether * kSlice * static_cast<int>(sizeof(float));
-  static_assert(kSlice / 4 <= kHiddenThreads<kRows>, "a thread takes one quad at most");
+  static_assert(kSlice / 4 <= kHiddenThreads<kRows>, "a thread adds one quad at most");
   ClusterInbox& inbox;
   float* slices;  // (kTogether, kSlice)
 

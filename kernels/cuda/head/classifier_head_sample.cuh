@@ -54,7 +54,8 @@ __device__ inline float pick(float a, float b, unsigned mask) {
   return __uint_as_float((__float_as_uint(a) & ~mask) | (__float_as_uint(b) & mask));
 }
 
-/// Each lane gives half of its sums to the lane whose number differs in bit kKept, and adds what it gets to the others.
+/// Each lane sends half of its sums to the lane whose number differs in bit kKept, and adds what it receives to the
+/// others.
 template <int kKept>
 __device__ inline void fold(float (&values)[16], int lane) {
   constexpr int kStep = 2 * kKept;
@@ -125,7 +126,7 @@ struct LossWeights {
   }
 };
 
-/// What a warp knows before the parts are there. kRows: samples a warp takes at most.
+/// What a warp loads before the partial sums are ready. kRows: most samples of a warp.
 template <class T, int kUnits, int kClasses>
 struct LossWarp {
   static constexpr int kLogits = kClasses > 32 ? 2 : 1, kRows = 2;  // of a lane

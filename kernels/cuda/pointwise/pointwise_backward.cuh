@@ -8,12 +8,12 @@ namespace bantam::kernels::cuda {
 
 template <class T>
 struct PointwiseBackwardOperands {
-  PointwiseGradOperands<T> grad;  ///< its dy is dz where a norm lies behind
+  PointwiseGradOperands<T> grad;  ///< its dy is dz where a norm reads y
   const T* w;                     ///< (out, in)
   T* da;                          ///< (rows, in); null: not wanted
-  const T* y;                     ///< (rows, out), what the norm behind read; null: no norm
+  const T* y;                     ///< (rows, out), input of the norm after; null: no norm
   AffineSource norm_after;
-  const float* totals;  ///< (2, out): Σ dz, Σ dz·x̂ of the norm behind
+  const float* totals;  ///< (2, out): Σ dz, Σ dz·x̂ of the norm after
 };
 
 /// What makes a norm's input gradient of dz, in shared memory: the terms of InputGradient.

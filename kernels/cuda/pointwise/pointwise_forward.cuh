@@ -16,8 +16,8 @@ struct PointwiseOperands {
   T* y;        ///< (rows, out)
   std::int64_t rows;
   int in, out;        ///< multiples of 8; in is at most kPointwiseMostIn
-  AffineSource norm;  ///< of x; not read by kernels that take x as it is
-  Clamp clamp;        ///< behind it
+  AffineSource norm;  ///< of x; not read by kernels without a norm of x
+  Clamp clamp;        ///< after it
   float* partials;    ///< (parts, 3, out): origin, mean relative to it, Σ of squared differences; null: not wanted
   float* counts;      ///< (parts)
 };
@@ -51,8 +51,8 @@ struct PointwiseTile {
 struct ColumnSums {
   float sum = 0, squares = 0;
 
-  /// Adds rows of eight columns a lane (8t to 8t + 7, different rows of equal t): each lane sums its own, then gives
-  /// away half of its columns three times.
+  /// Adds rows of eight columns a lane (8t to 8t + 7, different rows of equal t): each lane sums its own, then sends
+  /// half of its columns to another lane three times.
   template <class T, int kRows>
   __device__ void add(const Pack<T, 8> (&rows)[kRows], const Pack<T, 8>& origin, int count) {
     float sums[2][8] = {};

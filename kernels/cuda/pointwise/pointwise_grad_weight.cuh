@@ -1,5 +1,5 @@
 // Weight gradient of a pointwise convolution on tensor cores: dw = dyᵀ·a, where a is x normalised and clamped as it
-// arrives. Parts of the rows give partial sums.
+// arrives. Split-K: each part of the rows has a partial sum.
 #pragma once
 
 #include "bantam/kernels/cuda/pointwise/pointwise_forward.cuh"

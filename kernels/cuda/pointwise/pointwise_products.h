@@ -1,4 +1,5 @@
-// Pointwise convolutions of our own: they may normalise what they read, and take the moments of what they write.
+// Pointwise convolutions of our own: they may normalise their input as they read, and compute the moments of their
+// output.
 #pragma once
 
 #include "bantam/kernels/contracts/pointwise/pointwise_norm.h"
@@ -25,7 +26,7 @@ bool runs_pointwise_grad_weight(const Exec& exec, const PointwiseShape& shape, D
 void pointwise_grad_weight(const Exec& exec, const PointwiseShape& shape, DType dtype, const NormOperand& x,
                            const void* dy, float* dw, bool accumulate, float* partials);
 
-/// da and dw at once, from dy or from dz of a norm behind; `partials` as above. Whether one is not wanted changes no
+/// da and dw at once, from dy or from dz of the norm after; `partials` as above. Whether one is not wanted changes no
 /// bit of the other. False too where the shape does not do (pointwise_backward_fused).
 bool pointwise_backward(const Exec& exec, const PointwiseShape& shape, DType dtype, const NormOperand& x, const void* w,
                         const NormInputGradient& dy, const PointwiseGradients& gradients, float* partials);

@@ -1,4 +1,4 @@
-// Pointwise convolutions by warpgroups (compute capability 9.0), which take the moments of what they write.
+// Pointwise convolutions with wgmma (compute capability 9.0), which compute the moments of their output.
 #pragma once
 
 #include "bantam/kernels/contracts/norm/batch_norm_add.h"

@@ -1,7 +1,7 @@
 // The separable block's forward pass in float32: depthwise sums into shared memory, then a product in registers.
 //
-// Pixels go in quads: the window of an output where pooled, else four outputs. A warp takes a run of quads through both
-// convolutions on its own. In the product, a lane has two quads by eight output channels, so that pooling and the codes
+// Pixels go in quads: the window of an output where pooled, else four outputs. A warp computes both convolutions of a
+// run of quads on its own. In the product, a lane has two quads by eight output channels, so that pooling and the codes
 // need no exchange.
 #pragma once
 
@@ -14,7 +14,7 @@ namespace bantam::kernels::cuda {
 struct FloatLayout {
   int quads;         ///< of a warp at a time: a power of two from 4 on
   int slice;         ///< output channels of a block
-  int side_by_side;  ///< channels of a pixel that neighbouring lanes take: 4 or 1
+  int side_by_side;  ///< channels of a pixel that neighbouring lanes compute: 4 or 1
   int pixel_stride;  ///< floats between pixels of a tile
   int depthwise_at, bias_at, middle_at, tile_at, floats;
 };

@@ -20,7 +20,7 @@ struct HalfLayout {
 };
 
 /// kFolded: the number of input channels where both weights are multiplied first (1 to 4), or 0. kSteps: the depth of
-/// the pointwise product by 16.
+/// the pointwise GEMM divided by 16.
 template <class T, int kFolded, int kSteps>
 struct SeparableHalfTile {
   using Pair = HalfPair<T>;

@@ -77,7 +77,7 @@ class TileProducts {
         load_matrices_transposed(dz, left);
         multiply(sums_[i], dz, right);
         if (sums_bias) {
-          if (positions - p < 16) keep_rows(ones, positions - p);  // mid is 0 behind the last position, dz need not be
+          if (positions - p < 16) keep_rows(ones, positions - p);  // mid is 0 after the last position, dz need not be
           WarpMma<T>::multiply_add(bias_[i], dz, ones);
         }
         left += 16 * g.dz_stride * 2;

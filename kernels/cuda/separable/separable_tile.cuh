@@ -31,7 +31,7 @@ struct TileGeometry {
   int in_h, in_w, conv_h, conv_w, out_h, out_w, in_channels, out_channels, pad_top, pad_left, pool;
   int band_rows, bands, batch, images_each;
   bool masked;     ///< there are codes
-  bool sparse_dz;  ///< loads leave places of dz or of the weights that must be 0
+  bool sparse_dz;  ///< loads skip places of dz or of the weights that must be 0
   int dz_stride;   ///< elements
   int weights_at, codes_at, zeros_at, region_at, region_bytes, d_mid_at;  ///< bytes from the start of shared memory
   RowSegments mid_segments, dx_segments;

@@ -13,7 +13,7 @@ inline BatchNormShape norm_after(const DepthwiseConv2dShape& s) {
   return {.rows = s.batch * s.out_h() * s.out_w(), .channels = s.channels};
 }
 
-/// Blocks on a multiprocessor at once: what their registers leave room for.
+/// Blocks on a multiprocessor at once: as many as their registers allow.
 inline constexpr std::int64_t kFusedBlocks = 3;
 
 /// Floats a channel and part of forward's moments: origin, mean relative to it, squares.

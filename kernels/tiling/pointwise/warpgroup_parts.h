@@ -35,15 +35,15 @@ struct WarpgroupProduct {
   static constexpr std::int64_t kWarpgroups = 2;  ///< of a block, that multiply
 };
 
-/// A product behind a norm as such; no rows where the one by warps is faster.
+/// The convolution after a norm as a wgmma problem; no rows where the mma.sync kernel is faster.
 inline WarpgroupProduct warpgroup_product_of(const PointwiseShape& s) {
   return s.in >= WarpgroupProduct::kLeastIn ? WarpgroupProduct{s.rows, s.in, s.out} : WarpgroupProduct{};
 }
 
 /// The convolution as such a product; no rows where it is none: float16 or bfloat16, channels in eights, without
 /// padding and groups, at stride 1, or 2 where images are of even height and at most 128 wide; 64 to 256 channels in,
-/// or 512 at stride 1 where no more than eight columns of blocks read each tile of x (else a pass behind cuDNN is
-/// faster).
+/// or 512 at stride 1 where no more than eight columns of blocks read each tile of x (else cuDNN and a pass after it
+/// are faster).
 inline WarpgroupProduct warpgroup_product_of(const Conv2dShape& s, DType dtype) {
   const bool plain = s.kernel_h == 1 && s.kernel_w == 1 && s.groups == 1 && s.stride_h == s.stride_w &&
                      s.pad_top == 0 && s.pad_bottom == 0 && s.pad_left == 0 && s.pad_right == 0;
