@@ -193,7 +193,7 @@ std::uint64_t GapPlacer::find_gap_among_neighbours(Index buffer, Fit fit, const 
   return best != kNone ? best : top;
 }
 
-// Behind all that lie as low.
+// After all that lie as low.
 void GapPlacer::insert(Index buffer, std::uint64_t offset) {
   const std::size_t b = at(buffer);
   if (by_offset_.empty()) {

@@ -113,8 +113,8 @@ class Tape {
   void record_deferred(const Context& context, Tensor& output, DeferredBackward backward);
 
   /// Walks the list once in reverse from `loss`, whose gradient is `seed` (a tensor of loss's shape), freeing each
-  /// entry as it goes. Gradients of leaves (values with an identity that no op here made) stay in the returned store.
-  /// Throws Error where loss was not recorded here.
+  /// entry as it goes. Gradients of leaf values (those with an identity that no op here made) stay in the returned
+  /// store. Throws Error where loss was not recorded here.
   GradientStore backward(Context context, Tensor loss, Gradient seed);
   /// The same into a store that is there (GradientStore::continues).
   void backward(Context context, Tensor loss, Gradient seed, GradientStore& store);

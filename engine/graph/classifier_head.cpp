@@ -1,4 +1,4 @@
-// The fused end of a classifier as a layer, and where it takes the place of others.
+// The fused end of a classifier as a layer, and where it replaces others.
 #include "bantam/engine/ops/classifier_head.h"
 
 #include <string>

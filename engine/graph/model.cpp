@@ -179,14 +179,14 @@ void Model::recompute(const Context& context, int position, std::vector<SavedTen
   tape.set_parameter_hook([&store](Parameter& parameter) { store.note_written(parameter); });
   Context taped = context;
   taped.tape = &tape;
-  std::vector<Tensor> held, local(graph_.nodes().size());
+  std::vector<Tensor> kept, local(graph_.nodes().size());
   std::vector<std::uint64_t> ids(inputs.size(), 0);
   for (std::size_t i = 0; i < inputs.size(); ++i) {
-    held.push_back(inputs[i].unpack(context));  // held: no op of the segment may work in place on what others may read
-    Tensor input = held.back().view(inputs[i].shape());
+    kept.push_back(inputs[i].unpack(context));  // kept: no op of the segment may work in place on what others may read
+    Tensor input = kept.back().view(inputs[i].shape());
     const ValueRef& ref = inputs[i].ref();
     if (wants_gradient(ref)) {
-      // A layer that passes its input on gives two nodes one value: then it is one here, too.
+      // A layer that passes its input on makes two nodes share one value: then it is one here, too.
       const auto same = std::ranges::find(inputs.begin(), inputs.begin() + static_cast<std::ptrdiff_t>(i), ref.id,
                                           [](const SavedTensor& input) { return input.ref().id; });
       const auto first = static_cast<std::size_t>(same - inputs.begin());
@@ -201,7 +201,7 @@ void Model::recompute(const Context& context, int position, std::vector<SavedTen
     output = run_nodes(taped, position, local);
   }
   local.clear();
-  held.clear();
+  kept.clear();
   const auto passed_through = std::ranges::find(ids, output.value_id());
   if (output.value_id() != 0 && passed_through != ids.end()) {  // nothing was done to the input
     store.add(context, inputs[static_cast<std::size_t>(passed_through - ids.begin())].ref(),

@@ -1,4 +1,4 @@
-// Add: both inputs get dy itself, or what the activation behind it leaves of dy.
+// Add: both inputs receive dy, or dy times the derivative of the activation.
 #include <fmt/format.h>
 
 #include "bantam/base/error.h"

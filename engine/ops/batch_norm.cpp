@@ -101,8 +101,8 @@ void backward(const Context& context, const Call& call, SavedTensor& saved, cons
   hand_on(context, call, saved.ref(), std::move(to), store);
 }
 
-/// The same from a gradient in pieces: the pass that sums over dy makes it, for whoever else waits for it too. It goes
-/// into the memory of a piece that nobody else holds, and dx into the other's.
+/// The same from a deferred gradient: the pass that sums over dy also computes it, for its other owners too. It is
+/// written to the memory of an operand that nobody else owns, and dx to the other's.
 void backward_deferred(const Context& context, const Call& call, SavedTensor& saved, Gradient gradient,
                        GradientStore& store) {
   Gradient::Operands& operands = gradient.operands();

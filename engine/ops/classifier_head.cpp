@@ -44,7 +44,7 @@ kernels::ClassifierHeadShape checked_shape(const Tensor& x, const Parameters& p,
 
 kernels::ParameterTarget target_of(const FloatGradient& gradient) { return {gradient.data, gradient.accumulate}; }
 
-/// What forward leaves to backward.
+/// What forward saves for backward.
 struct Saved {
   kernels::ClassifierHeadShape shape;
   SavedTensor x;

@@ -23,7 +23,7 @@ NodeId last_reader(const Graph& graph, NodeId node) {
   return node;
 }
 
-/// Whether backward of a later node reads the output: then it is kept, or made again.
+/// Whether backward of a later node reads the output: then it is kept, or recomputed.
 bool read_in_backward(const Graph& graph, NodeId node) {
   for (NodeId later = node + 1; later <= graph.output(); ++later) {
     const Layer& layer = *graph.node(later).layer;
@@ -34,7 +34,7 @@ bool read_in_backward(const Graph& graph, NodeId node) {
   return false;
 }
 
-/// By node: whether it runs in one op with the node before it, or applies a norm that this op leaves to it.
+/// By node: whether it runs in one op with the node before it, or applies the deferred norm of that op.
 std::vector<bool> nodes_of_fusions(const Graph& graph, const StepPlanOptions& step) {
   std::vector<bool> joined(graph.nodes().size(), false);
   if (!step.model.fusion) return joined;
@@ -157,13 +157,13 @@ double SegmentEstimates::seconds(CheckpointSegment segment) const {
 }
 
 std::uint64_t SegmentEstimates::recompute_bytes(CheckpointSegment segment) const {
-  std::uint64_t held = 0, largest = 0;
+  std::uint64_t bytes = 0, largest = 0;
   for (std::size_t unit = segment.first; unit <= segment.last; ++unit) {
-    held += again_[unit].kept_bytes;
+    bytes += again_[unit].kept_bytes;
     largest = std::max(largest, again_[unit].output_bytes);
   }
   const RecomputeUnit& end = again_[segment.last];
-  return held - std::min(end.kept_bytes, end.end_bytes) + 2 * largest;
+  return bytes - std::min(end.kept_bytes, end.end_bytes) + 2 * largest;
 }
 
 SegmentEstimates::Total SegmentEstimates::total(const SegmentList& segments) const {
@@ -206,7 +206,7 @@ SegmentTable::SegmentTable(const SegmentEstimates& estimates, std::uint64_t room
   for (std::size_t level = 0; level <= kLevels; ++level) cells_[level].seconds = 0;
   for (std::size_t first = 0; first < estimates.units(); ++first)
     for (const Place from : {Place{first, false}, Place{first, true}}) {
-      if (from.open && first == 0) continue;  // nothing in front of the first unit is open
+      if (from.open && first == 0) continue;  // nothing before the first unit is open
       run_once(from);
       for (std::size_t last = first; last < estimates.units(); ++last)
         if (estimates.valid({first, last})) recompute(from, last, room);

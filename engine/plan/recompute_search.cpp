@@ -18,7 +18,8 @@
 namespace bantam {
 namespace {
 
-constexpr int kRooms = 10;  // for segments that run again: of what the model leaves, each this much of the one before
+constexpr int kRooms =
+    10;  // bounds on a segment's bytes: those that the model does not use, then less by kLessRoom each
 constexpr double kLessRoom = 0.94;
 constexpr int kPlansATable = 8;
 constexpr int kLowestRooms = 20, kLowestBounds = 3;  // the same where hardly anything fits
@@ -26,13 +27,13 @@ constexpr double kLowestLessRoom = 0.87;
 constexpr std::size_t kLowestStep = 8;
 constexpr std::size_t kSmall = 16;     // units of a network in which single segments are tried one by one
 constexpr double kSegmentCost = 5e-4;  // of a step, for each segment: long lists should be worth it
-// Bounds on time that do not depend on the machine, for improving what the tables gave.
+// Bounds on time that do not depend on the machine, for improving the tables' choice.
 constexpr std::int64_t kPlansAnImprovement = 150, kMostPlans = 1000;
-constexpr std::size_t kExchanged = 24;  // units of a segment that takes another's place
+constexpr std::size_t kExchanged = 24;  // units of a segment that replaces another
 constexpr std::size_t kCut = 4;         // most units left out where a segment is cut in two
 constexpr double kEstimated = 0.02;     // of the target: how far estimates of kept bytes may be off
 constexpr int kTighterTargets = 16;
-constexpr double kTighter = 0.96;  // what fits by bytes may not by pieces: the next target is lower
+constexpr double kTighter = 0.96;  // a plan may fit by bytes, but not in the arena's chunks: the next target is lower
 
 /// What is derived, and where: a policy without its segments.
 struct Level {
@@ -181,7 +182,7 @@ class Search {
     return static_cast<double>(estimates_of(policy.level).total(policy.segments).kept_bytes);
   }
 
-  /// Leaves segments out, makes them shorter and exchanges them for others, the largest gain first, as long as the
+  /// Drops segments, makes them shorter and exchanges them for others, the largest gain first, as long as the
   /// plan stays within the target.
   void improve(Policy& best, std::uint64_t target) {
     most_plans_ = std::min(plans_ + kPlansAnImprovement, kMostPlans);
@@ -203,8 +204,8 @@ class Search {
     Level level;
   };
 
-  /// Those that differ by one segment, by one cut in two, or by the level, and take less work by estimate, the least
-  /// first; without those that keep more than `target` leaves.
+  /// Those that differ by one segment, by one cut in two, or by the level, and need less work by estimate, the least
+  /// first; without those that keep more than `target` allows.
   std::vector<Neighbour> neighbours(const Policy& policy, std::uint64_t target) {
     const SegmentEstimates::Total now = estimates_of(policy.level).total(policy.segments);
     const double most_kept = static_cast<double>(now.kept_bytes) + static_cast<double>(target) * (1 + kEstimated) -

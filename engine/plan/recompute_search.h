@@ -33,7 +33,7 @@ struct RecomputeChoice {
 /// segment is any run of layers of which only the last value is read outside, also within a block. A dynamic programme
 /// along the layers chooses segments: the least predicted work for a bound on kept bytes and one on the bytes alive
 /// while a segment is recomputed; both bounds are searched with exact plans, and the best of each way to derive is then
-/// improved by leaving segments out, making them shorter and exchanging them. Equal questions give equal answers. About
+/// improved by leaving segments out, making them shorter and exchanging them. Equal questions have equal answers. About
 /// a second for resnet50.
 RecomputeChoice search_recompute(const Graph& graph, const RecomputeQuestion& question);
 

@@ -29,7 +29,7 @@ void check_tensor(const TensorFacts& reads, const TensorFacts* has, std::string_
   if (has == nullptr)
     throw ShapeError(fmt::format("the {} data have no '{}', which the loss or a metric reads", what, reads.name));
   if (has->classes != reads.classes && reads.classes > 0)
-    throw ShapeError(fmt::format("the {} data have {} classes, the model gives {}", what, has->classes, reads.classes));
+    throw ShapeError(fmt::format("the {} data have {} classes, the model has {}", what, has->classes, reads.classes));
   if (has->shape != reads.shape)
     throw ShapeError(fmt::format("the {} data's '{}' are {}, expected {}", what, reads.name, to_string(has->shape),
                                  to_string(reads.shape)));
@@ -111,7 +111,7 @@ void TrainingStep::check_fits(std::span<const TensorFacts> tensors, std::string_
   const TensorFacts* images = find_facts(tensors, kImages);
   if (images == nullptr) throw ShapeError(fmt::format("the {} data have no '{}', the model's input", what, kImages));
   if (images->shape != graph.input_shape())
-    throw ShapeError(fmt::format("the {} data give images {}, the model takes {}", what, to_string(images->shape),
+    throw ShapeError(fmt::format("the {} data have images {}, the model expects {}", what, to_string(images->shape),
                                  to_string(graph.input_shape())));
   for (const TensorFacts& facts : targets_of(loss_, graph.output_shape()))
     check_tensor(facts, find_facts(tensors, facts.name), what);
@@ -157,7 +157,7 @@ bool TrainingStep::reserve_arena() {
   return false;
 }
 
-/// After plans were dropped: an arena larger than the rest need makes room, and the next step takes what it needs.
+/// After plans were dropped: an arena larger than the rest need is released, and the next step reserves what it needs.
 void TrainingStep::shrink_arena() {
   const std::uint64_t needed = placements_->arena_bytes();
   if (memory().stats().arena_bytes >= needed + BfcAllocator::kGranule) (void)memory().release_arena();
@@ -223,8 +223,8 @@ void TrainingStep::run_part(StepPart part, std::int64_t batch, const std::functi
   shrink_arena();
 }
 
-/// Runs `work` as it comes. Where plans are learned, its calls are noted, up to where its last memory is free: behind
-/// an update or an evaluated batch, or where the next part begins.
+/// Runs `work` as it comes. Where plans are learned, its calls are noted, up to where its last memory is free: after an
+/// update or an evaluated batch, or where the next part begins.
 void TrainingStep::run_unplanned(StepPart part, std::int64_t batch, const std::function<void()>& work) {
   if (placements_ && placements_->to_learn(part, batch) && memory().trace() == nullptr)
     learning_ = std::make_unique<PartTrace>(memory(), model_.runtime().stream(model_.device()), part, batch);
@@ -259,7 +259,7 @@ void TrainingStep::micro_batch(const Batch& batch, std::int64_t first_sample, st
   try {
     run_part(part, batch.size, [&] { forward_and_backward(batch, first_sample, effective_batch); });
   } catch (...) {  // out of memory, say: nothing of the effective batch stays, so that it can be tried again in smaller
-                   // pieces
+                   // micro-batches
     if (recorded_updates_ == kNotRecording) discard();
     throw;
   }
@@ -310,7 +310,7 @@ void TrainingStep::update() {
   try {
     const kernels::KernelPhaseScope phase(model_.runtime().exec(model_.device()).log, kernels::KernelPhase::update);
     run_part(StepPart::update, 0, [this, rate] { optimizer_.update(rate); });
-  } catch (...) {  // not for memory, of which it takes none
+  } catch (...) {  // not for memory: it allocates none
     if (!recording) discard();
     throw;
   }
@@ -323,8 +323,8 @@ void TrainingStep::update() {
 
 void TrainingStep::require_metric_slots(int updates) const {
   if (unsynchronised_metrics() + updates > kMetricRing)
-    throw Error(
-        fmt::format("training step: metrics of {} updates are pending; call read_metrics()", unsynchronised_metrics()));
+    throw Error(fmt::format("training step: metrics of {} updates are not read yet; call read_metrics()",
+                            unsynchronised_metrics()));
 }
 
 /// One more update has run without `update`.
@@ -343,7 +343,7 @@ void TrainingStep::forward_and_measure(const Batch& batch) {
   ring_->begin_evaluation();
   try {
     (void)forward_loss(context, batch, {.sums = ring_->evaluation()});
-  } catch (...) {  // out of memory, say: it may be tried again in smaller pieces
+  } catch (...) {  // out of memory, say: it may be repeated in smaller micro-batches
     ring_->undo_evaluation();
     throw;
   }
@@ -368,7 +368,7 @@ std::vector<Metrics> TrainingStep::read_metrics() {
 
 Metrics TrainingStep::read_evaluation() { return ring_->read_evaluation(); }
 
-// A training step's captured mode: updates recorded from the arena's places, and run again as long as it lies there.
+// A training step's captured mode: updates recorded from the arena's places, and replayed as long as it does not move.
 
 std::unique_ptr<CapturedUpdates> TrainingStep::capture(const std::function<void()>& record) {
   if (accumulating_) throw Error("training step: capture() between micro_batch() and update()");
@@ -420,7 +420,7 @@ void TrainingStep::record_part(StepPart part, std::int64_t batch, const std::fun
   const MemoryStats before = memory().stats();
   const PlacementScope scope(memory(), plan, model_.runtime().stream(model_.device()));
   work();
-  const MemoryStats after = memory().stats();  // a part that takes no memory has no plan, and needs none
+  const MemoryStats after = memory().stats();  // a part that allocates nothing has no plan, and needs none
   if (after.allocations - before.allocations != after.planned_allocations - before.planned_allocations)
     throw Error("the step did not allocate as planned");
 }

@@ -21,7 +21,7 @@ Trainer::Trainer(TrainingStep& step, BatchSource& train, BatchSource* validation
   if (options_.accumulate < 1)
     throw ConfigError(fmt::format("train.accumulate must be at least 1, got {}", options_.accumulate));
   if (train_.batches_per_epoch() < 1)
-    throw DataError("the training data give no batch: fewer samples than the batch size, and drop_last");
+    throw DataError("the training data have no batch: fewer samples than the batch size, and drop_last");
   if (options_.max_skipped_in_a_row < 1)
     throw ConfigError(fmt::format("max_skipped_in_a_row must be at least 1, got {}", options_.max_skipped_in_a_row));
   check_on_oom(options_.on_oom, step_.model().graph());
@@ -131,7 +131,7 @@ bool Trainer::all_observe() const {
 }
 
 /// Whether metrics have waited long enough, or the next updates would find no room for theirs. Where reading holds
-/// nothing up, a few launches' at a time: what the host does with them must not take longer than the device with those
+/// nothing up, a few launches' at a time: the host must not need longer for them than the device for the launches
 /// ahead.
 bool Trainer::read_is_due(const EpochState& state) const {
   constexpr std::int64_t kLaunchesARead = 3;
@@ -228,11 +228,11 @@ Metrics Trainer::evaluate_while(BatchSource& source, const std::function<bool(st
 }
 
 // The updates of an epoch: several a launch where the device makes their batches, else one by one, and in smaller
-// pieces where memory ends.
+// micro-batches where memory ends.
 
 namespace {
 
-/// Memory that a batch itself takes was refused: it is not made smaller by smaller micro-batches.
+/// The memory of a batch itself was refused: it is not made smaller by smaller micro-batches.
 struct BatchDoesNotFit : OutOfMemory {
   explicit BatchDoesNotFit(const OutOfMemory& error)
       : OutOfMemory(

@@ -8,7 +8,7 @@
 namespace bantam::kernels {
 
 void PartialSums::add(const Array& array) {
-  if (count >= kMost) throw Error("partial sum: there is room for " + std::to_string(kMost) + " arrays only");
+  if (count >= kMost) throw Error("partial sums: there is room for " + std::to_string(kMost) + " arrays only");
   arrays[count++] = array;
 }
 

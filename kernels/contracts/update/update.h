@@ -69,7 +69,7 @@ struct UpdateArena {
   float* moment2 = nullptr;                          ///< adam's v
   void* compute = nullptr;                           ///< (elements) of compute_dtype; null where there is none
   DType compute_dtype = DType::float32;
-  NarrowGradients narrow;  ///< segments whose gradient lies there as compute_dtype; none of them is a partial sum
+  NarrowGradients narrow;  ///< segments whose gradient lies there as compute_dtype; none of them has partial sums
 };
 
 /// Running statistics, float32: what forward passes moved, and what counts. (elements) each; 0 elements: none.
@@ -82,12 +82,12 @@ struct UpdateBuffers {
 /// Scratch bytes of `begin_update`; depends on granules and target only.
 std::size_t begin_update_workspace_bytes(std::int64_t granules, DeviceKind target);
 
-/// Makes the partial sum, which are gradients of whole segments that are not frozen, where they belong in `gradient`.
-/// Writes found_nonfinite, gradient_norm (√Σg² / loss_scale over segments not frozen, fixed order) and gradient_factor
-/// (1/loss_scale, times min(1, clip_norm/norm) where clip_norm > 0). Then counts the update: where finite, updates + 1,
-/// and loss_scale·2 (at most 2^24) after growth_interval finite updates in a row; else skipped + 1, and loss_scale/2
-/// (at least 1) where growth_interval > 0. metric_slot goes on by one either way.
-/// Throws Error where a partial sum is not the gradient of a segment.
+/// Adds up the partial sums, which are gradients of whole segments that are not frozen, into their places in
+/// `gradient`. Writes found_nonfinite, gradient_norm (√Σg² / loss_scale over segments not frozen, fixed order) and
+/// gradient_factor (1/loss_scale, times min(1, clip_norm/norm) where clip_norm > 0). Then counts the update: where
+/// finite, updates + 1, and loss_scale·2 (at most 2^24) after growth_interval finite updates in a row; else skipped +
+/// 1, and loss_scale/2 (at least 1) where growth_interval > 0. metric_slot goes on by one either way.
+/// Throws Error where partial sums are not the gradient of a segment.
 using BeginUpdate = void(const Exec&, const UpdateArena&, const PartialSums&, UpdateControl* control, Workspace);
 
 /// Follows `begin_update`. With g = gradient·gradient_factor and t = updates, unless found_nonfinite:

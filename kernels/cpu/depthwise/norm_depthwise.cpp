@@ -89,8 +89,8 @@ struct Forward {
   }
 };
 
-/// The pass of backward that makes the gradient before the second norm, and from it dz behind the first, the weights'
-/// nine sums and the first norm's two; partial sums are (row parts, 11, channels).
+/// The pass of backward that computes the gradient of the second norm's input, and from it dz of the first norm's
+/// output, the weights' nine sums and the first norm's two; partial sums are (row parts, 11, channels).
 template <class T>
 struct Backward {
   const DepthwiseConv2dShape& s;

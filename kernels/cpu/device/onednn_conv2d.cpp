@@ -117,7 +117,7 @@ void OneDnnConv2d::execute(const float* first, const float* second, float* out, 
 WeightReorder::WeightReorder(const dnnl::engine& engine, const Desc& from, const Desc& to) : engine_(engine) {
   constexpr std::int64_t kFilters = 64;  // of a chunk: whole blocks of any packed order
   const Dims dims = from.dims();
-  const std::size_t axis = dims.size() - 4;  // output channels, behind the groups where there are some
+  const std::size_t axis = dims.size() - 4;  // output channels, after the groups where there are some
   const OpenMpThreads one_thread(1);
   for (std::int64_t first = 0; first < dims[axis]; first += kFilters) {
     Dims size = dims, offset(dims.size(), 0);

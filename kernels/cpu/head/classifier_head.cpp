@@ -20,7 +20,7 @@ void add_up(const float* part, std::int64_t count, const ParameterTarget& target
 void classifier_head_forward(const Exec& exec, const ClassifierHeadShape& s, DType dtype, const void* x,
                              const ClassifierHeadWeights& weights, const ClassifierHeadLoss& loss,
                              const ClassifierHeadSaved& saved, Workspace workspace) {
-  if (!classifier_head_supports(s, dtype)) throw Error("classifier_head: no kernel takes this shape and type");
+  if (!classifier_head_supports(s, dtype)) throw Error("classifier_head: no kernel supports this shape and type");
   const std::size_t needed = classifier_head_workspace_bytes(s, dtype, DeviceKind::cpu);
   require_workspace(workspace, needed, "classifier_head");
   const std::size_t size = size_of(dtype), rows = static_cast<std::size_t>(s.batch);

@@ -79,7 +79,8 @@ void store_row(const Operands& in, float* values, std::int64_t at, std::int64_t 
   narrow(in.out_dtype, values, c, count);
 }
 
-/// A block of C from half operands, tile by tile. `sums` (row length n) takes the sums where given, else C.
+/// A block of C from half operands, tile by tile. Writes the sums to `sums` (row length n) where it is not null, else
+/// to C.
 void multiply_half_block(const Operands& in, const Block& block, char* slot_bytes, float* sums) {
   const std::int64_t n = in.shape.n;
   float* slot = reinterpret_cast<float*>(slot_bytes);
@@ -114,8 +115,8 @@ void multiply_float_block(const Operands& in, const Block& block, float* sums) {
        sums == nullptr && in.accumulate);
 }
 
-/// The same cut with fewer, taller parts where a few threads take all: each part packs its columns of B anew. Where C
-/// is cut across rows changes no bit; parts with tiles of their own in the workspace stay as planned.
+/// The same cut with fewer, taller parts where a few threads compute all: each part packs its columns of B anew. Where
+/// C is cut across rows changes no bit; parts with tiles of their own in the workspace stay as planned.
 MatmulPlan for_threads(MatmulPlan plan, const MatmulShape& shape, int threads) {
   constexpr std::int64_t kPartsOfThread = 4;
   const std::int64_t others = plan.column_parts * plan.depth_parts;

@@ -1,4 +1,4 @@
-// Pointwise convolution behind a norm on the CPU: the norm, then the products; what lies between them is in the
+// Pointwise convolution after a norm on the CPU: the norm, then the GEMMs; what lies between them is in the
 // workspace.
 #include "bantam/kernels/contracts/pointwise/pointwise_norm.h"
 

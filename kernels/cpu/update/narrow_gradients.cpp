@@ -11,7 +11,7 @@ void widen_gradients(const Exec&, float* gradient, const NarrowGradients& narrow
   for (std::int32_t r = 0; r < narrow.count; ++r) {
     const auto [begin, end] = narrow.ranges[r];
     float* place = gradient + begin * kSegmentGranule;
-    for (std::int64_t granule = end - begin - 1; granule >= 0; --granule) {  // lies over halves of 2·granule and behind
+    for (std::int64_t granule = end - begin - 1; granule >= 0; --granule) {  // its place overlaps halves 2·granule on
       widen(dtype, element(static_cast<const void*>(place), dtype, granule * kSegmentGranule), values, kSegmentGranule);
       widen(values, place + granule * kSegmentGranule, kSegmentGranule);
     }

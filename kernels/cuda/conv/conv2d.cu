@@ -31,7 +31,7 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-/// (groups, out, taps, in) to (groups, taps, out, in): weights as the matrix that takes patches of dy to dx.
+/// (groups, out, taps, in) to (groups, taps, out, in): weights as the matrix that maps patches of dy to dx.
 template <class T>
 __global__ void __launch_bounds__(kThreads)
     turn_weights(const T* __restrict__ from, T* __restrict__ to, std::int64_t out, std::int64_t taps, std::int64_t in,
@@ -243,7 +243,7 @@ void conv2d_grad_weight(const Exec& exec, const Conv2dShape& shape, DType dtype,
       image_conv2d_grad_weight(exec, shape, dtype, x, dy, to.dw, to.accumulate, static_cast<float*>(scratch.patches))) {
     return;
   }
-  // cuDNN stores and does not add in the type of x: what it gives goes through workspace unless it can be stored at
+  // cuDNN stores and does not add in the type of x: its result goes through workspace unless it can be stored at
   // once, or may stay narrow.
   const bool stays_narrow = to.narrow != nullptr && !to.accumulate && is_half(dtype);
   const bool direct = stays_narrow || (dtype == DType::float32 && !to.accumulate);

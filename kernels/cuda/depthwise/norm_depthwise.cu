@@ -1,4 +1,4 @@
-// Depthwise convolution between batch norms on CUDA: one pass over strips each way, ordered sums behind it, and the
+// Depthwise convolution between batch norms on CUDA: one pass over strips each way, ordered sums after it, and the
 // first norm's own input gradient.
 #include "bantam/kernels/contracts/depthwise/norm_depthwise.h"
 #include "bantam/kernels/cuda/depthwise/norm_depthwise_backward.cuh"
@@ -14,7 +14,7 @@ namespace {
 
 void check_shape(const DepthwiseConv2dShape& s, const NormOperand& x, ActivationFunction after) {
   if (!norm_depthwise_supports(s, x.affine.activation, after))
-    throw ShapeError("norm_depthwise: a shape or an activation that its kernels do not take");
+    throw ShapeError("norm_depthwise: a shape or an activation that its kernels do not support");
 }
 
 /// Channels of a block that merges parts' moments, and the threads that share a channel's.
@@ -77,13 +77,13 @@ __global__ void __launch_bounds__(kMomentChannels* kMomentThreads)
   if (lane == 0) finish(channel, finish.begin(channel), 0.0f, {count, {base + apart}, {m2 > 0 ? m2 : 0}});
 }
 
-/// Takes backward's eleven sums a channel: the weights' to their place, the first norm's to `totals` (2, channels); and
-/// hands out the second norm's, which are there.
+/// Writes backward's eleven sums a channel: the weights' to their place, the first norm's to `totals` (2, channels);
+/// and the second norm's, which are already known.
 struct FinishBackward {
   NormDepthwiseGradients to;
   const float* inv_std;       ///< of the norm before
   float* totals;              ///< Σ dz, Σ dz·x̂ of the norm before
-  const float* after_totals;  ///< of the norm behind
+  const float* after_totals;  ///< of the norm after
   std::int64_t channels;
 
   __device__ static void put(float* at, float value, bool accumulate) {

@@ -42,7 +42,7 @@ auto loss_launch_of(const ClassifierHeadShape& s) {
 void classifier_head_forward(const Exec& exec, const ClassifierHeadShape& s, DType dtype, const void* x,
                              const ClassifierHeadWeights& weights, const ClassifierHeadLoss& loss,
                              const ClassifierHeadSaved& saved, Workspace workspace) {
-  if (!classifier_head_supports(s, dtype)) throw Error("classifier_head: no kernel takes this shape and type");
+  if (!classifier_head_supports(s, dtype)) throw Error("classifier_head: no kernel supports this shape and type");
   require_workspace(workspace, classifier_head_workspace_bytes(s, dtype, DeviceKind::cuda), "classifier_head");
   if (s.batch <= 0) return;
   const ForwardScratch scratch = cut(s, dtype, workspace);

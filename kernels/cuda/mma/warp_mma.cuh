@@ -17,7 +17,7 @@ __device__ inline std::uint32_t shared_address(const void* in_shared) {
 template <class T>
 struct WarpMma;
 
-/// The product by shuffles: for types that the device's tensor cores do not support (bfloat16 before sm_80). Slow.
+/// The same by warp shuffles, for types that the device's tensor cores do not support (bfloat16 before sm_80). Slow.
 template <class T>
 __device__ inline void multiply_by_shuffles(float (&sums)[4], const std::uint32_t (&a)[4],
                                             const std::uint32_t (&b)[2]) {

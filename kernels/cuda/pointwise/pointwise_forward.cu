@@ -1,4 +1,4 @@
-// The pointwise product's launches: which tile, and what shared memory it takes.
+// The launches of the pointwise mma.sync kernel: which tile, and how much shared memory.
 #include "bantam/kernels/cuda/device/check.h"
 #include "bantam/kernels/cuda/device/libraries.h"
 #include "bantam/kernels/cuda/device/shared_bytes.h"

@@ -1,4 +1,4 @@
-// The separable block's forward pass on CUDA: which kernel takes a shape, its shared memory and its grid.
+// The separable block's forward pass on CUDA: which kernel runs for a shape, its shared memory and its grid.
 #include "bantam/kernels/contracts/separable/separable_block.h"
 #include "bantam/kernels/cuda/device/shared_bytes.h"
 #include "bantam/kernels/cuda/separable/separable_forward_float.cuh"
@@ -92,7 +92,7 @@ void forward(const Exec& exec, const SeparableBlockShape& s, const T* x, const T
   constexpr std::integral_constant<int, 2> two;
   constexpr std::integral_constant<int, 3> three;
   constexpr std::integral_constant<int, 4> four;
-  switch (s.in_channels) {  // the product's depth by 16: rows of a folded patch take whole pairs
+  switch (s.in_channels) {  // the GEMM's depth divided by 16: rows of a folded patch are whole pairs
     case 1:
       return launch(one, one);
     case 2:

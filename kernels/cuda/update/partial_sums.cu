@@ -1,4 +1,4 @@
-// Sums of parts in a kernel of their own, where no other takes them along.
+// Adds up partial sums in a kernel of its own, where no other kernel does so.
 #include "bantam/kernels/cuda/device/early_launch.cuh"
 #include "bantam/kernels/cuda/update/partial_sums.cuh"
 

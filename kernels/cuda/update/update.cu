@@ -18,7 +18,7 @@ constexpr int kWarps = kThreads / kWarp;
 constexpr int kPartials =
     static_cast<int>(gradient_sum_blocks(std::int64_t{1} << 40) + kMostSumBlocks) / kThreads;  // at most, a thread
 // Blocks of apply_update at once on a multiprocessor: as many as a small model has; fewer, with the registers that
-// narrow gradients take. 7.5 holds 1,024 threads.
+// narrow gradients need. 7.5 holds 1,024 threads.
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 800
 constexpr int kApplyBlocks = 4, kNarrowApplyBlocks = 4;
 #else
@@ -51,8 +51,8 @@ __device__ double block_sum(double value) {
 /// What `begin_update` adds up, and by how many of the grid's blocks.
 struct GradientSums {
   PartialSums partial;
-  PartialSumGranules granules;  // of the partial sum
-  int shares, share_blocks;     // the last blocks of the grid take the shares in turn
+  PartialSumGranules granules;  // of the partial sums
+  int shares, share_blocks;     // the last blocks of the grid add the shares up in turn
 };
 
 /// Σg² of this thread's elements in the granules that lie in memory.
@@ -83,7 +83,7 @@ __device__ double sum_of_granules(const UpdateArena& arena, const GradientSums& 
   return sum;
 }
 
-/// Σg² of the partial sum that this thread wrote.
+/// Σg² of the gradients that this thread added up.
 __device__ double sum_of_shares(const GradientSums& sums, int block) {
   double sum = 0;
   for (int share = block; share < sums.shares; share += sums.share_blocks) {
@@ -93,8 +93,8 @@ __device__ double sum_of_shares(const GradientSums& sums, int block) {
   return sum;
 }
 
-/// partials[block] = Σg² over its granules or partial sum; the last block adds them in order, and counts the update.
-/// In double no finite float overflows, so the sum is finite exactly where every g is.
+/// partials[block] = Σg² over its granules or added-up partial sums; the last block adds them in order, and counts the
+/// update. In double no finite float overflows, so the sum is finite exactly where every g is.
 template <bool kNarrow>
 __global__ void __launch_bounds__(kThreads)
     begin_update_kernel(const __grid_constant__ UpdateArena arena, const __grid_constant__ GradientSums sums,
@@ -104,7 +104,7 @@ __global__ void __launch_bounds__(kThreads)
   const int block = static_cast<int>(blockIdx.x);
   double sum =
       block < granule_blocks ? sum_of_granules<kNarrow>(arena, sums) : sum_of_shares(sums, block - granule_blocks);
-  let_next_kernel_start();  // behind the loads above, which apply_update's would slow down
+  let_next_kernel_start();  // after the loads above, which apply_update's would slow down
   UpdateControl now{};
   if (threadIdx.x == 0) now = *control;  // on its way while the blocks' sums come together
   sum = block_sum(sum);
@@ -185,7 +185,7 @@ struct QuadState {
   }
 };
 
-/// Within a unit in the last place, in one instruction; √ as IEEE rounds it takes a dozen and a branch, and is a
+/// Within a unit in the last place, in one instruction; √ as IEEE rounds it costs a dozen and a branch, and is a
 /// quarter of what Adam computes. Likewise __fdividef, within two units (of divisors up to 2^126).
 __device__ inline float square_root(float x) {
   float root;

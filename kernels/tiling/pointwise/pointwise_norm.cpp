@@ -1,4 +1,4 @@
-// Pointwise convolution behind a norm: which shapes, and scratch memory.
+// Pointwise convolution after a norm: which shapes, and scratch memory.
 #include "bantam/kernels/contracts/pointwise/pointwise_norm.h"
 
 #include "bantam/kernels/contracts/matmul/matmul.h"

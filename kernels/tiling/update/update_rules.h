@@ -27,10 +27,10 @@ constexpr std::int64_t gradient_sum_blocks(std::int64_t granules) {
   return blocks < 1 ? 1 : blocks > 1024 ? 1024 : blocks;
 }
 
-/// CUDA: most blocks that add up partial sum, one partial sum each.
+/// CUDA: most blocks that add up partial sums, with one partial Σg² each.
 inline constexpr std::int64_t kMostSumBlocks = 512;
 
-/// Granules whose gradients are partial sum: [begin, end) for each array.
+/// Granules whose gradients are partial sums: [begin, end) for each array.
 struct PartialSumGranules {
   struct Range {
     std::int32_t begin = 0, end = 0;
@@ -47,7 +47,7 @@ struct PartialSumGranules {
   }
 };
 
-/// Throws Error where a partial sum does not begin at a granule of the arena's gradient, or ends beyond it.
+/// Throws Error where an array of partial sums does not begin at a granule of the arena's gradient, or ends beyond it.
 inline PartialSumGranules partial_sum_granules(const UpdateArena& arena, const PartialSums& partial) {
   PartialSumGranules granules;
   granules.first = arena.granules;
@@ -57,7 +57,7 @@ inline PartialSumGranules partial_sum_granules(const UpdateArena& arena, const P
     const std::int64_t begin = first / kSegmentGranule,
                        end = begin + (array.elements + kSegmentGranule - 1) / kSegmentGranule;
     if (first < 0 || first % kSegmentGranule != 0 || end > arena.granules)
-      throw Error("update: a partial sum is not the gradient of a segment");
+      throw Error("update: an array of partial sums is not the gradient of a segment");
     granules.first = std::min(granules.first, begin);
     granules.ranges[granules.count++] = {static_cast<std::int32_t>(begin), static_cast<std::int32_t>(end)};
   }

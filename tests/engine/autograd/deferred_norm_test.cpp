@@ -120,7 +120,7 @@ TEST(DeferredNorms, AreThoseWithoutActivationWhoseOnlyReaderIsASum) {
   EXPECT_EQ(deferred(graph, {}), (Names{"a/left", "a/right", "c/norm"}));
   const auto named = [](Names names) { return RecomputeOptions{RecomputeOptions::Kind::named, std::move(names)}; };
   EXPECT_EQ(deferred(graph, named({"b/add"})), (Names{"c/norm"})) << "what enters a segment is written";
-  EXPECT_EQ(deferred(graph, named({"c/read..c/norm"})), (Names{"a/left", "a/right"})) << "what leaves it too";
+  EXPECT_EQ(deferred(graph, named({"c/read..c/norm"})), (Names{"a/left", "a/right"})) << "what is read outside it too";
   EXPECT_EQ(deferred(graph, named({"a/relu..b/add", "c"})), (Names{"a/left", "a/right", "c/norm"}));
 }
 

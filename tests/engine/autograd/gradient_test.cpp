@@ -1,4 +1,4 @@
-// Gradients in pieces: what they make, who shares it, and residual blocks whose norms take them, against the same
+// Deferred gradients: what they compute, who shares it, and residual blocks whose norms accept them, against the same
 // blocks with every gradient made.
 #include "bantam/engine/autograd/gradient_operands.h"
 #include "bantam/engine/ops/batch_norm.h"
@@ -44,7 +44,7 @@ TEST_P(GradientTest, CopiesShareWhatTheFirstMakes) {
   EXPECT_EQ(to_host<float>(second, ctx.stream), (std::vector<float>{1, 0}));
 }
 
-TEST_P(GradientTest, ASecondMaskComesBehindTheFirst) {
+TEST_P(GradientTest, ASecondMaskFollowsTheFirst) {
   const Context ctx = context();
   Gradient gradient = Gradient(values(ctx, {1, 2, 3, 4})).masked(ctx, mask_of(ctx, 0b0111), {Activation::relu});
   gradient = std::move(gradient).masked(ctx, mask_of(ctx, 0b1101), {Activation::relu});
@@ -77,7 +77,7 @@ TEST_P(GradientTest, MakesANormsInputGradientOfDz) {
   for (std::size_t i = 0; i < made.size(); ++i) EXPECT_NEAR(made[i], expected[i], 1e-5);
 }
 
-/// An op that does nothing, and whose backward takes whole tensors only.
+/// An op that does nothing, and whose backward accepts tensors only.
 Tensor passed_on(const Context& context, const Tensor& x) {
   Tensor y = x.view(x.shape());
   const ValueRef ref = x;

@@ -119,7 +119,7 @@ TEST_P(ParametersTest, GradientsThatAProgramWroteMoveTheWeights) {
   }
 }
 
-TEST_P(ParametersTest, ABackwardBehindTheProgramOverwritesOrIsAnError) {
+TEST_P(ParametersTest, ABackwardAfterTheProgramOverwritesOrIsAnError) {
   OwnGradients run(runtime(), device());
   std::vector<float> before = run.weights(run.second);
   run.write(run.second, 100.0f);
@@ -183,7 +183,7 @@ TEST(InitializerTest, DistributionsHaveTheirMoments) {
   EXPECT_THROW((void)make_initializer("glorot", fans), ConfigError);
 }
 
-TEST_P(ParametersTest, BuffersStartAtTheirValueAndPendingFollows) {
+TEST_P(ParametersTest, BuffersStartAtTheirValueAndNextFollows) {
   BufferArena buffers;
   const Buffer& mean = buffers.declare("mean", {5}, 0.0f);
   const Buffer& variance = buffers.declare("variance", {5}, 1.0f);

@@ -51,7 +51,7 @@ struct Trained {
   TrainingStep step;
 };
 
-TEST_P(PartialGradientsTest, ReadingThemGivesTheGradientsOfAWalkWithoutThem) {
+TEST_P(PartialGradientsTest, ReadingThemReturnsTheGradientsOfABackwardWithoutThem) {
   for (const PrecisionKind kind : {PrecisionKind::float32, PrecisionKind::mixed_float16}) {
     const ModelOptions options{.precision = {kind}, .seed = 4};
     Trained waits(runtime(), device(), two_blocks(), options), plain(runtime(), device(), two_blocks(), options);
@@ -116,7 +116,7 @@ TEST_P(PartialGradientsTest, AnUpdateIsTheSameWhetherTheyWaitOrWereRead) {
   EXPECT_LT(testing::relative_difference(weights[0], weights[1]), 1e-6);
 }
 
-TEST_P(PartialGradientsTest, WhatIsDiscardedLeavesNoTrace) {
+TEST_P(PartialGradientsTest, WhatIsDiscardedHasNoEffect) {
   std::vector<std::vector<float>> weights;
   for (const bool discards : {false, true}) {
     Trained run(runtime(), device(), two_blocks());
@@ -135,7 +135,7 @@ TEST_P(PartialGradientsTest, WhatIsDiscardedLeavesNoTrace) {
   EXPECT_EQ(weights[0], weights[1]);
 }
 
-TEST_P(PartialGradientsTest, AStepThatEndsBeforeItsUpdateLeavesGradientsAndNoArena) {
+TEST_P(PartialGradientsTest, AStepThatEndsBeforeItsUpdateKeepsGradientsAndNoArena) {
   Runtime fresh({.threads = 2});
   const Device where = device().is_cuda() ? device() : Device::meta_of(Device::cuda());
   Model model(fresh, where, two_blocks(), {.seed = 4});

@@ -63,7 +63,7 @@ FusedOp norm_depthwise() {
           }};
 }
 
-/// A pointwise convolution behind such a pair, whose second norm it applies; where `behind`, a pair that leaves its
+/// A pointwise convolution after such a pair, whose second norm it applies; where `norm_after`, a pair that defers its
 /// first norm's gradient to it.
 FusedOp pointwise_norm(std::int64_t filters, bool norm_after) {
   const Shape channels{8};

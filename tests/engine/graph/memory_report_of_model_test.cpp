@@ -1,4 +1,4 @@
-// Runtime::memory_report: a model's memory by layer and category, and what trim gives back once it is gone.
+// Runtime::memory_report: a model's memory by layer and category, and what trim releases once it is gone.
 #include <algorithm>
 
 #include "bantam/memory/reports/memory_report.h"
@@ -9,12 +9,12 @@ namespace {
 
 class MemoryReportOfModel : public EngineTest {};
 
-TEST_P(MemoryReportOfModel, NamesLayersAndGivesBackWhatItSays) {
+TEST_P(MemoryReportOfModel, NamesLayersAndReleasesWhatItSays) {
   Graph graph({8, 8, 3});
   graph.add("stem", conv2d({.filters = 4, .kernel = {3, 3}}));
   graph.add(flatten());
   graph.add("head", dense({.units = 3}));
-  Tensor last;  // outlives the model, and lies behind it
+  Tensor last;  // outlives the model, and lies after it
   {
     Model model(runtime(), device(), graph, {.seed = 1});
     Optimizer optimizer(model, {});

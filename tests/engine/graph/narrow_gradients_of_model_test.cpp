@@ -1,4 +1,4 @@
-// Gradients that convolutions leave narrow: an update, whoever reads them, and when, and recorded steps find the bits
+// Narrow gradients of convolutions: an update, whoever reads them, and when, and recorded steps find the bits
 // of wide ones.
 #include "bantam/engine/autograd/partial_gradients.h"
 #include "bantam/engine/ops/conv2d.h"
@@ -18,7 +18,7 @@ const Shape kImage = {12, 12, 8};
 constexpr PrecisionKind kHalfPrecisions[] = {PrecisionKind::mixed_float16, PrecisionKind::mixed_bfloat16};
 constexpr int kNarrowOfGraph = 3;
 
-/// Three convolutions that may leave their gradients narrow, and one (the third) whose elements do not fill granules.
+/// Three convolutions whose gradients may be narrow, and one (the third) whose elements do not fill granules.
 Graph four_convolutions() {
   Graph graph(kImage);
   for (const std::int64_t filters : {16, 8, 8, 32}) {
@@ -56,7 +56,7 @@ struct Trained {
   TrainingStep step;
 };
 
-TEST_P(NarrowGradientsOfModelTest, ReadingThemGivesTheGradientsOfAWalkWithoutThem) {
+TEST_P(NarrowGradientsOfModelTest, ReadingThemReturnsTheGradientsOfABackwardWithoutThem) {
   for (const PrecisionKind kind : kHalfPrecisions) {
     Trained stays(runtime(), device(), kind), plain(runtime(), device(), kind);
     stays.step.micro_batch(stays.batch(0, 6), 0, 6);
@@ -107,12 +107,12 @@ TEST_P(NarrowGradientsOfModelTest, AnUpdateIsTheSameBitsWhetherTheyStayOrWereRea
       EXPECT_EQ(stays.optimizer.control().updates, 3);
       EXPECT_EQ(stays.optimizer.control().gradient_norm, reads.optimizer.control().gradient_norm);
       EXPECT_EQ(stays.weights(), reads.weights());
-      EXPECT_EQ(stays.gradients(), reads.gradients());  // behind the update, too
+      EXPECT_EQ(stays.gradients(), reads.gradients());  // after the update, too
     }
   }
 }
 
-TEST_P(NarrowGradientsOfModelTest, WhatIsDiscardedLeavesNoTrace) {
+TEST_P(NarrowGradientsOfModelTest, WhatIsDiscardedHasNoEffect) {
   std::vector<std::vector<float>> weights;
   for (const bool discards : {false, true}) {
     Trained run(runtime(), device(), PrecisionKind::mixed_float16);
@@ -168,7 +168,7 @@ TEST_P(NarrowGradientsOfModelTest, AWeightUsedTwiceIsAddedUpAndAFrozenOneLeftAlo
   }
 }
 
-TEST_P(NarrowGradientsOfModelTest, RecordedUpdatesLeaveThemAsTheyWereRecorded) {
+TEST_P(NarrowGradientsOfModelTest, RecordedUpdatesKeepThemAsTheyWereRecorded) {
   if (!device().is_cuda()) GTEST_SKIP() << "nothing is recorded on a CPU";
   Trained eager(runtime(), device(), PrecisionKind::mixed_float16);
   Runtime fresh({.threads = 2});

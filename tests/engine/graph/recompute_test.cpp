@@ -1,4 +1,4 @@
-// Recompute: the same bits under every policy, and what each leaves in memory, to the byte.
+// Recompute: the same bits under every policy, and what each keeps in memory, to the byte.
 #include "tests/engine/engine_fixture.h"
 
 namespace bantam {
@@ -30,7 +30,7 @@ std::vector<std::vector<float>> trained(Device device, const Graph& graph, const
   return {to_host<float>(model.parameters().master(), stream), to_host<float>(model.buffers().current(), stream)};
 }
 
-TEST_P(RecomputeTest, EveryRecomputePolicyGivesTheSameBits) {
+TEST_P(RecomputeTest, EveryRecomputePolicyComputesTheSameBits) {
   for (const PrecisionKind kind :
        {PrecisionKind::float32, PrecisionKind::mixed_float16, PrecisionKind::mixed_bfloat16}) {
     const auto run = [&](const RecomputeOptions& recompute, int threads) {
@@ -47,7 +47,7 @@ TEST_P(RecomputeTest, EveryRecomputePolicyGivesTheSameBits) {
   }
 }
 
-/// Residual blocks in a row, each behind the other's sum, with normalised shortcuts now and then, as in a ResNet; and
+/// Residual blocks in a row, each after the other's sum, with normalised shortcuts now and then, as in a ResNet; and
 /// depthwise blocks as in a MobileNet.
 Graph residual_network() {
   const ActivationOptions relu{Activation::relu};
@@ -71,7 +71,7 @@ Graph residual_network() {
   return graph;
 }
 
-TEST_P(RecomputeTest, EveryRecomputePolicyGivesTheSameBitsInChainsOfBlocks) {
+TEST_P(RecomputeTest, EveryRecomputePolicyComputesTheSameBitsInChainsOfBlocks) {
   for (const PrecisionKind kind : {PrecisionKind::float32, PrecisionKind::mixed_float16}) {
     const auto run = [&](const RecomputeOptions& recompute) {
       return trained(device(), residual_network(), {.precision = {kind}, .seed = 3, .recompute = recompute}, 2);
@@ -87,7 +87,7 @@ TEST_P(RecomputeTest, EveryRecomputePolicyGivesTheSameBitsInChainsOfBlocks) {
   }
 }
 
-TEST_P(RecomputeTest, WhatForwardLeavesForBackwardToTheByte) {
+TEST_P(RecomputeTest, WhatForwardSavesForBackwardToTheByte) {
   // Images stay with their owner. `tensor`: one activation of 16·8·8·8 float32.
   constexpr std::uint64_t kTensor = 16 * 8 * 8 * 8 * 4, kVector = 256, kMask = kTensor / 32;
   Graph graph({8, 8, 8});
@@ -118,11 +118,11 @@ TEST_P(RecomputeTest, WhatForwardLeavesForBackwardToTheByte) {
   EXPECT_EQ(left(kCheap), always + 2 * kTensor + kMask);
   // Block a again: its output is kept (block b reads it), its raw convolution is not.
   EXPECT_EQ(left(again({"a"}, Derive::cheap)), always + kTensor + kMask + kTensor);
-  // The sum at a stretch's end leaves its mask.
+  // The sum at a segment's end keeps its mask.
   EXPECT_EQ(left(again({"a..b"}, Derive::cheap)), always + kTensor + kMask);
 }
 
-// The sum of three gradients depends on their order: that of the readers, latest first, whoever runs again.
+// The sum of three gradients depends on their order: that of the readers, latest first, whichever is recomputed.
 TEST_P(RecomputeTest, AValueThatASegmentReadsTwiceAndAnOutsiderTooKeepsItsSum) {
   const auto conv = [](Activation kind) {
     return conv2d({.filters = 8, .padding = Padding::same(), .bias = false, .activation = {kind}});
@@ -207,7 +207,7 @@ TEST_P(RecomputeTest, RecomputedLayersThatPassTheirInputThrough) {
   EXPECT_EQ(weights[0], weights[1]);
 }
 
-TEST_P(RecomputeTest, RecomputeOfAChainOfBlocksTakesLessMemory) {
+TEST_P(RecomputeTest, RecomputeOfAChainOfBlocksNeedsLessMemory) {
   const auto peak_activations = [&](RecomputeOptions::Kind kind) {
     Graph graph({16, 16, 8});
     for (int block = 0; block < 8; ++block) {

@@ -1,5 +1,5 @@
 // The op norm, depthwise convolution, norm: against the three ops, forward, running statistics and all gradients; where
-// a stretch runs again; and which nodes of a graph become it.
+// a segment is recomputed; and which nodes of a graph become it.
 #include "bantam/engine/graph/graph.h"
 #include "bantam/engine/graph/patterns.h"
 #include "bantam/engine/ops/batch_norm.h"
@@ -68,7 +68,7 @@ std::vector<std::vector<float>> results(Runtime& runtime, Device device, const C
   return all;
 }
 
-TEST_P(NormDepthwiseOpTest, GivesWhatTheThreeOpsGive) {
+TEST_P(NormDepthwiseOpTest, ComputesWhatTheThreeOpsCompute) {
   for (const Shape& shape : {Shape{2, 9, 7, 8}, Shape{3, 14, 15, 72}})
     for (const std::int64_t stride : {1, 2})
       for (const PrecisionKind precision : {PrecisionKind::float32, PrecisionKind::mixed_float16})
@@ -146,7 +146,7 @@ TEST_P(NormDepthwiseOpTest, RecomputeChangesNoBit) {
   EXPECT_EQ(trained(device(), {.kind = Kind::all}), plain);
   EXPECT_EQ(trained(device(), {.derive = Derive::cheap}), plain);
   EXPECT_EQ(trained(device(), {.kind = Kind::named, .names = {"block1/norm"}}), plain)
-      << "a stretch that cuts the op takes it in";
+      << "a segment that cuts the op includes it";
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
 // Pointwise convolution after a deferred norm: a chain of norms, depthwise and pointwise convolutions with everything
-// left to its reader, against the layers apart; which norms a graph leaves.
+// deferred to its reader, against the layers apart; which norms a graph defers.
 #include "bantam/engine/autograd/tensor_notes.h"
 #include "bantam/engine/graph/lower.h"
 #include "bantam/engine/ops/batch_norm.h"
@@ -40,7 +40,7 @@ class FusedPair {
     GradientStore store = tape_.backward(context_, std::move(y), seed);
     for (std::size_t i = 0; i < ids_.size(); ++i) {
       const std::vector<float> gradient = to_host_floats(store.pop(ids_[i]), context_.stream);
-      // A norm's two as one: the shift's may be 0 but for rounding, where a norm behind takes out what it adds.
+      // A norm's two as one: the shift's may be 0 but for rounding, where a norm after it subtracts what it adds.
       if (i < kWeights || i % 2 == 0)
         all.push_back(gradient);
       else
@@ -63,7 +63,7 @@ class FusedPair {
     x.set_value_id(ids_.back());
     return x;
   }
-  /// Channels that relu leaves as they are, and one of four that it closes: none lies where rounding decides.
+  /// Channels that relu does not change, and one of four that it closes: none lies where rounding decides.
   Norm norm(std::int64_t channels, std::uint64_t seed) {
     const auto vector = [&](std::uint64_t s, float low, float high) {
       return context_.upload({channels}, testing::random_floats(channels, seed + s, low, high).data());
@@ -125,7 +125,7 @@ TEST_P(PointwiseNormOpTest, ComesAsNearToFloat32AsTheLayersApart) {
   }
 }
 
-TEST(PointwiseNormLowering, LeavesTheNormToAPointwiseConvolution) {
+TEST(PointwiseNormLowering, DefersTheNormToAPointwiseConvolution) {
   const auto norm = [] { return batch_norm({.activation = {Activation::relu}}); };
   const auto left = [&](std::int64_t channels, Conv2dOptions reader, DType compute) {
     Graph graph({8, 8, channels});

@@ -93,7 +93,7 @@ std::vector<PricedPolicy> all_policies(const Graph& graph, bool at_cuts) {
   return all;
 }
 
-TEST(RecomputeSearch, NothingIsRunAgainWhereAllFits) {
+TEST(RecomputeSearch, NothingIsRecomputedWhereAllFits) {
   const Graph graph = network(3);
   const RecomputeChoice choice = search_recompute(graph, question(peak_with(graph, {})));
   EXPECT_TRUE(choice.fits);
@@ -145,7 +145,7 @@ TEST(RecomputeSearch, SaysWhereNothingFits) {
   EXPECT_THROW((void)search_recompute(graph, question(0)), Error);
 }
 
-TEST(RecomputeSearch, ASegmentAtTheBeginningLeavesWhatIsDerivedBehindItToBePaid) {
+TEST(RecomputeSearch, ASegmentAtTheBeginningDoesNotPayForDerivedTensorsAfterIt) {
   const Graph graph = network(6);
   const auto extra = [&](const RecomputeOptions& recompute) { return extra_work(graph, step_with(recompute), kRates); };
   const auto derived = [&](const std::string& segment) {
@@ -153,7 +153,7 @@ TEST(RecomputeSearch, ASegmentAtTheBeginningLeavesWhatIsDerivedBehindItToBePaid)
            extra({RecomputeOptions::Kind::named, {segment}});
   };
   const double all = extra({.derive = Derive::cheap});
-  EXPECT_GT(derived("stem..stem_norm"), all * 0.7) << "the blocks behind it have most of what is derived";
+  EXPECT_GT(derived("stem..stem_norm"), all * 0.7) << "the blocks after it have most of what is derived";
   EXPECT_NEAR(derived("stem..stem_norm"), derived("pool..head"), all * 0.6) << "wherever the segment lies";
 }
 
@@ -192,7 +192,7 @@ TEST(RecomputeSearch, TheChoiceChangesNoBit) {
   const Graph graph = network(3);
   const RecomputeChoice choice = search_recompute(graph, question(peak_with(graph, {}) * 23 / 25));
   ASSERT_TRUE(choice.fits);
-  ASSERT_GT(choice.extra_work, 0.0) << "something is made again";
+  ASSERT_GT(choice.extra_work, 0.0) << "something is recomputed";
   EXPECT_EQ(weights(choice.recompute), weights({}));
 }
 

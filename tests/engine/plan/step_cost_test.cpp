@@ -114,7 +114,7 @@ TEST(UpdateCost, IsALineThroughLargeBatches) {
   }
 }
 
-TEST(UpdateCost, EnoughIsTheLeastBatchThatLeavesNoSuchGain) {
+TEST(UpdateCost, EnoughIsTheLeastBatchWithoutSuchAGain) {
   const UpdateCost cost = predict_update(small(), step_of(1), kRates);
   for (const double gain : {0.5, 0.05, 0.01}) {
     const std::int64_t enough = cost.enough_batch(gain);

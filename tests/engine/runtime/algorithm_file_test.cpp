@@ -18,7 +18,7 @@ class AlgorithmFileTest : public ::testing::Test {
   }
 };
 
-TEST_F(AlgorithmFileTest, GivesBackWhatWasWritten) {
+TEST_F(AlgorithmFileTest, ReturnsWhatWasWritten) {
   const AlgorithmMap choices{{"cudnn 91900 forward float16 x=1", "12:2=1:5=0"}, {"cublaslt \"quoted\"", "1f.0"}};
   write_algorithms(path_, "NVIDIA H200", choices);
   EXPECT_EQ(read_algorithms(path_, "NVIDIA H200"), choices);

@@ -55,7 +55,7 @@ TEST_P(TrainingSessionTest, EqualBatchesNeedNoSum) {
   EXPECT_EQ(weights(counted.model()), weights(named.model()));
 }
 
-TEST_P(TrainingSessionTest, AStopLeavesNothing) {
+TEST_P(TrainingSessionTest, AStopReleasesAll) {
   TrainingSession stopped = session(), plain = session();
   EXPECT_FALSE(MicroBatches(stopped.step()).accumulate(3, 18, [&](std::int64_t i) -> std::optional<Batch> {
     if (i == 2) return std::nullopt;

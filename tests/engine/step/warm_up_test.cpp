@@ -85,7 +85,7 @@ TEST_P(WarmUpTest, ChangesNothingUnderMomentum) {
   expect_nothing_changes({.kind = OptimizerKind::sgd_nesterov, .learning_rate = 0.01f, .momentum = 0.9f});
 }
 
-TEST_P(WarmUpTest, IsRefusedWithinAnUpdateAndLeavesNoMemoryBehind) {
+TEST_P(WarmUpTest, IsRefusedWithinAnUpdateAndReleasesItsMemory) {
   TrainedModel run(runtime(), device(), {});
   const std::uint64_t before = runtime().allocator(device()).stats().in_use_bytes;
   run.step.warm_up(4, false);

@@ -39,14 +39,14 @@ struct Recorder : Callback {
   std::vector<SmallerMicroBatchEvent> smaller;
 };
 
-/// On a GPU a convolution's workspace takes megabytes whatever the batch, so samples must be many for halves to help.
+/// On a GPU a convolution's workspace has megabytes whatever the batch, so samples must be many for halves to help.
 std::int64_t scale(Device device) { return device.is_cuda() ? 256 : 1; }
 std::uint64_t scaled(Device device, std::uint64_t bytes) { return bytes * static_cast<std::uint64_t>(scale(device)); }
 
 /// All taken at once, so that nothing but the bytes left decides what fits.
 std::uint64_t pool_of(Device device) { return device.is_cuda() ? 512u << 20 : 8u << 20; }
 
-/// Leaves so many bytes of the pool to others, from a chosen batch on.
+/// Allows so many bytes of the pool to others, from a chosen batch on.
 class CrowdingSource : public MemorySource {
  public:
   using MemorySource::MemorySource;
@@ -111,10 +111,10 @@ TEST_P(OnOomTest, GradientsOfTheFirstUpdateAreTheSame) {
   const Outcome whole = train(device(), pool_of(device()), -1, one_update);
   TrainerOptions halving = one_update;
   halving.on_oom = OnOutOfMemory::accumulate;
-  const std::uint64_t held = persistent_bytes(device());
+  const std::uint64_t persistent = persistent_bytes(device());
   std::size_t fewest = 100, halvings = 0, refused = 0;
   const std::uint64_t kib = scaled(device(), 1u << 10);
-  for (std::uint64_t left = held + 4 * kib; left < whole.peak + 64 * kib; left += 8 * kib) {
+  for (std::uint64_t left = persistent + 4 * kib; left < whole.peak + 64 * kib; left += 8 * kib) {
     const Outcome limited = train(device(), left, 0, halving);
     EXPECT_EQ(limited.in_use_after, limited.in_use_before) << "a leak where " << left << " B are left";
     if (!limited.fits) {
@@ -174,7 +174,7 @@ TEST_P(OnOomTest, GoesOnSmallerFromAnyBatchOn) {
   EXPECT_GE(halved, 3);
 }
 
-TEST_P(OnOomTest, WithoutItTheErrorLeaves) {
+TEST_P(OnOomTest, WithoutItTheErrorIsThrown) {
   const TrainerOptions options{.epochs = 1, .evaluate = false};
   const Outcome whole = train(device(), pool_of(device()), -1, options);
   const Outcome limited = train(device(), persistent_bytes(device()) + scaled(device(), 128u << 10), 0, options);

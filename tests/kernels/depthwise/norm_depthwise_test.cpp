@@ -36,7 +36,7 @@ S shape(std::int64_t batch, std::int64_t size, std::int64_t channels, std::int64
           .pad_right = pad[3]};
 }
 
-/// Rows that the CPU's stack takes no ring of.
+/// Rows whose ring does not fit the CPU's stack.
 S wide_shape(std::int64_t stride) {
   S s = shape(1, 4, 8, stride);
   s.in_w = 2400;
@@ -273,12 +273,12 @@ TEST(NormDepthwiseCpu, SameBitsForAllThreads) {
   }
 }
 
-TEST(NormDepthwiseShapes, AreThoseThatTheKernelsTake) {
+TEST(NormDepthwiseShapes, AreThoseThatTheKernelsSupport) {
   const ActivationFunction relu{Activation::relu};
   EXPECT_TRUE(norm_depthwise_supports(shape(2, 9, 8, 2), relu, {Activation::relu6}));
   EXPECT_FALSE(norm_depthwise_supports(shape(2, 9, 12, 1), relu, relu)) << "channels in eights";
   EXPECT_FALSE(norm_depthwise_supports(shape(2, 9, 8, 3), relu, relu)) << "strides 1 and 2";
-  EXPECT_FALSE(norm_depthwise_supports(shape(2, 9, 8, 1), relu, {})) << "an activation behind each norm";
+  EXPECT_FALSE(norm_depthwise_supports(shape(2, 9, 8, 1), relu, {})) << "an activation after each norm";
   EXPECT_FALSE(norm_depthwise_supports(shape(2, 9, 8, 1), {Activation::leaky_relu}, relu));
 }
 

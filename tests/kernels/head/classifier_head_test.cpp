@@ -215,7 +215,7 @@ TEST_P(ClassifierHeadTest, EvaluationFindsTheSameLossAndSums) {
   }
 }
 
-TEST_P(ClassifierHeadTest, AddsToGradientsAndLeavesOutThoseNotWanted) {
+TEST_P(ClassifierHeadTest, AddsToGradientsAndSkipsThoseNotWanted) {
   const ClassifierHeadShape s = shapes()[4];
   for (const DType dtype : kernel_dtypes()) {
     Head head(device(), s, dtype, random_inputs(s));
@@ -238,7 +238,7 @@ TEST_P(ClassifierHeadTest, AddsToGradientsAndLeavesOutThoseNotWanted) {
   }
 }
 
-TEST_P(ClassifierHeadTest, SameCallGivesSameBits) {
+TEST_P(ClassifierHeadTest, SameCallComputesSameBits) {
   for (const ClassifierHeadShape& s : {shapes()[2], shapes()[6], shapes()[7]}) {
     for (const DType dtype : kernel_dtypes()) {
       std::vector<std::vector<std::vector<std::uint8_t>>> runs;
@@ -269,7 +269,7 @@ TEST_P(ClassifierHeadTest, LabelsOutOfRangeAndNonFiniteInputsShow) {
   EXPECT_TRUE(std::isnan(bad_input.loss.download()[0]));
 }
 
-TEST_P(ClassifierHeadTest, RefusesWhatItDoesNotTake) {
+TEST_P(ClassifierHeadTest, RefusesWhatItDoesNotSupport) {
   EXPECT_TRUE(classifier_head_supports({16, 10816, 64, 10}, DType::float16));
   EXPECT_FALSE(classifier_head_supports({16, 10816, 136, 10}, DType::float16)) << "hidden";
   EXPECT_FALSE(classifier_head_supports({16, 10816, 64, 65}, DType::float16)) << "classes";

@@ -399,7 +399,7 @@ TEST(KernelWork, OfEachKernelOfTheContractsIsTold) {
   EXPECT_EQ(told, declared);
 }
 
-TEST(KernelWork, MatrixUnitsTakeDepthsInEights) {
+TEST(KernelWork, TensorCoresMultiplyDepthsInEights) {
   KernelLog log;
   const Exec exec{.device = Device::meta_of(Device::cuda()), .log = &log};
   meta::conv2d_forward(exec, image_conv(), kHalf, kSome, kSome, kSome, {});  // three channels

@@ -1,5 +1,5 @@
-// Pointwise convolution behind a norm: every device against the norm and the products of references in double, forward,
-// statistics and both gradients, behind a norm and not; large means, accumulation, missing outputs, determinism.
+// Pointwise convolution after a norm: every device against the norm and the products of references in double, forward,
+// statistics and both gradients, after a norm and not; large means, accumulation, missing outputs, determinism.
 #include "bantam/kernels/contracts/pointwise/pointwise_norm.h"
 
 #include "bantam/kernels/reference/batch_norm.h"
@@ -133,7 +133,7 @@ TEST_P(PointwiseNormTest, MatchesTheUnfusedReference) {
       }
 }
 
-/// A norm that reads y, its totals of dz, and the gradient that it hands on.
+/// A norm that reads y, its totals of dz, and its input gradient.
 struct NormAfter {
   NormAfter(const S& s, DType dtype, const std::vector<float>& dz)
       : y(random_values(s.rows * s.out, 11, dtype, -1.0f, 2.0f)),
@@ -190,7 +190,7 @@ TEST_P(PointwiseNormTest, ComputesTheInputGradientOfTheNormAfterAsItReads) {
     }
 }
 
-TEST_P(PointwiseNormTest, LeavesOutWhatIsNotWanted) {
+TEST_P(PointwiseNormTest, SkipsWhatIsNotWanted) {
   const S s{600000, 8, 8};  // a part of the rows at a time, where no kernel makes only one of the two
   const Inputs in(s, DType::float16, {Activation::relu});
   const NormAfter after(s, DType::float16, in.dy);
@@ -257,14 +257,14 @@ TEST_P(PointwiseNormTest, SameBitsEveryTimeAndWithoutStatistics) {
   }
 }
 
-TEST(PointwiseNormShapes, AreThoseThatTheKernelsTake) {
+TEST(PointwiseNormShapes, AreThoseThatTheKernelsSupport) {
   const ActivationFunction relu{Activation::relu};
   EXPECT_TRUE(pointwise_norm_supports({1000, 32, 64}, DType::float16, relu));
   EXPECT_TRUE(pointwise_norm_supports({1000, 64, 128}, DType::bfloat16, {Activation::relu6}));
   EXPECT_FALSE(pointwise_norm_supports({1000, 32, 64}, DType::float32, relu)) << "half types";
   EXPECT_FALSE(pointwise_norm_supports({1000, 256, 64}, DType::float16, relu)) << "bound by bytes";
   EXPECT_FALSE(pointwise_norm_supports({1000, 36, 64}, DType::float16, relu)) << "channels in eights";
-  EXPECT_FALSE(pointwise_norm_supports({1000, 32, 64}, DType::float16, {})) << "an activation behind the norm";
+  EXPECT_FALSE(pointwise_norm_supports({1000, 32, 64}, DType::float16, {})) << "an activation after the norm";
 }
 
 }  // namespace

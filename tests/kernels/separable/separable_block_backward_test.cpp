@@ -64,7 +64,7 @@ std::string name(const S& s) {
       .GetString();
 }
 
-/// Operands, with codes as a forward pass could leave them: a fifth of the windows closed where there is ReLU.
+/// Operands, with codes as a forward pass could write them: a fifth of the windows closed where there is ReLU.
 struct Inputs {
   Inputs(const S& s, DType dtype)
       : x(random_values(s.x_elements(), 1, dtype)),
@@ -161,7 +161,7 @@ TEST_P(SeparableBlockBackwardTest, HandComputed) {
 TEST_P(SeparableBlockBackwardTest, MatchesReference) {
   for (const DType dtype : kFloatingTypes) {
     for (const S& s : shapes()) {
-      if (dtype == DType::bfloat16 && s.batch > 16) continue;  // the reference takes long
+      if (dtype == DType::bfloat16 && s.batch > 16) continue;  // the reference is slow
       SCOPED_TRACE(::testing::Message() << to_string(dtype) << " " << name(s));
       ASSERT_TRUE(separable_backward_fits(s, dtype));
       const Inputs in(s, dtype);

@@ -49,7 +49,7 @@ TEST(NarrowGradientsListTest, HoldsNoMoreThanItHasRoomFor) {
   EXPECT_THROW(narrow.add({0, 1}), Error);
 }
 
-/// Writes `values` into the arena's gradients, those of `segments` narrow, with NaN behind them in their places.
+/// Writes `values` into the arena's gradients, those of `segments` narrow, with NaN after them in their places.
 void upload_narrow(KernelDevice& device, TestArena& arena, const std::vector<float>& values, DType dtype,
                    const std::vector<std::size_t>& segments, const std::vector<std::int64_t>& granules) {
   arena.gradient.upload(values);

@@ -18,7 +18,7 @@ using kernels::UpdateControl;
 class PartialSumsTest : public DeviceTest {};
 INSTANTIATE_TEST_SUITE_P(Devices, PartialSumsTest, ::testing::ValuesIn(test_devices()), device_test_name);
 
-/// Arrays of these lengths, one after the other in each part as a kernel leaves them.
+/// Arrays of these lengths, one after the other in each part as a kernel writes them.
 struct Parts {
   Parts(KernelDevice& device, std::vector<std::int32_t> lengths, std::int32_t parts)
       : elements(std::move(lengths)), count(parts) {
@@ -139,7 +139,7 @@ TEST_P(PartialSumsTest, AnUpdateThatAddsThemUpIsTheUpdateOfTheirSums) {
   }
 }
 
-TEST_P(PartialSumsTest, AnUpdateThatAddsThemUpGivesTheSameBitsEveryTime) {
+TEST_P(PartialSumsTest, AnUpdateThatAddsThemUpComputesTheSameBitsEveryTime) {
   Update first(device(), 128), second(device(), 128);
   for (Update* update : {&first, &second}) {
     update->arena.begin(update->partial_sums(true));

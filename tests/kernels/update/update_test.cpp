@@ -234,7 +234,7 @@ TEST_P(UpdateControlTest, LargeGradientsAreFiniteThoughTheirSquaresAreNotInFloat
   EXPECT_FLOAT_EQ(c.gradient_factor, 1 / 6e38);
 }
 
-TEST_P(UpdateControlTest, ASkippedUpdateLeavesEveryBit) {
+TEST_P(UpdateControlTest, ASkippedUpdateChangesNoBit) {
   for (const OptimizerKind kind : kKinds) {
     TestArena arena(device(), segments(), {{.learning_rate = 0.1f, .weight_decay = 0.1f}});
     arena.control.upload(
