@@ -23,7 +23,7 @@ struct Call {
   DType dtype;
   Tensor w;
   Norm before, after;
-  bool leaves_gradient = false;  ///< the backward of x's op computes the first norm's input gradient as it reads
+  bool defers_gradient = false;  ///< the backward of x's op computes the first norm's input gradient as it reads
 
   Scratch scratch(const Context& context) const {
     return context.scratch(kernels::norm_depthwise_workspace_bytes(shape, dtype, context.device.kind));
@@ -100,8 +100,8 @@ void backward(const Context& context, const Call& call, SavedTensor& saved, Tens
   FloatGradient weight(context, call.w, store);
   NormTargets before(context, call.before, store);
   Tensor dx = context.allocate(saved.shape(), call.dtype);
-  const bool leaves = call.leaves_gradient && store.comes_next(saved.ref());
-  const Tensor totals = leaves ? context.allocate({2, call.shape.channels}, DType::float32) : Tensor();
+  const bool defers = call.defers_gradient && store.comes_next(saved.ref());
+  const Tensor totals = defers ? context.allocate({2, call.shape.channels}, DType::float32) : Tensor();
   Tensor x = saved.unpack(context);
   {
     const Scratch scratch = call.scratch(context);
@@ -112,16 +112,16 @@ void backward(const Context& context, const Call& call, SavedTensor& saved, Tens
                                                     .accumulate = weight.accumulate,
                                                     .before = before.get(),
                                                     .after = after.get(),
-                                                    .totals = leaves ? totals.as<float>() : nullptr};
+                                                    .totals = defers ? totals.as<float>() : nullptr};
     BANTAM_KERNEL(context.exec, norm_depthwise_backward, call.shape, call.dtype, inputs, gradients, scratch.get());
   }
   y = Tensor();
-  if (!leaves) x = Tensor();
+  if (!defers) x = Tensor();
   after.hand_on(context, call.after, store);
   weight.hand_on(context, call.w, store);
   before.hand_on(context, call.before, store);
   const Norm& norm = call.before;
-  if (leaves)
+  if (defers)
     store.add(context, saved.ref(), Gradient(std::move(dx), {std::move(x), norm, totals}));
   else
     store.add(context, saved.ref(), std::move(dx));

@@ -155,11 +155,11 @@ TEST_P(ConvNormTest, ASumAfterANormHasNoStatisticsOfTheConvolution) {
   graph.add("block/conv", plain_conv(16, 1));
   const NodeId body = graph.add("block/norm", batch_norm());
   graph.add("block/add", add(), {body, stem});
-  graph.add("behind", batch_norm({.activation = {Activation::relu}}));
+  graph.add("after", batch_norm({.activation = {Activation::relu}}));
   graph.add(global_average_pool());
   graph.add(dense({.units = 4}));
   const auto plain = trained(device(), {.precision = kHalf}, graph);
-  for (const char* segment : {"block", "block..behind", "stem..behind"}) {
+  for (const char* segment : {"block", "block..after", "stem..after"}) {
     const RecomputeOptions again{.kind = RecomputeOptions::Kind::named, .names = {segment}};
     EXPECT_EQ(trained(device(), {.precision = kHalf, .recompute = again}, graph), plain) << segment;
   }

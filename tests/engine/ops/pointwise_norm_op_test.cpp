@@ -131,7 +131,7 @@ TEST(PointwiseNormLowering, DefersTheNormToAPointwiseConvolution) {
     Graph graph({8, 8, channels});
     graph.add(norm());
     graph.add("depthwise", depthwise_conv2d({.padding = Padding::symmetric(1), .bias = false}));
-    graph.add("behind", norm());
+    graph.add("after", norm());
     reader.bias = false;
     graph.add("reader", conv2d(reader));
     std::vector<std::string> names;
@@ -148,8 +148,8 @@ TEST(PointwiseNormLowering, DefersTheNormToAPointwiseConvolution) {
     }
     return names;
   };
-  const std::vector<std::string> behind{"behind"};
-  EXPECT_EQ(left(32, {.filters = 64, .kernel = {1, 1}}, DType::float16), behind);
+  const std::vector<std::string> after{"after"};
+  EXPECT_EQ(left(32, {.filters = 64, .kernel = {1, 1}}, DType::float16), after);
   EXPECT_TRUE(left(32, {.filters = 64, .kernel = {1, 1}}, DType::float32).empty()) << "half types";
   EXPECT_TRUE(left(32, {.filters = 64, .kernel = {3, 3}}, DType::float16).empty());
   EXPECT_TRUE(left(32, {.filters = 64, .kernel = {1, 1}, .stride = {2, 2}}, DType::float16).empty());

@@ -109,12 +109,12 @@ TEST_P(WarmUpTest, RunsTheLargestMicroBatchThatFits) {
   memory.reset_peak();
   EXPECT_EQ(warm_up_what_fits(run.step, batch, false), batch);
   const std::uint64_t need = memory.stats().peak_bytes - resting;
-  const auto leave = [&](std::uint64_t bytes) {
+  const auto keep_free = [&](std::uint64_t bytes) {
     memory.trim();
     return Context::make(crowded, device()).allocate({static_cast<std::int64_t>(pool - resting - bytes)}, DType::uint8);
   };
   {
-    const Tensor ballast = leave(need * 7 / 10);
+    const Tensor ballast = keep_free(need * 7 / 10);
     EXPECT_THROW(run.step.warm_up(batch, false), OutOfMemory) << "the ballast does make a difference";
     const std::int64_t micro_batch = warm_up_what_fits(run.step, batch, false);
     EXPECT_GT(micro_batch, 0);
@@ -122,7 +122,7 @@ TEST_P(WarmUpTest, RunsTheLargestMicroBatchThatFits) {
     EXPECT_EQ(batch % micro_batch, 0);
   }
   {
-    const Tensor ballast = leave(512);
+    const Tensor ballast = keep_free(512);
     EXPECT_EQ(warm_up_what_fits(run.step, batch, true), 0);
   }
   EXPECT_EQ(memory.stats().in_use_bytes, resting);
