@@ -1,4 +1,4 @@
-// Context: what every op is given besides its operands: device and stream, tape, precision, pass, layer path, random
+// Context: what every op receives besides its operands: device and stream, tape, precision, pass, layer path, random
 // state; and the cast that puts a program's tensors into the precision's type.
 #pragma once
 
@@ -18,7 +18,7 @@ class Tape;
 
 enum class Pass : std::uint8_t {
   train,      ///< forward of a step: dropout on, batch statistics, running statistics move
-  recompute,  ///< the same values again during backward: running statistics stay
+  recompute,  ///< the same values, recomputed during backward: running statistics stay
   evaluate    ///< dropout off, running statistics used
 };
 

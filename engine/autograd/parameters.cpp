@@ -76,10 +76,10 @@ void ParameterArena::materialize(const Context& context, std::uint64_t seed) {
     Parameter& parameter = *last;
     parameter.offset_ = slot_elements_;
     const std::int64_t padded =
-        round_up(std::max<std::int64_t>(parameter.shape().elements(), 1), kernels::kSegmentGranule);
-    segment_of_granule_.insert(segment_of_granule_.end(), static_cast<std::size_t>(padded / kernels::kSegmentGranule),
-                               static_cast<std::int32_t>(segments_.size()));
-    segments_.push_back(&parameter);
+        round_up(std::max<std::int64_t>(parameter.shape().elements(), 1), kernels::kSpanGranule);
+    span_of_granule_.insert(span_of_granule_.end(), static_cast<std::size_t>(padded / kernels::kSpanGranule),
+                            static_cast<std::int32_t>(spans_.size()));
+    spans_.push_back(&parameter);
     slot_elements_ += padded;
   }
   compute_dtype_ = context.precision.compute();
@@ -156,7 +156,7 @@ Buffer& BufferArena::declare(std::string name, Shape shape, float initial) {
   const bool taken = std::ranges::any_of(buffers_, [&](const Buffer& b) { return b.name == name; });
   if (taken) throw ConfigError(fmt::format("two buffers are named '{}'", name));
   Buffer& buffer = buffers_.emplace_back(Buffer{std::move(name), shape, initial, elements_});
-  elements_ += round_up(shape.elements(), kernels::kSegmentGranule);
+  elements_ += round_up(shape.elements(), kernels::kSpanGranule);
   return buffer;
 }
 

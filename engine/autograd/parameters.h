@@ -1,4 +1,4 @@
-// Parameters and buffers of a model in flat arenas: one segment table, parallel slots (master, compute copy, gradient,
+// Parameters and buffers of a model in flat arenas: one span table, parallel slots (master, compute copy, gradient,
 // moments); their initial values, pure functions of (seed, parameter name, shape); and StateRegistry, the one list of
 // all that outlives a step, which checkpoints, comparison and roll-back walk.
 #pragma once
@@ -105,7 +105,7 @@ class Parameter {
   bool gradient_lent_ = false;  // to the program, before any was written
 };
 
-/// All parameters of a model, in reverse forward order, each segment a multiple of 128 elements (so 512-byte aligned in
+/// All parameters of a model, in reverse forward order, each span a multiple of 128 elements (so 512-byte aligned in
 /// float32).
 class ParameterArena {
  public:
@@ -149,17 +149,17 @@ class ParameterArena {
   void end_accumulation(const Context& context);
   /// Rewrites the compute slot from the master (after loading weights).
   void refresh_compute(const Context& context);
-  /// Index of the segment that holds each granule of 128 elements, in slot order, with the parameters' order of
-  /// `segments()`.
-  const std::vector<std::int32_t>& segment_of_granule() const { return segment_of_granule_; }
+  /// Index of the span that holds each granule of 128 elements, in slot order, with the parameters' order of
+  /// `spans()`.
+  const std::vector<std::int32_t>& span_of_granule() const { return span_of_granule_; }
   /// Parameters in slot order (reverse forward order).
-  const std::vector<Parameter*>& segments() const { return segments_; }
+  const std::vector<Parameter*>& spans() const { return spans_; }
 
  private:
   friend class Parameter;
   std::deque<Parameter> parameters_;
-  std::vector<Parameter*> segments_;
-  std::vector<std::int32_t> segment_of_granule_;
+  std::vector<Parameter*> spans_;
+  std::vector<std::int32_t> span_of_granule_;
   std::int64_t slot_elements_ = 0;
   DType compute_dtype_ = DType::float32;
   Tensor master_, gradient_, compute_;

@@ -11,7 +11,7 @@
 namespace bantam {
 namespace {
 
-std::int64_t first_granule(const Parameter& parameter) { return parameter.offset() / kernels::kSegmentGranule; }
+std::int64_t first_granule(const Parameter& parameter) { return parameter.offset() / kernels::kSpanGranule; }
 
 }  // namespace
 
@@ -45,14 +45,14 @@ void PartialGradients::drop() {
 
 bool PartialGradients::accepts_narrow(const Context& context, const Tensor& weight) const {
   return context.device.kind == DeviceKind::cuda && weight.parameter() != nullptr && is_half(weight.dtype()) &&
-         weight.elements() > 0 && weight.elements() % kernels::kSegmentGranule == 0 &&
+         weight.elements() > 0 && weight.elements() % kernels::kSpanGranule == 0 &&
          narrow_.count < kernels::NarrowGradients::kMost;
 }
 
 void PartialGradients::keep_narrow(const Context& context, const Parameter& parameter) {
   exec_ = context.exec;
   const std::int64_t begin = first_granule(parameter),
-                     end = begin + parameter.shape().elements() / kernels::kSegmentGranule;
+                     end = begin + parameter.shape().elements() / kernels::kSpanGranule;
   narrow_.add({static_cast<std::int32_t>(begin), static_cast<std::int32_t>(end)});
 }
 

@@ -1,5 +1,5 @@
-// PartialGradients: gradients of weights that kernels left in parts, or in a half type, for the update to add up or
-// widen as it reads them.
+// PartialGradients: gradients of weights that kernels wrote as split-K partial sums, or in a half type, for the update
+// to add up or widen.
 #pragma once
 
 #include <cstdint>
@@ -47,7 +47,7 @@ class PartialGradients {
   /// Whether the gradient of `weight` may stay narrow: a parameter's that fills its granules, in a half type; and there
   /// is room.
   bool accepts_narrow(const Context& context, const Tensor& weight) const;
-  /// A kernel left the parameter's gradient narrow.
+  /// A kernel has written the parameter's gradient narrow.
   void keep_narrow(const Context& context, const Parameter& parameter);
   bool holds_narrow(const Parameter& parameter) const;
   /// The parameter's place is written anew, in float32.

@@ -1,5 +1,5 @@
 // Tensor: shared storage on a device, with a shape and an element type. Always contiguous; images are NHWC. TensorMap:
-// a few tensors by name, what a batch is made of; and TensorFacts, what is known of them beforehand.
+// a few tensors by name, what a batch is made of; and TensorFacts, their shapes and types before there is a batch.
 #pragma once
 
 #include <cstddef>

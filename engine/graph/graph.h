@@ -45,7 +45,7 @@ class Graph {
   const GraphNode& node(NodeId node) const { return nodes_[static_cast<std::size_t>(node)]; }
   const Shape& input_shape() const { return nodes_.front().output; }
   const Shape& output_shape() const { return nodes_.back().output; }
-  /// What the node's layer is given, without the batch axis.
+  /// Shapes of the node's inputs, without the batch axis.
   std::vector<Shape> input_shapes(NodeId node) const;
   /// The only node that reads `node`, and does so once; 0 where there is none such.
   NodeId only_reader(NodeId node) const;

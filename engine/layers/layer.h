@@ -2,7 +2,8 @@
 //
 // A program's own layer derives from Layer and BoundLayer and overrides kind, output_shape, bind and forward; that is
 // enough to train with it. The other functions of Layer declare what the engine may do with the layer beyond calling
-// forward. Their defaults promise nothing, so a layer that is silent is never wrong, only slower or not known to plans.
+// forward. Their defaults promise nothing: a layer that overrides none of them trains correctly, only slower or without
+// a plan.
 #pragma once
 
 #include <memory>
@@ -78,7 +79,8 @@ class Layer {
   /// Whether a sample's output in training depends on the others of its micro-batch: smaller micro-batches then compute
   /// another function.
   virtual bool uses_batch_statistics() const { return false; }
-  /// What its factory (layers.h) was given, where that was an `Options`, else null: what patterns (fusion.h) look at.
+  /// The options that its factory (layers.h) received, where they are an `Options`, else null. Patterns (fusion.h) read
+  /// them.
   template <class Options>
   const Options* options() const {
     const Described described = describe();

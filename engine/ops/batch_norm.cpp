@@ -83,9 +83,9 @@ Targets targets(const Context& context, const Call& call, GradientStore& store) 
   return to;
 }
 
-void hand_on(const Context& context, const Call& call, const ValueRef& x, Targets to, GradientStore& store) {
-  to.scale.hand_on(context, call.norm.scale, store);
-  to.shift.hand_on(context, call.norm.shift, store);
+void add_to(const Context& context, const Call& call, const ValueRef& x, Targets to, GradientStore& store) {
+  to.scale.add_to(context, call.norm.scale, store);
+  to.shift.add_to(context, call.norm.shift, store);
   if (to.dx.defined()) store.add(context, x, std::move(to.dx));
 }
 
@@ -98,7 +98,7 @@ void backward(const Context& context, const Call& call, SavedTensor& saved, cons
     BANTAM_KERNEL(context.exec, batch_norm_backward_training, call.shape, call.dtype, call.norm.operand(x), dy.data(),
                   to.get(), scratch.get());
   }
-  hand_on(context, call, saved.ref(), std::move(to), store);
+  add_to(context, call, saved.ref(), std::move(to), store);
 }
 
 /// The same from a deferred gradient: the pass that sums over dy also computes it, for its other owners too. It is
@@ -125,7 +125,7 @@ void backward_deferred(const Context& context, const Call& call, SavedTensor& sa
   }
   operands.value = std::move(dz);
   value = other = mask = Tensor();
-  hand_on(context, call, saved.ref(), std::move(to), store);
+  add_to(context, call, saved.ref(), std::move(to), store);
 }
 
 }  // namespace

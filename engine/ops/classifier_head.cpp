@@ -71,10 +71,10 @@ void run_backward(const Context& context, Saved& saved, const Tensor& upstream, 
     BANTAM_KERNEL(context.exec, classifier_head_backward, saved.shape, dtype, x.data(), p.w1.data(), small, to,
                   scratch.get());
   }
-  w1.hand_on(context, p.w1, store);
-  b1.hand_on(context, p.b1, store);
-  w2.hand_on(context, p.w2, store);
-  b2.hand_on(context, p.b2, store);
+  w1.add_to(context, p.w1, store);
+  b1.add_to(context, p.b1, store);
+  w2.add_to(context, p.w2, store);
+  b2.add_to(context, p.b2, store);
   if (dx.defined()) store.add(context, input, std::move(dx));
 }
 

@@ -88,7 +88,7 @@ Tensor conv2d(const Context& context, const Tensor& x, const Tensor& w, Window2d
                         {.dw = dw.data, .accumulate = dw.accumulate, .narrow = may_stay_narrow ? &narrow : nullptr},
                         scratch.get());
           if (narrow) gradients->keep_narrow(ctx, *w.parameter());
-          dw.hand_on(ctx, w, store);
+          dw.add_to(ctx, w, store);
         }
         if (!wants_gradient(x.ref())) return;
         Tensor dx = ctx.allocate(x.shape(), dtype);

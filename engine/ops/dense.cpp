@@ -38,7 +38,7 @@ Tensor dense(const Context& context, const Tensor& x, const Tensor& w) {
                          if (FloatGradient dw(ctx, w, store); dw.data != nullptr) {
                            product(ctx, {.m = units, .n = inputs, .k = batch, .transpose_a = true}, dtype, dy,
                                    x.unpack(ctx), DType::float32, dw.data, dw.accumulate);
-                           dw.hand_on(ctx, w, store);
+                           dw.add_to(ctx, w, store);
                          }
                          if (!wants_gradient(x.ref())) return;
                          Tensor dx = ctx.allocate(x.shape(), dtype);

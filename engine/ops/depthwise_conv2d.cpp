@@ -48,7 +48,7 @@ Tensor depthwise_conv2d(const Context& context, const Tensor& x, const Tensor& w
               ctx.scratch(kernels::depthwise_conv2d_grad_weight_workspace_bytes(shape, dtype, ctx.device.kind));
           BANTAM_KERNEL(ctx.exec, depthwise_conv2d_grad_weight, shape, dtype, input.data(), dy.data(), dw.data,
                         dw.accumulate, scratch.get());
-          dw.hand_on(ctx, w, store);
+          dw.add_to(ctx, w, store);
         }
         if (!wants_gradient(x.ref())) return;
         Tensor dx = ctx.allocate(x.shape(), dtype);

@@ -88,9 +88,9 @@ struct NormTargets {
       throw Error("norm_depthwise: scale and shift must be used together");
   }
   kernels::VectorGradients get() const { return {scale.data, shift.data, scale.accumulate || shift.accumulate}; }
-  void hand_on(const Context& context, const Norm& norm, GradientStore& store) {
-    scale.hand_on(context, norm.scale, store);
-    shift.hand_on(context, norm.shift, store);
+  void add_to(const Context& context, const Norm& norm, GradientStore& store) {
+    scale.add_to(context, norm.scale, store);
+    shift.add_to(context, norm.shift, store);
   }
 };
 
@@ -117,9 +117,9 @@ void backward(const Context& context, const Call& call, SavedTensor& saved, Tens
   }
   y = Tensor();
   if (!defers) x = Tensor();
-  after.hand_on(context, call.after, store);
-  weight.hand_on(context, call.w, store);
-  before.hand_on(context, call.before, store);
+  after.add_to(context, call.after, store);
+  weight.add_to(context, call.w, store);
+  before.add_to(context, call.before, store);
   const Norm& norm = call.before;
   if (defers)
     store.add(context, saved.ref(), Gradient(std::move(dx), {std::move(x), norm, totals}));

@@ -1,4 +1,5 @@
-// Batch norm, 3x3 depthwise convolution, batch norm as one op: what lies between the norms is never written.
+// Batch norm, 3x3 depthwise convolution, batch norm as one op, which writes no tensor between the norms except the
+// convolution's result.
 #pragma once
 
 #include "bantam/engine/ops/batch_norm.h"

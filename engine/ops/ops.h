@@ -22,7 +22,7 @@ struct Extent2d {
 };
 
 /// valid: none. same: Keras' (output = ⌈input/stride⌉, the odd row or column goes to the bottom and right). explicit_:
-/// as given.
+/// as they are.
 enum class PaddingKind : std::uint8_t { valid, same, explicit_ };
 struct Padding {
   PaddingKind kind = PaddingKind::valid;

@@ -53,7 +53,7 @@ void backward(const Context& context, const Call& call, SavedTensor& saved, cons
         context.exec, pointwise_norm_backward, call.shape, call.dtype, call.norm.operand(memory), call.w.data(), from,
         kernels::PointwiseGradients{da.defined() ? da.data() : nullptr, weight.data, weight.accumulate}, scratch.get());
   }
-  weight.hand_on(context, call.w, store);
+  weight.add_to(context, call.w, store);
   if (da.defined()) store.add(context, x, std::move(da));
 }
 

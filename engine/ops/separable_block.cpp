@@ -78,9 +78,9 @@ void run_backward(const Context& context, const SeparableBlockShape& shape, Save
       context.step.gradients->keep(context, {w.depthwise.parameter(), w.pointwise.parameter(), w.bias.parameter()},
                                    std::move(parts));
   }
-  depthwise.hand_on(context, w.depthwise, store);
-  pointwise.hand_on(context, w.pointwise, store);
-  bias.hand_on(context, w.bias, store);
+  depthwise.add_to(context, w.depthwise, store);
+  pointwise.add_to(context, w.pointwise, store);
+  bias.add_to(context, w.bias, store);
   if (dx.defined()) store.add(context, x.ref(), std::move(dx));
 }
 

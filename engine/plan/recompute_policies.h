@@ -17,7 +17,7 @@ namespace bantam {
 struct RecomputeUnit {
   NodeId first = 1, last = 1;
   NodeId read_until = 1;             ///< the last node that reads its output
-  double seconds = 0;                ///< to run it again
+  double seconds = 0;                ///< to recompute it
   double unused_output_seconds = 0;  ///< of these, saved where a segment ends here: its output is unused
   double derive_seconds = 0;         ///< outside segments: to rebuild its derived tensors
   std::uint64_t kept_bytes = 0;      ///< what the step keeps of it for backward
@@ -48,7 +48,7 @@ void count_kept(const Graph& graph, const StepPlan& plan, std::span<const double
 RecomputeOptions name_segments(const Graph& graph, std::span<const RecomputeUnit> units, const SegmentList& segments,
                                RecomputeOptions options);
 
-/// What segments cost, by sums over their units: close to plans and to predicted steps, in no time.
+/// Estimates of what segments cost, from sums over their units: close to plans and to predicted steps, and fast.
 class SegmentEstimates {
  public:
   /// `once`: units outside segments; `again`: units as a segment keeps them while it is recomputed.

@@ -1,5 +1,5 @@
-// The memory of a training step, known beforehand: every allocation on a stand-in for the device, and where the peak
-// is.
+// The memory of a training step, planned before it runs: every allocation on a stand-in for the device, and where the
+// peak is.
 #pragma once
 
 #include <cstdint>

@@ -114,7 +114,7 @@ class Runtime {
 
   /// A copy of `text` that lives as long as the runtime; equal texts have equal pointers.
   const char* intern(std::string_view text);
-  /// A number never given before, for identities of values on tapes.
+  /// A new number, for identities of values on tapes.
   std::uint64_t new_value_id();
   void log(std::string_view message) const;
 

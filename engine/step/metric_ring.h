@@ -43,7 +43,7 @@ class MetricRing {
   void begin_reading(const void* control);
   /// Waits for it. `control` may be null.
   std::vector<Metrics> finish_reading(kernels::UpdateControl* control);
-  /// An evaluated batch begins; where it fails, its part of the sums is taken back, in order of the stream. Without
+  /// An evaluated batch begins; where it fails, its part of the sums is removed, in order of the stream. Without
   /// metrics there is none: the loss counts with its last kernel.
   void begin_evaluation() const;
   void undo_evaluation() const;

@@ -71,13 +71,14 @@ std::string without_meta(const Graph& graph, const LossOptions& loss, const Opti
 
 /// One model, optimizer and loss. Metrics of steps gather in a ring on the device, read back when asked for.
 ///
-/// Steps run eagerly, each allocation as it comes, until `prepare`: from then on they run planned, allocation k of a
-/// part of a step (a micro-batch, an update, an evaluated batch) at offset k of one arena. Results are the same bits.
-/// What goes otherwise than planned, for whatever reason, goes on from the allocator as in an eager step. On CUDA,
-/// planned updates can be recorded once and then run with one launch (`capture`, `replay`; CapturedSteps does it).
+/// Steps run eagerly, with each allocation from the allocator, until `prepare`: from then on they run planned, where
+/// allocation k of a part of a step (a micro-batch, an update, an evaluated batch) lies at offset k of one arena.
+/// Results are the same bits. A part that departs from its plan, for whatever reason, continues from the allocator as
+/// in an eager step. On CUDA, planned updates can be recorded once and then run with one launch (`capture`, `replay`;
+/// CapturedSteps does it).
 class TrainingStep {
  public:
-  /// Steps whose metrics the device holds before they must be read.
+  /// Steps whose metrics the device stores before they must be read.
   static constexpr int kMetricRing = 512;
 
   /// Throws ShapeError where the loss or a metric does not accept the model's output.
@@ -87,10 +88,10 @@ class TrainingStep {
   TrainingStep& operator=(const TrainingStep&) = delete;
 
   /// Plans every shape of `shapes` and reserves the arena, before the first step for the least memory. Other shapes are
-  /// planned when they are met. Where a layer, the loss, a metric or the update rule does not support meta devices
-  /// (Layer::supports_meta), each part of a step runs once as it comes, and is planned from what it allocated then; the
-  /// runtime's log says which one it is. Where the plan cannot be made or the arena is not to be had, steps run as
-  /// before; the log says so.
+  /// planned when they first occur. Where a layer, the loss, a metric or the update rule does not support meta devices
+  /// (Layer::supports_meta), each part of a step runs once eagerly, and is planned from what it allocated then; the
+  /// runtime's log names it. Where the plan cannot be made or the arena cannot be reserved, steps run as before; the
+  /// log says so.
   void prepare(const StepShapes& shapes);
   /// The same with plans that exist already, of an equal model, optimizer, loss and device.
   void prepare(const StepShapes& shapes, std::shared_ptr<StepPlacements> placements);
@@ -107,7 +108,7 @@ class TrainingStep {
   /// Discards the effective batch so far: gradients, metrics, next statistics. The next micro-batch begins a new one.
   void discard();
   /// Updates the weights with what the micro-batches accumulated; begins the next effective batch. Where it throws, the
-  /// effective batch is forgotten as by micro_batch(), and weights and the optimizer's state are as they were (unless a
+  /// effective batch is discarded as by micro_batch(), and weights and the optimizer's state are as they were (unless a
   /// kernel's launch failed, after which a device is of no use).
   void update();
   /// The whole step on one batch.
@@ -127,19 +128,19 @@ class TrainingStep {
   /// Loss and accuracy of one batch without training; adds to the evaluation sums.
   void evaluate(const Batch& batch);
 
-  /// Runs all that the step will run, on a random batch of `batch` samples that is then forgotten, so that the device
+  /// Runs all that the step will run, on a random batch of `batch` samples that is then discarded, so that the device
   /// has loaded the kernels, and algorithms were timed on values like a run's: weights, state, statistics and metrics
   /// are unchanged, bitwise. `accumulates`: with a second micro-batch, whose gradients are added. Allocates the step's
   /// memory, and waits for the device. Not between micro_batch() and update() (throws Error).
   void warm_up(std::int64_t batch, bool accumulates);
 
-  /// Updates since the last read that the ring still holds.
+  /// Updates whose metrics are still to be read from the ring.
   int unsynchronised_metrics() const;
   /// Metrics of each update since the last read, oldest first; waits for the device. Not between micro_batch() and
   /// update() (throws Error).
   std::vector<Metrics> read_metrics();
-  /// The same in two parts, between which updates may go on: they are not waited for, nor in what is read. `control`
-  /// gets the optimizer's scalars as of then. One reading at a time: a second drops the first.
+  /// The same in two calls, between which further updates may run: reading does not wait for them and does not include
+  /// them. `control` gets the optimizer's scalars as of then. One reading at a time: a second drops the first.
   void begin_reading();
   std::vector<Metrics> finish_reading(kernels::UpdateControl* control = nullptr);
   /// Sums of all `evaluate` calls since the last read; waits for the device.
@@ -152,7 +153,7 @@ class TrainingStep {
   Model& model() { return model_; }
   Optimizer& optimizer() { return optimizer_; }
   const LossOptions& loss() const { return loss_; }
-  /// See the function of that name.
+  /// without_meta of this step's model, loss and optimizer.
   std::string without_meta() const;
 
  private:
@@ -180,7 +181,7 @@ class TrainingStep {
   int recorded_updates_ = kNotRecording;        // so far, while `capture` records
   std::shared_ptr<StepPlacements> placements_;  // null: eager
   std::unique_ptr<PartTrace> learning_;         // of the part that has run last, until its memory is free
-  int eager_parts_ = 0;                         // still to come before the arena is asked for again
+  int eager_parts_ = 0;                         // still to run before the arena is requested anew
 };
 
 // A warm-up where memory may not be there for the whole batch.

@@ -9,13 +9,13 @@ namespace {
 std::int64_t elements_of(const NarrowGradients& narrow) {
   std::int64_t granules = 0;
   for (std::int32_t i = 0; i < narrow.count; ++i) granules += narrow.ranges[i].end - narrow.ranges[i].begin;
-  return granules * kSegmentGranule;
+  return granules * kSpanGranule;
 }
 
 /// The gradients as they lie there: float32, or narrow.
 std::int64_t gradients(const UpdateArena& arena) {
   const std::int64_t narrow = elements_of(arena.narrow);
-  return 4 * (arena.granules * kSegmentGranule - narrow) + bytes_of(narrow, arena.compute_dtype);
+  return 4 * (arena.granules * kSpanGranule - narrow) + bytes_of(narrow, arena.compute_dtype);
 }
 
 /// Parts are read, sums written, and read before where they accumulate.
@@ -46,7 +46,7 @@ void begin_update(const Exec& exec, const UpdateArena& arena, const PartialSums&
 
 void apply_update(const Exec& exec, OptimizerKind, const UpdateArena& arena, const UpdateBuffers& buffers,
                   const UpdateControl*) {
-  const std::int64_t elements = arena.granules * kSegmentGranule, slot = 2 * 4 * elements;  // read and written
+  const std::int64_t elements = arena.granules * kSpanGranule, slot = 2 * 4 * elements;  // read and written
   note(exec, "apply_update",
        {.bytes = slot + gradients(arena) + unless_null(arena.moment1, slot) + unless_null(arena.moment2, slot) +
                  unless_null(arena.compute, bytes_of(elements, arena.compute_dtype)) + 2 * 4 * buffers.elements});

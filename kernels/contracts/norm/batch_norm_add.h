@@ -1,5 +1,5 @@
-// The sum that ends a residual block, over batch norms that are still to be applied: normalisation, sum and activation
-// in one pass; and the way back into such a norm.
+// The sum that ends a residual block, with deferred batch norms: normalisation, sum and activation in one pass; and the
+// backward of such a norm.
 #pragma once
 
 #include <cstdint>

@@ -12,8 +12,8 @@ struct PointwiseShape {
   std::int64_t rows = 0, in = 0, out = 0;
 };
 
-/// Whether a norm is worth leaving to the products that read it: float16 or bfloat16, channels in eights, relu or
-/// relu6, and sizes at which the products are bound by bytes.
+/// Whether a norm should be deferred to the GEMMs that read it: float16 or bfloat16, channels in eights, relu or relu6,
+/// and sizes at which the GEMMs are bound by bytes.
 bool pointwise_norm_supports(const PointwiseShape& shape, DType dtype, ActivationFunction activation);
 
 /// Scratch bytes of forward and backward (the larger of the two); shape, dtype and target only.
@@ -37,11 +37,11 @@ struct PointwiseGradients {
 /// that reads y, from which the kernel computes dy = scale·inv_std·(dz - Σdz/rows - ŷ·Σ(dz·ŷ)/rows) as it reads.
 struct NormInputGradient {
   const void* dz = nullptr;
-  NormOperand y;                  ///< with the norm; its activation is not looked at
+  NormOperand y;                  ///< with the norm; its activation is not read
   const float* totals = nullptr;  ///< (2, out): Σ dz, Σ dz·ŷ
 };
 
-/// dx (rows, channels) = dy as above, for whoever needs it written: the bits that backward makes as it reads. dx may
+/// dx (rows, channels) = dy as above, written to memory: the bits that backward computes as it reads. dx may
 /// alias dz. Workspace: batch_norm_workspace_bytes.
 using NormInputGradientMade = void(const Exec&, const BatchNormShape& shape, DType dtype, const NormInputGradient& from,
                                    void* dx, Workspace);

@@ -1,4 +1,4 @@
-// Kernels that start while the kernel before them ends (programmatic dependent launch): they fetch what that one does
+// Kernels that start while the kernel before them ends (programmatic dependent launch): they load what that one does
 // not write, then wait for it.
 #pragma once
 
@@ -41,13 +41,13 @@ __device__ inline void wait_then_let_next_start() {
 /// have ended; and while it has not waited yet, the kernel before it may be running, but all before that one have ended
 /// (that one has waited, or was launched in the plain way, which is as good). Hence:
 /// - it writes nothing before it waits: others may still read what lies there;
-/// - before it waits it reads only what the kernel before it cannot write, which asks for a kernel before it that is
-///   known: of the same call, or `begin_update` for `apply_update`. Such reads go past the first-level cache where the
+/// - before it waits it reads only what the kernel before it cannot write, so that kernel must be known:
+///   of the same call, or `begin_update` for `apply_update`. Such reads go past the first-level cache where the
 ///   step writes what they read (__ldcg, cp.async.cg);
 /// - any other kernel computes indices, clears shared memory or reads tables that only copies write, then waits.
 /// One kernel, merge_parts_kernel (row_sums.cuh), lets the next start first: with it, that one and the sums before it
 /// may be running, which were launched in the plain way and write their parts, and dz, only.
-/// Where nothing was launched early, waiting and letting start do nothing.
+/// Where nothing was launched early, both functions do nothing.
 template <class... Parameters, class... Arguments>
 void launch_early_with_shared(const Exec& exec, void (*kernel)(Parameters...), dim3 grid, dim3 block,
                               std::size_t shared_bytes, const Arguments&... arguments) {

@@ -1,5 +1,6 @@
 // Backward of a pointwise convolution between norms on tensor cores, in one pass: dw = dyᵀ·a and da = dy·w, where a is
-// x normalised and clamped as it arrives, and dy may be made of a norm's dz and totals as that arrives.
+// x normalised and clamped as it arrives, and dy is computed from a norm's dz and totals as that arrives, where a norm
+// reads y.
 #pragma once
 
 #include "bantam/kernels/cuda/pointwise/pointwise_grad_weight.cuh"
@@ -16,7 +17,7 @@ struct PointwiseBackwardOperands {
   const float* totals;  ///< (2, out): Σ dz, Σ dz·x̂ of the norm after
 };
 
-/// What makes a norm's input gradient of dz, in shared memory: the terms of InputGradient.
+/// What the input gradient of a norm is computed from besides dz, in shared memory: the terms of InputGradient.
 struct SharedGradient {
   float* mean;
   float* factor;
@@ -39,7 +40,7 @@ struct SharedGradient {
   }
 };
 
-/// A block has all of dw. Each of eight warps makes 16 x 32 of a stage's da.
+/// A block has all of dw. Each of eight warps computes 16 x 32 of a stage's da.
 template <int kOut, int kIn, bool kNormed>
 struct PointwiseBackwardTile {
   static constexpr int kThreads = 256, kWarpTiles = kOut / 64 * (kIn / 32), kSplits = 8 / kWarpTiles;
@@ -76,7 +77,7 @@ __device__ inline void load_turned_weights(const PointwiseBackwardOperands<T>& o
   }
 }
 
-/// dz of what this thread copied becomes dy, with y from the end of the stage.
+/// Replaces dz of what this thread copied by dy, with y from the end of the stage.
 template <class T, class Tile, class Stage>
 __device__ inline void make_gradient(const Stage& dy, std::int64_t first, char* stage, const SharedGradient& norm) {
   if (dy.c >= dy.columns) return;

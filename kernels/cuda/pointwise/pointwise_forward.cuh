@@ -1,5 +1,5 @@
 // Pointwise convolution on tensor cores: y = a·wᵀ, where a is x, or x normalised and clamped as it arrives; the moments
-// of y are taken as it is written.
+// of y are computed as it is written.
 #pragma once
 
 #include "bantam/kernels/cuda/mma/warp_mma.cuh"
@@ -113,7 +113,7 @@ struct PointwiseStages {
                          inside ? o.w + static_cast<std::int64_t>(column) * o.in + c : o.w, inside);
     }
   }
-  /// What this thread copied becomes what the product sees.
+  /// Normalises and clamps what this thread copied, in place.
   __device__ void normalise(const PointwiseCursor& at, int index, const SharedNorm& norm) const {
     const int c = at.depth + chunk * 8;
     if (c >= o.in) return;
@@ -127,7 +127,7 @@ struct PointwiseStages {
   }
 };
 
-/// A warp's share of a stage's product. Column 8t + 2j + e of its 32 is column 2t + e of product j, so that a lane ends
+/// A warp's share of a stage's GEMM. Column 8t + 2j + e of its 32 is column 2t + e of product j, so that a lane ends
 /// up with eight neighbours.
 template <class T, class Tile>
 __device__ inline void multiply_stage(typename Tile::Sums& sums, std::uint32_t x_at, std::uint32_t w_at) {

@@ -10,7 +10,7 @@
 
 namespace bantam::kernels::cuda {
 
-/// A stage as the product sees it: what 128 threads find in 64 rows becomes f(x̂·scale + shift), in place.
+/// A stage as the GEMM reads it: 128 threads replace its 64 rows by f(x̂·scale + shift), in place.
 template <class T>
 struct StageNorm {
   char* memory;  ///< shared, and its address
@@ -85,7 +85,7 @@ struct WarpgroupResults {
   Pack<T, 8> origin = {};
   float sum[8] = {}, squares[8] = {};
 
-  /// The shared memory that holds columns [c, c + 8) of a row.
+  /// The shared memory of columns [c, c + 8) of a row.
   __device__ static std::uint32_t place(int row, int c) {
     return c / 64 * (Tile::kRows * 128) + row * 128 + (c / 8 % 8 ^ row % 8) * 16;
   }
@@ -130,7 +130,7 @@ struct WarpgroupResults {
   __device__ void write(const float (&sums)[kColumns / 2], const CUtensorMap& y, const WarpgroupCut& cut, int tile,
                         int first_column, bool first) {
     if (thread == 0) wait_for_stores_to_read();
-    sync_warpgroup(barrier);  // nobody reads the tile before
+    sync_warpgroup(barrier);  // no thread reads the tile before
     put(sums);
     publish_to_copies();
     sync_warpgroup(barrier);
@@ -217,7 +217,7 @@ __global__ void __launch_bounds__(WarpgroupTile<kColumns>::kThreads, 1)
   if (cut.partials != nullptr)
     results.write_moments(cut, first_column, part, parts, memory + (place - shared_address(memory)));
   else if (results.thread == 0)
-    wait_for_stores_to_read();  // the block's memory is there until they have
+    wait_for_stores_to_read();  // the block must not end before they have
 #else
   __trap();  // launched only where has_warpgroups() says so
 #endif

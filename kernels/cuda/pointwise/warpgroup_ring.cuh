@@ -8,7 +8,7 @@
 
 namespace bantam::kernels::cuda {
 
-/// What a launch's blocks know beside the tensors.
+/// What a launch's blocks receive besides the tensors.
 struct WarpgroupCut {
   std::int64_t rows;  ///< of y
   int in, out;        ///< columns of x and y
@@ -97,10 +97,10 @@ __device__ inline void copy_stages(const CUtensorMap& x, const CUtensorMap& w, c
     }
 }
 
-/// Which of the warpgroups may multiply, where they do in turn.
+/// Which of the warpgroups may multiply, where they alternate.
 struct Turns {
   int group;
-  std::uint32_t parity = group == 0;  ///< the first one's turn begins by itself
+  std::uint32_t parity = group == 0;  ///< the first warpgroup begins without waiting
 };
 
 }  // namespace bantam::kernels::cuda

@@ -70,7 +70,7 @@ __device__ double sum_of_granules(const UpdateArena& arena, const GradientSums& 
       counts[k] = granule < arena.granules && !sums.granules.contain(granule);
       if (!counts[k]) continue;
       g[k] = load_gradient<kNarrow>(arena, granule * kQuadsOfGranule + threadIdx.x % kWarp);
-      counts[k] = !arena.segments[arena.segment_of_granule[granule]].frozen;
+      counts[k] = !arena.spans[arena.span_of_granule[granule]].frozen;
     }
 #pragma unroll
     for (int k = 0; k < kTogether; ++k) {
@@ -241,10 +241,10 @@ __global__ void __launch_bounds__(kThreads, kNarrow ? kNarrowApplyBlocks : kAppl
   const std::int64_t quads = arena.granules * kQuadsOfGranule;
   std::int64_t i = grid_thread();
   QuadState<kMoments> state{};
-  UpdateSegment segment{};
+  ArenaSpan span{};
   const auto load = [&] {
     state.load(arena, i);
-    segment = arena.segments[arena.segment_of_granule[i / kQuadsOfGranule]];
+    span = arena.spans[arena.span_of_granule[i / kQuadsOfGranule]];
   };
   if (i < quads) load();
   wait_then_let_next_start();  // for control, and partial sums
@@ -257,11 +257,11 @@ __global__ void __launch_bounds__(kThreads, kNarrow ? kNarrowApplyBlocks : kAppl
   publish_buffers(buffers, skip);
   if (skip) return;
   while (i < quads) {
-    if (!segment.frozen) {
-      move_weights(state, state.g.wide(arena.compute_dtype), values[segment.group], factor,
+    if (!span.frozen) {
+      move_weights(state, state.g.wide(arena.compute_dtype), values[span.group], factor,
                    kind == OptimizerKind::sgd_nesterov);
       state.store(arena, i);
-      if (arena.compute != nullptr && segment.compute_copy) store_compute(arena, i, state.w);
+      if (arena.compute != nullptr && span.compute_copy) store_compute(arena, i, state.w);
     }
     i += grid_threads();
     if (i >= quads) break;

@@ -10,7 +10,7 @@
 
 namespace bantam::kernels {
 
-/// y as a batch norm sees it.
+/// y as the input of a batch norm.
 inline BatchNormShape output_rows(const Conv2dShape& s) {
   return {.rows = s.batch * s.out_h() * s.out_w(), .channels = s.out_channels};
 }

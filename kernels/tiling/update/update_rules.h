@@ -54,10 +54,9 @@ inline PartialSumGranules partial_sum_granules(const UpdateArena& arena, const P
   for (std::int32_t i = 0; i < partial.count; ++i) {
     const PartialSums::Array& array = partial.arrays[i];
     const std::int64_t first = array.to - arena.gradient;
-    const std::int64_t begin = first / kSegmentGranule,
-                       end = begin + (array.elements + kSegmentGranule - 1) / kSegmentGranule;
-    if (first < 0 || first % kSegmentGranule != 0 || end > arena.granules)
-      throw Error("update: an array of partial sums is not the gradient of a segment");
+    const std::int64_t begin = first / kSpanGranule, end = begin + (array.elements + kSpanGranule - 1) / kSpanGranule;
+    if (first < 0 || first % kSpanGranule != 0 || end > arena.granules)
+      throw Error("update: an array of partial sums is not the gradient of a span");
     granules.first = std::min(granules.first, begin);
     granules.ranges[granules.count++] = {static_cast<std::int32_t>(begin), static_cast<std::int32_t>(end)};
   }

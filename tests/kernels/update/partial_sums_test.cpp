@@ -83,7 +83,7 @@ TEST_P(PartialSumsTest, HoldNoMoreThanTheyHaveRoomFor) {
   EXPECT_THROW(partial.add({}), Error);
 }
 
-/// An arena of a dense weight and a block's three gradients, which wait, with a frozen segment between.
+/// An arena of a dense weight and a block's three gradients, which wait, with a frozen span between.
 struct Update {
   explicit Update(KernelDevice& on, std::int32_t count)
       : device(on),
@@ -102,10 +102,10 @@ struct Update {
     arena.gradient.upload(arena.random_padded(10));
   }
   PartialSums partial_sums(bool accumulate) const {
-    constexpr std::array<std::size_t, 3> kSegments = {1, 3, 4};
+    constexpr std::array<std::size_t, 3> kSpans = {1, 3, 4};
     PartialSums all;
-    for (std::size_t i = 0; i < kSegments.size(); ++i)
-      all.add(parts.array(i, arena.gradient.as<float>() + arena.offset(kSegments[i]), accumulate));
+    for (std::size_t i = 0; i < kSpans.size(); ++i)
+      all.add(parts.array(i, arena.gradient.as<float>() + arena.offset(kSpans[i]), accumulate));
     return all;
   }
   std::vector<std::vector<std::uint8_t>> state() const {
