@@ -50,7 +50,7 @@ bool has_few_pairs(const Problem& problem);
 
 enum class Fit : std::uint8_t { first, best };
 
-/// Asked now and then whether a placement should be given up, because the time is over.
+/// Called now and then: whether to abandon a placement because the time is over.
 using Stop = std::function<bool()>;
 
 /// The tightest gap for each buffer, in the order in which they begin, or from the last end backwards, larger ones

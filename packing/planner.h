@@ -23,7 +23,7 @@ struct PlannerOptions {
   /// Offsets are multiples of it: 256 for arenas of a device, 1 for traces from elsewhere. Not 0.
   std::uint64_t alignment = 1;
   /// A size of the arena that is small enough; 0: as small as can be found. Where one that the lower bound allows is
-  /// given, the search goes on until an arena fits into it, also for a last thousandth.
+  /// given, the search continues until an arena fits into it, also for a last thousandth.
   std::uint64_t capacity = 0;
   /// Most seconds of each thread's processor time, so that a machine that is busy with other programs is slower but
   /// finds the same plan; so are fewer cores than workers. 0: no limit, so that the plan never depends on the machine's
@@ -41,7 +41,7 @@ struct PlannerOptions {
 };
 
 /// `optimal`: the lower bound is reached, or nearly: without a capacity that could be reached, no search begins, or
-/// goes on, for a last thousandth.
+/// continues, for a last thousandth.
 enum class PlannerStop : std::uint8_t { optimal, capacity, iterations, time };
 /// "optimal", "capacity", "iterations", "time".
 std::string_view to_string(PlannerStop stop);

@@ -28,7 +28,7 @@ struct Budget {
   double begun = thread_seconds();  ///< the thread's time then
 
   double elapsed() const { return seconds_before + thread_seconds() - begun; }
-  /// To be called by the thread that goes on with what has taken `before` seconds.
+  /// To be called by the thread that continues a search that has used `before` seconds.
   void go_on_here(double before) {
     seconds_before = before;
     begun = thread_seconds();

@@ -1,6 +1,6 @@
 // Parameters and buffers of a model in flat arenas: one span table, parallel slots (master, compute copy, gradient,
 // moments); their initial values, pure functions of (seed, parameter name, shape); and StateRegistry, the one list of
-// all that outlives a step, which checkpoints, comparison and roll-back walk.
+// all that outlives a step, for checkpoints, comparison and roll-back.
 #pragma once
 
 #include <cstdint>
@@ -79,7 +79,7 @@ class Parameter {
   /// What ops read: the compute copy (or the master where there is none), known to the tape as this parameter.
   Tensor value();
   Tensor master() const;
-  /// The float32 gradient, which is added up now where it waits in parts, and made wide where it is narrow: for
+  /// The float32 gradient, from partial sums where there are any, widened where it is narrow: for
   /// reading. After an update it is the last effective batch's, until a backward overwrites it.
   Tensor gradient() const;
   /// The same, for reading and writing: what the program writes there is what the next Optimizer::update reads (times
@@ -132,7 +132,7 @@ class ParameterArena {
   /// Adds a float32 slot of zeros (optimizer state).
   Tensor add_slot(const Context& context, const char* name, Category category = Category::optimizer);
   const Tensor& master() const { return master_; }
-  /// Every gradient, those that wait in parts added up now, and narrow ones made wide: for reading. To write gradients,
+  /// Every gradient, with partial sums added up and narrow ones widened, for reading. To write gradients,
   /// see Parameter::gradient.
   const Tensor& gradient();
   /// The same memory as it is, and what it lacks: for the update.

@@ -1,4 +1,4 @@
-// The reverse walk, and the gradients on their way.
+// The backward pass over a tape, and its store of gradients.
 #include "bantam/engine/autograd/tape.h"
 
 #include <algorithm>

@@ -115,7 +115,7 @@ class Tape {
   void record(const Context& context, Tensor& output, Backward backward);
   void record_deferred(const Context& context, Tensor& output, DeferredBackward backward);
 
-  /// Walks the list once in reverse from `loss`, whose gradient is `seed` (a tensor of loss's shape), freeing each
+  /// Runs the list once in reverse from `loss`, whose gradient is `seed` (a tensor of loss's shape), freeing each
   /// entry as it goes. Gradients of leaf values (those with an identity that no op here made) stay in the returned
   /// store. Throws Error where loss was not recorded here.
   GradientStore backward(Context context, Tensor loss, Gradient seed);

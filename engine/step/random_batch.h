@@ -1,4 +1,4 @@
-// Random batches: what steps are timed and warmed up on where no data are at hand.
+// Random batches: to time and warm up steps without data.
 #pragma once
 
 #include <cstdint>

@@ -27,7 +27,7 @@ enum class StepPart : std::uint8_t {
 };
 
 /// Notes the calls of one part of a step on the device itself, for StepPlacements::learn. Memory of the part may be
-/// freed after its end (gradients that wait in parts for the update): it listens until `stop`. Other threads may
+/// freed after its end (partial gradients, which live until the update): it records until `stop`. Other threads may
 /// allocate meanwhile.
 class PartTrace {
  public:

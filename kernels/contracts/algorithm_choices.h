@@ -1,4 +1,4 @@
-// Which algorithm a library runs each problem with, by name: what was chosen once can be chosen again.
+// Which algorithm a library runs each problem with, by name, so that a choice can be repeated.
 #pragma once
 
 #include <atomic>
@@ -18,7 +18,7 @@ class AlgorithmChoices {
  public:
   /// Whether a problem without a choice is timed where it is first met: each eligible algorithm runs a few times on the
   /// call's own operands and workspace, the fastest is kept. While a stream is captured, and where a call adds to its
-  /// result, what the library has without timing is taken, and kept. Off, that is taken and not kept.
+  /// result, the library's choice without timing is used, and kept. Off, it is used and not kept.
   void set_timing(bool on) { timing_ = on; }
   bool timing() const { return timing_; }
 

@@ -13,7 +13,7 @@ namespace bantam::kernels {
 
 /// The part of a step that a kernel runs in.
 enum class KernelPhase : std::uint8_t {
-  input,      ///< outside of the others: the batch on its way
+  input,      ///< outside of the others: the transfer of the batch
   forward,    ///< forward, the first time
   backward,   ///< gradients
   recompute,  ///< a checkpoint segment's second forward, during backward
@@ -64,8 +64,8 @@ struct KernelEntry {
   std::int64_t at = 0;  ///< when it was called (KernelLog::set_clock)
 };
 
-/// Calls in order. Attached to a device (Runtime::set_kernel_log): to a meta device, to know a step's work without
-/// running it, or to a real one, to know when each call came. Not thread-safe.
+/// Calls in order. Attached to a device (Runtime::set_kernel_log): to a meta device, to learn a step's work without
+/// running it, or to a real one, to learn when each call was made. Not thread-safe.
 class KernelLog {
  public:
   void note(const char* kernel, const char* owner, const KernelWork& work) {

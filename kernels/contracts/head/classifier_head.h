@@ -55,7 +55,7 @@ struct ClassifierHeadGradients {
 };
 
 /// Sums in float32, h and dhidden rounded to `dtype`, logits and their gradient in float32. Deterministic. Asynchronous
-/// on CUDA. Throws Error where the head is not taken or the workspace is too small.
+/// on CUDA. Throws Error where the head is not supported or the workspace is too small.
 using ClassifierHeadForward = void(const Exec&, const ClassifierHeadShape&, DType dtype, const void* x,
                                    const ClassifierHeadWeights&, const ClassifierHeadLoss&, const ClassifierHeadSaved&,
                                    Workspace);

@@ -12,7 +12,7 @@
 namespace bantam::kernels {
 
 /// x (batch, in_h, in_w, in_channels), y (batch, out_h, out_w, out_channels). The kernel is 3x3 with stride 1, dilation
-/// 1 and one filter a channel; windows of the pooling do not overlap, and what does not fill one is left out.
+/// 1 and one filter a channel; windows of the pooling do not overlap, and positions that do not fill one are dropped.
 struct SeparableBlockShape {
   std::int64_t batch = 0, in_h = 0, in_w = 0, in_channels = 0, out_channels = 0;
   std::int64_t pad_top = 0, pad_bottom = 0, pad_left = 0, pad_right = 0;

@@ -114,7 +114,7 @@ __device__ inline void sum_over_strips(float (&sums)[kValues], Write&& write) {
 }
 
 /// Adds kSums sums of N channels a thread over a block of strips, and puts them into partials (parts, kSums, channels),
-/// or with one part hands them to write(sum·channels + c, value). `block`: the part and the column of blocks.
+/// or with one part passes them to write(sum·channels + c, value). `block`: the part and the column of blocks.
 template <int kSums, int N, class Write>
 __device__ inline void put_strip_sums(float (&sums)[kSums * N], const Divided& block, const StripGrid& grid,
                                       int channels, float* partials, const Write& write) {

@@ -102,7 +102,7 @@ __device__ inline GradientRows<T, N, kData> gradient_rows(const BackwardOperands
           .next_dy = {}};
 }
 
-/// A thread's side of x: reads its rows, makes what the convolution saw, and writes dz.
+/// A thread's side of x: reads its rows, computes the convolution's input, and writes dz.
 template <class T, int N, int kColumns>
 struct InputRows {
   const T* x;
@@ -144,7 +144,7 @@ struct InputRows {
     fetch();
     return here;
   }
-  /// Writes dz of the row that was taken, and adds its terms to the norm's two sums.
+  /// Writes dz of the loaded row, and adds its terms to the norm's two sums.
   __device__ void write(float (&gradient)[kColumns][N], const Affine<N>& norm, Clamp f,
                         float (&sums)[kBackwardSums * N]) {
     clear_outside(inside, gradient);

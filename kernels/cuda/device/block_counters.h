@@ -1,4 +1,4 @@
-// BlockCounters: zeroed counters on a device, by which the last block of a kernel knows that it is the last.
+// BlockCounters: zeroed counters on a device, by which the last block of a kernel detects that it is the last.
 #pragma once
 
 #include <cstddef>

@@ -1,4 +1,4 @@
-// How the last block of a grid knows that it is the last, and may finish what the others began.
+// How a block detects that it is the last of its grid, to finish what the others began.
 #pragma once
 
 namespace bantam::kernels::cuda {

@@ -31,7 +31,7 @@ class Libraries final : public DeviceLibraries {
   AlgorithmChoices& algorithms() { return algorithms_; }
   /// Of the code that runs on the device (code_architecture.h): 900 for 9.0.
   int code_architecture();
-  /// What the device lets its kernels have.
+  /// The device's limits for kernels.
   KernelLimits& kernel_limits() { return kernel_limits_; }
   /// Counters for kernels of `stream` (block_counters.h).
   unsigned* block_counters(Stream stream) { return block_counters_.of(stream); }

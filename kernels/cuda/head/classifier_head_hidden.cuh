@@ -121,11 +121,11 @@ struct PieceGathering {
     float4 sum{};
 #pragma unroll
     for (int k = 0; k < kTogether; ++k) {
-      const float4 split = load_four(slices + k * kSlice + first);
-      sum.x += split.x;
-      sum.y += split.y;
-      sum.z += split.z;
-      sum.w += split.w;
+      const float4 part = load_four(slices + k * kSlice + first);
+      sum.x += part.x;
+      sum.y += part.y;
+      sum.z += part.z;
+      sum.w += part.w;
     }
     to.store((rank * kSlice + first) / kTile, first % kTile, sum);
   }
@@ -185,7 +185,7 @@ int parts_of(const HiddenSplit& split) {
   return static_cast<int>(kCluster ? (split.splits + kSplitsTogether - 1) / kSplitsTogether : split.splits);
 }
 
-/// Not early: blocks that come while others fill the multiprocessors are dealt out badly, which costs more than the
+/// Not early: blocks that come while others fill the multiprocessors are distributed badly, which costs more than the
 /// launch.
 template <class T, int kRows, int kStages, bool kCluster>
 HeadLaunch hidden_launch(const HiddenSplit& split) {

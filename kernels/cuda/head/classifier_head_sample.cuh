@@ -170,7 +170,7 @@ struct LossWarp {
     if (unit() >= s.hidden) return;
     const float* next = in.partials + row * s.hidden + unit();
     const std::int64_t step = s.batch * s.hidden;
-    // Past the end the last part is read again: loads under a condition would wait for one another.
+    // Past the end the last part is read twice: loads under a condition would wait for one another.
 #pragma unroll 1
     for (int left = in.parts; left > 0; left -= kTogether) {
       Units parts[kTogether];
@@ -255,7 +255,7 @@ struct LossWarp {
       logits[k] = (expf(logits[k] - top - log_sum) - (class_of(lane, k) == label ? on : off)) * scale;
   }
 
-  /// dhidden = dlogits·w2 where h > 0, rounded to T. All three are left in shared memory.
+  /// dhidden = dlogits·w2 where h > 0, rounded to T. All three stay in shared memory.
   template <class Arrays>
   __device__ void make_gradient(const ClassifierHeadShape& s, const Arrays& at, int row, const float (&h)[kUnits],
                                 const float (&dlogits)[kLogits], T* to) const {

@@ -1,6 +1,6 @@
-// Products of whole warpgroups (wgmma), tensor copies (TMA), and the barriers between the two: instructions of compute
-// capability 9.0 alone, so only for files compiled for 90a. Layouts as in the PTX manual ("Asynchronous Warpgroup Level
-// Matrix Multiply-Accumulate", "Tensors").
+// Warpgroup matrix multiply-accumulate (wgmma), tensor copies (TMA), and the barriers between the two: instructions of
+// compute capability 9.0 alone, so only for files compiled for 90a. Layouts as in the PTX manual ("Asynchronous
+// Warpgroup Level Matrix Multiply-Accumulate", "Tensors").
 #pragma once
 
 #include <cstdint>
@@ -46,7 +46,7 @@ __device__ inline void load_box(std::uint32_t to, const CUtensorMap& tensor, int
       "l"(&tensor), "r"(c), "r"(b), "r"(a), "r"(barrier.at)
       : "memory");
 }
-/// Starts the copy of a box from shared memory; what lies outside the tensor is left out.
+/// Starts the copy of a box from shared memory; what lies outside the tensor is skipped.
 __device__ inline void store_box(const CUtensorMap& tensor, int c, int b, std::uint32_t from) {
   asm volatile("cp.async.bulk.tensor.2d.global.shared::cta.bulk_group [%0, {%1, %2}], [%3];" ::"l"(&tensor), "r"(c),
                "r"(b), "r"(from)
@@ -148,9 +148,9 @@ BANTAM_WARPGROUP_MMA(__nv_bfloat16, "bf16", 256, 130)
 #undef BANTAM_SUMS_128
 #undef BANTAM_SUMS_64
 
-/// Before a warpgroup's first product that reads or writes these registers.
+/// Before a warpgroup's first wgmma that reads or writes these registers.
 __device__ inline void begin_products() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
-/// Ends a group of products.
+/// Ends a group of wgmma instructions.
 __device__ inline void commit_products() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
 /// Waits for all but the last kOpen groups.
 template <int kOpen>

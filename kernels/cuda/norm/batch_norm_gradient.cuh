@@ -1,4 +1,4 @@
-// Backward of batch norm on CUDA: the two sums over rows, then dx in a pass that reads what it needs again.
+// Backward of batch norm on CUDA: the two sums over rows, then dx in a second pass over its inputs.
 #pragma once
 
 #include "bantam/kernels/contracts/norm/batch_norm.h"

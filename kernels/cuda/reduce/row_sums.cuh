@@ -6,9 +6,9 @@
 
 namespace bantam::kernels::cuda {
 
-/// How an array is dealt out: blockIdx.x counts columns of block.x·N channels, blockIdx.y the parts of the rows. Tiles
-/// are dealt to the parts in turn, from the last: then the blocks of a launch are at about the same place, and begin
-/// with the rows that the kernel before wrote last, which the L2 cache still holds.
+/// How an array is distributed: blockIdx.x counts columns of block.x·N channels, blockIdx.y the parts of the rows.
+/// Tiles are assigned to the parts in turn, from the last: then the blocks of a launch are at about the same place, and
+/// begin with the rows that the kernel before wrote last, which the L2 cache still holds.
 struct ColumnGrid {
   dim3 grid, block;
 };

@@ -1,4 +1,4 @@
-// The two matrix products of a separable block's backward tile, from shared memory: on tensor cores for half types, by
+// The two GEMMs of a separable block's backward tile, from shared memory: on tensor cores for half types, by
 // float32 multiply-adds (no TF32) for float32.
 #pragma once
 
@@ -6,7 +6,7 @@
 
 namespace bantam::kernels::cuda {
 
-/// Where the products read and write. d_mid has a border: its row 0 is conv row in_begin + pad_top - 2, its column 0 is
+/// Where the GEMMs read and write. d_mid has a border: its row 0 is conv row in_begin + pad_top - 2, its column 0 is
 /// conv column pad_left - 2.
 template <class T>
 struct TileArrays {

@@ -1,5 +1,5 @@
-// A thread block's share of sums that wait in parts: neighbours of one array, a row of threads every 32nd part, then a
-// warp an element, in a tree.
+// A thread block's share of the final sums of partial sums: neighbours of one array, a row of threads every 32nd part,
+// then a warp an element, in a tree.
 #pragma once
 
 #include "bantam/kernels/contracts/update/partial_sums.h"

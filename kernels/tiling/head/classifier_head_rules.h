@@ -59,12 +59,12 @@ constexpr std::int64_t small_gradients(const ClassifierHeadShape& s) {
   return s.classes * s.hidden + s.classes + s.hidden;
 }
 
-/// CUDA: whether the backward is one kernel of our own: to the batch from which a library's products are faster.
+/// CUDA: whether the backward is one kernel of our own: up to the batch from which a library's GEMMs are faster.
 constexpr bool own_backward(const ClassifierHeadShape& s, DType dtype) {
   return s.batch <= (dtype == DType::float32 ? 64 : 128);
 }
 
-/// The matrix products of which the head is composed.
+/// The GEMMs of which the head is composed.
 constexpr MatmulShape hidden_product(const ClassifierHeadShape& s) {
   return {.m = s.batch, .n = s.hidden, .k = s.inputs, .transpose_b = true};
 }

@@ -93,7 +93,7 @@ inline SeparableBackwardTiles separable_backward_tiles(const SeparableBlockShape
     if (!fits(channels, rows)) continue;
     t.channels = channels;
     t.band_rows = rows;
-    // Short bands compute much of their neighbours' rows again: rather fewer channels.
+    // Short bands recompute many of their neighbours' rows: fewer channels are better.
     if (rows < std::min<std::int64_t>(s.in_h, 8)) continue;
     if (s.batch * (s.in_channels / channels) * ((s.in_h + rows - 1) / rows) > kEnoughBlocks) break;
   }

@@ -1,4 +1,4 @@
-// Gradients that wait in parts: whoever reads them, and when, finds the gradients of a walk where none waits; and
+// Partial gradients: whoever reads them, and when, finds the gradients of a backward without partial sums; and
 // memory and plans know of them.
 #include "bantam/engine/autograd/partial_gradients.h"
 

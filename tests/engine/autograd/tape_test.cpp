@@ -1,4 +1,4 @@
-// The reverse walk: hand-computed gradients, values used twice, errors, memory freed on the way.
+// The backward pass: hand-computed gradients, values used twice, errors, memory freed on the way.
 #include "bantam/base/error.h"
 #include "bantam/engine/ops/batch_norm.h"
 #include "tests/engine/engine_fixture.h"

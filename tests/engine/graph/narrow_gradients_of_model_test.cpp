@@ -143,7 +143,7 @@ TEST_P(NarrowGradientsOfModelTest, AnUpdateIsSkippedForWhatIsNotFiniteInThem) {
   EXPECT_EQ(run.weights(), before);
 }
 
-/// A weight used twice in one walk, or frozen.
+/// A weight used twice in one backward, or frozen.
 TEST_P(NarrowGradientsOfModelTest, AWeightUsedTwiceIsAddedUpAndAFrozenOneLeftAlone) {
   for (const bool frozen : {false, true}) {
     std::vector<std::vector<float>> gradients;

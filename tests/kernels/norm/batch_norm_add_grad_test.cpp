@@ -1,4 +1,4 @@
-// The way back from a residual sum into a batch norm: by hand, and the bits of the kernels that it stands for.
+// Backward from a residual sum into a batch norm: by hand, and the bits of the kernels that it stands for.
 #include "bantam/kernels/contracts/elementwise/elementwise.h"
 #include "bantam/kernels/contracts/elementwise/masked_activation.h"
 #include "bantam/kernels/contracts/norm/batch_norm_add.h"

@@ -82,8 +82,8 @@ struct Inputs {
   std::vector<std::uint8_t> pixel, codes;
 };
 
-/// One backward pass; weight gradients start at `start` where `accumulate` says so, and are left in parts and added up
-/// afterwards where `in_parts` does.
+/// One backward pass; weight gradients start at `start` where `accumulate` says so, and are written as partial sums and
+/// added up afterwards where `in_parts` does.
 struct Results {
   Results(KernelDevice& device, const S& s, DType dtype, const Inputs& in, bool wants_dx,
           std::array<bool, 3> accumulate = {}, float start = 0.0f, bool in_parts = false)

@@ -1,4 +1,4 @@
-// Sums that wait in parts: added up by themselves against the reference in double, and by the update to the same bits.
+// Partial sums: added up by themselves against the reference in double, and by the update to the same bits.
 #include "bantam/kernels/contracts/update/partial_sums.h"
 
 #include <array>
