@@ -137,7 +137,7 @@ class Optimizer {
   OptimizerOptions options_;
   std::vector<kernels::UpdateGroup> groups_;  // (kMostRates, kGroups)
   int metric_slot_ = 0;
-  Tensor group_table_, segment_table_, granule_table_, control_;
+  Tensor group_table_, span_table_, granule_table_, control_;
   std::vector<Tensor> slots_;  // moments
   Tensor still_groups_;        // with a rule: groups whose learning rate is 0
   Tensor partials_;            // workspace of begin_update: kept, so that an update allocates nothing
