@@ -56,14 +56,14 @@ std::string segment_name(const Graph& graph, NodeId first, NodeId last, bool by_
 /// Whether a name means these nodes and no others.
 bool means(const Graph& graph, const std::string& name, NodeId first, NodeId last) {
   try {
-    std::size_t again = 0;
+    std::size_t recomputed = 0;
     bool same = true;
     for (const ProgramSegment& segment : lower(graph, {RecomputeOptions::Kind::named, {name}}).segments) {
       if (!segment.recompute) continue;
-      ++again;
+      ++recomputed;
       same = same && segment.first == first && segment.last == last;
     }
-    return same && again == 1;
+    return same && recomputed == 1;
   } catch (const ConfigError&) {
     return false;
   }
@@ -87,8 +87,8 @@ std::vector<RecomputeUnit> recompute_units(const Graph& graph, const StepPlanOpt
     RecomputeUnit& unit = units.back();
     unit.last = node;
     unit.read_until = last_reader(graph, node);
-    unit.seconds += cost.again[at];
-    unit.unused_output_seconds = std::max(0.0, cost.again[at] - cost.last[at]);
+    unit.seconds += cost.recomputed[at];
+    unit.unused_output_seconds = std::max(0.0, cost.recomputed[at] - cost.last[at]);
     unit.kept_bytes += kept_bytes;
     unit.output_bytes = bytes;
     unit.end_bytes = !read_in_backward(graph, node)                    ? 0
@@ -131,8 +131,8 @@ std::optional<SegmentList> with_segment(SegmentList list, CheckpointSegment segm
 }
 
 SegmentEstimates::SegmentEstimates(const Graph& graph, const StepCost& cost, std::span<const RecomputeUnit> once,
-                                   std::span<const RecomputeUnit> again, double segment_seconds)
-    : once_(once), again_(again), segment_seconds_(segment_seconds) {
+                                   std::span<const RecomputeUnit> recomputed, double segment_seconds)
+    : once_(once), recomputed_(recomputed), segment_seconds_(segment_seconds) {
   for (NodeId node = 1; node <= graph.output(); ++node)
     if (const double seconds = cost.deferral[static_cast<std::size_t>(node)]; seconds > 0)
       deferrals_.push_back({node, graph.only_reader(node), seconds});
@@ -147,7 +147,7 @@ bool SegmentEstimates::valid(CheckpointSegment segment) const {
 double SegmentEstimates::seconds(CheckpointSegment segment) const {
   double seconds = segment_seconds_ - once_[segment.last].unused_output_seconds;
   for (std::size_t unit = segment.first; unit <= segment.last; ++unit)
-    seconds += once_[unit].seconds + again_[unit].derive_seconds;
+    seconds += once_[unit].seconds + recomputed_[unit].derive_seconds;
   const auto inside = [&](NodeId node) {
     return once_[segment.first].first <= node && node <= once_[segment.last].last;
   };
@@ -159,10 +159,10 @@ double SegmentEstimates::seconds(CheckpointSegment segment) const {
 std::uint64_t SegmentEstimates::recompute_bytes(CheckpointSegment segment) const {
   std::uint64_t bytes = 0, largest = 0;
   for (std::size_t unit = segment.first; unit <= segment.last; ++unit) {
-    bytes += again_[unit].kept_bytes;
-    largest = std::max(largest, again_[unit].output_bytes);
+    bytes += recomputed_[unit].kept_bytes;
+    largest = std::max(largest, recomputed_[unit].output_bytes);
   }
-  const RecomputeUnit& end = again_[segment.last];
+  const RecomputeUnit& end = recomputed_[segment.last];
   return bytes - std::min(end.kept_bytes, end.end_bytes) + 2 * largest;
 }
 
@@ -220,10 +220,10 @@ void SegmentTable::run_once(Place from) {
 
 void SegmentTable::recompute(Place from, std::size_t last, std::uint64_t room) {
   const CheckpointSegment segment{from.units, last};
-  const std::uint64_t recomputed = estimates_.recompute_bytes(segment), end = estimates_.once(last).end_bytes,
+  const std::uint64_t alive = estimates_.recompute_bytes(segment), end = estimates_.once(last).end_bytes,
                       passed_on = from.open ? estimates_.passed_on_bytes({0, from.units - 1}) : 0;
-  if (recomputed + passed_on > room) return;
-  const double before = static_cast<double>(room - recomputed - passed_on) / bytes_per_level_;
+  if (alive + passed_on > room) return;
+  const double before = static_cast<double>(room - alive - passed_on) / bytes_per_level_;
   reach({last + 1, end == 0}, end + passed_on, before < kLevels ? static_cast<std::size_t>(before) : kLevels,
         {.seconds = estimates_.seconds(segment), .from = from, .recompute = true});
 }

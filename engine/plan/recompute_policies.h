@@ -51,10 +51,10 @@ RecomputeOptions name_segments(const Graph& graph, std::span<const RecomputeUnit
 /// Estimates of what segments cost, from sums over their units: close to plans and to predicted steps, and fast.
 class SegmentEstimates {
  public:
-  /// `once`: units outside segments; `again`: units as a segment keeps them while it is recomputed.
+  /// `once`: units outside segments; `recomputed`: units as a segment keeps them while it is recomputed.
   /// `segment_seconds`: added for each segment.
   SegmentEstimates(const Graph& graph, const StepCost& cost, std::span<const RecomputeUnit> once,
-                   std::span<const RecomputeUnit> again, double segment_seconds = 0);
+                   std::span<const RecomputeUnit> recomputed, double segment_seconds = 0);
   std::size_t units() const { return once_.size(); }
   const RecomputeUnit& once(std::size_t unit) const { return once_[unit]; }
   /// Whether only the segment's last value is read outside it.
@@ -81,7 +81,7 @@ class SegmentEstimates {
     NodeId norm, reader;
     double seconds;
   };
-  std::span<const RecomputeUnit> once_, again_;
+  std::span<const RecomputeUnit> once_, recomputed_;
   double segment_seconds_;
   std::vector<Deferral> deferrals_;
 };

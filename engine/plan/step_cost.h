@@ -20,10 +20,10 @@ double extra_work(const Graph& graph, const StepPlanOptions& step, const DeviceR
 /// Seconds that a search for policies adds up, of one micro-batch and an update. By node, of the nodes that run as one
 /// op at the first; 0 for the input.
 struct StepCost {
-  std::vector<double> again;     ///< recomputed within a segment that continues after it
-  std::vector<double> last;      ///< recomputed as the last node of a segment, whose output nobody reads
-  std::vector<double> deferral;  ///< what a norm saves that its reader applies where neither is recomputed, or 0
-  double step = 0;               ///< where nothing is recomputed
+  std::vector<double> recomputed;  ///< recomputed within a segment that continues after it
+  std::vector<double> last;        ///< recomputed as the last node of a segment, whose output nobody reads
+  std::vector<double> deferral;    ///< what a norm saves that its reader applies where neither is recomputed, or 0
+  double step = 0;                 ///< where nothing is recomputed
 };
 
 /// From three runs on the meta device: with nothing recomputed, with the graph as one checkpoint segment, and with each
