@@ -96,7 +96,7 @@ class Construction {
 
   bool is_over() const { return budget_.is_over(is_large_ ? kShare : 1.0); }
 
-  // Both say whether nothing is left to be done.
+  // Both return whether the search is finished.
   bool place_at_gaps() {
     std::vector<std::vector<Index>> orders = constructed_orders(problem_);
     if (is_large_) std::rotate(orders.begin(), orders.begin() + kContention, orders.end());

@@ -125,7 +125,7 @@ class Stages {
     });
   }
 
-  // All fit the same arena; from the plan of the first that did, all go on.
+  // All fit the same arena; all continue from the plan of the first that did.
   void eject(Subject& subject, double end, Placement start) {
     if (!EjectionSearch::suits(subject.problem)) return;
     stage(subject, end, [&](Budget& part) {

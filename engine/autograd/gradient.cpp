@@ -1,4 +1,4 @@
-// Gradients in operands, and the tensor that they make.
+// Deferred gradients, and the tensors that they become.
 #include <utility>
 
 #include "bantam/engine/autograd/gradient_operands.h"

@@ -1,4 +1,4 @@
-// What waits, its adding up and its widening.
+// Which gradients stay partial or narrow until the update, adding them up and widening them.
 #include "bantam/engine/autograd/partial_gradients.h"
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// Making tensors again from recipes, shared while anybody holds them.
+// Rebuilding tensors from recipes, shared while a copy is alive.
 #include "bantam/engine/autograd/saved_tensor.h"
 
 #include <utility>

@@ -1,4 +1,4 @@
-// Layers that only look at their input under another shape.
+// Layers that return a view of their input with another shape.
 #include <algorithm>
 
 #include <fmt/ranges.h>

@@ -1,4 +1,4 @@
-// Batch norm: backward keeps x (or how to make it) and the batch's mean and inverse deviation; the output is made from
+// Batch norm: backward keeps x (or its recipe) and the batch's mean and inverse deviation; the output is made from
 // them in one pass.
 #include "bantam/engine/ops/batch_norm.h"
 

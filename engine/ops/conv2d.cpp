@@ -1,4 +1,4 @@
-// Convolution: backward keeps x (or how to make it) and reads w from the arena.
+// Convolution: backward keeps x (or its recipe) and reads w from the arena.
 #include "bantam/engine/ops/conv2d.h"
 
 #include <fmt/format.h>

@@ -1,4 +1,4 @@
-// Depthwise convolution: backward keeps x (or how to make it) and reads w from the arena.
+// Depthwise convolution: backward keeps x (or its recipe) and reads w from the arena.
 #include "bantam/engine/ops/depthwise_conv2d.h"
 
 #include <fmt/format.h>

@@ -1,4 +1,4 @@
-// Separable block: backward keeps x (or how to make it) and codes of where the result came from.
+// Separable block: backward keeps x (or its recipe) and codes of where the result came from.
 #include "bantam/engine/ops/separable_block.h"
 
 #include <fmt/format.h>

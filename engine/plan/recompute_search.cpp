@@ -1,4 +1,4 @@
-// Exact plans steer the bounds of the estimating table, and then shorten what it gave.
+// Exact plans steer the bounds of the table of estimates, then improve its choice.
 #include "bantam/engine/plan/recompute_search.h"
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// The step: one tape a micro-batch, one update an effective batch, metrics left on the device.
+// The step: one tape a micro-batch, one update an effective batch, metrics kept on the device.
 #include "bantam/engine/step/training_step.h"
 
 #include <cstddef>

@@ -1,4 +1,4 @@
-// Which updates run from a recording, when recordings are made, and what happens where they cannot be.
+// Which updates run from a recording, when recordings are made, and what happens where they cannot be made.
 #include "bantam/engine/train/captured_steps.h"
 
 #include <algorithm>

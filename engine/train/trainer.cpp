@@ -108,7 +108,7 @@ void Trainer::run_epoch(std::int64_t epoch, std::int64_t first_update, TrainResu
   result.epoch = epoch;
   result.update = state.done;
   const TrainerClock::time_point evaluation = TrainerClock::now();
-  // Stopped in the evaluation, a run goes on with it: after all of the epoch's updates.
+  // A run that was stopped in the evaluation continues with it: after all of the epoch's updates.
   result.stopped = state.done < state.updates || !evaluate_epoch(epoch, result.validation);
   if (result.stopped) return;
   result.epoch = epoch + 1;
@@ -253,7 +253,8 @@ void Trainer::open_device_batches() {
   if (micro_batches_.most() > 0) launches_->split(micro_batches_.most());
 }
 
-/// Runs one or more updates and returns how many: 0 after one that goes on smaller, or that a stop has interrupted.
+/// Runs one or more updates and returns how many: 0 after one that is repeated in smaller micro-batches, or that a stop
+/// has interrupted.
 std::int64_t Trainer::run_updates(const EpochState& state) {
   std::int64_t most = 0;
   if (launches_)

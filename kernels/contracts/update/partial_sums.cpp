@@ -1,4 +1,4 @@
-// Lists of sums that wait.
+// Lists of partial sums.
 #include "bantam/kernels/contracts/update/partial_sums.h"
 
 #include <string>

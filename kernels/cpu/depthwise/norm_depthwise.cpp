@@ -1,5 +1,5 @@
 // Depthwise convolution between batch norms on the CPU: rows of what it reads are normalised into a ring that stays in
-// cache, and what lies between the norms is never written.
+// cache, and no tensor between the norms is written except the convolution's result.
 #include "bantam/kernels/contracts/depthwise/norm_depthwise.h"
 
 #include "bantam/kernels/cpu/depthwise/norm_depthwise_ring.h"

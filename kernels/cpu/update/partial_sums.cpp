@@ -1,4 +1,4 @@
-// Sums of parts on the CPU, in the order of the parts.
+// Partial sums on the CPU, added in the order of the parts.
 #include "bantam/kernels/contracts/update/partial_sums.h"
 
 namespace bantam::kernels::cpu {

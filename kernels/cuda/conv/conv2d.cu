@@ -1,4 +1,4 @@
-// Convolutions on a GPU: matrix products for 1×1, own kernels for images, else cuDNN, else patches and matrix products.
+// Convolutions on a GPU: GEMMs for 1×1, own kernels for images, else cuDNN, else patches and GEMMs.
 #include <algorithm>
 
 #include "bantam/kernels/contracts/conv/conv2d.h"

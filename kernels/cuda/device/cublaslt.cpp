@@ -1,4 +1,4 @@
-// Row-major products through column-major cuBLASLt: the operands change places, and nothing is copied.
+// Row-major GEMMs through column-major cuBLASLt: the operands change places, and nothing is copied.
 #include "bantam/kernels/cuda/device/cublaslt.h"
 
 #include <bit>

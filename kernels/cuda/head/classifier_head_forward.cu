@@ -1,4 +1,4 @@
-// The fused head forward: the long product in splits, then all that is small.
+// The fused head forward: the long GEMM by split-K, then all that is small.
 #include "bantam/kernels/cuda/device/libraries.h"
 #include "bantam/kernels/cuda/head/classifier_head_hidden.cuh"
 #include "bantam/kernels/cuda/head/classifier_head_loss.cuh"

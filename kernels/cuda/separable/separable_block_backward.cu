@@ -1,5 +1,5 @@
 // Backward of a separable block: partial gradients of bands and runs of images by one kernel (tiles, or moments for few
-// input channels), and their sums by another, or by whom they are left to.
+// input channels), and their sums by another, or by the update.
 #include "bantam/kernels/contracts/separable/separable_block.h"
 #include "bantam/kernels/cuda/separable/separable_backward.cuh"
 #include "bantam/kernels/tiling/workspace_layout.h"

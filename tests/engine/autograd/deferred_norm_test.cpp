@@ -22,7 +22,7 @@ struct Case {
   bool derive = false;
 };
 
-/// The output, what a recipe makes of it (where it has one), and the gradients of both inputs and all four vectors.
+/// The output, its rebuilt copy (where it has a recipe), and the gradients of both inputs and all four vectors.
 std::vector<std::vector<float>> results(Runtime& runtime, Device device, const Case& c, bool defer) {
   Context context = Context::make(runtime, device, {c.precision});
   Tape tape;

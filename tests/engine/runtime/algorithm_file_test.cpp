@@ -1,4 +1,4 @@
-// Files of algorithm choices: what is written is read, and nothing else is taken for one.
+// Files of algorithm choices: what is written is read, and nothing else is accepted as one.
 #include "bantam/engine/runtime/algorithm_file.h"
 
 #include <gtest/gtest.h>

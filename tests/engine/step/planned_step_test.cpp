@@ -15,7 +15,7 @@ using testing::MemorySource;
 class PlannedStepTest : public EngineTest {};
 BANTAM_INSTANTIATE_ON_DEVICES(PlannedStepTest);
 
-/// Passes its input on. When its hour comes it also allocates memory that no plan contains, and keeps it for a while.
+/// Passes its input on. At a chosen call it also allocates memory that no plan contains, and keeps it for a while.
 struct Disturbance {
   std::int64_t calls = 0, at = -1;  // counts forward and backward
   std::int64_t bytes = 4000;

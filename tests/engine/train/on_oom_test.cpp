@@ -192,7 +192,7 @@ TEST_P(OnOomTest, StopsAtOnceWhereTheBatchItselfDoesNotFit) {
   EXPECT_NE(refused.error.find("smaller micro-batches cannot help"), std::string::npos) << refused.error;
   EXPECT_TRUE(refused.heard.smaller.empty()) << "no halving, which could not help";
   EXPECT_EQ(refused.in_use_after, refused.in_use_before);
-  // With room for the batch but not for the step, halving goes on.
+  // With room for the batch but not for the step, halving continues.
   const Outcome split = train(device(), left + scaled(device(), 16u << 10), 0,
                               {.epochs = 1, .evaluate = false, .on_oom = OnOutOfMemory::accumulate});
   EXPECT_FALSE(split.heard.smaller.empty());

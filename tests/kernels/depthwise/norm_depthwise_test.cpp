@@ -151,7 +151,7 @@ struct Results {
   std::vector<std::unique_ptr<GuardedBuffer>> gradients;  ///< dscale and dshift before, dscale and dshift after
 };
 
-/// a as the convolution sees it: rounded to `dtype`.
+/// a as the convolution reads it: rounded to `dtype`.
 std::vector<double> seen(const S& s, const Inputs& in, DType dtype) {
   const reference::Affine<double> affine = in.affine(0);
   std::vector<double> a(in.x.size());
