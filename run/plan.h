@@ -27,7 +27,7 @@ struct PlanRow {
   bool fits = true;
 
   /// What the run holds, or, without data, the step.
-  std::uint64_t held_bytes() const { return run ? run->pool_bytes : plan.pool_bytes; }
+  std::uint64_t reserved_bytes() const { return run ? run->pool_bytes : plan.pool_bytes; }
   /// What both the run and the step get by with.
   std::uint64_t needed_pool() const;
 };

@@ -92,7 +92,7 @@ void print_json(const RunConfig& config, const PlanRow& row, const PlanTarget& t
                                {"category", to_string(holder.category)},
                                {"bytes", holder.bytes},
                                {"allocations", holder.allocations}});
-  add_process(json, target, row.held_bytes());
+  add_process(json, target, row.reserved_bytes());
   fmt::print("{}\n", json_text(json));
 }
 
@@ -180,7 +180,7 @@ void print_end(const RunConfig& config, const Plan& plan) {
   if (alone) {
     print_details(plan.rows.front());
     if (config.data && !plan.rows.front().run) print_no_run(config);
-    fmt::print("{}", process_table(plan.target, plan.rows.front().held_bytes()));
+    fmt::print("{}", process_table(plan.target, plan.rows.front().reserved_bytes()));
   } else {
     fmt::print("{}", process_table(plan.target, std::nullopt));
   }

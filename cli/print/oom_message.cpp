@@ -38,15 +38,15 @@ std::uint64_t bytes_of(const DatasetFacts& facts) {
 
 /// The data set of a run that trains in the pool where it lies: on the CPU, but not on a share of it.
 struct DataShare {
-  std::uint64_t train_bytes = 0, held_out_bytes = 0;  ///< 0: it lies elsewhere, or nowhere
+  std::uint64_t train_bytes = 0, validation_bytes = 0;  ///< 0: it lies elsewhere, or nowhere
 
   explicit DataShare(const RunConfig& config) {
     if (!config.device.is_cpu() || config.device.is_logical()) return;
     if (config.data->pipeline.cache == CacheKind::off) return;
     train_bytes = bytes_of(train_facts(*config.data));
-    held_out_bytes = bytes_of(test_facts(*config.data));
+    validation_bytes = bytes_of(test_facts(*config.data));
   }
-  std::uint64_t bytes() const { return train_bytes + held_out_bytes; }
+  std::uint64_t bytes() const { return train_bytes + validation_bytes; }
 };
 
 /// "data: {limit: N}" for the most training images, in round numbers, with which the run fits `bytes`, planned; ""
@@ -91,7 +91,7 @@ std::string data_advice(const RunConfig& config, const OomAdvice& advice, std::u
   std::string text = fmt::format(
       "\n  The data set takes {} of these {}: {} for {} training images and {} for {} held out.",
       format_byte_size(data.bytes()), format_byte_size(advice.needed_bytes), format_byte_size(data.train_bytes),
-      images(train_facts(*config.data)), format_byte_size(data.held_out_bytes), images(test_facts(*config.data)));
+      images(train_facts(*config.data)), format_byte_size(data.validation_bytes), images(test_facts(*config.data)));
   const std::string fewer = fewer_images(config, bytes, advice.needed_bytes);
   const std::string uncached = without_cache(config, bytes, advice.needed_bytes);
   if (fewer.empty()) text += " Fewer training images (data: {limit: N}) alone do not make it fit.";

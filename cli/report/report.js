@@ -16,11 +16,11 @@ function showLegend() {
 
 function showMoment() {
   const at = cursor === null ? peakInView() : cursor;
-  const held = data.events.held[at];
+  const reserved = data.events.held[at];
   const isPeak = inUse[at] === inUse[data.peak_tick];
   const words = `${cursor === null ? (isPeak ? "At the peak, call " : "Most here, call ") : "Call "}${exact(at)}: ${stepAt(at)}, ${phaseAt(at)}, ` +
     `${duration(data.events.us[at])} after the start. In use ${bytes(inUse[at])} (${exact(inUse[at])} bytes) of ` +
-    `${bytes(held)} reserved (dashed line).`;
+    `${bytes(reserved)} reserved (dashed line).`;
   document.getElementById("timeline-now").textContent = words;
   const timeline = document.getElementById("timeline"), alive = aliveAt(at);
   const value = {"aria-valuemin": view.lower, "aria-valuemax": view.upper - 1, "aria-valuenow": at,

@@ -126,7 +126,7 @@ function drawStack({pen, width, ratio}, horizontal, y) {
   }
 }
 
-function drawHeld({pen, width}, horizontal, y) {
+function drawReserved({pen, width}, horizontal, y) {
   pen.strokeStyle = color("ink");
   pen.lineWidth = 1.5;
   pen.setLineDash([6, 4]);
@@ -153,8 +153,8 @@ function peakInView() {
   return at;
 }
 
-// `held`: where that label stands. The peak's goes below it where the two would meet.
-function drawPeak({pen, width}, x, y, held) {
+// `reserved`: where that label stands. The peak's goes below it where the two would meet.
+function drawPeak({pen, width}, x, y, reserved) {
   const peak = peakInView(), at = x(peak), top = y(inUse[peak]);
   pen.strokeStyle = pen.fillStyle = color("mark");
   pen.lineWidth = 1.5;
@@ -166,8 +166,8 @@ function drawPeak({pen, width}, x, y, held) {
   pen.textAlign = at + room > width - margin.right ? "right" : "left";
   pen.textBaseline = "middle";
   const right = pen.textAlign === "left" ? at + room : at - 8;
-  const meets = right > held.left && Math.abs(top - 9 - held.middle) < lineHeight;
-  pen.fillText(label, at + (pen.textAlign === "left" ? 8 : -8), meets ? held.middle + lineHeight + 2 : top - 9);
+  const meets = right > reserved.left && Math.abs(top - 9 - reserved.middle) < lineHeight;
+  pen.fillText(label, at + (pen.textAlign === "left" ? 8 : -8), meets ? reserved.middle + lineHeight + 2 : top - 9);
   pen.font = "12px system-ui, 'DejaVu Sans', sans-serif";
 }
 
@@ -179,9 +179,9 @@ function drawTimeline() {
   const horizontal = axis(sheet.width);
   drawFrame(sheet, most, y);
   drawStack(sheet, horizontal, y);
-  const held = drawHeld(sheet, horizontal, y);
+  const reserved = drawReserved(sheet, horizontal, y);
   drawSteps(sheet, horizontal.x);
-  drawPeak(sheet, horizontal.x, y, held);
+  drawPeak(sheet, horizontal.x, y, reserved);
   drawCursor(sheet, horizontal.x);
 }
 

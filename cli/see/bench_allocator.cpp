@@ -36,8 +36,8 @@ std::vector<AllocatorWorkload> workloads(const Options& options) {
   return {std::move(workload)};
 }
 
-double held_over_live(const AllocatorRow& row, const AllocatorWorkload& workload) {
-  return static_cast<double>(row.peak_held_bytes) / static_cast<double>(workload.peak_live_bytes);
+double reserved_over_live(const AllocatorRow& row, const AllocatorWorkload& workload) {
+  return static_cast<double>(row.peak_reserved_bytes) / static_cast<double>(workload.peak_live_bytes);
 }
 
 void print_json(const AllocatorRow& row, const AllocatorWorkload& workload) {
@@ -49,8 +49,8 @@ void print_json(const AllocatorRow& row, const AllocatorWorkload& workload) {
   if (row.error.empty()) {
     json["ns_per_pair"] = row.ns_per_pair;
     json["windows"] = row.windows;
-    json["peak_held_bytes"] = row.peak_held_bytes;
-    json["held_over_live"] = held_over_live(row, workload);
+    json["peak_held_bytes"] = row.peak_reserved_bytes;
+    json["held_over_live"] = reserved_over_live(row, workload);
   } else {
     json["error"] = row.error;
   }
@@ -68,7 +68,7 @@ void print_words(const AllocatorRow& row, const AllocatorWorkload& workload) {
       fmt::format("{:16}  {:15}  {:7}  ", shortened(workload.name, 16), row.allocator, to_string(row.device));
   if (row.error.empty())
     fmt::print("{}{:>10.0f}  {:>5}  {:>5}  {:>9.3f}\n", cells, row.ns_per_pair, compact_bytes(workload.peak_live_bytes),
-               compact_bytes(row.peak_held_bytes), held_over_live(row, workload));
+               compact_bytes(row.peak_reserved_bytes), reserved_over_live(row, workload));
   else
     fmt::print("{}{:>10}  {}\n", cells, "-", row.error.size() <= kErrorWidth ? row.error : "absent (see below)");
 }

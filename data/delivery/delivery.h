@@ -17,7 +17,7 @@
 
 namespace bantam {
 
-/// One batch to make: a stretch of an epoch's order.
+/// One batch to make: consecutive samples of an epoch's order.
 struct BatchRequest {
   std::shared_ptr<const std::vector<std::int32_t>> order;
   std::int64_t epoch = 0;
@@ -51,7 +51,7 @@ class BatchDelivery {
   virtual ~BatchDelivery() = default;
   /// Reserves what one more batch needs and returns the work for it. `dtype` is that of finished images.
   virtual Work prepare(const BatchRequest& request, DType dtype) = 0;
-  /// Gives out the oldest prepared batch, whose work is done (all fields but the index).
+  /// Writes the oldest prepared batch, whose work is done, to `batch` (all fields but the index).
   virtual void deliver(const Context& context, Batch& batch) = 0;
   /// The work of the oldest prepared batch is done, but it is not asked for yet: it may go ahead.
   virtual void send_ahead() {}

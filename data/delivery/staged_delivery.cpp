@@ -120,7 +120,7 @@ StagedDelivery::StagedDelivery(DeliveryParts parts, CacheKind cache)
 }
 
 StagedDelivery::~StagedDelivery() {
-  // Blocks are given back below, so nothing may still read or write them. A device that failed has said so before.
+  // Blocks are released below, so nothing may still read or write them. A device that failed has said so before.
   try {
     synchronize(copy_stream_.get());
     for (const DeviceBlock& block : staging_) block.used.synchronize();

@@ -190,8 +190,8 @@ int main() {
   Model model(runtime, Device::cpu(), network.graph, {.seed = 1});
   Optimizer optimizer(model, optimizer_options);
   TrainingStep step(model, optimizer, loss);
-  Spots data(32, 1), held_out(8, 2);
-  Trainer trainer(step, data, &held_out, {.epochs = 12});
+  Spots data(32, 1), validation(8, 2);
+  Trainer trainer(step, data, &validation, {.epochs = 12});
   std::vector<std::unique_ptr<Callback>> own;
   for (const CallbackMaker& make : makers) trainer.add(*own.emplace_back(make()));
   const TrainResult result = trainer.run();

@@ -47,7 +47,7 @@ struct BfcAllocator::Impl {
   MemoryStats stats() const;
   std::vector<Holder> holders() const;
   std::uint64_t trimmable_bytes() const;
-  std::vector<MemoryRegion> held_regions() const;
+  std::vector<MemoryRegion> reserved_regions() const;
   /// Tells the trace (there is one, with room) of an allocation or free of `block`, after it was counted.
   template <class Block>
   void note_call(const Block& block, const Stream& stream, bool allocation) const noexcept {
@@ -139,7 +139,7 @@ std::uint64_t BfcAllocator::trimmable_bytes() const {
 
 AllocatorSnapshot BfcAllocator::snapshot() const {
   const std::lock_guard lock(impl_->mutex);
-  return {impl_->stats(), impl_->holders(), impl_->held_regions(), impl_->trimmable_bytes()};
+  return {impl_->stats(), impl_->holders(), impl_->reserved_regions(), impl_->trimmable_bytes()};
 }
 
 Device BfcAllocator::device() const { return impl_->device; }
@@ -284,9 +284,9 @@ std::uint64_t BfcAllocator::Impl::trim() {
 void BfcAllocator::Impl::set_limit(std::uint64_t limit_bytes) {
   if (limit_bytes == 0 && !options.growth) throw Error(options.name + ": without growth a limit is required");
   if (limit_bytes != 0 && limit_bytes < counters.pool_bytes) {
-    const std::uint64_t held = supply->held_by_live_bytes(idle_arena());
-    if (held > limit_bytes) throw limit_too_low(options.name, limit_bytes, held, stats());
-    if (supply->held_by_live_bytes() > limit_bytes) (void)release_arena();
+    const std::uint64_t reserved = supply->reserved_by_live_bytes(idle_arena());
+    if (reserved > limit_bytes) throw limit_too_low(options.name, limit_bytes, reserved, stats());
+    if (supply->reserved_by_live_bytes() > limit_bytes) (void)release_arena();
     frees.wait_for_all();
     frees.forget();
     supply->release_down_to(limit_bytes);
@@ -517,14 +517,14 @@ BfcStructure::Totals BfcAllocator::Impl::totals() const {
 
 // As `trim` does: an idle arena goes, and it waits for all frees, so that only what is live holds memory.
 std::uint64_t BfcAllocator::Impl::trimmable_bytes() const {
-  return counters.pool_bytes - supply->held_by_live_bytes(idle_arena());
+  return counters.pool_bytes - supply->reserved_by_live_bytes(idle_arena());
 }
 
-std::vector<MemoryRegion> BfcAllocator::Impl::held_regions() const {
-  std::vector<MemoryRegion> held;
-  for (const auto& region : structure.regions()) held.push_back({region.address, region.size});
-  std::ranges::sort(held, {}, &MemoryRegion::address);
-  return held;
+std::vector<MemoryRegion> BfcAllocator::Impl::reserved_regions() const {
+  std::vector<MemoryRegion> reserved;
+  for (const auto& region : structure.regions()) reserved.push_back({region.address, region.size});
+  std::ranges::sort(reserved, {}, &MemoryRegion::address);
+  return reserved;
 }
 
 std::string BfcAllocator::Impl::check() const {
@@ -550,7 +550,8 @@ std::string BfcAllocator::Impl::check() const {
   if (now.arena_bytes != arena.bytes()) return "the arena's bytes are not those counted";
   if (sum.free_bytes != now.free_bytes()) return "in use, free and the arena's idle bytes are not the pool";
   if (now.in_use_bytes + now.arena_idle_bytes() > now.peak_claimed_bytes) return "more is claimed than at the peak";
-  if (now.in_use_bytes > now.peak_bytes || now.pool_bytes > now.peak_pool_bytes) return "more is held than at the peak";
+  if (now.in_use_bytes > now.peak_bytes || now.pool_bytes > now.peak_pool_bytes)
+    return "more is reserved than at the peak";
   return "";
 }
 

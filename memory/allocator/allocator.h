@@ -83,7 +83,7 @@ class BfcAllocator {
   void free(void* address, Stream stream);
 
   /// Gives idle pages (of a RegionSource: wholly free regions) back, an idle arena's too; returns the bytes. Live
-  /// memory stays where it is. Waits for pending stream-ordered frees.
+  /// memory stays where it is. Waits for deferred stream-ordered frees.
   std::uint64_t trim();
 
   MemoryStats stats() const;

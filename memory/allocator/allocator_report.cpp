@@ -59,10 +59,10 @@ OutOfMemory out_of_memory(const std::string& allocator, const RefusedRequest& re
   return OutOfMemory(text, facts_of(request.bytes, stats));
 }
 
-OutOfMemory limit_too_low(const std::string& allocator, std::uint64_t limit_bytes, std::uint64_t held_bytes,
+OutOfMemory limit_too_low(const std::string& allocator, std::uint64_t limit_bytes, std::uint64_t reserved_bytes,
                           const MemoryStats& stats) {
   return OutOfMemory(fmt::format("the limit of {} cannot be set to {}: {} lie under live memory ({} in use)", allocator,
-                                 size_text(limit_bytes), size_text(held_bytes), size_text(stats.in_use_bytes)),
+                                 size_text(limit_bytes), size_text(reserved_bytes), size_text(stats.in_use_bytes)),
                      facts_of(0, stats));
 }
 

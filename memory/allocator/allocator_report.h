@@ -25,7 +25,7 @@ OutOfMemory out_of_memory(const std::string& allocator, const RefusedRequest& re
                           std::span<const Holder> holders);
 
 /// A limit below the `held` bytes of regions with live memory.
-OutOfMemory limit_too_low(const std::string& allocator, std::uint64_t limit_bytes, std::uint64_t held_bytes,
+OutOfMemory limit_too_low(const std::string& allocator, std::uint64_t limit_bytes, std::uint64_t reserved_bytes,
                           const MemoryStats& stats);
 
 }  // namespace bantam

@@ -94,7 +94,7 @@ class BfcStructure {
   void settle(FreeState state, std::uint64_t ticket);
   /// Makes all idle chunks free in `state` instead.
   void unsettle(FreeState state, std::uint64_t ticket);
-  bool has_pending(FreeState state) const { return pending_[state].oldest != kNoChunk; }
+  bool has_deferred(FreeState state) const { return deferred_[state].oldest != kNoChunk; }
 
   const Chunk& chunk(ChunkId id) const { return chunks_[id]; }
   /// Which free of its stream made a chunk free, whose state is not kIdle.
@@ -111,7 +111,7 @@ class BfcStructure {
   std::string check() const;
 
  private:
-  struct Pending {
+  struct DeferredFrees {
     ChunkId oldest = kNoChunk;
     ChunkId newest = kNoChunk;
   };
@@ -172,7 +172,7 @@ class BfcStructure {
   }
   ChunkId new_record();
   bool better_run(const Run& run, const Run& best, std::size_t bytes) const;
-  std::vector<Region>::iterator region_behind(std::uintptr_t address);
+  std::vector<Region>::iterator region_after(std::uintptr_t address);
   void enter_list(ChunkId id, FreeState state, std::uint64_t ticket, ChunkId after);
   void leave_list(ChunkId id);
   ChunkId make_free(ChunkId id, FreeState state, std::uint64_t ticket);
@@ -180,14 +180,14 @@ class BfcStructure {
 
   std::string check_region(const Region& region) const;
   std::string check_bins(FreeState state, std::uint64_t& seen) const;
-  std::string check_pending(FreeState state) const;
+  std::string check_deferred(FreeState state) const;
 
   std::vector<Chunk> chunks_;
-  std::vector<PendingFree> waits_;  // by chunk
+  std::vector<DeferredFree> waits_;  // by chunk
   ChunkId recycled_ = kNoChunk;
   std::vector<Region> regions_;
-  std::vector<FreeBins> bins_{1};    // by state
-  std::vector<Pending> pending_{1};  // by state; kIdle's stays empty
+  std::vector<FreeBins> bins_{1};           // by state
+  std::vector<DeferredFrees> deferred_{1};  // by state; kIdle's stays empty
   AddressMap map_;
   std::uint64_t free_chunks_ = 0;
 };

@@ -35,7 +35,7 @@ struct alignas(64) Chunk {
 static_assert(sizeof(Chunk) == 64);
 
 /// What only chunks that are free with state > 0 have; kept apart, for most programs never have one.
-struct PendingFree {
+struct DeferredFree {
   std::uint64_t ticket = 0;  ///< which free of its stream made it so
   ChunkId older = kNoChunk;  ///< neighbours in the state's list, by ticket
   ChunkId newer = kNoChunk;

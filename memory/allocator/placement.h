@@ -74,11 +74,11 @@ class ArenaHold {
   ~ArenaHold();
   ArenaHold(const ArenaHold&) = delete;
   ArenaHold& operator=(const ArenaHold&) = delete;
-  bool held() const { return held_; }
+  bool acquired() const { return acquired_; }
 
  private:
   BfcAllocator& allocator_;
-  bool held_;
+  bool acquired_;
 };
 
 }  // namespace bantam

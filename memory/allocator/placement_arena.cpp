@@ -29,7 +29,7 @@ bool PlacementArena::begin(std::shared_ptr<const PlacementPlan> plan, Stream str
 bool PlacementArena::hold(std::uintptr_t address, std::uint64_t bytes, Stream stream) {
   const bool there = chunk_ != kNoChunk && address_ == address && bytes_ >= bytes && same_stream(stream, stream_);
   if (!there || !idle() || following()) return false;
-  held_ = true;
+  acquired_ = true;
   return true;
 }
 

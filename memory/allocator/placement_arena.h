@@ -34,10 +34,10 @@ class PlacementArena {
   ChunkId chunk() const { return chunk_; }
   std::uint64_t bytes() const { return bytes_; }
   Stream stream() const { return stream_; }
-  bool idle() const { return live_.size() == 0 && !held_; }
+  bool idle() const { return live_.size() == 0 && !acquired_; }
   /// Keeps an idle arena, which must be where it is said to be, from being given up.
   bool hold(std::uintptr_t address, std::uint64_t bytes, Stream stream);
-  void let_go() { held_ = false; }
+  void let_go() { acquired_ = false; }
   std::uintptr_t address() const { return address_; }
   bool contains(const void* address) const { return reinterpret_cast<std::uintptr_t>(address) - address_ < bytes_; }
 
@@ -69,7 +69,7 @@ class PlacementArena {
   std::uintptr_t address_ = 0;
   std::uint64_t bytes_ = 0;
   Stream stream_;
-  bool held_ = false;
+  bool acquired_ = false;
   std::shared_ptr<const PlacementPlan> plan_;
   Place next_ = 0;
   std::vector<Placed> placed_;  // by place; grows to the longest plan's length

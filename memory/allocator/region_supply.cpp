@@ -95,7 +95,7 @@ bool RegionSupply::room_when_all_is_idle(std::size_t bytes, ChunkId also_free) c
   return fits_after_releasing(bytes, structure_.bytes_without_live(also_free));
 }
 
-std::uint64_t RegionSupply::held_by_live_bytes(ChunkId also_free) const {
+std::uint64_t RegionSupply::reserved_by_live_bytes(ChunkId also_free) const {
   return counters_.pool_bytes - structure_.bytes_without_live(also_free);
 }
 

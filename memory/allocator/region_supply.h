@@ -17,7 +17,7 @@ class RegionSupply final : public Supply {
   bool reserve(std::uint64_t bytes) override;
   bool release_and_grow(std::size_t bytes, FreeState own, bool& source_refused) override;
   bool room_when_all_is_idle(std::size_t bytes, ChunkId also_free) const override;
-  std::uint64_t held_by_live_bytes(ChunkId also_free) const override;
+  std::uint64_t reserved_by_live_bytes(ChunkId also_free) const override;
   std::uint64_t idle_bytes() const override;
   std::uint64_t release_idle() override;
   void release_down_to(std::uint64_t pool_bytes) override;

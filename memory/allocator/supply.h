@@ -34,7 +34,7 @@ class Supply {
   /// chunk that counts as free.
   virtual bool room_when_all_is_idle(std::size_t bytes, ChunkId also_free = kNoChunk) const = 0;
   /// What the pool comes down to when all free memory is idle and given back; `also_free` as above.
-  virtual std::uint64_t held_by_live_bytes(ChunkId also_free = kNoChunk) const = 0;
+  virtual std::uint64_t reserved_by_live_bytes(ChunkId also_free = kNoChunk) const = 0;
   /// What `release_idle` would give back now.
   virtual std::uint64_t idle_bytes() const = 0;
   /// Gives back all idle memory; returns the bytes. No work may use it.

@@ -80,8 +80,8 @@ std::string ProcessLimit::lines_text() const {
   return text;
 }
 
-ProcessLimit::Held ProcessLimit::held() const {
-  Held sum;
+ProcessLimit::Reserved ProcessLimit::reserved() const {
+  Reserved sum;
   for (const auto& [share, pool] : pools_) {
     const MemoryStats stats = pool.allocator->stats();
     sum.bytes += stats.pool_bytes;
@@ -95,9 +95,9 @@ ProcessLimit::Held ProcessLimit::held() const {
 // pool's own lock covers its growth, so it cannot be half grown). Where no such moment comes, nothing new is known.
 std::uint64_t ProcessLimit::measured_overhead() const {
   for (int i = 0; i < kMeasurements; ++i) {
-    const Held before = held();
+    const Reserved before = reserved();
     const std::uint64_t process = options_.process_bytes(before.bytes);
-    if (held() == before) return process - std::min(process, before.bytes);
+    if (reserved() == before) return process - std::min(process, before.bytes);
   }
   return 0;
 }
@@ -166,7 +166,7 @@ std::vector<OverheadLine> ProcessLimit::overhead() const {
 
 std::uint64_t ProcessLimit::pool_bytes() const {
   const std::lock_guard lock(mutex_);
-  return held().bytes;
+  return reserved().bytes;
 }
 
 void ProcessLimit::check_share(int share) const {

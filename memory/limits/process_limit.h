@@ -82,16 +82,16 @@ class ProcessLimit {
     std::uint64_t limit_bytes = 0;  // the last one given to it
   };
   /// What all pools hold, and a number that differs where any pool moved in between.
-  struct Held {
+  struct Reserved {
     std::uint64_t bytes = 0, changes = 0;
-    bool operator==(const Held&) const = default;
+    bool operator==(const Reserved&) const = default;
   };
 
   std::uint64_t bound() const;
   std::uint64_t shares_total() const;
   std::uint64_t fixed() const;
   std::uint64_t left_for(int share) const;
-  Held held() const;
+  Reserved reserved() const;
   std::uint64_t measured_overhead() const;
   std::vector<OverheadLine> grown(const std::string& name) const;
   void measure(const std::string& name);

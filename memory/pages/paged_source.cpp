@@ -121,7 +121,7 @@ class HostPages final : public PagedSource {
 
   std::size_t page_bytes() const override { return page_; }
   std::size_t growth_bytes() const override { return std::max(page_, kHugePage); }
-  AddressRange reserved() const override { return range_; }
+  AddressRange addresses() const override { return range_; }
   bool map(std::uintptr_t address, std::size_t bytes) override {
     open_.reserve_one();
     if (mprotect(pointer(address), bytes, PROT_READ | PROT_WRITE) != 0) {
@@ -177,7 +177,7 @@ class CudaPages final : public PagedSource {
   CudaPages& operator=(const CudaPages&) = delete;
 
   std::size_t page_bytes() const override { return page_; }
-  AddressRange reserved() const override { return range_; }
+  AddressRange addresses() const override { return range_; }
   bool map(std::uintptr_t address, std::size_t bytes) override {
     return cuda_backend::map_pages(device_.index, address, bytes, page_);
   }
@@ -199,11 +199,11 @@ class FakePagesSource final : public PagedSource {
     if (!std::has_single_bit(pages.page_bytes) || pages.page_bytes < 256)
       throw Error("a page is a power of two of at least 256 bytes");
     pages_.growth_bytes = std::max(pages.growth_bytes, pages.page_bytes);
-    pages_.reserved = pages.reserved / pages.page_bytes * pages.page_bytes;
+    pages_.address_bytes = pages.address_bytes / pages.page_bytes * pages.page_bytes;
   }
   std::size_t page_bytes() const override { return pages_.page_bytes; }
   std::size_t growth_bytes() const override { return pages_.growth_bytes; }
-  AddressRange reserved() const override { return {kFakeAddresses, pages_.reserved}; }
+  AddressRange addresses() const override { return {kFakeAddresses, pages_.address_bytes}; }
   bool map(std::uintptr_t, std::size_t bytes) override {
     if (pages_.capacity != 0 && bytes > pages_.capacity - mapped_) return false;
     mapped_ += bytes;

@@ -26,7 +26,7 @@ class PagedSource : public MemorySource {
   /// page where memory in larger aligned pieces is faster.
   virtual std::size_t growth_bytes() const { return page_bytes(); }
   /// All addresses; both ends lie on pages. The same for the source's life.
-  virtual AddressRange reserved() const = 0;
+  virtual AddressRange addresses() const = 0;
 
   /// Puts memory behind the whole pages from `address` on, none of which has any. False where the device has no more;
   /// then, and where it throws (a device that fails otherwise), nothing has changed.
@@ -41,7 +41,7 @@ struct FakePages {
   std::size_t page_bytes = std::size_t{64} << 10;
   std::size_t growth_bytes = 0;  ///< 0: one page
   std::size_t capacity = 0;      ///< most ever mapped; 0: no bound
-  std::size_t reserved = std::size_t{1} << 46;
+  std::size_t address_bytes = std::size_t{1} << 46;
 };
 
 /// Pageable host memory in pages of 64 KiB: small, so that small limits are used well and `trim` finds much; growth in

@@ -36,7 +36,7 @@ std::string accounts(const MemoryReport& report) {
   };
   for (const OverheadLine& overhead : report.overhead)
     line(overhead.name.substr(0, kOverheadWidth), overhead.bytes, "not the allocator's");
-  line("held", report.held_bytes(), "taken from the device");
+  line("held", report.reserved_bytes(), "taken from the device");
   line("  in use", stats.in_use_bytes, fmt::format("{} live allocations", stats.live_allocations));
   line("    requested", stats.requested_bytes, "what was asked for");
   line("    rounding", report.rounding_bytes(), "up to multiples of 256 B");
@@ -114,7 +114,7 @@ std::string to_json(const MemoryReport& report) {
   nlohmann::ordered_json json = {{"device", report.device},
                                  {"total_bytes", report.total_bytes()},
                                  {"overhead", nlohmann::ordered_json::array()},
-                                 {"held_bytes", report.held_bytes()},
+                                 {"held_bytes", report.reserved_bytes()},
                                  {"in_use_bytes", stats.in_use_bytes},
                                  {"requested_bytes", stats.requested_bytes},
                                  {"rounding_bytes", report.rounding_bytes()},

@@ -22,7 +22,7 @@ struct MemoryReport {
   std::vector<OverheadLine> overhead;
 
   /// Held from the device's source: in use, set aside or cached.
-  std::uint64_t held_bytes() const { return stats.pool_bytes; }
+  std::uint64_t reserved_bytes() const { return stats.pool_bytes; }
   /// Held for planned steps (placement.h), and not in use now.
   std::uint64_t set_aside_bytes() const { return stats.arena_idle_bytes(); }
   /// Held, and in use by nobody.
@@ -30,7 +30,7 @@ struct MemoryReport {
   /// What rounding requests up to 256 bytes costs.
   std::uint64_t rounding_bytes() const { return stats.in_use_bytes - stats.requested_bytes; }
   std::uint64_t overhead_bytes() const;
-  std::uint64_t total_bytes() const { return overhead_bytes() + held_bytes(); }
+  std::uint64_t total_bytes() const { return overhead_bytes() + reserved_bytes(); }
 };
 
 /// The state of `allocator` at one moment (taken under its lock), beside lines for what it does not hold. Thread-safe.

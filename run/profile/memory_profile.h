@@ -32,7 +32,7 @@ struct RunRange {
   std::uintptr_t address = 0;
   std::uint64_t bytes = 0;
   std::uint64_t offset = 0;
-  bool held = true;  ///< false: given back to the source during the run
+  bool reserved = true;  ///< false: given back to the source during the run
 };
 
 /// All addresses that a run used, put in a row in the order of their first use: offsets in it are the same in each run,

@@ -44,8 +44,8 @@ struct DatasetSplits {
 
 /// As a run opens them with `cache: ram`.
 inline DatasetSplits read_splits(Runtime& runtime, const SampleSplits& splits, bool verify = false) {
-  for (const auto& reader : {splits.train, splits.held_out}) reader->check(verify, runtime.threads());
-  return {read_dataset(runtime, *splits.train), read_dataset(runtime, *splits.held_out)};
+  for (const auto& reader : {splits.train, splits.validation}) reader->check(verify, runtime.threads());
+  return {read_dataset(runtime, *splits.train), read_dataset(runtime, *splits.validation)};
 }
 
 /// A batch on the host.

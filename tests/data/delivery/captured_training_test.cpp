@@ -145,8 +145,8 @@ struct Training : Callback {
   }
 
   TrainResult train(std::int64_t epochs, std::int64_t epoch = 0, std::int64_t update = 0) {
-    const auto data = source(true), held_out = source(false);
-    Trainer trainer(step, *data, held_out.get(),
+    const auto data = source(true), validation = source(false);
+    Trainer trainer(step, *data, validation.get(),
                     {.epochs = epochs,
                      .accumulate = kAccumulate,
                      .read_every = read_every,

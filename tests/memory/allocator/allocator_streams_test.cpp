@@ -163,7 +163,7 @@ TEST_F(AllocatorStreamsTest, regions_go_back_only_when_their_stream_is_done) {
   EXPECT_TRUE(streams_->finished({1, 1}));
 }
 
-TEST_F(AllocatorStreamsTest, trim_waits_for_pending_frees) {
+TEST_F(AllocatorStreamsTest, trim_waits_for_deferred_frees) {
   void* of_a = get(3 * kMiB, a_);
   void* of_b = get(3 * kMiB, b_);
   use_and_put(of_a, a_);

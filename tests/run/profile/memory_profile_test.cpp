@@ -23,7 +23,7 @@ TEST(AddressRow, PutsRangesInTheOrderOfTheirFirstUse) {
   EXPECT_EQ(row.ranges()[0].address, 0x9000u);
   EXPECT_EQ(row.ranges()[1].address, 0x5100u);
   EXPECT_EQ(row.ranges()[1].bytes, 0x400u) << "neighbours are one range";
-  EXPECT_FALSE(row.ranges()[1].held);
+  EXPECT_FALSE(row.ranges()[1].reserved);
   EXPECT_EQ(row.ranges()[2].address, 0x1000u);
   EXPECT_EQ(row.ranges()[3].address, 0xf000u) << "never used: last";
   EXPECT_EQ(row.offset(0x9100), 0x100u);
