@@ -107,9 +107,9 @@ class ConfigDocument {
   /// A complete YAML text that loads again to the same run: the file's keys in their order with overrides applied, then
   /// the defaults in the order in which they were read.
   std::string resolved_yaml() const;
-  /// A copy in which `path` (as in overrides) has another value, in YAML's flow style: for what a program decides where
-  /// the configuration leaves it open. Its resolved_yaml() is that of the same text read with the override
-  /// "path=value"; this document stays as it is. Throws ConfigError as an override does.
+  /// A copy in which `path` (as in overrides) has another value, in YAML's flow style: for a setting that the
+  /// configuration does not name and the program chooses. Its resolved_yaml() is that of the same text read with the
+  /// override "path=value"; this document stays as it is. Throws ConfigError as an override does.
   ConfigDocument with_value(std::string_view path, std::string_view value) const;
 
   struct Impl;  ///< hidden: the tree of nodes and its sources
@@ -143,7 +143,7 @@ class ConfigNode {
   /// The value in its type; throws ConfigError saying what was expected and what came. An integer may be written 16.0;
   /// booleans are true and false only; nan and infinities are refused; a number is not text (but "16" in quotes is).
   std::int64_t as_integer(IntegerRange range = {}) const;
-  std::optional<std::int64_t> as_integer_or_auto(IntegerRange range = {}) const;  ///< `auto` gives nothing
+  std::optional<std::int64_t> as_integer_or_auto(IntegerRange range = {}) const;  ///< nullopt for `auto`
   double as_number(NumberRange range = {}) const;
   bool as_boolean() const;
   std::string as_text() const;
