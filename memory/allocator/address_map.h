@@ -40,7 +40,7 @@ class AddressMap {
     std::size_t hole = home(address);
     while (slots_[hole] != chunk) [[unlikely]] hole = next(hole);
     for (std::size_t at = next(hole); slots_[at] != kNoChunk; at = next(at)) {
-      // An entry may fill the hole unless its home lies (cyclically) behind the hole.
+      // An entry may fill the hole unless its home lies (cyclically) after the hole.
       const std::size_t mask = slots_.size() - 1;
       if (((at - home(address_of(slots_[at]))) & mask) < ((at - hole) & mask)) continue;
       slots_[hole] = slots_[at];

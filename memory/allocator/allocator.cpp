@@ -1,4 +1,4 @@
-// BfcAllocator's public face: takes the lock and calls what stands behind.
+// BfcAllocator's public functions: each locks the mutex and calls Impl.
 #include "bantam/memory/allocator/allocator.h"
 
 #include <algorithm>
@@ -24,7 +24,7 @@
 
 namespace bantam {
 
-/// What stands behind a BfcAllocator: the structure, the streams' frees, the supply, the counters and the lock.
+/// The state of a BfcAllocator: the structure, the streams' frees, the supply, the counters and the lock.
 struct BfcAllocator::Impl {
   Impl(std::unique_ptr<MemorySource> source, Device the_device, AllocatorOptions the_options,
        std::unique_ptr<StreamOracle> oracle);
@@ -61,7 +61,7 @@ struct BfcAllocator::Impl {
   }
   std::string check() const;
 
-  mutable SpinLock mutex;  ///< held by the caller of everything here
+  mutable SpinLock mutex;  ///< locked by the callers of all member functions
   const Device device;
   AllocatorOptions options;
   BfcStructure structure;
@@ -418,7 +418,7 @@ void* BfcAllocator::Impl::place(std::size_t rounded, std::size_t bytes, Allocati
     depart();
     return nullptr;
   }
-  const PlacementArena::Placed& placed = arena.take(*next, bytes, tag);
+  const PlacementArena::Placed& placed = arena.occupy(*next, bytes, tag);
   counters.arena_in_use_bytes += placed.size;
   ++counters.planned_allocations;
   count_live(placed.size, bytes, tag.category);
@@ -458,7 +458,7 @@ const PlacementArena::Placed& BfcAllocator::Impl::live_place(const void* address
 
 ChunkId BfcAllocator::Impl::live_chunk(const void* address, const char* call) const {
   if (const ChunkId live = structure.find_live(address); live != kNoChunk) return live;
-  std::string why = "it was not allocated here (or its region was given back)";
+  std::string why = "it was not allocated here (or its region was released)";
   if (const ChunkId id = structure.containing(address); id != kNoChunk) {
     const Chunk& chunk = structure.chunk(id);
     const std::size_t offset = reinterpret_cast<std::uintptr_t>(address) - chunk.address;

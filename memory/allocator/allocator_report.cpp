@@ -21,7 +21,7 @@ std::string advice(const RefusedRequest& request, const MemoryStats& stats) {
   if (request.source_refused)
     return "The device has no more memory below the limit: close other programs that use it, or lower the batch size.";
   if (request.bytes <= stats.free_bytes())
-    return "Enough memory is free, but in pieces: raise the limit (memory: limits), or lower the batch size.";
+    return "Enough memory is free, but it is fragmented: raise the limit (memory: limits), or lower the batch size.";
   return "Lower the batch size, turn on recompute, or raise the limit (memory: limits).";
 }
 

@@ -124,12 +124,12 @@ void BfcStructure::remove_pages(ChunkId id, std::uintptr_t address, std::size_t 
   const auto region = std::prev(region_after(address));
   const std::uintptr_t region_end = region->address + region->size;
   const bool keeps_left = region->address < address, keeps_right = end < region_end;
-  ChunkId behind = whole.next;  // the first chunk right of the stretch, or the region's end
+  ChunkId after = whole.next;  // the first chunk after the removed range, or the region's end
   if (tail > 0) {
-    behind = new_chunk(end, tail);
-    link(behind, whole.next);
+    after = new_chunk(end, tail);
+    link(after, whole.next);
   }
-  link(kNoChunk, behind);
+  link(kNoChunk, after);
   chunks_[id].size = head;
   const ChunkId left_end = keeps_left && keeps_right ? new_end() : region->end;
   if (keeps_left) link(head > 0 ? id : whole.prev, left_end);
@@ -137,9 +137,9 @@ void BfcStructure::remove_pages(ChunkId id, std::uintptr_t address, std::size_t 
     insert_free(id, kIdle, 0, kNoChunk);
   else
     recycle(id);
-  if (tail > 0) insert_free(behind, kIdle, 0, kNoChunk);
+  if (tail > 0) insert_free(after, kIdle, 0, kNoChunk);
 
-  const Region right{end, region_end - end, behind, region->end};
+  const Region right{end, region_end - end, after, region->end};
   if (keeps_left) *region = {region->address, address - region->address, region->first, left_end};
   if (keeps_left && keeps_right) {
     regions_.insert(std::next(region), right);

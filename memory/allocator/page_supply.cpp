@@ -15,16 +15,16 @@ namespace {
 std::uintptr_t page_floor(std::uintptr_t address, std::size_t page) { return address & ~(std::uintptr_t{page} - 1); }
 std::uintptr_t page_ceil(std::uintptr_t address, std::size_t page) { return page_floor(address + page - 1, page); }
 
-// The whole pages inside of a stretch.
+// The whole pages inside of a range.
 AddressRange inner_pages(std::uintptr_t begin, std::size_t bytes, std::size_t page) {
   const std::uintptr_t first = page_ceil(begin, page);
   const std::uintptr_t end = page_floor(begin + bytes, page);
   return {first, end > first ? end - first : 0};
 }
 
-enum class RangeKind { unmapped, free, idle };  // idle: free, and its whole pages could be given back
+enum class RangeKind { unmapped, free, idle };  // idle: free, and its whole pages could be released
 
-/// Takes the stretches of a run, by address, and finds the best window of all runs.
+/// Receives the ranges of a run, by address, and finds the best window of all runs.
 class WindowSearch {
  public:
   WindowSearch(std::size_t bytes, std::size_t page) : bytes_(bytes), page_(page) {}
@@ -90,12 +90,12 @@ PageSupply::~PageSupply() {
   for (const auto& extent : structure_.regions()) source_->unmap(extent.address, extent.size);
 }
 
-// What the limit leaves for new pages.
+// The bytes that the limit allows for new pages.
 std::uint64_t PageSupply::room() const { return (limit() - counters_.pool_bytes) / page_ * page_; }
 
 // The window for `bytes` with the fewest pages that are not mapped, among idle memory and that of `own`, neither of
-// which holds `bytes` by itself. So it reaches into a stretch that is not mapped, and only chunks beside those are
-// looked at: how many live somewhere else does not matter.
+// which holds `bytes` by itself. So it reaches into a range that is not mapped, and only chunks beside those are looked
+// at: how many live somewhere else does not matter.
 PageWindow PageSupply::cheapest_growth(std::size_t bytes, FreeState own) const {
   if (bytes > addresses_.bytes) return {};
   const auto joins = [&](ChunkId id) {
@@ -112,7 +112,7 @@ PageWindow PageSupply::cheapest_growth(std::size_t bytes, FreeState own) const {
   for (const auto& extent : structure_.regions()) {
     search.add(at, extent.address - at, RangeKind::unmapped);
     at = extent.address + extent.size;
-    if (add_free(extent.first) == extent.end) continue;  // the run goes on behind it
+    if (add_free(extent.first) == extent.end) continue;  // the run continues after it
     search.end_run();
     if (search.best().cost_bytes == page_) return search.best();  // by address, and none needs less than a page
     ChunkId last = structure_.chunk(extent.end).prev;
@@ -191,7 +191,7 @@ bool PageSupply::map_window(const PageWindow& window, bool& source_refused) {
   return true;
 }
 
-// How far growth goes on behind the new pages that end a window: to the source's growth step, or, without growth, as
+// How far growth continues after the new pages that end a window: to the source's growth step, or, without growth, as
 // far as the limit.
 std::size_t PageSupply::extra_bytes(const PageWindow& window) const {
   const std::vector<AddressRange> holes = unmapped_in(window);
@@ -216,7 +216,7 @@ bool PageSupply::grow(std::size_t bytes, FreeState own, bool& source_refused) {
   return map_window(window, source_refused);
 }
 
-// Behind the last extent, where it can serve one request together with what is free at that end.
+// After the last extent, where it can serve one request together with what is free at that end.
 bool PageSupply::reserve(std::uint64_t bytes) {
   if (bytes > room()) return false;
   const auto& extents = structure_.regions();
@@ -239,7 +239,7 @@ std::vector<PageSupply::IdlePages> PageSupply::idle_pages() const {
 }
 
 // Unmaps idle pages outside of `keep`, the highest first, until the pool is at most `pool_bytes`; returns the bytes.
-// Where all go, the lowest first: what is cut off behind the last extent moves no other extent's record.
+// Where all go, the lowest first: removing the end of the last extent moves no other extent's record.
 std::uint64_t PageSupply::release_until(std::uint64_t pool_bytes, const PageWindow& keep) {
   const std::uintptr_t keep_begin = page_floor(keep.begin, page_), keep_end = page_ceil(keep.end, page_);
   std::uint64_t released = 0;
@@ -272,7 +272,7 @@ bool PageSupply::release_and_grow(std::size_t bytes, FreeState own, bool& source
   if (!window.found() || window.cost_bytes > limit() - (counters_.pool_bytes - idle_bytes())) return false;
   std::uint64_t missing = 0;
   for (const AddressRange& hole : unmapped_in(window)) missing += hole.bytes;
-  // Nobody knows how much a source that refused has left, so it gets back all there is.
+  // Nobody knows how much a source that refused has left, so all idle memory is released to it.
   release_until(source_refused ? 0 : page_floor(limit(), page_) - missing, window);
   return map_window(window, source_refused);
 }

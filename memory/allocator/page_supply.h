@@ -12,11 +12,11 @@
 
 namespace bantam {
 
-/// The structure's regions are the extents: maximal stretches of mapped pages, by address.
+/// The structure's regions are the extents: maximal runs of mapped pages, by address.
 ///
-/// Growth looks at all stretches of addresses that hold no live memory, and maps the pages that a request needs beside
-/// the free memory that is there already. Where limit or source refuse, idle pages anywhere are unmapped for it, so a
-/// request fails only where the pages that live memory lies on, and the request, pass the limit together.
+/// Growth looks at all address ranges without live memory and maps the pages that a request needs next to the memory
+/// that is free already. Where limit or source refuse, idle pages anywhere are unmapped for it, so a request fails only
+/// where the pages that live memory lies on, and the request, pass the limit together.
 class PageSupply final : public Supply {
  public:
   PageSupply(std::unique_ptr<PagedSource> source, BfcStructure& structure, const AllocatorOptions& options,
@@ -35,7 +35,7 @@ class PageSupply final : public Supply {
   std::string check() const override;
 
  private:
-  /// Whether a chunk can serve the request, and whether it counts as idle: its whole pages could be given back.
+  /// Whether a chunk can serve the request, and whether it counts as idle: its whole pages could be released.
   struct Use {
     bool eligible = false;
     bool idle = false;

@@ -1,4 +1,4 @@
-// Placement: allocation k of a stretch of a program, foreseen, gets place k of one arena.
+// Placement: the k-th allocation of a planned step is served at place k of one arena.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@ namespace bantam {
 
 class BfcAllocator;
 
-/// Where the allocations of a stretch of a program go, in their order. Immutable, so that it may be shared by threads.
+/// The arena offsets of a step's allocations, in their order. Immutable, so that threads may share it.
 class PlacementPlan {
  public:
   struct Entry {
@@ -44,7 +44,7 @@ class PlacementPlan {
 };
 
 /// While it lives, `allocator` serves the allocations on `stream` from its arena (BfcAllocator::reserve_arena), the
-/// k-th at the plan's place k. At the first that is not the plan's (another size, more of them, a place still taken)
+/// k-th at the plan's place k. At the first that is not the plan's (another size, more of them, a place still in use)
 /// the scope has *departed*: this and all later ones are served as ever. So it has from the start where the plan is
 /// null, the arena is too small, still in use or of another stream, or another scope is on. Requests on other streams
 /// are served as ever and change nothing. What was placed may be freed later than the scope ends.
@@ -68,8 +68,8 @@ class PlacementScope {
 /// (captured_work.h). Nothing is planned in it meanwhile.
 class ArenaHold {
  public:
-  /// Of the arena that begins at `address` with `bytes` or more, for work on `stream`; where it is not there, or in
-  /// use, nothing is held.
+  /// Acquires the arena that begins at `address` with `bytes` or more, for work on `stream`; `acquired` is false where
+  /// there is none or it is in use.
   ArenaHold(BfcAllocator& allocator, const void* address, std::uint64_t bytes, Stream stream);
   ~ArenaHold();
   ArenaHold(const ArenaHold&) = delete;

@@ -40,7 +40,7 @@ std::optional<PlacementArena::Place> PlacementArena::next(std::size_t bytes) con
   return next_;
 }
 
-const PlacementArena::Placed& PlacementArena::take(Place place, std::size_t requested, AllocationTag tag) {
+const PlacementArena::Placed& PlacementArena::occupy(Place place, std::size_t requested, AllocationTag tag) {
   const PlacementPlan::Entry& entry = plan_->entry(place);
   placed_[place] = {address_ + entry.offset, entry.bytes, requested, tag};
   live_.insert(placed_[place].address, place);

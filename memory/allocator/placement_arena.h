@@ -14,9 +14,8 @@
 
 namespace bantam {
 
-/// A stretch of memory (one live chunk of the structure) and the planned allocations that live in it. Places are the
-/// plan's entries: place k is live or not. No call but `begin` takes heap memory. The allocator's lock is held by the
-/// caller of everything here.
+/// A memory range (one live chunk of the structure) and the planned allocations that live in it. Places are the plan's
+/// entries: place k is live or not. Only `begin` allocates heap memory. Callers have locked the allocator.
 class PlacementArena {
  public:
   using Place = std::uint32_t;
@@ -28,7 +27,7 @@ class PlacementArena {
     AllocationTag tag;
   };
 
-  /// Takes over a chunk for work on `stream`, or lets go of it (kNoChunk, idle).
+  /// Becomes the given chunk, for work on `stream`; kNoChunk drops the current one, which is idle.
   void set(ChunkId chunk, std::uintptr_t address, std::uint64_t bytes, Stream stream);
 
   ChunkId chunk() const { return chunk_; }
@@ -52,7 +51,7 @@ class PlacementArena {
   /// The next place, if it is for `bytes` and free.
   std::optional<Place> next(std::size_t bytes) const;
   /// Makes the next place live.
-  const Placed& take(Place place, std::size_t requested, AllocationTag tag);
+  const Placed& occupy(Place place, std::size_t requested, AllocationTag tag);
   /// The live place that begins at `address`.
   std::optional<Place> find(const void* address) const;
   const Placed& placed(Place place) const { return placed_[place]; }

@@ -76,15 +76,15 @@ void pinned_free(void* address) noexcept;
 // CUDA virtual memory (cuda_virtual_memory.cpp). Pages are `page` bytes, a multiple of the granularity.
 /// The smallest page; 0 where the device or the driver has no virtual memory management.
 std::size_t page_granularity(int device);
-/// Addresses with nothing behind them, aligned to a page; 0 where there are not so many.
+/// Reserves addresses without memory, aligned to a page; 0 where there are not so many.
 std::uintptr_t reserve_addresses(int device, std::size_t bytes, std::size_t page);
-/// All of what `reserve_addresses` gave, with nothing mapped.
+/// Frees all that `reserve_addresses` returned; nothing is mapped there.
 void free_addresses(int device, std::uintptr_t address, std::size_t bytes) noexcept;
-/// Memory behind whole pages, for reading and writing by `device`; false where it has no more. What fails changes
+/// Maps memory to whole pages, for reading and writing by `device`; false where it has no more. A failure changes
 /// nothing.
 bool map_pages(int device, std::uintptr_t address, std::size_t bytes, std::size_t page);
 void unmap_pages(int device, std::uintptr_t address, std::size_t bytes, std::size_t page) noexcept;
-/// Bytes of the device that nobody has taken.
+/// Bytes of the device that nobody uses.
 std::uint64_t free_device_bytes(int device);
 
 /// A stream-ordered pool of the driver (cudaMallocAsync's) that keeps what is freed; null where the device has none.
@@ -95,7 +95,7 @@ void pool_destroy(void* pool) noexcept;
 /// Null where the device has no such memory.
 void* pool_malloc(void* pool, std::size_t bytes, void* stream);
 void pool_free(void* address, void* stream) noexcept;
-/// Most bytes that the pool has held.
+/// Most bytes that the pool has reserved.
 std::uint64_t pool_peak_bytes(void* pool);
 
 // Recorded work of a stream (cuda/cuda_graph.cpp). Recording is thread-local: other threads call what they like.

@@ -1,5 +1,5 @@
-// Names of devices and what is known of them, and what this process takes there beyond our own pools' count. A Device
-// is a value; the Runtime owns what stands behind it.
+// Names of devices, what is known of them, and the memory of this process there beyond our own pools. A Device is a
+// value; the Runtime owns its allocators and streams.
 #pragma once
 
 #include <cstdint>
@@ -69,7 +69,7 @@ std::vector<DeviceInfo> list_devices();
 /// Facts of one device; throws DeviceError where it does not exist.
 DeviceInfo device_info(Device device);
 
-/// A named part of what a process takes on a device besides the pools: "CUDA context", "cuDNN", … In bytes.
+/// A named part of a process' memory on a device besides the pools: "CUDA context", "cuDNN", … In bytes.
 struct OverheadLine {
   std::string name;
   std::uint64_t bytes = 0;
@@ -81,8 +81,8 @@ std::uint64_t total_bytes(std::span<const OverheadLine> lines);
 /// How a process' bytes were told.
 enum class ProcessMemoryMethod : std::uint8_t {
   driver,       ///< the driver's figure for this process (NVML)
-  card,         ///< what the card has in use, less what others had before this process' first meter: what they take
-                ///< later counts as ours, what they give back hides ours
+  card,         ///< what the card has in use, less what others used before this process' first meter: what they
+                ///< allocate later counts as ours, what they free later is subtracted from ours
   resident_set  ///< the CPU: pages of this process in memory, shared ones included
 };
 
@@ -96,11 +96,11 @@ struct ProcessMemory {
   std::uint64_t group_bytes = 0;  ///< CPU: what the process' control group holds, page cache included; 0: not known
 };
 
-/// Reads what this process takes on one device. Thread-safe. Copies read the same.
+/// Reads this process' memory on one device. Thread-safe. Copies read the same.
 class ProcessMeter {
  public:
-  /// Notes what others hold on the card, which needs no context: make it before the process' first use of the device.
-  /// Throws DeviceError where the device does not exist (also for meta devices, on which nobody takes anything).
+  /// Notes what others use of the card, which needs no context: make it before the process' first use of the device.
+  /// Throws DeviceError where the device does not exist (also for meta devices, which have no memory).
   explicit ProcessMeter(Device device);
 
   /// `pool_bytes`: what this process is known to hold there at least; the driver's figure is not taken below it. On a

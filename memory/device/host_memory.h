@@ -11,12 +11,12 @@
 
 namespace bantam {
 
-/// Why the host cannot hold a pool of `bytes`: it is more than `host` says this process can still take, swap included.
-/// `beside`: bytes outside the pool that are needed at times while it is there. Nothing: it can, or the system does not
-/// say what it has. The facts' limit_bytes is what the pool may take.
+/// Why the host cannot hold a pool of `bytes`: it is more than `host` says this process can still allocate, swap
+/// included. `beside`: bytes outside the pool that are needed at times while it exists. nullopt: it can, or the system
+/// does not say. The facts' limit_bytes is the largest pool possible.
 std::optional<OutOfMemory> refused_by_host(const HostInfo& host, std::uint64_t bytes, std::uint64_t beside = 0);
-/// Throws that for a pool on the CPU of this machine; nothing where `device` is another. Without it, the system ends a
-/// run that outgrows its container without a word.
+/// Throws that for a pool on the CPU of this machine; does nothing for other devices. Without it, the system ends a run
+/// that outgrows its container without a word.
 void require_host_memory(Device device, std::uint64_t bytes, std::uint64_t beside = 0);
 
 }  // namespace bantam

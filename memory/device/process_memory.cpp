@@ -1,6 +1,4 @@
 // Asks NVML by process, else the card as a whole; for the CPU, /proc.
-#include "bantam/memory/device/device.h"
-
 #include <algorithm>
 #include <map>
 #include <mutex>
@@ -8,6 +6,7 @@
 #include <unistd.h>
 
 #include "bantam/memory/device/cuda_backend.h"
+#include "bantam/memory/device/device.h"
 #include "bantam/memory/device/host_info.h"
 
 namespace bantam {
@@ -33,7 +32,7 @@ std::string_view to_string(ProcessMemoryMethod method) {
 namespace {
 
 struct BeforeContext {
-  std::uint64_t others_bytes = 0;           ///< what others held on the card
+  std::uint64_t others_bytes = 0;           ///< what others used of the card
   std::optional<std::uint64_t> own_figure;  ///< what NVML said of our number then: another process has it
 };
 

@@ -42,7 +42,7 @@ class OpenParts {
     parts_.clear();
     bytes_ = 0;
   }
-  /// Takes heap memory for one part more, where there is no room.
+  /// Allocates heap memory for one more part, where there is no room.
   void reserve_one() { parts_.reserve(parts_.size() + 1); }
   /// Joined with what `range` overlaps or touches. There is room for one part more.
   void add(AddressRange range) noexcept {
@@ -149,7 +149,7 @@ class HostPages final : public PagedSource {
  private:
   static constexpr std::size_t kMostParts = 1024;
 
-  // Takes the rights away, unless that makes too many parts or the kernel refuses.
+  // Revokes access, unless that makes too many parts or the kernel refuses.
   void close(AddressRange range) noexcept {
     if (open_.count_without(range) <= kMostParts && mprotect(pointer(range.begin), range.bytes, PROT_NONE) == 0)
       open_.remove(range);

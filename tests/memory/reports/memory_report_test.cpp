@@ -103,7 +103,7 @@ TEST_F(MemoryReportTest, WordsFitIn80ColumnsAndNameTheLargestHolders) {
   std::istringstream lines(text);
   for (std::string line; std::getline(lines, line);) EXPECT_LE(line.size(), 80u) << line;
   for (const char* part :
-       {"in use", "requested", "rounding", "cached", "\n  trim() gives", "CUDA context", "others", "limit"})
+       {"in use", "requested", "rounding", "cached", "\n  trim() releases", "CUDA context", "others", "limit"})
     EXPECT_NE(text.find(part), std::string::npos) << part << "\n" << text;
 }
 
