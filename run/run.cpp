@@ -1,4 +1,4 @@
-// Whole runs behind their public face: values in, values out.
+// The public functions of whole runs: values in, values out.
 #include "bantam/run/run.h"
 
 #include <utility>

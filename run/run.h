@@ -43,7 +43,7 @@ class Config {
   /// Samples of a batch; nothing without data, and where it is `auto` (see plan).
   std::optional<std::int64_t> batch_size() const;
   const Graph& graph() const;
-  /// What Model, Optimizer and TrainingStep take, for a loop of the program's own.
+  /// The arguments of Model, Optimizer and TrainingStep, for a training loop of the program's own.
   ModelOptions model_options() const;
   const OptimizerOptions& optimizer_options() const;
   const LossOptions& loss_options() const;
@@ -109,7 +109,7 @@ struct PlannedRun {
   Precision precision;
   RecomputeOptions recompute;
   std::uint64_t peak_bytes = 0;  ///< most bytes in use
-  std::uint64_t pool_bytes = 0;  ///< what is held: of the whole run, or, without data, of its steps
+  std::uint64_t pool_bytes = 0;  ///< reserved bytes: of the whole run, or, without data, of its steps
   CategoryBytes by_category;     ///< at the peak
   bool fits = true;              ///< into the request's memory
 };
@@ -120,7 +120,7 @@ struct MemoryPlan {
 };
 
 /// The memory of training, to the byte: nothing is allocated on the device and no data are read. Throws ConfigError,
-/// ShapeError, and OutOfMemory where no batch fits or a device cannot give what its shares take.
+/// ShapeError, and OutOfMemory where no batch fits or a device has less memory than its shares.
 MemoryPlan plan(const Config& config, const PlanRequest& request = {});
 
 }  // namespace bantam::run

@@ -1,4 +1,4 @@
-// The tree behind ConfigDocument (internal to base/config): nodes with their positions, and error messages that quote
+// The tree inside ConfigDocument (internal to base/config): nodes with their positions, and error messages that quote
 // the source line.
 #pragma once
 

@@ -29,8 +29,7 @@ StepGrid read_grid(const RunConfig& config, const BenchOptions& options, std::ui
 /// ConfigError.
 std::vector<StepCase> bench_cases(const RunConfig& config, const BenchOptions& options, std::uint64_t bytes);
 /// Of a row whose recompute the program chose: its predicted extra time beside the measured one, for which the step
-/// with nothing run again is measured too. Adds both to `json`; gives two lines, each after a newline. "" for other
-/// rows.
+/// without recompute is measured too. Adds both to `json`; returns two lines, each after a newline. "" for other rows.
 std::string add_extra(nlohmann::ordered_json& json, const RunConfig& config, const StepCase& row,
                       const StepMeasurement& measured, const BenchOptions& options);
 /// "f32", "f16", "bf16": the peers' short names, for narrow tables.
@@ -39,7 +38,7 @@ std::string short_name(Precision precision);
 std::string policy_name(const StepCase& step);
 /// "2.65M", "384K", "12B": at most five characters, powers of 1024.
 std::string compact_bytes(std::uint64_t bytes);
-/// "2510", "123k": whole where that takes at most so many digits.
+/// "2510", "123k": whole where that needs at most so many digits.
 std::string compact_rate(double per_second, int digits = 5);
 
 void add_bench_step(CLI::App& bench, Action& action);

@@ -1,4 +1,4 @@
-// What a planned run takes on a GPU besides its pool, as a table for people.
+// A planned run's memory on a GPU besides its pool, as a table for people.
 #pragma once
 
 #include <cstdint>

@@ -43,7 +43,7 @@ struct TrainReport {
 
 /// Several lines, each ended by a newline.
 std::string closing_summary(const TrainReport& report);
-/// accuracy and loss (held out, where that was evaluated, else of training), epochs, seconds, run_dir, and more.
+/// accuracy and loss (of validation where that was evaluated, else of training), epochs, seconds, run_dir, and more.
 nlohmann::ordered_json closing_json(const TrainReport& report);
 
 }  // namespace bantam::cli

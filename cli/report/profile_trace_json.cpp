@@ -43,7 +43,7 @@ class TraceWriter {
     counter["args"]["bytes"] = bytes;
     events_.push_back(std::move(counter));
   }
-  Json take() { return std::move(events_); }
+  Json release() { return std::move(events_); }
 
  private:
   static Json event(const std::string& name, const char* kind, std::int64_t at, int track) {
@@ -127,7 +127,7 @@ std::string trace_json(const MemoryProfile& profile) {
   add_phases(profile, writer);
   add_layers(profile, writer);
   add_calls(profile, writer);
-  const Json trace = {{"displayTimeUnit", "ms"}, {"otherData", about_json(profile)}, {"traceEvents", writer.take()}};
+  const Json trace = {{"displayTimeUnit", "ms"}, {"otherData", about_json(profile)}, {"traceEvents", writer.release()}};
   return trace.dump();
 }
 

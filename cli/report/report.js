@@ -16,7 +16,7 @@ function showLegend() {
 
 function showMoment() {
   const at = cursor === null ? peakInView() : cursor;
-  const reserved = data.events.held[at];
+  const reserved = reservedAt(at);
   const isPeak = inUse[at] === inUse[data.peak_tick];
   const words = `${cursor === null ? (isPeak ? "At the peak, call " : "Most here, call ") : "Call "}${exact(at)}: ${stepAt(at)}, ${phaseAt(at)}, ` +
     `${duration(data.events.us[at])} after the start. In use ${bytes(inUse[at])} (${exact(inUse[at])} bytes) of ` +
@@ -88,7 +88,7 @@ function pointAt(event) {
   showAll();
 }
 
-function leave(event) {
+function hideDetails(event) {
   if (event.pointerType !== "mouse") return;  // what was tapped stays
   cursor = null;
   picked = -1;
@@ -159,7 +159,7 @@ for (const id of ["timeline", "map"]) {
   const canvas = document.getElementById(id);
   canvas.addEventListener("pointermove", pointAt);
   canvas.addEventListener("pointerdown", pointAt);
-  canvas.addEventListener("pointerleave", leave);
+  canvas.addEventListener("pointerleave", hideDetails);
   canvas.addEventListener("keydown", steer);
 }
 document.getElementById("timeline").setAttribute("aria-label",

@@ -126,18 +126,23 @@ function drawStack({pen, width, ratio}, horizontal, y) {
   }
 }
 
+// Bytes reserved from the device after call `t`.
+function reservedAt(t) {
+  return data.events.held[t];
+}
+
 function drawReserved({pen, width}, horizontal, y) {
   pen.strokeStyle = color("ink");
   pen.lineWidth = 1.5;
   pen.setLineDash([6, 4]);
   pen.beginPath();
   for (let left = margin.left; left < width - margin.right; ++left) {
-    const at = y(data.events.held[horizontal.tick(left)]);
+    const at = y(reservedAt(horizontal.tick(left)));
     if (left === margin.left) pen.moveTo(left, at); else pen.lineTo(left, at);
   }
   pen.stroke();
   pen.setLineDash([]);
-  const last = data.events.held[view.upper - 1];
+  const last = reservedAt(view.upper - 1);
   pen.fillStyle = color("ink");
   pen.textAlign = "right";
   pen.textBaseline = "bottom";
@@ -174,7 +179,7 @@ function drawPeak({pen, width}, x, y, reserved) {
 function drawTimeline() {
   const sheet = prepare(document.getElementById("timeline"));
   let most = 1;
-  for (let t = view.lower; t < view.upper; ++t) most = Math.max(most, data.events.held[t]);
+  for (let t = view.lower; t < view.upper; ++t) most = Math.max(most, reservedAt(t));
   const y = n => sheet.height - margin.bottom - n / most * (sheet.height - margin.top - margin.bottom);
   const horizontal = axis(sheet.width);
   drawFrame(sheet, most, y);

@@ -123,7 +123,7 @@ class PrintEpochs : public Callback {
   void on_epoch_end(const EpochEvent& event) override {
     std::printf("epoch %2lld  loss %.4f", static_cast<long long>(event.epoch + 1), event.train.loss);
     for (const MetricValue& metric : event.validation.values)
-      std::printf("  held out %s %.3f", std::string(metric.name()).c_str(), metric.value());
+      std::printf("  validation %s %.3f", std::string(metric.name()).c_str(), metric.value());
     std::printf("\n");
   }
 };

@@ -1,4 +1,4 @@
-// Internal: what an allocator asks about streams, behind an interface so that tests can simulate streams that finish
+// Internal: the interface by which an allocator asks about streams, so that tests can simulate streams that finish
 // later.
 #pragma once
 

@@ -11,7 +11,7 @@
 namespace bantam {
 
 /// Owns the source. Keeps `counters.pool_bytes` (and its peak) equal to the bytes reserved from the source, and never
-/// above the limit, at every moment. What fails or throws leaves the structure as it was.
+/// above the limit, at every moment. A call that fails or throws does not change the structure.
 class Supply {
  public:
   /// `structure`, `options` and `counters` are the allocator's, and outlive this.

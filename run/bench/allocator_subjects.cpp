@@ -21,8 +21,8 @@ namespace {
 using Clock = std::chrono::steady_clock;
 constexpr double kWindowSeconds = 0.02;
 
-// A subject has allocate (null where there is no more), free, finish (waits for work under way) and held (bytes, now or
-// at most until now).
+// A subject has allocate (null where there is no more), free, finish (waits for work under way) and reserved (bytes,
+// now or at most until now).
 
 class Ours {
  public:
@@ -124,7 +124,7 @@ struct Slot {
   std::uint64_t bytes = 0;
 };
 
-/// One pass over the calls. Where a request is refused all is given back, and Error is thrown.
+/// One pass over the calls. Where a request is refused all is freed, and Error is thrown.
 template <class Subject, class AfterAllocation>
 void pass(Subject& subject, const AllocatorWorkload& workload, std::vector<Slot>& slots, AfterAllocation&& after) {
   try {
@@ -167,7 +167,7 @@ void measure_time(Subject& subject, const AllocatorWorkload& workload, double se
   row.windows = static_cast<std::int64_t>(windows.size());
 }
 
-/// `make` gives a fresh subject, or throws where there can be none.
+/// `make` returns a fresh subject, or throws where there can be none.
 template <class Make>
 AllocatorRow measure(const std::string& name, Device device, const AllocatorWorkload& workload, double seconds,
                      Make&& make) {
@@ -196,7 +196,7 @@ std::vector<AllocatorRow> measure_host(const AllocatorWorkload& workload, double
 }
 
 std::vector<AllocatorRow> measure_cuda(const AllocatorWorkload& workload, Device device, double seconds) {
-  // Which device is missing is known before anything is tried: all three rows give the same reason.
+  // A missing device is known before anything is tried: all three rows name the same reason.
   const auto on_device = [&](auto make) {
     return [device, make] {
       cuda_backend::require(device);

@@ -1,4 +1,5 @@
-// What a plan is held against: the pool's bytes, and whether the pool, the process or the card was what was named.
+// The limit that a plan is compared with: the pool's bytes, and whether the user named the pool, the process or the
+// card.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +20,7 @@ struct PlanFit {
   } of = Of::nothing;
   std::uint64_t bytes = 0;        ///< of that; never above the card's
   std::uint64_t asked_bytes = 0;  ///< before it was cut to the card
-  std::uint64_t shares = 0;       ///< of that, given to the device's shares
+  std::uint64_t shares = 0;       ///< of that, for the device's shares
   std::uint64_t pool = 0;         ///< what is left for the allocator, at least a byte; 0: everything fits
 
   /// Whether a plan can fail to fit.
@@ -36,11 +37,11 @@ struct PlanFit {
 std::string_view to_string(PlanFit::Of of);
 
 /// `memory` (0: not given), else the configuration's budget or limit for the device, whichever is
-/// less; on a GPU the card bounds both. Throws OutOfMemory where the device cannot give what its shares take.
+/// less; on a GPU the card bounds both. Throws OutOfMemory where the device has less memory than its shares.
 PlanFit plan_fit(const RunConfig& config, const PlanTarget& target, std::uint64_t memory);
 
 /// The batch size of a configuration with data; `auto` solved as `train` does, with the card's memory where the device
-/// is not here to be asked what is free. Throws OutOfMemory where no batch fits.
+/// is not in this machine to say what is free. Throws OutOfMemory where no batch fits.
 BatchChoice chosen_batch(const RunConfig& config, const PlanTarget& target, const PlanFit& fit);
 /// Its size, or the configuration's where that is not `auto`.
 std::int64_t settled_batch(const RunConfig& config, const PlanTarget& target, const PlanFit& fit);

@@ -15,7 +15,7 @@ bool contains(const RunRange& range, std::uintptr_t address) {
   return address >= range.address && address - range.address < range.bytes;
 }
 
-/// Addresses that were used but are held no more, merged into ranges.
+/// Addresses that were used but are no longer reserved, merged into ranges.
 std::vector<RunRange> released_ranges(std::span<const MemoryRegion> reserved, std::span<const TraceEvent> events) {
   std::vector<RunRange> ranges;
   for (const TraceEvent& event : events) {
@@ -89,7 +89,7 @@ AddressRow::AddressRow(std::span<const MemoryRegion> regions, std::span<const Tr
     const auto next = std::ranges::upper_bound(ranges_, event.address, {}, &RunRange::address);
     place(static_cast<std::size_t>(next - ranges_.begin()) - 1);
   }
-  for (std::size_t i = 0; i < placed.size(); ++i) place(i);  // held, never used
+  for (std::size_t i = 0; i < placed.size(); ++i) place(i);  // reserved, never used
   ranges_ = std::move(in_order);
 }
 

@@ -27,12 +27,12 @@ struct StepSpan {
   std::int64_t begin_ns = 0, end_ns = 0;  ///< the trace's clock
 };
 
-/// A stretch of addresses, and where it begins in the row of all.
+/// An address range, and its offset in the row of all ranges.
 struct RunRange {
   std::uintptr_t address = 0;
   std::uint64_t bytes = 0;
   std::uint64_t offset = 0;
-  bool reserved = true;  ///< false: given back to the source during the run
+  bool reserved = true;  ///< false: released to the source during the run
 };
 
 /// All addresses that a run used, put in a row in the order of their first use: offsets in it are the same in each run,

@@ -206,7 +206,7 @@ TEST_F(Profile, ThePageBeginsWithASentenceThatPlansStandFor) {
   const json none = plan("none");
   const auto peak = none["peak_bytes"].get<double>(),
              share = 100 * none["by_category"]["activation"].get<double>() / peak;
-  EXPECT_EQ(sentence.rfind(fmt::format("{:.0f} % of the peak of {} are activations; recompute: cheap would give {} (+",
+  EXPECT_EQ(sentence.rfind(fmt::format("{:.0f} % of the peak of {} are activations; recompute: cheap would need {} (+",
                                        share, format_byte_size(none["peak_bytes"].get<std::uint64_t>()),
                                        format_byte_size(plan("cheap")["peak_bytes"].get<std::uint64_t>())),
                            0),

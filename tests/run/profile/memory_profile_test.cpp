@@ -71,11 +71,11 @@ TEST(ProfileHeadline, NamesTheLargestPartAndWhatSaves) {
   const PlannedChange idle{.words = "recompute: all", .peak_bytes = 4 << 20, .is_recompute = true};
   const PlannedChange half{.words = "a batch of 4", .peak_bytes = 3 << 20};
   const std::string advised = profile_headline(4 << 20, at_peak, {saves, idle, half});
-  EXPECT_NE(advised.find("recompute: cheap would give 2.00 MiB"), std::string::npos) << advised;
+  EXPECT_NE(advised.find("recompute: cheap would need 2.00 MiB"), std::string::npos) << advised;
   EXPECT_EQ(advised.find("recompute: all"), std::string::npos) << advised;
   EXPECT_EQ(advised.find("a batch of 4"), std::string::npos) << advised;
   const std::string rest = profile_headline(4 << 20, at_peak, {idle, half});
-  EXPECT_NE(rest.find("recompute would save next to nothing, a batch of 4 would give 3.00 MiB"), std::string::npos)
+  EXPECT_NE(rest.find("recompute would save next to nothing, a batch of 4 would need 3.00 MiB"), std::string::npos)
       << rest;
 }
 
