@@ -28,7 +28,7 @@ struct PlanRow {
 
   /// What the run reserves, or, without data, the step.
   std::uint64_t reserved_bytes() const { return run ? run->pool_bytes : plan.pool_bytes; }
-  /// What both the run and the step get by with.
+  /// A pool that is enough for both the run and the step.
   std::uint64_t needed_pool() const;
 };
 
@@ -46,8 +46,8 @@ struct Plan {
 };
 
 /// Plans every case of the grid for the target (plan_target), which need not be in this machine: nothing is allocated
-/// and no data are read. `on_row` hears the plan after each row, the last of its rows. Throws ConfigError, ShapeError,
-/// and OutOfMemory where no batch fits or a device has less memory than its shares.
+/// and no data are read. `on_row` is called with the plan after each row, which is its last. Throws ConfigError,
+/// ShapeError, and OutOfMemory where no batch fits or a device has less memory than its shares.
 Plan plan(const RunConfig& config, const PlanTarget& target, const PlanOptions& options = {},
           const std::function<void(const Plan&)>& on_row = {});
 

@@ -16,7 +16,7 @@
 
 namespace bantam::run {
 
-/// What belongs to one run and not to its configuration.
+/// Options of one run that are not part of its configuration.
 struct TrainRunOptions {
   int threads = 0;                       ///< of the CPU; 0: all processors. Results do not depend on it
   std::filesystem::path run_dir;         ///< empty: runs/<config>-<date-time>
@@ -41,7 +41,7 @@ struct TrainOutcome {
   std::optional<MemoryStats> host, pinned;  ///< runs on a GPU: the data set's, and the upload buffers'
 };
 
-/// Trains the configuration's model on its data, as `bantam train` does: decides what is `auto`, plans the memory,
+/// Trains the configuration's model on its data, as `bantam train` does: decides every `auto`, plans the memory,
 /// reserves it, trains, and saves into the run's folder, which is locked meanwhile. `callbacks` hear the trainer's
 /// events after the run's own log. A run that stops or fails saves what it has trained and can be resumed:
 ///

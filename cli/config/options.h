@@ -19,7 +19,7 @@ class Validator;
 
 namespace bantam::cli {
 
-/// What the user typed for one subcommand.
+/// The command line of one subcommand, as typed.
 struct CommonOptions {
   std::string config;
   std::vector<std::string> overrides;                 ///< "key=value", as typed

@@ -6,7 +6,7 @@
 
 namespace bantam::cli {
 
-/// What `bantam plan --trace` was asked for.
+/// The options of `bantam plan --trace`.
 struct TraceOptions {
   std::string file, offsets_file;
   std::uint64_t capacity = 0;

@@ -1,4 +1,4 @@
-// What `bench step` and `bench memory` share: their options, and the rows that follow from them.
+// Shared by `bench step` and `bench memory`: their options, and the rows that follow from them.
 #pragma once
 
 #include <string>
@@ -22,7 +22,7 @@ struct BenchOptions {
 };
 
 void add_bench_options(CLI::App& command, BenchOptions& options);
-/// What the flags vary. Throws ConfigError naming the flag; `bytes`: as step_cases.
+/// The settings that the flags vary. Throws ConfigError naming the flag; `bytes`: as step_cases.
 StepGrid read_grid(const RunConfig& config, const BenchOptions& options, std::uint64_t bytes);
 /// One case a row: by precision, then recompute, then batch, then mode. `auto` as recompute (the default where there
 /// are bytes to fit and the configuration says nothing) is the policy of least work that fits `bytes`. Throws

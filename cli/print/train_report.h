@@ -1,4 +1,4 @@
-// What `bantam train` says: progress while it runs, and a closing summary for people or for machines.
+// The output of `bantam train`: progress while it runs, and a closing summary as text or JSON.
 #pragma once
 
 #include <chrono>
@@ -34,7 +34,7 @@ class ProgressCallback : public Callback {
   std::optional<std::chrono::steady_clock::time_point> first_;
 };
 
-/// The end of a run, and what only the program has measured.
+/// The outcome of a run, and the program's own measurements.
 struct TrainReport {
   const TrainOutcome& outcome;
   double seconds = 0;        ///< all of it: reading data, training, evaluation, saving

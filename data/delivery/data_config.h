@@ -46,7 +46,7 @@ struct CacheRoom {
 /// Other values are not changed.
 void settle_cache(DataOptions& options, const CacheRoom& room);
 
-/// What a run trains on and is judged by. Both sources share the runtime, which must outlive them.
+/// A run's training and validation batches. Both sources share the runtime, which must outlive them.
 struct OpenedData {
   std::unique_ptr<BatchSource> train;
   std::unique_ptr<BatchSource> validation;  ///< in order, without augmentation, every sample

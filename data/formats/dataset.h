@@ -1,4 +1,4 @@
-// Dataset: a whole split in host memory, for those who read it often (`cache: ram`).
+// Dataset: a whole split in host memory (`cache: ram`).
 #pragma once
 
 #include <cstddef>

@@ -9,10 +9,10 @@
 
 namespace bantam {
 
-/// Linear probing, removal by shifting back (no tombstones). A slot holds the chunk only: its address is asked of the
-/// caller, as `address_of(chunk)`, who needs that record next anyway. So slots are small, and there can be so many (at
-/// most one in eight is taken) that nearly every search ends where it began, as the processor expects. Addresses are
-/// multiples of 256.
+/// Linear probing, removal by shifting back (no tombstones). A slot holds the chunk only: the caller supplies its
+/// address, as `address_of(chunk)`, and reads that record next anyway. So slots are small, and the table is so sparse
+/// (at most one slot in eight is used) that nearly every search ends at its first slot, as the branch predictor
+/// expects. Addresses are multiples of 256.
 class AddressMap {
  public:
   AddressMap() : slots_(kFirstSlots, kNoChunk) {}

@@ -109,7 +109,7 @@ class BfcAllocator {
   bool reserve_pool(std::uint64_t bytes);
   /// Sets `bytes` aside for planned allocations on `stream` (placement.h), as one arena. There is one arena at a time:
   /// an idle one that is too small, or another stream's, is replaced. False where it is in use or there is no memory.
-  /// An idle arena is given up by `trim`, where a lower limit needs it, and when a request finds no other memory; not
+  /// An idle arena is released by `trim`, where a lower limit needs it, and when a request finds no other memory; not
   /// for a request that the limit forbids all the same, nor for an arena larger than the limit.
   bool reserve_arena(std::uint64_t bytes, Stream stream);
   /// Makes the arena free memory; false where something planned still lives in it.

@@ -64,8 +64,8 @@ class PlacementScope {
   bool on_;
 };
 
-/// While it lives, an allocator's idle arena is not given up: for launching work that was recorded in it
-/// (captured_work.h). Nothing is planned in it meanwhile.
+/// While it lives, an allocator's idle arena is not released: for launching work that was recorded in it
+/// (captured_work.h). No plan is followed in it meanwhile.
 class ArenaHold {
  public:
   /// Acquires the arena that begins at `address` with `bytes` or more, for work on `stream`; `acquired` is false where

@@ -1,4 +1,4 @@
-// Internal: the arena of one allocator: which plan is being followed, and what lies where.
+// Internal: the arena of one allocator: the plan being followed and the live places.
 #pragma once
 
 #include <functional>
@@ -34,7 +34,7 @@ class PlacementArena {
   std::uint64_t bytes() const { return bytes_; }
   Stream stream() const { return stream_; }
   bool idle() const { return live_.size() == 0 && !acquired_; }
-  /// Keeps an idle arena, which must be where it is said to be, from being given up.
+  /// Keeps an idle arena, if it has this address and at least these bytes, from being released.
   bool hold(std::uintptr_t address, std::uint64_t bytes, Stream stream);
   void let_go() { acquired_ = false; }
   std::uintptr_t address() const { return address_; }

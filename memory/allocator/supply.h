@@ -42,7 +42,7 @@ class Supply {
   /// Releases idle memory until the pool is at most `pool_bytes` (more where only whole regions can be released: then
   /// as little as possible).
   virtual void release_down_to(std::uint64_t pool_bytes) = 0;
-  /// What memory comes and goes in; 0: regions of any size.
+  /// The size of pages; 0: regions of any size.
   virtual std::size_t page_bytes() const { return 0; }
   /// "" or what is wrong with the regions.
   virtual std::string check() const { return ""; }

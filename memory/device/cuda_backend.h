@@ -39,17 +39,17 @@ void require(Device device);
 // All others throw CudaError naming the call (DeviceError without CUDA), unless they are noexcept.
 DeviceFacts device_facts(int device);
 
-/// What a device is, without making a context on it; `free_bytes` is 0.
+/// The facts of a device, without making a context on it; `free_bytes` is 0.
 DeviceFacts device_identity(int device);
 
 /// Whether this process has a context on the device, and making one.
 bool has_context(int device);
 void make_context(int device);
 
-/// What the driver counts for process `pid` on the device (NVML); nothing where there is no NVML, or it does not list
-/// that process (it has no context there, or lives in another process name space).
+/// The driver's figure for process `pid` on the device (NVML); nullopt where there is no NVML, or it does not list that
+/// process (it has no context there, or lives in another process name space).
 std::optional<std::uint64_t> process_bytes(int device, int pid);
-/// What all processes together hold on the card (NVML), without making a context; nothing where there is no NVML.
+/// The bytes in use on the card by all processes (NVML), without making a context; nullopt where there is no NVML.
 std::optional<std::uint64_t> card_used_bytes(int device);
 
 /// Sets the calling thread's current device; returns the one before.
@@ -98,13 +98,13 @@ void pool_free(void* address, void* stream) noexcept;
 /// Most bytes that the pool has reserved.
 std::uint64_t pool_peak_bytes(void* pool);
 
-// Recorded work of a stream (cuda/cuda_graph.cpp). Recording is thread-local: other threads call what they like.
+// Recorded work of a stream (cuda/cuda_graph.cpp). Recording is thread-local: other threads are not restricted.
 struct Recorded {
   void* executable = nullptr;
   std::int64_t kernels = 0;
 };
 void begin_capture(int device, void* stream);
-/// What was recorded since, ready to launch; throws where something in between could not be recorded.
+/// The work recorded since, ready to launch; throws where something in between could not be recorded.
 Recorded end_capture(int device, void* stream);
 /// Ends a recording, whatever became of it, and drops it.
 void abandon_capture(int device, void* stream) noexcept;

@@ -44,7 +44,7 @@ std::string to_string(Device device);
 /// and what is allowed.
 Device parse_device(std::string_view text);
 
-/// What a device is, for `bantam devices` and for kernels' choices. Sizes in bytes.
+/// The facts of a device, for `bantam devices` and for kernels' choices. Sizes in bytes.
 struct DeviceInfo {
   Device device;
   std::string name;  ///< "NVIDIA H200", "AMD EPYC …"
@@ -78,7 +78,7 @@ struct OverheadLine {
 
 std::uint64_t total_bytes(std::span<const OverheadLine> lines);
 
-/// How a process' bytes were told.
+/// How a process' bytes were measured.
 enum class ProcessMemoryMethod : std::uint8_t {
   driver,       ///< the driver's figure for this process (NVML)
   card,         ///< what the card has in use, less what others used before this process' first meter: what they
@@ -103,8 +103,8 @@ class ProcessMeter {
   /// Throws DeviceError where the device does not exist (also for meta devices, which have no memory).
   explicit ProcessMeter(Device device);
 
-  /// `pool_bytes`: what this process is known to hold there at least; the driver's figure is not taken below it. On a
-  /// GPU about 30 µs. Makes a context where there is none and NVML cannot be asked.
+  /// `pool_bytes`: a lower bound of this process' bytes there; a driver's figure below it is ignored. On a GPU about 30
+  /// µs. Makes a context where there is none and NVML cannot be asked.
   ProcessMemory read(std::uint64_t pool_bytes = 0) const;
 
  private:
@@ -118,10 +118,10 @@ class ProcessMeter {
 /// holds less than our pools do, is not us.
 bool is_own_figure(std::uint64_t figure_bytes, std::optional<std::uint64_t> before_context, std::uint64_t pool_bytes);
 
-/// What the driver counts for another process on a CUDA device; nothing where it does not say. Makes no context.
+/// The driver's figure for another process on a CUDA device; nullopt where it has none. Makes no context.
 std::optional<std::uint64_t> driver_process_bytes(Device device, int pid);
 
-/// What all processes hold on a CUDA device's card; nothing where NVML cannot be asked. Makes no context.
+/// The bytes in use on a CUDA device's card by all processes; nullopt without NVML. Makes no context.
 std::optional<std::uint64_t> card_used_bytes(Device device);
 
 }  // namespace bantam

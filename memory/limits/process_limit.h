@@ -38,21 +38,21 @@ struct ProcessLimitOptions {
 /// pool has the share as its limit, whatever the overhead. Where there is neither limit nor share, pools are not
 /// bounded.
 ///
-/// At every moment: overhead measured + reserve + the pools' limits ≤ the limit. Overhead never counts as less than was
-/// measured once, so that libraries that come and go do not push the limit about. Overhead that appears once there are
-/// pools uses up the reserve first. A pool's limit is set where its share of the rest changes, or where the pool could
-/// exceed it: a lower limit that the program set on its allocator stays until then. Thread-safe; locks allocators,
-/// which never lock this. The allocators must outlive it.
+/// At every moment: overhead measured + reserve + the pools' limits ≤ the limit. Overhead never counts as less than its
+/// highest measurement, so that libraries that load and unload do not move the limits. Overhead that appears once there
+/// are pools uses up the reserve first. A pool's limit is set where its share of the rest changes, or where the pool
+/// could exceed it: a lower limit that the program set on its allocator stays until then. Thread-safe; locks
+/// allocators, which never lock this. The allocators must outlive it.
 class ProcessLimit {
  public:
   /// Throws OutOfMemory where the shares do not fit into the limit or card.
   explicit ProcessLimit(ProcessLimitOptions options);
 
-  /// Adds what the overhead grew by since it was last looked at to the line `name`. Throws OutOfMemory, with the
+  /// Adds the growth of the overhead since its last measurement to the line `name`. Throws OutOfMemory, with the
   /// numbers, where the limit cannot hold it; then the line is noted, and no pool's limit has changed.
   void note_overhead(const std::string& name);
-  /// The run's kernels are loaded: what came since goes to the line "kernels", and the reserve shrinks to the late one.
-  /// What of it was used stays used. Throws as `note_overhead`.
+  /// The run's kernels are loaded: the overhead since then goes to the line "kernels", and the reserve shrinks to the
+  /// late one, less what was used of it. Throws as `note_overhead`.
   void settle();
   /// Measures the overhead again; where it grew, the limit of the whole device's pool is lowered (idle memory is
   /// released). Does nothing where nothing is bounded. Throws OutOfMemory where live memory is in the way; the next

@@ -1,4 +1,4 @@
-// PagedSource: addresses reserved once, memory mapped into them page by page and taken out again.
+// PagedSource: addresses reserved once, memory mapped to them and unmapped page by page.
 #pragma once
 
 #include <cstddef>
@@ -20,7 +20,7 @@ struct AddressRange {
 /// unmaps all before it destroys the source. Not thread-safe: the allocator that owns it serialises calls.
 class PagedSource : public MemorySource {
  public:
-  /// What can be mapped and unmapped by itself: a power of two, at least 256.
+  /// The unit of mapping and unmapping: a power of two, at least 256.
   virtual std::size_t page_bytes() const = 0;
   /// Growth goes on to a multiple of this where limit and device allow: a power of two, at least a page. More than a
   /// page where larger aligned blocks are faster.
@@ -35,7 +35,7 @@ class PagedSource : public MemorySource {
   virtual void unmap(std::uintptr_t address, std::size_t bytes) noexcept = 0;
 };
 
-/// What a paged fake is to look like; sizes in bytes.
+/// The properties of a fake paged source; sizes in bytes.
 struct FakePages {
   std::size_t page_bytes = std::size_t{64} << 10;
   std::size_t growth_bytes = 0;  ///< 0: one page
@@ -56,9 +56,9 @@ std::unique_ptr<PagedSource> make_paged_cuda_source(Device device);
 /// Addresses without memory (never touched): for meta devices and tests.
 std::unique_ptr<PagedSource> make_paged_fake_source(const FakePages& pages = {});
 
-/// What the allocator of a device sits on: pages where there are any, else regions. A meta device gets a fake with its
-/// target's pages, so that it grows and meets limits as the target does. Throws DeviceError where the device does not
-/// exist.
+/// The memory source of a device's allocator: pages where there are any, else regions. A meta device gets a fake with
+/// its target's pages, so that it grows and meets limits as the target does. Throws DeviceError where the device does
+/// not exist.
 std::unique_ptr<MemorySource> make_device_source(Device device);
 
 }  // namespace bantam

@@ -18,7 +18,7 @@ namespace bantam::models {
 ///     layer_kinds().add("mixed_pool", [](ConfigMap&) { return std::make_shared<MixedPool>(); });
 Registry<Reader<LayerPtr>>& layer_kinds();
 
-/// What a config's `model:` says, and where it says it (for errors found later, e.g. that the data has other shapes).
+/// A config's `model:` and its positions in the file (for errors found later, e.g. that the data has other shapes).
 struct ModelSpec {
   std::string name;  ///< `name:`, the zoo's name, or what the caller gave
   Graph graph;

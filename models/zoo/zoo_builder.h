@@ -1,4 +1,4 @@
-// Internal: what the zoo's networks with batch normalisation are made of.
+// Internal: the building blocks of the zoo's networks with batch normalisation.
 #pragma once
 
 #include <cstdint>

@@ -14,8 +14,8 @@ namespace bantam::run {
 /// Planned steps, captured ones too, have their pool reserved first.
 class StepSession {
  public:
-  /// Throws OutOfMemory where it does not fit. `trace` hears the device's allocator from its first call on, until it is
-  /// told otherwise; it must live as long as the session.
+  /// Throws OutOfMemory where it does not fit. `trace` records the device's allocator from its first call on, until it
+  /// is detached; it must live as long as the session.
   StepSession(const RunConfig& config, const StepCase& options, Device device, int threads,
               AllocationTrace* trace = nullptr);
   ~StepSession();

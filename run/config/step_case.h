@@ -10,7 +10,7 @@
 
 namespace bantam::run {
 
-/// What is varied between rows of a bench.
+/// The settings of one row of a bench.
 struct StepCase {
   std::int64_t batch = 1;
   Precision precision;

@@ -10,7 +10,7 @@
 
 namespace bantam::run {
 
-/// Bytes to fit into, and what they are of. Sizes in bytes.
+/// Bytes to fit into, and whether they bound the pool, the process or the card.
 struct PlanFit {
   enum class Of : std::uint8_t {
     nothing,  ///< a CPU without limit or budget: every row fits
@@ -21,15 +21,15 @@ struct PlanFit {
   std::uint64_t bytes = 0;        ///< of that; never above the card's
   std::uint64_t asked_bytes = 0;  ///< before it was cut to the card
   std::uint64_t shares = 0;       ///< of that, for the device's shares
-  std::uint64_t pool = 0;         ///< what is left for the allocator, at least a byte; 0: everything fits
+  std::uint64_t pool = 0;         ///< the allocator's part, at least a byte; 0: everything fits
 
   /// Whether a plan can fail to fit.
   bool any() const { return of != Of::nothing; }
-  /// What recompute is chosen for: as in `train`, a limit or budget, and not the card alone.
+  /// The bytes that recompute is chosen for: as in `train`, a limit or budget, and not the card alone.
   std::uint64_t chosen_pool() const { return of == Of::card ? 0 : pool; }
   /// What `bytes` would have to be for a pool of `pool_bytes`.
   std::uint64_t needed_bytes(const PlanTarget& target, std::uint64_t pool_bytes) const;
-  /// A line for people: "to fit a process of 1.00 GiB", with the card where it is what bounds; "" for nothing.
+  /// A line for people: "to fit a process of 1.00 GiB", with the card where it is the bound; "" for nothing.
   std::string to_text(const PlanTarget& target) const;
 };
 

@@ -23,8 +23,8 @@ struct PlanTarget {
 /// `named`, or the profile of the configuration's device.
 PlanTarget plan_target(const RunConfig& config, const std::optional<DeviceProfile>& named);
 /// The same with the overhead that a Runtime of this process has on the device before its first kernel, where the
-/// device is a GPU of this machine with a limit or shares: what is cut from them then is what the run's own Runtime
-/// cuts. Makes a context there. Without all that, or where it cannot be measured, the profile.
+/// device is a GPU of this machine with a limit or shares: the pool's part of them is then that of the run's own
+/// Runtime. Makes a context there. Without all that, or where it cannot be measured, the profile.
 PlanTarget measured_target(const RunConfig& config);
 
 /// What counts against a limit of the process besides the pool; 0 where only pools count.

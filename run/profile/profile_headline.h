@@ -1,4 +1,4 @@
-// What a memory profile says in one sentence: what most of the peak is, and what would lessen it, by plan.
+// A memory profile in one sentence: the largest category of the peak, and the planned changes that would lower it.
 #pragma once
 
 #include <cstdint>
