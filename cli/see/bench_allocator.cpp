@@ -20,8 +20,8 @@ constexpr const char* kAbout =
     "ResNet-50; or a file of lifetimes (--trace, as of `bantam plan --trace`). Memory\n"
     "is not touched. live: most requested bytes alive at one time. reserved: most\n"
     "bytes from the system after a fresh start (cudaMalloc: by how much the card's\n"
-    "free bytes fell). Without a GPU its rows say why they are empty; --device cpu\n"
-    "omits them.";
+    "free bytes fell); ratio: reserved over live. Without a GPU its rows say why they\n"
+    "are empty; --device cpu omits them.";
 
 struct Options {
   std::string trace, device = "auto";
@@ -68,7 +68,7 @@ void print_words(const AllocatorRow& row, const AllocatorWorkload& workload) {
   const std::string cells =
       fmt::format("{:16}  {:15}  {:7}  ", shortened(workload.name, 16), row.allocator, to_string(row.device));
   if (row.error.empty())
-    fmt::print("{}{:>10.0f}  {:>5}  {:>8}  {:>9.3f}\n", cells, row.ns_per_pair, compact_bytes(workload.peak_live_bytes),
+    fmt::print("{}{:>10.0f}  {:>5}  {:>8}  {:>6.3f}\n", cells, row.ns_per_pair, compact_bytes(workload.peak_live_bytes),
                compact_bytes(row.peak_reserved_bytes), reserved_over_live(row, workload));
   else
     fmt::print("{}{:>10}  {}\n", cells, "-", row.error.size() <= kErrorWidth ? row.error : "absent (see below)");
@@ -80,8 +80,8 @@ int bench_allocator(const Options& options) {
   const bool gpu = device.is_cuda();
   const std::vector<AllocatorWorkload> requests = workloads(options);
   if (!options.json)
-    fmt::print("{:16}  {:15}  {:7}  {:>10}  {:>5}  {:>8}  {:>9}\n", "requests", "allocator", "device", "ns a pair",
-               "live", "reserved", "res./live");
+    fmt::print("{:16}  {:15}  {:7}  {:>10}  {:>5}  {:>8}  {:>6}\n", "requests", "allocator", "device", "ns a pair",
+               "live", "reserved", "ratio");
   bool any = false;
   std::string reason;
   for (const AllocatorWorkload& workload : requests) {

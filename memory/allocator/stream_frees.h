@@ -16,7 +16,7 @@ namespace bantam {
 ///
 /// While there is only one party, all its free chunks are idle and nothing is recorded: in its own order it may use
 /// them at once. When a second party appears, all free chunks are marked as the first one's, once; from then on each
-/// free records a mark (at most kMostMarks are open for a stream; `poll` covers later frees).
+/// free records a mark (at most kMostMarks are open for a stream; later frees are covered on demand).
 class StreamFrees {
  public:
   StreamFrees(BfcStructure& structure, std::unique_ptr<StreamOracle> oracle);

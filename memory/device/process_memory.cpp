@@ -1,4 +1,6 @@
 // Asks NVML by process, else the card as a whole; for the CPU, /proc.
+#include "bantam/memory/device/device.h"
+
 #include <algorithm>
 #include <map>
 #include <mutex>
@@ -6,7 +8,6 @@
 #include <unistd.h>
 
 #include "bantam/memory/device/cuda_backend.h"
-#include "bantam/memory/device/device.h"
 #include "bantam/memory/device/host_info.h"
 
 namespace bantam {

@@ -51,8 +51,8 @@ class ProcessLimit {
   /// Adds the growth of the overhead since its last measurement to the line `name`. Throws OutOfMemory, with the
   /// numbers, where the limit cannot hold it; then the line is noted, and no pool's limit has changed.
   void note_overhead(const std::string& name);
-  /// The run's kernels are loaded: the overhead since then goes to the line "kernels", and the reserve shrinks to the
-  /// late one, less what was used of it. Throws as `note_overhead`.
+  /// The run's kernels are loaded: the overhead since then goes to the line "kernels", and the rest of the reserve
+  /// shrinks to the late one at most. Throws as `note_overhead`.
   void settle();
   /// Measures the overhead again; where it grew, the limit of the whole device's pool is lowered (idle memory is
   /// released). Does nothing where nothing is bounded. Throws OutOfMemory where live memory is in the way; the next

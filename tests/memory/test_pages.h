@@ -34,7 +34,7 @@ class TestPages final : public PagedSource {
       : log_(std::move(log)), inner_(make_paged_fake_source(pages)) {
     log_->mapped.resize(inner_->addresses().bytes / page_bytes());
   }
-  ~TestPages() override { EXPECT_EQ(log_->reserved, 0u) << "pages were not given back"; }
+  ~TestPages() override { EXPECT_EQ(log_->reserved, 0u) << "pages were not released"; }
 
   std::size_t page_bytes() const override { return inner_->page_bytes(); }
   std::size_t growth_bytes() const override { return inner_->growth_bytes(); }

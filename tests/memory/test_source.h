@@ -32,7 +32,7 @@ class TestSource final : public RegionSource {
  public:
   TestSource(std::shared_ptr<SourceLog> log, std::size_t capacity)
       : log_(std::move(log)), inner_(make_fake_source(capacity)) {}
-  ~TestSource() override { EXPECT_EQ(log_->reserved, 0u) << "regions were not given back"; }
+  ~TestSource() override { EXPECT_EQ(log_->reserved, 0u) << "regions were not released"; }
 
   void* acquire(std::size_t bytes) override {
     void* address = log_->fails(log_->acquires++, bytes) ? nullptr : inner_->acquire(bytes);

@@ -22,7 +22,7 @@ TEST_F(PlanTest, OneRowIsTheConfiguration) {
   EXPECT_FALSE(planned.fit.any());
 }
 
-TEST_F(PlanTest, RowsAreHeldAgainstMemory) {
+TEST_F(PlanTest, RowsAreComparedWithMemory) {
   const RunConfig config = tiny();
   const PlanTarget target = plan_target(config, std::nullopt);
   const Plan all = plan(config, target, {.grid = {.batches = {16, 48}, .whole_run = true}});

@@ -265,7 +265,7 @@ TEST_P(CapturedTrainingTest, a_stop_between_launches_goes_on_to_the_same_bits) {
   EXPECT_TRUE(resumed.finish() == expected);
 }
 
-// Between launches an arena may be given back, and its addresses may go to others: recordings made in it are of no use
+// Between launches an arena may be released, and its addresses may go to others: recordings made in it are of no use
 // then.
 TEST_P(CapturedTrainingTest, memory_may_be_given_back_and_taken_between_launches) {
   const Case given{.updates_a_launch = 4};

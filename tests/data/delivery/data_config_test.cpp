@@ -201,7 +201,7 @@ TEST(OpenData, TrainAndValidationSourcesFollowTheSection) {
   const Context context = Context::make(runtime, Device::cpu());
   const auto a = testing::whole_epoch(*data.validation, context, 0),
              b = testing::whole_epoch(*data.validation, context, 1);
-  EXPECT_EQ(a, b);  // nothing random in held-out batches
+  EXPECT_EQ(a, b);  // nothing random in validation batches
   EXPECT_EQ(a.at(0).labels, (std::vector<std::int32_t>{0, 1, 2, 3, 4, 5, 6, 7, 8, 9}));
   EXPECT_NE(testing::whole_epoch(*data.train, context, 0), testing::whole_epoch(*data.train, context, 1));
 }

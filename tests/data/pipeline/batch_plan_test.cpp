@@ -111,7 +111,7 @@ TEST(BatchPlanner, EveryCornerAndBothFlipsComeUp) {
   EXPECT_NEAR(flips, 10000, 354);  // five standard deviations of 20,000 fair draws
 }
 
-TEST(BatchPlanner, ASmallerWindowStaysInsideAndHeldOutImagesAreCutFromTheMiddle) {
+TEST(BatchPlanner, ASmallerWindowStaysInsideAndValidationImagesAreCutFromTheMiddle) {
   PipelineOptions options = augmented();
   options.augmentations[0] = random_crop({.height = 28, .width = 24});
   std::set<int> tops;

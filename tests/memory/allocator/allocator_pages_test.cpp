@@ -1,4 +1,4 @@
-// The allocator on pages: it takes what is needed, gives back what is idle, and fails only where live memory fills the
+// The allocator on pages: it reserves what is needed, releases what is idle, and fails only where live memory fills the
 // limit.
 #include <ctime>
 
@@ -156,7 +156,7 @@ TEST(AllocatorPages, trim_gives_every_idle_page_back_and_live_memory_stays) {
   EXPECT_EQ(rig.log->reserved, 0u);
 }
 
-// Who reads the pool twice must see that it moved in between, also where it holds what it held.
+// Two readings of the pool must show that it changed in between, also where its bytes are the same.
 TEST(AllocatorPages, whatever_moves_pages_counts_as_a_change_of_the_pool) {
   Rig rig({});
   const auto changes = [&] { return rig.allocator.stats().pool_changes; };
@@ -251,7 +251,7 @@ TEST(AllocatorPages, a_source_that_throws_half_way_changes_nothing) {
   allocator.free(a, {});
   allocator.free(c, {});
   allocator.trim();
-  allocator.free(b, {});  // now: hole, free, hole, live: a request of three blocks maps two stretches
+  allocator.free(b, {});  // now: hole, free, hole, live: a request of three blocks maps two ranges
   (void)d;
   source.throws = 1;
   const std::size_t reserved = source.reserved;

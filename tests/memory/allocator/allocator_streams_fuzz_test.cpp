@@ -74,7 +74,7 @@ class StreamsFuzz {
     }
     while (!live_.empty()) free_one();
     allocator_.trim();
-    EXPECT_EQ(log_->reserved + page_log_->reserved, 0u) << "all is free, so that all can be given back";
+    EXPECT_EQ(log_->reserved + page_log_->reserved, 0u) << "all is free, so that all can be released";
     EXPECT_EQ(streams_->open_marks, 0u);
     streams_->run_all();
   }

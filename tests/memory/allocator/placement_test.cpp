@@ -146,7 +146,7 @@ TEST_F(PlacementTest, departs_at_every_moment_without_failing) {
   }
   const PlacementScope scope(allocator_, plan, {});
   (void)run(program);
-  EXPECT_FALSE(scope.departed()) << "the next stretch goes as planned again";
+  EXPECT_FALSE(scope.departed()) << "the next scope goes as planned again";
 }
 
 TEST_F(PlacementTest, statistics_trace_and_holders_see_what_they_would_without) {

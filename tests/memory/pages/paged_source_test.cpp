@@ -134,7 +134,7 @@ TEST(PagedSource, holes_are_bounded_mappings) {
   for (std::size_t p = 1; p < pages; p += 2) source->unmap(begin + p * page, page);
   EXPECT_LE(mappings_in(source->addresses()), 2100u);
   for (std::size_t p = 1; p < pages; p += 2)
-    ASSERT_EQ(resident_bytes({begin + p * page, page}), 0u) << "hole " << p << " has not been given back";
+    ASSERT_EQ(resident_bytes({begin + p * page, page}), 0u) << "hole " << p << " has not been released";
   std::thread([] {}).join();
   for (std::size_t p = 0; p < pages; p += 32) bytes_at(begin + p * page)[0] = 2;
   for (std::size_t p = 1; p < pages; p += 2) ASSERT_TRUE(source->map(begin + p * page, page));

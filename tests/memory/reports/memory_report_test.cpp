@@ -1,4 +1,4 @@
-// The memory report: every line reconciles to the byte, and trim gives back what it says.
+// The memory report: every line reconciles to the byte, and trim releases the bytes it names.
 #include "bantam/memory/reports/memory_report.h"
 
 #include <memory>

@@ -15,7 +15,7 @@ using MemoryProfileTest = RunTest;
 TEST(AddressRow, PutsRangesInTheOrderOfTheirFirstUse) {
   const std::vector<MemoryRegion> regions = {{0x1000, 0x1000}, {0x9000, 0x2000}, {0xf000, 0x1000}};
   const std::vector<TraceEvent> events = {{.address = 0x9100, .bytes = 0x100},
-                                          {.address = 0x5100, .bytes = 0x100},  // in no region: given back since
+                                          {.address = 0x5100, .bytes = 0x100},  // in no region: released since
                                           {.address = 0x1000, .bytes = 0x100},
                                           {.address = 0x5200, .bytes = 0x300}};
   const AddressRow row(regions, events);
