@@ -62,7 +62,7 @@ inline HostBatch copy_batch(const Batch& batch, Stream stream) {
           to_host<std::int32_t>(batch.at(kLabels), stream)};
 }
 
-/// All that `next` still gives.
+/// All batches that `next` still returns.
 inline std::vector<HostBatch> rest_of_epoch(BatchSource& source, const Context& context) {
   std::vector<HostBatch> batches;
   Batch batch;

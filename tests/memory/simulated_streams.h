@@ -31,7 +31,7 @@ class SimulatedStreams {
   static Stream host() { return {}; }
   static bool is_host(Stream stream) { return !stream.device.is_cuda(); }
 
-  /// Gives work to a stream that must find `earlier` done when it runs (checked, not waited for). Host work runs at
+  /// Submits work to a stream that must find `earlier` done when it runs (checked, not waited for). Host work runs at
   /// once.
   Point submit(Stream stream, std::vector<Point> earlier = {}) {
     if (is_host(stream)) {

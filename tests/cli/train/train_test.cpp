@@ -1,4 +1,4 @@
-// `bantam train`: what a run leaves behind, what it says, stopping and going on.
+// `bantam train`: the files and the output of a run, stopping and resuming.
 #include "tests/cli/program.h"
 
 namespace bantam::cli {
@@ -216,7 +216,7 @@ TEST_F(Train, AFinishedRunGoesOnToMoreEpochs) {
   EXPECT_EQ(read("parts/state.safetensors"), read("whole/state.safetensors"));
 }
 
-/// Signals a run that is under way; gives its outcome.
+/// Signals a run that is under way; returns its outcome.
 class Stop : public Train, public testing::WithParamInterface<int> {};
 
 TEST_P(Stop, FinishesTheUpdateAndSavesAndResumesToTheSameBits) {

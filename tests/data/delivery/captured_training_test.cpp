@@ -88,7 +88,7 @@ struct Case {
   std::shared_ptr<std::int64_t> counted;  // calls of a HostCounter's forward
 };
 
-/// Everything that a run leaves behind.
+/// Everything that a run produces.
 struct Outcome {
   std::vector<float> master, moment2, statistics;
   std::vector<double> losses;  // of each update, in order
@@ -267,7 +267,7 @@ TEST_P(CapturedTrainingTest, a_stop_between_launches_goes_on_to_the_same_bits) {
 
 // Between launches an arena may be released, and its addresses may go to others: recordings made in it are of no use
 // then.
-TEST_P(CapturedTrainingTest, memory_may_be_given_back_and_taken_between_launches) {
+TEST_P(CapturedTrainingTest, memory_may_be_released_and_reused_between_launches) {
   const Case given{.updates_a_launch = 4};
   const Outcome expected = whole_run(GetParam(), given);
   Training run(GetParam(), given);

@@ -109,7 +109,7 @@ class NoMemoryLeft {
   std::vector<void*> taken_;
 };
 
-// Memory that runs out in `next` leaves the source where it was.
+// When memory runs out in `next`, the source does not move on.
 TEST_P(LoaderTest, OutOfMemoryCanBeTriedAgain) {
   for (const std::int64_t workers : {0, 2}) {
     auto one = source(with_workers(full(), workers, 2));

@@ -65,7 +65,7 @@ TEST(AllocatorGrowth, back_off_takes_less_and_ends_for_any_request) {
   }
 }
 
-TEST(AllocatorGrowth, free_regions_are_given_back_to_make_room) {
+TEST(AllocatorGrowth, free_regions_are_released_to_make_room) {
   Rig rig({.limit_bytes = 8 * kMiB});
   std::vector<void*> small;
   for (int i = 0; i < 6; ++i) small.push_back(rig.get(kMiB));
@@ -91,7 +91,7 @@ TEST(AllocatorGrowth, a_request_the_limit_forbids_changes_nothing_and_the_next_s
   rig.put(a);
 }
 
-TEST(AllocatorGrowth, trim_gives_back_what_is_free_while_other_memory_lives) {
+TEST(AllocatorGrowth, trim_releases_what_is_free_while_other_memory_lives) {
   Rig rig({});
   void* keep = rig.get(kMiB);
   void* a = rig.get(3 * kMiB);

@@ -33,7 +33,7 @@ struct Rig {
 
 char* plus(void* address, std::size_t bytes) { return static_cast<char*>(address) + bytes; }
 
-TEST(AllocatorPages, growth_maps_the_pages_that_are_needed_behind_those_there) {
+TEST(AllocatorPages, growth_maps_the_pages_that_are_needed_after_those_there) {
   Rig rig({});
   EXPECT_TRUE(rig.log->maps.empty());
   void* a = rig.get(5 * kMiB);

@@ -28,7 +28,7 @@ class PlacementTest : public ::testing::Test {
   static std::uintptr_t number(const void* address) { return reinterpret_cast<std::uintptr_t>(address); }
 
   /// Runs the program, with an allocation of `extra` bytes before call `at`, freed at the end. Checks that live ranges
-  /// are apart, and gives the addresses by buffer.
+  /// are apart, and returns the addresses by buffer.
   std::vector<void*> run(const Program& program, std::size_t at = ~std::size_t{0}, std::size_t extra = 512) {
     std::vector<void*> addresses(program.buffers.size(), nullptr);
     std::vector<bool> live(program.buffers.size(), false);

@@ -50,7 +50,7 @@ TEST_F(MemoryCuda, facts_are_plausible) {
   EXPECT_LE(info.free_bytes, info.total_bytes);
 }
 
-TEST_F(MemoryCuda, the_process_is_counted_with_what_it_takes_and_gives_back) {
+TEST_F(MemoryCuda, the_process_is_counted_with_what_it_allocates_and_releases) {
   const ProcessMeter meter(gpu_);
   make_device_ready(gpu_);
   const auto source = make_cuda_source(gpu_);

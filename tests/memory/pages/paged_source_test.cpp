@@ -79,7 +79,7 @@ TEST(PagedSource, the_system_gets_host_pages_back) {
   EXPECT_EQ(resident_bytes(range), 0u);
 }
 
-// The number behind `key` in /proc/FILE; -1 where there is none.
+// The number after `key` in /proc/FILE; -1 where there is none.
 long long proc_number(const std::string& file, const std::string& key) {
   std::ifstream lines("/proc/" + file);
   for (std::string line; std::getline(lines, line);)
