@@ -1,4 +1,4 @@
-// A 64-bit checksum of bytes, fast enough to be taken of everything that is written: it finds damage, not forgery.
+// A 64-bit checksum of bytes, fast enough for everything that is written: it detects damage, not forgery.
 #pragma once
 
 #include <cstddef>

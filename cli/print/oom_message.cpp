@@ -18,7 +18,7 @@ namespace {
 constexpr std::size_t kShownHolders = 5;
 constexpr std::size_t kColumns = 80, kPrefix = 15;  // "bantam: error: "
 
-/// What the pool could have: as configured, or, where nothing is, all that the device gave.
+/// The pool's limit: as configured, or, where nothing is, the bytes reserved when memory ran out.
 std::uint64_t bytes_there_were(const RunConfig& config, const OutOfMemory::Facts& facts) {
   const std::uint64_t bytes = bytes_to_fit(config);
   return bytes > 0 ? bytes : facts.limit_bytes > 0 ? facts.limit_bytes : facts.pool_bytes;

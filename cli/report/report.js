@@ -101,7 +101,7 @@ function showAll() {
   redraw();
 }
 
-// Where a key moves the cursor of both charts to: a call, null to let go, undefined for other keys.
+// Where a key moves the cursor of both charts: a call, null to clear it, undefined for other keys.
 function movedCursor(event) {
   const at = cursor === null ? peakInView() : cursor, far = Math.max(1, Math.round((view.upper - view.lower) / 10));
   const targets = {ArrowLeft: at - (event.shiftKey ? far : 1), ArrowRight: at + (event.shiftKey ? far : 1),

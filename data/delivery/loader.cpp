@@ -172,8 +172,8 @@ BatchRequest ImageBatchSource::Impl::request(std::int64_t index) {
   return {order, epoch, index * options.pipeline.batch_size, size_of(index)};
 }
 
-/// Starts the workers that are wanted; where no more threads are to be had, those that there are do the work. Threads
-/// beyond the depth would have nothing to do, and on a meta device there is no work at all.
+/// Starts the wanted workers; where the system refuses more threads, the existing ones do the work. Threads beyond the
+/// depth would have nothing to do, and on a meta device there is no work at all.
 bool ImageBatchSource::Impl::has_workers() {
   if (tuner.workers() == 0) return false;
   if (options.device.meta) return true;
@@ -210,8 +210,8 @@ void ImageBatchSource::Impl::fill() {
   }
 }
 
-/// Making batches ahead is a favour, for which no batch already made is lost: what fails is dropped, and reported when
-/// the batch it was for is due. With `send`, the copy of the next batch may run while the step works on the last one.
+/// Prefetching must not lose a batch already made: a failure is dropped, and reported when its batch is due. With
+/// `send`, the copy of the next batch may run while the step works on the last one.
 void ImageBatchSource::Impl::make_ahead(bool send) {
   try {
     fill();

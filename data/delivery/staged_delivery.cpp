@@ -128,7 +128,7 @@ StagedDelivery::~StagedDelivery() {
   }
 }
 
-/// Brings the data set to the device and lets go of the host's copy.
+/// Uploads the data set to the device and releases the host's copy.
 void StagedDelivery::cache_dataset() {
   const Stream stream = parts_.runtime->stream(parts_.device);
   BfcAllocator& allocator = parts_.runtime->allocator(parts_.device);

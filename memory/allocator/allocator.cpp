@@ -48,7 +48,7 @@ struct BfcAllocator::Impl {
   std::vector<Holder> holders() const;
   std::uint64_t trimmable_bytes() const;
   std::vector<MemoryRegion> reserved_regions() const;
-  /// Tells the trace (there is one, with room) of an allocation or free of `block`, after it was counted.
+  /// Records an allocation or free of `block` in the trace (there is one, with room), after it was counted.
   template <class Block>
   void note_call(const Block& block, const Stream& stream, bool allocation) const noexcept {
     trace->note({.allocation = allocation,
@@ -75,7 +75,7 @@ struct BfcAllocator::Impl {
   ChunkId find(std::size_t bytes, FreeState own, bool& source_refused);
   ChunkId usable(std::size_t bytes, FreeState own);
   ChunkId find_by_waiting(std::size_t bytes, FreeState own, bool& source_refused);
-  /// The arena's chunk where it could be given up, else kNoChunk.
+  /// The arena's chunk where it is idle and not acquired, else kNoChunk.
   ChunkId idle_arena() const { return arena.idle() ? arena.chunk() : kNoChunk; }
   bool arena_would_help(std::size_t bytes) const;
   void* place(std::size_t rounded, std::size_t bytes, AllocationTag tag);
@@ -381,8 +381,8 @@ bool BfcAllocator::Impl::reserve_arena(std::uint64_t bytes, Stream stream) {
   return true;
 }
 
-// Whether `bytes`, for which there is no other memory, may be had when the arena is given up: as the limit goes (what
-// the source has, nobody knows).
+// Whether releasing the arena would make room for `bytes` under the limit, where there is no other memory (nobody knows
+// what the source has).
 bool BfcAllocator::Impl::arena_would_help(std::size_t bytes) const {
   const ChunkId chunk = idle_arena();
   return chunk != kNoChunk && (structure.free_around(chunk) >= bytes || supply->room_when_all_is_idle(bytes, chunk));
@@ -426,7 +426,7 @@ void* BfcAllocator::Impl::place(std::size_t rounded, std::size_t bytes, Allocati
   return reinterpret_cast<void*>(placed.address);
 }
 
-// What another stream used last may lie under the next planned allocation: the arena's stream waits for it.
+// Another stream may have used the next planned allocation's place last: the arena's stream waits for it.
 void BfcAllocator::Impl::free_placed(void* address, Stream stream) {
   const PlacementArena::Placed& placed = live_place(address, "free");
   if (trace != nullptr) trace->reserve();
@@ -515,7 +515,7 @@ BfcStructure::Totals BfcAllocator::Impl::totals() const {
   return sum;
 }
 
-// As `trim` does: an idle arena goes, and it waits for all frees, so that only what is live holds memory.
+// As `trim` would: an idle arena is released and all frees are done, so that only live bytes keep memory reserved.
 std::uint64_t BfcAllocator::Impl::trimmable_bytes() const {
   return counters.pool_bytes - supply->reserved_by_live_bytes(idle_arena());
 }

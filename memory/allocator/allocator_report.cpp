@@ -1,4 +1,4 @@
-// Words for memory that ran out.
+// The messages of OutOfMemory.
 #include "bantam/memory/allocator/allocator_report.h"
 
 #include <algorithm>

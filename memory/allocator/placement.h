@@ -45,9 +45,9 @@ class PlacementPlan {
 
 /// While it lives, `allocator` serves the allocations on `stream` from its arena (BfcAllocator::reserve_arena), the
 /// k-th at the plan's place k. At the first that is not the plan's (another size, more of them, a place still in use)
-/// the scope has *departed*: this and all later ones are served as ever. So it has from the start where the plan is
-/// null, the arena is too small, still in use or of another stream, or another scope is on. Requests on other streams
-/// are served as ever and change nothing. What was placed may be freed later than the scope ends.
+/// the scope has *departed*: this and all later ones are served without the plan. It has departed from the start where
+/// the plan is null, the arena is too small, still in use or of another stream, or another scope is active. Requests on
+/// other streams are served without the plan and change nothing. Placed allocations may outlive the scope.
 class PlacementScope {
  public:
   PlacementScope(BfcAllocator& allocator, std::shared_ptr<const PlacementPlan> plan, Stream stream);

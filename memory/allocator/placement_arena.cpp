@@ -1,4 +1,4 @@
-// Taking and giving back planned places.
+// Allocation and release of planned places.
 #include "bantam/memory/allocator/placement_arena.h"
 
 #include <algorithm>

@@ -114,8 +114,8 @@ std::vector<OverheadLine> ProcessLimit::grown(const std::string& name) const {
   return lines;
 }
 
-// Notes what is new. Once there are pools it came late, and that is what the reserve is for; what comes before them
-// they are made with less for. Without a bound nothing is kept free, so that nothing is drawn.
+// Notes new overhead. Once there are pools it is drawn from the reserve; before, the pools are made smaller. Without a
+// bound there is no reserve to draw from.
 void ProcessLimit::measure(const std::string& name) {
   const std::uint64_t before = total_bytes(overhead_);
   overhead_ = grown(name);

@@ -102,7 +102,7 @@ class OpenParts {
   std::uint64_t bytes_ = 0;
 };
 
-/// One mapping without access rights; rights are given and taken by the page. What is taken back is dropped at once.
+/// One mapping without access rights; rights are granted and revoked by the page. Unmapped pages are dropped at once.
 ///
 /// The kernel cuts the mapping wherever rights change, and bounds a process' mappings (vm.max_map_count, 65,530), its
 /// threads' stacks included. So there are at most kMostParts accessible parts: a hole that would make one more is
