@@ -1,5 +1,5 @@
-// Ctrl-C, SIGTERM and a hangup ask a run to stop and save. Schedulers and wrappers often send two: nothing that comes
-// within a second of the first one counts as a further wish.
+// Ctrl-C, SIGTERM and a hangup ask a run to stop and save. Schedulers and wrappers often send two: signals within a
+// second of the first one do not count as another request.
 #pragma once
 
 namespace bantam::cli {

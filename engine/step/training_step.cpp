@@ -407,7 +407,7 @@ bool TrainingStep::replay(const CapturedUpdates& captured) {
   if (!placements_ || !reserve_arena()) return false;
   const Stream stream = model_.runtime().stream(model_.device());
   const ArenaHold hold(memory(), captured.arena, captured.arena_bytes, stream);
-  if (!hold.held()) return false;
+  if (!hold.acquired()) return false;
   captured.work.launch();
   model_.parameters().partial_gradients().set_narrow(captured.narrow);
   for (int i = 0; i < captured.updates; ++i) note_update();

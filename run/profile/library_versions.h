@@ -1,4 +1,4 @@
-// Versions of the libraries behind the kernels, for `bantam devices`.
+// Versions of the libraries that kernels call, for `bantam devices`.
 #pragma once
 
 #include <string>

@@ -1,4 +1,4 @@
-// Position: where a run stands, as its state file keeps it.
+// Position: the epoch and update of a run, as stored in its state file.
 #pragma once
 
 #include <cstdint>
@@ -9,10 +9,10 @@
 
 namespace bantam::run {
 
-/// Where a run goes on.
+/// The epoch and update at which a run resumes.
 struct Position {
   std::int64_t epoch = 0, update = 0;
-  // What `update` means nothing without: a run stopped inside an epoch goes on with the same.
+  // `update` depends on these: a run stopped inside an epoch resumes with the same values.
   std::int64_t effective_batch = 0;  ///< samples an update
   std::int64_t batches = 0;          ///< in an epoch
   std::int64_t seed = 0;
@@ -21,9 +21,9 @@ struct Position {
   void register_state(StateRegistry& state);
 };
 
-/// Where a run goes on from `saved`, read from a state file of `folder`, as `config` says; `now` is what the beginning
-/// of a new run of it would be. Throws DataError for numbers that cannot be, ConfigError where the run has finished its
-/// epochs, or stopped inside an epoch whose batches or order were others.
+/// The position at which a run of `config` resumes from `saved`, read from a state file of `folder`; `now` is the first
+/// position of a new run. Throws DataError for impossible numbers, ConfigError where the run has finished its epochs,
+/// or stopped inside an epoch with other batches or another order.
 Position resumed_position(const Position& saved, const Position& now, const RunConfig& config,
                           const std::filesystem::path& folder);
 

@@ -25,8 +25,9 @@ class TrainingRun {
   TrainingRun(const TrainingRun&) = delete;
   TrainingRun& operator=(const TrainingRun&) = delete;
 
-  /// Trains to the end or until `stop` (may be empty) says so, and saves into the directory. What an error leaves of
-  /// the training is saved too, except where gradients were not finite and an earlier state exists; then it is thrown.
+  /// Trains to the end or until `stop` (may be empty) says so, and saves into the directory. After an error the
+  /// training so far is saved too, except where gradients were not finite and an earlier state exists; then it is
+  /// thrown.
   TrainResult train(const RunDirectory& directory, std::function<bool()> stop, std::span<Callback* const> callbacks);
 
   const RunPlan& plan() const { return plan_; }

@@ -127,7 +127,7 @@ train: {epochs: 2, optimizer: {sgd: {learning_rate: 0.1}}}
 TEST(Program, RunsAWholeConfiguration) {
   models::layer_kinds().add("own_norm", [](ConfigMap&) -> LayerPtr { return std::make_shared<OwnNorm>(); });
   sample_formats().add("flat", [](ConfigMap&) {
-    return SampleSplits{.train = std::make_shared<Flat>(32), .held_out = std::make_shared<Flat>(16)};
+    return SampleSplits{.train = std::make_shared<Flat>(32), .validation = std::make_shared<Flat>(16)};
   });
   augmentations().add("speck", [](ConfigMap&) { return std::make_shared<const Speck>(); });
 

@@ -38,10 +38,10 @@ TEST_P(MemoryReportOfModel, NamesLayersAndReleasesWhatItSays) {
   EXPECT_EQ(cached.holders.size(), 1u);
   EXPECT_GT(cached.trimmable_bytes, 0u);
   EXPECT_EQ(runtime().allocator(device()).trim(), cached.trimmable_bytes);
-  EXPECT_EQ(runtime().memory_report(device()).held_bytes(), cached.held_bytes() - cached.trimmable_bytes);
+  EXPECT_EQ(runtime().memory_report(device()).reserved_bytes(), cached.reserved_bytes() - cached.trimmable_bytes);
   last = Tensor();
   const MemoryReport empty = runtime().memory_report(device());
-  EXPECT_EQ(empty.trimmable_bytes, empty.held_bytes()) << "nothing live is in the way";
+  EXPECT_EQ(empty.trimmable_bytes, empty.reserved_bytes()) << "nothing live is in the way";
   EXPECT_EQ(runtime().allocator(device()).trim(), empty.trimmable_bytes);
   const MemoryReport nothing = runtime().memory_report(device());
   EXPECT_EQ(nothing.total_bytes(), nothing.overhead_bytes());

@@ -36,7 +36,7 @@ class RefusingPages final : public PagedSource {
   }
   ~RefusingPages() override { ::munmap(reinterpret_cast<void*>(begin_), kBytes); }
   std::size_t page_bytes() const override { return 256; }
-  AddressRange reserved() const override { return {begin_, kBytes}; }
+  AddressRange addresses() const override { return {begin_, kBytes}; }
   bool map(std::uintptr_t, std::size_t) override { return !refusals_.refuse(); }
   void unmap(std::uintptr_t, std::size_t) noexcept override {}
   const char* name() const override { return "refusing pages"; }
