@@ -11,7 +11,7 @@ Modes:       eager    kernels as PyTorch calls them
              compile  torch.compile of model and loss, then the whole step in one CUDA graph (on the CPU without graph)
 Precisions:  f32 (no TF32), f16 (autocast, dynamic loss scale), bf16 (autocast)
 
-Images are channels_last and lie on the device; the optimizer is the one of Bantam's configuration for the model. Needs PyTorch 2.4 or later.
+Images are channels_last and lie on the device; the optimizer is the one of Bantam's configuration for the model. Needs PyTorch 2.5 or later.
 """
 import argparse
 import gc
