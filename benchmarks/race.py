@@ -4,11 +4,11 @@
 Each alternation runs `bantam bench step` and the peer programs one after the other on the same machine; a case's time is the median over the
 alternations, and its ratio is the best peer's time over Bantam's (above 1: Bantam is faster). The spread is that of the alternations' own ratios.
 
-  benchmarks/race.py --bantam build/bantam --peers DIR separable_cnn:16,128,1024,4096 resnet50:256
-  benchmarks/race.py --bantam build/bantam --peers DIR --precision float32 separable_cnn:128,1024
-  benchmarks/race.py --bantam build/bantam --peers DIR --cpu --threads 2 separable_cnn:64 mobilenet_v1:8
+  benchmarks/race.py --bantam build/bantam separable_cnn:16,128,1024,4096 resnet50:256
+  benchmarks/race.py --bantam build/bantam --precision float32 separable_cnn:128,1024
+  benchmarks/race.py --bantam build/bantam --cpu --threads 2 separable_cnn:64 mobilenet_v1:8
 
-DIR holds torch_step.py and, for the separable CNN on a GPU, jax_step.py. A peer that fails is said to, and left out. With --cpu, pin the call:
+The peers are benchmarks/peers/torch_step.py and, on a GPU, jax_step.py. A peer that fails is named, and the race goes on without it. With --cpu, pin the call:
 `taskset -c 0,1 benchmarks/race.py …`. Needs Python 3.9; PyTorch and JAX only where the peers run.
 """
 import argparse
@@ -33,7 +33,7 @@ def arguments():
     parser.add_argument("cases", nargs="+", metavar="MODEL:BATCH[,BATCH…]", help=", ".join(CONFIGS))
     parser.add_argument("--bantam", required=True, help="the program")
     parser.add_argument("--configs", default=os.path.join(os.path.dirname(__file__), "..", "configs"))
-    parser.add_argument("--peers", required=True, help="folder of torch_step.py and jax_step.py")
+    parser.add_argument("--peers", default=os.path.join(os.path.dirname(__file__), "peers"), help="folder of torch_step.py and jax_step.py")
     parser.add_argument("--precision", default="mixed_float16", choices=sorted(PEER_PRECISIONS))
     parser.add_argument("--mode", default="captured", help="of bantam bench step")
     parser.add_argument("--torch-mode", default="compile", help="of torch_step.py, or none to leave it out; eager with --cpu")
@@ -59,7 +59,7 @@ def parse_case(parser, text):
 
 
 def rows(command, environment=None):
-    """The JSON lines that a program prints; what it says otherwise goes to stderr where it fails."""
+    """The JSON lines that a program prints; where it fails, the end of its stderr is printed."""
     done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
     found = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
     if done.returncode != 0:
@@ -100,9 +100,9 @@ def torch_rows(options, model, batches, dropped):
 
 def jax_rows(options, model, batches, dropped):
     precisions = [p for p in PEER_PRECISIONS[options.precision] if f"jax {p}" not in dropped]
-    if model != "separable_cnn" or options.cpu or options.no_jax or not precisions:
+    if options.cpu or options.no_jax or not precisions:
         return []
-    command = [sys.executable, os.path.join(options.peers, "jax_step.py"), "--mode", "scan", "--seconds", str(options.seconds)]
+    command = [sys.executable, os.path.join(options.peers, "jax_step.py"), "--model", model, "--mode", "scan", "--seconds", str(options.seconds)]
     for precision in precisions:
         command += ["--precision", precision]
     for batch in batches:
@@ -145,7 +145,7 @@ def run_all(options, times, peaks):
                 for name, row in run(options, model, batches, dropped):
                     case = (model, row["batch"])
                     times.setdefault(case, {}).setdefault(name, []).append(row["ms_per_step"])
-                    peak = row["peak_bytes"] / 2**20 if "peak_bytes" in row else row.get("peak_allocated_mib", row.get("peak_in_use_mib"))
+                    peak = row["peak_bytes"] / 2**20 if "peak_bytes" in row else None
                     peaks.setdefault(case, {})[name] = peak
                     print(f"{alternation + 1}/{options.alternations} {model} {row['batch']} {name}: {row['ms_per_step']} ms", file=sys.stderr, flush=True)
 

@@ -1,4 +1,4 @@
-# Run by CTest: installs the build to a scratch folder, then configures and builds examples/embed and examples/run against it and runs
+# Run by CTest: installs the build to a scratch folder, then configures and builds examples/embed, layer and run against it and runs
 # the first, where no CUDA toolkit is to be found (also if the build has CUDA), and compiles a file that includes every installed header. Checks that the
 # installed headers are those of cmake/PublicHeaders.cmake, that the tree without the program is small, and that a program of one line,
 # with bantam/bantam.h alone, compiles fast and links.
@@ -12,7 +12,7 @@ function(run)
   set(output "${out}" PARENT_SCOPE)
 endfunction()
 run(${CMAKE_COMMAND} --install ${BUILD_DIR} --prefix ${scratch}/prefix)
-foreach(example embed run)
+foreach(example embed layer run)
   run(${CMAKE_COMMAND} -S ${CMAKE_CURRENT_LIST_DIR}/${example} -B ${scratch}/${example} -G ${GENERATOR}
       -DCMAKE_PREFIX_PATH=${scratch}/prefix -DCMAKE_BUILD_TYPE=Release -DCMAKE_DISABLE_FIND_PACKAGE_CUDAToolkit=ON)
   run(${CMAKE_COMMAND} --build ${scratch}/${example})

@@ -1,6 +1,7 @@
 // Bantam inside a C++ program: a small network with a layer of one's own, a training loop of one's own, and what memory
 // it took.
 #include <cstdio>
+#include <filesystem>
 
 #include "bantam/bantam.h"
 
@@ -71,6 +72,12 @@ int main() {
     const Metrics metrics = step.read_metrics().back();
     std::printf("step %2d  loss %.4f  accuracy %.3f\n", i + 1, metrics.loss, accuracy = metrics.accuracy);
   }
+  // Predict: forward without a tape. Weights are saved in the safetensors format, and read by load_weights.
+  const Tensor logits = model.forward(model.context(Pass::evaluate), images);
+  const std::vector<float> first = to_host_floats(logits.slice(0, {4}), context.stream);
+  std::printf("logits of the first image: %.2f %.2f %.2f %.2f\n", first[0], first[1], first[2], first[3]);
+  save_weights(model, std::filesystem::temp_directory_path() / "bantam-embed.safetensors");
+
   const MemoryStats memory = runtime.allocator(device).stats();
   std::printf("%s: peak %llu bytes in use, %llu bytes reserved\n", to_string(device).c_str(),
               static_cast<unsigned long long>(memory.peak_bytes),
