@@ -3,7 +3,7 @@
 
     check_docs.py run --source TREE --program BANTAM PAGE…   runs the marked blocks of each page
     check_docs.py show --source TREE --program BANTAM PAGE   the same, printing each command and its real output
-    check_docs.py links --source TREE                        every relative link and #anchor of README and docs/
+    check_docs.py links --source TREE                        every relative link, #anchor and `folder/file.h` of README and docs/
     check_docs.py self-test                                  a changed expected line, exit code or link must fail
 
 Marks are HTML comments on the line before a fenced block, which GitHub does not show:
@@ -11,6 +11,7 @@ Marks are HTML comments on the line before a fenced block, which GitHub does not
     <!-- test -->           a ```sh block, which must exit with 0; a ```text block that follows is its expected output
     <!-- test: exit 4 -->   the same, with another exit code
     <!-- file: net.yaml --> the block is written to that file, for the commands that follow
+    <!-- new file: a/b.h --> anywhere on a page: `a/b.h` is a file that the reader is to write, so it need not be there
 
 A page's blocks run in order in a temporary folder with the tree's configs/ and build/bantam, without a GPU. Output is compared in shape: numbers
 with their units (also byte units and times), absolute paths, rules of dashes and white space match whatever stands there; `…` matches the rest
@@ -27,7 +28,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 MARK = re.compile(r"^\s*<!--\s*(test|file)\s*(?::\s*(.*?))?\s*-->\s*$")
-FENCE = re.compile(r"^\s*(```+|~~~+)\s*(\w*)\s*$")
+FENCE = re.compile(r"^\s*(```+|~~~+)\s*(\w*)(?:\s[^`]*)?$")
+NEW_FILE = re.compile(r"<!--\s*new file:\s*(\S+)\s*-->")  # a file that the page has its reader write
+FILE_NAME = re.compile(r"`((?:[\w.-]+/)+[\w-]+\.(?:h|cpp|cu|cuh|py|sh|md|yaml|cmake|txt))`")
+PLACEHOLDER = re.compile(r"(?:^|[/_])[A-Z]{3,}(?:[/_]|\.(?!md$))")
 NUMBER = re.compile(
     r"(?<![A-Za-z_])[+-]?\d[\d,]*(?:\.\d+)?(?:[eE][+-]?\d+)?(?:\s?(?:[KMGT]iB|B|ms|us|ns|s|min|h)(?!\w)|\s?%|[KMGk](?!\w))?"
 )
@@ -56,6 +60,8 @@ class Page:
 
     blocks: list[Block] = field(default_factory=list)
     links: list[tuple[int, str]] = field(default_factory=list)
+    files: list[tuple[int, str]] = field(default_factory=list)
+    new_files: set[str] = field(default_factory=set)
     anchors: set[str] = field(default_factory=set)
 
 
@@ -196,7 +202,7 @@ def heading_anchor(text):
 
 
 def read_page(path):
-    """Links and anchors of a page, outside fenced blocks."""
+    """Links, anchors and names of files (`folder/file.h`) of a page, outside fenced blocks."""
     page, lines = Page(), path.read_text(encoding="utf-8").splitlines()
     fenced = {i for start, _, text in fences(lines) for i in range(start, start + len(text) + 2)}
     seen = {}
@@ -208,13 +214,15 @@ def read_page(path):
             count = seen[anchor] = seen.get(anchor, -1) + 1
             page.anchors.add(f"{anchor}-{count}" if count else anchor)
         page.anchors.update(re.findall(r'<a (?:id|name)="([^"]+)"', line))
+        page.files += [(i + 1, name) for name in FILE_NAME.findall(line) if not PLACEHOLDER.search(name)]
+        page.new_files.update(NEW_FILE.findall(line))
         plain = re.sub(r"`[^`]*`", lambda code: "`" * len(code[0]), line)
         page.links += [(i + 1, target) for target in re.findall(r"\]\(<?([^)\s>]+)>?(?:\s+\"[^\"]*\")?\)", plain)]
     return page
 
 
 def broken_links(source, pages):
-    """'page:line: what is wrong' of each relative link that resolves to nothing."""
+    """'page:line: what is wrong' of each relative link, and of each file named below a folder of the tree, that is not there."""
     read, wrong = {}, []
     for path in pages:
         page = read.setdefault(path.resolve(), None) or read_page(path)
@@ -231,6 +239,9 @@ def broken_links(source, pages):
                 read[target] = read.get(target) or read_page(target)
                 if anchor not in read[target].anchors:
                     wrong.append(f"{where}: no such heading")
+        for line, name in page.files:
+            if name not in page.new_files and (source / name.split("/")[0]).is_dir() and not (source / name).exists():
+                wrong.append(f"{path.relative_to(source)}:{line}: `{name}`: no such file")
     return wrong
 
 
@@ -310,6 +321,10 @@ def self_test_links(folder):
                        ("https://example.org/none", True), ("configs", True)]:
         page.write_text(f"## Two `words`, here\n[a]({link})\n```\n[b](nowhere.md)\n```\n", encoding="utf-8")
         expect((broken_links(folder, [page]) == []) == good, f"link {link}")
+    for name, good in [("configs/none.yaml", False), ("configs/NAME.yaml", True), ("nowhere/none.yaml", True), ("configs/LIST.md", False),
+                       ("configs/new.yaml", True)]:
+        page.write_text(f"See `{name}`.\n<!-- new file: configs/new.yaml -->\n", encoding="utf-8")
+        expect((broken_links(folder, [page]) == []) == good, f"file {name}")
 
 
 def self_test(_):
