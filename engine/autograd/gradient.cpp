@@ -1,9 +1,8 @@
 // Gradients in pieces, and the tensor that they make.
-#include "bantam/engine/autograd/tape.h"
-
 #include <utility>
 
 #include "bantam/engine/autograd/gradient_pieces.h"
+#include "bantam/engine/autograd/tape.h"
 #include "bantam/kernels/contracts/elementwise/elementwise.h"
 #include "bantam/kernels/contracts/elementwise/masked_activation.h"
 

@@ -1,11 +1,10 @@
 // Softmax cross-entropy as a Loss, and the table.
-#include "bantam/engine/layers/loss.h"
-
 #include <string>
 
 #include <fmt/format.h>
 
 #include "bantam/base/error.h"
+#include "bantam/engine/layers/loss.h"
 #include "bantam/kernels/contracts/head/softmax_cross_entropy.h"
 
 namespace bantam {

@@ -1,9 +1,8 @@
 // Activation: backward keeps bits, or x or y, whichever its formula reads.
-#include "bantam/engine/ops/ops.h"
-
-#include "bantam/engine/autograd/saved_tensor.h"
 #include "bantam/engine/autograd/gradient_target.h"
+#include "bantam/engine/autograd/saved_tensor.h"
 #include "bantam/engine/ops/masked_activation.h"
+#include "bantam/engine/ops/ops.h"
 #include "bantam/kernels/contracts/elementwise/piecewise.h"
 
 namespace bantam::ops {

@@ -1,12 +1,11 @@
 // Add: both inputs get dy itself, or what the activation behind it leaves of dy.
-#include "bantam/engine/ops/ops.h"
-
 #include <fmt/format.h>
 
 #include "bantam/base/error.h"
 #include "bantam/engine/autograd/tape.h"
 #include "bantam/engine/autograd/tensor_notes.h"
 #include "bantam/engine/ops/masked_activation.h"
+#include "bantam/engine/ops/ops.h"
 #include "bantam/kernels/contracts/elementwise/elementwise.h"
 #include "bantam/kernels/contracts/elementwise/piecewise.h"
 

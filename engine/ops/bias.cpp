@@ -1,12 +1,12 @@
 // Bias: db is a sum over rows, dx is dy itself.
-#include "bantam/engine/ops/ops.h"
+#include "bantam/kernels/contracts/elementwise/bias.h"
 
 #include <fmt/format.h>
 
 #include "bantam/base/error.h"
-#include "bantam/engine/autograd/tape.h"
 #include "bantam/engine/autograd/gradient_target.h"
-#include "bantam/kernels/contracts/elementwise/bias.h"
+#include "bantam/engine/autograd/tape.h"
+#include "bantam/engine/ops/ops.h"
 
 namespace bantam::ops {
 

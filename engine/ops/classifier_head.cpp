@@ -6,9 +6,9 @@
 #include <fmt/format.h>
 
 #include "bantam/base/error.h"
+#include "bantam/engine/autograd/gradient_target.h"
 #include "bantam/engine/autograd/saved_tensor.h"
 #include "bantam/engine/autograd/tape.h"
-#include "bantam/engine/autograd/gradient_target.h"
 #include "bantam/kernels/contracts/head/classifier_head.h"
 #include "bantam/kernels/contracts/head/softmax_cross_entropy.h"
 

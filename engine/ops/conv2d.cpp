@@ -9,9 +9,9 @@
 #include "bantam/engine/autograd/saved_tensor.h"
 #include "bantam/engine/autograd/tape.h"
 #include "bantam/engine/ops/ops.h"
-#include "bantam/engine/ops/window.h"
 #include "bantam/engine/ops/pointwise_norm.h"
 #include "bantam/engine/ops/statistics_after.h"
+#include "bantam/engine/ops/window.h"
 #include "bantam/kernels/contracts/conv/conv2d.h"
 #include "bantam/kernels/contracts/conv/conv2d_statistics.h"
 

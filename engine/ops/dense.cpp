@@ -1,12 +1,11 @@
 // Dense: dw = dyᵀ·x, dx = dy·w.
-#include "bantam/engine/ops/ops.h"
-
 #include <fmt/format.h>
 
 #include "bantam/base/error.h"
+#include "bantam/engine/autograd/gradient_target.h"
 #include "bantam/engine/autograd/saved_tensor.h"
 #include "bantam/engine/autograd/tape.h"
-#include "bantam/engine/autograd/gradient_target.h"
+#include "bantam/engine/ops/ops.h"
 #include "bantam/kernels/contracts/matmul/matmul.h"
 
 namespace bantam::ops {

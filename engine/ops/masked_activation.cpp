@@ -46,8 +46,7 @@ struct Activated {
 };
 
 /// At the end of a checkpoint segment the first pass saves the mask, and the recompute needs nothing else.
-Activated forward(const Context& context, ActivationFunction f, const Tensor& a, const Tensor& b,
-                  bool recorded) {
+Activated forward(const Context& context, ActivationFunction f, const Tensor& a, const Tensor& b, bool recorded) {
   if (context.output_unused()) return {a.view(a.shape()), context.step.saved->take()};
   SavedStatistics* saved = context.plan().ends_segment ? context.step.saved : nullptr;
   Activated to{b.defined() && !a.sole_owner() && b.sole_owner() ? b.view(b.shape()) : reuse_or_allocate(context, a),
@@ -61,8 +60,8 @@ Activated forward(const Context& context, ActivationFunction f, const Tensor& a,
 
 }  // namespace
 
-void run_masked_forward(const Context& context, ActivationFunction f, const Tensor& a, const Tensor& b,
-                        const Tensor& y, const Tensor& mask) {
+void run_masked_forward(const Context& context, ActivationFunction f, const Tensor& a, const Tensor& b, const Tensor& y,
+                        const Tensor& mask) {
   std::uint8_t* bits = mask.defined() ? mask.as<std::uint8_t>() : nullptr;
   if (b.defined() && (deferred_norm_of(a) != nullptr || deferred_norm_of(b) != nullptr)) {
     const std::int64_t channels = y.shape()[-1];

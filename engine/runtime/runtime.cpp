@@ -155,9 +155,7 @@ kernels::Exec Runtime::exec(Device device) {
   return {device, state.stream->get(), impl_->threads, state.libraries.get(), state.kernel_log};
 }
 
-void Runtime::set_kernel_log(Device device, kernels::KernelLog* log) {
-  impl_->state(device).kernel_log = log;
-}
+void Runtime::set_kernel_log(Device device, kernels::KernelLog* log) { impl_->state(device).kernel_log = log; }
 
 std::uint64_t Runtime::limit(Device device) { return impl_->limit(device).limit(device.share); }
 

@@ -1,11 +1,10 @@
 // Slicing batches, and halving the slices.
-#include "bantam/engine/step/training_step.h"
-
 #include <algorithm>
 
 #include <fmt/format.h>
 
 #include "bantam/base/error.h"
+#include "bantam/engine/step/training_step.h"
 
 namespace bantam {
 namespace {

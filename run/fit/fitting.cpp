@@ -205,9 +205,9 @@ std::string few_updates_warning(const RunConfig& config, std::int64_t batch) {
 }
 
 RecomputeChoice choose_recompute(const RunConfig& config, const StepCase& step, std::uint64_t bytes) {
-  return search_recompute(config.model.graph, {.step = train_plan_options(config, step),
-                                               .bytes = bytes,
-                                               .rates = rates_of(config, step.precision)});
+  return search_recompute(
+      config.model.graph,
+      {.step = train_plan_options(config, step), .bytes = bytes, .rates = rates_of(config, step.precision)});
 }
 
 RecomputeChoice choose_for_run(const RunConfig& config, std::int64_t batch, std::uint64_t bytes) {

@@ -6,8 +6,8 @@
 #include <cstdint>
 
 #include "bantam/base/dtype.h"
-#include "bantam/kernels/contracts/elementwise/activation.h"
 #include "bantam/kernels/contracts/dispatch.h"
+#include "bantam/kernels/contracts/elementwise/activation.h"
 #include "bantam/kernels/contracts/norm/statistics_output.h"
 
 namespace bantam::kernels {

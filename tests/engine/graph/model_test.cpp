@@ -86,8 +86,7 @@ TEST_P(ModelTest, LearningRateAndDecayGroups) {
     return std::pair(run.floats(run.model.parameters().find("head/weight")->master()),
                      run.floats(run.model.parameters().find("head/bias")->master()));
   };
-  OptimizerOptions plain{.kind = OptimizerKind::adamw, .learning_rate = 1.0f}, decayed = plain,
-                                                                                        weights_only = plain;
+  OptimizerOptions plain{.kind = OptimizerKind::adamw, .learning_rate = 1.0f}, decayed = plain, weights_only = plain;
   decayed.weight_decay = weights_only.weight_decay = 0.5f;
   weights_only.decay_biases = false;
   Runtime fresh;

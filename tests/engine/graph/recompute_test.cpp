@@ -214,8 +214,7 @@ TEST_P(RecomputeTest, RecomputeOfAChainOfBlocksTakesLessMemory) {
       const std::string name = "block" + std::to_string(block);
       graph.add(name + "/conv", conv2d({.filters = 8, .padding = Padding::same()}));
       graph.add(name + "/norm", batch_norm({.activation = {Activation::gelu}}));
-      graph.add(name + "/depthwise",
-                depthwise_conv2d({.padding = Padding::same(), .activation = {Activation::silu}}));
+      graph.add(name + "/depthwise", depthwise_conv2d({.padding = Padding::same(), .activation = {Activation::silu}}));
     }
     graph.add(global_average_pool());
     graph.add("head", dense({.units = 5}));

@@ -36,8 +36,7 @@ class NetworkDrawing {
  private:
   std::int64_t below(std::uint64_t bound) { return static_cast<std::int64_t>(random_.below(bound)); }
   ActivationOptions some_activation() {
-    constexpr Activation kKinds[] = {Activation::none, Activation::relu,
-                                              Activation::gelu, Activation::silu};
+    constexpr Activation kKinds[] = {Activation::none, Activation::relu, Activation::gelu, Activation::silu};
     return {kKinds[random_.below(4)]};
   }
   void draw_part(Graph& graph, std::int64_t part) {

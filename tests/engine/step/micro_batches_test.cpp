@@ -1,7 +1,6 @@
 // Batches cut into pieces: which samples, aligned how, halved when, and what the pieces train.
-#include "bantam/engine/step/training_step.h"
-
 #include "bantam/base/error.h"
+#include "bantam/engine/step/training_step.h"
 #include "tests/engine/engine_fixture.h"
 
 namespace bantam {
