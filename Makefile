@@ -1,6 +1,6 @@
 # The front door: `make train` and `make test` work from a fresh clone. The build itself is CMake's.
 .DEFAULT_GOAL := help
-.PHONY: help deps build train test nightly format clean
+.PHONY: help deps deps-check build train test check nightly format clean
 
 BUILD ?= build
 # More CMake options, e.g. make build CMAKE_FLAGS=-DBANTAM_CUDA=OFF
@@ -22,6 +22,14 @@ train: build ## build, then train configs/quickstart.yaml
 test: deps ## build everything and run every test
 	@scripts/build.sh "$(BUILD)" "$(JOBS)" all $(CMAKE_FLAGS)
 	ctest --test-dir "$(BUILD)" --output-on-failure --no-tests=error
+
+# Without them the check says so and skips what needs them: a machine without apt or network checks the rest.
+deps-check: deps
+	@scripts/install_deps.sh clang-format clang-tidy || echo "check: no clang-format or clang-tidy could be installed" >&2
+
+check: deps-check ## check format, changed lines (clang-tidy), floors, generated docs and words
+	@scripts/build.sh "$(BUILD)" "$(JOBS)" check_tests $(CMAKE_FLAGS)
+	@scripts/check.sh "$(BUILD)"
 
 nightly: deps ## run the tests that take long: allocator fuzzer, planner, limits under load
 	@scripts/build.sh "$(BUILD)" "$(JOBS)" nightly_tests $(CMAKE_FLAGS)
