@@ -1,6 +1,6 @@
 # The front door: `make train` and `make test` work from a fresh clone. The build itself is CMake's.
 .DEFAULT_GOAL := help
-.PHONY: help deps build train test nightly format clean
+.PHONY: help deps deps-check build train test check nightly nightly-long nightly-asan nightly-tsan format clean
 
 BUILD ?= build
 # More CMake options, e.g. make build CMAKE_FLAGS=-DBANTAM_CUDA=OFF
@@ -23,9 +23,29 @@ test: deps ## build everything and run every test
 	@scripts/build.sh "$(BUILD)" "$(JOBS)" all $(CMAKE_FLAGS)
 	ctest --test-dir "$(BUILD)" --output-on-failure --no-tests=error
 
-nightly: deps ## run the tests that take long: allocator fuzzer, planner, limits under load
+# Without them the check says so and skips what needs them: a machine without apt or network checks the rest.
+deps-check: deps
+	@scripts/install_deps.sh clang-format clang-tidy || echo "check: no clang-format or clang-tidy could be installed" >&2
+
+check: deps-check ## check format, changed lines (clang-tidy), floors, generated docs and words
+	@scripts/build.sh "$(BUILD)" "$(JOBS)" check_tests $(CMAKE_FLAGS)
+	@scripts/check.sh "$(BUILD)"
+
+nightly: nightly-long nightly-asan nightly-tsan ## run what takes long: allocator fuzzer, planner, limits under load, sanitizers
+
+nightly-long: deps
 	@scripts/build.sh "$(BUILD)" "$(JOBS)" nightly_tests $(CMAKE_FLAGS)
 	ctest --test-dir "$(BUILD)" -C nightly -L nightly --output-on-failure --no-tests=error
+
+# AddressSanitizer and UndefinedBehaviorSanitizer on the unit tests, ThreadSanitizer on those in which threads work: presets asan and tsan,
+# on the CPU, in folders of their own.
+nightly-asan: deps
+	@scripts/build.sh build-asan "$(JOBS)" unit_tests --preset asan
+	ctest --preset asan -L unit -j "$(JOBS)"
+
+nightly-tsan: deps
+	@scripts/build.sh build-tsan "$(JOBS)" thread_tests --preset tsan
+	ctest --preset tsan -L threads -j "$(JOBS)"
 
 format: ## format the sources with clang-format
 	git ls-files '*.h' '*.cpp' '*.cu' '*.cuh' | xargs clang-format -i

@@ -1,6 +1,6 @@
 // Bantam: build or load a model, train it with Trainer or a loop of the program's own, plan and limit its memory, save
-// it and predict with it, or run all that a configuration says. This header has all of it; each of those it includes can
-// be included by itself.
+// it and predict with it, or run all that a configuration says. This header has all of it; each of those it includes
+// can be included by itself.
 //
 //     #include "bantam/bantam.h"
 //     int main() { bantam::Runtime runtime; }

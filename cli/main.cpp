@@ -8,8 +8,8 @@
 #include <string_view>
 #include <vector>
 
-#include <fcntl.h>
 #include <CLI/CLI.hpp>
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <unistd.h>
 

@@ -24,7 +24,7 @@ endif()
 if(BANTAM_SANITIZE)
   string(REPLACE ";" "," _sanitizers "${BANTAM_SANITIZE}")
   add_compile_options($<$<COMPILE_LANGUAGE:CXX>:-fsanitize=${_sanitizers}>
-                      $<$<COMPILE_LANGUAGE:CXX>:-fno-omit-frame-pointer> $<$<COMPILE_LANGUAGE:CXX>:-g>)
+                      $<$<COMPILE_LANGUAGE:CXX>:-fno-omit-frame-pointer> $<$<COMPILE_LANGUAGE:CXX>:-g1>)
   # GCC 12 takes members of <regex> for uninitialised where a sanitizer is on.
   add_compile_options($<$<COMPILE_LANG_AND_ID:CXX,GNU>:-Wno-maybe-uninitialized>)
   if(BANTAM_SANITIZE MATCHES "undefined")

@@ -1,11 +1,12 @@
 #!/usr/bin/env bash
-# build.sh FOLDER JOBS TARGET [cmake options…]: configures when that is needed, then builds.
+# build.sh FOLDER JOBS TARGET [cmake options…]: configures when that is needed, then builds. In release mode, or as `--preset NAME` says.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 folder=$1 jobs=$2 target=$3
 shift 3
-options="-DCMAKE_BUILD_TYPE=Release $*"
+[[ " $* " == *" --preset "* ]] || set -- -DCMAKE_BUILD_TYPE=Release "$@"
+options=$*
 mkdir -p "$folder"
 
 # ccache fails where it cannot write its cache (no HOME, or one that is read-only): it then works in the build folder.
@@ -28,7 +29,7 @@ if ! is_configured; then
   generator=()
   command -v ninja >/dev/null && generator=(-G Ninja)
   # --fresh: options that were dropped, or a folder that has moved, leave nothing behind.
-  cmake --fresh -S . -B "$folder" "${generator[@]}" -DCMAKE_BUILD_TYPE=Release "$@"
+  cmake --fresh -S . -B "$folder" "${generator[@]}" "$@"
   printf '%s\n' "$options" >"$folder/.configured_with"
 fi
 cmake --build "$folder" --parallel "$jobs" --target "$target"

@@ -1,11 +1,10 @@
 // A number and its unit.
-#include "bantam/base/config/config.h"
-
 #include <charconv>
 #include <vector>
 
 #include <fmt/format.h>
 
+#include "bantam/base/config/config.h"
 #include "bantam/base/error.h"
 #include "bantam/base/text.h"
 

@@ -1,6 +1,4 @@
 // Initial values, drawn one after another from a generator keyed by seed and name.
-#include "bantam/engine/autograd/parameters.h"
-
 #include <cmath>
 #include <numbers>
 
@@ -8,6 +6,7 @@
 #include <fmt/ranges.h>
 
 #include "bantam/base/error.h"
+#include "bantam/engine/autograd/parameters.h"
 
 namespace bantam {
 namespace {

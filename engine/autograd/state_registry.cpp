@@ -1,9 +1,8 @@
 // The list, with unique names.
-#include "bantam/engine/autograd/parameters.h"
-
 #include <algorithm>
 
 #include "bantam/base/error.h"
+#include "bantam/engine/autograd/parameters.h"
 
 namespace bantam {
 namespace {

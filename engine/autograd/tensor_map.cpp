@@ -1,12 +1,11 @@
 // Look-up by name.
-#include "bantam/engine/autograd/tensor.h"
-
 #include <algorithm>
 
 #include <fmt/format.h>
 
 #include "bantam/base/error.h"
 #include "bantam/base/text.h"
+#include "bantam/engine/autograd/tensor.h"
 
 namespace bantam {
 

@@ -24,7 +24,8 @@ class Conv2dLayer : public BuiltInLayer {
 
   std::unique_ptr<BoundLayer> bind(LayerScope& scope, BufferArena&, std::span<const Shape> inputs) const override {
     const std::int64_t depth = inputs[0][2] / options_.groups, area = options_.kernel.h * options_.kernel.w;
-    // Fans as Keras and PyTorch count them: a filter's inputs, and the outputs of one group.
+    // A filter's inputs, and the outputs that an input feeds, which are its group's. Keras and PyTorch count the
+    // outputs of all groups.
     const Fans fans{static_cast<double>(area * depth),
                     static_cast<double>(area) * static_cast<double>(options_.filters / options_.groups)};
     Parameter& weight = scope.parameter("weight", {options_.filters, options_.kernel.h, options_.kernel.w, depth},

@@ -1,13 +1,13 @@
 // Dropout: backward keeps one bit an element.
-#include "bantam/engine/ops/ops.h"
+#include "bantam/kernels/contracts/elementwise/dropout.h"
 
 #include <fmt/format.h>
 
 #include "bantam/base/error.h"
+#include "bantam/engine/autograd/gradient_target.h"
 #include "bantam/engine/autograd/saved_tensor.h"
 #include "bantam/engine/autograd/tape.h"
-#include "bantam/engine/autograd/gradient_target.h"
-#include "bantam/kernels/contracts/elementwise/dropout.h"
+#include "bantam/engine/ops/ops.h"
 
 namespace bantam::ops {
 

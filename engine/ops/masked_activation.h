@@ -9,8 +9,8 @@ namespace bantam::ops {
 
 /// The forward kernel alone, into y, and into `mask` where that is defined; f is `none` or piecewise. Norms that
 /// are deferred to the sum are applied as it reads its operands.
-void run_masked_forward(const Context& context, ActivationFunction f, const Tensor& a, const Tensor& b,
-                        const Tensor& y, const Tensor& mask);
+void run_masked_forward(const Context& context, ActivationFunction f, const Tensor& a, const Tensor& b, const Tensor& y,
+                        const Tensor& mask);
 
 /// y = f(a + b), or f(a) where b is undefined; f is piecewise (kernels::is_piecewise). Operands were checked.
 Tensor masked_activation(const Context& context, Tensor a, Tensor b, ActivationFunction f);

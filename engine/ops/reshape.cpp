@@ -1,10 +1,9 @@
 // Reshape: a view; the gradient is viewed back.
-#include "bantam/engine/ops/ops.h"
-
 #include "bantam/base/error.h"
 #include "bantam/engine/autograd/saved_tensor.h"
 #include "bantam/engine/autograd/tape.h"
 #include "bantam/engine/autograd/tensor_notes.h"
+#include "bantam/engine/ops/ops.h"
 
 namespace bantam::ops {
 

@@ -1,11 +1,11 @@
 // Cross-entropy: backward keeps logits and each row's log-sum-exp, in two parts.
-#include "bantam/engine/ops/ops.h"
+#include "bantam/kernels/contracts/head/softmax_cross_entropy.h"
 
 #include <fmt/format.h>
 
 #include "bantam/base/error.h"
 #include "bantam/engine/autograd/tape.h"
-#include "bantam/kernels/contracts/head/softmax_cross_entropy.h"
+#include "bantam/engine/ops/ops.h"
 
 namespace bantam::ops {
 

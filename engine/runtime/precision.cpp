@@ -1,9 +1,8 @@
 // Names and types of the precision policies.
-#include "bantam/engine/runtime/runtime.h"
-
 #include <fmt/format.h>
 
 #include "bantam/base/error.h"
+#include "bantam/engine/runtime/runtime.h"
 
 namespace bantam {
 

@@ -1,9 +1,8 @@
 // Names of the step's modes.
-#include "bantam/engine/step/training_step.h"
-
 #include <fmt/format.h>
 
 #include "bantam/base/error.h"
+#include "bantam/engine/step/training_step.h"
 
 namespace bantam {
 

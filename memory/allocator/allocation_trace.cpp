@@ -1,8 +1,8 @@
 // From calls to intervals: each free ends the allocation that had its address last.
-#include "bantam/memory/allocator/accounting.h"
-
 #include <algorithm>
 #include <unordered_map>
+
+#include "bantam/memory/allocator/accounting.h"
 
 namespace bantam {
 

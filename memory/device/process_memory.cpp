@@ -1,6 +1,4 @@
 // Asks NVML by process, else the card as a whole; for the CPU, /proc.
-#include "bantam/memory/device/device.h"
-
 #include <algorithm>
 #include <map>
 #include <mutex>
@@ -8,6 +6,7 @@
 #include <unistd.h>
 
 #include "bantam/memory/device/cuda_backend.h"
+#include "bantam/memory/device/device.h"
 #include "bantam/memory/device/host_info.h"
 
 namespace bantam {

@@ -1,8 +1,7 @@
 // Readers of layer kinds: YAML keys to the engine's options. Names and defaults are Keras' unless a comment says
 // otherwise.
-#include "bantam/models/yaml/network.h"
-
 #include "bantam/models/yaml/layer_options.h"
+#include "bantam/models/yaml/network.h"
 
 namespace bantam::models {
 namespace {

@@ -7,7 +7,6 @@
 namespace bantam::models {
 namespace {
 
-
 /// One block: where it stands, how wide it is, and how it strides.
 struct Block {
   std::string name;

@@ -1,8 +1,7 @@
 // Durations: every spelling, there and back, and messages that name what is expected.
-#include "bantam/base/config/config.h"
-
 #include <gtest/gtest.h>
 
+#include "bantam/base/config/config.h"
 #include "bantam/base/error.h"
 
 namespace bantam {

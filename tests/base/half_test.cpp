@@ -1,12 +1,12 @@
 // float16 and bfloat16: every value of both, and every rounding boundary between two neighbours.
-#include "bantam/base/dtype.h"
-
 #include <bit>
 #include <cmath>
 #include <cstdint>
 #include <limits>
 
 #include <gtest/gtest.h>
+
+#include "bantam/base/dtype.h"
 
 namespace bantam {
 namespace {

@@ -5,8 +5,8 @@
 #include <cstdint>
 
 #include "bantam/base/dtype.h"
-#include "bantam/kernels/contracts/elementwise/piecewise.h"
 #include "bantam/kernels/contracts/dispatch.h"
+#include "bantam/kernels/contracts/elementwise/piecewise.h"
 
 namespace bantam::kernels {
 

@@ -58,9 +58,8 @@ TEST_F(Reports, SummaryCountsParametersAndActivations) {
 }
 
 TEST_F(Reports, SummaryWorksForEveryConfigAndForDevicesThatAreNotHere) {
-  for (const char* name :
-       {"cifar10_separable.yaml", "fashion_mnist.yaml", "quickstart.yaml", "resnet18_cifar10.yaml", "mobilenet_v1.yaml",
-        "resnet50.yaml"}) {
+  for (const char* name : {"cifar10_separable.yaml", "fashion_mnist.yaml", "quickstart.yaml", "resnet18_cifar10.yaml",
+                           "mobilenet_v1.yaml", "resnet50.yaml"}) {
     const Outcome outcome = run({"summary", config(name), "--device", "cuda:0", "--json"});
     ASSERT_EQ(outcome.code, 0) << name << outcome.err;
     EXPECT_EQ(outcome.last_json()["precision"], "mixed_float16") << name << ": auto, on a GPU";

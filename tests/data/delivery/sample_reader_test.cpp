@@ -1,5 +1,7 @@
 // A program's own reader and augmentations through the loader: targets of any type, the same bits whatever caches and
 // makes the batches, planned memory that is the measured one, and errors that come out of `next`.
+#include "bantam/data/formats/sample_reader.h"
+
 #include <algorithm>
 #include <cstring>
 #include <mutex>
@@ -10,7 +12,6 @@
 #include "bantam/base/error.h"
 #include "bantam/data/augment/built_in.h"
 #include "bantam/data/delivery/data_config.h"
-#include "bantam/data/formats/sample_reader.h"
 #include "tests/data/delivery/loader_fixture.h"
 
 namespace bantam {

@@ -1,12 +1,11 @@
 // Initial values: their bounds and variance, and that they are a pure function of seed, name and shape.
-#include "bantam/engine/autograd/parameters.h"
-
 #include <algorithm>
 #include <cmath>
 
 #include <gtest/gtest.h>
 
 #include "bantam/base/error.h"
+#include "bantam/engine/autograd/parameters.h"
 
 namespace bantam {
 namespace {

@@ -1,9 +1,8 @@
 // Named tensors: order, look-up, replacement, and what is said of a name that is not there.
-#include "bantam/engine/autograd/tensor.h"
-
 #include <gtest/gtest.h>
 
 #include "bantam/base/error.h"
+#include "bantam/engine/autograd/tensor.h"
 #include "bantam/engine/step/batch_source.h"
 
 namespace bantam {

@@ -1,4 +1,4 @@
-// Batches cut into micro_batches: which samples, aligned how, halved when, and what the micro_batches train.
+// Batches cut into micro-batches: which samples, aligned how, halved when, and what the micro-batches train.
 #include "bantam/base/error.h"
 #include "bantam/engine/step/training_step.h"
 #include "tests/engine/engine_fixture.h"

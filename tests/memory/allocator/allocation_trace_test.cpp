@@ -1,6 +1,4 @@
 // The trace of an allocator: its intervals tell what was in use at every moment.
-#include "bantam/memory/allocator/accounting.h"
-
 #include <cstring>
 #include <memory>
 #include <vector>
@@ -8,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include "bantam/base/philox.h"
+#include "bantam/memory/allocator/accounting.h"
 #include "bantam/memory/allocator/allocator.h"
 
 namespace bantam::testing {

@@ -1,6 +1,4 @@
 // What the system counts for this process: it sees memory come and go.
-#include "bantam/memory/device/device.h"
-
 #include <cstring>
 #include <vector>
 
@@ -8,6 +6,7 @@
 #include <sys/mman.h>
 
 #include "bantam/base/error.h"
+#include "bantam/memory/device/device.h"
 
 namespace bantam {
 namespace {
