@@ -1,6 +1,4 @@
-// Which depthwise convolutions run between their batch norms as one op, and what runs in their place.
-#include "bantam/engine/ops/norm_depthwise.h"
-
+// Which chains that begin with a batch norm run as one op, and what runs in their place.
 #include <string>
 
 #include "bantam/engine/graph/graph.h"
@@ -8,6 +6,7 @@
 #include "bantam/engine/layers/bound_norm.h"
 #include "bantam/engine/layers/layers.h"
 #include "bantam/engine/ops/depthwise_conv2d.h"
+#include "bantam/engine/ops/norm_depthwise.h"
 #include "bantam/kernels/contracts/depthwise/norm_depthwise.h"
 #include "bantam/kernels/contracts/pointwise/pointwise_norm.h"
 
@@ -24,7 +23,7 @@ Window2d window_of(const Options& options) {
   return {options.kernel, options.stride, options.dilation, options.padding};
 }
 
-NodeId match(const Graph& graph, NodeId first, const FusionTarget&) {
+NodeId match_norm_depthwise(const Graph& graph, NodeId first, const FusionTarget&) {
   const auto* before = options_at<BatchNormOptions>(graph, first);
   const auto* middle = options_at<DepthwiseConv2dOptions>(graph, first + 1);
   const auto* after = options_at<BatchNormOptions>(graph, first + 2);
@@ -67,13 +66,13 @@ class NormDepthwiseLayer : public BoundLayer, public NormSource {
   BoundNorm after_;
 };
 
-std::unique_ptr<BoundLayer> bind(const Graph& graph, const Fusion& fusion, ParameterArena& parameters,
-                                 BufferArena& buffers) {
+std::unique_ptr<BoundLayer> bind_norm_depthwise(const Graph& graph, const Fusion& fusion, ParameterArena& parameters,
+                                                BufferArena& buffers) {
   return std::make_unique<NormDepthwiseLayer>(graph, fusion.first, parameters, buffers);
 }
 
 /// Whether the next node, a pointwise convolution, alone reads it, and applies the second norm as its GEMM reads.
-bool defers_norm(const Graph& graph, const Fusion& fusion, const FusionTarget& target) {
+bool norm_depthwise_defers_norm(const Graph& graph, const Fusion& fusion, const FusionTarget& target) {
   const NodeId reader = graph.only_reader(fusion.last);
   if (target.device != DeviceKind::cuda || reader != fusion.last + 1) return false;
   const GraphNode& node = graph.node(reader);
@@ -88,8 +87,15 @@ bool defers_norm(const Graph& graph, const Fusion& fusion, const FusionTarget& t
                                        activation_of(*options_at<BatchNormOptions>(graph, fusion.last)));
 }
 
+constexpr FusionPattern kPatterns[] = {
+    // batch_norm, depthwise_conv2d without bias and activation, batch_norm, both norms with relu or relu6
+    {.name = "norm_depthwise",
+     .match = match_norm_depthwise,
+     .bind = bind_norm_depthwise,
+     .defers_norm = norm_depthwise_defers_norm}};
+
 }  // namespace
 
-const FusionPattern kNormDepthwise{.name = "norm_depthwise", .match = match, .bind = bind, .defers_norm = defers_norm};
+const std::span<const FusionPattern> kNormChains = kPatterns;
 
 }  // namespace bantam::fusion
