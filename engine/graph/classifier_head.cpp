@@ -55,8 +55,11 @@ std::unique_ptr<BoundLayer> bind(const Graph& graph, const Fusion& fusion, Param
                                           parameter(fusion.last, "weight"), parameter(fusion.last, "bias"));
 }
 
+/// dense with ReLU, dense, at the end of a graph.
+constexpr FusionPattern kPatterns[] = {{.name = "classifier_head", .match = match, .bind = bind, .makes_loss = true}};
+
 }  // namespace
 
-const FusionPattern kClassifierHead{.name = "classifier_head", .match = match, .bind = bind, .makes_loss = true};
+const std::span<const FusionPattern> kClassifierHeads = kPatterns;
 
 }  // namespace bantam::fusion

@@ -1,7 +1,6 @@
-// The list of patterns, and their search over a graph.
+// The search for patterns over a graph.
 #include "bantam/engine/graph/fusion.h"
 
-#include <algorithm>
 #include <span>
 
 #include "bantam/engine/graph/graph.h"
@@ -9,13 +8,6 @@
 
 namespace bantam {
 namespace {
-
-/// Earlier ones are preferred where two begin at one node.
-std::span<const FusionPattern* const> patterns() {
-  static constexpr const FusionPattern* kAll[] = {&fusion::kNormDepthwise, &fusion::kPooledSeparableBlock,
-                                                  &fusion::kSeparableBlock, &fusion::kClassifierHead};
-  return kAll;
-}
 
 /// Whether [first, last] is a chain: each node reads the one before it, and nobody else does.
 bool is_chain(const Graph& graph, NodeId first, NodeId last) {
@@ -27,21 +19,29 @@ bool is_chain(const Graph& graph, NodeId first, NodeId last) {
   return true;
 }
 
+/// What begins at `first`, by the first pattern that matches; without a pattern where none does.
+Fusion fusion_at(const Graph& graph, NodeId first, const FusionTarget& target) {
+  for (const std::span<const FusionPattern> table :
+       {fusion::kNormChains, fusion::kSeparableBlocks, fusion::kClassifierHeads})
+    for (const FusionPattern& pattern : table) {
+      const NodeId last = pattern.match(graph, first, target);
+      if (last == 0 || !is_chain(graph, first, last)) continue;
+      Fusion found{first, last, &pattern};
+      if (pattern.defers_norm != nullptr) found.defers_norm = pattern.defers_norm(graph, found, target);
+      return found;
+    }
+  return {first, first};
+}
+
 }  // namespace
 
 std::vector<Fusion> find_fusions(const Graph& graph, const FusionTarget& target) {
   std::vector<Fusion> found;
-  for (NodeId node = 1; node <= graph.output();) {
-    NodeId next = node + 1;
-    for (const FusionPattern* pattern : patterns()) {
-      const NodeId last = pattern->match(graph, node, target);
-      if (last == 0 || !is_chain(graph, node, last)) continue;
-      found.push_back({node, last, pattern});
-      if (pattern->defers_norm != nullptr) found.back().defers_norm = pattern->defers_norm(graph, found.back(), target);
-      next = last + 1;
-      break;
-    }
-    node = next;
+  for (NodeId node = 1; node <= graph.output(); ++node) {
+    const Fusion fusion = fusion_at(graph, node, target);
+    if (fusion.pattern == nullptr) continue;
+    found.push_back(fusion);
+    node = fusion.last;
   }
   return found;
 }

@@ -31,7 +31,7 @@ struct FusionTarget {
   DeviceKind device = DeviceKind::cpu;
 };
 
-/// One kind of chain, in a file of its own in engine/graph/; patterns.h names them all.
+/// One kind of chain, an entry of a table in engine/graph/; patterns.h names the tables.
 struct FusionPattern {
   std::string_view name;  ///< "separable_block"
   /// The last node of the chain that begins at `first`, or 0 where the pattern does not match there, or no kernel

@@ -94,9 +94,12 @@ NodeId match_plain(const Graph& graph, NodeId first, const FusionTarget& target)
   return match(graph, first, target, 1);
 }
 
+/// separable_conv2d 3x3 with ReLU or no activation, then max_pool 2x2; the same without pooling.
+constexpr FusionPattern kPatterns[] = {{"separable_block_pooled", match_pooled, bind},
+                                       {"separable_block", match_plain, bind}};
+
 }  // namespace
 
-const FusionPattern kPooledSeparableBlock{"separable_block_pooled", match_pooled, bind};
-const FusionPattern kSeparableBlock{"separable_block", match_plain, bind};
+const std::span<const FusionPattern> kSeparableBlocks = kPatterns;
 
 }  // namespace bantam::fusion

@@ -11,29 +11,6 @@
 namespace bantam::ops {
 namespace {
 
-kernels::Pool2dShape checked_shape(const Context& context, const char* op, const Tensor& x, const Window2d& window,
-                                   bool maximum) {
-  context.check_device(op, {&x});
-  check_image(op, x.shape());
-  const Padding pad = check_pool_window(op, x.shape()[1], x.shape()[2], window, maximum);
-  return {.batch = x.shape()[0],
-          .in_h = x.shape()[1],
-          .in_w = x.shape()[2],
-          .channels = x.shape()[3],
-          .window_h = window.kernel.h,
-          .window_w = window.kernel.w,
-          .stride_h = window.stride.h,
-          .stride_w = window.stride.w,
-          .pad_top = pad.top,
-          .pad_bottom = pad.bottom,
-          .pad_left = pad.left,
-          .pad_right = pad.right};
-}
-
-Shape output_shape(const kernels::Pool2dShape& shape) {
-  return {shape.batch, shape.out_h(), shape.out_w(), shape.channels};
-}
-
 Window2d whole_image(const char* op, const Tensor& x) {
   check_image(op, x.shape());
   return {.kernel = {x.shape()[1], x.shape()[2]}, .stride = {x.shape()[1], x.shape()[2]}};
@@ -54,12 +31,38 @@ Padding check_pool_window(const char* op, std::int64_t in_h, std::int64_t in_w, 
   return pad;
 }
 
+kernels::Pool2dShape pool_shape(const Context& context, const char* op, const Tensor& x, const Window2d& window,
+                                bool maximum) {
+  context.check_device(op, {&x});
+  check_image(op, x.shape());
+  const Padding pad = check_pool_window(op, x.shape()[1], x.shape()[2], window, maximum);
+  return {.batch = x.shape()[0],
+          .in_h = x.shape()[1],
+          .in_w = x.shape()[2],
+          .channels = x.shape()[3],
+          .window_h = window.kernel.h,
+          .window_w = window.kernel.w,
+          .stride_h = window.stride.h,
+          .stride_w = window.stride.w,
+          .pad_top = pad.top,
+          .pad_bottom = pad.bottom,
+          .pad_left = pad.left,
+          .pad_right = pad.right};
+}
+
+Shape pool_output(const kernels::Pool2dShape& shape) {
+  return {shape.batch, shape.out_h(), shape.out_w(), shape.channels};
+}
+
+Tensor allocate_winners(const Context& context, const Shape& output) {
+  return context.allocate(output.with(3, output[3] * 2), DType::uint8);
+}
+
 Tensor max_pool2d(const Context& context, const Tensor& x, Window2d window) {
-  const kernels::Pool2dShape shape = checked_shape(context, "max_pool2d", x, window, true);
+  const kernels::Pool2dShape shape = pool_shape(context, "max_pool2d", x, window, true);
   const bool recorded = records(context, {&x});
-  Tensor y = context.allocate(output_shape(shape), x.dtype());
-  // Two bytes a window: storage only, read as uint16 by the kernels.
-  const Tensor winner = recorded ? context.allocate(y.shape().with(3, shape.channels * 2), DType::uint8) : Tensor();
+  Tensor y = context.allocate(pool_output(shape), x.dtype());
+  const Tensor winner = recorded ? allocate_winners(context, y.shape()) : Tensor();
   BANTAM_KERNEL(context.exec, max_pool2d_forward, shape, x.dtype(), x.data(), y.data(),
                 recorded ? winner.as<std::uint16_t>() : nullptr);
   if (!recorded) return y;
@@ -74,8 +77,8 @@ Tensor max_pool2d(const Context& context, const Tensor& x, Window2d window) {
 }
 
 Tensor avg_pool2d(const Context& context, const Tensor& x, Window2d window, bool count_padding) {
-  const kernels::Pool2dShape shape = checked_shape(context, "avg_pool2d", x, window, false);
-  Tensor y = context.allocate(output_shape(shape), x.dtype());
+  const kernels::Pool2dShape shape = pool_shape(context, "avg_pool2d", x, window, false);
+  Tensor y = context.allocate(pool_output(shape), x.dtype());
   BANTAM_KERNEL(context.exec, avg_pool2d_forward, shape, x.dtype(), count_padding, x.data(), y.data());
   if (!records(context, {&x})) return y;
   context.tape->record(

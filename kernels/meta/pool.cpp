@@ -1,5 +1,5 @@
 // Work of pooling: input and output once, and the winners' places.
-#include "bantam/kernels/contracts/pool/pool2d.h"
+#include "bantam/kernels/contracts/pool/norm_pool.h"
 #include "bantam/kernels/meta/work.h"
 
 namespace bantam::kernels::meta {
@@ -24,6 +24,26 @@ void avg_pool2d_forward(const Exec& exec, const Pool2dShape& s, DType dtype, boo
 }
 void avg_pool2d_grad_input(const Exec& exec, const Pool2dShape& s, DType dtype, bool, const void*, void*) {
   note(exec, "avg_pool2d_grad_input", pass(s, dtype));
+}
+
+void norm_pool_forward(const Exec& exec, const Pool2dShape& s, DType dtype, const NormOperand& x, void*,
+                       std::uint16_t* winner, Workspace) {
+  KernelWork work = pass(s, dtype, winner);
+  work.bytes += norm_bytes(x, s.channels);
+  note(exec, "norm_pool_forward", work);
+}
+
+/// x, dy and winners for the two sums; then the same and dx on CUDA. The CPU writes dy's share of each position to dx
+/// while it sums, and reads x and that for dx.
+void norm_pool_backward(const Exec& exec, const Pool2dShape& s, DType dtype, const NormOperand& x, const void*,
+                        const std::uint16_t*, const NormGradients& to, Workspace) {
+  const std::int64_t full = bytes_of(s.x_elements(), dtype),
+                     pooled = bytes_of(s.y_elements(), dtype) + 2 * s.y_elements();
+  const bool gathers_twice = exec.device.kind == DeviceKind::cuda;
+  note(exec, "norm_pool_backward",
+       {.bytes = (gathers_twice ? 3 * full + 2 * pooled : 5 * full + pooled) + norm_bytes(x, s.channels) +
+                 vector_bytes(s.channels, to.dscale, to.dshift) * (to.accumulate ? 2 : 1),
+        .passes = 3});
 }
 
 }  // namespace bantam::kernels::meta

@@ -39,12 +39,18 @@ inline void sum_column_chunk(RowBlock block, std::int64_t channels, std::int64_t
   }
 }
 
+/// Rows of the blocks that `sum_columns` sums first: whoever begins a call behind whole blocks of the one before gets
+/// the sums, to the bit, that one call over all rows gets.
+inline std::int64_t sum_block_rows(std::int64_t channels) {
+  return std::clamp<std::int64_t>(8192 / std::max<std::int64_t>(channels, 1), 16, 512);
+}
+
 /// K sums a channel over `rows`, added to sums[k] (channels). add(offset, channel, lanes, sum) adds the terms of up to
 /// eight elements to sum[0..K). Rows are summed in blocks first, which keeps rounding errors small.
 template <int K, class Add>
 void sum_columns(RowBlock rows, std::int64_t channels, float* const* sums, Add&& add) {
   float partial[K * kSumChunk];
-  const std::int64_t step = std::clamp<std::int64_t>(8192 / std::max<std::int64_t>(channels, 1), 16, 512);
+  const std::int64_t step = sum_block_rows(channels);
   for (std::int64_t r = rows.begin; r < rows.end; r += step) {
     for (std::int64_t c0 = 0; c0 < channels; c0 += kSumChunk) {
       const std::int64_t chunk = std::min(kSumChunk, channels - c0);

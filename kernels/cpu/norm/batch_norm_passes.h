@@ -57,23 +57,35 @@ inline void store_gradients(const float* totals, std::int64_t channels, const Ve
   }
 }
 
-/// Σ dz and Σ dz·x̂ a channel, to totals[0..channels) and totals[channels..).
-template <class T, class Function>
+/// dy is there before the sums begin.
+struct DyIsThere {
+  void operator()(RowBlock) const {}
+};
+
+/// Σ dz and Σ dz·x̂ a channel, to totals[0..channels) and totals[channels..). write_dy(rows) writes a block of dy, which
+/// is read right after it; it may touch no row of another block.
+template <class T, class Function, class WriteDy = DyIsThere>
 void gradient_sums(const Exec& exec, const BatchNormShape& shape, const Saved<T>& saved, const T* dy, Function f,
-                   float* partials, float* totals) {
+                   float* partials, float* totals, WriteDy&& write_dy = {}) {
   const std::int64_t parts = sum_parts(shape.rows, shape.channels, DeviceKind::cpu);
-  const std::int64_t elements = shape.rows * shape.channels;
+  const std::int64_t elements = shape.rows * shape.channels, step = sum_block_rows(shape.channels);
+  const auto add_terms = [=](std::int64_t at, std::int64_t c, std::int64_t lanes, Float8* sum) {
+    const Float8 v = load_lanes(saved.x + at, lanes, elements - at), mean = load_lanes(saved.mean + c, lanes);
+    const Float8 z = linear(v, mean, load_lanes(saved.factor + c, lanes), load_lanes(saved.shift + c, lanes));
+    const Float8 dz = load_lanes(dy + at, lanes, elements - at) * f.derivative(z);
+    sum[0] += dz;
+    sum[1] += dz * ((v - mean) * load_lanes(saved.inv_std + c, lanes));
+  };
   parallel_parts(parts, exec.threads, [&](std::int64_t part) {
-    const RowBlock rows{part_begin(shape.rows, parts, part), part_begin(shape.rows, parts, part + 1)};
+    const auto terms = add_terms;  // a copy that no other thread sees: what it holds may stay in registers
+    const std::int64_t end = part_begin(shape.rows, parts, part + 1);
     float* sums[2] = {partials + part * 2 * shape.channels, partials + (part * 2 + 1) * shape.channels};
     std::fill(sums[0], sums[0] + 2 * shape.channels, 0.0f);
-    sum_columns<2>(rows, shape.channels, sums, [=](std::int64_t at, std::int64_t c, std::int64_t lanes, Float8* sum) {
-      const Float8 v = load_lanes(saved.x + at, lanes, elements - at), mean = load_lanes(saved.mean + c, lanes);
-      const Float8 z = linear(v, mean, load_lanes(saved.factor + c, lanes), load_lanes(saved.shift + c, lanes));
-      const Float8 dz = load_lanes(dy + at, lanes, elements - at) * f.derivative(z);
-      sum[0] += dz;
-      sum[1] += dz * ((v - mean) * load_lanes(saved.inv_std + c, lanes));
-    });
+    for (std::int64_t r = part_begin(shape.rows, parts, part); r < end; r += step) {
+      const RowBlock block{r, std::min(r + step, end)};
+      write_dy(block);
+      sum_columns<2>(block, shape.channels, sums, terms);
+    }
   });
   add_parts(partials, parts, 2 * shape.channels, totals, false, exec.threads);
 }

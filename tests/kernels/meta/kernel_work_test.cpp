@@ -20,7 +20,7 @@
 #include "bantam/kernels/contracts/input/image_batch.h"
 #include "bantam/kernels/contracts/matmul/matmul.h"
 #include "bantam/kernels/contracts/pointwise/pointwise_norm.h"
-#include "bantam/kernels/contracts/pool/pool2d.h"
+#include "bantam/kernels/contracts/pool/norm_pool.h"
 #include "bantam/kernels/contracts/separable/separable_block.h"
 #include "bantam/kernels/contracts/update/update.h"
 
@@ -263,6 +263,22 @@ void add_pools(std::vector<WorkCase>& cases) {
   cases.push_back({"avg_pool2d_grad_input",
                    [=](const Exec& e) { meta::avg_pool2d_grad_input(e, shape, kFloat, true, kSome, kSome); },
                    4 * (256 + 64), 0});
+  cases.push_back({"norm_pool_forward",
+                   [=](const Exec& e) { meta::norm_pool_forward(e, shape, kHalf, normed(), kSome, winner, {}); },
+                   2 * (256 + 64) + 2 * 64 + 4 * 32, 0});
+  const NormGradients to{.dx = kSome, .dscale = kFloats, .dshift = kFloats};
+  // x, dy and winners, twice, and dx: on CUDA.
+  cases.push_back({"norm_pool_backward",
+                   [=](const Exec& e) { meta::norm_pool_backward(e, shape, kHalf, normed(), kSome, winner, to, {}); },
+                   2 * (2 * (256 + 64) + 256) + 2 * 2 * 64 + (4 + 2) * 32, 0, KernelKind::pass, 3});
+  // x, dy, winners and dx; x and dx, and dx: on the CPU.
+  cases.push_back({"norm_pool_backward",
+                   [=](const Exec& e) {
+                     Exec cpu = e;
+                     cpu.device = Device::meta_of(Device::cpu());
+                     meta::norm_pool_backward(cpu, shape, kHalf, normed(), kSome, winner, to, {});
+                   },
+                   2 * (5 * 256 + 64) + 2 * 64 + (4 + 2) * 32, 0, KernelKind::pass, 3});
 }
 
 /// (2, 4, 4, 8) to (2, 2, 2, 16): 32 positions before pooling, 256 elements of x, 72 + 128 weights, 128 of y, 64 bytes

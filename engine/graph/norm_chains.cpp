@@ -1,6 +1,4 @@
-// Which depthwise convolutions run between their batch norms as one op, and what runs in their place.
-#include "bantam/engine/ops/norm_depthwise.h"
-
+// Which chains that begin with a batch norm run as one op, and what runs in their place.
 #include <string>
 
 #include "bantam/engine/graph/graph.h"
@@ -8,8 +6,11 @@
 #include "bantam/engine/layers/bound_norm.h"
 #include "bantam/engine/layers/layers.h"
 #include "bantam/engine/ops/depthwise_conv2d.h"
+#include "bantam/engine/ops/norm_depthwise.h"
+#include "bantam/engine/ops/pool2d.h"
 #include "bantam/kernels/contracts/depthwise/norm_depthwise.h"
 #include "bantam/kernels/contracts/pointwise/pointwise_norm.h"
+#include "bantam/kernels/contracts/pool/norm_pool.h"
 
 namespace bantam::fusion {
 namespace {
@@ -24,7 +25,7 @@ Window2d window_of(const Options& options) {
   return {options.kernel, options.stride, options.dilation, options.padding};
 }
 
-NodeId match(const Graph& graph, NodeId first, const FusionTarget&) {
+NodeId match_norm_depthwise(const Graph& graph, NodeId first, const FusionTarget&) {
   const auto* before = options_at<BatchNormOptions>(graph, first);
   const auto* middle = options_at<DepthwiseConv2dOptions>(graph, first + 1);
   const auto* after = options_at<BatchNormOptions>(graph, first + 2);
@@ -67,13 +68,13 @@ class NormDepthwiseLayer : public BoundLayer, public NormSource {
   BoundNorm after_;
 };
 
-std::unique_ptr<BoundLayer> bind(const Graph& graph, const Fusion& fusion, ParameterArena& parameters,
-                                 BufferArena& buffers) {
+std::unique_ptr<BoundLayer> bind_norm_depthwise(const Graph& graph, const Fusion& fusion, ParameterArena& parameters,
+                                                BufferArena& buffers) {
   return std::make_unique<NormDepthwiseLayer>(graph, fusion.first, parameters, buffers);
 }
 
 /// Whether the next node, a pointwise convolution, alone reads it, and applies the second norm as its GEMM reads.
-bool defers_norm(const Graph& graph, const Fusion& fusion, const FusionTarget& target) {
+bool norm_depthwise_defers_norm(const Graph& graph, const Fusion& fusion, const FusionTarget& target) {
   const NodeId reader = graph.only_reader(fusion.last);
   if (target.device != DeviceKind::cuda || reader != fusion.last + 1) return false;
   const GraphNode& node = graph.node(reader);
@@ -88,8 +89,53 @@ bool defers_norm(const Graph& graph, const Fusion& fusion, const FusionTarget& t
                                           activation_of(*options_at<BatchNormOptions>(graph, fusion.last)));
 }
 
+Window2d window_of(const PoolOptions& options) {
+  return {.kernel = options.window, .stride = options.stride, .padding = options.padding};
+}
+
+NodeId match_norm_pool(const Graph& graph, NodeId first, const FusionTarget&) {
+  const auto* norm = options_at<BatchNormOptions>(graph, first);
+  const auto* pool = options_at<PoolOptions>(graph, first + 1);
+  if (norm == nullptr || pool == nullptr || graph.node(first + 1).layer->kind() != "max_pool") return 0;
+  const kernels::Pool2dShape window{
+      .window_h = pool->window.h, .window_w = pool->window.w, .stride_h = pool->stride.h, .stride_w = pool->stride.w};
+  return kernels::norm_pool_takes(window, activation_of(*norm)) ? first + 1 : 0;
+}
+
+/// The op, over its norm's parameters.
+class NormPoolLayer : public BoundLayer, public NormSource {
+ public:
+  NormPoolLayer(const Graph& graph, NodeId first, ParameterArena& parameters, BufferArena& buffers)
+      : norm_(norm_at(graph, first, parameters, buffers)),
+        window_(window_of(*options_at<PoolOptions>(graph, first + 1))) {}
+
+  Tensor forward(const Context& context, std::span<Tensor> inputs) override {
+    const Tensor x = std::move(inputs[0]);
+    return ops::norm_pool(context, x, norm_.norm(), window_);
+  }
+  Norm norm() const override { return norm_.norm(); }
+
+ private:
+  BoundNorm norm_;
+  Window2d window_;
+};
+
+std::unique_ptr<BoundLayer> bind_norm_pool(const Graph& graph, const Fusion& fusion, ParameterArena& parameters,
+                                           BufferArena& buffers) {
+  return std::make_unique<NormPoolLayer>(graph, fusion.first, parameters, buffers);
+}
+
+constexpr FusionPattern kPatterns[] = {
+    // batch_norm, depthwise_conv2d without bias and activation, batch_norm, both norms with relu or relu6
+    {.name = "norm_depthwise",
+     .match = match_norm_depthwise,
+     .bind = bind_norm_depthwise,
+     .defers_norm = norm_depthwise_defers_norm},
+    // batch_norm, max_pool
+    {.name = "norm_pool", .match = match_norm_pool, .bind = bind_norm_pool}};
+
 }  // namespace
 
-const FusionPattern kNormDepthwise{.name = "norm_depthwise", .match = match, .bind = bind, .defers_norm = defers_norm};
+const std::span<const FusionPattern> kNormChains = kPatterns;
 
 }  // namespace bantam::fusion

@@ -1,0 +1,77 @@
+// Max pooling of a batch norm's output: backward keeps x, the windows' winners and the batch's mean and deviation.
+#include "bantam/kernels/contracts/pool/norm_pool.h"
+
+#include "bantam/base/error.h"
+#include "bantam/engine/autograd/gradient_target.h"
+#include "bantam/engine/autograd/saved_tensor.h"
+#include "bantam/engine/autograd/tape.h"
+#include "bantam/engine/autograd/tensor_notes.h"
+#include "bantam/engine/ops/batch_norm.h"
+#include "bantam/engine/ops/pool2d.h"
+
+namespace bantam::ops {
+namespace {
+
+/// One call's shape, and its norm with the batch's statistics.
+struct Call {
+  kernels::Pool2dShape shape;
+  DType dtype;
+  Norm norm;
+
+  Scratch scratch(const Context& context) const {
+    return context.scratch(
+        kernels::batch_norm_workspace_bytes(kernels::norm_of_pool(shape), dtype, context.device.kind));
+  }
+};
+
+/// The norm's statistics, unless x has them, or the first pass saved them.
+void measure(const Context& context, const Call& call, const Tensor& x, const Norm& norm) {
+  if (has_statistics(context, x)) return;
+  const Scratch scratch = call.scratch(context);
+  BANTAM_KERNEL(context.exec, batch_norm_forward_training, kernels::norm_of_pool(call.shape), call.dtype, x.data(), {},
+                nullptr, norm.statistics_output(call.norm.mean, call.norm.inv_std, context.pass == Pass::train),
+                scratch.get());
+}
+
+void backward(const Context& context, const Call& call, SavedTensor& saved, const Tensor& winner, const Tensor& dy,
+              GradientStore& store) {
+  FloatGradient scale(context, call.norm.scale, store), shift(context, call.norm.shift, store);
+  if (scale.data != nullptr && shift.data != nullptr && scale.accumulate != shift.accumulate)
+    throw Error("norm_pool: scale and shift must be used together");
+  Tensor dx = context.allocate(saved.shape(), call.dtype);
+  {
+    const Tensor x = saved.take(context);
+    const Scratch scratch = call.scratch(context);
+    const kernels::NormGradients to{dx.data(), scale.data, shift.data, scale.accumulate || shift.accumulate};
+    BANTAM_KERNEL(context.exec, norm_pool_backward, call.shape, call.dtype, call.norm.operand(x), dy.data(),
+                  winner.as<std::uint16_t>(), to, scratch.get());
+  }
+  scale.hand_on(context, call.norm.scale, store);
+  shift.hand_on(context, call.norm.shift, store);
+  if (wants_gradient(saved.ref())) store.add(context, saved.ref(), std::move(dx));
+}
+
+}  // namespace
+
+Tensor norm_pool(const Context& context, const Tensor& x, const Norm& norm, const Window2d& window) {
+  const kernels::Pool2dShape shape = pool_shape(context, "norm_pool", x, window, true);
+  if (context.pass == Pass::evaluate) return max_pool2d(context, batch_norm(context, x, norm), window);
+  const Call call{shape, x.dtype(), norm_of_batch(context, norm, shape.channels, statistics_of(x))};
+  measure(context, call, x, norm);
+  const bool recorded = records(context, {&x, &norm.scale, &norm.shift});
+  Tensor y = context.allocate(pool_output(shape), x.dtype());
+  const Tensor winner = recorded ? allocate_winners(context, y.shape()) : Tensor();
+  {
+    const Scratch scratch = call.scratch(context);
+    BANTAM_KERNEL(context.exec, norm_pool_forward, shape, call.dtype, call.norm.operand(x), y.data(),
+                  recorded ? winner.as<std::uint16_t>() : nullptr, scratch.get());
+  }
+  if (recorded)
+    context.tape->record(context, y,
+                         [=, x = SavedTensor(x)](const Context& ctx, Tensor dy, GradientStore& store) mutable {
+                           backward(ctx, call, x, winner, dy, store);
+                         });
+  return y;
+}
+
+}  // namespace bantam::ops

@@ -1,0 +1,46 @@
+// Max pooling of a batch norm's output, which is never written: the norm and its activation are applied as the windows
+// read.
+#pragma once
+
+#include "bantam/kernels/contracts/elementwise/piecewise.h"
+#include "bantam/kernels/contracts/norm/batch_norm.h"
+#include "bantam/kernels/contracts/pool/pool2d.h"
+
+namespace bantam::kernels {
+
+/// Whether the kernels should run it: a value that several windows hold is normalised for each, which is worth it only
+/// where f is cheap.
+inline bool norm_pool_takes(const Pool2dShape& shape, ActivationFunction f) {
+  return is_piecewise(f.kind) || (shape.window_h <= shape.stride_h && shape.window_w <= shape.stride_w);
+}
+
+/// The norm's shape.
+inline BatchNormShape norm_of_pool(const Pool2dShape& shape) {
+  return {shape.batch * shape.in_h * shape.in_w, shape.channels};
+}
+
+/// y and `winner` of max_pool2d_forward over a = f(x̂·scale + shift), rounded to `dtype` as batch_norm_apply writes it:
+/// the same bits. `x` is normalised, (batch, in_h, in_w, channels); `winner` may be null. Workspace:
+/// batch_norm_workspace_bytes of the norm.
+using NormPoolForward = void(const Exec&, const Pool2dShape& shape, DType dtype, const NormOperand& x, void* y,
+                             std::uint16_t* winner, Workspace);
+
+/// From dy (batch, out_h, out_w, channels) and `winner` the gradients of x, scale and shift: the bits that
+/// max_pool2d_grad_input and batch_norm_backward_training give one after another. to.dx must not be null (it may hold
+/// what lies between) and aliases nothing. Deterministic. Workspace: as forward.
+using NormPoolBackward = void(const Exec&, const Pool2dShape& shape, DType dtype, const NormOperand& x, const void* dy,
+                              const std::uint16_t* winner, const NormGradients& to, Workspace);
+namespace cpu {
+NormPoolForward norm_pool_forward;
+NormPoolBackward norm_pool_backward;
+}  // namespace cpu
+namespace cuda {
+NormPoolForward norm_pool_forward;
+NormPoolBackward norm_pool_backward;
+}  // namespace cuda
+namespace meta {
+NormPoolForward norm_pool_forward;
+NormPoolBackward norm_pool_backward;
+}  // namespace meta
+
+}  // namespace bantam::kernels
