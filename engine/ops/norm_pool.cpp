@@ -40,14 +40,14 @@ void backward(const Context& context, const Call& call, SavedTensor& saved, cons
     throw Error("norm_pool: scale and shift must be used together");
   Tensor dx = context.allocate(saved.shape(), call.dtype);
   {
-    const Tensor x = saved.take(context);
+    const Tensor x = saved.unpack(context);
     const Scratch scratch = call.scratch(context);
     const kernels::NormGradients to{dx.data(), scale.data, shift.data, scale.accumulate || shift.accumulate};
     BANTAM_KERNEL(context.exec, norm_pool_backward, call.shape, call.dtype, call.norm.operand(x), dy.data(),
                   winner.as<std::uint16_t>(), to, scratch.get());
   }
-  scale.hand_on(context, call.norm.scale, store);
-  shift.hand_on(context, call.norm.shift, store);
+  scale.add_to(context, call.norm.scale, store);
+  shift.add_to(context, call.norm.shift, store);
   if (wants_gradient(saved.ref())) store.add(context, saved.ref(), std::move(dx));
 }
 
