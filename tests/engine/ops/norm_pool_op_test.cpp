@@ -230,7 +230,7 @@ std::vector<std::vector<std::uint32_t>> results(Runtime& runtime, Device device,
   Context context = Context::make(runtime, device, c.precision);
   Tape tape;
   context.tape = &tape;
-  testing::Leaves leaf(runtime);
+  testing::LeafTensors leaf(runtime);
   const auto vector = [&](std::uint64_t seed, float low, float high) {
     return context.upload({c.shape.channels}, testing::random_floats(c.shape.channels, seed, low, high).data());
   };
@@ -249,7 +249,7 @@ std::vector<std::vector<std::uint32_t>> results(Runtime& runtime, Device device,
     all.push_back(bits_of(to_host_floats(*value, context.stream)));
   x = Tensor();
   GradientStore store = tape.backward(context, y, testing::random_tensor(context, y.shape(), 8));
-  for (const std::uint64_t id : leaf.ids()) all.push_back(bits_of(to_host_floats(store.take(id), context.stream)));
+  for (const std::uint64_t id : leaf.ids()) all.push_back(bits_of(to_host_floats(store.pop(id), context.stream)));
   return all;
 }
 
