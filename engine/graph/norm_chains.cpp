@@ -99,7 +99,7 @@ NodeId match_norm_pool(const Graph& graph, NodeId first, const FusionTarget&) {
   if (norm == nullptr || pool == nullptr || graph.node(first + 1).layer->kind() != "max_pool") return 0;
   const kernels::Pool2dShape window{
       .window_h = pool->window.h, .window_w = pool->window.w, .stride_h = pool->stride.h, .stride_w = pool->stride.w};
-  return kernels::norm_pool_takes(window, activation_of(*norm)) ? first + 1 : 0;
+  return kernels::norm_pool_supports(window, activation_of(*norm)) ? first + 1 : 0;
 }
 
 /// The op, over its norm's parameters.

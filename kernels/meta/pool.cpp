@@ -33,15 +33,15 @@ void norm_pool_forward(const Exec& exec, const Pool2dShape& s, DType dtype, cons
   note(exec, "norm_pool_forward", work);
 }
 
-/// x, dy and winners for the two sums; then the same and dx on CUDA. The CPU writes dy's share of each position to dx
-/// while it sums, and reads x and that for dx.
+/// dy and winners to dx, which lies between; x and that for the two sums, where the CPU still has it in its cache; x and
+/// that for dx.
 void norm_pool_backward(const Exec& exec, const Pool2dShape& s, DType dtype, const NormOperand& x, const void*,
                         const std::uint16_t*, const NormGradients& to, Workspace) {
   const std::int64_t full = bytes_of(s.x_elements(), dtype),
                      pooled = bytes_of(s.y_elements(), dtype) + 2 * s.y_elements();
-  const bool gathers_twice = exec.device.kind == DeviceKind::cuda;
+  const std::int64_t passes_over_x = exec.device.kind == DeviceKind::cuda ? 6 : 5;
   note(exec, "norm_pool_backward",
-       {.bytes = (gathers_twice ? 3 * full + 2 * pooled : 5 * full + pooled) + norm_bytes(x, s.channels) +
+       {.bytes = passes_over_x * full + pooled + norm_bytes(x, s.channels) +
                  vector_bytes(s.channels, to.dscale, to.dshift) * (to.accumulate ? 2 : 1),
         .passes = 3});
 }

@@ -10,7 +10,7 @@ namespace bantam::kernels {
 
 /// Whether the kernels should run it: a value that several windows hold is normalised for each, which is worth it only
 /// where f is cheap.
-inline bool norm_pool_takes(const Pool2dShape& shape, ActivationFunction f) {
+inline bool norm_pool_supports(const Pool2dShape& shape, ActivationFunction f) {
   return is_piecewise(f.kind) || (shape.window_h <= shape.stride_h && shape.window_w <= shape.stride_w);
 }
 

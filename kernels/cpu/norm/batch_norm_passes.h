@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cmath>
+#include <functional>
 
 #include "bantam/kernels/contracts/depthwise/norm_depthwise.h"
 #include "bantam/kernels/cpu/device/column_sums.h"
@@ -57,16 +58,14 @@ inline void store_gradients(const float* totals, std::int64_t channels, const Ve
   }
 }
 
-/// dy is there before the sums begin.
-struct DyIsThere {
-  void operator()(RowBlock) const {}
-};
+/// Writes a block of dy right before it is read; may touch no row of another block.
+using WriteDy = std::function<void(RowBlock)>;
 
-/// Σ dz and Σ dz·x̂ a channel, to totals[0..channels) and totals[channels..). write_dy(rows) writes a block of dy, which
-/// is read right after it; it may touch no row of another block.
-template <class T, class Function, class WriteDy = DyIsThere>
-void gradient_sums(const Exec& exec, const BatchNormShape& shape, const Saved<T>& saved, const T* dy, Function f,
-                   float* partials, float* totals, WriteDy&& write_dy = {}) {
+/// Σ dz and Σ dz·x̂ a channel, to totals[0..channels) and totals[channels..). Without `write_dy` dy is there. One
+/// function for all callers: which products and sums a compiler makes one rounding of may differ from copy to copy.
+template <class T, class Function>
+[[gnu::noinline]] void gradient_sums(const Exec& exec, const BatchNormShape& shape, const Saved<T>& saved, const T* dy,
+                                     Function f, float* partials, float* totals, const WriteDy& write_dy = {}) {
   const std::int64_t parts = sum_parts(shape.rows, shape.channels, DeviceKind::cpu);
   const std::int64_t elements = shape.rows * shape.channels, step = sum_block_rows(shape.channels);
   const auto add_terms = [=](std::int64_t at, std::int64_t c, std::int64_t lanes, Float8* sum) {
@@ -83,7 +82,7 @@ void gradient_sums(const Exec& exec, const BatchNormShape& shape, const Saved<T>
     std::fill(sums[0], sums[0] + 2 * shape.channels, 0.0f);
     for (std::int64_t r = part_begin(shape.rows, parts, part); r < end; r += step) {
       const RowBlock block{r, std::min(r + step, end)};
-      write_dy(block);
+      if (write_dy) write_dy(block);
       sum_columns<2>(block, shape.channels, sums, terms);
     }
   });
@@ -92,8 +91,8 @@ void gradient_sums(const Exec& exec, const BatchNormShape& shape, const Saved<T>
 
 /// dx = scale·inv_std·(dz - Σdz/rows - x̂·Σ(dz·x̂)/rows).
 template <class T, class Function>
-void input_gradient(const Exec& exec, const BatchNormShape& shape, const Saved<T>& saved, const T* dy, Function f,
-                    const float* totals, T* dx) {
+[[gnu::noinline]] void input_gradient(const Exec& exec, const BatchNormShape& shape, const Saved<T>& saved, const T* dy,
+                                      Function f, const float* totals, T* dx) {
   const float per_row = 1.0f / static_cast<float>(shape.rows);
   map_channels<6>(
       shape.rows, shape.channels, exec.threads,

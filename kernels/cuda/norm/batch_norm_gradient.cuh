@@ -143,12 +143,9 @@ class GradientSums {
   /// dy.
   template <int N, bool kEarly, class T, class Function>
   void input_gradient(const Exec& exec, const T* x, const T* dy, const AffineSource& source, Function f, T* dx) const {
-    map_rows<N, kEarly>(exec, shape_.rows, shape_.channels, input_pass(x, dy, source, f, dx));
-  }
-  /// That pass, for whoever reads dy another way.
-  template <class T, class Function>
-  InputGradient<T, Function> input_pass(const T* x, const T* dy, const AffineSource& source, Function f, T* dx) const {
-    return {x, dy, source, f, totals_, shape_.channels, 1.0f / static_cast<float>(shape_.rows), dx};
+    const InputGradient<T, Function> map{
+        x, dy, source, f, totals_, shape_.channels, 1.0f / static_cast<float>(shape_.rows), dx};
+    map_rows<N, kEarly>(exec, shape_.rows, shape_.channels, map);
   }
 
  private:

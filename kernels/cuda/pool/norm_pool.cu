@@ -1,9 +1,8 @@
-// Max pooling that normalises as it reads on CUDA; backward, the passes of the norm gather the pooling's gradient as
-// they read, so that it is never written.
+// Max pooling that normalises as it reads on CUDA; backward is that of the two layers.
 #include <math_constants.h>
 
 #include "bantam/kernels/contracts/pool/norm_pool.h"
-#include "bantam/kernels/cuda/norm/batch_norm_gradient.cuh"
+#include "bantam/kernels/cuda/elementwise/activation_math.cuh"
 #include "bantam/kernels/cuda/norm/clamped_norm.cuh"
 #include "bantam/kernels/cuda/pool/pool_index.cuh"
 #include "bantam/kernels/tiling/workspace_layout.h"
@@ -124,60 +123,6 @@ struct NormedMaximum {
   }
 };
 
-/// The gradient of the pooling's input, rounded as max_pool2d_grad_input writes it. kReach: windows along an axis that
-/// may hold a position, where that is few; 0: any number.
-template <class T, int kReach>
-struct WonGradient {
-  const T* dy;
-  const std::uint16_t* winner;
-  Pool pool;
-  PlaceIndex index;
-
-  /// Adds the gradients that the position won in window (oh, ow).
-  template <int N>
-  __device__ void add_window(const PoolPlace& at, int oh, int ow, float (&sum)[N]) const {
-    const int place =
-        (at.row + pool.h.pad - oh * pool.h.stride) * pool.w.window + at.column + pool.w.pad - ow * pool.w.stride;
-    const std::int64_t from = offset_in(at, pool.h.out, pool.w.out, oh, ow, pool.channels);
-    const auto won = *reinterpret_cast<const Pack<std::uint16_t, N>*>(winner + from);
-    float g[N];
-    unpack<N>(dy + from, g);
-#pragma unroll
-    for (int n = 0; n < N; ++n) sum[n] += won.v[n] == place ? g[n] : 0.0f;
-  }
-  template <int N>
-  __device__ Pack<T, N> load(std::int64_t to) const {
-    const PoolPlace at = index.place<N>(to);
-    const Span rows = holding_windows<false>(pool.h, at.row), columns = holding_windows<false>(pool.w, at.column);
-    float sum[N] = {};
-    if constexpr (kReach > 0) {
-#pragma unroll
-      for (int i = 0; i < kReach * kReach; ++i) {
-        const int oh = rows.begin + i / kReach, ow = columns.begin + i % kReach;
-        if (oh < rows.end && ow < columns.end) add_window<N>(at, oh, ow, sum);
-      }
-    } else {
-      for (int oh = rows.begin; oh < rows.end; ++oh)
-        for (int ow = columns.begin; ow < columns.end; ++ow) add_window<N>(at, oh, ow, sum);
-    }
-    Pack<T, N> rounded;
-#pragma unroll
-    for (int n = 0; n < N; ++n) rounded.v[n] = from_float<T>(sum[n]);
-    return rounded;
-  }
-};
-
-/// A pass of the norm's backward that reads dy from `gradient`.
-template <class T, class Pass, class Gradient>
-struct Gathering : Pass {
-  Gradient gradient;
-
-  template <int N>
-  __device__ TwoPacks<T, N> load(std::int64_t at) const {
-    return {load_pack<N>(this->x + at), gradient.template load<N>(at)};
-  }
-};
-
 /// Channels as far as packs of them are possible: one at a time where the winners' address allows no vectors.
 std::int64_t packable_channels(std::int64_t channels, const std::uint16_t* winner) {
   return packs_aligned<std::uint16_t, 8>(winner) ? channels : 1;
@@ -205,9 +150,6 @@ void with_known(std::int64_t number, std::integer_sequence<int, kKnown...>, Call
   if (!called) call(std::integral_constant<int, 0>{});
 }
 
-/// Windows along an axis that may hold a position.
-std::int64_t reach(std::int64_t window, std::int64_t stride) { return (window + stride - 1) / stride; }
-
 }  // namespace
 
 void norm_pool_forward(const Exec& exec, const Pool2dShape& shape, DType dtype, const NormOperand& x, void* y,
@@ -232,33 +174,12 @@ void norm_pool_forward(const Exec& exec, const Pool2dShape& shape, DType dtype, 
       x.x, y);
 }
 
+/// Two kernels' work, one after another: gathering from the windows in both passes of the norm took longer than writing
+/// the pooling's gradient once (resnet50's stem on an H200).
 void norm_pool_backward(const Exec& exec, const Pool2dShape& shape, DType dtype, const NormOperand& x, const void* dy,
                         const std::uint16_t* winner, const NormGradients& to, Workspace workspace) {
-  const BatchNormShape norm = norm_of_pool(shape);
-  if (norm.rows <= 0 || norm.channels <= 0) return;
-  require_workspace(workspace, batch_norm_workspace_bytes(norm, dtype, DeviceKind::cuda), "norm_pool_backward");
-  const GradientSums sums(norm, x.inv_std, to.dscale, to.dshift, to.accumulate, workspace);
-  const std::int64_t windows_h = reach(shape.window_h, shape.stride_h),
-                     windows_w = reach(shape.window_w, shape.stride_w);
-  dispatch(
-      shape, dtype, x.affine.activation, winner,
-      [&](auto tag, auto f, auto n) {
-        using T = typename decltype(tag)::type;
-        using Terms = GradientTerms<T, decltype(f)>;
-        using Input = InputGradient<T, decltype(f)>;
-        constexpr int N = decltype(n)::value;
-        const T *in = static_cast<const T*>(x.x), *g = static_cast<const T*>(dy);
-        const PlaceIndex index = PlaceIndex::of<N>(shape.batch, shape.in_h, shape.in_w, shape.channels);
-        with_known<T, N, decltype(f)>(
-            std::max(windows_h, windows_w), std::integer_sequence<int, 1, 2>{}, [&](auto most) {
-              using Won = WonGradient<T, decltype(most)::value>;
-              const Won won{g, winner, pool(shape), index};
-              sums.template run<N>(exec, Gathering<T, Terms, Won>{{in, g, affine_of(x), f}, won});
-              const Input input = sums.input_pass(in, g, affine_of(x), f, static_cast<T*>(to.dx));
-              map_rows<N, true>(exec, norm.rows, norm.channels, Gathering<T, Input, Won>{input, won});
-            });
-      },
-      x.x, dy, to.dx);
+  max_pool2d_grad_input(exec, shape, dtype, dy, winner, to.dx);
+  batch_norm_backward_training(exec, norm_of_pool(shape), dtype, x, to.dx, to, workspace);
 }
 
 }  // namespace bantam::kernels::cuda

@@ -267,11 +267,11 @@ void add_pools(std::vector<WorkCase>& cases) {
                    [=](const Exec& e) { meta::norm_pool_forward(e, shape, kHalf, normed(), kSome, winner, {}); },
                    2 * (256 + 64) + 2 * 64 + 4 * 32, 0});
   const NormGradients to{.dx = kSome, .dscale = kFloats, .dshift = kFloats};
-  // x, dy and winners, twice, and dx: on CUDA.
+  // dy, winners and dx; x and dx; x, dx and dx: on CUDA.
   cases.push_back({"norm_pool_backward",
                    [=](const Exec& e) { meta::norm_pool_backward(e, shape, kHalf, normed(), kSome, winner, to, {}); },
-                   2 * (2 * (256 + 64) + 256) + 2 * 2 * 64 + (4 + 2) * 32, 0, KernelKind::pass, 3});
-  // x, dy, winners and dx; x and dx, and dx: on the CPU.
+                   2 * (6 * 256 + 64) + 2 * 64 + (4 + 2) * 32, 0, KernelKind::pass, 3});
+  // dy, winners and dx; x; x, dx and dx: on the CPU, which sums while dx is in its cache.
   cases.push_back({"norm_pool_backward",
                    [=](const Exec& e) {
                      Exec cpu = e;
