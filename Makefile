@@ -1,6 +1,6 @@
 # The front door: `make train` and `make test` work from a fresh clone. The build itself is CMake's.
 .DEFAULT_GOAL := help
-.PHONY: help deps build train test nightly format clean
+.PHONY: help deps build train test nightly schema format clean
 
 BUILD ?= build
 # More CMake options, e.g. make build CMAKE_FLAGS=-DBANTAM_CUDA=OFF
@@ -26,6 +26,10 @@ test: deps ## build everything and run every test
 nightly: deps ## run the tests that take long: allocator fuzzer, planner, limits under load
 	@scripts/build.sh "$(BUILD)" "$(JOBS)" nightly_tests $(CMAKE_FLAGS)
 	ctest --test-dir "$(BUILD)" -C nightly -L nightly --output-on-failure --no-tests=error
+
+schema: build ## write docs/CONFIG.md anew, from the code that reads configurations
+	"$(BUILD)/bantam" schema --markdown > "$(BUILD)/CONFIG.md"
+	cp "$(BUILD)/CONFIG.md" docs/CONFIG.md
 
 format: ## format the sources with clang-format
 	git ls-files '*.h' '*.cpp' '*.cu' '*.cuh' | xargs clang-format -i

@@ -200,6 +200,11 @@ SampleSplits cifar10_readers(const Cifar10Options& options) {
 }
 
 /// `data: {format: cifar10}`: path.
-SampleSplits cifar10_format(ConfigMap& data) { return cifar10_readers({.path = data.text("path")}); }
+SampleSplits cifar10_format(ConfigMap& data) {
+  return cifar10_readers(
+      {.path = data.text({"path",
+                          "Folder of the official binary files (data_batch_1.bin, …). Relative to the current folder.",
+                          "data/cifar-10-batches-bin"})});
+}
 
 }  // namespace bantam

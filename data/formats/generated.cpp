@@ -46,9 +46,13 @@ SampleSplits generated_format(ConfigMap& data) {
   const GeneratedOptions defaults;
   constexpr IntegerRange kSamples{.min = 1, .max = 10'000'000};
   GeneratedOptions options;
-  options.train_samples = data.integer("train_samples", kSamples, defaults.train_samples);
-  options.test_samples = data.integer("test_samples", kSamples, defaults.test_samples);
-  options.seed = static_cast<std::uint64_t>(data.integer("seed", {.min = 0}, static_cast<std::int64_t>(defaults.seed)));
+  options.train_samples = data.integer(
+      {"train_samples", "Training images to draw: shapes and textures, 32 × 32 in colour; no files are needed."},
+      kSamples, defaults.train_samples);
+  options.test_samples = data.integer({"test_samples", "Held-out images to draw."}, kSamples, defaults.test_samples);
+  options.seed = static_cast<std::uint64_t>(data.integer(
+      {"seed", "Seed of the drawings, apart from the run's, so that runs of other seeds see the same data."},
+      {.min = 0}, static_cast<std::int64_t>(defaults.seed)));
   return generated_readers(options);
 }
 
