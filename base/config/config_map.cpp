@@ -76,8 +76,9 @@ bool ConfigMap::has(ConfigKey key) {
   bool found = find_child(*self_.data_, key.name) != nullptr;
   if (self_.is_described() && !key.meaning.empty()) {
     ConfigRecording& recording = *self_.document_->recording;
-    found = found || recording.round % 2 == 1;
-    recording.conditions[&note_map(*self_.data_->facts)] = {.key = std::string(key.name), .missing = !found};
+    const MapFacts& map = note_map(*self_.data_->facts);
+    found = found || recording.visit(map) % 2 == 1;
+    recording.conditions[&map] = {.key = std::string(key.name), .missing = !found};
   }
   if (!found) ask(key.name);
   return found;

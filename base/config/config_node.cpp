@@ -270,7 +270,11 @@ std::vector<std::pair<std::string, ConfigNode>> ConfigNode::entries() const {
 }
 
 ConfigMap ConfigNode::as_map() const {
-  if (data_->facts) document_->recording->conditions.erase(&note_map(*data_->facts));
+  if (data_->facts) {
+    const MapFacts& map = note_map(*data_->facts);
+    document_->recording->conditions.erase(&map);
+    ++document_->recording->visits[&map];
+  }
   if (is_null()) data_->kind = ConfigKind::map;
   if (!is_map()) fail_expected(*data_, "a map");
   return ConfigMap(*this);

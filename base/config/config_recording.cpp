@@ -86,9 +86,13 @@ Data* place_child(Data& map, std::string_view key, std::unique_ptr<Data> value) 
 }  // namespace
 
 void ConfigRecording::fault(const std::string& where, const std::string& message) {
-  if (round == 0) return;  // with nothing but required keys, sections that need one of two are refused
   std::string text = fmt::format("{}: {}", where, message);
   if (std::ranges::find(schema.faults, text) == schema.faults.end()) schema.faults.push_back(std::move(text));
+}
+
+std::size_t ConfigRecording::visit(const MapFacts& map) const {
+  const auto found = visits.find(&map);
+  return found == visits.end() ? 0 : found->second - 1;
 }
 
 void note_word(ValueFacts& facts, std::string_view word) {
@@ -114,15 +118,17 @@ std::unique_ptr<Data> parse_example(ConfigRecording& recording, const std::strin
 Data* described_child(ConfigDocument::Impl& document, Data& map, const ConfigKey& key, KeyPresence presence,
                       std::unique_ptr<Data> otherwise) {
   ConfigRecording& recording = *document.recording;
-  KeyFacts& known = facts_of(recording, note_map(*map.facts), key, presence, otherwise.get());
+  MapFacts& facts = note_map(*map.facts);
+  KeyFacts& known = facts_of(recording, facts, key, presence, otherwise.get());
+  const std::size_t visit = recording.visit(facts);
   recording.most_examples = std::max(recording.most_examples, known.examples.size());
   Data* child = find_child(map, key.name);
   if (!child || (child->is_default && !key.meaning.empty())) {
-    if (presence == KeyPresence::optional && recording.round == 0) return nullptr;
+    if (presence == KeyPresence::optional && visit == 0) return nullptr;
     const std::vector<std::string>& examples = known.examples;
-    const std::size_t first = recording.round == 0 ? 0 : recording.round - 1;
-    const bool exemplary = !examples.empty() && (recording.round > 0 || !otherwise);
-    std::unique_ptr<Data> value = exemplary   ? parse_example(recording, examples[first % examples.size()])
+    const std::size_t turn = visit == 0 ? 0 : visit - 1;
+    const bool exemplary = !examples.empty() && (visit > 0 || !otherwise);
+    std::unique_ptr<Data> value = exemplary   ? parse_example(recording, examples[turn % examples.size()])
                                   : otherwise ? std::move(otherwise)
                                               : stand_in();
     child = place_child(map, key.name, std::move(value));
@@ -132,7 +138,8 @@ Data* described_child(ConfigDocument::Impl& document, Data& map, const ConfigKey
 }
 
 bool is_described_default(const ConfigDocument::Impl& document, const Data& child, const ConfigKey& key) {
-  return child.is_default && (document.recording->round == 0 || key.example.empty());
+  const bool is_first = document.recording->visit(*child.parent->facts->map) == 0;
+  return child.is_default && (is_first || key.example.empty());
 }
 
 namespace {

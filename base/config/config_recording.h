@@ -17,11 +17,14 @@ struct ConfigRecording {
   std::size_t round = 0;
   std::size_t most_examples = 1;                             // of any key so far
   std::map<const MapFacts*, KeyCondition> conditions;        // under which a map's keys are asked for at present
+  std::map<const MapFacts*, std::size_t> visits;             // how often each map was read
   std::set<std::string> described;                           // tables of this round
   std::vector<std::unique_ptr<ConfigNode::Data>> made;       // options of entries, which readers may point to
   std::vector<std::shared_ptr<const ConfigSource>> sources;  // that their marks point to
 
   void fault(const std::string& where, const std::string& message);
+  /// Of the map's reading under way, from 0: which of their examples its keys have.
+  std::size_t visit(const MapFacts& map) const;
 };
 
 /// Notes, in a description, what a value is read as. True where it has no example, so that there is no value to read.

@@ -12,7 +12,7 @@ namespace {
 
 using Data = ConfigNode::Data;
 
-constexpr std::size_t kMostRounds = 16;
+constexpr std::size_t kLeastRounds = 4, kMostRounds = 32;
 
 TableFacts& table_of(ConfigSchema& schema, std::string_view what) {
   for (const auto& table : schema.tables)
@@ -49,17 +49,18 @@ struct ConfigDescription {
 
 ConfigSchema describe_config(const std::function<void(const ConfigDocument& document)>& read) {
   const auto recording = std::make_shared<ConfigRecording>();
-  constexpr std::size_t kLeast = 2;  // keys that are there and missing in turn
   std::vector<ConfigDocument> documents;
-  for (std::size_t& round = recording->round; round <= std::clamp(recording->most_examples, kLeast, kMostRounds);
-       ++round) {
+  // Twice as many as examples: some maps are read in every other round.
+  const auto rounds = [&] { return std::clamp(2 * (recording->most_examples + 1), kLeastRounds, kMostRounds); };
+  for (std::size_t& round = recording->round; round < rounds(); ++round) {
     recording->conditions.clear();
     recording->described.clear();
     documents.push_back(ConfigDescription::document(recording));
     try {
       read(documents.back());
     } catch (const Error& error) {
-      recording->fault("configuration", error.what());
+      // With nothing but required keys, sections that need one of two keys are refused.
+      if (round > 0) recording->fault("configuration", error.what());
     }
   }
   merge_conditions(recording->schema);
@@ -85,6 +86,13 @@ bool ConfigNode::is_described() const { return data_->facts != nullptr; }
 
 void ConfigNode::describe(std::string_view meaning, std::string_view example) const {
   if (!data_->facts) return;
+  ConfigRecording& recording = *document_->recording;
+  const auto condition = recording.conditions.find(data_->facts->map.get());
+  if (condition != recording.conditions.end() && !condition->second.values.empty()) {
+    for (const auto& key : data_->facts->map->keys)
+      if (key->name == condition->second.key) key->choices[condition->second.values.front()] = meaning;
+    return;
+  }
   data_->facts->meaning = meaning;
   data_->facts->example = example;
 }
@@ -123,11 +131,12 @@ void ConfigNode::describe_entries(
     TableFacts::Entry& entry = entry_of(facts, name);
     try {
       read(name, ConfigNode(document_, entry_options(recording, *data_, entry)));
-      if (recording.round == 0 || entry.options.example.empty()) continue;
+      if (entry.options.example.empty()) continue;
       const Named named = ConfigNode(document_, entry_example(recording, entry.options.example)).as_named();
       read(named.name, named.options);
     } catch (const Error& error) {
-      recording.fault(std::string(table) + " " + name, error.what());
+      const bool is_first = entry.options.map && recording.visit(*entry.options.map) == 0;
+      if (!is_first) recording.fault(std::string(table) + " " + name, error.what());
     }
   }
 }
@@ -150,7 +159,7 @@ void ConfigMap::read_choice(std::string_view key, const std::string& chosen, std
     try {
       read(name);
     } catch (const Error& error) {
-      recording.fault(std::string(key) + " " + name, error.what());
+      if (recording.visit(map) > 0) recording.fault(std::string(key) + " " + name, error.what());
     }
   }
   recording.conditions[&map] = {.key = std::string(key), .values = {chosen}};

@@ -2,15 +2,17 @@
 // example; and the same as JSON Schema and as a page of Markdown.
 //
 // There is no table of keys beside the readers. A description runs the reader over examples instead of a file, several
-// rounds of it: in round 0 only required keys are there, in round i each key has its i-th example (ConfigKey). Whatever
-// a reader asks of a value (`as_integer`, `is_text`, `as_map` …) is noted as one thing that the value may be, and the
-// example has to pass the reader's own checks. (Internal: programs call run::config_schema and run::config_reference.)
+// rounds of it: when a map is first read only its required keys are there, the i-th time after that each of its keys
+// has its i-th example (ConfigKey). Whatever a reader asks of a value (`as_integer`, `is_text`, `as_map` …) is noted as
+// one thing that the value may be, and the example has to pass the reader's own checks. (Internal: programs call
+// run::config_schema and run::config_reference.)
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <limits>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -67,6 +69,8 @@ struct KeyFacts {
   std::optional<std::string> otherwise;  ///< the default, in YAML's flow style
   std::string otherwise_meaning;         ///< what counts where the key is missing and no value says it
   std::optional<KeyCondition> when;
+  /// Of a key whose values have keys of their own beside it (ConfigMap::read_choice): what each value is for.
+  std::map<std::string, std::string> choices;
   ValueFacts value;
 };
 

@@ -86,7 +86,24 @@ std::string default_of(const KeyFacts& key) {
   if (!key.otherwise_meaning.empty()) return key.otherwise_meaning;
   if (key.required) return "**required**";
   if (!key.otherwise) return "";
+  for (const std::string& word : key.value.words)
+    if (*key.otherwise == "\"" + word + "\"") return code(word);
   return key.value.map && *key.otherwise == "{}" ? "" : code(*key.otherwise);
+}
+
+/// "See LIMITS.md.": names of pages, which are in capitals, become links.
+std::string linked(const std::string& text) {
+  std::string out;
+  std::size_t done = 0;
+  for (std::size_t end = text.find(".md"); end != std::string::npos; end = text.find(".md", end + 1)) {
+    std::size_t begin = end;
+    while (begin > done && std::isupper(static_cast<unsigned char>(text[begin - 1]))) --begin;
+    if (begin == end) continue;
+    const std::string page = text.substr(begin, end + 3 - begin);
+    out += text.substr(done, begin - done) + fmt::format("[{}]({})", page, page);
+    done = end + 3;
+  }
+  return out + text.substr(done);
 }
 
 /// A cell: no line ends, no bars.
@@ -126,7 +143,7 @@ class Page {
   void section(const KeyFacts& key) {
     heading(2, key.name);
     const ValueFacts& value = key.value;
-    text_ += (value.meaning.empty() ? key.meaning : value.meaning) + "\n";
+    text_ += linked(value.meaning.empty() ? key.meaning : value.meaning) + "\n";
     example(value.example);
     text_ += "\n";
     keys(*value.map, "", true);
@@ -142,32 +159,58 @@ class Page {
       for (const auto& key : value.map->keys) tables_of(key->value);
   }
 
+  /// Keys of every entry first, entries without keys of their own as a list, the others a section each.
   void table(const TableFacts& table) {
     heading(2, capital(plural(table.what)));
-    const bool small = std::ranges::all_of(
-        table.entries, [](const auto& e) { return !e->options.map || e->options.map->keys.empty(); });
     if (table.entries.empty()) text_ += "None is built in; a program registers its own.\n";
-    if (small && table.entries.size() > 1) {
-      text_ += "| name | meaning |\n|---|---|\n";
-      for (const auto& entry : table.entries)
-        text_ += fmt::format("| {} | {} |\n", code(entry->name), cell(entry->options.meaning));
-      return;
+    const MapFacts shared = shared_keys(table);
+    if (!shared.keys.empty()) {
+      text_ += fmt::format("Every {} has:\n\n", table.what);
+      keys(shared, "", true);
     }
-    for (const auto& entry : table.entries) this->entry(*entry);
+    const auto is_plain = [&](const auto& entry) {
+      const auto& map = entry->options.map;
+      return map && std::ranges::all_of(map->keys, [&](const auto& key) { return shared.find(key->name) != nullptr; });
+    };
+    if (std::ranges::any_of(table.entries, is_plain))
+      text_ += fmt::format("{}| without {}options | meaning |\n|---|---|\n", shared.keys.empty() ? "" : "\n",
+                           shared.keys.empty() ? "" : "other ");
+    for (const auto& entry : table.entries)
+      if (is_plain(entry)) text_ += fmt::format("| {} | {} |\n", code(entry->name), cell(entry->options.meaning));
+    for (const auto& entry : table.entries)
+      if (!is_plain(entry)) this->entry(*entry, shared);
     for (const auto& entry : table.entries) tables_of(entry->options);
   }
 
-  void entry(const TableFacts::Entry& entry) {
+  /// Unconditional keys that all entries have, where there are several entries.
+  static MapFacts shared_keys(const TableFacts& table) {
+    MapFacts shared;
+    if (table.entries.size() < 2 || !table.entries.front()->options.map) return shared;
+    for (const auto& key : table.entries.front()->options.map->keys) {
+      const auto has_key = [&](const auto& entry) {
+        const KeyFacts* other = entry->options.map ? entry->options.map->find(key->name) : nullptr;
+        return other && !other->when && other->meaning == key->meaning && other->otherwise == key->otherwise &&
+               other->required == key->required && !other->value.map;
+      };
+      if (std::ranges::all_of(table.entries, has_key)) shared.keys.push_back(std::make_unique<KeyFacts>(*key));
+    }
+    return shared;
+  }
+
+  void entry(const TableFacts::Entry& entry, const MapFacts& shared) {
     heading(3, code(entry.name));
     const ValueFacts& options = entry.options;
-    if (!options.meaning.empty()) text_ += options.meaning + "\n";
+    if (!options.meaning.empty()) text_ += linked(options.meaning) + "\n";
     example(options.example);
-    if (options.map && !options.map->keys.empty()) {
-      text_ += "\n";
-      keys(*options.map, "", true);
-    } else if (!options.map) {
+    if (!options.map) {
       text_ += fmt::format("\nValue: {}.\n", words_of(options).empty() ? type_of(options) : words_of(options));
+      return;
     }
+    MapFacts own;
+    for (const auto& key : options.map->keys)
+      if (!shared.find(key->name)) own.keys.push_back(std::make_unique<KeyFacts>(*key));
+    text_ += "\n";
+    keys(own, "", true);
   }
 
   /// The keys that are there in any case, then those of each condition.
@@ -177,7 +220,7 @@ class Page {
       if (std::ranges::find(conditions, key->when) == conditions.end()) conditions.push_back(key->when);
     for (const auto& when : conditions) {
       if (std::ranges::none_of(map.keys, [&](const auto& key) { return key->when == when; })) continue;
-      if (when) text_ += "\n" + condition(*when) + "\n\n";
+      if (when) text_ += "\n" + condition(*when) + choice_meaning(map, *when) + "\n\n";
       text_ += "| key | type | default | range | meaning |\n|---|---|---|---|---|\n";
       for (const auto& key : map.keys)
         if (key->when == when) row(*key, prefix, inner_maps);
@@ -192,11 +235,19 @@ class Page {
     return fmt::format("With {}:", join(values, ", ", " or "));
   }
 
+  /// What a single value is for, after its condition.
+  static std::string choice_meaning(const MapFacts& map, const KeyCondition& when) {
+    const KeyFacts* key = map.find(when.key);
+    if (!key || when.values.size() != 1) return "";
+    const auto found = key->choices.find(when.values.front());
+    return found == key->choices.end() ? "" : " " + found->second;
+  }
+
   void row(const KeyFacts& key, const std::string& prefix, bool inner_maps) {
     const bool links = !inner_maps && is_section(key);
     const std::string name = links ? fmt::format("[{}](#{})", code(key.name), key.name) : code(prefix + key.name);
     text_ += fmt::format("| {} | {} | {} | {} | {} |\n", name, cell(type_of(key.value)), cell(default_of(key)),
-                         cell(short_range(key.value)), cell(key.meaning));
+                         cell(short_range(key.value)), cell(linked(key.meaning)));
     if (inner_maps && is_section(key))
       for (const auto& inner : key.value.map->keys) row(*inner, prefix + key.name + ".", true);
   }

@@ -250,6 +250,7 @@ class IdxReader : public SampleReader {
 /// `data: {format: idx}`: path, classes (names of the labels 0, 1, …; ten digits by default), and what the files hold
 /// where that is not MNIST's 60,000 and 10,000 images of 28 by 28: train_samples, test_samples, image_size.
 SampleSplits idx_format(ConfigMap& data) {
+  data.describe("IDX files, the format of MNIST, Fashion-MNIST, KMNIST and their likes: four files, plain or .gz.");
   constexpr IntegerRange kSamples{.min = 1, .max = 1 << 30}, kSide{.min = 1, .max = 1 << 12};
   IdxOptions options{
       .path = data.text({"path",

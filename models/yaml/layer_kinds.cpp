@@ -158,7 +158,7 @@ LayerPtr read_reshape(ConfigMap& options) {
                    "reshape: {shape: [7, 7, -1]}");
   return reshape(
       {.shape = options.integers(
-           {"shape", "Extents without the batch's. One of them may be -1: what the others leave over.", "[7, 7, -1]"},
+           {"shape", "Extents without the batch's. One of them may be -1: the rest of the values.", "[7, 7, -1]"},
            {.min = -1, .max = std::int64_t{1} << 40})});
 }
 

@@ -23,7 +23,7 @@ constexpr std::string_view kModelName = "name", kModelNameMeaning = "The model's
 constexpr std::string_view kInputMeaning =
     "Shape of a sample as the pipeline delivers it: [height, width, channels], or [features].";
 const ConfigKey kZoo{"zoo", "Name of a well-known network, in place of `input` and `layers`.",
-                     "separable_cnn | resnet18_cifar"};
+                     "separable_cnn | resnet18_cifar", "a network of `layers`"};
 
 /// Where the next node goes: behind `last`, its name behind `prefix`.
 struct Place {

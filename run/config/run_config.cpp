@@ -172,7 +172,7 @@ RecomputeOptions read_recompute(ConfigMap& root, const Graph& graph) {
       "none");
   if (!node.is_list()) {
     if (node.is_text("none") || node.is_text("inner") || node.is_text("cheap") || node.is_text("all"))
-      return parse_recompute(node.as_text());
+      return parse_recompute(node.as_choice({"none", "inner", "cheap", "all"}));
     node.fail("recompute: expected none, inner, cheap, all or a list of layers' and blocks' names");
   }
   std::vector<std::string> names = read_recompute_list(node, graph);

@@ -52,7 +52,7 @@ TEST(ConfigReference, EveryKeyHasAMeaningAndAType) {
     EXPECT_FALSE(key.meaning.empty()) << path << " is read without a meaning (ConfigKey)";
     EXPECT_TRUE(key.meaning.ends_with('.')) << path << ": " << key.meaning;
     EXPECT_TRUE(key.value.is_known()) << path << ": its examples do not reach the code that reads its value";
-    EXPECT_TRUE(key.required || key.otherwise || !key.otherwise_meaning.empty() || key.name == "rate")
+    EXPECT_TRUE(key.required || key.otherwise || !key.otherwise_meaning.empty())
         << path << ": what counts where it is missing?";
   });
   EXPECT_GT(keys, 100);
@@ -158,6 +158,9 @@ TEST(ConfigReference, KeysOfModelAndDataHaveTheirConditions) {
   EXPECT_EQ(model.find("width")->when->values, std::vector<std::string>{"mobilenet_v1"});
   const MapFacts& data = *schema().root.map->find("data")->value.map;
   EXPECT_EQ(data.find("path")->when->key, "format");
+  const KeyFacts& format = *data.find("format");
+  for (const std::string& name : format.value.words)
+    EXPECT_TRUE(format.choices.contains(name)) << "the format " << name << " has no meaning (ConfigMap::describe)";
   EXPECT_FALSE(data.find("limit")->when);
 }
 
