@@ -133,6 +133,7 @@ class Page {
   static bool is_section(const KeyFacts& key) { return key.value.map && !key.value.map->any; }
 
   void heading(int level, const std::string& title) {
+    while (text_.ends_with("\n\n")) text_.pop_back();
     text_ += fmt::format("\n{} {}\n\n", std::string(static_cast<std::size_t>(level), '#'), title);
   }
 
@@ -159,19 +160,20 @@ class Page {
       for (const auto& key : value.map->keys) tables_of(key->value);
   }
 
-  /// Keys of every entry first, entries without keys of their own as a list, the others a section each.
+  /// A list of the entries without options, or with those that all entries have; then a section for each other entry.
   void table(const TableFacts& table) {
     heading(2, capital(plural(table.what)));
     if (table.entries.empty()) text_ += "None is built in; a program registers its own.\n";
-    const MapFacts shared = shared_keys(table);
-    if (!shared.keys.empty()) {
-      text_ += fmt::format("Every {} has:\n\n", table.what);
-      keys(shared, "", true);
-    }
+    MapFacts shared = shared_keys(table);
     const auto is_plain = [&](const auto& entry) {
       const auto& map = entry->options.map;
       return map && std::ranges::all_of(map->keys, [&](const auto& key) { return shared.find(key->name) != nullptr; });
     };
+    if (std::ranges::none_of(table.entries, is_plain)) shared.keys.clear();
+    if (!shared.keys.empty()) {
+      text_ += fmt::format("Every {} has:\n\n", table.what);
+      keys(shared, "", true);
+    }
     if (std::ranges::any_of(table.entries, is_plain))
       text_ += fmt::format("{}| without {}options | meaning |\n|---|---|\n", shared.keys.empty() ? "" : "\n",
                            shared.keys.empty() ? "" : "other ");

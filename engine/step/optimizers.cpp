@@ -20,7 +20,7 @@ void read_decay(ConfigMap& options, OptimizerOptions& optimizer, double otherwis
       kNotNegative, otherwise);
   optimizer.decay_biases = options.boolean(
       {"decay_biases",
-       "Whether weight decay acts on biases and on scale and shift of norms, too. false leaves these alone, as most "
+       "Whether weight decay acts on biases and on scale and shift of norms, too. false: on weights only, as most "
        "recipes for convolutional networks do."},
       true);
 }

@@ -46,7 +46,7 @@ their own schema.
 | duration | `500` or `500updates`, `2epochs`, `30s`, `10min`, `1h`, where the range allows the unit |
 | list of 2 integers | `[3, 5]`: height and width; where an integer is allowed, too, it stands for both |
 
-`auto` leaves a value to the program, which decides before training and says in the run's `config.yaml` what it decided.
+`auto`: the program decides, before training, and the run's `config.yaml` says what it decided.
 
 **Editors.** `bantam schema > bantam.schema.json` writes a JSON Schema (draft 2020-12). With the YAML language server, the
 first line of a configuration names it: `# yaml-language-server: $schema=bantam.schema.json`. The editor then completes keys,

@@ -214,6 +214,30 @@ void settle_cache(RunConfig& config) {
   settle_cache(*config.data, {.device_bytes = is_gpu ? most : 0, .host_bytes = host_room(config)});
 }
 
+void check_version(ConfigMap& root) {
+  const auto version =
+      root.integer({"version", "Version of the format of configurations. This program reads 1."}, {.min = 1}, 1);
+  if (version != 1) root.node("version").fail(fmt::format("this program reads version 1, got {}", version));
+}
+
+Precision read_precision(ConfigMap& root, Device device) {
+  const std::string precision = root.choice(
+      {"precision",
+       "Type that layers compute in. The mixed ones keep float32 weights and sums and compute in 16 bits; "
+       "mixed_float16 scales the loss (train.loss_scale). auto: mixed_float16 on a GPU, float32 on the CPU.",
+       "float32"},
+      {"auto", "float32", "mixed_float16", "mixed_bfloat16"}, "auto");
+  return parse_precision(precision, device);
+}
+
+std::string read_algorithms_file(ConfigMap& root) {
+  return root.text(
+      {"algorithms",
+       "File of timed algorithms of the GPU's libraries: auto (a cache in the user's folder, timed where it has none), "
+       "off (no timing: the libraries' first choice), or a path. Equal files mean equal bits. See ALGORITHMS.md."},
+      "auto");
+}
+
 /// Words of PyTorch, Keras and their users.
 constexpr ConfigSynonym kSynonyms[] = {{"lr", "learning_rate", ""},
                                        {"batch_size", "batch.size", ""},
@@ -246,24 +270,17 @@ RunConfig parse_run_config(std::string_view text, const std::filesystem::path& p
 
 RunConfig read_document(const ConfigDocument& document, const std::string& name) {
   ConfigMap root = document.map();
-  const auto version =
-      root.integer({"version", "Version of the format of configurations. This program reads 1."}, {.min = 1}, 1);
-  if (version != 1) root.node("version").fail(fmt::format("this program reads version 1, got {}", version));
+  check_version(root);
   const auto seed = static_cast<std::uint64_t>(root.integer(
       {"seed", "Seed of weights, order of samples, augmentation and dropout. Runs of equal seeds have equal bits."},
       {.min = 0}, 42));
   const Device device = read_device(root);
-  const std::string precision = root.choice(
-      {"precision",
-       "Type that layers compute in. The mixed ones keep float32 weights and sums and compute in 16 bits; "
-       "mixed_float16 scales the loss (train.loss_scale). auto: mixed_float16 on a GPU, float32 on the CPU.",
-       "float32"},
-      {"auto", "float32", "mixed_float16", "mixed_bfloat16"}, "auto");
+  const Precision precision = read_precision(root, device);
   RunConfig config{.document = document,
                    .name = name,
                    .seed = seed,
                    .device = device,
-                   .precision = parse_precision(precision, device),
+                   .precision = precision,
                    .model = models::read_model(root.node({"model", "The network."}), name)};
   config.memory = read_memory(root.map_or_empty({"memory", "Limits, budget, and what happens when memory runs out."}));
   require_share(root, config);
@@ -271,11 +288,7 @@ RunConfig read_document(const ConfigDocument& document, const std::string& name)
                                "on: chains of layers run as one operation where there is one. off: layer by layer, for "
                                "looking into a model or comparing."},
                               {"on", "off"}, "on") == "on";
-  config.algorithms = root.text(
-      {"algorithms",
-       "File of timed algorithms of the GPU's libraries: auto (a cache in the user's folder, timed where it has none), "
-       "off (no timing: the libraries' first choice), or a path. Equal files mean equal bits. See ALGORITHMS.md."},
-      "auto");
+  config.algorithms = read_algorithms_file(root);
   config.recompute_given = root.has("recompute");
   config.recompute = read_recompute(root, config.model.graph);
   try {

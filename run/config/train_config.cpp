@@ -20,6 +20,28 @@ void read_loss_scale(ConfigMap scale, OptimizerOptions& optimizer) {
   scale.finish();
 }
 
+std::int64_t read_log_every(ConfigMap& train) {
+  return train
+      .duration({"log_every",
+                 "Updates a line of the run's metrics.jsonl. The line has the metrics of all updates since the line "
+                 "before.",
+                 "50"},
+                {.min = 1, .epochs = false, .seconds = false}, Duration::updates(1))
+      .count;
+}
+
+StepMode read_mode(ConfigMap& train, Device device) {
+  const std::string mode = train.choice({"mode",
+                                         "How steps run. eager: op by op; planned: op by op, in memory that was laid "
+                                         "out before the first step; captured: "
+                                         "recorded once and replayed as one launch (CUDA graphs). auto: captured on a "
+                                         "GPU, else planned. All have the same "
+                                         "results.",
+                                         "planned"},
+                                        {"auto", "eager", "planned", "captured"}, "auto");
+  return parse_step_mode(mode, device);
+}
+
 }  // namespace
 
 TrainConfig read_train_config(ConfigMap train, Device device) {
@@ -52,23 +74,9 @@ TrainConfig read_train_config(ConfigMap train, Device device) {
                                       "gradients do not vanish in float16. An update whose gradients overflow is "
                                       "skipped, and the scale is halved."}),
                   config.optimizer);
-  config.log_every =
-      train
-          .duration({"log_every",
-                     "Updates a line of the run's metrics.jsonl. The line has the metrics of all updates since the "
-                     "line before.",
-                     "50"},
-                    {.min = 1, .epochs = false, .seconds = false}, Duration::updates(1))
-          .count;
+  config.log_every = read_log_every(train);
   config.evaluate = train.boolean({"evaluate", "Evaluate on the held-out samples after each epoch."}, true);
-  config.mode = parse_step_mode(
-      train.choice({"mode",
-                    "How steps run. eager: op by op; planned: op by op, in memory that was laid out before the first "
-                    "step; captured: recorded once and replayed as one launch (CUDA graphs). auto: captured on a GPU, "
-                    "else planned. All have the same results.",
-                    "planned"},
-                   {"auto", "eager", "planned", "captured"}, "auto"),
-      device);
+  config.mode = read_mode(train, device);
   train.finish();
   return config;
 }
