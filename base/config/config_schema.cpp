@@ -2,10 +2,10 @@
 #include "bantam/base/config/config_schema.h"
 
 #include <algorithm>
+#include <exception>
 #include <utility>
 
 #include "bantam/base/config/config_recording.h"
-#include "bantam/base/error.h"
 
 namespace bantam {
 namespace {
@@ -58,7 +58,7 @@ ConfigSchema describe_config(const std::function<void(const ConfigDocument& docu
     documents.push_back(ConfigDescription::document(recording));
     try {
       read(documents.back());
-    } catch (const Error& error) {
+    } catch (const std::exception& error) {
       // With nothing but required keys, sections that need one of two keys are refused.
       if (round > 0) recording->fault("configuration", error.what());
     }
@@ -134,7 +134,7 @@ void ConfigNode::describe_entries(
       if (entry.options.example.empty()) continue;
       const Named named = ConfigNode(document_, entry_example(recording, entry.options.example)).as_named();
       read(named.name, named.options);
-    } catch (const Error& error) {
+    } catch (const std::exception& error) {
       const bool is_first = entry.options.map && recording.visit(*entry.options.map) == 0;
       if (!is_first) recording.fault(std::string(table) + " " + name, error.what());
     }
@@ -158,7 +158,7 @@ void ConfigMap::read_choice(std::string_view key, const std::string& chosen, std
     recording.conditions[&map] = {.key = std::string(key), .values = {name}};
     try {
       read(name);
-    } catch (const Error& error) {
+    } catch (const std::exception& error) {
       if (recording.visit(map) > 0) recording.fault(std::string(key) + " " + name, error.what());
     }
   }

@@ -1,6 +1,8 @@
 // A description of keys by their own readers: what is noted, under which conditions, and how it is printed.
 #include "bantam/base/config/config_schema.h"
 
+#include <stdexcept>
+
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
@@ -217,6 +219,21 @@ TEST(ConfigSchema, TablesMayNameThemselves) {
   const ordered_json& names = json.at("$defs").at("shape").at("anyOf").at(0).at("anyOf");
   ASSERT_EQ(names.size(), 1u) << "group needs a body, so it is no name alone";
   EXPECT_EQ(names.at(0).at("const"), "dot");
+}
+
+TEST(ConfigSchema, AReaderThatFailsIsDescribedAsFarAsItCame) {
+  static Registry<Reader<int>> table("thing", {{"fails",
+                                                [](ConfigMap& map) -> int {
+                                                  map.integer({"size", "A size."}, {.min = 1}, 2);
+                                                  throw std::runtime_error("no such file");
+                                                }},
+                                               {"works", [](ConfigMap&) { return 1; }}});
+  const ConfigSchema schema = described([](ConfigMap& map) {
+    (void)read_registered(table, map.node({"thing", "A thing.", "works"}, "works"));
+  });
+  EXPECT_EQ(schema.faults, std::vector<std::string>{"thing fails: no such file"});
+  EXPECT_EQ(only(*schema.table("thing")->find("fails")->options.map, "size").otherwise, "2");
+  EXPECT_NE(schema.table("thing")->find("works"), nullptr);
 }
 
 TEST(ConfigSchema, FreeKeysHaveOneKindOfValue) {
