@@ -230,6 +230,14 @@ Precision read_precision(ConfigMap& root, Device device) {
   return parse_precision(precision, device);
 }
 
+bool read_fusion(ConfigMap& root) {
+  const std::string fusion = root.choice({"fusion",
+                                          "on: chains of layers run as one operation where there is one. off: layer by "
+                                          "layer, for looking into a model or comparing."},
+                                         {"on", "off"}, "on");
+  return fusion == "on";
+}
+
 std::string read_algorithms_file(ConfigMap& root) {
   return root.text(
       {"algorithms",
@@ -284,10 +292,7 @@ RunConfig read_document(const ConfigDocument& document, const std::string& name)
                    .model = models::read_model(root.node({"model", "The network."}), name)};
   config.memory = read_memory(root.map_or_empty({"memory", "Limits, budget, and what happens when memory runs out."}));
   require_share(root, config);
-  config.fusion = root.choice({"fusion",
-                               "on: chains of layers run as one operation where there is one. off: layer by layer, for "
-                               "looking into a model or comparing."},
-                              {"on", "off"}, "on") == "on";
+  config.fusion = read_fusion(root);
   config.algorithms = read_algorithms_file(root);
   config.recompute_given = root.has("recompute");
   config.recompute = read_recompute(root, config.model.graph);
