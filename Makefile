@@ -1,6 +1,6 @@
 # The front door: `make train` and `make test` work from a fresh clone. The build itself is CMake's.
 .DEFAULT_GOAL := help
-.PHONY: help deps deps-check build train test check nightly nightly-long nightly-asan nightly-tsan format clean
+.PHONY: help deps deps-check build train test check nightly nightly-long nightly-asan nightly-tsan schema format clean
 
 BUILD ?= build
 # More CMake options, e.g. make build CMAKE_FLAGS=-DBANTAM_CUDA=OFF
@@ -46,6 +46,10 @@ nightly-asan: deps
 nightly-tsan: deps
 	@scripts/build.sh build-tsan "$(JOBS)" thread_tests --preset tsan
 	ctest --preset tsan -L threads -j "$(JOBS)"
+
+schema: build ## write docs/CONFIG.md anew, from the code that reads configurations
+	"$(BUILD)/bantam" schema --markdown > "$(BUILD)/CONFIG.md"
+	cp "$(BUILD)/CONFIG.md" docs/CONFIG.md
 
 format: ## format the sources with clang-format
 	git ls-files '*.h' '*.cpp' '*.cu' '*.cuh' | xargs clang-format -i

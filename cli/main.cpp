@@ -72,6 +72,7 @@ int run(int argc, char** argv) {
   add_plan(app, action);
   add_explain(app, action);
   add_profile(app, action);
+  add_schema(app, action);
   add_help(app, action, version);
   refuse_empty_values(app);
   check_subcommand(app, std::vector<std::string>(argv + std::min(argc, 1), argv + argc));

@@ -3,6 +3,7 @@
 
 #include <utility>
 
+#include "bantam/run/config/config_reference.h"
 #include "bantam/run/config/run_config.h"
 #include "bantam/run/plan.h"
 #include "bantam/run/session/run_directory.h"
@@ -108,5 +109,8 @@ MemoryPlan plan(const Config& config, const PlanRequest& request) {
                            .fits = row.fits});
   return result;
 }
+
+std::string config_schema() { return schema_text(); }
+std::string config_reference() { return reference_text(); }
 
 }  // namespace bantam::run

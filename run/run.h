@@ -123,4 +123,9 @@ struct MemoryPlan {
 /// ShapeError, and OutOfMemory where no batch fits or a device has less memory than its shares.
 MemoryPlan plan(const Config& config, const PlanRequest& request = {});
 
+/// Every key that this program's configurations may have, what it has registered included: a JSON Schema (draft
+/// 2020-12), and the page docs/CONFIG.md in Markdown. The readers themselves describe their keys (ConfigKey).
+std::string config_schema();
+std::string config_reference();
+
 }  // namespace bantam::run

@@ -5,6 +5,7 @@
 #include <array>
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <initializer_list>
 #include <limits>
 #include <memory>
@@ -70,6 +71,25 @@ struct ConfigSynonym {
   std::string_view example;  ///< a value to show with it; empty: none
 };
 
+/// A key where it is read: its name, and what a reader's users are told of it (`bantam schema`, docs/CONFIG.md). A
+/// plain name is enough to read; a description then lists the key without its meaning. All views outlive the call.
+///
+///     map.integer({"size", "Height and width of the window, in pixels.", "3"}, {.min = 1}, 2)
+struct ConfigKey {
+  ConfigKey(const char* key) : name(key) {}         // NOLINT(google-explicit-constructor)
+  ConfigKey(const std::string& key) : name(key) {}  // NOLINT(google-explicit-constructor)
+  ConfigKey(std::string_view key, std::string_view what = {}, std::string_view examples = {},
+            std::string_view default_meaning = {})  // NOLINT(google-explicit-constructor)
+      : name(key), meaning(what), example(examples), otherwise(default_meaning) {}
+
+  std::string_view name;
+  std::string_view meaning;  ///< one or two sentences: what it does, its unit, what 0 or auto means
+  /// A value in YAML's flow style, or several: "same | 1 | [1, 2]". A description reads each of them as if a file had
+  /// it, so that they are valid, and together show every kind of value that the reader accepts.
+  std::string_view example;
+  std::string_view otherwise;  ///< what counts where the key is missing, where no fixed value says it: "all samples"
+};
+
 /// A YAML text with its overrides applied, and a record of all that was read from it. Copies share one document.
 /// Reading records defaults in the document, so a document belongs to one thread at a time.
 ///
@@ -116,6 +136,7 @@ class ConfigDocument {
   struct Impl;  ///< hidden: the tree of nodes and its sources
 
  private:
+  friend struct ConfigDescription;
   explicit ConfigDocument(std::shared_ptr<Impl> impl);
   std::shared_ptr<Impl> impl_;
 };
@@ -171,6 +192,16 @@ class ConfigNode {
   /// text.
   Named as_named() const;
 
+  /// True while a description of the keys is made (base/config/config_schema.h): the values are examples.
+  bool is_described() const;
+  /// In a description: what a section or an entry of a table is for, with an example of a whole one in YAML. Else
+  /// nothing happens.
+  void describe(std::string_view meaning, std::string_view example = {}) const;
+  /// In a description: this value (each item, of a list) is the name of one of `names` with its options, which `read`
+  /// reads; `table` is what the names are called in common. Else nothing happens.
+  void describe_entries(std::string_view table, std::span<const std::string> names,
+                        const std::function<void(const std::string& name, const ConfigNode& options)>& read) const;
+
   /// Throws ConfigError with `message` at this value.
   [[noreturn]] void fail(std::string_view message) const;
   /// The same at this value's key, where it has one: for keys and names that are wrong, not their values.
@@ -183,6 +214,7 @@ class ConfigNode {
  private:
   friend class ConfigDocument;
   friend class ConfigMap;
+  friend struct ConfigDescription;
   ConfigNode(std::shared_ptr<ConfigDocument::Impl> document, Data* data)
       : document_(std::move(document)), data_(data) {}
 
@@ -205,41 +237,51 @@ struct ConfigNode::Named {
 ///     options.finish();
 class ConfigMap {
  public:
-  std::int64_t integer(std::string_view key, IntegerRange range);
-  std::int64_t integer(std::string_view key, IntegerRange range, std::int64_t otherwise);
+  std::int64_t integer(ConfigKey key, IntegerRange range);
+  std::int64_t integer(ConfigKey key, IntegerRange range, std::int64_t otherwise);
   /// An integer, or `auto` (nothing is returned), which is also the default.
-  std::optional<std::int64_t> integer_or_auto(std::string_view key, IntegerRange range);
-  double number(std::string_view key, NumberRange range);
-  double number(std::string_view key, NumberRange range, double otherwise);
-  bool boolean(std::string_view key);
-  bool boolean(std::string_view key, bool otherwise);
-  std::string text(std::string_view key);
-  std::string text(std::string_view key, std::string_view otherwise);
-  std::string choice(std::string_view key, std::initializer_list<std::string_view> allowed);
-  std::string choice(std::string_view key, std::initializer_list<std::string_view> allowed, std::string_view otherwise);
-  std::uint64_t byte_size(std::string_view key);
-  std::uint64_t byte_size(std::string_view key, std::uint64_t otherwise);
-  Duration duration(std::string_view key, DurationRange range);
-  Duration duration(std::string_view key, DurationRange range, Duration otherwise);
-  std::vector<std::int64_t> integers(std::string_view key, IntegerRange range);
-  std::vector<std::int64_t> integers(std::string_view key, IntegerRange range, std::vector<std::int64_t> otherwise);
-  std::array<std::int64_t, 2> pair(std::string_view key, IntegerRange range);
-  std::array<std::int64_t, 2> pair(std::string_view key, IntegerRange range, std::array<std::int64_t, 2> otherwise);
-  std::vector<std::string> texts(std::string_view key);
-  std::vector<std::string> texts(std::string_view key, std::vector<std::string> otherwise);
+  std::optional<std::int64_t> integer_or_auto(ConfigKey key, IntegerRange range);
+  double number(ConfigKey key, NumberRange range);
+  double number(ConfigKey key, NumberRange range, double otherwise);
+  bool boolean(ConfigKey key);
+  bool boolean(ConfigKey key, bool otherwise);
+  std::string text(ConfigKey key);
+  std::string text(ConfigKey key, std::string_view otherwise);
+  std::string choice(ConfigKey key, std::initializer_list<std::string_view> allowed);
+  std::string choice(ConfigKey key, std::initializer_list<std::string_view> allowed, std::string_view otherwise);
+  std::uint64_t byte_size(ConfigKey key);
+  std::uint64_t byte_size(ConfigKey key, std::uint64_t otherwise);
+  Duration duration(ConfigKey key, DurationRange range);
+  Duration duration(ConfigKey key, DurationRange range, Duration otherwise);
+  std::vector<std::int64_t> integers(ConfigKey key, IntegerRange range);
+  std::vector<std::int64_t> integers(ConfigKey key, IntegerRange range, std::vector<std::int64_t> otherwise);
+  std::array<std::int64_t, 2> pair(ConfigKey key, IntegerRange range);
+  std::array<std::int64_t, 2> pair(ConfigKey key, IntegerRange range, std::array<std::int64_t, 2> otherwise);
+  std::vector<std::string> texts(ConfigKey key);
+  std::vector<std::string> texts(ConfigKey key, std::vector<std::string> otherwise);
 
-  /// A value of any kind: required, or nothing when the key is missing (no default is recorded then).
-  ConfigNode node(std::string_view key);
-  std::optional<ConfigNode> find(std::string_view key);
+  /// A value of any kind: required; or `otherwise`, in YAML's flow style, recorded where the key is missing; or nothing
+  /// when the key is missing (no default is recorded then).
+  ConfigNode node(ConfigKey key);
+  ConfigNode node(ConfigKey key, std::string_view otherwise);
+  std::optional<ConfigNode> find(ConfigKey key);
   /// A sub-map: required, or an empty one when missing, whose defaults are recorded.
-  ConfigMap map(std::string_view key);
-  ConfigMap map_or_empty(std::string_view key);
-  /// A list's entries; required.
-  std::vector<ConfigNode> list(std::string_view key);
+  ConfigMap map(ConfigKey key);
+  ConfigMap map_or_empty(ConfigKey key);
+  /// A list's entries: required; or those of `otherwise`, which are names, recorded where the key is missing.
+  std::vector<ConfigNode> list(ConfigKey key);
+  std::vector<ConfigNode> list(ConfigKey key, const std::vector<std::string>& otherwise);
 
   /// True when the map has the key. A key that is missing is then known to the advice on unknown keys; one that is
-  /// there still has to be read.
-  bool has(std::string_view key);
+  /// there still has to be read. In a description, a key with a meaning is there and missing in turn, and keys asked
+  /// for later belong to one of the two.
+  bool has(ConfigKey key);
+  /// Reads keys that belong to one value of `key`: `read` is called with `chosen`. In a description it is called with
+  /// each of `names`, and last with `chosen`.
+  void read_choice(std::string_view key, const std::string& chosen, std::span<const std::string> names,
+                   const std::function<void(const std::string& name)>& read);
+  /// See ConfigNode::describe.
+  void describe(std::string_view meaning, std::string_view example = {}) const { self_.describe(meaning, example); }
   /// The map itself, e.g. for `fail`.
   const ConfigNode& self() const { return self_; }
   /// Rejects the first key that was not asked for, naming the nearest one that was, of this map or else of any other
@@ -253,6 +295,8 @@ class ConfigMap {
   std::string advice_on(const std::string& key) const;
   [[noreturn]] void fail_missing(std::string_view key) const;
   ConfigNode add_default(std::string_view key, std::unique_ptr<ConfigNode::Data> value);
+  template <class Value, class MakeDefault, class Read>
+  Value read_or(const ConfigKey& key, const Value& otherwise, const MakeDefault& make, const Read& read);
 
   ConfigNode self_;
   std::vector<std::string> asked_;

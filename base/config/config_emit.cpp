@@ -130,6 +130,16 @@ void emit_block(const Data& node, std::size_t indent, bool after_dash, std::stri
 
 }  // namespace
 
+std::string flow_yaml(const Data& node) {
+  if (node.kind != ConfigKind::list && node.kind != ConfigKind::map) return plain_value(node);
+  std::string text;
+  for (const auto& child : node.children) {
+    text += text.empty() ? "" : ", ";
+    text += (child->has_key ? key_text(*child) + ": " : "") + flow_yaml(*child);
+  }
+  return node.kind == ConfigKind::list ? "[" + text + "]" : "{" + text + "}";
+}
+
 std::string emit_yaml(const Data& root) {
   if (root.children.empty()) return "{}\n";
   std::string out;

@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include "bantam/base/config/config_recording.h"
 #include "bantam/base/config/config_tree.h"
 #include "bantam/base/text.h"
 
@@ -71,23 +72,44 @@ void ConfigMap::ask(std::string_view key) {
   if (place->second.size() < kMostPlaces) place->second.push_back(self_.data_);
 }
 
-bool ConfigMap::has(std::string_view key) {
-  const bool found = find_child(*self_.data_, key) != nullptr;
-  if (!found) ask(key);
+bool ConfigMap::has(ConfigKey key) {
+  bool found = find_child(*self_.data_, key.name) != nullptr;
+  if (self_.is_described() && !key.meaning.empty()) {
+    ConfigRecording& recording = *self_.document_->recording;
+    const MapFacts& map = note_map(*self_.data_->facts);
+    found = found || recording.visit(map) % 2 == 1;
+    recording.conditions[&map] = {.key = std::string(key.name), .missing = !found};
+  }
+  if (!found) ask(key.name);
   return found;
 }
 
-std::optional<ConfigNode> ConfigMap::find(std::string_view key) {
-  ask(key);
-  Data* child = find_child(*self_.data_, key);
+std::optional<ConfigNode> ConfigMap::find(ConfigKey key) {
+  ask(key.name);
+  Data* child = self_.is_described() ? described_child(*self_.document_, *self_.data_, key, KeyPresence::optional)
+                                     : find_child(*self_.data_, key.name);
   if (!child) return std::nullopt;
   return ConfigNode(self_.document_, child);
 }
 
-ConfigNode ConfigMap::node(std::string_view key) {
+ConfigNode ConfigMap::node(ConfigKey key) {
+  if (self_.is_described()) {
+    ask(key.name);
+    return ConfigNode(self_.document_, described_child(*self_.document_, *self_.data_, key, KeyPresence::required));
+  }
   auto found = find(key);
-  if (!found) fail_missing(key);
+  if (!found) fail_missing(key.name);
   return *found;
+}
+
+ConfigNode ConfigMap::node(ConfigKey key, std::string_view otherwise) {
+  if (self_.is_described()) {
+    ask(key.name);
+    return ConfigNode(self_.document_, described_child(*self_.document_, *self_.data_, key, KeyPresence::with_default,
+                                                       scalar_node(std::string(otherwise), false)));
+  }
+  if (auto found = find(key)) return *found;
+  return add_default(key.name, scalar_node(std::string(otherwise), false));
 }
 
 /// A key that is there, was not asked for and looks like the missing one, or like another that was looked for and is
@@ -117,113 +139,143 @@ ConfigNode ConfigMap::add_default(std::string_view key, std::unique_ptr<Data> va
   return ConfigNode(self_.document_, &add_child(*self_.data_, std::move(value)));
 }
 
-std::int64_t ConfigMap::integer(std::string_view key, IntegerRange range) { return node(key).as_integer(range); }
-
-std::int64_t ConfigMap::integer(std::string_view key, IntegerRange range, std::int64_t otherwise) {
-  if (const auto found = find(key)) return found->as_integer(range);
-  add_default(key, scalar_node(fmt::format("{}", otherwise), false));
+/// A key with a default. In a description the type is noted first, of a value without an example: a default need not be
+/// in the range.
+template <class Value, class MakeDefault, class Read>
+Value ConfigMap::read_or(const ConfigKey& key, const Value& otherwise, const MakeDefault& make, const Read& read) {
+  if (self_.is_described()) {
+    ask(key.name);
+    Data* child = described_child(*self_.document_, *self_.data_, key, KeyPresence::with_default, make());
+    Data typed;
+    typed.facts = child->facts;
+    (void)read(ConfigNode(self_.document_, &typed));
+    return is_described_default(*self_.document_, *child, key) ? otherwise : read(ConfigNode(self_.document_, child));
+  }
+  if (const auto found = find(key)) return read(*found);
+  add_default(key.name, make());
   return otherwise;
 }
 
-std::optional<std::int64_t> ConfigMap::integer_or_auto(std::string_view key, IntegerRange range) {
-  const auto found = find(key);
-  if (!found) add_default(key, scalar_node("auto", true));
-  if (!found || found->is_text("auto")) return std::nullopt;
-  return found->as_integer_or_auto(range);
+std::int64_t ConfigMap::integer(ConfigKey key, IntegerRange range) { return node(key).as_integer(range); }
+
+std::int64_t ConfigMap::integer(ConfigKey key, IntegerRange range, std::int64_t otherwise) {
+  return read_or(
+      key, otherwise, [&] { return scalar_node(fmt::format("{}", otherwise), false); },
+      [&](const ConfigNode& node) { return node.as_integer(range); });
 }
 
-double ConfigMap::number(std::string_view key, NumberRange range) { return node(key).as_number(range); }
-
-double ConfigMap::number(std::string_view key, NumberRange range, double otherwise) {
-  if (const auto found = find(key)) return found->as_number(range);
-  add_default(key, scalar_node(fmt::format("{}", otherwise), false));
-  return otherwise;
+std::optional<std::int64_t> ConfigMap::integer_or_auto(ConfigKey key, IntegerRange range) {
+  return read_or(
+      key, std::optional<std::int64_t>(), [] { return scalar_node("auto", true); },
+      [&](const ConfigNode& node) { return node.as_integer_or_auto(range); });
 }
 
-bool ConfigMap::boolean(std::string_view key) { return node(key).as_boolean(); }
+double ConfigMap::number(ConfigKey key, NumberRange range) { return node(key).as_number(range); }
 
-bool ConfigMap::boolean(std::string_view key, bool otherwise) {
-  if (const auto found = find(key)) return found->as_boolean();
-  add_default(key, scalar_node(otherwise ? "true" : "false", false));
-  return otherwise;
+double ConfigMap::number(ConfigKey key, NumberRange range, double otherwise) {
+  return read_or(
+      key, otherwise, [&] { return scalar_node(fmt::format("{}", otherwise), false); },
+      [&](const ConfigNode& node) { return node.as_number(range); });
 }
 
-std::string ConfigMap::text(std::string_view key) { return node(key).as_text(); }
+bool ConfigMap::boolean(ConfigKey key) { return node(key).as_boolean(); }
 
-std::string ConfigMap::text(std::string_view key, std::string_view otherwise) {
-  if (const auto found = find(key)) return found->as_text();
-  add_default(key, scalar_node(std::string(otherwise), true));
-  return std::string(otherwise);
+bool ConfigMap::boolean(ConfigKey key, bool otherwise) {
+  return read_or(
+      key, otherwise, [&] { return scalar_node(otherwise ? "true" : "false", false); },
+      [&](const ConfigNode& node) { return node.as_boolean(); });
 }
 
-std::string ConfigMap::choice(std::string_view key, std::initializer_list<std::string_view> allowed) {
+std::string ConfigMap::text(ConfigKey key) { return node(key).as_text(); }
+
+std::string ConfigMap::text(ConfigKey key, std::string_view otherwise) {
+  return read_or(
+      key, std::string(otherwise), [&] { return scalar_node(std::string(otherwise), true); },
+      [&](const ConfigNode& node) { return node.as_text(); });
+}
+
+std::string ConfigMap::choice(ConfigKey key, std::initializer_list<std::string_view> allowed) {
   return node(key).as_choice(allowed);
 }
 
-std::string ConfigMap::choice(std::string_view key, std::initializer_list<std::string_view> allowed,
+std::string ConfigMap::choice(ConfigKey key, std::initializer_list<std::string_view> allowed,
                               std::string_view otherwise) {
-  if (const auto found = find(key)) return found->as_choice(allowed);
-  add_default(key, scalar_node(std::string(otherwise), true));
-  return std::string(otherwise);
+  return read_or(
+      key, std::string(otherwise), [&] { return scalar_node(std::string(otherwise), true); },
+      [&](const ConfigNode& node) { return node.as_choice(allowed); });
 }
 
-std::uint64_t ConfigMap::byte_size(std::string_view key) { return node(key).as_byte_size(); }
+std::uint64_t ConfigMap::byte_size(ConfigKey key) { return node(key).as_byte_size(); }
 
-std::uint64_t ConfigMap::byte_size(std::string_view key, std::uint64_t otherwise) {
-  if (const auto found = find(key)) return found->as_byte_size();
-  add_default(key, scalar_node(fmt::format("{}", otherwise), false));
-  return otherwise;
+std::uint64_t ConfigMap::byte_size(ConfigKey key, std::uint64_t otherwise) {
+  return read_or(
+      key, otherwise, [&] { return scalar_node(fmt::format("{}", otherwise), false); },
+      [&](const ConfigNode& node) { return node.as_byte_size(); });
 }
 
-Duration ConfigMap::duration(std::string_view key, DurationRange range) { return node(key).as_duration(range); }
+Duration ConfigMap::duration(ConfigKey key, DurationRange range) { return node(key).as_duration(range); }
 
-Duration ConfigMap::duration(std::string_view key, DurationRange range, Duration otherwise) {
-  if (const auto found = find(key)) return found->as_duration(range);
+Duration ConfigMap::duration(ConfigKey key, DurationRange range, Duration otherwise) {
   const bool plain = otherwise.unit == Duration::Unit::updates;
-  add_default(key, scalar_node(plain ? fmt::format("{}", otherwise.count) : to_string(otherwise), !plain));
-  return otherwise;
+  return read_or(
+      key, otherwise,
+      [&] { return scalar_node(plain ? fmt::format("{}", otherwise.count) : to_string(otherwise), !plain); },
+      [&](const ConfigNode& node) { return node.as_duration(range); });
 }
 
-std::vector<std::int64_t> ConfigMap::integers(std::string_view key, IntegerRange range) {
+std::vector<std::int64_t> ConfigMap::integers(ConfigKey key, IntegerRange range) {
   return node(key).as_integers(range);
 }
 
-std::vector<std::int64_t> ConfigMap::integers(std::string_view key, IntegerRange range,
-                                              std::vector<std::int64_t> otherwise) {
-  if (const auto found = find(key)) return found->as_integers(range);
-  add_default(key, list_node(to_strings(otherwise), false));
-  return otherwise;
+std::vector<std::int64_t> ConfigMap::integers(ConfigKey key, IntegerRange range, std::vector<std::int64_t> otherwise) {
+  return read_or(
+      key, otherwise, [&] { return list_node(to_strings(otherwise), false); },
+      [&](const ConfigNode& node) { return node.as_integers(range); });
 }
 
-std::array<std::int64_t, 2> ConfigMap::pair(std::string_view key, IntegerRange range) {
-  return node(key).as_pair(range);
+std::array<std::int64_t, 2> ConfigMap::pair(ConfigKey key, IntegerRange range) { return node(key).as_pair(range); }
+
+std::array<std::int64_t, 2> ConfigMap::pair(ConfigKey key, IntegerRange range, std::array<std::int64_t, 2> otherwise) {
+  return read_or(
+      key, otherwise, [&] { return list_node(to_strings(otherwise), false); },
+      [&](const ConfigNode& node) { return node.as_pair(range); });
 }
 
-std::array<std::int64_t, 2> ConfigMap::pair(std::string_view key, IntegerRange range,
-                                            std::array<std::int64_t, 2> otherwise) {
-  if (const auto found = find(key)) return found->as_pair(range);
-  add_default(key, list_node(to_strings(otherwise), false));
-  return otherwise;
+std::vector<std::string> ConfigMap::texts(ConfigKey key) { return node(key).as_texts(); }
+
+std::vector<std::string> ConfigMap::texts(ConfigKey key, std::vector<std::string> otherwise) {
+  return read_or(
+      key, otherwise, [&] { return list_node(otherwise, true); },
+      [&](const ConfigNode& node) { return node.as_texts(); });
 }
 
-std::vector<std::string> ConfigMap::texts(std::string_view key) { return node(key).as_texts(); }
+ConfigMap ConfigMap::map(ConfigKey key) { return node(key).as_map(); }
 
-std::vector<std::string> ConfigMap::texts(std::string_view key, std::vector<std::string> otherwise) {
-  if (const auto found = find(key)) return found->as_texts();
-  add_default(key, list_node(otherwise, true));
-  return otherwise;
-}
-
-ConfigMap ConfigMap::map(std::string_view key) { return node(key).as_map(); }
-
-ConfigMap ConfigMap::map_or_empty(std::string_view key) {
-  if (const auto found = find(key)) return found->as_map();
+ConfigMap ConfigMap::map_or_empty(ConfigKey key) {
   auto empty = std::make_unique<Data>();
   empty->kind = ConfigKind::map;
-  return add_default(key, std::move(empty)).as_map();
+  if (self_.is_described()) {
+    ask(key.name);
+    return ConfigNode(self_.document_,
+                      described_child(*self_.document_, *self_.data_, key, KeyPresence::with_default, std::move(empty)))
+        .as_map();
+  }
+  if (const auto found = find(key)) return found->as_map();
+  return add_default(key.name, std::move(empty)).as_map();
 }
 
-std::vector<ConfigNode> ConfigMap::list(std::string_view key) { return node(key).items(); }
+std::vector<ConfigNode> ConfigMap::list(ConfigKey key) { return node(key).items(); }
+
+std::vector<ConfigNode> ConfigMap::list(ConfigKey key, const std::vector<std::string>& otherwise) {
+  if (self_.is_described()) {
+    ask(key.name);
+    return ConfigNode(self_.document_, described_child(*self_.document_, *self_.data_, key, KeyPresence::with_default,
+                                                       list_node(otherwise, true)))
+        .items();
+  }
+  if (const auto found = find(key)) return found->items();
+  return add_default(key.name, list_node(otherwise, true)).items();
+}
 
 std::string ConfigMap::advice_on(const std::string& key) const {
   const ConfigDocument::Impl& document = *self_.document_;
@@ -242,6 +294,7 @@ std::string ConfigMap::advice_on(const std::string& key) const {
 }
 
 void ConfigMap::finish() const {
+  if (self_.is_described()) note_map(*self_.data_->facts).closed = true;
   for (const auto& child : self_.data_->children) {
     if (std::ranges::find(asked_, child->key) != asked_.end()) continue;
     const std::string path = self_.path();

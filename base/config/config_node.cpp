@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "bantam/base/byte_size.h"
+#include "bantam/base/config/config_recording.h"
 #include "bantam/base/config/config_tree.h"
 #include "bantam/base/error.h"
 #include "bantam/base/text.h"
@@ -87,17 +88,29 @@ std::optional<std::int64_t> to_integer(std::string_view text) {
   return static_cast<std::int64_t>(*number);
 }
 
+/// Values in a range, for descriptions without an example.
+std::int64_t any_in(IntegerRange range) { return std::clamp<std::int64_t>(1, range.min, range.max); }
+
+double any_in(NumberRange range) {
+  if (!std::isfinite(range.min)) return std::min(0.0, range.max);
+  return std::isfinite(range.max) ? (range.min + range.max) / 2 : range.min + 1;
+}
+
 }  // namespace
 
 ConfigKind ConfigNode::kind() const { return data_->kind; }
 
-bool ConfigNode::is_text(std::string_view text) const { return is_scalar() && data_->scalar == text; }
+bool ConfigNode::is_text(std::string_view text) const {
+  if (data_->facts) note_word(*data_->facts, text);
+  return is_scalar() && data_->scalar == text;
+}
 
 std::string ConfigNode::path() const { return path_of(*data_); }
 
 std::string ConfigNode::position() const { return position_of(data_->mark); }
 
 std::int64_t ConfigNode::as_integer(IntegerRange range) const {
+  if (is_noted(*data_, [&](ValueFacts& facts) { facts.integer = range; })) return any_in(range);
   const auto value = is_plain(*data_) ? to_integer(data_->scalar) : std::nullopt;
   if (!value || *value < range.min || *value > range.max)
     fail_expected(*data_, integers_in(range), advice_on_number(*data_));
@@ -105,6 +118,11 @@ std::int64_t ConfigNode::as_integer(IntegerRange range) const {
 }
 
 std::optional<std::int64_t> ConfigNode::as_integer_or_auto(IntegerRange range) const {
+  const auto note = [&](ValueFacts& facts) {
+    facts.integer = range;
+    note_word(facts, "auto");
+  };
+  if (is_noted(*data_, note)) return any_in(range);
   if (is_text("auto")) return std::nullopt;
   const auto value = is_plain(*data_) ? to_integer(data_->scalar) : std::nullopt;
   if (!value || *value < range.min || *value > range.max)
@@ -113,6 +131,7 @@ std::optional<std::int64_t> ConfigNode::as_integer_or_auto(IntegerRange range) c
 }
 
 double ConfigNode::as_number(NumberRange range) const {
+  if (is_noted(*data_, [&](ValueFacts& facts) { facts.number = range; })) return any_in(range);
   const auto value = is_plain(*data_) ? to_double(data_->scalar) : std::nullopt;
   if (!value) {
     const bool number = is_plain(*data_) && looks_like_number(data_->scalar);
@@ -126,6 +145,7 @@ double ConfigNode::as_number(NumberRange range) const {
 }
 
 bool ConfigNode::as_boolean() const {
+  if (is_noted(*data_, [](ValueFacts& facts) { facts.boolean = true; })) return false;
   if (is_plain(*data_) && looks_like_boolean(data_->scalar)) return data_->scalar == "true";
   std::string word = is_scalar() ? data_->scalar : "";
   for (char& c : word) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
@@ -136,6 +156,7 @@ bool ConfigNode::as_boolean() const {
 }
 
 std::string ConfigNode::as_text() const {
+  if (is_noted(*data_, [](ValueFacts& facts) { facts.text = true; })) return "text";
   if (!is_scalar()) fail_expected(*data_, "text");
   if (!data_->quoted && (looks_like_number(data_->scalar) || looks_like_boolean(data_->scalar)))
     fail_expected(*data_, "text", fmt::format(" (write \"{}\" to mean text)", shown(data_->scalar)));
@@ -143,6 +164,10 @@ std::string ConfigNode::as_text() const {
 }
 
 std::string ConfigNode::as_choice(std::span<const std::string_view> allowed) const {
+  const auto note = [&](ValueFacts& facts) {
+    for (const std::string_view word : allowed) note_word(facts, word);
+  };
+  if (is_noted(*data_, note)) return allowed.empty() ? std::string() : std::string(allowed.front());
   if (is_scalar() && std::ranges::find(allowed, data_->scalar) != allowed.end()) return data_->scalar;
   const std::vector<std::string> names(allowed.begin(), allowed.end());
   const auto near = is_scalar() ? nearest(data_->scalar, names) : std::nullopt;
@@ -154,6 +179,7 @@ std::string ConfigNode::as_choice(std::initializer_list<std::string_view> allowe
 }
 
 std::uint64_t ConfigNode::as_byte_size(std::uint64_t min) const {
+  if (is_noted(*data_, [&](ValueFacts& facts) { facts.byte_size = min; })) return min;
   if (!is_scalar()) fail_expected(*data_, "a byte size such as 4GiB");
   try {
     const std::uint64_t bytes = parse_byte_size(data_->scalar);
@@ -166,6 +192,11 @@ std::uint64_t ConfigNode::as_byte_size(std::uint64_t min) const {
 }
 
 Duration ConfigNode::as_duration(DurationRange range) const {
+  if (is_noted(*data_, [&](ValueFacts& facts) { facts.duration = range; }))
+    return {range.updates  ? Duration::Unit::updates
+            : range.epochs ? Duration::Unit::epochs
+                           : Duration::Unit::seconds,
+            range.min};
   std::optional<Duration> duration;
   if (is_plain(*data_))
     if (const auto updates = to_integer(data_->scalar)) duration = Duration::updates(*updates);
@@ -181,6 +212,7 @@ Duration ConfigNode::as_duration(DurationRange range) const {
 }
 
 std::vector<std::int64_t> ConfigNode::as_integers(IntegerRange range) const {
+  if (is_noted(*data_, [&](ValueFacts& facts) { note_list(facts).items.integer = range; })) return {any_in(range)};
   if (!is_list()) fail_expected(*data_, "a list of integers");
   std::vector<std::int64_t> values;
   for (const ConfigNode& item : items()) values.push_back(item.as_integer(range));
@@ -188,6 +220,7 @@ std::vector<std::int64_t> ConfigNode::as_integers(IntegerRange range) const {
 }
 
 std::vector<std::string> ConfigNode::as_texts() const {
+  if (is_noted(*data_, [](ValueFacts& facts) { note_list(facts).items.text = true; })) return {};
   if (!is_list()) fail_expected(*data_, "a list of texts");
   std::vector<std::string> values;
   for (const ConfigNode& item : items()) values.push_back(item.as_text());
@@ -195,6 +228,11 @@ std::vector<std::string> ConfigNode::as_texts() const {
 }
 
 std::array<std::int64_t, 2> ConfigNode::as_pair(IntegerRange range) const {
+  const auto note = [&](ValueFacts& facts) {
+    facts.integer = note_list(facts).items.integer = range;
+    facts.list->least = facts.list->most = 2;
+  };
+  if (is_noted(*data_, note)) return {any_in(range), any_in(range)};
   if (is_scalar()) {
     const std::int64_t both = as_integer(range);
     return {both, both};
@@ -207,20 +245,36 @@ std::array<std::int64_t, 2> ConfigNode::as_pair(IntegerRange range) const {
 }
 
 std::vector<ConfigNode> ConfigNode::items() const {
+  if (is_noted(*data_, [](ValueFacts& facts) { note_list(facts); })) return {};
   if (!is_list()) fail_expected(*data_, "a list");
   std::vector<ConfigNode> nodes;
-  for (const auto& child : data_->children) nodes.push_back(ConfigNode(document_, child.get()));
+  for (const auto& child : data_->children) {
+    if (data_->facts) child->facts = &note_list(*data_->facts).items;
+    nodes.push_back(ConfigNode(document_, child.get()));
+  }
   return nodes;
 }
 
 std::vector<std::pair<std::string, ConfigNode>> ConfigNode::entries() const {
+  const auto note = [](ValueFacts& facts) {
+    if (!note_map(facts).any) facts.map->any = std::make_shared<ValueFacts>();
+  };
+  if (is_noted(*data_, note)) return {};
   if (!is_map()) fail_expected(*data_, "a map");
   std::vector<std::pair<std::string, ConfigNode>> pairs;
-  for (const auto& child : data_->children) pairs.emplace_back(child->key, ConfigNode(document_, child.get()));
+  for (const auto& child : data_->children) {
+    if (data_->facts) child->facts = data_->facts->map->any.get();
+    pairs.emplace_back(child->key, ConfigNode(document_, child.get()));
+  }
   return pairs;
 }
 
 ConfigMap ConfigNode::as_map() const {
+  if (data_->facts) {
+    const MapFacts& map = note_map(*data_->facts);
+    document_->recording->conditions.erase(&map);
+    ++document_->recording->visits[&map];
+  }
   if (is_null()) data_->kind = ConfigKind::map;
   if (!is_map()) fail_expected(*data_, "a map");
   return ConfigMap(*this);
@@ -235,7 +289,7 @@ ConfigNode::Named ConfigNode::as_named() const {
   const std::string expected = "a name or one 'name: {options}'";
   if (is_map()) fail_expected(*data_, expected, fmt::format(" of {} keys", data_->children.size()));
   if (!is_scalar()) fail_expected(*data_, expected);
-  const std::string name = as_text();
+  const std::string name = as_text();  // noted as text, which the names of a table narrow
   if (!data_->options) {
     auto options = std::make_unique<Data>();
     options->kind = ConfigKind::map;

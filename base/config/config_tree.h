@@ -13,6 +13,9 @@
 
 namespace bantam {
 
+struct ConfigRecording;
+struct ValueFacts;
+
 /// A text that nodes point into: a file, or one override of the command line.
 struct ConfigSource {
   std::string name;
@@ -41,6 +44,7 @@ struct ConfigNode::Data {
   std::vector<std::unique_ptr<Data>> children;         // of lists and maps
   std::unordered_map<std::string_view, Data*> by_key;  // of maps: their children, whose keys the views point into
   std::unique_ptr<Data> options;  // of a plain name: the map of options it stands for, filled with defaults
+  ValueFacts* facts = nullptr;    // in a description: where to note what the value is read as (config_schema.h)
 };
 
 /// Owns the tree and all sources its marks point into.
@@ -51,6 +55,7 @@ struct ConfigDocument::Impl {
   std::vector<ConfigSynonym> synonyms;
   // Every key that was asked for, with the first maps that it was asked of: where a key at a wrong place belongs.
   std::map<std::string, std::vector<const ConfigNode::Data*>, std::less<>> asked;
+  std::shared_ptr<ConfigRecording> recording;  // null but in a description
 };
 
 /// Throws ConfigError: the position, the message, the source line and a caret under the mark.
@@ -82,6 +87,8 @@ void name_to_map(ConfigNode::Data& node);
 std::unique_ptr<ConfigNode::Data> parse_yaml(const ConfigSource& source, int first_line_begins = 0);
 /// Applies "dotted.path=value"; the text is kept as a source of the document.
 void apply_override(ConfigDocument::Impl& document, const std::string& text);
+/// The value in YAML's flow style, on one line: "[1, 2]", "{size: 4}", "auto".
+std::string flow_yaml(const ConfigNode::Data& node);
 /// The whole tree as YAML.
 std::string emit_yaml(const ConfigNode::Data& root);
 

@@ -85,10 +85,34 @@ const Reader<Result>& find_reader(const Registry<Reader<Result>>& table, const C
   at.fail_unknown(table.what(), name, table.names());
 }
 
+/// In a description (`bantam schema`): the value, or each item of a list, is the name of an entry of the table. Else
+/// nothing happens.
+template <class Result>
+void describe_registered(const Registry<Reader<Result>>& table, const ConfigNode& node) {
+  if (!node.is_described()) return;
+  node.describe_entries(table.what(), table.names(), [&](const std::string& name, const ConfigNode& value) {
+    ConfigMap options = value.as_map();
+    (void)table.at(name)(options);
+    options.finish();
+  });
+}
+
+/// The entry `name`, whose options stand beside the key that names it: `format: idx`, `path: …`. Throws as the reader
+/// does; the caller finishes the section.
+template <class Result>
+Result read_beside(const Registry<Reader<Result>>& table, ConfigMap& section, std::string_view key,
+                   const std::string& name) {
+  if (!section.self().is_described()) return table.at(name)(section);
+  Result result{};
+  section.read_choice(key, name, table.names(), [&](const std::string& entry) { result = table.at(entry)(section); });
+  return result;
+}
+
 /// Of text, or of a map with one key whose value is the options. Throws ConfigError for a name that the table does not
 /// have, and whatever the reader throws; options that it did not ask for are refused.
 template <class Result>
 Result read_registered(const Registry<Reader<Result>>& table, const ConfigNode& node) {
+  describe_registered(table, node);
   const ConfigNode::Named named = node.as_named();
   const Reader<Result>& reader = find_reader(table, named.options, named.name);
   ConfigMap options = named.options.as_map();

@@ -72,5 +72,6 @@ void add_bench(CLI::App& app, Action& action);
 void add_plan(CLI::App& app, Action& action);
 void add_explain(CLI::App& app, Action& action);
 void add_profile(CLI::App& app, Action& action);
+void add_schema(CLI::App& app, Action& action);
 
 }  // namespace bantam::cli

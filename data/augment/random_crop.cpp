@@ -63,16 +63,23 @@ std::shared_ptr<const Augmentation> random_crop(const RandomCropOptions& options
 }
 
 std::shared_ptr<const Augmentation> read_random_crop(ConfigMap& map) {
+  map.describe("A window of the padded image at a random place. Held-out images are cut from the middle.",
+               "random_crop: {padding: 4}");
   RandomCropOptions options;
-  if (map.has("size")) {
-    const auto size = map.pair("size", {.min = 1, .max = kMostExtent});
+  const auto given = map.find({"size", "Height and width of the window, in pixels.", "28 | [24, 28]", "the image's"});
+  if (given) {
+    const auto size = given->as_pair({.min = 1, .max = kMostExtent});
     options.height = size[0];
     options.width = size[1];
   }
-  const bool says_something = map.has("size") || map.has("padding");
-  options.padding = map.integer("padding", {.min = 0, .max = kMostExtent / 2}, 0);
+  const bool says_something = given || map.has("padding");
+  options.padding =
+      map.integer({"padding", "Pixels added on each side first.", "4"}, {.min = 0, .max = kMostExtent / 2}, 0);
   options.mode =
-      map.choice("mode", {"zero", "reflect"}, "zero") == "reflect" ? kernels::PadMode::reflect : kernels::PadMode::zero;
+      map.choice({"mode", "What the padding holds. zero: black; reflect: the image mirrored, without its edge."},
+                 {"zero", "reflect"}, "zero") == "reflect"
+          ? kernels::PadMode::reflect
+          : kernels::PadMode::zero;
   map.finish();
   if (!says_something) map.self().fail_at_key("random_crop needs a size or padding: without them it changes nothing");
   return random_crop(options);

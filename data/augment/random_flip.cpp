@@ -18,6 +18,9 @@ class RandomFlip : public Augmentation {
 
 std::shared_ptr<const Augmentation> random_flip() { return std::make_shared<RandomFlip>(); }
 
-std::shared_ptr<const Augmentation> read_random_flip(ConfigMap&) { return random_flip(); }
+std::shared_ptr<const Augmentation> read_random_flip(ConfigMap& options) {
+  options.describe("Mirrors half of the images, left and right.", "random_flip");
+  return random_flip();
+}
 
 }  // namespace bantam

@@ -26,10 +26,13 @@ void check_drop_last(const ConfigNode& stages, const PipelineOptions& pipeline, 
 
 /// The readers that the section's format makes of its own keys.
 SampleSplits read_format(ConfigMap& map) {
-  const ConfigNode format = map.node("format");
+  const ConfigNode format = map.node({"format",
+                                      "How the data set is stored. Each format has keys of its own beside this one; a "
+                                      "program adds formats.",
+                                      "generated"});
   const std::vector<std::string> known = sample_formats().names();
   const std::vector<std::string_view> names(known.begin(), known.end());
-  return sample_formats().at(format.as_choice(names))(map);
+  return read_beside(sample_formats(), map, "format", format.as_choice(names));
 }
 
 std::shared_ptr<const SampleReader> train_reader(const DataOptions& options) {
@@ -40,12 +43,24 @@ std::shared_ptr<const SampleReader> train_reader(const DataOptions& options) {
 
 DataOptions read_data_config(const ConfigNode& data) {
   ConfigMap map = data.as_map();
+  map.describe("The data set, and its way into batches. See DATA.md.",
+               "data:\n  format: cifar10\n  path: data/cifar-10-batches-bin\n  pipeline:\n    - shuffle\n"
+               "    - random_crop: {padding: 4}\n    - random_flip\n    - normalize: {scale: 0.00392156862745098}\n"
+               "    - batch: {size: 128, drop_last: true}\n    - prefetch");
   DataOptions options;
   options.source = read_format(map);
   // Read only where given: without a limit there is no number that says "all".
-  if (const auto limit = map.find("limit")) options.limit = limit->as_integer({.min = 1});
-  options.verify = map.boolean("verify", false);
-  const ConfigNode stages = map.node("pipeline");
+  if (const auto limit =
+          map.find({"limit", "Only the first so many training samples, for trials.", "1000", "all samples"}))
+    options.limit = limit->as_integer({.min = 1});
+  options.verify =
+      map.boolean({"verify", "Check the published SHA-256 of the files first, where there are some."}, false);
+  const ConfigNode stages = map.node(
+      {"pipeline",
+       "Stages that samples pass, each a name or a name with its options, each once: cache, shuffle, a program's own "
+       "augmentations, then normalize, random_crop and random_flip in any order, batch (the only required one), "
+       "prefetch. Held-out samples pass them without shuffle and chance.",
+       "[cache: auto, shuffle, batch: {size: 32}, prefetch]"});
   const DatasetFacts facts = train_facts(options);
   options.pipeline = read_pipeline(stages, facts.image_shape);
   map.finish();

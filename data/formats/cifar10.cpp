@@ -200,6 +200,12 @@ SampleSplits cifar10_readers(const Cifar10Options& options) {
 }
 
 /// `data: {format: cifar10}`: path.
-SampleSplits cifar10_format(ConfigMap& data) { return cifar10_readers({.path = data.text("path")}); }
+SampleSplits cifar10_format(ConfigMap& data) {
+  data.describe("CIFAR-10's official binary files: 50,000 and 10,000 images, 32 × 32 in colour, ten classes.");
+  return cifar10_readers(
+      {.path = data.text({"path",
+                          "Folder of the official binary files (data_batch_1.bin, …). Relative to the current folder.",
+                          "data/cifar-10-batches-bin"})});
+}
 
 }  // namespace bantam

@@ -43,12 +43,15 @@ SampleSplits generated_readers(const GeneratedOptions& options) {
 
 /// `data: {format: generated}`: train_samples, test_samples, seed.
 SampleSplits generated_format(ConfigMap& data) {
+  data.describe("Drawn shapes and textures, ten classes, 32 × 32 in colour. Needs no files.");
   const GeneratedOptions defaults;
   constexpr IntegerRange kSamples{.min = 1, .max = 10'000'000};
   GeneratedOptions options;
-  options.train_samples = data.integer("train_samples", kSamples, defaults.train_samples);
-  options.test_samples = data.integer("test_samples", kSamples, defaults.test_samples);
-  options.seed = static_cast<std::uint64_t>(data.integer("seed", {.min = 0}, static_cast<std::int64_t>(defaults.seed)));
+  options.train_samples = data.integer({"train_samples", "Training images to draw."}, kSamples, defaults.train_samples);
+  options.test_samples = data.integer({"test_samples", "Held-out images to draw."}, kSamples, defaults.test_samples);
+  options.seed = static_cast<std::uint64_t>(data.integer(
+      {"seed", "Seed of the drawings, apart from the run's, so that runs of other seeds see the same data."},
+      {.min = 0}, static_cast<std::int64_t>(defaults.seed)));
   return generated_readers(options);
 }
 

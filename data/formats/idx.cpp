@@ -250,15 +250,22 @@ class IdxReader : public SampleReader {
 /// `data: {format: idx}`: path, classes (names of the labels 0, 1, …; ten digits by default), and what the files hold
 /// where that is not MNIST's 60,000 and 10,000 images of 28 by 28: train_samples, test_samples, image_size.
 SampleSplits idx_format(ConfigMap& data) {
+  data.describe("IDX files, the format of MNIST, Fashion-MNIST, KMNIST and their likes: four files, plain or .gz.");
   constexpr IntegerRange kSamples{.min = 1, .max = 1 << 30}, kSide{.min = 1, .max = 1 << 12};
-  IdxOptions options{.path = data.text("path")};
-  options.classes = data.texts("classes", {"0", "1", "2", "3", "4", "5", "6", "7", "8", "9"});
+  IdxOptions options{
+      .path = data.text({"path",
+                         "Folder of the four IDX files as they are downloaded (train-images-idx3-ubyte.gz, …) or "
+                         "unpacked: MNIST, Fashion-MNIST and their likes. Relative to the current folder.",
+                         "data/fashion-mnist"})};
+  options.classes = data.texts({"classes", "Names of the labels 0, 1, …: 1 to 256 of them.", "[cat, dog]"},
+                               {"0", "1", "2", "3", "4", "5", "6", "7", "8", "9"});
   if (options.classes.empty() || options.classes.size() > 256)
     data.node("classes").fail(
         fmt::format("{} class names; labels are bytes: expected 1 to 256", options.classes.size()));
-  options.image_size = data.pair("image_size", kSide, options.image_size);
-  const std::int64_t train = data.integer("train_samples", kSamples, 60000);
-  const std::int64_t test = data.integer("test_samples", kSamples, 10000);
+  options.image_size = data.pair({"image_size", "Height and width of the files' images."}, kSide, options.image_size);
+  const std::int64_t train =
+      data.integer({"train_samples", "Images of the files of training samples."}, kSamples, 60000);
+  const std::int64_t test = data.integer({"test_samples", "Images of the files of held-out samples."}, kSamples, 10000);
   return {std::make_shared<IdxReader>(options, "train", "data.train_samples", train),
           std::make_shared<IdxReader>(options, "t10k", "data.test_samples", test)};
 }

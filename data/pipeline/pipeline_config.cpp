@@ -33,6 +33,11 @@ struct Reading {
 };
 
 void read_cache(const ConfigNode& node, Reading& reading) {
+  node.describe(
+      "Where samples lie while the run reads them; the bits of batches do not depend on it. device: in the GPU's "
+      "memory, as stored; ram: in host memory, read once; off: nowhere, read at each use; auto: on a GPU device where "
+      "the set is small, else ram, and off where host memory does not hold it. ram without this stage.",
+      "cache: auto");
   const std::string where = node.as_choice({"auto", "ram", "device", "off"});
   reading.options.cache = where == "device" ? CacheKind::device
                           : where == "auto" ? CacheKind::automatic
@@ -42,18 +47,23 @@ void read_cache(const ConfigNode& node, Reading& reading) {
 
 void read_shuffle(const ConfigNode& node, Reading& reading) {
   ConfigMap map = node.as_map();
+  map.describe("A new order of the training samples in each epoch, by the seed.", "shuffle");
   ShuffleOptions shuffle;
   // Read only where given: without a buffer there is no number that says "all", and without a seed the run's is used.
-  if (const auto buffer = map.find("buffer")) shuffle.buffer = buffer->as_integer({.min = 1});
-  if (const auto seed = map.find("seed")) shuffle.seed = static_cast<std::uint64_t>(seed->as_integer({.min = 0}));
+  if (const auto buffer = map.find({"buffer",
+                                    "Each sample is drawn from a window of the next so many, as from a shuffle buffer: "
+                                    "cheaper for files that are read in order, and less random.",
+                                    "10000", "the whole epoch: every order is as likely"}))
+    shuffle.buffer = buffer->as_integer({.min = 1});
+  if (const auto seed = map.find({"seed", "Seed of the order alone.", "7", "the run's seed"}))
+    shuffle.seed = static_cast<std::uint64_t>(seed->as_integer({.min = 0}));
   map.finish();
   reading.options.shuffle = shuffle;
 }
 
 /// One number for all channels, or a list of one a channel.
-std::vector<double> read_channels(ConfigMap& map, std::string_view key, NumberRange range, double otherwise) {
-  if (!map.has(key)) return {map.number(key, range, otherwise)};
-  const ConfigNode node = map.node(key);
+std::vector<double> read_channels(ConfigMap& map, ConfigKey key, NumberRange range, double otherwise) {
+  const ConfigNode node = map.node(key, fmt::format("{}", otherwise));
   if (!node.is_list()) return {node.as_number(range)};
   std::vector<double> values;
   for (const ConfigNode& item : node.items()) values.push_back(item.as_number(range));
@@ -63,21 +73,40 @@ std::vector<double> read_channels(ConfigMap& map, std::string_view key, NumberRa
 void read_normalize(const ConfigNode& node, Reading& reading) {
   ConfigMap map = node.as_map();
   NormalizeOptions& normalize = reading.options.normalize;
-  normalize.scale = map.number("scale", {}, 1.0);
-  normalize.mean = read_channels(map, "mean", {}, 0.0);
-  normalize.std = read_channels(map, "std", {.min = 0, .min_open = true}, 1.0);
+  map.describe("Bytes to numbers: y = (x · scale - mean) / std, channel by channel.",
+               "normalize: {scale: 0.00392156862745098, mean: [0.4914, 0.4822, 0.4465], std: [0.247, 0.2435, 0.2616]}");
+  normalize.scale = map.number(
+      {"scale", "Factor of the stored bytes: 0.00392156862745098 (1 / 255) makes them [0, 1].", "0.00392156862745098"},
+      {}, 1.0);
+  normalize.mean = read_channels(
+      map, {"mean", "Subtracted after the scale: one number, or one a channel.", "0.5 | [0.4914, 0.4822, 0.4465]"}, {},
+      0.0);
+  normalize.std = read_channels(
+      map,
+      {"std", "What the difference is divided by: one number, or one a channel.", "0.25 | [0.247, 0.2435, 0.2616]"},
+      {.min = 0, .min_open = true}, 1.0);
   map.finish();
   reading.normalized = true;
 }
 
 void read_batch(const ConfigNode& node, Reading& reading) {
   ConfigMap map = node.as_map();
+  map.describe("Samples of a batch.", "batch: {size: auto, max: 512, multiple_of: 8}");
   constexpr IntegerRange kSize{.min = 1, .max = kMostBatch};
   PipelineOptions& options = reading.options;
-  const std::optional<std::int64_t> size = map.node("size").as_integer_or_auto(kSize);
+  const std::optional<std::int64_t> size =
+      map.node({"size",
+                "Samples of a batch. auto: the largest that fits memory (limits, budget) and still gains images a "
+                "second, solved before training.",
+                "128 | auto"})
+          .as_integer_or_auto(kSize);
   // A run's resolved configuration has the number beside the bounds that it was solved for.
-  if (const auto most = map.find("max")) options.most_batch_size = most->as_integer(kSize);
-  if (const auto multiple = map.find("multiple_of")) options.batch_multiple_of = multiple->as_integer(kSize);
+  if (const auto most = map.find({"max", "Of size auto: the largest batch.", "512", "the data set's size"}))
+    options.most_batch_size = most->as_integer(kSize);
+  if (const auto multiple =
+          map.find({"multiple_of", "Of size auto: the batch is a multiple of this. Multiples of 8 suit tensor cores.",
+                    "8", "1"}))
+    options.batch_multiple_of = multiple->as_integer(kSize);
   const std::int64_t most = options.most_batch_size, unit = options.batch_multiple_of;
   const std::string path = node.path();
   if (most > 0 && unit > most)
@@ -90,14 +119,25 @@ void read_batch(const ConfigNode& node, Reading& reading) {
         .fail(fmt::format("{0}.multiple_of: {0}.size, {2}, is no multiple of {1}", path, unit, *size));
   options.batch_size_is_auto = !size;
   options.batch_size = size.value_or(1);
-  options.drop_last = map.boolean("drop_last", false);
+  options.drop_last = map.boolean(
+      {"drop_last", "Drop an epoch's last batch where it is short. Held-out samples are all evaluated in any case."},
+      false);
   map.finish();
 }
 
 void read_prefetch(const ConfigNode& node, Reading& reading) {
   ConfigMap map = node.as_map();
-  reading.options.prefetch.depth = map.integer_or_auto("depth", {.min = 1, .max = 1024});
-  reading.options.prefetch.workers = map.integer_or_auto("workers", {.min = 0, .max = 1024});
+  map.describe("Batches are made beside training. Without this stage each is made when it is needed.",
+               "prefetch: {depth: auto, workers: auto}");
+  reading.options.prefetch.depth = map.integer_or_auto({"depth",
+                                                        "Batches made before they are needed. auto: found at run time "
+                                                        "on a GPU; 2 on the CPU, and at least one more than "
+                                                        "explicit workers.",
+                                                        "4"},
+                                                       {.min = 1, .max = 1024});
+  reading.options.prefetch.workers = map.integer_or_auto(
+      {"workers", "Threads that make batches. 0: made by the training loop itself; auto: found at run time.", "2"},
+      {.min = 0, .max = 1024});
   map.finish();
 }
 
@@ -132,20 +172,33 @@ int read_augmentation(const ConfigNode::Named& named, Reading& reading) {
   return made->has_device_form() ? kDeviceRank : kHostRank;
 }
 
+/// All stages, augmentations in the middle.
+std::vector<std::string> stage_names() {
+  std::vector<std::string> names;
+  for (const Stage& stage : kStages) names.emplace_back(stage.name);
+  const std::vector<std::string> more = augmentations().names();
+  names.insert(names.begin() + kDeviceRank, more.begin(), more.end());
+  return names;
+}
+
 /// Reads one stage of any kind; returns its rank.
 int read_stage(const ConfigNode::Named& named, Reading& reading) {
-  std::vector<std::string> names;
   for (const Stage& stage : kStages) {
     if (named.name == stage.name) {
       stage.read(named.options, reading);
       return stage.rank;
     }
-    names.emplace_back(stage.name);
   }
-  const std::vector<std::string> more = augmentations().names();
-  if (std::find(more.begin(), more.end(), named.name) != more.end()) return read_augmentation(named, reading);
-  names.insert(names.begin() + kDeviceRank, more.begin(), more.end());
-  named.options.fail_unknown("pipeline stage", named.name, names);
+  if (augmentations().find(named.name)) return read_augmentation(named, reading);
+  named.options.fail_unknown("pipeline stage", named.name, stage_names());
+}
+
+void describe_stages(const ConfigNode& stages, const Shape& image_shape) {
+  stages.describe_entries("pipeline stage", stage_names(), [&](const std::string& name, const ConfigNode& options) {
+    Reading alone;
+    alone.image_shape = image_shape;
+    (void)read_stage({name, options}, alone);
+  });
 }
 
 /// A stage that was read, and where it may stand.
@@ -168,6 +221,7 @@ void check_new(const ConfigNode::Named& named, const std::vector<ReadStage>& bef
 }  // namespace
 
 PipelineOptions read_pipeline(const ConfigNode& stages, const Shape& image_shape) {
+  describe_stages(stages, image_shape);
   Reading reading;
   reading.image_shape = image_shape;
   std::vector<ReadStage> before;

@@ -45,7 +45,16 @@ class SoftmaxCrossEntropy : public Loss {
 };
 
 LossPtr read_softmax_cross_entropy(ConfigMap& options) {
-  const double smoothing = options.number("label_smoothing", {.min = 0, .max = 1, .max_open = true}, 0.0);
+  options.describe(
+      "Mean of -log softmax(output)[label] over the batch: Keras' SparseCategoricalCrossentropy(from_logits=True), "
+      "PyTorch's CrossEntropyLoss. The model ends with one value a class.",
+      "softmax_cross_entropy: {label_smoothing: 0.1}");
+  const double smoothing = options.number(
+      {"label_smoothing",
+       "Share of each target that is spread evenly over all classes: the label's own target is 1 - s + s / classes. "
+       "Less certain, often better generalising models; 0 trains on the labels alone.",
+       "0.1"},
+      {.min = 0, .max = 1, .max_open = true}, 0.0);
   return softmax_cross_entropy({.label_smoothing = static_cast<float>(smoothing)});
 }
 
@@ -70,10 +79,16 @@ Registry<Reader<LossPtr>>& losses() {
 }
 
 LossPtr read_loss(ConfigMap& section) {
-  if (!section.has("loss")) (void)section.text("loss", "softmax_cross_entropy");
-  const ConfigNode node = section.node("loss");
+  const ConfigNode node = section.node(
+      {"loss",
+       "What the model's output is compared with, and how. Options stand under the name, or, of a name alone, beside "
+       "`loss` in `train`.",
+       "softmax_cross_entropy | {softmax_cross_entropy: {label_smoothing: 0.1}}"},
+      "softmax_cross_entropy");
   if (node.is_map()) return read_registered(losses(), node);
-  return find_reader(losses(), node, node.as_text())(section);
+  const std::string name = node.as_text();
+  (void)find_reader(losses(), node, name);
+  return read_beside(losses(), section, "loss", name);
 }
 
 }  // namespace bantam

@@ -25,17 +25,29 @@ class Accuracy : public Metric {
 
 }  // namespace
 
+namespace {
+
+MetricPtr read_accuracy(ConfigMap& options) {
+  options.describe("Share of samples whose largest output is that of the label.", "accuracy");
+  return accuracy();
+}
+
+}  // namespace
+
 MetricPtr accuracy() { return std::make_shared<const Accuracy>(); }
 
 Registry<Reader<MetricPtr>>& metrics() {
-  static Registry<Reader<MetricPtr>> table("metric", {{"accuracy", [](ConfigMap&) { return accuracy(); }}});
+  static Registry<Reader<MetricPtr>> table("metric", {{"accuracy", read_accuracy}});
   return table;
 }
 
 std::vector<MetricPtr> read_metrics(ConfigMap& section) {
-  if (!section.has("metrics")) (void)section.texts("metrics", {"accuracy"});
+  const std::vector<ConfigNode> items = section.list(
+      {"metrics", "What is counted beside the loss, in training and on held-out samples. [] counts nothing else.",
+       "[accuracy]"},
+      {"accuracy"});
   std::vector<MetricPtr> read;
-  for (const ConfigNode& item : section.list("metrics")) {
+  for (const ConfigNode& item : items) {
     MetricPtr metric = read_registered(metrics(), item);
     if (std::ranges::any_of(read, [&](const MetricPtr& other) { return other->kind() == metric->kind(); }))
       item.fail(fmt::format("the metric '{}' is named twice", metric->kind()));

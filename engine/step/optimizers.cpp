@@ -7,31 +7,59 @@ namespace {
 constexpr NumberRange kNotNegative{.min = 0, .max = 1e30};
 constexpr NumberRange kShare{.min = 0, .max = 1, .max_open = true};
 
-float number(ConfigMap& options, std::string_view key, NumberRange range, double otherwise) {
+float number(ConfigMap& options, ConfigKey key, NumberRange range, double otherwise) {
   return static_cast<float>(options.number(key, range, otherwise));
 }
 
 void read_decay(ConfigMap& options, OptimizerOptions& optimizer, double otherwise) {
-  optimizer.weight_decay = number(options, "weight_decay", kNotNegative, otherwise);
-  optimizer.decay_biases = options.boolean("decay_biases", true);
+  optimizer.weight_decay = number(
+      options,
+      {"weight_decay",
+       "Pull of the weights towards 0. sgd, adam: added to the gradient as this times the weight (L2, as in PyTorch); "
+       "adamw: each update shrinks the weight by this times the learning rate (decoupled). 0: none."},
+      kNotNegative, otherwise);
+  optimizer.decay_biases = options.boolean(
+      {"decay_biases",
+       "Whether weight decay acts on biases and on scale and shift of norms, too. false: on weights only, as most "
+       "recipes for convolutional networks do."},
+      true);
 }
 
 template <OptimizerKind kKind>
 OptimizerOptions read_adam(ConfigMap& options) {
   OptimizerOptions optimizer{.kind = kKind};
-  optimizer.learning_rate = number(options, "learning_rate", kNotNegative, 1e-3);
-  optimizer.beta1 = number(options, "beta1", kShare, 0.9);
-  optimizer.beta2 = number(options, "beta2", kShare, 0.999);
-  optimizer.epsilon = number(options, "epsilon", {.min = 0, .max = 1, .min_open = true}, 1e-7);
+  if (kKind == OptimizerKind::adam)
+    options.describe("Adam (Kingma and Ba 2015). Keeps two float32 values a weight.", "adam: {learning_rate: 1.0e-3}");
+  else
+    options.describe("Adam with decoupled weight decay (Loshchilov and Hutter 2019).",
+                     "adamw: {learning_rate: 1.0e-3, weight_decay: 0.05, decay_biases: false}");
+  optimizer.learning_rate =
+      number(options, {"learning_rate", "Step size; a schedule may change it."}, kNotNegative, 1e-3);
+  optimizer.beta1 =
+      number(options, {"beta1", "Share of the mean of gradients that stays at each update."}, kShare, 0.9);
+  optimizer.beta2 =
+      number(options, {"beta2", "Share of the mean of squared gradients that stays at each update."}, kShare, 0.999);
+  optimizer.epsilon =
+      number(options,
+             {"epsilon", "Added to the root of the squared gradients' mean, against division by 0. PyTorch has 1e-8."},
+             {.min = 0, .max = 1, .min_open = true}, 1e-7);
   read_decay(options, optimizer, kKind == OptimizerKind::adamw ? 0.004 : 0.0);
   return optimizer;
 }
 
 OptimizerOptions read_sgd(ConfigMap& options) {
   OptimizerOptions optimizer;
-  optimizer.learning_rate = number(options, "learning_rate", kNotNegative, 0.01);
-  optimizer.momentum = number(options, "momentum", kShare, 0.0);
-  optimizer.kind = options.boolean("nesterov", false) ? OptimizerKind::sgd_nesterov : OptimizerKind::sgd;
+  options.describe("Stochastic gradient descent, plain or with momentum (one float32 value a weight).",
+                   "sgd: {learning_rate: 0.05, momentum: 0.9, nesterov: true, weight_decay: 5.0e-4}");
+  optimizer.learning_rate =
+      number(options, {"learning_rate", "Step size; a schedule may change it."}, kNotNegative, 0.01);
+  optimizer.momentum = number(
+      options, {"momentum", "Share of the velocity that stays at each update; 0: plain descent.", "0.9"}, kShare, 0.0);
+  optimizer.kind =
+      options.boolean({"nesterov", "Nesterov's momentum: the step looks ahead. Needs a momentum above 0.", "true"},
+                      false)
+          ? OptimizerKind::sgd_nesterov
+          : OptimizerKind::sgd;
   read_decay(options, optimizer, 0.0);
   options.finish();  // first: what is wrong between two keys may be that one of them is misspelt
   if (optimizer.kind == OptimizerKind::sgd_nesterov && optimizer.momentum == 0.0f)
@@ -49,8 +77,10 @@ Registry<Reader<OptimizerOptions>>& optimizers() {
 }
 
 OptimizerOptions read_optimizer(ConfigMap& section) {
-  if (!section.has("optimizer")) (void)section.text("optimizer", "adam");
-  return read_registered(optimizers(), section.node("optimizer"));
+  return read_registered(
+      optimizers(), section.node({"optimizer", "How weights follow from gradients: a name, or a name with its options.",
+                                  "adam | {sgd: {learning_rate: 0.1, momentum: 0.9}}"},
+                                 "adam"));
 }
 
 }  // namespace bantam

@@ -4,7 +4,8 @@
 namespace bantam {
 namespace {
 
-ScheduleMaker read_constant(ConfigMap&) {
+ScheduleMaker read_constant(ConfigMap& options) {
+  options.describe("The optimizer's learning rate throughout.", "constant");
   return [](const ScheduleFacts& facts) -> Schedule {
     return [rate = facts.learning_rate](std::int64_t) { return rate; };
   };
@@ -18,7 +19,8 @@ Registry<Reader<ScheduleMaker>>& schedules() {
 }
 
 ScheduleMaker read_schedule(ConfigMap& section) {
-  const auto node = section.find("schedule");
+  const auto node = section.find({"schedule", "The learning rate of each update. A program adds schedules of its own.",
+                                  "constant", "the optimizer's learning rate throughout"});
   return node ? read_registered(schedules(), *node) : ScheduleMaker();
 }
 

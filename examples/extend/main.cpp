@@ -131,11 +131,12 @@ class PrintEpochs : public Callback {
 // Once, before the first configuration is read.
 void register_all() {
   models::layer_kinds().add("mixed_pool", [](ConfigMap& options) -> LayerPtr {
-    return std::make_shared<MixedPool>(options.integer("size", {.min = 1}, 2));
+    return std::make_shared<MixedPool>(options.integer({"size", "Height and width of the window."}, {.min = 1}, 2));
   });
   losses().add("mean_squared_error", [](ConfigMap&) -> LossPtr { return std::make_shared<MeanSquaredError>(); });
   metrics().add("within", [](ConfigMap& options) -> MetricPtr {
-    return std::make_shared<Within>(options.number("distance", {.min = 0}));
+    return std::make_shared<Within>(
+        options.number({"distance", "Places this near count as found.", "0.15"}, {.min = 0}));
   });
   callbacks().add("print_epochs",
                   [](ConfigMap&) -> CallbackMaker { return [] { return std::make_unique<PrintEpochs>(); }; });

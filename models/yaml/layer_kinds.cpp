@@ -8,51 +8,74 @@ namespace {
 
 constexpr IntegerRange kCount{.min = 1, .max = 1 << 24};
 
+// Keys of all convolutions.
+const ConfigKey kKernel{"kernel", "Extents of the kernel: one number for both, or [height, width].", "3 | [1, 7]"};
+const ConfigKey kStride{"stride", "Step between outputs: one number for both, or [height, width].", "2"};
+const ConfigKey kDilation{"dilation", "Step between the kernel's inputs: one number for both, or [height, width].",
+                          "2"};
+const ConfigKey kMultiplier{"multiplier",
+                            "Filters of each channel: the depthwise part has channels × multiplier outputs.", "2"};
+const ConfigKey kBias{"bias",
+                      "Whether a value a channel is added. A batch norm that follows makes it useless: false "
+                      "saves it."};
+
 LayerPtr read_conv2d(ConfigMap& options) {
+  options.describe("Convolution over (height, width, channels).",
+                   "conv2d: {filters: 64, kernel: 3, padding: same, bias: false, activation: relu}");
   Conv2dOptions conv;
-  conv.filters = options.integer("filters", kCount);
-  conv.kernel = read_extent(options, "kernel");
-  conv.stride = read_extent(options, "stride", {1, 1});
-  conv.dilation = read_extent(options, "dilation", {1, 1});
+  conv.filters = options.integer({"filters", "Channels of the output.", "64"}, kCount);
+  conv.kernel = read_extent(options, kKernel);
+  conv.stride = read_extent(options, kStride, {1, 1});
+  conv.dilation = read_extent(options, kDilation, {1, 1});
   conv.padding = read_padding(options);
-  conv.groups = options.integer("groups", kCount, 1);
-  conv.bias = options.boolean("bias", true);
+  conv.groups = options.integer(
+      {"groups", "Groups of channels that are convolved apart. Must divide the channels of input and output.", "2"},
+      kCount, 1);
+  conv.bias = options.boolean(kBias, true);
   conv.activation = read_activation(options);
   conv.initializer = read_initializer(options);
   return conv2d(conv);
 }
 
 LayerPtr read_depthwise_conv2d(ConfigMap& options) {
+  options.describe("Convolution of each channel with filters of its own.",
+                   "depthwise_conv2d: {kernel: 3, stride: 2, padding: same, bias: false}");
   DepthwiseConv2dOptions conv;
-  conv.kernel = read_extent(options, "kernel");
-  conv.stride = read_extent(options, "stride", {1, 1});
-  conv.dilation = read_extent(options, "dilation", {1, 1});
+  conv.kernel = read_extent(options, kKernel);
+  conv.stride = read_extent(options, kStride, {1, 1});
+  conv.dilation = read_extent(options, kDilation, {1, 1});
   conv.padding = read_padding(options);
-  conv.multiplier = options.integer("multiplier", kCount, 1);
-  conv.bias = options.boolean("bias", true);
+  conv.multiplier = options.integer(kMultiplier, kCount, 1);
+  conv.bias = options.boolean(kBias, true);
   conv.activation = read_activation(options);
   conv.initializer = read_initializer(options);
   return depthwise_conv2d(conv);
 }
 
 LayerPtr read_separable_conv2d(ConfigMap& options) {
+  options.describe(
+      "Depthwise convolution without bias, then a 1 × 1 convolution with bias and activation, as Keras' "
+      "SeparableConv2D.",
+      "separable_conv2d: {filters: 64, kernel: 3, activation: relu}");
   SeparableConv2dOptions conv;
-  conv.filters = options.integer("filters", kCount);
-  conv.kernel = read_extent(options, "kernel");
-  conv.stride = read_extent(options, "stride", {1, 1});
-  conv.dilation = read_extent(options, "dilation", {1, 1});
+  conv.filters = options.integer({"filters", "Channels of the output.", "64"}, kCount);
+  conv.kernel = read_extent(options, kKernel);
+  conv.stride = read_extent(options, kStride, {1, 1});
+  conv.dilation = read_extent(options, kDilation, {1, 1});
   conv.padding = read_padding(options);
-  conv.multiplier = options.integer("multiplier", kCount, 1);
-  conv.bias = options.boolean("bias", true);
+  conv.multiplier = options.integer(kMultiplier, kCount, 1);
+  conv.bias = options.boolean(kBias, true);
   conv.activation = read_activation(options);
   conv.initializer = read_initializer(options);
   return separable_conv2d(conv);
 }
 
 LayerPtr read_dense(ConfigMap& options) {
+  options.describe("A matrix product with a bias: y = activation(x·Wᵀ + b). Its input has one axis: flatten first.",
+                   "dense: {units: 10}");
   DenseOptions layer;
-  layer.units = options.integer("units", kCount);
-  layer.bias = options.boolean("bias", true);
+  layer.units = options.integer({"units", "Values of the output.", "10"}, kCount);
+  layer.bias = options.boolean(kBias, true);
   layer.activation = read_activation(options);
   layer.initializer = read_initializer(options);
   return dense(layer);
@@ -61,47 +84,97 @@ LayerPtr read_dense(ConfigMap& options) {
 /// How fast the running statistics move may be said Keras' way (momentum: the share that stays) or PyTorch's (rate: the
 /// share that is new, which PyTorch calls momentum).
 float read_running_rate(ConfigMap& options) {
-  if (!options.has("rate"))
-    return static_cast<float>(1.0 - options.number("momentum", {.min = 0, .max = 1, .max_open = true}, 0.99));
+  const ConfigKey kRate{"rate",
+                        "Share of a batch's statistics in the running statistics, which PyTorch calls momentum. In "
+                        "place of `momentum`.",
+                        "0.1", "1 - momentum"};
+  if (!options.has(kRate))
+    return static_cast<float>(1.0 - options.number({"momentum",
+                                                    "Share of the running statistics that stays at each batch, as in "
+                                                    "Keras: 0.99 is PyTorch's 0.01. Short runs want less: 0.9.",
+                                                    "0.9"},
+                                                   {.min = 0, .max = 1, .max_open = true}, 0.99));
   if (options.has("momentum"))
     options.node("momentum").fail_at_key("give momentum (Keras: what stays) or rate (PyTorch: what is new), not both");
-  return static_cast<float>(options.number("rate", {.min = 0, .max = 1, .min_open = true}));
+  return static_cast<float>(options.number(kRate, {.min = 0, .max = 1, .min_open = true}));
 }
 
 LayerPtr read_batch_norm(ConfigMap& options) {
+  options.describe(
+      "Batch normalisation over the last axis: y = activation(scale · (x - mean) / √(variance + epsilon) + shift). "
+      "Training uses the batch's statistics, evaluation the running ones.",
+      "batch_norm: {momentum: 0.9, activation: relu}");
   BatchNormOptions norm;
   norm.rate = read_running_rate(options);
   // Smaller ones would be lost beside any variance, and the smallest are 0 in float32.
-  norm.epsilon = static_cast<float>(options.number("epsilon", {.min = 1e-12, .max = 1}, 1e-3));
-  norm.unbiased = options.boolean("unbiased", true);
-  norm.scale = options.boolean("scale", true);
-  norm.shift = options.boolean("shift", true);
+  norm.epsilon = static_cast<float>(
+      options.number({"epsilon", "Added to the variance, against division by 0. Keras' default; PyTorch has 1e-5."},
+                     {.min = 1e-12, .max = 1}, 1e-3));
+  norm.unbiased = options.boolean(
+      {"unbiased",
+       "true: the running variance is that of a sample (n - 1), as PyTorch and Keras' fused kernel have it. false: n."},
+      true);
+  norm.scale = options.boolean({"scale", "Whether a trained factor a channel is there (γ)."}, true);
+  norm.shift = options.boolean({"shift", "Whether a trained value a channel is added (β)."}, true);
   norm.activation = read_activation(options);
   return batch_norm(norm);
 }
 
 PoolOptions read_pool(ConfigMap& options) {
   PoolOptions pool;
-  pool.window = read_extent(options, "size", {2, 2});
-  pool.stride = read_extent(options, "stride", pool.window);
+  pool.window = read_extent(
+      options, {"size", "Extents of the window: one number for both, or [height, width].", "3 | [2, 4]"}, {2, 2});
+  pool.stride =
+      read_extent(options, {kStride.name, kStride.meaning, kStride.example, "the window's `size`"}, pool.window);
   pool.padding = read_padding(options);
   return pool;
 }
 
-LayerPtr read_max_pool(ConfigMap& options) { return max_pool(read_pool(options)); }
+LayerPtr read_max_pool(ConfigMap& options) {
+  options.describe("The largest value of each window, channel by channel.", "max_pool: {size: 2}");
+  return max_pool(read_pool(options));
+}
 
 LayerPtr read_average_pool(ConfigMap& options) {
+  options.describe("The mean of each window, channel by channel.", "average_pool: {size: 2}");
   PoolOptions pool = read_pool(options);
-  pool.count_padding = options.boolean("count_padding", false);
+  pool.count_padding = options.boolean(
+      {"count_padding",
+       "true: padding counts as zeros in the mean, PyTorch's default (count_include_pad). false: only the image's "
+       "own values count, as in Keras."},
+      false);
   return average_pool(pool);
 }
 
 LayerPtr read_dropout(ConfigMap& options) {
-  return dropout({.rate = static_cast<float>(options.number("rate", {.min = 0, .max = 1, .max_open = true}))});
+  options.describe("Sets values to 0 at random in training and scales the others by 1 / (1 - rate).",
+                   "dropout: {rate: 0.5}");
+  return dropout({.rate = static_cast<float>(options.number({"rate", "Share of values that become 0.", "0.5"},
+                                                            {.min = 0, .max = 1, .max_open = true}))});
 }
 
 LayerPtr read_reshape(ConfigMap& options) {
-  return reshape({.shape = options.integers("shape", {.min = -1, .max = std::int64_t{1} << 40})});
+  options.describe("The same values in the same order under another shape. Copies nothing.",
+                   "reshape: {shape: [7, 7, -1]}");
+  return reshape(
+      {.shape = options.integers(
+           {"shape", "Extents without the batch's. One of them may be -1: the rest of the values.", "[7, 7, -1]"},
+           {.min = -1, .max = std::int64_t{1} << 40})});
+}
+
+LayerPtr read_global_average_pool(ConfigMap& options) {
+  options.describe("The mean of each channel: (height, width, channels) to (channels).", "global_average_pool");
+  return global_average_pool();
+}
+
+LayerPtr read_global_max_pool(ConfigMap& options) {
+  options.describe("The largest value of each channel: (height, width, channels) to (channels).", "global_max_pool");
+  return global_max_pool();
+}
+
+LayerPtr read_flatten(ConfigMap& options) {
+  options.describe("All values in one axis, as dense layers need them. Copies nothing.", "flatten");
+  return flatten();
 }
 
 template <Activation kKind>
@@ -112,28 +185,27 @@ LayerPtr read_activation_layer(ConfigMap& options) {
 }  // namespace
 
 Registry<Reader<LayerPtr>>& layer_kinds() {
-  static Registry<Reader<LayerPtr>> table("layer",
-                                          {
-                                              {"conv2d", read_conv2d},
-                                              {"depthwise_conv2d", read_depthwise_conv2d},
-                                              {"separable_conv2d", read_separable_conv2d},
-                                              {"dense", read_dense},
-                                              {"batch_norm", read_batch_norm},
-                                              {"max_pool", read_max_pool},
-                                              {"average_pool", read_average_pool},
-                                              {"global_average_pool", [](ConfigMap&) { return global_average_pool(); }},
-                                              {"global_max_pool", [](ConfigMap&) { return global_max_pool(); }},
-                                              {"dropout", read_dropout},
-                                              {"flatten", [](ConfigMap&) { return flatten(); }},
-                                              {"reshape", read_reshape},
-                                              {"relu", read_activation_layer<Activation::relu>},
-                                              {"relu6", read_activation_layer<Activation::relu6>},
-                                              {"leaky_relu", read_activation_layer<Activation::leaky_relu>},
-                                              {"gelu", read_activation_layer<Activation::gelu>},
-                                              {"silu", read_activation_layer<Activation::silu>},
-                                              {"sigmoid", read_activation_layer<Activation::sigmoid>},
-                                              {"tanh", read_activation_layer<Activation::tanh>},
-                                          });
+  static Registry<Reader<LayerPtr>> table("layer", {
+                                                       {"conv2d", read_conv2d},
+                                                       {"depthwise_conv2d", read_depthwise_conv2d},
+                                                       {"separable_conv2d", read_separable_conv2d},
+                                                       {"dense", read_dense},
+                                                       {"batch_norm", read_batch_norm},
+                                                       {"max_pool", read_max_pool},
+                                                       {"average_pool", read_average_pool},
+                                                       {"global_average_pool", read_global_average_pool},
+                                                       {"global_max_pool", read_global_max_pool},
+                                                       {"dropout", read_dropout},
+                                                       {"flatten", read_flatten},
+                                                       {"reshape", read_reshape},
+                                                       {"relu", read_activation_layer<Activation::relu>},
+                                                       {"relu6", read_activation_layer<Activation::relu6>},
+                                                       {"leaky_relu", read_activation_layer<Activation::leaky_relu>},
+                                                       {"gelu", read_activation_layer<Activation::gelu>},
+                                                       {"silu", read_activation_layer<Activation::silu>},
+                                                       {"sigmoid", read_activation_layer<Activation::sigmoid>},
+                                                       {"tanh", read_activation_layer<Activation::tanh>},
+                                                   });
   return table;
 }
 

@@ -20,35 +20,58 @@ std::vector<std::string> activation_names() {
   return names;
 }
 
+std::string_view meaning_of(Activation kind) {
+  switch (kind) {
+    case Activation::none:
+      return "The identity.";
+    case Activation::relu:
+      return "max(x, 0).";
+    case Activation::relu6:
+      return "min(max(x, 0), 6).";
+    case Activation::leaky_relu:
+      return "x from 0 on, slope · x below.";
+    case Activation::gelu:
+      return "x · Φ(x), with the normal distribution's Φ (GELU).";
+    case Activation::silu:
+      return "x · sigmoid(x), also called swish.";
+    case Activation::sigmoid:
+      return "1 / (1 + exp(-x)).";
+    case Activation::tanh:
+      return "The hyperbolic tangent.";
+  }
+  return "";
+}
+
 Padding read_sides(const ConfigNode& node) {
   ConfigMap sides = node.as_map();
   Padding padding{.kind = PaddingKind::explicit_};
-  padding.top = sides.integer("top", kPadding, 0);
-  padding.bottom = sides.integer("bottom", kPadding, 0);
-  padding.left = sides.integer("left", kPadding, 0);
-  padding.right = sides.integer("right", kPadding, 0);
+  padding.top = sides.integer({"top", "Rows above the image."}, kPadding, 0);
+  padding.bottom = sides.integer({"bottom", "Rows below the image."}, kPadding, 0);
+  padding.left = sides.integer({"left", "Columns left of the image."}, kPadding, 0);
+  padding.right = sides.integer({"right", "Columns right of the image."}, kPadding, 0);
   sides.finish();
   return padding;
 }
 
 }  // namespace
 
-Extent2d read_extent(ConfigMap& options, std::string_view key) {
+Extent2d read_extent(ConfigMap& options, ConfigKey key) {
   const auto [h, w] = options.pair(key, kExtent);
   return {h, w};
 }
 
-Extent2d read_extent(ConfigMap& options, std::string_view key, Extent2d otherwise) {
+Extent2d read_extent(ConfigMap& options, ConfigKey key, Extent2d otherwise) {
   const auto [h, w] = options.pair(key, kExtent, {otherwise.h, otherwise.w});
   return {h, w};
 }
 
 Padding read_padding(ConfigMap& options) {
-  if (!options.has("padding")) {
-    (void)options.text("padding", "valid");
-    return Padding::valid();
-  }
-  const ConfigNode node = options.node("padding");
+  const ConfigNode node = options.node(
+      {"padding",
+       "Pixels added around the image. valid: none; same: as many as keep ceil(size / stride) outputs, as in Keras; or "
+       "their number: on all sides, as [height, width], or for each side.",
+       "same | 1 | [1, 2] | {top: 0, bottom: 1, left: 0, right: 1}"},
+      "valid");
   if (node.is_text("valid")) return Padding::valid();
   if (node.is_text("same")) return Padding::same();
   if (node.is_map()) return read_sides(node);
@@ -62,19 +85,24 @@ Padding read_padding(ConfigMap& options) {
 }
 
 ActivationOptions read_activation_options(Activation kind, ConfigMap& options) {
+  options.describe(meaning_of(kind));
   ActivationOptions activation{.kind = kind};
   if (kind == Activation::leaky_relu)
-    activation.slope = static_cast<float>(options.number("slope", {.min = 0, .max = 1}, 0.01));
+    activation.slope = static_cast<float>(options.number(
+        {"slope", "Slope for inputs below 0. PyTorch's default; Keras has 0.3.", "0.2"}, {.min = 0, .max = 1}, 0.01));
   return activation;
 }
 
 ActivationOptions read_activation(ConfigMap& options) {
-  if (!options.has("activation")) {
-    (void)options.text("activation", "none");
-    return {};
-  }
-  const ConfigNode::Named named = options.node("activation").as_named();
+  const ConfigNode node =
+      options.node({"activation", "Applied to the layer's output.", "relu | {leaky_relu: {slope: 0.2}}"}, "none");
   const std::vector<std::string> known = activation_names();
+  node.describe_entries("activation", known, [](const std::string& name, const ConfigNode& value) {
+    ConfigMap inner = value.as_map();
+    (void)read_activation_options(parse_activation(name), inner);
+    inner.finish();
+  });
+  const ConfigNode::Named named = node.as_named();
   if (std::find(known.begin(), known.end(), named.name) == known.end())
     named.options.fail_unknown("activation", named.name, known);
   ConfigMap inner = named.options.as_map();
@@ -84,10 +112,15 @@ ActivationOptions read_activation(ConfigMap& options) {
 }
 
 std::string read_initializer(ConfigMap& options) {
-  if (!options.has("initializer")) return options.text("initializer", "glorot_uniform");
   const std::vector<std::string> names = initializer_names();
   const std::vector<std::string_view> views(names.begin(), names.end());
-  return options.node("initializer").as_choice(views);
+  return options
+      .node({"initializer",
+             "Distribution that the weights start from, by its fan-in and fan-out; biases start at 0. he_normal suits "
+             "deep networks with relu.",
+             "he_normal"},
+            "glorot_uniform")
+      .as_choice(views);
 }
 
 }  // namespace bantam::models

@@ -7,8 +7,8 @@
 namespace bantam::models {
 
 /// One integer for both or [height, width]: required, or with a default.
-Extent2d read_extent(ConfigMap& options, std::string_view key);
-Extent2d read_extent(ConfigMap& options, std::string_view key, Extent2d otherwise);
+Extent2d read_extent(ConfigMap& options, ConfigKey key);
+Extent2d read_extent(ConfigMap& options, ConfigKey key, Extent2d otherwise);
 
 /// `padding: valid | same | N | [height, width] | {top, bottom, left, right}`; valid where it is missing.
 Padding read_padding(ConfigMap& options);

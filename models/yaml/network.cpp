@@ -19,6 +19,12 @@
 namespace bantam::models {
 namespace {
 
+constexpr std::string_view kModelName = "name", kModelNameMeaning = "The model's name in reports.";
+constexpr std::string_view kInputMeaning =
+    "Shape of a sample as the pipeline delivers it: [height, width, channels], or [features].";
+const ConfigKey kZoo{"zoo", "Name of a well-known network, in place of `input` and `layers`.",
+                     "separable_cnn | resnet18_cifar", "a network of `layers`"};
+
 /// Where the next node goes: its input is `last`, its name begins with `prefix`.
 struct Place {
   std::string prefix;  ///< "" or "block1/"
@@ -87,7 +93,11 @@ class Building {
 };
 
 std::string read_name(Building& graph, ConfigMap& options, const std::string& prefix, const std::string& kind) {
-  const auto given = options.find("name");
+  const auto given = options.find(
+      {"name",
+       "The layer's or block's name in reports, in saved weights and in `recompute`: letters, digits, _, - and ., "
+       "unique in the model.",
+       "", "the kind, with a number from the second on: conv2d, conv2d_2"});
   if (!given) return graph.unused_name(prefix + kind);
   const std::string name = given->as_text();
   const auto allowed = [](unsigned char c) { return std::isalnum(c) != 0 || c == '_' || c == '-' || c == '.'; };
@@ -110,8 +120,23 @@ NodeId add_node(Building& graph, const std::string& name, LayerPtr layer, std::v
 
 NodeId read_layer(Building& graph, const ConfigNode& item, const Place& place);
 
+/// Where a description reads layers by themselves.
+const Shape kExampleInput{56, 56, 64};
+
+/// A list of layers that are no blocks.
+void describe_layers(const ConfigNode& list) {
+  list.describe_entries("layer", layer_kinds().names(), [](const std::string& kind, const ConfigNode& value) {
+    Building graph(kExampleInput);
+    ConfigMap options = value.as_map();
+    (void)read_name(graph, options, "", kind);
+    (void)layer_kinds().at(kind)(options);
+    options.finish();
+  });
+}
+
 /// A list of plain layers inside a block; returns the last node.
 NodeId read_body(Building& graph, const ConfigNode& list, Place place) {
+  describe_layers(list);
   const std::vector<ConfigNode> items = list.items();
   if (items.empty()) list.fail_at_key("a block's list of layers is empty");
   for (const ConfigNode& item : items) {
@@ -124,20 +149,47 @@ NodeId read_body(Building& graph, const ConfigNode& list, Place place) {
 }
 
 NodeId read_block(Building& graph, ConfigMap& options, const Place& place) {
+  options.describe(
+      "A chain of layers under one name: one unit of recompute, and a prefix of its layers' names.",
+      "block:\n  name: head\n  body:\n    - dense: {units: 64, activation: relu}\n    - dense: {units: 10}");
   const std::string name = read_name(graph, options, place.prefix, "block");
-  const NodeId last = read_body(graph, options.node("body"), {name + "/", place.last});
+  const NodeId last =
+      read_body(graph, options.node({"body", "The layers, one after the other; blocks do not hold blocks.", "[relu]"}),
+                {name + "/", place.last});
   options.finish();
   return last;
 }
 
 NodeId read_residual(Building& graph, ConfigMap& options, const Place& place) {
+  options.describe(
+      "A residual block: activation(body(x) + shortcut(x)).",
+      "residual:\n  body:\n    - conv2d: {filters: 64, kernel: 3, padding: same, bias: false}\n    - batch_norm\n"
+      "  shortcut:\n    - conv2d: {filters: 64, kernel: 1, bias: false}\n    - batch_norm\n  activation: relu");
   const std::string name = read_name(graph, options, place.prefix, "residual");
-  const NodeId body = read_body(graph, options.node("body"), {name + "/", place.last});
+  const NodeId body = read_body(
+      graph, options.node({"body", "The layers of the sum's first part, one after the other; no blocks.", "[relu]"}),
+      {name + "/", place.last});
   NodeId shortcut = place.last;
-  if (const auto list = options.find("shortcut")) shortcut = read_body(graph, *list, {name + "/shortcut_", place.last});
+  if (const auto list = options.find(
+          {"shortcut",
+           "The layers of the sum's second part, such as a 1 × 1 convolution where the body changes the shape.",
+           "[relu]", "the block's input as it is"}))
+    shortcut = read_body(graph, *list, {name + "/shortcut_", place.last});
   const ActivationOptions activation = read_activation(options);
   options.finish();
   return add_node(graph, graph.unused_name(name + "/add"), add(activation), {body, shortcut}, options.self());
+}
+
+/// A list of layers and blocks.
+void describe_network(const ConfigNode& list) {
+  if (!list.is_described()) return;
+  describe_layers(list);
+  const std::vector<std::string> kinds = {"residual", "block"};
+  list.describe_entries("block", kinds, [](const std::string& kind, const ConfigNode& value) {
+    Building graph(kind == "block" ? Shape{64} : kExampleInput);
+    ConfigMap options = value.as_map();
+    (void)(kind == "block" ? read_block(graph, options, {}) : read_residual(graph, options, {}));
+  });
 }
 
 NodeId read_layer(Building& graph, const ConfigNode& item, const Place& place) {
@@ -171,10 +223,14 @@ Shape read_shape(const ConfigNode& node) {
 }
 
 ModelSpec read_list(ConfigMap& options, const std::string& default_name) {
-  std::string name = options.text("name", default_name);
-  const ConfigNode input = options.node("input");
+  std::string name = options.text({kModelName, kModelNameMeaning, "", "the file's name"}, default_name);
+  const ConfigNode input = options.node({"input", kInputMeaning, "[32, 32, 3] | [784]"});
   Building graph(read_shape(input));
-  const ConfigNode list = options.node("layers");
+  const ConfigNode list = options.node({"layers",
+                                        "The layers and blocks, each a name or a name with its options; the output of "
+                                        "one is the input of the next.",
+                                        "[flatten, {dense: {units: 64, activation: relu}}, {dense: {units: 10}}]"});
+  describe_network(list);
   const std::vector<ConfigNode> items = list.items();
   options.finish();
   if (items.empty()) list.fail_at_key("a model needs at least one layer");
@@ -193,18 +249,28 @@ ModelSpec read_list(ConfigMap& options, const std::string& default_name) {
                              join(names, ", ", " and ")));
 }
 
+ZooOptions read_zoo_options(ConfigMap& options, const ZooModel& model) {
+  ZooOptions zoo = model.defaults;
+  zoo.classes = options.integer({"classes", "Values of the output: the classes of the data."},
+                                {.min = 1, .max = 1 << 24}, zoo.classes);
+  if (model.has_width)
+    zoo.width = options.number({"width", "Factor of all layers' channels: 0.5 is half as wide.", "0.5"},
+                               {.min = 0, .max = 64, .min_open = true}, zoo.width);
+  const auto extents = zoo.input.extents();
+  (void)options.integers({"input", kInputMeaning}, {.min = 1, .max = 1 << 20}, {extents.begin(), extents.end()});
+  return zoo;
+}
+
 ModelSpec read_zoo(ConfigMap& options) {
-  const ConfigNode at = options.node("zoo");
+  const ConfigNode at = options.node(kZoo);
   const ZooModel* model = find_zoo_model(at.as_text());
   if (!model) fail_unknown_model(at);
-  ZooOptions zoo = model->defaults;
-  zoo.classes = options.integer("classes", {.min = 1, .max = 1 << 24}, zoo.classes);
-  if (model->has_width) zoo.width = options.number("width", {.min = 0, .max = 64, .min_open = true}, zoo.width);
-  const auto extents = zoo.input.extents();
-  (void)options.integers("input", {.min = 1, .max = 1 << 20}, {extents.begin(), extents.end()});
+  ZooOptions zoo;
+  options.read_choice("zoo", std::string(model->name), zoo_names(),
+                      [&](const std::string& name) { zoo = read_zoo_options(options, *find_zoo_model(name)); });
   const ConfigNode input = options.node("input");
   zoo.input = read_shape(input);
-  std::string name = options.text("name", model->name);
+  std::string name = options.text({kModelName, kModelNameMeaning, "", "the network's"}, model->name);
   options.finish();
   try {
     Graph graph = model->build(zoo);
@@ -220,7 +286,11 @@ ModelSpec read_zoo(ConfigMap& options) {
 
 ModelSpec read_model(const ConfigNode& model, const std::string& default_name) {
   ConfigMap options = model.as_map();
-  return options.has("zoo") ? read_zoo(options) : read_list(options, default_name);
+  options.describe(
+      "The network: a list of layers, or, with `zoo`, a well-known one.",
+      "model:\n  input: [32, 32, 3]\n  layers:\n    - conv2d: {filters: 32, kernel: 3, padding: same, bias: false}\n"
+      "    - batch_norm: {activation: relu}\n    - max_pool\n    - flatten\n    - dense: {units: 10}");
+  return options.has(kZoo) ? read_zoo(options) : read_list(options, default_name);
 }
 
 }  // namespace bantam::models

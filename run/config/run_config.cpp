@@ -17,7 +17,11 @@ namespace bantam::run {
 namespace {
 
 Device read_device(ConfigMap& root) {
-  const std::string text = root.text("device", "auto");
+  const std::string text = root.text(
+      {"device",
+       "Where the model is trained: auto (the first GPU, else the CPU), cpu, cuda:N (a GPU by its number), or cuda:N/M "
+       "(share M of a GPU that memory.logical splits)."},
+      "auto");
   if (text == "auto") return cuda_device_count() > 0 ? Device::cuda(0) : Device::cpu();
   try {
     return parse_device(text);
@@ -41,7 +45,7 @@ std::string device_at_key(std::string_view of, const std::string& key, const Con
 
 /// `limits` or `logical`: a value for each device, which has several names ("cuda" is "cuda:0").
 template <class Value, class Read>
-std::map<std::string, Value> read_devices(ConfigMap& memory, std::string_view key, const Read& read) {
+std::map<std::string, Value> read_devices(ConfigMap& memory, ConfigKey key, const Read& read) {
   std::map<std::string, Value> values;
   std::map<std::string, std::string> keys;  // as written, by device
   const auto found = memory.find(key);
@@ -65,18 +69,44 @@ std::vector<std::uint64_t> read_shares(const ConfigNode& value) {
 }
 
 OnOutOfMemory read_on_oom(ConfigMap& map) {
-  const std::string policy = map.choice("on_oom", {"fail", "accumulate", "accumulate_with_batch_norm"}, "fail");
+  const std::string policy = map.choice(
+      {"on_oom",
+       "What an update does that runs out of memory. fail: the run ends, saved; accumulate: it is repeated in halved "
+       "micro-batches, refused for models with batch norm; accumulate_with_batch_norm: the same with batch norm, whose "
+       "statistics are then those of the smaller micro-batches.",
+       "accumulate"},
+      {"fail", "accumulate", "accumulate_with_batch_norm"}, "fail");
   if (policy == "fail") return OnOutOfMemory::fail;
   return policy == "accumulate" ? OnOutOfMemory::accumulate : OnOutOfMemory::accumulate_with_batch_norm;
 }
 
 MemoryConfig read_memory(ConfigMap map) {
+  map.self().describe(
+      "How much memory the run may have, and what happens where it is too little. See LIMITS.md and FITTING.md.",
+      "memory:\n  limits: {\"cuda:0\": 4GiB, cpu: 8GiB}\n  on_oom: accumulate");
   MemoryConfig memory;
-  memory.growth = map.boolean("growth", true);
-  memory.limits =
-      read_devices<std::uint64_t>(map, "limits", [](const ConfigNode& value) { return value.as_byte_size(1); });
-  memory.logical = read_devices<std::vector<std::uint64_t>>(map, "logical", read_shares);
-  memory.budget = map.byte_size("budget", 0);
+  memory.growth = map.boolean(
+      {"growth",
+       "true: where the device does not have the planned pool at once, memory is reserved as it is needed. false: that "
+       "is an error before training."},
+      true);
+  memory.limits = read_devices<std::uint64_t>(
+      map,
+      {"limits",
+       "Most bytes of this process on a device, by the device's name. On a GPU all that the driver counts for the "
+       "process, on the CPU the allocator's pools.",
+       "{\"cuda:0\": 4GiB, cpu: 8GiB}", "no limit"},
+      [](const ConfigNode& value) { return value.as_byte_size(1); });
+  memory.logical = read_devices<std::vector<std::uint64_t>>(
+      map,
+      {"logical", "Splits a device into shares of these bytes, each a device of its own: cuda:1/0, cuda:1/1, ….",
+       "{\"cuda:1\": [2GiB, 1GiB]}", "no device is split"},
+      read_shares);
+  memory.budget = map.byte_size(
+      {"budget",
+       "Bytes of the run's pool: what backward recomputes is chosen to fit, with the least extra work. 0: no budget.",
+       "1.5GiB"},
+      0);
   memory.on_oom = read_on_oom(map);
   map.finish();
   return memory;
@@ -132,11 +162,17 @@ std::vector<std::string> read_recompute_list(const ConfigNode& node, const Graph
 }
 
 RecomputeOptions read_recompute(ConfigMap& root, const Graph& graph) {
-  if (!root.has("recompute")) (void)root.text("recompute", "none");
-  const ConfigNode node = root.node("recompute");
+  const ConfigNode node = root.node(
+      {"recompute",
+       "What backward computes again instead of keeping it from forward: less memory for more time, with the same "
+       "bits. none: nothing; inner: normalised, activated and dropped-out tensors; cheap: sums, too; all: every block, "
+       "about a second forward; a list: the layers, blocks and segments (first..last) named, with inner or cheap, and "
+       "whole, as words of it. Where the key is missing, a budget or limit may choose. See RECOMPUTE.md.",
+       "all | [cheap, flatten]"},
+      "none");
   if (!node.is_list()) {
     if (node.is_text("none") || node.is_text("inner") || node.is_text("cheap") || node.is_text("all"))
-      return parse_recompute(node.as_text());
+      return parse_recompute(node.as_choice({"none", "inner", "cheap", "all"}));
     node.fail("recompute: expected none, inner, cheap, all or a list of layers' and blocks' names");
   }
   std::vector<std::string> names = read_recompute_list(node, graph);
@@ -178,6 +214,38 @@ void settle_cache(RunConfig& config) {
   settle_cache(*config.data, {.device_bytes = is_gpu ? most : 0, .host_bytes = host_room(config)});
 }
 
+void check_version(ConfigMap& root) {
+  const auto version =
+      root.integer({"version", "Version of the format of configurations. This program reads 1."}, {.min = 1}, 1);
+  if (version != 1) root.node("version").fail(fmt::format("this program reads version 1, got {}", version));
+}
+
+Precision read_precision(ConfigMap& root, Device device) {
+  const std::string precision = root.choice(
+      {"precision",
+       "Type that layers compute in. The mixed ones keep float32 weights and sums and compute in 16 bits; "
+       "mixed_float16 scales the loss (train.loss_scale). auto: mixed_float16 on a GPU, float32 on the CPU.",
+       "float32"},
+      {"auto", "float32", "mixed_float16", "mixed_bfloat16"}, "auto");
+  return parse_precision(precision, device);
+}
+
+bool read_fusion(ConfigMap& root) {
+  const std::string fusion = root.choice({"fusion",
+                                          "on: chains of layers run as one operation where there is one. off: layer by "
+                                          "layer, for looking into a model or comparing."},
+                                         {"on", "off"}, "on");
+  return fusion == "on";
+}
+
+std::string read_algorithms_file(ConfigMap& root) {
+  return root.text(
+      {"algorithms",
+       "File of timed algorithms of the GPU's libraries: auto (a cache in the user's folder, timed where it has none), "
+       "off (no timing: the libraries' first choice), or a path. Equal files mean equal bits. See ALGORITHMS.md."},
+      "auto");
+}
+
 /// Words of PyTorch, Keras and their users.
 constexpr ConfigSynonym kSynonyms[] = {{"lr", "learning_rate", ""},
                                        {"batch_size", "batch.size", ""},
@@ -205,24 +273,27 @@ RunConfig parse_run_config(std::string_view text, const std::filesystem::path& p
                            std::span<const std::string> overrides) {
   ConfigDocument document = ConfigDocument::parse(text, path.string(), overrides);
   document.set_synonyms(kSynonyms);
+  return read_document(document, path.stem().string());
+}
+
+RunConfig read_document(const ConfigDocument& document, const std::string& name) {
   ConfigMap root = document.map();
-  const auto version = root.integer("version", {.min = 1}, 1);
-  if (version != 1) root.node("version").fail(fmt::format("this program reads version 1, got {}", version));
-  const auto seed = static_cast<std::uint64_t>(root.integer("seed", {.min = 0}, 42));
+  check_version(root);
+  const auto seed = static_cast<std::uint64_t>(root.integer(
+      {"seed", "Seed of weights, order of samples, augmentation and dropout. Runs of equal seeds have equal bits."},
+      {.min = 0}, 42));
   const Device device = read_device(root);
-  const std::string precision =
-      root.choice("precision", {"auto", "float32", "mixed_float16", "mixed_bfloat16"}, "auto");
-  const std::string name = path.stem().string();
+  const Precision precision = read_precision(root, device);
   RunConfig config{.document = document,
                    .name = name,
                    .seed = seed,
                    .device = device,
-                   .precision = parse_precision(precision, device),
-                   .model = models::read_model(root.node("model"), name)};
-  config.memory = read_memory(root.map_or_empty("memory"));
+                   .precision = precision,
+                   .model = models::read_model(root.node({"model", "The network."}), name)};
+  config.memory = read_memory(root.map_or_empty({"memory", "Limits, budget, and what happens when memory runs out."}));
   require_share(root, config);
-  config.fusion = root.choice("fusion", {"on", "off"}, "on") == "on";
-  config.algorithms = root.text("algorithms", "auto");
+  config.fusion = read_fusion(root);
+  config.algorithms = read_algorithms_file(root);
   config.recompute_given = root.has("recompute");
   config.recompute = read_recompute(root, config.model.graph);
   try {
@@ -230,8 +301,11 @@ RunConfig parse_run_config(std::string_view text, const std::filesystem::path& p
   } catch (const ConfigError& error) {
     root.node("memory").as_map().node("on_oom").fail(std::string("memory.") + error.what());
   }
-  if (const auto data = root.find("data")) config.data = read_data_config(*data);
-  config.train = read_train_config(root.map_or_empty("train"), config.device);
+  if (const auto data = root.find({"data", "The data set and its way into batches.", "",
+                                   "no data: enough for summary, plan and bench, not for train"}))
+    config.data = read_data_config(*data);
+  config.train = read_train_config(root.map_or_empty({"train", "Epochs, loss, optimizer: how the model is trained."}),
+                                   config.device);
   settle_cache(config);
   root.finish();
   try {

@@ -76,6 +76,9 @@ RunConfig read_run_config(const std::filesystem::path& path, std::span<const std
 RunConfig parse_run_config(std::string_view text, const std::filesystem::path& path,
                            std::span<const std::string> overrides);
 
+/// The same of a document that is parsed already, or that describes the keys (schema.h).
+RunConfig read_document(const ConfigDocument& document, const std::string& name);
+
 /// What the run's device, or the one that it is planned for, sustains in this precision, by its profile.
 DeviceRates rates_of(const RunConfig& config, Precision precision);
 

@@ -131,6 +131,12 @@ TEST(Program, RunsAWholeConfiguration) {
   });
   augmentations().add("speck", [](ConfigMap&) { return std::make_shared<const Speck>(); });
 
+  const std::string schema = run::config_schema(), page = run::config_reference();
+  for (const std::string name : {"own_norm", "flat", "speck"}) {
+    EXPECT_NE(schema.find("\"" + name + "\""), std::string::npos) << name << " is registered, so it is in the schema";
+    EXPECT_NE(page.find(name + "`"), std::string::npos) << name;
+  }
+
   const run::Config config = run::Config::from_text(kConfig, "flat.yaml");
   EXPECT_EQ(config.name(), "flat");
   EXPECT_EQ(config.device(), Device::cpu());
