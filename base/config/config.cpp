@@ -70,6 +70,34 @@ ConfigDocument ConfigDocument::with_value(std::string_view path, std::string_vie
   return ConfigDocument(std::move(copy));
 }
 
+namespace {
+
+using Values = std::vector<std::pair<std::string, std::string>>;
+
+void add_values(const ConfigNode::Data& node, const std::string& path, Values& values) {
+  const auto below = [&path](const std::string& step) { return path.empty() ? step : path + "." + step; };
+  if (node.kind == ConfigKind::scalar && node.options) {  // a plain name is the map of its options
+    const std::string name = below(node.scalar);
+    if (node.options->children.empty()) values.emplace_back(name, "{}");
+    for (const auto& child : node.options->children) add_values(*child, name + "." + child->key, values);
+  } else if (node.kind == ConfigKind::scalar) {
+    values.emplace_back(path, node.scalar);
+  } else if (node.children.empty()) {
+    values.emplace_back(path, node.kind == ConfigKind::list ? "[]" : "{}");
+  }
+  for (std::size_t i = 0; i < node.children.size(); ++i)
+    add_values(*node.children[i], below(node.kind == ConfigKind::list ? std::to_string(i) : node.children[i]->key),
+               values);
+}
+
+}  // namespace
+
+std::vector<std::pair<std::string, std::string>> ConfigDocument::values() const {
+  Values values;
+  add_values(*impl_->root, "", values);
+  return values;
+}
+
 std::string ConfigDocument::resolved_yaml() const { return emit_yaml(*impl_->root); }
 
 }  // namespace bantam

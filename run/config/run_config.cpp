@@ -232,6 +232,7 @@ RunConfig parse_run_config(std::string_view text, const std::filesystem::path& p
   }
   if (const auto data = root.find("data")) config.data = read_data_config(*data);
   config.train = read_train_config(root.map_or_empty("train"), config.device);
+  config.checkpoint = read_checkpoint_config(root, config.train);
   settle_cache(config);
   root.finish();
   try {

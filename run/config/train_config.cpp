@@ -31,6 +31,8 @@ TrainConfig read_train_config(ConfigMap train, Device device) {
   config.log_every =
       train.duration("log_every", {.min = 1, .epochs = false, .seconds = false}, Duration::updates(1)).count;
   config.evaluate = train.boolean("evaluate", true);
+  config.max_updates = train.integer("max_updates", {.min = 0}, 0);
+  config.max_seconds = train.duration("max_time", {.updates = false, .epochs = false}, Duration::seconds(0)).count;
   config.mode = parse_step_mode(train.choice("mode", {"auto", "eager", "planned", "captured"}, "auto"), device);
   train.finish();
   return config;
