@@ -21,7 +21,7 @@ constexpr std::int64_t kTwinNanoseconds = 1'000'000'000;  // what comes so soon 
 constexpr unsigned kMostStartSeconds = 1;                 // from the first signal on
 constexpr int kExitTerminated = 75, kExitInterrupted = 130;
 
-enum class Phase : int { starting, training, training_resumed, saved };
+enum class Phase : int { starting, training, saved };
 
 // A handler has no argument of its own, so these have to be reachable from anywhere.
 std::atomic<Phase> g_phase{Phase::starting};
@@ -67,11 +67,7 @@ void on_further_signal(int number) {
     case Phase::starting:
       break;
     case Phase::training:
-      say("\nended before it was saved: what this run has trained is lost\n");
-      break;
-    case Phase::training_resumed:
-      say("\nended before it was saved: what was trained since --resume is lost; what was saved before is still "
-          "there\n");
+      say("\nended before it was saved: what was trained since the last checkpoint is lost\n");
       break;
     case Phase::saved:
       _exit(stop_exit_code(g_signal.load()));
@@ -147,7 +143,7 @@ StopOnSignal::~StopOnSignal() {
   }
 }
 
-void StopOnSignal::begin_training(bool resumed) { g_phase.store(resumed ? Phase::training_resumed : Phase::training); }
+void StopOnSignal::begin_training() { g_phase.store(Phase::training); }
 
 void StopOnSignal::note_saved() { g_phase.store(Phase::saved); }
 

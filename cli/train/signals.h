@@ -22,8 +22,8 @@ class StopOnSignal {
   StopOnSignal(const StopOnSignal&) = delete;
   StopOnSignal& operator=(const StopOnSignal&) = delete;
 
-  /// From here on there is something to lose. `resumed`: an earlier saved state stays where it is.
-  void begin_training(bool resumed);
+  /// From here on there is something to lose.
+  void begin_training();
   /// All that was trained is on the disk.
   void note_saved();
   /// Whether a signal has asked the run to stop.

@@ -78,15 +78,14 @@ RunConfig read_train_config(const TrainOptions& options, const RunDirectory* res
 /// What the program says of a run, and when signals stop it.
 class TrainPrinter : public RunObserver {
  public:
-  TrainPrinter(Progress& progress, StopOnSignal& stop, bool resumed)
-      : shown(progress), progress_(progress), stop_(stop), resumed_(resumed) {}
+  TrainPrinter(Progress& progress, StopOnSignal& stop) : shown(progress), progress_(progress), stop_(stop) {}
 
   void on_settled(const RunConfig& config, const Settled& settled) override {
     config_ = config;
     for (const std::string& message : settled.messages) progress_.message(message);
     for (const std::string& warning : settled.warnings) progress_.warning(warning);
   }
-  void on_ready() override { stop_.begin_training(resumed_); }
+  void on_ready() override { stop_.begin_training(); }
   void on_begin(const RunBeginning& run) override {
     shown.show_memory_of(run.runtime.allocator(run.config.device));
     progress_.message(fmt::format("{} on {}, {}; run folder {}", run.config.model.name, to_string(run.config.device),
@@ -105,7 +104,6 @@ class TrainPrinter : public RunObserver {
  private:
   Progress& progress_;
   StopOnSignal& stop_;
-  bool resumed_;
   std::optional<RunConfig> config_;
 };
 
@@ -117,7 +115,7 @@ int run_train(const TrainOptions& options) {
   std::optional<RunDirectory> resumed;
   if (!options.resume.empty()) resumed.emplace(RunDirectory::open(options.resume));
   const RunConfig config = read_train_config(options, resumed ? &*resumed : nullptr);
-  TrainPrinter printer(progress, stop, resumed.has_value());
+  TrainPrinter printer(progress, stop);
   Callback* const callbacks[] = {&printer.shown};
   try {
     const TrainOutcome outcome = train(config,
