@@ -91,7 +91,7 @@ std::unique_ptr<TrainingRun> start(const RunConfig& config, const RunDirectory& 
     if (!resumes && !replaces) begin(directory, config, record);
     const Resume resume = resumes ? resume_of(directory, options.accept_changes) : Resume();
     auto run = std::make_unique<TrainingRun>(config, options.threads, directory, resumes ? &resume : nullptr,
-                                             options.stop, observer);
+                                             options.stop_start, observer);
     if (run->is_finished()) return run;
     if (replaces) directory.clear();
     if (resumes) directory.checkpoints().remove_after(run->first_update());

@@ -25,6 +25,8 @@ struct TrainRunOptions {
   const RunDirectory* resume = nullptr;  ///< RunDirectory::open of the run to go on with, instead of run_dir
   bool accept_changes = false;           ///< with resume: of keys that decide what an update computes
   std::function<bool()> stop = {};       ///< asked between batches; true: the run stops there and is saved
+  /// Asked between the steps of the start; true: it ends with StoppedBeforeTraining.
+  std::function<bool()> stop_start = {};
   std::string command = {};              ///< for run.json: what the user typed
   RunObserver* observer = nullptr;       ///< may be null
 };
@@ -54,8 +56,7 @@ struct TrainOutcome {
 ///     train(read_run_config(folder.config(), {}), {.resume = &folder}, {});
 ///
 /// Blocks until the end; uses no signal, no stream of the process and no global. Throws ConfigError (no data, a folder
-/// in use), DeviceError, DataError, OutOfMemory, NotFiniteError, StoppedBeforeTraining where `stop` says so while the
-/// run starts, and what callbacks throw.
+/// in use), DeviceError, DataError, OutOfMemory, NotFiniteError, StoppedBeforeTraining, and what callbacks throw.
 TrainOutcome train(const RunConfig& config, const TrainRunOptions& options = {},
                    std::span<Callback* const> callbacks = {});
 

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <string_view>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -38,11 +39,12 @@ bool is_free(std::string_view path) {
 }
 
 /// Stages of the pipeline go by their names: which of them are written out changes the numbers of the others.
-std::string without_stage_number(const std::string& path) {
+std::pair<std::string, std::string> without_stage_number(const std::string& path, const std::string& value) {
   constexpr std::string_view kStages = "data.pipeline.";
-  if (!path.starts_with(kStages)) return path;
+  if (!path.starts_with(kStages)) return {path, value};
   const std::size_t end = path.find('.', kStages.size());
-  return end == std::string::npos ? path : std::string(kStages) + path.substr(end + 1);
+  if (end == std::string::npos) return {std::string(kStages) + value, "{}"};
+  return {std::string(kStages) + path.substr(end + 1), value};
 }
 
 bool is_fact_of_data(std::string_view name) { return name.starts_with("data ("); }
@@ -52,7 +54,7 @@ bool is_fact_of_data(std::string_view name) { return name.starts_with("data (");
 Fingerprint fingerprint_of(const RunConfig& config) {
   Fingerprint fingerprint;
   for (const auto& [path, value] : config.document.values())
-    if (const std::string name = without_stage_number(path); !is_free(name)) fingerprint[name] = value;
+    if (auto entry = without_stage_number(path, value); !is_free(entry.first)) fingerprint.insert(std::move(entry));
   return fingerprint;
 }
 

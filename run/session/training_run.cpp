@@ -241,6 +241,7 @@ void TrainingRun::rescue(Trainer& trainer, RunSaver& saver, const std::exception
       observer_.on_warning(fmt::format("the run failed in epoch {} after {} of its updates, which are saved in {}",
                                        position.epoch + 1, position.update, directory_.path().string()));
     }
+    if (trainer.so_far().updates == 0 && first_update() == 0) return directory_.abandon();  // it has not begun
     saver.note(RunState::failed, error.what());
   } catch (const std::exception& failure) {
     observer_.on_warning(fmt::format("the run failed, and what it has trained could not be saved: {}", failure.what()));

@@ -113,11 +113,13 @@ TEST_F(Train, CannotGoOnInsideAnEpochWithOtherBatches) {
   ASSERT_EQ(stopped.code, 130) << stopped.err;
   EXPECT_NE(stopped.out.find("bantam train --resume run"), std::string::npos) << stopped.out;
   const std::string before = read("run/config.yaml");
-  const Outcome refused = run({"train", "--resume", "run", "data.pipeline.batch.size=8"});
+  const Outcome changed = run({"train", "--resume", "run", "data.pipeline.batch.size=8"});
+  EXPECT_EQ(changed.code, 2) << changed.err;
+  EXPECT_NE(changed.err.find("data.pipeline.batch.size: was 16, is 8"), std::string::npos) << changed.err;
+  const Outcome refused = run({"train", "--resume", "run", "data.pipeline.batch.size=8", "--accept-changes"});
   EXPECT_EQ(refused.code, 2) << refused.err;
   EXPECT_NE(refused.err.find("cannot go on with 8"), std::string::npos) << refused.err;
-  EXPECT_NE(run({"train", "--resume", "run", "--seed", "9"}).err.find("the seed 7; it cannot go on with 9"),
-            std::string::npos);
+  EXPECT_NE(run({"train", "--resume", "run", "--seed", "9"}).err.find("seed: was 7, is 9"), std::string::npos);
   EXPECT_EQ(run({"train", "--resume", "run", "data.limit=11000"}).code, 2);
   EXPECT_EQ(run({"train", "--resume", "run", "memory.limits={cpu: 1MiB}"}).code, 4);
   EXPECT_EQ(read("run/config.yaml"), before);

@@ -82,7 +82,7 @@ model:
 )",
                                             "pair.yaml", {});
   const Explanation explanation = of(config);
-  const ExplainedNode& fused = node(explanation, "batch_norm");
+  const ExplainedNode fused = node(explanation, "batch_norm");
   EXPECT_EQ(fused.runs, "norm_depthwise");
   EXPECT_EQ(fused.layers, (std::vector<std::string>{"batch_norm", "depthwise_conv2d", "batch_norm_2"}));
   EXPECT_EQ(fused.norm_applied_by, "conv2d_2");
