@@ -29,14 +29,9 @@ namespace {
 constexpr const char* kAbout =
     "Train the configuration's model on its data. The run's folder gets the resolved\n"
     "configuration, metrics, checkpoints on the way, and the final weights. Ctrl-C\n"
-    "(or SIGTERM, SIGUSR1, a hangup) stops after the batch under way and saves,\n"
+    "(or SIGTERM, SIGUSR1, a hangup) stops after the batch under way and saves;\n"
     "--resume goes on from the newest checkpoint, to the same bits. Another Ctrl-C,\n"
     "a second later, ends at once without saving.\n"
-    "Example: bantam train configs/quickstart.yaml train.epochs=2";
---resume\n
-    "
-    "goes on from the newest checkpoint, to the same bits. A second Ctrl-C, a second\n"
-    "later, ends at once without saving.\n"
     "Example: bantam train configs/quickstart.yaml train.epochs=2";
 
 using Clock = std::chrono::steady_clock;
