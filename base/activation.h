@@ -16,7 +16,7 @@ std::string_view to_string(Activation activation);
 /// The inverse; throws ConfigError naming the text and all activations.
 Activation parse_activation(std::string_view text);
 
-/// An activation with its parameter, as kernels take it that apply one to what they compute.
+/// An activation and its parameter: the argument of kernels that apply an activation to their output.
 struct ActivationFunction {
   Activation kind = Activation::none;
   float slope = 0.01f;  ///< leaky_relu's: f for x < 0, f' for x <= 0

@@ -13,8 +13,8 @@ namespace bantam {
 
 /// A file being written. Nothing appears at `path` until `commit()`; without it the temporary file is removed.
 ///
-/// A symbolic link is followed: the file that it leads to is replaced (or made). What is there and is no regular file
-/// (a device, a FIFO, /dev/stdout) stays, and gets the bytes as they are written.
+/// A symbolic link is followed: the file that it leads to is replaced (or made). A path that is no regular file (a
+/// device, a FIFO, /dev/stdout) is not replaced; the bytes are written to it directly.
 class AtomicFile {
  public:
   /// Creates a temporary file beside `path`, whose folder must be there. Throws DataError with the system's reason.
@@ -47,9 +47,9 @@ void sync_folder(const std::filesystem::path& folder);
 /// Writes the whole text to `path` atomically.
 void write_file_atomically(const std::filesystem::path& path, std::string_view text);
 
-/// The whole of a regular file or a pipe (a FIFO, `<(command)`), of at most `most_bytes`. Waits for what a pipe's
-/// writer has yet to say; a FIFO that nobody opens to write is given up after a few seconds. Throws DataError naming
-/// the file and the reason: the system's, that it is too large, or that it is a device or a socket.
+/// The whole of a regular file or a pipe (a FIFO, `<(command)`), of at most `most_bytes`. Waits for a pipe's writer to
+/// close it; a FIFO without a writer is an error after a few seconds. Throws DataError naming the file and the reason:
+/// the system's, that it is too large, or that it is a device or a socket.
 std::string read_file(const std::filesystem::path& path,
                       std::uint64_t most_bytes = std::numeric_limits<std::uint64_t>::max());
 

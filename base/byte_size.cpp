@@ -45,7 +45,7 @@ std::string_view trimmed(std::string_view text) {
   return text;
 }
 
-/// Takes the digits in front of `rest` off it.
+/// Removes the digits at the start of `rest` and returns them.
 std::string_view take_digits(std::string_view& rest) {
   std::size_t count = 0;
   while (count < rest.size() && rest[count] >= '0' && rest[count] <= '9') ++count;

@@ -1,4 +1,4 @@
-// A 64-bit checksum of bytes, fast enough to be taken of everything that is written: it finds damage, not forgery.
+// A 64-bit checksum of bytes, fast enough for everything that is written: it detects damage, not forgery.
 #pragma once
 
 #include <cstddef>
@@ -13,7 +13,7 @@ namespace bantam {
 /// folded into the low one after each: of two texts of one length that differ in a single word, the sums differ.
 class Checksum {
  public:
-  /// Adds one piece: its bytes and its length. The same bytes cut into other pieces give another sum.
+  /// Adds one chunk: its bytes and its length. The same bytes in chunks of other sizes have another sum.
   void add(std::span<const std::byte> bytes);
   void add(std::string_view text);
   std::uint64_t value() const { return sum_; }

@@ -1,4 +1,4 @@
-// How long something took.
+// Measuring elapsed time.
 #pragma once
 
 #include <chrono>

@@ -36,7 +36,7 @@ std::string_view to_string(DType dtype);
 /// float16 and bfloat16: types that need float32 accumulation and, for float16, loss scaling.
 constexpr bool is_half(DType dtype) { return dtype == DType::float16 || dtype == DType::bfloat16; }
 
-/// float32 to IEEE binary16, round to nearest even; overflow gives infinity, NaN stays a quiet NaN.
+/// float32 to IEEE binary16, round to nearest even; overflow becomes infinity, NaN stays a quiet NaN.
 constexpr std::uint16_t float_to_half_bits(float value) {
   const std::uint32_t f = std::bit_cast<std::uint32_t>(value);
   const std::uint32_t sign = (f >> 16) & 0x8000u;

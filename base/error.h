@@ -61,7 +61,7 @@ class OutOfMemory : public Error {
   struct Facts {
     std::uint64_t requested_bytes = 0;
     std::uint64_t in_use_bytes = 0;
-    std::uint64_t pool_bytes = 0;   ///< held from the device, in use or cached
+    std::uint64_t pool_bytes = 0;   ///< reserved from the device: in use or cached
     std::uint64_t limit_bytes = 0;  ///< 0: no limit was set
     std::uint64_t largest_free_bytes = 0;
   };

@@ -88,7 +88,7 @@ class Pool {
   }
 
  private:
-  /// Workers up to `count`, or as many as the system gives.
+  /// Starts workers up to `count`, or as many as the system allows.
   void hire(int count) {
     try {
       for (; workers_ < count; ++workers_) std::thread([this] { serve(); }).detach();

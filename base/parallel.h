@@ -9,9 +9,9 @@
 namespace bantam {
 
 /// Runs `part(context, i)` for every i in [0, parts) on the calling thread and up to `threads` - 1 workers of the
-/// process' pool, in any order. The caller takes parts itself and waits only for parts that a worker has begun: a
-/// worker without a core holds nobody up. Idle workers sleep after some microseconds. The first exception thrown is
-/// rethrown after all parts have ended. Thread-safe; called from within a part, it runs on that thread alone.
+/// process' pool, in any order. The caller runs parts itself and waits only for parts that a worker has begun: a worker
+/// without a core delays nobody. Idle workers sleep after some microseconds. The first exception thrown is rethrown
+/// after all parts have ended. Thread-safe; called from within a part, it runs on that thread alone.
 void run_parts(std::int64_t parts, int threads, void (*part)(void* context, std::int64_t i), void* context);
 
 /// Runs `part(i)` for every i in [0, parts) on up to `threads` threads, in any order (`run_parts`). On one thread the
@@ -28,7 +28,7 @@ void parallel_parts(std::int64_t parts, int threads, Part&& part) {
       const_cast<void*>(static_cast<const void*>(std::addressof(part))));
 }
 
-/// Runs `range(begin, end)` over [0, count) cut into pieces of `grain` (the last is shorter).
+/// Runs `range(begin, end)` over [0, count) split into ranges of `grain` (the last one may be shorter).
 template <class Range>
 void parallel_ranges(std::int64_t count, std::int64_t grain, int threads, Range&& range) {
   const std::int64_t parts = (count + grain - 1) / grain;

@@ -18,7 +18,7 @@ struct PhiloxWords {
   std::uint32_t v[4];
 };
 
-/// What a random stream is for. Keys of different purposes never meet; an op adds its layer's hash.
+/// The purpose of a random stream. Keys of different purposes never collide; an op adds its layer's hash.
 enum class RandomPurpose : std::uint32_t {
   initializer = 1,
   shuffle = 2,
@@ -29,7 +29,7 @@ enum class RandomPurpose : std::uint32_t {
   planner = 7
 };
 
-/// A key: (seed, purpose, and what in particular, such as a layer's index or an epoch).
+/// A key: (seed, purpose, index), the index being that of a layer, an epoch, ….
 struct PhiloxKey {
   std::uint32_t k0 = 0;
   std::uint32_t k1 = 0;

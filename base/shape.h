@@ -26,7 +26,7 @@ class Shape {
   std::span<const std::int64_t> extents() const { return {extents_.data(), static_cast<std::size_t>(rank_)}; }
   /// This shape with one axis replaced.
   Shape with(int axis, std::int64_t extent) const;
-  /// This shape with `extent` put in front: (2,3) → (extent,2,3).
+  /// This shape with `extent` as a new first axis: (2,3) → (extent,2,3).
   Shape prepend(std::int64_t extent) const;
   /// This shape without its first axis. Throws ShapeError for a scalar.
   Shape without_first() const;

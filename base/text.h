@@ -27,7 +27,7 @@ std::string join(std::span<const std::string> items, std::string_view separator,
 /// hold them, and a terminal would obey them.
 std::string printable(std::string_view text);
 
-/// How many bytes the control character takes that the text begins with; 0 where it begins with another character.
+/// The bytes of the control character that the text begins with; 0 where it begins with another character.
 std::size_t control_bytes(std::string_view text);
 
 /// One name or value as a message repeats it: on one line, control characters as escapes, and, where it is longer than
@@ -43,7 +43,7 @@ std::string format_count(std::int64_t count);
 /// Seconds for people: "350ms", "8.3s", "42s", "1m 23s", "2h 05m", "3d 04h". Negative and non-finite values are "?".
 std::string format_duration(double seconds);
 
-/// Columns that a terminal needs for UTF-8 text, where each character takes one.
+/// Columns that a terminal needs for UTF-8 text, one for each character.
 std::size_t display_width(std::string_view text);
 
 enum class Align : std::uint8_t { left, right };

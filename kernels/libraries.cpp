@@ -1,4 +1,4 @@
-// Which libraries stand behind a device.
+// Which libraries a device uses.
 #include "bantam/kernels/cpu/device/libraries.h"
 
 #include "bantam/base/error.h"

@@ -1,4 +1,4 @@
-// Each box knows the partner with which it wastes least; a join changes few of these, so that a round takes O(n²).
+// Each box knows the partner with which it wastes least; a join changes few of these, so that a round costs O(n²).
 #include "bantam/packing/boxes.h"
 
 #include <algorithm>
@@ -69,7 +69,7 @@ void BoxJoiner::start() {
     ++ends_[at(box.upper)];
     for (Index t = box.lower; t < box.upper; ++t) live_[at(t)] += box.size;
   }
-  ++ends_[0];  // nothing can be missing before the first time, or behind the last
+  ++ends_[0];  // nothing can be missing before the first time, or after the last
   ++begins_[at(problem_.times - 1)];
   partner_.assign(boxes_.size(), {});
   find_partners();
@@ -135,7 +135,7 @@ std::pair<Index, Index> BoxJoiner::only_pair() {
   by_lower_ = by_upper_ = left_;
   std::ranges::sort(by_lower_, {}, lower);
   std::ranges::sort(by_upper_, {}, upper);
-  // Not equal_range: clang 14 does not take the subrange that it gives.
+  // Not equal_range: clang 14 does not accept the subrange that it returns.
   const auto those_at = [](const std::vector<Index>& sorted, auto time, const auto& time_of) {
     return std::span<const Index>(std::ranges::lower_bound(sorted, time, {}, time_of),
                                   std::ranges::upper_bound(sorted, time, {}, time_of));
@@ -194,7 +194,7 @@ bool BoxJoiner::merge(Index a, Index b) {
 void BoxJoiner::unpack(const Placement& boxes, Placement& out) const {
   std::vector<std::uint64_t> offset(boxes_.size());
   for (std::size_t i = 0; i < left_.size(); ++i) offset[at(left_[i])] = boxes.offset[i];
-  for (std::size_t i = boxes_.size(); i-- > problem_.count();) {  // a box comes behind its parts
+  for (std::size_t i = boxes_.size(); i-- > problem_.count();) {  // a box comes after its parts
     const Box& box = boxes_[i];
     offset[at(box.first)] = offset[i];
     offset[at(box.second)] = offset[i] + (box.stacked ? boxes_[at(box.first)].size : 0);

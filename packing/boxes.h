@@ -16,18 +16,18 @@ struct JoinRules {
   std::uint64_t most_live = 0;  ///< no join makes the boxes alive at one time need more
 };
 
-/// Joins pairs of boxes: two on top of each other, or two side by side in time. First those that leave little choice:
-/// with equal lifetimes, and one that begins when another of about its size ends, if no others do. Then those
-/// that waste least, but only by filling loose ends: where a box ends (begins) and none begins (ends), so that nothing
-/// was meant to follow without a gap. What is left is a problem of fewer buffers; a placement of it is one of all.
+/// Joins pairs of boxes: two on top of each other, or two side by side in time. First those with little choice: of
+/// equal lifetimes, and one that begins when another of about its size ends, if no others do. Then those that waste
+/// least, but only by filling loose ends: where a box ends (begins) and none begins (ends), so that nothing was meant
+/// to follow without a gap. The result is a problem of fewer buffers; a placement of it is one of all.
 class BoxJoiner {
  public:
-  /// Whether the buffers are few enough: a round of joins takes O(n²).
+  /// Whether the buffers are few enough: a round of joins costs O(n²).
   static bool suits(const Problem& problem) { return problem.count() <= 2048; }
 
   explicit BoxJoiner(const Problem& problem) : problem_(problem) {}
 
-  /// Joins all it can, or until `stop` says so; gives the boxes that are left.
+  /// Joins all it can, or until `stop` says so; returns the remaining boxes.
   Problem join(const JoinRules& rules, const Stop& stop = {});
   /// From a placement of the boxes of the last join() to one of the buffers.
   void unpack(const Placement& boxes, Placement& out) const;

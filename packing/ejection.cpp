@@ -63,7 +63,7 @@ void EjectionSearch::list_neighbours() {
   for (auto& list : by_top_) std::ranges::sort(list, {}, [&](Index b) { return top_[at(b)]; });
 }
 
-// A buffer of mean area weighs as much as twenty pushes: small ones, which find a place easily, give way.
+// A buffer of mean area weighs as much as twenty pushes: small ones, which find a place easily, are pushed out.
 void EjectionSearch::weigh(double area_power) {
   const auto area = [&](std::size_t i) {
     return static_cast<double>(problem_.size[i]) * static_cast<double>(problem_.upper[i] - problem_.lower[i]);

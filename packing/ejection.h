@@ -10,9 +10,9 @@
 
 namespace bantam::planner {
 
-/// Lowers the arena, which leaves out the buffers that stick out; then puts waiting buffers, a heavy one each time,
+/// Lowers the arena and removes the buffers that stick out; then places waiting buffers, a heavy one each time,
 /// where the placed ones in their way weigh least. Those are pushed out and wait in turn. A buffer starts with its area
-/// as its weight and gains with each push, so that what is hard to place comes to stay.
+/// as its weight and gains with each push, so that a buffer that is hard to place stays in the end.
 /// Source of ejecting by counted failures: Nagata and Bräysy 2009, "A powerful route minimization heuristic for the
 /// vehicle routing problem with time windows".
 class EjectionSearch {
@@ -25,10 +25,10 @@ class EjectionSearch {
   static bool suits(const Problem& problem) { return has_few_pairs(problem); }
 
   /// Weights begin as areas to the power of `area_power`: 2 holds large buffers where they are, which suits sizes that
-  /// are much alike; 1 lets the few largest move, too. `start` need not be low: what sticks out waits.
+  /// are much alike; 1 lets the few largest move, too. `start` need not be low: buffers that stick out wait.
   EjectionSearch(const Problem& problem, const Placement& start, double area_power);
 
-  /// Goes on as `other` of the same problem would.
+  /// Continues as `other` of the same problem would.
   void follow(const EjectionSearch& other);
 
   /// Searches a plan of at most `arena`. False where the budget ended before; then what waits is still unplaced.

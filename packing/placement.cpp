@@ -1,4 +1,4 @@
-// Gaps are found by a walk over what is placed, ordered by offset; the skyline is a short list of flat stretches.
+// Gaps are found by a walk over what is placed, ordered by offset; the skyline is a short list of flat segments.
 #include "bantam/packing/placement.h"
 
 #include <algorithm>
@@ -29,7 +29,7 @@ std::size_t at(Index index) { return static_cast<std::size_t>(index); }
 /// Free space between what lives, found by its offset and by its size.
 class FreeSpace {
  public:
-  std::uint64_t take(std::uint64_t size) {
+  std::uint64_t allocate(std::uint64_t size) {
     const auto found = by_size_.lower_bound({size, 0});
     if (found == by_size_.end()) return std::exchange(top_, top_ + size);
     const auto [gap, offset] = *found;
@@ -37,15 +37,15 @@ class FreeSpace {
     if (gap > size) add(offset + size, gap - size);
     return offset;
   }
-  void give(std::uint64_t offset, std::uint64_t size) {
+  void free(std::uint64_t offset, std::uint64_t size) {
     const auto above = by_offset_.lower_bound(offset);
     if (above != by_offset_.end() && above->first == offset + size) {
       size += above->second;
       remove(offset + size - above->second, above->second);
     }
-    const auto behind = by_offset_.lower_bound(offset);
-    if (behind != by_offset_.begin()) {
-      const auto [below, gap] = *std::prev(behind);
+    const auto after = by_offset_.lower_bound(offset);
+    if (after != by_offset_.begin()) {
+      const auto [below, gap] = *std::prev(after);
       if (below + gap == offset) {
         remove(below, gap);
         offset = below;
@@ -90,8 +90,8 @@ void place_over_time(const Problem& problem, bool backwards, Placement& out) {
   out.height = 0;
   auto ended = ends.begin();
   for (const Index b : begins) {
-    for (; end(*ended) <= begin(b); ++ended) space.give(out.offset[at(*ended)], problem.size[at(*ended)]);
-    out.offset[at(b)] = space.take(problem.size[at(b)]);
+    for (; end(*ended) <= begin(b); ++ended) space.free(out.offset[at(*ended)], problem.size[at(*ended)]);
+    out.offset[at(b)] = space.allocate(problem.size[at(b)]);
     out.height = std::max(out.height, out.offset[at(b)] + problem.size[at(b)]);
   }
 }
@@ -193,7 +193,7 @@ std::uint64_t GapPlacer::find_gap_among_neighbours(Index buffer, Fit fit, const 
   return best != kNone ? best : top;
 }
 
-// Behind all that lie as low.
+// After all that lie as low.
 void GapPlacer::insert(Index buffer, std::uint64_t offset) {
   const std::size_t b = at(buffer);
   if (by_offset_.empty()) {
@@ -284,7 +284,7 @@ void SkylinePlacer::look_over(std::size_t block) {
   most_value_[block] = *std::max_element(value_.begin() + first, value_.begin() + last);
 }
 
-void SkylinePlacer::take(std::size_t position) {
+void SkylinePlacer::remove_waiting(std::size_t position) {
   upper_[position] = std::numeric_limits<Index>::max();
   value_[position] = -std::numeric_limits<double>::infinity();
   look_over(position / kBlock);
@@ -293,12 +293,12 @@ void SkylinePlacer::take(std::size_t position) {
 // The first of the lowest.
 std::size_t SkylinePlacer::lowest() {
   if (!has_heap_) {
-    const auto found = std::ranges::min_element(skyline_, {}, &Stretch::height);
+    const auto found = std::ranges::min_element(skyline_, {}, &SkylineSegment::height);
     return static_cast<std::size_t>(found - skyline_.begin());
   }
   for (;;) {
     const auto [height, begin] = heap_.front();
-    const auto found = std::ranges::lower_bound(skyline_, begin, {}, &Stretch::begin);
+    const auto found = std::ranges::lower_bound(skyline_, begin, {}, &SkylineSegment::begin);
     if (found != skyline_.end() && found->begin == begin && found->height == height)
       return static_cast<std::size_t>(found - skyline_.begin());
     std::ranges::pop_heap(heap_, std::greater<>());
@@ -316,7 +316,7 @@ std::uint64_t SkylinePlacer::height_before(std::size_t place) const {
   return place > 0 ? skyline_[place - 1].height : kNone;
 }
 
-std::uint64_t SkylinePlacer::height_behind(std::size_t place) const {
+std::uint64_t SkylinePlacer::height_after(std::size_t place) const {
   return place + 1 < skyline_.size() ? skyline_[place + 1].height : kNone;
 }
 
@@ -339,40 +339,40 @@ void SkylinePlacer::choose_inside(std::size_t begin, std::size_t end, Index befo
   }
 }
 
-// The position of the best buffer for the stretch; kNoPlace where none fits.
+// The position of the best buffer for the segment; kNoPlace where none fits.
 std::size_t SkylinePlacer::choose(std::size_t place, const SkylineWeights& weights) const {
-  const Stretch stretch = skyline_[place];
-  const std::uint64_t before = height_before(place), behind = height_behind(place);
+  const SkylineSegment segment = skyline_[place];
+  const std::uint64_t before = height_before(place), after = height_after(place);
   Choice choice;
   const auto at_edge = [&](std::size_t position, bool left, bool right) {
-    const std::uint64_t top = stretch.height + problem_.size[at(by_lower_[position])];
+    const std::uint64_t top = segment.height + problem_.size[at(by_lower_[position])];
     double value = value_[position] + weights.edge;
     if (left && right) value += weights.edge + weights.both_edges;
-    if ((left && top == before) || (right && top == behind)) value += weights.flush;
+    if ((left && top == before) || (right && top == after)) value += weights.flush;
     choice.consider(position, value);
   };
-  const std::size_t inside = first_of_lower_[at(stretch.begin) + 1];
-  for (std::size_t position = first_of_lower_[at(stretch.begin)]; position < inside; ++position)
-    if (upper_[position] <= stretch.end) at_edge(position, true, upper_[position] == stretch.end);
-  for (std::size_t i = first_of_upper_[at(stretch.end)]; i < first_of_upper_[at(stretch.end) + 1]; ++i)
-    if (ending_[i] >= inside && upper_[ending_[i]] == stretch.end) at_edge(ending_[i], false, true);
-  choose_inside(inside, first_of_lower_[at(stretch.end)], stretch.end, choice);
+  const std::size_t inside = first_of_lower_[at(segment.begin) + 1];
+  for (std::size_t position = first_of_lower_[at(segment.begin)]; position < inside; ++position)
+    if (upper_[position] <= segment.end) at_edge(position, true, upper_[position] == segment.end);
+  for (std::size_t i = first_of_upper_[at(segment.end)]; i < first_of_upper_[at(segment.end) + 1]; ++i)
+    if (ending_[i] >= inside && upper_[ending_[i]] == segment.end) at_edge(ending_[i], false, true);
+  choose_inside(inside, first_of_lower_[at(segment.end)], segment.end, choice);
   return choice.position;
 }
 
 // False where some time then needs more than `most`.
 bool SkylinePlacer::raise(std::size_t place, std::uint64_t most) {
   constexpr Index kCounted =
-      1024;  // of a long stretch only so many times are counted: less is certain, and sooner known
-  const std::uint64_t before = height_before(place), behind = height_behind(place);
-  Stretch& stretch = skyline_[place];
-  const std::uint64_t lost = std::min(before, behind) - stretch.height;
+      1024;  // of a long segment only so many times are counted: less is certain, and sooner known
+  const std::uint64_t before = height_before(place), after = height_after(place);
+  SkylineSegment& segment = skyline_[place];
+  const std::uint64_t lost = std::min(before, after) - segment.height;
   std::uint64_t needed = 0;
-  for (Index t = stretch.begin; t < std::min(stretch.end, stretch.begin + kCounted); ++t)
+  for (Index t = segment.begin; t < std::min(segment.end, segment.begin + kCounted); ++t)
     needed = std::max(needed, needed_[at(t)] += lost);
-  stretch.height += lost;
-  if (behind == stretch.height) {
-    stretch.end = skyline_[place + 1].end;
+  segment.height += lost;
+  if (after == segment.height) {
+    segment.end = skyline_[place + 1].end;
     skyline_.erase(skyline_.begin() + step(place + 1));
   }
   if (before == skyline_[place].height) {
@@ -386,9 +386,9 @@ bool SkylinePlacer::raise(std::size_t place, std::uint64_t most) {
 
 void SkylinePlacer::put(std::size_t place, Index buffer) {
   const auto b = at(buffer);
-  const Stretch old = skyline_[place];
-  const Stretch middle{problem_.lower[b], problem_.upper[b], old.height + problem_.size[b]};
-  Stretch parts[3];
+  const SkylineSegment old = skyline_[place];
+  const SkylineSegment middle{problem_.lower[b], problem_.upper[b], old.height + problem_.size[b]};
+  SkylineSegment parts[3];
   std::size_t count = 0;
   if (old.begin < middle.begin) parts[count++] = {old.begin, middle.begin, old.height};
   parts[count++] = middle;
@@ -396,7 +396,7 @@ void SkylinePlacer::put(std::size_t place, Index buffer) {
   skyline_[place] = parts[0];
   skyline_.insert(skyline_.begin() + step(place + 1), parts + 1, parts + count);
   for (std::size_t i = place; i < place + count; ++i) add_to_heap(i);
-  // Neighbours of equal height become one stretch, so that longer buffers fit there.
+  // Neighbours of equal height become one segment, so that longer buffers fit there.
   for (std::size_t i = std::min(place + count, skyline_.size() - 1); i > 0 && i + 1 > place; --i) {
     if (skyline_[i - 1].height != skyline_[i].height) continue;
     skyline_[i - 1].end = skyline_[i].end;
@@ -419,7 +419,7 @@ void SkylinePlacer::place(const SkylineWeights& weights, std::span<const double>
       continue;
     }
     const Index buffer = by_lower_[chosen];
-    take(chosen);
+    remove_waiting(chosen);
     ++placed;
     out.offset[at(buffer)] = skyline_[place].height;
     height = std::max(height, out.offset[at(buffer)] + problem_.size[at(buffer)]);

@@ -50,7 +50,7 @@ bool has_few_pairs(const Problem& problem);
 
 enum class Fit : std::uint8_t { first, best };
 
-/// Asked now and then whether a placement should be given up, because the time is over.
+/// Called now and then: whether to abandon a placement because the time is over.
 using Stop = std::function<bool()>;
 
 /// The tightest gap for each buffer, in the order in which they begin, or from the last end backwards, larger ones
@@ -62,7 +62,7 @@ class GapPlacer {
  public:
   explicit GapPlacer(const Problem& problem) : problem_(problem) {}
 
-  /// Lists which buffers are alive together, if these are few for so many buffers: then placing takes a small part of
+  /// Lists which buffers are alive together, if these are few for so many buffers: then placing needs a small part of
   /// the time. False where they are not.
   bool list_neighbours();
 
@@ -92,17 +92,17 @@ class GapPlacer {
   std::vector<std::pair<std::uint64_t, std::uint64_t>> taken_;  // by neighbours: offsets and ends
 };
 
-/// What makes a waiting buffer the right one for a stretch of the skyline: the largest sum wins.
+/// What makes a waiting buffer the right one for a segment of the skyline: the largest sum wins.
 struct SkylineWeights {
   double life = 1.0;  ///< times ln(lifetime)
   double size = 0.3;  ///< times ln(size)
-  double edge = 2.0;  ///< for each end of its life that is the stretch's end: no sliver of time stays
+  double edge = 2.0;  ///< for each end of its life that is the segment's end: no sliver of time stays
   double both_edges = 2.0;
   double flush = 1.0;  ///< its top is level with a neighbour it touches: the skyline gets smoother
 };
 
-/// Fills a skyline over time: always at its lowest stretch, with the waiting buffer that fits best into the stretch's
-/// time; where none fits, the stretch is raised to its lower neighbour, and what lies below is lost. Keeps its memory
+/// Fills a skyline over time: always at its lowest segment, with the waiting buffer that fits best into the segment's
+/// time; where none fits, the segment is raised to its lower neighbour, and what lies below is lost. Keeps its memory
 /// from call to call.
 class SkylinePlacer {
  public:
@@ -115,7 +115,7 @@ class SkylinePlacer {
              const Stop& stop = {});
 
  private:
-  struct Stretch {
+  struct SkylineSegment {
     Index begin, end;
     std::uint64_t height;
   };
@@ -132,12 +132,12 @@ class SkylinePlacer {
   void add_to_heap(std::size_t place);
   std::size_t choose(std::size_t place, const SkylineWeights& weights) const;
   void choose_inside(std::size_t begin, std::size_t end, Index before, Choice& choice) const;
-  void take(std::size_t position);
+  void remove_waiting(std::size_t position);
   void look_over(std::size_t block);
   bool raise(std::size_t place, std::uint64_t most);
   void put(std::size_t place, Index buffer);
   std::uint64_t height_before(std::size_t place) const;
-  std::uint64_t height_behind(std::size_t place) const;
+  std::uint64_t height_after(std::size_t place) const;
 
   const Problem& problem_;
   std::vector<double> log_life_, log_size_;
@@ -146,12 +146,12 @@ class SkylinePlacer {
   std::vector<Index> by_lower_;                               // its indices are positions
   std::vector<std::size_t> ending_;                           // positions, by the time at which they end
   std::vector<std::size_t> first_of_lower_, first_of_upper_;  // by time: in by_lower_ and ending_
-  std::vector<Index> upper_;                                  // by position; of a placed buffer behind all times
+  std::vector<Index> upper_;                                  // by position; of a placed buffer after all times
   std::vector<double> value_;                                 // by position
   std::vector<Index> least_upper_;                            // by block of positions: of those that wait
   std::vector<double> most_value_;
-  std::vector<Stretch> skyline_;
-  // Of a long skyline: heights and begins, the lowest on top, of stretches that are there or were.
+  std::vector<SkylineSegment> skyline_;
+  // Of a long skyline: heights and begins, the lowest on top, of segments that are there or were.
   std::vector<std::pair<std::uint64_t, Index>> heap_;
   bool has_heap_;
 };

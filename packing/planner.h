@@ -18,19 +18,19 @@ struct PlannerBuffer {
 };
 
 /// How hard to try. The search ends at the first of: the lower bound is reached, the capacity is reached, the
-/// iterations are used up, the time is up. Unless it was the time, equal inputs give equal plans on every machine.
+/// iterations are used up, the time is up. Unless the time ended it, equal inputs have equal plans on every machine.
 struct PlannerOptions {
   /// Offsets are multiples of it: 256 for arenas of a device, 1 for traces from elsewhere. Not 0.
   std::uint64_t alignment = 1;
   /// A size of the arena that is small enough; 0: as small as can be found. Where one that the lower bound allows is
-  /// given, the search goes on until an arena fits into it, also for a last thousandth.
+  /// given, the search continues until an arena fits into it, also for a last thousandth.
   std::uint64_t capacity = 0;
-  /// Most seconds of each thread's processor time, so that a machine that is busy with other programs takes longer but
-  /// finds the same plan; fewer cores than workers take longer, too. 0: no limit, so that the plan never depends on the
-  /// machine's speed.
+  /// Most seconds of each thread's processor time, so that a machine that is busy with other programs is slower but
+  /// finds the same plan; so are fewer cores than workers. 0: no limit, so that the plan never depends on the machine's
+  /// speed.
   double seconds = 1.0;
   /// Most placements tried by each worker of the local search (11,000 neighbours looked at by the ejection search count
-  /// as one); 0: only the constructed orders. The default took 1.7 to 2.2 s of a busy machine's processor time, of all
+  /// as one); 0: only the constructed orders. The default used 1.7 to 2.2 s of a busy machine's processor time, of all
   /// workers together, for traces of 150 to 325 buffers that it could not fill.
   std::int64_t iterations = 7'500;
   std::uint64_t seed = 42;
@@ -41,7 +41,7 @@ struct PlannerOptions {
 };
 
 /// `optimal`: the lower bound is reached, or nearly: without a capacity that could be reached, no search begins, or
-/// goes on, for a last thousandth.
+/// continues, for a last thousandth.
 enum class PlannerStop : std::uint8_t { optimal, capacity, iterations, time };
 /// "optimal", "capacity", "iterations", "time".
 std::string_view to_string(PlannerStop stop);
@@ -62,14 +62,14 @@ struct ArenaPlan {
 
 /// Solves dynamic storage allocation (NP-hard) by construction and local search. Buffers are parted at times that none
 /// lives across. Each part is placed in several orders, each buffer at the lowest or the tightest gap among those
-/// placed before, and by filling a skyline from below; then buffers that leave little choice are joined to boxes, which
+/// placed before, and by filling a skyline from below; then buffers with little choice are joined to boxes, which
 /// are packed in their place; then the skyline's choices are changed at random and annealed; and last an ejection
 /// search makes the best plan fit smaller arenas: a buffer that does not fit pushes out others, which are placed anew.
-/// A placement of n buffers takes O(n²) at worst: for some thousands a few milliseconds; of more than 4,096 buffers
+/// A placement of n buffers costs O(n²) at worst, a few milliseconds for some thousands; of more than 4,096 buffers
 /// only one made in the order of time, O(n log n), does not ask for the time. Starts threads only for the search, and
 /// joins them. Throws Error for lower >= upper, an alignment of 0, less than one worker, or sums that pass 2^62.
 /// Sources: the skyline, Sekiyama et al. 2018, "Profile-guided memory optimization for deep neural networks"; choosing
-/// what fits a stretch's edges, Burke, Kendall and Whitwell 2004, "A new placement heuristic for the orthogonal
+/// what fits a skyline segment's edges, Burke, Kendall and Whitwell 2004, "A new placement heuristic for the orthogonal
 /// stock-cutting problem"; ejection by counted failures, Nagata and Bräysy 2009, "A powerful route minimization
 /// heuristic for the vehicle routing problem with time windows".
 ArenaPlan solve_arena(std::span<const PlannerBuffer> buffers, const PlannerOptions& options = {});

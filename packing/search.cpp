@@ -17,7 +17,7 @@
 namespace bantam::planner {
 namespace {
 
-constexpr std::size_t kMany = 4'096;  // of buffers: one order may take long
+constexpr std::size_t kMany = 4'096;  // of buffers: one order may be slow
 
 using Key = std::function<double(std::size_t)>;
 
@@ -65,7 +65,7 @@ std::vector<std::vector<Index>> constructed_orders(const Problem& problem) {
 }
 
 /// The constructed orders, the best of which is kept, until the goal is reached. Of many buffers, of which one order
-/// may take longer than there is time, the quick ones come first, and a part of the time is left to the search.
+/// may need more than the time, the quick ones come first, and a part of the time is reserved for the search.
 class Construction {
  public:
   Construction(const Problem& problem, const Budget& budget)
@@ -96,7 +96,7 @@ class Construction {
 
   bool is_over() const { return budget_.is_over(is_large_ ? kShare : 1.0); }
 
-  // Both say whether nothing is left to be done.
+  // Both return whether the search is finished.
   bool place_at_gaps() {
     std::vector<std::vector<Index>> orders = constructed_orders(problem_);
     if (is_large_) std::rotate(orders.begin(), orders.begin() + kContention, orders.end());

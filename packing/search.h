@@ -14,7 +14,7 @@ namespace bantam::planner {
 double thread_seconds();
 
 /// When to stop, and what was used so far. Time is the processor time of the threads, one after another: a machine that
-/// is busy with other programs takes longer, but stops a search no earlier.
+/// is busy with other programs is slower, but stops a search no earlier.
 struct Budget {
   double seconds = 0;  ///< 0: no limit
   std::int64_t iterations = 0;
@@ -28,7 +28,7 @@ struct Budget {
   double begun = thread_seconds();  ///< the thread's time then
 
   double elapsed() const { return seconds_before + thread_seconds() - begun; }
-  /// To be called by the thread that goes on with what has taken `before` seconds.
+  /// To be called by the thread that continues a search that has used `before` seconds.
   void go_on_here(double before) {
     seconds_before = before;
     begun = thread_seconds();
@@ -56,7 +56,7 @@ inline std::uint64_t near_bound(std::uint64_t max_live) { return max_live + max_
 
 /// Keeps a placement if it is the best, with buffers let down into gaps below them, which a skyline cannot see.
 void keep_if_best(const Problem& problem, const Placement& found, Placement& best, const Stop& stop = {});
-/// Tries the constructed orders as long as there is time; gives the best placement. One is made in any case.
+/// Tries the constructed orders as long as there is time; returns the best placement. Always makes at least one.
 Placement construct(const Problem& problem, Budget& budget);
 /// Improves `best` by other choices of the skyline, until the goal is reached or the budget is used up.
 void search_skyline(const Problem& problem, std::uint64_t seed, Budget& budget, Placement& best);

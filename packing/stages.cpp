@@ -1,4 +1,4 @@
-// The stages of the search: boxes that leave little choice; of these and of the buffers, skyline, then ejection.
+// The stages of the search: boxes with little choice; of these and of the buffers, skyline, then ejection.
 #include <algorithm>
 #include <memory>
 #include <utility>
@@ -23,8 +23,8 @@ constexpr double kMostBoxes = 0.6;
 
 constexpr std::uint64_t kSeedStep = 0x9e3779b97f4a7c15;  // between workers
 
-/// The room that joins may waste, over the most bytes alive, and which sizes are alike: generous rules leave few boxes,
-/// strict ones low arenas.
+/// The room that joins may waste, over the most bytes alive, and which sizes are alike: generous rules result in few
+/// boxes, strict ones low arenas.
 struct Generosity {
   double room, alike;
 };
@@ -125,7 +125,7 @@ class Stages {
     });
   }
 
-  // All fit the same arena; from the plan of the first that did, all go on.
+  // All fit the same arena; all continue from the plan of the first that did.
   void eject(Subject& subject, double end, Placement start) {
     if (!EjectionSearch::suits(subject.problem)) return;
     stage(subject, end, [&](Budget& part) {

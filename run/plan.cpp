@@ -26,7 +26,7 @@ PlanRow plan_row(const RunConfig& config, const StepCase& step, std::uint64_t po
 
 }  // namespace
 
-std::uint64_t PlanRow::needed_pool() const { return std::max(held_bytes(), plan.pool_bytes); }
+std::uint64_t PlanRow::needed_pool() const { return std::max(reserved_bytes(), plan.pool_bytes); }
 
 bool Plan::any_fits() const { return std::ranges::any_of(rows, &PlanRow::fits); }
 

@@ -23,18 +23,18 @@ struct PlanOptions {
 struct PlanRow {
   StepCase step;
   StepPlan plan;
-  std::optional<RunPlan> run;  ///< of `bantam train`; nothing where data give no batch
+  std::optional<RunPlan> run;  ///< of `bantam train`; nullopt where the data do not fill a batch
   bool fits = true;
 
-  /// What the run holds, or, without data, the step.
-  std::uint64_t held_bytes() const { return run ? run->pool_bytes : plan.pool_bytes; }
-  /// What both the run and the step get by with.
+  /// What the run reserves, or, without data, the step.
+  std::uint64_t reserved_bytes() const { return run ? run->pool_bytes : plan.pool_bytes; }
+  /// A pool that is enough for both the run and the step.
   std::uint64_t needed_pool() const;
 };
 
 struct Plan {
   PlanTarget target;
-  PlanFit fit;                       ///< what rows are held against
+  PlanFit fit;                       ///< the limit of the rows
   std::optional<BatchChoice> batch;  ///< where it was `auto`, and none was asked for
   std::vector<StepCase> cases;
   std::vector<PlanRow> rows;  ///< one a case
@@ -46,8 +46,8 @@ struct Plan {
 };
 
 /// Plans every case of the grid for the target (plan_target), which need not be in this machine: nothing is allocated
-/// and no data are read. `on_row` hears the plan after each row, the last of its rows. Throws ConfigError, ShapeError,
-/// and OutOfMemory where no batch fits or a device cannot give what its shares take.
+/// and no data are read. `on_row` is called with the plan after each row, which is its last. Throws ConfigError,
+/// ShapeError, and OutOfMemory where no batch fits or a device has less memory than its shares.
 Plan plan(const RunConfig& config, const PlanTarget& target, const PlanOptions& options = {},
           const std::function<void(const Plan&)>& on_row = {});
 

@@ -1,4 +1,4 @@
-// Whole runs behind their public face: values in, values out.
+// The public functions of whole runs: values in, values out.
 #include "bantam/run/run.h"
 
 #include <utility>
@@ -104,7 +104,7 @@ MemoryPlan plan(const Config& config, const PlanRequest& request) {
                            .precision = row.step.precision,
                            .recompute = row.step.recompute,
                            .peak_bytes = row.run ? row.run->peak_bytes : row.plan.peak_bytes,
-                           .pool_bytes = row.held_bytes(),
+                           .pool_bytes = row.reserved_bytes(),
                            .by_category = row.run ? row.run->by_category : row.plan.by_category,
                            .fits = row.fits});
   return result;

@@ -25,8 +25,8 @@ namespace bantam::run {
 
 struct RunConfig;  // internal: run_config.h
 
-/// What a YAML file like those in configs/ says, with overrides applied: typed and checked. A value: copies share what
-/// was read, and belong to one thread at a time.
+/// A YAML file like those in configs/, with overrides applied, typed and checked. A value: copies share the parsed
+/// document and belong to one thread at a time.
 class Config {
  public:
   /// Overrides are those of the command line: "train.epochs=3". Throws ConfigError with the position of whatever is
@@ -43,7 +43,7 @@ class Config {
   /// Samples of a batch; nothing without data, and where it is `auto` (see plan).
   std::optional<std::int64_t> batch_size() const;
   const Graph& graph() const;
-  /// What Model, Optimizer and TrainingStep take, for a loop of the program's own.
+  /// The arguments of Model, Optimizer and TrainingStep, for a training loop of the program's own.
   ModelOptions model_options() const;
   const OptimizerOptions& optimizer_options() const;
   const LossOptions& loss_options() const;
@@ -58,13 +58,13 @@ class Config {
   std::shared_ptr<const RunConfig> config_;
 };
 
-/// What belongs to one run and not to its configuration.
+/// Options of one run that are not part of its configuration.
 struct TrainOptions {
   int threads = 0;                    ///< of the CPU; 0: all processors. Results do not depend on it
   std::filesystem::path folder = {};  ///< empty: runs/<config>-<date-time>
   bool overwrite = false;             ///< replace a run that is in `folder`, else ConfigError
   std::function<bool()> stop = {};    ///< asked between batches; true: the run stops there and is saved
-  /// What the user has to know and the run survives, at any time. Must not throw.
+  /// Warnings for the user that do not end the run, at any time. Must not throw.
   std::function<void(std::string_view)> on_warning = {};
 };
 
@@ -82,7 +82,7 @@ struct Outcome {
   std::vector<OverheadLine> overhead;  ///< its part beside the pool; none on the CPU
 };
 
-/// Trains the configuration's model on its data, as `bantam train` does: decides what is `auto`, plans the memory,
+/// Trains the configuration's model on its data, as `bantam train` does: decides every `auto`, plans the memory,
 /// reserves it, trains, and saves into the run's folder, which is locked meanwhile. `callbacks` hear the trainer's
 /// events after the run's own log. A run that stops or fails saves what it has trained and can be resumed. Blocks until
 /// the end; prints nothing, and uses no signal, no stream of the process and no global. Throws ConfigError (no data, a
@@ -96,7 +96,7 @@ Outcome train(const Config& config, const TrainOptions& options = {}, std::span<
 Outcome resume(const std::filesystem::path& folder, const TrainOptions& options = {},
                std::span<Callback* const> callbacks = {});
 
-/// What is planned for; a list that is empty means what the configuration says.
+/// The settings to plan; an empty list means the configuration's value.
 struct PlanRequest {
   std::vector<std::int64_t> batches = {};
   std::vector<Precision> precisions = {};
@@ -111,7 +111,7 @@ struct PlannedRun {
   Precision precision;
   RecomputeOptions recompute;
   std::uint64_t peak_bytes = 0;  ///< most bytes in use
-  std::uint64_t pool_bytes = 0;  ///< what is held: of the whole run, or, without data, of its steps
+  std::uint64_t pool_bytes = 0;  ///< reserved bytes: of the whole run, or, without data, of its steps
   CategoryBytes by_category;     ///< at the peak
   bool fits = true;              ///< into the request's memory
 };
@@ -122,7 +122,7 @@ struct MemoryPlan {
 };
 
 /// The memory of training, to the byte: nothing is allocated on the device and no data are read. Throws ConfigError,
-/// ShapeError, and OutOfMemory where no batch fits or a device cannot give what its shares take.
+/// ShapeError, and OutOfMemory where no batch fits or a device has less memory than its shares.
 MemoryPlan plan(const Config& config, const PlanRequest& request = {});
 
 }  // namespace bantam::run

@@ -17,7 +17,7 @@
 
 namespace bantam::run {
 
-/// What belongs to one run and not to its configuration.
+/// Options of one run that are not part of its configuration.
 struct TrainRunOptions {
   int threads = 0;                       ///< of the CPU; 0: all processors. Results do not depend on it
   std::filesystem::path run_dir;         ///< empty: runs/<config>-<date-time>
@@ -40,7 +40,7 @@ struct TrainOutcome {
   std::int64_t effective_batch = 1;  ///< samples an update
   std::int64_t parameters = 0;
   MemoryStats memory;                    ///< of the run's device
-  std::uint64_t planned_peak_bytes = 0;  ///< of a whole run: what one that was stopped or resumed takes at most
+  std::uint64_t planned_peak_bytes = 0;  ///< of a whole run: the most of one that was stopped or resumed
   std::uint64_t planned_pool_bytes = 0;
   ProcessMemory process;                    ///< what is counted for the process on that device, at the end
   std::vector<OverheadLine> overhead;       ///< its part beside the pool; none on the CPU

@@ -13,7 +13,8 @@
 namespace bantam {
 namespace {
 
-/// A hundred times what the largest networks' layer lists take: what is larger is another file, or an endless pipe.
+/// A hundred times the layer lists of the largest networks: anything larger is another kind of file, or an endless
+/// pipe.
 constexpr std::size_t kMostBytes = 4'000'000;
 
 }  // namespace

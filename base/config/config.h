@@ -62,7 +62,7 @@ struct DurationRange {
   bool updates = true, epochs = true, seconds = true;
 };
 
-/// What other programs call a key: {"lr", "learning_rate"}, {"gpu", "device", "cuda:0"}. Both views outlive the
+/// The name of a key in other programs: {"lr", "learning_rate"}, {"gpu", "device", "cuda:0"}. Both views outlive the
 /// document.
 struct ConfigSynonym {
   std::string_view word;     ///< in small letters, with '_'
@@ -92,7 +92,8 @@ class ConfigDocument {
   /// `data.pipeline.batch.size=64` reaches `pipeline: [{batch: {size: 16}}]`. Missing maps are made. Later overrides
   /// win.
   static ConfigDocument load(const std::filesystem::path& path, std::span<const std::string> overrides = {});
-  /// What `load` parses: for whoever parses it several times, since a pipe can be read only once. Throws ConfigError.
+  /// The text that `load` parses, for callers that parse it several times: a pipe can be read only once. Throws
+  /// ConfigError.
   static std::string read_text(const std::filesystem::path& path);
   /// The same from text; `name` stands for the file's name in messages.
   static ConfigDocument parse(std::string_view text, std::string name, std::span<const std::string> overrides = {});
@@ -143,10 +144,10 @@ class ConfigNode {
   /// "configs/x.yaml:12:7" (line and column from 1), or "command line".
   std::string position() const;
 
-  /// The value in its type; throws ConfigError saying what was expected and what came. An integer may be written 16.0;
+  /// The value in its type; throws ConfigError with the expected and the actual value. An integer may be written 16.0;
   /// booleans are true and false only; nan and infinities are refused; a number is not text (but "16" in quotes is).
   std::int64_t as_integer(IntegerRange range = {}) const;
-  std::optional<std::int64_t> as_integer_or_auto(IntegerRange range = {}) const;  ///< `auto` gives nothing
+  std::optional<std::int64_t> as_integer_or_auto(IntegerRange range = {}) const;  ///< nullopt for `auto`
   double as_number(NumberRange range = {}) const;
   bool as_boolean() const;
   std::string as_text() const;

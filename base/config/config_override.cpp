@@ -64,7 +64,7 @@ Data& step_into_list(Data& list, const Step& step) {
   return *found->children.front();
 }
 
-/// A default that is given a value becomes a key of the text: it moves in front of the map's other defaults.
+/// A default that an override sets becomes a key of the text: it moves before the map's other defaults.
 void make_given(Data& map, Data& child) {
   if (!std::exchange(child.is_default, false)) return;
   auto& children = map.children;

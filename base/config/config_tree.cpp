@@ -12,7 +12,7 @@
 namespace bantam {
 namespace {
 
-constexpr std::size_t kMargin = 3;          // spaces in front of the quoted line
+constexpr std::size_t kMargin = 3;          // spaces before the quoted line
 constexpr std::size_t kShownColumns = 110;  // longer lines are shown as a window around the mark
 
 bool continues_character(char c) { return (static_cast<unsigned char>(c) & 0xC0) == 0x80; }
@@ -32,7 +32,7 @@ std::string quote_line(const std::string& line, std::size_t column, std::size_t 
   std::string shown = before + line.substr(begin, end - begin) + (end < line.size() ? "…" : "");
   const std::size_t caret = display_width(before) + display_width(line.substr(begin, column - begin));
   const std::size_t width = std::max<std::size_t>(1, display_width(line.substr(column, length)));
-  // Each control character takes the column that the caret counts for it.
+  // Each control character is printed in the one column that the caret counts for it.
   std::ranges::replace_if(
       shown, [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7F; }, ' ');
   const std::string margin(kMargin, ' ');

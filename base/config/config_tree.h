@@ -1,5 +1,5 @@
-// The tree behind ConfigDocument (internal to base/config): nodes with their positions, and errors that show the source
-// line.
+// The tree inside ConfigDocument (internal to base/config): nodes with their positions, and error messages that quote
+// the source line.
 #pragma once
 
 #include <map>

@@ -159,7 +159,7 @@ class TreeBuilder final : public YAML::EventHandler {
     return &add_child(*level.data, std::move(data));
   }
 
-  /// How many bytes of its first line a scalar takes, quotes included.
+  /// The bytes of a scalar on its first line, quotes included.
   int written_length(const ConfigMark& mark, const std::string& value, bool quoted) const {
     if (static_cast<std::size_t>(mark.line) >= source_.lines.size()) return 1;
     const std::string& line = source_.lines[static_cast<std::size_t>(mark.line)];
@@ -201,7 +201,7 @@ class TreeBuilder final : public YAML::EventHandler {
     fail_at(mark, fmt::format("expected ':' after the key '{}'{}", shown(key), advice_on_colon(key)));
   }
 
-  /// "cpu:16MiB" is one word to YAML: a colon that ends a key has a space behind it.
+  /// "cpu:16MiB" is one word to YAML: a colon that ends a key is followed by a space.
   static std::string advice_on_colon(const std::string& key) {
     const std::size_t colon = key.rfind(':');
     if (colon == std::string::npos || colon == 0 || colon + 1 == key.size()) return "";

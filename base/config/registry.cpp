@@ -1,4 +1,4 @@
-// What a registry says of names that it does not take.
+// The error messages of a registry for unknown names.
 #include "bantam/base/config/registry.h"
 
 #include "bantam/base/error.h"

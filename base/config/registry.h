@@ -1,5 +1,5 @@
-// Registry: an ordered table of named entries that a program can add to; and what a configuration names, made by a
-// table of readers: `adam`, or `adam: {learning_rate: 0.1}`.
+// Registry: an ordered table of named entries that a program can add to; and Reader, which makes an object from a
+// configuration's entry: `adam`, or `adam: {learning_rate: 0.1}`.
 #pragma once
 
 #include <deque>
@@ -23,8 +23,8 @@ void check_new(const std::string& what, const std::string& name, bool taken);
 }  // namespace registry_detail
 
 /// Names and entries of one kind of thing ("loss"), the built-in ones first. A program adds its own before it reads its
-/// first configuration: what was read before does not know them. Entries are never removed or changed, and stay where
-/// they are. Thread-safe.
+/// first configuration: configurations read earlier do not know them. Entries are never removed, changed or moved.
+/// Thread-safe.
 template <class Entry>
 class Registry {
  public:
@@ -72,8 +72,8 @@ class Registry {
   std::deque<std::pair<std::string, Entry>> entries_;  // whose elements never move
 };
 
-/// Reads one entry's options, and makes what they describe. It need not call `finish`. Throws ConfigError at what is
-/// wrong.
+/// Reads one entry's options and returns the object that they describe. It need not call `finish`. Throws ConfigError
+/// at what is wrong.
 template <class Result>
 using Reader = std::function<Result(ConfigMap& options)>;
 

@@ -12,14 +12,14 @@
 #include "bantam/cli/config/run_names.h"
 #include "bantam/run/config/run_config.h"
 
-namespace CLI {  // whoever adds options includes <CLI/CLI.hpp>, which takes seconds to compile
+namespace CLI {  // whoever adds options includes <CLI/CLI.hpp>, which compiles for seconds
 class App;
 class Validator;
 }  // namespace CLI
 
 namespace bantam::cli {
 
-/// What the user typed for one subcommand.
+/// The command line of one subcommand, as typed.
 struct CommonOptions {
   std::string config;
   std::vector<std::string> overrides;                 ///< "key=value", as typed
@@ -29,7 +29,7 @@ struct CommonOptions {
 
 /// CONFIG, KEY=VALUE …, --device, --seed and --threads.
 void add_common_options(CLI::App& command, CommonOptions& options);
-/// --precision, where a subcommand takes one.
+/// --precision, for the subcommands that have it.
 void add_precision_flag(CLI::App& command, CommonOptions& options);
 /// A flag that stands for a config key: `--epochs N` is `train.epochs=N`.
 void add_override_flag(CLI::App& command, CommonOptions& options, const std::string& flag, const std::string& key,
@@ -37,7 +37,7 @@ void add_override_flag(CLI::App& command, CommonOptions& options, const std::str
 
 /// Typed overrides, then the flags'.
 std::vector<std::string> all_overrides(const CommonOptions& options);
-/// The configuration they give; throws ConfigError.
+/// The configuration with all overrides; throws ConfigError.
 RunConfig read_config(const CommonOptions& options);
 
 /// A check of a flag for seconds: more than 0, at most a day.
@@ -45,7 +45,7 @@ CLI::Validator positive_seconds();
 
 /// "2GiB" to bytes, at least one. Throws ConfigError naming the flag.
 std::uint64_t parse_bytes(const std::string& flag, const std::string& text);
-/// `parse()`; what it throws as ConfigError or DeviceError is thrown again as ConfigError with the flag in front.
+/// `parse()`; a ConfigError or DeviceError is rethrown as a ConfigError whose message begins with the flag.
 template <class Parse>
 auto of_flag(const std::string& flag, const Parse& parse) {
   try {
@@ -61,7 +61,7 @@ auto of_flag(const std::string& flag, const Parse& parse) {
 std::vector<std::int64_t> parse_integers(const std::string& flag, const std::string& text);
 std::vector<std::string> parse_texts(const std::string& flag, const std::string& text);
 
-/// What a subcommand does once the command line is understood; gives the exit code.
+/// What a subcommand does once the command line is parsed; returns the exit code.
 using Action = std::function<int()>;
 
 /// Each adds its subcommand to `app`, which sets `action` when it is chosen.

@@ -154,7 +154,7 @@ void print_text(const RunConfig& config, const PlanTarget& target, const StepCas
       "\nus: predicted. stats: computes the statistics of the norm after it; later: its\n"
       "norm is applied by the operation that reads it.\n");
   if (explanation.times)
-    fmt::print("Measured: the mean of {} updates, traced; an update nobody looks at takes {} us.\n",
+    fmt::print("Measured: the mean of {} updates, traced; an untraced update lasts {} us.\n",
                explanation.times->updates, microseconds(explanation.times->untraced_seconds));
 }
 

@@ -28,15 +28,15 @@ namespace bantam::cli {
 namespace {
 
 constexpr const char* kAbout =
-    "Show what a training step takes from the device's allocator, to the byte,\n"
+    "Show a training step's memory in the device's allocator, to the byte,\n"
     "before anything is allocated: the step runs on a stand-in for the device, which\n"
     "need not be in this machine. The table counts one resident batch; for one row\n"
     "the whole run is told as well, with its data, batches made ahead, a short last\n"
     "one and evaluation.\n"
     "On a GPU --memory and memory.limits bound the process (context, libraries,\n"
     "kernels and pool, by the device's profile), memory.budget bounds the pool\n"
-    "alone; where none is given, the card is the limit. On the CPU all bound the\n"
-    "pool. --device takes profiles too: h200, a100, t4 …\n"
+    "alone; where none is set, the card is the limit. On the CPU all bound the\n"
+    "pool. --device accepts profiles too: h200, a100, t4 …\n"
     "With bytes to fit, and nothing said of recompute, the policy of least extra\n"
     "work is found.\n"
     "arena: the step's own buffers at fixed offsets; live: most bytes of them alive\n"
@@ -92,7 +92,7 @@ void print_json(const RunConfig& config, const PlanRow& row, const PlanTarget& t
                                {"category", to_string(holder.category)},
                                {"bytes", holder.bytes},
                                {"allocations", holder.allocations}});
-  add_process(json, target, row.held_bytes());
+  add_process(json, target, row.reserved_bytes());
   fmt::print("{}\n", json_text(json));
 }
 
@@ -129,11 +129,11 @@ void print_details(const PlanRow& row) {
              format_byte_size(plan.moment.bytes), to_string(plan.moment.category));
   fmt::print(
       "Persistent {}, scratch memory at most {};\n{} buffers a step in an arena of {:.4f} x their live bytes;\n"
-      "planned steps hold a pool of {}.\n",
+      "planned steps reserve a pool of {}.\n",
       format_byte_size(plan.persistent_bytes), format_byte_size(plan.workspace_bytes), plan.step.size(),
       plan.arena.ratio(), format_byte_size(plan.pool_bytes));
   if (row.run)
-    fmt::print("The whole run (train, with its data and evaluation):\n{} at the peak, {} held.\n",
+    fmt::print("The whole run (train, with its data and evaluation):\n{} at the peak, {} reserved.\n",
                format_byte_size(row.run->peak_bytes), format_byte_size(row.run->pool_bytes));
   fmt::print("\n");
   Table table({{"alive at the peak", Align::left}, {"category", Align::left}, {"bytes"}, {"share"}});
@@ -152,7 +152,7 @@ void print_details(const PlanRow& row) {
 }
 
 void print_no_run(const RunConfig& config) {
-  fmt::print("\nNo whole run: the {} samples give no batch, and drop_last leaves out the rest.\n",
+  fmt::print("\nNo whole run: the {} samples are fewer than a batch, and drop_last drops them.\n",
              format_count(train_facts(*config.data).size));
 }
 
@@ -180,7 +180,7 @@ void print_end(const RunConfig& config, const Plan& plan) {
   if (alone) {
     print_details(plan.rows.front());
     if (config.data && !plan.rows.front().run) print_no_run(config);
-    fmt::print("{}", process_table(plan.target, plan.rows.front().held_bytes()));
+    fmt::print("{}", process_table(plan.target, plan.rows.front().reserved_bytes()));
   } else {
     fmt::print("{}", process_table(plan.target, std::nullopt));
   }
@@ -214,12 +214,12 @@ int plan_config(PlanFlags options) {
 int run_plan(const PlanFlags& options) {
   if (options.trace.file.empty()) {
     if (options.rows.common.config.empty())
-      throw ConfigError("plan: give a CONFIG, e.g. configs/quickstart.yaml, or --trace FILE");
+      throw ConfigError("plan: name a CONFIG, e.g. configs/quickstart.yaml, or --trace FILE");
     if (!options.capacity.empty() || !options.trace.offsets_file.empty())
       throw ConfigError("plan: --capacity and --offsets belong to --trace FILE");
     return plan_config(options);
   }
-  if (!options.rows.common.config.empty()) throw ConfigError("plan: give CONFIG or --trace FILE, not both");
+  if (!options.rows.common.config.empty()) throw ConfigError("plan: name CONFIG or --trace FILE, not both");
   TraceOptions trace = options.trace;
   trace.seconds = options.rows.seconds;
   trace.json = options.rows.json;

@@ -6,7 +6,7 @@
 
 namespace bantam::cli {
 
-/// What `bantam plan --trace` was asked for.
+/// The options of `bantam plan --trace`.
 struct TraceOptions {
   std::string file, offsets_file;
   std::uint64_t capacity = 0;
@@ -15,7 +15,7 @@ struct TraceOptions {
 };
 
 /// Reads the file (header with id, lower, upper and size, in any order; other columns are left alone), solves it and
-/// prints the result. Gives the exit code: 4 where a capacity was given and is passed. Throws DataError with file and
+/// prints the result. Returns the exit code: 4 where a capacity was set and is exceeded. Throws DataError with file and
 /// line.
 int plan_trace(const TraceOptions& options);
 

@@ -128,7 +128,7 @@ void print_table(const RunConfig& config, const StepCase& options, const ModelSu
              to_string(config.device), table.to_string());
   fmt::print("{} parameters, {} of them trainable\n", format_count(summary.parameters),
              format_count(summary.trainable));
-  fmt::print("A training step takes {} at its peak (recompute: {}):\n", format_byte_size(summary.step.peak_bytes),
+  fmt::print("A training step needs {} at its peak (recompute: {}):\n", format_byte_size(summary.step.peak_bytes),
              to_string(options.recompute));
   for (std::size_t i = 0; i < kCategories; ++i)
     if (const auto category = static_cast<Category>(i); summary.step.by_category_at_peak[category] > 0)

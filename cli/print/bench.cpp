@@ -35,7 +35,7 @@ std::vector<std::optional<RecomputeOptions>> read_recomputes(const RunConfig& co
   std::vector<std::optional<RecomputeOptions>> recomputes;
   for (const std::string& text : parse_texts("--recompute", list)) {
     if (text == "auto") {
-      if (bytes == 0) throw ConfigError("--recompute auto: give memory.budget or a limit for it to fit");
+      if (bytes == 0) throw ConfigError("--recompute auto: set memory.budget or a limit for it to fit");
       recomputes.emplace_back();
       continue;
     }

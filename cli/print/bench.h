@@ -1,4 +1,4 @@
-// What `bench step` and `bench memory` share: their options, and the rows that follow from them.
+// Shared by `bench step` and `bench memory`: their options, and the rows that follow from them.
 #pragma once
 
 #include <string>
@@ -22,15 +22,14 @@ struct BenchOptions {
 };
 
 void add_bench_options(CLI::App& command, BenchOptions& options);
-/// What the flags vary. Throws ConfigError naming the flag; `bytes`: as step_cases.
+/// The settings that the flags vary. Throws ConfigError naming the flag; `bytes`: as step_cases.
 StepGrid read_grid(const RunConfig& config, const BenchOptions& options, std::uint64_t bytes);
 /// One case a row: by precision, then recompute, then batch, then mode. `auto` as recompute (the default where there
 /// are bytes to fit and the configuration says nothing) is the policy of least work that fits `bytes`. Throws
 /// ConfigError.
 std::vector<StepCase> bench_cases(const RunConfig& config, const BenchOptions& options, std::uint64_t bytes);
 /// Of a row whose recompute the program chose: its predicted extra time beside the measured one, for which the step
-/// with nothing run again is measured too. Adds both to `json`; gives two lines, each after a newline. "" for other
-/// rows.
+/// without recompute is measured too. Adds both to `json`; returns two lines, each after a newline. "" for other rows.
 std::string add_extra(nlohmann::ordered_json& json, const RunConfig& config, const StepCase& row,
                       const StepMeasurement& measured, const BenchOptions& options);
 /// "f32", "f16", "bf16": the peers' short names, for narrow tables.
@@ -39,7 +38,7 @@ std::string short_name(Precision precision);
 std::string policy_name(const StepCase& step);
 /// "2.65M", "384K", "12B": at most five characters, powers of 1024.
 std::string compact_bytes(std::uint64_t bytes);
-/// "2510", "123k": whole where that takes at most so many digits.
+/// "2510", "123k": whole where that needs at most so many digits.
 std::string compact_rate(double per_second, int digits = 5);
 
 void add_bench_step(CLI::App& bench, Action& action);

@@ -18,7 +18,7 @@ namespace {
 constexpr std::size_t kShownHolders = 5;
 constexpr std::size_t kColumns = 80, kPrefix = 15;  // "bantam: error: "
 
-/// What the pool could have: as configured, or, where nothing is, all that the device gave.
+/// The pool's limit: as configured, or, where nothing is, the bytes reserved when memory ran out.
 std::uint64_t bytes_there_were(const RunConfig& config, const OutOfMemory::Facts& facts) {
   const std::uint64_t bytes = bytes_to_fit(config);
   return bytes > 0 ? bytes : facts.limit_bytes > 0 ? facts.limit_bytes : facts.pool_bytes;
@@ -28,7 +28,7 @@ std::uint64_t rounded_up(std::uint64_t bytes) {
   return (bytes + BfcAllocator::kGranule - 1) / BfcAllocator::kGranule * BfcAllocator::kGranule;
 }
 
-/// What the images and targets of a split take of the host's memory.
+/// Host memory of the images and targets of a split.
 std::uint64_t bytes_of(const DatasetFacts& facts) {
   std::uint64_t bytes = 0;
   for (const SampleField& field : facts.fields())
@@ -38,15 +38,15 @@ std::uint64_t bytes_of(const DatasetFacts& facts) {
 
 /// The data set of a run that trains in the pool where it lies: on the CPU, but not on a share of it.
 struct DataShare {
-  std::uint64_t train_bytes = 0, held_out_bytes = 0;  ///< 0: it lies elsewhere, or nowhere
+  std::uint64_t train_bytes = 0, validation_bytes = 0;  ///< 0: it lies elsewhere, or nowhere
 
   explicit DataShare(const RunConfig& config) {
     if (!config.device.is_cpu() || config.device.is_logical()) return;
     if (config.data->pipeline.cache == CacheKind::off) return;
     train_bytes = bytes_of(train_facts(*config.data));
-    held_out_bytes = bytes_of(test_facts(*config.data));
+    validation_bytes = bytes_of(test_facts(*config.data));
   }
-  std::uint64_t bytes() const { return train_bytes + held_out_bytes; }
+  std::uint64_t bytes() const { return train_bytes + validation_bytes; }
 };
 
 /// "data: {limit: N}" for the most training images, in round numbers, with which the run fits `bytes`, planned; ""
@@ -83,15 +83,15 @@ std::string without_cache(const RunConfig& config, std::uint64_t bytes, std::uin
                      format_byte_size(pool), format_byte_size(pool_bytes - pool));
 }
 
-/// Where the data set takes most of what is needed: how much that is, and what would lessen it; else "".
+/// Where the data set is most of what is needed: its bytes, and what would lower them; else "".
 std::string data_advice(const RunConfig& config, const OomAdvice& advice, std::uint64_t bytes) {
   const DataShare data(config);
   if (data.bytes() <= advice.needed_bytes / 2) return "";
   const auto images = [](const DatasetFacts& facts) { return format_count(facts.size); };
   std::string text = fmt::format(
-      "\n  The data set takes {} of these {}: {} for {} training images and {} for {} held out.",
+      "\n  The data set needs {} of these {}: {} for {} training and {} for {} validation images.",
       format_byte_size(data.bytes()), format_byte_size(advice.needed_bytes), format_byte_size(data.train_bytes),
-      images(train_facts(*config.data)), format_byte_size(data.held_out_bytes), images(test_facts(*config.data)));
+      images(train_facts(*config.data)), format_byte_size(data.validation_bytes), images(test_facts(*config.data)));
   const std::string fewer = fewer_images(config, bytes, advice.needed_bytes);
   const std::string uncached = without_cache(config, bytes, advice.needed_bytes);
   if (fewer.empty()) text += " Fewer training images (data: {limit: N}) alone do not make it fit.";
@@ -164,8 +164,8 @@ std::string wrap_lines(const std::string& text, std::size_t width, std::size_t f
 std::string needed_text(const RunConfig& config, const PlanTarget& target, std::uint64_t pool_bytes) {
   const std::uint64_t budget = config.memory.budget;
   if (budget > 0 && budget == bytes_to_fit(config, target))
-    return fmt::format("\n  {} it needs a budget of {}.",
-                       config.recompute_given ? "As it is," : "With nothing run again,", format_byte_size(pool_bytes));
+    return fmt::format("\n  {} it needs a budget of {}.", config.recompute_given ? "As it is," : "Without recompute,",
+                       format_byte_size(pool_bytes));
   return fmt::format("\n  As it is, it needs a limit of {}.",
                      format_byte_size(pool_bytes + bytes_besides_pool(target)));
 }
@@ -196,9 +196,9 @@ OutOfMemory explain(const OutOfMemory& error, const RunConfig& config, const Oom
 }  // namespace
 
 std::string advice_text(const OomAdvice& advice, std::uint64_t bytes) {
-  std::string text = fmt::format("  By plan a pool of {} is held; {}.", format_byte_size(advice.needed_bytes),
+  std::string text = fmt::format("  By plan a pool of {} is reserved; {}.", format_byte_size(advice.needed_bytes),
                                  bytes > 1 ? fmt::format("there are {}", format_byte_size(bytes))
-                                           : std::string("the limit leaves nothing for it"));
+                                           : std::string("none of the limit is left for it"));
   if (!advice.edits.empty()) text += " Each of these fits:";
   for (const FittingEdit& edit : advice.edits)
     text += fmt::format("\n    {}\n      -> {}", edit_line(edit), effect(edit, advice.needed_bytes));

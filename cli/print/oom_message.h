@@ -1,4 +1,4 @@
-// What the program says when memory ran out: the allocator's account, and changes of the configuration that fit.
+// The message when memory ran out: the allocator's report, and changes of the configuration that fit.
 #pragma once
 
 #include <string>
@@ -10,11 +10,11 @@
 
 namespace bantam::cli {
 
-/// Lines of at most 80 columns: the planned pool beside `bytes`, which it may hold, and each edit as it is written in a
+/// Lines of at most 80 columns: the planned pool and its limit `bytes`, and each edit as it is written in a
 /// configuration, with its planned pool.
 std::string advice_text(const OomAdvice& advice, std::uint64_t bytes);
 
-/// The error with advice for a training run: what its data hold counts. The error as it came where nothing helps.
+/// The error with advice for a training run, whose data count. The unchanged error where nothing helps.
 OutOfMemory explain_training(const OutOfMemory& error, const RunConfig& config);
 
 /// The same for a step with one batch resident, as benches run it.

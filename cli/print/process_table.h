@@ -1,4 +1,4 @@
-// What a planned run takes on a GPU besides its pool, as a table for people.
+// A planned run's memory on a GPU besides its pool, as a table for people.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@
 
 namespace bantam::cli {
 
-/// A table of named lines, down to the least limit; without a pool, to what a limit holds besides it. "" where only
-/// pools count.
+/// A table of named lines, up to the least limit; without a pool, up to the bytes besides it. "" where only pools
+/// count.
 std::string process_table(const PlanTarget& target, std::optional<std::uint64_t> pool_bytes);
 }  // namespace bantam::cli

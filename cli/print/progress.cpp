@@ -39,7 +39,7 @@ std::string memory_cell(const ProgressState& s) {
   return fmt::format(" mem {:<{}}", memory_text(s), s.memory_limit > 0 ? 17 : 11);
 }
 
-/// Behind a bar, which keeps its width while the numbers gain and lose digits: each has room for its widest.
+/// The text after a bar, which keeps its width while the numbers gain and lose digits: each has room for its widest.
 std::string long_bar_state(const ProgressState& s) {
   return fmt::format(" {:>{}}/{}  {:>5.0f} images/s  ETA {:<6}  loss {:.4f}  accuracy {:.4f} {}  data wait {:<4}",
                      s.step, std::to_string(s.steps).size(), s.steps, s.images_per_second,
@@ -79,14 +79,14 @@ std::string bar_line(const ProgressState& s, int width) {
   const std::string long_head = fmt::format("epoch {}/{} ", s.epoch, s.epochs),
                     short_head = fmt::format("{}/{} ", s.epoch, s.epochs), tail = short_bar_state(s);
   const double share = s.steps > 0 ? static_cast<double>(s.step) / static_cast<double>(s.steps) : 0.0;
-  // Of the lines that leave room for a bar, the one that says most.
+  // Of the lines with room for a bar, the one that says most.
   const std::pair<std::string, std::string> lines[] = {{long_head, long_bar_state(s)},
                                                        {short_head, tail + memory_cell(s) + wait_cell(s)},
                                                        {short_head, tail + memory_cell(s)},
                                                        {short_head, tail}};
-  for (const auto& [before, behind] : lines) {
-    const int room = width - static_cast<int>(display_width(before) + display_width(behind));
-    if (room >= kShortestBar) return before + bar(share, std::min(room, kLongestBar)) + behind;
+  for (const auto& [before, after] : lines) {
+    const int room = width - static_cast<int>(display_width(before) + display_width(after));
+    if (room >= kShortestBar) return before + bar(share, std::min(room, kLongestBar)) + after;
   }
   const std::string line = short_head + (tail + memory_cell(s) + wait_cell(s)).substr(1);
   return line.substr(0, static_cast<std::size_t>(std::max(width, 1)));
@@ -106,7 +106,7 @@ std::string evaluation_line(const EvaluationState& s) {
 std::string epoch_line(const EpochSummary& e) {
   std::string line =
       e.trained ? log_head(e.epoch, e.epochs, e.loss, e.accuracy) : fmt::format("epoch {}/{}", e.epoch, e.epochs);
-  if (e.validated) line += fmt::format(" held out loss {:.4f} acc {:.4f}", e.validation_loss, e.validation_accuracy);
+  if (e.validated) line += fmt::format(" validation loss {:.4f} acc {:.4f}", e.validation_loss, e.validation_accuracy);
   return line + " " + format_duration(e.seconds);
 }
 

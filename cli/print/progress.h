@@ -10,7 +10,7 @@
 
 namespace bantam::cli {
 
-/// Where training stands.
+/// The progress of training.
 struct ProgressState {
   std::int64_t epoch = 1, epochs = 1;  ///< from 1
   std::int64_t step = 0, steps = 0;    ///< updates done in this epoch, and in all of it
@@ -20,7 +20,7 @@ struct ProgressState {
   double data_wait_share = 0;  ///< share of this epoch's time spent waiting for data
 };
 
-/// Where an evaluation stands.
+/// The progress of an evaluation.
 struct EvaluationState {
   std::int64_t epoch = 1, epochs = 1;   ///< from 1
   std::int64_t batch = 0, batches = 0;  ///< done, and all
@@ -71,7 +71,7 @@ class Progress {
   void epoch_end(const EpochSummary& epoch);
   /// A line above the updating one.
   void message(std::string_view text);
-  /// What the user has to know in every mode: "warning: …", or for machines {"event": "warning", "message": …}.
+  /// Prints a warning in every mode: "warning: …", or for machines {"event": "warning", "message": …}.
   void warning(std::string_view text);
   /// Ends the updating line. Harmless twice.
   void close();

@@ -56,7 +56,7 @@ void ProgressCallback::on_smaller_micro_batch(const SmallerMicroBatchEvent& even
 namespace {
 
 std::string metrics_line(const char* title, const Metrics& metrics) {
-  std::string text = fmt::format("  {:<10}accuracy {:.4f}, loss {:.4f}", title, metrics.accuracy, metrics.loss);
+  std::string text = fmt::format("  {:<12}accuracy {:.4f}, loss {:.4f}", title, metrics.accuracy, metrics.loss);
   for (const MetricValue& metric : metrics.values) text += fmt::format(", {} {:.4f}", metric.name(), metric.value());
   return text + fmt::format(", {} images\n", format_count(metrics.samples));
 }
@@ -66,20 +66,20 @@ std::string memory_lines(const MemoryStats& memory, std::uint64_t planned_peak_b
                                   ? "as planned"
                                   : fmt::format("planned {}", format_byte_size(planned_peak_bytes));
   std::string text =
-      fmt::format("  {:<10}{} in use at the peak ({}), {} held:\n", "memory", format_byte_size(memory.peak_bytes),
+      fmt::format("  {:<12}{} in use at the peak ({}), {} reserved:\n", "memory", format_byte_size(memory.peak_bytes),
                   planned, format_byte_size(memory.peak_pool_bytes));
   for (std::size_t i = 0; i < kCategories; ++i)
     if (const auto category = static_cast<Category>(i); memory.by_category_at_peak[category] > 0)
-      text += fmt::format("  {:<10}  {:<11}{:>10}\n", "", to_string(category),
+      text += fmt::format("  {:<12}  {:<11}{:>10}\n", "", to_string(category),
                           format_byte_size(memory.by_category_at_peak[category]));
   return text;
 }
 
 std::string process_lines(const TrainOutcome& outcome) {
-  std::string text = fmt::format("  {:<10}{} counted for the process ({})\n", "",
+  std::string text = fmt::format("  {:<12}{} counted for the process ({})\n", "",
                                  format_byte_size(outcome.process.bytes), to_string(outcome.process.method));
   for (const OverheadLine& line : outcome.overhead)
-    text += fmt::format("  {:<10}  {:<14}{:>10}\n", "", line.name, format_byte_size(line.bytes));
+    text += fmt::format("  {:<12}  {:<14}{:>10}\n", "", line.name, format_byte_size(line.bytes));
   return text;
 }
 
@@ -98,19 +98,19 @@ std::string closing_summary(const TrainReport& report) {
                        result.epochs == 1 ? "" : "s", format_count(result.updates), result.updates == 1 ? "" : "s",
                        format_duration(report.seconds), to_string(outcome.config.device),
                        to_string(outcome.config.precision));
-  if (result.validation.samples > 0) text += metrics_line("held out", result.validation);
+  if (result.validation.samples > 0) text += metrics_line("validation", result.validation);
   if (result.train.samples > 0) text += metrics_line("training", result.train);
-  text += fmt::format("  {:<10}{:.0f} images/s, {} of training, {:.1f}% of it waiting for data\n", "speed",
+  text += fmt::format("  {:<12}{:.0f} images/s, {} of training, {:.1f}% of it waiting for data\n", "speed",
                       result.images_per_second, format_duration(result.seconds), 100 * result.data_wait_share);
   if (report.start_seconds > 0)
-    text += fmt::format("  {:<10}{:.2f} s from the start to the first updates' results\n", "", report.start_seconds);
+    text += fmt::format("  {:<12}{:.2f} s from the start to the first updates' results\n", "", report.start_seconds);
   text += memory_lines(outcome.memory, outcome.planned_peak_bytes);
   if (!outcome.overhead.empty()) text += process_lines(outcome);
   if (outcome.host && outcome.pinned)
-    text += fmt::format("  {:<10}{} of host memory at the peak, {} of it page-locked\n", "",
+    text += fmt::format("  {:<12}{} of host memory at the peak, {} of it page-locked\n", "",
                         format_byte_size(outcome.host->peak_bytes + outcome.pinned->peak_bytes),
                         format_byte_size(outcome.pinned->peak_bytes));
-  text += fmt::format("  {:<10}{}/\n  {:<10}  run.json config.yaml metrics.jsonl weights.safetensors checkpoints/\n",
+  text += fmt::format("  {:<12}{}/\n  {:<12}  run.json config.yaml metrics.jsonl weights.safetensors checkpoints/\n",
                       "files", outcome.folder.string(), "");
   return text;
 }

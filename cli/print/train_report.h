@@ -1,4 +1,4 @@
-// What `bantam train` says: progress while it runs, and a closing summary for people or for machines.
+// The output of `bantam train`: progress while it runs, and a closing summary as text or JSON.
 #pragma once
 
 #include <chrono>
@@ -34,7 +34,7 @@ class ProgressCallback : public Callback {
   std::optional<std::chrono::steady_clock::time_point> first_;
 };
 
-/// The end of a run, and what only the program has measured.
+/// The outcome of a run, and the program's own measurements.
 struct TrainReport {
   const TrainOutcome& outcome;
   double seconds = 0;        ///< all of it: reading data, training, evaluation, saving
@@ -43,7 +43,7 @@ struct TrainReport {
 
 /// Several lines, each ended by a newline.
 std::string closing_summary(const TrainReport& report);
-/// accuracy and loss (held out, where that was evaluated, else of training), epochs, seconds, run_dir, and more.
+/// accuracy and loss (of validation where that was evaluated, else of training), epochs, seconds, run_dir, and more.
 nlohmann::ordered_json closing_json(const TrainReport& report);
 
 }  // namespace bantam::cli

@@ -69,7 +69,7 @@ std::vector<std::string> flags_of(const CLI::App& command) {
 [[noreturn]] void fail_unknown_argument(const CLI::App& command, const std::string& argument) {
   const std::string of = full_name(command);
   if (!argument.starts_with('-'))
-    throw ConfigError(fmt::format("unexpected argument '{}'; `{} --help` tells what it takes", shown(argument), of));
+    throw ConfigError(fmt::format("unexpected argument '{}'; `{} --help` lists its arguments", shown(argument), of));
   const std::string flag = argument.substr(0, argument.find('='));
   std::string plain = "--" + flag.substr(std::min(flag.find_first_not_of('-'), flag.size()));
   std::ranges::replace(plain, '_', '-');
@@ -119,7 +119,7 @@ void fail_usage(const CLI::App& app, const CLI::ParseError& error) {
 }
 
 void add_help(CLI::App& app, Action& action, const std::string& version) {
-  CLI::App* help = app.add_subcommand("help", "What a subcommand does and takes");
+  CLI::App* help = app.add_subcommand("help", "What a subcommand does, and its arguments");
   const auto words = std::make_shared<std::vector<std::string>>();
   help->add_option("VERB", *words, "A subcommand, e.g. train or bench step");
   help->callback([&app, &action, words] {

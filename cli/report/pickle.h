@@ -1,4 +1,4 @@
-// Python's pickle format (protocol 4), as much of it as plain data take: dictionaries, lists, strings, numbers.
+// Python's pickle format (protocol 4), as much of it as plain data need: dictionaries, lists, strings, numbers.
 #pragma once
 
 #include <string>

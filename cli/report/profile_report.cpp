@@ -55,7 +55,7 @@ void add_events(const MemoryProfile& profile, Json& json) {
   for (const StepSpan& step : profile.steps)
     json["steps"].push_back({{"number", step.number}, {"lower", step.lower}, {"upper", step.upper}});
   for (const RunRange& range : profile.addresses->ranges())
-    json["ranges"].push_back({{"offset", range.offset}, {"bytes", range.bytes}, {"held", range.held}});
+    json["ranges"].push_back({{"offset", range.offset}, {"bytes", range.bytes}, {"held", range.reserved}});
 }
 
 Json report_data(const MemoryProfile& profile) {

@@ -53,7 +53,7 @@ Json segments(const MemoryProfile& profile) {
   std::ranges::sort(live, {}, &TraceInterval::address);
   Json segments = Json::array();
   for (const RunRange& range : profile.addresses->ranges()) {
-    if (!range.held) continue;
+    if (!range.reserved) continue;
     const Json parts = blocks(range, live);
     std::uint64_t in_use = 0, requested = 0;
     for (const Json& block : parts) {
@@ -103,7 +103,7 @@ Json events(const MemoryProfile& profile) {
     }
   }
   for (const RunRange& range : profile.addresses->ranges())
-    if (!range.held) events.push_back(segment_event("segment_free", range, profile.steps.back().end_ns));
+    if (!range.reserved) events.push_back(segment_event("segment_free", range, profile.steps.back().end_ns));
   return events;
 }
 

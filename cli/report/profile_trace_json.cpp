@@ -43,7 +43,7 @@ class TraceWriter {
     counter["args"]["bytes"] = bytes;
     events_.push_back(std::move(counter));
   }
-  Json take() { return std::move(events_); }
+  Json release() { return std::move(events_); }
 
  private:
   static Json event(const std::string& name, const char* kind, std::int64_t at, int track) {
@@ -99,7 +99,7 @@ void add_layers(const MemoryProfile& profile, TraceWriter& writer) {
 
 void add_calls(const MemoryProfile& profile, TraceWriter& writer) {
   CategoryBytes bytes;
-  std::uint64_t held = 0;
+  std::uint64_t reserved = 0;
   std::size_t tick = 0;
   for (const TraceEvent& event : profile.trace->events()) {
     const std::int64_t at = event.nanoseconds;
@@ -107,7 +107,7 @@ void add_calls(const MemoryProfile& profile, TraceWriter& writer) {
     own = event.allocation ? own + event.bytes : own - event.bytes;
     writer.counter(std::string(to_string(event.tag.category)), at, own);
     writer.counter("in use", at, profile.in_use[tick]);
-    if (event.pool_bytes != held) writer.counter("held", at, held = event.pool_bytes);
+    if (event.pool_bytes != reserved) writer.counter("held", at, reserved = event.pool_bytes);
     writer.instant(event.allocation ? "alloc" : "free", at,
                    {{"layer", event.tag.owner},
                     {"category", to_string(event.tag.category)},
@@ -127,7 +127,7 @@ std::string trace_json(const MemoryProfile& profile) {
   add_phases(profile, writer);
   add_layers(profile, writer);
   add_calls(profile, writer);
-  const Json trace = {{"displayTimeUnit", "ms"}, {"otherData", about_json(profile)}, {"traceEvents", writer.take()}};
+  const Json trace = {{"displayTimeUnit", "ms"}, {"otherData", about_json(profile)}, {"traceEvents", writer.release()}};
   return trace.dump();
 }
 

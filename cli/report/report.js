@@ -16,11 +16,11 @@ function showLegend() {
 
 function showMoment() {
   const at = cursor === null ? peakInView() : cursor;
-  const held = data.events.held[at];
+  const reserved = reservedAt(at);
   const isPeak = inUse[at] === inUse[data.peak_tick];
   const words = `${cursor === null ? (isPeak ? "At the peak, call " : "Most here, call ") : "Call "}${exact(at)}: ${stepAt(at)}, ${phaseAt(at)}, ` +
     `${duration(data.events.us[at])} after the start. In use ${bytes(inUse[at])} (${exact(inUse[at])} bytes) of ` +
-    `${bytes(held)} reserved (dashed line).`;
+    `${bytes(reserved)} reserved (dashed line).`;
   document.getElementById("timeline-now").textContent = words;
   const timeline = document.getElementById("timeline"), alive = aliveAt(at);
   const value = {"aria-valuemin": view.lower, "aria-valuemax": view.upper - 1, "aria-valuenow": at,
@@ -88,7 +88,7 @@ function pointAt(event) {
   showAll();
 }
 
-function leave(event) {
+function hideDetails(event) {
   if (event.pointerType !== "mouse") return;  // what was tapped stays
   cursor = null;
   picked = -1;
@@ -101,7 +101,7 @@ function showAll() {
   redraw();
 }
 
-// Where a key moves the cursor of both charts to: a call, null to let go, undefined for other keys.
+// Where a key moves the cursor of both charts: a call, null to clear it, undefined for other keys.
 function movedCursor(event) {
   const at = cursor === null ? peakInView() : cursor, far = Math.max(1, Math.round((view.upper - view.lower) / 10));
   const targets = {ArrowLeft: at - (event.shiftKey ? far : 1), ArrowRight: at + (event.shiftKey ? far : 1),
@@ -159,7 +159,7 @@ for (const id of ["timeline", "map"]) {
   const canvas = document.getElementById(id);
   canvas.addEventListener("pointermove", pointAt);
   canvas.addEventListener("pointerdown", pointAt);
-  canvas.addEventListener("pointerleave", leave);
+  canvas.addEventListener("pointerleave", hideDetails);
   canvas.addEventListener("keydown", steer);
 }
 document.getElementById("timeline").setAttribute("aria-label",

@@ -126,18 +126,23 @@ function drawStack({pen, width, ratio}, horizontal, y) {
   }
 }
 
-function drawHeld({pen, width}, horizontal, y) {
+// Bytes reserved from the device after call `t`.
+function reservedAt(t) {
+  return data.events.held[t];
+}
+
+function drawReserved({pen, width}, horizontal, y) {
   pen.strokeStyle = color("ink");
   pen.lineWidth = 1.5;
   pen.setLineDash([6, 4]);
   pen.beginPath();
   for (let left = margin.left; left < width - margin.right; ++left) {
-    const at = y(data.events.held[horizontal.tick(left)]);
+    const at = y(reservedAt(horizontal.tick(left)));
     if (left === margin.left) pen.moveTo(left, at); else pen.lineTo(left, at);
   }
   pen.stroke();
   pen.setLineDash([]);
-  const last = data.events.held[view.upper - 1];
+  const last = reservedAt(view.upper - 1);
   pen.fillStyle = color("ink");
   pen.textAlign = "right";
   pen.textBaseline = "bottom";
@@ -153,8 +158,8 @@ function peakInView() {
   return at;
 }
 
-// `held`: where that label stands. The peak's goes below it where the two would meet.
-function drawPeak({pen, width}, x, y, held) {
+// `reserved`: where that label stands. The peak's goes below it where the two would meet.
+function drawPeak({pen, width}, x, y, reserved) {
   const peak = peakInView(), at = x(peak), top = y(inUse[peak]);
   pen.strokeStyle = pen.fillStyle = color("mark");
   pen.lineWidth = 1.5;
@@ -166,22 +171,22 @@ function drawPeak({pen, width}, x, y, held) {
   pen.textAlign = at + room > width - margin.right ? "right" : "left";
   pen.textBaseline = "middle";
   const right = pen.textAlign === "left" ? at + room : at - 8;
-  const meets = right > held.left && Math.abs(top - 9 - held.middle) < lineHeight;
-  pen.fillText(label, at + (pen.textAlign === "left" ? 8 : -8), meets ? held.middle + lineHeight + 2 : top - 9);
+  const meets = right > reserved.left && Math.abs(top - 9 - reserved.middle) < lineHeight;
+  pen.fillText(label, at + (pen.textAlign === "left" ? 8 : -8), meets ? reserved.middle + lineHeight + 2 : top - 9);
   pen.font = "12px system-ui, 'DejaVu Sans', sans-serif";
 }
 
 function drawTimeline() {
   const sheet = prepare(document.getElementById("timeline"));
   let most = 1;
-  for (let t = view.lower; t < view.upper; ++t) most = Math.max(most, data.events.held[t]);
+  for (let t = view.lower; t < view.upper; ++t) most = Math.max(most, reservedAt(t));
   const y = n => sheet.height - margin.bottom - n / most * (sheet.height - margin.top - margin.bottom);
   const horizontal = axis(sheet.width);
   drawFrame(sheet, most, y);
   drawStack(sheet, horizontal, y);
-  const held = drawHeld(sheet, horizontal, y);
+  const reserved = drawReserved(sheet, horizontal, y);
   drawSteps(sheet, horizontal.x);
-  drawPeak(sheet, horizontal.x, y, held);
+  drawPeak(sheet, horizontal.x, y, reserved);
   drawCursor(sheet, horizontal.x);
 }
 

@@ -12,10 +12,10 @@ function showTiles() {
     tile(bytes(report.in_use_bytes), "in use after the last step", exact(report.live_allocations) + " allocations"),
     tile(bytes(report.held_bytes - report.in_use_bytes), "idle after the last step", "kept for the next one; trim() would release " + bytes(report.trimmable_bytes)),
     tile(bytes(report.rounding_bytes), "padding in what is in use", percent(report.rounding_bytes, report.in_use_bytes) + ", sizes rounded up to 256 bytes"),
-    tile((100 * report.fragmentation).toFixed(1) + " %", "fragmentation after the last step", "largest free piece " + bytes(report.largest_free_bytes)));
+    tile((100 * report.fragmentation).toFixed(1) + " %", "fragmentation after the last step", "largest free block " + bytes(report.largest_free_bytes)));
 }
 
-// A layer's name, which may break behind a slash.
+// A layer's name, which may break after a slash.
 function pathCell(path) {
   const cell = document.createDocumentFragment();
   path.split(/(?<=[/_])/).forEach(part => cell.append(part, element("wbr")));
@@ -119,7 +119,7 @@ function showHolders() {
   ], data.report.holders.slice(), 2);
 }
 
-// Bars of planned peaks, as wide as the page gives; a limit that is near enough is a line across them.
+// Bars of planned peaks, as wide as the page allows; a limit that is near enough is a line across them.
 function showCurve() {
   const points = data.curve, most = Math.max(...points.map(p => p.peak_bytes)), where = document.getElementById("curve");
   const bounds = [{name: "limit", size: data.limit_bytes}, {name: "the device's memory", size: data.device_bytes}].filter(b => b.size > 0);

@@ -16,11 +16,12 @@ namespace {
 
 constexpr const char* kAbout =
     "Time an allocation and its free, and see how much more than the live bytes is\n"
-    "held, on the same requests: one size; many sizes; a training step of ResNet-50;\n"
-    "or a file of lifetimes (--trace, as `bantam plan --trace` takes them). Memory is\n"
-    "not touched. live: most requested bytes alive at one time. held: most taken from\n"
-    "the system, from a fresh start (cudaMalloc: what the card's free bytes fell by).\n"
-    "Without a GPU its rows say why they are empty; --device cpu leaves them out.";
+    "reserved, on the same requests: one size; many sizes; a training step of\n"
+    "ResNet-50; or a file of lifetimes (--trace, as of `bantam plan --trace`). Memory\n"
+    "is not touched. live: most requested bytes alive at one time. reserved: most\n"
+    "bytes from the system after a fresh start (cudaMalloc: by how much the card's\n"
+    "free bytes fell); ratio: reserved over live. Without a GPU its rows say why they\n"
+    "are empty; --device cpu omits them.";
 
 struct Options {
   std::string trace, device = "auto";
@@ -36,8 +37,8 @@ std::vector<AllocatorWorkload> workloads(const Options& options) {
   return {std::move(workload)};
 }
 
-double held_over_live(const AllocatorRow& row, const AllocatorWorkload& workload) {
-  return static_cast<double>(row.peak_held_bytes) / static_cast<double>(workload.peak_live_bytes);
+double reserved_over_live(const AllocatorRow& row, const AllocatorWorkload& workload) {
+  return static_cast<double>(row.peak_reserved_bytes) / static_cast<double>(workload.peak_live_bytes);
 }
 
 void print_json(const AllocatorRow& row, const AllocatorWorkload& workload) {
@@ -49,8 +50,8 @@ void print_json(const AllocatorRow& row, const AllocatorWorkload& workload) {
   if (row.error.empty()) {
     json["ns_per_pair"] = row.ns_per_pair;
     json["windows"] = row.windows;
-    json["peak_held_bytes"] = row.peak_held_bytes;
-    json["held_over_live"] = held_over_live(row, workload);
+    json["peak_held_bytes"] = row.peak_reserved_bytes;
+    json["held_over_live"] = reserved_over_live(row, workload);
   } else {
     json["error"] = row.error;
   }
@@ -67,8 +68,8 @@ void print_words(const AllocatorRow& row, const AllocatorWorkload& workload) {
   const std::string cells =
       fmt::format("{:16}  {:15}  {:7}  ", shortened(workload.name, 16), row.allocator, to_string(row.device));
   if (row.error.empty())
-    fmt::print("{}{:>10.0f}  {:>5}  {:>5}  {:>9.3f}\n", cells, row.ns_per_pair, compact_bytes(workload.peak_live_bytes),
-               compact_bytes(row.peak_held_bytes), held_over_live(row, workload));
+    fmt::print("{}{:>10.0f}  {:>5}  {:>8}  {:>6.3f}\n", cells, row.ns_per_pair, compact_bytes(workload.peak_live_bytes),
+               compact_bytes(row.peak_reserved_bytes), reserved_over_live(row, workload));
   else
     fmt::print("{}{:>10}  {}\n", cells, "-", row.error.size() <= kErrorWidth ? row.error : "absent (see below)");
 }
@@ -79,8 +80,8 @@ int bench_allocator(const Options& options) {
   const bool gpu = device.is_cuda();
   const std::vector<AllocatorWorkload> requests = workloads(options);
   if (!options.json)
-    fmt::print("{:16}  {:15}  {:7}  {:>10}  {:>5}  {:>5}  {:>9}\n", "requests", "allocator", "device", "ns a pair",
-               "live", "held", "held/live");
+    fmt::print("{:16}  {:15}  {:7}  {:>10}  {:>5}  {:>8}  {:>6}\n", "requests", "allocator", "device", "ns a pair",
+               "live", "reserved", "ratio");
   bool any = false;
   std::string reason;
   for (const AllocatorWorkload& workload : requests) {
@@ -104,7 +105,7 @@ int bench_allocator(const Options& options) {
 }  // namespace
 
 void add_bench_allocator(CLI::App& bench, Action& action) {
-  CLI::App* command = bench.add_subcommand("allocator", "Allocators on the same requests: time, memory held");
+  CLI::App* command = bench.add_subcommand("allocator", "Allocators on the same requests: time, reserved memory");
   command->footer(kAbout);
   const auto options = std::make_shared<Options>();
   command->add_option("--trace", options->trace, "CSV of lifetimes (id,lower,upper,size)\ninstead of the workloads");

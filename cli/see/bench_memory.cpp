@@ -62,7 +62,7 @@ std::string memory_cells(const Layout& layout, const StepMeasurement& measured, 
                              compact_rate(measured.images_per_s, 4));
 }
 
-/// One row; gives why it does not fit, where it does not.
+/// Prints one row; returns why it does not fit, where it does not.
 std::optional<OutOfMemory> print_row(const RunConfig& config, const StepCase& row, const BenchOptions& options,
                                      const Layout& layout) {
   nlohmann::ordered_json json = describe(config, row);

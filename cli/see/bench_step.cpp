@@ -23,9 +23,9 @@ constexpr const char* kAbout =
     "Time training steps (forward, backward, update) on random images that are\n"
     "already on the device: no data set is read. A row is the median of windows of\n"
     "50 ms or more. Memory is that of a step with one batch resident. Planned steps\n"
-    "take it at offsets of one arena, eager ones as they go; captured ones (CUDA) are\n"
+    "allocate at offsets of one arena, eager ones on demand; captured ones (CUDA) are\n"
     "planned, recorded once and run several a launch. The floor is the longest of:\n"
-    "bytes that must move over the copy rate, operations over the products' rate,\n"
+    "bytes that must move over the copy rate, operations over the GEMM rate,\n"
     "kernels over what each adds to a chain; all rates are measured in this call.";
 
 /// Rates by precision, each measured when it is first asked for.
@@ -44,7 +44,7 @@ class Rates {
   std::map<PrecisionKind, std::optional<MeasuredRates>> known_;
 };
 
-/// The cells behind the mode, and the JSON's figures.
+/// The cells after the mode, and the JSON's figures.
 std::string measured_cells(nlohmann::ordered_json& json, const RunConfig& config, const StepCase& row,
                            const StepMeasurement& measured, const std::optional<MeasuredRates>& rates) {
   add_timing(json, measured);

@@ -1,4 +1,4 @@
-// `bantam devices`: what this machine has to compute with, the libraries behind it, and a GPU's measured profile.
+// `bantam devices`: the CPU and GPUs of this machine, the libraries in use, and a GPU's measured profile.
 #include <memory>
 
 #include <CLI/CLI.hpp>
@@ -81,7 +81,7 @@ int run_devices(const DevicesOptions& options) {
 void add_devices(CLI::App& app, Action& action) {
   CLI::App* command = app.add_subcommand("devices", "CPU and GPUs, their memory, library versions");
   command->footer(
-      "Says why, where no GPU can be used. --measure takes some seconds and prints a\n"
+      "Says why, where no GPU can be used. --measure runs some seconds and prints a\n"
       "GPU's profile (JSON): `bantam plan --profile FILE` then plans for that GPU\n"
       "on any machine.");
   const auto options = std::make_shared<DevicesOptions>();

@@ -88,11 +88,11 @@ void require_free(const fs::path& folder, bool overwrite) {
   std::error_code error;  // of a folder that cannot be: told where it is made
   for (const char* file : kFiles)
     if (fs::exists(folder / file, error))
-      throw ConfigError(fmt::format("--out: {} holds a profile already ({}); give another folder, or --overwrite",
+      throw ConfigError(fmt::format("--out: {} holds a profile already ({}); name another folder, or --overwrite",
                                     folder.string(), file));
 }
 
-/// profile-<config>-<date-time>, with a number behind it where two begin in one second.
+/// profile-<config>-<date-time>, with a number appended where two begin in one second.
 fs::path fresh_folder(const std::string& name) {
   const std::string base = fmt::format("profile-{}-{:%Y%m%d-%H%M%S}", name, fmt::localtime(std::time(nullptr)));
   for (int number = 1;; ++number) {

@@ -64,12 +64,12 @@ RunConfig read_train_config(const TrainOptions& options, const RunDirectory* res
   std::string path = options.common.config;
   std::vector<std::string> overrides = all_overrides(options.common);
   if (resumed != nullptr) {
-    // Behind --resume the first bare argument is an override too.
+    // After --resume the first bare argument is an override too.
     if (path.find('=') != std::string::npos) overrides.insert(overrides.begin(), std::exchange(path, ""));
-    if (!path.empty()) throw ConfigError("give CONFIG or --resume RUN, not both: a run has its own configuration");
+    if (!path.empty()) throw ConfigError("name CONFIG or --resume RUN, not both: a run has its own configuration");
     path = resumed->config().string();
   } else if (path.empty()) {
-    throw ConfigError("train: give a CONFIG, e.g. configs/quickstart.yaml, or --resume RUN");
+    throw ConfigError("train: name a CONFIG, e.g. configs/quickstart.yaml, or --resume RUN");
   }
   if (options.verify) overrides.push_back("data.verify=true");
   return read_run_config(path, overrides);
@@ -90,7 +90,7 @@ class TrainPrinter : public RunObserver {
     shown.show_memory_of(run.runtime.allocator(run.config.device));
     progress_.message(fmt::format("{} on {}, {}; run folder {}", run.config.model.name, to_string(run.config.device),
                                   to_string(run.config.precision), run.directory.path().string()));
-    progress_.message(fmt::format("planned: {} in use at the peak, {} held", format_byte_size(run.plan.peak_bytes),
+    progress_.message(fmt::format("planned: {} in use at the peak, {} reserved", format_byte_size(run.plan.peak_bytes),
                                   format_byte_size(run.plan.pool_bytes)));
   }
   void on_trained() override { progress_.close(); }

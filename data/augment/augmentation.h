@@ -29,7 +29,7 @@ struct AugmentedSample {
   std::int64_t epoch = 0;
 };
 
-/// One stage that changes samples. It takes one of two forms:
+/// One stage that changes samples. It has one of two forms:
 ///
 /// - *Host form* (the default): `apply` changes a sample's stored pixels, and where it likes its targets, on a worker
 ///   thread between reading and batching. It works with `cache: ram` and `off`; with `cache: device`, and in captured
@@ -45,7 +45,7 @@ class Augmentation {
   virtual ~Augmentation() = default;
   /// The stage's name, for messages. The random numbers of a host form belong to this name.
   virtual std::string_view name() const = 0;
-  /// What held-out samples get in its place; null: nothing.
+  /// The augmentation of validation samples; null: none.
   virtual std::shared_ptr<const Augmentation> for_evaluation() const { return nullptr; }
 
   /// Host form. `random` is keyed by (seed, epoch, name, sample): neither workers nor the sample's place in the epoch

@@ -6,7 +6,7 @@
 
 namespace bantam {
 
-/// A window of the padded image at a random place; held-out images are cut from the middle.
+/// A window of the padded image at a random place; validation images are cropped at the centre.
 struct RandomCropOptions {
   std::int64_t height = 0, width = 0;  ///< 0: as the images
   std::int64_t padding = 0;            ///< added on each side first

@@ -20,7 +20,7 @@ void check_drop_last(const ConfigNode& stages, const PipelineOptions& pipeline, 
     const ConfigNode::Named named = item.as_named();
     if (named.name == "batch")
       named.options.fail_at_key(
-          fmt::format("a batch of {} with drop_last leaves no batch of {} images", pipeline.batch_size, samples));
+          fmt::format("a batch of {} with drop_last drops all {} images", pipeline.batch_size, samples));
   }
 }
 
@@ -54,7 +54,7 @@ DataOptions read_data_config(const ConfigNode& data) {
 }
 
 DatasetFacts train_facts(const DataOptions& options) { return train_reader(options)->facts(); }
-DatasetFacts test_facts(const DataOptions& options) { return options.source.held_out->facts(); }
+DatasetFacts test_facts(const DataOptions& options) { return options.source.validation->facts(); }
 
 void settle_cache(DataOptions& options, const CacheRoom& room) {
   if (options.pipeline.cache != CacheKind::automatic) return;
@@ -71,14 +71,15 @@ void settle_cache(DataOptions& options, const CacheRoom& room) {
 
 OpenedData open_data(Runtime& runtime, DataOptions options, Device device, std::uint64_t seed) {
   if (options.pipeline.batch_size_is_auto) throw ConfigError("batch size: auto must be solved before data are opened");
-  const SampleSplits splits{train_reader(options), options.source.held_out};
+  const SampleSplits splits{train_reader(options), options.source.validation};
   if (!device.meta)
-    for (const auto& reader : {splits.train, splits.held_out}) reader->check(options.verify, runtime.threads());
-  const PipelineOptions held_out = evaluation_pipeline(options.pipeline);
+    for (const auto& reader : {splits.train, splits.validation}) reader->check(options.verify, runtime.threads());
+  PipelineOptions evaluated = evaluation_pipeline(options.pipeline);
   LoaderOptions train{.pipeline = std::move(options.pipeline), .device = device, .seed = seed};
-  LoaderOptions validation{.pipeline = held_out, .device = device, .seed = seed};
+  LoaderOptions validation{.pipeline = std::move(evaluated), .device = device, .seed = seed};
   auto train_source = std::make_unique<ImageBatchSource>(runtime, splits.train, std::move(train));
-  return {std::move(train_source), std::make_unique<ImageBatchSource>(runtime, splits.held_out, std::move(validation))};
+  return {std::move(train_source),
+          std::make_unique<ImageBatchSource>(runtime, splits.validation, std::move(validation))};
 }
 
 }  // namespace bantam

@@ -27,7 +27,7 @@ struct DataOptions {
   PipelineOptions pipeline;
 };
 
-/// Reads the value of `data`. Opens no file. Throws ConfigError at the node, also where `drop_last` leaves no
+/// Reads the value of `data`. Opens no file. Throws ConfigError at the node, also where `drop_last` drops the only
 /// batch.
 DataOptions read_data_config(const ConfigNode& data);
 
@@ -35,7 +35,7 @@ DataOptions read_data_config(const ConfigNode& data);
 DatasetFacts train_facts(const DataOptions& options);
 DatasetFacts test_facts(const DataOptions& options);
 
-/// What both splits together may take of memory, in bytes.
+/// Memory for both splits together, in bytes.
 struct CacheRoom {
   std::uint64_t device_bytes = 0;  ///< of the step's GPU; 0 on a CPU
   std::uint64_t host_bytes = 0;    ///< of host memory
@@ -43,19 +43,19 @@ struct CacheRoom {
 
 /// Settles `cache: auto`: device where the set fits there and its samples can be gathered there (one int32 target, no
 /// augmentation of host form), else ram; but off where it does not fit host memory, which `device` reads it into first.
-/// Leaves other values as they are.
+/// Other values are not changed.
 void settle_cache(DataOptions& options, const CacheRoom& room);
 
-/// What a run trains on and is judged by. Both sources share the runtime, which must outlive them.
+/// A run's training and validation batches. Both sources share the runtime, which must outlive them.
 struct OpenedData {
   std::unique_ptr<BatchSource> train;
-  std::unique_ptr<BatchSource> validation;  ///< held out: in order, without augmentation, no sample left out
+  std::unique_ptr<BatchSource> validation;  ///< in order, without augmentation, every sample
 };
 
 /// Checks the data set's files and makes the sources for steps on `device`, which read it now or as they go, as the
-/// pipeline's `cache` says. On a meta device nothing is read and batches have no values; memory is taken as it would
-/// be, that of the data set on the CPU's stand-in. Throws DataError, OutOfMemory, and ConfigError where `drop_last`
-/// leaves no batch or `cache` does not suit the data.
+/// pipeline's `cache` says. On a meta device nothing is read and batches have no values; the same memory is allocated
+/// as on the target, that of the data set on the CPU's stand-in. Throws DataError, OutOfMemory, and ConfigError where
+/// `drop_last` drops the only batch or `cache` does not suit the data.
 OpenedData open_data(Runtime& runtime, DataOptions options, Device device, std::uint64_t seed);
 
 }  // namespace bantam

@@ -17,7 +17,7 @@
 
 namespace bantam {
 
-/// One batch to make: a stretch of an epoch's order.
+/// One batch to make: consecutive samples of an epoch's order.
 struct BatchRequest {
   std::shared_ptr<const std::vector<std::int32_t>> order;
   std::int64_t epoch = 0;
@@ -29,7 +29,7 @@ struct BatchRequest {
   }
 };
 
-/// What both ways of delivery are made from.
+/// The arguments of both kinds of delivery.
 struct DeliveryParts {
   Runtime* runtime = nullptr;
   DatasetFacts facts;
@@ -49,11 +49,11 @@ class BatchDelivery {
   using Work = std::function<void(int threads)>;
 
   virtual ~BatchDelivery() = default;
-  /// Reserves what one more batch needs and returns the work for it. `dtype` is that of finished images.
+  /// Reserves the buffers of one more batch and returns the work that fills them. `dtype` is that of finished images.
   virtual Work prepare(const BatchRequest& request, DType dtype) = 0;
-  /// Gives out the oldest prepared batch, whose work is done (all fields but the index).
+  /// Writes the oldest prepared batch, whose work is done, to `batch` (all fields but the index).
   virtual void deliver(const Context& context, Batch& batch) = 0;
-  /// The work of the oldest prepared batch is done, but it is not asked for yet: it may go ahead.
+  /// The work of the oldest prepared batch is done before the batch is requested: its copy may start.
   virtual void send_ahead() {}
   /// Forgets all prepared batches.
   virtual void drop() = 0;
@@ -67,8 +67,8 @@ class BatchDelivery {
 /// gathered into a buffer beside the batch.
 std::unique_ptr<BatchDelivery> make_direct_delivery(DeliveryParts parts);
 
-/// For steps on a GPU: workers fill page-locked buffers, a copy stream brings them up, a kernel of the step's stream
-/// makes the batch. With CacheKind::device the data set, which has an int32 target, is brought up here, once. Works on
+/// For steps on a GPU: workers fill page-locked buffers, a copy stream uploads them, a kernel of the step's stream
+/// makes the batch. With CacheKind::device the data set, which has an int32 target, is uploaded here, once. Works on
 /// the CPU too, where copies are plain copies.
 std::unique_ptr<BatchDelivery> make_staged_delivery(DeliveryParts parts, CacheKind cache);
 

@@ -1,5 +1,4 @@
-// Internal: DeviceEpoch: a data set on the device, an epoch's order beside it, and batches that the device makes from
-// both.
+// Internal: DeviceEpoch: a data set and an epoch's order on the device, and batches that the device makes from both.
 #pragma once
 
 #include <cstdint>
@@ -21,20 +20,20 @@ struct DeviceDataset {
   std::string target = std::string(kLabels);  ///< the labels' name in batches
 };
 
-/// The batches of one epoch after the other. The epoch's placements are brought up once, at its start; the device
-/// counts its own place in them. Finished batches lie in a ring that one kernel fills: the batches of `make` are its
-/// memory, written again by later calls. On a meta device it takes the same memory, and nothing is made. Used by one
+/// The batches of one epoch after the other. The epoch's placements are uploaded once, at its start; the device counts
+/// its own place in them. Finished batches lie in a ring that one kernel fills: the batches of `make` are its memory,
+/// written again by later calls. On a meta device it allocates the same memory and computes nothing. Used by one
 /// thread.
 class DeviceEpoch : public DeviceBatches {
  public:
-  /// `shape`: of a full batch. Takes the ring's and the table's memory. Throws OutOfMemory.
+  /// `shape`: of a full batch. Allocates the ring and the table. Throws OutOfMemory.
   DeviceEpoch(Runtime& runtime, Device device, DeviceDataset dataset, const kernels::ImageBatchShape& shape,
               DType dtype);
   ~DeviceEpoch() override;
   DeviceEpoch(const DeviceEpoch&) = delete;
   DeviceEpoch& operator=(const DeviceEpoch&) = delete;
 
-  /// A host buffer for the next epoch's placements, one a sample; it waits until the last ones have left it.
+  /// A host buffer for the next epoch's placements, one a sample; waits until the previous ones have been copied.
   std::span<kernels::ImagePlacement> placements();
   /// Begins the epoch whose placements those are, of `samples` (fewer than there are, where batches are left out), at
   /// batch `first_batch`.

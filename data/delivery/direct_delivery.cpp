@@ -25,8 +25,8 @@ class DirectDelivery : public BatchDelivery {
   Work prepare(const BatchRequest& request, DType dtype) override {
     made_.push_back(allocate(request.size, dtype));
     if (parts_.device.meta) return {};
-    // The tensors stay in made_ until the work is done; the work itself must not own them, so that no worker gives
-    // memory back.
+    // The tensors stay in made_ until the work is done; the work itself must not own them, so that no worker
+    // releases memory.
     std::vector<std::byte*> columns;
     for (const Tensor& field : made_.back().fields) columns.push_back(field.as<std::byte>());
     std::byte* images = std::exchange(columns[0], nullptr);

@@ -42,8 +42,7 @@ PrefetchTuner make_tuner(const LoaderOptions& options, int threads) {
 void check_sizes(const PipelineOptions& pipeline, std::int64_t samples) {
   if (samples < 1) throw DataError("the data set has no images");
   if (pipeline.drop_last && samples < pipeline.batch_size)
-    throw ConfigError(
-        fmt::format("a batch of {} with drop_last leaves no batch of {} images", pipeline.batch_size, samples));
+    throw ConfigError(fmt::format("a batch of {} with drop_last drops all {} images", pipeline.batch_size, samples));
 }
 
 /// Where the device makes the batches itself, no worker sees the samples, and its kernel knows class numbers only.
@@ -77,7 +76,7 @@ struct ImageBatchSource::Impl {
   WorkerPool pool;                            // after the delivery: its work uses it
 
   std::int64_t epoch = 0;
-  std::int64_t next_out = 0;               // the batch that `next` gives
+  std::int64_t next_out = 0;               // the batch that `next` returns
   std::int64_t next_prepared = 0;          // the first one not yet being made
   std::deque<WorkerPool::Ticket> tickets;  // of batches being made; null where there is nothing to wait for
   std::shared_ptr<const std::vector<std::int32_t>> order;
@@ -173,8 +172,8 @@ BatchRequest ImageBatchSource::Impl::request(std::int64_t index) {
   return {order, epoch, index * options.pipeline.batch_size, size_of(index)};
 }
 
-/// Starts the workers that are wanted; where no more threads are to be had, those that there are do the work. Threads
-/// beyond the depth would have nothing to do, and on a meta device there is no work at all.
+/// Starts the wanted workers; where the system refuses more threads, the existing ones do the work. Threads beyond the
+/// depth would have nothing to do, and on a meta device there is no work at all.
 bool ImageBatchSource::Impl::has_workers() {
   if (tuner.workers() == 0) return false;
   if (options.device.meta) return true;
@@ -211,8 +210,8 @@ void ImageBatchSource::Impl::fill() {
   }
 }
 
-/// Making batches ahead is a favour, for which no batch already made is lost: what fails is dropped, and reported when
-/// the batch it was for is due. With `send`, the copy of the next batch may run while the step works on the last one.
+/// Prefetching must not lose a batch already made: a failure is dropped, and reported when its batch is due. With
+/// `send`, the copy of the next batch may run while the step works on the last one.
 void ImageBatchSource::Impl::make_ahead(bool send) {
   try {
     fill();
@@ -310,7 +309,7 @@ bool ImageBatchSource::next(const Context& context, Batch& batch) {
   const DType dtype = context.precision.compute();
   if (s.dtype != dtype && s.delivery->needs_dtype()) s.restart(s.next_out);  // what was made ahead has another type
   s.dtype = dtype;
-  batch = {};  // the batch before may give its memory to this one
+  batch = {};  // this batch may use the memory of the one before
   try {
     s.fill();
     if (s.tickets.empty()) s.make_now(context.exec.threads);

@@ -25,7 +25,7 @@ struct LoaderOptions {
   PipelineOptions pipeline;
   Device device;           ///< where batches go; contexts given to `next` must be of it
   std::uint64_t seed = 0;  ///< of shuffling (unless the stage has its own) and augmentation
-  /// Take a GPU's path (a ring of host buffers, staging memory, one kernel on the step's stream) on the CPU too. For
+  /// Use a GPU's path (a ring of host buffers, staging memory, one kernel on the step's stream) on the CPU too. For
   /// tests.
   bool staged_on_cpu = false;
   /// Called at each event, `work` from several threads at once; what it throws counts as a failure there. For tests.
@@ -39,12 +39,11 @@ struct LoaderOptions {
 /// one kernel on the step's stream makes the batch. With `cache: device` the data set lies on the GPU and only the
 /// choices are copied. With `cache: off` workers read each sample from its format as a batch needs it. The host waits
 /// for the device only when every buffer of the ring is still being copied. On a meta device batches have shapes and
-/// take memory as on their target, but have no values.
+/// allocate memory as on their target, but have no values.
 ///
 /// A batch depends on (data set, pipeline, seed, epoch, index) only: not on the cache, workers, depth, or where an
-/// epoch was started. Used by one thread at a time. An exception in a worker comes out of `next`, which may then be
-/// called again. Where the system gives no more threads, the loader makes do with those it has, or makes batches in
-/// `next`.
+/// epoch was started. Used by one thread at a time. `next` rethrows an exception of a worker and may then be called
+/// again. Where the system refuses more threads, the loader uses those it has, or makes batches in `next`.
 ///
 /// An explicit `depth` costs depth × batch bytes of host memory on the CPU: that many finished batches lie ready.
 class ImageBatchSource : public BatchSource {

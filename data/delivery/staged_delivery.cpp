@@ -120,7 +120,7 @@ StagedDelivery::StagedDelivery(DeliveryParts parts, CacheKind cache)
 }
 
 StagedDelivery::~StagedDelivery() {
-  // Blocks are given back below, so nothing may still read or write them. A device that failed has said so before.
+  // Blocks are released below, so nothing may still read or write them. A device that failed has said so before.
   try {
     synchronize(copy_stream_.get());
     for (const DeviceBlock& block : staging_) block.used.synchronize();
@@ -128,7 +128,7 @@ StagedDelivery::~StagedDelivery() {
   }
 }
 
-/// Brings the data set to the device and lets go of the host's copy.
+/// Uploads the data set to the device and releases the host's copy.
 void StagedDelivery::cache_dataset() {
   const Stream stream = parts_.runtime->stream(parts_.device);
   BfcAllocator& allocator = parts_.runtime->allocator(parts_.device);

@@ -17,7 +17,7 @@ namespace bantam {
 /// Worker threads with one queue. All calls come from one thread, the owner.
 class WorkerPool {
  public:
-  /// One piece of work. Its fields are guarded by the pool.
+  /// One task. The pool's mutex guards its fields.
   struct Job {
     std::function<void()> work;
     std::exception_ptr failure;

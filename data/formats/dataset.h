@@ -1,4 +1,4 @@
-// Dataset: a whole split in host memory, for those who read it often (`cache: ram`).
+// Dataset: a whole split in host memory (`cache: ram`).
 #pragma once
 
 #include <cstddef>
@@ -19,12 +19,12 @@ namespace bantam {
 /// threads may read it.
 class Dataset {
  public:
-  /// Takes memory for `facts`, to be filled through `field_out`. Throws OutOfMemory, and as check_facts.
+  /// Allocates memory for `facts`, to be filled through `field_out`. Throws OutOfMemory, and as check_facts.
   Dataset(Runtime& runtime, DatasetFacts facts);
   /// A stand-in with no data, for meta devices.
   explicit Dataset(DatasetFacts facts);
-  /// The same, which takes as much of the meta device's memory as the data would of its target's: of the CPU's, where
-  /// data lie, all (of the whole device's, not of a share); of a GPU's nothing.
+  /// The same with the allocations of the real data set: on the meta CPU the bytes of all data (in the whole device's
+  /// pool, not in a share's), on a meta GPU none.
   static std::shared_ptr<const Dataset> stand_in(Runtime& runtime, DatasetFacts facts, Device device);
 
   bool has_data() const { return !fields_.empty(); }

@@ -1,5 +1,4 @@
-// One image: a cluttered background, a shape or a texture of the class, something in front of it, and noise on every
-// pixel.
+// One image: a cluttered background, a shape or a texture of the class, an occluder, and noise on every pixel.
 #include "bantam/data/formats/drawing.h"
 
 #include <algorithm>
@@ -16,13 +15,13 @@ namespace {
 constexpr float kPixel = 2.0f / static_cast<float>(kGeneratedExtent);
 constexpr float kPi = std::numbers::pi_v<float>;
 
-// How hard the set is. With these the quickstart network (batch 32, Adam at 1e-3) gets 88 to 93 % of held-out images
+// How hard the set is. With these the quickstart network (batch 32, Adam at 1e-3) gets 88 to 93 % of validation images
 // right after one epoch over 40,000 images, by the luck of its start, and about 95 % after a few.
 constexpr float kLeastContrast = 0.35f;  // between figure and background, root mean square over the colour channels
 constexpr float kMostNoise = 0.07f;      // standard deviation of pixel noise
 constexpr float kMostOffset = 0.15f;     // of the figure's centre from the image's
 constexpr float kMostTurn = 0.3f;        // radians; horizontal stripes must stay clear of vertical ones
-constexpr float kOccluded = 0.25f;       // share of images with something in front of the figure
+constexpr float kOccluded = 0.25f;       // share of images with an occluder over the figure
 
 struct Colour {
   float c[3];
@@ -169,7 +168,7 @@ class Background {
   std::array<float, kCells * kCells * 3> lattice_{};
 };
 
-/// A small bar or disc that means nothing: behind the figure clutter, in front of it an occluder.
+/// A small bar or disc without meaning: drawn before the figure it is clutter, drawn after it an occluder.
 struct Speck {
   Point centre{};
   float length = 0.0f, width = 0.0f;

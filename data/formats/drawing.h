@@ -13,7 +13,7 @@ inline constexpr std::int64_t kGeneratedClasses = 10;
 
 enum class GeneratedSplit : std::uint8_t { train = 0, test = 1 };
 
-/// Label of image `index` of either split: classes take turns, so every prefix is balanced.
+/// Label of image `index` of either split: classes alternate, so every prefix is balanced.
 constexpr std::int32_t generated_label(std::int64_t index) {
   return static_cast<std::int32_t>(index % kGeneratedClasses);
 }

@@ -9,7 +9,7 @@
 namespace bantam {
 
 /// disc, ring, square, triangle, cross, star; horizontal and vertical stripes, checkerboard, dots: each with its own
-/// place, size, turn, colours, background, clutter, noise and, sometimes, something in front.
+/// place, size, turn, colours, background, clutter, noise and sometimes an occluder.
 struct GeneratedOptions {
   std::int64_t train_samples = 40000;
   std::int64_t test_samples = 4000;

@@ -60,15 +60,15 @@ class SampleReader {
     (void)threads;
   }
   /// Writes sample `index` of [0, size) into the caller's buffers, one a field in the order of `facts().fields()`, each
-  /// of exactly that field's bytes: an image as rows of pixels of interleaved channels. May take long (decoding); the
-  /// same bytes at every call. Throws DataError that names file and sample.
+  /// of exactly that field's bytes: an image as rows of pixels of interleaved channels. May be slow (decoding); returns
+  /// the same bytes at every call. Throws DataError that names file and sample.
   virtual void read(std::int64_t index, std::span<const std::span<std::byte>> fields) const = 0;
 };
 
-/// The splits of a data set: what is trained on, and what is held out.
+/// The splits of a data set: training and validation.
 struct SampleSplits {
   std::shared_ptr<const SampleReader> train;
-  std::shared_ptr<const SampleReader> held_out;
+  std::shared_ptr<const SampleReader> validation;
 };
 
 /// The first `samples` of a reader (all, where it has no more).

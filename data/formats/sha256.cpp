@@ -50,25 +50,25 @@ void Sha256::compress(const std::uint8_t* block) {
 
 void Sha256::update(std::span<const std::uint8_t> bytes) {
   total_bytes_ += bytes.size();
-  if (pending_bytes_ > 0) {
-    const std::size_t taken = std::min(bytes.size(), pending_.size() - pending_bytes_);
-    std::copy_n(bytes.begin(), taken, pending_.begin() + static_cast<std::ptrdiff_t>(pending_bytes_));
-    pending_bytes_ += taken;
+  if (buffered_bytes_ > 0) {
+    const std::size_t taken = std::min(bytes.size(), buffer_.size() - buffered_bytes_);
+    std::copy_n(bytes.begin(), taken, buffer_.begin() + static_cast<std::ptrdiff_t>(buffered_bytes_));
+    buffered_bytes_ += taken;
     bytes = bytes.subspan(taken);
-    if (pending_bytes_ < pending_.size()) return;
-    compress(pending_.data());
-    pending_bytes_ = 0;
+    if (buffered_bytes_ < buffer_.size()) return;
+    compress(buffer_.data());
+    buffered_bytes_ = 0;
   }
   for (; bytes.size() >= 64; bytes = bytes.subspan(64)) compress(bytes.data());
-  std::copy(bytes.begin(), bytes.end(), pending_.begin());
-  pending_bytes_ = bytes.size();
+  std::copy(bytes.begin(), bytes.end(), buffer_.begin());
+  buffered_bytes_ = bytes.size();
 }
 
 std::string Sha256::finish() {
   const std::uint64_t bits = total_bytes_ * 8;
   // A one bit, zeros up to 56 bytes of the last block, then the length in bits.
   std::array<std::uint8_t, 72> tail{0x80};
-  const std::size_t zeros = (pending_bytes_ < 56 ? 56 : 120) - pending_bytes_;
+  const std::size_t zeros = (buffered_bytes_ < 56 ? 56 : 120) - buffered_bytes_;
   for (std::size_t i = 0; i < 8; ++i) tail[zeros + i] = static_cast<std::uint8_t>(bits >> (56 - 8 * i));
   update(std::span(tail).first(zeros + 8));
   std::string digits;

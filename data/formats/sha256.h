@@ -1,4 +1,4 @@
-// SHA-256 of bytes that arrive piece by piece. Source: FIPS 180-4, sections 4.1.2, 5.1.1 and 6.2.
+// SHA-256 of bytes that arrive in chunks. Source: FIPS 180-4, sections 4.1.2, 5.1.1 and 6.2.
 #pragma once
 
 #include <array>
@@ -22,8 +22,8 @@ class Sha256 {
 
   std::array<std::uint32_t, 8> state_{0x6a09e667u, 0xbb67ae85u, 0x3c6ef372u, 0xa54ff53au,
                                       0x510e527fu, 0x9b05688cu, 0x1f83d9abu, 0x5be0cd19u};
-  std::array<std::uint8_t, 64> pending_{};
-  std::size_t pending_bytes_ = 0;
+  std::array<std::uint8_t, 64> buffer_{};
+  std::size_t buffered_bytes_ = 0;
   std::uint64_t total_bytes_ = 0;
 };
 

@@ -71,7 +71,7 @@ PipelineOptions evaluation_pipeline(PipelineOptions options) {
   options.drop_last = false;
   const Augmentations training = std::exchange(options.augmentations, {});
   for (const auto& augmentation : training)
-    if (auto held_out = augmentation->for_evaluation()) options.augmentations.push_back(std::move(held_out));
+    if (auto form = augmentation->for_evaluation()) options.augmentations.push_back(std::move(form));
   return options;
 }
 

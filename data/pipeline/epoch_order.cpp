@@ -14,7 +14,7 @@ void shuffle_all(std::vector<std::int32_t>& order, PhiloxSequence& random) {
   for (std::size_t i = order.size(); i > 1; --i) std::swap(order[i - 1], order[random.below(i)]);
 }
 
-/// The window's drawn sample goes out and the next one in order takes its place; at the end the window drains.
+/// The next sample in order replaces the one drawn from the window; at the end the window drains.
 std::vector<std::int32_t> shuffle_window(std::int64_t samples, std::size_t buffer, PhiloxSequence& random) {
   std::vector<std::int32_t> window(buffer);
   std::iota(window.begin(), window.end(), 0);

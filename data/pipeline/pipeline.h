@@ -41,7 +41,7 @@ struct PrefetchOptions {
   std::optional<std::int64_t> workers;
 };
 
-/// All stages. A default pipeline gives the images as they are, unshuffled, one a batch, made when asked for.
+/// All stages. A default pipeline returns the images unchanged and unshuffled, in batches of one, without prefetch.
 struct PipelineOptions {
   CacheKind cache = CacheKind::ram;
   std::optional<ShuffleOptions> shuffle;
@@ -58,12 +58,12 @@ struct PipelineOptions {
 
 /// Reads the list of stages for images of `image_shape`. Order, checked: cache, shuffle, augmentations of host form,
 /// then normalize and those of device form (random_crop, random_flip) in any order, then batch (the only one required),
-/// prefetch; each once. batch takes `size` (a number or auto) and, for auto, `max` and `multiple_of`. Throws
+/// prefetch; each once. The keys of batch are `size` (a number or auto) and, for auto, `max` and `multiple_of`. Throws
 /// ConfigError at the node.
 PipelineOptions read_pipeline(const ConfigNode& stages, const Shape& image_shape);
 
-/// The pipeline of held-out data: no shuffle, augmentations as they are for evaluation (a crop's size is cut from the
-/// middle), no batch left out.
+/// The pipeline of validation data: no shuffle, augmentations in their evaluation form (a crop is cut at the centre),
+/// no batch dropped.
 PipelineOptions evaluation_pipeline(PipelineOptions options);
 
 /// The first augmentation of host form; null where there is none.

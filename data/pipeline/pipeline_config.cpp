@@ -1,5 +1,5 @@
-// Reads the pipeline's list of stages: one function a stage, a table that gives their order, and errors at the stage
-// they are about.
+// Reads the pipeline's list of stages: one function a stage, a table of their order, and errors at the stage they are
+// about.
 #include <algorithm>
 #include <array>
 #include <string>

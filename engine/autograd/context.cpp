@@ -8,7 +8,7 @@
 
 namespace bantam {
 
-Tensor SavedStatistics::take() {
+Tensor SavedStatistics::next() {
   if (next_ >= tensors_.size()) throw Error("recompute: the second pass of a checkpoint segment is not like the first");
   return std::move(tensors_[next_++]);
 }

@@ -1,4 +1,4 @@
-// Context: what every op is given besides its operands: device and stream, tape, precision, pass, layer path, random
+// Context: what every op receives besides its operands: device and stream, tape, precision, pass, layer path, random
 // state; and the cast that puts a program's tensors into the precision's type.
 #pragma once
 
@@ -12,13 +12,13 @@
 
 namespace bantam {
 
-class PendingGradients;
+class PartialGradients;
 struct NodePlan;
 class Tape;
 
 enum class Pass : std::uint8_t {
   train,      ///< forward of a step: dropout on, batch statistics, running statistics move
-  recompute,  ///< the same values again during backward: running statistics stay
+  recompute,  ///< the same values, recomputed during backward: running statistics stay
   evaluate    ///< dropout off, running statistics used
 };
 
@@ -39,7 +39,7 @@ class SavedStatistics {
   void replay() { replaying_ = true; }
   bool replaying() const { return replaying_; }
   /// Throws Error where more is read than was saved.
-  Tensor take();
+  Tensor next();
 
  private:
   std::vector<Tensor> tensors_;
@@ -47,7 +47,7 @@ class SavedStatistics {
   bool replaying_ = false;
 };
 
-/// Scratch memory from the device's allocator for one kernel call, given back in stream order at the end of the scope.
+/// Scratch memory from the device's allocator for one kernel call, released in stream order when the scope ends.
 class Scratch {
  public:
   Scratch(BfcAllocator& allocator, std::size_t bytes, Stream stream, const char* owner);
@@ -63,12 +63,12 @@ class Scratch {
   std::size_t bytes_ = 0;
 };
 
-/// What a training step keeps for its ops; a program's own loop may leave both null.
+/// What a training step keeps for its ops; a program's own loop may keep both null.
 struct StepState {
   SavedStatistics* saved = nullptr;  ///< of the checkpoint segment that runs
-  /// Where gradients of weights may stay split or narrow until the update (pending_gradients.h); null: they are in the
+  /// Where gradients of weights may stay split or narrow until the update (partial_gradients.h); null: they are in the
   /// arena after each op.
-  PendingGradients* gradients = nullptr;
+  PartialGradients* gradients = nullptr;
 };
 
 /// A value: copy it to change a field for a scope. Holds no memory.

@@ -1,9 +1,8 @@
-// Gradients in pieces, and the tensor that they make.
-#include "bantam/engine/autograd/tape.h"
-
+// Deferred gradients, and the tensors that they become.
 #include <utility>
 
-#include "bantam/engine/autograd/gradient_pieces.h"
+#include "bantam/engine/autograd/gradient_operands.h"
+#include "bantam/engine/autograd/tape.h"
 #include "bantam/kernels/contracts/elementwise/elementwise.h"
 #include "bantam/kernels/contracts/elementwise/masked_activation.h"
 
@@ -17,32 +16,33 @@ Tensor destination(const Context& context, const Tensor& first, const Tensor& se
 }
 
 /// Makes a norm's input gradient in the place of dz.
-void make_of_norm(const Context& context, Gradient::Pieces& pieces) {
-  const Gradient::NormInput norm = std::exchange(pieces.norm, {});
+void make_of_norm(const Context& context, Gradient::Operands& operands) {
+  const Gradient::NormInput norm = std::exchange(operands.norm, {});
   const std::int64_t channels = norm.x.shape()[-1];
   const kernels::BatchNormShape shape{.rows = norm.x.elements() / channels, .channels = channels};
-  Tensor dx = destination(context, pieces.value, {});
+  Tensor dx = destination(context, operands.value, {});
   const Scratch scratch = context.scratch(kernels::batch_norm_workspace_bytes(shape, dx.dtype(), context.device.kind));
-  BANTAM_KERNEL(context.exec, norm_input_gradient, shape, dx.dtype(), norm.from(pieces.value), dx.data(),
+  BANTAM_KERNEL(context.exec, norm_input_gradient, shape, dx.dtype(), norm.from(operands.value), dx.data(),
                 scratch.get());
-  pieces.value = std::move(dx);
+  operands.value = std::move(dx);
 }
 
-/// Puts the tensor in the place of its pieces.
-void make(const Context& context, Gradient::Pieces& pieces) {
-  if (pieces.norm.x.defined()) make_of_norm(context, pieces);
-  if (pieces.other.defined()) {
-    Tensor sum = destination(context, pieces.value, pieces.other);
-    BANTAM_KERNEL(context.exec, add, sum.elements(), sum.dtype(), pieces.value.data(), pieces.other.data(), sum.data());
-    pieces.value = std::move(sum);
-    pieces.other = Tensor();
+/// Puts the tensor in the place of its operands.
+void make(const Context& context, Gradient::Operands& operands) {
+  if (operands.norm.x.defined()) make_of_norm(context, operands);
+  if (operands.other.defined()) {
+    Tensor sum = destination(context, operands.value, operands.other);
+    BANTAM_KERNEL(context.exec, add, sum.elements(), sum.dtype(), operands.value.data(), operands.other.data(),
+                  sum.data());
+    operands.value = std::move(sum);
+    operands.other = Tensor();
   }
-  if (pieces.mask.defined()) {
-    Tensor masked = destination(context, pieces.value, {});
-    BANTAM_KERNEL(context.exec, masked_activation_grad, pieces.f, masked.elements(), masked.dtype(),
-                  pieces.mask.as<std::uint8_t>(), pieces.value.data(), masked.data());
-    pieces.value = std::move(masked);
-    pieces.mask = Tensor();
+  if (operands.mask.defined()) {
+    Tensor masked = destination(context, operands.value, {});
+    BANTAM_KERNEL(context.exec, masked_activation_grad, operands.f, masked.elements(), masked.dtype(),
+                  operands.mask.as<std::uint8_t>(), operands.value.data(), masked.data());
+    operands.value = std::move(masked);
+    operands.mask = Tensor();
   }
 }
 
@@ -55,35 +55,35 @@ kernels::NormInputGradient Gradient::NormInput::from(const Tensor& dz) const {
 }
 
 Gradient::Gradient(Tensor value) {
-  if (value.defined()) pieces_ = std::make_shared<Pieces>(Pieces{std::move(value), {}, {}, {}, {}});
+  if (value.defined()) operands_ = std::make_shared<Operands>(Operands{std::move(value), {}, {}, {}, {}});
 }
 
 Gradient::Gradient(Tensor value, Tensor other)
-    : pieces_(std::make_shared<Pieces>(Pieces{std::move(value), std::move(other), {}, {}, {}})) {}
+    : operands_(std::make_shared<Operands>(Operands{std::move(value), std::move(other), {}, {}, {}})) {}
 
 Gradient::Gradient(Tensor dz, NormInput norm)
-    : pieces_(std::make_shared<Pieces>(Pieces{std::move(dz), {}, {}, {}, std::move(norm)})) {}
+    : operands_(std::make_shared<Operands>(Operands{std::move(dz), {}, {}, {}, std::move(norm)})) {}
 
-bool Gradient::in_pieces() const { return pieces_->other.defined() || pieces_->mask.defined() || of_norm(); }
+bool Gradient::is_deferred() const { return operands_->other.defined() || operands_->mask.defined() || of_norm(); }
 
-bool Gradient::of_norm() const { return pieces_->norm.x.defined(); }
+bool Gradient::of_norm() const { return operands_->norm.x.defined(); }
 
-const Tensor& Gradient::value() const { return pieces_->value; }
+const Tensor& Gradient::value() const { return operands_->value; }
 
 Gradient Gradient::masked(const Context& context, Tensor mask, ActivationFunction f) && {
   Gradient result = std::move(*this);
-  if (result.shared() || result.pieces_->mask.defined() || result.of_norm())
+  if (result.shared() || result.operands_->mask.defined() || result.of_norm())
     result = Gradient(std::move(result).tensor(context));
-  result.pieces_->mask = std::move(mask);
-  result.pieces_->f = f;
+  result.operands_->mask = std::move(mask);
+  result.operands_->f = f;
   return result;
 }
 
 Tensor Gradient::tensor(const Context& context) && {
-  const std::shared_ptr<Pieces> pieces = std::move(pieces_);
-  if (pieces == nullptr) return {};
-  make(context, *pieces);
-  return pieces.use_count() == 1 ? std::move(pieces->value) : pieces->value;
+  const std::shared_ptr<Operands> operands = std::move(operands_);
+  if (operands == nullptr) return {};
+  make(context, *operands);
+  return operands.use_count() == 1 ? std::move(operands->value) : operands->value;
 }
 
 }  // namespace bantam

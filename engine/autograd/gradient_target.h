@@ -15,10 +15,10 @@ namespace bantam::ops {
 class FloatGradient {
  public:
   /// What becomes of a gradient that nobody wants: some kernels have to write it all the same.
-  enum class Unwanted : std::uint8_t { left_out, written };
+  enum class Unwanted : std::uint8_t { skipped, written };
 
   FloatGradient(const Context& context, const Tensor& tensor, GradientStore& store,
-                Unwanted unwanted = Unwanted::left_out) {
+                Unwanted unwanted = Unwanted::skipped) {
     if (!tensor.defined()) return;
     const bool wanted = wants_gradient(tensor);
     if (wanted && tensor.parameter() != nullptr) {
@@ -27,12 +27,12 @@ class FloatGradient {
       accumulate = target.accumulate;
       return;
     }
-    if (!wanted && unwanted == Unwanted::left_out) return;
+    if (!wanted && unwanted == Unwanted::skipped) return;
     fresh_ = context.allocate(tensor.shape(), DType::float32);
     data = fresh_.as<float>();
   }
-  /// Hands a new tensor to the store, in the type of `tensor`: once it is written.
-  void hand_on(const Context& context, const Tensor& tensor, GradientStore& store) {
+  /// Adds a new tensor, once it is written, to the store, in the type of `tensor`.
+  void add_to(const Context& context, const Tensor& tensor, GradientStore& store) {
     if (!fresh_.defined() || !wants_gradient(tensor)) return;
     if (tensor.dtype() != DType::float32) fresh_ = cast(context, fresh_, tensor.dtype());
     store.add(context, tensor, std::move(fresh_));

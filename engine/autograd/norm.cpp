@@ -1,4 +1,4 @@
-// A norm as kernels take it.
+// A norm as an operand of kernels.
 #include "bantam/engine/autograd/norm.h"
 
 #include <utility>

@@ -7,7 +7,7 @@
 #include <fmt/format.h>
 
 #include "bantam/base/error.h"
-#include "bantam/engine/autograd/pending_gradients.h"
+#include "bantam/engine/autograd/partial_gradients.h"
 #include "bantam/kernels/contracts/elementwise/elementwise.h"
 #include "bantam/kernels/contracts/update/update.h"
 
@@ -33,8 +33,8 @@ Tensor Parameter::value() {
 
 Tensor Parameter::master() const { return arena_->master_.slice(offset_, spec_.shape); }
 Tensor Parameter::gradient() const {
-  if (arena_->pending_->hold(*this)) arena_->pending_->add_up();
-  if (arena_->pending_->holds_narrow(*this)) arena_->pending_->widen(arena_->gradient_, arena_->compute_dtype_);
+  if (arena_->partial_->hold(*this)) arena_->partial_->add_up();
+  if (arena_->partial_->holds_narrow(*this)) arena_->partial_->widen(arena_->gradient_, arena_->compute_dtype_);
   return arena_->gradient_.slice(offset_, spec_.shape);
 }
 Tensor Parameter::gradient() {
@@ -53,11 +53,11 @@ bool Parameter::note_written() {
   return std::exchange(gradient_written_, true);
 }
 Tensor Parameter::gradient_to_overwrite() {
-  arena_->pending_->forget_narrow(*this);
+  arena_->partial_->forget_narrow(*this);
   return arena_->gradient_.slice(offset_, spec_.shape);
 }
 
-ParameterArena::ParameterArena() : pending_(std::make_unique<PendingGradients>()) {}
+ParameterArena::ParameterArena() : partial_(std::make_unique<PartialGradients>()) {}
 
 ParameterArena::~ParameterArena() = default;
 
@@ -76,10 +76,10 @@ void ParameterArena::materialize(const Context& context, std::uint64_t seed) {
     Parameter& parameter = *last;
     parameter.offset_ = slot_elements_;
     const std::int64_t padded =
-        round_up(std::max<std::int64_t>(parameter.shape().elements(), 1), kernels::kSegmentGranule);
-    segment_of_granule_.insert(segment_of_granule_.end(), static_cast<std::size_t>(padded / kernels::kSegmentGranule),
-                               static_cast<std::int32_t>(segments_.size()));
-    segments_.push_back(&parameter);
+        round_up(std::max<std::int64_t>(parameter.shape().elements(), 1), kernels::kSpanGranule);
+    span_of_granule_.insert(span_of_granule_.end(), static_cast<std::size_t>(padded / kernels::kSpanGranule),
+                            static_cast<std::int32_t>(spans_.size()));
+    spans_.push_back(&parameter);
     slot_elements_ += padded;
   }
   compute_dtype_ = context.precision.compute();
@@ -121,13 +121,13 @@ Tensor ParameterArena::add_slot(const Context& context, const char* name, Catego
 }
 
 const Tensor& ParameterArena::gradient() {
-  pending_->add_up();
-  pending_->widen(gradient_, compute_dtype_);
+  partial_->add_up();
+  partial_->widen(gradient_, compute_dtype_);
   return gradient_;
 }
 
 void ParameterArena::begin_accumulation() {
-  pending_->drop();
+  partial_->drop();
   any_written_ = false;
   for (Parameter& parameter : parameters_) parameter.gradient_written_ = parameter.gradient_lent_ = false;
 }
@@ -156,7 +156,7 @@ Buffer& BufferArena::declare(std::string name, Shape shape, float initial) {
   const bool taken = std::ranges::any_of(buffers_, [&](const Buffer& b) { return b.name == name; });
   if (taken) throw ConfigError(fmt::format("two buffers are named '{}'", name));
   Buffer& buffer = buffers_.emplace_back(Buffer{std::move(name), shape, initial, elements_});
-  elements_ += round_up(shape.elements(), kernels::kSegmentGranule);
+  elements_ += round_up(shape.elements(), kernels::kSpanGranule);
   return buffer;
 }
 
@@ -168,17 +168,17 @@ const Buffer* BufferArena::find(std::string_view name) const {
 void BufferArena::materialize(const Context& context) {
   if (elements_ == 0) return;
   current_ = zero_slot(context, elements_, DType::float32, Category::parameter, "buffers/current");
-  pending_ = zero_slot(context, elements_, DType::float32, Category::parameter, "buffers/pending");
+  next_ = zero_slot(context, elements_, DType::float32, Category::parameter, "buffers/next");
   for (const Buffer& buffer : buffers_)
     BANTAM_KERNEL(context.exec, fill, buffer.shape.elements(), DType::float32, buffer.initial, current(buffer).data());
-  reset_pending(context);
+  reset_next(context);
 }
 
 Tensor BufferArena::current(const Buffer& buffer) const { return current_.slice(buffer.offset, buffer.shape); }
-Tensor BufferArena::pending(const Buffer& buffer) const { return pending_.slice(buffer.offset, buffer.shape); }
+Tensor BufferArena::next(const Buffer& buffer) const { return next_.slice(buffer.offset, buffer.shape); }
 
-void BufferArena::reset_pending(const Context& context) {
-  if (elements_ > 0) copy_bytes(pending_.data(), current_.data(), current_.bytes(), context.stream);
+void BufferArena::reset_next(const Context& context) {
+  if (elements_ > 0) copy_bytes(next_.data(), current_.data(), current_.bytes(), context.stream);
 }
 
 }  // namespace bantam

@@ -1,6 +1,6 @@
-// Parameters and buffers of a model in flat arenas: one segment table, parallel slots (master, compute copy, gradient,
+// Parameters and buffers of a model in flat arenas: one span table, parallel slots (master, compute copy, gradient,
 // moments); their initial values, pure functions of (seed, parameter name, shape); and StateRegistry, the one list of
-// all that outlives a step, which checkpoints, comparison and roll-back walk.
+// all that outlives a step, for checkpoints, comparison and roll-back.
 #pragma once
 
 #include <cstdint>
@@ -55,7 +55,7 @@ Initializer make_initializer(std::string_view name, Fans fans);
 std::vector<std::string> initializer_names();
 
 class ParameterArena;
-class PendingGradients;
+class PartialGradients;
 
 /// What a layer declares.
 struct ParameterSpec {
@@ -80,10 +80,10 @@ class Parameter {
   /// What ops read: the compute copy (or the master where there is none), known to the tape as this parameter.
   Tensor value();
   Tensor master() const;
-  /// The float32 gradient, which is added up now where it waits in parts, and made wide where it is narrow: for
+  /// The float32 gradient, from partial sums where there are any, widened where it is narrow: for
   /// reading. After an update it is the last effective batch's, until a backward overwrites it.
   Tensor gradient() const;
-  /// The same, for reading and writing: what the program writes there is what the next Optimizer::update takes (times
+  /// The same, for reading and writing: what the program writes there is what the next Optimizer::update reads (times
   /// the loss scale, where the precision has one). Once a backward of the effective batch has written gradients: zeros
   /// where it did not write this one, and later micro-batches add to it. Before that, what is written counts where the
   /// update comes with no backward at all; a backward that writes this gradient overwrites it, and where one writes
@@ -95,7 +95,7 @@ class Parameter {
   friend class GradientStore;
   /// The gradient's place as somebody who overwrites it needs it: what lies there is forgotten.
   Tensor gradient_to_overwrite();
-  /// A backward, or the program behind one, writes the gradient now; whether it is there already, to be added to.
+  /// A backward, or the program after one, writes the gradient now. Returns whether there is a gradient to add to.
   bool note_written();
 
   ParameterArena* arena_ = nullptr;
@@ -106,7 +106,7 @@ class Parameter {
   bool gradient_lent_ = false;  // to the program, before any was written
 };
 
-/// All parameters of a model, in reverse forward order, each segment a multiple of 128 elements (so 512-byte aligned in
+/// All parameters of a model, in reverse forward order, each span a multiple of 128 elements (so 512-byte aligned in
 /// float32).
 class ParameterArena {
  public:
@@ -133,12 +133,12 @@ class ParameterArena {
   /// Adds a float32 slot of zeros (optimizer state).
   Tensor add_slot(const Context& context, const char* name, Category category = Category::optimizer);
   const Tensor& master() const { return master_; }
-  /// Every gradient, those that wait in parts added up now, and narrow ones made wide: for reading. To write gradients,
+  /// Every gradient, with partial sums added up and narrow ones widened, for reading. To write gradients,
   /// see Parameter::gradient.
   const Tensor& gradient();
   /// The same memory as it is, and what it lacks: for the update.
   const Tensor& gradient_slot() const { return gradient_; }
-  PendingGradients& pending() { return *pending_; }
+  PartialGradients& partial_gradients() { return *partial_; }
   /// Undefined in float32.
   const Tensor& compute() const { return compute_; }
   DType compute_dtype() const { return compute_dtype_; }
@@ -150,23 +150,23 @@ class ParameterArena {
   void end_accumulation(const Context& context);
   /// Rewrites the compute slot from the master (after loading weights).
   void refresh_compute(const Context& context);
-  /// Index of the segment that holds each granule of 128 elements, in slot order, with the parameters' order of
-  /// `segments()`.
-  const std::vector<std::int32_t>& segment_of_granule() const { return segment_of_granule_; }
+  /// Index of the span that holds each granule of 128 elements, in slot order, with the parameters' order of
+  /// `spans()`.
+  const std::vector<std::int32_t>& span_of_granule() const { return span_of_granule_; }
   /// Parameters in slot order (reverse forward order).
-  const std::vector<Parameter*>& segments() const { return segments_; }
+  const std::vector<Parameter*>& spans() const { return spans_; }
 
  private:
   friend class Parameter;
   std::deque<Parameter> parameters_;
-  std::vector<Parameter*> segments_;
-  std::vector<std::int32_t> segment_of_granule_;
+  std::vector<Parameter*> spans_;
+  std::vector<std::int32_t> span_of_granule_;
   std::int64_t slot_elements_ = 0;
   DType compute_dtype_ = DType::float32;
   Tensor master_, gradient_, compute_;
   Stream stream_;
   bool any_written_ = false;  // in the effective batch under way
-  std::unique_ptr<PendingGradients> pending_;
+  std::unique_ptr<PartialGradients> partial_;
 };
 
 /// A float32 state tensor that is not trained: running statistics.
@@ -177,7 +177,7 @@ struct Buffer {
   std::int64_t offset = 0;
 };
 
-/// All buffers of a model: the current values, and pending ones that forward moves and an update makes current.
+/// All buffers of a model: the current values, and the next ones, which forward moves and an update makes current.
 class BufferArena {
  public:
   BufferArena() = default;
@@ -192,16 +192,16 @@ class BufferArena {
   const std::deque<Buffer>& all() const { return buffers_; }
   std::int64_t elements() const { return elements_; }
   const Tensor& current() const { return current_; }
-  const Tensor& pending() const { return pending_; }
+  const Tensor& next() const { return next_; }
   Tensor current(const Buffer& buffer) const;
-  Tensor pending(const Buffer& buffer) const;
-  /// pending = current (after loading).
-  void reset_pending(const Context& context);
+  Tensor next(const Buffer& buffer) const;
+  /// next = current (after loading).
+  void reset_next(const Context& context);
 
  private:
   std::deque<Buffer> buffers_;
   std::int64_t elements_ = 0;
-  Tensor current_, pending_;
+  Tensor current_, next_;
 };
 
 /// One named piece of state: a tensor on the device. A model's are "weights/<parameter>" and "buffers/<buffer>"

@@ -1,4 +1,4 @@
-// Making tensors again from recipes, shared while anybody holds them.
+// Rebuilding tensors from recipes, shared while a copy is alive.
 #include "bantam/engine/autograd/saved_tensor.h"
 
 #include <utility>
@@ -26,7 +26,7 @@ SavedTensor::SavedTensor(const Tensor& tensor)
 
 Tensor SavedTensor::get(const Context& context) const { return recipe_ != nullptr ? recipe_->make(context) : value_; }
 
-Tensor SavedTensor::take(const Context& context) {
+Tensor SavedTensor::unpack(const Context& context) {
   Tensor tensor = get(context);
   value_ = Tensor();
   recipe_.reset();

@@ -1,4 +1,4 @@
-// The reverse walk, and the gradients on their way.
+// The backward pass over a tape, and its store of gradients.
 #include "bantam/engine/autograd/tape.h"
 
 #include <algorithm>
@@ -44,7 +44,7 @@ void GradientStore::add_to_parameter(const Context& context, Parameter& paramete
   BANTAM_KERNEL(context.exec, add, count, DType::float32, target.data, wide.data(), target.data);
 }
 
-Gradient GradientStore::take_gradient(std::uint64_t id) {
+Gradient GradientStore::pop_gradient(std::uint64_t id) {
   const auto found = gradients_.find(id);
   if (found == gradients_.end()) return {};
   Gradient gradient = std::move(found->second);
@@ -52,7 +52,7 @@ Gradient GradientStore::take_gradient(std::uint64_t id) {
   return gradient;
 }
 
-Tensor GradientStore::take(std::uint64_t id) { return take_gradient(id).tensor(context_); }
+Tensor GradientStore::pop(std::uint64_t id) { return pop_gradient(id).tensor(context_); }
 
 void GradientStore::continues(std::uint64_t id, GradientStore& outer, const ValueRef& value) {
   outer_.insert_or_assign(id, Outer{&outer, value.id});
@@ -62,7 +62,7 @@ Tensor GradientStore::sum_so_far(const Context& context, std::uint64_t id, Gradi
   Tensor sum = std::move(here).tensor(context);
   const auto found = outer_.find(id);
   if (found == outer_.end()) return sum;
-  Gradient before = found->second.store->take_gradient(found->second.id);
+  Gradient before = found->second.store->pop_gradient(found->second.id);
   outer_.erase(found);
   return before.defined() ? Gradient(std::move(before).tensor(context), std::move(sum)).tensor(context) : sum;
 }
@@ -74,16 +74,16 @@ ParameterGradient GradientStore::parameter(Parameter& parameter) {
   return {gradient.as<float>(), accumulate};
 }
 
-std::vector<Parameter*> GradientStore::take_written() { return std::exchange(written_, {}); }
+std::vector<Parameter*> GradientStore::pop_written() { return std::exchange(written_, {}); }
 
 void Tape::record(const Context& context, Tensor& output, Backward backward) {
-  record_pieces(context, output,
-                [backward = std::move(backward)](const Context& ctx, Gradient dy, GradientStore& store) {
-                  backward(ctx, std::move(dy).tensor(ctx), store);
-                });
+  record_deferred(context, output,
+                  [backward = std::move(backward)](const Context& ctx, Gradient dy, GradientStore& store) {
+                    backward(ctx, std::move(dy).tensor(ctx), store);
+                  });
 }
 
-void Tape::record_pieces(const Context& context, Tensor& output, PiecesBackward backward) {
+void Tape::record_deferred(const Context& context, Tensor& output, DeferredBackward backward) {
   output.set_value_id(context.runtime->new_value_id());
   output.set_parameter(nullptr);
   set_recipe(output, nullptr);
@@ -111,12 +111,12 @@ void Tape::backward(Context context, Tensor loss, Gradient seed, GradientStore& 
   while (!entries_.empty()) {
     Entry entry = std::move(entries_.back());
     entries_.pop_back();
-    Gradient dy = store.take_gradient(entry.output);
+    Gradient dy = store.pop_gradient(entry.output);
     if (!dy.defined()) continue;
     store.next_ = entries_.empty() ? 0 : entries_.back().output;
     const Context local = context.at(entry.path);
     entry.backward(local, std::move(dy), store);
-    for (Parameter* parameter : store.take_written())
+    for (Parameter* parameter : store.pop_written())
       if (hook_) hook_(*parameter);
   }
 }

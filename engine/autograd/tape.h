@@ -1,5 +1,6 @@
 // Tape: what backward needs, recorded op by op (a Wengert list), walked once in reverse, and Gradient: a value's
-// gradient on its way backwards, as a tensor or in pieces that the op it reaches applies as it reads them.
+// gradient on its way backwards, as a tensor, or deferred: as operands that the op it reaches combines as it reads
+// them.
 #pragma once
 
 #include <cstdint>
@@ -15,37 +16,38 @@
 
 namespace bantam {
 
-/// f'·(value + other): what a residual sum with an activation hands to the ops in front of it. A handle: copies share
-/// the pieces, and whoever makes the tensor first makes it for all. Not thread-safe; one step on one stream.
+/// A tensor, or a deferred gradient f'·(value + other), which the backward of a residual sum with an activation passes
+/// to the ops before it. A handle: copies share the operands, and the first to compute the tensor computes it for all.
+/// Not thread-safe; one step on one stream.
 class Gradient {
  public:
-  struct NormInput;  ///< internal: gradient_pieces.h
-  struct Pieces;     ///< internal: gradient_pieces.h
+  struct NormInput;  ///< internal: gradient_operands.h
+  struct Operands;   ///< internal: gradient_operands.h
 
   Gradient() = default;
   Gradient(Tensor value);  // NOLINT: a tensor is a gradient
   /// value + other, of one shape and type.
   Gradient(Tensor value, Tensor other);
-  /// That of x, from dz.
+  /// The gradient of a norm's input x, from dz.
   Gradient(Tensor dz, NormInput norm);
 
-  bool defined() const { return pieces_ != nullptr; }
-  bool in_pieces() const;
+  bool defined() const { return operands_ != nullptr; }
+  bool is_deferred() const;
   bool of_norm() const;
-  /// Whether others hold these pieces too.
-  bool shared() const { return pieces_.use_count() > 1; }
-  /// To be read, or set to the tensor that was made of them (then without the others).
-  Pieces& pieces() { return *pieces_; }
+  /// Whether other handles share these operands.
+  bool shared() const { return operands_.use_count() > 1; }
+  /// For ops that compute with them; an op that computes the tensor stores it in `value` and clears the others.
+  Operands& operands() { return *operands_; }
   const Tensor& value() const;
 
-  /// This gradient behind the activation f, whose mask is `mask`. Takes this one's place.
+  /// This gradient times f', whose mask is `mask`. Replaces this one.
   Gradient masked(const Context& context, Tensor mask, ActivationFunction f) &&;
-  /// The tensor, in the memory of a piece where nobody else holds that. Takes the last one's memory along: the result
-  /// is its only owner. Throws OutOfMemory.
+  /// The tensor, computed into the memory of an operand where nobody else owns that. Moved out of the last copy, so
+  /// that the result is its only owner. Throws OutOfMemory.
   Tensor tensor(const Context& context) &&;
 
  private:
-  std::shared_ptr<Pieces> pieces_;
+  std::shared_ptr<Operands> operands_;
 };
 
 /// Where a parameter's gradient goes: float32, in the arena. The first write of an effective batch overwrites, later
@@ -55,33 +57,35 @@ struct ParameterGradient {
   bool accumulate = false;
 };
 
-/// Gradients of values during one backward walk.
+/// Gradients of values during one backward pass.
 class GradientStore {
  public:
-  /// Hands in a gradient of a value (ignored where none is wanted). A second one for the same value is added to the
-  /// first, or put beside it where the value's own op comes next; a parameter's goes to the arena, in float32.
+  /// Adds a gradient of a value (ignored where none is wanted). A second one for the same value is summed with the
+  /// first, or kept as its `other` operand where the value's own op comes next; a parameter's goes to the arena, in
+  /// float32.
   void add(const Context& context, const ValueRef& value, Gradient gradient);
-  /// Whether the op that made the value is the next of the walk. Gradients may stay in pieces until then, and no
-  /// longer: the tensors they are made of wait as well.
+  /// Whether the op that made the value is the next that backward runs. Gradients are deferred no longer than that, because their
+  /// operands stay alive.
   bool comes_next(const ValueRef& value) const { return value.id != 0 && value.id == next_; }
-  /// Takes the gradient of a value out, after the walk; undefined where nothing flowed. Of one that an op left in
-  /// pieces the tensor is made now, as the walk's context says.
-  Tensor take(std::uint64_t id);
-  /// This store is an inner walk's (recompute), in which `id` stands for a value of the outer one. Gradients are added
-  /// in the order that they would have without the inner walk: a second one of `id` to what `outer` holds of `value`
-  /// and the first. What then is here stands for all of them; a single one is left to be added to the outer one's.
+  /// Removes the gradient of a value from the store and returns it, after backward; undefined where nothing flowed. A
+  /// deferred gradient is computed now, in the context of the backward pass.
+  Tensor pop(std::uint64_t id);
+  /// This store belongs to the backward of a recomputed segment, in which `id` stands for a value of the outer one.
+  /// Gradients are summed in the same order as without recompute: a second one of `id` is added to the sum of `outer`'s
+  /// gradient of `value` and the first. This store then has the whole sum; a single gradient of `id` is still to be
+  /// added to the outer one's.
   void continues(std::uint64_t id, GradientStore& outer, const ValueRef& value);
   /// The destination for a parameter's gradient, and tells the parameter that it is written now.
   ParameterGradient parameter(Parameter& parameter);
-  /// Says that a parameter's gradient was written by an inner walk (recompute).
+  /// Notes that the backward of a recomputed segment wrote a parameter's gradient.
   void note_written(Parameter& parameter) { written_.push_back(&parameter); }
   /// Parameters written since the last call.
-  std::vector<Parameter*> take_written();
+  std::vector<Parameter*> pop_written();
 
  private:
-  friend class Tape;  // says which op comes next
+  friend class Tape;  // sets which op comes next
   void add_to_parameter(const Context& context, Parameter& parameter, const Tensor& gradient);
-  Gradient take_gradient(std::uint64_t id);
+  Gradient pop_gradient(std::uint64_t id);
   Tensor sum_so_far(const Context& context, std::uint64_t id, Gradient here);
 
   struct Outer {
@@ -89,7 +93,7 @@ class GradientStore {
     std::uint64_t id = 0;
   };
   std::unordered_map<std::uint64_t, Outer> outer_;  // by own id, until the sum was taken over
-  Context context_;                                 // of the walk
+  Context context_;                                 // of the backward pass
   std::vector<Parameter*> written_;
   std::unordered_map<std::uint64_t, Gradient> gradients_;
   std::uint64_t next_ = 0;
@@ -99,20 +103,20 @@ class GradientStore {
 class Tape {
  public:
   /// Computes inputs' gradients from the output's. May reuse `dy`'s memory where it is its sole owner. The context has
-  /// the path under which the op was recorded, no tape, and the pass of the walk.
+  /// the path under which the op was recorded, no tape, and the pass of `backward`.
   using Backward = std::function<void(const Context&, Tensor dy, GradientStore&)>;
-  /// The same, of an op that takes a gradient in pieces.
-  using PiecesBackward = std::function<void(const Context&, Gradient dy, GradientStore&)>;
+  /// The same, of an op that accepts a deferred gradient.
+  using DeferredBackward = std::function<void(const Context&, Gradient dy, GradientStore&)>;
   /// Told each time a parameter's gradient is written: in the backward order, once for each op that reads the
   /// parameter.
   using ParameterHook = std::function<void(Parameter&)>;
 
-  /// Gives `output` an identity and stores the closure, which holds only what backward reads.
+  /// Assigns `output` an identity and stores the closure, which captures only what backward reads.
   void record(const Context& context, Tensor& output, Backward backward);
-  void record_pieces(const Context& context, Tensor& output, PiecesBackward backward);
+  void record_deferred(const Context& context, Tensor& output, DeferredBackward backward);
 
-  /// Walks the list once in reverse from `loss`, whose gradient is `seed` (a tensor of loss's shape), freeing each
-  /// entry as it goes. Gradients of leaves (values with an identity that no op here made) are left in the returned
+  /// Runs the list once in reverse from `loss`, whose gradient is `seed` (a tensor of loss's shape), freeing each
+  /// entry as it goes. Gradients of leaf values (those with an identity that no op here made) stay in the returned
   /// store. Throws Error where loss was not recorded here.
   GradientStore backward(Context context, Tensor loss, Gradient seed);
   /// The same into a store that is there (GradientStore::continues).
@@ -125,7 +129,7 @@ class Tape {
   struct Entry {
     std::uint64_t output;
     const char* path;
-    PiecesBackward backward;
+    DeferredBackward backward;
   };
   std::vector<Entry> entries_;
   ParameterHook hook_;

@@ -1,4 +1,4 @@
-// Storage that gives itself back in stream order, views, and copies to the host.
+// Storage that is released in stream order, views, and copies to the host.
 #include "bantam/engine/autograd/tensor.h"
 
 #include <fmt/format.h>

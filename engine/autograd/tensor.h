@@ -1,5 +1,5 @@
 // Tensor: shared storage on a device, with a shape and an element type. Always contiguous; images are NHWC. TensorMap:
-// a few tensors by name, what a batch is made of; and TensorFacts, what is known of them beforehand.
+// a few tensors by name, what a batch is made of; and TensorFacts, their shapes and types before there is a batch.
 #pragma once
 
 #include <cstddef>
@@ -24,8 +24,8 @@ namespace bantam {
 class Parameter;
 struct TensorNotes;
 
-/// Bytes on a device, given back in stream order when the last tensor that shares them is gone. Memory from elsewhere
-/// is welcome: give a deleter of your own.
+/// Bytes on a device, released in stream order with the last tensor that shares them. Memory from elsewhere comes with
+/// a deleter of its own.
 class Storage {
  public:
   using Deleter = std::function<void(void*)>;

@@ -1,4 +1,4 @@
-// TensorNotes: what travels with a tensor from the op that wrote it to the ops that read it.
+// TensorNotes: metadata that a tensor carries from the op that wrote it to the ops that read it.
 #pragma once
 
 #include <memory>
@@ -19,8 +19,8 @@ struct BatchStatistics {
 };
 
 /// Deferred normalisation: the tensor's memory is a batch norm's input, its value the norm's output. Only sums read
-/// such tensors, and pointwise convolutions after a fusion that defers its norm; `lower` (graph.h) sees to it that
-/// nobody else gets one.
+/// such tensors, and pointwise convolutions after a fusion that defers its norm; `lower` (graph.h) ensures that no
+/// other op reads one.
 struct DeferredNorm {
   SavedTensor input;  ///< what backward keeps of the memory; undefined where nothing is recorded
   Norm norm;          ///< with the batch's statistics

@@ -1,4 +1,4 @@
-// The fused end of a classifier as a layer, and where it takes the place of others.
+// The fused end of a classifier as a layer, and where it replaces others.
 #include "bantam/engine/ops/classifier_head.h"
 
 #include <string>
@@ -44,7 +44,7 @@ NodeId match(const Graph& graph, NodeId first, const FusionTarget& target) {
   if (hidden == nullptr || logits == nullptr) return 0;
   const Shape& input = graph.node(graph.node(first).inputs[0]).output;
   const kernels::ClassifierHeadShape shape{1, input[0], hidden->units, logits->units};
-  return kernels::classifier_head_takes(shape, target.compute) ? first + 1 : 0;
+  return kernels::classifier_head_supports(shape, target.compute) ? first + 1 : 0;
 }
 
 std::unique_ptr<BoundLayer> bind(const Graph& graph, const Fusion& fusion, ParameterArena& parameters, BufferArena&) {

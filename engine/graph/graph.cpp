@@ -14,7 +14,8 @@ Graph::Graph(Shape input) {
   names_.insert("input");
 }
 
-/// The kind, else with the first number that is free. No name is ever free again, so counting goes on where it stopped.
+/// The kind, else with the first number that is free. No name is ever free again, so counting continues where it
+/// stopped.
 std::string Graph::unused_name(const std::string& kind) {
   std::string name = kind;
   int& number = numbers_of_kind_.try_emplace(kind, 1).first->second;

@@ -34,10 +34,10 @@ class Graph {
 
   NodeId input() const { return 0; }
   NodeId output() const { return static_cast<NodeId>(nodes_.size()) - 1; }
-  /// An empty name gives "<kind>", then "<kind>_2", … . Throws ConfigError for a name taken, ShapeError (with the
+  /// An empty name becomes "<kind>", then "<kind>_2", … . Throws ConfigError for a name in use, ShapeError (with the
   /// node's name) where inputs do not fit.
   NodeId add(std::string name, LayerPtr layer, std::vector<NodeId> inputs);
-  /// Behind the last node: a chain, as Keras' Sequential.
+  /// After the last node: a chain, as Keras' Sequential.
   NodeId add(LayerPtr layer) { return add("", std::move(layer), {output()}); }
   NodeId add(std::string name, LayerPtr layer) { return add(std::move(name), std::move(layer), {output()}); }
 
@@ -45,7 +45,7 @@ class Graph {
   const GraphNode& node(NodeId node) const { return nodes_[static_cast<std::size_t>(node)]; }
   const Shape& input_shape() const { return nodes_.front().output; }
   const Shape& output_shape() const { return nodes_.back().output; }
-  /// What the node's layer is given, without the batch axis.
+  /// Shapes of the node's inputs, without the batch axis.
   std::vector<Shape> input_shapes(NodeId node) const;
   /// The only node that reads `node`, and does so once; 0 where there is none such.
   NodeId only_reader(NodeId node) const;

@@ -82,7 +82,7 @@ std::vector<NamedSegment> resolve_entry(const Graph& graph, const std::string& e
   }
   for (const NamedSegment& segment : found)
     if (segment.first < segment.last && leaks(graph, segment.first, segment.last))
-      throw ConfigError(fmt::format("recompute: more than one value leaves {} '{}'; name layers within it",
+      throw ConfigError(fmt::format("recompute: more than one value is read outside {} '{}'; name layers within it",
                                     dots == std::string::npos ? "block" : "segment", entry));
   return found;
 }
@@ -109,7 +109,7 @@ bool worth_recomputing(const Graph& graph, NodeId node) {
   return !graph.node(node).layer->cheap(graph.input_shapes(node));
 }
 
-/// Every block as a whole, or node by node where more than one value leaves it.
+/// Every block as a whole, or node by node where more than one of its values is read outside.
 std::vector<NamedSegment> all_segments(const Graph& graph) {
   std::vector<NamedSegment> segments;
   for (const NamedSegment& run : block_runs(graph)) {
@@ -123,7 +123,7 @@ std::vector<NamedSegment> all_segments(const Graph& graph) {
   return segments;
 }
 
-/// Segments that cut a fusion take all of it in, with the node that its last norm is deferred to, but stop before one
+/// Segments that cut a fusion include all of it, with the node that its last norm is deferred to, but stop before one
 /// that computes the loss. Where two cut the same, it belongs to the first, and the second begins after it: both as one
 /// would keep less, but need it all at once. Those that then have no nodes left are dropped.
 std::vector<NamedSegment> widened(const std::vector<NamedSegment>& segments, std::span<const Fusion> fusions) {
@@ -160,8 +160,8 @@ std::vector<NodePlan> operations(const ProgramSegment& segment, std::span<const 
   return nodes;
 }
 
-/// Which operations leave their norm to its only reader. What ends a recomputed segment, or enters one, has to be there
-/// as it is.
+/// Defers norms to their only readers. The last value of a checkpoint segment, and the values that it reads, must be
+/// written as they are.
 void defer_norms(const Graph& graph, StepProgram& program) {
   const auto recomputed_with = [&](NodeId node) {  // -1: runs once
     const NodePlan& plan = program.plan_of(node);
@@ -212,7 +212,7 @@ StepProgram lower(const Graph& graph, const RecomputeOptions& recompute, std::sp
     for (NodePlan& plan : segment.nodes) {
       plan.segment = static_cast<int>(program.segments.size());
       plan.recomputed = segment.recompute;
-      plan.derive = segment.recompute ? recompute.derives_again() : recompute.derives();
+      plan.derive = segment.recompute ? recompute.derives_in_recompute() : recompute.derives();
     }
     NodePlan& last = segment.nodes.back();
     last.ends_segment = segment.recompute && may_skip_output(graph, recompute, last);

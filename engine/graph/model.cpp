@@ -160,15 +160,15 @@ Tensor Model::run_recomputed(const Context& context, int position, std::vector<T
     if (notes != nullptr && notes->statistics != nullptr) set_statistics(y, *notes->statistics);
   }
   saved.replay();
-  context.tape->record_pieces(context, y,
-                              [this, position, kept, saved, random = context.random, pass = context.pass](
-                                  const Context& ctx, Gradient dy, GradientStore& store) mutable {
-                                Context again = ctx;
-                                again.pass = pass == Pass::evaluate ? Pass::evaluate : Pass::recompute;
-                                again.random = random;
-                                again.step.saved = &saved;
-                                recompute(again, position, kept, std::move(dy), store);
-                              });
+  context.tape->record_deferred(context, y,
+                                [this, position, kept, saved, random = context.random, pass = context.pass](
+                                    const Context& ctx, Gradient dy, GradientStore& store) mutable {
+                                  Context again = ctx;
+                                  again.pass = pass == Pass::evaluate ? Pass::evaluate : Pass::recompute;
+                                  again.random = random;
+                                  again.step.saved = &saved;
+                                  recompute(again, position, kept, std::move(dy), store);
+                                });
   return y;
 }
 
@@ -179,14 +179,14 @@ void Model::recompute(const Context& context, int position, std::vector<SavedTen
   tape.set_parameter_hook([&store](Parameter& parameter) { store.note_written(parameter); });
   Context taped = context;
   taped.tape = &tape;
-  std::vector<Tensor> held, local(graph_.nodes().size());
+  std::vector<Tensor> kept, local(graph_.nodes().size());
   std::vector<std::uint64_t> ids(inputs.size(), 0);
   for (std::size_t i = 0; i < inputs.size(); ++i) {
-    held.push_back(inputs[i].take(context));  // held: no op of the segment may work in place on what others may read
-    Tensor input = held.back().view(inputs[i].shape());
+    kept.push_back(inputs[i].unpack(context));  // kept: no op of the segment may work in place on what others may read
+    Tensor input = kept.back().view(inputs[i].shape());
     const ValueRef& ref = inputs[i].ref();
     if (wants_gradient(ref)) {
-      // A layer that passes its input on gives two nodes one value: then it is one here, too.
+      // A layer that passes its input on makes two nodes share one value: then it is one here, too.
       const auto same = std::ranges::find(inputs.begin(), inputs.begin() + static_cast<std::ptrdiff_t>(i), ref.id,
                                           [](const SavedTensor& input) { return input.ref().id; });
       const auto first = static_cast<std::size_t>(same - inputs.begin());
@@ -201,7 +201,7 @@ void Model::recompute(const Context& context, int position, std::vector<SavedTen
     output = run_nodes(taped, position, local);
   }
   local.clear();
-  held.clear();
+  kept.clear();
   const auto passed_through = std::ranges::find(ids, output.value_id());
   if (output.value_id() != 0 && passed_through != ids.end()) {  // nothing was done to the input
     store.add(context, inputs[static_cast<std::size_t>(passed_through - ids.begin())].ref(),
@@ -214,7 +214,7 @@ void Model::recompute(const Context& context, int position, std::vector<SavedTen
     if (ids[i] != 0) inner.continues(ids[i], store, inputs[i].ref());
   tape.backward(taped, std::move(output), std::move(dy), inner);
   for (std::size_t i = 0; i < inputs.size(); ++i)
-    if (Tensor dx = inner.take(ids[i]); ids[i] != 0 && dx.defined()) store.add(context, inputs[i].ref(), std::move(dx));
+    if (Tensor dx = inner.pop(ids[i]); ids[i] != 0 && dx.defined()) store.add(context, inputs[i].ref(), std::move(dx));
 }
 
 void Model::register_state(StateRegistry& registry) {
@@ -223,7 +223,7 @@ void Model::register_state(StateRegistry& registry) {
   registry.on_load([this] {
     const Context setup = context(Pass::train);
     parameters_.refresh_compute(setup);
-    buffers_.reset_pending(setup);
+    buffers_.reset_next(setup);
   });
 }
 

@@ -73,7 +73,7 @@ class Model {
   Tensor run_nodes(const Context& context, int position, std::vector<Tensor>& values);
   /// The same without a tape; records that backward recomputes the segment.
   Tensor run_recomputed(const Context& context, int position, std::vector<Tensor>& values);
-  /// Recomputes a segment from what was kept of its inputs, and walks it backwards.
+  /// Recomputes a segment from its saved inputs, and runs its backward.
   void recompute(const Context& context, int position, std::vector<SavedTensor>& inputs, Gradient dy,
                  GradientStore& store);
 

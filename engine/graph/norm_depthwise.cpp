@@ -34,7 +34,7 @@ NodeId match(const Graph& graph, NodeId first, const FusionTarget&) {
   if (in.rank() != 3) return 0;
   const kernels::DepthwiseConv2dShape shape =
       ops::depthwise_conv2d_shape("depthwise_conv2d", in.prepend(1), middle->multiplier, window_of(*middle));
-  return kernels::norm_depthwise_takes(shape, activation_of(*before), activation_of(*after)) ? first + 2 : 0;
+  return kernels::norm_depthwise_supports(shape, activation_of(*before), activation_of(*after)) ? first + 2 : 0;
 }
 
 /// The batch norm of a node, whose parameters and buffers go by its name.
@@ -84,8 +84,8 @@ bool defers_norm(const Graph& graph, const Fusion& fusion, const FusionTarget& t
   const Shape& in = graph.node(fusion.last).output;
   const Padding pad = window_of(*product).resolve("conv2d", in[0], in[1]);
   return pad.top + pad.bottom + pad.left + pad.right == 0 &&
-         kernels::pointwise_norm_takes({in[0] * in[1], in[2], product->filters}, target.compute,
-                                       activation_of(*options_at<BatchNormOptions>(graph, fusion.last)));
+         kernels::pointwise_norm_supports({in[0] * in[1], in[2], product->filters}, target.compute,
+                                          activation_of(*options_at<BatchNormOptions>(graph, fusion.last)));
 }
 
 }  // namespace

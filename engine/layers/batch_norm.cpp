@@ -1,4 +1,4 @@
-// Batch normalisation with its running statistics, and the activation behind it.
+// Batch normalisation with its running statistics, and the activation after it.
 #include "bantam/engine/ops/batch_norm.h"
 
 #include "bantam/engine/layers/bound_norm.h"

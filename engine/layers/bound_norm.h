@@ -31,8 +31,8 @@ class BoundNorm : public NormSource {
             .shift = shift_ != nullptr ? shift_->value() : Tensor(),
             .running_mean = buffers_.current(mean_),
             .running_variance = buffers_.current(variance_),
-            .next_running_mean = buffers_.pending(mean_),
-            .next_running_variance = buffers_.pending(variance_),
+            .next_running_mean = buffers_.next(mean_),
+            .next_running_variance = buffers_.next(variance_),
             .epsilon = epsilon_,
             .running = running_,
             .activation = activation_};

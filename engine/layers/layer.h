@@ -2,7 +2,8 @@
 //
 // A program's own layer derives from Layer and BoundLayer and overrides kind, output_shape, bind and forward; that is
 // enough to train with it. The other functions of Layer declare what the engine may do with the layer beyond calling
-// forward. Their defaults promise nothing, so a layer that is silent is never wrong, only slower or not known to plans.
+// forward. Their defaults promise nothing: a layer that overrides none of them trains correctly, only slower or without
+// a plan.
 #pragma once
 
 #include <memory>
@@ -19,7 +20,7 @@ namespace bantam {
 
 struct NodeTraits;
 
-/// What a layer is given to declare its parameters and buffers: names are put behind the layer's path.
+/// Declares a layer's parameters and buffers: names are prefixed with the layer's path.
 class LayerScope {
  public:
   LayerScope(std::string path, ParameterArena& parameters, BufferArena& buffers)
@@ -54,7 +55,7 @@ class Layer {
   virtual std::string_view kind() const = 0;
   /// Throws ShapeError (what was expected, what came) where the inputs do not fit.
   virtual Shape output_shape(std::span<const Shape> inputs) const = 0;
-  /// Declares parameters and buffers in `scope`, and gives what runs.
+  /// Declares parameters and buffers in `scope`, and returns what runs.
   virtual std::unique_ptr<BoundLayer> bind(LayerScope& scope, BufferArena& buffers,
                                            std::span<const Shape> inputs) const = 0;
   /// Whether forward, and the backward that it records, may run on a meta device (Context::device.meta): the memory of
@@ -75,10 +76,11 @@ class Layer {
   /// For the engine's own layers: what they can do with their neighbours (node_plan.h). A program's need not say
   /// anything.
   virtual NodeTraits traits() const;
-  /// Whether a sample's output in training depends on the others of its micro-batch: smaller micro-batches then give
+  /// Whether a sample's output in training depends on the others of its micro-batch: smaller micro-batches then compute
   /// another function.
   virtual bool uses_batch_statistics() const { return false; }
-  /// What its factory (layers.h) was given, where that was an `Options`, else null: what patterns (fusion.h) look at.
+  /// The options that its factory (layers.h) received, where they are an `Options`, else null. Patterns (fusion.h) read
+  /// them.
   template <class Options>
   const Options* options() const {
     const Described described = describe();

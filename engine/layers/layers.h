@@ -70,7 +70,8 @@ struct DropoutOptions {
 };
 /// The same elements in the same order under another shape: a view, which copies nothing.
 struct ReshapeOptions {
-  /// Extents without the batch axis, one to seven. One of them may be -1: what the others leave of the elements.
+  /// Extents without the batch axis, one to seven. One of them may be -1: the number of elements divided by the other
+  /// extents.
   std::vector<std::int64_t> shape;
 };
 

@@ -65,7 +65,7 @@ class Loss {
   /// Its name in a configuration: "softmax_cross_entropy".
   virtual std::string_view kind() const = 0;
   /// The tensors that forward reads from a batch, for a model whose output is `output` (without the batch axis). Throws
-  /// ShapeError saying what was expected where the loss does not take such an output.
+  /// ShapeError saying what was expected where the loss does not accept such an output.
   virtual std::vector<TensorFacts> targets(const Shape& output) const = 0;
   /// output (batch, …) of the type that the model computes in, and the batch's tensors by name, as `targets` describes
   /// them, → the loss, a float32 scalar on the device. Adds to call.sums. Where `records(context, {&output})`, it

@@ -1,11 +1,10 @@
 // Softmax cross-entropy as a Loss, and the table.
-#include "bantam/engine/layers/loss.h"
-
 #include <string>
 
 #include <fmt/format.h>
 
 #include "bantam/base/error.h"
+#include "bantam/engine/layers/loss.h"
 #include "bantam/kernels/contracts/head/softmax_cross_entropy.h"
 
 namespace bantam {
@@ -20,7 +19,7 @@ class SoftmaxCrossEntropy : public Loss {
   std::vector<TensorFacts> targets(const Shape& output) const override {
     if (output.rank() != 1)
       throw ShapeError(
-          fmt::format("a model ends with one value a class, as dense: {{units: classes}} gives; this ends with {}",
+          fmt::format("a model ends with one value a class, as that of dense: {{units: classes}}; this ends with {}",
                       to_string(output)));
     return {{.name = std::string(kLabels), .dtype = DType::int32, .classes = output[0]}};
   }

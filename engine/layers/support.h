@@ -16,8 +16,8 @@
 
 namespace bantam::layers {
 
-/// What holds for every layer of the engine: its ops leave memory alone on meta devices, and only the op that writes
-/// its output runs under the node's plan.
+/// What every layer of the engine guarantees: its ops read and write no memory on meta devices, and only the op that
+/// writes its output runs under the node's plan.
 class BuiltInLayer : public Layer {
  public:
   bool supports_meta() const override { return true; }
@@ -38,7 +38,7 @@ inline const Shape& single_image(std::string_view kind, std::span<const Shape> i
   return shape;
 }
 
-/// Height and width behind a window.
+/// Output height and width of a window.
 inline Extent2d window_output(const char* op, const Shape& image, const Window2d& window) {
   const Padding pad = window.resolve(op, image[0], image[1]);
   using kernels::window_positions;

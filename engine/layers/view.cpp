@@ -1,4 +1,4 @@
-// Layers that only look at their input under another shape.
+// Layers that return a view of their input with another shape.
 #include <algorithm>
 
 #include <fmt/ranges.h>
@@ -26,7 +26,7 @@ class ReshapeLayer : public BuiltInLayer {
 
   Shape output_shape(std::span<const Shape> inputs) const override {
     const Shape& in = single(kind(), inputs);
-    std::int64_t rest = in.elements();  // what the extents so far leave
+    std::int64_t rest = in.elements();  // elements divided by the extents so far
     bool fits = true;
     for (const std::int64_t extent : checked_extents()) {
       if (extent == -1) continue;

@@ -1,9 +1,8 @@
 // Activation: backward keeps bits, or x or y, whichever its formula reads.
-#include "bantam/engine/ops/ops.h"
-
-#include "bantam/engine/autograd/saved_tensor.h"
 #include "bantam/engine/autograd/gradient_target.h"
+#include "bantam/engine/autograd/saved_tensor.h"
 #include "bantam/engine/ops/masked_activation.h"
+#include "bantam/engine/ops/ops.h"
 #include "bantam/kernels/contracts/elementwise/piecewise.h"
 
 namespace bantam::ops {
@@ -30,7 +29,7 @@ Tensor activation(const Context& context, Tensor x, Activation kind, float slope
   if (!keeps_input) saved = SavedTensor(y);
   context.tape->record(context, y, [=](const Context& ctx, Tensor dy, GradientStore& store) mutable {
     Tensor dx = reuse_or_allocate(ctx, dy);
-    const Tensor read = saved.take(ctx);
+    const Tensor read = saved.unpack(ctx);
     BANTAM_KERNEL(ctx.exec, activation_grad, kind, slope, dy.elements(), dy.dtype(), read.data(), dy.data(), dx.data());
     store.add(ctx, x_ref, std::move(dx));
   });

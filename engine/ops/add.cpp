@@ -1,12 +1,11 @@
-// Add: both inputs get dy itself, or what the activation behind it leaves of dy.
-#include "bantam/engine/ops/ops.h"
-
+// Add: both inputs receive dy, or dy times the derivative of the activation.
 #include <fmt/format.h>
 
 #include "bantam/base/error.h"
 #include "bantam/engine/autograd/tape.h"
 #include "bantam/engine/autograd/tensor_notes.h"
 #include "bantam/engine/ops/masked_activation.h"
+#include "bantam/engine/ops/ops.h"
 #include "bantam/kernels/contracts/elementwise/elementwise.h"
 #include "bantam/kernels/contracts/elementwise/piecewise.h"
 
@@ -33,7 +32,7 @@ Tensor add(const Context& context, Tensor a, Tensor b, ActivationFunction f) {
     BANTAM_KERNEL(context.exec, add, a.elements(), a.dtype(), a.data(), b.data(), y.data());
   if (!records(context, {&a, &b})) return y;
   const ValueRef a_ref = a, b_ref = b;
-  context.tape->record_pieces(context, y, [=](const Context& ctx, Gradient dy, GradientStore& store) {
+  context.tape->record_deferred(context, y, [=](const Context& ctx, Gradient dy, GradientStore& store) {
     if (!store.comes_next(a_ref) && !store.comes_next(b_ref)) dy = std::move(dy).tensor(ctx);
     store.add(ctx, a_ref, dy);
     store.add(ctx, b_ref, std::move(dy));

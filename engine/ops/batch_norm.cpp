@@ -1,11 +1,11 @@
-// Batch norm: backward keeps x (or how to make it) and the batch's mean and inverse deviation; the output is made from
+// Batch norm: backward keeps x (or its recipe) and the batch's mean and inverse deviation; the output is made from
 // them in one pass.
 #include "bantam/engine/ops/batch_norm.h"
 
 #include <fmt/format.h>
 
 #include "bantam/base/error.h"
-#include "bantam/engine/autograd/gradient_pieces.h"
+#include "bantam/engine/autograd/gradient_operands.h"
 #include "bantam/engine/autograd/gradient_target.h"
 #include "bantam/engine/autograd/saved_tensor.h"
 #include "bantam/engine/autograd/tape.h"
@@ -83,9 +83,9 @@ Targets targets(const Context& context, const Call& call, GradientStore& store) 
   return to;
 }
 
-void hand_on(const Context& context, const Call& call, const ValueRef& x, Targets to, GradientStore& store) {
-  to.scale.hand_on(context, call.norm.scale, store);
-  to.shift.hand_on(context, call.norm.shift, store);
+void add_to(const Context& context, const Call& call, const ValueRef& x, Targets to, GradientStore& store) {
+  to.scale.add_to(context, call.norm.scale, store);
+  to.shift.add_to(context, call.norm.shift, store);
   if (to.dx.defined()) store.add(context, x, std::move(to.dx));
 }
 
@@ -93,22 +93,22 @@ void backward(const Context& context, const Call& call, SavedTensor& saved, cons
   Targets to = targets(context, call, store);
   if (wants_gradient(saved.ref())) to.dx = reuse_or_allocate(context, dy);
   {
-    const Tensor x = saved.take(context);
+    const Tensor x = saved.unpack(context);
     const Scratch scratch = call.scratch(context);
     BANTAM_KERNEL(context.exec, batch_norm_backward_training, call.shape, call.dtype, call.norm.operand(x), dy.data(),
                   to.get(), scratch.get());
   }
-  hand_on(context, call, saved.ref(), std::move(to), store);
+  add_to(context, call, saved.ref(), std::move(to), store);
 }
 
-/// The same from a gradient in pieces: the pass that sums over dy makes it, for whoever else waits for it too. It goes
-/// into the memory of a piece that nobody else holds, and dx into the other's.
-void backward_in_pieces(const Context& context, const Call& call, SavedTensor& saved, Gradient gradient,
-                        GradientStore& store) {
-  Gradient::Pieces& pieces = gradient.pieces();
-  Tensor value = std::move(pieces.value), other = std::move(pieces.other), mask = std::move(pieces.mask);
+/// The same from a deferred gradient: the pass that sums over dy also computes it, for its other owners too. It is
+/// written to the memory of an operand that nobody else owns, and dx to the other's.
+void backward_deferred(const Context& context, const Call& call, SavedTensor& saved, Gradient gradient,
+                       GradientStore& store) {
+  Gradient::Operands& operands = gradient.operands();
+  Tensor value = std::move(operands.value), other = std::move(operands.other), mask = std::move(operands.mask);
   const kernels::SumGradient in{value.data(), other.defined() ? other.data() : nullptr,
-                                mask.defined() ? mask.as<std::uint8_t>() : nullptr, pieces.f};
+                                mask.defined() ? mask.as<std::uint8_t>() : nullptr, operands.f};
   const bool swap = !value.sole_owner() && other.defined() && other.sole_owner();
   Targets to = targets(context, call, store);
   Tensor dz = reuse_or_allocate(context, swap ? other : value);
@@ -118,14 +118,14 @@ void backward_in_pieces(const Context& context, const Call& call, SavedTensor& s
                            : (gradient.shared() ? context.allocate(dz.shape(), dz.dtype()) : dz.view(dz.shape()));
   }
   {
-    const Tensor x = saved.take(context);
+    const Tensor x = saved.unpack(context);
     const Scratch scratch = call.scratch(context);
     BANTAM_KERNEL(context.exec, batch_norm_add_grad, call.shape, call.dtype, in, call.norm.operand(x), dz.data(),
                   to.get(), scratch.get());
   }
-  pieces.value = std::move(dz);
+  operands.value = std::move(dz);
   value = other = mask = Tensor();
-  hand_on(context, call, saved.ref(), std::move(to), store);
+  add_to(context, call, saved.ref(), std::move(to), store);
 }
 
 }  // namespace
@@ -139,7 +139,7 @@ Norm norm_of_batch(const Context& context, const Norm& norm, std::int64_t channe
   Norm result = norm.of_batch({}, {});
   for (Tensor* vector : {&result.mean, &result.inv_std}) {
     if (context.replays()) {
-      *vector = saved->take();
+      *vector = saved->next();
       continue;
     }
     *vector = known == nullptr         ? context.allocate({channels}, DType::float32)
@@ -166,12 +166,12 @@ Tensor batch_norm(const Context& context, const Tensor& x, const Norm& norm) {
   forward_training(context, call, x, written ? y : Tensor());
   const SavedTensor saved = recorded ? SavedTensor(x) : SavedTensor();
   if (recorded)
-    context.tape->record_pieces(context, y,
-                                [=, x = saved](const Context& ctx, Gradient dy, GradientStore& store) mutable {
-                                  if (dy.in_pieces() && call.norm.activation.kind == Activation::none)
-                                    return backward_in_pieces(ctx, call, x, std::move(dy), store);
-                                  backward(ctx, call, x, std::move(dy).tensor(ctx), store);
-                                });
+    context.tape->record_deferred(context, y,
+                                  [=, x = saved](const Context& ctx, Gradient dy, GradientStore& store) mutable {
+                                    if (dy.is_deferred() && call.norm.activation.kind == Activation::none)
+                                      return backward_deferred(ctx, call, x, std::move(dy), store);
+                                    backward(ctx, call, x, std::move(dy).tensor(ctx), store);
+                                  });
   if (deferred)
     set_deferred_norm(y, {saved, call.norm});
   else if (recorded)

@@ -21,8 +21,8 @@ Tensor batch_norm(const Context& context, const Tensor& x, const Norm& norm);
 /// For ops with norms in them: whether the statistics of the norm that reads x are there already: x has them, or the
 /// first pass of a checkpoint segment saved them.
 bool has_statistics(const Context& context, const Tensor& x);
-/// `norm` over this batch: with the statistics of the first pass where a segment is recomputed, with `known` ones, or
-/// with new tensors (C) for a kernel to write. In a segment's first pass they are saved.
+/// `norm` over this batch: with the statistics of the first pass where a segment is recomputed, with those in `known`,
+/// or with new tensors (C) for a kernel to write. In a segment's first pass they are saved.
 Norm norm_of_batch(const Context& context, const Norm& norm, std::int64_t channels,
                    const BatchStatistics* known = nullptr);
 

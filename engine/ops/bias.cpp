@@ -1,12 +1,12 @@
 // Bias: db is a sum over rows, dx is dy itself.
-#include "bantam/engine/ops/ops.h"
+#include "bantam/kernels/contracts/elementwise/bias.h"
 
 #include <fmt/format.h>
 
 #include "bantam/base/error.h"
-#include "bantam/engine/autograd/tape.h"
 #include "bantam/engine/autograd/gradient_target.h"
-#include "bantam/kernels/contracts/elementwise/bias.h"
+#include "bantam/engine/autograd/tape.h"
+#include "bantam/engine/ops/ops.h"
 
 namespace bantam::ops {
 
@@ -25,7 +25,7 @@ Tensor bias_add(const Context& context, Tensor x, const Tensor& b) {
     if (FloatGradient db(ctx, b, store); db.data != nullptr) {
       const Scratch scratch = ctx.scratch(kernels::bias_grad_workspace_bytes(rows, channels, ctx.device.kind));
       BANTAM_KERNEL(ctx.exec, bias_grad, rows, channels, dy.dtype(), dy.data(), db.data, db.accumulate, scratch.get());
-      db.hand_on(ctx, b, store);
+      db.add_to(ctx, b, store);
     }
     store.add(ctx, x_ref, std::move(dy));
   });

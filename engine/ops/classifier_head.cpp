@@ -6,9 +6,9 @@
 #include <fmt/format.h>
 
 #include "bantam/base/error.h"
+#include "bantam/engine/autograd/gradient_target.h"
 #include "bantam/engine/autograd/saved_tensor.h"
 #include "bantam/engine/autograd/tape.h"
-#include "bantam/engine/autograd/gradient_target.h"
 #include "bantam/kernels/contracts/head/classifier_head.h"
 #include "bantam/kernels/contracts/head/softmax_cross_entropy.h"
 
@@ -36,7 +36,7 @@ kernels::ClassifierHeadShape checked_shape(const Tensor& x, const Parameters& p,
       throw DTypeError(fmt::format("classifier_head: x is {} and a parameter {}", to_string(x.dtype()),
                                    to_string(parameter->dtype())));
   const kernels::ClassifierHeadShape shape{x.shape()[0], x.shape()[1], p.w1.shape()[0], p.w2.shape()[0], smoothing};
-  if (!kernels::classifier_head_takes(shape, x.dtype()))
+  if (!kernels::classifier_head_supports(shape, x.dtype()))
     throw ShapeError(fmt::format("classifier_head: no kernel for {} inputs, {} hidden units and {} classes of {}",
                                  shape.inputs, shape.hidden, shape.classes, to_string(x.dtype())));
   return shape;
@@ -44,7 +44,7 @@ kernels::ClassifierHeadShape checked_shape(const Tensor& x, const Parameters& p,
 
 kernels::ParameterTarget target_of(const FloatGradient& gradient) { return {gradient.data, gradient.accumulate}; }
 
-/// What forward leaves to backward.
+/// What forward saves for backward.
 struct Saved {
   kernels::ClassifierHeadShape shape;
   SavedTensor x;
@@ -59,7 +59,7 @@ void run_backward(const Context& context, Saved& saved, const Tensor& upstream, 
   const DType dtype = saved.x.dtype();
   FloatGradient w1(context, p.w1, store), b1(context, p.b1, store), w2(context, p.w2, store), b2(context, p.b2, store);
   const ValueRef input = saved.x.ref();
-  const Tensor x = saved.x.take(context);
+  const Tensor x = saved.x.unpack(context);
   Tensor dx;
   if (wants_gradient(input)) dx = context.allocate(x.shape(), dtype);
   {
@@ -71,10 +71,10 @@ void run_backward(const Context& context, Saved& saved, const Tensor& upstream, 
     BANTAM_KERNEL(context.exec, classifier_head_backward, saved.shape, dtype, x.data(), p.w1.data(), small, to,
                   scratch.get());
   }
-  w1.hand_on(context, p.w1, store);
-  b1.hand_on(context, p.b1, store);
-  w2.hand_on(context, p.w2, store);
-  b2.hand_on(context, p.b2, store);
+  w1.add_to(context, p.w1, store);
+  b1.add_to(context, p.b1, store);
+  w2.add_to(context, p.w2, store);
+  b2.add_to(context, p.b2, store);
   if (dx.defined()) store.add(context, input, std::move(dx));
 }
 

@@ -12,8 +12,8 @@ struct ClassifierHeadParameters {
   Tensor w1, b1, w2, b2;
 };
 
-/// The loss (float32 scalar) of logits = relu(x·w1ᵀ + b1)·w2ᵀ + b2; x (batch, inputs), labels int32 (batch). What
-/// kernels::classifier_head_takes says no to throws ShapeError. Where it records, gradients are made at once, from
+/// The loss (float32 scalar) of logits = relu(x·w1ᵀ + b1)·w2ᵀ + b2; x (batch, inputs), labels int32 (batch). Throws
+/// ShapeError where kernels::classifier_head_supports is false. Where it records, it computes gradients at once, from
 /// `spec.seed`, and backward throws Error where it starts with another tensor; without a seed this throws Error.
 Tensor classifier_head(const Context& context, const Tensor& x, const ClassifierHeadParameters& parameters,
                        const Tensor& labels, const LossSpec& spec);

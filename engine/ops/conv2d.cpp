@@ -1,17 +1,17 @@
-// Convolution: backward keeps x (or how to make it) and reads w from the arena.
+// Convolution: backward keeps x (or its recipe) and reads w from the arena.
 #include "bantam/engine/ops/conv2d.h"
 
 #include <fmt/format.h>
 
 #include "bantam/base/error.h"
 #include "bantam/engine/autograd/gradient_target.h"
-#include "bantam/engine/autograd/pending_gradients.h"
+#include "bantam/engine/autograd/partial_gradients.h"
 #include "bantam/engine/autograd/saved_tensor.h"
 #include "bantam/engine/autograd/tape.h"
 #include "bantam/engine/ops/ops.h"
-#include "bantam/engine/ops/window.h"
 #include "bantam/engine/ops/pointwise_norm.h"
 #include "bantam/engine/ops/statistics_after.h"
+#include "bantam/engine/ops/window.h"
 #include "bantam/kernels/contracts/conv/conv2d.h"
 #include "bantam/kernels/contracts/conv/conv2d_statistics.h"
 
@@ -79,16 +79,16 @@ Tensor conv2d(const Context& context, const Tensor& x, const Tensor& w, Window2d
   context.tape->record(
       context, y, [=, x = SavedTensor(x)](const Context& ctx, Tensor dy, GradientStore& store) mutable {
         if (FloatGradient dw(ctx, w, store); dw.data != nullptr) {
-          const Tensor input = x.take(ctx);  // gone before dx comes
+          const Tensor input = x.unpack(ctx);  // gone before dx comes
           const Scratch scratch = pass_scratch(ctx, shape, dtype, Conv2dPass::grad_weight);
-          PendingGradients* gradients = ctx.step.gradients;
-          const bool may_stay_narrow = gradients != nullptr && gradients->takes_narrow(ctx, w);
+          PartialGradients* gradients = ctx.step.gradients;
+          const bool may_stay_narrow = gradients != nullptr && gradients->accepts_narrow(ctx, w);
           bool narrow = false;
           BANTAM_KERNEL(ctx.exec, conv2d_grad_weight, shape, dtype, input.data(), dy.data(),
                         {.dw = dw.data, .accumulate = dw.accumulate, .narrow = may_stay_narrow ? &narrow : nullptr},
                         scratch.get());
           if (narrow) gradients->keep_narrow(ctx, *w.parameter());
-          dw.hand_on(ctx, w, store);
+          dw.add_to(ctx, w, store);
         }
         if (!wants_gradient(x.ref())) return;
         Tensor dx = ctx.allocate(x.shape(), dtype);

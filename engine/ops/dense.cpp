@@ -1,12 +1,11 @@
 // Dense: dw = dyᵀ·x, dx = dy·w.
-#include "bantam/engine/ops/ops.h"
-
 #include <fmt/format.h>
 
 #include "bantam/base/error.h"
+#include "bantam/engine/autograd/gradient_target.h"
 #include "bantam/engine/autograd/saved_tensor.h"
 #include "bantam/engine/autograd/tape.h"
-#include "bantam/engine/autograd/gradient_target.h"
+#include "bantam/engine/ops/ops.h"
 #include "bantam/kernels/contracts/matmul/matmul.h"
 
 namespace bantam::ops {
@@ -38,8 +37,8 @@ Tensor dense(const Context& context, const Tensor& x, const Tensor& w) {
                        [=, x = SavedTensor(x)](const Context& ctx, Tensor dy, GradientStore& store) mutable {
                          if (FloatGradient dw(ctx, w, store); dw.data != nullptr) {
                            product(ctx, {.m = units, .n = inputs, .k = batch, .transpose_a = true}, dtype, dy,
-                                   x.take(ctx), DType::float32, dw.data, dw.accumulate);
-                           dw.hand_on(ctx, w, store);
+                                   x.unpack(ctx), DType::float32, dw.data, dw.accumulate);
+                           dw.add_to(ctx, w, store);
                          }
                          if (!wants_gradient(x.ref())) return;
                          Tensor dx = ctx.allocate(x.shape(), dtype);

@@ -1,4 +1,4 @@
-// Depthwise convolution: backward keeps x (or how to make it) and reads w from the arena.
+// Depthwise convolution: backward keeps x (or its recipe) and reads w from the arena.
 #include "bantam/engine/ops/depthwise_conv2d.h"
 
 #include <fmt/format.h>
@@ -43,12 +43,12 @@ Tensor depthwise_conv2d(const Context& context, const Tensor& x, const Tensor& w
   context.tape->record(
       context, y, [=, x = SavedTensor(x)](const Context& ctx, Tensor dy, GradientStore& store) mutable {
         if (FloatGradient dw(ctx, w, store); dw.data != nullptr) {
-          const Tensor input = x.take(ctx);  // gone before dx comes
+          const Tensor input = x.unpack(ctx);  // gone before dx comes
           const Scratch scratch =
               ctx.scratch(kernels::depthwise_conv2d_grad_weight_workspace_bytes(shape, dtype, ctx.device.kind));
           BANTAM_KERNEL(ctx.exec, depthwise_conv2d_grad_weight, shape, dtype, input.data(), dy.data(), dw.data,
                         dw.accumulate, scratch.get());
-          dw.hand_on(ctx, w, store);
+          dw.add_to(ctx, w, store);
         }
         if (!wants_gradient(x.ref())) return;
         Tensor dx = ctx.allocate(x.shape(), dtype);

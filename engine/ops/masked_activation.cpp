@@ -46,9 +46,8 @@ struct Activated {
 };
 
 /// At the end of a checkpoint segment the first pass saves the mask, and the recompute needs nothing else.
-Activated forward(const Context& context, ActivationFunction f, const Tensor& a, const Tensor& b,
-                  bool recorded) {
-  if (context.output_unused()) return {a.view(a.shape()), context.step.saved->take()};
+Activated forward(const Context& context, ActivationFunction f, const Tensor& a, const Tensor& b, bool recorded) {
+  if (context.output_unused()) return {a.view(a.shape()), context.step.saved->next()};
   SavedStatistics* saved = context.plan().ends_segment ? context.step.saved : nullptr;
   Activated to{b.defined() && !a.sole_owner() && b.sole_owner() ? b.view(b.shape()) : reuse_or_allocate(context, a),
                {}};
@@ -61,8 +60,8 @@ Activated forward(const Context& context, ActivationFunction f, const Tensor& a,
 
 }  // namespace
 
-void run_masked_forward(const Context& context, ActivationFunction f, const Tensor& a, const Tensor& b,
-                        const Tensor& y, const Tensor& mask) {
+void run_masked_forward(const Context& context, ActivationFunction f, const Tensor& a, const Tensor& b, const Tensor& y,
+                        const Tensor& mask) {
   std::uint8_t* bits = mask.defined() ? mask.as<std::uint8_t>() : nullptr;
   if (b.defined() && (deferred_norm_of(a) != nullptr || deferred_norm_of(b) != nullptr)) {
     const std::int64_t channels = y.shape()[-1];
@@ -86,7 +85,7 @@ Tensor masked_activation(const Context& context, Tensor a, Tensor b, ActivationF
   const SavedOperand b_saved = derived && b.defined() ? SavedOperand(b) : SavedOperand();
   auto [y, mask] = forward(context, f, a, b, recorded);
   if (!recorded) return y;
-  context.tape->record_pieces(context, y, [=, mask = mask](const Context& ctx, Gradient dy, GradientStore& store) {
+  context.tape->record_deferred(context, y, [=, mask = mask](const Context& ctx, Gradient dy, GradientStore& store) {
     Gradient dx = std::move(dy).masked(ctx, mask, f);
     if (!store.comes_next(a_ref) && !store.comes_next(b_ref)) dx = std::move(dx).tensor(ctx);
     store.add(ctx, a_ref, dx);

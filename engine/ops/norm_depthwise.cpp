@@ -4,7 +4,7 @@
 #include <fmt/format.h>
 
 #include "bantam/base/error.h"
-#include "bantam/engine/autograd/gradient_pieces.h"
+#include "bantam/engine/autograd/gradient_operands.h"
 #include "bantam/engine/autograd/gradient_target.h"
 #include "bantam/engine/autograd/saved_tensor.h"
 #include "bantam/engine/autograd/tape.h"
@@ -23,7 +23,7 @@ struct Call {
   DType dtype;
   Tensor w;
   Norm before, after;
-  bool leaves_gradient = false;  ///< the backward of x's op computes the first norm's input gradient as it reads
+  bool defers_gradient = false;  ///< the backward of x's op computes the first norm's input gradient as it reads
 
   Scratch scratch(const Context& context) const {
     return context.scratch(kernels::norm_depthwise_workspace_bytes(shape, dtype, context.device.kind));
@@ -34,7 +34,7 @@ kernels::DepthwiseConv2dShape checked_shape(const Tensor& x, const Tensor& w, Wi
                                             const Norm& after) {
   const kernels::DepthwiseConv2dShape shape = depthwise_conv2d_shape("norm_depthwise", x, w, window);
   if (w.shape() != Shape{3, 3, shape.channels} ||
-      !kernels::norm_depthwise_takes(shape, before.activation, after.activation))
+      !kernels::norm_depthwise_supports(shape, before.activation, after.activation))
     throw ShapeError(fmt::format("norm_depthwise: x {}, weight {}: not a convolution that runs between its norms",
                                  to_string(x.shape()), to_string(w.shape())));
   return shape;
@@ -74,7 +74,7 @@ Tensor deferred(const Context& context, const Call& call, const Tensor& y) {
 Tensor normalise(const Context& context, const Call& call, const Tensor& y) {
   Tensor out = context.allocate(y.shape(), y.dtype());
   const kernels::NormOperand norm = call.after.operand(y);
-  BANTAM_KERNEL(context.exec, batch_norm_apply, norm_behind(call.shape), call.dtype, norm.x, norm.affine, norm.mean,
+  BANTAM_KERNEL(context.exec, batch_norm_apply, norm_after(call.shape), call.dtype, norm.x, norm.affine, norm.mean,
                 norm.inv_std, out.data());
   return out;
 }
@@ -88,9 +88,9 @@ struct NormTargets {
       throw Error("norm_depthwise: scale and shift must be used together");
   }
   kernels::VectorGradients get() const { return {scale.data, shift.data, scale.accumulate || shift.accumulate}; }
-  void hand_on(const Context& context, const Norm& norm, GradientStore& store) {
-    scale.hand_on(context, norm.scale, store);
-    shift.hand_on(context, norm.shift, store);
+  void add_to(const Context& context, const Norm& norm, GradientStore& store) {
+    scale.add_to(context, norm.scale, store);
+    shift.add_to(context, norm.shift, store);
   }
 };
 
@@ -100,9 +100,9 @@ void backward(const Context& context, const Call& call, SavedTensor& saved, Tens
   FloatGradient weight(context, call.w, store);
   NormTargets before(context, call.before, store);
   Tensor dx = context.allocate(saved.shape(), call.dtype);
-  const bool leaves = call.leaves_gradient && store.comes_next(saved.ref());
-  const Tensor totals = leaves ? context.allocate({2, call.shape.channels}, DType::float32) : Tensor();
-  Tensor x = saved.take(context);
+  const bool defers = call.defers_gradient && store.comes_next(saved.ref());
+  const Tensor totals = defers ? context.allocate({2, call.shape.channels}, DType::float32) : Tensor();
+  Tensor x = saved.unpack(context);
   {
     const Scratch scratch = call.scratch(context);
     const kernels::NormDepthwiseInputs inputs{
@@ -112,16 +112,16 @@ void backward(const Context& context, const Call& call, SavedTensor& saved, Tens
                                                     .accumulate = weight.accumulate,
                                                     .before = before.get(),
                                                     .after = after.get(),
-                                                    .totals = leaves ? totals.as<float>() : nullptr};
+                                                    .totals = defers ? totals.as<float>() : nullptr};
     BANTAM_KERNEL(context.exec, norm_depthwise_backward, call.shape, call.dtype, inputs, gradients, scratch.get());
   }
   y = Tensor();
-  if (!leaves) x = Tensor();
-  after.hand_on(context, call.after, store);
-  weight.hand_on(context, call.w, store);
-  before.hand_on(context, call.before, store);
+  if (!defers) x = Tensor();
+  after.add_to(context, call.after, store);
+  weight.add_to(context, call.w, store);
+  before.add_to(context, call.before, store);
   const Norm& norm = call.before;
-  if (leaves)
+  if (defers)
     store.add(context, saved.ref(), Gradient(std::move(dx), {std::move(x), norm, totals}));
   else
     store.add(context, saved.ref(), std::move(dx));

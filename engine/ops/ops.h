@@ -22,7 +22,7 @@ struct Extent2d {
 };
 
 /// valid: none. same: Keras' (output = ⌈input/stride⌉, the odd row or column goes to the bottom and right). explicit_:
-/// as given.
+/// as they are.
 enum class PaddingKind : std::uint8_t { valid, same, explicit_ };
 struct Padding {
   PaddingKind kind = PaddingKind::valid;
@@ -92,7 +92,7 @@ struct BatchNormSettings {
 /// y = f(scale·(x - mean)/√(variance + epsilon) + shift), x (…, C) to y of its shape and type: with the batch's
 /// statistics in Pass::train and Pass::recompute, with the running ones in Pass::evaluate, which has no gradient:
 /// recording it throws Error. Pass::train writes (1 - rate)·next + rate·batch to the next running statistics. A layer
-/// declares them as buffers (LayerScope::buffer), reads BufferArena::current and has BufferArena::pending moved.
+/// declares them as buffers (LayerScope::buffer), reads BufferArena::current and has BufferArena::next moved.
 /// Throws ShapeError, DTypeError. Source: Ioffe and Szegedy, 2015.
 Tensor batch_norm(const Context& context, const Tensor& x, const BatchNormTensors& tensors,
                   const BatchNormSettings& settings);

@@ -1,11 +1,11 @@
-// Separable block: backward keeps x (or how to make it) and codes of where the result came from.
+// Separable block: backward keeps x (or its recipe) and codes of where the result came from.
 #include "bantam/engine/ops/separable_block.h"
 
 #include <fmt/format.h>
 
 #include "bantam/base/error.h"
 #include "bantam/engine/autograd/gradient_target.h"
-#include "bantam/engine/autograd/pending_gradients.h"
+#include "bantam/engine/autograd/partial_gradients.h"
 #include "bantam/engine/autograd/saved_tensor.h"
 #include "bantam/engine/autograd/tape.h"
 #include "bantam/engine/ops/ops.h"
@@ -54,12 +54,12 @@ void run_backward(const Context& context, const SeparableBlockShape& shape, Save
   {
     const DType dtype = x.dtype();
     const bool wanted = wants_gradient(x.ref());
-    const Tensor input = x.take(context);
+    const Tensor input = x.unpack(context);
     if (wanted) dx = context.allocate(x.shape(), dtype);
     const std::size_t bytes =
         kernels::separable_block_workspace_bytes(shape, dtype, SeparableBlockPass::backward, context.device.kind);
     const bool waits = context.step.gradients != nullptr && depthwise.in_arena() && pointwise.in_arena() &&
-                       (!w.bias.defined() || bias.in_arena()) && context.step.gradients->takes(context, bytes, 3);
+                       (!w.bias.defined() || bias.in_arena()) && context.step.gradients->accepts(context, bytes, 3);
     Tensor parts;
     if (waits) parts = context.allocate({static_cast<std::int64_t>(bytes)}, DType::uint8, Category::workspace);
     const Scratch scratch = context.scratch(waits ? 0 : bytes);
@@ -71,16 +71,16 @@ void run_backward(const Context& context, const SeparableBlockShape& shape, Save
                                                      .depthwise = {depthwise.data, depthwise.accumulate},
                                                      .pointwise = {pointwise.data, pointwise.accumulate},
                                                      .bias = {bias.data, bias.accumulate},
-                                                     .pending = waits ? &context.step.gradients->sums() : nullptr};
+                                                     .partial_sums = waits ? &context.step.gradients->sums() : nullptr};
     BANTAM_KERNEL(context.exec, separable_block_backward, shape, dtype, inputs, gradients,
                   waits ? Workspace{parts.data(), bytes} : scratch.get());
     if (waits)
       context.step.gradients->keep(context, {w.depthwise.parameter(), w.pointwise.parameter(), w.bias.parameter()},
                                    std::move(parts));
   }
-  depthwise.hand_on(context, w.depthwise, store);
-  pointwise.hand_on(context, w.pointwise, store);
-  bias.hand_on(context, w.bias, store);
+  depthwise.add_to(context, w.depthwise, store);
+  pointwise.add_to(context, w.pointwise, store);
+  bias.add_to(context, w.bias, store);
   if (dx.defined()) store.add(context, x.ref(), std::move(dx));
 }
 

@@ -13,10 +13,10 @@ struct SeparableBlockWeights {
   Tensor depthwise, pointwise, bias;
 };
 
-/// x (batch, H, W, C) → (batch, H', W', C_out). `shape` says what is computed; its extents are taken from x and the
-/// weights. Backward keeps x (or how to make it) and at most four bits an element of the result.
-/// Throws ShapeError and DTypeError where kernels do not take the shape (separable_block_supported) or operands do not
-/// fit together.
+/// x (batch, H, W, C) → (batch, H', W', C_out). `shape` says what is computed; its extents are read from x and the
+/// weights. Backward keeps x (or its recipe) and at most four bits an element of the result.
+/// Throws ShapeError and DTypeError where kernels do not support the shape (separable_block_supported) or operands do
+/// not fit together.
 Tensor separable_block(const Context& context, const Tensor& x, const SeparableBlockWeights& weights,
                        kernels::SeparableBlockShape shape);
 

@@ -1,4 +1,4 @@
-// From above, where the bytes alone would allow it, down to the first size that truly fits.
+// Searches from the largest size that the bytes alone allow down to the first that fits.
 #include "bantam/engine/plan/batch_search.h"
 
 #include <algorithm>

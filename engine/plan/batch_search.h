@@ -1,4 +1,4 @@
-// The largest batch that fits: bisection, and then a look at what bisection cannot see.
+// The largest batch that fits: bisection, then the sizes around it, because fitting is not monotonic.
 #pragma once
 
 #include <cstdint>
@@ -14,9 +14,9 @@ struct BatchRange {
 
 /// The questions; asked a few dozen times, each size at most once or twice.
 struct BatchQuestions {
-  /// Whether a run with this batch size fits. Fragmentation makes it fail here and there below the largest that fits.
+  /// Whether a run with this batch size fits. Because of fragmentation, some sizes below the largest do not fit.
   std::function<bool(std::int64_t)> fits;
-  /// Whether it would, did memory not fragment: what fits can, and of two sizes the smaller can where the larger can.
+  /// Whether it would fit without fragmentation: true for all that fits, and monotonic in the size.
   std::function<bool(std::int64_t)> could_fit;
 };
 

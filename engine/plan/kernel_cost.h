@@ -18,8 +18,9 @@ struct DeviceRates {
 DeviceRates typical_rates(const DeviceProfile& profile, Precision precision);
 DeviceRates typical_rates(Device device, Precision precision);
 
-/// A call's kernels begin and end, and take the longer of their bytes and their operations, at the shares of the
-/// device's rates that their kind reaches. The constants, and what they were fitted to, are in kernel_cost.cpp.
+/// A call costs the start and end of its kernels, and the longer of the times for its bytes and for its operations, at
+/// the shares of the device's rates that their kind reaches. The constants, and what they were fitted to, are in
+/// kernel_cost.cpp.
 double predict_seconds(const kernels::KernelWork& work, const DeviceRates& rates);
 
 /// The sum over a log: kernels of a step run one after another.

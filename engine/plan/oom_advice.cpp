@@ -29,10 +29,10 @@ class Advisor {
   }
   bool fits(const StepPlanOptions& step) const { return pool(step) <= question_.bytes; }
   std::optional<FittingEdit> edit(FittingEdit::Kind kind, StepPlanOptions step) const {
-    const std::uint64_t held = pool(step);
-    if (held > question_.bytes) return std::nullopt;
+    const std::uint64_t pool_bytes = pool(step);
+    if (pool_bytes > question_.bytes) return std::nullopt;
     const std::uint64_t peak = step_peak(graph_, step);
-    return FittingEdit{kind, std::move(step), peak, held};
+    return FittingEdit{kind, std::move(step), peak, pool_bytes};
   }
 
   std::optional<FittingEdit> precision() const {
@@ -56,8 +56,8 @@ class Advisor {
         choice.recompute.kind != RecomputeOptions::Kind::none || choice.recompute.derives() != Derive::none;
     if (!choice.fits || !changes) return std::nullopt;
     step.model.recompute = choice.recompute;
-    const std::uint64_t held = pool(step);
-    return FittingEdit{FittingEdit::Kind::recompute, std::move(step), choice.peak_bytes, held, choice.extra_work};
+    const std::uint64_t pool_bytes = pool(step);
+    return FittingEdit{FittingEdit::Kind::recompute, std::move(step), choice.peak_bytes, pool_bytes, choice.extra_work};
   }
 
   std::optional<FittingEdit> batch() const {

@@ -1,4 +1,5 @@
-// Internal: stretches that can be run again, and the dynamic programme that picks among them by estimates.
+// Internal: checkpoint segments that could be recomputed, and the dynamic programme that chooses among them by
+// estimates.
 #pragma once
 
 #include <algorithm>
@@ -12,95 +13,95 @@
 
 namespace bantam {
 
-/// A node, with those behind it that work in its memory, or the nodes that run as one op; what a stretch consists of.
+/// A node with the nodes after it that work in its memory, or the nodes that run as one op. Segments consist of units.
 struct RecomputeUnit {
   NodeId first = 1, last = 1;
-  NodeId read_until = 1;           ///< the last node that reads its output
-  double seconds = 0;              ///< to run it again
-  double unread_seconds = 0;       ///< of these, what a stretch saves that ends with it (Context::unread)
-  double derive_seconds = 0;       ///< where it runs once: to make again what is derived of it
-  std::uint64_t kept_bytes = 0;    ///< what the step keeps of it for backward
-  std::uint64_t output_bytes = 0;  ///< its last node's output
-  std::uint64_t end_bytes = 0;     ///< what is kept of it where a stretch ends with it and no other follows
+  NodeId read_until = 1;             ///< the last node that reads its output
+  double seconds = 0;                ///< to recompute it
+  double unused_output_seconds = 0;  ///< of these, saved where a segment ends here: its output is unused
+  double derive_seconds = 0;         ///< outside segments: to rebuild its derived tensors
+  std::uint64_t kept_bytes = 0;      ///< what the step keeps of it for backward
+  std::uint64_t output_bytes = 0;    ///< its last node's output
+  std::uint64_t end_bytes = 0;       ///< what is kept of it where a segment ends with it and no other follows
 };
 
 /// Units [first, last], both included.
-struct UnitStretch {
+struct CheckpointSegment {
   std::size_t first = 0, last = 0;
-  bool operator==(const UnitStretch&) const = default;
+  bool operator==(const CheckpointSegment&) const = default;
 };
-using StretchList = std::vector<UnitStretch>;
+using SegmentList = std::vector<CheckpointSegment>;
 
-/// The list with one more stretch, in order; nothing where it would overlap another.
-std::optional<StretchList> with_stretch(StretchList list, UnitStretch stretch);
+/// The list with one more segment, in order; nothing where it would overlap another.
+std::optional<SegmentList> with_segment(SegmentList list, CheckpointSegment segment);
 
-/// The units of a graph in order. What is kept is read from a plan of the step with nothing run again.
+/// The units of a graph in order. The bytes kept come from a plan of the step without recompute.
 std::vector<RecomputeUnit> recompute_units(const Graph& graph, const StepPlanOptions& step, const StepPlan& plan,
                                            const StepCost& cost);
 
-/// What another plan, which derives tensors, keeps of the same units, and the seconds by node that deriving them takes
-/// (rebuild_seconds).
+/// The bytes that another plan, which derives tensors, keeps of the same units, and the seconds by node for rebuilding
+/// those (rebuild_seconds).
 void count_kept(const Graph& graph, const StepPlan& plan, std::span<const double> seconds,
                 std::span<RecomputeUnit> units);
 
-/// `options` with these stretches named: by blocks where that says the same, else by layers.
-RecomputeOptions name_stretches(const Graph& graph, std::span<const RecomputeUnit> units, const StretchList& stretches,
-                                RecomputeOptions options);
+/// `options` with these segments named: by blocks where that says the same, else by layers.
+RecomputeOptions name_segments(const Graph& graph, std::span<const RecomputeUnit> units, const SegmentList& segments,
+                               RecomputeOptions options);
 
-/// What stretches cost, by sums over their units: close to plans and to predicted steps, in no time.
-class StretchEstimates {
+/// Estimates of what segments cost, from sums over their units: close to plans and to predicted steps, and fast.
+class SegmentEstimates {
  public:
-  /// `once`: units as they are kept where they run once; `again`: as a stretch that runs again keeps them meanwhile.
-  /// `stretch_seconds`: added for each stretch.
-  StretchEstimates(const Graph& graph, const StepCost& cost, std::span<const RecomputeUnit> once,
-                   std::span<const RecomputeUnit> again, double stretch_seconds = 0);
+  /// `once`: units outside segments; `recomputed`: units as a segment keeps them while it is recomputed.
+  /// `segment_seconds`: added for each segment.
+  SegmentEstimates(const Graph& graph, const StepCost& cost, std::span<const RecomputeUnit> once,
+                   std::span<const RecomputeUnit> recomputed, double segment_seconds = 0);
   std::size_t units() const { return once_.size(); }
   const RecomputeUnit& once(std::size_t unit) const { return once_[unit]; }
-  /// Whether one value leaves the stretch.
-  bool valid(UnitStretch stretch) const;
-  /// Seconds of work that running it again takes.
-  double seconds(UnitStretch stretch) const;
-  /// What it holds while it runs again, its end not counted, with two gradients as large as its largest output.
-  std::uint64_t held_bytes(UnitStretch stretch) const;
+  /// Whether only the segment's last value is read outside it.
+  bool valid(CheckpointSegment segment) const;
+  /// Seconds of work to recompute it.
+  double seconds(CheckpointSegment segment) const;
+  /// Bytes alive while it is recomputed, without its end, with two gradients as large as its largest output.
+  std::uint64_t recompute_bytes(CheckpointSegment segment) const;
   struct Total {
     double seconds = 0;
     std::uint64_t kept_bytes = 0;
   };
-  Total total(const StretchList& stretches) const;
-  /// The lists with stretch i as two, between which up to `most` units run once.
-  std::vector<StretchList> cut_in_two(const StretchList& list, std::size_t i, std::size_t most) const;
-  /// What the next stretch keeps where it begins right behind this one, since nobody else does: 0 mostly.
-  std::uint64_t handed_on_bytes(UnitStretch stretch) const {
-    return once_[stretch.last].end_bytes == 0 ? once_[stretch.last].output_bytes : 0;
+  Total total(const SegmentList& segments) const;
+  /// The lists with segment i as two, between which up to `most` units run once.
+  std::vector<SegmentList> cut_in_two(const SegmentList& list, std::size_t i, std::size_t most) const;
+  /// Bytes that the next segment keeps as its input where it begins right after this one, because nothing else keeps
+  /// them: mostly 0.
+  std::uint64_t passed_on_bytes(CheckpointSegment segment) const {
+    return once_[segment.last].end_bytes == 0 ? once_[segment.last].output_bytes : 0;
   }
 
  private:
-  struct Deferral {  // a norm that its reader applies, unless one of them runs again without the other
+  struct Deferral {  // a norm that its reader applies, unless only one of the two is recomputed
     NodeId norm, reader;
     double seconds;
   };
-  std::span<const RecomputeUnit> once_, again_;
-  double stretch_seconds_;
+  std::span<const RecomputeUnit> once_, recomputed_;
+  double segment_seconds_;
   std::vector<Deferral> deferrals_;
 };
 
-/// For each bound on kept bytes, the stretches with the least work: a shortest path along the units.
-class StretchTable {
+/// For each bound on kept bytes, the segments with the least work: a shortest path along the units.
+class SegmentTable {
  public:
   static constexpr std::size_t kLevels = 256;  ///< bounds: level l is l/256 of what all units keep
-  /// While a stretch runs again, it and what is kept in front of it are within `room` bytes.
-  StretchTable(const StretchEstimates& estimates, std::uint64_t room);
+  /// While a segment is recomputed, it and all that is kept before it fit in `room` bytes.
+  SegmentTable(const SegmentEstimates& estimates, std::uint64_t room);
   /// Seconds of work at a level; infinite where the level is too low.
   double seconds(std::size_t level) const { return cell(end(level), level).seconds; }
-  StretchList stretches(std::size_t level) const;
+  SegmentList segments(std::size_t level) const;
   /// The bound that is nearest to so many bytes.
   std::size_t level_of(double bytes) const {
     return static_cast<std::size_t>(std::clamp(bytes / bytes_per_level_, 0.0, static_cast<double>(kLevels)));
   }
 
  private:
-  /// So many units are behind us; `open`: the last of them end a stretch that leaves its output to nobody but a
-  /// stretch that follows.
+  /// `units` units are done; `open`: they end with a segment whose output only a following segment reads.
   struct Place {
     std::size_t units = 0;
     bool open = false;
@@ -109,7 +110,7 @@ class StretchTable {
     double seconds;
     Place from;             ///< where the last step of the path began
     std::size_t level = 0;  ///< the level there
-    bool run_again = false;
+    bool recompute = false;
   };
   const Cell& cell(Place at, std::size_t level) const { return cells_[index(at, level)]; }
   static std::size_t index(Place at, std::size_t level) {
@@ -117,11 +118,11 @@ class StretchTable {
   }
   Place end(std::size_t level) const;
   void run_once(Place from);
-  void run_again(Place from, std::size_t last, std::uint64_t room);
-  /// Takes a step, which keeps so many bytes, from all levels up to `highest`.
+  void recompute(Place from, std::size_t last, std::uint64_t room);
+  /// Extends the paths of all levels up to `highest` by a step that keeps `kept_bytes`.
   void reach(Place to, std::uint64_t kept_bytes, std::size_t highest, const Cell& step);
 
-  const StretchEstimates& estimates_;
+  const SegmentEstimates& estimates_;
   double bytes_per_level_ = 1;
   std::vector<Cell> cells_;
 };

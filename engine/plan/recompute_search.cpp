@@ -1,4 +1,4 @@
-// Exact plans steer the bounds of the estimating table, and then shorten what it gave.
+// Exact plans steer the bounds of the table of estimates, then improve its choice.
 #include "bantam/engine/plan/recompute_search.h"
 
 #include <algorithm>
@@ -18,23 +18,24 @@
 namespace bantam {
 namespace {
 
-constexpr int kRooms = 10;  // for stretches that run again: of what the model leaves, each this much of the one before
+constexpr int kRooms =
+    10;  // bounds on a segment's bytes: those that the model does not use, then less by kLessRoom each
 constexpr double kLessRoom = 0.94;
 constexpr int kPlansATable = 8;
 constexpr int kLowestRooms = 20, kLowestBounds = 3;  // the same where hardly anything fits
 constexpr double kLowestLessRoom = 0.87;
 constexpr std::size_t kLowestStep = 8;
-constexpr std::size_t kSmall = 16;     // units of a network in which single stretches are tried one by one
-constexpr double kStretchCost = 5e-4;  // of a step, for each stretch: long lists should be worth it
-// Bounds on time that do not depend on the machine, for improving what the tables gave.
+constexpr std::size_t kSmall = 16;     // units of a network in which single segments are tried one by one
+constexpr double kSegmentCost = 5e-4;  // of a step, for each segment: long lists should be worth it
+// Bounds on time that do not depend on the machine, for improving the tables' choice.
 constexpr std::int64_t kPlansAnImprovement = 150, kMostPlans = 1000;
-constexpr std::size_t kExchanged = 24;  // units of a stretch that takes another's place
-constexpr std::size_t kCut = 4;         // most units left out where a stretch is cut in two
+constexpr std::size_t kExchanged = 24;  // units of a segment that replaces another
+constexpr std::size_t kCut = 4;         // most units left out where a segment is cut in two
 constexpr double kEstimated = 0.02;     // of the target: how far estimates of kept bytes may be off
 constexpr int kTighterTargets = 16;
-constexpr double kTighter = 0.96;  // what fits by bytes may not by pieces: the next target is lower
+constexpr double kTighter = 0.96;  // a plan may fit by bytes, but not in the arena's chunks: the next target is lower
 
-/// What is derived, and where: a policy without its stretches.
+/// What is derived, and where: a policy without its segments.
 struct Level {
   Derive derive = Derive::none;
   bool whole = false;
@@ -43,7 +44,7 @@ struct Level {
 constexpr Level kLevels[] = {{}, {Derive::inner}, {Derive::cheap}, {Derive::inner, true}, {Derive::cheap, true}};
 
 struct Policy {
-  StretchList stretches;
+  SegmentList segments;
   Level level;
 };
 
@@ -53,18 +54,18 @@ struct Measured {
   double seconds = 0;  // of an update
 };
 
-StretchList without(StretchList list, std::size_t i) {
+SegmentList without(SegmentList list, std::size_t i) {
   list.erase(list.begin() + static_cast<std::ptrdiff_t>(i));
   return list;
 }
 
-/// The list with each stretch that fits between the others.
-std::vector<StretchList> with_one_more(const StretchEstimates& estimates, const StretchList& list) {
-  std::vector<StretchList> found;
+/// The list with each segment that fits between the others.
+std::vector<SegmentList> with_one_more(const SegmentEstimates& estimates, const SegmentList& list) {
+  std::vector<SegmentList> found;
   for (std::size_t first = 0; first < estimates.units(); ++first)
     for (std::size_t last = first; last < std::min(first + kExchanged, estimates.units()); ++last)
       if (estimates.valid({first, last}))
-        if (auto more = with_stretch(list, {first, last})) found.push_back(std::move(*more));
+        if (auto more = with_segment(list, {first, last})) found.push_back(std::move(*more));
   return found;
 }
 
@@ -92,14 +93,14 @@ class Search {
   std::optional<Policy> least_work(std::uint64_t target) {
     std::optional<Policy> best;
     for (const Level level : kLevels) {
-      if (level.whole) continue;  // of stretches only
+      if (level.whole) continue;  // of segments only
       if (try_policy({{}, level}, target, best) && level.derive == Derive::none) return best;
     }
     for (const Level level : kLevels) search_single(level, target, best);
     if (best) improve(*best, target);
     for (const Level level : kLevels) {
       std::optional<Policy> other;
-      search_stretches(level, target, other);
+      search_segments(level, target, other);
       if (!other) continue;
       improve(*other, target);
       if (!best || cost(*other) < cost(*best)) best = std::move(other);
@@ -111,49 +112,49 @@ class Search {
     return best;
   }
 
-  /// Small networks peak where gradients do, which tables do not see: there every stretch is tried alone.
+  /// Small networks peak where gradients do, which tables do not see: there every segment is tried alone.
   void search_single(Level level, std::uint64_t target, std::optional<Policy>& best) {
-    const StretchEstimates estimates = estimates_of(level);
+    const SegmentEstimates estimates = estimates_of(level);
     if (estimates.units() > kSmall) return;
     for (std::size_t first = 0; first < estimates.units(); ++first)
       for (std::size_t last = first; last < estimates.units(); ++last)
         if (estimates.valid({first, last})) try_policy({{{first, last}}, level}, target, best);
   }
 
-  void search_stretches(Level level, std::uint64_t target, std::optional<Policy>& best) {
-    const StretchEstimates estimates = estimates_of(level);
+  void search_segments(Level level, std::uint64_t target, std::optional<Policy>& best) {
+    const SegmentEstimates estimates = estimates_of(level);
     if (target <= persistent_bytes_) return;
     double room = static_cast<double>(target - persistent_bytes_);
     for (int i = 0; i < kRooms; ++i, room *= kLessRoom)
-      search_bounds(StretchTable(estimates, static_cast<std::uint64_t>(room)), level, target, best);
+      search_bounds(SegmentTable(estimates, static_cast<std::uint64_t>(room)), level, target, best);
   }
 
   /// Lowers the bound on kept bytes by what plans are above the target, until one is within it.
-  void search_bounds(const StretchTable& table, Level level, std::uint64_t target, std::optional<Policy>& best) {
+  void search_bounds(const SegmentTable& table, Level level, std::uint64_t target, std::optional<Policy>& best) {
     double bytes = static_cast<double>(target - persistent_bytes_);
     for (int i = 0; i < kPlansATable; ++i) {
       const std::size_t bound = table.level_of(bytes);
       if (!std::isfinite(table.seconds(bound)) || (best && table.seconds(bound) / cost_.step >= cost(*best))) return;
-      const Policy policy{table.stretches(bound), level};
+      const Policy policy{table.segments(bound), level};
       if (try_policy(policy, target, best)) return;
       bytes = std::min(bytes, kept_bytes(policy)) - static_cast<double>(peak(policy) - target);
     }
   }
 
-  /// Where hardly anything fits: the least that can be kept, and little more, with any room for stretches.
+  /// Where hardly anything fits: the least that can be kept, and little more, with any room for segments.
   void search_lowest(Level level, std::uint64_t target, std::optional<Policy>& best) {
-    const StretchEstimates estimates = estimates_of(level);
+    const SegmentEstimates estimates = estimates_of(level);
     double room = static_cast<double>(estimates.total({}).kept_bytes);
     for (int i = 0; i < kLowestRooms; ++i, room *= kLowestLessRoom) {
-      const StretchTable table(estimates, static_cast<std::uint64_t>(room));
+      const SegmentTable table(estimates, static_cast<std::uint64_t>(room));
       std::size_t bound = 0;
-      while (bound <= StretchTable::kLevels && !std::isfinite(table.seconds(bound))) ++bound;
-      for (int more = 0; more < kLowestBounds && bound <= StretchTable::kLevels; ++more, bound += kLowestStep)
-        try_policy({table.stretches(bound), level}, target, best);
+      while (bound <= SegmentTable::kLevels && !std::isfinite(table.seconds(bound))) ++bound;
+      for (int more = 0; more < kLowestBounds && bound <= SegmentTable::kLevels; ++more, bound += kLowestStep)
+        try_policy({table.segments(bound), level}, target, best);
     }
   }
 
-  /// From the lowest peak there was: one stretch more, or in the place of others, and with another level, as long as
+  /// From the lowest peak there was: one segment more, or in the place of others, and with another level, as long as
   /// that is lower.
   void descend(std::uint64_t target, std::optional<Policy>& best) {
     most_plans_ = std::min(plans_ + kPlansAnImprovement, kMostPlans);
@@ -163,12 +164,12 @@ class Search {
   }
   bool lower_peak() {
     const std::uint64_t before = smallest_peak_;
-    std::vector<StretchList> bases = {smallest_.stretches};
-    for (std::size_t i = 0; i < smallest_.stretches.size(); ++i) bases.push_back(without(smallest_.stretches, i));
-    for (const StretchList& base : bases)
+    std::vector<SegmentList> bases = {smallest_.segments};
+    for (std::size_t i = 0; i < smallest_.segments.size(); ++i) bases.push_back(without(smallest_.segments, i));
+    for (const SegmentList& base : bases)
       for (const Level level : kLevels) {
-        const StretchEstimates estimates = estimates_of(level);
-        for (StretchList& list : with_one_more(estimates, base)) {
+        const SegmentEstimates estimates = estimates_of(level);
+        for (SegmentList& list : with_one_more(estimates, base)) {
           if (plans_ >= most_plans_) return false;
           if (peak({std::move(list), level}) < before) return true;
         }
@@ -178,10 +179,10 @@ class Search {
 
   /// By estimate.
   double kept_bytes(const Policy& policy) {
-    return static_cast<double>(estimates_of(policy.level).total(policy.stretches).kept_bytes);
+    return static_cast<double>(estimates_of(policy.level).total(policy.segments).kept_bytes);
   }
 
-  /// Leaves stretches out, makes them shorter and exchanges them for others, the largest gain first, as long as the
+  /// Drops segments, makes them shorter and exchanges them for others, the largest gain first, as long as the
   /// plan stays within the target.
   void improve(Policy& best, std::uint64_t target) {
     most_plans_ = std::min(plans_ + kPlansAnImprovement, kMostPlans);
@@ -199,31 +200,31 @@ class Search {
   }
 
   struct Neighbour {
-    StretchList stretches;
+    SegmentList segments;
     Level level;
   };
 
-  /// Those that differ by one stretch, by one cut in two, or by the level, and take less work by estimate, the least
-  /// first; without those that keep more than `target` leaves.
+  /// Those that differ by one segment, by one cut in two, or by the level, and need less work by estimate, the least
+  /// first; without those that keep more than `target` allows.
   std::vector<Neighbour> neighbours(const Policy& policy, std::uint64_t target) {
-    const StretchEstimates::Total now = estimates_of(policy.level).total(policy.stretches);
+    const SegmentEstimates::Total now = estimates_of(policy.level).total(policy.segments);
     const double most_kept = static_cast<double>(now.kept_bytes) + static_cast<double>(target) * (1 + kEstimated) -
                              static_cast<double>(peak(policy));
     std::vector<std::pair<double, Neighbour>> found;
-    const auto add = [&](const StretchEstimates& estimates, StretchList list, Level level) {
-      const StretchEstimates::Total total = estimates.total(list);
+    const auto add = [&](const SegmentEstimates& estimates, SegmentList list, Level level) {
+      const SegmentEstimates::Total total = estimates.total(list);
       if (total.seconds < now.seconds && static_cast<double>(total.kept_bytes) <= most_kept)
         found.emplace_back(total.seconds, Neighbour{std::move(list), level});
     };
-    const StretchEstimates estimates = estimates_of(policy.level);
-    for (std::size_t i = 0; i < policy.stretches.size(); ++i) {
-      const StretchList others = without(policy.stretches, i);
+    const SegmentEstimates estimates = estimates_of(policy.level);
+    for (std::size_t i = 0; i < policy.segments.size(); ++i) {
+      const SegmentList others = without(policy.segments, i);
       add(estimates, others, policy.level);
-      for (StretchList& list : with_one_more(estimates, others)) add(estimates, std::move(list), policy.level);
-      for (StretchList& list : estimates.cut_in_two(policy.stretches, i, kCut))
+      for (SegmentList& list : with_one_more(estimates, others)) add(estimates, std::move(list), policy.level);
+      for (SegmentList& list : estimates.cut_in_two(policy.segments, i, kCut))
         add(estimates, std::move(list), policy.level);
     }
-    for (const Level level : kLevels) add(estimates_of(level), policy.stretches, level);
+    for (const Level level : kLevels) add(estimates_of(level), policy.segments, level);
     std::ranges::stable_sort(found, {}, &std::pair<double, Neighbour>::first);
     std::vector<Neighbour> sorted;
     for (auto& [seconds, neighbour] : found) sorted.push_back(std::move(neighbour));
@@ -254,7 +255,7 @@ class Search {
   double extra(const Policy& policy) { return seconds_ > 0 ? measured(policy).seconds / seconds_ - 1 : 0; }
   /// What policies are compared by.
   double cost(const Policy& policy) {
-    return extra(policy) + kStretchCost * static_cast<double>(policy.stretches.size());
+    return extra(policy) + kSegmentCost * static_cast<double>(policy.segments.size());
   }
 
   bool truly_fits(const RecomputeOptions& options) {
@@ -265,7 +266,7 @@ class Search {
   }
 
   RecomputeOptions options_of(const Policy& policy) {
-    return name_stretches(graph_, units_of(Derive::none), policy.stretches, policy.level.options());
+    return name_segments(graph_, units_of(Derive::none), policy.segments, policy.level.options());
   }
   static std::string key(const RecomputeOptions& options) {
     return fmt::format("{}{}{}", static_cast<int>(options.derive), options.whole ? "+" : "",
@@ -292,10 +293,10 @@ class Search {
     return units;
   }
 
-  StretchEstimates estimates_of(Level level) {
+  SegmentEstimates estimates_of(Level level) {
     (void)units_of(Derive::none);
     return {graph_, cost_, units_of(level.derive), units_of(level.whole ? Derive::none : level.derive),
-            kStretchCost * cost_.step};
+            kSegmentCost * cost_.step};
   }
 
   RecomputeChoice choice(const Policy& policy, bool fits) {

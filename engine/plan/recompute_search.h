@@ -1,4 +1,4 @@
-// Budget-driven recompute: which parts of a model to run again in backward, so that a step fits with the least extra
+// Budget-driven recompute: which parts of a model to recompute in backward, so that a step fits with the least extra
 // work.
 #pragma once
 
@@ -28,12 +28,13 @@ struct RecomputeChoice {
   std::int64_t plans = 0;        ///< steps planned to find it
 };
 
-/// Tries policies on the meta device: none; inner or all cheap tensors derived; stretches of consecutive blocks run
-/// again, alone and with these, which may be derived within stretches or not (`whole`). A stretch is any run of layers
-/// that one value leaves, also within a block. Stretches come from a dynamic programme along the layers: the least
-/// predicted work for a bound on kept bytes and one on what a stretch and all in front of it hold while it runs again;
-/// both bounds are searched with exact plans, and the best of each way to derive is then improved by leaving stretches
-/// out, making them shorter and exchanging them. Equal questions give equal answers. resnet50 takes about a second.
+/// Tries policies on the meta device: none; inner or all cheap tensors derived; consecutive blocks recomputed as
+/// checkpoint segments, alone and with derived tensors, which may be derived within segments or not (`whole`). A
+/// segment is any run of layers of which only the last value is read outside, also within a block. A dynamic programme
+/// along the layers chooses segments: the least predicted work for a bound on kept bytes and one on the bytes alive
+/// while a segment is recomputed; both bounds are searched with exact plans, and the best of each way to derive is then
+/// improved by leaving segments out, making them shorter and exchanging them. Equal questions have equal answers. About
+/// a second for resnet50.
 RecomputeChoice search_recompute(const Graph& graph, const RecomputeQuestion& question);
 
 }  // namespace bantam

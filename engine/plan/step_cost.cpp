@@ -80,11 +80,11 @@ double extra_work(const Graph& graph, const StepPlanOptions& step, const DeviceR
 StepCost predict_cost(const Graph& graph, const StepPlanOptions& step, const DeviceRates& rates) {
   const NodeSeconds none(graph, with(step, {}), rates), whole(graph, with(step, one_segment(graph)), rates),
       single(graph, with(step, segment_a_node(graph)), rates);
-  StepCost cost{.again = whole.of(KernelPhase::recompute),
+  StepCost cost{.recomputed = whole.of(KernelPhase::recompute),
                 .last = single.of(KernelPhase::recompute),
                 .deferral = std::vector<double>(graph.nodes().size()),
                 .step = none.total()};
-  cost.again[index(graph.output())] = none.of(KernelPhase::forward)[index(graph.output())];  // unused output
+  cost.recomputed[index(graph.output())] = none.of(KernelPhase::forward)[index(graph.output())];  // unused output
   for (const ProgramSegment& segment : lower(graph, {}).segments)
     for (const NodePlan& plan : segment.nodes) {
       if (!plan.defers_norm) continue;

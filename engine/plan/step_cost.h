@@ -1,5 +1,5 @@
-// StepCost: how long a step takes, by the kernels that it calls on a meta device: for comparing policies and batch
-// sizes, not for promising seconds.
+// StepCost: the predicted time of a step, from the kernels that it calls on a meta device: to compare policies and
+// batch sizes, not to promise seconds.
 #pragma once
 
 #include <cstdint>
@@ -20,10 +20,10 @@ double extra_work(const Graph& graph, const StepPlanOptions& step, const DeviceR
 /// Seconds that a search for policies adds up, of one micro-batch and an update. By node, of the nodes that run as one
 /// op at the first; 0 for the input.
 struct StepCost {
-  std::vector<double> again;     ///< recomputed within a segment that goes on behind it
-  std::vector<double> last;      ///< recomputed as the last node of a segment, whose output nobody reads
-  std::vector<double> deferral;  ///< what a norm saves that its reader applies where neither is recomputed, or 0
-  double step = 0;               ///< where nothing is recomputed
+  std::vector<double> recomputed;  ///< recomputed within a segment that continues after it
+  std::vector<double> last;        ///< recomputed as the last node of a segment, whose output nobody reads
+  std::vector<double> deferral;    ///< what a norm saves that its reader applies where neither is recomputed, or 0
+  double step = 0;                 ///< where nothing is recomputed
 };
 
 /// From three runs on the meta device: with nothing recomputed, with the graph as one checkpoint segment, and with each
@@ -35,7 +35,7 @@ StepCost predict_cost(const Graph& graph, const StepPlanOptions& step, const Dev
 std::vector<double> rebuild_seconds(const Graph& graph, const StepPlanOptions& step, Derive derive,
                                     const DeviceRates& rates);
 
-/// How long an update of some batch takes: a part that grows with it, and one that does not.
+/// The time of an update as a function of the batch: a part proportional to it, and a constant.
 struct UpdateCost {
   double sample_seconds = 0;  ///< forward and backward of one more sample
   double fixed_seconds = 0;   ///< whatever the batch: kernels begin and end, and the update moves weights and moments

@@ -7,7 +7,8 @@
 namespace bantam {
 namespace {
 
-/// Elements of a layer's output as memory must hold it: behind what follows at once and can be done on the way.
+/// Elements of a layer's output that memory must have: after the layers that follow at once and can run in the same
+/// pass.
 std::int64_t written_elements(const Graph& graph, NodeId node) {
   std::int64_t least = graph.node(node).output.elements();
   for (NodeId reader = graph.only_reader(node); reader != 0; reader = graph.only_reader(reader)) {
@@ -25,7 +26,7 @@ StepWork least_step_work(const Graph& graph, std::int64_t batch, Precision preci
                          int moments) {
   const auto element = static_cast<double>(size_of(precision.compute()));
   StepWork work;
-  // What is multiplied with a gradient behind it: values that no parameter is before have none.
+  // Which values need a gradient: those that depend on a parameter.
   std::vector<bool> wants_gradient(graph.nodes().size(), false);
   for (NodeId node = 1; node <= graph.output(); ++node) {
     const GraphNode& description = graph.node(node);

@@ -1,5 +1,4 @@
-// StepFloor: the bytes and operations that no way of running a step can leave out; what a measured step is held
-// against.
+// StepFloor: the bytes and operations that every way of running a step needs; measured steps are compared with them.
 #pragma once
 
 #include <cstdint>
@@ -15,11 +14,11 @@ struct StepWork {
   double flops = 0;  ///< of convolutions and dense layers; a multiply-add is two
 };
 
-/// Counts, of each layer with products: forward reads its input and writes its output; backward reads the input again
-/// and the output's gradient, and writes the input's (not the batch's). All else (activations, norms, sums, pooling,
-/// biases, the loss) is taken as done on the way: where a pooling follows without a batch norm between, only its output
-/// counts. The update reads and writes master weights, the optimizer's `moments` and gradients, all float32, and writes
-/// the compute copy. Weights are not counted in forward and backward. `batch` samples.
+/// Counts, for each layer with a GEMM or convolution: forward reads its input and writes its output; backward reads the
+/// input and the output's gradient, and writes the input's (not the batch's). All else (activations, norms, sums,
+/// pooling, biases, the loss) is counted as fused into these: where a pooling follows without a batch norm between,
+/// only its output counts. The update reads and writes master weights, the optimizer's `moments` and gradients, all
+/// float32, and writes the compute copy. Weights are not counted in forward and backward. `batch` samples.
 StepWork least_step_work(const Graph& graph, std::int64_t batch, Precision precision, std::int64_t parameters,
                          int moments);
 

@@ -1,5 +1,5 @@
-// The memory of a training step, known beforehand: every allocation on a stand-in for the device, and where the peak
-// is.
+// The memory of a training step, planned before it runs: every allocation on a stand-in for the device, and where the
+// peak is.
 #pragma once
 
 #include <cstdint>
@@ -34,7 +34,7 @@ struct StepBuffer {
   PlannerBuffer buffer;  ///< id: its place in the list; times in ticks of the step (AllocationTrace)
   std::string owner;     ///< layer path
   Category category = Category::other;
-  std::string phase;  ///< "forward", "backward" (also of what is run again in it), "update"
+  std::string phase;  ///< "forward", "backward" (also of what it recomputes), "update"
 };
 
 /// The allocation that reaches the peak first.
@@ -45,7 +45,7 @@ struct PeakMoment {
   std::uint64_t bytes = 0;  ///< of this allocation
 };
 
-/// What a run of this step takes from the device's allocator. Rounded sizes; context and libraries come on top.
+/// What a run of this step allocates from the device's allocator. Rounded sizes; context and libraries come on top.
 struct StepPlan {
   std::uint64_t peak_bytes = 0;  ///< the allocator's high-water mark, from making the model on
   CategoryBytes by_category;     ///< at the peak; sums to peak_bytes
@@ -78,9 +78,9 @@ std::uint64_t step_peak(const Graph& graph, const StepPlanOptions& options,
 /// under that limit, with the planned pool reserved where it fits, so what fragmentation costs is counted.
 bool step_fits(const Graph& graph, const StepPlanOptions& options, std::uint64_t limit_bytes);
 
-/// The least pool with which a run of planned steps goes as it does without a limit. `rehearse` makes the run on meta
-/// devices, with so many bytes, and the rest of their last page, as its pool and limit (0: neither), and gives the
-/// allocator's statistics at the end; it may throw OutOfMemory. Where none is found, what the run without a limit held.
+/// The least pool with which a run of planned steps behaves as without a limit. `rehearse` makes the run on meta
+/// devices, with `pool_bytes`, rounded up to a page, as its pool and limit (0: neither), and returns the allocator's
+/// statistics at the end; it may throw OutOfMemory. Where no such pool is found: the peak of the run without a limit.
 std::uint64_t least_pool(const std::function<MemoryStats(std::uint64_t pool_bytes)>& rehearse);
 
 }  // namespace bantam

@@ -13,10 +13,9 @@ class NormSource;
 /// Index of a node in its graph; 0 is the input.
 using NodeId = int;
 
-/// What a layer of the engine can do with its neighbours (Layer::traits). The defaults promise nothing.
+/// What a layer of the engine can do together with its neighbours (Layer::traits). The defaults promise nothing.
 struct NodeTraits {
-  /// In training it may leave the batch norm that it ends with to the op that reads its output (deferred
-  /// normalisation).
+  /// In training, the op that reads its output may apply the batch norm that it ends with (deferred norm).
   bool may_defer_norm = false;
   /// It applies such a norm as it reads its inputs.
   bool applies_deferred_norms = false;

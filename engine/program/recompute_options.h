@@ -21,7 +21,7 @@ struct RecomputeOptions {
   /// these to another, in the graph's order.
   std::vector<std::string> names;
   /// Tensors that one pass over kept ones computes (normalised, activated, summed) are not kept either; no convolution
-  /// and no matrix product runs again for them. `all` includes `cheap`.
+  /// and no matrix product is recomputed for them. `all` includes `cheap`.
   Derive derive = Derive::none;
   /// named: a recomputed segment keeps all that it computes as long as its backward runs, `derive` or not: less work,
   /// more bytes meanwhile.
@@ -29,7 +29,7 @@ struct RecomputeOptions {
 
   Derive derives() const { return kind == Kind::all ? Derive::cheap : derive; }
   /// Within recomputed segments.
-  Derive derives_again() const { return whole ? Derive::none : derives(); }
+  Derive derives_in_recompute() const { return whole ? Derive::none : derives(); }
 };
 
 }  // namespace bantam

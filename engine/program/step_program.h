@@ -7,7 +7,7 @@
 
 namespace bantam {
 
-/// A chain of operations between whose ends one value leaves: a single operation, or a checkpoint segment, of which
+/// Operations of which only the last value is read outside: a single operation, or a checkpoint segment, of which
 /// backward keeps the inputs and recomputes the rest.
 struct ProgramSegment {
   NodeId first = 1, last = 1;  ///< layers

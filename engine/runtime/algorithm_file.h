@@ -1,4 +1,4 @@
-// A file of library algorithms' choices: what was timed once on a device is not timed again, and a resumed run makes
+// A file of library algorithms' choices: what was timed on a device is not timed a second time, and a resumed run makes
 // the choices of its first part.
 #pragma once
 

@@ -19,7 +19,7 @@
 namespace bantam {
 namespace {
 
-/// Everything that stands behind one device. Order matters: the stream outlives the allocator, whose frees it orders.
+/// Everything that belongs to one device. Order matters: the stream outlives the allocator, whose frees it orders.
 struct DeviceState {
   std::unique_ptr<OwnedStream> stream;
   std::unique_ptr<BfcAllocator> allocator;
@@ -31,7 +31,7 @@ using DeviceKey = std::tuple<DeviceKind, int, bool, int>;
 
 DeviceKey key_of(Device device) { return {device.kind, device.index, device.meta, device.share}; }
 
-/// One physical device: what the process takes on it, and the limit on that. Shares have it in common.
+/// One physical device: what the process uses on it, and the limit on that. Its shares share it.
 struct CardState {
   std::optional<ProcessMeter> meter;  // not for meta devices
   std::unique_ptr<ProcessLimit> limit;
@@ -55,7 +55,7 @@ struct Runtime::Impl {
     return found == map.end() ? typename Map::mapped_type{} : found->second;
   }
 
-  /// The card behind a device; on a GPU the first call makes the context, which is the first line of the overhead.
+  /// The card of a device; on a GPU the first call makes the context, which is the first line of the overhead.
   CardState& card(Device device) {
     const Device whole = device.whole();
     CardState& card = cards[key_of(whole)];
@@ -155,9 +155,7 @@ kernels::Exec Runtime::exec(Device device) {
   return {device, state.stream->get(), impl_->threads, state.libraries.get(), state.kernel_log};
 }
 
-void Runtime::set_kernel_log(Device device, kernels::KernelLog* log) {
-  impl_->state(device).kernel_log = log;
-}
+void Runtime::set_kernel_log(Device device, kernels::KernelLog* log) { impl_->state(device).kernel_log = log; }
 
 std::uint64_t Runtime::limit(Device device) { return impl_->limit(device).limit(device.share); }
 
@@ -184,9 +182,9 @@ void Runtime::reserve(Device device, std::uint64_t bytes) {
   if (memory.reserve_pool(bytes)) return;
   const MemoryStats stats = memory.stats();
   throw OutOfMemory(
-      fmt::format("{} does not give a pool of {} ({} B) at once{}", to_string(device), format_byte_size(bytes), bytes,
+      fmt::format("{} does not allow a pool of {} ({} B) at once{}", to_string(device), format_byte_size(bytes), bytes,
                   stats.limit_bytes == 0 ? ""
-                                         : fmt::format("; its limit leaves {} ({} B)",
+                                         : fmt::format("; its limit allows {} ({} B)",
                                                        format_byte_size(stats.limit_bytes), stats.limit_bytes)),
       {.requested_bytes = bytes,
        .in_use_bytes = stats.in_use_bytes,

@@ -45,16 +45,16 @@ struct RuntimeOptions {
   /// Most bytes of this process on a device, by device name ("cpu", "cuda:0"); devices not named have no limit. On a
   /// GPU everything counts: context, libraries, kernels and pool. On the CPU, and on meta devices, the pool alone.
   std::map<std::string, std::uint64_t> limits;
-  /// Splits devices, by name: share K of "cuda:0" is the device cuda:0/K, whose pool holds at most so many bytes. What
-  /// overhead and shares leave of the limit (or of the card) is the device's own.
+  /// Splits devices, by name: share K of "cuda:0" is the device cuda:0/K, whose pool has at most so many bytes. The
+  /// rest of the limit (or of the card), without overhead and shares, is the device's own.
   std::map<std::string, std::vector<std::uint64_t>> logical;
   /// Most bytes of a device's pool, by name, whatever its limit is: what a run may hold there.
   std::map<std::string, std::uint64_t> budgets;
-  /// true: memory is taken as it is needed; false: where a device has a limit, all that it leaves for the pool at once,
-  /// at the first allocation (see `reserve` for a known amount).
+  /// true: the pool grows as memory is needed; false: where a device has a limit, the pool reserves all that the limit
+  /// allows at the first allocation (see `reserve` for a known amount).
   bool growth = true;
-  /// Gives what a device's allocator sits on, for programs that bring, count or refuse memory themselves; null:
-  /// make_device_source. What it gives must be memory that the device can use.
+  /// Makes the source of a device's allocator, for programs that bring, count or refuse memory themselves; null:
+  /// make_device_source. The device must be able to use the source's memory.
   std::function<std::unique_ptr<MemorySource>(Device)> source;
   /// Receives one line a message, at times while the runtime is locked: it must not call the runtime. Null: messages
   /// are dropped.
@@ -69,10 +69,10 @@ class Runtime {
   Runtime(const Runtime&) = delete;
   Runtime& operator=(const Runtime&) = delete;
 
-  /// The device's allocator, made at first use. Throws DeviceError where the device does not exist, OutOfMemory where a
-  /// limit leaves nothing for it.
+  /// The device's allocator, made at first use. Throws DeviceError where the device does not exist, OutOfMemory where
+  /// the limit has no room for it.
   BfcAllocator& allocator(Device device);
-  /// What the device's allocator holds, for whom, and what `trim` would give back. Thread-safe.
+  /// What the device's allocator has reserved, for whom, and what `trim` would release. Thread-safe.
   MemoryReport memory_report(Device device);
   /// The allocator of page-locked host memory for copies to and from CUDA devices.
   BfcAllocator& pinned_allocator();
@@ -87,33 +87,34 @@ class Runtime {
 
   /// The limit of the process on a device, or of a share's pool; 0: none.
   std::uint64_t limit(Device device);
-  /// Raises or lowers it (0: none; a share always has one), at any time and from any thread. Lowering gives idle memory
-  /// back to the device; throws OutOfMemory with what is needed, changing nothing, where live memory does not allow it.
+  /// Raises or lowers it (0: none; a share always has one), at any time and from any thread. Lowering releases idle
+  /// memory to the device; throws OutOfMemory with what is needed, changing nothing, where live memory does not allow
+  /// it.
   void set_limit(Device device, std::uint64_t bytes);
   /// Throws OutOfMemory, with the limit that would do, unless a pool of `pool_bytes` fits under the device's limit.
   void require_pool(Device device, std::uint64_t pool_bytes);
-  /// The run's kernels are loaded (TrainingStep::warm_up): what they took is overhead, and what was kept free for them
-  /// goes to the pool. Throws OutOfMemory where the limit does not hold them.
+  /// The run's kernels are loaded (TrainingStep::warm_up): their memory is overhead, and what was kept free for them
+  /// goes to the pool. Throws OutOfMemory where the limit has no room for them.
   void settle_limit(Device device);
-  /// Looks at the process' overhead again, which may have grown (about 30 µs on a GPU with a limit, else nothing): the
-  /// pool gives way. Throws OutOfMemory where live memory does not allow it.
+  /// Measures the process' overhead again, which may have grown (about 30 µs on a GPU with a limit, else nothing), and
+  /// shrinks the pool by as much. Throws OutOfMemory where live memory does not allow it.
   void refresh_limit(Device device);
   /// The same at once for something that has just been made, which gets a line of its own in reports.
   void note_overhead(Device device, const std::string& name);
-  /// BfcAllocator::reserve_pool of the device's allocator, which must succeed: throws OutOfMemory where limit or device
-  /// do not give a pool of `bytes` at once.
+  /// BfcAllocator::reserve_pool of the device's allocator, which must succeed: throws OutOfMemory where the limit or
+  /// the device does not allow a pool of `bytes` at once.
   void reserve(Device device, std::uint64_t bytes);
 
-  /// What the process takes on a device besides its pools, measured now: named lines, never less than a limit has been
+  /// What the process uses on a device besides its pools, measured now: named lines, never less than a limit has been
   /// charged with. Changes no limit. Empty on the CPU and on meta devices. Two runtimes on one GPU see each other's
   /// pools as overhead.
   std::vector<OverheadLine> memory_overhead(Device device);
   /// What driver or system count for this process on the device; zeros for meta devices.
   ProcessMemory process_memory(Device device);
 
-  /// A copy of `text` that lives as long as the runtime; equal texts give equal pointers.
+  /// A copy of `text` that lives as long as the runtime; equal texts have equal pointers.
   const char* intern(std::string_view text);
-  /// A number never given before, for identities of values on tapes.
+  /// A new number, for identities of values on tapes.
   std::uint64_t new_value_id();
   void log(std::string_view message) const;
 

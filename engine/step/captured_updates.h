@@ -1,4 +1,4 @@
-// CapturedUpdates: whole updates of a TrainingStep, recorded once and run again without the host.
+// CapturedUpdates: whole updates of a TrainingStep, recorded once and replayed without the host.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@ struct CapturedUpdates {
   int updates = 0;
   const void* arena = nullptr;
   std::uint64_t arena_bytes = 0;
-  kernels::NarrowGradients narrow;  ///< gradients that they leave so
+  kernels::NarrowGradients narrow;  ///< gradients that are narrow after them
 };
 
 }  // namespace bantam

@@ -25,7 +25,7 @@ class Metric {
   /// Its name in a configuration, in events and in logs: "accuracy".
   virtual std::string_view kind() const = 0;
   /// The tensors that `accumulate` reads from a batch, for a model whose output is `output` (without the batch axis).
-  /// Throws ShapeError saying what was expected where the metric does not take such an output.
+  /// Throws ShapeError saying what was expected where the metric does not accept such an output.
   virtual std::vector<TensorFacts> targets(const Shape& output) const {
     (void)output;
     return {};

@@ -1,4 +1,4 @@
-// Where each sum lies, and its way to the host.
+// Where each sum lies, and its copy to the host.
 #include "bantam/engine/step/metric_ring.h"
 
 #include <algorithm>
@@ -15,8 +15,8 @@ constexpr std::size_t kControlBytes = sizeof(kernels::UpdateControl);
 
 std::size_t bytes_of(const Metric& metric) { return static_cast<std::size_t>(metric.sums()) * sizeof(double); }
 
-/// Host memory of `bytes` that the device can copy to while the host goes on. Where the device is the host, or none at
-/// all, it is no part of a run's memory.
+/// Host memory of `bytes` that the device can copy to while the host continues. Where the device is the host, or none
+/// at all, it is no part of a run's memory.
 Tensor reading_memory(Runtime& runtime, Device device, std::size_t bytes) {
   const Shape shape{static_cast<std::int64_t>(bytes)};
   if (device.is_cuda())
@@ -107,7 +107,7 @@ void MetricRing::begin_reading(const void* control) {
   copy_bytes(reading_.as<std::byte>() + update_bytes(), control, kControlBytes, stream());
   zero_bytes(ring_.data(), update_bytes(), stream());
   read_->record(stream());
-  read_slots_ = std::exchange(unread_, {});
+  read_slots_ = std::exchange(unsynchronised_, {});
 }
 
 std::vector<Metrics> MetricRing::finish_reading(kernels::UpdateControl* control) {

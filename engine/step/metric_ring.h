@@ -35,15 +35,15 @@ class MetricRing {
   void clear(int slot);
 
   /// An update has run, whose sums lie in `slot`.
-  void note(int slot) { unread_.push_back(slot); }
+  void note(int slot) { unsynchronised_.push_back(slot); }
   /// Updates noted since the last reading began.
-  int unread() const { return static_cast<int>(unread_.size()); }
+  int unsynchronised() const { return static_cast<int>(unsynchronised_.size()); }
   /// Copies the updates' sums and the update's scalars (kernels::UpdateControl at `control`) to the host, in order of
   /// the stream, and clears the sums. A reading that was not finished is dropped.
   void begin_reading(const void* control);
   /// Waits for it. `control` may be null.
   std::vector<Metrics> finish_reading(kernels::UpdateControl* control);
-  /// An evaluated batch begins; where it fails, its part of the sums is taken back, in order of the stream. Without
+  /// An evaluated batch begins; where it fails, its part of the sums is removed, in order of the stream. Without
   /// metrics there is none: the loss counts with its last kernel.
   void begin_evaluation() const;
   void undo_evaluation() const;
@@ -60,13 +60,13 @@ class MetricRing {
   Stream stream() const;
 
   Model& model_;
-  std::vector<MetricPtr> metrics_;  // that the loss does not count
-  Tensor ring_;                     // of all updates: MetricSums, then a ring a metric; then all of the evaluation
-  Tensor before_;                   // with metrics: the evaluation's sums before the batch under way
-  std::vector<int> unread_;         // slots of updates not yet read, oldest first
-  std::vector<int> read_slots_;     // of the reading under way
-  Tensor reading_;                  // its host memory: the updates' sums, then the update's scalars
-  std::optional<Event> read_;       // when it is there
+  std::vector<MetricPtr> metrics_;   // that the loss does not count
+  Tensor ring_;                      // of all updates: MetricSums, then a ring a metric; then all of the evaluation
+  Tensor before_;                    // with metrics: the evaluation's sums before the batch under way
+  std::vector<int> unsynchronised_;  // slots of updates not yet read, oldest first
+  std::vector<int> read_slots_;      // of the reading under way
+  Tensor reading_;                   // its host memory: the updates' sums, then the update's scalars
+  std::optional<Event> read_;        // when it is there
 };
 
 }  // namespace bantam

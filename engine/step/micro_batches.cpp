@@ -1,11 +1,10 @@
 // Slicing batches, and halving the slices.
-#include "bantam/engine/step/training_step.h"
-
 #include <algorithm>
 
 #include <fmt/format.h>
 
 #include "bantam/base/error.h"
+#include "bantam/engine/step/training_step.h"
 
 namespace bantam {
 namespace {
@@ -76,14 +75,14 @@ void MicroBatches::train(const Batch& batch, std::int64_t first_sample, std::int
   if (most_ == 0 || most_ >= batch.size) return step_.micro_batch(batch, first_sample, effective_batch);
   const Context context = step_.model().context(Pass::train);
   for (std::int64_t done = 0; done < batch.size; done += most_) {
-    Batch piece;
+    Batch micro_batch;
     try {
-      piece = slice(context, batch, done, std::min(most_, batch.size - done));
+      micro_batch = slice(context, batch, done, std::min(most_, batch.size - done));
     } catch (...) {  // micro_batch does the same for what it throws itself
       step_.discard();
       throw;
     }
-    step_.micro_batch(piece, first_sample + done, effective_batch);
+    step_.micro_batch(micro_batch, first_sample + done, effective_batch);
   }
 }
 
@@ -107,7 +106,8 @@ void MicroBatches::evaluate(const Batch& batch, bool may_halve) {
   for (std::int64_t done = 0; done < batch.size;) {
     const std::int64_t left = batch.size - done, count = most_evaluated_ == 0 ? left : std::min(most_evaluated_, left);
     try {
-      // Sums are added to by the last kernel of an evaluation, after all that allocates: a piece counts once or not.
+      // Sums are added to by the last kernel of an evaluation, after all that allocates: a micro_batch counts once or
+      // not.
       step_.evaluate(count == batch.size ? batch : slice(step_.model().context(Pass::evaluate), batch, done, count));
       done += count;
     } catch (const OutOfMemory&) {

@@ -7,7 +7,7 @@
 #include <fmt/format.h>
 
 #include "bantam/base/error.h"
-#include "bantam/engine/autograd/pending_gradients.h"
+#include "bantam/engine/autograd/partial_gradients.h"
 #include "bantam/kernels/contracts/update/update.h"
 
 namespace bantam {
@@ -40,13 +40,13 @@ constexpr std::int64_t kControlBytes = sizeof(kernels::UpdateControl);
 /// Group 0 decays, group 1 does not (biases and normalisation parameters, where they are left out).
 constexpr int kGroups = 2;
 
-std::vector<kernels::UpdateSegment> segments_of(const ParameterArena& parameters) {
-  std::vector<kernels::UpdateSegment> segments;
-  for (const Parameter* parameter : parameters.segments())
-    segments.push_back({.group = parameter->spec().decays ? 0 : 1,
-                        .frozen = parameter->frozen(),
-                        .compute_copy = parameters.compute().defined() && !parameter->spec().keep_float32});
-  return segments;
+std::vector<kernels::ArenaSpan> spans_of(const ParameterArena& parameters) {
+  std::vector<kernels::ArenaSpan> spans;
+  for (const Parameter* parameter : parameters.spans())
+    spans.push_back({.group = parameter->spec().decays ? 0 : 1,
+                     .frozen = parameter->frozen(),
+                     .compute_copy = parameters.compute().defined() && !parameter->spec().keep_float32});
+  return spans;
 }
 
 std::string slot_name(std::size_t slot) { return fmt::format("optimizer/moment{}", slot + 1); }
@@ -74,12 +74,12 @@ Optimizer::Optimizer(Model& model, OptimizerOptions options) : model_(model), op
   if (!options_.decay_biases)
     for (std::size_t i = 1; i < groups_.size(); i += kGroups) groups_[i].weight_decay = 0.0f;
   ParameterArena& parameters = model_.parameters();
-  const std::vector<kernels::UpdateSegment> segments = segments_of(parameters);
+  const std::vector<kernels::ArenaSpan> spans = spans_of(parameters);
   const auto table = [&](const void* data, std::size_t bytes) {
     return context.upload_bytes({static_cast<std::int64_t>(bytes)}, DType::uint8, data, Category::optimizer);
   };
-  const auto& granules = parameters.segment_of_granule();
-  segment_table_ = table(segments.data(), segments.size() * sizeof(segments[0]));
+  const auto& granules = parameters.span_of_granule();
+  span_table_ = table(spans.data(), spans.size() * sizeof(spans[0]));
   granule_table_ = table(granules.data(), granules.size() * sizeof(granules[0]));
   upload_groups();
   kernels::UpdateControl control{.clip_norm = options_.clip_norm};
@@ -107,9 +107,9 @@ void Optimizer::upload_groups() {
 
 kernels::UpdateArena Optimizer::arena(int rate) const {
   ParameterArena& parameters = model_.parameters();
-  return {.granules = parameters.slot_elements() / kernels::kSegmentGranule,
-          .segment_of_granule = granule_table_.as<std::int32_t>(),
-          .segments = segment_table_.as<kernels::UpdateSegment>(),
+  return {.granules = parameters.slot_elements() / kernels::kSpanGranule,
+          .span_of_granule = granule_table_.as<std::int32_t>(),
+          .spans = span_table_.as<kernels::ArenaSpan>(),
           .groups = group_table_.as<kernels::UpdateGroup>() + rate * kGroups,
           .group_count = kGroups,
           .master = parameters.master().as<float>(),
@@ -118,7 +118,7 @@ kernels::UpdateArena Optimizer::arena(int rate) const {
           .moment2 = slot(1),
           .compute = parameters.compute().defined() ? parameters.compute().data() : nullptr,
           .compute_dtype = parameters.compute_dtype(),
-          .narrow = parameters.pending().narrow()};
+          .narrow = parameters.partial_gradients().narrow()};
 }
 
 void Optimizer::update(int rate) {
@@ -135,11 +135,11 @@ void Optimizer::run_kernels(const Context& context, int rate) {
   const BufferArena& buffers = model_.buffers();
   kernels::UpdateBuffers statistics{.elements = buffers.elements()};
   if (statistics.elements > 0) {
-    statistics.pending = buffers.pending().as<float>();
+    statistics.next = buffers.next().as<float>();
     statistics.current = buffers.current().as<float>();
   }
   auto* control = control_.as<kernels::UpdateControl>();
-  BANTAM_KERNEL(context.exec, begin_update, arena, model_.parameters().pending().sums(), control,
+  BANTAM_KERNEL(context.exec, begin_update, arena, model_.parameters().partial_gradients().sums(), control,
                 kernels::Workspace{partials_.data(), partials_.bytes()});
   OptimizerKind kind = options_.kind;
   if (options_.rule) {
@@ -159,7 +159,7 @@ void Optimizer::run_rule(const Context& context, const kernels::UpdateArena& are
                     "nothing can be planned of it",
                     options_.rule->kind()));
   std::vector<UpdateRange> ranges;
-  for (const Parameter* parameter : model_.parameters().segments())
+  for (const Parameter* parameter : model_.parameters().spans())
     if (!parameter->frozen())
       ranges.push_back({parameter->offset(), parameter->shape().elements(), parameter->spec().decays ? 0 : 1});
   std::vector<float*> slots;
@@ -235,7 +235,7 @@ void Optimizer::register_state(StateRegistry& registry) {
   registry.on_load([this] { restore_settings(); });
 }
 
-/// What is configured rather than state stays as configured, whatever a loaded file held.
+/// What is configured rather than state stays as configured, whatever a loaded file contained.
 void Optimizer::restore_settings() {
   kernels::UpdateControl loaded = control();
   const bool scales = model_.options().precision.scales_loss();

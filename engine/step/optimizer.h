@@ -62,7 +62,7 @@ struct UpdateControl;
 struct UpdateGroup;
 }  // namespace kernels
 
-/// What an update does with gradients; Adam and AdamW as Kingma and Ba 2015 and Loshchilov and Hutter 2019 give them.
+/// What an update does with gradients; Adam follows Kingma and Ba 2015, AdamW Loshchilov and Hutter 2019.
 enum class OptimizerKind : std::uint8_t { sgd, sgd_nesterov, adam, adamw };
 
 /// Defaults are Keras' where Keras has them.
@@ -73,7 +73,7 @@ struct OptimizerOptions {
   float momentum = 0.0f;      ///< sgd
   float beta1 = 0.9f, beta2 = 0.999f, epsilon = 1e-7f;
   float clip_norm = 0.0f;               ///< global norm; 0: none
-  bool decay_biases = true;             ///< false: weight decay leaves out biases and normalisation parameters
+  bool decay_biases = true;             ///< false: weight decay skips biases and normalisation parameters
   float initial_loss_scale = 32768.0f;  ///< mixed_float16
   std::int32_t loss_scale_growth_interval = 2000;
   /// Null: the built-in rule of `kind`. Else this one, with learning_rate, weight_decay, clip_norm, decay_biases and
@@ -94,17 +94,17 @@ class Optimizer {
   /// Updates whose learning rates can be set at once.
   static constexpr int kMostRates = 32;
 
-  /// Norm and finite check, update, bookkeeping, in order of the model's stream. Resets gradient accumulation. Takes
+  /// Norm and finite check, update, bookkeeping, in order of the model's stream. Resets gradient accumulation. Reads
   /// the gradients that backward wrote, and what the program wrote (Parameter::gradient; throws Error as said there).
-  /// `rate`: which of the learning rates it takes.
+  /// `rate`: which of the learning rates it uses.
   void update(int rate = 0);
-  /// Runs the update's kernels once, so that the device has loaded them: on gradients that are not finite, which leave
-  /// weights and state alone, with the bookkeeping put back. Gradients are lost: not between accumulation and update.
+  /// Runs the update's kernels once, so that the device has loaded them: on gradients that are not finite, which change
+  /// no weights and no state, and restores the bookkeeping. Gradients are lost: not between accumulation and update.
   /// Waits for the device.
   void warm_up();
-  /// Takes effect at the next update. Throws ConfigError for a negative rate or NaN.
+  /// Applies from the next update. Throws ConfigError for a negative rate or NaN.
   void set_learning_rate(float learning_rate);
-  /// Rate i is what `update(i)` takes, and learning_rate() the last of them; those beyond are as the last. At least
+  /// `update(i)` uses rate i, beyond the list the last one; learning_rate() is the last of them. At least
   /// one, at most kMostRates. Throws as set_learning_rate does.
   void set_learning_rates(std::span<const float> rates);
   float learning_rate() const { return options_.learning_rate; }
@@ -137,7 +137,7 @@ class Optimizer {
   OptimizerOptions options_;
   std::vector<kernels::UpdateGroup> groups_;  // (kMostRates, kGroups)
   int metric_slot_ = 0;
-  Tensor group_table_, segment_table_, granule_table_, control_;
+  Tensor group_table_, span_table_, granule_table_, control_;
   std::vector<Tensor> slots_;  // moments
   Tensor still_groups_;        // with a rule: groups whose learning rate is 0
   Tensor partials_;            // workspace of begin_update: kept, so that an update allocates nothing

@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "bantam/base/error.h"
-#include "bantam/engine/autograd/pending_gradients.h"
+#include "bantam/engine/autograd/partial_gradients.h"
 #include "bantam/engine/step/training_session.h"
 #include "bantam/memory/allocator/accounting.h"
 
@@ -54,12 +54,12 @@ struct StepPlacements::Rehearsal {
     (void)session.step().read_metrics();
   }
 
-  /// The calls of one part, and, of a micro-batch, of the update behind it.
+  /// The calls of one part, and, of a micro-batch, of the update after it.
   std::vector<PlannerBuffer> trace(StepPart part, std::int64_t size) {
     const Batch made = allocate_batch(session.model(), size, session.step().loss());
     const bool is_micro_batch = part == StepPart::first_micro_batch || part == StepPart::next_micro_batch;
     if (part == StepPart::next_micro_batch || part == StepPart::update) micro_batch(made);
-    if (part == StepPart::next_micro_batch) session.model().parameters().pending().add_up();
+    if (part == StepPart::next_micro_batch) session.model().parameters().partial_gradients().add_up();
     AllocationTrace calls;
     {
       const Tracing tracing(runtime.allocator(session.model().device()), calls);
@@ -69,7 +69,7 @@ struct StepPlacements::Rehearsal {
         update();
       else
         micro_batch(made);
-      if (is_micro_batch) update();  // takes no memory, and frees the parts of gradients that wait for it
+      if (is_micro_batch) update();  // allocates nothing, and frees the partial gradients
     }
     return closed_buffers(calls);
   }
@@ -128,7 +128,7 @@ std::shared_ptr<const PlacementPlan> StepPlacements::plan(StepPart part, std::in
 }
 
 bool StepPlacements::to_learn(StepPart part, std::int64_t batch) const {
-  if (!learns() || part == StepPart::update) return false;  // an update takes no memory
+  if (!learns() || part == StepPart::update) return false;  // an update allocates nothing
   const auto found = entries_.find(key(part, batch));
   return found == entries_.end() || found->second.to_learn > 0;
 }

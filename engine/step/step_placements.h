@@ -17,8 +17,8 @@ namespace bantam {
 struct LossOptions;
 struct StepShapes;
 
-/// The parts of training between which no memory of a step is alive, but for gradients that wait in parts from a
-/// micro-batch to the update, which takes no memory.
+/// The parts of training between which no memory of a step is alive, except partial gradients, which a micro-batch
+/// keeps for the update; the update allocates nothing.
 enum class StepPart : std::uint8_t {
   first_micro_batch,  ///< of an update: gradients are written
   next_micro_batch,   ///< gradients are added to
@@ -27,7 +27,7 @@ enum class StepPart : std::uint8_t {
 };
 
 /// Notes the calls of one part of a step on the device itself, for StepPlacements::learn. Memory of the part may be
-/// freed after its end (gradients that wait in parts for the update): it listens until `stop`. Other threads may
+/// freed after its end (partial gradients, which live until the update): it records until `stop`. Other threads may
 /// allocate meanwhile.
 class PartTrace {
  public:
@@ -51,13 +51,13 @@ class PartTrace {
   StepPart part_;
   std::int64_t batch_;
   AllocationTrace calls_;
-  static constexpr const char* kEnd = "behind the part";
+  static constexpr const char* kEnd = "after the part";
 };
 
 /// Plans by part and batch size. A plan is made where it is first asked for, by running the part on the meta
 /// stand-in of the device (milliseconds). Where a part of the step does not support meta devices (without_meta),
-/// nothing runs there: a part's plan is then made of what its first run on the device itself allocated (`learn`). Not
-/// thread-safe.
+/// nothing runs there: a part's plan then comes from the allocations of its first run on the device itself (`learn`).
+/// Not thread-safe.
 class StepPlacements {
  public:
   /// Of the model's graph, on the stand-in of its device. Throws what making the model throws.
@@ -72,18 +72,18 @@ class StepPlacements {
   /// Null where there is nothing to place, where memory of the part outlives it, after it was dropped, or as long as it
   /// is to be learned.
   std::shared_ptr<const PlacementPlan> plan(StepPart part, std::int64_t batch);
-  /// Whether plans are made of parts' runs on the device itself.
+  /// Whether plans are made from runs of the parts on the device itself.
   bool learns() const { return rehearsal_ == nullptr; }
   /// Whether the part's next run is to be noted for `learn`.
   bool to_learn(StepPart part, std::int64_t batch) const;
-  /// Makes the plan of a part that has run. False where none can be made of it: memory of it stayed live in each of
-  /// some runs.
+  /// Makes the plan of a part that has run. False where that is impossible: in each of several runs some of its memory
+  /// stayed live.
   bool learn(const PartTrace& trace);
-  /// The part has not gone as planned: its plan is not used again after some times in a row. True the first time.
+  /// Notes that the part departed from its plan, which is dropped after several times in a row. True the first time.
   bool note_departure(StepPart part, std::int64_t batch);
-  /// It has.
+  /// Notes that the part followed its plan.
   void note_followed(StepPart part, std::int64_t batch);
-  /// Forgets the plans of micro-batches of more than `samples`, which will not be met again.
+  /// Drops the plans of micro-batches of more than `samples`, which no longer occur.
   void drop_above(std::int64_t samples);
   /// What the plans in use need.
   std::uint64_t arena_bytes() const;

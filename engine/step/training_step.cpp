@@ -1,4 +1,4 @@
-// The step: one tape a micro-batch, one update an effective batch, metrics left on the device.
+// The step: one tape a micro-batch, one update an effective batch, metrics kept on the device.
 #include "bantam/engine/step/training_step.h"
 
 #include <cstddef>
@@ -8,7 +8,7 @@
 #include <fmt/format.h>
 
 #include "bantam/base/error.h"
-#include "bantam/engine/autograd/pending_gradients.h"
+#include "bantam/engine/autograd/partial_gradients.h"
 #include "bantam/engine/autograd/tape.h"
 #include "bantam/engine/ops/ops.h"
 #include "bantam/engine/step/captured_updates.h"
@@ -29,7 +29,7 @@ void check_tensor(const TensorFacts& reads, const TensorFacts* has, std::string_
   if (has == nullptr)
     throw ShapeError(fmt::format("the {} data have no '{}', which the loss or a metric reads", what, reads.name));
   if (has->classes != reads.classes && reads.classes > 0)
-    throw ShapeError(fmt::format("the {} data have {} classes, the model gives {}", what, has->classes, reads.classes));
+    throw ShapeError(fmt::format("the {} data have {} classes, the model has {}", what, has->classes, reads.classes));
   if (has->shape != reads.shape)
     throw ShapeError(fmt::format("the {} data's '{}' are {}, expected {}", what, reads.name, to_string(has->shape),
                                  to_string(reads.shape)));
@@ -91,14 +91,16 @@ TrainingStep::TrainingStep(Model& model, Optimizer& optimizer, LossOptions loss)
   (void)targets_of(loss_, model_.graph().output_shape());
 }
 
-int TrainingStep::pending_metrics() const { return ring_->unread(); }
+int TrainingStep::unsynchronised_metrics() const { return ring_->unsynchronised(); }
 
 std::uint64_t TrainingStep::arena_bytes() const { return placements_ ? placements_->arena_bytes() : 0; }
 
 TrainingStep::~TrainingStep() {
   try {
     if (!placements_) return;
-    model_.parameters().pending().add_up();  // of an effective batch without its update: parts lie in the arena
+    model_.parameters()
+        .partial_gradients()
+        .add_up();  // of an effective batch without its update: parts lie in the arena
     (void)memory().release_arena();
   } catch (const Error&) {  // a broken device: the call that broke it has thrown
   }
@@ -109,7 +111,7 @@ void TrainingStep::check_fits(std::span<const TensorFacts> tensors, std::string_
   const TensorFacts* images = find_facts(tensors, kImages);
   if (images == nullptr) throw ShapeError(fmt::format("the {} data have no '{}', the model's input", what, kImages));
   if (images->shape != graph.input_shape())
-    throw ShapeError(fmt::format("the {} data give images {}, the model takes {}", what, to_string(images->shape),
+    throw ShapeError(fmt::format("the {} data have images {}, the model expects {}", what, to_string(images->shape),
                                  to_string(graph.input_shape())));
   for (const TensorFacts& facts : targets_of(loss_, graph.output_shape()))
     check_tensor(facts, find_facts(tensors, facts.name), what);
@@ -155,7 +157,7 @@ bool TrainingStep::reserve_arena() {
   return false;
 }
 
-/// After plans were dropped: an arena larger than the rest need makes room, and the next step takes what it needs.
+/// After plans were dropped: an arena larger than the rest need is released, and the next step reserves what it needs.
 void TrainingStep::shrink_arena() {
   const std::uint64_t needed = placements_->arena_bytes();
   if (memory().stats().arena_bytes >= needed + BfcAllocator::kGranule) (void)memory().release_arena();
@@ -189,7 +191,7 @@ void TrainingStep::stay_eager(const Error& error) {
 /// unplanned, with the arena's memory free for it; but not within an effective batch, which only its caller can repeat.
 void TrainingStep::run_part(StepPart part, std::int64_t batch, const std::function<void()>& work) {
   if (part != StepPart::update) {
-    model_.parameters().pending().add_up();  // the arena must be idle
+    model_.parameters().partial_gradients().add_up();  // the arena must be idle
     learn();
   }
   if (recorded_updates_ != kNotRecording) return record_part(part, batch, work);
@@ -207,7 +209,7 @@ void TrainingStep::run_part(StepPart part, std::int64_t batch, const std::functi
     departed = scope.departed();
   } catch (const OutOfMemory&) {
     if (part == StepPart::update) throw;  // its gradients wait to be repeated
-    model_.parameters().pending().drop();
+    model_.parameters().partial_gradients().drop();
     if (!departed || part == StepPart::next_micro_batch || !memory().release_arena()) throw;
     if (part == StepPart::first_micro_batch) {
       discard();
@@ -221,8 +223,8 @@ void TrainingStep::run_part(StepPart part, std::int64_t batch, const std::functi
   shrink_arena();
 }
 
-/// Runs `work` as it comes. Where plans are learned, its calls are noted, up to where its last memory is free: behind
-/// an update or an evaluated batch, or where the next part begins.
+/// Runs `work` as it comes. Where plans are learned, its calls are noted, up to where its last memory is free: after an
+/// update or an evaluated batch, or where the next part begins.
 void TrainingStep::run_unplanned(StepPart part, std::int64_t batch, const std::function<void()>& work) {
   if (placements_ && placements_->to_learn(part, batch) && memory().trace() == nullptr)
     learning_ = std::make_unique<PartTrace>(memory(), model_.runtime().stream(model_.device()), part, batch);
@@ -257,7 +259,7 @@ void TrainingStep::micro_batch(const Batch& batch, std::int64_t first_sample, st
   try {
     run_part(part, batch.size, [&] { forward_and_backward(batch, first_sample, effective_batch); });
   } catch (...) {  // out of memory, say: nothing of the effective batch stays, so that it can be tried again in smaller
-                   // pieces
+                   // micro-batches
     if (recorded_updates_ == kNotRecording) discard();
     throw;
   }
@@ -267,7 +269,7 @@ void TrainingStep::discard() {
   const Context context = model_.context(Pass::train);
   model_.parameters().begin_accumulation();
   learn();
-  model_.buffers().reset_pending(context);
+  model_.buffers().reset_next(context);
   ring_->clear(optimizer_.metric_slot());
   accumulating_ = false;
 }
@@ -277,7 +279,7 @@ void TrainingStep::forward_and_backward(const Batch& batch, std::int64_t first_s
   Tape tape;
   Context context = model_.context(Pass::train);
   context.tape = &tape;
-  context.step.gradients = &model_.parameters().pending();
+  context.step.gradients = &model_.parameters().partial_gradients();
   context.random.update = optimizer_.updates();
   context.random.first_sample = first_sample;
   kernels::KernelLog* const log = context.exec.log;
@@ -308,7 +310,7 @@ void TrainingStep::update() {
   try {
     const kernels::KernelPhaseScope phase(model_.runtime().exec(model_.device()).log, kernels::KernelPhase::update);
     run_part(StepPart::update, 0, [this, rate] { optimizer_.update(rate); });
-  } catch (...) {  // not for memory, of which it takes none
+  } catch (...) {  // not for memory: it allocates none
     if (!recording) discard();
     throw;
   }
@@ -320,9 +322,9 @@ void TrainingStep::update() {
 }
 
 void TrainingStep::require_metric_slots(int updates) const {
-  if (pending_metrics() + updates > kMetricRing)
-    throw Error(
-        fmt::format("training step: metrics of {} updates are pending; call read_metrics()", pending_metrics()));
+  if (unsynchronised_metrics() + updates > kMetricRing)
+    throw Error(fmt::format("training step: metrics of {} updates are not read yet; call read_metrics()",
+                            unsynchronised_metrics()));
 }
 
 /// One more update has run without `update`.
@@ -341,7 +343,7 @@ void TrainingStep::forward_and_measure(const Batch& batch) {
   ring_->begin_evaluation();
   try {
     (void)forward_loss(context, batch, {.sums = ring_->evaluation()});
-  } catch (...) {  // out of memory, say: it may be tried again in smaller pieces
+  } catch (...) {  // out of memory, say: it may be repeated in smaller micro-batches
     ring_->undo_evaluation();
     throw;
   }
@@ -366,7 +368,7 @@ std::vector<Metrics> TrainingStep::read_metrics() {
 
 Metrics TrainingStep::read_evaluation() { return ring_->read_evaluation(); }
 
-// A training step's captured mode: updates recorded from the arena's places, and run again as long as it lies there.
+// A training step's captured mode: updates recorded from the arena's places, and replayed as long as it does not move.
 
 std::unique_ptr<CapturedUpdates> TrainingStep::capture(const std::function<void()>& record) {
   if (accumulating_) throw Error("training step: capture() between micro_batch() and update()");
@@ -376,12 +378,12 @@ std::unique_ptr<CapturedUpdates> TrainingStep::capture(const std::function<void(
   const int slot = optimizer_.metric_slot();
   const void* arena = memory().arena_address();
   recorded_updates_ = 0;
-  PendingGradients& pending = model_.parameters().pending();
-  const kernels::NarrowGradients narrow = pending.narrow();
+  PartialGradients& partial = model_.parameters().partial_gradients();
+  const kernels::NarrowGradients narrow = partial.narrow();
   const auto end = [&] {  // the host is where it was: nothing has run
     accumulating_ = false;
     model_.parameters().begin_accumulation();
-    pending.set_narrow(narrow);
+    partial.set_narrow(narrow);
     optimizer_.set_metric_slot(slot);
     return std::exchange(recorded_updates_, kNotRecording);
   };
@@ -389,7 +391,7 @@ std::unique_ptr<CapturedUpdates> TrainingStep::capture(const std::function<void(
     CapturedWork work(stream, record);
     if (accumulating_) throw Error("training step: what is captured must end with update()");
     if (memory().arena_address() != arena) throw Error("the planned step's arena moved");
-    const kernels::NarrowGradients left = pending.narrow();
+    const kernels::NarrowGradients left = partial.narrow();
     const int updates = end();
     return std::make_unique<CapturedUpdates>(
         CapturedUpdates{std::move(work), updates, arena, placements_->arena_bytes(), left});
@@ -405,9 +407,9 @@ bool TrainingStep::replay(const CapturedUpdates& captured) {
   if (!placements_ || !reserve_arena()) return false;
   const Stream stream = model_.runtime().stream(model_.device());
   const ArenaHold hold(memory(), captured.arena, captured.arena_bytes, stream);
-  if (!hold.held()) return false;
+  if (!hold.acquired()) return false;
   captured.work.launch();
-  model_.parameters().pending().set_narrow(captured.narrow);
+  model_.parameters().partial_gradients().set_narrow(captured.narrow);
   for (int i = 0; i < captured.updates; ++i) note_update();
   return true;
 }
@@ -418,7 +420,7 @@ void TrainingStep::record_part(StepPart part, std::int64_t batch, const std::fun
   const MemoryStats before = memory().stats();
   const PlacementScope scope(memory(), plan, model_.runtime().stream(model_.device()));
   work();
-  const MemoryStats after = memory().stats();  // a part that takes no memory has no plan, and needs none
+  const MemoryStats after = memory().stats();  // a part that allocates nothing has no plan, and needs none
   if (after.allocations - before.allocations != after.planned_allocations - before.planned_allocations)
     throw Error("the step did not allocate as planned");
 }
@@ -442,12 +444,12 @@ void TrainingStep::warm_up(std::int64_t batch_size, bool accumulates) {
 }
 
 std::int64_t warm_up_what_fits(TrainingStep& step, std::int64_t batch, bool accumulates) {
-  for (std::int64_t piece = batch;; piece = (piece + 1) / 2) {
+  for (std::int64_t samples = batch;; samples = (samples + 1) / 2) {
     try {
-      step.warm_up(piece, accumulates || piece < batch);
-      return piece;
+      step.warm_up(samples, accumulates || samples < batch);
+      return samples;
     } catch (const OutOfMemory&) {
-      if (piece <= 1) return 0;
+      if (samples <= 1) return 0;
       Model& model = step.model();
       model.runtime().allocator(model.device()).trim();
     }

@@ -1,6 +1,6 @@
 // TrainingStep: forward, backward and update over the micro-batches of one effective batch, with no host
-// synchronisation; StepMode, how steps run; and MicroBatches, a batch given to the step in pieces, which are halved
-// where memory runs out.
+// synchronisation; StepMode, how steps run; and MicroBatches, which splits a batch and halves its micro-batches where
+// memory runs out.
 #pragma once
 
 #include <cstdint>
@@ -58,7 +58,7 @@ struct LossOptions {
 };
 
 /// The tensors of a batch that the loss and the metrics read, for a model whose output is `output` (without the batch
-/// axis), each once. Throws ShapeError where one of them does not take such an output, or two disagree on a tensor.
+/// axis), each once. Throws ShapeError where one of them does not accept such an output, or two disagree on a tensor.
 std::vector<TensorFacts> targets_of(const LossOptions& loss, const Shape& output);
 
 /// Memory for a batch of `size` samples, in the name of `input`: the model's images, of the type that it computes in,
@@ -71,43 +71,44 @@ std::string without_meta(const Graph& graph, const LossOptions& loss, const Opti
 
 /// One model, optimizer and loss. Metrics of steps gather in a ring on the device, read back when asked for.
 ///
-/// Steps run eagerly, each allocation as it comes, until `prepare`: from then on they run planned, allocation k of a
-/// part of a step (a micro-batch, an update, an evaluated batch) at offset k of one arena. Results are the same bits.
-/// What goes otherwise than planned, for whatever reason, goes on from the allocator as in an eager step. On CUDA,
-/// planned updates can be recorded once and then run with one launch (`capture`, `replay`; CapturedSteps does it).
+/// Steps run eagerly, with each allocation from the allocator, until `prepare`: from then on they run planned, where
+/// allocation k of a part of a step (a micro-batch, an update, an evaluated batch) lies at offset k of one arena.
+/// Results are the same bits. A part that departs from its plan, for whatever reason, continues from the allocator as
+/// in an eager step. On CUDA, planned updates can be recorded once and then run with one launch (`capture`, `replay`;
+/// CapturedSteps does it).
 class TrainingStep {
  public:
-  /// Steps whose metrics the device holds before they must be read.
+  /// Steps whose metrics the device stores before they must be read.
   static constexpr int kMetricRing = 512;
 
-  /// Throws ShapeError where the loss or a metric does not take the model's output.
+  /// Throws ShapeError where the loss or a metric does not accept the model's output.
   TrainingStep(Model& model, Optimizer& optimizer, LossOptions loss);
   ~TrainingStep();
   TrainingStep(const TrainingStep&) = delete;
   TrainingStep& operator=(const TrainingStep&) = delete;
 
   /// Plans every shape of `shapes` and reserves the arena, before the first step for the least memory. Other shapes are
-  /// planned when they are met. Where a layer, the loss, a metric or the update rule does not support meta devices
-  /// (Layer::supports_meta), each part of a step runs once as it comes, and is planned from what it allocated then; the
-  /// runtime's log says which one it is. Where the plan cannot be made or the arena is not to be had, steps run as
-  /// before; the log says so.
+  /// planned when they first occur. Where a layer, the loss, a metric or the update rule does not support meta devices
+  /// (Layer::supports_meta), each part of a step runs once eagerly, and is planned from what it allocated then; the
+  /// runtime's log names it. Where the plan cannot be made or the arena cannot be reserved, steps run as before; the
+  /// log says so.
   void prepare(const StepShapes& shapes);
   /// The same with plans that exist already, of an equal model, optimizer, loss and device.
   void prepare(const StepShapes& shapes, std::shared_ptr<StepPlacements> placements);
   /// Bytes of the arena that planned steps need; 0 before `prepare`.
   std::uint64_t arena_bytes() const;
-  /// No more micro-batches of more than `samples` will come: what only they needed of the arena is given back. Not
+  /// No micro-batches of more than `samples` will follow: releases the part of the arena that only they needed. Not
   /// within a step.
   void drop_plans_above(std::int64_t samples);
 
   /// Forward and backward of one micro-batch; `first_sample` is its place in the effective batch of `effective_batch`
-  /// samples. Where it throws, the whole effective batch is forgotten (gradients, metrics, pending statistics), and may
-  /// be tried again.
+  /// samples. Where it throws, the whole effective batch is discarded (gradients, metrics, next statistics), and may be
+  /// repeated.
   void micro_batch(const Batch& batch, std::int64_t first_sample, std::int64_t effective_batch);
-  /// Forgets the effective batch so far: gradients, metrics, pending statistics. The next micro-batch begins a new one.
+  /// Discards the effective batch so far: gradients, metrics, next statistics. The next micro-batch begins a new one.
   void discard();
   /// Updates the weights with what the micro-batches accumulated; begins the next effective batch. Where it throws, the
-  /// effective batch is forgotten as by micro_batch(), and weights and the optimizer's state are as they were (unless a
+  /// effective batch is discarded as by micro_batch(), and weights and the optimizer's state are as they were (unless a
   /// kernel's launch failed, after which a device is of no use).
   void update();
   /// The whole step on one batch.
@@ -116,30 +117,30 @@ class TrainingStep {
     update();
   }
   /// Records the whole updates that `record` makes by micro_batch() and update(), on a CUDA device, and runs nothing.
-  /// All shapes must have run planned before, so that the device has loaded their kernels. The i-th takes the
+  /// All shapes must have run planned before, so that the device has loaded their kernels. The i-th uses the
   /// optimizer's i-th learning rate. Batches must stay where they are as long as it is used. Throws where anything
   /// cannot be recorded (CapturedWork), is not planned or departs from its plan; then nothing has changed.
   std::unique_ptr<CapturedUpdates> capture(const std::function<void()>& record);
-  /// Runs recorded updates, in order of the stream; the same bits as the calls would give. False, with nothing run,
-  /// where the arena is not where it was: then they are of no more use, and can be captured again.
+  /// Replays recorded updates, in order of the stream; the same bits as the calls would compute. Returns false, and
+  /// runs nothing, where the arena has moved: the recording is then useless, and the updates must be captured anew.
   bool replay(const CapturedUpdates& captured);
 
   /// Loss and accuracy of one batch without training; adds to the evaluation sums.
   void evaluate(const Batch& batch);
 
-  /// Runs all that the step will run, on a random batch of `batch` samples that is then forgotten, so that the device
+  /// Runs all that the step will run, on a random batch of `batch` samples that is then discarded, so that the device
   /// has loaded the kernels, and algorithms were timed on values like a run's: weights, state, statistics and metrics
-  /// are unchanged, bitwise. `accumulates`: with a second micro-batch, whose gradients are added. Takes the step's
+  /// are unchanged, bitwise. `accumulates`: with a second micro-batch, whose gradients are added. Allocates the step's
   /// memory, and waits for the device. Not between micro_batch() and update() (throws Error).
   void warm_up(std::int64_t batch, bool accumulates);
 
-  /// Updates since the last read that the ring still holds.
-  int pending_metrics() const;
+  /// Updates whose metrics are still to be read from the ring.
+  int unsynchronised_metrics() const;
   /// Metrics of each update since the last read, oldest first; waits for the device. Not between micro_batch() and
   /// update() (throws Error).
   std::vector<Metrics> read_metrics();
-  /// The same in two parts, between which updates may go on: they are not waited for, nor in what is read. `control`
-  /// gets the optimizer's scalars as of then. One reading at a time: a second drops the first.
+  /// The same in two calls, between which further updates may run: reading does not wait for them and does not include
+  /// them. `control` gets the optimizer's scalars as of then. One reading at a time: a second drops the first.
   void begin_reading();
   std::vector<Metrics> finish_reading(kernels::UpdateControl* control = nullptr);
   /// Sums of all `evaluate` calls since the last read; waits for the device.
@@ -152,7 +153,7 @@ class TrainingStep {
   Model& model() { return model_; }
   Optimizer& optimizer() { return optimizer_; }
   const LossOptions& loss() const { return loss_; }
-  /// See the function of that name.
+  /// without_meta of this step's model, loss and optimizer.
   std::string without_meta() const;
 
  private:
@@ -180,20 +181,20 @@ class TrainingStep {
   int recorded_updates_ = kNotRecording;        // so far, while `capture` records
   std::shared_ptr<StepPlacements> placements_;  // null: eager
   std::unique_ptr<PartTrace> learning_;         // of the part that has run last, until its memory is free
-  int eager_parts_ = 0;                         // still to come before the arena is asked for again
+  int eager_parts_ = 0;                         // still to run before the arena is requested anew
 };
 
 // A warm-up where memory may not be there for the whole batch.
 
-/// TrainingStep::warm_up with the largest piece of `batch` samples that there is memory for: the batch, else its half,
-/// a half of that, …, as a run with `on_oom: accumulate` halves its micro-batches; with less than the batch, gradients
-/// are added too. Gives the samples of the piece; 0 where memory is not there for one sample: the kernels are then
-/// loaded by the steps themselves. Throws as warm_up, but for OutOfMemory.
+/// TrainingStep::warm_up with the largest micro-batch of `batch` samples that there is memory for: the batch, else its
+/// half, a half of that, …, as a run with `on_oom: accumulate` halves its micro-batches; with less than the batch,
+/// gradients are added too. Returns the samples of that micro-batch; 0 where there is no memory for one sample: the
+/// kernels are then loaded by the steps themselves. Throws as warm_up, but for OutOfMemory.
 std::int64_t warm_up_what_fits(TrainingStep& step, std::int64_t batch, bool accumulates);
 
 /// What a Trainer does where a micro-batch does not fit.
 enum class OnOutOfMemory : std::uint8_t {
-  fail,        ///< OutOfMemory leaves the trainer
+  fail,        ///< OutOfMemory is thrown out of the trainer
   accumulate,  ///< the update is rolled back and repeated with half the micro-batch; refused with batch statistics
   /// The same, also with layers whose function changes with the micro-batch (batch normalisation): their statistics are
   /// then those of the smaller micro-batches.
@@ -213,20 +214,20 @@ void check_on_oom(OnOutOfMemory policy, const Graph& graph);
 /// bytes, as kernels of libraries need. Throws ShapeError where the samples are not there, OutOfMemory for a copy.
 Batch slice(const Context& context, const Batch& batch, std::int64_t first, std::int64_t count);
 
-/// Runs batches whole, or in pieces of equal order: same samples, same places in the effective batch, so the same
+/// Runs batches whole, or as micro-batches in order: same samples, same places in the effective batch, so the same
 /// random numbers; only the order of the sums of gradients differs. Used by one thread.
 class MicroBatches {
  public:
   explicit MicroBatches(TrainingStep& step) : step_(step) {}
 
-  /// Most samples of a piece; 0: batches are run whole.
+  /// Most samples of a micro-batch; 0: batches are run whole.
   std::int64_t most() const { return most_; }
-  /// Pieces of at most `most` samples from now on, as after so many `halve`s.
+  /// Micro-batches of at most `most` samples from now on, as after so many `halve`s.
   void split(std::int64_t most) { most_ = most; }
-  /// Whether `train` copies pieces of such a batch, which are not aligned as views.
+  /// Whether `train` copies micro-batches of such a batch, because views of them would not be aligned.
   bool copies(const Batch& batch) const;
-  /// Forward and backward of a whole batch, as TrainingStep::micro_batch, piece by piece. Where it throws, the whole
-  /// effective batch is forgotten.
+  /// Forward and backward of a whole batch, as TrainingStep::micro_batch of one after another. Where it throws, the
+  /// whole effective batch is discarded.
   void train(const Batch& batch, std::int64_t first_sample, std::int64_t effective_batch);
   /// Forward and backward of an effective batch of `samples` samples (0: `count` times those of the first batch) in
   /// `count` batches: `next(i)` returns the i-th, which is released before the next is asked for, or nothing to stop;
@@ -234,12 +235,12 @@ class MicroBatches {
   /// it was `next` that threw. An update is to follow.
   bool accumulate(std::int64_t count, std::int64_t samples,
                   const std::function<std::optional<Batch>(std::int64_t i)>& next);
-  /// Adds the batch to the evaluation sums. With `may_halve`, a piece that does not fit is tried again in halves (of
-  /// evaluation only); what was added before counts once.
+  /// Adds the batch to the evaluation sums. With `may_halve`, a micro-batch that does not fit is repeated in halves (in
+  /// this evaluation only); what was added before counts once.
   void evaluate(const Batch& batch, bool may_halve);
-  /// Half as many samples a piece, for batches of at most `batch` samples; false, changing nothing, where pieces have
-  /// one sample already. Also gives idle memory of the device back, whose pieces may be too small for what comes, and
-  /// drops the plans of larger pieces.
+  /// Halves the samples of a micro-batch, for batches of at most `batch` samples; returns false, changing nothing,
+  /// where micro-batches have one sample already. Also releases idle memory of the device, whose chunks may be too
+  /// small for what follows, and drops the plans of larger micro-batches.
   bool halve(std::int64_t batch);
 
  private:

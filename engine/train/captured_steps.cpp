@@ -1,4 +1,4 @@
-// Which updates run from a recording, when recordings are made, and what happens where they cannot be.
+// Which updates run from a recording, when recordings are made, and what happens where they cannot be made.
 #include "bantam/engine/train/captured_steps.h"
 
 #include <algorithm>
@@ -121,7 +121,7 @@ void CapturedSteps::split(std::int64_t most) {
   micro_batches_.split(most);
   drop();
   warm_ = false;
-  captures_ = wanted_;  // it may have been given up for want of the memory that pieces do not take
+  captures_ = wanted_;  // it may have been given up for lack of memory that smaller micro-batches do not need
   recordings_ = 0;
 }
 

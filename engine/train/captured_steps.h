@@ -16,33 +16,33 @@ namespace bantam {
 ///
 /// When it is made, the device loads what updates need, and two launches are recorded: of `updates_a_launch` updates,
 /// and of one, for what is left over; where no update's batches are left, after the first update instead. Where the
-/// arena has moved in between (memory was short, or given back), they are recorded again. Where recording fails (a
+/// arena has moved in between (memory was short, or released), they are recorded again. Where recording fails (a
 /// layer of the program's own that waits for the device, say), updates run planned from then on, and the runtime's log
 /// says why. So they do, with nothing recorded, where a layer does not support meta devices (Layer::supports_meta): it
-/// may do on the host what a recording would leave out. Results are the same bits in all cases. On devices that are not
-/// CUDA's updates run planned. Used by one thread.
+/// may do work on the host that a recording would not contain. Results are the same bits in all cases. On devices that
+/// are not CUDA's updates run planned. Used by one thread.
 class CapturedSteps {
  public:
   static constexpr int kMostUpdates = Optimizer::kMostRates;
 
   /// Updates of `accumulate` micro-batches, one batch each. `updates_a_launch` 0: as many as the batches allow. Step
   /// and batches must outlive it. In another mode than captured all updates run one by one, planned where the step is.
-  /// Batches may have been made and forgotten: their stretch has to be started again. Weights, state and metrics stay.
+  /// Batches may have been made and dropped: the source of batches must be restarted. Weights, state and metrics stay.
   CapturedSteps(TrainingStep& step, DeviceBatches& batches, std::int64_t accumulate, StepMode mode = StepMode::captured,
                 int updates_a_launch = 0);
 
   /// Runs at least one and at most `most` updates (which the batches must have left, and the metric ring room for), and
-  /// returns how many. Update i takes the optimizer's learning rate i. The host is held back where it is more than a
-  /// few launches ahead of the device. Where it throws OutOfMemory, the update has not run.
+  /// returns how many. Update i uses the optimizer's learning rate i. The host waits where it is more than a few
+  /// launches ahead of the device. Where it throws OutOfMemory, the update has not run.
   std::int64_t run(std::int64_t most);
   /// Most that `run` does: how many learning rates to set.
   std::int64_t next_updates(std::int64_t most) const;
-  /// Micro-batches are pieces of at most `most` samples from now on (MicroBatches). The next update runs directly,
-  /// those behind it from new recordings; pieces that have to be copied are not recorded.
+  /// Micro-batches have at most `most` samples from now on (MicroBatches). The next update runs directly, later ones
+  /// from new recordings; micro-batches that have to be copied are not recorded.
   void split(std::int64_t most);
 
   int updates_a_launch() const { return updates_; }
-  /// Kernels that an update takes when it runs captured; 0 before.
+  /// Kernels of one captured update; 0 before one has run.
   double kernels_an_update() const;
 
  private:

@@ -8,15 +8,14 @@
 
 namespace bantam {
 
-/// A stretch of equal batches. A launch takes the next `count` of them: `make` enqueues what makes them, directly or
-/// into a recording that is run later and again; `advance` says that this has been done for so many. Used by one
-/// thread.
+/// Consecutive batches of equal shapes. A launch uses the next `count` of them: `make` enqueues the work that makes
+/// them, directly or into a recording that is replayed; `advance` says that so many have been made. Used by one thread.
 class DeviceBatches {
  public:
   virtual ~DeviceBatches() = default;
-  /// How many are left to take.
+  /// How many are left.
   virtual std::int64_t left() const = 0;
-  /// Most that a launch can take.
+  /// Most that one launch can use.
   virtual std::int64_t most_at_once() const = 0;
   /// Batch `i` of the next `count`; called for i = 0 … count - 1 in order, and each batch is done with before the next
   /// is asked for. Neither waits nor allocates. What is enqueued finds its place in the epoch on the device, and moves

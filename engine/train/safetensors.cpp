@@ -261,13 +261,13 @@ void HeaderReader::end_tensor() {
     damaged(path_, fmt::format("it has more than {} tensors", format_count(kMostNames)));
 }
 
-/// Tensors lie one behind the other, without gaps, overlaps or a rest: what one program wrote, another reads.
+/// Tensors lie one after the other, without gaps, overlaps or a rest: what one program wrote, another reads.
 void check_tiling(const std::filesystem::path& path, std::vector<std::pair<std::uint64_t, std::uint64_t>> ranges,
                   std::size_t size) {
   std::ranges::sort(ranges);
   std::uint64_t end = 0;
   for (const auto& [first, last] : ranges) {
-    if (first != end) damaged(path, fmt::format("tensors overlap or leave a gap at byte {} of the data", end));
+    if (first != end) damaged(path, fmt::format("tensors overlap or have a gap at byte {} of the data", end));
     end = last;
   }
   if (end != size) damaged(path, fmt::format("{} bytes of data belong to no tensor", size - end));

@@ -21,7 +21,7 @@ Trainer::Trainer(TrainingStep& step, BatchSource& train, BatchSource* validation
   if (options_.accumulate < 1)
     throw ConfigError(fmt::format("train.accumulate must be at least 1, got {}", options_.accumulate));
   if (train_.batches_per_epoch() < 1)
-    throw DataError("the training data give no batch: fewer samples than the batch size, and drop_last");
+    throw DataError("the training data have no batch: fewer samples than the batch size, and drop_last");
   if (options_.max_skipped_in_a_row < 1)
     throw ConfigError(fmt::format("max_skipped_in_a_row must be at least 1, got {}", options_.max_skipped_in_a_row));
   check_on_oom(options_.on_oom, step_.model().graph());
@@ -136,7 +136,7 @@ void Trainer::run_updates_of_epoch(EpochState& state, TrainResult& result) {
 
 void Trainer::read_rest(EpochState& state) {
   if (reading_ > 0) finish_read(state);
-  if (step_.pending_metrics() == 0) return;
+  if (step_.unsynchronised_metrics() == 0) return;
   begin_read(state);
   finish_read(state);
 }
@@ -184,20 +184,22 @@ bool Trainer::all_observe() const {
 }
 
 /// Whether metrics have waited long enough, or the next updates would find no room for theirs. Where reading holds
-/// nothing up, a few launches' at a time: what the host does with them must not take longer than the device with those
+/// nothing up, a few launches' at a time: the host must not need longer for them than the device for the launches
 /// ahead.
 bool Trainer::read_is_due(const EpochState& state) const {
   constexpr std::int64_t kLaunchesARead = 3;
-  const std::int64_t pending = step_.pending_metrics(), launch = launches_ ? launches_->updates_a_launch() : 1;
+  const std::int64_t unsynchronised = step_.unsynchronised_metrics(),
+                     launch = launches_ ? launches_->updates_a_launch() : 1;
   if (state.done == state.updates || seconds_since(state.last_read) >= options_.read_seconds) return true;
   if (state.epoch == options_.first_epoch && state.sum.samples == options_.first_sum.samples)
     return true;  // says that the run has begun
-  if (launches_ && all_observe() && pending >= kLaunchesARead * launch) return true;
-  return pending >= options_.read_every || (launch <= options_.read_every && pending + launch > options_.read_every);
+  if (launches_ && all_observe() && unsynchronised >= kLaunchesARead * launch) return true;
+  return unsynchronised >= options_.read_every ||
+         (launch <= options_.read_every && unsynchronised + launch > options_.read_every);
 }
 
 void Trainer::begin_read(const EpochState& state) {
-  if (step_.pending_metrics() == 0) return;  // an update that is to be repeated
+  if (step_.unsynchronised_metrics() == 0) return;  // an update that is to be repeated
   step_.begin_reading();
   reading_ = state.done;
 }
@@ -280,11 +282,11 @@ Metrics Trainer::evaluate_while(BatchSource& source, const std::function<bool(st
 }
 
 // The updates of an epoch: several a launch where the device makes their batches, else one by one, and in smaller
-// pieces where memory ends.
+// micro-batches where memory ends.
 
 namespace {
 
-/// Memory that a batch itself takes was refused: it is not made smaller by smaller micro-batches.
+/// The memory of a batch itself was refused: it is not made smaller by smaller micro-batches.
 struct BatchDoesNotFit : OutOfMemory {
   explicit BatchDoesNotFit(const OutOfMemory& error)
       : OutOfMemory(
@@ -305,12 +307,13 @@ void Trainer::open_device_batches() {
   if (micro_batches_.most() > 0) launches_->split(micro_batches_.most());
 }
 
-/// Runs one or more updates and returns how many: 0 after one that goes on smaller, or that a stop has interrupted.
+/// Runs one or more updates and returns how many: 0 after one that is repeated in smaller micro-batches, or that a stop
+/// has interrupted.
 std::int64_t Trainer::run_updates(const EpochState& state) {
   std::int64_t most = 0;
   if (launches_)
     most = std::min({updates_left(state), device_batches_->left() / options_.accumulate,
-                     options_.read_every - step_.pending_metrics()});
+                     options_.read_every - step_.unsynchronised_metrics()});
   if (most <= 0) return run_update(state);
   set_rates(state, launches_->next_updates(most));
   try {

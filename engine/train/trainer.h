@@ -19,7 +19,7 @@
 namespace bantam {
 
 /// The learning rate of update `update`, counted from 0 over all epochs, whether updates were done or skipped. Pure: a
-/// resumed run asks for the same numbers again. Not negative. Empty: the optimizer's own rate.
+/// resumed run asks for the same numbers. Not negative. Empty: the optimizer's own rate.
 using Schedule = std::function<float(std::int64_t update)>;
 
 /// What a schedule is made from once a run is known.
@@ -75,7 +75,7 @@ struct TrainerOptions {
   /// seconds apart.
   std::int64_t read_every = TrainingStep::kMetricRing;
   double read_seconds = 0.2;
-  /// Stops with NotFiniteError after this many updates in a row were left out because gradients were not finite.
+  /// Stops with NotFiniteError after this many updates in a row were skipped because gradients were not finite.
   std::int64_t max_skipped_in_a_row = 50;
   /// Evaluate after each epoch where there is a validation source.
   bool evaluate = true;
@@ -88,12 +88,12 @@ struct TrainerOptions {
   /// The learning rate of each update, counted over all epochs, whether it was done or skipped; empty: the optimizer's,
   /// which callbacks may change.
   Schedule learning_rate;
-  /// What to do where a micro-batch does not fit. An update is then repeated from its first batch, which the source is
-  /// asked for again; once halved, micro-batches stay so. What a batch itself takes on the device is not made smaller:
+  /// What to do where a micro-batch does not fit. An update is then repeated from its first batch, which is read from
+  /// the source a second time; once halved, micro-batches stay so. The memory of the batch itself is not made smaller:
   /// where there is no room for it beside the model, the run stops at once.
   OnOutOfMemory on_oom = OnOutOfMemory::fail;
   /// Where to begin (resume): epoch and update within it.
-  /// `first_update` may be all of an epoch's updates: then only its evaluation is left.
+  /// `first_update` may be all of an epoch's updates: then only its evaluation runs.
   std::int64_t first_epoch = 0, first_update = 0;
   /// What the first epoch's updates before `first_update` came to (TrainerPosition::sum).
   Metrics first_sum = {};
@@ -105,7 +105,7 @@ struct TrainerOptions {
   std::function<bool()> stop;
 };
 
-/// Metrics of a stretch of updates within an epoch.
+/// Metrics of consecutive updates within an epoch.
 struct ProgressEvent {
   std::int64_t epoch = 0, epochs = 0;         ///< epoch counts from 0
   std::int64_t update = 0, updates = 0;       ///< updates done in this epoch, and in all of it
@@ -119,7 +119,7 @@ struct ProgressEvent {
 /// An evaluation under way, after an epoch's updates.
 struct EvaluationEvent {
   std::int64_t epoch = 0, epochs = 0;   ///< epoch counts from 0
-  std::int64_t batch = 0, batches = 0;  ///< batches handed to the device, and all
+  std::int64_t batch = 0, batches = 0;  ///< batches passed to the device, and all
   double eta_seconds = 0;               ///< to the end of this evaluation
 };
 struct EpochEvent {
@@ -176,7 +176,7 @@ class Trainer {
   ~Trainer();
   void add(Callback& callback) { callbacks_.push_back(&callback); }
   /// Runs to the end, or to a requested stop, which is heard within one batch: an update of several micro-batches is
-  /// then forgotten, and an evaluation is left to the run that goes on. A stop stands: a new Trainer goes on.
+  /// then discarded, and an evaluation is left to the run that resumes. A stop is final: a new Trainer continues.
   TrainResult run();
   /// What `run` has done so far; where it threw, what was done before. The weights are those of its position.
   const TrainResult& so_far() const { return result_; }

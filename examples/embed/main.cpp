@@ -72,7 +72,7 @@ int main() {
     std::printf("step %2d  loss %.4f  accuracy %.3f\n", i + 1, metrics.loss, accuracy = metrics.accuracy);
   }
   const MemoryStats memory = runtime.allocator(device).stats();
-  std::printf("%s: peak %llu bytes in use, %llu bytes held\n", to_string(device).c_str(),
+  std::printf("%s: peak %llu bytes in use, %llu bytes reserved\n", to_string(device).c_str(),
               static_cast<unsigned long long>(memory.peak_bytes),
               static_cast<unsigned long long>(memory.peak_pool_bytes));
   return accuracy > 0.9 ? 0 : 1;

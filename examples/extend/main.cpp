@@ -123,7 +123,7 @@ class PrintEpochs : public Callback {
   void on_epoch_end(const EpochEvent& event) override {
     std::printf("epoch %2lld  loss %.4f", static_cast<long long>(event.epoch + 1), event.train.loss);
     for (const MetricValue& metric : event.validation.values)
-      std::printf("  held out %s %.3f", std::string(metric.name()).c_str(), metric.value());
+      std::printf("  validation %s %.3f", std::string(metric.name()).c_str(), metric.value());
     std::printf("\n");
   }
 };
@@ -190,8 +190,8 @@ int main() {
   Model model(runtime, Device::cpu(), network.graph, {.seed = 1});
   Optimizer optimizer(model, optimizer_options);
   TrainingStep step(model, optimizer, loss);
-  Spots data(32, 1), held_out(8, 2);
-  Trainer trainer(step, data, &held_out, {.epochs = 12});
+  Spots data(32, 1), validation(8, 2);
+  Trainer trainer(step, data, &validation, {.epochs = 12});
   std::vector<std::unique_ptr<Callback>> own;
   for (const CallbackMaker& make : makers) trainer.add(*own.emplace_back(make()));
   const TrainResult result = trainer.run();

@@ -33,8 +33,8 @@ class EpochLines : public Callback {
  public:
   bool observes() const override { return true; }
   void on_epoch_end(const EpochEvent& event) override {
-    std::printf("epoch %lld: loss %.3f, held out %.3f\n", static_cast<long long>(event.epoch + 1), event.train.loss,
-                event.validation.loss);
+    std::printf("epoch %lld: loss %.3f, validation loss %.3f\n", static_cast<long long>(event.epoch + 1),
+                event.train.loss, event.validation.loss);
   }
 };
 

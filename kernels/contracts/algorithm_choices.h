@@ -1,4 +1,4 @@
-// Which algorithm a library runs each problem with, by name: what was chosen once can be chosen again.
+// Which algorithm a library runs each problem with, by name, so that a choice can be repeated.
 #pragma once
 
 #include <atomic>
@@ -13,19 +13,19 @@ class DeviceLibraries;
 
 /// Choices of one device's libraries. A problem's text names pass, shapes, types and the library with its version; what
 /// a choice's text means, only that library knows. Results of different choices differ in their last bits, so a run
-/// that is to give the same bits must be given the same choices. Thread-safe.
+/// with the same bits needs the same choices. Thread-safe.
 class AlgorithmChoices {
  public:
   /// Whether a problem without a choice is timed where it is first met: each eligible algorithm runs a few times on the
   /// call's own operands and workspace, the fastest is kept. While a stream is captured, and where a call adds to its
-  /// result, what the library has without timing is taken, and kept. Off, that is taken and not kept.
+  /// result, the library's choice without timing is used, and kept. Off, it is used and not kept.
   void set_timing(bool on) { timing_ = on; }
   bool timing() const { return timing_; }
 
   std::optional<std::string> find(const std::string& problem) const;
   /// A later choice replaces an earlier one.
   void keep(const std::string& problem, const std::string& choice);
-  /// Takes over choices for problems that have none.
+  /// Adds choices for problems that have none.
   void add(const std::map<std::string, std::string>& choices);
   std::map<std::string, std::string> all() const;
 

@@ -24,10 +24,10 @@ std::unique_ptr<DeviceLibraries> make_device_libraries(Device device);
 
 }  // namespace bantam::kernels
 
-/// Calls kernel `name` of the backend that `exec.device` names, with `exec` put in front of the arguments and, on CUDA,
-/// its device made current; on a meta device nothing runs. Where there is an `exec.log`, `kernels::meta` notes the
-/// call's work in it first (arguments are then evaluated twice). The one place where backends are chosen: a contract
-/// `<op>.h` declares `name` in `cpu`, `cuda` and `meta`.
+/// Calls kernel `name` of the backend that `exec.device` names, with `exec` as the first argument and, on CUDA, its
+/// device current; on a meta device nothing runs. Where there is an `exec.log`, `kernels::meta` notes the call's work
+/// in it first (arguments are then evaluated twice). The one place where backends are chosen: a contract `<op>.h`
+/// declares `name` in `cpu`, `cuda` and `meta`.
 #if defined(BANTAM_WITH_CUDA)
 #define BANTAM_KERNEL(exec, name, ...)                                \
   do {                                                                \

@@ -13,7 +13,7 @@ namespace bantam::kernels {
 
 /// The part of a step that a kernel runs in.
 enum class KernelPhase : std::uint8_t {
-  input,      ///< outside of the others: the batch on its way
+  input,      ///< outside of the others: the transfer of the batch
   forward,    ///< forward, the first time
   backward,   ///< gradients
   recompute,  ///< a checkpoint segment's second forward, during backward
@@ -47,12 +47,12 @@ struct KernelWork {
   std::int64_t bytes = 0;
   /// Of convolutions and matrix products, a multiply-add as 2; the few operations an element of passes do not count.
   std::int64_t flops = 0;
-  /// The same as matrix units take them, depths in whole steps (matrix_depth); 0: none runs on such units.
+  /// The same on tensor cores, with depths rounded up to whole steps (matrix_depth); 0: none runs on tensor cores.
   std::int64_t matrix_flops = 0;
   int passes = 1;  ///< kernels that follow one another, each of which begins and ends
 };
 
-/// Channels that matrix units take at once, however few there are.
+/// Channels as tensor cores multiply them: rounded up to whole steps.
 constexpr std::int64_t matrix_depth(std::int64_t channels) { return (channels + 7) / 8 * 8; }
 
 /// One kernel call.
@@ -64,8 +64,8 @@ struct KernelEntry {
   std::int64_t at = 0;  ///< when it was called (KernelLog::set_clock)
 };
 
-/// Calls in order. Attached to a device (Runtime::set_kernel_log): to a meta device, to know a step's work without
-/// running it, or to a real one, to know when each call came. Not thread-safe.
+/// Calls in order. Attached to a device (Runtime::set_kernel_log): to a meta device, to learn a step's work without
+/// running it, or to a real one, to learn when each call was made. Not thread-safe.
 class KernelLog {
  public:
   void note(const char* kernel, const char* owner, const KernelWork& work) {

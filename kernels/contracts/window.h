@@ -1,4 +1,4 @@
-// How many positions a window takes along one axis: the output size of convolutions and pooling.
+// How many positions a window has along one axis: the output size of convolutions and pooling.
 #pragma once
 
 #include <cstdint>

@@ -45,7 +45,7 @@ void norm_depthwise_forward(const Exec& exec, const DepthwiseConv2dShape& s, DTy
 }
 
 /// The second norm's sums need all of y and dy before a gradient can begin, and the first norm's all of dz before dx
-/// can, unless that is left to the reader.
+/// can, unless the op that reads dz computes dx.
 void norm_depthwise_backward(const Exec& exec, const DepthwiseConv2dShape& s, DType dtype,
                              const NormDepthwiseInputs& inputs, const NormDepthwiseGradients& gradients, Workspace) {
   const std::int64_t x = s.x_elements(), y = s.y_elements();

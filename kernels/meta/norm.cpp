@@ -60,7 +60,7 @@ void batch_norm_add(const Exec& exec, ActivationFunction, const BatchNormShape& 
                  unless_null(mask, mask_bytes(s))});
 }
 
-/// The pieces and x, for dz and the two sums; then dz, x and dx.
+/// The operands and x, for dz and the two sums; then dz, x and dx.
 void batch_norm_add_grad(const Exec& exec, const BatchNormShape& s, DType dtype, const SumGradient& from,
                          const NormOperand& norm, void*, const NormGradients& to, Workspace) {
   const bool written = to.dx != nullptr;

@@ -32,7 +32,7 @@ void pointwise_norm_forward(const Exec& exec, const PointwiseShape& s, DType dty
 void pointwise_norm_backward(const Exec& exec, const PointwiseShape& s, DType dtype, const NormOperand& x, const void*,
                              const NormInputGradient& dy, const PointwiseGradients& to, Workspace) {
   const int products = (to.da != nullptr ? 1 : 0) + (to.dw != nullptr ? 1 : 0);
-  const int reads = pointwise_norm_takes_gradient(s, dtype) ? 1 : products;
+  const int reads = pointwise_norm_supports_gradient(s, dtype) ? 1 : products;
   const std::int64_t gradient = s.rows * s.out * (dy.totals != nullptr ? 2 : 1);
   note(
       exec, "pointwise_norm_backward",

@@ -34,7 +34,7 @@ void separable_block_backward(const Exec& exec, const SeparableBlockShape& s, DT
                  gradient_bytes(to.depthwise, s.depthwise_elements()) +
                  gradient_bytes(to.pointwise, s.pointwise_elements()) + gradient_bytes(to.bias, s.out_channels),
         .flops = depthwise_flops(s) * (to.dx != nullptr ? 3 : 2) + 2 * pointwise_flops(s),
-        .passes = to.pending != nullptr ? 1 : 2});
+        .passes = to.partial_sums != nullptr ? 1 : 2});
 }
 
 }  // namespace bantam::kernels::meta

@@ -9,20 +9,20 @@ namespace {
 std::int64_t elements_of(const NarrowGradients& narrow) {
   std::int64_t granules = 0;
   for (std::int32_t i = 0; i < narrow.count; ++i) granules += narrow.ranges[i].end - narrow.ranges[i].begin;
-  return granules * kSegmentGranule;
+  return granules * kSpanGranule;
 }
 
 /// The gradients as they lie there: float32, or narrow.
 std::int64_t gradients(const UpdateArena& arena) {
   const std::int64_t narrow = elements_of(arena.narrow);
-  return 4 * (arena.granules * kSegmentGranule - narrow) + bytes_of(narrow, arena.compute_dtype);
+  return 4 * (arena.granules * kSpanGranule - narrow) + bytes_of(narrow, arena.compute_dtype);
 }
 
 /// Parts are read, sums written, and read before where they accumulate.
-std::int64_t sums(const PendingSums& pending) {
+std::int64_t sums(const PartialSums& partial) {
   std::int64_t bytes = 0;
-  for (std::int32_t i = 0; i < pending.count; ++i) {
-    const PendingSums::Array& array = pending.arrays[i];
+  for (std::int32_t i = 0; i < partial.count; ++i) {
+    const PartialSums::Array& array = partial.arrays[i];
     bytes += 4 * static_cast<std::int64_t>(array.elements) * (array.parts + 1 + (array.accumulate ? 1 : 0));
   }
   return bytes;
@@ -30,8 +30,8 @@ std::int64_t sums(const PendingSums& pending) {
 
 }  // namespace
 
-void add_up_parts(const Exec& exec, const PendingSums& pending) {
-  note(exec, "add_up_parts", {.bytes = sums(pending)});
+void add_up_parts(const Exec& exec, const PartialSums& partial) {
+  note(exec, "add_up_parts", {.bytes = sums(partial)});
 }
 
 void widen_gradients(const Exec& exec, float*, const NarrowGradients& narrow, DType dtype) {
@@ -39,14 +39,14 @@ void widen_gradients(const Exec& exec, float*, const NarrowGradients& narrow, DT
   note(exec, "widen_gradients", {.bytes = bytes_of(elements, dtype) + 4 * elements});
 }
 
-void begin_update(const Exec& exec, const UpdateArena& arena, const PendingSums& pending, UpdateControl*, Workspace) {
+void begin_update(const Exec& exec, const UpdateArena& arena, const PartialSums& partial, UpdateControl*, Workspace) {
   note(exec, "begin_update",
-       {.bytes = gradients(arena) + sums(pending) + 2 * static_cast<std::int64_t>(sizeof(UpdateControl))});
+       {.bytes = gradients(arena) + sums(partial) + 2 * static_cast<std::int64_t>(sizeof(UpdateControl))});
 }
 
 void apply_update(const Exec& exec, OptimizerKind, const UpdateArena& arena, const UpdateBuffers& buffers,
                   const UpdateControl*) {
-  const std::int64_t elements = arena.granules * kSegmentGranule, slot = 2 * 4 * elements;  // read and written
+  const std::int64_t elements = arena.granules * kSpanGranule, slot = 2 * 4 * elements;  // read and written
   note(exec, "apply_update",
        {.bytes = slot + gradients(arena) + unless_null(arena.moment1, slot) + unless_null(arena.moment2, slot) +
                  unless_null(arena.compute, bytes_of(elements, arena.compute_dtype)) + 2 * 4 * buffers.elements});

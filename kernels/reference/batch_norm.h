@@ -27,7 +27,7 @@ struct Affine {
   }
 };
 
-/// What training forward gives: y (rows, channels), the rest (channels).
+/// What training forward computes: y (rows, channels), the rest (channels).
 template <class T>
 struct BatchNormTraining {
   std::vector<T> y, mean, variance, inv_std;

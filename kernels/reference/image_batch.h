@@ -37,7 +37,7 @@ void image_batch(const ImageBatchShape& s, const std::uint8_t* images, const Ima
         const std::int64_t column = (p.flip ? s.out_w - 1 - j : j) + p.left;
         for (std::int64_t c = 0; c < s.channels; ++c) {
           const T pixel = padded_pixel(s, image, i + p.top, column, c);
-          // Volatile: the product is rounded before the sum, so that T = float gives the contract's bits.
+          // Volatile: the product is rounded before the sum, so that T = float computes the contract's bits.
           volatile T product = pixel * T(s.scale[c]);
           y[((b * s.out_h + i) * s.out_w + j) * s.channels + c] = product + T(s.shift[c]);
         }

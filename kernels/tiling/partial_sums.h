@@ -10,7 +10,7 @@
 namespace bantam::kernels {
 
 /// Parts that the rows of a (rows, channels) array are cut into when each channel is summed; at least 1. Each part
-/// gives one partial result a channel; parts are added in order. Enough parts to fill a device, few enough that
+/// computes one partial result a channel; parts are added in order. Enough parts to fill a device, few enough that
 /// partials stay small.
 constexpr std::int64_t sum_parts(std::int64_t rows, std::int64_t channels, DeviceKind target) {
   if (rows <= 0 || channels <= 0) return 1;

@@ -1,4 +1,4 @@
-// Cutting a workspace into aligned pieces, the same way where its size is computed and where it is used.
+// Cutting a workspace into aligned arrays, the same way where its size is computed and where it is used.
 #pragma once
 
 #include <cstddef>
@@ -20,15 +20,15 @@ inline void require_workspace(Workspace workspace, std::size_t needed, const cha
               std::to_string(needed) + " are needed");
 }
 
-/// Hands out a workspace from its start, in pieces aligned to 256 bytes. Sizes were checked by `require_workspace`.
+/// Cuts a workspace from its start, into arrays aligned to 256 bytes. Sizes were checked by `require_workspace`.
 class WorkspaceCutter {
  public:
   explicit WorkspaceCutter(Workspace workspace) : next_(static_cast<char*>(workspace.data)) {}
   template <class T>
-  T* take(std::size_t bytes) {
-    char* piece = next_;
+  T* cut(std::size_t bytes) {
+    char* chunk = next_;
     if (bytes > 0) next_ += aligned_bytes(static_cast<std::int64_t>(bytes));
-    return reinterpret_cast<T*>(piece);
+    return reinterpret_cast<T*>(chunk);
   }
 
  private:

@@ -42,7 +42,7 @@ struct MemoryStats {
   std::uint64_t in_use_bytes = 0;
   std::uint64_t requested_bytes = 0;  ///< what callers asked for, before rounding
   std::uint64_t peak_bytes = 0;       ///< most bytes in use since the last `reset_peak`
-  std::uint64_t pool_bytes = 0;       ///< held from the region source
+  std::uint64_t pool_bytes = 0;       ///< reserved from the memory source
   std::uint64_t peak_pool_bytes = 0;
   std::uint64_t limit_bytes = 0;  ///< 0: none
   std::uint64_t largest_free_bytes = 0;
@@ -51,7 +51,7 @@ struct MemoryStats {
   std::uint64_t allocations = 0;  ///< since the start
   std::uint64_t frees = 0;
   std::uint64_t regions = 0;
-  std::uint64_t pool_changes = 0;  ///< since the start: calls to the source, for memory or to give back, in vain too
+  std::uint64_t pool_changes = 0;  ///< since the start: calls of the source to reserve or release, failed ones too
   std::uint64_t arena_bytes = 0;   ///< reserved for planned allocations (placement.h)
   std::uint64_t arena_in_use_bytes = 0;  ///< of it in use; in in_use_bytes too
   std::uint64_t peak_claimed_bytes = 0;  ///< most bytes in use or idle in the arena at one time: no pool can be smaller
@@ -63,7 +63,7 @@ struct MemoryStats {
   std::uint64_t arena_idle_bytes() const { return arena_bytes - arena_in_use_bytes; }
   /// What of the pool any request may have: in use + free + the arena's idle bytes = the pool.
   std::uint64_t free_bytes() const { return pool_bytes - in_use_bytes - arena_idle_bytes(); }
-  /// 1 - largest_free / free: 0 when all free memory is one piece (or none is free).
+  /// 1 - largest_free / free: 0 when all free memory is contiguous (or none is free).
   double fragmentation() const {
     const std::uint64_t all = free_bytes();
     return all == 0 ? 0.0 : 1.0 - static_cast<double>(largest_free_bytes) / static_cast<double>(all);
@@ -84,11 +84,11 @@ struct TraceEvent {
   std::uintptr_t address = 0;
   std::uint64_t bytes = 0;       ///< rounded, as in MemoryStats
   std::uint64_t requested = 0;   ///< what the caller asked for
-  std::uint64_t pool_bytes = 0;  ///< held from the region source
+  std::uint64_t pool_bytes = 0;  ///< reserved from the memory source
   AllocationTag tag;             ///< of a free: the allocation's
   std::uint32_t stream = 0;      ///< Stream::id of the call
   /// Set by the trace itself: what the program was at (BfcAllocator::note_phase), and when, on the host's clock (a
-  /// device may be behind).
+  /// device may lag).
   const char* phase = "";
   std::int64_t nanoseconds = 0;  ///< since the trace was made
 };
@@ -100,8 +100,8 @@ struct TracePhase {
   std::int64_t nanoseconds = 0;
 };
 
-/// The life of one allocation. Times count calls: every allocation and every free of the allocator takes one tick, so
-/// at time t the bytes in use are those of the intervals with lower <= t < upper.
+/// The life of one allocation. Times count calls: every allocation and every free of the allocator is one tick, so at
+/// time t the bytes in use are those of the intervals with lower <= t < upper.
 struct TraceInterval {
   static constexpr std::int64_t kStillLive = -1;  ///< as `upper`
   static constexpr std::int64_t kBefore = -1;     ///< as `lower`: live when the trace began

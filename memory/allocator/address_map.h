@@ -9,10 +9,10 @@
 
 namespace bantam {
 
-/// Linear probing, removal by shifting back (no tombstones). A slot holds the chunk only: its address is asked of the
-/// caller, as `address_of(chunk)`, who needs that record next anyway. So slots are small, and there can be so many (at
-/// most one in eight is taken) that nearly every search ends where it began, as the processor expects. Addresses are
-/// multiples of 256.
+/// Linear probing, removal by shifting back (no tombstones). A slot holds the chunk only: the caller supplies its
+/// address, as `address_of(chunk)`, and reads that record next anyway. So slots are small, and the table is so sparse
+/// (at most one slot in eight is used) that nearly every search ends at its first slot, as the branch predictor
+/// expects. Addresses are multiples of 256.
 class AddressMap {
  public:
   AddressMap() : slots_(kFirstSlots, kNoChunk) {}
@@ -40,7 +40,7 @@ class AddressMap {
     std::size_t hole = home(address);
     while (slots_[hole] != chunk) [[unlikely]] hole = next(hole);
     for (std::size_t at = next(hole); slots_[at] != kNoChunk; at = next(at)) {
-      // An entry may fill the hole unless its home lies (cyclically) behind the hole.
+      // An entry may fill the hole unless its home lies (cyclically) after the hole.
       const std::size_t mask = slots_.size() - 1;
       if (((at - home(address_of(slots_[at]))) & mask) < ((at - hole) & mask)) continue;
       slots_[hole] = slots_[at];

@@ -1,4 +1,4 @@
-// BfcAllocator's public face: takes the lock and calls what stands behind.
+// BfcAllocator's public functions: each locks the mutex and calls Impl.
 #include "bantam/memory/allocator/allocator.h"
 
 #include <algorithm>
@@ -24,7 +24,7 @@
 
 namespace bantam {
 
-/// What stands behind a BfcAllocator: the structure, the streams' frees, the supply, the counters and the lock.
+/// The state of a BfcAllocator: the structure, the streams' frees, the supply, the counters and the lock.
 struct BfcAllocator::Impl {
   Impl(std::unique_ptr<MemorySource> source, Device the_device, AllocatorOptions the_options,
        std::unique_ptr<StreamOracle> oracle);
@@ -47,8 +47,8 @@ struct BfcAllocator::Impl {
   MemoryStats stats() const;
   std::vector<Holder> holders() const;
   std::uint64_t trimmable_bytes() const;
-  std::vector<MemoryRegion> held_regions() const;
-  /// Tells the trace (there is one, with room) of an allocation or free of `block`, after it was counted.
+  std::vector<MemoryRegion> reserved_regions() const;
+  /// Records an allocation or free of `block` in the trace (there is one, with room), after it was counted.
   template <class Block>
   void note_call(const Block& block, const Stream& stream, bool allocation) const noexcept {
     trace->note({.allocation = allocation,
@@ -61,7 +61,7 @@ struct BfcAllocator::Impl {
   }
   std::string check() const;
 
-  mutable SpinLock mutex;  ///< held by the caller of everything here
+  mutable SpinLock mutex;  ///< locked by the callers of all member functions
   const Device device;
   AllocatorOptions options;
   BfcStructure structure;
@@ -75,7 +75,7 @@ struct BfcAllocator::Impl {
   ChunkId find(std::size_t bytes, FreeState own, bool& source_refused);
   ChunkId usable(std::size_t bytes, FreeState own);
   ChunkId find_by_waiting(std::size_t bytes, FreeState own, bool& source_refused);
-  /// The arena's chunk where it could be given up, else kNoChunk.
+  /// The arena's chunk where it is idle and not acquired, else kNoChunk.
   ChunkId idle_arena() const { return arena.idle() ? arena.chunk() : kNoChunk; }
   bool arena_would_help(std::size_t bytes) const;
   void* place(std::size_t rounded, std::size_t bytes, AllocationTag tag);
@@ -139,7 +139,7 @@ std::uint64_t BfcAllocator::trimmable_bytes() const {
 
 AllocatorSnapshot BfcAllocator::snapshot() const {
   const std::lock_guard lock(impl_->mutex);
-  return {impl_->stats(), impl_->holders(), impl_->held_regions(), impl_->trimmable_bytes()};
+  return {impl_->stats(), impl_->holders(), impl_->reserved_regions(), impl_->trimmable_bytes()};
 }
 
 Device BfcAllocator::device() const { return impl_->device; }
@@ -284,9 +284,9 @@ std::uint64_t BfcAllocator::Impl::trim() {
 void BfcAllocator::Impl::set_limit(std::uint64_t limit_bytes) {
   if (limit_bytes == 0 && !options.growth) throw Error(options.name + ": without growth a limit is required");
   if (limit_bytes != 0 && limit_bytes < counters.pool_bytes) {
-    const std::uint64_t held = supply->held_by_live_bytes(idle_arena());
-    if (held > limit_bytes) throw limit_too_low(options.name, limit_bytes, held, stats());
-    if (supply->held_by_live_bytes() > limit_bytes) (void)release_arena();
+    const std::uint64_t reserved = supply->reserved_by_live_bytes(idle_arena());
+    if (reserved > limit_bytes) throw limit_too_low(options.name, limit_bytes, reserved, stats());
+    if (supply->reserved_by_live_bytes() > limit_bytes) (void)release_arena();
     frees.wait_for_all();
     frees.forget();
     supply->release_down_to(limit_bytes);
@@ -381,8 +381,8 @@ bool BfcAllocator::Impl::reserve_arena(std::uint64_t bytes, Stream stream) {
   return true;
 }
 
-// Whether `bytes`, for which there is no other memory, may be had when the arena is given up: as the limit goes (what
-// the source has, nobody knows).
+// Whether releasing the arena would make room for `bytes` under the limit, where there is no other memory (nobody knows
+// what the source has).
 bool BfcAllocator::Impl::arena_would_help(std::size_t bytes) const {
   const ChunkId chunk = idle_arena();
   return chunk != kNoChunk && (structure.free_around(chunk) >= bytes || supply->room_when_all_is_idle(bytes, chunk));
@@ -418,7 +418,7 @@ void* BfcAllocator::Impl::place(std::size_t rounded, std::size_t bytes, Allocati
     depart();
     return nullptr;
   }
-  const PlacementArena::Placed& placed = arena.take(*next, bytes, tag);
+  const PlacementArena::Placed& placed = arena.occupy(*next, bytes, tag);
   counters.arena_in_use_bytes += placed.size;
   ++counters.planned_allocations;
   count_live(placed.size, bytes, tag.category);
@@ -426,7 +426,7 @@ void* BfcAllocator::Impl::place(std::size_t rounded, std::size_t bytes, Allocati
   return reinterpret_cast<void*>(placed.address);
 }
 
-// What another stream used last may lie under the next planned allocation: the arena's stream waits for it.
+// Another stream may have used the next planned allocation's place last: the arena's stream waits for it.
 void BfcAllocator::Impl::free_placed(void* address, Stream stream) {
   const PlacementArena::Placed& placed = live_place(address, "free");
   if (trace != nullptr) trace->reserve();
@@ -458,7 +458,7 @@ const PlacementArena::Placed& BfcAllocator::Impl::live_place(const void* address
 
 ChunkId BfcAllocator::Impl::live_chunk(const void* address, const char* call) const {
   if (const ChunkId live = structure.find_live(address); live != kNoChunk) return live;
-  std::string why = "it was not allocated here (or its region was given back)";
+  std::string why = "it was not allocated here (or its region was released)";
   if (const ChunkId id = structure.containing(address); id != kNoChunk) {
     const Chunk& chunk = structure.chunk(id);
     const std::size_t offset = reinterpret_cast<std::uintptr_t>(address) - chunk.address;
@@ -515,16 +515,16 @@ BfcStructure::Totals BfcAllocator::Impl::totals() const {
   return sum;
 }
 
-// As `trim` does: an idle arena goes, and it waits for all frees, so that only what is live holds memory.
+// As `trim` would: an idle arena is released and all frees are done, so that only live bytes keep memory reserved.
 std::uint64_t BfcAllocator::Impl::trimmable_bytes() const {
-  return counters.pool_bytes - supply->held_by_live_bytes(idle_arena());
+  return counters.pool_bytes - supply->reserved_by_live_bytes(idle_arena());
 }
 
-std::vector<MemoryRegion> BfcAllocator::Impl::held_regions() const {
-  std::vector<MemoryRegion> held;
-  for (const auto& region : structure.regions()) held.push_back({region.address, region.size});
-  std::ranges::sort(held, {}, &MemoryRegion::address);
-  return held;
+std::vector<MemoryRegion> BfcAllocator::Impl::reserved_regions() const {
+  std::vector<MemoryRegion> reserved;
+  for (const auto& region : structure.regions()) reserved.push_back({region.address, region.size});
+  std::ranges::sort(reserved, {}, &MemoryRegion::address);
+  return reserved;
 }
 
 std::string BfcAllocator::Impl::check() const {
@@ -550,7 +550,8 @@ std::string BfcAllocator::Impl::check() const {
   if (now.arena_bytes != arena.bytes()) return "the arena's bytes are not those counted";
   if (sum.free_bytes != now.free_bytes()) return "in use, free and the arena's idle bytes are not the pool";
   if (now.in_use_bytes + now.arena_idle_bytes() > now.peak_claimed_bytes) return "more is claimed than at the peak";
-  if (now.in_use_bytes > now.peak_bytes || now.pool_bytes > now.peak_pool_bytes) return "more is held than at the peak";
+  if (now.in_use_bytes > now.peak_bytes || now.pool_bytes > now.peak_pool_bytes)
+    return "more is reserved than at the peak";
   return "";
 }
 

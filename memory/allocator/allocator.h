@@ -17,19 +17,19 @@ class AllocationTrace;
 class PlacementPlan;
 class StreamOracle;
 
-/// How an allocator takes memory from its source.
+/// How an allocator reserves memory from its source.
 struct AllocatorOptions {
   /// Name in messages and reports, usually the device's.
   std::string name = "cpu";
-  /// Most bytes ever held from the source; 0: no limit of ours. Holds together with growth, at every moment.
+  /// Most bytes reserved from the source at any moment, growth included; 0: no limit of ours.
   std::uint64_t limit_bytes = 0;
-  /// true: memory is taken as it is needed: pages, or regions that double from `first_region_bytes`. false: the whole
+  /// true: memory is reserved on demand: pages, or regions that double from `first_region_bytes`. false: the whole
   /// limit at once, at the first allocation (a limit is then required).
   bool growth = true;
   std::uint64_t first_region_bytes = 2u << 20;  ///< of a RegionSource
 };
 
-/// A range held from the source.
+/// A range reserved from the source.
 struct MemoryRegion {
   std::uintptr_t address = 0;
   std::uint64_t bytes = 0;
@@ -40,13 +40,13 @@ struct AllocatorSnapshot {
   MemoryStats stats;
   std::vector<Holder> holders;        ///< sums to stats.in_use_bytes
   std::vector<MemoryRegion> regions;  ///< by address; sums to stats.pool_bytes
-  std::uint64_t trimmable_bytes = 0;  ///< what `trim` would give back
+  std::uint64_t trimmable_bytes = 0;  ///< what `trim` would release
 };
 
 /// A memory allocator for one device. All sizes are rounded up to 256 bytes; addresses are aligned to 256.
 ///
-/// Frees are in stream order: memory freed on a stream may at once be given to later work of the same stream; another
-/// stream gets it when the freeing stream's work up to the free is done. The CPU counts as one more stream, whose work
+/// Frees are in stream order: memory freed on a stream is available at once to later work of the same stream; to
+/// another stream when the freeing stream's work up to the free is done. The CPU counts as one more stream, whose work
 /// is done when its call returns: host memory that a CUDA stream copies from is allocated on the CPU's stream and freed
 /// on the CUDA one. A stream that freed memory must live until the allocator is destroyed or `trim` was called.
 /// Thread-safe.
@@ -54,11 +54,11 @@ struct AllocatorSnapshot {
 /// Algorithm: bins by size, chunks in a bin ordered by (size, address): the best fit, of equals the lowest address.
 /// A chunk is split whenever 256 bytes or more remain, so that a live chunk is exactly its rounded request and bytes in
 /// use depend on the requests alone. Free neighbours are merged. Where nothing fits, in this order: memory of other
-/// streams whose work is done by now; new pages (of a PagedSource: where the fewest are needed) or a new region; idle
-/// pages, or wholly free regions, are given back for it; memory of other streams, for which the stream is made to wait
-/// on the device; and, before giving up, the host waits for all frees. Only that last step blocks the host (beside what
-/// the source's own calls do). By pages, an allocation fails only where the pages under live memory and the request
-/// pass the limit, or the device has no more.
+/// streams whose work is done by now; new pages (of a PagedSource: where the fewest are needed) or a new region; the
+/// same after idle pages, or wholly free regions, were released for it; memory of other streams, for which the stream
+/// is made to wait on the device; and, before failing, the host waits for all frees. Only that last step blocks the
+/// host (beside what the source's own calls do). By pages, an allocation fails only where the pages under live memory
+/// and the request pass the limit, or the device has no more.
 class BfcAllocator {
  public:
   /// Throws Error where `growth` is false without a limit.
@@ -66,24 +66,24 @@ class BfcAllocator {
   /// With an oracle of its own for the order of streams (stream_oracle.h): for tests.
   BfcAllocator(std::unique_ptr<MemorySource> source, Device device, AllocatorOptions options,
                std::unique_ptr<StreamOracle> oracle);
-  /// Gives all memory back, live or not. Work that uses them must be done.
+  /// Releases all memory, live or not. Work that uses it must be done.
   ~BfcAllocator();
   BfcAllocator(const BfcAllocator&) = delete;
   BfcAllocator& operator=(const BfcAllocator&) = delete;
 
   static constexpr std::size_t kGranule = 256;
 
-  /// `bytes` bytes for work on `stream`. Zero bytes give null. Throws OutOfMemory (request, limit, in use, largest
-  /// free, biggest holders); then no live allocation and no byte in use has changed. Free memory may then have gone
-  /// back to the source, but only where the source, not the limit, refused.
+  /// `bytes` bytes for work on `stream`. Null for zero bytes. Throws OutOfMemory (request, limit, in use, largest free,
+  /// biggest holders); then no live allocation and no byte in use has changed. Free memory may then have been released
+  /// to the source, but only where the source, not the limit, refused.
   void* allocate(std::size_t bytes, Stream stream, AllocationTag tag);
 
-  /// Gives back what `allocate` gave; null is allowed. `stream` is the one whose work used it last. Throws Error for an
+  /// Frees what `allocate` returned; null is allowed. `stream` is the one whose work used it last. Throws Error for an
   /// address that is not live here (foreign, interior, freed twice); then nothing has changed.
   void free(void* address, Stream stream);
 
-  /// Gives idle pages (of a RegionSource: wholly free regions) back, an idle arena's too; returns the bytes. Live
-  /// memory stays where it is. Waits for pending stream-ordered frees.
+  /// Releases idle pages (of a RegionSource: wholly free regions), an idle arena's too; returns the bytes. Live memory
+  /// does not move. Waits for deferred stream-ordered frees.
   std::uint64_t trim();
 
   MemoryStats stats() const;
@@ -91,7 +91,7 @@ class BfcAllocator {
   void reset_peak();
   /// Live allocations grouped by (owner, category), largest first.
   std::vector<Holder> holders() const;
-  /// What `trim` would give back now.
+  /// The bytes that `trim` would release now.
   std::uint64_t trimmable_bytes() const;
   /// Statistics, holders and regions of one moment, which agree with each other.
   AllocatorSnapshot snapshot() const;
@@ -99,17 +99,17 @@ class BfcAllocator {
   /// AllocatorOptions::name.
   const std::string& name() const;
 
-  /// Raises or lowers the limit (0: none). Lowering below what is held gives back what is idle, as far as needed, an
-  /// idle arena last; throws OutOfMemory, changing nothing (the arena stays at its address), where live bytes do not
+  /// Raises or lowers the limit (0: none). Lowering it below the reserved bytes releases idle memory as far as needed,
+  /// an idle arena last; throws OutOfMemory, changing nothing (the arena stays at its address), where live bytes do not
   /// allow it.
   void set_limit(std::uint64_t limit_bytes);
 
-  /// Takes memory now that is known to be needed: afterwards the pool is at least `bytes`, what was missing in one
-  /// piece of that very size (rounded up to pages). False, with nothing changed, where limit or source do not allow it.
+  /// Reserves memory ahead of its use: grows the pool to at least `bytes` by one contiguous range of the missing size
+  /// (rounded up to pages). False, with nothing changed, where limit or source do not allow it.
   bool reserve_pool(std::uint64_t bytes);
   /// Sets `bytes` aside for planned allocations on `stream` (placement.h), as one arena. There is one arena at a time:
   /// an idle one that is too small, or another stream's, is replaced. False where it is in use or there is no memory.
-  /// An idle arena is given up by `trim`, where a lower limit needs it, and when a request finds no other memory; not
+  /// An idle arena is released by `trim`, where a lower limit needs it, and when a request finds no other memory; not
   /// for a request that the limit forbids all the same, nor for an arena larger than the limit.
   bool reserve_arena(std::uint64_t bytes, Stream stream);
   /// Makes the arena free memory; false where something planned still lives in it.

@@ -1,4 +1,4 @@
-// Words for memory that ran out.
+// The messages of OutOfMemory.
 #include "bantam/memory/allocator/allocator_report.h"
 
 #include <algorithm>
@@ -21,7 +21,7 @@ std::string advice(const RefusedRequest& request, const MemoryStats& stats) {
   if (request.source_refused)
     return "The device has no more memory below the limit: close other programs that use it, or lower the batch size.";
   if (request.bytes <= stats.free_bytes())
-    return "Enough memory is free, but in pieces: raise the limit (memory: limits), or lower the batch size.";
+    return "Enough memory is free, but it is fragmented: raise the limit (memory: limits), or lower the batch size.";
   return "Lower the batch size, turn on recompute, or raise the limit (memory: limits).";
 }
 
@@ -59,10 +59,10 @@ OutOfMemory out_of_memory(const std::string& allocator, const RefusedRequest& re
   return OutOfMemory(text, facts_of(request.bytes, stats));
 }
 
-OutOfMemory limit_too_low(const std::string& allocator, std::uint64_t limit_bytes, std::uint64_t held_bytes,
+OutOfMemory limit_too_low(const std::string& allocator, std::uint64_t limit_bytes, std::uint64_t reserved_bytes,
                           const MemoryStats& stats) {
   return OutOfMemory(fmt::format("the limit of {} cannot be set to {}: {} lie under live memory ({} in use)", allocator,
-                                 size_text(limit_bytes), size_text(held_bytes), size_text(stats.in_use_bytes)),
+                                 size_text(limit_bytes), size_text(reserved_bytes), size_text(stats.in_use_bytes)),
                      facts_of(0, stats));
 }
 

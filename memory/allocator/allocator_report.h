@@ -1,4 +1,4 @@
-// Internal: the message of OutOfMemory: what was asked, what is held, by whom, and what to change.
+// Internal: the message of OutOfMemory: what was asked, what is reserved, for whom, and what to change.
 #pragma once
 
 #include <cstdint>
@@ -24,8 +24,8 @@ struct RefusedRequest {
 OutOfMemory out_of_memory(const std::string& allocator, const RefusedRequest& request, const MemoryStats& stats,
                           std::span<const Holder> holders);
 
-/// A limit below the `held` bytes of regions with live memory.
-OutOfMemory limit_too_low(const std::string& allocator, std::uint64_t limit_bytes, std::uint64_t held_bytes,
+/// A limit below the `reserved_bytes` of regions with live memory.
+OutOfMemory limit_too_low(const std::string& allocator, std::uint64_t limit_bytes, std::uint64_t reserved_bytes,
                           const MemoryStats& stats);
 
 }  // namespace bantam

@@ -85,21 +85,21 @@ std::string BfcStructure::check_bins(FreeState state, std::uint64_t& seen) const
   return "";
 }
 
-std::string BfcStructure::check_pending(FreeState state) const {
+std::string BfcStructure::check_deferred(FreeState state) const {
   ChunkId before = kNoChunk;
   std::uint64_t listed = 0, free_of_state = 0;
-  for (ChunkId id = pending_[state].oldest; id != kNoChunk; before = id, id = waits_[id].newer) {
+  for (ChunkId id = deferred_[state].oldest; id != kNoChunk; before = id, id = waits_[id].newer) {
     const Chunk& chunk = chunks_[id];
     if (chunk.kind != ChunkKind::free || chunk.state != state || waits_[id].older != before ||
         ++listed > chunks_.size())
-      return fmt::format("state {}: chunk {} is wrong in the list of pending frees", state, id);
+      return fmt::format("state {}: chunk {} is wrong in the list of deferred frees", state, id);
     if (before != kNoChunk && waits_[before].ticket > waits_[id].ticket)
-      return fmt::format("state {}: the list of pending frees is out of order at chunk {}", state, id);
+      return fmt::format("state {}: the list of deferred frees is out of order at chunk {}", state, id);
   }
-  if (pending_[state].newest != before) return fmt::format("state {}: the list's newest end is wrong", state);
+  if (deferred_[state].newest != before) return fmt::format("state {}: the list's newest end is wrong", state);
   for (const Chunk& chunk : chunks_) free_of_state += chunk.kind == ChunkKind::free && chunk.state == state ? 1 : 0;
   if (listed != (state == kIdle ? 0 : free_of_state))
-    return fmt::format("state {}: {} chunks listed as pending, {} are", state, listed, free_of_state);
+    return fmt::format("state {}: {} chunks listed as deferred, {} are", state, listed, free_of_state);
   return "";
 }
 
@@ -109,7 +109,7 @@ std::string BfcStructure::check() const {
     if (std::string broken = check_region(region); !broken.empty()) return broken;
   for (FreeState state = 0; state < bins_.size(); ++state) {
     if (std::string broken = check_bins(state, in_bins); !broken.empty()) return broken;
-    if (std::string broken = check_pending(state); !broken.empty()) return broken;
+    if (std::string broken = check_deferred(state); !broken.empty()) return broken;
   }
   const Totals sum = totals();
   if (in_bins != sum.free_chunks) return fmt::format("{} chunks in bins, {} are free", in_bins, sum.free_chunks);

@@ -7,14 +7,14 @@ namespace bantam {
 
 void BfcStructure::make_room(std::size_t calls) {
   const std::size_t chunks = std::max<std::size_t>(64, (chunks_.size() + calls) * 2);
-  waits_.reserve(chunks);  // first: room for a chunk is room for its pending free
+  waits_.reserve(chunks);  // first: room for a chunk is room for its deferred free
   chunks_.reserve(chunks);
   regions_.reserve(std::max<std::size_t>(8, (regions_.size() + calls) * 2));
 }
 
 void BfcStructure::reserve_states(std::size_t states) {
   if (bins_.size() < states) bins_.resize(states);
-  if (pending_.size() < states) pending_.resize(states);
+  if (deferred_.size() < states) deferred_.resize(states);
 }
 
 ChunkId BfcStructure::new_record() {
@@ -24,8 +24,8 @@ ChunkId BfcStructure::new_record() {
 }
 
 void BfcStructure::enter_list(ChunkId id, FreeState state, std::uint64_t ticket, ChunkId after) {
-  PendingFree& wait = waits_[id];
-  Pending& list = pending_[state];
+  DeferredFree& wait = waits_[id];
+  DeferredFrees& list = deferred_[state];
   wait.ticket = ticket;
   wait.older = after == kNoChunk ? list.newest : after;
   wait.newer = wait.older == kNoChunk ? kNoChunk : waits_[wait.older].newer;
@@ -34,8 +34,8 @@ void BfcStructure::enter_list(ChunkId id, FreeState state, std::uint64_t ticket,
 }
 
 void BfcStructure::leave_list(ChunkId id) {
-  const PendingFree& wait = waits_[id];
-  Pending& list = pending_[chunks_[id].state];
+  const DeferredFree& wait = waits_[id];
+  DeferredFrees& list = deferred_[chunks_[id].state];
   (wait.older == kNoChunk ? list.oldest : waits_[wait.older].newer) = wait.newer;
   (wait.newer == kNoChunk ? list.newest : waits_[wait.newer].older) = wait.older;
 }
@@ -86,14 +86,14 @@ BfcStructure::Region BfcStructure::remove_region(std::size_t index) {
 }
 
 // The first region that begins above `address`, of regions by address.
-std::vector<BfcStructure::Region>::iterator BfcStructure::region_behind(std::uintptr_t address) {
+std::vector<BfcStructure::Region>::iterator BfcStructure::region_after(std::uintptr_t address) {
   return std::upper_bound(regions_.begin(), regions_.end(), address,
                           [](std::uintptr_t at, const Region& region) { return at < region.address; });
 }
 
 void BfcStructure::add_pages(std::uintptr_t address, std::size_t bytes) {
   const ChunkId id = new_chunk(address, bytes);
-  const auto right = region_behind(address);
+  const auto right = region_after(address);
   const auto left = right == regions_.begin() ? regions_.end() : std::prev(right);
   const bool touches_right = right != regions_.end() && right->address == address + bytes;
   const bool touches_left = left != regions_.end() && left->address + left->size == address;
@@ -121,15 +121,15 @@ void BfcStructure::remove_pages(ChunkId id, std::uintptr_t address, std::size_t 
   const Chunk whole = chunks_[id];
   const std::uintptr_t end = address + bytes;
   const std::size_t head = address - whole.address, tail = whole.address + whole.size - end;
-  const auto region = std::prev(region_behind(address));
+  const auto region = std::prev(region_after(address));
   const std::uintptr_t region_end = region->address + region->size;
   const bool keeps_left = region->address < address, keeps_right = end < region_end;
-  ChunkId behind = whole.next;  // the first chunk right of the stretch, or the region's end
+  ChunkId after = whole.next;  // the first chunk after the removed range, or the region's end
   if (tail > 0) {
-    behind = new_chunk(end, tail);
-    link(behind, whole.next);
+    after = new_chunk(end, tail);
+    link(after, whole.next);
   }
-  link(kNoChunk, behind);
+  link(kNoChunk, after);
   chunks_[id].size = head;
   const ChunkId left_end = keeps_left && keeps_right ? new_end() : region->end;
   if (keeps_left) link(head > 0 ? id : whole.prev, left_end);
@@ -137,9 +137,9 @@ void BfcStructure::remove_pages(ChunkId id, std::uintptr_t address, std::size_t 
     insert_free(id, kIdle, 0, kNoChunk);
   else
     recycle(id);
-  if (tail > 0) insert_free(behind, kIdle, 0, kNoChunk);
+  if (tail > 0) insert_free(after, kIdle, 0, kNoChunk);
 
-  const Region right{end, region_end - end, behind, region->end};
+  const Region right{end, region_end - end, after, region->end};
   if (keeps_left) *region = {region->address, address - region->address, region->first, left_end};
   if (keeps_left && keeps_right) {
     regions_.insert(std::next(region), right);
@@ -199,7 +199,7 @@ BfcStructure::Run BfcStructure::best_run_of(std::size_t bytes, FreeState own) co
            (chunks_[id].state == kIdle || chunks_[id].state == own);
   };
   Run best;
-  for (ChunkId id = pending_[own].oldest; id != kNoChunk; id = waits_[id].newer) {
+  for (ChunkId id = deferred_[own].oldest; id != kNoChunk; id = waits_[id].newer) {
     // Neighbours of equal state are merged, so what lies left of it and joins is idle, and before that its own again.
     ChunkId first = id;
     if (const ChunkId left = chunks_[id].prev; joins(left)) {
@@ -255,8 +255,8 @@ void BfcStructure::release(ChunkId id, FreeState state, std::uint64_t ticket) {
 }
 
 void BfcStructure::settle(FreeState state, std::uint64_t ticket) {
-  for (ChunkId id = pending_[state].oldest; id != kNoChunk && waits_[id].ticket <= ticket;
-       id = pending_[state].oldest) {
+  for (ChunkId id = deferred_[state].oldest; id != kNoChunk && waits_[id].ticket <= ticket;
+       id = deferred_[state].oldest) {
     erase_free(id);
     make_free(id, kIdle, 0);
   }

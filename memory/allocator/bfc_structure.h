@@ -37,10 +37,10 @@ class BfcStructure {
     CategoryBytes by_category;
   };
 
-  /// Takes what heap memory the next `calls` of `add_region`, `add_pages`, `remove_pages`, `allocate` or `release` can
-  /// need, so that those cannot fail half-way.
+  /// Allocates the heap memory that the next `calls` of `add_region`, `add_pages`, `remove_pages`, `allocate` or
+  /// `release` can need, so that those cannot fail half-way.
   void reserve(std::size_t calls = 1) {
-    // A region's first chunk and its end; or what a split leaves, and the end between.
+    // A region's first chunk and its end; or the rest of a split chunk, and the end between.
     if (chunks_.capacity() - chunks_.size() < 2 * calls || regions_.capacity() - regions_.size() < calls) [[unlikely]]
       make_room(calls);
     map_.reserve(map_.size() + 1, address_of());
@@ -58,10 +58,10 @@ class BfcStructure {
   // Memory by pages: regions are then sorted by address, never touch each other, and grow, join and come apart.
   /// Memory that overlaps no region, free and idle; regions that it touches are joined with it.
   void add_pages(std::uintptr_t address, std::size_t bytes);
-  /// Takes a stretch out of an idle chunk; what is left of its region on both sides are regions of their own.
+  /// Removes an address range from an idle chunk; the parts of its region on both sides become regions of their own.
   void remove_pages(ChunkId id, std::uintptr_t address, std::size_t bytes);
 
-  /// Whether a region is one idle chunk, and so can be given back now.
+  /// Whether a region is one idle chunk, and so can be released now.
   bool is_idle(const Region& region) const;
   /// Bytes of regions without live chunks (beside `also_free`), whatever the free chunks' states.
   std::uint64_t bytes_without_live(ChunkId also_free = kNoChunk) const;
@@ -94,13 +94,13 @@ class BfcStructure {
   void settle(FreeState state, std::uint64_t ticket);
   /// Makes all idle chunks free in `state` instead.
   void unsettle(FreeState state, std::uint64_t ticket);
-  bool has_pending(FreeState state) const { return pending_[state].oldest != kNoChunk; }
+  bool has_deferred(FreeState state) const { return deferred_[state].oldest != kNoChunk; }
 
   const Chunk& chunk(ChunkId id) const { return chunks_[id]; }
   /// Which free of its stream made a chunk free, whose state is not kIdle.
   std::uint64_t ticket(ChunkId id) const { return waits_[id].ticket; }
   std::size_t largest_free() const;
-  /// The length of the stretch of free memory, of any state, that there is when the live chunk `id` is free.
+  /// The length of the contiguous free memory, of any state, around the live chunk `id`, itself included.
   std::size_t free_around(ChunkId id) const;
   std::uint64_t free_chunks() const { return free_chunks_; }
   /// The chunk that `address` lies in, or kNoChunk. Walks chunks: for messages.
@@ -111,7 +111,7 @@ class BfcStructure {
   std::string check() const;
 
  private:
-  struct Pending {
+  struct DeferredFrees {
     ChunkId oldest = kNoChunk;
     ChunkId newest = kNoChunk;
   };
@@ -148,7 +148,7 @@ class BfcStructure {
     if (left != kNoChunk) chunks_[left].next = right;
     if (right != kNoChunk) chunks_[right].prev = left;
   }
-  /// Enters a chunk in its bin and, unless idle, in its state's list behind `after` (kNoChunk: at the newest end).
+  /// Enters a chunk in its bin and, unless idle, in its state's list after `after` (kNoChunk: at the newest end).
   void insert_free(ChunkId id, FreeState state, std::uint64_t ticket, ChunkId after) {
     Chunk& chunk = chunks_[id];
     chunk.kind = ChunkKind::free;
@@ -172,7 +172,7 @@ class BfcStructure {
   }
   ChunkId new_record();
   bool better_run(const Run& run, const Run& best, std::size_t bytes) const;
-  std::vector<Region>::iterator region_behind(std::uintptr_t address);
+  std::vector<Region>::iterator region_after(std::uintptr_t address);
   void enter_list(ChunkId id, FreeState state, std::uint64_t ticket, ChunkId after);
   void leave_list(ChunkId id);
   ChunkId make_free(ChunkId id, FreeState state, std::uint64_t ticket);
@@ -180,14 +180,14 @@ class BfcStructure {
 
   std::string check_region(const Region& region) const;
   std::string check_bins(FreeState state, std::uint64_t& seen) const;
-  std::string check_pending(FreeState state) const;
+  std::string check_deferred(FreeState state) const;
 
   std::vector<Chunk> chunks_;
-  std::vector<PendingFree> waits_;  // by chunk
+  std::vector<DeferredFree> waits_;  // by chunk
   ChunkId recycled_ = kNoChunk;
   std::vector<Region> regions_;
-  std::vector<FreeBins> bins_{1};    // by state
-  std::vector<Pending> pending_{1};  // by state; kIdle's stays empty
+  std::vector<FreeBins> bins_{1};           // by state
+  std::vector<DeferredFrees> deferred_{1};  // by state; kIdle's stays empty
   AddressMap map_;
   std::uint64_t free_chunks_ = 0;
 };

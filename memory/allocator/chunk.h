@@ -1,4 +1,4 @@
-// Internal: a chunk is a stretch of a region, live or free; chunks tile their region from end to end.
+// Internal: a chunk is a contiguous part of a region, live or free; chunks tile their region from end to end.
 #pragma once
 
 #include <cstddef>
@@ -16,7 +16,7 @@ inline constexpr ChunkId kNoChunk = ~ChunkId{0};
 using FreeState = std::uint32_t;
 inline constexpr FreeState kIdle = 0;
 
-/// end: no memory; stands behind a region's last chunk, so that this one is found at once.
+/// end: no memory; the record after a region's last chunk, so that the last chunk is found at once.
 enum class ChunkKind : std::uint8_t { unused, free, live, end };
 
 /// One cache line: a call touches a few chunks, and waiting for their lines is much of what it costs.
@@ -35,7 +35,7 @@ struct alignas(64) Chunk {
 static_assert(sizeof(Chunk) == 64);
 
 /// What only chunks that are free with state > 0 have; kept apart, for most programs never have one.
-struct PendingFree {
+struct DeferredFree {
   std::uint64_t ticket = 0;  ///< which free of its stream made it so
   ChunkId older = kNoChunk;  ///< neighbours in the state's list, by ticket
   ChunkId newer = kNoChunk;

@@ -10,9 +10,9 @@
 namespace bantam {
 
 /// Each doubling of size, from one granule on, is cut into 64 bins of equal width; the last bin holds all above 64 GiB.
-/// So many, that most hold one chunk or none, which needs no walk. All calls take O(log n) expected steps and no heap
-/// memory. The trees' links lie in the chunks; priorities are hashes of addresses, so that the same chunks always give
-/// the same trees.
+/// With so many bins most have one chunk or none, and a search needs no walk. All calls run in O(log n) expected steps
+/// and allocate no heap memory. The trees' links lie in the chunks; priorities are hashes of addresses, so that the
+/// same chunks always form the same trees.
 class FreeBins {
  public:
   static constexpr int kSteps = 64;  ///< bins a doubling

@@ -12,11 +12,11 @@
 
 namespace bantam {
 
-/// The structure's regions are the extents: maximal stretches of mapped pages, by address.
+/// The structure's regions are the extents: maximal runs of mapped pages, by address.
 ///
-/// Growth looks at all stretches of addresses that hold no live memory, and maps the pages that a request needs beside
-/// the free memory that is there already. Where limit or source refuse, idle pages anywhere are unmapped for it, so a
-/// request fails only where the pages that live memory lies on, and the request, pass the limit together.
+/// Growth looks at all address ranges without live memory and maps the pages that a request needs next to the memory
+/// that is free already. Where limit or source refuse, idle pages anywhere are unmapped for it, so a request fails only
+/// where the pages that live memory lies on, and the request, pass the limit together.
 class PageSupply final : public Supply {
  public:
   PageSupply(std::unique_ptr<PagedSource> source, BfcStructure& structure, const AllocatorOptions& options,
@@ -27,7 +27,7 @@ class PageSupply final : public Supply {
   bool reserve(std::uint64_t bytes) override;
   bool release_and_grow(std::size_t bytes, FreeState own, bool& source_refused) override;
   bool room_when_all_is_idle(std::size_t bytes, ChunkId also_free) const override;
-  std::uint64_t held_by_live_bytes(ChunkId also_free) const override;
+  std::uint64_t reserved_by_live_bytes(ChunkId also_free) const override;
   std::uint64_t idle_bytes() const override;
   std::uint64_t release_idle() override;
   void release_down_to(std::uint64_t pool_bytes) override;
@@ -35,7 +35,7 @@ class PageSupply final : public Supply {
   std::string check() const override;
 
  private:
-  /// Whether a chunk can serve the request, and whether it counts as idle: its whole pages could be given back.
+  /// Whether a chunk can serve the request, and whether it counts as idle: its whole pages could be released.
   struct Use {
     bool eligible = false;
     bool idle = false;
@@ -58,7 +58,7 @@ class PageSupply final : public Supply {
 
   std::unique_ptr<PagedSource> source_;
   const std::size_t page_;
-  const AddressRange reserved_;
+  const AddressRange addresses_;
 };
 
 }  // namespace bantam

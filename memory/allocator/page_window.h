@@ -1,4 +1,4 @@
-// Internal: where the next pages go: the stretch of addresses that holds a request with the fewest new pages.
+// Internal: where the next pages go: the address range that holds a request with the fewest new pages.
 #pragma once
 
 #include <cstddef>
@@ -7,7 +7,7 @@
 
 namespace bantam {
 
-/// A stretch of addresses that a request may use, with the next one beginning where it ends: part of a run.
+/// An address range that a request may use; the next one of the run begins where it ends.
 struct PageSegment {
   std::uintptr_t begin = 0;
   std::size_t bytes = 0;

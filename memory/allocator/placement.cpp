@@ -60,10 +60,10 @@ PlacementScope::~PlacementScope() {
 }
 
 ArenaHold::ArenaHold(BfcAllocator& allocator, const void* address, std::uint64_t bytes, Stream stream)
-    : allocator_(allocator), held_(allocator.hold_arena(address, bytes, stream)) {}
+    : allocator_(allocator), acquired_(allocator.hold_arena(address, bytes, stream)) {}
 
 ArenaHold::~ArenaHold() {
-  if (held_) allocator_.let_go_of_arena();
+  if (acquired_) allocator_.let_go_of_arena();
 }
 
 bool PlacementScope::departed() const { return wanted_ && !(on_ && allocator_.placing()); }

@@ -1,4 +1,4 @@
-// Placement: allocation k of a stretch of a program, foreseen, gets place k of one arena.
+// Placement: the k-th allocation of a planned step is served at place k of one arena.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@ namespace bantam {
 
 class BfcAllocator;
 
-/// Where the allocations of a stretch of a program go, in their order. Immutable, so that it may be shared by threads.
+/// The arena offsets of a step's allocations, in their order. Immutable, so that threads may share it.
 class PlacementPlan {
  public:
   struct Entry {
@@ -44,10 +44,10 @@ class PlacementPlan {
 };
 
 /// While it lives, `allocator` serves the allocations on `stream` from its arena (BfcAllocator::reserve_arena), the
-/// k-th at the plan's place k. At the first that is not the plan's (another size, more of them, a place still taken)
-/// the scope has *departed*: this and all later ones are served as ever. So it has from the start where the plan is
-/// null, the arena is too small, still in use or of another stream, or another scope is on. Requests on other streams
-/// are served as ever and change nothing. What was placed may be freed later than the scope ends.
+/// k-th at the plan's place k. At the first that is not the plan's (another size, more of them, a place still in use)
+/// the scope has *departed*: this and all later ones are served without the plan. It has departed from the start where
+/// the plan is null, the arena is too small, still in use or of another stream, or another scope is active. Requests on
+/// other streams are served without the plan and change nothing. Placed allocations may outlive the scope.
 class PlacementScope {
  public:
   PlacementScope(BfcAllocator& allocator, std::shared_ptr<const PlacementPlan> plan, Stream stream);
@@ -64,21 +64,21 @@ class PlacementScope {
   bool on_;
 };
 
-/// While it lives, an allocator's idle arena is not given up: for launching work that was recorded in it
-/// (captured_work.h). Nothing is planned in it meanwhile.
+/// While it lives, an allocator's idle arena is not released: for launching work that was recorded in it
+/// (captured_work.h). No plan is followed in it meanwhile.
 class ArenaHold {
  public:
-  /// Of the arena that begins at `address` with `bytes` or more, for work on `stream`; where it is not there, or in
-  /// use, nothing is held.
+  /// Acquires the arena that begins at `address` with `bytes` or more, for work on `stream`; `acquired` is false where
+  /// there is none or it is in use.
   ArenaHold(BfcAllocator& allocator, const void* address, std::uint64_t bytes, Stream stream);
   ~ArenaHold();
   ArenaHold(const ArenaHold&) = delete;
   ArenaHold& operator=(const ArenaHold&) = delete;
-  bool held() const { return held_; }
+  bool acquired() const { return acquired_; }
 
  private:
   BfcAllocator& allocator_;
-  bool held_;
+  bool acquired_;
 };
 
 }  // namespace bantam

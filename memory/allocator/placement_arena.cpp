@@ -1,4 +1,4 @@
-// Taking and giving back planned places.
+// Allocation and release of planned places.
 #include "bantam/memory/allocator/placement_arena.h"
 
 #include <algorithm>
@@ -29,7 +29,7 @@ bool PlacementArena::begin(std::shared_ptr<const PlacementPlan> plan, Stream str
 bool PlacementArena::hold(std::uintptr_t address, std::uint64_t bytes, Stream stream) {
   const bool there = chunk_ != kNoChunk && address_ == address && bytes_ >= bytes && same_stream(stream, stream_);
   if (!there || !idle() || following()) return false;
-  held_ = true;
+  acquired_ = true;
   return true;
 }
 
@@ -40,7 +40,7 @@ std::optional<PlacementArena::Place> PlacementArena::next(std::size_t bytes) con
   return next_;
 }
 
-const PlacementArena::Placed& PlacementArena::take(Place place, std::size_t requested, AllocationTag tag) {
+const PlacementArena::Placed& PlacementArena::occupy(Place place, std::size_t requested, AllocationTag tag) {
   const PlacementPlan::Entry& entry = plan_->entry(place);
   placed_[place] = {address_ + entry.offset, entry.bytes, requested, tag};
   live_.insert(placed_[place].address, place);

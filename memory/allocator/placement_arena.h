@@ -1,4 +1,4 @@
-// Internal: the arena of one allocator: which plan is being followed, and what lies where.
+// Internal: the arena of one allocator: the plan being followed and the live places.
 #pragma once
 
 #include <functional>
@@ -14,9 +14,8 @@
 
 namespace bantam {
 
-/// A stretch of memory (one live chunk of the structure) and the planned allocations that live in it. Places are the
-/// plan's entries: place k is live or not. No call but `begin` takes heap memory. The allocator's lock is held by the
-/// caller of everything here.
+/// A memory range (one live chunk of the structure) and the planned allocations that live in it. Places are the plan's
+/// entries: place k is live or not. Only `begin` allocates heap memory. Callers have locked the allocator.
 class PlacementArena {
  public:
   using Place = std::uint32_t;
@@ -28,16 +27,16 @@ class PlacementArena {
     AllocationTag tag;
   };
 
-  /// Takes over a chunk for work on `stream`, or lets go of it (kNoChunk, idle).
+  /// Becomes the given chunk, for work on `stream`; kNoChunk drops the current one, which is idle.
   void set(ChunkId chunk, std::uintptr_t address, std::uint64_t bytes, Stream stream);
 
   ChunkId chunk() const { return chunk_; }
   std::uint64_t bytes() const { return bytes_; }
   Stream stream() const { return stream_; }
-  bool idle() const { return live_.size() == 0 && !held_; }
-  /// Keeps an idle arena, which must be where it is said to be, from being given up.
+  bool idle() const { return live_.size() == 0 && !acquired_; }
+  /// Keeps an idle arena, if it has this address and at least these bytes, from being released.
   bool hold(std::uintptr_t address, std::uint64_t bytes, Stream stream);
-  void let_go() { held_ = false; }
+  void let_go() { acquired_ = false; }
   std::uintptr_t address() const { return address_; }
   bool contains(const void* address) const { return reinterpret_cast<std::uintptr_t>(address) - address_ < bytes_; }
 
@@ -52,7 +51,7 @@ class PlacementArena {
   /// The next place, if it is for `bytes` and free.
   std::optional<Place> next(std::size_t bytes) const;
   /// Makes the next place live.
-  const Placed& take(Place place, std::size_t requested, AllocationTag tag);
+  const Placed& occupy(Place place, std::size_t requested, AllocationTag tag);
   /// The live place that begins at `address`.
   std::optional<Place> find(const void* address) const;
   const Placed& placed(Place place) const { return placed_[place]; }
@@ -69,7 +68,7 @@ class PlacementArena {
   std::uintptr_t address_ = 0;
   std::uint64_t bytes_ = 0;
   Stream stream_;
-  bool held_ = false;
+  bool acquired_ = false;
   std::shared_ptr<const PlacementPlan> plan_;
   Place next_ = 0;
   std::vector<Placed> placed_;  // by place; grows to the longest plan's length

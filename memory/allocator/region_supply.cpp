@@ -33,15 +33,15 @@ std::size_t RegionSupply::first_region() const {
   return std::max(kGranule, floor_granule(std::min(options_.first_region_bytes, most) + kGranule - 1));
 }
 
-// What the limit leaves for a new region.
+// The bytes that the limit allows for a new region.
 std::size_t RegionSupply::room() const { return floor_granule(limit() - counters_.pool_bytes); }
 
-// Whether giving back `releasable` bytes of regions makes room for `bytes` under the limit.
+// Whether releasing `releasable` bytes of regions makes room for `bytes` under the limit.
 bool RegionSupply::fits_after_releasing(std::size_t bytes, std::uint64_t releasable) const {
   return releasable != 0 && bytes <= limit() - (counters_.pool_bytes - releasable);
 }
 
-// Asks the source for `size` bytes, then for less and less down to `least`; sets `size` to what it gave.
+// Asks the source for `size` bytes, then for less and less down to `least`; sets `size` to the bytes received.
 void* RegionSupply::acquire(std::size_t& size, std::size_t least) {
   void* address = source_->acquire(size);
   while (address == nullptr && size > least) {
@@ -51,8 +51,8 @@ void* RegionSupply::acquire(std::size_t& size, std::size_t least) {
   return address;
 }
 
-// Takes a region of `size` bytes, or of less down to `least`.
-bool RegionSupply::take(std::size_t size, std::size_t least, bool& source_refused) {
+// Adds a region of `size` bytes, or of less down to `least`.
+bool RegionSupply::add_region(std::size_t size, std::size_t least, bool& source_refused) {
   structure_.reserve();
   ++counters_.pool_changes;
   void* memory = acquire(size, least);
@@ -73,7 +73,7 @@ bool RegionSupply::grow(std::size_t bytes, FreeState, bool& source_refused) {
   const std::size_t most = room();
   if (bytes > most) return false;
   const std::size_t size = options_.growth ? std::min(std::max(next_region_, bytes), most) : most;
-  if (!take(size, options_.growth ? bytes : size, source_refused)) return false;
+  if (!add_region(size, options_.growth ? bytes : size, source_refused)) return false;
   if (next_region_ <= kMostBytes / 4) next_region_ *= 2;
   return true;
 }
@@ -82,7 +82,7 @@ bool RegionSupply::reserve(std::uint64_t bytes) {
   if (bytes > room()) return false;
   const std::size_t size = (static_cast<std::size_t>(bytes) + kGranule - 1) / kGranule * kGranule;
   bool source_refused = false;
-  return take(size, size, source_refused);
+  return add_region(size, size, source_refused);
 }
 
 bool RegionSupply::release_and_grow(std::size_t bytes, FreeState own, bool& source_refused) {
@@ -95,7 +95,7 @@ bool RegionSupply::room_when_all_is_idle(std::size_t bytes, ChunkId also_free) c
   return fits_after_releasing(bytes, structure_.bytes_without_live(also_free));
 }
 
-std::uint64_t RegionSupply::held_by_live_bytes(ChunkId also_free) const {
+std::uint64_t RegionSupply::reserved_by_live_bytes(ChunkId also_free) const {
   return counters_.pool_bytes - structure_.bytes_without_live(also_free);
 }
 

@@ -1,4 +1,4 @@
-// Internal: memory by whole regions, which double in size and are given back when they are wholly free.
+// Internal: memory by whole regions, which double in size and are released when they are wholly free.
 #pragma once
 
 #include <memory>
@@ -17,7 +17,7 @@ class RegionSupply final : public Supply {
   bool reserve(std::uint64_t bytes) override;
   bool release_and_grow(std::size_t bytes, FreeState own, bool& source_refused) override;
   bool room_when_all_is_idle(std::size_t bytes, ChunkId also_free) const override;
-  std::uint64_t held_by_live_bytes(ChunkId also_free) const override;
+  std::uint64_t reserved_by_live_bytes(ChunkId also_free) const override;
   std::uint64_t idle_bytes() const override;
   std::uint64_t release_idle() override;
   void release_down_to(std::uint64_t pool_bytes) override;
@@ -26,7 +26,7 @@ class RegionSupply final : public Supply {
   std::size_t first_region() const;
   std::size_t room() const;
   bool fits_after_releasing(std::size_t bytes, std::uint64_t releasable) const;
-  bool take(std::size_t size, std::size_t least, bool& source_refused);
+  bool add_region(std::size_t size, std::size_t least, bool& source_refused);
   void* acquire(std::size_t& size, std::size_t least);
   void release(std::size_t index);
   void start_growth_again();

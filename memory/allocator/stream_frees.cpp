@@ -26,7 +26,7 @@ FreeState StreamFrees::new_slot(const Stream& stream) {
   constexpr std::size_t kKeep = 8;
   FreeState state = 1;
   for (; state < slots_.size(); ++state)
-    if (!slots_[state].used || (slots_.size() > kKeep && state != sole_ && !structure_.has_pending(state))) break;
+    if (!slots_[state].used || (slots_.size() > kKeep && state != sole_ && !structure_.has_deferred(state))) break;
   structure_.reserve_states(state + 1);
   if (state == slots_.size()) slots_.emplace_back();
   clear_marks(slots_[state]);
@@ -68,10 +68,10 @@ void StreamFrees::drop_done(FreeState state) {
 
 void StreamFrees::poll() {
   for (FreeState state = 1; state < slots_.size(); ++state) {
-    if (!structure_.has_pending(state)) continue;
+    if (!structure_.has_deferred(state)) continue;
     drop_done(state);
     Slot& slot = slots_[state];
-    if (slot.covered == slot.freed || slot.open == kMostMarks || !structure_.has_pending(state)) continue;
+    if (slot.covered == slot.freed || slot.open == kMostMarks || !structure_.has_deferred(state)) continue;
     cover(slot, slot.freed);
     drop_done(state);
   }
@@ -123,7 +123,7 @@ void StreamFrees::wait_for_all() {
     return;
   }
   for (FreeState state = 1; state < slots_.size(); ++state) {
-    if (!structure_.has_pending(state)) continue;
+    if (!structure_.has_deferred(state)) continue;
     oracle_->synchronize(mark_for(state, slots_[state].freed).mark);
     structure_.settle(state, slots_[state].freed);
     clear_marks(slots_[state]);

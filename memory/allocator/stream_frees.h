@@ -14,14 +14,14 @@ namespace bantam {
 /// Decides who may use freed memory. Streams that are synchronous (the CPU, meta devices) share one party, kIdle; each
 /// asynchronous stream is a party of its own, in a slot.
 ///
-/// While one party only has been seen, all its free chunks are kept idle and nothing is recorded: in its own order it
-/// may use them at once. When a second party appears, all that is free is marked as the first one's, once; from then on
-/// each free records a mark (at most kMostMarks are open for a stream; later frees are covered when somebody asks).
+/// While there is only one party, all its free chunks are idle and nothing is recorded: in its own order it may use
+/// them at once. When a second party appears, all free chunks are marked as the first one's, once; from then on each
+/// free records a mark (at most kMostMarks are open for a stream; later frees are covered on demand).
 class StreamFrees {
  public:
   StreamFrees(BfcStructure& structure, std::unique_ptr<StreamOracle> oracle);
 
-  /// The state whose chunks `stream` may use beside idle ones. Notices new streams.
+  /// The state whose chunks `stream` may use besides idle ones. Registers new streams.
   FreeState enter(const Stream& stream) {
     if (last_ == kUnknown || !same_stream(last_stream_, stream)) [[unlikely]]
       last_ = state_of(stream);
@@ -35,14 +35,14 @@ class StreamFrees {
       cover_next(state);
     return ++slots_[state].freed;
   }
-  /// The last ticket given in `state`: for chunks that become free in it without a free.
+  /// A new ticket in `state`: for chunks that become free in it without a free.
   std::uint64_t fresh_ticket(FreeState state) { return ++slots_[state].freed; }
 
-  /// Whether asking can bring anything: more than one party was seen.
+  /// Whether `poll` can find idle chunks: there is more than one party.
   bool several() const { return several_; }
   /// Whether work of any party may go on after its call.
   bool asynchronous() const { return several_ || (sole_ != kUnknown && sole_ != kIdle); }
-  /// Makes idle what is done by now.
+  /// Makes chunks idle whose streams' work is done by now.
   void poll();
   /// Whether the only party's work is done, so that idle chunks are idle for the device too; true with several.
   bool sole_party_done();

@@ -1,4 +1,4 @@
-// Internal: what an allocator asks about streams, behind an interface so that tests can simulate streams that finish
+// Internal: the interface by which an allocator asks about streams, so that tests can simulate streams that finish
 // later.
 #pragma once
 
@@ -14,9 +14,9 @@ class StreamOracle {
  public:
   using Mark = std::uint32_t;
   virtual ~StreamOracle() = default;
-  /// Whether work of `stream` may go on after the call that gave it returned. Other streams are never marked.
+  /// Whether work of `stream` may go on after the call that submitted it returned. Other streams are never marked.
   virtual bool asynchronous(Stream stream) const = 0;
-  /// Marks the end of the work given to `stream` so far. The mark stays taken until it is recycled.
+  /// Marks the end of the work submitted to `stream` so far. The mark stays in use until it is recycled.
   virtual Mark record(Stream stream) = 0;
   /// Whether the work before the mark is done.
   virtual bool done(Mark mark) = 0;

@@ -1,4 +1,4 @@
-// Internal: how an allocator's structure gets memory and gives it back, under the limit: by regions or by pages.
+// Internal: reserves and releases memory for an allocator's structure, under the limit: by regions or by pages.
 #pragma once
 
 #include <cstdint>
@@ -10,8 +10,8 @@
 
 namespace bantam {
 
-/// Owns the source. Keeps `counters.pool_bytes` (and its peak) equal to what is held from the source, and never above
-/// the limit, at every moment. What fails or throws leaves the structure as it was.
+/// Owns the source. Keeps `counters.pool_bytes` (and its peak) equal to the bytes reserved from the source, and never
+/// above the limit, at every moment. A call that fails or throws does not change the structure.
 class Supply {
  public:
   /// `structure`, `options` and `counters` are the allocator's, and outlive this.
@@ -21,28 +21,28 @@ class Supply {
   Supply(const Supply&) = delete;
   Supply& operator=(const Supply&) = delete;
 
-  /// Takes memory so that free memory that `own` may use (idle or its own) lies together for `bytes`. False, with
+  /// Reserves memory so that `own` has `bytes` of contiguous free memory that it may use (idle or its own). False, with
   /// nothing changed, where limit or source do not allow it; `source_refused` tells which.
   virtual bool grow(std::size_t bytes, FreeState own, bool& source_refused) = 0;
-  /// Takes `bytes` more, rounded up to granules or pages, in one piece; false, with nothing changed, where limit or
-  /// source do not allow it.
+  /// Reserves `bytes` more, rounded up to granules or pages, as one contiguous range; false, with nothing changed,
+  /// where limit or source do not allow it.
   virtual bool reserve(std::uint64_t bytes) = 0;
-  /// As `grow` after idle memory was given back; does nothing unless the limit then has room. All idle memory must be
+  /// As `grow` after idle memory was released; does nothing unless the limit then has room. All idle memory must be
   /// unused by any work. False after the source refused: then idle memory may be gone.
   virtual bool release_and_grow(std::size_t bytes, FreeState own, bool& source_refused) = 0;
   /// Whether `release_and_grow` would have room under the limit if all free memory were idle; `also_free` is a live
   /// chunk that counts as free.
   virtual bool room_when_all_is_idle(std::size_t bytes, ChunkId also_free = kNoChunk) const = 0;
-  /// What the pool comes down to when all free memory is idle and given back; `also_free` as above.
-  virtual std::uint64_t held_by_live_bytes(ChunkId also_free = kNoChunk) const = 0;
-  /// What `release_idle` would give back now.
+  /// The pool's bytes once all free memory is idle and released; `also_free` as above.
+  virtual std::uint64_t reserved_by_live_bytes(ChunkId also_free = kNoChunk) const = 0;
+  /// The bytes that `release_idle` would release now.
   virtual std::uint64_t idle_bytes() const = 0;
-  /// Gives back all idle memory; returns the bytes. No work may use it.
+  /// Releases all idle memory; returns the bytes. No work may use it.
   virtual std::uint64_t release_idle() = 0;
-  /// Gives back idle memory until the pool is at most `pool_bytes` (more goes where it only comes whole: then as little
-  /// as may be).
+  /// Releases idle memory until the pool is at most `pool_bytes` (more where only whole regions can be released: then
+  /// as little as possible).
   virtual void release_down_to(std::uint64_t pool_bytes) = 0;
-  /// What memory comes and goes in; 0: regions of any size.
+  /// The size of pages; 0: regions of any size.
   virtual std::size_t page_bytes() const { return 0; }
   /// "" or what is wrong with the regions.
   virtual std::string check() const { return ""; }

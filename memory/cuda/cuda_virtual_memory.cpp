@@ -61,8 +61,8 @@ CUmemAllocationProp properties(int device) {
   return what;
 }
 
-/// A page with memory behind it; false where there is no more. The mapping keeps the memory alive, so the handle goes
-/// at once, and the memory goes when the page is unmapped.
+/// Maps memory to one page; false where there is no more. The mapping keeps the memory alive, so the handle is released
+/// at once, and the memory when the page is unmapped.
 bool map_page(const CUmemAllocationProp& what, std::uintptr_t address, std::size_t page) {
   CUmemGenericAllocationHandle handle{};
   const CUresult created = driver().create(&handle, page, &what, 0);
@@ -75,7 +75,7 @@ bool map_page(const CUmemAllocationProp& what, std::uintptr_t address, std::size
   return true;
 }
 
-/// Takes back the pages mapped so far unless told that all went well.
+/// Unmaps the pages mapped so far, unless `mapped` was reset.
 class Rollback {
  public:
   Rollback(int device, std::uintptr_t address, std::size_t page) : device_(device), address_(address), page_(page) {}
@@ -119,7 +119,7 @@ void free_addresses(int, std::uintptr_t address, std::size_t bytes) noexcept {
   (void)driver().unreserve(address, bytes);
 }
 
-// One handle a page, so that each page can be unmapped by itself; access is given to the whole stretch in one call.
+// One handle a page, so that each page can be unmapped by itself; access is set for the whole range in one call.
 bool map_pages(int device, std::uintptr_t address, std::size_t bytes, std::size_t page) {
   const CurrentDevice scope(device);
   const CUmemAllocationProp what = properties(device);

@@ -1,4 +1,4 @@
-// ActivityTrace: what a GPU ran and when, kernel by kernel, as CUPTI tells it.
+// ActivityTrace: the kernels that a GPU ran, with their times, recorded by CUPTI.
 #pragma once
 
 #include <cstdint>

@@ -9,15 +9,15 @@
 
 namespace bantam {
 
-/// A recorded piece of a stream's work, with the addresses and sizes it was recorded with. What it uses must be there
-/// whenever it is launched. Launches run in order of the stream, as calls on it would. Used by one thread at a time;
-/// the stream must outlive it. Waits for the stream when it is destroyed.
+/// Recorded work of a stream (a CUDA graph), with the addresses and sizes it was recorded with. The memory it uses must
+/// be valid whenever it is launched. Launches run in order of the stream, as calls on it would. Used by one thread at a
+/// time; the stream must outlive it. Waits for the stream when it is destroyed.
 class CapturedWork {
  public:
-  /// Calls `record`, whose work on `stream` (of a CUDA device) is recorded and does not run. Only this thread is held
-  /// to what can be recorded: not waiting, no event queries, no memory from the driver; kernels and libraries that may
-  /// load something at their first use should have run before. Throws what `record` throws, and CudaError where
-  /// something could not be recorded; then nothing has run, and the stream works as before.
+  /// Calls `record`, whose work on `stream` (of a CUDA device) is recorded and does not run. Only this thread is
+  /// restricted to what can be recorded: no waiting, no event queries, no memory from the driver; kernels and libraries
+  /// that may load something at their first use should have run before. Throws what `record` throws, and CudaError
+  /// where something could not be recorded; then nothing has run, and the stream works as before.
   CapturedWork(Stream stream, const std::function<void()>& record);
   ~CapturedWork();
   CapturedWork(CapturedWork&& other) noexcept;

@@ -39,17 +39,17 @@ void require(Device device);
 // All others throw CudaError naming the call (DeviceError without CUDA), unless they are noexcept.
 DeviceFacts device_facts(int device);
 
-/// What a device is, without making a context on it; `free_bytes` is 0.
+/// The facts of a device, without making a context on it; `free_bytes` is 0.
 DeviceFacts device_identity(int device);
 
 /// Whether this process has a context on the device, and making one.
 bool has_context(int device);
 void make_context(int device);
 
-/// What the driver counts for process `pid` on the device (NVML); nothing where there is no NVML, or it does not list
-/// that process (it has no context there, or lives in another process name space).
+/// The driver's figure for process `pid` on the device (NVML); nullopt where there is no NVML, or it does not list that
+/// process (it has no context there, or lives in another process name space).
 std::optional<std::uint64_t> process_bytes(int device, int pid);
-/// What all processes together hold on the card (NVML), without making a context; nothing where there is no NVML.
+/// The bytes in use on the card by all processes (NVML), without making a context; nullopt where there is no NVML.
 std::optional<std::uint64_t> card_used_bytes(int device);
 
 /// Sets the calling thread's current device; returns the one before.
@@ -76,15 +76,15 @@ void pinned_free(void* address) noexcept;
 // CUDA virtual memory (cuda_virtual_memory.cpp). Pages are `page` bytes, a multiple of the granularity.
 /// The smallest page; 0 where the device or the driver has no virtual memory management.
 std::size_t page_granularity(int device);
-/// Addresses with nothing behind them, aligned to a page; 0 where there are not so many.
+/// Reserves addresses without memory, aligned to a page; 0 where there are not so many.
 std::uintptr_t reserve_addresses(int device, std::size_t bytes, std::size_t page);
-/// All of what `reserve_addresses` gave, with nothing mapped.
+/// Frees all that `reserve_addresses` returned; nothing is mapped there.
 void free_addresses(int device, std::uintptr_t address, std::size_t bytes) noexcept;
-/// Memory behind whole pages, for reading and writing by `device`; false where it has no more. What fails changes
+/// Maps memory to whole pages, for reading and writing by `device`; false where it has no more. A failure changes
 /// nothing.
 bool map_pages(int device, std::uintptr_t address, std::size_t bytes, std::size_t page);
 void unmap_pages(int device, std::uintptr_t address, std::size_t bytes, std::size_t page) noexcept;
-/// Bytes of the device that nobody has taken.
+/// Bytes of the device that nobody uses.
 std::uint64_t free_device_bytes(int device);
 
 /// A stream-ordered pool of the driver (cudaMallocAsync's) that keeps what is freed; null where the device has none.
@@ -95,16 +95,16 @@ void pool_destroy(void* pool) noexcept;
 /// Null where the device has no such memory.
 void* pool_malloc(void* pool, std::size_t bytes, void* stream);
 void pool_free(void* address, void* stream) noexcept;
-/// Most bytes that the pool has held.
+/// Most bytes that the pool has reserved.
 std::uint64_t pool_peak_bytes(void* pool);
 
-// Recorded work of a stream (cuda/cuda_graph.cpp). Recording is thread-local: other threads call what they like.
+// Recorded work of a stream (cuda/cuda_graph.cpp). Recording is thread-local: other threads are not restricted.
 struct Recorded {
   void* executable = nullptr;
   std::int64_t kernels = 0;
 };
 void begin_capture(int device, void* stream);
-/// What was recorded since, ready to launch; throws where something in between could not be recorded.
+/// The work recorded since, ready to launch; throws where something in between could not be recorded.
 Recorded end_capture(int device, void* stream);
 /// Ends a recording, whatever became of it, and drops it.
 void abandon_capture(int device, void* stream) noexcept;

@@ -1,5 +1,5 @@
-// Names of devices and what is known of them, and what this process takes there beyond our own pools' count. A Device
-// is a value; the Runtime owns what stands behind it.
+// Names of devices, what is known of them, and the memory of this process there beyond our own pools. A Device is a
+// value; the Runtime owns its allocators and streams.
 #pragma once
 
 #include <cstdint>
@@ -44,7 +44,7 @@ std::string to_string(Device device);
 /// and what is allowed.
 Device parse_device(std::string_view text);
 
-/// What a device is, for `bantam devices` and for kernels' choices. Sizes in bytes.
+/// The facts of a device, for `bantam devices` and for kernels' choices. Sizes in bytes.
 struct DeviceInfo {
   Device device;
   std::string name;  ///< "NVIDIA H200", "AMD EPYC …"
@@ -69,7 +69,7 @@ std::vector<DeviceInfo> list_devices();
 /// Facts of one device; throws DeviceError where it does not exist.
 DeviceInfo device_info(Device device);
 
-/// A named part of what a process takes on a device besides the pools: "CUDA context", "cuDNN", … In bytes.
+/// A named part of a process' memory on a device besides the pools: "CUDA context", "cuDNN", … In bytes.
 struct OverheadLine {
   std::string name;
   std::uint64_t bytes = 0;
@@ -78,11 +78,11 @@ struct OverheadLine {
 
 std::uint64_t total_bytes(std::span<const OverheadLine> lines);
 
-/// How a process' bytes were told.
+/// How a process' bytes were measured.
 enum class ProcessMemoryMethod : std::uint8_t {
   driver,       ///< the driver's figure for this process (NVML)
-  card,         ///< what the card has in use, less what others had before this process' first meter: what they take
-                ///< later counts as ours, what they give back hides ours
+  card,         ///< what the card has in use, less what others used before this process' first meter: what they
+                ///< allocate later counts as ours, what they free later is subtracted from ours
   resident_set  ///< the CPU: pages of this process in memory, shared ones included
 };
 
@@ -96,15 +96,15 @@ struct ProcessMemory {
   std::uint64_t group_bytes = 0;  ///< CPU: what the process' control group holds, page cache included; 0: not known
 };
 
-/// Reads what this process takes on one device. Thread-safe. Copies read the same.
+/// Reads this process' memory on one device. Thread-safe. Copies read the same.
 class ProcessMeter {
  public:
-  /// Notes what others hold on the card, which needs no context: make it before the process' first use of the device.
-  /// Throws DeviceError where the device does not exist (also for meta devices, on which nobody takes anything).
+  /// Notes what others use of the card, which needs no context: make it before the process' first use of the device.
+  /// Throws DeviceError where the device does not exist (also for meta devices, which have no memory).
   explicit ProcessMeter(Device device);
 
-  /// `pool_bytes`: what this process is known to hold there at least; the driver's figure is not taken below it. On a
-  /// GPU about 30 µs. Makes a context where there is none and NVML cannot be asked.
+  /// `pool_bytes`: a lower bound of this process' bytes there; a driver's figure below it is ignored. On a GPU about 30
+  /// µs. Makes a context where there is none and NVML cannot be asked.
   ProcessMemory read(std::uint64_t pool_bytes = 0) const;
 
  private:
@@ -118,10 +118,10 @@ class ProcessMeter {
 /// holds less than our pools do, is not us.
 bool is_own_figure(std::uint64_t figure_bytes, std::optional<std::uint64_t> before_context, std::uint64_t pool_bytes);
 
-/// What the driver counts for another process on a CUDA device; nothing where it does not say. Makes no context.
+/// The driver's figure for another process on a CUDA device; nullopt where it has none. Makes no context.
 std::optional<std::uint64_t> driver_process_bytes(Device device, int pid);
 
-/// What all processes hold on a CUDA device's card; nothing where NVML cannot be asked. Makes no context.
+/// The bytes in use on a CUDA device's card by all processes; nullopt without NVML. Makes no context.
 std::optional<std::uint64_t> card_used_bytes(Device device);
 
 }  // namespace bantam

@@ -18,8 +18,8 @@ constexpr std::uint64_t kMiB = 1u << 20;
 constexpr double kMiBs = 1048576.0;
 
 /// Measured on an H200 (132 multiprocessors) with driver 580 and CUDA 13.0, as the driver counts for the process.
-/// Kernels: what resnet50, resnet18 and mobilenet_v1 took beyond context and handles, 9 MiB each, in pages of 2 MiB
-/// (separable_cnn takes 5, and no cuDNN).
+/// Kernels: what resnet50, resnet18 and mobilenet_v1 used beyond context and handles, 9 MiB each, in pages of 2 MiB
+/// (separable_cnn uses 5, and no cuDNN).
 constexpr std::uint64_t kContextMiB = 518, kCublasLtMiB = 2, kCudnnMiB = 10, kKernelsMiB = 10;
 constexpr int kMeasuredMultiprocessors = static_cast<int>(kReferenceMultiprocessors);
 

@@ -19,7 +19,7 @@ struct DeviceProfile {
   int compute_capability = 0;  ///< 90 for 9.0; 0: a CPU
   int multiprocessors = 0;
   std::uint64_t total_bytes = 0;
-  /// What a training process takes besides its pools, as the limit counts it; none on a CPU.
+  /// A training process' memory besides its pools, as the limit counts it; none on a CPU.
   std::vector<OverheadLine> overhead;
   double copy_bytes_per_s = 0;     ///< bytes read plus bytes written
   double float32_flops_per_s = 0;  ///< of matrix products; a multiply-add is two

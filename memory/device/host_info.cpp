@@ -37,7 +37,7 @@ std::string value_of(const std::string& path, std::string_view key) {
   return {};
 }
 
-// A file of one number; "max" (no limit) and an absent file give nothing.
+// A file of one number; nullopt for "max" (no limit) and for an absent file.
 std::optional<std::uint64_t> number_in(const std::string& path) {
   std::ifstream file(path);
   std::string line;
@@ -78,7 +78,7 @@ constexpr GroupFiles kVersion1{"memory.limit_in_bytes",
 
 std::uint64_t less(std::uint64_t a, std::uint64_t b) { return a - std::min(a, b); }
 
-// The number behind "key " in a file of such lines.
+// The number after "key " in a file of such lines.
 std::uint64_t stat_of(const std::string& path, std::string_view key) {
   std::ifstream file(path);
   for (std::string line; std::getline(file, line);)
@@ -87,7 +87,7 @@ std::uint64_t stat_of(const std::string& path, std::string_view key) {
   return 0;
 }
 
-// What a group, or one above it, leaves of memory and swap. Page cache counts as use, but gives way.
+// Applies the limits of a group, or of one above it, to memory and swap. Page cache counts as use, but is reclaimable.
 void apply_group(HostInfo& info, const std::string& group, const GroupFiles& names) {
   const auto most = number_in(group + names.limit);
   std::uint64_t left = ~std::uint64_t{0};

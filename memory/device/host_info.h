@@ -10,12 +10,12 @@ struct HostInfo {
   std::string processor;          ///< "AMD EPYC …", "CPU" where the system does not say
   int processors = 1;             ///< logical processors this process may run on
   std::uint64_t total_bytes = 0;  ///< the machine's memory, or the control group's limit where that is smaller
-  std::uint64_t free_bytes = 0;   ///< what can still be taken under both, page cache that can go included; see `bound`
-  std::uint64_t swap_bytes = 0;   ///< swap space that can still be taken besides
+  std::uint64_t free_bytes = 0;   ///< what both still allow, reclaimable page cache included; see `bound`
+  std::uint64_t swap_bytes = 0;   ///< swap space still available besides
   std::string bound;              ///< the file whose number bounds free_bytes; empty where the system does not say
 };
 
-/// Reads /proc and /sys below `root` (tests give a folder of their own). Never throws for absent files.
+/// Reads /proc and /sys below `root` (tests pass a folder of their own). Never throws for absent files.
 HostInfo read_host_info(const std::string& root = "");
 
 /// What this process holds of the host's memory. Sizes in bytes; 0 where the system does not say.

@@ -15,7 +15,7 @@ std::optional<OutOfMemory> refused_by_host(const HostInfo& host, std::uint64_t b
   if (host.bound.empty() || bytes <= left) return std::nullopt;
   const std::string more = beside > 0 ? fmt::format(" and {} beside it while it saves", format_byte_size(beside)) : "";
   return OutOfMemory(
-      fmt::format("the run needs a pool of {} ({} B) on cpu{}, and this process can take {} ({} B) more of "
+      fmt::format("the run needs a pool of {} ({} B) on cpu{}, and this process can allocate {} ({} B) more of "
                   "the host's memory{}: {} says so",
                   format_byte_size(bytes), bytes, more, format_byte_size(free), free,
                   host.swap_bytes > 0 ? " and swap" : "", host.bound),

@@ -33,7 +33,7 @@ std::string_view to_string(ProcessMemoryMethod method) {
 namespace {
 
 struct BeforeContext {
-  std::uint64_t others_bytes = 0;           ///< what others held on the card
+  std::uint64_t others_bytes = 0;           ///< what others used of the card
   std::optional<std::uint64_t> own_figure;  ///< what NVML said of our number then: another process has it
 };
 

@@ -1,5 +1,5 @@
-// Internal: a lock for short sections that are nearly always free to enter: one atomic exchange to take it, one store
-// to leave it.
+// Internal: a lock for short sections that are nearly always free to enter: one atomic exchange to lock it, one store
+// to unlock it.
 #pragma once
 
 #include <atomic>
@@ -7,8 +7,8 @@
 
 namespace bantam {
 
-/// Lockable (std::lock_guard). A std::mutex costs a second atomic exchange to leave. Who has to wait lets others run,
-/// for the holder may be in a driver's call.
+/// Lockable (std::lock_guard). A std::mutex needs a second atomic exchange to unlock. Waiting threads yield, for the
+/// owner may be in a driver's call.
 class SpinLock {
  public:
   void lock() {

@@ -66,8 +66,8 @@ void ProcessLimit::check_fits(std::uint64_t pool_bytes) const {
       fmt::format("the {} of {} is too small: {}\n  needed at least {}:\n{}{}{}",
                   options_.limit_bytes != 0 ? "limit" : "memory", options_.name, size_text(most), size_text(needed),
                   lines_text(), pool_bytes == 0 ? "" : fmt::format("    {:<16}{}\n", "pool", size_text(pool_bytes)),
-                  options_.limit_bytes != 0 ? "  Raise the limit (memory: limits), or give less out."
-                                            : "  Give the logical devices less."),
+                  options_.limit_bytes != 0 ? "  Raise the limit (memory: limits), or make the shares smaller."
+                                            : "  Make the shares of the logical devices smaller."),
       {.requested_bytes = pool_bytes, .limit_bytes = most});
 }
 
@@ -80,8 +80,8 @@ std::string ProcessLimit::lines_text() const {
   return text;
 }
 
-ProcessLimit::Held ProcessLimit::held() const {
-  Held sum;
+ProcessLimit::Reserved ProcessLimit::reserved() const {
+  Reserved sum;
   for (const auto& [share, pool] : pools_) {
     const MemoryStats stats = pool.allocator->stats();
     sum.bytes += stats.pool_bytes;
@@ -90,14 +90,14 @@ ProcessLimit::Held ProcessLimit::held() const {
   return sum;
 }
 
-// What the process takes beyond its pools. A pool that moves between the readings would be taken for overhead, or hide
-// it, also where it ends as it began: readings count where no pool asked for memory or gave some back in between (a
-// pool's own lock covers its growth, so it cannot be half grown). Where no such moment comes, nothing new is known.
+// The process' memory beyond its pools. A pool that changes between the readings would count as overhead, or hide it,
+// also where it ends as it began: readings count where no pool reserved or released memory in between (a pool's own
+// lock covers its growth, so it cannot be half grown). Where no such moment comes, nothing new is known.
 std::uint64_t ProcessLimit::measured_overhead() const {
   for (int i = 0; i < kMeasurements; ++i) {
-    const Held before = held();
+    const Reserved before = reserved();
     const std::uint64_t process = options_.process_bytes(before.bytes);
-    if (held() == before) return process - std::min(process, before.bytes);
+    if (reserved() == before) return process - std::min(process, before.bytes);
   }
   return 0;
 }
@@ -114,15 +114,15 @@ std::vector<OverheadLine> ProcessLimit::grown(const std::string& name) const {
   return lines;
 }
 
-// Notes what is new. Once there are pools it came late, and that is what the reserve is for; what comes before them
-// they are made with less for. Without a bound nothing is kept free, so that nothing is drawn.
+// Notes new overhead. Once there are pools it is drawn from the reserve; before, the pools are made smaller. Without a
+// bound there is no reserve to draw from.
 void ProcessLimit::measure(const std::string& name) {
   const std::uint64_t before = total_bytes(overhead_);
   overhead_ = grown(name);
   if (bound() != 0 && !pools_.empty()) reserve_ -= std::min(reserve_, total_bytes(overhead_) - before);
 }
 
-// Beyond the reserve, the pool of the whole device gives way.
+// Overhead beyond the reserve lowers the limit of the whole device's pool.
 void ProcessLimit::enforce() {
   check_fits(0);
   apply_to(Device::kWhole);
@@ -166,7 +166,7 @@ std::vector<OverheadLine> ProcessLimit::overhead() const {
 
 std::uint64_t ProcessLimit::pool_bytes() const {
   const std::lock_guard lock(mutex_);
-  return held().bytes;
+  return reserved().bytes;
 }
 
 void ProcessLimit::check_share(int share) const {
@@ -237,7 +237,7 @@ void ProcessLimit::set_share(int share, std::uint64_t bytes) {
   }
 }
 
-// What one pool gives up another may take: the one that shrinks goes first.
+// One pool may grow by what another releases: the one that shrinks goes first.
 void ProcessLimit::change_share(int share, std::uint64_t bytes) {
   const std::uint64_t before = std::exchange(options_.shares[static_cast<std::size_t>(share)], bytes);
   if (bytes <= before) {
@@ -261,7 +261,7 @@ void ProcessLimit::require(int share, std::uint64_t pool_bytes) const {
   const std::uint64_t most = options_.shares[static_cast<std::size_t>(share)];
   if (pool_bytes <= most) return;
   throw OutOfMemory(
-      fmt::format("the share of {} is too small: {}\n  needed at least {}. Give it more (memory: logical).",
+      fmt::format("the share of {} is too small: {}\n  needed at least {}. Make it larger (memory: logical).",
                   name_of(share), size_text(most), size_text(pool_bytes)),
       {.requested_bytes = pool_bytes, .limit_bytes = most});
 }

@@ -1,4 +1,4 @@
-// ProcessLimit: a limit on all that the process takes on one device, kept by the limits of its pools.
+// ProcessLimit: a limit on all of the process' memory on one device, enforced through the limits of its pools.
 #pragma once
 
 #include <cstdint>
@@ -13,8 +13,8 @@
 
 namespace bantam {
 
-/// Kept free on a GPU for what the driver adds late (it takes 2 MiB at a time), and, until the run's kernels are
-/// loaded, for them too: the zoo's take 5 to 9 MiB.
+/// Kept free on a GPU for what the driver adds late (2 MiB at a time), and, until the run's kernels are loaded, for
+/// them too: 5 to 9 MiB for the networks of the zoo.
 inline constexpr std::uint64_t kLateReserve = 8u << 20;
 inline constexpr std::uint64_t kKernelReserve = kLateReserve + (10u << 20);
 
@@ -33,45 +33,46 @@ struct ProcessLimitOptions {
   std::function<std::uint64_t(std::uint64_t pool_bytes)> process_bytes = {};
 };
 
-/// Splits one device's limit into overhead (context, libraries, kernels: measured as what the process takes beyond its
-/// pools) and pools. The pool of the whole device gets what overhead, reserve and shares leave; a share's pool has the
-/// share as its limit, whatever the overhead. Where there is neither limit nor share, pools are not bounded.
+/// Splits one device's limit into overhead (context, libraries, kernels: measured as the process' memory beyond its
+/// pools) and pools. The limit of the whole device's pool is the rest after overhead, reserve and shares; a share's
+/// pool has the share as its limit, whatever the overhead. Where there is neither limit nor share, pools are not
+/// bounded.
 ///
-/// At every moment: overhead measured + reserve + the pools' limits ≤ the limit. Overhead never counts as less than was
-/// measured once, so that libraries that come and go do not push the limit about. What comes once there are pools takes
-/// the reserve first. A pool's limit is touched where what is left for it changes, or where the pool could pass that: a
-/// lower one that the program gave its allocator stays until then. Thread-safe; takes allocators' locks, never the
-/// other way round. The allocators must outlive it.
+/// At every moment: overhead measured + reserve + the pools' limits ≤ the limit. Overhead never counts as less than its
+/// highest measurement, so that libraries that load and unload do not move the limits. Overhead that appears once there
+/// are pools uses up the reserve first. A pool's limit is set where its share of the rest changes, or where the pool
+/// could exceed it: a lower limit that the program set on its allocator stays until then. Thread-safe; locks
+/// allocators, which never lock this. The allocators must outlive it.
 class ProcessLimit {
  public:
   /// Throws OutOfMemory where the shares do not fit into the limit or card.
   explicit ProcessLimit(ProcessLimitOptions options);
 
-  /// Adds what the overhead grew by since it was last looked at to the line `name`. Throws OutOfMemory, with the
+  /// Adds the growth of the overhead since its last measurement to the line `name`. Throws OutOfMemory, with the
   /// numbers, where the limit cannot hold it; then the line is noted, and no pool's limit has changed.
   void note_overhead(const std::string& name);
-  /// The run's kernels are loaded: what came since goes to the line "kernels", and the reserve shrinks to the late one.
-  /// What of it was used stays used. Throws as `note_overhead`.
+  /// The run's kernels are loaded: the overhead since then goes to the line "kernels", and the rest of the reserve
+  /// shrinks to the late one at most. Throws as `note_overhead`.
   void settle();
-  /// Looks at the overhead again; where it grew, the pool of the whole device gives way (idle memory goes back).
-  /// Does nothing where nothing is bounded. Throws OutOfMemory where live memory is in the way; the next call tries
-  /// again.
+  /// Measures the overhead again; where it grew, the limit of the whole device's pool is lowered (idle memory is
+  /// released). Does nothing where nothing is bounded. Throws OutOfMemory where live memory is in the way; the next
+  /// call tries again.
   void refresh();
   /// The lines, measured now. A question: nothing is noted or enforced.
   std::vector<OverheadLine> overhead() const;
-  /// What the pools hold together.
+  /// What the pools have reserved together.
   std::uint64_t pool_bytes() const;
 
-  /// The limit for a pool that is about to be made; 0: none. Throws OutOfMemory where overhead leaves nothing, Error
-  /// where there is no such share.
+  /// The limit for a pool that is about to be made; 0: none. Throws OutOfMemory where overhead uses all of the limit,
+  /// Error where there is no such share.
   std::uint64_t pool_limit(int share) const;
   /// A pool made with it, kept to it from now on.
   void attach(BfcAllocator& pool, int share);
 
   /// Of the process on the device, or of a share's pool; 0: none.
   std::uint64_t limit(int share) const;
-  /// Changes it (0: no limit; not for shares). Lowering gives idle memory back; where live memory, overhead or shares
-  /// do not allow it, throws OutOfMemory with what is needed. Whatever it throws, the limits are as they were.
+  /// Changes it (0: no limit; not for shares). Lowering releases idle memory; where live memory, overhead or shares do
+  /// not allow it, throws OutOfMemory with what is needed. Whatever it throws, the limits are as they were.
   void set_limit(int share, std::uint64_t bytes);
   /// Throws OutOfMemory, with what the limit would have to be, unless a pool of `pool_bytes` fits under it.
   void require(int share, std::uint64_t pool_bytes) const;
@@ -79,19 +80,19 @@ class ProcessLimit {
  private:
   struct Pool {
     BfcAllocator* allocator = nullptr;
-    std::uint64_t limit_bytes = 0;  // the last one given to it
+    std::uint64_t limit_bytes = 0;  // the last one set on it
   };
-  /// What all pools hold, and a number that differs where any pool moved in between.
-  struct Held {
+  /// What all pools have reserved, and a number that differs where any pool changed in between.
+  struct Reserved {
     std::uint64_t bytes = 0, changes = 0;
-    bool operator==(const Held&) const = default;
+    bool operator==(const Reserved&) const = default;
   };
 
   std::uint64_t bound() const;
   std::uint64_t shares_total() const;
   std::uint64_t fixed() const;
   std::uint64_t left_for(int share) const;
-  Held held() const;
+  Reserved reserved() const;
   std::uint64_t measured_overhead() const;
   std::vector<OverheadLine> grown(const std::string& name) const;
   void measure(const std::string& name);

@@ -42,7 +42,7 @@ class OpenParts {
     parts_.clear();
     bytes_ = 0;
   }
-  /// Takes heap memory for one part more, where there is no room.
+  /// Allocates heap memory for one more part, where there is no room.
   void reserve_one() { parts_.reserve(parts_.size() + 1); }
   /// Joined with what `range` overlaps or touches. There is room for one part more.
   void add(AddressRange range) noexcept {
@@ -102,7 +102,7 @@ class OpenParts {
   std::uint64_t bytes_ = 0;
 };
 
-/// One mapping without access rights; rights are given and taken by the page. What is taken back is dropped at once.
+/// One mapping without access rights; rights are granted and revoked by the page. Unmapped pages are dropped at once.
 ///
 /// The kernel cuts the mapping wherever rights change, and bounds a process' mappings (vm.max_map_count, 65,530), its
 /// threads' stacks included. So there are at most kMostParts accessible parts: a hole that would make one more is
@@ -121,7 +121,7 @@ class HostPages final : public PagedSource {
 
   std::size_t page_bytes() const override { return page_; }
   std::size_t growth_bytes() const override { return std::max(page_, kHugePage); }
-  AddressRange reserved() const override { return range_; }
+  AddressRange addresses() const override { return range_; }
   bool map(std::uintptr_t address, std::size_t bytes) override {
     open_.reserve_one();
     if (mprotect(pointer(address), bytes, PROT_READ | PROT_WRITE) != 0) {
@@ -149,7 +149,7 @@ class HostPages final : public PagedSource {
  private:
   static constexpr std::size_t kMostParts = 1024;
 
-  // Takes the rights away, unless that makes too many parts or the kernel refuses.
+  // Revokes access, unless that makes too many parts or the kernel refuses.
   void close(AddressRange range) noexcept {
     if (open_.count_without(range) <= kMostParts && mprotect(pointer(range.begin), range.bytes, PROT_NONE) == 0)
       open_.remove(range);
@@ -177,7 +177,7 @@ class CudaPages final : public PagedSource {
   CudaPages& operator=(const CudaPages&) = delete;
 
   std::size_t page_bytes() const override { return page_; }
-  AddressRange reserved() const override { return range_; }
+  AddressRange addresses() const override { return range_; }
   bool map(std::uintptr_t address, std::size_t bytes) override {
     return cuda_backend::map_pages(device_.index, address, bytes, page_);
   }
@@ -199,11 +199,11 @@ class FakePagesSource final : public PagedSource {
     if (!std::has_single_bit(pages.page_bytes) || pages.page_bytes < 256)
       throw Error("a page is a power of two of at least 256 bytes");
     pages_.growth_bytes = std::max(pages.growth_bytes, pages.page_bytes);
-    pages_.reserved = pages.reserved / pages.page_bytes * pages.page_bytes;
+    pages_.address_bytes = pages.address_bytes / pages.page_bytes * pages.page_bytes;
   }
   std::size_t page_bytes() const override { return pages_.page_bytes; }
   std::size_t growth_bytes() const override { return pages_.growth_bytes; }
-  AddressRange reserved() const override { return {kFakeAddresses, pages_.reserved}; }
+  AddressRange addresses() const override { return {kFakeAddresses, pages_.address_bytes}; }
   bool map(std::uintptr_t, std::size_t bytes) override {
     if (pages_.capacity != 0 && bytes > pages_.capacity - mapped_) return false;
     mapped_ += bytes;

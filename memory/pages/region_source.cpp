@@ -62,7 +62,7 @@ class FakeSource final : public RegionSource {
 
   void* acquire(std::size_t bytes) override {
     if (bytes == 0 || bytes > std::numeric_limits<std::size_t>::max() - (kPage - 1)) return nullptr;
-    if (capacity_ != 0 && bytes > capacity_ - held_) return nullptr;
+    if (capacity_ != 0 && bytes > capacity_ - reserved_) return nullptr;
     const std::uintptr_t pages = (bytes + kPage - 1) / kPage * kPage;
     std::uintptr_t at = kFakeAddresses;
     for (const auto& [address, size] : ranges_) {
@@ -71,11 +71,11 @@ class FakeSource final : public RegionSource {
     }
     if (pages > std::numeric_limits<std::uintptr_t>::max() - at) return nullptr;
     ranges_.emplace(at, pages);
-    held_ += bytes;
+    reserved_ += bytes;
     return reinterpret_cast<void*>(at);
   }
   void release(void* address, std::size_t bytes) noexcept override {
-    if (ranges_.erase(reinterpret_cast<std::uintptr_t>(address)) != 0) held_ -= bytes;
+    if (ranges_.erase(reinterpret_cast<std::uintptr_t>(address)) != 0) reserved_ -= bytes;
   }
   const char* name() const override { return "fake"; }
 
@@ -83,7 +83,7 @@ class FakeSource final : public RegionSource {
   static constexpr std::uintptr_t kPage = 4096;
 
   std::size_t capacity_;
-  std::size_t held_ = 0;
+  std::size_t reserved_ = 0;
   std::map<std::uintptr_t, std::uintptr_t> ranges_;  // address to size, both in whole pages
 };
 

@@ -17,17 +17,17 @@ class MemorySource {
   virtual const char* name() const = 0;
 };
 
-/// A source of regions, each taken and given back whole.
+/// A source of regions, each reserved and released whole.
 class RegionSource : public MemorySource {
  public:
   /// A range of exactly `bytes` bytes, aligned to at least 256 (host: 4096), or null where the device has no more.
   /// Never throws for lack of memory.
   virtual void* acquire(std::size_t bytes) = 0;
-  /// Gives back a range that `acquire` gave, whole. The caller has made sure that no work uses it.
+  /// Releases a range that `acquire` returned, whole. The caller has made sure that no work uses it.
   virtual void release(void* address, std::size_t bytes) noexcept = 0;
 };
 
-/// Pageable host memory (anonymous mappings; pages are taken as they are touched).
+/// Pageable host memory (anonymous mappings; the system allocates pages when they are touched).
 std::unique_ptr<RegionSource> make_host_source();
 
 /// cudaMalloc on `device`; throws DeviceError without CUDA.
@@ -36,8 +36,7 @@ std::unique_ptr<RegionSource> make_cuda_source(Device device);
 /// Page-locked host memory, for copies that overlap with work; pageable memory where there is no CUDA device.
 std::unique_ptr<RegionSource> make_pinned_source();
 
-/// Addresses with nothing behind them (never touched): for meta devices and tests. `capacity` bytes in all, 0 for no
-/// bound.
+/// Addresses without memory (never touched): for meta devices and tests. `capacity` bytes in all, 0 for no bound.
 std::unique_ptr<RegionSource> make_fake_source(std::size_t capacity = 0);
 
 }  // namespace bantam

@@ -36,7 +36,7 @@ std::string accounts(const MemoryReport& report) {
   };
   for (const OverheadLine& overhead : report.overhead)
     line(overhead.name.substr(0, kOverheadWidth), overhead.bytes, "not the allocator's");
-  line("held", report.held_bytes(), "taken from the device");
+  line("reserved", report.reserved_bytes(), "from the device");
   line("  in use", stats.in_use_bytes, fmt::format("{} live allocations", stats.live_allocations));
   line("    requested", stats.requested_bytes, "what was asked for");
   line("    rounding", report.rounding_bytes(), "up to multiples of 256 B");
@@ -44,12 +44,12 @@ std::string accounts(const MemoryReport& report) {
   line("  cached", report.cached_bytes(), "free, kept for later");
   line("    largest free", stats.largest_free_bytes,
        fmt::format("fragmentation {:.1f} %", 100 * stats.fragmentation()));
-  line("  trim() gives", report.trimmable_bytes, "of what is held, back");
+  line("  trim() releases", report.trimmable_bytes, "of what is reserved");
   line("peak in use", stats.peak_bytes, "the most at one time");
-  if (stats.limit_bytes != 0) line("limit", stats.limit_bytes, "held never passes it");
+  if (stats.limit_bytes != 0) line("limit", stats.limit_bytes, "reserved never passes it");
   if (!report.overhead.empty()) {
     table.add_rule();
-    line("total", report.total_bytes(), "held and the rest");
+    line("total", report.total_bytes(), "reserved and the rest");
   }
   return table.to_string();
 }
@@ -114,7 +114,7 @@ std::string to_json(const MemoryReport& report) {
   nlohmann::ordered_json json = {{"device", report.device},
                                  {"total_bytes", report.total_bytes()},
                                  {"overhead", nlohmann::ordered_json::array()},
-                                 {"held_bytes", report.held_bytes()},
+                                 {"held_bytes", report.reserved_bytes()},
                                  {"in_use_bytes", stats.in_use_bytes},
                                  {"requested_bytes", stats.requested_bytes},
                                  {"rounding_bytes", report.rounding_bytes()},

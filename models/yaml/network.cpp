@@ -19,13 +19,13 @@
 namespace bantam::models {
 namespace {
 
-/// Where the next node goes: behind `last`, its name behind `prefix`.
+/// Where the next node goes: its input is `last`, its name begins with `prefix`.
 struct Place {
   std::string prefix;  ///< "" or "block1/"
   NodeId last = 0;
 };
 
-/// Float32 weights and gradients of more take more than 128 GiB; tables of the host grow with them too.
+/// Float32 weights and gradients of more need more than 128 GiB; tables of the host grow with them too.
 constexpr std::int64_t kMostWeights = std::int64_t{1} << 34;
 
 /// Of one node. Throws ShapeError where a weight's shape cannot be counted.
@@ -110,7 +110,7 @@ NodeId add_node(Building& graph, const std::string& name, LayerPtr layer, std::v
 
 NodeId read_layer(Building& graph, const ConfigNode& item, const Place& place);
 
-/// A list of plain layers inside a block; gives the last node.
+/// A list of plain layers inside a block; returns the last node.
 NodeId read_body(Building& graph, const ConfigNode& list, Place place) {
   const std::vector<ConfigNode> items = list.items();
   if (items.empty()) list.fail_at_key("a block's list of layers is empty");

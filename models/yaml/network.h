@@ -18,9 +18,9 @@ namespace bantam::models {
 ///     layer_kinds().add("mixed_pool", [](ConfigMap&) { return std::make_shared<MixedPool>(); });
 Registry<Reader<LayerPtr>>& layer_kinds();
 
-/// What a config's `model:` says, and where it says it (for errors found later, e.g. that the data has other shapes).
+/// A config's `model:` and its positions in the file (for errors found later, e.g. that the data has other shapes).
 struct ModelSpec {
-  std::string name;  ///< `name:`, the zoo's name, or what the caller gave
+  std::string name;  ///< `name:`, the zoo's name, or the caller's name
   Graph graph;
   ConfigNode input;   ///< where the input's shape stands
   ConfigNode output;  ///< the layer (or zoo name) that makes the output

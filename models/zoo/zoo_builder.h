@@ -1,4 +1,4 @@
-// Internal: what the zoo's networks with batch normalisation are made of.
+// Internal: the building blocks of the zoo's networks with batch normalisation.
 #pragma once
 
 #include <cstdint>
@@ -20,8 +20,8 @@ struct ConvNorm {
   Activation activation = Activation::relu;
 };
 
-/// The convolution `name` behind node `from`, then its normalisation `name`_norm, then the activation; gives the last
-/// node.
+/// Adds the convolution `name` after node `from`, then its normalisation `name`_norm, then the activation; returns the
+/// last node.
 inline NodeId add_conv_norm(Graph& graph, const std::string& name, NodeId from, const ConvNorm& options) {
   const NodeId conv = graph.add(name,
                                 conv2d({.filters = options.filters,

@@ -21,8 +21,8 @@ namespace {
 using Clock = std::chrono::steady_clock;
 constexpr double kWindowSeconds = 0.02;
 
-// A subject has allocate (null where there is no more), free, finish (waits for work under way) and held (bytes, now or
-// at most until now).
+// A subject has allocate (null where there is no more), free, finish (waits for work under way) and reserved (bytes,
+// now or at most until now).
 
 class Ours {
  public:
@@ -32,7 +32,7 @@ class Ours {
   }
   void free(void* address, std::uint64_t) { allocator_.free(address, stream_.get()); }
   void finish() { synchronize(stream_.get()); }
-  std::uint64_t held() const { return allocator_.stats().peak_pool_bytes; }
+  std::uint64_t reserved() const { return allocator_.stats().peak_pool_bytes; }
 
  private:
   OwnedStream stream_;  // outlives the allocator, whose frees it orders
@@ -49,7 +49,7 @@ class Malloc {
   void* allocate(std::uint64_t bytes) { return std::malloc(bytes); }
   void free(void* address, std::uint64_t) { std::free(address); }
   void finish() {}
-  std::uint64_t held() const {
+  std::uint64_t reserved() const {
     const auto now = mallinfo2();
     const std::uint64_t all = now.arena + now.hblkhd;
     return all > others_ ? all - others_ : 0;
@@ -64,19 +64,19 @@ class Mmap {
   void* allocate(std::uint64_t bytes) {
     void* address = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (address == MAP_FAILED) return nullptr;
-    held_ += pages(bytes);
+    reserved_ += pages(bytes);
     return address;
   }
   void free(void* address, std::uint64_t bytes) {
     (void)munmap(address, bytes);
-    held_ -= pages(bytes);
+    reserved_ -= pages(bytes);
   }
   void finish() {}
-  std::uint64_t held() const { return held_; }
+  std::uint64_t reserved() const { return reserved_; }
 
  private:
   static std::uint64_t pages(std::uint64_t bytes) { return (bytes + 4095) / 4096 * 4096; }
-  std::uint64_t held_ = 0;
+  std::uint64_t reserved_ = 0;
 };
 
 class CudaMalloc {
@@ -85,7 +85,7 @@ class CudaMalloc {
   void* allocate(std::uint64_t bytes) { return cuda_backend::device_malloc(device_, bytes); }
   void free(void* address, std::uint64_t) { cuda_backend::device_free(device_, address); }
   void finish() {}
-  std::uint64_t held() const {
+  std::uint64_t reserved() const {
     const std::uint64_t free_now = cuda_backend::free_device_bytes(device_);
     return free_before_ > free_now ? free_before_ - free_now : 0;
   }
@@ -112,7 +112,7 @@ class CudaMallocAsync {
   void* allocate(std::uint64_t bytes) { return cuda_backend::pool_malloc(pool_, bytes, stream_.get().handle); }
   void free(void* address, std::uint64_t) { cuda_backend::pool_free(address, stream_.get().handle); }
   void finish() { synchronize(stream_.get()); }
-  std::uint64_t held() const { return cuda_backend::pool_peak_bytes(pool_); }
+  std::uint64_t reserved() const { return cuda_backend::pool_peak_bytes(pool_); }
 
  private:
   OwnedStream stream_;
@@ -124,7 +124,7 @@ struct Slot {
   std::uint64_t bytes = 0;
 };
 
-/// One pass over the calls. Where a request is refused all is given back, and Error is thrown.
+/// One pass over the calls. Where a request is refused all is freed, and Error is thrown.
 template <class Subject, class AfterAllocation>
 void pass(Subject& subject, const AllocatorWorkload& workload, std::vector<Slot>& slots, AfterAllocation&& after) {
   try {
@@ -167,7 +167,7 @@ void measure_time(Subject& subject, const AllocatorWorkload& workload, double se
   row.windows = static_cast<std::int64_t>(windows.size());
 }
 
-/// `make` gives a fresh subject, or throws where there can be none.
+/// `make` returns a fresh subject, or throws where there can be none.
 template <class Make>
 AllocatorRow measure(const std::string& name, Device device, const AllocatorWorkload& workload, double seconds,
                      Make&& make) {
@@ -175,7 +175,8 @@ AllocatorRow measure(const std::string& name, Device device, const AllocatorWork
   try {
     const auto subject = make();
     std::vector<Slot> slots(workload.slots);
-    pass(*subject, workload, slots, [&] { row.peak_held_bytes = std::max(row.peak_held_bytes, subject->held()); });
+    pass(*subject, workload, slots,
+         [&] { row.peak_reserved_bytes = std::max(row.peak_reserved_bytes, subject->reserved()); });
     measure_time(*subject, workload, seconds, row);
   } catch (const OutOfMemory&) {
     row = {.allocator = name, .device = device, .error = "does not fit"};
@@ -195,7 +196,7 @@ std::vector<AllocatorRow> measure_host(const AllocatorWorkload& workload, double
 }
 
 std::vector<AllocatorRow> measure_cuda(const AllocatorWorkload& workload, Device device, double seconds) {
-  // Which device is missing is known before anything is tried: all three rows give the same reason.
+  // A missing device is known before anything is tried: all three rows name the same reason.
   const auto on_device = [&](auto make) {
     return [device, make] {
       cuda_backend::require(device);

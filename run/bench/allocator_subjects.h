@@ -16,8 +16,8 @@ struct AllocatorRow {
   Device device;
   double ns_per_pair = 0;  ///< an allocation and a free: median of windows of at least 20 ms
   std::int64_t windows = 0;
-  std::uint64_t peak_held_bytes = 0;  ///< most that it held from the system, over one pass of a fresh start
-  std::string error;                  ///< why there is no measurement; then the rest is 0
+  std::uint64_t peak_reserved_bytes = 0;  ///< most bytes reserved from the system, in one pass from a fresh start
+  std::string error;                      ///< why there is no measurement; then the rest is 0
 };
 
 /// Measures Bantam's allocator, malloc and mmap on host memory. No page is touched.

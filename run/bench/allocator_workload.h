@@ -16,7 +16,7 @@ struct AllocatorCall {
   std::uint64_t bytes = 0;
 };
 
-/// At the end nothing is live, so that it can be run again and again.
+/// At the end nothing is live, so that the calls can be repeated.
 struct AllocatorWorkload {
   std::string name;
   std::vector<AllocatorCall> calls;

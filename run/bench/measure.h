@@ -21,8 +21,8 @@ struct StepMeasurement {
 /// median. Memory is read after the warm-up, with one batch resident; timing goes round 8 different ones.
 StepMeasurement measure_step(const RunConfig& config, const StepCase& options, int threads, double seconds);
 
-/// How much longer the measured step of `row` takes than one with nothing recomputed, as a share of that one, which is
-/// measured too, without the budget; nothing where that step does not fit.
+/// The extra time of the measured step of `row` over one without recompute, as a share of that one, which is measured
+/// too, without the budget; nullopt where that step does not fit.
 std::optional<double> measure_extra(const RunConfig& config, const StepCase& row, const StepMeasurement& measured,
                                     int threads, double seconds);
 

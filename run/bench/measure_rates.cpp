@@ -36,7 +36,7 @@ double seconds_of(Stream stream, const std::function<void()>& call) {
   return best;
 }
 
-/// Values as a network's, not zeros: a GPU that is held back by its power multiplies zeros faster.
+/// Values like a network's, not zeros: a GPU limited by its power multiplies zeros faster.
 Tensor random_matrix(const Context& context, DType dtype) {
   const std::int64_t side = side_of(context);
   std::vector<float> values(static_cast<std::size_t>(side * side));

@@ -8,8 +8,8 @@
 
 namespace bantam::run {
 
-/// A recording holds the batches that followed when it was made: runs of it must begin at the same one, as they do
-/// where all take a multiple of the number of batches.
+/// A recording contains the batches that followed when it was made: every launch must begin at the same batch, as it
+/// does where each launch uses a multiple of the number of batches.
 class ResidentBatches : public DeviceBatches {
  public:
   void add(Batch batch) { batches_.push_back(std::move(batch)); }

@@ -1,4 +1,4 @@
-// Rates measured once a device and precision, and what they leave of a step.
+// Rates measured once a device and precision, and the lower bounds of a step's time by them.
 #include "bantam/run/bench/step_limits.h"
 
 #include <algorithm>

@@ -58,7 +58,8 @@ void StepSession::add_batches(std::int64_t count) {
 }
 
 void StepSession::make_room_for_metrics(std::int64_t updates) {
-  if (session_->step().pending_metrics() + updates > TrainingStep::kMetricRing) (void)session_->step().read_metrics();
+  if (session_->step().unsynchronised_metrics() + updates > TrainingStep::kMetricRing)
+    (void)session_->step().read_metrics();
 }
 
 void StepSession::update(std::int64_t micro_batches) {

@@ -14,8 +14,8 @@ namespace bantam::run {
 /// Planned steps, captured ones too, have their pool reserved first.
 class StepSession {
  public:
-  /// Throws OutOfMemory where it does not fit. `trace` hears the device's allocator from its first call on, until it is
-  /// told otherwise; it must live as long as the session.
+  /// Throws OutOfMemory where it does not fit. `trace` records the device's allocator from its first call on, until it
+  /// is detached; it must live as long as the session.
   StepSession(const RunConfig& config, const StepCase& options, Device device, int threads,
               AllocationTrace* trace = nullptr);
   ~StepSession();
@@ -29,13 +29,13 @@ class StepSession {
   void start_capturing();
   /// What `run` runs at once.
   std::int64_t steps_a_launch() const { return captured_ ? captured_->updates_a_launch() : 1; }
-  /// Kernels a captured step takes; 0 otherwise.
+  /// Kernels of a captured step; 0 otherwise.
   double kernels_a_step() const { return captured_ ? captured_->kernels_an_update() : 0.0; }
   /// Adds resident batches until there are `count`, or memory beside the step's own ends.
   void add_batches(std::int64_t count);
   void wait() const;
   MemoryStats memory() const;
-  /// The context of a training forward; give it a tape.
+  /// The context of a training forward; the caller sets its tape.
   Context training_context() const;
   Runtime& runtime() const { return *runtime_; }
   Model& model() const { return session_->model(); }

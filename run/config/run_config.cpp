@@ -149,7 +149,7 @@ RecomputeOptions read_recompute(ConfigMap& root, const Graph& graph) {
   }
 }
 
-/// Host memory that data sets may take: three quarters of what the CPU's limit, or a budget there, allows; of what is
+/// Host memory available to data sets: three quarters of what the CPU's limit, or a budget there, allows; of what is
 /// free on this machine where nothing limits it.
 std::uint64_t host_room(const RunConfig& config) {
   constexpr std::uint64_t kQuarters = 3;
@@ -161,8 +161,8 @@ std::uint64_t host_room(const RunConfig& config) {
   return most / 4 * kQuarters;
 }
 
-/// `cache: auto`: on a GPU the data sets lie on the device where they take little of what the run may have, or, where
-/// nothing bounds it, of any GPU; nowhere, where host memory does not hold them. For the device a rule of the
+/// `cache: auto`: on a GPU the data sets lie on the device where they are a small share of the run's limit, or, where
+/// nothing bounds it, small for any GPU; nowhere, where host memory does not hold them. For the device a rule of the
 /// configuration alone, so that plans hold.
 void settle_cache(RunConfig& config) {
   if (!config.data || config.data->pipeline.cache != CacheKind::automatic) return;
@@ -270,7 +270,7 @@ void require_device(const RunConfig& config) {
 void require_model_fits(const RunConfig& config, const Shape& image, std::int64_t classes) {
   const Graph& graph = config.model.graph;
   if (graph.input_shape() != image)
-    config.model.input.fail(fmt::format("the model takes {}, but the data's images are {}",
+    config.model.input.fail(fmt::format("the model expects {}, but the data's images are {}",
                                         to_string(graph.input_shape()), to_string(image)));
   for (const TensorFacts& target : targets_of(config.train.loss, graph.output_shape())) {
     if (target.name != kLabels)

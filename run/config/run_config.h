@@ -99,10 +99,10 @@ RunConfig parse_run_config(std::string_view text, const std::filesystem::path& p
 /// What the run's device, or the one that it is planned for, sustains in this precision, by its profile.
 DeviceRates rates_of(const RunConfig& config, Precision precision);
 
-/// The configuration's model, as Model takes it; `precision` and `recompute` as a row of a bench varies them.
+/// The configuration's model, as Model's argument; `precision` and `recompute` are those of a bench's row.
 ModelOptions model_options(const RunConfig& config, Precision precision, const RecomputeOptions& recompute);
 ModelOptions model_options(const RunConfig& config);
-/// Model, optimizer and loss, as TrainingSession takes them.
+/// Model, optimizer and loss, as TrainingSession's argument.
 SessionOptions session_options(const RunConfig& config);
 
 /// Throws DeviceError saying why, where the run's device is not in this machine.
@@ -114,8 +114,8 @@ void require_model_fits(const RunConfig& config, const Shape& image, std::int64_
 /// The same for the configuration's own data, as its pipeline delivers them; nothing is read. Without data all fit.
 void require_model_fits(const RunConfig& config);
 
-/// Recompute options from "none", "inner", "cheap", "all" or names of layers, blocks and stretches, "cheap+a+b..c"; and
-/// the text again.
+/// Recompute options from "none", "inner", "cheap", "all" or names of layers, blocks and checkpoint segments,
+/// "cheap+a+b..c"; `to_string` is the inverse.
 RecomputeOptions parse_recompute(const std::string& text);
 std::string to_string(const RecomputeOptions& recompute);
 /// The words of a list that are no names: "inner" or "cheap", and "whole".

@@ -10,7 +10,7 @@
 
 namespace bantam::run {
 
-/// What is varied between rows of a bench.
+/// The settings of one row of a bench.
 struct StepCase {
   std::int64_t batch = 1;
   Precision precision;
@@ -19,7 +19,7 @@ struct StepCase {
   std::optional<double> predicted_extra = {};  ///< share of a step's time, where the program chose the recompute
 };
 
-/// The step as plan_step takes it: one micro-batch an update, as benches have it.
+/// The step as plan_step's argument: one micro-batch an update, as in benches.
 StepPlanOptions step_plan_options(const RunConfig& config, const StepCase& options);
 /// The same with the configuration's accumulation, as `bantam train` runs it.
 StepPlanOptions train_plan_options(const RunConfig& config, const StepCase& options);

@@ -45,7 +45,7 @@ std::uint64_t shares_of(const RunConfig& config, Device device) {
   return std::accumulate(split->second.begin(), split->second.end(), std::uint64_t{0}, add);
 }
 
-/// What the configuration's limit, or the share that the device is, leaves for the pool, as ProcessLimit cuts it; 0:
+/// The pool's limit under the configuration's limit, or the share that the device is, as ProcessLimit computes it; 0:
 /// there is none.
 std::uint64_t pool_limit(const RunConfig& config, const PlanTarget& target) {
   const Device device = config.device;
@@ -62,7 +62,7 @@ std::uint64_t pool_limit(const RunConfig& config, const PlanTarget& target) {
 /// What is there for a run without limit or budget.
 std::uint64_t free_bytes(const RunConfig& config) {
   if (!is_here(config.device))
-    throw ConfigError(fmt::format("batch size auto: {} is not here to be asked; give memory.limits or memory.budget",
+    throw ConfigError(fmt::format("batch size auto: {} is not in this machine; set memory.limits or memory.budget",
                                   to_string(config.device)));
   const std::uint64_t free = device_info(config.device).free_bytes;
   if (config.device.kind == DeviceKind::cuda) return pool_bytes_under(plan_target(config, std::nullopt), free);
@@ -131,7 +131,7 @@ std::optional<OutOfMemory> refused_shares(const RunConfig& config, const PlanTar
   const std::uint64_t left = pool_bytes_under(of_whole, bound);
   if (bound == 0 || shares <= left) return std::nullopt;
   return OutOfMemory(
-      fmt::format("memory.logical: the shares of {} take {}, and {} leaves {} for them", to_string(whole),
+      fmt::format("memory.logical: the shares of {} need {}, and of {} only {} are available", to_string(whole),
                   format_byte_size(shares), format_byte_size(bound), format_byte_size(left)),
       {.requested_bytes = shares, .limit_bytes = bound});
 }
@@ -183,7 +183,7 @@ std::string to_text(const BatchChoice& choice, std::uint64_t bytes) {
     case BatchChoice::Bound::throughput:
       return head + fmt::format(
                         "by plan a larger one gains at most {:.1f} % in images/s\n"
-                        "             (batch: {{size: auto, max: N}} takes one)",
+                        "             (batch: {{size: auto, max: N}} allows one)",
                         100 * choice.gain_beyond);
     case BatchChoice::Bound::memory:
       break;
@@ -200,20 +200,20 @@ std::string few_updates_warning(const RunConfig& config, std::int64_t batch) {
                             config.data->pipeline.batch_multiple_of * config.data->pipeline.batch_multiple_of;
   std::string text = fmt::format("only {} update{} an epoch with this batch size", updates, updates == 1 ? "" : "s");
   if (less > 0)
-    text += fmt::format(";\n  batch: {{size: auto, max: {}}} gives {}", less, updates_an_epoch(config, less));
+    text += fmt::format(";\n  batch: {{size: auto, max: {}}} makes {}", less, updates_an_epoch(config, less));
   return text;
 }
 
 RecomputeChoice choose_recompute(const RunConfig& config, const StepCase& step, std::uint64_t bytes) {
-  return search_recompute(config.model.graph, {.step = train_plan_options(config, step),
-                                               .bytes = bytes,
-                                               .rates = rates_of(config, step.precision)});
+  return search_recompute(
+      config.model.graph,
+      {.step = train_plan_options(config, step), .bytes = bytes, .rates = rates_of(config, step.precision)});
 }
 
 RecomputeChoice choose_for_run(const RunConfig& config, std::int64_t batch, std::uint64_t bytes) {
   const Graph& graph = config.model.graph;
   const StepPlanOptions step = train_plan_options(config, {batch, config.precision, {}});
-  // The data and batches made ahead take the same with every policy.
+  // The data and batches made ahead need the same memory with every policy.
   const std::uint64_t whole = run_peak(variant(config, batch, {})), alone = step_peak(graph, step),
                       beside = whole - std::min(whole, alone);
   return search_recompute(graph, {.step = step,

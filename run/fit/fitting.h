@@ -14,18 +14,18 @@
 
 namespace bantam::run {
 
-/// Bytes that the run's pool may hold on its device: the smaller of `memory.budget` and what the device's limit (of the
-/// process, on a GPU) leaves beside the target's overhead and the device's shares; 0: nothing bounds it.
+/// Bytes that the run's pool may hold on its device: the smaller of `memory.budget` and the device's limit (of the
+/// process, on a GPU) less the target's overhead and the device's shares; 0: nothing bounds it.
 std::uint64_t bytes_to_fit(const RunConfig& config, const PlanTarget& target);
 /// For the configuration's own device, measured where it is in this machine (measured_target).
 std::uint64_t bytes_to_fit(const RunConfig& config);
 
-/// What a limit on the configuration's device, or without one its memory, gives to the device's shares; 0 where it is
-/// not split, or is a share itself.
+/// The bytes of the device's shares, cut from its limit or, without one, from its memory; 0 where it is not split, or
+/// is a share itself.
 std::uint64_t bytes_of_shares(const RunConfig& config);
 
-/// Why the shares of the run's device (or of the one that it is a share of) cannot be had: they take more than `limit`,
-/// or (0) the configuration's limit or all of the device, leaves beside the target's overhead. Nothing: they can.
+/// Why the shares of the run's device (or of the one that it is a share of) do not fit: they need more than `limit`, or
+/// (0) the configuration's limit or all of the device, less the target's overhead. nullopt: they fit.
 std::optional<OutOfMemory> refused_shares(const RunConfig& config, const PlanTarget& target, std::uint64_t limit);
 
 /// The configuration with another batch size (given, not `auto`) and policy.
@@ -46,16 +46,16 @@ struct BatchChoice {
 };
 
 /// The largest batch that fits `bytes`, from plans of the whole run; with 0 bytes, the device's free memory less a
-/// reserve. Where nobody named bytes or a `max` it is no larger than gives images/s (predict_update): within 5 % of the
-/// most, then up to the next power of two and multiple. Throws OutOfMemory where no batch fits, ConfigError where
-/// nothing bounds it.
+/// reserve. Where nobody named bytes or a `max`, the predicted throughput (predict_update) bounds it: the smallest
+/// batch within 5 % of the most images/s, then up to the next power of two and multiple. Throws OutOfMemory where no
+/// batch fits, ConfigError where nothing bounds it.
 BatchChoice choose_batch(const RunConfig& config, std::uint64_t bytes, bool bytes_were_named);
 /// Of bytes that were named, where there are any.
 std::int64_t solve_batch(const RunConfig& config, std::uint64_t bytes);
 
 /// "batch size 512: …": what was chosen and why, in lines of at most 80 columns. `bytes`: as in choose_batch.
 std::string to_text(const BatchChoice& choice, std::uint64_t bytes);
-/// A warning where a batch this large leaves few updates an epoch, with a size that does not; else "".
+/// A warning where a batch this large means few updates an epoch, with a size that has more; else "".
 std::string few_updates_warning(const RunConfig& config, std::int64_t batch);
 
 /// The policy of least work for one step with a batch resident, as benches have it.

@@ -1,4 +1,5 @@
-// What a plan is held against: the pool's bytes, and whether the pool, the process or the card was what was named.
+// The limit that a plan is compared with: the pool's bytes, and whether the user named the pool, the process or the
+// card.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +10,7 @@
 
 namespace bantam::run {
 
-/// Bytes to fit into, and what they are of. Sizes in bytes.
+/// Bytes to fit into, and whether they bound the pool, the process or the card.
 struct PlanFit {
   enum class Of : std::uint8_t {
     nothing,  ///< a CPU without limit or budget: every row fits
@@ -19,16 +20,16 @@ struct PlanFit {
   } of = Of::nothing;
   std::uint64_t bytes = 0;        ///< of that; never above the card's
   std::uint64_t asked_bytes = 0;  ///< before it was cut to the card
-  std::uint64_t shares = 0;       ///< of that, given to the device's shares
-  std::uint64_t pool = 0;         ///< what is left for the allocator, at least a byte; 0: everything fits
+  std::uint64_t shares = 0;       ///< of that, for the device's shares
+  std::uint64_t pool = 0;         ///< the allocator's part, at least a byte; 0: everything fits
 
   /// Whether a plan can fail to fit.
   bool any() const { return of != Of::nothing; }
-  /// What recompute is chosen for: as in `train`, a limit or budget, and not the card alone.
+  /// The bytes that recompute is chosen for: as in `train`, a limit or budget, and not the card alone.
   std::uint64_t chosen_pool() const { return of == Of::card ? 0 : pool; }
   /// What `bytes` would have to be for a pool of `pool_bytes`.
   std::uint64_t needed_bytes(const PlanTarget& target, std::uint64_t pool_bytes) const;
-  /// A line for people: "to fit a process of 1.00 GiB", with the card where it is what bounds; "" for nothing.
+  /// A line for people: "to fit a process of 1.00 GiB", with the card where it is the bound; "" for nothing.
   std::string to_text(const PlanTarget& target) const;
 };
 
@@ -36,11 +37,11 @@ struct PlanFit {
 std::string_view to_string(PlanFit::Of of);
 
 /// `memory` (0: not given), else the configuration's budget or limit for the device, whichever is
-/// less; on a GPU the card bounds both. Throws OutOfMemory where the device cannot give what its shares take.
+/// less; on a GPU the card bounds both. Throws OutOfMemory where the device has less memory than its shares.
 PlanFit plan_fit(const RunConfig& config, const PlanTarget& target, std::uint64_t memory);
 
 /// The batch size of a configuration with data; `auto` solved as `train` does, with the card's memory where the device
-/// is not here to be asked what is free. Throws OutOfMemory where no batch fits.
+/// is not in this machine to say what is free. Throws OutOfMemory where no batch fits.
 BatchChoice chosen_batch(const RunConfig& config, const PlanTarget& target, const PlanFit& fit);
 /// Its size, or the configuration's where that is not `auto`.
 std::int64_t settled_batch(const RunConfig& config, const PlanTarget& target, const PlanFit& fit);

@@ -1,4 +1,4 @@
-// Overhead by profile or by measurement, and what it leaves of a limit.
+// Overhead by profile or by measurement, and the rest of a limit after it.
 #include "bantam/run/fit/plan_target.h"
 
 #include <algorithm>

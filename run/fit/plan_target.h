@@ -1,4 +1,4 @@
-// PlanTarget: the device that a run is planned for, and what a run takes there besides its pool.
+// PlanTarget: the device that a run is planned for, and a run's memory there besides its pool.
 #pragma once
 
 #include <cstdint>
@@ -23,19 +23,19 @@ struct PlanTarget {
 /// `named`, or the profile of the configuration's device.
 PlanTarget plan_target(const RunConfig& config, const std::optional<DeviceProfile>& named);
 /// The same with the overhead that a Runtime of this process has on the device before its first kernel, where the
-/// device is a GPU of this machine with a limit or shares: what is cut from them then is what the run's own Runtime
-/// cuts. Makes a context there. Without all that, or where it cannot be measured, the profile.
+/// device is a GPU of this machine with a limit or shares: the pool's part of them is then that of the run's own
+/// Runtime. Makes a context there. Without all that, or where it cannot be measured, the profile.
 PlanTarget measured_target(const RunConfig& config);
 
-/// What a limit of the process holds besides the pool; 0 where only pools count.
+/// What counts against a limit of the process besides the pool; 0 where only pools count.
 std::uint64_t bytes_besides_pool(const PlanTarget& target);
-/// What a limit of `memory` bytes leaves for the pool, as the Runtime cuts it; 0: nothing.
+/// The pool's bytes under a limit of `memory` bytes, as the Runtime computes them; 0: nothing.
 std::uint64_t pool_bytes_under(const PlanTarget& target, std::uint64_t memory);
 /// A pool's bytes as the driver counts them: in whole pages.
 std::uint64_t pool_in_pages(std::uint64_t pool_bytes);
 /// What the driver will count for a process with a pool of `pool_bytes`.
 std::uint64_t process_bytes(const PlanTarget& target, std::uint64_t pool_bytes);
-/// The least limit under which a pool of `pool_bytes` can be held: on a GPU the process and the reserve.
+/// The least limit under which a pool of `pool_bytes` can be reserved: on a GPU the process and the reserve.
 std::uint64_t limit_bytes_for(const PlanTarget& target, std::uint64_t pool_bytes);
 
 }  // namespace bantam::run

@@ -62,8 +62,8 @@ std::int64_t window_of(const PipelineOptions& pipeline) {
          kSpare;
 }
 
-/// An excerpt with every kind of update that the epoch has, in which as many full batches are alive as ever; and how
-/// many batches an update of it takes: in a long one, all but the first take the same.
+/// An excerpt with every kind of update that the epoch has and as many full batches alive at one time; and the batches
+/// an update in it: in a long update, all but the first need the same memory.
 struct Excerpt {
   std::int64_t first = 0, last = 0, accumulate = 1;
 

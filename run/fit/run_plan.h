@@ -9,12 +9,12 @@
 
 namespace bantam::run {
 
-/// What a run takes from the allocator of its device, exactly. On the CPU the data set counts, on a GPU what of it lies
-/// on the device.
+/// The exact memory of a run in the allocator of its device. On the CPU the data set counts, on a GPU the part of it
+/// that lies on the device.
 struct RunPlan {
   std::uint64_t peak_bytes = 0;   ///< most bytes in use at one time
   CategoryBytes by_category;      ///< at the peak
-  std::uint64_t pool_bytes = 0;   ///< what the allocator must hold: the peak, with the arena whole and no gaps
+  std::uint64_t pool_bytes = 0;   ///< what the allocator must reserve: the peak, with the arena whole and no gaps
   std::uint64_t arena_bytes = 0;  ///< of the planned steps
   std::shared_ptr<StepPlacements> placements;  ///< for TrainingStep::prepare
 };
@@ -23,8 +23,8 @@ struct RunPlan {
 bool gives_batches(const RunConfig& config, std::int64_t batch);
 
 /// Rehearses the run on the meta stand-in of its device: two epochs at most, each with the beginning and the end of its
-/// batches, since those between take what the ones before took. The configuration has data. Throws ConfigError where
-/// they do not fit the model.
+/// batches, since those between need the same memory as the ones before. The configuration has data. Throws ConfigError
+/// where they do not fit the model.
 RunPlan plan_run(const RunConfig& config);
 
 /// The plan's peak alone, at a third of its cost.

@@ -1,4 +1,4 @@
-// Settling a run before it begins: what the configuration leaves open is decided, once, and written into it.
+// Settling a run before it begins: every `auto` and unset value is decided, once, and written into the configuration.
 #pragma once
 
 #include <optional>
@@ -10,7 +10,7 @@
 
 namespace bantam::run {
 
-/// What was decided, and a line on each decision for the user.
+/// The decisions, and a message for the user on each.
 struct Settled {
   std::optional<BatchChoice> batch;          ///< of `batch: {size: auto}`
   std::optional<RecomputeChoice> recompute;  ///< where a budget or a limit asks for it and the configuration does not
@@ -18,12 +18,12 @@ struct Settled {
   std::vector<std::string> warnings;
 };
 
-/// Decides what a configuration with data leaves open; of a settled one, nothing. Throws OutOfMemory where a budget
-/// cannot be met.
+/// Decides every `auto` and unset value of a configuration with data; a settled one has none. Throws OutOfMemory where
+/// a budget cannot be met.
 Settled settle(const RunConfig& config);
 
 /// The configuration with all that was decided, `device: auto` and `precision: auto` included: in its fields, and in
-/// its document, so that the resolved text gives the same run on any machine.
+/// its document, so that the resolved text means the same run on any machine.
 RunConfig with_settled(const RunConfig& config, const Settled& settled);
 
 }  // namespace bantam::run

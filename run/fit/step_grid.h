@@ -1,4 +1,4 @@
-// StepGrid: the rows of a plan or a bench, as every combination of what is varied.
+// StepGrid: the rows of a plan or a bench: every combination of the varied settings.
 #pragma once
 
 #include <cstdint>
@@ -9,14 +9,15 @@
 
 namespace bantam::run {
 
-/// What is varied; a list that is empty means what the configuration says.
+/// The varied settings; an empty list means the configuration's value.
 struct StepGrid {
   std::vector<Precision> precisions;
-  /// Nothing: the policy of least work that fits, as where there are bytes to fit and the configuration says nothing.
+  /// nullopt: the policy of least work that fits, as where there are bytes to fit and the configuration names no
+  /// policy.
   std::vector<std::optional<RecomputeOptions>> recomputes;
   std::vector<std::int64_t> batches;  ///< empty: the configuration's, solved where it is `auto`; 16 without data
   std::vector<StepMode> modes;        ///< empty: as `bantam train` runs them
-  bool whole_run = false;             ///< what is chosen fits all that a run holds, where the configuration has data
+  bool whole_run = false;             ///< choices fit the whole run, where the configuration has data
 };
 
 /// One case a row: by precision, then recompute, then batch, then mode. `bytes`: of the pool, to choose a policy and a

@@ -13,17 +13,17 @@
 
 namespace bantam::run {
 
-/// What an operation runs in one phase of an update.
+/// The kernels of an operation in one phase of an update.
 struct ExplainedPhase {
   kernels::KernelPhase phase = kernels::KernelPhase::forward;
   std::vector<std::string> kernels;  ///< names of the kernels called, in order
   std::int64_t bytes = 0;            ///< of device memory, read plus written
   std::int64_t flops = 0;            ///< of convolutions and matrix products
   double predicted_seconds = 0;
-  std::optional<double> measured_seconds;  ///< nothing where nothing was measured
+  std::optional<double> measured_seconds;  ///< nullopt where nothing was measured
 };
 
-/// What backward does about the tensors that an operation writes.
+/// How backward obtains the tensors that an operation writes.
 enum class Keeping : std::uint8_t {
   nothing,    ///< it needs none of them
   kept,       ///< in memory from forward on
@@ -32,7 +32,7 @@ enum class Keeping : std::uint8_t {
 };
 std::string_view to_string(Keeping keeping);
 
-/// One operation of the step program, or (without layers) what an update runs besides: the loss, the optimizer.
+/// One operation of the step program, or (without layers) another part of an update: the loss, the optimizer.
 struct ExplainedNode {
   std::string name;                 ///< path of its first layer, or "loss", "optimizer", …
   std::vector<std::string> layers;  ///< that it stands for, in order

@@ -29,7 +29,7 @@ void warm_up_small_network(Runtime& runtime, Device device, PrecisionKind precis
 DeviceProfile measure_profile(Device device) {
   if (!device.is_cuda() || device.is_logical())
     throw DeviceError("devices --measure: a GPU is needed, such as cuda:0; got " + to_string(device));
-  // Any limit has the Runtime load each library before the pool and note what it took.
+  // With any limit the Runtime loads each library before the pool and notes its memory.
   Runtime runtime({.threads = 1, .limits = {{to_string(device), std::uint64_t{1} << 60}}});
   (void)runtime.allocator(device);
   const DeviceInfo info = device_info(device);

@@ -15,13 +15,13 @@ bool contains(const RunRange& range, std::uintptr_t address) {
   return address >= range.address && address - range.address < range.bytes;
 }
 
-/// Addresses that were used but are held no more, merged into ranges.
-std::vector<RunRange> given_back(std::span<const MemoryRegion> held, std::span<const TraceEvent> events) {
+/// Addresses that were used but are no longer reserved, merged into ranges.
+std::vector<RunRange> released_ranges(std::span<const MemoryRegion> reserved, std::span<const TraceEvent> events) {
   std::vector<RunRange> ranges;
   for (const TraceEvent& event : events) {
-    const auto next = std::ranges::upper_bound(held, event.address, {}, &MemoryRegion::address);
-    if (next != held.begin() && event.address - std::prev(next)->address < std::prev(next)->bytes) continue;
-    ranges.push_back({.address = event.address, .bytes = event.bytes, .held = false});
+    const auto next = std::ranges::upper_bound(reserved, event.address, {}, &MemoryRegion::address);
+    if (next != reserved.begin() && event.address - std::prev(next)->address < std::prev(next)->bytes) continue;
+    ranges.push_back({.address = event.address, .bytes = event.bytes, .reserved = false});
   }
   std::ranges::sort(ranges, {}, &RunRange::address);
   std::vector<RunRange> merged;
@@ -70,7 +70,7 @@ void find_peak(MemoryProfile& profile) {
 }  // namespace
 
 AddressRow::AddressRow(std::span<const MemoryRegion> regions, std::span<const TraceEvent> events) {
-  ranges_ = given_back(regions, events);
+  ranges_ = released_ranges(regions, events);
   for (const MemoryRegion& region : regions) ranges_.push_back({.address = region.address, .bytes = region.bytes});
   std::ranges::sort(ranges_, {}, &RunRange::address);
   for (std::size_t i = 0; i < ranges_.size(); ++i) by_address_.push_back(i);
@@ -89,7 +89,7 @@ AddressRow::AddressRow(std::span<const MemoryRegion> regions, std::span<const Tr
     const auto next = std::ranges::upper_bound(ranges_, event.address, {}, &RunRange::address);
     place(static_cast<std::size_t>(next - ranges_.begin()) - 1);
   }
-  for (std::size_t i = 0; i < placed.size(); ++i) place(i);  // held, never used
+  for (std::size_t i = 0; i < placed.size(); ++i) place(i);  // reserved, never used
   ranges_ = std::move(in_order);
 }
 

@@ -1,4 +1,4 @@
-// A few training steps with the device's allocator traced from its first call on: what every profile is written from.
+// A few training steps with the device's allocator traced from its first call on: the source of every profile file.
 #pragma once
 
 #include <cstdint>
@@ -27,12 +27,12 @@ struct StepSpan {
   std::int64_t begin_ns = 0, end_ns = 0;  ///< the trace's clock
 };
 
-/// A stretch of addresses, and where it begins in the row of all.
+/// An address range, and its offset in the row of all ranges.
 struct RunRange {
   std::uintptr_t address = 0;
   std::uint64_t bytes = 0;
   std::uint64_t offset = 0;
-  bool held = true;  ///< false: given back to the source during the run
+  bool reserved = true;  ///< false: released to the source during the run
 };
 
 /// All addresses that a run used, put in a row in the order of their first use: offsets in it are the same in each run,
@@ -59,12 +59,12 @@ struct CurvePoint {
 
 struct MemoryProfile {
   std::unique_ptr<AllocationTrace> trace;
-  std::unique_ptr<StepSession> session;  ///< keeps names alive, and the memory that the report tells of
+  std::unique_ptr<StepSession> session;  ///< owns the names and the memory in the report
   MemoryProfileOptions options;
   std::string model;  ///< its name
   StepCase step;
   Device device;                ///< where the steps ran: a stand-in, where `planned`
-  std::string target;           ///< what the stand-in stands for, in words for people; empty: the device itself
+  std::string target;           ///< the device that the stand-in represents, as a text; empty: the device itself
   std::int64_t accumulate = 1;  ///< micro-batches an update
   std::vector<StepSpan> steps;
   std::vector<std::uint64_t> in_use;  ///< bytes after each tick

@@ -1,4 +1,4 @@
-// Where a training step's time goes: each instant of it belongs to the layer and phase whose kernel ran, or to a gap.
+// A training step's time by layer: each instant of it belongs to the layer and phase whose kernel ran, or to a gap.
 #pragma once
 
 #include <cstdint>
@@ -23,7 +23,7 @@ struct StepTimes {
   double between_kernels = 0;   ///< seconds in which nothing ran on the GPU, within an update
   double between_updates = 0;   ///< and from one update's last kernel to the next one's first
   double step_seconds = 0;      ///< all of it: nodes and gaps add up to this
-  double untraced_seconds = 0;  ///< of an update that nobody looks at: what tracing adds is the difference
+  double untraced_seconds = 0;  ///< of an untraced update: the difference is the cost of tracing
   std::int64_t updates = 0;     ///< measured
 };
 

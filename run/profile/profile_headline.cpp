@@ -76,14 +76,14 @@ std::string profile_headline(std::uint64_t peak_bytes, const CategoryBytes& at_p
     asked_recompute = asked_recompute || change.is_recompute;
     if (!change.is_recompute || !is_worth_naming(change.peak_bytes, least)) continue;
     text += fmt::format("{}{}{} {}", least == peak_bytes ? "; " : ", ", change.words,
-                        least == peak_bytes ? " would give" : "", effect(change));
+                        least == peak_bytes ? " would need" : "", effect(change));
     least = change.peak_bytes;
   }
   if (least < peak_bytes) return text + ".";
   if (asked_recompute) text += "; recompute would save next to nothing";
   for (const PlannedChange& change : changes)
     if (!change.is_recompute)
-      text += fmt::format("{} {} would give {}", asked_recompute ? "," : ";", change.words,
+      text += fmt::format("{} {} would need {}", asked_recompute ? "," : ";", change.words,
                           format_byte_size(change.peak_bytes));
   return text + ".";
 }

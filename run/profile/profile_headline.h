@@ -1,4 +1,4 @@
-// What a memory profile says in one sentence: what most of the peak is, and what would lessen it, by plan.
+// A memory profile in one sentence: the largest category of the peak, and the planned changes that would lower it.
 #pragma once
 
 #include <cstdint>
@@ -22,7 +22,7 @@ struct PlannedChange {
 /// each alone, planned on the meta device.
 std::vector<PlannedChange> plan_changes(const RunConfig& config, const StepCase& row);
 
-/// "45 % of the peak of 2.10 GiB are activations; recompute: cheap would give 1.20 GiB (+4 % time, predicted)." A
+/// "45 % of the peak of 2.10 GiB are activations; recompute: cheap would need 1.20 GiB (+4 % time, predicted)." A
 /// policy of recompute is named where it saves 2 % of the peak; other changes where none does.
 std::string profile_headline(std::uint64_t peak_bytes, const CategoryBytes& at_peak,
                              const std::vector<PlannedChange>& changes);

@@ -64,7 +64,7 @@ AlgorithmCache::AlgorithmCache(Runtime& runtime, const RunConfig& config, const 
     runtime.log("algorithms are not timed, which the limit has no room for: the libraries' own first choices are used");
 }
 
-/// What the limit leaves for the pool is cut again when the kernels' bytes are known: there must be enough of it.
+/// The pool's share of the limit is lowered once the kernels' bytes are known: enough must remain.
 bool AlgorithmCache::has_room_to_time(std::uint64_t planned_pool_bytes) const {
   return planned_pool_bytes > 0 &&
          runtime_.allocator(where_).stats().limit_bytes >= planned_pool_bytes + kCandidateBytes;

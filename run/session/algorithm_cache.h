@@ -18,12 +18,12 @@ namespace bantam::run {
 std::optional<std::filesystem::path> algorithm_cache_path(const std::string& algorithms, const std::string& device);
 
 /// Whether times measured now say anything of other runs: not under Nsight Compute and compute-sanitizer, which slow
-/// kernels down unevenly. They are known by the environment they give to what they start.
+/// kernels down unevenly. They are recognised by the environment variables they set.
 bool timings_count();
 
-/// Choices of one runtime's CUDA device: read when made, and timed from then on. Candidates' kernels take memory that
+/// Choices of one runtime's CUDA device: read when made, and timed from then on. Candidates' kernels need memory that
 /// no plan knows: under a limit they are timed only where it has room for them beside the planned pool, and only until
-/// `end_timing`, when what they took is measured. On other devices, and where `algorithms` is off, this does nothing.
+/// `end_timing`, when their memory is measured. On other devices, and where `algorithms` is off, this does nothing.
 class AlgorithmCache {
  public:
   /// `run_file`: choices of the run that is resumed, which come before the cache's; empty: there are none. Files that

@@ -18,8 +18,8 @@
 namespace bantam::run {
 
 /// Appends whole lines to metrics.jsonl with every event: one every `log_every` updates, and one an epoch. A file that
-/// cannot be written does not end a run: `warn` is told once, the lines wait (at most kMostWaiting bytes of them), and
-/// are written when there is room again.
+/// cannot be written does not end a run: `warn` is called once, the lines are buffered (at most kMostWaiting bytes of
+/// them) and written when there is room again.
 class MetricsLog : public Callback {
  public:
   static constexpr std::size_t kMostWaiting = std::size_t{16} << 20;

@@ -1,4 +1,4 @@
-// Position: where a run stands, as its state file keeps it.
+// Position: the epoch and update of a run, as stored in its state file.
 #pragma once
 
 #include <cstdint>
@@ -11,10 +11,10 @@
 
 namespace bantam::run {
 
-/// Where a run goes on.
+/// The epoch and update at which a run resumes.
 struct Position {
   std::int64_t epoch = 0, update = 0;
-  // What `update` means nothing without: a run stopped inside an epoch goes on with the same.
+  // `update` depends on these: a run stopped inside an epoch resumes with the same values.
   std::int64_t effective_batch = 0;  ///< samples an update
   std::int64_t batches = 0;          ///< in an epoch
   std::int64_t seed = 0;

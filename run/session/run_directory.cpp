@@ -38,7 +38,7 @@ void require_folder(const fs::path& path) {
     throw DataError(fmt::format("--run-dir: {} is no folder", path.string()));
 }
 
-/// runs/<name>-<date-time>, with a number behind it where two runs begin in one second.
+/// runs/<name>-<date-time>, with a number appended where two runs begin in one second.
 fs::path fresh_path(const std::string& name) {
   const std::time_t now = std::time(nullptr);
   const std::string base = fmt::format("{}-{:%Y%m%d-%H%M%S}", name, fmt::localtime(now));
@@ -56,7 +56,7 @@ fs::path fresh_path(const std::string& name) {
 void require_no_run(const fs::path& given) {
   const auto refuse = [&given](const char* file) {
     throw ConfigError(
-        fmt::format("--run-dir: {} holds a run already ({}); give another folder, --overwrite to replace it, or "
+        fmt::format("--run-dir: {} holds a run already ({}); name another folder, --overwrite to replace it, or "
                     "--resume to go on with it",
                     given.string(), file));
   };

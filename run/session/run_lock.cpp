@@ -1,4 +1,4 @@
-// The lock file: who holds it is its text, that it is held is the flock.
+// The lock file: its text names the owner, its flock is the lock.
 #include "bantam/run/session/run_lock.h"
 
 #include <algorithm>
@@ -70,7 +70,7 @@ std::string holder(const fs::path& path) {
 }
 
 [[noreturn]] void in_use(const fs::path& path) {
-  throw ConfigError(fmt::format("{} is in use by {}: wait until it has ended, or give another folder",
+  throw ConfigError(fmt::format("{} is in use by {}: wait until it has ended, or name another folder",
                                 path.parent_path().string(), holder(path)));
 }
 
@@ -110,7 +110,7 @@ RunLock::RunLock(fs::path folder) : path_(std::move(folder) / kFile) {
 }
 
 RunLock::~RunLock() {
-  if (is_at(descriptor_, path_)) ::unlink(path_.c_str());  // while it is held: nobody else's
+  if (is_at(descriptor_, path_)) ::unlink(path_.c_str());  // still locked, so it is nobody else's
   ::close(descriptor_);
 }
 

@@ -5,8 +5,8 @@
 
 namespace bantam::run {
 
-/// Holds `<folder>/.lock` by flock, which the system releases however the process ends; the file tells others who holds
-/// it, and is removed at the end. On file systems that know no flock nothing is locked.
+/// Locks `<folder>/.lock` by flock, which the system releases however the process ends; the file names its owner, and
+/// is removed at the end. On file systems without flock nothing is locked.
 class RunLock {
  public:
   /// Throws ConfigError naming process and command where another process has the folder, and DataError where the file

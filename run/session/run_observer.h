@@ -1,4 +1,4 @@
-// RunObserver: what a run tells beside the trainer's events.
+// RunObserver: events of a run besides the trainer's.
 #pragma once
 
 #include <string_view>
@@ -22,20 +22,20 @@ struct RunBeginning {
 class RunObserver {
  public:
   virtual ~RunObserver() = default;
-  /// `auto` and whatever a budget asks for are decided; nothing is allocated.
+  /// Every `auto` and the recompute policy of a budget are decided; nothing is allocated yet.
   virtual void on_settled(const RunConfig& config, const Settled& settled) {
     (void)config;
     (void)settled;
   }
-  /// Data, model and memory are there. From here on a wish to stop is heard, and the run is saved.
+  /// Data, model and memory are ready. From here on a request to stop is honoured, and the run is saved.
   virtual void on_ready() {}
   /// The folder is there, and locked.
   virtual void on_begin(const RunBeginning&) {}
-  /// The trainer has ended, or thrown; saving comes next.
+  /// The trainer has ended or thrown; the run is saved next.
   virtual void on_trained() {}
   /// All that was trained is on the disk.
   virtual void on_saved() {}
-  /// At any time: what the user has to know and the run survives. Must not throw.
+  /// At any time: a warning for the user that does not end the run. Must not throw.
   virtual void on_warning(std::string_view text) { (void)text; }
 };
 

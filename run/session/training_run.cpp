@@ -22,8 +22,8 @@ void stop_here_if(const std::function<bool()>& stop) {
   if (stop && stop()) throw StoppedBeforeTraining();
 }
 
-/// What the host cannot hold is refused. A run that may go on in smaller pieces gets a limit instead: without one the
-/// system would end it before anything is refused.
+/// Refuses a pool that the host cannot hold. A run that may go on in smaller micro-batches gets a limit instead:
+/// without one the system would end it before anything is refused.
 void settle_host(const RunConfig& config, const RunPlan& plan, Runtime& runtime, RunObserver& observer) {
   const std::uint64_t limit = runtime.limit(config.device);
   const std::uint64_t bytes = limit > 0 ? std::min(limit, plan.pool_bytes) : plan.pool_bytes;
@@ -39,8 +39,8 @@ void settle_host(const RunConfig& config, const RunPlan& plan, Runtime& runtime,
   }
 }
 
-/// With the planned pool taken at once; a limit that cannot hold it is refused before anything runs. Where the device
-/// has no such piece now, the run takes memory as it needs it, unless that was ruled out.
+/// Reserves the planned pool at once; a limit below it is refused before anything runs. Where the device has no such
+/// contiguous range now, the run reserves memory on demand, unless that was ruled out.
 std::unique_ptr<Runtime> make_reserved_runtime(const RunConfig& config, const RunPlan& plan, int threads,
                                                RunObserver& observer) {
   std::unique_ptr<Runtime> runtime =
@@ -145,7 +145,7 @@ void TrainingRun::settle_limit() {
   runtime_->settle_limit(config_.device);
 }
 
-/// A run that may go on in smaller pieces is not ended by a warm-up that does not fit.
+/// A warm-up that does not fit does not end a run that may go on in smaller micro-batches.
 void TrainingRun::warm_up(std::int64_t batch) {
   const bool accumulates = config_.train.accumulate > 1;
   if (config_.memory.on_oom == OnOutOfMemory::fail)

@@ -1,4 +1,4 @@
-// Atomic files: whole or not there, no temporary file left behind, and errors that give the system's reason.
+// Atomic files: whole or absent, no temporary file remains, and errors that name the system's reason.
 #include "bantam/base/atomic_file.h"
 
 #include <atomic>

@@ -24,7 +24,7 @@ double decode(std::uint32_t bits, int exponent_bits, int mantissa_bits) {
   return sign * std::ldexp((1u << mantissa_bits) + mantissa, exponent - bias - mantissa_bits);
 }
 
-/// The two formats, behind one face.
+/// The two formats with one interface.
 struct Float16Format {
   static constexpr int kExponentBits = 5, kMantissaBits = 10;
   static float widen(std::uint16_t bits) { return half_bits_to_float(bits); }

@@ -1,4 +1,4 @@
-// Parts over threads: each runs once, pieces depend on the shape only, the first exception comes out, and callers do
+// Parts over threads: each runs once, ranges depend on the shape only, the first exception comes out, and callers do
 // not disturb each other.
 #include "bantam/base/parallel.h"
 
@@ -85,13 +85,13 @@ TEST(ParallelParts, WorkersThatSleptComeBack) {
 TEST(ParallelRanges, PiecesDependOnTheCountOnly) {
   const std::set<std::pair<std::int64_t, std::int64_t>> expected = {{0, 4}, {4, 8}, {8, 10}};
   for (const int threads : {1, 2, 7}) {
-    std::set<std::pair<std::int64_t, std::int64_t>> pieces;
+    std::set<std::pair<std::int64_t, std::int64_t>> ranges;
     std::mutex guard;
     parallel_ranges(10, 4, threads, [&](std::int64_t begin, std::int64_t end) {
       const std::lock_guard lock(guard);
-      pieces.emplace(begin, end);
+      ranges.emplace(begin, end);
     });
-    EXPECT_EQ(pieces, expected) << threads << " threads";
+    EXPECT_EQ(ranges, expected) << threads << " threads";
   }
 }
 

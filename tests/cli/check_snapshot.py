@@ -37,7 +37,7 @@ for event in snapshot["device_traces"][0]:
         assert action == "free_requested", action
 assert "unknown" in categories, "without it the viewer stops at the others"
 
-held, allocated, requested, blocks = 0, 0, 0, {}
+reserved, allocated, requested, blocks = 0, 0, 0, {}
 for segment in snapshot["segments"]:
     assert segment["device"] == 0 and segment["segment_type"] in ("large", "small")
     assert segments[segment["address"]] == segment["total_size"]
@@ -53,9 +53,9 @@ for segment in snapshot["segments"]:
             requested += block["requested_size"]
     assert address == segment["address"] + segment["total_size"]
     assert active == segment["active_size"] == segment["allocated_size"]
-    held += segment["total_size"]
+    reserved += segment["total_size"]
     allocated += active
 assert blocks == live, "the trace ends with the blocks that are there"
 
-print(json.dumps({"peak": peak, "in_use": in_use, "by_category_at_peak": at_peak, "held": held,
+print(json.dumps({"peak": peak, "in_use": in_use, "by_category_at_peak": at_peak, "held": reserved,
                   "allocated": allocated, "requested": requested}))

@@ -44,8 +44,8 @@ struct DatasetSplits {
 
 /// As a run opens them with `cache: ram`.
 inline DatasetSplits read_splits(Runtime& runtime, const SampleSplits& splits, bool verify = false) {
-  for (const auto& reader : {splits.train, splits.held_out}) reader->check(verify, runtime.threads());
-  return {read_dataset(runtime, *splits.train), read_dataset(runtime, *splits.held_out)};
+  for (const auto& reader : {splits.train, splits.validation}) reader->check(verify, runtime.threads());
+  return {read_dataset(runtime, *splits.train), read_dataset(runtime, *splits.validation)};
 }
 
 /// A batch on the host.
@@ -62,7 +62,7 @@ inline HostBatch copy_batch(const Batch& batch, Stream stream) {
           to_host<std::int32_t>(batch.at(kLabels), stream)};
 }
 
-/// All that `next` still gives.
+/// All batches that `next` still returns.
 inline std::vector<HostBatch> rest_of_epoch(BatchSource& source, const Context& context) {
   std::vector<HostBatch> batches;
   Batch batch;

@@ -8,7 +8,7 @@
 
 #include <gtest/gtest.h>
 
-#include "bantam/engine/autograd/pending_gradients.h"
+#include "bantam/engine/autograd/partial_gradients.h"
 #include "bantam/engine/autograd/saved_tensor.h"
 #include "bantam/engine/autograd/tape.h"
 #include "bantam/engine/graph/model.h"
@@ -109,8 +109,7 @@ inline Graph small_network(bool batch_norm_layers = true) {
   Graph graph({8, 8, 3});
   graph.add("stem", conv2d({.filters = 8, .kernel = {3, 3}, .padding = Padding::same(), .bias = !batch_norm_layers}));
   NodeId x = graph.output();
-  if (batch_norm_layers)
-    x = graph.add("stem_norm", batch_norm({.rate = 0.1f, .activation = {Activation::relu}}));
+  if (batch_norm_layers) x = graph.add("stem_norm", batch_norm({.rate = 0.1f, .activation = {Activation::relu}}));
   NodeId y = graph.add("block/conv1", conv2d({.filters = 8, .kernel = {3, 3}, .padding = Padding::same()}), {x});
   if (batch_norm_layers) y = graph.add("block/norm1", batch_norm({.activation = {Activation::gelu}}), {y});
   y = graph.add("block/drop", dropout({.rate = 0.25f}), {y});

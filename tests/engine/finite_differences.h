@@ -17,7 +17,7 @@ inline Tensor leaf(const Context& context, const Shape& shape, const std::vector
 }
 
 inline std::vector<float> gradient_of(const Context& context, GradientStore& store, const Tensor& tensor) {
-  return to_host<float>(store.take(tensor.value_id()), context.stream);
+  return to_host<float>(store.pop(tensor.value_id()), context.stream);
 }
 
 /// Directional derivative of Σ y·seed along a random direction, by central differences, against Σ dx·direction.

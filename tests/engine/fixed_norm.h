@@ -1,5 +1,5 @@
-// A norm source that returns one norm, leaves of a tape, and contexts of ops under a plan, for tests of ops outside a
-// model.
+// A norm source that returns one norm, leaf tensors of a tape, and contexts of ops under a plan, for tests of ops
+// outside a model.
 #pragma once
 
 #include <cstdint>
@@ -21,10 +21,10 @@ class FixedNorm : public NormSource {
   Norm norm_;
 };
 
-/// Gives tensors identities on a tape, and keeps them in order.
-class Leaves {
+/// Assigns tensors identities on a tape, and keeps them in order.
+class LeafTensors {
  public:
-  explicit Leaves(Runtime& runtime) : runtime_(runtime) {}
+  explicit LeafTensors(Runtime& runtime) : runtime_(runtime) {}
   Tensor operator()(const Tensor& values) {
     Tensor x = values;
     ids_.push_back(runtime_.new_value_id());

@@ -73,7 +73,7 @@ inline std::vector<float> normal_values(std::int64_t count, std::uint64_t seed, 
   return values;
 }
 
-/// The float types kernels take.
+/// The floating types of kernels.
 inline const std::vector<DType>& kernel_dtypes() {
   static const std::vector<DType> all = {DType::float32, DType::float16, DType::bfloat16};
   return all;

@@ -1,4 +1,4 @@
-// Test support: outputs and workspaces with guard bytes behind them, and one body run with 1, 2 and 3 threads.
+// Test support: outputs and workspaces with guard bytes after them, and one body run with 1, 2 and 3 threads.
 #pragma once
 
 #include <bit>
@@ -91,7 +91,7 @@ class GuardedBuffer : public GuardedBytes {
   DType dtype_;
 };
 
-/// Expects body(device) to give the same bytes on the CPU with 1, 2 and 3 threads.
+/// Expects body(device) to compute the same bytes on the CPU with 1, 2 and 3 threads.
 template <class Body>
 void expect_same_bits_for_all_threads(Body&& body) {
   KernelDevice one(Device::cpu(), 1);

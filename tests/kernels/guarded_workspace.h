@@ -1,4 +1,4 @@
-// Test support: a workspace of exactly the bytes a rule gives, followed by bytes that no kernel may touch.
+// Test support: a workspace of exactly the bytes of its rule, followed by bytes that no kernel may touch.
 #pragma once
 
 #include <cstdint>

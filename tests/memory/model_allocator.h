@@ -16,7 +16,7 @@ namespace bantam::testing {
 /// then used.
 class ModelAllocator {
  public:
-  struct Piece {
+  struct Chunk {
     std::uintptr_t address;
     std::size_t size;
     bool live;
@@ -29,7 +29,7 @@ class ModelAllocator {
   std::uintptr_t allocate(std::size_t bytes, const SourceLog& log) {
     if (bytes > std::numeric_limits<std::size_t>::max() - 255) return 0;
     const std::size_t need = (bytes + 255) / 256 * 256;
-    if (Piece* best = best_fit(need)) return take(best, need);
+    if (Chunk* best = best_fit(need)) return take(best, need);
     if (!extend(need, log)) {
       std::uint64_t idle = 0;
       for (const auto& region : regions_) idle += whole(region) ? region.front().size : 0;
@@ -62,11 +62,11 @@ class ModelAllocator {
   /// False where live regions forbid it.
   bool set_limit(std::uint64_t limit, const SourceLog& log) {
     if (limit != 0 && limit < pool_) {
-      std::uint64_t held = 0;
+      std::uint64_t reserved = 0;
       for (const auto& region : regions_)
         if (!whole(region))
-          for (const Piece& piece : region) held += piece.size;
-      if (held > limit) return false;
+          for (const Chunk& chunk : region) reserved += chunk.size;
+      if (reserved > limit) return false;
       release_down_to(limit, log);
     }
     limit_ = limit;
@@ -77,28 +77,28 @@ class ModelAllocator {
   std::size_t largest_free() const {
     std::size_t largest = 0;
     for (const auto& region : regions_)
-      for (const Piece& piece : region) largest = std::max(largest, piece.live ? 0 : piece.size);
+      for (const Chunk& chunk : region) largest = std::max(largest, chunk.live ? 0 : chunk.size);
     return largest;
   }
   void expect_all_calls_seen(const SourceLog& log) const { EXPECT_EQ(seen_, log.calls.size()); }
 
  private:
-  using Pieces = std::vector<Piece>;
-  static bool whole(const Pieces& region) { return region.size() == 1 && !region.front().live; }
-  static void join(Pieces& region, std::size_t i) {
+  using Chunks = std::vector<Chunk>;
+  static bool whole(const Chunks& region) { return region.size() == 1 && !region.front().live; }
+  static void join(Chunks& region, std::size_t i) {
     region[i].size += region[i + 1].size;
     region.erase(region.begin() + static_cast<std::ptrdiff_t>(i) + 1);
   }
-  Piece* best_fit(std::size_t need) {
-    Piece* best = nullptr;
+  Chunk* best_fit(std::size_t need) {
+    Chunk* best = nullptr;
     for (auto& region : regions_)
-      for (Piece& piece : region)
-        if (!piece.live && piece.size >= need &&
-            (best == nullptr || piece.size < best->size || (piece.size == best->size && piece.address < best->address)))
-          best = &piece;
+      for (Chunk& chunk : region)
+        if (!chunk.live && chunk.size >= need &&
+            (best == nullptr || chunk.size < best->size || (chunk.size == best->size && chunk.address < best->address)))
+          best = &chunk;
     return best;
   }
-  std::uintptr_t take(Piece* best, std::size_t need) {
+  std::uintptr_t take(Chunk* best, std::size_t need) {
     in_use_ += need;
     const std::uintptr_t address = best->address;
     for (auto& region : regions_) {
@@ -161,7 +161,7 @@ class ModelAllocator {
     std::size_t largest = 0;
     for (const auto& region : regions_) {
       std::size_t size = 0;
-      for (const Piece& piece : region) size += piece.size;
+      for (const Chunk& chunk : region) size += chunk.size;
       largest = std::max(largest, size);
     }
     if (pool_ != before) next_ = std::min(next_, std::max(first_, 2 * largest));
@@ -180,7 +180,7 @@ class ModelAllocator {
   std::uint64_t limit_;
   bool growth_;
   std::size_t first_, next_;
-  std::vector<Pieces> regions_;
+  std::vector<Chunks> regions_;
   std::uint64_t pool_ = 0, in_use_ = 0;
   std::size_t seen_ = 0;
 };

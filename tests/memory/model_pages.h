@@ -43,8 +43,8 @@ inline Place cheapest_place(const std::vector<Use>& uses, const std::vector<bool
 class ModelPages {
  public:
   ModelPages(std::uint64_t limit, bool growth, const FakePages& pages)
-      : limit_(limit), growth_(growth), pages_(pages), base_(make_paged_fake_source(pages)->reserved().begin) {
-    pieces_.push_back({0, pages.reserved / 256, Use::unmapped});
+      : limit_(limit), growth_(growth), pages_(pages), base_(make_paged_fake_source(pages)->addresses().begin) {
+    chunks_.push_back({0, pages.address_bytes / 256, Use::unmapped});
   }
 
   /// The expected address, 0 for OutOfMemory.
@@ -57,15 +57,15 @@ class ModelPages {
       if (!grow(need, log, refused) && !release_and_grow(need, log, refused)) return 0;
       at = best_fit(need);
     }
-    const std::size_t begin = pieces_[at].begin;
+    const std::size_t begin = chunks_[at].begin;
     set(begin, begin + need, Use::live);
     in_use_ += need * 256;
     return base_ + begin * 256;
   }
   void free(std::uintptr_t address) {
-    const Piece piece = pieces_[piece_at((address - base_) / 256)];
-    in_use_ -= (piece.end - piece.begin) * 256;
-    set(piece.begin, piece.end, Use::free);
+    const Chunk chunk = chunks_[chunk_at((address - base_) / 256)];
+    in_use_ -= (chunk.end - chunk.begin) * 256;
+    set(chunk.begin, chunk.end, Use::free);
   }
   std::uint64_t trim(const PageLog&) { return release(0, {}); }
   /// False where pages with live memory forbid it.
@@ -83,8 +83,8 @@ class ModelPages {
   std::uint64_t in_use() const { return in_use_; }
   std::size_t largest_free() const {
     std::size_t largest = 0;
-    for (const Piece& piece : pieces_)
-      if (piece.use == Use::free) largest = std::max(largest, (piece.end - piece.begin) * 256);
+    for (const Chunk& chunk : chunks_)
+      if (chunk.use == Use::free) largest = std::max(largest, (chunk.end - chunk.begin) * 256);
     return largest;
   }
   void expect_all_calls_seen(const PageLog& log) const {
@@ -95,60 +95,60 @@ class ModelPages {
   }
 
  private:
-  struct Piece {
+  struct Chunk {
     std::size_t begin, end;  // granules
     Use use;
   };
   static constexpr std::size_t kNone = ~std::size_t{0};
   std::size_t granules() const { return pages_.page_bytes / 256; }
 
-  std::size_t piece_at(std::size_t granule) const {
-    const auto after = std::upper_bound(pieces_.begin(), pieces_.end(), granule,
-                                        [](std::size_t g, const Piece& piece) { return g < piece.begin; });
-    return static_cast<std::size_t>(after - pieces_.begin()) - 1;
+  std::size_t chunk_at(std::size_t granule) const {
+    const auto after = std::upper_bound(chunks_.begin(), chunks_.end(), granule,
+                                        [](std::size_t g, const Chunk& chunk) { return g < chunk.begin; });
+    return static_cast<std::size_t>(after - chunks_.begin()) - 1;
   }
   std::size_t best_fit(std::size_t need) const {
     std::size_t best = kNone;
-    const auto size = [&](std::size_t i) { return pieces_[i].end - pieces_[i].begin; };
-    for (std::size_t i = 0; i < pieces_.size(); ++i)
-      if (pieces_[i].use == Use::free && size(i) >= need && (best == kNone || size(i) < size(best))) best = i;
+    const auto size = [&](std::size_t i) { return chunks_[i].end - chunks_[i].begin; };
+    for (std::size_t i = 0; i < chunks_.size(); ++i)
+      if (chunks_[i].use == Use::free && size(i) >= need && (best == kNone || size(i) < size(best))) best = i;
     return best;
   }
   // Makes [begin, end) one use, and joins free and unmapped neighbours.
   void set(std::size_t begin, std::size_t end, Use use) {
-    std::vector<Piece> next;
-    const auto add = [&](Piece piece) {
-      if (piece.begin >= piece.end) return;
-      if (!next.empty() && next.back().use == piece.use && piece.use != Use::live)
-        next.back().end = piece.end;
+    std::vector<Chunk> next;
+    const auto add = [&](Chunk chunk) {
+      if (chunk.begin >= chunk.end) return;
+      if (!next.empty() && next.back().use == chunk.use && chunk.use != Use::live)
+        next.back().end = chunk.end;
       else
-        next.push_back(piece);
+        next.push_back(chunk);
     };
-    const std::size_t from = piece_at(begin), to = piece_at(end - 1);
-    const std::size_t first = from > 0 ? from - 1 : 0, last = std::min(to + 1, pieces_.size() - 1);
+    const std::size_t from = chunk_at(begin), to = chunk_at(end - 1);
+    const std::size_t first = from > 0 ? from - 1 : 0, last = std::min(to + 1, chunks_.size() - 1);
     for (std::size_t i = first; i <= last; ++i) {
-      const Piece& piece = pieces_[i];
-      add({piece.begin, std::min(piece.end, std::max(begin, piece.begin)), piece.use});
+      const Chunk& chunk = chunks_[i];
+      add({chunk.begin, std::min(chunk.end, std::max(begin, chunk.begin)), chunk.use});
       if (i == from) add({begin, end, use});
-      add({std::max(piece.begin, std::min(end, piece.end)), piece.end, piece.use});
+      add({std::max(chunk.begin, std::min(end, chunk.end)), chunk.end, chunk.use});
     }
-    const auto at = pieces_.erase(pieces_.begin() + static_cast<std::ptrdiff_t>(first),
-                                  pieces_.begin() + static_cast<std::ptrdiff_t>(last) + 1);
-    pieces_.insert(at, next.begin(), next.end());
+    const auto at = chunks_.erase(chunks_.begin() + static_cast<std::ptrdiff_t>(first),
+                                  chunks_.begin() + static_cast<std::ptrdiff_t>(last) + 1);
+    chunks_.insert(at, next.begin(), next.end());
   }
   std::vector<Use> uses() const {
-    std::vector<Use> all(pieces_.back().end);
-    for (const Piece& piece : pieces_)
-      std::fill(all.begin() + static_cast<std::ptrdiff_t>(piece.begin),
-                all.begin() + static_cast<std::ptrdiff_t>(piece.end), piece.use);
+    std::vector<Use> all(chunks_.back().end);
+    for (const Chunk& chunk : chunks_)
+      std::fill(all.begin() + static_cast<std::ptrdiff_t>(chunk.begin),
+                all.begin() + static_cast<std::ptrdiff_t>(chunk.end), chunk.use);
     return all;
   }
   // Pages that are wholly of one use.
   std::vector<bool> pages_of(Use use) const {
-    std::vector<bool> pages(pieces_.back().end / granules());
-    for (const Piece& piece : pieces_)
-      if (piece.use == use)
-        for (std::size_t p = (piece.begin + granules() - 1) / granules(); (p + 1) * granules() <= piece.end; ++p)
+    std::vector<bool> pages(chunks_.back().end / granules());
+    for (const Chunk& chunk : chunks_)
+      if (chunk.use == use)
+        for (std::size_t p = (chunk.begin + granules() - 1) / granules(); (p + 1) * granules() <= chunk.end; ++p)
           pages[p] = true;
     return pages;
   }
@@ -234,7 +234,7 @@ class ModelPages {
   bool growth_;
   FakePages pages_;
   std::uintptr_t base_;
-  std::vector<Piece> pieces_;  // by address, all of the reserved range
+  std::vector<Chunk> chunks_;  // by address, all of the reserved range
   std::uint64_t pool_ = 0, in_use_ = 0;
   std::size_t seen_ = 0;
 };

@@ -16,7 +16,7 @@
 
 namespace bantam::testing {
 
-/// A point in a stream's work: its first `position` pieces.
+/// A point in a stream's work: its first `position` tasks.
 struct Point {
   std::uint32_t stream = 0;
   std::uint64_t position = 0;
@@ -31,7 +31,7 @@ class SimulatedStreams {
   static Stream host() { return {}; }
   static bool is_host(Stream stream) { return !stream.device.is_cuda(); }
 
-  /// Gives work to a stream that must find `earlier` done when it runs (checked, not waited for). Host work runs at
+  /// Submits work to a stream that must find `earlier` done when it runs (checked, not waited for). Host work runs at
   /// once.
   Point submit(Stream stream, std::vector<Point> earlier = {}) {
     if (is_host(stream)) {
@@ -39,35 +39,35 @@ class SimulatedStreams {
       return {0, 0};
     }
     Queue& queue = queues_[stream.id];
-    queue.pieces.push_back({std::move(earlier), false});
-    return {stream.id, queue.finished + queue.pieces.size()};
+    queue.tasks.push_back({std::move(earlier), false});
+    return {stream.id, queue.finished + queue.tasks.size()};
   }
   bool finished(Point point) const { return point.position <= queues_[point.stream].finished; }
-  std::uint64_t submitted(std::uint32_t id) const { return queues_[id].finished + queues_[id].pieces.size(); }
+  std::uint64_t submitted(std::uint32_t id) const { return queues_[id].finished + queues_[id].tasks.size(); }
 
-  /// Runs up to `pieces` pieces of a stream; a wait for an unfinished point stops it.
-  void advance(std::uint32_t id, std::size_t pieces) {
+  /// Runs up to `tasks` tasks of a stream; a wait for an unfinished point stops it.
+  void advance(std::uint32_t id, std::size_t tasks) {
     Queue& queue = queues_[id];
-    for (; pieces > 0 && !queue.pieces.empty(); --pieces) {
-      const Piece& piece = queue.pieces.front();
-      if (piece.wait && !finished(piece.points.front())) return;
-      if (!piece.wait) check(piece.points);
-      queue.pieces.pop_front();
+    for (; tasks > 0 && !queue.tasks.empty(); --tasks) {
+      const Task& task = queue.tasks.front();
+      if (task.wait && !finished(task.points.front())) return;
+      if (!task.wait) check(task.points);
+      queue.tasks.pop_front();
       ++queue.finished;
     }
   }
   /// Runs streams until `point` is finished.
   void run_until(Point point) {
     while (!finished(point)) {
-      const Piece& piece = queues_[point.stream].pieces.front();
-      if (piece.wait) run_until(piece.points.front());
+      const Task& task = queues_[point.stream].tasks.front();
+      if (task.wait) run_until(task.points.front());
       advance(point.stream, 1);
     }
   }
   void run_all() {
     for (std::uint32_t id = 1; id < queues_.size(); ++id) run_until({id, submitted(id)});
   }
-  void wait(Stream stream, Point point) { queues_[stream.id].pieces.push_back({{point}, true}); }
+  void wait(Stream stream, Point point) { queues_[stream.id].tasks.push_back({{point}, true}); }
 
   // What the allocator asked, and errors to inject.
   std::uint64_t records = 0, device_waits = 0, host_waits = 0, open_marks = 0;
@@ -75,12 +75,12 @@ class SimulatedStreams {
   std::uint64_t checked = 0;  ///< pairs of uses found in order
 
  private:
-  struct Piece {
+  struct Task {
     std::vector<Point> points;
     bool wait = false;
   };
   struct Queue {
-    std::deque<Piece> pieces;
+    std::deque<Task> tasks;
     std::uint64_t finished = 0;
   };
   void check(const std::vector<Point>& earlier) {

@@ -22,8 +22,8 @@ struct SourceCall {
 /// Shared between a test and the source that the allocator owns.
 struct SourceLog {
   std::vector<SourceCall> calls;
-  std::uint64_t held = 0;
-  std::uint64_t most_held = 0;
+  std::uint64_t reserved = 0;
+  std::uint64_t most_reserved = 0;
   std::uint64_t acquires = 0;
   std::function<bool(std::uint64_t call, std::size_t bytes)> fails = [](std::uint64_t, std::size_t) { return false; };
 };
@@ -32,18 +32,18 @@ class TestSource final : public RegionSource {
  public:
   TestSource(std::shared_ptr<SourceLog> log, std::size_t capacity)
       : log_(std::move(log)), inner_(make_fake_source(capacity)) {}
-  ~TestSource() override { EXPECT_EQ(log_->held, 0u) << "regions were not given back"; }
+  ~TestSource() override { EXPECT_EQ(log_->reserved, 0u) << "regions were not released"; }
 
   void* acquire(std::size_t bytes) override {
     void* address = log_->fails(log_->acquires++, bytes) ? nullptr : inner_->acquire(bytes);
     log_->calls.push_back({bytes, reinterpret_cast<std::uintptr_t>(address), false});
-    if (address != nullptr) log_->held += bytes;
-    log_->most_held = std::max(log_->most_held, log_->held);
+    if (address != nullptr) log_->reserved += bytes;
+    log_->most_reserved = std::max(log_->most_reserved, log_->reserved);
     return address;
   }
   void release(void* address, std::size_t bytes) noexcept override {
     log_->calls.push_back({bytes, reinterpret_cast<std::uintptr_t>(address), true});
-    log_->held -= bytes;
+    log_->reserved -= bytes;
     inner_->release(address, bytes);
   }
   const char* name() const override { return "test"; }

@@ -51,7 +51,7 @@ std::vector<Kind> kinds() {
 
 class HardInstances : public ::testing::TestWithParam<Kind> {};
 
-// By iterations, not by time, so that a busy machine gives the same plans.
+// By iterations, not by time, so that a busy machine finds the same plans.
 TEST_P(HardInstances, StayNearTheirCapacity) {
   const Kind& kind = GetParam();
   PlannerOptions options{.seconds = 0, .iterations = instances() > 2 ? 7500 : 2000};

@@ -101,7 +101,7 @@ TEST(Planner, TheSearchKeepsTheAlignment) {
   EXPECT_FALSE(overlap_anywhere(instance.buffers, plan));
 }
 
-TEST(Planner, EqualInputsGiveEqualPlansUnlessTimeEndsThem) {
+TEST(Planner, EqualInputsHaveEqualPlansUnlessTimeEndsThem) {
   const HardInstance instance = fill_holes(3, 1 << 20);
   const PlannerOptions options{.seconds = 0, .iterations = 600, .seed = 3};
   const ArenaPlan first = solve_arena(instance.buffers, options), again = solve_arena(instance.buffers, options);
@@ -197,7 +197,7 @@ std::vector<PlannerBuffer> random_buffers(std::int64_t count, std::int64_t times
 }
 
 /// Processor time, of all threads, so that a busy machine changes little: each worker has a second, the time before
-/// they begin counted. Construction knew no limit, and took 32 s and more; boxes of the 2,000 took 10 s.
+/// they begin counted. Construction knew no limit, and needed 32 s and more; boxes of the 2,000 needed 10 s.
 TEST(Planner, ConstructionEndsInTime) {
   struct Case {
     std::int64_t count, times, longest;

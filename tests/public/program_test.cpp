@@ -38,8 +38,8 @@ class OwnNorm : public Layer {
                                 .shift = shift.value(),
                                 .running_mean = buffers.current(mean),
                                 .running_variance = buffers.current(variance),
-                                .next_running_mean = buffers.pending(mean),
-                                .next_running_variance = buffers.pending(variance)},
+                                .next_running_mean = buffers.next(mean),
+                                .next_running_variance = buffers.next(variance)},
                                {.rate = 0.1f, .activation = {Activation::relu}});
       }
       Parameter &scale, &shift;
@@ -127,7 +127,7 @@ train: {epochs: 2, optimizer: {sgd: {learning_rate: 0.1}}}
 TEST(Program, RunsAWholeConfiguration) {
   models::layer_kinds().add("own_norm", [](ConfigMap&) -> LayerPtr { return std::make_shared<OwnNorm>(); });
   sample_formats().add("flat", [](ConfigMap&) {
-    return SampleSplits{.train = std::make_shared<Flat>(32), .held_out = std::make_shared<Flat>(16)};
+    return SampleSplits{.train = std::make_shared<Flat>(32), .validation = std::make_shared<Flat>(16)};
   });
   augmentations().add("speck", [](ConfigMap&) { return std::make_shared<const Speck>(); });
 

@@ -17,12 +17,12 @@ TEST_F(PlanTest, OneRowIsTheConfiguration) {
   EXPECT_EQ(row.plan.peak_bytes, step_peak(config.model.graph, train_plan_options(config, row.step)));
   ASSERT_TRUE(row.run);
   EXPECT_EQ(row.run->pool_bytes, plan_run(config).pool_bytes);
-  EXPECT_EQ(row.held_bytes(), row.run->pool_bytes);
+  EXPECT_EQ(row.reserved_bytes(), row.run->pool_bytes);
   EXPECT_TRUE(row.fits);
   EXPECT_FALSE(planned.fit.any());
 }
 
-TEST_F(PlanTest, RowsAreHeldAgainstMemory) {
+TEST_F(PlanTest, RowsAreComparedWithMemory) {
   const RunConfig config = tiny();
   const PlanTarget target = plan_target(config, std::nullopt);
   const Plan all = plan(config, target, {.grid = {.batches = {16, 48}, .whole_run = true}});

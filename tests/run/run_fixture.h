@@ -22,7 +22,7 @@ class RunTest : public testing::Test {
   ~RunTest() override { std::filesystem::remove_all(folder_); }
 
   std::filesystem::path path(const std::string& name) const { return folder_ / name; }
-  /// A network of some hundred parameters; an epoch is 6 updates of 16 images, held out are 20.
+  /// A network of some hundred parameters; an epoch is 6 updates of 16 images; 20 images are for validation.
   static RunConfig tiny(const std::vector<std::string>& overrides = {}) {
     return parse_run_config(R"(seed: 7
 device: cpu

@@ -32,7 +32,7 @@ std::size_t conv2d_workspace_bytes(const Conv2dShape& shape, DType dtype, Conv2d
 /// Multiply-adds counted as 2 each; the same for each pass.
 std::int64_t conv2d_flops(const Conv2dShape& shape);
 
-/// Throws DTypeError for types that conv2d does not take.
+/// Throws DTypeError for types that conv2d does not support.
 void check_conv2d_type(DType dtype);
 
 /// y[n,i,j,o] = Σ x[n, i·s - p + a·d, j·s - p + b·d, c] · w[o,a,b,c] over a, b, c of o's group. All `dtype` (float32,
@@ -48,8 +48,9 @@ using Conv2dGradInput = void(const Exec&, const Conv2dShape&, DType dtype, const
 struct Conv2dWeightGradient {
   float* dw = nullptr;      ///< like w, float32
   bool accumulate = false;  ///< dw is added to, not overwritten
-  /// One bool on the host, or null. Not null: a kernel that computes dw in the call's `dtype` may leave it so in the
-  /// first half of its memory (narrow_gradients.h), and sets *narrow before it returns; never where dw accumulates.
+  /// One bool on the host, or null. Not null: a kernel that computes dw in the call's `dtype` may write it in that type
+  /// to the first half of its memory (narrow_gradients.h), and sets *narrow before it returns; never where dw
+  /// accumulates.
   bool* narrow = nullptr;
 };
 

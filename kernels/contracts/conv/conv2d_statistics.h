@@ -1,5 +1,5 @@
-// A convolution that gives the batch's statistics of its output too, for the batch norm that reads it: where a kernel
-// can take them of what it writes, the pass that would read the output once more for them is gone.
+// Batch statistics computed by the convolution that writes the norm's input: where its kernel can add them up as it
+// writes, no further pass reads the output for them.
 #pragma once
 
 #include "bantam/kernels/contracts/conv/conv2d.h"
@@ -7,9 +7,9 @@
 
 namespace bantam::kernels {
 
-/// Whether a CUDA kernel takes the statistics of what it writes, whatever the batch. Others make a pass of their own
-/// over y, which gains nothing over the norm's.
-bool conv2d_gives_statistics(const Conv2dShape& shape, DType dtype);
+/// Whether a CUDA kernel computes the statistics as it writes y, for any batch. Other kernels compute them in a further
+/// pass over y, which is no faster than the norm's own.
+bool conv2d_writes_statistics(const Conv2dShape& shape, DType dtype);
 
 /// Scratch bytes; shape, dtype and target only.
 std::size_t conv2d_statistics_workspace_bytes(const Conv2dShape& shape, DType dtype, DeviceKind target);

@@ -8,9 +8,9 @@
 
 namespace bantam::kernels {
 
-/// Whether the kernels take it: 3x3, no dilation, one filter a channel, a stride of 1 or 2, channels in eights, and
+/// Whether the kernels support it: 3x3, no dilation, one filter a channel, a stride of 1 or 2, channels in eights, and
 /// relu or relu6 on both sides.
-bool norm_depthwise_takes(const DepthwiseConv2dShape& shape, ActivationFunction before, ActivationFunction after);
+bool norm_depthwise_supports(const DepthwiseConv2dShape& shape, ActivationFunction before, ActivationFunction after);
 
 /// Scratch bytes of forward and backward (the larger of the two); shape, dtype and target only.
 std::size_t norm_depthwise_workspace_bytes(const DepthwiseConv2dShape& shape, DType dtype, DeviceKind target);

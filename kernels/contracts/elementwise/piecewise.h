@@ -7,7 +7,7 @@
 
 namespace bantam::kernels {
 
-/// Whether f' takes two values only, so that a bit an element is all that backward needs.
+/// Whether f' has two values only, so that backward needs one bit an element.
 constexpr bool is_piecewise(Activation a) {
   return a == Activation::none || a == Activation::relu || a == Activation::relu6 || a == Activation::leaky_relu;
 }

@@ -17,9 +17,9 @@ struct ClassifierHeadShape {
   float smoothing = 0.0f;  ///< of the targets, as in SoftmaxCrossEntropyShape
 };
 
-/// Whether the kernels take such a head: hidden ≤ 128, classes ≤ 64, rows of x and h of whole 16 bytes, a floating
+/// Whether the kernels support such a head: hidden ≤ 128, classes ≤ 64, rows of x and h of whole 16 bytes, a floating
 /// type.
-bool classifier_head_takes(const ClassifierHeadShape& shape, DType dtype);
+bool classifier_head_supports(const ClassifierHeadShape& shape, DType dtype);
 /// Scratch bytes of the forward; shape, type and target only.
 std::size_t classifier_head_workspace_bytes(const ClassifierHeadShape& shape, DType dtype, DeviceKind target);
 /// Elements of ClassifierHeadSaved::partials; shape and target only.
@@ -35,7 +35,7 @@ struct ClassifierHeadWeights {
 
 /// What the loss needs, and where it goes.
 struct ClassifierHeadLoss {
-  const std::int32_t* labels = nullptr;  ///< (batch) in [0, classes); another gives NaN
+  const std::int32_t* labels = nullptr;  ///< (batch) in [0, classes); another makes the loss NaN
   float divisor = 1.0f;                  ///< *loss = Σ losses / divisor
   const float* upstream = nullptr;       ///< device scalar, the gradient of *loss; null: no gradients are made
   float* loss = nullptr;                 ///< one float32
@@ -55,7 +55,7 @@ struct ClassifierHeadGradients {
 };
 
 /// Sums in float32, h and dhidden rounded to `dtype`, logits and their gradient in float32. Deterministic. Asynchronous
-/// on CUDA. Throws Error where the head is not taken or the workspace is too small.
+/// on CUDA. Throws Error where the head is not supported or the workspace is too small.
 using ClassifierHeadForward = void(const Exec&, const ClassifierHeadShape&, DType dtype, const void* x,
                                    const ClassifierHeadWeights&, const ClassifierHeadLoss&, const ClassifierHeadSaved&,
                                    Workspace);

@@ -33,15 +33,15 @@ struct SoftmaxCrossEntropyOutputs {
   const std::int32_t* slot = nullptr;       ///< device memory, read by the kernel; null: 0
 };
 
-/// logits `dtype`; labels int32 in [0, classes): a label outside gives NaN, and is not correct. A NaN logit is never
-/// the largest. Sums in a fixed order.
+/// logits `dtype`; labels int32 in [0, classes): a label outside makes the loss NaN, and is not correct. A NaN logit is
+/// never the largest. Sums in a fixed order.
 using SoftmaxCrossEntropyForward = void(const Exec&, const SoftmaxCrossEntropyShape&, DType dtype, const void* logits,
                                         const std::int32_t* labels, float divisor, const SoftmaxCrossEntropyOutputs&);
 
 /// What the gradient reads.
 struct SoftmaxCrossEntropyGradInputs {
   const void* logits = nullptr;                   ///< (batch, classes), of the call's `dtype`
-  const std::int32_t* labels = nullptr;           ///< (batch) in [0, classes); another gives NaN
+  const std::int32_t* labels = nullptr;           ///< (batch) in [0, classes); another makes the loss NaN
   const LogSumExp<float>* log_sum_exp = nullptr;  ///< (batch), saved by forward
   const float* upstream = nullptr;  ///< device scalar, the gradient of *loss (the loss scale times the caller's own)
   float divisor = 1.0f;             ///< forward's: *loss = Σ losses / divisor

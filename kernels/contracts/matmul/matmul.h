@@ -21,7 +21,7 @@ std::int64_t matmul_flops(const MatmulShape& shape);
 /// Bytes read and written once each.
 std::int64_t matmul_bytes(const MatmulShape& shape, DType dtype, DType out_dtype);
 
-/// Throws DTypeError for types that matmul does not take.
+/// Throws DTypeError for types that matmul does not support.
 void check_matmul_types(DType dtype, DType out_dtype);
 
 /// Where C goes.

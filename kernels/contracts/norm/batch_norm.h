@@ -1,13 +1,13 @@
-// Batch normalisation over all axes but the last, and the activation behind it in the same pass: training (batch
-// statistics), again from kept statistics, and inference (running statistics).
+// Batch normalisation over all axes but the last, and the activation after it in the same pass: training (batch
+// statistics), recomputation from saved statistics, and inference (running statistics).
 // Source: Ioffe and Szegedy 2015. Statistics, scale and shift are float32 whatever x is.
 #pragma once
 
 #include <cstdint>
 
 #include "bantam/base/dtype.h"
-#include "bantam/kernels/contracts/elementwise/activation.h"
 #include "bantam/kernels/contracts/dispatch.h"
+#include "bantam/kernels/contracts/elementwise/activation.h"
 #include "bantam/kernels/contracts/norm/statistics_output.h"
 
 namespace bantam::kernels {

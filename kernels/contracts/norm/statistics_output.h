@@ -1,4 +1,4 @@
-// Where the statistics of a tensor go, for kernels that take them of what they write.
+// Where kernels write the batch statistics of the tensor that they write.
 #pragma once
 
 namespace bantam::kernels {
@@ -10,7 +10,7 @@ struct RunningUpdate {
   bool unbiased = true;  ///< the variance that enters is divided by rows - 1 (PyTorch; Keras' fused kernel too)
 };
 
-/// What a batch norm over the tensor's channels wants to know of it, as batch_norm_forward_training writes it.
+/// The statistics that a batch norm over the tensor's channels needs, as batch_norm_forward_training writes them.
 struct StatisticsOutput {
   float epsilon = 1e-3f;              ///< inv_std = 1/√(variance + epsilon)
   RunningUpdate update;               ///< how running_mean and running_variance move

@@ -1,5 +1,5 @@
-// A pointwise convolution behind a batch norm with relu or relu6, which is applied as the products read: forward, with
-// the statistics of what it writes, and both gradients. What the convolution saw is never written.
+// A pointwise convolution after a batch norm with relu or relu6, which the GEMMs apply as they read: forward, with the
+// batch statistics of its output, and both gradients. The convolution's input is never written to memory.
 #pragma once
 
 #include "bantam/kernels/contracts/norm/batch_norm_add.h"
@@ -12,9 +12,9 @@ struct PointwiseShape {
   std::int64_t rows = 0, in = 0, out = 0;
 };
 
-/// Whether a norm is worth leaving to the products that read it: float16 or bfloat16, channels in eights, relu or
-/// relu6, and sizes at which the products are bound by bytes.
-bool pointwise_norm_takes(const PointwiseShape& shape, DType dtype, ActivationFunction activation);
+/// Whether a norm should be deferred to the GEMMs that read it: float16 or bfloat16, channels in eights, relu or relu6,
+/// and sizes at which the GEMMs are bound by bytes.
+bool pointwise_norm_supports(const PointwiseShape& shape, DType dtype, ActivationFunction activation);
 
 /// Scratch bytes of forward and backward (the larger of the two); shape, dtype and target only.
 std::size_t pointwise_norm_workspace_bytes(const PointwiseShape& shape, DType dtype, DeviceKind target);
@@ -33,21 +33,22 @@ struct PointwiseGradients {
   bool accumulate = false;
 };
 
-/// The gradient of y (rows, out) on its way through the norm that reads y: dy itself, or, where `totals` is not null,
-/// dz behind that norm, of which dy = scale·inv_std·(dz - Σdz/rows - ŷ·Σ(dz·ŷ)/rows) is made as it is read.
+/// The gradient of y (rows, out): dy itself, or, where `totals` is not null, the gradient dz of the output of the norm
+/// that reads y, from which the kernel computes dy = scale·inv_std·(dz - Σdz/rows - ŷ·Σ(dz·ŷ)/rows) as it reads.
 struct NormInputGradient {
   const void* dz = nullptr;
-  NormOperand y;                  ///< with the norm; its activation is not looked at
+  NormOperand y;                  ///< with the norm; its activation is not read
   const float* totals = nullptr;  ///< (2, out): Σ dz, Σ dz·ŷ
 };
 
-/// dx (rows, channels) = dy as above, for whoever needs it written: the bits that backward makes as it reads. dx may
+/// dx (rows, channels) = dy as above, written to memory: the bits that backward computes as it reads. dx may
 /// alias dz. Workspace: batch_norm_workspace_bytes.
 using NormInputGradientMade = void(const Exec&, const BatchNormShape& shape, DType dtype, const NormInputGradient& from,
                                    void* dx, Workspace);
 
-/// Whether backward makes da and dw in one pass over dy, so that a norm behind is worth leaving to it.
-bool pointwise_norm_takes_gradient(const PointwiseShape& shape, DType dtype);
+/// Whether backward computes da and dw in one pass over dy, so that it should also compute the input gradient of a norm
+/// after it.
+bool pointwise_norm_supports_gradient(const PointwiseShape& shape, DType dtype);
 
 /// From the gradient of y those of a and w. Partial sums in a fixed order. Nothing aliases.
 using PointwiseNormBackward = void(const Exec&, const PointwiseShape& shape, DType dtype, const NormOperand& x,

@@ -24,7 +24,7 @@ struct Pool2dShape {
 };
 
 /// y = maximum over the window, padding ignored; the first maximum in row order wins; NaN wins over numbers. `winner`
-/// (shape of y, uint16) gets the winner's place in its window, row·window_w + column; null to leave it out.
+/// (shape of y, uint16) gets the winner's place in its window, row·window_w + column; or may be null.
 using MaxPool2dForward = void(const Exec&, const Pool2dShape&, DType dtype, const void* x, void* y,
                               std::uint16_t* winner);
 /// dx[p] = Σ dy over the windows that p won; overwritten. Deterministic (gathers, no atomics).

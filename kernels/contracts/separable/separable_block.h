@@ -7,12 +7,12 @@
 #include "bantam/base/dtype.h"
 #include "bantam/kernels/contracts/dispatch.h"
 #include "bantam/kernels/contracts/update/parameter_target.h"
-#include "bantam/kernels/contracts/update/pending_sums.h"
+#include "bantam/kernels/contracts/update/partial_sums.h"
 
 namespace bantam::kernels {
 
 /// x (batch, in_h, in_w, in_channels), y (batch, out_h, out_w, out_channels). The kernel is 3x3 with stride 1, dilation
-/// 1 and one filter a channel; windows of the pooling do not overlap, and what does not fill one is left out.
+/// 1 and one filter a channel; windows of the pooling do not overlap, and positions that do not fill one are dropped.
 struct SeparableBlockShape {
   std::int64_t batch = 0, in_h = 0, in_w = 0, in_channels = 0, out_channels = 0;
   std::int64_t pad_top = 0, pad_bottom = 0, pad_left = 0, pad_right = 0;
@@ -31,9 +31,9 @@ struct SeparableBlockShape {
   bool operator==(const SeparableBlockShape&) const = default;
 };
 
-/// Whether the kernels take this shape and type on `target`: 1 to 4 input channels or a multiple of 8 up to 64, output
-/// channels a multiple of 8 up to 128, padding of at most 2 on a side, no empty axis but the batch, images that fit
-/// shared memory a few rows at a time.
+/// Whether the kernels support this shape and type on `target`: 1 to 4 input channels or a multiple of 8 up to 64,
+/// output channels a multiple of 8 up to 128, padding of at most 2 on a side, no empty axis but the batch, images that
+/// fit shared memory a few rows at a time.
 bool separable_block_supported(const SeparableBlockShape& shape, DType dtype, DeviceKind target);
 
 /// Throws ShapeError or DTypeError where `separable_block_supported` is false.
@@ -74,9 +74,9 @@ struct SeparableBlockGradients {
   ParameterTarget depthwise;  ///< (3, 3, in_channels); not null
   ParameterTarget pointwise;  ///< (out_channels, in_channels); not null
   ParameterTarget bias;       ///< (out_channels); null without a bias
-  /// With room for 3 arrays, or null. Not null: the CUDA kernels leave the weight gradients as partial sums in the
-  /// workspace and note here what is to be added up, to the same bits; the CPU's add up at once.
-  PendingSums* pending = nullptr;
+  /// With room for 3 arrays, or null. Not null: the CUDA kernels write the weight gradients as partial sums to the
+  /// workspace and list them here, to be added up to the same bits; the CPU's add up at once.
+  PartialSums* partial_sums = nullptr;
 };
 
 /// y = pool(relu(pointwise(depthwise(x)) + bias)), all `dtype` (float32, float16, bfloat16), float32 sums (no TF32).

@@ -1,4 +1,4 @@
-// The ordered list of narrow segments.
+// The ordered list of narrow spans.
 #include "bantam/kernels/contracts/update/narrow_gradients.h"
 
 #include <algorithm>
@@ -11,7 +11,7 @@ namespace bantam::kernels {
 static_assert((NarrowGradients::kMost & (NarrowGradients::kMost - 1)) == 0, "the search halves");
 
 void NarrowGradients::add(Range range) {
-  if (count >= kMost) throw Error("narrow gradients: there is room for " + std::to_string(kMost) + " segments only");
+  if (count >= kMost) throw Error("narrow gradients: there is room for " + std::to_string(kMost) + " spans only");
   std::int32_t at = count++;
   for (; at > 0 && ranges[at - 1].begin > range.begin; --at) ranges[at] = ranges[at - 1];
   ranges[at] = range;

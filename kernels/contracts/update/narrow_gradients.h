@@ -11,25 +11,25 @@
 
 namespace bantam::kernels {
 
-/// Segments of an arena with narrow gradients, at most kMost; small enough to be an argument of a kernel.
+/// Spans of an arena with narrow gradients, at most kMost; small enough to be an argument of a kernel.
 struct NarrowGradients {
   static constexpr std::int32_t kMost = 32;
   static constexpr std::int32_t kNone = std::numeric_limits<std::int32_t>::max();
-  /// Granules [begin, end) of one segment, which its elements fill.
+  /// Granules [begin, end) of one span, which its elements fill.
   struct Range {
     std::int32_t begin = kNone, end = kNone;
   };
 
-  Range ranges[kMost];  ///< ascending; those behind the last hold no granule
+  Range ranges[kMost];  ///< ascending; those after the last are empty
   std::int32_t count = 0;
 
   /// Throws Error where there are kMost already.
   void add(Range range);
-  /// Whether the segment that begins at granule `begin` was there, and is no more.
+  /// Whether the span that begins at granule `begin` was there, and is no more.
   bool remove(std::int64_t begin);
   bool contain(std::int64_t begin) const { return begin_of(begin) == begin; }
 
-  /// First granule of the narrow segment that holds `granule`; -1: it is in none.
+  /// First granule of the narrow span that holds `granule`; -1: it is in none.
   BANTAM_HOST_DEVICE std::int32_t begin_of(std::int64_t granule) const {
     if (count == 0) return -1;
     std::int32_t at = 0;
@@ -40,7 +40,7 @@ struct NarrowGradients {
   }
 };
 
-/// Makes the gradients float32, in place and exactly: of n values of `dtype` (float16, bfloat16) at a segment's begin,
+/// Makes the gradients float32, in place and exactly: of n values of `dtype` (float16, bfloat16) at a span's begin,
 /// n floats there. `gradient` is the arena's slot. For whoever reads gradients but the update. Asynchronous on CUDA.
 using WidenGradients = void(const Exec&, float* gradient, const NarrowGradients&, DType dtype);
 

@@ -8,12 +8,12 @@
 #include "bantam/base/dtype.h"
 #include "bantam/kernels/contracts/dispatch.h"
 #include "bantam/kernels/contracts/update/narrow_gradients.h"
-#include "bantam/kernels/contracts/update/pending_sums.h"
+#include "bantam/kernels/contracts/update/partial_sums.h"
 
 namespace bantam::kernels {
 
-/// Elements that belong to one parameter only: a segment starts at a multiple of it, and is padded (with zeros) to one.
-inline constexpr std::int64_t kSegmentGranule = 128;
+/// Elements that belong to one parameter only: a span starts at a multiple of it, and is padded (with zeros) to one.
+inline constexpr std::int64_t kSpanGranule = 128;
 
 /// Groups of an arena.
 inline constexpr std::int32_t kMostUpdateGroups = 64;
@@ -28,7 +28,7 @@ struct UpdateGroup {
 };
 
 /// One parameter's place in the arena, in device memory.
-struct UpdateSegment {
+struct ArenaSpan {
   std::int32_t group = 0;         ///< index into the groups
   std::uint8_t frozen = 0;        ///< neither counted in the norm nor updated
   std::uint8_t compute_copy = 0;  ///< 1: the compute slot gets a cast copy of the new value
@@ -45,11 +45,11 @@ struct UpdateControl {
   std::int32_t finite_in_a_row = 0;
   std::int32_t found_nonfinite = 0;   ///< of the last `begin_update`: that update is skipped
   std::int64_t updates = 0;           ///< updates done (Adam's t from `begin_update` on); skipped ones do not count
-  std::int64_t skipped = 0;           ///< updates left out because a gradient was not finite
+  std::int64_t skipped = 0;           ///< updates skipped because a gradient was not finite
   float clip_norm = 0.0f;             ///< global-norm clip; 0: none
   float gradient_norm = 0.0f;         ///< of the last unscaled gradient, before clipping
   float gradient_factor = 1.0f;       ///< what the update multiplies gradients by: clip / loss_scale
-  std::int32_t skipped_in_a_row = 0;  ///< updates left out since the last that was done
+  std::int32_t skipped_in_a_row = 0;  ///< updates skipped since the last that was done
   std::int32_t metric_slot = 0;       ///< of this update, done or skipped, in a ring of kMetricSlots
   std::int32_t reserved = 0;
 };
@@ -58,37 +58,38 @@ enum class OptimizerKind : std::uint8_t { sgd, sgd_nesterov, adam, adamw };
 
 /// Optimizer slots (float32 arrays of the arena's size): sgd 1 where any group has momentum (beta1 > 0), adam 2.
 struct UpdateArena {
-  std::int64_t granules = 0;                         ///< elements / kSegmentGranule
-  const std::int32_t* segment_of_granule = nullptr;  ///< (granules), device
-  const UpdateSegment* segments = nullptr;           ///< device
-  const UpdateGroup* groups = nullptr;               ///< (group_count), device
-  std::int32_t group_count = 0;                      ///< at most kMostUpdateGroups
-  float* master = nullptr;                           ///< (elements)
-  float* gradient = nullptr;                         ///< written only where sums are pending
-  float* moment1 = nullptr;                          ///< adam's m, sgd's momentum buffer; null: sgd without momentum
-  float* moment2 = nullptr;                          ///< adam's v
-  void* compute = nullptr;                           ///< (elements) of compute_dtype; null where there is none
+  std::int64_t granules = 0;                      ///< elements / kSpanGranule
+  const std::int32_t* span_of_granule = nullptr;  ///< (granules), device
+  const ArenaSpan* spans = nullptr;               ///< device
+  const UpdateGroup* groups = nullptr;            ///< (group_count), device
+  std::int32_t group_count = 0;                   ///< at most kMostUpdateGroups
+  float* master = nullptr;                        ///< (elements)
+  float* gradient = nullptr;                      ///< written only where there are partial sums
+  float* moment1 = nullptr;                       ///< adam's m, sgd's momentum buffer; null: sgd without momentum
+  float* moment2 = nullptr;                       ///< adam's v
+  void* compute = nullptr;                        ///< (elements) of compute_dtype; null where there is none
   DType compute_dtype = DType::float32;
-  NarrowGradients narrow;  ///< segments whose gradient lies there as compute_dtype; none of them is a pending sum
+  NarrowGradients narrow;  ///< spans whose gradient lies there as compute_dtype; none of them has partial sums
 };
 
-/// Running statistics, float32: what forward passes moved, and what counts. (elements) each; 0 elements: none.
+/// Running statistics, float32: the next values, which forward passes move, and the current ones. (elements) each; 0
+/// elements: none.
 struct UpdateBuffers {
   std::int64_t elements = 0;
-  float* pending = nullptr;
+  float* next = nullptr;
   float* current = nullptr;
 };
 
 /// Scratch bytes of `begin_update`; depends on granules and target only.
 std::size_t begin_update_workspace_bytes(std::int64_t granules, DeviceKind target);
 
-/// Makes the pending sums, which are gradients of whole segments that are not frozen, where they belong in `gradient`.
-/// Writes found_nonfinite, gradient_norm (√Σg² / loss_scale over segments not frozen, fixed order) and gradient_factor
-/// (1/loss_scale, times min(1, clip_norm/norm) where clip_norm > 0). Then counts the update: where finite, updates + 1,
-/// and loss_scale·2 (at most 2^24) after growth_interval finite updates in a row; else skipped + 1, and loss_scale/2
-/// (at least 1) where growth_interval > 0. metric_slot goes on by one either way.
-/// Throws Error where a pending sum is not the gradient of a segment.
-using BeginUpdate = void(const Exec&, const UpdateArena&, const PendingSums&, UpdateControl* control, Workspace);
+/// Adds up the partial sums, which are gradients of whole spans that are not frozen, into their places in
+/// `gradient`. Writes found_nonfinite, gradient_norm (√Σg² / loss_scale over spans not frozen, fixed order) and
+/// gradient_factor (1/loss_scale, times min(1, clip_norm/norm) where clip_norm > 0). Then counts the update: where
+/// finite, updates + 1, and loss_scale·2 (at most 2^24) after growth_interval finite updates in a row; else skipped +
+/// 1, and loss_scale/2 (at least 1) where growth_interval > 0. metric_slot increases by one either way.
+/// Throws Error where partial sums are not the gradient of a span.
+using BeginUpdate = void(const Exec&, const UpdateArena&, const PartialSums&, UpdateControl* control, Workspace);
 
 /// Follows `begin_update`. With g = gradient·gradient_factor and t = updates, unless found_nonfinite:
 ///  sgd           g += wd·w;  m = beta1·m + g (m = g at t = 1: the buffer starts at zero);  w -= lr·m
@@ -96,7 +97,7 @@ using BeginUpdate = void(const Exec&, const UpdateArena&, const PendingSums&, Up
 ///  adam          g += wd·w;  m = beta1·m + (1-beta1)·g;  v = beta2·v + (1-beta2)·g²;
 ///                w -= lr·(m/(1-beta1^t)) / (√(v/(1-beta2^t)) + epsilon)
 ///  adamw         w -= lr·wd·w first; then adam with wd = 0
-/// then compute = cast(w) where the segment has a copy, and current = pending. Where found_nonfinite, pending = current
+/// then compute = cast(w) where the span has a copy, and current = next. Where found_nonfinite, next = current
 /// and nothing else changes. Padding elements stay zero. Throws Error for more than kMostUpdateGroups groups.
 using ApplyUpdate = void(const Exec&, OptimizerKind, const UpdateArena&, const UpdateBuffers&,
                          const UpdateControl* control);

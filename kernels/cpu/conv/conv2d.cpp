@@ -115,9 +115,9 @@ void run_images(const Call& call, const void* in_data, const void* w, void* out_
   const Images in = forward ? x_images(call.shape, in_data) : y_images(call.shape, in_data);
   const Images out = forward ? y_images(call.shape, out_data) : x_images(call.shape, out_data);
   WorkspaceCutter cutter(workspace);
-  float* widened = cutter.take<float>(plan.widened_bytes);
-  float* packed = cutter.take<float>(plan.packed_bytes);
-  char* slots = cutter.take<char>(0);
+  float* widened = cutter.cut<float>(plan.widened_bytes);
+  float* packed = cutter.cut<float>(plan.packed_bytes);
+  char* slots = cutter.cut<char>(0);
   const float* weights = ready_weights(call, w, widened, packed);
   parallel_parts(plan.parts, call.exec.threads, [&](std::int64_t part) {
     const Slot slot(plan, slots, part);
@@ -226,10 +226,10 @@ void conv2d_grad_weight(const Exec& exec, const Conv2dShape& shape, DType dtype,
   const Call call = prepare(exec, shape, dtype, Conv2dPass::grad_weight, workspace);
   const Conv2dPlan& plan = call.plan;
   WorkspaceCutter cutter(workspace);
-  float* partials = cutter.take<float>(static_cast<std::size_t>(plan.parts) * plan.packed_bytes);
-  float* extras = cutter.take<float>(static_cast<std::size_t>(plan.adds_blocks() ? plan.parts : 0) * plan.packed_bytes);
-  float* spare = cutter.take<float>(plan.packed_bytes);
-  char* slots = cutter.take<char>(0);
+  float* partials = cutter.cut<float>(static_cast<std::size_t>(plan.parts) * plan.packed_bytes);
+  float* extras = cutter.cut<float>(static_cast<std::size_t>(plan.adds_blocks() ? plan.parts : 0) * plan.packed_bytes);
+  float* spare = cutter.cut<float>(plan.packed_bytes);
+  char* slots = cutter.cut<char>(0);
   const std::int64_t stride = static_cast<std::int64_t>(plan.packed_bytes / sizeof(float));
   parallel_parts(plan.parts, exec.threads, [&](std::int64_t part) {
     grad_weight_part(call, x_images(shape, x), y_images(shape, dy), partials + part * stride, extras + part * stride,

@@ -1,4 +1,4 @@
-// Convolution with statistics on the CPU: the two one after another.
+// Convolution with statistics on the CPU: the convolution, then a pass for the statistics.
 #include "bantam/kernels/contracts/conv/conv2d_statistics.h"
 
 #include "bantam/kernels/tiling/conv/conv2d_statistics_parts.h"

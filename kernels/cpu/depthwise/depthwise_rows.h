@@ -13,7 +13,7 @@ struct ColumnRange {
   std::int64_t begin = 0, end = 0;
 };
 
-/// Whether the functions of this file take a convolution (or its transpose) with one filter a channel.
+/// Whether the functions of this file support a convolution (or its transpose) with one filter a channel.
 inline bool has_fast_rows(const TapAxis& h, const TapAxis& w, std::int64_t channels) {
   const auto fits = [](const TapAxis& axis) { return axis.kernel == 3 && axis.dilation == 1; };
   return fits(h) && fits(w) && h.stride == w.stride && (w.stride == 1 || w.stride == 2) && channels % kLanes == 0;

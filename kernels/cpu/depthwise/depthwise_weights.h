@@ -125,7 +125,7 @@ void add_filters(const RowProducts<T>& row, std::int64_t channels, std::int64_t 
   }
 }
 
-/// add_row for the shapes that depthwise_rows.h takes.
+/// add_row for the shapes that depthwise_rows.h supports.
 template <class T>
 void add_fast_row(const DepthwiseConv2dShape& s, const T* x, const T* dy, std::int64_t n, std::int64_t oh, float* dw) {
   const TapAxis across = columns_of(s, false);
@@ -191,7 +191,7 @@ void add_row(const DepthwiseConv2dShape& s, const T* x, const T* dy, std::int64_
 template <class T>
 void add_weight_gradient(const DepthwiseConv2dShape& s, const T* x, const T* dy, RowBlock rows, float* dw) {
   const std::int64_t out_h = s.out_h(), taps = s.kernel_h * s.kernel_w;
-  constexpr std::int64_t kLongRow = 16;  // in shorter ones the ends, and adding up, take longer than products do
+  constexpr std::int64_t kLongRow = 16;  // in shorter ones the ends and the final sums cost more than the products
   const bool fast =
       s.multiplier == 1 && s.out_w() >= kLongRow && has_fast_rows(rows_of(s, false), columns_of(s, false), s.channels);
   const bool few = has_few_channels(s);

@@ -1,5 +1,5 @@
 // Depthwise convolution between batch norms on the CPU: rows of what it reads are normalised into a ring that stays in
-// cache, and what lies between the norms is never written.
+// cache, and no tensor between the norms is written except the convolution's result.
 #include "bantam/kernels/contracts/depthwise/norm_depthwise.h"
 
 #include "bantam/kernels/cpu/depthwise/norm_depthwise_ring.h"
@@ -73,7 +73,7 @@ struct Forward {
       });
     }
     for (std::int64_t c = 0; c < s.channels; ++c)
-      write_statistics(statistics, norm_behind(s).rows, c, moments(counts, c));
+      write_statistics(statistics, norm_after(s).rows, c, moments(counts, c));
   }
 
   Moments moments(const double* counts, std::int64_t c) const {
@@ -89,15 +89,15 @@ struct Forward {
   }
 };
 
-/// The pass of backward that makes the gradient before the second norm, and from it dz behind the first, the weights'
-/// nine sums and the first norm's two; partial sums are (row parts, 11, channels).
+/// The pass of backward that computes the gradient of the second norm's input, and from it dz of the first norm's
+/// output, the weights' nine sums and the first norm's two; partial sums are (row parts, 11, channels).
 template <class T>
 struct Backward {
   const DepthwiseConv2dShape& s;
   const NormDepthwisePlan& plan;
   RowFunctions<T> run;
-  Saved<T> before, behind;
-  ActivationFunction activation_before, activation_behind;
+  Saved<T> before, after;
+  ActivationFunction activation_before, activation_after;
   const float* per_row;  // (2, channels): of the second norm
   const T* w;
   const T* dy;
@@ -120,10 +120,10 @@ struct Backward {
 
   void gradient(std::int64_t n, std::int64_t row, std::int64_t c, std::int64_t count, const Ring& ring) const {
     const std::int64_t at = (n * s.out_h() + row) * s.out_w() * s.channels + c;
-    NormVectors norm = vectors_of(behind, activation_behind, c);
+    NormVectors norm = vectors_of(after, activation_after, c);
     norm.per_row[0] = per_row + c, norm.per_row[1] = per_row + s.channels + c;
     run.gradient(
-        {behind.x + at, dy + at, s.out_w(), s.channels, count, norm, {ring.row(row, kGradientMargin), ring.block()}});
+        {after.x + at, dy + at, s.out_w(), s.channels, count, norm, {ring.row(row, kGradientMargin), ring.block()}});
   }
 
   /// Rows of weights k that meet a row of x: those with row + pad_top - k a multiple of the stride.
@@ -204,19 +204,18 @@ void norm_depthwise_backward(const Exec& exec, const DepthwiseConv2dShape& s, DT
   float* outside = partials + plan.row_parts * kBackwardSums * channels;
   dispatch_floating(dtype, [&](auto tag) {
     using T = typename decltype(tag)::type;
-    const Saved<T> before = saved_of<T>(in.x, channels, room),
-                   behind = saved_of<T>(in.y, channels, room + 2 * channels);
+    const Saved<T> before = saved_of<T>(in.x, channels, room), after = saved_of<T>(in.y, channels, room + 2 * channels);
     T* dx = static_cast<T*>(gradients.dx);
     with_activation8(in.y.affine.activation, [&](auto f) {
-      gradient_sums(exec, norm_behind(s), behind, static_cast<const T*>(in.dy), f, partials, totals);
+      gradient_sums(exec, norm_after(s), after, static_cast<const T*>(in.dy), f, partials, totals);
     });
     store_gradients(totals, channels, gradients.after);
-    for (std::int64_t i = 0; i < 2 * channels; ++i) totals[i] *= 1.0f / static_cast<float>(norm_behind(s).rows);
+    for (std::int64_t i = 0; i < 2 * channels; ++i) totals[i] *= 1.0f / static_cast<float>(norm_after(s).rows);
     const Backward<T> backward{s,
                                plan,
                                fastest_row_functions<T>(s),
                                before,
-                               behind,
+                               after,
                                in.x.affine.activation,
                                in.y.affine.activation,
                                totals,

@@ -35,8 +35,8 @@ class Ring {
 /// What a thread's rings lie in.
 struct RingScratch {};
 
-/// Calls part(row part, first channel, channels, ring's memory) for the parts of a plan. `outside`: rings that a
-/// thread's scratch does not take.
+/// Calls part(row part, first channel, channels, ring's memory) for the parts of a plan. `outside`: rings that do not
+/// fit a thread's scratch.
 template <class Part>
 void for_each_part(const Exec& exec, const NormDepthwisePlan& plan, std::int64_t channels, float* outside,
                    Part&& part) {

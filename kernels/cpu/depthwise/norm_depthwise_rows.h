@@ -73,7 +73,7 @@ template <class V>
   const V low = z < 0.0f ? V{} : z;
   return low > top ? V{} + top : low;
 }
-/// dy·f'(z). One select after the other: GCC takes two conditions at once apart into single values.
+/// dy·f'(z). One select after the other: GCC splits two conditions at once into scalar code.
 template <class V>
 [[gnu::always_inline]] inline V clamp_gradient(const V& z, float top, const V& dy) {
   const V below_top = z < top ? z : V{};
@@ -109,7 +109,7 @@ template <class V, class T>
   }
 }
 
-/// Row of the gradient before a norm, from y before it and dy behind its activation, into the ring.
+/// Row of the gradient before a norm, from its input y and the gradient dy of its activation's output, into the ring.
 template <class T>
 struct GradientRow {
   const T* y;
@@ -208,7 +208,7 @@ template <class V, int kStride, class T>
   }
 }
 
-/// Row of x: its gradient behind the norm before, and what it adds to the sums.
+/// Row of x: the gradient of the output of the norm before, and its terms of the sums.
 template <class T>
 struct BackwardRow {
   const float* gradients[3];  ///< for each row of weights that meets this row: the ring's row, column 0

@@ -11,13 +11,13 @@ struct RowBlock {
   std::int64_t begin = 0, end = 0;
 };
 
-/// Most channels whose sums are held on the stack.
+/// Most channels whose sums are kept on the stack.
 inline constexpr std::int64_t kSumChunk = 1024;
 
-/// K sums a channel of up to kSumChunk channels from c0 on over a block of rows, to `held`: K groups of eight for every
+/// K sums a channel of up to kSumChunk channels from c0 on over a block of rows, to `sums`: K groups of eight for every
 /// eight channels. A few whole rows at a time, so that memory is read from its start to its end.
 template <int K, class Add>
-inline void sum_column_chunk(RowBlock block, std::int64_t channels, std::int64_t c0, std::int64_t chunk, float* held,
+inline void sum_column_chunk(RowBlock block, std::int64_t channels, std::int64_t c0, std::int64_t chunk, float* sums,
                              Add&& add) {
   constexpr std::int64_t kRows = 4;
   for (std::int64_t first = block.begin; first < block.end; first += kRows) {
@@ -32,7 +32,7 @@ inline void sum_column_chunk(RowBlock block, std::int64_t channels, std::int64_t
       }
 #pragma GCC unroll 4
       for (int k = 0; k < K; ++k) {
-        float* to = held + c * K + k * kLanes;
+        float* to = sums + c * K + k * kLanes;
         store8(to, first == block.begin ? sum[k] : load8(to) + sum[k]);
       }
     }
@@ -43,17 +43,17 @@ inline void sum_column_chunk(RowBlock block, std::int64_t channels, std::int64_t
 /// eight elements to sum[0..K). Rows are summed in blocks first, which keeps rounding errors small.
 template <int K, class Add>
 void sum_columns(RowBlock rows, std::int64_t channels, float* const* sums, Add&& add) {
-  float held[K * kSumChunk];
+  float partial[K * kSumChunk];
   const std::int64_t step = std::clamp<std::int64_t>(8192 / std::max<std::int64_t>(channels, 1), 16, 512);
   for (std::int64_t r = rows.begin; r < rows.end; r += step) {
     for (std::int64_t c0 = 0; c0 < channels; c0 += kSumChunk) {
       const std::int64_t chunk = std::min(kSumChunk, channels - c0);
-      sum_column_chunk<K>({r, std::min(r + step, rows.end)}, channels, c0, chunk, held, add);
+      sum_column_chunk<K>({r, std::min(r + step, rows.end)}, channels, c0, chunk, partial, add);
       for (std::int64_t c = 0; c < chunk; c += kLanes) {
         const std::int64_t lanes = std::min(kLanes, chunk - c);
         for (int k = 0; k < K; ++k) {
           float* to = sums[k] + c0 + c;
-          store_lanes(to, lanes, load_lanes(to, lanes) + load8(held + c * K + k * kLanes));
+          store_lanes(to, lanes, load_lanes(to, lanes) + load8(partial + c * K + k * kLanes));
         }
       }
     }

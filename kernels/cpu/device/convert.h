@@ -33,7 +33,7 @@ decltype(auto) dispatch_floating(DType dtype, Call&& call) {
       break;
   }
   throw DTypeError("a CPU kernel was given " + std::string(to_string(dtype)) +
-                   "; it takes float32, float16 and bfloat16");
+                   "; it supports float32, float16 and bfloat16");
 }
 
 /// `count` values to float, exactly. The ranges do not overlap.

@@ -68,7 +68,7 @@ inline constexpr std::int64_t kLanes = 8;
 #endif
 }
 
-/// The first `lanes` of eight; the others are zero and nothing behind them is read.
+/// The first `lanes` of eight; the others are zero and nothing after them is read.
 template <class T>
 [[gnu::always_inline]] inline Float8 load_lanes(const T* p, std::int64_t lanes) {
   if (lanes == kLanes) return load8(p);
@@ -121,7 +121,7 @@ void map_few_channels(std::int64_t rows, std::int64_t channels, int threads, Fil
 /// let it hold its pointers by value.
 template <int K, class Fill, class Apply>
 void map_channels(std::int64_t rows, std::int64_t channels, int threads, Fill&& fill, Apply&& apply) {
-  constexpr std::int64_t kChunk = 1024;  // channels whose values are held on the stack
+  constexpr std::int64_t kChunk = 1024;  // channels whose values are kept on the stack
   if (channels <= 0) return;
   if (channels < kLanes) return map_few_channels<K>(rows, channels, threads, fill, apply);
   const std::int64_t grain = std::max<std::int64_t>(1, 32768 / channels);

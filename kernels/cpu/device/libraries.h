@@ -27,7 +27,7 @@ class Libraries final : public DeviceLibraries {
   /// The CPU libraries of a call; throws DeviceError where the caller gave none.
   static Libraries& of(const Exec& exec);
 
-  /// Null where oneDNN has no eligible kernel; our own path is then taken. Valid as long as this object.
+  /// Null where oneDNN has no eligible kernel; our own kernels then run. Valid as long as this object.
   const ConvKernels* conv2d(const Conv2dShape& shape, Conv2dPass pass, const Conv2dPlan& plan);
 
  private:

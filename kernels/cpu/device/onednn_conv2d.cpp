@@ -115,27 +115,27 @@ void OneDnnConv2d::execute(const float* first, const float* second, float* out, 
 }
 
 WeightReorder::WeightReorder(const dnnl::engine& engine, const Desc& from, const Desc& to) : engine_(engine) {
-  constexpr std::int64_t kFilters = 64;  // of a piece: whole blocks of any packed order
+  constexpr std::int64_t kFilters = 64;  // of a chunk: whole blocks of any packed order
   const Dims dims = from.dims();
-  const std::size_t axis = dims.size() - 4;  // output channels, behind the groups where there are some
+  const std::size_t axis = dims.size() - 4;  // output channels, after the groups where there are some
   const OpenMpThreads one_thread(1);
   for (std::int64_t first = 0; first < dims[axis]; first += kFilters) {
     Dims size = dims, offset(dims.size(), 0);
     size[axis] = std::min(kFilters, dims[axis] - first);
     offset[axis] = first;
     const Desc part_from = from.submemory_desc(size, offset), part_to = to.submemory_desc(size, offset);
-    pieces_.push_back({part_from, part_to, dnnl::reorder({engine, part_from, engine, part_to})});
+    chunks_.push_back({part_from, part_to, dnnl::reorder({engine, part_from, engine, part_to})});
   }
 }
 
 void WeightReorder::execute(const float* from, float* to, int threads) const {
-  parallel_parts(static_cast<std::int64_t>(pieces_.size()), threads, [&](std::int64_t i) {
-    const Piece& piece = pieces_[static_cast<std::size_t>(i)];
+  parallel_parts(static_cast<std::int64_t>(chunks_.size()), threads, [&](std::int64_t i) {
+    const Chunk& chunk = chunks_[static_cast<std::size_t>(i)];
     const OpenMpThreads one_thread(1);
     try {
       dnnl::stream stream(engine_);
-      piece.reorder.execute(
-          stream, {{DNNL_ARG_FROM, bind(piece.from, engine_, from)}, {DNNL_ARG_TO, bind(piece.to, engine_, to)}});
+      chunk.reorder.execute(
+          stream, {{DNNL_ARG_FROM, bind(chunk.from, engine_, from)}, {DNNL_ARG_TO, bind(chunk.to, engine_, to)}});
       stream.wait();
     } catch (const dnnl::error& error) {
       throw Error(fmt::format("conv2d: oneDNN could not reorder weights: {}", error.what()));

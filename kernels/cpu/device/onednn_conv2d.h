@@ -61,15 +61,15 @@ class WeightReorder {
   void execute(const float* from, float* to, int threads) const;
 
  private:
-  struct Piece {
+  struct Chunk {
     dnnl::memory::desc from, to;
     dnnl::reorder reorder;
   };
   dnnl::engine engine_;
-  std::vector<Piece> pieces_;
+  std::vector<Chunk> chunks_;
 };
 
-/// The contract's order of weights as a description: logical (O, I, kH, kW), with groups in front where there are some.
+/// The contract's order of weights as a description: logical (O, I, kH, kW), with groups first where there are some.
 dnnl::memory::desc plain_weights(const Conv2dShape& shape);
 
 }  // namespace bantam::kernels::cpu

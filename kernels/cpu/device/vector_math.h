@@ -17,10 +17,10 @@ struct ReducedExp {
 
 /// x in [-87, 88], or NaN (then expm1 is NaN).
 [[gnu::always_inline]] inline ReducedExp reduce_exp(float x) {
-  constexpr float kRound = 12582912.0f;  // 1.5·2^23: adding it leaves the rounded integer in the low bits
+  constexpr float kRound = 12582912.0f;  // 1.5·2^23: adding it puts the rounded integer in the low bits
   const float shifted = x * 1.44269504f + kRound;
   const float n = shifted - kRound;
-  // ln 2 in two pieces: the first has few enough bits for n·piece to be exact.
+  // ln 2 as the sum of two floats: the first has few enough bits for its product with n to be exact.
   const float r = (x - n * 0.693359375f) + n * 2.12194440e-4f;
   float p = 1.0f / 5040;
   p = p * r + 1.0f / 720;

@@ -16,9 +16,9 @@
 namespace bantam::kernels::cpu {
 namespace {
 
-constexpr int kLanes = 8;                     // counters at once: 32 random words
-constexpr std::int64_t kWordsOfStretch = 16;  // mask words handled together
-constexpr std::int64_t kStretchesOfPart = 16;
+constexpr int kLanes = 8;                   // counters at once: 32 random words
+constexpr std::int64_t kWordsOfChunk = 16;  // mask words handled together
+constexpr std::int64_t kChunksOfPart = 16;
 
 /// v[component][lane] of philox(key, {first.v[0] + lane, first.v[1], …}); the rounds are outside, so that lanes
 /// vectorise.
@@ -82,32 +82,31 @@ void mask_values(std::uint32_t bits, float factor, float* values) {
   }
 }
 
-/// A stretch of one sample's row: elements [at, at + count) of the tensor, and where the mask holds their bits.
-struct Stretch {
+/// A chunk of one sample's row: elements [at, at + count) of the tensor, and where the mask holds their bits.
+struct RowChunk {
   std::int64_t sample, first_word, at, count;
   std::int64_t words;  // index of the first mask word
 };
 
-/// Calls work(stretch) for stretches of at most kWordsOfStretch mask words, which cover all rows.
+/// Calls work(chunk) for chunks of at most kWordsOfChunk mask words, which cover all rows.
 template <class Work>
-void for_each_stretch(const Exec& exec, const DropoutShape& shape, Work&& work) {
+void for_each_chunk(const Exec& exec, const DropoutShape& shape, Work&& work) {
   const std::int64_t row_words = (shape.sample_elements + 31) / 32;
-  const std::int64_t row_stretches = (row_words + kWordsOfStretch - 1) / kWordsOfStretch;
-  parallel_ranges(
-      shape.samples * row_stretches, kStretchesOfPart, exec.threads, [&](std::int64_t begin, std::int64_t end) {
-        for (std::int64_t i = begin; i < end; ++i) {
-          const std::int64_t sample = i / row_stretches, first_word = i % row_stretches * kWordsOfStretch;
-          const std::int64_t first = first_word * 32;
-          work(Stretch{sample, first_word, sample * shape.sample_elements + first,
-                       std::min(kWordsOfStretch * 32, shape.sample_elements - first), sample * row_words + first_word});
-        }
-      });
+  const std::int64_t row_chunks = (row_words + kWordsOfChunk - 1) / kWordsOfChunk;
+  parallel_ranges(shape.samples * row_chunks, kChunksOfPart, exec.threads, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t i = begin; i < end; ++i) {
+      const std::int64_t sample = i / row_chunks, first_word = i % row_chunks * kWordsOfChunk;
+      const std::int64_t first = first_word * 32;
+      work(RowChunk{sample, first_word, sample * shape.sample_elements + first,
+                    std::min(kWordsOfChunk * 32, shape.sample_elements - first), sample * row_words + first_word});
+    }
+  });
 }
 
-/// y = x·factor where the mask's bit is set, 0 elsewhere, over a stretch.
+/// y = x·factor where the mask's bit is set, 0 elsewhere, over a chunk.
 template <class T>
 void apply_mask(const std::uint32_t* words, std::int64_t count, float factor, const T* x, T* y) {
-  float values[kWordsOfStretch * 32] = {};
+  float values[kWordsOfChunk * 32] = {};
   widen(x, values, count);
   for (std::int64_t w = 0; w * 32 < count; ++w) mask_values(words[w], factor, values + w * 32);
   narrow(values, y, count);
@@ -121,7 +120,7 @@ void dropout_forward(const Exec& exec, const DropoutShape& shape, DType dtype, c
   const std::int32_t threshold = keep_threshold(shape.rate);
   dispatch_floating(dtype, [&](auto tag) {
     using T = typename decltype(tag)::type;
-    for_each_stretch(exec, shape, [&](const Stretch& s) {
+    for_each_chunk(exec, shape, [&](const RowChunk& s) {
       std::uint32_t* words = mask + s.words;
       for (std::int64_t w = 0; w * 32 < s.count; ++w) {
         const std::uint32_t bits = mask_word(shape, threshold, s.sample, s.first_word + w, *update);
@@ -137,7 +136,7 @@ void dropout_grad(const Exec& exec, const DropoutShape& shape, DType dtype, cons
   const float factor = 1.0f / (1.0f - shape.rate);
   dispatch_floating(dtype, [&](auto tag) {
     using T = typename decltype(tag)::type;
-    for_each_stretch(exec, shape, [&](const Stretch& s) {
+    for_each_chunk(exec, shape, [&](const RowChunk& s) {
       apply_mask(mask + s.words, s.count, factor, static_cast<const T*>(dy) + s.at, static_cast<T*>(dx) + s.at);
     });
   });

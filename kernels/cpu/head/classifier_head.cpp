@@ -20,17 +20,17 @@ void add_up(const float* part, std::int64_t count, const ParameterTarget& target
 void classifier_head_forward(const Exec& exec, const ClassifierHeadShape& s, DType dtype, const void* x,
                              const ClassifierHeadWeights& weights, const ClassifierHeadLoss& loss,
                              const ClassifierHeadSaved& saved, Workspace workspace) {
-  if (!classifier_head_takes(s, dtype)) throw Error("classifier_head: no kernel takes this shape and type");
+  if (!classifier_head_supports(s, dtype)) throw Error("classifier_head: no kernel supports this shape and type");
   const std::size_t needed = classifier_head_workspace_bytes(s, dtype, DeviceKind::cpu);
   require_workspace(workspace, needed, "classifier_head");
   const std::size_t size = size_of(dtype), rows = static_cast<std::size_t>(s.batch);
   WorkspaceCutter cutter(workspace);
-  void* hidden = cutter.take<char>(rows * static_cast<std::size_t>(s.hidden) * size);
-  void* logits = cutter.take<char>(rows * static_cast<std::size_t>(s.classes) * size);
-  float* losses = cutter.take<float>(4 * rows);
-  auto* log_sum_exp = cutter.take<LogSumExp<float>>(sizeof(LogSumExp<float>) * rows);
-  auto* correct = cutter.take<std::uint8_t>(rows);
-  char* rest = cutter.take<char>(0);
+  void* hidden = cutter.cut<char>(rows * static_cast<std::size_t>(s.hidden) * size);
+  void* logits = cutter.cut<char>(rows * static_cast<std::size_t>(s.classes) * size);
+  float* losses = cutter.cut<float>(4 * rows);
+  auto* log_sum_exp = cutter.cut<LogSumExp<float>>(sizeof(LogSumExp<float>) * rows);
+  auto* correct = cutter.cut<std::uint8_t>(rows);
+  char* rest = cutter.cut<char>(0);
   const Workspace scratch{rest, needed - static_cast<std::size_t>(rest - static_cast<char*>(workspace.data))};
 
   matmul(exec, hidden_product(s), dtype, x, weights.w1, {.data = hidden, .dtype = dtype}, scratch);

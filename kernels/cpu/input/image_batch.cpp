@@ -53,7 +53,7 @@ std::int64_t source_position(std::int64_t position, std::int64_t extent, PadMode
   return p < extent ? p : period - p;
 }
 
-/// One pixel at a time: flipped or padded stretches. Output column j reads column first + step·j of `row`.
+/// One pixel at a time: flipped or padded runs of pixels. Output column j reads column first + step·j of `row`.
 template <int kChannels>
 void gather_pixels(const ImageBatchShape& s, const std::uint8_t* row, std::int64_t first, std::int64_t step,
                    std::int64_t count, std::uint8_t* pixels) {

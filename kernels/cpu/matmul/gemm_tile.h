@@ -125,7 +125,7 @@ constexpr std::int64_t panel_width(std::int64_t left) {
   return left > kLanes ? 2 * kLanes : kLanes;
 }
 
-/// A block of B, (depth, columns), as panels one behind the other. Stored rows are read from their start to their end,
+/// A block of B, (depth, columns), as panels one after the other. Stored rows are read from their start to their end,
 /// also where they run across panels: a panel's share of a row is too short for prefetchers.
 template <class Vector>
 [[gnu::always_inline]] inline void pack_block(const float* from, std::int64_t stride, bool transposed,

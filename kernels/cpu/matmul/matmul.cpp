@@ -24,16 +24,16 @@ struct Operands {
   bool accumulate;
 };
 
-/// A part of the product: a block of C, and a piece of the sum.
+/// A part of the product: a block of C, and a split of the sum.
 struct Block {
   std::int64_t row, rows, column, columns, k, depth;
 };
 
 Block block_of(const MatmulShape& s, const MatmulPlan& plan, std::int64_t part) {
-  const std::int64_t piece = part % plan.depth_parts;
+  const std::int64_t split = part % plan.depth_parts;
   const std::int64_t column = part / plan.depth_parts % plan.column_parts * plan.columns;
   const std::int64_t row = part / plan.depth_parts / plan.column_parts * plan.rows;
-  const std::int64_t k = piece * plan.depth;
+  const std::int64_t k = split * plan.depth;
   return {row, std::min(plan.rows, s.m - row), column, std::min(plan.columns, s.n - column),
           k,   std::min(plan.depth, s.k - k)};
 }
@@ -55,8 +55,8 @@ void multiply_tile(const Operands& in, const Block& tile, float* slot, float* c,
   const MatmulShape& s = in.shape;
   WorkspaceCutter cutter({slot, 0});
   const std::int64_t k_step = std::min(kTile, tile.depth);
-  float* a_tile = cutter.take<float>(static_cast<std::size_t>(tile.rows * k_step) * 4);
-  float* b_tile = cutter.take<float>(static_cast<std::size_t>(k_step * tile.columns) * 4);
+  float* a_tile = cutter.cut<float>(static_cast<std::size_t>(tile.rows * k_step) * 4);
+  float* b_tile = cutter.cut<float>(static_cast<std::size_t>(k_step * tile.columns) * 4);
   for (std::int64_t done = 0; done < tile.depth; done += k_step) {
     const std::int64_t k = tile.k + done, depth = std::min(k_step, tile.depth - done);
     const MatrixView a = widen_block(in.dtype, in.a, s.transpose_a ? s.m : s.k, s.transpose_a,
@@ -79,7 +79,8 @@ void store_row(const Operands& in, float* values, std::int64_t at, std::int64_t 
   narrow(in.out_dtype, values, c, count);
 }
 
-/// A block of C from half operands, tile by tile. `sums` (row length n) takes the sums where given, else C.
+/// A block of C from half operands, tile by tile. Writes the sums to `sums` (row length n) where it is not null, else
+/// to C.
 void multiply_half_block(const Operands& in, const Block& block, char* slot_bytes, float* sums) {
   const std::int64_t n = in.shape.n;
   float* slot = reinterpret_cast<float*>(slot_bytes);
@@ -114,8 +115,8 @@ void multiply_float_block(const Operands& in, const Block& block, float* sums) {
        sums == nullptr && in.accumulate);
 }
 
-/// The same cut with fewer, taller parts where a few threads take all: each part packs its columns of B anew. Where C
-/// is cut across rows changes no bit; parts with tiles of their own in the workspace stay as planned.
+/// The same cut with fewer, taller parts where a few threads compute all: each part packs its columns of B anew. Where
+/// C is cut across rows changes no bit; parts with tiles of their own in the workspace stay as planned.
 MatmulPlan for_threads(MatmulPlan plan, const MatmulShape& shape, int threads) {
   constexpr std::int64_t kPartsOfThread = 4;
   const std::int64_t others = plan.column_parts * plan.depth_parts;
@@ -126,13 +127,13 @@ MatmulPlan for_threads(MatmulPlan plan, const MatmulShape& shape, int threads) {
   return plan;
 }
 
-/// C from the partial sums, added in the order of the pieces.
-void add_partials(const Exec& exec, const Operands& in, float* partials, std::int64_t pieces) {
+/// C from the partial sums, added in the order of the splits.
+void add_partials(const Exec& exec, const Operands& in, float* partials, std::int64_t splits) {
   constexpr std::int64_t kGrain = 8192;
   const std::int64_t elements = in.shape.m * in.shape.n;
   parallel_ranges(elements, kGrain, exec.threads, [&](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t piece = 1; piece < pieces; ++piece) {
-      const float* partial = partials + piece * elements;
+    for (std::int64_t split = 1; split < splits; ++split) {
+      const float* partial = partials + split * elements;
 #pragma omp simd
       for (std::int64_t i = begin; i < end; ++i) partials[i] += partial[i];
     }

@@ -108,7 +108,7 @@ Moments merge_parts(const float* partials, const float* origin, const BatchNormS
   return {origin[c] + mean, m2 / seen};
 }
 
-/// y = f(z); `inv_std(c)` gives a channel's factor.
+/// y = f(z); `inv_std(c)` returns a channel's factor.
 template <class InvStd>
 void normalise(const Exec& exec, const BatchNormShape& shape, DType dtype, const void* x, const BatchNormAffine& affine,
                const float* mean, InvStd&& inv_std, void* y) {

@@ -1,4 +1,4 @@
-// Pointwise convolution behind a norm on the CPU: the norm, then the products; what lies between them is in the
+// Pointwise convolution after a norm on the CPU: the norm, then the GEMMs; what lies between them is in the
 // workspace.
 #include "bantam/kernels/contracts/pointwise/pointwise_norm.h"
 
@@ -9,12 +9,12 @@ namespace bantam::kernels::cpu {
 namespace {
 
 /// The workspace: a, dy, and the ops' own scratch memory.
-struct Pieces {
+struct Scratch {
   char* a;
   char* dy;
   Workspace rest;
 
-  Pieces(const PointwiseShape& s, DType dtype, Workspace workspace) {
+  Scratch(const PointwiseShape& s, DType dtype, Workspace workspace) {
     const std::size_t needed = pointwise_norm_workspace_bytes(s, dtype, DeviceKind::cpu);
     require_workspace(workspace, needed, "pointwise_norm");
     const PointwiseChunks chunks = pointwise_chunks(s, dtype, DeviceKind::cpu);
@@ -35,28 +35,28 @@ void norm_input_gradient(const Exec& exec, const BatchNormShape& shape, DType dt
 
 void pointwise_norm_forward(const Exec& exec, const PointwiseShape& s, DType dtype, const NormOperand& x, const void* w,
                             void* y, const StatisticsOutput* statistics, Workspace workspace) {
-  const Pieces pieces(s, dtype, workspace);
-  batch_norm_apply(exec, {s.rows, s.in}, dtype, x.x, x.affine, x.mean, x.inv_std, pieces.a);
-  matmul(exec, pointwise_product(s), dtype, pieces.a, w, {.data = y, .dtype = dtype}, pieces.rest);
+  const Scratch scratch(s, dtype, workspace);
+  batch_norm_apply(exec, {s.rows, s.in}, dtype, x.x, x.affine, x.mean, x.inv_std, scratch.a);
+  matmul(exec, pointwise_product(s), dtype, scratch.a, w, {.data = y, .dtype = dtype}, scratch.rest);
   if (statistics != nullptr)
-    statistics_pass(batch_norm_forward_training, exec, {s.rows, s.out}, dtype, y, *statistics, pieces.rest);
+    statistics_pass(batch_norm_forward_training, exec, {s.rows, s.out}, dtype, y, *statistics, scratch.rest);
 }
 
 void pointwise_norm_backward(const Exec& exec, const PointwiseShape& s, DType dtype, const NormOperand& x,
                              const void* w, const NormInputGradient& from, const PointwiseGradients& gradients,
                              Workspace workspace) {
-  const Pieces pieces(s, dtype, workspace);
+  const Scratch scratch(s, dtype, workspace);
   const void* dy = from.dz;
   if (from.totals != nullptr) {
-    norm_input_gradient(exec, {s.rows, s.out}, dtype, from, pieces.dy, pieces.rest);
-    dy = pieces.dy;
+    norm_input_gradient(exec, {s.rows, s.out}, dtype, from, scratch.dy, scratch.rest);
+    dy = scratch.dy;
   }
   if (gradients.da != nullptr)
-    matmul(exec, pointwise_grad_input_product(s), dtype, dy, w, {.data = gradients.da, .dtype = dtype}, pieces.rest);
+    matmul(exec, pointwise_grad_input_product(s), dtype, dy, w, {.data = gradients.da, .dtype = dtype}, scratch.rest);
   if (gradients.dw == nullptr) return;
-  batch_norm_apply(exec, {s.rows, s.in}, dtype, x.x, x.affine, x.mean, x.inv_std, pieces.a);
-  matmul(exec, pointwise_grad_weight_product(s), dtype, dy, pieces.a,
-         {.data = gradients.dw, .dtype = DType::float32, .accumulate = gradients.accumulate}, pieces.rest);
+  batch_norm_apply(exec, {s.rows, s.in}, dtype, x.x, x.affine, x.mean, x.inv_std, scratch.a);
+  matmul(exec, pointwise_grad_weight_product(s), dtype, dy, scratch.a,
+         {.data = gradients.dw, .dtype = DType::float32, .accumulate = gradients.accumulate}, scratch.rest);
 }
 
 }  // namespace bantam::kernels::cpu

@@ -37,10 +37,10 @@ Weights as_floats(const SeparableBlockShape& s, const SeparableBlockWeights& w, 
 struct Slot {
   Slot(const SeparableBlockPlan& plan, char* slots, std::int64_t part) {
     WorkspaceCutter cutter({slots + static_cast<std::size_t>(part) * plan.slot_bytes(), plan.slot_bytes()});
-    image = cutter.take<float>(plan.image_bytes);
-    middle = cutter.take<float>(plan.middle_bytes);
-    sums = cutter.take<float>(plan.sums_bytes);
-    d_middle = cutter.take<float>(plan.d_middle_bytes);
+    image = cutter.cut<float>(plan.image_bytes);
+    middle = cutter.cut<float>(plan.middle_bytes);
+    sums = cutter.cut<float>(plan.sums_bytes);
+    d_middle = cutter.cut<float>(plan.d_middle_bytes);
   }
   float *image, *middle, *sums, *d_middle;
 };
@@ -113,8 +113,8 @@ void separable_block_forward(const Exec& exec, const SeparableBlockShape& s, DTy
   const SeparableBlockPlan plan(s, dtype, SeparableBlockPass::forward);
   require_workspace(workspace, plan.workspace_bytes(), "separable_block_forward");
   WorkspaceCutter cutter(workspace);
-  float* room = cutter.take<float>(plan.weight_bytes);
-  char* slots = cutter.take<char>(0);
+  float* room = cutter.cut<float>(plan.weight_bytes);
+  char* slots = cutter.cut<char>(0);
   const std::int64_t x_image = s.in_h * s.in_w * s.in_channels, y_image = s.out_h() * s.out_w() * s.out_channels;
   const std::int64_t code_image = s.batch > 0 ? separable_block_code_bytes(s) / s.batch : 0;
   dispatch_floating(dtype, [&](auto tag) {
@@ -140,9 +140,9 @@ void separable_block_backward(const Exec& exec, const SeparableBlockShape& s, DT
   const SeparableBlockPlan plan(s, dtype, SeparableBlockPass::backward);
   require_workspace(workspace, plan.workspace_bytes(), "separable_block_backward");
   WorkspaceCutter cutter(workspace);
-  float* room = cutter.take<float>(plan.weight_bytes);
-  float* partials = cutter.take<float>(static_cast<std::size_t>(plan.parts) * plan.partial_bytes);
-  char* slots = cutter.take<char>(0);
+  float* room = cutter.cut<float>(plan.weight_bytes);
+  float* partials = cutter.cut<float>(static_cast<std::size_t>(plan.parts) * plan.partial_bytes);
+  char* slots = cutter.cut<char>(0);
   const std::int64_t x_image = s.in_h * s.in_w * s.in_channels, y_image = s.out_h() * s.out_w() * s.out_channels;
   const std::int64_t code_image = s.batch > 0 ? separable_block_code_bytes(s) / s.batch : 0;
   const std::int64_t stride = static_cast<std::int64_t>(plan.partial_bytes / sizeof(float));

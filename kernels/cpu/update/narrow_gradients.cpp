@@ -1,4 +1,4 @@
-// Widening in place on the CPU: from a segment's end, so that no value is overwritten before it was read.
+// Widening in place on the CPU: from a span's end, so that no value is overwritten before it was read.
 #include "bantam/kernels/contracts/update/narrow_gradients.h"
 
 #include "bantam/kernels/contracts/update/update.h"
@@ -7,13 +7,13 @@
 namespace bantam::kernels::cpu {
 
 void widen_gradients(const Exec&, float* gradient, const NarrowGradients& narrow, DType dtype) {
-  float values[kSegmentGranule];
+  float values[kSpanGranule];
   for (std::int32_t r = 0; r < narrow.count; ++r) {
     const auto [begin, end] = narrow.ranges[r];
-    float* place = gradient + begin * kSegmentGranule;
-    for (std::int64_t granule = end - begin - 1; granule >= 0; --granule) {  // lies over halves of 2·granule and behind
-      widen(dtype, element(static_cast<const void*>(place), dtype, granule * kSegmentGranule), values, kSegmentGranule);
-      widen(values, place + granule * kSegmentGranule, kSegmentGranule);
+    float* place = gradient + begin * kSpanGranule;
+    for (std::int64_t granule = end - begin - 1; granule >= 0; --granule) {  // its place overlaps halves 2·granule on
+      widen(dtype, element(static_cast<const void*>(place), dtype, granule * kSpanGranule), values, kSpanGranule);
+      widen(values, place + granule * kSpanGranule, kSpanGranule);
     }
   }
 }

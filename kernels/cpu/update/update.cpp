@@ -27,7 +27,7 @@ constexpr std::int64_t kLanesOfSum = 8;
 /// order.
 double granule_sum(const float* g) {
   double lanes[kLanesOfSum] = {};
-  for (std::int64_t i = 0; i < kSegmentGranule; i += kLanesOfSum) {
+  for (std::int64_t i = 0; i < kSpanGranule; i += kLanesOfSum) {
 #pragma omp simd
     for (std::int64_t lane = 0; lane < kLanesOfSum; ++lane) {
       const double value = g[i + lane];
@@ -40,12 +40,12 @@ double granule_sum(const float* g) {
 }
 
 /// A granule's gradients where they lie, or made wide in `values` where they are narrow.
-const float* gradients_of(const UpdateArena& arena, std::int64_t granule, float (&values)[kSegmentGranule]) {
+const float* gradients_of(const UpdateArena& arena, std::int64_t granule, float (&values)[kSpanGranule]) {
   const std::int64_t begin = arena.narrow.begin_of(granule);
-  if (begin < 0) return arena.gradient + granule * kSegmentGranule;
-  const void* place = arena.gradient + begin * kSegmentGranule;
-  widen(arena.compute_dtype, element(place, arena.compute_dtype, (granule - begin) * kSegmentGranule), values,
-        kSegmentGranule);
+  if (begin < 0) return arena.gradient + granule * kSpanGranule;
+  const void* place = arena.gradient + begin * kSpanGranule;
+  widen(arena.compute_dtype, element(place, arena.compute_dtype, (granule - begin) * kSpanGranule), values,
+        kSpanGranule);
   return values;
 }
 
@@ -81,7 +81,7 @@ StepValues step_values(OptimizerKind kind, const UpdateGroup& group, const Updat
 void sgd_granule(const StepValues s, bool nesterov, float* w, const float* gradient, float* m) {
   const float own = nesterov ? 1.0f : 0.0f, momentum = nesterov ? s.beta1 : 1.0f;
 #pragma omp simd
-  for (std::int64_t i = 0; i < kSegmentGranule; ++i) {
+  for (std::int64_t i = 0; i < kSpanGranule; ++i) {
     const float g = gradient[i] * s.factor + s.decay * w[i];
     const float mi = s.beta1 * m[i] + g;
     m[i] = mi;
@@ -91,22 +91,22 @@ void sgd_granule(const StepValues s, bool nesterov, float* w, const float* gradi
 
 void plain_sgd_granule(const StepValues s, float* w, const float* gradient) {
 #pragma omp simd
-  for (std::int64_t i = 0; i < kSegmentGranule; ++i) w[i] -= s.lr * (gradient[i] * s.factor + s.decay * w[i]);
+  for (std::int64_t i = 0; i < kSpanGranule; ++i) w[i] -= s.lr * (gradient[i] * s.factor + s.decay * w[i]);
 }
 
 /// A granule's square roots in place. By hand: GCC keeps a call for errno in the loop, and so does not vectorise it.
 void square_roots(float* values) {
   std::int64_t i = 0;
 #if defined(__AVX__)
-  for (; i < kSegmentGranule; i += 8) _mm256_storeu_ps(values + i, _mm256_sqrt_ps(_mm256_loadu_ps(values + i)));
+  for (; i < kSpanGranule; i += 8) _mm256_storeu_ps(values + i, _mm256_sqrt_ps(_mm256_loadu_ps(values + i)));
 #endif
-  for (; i < kSegmentGranule; ++i) values[i] = std::sqrt(values[i]);
+  for (; i < kSpanGranule; ++i) values[i] = std::sqrt(values[i]);
 }
 
 void adam_granule(const StepValues s, float* w, const float* gradient, float* m, float* v) {
-  float root[kSegmentGranule];  // √v_hat
+  float root[kSpanGranule];  // √v_hat
 #pragma omp simd
-  for (std::int64_t i = 0; i < kSegmentGranule; ++i) {
+  for (std::int64_t i = 0; i < kSpanGranule; ++i) {
     const float g = gradient[i] * s.factor + s.decay * w[i];
     const float vi = s.beta2 * v[i] + (1.0f - s.beta2) * g * g;
     m[i] = s.beta1 * m[i] + (1.0f - s.beta1) * g;
@@ -115,7 +115,7 @@ void adam_granule(const StepValues s, float* w, const float* gradient, float* m,
   }
   square_roots(root);
 #pragma omp simd
-  for (std::int64_t i = 0; i < kSegmentGranule; ++i) {
+  for (std::int64_t i = 0; i < kSpanGranule; ++i) {
     // Where nothing ever came (padding) and epsilon is 0, 0/0 counts as 0.
     const float divisor = root[i] + s.epsilon;
     const float step = m[i] * s.correction1 / divisor;
@@ -124,9 +124,9 @@ void adam_granule(const StepValues s, float* w, const float* gradient, float* m,
 }
 
 void update_granule(OptimizerKind kind, const StepValues& s, const UpdateArena& arena, std::int64_t granule) {
-  const std::int64_t at = granule * kSegmentGranule;
+  const std::int64_t at = granule * kSpanGranule;
   float* w = arena.master + at;
-  float values[kSegmentGranule];
+  float values[kSpanGranule];
   const float* gradient = gradients_of(arena, granule, values);
   if (kind == OptimizerKind::adam || kind == OptimizerKind::adamw) {
     adam_granule(s, w, gradient, arena.moment1 + at, arena.moment2 + at);
@@ -139,18 +139,18 @@ void update_granule(OptimizerKind kind, const StepValues& s, const UpdateArena& 
 
 }  // namespace
 
-void begin_update(const Exec& exec, const UpdateArena& arena, const PendingSums& pending, UpdateControl* control,
+void begin_update(const Exec& exec, const UpdateArena& arena, const PartialSums& partial, UpdateControl* control,
                   Workspace workspace) {
-  (void)pending_granules(arena, pending);  // throws where one belongs elsewhere
-  add_up_parts(exec, pending);
+  (void)partial_sum_granules(arena, partial);  // throws where one belongs elsewhere
+  add_up_parts(exec, partial);
   double* partials = static_cast<double*>(workspace.data);
   const std::int64_t parts = gradient_sum_parts(arena.granules);
   parallel_parts(parts, exec.threads, [&](std::int64_t part) {
     const std::int64_t end = std::min(arena.granules, (part + 1) * kGranulesOfCpuPartial);
     double sum = 0;
-    float values[kSegmentGranule];
+    float values[kSpanGranule];
     for (std::int64_t granule = part * kGranulesOfCpuPartial; granule < end; ++granule) {
-      if (arena.segments[arena.segment_of_granule[granule]].frozen) continue;
+      if (arena.spans[arena.span_of_granule[granule]].frozen) continue;
       sum += granule_sum(gradients_of(arena, granule, values));
     }
     partials[part] = sum;
@@ -166,22 +166,22 @@ void apply_update(const Exec& exec, OptimizerKind kind, const UpdateArena& arena
   require_group_count(arena);
   const bool skip = control->found_nonfinite != 0;
   if (buffers.elements > 0)
-    std::copy_n(skip ? buffers.current : buffers.pending, buffers.elements, skip ? buffers.pending : buffers.current);
+    std::copy_n(skip ? buffers.current : buffers.next, buffers.elements, skip ? buffers.next : buffers.current);
   if (skip) return;
   parallel_ranges(arena.granules, kGranulesOfCpuPartial, exec.threads, [&](std::int64_t begin, std::int64_t end) {
     std::int32_t group = -1;
     StepValues values{};
     for (std::int64_t granule = begin; granule < end; ++granule) {
-      const UpdateSegment segment = arena.segments[arena.segment_of_granule[granule]];
-      if (segment.frozen) continue;
-      if (segment.group != group) {
-        group = segment.group;
+      const ArenaSpan span = arena.spans[arena.span_of_granule[granule]];
+      if (span.frozen) continue;
+      if (span.group != group) {
+        group = span.group;
         values = step_values(kind, arena.groups[group], *control);
       }
       update_granule(kind, values, arena, granule);
-      if (arena.compute == nullptr || !segment.compute_copy) continue;
-      const std::int64_t at = granule * kSegmentGranule;
-      narrow(arena.compute_dtype, arena.master + at, element(arena.compute, arena.compute_dtype, at), kSegmentGranule);
+      if (arena.compute == nullptr || !span.compute_copy) continue;
+      const std::int64_t at = granule * kSpanGranule;
+      narrow(arena.compute_dtype, arena.master + at, element(arena.compute, arena.compute_dtype, at), kSpanGranule);
     }
   });
 }

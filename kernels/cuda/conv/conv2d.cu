@@ -1,4 +1,4 @@
-// Convolutions on a GPU: matrix products for 1×1, own kernels for images, else cuDNN, else patches and matrix products.
+// Convolutions on a GPU: GEMMs for 1×1, own kernels for images, else cuDNN, else patches and GEMMs.
 #include <algorithm>
 
 #include "bantam/kernels/contracts/conv/conv2d.h"
@@ -31,7 +31,7 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-/// (groups, out, taps, in) to (groups, taps, out, in): weights as the matrix that takes patches of dy to dx.
+/// (groups, out, taps, in) to (groups, taps, out, in): weights as the matrix that maps patches of dy to dx.
 template <class T>
 __global__ void __launch_bounds__(kThreads)
     turn_weights(const T* __restrict__ from, T* __restrict__ to, std::int64_t out, std::int64_t taps, std::int64_t in,
@@ -44,8 +44,8 @@ __global__ void __launch_bounds__(kThreads)
 }
 
 /// A workspace cut as the rule says.
-struct Pieces {
-  Pieces(const Conv2dShape& shape, DType dtype, Conv2dPass pass, Workspace workspace)
+struct Scratch {
+  Scratch(const Conv2dShape& shape, DType dtype, Conv2dPass pass, Workspace workspace)
       : rule(conv2d_workspace_rule(shape, dtype, pass)) {
     check_conv2d_type(dtype);
     require_workspace(workspace, rule.total(), "conv2d");
@@ -91,17 +91,17 @@ void* offset(void* data, std::int64_t elements, DType dtype) {
 /// them.
 template <class Body>
 void for_each_chunk(const Exec& exec, const Conv2dShape& s, DType dtype, bool backward, const void* from,
-                    const Pieces& pieces, Body&& body) {
+                    const Scratch& scratch, Body&& body) {
   const std::int64_t size = static_cast<std::int64_t>(size_of(dtype));
   const std::int64_t total = backward ? s.batch * s.in_h * s.in_w : s.batch * s.out_h() * s.out_w();
   const std::int64_t length = s.kernel_h * s.kernel_w * (backward ? s.out_channels : s.in_channels) / s.groups;
   const std::int64_t chunk =
-      std::max<std::int64_t>(1, static_cast<std::int64_t>(pieces.rule.patches_bytes) / (length * size));
+      std::max<std::int64_t>(1, static_cast<std::int64_t>(scratch.rule.patches_bytes) / (length * size));
   for (std::int64_t group = 0; group < s.groups; ++group) {
     const PatchGeometry geometry = patch_geometry(s, backward, group);
     for (std::int64_t first = 0; first < total; first += chunk) {
       const std::int64_t pixels = std::min(chunk, total - first);
-      launch_gather_patches(exec, from, pieces.patches, geometry, first, pixels, size);
+      launch_gather_patches(exec, from, scratch.patches, geometry, first, pixels, size);
       body(group, first, pixels, length);
     }
   }
@@ -109,9 +109,9 @@ void for_each_chunk(const Exec& exec, const Conv2dShape& s, DType dtype, bool ba
 
 /// y chunk = patches of x · wᵀ.
 void patches_forward(const Exec& exec, const Conv2dShape& s, DType dtype, const void* x, const void* w, void* y,
-                     const Pieces& pieces) {
+                     const Scratch& scratch) {
   const std::int64_t out = s.out_channels / s.groups;
-  for_each_chunk(exec, s, dtype, false, x, pieces,
+  for_each_chunk(exec, s, dtype, false, x, scratch,
                  [&](std::int64_t group, std::int64_t first, std::int64_t pixels, std::int64_t length) {
                    const GemmProblem problem{.m = pixels,
                                              .n = out,
@@ -122,25 +122,25 @@ void patches_forward(const Exec& exec, const Conv2dShape& s, DType dtype, const 
                                              .c_stride = s.out_channels,
                                              .dtype = dtype,
                                              .out_dtype = dtype,
-                                             .workspace_limit = pieces.matmul.bytes};
+                                             .workspace_limit = scratch.matmul.bytes};
                    gemm(exec, problem,
-                        {pieces.patches, offset(w, group * out * length, dtype),
+                        {scratch.patches, offset(w, group * out * length, dtype),
                          offset(y, first * s.out_channels + group * out, dtype), false},
-                        pieces.matmul);
+                        scratch.matmul);
                  });
 }
 
 /// dx chunk = patches of dy · turned weights: a gather, so each dx is one float32 sum, rounded once.
 void patches_grad_input(const Exec& exec, const Conv2dShape& s, DType dtype, const void* dy, const void* w, void* dx,
-                        const Pieces& pieces) {
+                        const Scratch& scratch) {
   const std::int64_t in = s.in_channels / s.groups, out = s.out_channels / s.groups;
   dispatch_floating(dtype, [&](auto tag) {
     using T = typename decltype(tag)::type;
     turn_weights<<<blocks_for(s.w_elements()), kThreads, 0, stream_of(exec)>>>(
-        static_cast<const T*>(w), static_cast<T*>(pieces.weights), out, s.kernel_h * s.kernel_w, in, s.w_elements());
+        static_cast<const T*>(w), static_cast<T*>(scratch.weights), out, s.kernel_h * s.kernel_w, in, s.w_elements());
     check_launch("turn_weights");
   });
-  for_each_chunk(exec, s, dtype, true, dy, pieces,
+  for_each_chunk(exec, s, dtype, true, dy, scratch,
                  [&](std::int64_t group, std::int64_t first, std::int64_t pixels, std::int64_t length) {
                    const GemmProblem problem{.m = pixels,
                                              .n = in,
@@ -150,19 +150,19 @@ void patches_grad_input(const Exec& exec, const Conv2dShape& s, DType dtype, con
                                              .c_stride = s.in_channels,
                                              .dtype = dtype,
                                              .out_dtype = dtype,
-                                             .workspace_limit = pieces.matmul.bytes};
+                                             .workspace_limit = scratch.matmul.bytes};
                    gemm(exec, problem,
-                        {pieces.patches, offset(pieces.weights, group * length * in, dtype),
+                        {scratch.patches, offset(scratch.weights, group * length * in, dtype),
                          offset(dx, first * s.in_channels + group * in, dtype), false},
-                        pieces.matmul);
+                        scratch.matmul);
                  });
 }
 
 /// dw += dyᵀ · patches of x, chunk after chunk in float32.
 void patches_grad_weight(const Exec& exec, const Conv2dShape& s, DType dtype, const void* x, const void* dy, float* dw,
-                         bool accumulate, const Pieces& pieces) {
+                         bool accumulate, const Scratch& scratch) {
   const std::int64_t out = s.out_channels / s.groups;
-  for_each_chunk(exec, s, dtype, false, x, pieces,
+  for_each_chunk(exec, s, dtype, false, x, scratch,
                  [&](std::int64_t group, std::int64_t first, std::int64_t pixels, std::int64_t length) {
                    const GemmProblem problem{.m = out,
                                              .n = length,
@@ -173,11 +173,11 @@ void patches_grad_weight(const Exec& exec, const Conv2dShape& s, DType dtype, co
                                              .c_stride = length,
                                              .dtype = dtype,
                                              .out_dtype = DType::float32,
-                                             .workspace_limit = pieces.matmul.bytes};
+                                             .workspace_limit = scratch.matmul.bytes};
                    gemm(exec, problem,
-                        {offset(dy, first * s.out_channels + group * out, dtype), pieces.patches,
+                        {offset(dy, first * s.out_channels + group * out, dtype), scratch.patches,
                          dw + group * out * length, accumulate || first > 0},
-                        pieces.matmul);
+                        scratch.matmul);
                  });
 }
 
@@ -191,10 +191,10 @@ void add_gradient(const Exec& exec, DType dtype, const void* from, float* dw, st
 }
 
 bool try_cudnn(const Exec& exec, const Conv2dShape& shape, DType dtype, Conv2dPass pass, std::array<const void*, 2> in,
-               void* out, const Pieces& pieces) {
+               void* out, const Scratch& scratch) {
   Cudnn* cudnn = Libraries::of(exec).cudnn();
   return cudnn != nullptr &&
-         cudnn->convolve(shape, dtype, pass, in, out, {pieces.patches, pieces.rule.patches_bytes}, stream_of(exec));
+         cudnn->convolve(shape, dtype, pass, in, out, {scratch.patches, scratch.rule.patches_bytes}, stream_of(exec));
 }
 
 bool is_empty(const Conv2dShape& s) { return s.x_elements() == 0 || s.y_elements() == 0; }
@@ -208,10 +208,10 @@ void conv2d_forward(const Exec& exec, const Conv2dShape& shape, DType dtype, con
     return;
   }
   if (is_empty(shape)) return;
-  const Pieces pieces(shape, dtype, Conv2dPass::forward, workspace);
+  const Scratch scratch(shape, dtype, Conv2dPass::forward, workspace);
   if (is_image_convolution(shape, dtype) && image_conv2d_forward(exec, shape, dtype, x, w, y)) return;
-  if (try_cudnn(exec, shape, dtype, Conv2dPass::forward, {x, w}, y, pieces)) return;
-  patches_forward(exec, shape, dtype, x, w, y, pieces);
+  if (try_cudnn(exec, shape, dtype, Conv2dPass::forward, {x, w}, y, scratch)) return;
+  patches_forward(exec, shape, dtype, x, w, y, scratch);
 }
 
 void conv2d_grad_input(const Exec& exec, const Conv2dShape& shape, DType dtype, const void* dy, const void* w, void* dx,
@@ -222,9 +222,9 @@ void conv2d_grad_input(const Exec& exec, const Conv2dShape& shape, DType dtype, 
     return;
   }
   if (is_empty(shape)) return;
-  const Pieces pieces(shape, dtype, Conv2dPass::grad_input, workspace);
-  if (try_cudnn(exec, shape, dtype, Conv2dPass::grad_input, {dy, w}, dx, pieces)) return;
-  patches_grad_input(exec, shape, dtype, dy, w, dx, pieces);
+  const Scratch scratch(shape, dtype, Conv2dPass::grad_input, workspace);
+  if (try_cudnn(exec, shape, dtype, Conv2dPass::grad_input, {dy, w}, dx, scratch)) return;
+  patches_grad_input(exec, shape, dtype, dy, w, dx, scratch);
 }
 
 void conv2d_grad_weight(const Exec& exec, const Conv2dShape& shape, DType dtype, const void* x, const void* dy,
@@ -238,18 +238,18 @@ void conv2d_grad_weight(const Exec& exec, const Conv2dShape& shape, DType dtype,
     if (!to.accumulate) zero_bytes(to.dw, static_cast<std::size_t>(shape.w_elements()) * sizeof(float), exec.stream);
     return;
   }
-  const Pieces pieces(shape, dtype, Conv2dPass::grad_weight, workspace);
+  const Scratch scratch(shape, dtype, Conv2dPass::grad_weight, workspace);
   if (is_image_convolution(shape, dtype) &&
-      image_conv2d_grad_weight(exec, shape, dtype, x, dy, to.dw, to.accumulate, static_cast<float*>(pieces.patches))) {
+      image_conv2d_grad_weight(exec, shape, dtype, x, dy, to.dw, to.accumulate, static_cast<float*>(scratch.patches))) {
     return;
   }
-  // cuDNN stores and does not add in the type of x: what it gives goes through workspace unless it can be stored at
+  // cuDNN stores and does not add in the type of x: its result goes through workspace unless it can be stored at
   // once, or may stay narrow.
   const bool stays_narrow = to.narrow != nullptr && !to.accumulate && is_half(dtype);
   const bool direct = stays_narrow || (dtype == DType::float32 && !to.accumulate);
-  void* result = direct ? static_cast<void*>(to.dw) : pieces.weights;
-  if (!try_cudnn(exec, shape, dtype, Conv2dPass::grad_weight, {x, dy}, result, pieces)) {
-    patches_grad_weight(exec, shape, dtype, x, dy, to.dw, to.accumulate, pieces);
+  void* result = direct ? static_cast<void*>(to.dw) : scratch.weights;
+  if (!try_cudnn(exec, shape, dtype, Conv2dPass::grad_weight, {x, dy}, result, scratch)) {
+    patches_grad_weight(exec, shape, dtype, x, dy, to.dw, to.accumulate, scratch);
   } else if (!direct) {
     add_gradient(exec, dtype, result, to.dw, shape.w_elements(), to.accumulate);
   } else if (stays_narrow) {

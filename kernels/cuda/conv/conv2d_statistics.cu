@@ -1,5 +1,5 @@
-// Convolutions with statistics on a GPU: taken by the kernel that writes the output where there is one that can, else
-// in a pass behind it.
+// Convolutions with statistics on a GPU: computed by the kernel that writes the output where that supports it, else in
+// a pass after it.
 #include "bantam/kernels/contracts/conv/conv2d_statistics.h"
 #include "bantam/kernels/cuda/conv/small_channels.h"
 #include "bantam/kernels/cuda/pointwise/pointwise_products.h"
@@ -11,7 +11,7 @@
 namespace bantam::kernels::cuda {
 namespace {
 
-/// An image convolution whose blocks take moments of what they write.
+/// An image convolution whose blocks compute moments of their output.
 bool image_statistics(const Exec& exec, const Conv2dShape& shape, DType dtype, const void* x, const void* w, void* y,
                       const StatisticsOutput& statistics, Workspace workspace) {
   if (!is_image_convolution(shape, dtype)) return false;

@@ -1,4 +1,4 @@
-// Patches of images on a GPU as rows of a matrix, so that any convolution becomes matrix products. Values are moved,
+// Patches of images on a GPU as rows of a matrix, so that any convolution becomes GEMMs. Values are moved,
 // not changed.
 #pragma once
 

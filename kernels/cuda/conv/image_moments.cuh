@@ -1,4 +1,4 @@
-// The moments of what a thread block of an image convolution writes, tile by tile, for the batch norm behind it.
+// The moments of the output of a thread block of an image convolution, tile by tile, for the batch norm that reads it.
 #pragma once
 
 #include "bantam/kernels/cuda/conv/image_tile.cuh"
@@ -74,7 +74,7 @@ struct ImageMoments {
   }
 };
 
-/// Takes the place of ImageMoments where nobody asks for them.
+/// Replaces ImageMoments where no norm reads the output.
 struct NoMoments {};
 
 }  // namespace bantam::kernels::cuda

@@ -35,11 +35,11 @@ struct ImageConvolution {
         tile_h((kTileEdge - 1) * stride_h + kernel_h),
         tile_w(((kTileEdge - 1) * stride_w + kernel_w + 2) / 2 * 2),  // even, with room for a tap past the last
         second(stride_w % 2 == 0 ? 0 : (tile_h * tile_w * kPixelBytes + 127) / 128 * 128 + 64),
-        row_pieces((tile_w * channels * 2 + 14 + 15) / 16),
+        row_chunks((tile_w * channels * 2 + 14 + 15) / 16),
         tiles(static_cast<int>(image_tiles(s))),
         x_bytes(s.x_elements() * 2),
         by_tile_w(tile_w),
-        by_row_pieces(row_pieces),
+        by_row_chunks(row_chunks),
         by_tiles_across((out_w + kTileEdge - 1) / kTileEdge),
         by_tiles_down((out_h + kTileEdge - 1) / kTileEdge) {}
 
@@ -47,13 +47,13 @@ struct ImageConvolution {
   int kernel_h, kernel_w, stride_h, stride_w, pad_top, pad_left;
   int tile_h, tile_w;  ///< pixels of the input that a tile of outputs reads
   int second;          ///< byte offset of the second copy, half a row of banks past a multiple of all; 0: there is none
-  int row_pieces;      ///< pieces of 16 bytes of memory that a row of the tile may lie in
+  int row_chunks;      ///< chunks of 16 bytes of memory that a row of the tile may lie in
   int tiles;
   std::int64_t x_bytes;
-  FastDivide by_tile_w, by_row_pieces, by_tiles_across, by_tiles_down;
+  FastDivide by_tile_w, by_row_chunks, by_tiles_across, by_tiles_down;
 
   __host__ __device__ int tile_bytes() const { return second + (tile_h * tile_w * kPixelBytes + 15) / 16 * 16; }
-  int row_bytes() const { return (tile_h * row_pieces + 1) * 16; }  // a word past the last row may be read
+  int row_bytes() const { return (tile_h * row_chunks + 1) * 16; }  // a word past the last row may be read
   __host__ __device__ int pairs() const { return kernel_h * ((kernel_w + 1) / 2); }
 };
 
@@ -100,7 +100,7 @@ struct RowValues {
   int step;
 };
 
-/// Begins the copy of the memory that the rows of a tile lie in to `to` (tile_h, row_pieces of 16 bytes): a row's first
+/// Begins the copy of the memory that the rows of a tile lie in to `to` (tile_h, row_chunks of 16 bytes): a row's first
 /// value is among the first 8 there. Rows outside the image are left as they are. All threads.
 template <class T>
 __device__ inline void copy_image_rows(const T* __restrict__ x, const ImageConvolution& g, TilePlace place,
@@ -108,8 +108,8 @@ __device__ inline void copy_image_rows(const T* __restrict__ x, const ImageConvo
   const int top = place.row * g.stride_h - g.pad_top;
   const RowValues values(g, place);
   const char* const bytes = reinterpret_cast<const char*>(x);
-  for (int i = threadIdx.x; i < g.tile_h * g.row_pieces; i += kImageThreads) {
-    const Divided at = g.by_row_pieces.divide(static_cast<std::uint32_t>(i));
+  for (int i = threadIdx.x; i < g.tile_h * g.row_chunks; i += kImageThreads) {
+    const Divided at = g.by_row_chunks.divide(static_cast<std::uint32_t>(i));
     const int row = static_cast<int>(at.quotient);
     if (static_cast<unsigned>(top + row) >= static_cast<unsigned>(g.in_h)) continue;
     const std::int64_t value = values.first + row * static_cast<std::int64_t>(values.step);
@@ -134,7 +134,7 @@ __device__ inline void spread_image_tile(const std::uint32_t* rows, const ImageC
     const bool inside = static_cast<unsigned>(top + row) < static_cast<unsigned>(g.in_h) &&
                         static_cast<unsigned>(left + column) < static_cast<unsigned>(g.in_w);
     const int value = ((first + row * values.step) & 7) + column * g.channels;
-    const std::uint32_t* word = rows + row * g.row_pieces * 4 + value / 2;
+    const std::uint32_t* word = rows + row * g.row_chunks * 4 + value / 2;
     const int shift = value % 2 * 16;
     const std::uint64_t low = __funnelshift_r(word[0], word[1], shift);
     const std::uint64_t high = __funnelshift_r(word[1], g.channels == 4 ? word[2] : 0, shift);

@@ -49,8 +49,8 @@ __device__ Pack<T, 8> pixel_of(const float (&sums)[kColumnTiles][4], int half, i
   return pixel;
 }
 
-/// blockIdx.y: a group of 8·kColumnTiles output channels. Blocks take tiles in turn. kStatistics: block x gives part x
-/// of y's moments.
+/// blockIdx.y: a group of 8·kColumnTiles output channels. Blocks alternate over the tiles. kStatistics: block x writes
+/// part x of y's moments.
 template <class T, int kColumnTiles, bool kStatistics>
 __global__ void __launch_bounds__(kImageThreads, kBlocksPerMultiprocessor)
     image_forward(const T* __restrict__ x, const T* __restrict__ w, T* __restrict__ y, const ImageConvolution g,

@@ -14,7 +14,7 @@ constexpr int kStagePixels = kStageRows * kTileEdge;
 constexpr int kStagesPerTile = kTileEdge / kStageRows;
 constexpr int kChunkBytes = 16;  // 8 channels of dy
 
-/// Where 8 channels of a pixel of dy lie in shared memory: rows of kChunks pieces, exchanged so that the same piece of
+/// Where 8 channels of a pixel of dy lie in shared memory: rows of kChunks chunks, exchanged so that the same chunk of
 /// 8 neighbouring pixels lies in all banks.
 template <int kChunks>
 __device__ int chunk_offset(int pixel, int chunk) {
@@ -23,7 +23,7 @@ __device__ int chunk_offset(int pixel, int chunk) {
 }
 
 /// Begins the copy of rows of a tile's dy (64 pixels, 8·kChunks channels), zeros outside the output and its channels. A
-/// thread copies the same piece of the same column in several rows.
+/// thread copies the same chunk of the same column in several rows.
 template <int kChunks, class T>
 __device__ void copy_dy(const T* __restrict__ dy, const ImageConvolution& g, TilePlace place, int first_row,
                         int first_channel, std::uint32_t to) {
@@ -135,7 +135,7 @@ void launch(const Exec& exec, const ImageConvolution& g, unsigned parts, const v
   check_launch("image_grad_weight");
 }
 
-/// Pairs for each warp: 2 for 3 x 3 kernels, 4 for 5 x 5, 7 for 7 x 7; what lies between takes the next.
+/// Pairs for each warp: 2 for 3 x 3 kernels, 4 for 5 x 5, 7 for 7 x 7; sizes between use the next.
 template <class T, int kRowTiles>
 void launch_pairs(const Exec& exec, const ImageConvolution& g, unsigned parts, const void* x, const void* dy,
                   float* partials) {

@@ -43,8 +43,8 @@ struct StripRows {
   }
   /// Whether the next row is one of the image's.
   __device__ bool exists() const { return row >= 0 && row < end_row; }
-  /// The row that came; sends for the one behind it.
-  __device__ void take(const Values& of, float (&values)[kData][N]) {
+  /// Copies out the row that has arrived, and starts loading the next.
+  __device__ void load(const Values& of, float (&values)[kData][N]) {
     of.floats(next, here, values);
     skip();
   }
@@ -97,7 +97,7 @@ __device__ inline void convolve_strip(Rows& rows, const Values& of, const float 
         if (k >= steps + 2) break;
         set_zero(sum[i]);
         if (rows.exists()) {
-          rows.take(of, data);
+          rows.load(of, data);
           add_tap_row<1>(data, taps, 0, sum[i]);
           add_tap_row<1>(data, taps, 1, sum[(i + 2) % 3]);
           add_tap_row<1>(data, taps, 2, sum[(i + 1) % 3]);
@@ -116,7 +116,7 @@ __device__ inline void convolve_strip(Rows& rows, const Values& of, const float 
         if (k > steps) break;
         set_zero(sum[i]);
         if (rows.exists()) {
-          rows.take(of, data);
+          rows.load(of, data);
           add_tap_row<2>(data, taps, 0, sum[i]);
           add_tap_row<2>(data, taps, 2, sum[1 - i]);
         } else {
@@ -125,7 +125,7 @@ __device__ inline void convolve_strip(Rows& rows, const Values& of, const float 
         if (k > 0) emit(sum[1 - i]);
         if (k == steps) break;
         if (rows.exists()) {
-          rows.take(of, data);
+          rows.load(of, data);
           add_tap_row<2>(data, taps, 1, sum[i]);
         } else {
           rows.skip();

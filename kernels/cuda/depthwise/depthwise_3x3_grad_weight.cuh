@@ -114,7 +114,7 @@ __device__ inline void sum_over_strips(float (&sums)[kValues], Write&& write) {
 }
 
 /// Adds kSums sums of N channels a thread over a block of strips, and puts them into partials (parts, kSums, channels),
-/// or with one part hands them to write(sum·channels + c, value). `block`: the part and the column of blocks.
+/// or with one part passes them to write(sum·channels + c, value). `block`: the part and the column of blocks.
 template <int kSums, int N, class Write>
 __device__ inline void put_strip_sums(float (&sums)[kSums * N], const Divided& block, const StripGrid& grid,
                                       int channels, float* partials, const Write& write) {
@@ -149,7 +149,7 @@ __global__ void __launch_bounds__(kStripThreads, kStride == 1 ? 3 : 4)
 
 inline constexpr int kAddPartsRows = 32;
 
-/// write(i, Σ over parts of partials[part, i]): 32 neighbouring sums a block, 32 threads each take every 32nd part.
+/// write(i, Σ over parts of partials[part, i]): 32 neighbouring sums a block, 32 threads each add every 32nd part.
 template <class Write>
 __global__ void __launch_bounds__(32 * kAddPartsRows)
     add_strip_parts_kernel(const float* partials, int parts, std::int64_t count, Write write) {

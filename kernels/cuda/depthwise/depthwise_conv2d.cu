@@ -117,8 +117,8 @@ void strips_forward(const Exec& exec, const DepthwiseConv2dShape& s, DType dtype
   });
 }
 
-/// The convolution of dy that gives dx at stride 1: with the kernel turned around, padded by 2 - pad (negative padding
-/// crops).
+/// The convolution of dy that computes dx at stride 1: with the kernel turned around, padded by 2 - pad (negative
+/// padding crops).
 DepthwiseConv2dShape turned(const DepthwiseConv2dShape& s) {
   DepthwiseConv2dShape t = s;
   t.in_h = s.out_h();

@@ -101,7 +101,7 @@ struct RawRow {
 };
 
 /// Asks the L2 cache for positions [kFirst, kFirst + kCount) of a row, where their bit of `inside` is set: what a
-/// thread loads next is then near, whatever its registers leave room for.
+/// thread loads next is then in the cache, even if its registers have no room for it yet.
 template <int kFirst, int kCount, class T>
 __device__ inline void prefetch_row(const T* from, unsigned inside, int channels) {
 #pragma unroll
@@ -159,7 +159,7 @@ struct StripGrid {
   std::uint32_t columns;
 };
 
-/// A grid of `tasks` tasks, or of blocks that take `tasks_each` of them in turn.
+/// A grid of `tasks` tasks, or of blocks that run `tasks_each` of them in turn.
 inline StripGrid strip_grid(std::int64_t packs, std::int64_t tasks, std::int64_t tasks_each = 0) {
   const std::int64_t lanes = strip_lanes(packs), at_once = kStripThreads / lanes;
   const unsigned columns = blocks_for(packs, lanes);

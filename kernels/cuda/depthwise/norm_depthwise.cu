@@ -1,4 +1,4 @@
-// Depthwise convolution between batch norms on CUDA: one pass over strips each way, ordered sums behind it, and the
+// Depthwise convolution between batch norms on CUDA: one pass over strips each way, ordered sums after it, and the
 // first norm's own input gradient.
 #include "bantam/kernels/contracts/depthwise/norm_depthwise.h"
 #include "bantam/kernels/cuda/depthwise/norm_depthwise_backward.cuh"
@@ -12,9 +12,9 @@
 namespace bantam::kernels::cuda {
 namespace {
 
-void check_shape(const DepthwiseConv2dShape& s, const NormOperand& x, ActivationFunction behind) {
-  if (!norm_depthwise_takes(s, x.affine.activation, behind))
-    throw ShapeError("norm_depthwise: a shape or an activation that its kernels do not take");
+void check_shape(const DepthwiseConv2dShape& s, const NormOperand& x, ActivationFunction after) {
+  if (!norm_depthwise_supports(s, x.affine.activation, after))
+    throw ShapeError("norm_depthwise: a shape or an activation that its kernels do not support");
 }
 
 /// Channels of a block that merges parts' moments, and the threads that share a channel's.
@@ -77,13 +77,13 @@ __global__ void __launch_bounds__(kMomentChannels* kMomentThreads)
   if (lane == 0) finish(channel, finish.begin(channel), 0.0f, {count, {base + apart}, {m2 > 0 ? m2 : 0}});
 }
 
-/// Takes backward's eleven sums a channel: the weights' to their place, the first norm's to `totals` (2, channels); and
-/// hands out the second norm's, which are there.
+/// Writes backward's eleven sums a channel: the weights' to their place, the first norm's to `totals` (2, channels);
+/// and the second norm's, which are already known.
 struct FinishBackward {
   NormDepthwiseGradients to;
   const float* inv_std;       ///< of the norm before
   float* totals;              ///< Σ dz, Σ dz·x̂ of the norm before
-  const float* after_totals;  ///< of the norm behind
+  const float* after_totals;  ///< of the norm after
   std::int64_t channels;
 
   __device__ static void put(float* at, float value, bool accumulate) {
@@ -164,13 +164,13 @@ void norm_depthwise_backward(const Exec& exec, const DepthwiseConv2dShape& s, DT
   if (s.y_elements() <= 0) return;
   require_workspace(workspace, norm_depthwise_workspace_bytes(s, dtype, DeviceKind::cuda), "norm_depthwise_backward");
   WorkspaceCutter cutter(workspace);
-  float* const totals = cutter.take<float>(static_cast<std::size_t>(4 * s.channels) * sizeof(float));
+  float* const totals = cutter.cut<float>(static_cast<std::size_t>(4 * s.channels) * sizeof(float));
   float* const after_totals = totals + 2 * s.channels;
-  float* const rest = cutter.take<float>(0);
-  const BatchNormShape behind = norm_behind(s);
-  batch_norm_backward_training(exec, behind, dtype, in.y, in.dy,
+  float* const rest = cutter.cut<float>(0);
+  const BatchNormShape after = norm_after(s);
+  batch_norm_backward_training(exec, after, dtype, in.y, in.dy,
                                {.dscale = after_totals + s.channels, .dshift = after_totals},
-                               {rest, batch_norm_workspace_bytes(behind, dtype, DeviceKind::cuda)});
+                               {rest, batch_norm_workspace_bytes(after, dtype, DeviceKind::cuda)});
   const FinishBackward finish{gradients, in.x.inv_std, gradients.totals != nullptr ? gradients.totals : totals,
                               after_totals, s.channels};
   dispatch_floating(dtype, [&](auto tag) {
@@ -185,7 +185,7 @@ void norm_depthwise_backward(const Exec& exec, const DepthwiseConv2dShape& s, DT
                                        .before_clamp = Clamp::of(in.x.affine.activation),
                                        .after_clamp = Clamp::of(in.y.affine.activation),
                                        .after_totals = after_totals,
-                                       .per_row = 1.0f / static_cast<float>(behind.rows)};
+                                       .per_row = 1.0f / static_cast<float>(after.rows)};
     launch_backward(exec, s, operands, rest, finish);
   });
 }

@@ -10,8 +10,8 @@
 
 namespace bantam::kernels::cuda {
 
-/// The gradient of a norm's input from the gradient behind its clamp: factor·dz + slope·(v - mean) + constant, with the
-/// norm's own sums known.
+/// The gradient of a norm's input from the gradient of its clamp's output: factor·dz + slope·(v - mean) + constant,
+/// with the norm's own sums known.
 template <int N>
 struct NormGradient {
   Affine<N> norm;
@@ -34,8 +34,8 @@ struct NormGradient {
   }
 };
 
-/// What the pass reads and writes: `y` is the convolution's result, `dy` the gradient behind its norm and clamp, `dx`
-/// gets dz, the gradient behind the norm before and in front of its clamp.
+/// What the pass reads and writes: `y` is the convolution's result, `dy` the gradient of the output of the norm and
+/// clamp after it; `dx` receives dz, the gradient of the output of the norm before it, before its clamp.
 template <class T>
 struct BackwardOperands {
   const T* x;
@@ -66,7 +66,7 @@ struct GradientRows {
     next_y.load(y, here, channels);
     next_dy.load(dy, here, channels);
   }
-  __device__ void take(const NormGradient<N>& of, float (&values)[kData][N]) {
+  __device__ void load(const NormGradient<N>& of, float (&values)[kData][N]) {
 #pragma unroll
     for (int i = 0; i < kData; ++i) {
       float v[N];
@@ -102,7 +102,7 @@ __device__ inline GradientRows<T, N, kData> gradient_rows(const BackwardOperands
           .next_dy = {}};
 }
 
-/// A thread's side of x: reads its rows, makes what the convolution saw, and writes dz.
+/// A thread's side of x: reads its rows, computes the convolution's input, and writes dz.
 template <class T, int N, int kColumns>
 struct InputRows {
   const T* x;
@@ -128,8 +128,9 @@ struct InputRows {
   }
   __device__ bool exists() const { return row >= 0 && row < end_row; }
   __device__ void fetch() { next.load(x, exists() ? inside : 0u, channels); }
-  /// Makes `raw` and `seen` of the row that came, and sends for the one behind; false where the image has no such row.
-  __device__ bool take(const Affine<N>& norm, Clamp f) {
+  /// Computes `raw` and `seen` from the row that has arrived, and starts loading the next; false where the image has no
+  /// such row.
+  __device__ bool load(const Affine<N>& norm, Clamp f) {
     const bool here = exists();
     next.floats(raw);
 #pragma unroll
@@ -143,9 +144,9 @@ struct InputRows {
     fetch();
     return here;
   }
-  /// Writes dz of the row that was taken, and adds its terms to the norm's two sums.
-  __device__ void give(float (&gradient)[kColumns][N], const Affine<N>& norm, Clamp f,
-                       float (&sums)[kBackwardSums * N]) {
+  /// Writes dz of the loaded row, and adds its terms to the norm's two sums.
+  __device__ void write(float (&gradient)[kColumns][N], const Affine<N>& norm, Clamp f,
+                        float (&sums)[kBackwardSums * N]) {
     clear_outside(inside, gradient);
 #pragma unroll
     for (int t = 0; t < kColumns; ++t) {
@@ -184,15 +185,15 @@ __device__ inline void backward_stride_1(const BackwardOperands<T>& o, const Str
   InputRows<T, N, kColumns> in(o, g, task, task.first_row, task.first_column, task.end_row, c);
   float gradient[3][kData][N];
   gradients.fetch();
-  gradients.take(of, gradient[0]);
-  gradients.take(of, gradient[1]);
+  gradients.load(of, gradient[0]);
+  gradients.load(of, gradient[1]);
   const int steps = task.end_row - task.first_row;
   for (int k0 = 0; k0 < steps; k0 += 3) {
 #pragma unroll
     for (int i = 0; i < 3; ++i) {
       if (k0 + i >= steps) break;
-      gradients.take(of, gradient[(i + 2) % 3]);
-      in.take(norm, o.before_clamp);
+      gradients.load(of, gradient[(i + 2) % 3]);
+      in.load(norm, o.before_clamp);
       float out[kColumns][N];
       set_zero(out);
 #pragma unroll
@@ -202,7 +203,7 @@ __device__ inline void backward_stride_1(const BackwardOperands<T>& o, const Str
 #pragma unroll
           for (int t = 0; t < kColumns; ++t)
             add_tap<N>(3 * kh + kw, gradient[(i + 2 - kh + 3) % 3][t + 2 - kw], in.seen[t], taps, out[t], sums);
-      in.give(out, norm, o.before_clamp, sums);
+      in.write(out, norm, o.before_clamp, sums);
       in.next_row();
     }
   }
@@ -220,16 +221,16 @@ __device__ inline void backward_stride_2(const BackwardOperands<T>& o, const Str
                                  2 * task.end_row - g.pad_top, c);
   float gradient[2][kData][N];
   gradients.fetch();
-  gradients.take(of, gradient[1]);
+  gradients.load(of, gradient[1]);
   const int steps = task.end_row - task.first_row;
   for (int k0 = 0; k0 < steps; k0 += 2) {
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
       if (k0 + i >= steps) break;
-      gradients.take(of, gradient[i]);
+      gradients.load(of, gradient[i]);
 #pragma unroll
       for (int odd = 0; odd < 2; ++odd) {
-        if (in.take(norm, o.before_clamp)) {
+        if (in.load(norm, o.before_clamp)) {
           float out[kPositions][N];
           set_zero(out);
 #pragma unroll
@@ -240,7 +241,7 @@ __device__ inline void backward_stride_2(const BackwardOperands<T>& o, const Str
               for (int kw = t % 2; kw < 3; kw += 2)
                 add_tap<N>(3 * kh + kw, gradient[kh == 2 ? 1 - i : i][t / 2 + (kw == 2 ? 0 : 1)], in.seen[t], taps,
                            out[t], sums);
-          in.give(out, norm, o.before_clamp, sums);
+          in.write(out, norm, o.before_clamp, sums);
         }
         in.next_row();
       }

@@ -1,4 +1,5 @@
-// 3x3 depthwise convolution on CUDA that normalises and clamps what it reads, and takes the moments of what it writes.
+// 3x3 depthwise convolution on CUDA that normalises and clamps its input as it reads, and computes the moments of its
+// output.
 #pragma once
 
 #include "bantam/kernels/cuda/depthwise/depthwise_3x3.cuh"

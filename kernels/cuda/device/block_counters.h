@@ -1,4 +1,4 @@
-// BlockCounters: zeroed counters on a device, by which the last block of a kernel knows that it is the last.
+// BlockCounters: zeroed counters on a device, by which the last block of a kernel detects that it is the last.
 #pragma once
 
 #include <cstddef>
@@ -12,7 +12,7 @@
 namespace bantam::kernels::cuda {
 
 /// A page of counters for each stream: kernels of one stream run one after another and may share it, those of two
-/// streams may not. Every kernel leaves the counters it used at 0 (atomicInc wraps around), so that nothing is set
+/// streams may not. Every kernel resets the counters it used to 0 (atomicInc wraps around), so that nothing is set
 /// between kernels. Thread-safe.
 class BlockCounters {
  public:
@@ -23,8 +23,8 @@ class BlockCounters {
   BlockCounters(const BlockCounters&) = delete;
   BlockCounters& operator=(const BlockCounters&) = delete;
 
-  /// The page of `stream`, all 0 between kernels. Its first call for a stream takes device memory and waits for it to
-  /// be zeroed, which a stream that is being captured allows too. Throws OutOfMemory.
+  /// The page of `stream`, all 0 between kernels. The first call for a stream allocates device memory and waits until
+  /// it is zeroed, which a stream that is being captured allows too. Throws OutOfMemory.
   unsigned* of(Stream stream);
 
  private:

@@ -1,5 +1,5 @@
 // Blocks that run side by side and write to each other's shared memory: thread block clusters, of devices from 9.0 on.
-// A block counts the bytes that reach it, and needs no barrier to know that all are there.
+// A block counts the bytes that reach it, and needs no barrier to see that all have arrived.
 #pragma once
 
 #include <cstdint>
@@ -9,9 +9,9 @@ namespace bantam::kernels::cuda {
 /// Bytes that the blocks of a cluster push into this block's shared memory (an mbarrier). In shared memory; only in
 /// kernels launched as clusters, from 9.0 on. Used once:
 /// 1. every block opens its inbox, and announces it to the others;
-/// 2. a block that knows that all are open pushes what it has to say, to itself too;
+/// 2. a block that has seen all of them open pushes its data, to itself too;
 /// 3. who reads waits until all announced bytes are there.
-/// A block must not end before all that is pushed to it has come.
+/// A block must not end before all that is pushed to it has arrived.
 struct ClusterInbox {
   std::uint64_t barrier;
 

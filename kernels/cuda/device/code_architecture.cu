@@ -1,5 +1,5 @@
 // Asks the driver about a kernel that does nothing; all are compiled for the same list of architectures, but the
-// products by warpgroups, which ask for what they need themselves.
+// wgmma kernels, which ask for what they need themselves.
 #include "bantam/kernels/cuda/device/check.h"
 #include "bantam/kernels/cuda/device/code_architecture.h"
 

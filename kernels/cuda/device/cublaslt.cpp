@@ -1,4 +1,4 @@
-// Row-major products through column-major cuBLASLt: the operands change places, and nothing is copied.
+// Row-major GEMMs through column-major cuBLASLt: the operands change places, and nothing is copied.
 #include "bantam/kernels/cuda/device/cublaslt.h"
 
 #include <bit>
@@ -18,7 +18,7 @@ cudaDataType_t cuda_type(DType dtype) {
   return dtype == DType::bfloat16 ? CUDA_R_16BF : CUDA_R_32F;
 }
 
-/// What an address allows, at most 16: all that kernels ask for. Pieces of one arena differ only below that.
+/// What an address allows, at most 16: all that kernels ask for. Addresses in one arena differ only below that.
 std::uint32_t alignment_of(const void* address) {
   const int zeros = std::countr_zero(reinterpret_cast<std::uintptr_t>(address) | 16u);
   return 1u << zeros;
@@ -170,7 +170,8 @@ std::vector<cublasLtMatmulHeuristicResult_t> CublasLt::ranking(const Key& key, E
   };
   const std::uint64_t limit = key.problem.workspace_limit;
   prefer(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, limit);
-  // Pieces of a sum may meet only in float32 in the workspace, in a fixed order; sums in place would come in any order.
+  // Split-K partial sums may be added only in float32 in the workspace, in a fixed order; sums in place would come in
+  // any order.
   std::uint32_t reductions = CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
   if (key.problem.out_dtype == DType::float32) reductions |= CUBLASLT_REDUCTION_SCHEME_OUTPUT_TYPE;
   prefer(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, reductions);

@@ -216,7 +216,7 @@ bool Cudnn::describe(const Conv2dShape& s, DType dtype, Entry& entry) const {
   return true;
 }
 
-/// Takes the first deterministic algorithm whose workspace fits.
+/// Chooses the first deterministic algorithm whose workspace fits.
 void Cudnn::choose_algorithm(Conv2dPass pass, std::size_t limit, Entry& entry) const {
   const auto fits = [&](cudnnStatus_t status) {
     entry.usable = status == CUDNN_STATUS_SUCCESS && entry.workspace_bytes <= limit;

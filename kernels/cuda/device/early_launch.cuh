@@ -1,4 +1,4 @@
-// Kernels that start while the kernel before them ends (programmatic dependent launch): they fetch what that one does
+// Kernels that start while the kernel before them ends (programmatic dependent launch): they load what that one does
 // not write, then wait for it.
 #pragma once
 
@@ -19,7 +19,7 @@ __device__ inline void wait_for_kernel_before() {
 #endif
 }
 
-/// Lets the kernel behind, where it is launched early, begin as soon as there is room for its blocks.
+/// Lets the next kernel, where it is launched early, begin as soon as there is room for its blocks.
 __device__ inline void let_next_kernel_start() {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
   asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
@@ -41,13 +41,13 @@ __device__ inline void wait_then_let_next_start() {
 /// have ended; and while it has not waited yet, the kernel before it may be running, but all before that one have ended
 /// (that one has waited, or was launched in the plain way, which is as good). Hence:
 /// - it writes nothing before it waits: others may still read what lies there;
-/// - before it waits it reads only what the kernel before it cannot write, which asks for a kernel before it that is
-///   known: of the same call, or `begin_update` for `apply_update`. Such reads go past the first-level cache where the
+/// - before it waits it reads only what the kernel before it cannot write, so that kernel must be known:
+///   of the same call, or `begin_update` for `apply_update`. Such reads go past the first-level cache where the
 ///   step writes what they read (__ldcg, cp.async.cg);
 /// - any other kernel computes indices, clears shared memory or reads tables that only copies write, then waits.
-/// One kernel, merge_parts_kernel (row_sums.cuh), lets the next start first: behind it that one and the sums before it
+/// One kernel, merge_parts_kernel (row_sums.cuh), lets the next start first: with it, that one and the sums before it
 /// may be running, which were launched in the plain way and write their parts, and dz, only.
-/// Where nothing was launched early, waiting and letting start do nothing.
+/// Where nothing was launched early, both functions do nothing.
 template <class... Parameters, class... Arguments>
 void launch_early_with_shared(const Exec& exec, void (*kernel)(Parameters...), dim3 grid, dim3 block,
                               std::size_t shared_bytes, const Arguments&... arguments) {
@@ -72,7 +72,7 @@ void launch_early(const Exec& exec, void (*kernel)(Parameters...), dim3 grid, di
   launch_early_with_shared(exec, kernel, grid, block, 0, arguments...);
 }
 
-/// Shared memory, at least `needed` bytes, with which a multiprocessor takes no more of `blocks` than an even share, or
+/// Shared memory, at least `needed` bytes, with which a multiprocessor runs no more of `blocks` than an even share, or
 /// two. For kernels without shared memory of a fixed size.
 inline int spreading_bytes(const Exec& exec, std::int64_t blocks, int needed) {
   const auto attribute = [&](cudaDeviceAttr which) {
@@ -88,7 +88,7 @@ inline int spreading_bytes(const Exec& exec, std::int64_t blocks, int needed) {
                               bytes / 128 * 128, Libraries::of(exec).kernel_limits().block_shared_bytes())));
 }
 
-/// Launches early, and spreads the blocks evenly: else they crowd on the multiprocessors that the kernel before leaves
+/// Launches early, and spreads the blocks evenly: else they crowd on the multiprocessors that the kernel before frees
 /// first, and all wait for the fullest.
 template <class... Parameters, class... Arguments>
 void launch_spread(const Exec& exec, void (*kernel)(Parameters...), dim3 grid, dim3 block, std::size_t shared_bytes,

@@ -42,7 +42,7 @@ bool KernelLimits::holds_cluster(const void* kernel, const cudaLaunchConfig_t& l
   if (is_new) {
     int clusters = 0;
     entry->second = cudaOccupancyMaxActiveClusters(&clusters, kernel, &launch) == cudaSuccess && clusters > 0;
-    (void)cudaGetLastError();  // a size that the device refuses is an answer; the launch behind must not see it
+    (void)cudaGetLastError();  // a size that the device refuses is an answer; the next launch must not see it
   }
   return entry->second;
 }

@@ -1,4 +1,4 @@
-// What a device lets its kernels have beyond what every launch may ask for: most of a multiprocessor's shared memory,
+// Device limits that a kernel must opt in to: most of a multiprocessor's shared memory,
 // and clusters.
 #pragma once
 

@@ -1,10 +1,10 @@
-// How the last block of a grid knows that it is the last, and may finish what the others began.
+// How a block detects that it is the last of its grid, to finish what the others began.
 #pragma once
 
 namespace bantam::kernels::cuda {
 
 /// Whether this is the last of `arrivals` at `counter`, which is 0 before and after; it then sees what came before the
-/// others. One instruction that releases and acquires: fences on both sides of a relaxed one take longer.
+/// others. One instruction that releases and acquires: fences on both sides of a relaxed one are slower.
 __device__ inline bool arrives_last(unsigned* counter, unsigned arrivals) {
   unsigned before;
   asm volatile("atom.acq_rel.gpu.global.inc.u32 %0, [%1], %2;"  // wraps around to 0
@@ -22,7 +22,7 @@ __device__ inline bool counted_last(unsigned* counter) { return arrives_last(cou
 __device__ inline bool last_of_grid(unsigned* counter) {
   __shared__ bool last;
   __syncthreads();
-  if (threadIdx.x == 0) last = counted_last(counter);  // behind the barrier, it speaks for the whole block
+  if (threadIdx.x == 0) last = counted_last(counter);  // after the barrier, it speaks for the whole block
   __syncthreads();
   return last;
 }

@@ -25,13 +25,13 @@ class Libraries final : public DeviceLibraries {
 
   /// Throws DeviceError where the library is missing.
   CublasLt& cublaslt();
-  /// Null where the library is missing: convolutions then take our own path.
+  /// Null where the library is missing: convolutions then use our own kernels.
   Cudnn* cudnn();
   /// What the two were told to choose, or chose.
   AlgorithmChoices& algorithms() { return algorithms_; }
   /// Of the code that runs on the device (code_architecture.h): 900 for 9.0.
   int code_architecture();
-  /// What the device lets its kernels have.
+  /// The device's limits for kernels.
   KernelLimits& kernel_limits() { return kernel_limits_; }
   /// Counters for kernels of `stream` (block_counters.h).
   unsigned* block_counters(Stream stream) { return block_counters_.of(stream); }

@@ -49,7 +49,7 @@ decltype(auto) dispatch_floating(DType dtype, Call&& call) {
       break;
   }
   throw DTypeError("a CUDA kernel was given " + std::string(to_string(dtype)) +
-                   "; it takes float32, float16 and bfloat16");
+                   "; it supports float32, float16 and bfloat16");
 }
 
 }  // namespace bantam::kernels::cuda

@@ -1,4 +1,4 @@
-// How long work takes on a stream, for choices between algorithms. Waits for the stream: not for a running step.
+// Times work on a stream, to choose between algorithms. Waits for the stream: not for a running step.
 #pragma once
 
 #include <algorithm>
@@ -23,7 +23,7 @@ class StreamTimer {
   StreamTimer& operator=(const StreamTimer&) = delete;
 
   /// Milliseconds of one `start()`, the better of two rounds of four after one that loads its kernels; infinite where
-  /// `start` gives false, which means that it cannot run.
+  /// `start` returns false, which means that it cannot run.
   template <class Start>
   float milliseconds(const Start& start) {
     constexpr int kRounds = 2, kCalls = 4;

@@ -79,7 +79,7 @@ __global__ void map_kernel(std::int64_t vectors, std::int64_t count, const T* x,
   }
 }
 
-/// y = f(a, b): `f(const float (&a)[N], float (&b)[N])` leaves its result in b. y may be a or b.
+/// y = f(a, b): `f(const float (&a)[N], float (&b)[N])` writes its result to b. y may be a or b.
 template <class T, class Function>
 __global__ void map2_kernel(std::int64_t vectors, std::int64_t count, const T* a, const T* b, T* y, Function f) {
   constexpr int kLanes = kVectorLanes<T>;

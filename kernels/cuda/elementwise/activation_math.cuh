@@ -51,7 +51,7 @@ struct Smooth {
 };
 
 /// Calls call(f) with what computes `f` on the device: two instances of the caller's kernel. (One with every function
-/// would take the registers of the most costly.)
+/// would need the registers of the most costly.)
 template <class Call>
 void with_activation(ActivationFunction f, Call&& call) {
   if (is_piecewise(f.kind)) return call(PiecewiseLinear::of(f));

@@ -1,6 +1,6 @@
-// The fused head backward. Batches that own_backward says: one kernel, whose blocks make dw1 and dx of a slab of the
-// inputs each, beside a few that add up the small parameters' parts. Larger ones: the sums by the same kernel, the two
-// products by cuBLASLt.
+// The fused head backward. For batches where own_backward is true: one kernel, whose blocks compute dw1 and dx of a
+// slab of the inputs each, beside a few that add up the small parameters' parts. Larger ones: the sums by the same
+// kernel, the two products by cuBLASLt.
 #include "bantam/kernels/cuda/head/classifier_head_launch.cuh"
 #include "bantam/kernels/cuda/head/classifier_head_slab.cuh"
 #include "bantam/kernels/tiling/head/classifier_head_rules.h"
@@ -54,7 +54,7 @@ __device__ void put_small_gradient(const ClassifierHeadShape& s, const BackwardO
   }
 }
 
-/// Threads that share one sum: each takes a run of neighbouring parts.
+/// Threads that share one sum: each adds a run of neighbouring parts.
 __host__ __device__ constexpr int runs_of(int parts) { return parts <= kFewParts ? 1 : 8; }
 
 /// Parts are added in consecutive runs, and the runs in order.
@@ -173,7 +173,7 @@ void launch(const Exec& exec, const ClassifierHeadShape& s, DType dtype, const v
 void classifier_head_backward(const Exec& exec, const ClassifierHeadShape& s, DType dtype, const void* x,
                               const void* w1, const ClassifierHeadSaved& saved, const ClassifierHeadGradients& to,
                               Workspace workspace) {
-  if (!classifier_head_takes(s, dtype)) throw Error("classifier_head: no kernel takes this shape and type");
+  if (!classifier_head_supports(s, dtype)) throw Error("classifier_head: no kernel supports this shape and type");
   if (s.batch <= 0) return;
   dispatch_floating(dtype, [&](auto tag) {
     using T = typename decltype(tag)::type;

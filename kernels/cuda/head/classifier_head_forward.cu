@@ -1,4 +1,4 @@
-// The fused head forward: the long product in pieces, then all that is small.
+// The fused head forward: the long GEMM by split-K, then all that is small.
 #include "bantam/kernels/cuda/device/libraries.h"
 #include "bantam/kernels/cuda/head/classifier_head_hidden.cuh"
 #include "bantam/kernels/cuda/head/classifier_head_loss.cuh"
@@ -14,9 +14,9 @@ struct ForwardScratch {
 ForwardScratch cut(const ClassifierHeadShape& s, DType dtype, Workspace workspace) {
   WorkspaceCutter cutter(workspace);
   ForwardScratch scratch{};
-  const std::int64_t pieces = hidden_split(s, dtype).splits;  // parts are fewer where they come together
-  scratch.partials = cutter.take<float>(static_cast<std::size_t>(4 * pieces * s.batch * s.hidden));
-  scratch.sums = cutter.take<LossSums>(static_cast<std::size_t>(loss_blocks(s)) * sizeof(LossSums));
+  const std::int64_t splits = hidden_split(s, dtype).splits;  // parts are fewer where they come together
+  scratch.partials = cutter.cut<float>(static_cast<std::size_t>(4 * splits * s.batch * s.hidden));
+  scratch.sums = cutter.cut<LossSums>(static_cast<std::size_t>(loss_blocks(s)) * sizeof(LossSums));
   return scratch;
 }
 
@@ -42,7 +42,7 @@ auto loss_launch_of(const ClassifierHeadShape& s) {
 void classifier_head_forward(const Exec& exec, const ClassifierHeadShape& s, DType dtype, const void* x,
                              const ClassifierHeadWeights& weights, const ClassifierHeadLoss& loss,
                              const ClassifierHeadSaved& saved, Workspace workspace) {
-  if (!classifier_head_takes(s, dtype)) throw Error("classifier_head: no kernel takes this shape and type");
+  if (!classifier_head_supports(s, dtype)) throw Error("classifier_head: no kernel supports this shape and type");
   require_workspace(workspace, classifier_head_workspace_bytes(s, dtype, DeviceKind::cuda), "classifier_head");
   if (s.batch <= 0) return;
   const ForwardScratch scratch = cut(s, dtype, workspace);

@@ -1,4 +1,4 @@
-// The fused head's first product: x·w1ᵀ cut along the inputs, one float32 part for a piece or a cluster of pieces.
+// The fused head's first product: x·w1ᵀ cut along the inputs, one float32 part for a split or a cluster of splits.
 #pragma once
 
 #include "bantam/kernels/cuda/device/check.h"
@@ -11,7 +11,7 @@ namespace bantam::kernels::cuda {
 
 template <int kRows>
 inline constexpr int kHiddenThreads = kRows == 128 ? 256 : 128;
-/// Tiles on their way or in use, where a block may have as much shared memory (small batches: all of a piece and one
+/// Tiles on their way or in use, where a block may have as much shared memory (small batches: all of a split and one
 /// more), and elsewhere (64 KiB).
 template <class T, int kRows>
 inline constexpr int kHiddenStages = kRows == 128     ? 4
@@ -99,10 +99,10 @@ struct HiddenPart {
 /// writes the part of its own slice.
 template <int kRows>
 struct PieceGathering {
-  static constexpr int kTogether = static_cast<int>(kPiecesTogether), kTile = static_cast<int>(kHiddenTile);
+  static constexpr int kTogether = static_cast<int>(kSplitsTogether), kTile = static_cast<int>(kHiddenTile);
   static constexpr int kSlice = kRows * kTile / kTogether;  // floats
   static constexpr int kBytes = kTogether * kSlice * static_cast<int>(sizeof(float));
-  static_assert(kSlice / 4 <= kHiddenThreads<kRows>, "a thread takes one quad at most");
+  static_assert(kSlice / 4 <= kHiddenThreads<kRows>, "a thread adds one quad at most");
   ClusterInbox& inbox;
   float* slices;  // (kTogether, kSlice)
 
@@ -121,18 +121,18 @@ struct PieceGathering {
     float4 sum{};
 #pragma unroll
     for (int k = 0; k < kTogether; ++k) {
-      const float4 piece = load_four(slices + k * kSlice + first);
-      sum.x += piece.x;
-      sum.y += piece.y;
-      sum.z += piece.z;
-      sum.w += piece.w;
+      const float4 part = load_four(slices + k * kSlice + first);
+      sum.x += part.x;
+      sum.y += part.y;
+      sum.z += part.z;
+      sum.w += part.w;
     }
     to.store((rank * kSlice + first) / kTile, first % kTile, sum);
   }
 };
 
-/// A part (batch, hidden) of partials is x·w1ᵀ over the inputs of a piece, or of a cluster of them. Grid: tiles,
-/// pieces; pieces past the last input sum to 0.
+/// A part (batch, hidden) of partials is x·w1ᵀ over the inputs of a split, or of a cluster of them. Grid: tiles,
+/// splits; splits past the last input sum to 0.
 template <class T, int kRows, int kStages, bool kCluster>
 __global__ void __launch_bounds__(kHiddenThreads<kRows>)
     hidden_partials_kernel(ClassifierHeadShape s, std::int64_t depth, const T* x, const T* w1, float* partials) {
@@ -165,7 +165,7 @@ __global__ void __launch_bounds__(kHiddenThreads<kRows>)
     load(step + kStages - 1);
     sums.add(Tiles::samples(shared, step), Tiles::weights(shared, step));
   }
-  const std::int64_t part = kCluster ? blockIdx.y / kPiecesTogether : blockIdx.y;
+  const std::int64_t part = kCluster ? blockIdx.y / kSplitsTogether : blockIdx.y;
   const HiddenPart to{partials + (part * s.batch + row0) * s.hidden + unit0, s.hidden,
                       static_cast<int>(min(s.batch - row0, std::int64_t{kRows})),
                       static_cast<int>(min(s.hidden - unit0, kHiddenTile))};
@@ -182,14 +182,14 @@ inline constexpr int kHiddenBytes = HiddenTiles<T, kRows, kStages>::kBytes +
 
 template <bool kCluster>
 int parts_of(const HiddenSplit& split) {
-  return static_cast<int>(kCluster ? (split.splits + kPiecesTogether - 1) / kPiecesTogether : split.splits);
+  return static_cast<int>(kCluster ? (split.splits + kSplitsTogether - 1) / kSplitsTogether : split.splits);
 }
 
-/// Not early: blocks that come while others fill the multiprocessors are dealt out badly, which costs more than the
+/// Not early: blocks that come while others fill the multiprocessors are distributed badly, which costs more than the
 /// launch.
 template <class T, int kRows, int kStages, bool kCluster>
 HeadLaunch hidden_launch(const HiddenSplit& split) {
-  constexpr int kTogether = kCluster ? static_cast<int>(kPiecesTogether) : 1;
+  constexpr int kTogether = kCluster ? static_cast<int>(kSplitsTogether) : 1;
   return {
       .grid = dim3(static_cast<unsigned>(split.tiles), static_cast<unsigned>(parts_of<kCluster>(split) * kTogether)),
       .threads = kHiddenThreads<kRows>,
@@ -207,14 +207,14 @@ int launch_hidden(const Exec& exec, const ClassifierHeadShape& s, const HiddenSp
   return parts_of<kCluster>(split);
 }
 
-/// Returns the number of parts: as many as there are pieces, or clusters of pieces where the device holds those and the
+/// Returns the number of parts: as many as there are splits, or clusters of splits where the device holds those and the
 /// batch is small (the tiles of large ones fill a multiprocessor each, and clusters of them wait for one another).
 template <class T, int kRows>
 int launch_hidden_partials(const Exec& exec, const ClassifierHeadShape& s, const HiddenSplit& split, const void* x,
                            const void* w1, float* partials) {
   constexpr int kMany = kHiddenStages<T, kRows>, kFew = kFewHiddenStages<kRows>;
   if constexpr (kRows < 128) {
-    if (split.splits >= kPiecesTogether &&
+    if (split.splits >= kSplitsTogether &&
         holds_cluster(exec, hidden_partials_kernel<T, kRows, kMany, true>, hidden_launch<T, kRows, kMany, true>(split)))
       return launch_hidden<T, kRows, kMany, true>(exec, s, split, x, w1, partials);
   }

@@ -18,7 +18,7 @@ struct HeadLaunch {
   bool early = false;    ///< every thread of the kernel calls wait_for_kernel_before
 };
 
-/// A HeadLaunch as the runtime takes it.
+/// A HeadLaunch in the form of the CUDA runtime.
 struct HeadLaunchConfig {
   cudaLaunchAttribute attributes[2];
   cudaLaunchConfig_t config{};

@@ -1,6 +1,6 @@
 // The fused head's small part, one kernel: hidden units from their parts, logits, loss and metrics, and the gradients
-// down to the hidden units. A warp carries a sample all the way (classifier_head_sample.cuh); what concerns all samples
-// of a block follows behind one barrier.
+// down to the hidden units. A warp computes all of a sample (classifier_head_sample.cuh); what concerns all samples of
+// a block follows after one barrier.
 #pragma once
 
 #include "bantam/kernels/cuda/device/early_launch.cuh"
@@ -80,7 +80,7 @@ __device__ inline void finish_losses(const ClassifierHeadShape& s, const LossSum
     *place = {before.loss + sums.loss, before.correct + sums.correct, before.samples + static_cast<double>(s.batch)};
 }
 
-/// A block takes `rows` samples (the last one fewer). What hidden_partials does not write is read while it runs: all
+/// A block computes `rows` samples (the last one fewer). What hidden_partials does not write is read while it runs: all
 /// kernels before it have ended when it lets this one start.
 template <class T, int kUnits, int kClasses>
 __global__ void __launch_bounds__(kLossThreads, 1)

@@ -54,7 +54,8 @@ __device__ inline float pick(float a, float b, unsigned mask) {
   return __uint_as_float((__float_as_uint(a) & ~mask) | (__float_as_uint(b) & mask));
 }
 
-/// Each lane gives half of its sums to the lane whose number differs in bit kKept, and adds what it gets to the others.
+/// Each lane sends half of its sums to the lane whose number differs in bit kKept, and adds what it receives to the
+/// others.
 template <int kKept>
 __device__ inline void fold(float (&values)[16], int lane) {
   constexpr int kStep = 2 * kKept;
@@ -125,7 +126,7 @@ struct LossWeights {
   }
 };
 
-/// What a warp knows before the parts are there. kRows: samples a warp takes at most.
+/// What a warp loads before the partial sums are ready. kRows: most samples of a warp.
 template <class T, int kUnits, int kClasses>
 struct LossWarp {
   static constexpr int kLogits = kClasses > 32 ? 2 : 1, kRows = 2;  // of a lane
@@ -169,7 +170,7 @@ struct LossWarp {
     if (unit() >= s.hidden) return;
     const float* next = in.partials + row * s.hidden + unit();
     const std::int64_t step = s.batch * s.hidden;
-    // Past the end the last part is read again: loads under a condition would wait for one another.
+    // Past the end the last part is read twice: loads under a condition would wait for one another.
 #pragma unroll 1
     for (int left = in.parts; left > 0; left -= kTogether) {
       Units parts[kTogether];
@@ -254,7 +255,7 @@ struct LossWarp {
       logits[k] = (expf(logits[k] - top - log_sum) - (class_of(lane, k) == label ? on : off)) * scale;
   }
 
-  /// dhidden = dlogits·w2 where h > 0, rounded to T. All three are left in shared memory.
+  /// dhidden = dlogits·w2 where h > 0, rounded to T. All three stay in shared memory.
   template <class Arrays>
   __device__ void make_gradient(const ClassifierHeadShape& s, const Arrays& at, int row, const float (&h)[kUnits],
                                 const float (&dlogits)[kLogits], T* to) const {

@@ -12,7 +12,7 @@ namespace bantam::kernels::cuda {
 
 inline constexpr int kSlabThreads = 128;
 inline constexpr int kSlabWarps = kSlabThreads / 32;
-inline constexpr int kSlab = 64;  ///< inputs a block takes
+inline constexpr int kSlab = 64;  ///< inputs of a block
 
 /// Tiles in shared memory for up to 64·kUnitTiles hidden units: the slab's weights, and a few stages of kRows samples.
 template <class T, int kUnitTiles>
@@ -86,7 +86,7 @@ struct WeightSums<float, kUnitTiles> {
   }
 };
 
-/// kSamples rows of dx: the products, then whole 16 bytes to memory. A warp takes 16 of the slab's columns.
+/// kSamples rows of dx: the products, then whole 16 bytes to memory. A warp computes 16 of the slab's columns.
 template <class T, int kUnitTiles, int kSamples>
 __device__ void multiply_rows(const ClassifierHeadShape& s, const T* dhidden, const T* weights, T* staged, T* dx,
                               std::int64_t row0, std::int64_t column0) {

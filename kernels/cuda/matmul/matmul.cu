@@ -1,4 +1,4 @@
-// Matrix products on a GPU: cuBLASLt, and a tiled kernel of our own for problems that it does not take.
+// Matrix products on a GPU: cuBLASLt, and a tiled kernel of our own for problems that it does not support.
 #include <algorithm>
 #include <cstddef>
 
@@ -24,7 +24,7 @@ struct Tiling {
   bool transpose_a, transpose_b, accumulate;
 };
 
-/// Copies a kDepth × kTile piece of an operand to shared memory as floats. `edge` runs along C's rows (A) or columns
+/// Copies a kDepth × kTile tile of an operand to shared memory as floats. `edge` runs along C's rows (A) or columns
 /// (B); element (edge, depth) is data[edge · edge_step + depth · depth_step]. Neighbouring threads read neighbouring
 /// memory.
 template <class T>
@@ -95,7 +95,7 @@ struct SplitSum {
   std::int64_t parts() const { return full + (rest > 0 ? 1 : 0); }
 };
 
-/// No parts (full = 0) unless the sum is long and the result so small that its tiles would leave most of a GPU idle.
+/// No parts (full = 0) unless the sum is long and the result so small that its tiles would keep most of a GPU idle.
 /// Parts are multiples of 64 deep (operands stay aligned), at least 1024, enough for about 128 tiles, within half of
 /// the workspace.
 SplitSum split_sum(const GemmProblem& p) {
@@ -130,7 +130,7 @@ __global__ void __launch_bounds__(kThreads)
 
 /// One product, or a batch of them, without cutting.
 void plain_gemm(const Exec& exec, const GemmProblem& problem, const GemmOperands& operands, Workspace workspace) {
-  // cuBLASLt takes no empty sums; our kernel stores their zeros.
+  // cuBLASLt supports no empty sums; our kernel stores their zeros.
   if (problem.k > 0 && Libraries::of(exec).cublaslt().matmul(problem, operands, workspace, stream_of(exec))) return;
   dispatch_floating(problem.dtype, [&](auto tag) {
     using T = typename decltype(tag)::type;

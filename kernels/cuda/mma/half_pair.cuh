@@ -8,7 +8,7 @@
 
 namespace bantam::kernels::cuda {
 
-/// Operations on a pair held as 32 bits, the first element in the low half.
+/// Operations on a pair stored as 32 bits, the first element in the low half.
 template <class T>
 struct HalfPair;
 

@@ -18,7 +18,7 @@ struct SharedTile {
   static_assert(kColumns * sizeof(T) % 128 == 0);
 
   /// Starts the copy of rows [row, row + kRows) and columns [column, column + kColumns) of a (rows, columns) matrix;
-  /// columns are whole chunks. All kThreads threads of the block take part.
+  /// columns are whole chunks. All kThreads threads of the block copy.
   template <int kThreads>
   __device__ static void load(T* tile, const T* matrix, std::int64_t rows, std::int64_t columns, std::int64_t row,
                               std::int64_t column) {

@@ -1,4 +1,4 @@
-// Products of tiles in shared memory: tensor cores for the half types, fused multiply-adds for float32 (no TF32). Sums
+// GEMMs of tiles in shared memory: tensor cores for the half types, fused multiply-adds for float32 (no TF32). Sums
 // in float32, in the order of k.
 #pragma once
 

@@ -17,7 +17,7 @@ __device__ inline std::uint32_t shared_address(const void* in_shared) {
 template <class T>
 struct WarpMma;
 
-/// The product by shuffles: for types that the device's tensor cores do not take (bfloat16 before sm_80). Slow.
+/// The same by warp shuffles, for types that the device's tensor cores do not support (bfloat16 before sm_80). Slow.
 template <class T>
 __device__ inline void multiply_by_shuffles(float (&sums)[4], const std::uint32_t (&a)[4],
                                             const std::uint32_t (&b)[2]) {
@@ -79,7 +79,7 @@ struct WarpMma<__nv_bfloat16> {
   }
 };
 
-/// Four 8x8 matrices of 16-bit elements from shared memory; lane i gives the address (16-byte aligned) of row i % 8 of
+/// Four 8x8 matrices of 16-bit elements from shared memory; lane i passes the address (16-byte aligned) of row i % 8 of
 /// matrix i / 8.
 __device__ inline void load_matrices(std::uint32_t (&r)[4], std::uint32_t row_address) {
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
@@ -94,7 +94,7 @@ __device__ inline void load_matrices_transposed(std::uint32_t (&r)[4], std::uint
                : "r"(row_address)
                : "memory");
 }
-/// Two matrices, transposed; lanes 0 to 15 give the addresses.
+/// Two matrices, transposed; lanes 0 to 15 pass the addresses.
 __device__ inline void load_matrices_transposed(std::uint32_t (&r)[2], std::uint32_t row_address) {
   asm volatile("ldmatrix.sync.aligned.m8n8.x2.trans.shared.b16 {%0,%1}, [%2];"
                : "=r"(r[0]), "=r"(r[1])

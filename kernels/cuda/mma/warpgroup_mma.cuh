@@ -1,6 +1,6 @@
-// Products of whole warpgroups (wgmma), tensor copies (TMA), and the barriers between the two: instructions of compute
-// capability 9.0 alone, so only for files compiled for 90a. Layouts as in the PTX manual ("Asynchronous Warpgroup Level
-// Matrix Multiply-Accumulate", "Tensors").
+// Warpgroup matrix multiply-accumulate (wgmma), tensor copies (TMA), and the barriers between the two: instructions of
+// compute capability 9.0 alone, so only for files compiled for 90a. Layouts as in the PTX manual ("Asynchronous
+// Warpgroup Level Matrix Multiply-Accumulate", "Tensors").
 #pragma once
 
 #include <cstdint>
@@ -46,7 +46,7 @@ __device__ inline void load_box(std::uint32_t to, const CUtensorMap& tensor, int
       "l"(&tensor), "r"(c), "r"(b), "r"(a), "r"(barrier.at)
       : "memory");
 }
-/// Starts the copy of a box from shared memory; what lies outside the tensor is left out.
+/// Starts the copy of a box from shared memory; what lies outside the tensor is skipped.
 __device__ inline void store_box(const CUtensorMap& tensor, int c, int b, std::uint32_t from) {
   asm volatile("cp.async.bulk.tensor.2d.global.shared::cta.bulk_group [%0, {%1, %2}], [%3];" ::"l"(&tensor), "r"(c),
                "r"(b), "r"(from)
@@ -55,13 +55,13 @@ __device__ inline void store_box(const CUtensorMap& tensor, int c, int b, std::u
 __device__ inline void commit_stores() { asm volatile("cp.async.bulk.commit_group;" ::: "memory"); }
 /// Waits until the memory that this thread's stores read may be written again.
 __device__ inline void wait_for_stores_to_read() { asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory"); }
-/// What this thread has written to shared memory becomes visible to stores that begin behind a barrier.
+/// What this thread has written to shared memory becomes visible to tensor copies that begin after a barrier.
 __device__ inline void publish_to_copies() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
 
 /// Waits for the other threads of a warpgroup; each uses a barrier of its own, from 1 on.
 __device__ inline void sync_warpgroup(int barrier) { asm volatile("bar.sync %0, 128;" ::"r"(barrier) : "memory"); }
 
-/// A warpgroup gives back registers beyond kCount a thread, or waits for as many. Multiples of 8.
+/// A warpgroup releases registers beyond kCount a thread, or waits for as many. Multiples of 8.
 template <int kCount>
 __device__ inline void keep_registers() {
   asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(kCount));
@@ -71,15 +71,15 @@ __device__ inline void take_registers() {
   asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(kCount));
 }
 
-/// Four 8x8 matrices of 16-bit elements to shared memory; lane i gives the address of row i % 8 of matrix i / 8.
+/// Four 8x8 matrices of 16-bit elements to shared memory; lane i passes the address of row i % 8 of matrix i / 8.
 __device__ inline void store_matrices(std::uint32_t row_address, const std::uint32_t (&r)[4]) {
   asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(row_address), "r"(r[0]),
                "r"(r[1]), "r"(r[2]), "r"(r[3])
                : "memory");
 }
 
-/// How wgmma finds an operand of rows of 64 16-bit elements, in the order that a tensor copy with a swizzle of 128
-/// bytes leaves them: groups of eight rows, 1,024 bytes each, on a multiple of that.
+/// How wgmma finds an operand of rows of 64 16-bit elements, in the order in which a tensor copy with a swizzle of 128
+/// bytes writes them: groups of eight rows, 1,024 bytes each, on a multiple of that.
 __device__ inline std::uint64_t operand_at(std::uint32_t address) {
   constexpr std::uint64_t kSwizzle128 = std::uint64_t{1} << 62, kBetweenGroups = std::uint64_t{1024 >> 4} << 32,
                           kUnused = std::uint64_t{1} << 16;
@@ -93,7 +93,7 @@ inline constexpr std::uint64_t kNextSixteen = 32 >> 4;
 template <class T, int kColumns>
 struct WarpgroupMma;
 
-// The operands' numbers, and the registers behind them.
+// The operands' numbers, and their registers.
 #define BANTAM_SUMS_64                                                                                   \
   "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, %20, %21, " \
   "%22, %23, %24, %25, %26, %27, %28, %29, %30, %31}, "                                                  \
@@ -148,16 +148,16 @@ BANTAM_WARPGROUP_MMA(__nv_bfloat16, "bf16", 256, 130)
 #undef BANTAM_SUMS_128
 #undef BANTAM_SUMS_64
 
-/// Before a warpgroup's first product that reads or writes these registers.
+/// Before a warpgroup's first wgmma that reads or writes these registers.
 __device__ inline void begin_products() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
-/// Ends a group of products.
+/// Ends a group of wgmma instructions.
 __device__ inline void commit_products() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
 /// Waits for all but the last kOpen groups.
 template <int kOpen>
 __device__ inline void wait_for_products() {
   asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(kOpen) : "memory");
 }
-/// Keeps the compiler from reading sums before the wait in front of this.
+/// Keeps the compiler from reading sums before the preceding wait.
 template <int kCount>
 __device__ inline void products_done(float (&sums)[kCount]) {
 #pragma unroll

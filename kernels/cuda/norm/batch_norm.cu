@@ -33,7 +33,7 @@ struct Normalise {
   }
 };
 
-/// y = f(z) over x, both of `dtype`. kEarly: right behind the kernel that makes the statistics.
+/// y = f(z) over x, both of `dtype`. kEarly: right after the kernel that computes the statistics.
 template <bool kEarly>
 void normalise(const Exec& exec, const BatchNormShape& shape, DType dtype, const void* x, ActivationFunction activation,
                const AffineSource& affine, void* y) {

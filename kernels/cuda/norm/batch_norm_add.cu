@@ -109,7 +109,7 @@ __device__ inline unsigned mask_bits(const std::uint8_t* mask, std::int64_t at) 
   return static_cast<unsigned>(mask[at / kEight]) >> (N == kEight ? 0 : at % kEight);
 }
 
-/// Terms of Σ dz and Σ dz·(x - mean), and dz itself, from the gradient in pieces.
+/// Terms of Σ dz and Σ dz·(x - mean), and dz itself, from the deferred gradient's operands.
 template <class T>
 struct SumGradientTerms {
   const T* x;

@@ -1,4 +1,4 @@
-// Backward of batch norm on CUDA: the two sums over rows, then dx in a pass that reads what it needs again.
+// Backward of batch norm on CUDA: the two sums over rows, then dx in a second pass over its inputs.
 #pragma once
 
 #include "bantam/kernels/contracts/norm/batch_norm.h"
@@ -48,7 +48,7 @@ struct GradientTerms {
   }
 };
 
-/// Keeps a channel's totals (Σ dz, then Σ dz·x̂) for the pass over dx, and gives them out as dshift and dscale where
+/// Keeps a channel's totals (Σ dz, then Σ dz·x̂) for the pass over dx, and writes them as dshift and dscale where
 /// wanted.
 struct FinishGradientSums {
   const float* inv_std;
@@ -83,7 +83,7 @@ struct InputGradientKept {
 /// dx = scale·inv_std·(dz - Σdz/rows - x̂·Σ(dz·x̂)/rows).
 template <class T, class Function>
 struct InputGradient {
-  static constexpr std::int64_t kRounds = 2;  ///< tiles of a block: what it starts with takes as long as a tile
+  static constexpr std::int64_t kRounds = 2;  ///< tiles of a block: its preparation costs as much as a tile
 
   const T* x;
   const T* dy;
@@ -139,7 +139,7 @@ class GradientSums {
   void run(const Exec& exec, const Terms& terms) const {
     row_sums<N, 2>(exec, shape_.rows, shape_.channels, totals_ + 2 * shape_.channels, terms, finish_);
   }
-  /// dx of the norm that `source` describes and f behind it, right after `run`; kEarly: whose terms did not write x or
+  /// dx of the norm that `source` describes and f after it, right after `run`; kEarly: whose terms did not write x or
   /// dy.
   template <int N, bool kEarly, class T, class Function>
   void input_gradient(const Exec& exec, const T* x, const T* dy, const AffineSource& source, Function f, T* dx) const {

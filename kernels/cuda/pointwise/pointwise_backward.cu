@@ -31,10 +31,10 @@ void launch_weight(const Exec& exec, const PointwiseGradCut& cut, const Pointwis
   check_launch("pointwise_grad_weight_kernel");
 }
 
-template <class T, int kOut, int kIn, bool kBehind>
+template <class T, int kOut, int kIn, bool kNormed>
 void launch_both(const Exec& exec, const PointwiseGradCut& cut, const PointwiseBackwardOperands<T>& operands) {
-  using Tile = PointwiseBackwardTile<kOut, kIn, kBehind>;
-  const auto kernel = pointwise_backward_kernel<T, kOut, kIn, kBehind>;
+  using Tile = PointwiseBackwardTile<kOut, kIn, kNormed>;
+  const auto kernel = pointwise_backward_kernel<T, kOut, kIn, kNormed>;
   allow_shared_bytes(exec, kernel, Tile::kSharedBytes);
   kernel<<<static_cast<unsigned>(cut.parts), Tile::kThreads, Tile::kSharedBytes, stream_of(exec)>>>(operands);
   check_launch("pointwise_backward_kernel");
@@ -53,10 +53,10 @@ void with_tile(const PointwiseGradCut& cut, const Launch& launch) {
 }
 
 /// Shared memory of the kernel for both gradients.
-int both_bytes(const PointwiseGradCut& cut, bool behind) {
+int both_bytes(const PointwiseGradCut& cut, bool normed) {
   int bytes = 0;
   with_tile(cut, [&](auto out, auto in) {
-    bytes = behind ? PointwiseBackwardTile<out(), in(), true>::kSharedBytes
+    bytes = normed ? PointwiseBackwardTile<out(), in(), true>::kSharedBytes
                    : PointwiseBackwardTile<out(), in(), false>::kSharedBytes;
   });
   return bytes;
@@ -76,7 +76,7 @@ bool runs_pointwise_grad_weight(const Exec& exec, const PointwiseShape& s, DType
                                 const void* dy) {
   int bytes = 0;
   with_tile(pointwise_grad_cut(s), [&](auto out, auto in) { bytes = PointwiseGradTile<out(), in()>::kSharedBytes; });
-  return pointwise_takes(s, dtype) && runs_pointwise_kernel(exec, bytes) && packs_aligned<uint4, 1>(x.x, dy);
+  return pointwise_supports(s, dtype) && runs_pointwise_kernel(exec, bytes) && packs_aligned<uint4, 1>(x.x, dy);
 }
 
 void pointwise_grad_weight(const Exec& exec, const PointwiseShape& s, DType dtype, const NormOperand& x, const void* dy,
@@ -93,9 +93,9 @@ void pointwise_grad_weight(const Exec& exec, const PointwiseShape& s, DType dtyp
 bool pointwise_backward(const Exec& exec, const PointwiseShape& s, DType dtype, const NormOperand& x, const void* w,
                         const NormInputGradient& dy, const PointwiseGradients& gradients, float* partials) {
   const PointwiseGradCut cut = pointwise_grad_cut(s);
-  const bool behind = dy.totals != nullptr;
-  if (!pointwise_takes(s, dtype) || !pointwise_backward_fused(s) ||
-      !runs_pointwise_kernel(exec, both_bytes(cut, behind)) ||
+  const bool normed = dy.totals != nullptr;
+  if (!pointwise_supports(s, dtype) || !pointwise_backward_fused(s) ||
+      !runs_pointwise_kernel(exec, both_bytes(cut, normed)) ||
       !packs_aligned<uint4, 1>(x.x, w, dy.dz, dy.y.x, gradients.da))
     return false;
   with_half(dtype, [&](auto tag) {
@@ -104,10 +104,10 @@ bool pointwise_backward(const Exec& exec, const PointwiseShape& s, DType dtype, 
                                                 .w = static_cast<const T*>(w),
                                                 .da = static_cast<T*>(gradients.da),
                                                 .y = static_cast<const T*>(dy.y.x),
-                                                .behind = affine_of(dy.y),
+                                                .norm_after = affine_of(dy.y),
                                                 .totals = dy.totals};
     with_tile(cut, [&](auto out, auto in) {
-      if (behind)
+      if (normed)
         launch_both<T, out(), in(), true>(exec, cut, operands);
       else
         launch_both<T, out(), in(), false>(exec, cut, operands);

@@ -1,5 +1,6 @@
 // Backward of a pointwise convolution between norms on tensor cores, in one pass: dw = dyᵀ·a and da = dy·w, where a is
-// x normalised and clamped as it arrives, and dy may be made of a norm's dz and totals as that arrives.
+// x normalised and clamped as it arrives, and dy is computed from a norm's dz and totals as that arrives, where a norm
+// reads y.
 #pragma once
 
 #include "bantam/kernels/cuda/pointwise/pointwise_grad_weight.cuh"
@@ -8,15 +9,15 @@ namespace bantam::kernels::cuda {
 
 template <class T>
 struct PointwiseBackwardOperands {
-  PointwiseGradOperands<T> grad;  ///< its dy is dz where a norm lies behind
+  PointwiseGradOperands<T> grad;  ///< its dy is dz where a norm reads y
   const T* w;                     ///< (out, in)
   T* da;                          ///< (rows, in); null: not wanted
-  const T* y;                     ///< (rows, out), what the norm behind read; null: no norm
-  AffineSource behind;
-  const float* totals;  ///< (2, out): Σ dz, Σ dz·x̂ of the norm behind
+  const T* y;                     ///< (rows, out), input of the norm after; null: no norm
+  AffineSource norm_after;
+  const float* totals;  ///< (2, out): Σ dz, Σ dz·x̂ of the norm after
 };
 
-/// What makes a norm's input gradient of dz, in shared memory: the terms of InputGradient.
+/// What the input gradient of a norm is computed from besides dz, in shared memory: the terms of InputGradient.
 struct SharedGradient {
   float* mean;
   float* factor;
@@ -39,13 +40,13 @@ struct SharedGradient {
   }
 };
 
-/// A block has all of dw. Each of eight warps makes 16 x 32 of a stage's da.
-template <int kOut, int kIn, bool kBehind>
+/// A block has all of dw. Each of eight warps computes 16 x 32 of a stage's da.
+template <int kOut, int kIn, bool kNormed>
 struct PointwiseBackwardTile {
   static constexpr int kThreads = 256, kWarpTiles = kOut / 64 * (kIn / 32), kSplits = 8 / kWarpTiles;
   static constexpr int kStageRows = 16 * 8 / (kIn / 32);
   static constexpr int kDyBytes = kStageRows * kOut * 2, kXBytes = kStageRows * kIn * 2;
-  static constexpr int kStageBytes = kDyBytes * (kBehind ? 2 : 1) + kXBytes, kWeightBytes = kOut * kIn * 2;
+  static constexpr int kStageBytes = kDyBytes * (kNormed ? 2 : 1) + kXBytes, kWeightBytes = kOut * kIn * 2;
   static constexpr int kVectorBytes = (SharedGradient::kVectors * kOut + SharedNorm::kVectors * kIn) * 4;
   static constexpr int kFits = (112 * 1024 - kWeightBytes - kVectorBytes) / kStageBytes,
                        kStages = kFits < 4 ? kFits : 4;
@@ -76,7 +77,7 @@ __device__ inline void load_turned_weights(const PointwiseBackwardOperands<T>& o
   }
 }
 
-/// dz of what this thread copied becomes dy, with y from the end of the stage.
+/// Replaces dz of what this thread copied by dy, with y from the end of the stage.
 template <class T, class Tile, class Stage>
 __device__ inline void make_gradient(const Stage& dy, std::int64_t first, char* stage, const SharedGradient& norm) {
   if (dy.c >= dy.columns) return;
@@ -124,21 +125,21 @@ __device__ inline void write_input_gradient(const PointwiseBackwardOperands<T>& 
 }
 
 /// Part b has stages b, b + parts, ...; partial sums of dw go to (parts, out, in).
-template <class T, int kOut, int kIn, bool kBehind>
+template <class T, int kOut, int kIn, bool kNormed>
 __global__ void __launch_bounds__(256, 2) pointwise_backward_kernel(PointwiseBackwardOperands<T> o) {
-  using Tile = PointwiseBackwardTile<kOut, kIn, kBehind>;
+  using Tile = PointwiseBackwardTile<kOut, kIn, kNormed>;
   extern __shared__ __align__(128) char shared[];
   const GradStage<T, kOut, Tile> dy(o.grad.dy, o.grad.rows, o.grad.out, 0), y(o.y, o.grad.rows, o.grad.out, 0);
   const GradStage<T, kIn, Tile> x(o.grad.x, o.grad.rows, o.grad.in, 0);
   char* const weights = shared + Tile::kStagesBytes;
   const SharedNorm ahead = SharedNorm::at(weights + Tile::kWeightBytes, o.grad.in);
-  const SharedGradient behind = SharedGradient::at(ahead.shift + o.grad.in, o.grad.out);
+  const SharedGradient norm_after = SharedGradient::at(ahead.shift + o.grad.in, o.grad.out);
   const auto copy = [&](std::int64_t first, int stage) {
     char* const to = shared + stage * Tile::kStageBytes;
     if (first < o.grad.rows) {
       dy.copy(first, to);
       x.copy(first, to + Tile::kDyBytes);
-      if constexpr (kBehind) y.copy(first, to + Tile::kDyBytes + Tile::kXBytes);
+      if constexpr (kNormed) y.copy(first, to + Tile::kDyBytes + Tile::kXBytes);
     }
     commit_copies();  // an empty group keeps the count
   };
@@ -146,7 +147,7 @@ __global__ void __launch_bounds__(256, 2) pointwise_backward_kernel(PointwiseBac
   std::int64_t first = std::int64_t{blockIdx.x} * Tile::kStageRows, later = first;
   for (int stage = 0; stage < Tile::kStages - 1; ++stage, later += step) copy(later, stage);
   ahead.fill(o.grad.norm, o.grad.in);
-  if constexpr (kBehind) behind.fill(o.behind, o.totals, 1.0f / static_cast<float>(o.grad.rows), o.grad.out);
+  if constexpr (kNormed) norm_after.fill(o.norm_after, o.totals, 1.0f / static_cast<float>(o.grad.rows), o.grad.out);
   load_turned_weights<T, kOut, kIn, Tile>(o, weights);
   __syncthreads();
 
@@ -169,7 +170,7 @@ __global__ void __launch_bounds__(256, 2) pointwise_backward_kernel(PointwiseBac
     char* const here = shared + stage * Tile::kStageBytes;
     wait_for_groups<Tile::kStages - 2>();
     x.normalise(first, here + Tile::kDyBytes, ahead, o.grad.clamp);
-    if constexpr (kBehind) make_gradient<T, Tile>(dy, first, here, behind);
+    if constexpr (kNormed) make_gradient<T, Tile>(dy, first, here, norm_after);
     __syncthreads();
     copy(later, stage == 0 ? Tile::kStages - 1 : stage - 1);
     const std::uint32_t at = stage * Tile::kStageBytes;

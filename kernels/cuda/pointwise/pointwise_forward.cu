@@ -1,4 +1,4 @@
-// The pointwise product's launches: which tile, and what shared memory it takes.
+// The launches of the pointwise mma.sync kernel: which tile, and how much shared memory.
 #include "bantam/kernels/cuda/device/check.h"
 #include "bantam/kernels/cuda/device/libraries.h"
 #include "bantam/kernels/cuda/device/shared_bytes.h"
@@ -68,7 +68,8 @@ bool runs_pointwise_kernel(const Exec& exec, std::int64_t shared_bytes) {
 
 bool pointwise_forward(const Exec& exec, const PointwiseShape& s, DType dtype, const NormOperand& x, const void* w,
                        void* y, const PartMoments& moments) {
-  if (!pointwise_takes(s, dtype) || !runs_pointwise_kernel(exec, block_bytes(s)) || !packs_aligned<uint4, 1>(x.x, w, y))
+  if (!pointwise_supports(s, dtype) || !runs_pointwise_kernel(exec, block_bytes(s)) ||
+      !packs_aligned<uint4, 1>(x.x, w, y))
     return false;
   if (dtype == DType::float16)
     run<__half>(exec, s, x, w, y, moments);

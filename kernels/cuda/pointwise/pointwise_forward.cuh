@@ -1,5 +1,5 @@
 // Pointwise convolution on tensor cores: y = a·wᵀ, where a is x, or x normalised and clamped as it arrives; the moments
-// of y are taken as it is written.
+// of y are computed as it is written.
 #pragma once
 
 #include "bantam/kernels/cuda/mma/warp_mma.cuh"
@@ -16,8 +16,8 @@ struct PointwiseOperands {
   T* y;        ///< (rows, out)
   std::int64_t rows;
   int in, out;        ///< multiples of 8; in is at most kPointwiseMostIn
-  AffineSource norm;  ///< of x; not read by kernels that take x as it is
-  Clamp clamp;        ///< behind it
+  AffineSource norm;  ///< of x; not read by kernels without a norm of x
+  Clamp clamp;        ///< after it
   float* partials;    ///< (parts, 3, out): origin, mean relative to it, Σ of squared differences; null: not wanted
   float* counts;      ///< (parts)
 };
@@ -51,8 +51,8 @@ struct PointwiseTile {
 struct ColumnSums {
   float sum = 0, squares = 0;
 
-  /// Adds rows of eight columns a lane (8t to 8t + 7, different rows of equal t): each lane sums its own, then gives
-  /// away half of its columns three times.
+  /// Adds rows of eight columns a lane (8t to 8t + 7, different rows of equal t): each lane sums its own, then sends
+  /// half of its columns to another lane three times.
   template <class T, int kRows>
   __device__ void add(const Pack<T, 8> (&rows)[kRows], const Pack<T, 8>& origin, int count) {
     float sums[2][8] = {};
@@ -113,7 +113,7 @@ struct PointwiseStages {
                          inside ? o.w + static_cast<std::int64_t>(column) * o.in + c : o.w, inside);
     }
   }
-  /// What this thread copied becomes what the product sees.
+  /// Normalises and clamps what this thread copied, in place.
   __device__ void normalise(const PointwiseCursor& at, int index, const SharedNorm& norm) const {
     const int c = at.depth + chunk * 8;
     if (c >= o.in) return;
@@ -127,7 +127,7 @@ struct PointwiseStages {
   }
 };
 
-/// A warp's share of a stage's product. Column 8t + 2j + e of its 32 is column 2t + e of product j, so that a lane ends
+/// A warp's share of a stage's GEMM. Column 8t + 2j + e of its 32 is column 2t + e of product j, so that a lane ends
 /// up with eight neighbours.
 template <class T, class Tile>
 __device__ inline void multiply_stage(typename Tile::Sums& sums, std::uint32_t x_at, std::uint32_t w_at) {

@@ -1,5 +1,5 @@
 // Weight gradient of a pointwise convolution on tensor cores: dw = dyᵀ·a, where a is x normalised and clamped as it
-// arrives. Parts of the rows give partial sums.
+// arrives. Split-K: each part of the rows has a partial sum.
 #pragma once
 
 #include "bantam/kernels/cuda/pointwise/pointwise_forward.cuh"
@@ -65,7 +65,7 @@ struct GradStage {
       body(place(stage, r));
     }
   }
-  /// What this thread copied becomes what the convolution saw.
+  /// Normalises and clamps what this thread copied to the convolution's input.
   __device__ void normalise(std::int64_t first, char* stage, const SharedNorm& norm, Clamp clamp) const {
     if (c >= columns) return;
     const Affine<8> affine = norm.load(c);
@@ -95,7 +95,7 @@ __device__ inline void multiply_grad_stage(GradSums& sums, std::uint32_t dy_at, 
   }
 }
 
-/// Adds up the warps that shared rows, in their order: the first of them gets the sums.
+/// Adds up the warps that shared rows, in their order: the first of them receives the sums.
 template <class Tile>
 __device__ inline void add_splits(GradSums& sums, int tile, int split, char* shared) {
   const int lane = static_cast<int>(threadIdx.x) % 32;

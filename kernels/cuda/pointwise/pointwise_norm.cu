@@ -1,5 +1,5 @@
-// Pointwise convolution behind a norm on CUDA: our own products where the device has what they need, else a few rows of
-// what the convolution saw at a time, and cuBLASLt.
+// Pointwise convolution after a norm on CUDA: our own GEMMs where the device has what they need, else the normalised
+// input a few rows at a time, and cuBLASLt.
 #include "bantam/kernels/contracts/pointwise/pointwise_norm.h"
 #include "bantam/kernels/cuda/norm/batch_norm_gradient.cuh"
 #include "bantam/kernels/cuda/norm/clamped_norm.cuh"
@@ -84,8 +84,8 @@ bool product_with_moments(const Exec& exec, const PointwiseShape& s, DType dtype
 }
 
 void check(const PointwiseShape& s, DType dtype, const NormOperand& x, Workspace workspace, const char* op) {
-  if (!pointwise_takes(s, dtype) || !x.normalised())
-    throw ShapeError(std::string(op) + ": a shape, a type or an operand that its kernels do not take");
+  if (!pointwise_supports(s, dtype) || !x.normalised())
+    throw ShapeError(std::string(op) + ": a shape, a type or an operand that its kernels do not support");
   require_workspace(workspace, pointwise_norm_workspace_bytes(s, dtype, DeviceKind::cuda), op);
 }
 

@@ -1,4 +1,4 @@
-// The warpgroup product's launches: how the driver describes its tensors, and what shared memory it takes. Compiled for
+// The wgmma kernel's launches: its tensor maps, and its shared memory. Compiled for
 // 90a only, whatever the build is for.
 #include <array>
 

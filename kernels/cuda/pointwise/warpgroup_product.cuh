@@ -1,6 +1,6 @@
-// Pointwise convolution by warpgroups: weights stay in shared memory, tensor copies bring tiles of x, and two
-// warpgroups take them in turn: one multiplies x, or what it made of x by a norm and its activation, while another
-// writes its tile and takes the moments of what it wrote.
+// Pointwise convolution with wgmma: weights stay in shared memory, tensor copies bring tiles of x, and two
+// warpgroups alternate: one multiplies x, or x after a norm and its activation, while the other writes its tile and
+// computes the moments of it.
 #pragma once
 
 #include "bantam/kernels/cuda/device/early_launch.cuh"
@@ -10,7 +10,7 @@
 
 namespace bantam::kernels::cuda {
 
-/// A stage as the product sees it: what 128 threads find in 64 rows becomes f(x̂·scale + shift), in place.
+/// A stage as the GEMM reads it: 128 threads replace its 64 rows by f(x̂·scale + shift), in place.
 template <class T>
 struct StageNorm {
   char* memory;  ///< shared, and its address
@@ -38,7 +38,7 @@ struct NoNorm {
   __device__ void apply(const WarpgroupCut&, std::uint32_t, int) const {}
 };
 
-/// A warpgroup's product of one tile; stages are given back as soon as they are read.
+/// A warpgroup's GEMM of one tile; releases each stage as soon as it is read.
 template <class T, int kColumns, class Norm>
 __device__ inline void multiply_tile(float (&sums)[kColumns / 2], const WarpgroupCut& cut,
                                      const WarpgroupShared<kColumns>& shared, const Norm& norm, RingPlace& from,
@@ -85,7 +85,7 @@ struct WarpgroupResults {
   Pack<T, 8> origin = {};
   float sum[8] = {}, squares[8] = {};
 
-  /// The shared memory that holds columns [c, c + 8) of a row.
+  /// The shared memory of columns [c, c + 8) of a row.
   __device__ static std::uint32_t place(int row, int c) {
     return c / 64 * (Tile::kRows * 128) + row * 128 + (c / 8 % 8 ^ row % 8) * 16;
   }
@@ -130,7 +130,7 @@ struct WarpgroupResults {
   __device__ void write(const float (&sums)[kColumns / 2], const CUtensorMap& y, const WarpgroupCut& cut, int tile,
                         int first_column, bool first) {
     if (thread == 0) wait_for_stores_to_read();
-    sync_warpgroup(barrier);  // nobody reads the tile before
+    sync_warpgroup(barrier);  // no thread reads the tile before
     put(sums);
     publish_to_copies();
     sync_warpgroup(barrier);
@@ -175,7 +175,7 @@ struct WarpgroupResults {
   }
 };
 
-/// Block b has column b % column_blocks of tiles b / column_blocks, and so on, which its warpgroups take in turn.
+/// Block b computes column b % column_blocks of tiles b / column_blocks, and so on; its warpgroups alternate.
 template <class T, int kColumns, bool kNormed>
 __global__ void __launch_bounds__(WarpgroupTile<kColumns>::kThreads, 1)
     warpgroup_product_kernel(const __grid_constant__ CUtensorMap x, const __grid_constant__ CUtensorMap w,
@@ -188,7 +188,7 @@ __global__ void __launch_bounds__(WarpgroupTile<kColumns>::kThreads, 1)
   const int first = static_cast<int>(blockIdx.x) / cut.column_blocks;
   const int step = static_cast<int>(gridDim.x) / cut.column_blocks;
   if (threadIdx.x == 0) shared.set_up();
-  wait_then_let_next_start();  // all blocks run at once, so what starts takes no place from them
+  wait_then_let_next_start();  // all blocks run at once, so the next kernel delays none of them
   const SharedNorm vectors = SharedNorm::at(memory + (shared.norm - shared_address(memory)), cut.in);
   if constexpr (kNormed) vectors.fill(cut.norm, cut.in);
   __syncthreads();
@@ -217,7 +217,7 @@ __global__ void __launch_bounds__(WarpgroupTile<kColumns>::kThreads, 1)
   if (cut.partials != nullptr)
     results.write_moments(cut, first_column, part, parts, memory + (place - shared_address(memory)));
   else if (results.thread == 0)
-    wait_for_stores_to_read();  // the block's memory is there until they have
+    wait_for_stores_to_read();  // the block must not end before they have
 #else
   __trap();  // launched only where has_warpgroups() says so
 #endif

@@ -1,4 +1,4 @@
-// Pointwise convolutions by warpgroups (compute capability 9.0), which take the moments of what they write.
+// Pointwise convolutions with wgmma (compute capability 9.0), which compute the moments of their output.
 #pragma once
 
 #include "bantam/kernels/contracts/norm/batch_norm_add.h"
@@ -8,9 +8,9 @@
 namespace bantam::kernels::cuda {
 
 /// y (rows, out) = a·wᵀ, w (out, in), as `shape` says: a = x.x, or where x has a norm f(x̂·scale + shift), f relu or
-/// relu6, rounded as batch_norm_apply writes it. `moments`: of y, shape.parts() parts; not made where its pointer is
-/// null. x, w, y of `dtype`, addresses aligned to 16; nothing aliases. Deterministic. False, with nothing done, where
-/// shape (no rows), addresses, device or driver do not do.
+/// relu6, rounded as batch_norm_apply writes it. `moments`: of y, shape.parts() parts; not computed where its pointer
+/// is null. x, w, y of `dtype`, addresses aligned to 16; nothing aliases. Deterministic. False, with nothing done,
+/// where shape (no rows), addresses, device or driver are not supported.
 bool warpgroup_product(const Exec& exec, const WarpgroupProduct& shape, DType dtype, const NormOperand& x,
                        const void* w, void* y, const PartMoments& moments);
 

@@ -1,5 +1,5 @@
-// Shared memory of a product by warpgroups: weights that stay, a ring of stages of x that tensor copies fill, results
-// on their way out, and the barriers that hand stages over.
+// Shared memory of the wgmma kernel: weights that stay, a ring of stages of x that tensor copies fill, results on their
+// way out, and the barriers between producers and consumers of stages.
 #pragma once
 
 #include "bantam/kernels/cuda/mma/warpgroup_mma.cuh"
@@ -8,7 +8,7 @@
 
 namespace bantam::kernels::cuda {
 
-/// What a launch's blocks know beside the tensors.
+/// What a launch's blocks receive besides the tensors.
 struct WarpgroupCut {
   std::int64_t rows;  ///< of y
   int in, out;        ///< columns of x and y
@@ -18,8 +18,8 @@ struct WarpgroupCut {
   int step_b, step_a;  ///< from a tile's first row of x to the next one's, as coordinates
   float* partials;     ///< (parts, 3, out): origin, mean relative to it, Σ of squared differences; null: not wanted
   float* counts;       ///< (parts)
-  AffineSource norm;   ///< of x; not read by kernels that take x as it is
-  Clamp clamp;         ///< behind it
+  AffineSource norm;   ///< of x; not read by kernels without a norm of x
+  Clamp clamp;         ///< after it
 };
 
 /// A block's shared memory: weights, the warpgroups' results, stages of x, barriers. Rows have 128 bytes, swizzled.
@@ -27,7 +27,8 @@ template <int kColumns>
 struct WarpgroupTile {
   static constexpr int kRows = static_cast<int>(WarpgroupProduct::kTileRows), kDepth = 64;
   static constexpr int kWarpgroups = static_cast<int>(WarpgroupProduct::kWarpgroups);
-  /// Registers of a thread that multiplies, and of one that copies: together no more than a launch gives, 168 each.
+  /// Registers of a thread that multiplies, and of one that copies: together no more than the launch allocates, 168
+  /// each.
   static constexpr int kTaken = 232, kKept = 40;
   static constexpr int kThreads = 128 * kWarpgroups + 128;  ///< the last warpgroup starts the copies
   static constexpr int kStageBytes = kRows * 128, kWeightBytes = kColumns * 128,
@@ -40,7 +41,7 @@ struct WarpgroupTile {
   }
 };
 
-/// Where a block's pieces lie.
+/// Where a block's arrays lie in shared memory.
 template <int kColumns>
 struct WarpgroupShared {
   using Tile = WarpgroupTile<kColumns>;
@@ -96,10 +97,10 @@ __device__ inline void copy_stages(const CUtensorMap& x, const CUtensorMap& w, c
     }
 }
 
-/// Which of the warpgroups may multiply, where they do in turn.
+/// Which of the warpgroups may multiply, where they alternate.
 struct Turns {
   int group;
-  std::uint32_t parity = group == 0;  ///< the first one's turn begins by itself
+  std::uint32_t parity = group == 0;  ///< the first warpgroup begins without waiting
 };
 
 }  // namespace bantam::kernels::cuda

@@ -1,4 +1,4 @@
-// Pooling on CUDA: a thread takes a position and a pack of channels; gradients gather over its windows.
+// Pooling on CUDA: a thread computes one position of a pack of channels; gradients gather over its windows.
 #include "bantam/kernels/contracts/pool/pool2d.h"
 #include "bantam/kernels/cuda/pool/pool3x3.cuh"
 

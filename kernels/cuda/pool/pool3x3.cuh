@@ -54,8 +54,8 @@ __global__ void __launch_bounds__(kPoolThreads)
   if (winner) *reinterpret_cast<Pack<std::uint16_t, N>*>(winner + to) = place;
 }
 
-/// Positions of x are dealt out two by two: rows 2·row and 2·row + 1, held by the windows kFirstWindow + row and the
-/// one behind it; columns alike.
+/// Positions of x are assigned two by two: rows 2·row and 2·row + 1, which lie in the windows kFirstWindow + row and
+/// the next one; columns alike.
 template <int kPad>
 inline constexpr int kFirstWindow = kPad == 1 ? 0 : -1;
 

@@ -1,4 +1,4 @@
-// Index arithmetic of pooling on CUDA: a thread takes a position and a pack of channels.
+// Index arithmetic of pooling on CUDA: a thread computes one position of a pack of channels.
 #pragma once
 
 #include "bantam/kernels/contracts/pool/pool2d.h"

@@ -13,7 +13,7 @@ namespace bantam::kernels::cuda {
 /// An extent as the kernels' 32-bit coordinate; sums and products with strides and paddings then stay below 2^31.
 inline int extent(std::int64_t value) {
   if (value < 0 || value > (std::int64_t{1} << 28)) {
-    throw ShapeError("a CUDA image kernel takes extents from 0 to 2^28, not " + std::to_string(value));
+    throw ShapeError("a CUDA image kernel supports extents from 0 to 2^28, not " + std::to_string(value));
   }
   return static_cast<int>(value);
 }

@@ -1,5 +1,5 @@
-// Moments of the parts of a tensor's rows, as kernels leave them that take statistics of what they write; and the
-// merge of all parts to a batch norm's statistics.
+// Moments of the parts of a tensor's rows, which kernels compute of the tensor they write; and the merge of all parts
+// to a batch norm's statistics.
 #pragma once
 
 #include <cstdint>

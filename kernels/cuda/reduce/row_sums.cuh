@@ -1,14 +1,14 @@
-// Sums over the rows of (rows, channels) arrays on CUDA: blocks keep a column of channels and take tiles of rows; a
-// small kernel that starts while they end adds the blocks' results in order.
+// Sums over the rows of (rows, channels) arrays on CUDA: blocks keep a column of channels and iterate over tiles of
+// rows; a small kernel that starts while they end adds the blocks' results in order.
 #pragma once
 
 #include "bantam/kernels/cuda/reduce/row_tiles.cuh"
 
 namespace bantam::kernels::cuda {
 
-/// How an array is dealt out: blockIdx.x counts columns of block.x·N channels, blockIdx.y the parts of the rows. Tiles
-/// are dealt to the parts in turn, from the last: then the blocks of a launch are at about the same place, and begin
-/// with the rows that the kernel before wrote last, which the L2 cache still holds.
+/// How an array is distributed: blockIdx.x counts columns of block.x·N channels, blockIdx.y the parts of the rows.
+/// Tiles are assigned to the parts in turn, from the last: then the blocks of a launch are at about the same place, and
+/// begin with the rows that the kernel before wrote last, which the L2 cache still holds.
 struct ColumnGrid {
   dim3 grid, block;
 };
@@ -20,7 +20,7 @@ ColumnGrid column_grid(std::int64_t rows, std::int64_t channels) {
   return {dim3(blocks_for(packs, block.x), static_cast<unsigned>(column_parts(rows, channels))), block};
 }
 
-/// Rows of a tile whose threads take kRows each: first_row, + blockDim.y, … .
+/// Rows of a tile whose threads load kRows each: first_row, + blockDim.y, … .
 template <int kRows>
 __device__ inline std::int64_t tile_rows() {
   return static_cast<std::int64_t>(blockDim.y) * kRows;
@@ -65,9 +65,9 @@ __device__ inline double sum_of_channel(double value) {
   return value + __shfl_xor_sync(0xffffffffu, value, 2 * kMergeChannels);
 }
 
-/// Adds up partials (parts, K, channels) in a fixed order. total.begin(c) reads what finishing channel c takes besides,
-/// ahead of the parts; total.add(sums, part, values) takes a part, on K double sums that begin with 0; then
-/// total.finish(c, begun, sums), once a channel. Launched early, behind the kernel that writes the parts, and lets the
+/// Adds up partials (parts, K, channels) in a fixed order. total.begin(c) reads what else finishing channel c needs,
+/// ahead of the parts; total.add(sums, part, values) adds a part to K double sums that begin with 0; then
+/// total.finish(c, begun, sums), once a channel. Launched early, after the kernel that writes the parts, and lets the
 /// next one start before it waits: what that one reads before it waits, neither of the two may write.
 template <int K, class Total>
 __global__ void __launch_bounds__(kMergeChannels* kMergeRows)
@@ -117,7 +117,7 @@ void merge_parts(const Exec& exec, const float* partials, unsigned parts, std::i
 /// Rows that a thread loads before it uses the first.
 inline constexpr int kSumRowsAtOnce = 4;
 
-/// K sums a channel over all rows. terms.start<N>(c) gives what a thread keeps for its N channels; load<N>(offset)
+/// K sums a channel over all rows. terms.start<N>(c) returns what a thread keeps for its N channels; load<N>(offset)
 /// reads N elements, and add(kept, loaded, offset, sum) adds their terms to sum[k·N + n].
 template <int N, int K, class Terms>
 __global__ void __launch_bounds__(kTileThreads, 2)
@@ -148,7 +148,7 @@ __global__ void __launch_bounds__(kTileThreads, 2)
   });
 }
 
-/// The end of K sums: adds them, and gives finish(c, begun, sums) a channel's, with what finish.begin(c) read.
+/// The end of K sums: adds them, and calls finish(c, begun, sums) with a channel's and with what finish.begin(c) read.
 template <int K, class Finish>
 struct TotalSums {
   Finish with;

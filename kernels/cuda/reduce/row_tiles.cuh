@@ -63,11 +63,11 @@ inline constexpr std::int64_t kMapBlocks = 8192;
 /// Blocks that a map has at least where Map::kRounds asks for more than one tile a block.
 inline constexpr std::int64_t kLeastMapBlocks = 512;
 
-/// map: `start(c, std::integral_constant<int, N>)` gives what a thread keeps for its N channels; `load<N>(offset)`
+/// map: `start(c, std::integral_constant<int, N>)` returns what a thread keeps for its N channels; `load<N>(offset)`
 /// reads the N elements at `offset`, and `apply(kept, loaded, offset)` writes there. A block does `rounds` tiles, one
-/// behind the other: so the array is walked from its first row to its last, and begins with what the sums before it
-/// (row_sums.cuh) read last, which the L2 cache still holds. kEarly: launched early, behind a kernel that makes what
-/// `start` reads and not what `load` does.
+/// after the other: so the array is walked from its first row to its last, and begins with what the sums before it
+/// (row_sums.cuh) read last, which the L2 cache still holds. kEarly: launched early, after a kernel that writes what
+/// `start` reads and not what `load` reads.
 template <int N, bool kEarly, class Map>
 __global__ void __launch_bounds__(kTileThreads)
     map_rows_kernel(std::int64_t rows, std::int64_t channels, std::int64_t rounds, Map map) {

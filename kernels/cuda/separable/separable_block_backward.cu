@@ -1,5 +1,5 @@
 // Backward of a separable block: partial gradients of bands and runs of images by one kernel (tiles, or moments for few
-// input channels), and their sums by another, or by whom they are left to.
+// input channels), and their sums by another, or by the update.
 #include "bantam/kernels/contracts/separable/separable_block.h"
 #include "bantam/kernels/cuda/separable/separable_backward.cuh"
 #include "bantam/kernels/tiling/workspace_layout.h"
@@ -9,11 +9,11 @@ namespace {
 
 /// The weight gradients lie one after the other in a part.
 void note_sums(const SeparableBlockShape& s, const float* partials, std::int64_t parts,
-               const SeparableBlockGradients& to, PendingSums& pending) {
+               const SeparableBlockGradients& to, PartialSums& partial) {
   const std::int64_t pointwise = s.pointwise_elements(), depthwise = s.depthwise_elements();
   const auto note = [&](const ParameterTarget& gradient, std::int64_t at, std::int64_t elements) {
     if (gradient.data == nullptr) return;
-    pending.add({.from = partials + at,
+    partial.add({.from = partials + at,
                  .to = gradient.data,
                  .parts = static_cast<std::int32_t>(parts),
                  .stride = static_cast<std::int32_t>(separable_gradient_elements(s)),
@@ -50,8 +50,8 @@ void separable_block_backward(const Exec& exec, const SeparableBlockShape& s, DT
   } else if (s.batch > 0) {
     parts = separable_tile_backward(exec, s, dtype, operands);
   }
-  if (to.pending != nullptr) return note_sums(s, operands.partials, parts, to, *to.pending);
-  PendingSums now;
+  if (to.partial_sums != nullptr) return note_sums(s, operands.partials, parts, to, *to.partial_sums);
+  PartialSums now;
   note_sums(s, operands.partials, parts, to, now);
   add_up_parts(exec, now);
 }

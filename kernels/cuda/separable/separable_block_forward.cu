@@ -1,4 +1,4 @@
-// The separable block's forward pass on CUDA: which kernel takes a shape, its shared memory and its grid.
+// The separable block's forward pass on CUDA: which kernel runs for a shape, its shared memory and its grid.
 #include "bantam/kernels/contracts/separable/separable_block.h"
 #include "bantam/kernels/cuda/device/shared_bytes.h"
 #include "bantam/kernels/cuda/separable/separable_forward_float.cuh"
@@ -9,8 +9,8 @@
 namespace bantam::kernels::cuda {
 namespace {
 
-/// Of a grid: about what an H200 runs at once (4 a multiprocessor). A block goes on with the unit that far on, and
-/// loads weights once.
+/// Of a grid: about what an H200 runs at once (4 a multiprocessor). A block continues with the unit that many further,
+/// and loads weights once.
 constexpr int kMostBlocks = static_cast<int>(4 * kReferenceMultiprocessors);
 
 template <class T, int kFolded, int kSteps, int kPool>
@@ -46,7 +46,7 @@ HalfLayout half_layout(const SeparableBlockShape& s, bool folded, int steps) {
   at.row_stride = static_cast<int>((s.conv_w() + 2) * at.pixel_stride);
   if (folded) at.row_stride = rounded_up(at.row_stride + 1, 2);  // a patch's pairs may end one element on
   const std::int64_t elements = s.in_w * s.in_channels;
-  at.piece = elements % 4 == 0 ? 4 : elements % 2 == 0 ? 2 : 1;
+  at.vector = elements % 4 == 0 ? 4 : elements % 2 == 0 ? 2 : 1;
   at.depthwise_at = at.groups * steps * 1024;
   at.bias_at = at.depthwise_at + at.chunks * 1536;
   at.tile_at = at.bias_at + at.groups * 64;
@@ -64,7 +64,7 @@ void launch_half(const Exec& exec, const SeparableBlockShape& s, const T* x, con
   at.shifted = rounded_up(t.tile_rows(kPool) * at.row_stride + 2, 8);
   at.bytes = rounded_up(at.tile_at + copies * 2 * (at.shifted + 2), 16);
   t.framed |= kIsFolded;
-  t.by_row = FastDivide(s.in_w * s.in_channels / (kIsFolded ? at.piece : 8));
+  t.by_row = FastDivide(s.in_w * s.in_channels / (kIsFolded ? at.vector : 8));
   t.by_pixel = FastDivide(std::max(at.chunks, 1));
   const auto kernel = separable_forward_half_kernel<T, kFolded, kSteps, kPool>;
   launch_spread(exec, kernel, dim3(blocks_of(t)), dim3(kForwardThreads), static_cast<std::size_t>(at.bytes), t, at, x,
@@ -92,7 +92,7 @@ void forward(const Exec& exec, const SeparableBlockShape& s, const T* x, const T
   constexpr std::integral_constant<int, 2> two;
   constexpr std::integral_constant<int, 3> three;
   constexpr std::integral_constant<int, 4> four;
-  switch (s.in_channels) {  // the product's depth by 16: rows of a folded patch take whole pairs
+  switch (s.in_channels) {  // the GEMM's depth divided by 16: rows of a folded patch are whole pairs
     case 1:
       return launch(one, one);
     case 2:

@@ -1,7 +1,7 @@
 // The separable block's forward pass in float32: depthwise sums into shared memory, then a product in registers.
 //
-// Pixels go in quads: the window of an output where pooled, else four outputs. A warp takes a run of quads through both
-// convolutions on its own. In the product, a lane has two quads by eight output channels, so that pooling and the codes
+// Pixels go in quads: the window of an output where pooled, else four outputs. A warp computes both convolutions of a
+// run of quads on its own. In the product, a lane has two quads by eight output channels, so that pooling and the codes
 // need no exchange.
 #pragma once
 
@@ -14,7 +14,7 @@ namespace bantam::kernels::cuda {
 struct FloatLayout {
   int quads;         ///< of a warp at a time: a power of two from 4 on
   int slice;         ///< output channels of a block
-  int side_by_side;  ///< channels of a pixel that neighbouring lanes take: 4 or 1
+  int side_by_side;  ///< channels of a pixel that neighbouring lanes compute: 4 or 1
   int pixel_stride;  ///< floats between pixels of a tile
   int depthwise_at, bias_at, middle_at, tile_at, floats;
 };
@@ -49,11 +49,11 @@ struct SeparableForwardFloat {
       shared[at.bias_at + i] = t.bias != 0 && first_o + i < t.out_channels ? from.bias[first_o + i] : 0.0f;
   }
 
-  /// Input rows of a unit to shared memory, kPiece floats at a time.
-  template <int kPiece>
+  /// Input rows of a unit to shared memory, kVector floats at a time.
+  template <int kVector>
   __device__ static void fill(const SeparableTiles& t, const FloatLayout& at, const SeparableUnit& unit, const float* x,
                               float* tile) {
-    const int in_row = t.in_w * t.channels / kPiece;
+    const int in_row = t.in_w * t.channels / kVector;
     const float* image = x + unit.image * t.in_h * t.in_w * t.channels;
 #pragma unroll 4
     for (int i = static_cast<int>(threadIdx.x); i < unit.in_rows * in_row; i += kForwardThreads) {
@@ -62,9 +62,9 @@ struct SeparableForwardFloat {
       const int h = unit.first_in + static_cast<int>(row.quotient);
       const bool inside = h >= 0 && h < t.in_h;
       const int pixel = static_cast<int>(row.quotient) * t.padded_w + static_cast<int>(column.quotient) + t.pad_left;
-      float* to = tile + pixel * at.pixel_stride + static_cast<int>(column.remainder) * kPiece;
-      const float* from = image + (h * in_row + static_cast<int>(row.remainder)) * kPiece;
-      if constexpr (kPiece == 4) {
+      float* to = tile + pixel * at.pixel_stride + static_cast<int>(column.remainder) * kVector;
+      const float* from = image + (h * in_row + static_cast<int>(row.remainder)) * kVector;
+      if constexpr (kVector == 4) {
         *reinterpret_cast<float4*>(to) = inside ? __ldg(reinterpret_cast<const float4*>(from)) : float4{};
       } else {
         *to = inside ? __ldg(from) : 0.0f;

@@ -66,7 +66,7 @@ struct SeparableForwardHalf {
   }
 
   /// The depthwise output of the warp's pixels, rounded to T: nine diagonal products a chunk of 8 channels, two taps at
-  /// a time. Its sums lie as the next product takes its first operand.
+  /// a time. Its sums lie in the layout of the next product's first operand.
   __device__ static void convolve_depthwise(const SeparableTiles& t, const HalfLayout& at, const SeparableUnit& unit,
                                             const T* tile, const uint4* diagonals, int first, Operand& a) {
     const int lane = static_cast<int>(threadIdx.x % 32);
@@ -174,7 +174,7 @@ struct SeparableForwardHalf {
                              const T* pointwise, const T* bias, T* y, std::uint8_t* codes) {
     extern __shared__ __align__(128) char shared[];
     T* tile = reinterpret_cast<T*>(shared + at.tile_at);
-    // The frame of padding, and what lies behind a row's end, stays zero throughout.
+    // The frame of padding, and the slack after a row's end, stays zero throughout.
     for (int i = at.tile_at / 16 + static_cast<int>(threadIdx.x); t.framed != 0 && i < at.bytes / 16;
          i += kForwardThreads)
       reinterpret_cast<uint4*>(shared)[i] = uint4{};

@@ -15,12 +15,12 @@ struct HalfLayout {
   int pixel_stride;  ///< elements between pixels of a tile
   int row_stride;    ///< elements between its rows; even
   int shifted;       ///< folded: elements between the tile and its copy, which is shifted by one element
-  int piece;         ///< folded: elements that are copied at a time, 1, 2 or 4
+  int vector;        ///< folded: elements that are copied at a time, 1, 2 or 4
   int depthwise_at, bias_at, tile_at, bytes;
 };
 
 /// kFolded: the number of input channels where both weights are multiplied first (1 to 4), or 0. kSteps: the depth of
-/// the pointwise product by 16.
+/// the pointwise GEMM divided by 16.
 template <class T, int kFolded, int kSteps>
 struct SeparableHalfTile {
   using Pair = HalfPair<T>;
@@ -118,12 +118,12 @@ struct SeparableHalfTile {
     }
   }
 
-  /// Input rows of a unit to the tile and its shifted copy, kPiece elements at a time.
-  template <int kPiece>
-  __device__ static void fill_pieces(const SeparableTiles& t, const HalfLayout& at, const SeparableUnit& unit,
-                                     const T* x, T* tile) {
-    constexpr int kWords = (kPiece + 1) / 2;
-    const int elements = t.in_w * kFolded, in_row = elements / kPiece;
+  /// Input rows of a unit to the tile and its shifted copy, kVector elements at a time.
+  template <int kVector>
+  __device__ static void fill_vectors(const SeparableTiles& t, const HalfLayout& at, const SeparableUnit& unit,
+                                      const T* x, T* tile) {
+    constexpr int kWords = (kVector + 1) / 2;
+    const int elements = t.in_w * kFolded, in_row = elements / kVector;
     const T* image = x + unit.image * t.in_h * elements;
     const bool odd = t.pad_left * kFolded % 2 != 0;  // then it is the copy that has whole registers
     T* whole = tile + (odd ? at.shifted + 1 : 0);
@@ -131,32 +131,32 @@ struct SeparableHalfTile {
 #pragma unroll 4
     for (int i = static_cast<int>(threadIdx.x); i < unit.in_rows * in_row; i += kForwardThreads) {
       const Divided row = t.by_row.divide(static_cast<std::uint32_t>(i));
-      const int h = unit.first_in + static_cast<int>(row.quotient), column = static_cast<int>(row.remainder) * kPiece;
+      const int h = unit.first_in + static_cast<int>(row.quotient), column = static_cast<int>(row.remainder) * kVector;
       const int to = static_cast<int>(row.quotient) * at.row_stride + t.pad_left * kFolded + column;
       const bool inside = h >= 0 && h < t.in_h;
       union {
         std::uint32_t words[kWords];
         uint2 both;
         T v[2 * kWords];
-      } piece{};
+      } loaded{};
       const T* from = image + h * elements + column;
-      if constexpr (kPiece == 4) {
-        if (inside) piece.both = __ldg(reinterpret_cast<const uint2*>(from));
-      } else if constexpr (kPiece == 2) {
-        if (inside) piece.words[0] = __ldg(reinterpret_cast<const unsigned int*>(from));
+      if constexpr (kVector == 4) {
+        if (inside) loaded.both = __ldg(reinterpret_cast<const uint2*>(from));
+      } else if constexpr (kVector == 2) {
+        if (inside) loaded.words[0] = __ldg(reinterpret_cast<const unsigned int*>(from));
       } else {
-        if (inside) piece.v[0] = *from;
+        if (inside) loaded.v[0] = *from;
       }
-      if constexpr (kPiece == 1) {
-        tile[to] = piece.v[0];
-        tile[at.shifted + 1 + to] = piece.v[0];
+      if constexpr (kVector == 1) {
+        tile[to] = loaded.v[0];
+        tile[at.shifted + 1 + to] = loaded.v[0];
       } else {
 #pragma unroll
-        for (int k = 0; k < kWords; ++k) *reinterpret_cast<std::uint32_t*>(whole + to + 2 * k) = piece.words[k];
-        split[to] = piece.v[0];
-        if constexpr (kPiece == 4)
-          *reinterpret_cast<std::uint32_t*>(split + to + 1) = __funnelshift_r(piece.words[0], piece.words[1], 16);
-        split[to + kPiece - 1] = piece.v[kPiece - 1];
+        for (int k = 0; k < kWords; ++k) *reinterpret_cast<std::uint32_t*>(whole + to + 2 * k) = loaded.words[k];
+        split[to] = loaded.v[0];
+        if constexpr (kVector == 4)
+          *reinterpret_cast<std::uint32_t*>(split + to + 1) = __funnelshift_r(loaded.words[0], loaded.words[1], 16);
+        split[to + kVector - 1] = loaded.v[kVector - 1];
       }
     }
   }
@@ -165,12 +165,12 @@ struct SeparableHalfTile {
                               T* tile) {
     if constexpr (kFolded == 0) {
       fill_chunks(t, at, unit, x, tile);
-    } else if (at.piece == 4) {
-      fill_pieces<4>(t, at, unit, x, tile);
-    } else if (at.piece == 2) {
-      fill_pieces<2>(t, at, unit, x, tile);
+    } else if (at.vector == 4) {
+      fill_vectors<4>(t, at, unit, x, tile);
+    } else if (at.vector == 2) {
+      fill_vectors<2>(t, at, unit, x, tile);
     } else {
-      fill_pieces<1>(t, at, unit, x, tile);
+      fill_vectors<1>(t, at, unit, x, tile);
     }
   }
 };

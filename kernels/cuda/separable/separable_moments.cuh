@@ -1,6 +1,6 @@
 // Weight gradients of a separable block of few input channels from one matrix of moments G = Σ patchᵀ · dz, where dx is
 // not wanted: d_pointwise = Σ over taps of depthwise · G, d_depthwise = Σ over outputs of pointwise · G, and a row of
-// ones in the patch gives the bias. Windows of 2x2 positions, because pooling leaves one of the four.
+// ones in the patch computes the bias. Windows of 2x2 positions, because pooling keeps one of the four.
 #pragma once
 
 #include "bantam/kernels/cuda/device/early_launch.cuh"

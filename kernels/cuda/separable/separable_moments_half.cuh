@@ -182,7 +182,7 @@ struct MomentSums {
   }
 };
 
-/// The windows of an image's band, four a step and lane, dealt out to the warps of a slice. Loads run kAhead steps
+/// The windows of an image's band, four a step and lane, distributed over the warps of a slice. Loads run kAhead steps
 /// before the sums, across images.
 template <class T, int kPool>
 struct StepQueue {

@@ -1,4 +1,4 @@
-// The two matrix products of a separable block's backward tile, from shared memory: on tensor cores for half types, by
+// The two GEMMs of a separable block's backward tile, from shared memory: on tensor cores for half types, by
 // float32 multiply-adds (no TF32) for float32.
 #pragma once
 
@@ -6,7 +6,7 @@
 
 namespace bantam::kernels::cuda {
 
-/// Where the products read and write. d_mid has a border: its row 0 is conv row in_begin + pad_top - 2, its column 0 is
+/// Where the GEMMs read and write. d_mid has a border: its row 0 is conv row in_begin + pad_top - 2, its column 0 is
 /// conv column pad_left - 2.
 template <class T>
 struct TileArrays {
@@ -77,7 +77,7 @@ class TileProducts {
         load_matrices_transposed(dz, left);
         multiply(sums_[i], dz, right);
         if (sums_bias) {
-          if (positions - p < 16) keep_rows(ones, positions - p);  // mid is 0 behind the last position, dz need not be
+          if (positions - p < 16) keep_rows(ones, positions - p);  // mid is 0 after the last position, dz need not be
           WarpMma<T>::multiply_add(bias_[i], dz, ones);
         }
         left += 16 * g.dz_stride * 2;

@@ -10,17 +10,17 @@
 
 namespace bantam::kernels::cuda {
 
-/// Columns dealt out to threads: `segments` a row, of `length` columns.
-struct RowSegments {
-  int segments = 1, length = 1;
-  /// For `rows` rows of `width` columns and `walkers` threads: the fewest steps, two of which begin each segment.
-  static RowSegments of(std::int64_t rows, std::int64_t width, std::int64_t walkers) {
-    RowSegments best;
+/// Columns assigned to threads: `runs` a row, of `length` columns.
+struct RowRuns {
+  int runs = 1, length = 1;
+  /// For `rows` rows of `width` columns and `walkers` threads: the fewest steps, two of which begin each run.
+  static RowRuns of(std::int64_t rows, std::int64_t width, std::int64_t walkers) {
+    RowRuns best;
     std::int64_t least = 0;
-    for (std::int64_t segments = 1; segments <= 16; ++segments) {
-      const std::int64_t length = (width + segments - 1) / segments;
-      const std::int64_t steps = (rows * segments + walkers - 1) / walkers * (length + 1);
-      if (segments == 1 || steps < least) best = {static_cast<int>(segments), static_cast<int>(length)}, least = steps;
+    for (std::int64_t runs = 1; runs <= 16; ++runs) {
+      const std::int64_t length = (width + runs - 1) / runs;
+      const std::int64_t steps = (rows * runs + walkers - 1) / walkers * (length + 1);
+      if (runs == 1 || steps < least) best = {static_cast<int>(runs), static_cast<int>(length)}, least = steps;
     }
     return best;
   }
@@ -31,10 +31,10 @@ struct TileGeometry {
   int in_h, in_w, conv_h, conv_w, out_h, out_w, in_channels, out_channels, pad_top, pad_left, pool;
   int band_rows, bands, batch, images_each;
   bool masked;     ///< there are codes
-  bool sparse_dz;  ///< loads leave places of dz or of the weights that must be 0
+  bool sparse_dz;  ///< loads skip places of dz or of the weights that must be 0
   int dz_stride;   ///< elements
   int weights_at, codes_at, zeros_at, region_at, region_bytes, d_mid_at;  ///< bytes from the start of shared memory
-  RowSegments mid_segments, dx_segments;
+  RowRuns mid_runs, dx_runs;
   FastDivide by_conv_w, by_out_w, by_chunks;  ///< chunks: 8 output channels
 };
 

@@ -33,8 +33,8 @@ TileGeometry tile_geometry(const SeparableBlockShape& s, const SeparableBackward
           .region_at = i(m.region),
           .region_bytes = i(m.region_bytes),
           .d_mid_at = i(m.d_mid),
-          .mid_segments = RowSegments::of(std::min(s.conv_h(), t.band_rows), s.conv_w(), walkers),
-          .dx_segments = RowSegments::of(t.band_rows, s.in_w, walkers),
+          .mid_runs = RowRuns::of(std::min(s.conv_h(), t.band_rows), s.conv_w(), walkers),
+          .dx_runs = RowRuns::of(t.band_rows, s.in_w, walkers),
           .by_conv_w = FastDivide(s.conv_w()),
           .by_out_w = FastDivide(s.out_w()),
           .by_chunks = FastDivide(s.out_channels / 8)};

@@ -73,11 +73,11 @@ struct DepthwiseWalk {
   /// kPadded: columns may lie outside x.
   template <bool kPadded>
   __device__ void forward_rows(const T* x, const T* zeros, T* mid) const {
-    const RowSegments cut = g.mid_segments;
+    const RowRuns cut = g.mid_runs;
     const int rows = band.own_end - band.own_begin, row_length = g.in_w * kChannels;
 #pragma unroll 1
-    for (int task = walker; task < rows * cut.segments; task += kWalkers) {
-      const int row = task / cut.segments, begin = task % cut.segments * cut.length;
+    for (int task = walker; task < rows * cut.runs; task += kWalkers) {
+      const int row = task / cut.runs, begin = task % cut.runs * cut.length;
       const T* from[3];
 #pragma unroll
       for (int ky = 0; ky < 3; ++ky) {
@@ -112,11 +112,11 @@ struct DepthwiseWalk {
 
   /// dx (the band's rows, unless null) from d_mid with its border, and the sums x · d_mid of each tap.
   __device__ void backward(const T* x, const float* d_mid, T* dx) {
-    const RowSegments cut = g.dx_segments;
+    const RowRuns cut = g.dx_runs;
     const int rows = band.in_end - band.in_begin, row_length = (g.in_w + 2) * kGradientStride;
 #pragma unroll 1
-    for (int task = walker; task < rows * cut.segments; task += kWalkers) {
-      const int row = task / cut.segments, begin = task % cut.segments * cut.length;
+    for (int task = walker; task < rows * cut.runs; task += kWalkers) {
+      const int row = task / cut.runs, begin = task % cut.runs * cut.length;
       const float* from = d_mid + row * row_length + channel;
       const T* in = x + (band.in_begin + row - band.x_begin) * g.in_w * kChannels + channel;
       T* out = dx ? dx + static_cast<std::int64_t>(row) * g.in_w * g.in_channels + channel : nullptr;

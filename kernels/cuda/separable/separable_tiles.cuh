@@ -22,8 +22,8 @@ struct SeparableTiles {
   int parts;                        ///< units of an image
   int units;
   int bias, relu;
-  int framed;  ///< whether a tile has elements that are never filled: padding, or slack behind rows
-  FastDivide by_parts, by_out_w, by_row, by_pixel;  ///< by_row, by_pixel: pieces that a tile is filled in
+  int framed;  ///< whether a tile has elements that are never filled: padding, or slack after rows
+  FastDivide by_parts, by_out_w, by_row, by_pixel;  ///< by_row, by_pixel: vectors that a tile is filled in
 
   /// Input rows that a tile has room for.
   __host__ __device__ int tile_rows(int pool) const { return rows * pool + 2; }
@@ -52,8 +52,8 @@ __device__ inline SeparableUnit unit_at(const SeparableTiles& t, int index) {
   return unit;
 }
 
-/// Units of at most `most_rows` rows: whole images where there are many, else as few rows as give every multiprocessor
-/// work.
+/// Units of at most `most_rows` rows: whole images where there are many, else as few rows as are needed for work on
+/// every multiprocessor.
 inline SeparableTiles separable_tiles(const SeparableBlockShape& s, std::int64_t most_rows) {
   constexpr std::int64_t kWantedUnits = 2 * kReferenceMultiprocessors;
   const std::int64_t wanted_parts =

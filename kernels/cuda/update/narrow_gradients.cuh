@@ -7,9 +7,9 @@
 namespace bantam::kernels::cuda {
 
 inline constexpr int kQuad = 4;  ///< elements a thread handles at once
-inline constexpr std::int64_t kQuadsOfGranule = kSegmentGranule / kQuad;
+inline constexpr std::int64_t kQuadsOfGranule = kSpanGranule / kQuad;
 
-/// Bits of quad `quad` of a narrow segment at `place`. Past the first-level cache, as all that kernels which start
+/// Bits of quad `quad` of a narrow span at `place`. Past the first-level cache, as all that kernels which start
 /// early read.
 __device__ inline uint4 load_narrow(const float* place, std::int64_t quad) {
   const uint2 bits = __ldcg(reinterpret_cast<const uint2*>(place) + quad);
@@ -38,8 +38,7 @@ template <bool kNarrow>
 __device__ inline GradientQuad load_gradient(const UpdateArena& arena, std::int64_t quad) {
   if constexpr (kNarrow) {
     const std::int64_t begin = arena.narrow.begin_of(quad / kQuadsOfGranule);
-    if (begin >= 0)
-      return {load_narrow(arena.gradient + begin * kSegmentGranule, quad - begin * kQuadsOfGranule), true};
+    if (begin >= 0) return {load_narrow(arena.gradient + begin * kSpanGranule, quad - begin * kQuadsOfGranule), true};
   }
   return {__ldcg(reinterpret_cast<const uint4*>(arena.gradient) + quad), false};
 }

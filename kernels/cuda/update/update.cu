@@ -6,7 +6,7 @@
 #include "bantam/kernels/cuda/device/libraries.h"
 #include "bantam/kernels/cuda/device/vectorized.cuh"
 #include "bantam/kernels/cuda/update/narrow_gradients.cuh"
-#include "bantam/kernels/cuda/update/pending_sums.cuh"
+#include "bantam/kernels/cuda/update/partial_sums.cuh"
 #include "bantam/kernels/tiling/update/update_rules.h"
 
 namespace bantam::kernels::cuda {
@@ -18,7 +18,7 @@ constexpr int kWarps = kThreads / kWarp;
 constexpr int kPartials =
     static_cast<int>(gradient_sum_blocks(std::int64_t{1} << 40) + kMostSumBlocks) / kThreads;  // at most, a thread
 // Blocks of apply_update at once on a multiprocessor: as many as a small model has; fewer, with the registers that
-// narrow gradients take. 7.5 holds 1,024 threads.
+// narrow gradients need. 7.5 holds 1,024 threads.
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 800
 constexpr int kApplyBlocks = 4, kNarrowApplyBlocks = 4;
 #else
@@ -50,9 +50,9 @@ __device__ double block_sum(double value) {
 
 /// What `begin_update` adds up, and by how many of the grid's blocks.
 struct GradientSums {
-  PendingSums pending;
-  PendingGranules granules;  // of the pending sums
-  int shares, share_blocks;  // the last blocks of the grid take the shares in turn
+  PartialSums partial;
+  PartialSumGranules granules;  // of the partial sums
+  int shares, share_blocks;     // the last blocks of the grid add the shares up in turn
 };
 
 /// Σg² of this thread's elements in the granules that lie in memory.
@@ -70,7 +70,7 @@ __device__ double sum_of_granules(const UpdateArena& arena, const GradientSums& 
       counts[k] = granule < arena.granules && !sums.granules.contain(granule);
       if (!counts[k]) continue;
       g[k] = load_gradient<kNarrow>(arena, granule * kQuadsOfGranule + threadIdx.x % kWarp);
-      counts[k] = !arena.segments[arena.segment_of_granule[granule]].frozen;
+      counts[k] = !arena.spans[arena.span_of_granule[granule]].frozen;
     }
 #pragma unroll
     for (int k = 0; k < kTogether; ++k) {
@@ -83,18 +83,18 @@ __device__ double sum_of_granules(const UpdateArena& arena, const GradientSums& 
   return sum;
 }
 
-/// Σg² of the pending sums that this thread wrote.
+/// Σg² of the gradients that this thread added up.
 __device__ double sum_of_shares(const GradientSums& sums, int block) {
   double sum = 0;
   for (int share = block; share < sums.shares; share += sums.share_blocks) {
-    const auto g = static_cast<double>(make_share(sums.pending, share));
+    const auto g = static_cast<double>(make_share(sums.partial, share));
     sum += g * g;
   }
   return sum;
 }
 
-/// partials[block] = Σg² over its granules or pending sums; the last block adds them in order, and counts the update.
-/// In double no finite float overflows, so the sum is finite exactly where every g is.
+/// partials[block] = Σg² over its granules or added-up partial sums; the last block adds them in order, and counts the
+/// update. In double no finite float overflows, so the sum is finite exactly where every g is.
 template <bool kNarrow>
 __global__ void __launch_bounds__(kThreads)
     begin_update_kernel(const __grid_constant__ UpdateArena arena, const __grid_constant__ GradientSums sums,
@@ -104,7 +104,7 @@ __global__ void __launch_bounds__(kThreads)
   const int block = static_cast<int>(blockIdx.x);
   double sum =
       block < granule_blocks ? sum_of_granules<kNarrow>(arena, sums) : sum_of_shares(sums, block - granule_blocks);
-  let_next_kernel_start();  // behind the loads above, which apply_update's would slow down
+  let_next_kernel_start();  // after the loads above, which apply_update's would slow down
   UpdateControl now{};
   if (threadIdx.x == 0) now = *control;  // on its way while the blocks' sums come together
   sum = block_sum(sum);
@@ -185,7 +185,7 @@ struct QuadState {
   }
 };
 
-/// Within a unit in the last place, in one instruction; √ as IEEE rounds it takes a dozen and a branch, and is a
+/// Within a unit in the last place, in one instruction; √ as IEEE rounds it costs a dozen and a branch, and is a
 /// quarter of what Adam computes. Likewise __fdividef, within two units (of divisors up to 2^126).
 __device__ inline float square_root(float x) {
   float root;
@@ -224,9 +224,9 @@ __device__ inline void move_weights(QuadState<0>& q, const Quad& gradient, const
 __device__ void publish_buffers(const UpdateBuffers& buffers, bool skip) {
   for (std::int64_t i = grid_thread(); i < buffers.elements; i += grid_threads()) {
     if (skip) {
-      buffers.pending[i] = buffers.current[i];
+      buffers.next[i] = buffers.current[i];
     } else {
-      buffers.current[i] = buffers.pending[i];
+      buffers.current[i] = buffers.next[i];
     }
   }
 }
@@ -241,13 +241,13 @@ __global__ void __launch_bounds__(kThreads, kNarrow ? kNarrowApplyBlocks : kAppl
   const std::int64_t quads = arena.granules * kQuadsOfGranule;
   std::int64_t i = grid_thread();
   QuadState<kMoments> state{};
-  UpdateSegment segment{};
+  ArenaSpan span{};
   const auto load = [&] {
     state.load(arena, i);
-    segment = arena.segments[arena.segment_of_granule[i / kQuadsOfGranule]];
+    span = arena.spans[arena.span_of_granule[i / kQuadsOfGranule]];
   };
   if (i < quads) load();
-  wait_then_let_next_start();  // for control, and sums that were pending
+  wait_then_let_next_start();  // for control, and partial sums
   if (i < quads) state.g = load_gradient<kNarrow>(arena, i);
   if (threadIdx.x < arena.group_count)
     values[threadIdx.x] = step_values(kind, arena.groups[threadIdx.x], static_cast<float>(control->updates));
@@ -257,11 +257,11 @@ __global__ void __launch_bounds__(kThreads, kNarrow ? kNarrowApplyBlocks : kAppl
   publish_buffers(buffers, skip);
   if (skip) return;
   while (i < quads) {
-    if (!segment.frozen) {
-      move_weights(state, state.g.wide(arena.compute_dtype), values[segment.group], factor,
+    if (!span.frozen) {
+      move_weights(state, state.g.wide(arena.compute_dtype), values[span.group], factor,
                    kind == OptimizerKind::sgd_nesterov);
       state.store(arena, i);
-      if (arena.compute != nullptr && segment.compute_copy) store_compute(arena, i, state.w);
+      if (arena.compute != nullptr && span.compute_copy) store_compute(arena, i, state.w);
     }
     i += grid_threads();
     if (i >= quads) break;
@@ -279,10 +279,10 @@ auto apply_kernel(int moments) {
 
 }  // namespace
 
-void begin_update(const Exec& exec, const UpdateArena& arena, const PendingSums& pending, UpdateControl* control,
+void begin_update(const Exec& exec, const UpdateArena& arena, const PartialSums& partial, UpdateControl* control,
                   Workspace workspace) {
   static_assert(kThreads == kPartSumThreads);
-  GradientSums sums{.pending = pending, .granules = pending_granules(arena, pending), .shares = shares_of(pending)};
+  GradientSums sums{.partial = partial, .granules = partial_sum_granules(arena, partial), .shares = shares_of(partial)};
   sums.share_blocks = std::min(sums.shares, static_cast<int>(kMostSumBlocks));
   const auto blocks = static_cast<unsigned>(gradient_sum_blocks(arena.granules) + sums.share_blocks);
   const auto kernel = arena.narrow.count > 0 ? begin_update_kernel<true> : begin_update_kernel<false>;

@@ -1,4 +1,4 @@
-// A 1×1 convolution without stride, padding or groups is one matrix product: which one, for each pass.
+// A 1×1 convolution without stride, padding or groups is one GEMM: which one, for each pass.
 #pragma once
 
 #include "bantam/kernels/contracts/conv/conv2d.h"
@@ -6,7 +6,7 @@
 
 namespace bantam::kernels {
 
-/// Whether a convolution is one matrix product: (batch·h·w, in) · (in, out).
+/// Whether a convolution is one GEMM: (batch·h·w, in) · (in, out).
 inline bool is_pointwise(const Conv2dShape& s) {
   return s.kernel_h == 1 && s.kernel_w == 1 && s.stride_h == 1 && s.stride_w == 1 && s.groups == 1 && s.pad_top == 0 &&
          s.pad_bottom == 0 && s.pad_left == 0 && s.pad_right == 0;

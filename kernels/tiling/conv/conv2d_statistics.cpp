@@ -7,7 +7,7 @@
 
 namespace bantam::kernels {
 
-bool conv2d_gives_statistics(const Conv2dShape& shape, DType dtype) {
+bool conv2d_writes_statistics(const Conv2dShape& shape, DType dtype) {
   return cuda::is_image_convolution(shape, dtype) || pointwise_with_moments(shape, dtype).rows > 0 ||
          warpgroup_product_of(shape, dtype).rows > 0;
 }

@@ -10,7 +10,7 @@
 
 namespace bantam::kernels {
 
-/// y as a batch norm sees it.
+/// y as the input of a batch norm.
 inline BatchNormShape output_rows(const Conv2dShape& s) {
   return {.rows = s.batch * s.out_h() * s.out_w(), .channels = s.out_channels};
 }
@@ -20,10 +20,10 @@ inline std::size_t image_moments_bytes(const Conv2dShape& s, DType dtype) {
   return cuda::is_image_convolution(s, dtype) ? cuda::part_moments_bytes(cuda::image_parts(s), s.out_channels) : 0;
 }
 
-/// A pointwise convolution as our own product takes it (pointwise_parts.h); no rows where it is none.
+/// A pointwise convolution as a problem of our own GEMM (pointwise_parts.h); no rows where it is none.
 inline PointwiseShape pointwise_with_moments(const Conv2dShape& s, DType dtype) {
   const PointwiseShape product{s.batch * s.in_h * s.in_w, s.in_channels, s.out_channels};
-  return is_pointwise(s) && pointwise_takes(product, dtype) ? product : PointwiseShape{};
+  return is_pointwise(s) && pointwise_supports(product, dtype) ? product : PointwiseShape{};
 }
 
 /// Scratch bytes of its moments; 0 where it is none.
@@ -32,7 +32,7 @@ inline std::size_t pointwise_moments_bytes(const Conv2dShape& s, DType dtype) {
   return product.rows > 0 ? cuda::part_moments_bytes(pointwise_parts(product), product.out) : 0;
 }
 
-/// Scratch bytes of the moments of a product by warpgroups; 0 where it is none.
+/// Scratch bytes of the moments of the wgmma kernel; 0 where it does not run.
 inline std::size_t warpgroup_moments_bytes(const Conv2dShape& s, DType dtype) {
   const WarpgroupProduct product = warpgroup_product_of(s, dtype);
   return product.rows > 0 ? cuda::part_moments_bytes(product.parts(), product.out) : 0;

@@ -20,7 +20,7 @@ inline std::int64_t image_tiles(const Conv2dShape& s) {
   return s.batch * ((s.out_h() + kImageTile - 1) / kImageTile) * ((s.out_w() + kImageTile - 1) / kImageTile);
 }
 
-/// Whether forward and grad_weight take our kernels (in code made for compute capability 8.0 and later) instead of a
+/// Whether forward and grad_weight run our kernels (in code made for compute capability 8.0 and later) instead of a
 /// library's: float16 or bfloat16, at most 4 input channels, output channels in eights, kernels up to 7 x 7 with stride
 /// 1 or 2. Gradients of images are the library's, where anyone asks for them.
 inline bool is_image_convolution(const Conv2dShape& s, DType dtype) {
@@ -30,7 +30,7 @@ inline bool is_image_convolution(const Conv2dShape& s, DType dtype) {
          small_stride(s.stride_w) && image_tiles(s) <= 0x7fffffff;
 }
 
-/// Parts that grad_weight's sum over the tiles is cut into; each gives one partial dw, added in order. About three
+/// Parts that grad_weight's sum over the tiles is cut into; each writes one partial dw, added in order. About three
 /// blocks for each multiprocessor of a large GPU, in at most 16 MiB.
 inline std::int64_t image_grad_weight_parts(const Conv2dShape& s) {
   constexpr std::int64_t kMost = 3 * kReferenceMultiprocessors, kMostFloats = std::int64_t{4} << 20;
@@ -43,7 +43,7 @@ inline std::int64_t image_grad_weight_bytes(const Conv2dShape& s) {
   return image_grad_weight_parts(s) * s.w_elements() * static_cast<std::int64_t>(sizeof(float));
 }
 
-/// Parts of the moments that forward can give: one a thread block, three blocks for each multiprocessor.
+/// Parts of the moments that forward can compute: one a thread block, three blocks for each multiprocessor.
 inline std::int64_t image_parts(const Conv2dShape& s) {
   return std::min(3 * kReferenceMultiprocessors, image_tiles(s));
 }

@@ -11,7 +11,7 @@
 
 namespace bantam::kernels::cuda {
 
-/// The pieces of a convolution's workspace, in their order in memory.
+/// The arrays of a convolution's workspace, in their order in memory.
 struct ConvWorkspace {
   std::size_t weights_bytes =
       0;  ///< weights in another order (grad_input), or dw before it is added or widened (grad_weight)

@@ -78,7 +78,7 @@ inline StripParts grad_weight_strips(const DepthwiseConv2dShape& s) {
   return strip_parts(output_strips(s), s.channels, strip_channels(s.channels), 9, s.stride_h == 1 ? 3 : 4);
 }
 
-/// Parts that the rows (batch·out_h) of dy are cut into; at least 1. Each gives partial sums for all of w; parts are
+/// Parts that the rows (batch·out_h) of dy are cut into; at least 1. Each computes partial sums for all of w; parts are
 /// added in order.
 inline std::int64_t depthwise_grad_weight_parts(const DepthwiseConv2dShape& shape, DeviceKind target) {
   const bool cuda = target == DeviceKind::cuda;

@@ -9,11 +9,11 @@ namespace bantam::kernels {
 inline BatchNormShape norm_before(const DepthwiseConv2dShape& s) {
   return {.rows = s.batch * s.in_h * s.in_w, .channels = s.channels};
 }
-inline BatchNormShape norm_behind(const DepthwiseConv2dShape& s) {
+inline BatchNormShape norm_after(const DepthwiseConv2dShape& s) {
   return {.rows = s.batch * s.out_h() * s.out_w(), .channels = s.channels};
 }
 
-/// Blocks on a multiprocessor at once: what their registers leave room for.
+/// Blocks on a multiprocessor at once: as many as their registers allow.
 inline constexpr std::int64_t kFusedBlocks = 3;
 
 /// Floats a channel and part of forward's moments: origin, mean relative to it, squares.

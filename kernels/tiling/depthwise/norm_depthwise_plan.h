@@ -15,7 +15,7 @@ inline constexpr std::int64_t kRingSlots = 4;
 inline constexpr std::int64_t kGradientMargin = 2;
 /// Most row parts, each with partial sums of its own.
 inline constexpr std::int64_t kMaxRowParts = 32;
-/// A part's ring lies in its thread's scratch, warm in the second-level cache, where it takes no more floats than this.
+/// A part's ring lies in its thread's scratch, warm in the second-level cache, where it has no more floats than this.
 inline constexpr std::int64_t kThreadRingFloats = 36 << 10;
 
 /// Rows of every image in chunks, (image, chunk) tasks in row parts, channels in groups. A part is a row part of a
@@ -35,7 +35,7 @@ struct NormDepthwisePlan {
   std::int64_t chunk_begin(std::int64_t chunk) const { return part_begin(rows, chunks, chunk); }
 };
 
-/// Groups of channels as large as the thread's ring takes, but no fewer than 64; then row parts, from chunks of at
+/// Groups of channels as large as fit the thread's ring, but no fewer than 64; then row parts, from chunks of at
 /// least 14 rows: the first two of a chunk are made for it alone.
 inline NormDepthwisePlan plan_rows(std::int64_t batch, std::int64_t rows, std::int64_t columns, std::int64_t channels) {
   constexpr std::int64_t kLeastRows = 14, kLeastChannels = 64;

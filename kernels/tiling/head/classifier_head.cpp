@@ -18,7 +18,7 @@ std::size_t composed_scratch(const ClassifierHeadShape& s, DType dtype) {
 
 }  // namespace
 
-bool classifier_head_takes(const ClassifierHeadShape& s, DType dtype) {
+bool classifier_head_supports(const ClassifierHeadShape& s, DType dtype) {
   if (dtype != DType::float32 && dtype != DType::float16 && dtype != DType::bfloat16) return false;
   const auto lanes = static_cast<std::int64_t>(16 / size_of(dtype));
   return s.inputs > 0 && s.hidden > 0 && s.hidden <= 128 && s.classes > 0 && s.classes <= 64 && s.inputs % lanes == 0 &&

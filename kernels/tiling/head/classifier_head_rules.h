@@ -12,17 +12,17 @@
 
 namespace bantam::kernels {
 
-/// CUDA: x·w1ᵀ in tiles of `rows` by 64, the sum cut into `splits` pieces of `depth`.
+/// CUDA: x·w1ᵀ in tiles of `rows` by 64, the sum cut into `splits` of `depth` (split-K).
 struct HiddenSplit {
   std::int64_t rows = 0, tiles = 0, depth = 0, splits = 0;
 };
 inline constexpr std::int64_t kHiddenTile = 64;
 
-/// Blocks of neighbouring pieces that add up their sums before one of them is written, where the device can (9.0 on).
-inline constexpr std::int64_t kPiecesTogether = 8;
+/// Blocks of neighbouring splits that add up their sums before one of them is written, where the device can (9.0 on).
+inline constexpr std::int64_t kSplitsTogether = 8;
 
 /// One block for each multiprocessor of a large GPU, two in float32, which multiplies longer than it reads; no more
-/// pieces than are quickly added up again.
+/// splits than are quickly added up.
 constexpr HiddenSplit hidden_split(const ClassifierHeadShape& s, DType dtype) {
   constexpr std::int64_t kMostSplits = 85, kAligned = 64;
   const std::int64_t blocks = (dtype == DType::float32 ? 2 : 1) * kReferenceMultiprocessors;
@@ -35,7 +35,7 @@ constexpr HiddenSplit hidden_split(const ClassifierHeadShape& s, DType dtype) {
   return split;
 }
 
-/// CUDA: a warp of the loss kernel has a lane for every two units up to 64, every four up to 128, and takes 16
+/// CUDA: a warp of the loss kernel has a lane for every two units up to 64, every four up to 128, and computes 16
 /// classes or 64; its arrays in shared memory are as wide.
 inline constexpr std::int64_t kLossWarps = 16;
 constexpr std::int64_t loss_units(const ClassifierHeadShape& s) { return s.hidden <= 64 ? 64 : 128; }
@@ -45,7 +45,7 @@ constexpr std::int64_t loss_block_floats(const ClassifierHeadShape& s, std::int6
   return (loss_classes(s) + 2 * rows) * loss_units(s) + rows * loss_classes(s);
 }
 
-/// CUDA: samples that a block of the loss kernel takes: one or two a warp, within 47 KiB of shared memory.
+/// CUDA: samples of a block of the loss kernel: one or two a warp, within 47 KiB of shared memory.
 constexpr std::int64_t loss_rows(const ClassifierHeadShape& s) {
   constexpr std::int64_t kFloats = 47 * 1024 / 4, kManyBlocks = 128;
   std::int64_t rows = s.batch <= kLossWarps * kManyBlocks ? kLossWarps : 2 * kLossWarps;
@@ -59,12 +59,12 @@ constexpr std::int64_t small_gradients(const ClassifierHeadShape& s) {
   return s.classes * s.hidden + s.classes + s.hidden;
 }
 
-/// CUDA: whether the backward is one kernel of our own: to the batch from which a library's products are faster.
+/// CUDA: whether the backward is one kernel of our own: up to the batch from which a library's GEMMs are faster.
 constexpr bool own_backward(const ClassifierHeadShape& s, DType dtype) {
   return s.batch <= (dtype == DType::float32 ? 64 : 128);
 }
 
-/// The matrix products of which the head is composed.
+/// The GEMMs of which the head is composed.
 constexpr MatmulShape hidden_product(const ClassifierHeadShape& s) {
   return {.m = s.batch, .n = s.hidden, .k = s.inputs, .transpose_b = true};
 }

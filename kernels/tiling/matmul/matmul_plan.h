@@ -9,8 +9,8 @@
 
 namespace bantam::kernels::cpu {
 
-/// The cut of C into rows × columns × pieces of the sum. Products of half types also go through float tiles, one set a
-/// part.
+/// The cut of C into rows × columns × splits of the sum (split-K). Products of half types also go through float tiles,
+/// one set a part.
 struct MatmulPlan {
   static constexpr std::int64_t kTile = 256;  ///< edge of a widened tile: three of them fit a second-level cache
   static constexpr std::int64_t kRowStep = 12, kColumnStep = 32;  ///< gemm's tiles: parts are whole ones
@@ -28,9 +28,9 @@ inline std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1
 /// `a` rounded up to a multiple of `step`.
 inline std::int64_t whole(std::int64_t a, std::int64_t step) { return ceil_div(a, step) * step; }
 
-/// At most 32 parts of at least about 2 million operations. First rows and columns of C are cut: into pieces so large
-/// that packing (of B once for each piece of rows, of A for each piece of columns) is little beside the product. Then
-/// the sum, where that gives fewer than 8 parts.
+/// At most 32 parts of at least about 2 million operations. First rows and columns of C are cut: into blocks so large
+/// that packing (of B once for each block of rows, of A for each block of columns) costs little beside the product.
+/// Then the sum, where there would be fewer than 8 parts.
 inline MatmulPlan plan_matmul(const MatmulShape& s, DType dtype, DType out_dtype) {
   constexpr std::int64_t kMaxParts = 32, kMinOperations = 2'000'000, kMinRows = 192, kMinColumns = 128;
   constexpr std::int64_t kMinDepth = 512, kEnoughParts = 8;

@@ -1,4 +1,4 @@
-// The statistics of a tensor by a pass over it, where the kernel that wrote it did not take them.
+// The statistics of a tensor by a pass over it, where the kernel that wrote it did not compute them.
 #pragma once
 
 #include "bantam/kernels/contracts/norm/batch_norm.h"

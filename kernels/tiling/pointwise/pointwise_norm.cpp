@@ -1,4 +1,4 @@
-// Pointwise convolution behind a norm: which shapes, and scratch memory.
+// Pointwise convolution after a norm: which shapes, and scratch memory.
 #include "bantam/kernels/contracts/pointwise/pointwise_norm.h"
 
 #include "bantam/kernels/contracts/matmul/matmul.h"
@@ -8,12 +8,12 @@
 
 namespace bantam::kernels {
 
-bool pointwise_norm_takes(const PointwiseShape& s, DType dtype, ActivationFunction f) {
-  return pointwise_takes(s, dtype) && (f.kind == Activation::relu || f.kind == Activation::relu6);
+bool pointwise_norm_supports(const PointwiseShape& s, DType dtype, ActivationFunction f) {
+  return pointwise_supports(s, dtype) && (f.kind == Activation::relu || f.kind == Activation::relu6);
 }
 
-bool pointwise_norm_takes_gradient(const PointwiseShape& s, DType dtype) {
-  return pointwise_takes(s, dtype) && pointwise_backward_fused(s);
+bool pointwise_norm_supports_gradient(const PointwiseShape& s, DType dtype) {
+  return pointwise_supports(s, dtype) && pointwise_backward_fused(s);
 }
 
 std::size_t pointwise_norm_workspace_bytes(const PointwiseShape& s, DType dtype, DeviceKind target) {

@@ -1,4 +1,4 @@
-// Pointwise convolutions as matrix products, and how our own are cut into parts: by shape only.
+// Pointwise convolutions as GEMMs, and how our own kernels cut them into parts: by shape only.
 #pragma once
 
 #include <algorithm>
@@ -16,15 +16,15 @@ namespace bantam::kernels {
 inline constexpr std::int64_t kPointwiseRows = 128;
 constexpr std::int64_t pointwise_columns(const PointwiseShape& s) { return s.out <= 64 ? 64 : 128; }
 
-/// Input channels of our own products: all weights of a block stay in shared memory, and up to here they are bound by
-/// bytes. From 256 on cuBLASLt's use of the matrix units wins.
+/// Input channels of our own GEMMs: all weights of a block stay in shared memory, and up to here they are bound by
+/// bytes. From 256 on cuBLASLt is faster.
 inline constexpr std::int64_t kPointwiseMostIn = 128;
-constexpr bool pointwise_takes(const PointwiseShape& s, DType dtype) {
+constexpr bool pointwise_supports(const PointwiseShape& s, DType dtype) {
   return (dtype == DType::float16 || dtype == DType::bfloat16) && s.rows > 0 && s.in > 0 && s.out > 0 &&
          s.in % 8 == 0 && s.out % 8 == 0 && s.in <= kPointwiseMostIn;
 }
 
-/// Parts that the tiles of rows are dealt to, in turn: as many as the GPU runs at once, with two blocks on a
+/// Parts among which the tiles of rows are distributed in turn: as many as the GPU runs at once, with two blocks on a
 /// multiprocessor (three of the narrow ones). A part's moments are (3, out) floats and a count.
 inline std::int64_t pointwise_parts(const PointwiseShape& s) {
   const std::int64_t columns = pointwise_columns(s), blocks = kReferenceMultiprocessors * (columns == 64 ? 3 : 2);
@@ -34,7 +34,7 @@ inline std::int64_t pointwise_parts(const PointwiseShape& s) {
                                   std::max<std::int64_t>(tiles, 1));
 }
 
-/// Whether one kernel makes da and dw: a block has all of both matrices' columns.
+/// Whether one kernel computes da and dw: a block has all columns of both matrices.
 constexpr bool pointwise_backward_fused(const PointwiseShape& s) { return s.out <= 128 && s.in <= 128; }
 
 /// The weight gradient's cut: tiles of dw, and parts of the rows, whose sums (parts, out, in) stay below 32 MiB.
@@ -53,12 +53,12 @@ inline PointwiseGradCut pointwise_grad_cut(const PointwiseShape& s) {
   return cut;
 }
 
-/// y = a·wᵀ, da = dy·w and dw = dyᵀ·a as products of matrices.
+/// y = a·wᵀ, da = dy·w and dw = dyᵀ·a as GEMMs.
 inline MatmulShape pointwise_product(const PointwiseShape& s) { return {s.rows, s.out, s.in, false, true}; }
 inline MatmulShape pointwise_grad_input_product(const PointwiseShape& s) { return {s.rows, s.in, s.out, false, false}; }
 inline MatmulShape pointwise_grad_weight_product(const PointwiseShape& s) { return {s.out, s.in, s.rows, true, false}; }
 
-/// Rows of a and of dy that are made at once where no kernel of ours makes them as it reads, and their bytes.
+/// Rows of a and of dy that are computed at once where no kernel of ours computes them as it reads, and their bytes.
 struct PointwiseChunks {
   std::int64_t rows = 0;
   std::size_t a_bytes = 0, dy_bytes = 0;

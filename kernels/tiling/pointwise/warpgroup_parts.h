@@ -1,4 +1,4 @@
-// 1x1 convolutions that warpgroups multiply (wgmma), and how they are cut into tiles and parts: by shape only.
+// 1x1 convolutions that the wgmma kernel computes, and how they are cut into tiles and parts: by shape only.
 #pragma once
 
 #include <algorithm>
@@ -14,9 +14,9 @@ namespace bantam::kernels {
 /// y (rows, out) = x · wᵀ, w (out, in). A row of y is every stride-th pixel of every stride-th image row of x.
 struct WarpgroupProduct {
   std::int64_t rows = 0, in = 0, out = 0;
-  std::int64_t stride = 1, in_w = 0, out_w = 0;  ///< stride 1: an image row may be anything
+  std::int64_t stride = 1, in_w = 0, out_w = 0;  ///< stride 1: image rows do not matter
 
-  /// Rows of y that a warpgroup makes at a time: 64, or with a stride as many whole image rows as fit.
+  /// Rows of y that a warpgroup computes at a time: 64, or with a stride as many whole image rows as fit.
   std::int64_t tile_rows() const { return stride == 1 ? kTileRows : kTileRows / out_w * out_w; }
   std::int64_t tiles() const { return (rows + tile_rows() - 1) / tile_rows(); }
   /// Columns of a block, whose weights (in, columns) stay in 128 KiB of shared memory.
@@ -35,15 +35,15 @@ struct WarpgroupProduct {
   static constexpr std::int64_t kWarpgroups = 2;  ///< of a block, that multiply
 };
 
-/// A product behind a norm as such; no rows where the one by warps is faster.
+/// The convolution after a norm as a wgmma problem; no rows where the mma.sync kernel is faster.
 inline WarpgroupProduct warpgroup_product_of(const PointwiseShape& s) {
   return s.in >= WarpgroupProduct::kLeastIn ? WarpgroupProduct{s.rows, s.in, s.out} : WarpgroupProduct{};
 }
 
-/// The convolution as such a product; no rows where it is none: float16 or bfloat16, channels in eights, without
+/// The convolution as a wgmma problem; no rows where it is none: float16 or bfloat16, channels in eights, without
 /// padding and groups, at stride 1, or 2 where images are of even height and at most 128 wide; 64 to 256 channels in,
-/// or 512 at stride 1 where no more than eight columns of blocks read each tile of x (else a pass behind cuDNN is
-/// faster).
+/// or 512 at stride 1 where no more than eight columns of blocks read each tile of x (else cuDNN and a pass after it
+/// are faster).
 inline WarpgroupProduct warpgroup_product_of(const Conv2dShape& s, DType dtype) {
   const bool plain = s.kernel_h == 1 && s.kernel_w == 1 && s.groups == 1 && s.stride_h == s.stride_w &&
                      s.pad_top == 0 && s.pad_bottom == 0 && s.pad_left == 0 && s.pad_right == 0;

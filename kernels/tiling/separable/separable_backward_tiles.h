@@ -12,9 +12,9 @@
 namespace bantam::kernels {
 
 inline constexpr int kSeparableThreads = 256;  ///< of a thread block, in every kernel of the backward pass
-/// Shared memory that every device from compute capability 7.5 on gives a thread block.
+/// Shared memory that every device from compute capability 7.5 on provides for a thread block.
 inline constexpr std::int64_t kLeastSharedBytes = 64 * 1024;
-/// More than this would leave one thread block on a multiprocessor of 228 KB.
+/// With more than this, only one thread block fits a multiprocessor of 228 KB.
 inline constexpr std::int64_t kMostSharedBytes = 113 * 1024;
 
 /// Weight gradients of one part: pointwise (out, in), depthwise (3, 3, in), bias (out), in this order.
@@ -57,7 +57,7 @@ struct SeparableBackwardMemory {
     m.dz_stride = wide ? s.out_channels + 4 : up(s.out_channels, 16) + 8;
     m.mid_stride = wide || channels == 8 ? channels : channels + 8;
     m.d_mid_stride = channels == 8 ? 8 : channels + 8;
-    m.dz_rows = up(positions + 15, 16);  // matrix loads may begin anywhere and take 16
+    m.dz_rows = up(positions + 15, 16);  // matrix loads may begin anywhere and read 16
     m.weights = m.dz_rows * m.dz_stride * size;
     m.codes = m.weights + up(s.out_channels, 16) * m.mid_stride * size;
     m.zeros =
@@ -93,7 +93,7 @@ inline SeparableBackwardTiles separable_backward_tiles(const SeparableBlockShape
     if (!fits(channels, rows)) continue;
     t.channels = channels;
     t.band_rows = rows;
-    // Short bands compute much of their neighbours' rows again: rather fewer channels.
+    // Short bands recompute many of their neighbours' rows: fewer channels are better.
     if (rows < std::min<std::int64_t>(s.in_h, 8)) continue;
     if (s.batch * (s.in_channels / channels) * ((s.in_h + rows - 1) / rows) > kEnoughBlocks) break;
   }
@@ -143,7 +143,7 @@ inline SeparableMomentTiles separable_moment_tiles(const SeparableBlockShape& s,
   return t;
 }
 
-/// Whether the backward pass takes the shape on every device.
+/// Whether the backward pass supports the shape on every device.
 inline bool separable_backward_fits(const SeparableBlockShape& s, DType dtype) {
   if (separable_uses_moments(s)) return separable_moment_tiles(s, dtype).shared_bytes <= kLeastSharedBytes;
   return separable_backward_tiles(s, dtype, kLeastSharedBytes).channels > 0;

@@ -1,4 +1,4 @@
-// The separable block: which shapes it takes, its scratch memory, codes, work and traffic.
+// The separable block: which shapes it supports, its scratch memory, codes, work and traffic.
 #include "bantam/kernels/contracts/separable/separable_block.h"
 
 #include <algorithm>
@@ -25,9 +25,9 @@ bool separable_block_supported(const SeparableBlockShape& s, DType dtype, Device
 
 void check_separable_block(const SeparableBlockShape& s, DType dtype, DeviceKind target) {
   if (!is_half(dtype) && dtype != DType::float32)
-    throw DTypeError(fmt::format("separable_block: takes float32, float16 and bfloat16, got {}", to_string(dtype)));
+    throw DTypeError(fmt::format("separable_block: supports float32, float16 and bfloat16, got {}", to_string(dtype)));
   if (separable_block_supported(s, dtype, target)) return;
-  throw ShapeError(fmt::format("separable_block: {}x{}x{} to {} channels with pooling {} is not a shape it takes",
+  throw ShapeError(fmt::format("separable_block: {}x{}x{} to {} channels with pooling {} is not a shape it supports",
                                s.in_h, s.in_w, s.in_channels, s.out_channels, s.pool));
 }
 

@@ -1,4 +1,4 @@
-// What the CUDA kernels of the separable block take, and their scratch memory: pure functions of shapes, known also
+// What the CUDA kernels of the separable block support, and their scratch memory: pure functions of shapes, known also
 // where there is no CUDA.
 #pragma once
 

@@ -27,15 +27,15 @@ constexpr std::int64_t gradient_sum_blocks(std::int64_t granules) {
   return blocks < 1 ? 1 : blocks > 1024 ? 1024 : blocks;
 }
 
-/// CUDA: most blocks that add up pending sums, one partial sum each.
+/// CUDA: most blocks that add up partial sums, with one partial Σg² each.
 inline constexpr std::int64_t kMostSumBlocks = 512;
 
-/// Granules whose gradients are pending sums: [begin, end) for each array.
-struct PendingGranules {
+/// Granules whose gradients are partial sums: [begin, end) for each array.
+struct PartialSumGranules {
   struct Range {
     std::int32_t begin = 0, end = 0;
   };
-  Range ranges[PendingSums::kMost];
+  Range ranges[PartialSums::kMost];
   std::int32_t count = 0;
   std::int64_t first = 0;  ///< of all: most granules lie before it
 
@@ -47,17 +47,16 @@ struct PendingGranules {
   }
 };
 
-/// Throws Error where a pending sum does not begin at a granule of the arena's gradient, or ends beyond it.
-inline PendingGranules pending_granules(const UpdateArena& arena, const PendingSums& pending) {
-  PendingGranules granules;
+/// Throws Error where an array of partial sums does not begin at a granule of the arena's gradient, or ends beyond it.
+inline PartialSumGranules partial_sum_granules(const UpdateArena& arena, const PartialSums& partial) {
+  PartialSumGranules granules;
   granules.first = arena.granules;
-  for (std::int32_t i = 0; i < pending.count; ++i) {
-    const PendingSums::Array& array = pending.arrays[i];
+  for (std::int32_t i = 0; i < partial.count; ++i) {
+    const PartialSums::Array& array = partial.arrays[i];
     const std::int64_t first = array.to - arena.gradient;
-    const std::int64_t begin = first / kSegmentGranule,
-                       end = begin + (array.elements + kSegmentGranule - 1) / kSegmentGranule;
-    if (first < 0 || first % kSegmentGranule != 0 || end > arena.granules)
-      throw Error("update: a pending sum is not the gradient of a segment");
+    const std::int64_t begin = first / kSpanGranule, end = begin + (array.elements + kSpanGranule - 1) / kSpanGranule;
+    if (first < 0 || first % kSpanGranule != 0 || end > arena.granules)
+      throw Error("update: an array of partial sums is not the gradient of a span");
     granules.first = std::min(granules.first, begin);
     granules.ranges[granules.count++] = {static_cast<std::int32_t>(begin), static_cast<std::int32_t>(end)};
   }

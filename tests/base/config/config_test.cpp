@@ -87,8 +87,8 @@ TEST(ConfigMap, LookingForAKeyMakesItKnownButDoesNotReadIt) {
   EXPECT_EQ(first_line_of([&] { map.finish(); }), "t.yaml:1:2: error: unknown key 'siz'; did you mean 'size'?");
   EXPECT_EQ(first_line_of([&] { (void)map.node("other"); }),
             "t.yaml:1:2: error: unknown key 'siz'; did you mean 'size'?");
-  const auto unread = parse("{size: 3}");
-  ConfigMap present = unread.map();
+  const auto unused = parse("{size: 3}");
+  ConfigMap present = unused.map();
   EXPECT_TRUE(present.has("size"));
   EXPECT_EQ(first_line_of([&] { present.finish(); }),
             "t.yaml:1:2: error: unknown key 'size'; no keys are allowed here");

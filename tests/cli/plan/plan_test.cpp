@@ -58,7 +58,7 @@ TEST_F(Plan, ColumnsStandUnderTheirTitlesForAnyBatch) {
 TEST_F(Plan, ARunWithoutABatchIsSaidToBeNone) {
   const Outcome outcome = run({"plan", "tiny.yaml", "--batch-sizes", "1000"});
   ASSERT_EQ(outcome.code, 0) << outcome.err;
-  EXPECT_NE(outcome.out.find("No whole run: the 256 samples give no batch"), std::string::npos) << outcome.out;
+  EXPECT_NE(outcome.out.find("No whole run: the 256 samples are fewer than a batch"), std::string::npos) << outcome.out;
 }
 
 TEST_F(Plan, IsWhatBenchMemoryMeasures) {

@@ -81,9 +81,9 @@ TEST_F(ProcessLimits, APlanThatTheContainerCannotHoldIsRefused) {
   const Outcome bench = run_in_container("4000000", {"bench", "step", "tiny.yaml", "--batch-sizes", "256"});
   EXPECT_EQ(bench.code, 4) << bench.err;
   EXPECT_NE(bench.err.find("/sys/fs/cgroup/memory"), std::string::npos) << bench.err;
-  std::vector<std::string> pieces = train;
-  pieces.push_back("memory.on_oom=accumulate_with_batch_norm");
-  const Outcome smaller = run_in_container("75000000", pieces);
+  std::vector<std::string> micro_batches = train;
+  micro_batches.push_back("memory.on_oom=accumulate_with_batch_norm");
+  const Outcome smaller = run_in_container("75000000", micro_batches);
   EXPECT_EQ(smaller.code, 0) << smaller.err;
   EXPECT_NE(smaller.err.find("the pool is limited to"), std::string::npos) << smaller.err;
 }

@@ -23,7 +23,7 @@ class Errors : public ProgramTest {
 TEST_F(Errors, Usage) {
   expect({}, 2, "A subcommand is required");
   expect({"trian"}, 2, "unknown subcommand 'trian'; did you mean 'train'?");
-  expect({"train"}, 2, "give a CONFIG");
+  expect({"train"}, 2, "name a CONFIG");
   expect({"train", "tiny.yaml", "--no-such-flag"}, 2, "--no-such-flag");
   expect({"train", "tiny.yaml", "--threads", "-1"}, 2, "--threads");
   expect({"train", "tiny.yaml", "--progress", "loud", "--run-dir", "run"}, 2, "auto, bar, plain, json or none");
@@ -53,7 +53,7 @@ TEST_F(Errors, UnknownFlagsGetTheNearestOne) {
                 "configuration are given as KEY=VALUE, without dashes");
   EXPECT_EQ(first_line({"--vresion"}), begin + "unknown flag '--vresion' of `bantam`; did you mean '--version'?");
   EXPECT_EQ(first_line({"devices", "more"}),
-            begin + "unexpected argument 'more'; `bantam devices --help` tells what it takes");
+            begin + "unexpected argument 'more'; `bantam devices --help` lists its arguments");
   EXPECT_EQ(first_line({"summary"}), begin + "CONFIG is required");
   EXPECT_EQ(first_line({"train", "tiny.yaml", "--epochs"}).rfind(begin + "--epochs", 0), 0u);
 }
@@ -165,11 +165,11 @@ TEST_F(Errors, ModelsThatDoNotFitTheData) {
   expect({"train", "tiny.yaml", "--run-dir", "run", "model.layers.5.dense.units=9"}, 2,
          "the model's output is (9), but the data have 10 classes");
   expect({"train", "tiny.yaml", "--run-dir", "run", "model.input=[28, 28, 3]"}, 2,
-         "the model takes (28, 28, 3), but the data's images are (32, 32, 3)");
+         "the model expects (28, 28, 3), but the data's images are (32, 32, 3)");
   expect({"summary", "tiny.yaml", "model.layers.5.dense.units=9"}, 2,
          "the model's output is (9), but the data have 10 classes");
   expect({"summary", "tiny.yaml", "model.input=[28, 28, 3]"}, 2,
-         "the model takes (28, 28, 3), but the data's images are (32, 32, 3)");
+         "the model expects (28, 28, 3), but the data's images are (32, 32, 3)");
   expect({"train", "tiny.yaml", "--run-dir", "run", "recompute=[block9]"}, 2, "no layer or block is named 'block9'");
   const std::string text = read("tiny.yaml");
   const std::size_t data = text.find("data:"), model = text.find("model:");
@@ -227,14 +227,14 @@ TEST_F(Errors, SharesThatTheirDeviceCannotGive) {
   std::vector<std::string> plan = {"plan"}, train = {"train", "--run-dir", "run"};
   plan.insert(plan.end(), shares.begin(), shares.end());
   train.insert(train.end(), shares.begin(), shares.end());
-  expect(plan, 4, "memory.logical: the shares of cpu take 16.0 GiB, and 4.00 GiB leaves 4.00 GiB for them");
-  expect(train, 4, "memory.logical: the shares of cpu take 16.0 GiB");
+  expect(plan, 4, "memory.logical: the shares of cpu need 16.0 GiB, and of 4.00 GiB only 4.00 GiB are available");
+  expect(train, 4, "memory.logical: the shares of cpu need 16.0 GiB");
   EXPECT_EQ(run(train).err.find("Each of these fits"), std::string::npos) << "none of them would";
   expect({"plan", "tiny.yaml", "--device", "h200", "memory.logical={\"cuda:0\": [200GiB]}"}, 4,
-         "the shares of cuda:0 take 200 GiB");
+         "the shares of cuda:0 need 200 GiB");
   expect({"plan", "tiny.yaml", "--device", "cuda:0", "memory.logical={\"cuda:0\": [2GiB, 3GiB]}",
           "memory.limits={\"cuda:0\": 3GiB}"},
-         4, "the shares of cuda:0 take 5.00 GiB, and 3.00 GiB leaves");
+         4, "the shares of cuda:0 need 5.00 GiB, and of 3.00 GiB only");
 }
 
 TEST_F(Errors, FilesAreWrittenWhereTheyWereAskedFor) {

@@ -34,8 +34,8 @@ TEST_F(TrainReportTest, SummaryOfARunThatEnded) {
   const TrainOutcome ended = outcome();
   const std::string text = closing_summary({.outcome = ended, .seconds = 3, .start_seconds = 0.5});
   EXPECT_EQ(text.rfind("tiny: 2 epochs, 12 updates in ", 0), 0u) << text;
-  expect_in(text, "held out  accuracy 0.2500, loss 2.5000, 20 images\n");
-  expect_in(text, "training  accuracy 0.5000, loss 1.5000, 96 images\n");
+  expect_in(text, "validation  accuracy 0.2500, loss 2.5000, 20 images\n");
+  expect_in(text, "training    accuracy 0.5000, loss 1.5000, 96 images\n");
   expect_in(text, "2.00 KiB in use at the peak (as planned)");
   expect_in(text, "0.50 s from the start");
   expect_in(text, "runs/a/\n");
@@ -54,7 +54,7 @@ TEST_F(TrainReportTest, SummaryOfARunThatWasStopped) {
   EXPECT_EQ(text.find("from the start"), std::string::npos) << "there were no first updates";
 }
 
-TEST_F(TrainReportTest, JsonTellsTheHeldOutResultsWhereThereAreSome) {
+TEST_F(TrainReportTest, JsonTellsTheValidationResultsWhereThereAreSome) {
   TrainOutcome ended = outcome();
   const auto with = closing_json({.outcome = ended, .seconds = 3});
   EXPECT_DOUBLE_EQ(with["accuracy"], 0.25);

@@ -68,7 +68,7 @@ TEST_F(Profile, EventsReconcileWithTheStatistics) {
   EXPECT_EQ(result["planned_peak_bytes"], report["peak_bytes"]);
   const auto rows = read_csv(read("p/events.csv"));
   ASSERT_EQ(rows.size(), result["events"].get<std::size_t>());
-  std::uint64_t in_use = 0, requested = 0, peak = 0, held = 0, live = 0;
+  std::uint64_t in_use = 0, requested = 0, peak = 0, reserved = 0, live = 0;
   std::map<std::string, std::uint64_t> by_category, at_peak;
   std::set<std::string> steps, phases;
   for (std::size_t i = 0; i < rows.size(); ++i) {
@@ -83,7 +83,7 @@ TEST_F(Profile, EventsReconcileWithTheStatistics) {
     live += sign;
     EXPECT_EQ(number("in_use"), in_use) << i;
     EXPECT_LE(number("offset") + number("bytes"), report["peak_held_bytes"].get<std::uint64_t>());
-    held = std::max<std::uint64_t>(held, number("held"));
+    reserved = std::max<std::uint64_t>(reserved, number("held"));
     steps.insert(row.at("step"));
     phases.insert(row.at("phase"));
     if (in_use <= peak) continue;
@@ -91,7 +91,7 @@ TEST_F(Profile, EventsReconcileWithTheStatistics) {
     at_peak = by_category;
   }
   EXPECT_EQ(peak, report["peak_bytes"]);
-  EXPECT_EQ(held, report["peak_held_bytes"]);
+  EXPECT_EQ(reserved, report["peak_held_bytes"]);
   EXPECT_EQ(in_use, report["in_use_bytes"]);
   EXPECT_EQ(requested, report["requested_bytes"]);
   EXPECT_EQ(live, report["live_allocations"]);
@@ -167,9 +167,10 @@ TEST_F(Profile, ThePageHoldsTheSameDataAndAsksForNoNetwork) {
   }
   EXPECT_EQ(at_peak, report["peak_bytes"]);
   EXPECT_EQ(at_end, report["in_use_bytes"]);
-  std::uint64_t held = 0;
-  for (const json& range : data["ranges"]) held += range["held"].get<bool>() ? range["bytes"].get<std::uint64_t>() : 0;
-  EXPECT_EQ(held, report["held_bytes"]);
+  std::uint64_t reserved = 0;
+  for (const json& range : data["ranges"])
+    reserved += range["held"].get<bool>() ? range["bytes"].get<std::uint64_t>() : 0;
+  EXPECT_EQ(reserved, report["held_bytes"]);
   ASSERT_EQ(data["curve"].size(), 7u);
   for (const json& point : data["curve"]) {
     std::uint64_t sum = 0;
@@ -205,7 +206,7 @@ TEST_F(Profile, ThePageBeginsWithASentenceThatPlansStandFor) {
   const json none = plan("none");
   const auto peak = none["peak_bytes"].get<double>(),
              share = 100 * none["by_category"]["activation"].get<double>() / peak;
-  EXPECT_EQ(sentence.rfind(fmt::format("{:.0f} % of the peak of {} are activations; recompute: cheap would give {} (+",
+  EXPECT_EQ(sentence.rfind(fmt::format("{:.0f} % of the peak of {} are activations; recompute: cheap would need {} (+",
                                        share, format_byte_size(none["peak_bytes"].get<std::uint64_t>()),
                                        format_byte_size(plan("cheap")["peak_bytes"].get<std::uint64_t>())),
                            0),

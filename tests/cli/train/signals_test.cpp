@@ -1,4 +1,4 @@
-// The handlers as a scope: what they leave behind.
+// The handlers as a scope: the handlers restored after it.
 #include "bantam/cli/train/signals.h"
 
 #include <csignal>

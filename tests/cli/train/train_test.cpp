@@ -1,4 +1,4 @@
-// `bantam train`: what a run leaves behind, what it says, stopping and going on.
+// `bantam train`: the files and the output of a run, stopping and resuming.
 #include "tests/cli/program.h"
 
 namespace bantam::cli {
@@ -59,7 +59,7 @@ TEST_F(Train, SaysItInWordsToo) {
   const Outcome outcome = run({"train", "tiny.yaml", "--run-dir", "run", "--threads", "1"});
   ASSERT_EQ(outcome.code, 0) << outcome.err;
   for (const char* part :
-       {"tiny: 1 epoch, 16 updates", "held out", "images/s", "waiting for data", "to the first updates' results",
+       {"tiny: 1 epoch, 16 updates", "validation", "images/s", "waiting for data", "to the first updates' results",
         "in use at the peak", "parameter", "activation", "run/", "weights.safetensors"})
     EXPECT_NE(outcome.out.find(part), std::string::npos) << part << " is missing in:\n" << outcome.out;
   EXPECT_NE(outcome.err.find("epoch 1/1"), std::string::npos) << "plain progress, as stderr is a file: " << outcome.err;
@@ -221,7 +221,7 @@ TEST_F(Train, AFinishedRunGoesOnToMoreEpochs) {
   EXPECT_EQ(read_state("parts"), read_state("whole"));
 }
 
-/// Signals a run that is under way; gives its outcome.
+/// Signals a run that is under way; returns its outcome.
 class Stop : public Train, public testing::WithParamInterface<int> {};
 
 TEST_P(Stop, FinishesTheUpdateAndSavesAndResumesToTheSameBits) {

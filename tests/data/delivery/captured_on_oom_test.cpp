@@ -1,4 +1,4 @@
-// `on_oom: accumulate` where the device makes the batches: updates go on in pieces, and are recorded again.
+// `on_oom: accumulate` where the device makes the batches: updates go on in micro-batches, and are recorded anew.
 #include <mutex>
 
 #include "bantam/data/augment/built_in.h"
@@ -12,7 +12,7 @@ namespace {
 const Shape kImage = {8, 8, 3};
 constexpr std::int64_t kBatch = 16, kUpdates = 21, kSamples = kBatch * 20 + 3;  // an epoch's last batch is short
 constexpr std::uint64_t kMiB = 1u << 20, kHungerASample = 4 * kMiB;
-constexpr std::uint64_t kEnough = 256 * kMiB, kForHalves = 56 * kMiB;  // for pieces of 8, and not for 16 samples
+constexpr std::uint64_t kEnough = 256 * kMiB, kForHalves = 56 * kMiB;  // for micro-batches of 8, and not for 16 samples
 
 /// Takes as much memory for a moment as samples come.
 class Hungry : public Layer {

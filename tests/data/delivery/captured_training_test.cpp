@@ -88,7 +88,7 @@ struct Case {
   std::shared_ptr<std::int64_t> counted;  // calls of a HostCounter's forward
 };
 
-/// Everything that a run leaves behind.
+/// Everything that a run produces.
 struct Outcome {
   std::vector<float> master, moment2, statistics;
   std::vector<double> losses;  // of each update, in order
@@ -145,8 +145,8 @@ struct Training : Callback {
   }
 
   TrainResult train(std::int64_t epochs, std::int64_t epoch = 0, std::int64_t update = 0) {
-    const auto data = source(true), held_out = source(false);
-    Trainer trainer(step, *data, held_out.get(),
+    const auto data = source(true), validation = source(false);
+    Trainer trainer(step, *data, validation.get(),
                     {.epochs = epochs,
                      .accumulate = kAccumulate,
                      .read_every = read_every,
@@ -268,9 +268,9 @@ TEST_P(CapturedTrainingTest, a_stop_between_launches_goes_on_to_the_same_bits) {
   EXPECT_TRUE(resumed.finish() == expected);
 }
 
-// Between launches an arena may be given back, and its addresses may go to others: recordings made in it are of no use
+// Between launches an arena may be released, and its addresses may go to others: recordings made in it are of no use
 // then.
-TEST_P(CapturedTrainingTest, memory_may_be_given_back_and_taken_between_launches) {
+TEST_P(CapturedTrainingTest, memory_may_be_released_and_reused_between_launches) {
   const Case given{.updates_a_launch = 4};
   const Outcome expected = whole_run(GetParam(), given);
   Training run(GetParam(), given);

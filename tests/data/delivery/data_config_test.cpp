@@ -170,7 +170,7 @@ INSTANTIATE_TEST_SUITE_P(
         BadCase{"no_whole_batch",
                 "data:\n  format: generated\n  limit: 5\n  pipeline:\n    - shuffle\n"
                 "    - batch: {size: 8, drop_last: true}\n",
-                "6:7", "a batch of 8 with drop_last leaves no batch of 5 images"},
+                "6:7", "a batch of 8 with drop_last drops all 5 images"},
         BadCase{"crop_late",
                 stages("    - normalize: {mean: 1}\n    - random_crop: {padding: 4}\n    - batch: {size: 1}\n"), "5:7",
                 "must come before 'normalize'"},
@@ -201,7 +201,7 @@ TEST(OpenData, TrainAndValidationSourcesFollowTheSection) {
   const Context context = Context::make(runtime, Device::cpu());
   const auto a = testing::whole_epoch(*data.validation, context, 0),
              b = testing::whole_epoch(*data.validation, context, 1);
-  EXPECT_EQ(a, b);  // nothing random in held-out batches
+  EXPECT_EQ(a, b);  // nothing random in validation batches
   EXPECT_EQ(a.at(0).labels, (std::vector<std::int32_t>{0, 1, 2, 3, 4, 5, 6, 7, 8, 9}));
   EXPECT_NE(testing::whole_epoch(*data.train, context, 0), testing::whole_epoch(*data.train, context, 1));
 }
@@ -238,7 +238,7 @@ TEST(OpenData, ABatchLargerThanTheSetIsRefusedWithDropLast) {
   DataOptions options = read(with_pipeline("    - batch: {size: 8, drop_last: true}\n"));
   options.limit = 5;
   EXPECT_CONTAINS(message_of<ConfigError>([&] { (void)open_data(runtime, options, Device::cpu(), 0); }),
-                  "leaves no batch of 5 images");
+                  "drops all 5 images");
 }
 
 TEST(OpenData, MissingFilesAreADataError) {

@@ -91,9 +91,9 @@ class NoMemoryLeft {
   NoMemoryLeft(BfcAllocator& allocator, Stream stream) : allocator_(allocator), stream_(stream) {
     allocator.trim();
     allocator.set_limit(allocator.stats().pool_bytes);
-    for (std::size_t piece = 1u << 24; piece >= BfcAllocator::kGranule; piece /= 2) {
+    for (std::size_t bytes = 1u << 24; bytes >= BfcAllocator::kGranule; bytes /= 2) {
       try {
-        for (;;) taken_.push_back(allocator.allocate(piece, stream, {Category::other, "test"}));
+        for (;;) taken_.push_back(allocator.allocate(bytes, stream, {Category::other, "test"}));
       } catch (const OutOfMemory&) {
       }
     }
@@ -109,7 +109,7 @@ class NoMemoryLeft {
   std::vector<void*> taken_;
 };
 
-// Memory that runs out in `next` leaves the source where it was.
+// When memory runs out in `next`, the source does not move on.
 TEST_P(LoaderTest, OutOfMemoryCanBeTriedAgain) {
   for (const std::int64_t workers : {0, 2}) {
     auto one = source(with_workers(full(), workers, 2));

@@ -237,7 +237,7 @@ TEST_P(LoaderTest, AnotherDeviceIsRefused) {
   EXPECT_CONTAINS(message_of<DeviceError>([&] { (void)one->next(elsewhere, batch); }), "batches are for");
 }
 
-// Batches that the device makes are those that `next` gives, by launches of any size, from any place on.
+// Batches that the device makes are those that `next` returns, by launches of any size, from any place on.
 TEST_P(LoaderTest, TheDeviceMakesTheSameBatches) {
   PipelineOptions pipeline = full();
   const Context at = context(PrecisionKind::mixed_float16);

@@ -189,7 +189,7 @@ TEST_P(SampleReaderTest, HostAugmentationsBelongToSamplesAndEpochs) {
   const auto first = images(pipeline, 0);
   EXPECT_NE(images(pipeline, 1), first);
   EXPECT_NE(images(plain(), 0), first);
-  EXPECT_EQ(images(evaluation_pipeline(pipeline), 0), images(plain(), 0)) << "held-out samples are not augmented";
+  EXPECT_EQ(images(evaluation_pipeline(pipeline), 0), images(plain(), 0)) << "validation samples are not augmented";
   PipelineOptions shuffled = pipeline;
   shuffled.shuffle.emplace();
   EXPECT_EQ(images(shuffled, 0), first);

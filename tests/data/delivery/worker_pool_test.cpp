@@ -64,24 +64,24 @@ TEST(WorkerPool, ClearDropsWhatHasNotBegunAndWaitsForTheRest) {
   release.join();
 }
 
-// Both workers are held until the end drops what is queued, which lets go of `queued`. An end that drops nothing leaves
-// them after ten seconds, and then everything runs.
+// Both workers are blocked until the end drops what is queued, which lets go of `queued`. An end that drops nothing
+// leaves them after ten seconds, and then everything runs.
 TEST(WorkerPool, EndsWithWorkLeft) {
-  std::atomic<int> ran{0}, held{0};
+  std::atomic<int> ran{0}, blocked{0};
   auto queued = std::make_shared<int>(1);
   {
     WorkerPool pool;
     pool.grow_to(2);
     const std::weak_ptr<int> left = queued;
     for (int i = 0; i < 2; ++i)
-      (void)pool.submit([&held, left] {
-        ++held;
+      (void)pool.submit([&blocked, left] {
+        ++blocked;
         for (int tries = 0; tries < 10000 && !left.expired(); ++tries)
           std::this_thread::sleep_for(std::chrono::milliseconds(1));
       });
     for (int i = 0; i < 1000; ++i) (void)pool.submit([&ran, queued] { ++ran; });
     queued.reset();
-    while (held < 2) std::this_thread::yield();
+    while (blocked < 2) std::this_thread::yield();
   }
   EXPECT_EQ(ran, 0);
 }

@@ -206,7 +206,7 @@ TEST_F(Cifar10Test, VerifyAcceptsTheExpectedSumsAndNoOthers) {
 TEST_F(Cifar10Test, FactsNeedNoFiles) {
   const SampleSplits splits = cifar10_readers({.path = "/nowhere"});
   EXPECT_EQ(splits.train->facts().size, 50000);
-  EXPECT_EQ(splits.held_out->facts().size, 10000);
+  EXPECT_EQ(splits.validation->facts().size, 10000);
   EXPECT_EQ(first_samples(splits.train, 7)->facts().size, 7);
 }
 

@@ -22,7 +22,7 @@ using testing::TemporaryFolder;
 namespace fs = std::filesystem;
 
 constexpr std::int64_t kTrain = 24, kTest = 9, kHeight = 6, kWidth = 5, kClasses = 3;
-constexpr std::int64_t kTestFrom = 1000;  // ramp number of the first held-out image
+constexpr std::int64_t kTestFrom = 1000;  // ramp number of the first validation image
 
 void append_word(std::string& bytes, std::uint32_t value) {
   for (const int shift : {24, 16, 8, 0}) bytes.push_back(static_cast<char>(value >> shift & 0xff));

@@ -1,4 +1,4 @@
-// Known answers of SHA-256, and pieces that add up to the whole.
+// Known answers of SHA-256, and chunks that add up to the whole.
 #include "bantam/data/formats/sha256.h"
 
 #include <string>
@@ -22,13 +22,13 @@ TEST(Sha256, PiecesOfAnyLengthAddUp) {
   std::string text;
   for (int i = 0; i < 1000; ++i) text.push_back(static_cast<char>(i * 31 % 256));
   const std::string whole = sha256_of(text);
-  for (const std::size_t piece : {1u, 7u, 55u, 56u, 63u, 64u, 65u, 129u}) {
+  for (const std::size_t chunk : {1u, 7u, 55u, 56u, 63u, 64u, 65u, 129u}) {
     Sha256 sum;
-    for (std::size_t at = 0; at < text.size(); at += piece) {
-      const std::string part = text.substr(at, piece);
+    for (std::size_t at = 0; at < text.size(); at += chunk) {
+      const std::string part = text.substr(at, chunk);
       sum.update({reinterpret_cast<const std::uint8_t*>(part.data()), part.size()});
     }
-    EXPECT_EQ(sum.finish(), whole) << "pieces of " << piece;
+    EXPECT_EQ(sum.finish(), whole) << "chunks of " << chunk;
   }
 }
 

@@ -111,7 +111,7 @@ TEST(BatchPlanner, EveryCornerAndBothFlipsComeUp) {
   EXPECT_NEAR(flips, 10000, 354);  // five standard deviations of 20,000 fair draws
 }
 
-TEST(BatchPlanner, ASmallerWindowStaysInsideAndHeldOutImagesAreCutFromTheMiddle) {
+TEST(BatchPlanner, ASmallerWindowStaysInsideAndValidationImagesAreCutFromTheMiddle) {
   PipelineOptions options = augmented();
   options.augmentations[0] = random_crop({.height = 28, .width = 24});
   std::set<int> tops;
@@ -130,14 +130,14 @@ TEST(EvaluationPipeline, KeepsSizeAndNormalizationOnly) {
   options.drop_last = true;
   options.batch_size = 9;
   options.normalize.scale = 0.5;
-  const PipelineOptions held_out = evaluation_pipeline(options);
-  EXPECT_FALSE(held_out.shuffle);
-  ASSERT_EQ(held_out.augmentations.size(), 1u);
-  EXPECT_EQ(held_out.augmentations[0]->name(), "random_crop");
-  EXPECT_FALSE(held_out.drop_last);
-  EXPECT_EQ(held_out.batch_size, 9);
-  EXPECT_EQ(held_out.normalize.scale, 0.5);
-  for (const ImagePlacement& p : plan(held_out, 5, 0, 0, 10)) EXPECT_TRUE(same(p, {}));
+  const PipelineOptions validation = evaluation_pipeline(options);
+  EXPECT_FALSE(validation.shuffle);
+  ASSERT_EQ(validation.augmentations.size(), 1u);
+  EXPECT_EQ(validation.augmentations[0]->name(), "random_crop");
+  EXPECT_FALSE(validation.drop_last);
+  EXPECT_EQ(validation.batch_size, 9);
+  EXPECT_EQ(validation.normalize.scale, 0.5);
+  for (const ImagePlacement& p : plan(validation, 5, 0, 0, 10)) EXPECT_TRUE(same(p, {}));
 }
 
 }  // namespace

@@ -22,14 +22,14 @@ struct Case {
   bool derive = false;
 };
 
-/// The output, what a recipe makes of it (where it has one), and the gradients of both inputs and all four vectors.
+/// The output, its rebuilt copy (where it has a recipe), and the gradients of both inputs and all four vectors.
 std::vector<std::vector<float>> results(Runtime& runtime, Device device, const Case& c, bool defer) {
   Context context = Context::make(runtime, device, {c.precision});
   Tape tape;
   context.tape = &tape;
   const NodePlan writes{.derive = c.derive ? Derive::cheap : Derive::none};
   context.node = &writes;
-  testing::Leaves leaf(runtime);
+  testing::LeafTensors leaf(runtime);
   const Shape channels{c.shape[-1]};
   const auto vector = [&](std::uint64_t seed) {
     return leaf(context.upload(channels, testing::random_floats(channels[0], seed, 0.5f, 1.5f).data()));
@@ -59,7 +59,7 @@ std::vector<std::vector<float>> results(Runtime& runtime, Device device, const C
   all.push_back(to_host_floats(y, context.stream));
   y.set_value_id(saved.ref().id);
   GradientStore store = tape.backward(context, std::move(y), seed);
-  for (const std::uint64_t id : leaf.ids()) all.push_back(to_host_floats(store.take(id), context.stream));
+  for (const std::uint64_t id : leaf.ids()) all.push_back(to_host_floats(store.pop(id), context.stream));
   return all;
 }
 
@@ -120,7 +120,7 @@ TEST(DeferredNorms, AreThoseWithoutActivationWhoseOnlyReaderIsASum) {
   EXPECT_EQ(deferred(graph, {}), (Names{"a/left", "a/right", "c/norm"}));
   const auto named = [](Names names) { return RecomputeOptions{RecomputeOptions::Kind::named, std::move(names)}; };
   EXPECT_EQ(deferred(graph, named({"b/add"})), (Names{"c/norm"})) << "what enters a segment is written";
-  EXPECT_EQ(deferred(graph, named({"c/read..c/norm"})), (Names{"a/left", "a/right"})) << "what leaves it too";
+  EXPECT_EQ(deferred(graph, named({"c/read..c/norm"})), (Names{"a/left", "a/right"})) << "what is read outside it too";
   EXPECT_EQ(deferred(graph, named({"a/relu..b/add", "c"})), (Names{"a/left", "a/right", "c/norm"}));
 }
 

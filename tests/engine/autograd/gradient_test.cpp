@@ -1,6 +1,6 @@
-// Gradients in pieces: what they make, who shares it, and residual blocks whose norms take them, against the same
+// Deferred gradients: what they compute, who shares it, and residual blocks whose norms accept them, against the same
 // blocks with every gradient made.
-#include "bantam/engine/autograd/gradient_pieces.h"
+#include "bantam/engine/autograd/gradient_operands.h"
 #include "bantam/engine/ops/batch_norm.h"
 #include "tests/engine/engine_fixture.h"
 
@@ -24,7 +24,7 @@ TEST_P(GradientTest, MakesTheMaskedSumInPlace) {
   const void* place = first.data();
   Gradient sum(std::move(first), values(ctx, {10, 20, 30}));
   Gradient gradient = std::move(sum).masked(ctx, mask_of(ctx, 0b101), {Activation::leaky_relu, 0.5f});
-  EXPECT_TRUE(gradient.in_pieces());
+  EXPECT_TRUE(gradient.is_deferred());
   const Tensor made = std::move(gradient).tensor(ctx);
   EXPECT_EQ(to_host<float>(made, ctx.stream), (std::vector<float>{11, 11, 33}));
   EXPECT_EQ(made.data(), place);
@@ -37,14 +37,14 @@ TEST_P(GradientTest, CopiesShareWhatTheFirstMakes) {
   Gradient two = one;
   EXPECT_TRUE(one.shared());
   const Tensor first = std::move(one).tensor(ctx);
-  EXPECT_FALSE(two.in_pieces());
+  EXPECT_FALSE(two.is_deferred());
   const Tensor second = std::move(two).tensor(ctx);
   EXPECT_EQ(first.data(), second.data());
   EXPECT_FALSE(first.sole_owner());  // nobody may work in place
   EXPECT_EQ(to_host<float>(second, ctx.stream), (std::vector<float>{1, 0}));
 }
 
-TEST_P(GradientTest, ASecondMaskComesBehindTheFirst) {
+TEST_P(GradientTest, ASecondMaskFollowsTheFirst) {
   const Context ctx = context();
   Gradient gradient = Gradient(values(ctx, {1, 2, 3, 4})).masked(ctx, mask_of(ctx, 0b0111), {Activation::relu});
   gradient = std::move(gradient).masked(ctx, mask_of(ctx, 0b1101), {Activation::relu});
@@ -72,12 +72,12 @@ TEST_P(GradientTest, MakesANormsInputGradientOfDz) {
                     {.x = on_device(x, {kRows, kChannels}),
                      .norm = {.scale = values(ctx, scale), .mean = values(ctx, mean), .inv_std = values(ctx, inv_std)},
                      .totals = on_device(totals, {2, kChannels})});
-  EXPECT_TRUE(gradient.in_pieces() && gradient.of_norm());
+  EXPECT_TRUE(gradient.is_deferred() && gradient.of_norm());
   const std::vector<float> made = to_host<float>(std::move(gradient).tensor(ctx), ctx.stream);
   for (std::size_t i = 0; i < made.size(); ++i) EXPECT_NEAR(made[i], expected[i], 1e-5);
 }
 
-/// An op that does nothing, and whose backward takes whole tensors only.
+/// An op that does nothing, and whose backward accepts tensors only.
 Tensor passed_on(const Context& context, const Tensor& x) {
   Tensor y = x.view(x.shape());
   const ValueRef ref = x;
@@ -94,7 +94,7 @@ struct Case {
 };
 
 /// Two residual blocks x → f(norm(x) + x) → f(norm(y) + y or norm(y)): the gradients of x and of all vectors.
-std::vector<std::vector<float>> residual_gradients(Runtime& runtime, Device device, const Case& c, bool in_pieces) {
+std::vector<std::vector<float>> residual_gradients(Runtime& runtime, Device device, const Case& c, bool deferred) {
   Context context = Context::make(runtime, device, {c.precision});
   Tape tape;
   context.tape = &tape;
@@ -110,7 +110,7 @@ std::vector<std::vector<float>> residual_gradients(Runtime& runtime, Device devi
       return leaf(context.upload(channels, testing::random_floats(channels[0], s, 0.5f, 1.5f).data()));
     };
     const Tensor y = ops::batch_norm(context, x, Norm{.scale = vector(seed), .shift = vector(seed + 1)});
-    return in_pieces ? y : passed_on(context, y);
+    return deferred ? y : passed_on(context, y);
   };
   const Tensor x = leaf(testing::random_tensor(context, c.shape, 1, -2, 3));
   const Tensor y = ops::add(context, norm(x, 10), x, {c.activation, 0.25f});
@@ -119,7 +119,7 @@ std::vector<std::vector<float>> residual_gradients(Runtime& runtime, Device devi
   const Tensor seed = testing::random_tensor(context, c.shape, 2);
   GradientStore store = tape.backward(context, std::move(z), seed);
   std::vector<std::vector<float>> all;
-  for (const std::uint64_t id : ids) all.push_back(to_host_floats(store.take(id), context.stream));
+  for (const std::uint64_t id : ids) all.push_back(to_host_floats(store.pop(id), context.stream));
   return all;
 }
 

@@ -12,7 +12,7 @@ using testing::EngineTest;
 class ParametersTest : public EngineTest {};
 BANTAM_INSTANTIATE_ON_DEVICES(ParametersTest);
 
-TEST_P(ParametersTest, SegmentsStandInReverseForwardOrderAndAreAligned) {
+TEST_P(ParametersTest, SpansStandInReverseForwardOrderAndAreAligned) {
   ParameterArena arena;
   arena.declare({.name = "first", .shape = {3}, .initializer = constant(1)});
   arena.declare({.name = "second", .shape = {200}, .initializer = constant(2)});
@@ -25,7 +25,7 @@ TEST_P(ParametersTest, SegmentsStandInReverseForwardOrderAndAreAligned) {
   EXPECT_EQ(arena.find("first")->offset(), 384);
   EXPECT_EQ(arena.slot_elements(), 512);
   EXPECT_EQ(arena.parameter_count(), 331);
-  EXPECT_EQ(arena.segment_of_granule(), (std::vector<std::int32_t>{0, 1, 1, 2}));
+  EXPECT_EQ(arena.span_of_granule(), (std::vector<std::int32_t>{0, 1, 1, 2}));
   const std::vector<float> master = to_host<float>(arena.master(), ctx.stream);
   const std::vector<float> compute = to_host_floats(arena.compute(), ctx.stream);
   EXPECT_EQ(master, compute);
@@ -119,7 +119,7 @@ TEST_P(ParametersTest, GradientsThatAProgramWroteMoveTheWeights) {
   }
 }
 
-TEST_P(ParametersTest, ABackwardBehindTheProgramOverwritesOrIsAnError) {
+TEST_P(ParametersTest, ABackwardAfterTheProgramOverwritesOrIsAnError) {
   OwnGradients run(runtime(), device());
   std::vector<float> before = run.weights(run.second);
   run.write(run.second, 100.0f);
@@ -183,14 +183,14 @@ TEST(InitializerTest, DistributionsHaveTheirMoments) {
   EXPECT_THROW((void)make_initializer("glorot", fans), ConfigError);
 }
 
-TEST_P(ParametersTest, BuffersStartAtTheirValueAndPendingFollows) {
+TEST_P(ParametersTest, BuffersStartAtTheirValueAndNextFollows) {
   BufferArena buffers;
   const Buffer& mean = buffers.declare("mean", {5}, 0.0f);
   const Buffer& variance = buffers.declare("variance", {5}, 1.0f);
   buffers.materialize(context());
   EXPECT_EQ(to_host<float>(buffers.current(mean), context().stream), std::vector<float>(5, 0.0f));
-  EXPECT_EQ(to_host<float>(buffers.pending(variance), context().stream), std::vector<float>(5, 1.0f));
-  EXPECT_EQ(variance.offset % kernels::kSegmentGranule, 0);
+  EXPECT_EQ(to_host<float>(buffers.next(variance), context().stream), std::vector<float>(5, 1.0f));
+  EXPECT_EQ(variance.offset % kernels::kSpanGranule, 0);
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// Saved tensors: recipes give the same bits, hold no memory, share living copies, and end where a chain gets long.
+// Saved tensors: recipes compute the same bits, own no memory, share living copies, and end where a chain gets long.
 #include "bantam/engine/autograd/saved_tensor.h"
 
 #include "bantam/base/error.h"
@@ -15,7 +15,7 @@ using testing::EngineTest;
 class SavedTensorTest : public EngineTest {
  protected:
   const NodePlan cheap_{.derive = Derive::cheap};
-  /// A context whose ops record and give recipes.
+  /// A context whose ops record and attach recipes.
   Context recording(Precision precision = {}) {
     Context ctx = context(precision);
     ctx.tape = &tape_;
@@ -42,7 +42,7 @@ BANTAM_INSTANTIATE_ON_DEVICES(SavedTensorTest);
 
 const ActivationFunction kRelu{Activation::relu};
 
-TEST_P(SavedTensorTest, ARecipeHoldsNoMemoryAndGivesTheSameBits) {
+TEST_P(SavedTensorTest, ARecipeOwnsNoMemoryAndComputesTheSameBits) {
   for (const PrecisionKind kind : {PrecisionKind::float32, PrecisionKind::mixed_float16}) {
     const Context ctx = recording({kind});
     const Tensor x = leaf(ctx, {64, 33}, 1);
@@ -71,7 +71,7 @@ TEST_P(SavedTensorTest, CopiesAreSharedWhileTheyLive) {
   }
   EXPECT_EQ(in_use(), before);
   const std::vector<float> bits = values(saved.get(later));
-  EXPECT_EQ(values(saved.take(later)), bits);
+  EXPECT_EQ(values(saved.unpack(later)), bits);
   EXPECT_FALSE(saved.defined());
   EXPECT_EQ(saved.shape(), (Shape{64, 8}));
 }
@@ -87,7 +87,7 @@ TEST_P(SavedTensorTest, WithoutDeriveTheMemoryIsKept) {
   EXPECT_EQ(saved.traffic(), 0);
 }
 
-TEST_P(SavedTensorTest, ChainsOfCheapOpsGiveTheSameBitsAfterTheOriginalsWereOverwritten) {
+TEST_P(SavedTensorTest, ChainsOfCheapOpsComputeTheSameBitsAfterTheOriginalsWereOverwritten) {
   Context ctx = recording();
   const Tensor updates = ctx.allocate({}, DType::int64);
   zero_bytes(updates.data(), updates.bytes(), ctx.stream);
@@ -147,11 +147,11 @@ TEST_P(SavedTensorTest, WhatNobodyElseKeepsIsNoBasisForARecipe) {
   const Context ctx = recording();
   Tensor x = leaf(ctx, {16, 8}, 1);
   EXPECT_EQ(recipe_of(ops::activation(ctx, std::move(x), Activation::relu)), nullptr);  // works in place
-  const Tensor held = leaf(ctx, {16, 8}, 2);
-  EXPECT_NE(recipe_of(ops::activation(ctx, held, Activation::relu)), nullptr);
+  const Tensor kept = leaf(ctx, {16, 8}, 2);
+  EXPECT_NE(recipe_of(ops::activation(ctx, kept, Activation::relu)), nullptr);
   Context silent = ctx;
   silent.tape = nullptr;
-  EXPECT_EQ(recipe_of(ops::batch_norm(silent, held, Norm{})), nullptr);
+  EXPECT_EQ(recipe_of(ops::batch_norm(silent, kept, Norm{})), nullptr);
 }
 
 TEST_P(SavedTensorTest, SavedStatisticsComeBackInOrderAndNoMore) {
@@ -161,9 +161,9 @@ TEST_P(SavedTensorTest, SavedStatisticsComeBackInOrderAndNoMore) {
   saved.save(testing::random_tensor(ctx, {4}, 2));
   EXPECT_FALSE(saved.replaying());
   saved.replay();
-  EXPECT_EQ(saved.take().shape(), (Shape{3}));
-  EXPECT_EQ(saved.take().shape(), (Shape{4}));
-  EXPECT_THROW((void)saved.take(), Error);
+  EXPECT_EQ(saved.next().shape(), (Shape{3}));
+  EXPECT_EQ(saved.next().shape(), (Shape{4}));
+  EXPECT_THROW((void)saved.next(), Error);
 }
 
 }  // namespace

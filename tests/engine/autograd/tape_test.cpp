@@ -1,4 +1,4 @@
-// The reverse walk: hand-computed gradients, values used twice, errors, memory freed on the way.
+// The backward pass: hand-computed gradients, values used twice, errors, memory freed on the way.
 #include "bantam/base/error.h"
 #include "bantam/engine/ops/batch_norm.h"
 #include "tests/engine/engine_fixture.h"
@@ -145,16 +145,16 @@ TEST_P(TapeTest, AParameterGetsItsGradientThroughAnyOp) {
   }
 }
 
-/// Passes its input on, and its gradient as it comes: in pieces, too.
+/// Passes its input on, and its gradient as it comes, also a deferred one.
 Tensor passed_on(const Context& ctx, const Tensor& x) {
   Tensor y = x.view(x.shape());
-  ctx.tape->record_pieces(ctx, y, [x = ValueRef(x)](const Context& inner, Gradient dy, GradientStore& store) {
+  ctx.tape->record_deferred(ctx, y, [x = ValueRef(x)](const Context& inner, Gradient dy, GradientStore& store) {
     store.add(inner, x, std::move(dy));
   });
   return y;
 }
 
-TEST_P(TapeTest, ALeafGivesTheWholeGradientAlsoWhereAnOpLeftItInPieces) {
+TEST_P(TapeTest, ALeafHasTheWholeGradientAlsoWhereAnOpDeferredIt) {
   Tape tape;
   Context ctx = context();
   ctx.tape = &tape;
@@ -176,7 +176,7 @@ TEST_P(TapeTest, OperandsOfAnotherDeviceAreRefused) {
   EXPECT_THROW((void)ops::max_pool2d(ctx, elsewhere, {.kernel = {2, 2}}), DeviceError);
 }
 
-TEST_P(TapeTest, GlobalAverageTakesLargeImages) {
+TEST_P(TapeTest, GlobalAverageSupportsLargeImages) {
   const Context ctx = context();
   const Tensor x = testing::random_tensor(ctx, {1, 300, 300, 1}, 5, 0.0f, 1.0f);
   double sum = 0;

@@ -51,7 +51,7 @@ TEST_P(TensorTest, HalfTypesReadAsFloats) {
   EXPECT_EQ(to_host_floats(brain, ctx.stream)[2], static_cast<float>(BFloat16(1.0f / 3.0f)));
 }
 
-TEST(StorageTest, ForeignMemoryIsGivenToItsDeleterOnce) {
+TEST(StorageTest, ForeignMemoryIsPassedToItsDeleterOnce) {
   std::vector<float> mine = {1, 2, 3};
   int deleted = 0;
   {
@@ -66,7 +66,7 @@ TEST(StorageTest, ForeignMemoryIsGivenToItsDeleterOnce) {
   EXPECT_EQ(deleted, 1);
 }
 
-TEST(StorageTest, OpsLeaveForeignMemoryAsItIs) {
+TEST(StorageTest, OpsDoNotChangeForeignMemory) {
   Runtime runtime;
   const Context ctx = Context::make(runtime, Device::cpu());
   std::vector<float> mine = {-1, 2, -3};

@@ -1,5 +1,5 @@
-// Convolutions that give their norm's statistics: which ones, against the two ops apart, and where a stretch runs
-// again.
+// Batch statistics computed by the convolution that writes the norm's input: which ones, against the two ops apart, and
+// where a segment is recomputed.
 #include "bantam/engine/autograd/tensor_notes.h"
 #include "bantam/engine/graph/graph.h"
 #include "bantam/engine/graph/patterns.h"
@@ -62,7 +62,7 @@ TEST(ConvNormPattern, IsAConvolutionThatOnlyANormReads) {
   EXPECT_EQ(convolutions(small_network(), target),
             (std::vector<std::string>{"stem stem_norm", "pointwise pointwise_norm", "wide wide_norm",
                                       "strided strided_norm"}))
-      << "kernels give statistics of image convolutions and of 1x1 ones";
+      << "kernels compute statistics of image convolutions and of 1x1 ones";
   EXPECT_TRUE(convolutions(small_network(), {.compute = DType::float16, .device = DeviceKind::cpu}).empty());
   EXPECT_TRUE(convolutions(small_network(), {.compute = DType::float32, .device = DeviceKind::cuda}).empty());
   Graph others({8, 8, 3});
@@ -78,8 +78,8 @@ TEST(ConvNormPattern, IsAConvolutionThatOnlyANormReads) {
   EXPECT_TRUE(convolutions(others, target).empty());
 }
 
-/// The op's output, statistics as the norm behind gets them, and the running ones.
-TEST_P(ConvNormTest, TheOpGivesWhatTheNormWouldFind) {
+/// The op's output, statistics as the norm after it receives them, and the running ones.
+TEST_P(ConvNormTest, TheOpComputesTheNormsStatistics) {
   Context context = Context::make(runtime(), device(), {PrecisionKind::mixed_float16});
   const Shape channels{16};
   for (const Shape& shape : {Shape{3, 21, 18, 3}, Shape{3, 10, 9, 8}}) {
@@ -143,25 +143,25 @@ TEST_P(ConvNormTest, RecomputeChangesNoBit) {
   EXPECT_EQ(with({.kind = Kind::all}), plain);
   EXPECT_EQ(with({.derive = Derive::cheap}), plain);
   EXPECT_EQ(with({.kind = Kind::named, .names = {"stem", "block/conv1", "pointwise", "strided"}}), plain)
-      << "the norm behind a convolution that runs again does not";
+      << "the norm after a recomputed convolution does not";
 }
 
-/// The sum works in place where its stretch runs for the first time: what the convolution found out about that memory
-/// must not reach the norm behind the sum.
-TEST_P(ConvNormTest, ASumBehindANormHasNoStatisticsOfTheConvolution) {
+/// The sum works in place where its segment runs for the first time: what the convolution found out about that memory
+/// must not reach the norm after the sum.
+TEST_P(ConvNormTest, ASumAfterANormHasNoStatisticsOfTheConvolution) {
   Graph graph({12, 12, 3});
   graph.add("stem", plain_conv(16));
   const NodeId stem = graph.add("stem_norm", batch_norm({.activation = {Activation::relu}}));
   graph.add("block/conv", plain_conv(16, 1));
   const NodeId body = graph.add("block/norm", batch_norm());
   graph.add("block/add", add(), {body, stem});
-  graph.add("behind", batch_norm({.activation = {Activation::relu}}));
+  graph.add("after", batch_norm({.activation = {Activation::relu}}));
   graph.add(global_average_pool());
   graph.add(dense({.units = 4}));
   const auto plain = trained(device(), {.precision = kHalf}, graph);
-  for (const char* stretch : {"block", "block..behind", "stem..behind"}) {
-    const RecomputeOptions again{.kind = RecomputeOptions::Kind::named, .names = {stretch}};
-    EXPECT_EQ(trained(device(), {.precision = kHalf, .recompute = again}, graph), plain) << stretch;
+  for (const char* segment : {"block", "block..after", "stem..after"}) {
+    const RecomputeOptions again{.kind = RecomputeOptions::Kind::named, .names = {segment}};
+    EXPECT_EQ(trained(device(), {.precision = kHalf, .recompute = again}, graph), plain) << segment;
   }
 }
 

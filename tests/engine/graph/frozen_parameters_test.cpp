@@ -63,14 +63,14 @@ FusedOp norm_depthwise() {
           }};
 }
 
-/// A pointwise convolution behind such a pair, whose second norm it applies; where `behind`, a pair that leaves its
+/// A pointwise convolution after such a pair, whose second norm it applies; where `norm_after`, a pair that defers its
 /// first norm's gradient to it.
-FusedOp pointwise_norm(std::int64_t filters, bool behind) {
+FusedOp pointwise_norm(std::int64_t filters, bool norm_after) {
   const Shape channels{8};
   std::vector<ParameterSpec> parameters{spec("depthwise", {3, 3, 8}), spec("scale", channels, true),
                                         spec("shift", channels, true), spec("pointwise", {filters, 1, 1, 8})};
-  if (behind) parameters.push_back(spec("scale behind", {filters}, true));
-  return {.name = "pointwise_norm, " + std::to_string(filters) + (behind ? " filters before a norm" : " filters"),
+  if (norm_after) parameters.push_back(spec("scale norm_after", {filters}, true));
+  return {.name = "pointwise_norm, " + std::to_string(filters) + (norm_after ? " filters before a norm" : " filters"),
           .x = {2, 9, 7, 8},
           .parameters = std::move(parameters),
           .run =
@@ -81,7 +81,7 @@ FusedOp pointwise_norm(std::int64_t filters, bool behind) {
                     ops::norm_depthwise(testing::under(context, defers), x, relu_norm(context, 8, {}, {}), p[0], window,
                                         relu_norm(context, 8, p[1], p[2]));
                 EXPECT_NE(deferred_norm_of(deferred), nullptr);
-                if (!behind) return ops::conv2d(context, deferred, p[3]);
+                if (!norm_after) return ops::conv2d(context, deferred, p[3]);
                 const Norm read = relu_norm(context, filters, p[4], {});
                 const testing::FixedNorm after(read);
                 const NodePlan computes{.norm_after = &after};
@@ -137,7 +137,7 @@ std::vector<std::vector<float>> gradients(const Context& plain, const FusedOp& o
   GradientStore store = tape.backward(context, std::move(y), seed);
   std::vector<std::vector<float>> all;
   for (const Parameter* parameter : parameters) all.push_back(to_host<float>(parameter->gradient(), plain.stream));
-  if (wants_x) all.push_back(to_host_floats(store.take(id), plain.stream));
+  if (wants_x) all.push_back(to_host_floats(store.pop(id), plain.stream));
   return all;
 }
 

@@ -55,7 +55,7 @@ TEST(GraphTest, NamesAreMadeAndChecked) {
             }),
             "layer 'big': conv2d: a window of 5x5 does not fit an input of 4x4 with padding 0+0, 0+0");
   EXPECT_THROW(graph.add("pool", max_pool({.padding = Padding::symmetric(2)})), ShapeError);
-  EXPECT_EQ(graph.nodes().size(), 3u);  // failed additions leave nothing
+  EXPECT_EQ(graph.nodes().size(), 3u);  // failed additions add nothing
 }
 
 TEST(GraphTest, SamePaddingIsKeras) {
@@ -99,13 +99,13 @@ TEST(LowerTest, NamesChooseLayersOrBlocks) {
             "recompute: no layer or block is named 'blok'; did you mean 'block'?");
 }
 
-TEST(LowerTest, ABlockThatMoreThanOneValueLeavesIsRefusedByName) {
+TEST(LowerTest, ABlockOfWhichMoreThanOneValueIsReadOutsideIsRefusedByName) {
   Graph graph({4, 4, 2});
   const NodeId a = graph.add("block/a", conv2d({.filters = 2, .padding = Padding::same()}));
   const NodeId b = graph.add("block/b", conv2d({.filters = 2, .padding = Padding::same()}));
   graph.add("sum", add(), {a, b});
   EXPECT_EQ(error_of([&] { (void)lower(graph, {.kind = RecomputeOptions::Kind::named, .names = {"block"}}); }),
-            "recompute: more than one value leaves block 'block'; name layers within it");
+            "recompute: more than one value is read outside block 'block'; name layers within it");
   EXPECT_EQ(lower(graph, {.kind = RecomputeOptions::Kind::all}).segments.size(), 3u);  // layer by layer instead
 }
 
@@ -128,7 +128,7 @@ TEST(LowerTest, RangesAreOneSegment) {
   EXPECT_EQ(error_of([&] { (void)lower(residual(), named({"head..stem"})); }),
             "recompute: the segment 'head..stem' ends before it begins");
   EXPECT_EQ(error_of([&] { (void)lower(residual(), named({"stem..block/a"})); }),
-            "recompute: more than one value leaves segment 'stem..block/a'; name layers within it");
+            "recompute: more than one value is read outside segment 'stem..block/a'; name layers within it");
   EXPECT_EQ(error_of([&] {
               (void)lower(residual(), named({"block/a..block/b", "block/b..head"}));
             }),

@@ -1,4 +1,4 @@
-// Runtime::memory_report: a model's memory by layer and category, and what trim gives back once it is gone.
+// Runtime::memory_report: a model's memory by layer and category, and what trim releases once it is gone.
 #include <algorithm>
 
 #include "bantam/memory/reports/memory_report.h"
@@ -9,12 +9,12 @@ namespace {
 
 class MemoryReportOfModel : public EngineTest {};
 
-TEST_P(MemoryReportOfModel, NamesLayersAndGivesBackWhatItSays) {
+TEST_P(MemoryReportOfModel, NamesLayersAndReleasesWhatItSays) {
   Graph graph({8, 8, 3});
   graph.add("stem", conv2d({.filters = 4, .kernel = {3, 3}}));
   graph.add(flatten());
   graph.add("head", dense({.units = 3}));
-  Tensor last;  // outlives the model, and lies behind it
+  Tensor last;  // outlives the model, and lies after it
   {
     Model model(runtime(), device(), graph, {.seed = 1});
     Optimizer optimizer(model, {});
@@ -38,10 +38,10 @@ TEST_P(MemoryReportOfModel, NamesLayersAndGivesBackWhatItSays) {
   EXPECT_EQ(cached.holders.size(), 1u);
   EXPECT_GT(cached.trimmable_bytes, 0u);
   EXPECT_EQ(runtime().allocator(device()).trim(), cached.trimmable_bytes);
-  EXPECT_EQ(runtime().memory_report(device()).held_bytes(), cached.held_bytes() - cached.trimmable_bytes);
+  EXPECT_EQ(runtime().memory_report(device()).reserved_bytes(), cached.reserved_bytes() - cached.trimmable_bytes);
   last = Tensor();
   const MemoryReport empty = runtime().memory_report(device());
-  EXPECT_EQ(empty.trimmable_bytes, empty.held_bytes()) << "nothing live is in the way";
+  EXPECT_EQ(empty.trimmable_bytes, empty.reserved_bytes()) << "nothing live is in the way";
   EXPECT_EQ(runtime().allocator(device()).trim(), empty.trimmable_bytes);
   const MemoryReport nothing = runtime().memory_report(device());
   EXPECT_EQ(nothing.total_bytes(), nothing.overhead_bytes());

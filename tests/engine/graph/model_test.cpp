@@ -51,7 +51,7 @@ TEST_P(ModelTest, RecomputeTellsTheParameterHookAsOften) {
   EXPECT_EQ(heard[1], 12);
 }
 
-TEST_P(ModelTest, AFailedMicroBatchLeavesNoTrace) {
+TEST_P(ModelTest, AFailedMicroBatchHasNoEffect) {
   std::vector<std::vector<float>> weights;
   for (const bool fails : {false, true}) {
     Runtime fresh({.threads = 2});
@@ -86,8 +86,7 @@ TEST_P(ModelTest, LearningRateAndDecayGroups) {
     return std::pair(run.floats(run.model.parameters().find("head/weight")->master()),
                      run.floats(run.model.parameters().find("head/bias")->master()));
   };
-  OptimizerOptions plain{.kind = OptimizerKind::adamw, .learning_rate = 1.0f}, decayed = plain,
-                                                                                        weights_only = plain;
+  OptimizerOptions plain{.kind = OptimizerKind::adamw, .learning_rate = 1.0f}, decayed = plain, weights_only = plain;
   decayed.weight_decay = weights_only.weight_decay = 0.5f;
   weights_only.decay_biases = false;
   Runtime fresh;
@@ -99,7 +98,7 @@ TEST_P(ModelTest, LearningRateAndDecayGroups) {
   EXPECT_THROW(start.optimizer.set_learning_rate(-1.0f), ConfigError);
 }
 
-TEST_P(ModelTest, TheSameSeedGivesTheSameBitsOnAnyNumberOfThreads) {
+TEST_P(ModelTest, TheSameSeedMakesTheSameBitsOnAnyNumberOfThreads) {
   std::vector<std::vector<float>> weights;
   for (const int threads : {1, 2, 3}) {
     Runtime fresh({.threads = threads});
@@ -115,7 +114,7 @@ TEST_P(ModelTest, TheSameSeedGivesTheSameBitsOnAnyNumberOfThreads) {
   EXPECT_NE(weights[0], other.floats(other.model.parameters().master()));
 }
 
-TEST_P(ModelTest, FourMicroBatchesGiveTheGradientOfOneLargeBatch) {
+TEST_P(ModelTest, FourMicroBatchesComputeTheGradientOfOneLargeBatch) {
   // No batch norm (its statistics are a micro-batch's own); dropout counts samples in the effective batch, so masks
   // agree.
   std::vector<std::vector<float>> gradients;
@@ -165,7 +164,7 @@ TEST_P(ModelTest, RunningStatisticsMoveOncePerUpdateAndNotForSkippedOnes) {
   const std::vector<float> start = run.floats(run.model.buffers().current());
   Batch batch = run.batch(0, 8);
   run.step.micro_batch(batch, 0, 8);
-  EXPECT_EQ(run.floats(run.model.buffers().current()), start);  // pending until the update
+  EXPECT_EQ(run.floats(run.model.buffers().current()), start);  // unchanged until the update
   run.step.update();
   const std::vector<float> once = run.floats(run.model.buffers().current());
   EXPECT_NE(once, start);
@@ -216,7 +215,7 @@ TEST_P(ModelTest, TheMetaStandInMakesTheSameAllocations) {
   }
 }
 
-TEST_P(ModelTest, AStepLeavesNothingBehind) {
+TEST_P(ModelTest, AStepReleasesAllItsMemory) {
   Runtime fresh({.threads = 2});
   Trained run(fresh, device(), {.seed = 3});
   run.step.step(run.batch(0, 8));

@@ -1,6 +1,6 @@
-// Gradients that convolutions leave narrow: an update, whoever reads them, and when, and recorded steps find the bits
+// Narrow gradients of convolutions: an update, whoever reads them, and when, and recorded steps find the bits
 // of wide ones.
-#include "bantam/engine/autograd/pending_gradients.h"
+#include "bantam/engine/autograd/partial_gradients.h"
 #include "bantam/engine/ops/conv2d.h"
 #include "bantam/engine/step/captured_updates.h"
 #include "tests/engine/engine_fixture.h"
@@ -18,7 +18,7 @@ const Shape kImage = {12, 12, 8};
 constexpr PrecisionKind kHalfPrecisions[] = {PrecisionKind::mixed_float16, PrecisionKind::mixed_bfloat16};
 constexpr int kNarrowOfGraph = 3;
 
-/// Three convolutions that may leave their gradients narrow, and one (the third) whose elements do not fill granules.
+/// Three convolutions whose gradients may be narrow, and one (the third) whose elements do not fill granules.
 Graph four_convolutions() {
   Graph graph(kImage);
   for (const std::int64_t filters : {16, 8, 8, 32}) {
@@ -48,7 +48,7 @@ struct Trained {
     testing::walk(model, optimizer, batch, effective_batch);
     EXPECT_EQ(narrow(), 0);
   }
-  int narrow() { return model.parameters().pending().narrow().count; }
+  int narrow() { return model.parameters().partial_gradients().narrow().count; }
   int expected_narrow() const { return model.device().is_cuda() ? kNarrowOfGraph : 0; }
 
   Model model;
@@ -56,7 +56,7 @@ struct Trained {
   TrainingStep step;
 };
 
-TEST_P(NarrowGradientsOfModelTest, ReadingThemGivesTheGradientsOfAWalkWithoutThem) {
+TEST_P(NarrowGradientsOfModelTest, ReadingThemReturnsTheGradientsOfABackwardWithoutThem) {
   for (const PrecisionKind kind : kHalfPrecisions) {
     Trained stays(runtime(), device(), kind), plain(runtime(), device(), kind);
     stays.step.micro_batch(stays.batch(0, 6), 0, 6);
@@ -107,12 +107,12 @@ TEST_P(NarrowGradientsOfModelTest, AnUpdateIsTheSameBitsWhetherTheyStayOrWereRea
       EXPECT_EQ(stays.optimizer.control().updates, 3);
       EXPECT_EQ(stays.optimizer.control().gradient_norm, reads.optimizer.control().gradient_norm);
       EXPECT_EQ(stays.weights(), reads.weights());
-      EXPECT_EQ(stays.gradients(), reads.gradients());  // behind the update, too
+      EXPECT_EQ(stays.gradients(), reads.gradients());  // after the update, too
     }
   }
 }
 
-TEST_P(NarrowGradientsOfModelTest, WhatIsDiscardedLeavesNoTrace) {
+TEST_P(NarrowGradientsOfModelTest, WhatIsDiscardedHasNoEffect) {
   std::vector<std::vector<float>> weights;
   for (const bool discards : {false, true}) {
     Trained run(runtime(), device(), PrecisionKind::mixed_float16);
@@ -143,7 +143,7 @@ TEST_P(NarrowGradientsOfModelTest, AnUpdateIsSkippedForWhatIsNotFiniteInThem) {
   EXPECT_EQ(run.weights(), before);
 }
 
-/// A weight used twice in one walk, or frozen.
+/// A weight used twice in one backward, or frozen.
 TEST_P(NarrowGradientsOfModelTest, AWeightUsedTwiceIsAddedUpAndAFrozenOneLeftAlone) {
   for (const bool frozen : {false, true}) {
     std::vector<std::vector<float>> gradients;
@@ -155,12 +155,12 @@ TEST_P(NarrowGradientsOfModelTest, AWeightUsedTwiceIsAddedUpAndAFrozenOneLeftAlo
       arena.materialize(ctx, 7);
       Tape tape;
       ctx.tape = &tape;
-      if (pends) ctx.step.gradients = &arena.pending();
+      if (pends) ctx.step.gradients = &arena.partial_gradients();
       const Tensor x = testing::random_tensor(ctx, {2, 9, 8, 16}, 1);
       const Window2d window{.kernel = {3, 3}, .padding = Padding::same()};
       const Tensor y = ops::conv2d(ctx, ops::conv2d(ctx, x, weight.value(), window), weight.value(), window);
       if (y.value_id() != 0) (void)tape.backward(ctx, y, testing::random_tensor(ctx, y.shape(), 2));
-      EXPECT_EQ(arena.pending().narrow().count, 0);  // the second use made the first's wide
+      EXPECT_EQ(arena.partial_gradients().narrow().count, 0);  // the second use made the first's wide
       gradients.push_back(to_host<float>(weight.gradient(), ctx.stream));
     }
     EXPECT_EQ(gradients[0], gradients[1]);
@@ -168,7 +168,7 @@ TEST_P(NarrowGradientsOfModelTest, AWeightUsedTwiceIsAddedUpAndAFrozenOneLeftAlo
   }
 }
 
-TEST_P(NarrowGradientsOfModelTest, RecordedUpdatesLeaveThemAsTheyWereRecorded) {
+TEST_P(NarrowGradientsOfModelTest, RecordedUpdatesKeepThemAsTheyWereRecorded) {
   if (!device().is_cuda()) GTEST_SKIP() << "nothing is recorded on a CPU";
   Trained eager(runtime(), device(), PrecisionKind::mixed_float16);
   Runtime fresh({.threads = 2});

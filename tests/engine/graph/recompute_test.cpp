@@ -1,4 +1,4 @@
-// Recompute: the same bits under every policy, and what each leaves in memory, to the byte.
+// Recompute: the same bits under every policy, and what each keeps in memory, to the byte.
 #include "tests/engine/engine_fixture.h"
 
 namespace bantam {
@@ -30,7 +30,7 @@ std::vector<std::vector<float>> trained(Device device, const Graph& graph, const
   return {to_host<float>(model.parameters().master(), stream), to_host<float>(model.buffers().current(), stream)};
 }
 
-TEST_P(RecomputeTest, EveryRecomputePolicyGivesTheSameBits) {
+TEST_P(RecomputeTest, EveryRecomputePolicyComputesTheSameBits) {
   for (const PrecisionKind kind :
        {PrecisionKind::float32, PrecisionKind::mixed_float16, PrecisionKind::mixed_bfloat16}) {
     const auto run = [&](const RecomputeOptions& recompute, int threads) {
@@ -47,7 +47,7 @@ TEST_P(RecomputeTest, EveryRecomputePolicyGivesTheSameBits) {
   }
 }
 
-/// Residual blocks in a row, each behind the other's sum, with normalised shortcuts now and then, as in a ResNet; and
+/// Residual blocks in a row, each after the other's sum, with normalised shortcuts now and then, as in a ResNet; and
 /// depthwise blocks as in a MobileNet.
 Graph residual_network() {
   const ActivationOptions relu{Activation::relu};
@@ -71,7 +71,7 @@ Graph residual_network() {
   return graph;
 }
 
-TEST_P(RecomputeTest, EveryRecomputePolicyGivesTheSameBitsInChainsOfBlocks) {
+TEST_P(RecomputeTest, EveryRecomputePolicyComputesTheSameBitsInChainsOfBlocks) {
   for (const PrecisionKind kind : {PrecisionKind::float32, PrecisionKind::mixed_float16}) {
     const auto run = [&](const RecomputeOptions& recompute) {
       return trained(device(), residual_network(), {.precision = {kind}, .seed = 3, .recompute = recompute}, 2);
@@ -87,7 +87,7 @@ TEST_P(RecomputeTest, EveryRecomputePolicyGivesTheSameBitsInChainsOfBlocks) {
   }
 }
 
-TEST_P(RecomputeTest, WhatForwardLeavesForBackwardToTheByte) {
+TEST_P(RecomputeTest, WhatForwardSavesForBackwardToTheByte) {
   // Images stay with their owner. `tensor`: one activation of 16·8·8·8 float32.
   constexpr std::uint64_t kTensor = 16 * 8 * 8 * 8 * 4, kVector = 256, kMask = kTensor / 32;
   Graph graph({8, 8, 8});
@@ -118,12 +118,12 @@ TEST_P(RecomputeTest, WhatForwardLeavesForBackwardToTheByte) {
   EXPECT_EQ(left(kCheap), always + 2 * kTensor + kMask);
   // Block a again: its output is kept (block b reads it), its raw convolution is not.
   EXPECT_EQ(left(again({"a"}, Derive::cheap)), always + kTensor + kMask + kTensor);
-  // The sum at a stretch's end leaves its mask.
+  // The sum at a segment's end keeps its mask.
   EXPECT_EQ(left(again({"a..b"}, Derive::cheap)), always + kTensor + kMask);
 }
 
-// The sum of three gradients depends on their order: that of the readers, latest first, whoever runs again.
-TEST_P(RecomputeTest, AValueThatAStretchReadsTwiceAndAnOutsiderTooKeepsItsSum) {
+// The sum of three gradients depends on their order: that of the readers, latest first, whichever is recomputed.
+TEST_P(RecomputeTest, AValueThatASegmentReadsTwiceAndAnOutsiderTooKeepsItsSum) {
   const auto conv = [](Activation kind) {
     return conv2d({.filters = 8, .padding = Padding::same(), .bias = false, .activation = {kind}});
   };
@@ -151,7 +151,7 @@ TEST_P(RecomputeTest, AValueThatAStretchReadsTwiceAndAnOutsiderTooKeepsItsSum) {
     }
 }
 
-TEST_P(RecomputeTest, AStretchThatRunsAgainDoesNotMakeItsOutput) {
+TEST_P(RecomputeTest, ARecomputedSegmentDoesNotWriteItsOutput) {
   const Context plain = context();
   const Shape shape{4, 6, 6, 8};
   const auto leaf = [&](std::uint64_t seed) {
@@ -162,7 +162,7 @@ TEST_P(RecomputeTest, AStretchThatRunsAgainDoesNotMakeItsOutput) {
   const Tensor a = leaf(1), b = leaf(2), dy = testing::random_tensor(plain, shape, 3);
   const auto gradient = [&](const Context& taped, Tensor y) {
     GradientStore store = taped.tape->backward(plain, std::move(y), dy.view(shape));
-    return to_host<float>(store.take(a.value_id()), plain.stream);
+    return to_host<float>(store.pop(a.value_id()), plain.stream);
   };
   for (const Activation kind : {Activation::relu, Activation::none}) {
     Tape kept;
@@ -207,15 +207,14 @@ TEST_P(RecomputeTest, RecomputedLayersThatPassTheirInputThrough) {
   EXPECT_EQ(weights[0], weights[1]);
 }
 
-TEST_P(RecomputeTest, RecomputeOfAChainOfBlocksTakesLessMemory) {
+TEST_P(RecomputeTest, RecomputeOfAChainOfBlocksNeedsLessMemory) {
   const auto peak_activations = [&](RecomputeOptions::Kind kind) {
     Graph graph({16, 16, 8});
     for (int block = 0; block < 8; ++block) {
       const std::string name = "block" + std::to_string(block);
       graph.add(name + "/conv", conv2d({.filters = 8, .padding = Padding::same()}));
       graph.add(name + "/norm", batch_norm({.activation = {Activation::gelu}}));
-      graph.add(name + "/depthwise",
-                depthwise_conv2d({.padding = Padding::same(), .activation = {Activation::silu}}));
+      graph.add(name + "/depthwise", depthwise_conv2d({.padding = Padding::same(), .activation = {Activation::silu}}));
     }
     graph.add(global_average_pool());
     graph.add("head", dense({.units = 5}));

@@ -185,8 +185,8 @@ class TwoConvolutions : public Layer {
   }
 };
 
-// What ends such a stretch may be left unwritten where an op knows that nobody reads it; the inner ones are read.
-TEST_P(OwnLayerTest, one_of_several_ops_that_ends_a_recomputed_stretch_writes_what_it_reads) {
+// What ends such a segment may be left unwritten where an op knows that nobody reads it; the inner ones are read.
+TEST_P(OwnLayerTest, one_of_several_ops_that_ends_a_recomputed_segment_writes_what_it_reads) {
   const auto own = std::make_shared<TwoConvolutions>();
   for (const bool activated : {true, false}) {
     Graph graph({8, 8, 3});
@@ -196,13 +196,13 @@ TEST_P(OwnLayerTest, one_of_several_ops_that_ends_a_recomputed_stretch_writes_wh
     graph.add(global_average_pool());
     graph.add("head", dense({.units = 5}));
     const Outcome kept = train(device(), graph, StepMode::eager);
-    for (const char* stretch : {"own", "conv..own"})
+    for (const char* segment : {"own", "conv..own"})
       for (const bool whole : {false, true})
         EXPECT_EQ(train(device(), graph, StepMode::eager, 1,
-                        {.kind = RecomputeOptions::Kind::named, .names = {stretch}, .whole = whole})
+                        {.kind = RecomputeOptions::Kind::named, .names = {segment}, .whole = whole})
                       .weights,
                   kept.weights)
-            << stretch;
+            << segment;
   }
 }
 

@@ -29,7 +29,7 @@ TEST(ClassifierHeadPattern, StandsInForTwoDenseLayersAtTheEnd) {
   EXPECT_TRUE(fuses(classifier(), DeviceKind::cuda, DType::float32));
   EXPECT_FALSE(fuses(classifier(), DeviceKind::cpu)) << "the parts are as fast there";
   EXPECT_FALSE(fuses(classifier(Activation::gelu)));
-  EXPECT_FALSE(fuses(classifier(Activation::relu, 65))) << "more classes than the kernel takes";
+  EXPECT_FALSE(fuses(classifier(Activation::relu, 65))) << "more classes than the kernel supports";
   EXPECT_FALSE(fuses(classifier(Activation::relu, 5, false))) << "no bias";
   Graph longer = classifier();
   longer.add("more", dense({.units = 3}));
@@ -81,7 +81,7 @@ struct Parts {
     const Tensor loss = fuse ? fused(ctx, seed) : composed(ctx);
     GradientStore store = tape.backward(ctx, loss, seed);
     std::vector<std::vector<float>> values = {floats(loss)};
-    for (const Tensor* leaf : {&x, &p.w1, &p.b1, &p.w2, &p.b2}) values.push_back(floats(store.take(leaf->value_id())));
+    for (const Tensor* leaf : {&x, &p.w1, &p.b1, &p.w2, &p.b2}) values.push_back(floats(store.pop(leaf->value_id())));
     return values;
   }
   std::vector<float> floats(const Tensor& t) const { return to_host<float>(t, context.stream); }
@@ -94,7 +94,7 @@ struct Parts {
 class ClassifierHeadOpTest : public EngineTest {};
 BANTAM_INSTANTIATE_ON_DEVICES(ClassifierHeadOpTest);
 
-TEST_P(ClassifierHeadOpTest, GivesLossAndGradientsOfItsParts) {
+TEST_P(ClassifierHeadOpTest, HasLossAndGradientsOfItsParts) {
   Parts parts(context());
   const auto fused = parts.run(true), composed = parts.run(false);
   // Sums of at most 24 terms in another order: a few units of float32.

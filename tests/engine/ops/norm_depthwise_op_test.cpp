@@ -1,5 +1,5 @@
 // The op norm, depthwise convolution, norm: against the three ops, forward, running statistics and all gradients; where
-// a stretch runs again; and which nodes of a graph become it.
+// a segment is recomputed; and which nodes of a graph become it.
 #include "bantam/engine/graph/graph.h"
 #include "bantam/engine/graph/patterns.h"
 #include "bantam/engine/ops/batch_norm.h"
@@ -30,7 +30,7 @@ std::vector<std::vector<float>> results(Runtime& runtime, Device device, const C
   context.tape = &tape;
   const NodePlan plan{.derive = c.derive ? Derive::cheap : Derive::none};
   context.node = &plan;
-  testing::Leaves leaf(runtime);
+  testing::LeafTensors leaf(runtime);
   const Shape channels{c.shape[-1]};
   const auto vector = [&](std::uint64_t seed, float low, float high) {
     return context.upload(channels, testing::random_floats(channels[0], seed, low, high).data());
@@ -64,11 +64,11 @@ std::vector<std::vector<float>> results(Runtime& runtime, Device device, const C
     for (const Tensor& moved : {moving->next_running_mean, moving->next_running_variance})
       all.push_back(to_host_floats(moved, context.stream));
   GradientStore store = tape.backward(context, std::move(y), seed);
-  for (const std::uint64_t id : leaf.ids()) all.push_back(to_host_floats(store.take(id), context.stream));
+  for (const std::uint64_t id : leaf.ids()) all.push_back(to_host_floats(store.pop(id), context.stream));
   return all;
 }
 
-TEST_P(NormDepthwiseOpTest, GivesWhatTheThreeOpsGive) {
+TEST_P(NormDepthwiseOpTest, ComputesWhatTheThreeOpsCompute) {
   for (const Shape& shape : {Shape{2, 9, 7, 8}, Shape{3, 14, 15, 72}})
     for (const std::int64_t stride : {1, 2})
       for (const PrecisionKind precision : {PrecisionKind::float32, PrecisionKind::mixed_float16})
@@ -109,7 +109,7 @@ Graph small_mobilenet() {
 }
 
 TEST(NormDepthwisePattern, IsNormDepthwiseNorm) {
-  const auto stretches = [](const Graph& graph, DeviceKind device) {
+  const auto fused = [](const Graph& graph, DeviceKind device) {
     std::vector<std::string> names;
     for (const Fusion& fusion : find_fusions(graph, {.compute = DType::float16, .device = device}))
       if (fusion.pattern == &fusion::kNormDepthwise)
@@ -118,13 +118,13 @@ TEST(NormDepthwisePattern, IsNormDepthwiseNorm) {
   };
   const Graph graph = small_mobilenet();
   for (const DeviceKind device : {DeviceKind::cpu, DeviceKind::cuda})
-    EXPECT_EQ(stretches(graph, device),
+    EXPECT_EQ(fused(graph, device),
               (std::vector<std::string>{"stem_norm..block1/depthwise_norm", "block1/norm..block2/depthwise_norm"}));
   Graph biased({8, 8, 8});
   biased.add(batch_norm({.activation = {Activation::relu}}));
   biased.add(depthwise_conv2d({.padding = Padding::same()}));
   biased.add(batch_norm({.activation = {Activation::relu}}));
-  EXPECT_TRUE(stretches(biased, DeviceKind::cuda).empty()) << "a bias lies between";
+  EXPECT_TRUE(fused(biased, DeviceKind::cuda).empty()) << "a bias lies between";
 }
 
 /// Weights and running statistics after three updates.
@@ -146,7 +146,7 @@ TEST_P(NormDepthwiseOpTest, RecomputeChangesNoBit) {
   EXPECT_EQ(trained(device(), {.kind = Kind::all}), plain);
   EXPECT_EQ(trained(device(), {.derive = Derive::cheap}), plain);
   EXPECT_EQ(trained(device(), {.kind = Kind::named, .names = {"block1/norm"}}), plain)
-      << "a stretch that cuts the op takes it in";
+      << "a segment that cuts the op includes it";
 }
 
 }  // namespace

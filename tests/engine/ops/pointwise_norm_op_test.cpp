@@ -1,5 +1,5 @@
 // Pointwise convolution after a deferred norm: a chain of norms, depthwise and pointwise convolutions with everything
-// left to its reader, against the layers apart; which norms a graph leaves.
+// deferred to its reader, against the layers apart; which norms a graph defers.
 #include "bantam/engine/autograd/tensor_notes.h"
 #include "bantam/engine/graph/lower.h"
 #include "bantam/engine/ops/batch_norm.h"
@@ -17,9 +17,9 @@ class PointwiseNormOpTest : public EngineTest {};
 BANTAM_INSTANTIATE_ON_DEVICES(PointwiseNormOpTest);
 
 /// Two depthwise convolutions between norms, and a pointwise one between them.
-class Stretch {
+class FusedPair {
  public:
-  Stretch(Runtime& runtime, Device device, std::array<std::int64_t, 2> channels, PrecisionKind precision)
+  FusedPair(Runtime& runtime, Device device, std::array<std::int64_t, 2> channels, PrecisionKind precision)
       : runtime_(runtime), context_(Context::make(runtime, device, {precision})) {
     const auto [in, out] = channels;
     context_.tape = &tape_;
@@ -39,8 +39,8 @@ class Stretch {
       all.push_back(to_host_floats(moved, context_.stream));
     GradientStore store = tape_.backward(context_, std::move(y), seed);
     for (std::size_t i = 0; i < ids_.size(); ++i) {
-      const std::vector<float> gradient = to_host_floats(store.take(ids_[i]), context_.stream);
-      // A norm's two as one: the shift's may be 0 but for rounding, where a norm behind takes out what it adds.
+      const std::vector<float> gradient = to_host_floats(store.pop(ids_[i]), context_.stream);
+      // A norm's two as one: the shift's may be 0 but for rounding, where a norm after it subtracts what it adds.
       if (i < kWeights || i % 2 == 0)
         all.push_back(gradient);
       else
@@ -63,7 +63,7 @@ class Stretch {
     x.set_value_id(ids_.back());
     return x;
   }
-  /// Channels that relu leaves as they are, and one of four that it closes: none lies where rounding decides.
+  /// Channels that relu does not change, and one of four that it closes: none lies where rounding decides.
   Norm norm(std::int64_t channels, std::uint64_t seed) {
     const auto vector = [&](std::uint64_t s, float low, float high) {
       return context_.upload({channels}, testing::random_floats(channels, seed + s, low, high).data());
@@ -112,9 +112,9 @@ class Stretch {
 TEST_P(PointwiseNormOpTest, ComesAsNearToFloat32AsTheLayersApart) {
   using enum PrecisionKind;
   for (const std::array<std::int64_t, 2> channels : {std::array<std::int64_t, 2>{8, 24}, {72, 136}, {32, 64}}) {
-    const auto fused = Stretch(runtime(), device(), channels, mixed_float16).results(true),
-               apart = Stretch(runtime(), device(), channels, mixed_float16).results(false),
-               exact = Stretch(runtime(), device(), channels, float32).results(false);
+    const auto fused = FusedPair(runtime(), device(), channels, mixed_float16).results(true),
+               apart = FusedPair(runtime(), device(), channels, mixed_float16).results(false),
+               exact = FusedPair(runtime(), device(), channels, float32).results(false);
     ASSERT_EQ(fused.size(), apart.size());
     for (std::size_t i = 0; i < fused.size(); ++i) {
       ASSERT_EQ(fused[i].size(), apart[i].size());
@@ -125,13 +125,13 @@ TEST_P(PointwiseNormOpTest, ComesAsNearToFloat32AsTheLayersApart) {
   }
 }
 
-TEST(PointwiseNormLowering, LeavesTheNormToAPointwiseConvolution) {
+TEST(PointwiseNormLowering, DefersTheNormToAPointwiseConvolution) {
   const auto norm = [] { return batch_norm({.activation = {Activation::relu}}); };
   const auto left = [&](std::int64_t channels, Conv2dOptions reader, DType compute) {
     Graph graph({8, 8, channels});
     graph.add(norm());
     graph.add("depthwise", depthwise_conv2d({.padding = Padding::symmetric(1), .bias = false}));
-    graph.add("behind", norm());
+    graph.add("after", norm());
     reader.bias = false;
     graph.add("reader", conv2d(reader));
     std::vector<std::string> names;
@@ -148,8 +148,8 @@ TEST(PointwiseNormLowering, LeavesTheNormToAPointwiseConvolution) {
     }
     return names;
   };
-  const std::vector<std::string> behind{"behind"};
-  EXPECT_EQ(left(32, {.filters = 64, .kernel = {1, 1}}, DType::float16), behind);
+  const std::vector<std::string> after{"after"};
+  EXPECT_EQ(left(32, {.filters = 64, .kernel = {1, 1}}, DType::float16), after);
   EXPECT_TRUE(left(32, {.filters = 64, .kernel = {1, 1}}, DType::float32).empty()) << "half types";
   EXPECT_TRUE(left(32, {.filters = 64, .kernel = {3, 3}}, DType::float16).empty());
   EXPECT_TRUE(left(32, {.filters = 64, .kernel = {1, 1}, .stride = {2, 2}}, DType::float16).empty());

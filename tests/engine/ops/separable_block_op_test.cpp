@@ -77,7 +77,7 @@ std::vector<std::vector<float>> results(Runtime& runtime, const Context& plain, 
   std::vector<std::vector<float>> all{to_host_floats(y, context.stream)};
   const Tensor seed = testing::random_tensor(context, y.shape(), 5);
   GradientStore store = tape.backward(context, std::move(y), seed);
-  for (const std::uint64_t id : ids) all.push_back(to_host_floats(store.take(id), context.stream));
+  for (const std::uint64_t id : ids) all.push_back(to_host_floats(store.pop(id), context.stream));
   return all;
 }
 
@@ -97,7 +97,7 @@ TEST_P(SeparableBlockOpTest, HasTheValuesAndGradientsOfTheOpsItStandsFor) {
     }
 }
 
-TEST_P(SeparableBlockOpTest, EvaluationGivesTheSameBits) {
+TEST_P(SeparableBlockOpTest, EvaluationComputesTheSameBits) {
   const Case c = cases().front();
   const Context ctx = context({PrecisionKind::mixed_float16});
   const Tensor x = testing::random_tensor(ctx, {2, 9, 8, c.channels}, 1),
@@ -126,7 +126,7 @@ TEST_P(SeparableBlockOpTest, OperandsMustFit) {
   EXPECT_THROW(block({1, 6, 6, 8}, {3, 3, 16}, {8, 8}, {8}), ShapeError);
   EXPECT_THROW(block({1, 6, 6, 8}, {3, 3, 8}, {8, 16}, {8}), ShapeError);
   EXPECT_THROW(block({1, 6, 6, 8}, {3, 3, 8}, {8, 8}, {16}), ShapeError);
-  EXPECT_THROW(block({1, 6, 6, 12}, {3, 3, 12}, {8, 12}, {8}), ShapeError);  // not a shape kernels take
+  EXPECT_THROW(block({1, 6, 6, 12}, {3, 3, 12}, {8, 12}, {8}), ShapeError);  // not a shape that kernels support
 }
 
 SeparableConv2dOptions relu_block(std::int64_t filters) {
@@ -177,7 +177,7 @@ TEST_P(SeparableBlockOpTest, RecomputeChangesNoBit) {
     const std::vector<float> kept = gradients(runtime(), device(), options);
     options.recompute.kind = RecomputeOptions::Kind::all;
     EXPECT_EQ(gradients(runtime(), device(), options), kept) << to_string(Precision{kind});
-    options.recompute = {.kind = RecomputeOptions::Kind::named, .names = {"max_pool"}};  // takes in the block it ends
+    options.recompute = {.kind = RecomputeOptions::Kind::named, .names = {"max_pool"}};  // includes the block it ends
     EXPECT_EQ(gradients(runtime(), device(), options), kept) << to_string(Precision{kind});
   }
 }
@@ -190,7 +190,7 @@ std::vector<std::string> found(const Graph& graph, DeviceKind device = DeviceKin
   return all;
 }
 
-TEST(SeparableBlockFusionTest, TakesPoolingAlongWhereItIsTheOnlyReader) {
+TEST(SeparableBlockFusionTest, IncludesPoolingWhereItIsTheOnlyReader) {
   EXPECT_EQ(found(two_blocks()), (std::vector<std::string>{"1-2", "3-3"}));
   EXPECT_EQ(found(two_blocks(), DeviceKind::cpu), (std::vector<std::string>{"1-2", "3-3"}));
   Graph shared({12, 12, 3});
@@ -201,7 +201,7 @@ TEST(SeparableBlockFusionTest, TakesPoolingAlongWhereItIsTheOnlyReader) {
   EXPECT_EQ(found(shared), (std::vector<std::string>{"1-1"}));
 }
 
-TEST(SeparableBlockFusionTest, LeavesOtherLayersAlone) {
+TEST(SeparableBlockFusionTest, DoesNotChangeOtherLayers) {
   const auto with = [](SeparableConv2dOptions options, PoolOptions pool = {}) {
     Graph graph({12, 12, 8});
     graph.add(separable_conv2d(std::move(options)));

@@ -58,7 +58,7 @@ TEST(OomAdvice, TheLimitItNeedsIsEnoughAndNotMuchMore) {
 }
 
 TEST(OomAdvice, NamesNothingThatDoesNotFit) {
-  const OomAdvice advice = advise(chain(), question(64 << 10));  // the weights alone take more
+  const OomAdvice advice = advise(chain(), question(64 << 10));  // the weights alone need more
   EXPECT_TRUE(advice.edits.empty());
 }
 
@@ -81,7 +81,7 @@ TEST(OomAdvice, AsksTheRunWhereItIsTold) {
   OomQuestion asked = question(step_peak(graph, question(1).step) * 3 / 4);
   asked.pool = [&](const StepPlanOptions& step) {
     return step.batch <= 12 ? 0 : asked.bytes + 1;
-  };  // data take the rest
+  };  // data use the rest
   const OomAdvice advice = advise(graph, asked);
   ASSERT_EQ(advice.edits.size(), 1u);
   EXPECT_EQ(advice.edits[0].step.batch, 12);

@@ -50,10 +50,10 @@ std::uint64_t peak_with(const Graph& graph, const RecomputeOptions& recompute) {
   return step_peak(graph, step_with(recompute));
 }
 
-/// Every list of stretches over the units, from unit `first` on; `at_cuts`: of those between points where one value
+/// Every list of segments over the units, from unit `first` on; `at_cuts`: of those between points where one value
 /// crosses the graph.
-void all_lists(const StretchEstimates& units, bool at_cuts, std::size_t first, StretchList& list,
-               std::vector<StretchList>& found) {
+void all_lists(const SegmentEstimates& units, bool at_cuts, std::size_t first, SegmentList& list,
+               std::vector<SegmentList>& found) {
   if (first == units.units()) return found.push_back(list);
   all_lists(units, at_cuts, first + 1, list, found);
   for (std::size_t last = first; last < units.units(); ++last) {
@@ -70,20 +70,20 @@ struct PricedPolicy {
   double extra = 0;
 };
 
-/// All policies of a graph, or those that stretch between cuts.
+/// All policies of a graph, or those that segment between cuts.
 std::vector<PricedPolicy> all_policies(const Graph& graph, bool at_cuts) {
   const StepPlanOptions none = step_with({});
   const StepCost cost = predict_cost(graph, none, kRates);
   const auto units = recompute_units(graph, none, plan_step(graph, none), cost);
   const double seconds = step_seconds(graph, none, kRates);
-  std::vector<StretchList> lists;
-  StretchList list;
+  std::vector<SegmentList> lists;
+  SegmentList list;
   all_lists({graph, cost, units, units}, at_cuts, 0, list, lists);
   std::vector<PricedPolicy> all;
-  for (const StretchList& stretches : lists)
+  for (const SegmentList& segments : lists)
     for (const Derive derive : {Derive::none, Derive::inner, Derive::cheap})
       for (const bool whole : {false, true}) {
-        const RecomputeOptions options = name_stretches(graph, units, stretches, {.derive = derive, .whole = whole});
+        const RecomputeOptions options = name_segments(graph, units, segments, {.derive = derive, .whole = whole});
         PricedPolicy policy;
         policy.peak = step_peak(graph, step_with(options), [&](const kernels::KernelLog& log) {
           policy.extra = predict_seconds(log, kRates) / seconds - 1;
@@ -93,7 +93,7 @@ std::vector<PricedPolicy> all_policies(const Graph& graph, bool at_cuts) {
   return all;
 }
 
-TEST(RecomputeSearch, NothingIsRunAgainWhereAllFits) {
+TEST(RecomputeSearch, NothingIsRecomputedWhereAllFits) {
   const Graph graph = network(3);
   const RecomputeChoice choice = search_recompute(graph, question(peak_with(graph, {})));
   EXPECT_TRUE(choice.fits);
@@ -145,16 +145,16 @@ TEST(RecomputeSearch, SaysWhereNothingFits) {
   EXPECT_THROW((void)search_recompute(graph, question(0)), Error);
 }
 
-TEST(RecomputeSearch, AStretchAtTheBeginningLeavesWhatIsDerivedBehindItToBePaid) {
+TEST(RecomputeSearch, ASegmentAtTheBeginningDoesNotPayForDerivedTensorsAfterIt) {
   const Graph graph = network(6);
   const auto extra = [&](const RecomputeOptions& recompute) { return extra_work(graph, step_with(recompute), kRates); };
-  const auto derived = [&](const std::string& stretch) {
-    return extra({RecomputeOptions::Kind::named, {stretch}, Derive::cheap}) -
-           extra({RecomputeOptions::Kind::named, {stretch}});
+  const auto derived = [&](const std::string& segment) {
+    return extra({RecomputeOptions::Kind::named, {segment}, Derive::cheap}) -
+           extra({RecomputeOptions::Kind::named, {segment}});
   };
   const double all = extra({.derive = Derive::cheap});
-  EXPECT_GT(derived("stem..stem_norm"), all * 0.7) << "the blocks behind it have most of what is derived";
-  EXPECT_NEAR(derived("stem..stem_norm"), derived("pool..head"), all * 0.6) << "wherever the stretch lies";
+  EXPECT_GT(derived("stem..stem_norm"), all * 0.7) << "the blocks after it have most of what is derived";
+  EXPECT_NEAR(derived("stem..stem_norm"), derived("pool..head"), all * 0.6) << "wherever the segment lies";
 }
 
 TEST(RecomputeSearch, TheAllocatorHasTheLastWord) {
@@ -192,7 +192,7 @@ TEST(RecomputeSearch, TheChoiceChangesNoBit) {
   const Graph graph = network(3);
   const RecomputeChoice choice = search_recompute(graph, question(peak_with(graph, {}) * 23 / 25));
   ASSERT_TRUE(choice.fits);
-  ASSERT_GT(choice.extra_work, 0.0) << "something is made again";
+  ASSERT_GT(choice.extra_work, 0.0) << "something is recomputed";
   EXPECT_EQ(weights(choice.recompute), weights({}));
 }
 

@@ -77,9 +77,9 @@ TEST(StepCost, TellsTheSearchWhatNodesCost) {
   EXPECT_DOUBLE_EQ(cost.step, step_seconds(graph, step, kRates));
   for (NodeId node = 1; node < graph.output(); ++node) {
     const auto at = static_cast<std::size_t>(node);
-    EXPECT_LE(cost.last[at], cost.again[at]) << graph.node(node).name << ": nobody reads a segment's output again";
+    EXPECT_LE(cost.last[at], cost.recomputed[at]) << graph.node(node).name << ": nobody reads a segment's output again";
   }
-  EXPECT_GT(cost.again[1], 0.0);
+  EXPECT_GT(cost.recomputed[1], 0.0);
   EXPECT_EQ(cost.last[1], 0.0) << "a convolution writes nothing for nobody";
 }
 
@@ -114,7 +114,7 @@ TEST(UpdateCost, IsALineThroughLargeBatches) {
   }
 }
 
-TEST(UpdateCost, EnoughIsTheLeastBatchThatLeavesNoSuchGain) {
+TEST(UpdateCost, EnoughIsTheLeastBatchWithoutSuchAGain) {
   const UpdateCost cost = predict_update(small(), step_of(1), kRates);
   for (const double gain : {0.5, 0.05, 0.01}) {
     const std::int64_t enough = cost.enough_batch(gain);

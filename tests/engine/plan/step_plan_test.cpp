@@ -1,4 +1,4 @@
-// Plan = truth: random networks on the CPU take to the byte what the meta device foresaw; and the plan adds up.
+// Plan = truth: random networks on the CPU use to the byte what the meta device predicted; and the plan adds up.
 #include "bantam/engine/plan/step_plan.h"
 
 #include <algorithm>
@@ -36,8 +36,7 @@ class NetworkDrawing {
  private:
   std::int64_t below(std::uint64_t bound) { return static_cast<std::int64_t>(random_.below(bound)); }
   ActivationOptions some_activation() {
-    constexpr Activation kKinds[] = {Activation::none, Activation::relu,
-                                              Activation::gelu, Activation::silu};
+    constexpr Activation kKinds[] = {Activation::none, Activation::relu, Activation::gelu, Activation::silu};
     return {kKinds[random_.below(4)]};
   }
   void draw_part(Graph& graph, std::int64_t part) {
@@ -76,7 +75,7 @@ class NetworkDrawing {
   PhiloxSequence& random_;
 };
 
-/// Nothing, everything, cheap tensors, or one to three stretches between nodes drawn until they can be cut out.
+/// Nothing, everything, cheap tensors, or one to three segments between nodes drawn until they can be cut out.
 RecomputeOptions draw_recompute(PhiloxSequence& random, const Graph& graph) {
   const std::uint64_t level = random.below(6);
   RecomputeOptions options{.derive = static_cast<Derive>(level % 3), .whole = level >= 3};
@@ -91,7 +90,7 @@ RecomputeOptions draw_recompute(PhiloxSequence& random, const Graph& graph) {
     try {
       (void)lower(graph, more);
       options = more;
-    } catch (const ConfigError&) {  // more than one value leaves it, or it overlaps
+    } catch (const ConfigError&) {  // more than one value is read outside it, or it overlaps
     }
   }
   return options;
@@ -192,7 +191,7 @@ TEST_P(StepPlanOnDevices, IsTheTruthToTheByteOnRandomNetworks) {
     ASSERT_EQ(check_arena_plan(buffers, plan.arena, 256), "") << "seed " << seed;
     in_backward += plan.moment.phase == "backward" ? 1 : 0;
   }
-  EXPECT_GT(in_backward, networks / 4);  // the drawing gives steps whose peak is worth knowing
+  EXPECT_GT(in_backward, networks / 4);  // the drawing finds steps whose peak is worth knowing
 }
 
 TEST(StepPlan, NamesTheMomentAndTheHolders) {

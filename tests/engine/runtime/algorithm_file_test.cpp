@@ -1,4 +1,4 @@
-// Files of algorithm choices: what is written is read, and nothing else is taken for one.
+// Files of algorithm choices: what is written is read, and nothing else is accepted as one.
 #include "bantam/engine/runtime/algorithm_file.h"
 
 #include <gtest/gtest.h>
@@ -18,7 +18,7 @@ class AlgorithmFileTest : public ::testing::Test {
   }
 };
 
-TEST_F(AlgorithmFileTest, GivesBackWhatWasWritten) {
+TEST_F(AlgorithmFileTest, ReturnsWhatWasWritten) {
   const AlgorithmMap choices{{"cudnn 91900 forward float16 x=1", "12:2=1:5=0"}, {"cublaslt \"quoted\"", "1f.0"}};
   write_algorithms(path_, "NVIDIA H200", choices);
   EXPECT_EQ(read_algorithms(path_, "NVIDIA H200"), choices);

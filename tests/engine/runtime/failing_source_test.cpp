@@ -1,5 +1,5 @@
 // Memory refused at every call of whole updates, forward and backward (the optimizer asks for none): each is rolled
-// back, repeated, and leaves no trace.
+// back, repeated, and has no effect.
 #include <algorithm>
 #include <set>
 
@@ -36,7 +36,7 @@ class RefusingPages final : public PagedSource {
   }
   ~RefusingPages() override { ::munmap(reinterpret_cast<void*>(begin_), kBytes); }
   std::size_t page_bytes() const override { return 256; }
-  AddressRange reserved() const override { return {begin_, kBytes}; }
+  AddressRange addresses() const override { return {begin_, kBytes}; }
   bool map(std::uintptr_t, std::size_t) override { return !refusals_.refuse(); }
   void unmap(std::uintptr_t, std::size_t) noexcept override {}
   const char* name() const override { return "refusing pages"; }
@@ -49,7 +49,7 @@ class RefusingPages final : public PagedSource {
 
 void give_back(const Context& context) { context.runtime->allocator(context.device).trim(); }
 
-/// Gives idle memory back wherever it stands, on the way forward and back, so that what comes next asks for more.
+/// Releases idle memory wherever it stands, in forward and backward, so that what comes next asks for more.
 class GivesBack : public Layer {
  public:
   std::string_view kind() const override { return "gives_back"; }
@@ -76,8 +76,8 @@ class GivesBack : public Layer {
   }
 };
 
-/// The layer in front comes last in backward, so that the update would find no memory either; it takes none, though the
-/// weights are so many that its sums take more than a page.
+/// The first layer comes last in backward, so that the update would find no memory either; it allocates none, though
+/// the weights are so many that its sums need more than a page.
 Graph network() {
   Graph graph({8, 8, 3});
   const auto gives_back = std::make_shared<GivesBack>();
@@ -123,7 +123,7 @@ struct Training {
 /// Refused as often as the allocator asks for one allocation, the first time, after trimming, after waiting.
 constexpr std::int64_t kTogether = 4;
 
-TEST(FailingSource, AnUpdateThatThrowsLeavesWeightsAndMomentsAndCanBeRepeated) {
+TEST(FailingSource, AnUpdateThatThrowsKeepsWeightsAndMomentsAndCanBeRepeated) {
   const auto update = [](Training& training, const std::vector<Batch>& batches) {
     for (std::size_t i = 0; i < batches.size(); ++i)
       training.step.micro_batch(batches[i], static_cast<std::int64_t>(i) * 8, 16);

@@ -38,7 +38,7 @@ std::string message_of(const std::function<void()>& call) {
 class RuntimeLimitsTest : public EngineTest {
  protected:
   std::string name() const { return to_string(device()); }
-  /// More than a process takes before it trains anything.
+  /// More than a process uses before it trains anything.
   std::uint64_t room() const { return device().is_cuda() ? 1024 * kMiB : 0; }
 };
 BANTAM_INSTANTIATE_ON_DEVICES(RuntimeLimitsTest);
@@ -115,7 +115,7 @@ TEST_P(RuntimeLimitsTest, LimitsThatMoveFromAnotherThreadDoNotChangeTheRun) {
   EXPECT_GT(moved.load(), 1);
 }
 
-TEST_P(RuntimeLimitsTest, ReserveTakesThePoolOnceAndKeepsPeaksTrue) {
+TEST_P(RuntimeLimitsTest, ReserveReservesThePoolOnceAndKeepsPeaksTrue) {
   Runtime runtime({.threads = 2});
   runtime.reserve(device(), 64 * kMiB);
   const MemoryStats reserved = runtime.allocator(device()).stats();
@@ -125,12 +125,12 @@ TEST_P(RuntimeLimitsTest, ReserveTakesThePoolOnceAndKeepsPeaksTrue) {
   EXPECT_EQ(runtime.allocator(device()).stats().peak_pool_bytes, reserved.pool_bytes) << "nothing more was taken";
 }
 
-TEST_P(RuntimeLimitsTest, ReserveThatTheLimitRefusesSaysWhatItLeaves) {
+TEST_P(RuntimeLimitsTest, ReserveThatTheLimitRefusesSaysWhatItAllows) {
   Runtime runtime({.threads = 1, .logical = {{name(), {8 * kMiB}}}});
   const Device share = device().logical(0);
   const std::string refused = message_of([&] { runtime.reserve(share, 64 * kMiB); });
-  EXPECT_NE(refused.find("does not give a pool of 64.0 MiB (67108864 B) at once"), std::string::npos) << refused;
-  EXPECT_NE(refused.find("its limit leaves 8.00 MiB"), std::string::npos) << refused;
+  EXPECT_NE(refused.find("does not allow a pool of 64.0 MiB (67108864 B) at once"), std::string::npos) << refused;
+  EXPECT_NE(refused.find("its limit allows 8.00 MiB"), std::string::npos) << refused;
   EXPECT_EQ(runtime.allocator(share).stats().pool_bytes, 0u);
 }
 
@@ -143,7 +143,7 @@ TEST_P(RuntimeLimitsTest, ReserveKeepsPeaksOfARunUnderWay) {
   EXPECT_EQ(runtime.allocator(device()).stats().peak_bytes, peak);
 }
 
-TEST_P(RuntimeLimitsTest, AReportLeavesTheAllocatorsOwnLimitAlone) {
+TEST_P(RuntimeLimitsTest, AReportDoesNotChangeTheAllocatorsOwnLimit) {
   Runtime runtime({.threads = 1});
   BfcAllocator& memory = runtime.allocator(device());
   memory.set_limit(4 * kMiB);

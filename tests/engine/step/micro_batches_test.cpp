@@ -1,7 +1,6 @@
-// Batches cut into pieces: which samples, aligned how, halved when, and what the pieces train.
-#include "bantam/engine/step/training_step.h"
-
+// Batches cut into micro_batches: which samples, aligned how, halved when, and what the micro_batches train.
 #include "bantam/base/error.h"
+#include "bantam/engine/step/training_step.h"
 #include "tests/engine/engine_fixture.h"
 
 namespace bantam {
@@ -31,16 +30,16 @@ TEST_P(MicroBatchesTest, ASliceIsOfEveryTensor) {
   const Batch whole = batch(c);
   for (std::int64_t first = 0; first < 5; ++first)
     for (std::int64_t count = 1; first + count <= 5; ++count) {
-      const Batch piece = slice(c, whole, first, count);
-      EXPECT_EQ(piece.size, count);
-      EXPECT_EQ(piece.index, 9);
-      ASSERT_EQ(piece.tensors.size(), 3u);
-      EXPECT_EQ(piece.at("labels").shape(), Shape{count});
-      EXPECT_EQ(piece.at("threes").shape(), (Shape{count, 3}));
-      EXPECT_EQ(piece.at("fours").shape(), (Shape{count, 2, 2}));
-      EXPECT_EQ(to_host<std::int32_t>(piece.at("labels"), c.stream)[0], first);
-      EXPECT_EQ(to_host<float>(piece.at("threes"), c.stream).back(), static_cast<float>((first + count) * 3 - 1));
-      EXPECT_EQ(to_host<float>(piece.at("fours"), c.stream).back(), static_cast<float>(99 + (first + count) * 4));
+      const Batch micro_batch = slice(c, whole, first, count);
+      EXPECT_EQ(micro_batch.size, count);
+      EXPECT_EQ(micro_batch.index, 9);
+      ASSERT_EQ(micro_batch.tensors.size(), 3u);
+      EXPECT_EQ(micro_batch.at("labels").shape(), Shape{count});
+      EXPECT_EQ(micro_batch.at("threes").shape(), (Shape{count, 3}));
+      EXPECT_EQ(micro_batch.at("fours").shape(), (Shape{count, 2, 2}));
+      EXPECT_EQ(to_host<std::int32_t>(micro_batch.at("labels"), c.stream)[0], first);
+      EXPECT_EQ(to_host<float>(micro_batch.at("threes"), c.stream).back(), static_cast<float>((first + count) * 3 - 1));
+      EXPECT_EQ(to_host<float>(micro_batch.at("fours"), c.stream).back(), static_cast<float>(99 + (first + count) * 4));
     }
 }
 
@@ -48,8 +47,8 @@ TEST_P(MicroBatchesTest, AViewWhereItIsAlignedElseACopy) {
   const Context c = context();
   const Batch whole = batch(c);
   for (std::int64_t first = 0; first < 5; ++first) {
-    const Batch piece = slice(c, whole, first, 1);
-    for (const auto& [name, tensor] : piece.tensors) {
+    const Batch micro_batch = slice(c, whole, first, 1);
+    for (const auto& [name, tensor] : micro_batch.tensors) {
       EXPECT_EQ(reinterpret_cast<std::uintptr_t>(tensor.data()) % 16, 0u) << name << " from " << first;
       const auto sample_bytes = static_cast<std::int64_t>(tensor.bytes());
       EXPECT_EQ(tensor.storage() == whole.at(name).storage(), first * sample_bytes % 16 == 0)
@@ -72,43 +71,43 @@ struct Training {
       : model(runtime, device, testing::small_network(false), {.seed = 2}),
         optimizer(model, {.kind = OptimizerKind::sgd}),
         step(model, optimizer, {}),
-        pieces(step) {}
+        micro_batches(step) {}
   Model model;
   Optimizer optimizer;
   TrainingStep step;
-  MicroBatches pieces;
+  MicroBatches micro_batches;
 };
 
 TEST_P(MicroBatchesTest, HalvesUntilOneSampleIsLeft) {
   Training t(runtime(), device());
   std::vector<std::int64_t> most;
-  EXPECT_EQ(t.pieces.most(), 0) << "whole";
-  while (t.pieces.halve(13)) most.push_back(t.pieces.most());
+  EXPECT_EQ(t.micro_batches.most(), 0) << "whole";
+  while (t.micro_batches.halve(13)) most.push_back(t.micro_batches.most());
   EXPECT_EQ(most, (std::vector<std::int64_t>{7, 4, 2, 1}));
-  EXPECT_FALSE(t.pieces.halve(13));
-  EXPECT_EQ(t.pieces.most(), 1);
-  t.pieces.split(6);
-  EXPECT_TRUE(t.pieces.halve(4)) << "of batches of 4, pieces have 4 samples";
-  EXPECT_EQ(t.pieces.most(), 2);
+  EXPECT_FALSE(t.micro_batches.halve(13));
+  EXPECT_EQ(t.micro_batches.most(), 1);
+  t.micro_batches.split(6);
+  EXPECT_TRUE(t.micro_batches.halve(4)) << "of batches of 4, micro_batches have 4 samples";
+  EXPECT_EQ(t.micro_batches.most(), 2);
 }
 
-TEST_P(MicroBatchesTest, SaysWhetherPiecesAreCopies) {
+TEST_P(MicroBatchesTest, SaysWhetherMicroBatchesAreCopies) {
   Training t(runtime(), device());
   const Batch whole = batch(context());
-  EXPECT_FALSE(t.pieces.copies(whole)) << "in one piece";
-  t.pieces.split(4);
-  EXPECT_FALSE(t.pieces.copies(whole)) << "sample 4 of all tensors begins at a multiple of 16 bytes";
-  t.pieces.split(2);
-  EXPECT_TRUE(t.pieces.copies(whole));
+  EXPECT_FALSE(t.micro_batches.copies(whole)) << "in one micro_batch";
+  t.micro_batches.split(4);
+  EXPECT_FALSE(t.micro_batches.copies(whole)) << "sample 4 of all tensors begins at a multiple of 16 bytes";
+  t.micro_batches.split(2);
+  EXPECT_TRUE(t.micro_batches.copies(whole));
 }
 
-/// A gradient of a batch is the sum of its pieces', in another order of additions only.
-TEST_P(MicroBatchesTest, PiecesTrainWhatTheBatchWould) {
+/// A gradient of a batch is the sum of its micro_batches', in another order of additions only.
+TEST_P(MicroBatchesTest, MicroBatchesTrainWhatTheBatchWould) {
   Training whole(runtime(), device()), cut(runtime(), device());
   const Batch batch = testing::make_batch(whole.model.context(Pass::train), {8, 8, 3}, 5, 0, 13);
-  cut.pieces.split(5);
+  cut.micro_batches.split(5);
   for (Training* t : {&whole, &cut}) {
-    t->pieces.train(batch, 0, 13);
+    t->micro_batches.train(batch, 0, 13);
     t->step.update();
   }
   const Stream stream = runtime().stream(device());
@@ -121,7 +120,7 @@ TEST_P(MicroBatchesTest, PiecesTrainWhatTheBatchWould) {
   EXPECT_EQ(three.accuracy, one.accuracy);
 }
 
-TEST_P(MicroBatchesTest, ABatchNormRefusesPiecesThatWereNotAskedForByName) {
+TEST_P(MicroBatchesTest, ABatchNormRefusesMicroBatchesThatWereNotAskedForByName) {
   EXPECT_TRUE(uses_batch_statistics(testing::small_network(true)));
   EXPECT_FALSE(uses_batch_statistics(testing::small_network(false)));
   EXPECT_THROW(check_on_oom(OnOutOfMemory::accumulate, testing::small_network(true)), ConfigError);

@@ -15,11 +15,11 @@ using testing::MemorySource;
 class PlannedStepTest : public EngineTest {};
 BANTAM_INSTANTIATE_ON_DEVICES(PlannedStepTest);
 
-/// Passes its input on. When its hour comes it also takes memory that nobody foresaw, and keeps it for a while.
+/// Passes its input on. At a chosen call it also allocates memory that no plan contains, and keeps it for a while.
 struct Disturbance {
   std::int64_t calls = 0, at = -1;  // counts forward and backward
   std::int64_t bytes = 4000;
-  bool every = false;  // each call takes memory and gives it back
+  bool every = false;  // each call allocates memory and releases it
   std::vector<Tensor> kept;
   void call(const Context& context) {
     if (context.device.meta) return;
@@ -123,7 +123,7 @@ Outcome train(Device device, const Case& given, bool planned, std::uint64_t limi
     outcome.invariants = runtime.allocator(device).check_invariants();
   }
   EXPECT_EQ(runtime.allocator(device).stats().in_use_bytes, 0u) << "something leaks";
-  EXPECT_EQ(runtime.allocator(device).stats().arena_bytes, 0u) << "the arena is given back with the step";
+  EXPECT_EQ(runtime.allocator(device).stats().arena_bytes, 0u) << "the arena is released with the step";
   return outcome;
 }
 
@@ -134,7 +134,7 @@ void expect_same(const Outcome& eager, const Outcome& planned) {
   EXPECT_EQ(planned.invariants, "");
 }
 
-TEST_P(PlannedStepTest, gives_the_bits_and_the_peak_of_eager_steps) {
+TEST_P(PlannedStepTest, has_the_bits_and_the_peak_of_eager_steps) {
   for (const Graph& graph : {testing::small_network(), testing::small_network(false), residual_network()})
     for (const auto recompute : {RecomputeOptions::Kind::none, RecomputeOptions::Kind::all})
       for (const auto precision : {PrecisionKind::float32, PrecisionKind::mixed_float16})
@@ -212,16 +212,16 @@ TEST_P(PlannedStepTest, sets_aside_what_the_plans_in_use_need) {
   const std::uint64_t small = step.arena_bytes();
   step.prepare({.batches = {64}, .evaluation_batches = {2}});
   EXPECT_GT(step.arena_bytes(), small);
-  MicroBatches pieces(step);
-  for (int halvings = 0; halvings < 3; ++halvings) ASSERT_TRUE(pieces.halve(64));
+  MicroBatches micro_batches(step);
+  for (int halvings = 0; halvings < 3; ++halvings) ASSERT_TRUE(micro_batches.halve(64));
   EXPECT_EQ(step.arena_bytes(), small);
-  EXPECT_EQ(memory.stats().arena_bytes, 0u) << "the old one was given back";
+  EXPECT_EQ(memory.stats().arena_bytes, 0u) << "the old one was released";
   step.step(testing::make_batch(model.context(Pass::train), {8, 8, 3}, 5, 0, 8));
   EXPECT_EQ(memory.stats().arena_bytes, small);
   EXPECT_EQ(memory.stats().departures, 0u);
 }
 
-TEST_P(PlannedStepTest, a_plan_that_is_never_followed_leaves_no_arena_behind) {
+TEST_P(PlannedStepTest, a_plan_that_is_never_followed_keeps_no_arena) {
   const auto disturbance = std::make_shared<Disturbance>();
   disturbance->every = true;
   Model model(runtime(), device(), disturbed_network(disturbance), {});

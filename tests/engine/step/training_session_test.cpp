@@ -38,8 +38,8 @@ TEST_P(TrainingSessionTest, AnEffectiveBatchIsItsMicroBatches) {
   by_hand.step().micro_batch(batch(0, 6), 0, 10);
   by_hand.step().micro_batch(batch(6, 4), 6, 10);
   by_hand.step().update();
-  MicroBatches pieces(together.step());
-  EXPECT_TRUE(pieces.accumulate(2, 10, [&](std::int64_t i) { return i == 0 ? batch(0, 6) : batch(6, 4); }));
+  MicroBatches micro_batches(together.step());
+  EXPECT_TRUE(micro_batches.accumulate(2, 10, [&](std::int64_t i) { return i == 0 ? batch(0, 6) : batch(6, 4); }));
   together.step().update();
   EXPECT_EQ(weights(together.model()), weights(by_hand.model()));
   EXPECT_EQ(together.step().read_metrics().at(0).samples, 10);
@@ -55,7 +55,7 @@ TEST_P(TrainingSessionTest, EqualBatchesNeedNoSum) {
   EXPECT_EQ(weights(counted.model()), weights(named.model()));
 }
 
-TEST_P(TrainingSessionTest, AStopLeavesNothing) {
+TEST_P(TrainingSessionTest, AStopReleasesAll) {
   TrainingSession stopped = session(), plain = session();
   EXPECT_FALSE(MicroBatches(stopped.step()).accumulate(3, 18, [&](std::int64_t i) -> std::optional<Batch> {
     if (i == 2) return std::nullopt;

@@ -28,7 +28,7 @@ struct TrainedModel {
     };
     add(model.parameters().master());
     add(model.buffers().current());
-    add(model.buffers().pending());
+    add(model.buffers().next());
     for (const StateEntry& entry : state.tensors())
       if (entry.tensor.dtype() == DType::float32) add(entry.tensor);
     const kernels::UpdateControl control = optimizer.control();
@@ -85,7 +85,7 @@ TEST_P(WarmUpTest, ChangesNothingUnderMomentum) {
   expect_nothing_changes({.kind = OptimizerKind::sgd_nesterov, .learning_rate = 0.01f, .momentum = 0.9f});
 }
 
-TEST_P(WarmUpTest, IsRefusedWithinAnUpdateAndLeavesNoMemoryBehind) {
+TEST_P(WarmUpTest, IsRefusedWithinAnUpdateAndReleasesItsMemory) {
   TrainedModel run(runtime(), device(), {});
   const std::uint64_t before = runtime().allocator(device()).stats().in_use_bytes;
   run.step.warm_up(4, false);
@@ -96,8 +96,9 @@ TEST_P(WarmUpTest, IsRefusedWithinAnUpdateAndLeavesNoMemoryBehind) {
   run.step.update();
 }
 
-// What is left of the pool decides which piece is warmed up; whatever it is, nothing changes, and none is no error.
-TEST_P(WarmUpTest, TakesTheLargestPieceThatFits) {
+// What is left of the pool decides which micro_batch is warmed up; whatever it is, nothing changes, and none is no
+// error.
+TEST_P(WarmUpTest, RunsTheLargestMicroBatchThatFits) {
   const std::int64_t batch = device().is_cuda() ? 4096 : 64;
   const std::uint64_t pool = device().is_cuda() ? 1024u << 20 : 16u << 20;
   Runtime crowded({.threads = 2, .budgets = {{to_string(device()), pool}}});
@@ -108,20 +109,20 @@ TEST_P(WarmUpTest, TakesTheLargestPieceThatFits) {
   memory.reset_peak();
   EXPECT_EQ(warm_up_what_fits(run.step, batch, false), batch);
   const std::uint64_t need = memory.stats().peak_bytes - resting;
-  const auto leave = [&](std::uint64_t bytes) {
+  const auto keep_free = [&](std::uint64_t bytes) {
     memory.trim();
     return Context::make(crowded, device()).allocate({static_cast<std::int64_t>(pool - resting - bytes)}, DType::uint8);
   };
   {
-    const Tensor ballast = leave(need * 7 / 10);
+    const Tensor ballast = keep_free(need * 7 / 10);
     EXPECT_THROW(run.step.warm_up(batch, false), OutOfMemory) << "the ballast does make a difference";
-    const std::int64_t piece = warm_up_what_fits(run.step, batch, false);
-    EXPECT_GT(piece, 0);
-    EXPECT_LT(piece, batch);
-    EXPECT_EQ(batch % piece, 0);
+    const std::int64_t micro_batch = warm_up_what_fits(run.step, batch, false);
+    EXPECT_GT(micro_batch, 0);
+    EXPECT_LT(micro_batch, batch);
+    EXPECT_EQ(batch % micro_batch, 0);
   }
   {
-    const Tensor ballast = leave(512);
+    const Tensor ballast = keep_free(512);
     EXPECT_EQ(warm_up_what_fits(run.step, batch, true), 0);
   }
   EXPECT_EQ(memory.stats().in_use_bytes, resting);

@@ -1,4 +1,4 @@
-// Captured steps without a CUDA device: names of modes, what is warmed up, and where metrics go behind a loaded state.
+// Captured steps without a CUDA device: names of modes, what is warmed up, and where metrics go after a loaded state.
 #include "bantam/engine/train/captured_steps.h"
 
 #include <algorithm>
@@ -44,7 +44,7 @@ class CountedBatches : public DeviceBatches {
   std::int64_t left_;
 };
 
-TEST(CapturedStepsTest, the_warm_up_takes_no_batches_that_are_not_there) {
+TEST(CapturedStepsTest, the_warm_up_uses_no_batches_that_are_not_there) {
   Runtime runtime({.threads = 1});
   Model model(runtime, Device::meta_of(Device::cuda(0)), testing::small_network(), {.seed = 2});
   Optimizer optimizer(model, {});
@@ -56,7 +56,7 @@ TEST(CapturedStepsTest, the_warm_up_takes_no_batches_that_are_not_there) {
   EXPECT_EQ(none.made, 0);
 }
 
-TEST(CapturedStepsTest, a_damaged_state_leaves_metrics_in_their_ring) {
+TEST(CapturedStepsTest, a_damaged_state_keeps_metrics_in_their_ring) {
   Runtime runtime({.threads = 1});
   Model model(runtime, Device::cpu(), testing::small_network(), {.seed = 2});
   Optimizer optimizer(model, {});

@@ -1,5 +1,5 @@
-// `on_oom: accumulate`: an update that runs out of memory is repeated in smaller pieces, and nobody can tell from the
-// result.
+// `on_oom: accumulate`: an update that runs out of memory is repeated in smaller micro-batches, and nobody can tell
+// from the result.
 #include "bantam/engine/train/trainer.h"
 #include "tests/engine/engine_fixture.h"
 
@@ -39,14 +39,14 @@ struct Recorder : Callback {
   std::vector<SmallerMicroBatchEvent> smaller;
 };
 
-/// On a GPU a convolution's workspace takes megabytes whatever the batch, so samples must be many for halves to help.
+/// On a GPU a convolution's workspace has megabytes whatever the batch, so samples must be many for halves to help.
 std::int64_t scale(Device device) { return device.is_cuda() ? 256 : 1; }
 std::uint64_t scaled(Device device, std::uint64_t bytes) { return bytes * static_cast<std::uint64_t>(scale(device)); }
 
 /// All taken at once, so that nothing but the bytes left decides what fits.
 std::uint64_t pool_of(Device device) { return device.is_cuda() ? 512u << 20 : 8u << 20; }
 
-/// Leaves so many bytes of the pool to others, from a chosen batch on.
+/// Allows so many bytes of the pool to others, from a chosen batch on.
 class CrowdingSource : public MemorySource {
  public:
   using MemorySource::MemorySource;
@@ -111,10 +111,10 @@ TEST_P(OnOomTest, GradientsOfTheFirstUpdateAreTheSame) {
   const Outcome whole = train(device(), pool_of(device()), -1, one_update);
   TrainerOptions halving = one_update;
   halving.on_oom = OnOutOfMemory::accumulate;
-  const std::uint64_t held = persistent_bytes(device());
+  const std::uint64_t persistent = persistent_bytes(device());
   std::size_t fewest = 100, halvings = 0, refused = 0;
   const std::uint64_t kib = scaled(device(), 1u << 10);
-  for (std::uint64_t left = held + 4 * kib; left < whole.peak + 64 * kib; left += 8 * kib) {
+  for (std::uint64_t left = persistent + 4 * kib; left < whole.peak + 64 * kib; left += 8 * kib) {
     const Outcome limited = train(device(), left, 0, halving);
     EXPECT_EQ(limited.in_use_after, limited.in_use_before) << "a leak where " << left << " B are left";
     if (!limited.fits) {
@@ -174,7 +174,7 @@ TEST_P(OnOomTest, GoesOnSmallerFromAnyBatchOn) {
   EXPECT_GE(halved, 3);
 }
 
-TEST_P(OnOomTest, WithoutItTheErrorLeaves) {
+TEST_P(OnOomTest, WithoutItTheErrorIsThrown) {
   const TrainerOptions options{.epochs = 1, .evaluate = false};
   const Outcome whole = train(device(), pool_of(device()), -1, options);
   const Outcome limited = train(device(), persistent_bytes(device()) + scaled(device(), 128u << 10), 0, options);
@@ -192,7 +192,7 @@ TEST_P(OnOomTest, StopsAtOnceWhereTheBatchItselfDoesNotFit) {
   EXPECT_NE(refused.error.find("smaller micro-batches cannot help"), std::string::npos) << refused.error;
   EXPECT_TRUE(refused.heard.smaller.empty()) << "no halving, which could not help";
   EXPECT_EQ(refused.in_use_after, refused.in_use_before);
-  // With room for the batch but not for the step, halving goes on.
+  // With room for the batch but not for the step, halving continues.
   const Outcome split = train(device(), left + scaled(device(), 16u << 10), 0,
                               {.epochs = 1, .evaluate = false, .on_oom = OnOutOfMemory::accumulate});
   EXPECT_FALSE(split.heard.smaller.empty());
@@ -209,10 +209,10 @@ TEST_P(OnOomTest, EvaluationIsSplitToo) {
   const std::uint64_t before = memory.stats().in_use_bytes, peak = memory.stats().peak_bytes;
   const auto left = static_cast<std::int64_t>(pool_of(device()) - before - (peak - before) * 7 / 10);
   const Tensor ballast = run.model.context(Pass::evaluate).allocate({left}, DType::uint8);
-  const Metrics pieces = trainer.evaluate(validation);
-  EXPECT_EQ(pieces.samples, 70 * n);
-  EXPECT_EQ(pieces.accuracy, whole.accuracy);
-  EXPECT_NEAR(pieces.loss, whole.loss, 1e-5);
+  const Metrics halves = trainer.evaluate(validation);
+  EXPECT_EQ(halves.samples, 70 * n);
+  EXPECT_EQ(halves.accuracy, whole.accuracy);
+  EXPECT_NEAR(halves.loss, whole.loss, 1e-5);
   Trainer plain(run.step, source, nullptr, {});
   EXPECT_THROW((void)plain.evaluate(validation), OutOfMemory) << "the ballast does make a difference";
 }
@@ -231,12 +231,13 @@ TEST_P(OnOomTest, SlicesAreTheSamplesAlignedForKernels) {
   const std::vector<float> all = to_host_floats(batch.at(kImages), c.stream);
   const std::vector<std::int32_t> labels = to_host<std::int32_t>(batch.at(kLabels), c.stream);
   for (std::int64_t first = 0; first < 7; ++first) {
-    const Batch piece = slice(c, batch, first, 7 - first);
-    EXPECT_EQ(piece.size, 7 - first);
-    EXPECT_EQ(reinterpret_cast<std::uintptr_t>(piece.at(kImages).data()) % 16, 0u);
-    EXPECT_EQ(reinterpret_cast<std::uintptr_t>(piece.at(kLabels).data()) % 16, 0u);
-    EXPECT_EQ(to_host_floats(piece.at(kImages), c.stream), std::vector<float>(all.begin() + first * 9, all.end()));
-    EXPECT_EQ(to_host<std::int32_t>(piece.at(kLabels), c.stream),
+    const Batch micro_batch = slice(c, batch, first, 7 - first);
+    EXPECT_EQ(micro_batch.size, 7 - first);
+    EXPECT_EQ(reinterpret_cast<std::uintptr_t>(micro_batch.at(kImages).data()) % 16, 0u);
+    EXPECT_EQ(reinterpret_cast<std::uintptr_t>(micro_batch.at(kLabels).data()) % 16, 0u);
+    EXPECT_EQ(to_host_floats(micro_batch.at(kImages), c.stream),
+              std::vector<float>(all.begin() + first * 9, all.end()));
+    EXPECT_EQ(to_host<std::int32_t>(micro_batch.at(kLabels), c.stream),
               std::vector<std::int32_t>(labels.begin() + first, labels.end()));
   }
   EXPECT_THROW((void)slice(c, batch, 5, 3), ShapeError);

@@ -136,7 +136,7 @@ class FailsOnce : public testing::RootMeanSquaredError {
   mutable bool failed_ = false;
 };
 
-TEST_P(OwnLossTest, AnEvaluatedBatchThatFailsIsCountedOnceWhenItIsTriedAgain) {
+TEST_P(OwnLossTest, AnEvaluatedBatchThatFailsIsCountedOnceWhenItIsRepeated) {
   LossOptions loss = regression(true);
   loss.metrics.push_back(std::make_shared<FailsOnce>());
   Model model(runtime(), device(), testing::regression_network(), {.seed = 5});
@@ -145,7 +145,7 @@ TEST_P(OwnLossTest, AnEvaluatedBatchThatFailsIsCountedOnceWhenItIsTriedAgain) {
   RegressionSource data(8, 8);
   Batch batch;
   ASSERT_TRUE(data.next(model.context(Pass::train), batch));
-  MicroBatches(step).evaluate(batch, true);  // whole, then in two pieces
+  MicroBatches(step).evaluate(batch, true);  // whole, then in two micro-batches
   const Metrics metrics = step.read_evaluation();
   EXPECT_EQ(metrics.samples, 8);
   ASSERT_EQ(metrics.values.size(), 2u);
@@ -169,7 +169,7 @@ TEST_P(OwnLossTest, WhatDoesNotFitIsSaidBeforeAnythingRuns) {
   Model model(runtime(), device(), testing::regression_network(), {});
   Optimizer optimizer(model, {}), of_classifier(classifier, {});
   EXPECT_EQ(error_of([&] { TrainingStep(images, optimizer, {}); }),
-            "a model ends with one value a class, as dense: {units: classes} gives; this ends with (4, 4, 2)");
+            "a model ends with one value a class, as that of dense: {units: classes}; this ends with (4, 4, 2)");
   EXPECT_EQ(error_of([&] { TrainingStep(images, optimizer, regression(true)); }),
             "mse: expected an output of (values), got (4, 4, 2)");
   TrainingStep step(model, optimizer, regression(true)), of_classes(classifier, of_classifier, {});
@@ -180,9 +180,9 @@ TEST_P(OwnLossTest, WhatDoesNotFitIsSaidBeforeAnythingRuns) {
   EXPECT_EQ(error_of([&] { Trainer(step, floats, &labels, {}); }),
             "the validation data have no 'targets', which the loss or a metric reads");
   EXPECT_EQ(error_of([&] { Trainer(of_classes, seven, nullptr, {}); }),
-            "the training data have 7 classes, the model gives 5");
+            "the training data have 7 classes, the model has 5");
   EXPECT_EQ(error_of([&] { Trainer(of_classes, floats, nullptr, {}); }),
-            "the training data give images (3, 2, 1), the model takes (8, 8, 3)");
+            "the training data have images (3, 2, 1), the model expects (8, 8, 3)");
   const std::vector<TensorFacts> wrong = {{.name = "images", .shape = {3, 2, 1}},
                                           {.name = "targets", .shape = {2}, .dtype = DType::float16}};
   EXPECT_EQ(error_of([&] { step.check_fits(wrong, "training"); }),

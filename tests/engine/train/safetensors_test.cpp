@@ -160,7 +160,7 @@ TEST_P(SafetensorsTest, DamagedFilesAreNamed) {
       error(with_header(
           R"({"a":{"dtype":"F32","shape":[1],"data_offsets":[0,4]},"b":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}})",
           "1234")),
-      prefix + "tensors overlap or leave a gap at byte 4 of the data");
+      prefix + "tensors overlap or have a gap at byte 4 of the data");
   EXPECT_EQ(error(with_header(R"({"a":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}})", "12345678")),
             prefix + "4 bytes of data belong to no tensor");
   EXPECT_NE(error(with_header("{", "")).find("its header is not as expected"), std::string::npos);
@@ -169,7 +169,7 @@ TEST_P(SafetensorsTest, DamagedFilesAreNamed) {
   EXPECT_NE(error_of([&] { (void)read_safetensors(folder_ / "absent"); }).find("absent"), std::string::npos);
 }
 
-/// A header with its length in front, as files begin.
+/// A header after its length, as files begin.
 std::string with_length(const std::string& header) {
   const std::uint64_t length = header.size();
   return std::string(reinterpret_cast<const char*>(&length), sizeof(length)) + header;

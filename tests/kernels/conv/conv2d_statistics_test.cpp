@@ -1,5 +1,5 @@
-// Convolutions that give the statistics of what they write: the output against plain loops in double, the statistics
-// against what the output holds; means that are large beside the deviation; bits from call to call.
+// Convolutions that compute the batch statistics of their output: the output against plain loops in double, the
+// statistics against what the output holds; means that are large beside the deviation; bits from call to call.
 #include "bantam/kernels/contracts/conv/conv2d_statistics.h"
 
 #include "bantam/kernels/contracts/algorithm_choices.h"

@@ -162,7 +162,7 @@ TEST_P(Conv2dTest, GradWeightAddsWhereAsked) {
   }
 }
 
-/// Values of dw where a kernel may leave it narrow: from where it says that they are.
+/// Values of dw where a kernel may write it narrow: from where it says that they are.
 std::vector<float> narrow_grad_weight(KernelDevice& device, const Conv2dShape& s, DType dtype, const Problem& p,
                                       bool accumulate, bool& narrow) {
   const DeviceBuffer x(device, p.x, dtype), dy(device, p.dy, dtype);
@@ -209,7 +209,7 @@ TEST_P(Conv2dTest, MatchesReferenceWhereTheBatchIsCut) {
   }
 }
 
-TEST_P(Conv2dTest, SameCallGivesSameBits) {
+TEST_P(Conv2dTest, SameCallComputesSameBits) {
   for (const Conv2dShape& s : large_shapes()) {
     for (const DType dtype : kTypes) {
       const Problem p = make_problem(s, dtype);
@@ -249,7 +249,7 @@ TEST_P(Conv2dTest, TimedChoicesGiveTheResultAndCanBeMadeAgain) {
   }
 }
 
-TEST_P(Conv2dTest, EmptyBatchGivesZeroWeightGradient) {
+TEST_P(Conv2dTest, EmptyBatchStoresZeroWeightGradient) {
   const Conv2dShape s = with_padding(base(0, 8, 3, 4, 3), 1, 1, 1, 1);
   const DeviceBuffer nothing(device(), 1, DType::float32), dw(device(), s.w_elements(), DType::float32);
   BANTAM_KERNEL(exec(), conv2d_grad_weight, s, DType::float32, nothing.data(), nothing.data(), {.dw = dw.as<float>()},
@@ -294,7 +294,7 @@ TEST(Conv2dPatchesTest, MatchReference) {
   }
 }
 
-/// loss = Σ dy · y; its gradients must be the reference's, which all backends are held to.
+/// loss = Σ dy · y; its gradients must be the reference's, which all backends must match.
 TEST(Conv2dReferenceTest, GradientsAgreeWithFiniteDifferences) {
   for (const Conv2dShape& s : shapes()) {
     SCOPED_TRACE(describe(s, DType::float64, Conv2dPass::forward));

@@ -53,7 +53,7 @@ std::vector<S> shapes() {
     all.push_back(square(1, 13, channels, 3, 3, {2, 1, 3, 0}, 1, 2));
     all.push_back(square(2, 8, channels, 3, 1, {1, 1, 1, 1}, 2));
     all.push_back(square(1, 8, channels, 3, 2, {0, 1, 0, 1}, 3));
-    all.push_back(square(1, 9, channels, 9, 1, {4, 4, 4, 4}));  // more taps than one pass of the gradient takes
+    all.push_back(square(1, 9, channels, 9, 1, {4, 4, 4, 4}));  // more taps than one pass of the gradient computes
     all.push_back(square(1, 2, channels, 3, 1, {1, 1, 1, 1}));  // a kernel larger than the image
   }
   all.push_back({.batch = 2,

@@ -36,7 +36,7 @@ S shape(std::int64_t batch, std::int64_t size, std::int64_t channels, std::int64
           .pad_right = pad[3]};
 }
 
-/// Rows that the CPU's stack takes no ring of.
+/// Rows whose ring does not fit the CPU's stack.
 S wide_shape(std::int64_t stride) {
   S s = shape(1, 4, 8, stride);
   s.in_w = 2400;
@@ -83,7 +83,7 @@ struct Inputs {
   }
   ActivationFunction activation;
   std::vector<float> x, w, dy, running_mean, running_variance, mean, inv_std;
-  std::vector<float> vectors[4];  ///< scale and shift before, scale and shift behind
+  std::vector<float> vectors[4];  ///< scale and shift before, scale and shift after
 };
 
 /// Forward, then backward over its output and statistics.
@@ -126,8 +126,8 @@ struct Results {
                    .mean = mean.as<float>(),
                    .inv_std = inv_std.as<float>()},
                   workspace.workspace());
-    const NormOperand behind = operand(y.data(), 1, mean.as<float>(), inv_std.as<float>());
-    const NormDepthwiseInputs inputs{.x = before, .w = w.data(), .y = behind, .dy = dy.data()};
+    const NormOperand second = operand(y.data(), 1, mean.as<float>(), inv_std.as<float>());
+    const NormDepthwiseInputs inputs{.x = before, .w = w.data(), .y = second, .dy = dy.data()};
     const NormDepthwiseGradients to{.dx = dx.data(),
                                     .dw = dw.as<float>(),
                                     .accumulate = start != nullptr,
@@ -148,10 +148,10 @@ struct Results {
     return values;
   }
   GuardedBuffer y, dx, dw, mean, inv_std, running_mean, running_variance;
-  std::vector<std::unique_ptr<GuardedBuffer>> gradients;  ///< dscale and dshift before, dscale and dshift behind
+  std::vector<std::unique_ptr<GuardedBuffer>> gradients;  ///< dscale and dshift before, dscale and dshift after
 };
 
-/// a as the convolution sees it: rounded to `dtype`.
+/// a as the convolution reads it: rounded to `dtype`.
 std::vector<double> seen(const S& s, const Inputs& in, DType dtype) {
   const reference::Affine<double> affine = in.affine(0);
   std::vector<double> a(in.x.size());
@@ -168,11 +168,11 @@ void expect_forward(const S& s, DType dtype, const Inputs& in, const Results& r)
   EXPECT_LT(relative_error(y, reference::depthwise_conv2d_forward(s, seen(s, in, dtype), as_double(in.w))),
             sum_tolerance(dtype, 9));
   // The statistics are those of what was written.
-  const auto batch = reference::batch_norm_forward_training<double>(norm_behind(s), as_double(y), {}, kEpsilon);
+  const auto batch = reference::batch_norm_forward_training<double>(norm_after(s), as_double(y), {}, kEpsilon);
   EXPECT_LT(relative_error(r.mean.download(), batch.mean), 1e-5);
   EXPECT_LT(relative_error(r.inv_std.download(), batch.inv_std), 1e-5);
   std::vector<double> running_mean = as_double(in.running_mean), running_variance = as_double(in.running_variance);
-  reference::batch_norm_update_running(norm_behind(s), batch, kUpdate, running_mean, running_variance);
+  reference::batch_norm_update_running(norm_after(s), batch, kUpdate, running_mean, running_variance);
   EXPECT_LT(relative_error(r.running_mean.download(), running_mean), 1e-5);
   EXPECT_LT(relative_error(r.running_variance.download(), running_variance), 1e-5);
 }
@@ -194,21 +194,21 @@ double error_by_terms(const std::vector<float>& actual, const std::vector<double
 
 void expect_backward(const S& s, DType dtype, const Inputs& in, const Results& r) {
   const auto statistics = [](const GuardedBuffer& buffer) { return as_double(buffer.download()); };
-  const auto behind = reference::batch_norm_backward_training<double>(
-      norm_behind(s), statistics(r.y), as_double(in.dy), in.affine(1), statistics(r.mean), statistics(r.inv_std));
-  const auto dz = reference::depthwise_conv2d_grad_input(s, behind.dx, as_double(in.w));
+  const auto second = reference::batch_norm_backward_training<double>(
+      norm_after(s), statistics(r.y), as_double(in.dy), in.affine(1), statistics(r.mean), statistics(r.inv_std));
+  const auto dz = reference::depthwise_conv2d_grad_input(s, second.dx, as_double(in.w));
   const auto before = reference::batch_norm_backward_training<double>(norm_before(s), as_double(in.x), dz, in.affine(0),
                                                                       as_double(in.mean), as_double(in.inv_std));
   // What lies between the passes may be rounded; sums of at most a few hundred terms are added part by part.
   const double between = sum_tolerance(dtype, 9), sums = between + sum_tolerance(DType::float32, 256);
   EXPECT_LT(relative_error(r.dx.download(), before.dx), 2 * between);
-  EXPECT_LT(relative_error(r.dw.download(), reference::depthwise_conv2d_grad_weight(s, seen(s, in, dtype), behind.dx)),
+  EXPECT_LT(relative_error(r.dw.download(), reference::depthwise_conv2d_grad_weight(s, seen(s, in, dtype), second.dx)),
             sums);
-  // These two cancel (the gradient behind a norm has no mean): their error is that of the terms.
+  // These two cancel (the gradient after a norm has no mean): their error is that of the terms.
   EXPECT_LT(error_by_terms(r.gradients[0]->download(), before.dscale, s, in, dz, true), sums);
   EXPECT_LT(error_by_terms(r.gradients[1]->download(), before.dshift, s, in, dz, false), sums);
-  EXPECT_LT(relative_error(r.gradients[2]->download(), behind.dscale), sums);
-  EXPECT_LT(relative_error(r.gradients[3]->download(), behind.dshift), sums);
+  EXPECT_LT(relative_error(r.gradients[2]->download(), second.dscale), sums);
+  EXPECT_LT(relative_error(r.gradients[3]->download(), second.dshift), sums);
 }
 
 TEST_P(NormDepthwiseTest, MatchesTheUnfusedReference) {
@@ -234,7 +234,7 @@ TEST_P(NormDepthwiseTest, LargeMeansCostNoDigits) {
   in.vectors[1].assign(in.vectors[1].size(), 1000.0f);
   const Results r(device(), s, DType::float32, in);
   const auto batch =
-      reference::batch_norm_forward_training<double>(norm_behind(s), as_double(r.y.download()), {}, kEpsilon);
+      reference::batch_norm_forward_training<double>(norm_after(s), as_double(r.y.download()), {}, kEpsilon);
   EXPECT_LT(relative_error(r.inv_std.download(), batch.inv_std), 1e-5);
 }
 
@@ -273,13 +273,13 @@ TEST(NormDepthwiseCpu, SameBitsForAllThreads) {
   }
 }
 
-TEST(NormDepthwiseShapes, AreThoseThatTheKernelsTake) {
+TEST(NormDepthwiseShapes, AreThoseThatTheKernelsSupport) {
   const ActivationFunction relu{Activation::relu};
-  EXPECT_TRUE(norm_depthwise_takes(shape(2, 9, 8, 2), relu, {Activation::relu6}));
-  EXPECT_FALSE(norm_depthwise_takes(shape(2, 9, 12, 1), relu, relu)) << "channels in eights";
-  EXPECT_FALSE(norm_depthwise_takes(shape(2, 9, 8, 3), relu, relu)) << "strides 1 and 2";
-  EXPECT_FALSE(norm_depthwise_takes(shape(2, 9, 8, 1), relu, {})) << "an activation behind each norm";
-  EXPECT_FALSE(norm_depthwise_takes(shape(2, 9, 8, 1), {Activation::leaky_relu}, relu));
+  EXPECT_TRUE(norm_depthwise_supports(shape(2, 9, 8, 2), relu, {Activation::relu6}));
+  EXPECT_FALSE(norm_depthwise_supports(shape(2, 9, 12, 1), relu, relu)) << "channels in eights";
+  EXPECT_FALSE(norm_depthwise_supports(shape(2, 9, 8, 3), relu, relu)) << "strides 1 and 2";
+  EXPECT_FALSE(norm_depthwise_supports(shape(2, 9, 8, 1), relu, {})) << "an activation after each norm";
+  EXPECT_FALSE(norm_depthwise_supports(shape(2, 9, 8, 1), {Activation::leaky_relu}, relu));
 }
 
 }  // namespace

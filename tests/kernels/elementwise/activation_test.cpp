@@ -71,7 +71,7 @@ TEST_P(ActivationTest, GradientsAtTheKinks) {
   EXPECT_EQ(grad(Activation::leaky_relu, y, dy, DType::float32), (std::vector<float>{0.5f, 0.5f, 2, 2, 2}));
 }
 
-// The slopes that PyTorch and TensorFlow give: at a corner, that of the flatter side; -0 is 0.
+// The slopes of PyTorch and TensorFlow: at a corner, that of the flatter side; -0 is 0.
 TEST_P(ActivationTest, CornersHaveTheFlatterSlopeInEveryForm) {
   const std::vector<float> corners = {0.0f, -0.0f, 6.0f}, dy = {1, 1, 1};
   const auto count = static_cast<std::int64_t>(corners.size());

@@ -90,7 +90,7 @@ TEST_P(DropoutTest, ForwardIsTheReferenceInDouble) {
   EXPECT_LE(relative_error(run_forward(device(), shape, 9, x, DType::float32).y, y), 2 * unit_roundoff(DType::float32));
 }
 
-TEST_P(DropoutTest, MicroBatchesGiveTheSameBits) {
+TEST_P(DropoutTest, MicroBatchesDropTheSameElements) {
   DropoutShape whole = shapes()[4];
   const std::vector<float> x = random_values(whole.samples * whole.sample_elements, 4, DType::float32, 0.5f, 2.0f);
   const Result expected = run_forward(device(), whole, 11, x, DType::float32);

@@ -113,7 +113,7 @@ TEST_P(MaskedActivationTest, NanStaysAndInfinitiesAreClamped) {
   }
 }
 
-TEST_P(MaskedActivationTest, UnalignedAddressesGiveTheSameBits) {
+TEST_P(MaskedActivationTest, UnalignedAddressesHaveTheSameBits) {
   const std::int64_t count = 1003;
   for (const DType dtype : kFloatingTypes) {
     const std::vector<float> x = random_values(count + 1, 5, dtype);

@@ -13,7 +13,7 @@
 namespace bantam::testing {
 namespace {
 
-using kernels::classifier_head_takes;
+using kernels::classifier_head_supports;
 using kernels::ClassifierHeadShape;
 using kernels::MetricSums;
 using Inputs = kernels::reference::ClassifierHeadInputs<double>;
@@ -215,7 +215,7 @@ TEST_P(ClassifierHeadTest, EvaluationFindsTheSameLossAndSums) {
   }
 }
 
-TEST_P(ClassifierHeadTest, AddsToGradientsAndLeavesOutThoseNotWanted) {
+TEST_P(ClassifierHeadTest, AddsToGradientsAndSkipsThoseNotWanted) {
   const ClassifierHeadShape s = shapes()[4];
   for (const DType dtype : kernel_dtypes()) {
     Head head(device(), s, dtype, random_inputs(s));
@@ -238,7 +238,7 @@ TEST_P(ClassifierHeadTest, AddsToGradientsAndLeavesOutThoseNotWanted) {
   }
 }
 
-TEST_P(ClassifierHeadTest, SameCallGivesSameBits) {
+TEST_P(ClassifierHeadTest, SameCallComputesSameBits) {
   for (const ClassifierHeadShape& s : {shapes()[2], shapes()[6], shapes()[7]}) {
     for (const DType dtype : kernel_dtypes()) {
       std::vector<std::vector<std::vector<std::uint8_t>>> runs;
@@ -269,13 +269,13 @@ TEST_P(ClassifierHeadTest, LabelsOutOfRangeAndNonFiniteInputsShow) {
   EXPECT_TRUE(std::isnan(bad_input.loss.download()[0]));
 }
 
-TEST_P(ClassifierHeadTest, RefusesWhatItDoesNotTake) {
-  EXPECT_TRUE(classifier_head_takes({16, 10816, 64, 10}, DType::float16));
-  EXPECT_FALSE(classifier_head_takes({16, 10816, 136, 10}, DType::float16)) << "hidden";
-  EXPECT_FALSE(classifier_head_takes({16, 10816, 64, 65}, DType::float16)) << "classes";
-  EXPECT_FALSE(classifier_head_takes({16, 10812, 64, 10}, DType::float16)) << "rows of x";
-  EXPECT_TRUE(classifier_head_takes({16, 10812, 64, 10}, DType::float32));
-  EXPECT_FALSE(classifier_head_takes({16, 10816, 64, 10}, DType::int32)) << "type";
+TEST_P(ClassifierHeadTest, RefusesWhatItDoesNotSupport) {
+  EXPECT_TRUE(classifier_head_supports({16, 10816, 64, 10}, DType::float16));
+  EXPECT_FALSE(classifier_head_supports({16, 10816, 136, 10}, DType::float16)) << "hidden";
+  EXPECT_FALSE(classifier_head_supports({16, 10816, 64, 65}, DType::float16)) << "classes";
+  EXPECT_FALSE(classifier_head_supports({16, 10812, 64, 10}, DType::float16)) << "rows of x";
+  EXPECT_TRUE(classifier_head_supports({16, 10812, 64, 10}, DType::float32));
+  EXPECT_FALSE(classifier_head_supports({16, 10816, 64, 10}, DType::int32)) << "type";
   Head head(device(), shapes()[1], DType::float32, random_inputs(shapes()[1]));
   const kernels::ClassifierHeadWeights weights{head.w1.data(), head.b1.data(), head.w2.data(), head.b2.data()};
   const kernels::ClassifierHeadLoss loss{.labels = head.labels.data(), .loss = head.loss.as<float>()};

@@ -153,7 +153,7 @@ TEST_P(SoftmaxCrossEntropyTest, LargeLogitsCostNoDigitsOfTheGradient) {
   }
 }
 
-TEST_P(SoftmaxCrossEntropyTest, LabelsOutOfRangeGiveNaN) {
+TEST_P(SoftmaxCrossEntropyTest, LabelsOutOfRangeMakeNaN) {
   const SoftmaxCrossEntropyShape s{4, 3, 0.0f};
   const std::vector<float> logits = random_values(12, 3);
   const Outputs out = run(device(), s, DType::float32, logits, {0, 3, -1, 2}, 4, 1);
@@ -166,7 +166,7 @@ TEST_P(SoftmaxCrossEntropyTest, LabelsOutOfRangeGiveNaN) {
   }
 }
 
-TEST_P(SoftmaxCrossEntropyTest, NonFiniteLogitsGiveNonFiniteLosses) {
+TEST_P(SoftmaxCrossEntropyTest, NonFiniteLogitsMakeNonFiniteLosses) {
   const SoftmaxCrossEntropyShape s{2, 3, 0.0f};
   const Outputs out = run(device(), s, DType::float32, {1, kNaN, 2, 3, INFINITY, 4}, {0, 0}, 1, 1);
   EXPECT_FALSE(std::isfinite(out.losses[0]));

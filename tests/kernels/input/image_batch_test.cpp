@@ -102,7 +102,7 @@ TEST_P(ImageBatchTest, IsTheReferenceBitForBit) {
   }
 }
 
-// Shows that the bit-for-bit test would notice a fused multiply-add: for these scales it gives other bits.
+// Shows that the bit-for-bit test would notice a fused multiply-add: for these scales it computes other bits.
 TEST(ImageBatchReference, AFusedMultiplyAddWouldDiffer) {
   const ImageBatchShape s = normalised({});
   int different = 0;

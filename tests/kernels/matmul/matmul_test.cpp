@@ -92,7 +92,7 @@ TEST_P(MatmulTest, MatchesReferenceForEveryTypeAndTransposition) {
 
 TEST_P(MatmulTest, MatchesReferenceWhereTheWorkIsCut) {
   for (const Types types : kTypes) {
-    check(device(), {.m = 16, .n = 64, .k = 10816, .transpose_b = true}, types, false);  // pieces of the sum
+    check(device(), {.m = 16, .n = 64, .k = 10816, .transpose_b = true}, types, false);  // split-K
     check(device(), {.m = 16, .n = 64, .k = 10816, .transpose_b = true}, types, true);
     check(device(), {.m = 64, .n = 5408, .k = 16, .transpose_a = true}, types, true);  // columns
     check(device(), {.m = 3001, .n = 65, .k = 33}, types, false);                      // rows
@@ -100,7 +100,7 @@ TEST_P(MatmulTest, MatchesReferenceWhereTheWorkIsCut) {
   }
 }
 
-TEST_P(MatmulTest, EmptySumsGiveZeroOrLeaveC) {
+TEST_P(MatmulTest, EmptySumsStoreZeroOrKeepC) {
   const DeviceBuffer nothing(device(), 4, DType::float32);
   const DeviceBuffer c(device(), {1, 2, 3, 4}, DType::float32);
   const MatmulShape s{.m = 2, .n = 2, .k = 0};
@@ -110,7 +110,7 @@ TEST_P(MatmulTest, EmptySumsGiveZeroOrLeaveC) {
   EXPECT_EQ(c.download(), (std::vector<float>{0, 0, 0, 0}));
 }
 
-TEST_P(MatmulTest, SameCallGivesSameBits) {
+TEST_P(MatmulTest, SameCallComputesSameBits) {
   const MatmulShape s{.m = 16, .n = 64, .k = 10816, .transpose_b = true};
   for (const Types types : kTypes) {
     const DeviceBuffer a(device(), random_values(s.m * s.k, 1, types.in), types.in);

@@ -159,7 +159,7 @@ void add_pointwise(std::vector<WorkCase>& cases) {
        [=](const Exec& e) { meta::pointwise_norm_forward(e, shape, kHalf, normed(), kSome, kSome, nullptr, {}); },
        2 * (160 + 80 + 128) + 4 * 64, kFlops, KernelKind::stencil});
   const NormInputGradient dz{.dz = kSome, .y = normed(), .totals = kFloats};
-  const std::int64_t reads = pointwise_norm_takes_gradient(shape, kHalf) ? 1 : 2;
+  const std::int64_t reads = pointwise_norm_supports_gradient(shape, kHalf) ? 1 : 2;
   cases.push_back({"pointwise_norm_backward",
                    [=](const Exec& e) {
                      meta::pointwise_norm_backward(e, shape, kHalf, normed(), kSome, {.dz = kSome},
@@ -328,12 +328,12 @@ void add_updates(std::vector<WorkCase>& cases) {
                     .moment2 = kFloats,
                     .compute = kSome,
                     .compute_dtype = kHalf};
-  PendingSums pending;
-  pending.add({.from = kFloats, .to = kFloats, .parts = 5, .stride = 8, .elements = 8});
+  PartialSums partial;
+  partial.add({.from = kFloats, .to = kFloats, .parts = 5, .stride = 8, .elements = 8});
   NarrowGradients narrow;
   narrow.add({.begin = 1, .end = 2});
   const auto control = 2 * static_cast<std::int64_t>(sizeof(UpdateControl));
-  cases.push_back({"begin_update", [=](const Exec& e) { meta::begin_update(e, arena, pending, nullptr, {}); },
+  cases.push_back({"begin_update", [=](const Exec& e) { meta::begin_update(e, arena, partial, nullptr, {}); },
                    4 * 384 + 4 * 8 * 6 + control, 0});
   cases.push_back({"apply_update",  // master and two moments read and written, gradient read, copy written
                    [=](const Exec& e) { meta::apply_update(e, OptimizerKind::adam, arena, {.elements = 10}, nullptr); },
@@ -341,7 +341,7 @@ void add_updates(std::vector<WorkCase>& cases) {
   arena.narrow = narrow;
   cases.push_back({"begin_update", [=](const Exec& e) { meta::begin_update(e, arena, {}, nullptr, {}); },
                    4 * 256 + 2 * 128 + control, 0});
-  cases.push_back({"add_up_parts", [=](const Exec& e) { meta::add_up_parts(e, pending); }, 4 * 8 * 6, 0});
+  cases.push_back({"add_up_parts", [=](const Exec& e) { meta::add_up_parts(e, partial); }, 4 * 8 * 6, 0});
   cases.push_back(
       {"widen_gradients", [=](const Exec& e) { meta::widen_gradients(e, kFloats, narrow, kHalf); }, (2 + 4) * 128, 0});
 }
@@ -399,7 +399,7 @@ TEST(KernelWork, OfEachKernelOfTheContractsIsTold) {
   EXPECT_EQ(told, declared);
 }
 
-TEST(KernelWork, MatrixUnitsTakeDepthsInEights) {
+TEST(KernelWork, TensorCoresMultiplyDepthsInEights) {
   KernelLog log;
   const Exec exec{.device = Device::meta_of(Device::cuda()), .log = &log};
   meta::conv2d_forward(exec, image_conv(), kHalf, kSome, kSome, kSome, {});  // three channels

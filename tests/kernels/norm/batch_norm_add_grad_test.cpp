@@ -1,4 +1,4 @@
-// The way back from a residual sum into a batch norm: by hand, and the bits of the kernels that it stands for.
+// Backward from a residual sum into a batch norm: by hand, and the bits of the kernels that it stands for.
 #include "bantam/kernels/contracts/elementwise/elementwise.h"
 #include "bantam/kernels/contracts/elementwise/masked_activation.h"
 #include "bantam/kernels/contracts/norm/batch_norm_add.h"
@@ -16,7 +16,7 @@ INSTANTIATE_TEST_SUITE_P(Devices, BatchNormAddGradTest, ::testing::ValuesIn(test
 constexpr BatchNormShape kShapes[] = {{1, 1},     {5, 3},     {33, 20},   {64, 64},   {70, 65},   {2000, 12},
                                       {1024, 64}, {1101, 64}, {700, 264}, {300, 512}, {3000, 32}, {2, 4099}};
 
-/// Which pieces the gradient comes in, and where results go.
+/// Which operands the gradient has, and where results go.
 struct Case {
   bool other = true, mask = true, dx = true, accumulate = false;
   ActivationFunction f{Activation::relu};

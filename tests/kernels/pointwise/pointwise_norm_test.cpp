@@ -1,5 +1,5 @@
-// Pointwise convolution behind a norm: every device against the norm and the products of references in double, forward,
-// statistics and both gradients, behind a norm and not; large means, accumulation, missing outputs, determinism.
+// Pointwise convolution after a norm: every device against the norm and the products of references in double, forward,
+// statistics and both gradients, after a norm and not; large means, accumulation, missing outputs, determinism.
 #include "bantam/kernels/contracts/pointwise/pointwise_norm.h"
 
 #include "bantam/kernels/reference/batch_norm.h"
@@ -133,9 +133,9 @@ TEST_P(PointwiseNormTest, MatchesTheUnfusedReference) {
       }
 }
 
-/// A norm that reads y, its totals of dz, and the gradient that it hands on.
-struct NormBehind {
-  NormBehind(const S& s, DType dtype, const std::vector<float>& dz)
+/// A norm that reads y, its totals of dz, and its input gradient.
+struct NormAfter {
+  NormAfter(const S& s, DType dtype, const std::vector<float>& dz)
       : y(random_values(s.rows * s.out, 11, dtype, -1.0f, 2.0f)),
         scales(random_values(s.out, 12, DType::float32, 0.5f, 2.0f)),
         mean(random_values(s.out, 13, DType::float32, 0.3f, 0.7f)),
@@ -162,16 +162,16 @@ struct NormBehind {
   std::vector<double> dy;
 };
 
-TEST_P(PointwiseNormTest, MakesTheGradientBehindANormAsItReads) {
+TEST_P(PointwiseNormTest, ComputesTheInputGradientOfTheNormAfterAsItReads) {
   for (const DType dtype : kHalves)
     for (const S& s : kShapes) {
       SCOPED_TRACE(::testing::Message() << to_string(dtype) << " " << s.rows << ": " << s.in << " to " << s.out);
       const Inputs in(s, dtype, {Activation::relu});
-      const NormBehind behind(s, dtype, in.dy);
+      const NormAfter after(s, dtype, in.dy);
       const DeviceBuffer x(device(), in.x, dtype), w(device(), in.w, dtype), dz(device(), in.dy, dtype);
-      const DeviceBuffer y(device(), behind.y, dtype), totals(device(), behind.totals, DType::float32);
-      const std::vector<float>* vectors[] = {&in.scales,     &in.shifts,   &in.mean,       &in.inv_std,
-                                             &behind.scales, &behind.mean, &behind.inv_std};
+      const DeviceBuffer y(device(), after.y, dtype), totals(device(), after.totals, DType::float32);
+      const std::vector<float>* vectors[] = {&in.scales,    &in.shifts,  &in.mean,      &in.inv_std,
+                                             &after.scales, &after.mean, &after.inv_std};
       std::vector<std::unique_ptr<DeviceBuffer>> on_device;
       for (const auto* v : vectors) on_device.push_back(std::make_unique<DeviceBuffer>(device(), *v, DType::float32));
       const auto at = [&](std::size_t i) { return on_device[i]->as<float>(); };
@@ -183,25 +183,25 @@ TEST_P(PointwiseNormTest, MakesTheGradientBehindANormAsItReads) {
                     PointwiseGradients{da.data(), dw.as<float>(), false}, workspace.workspace());
       device().synchronize();
       // dy may be rounded otherwise.
-      EXPECT_LT(relative_error(da.download(), product(pointwise_grad_input_product(s), behind.dy, as_double(in.w))),
+      EXPECT_LT(relative_error(da.download(), product(pointwise_grad_input_product(s), after.dy, as_double(in.w))),
                 2 * sum_tolerance(dtype, s.out));
-      EXPECT_LT(relative_error(dw.download(), product(pointwise_grad_weight_product(s), behind.dy, in.seen(s, dtype))),
+      EXPECT_LT(relative_error(dw.download(), product(pointwise_grad_weight_product(s), after.dy, in.seen(s, dtype))),
                 2 * sum_tolerance(dtype, s.rows));
     }
 }
 
-TEST_P(PointwiseNormTest, LeavesOutWhatIsNotWanted) {
+TEST_P(PointwiseNormTest, SkipsWhatIsNotWanted) {
   const S s{600000, 8, 8};  // a part of the rows at a time, where no kernel makes only one of the two
   const Inputs in(s, DType::float16, {Activation::relu});
-  const NormBehind behind(s, DType::float16, in.dy);
+  const NormAfter after(s, DType::float16, in.dy);
   const DeviceBuffer x(device(), in.x, DType::float16), w(device(), in.w, DType::float16),
-      dz(device(), in.dy, DType::float16), y(device(), behind.y, DType::float16);
+      dz(device(), in.dy, DType::float16), y(device(), after.y, DType::float16);
   const auto floats = [&](const std::vector<float>& v) {
     return std::make_unique<DeviceBuffer>(device(), v, DType::float32);
   };
   const auto mean = floats(in.mean), inv_std = floats(in.inv_std), scales = floats(in.scales),
-             shifts = floats(in.shifts), y_mean = floats(behind.mean), y_inv_std = floats(behind.inv_std),
-             y_scales = floats(behind.scales), totals = floats(behind.totals);
+             shifts = floats(in.shifts), y_mean = floats(after.mean), y_inv_std = floats(after.inv_std),
+             y_scales = floats(after.scales), totals = floats(after.totals);
   GuardedBuffer da(device(), s.rows * s.in, DType::float16), dw(device(), s.out * s.in, DType::float32);
   GuardedBytes workspace(device(), pointwise_norm_workspace_bytes(s, DType::float16, device().exec().device.kind));
   const auto run = [&](void* to_a, float* to_w) {
@@ -257,14 +257,14 @@ TEST_P(PointwiseNormTest, SameBitsEveryTimeAndWithoutStatistics) {
   }
 }
 
-TEST(PointwiseNormShapes, AreThoseThatTheKernelsTake) {
+TEST(PointwiseNormShapes, AreThoseThatTheKernelsSupport) {
   const ActivationFunction relu{Activation::relu};
-  EXPECT_TRUE(pointwise_norm_takes({1000, 32, 64}, DType::float16, relu));
-  EXPECT_TRUE(pointwise_norm_takes({1000, 64, 128}, DType::bfloat16, {Activation::relu6}));
-  EXPECT_FALSE(pointwise_norm_takes({1000, 32, 64}, DType::float32, relu)) << "half types";
-  EXPECT_FALSE(pointwise_norm_takes({1000, 256, 64}, DType::float16, relu)) << "bound by bytes";
-  EXPECT_FALSE(pointwise_norm_takes({1000, 36, 64}, DType::float16, relu)) << "channels in eights";
-  EXPECT_FALSE(pointwise_norm_takes({1000, 32, 64}, DType::float16, {})) << "an activation behind the norm";
+  EXPECT_TRUE(pointwise_norm_supports({1000, 32, 64}, DType::float16, relu));
+  EXPECT_TRUE(pointwise_norm_supports({1000, 64, 128}, DType::bfloat16, {Activation::relu6}));
+  EXPECT_FALSE(pointwise_norm_supports({1000, 32, 64}, DType::float32, relu)) << "half types";
+  EXPECT_FALSE(pointwise_norm_supports({1000, 256, 64}, DType::float16, relu)) << "bound by bytes";
+  EXPECT_FALSE(pointwise_norm_supports({1000, 36, 64}, DType::float16, relu)) << "channels in eights";
+  EXPECT_FALSE(pointwise_norm_supports({1000, 32, 64}, DType::float16, {})) << "an activation after the norm";
 }
 
 }  // namespace

@@ -64,7 +64,7 @@ std::string name(const S& s) {
       .GetString();
 }
 
-/// Operands, with codes as a forward pass could leave them: a fifth of the windows closed where there is ReLU.
+/// Operands, with codes as a forward pass could write them: a fifth of the windows closed where there is ReLU.
 struct Inputs {
   Inputs(const S& s, DType dtype)
       : x(random_values(s.x_elements(), 1, dtype)),
@@ -82,8 +82,8 @@ struct Inputs {
   std::vector<std::uint8_t> pixel, codes;
 };
 
-/// One backward pass; weight gradients start at `start` where `accumulate` says so, and are left in parts and added up
-/// afterwards where `in_parts` does.
+/// One backward pass; weight gradients start at `start` where `accumulate` says so, and are written as partial sums and
+/// added up afterwards where `in_parts` does.
 struct Results {
   Results(KernelDevice& device, const S& s, DType dtype, const Inputs& in, bool wants_dx,
           std::array<bool, 3> accumulate = {}, float start = 0.0f, bool in_parts = false)
@@ -95,7 +95,7 @@ struct Results {
     const DeviceBuffer w_pointwise(device, in.w_pointwise, dtype), dy(device, in.dy, dtype);
     const DeviceArray<std::uint8_t> codes(device, in.codes);
     GuardedBytes workspace(device, separable_backward_workspace_bytes(s, dtype));
-    PendingSums pending;
+    PartialSums partial;
     const SeparableBlockInputs inputs{
         .x = x.data(),
         .weights = {.depthwise = w_depthwise.data(), .pointwise = w_pointwise.data(), .bias = nullptr},
@@ -105,10 +105,10 @@ struct Results {
                                      .depthwise = {d_depthwise.as<float>(), accumulate[0]},
                                      .pointwise = {d_pointwise.as<float>(), accumulate[1]},
                                      .bias = {s.bias ? d_bias.as<float>() : nullptr, accumulate[2]},
-                                     .pending = in_parts ? &pending : nullptr};
+                                     .partial_sums = in_parts ? &partial : nullptr};
     BANTAM_KERNEL(device.exec(), separable_block_backward, s, dtype, inputs, to, workspace.workspace());
-    EXPECT_EQ(pending.count, in_parts ? 2 + s.bias : 0);
-    BANTAM_KERNEL(device.exec(), add_up_parts, pending);
+    EXPECT_EQ(partial.count, in_parts ? 2 + s.bias : 0);
+    BANTAM_KERNEL(device.exec(), add_up_parts, partial);
     device.synchronize();
   }
   std::vector<std::uint8_t> bytes() const {
@@ -161,7 +161,7 @@ TEST_P(SeparableBlockBackwardTest, HandComputed) {
 TEST_P(SeparableBlockBackwardTest, MatchesReference) {
   for (const DType dtype : kFloatingTypes) {
     for (const S& s : shapes()) {
-      if (dtype == DType::bfloat16 && s.batch > 16) continue;  // the reference takes long
+      if (dtype == DType::bfloat16 && s.batch > 16) continue;  // the reference is slow
       SCOPED_TRACE(::testing::Message() << to_string(dtype) << " " << name(s));
       ASSERT_TRUE(separable_backward_fits(s, dtype));
       const Inputs in(s, dtype);

@@ -13,7 +13,7 @@ namespace {
 using namespace bantam::testing;  // NOLINT: test support
 using S = SeparableBlockShape;
 
-/// Operands, with codes as a forward pass could leave them: a fifth of the windows closed where there is ReLU.
+/// Operands, with codes as a forward pass could write them: a fifth of the windows closed where there is ReLU.
 struct Inputs {
   Inputs(const S& s, DType dtype)
       : x(random_values(s.x_elements(), 1, dtype)),
@@ -53,7 +53,7 @@ struct Results {
                                      .depthwise = {depthwise.as<float>(), accumulate[0]},
                                      .pointwise = {pointwise.as<float>(), accumulate[1]},
                                      .bias = {s.bias ? bias.as<float>() : nullptr, accumulate[2]},
-                                     .pending = nullptr};
+                                     .partial_sums = nullptr};
     cpu::separable_block_backward(device.exec(), s, dtype, inputs, to, workspace.workspace());
   }
   std::vector<std::uint8_t> bytes() const {
@@ -129,7 +129,7 @@ TEST(SeparableBlockCpuBackwardTest, SameBitsForAllThreads) {
   }
 }
 
-TEST(SeparableBlockCpuBackwardTest, AnEmptyBatchGivesZerosOrLeavesSums) {
+TEST(SeparableBlockCpuBackwardTest, AnEmptyBatchStoresZerosOrKeepsSums) {
   KernelDevice device(Device::cpu());
   const S s{.batch = 0, .in_h = 9, .in_w = 8, .in_channels = 3, .out_channels = 8};
   const Inputs in(s, DType::float32);

@@ -1,4 +1,4 @@
-// Narrow gradients: the list of segments, widening in place, and an update that reads them: the bits of wide ones.
+// Narrow gradients: the list of spans, widening in place, and an update that reads them: the bits of wide ones.
 #include "bantam/kernels/contracts/update/narrow_gradients.h"
 
 #include <cmath>
@@ -11,7 +11,7 @@
 namespace bantam::testing {
 namespace {
 
-using kernels::kSegmentGranule;
+using kernels::kSpanGranule;
 using kernels::NarrowGradients;
 using kernels::OptimizerKind;
 using kernels::UpdateControl;
@@ -21,7 +21,7 @@ constexpr DType kHalfTypes[] = {DType::float16, DType::bfloat16};
 class NarrowGradientsTest : public DeviceTest {};
 INSTANTIATE_TEST_SUITE_P(Devices, NarrowGradientsTest, ::testing::ValuesIn(test_devices()), device_test_name);
 
-TEST(NarrowGradientsListTest, FindsTheSegmentOfAGranule) {
+TEST(NarrowGradientsListTest, FindsTheSpanOfAGranule) {
   NarrowGradients narrow;
   for (std::int64_t granule : {0, 1, 1000}) EXPECT_EQ(narrow.begin_of(granule), -1);
   for (const NarrowGradients::Range range : {NarrowGradients::Range{20, 23}, {0, 1}, {23, 24}, {7, 12}})
@@ -49,20 +49,19 @@ TEST(NarrowGradientsListTest, HoldsNoMoreThanItHasRoomFor) {
   EXPECT_THROW(narrow.add({0, 1}), Error);
 }
 
-/// Writes `values` into the arena's gradients, those of `segments` narrow, with NaN behind them in their places.
+/// Writes `values` into the arena's gradients, those of `spans` narrow, with NaN after them in their places.
 void upload_narrow(KernelDevice& device, TestArena& arena, const std::vector<float>& values, DType dtype,
-                   const std::vector<std::size_t>& segments, const std::vector<std::int64_t>& granules) {
+                   const std::vector<std::size_t>& spans, const std::vector<std::int64_t>& granules) {
   arena.gradient.upload(values);
-  for (std::size_t i = 0; i < segments.size(); ++i) {
-    const std::size_t begin = arena.offset(segments[i]),
-                      count = static_cast<std::size_t>(granules[i] * kSegmentGranule);
+  for (std::size_t i = 0; i < spans.size(); ++i) {
+    const std::size_t begin = arena.offset(spans[i]), count = static_cast<std::size_t>(granules[i] * kSpanGranule);
     const auto first = values.begin() + static_cast<std::ptrdiff_t>(begin);
     const DeviceBuffer halves(device, {first, first + static_cast<std::ptrdiff_t>(count)}, dtype);
     const std::vector<std::uint8_t> nan(count * sizeof(float), 0xff);
     copy_bytes(arena.gradient.as<float>() + begin, nan.data(), nan.size(), device.stream());
     copy_bytes(arena.gradient.as<float>() + begin, halves.data(), halves.bytes(), device.stream());
     device.synchronize();
-    const auto at = static_cast<std::int32_t>(begin / kSegmentGranule);
+    const auto at = static_cast<std::int32_t>(begin / kSpanGranule);
     arena.narrow.add({at, at + static_cast<std::int32_t>(granules[i])});
   }
 }
@@ -70,29 +69,29 @@ void upload_narrow(KernelDevice& device, TestArena& arena, const std::vector<flo
 TEST_P(NarrowGradientsTest, AreMadeWideInPlace) {
   const std::vector<std::int64_t> granules = {1, 2, 3, 4, 5, 63, 64, 65, 127, 129, 1000, 2049};
   for (const DType dtype : kHalfTypes) {
-    std::vector<TestSegment> layout;
-    std::vector<std::size_t> segments;
+    std::vector<TestSpan> layout;
+    std::vector<std::size_t> spans;
     for (const std::int64_t n : granules) {
-      segments.push_back(layout.size());
-      layout.push_back({n * kSegmentGranule, {}});
+      spans.push_back(layout.size());
+      layout.push_back({n * kSpanGranule, {}});
       layout.push_back({100, {}});  // stays as it is
     }
     TestArena arena(device(), layout, {{}}, dtype);
     std::vector<float> values = arena.random_padded(3, -70000, 70000);
     for (float& v : values) v = rounded(v, dtype);
-    for (const std::size_t segment : segments) {
-      values[arena.offset(segment)] = -0.0f;
-      values[arena.offset(segment) + 5] = std::numeric_limits<float>::infinity();
-      values[arena.offset(segment) + 127] = rounded(3e-7f, dtype);  // subnormal in float16
+    for (const std::size_t span : spans) {
+      values[arena.offset(span)] = -0.0f;
+      values[arena.offset(span) + 5] = std::numeric_limits<float>::infinity();
+      values[arena.offset(span) + 127] = rounded(3e-7f, dtype);  // subnormal in float16
     }
-    upload_narrow(device(), arena, values, dtype, segments, granules);
+    upload_narrow(device(), arena, values, dtype, spans, granules);
     EXPECT_NE(bits_of(arena.gradient.download()), bits_of(values));
     BANTAM_KERNEL(device().exec(), widen_gradients, arena.gradient.as<float>(), arena.narrow, dtype);
     EXPECT_EQ(bits_of(arena.gradient.download()), bits_of(values));
   }
 }
 
-/// An arena with wide, frozen and narrow segments in two groups.
+/// An arena with wide, frozen and narrow spans in two groups.
 struct Update {
   Update(KernelDevice& on, DType dtype, bool is_narrow, bool momentum = true)
       : device(on),
@@ -153,14 +152,14 @@ TEST_P(NarrowGradientsTest, AnUpdateReadsThemAsIfTheyWereWide) {
 TEST_P(NarrowGradientsTest, WhatIsNotFiniteInThemIsFound) {
   for (const DType dtype : kHalfTypes) {
     for (const float bad : {INFINITY, NAN}) {
-      for (const auto& [segment, at] : {std::pair<std::size_t, std::size_t>{1, 0}, {3, 383}, {4, 45000}, {6, 639}}) {
+      for (const auto& [span, at] : {std::pair<std::size_t, std::size_t>{1, 0}, {3, 383}, {4, 45000}, {6, 639}}) {
         Update update(device(), dtype, true);
         std::vector<float> gradient = update.arena.random_padded(60);
-        gradient[update.arena.offset(segment) + at] = bad;
+        gradient[update.arena.offset(span) + at] = bad;
         update.write(gradient, dtype, true);
         const auto before = update.state();
         update.arena.step(OptimizerKind::adam);
-        EXPECT_EQ(update.arena.control_now().found_nonfinite, 1) << bad << " in " << segment << " at " << at;
+        EXPECT_EQ(update.arena.control_now().found_nonfinite, 1) << bad << " in " << span << " at " << at;
         EXPECT_EQ(update.arena.control_now().updates, 3);
         EXPECT_EQ(update.state(), before);
       }

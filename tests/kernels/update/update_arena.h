@@ -1,4 +1,4 @@
-// Test support: a parameter arena of a few segments on a device, and one whole update of it.
+// Test support: a parameter arena of a few spans on a device, and one whole update of it.
 #pragma once
 
 #include <cstdint>
@@ -10,23 +10,23 @@
 namespace bantam::testing {
 
 /// One parameter of a test's arena.
-struct TestSegment {
+struct TestSpan {
   std::int64_t elements = 0;
-  kernels::UpdateSegment values;
+  kernels::ArenaSpan values;
 };
 
-/// Segments laid one after another, each padded with zeros to whole granules.
+/// Spans laid one after another, each padded with zeros to whole granules.
 class TestArena {
  public:
-  TestArena(KernelDevice& device, const std::vector<TestSegment>& segments,
-            const std::vector<kernels::UpdateGroup>& groups, DType compute_dtype = DType::float16, bool momentum = true)
+  TestArena(KernelDevice& device, const std::vector<TestSpan>& spans, const std::vector<kernels::UpdateGroup>& groups,
+            DType compute_dtype = DType::float16, bool momentum = true)
       : device_(device),
-        layout_(segments),
-        granules_(count_granules(segments)),
+        layout_(spans),
+        granules_(count_granules(spans)),
         momentum_(momentum),
-        segments_(device, segment_values(segments)),
+        spans_(device, span_values(spans)),
         groups_(device, groups),
-        segment_of_granule_(device, segment_indices(segments)),
+        span_of_granule_(device, span_indices(spans)),
         group_count_(static_cast<std::int32_t>(groups.size())),
         control(device, std::vector<kernels::UpdateControl>(1)),
         master(device, std::vector<float>(elements()), DType::float32),
@@ -36,14 +36,13 @@ class TestArena {
         compute(device, static_cast<std::int64_t>(elements()), compute_dtype),
         compute_dtype_(compute_dtype) {}
 
-  std::size_t elements() const { return static_cast<std::size_t>(granules_ * kernels::kSegmentGranule); }
-  /// Index of a segment's first element.
-  std::size_t offset(std::size_t segment) const {
+  std::size_t elements() const { return static_cast<std::size_t>(granules_ * kernels::kSpanGranule); }
+  /// Index of a span's first element.
+  std::size_t offset(std::size_t span) const {
     return static_cast<std::size_t>(
-        count_granules({layout_.begin(), layout_.begin() + static_cast<std::ptrdiff_t>(segment)}) *
-        kernels::kSegmentGranule);
+        count_granules({layout_.begin(), layout_.begin() + static_cast<std::ptrdiff_t>(span)}) * kernels::kSpanGranule);
   }
-  /// Values for every element of every segment, zeros in the padding.
+  /// Values for every element of every span, zeros in the padding.
   std::vector<float> padded(const std::vector<std::vector<float>>& values) const {
     std::vector<float> all(elements());
     for (std::size_t s = 0; s < values.size(); ++s)
@@ -52,14 +51,14 @@ class TestArena {
   }
   std::vector<float> random_padded(std::uint64_t seed, float low = -1, float high = 1) const {
     std::vector<std::vector<float>> values;
-    for (const TestSegment& s : layout_) values.push_back(random_values(s.elements, seed++, DType::float32, low, high));
+    for (const TestSpan& s : layout_) values.push_back(random_values(s.elements, seed++, DType::float32, low, high));
     return padded(values);
   }
 
   kernels::UpdateArena arena() const {
     return {.granules = granules_,
-            .segment_of_granule = segment_of_granule_.data(),
-            .segments = segments_.data(),
+            .span_of_granule = span_of_granule_.data(),
+            .spans = spans_.data(),
             .groups = groups_.data(),
             .group_count = group_count_,
             .master = master.as<float>(),
@@ -71,12 +70,12 @@ class TestArena {
             .narrow = narrow};
   }
 
-  void begin(const kernels::PendingSums& pending = {}) {
+  void begin(const kernels::PartialSums& partial = {}) {
     const std::size_t bytes = kernels::begin_update_workspace_bytes(granules_, device_.exec().device.kind);
     const TestWorkspace workspace(device_, bytes + 64);
     const std::vector<std::uint8_t> guard(bytes + 64, 0xab);
     copy_bytes(workspace.get().data, guard.data(), guard.size(), device_.stream());
-    BANTAM_KERNEL(device_.exec(), begin_update, arena(), pending, control.data(),
+    BANTAM_KERNEL(device_.exec(), begin_update, arena(), partial, control.data(),
                   kernels::Workspace{workspace.get().data, bytes});
     std::vector<std::uint8_t> after(bytes + 64);
     copy_bytes(after.data(), workspace.get().data, after.size(), device_.stream());
@@ -94,40 +93,40 @@ class TestArena {
   kernels::UpdateControl control_now() const { return control.download()[0]; }
 
  private:
-  static std::int64_t granules_of(const TestSegment& s) {
-    return (s.elements + kernels::kSegmentGranule - 1) / kernels::kSegmentGranule;
+  static std::int64_t granules_of(const TestSpan& s) {
+    return (s.elements + kernels::kSpanGranule - 1) / kernels::kSpanGranule;
   }
-  static std::int64_t count_granules(const std::vector<TestSegment>& segments) {
+  static std::int64_t count_granules(const std::vector<TestSpan>& spans) {
     std::int64_t sum = 0;
-    for (const TestSegment& s : segments) sum += granules_of(s);
+    for (const TestSpan& s : spans) sum += granules_of(s);
     return sum;
   }
-  static std::vector<kernels::UpdateSegment> segment_values(const std::vector<TestSegment>& segments) {
-    std::vector<kernels::UpdateSegment> values;
-    for (const TestSegment& s : segments) values.push_back(s.values);
+  static std::vector<kernels::ArenaSpan> span_values(const std::vector<TestSpan>& spans) {
+    std::vector<kernels::ArenaSpan> values;
+    for (const TestSpan& s : spans) values.push_back(s.values);
     return values;
   }
-  static std::vector<std::int32_t> segment_indices(const std::vector<TestSegment>& segments) {
+  static std::vector<std::int32_t> span_indices(const std::vector<TestSpan>& spans) {
     std::vector<std::int32_t> indices;
-    for (std::size_t i = 0; i < segments.size(); ++i) {
-      indices.insert(indices.end(), static_cast<std::size_t>(granules_of(segments[i])), static_cast<std::int32_t>(i));
+    for (std::size_t i = 0; i < spans.size(); ++i) {
+      indices.insert(indices.end(), static_cast<std::size_t>(granules_of(spans[i])), static_cast<std::int32_t>(i));
     }
     return indices;
   }
 
   KernelDevice& device_;
-  std::vector<TestSegment> layout_;
+  std::vector<TestSpan> layout_;
   std::int64_t granules_;
   bool momentum_;
-  DeviceArray<kernels::UpdateSegment> segments_;
+  DeviceArray<kernels::ArenaSpan> spans_;
   DeviceArray<kernels::UpdateGroup> groups_;
-  DeviceArray<std::int32_t> segment_of_granule_;
+  DeviceArray<std::int32_t> span_of_granule_;
   std::int32_t group_count_;
 
  public:
   DeviceArray<kernels::UpdateControl> control;
   DeviceBuffer master, gradient, moment1, moment2, compute;
-  kernels::NarrowGradients narrow;  ///< segments whose gradient a test wrote so
+  kernels::NarrowGradients narrow;  ///< spans whose gradient a test wrote so
 
  private:
   DType compute_dtype_;

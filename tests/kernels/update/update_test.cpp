@@ -1,4 +1,4 @@
-// The weight update: every optimizer by hand and against the textbook in double, frozen segments, copies, padding,
+// The weight update: every optimizer by hand and against the textbook in double, frozen spans, copies, padding,
 // threads.
 #include "bantam/kernels/contracts/update/update.h"
 
@@ -111,7 +111,7 @@ TEST_P(UpdateTest, EveryOptimizerIsTheTextbook) {
   }
 }
 
-TEST_P(UpdateTest, GroupsFrozenSegmentsAndCopies) {
+TEST_P(UpdateTest, GroupsFrozenSpansAndCopies) {
   TestArena arena(device(),
                   {{200, {.group = 0, .compute_copy = 1}},
                    {70, {.group = 0, .frozen = 1, .compute_copy = 1}},
@@ -131,7 +131,7 @@ TEST_P(UpdateTest, GroupsFrozenSegmentsAndCopies) {
       if (s == 0 || s == 3) {
         ASSERT_EQ(copy[i], rounded(master[i], DType::float16)) << i;
       } else {
-        ASSERT_TRUE(std::isnan(copy[i])) << "the copy of segment " << s << " was written";
+        ASSERT_TRUE(std::isnan(copy[i])) << "the copy of span " << s << " was written";
       }
     }
   }
@@ -168,15 +168,15 @@ INSTANTIATE_TEST_SUITE_P(Devices, UpdateTest, ::testing::ValuesIn(test_devices()
 // Norm and finite check, clipping, skipped updates, loss scale and buffers.
 class UpdateControlTest : public DeviceTest {
  protected:
-  /// Statistics of `gradient` under `control`, in an arena of a trained, a frozen and again a trained segment.
+  /// Statistics of `gradient` under `control`, in an arena of a trained, a frozen and again a trained span.
   UpdateControl statistics_of(const UpdateControl& control, const std::vector<std::vector<float>>& gradient) {
-    TestArena arena(device(), segments(), {UpdateGroup{}});
+    TestArena arena(device(), spans(), {UpdateGroup{}});
     arena.control.upload({control});
     arena.gradient.upload(arena.padded(gradient));
     arena.begin();
     return arena.control_now();
   }
-  static std::vector<TestSegment> segments() {
+  static std::vector<TestSpan> spans() {
     return {{300, {.group = 0, .compute_copy = 1}}, {5, {.group = 0, .frozen = 1}}, {129, {.group = 0}}};
   }
 };
@@ -214,13 +214,13 @@ TEST_P(UpdateControlTest, NormIsTheReference) {
 TEST_P(UpdateControlTest, EveryNonFiniteElementIsFound) {
   const std::vector<std::pair<std::size_t, std::size_t>> places = {{0, 0}, {0, 127}, {0, 299}, {2, 0}, {2, 128}};
   for (const float bad : {INFINITY, -INFINITY, NAN}) {
-    for (const auto& [segment, element] : places) {
+    for (const auto& [span, element] : places) {
       std::vector<std::vector<float>> gradient = {random_values(300, 1), random_values(5, 2), random_values(129, 3)};
-      gradient[segment][element] = bad;
+      gradient[span][element] = bad;
       EXPECT_EQ(statistics_of({.clip_norm = 1}, gradient).found_nonfinite, 1)
-          << bad << " at " << segment << ":" << element;
+          << bad << " at " << span << ":" << element;
     }
-    EXPECT_EQ(statistics_of({}, {{1}, {1, bad}, {1}}).found_nonfinite, 0) << "frozen segments do not count";
+    EXPECT_EQ(statistics_of({}, {{1}, {1, bad}, {1}}).found_nonfinite, 0) << "frozen spans do not count";
   }
   // Opposite infinities do not cancel.
   EXPECT_EQ(statistics_of({}, {{INFINITY, -INFINITY}, {}, {}}).found_nonfinite, 1);
@@ -234,9 +234,9 @@ TEST_P(UpdateControlTest, LargeGradientsAreFiniteThoughTheirSquaresAreNotInFloat
   EXPECT_FLOAT_EQ(c.gradient_factor, 1 / 6e38);
 }
 
-TEST_P(UpdateControlTest, ASkippedUpdateLeavesEveryBit) {
+TEST_P(UpdateControlTest, ASkippedUpdateChangesNoBit) {
   for (const OptimizerKind kind : kKinds) {
-    TestArena arena(device(), segments(), {{.learning_rate = 0.1f, .weight_decay = 0.1f}});
+    TestArena arena(device(), spans(), {{.learning_rate = 0.1f, .weight_decay = 0.1f}});
     arena.control.upload(
         {{.loss_scale = 1024, .growth_interval = 5, .finite_in_a_row = 4, .updates = 7, .skipped = 2}});
     arena.master.upload(arena.random_padded(1));
@@ -265,7 +265,7 @@ TEST_P(UpdateControlTest, ASkippedUpdateLeavesEveryBit) {
 }
 
 TEST_P(UpdateControlTest, LossScaleGrowsAndBacksOff) {
-  TestArena arena(device(), segments(), {UpdateGroup{}});
+  TestArena arena(device(), spans(), {UpdateGroup{}});
   const auto run = [&](float gradient, int times) {
     arena.gradient.upload(arena.padded({{gradient}, {}, {}}));
     for (int i = 0; i < times; ++i) arena.step(OptimizerKind::adam);
@@ -294,11 +294,11 @@ TEST_P(UpdateControlTest, BuffersAdvanceOrGoBack) {
   for (const std::int64_t count : {std::int64_t{1}, std::int64_t{300001}}) {
     for (const bool finite : {true, false}) {
       const std::vector<float> p = random_values(count, 1), c = random_values(count, 2);
-      const DeviceBuffer pending(device(), p, DType::float32), current(device(), c, DType::float32);
-      TestArena arena(device(), segments(), {UpdateGroup{}});
+      const DeviceBuffer next(device(), p, DType::float32), current(device(), c, DType::float32);
+      TestArena arena(device(), spans(), {UpdateGroup{}});
       arena.gradient.upload(arena.padded({{finite ? 1 : INFINITY}, {}, {}}));
-      arena.step(OptimizerKind::sgd, {count, pending.as<float>(), current.as<float>()});
-      EXPECT_EQ(pending.download(), finite ? p : c);
+      arena.step(OptimizerKind::sgd, {count, next.as<float>(), current.as<float>()});
+      EXPECT_EQ(next.download(), finite ? p : c);
       EXPECT_EQ(current.download(), finite ? p : c);
       EXPECT_EQ(arena.control_now().updates, finite ? 1 : 0);
     }
@@ -306,15 +306,15 @@ TEST_P(UpdateControlTest, BuffersAdvanceOrGoBack) {
 }
 
 TEST_P(UpdateControlTest, AnArenaWithoutParametersStillPublishesBuffers) {
-  const DeviceBuffer pending(device(), {1, 2}, DType::float32), current(device(), {3, 4}, DType::float32);
+  const DeviceBuffer next(device(), {1, 2}, DType::float32), current(device(), {3, 4}, DType::float32);
   TestArena arena(device(), {}, {UpdateGroup{}});
-  arena.step(OptimizerKind::adam, {2, pending.as<float>(), current.as<float>()});
+  arena.step(OptimizerKind::adam, {2, next.as<float>(), current.as<float>()});
   EXPECT_EQ(current.download(), (std::vector<float>{1, 2}));
   EXPECT_EQ(arena.control_now().updates, 1);
 }
 
 TEST_P(UpdateControlTest, TooManyGroupsAreRefused) {
-  TestArena arena(device(), segments(), std::vector<UpdateGroup>(kernels::kMostUpdateGroups + 1));
+  TestArena arena(device(), spans(), std::vector<UpdateGroup>(kernels::kMostUpdateGroups + 1));
   arena.begin();
   EXPECT_THROW(arena.apply(OptimizerKind::adam), Error);
 }

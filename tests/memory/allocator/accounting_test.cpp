@@ -25,7 +25,7 @@ TEST(Accounting, totals_add_all_categories) {
   EXPECT_EQ(bytes.total(), 543u);
 }
 
-TEST(Accounting, fragmentation_is_the_share_of_free_bytes_outside_the_largest_piece) {
+TEST(Accounting, fragmentation_is_the_share_of_free_bytes_outside_the_largest_chunk) {
   MemoryStats stats;
   EXPECT_EQ(stats.fragmentation(), 0.0);
   stats.pool_bytes = 1000;

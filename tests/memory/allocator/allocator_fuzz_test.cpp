@@ -172,7 +172,7 @@ class Fuzz {
   // At every step: the sums.
   void check_sums() {
     const MemoryStats stats = allocator_.stats();
-    EXPECT_EQ(stats.pool_bytes, log_->held) << "the source's own books";
+    EXPECT_EQ(stats.pool_bytes, log_->reserved) << "the source's own books";
     EXPECT_EQ(stats.in_use_bytes, model_.in_use());
     EXPECT_LE(stats.in_use_bytes, stats.pool_bytes);
     EXPECT_TRUE(stats.limit_bytes == 0 || stats.pool_bytes <= stats.limit_bytes);
@@ -182,7 +182,7 @@ class Fuzz {
     ASSERT_EQ(allocator_.check_invariants(), "") << "step " << step << ", seed " << settings_.seed;
     const MemoryStats stats = allocator_.stats();
     EXPECT_EQ(stats.pool_bytes, model_.pool());
-    EXPECT_EQ(stats.pool_bytes, log_->held) << "the source's own books";
+    EXPECT_EQ(stats.pool_bytes, log_->reserved) << "the source's own books";
     EXPECT_EQ(stats.in_use_bytes, model_.in_use());
     EXPECT_EQ(stats.requested_bytes, requested_);
     EXPECT_EQ(stats.largest_free_bytes, model_.largest_free());
@@ -206,7 +206,7 @@ constexpr std::size_t kKiB = 1024;
 
 /// Small pages, so that the brute-force search over all addresses stays quick.
 Settings with_pages(Settings settings, std::size_t page, std::size_t growth = 0, std::size_t capacity = 0) {
-  settings.pages = {.page_bytes = page, .growth_bytes = growth, .capacity = capacity, .reserved = 1024 * kKiB};
+  settings.pages = {.page_bytes = page, .growth_bytes = growth, .capacity = capacity, .address_bytes = 1024 * kKiB};
   settings.largest = 100 * kKiB;
   settings.changes = 8;
   return settings;

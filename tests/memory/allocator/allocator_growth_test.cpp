@@ -40,7 +40,7 @@ TEST(AllocatorGrowth, regions_double_and_the_last_is_cut_to_the_limit) {
   EXPECT_EQ(sizes, (std::vector<std::size_t>{2 * kMiB, 4 * kMiB, 4 * kMiB + 256}));
   EXPECT_NE(rig.get(256), nullptr);
   EXPECT_THROW(rig.get(1), OutOfMemory);
-  EXPECT_EQ(rig.log->most_held, 10 * kMiB + 256);
+  EXPECT_EQ(rig.log->most_reserved, 10 * kMiB + 256);
 }
 
 TEST(AllocatorGrowth, a_request_above_the_next_region_gets_a_region_of_its_size) {
@@ -53,8 +53,8 @@ TEST(AllocatorGrowth, back_off_takes_less_and_ends_for_any_request) {
   Rig rig({.first_region_bytes = 64 * kMiB}, 20 * kMiB);
   rig.get(kMiB);
   EXPECT_GT(rig.log->calls.size(), 2u);
-  EXPECT_LE(rig.log->held, 20 * kMiB);
-  EXPECT_GT(rig.log->held, 17 * kMiB) << "one step of 0.9 below the capacity at most";
+  EXPECT_LE(rig.log->reserved, 20 * kMiB);
+  EXPECT_GT(rig.log->reserved, 17 * kMiB) << "one step of 0.9 below the capacity at most";
   for (const std::size_t size : {std::size_t{1}, std::size_t{256}, std::size_t{257}, kMiB, 40 * kMiB}) {
     Rig dry({.first_region_bytes = 64 * kMiB});
     dry.log->fails = [](std::uint64_t, std::size_t) { return true; };
@@ -65,7 +65,7 @@ TEST(AllocatorGrowth, back_off_takes_less_and_ends_for_any_request) {
   }
 }
 
-TEST(AllocatorGrowth, free_regions_are_given_back_to_make_room) {
+TEST(AllocatorGrowth, free_regions_are_released_to_make_room) {
   Rig rig({.limit_bytes = 8 * kMiB});
   std::vector<void*> small;
   for (int i = 0; i < 6; ++i) small.push_back(rig.get(kMiB));
@@ -74,7 +74,7 @@ TEST(AllocatorGrowth, free_regions_are_given_back_to_make_room) {
   EXPECT_EQ(rig.allocator->stats().pool_bytes, 8 * kMiB);
   EXPECT_EQ(rig.allocator->stats().regions, 3u);
   EXPECT_NE(rig.get(5 * kMiB), nullptr);
-  EXPECT_EQ(rig.log->most_held, 8 * kMiB);
+  EXPECT_EQ(rig.log->most_reserved, 8 * kMiB);
   EXPECT_EQ(rig.allocator->allocated_bytes(keep), kMiB);
 }
 
@@ -91,19 +91,19 @@ TEST(AllocatorGrowth, a_request_the_limit_forbids_changes_nothing_and_the_next_s
   rig.put(a);
 }
 
-TEST(AllocatorGrowth, trim_gives_back_what_is_free_while_other_memory_lives) {
+TEST(AllocatorGrowth, trim_releases_what_is_free_while_other_memory_lives) {
   Rig rig({});
   void* keep = rig.get(kMiB);
   void* a = rig.get(3 * kMiB);
   rig.put(a);
   EXPECT_EQ(rig.allocator->trim(), 4 * kMiB);
-  EXPECT_EQ(rig.log->held, 2 * kMiB);
+  EXPECT_EQ(rig.log->reserved, 2 * kMiB);
   EXPECT_EQ(rig.allocator->trim(), 0u);
   rig.put(keep);
   EXPECT_EQ(rig.allocator->trim(), 2 * kMiB);
-  EXPECT_EQ(rig.log->held, 0u);
+  EXPECT_EQ(rig.log->reserved, 0u);
   rig.get(1);
-  EXPECT_EQ(rig.log->held, 2 * kMiB) << "growth starts again";
+  EXPECT_EQ(rig.log->reserved, 2 * kMiB) << "growth starts again";
 }
 
 TEST(AllocatorGrowth, trimming_again_and_again_does_not_double_the_regions) {
@@ -113,7 +113,7 @@ TEST(AllocatorGrowth, trimming_again_and_again_does_not_double_the_regions) {
     rig.put(rig.get(3 * kMiB));
     rig.allocator->trim();
   }
-  EXPECT_EQ(rig.log->most_held, 6 * kMiB);
+  EXPECT_EQ(rig.log->most_reserved, 6 * kMiB);
 }
 
 TEST(AllocatorGrowth, a_limit_can_be_raised_and_lowered_while_memory_lives) {
@@ -133,7 +133,7 @@ TEST(AllocatorGrowth, a_limit_can_be_raised_and_lowered_while_memory_lives) {
   EXPECT_EQ(rig.allocator->stats().pool_bytes, before.pool_bytes);
   rig.put(b);
   rig.allocator->set_limit(2 * kMiB);
-  EXPECT_EQ(rig.log->held, 2 * kMiB);
+  EXPECT_EQ(rig.log->reserved, 2 * kMiB);
   EXPECT_THROW(rig.get(2 * kMiB), OutOfMemory);
   rig.allocator->set_limit(0);
   EXPECT_NE(rig.get(100 * kMiB), nullptr);
@@ -147,17 +147,17 @@ TEST(AllocatorGrowth, a_lower_limit_takes_no_more_idle_regions_than_it_needs) {
   for (void* block : blocks) rig.put(block);
   ASSERT_EQ(rig.allocator->stats().regions, 4u);
   rig.allocator->set_limit(30 * kMiB - 256);
-  EXPECT_EQ(rig.log->held, 28 * kMiB) << "the smallest is enough";
+  EXPECT_EQ(rig.log->reserved, 28 * kMiB) << "the smallest is enough";
   rig.allocator->set_limit(21 * kMiB);
-  EXPECT_EQ(rig.log->held, 20 * kMiB) << "4 MiB are too few, so 8 go";
+  EXPECT_EQ(rig.log->reserved, 20 * kMiB) << "4 MiB are too few, so 8 go";
   void* large = rig.get(16 * kMiB);
   EXPECT_EQ(large, blocks[3]) << "it never went";
   rig.allocator->set_limit(16 * kMiB);
-  EXPECT_EQ(rig.log->held, 16 * kMiB);
+  EXPECT_EQ(rig.log->reserved, 16 * kMiB);
   rig.put(large);
   rig.get(2 * kMiB);
   EXPECT_THROW(rig.allocator->set_limit(2 * kMiB), OutOfMemory);
-  EXPECT_EQ(rig.log->held, 16 * kMiB);
+  EXPECT_EQ(rig.log->reserved, 16 * kMiB);
 }
 
 TEST(AllocatorGrowth, without_growth_the_limit_is_one_region) {

@@ -1,4 +1,4 @@
-// The allocator on pages: it takes what is needed, gives back what is idle, and fails only where live memory fills the
+// The allocator on pages: it reserves what is needed, releases what is idle, and fails only where live memory fills the
 // limit.
 #include <ctime>
 
@@ -33,29 +33,29 @@ struct Rig {
 
 char* plus(void* address, std::size_t bytes) { return static_cast<char*>(address) + bytes; }
 
-TEST(AllocatorPages, growth_maps_the_pages_that_are_needed_behind_those_there) {
+TEST(AllocatorPages, growth_maps_the_pages_that_are_needed_after_those_there) {
   Rig rig({});
   EXPECT_TRUE(rig.log->maps.empty());
   void* a = rig.get(5 * kMiB);
-  EXPECT_EQ(rig.log->held, 6 * kMiB);
+  EXPECT_EQ(rig.log->reserved, 6 * kMiB);
   EXPECT_EQ(rig.get(3 * kMiB), plus(a, 5 * kMiB)) << "1 MiB was there";
-  EXPECT_EQ(rig.log->held, 8 * kMiB);
+  EXPECT_EQ(rig.log->reserved, 8 * kMiB);
   rig.get(1);
-  EXPECT_EQ(rig.log->held, 10 * kMiB);
+  EXPECT_EQ(rig.log->reserved, 10 * kMiB);
   EXPECT_EQ(rig.allocator.stats().regions, 1u);
 }
 
 TEST(AllocatorPages, growth_goes_on_to_the_sources_step_where_the_limit_allows) {
   Rig rig({.limit_bytes = 7 * kMiB + 5}, {.page_bytes = 64 << 10, .growth_bytes = kPage});
   rig.get(100);
-  EXPECT_EQ(rig.log->held, 2 * kMiB);
+  EXPECT_EQ(rig.log->reserved, 2 * kMiB);
   rig.get(3 * kMiB);
-  EXPECT_EQ(rig.log->held, 4 * kMiB);
+  EXPECT_EQ(rig.log->reserved, 4 * kMiB);
   rig.get(3 * kMiB);
-  EXPECT_EQ(rig.log->held, 7 * kMiB);
+  EXPECT_EQ(rig.log->reserved, 7 * kMiB);
   Rig scarce({}, {.page_bytes = 64 << 10, .growth_bytes = kPage, .capacity = 100 << 10});
   scarce.get(100);
-  EXPECT_EQ(scarce.log->held, 64u << 10) << "the step was refused, the page was not";
+  EXPECT_EQ(scarce.log->reserved, 64u << 10) << "the step was refused, the page was not";
 }
 
 // What a region allocator cannot do: one block of 4 MiB stays in the middle, and 508 MiB lie free around it.
@@ -66,7 +66,7 @@ TEST(AllocatorPages, one_pinned_block_does_not_defeat_a_large_request) {
   for (int i = 0; i < 128; ++i)
     if (i != 64) rig.put(blocks[static_cast<std::size_t>(i)]);
   EXPECT_NE(rig.get(508 * kMiB), nullptr);
-  EXPECT_EQ(rig.log->most_held, 512 * kMiB) << "not a byte above the limit, not even in between";
+  EXPECT_EQ(rig.log->most_reserved, 512 * kMiB) << "not a byte above the limit, not even in between";
   EXPECT_EQ(rig.allocator.allocated_bytes(blocks[64]), 4 * kMiB);
   EXPECT_THROW(rig.get(1), OutOfMemory);
 }
@@ -153,10 +153,10 @@ TEST(AllocatorPages, trim_gives_every_idle_page_back_and_live_memory_stays) {
   EXPECT_EQ(rig.get(10 * kMiB), a);
   for (void* block : {a, b, c, d}) rig.put(block);
   EXPECT_EQ(rig.allocator.trim(), 22 * kMiB);
-  EXPECT_EQ(rig.log->held, 0u);
+  EXPECT_EQ(rig.log->reserved, 0u);
 }
 
-// Who reads the pool twice must see that it moved in between, also where it holds what it held.
+// Two readings of the pool must show that it changed in between, also where its bytes are the same.
 TEST(AllocatorPages, whatever_moves_pages_counts_as_a_change_of_the_pool) {
   Rig rig({});
   const auto changes = [&] { return rig.allocator.stats().pool_changes; };
@@ -166,14 +166,14 @@ TEST(AllocatorPages, whatever_moves_pages_counts_as_a_change_of_the_pool) {
   EXPECT_GT(grown, 0u);
   void* idle = rig.get(kPage);
   rig.put(idle);
-  const std::uint64_t before = changes(), held = rig.log->held;
+  const std::uint64_t before = changes(), reserved = rig.log->reserved;
   rig.put(rig.get(kPage));
   EXPECT_EQ(changes(), before) << "nothing was mapped";
   rig.allocator.trim();
   const std::uint64_t trimmed = changes();
   EXPECT_GT(trimmed, before);
   rig.put(rig.get(kPage));
-  EXPECT_EQ(rig.log->held, held);
+  EXPECT_EQ(rig.log->reserved, reserved);
   EXPECT_GT(changes(), trimmed);
   rig.log->fails = [](std::uint64_t, std::size_t) { return true; };
   const std::uint64_t refused = changes();
@@ -199,7 +199,7 @@ TEST(AllocatorPages, a_limit_can_be_raised_and_lowered_while_memory_lives) {
   }
   EXPECT_EQ(rig.log->unmaps, 0u);
   rig.allocator.set_limit(11 * kMiB);
-  EXPECT_EQ(rig.log->held, 10 * kMiB);
+  EXPECT_EQ(rig.log->reserved, 10 * kMiB);
   EXPECT_EQ(rig.allocator.allocated_bytes(a), 3 * kMiB);
   rig.put(c);
   rig.allocator.set_limit(0);
@@ -210,7 +210,7 @@ TEST(AllocatorPages, without_growth_the_limit_is_taken_at_once) {
   Rig rig({.limit_bytes = 9 * kMiB, .growth = false});
   EXPECT_TRUE(rig.log->maps.empty());
   rig.get(1);
-  EXPECT_EQ(rig.log->held, 8 * kMiB);
+  EXPECT_EQ(rig.log->reserved, 8 * kMiB);
   EXPECT_NE(rig.get(8 * kMiB - 256), nullptr);
   EXPECT_EQ(rig.log->maps.size(), 1u);
   Rig scarce({.limit_bytes = 8 * kMiB, .growth = false}, {.page_bytes = kPage, .capacity = 6 * kMiB});
@@ -230,16 +230,16 @@ TEST(AllocatorPages, a_limit_below_a_page_says_so) {
 TEST(AllocatorPages, a_source_that_throws_half_way_changes_nothing) {
   struct Throwing final : PagedSource {
     std::size_t page_bytes() const override { return 4096; }
-    AddressRange reserved() const override { return {4096, 1 << 20}; }
+    AddressRange addresses() const override { return {4096, 1 << 20}; }
     bool map(std::uintptr_t, std::size_t bytes) override {
       if (throws-- == 0) throw Error("the device fell off the bus");
-      held += bytes;
+      reserved += bytes;
       return true;
     }
-    void unmap(std::uintptr_t, std::size_t bytes) noexcept override { held -= bytes; }
+    void unmap(std::uintptr_t, std::size_t bytes) noexcept override { reserved -= bytes; }
     const char* name() const override { return "throwing"; }
     int throws = 1000;
-    std::size_t held = 0;
+    std::size_t reserved = 0;
   };
   auto owned = std::make_unique<Throwing>();
   Throwing& source = *owned;
@@ -251,13 +251,13 @@ TEST(AllocatorPages, a_source_that_throws_half_way_changes_nothing) {
   allocator.free(a, {});
   allocator.free(c, {});
   allocator.trim();
-  allocator.free(b, {});  // now: hole, free, hole, live: a request of three blocks maps two stretches
+  allocator.free(b, {});  // now: hole, free, hole, live: a request of three blocks maps two ranges
   (void)d;
   source.throws = 1;
-  const std::size_t held = source.held;
+  const std::size_t reserved = source.reserved;
   EXPECT_THROW(allocator.allocate(3 * 64 * 4096, {}, kTag), Error);
-  EXPECT_EQ(source.held, held);
-  EXPECT_EQ(allocator.stats().pool_bytes, held);
+  EXPECT_EQ(source.reserved, reserved);
+  EXPECT_EQ(allocator.stats().pool_bytes, reserved);
   EXPECT_EQ(allocator.check_invariants(), "");
   source.throws = 1000;
   EXPECT_EQ(allocator.allocate(3 * 64 * 4096, {}, kTag), a);

@@ -57,7 +57,7 @@ TEST(AllocatorReport, advice_fits_the_case) {
   for (int i = 0; i < 4; ++i) blocks.push_back(allocator.allocate(kMiB, {}, {}));
   allocator.free(blocks[0], {});
   allocator.free(blocks[2], {});
-  expect_has(refusal(allocator, 2 * kMiB), "in pieces");
+  expect_has(refusal(allocator, 2 * kMiB), "fragmented");
   expect_has(refusal(allocator, 2 * kMiB), "fragmentation 50.0 %");
   expect_has(refusal(allocator, 2 * kMiB), "(no name) (other)");
   BfcAllocator small_source(make_fake_source(kMiB), Device::cpu(), {});

@@ -74,7 +74,7 @@ class StreamsFuzz {
     }
     while (!live_.empty()) free_one();
     allocator_.trim();
-    EXPECT_EQ(log_->held + page_log_->held, 0u) << "all is free, so that all can be given back";
+    EXPECT_EQ(log_->reserved + page_log_->reserved, 0u) << "all is free, so that all can be released";
     EXPECT_EQ(streams_->open_marks, 0u);
     streams_->run_all();
   }
@@ -93,7 +93,8 @@ class StreamsFuzz {
 
   std::unique_ptr<MemorySource> source() {
     if (settings_.page == 0) return std::make_unique<TestSource>(log_, 0);
-    return std::make_unique<TestPages>(page_log_, FakePages{.page_bytes = settings_.page, .reserved = kGranules * 256});
+    return std::make_unique<TestPages>(page_log_,
+                                       FakePages{.page_bytes = settings_.page, .address_bytes = kGranules * 256});
   }
   Stream random_stream() {
     if (settings_.host && random_() % 6 == 0) return SimulatedStreams::host();

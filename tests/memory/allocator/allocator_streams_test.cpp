@@ -29,7 +29,7 @@ class AllocatorStreamsTest : public ::testing::Test {
     streams_->run_all();
   }
   void* get(std::size_t bytes, Stream stream) { return allocator_->allocate(bytes, stream, kTag); }
-  /// Gives the stream a piece of work, the block's last use, and frees it behind.
+  /// Submits one task to the stream, the block's last use, and frees the block after it.
   void use_and_put(void* block, Stream stream) {
     streams_->submit(stream);
     allocator_->free(block, stream);
@@ -151,7 +151,7 @@ TEST_F(AllocatorStreamsTest, giving_up_comes_after_waiting_for_everything) {
   use_and_put(of_a, a_);
   use_and_put(of_b, b_);
   EXPECT_NE(get(7 * kMiB, a_), nullptr) << "two regions of 4 MiB must go for one of 7";
-  EXPECT_TRUE(streams_->finished({2, 1})) << "not given back to the device while in use";
+  EXPECT_TRUE(streams_->finished({2, 1})) << "not released to the device while in use";
   EXPECT_THROW(get(2 * kMiB, b_), OutOfMemory);
 }
 
@@ -163,7 +163,7 @@ TEST_F(AllocatorStreamsTest, regions_go_back_only_when_their_stream_is_done) {
   EXPECT_TRUE(streams_->finished({1, 1}));
 }
 
-TEST_F(AllocatorStreamsTest, trim_waits_for_pending_frees) {
+TEST_F(AllocatorStreamsTest, trim_waits_for_deferred_frees) {
   void* of_a = get(3 * kMiB, a_);
   void* of_b = get(3 * kMiB, b_);
   use_and_put(of_a, a_);

@@ -22,19 +22,19 @@ struct Block {
 // A thread's work: a pure function of its number, save for addresses. Returns what it still holds.
 std::vector<Block> work(BfcAllocator& allocator, unsigned thread, int& damaged) {
   std::mt19937 random(thread);
-  std::vector<Block> held;
+  std::vector<Block> blocks;
   const AllocationTag tag{static_cast<Category>(thread % kCategories), "thread"};
   for (int step = 0; step < kSteps; ++step) {
-    if (random() % 5 < 3 || held.empty()) {
+    if (random() % 5 < 3 || blocks.empty()) {
       const std::size_t size = 1 + random() % 20000;
       const auto value = static_cast<unsigned char>(random());
       auto* address = static_cast<unsigned char*>(allocator.allocate(size, {}, tag));
       std::memset(address, value, size);
-      held.push_back({address, size, value});
+      blocks.push_back({address, size, value});
     } else {
-      std::swap(held[random() % held.size()], held.back());
-      const Block block = held.back();
-      held.pop_back();
+      std::swap(blocks[random() % blocks.size()], blocks.back());
+      const Block block = blocks.back();
+      blocks.pop_back();
       for (std::size_t i = 0; i < block.size; ++i) damaged += block.address[i] != block.value ? 1 : 0;
       allocator.free(block.address, {});
     }
@@ -44,21 +44,21 @@ std::vector<Block> work(BfcAllocator& allocator, unsigned thread, int& damaged) 
       if (thread == 0) (void)allocator.trim();
     }
   }
-  return held;
+  return blocks;
 }
 
 TEST(AllocatorThreads, totals_are_those_of_serial_work) {
   BfcAllocator serial(make_host_source(), Device::cpu(), {});
   BfcAllocator parallel(make_host_source(), Device::cpu(), {});
   int damaged[kThreads] = {};
-  std::vector<Block> held[kThreads];
+  std::vector<Block> blocks[kThreads];
   std::vector<std::thread> threads;
-  for (unsigned i = 0; i < kThreads; ++i) threads.emplace_back([&, i] { held[i] = work(parallel, i, damaged[i]); });
+  for (unsigned i = 0; i < kThreads; ++i) threads.emplace_back([&, i] { blocks[i] = work(parallel, i, damaged[i]); });
   for (std::thread& thread : threads) thread.join();
   for (unsigned i = 0; i < kThreads; ++i) {
     EXPECT_EQ(damaged[i], 0) << "thread " << i;
     int ignored = 0;
-    EXPECT_EQ(work(serial, i, ignored).size(), held[i].size());
+    EXPECT_EQ(work(serial, i, ignored).size(), blocks[i].size());
   }
   const MemoryStats a = serial.stats(), b = parallel.stats();
   EXPECT_GT(b.allocations, 1000u);
@@ -68,7 +68,7 @@ TEST(AllocatorThreads, totals_are_those_of_serial_work) {
   EXPECT_EQ(a.requested_bytes, b.requested_bytes);
   EXPECT_EQ(a.by_category.bytes, b.by_category.bytes);
   EXPECT_EQ(parallel.check_invariants(), "");
-  for (auto& blocks : held)
+  for (auto& blocks : blocks)
     for (const Block& block : blocks) parallel.free(block.address, {});
   EXPECT_EQ(parallel.stats().free_chunks, parallel.stats().regions);
 }

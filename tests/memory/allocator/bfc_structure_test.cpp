@@ -166,7 +166,7 @@ TEST(BfcStructure, fusing_a_run_takes_all_of_it_and_nothing_more) {
   EXPECT_EQ(structure.chunk(fused).size, 768u);
   EXPECT_EQ(structure.chunk(fused).state, 1u);
   EXPECT_EQ(structure.free_chunks(), 1u);
-  EXPECT_FALSE(structure.has_pending(2));
+  EXPECT_FALSE(structure.has_deferred(2));
   EXPECT_EQ(structure.check(), "");
 }
 

@@ -28,7 +28,7 @@ class PlacementTest : public ::testing::Test {
   static std::uintptr_t number(const void* address) { return reinterpret_cast<std::uintptr_t>(address); }
 
   /// Runs the program, with an allocation of `extra` bytes before call `at`, freed at the end. Checks that live ranges
-  /// are apart, and gives the addresses by buffer.
+  /// are apart, and returns the addresses by buffer.
   std::vector<void*> run(const Program& program, std::size_t at = ~std::size_t{0}, std::size_t extra = 512) {
     std::vector<void*> addresses(program.buffers.size(), nullptr);
     std::vector<bool> live(program.buffers.size(), false);
@@ -108,8 +108,9 @@ TEST_F(PlacementTest, every_conflict_is_noticed_by_somebody) {
           if (call.buffer != kept) allocator_.free(addresses[call.buffer], {});
           continue;
         }
-        const PlacementPlan::Entry& held = plan->entry(kept);
-        if (call.buffer > kept && entry.offset < held.offset + held.bytes && held.offset < entry.offset + entry.bytes)
+        const PlacementPlan::Entry& other = plan->entry(kept);
+        if (call.buffer > kept && entry.offset < other.offset + other.bytes &&
+            other.offset < entry.offset + entry.bytes)
           expect_departure = true;
         addresses[call.buffer] = allocator_.allocate(entry.bytes, {}, kTag);
         ASSERT_EQ(scope.departed(), expect_departure) << "seed " << seed << ", buffer " << call.buffer;
@@ -145,7 +146,7 @@ TEST_F(PlacementTest, departs_at_every_moment_without_failing) {
   }
   const PlacementScope scope(allocator_, plan, {});
   (void)run(program);
-  EXPECT_FALSE(scope.departed()) << "the next stretch goes as planned again";
+  EXPECT_FALSE(scope.departed()) << "the next scope goes as planned again";
 }
 
 TEST_F(PlacementTest, statistics_trace_and_holders_see_what_they_would_without) {
@@ -355,17 +356,17 @@ TEST_F(PlacementTest, a_reserved_pool_is_one_region_of_that_size) {
   EXPECT_EQ(allocator_.stats().pool_bytes, 64 * kMiB);
 }
 
-TEST_F(PlacementTest, a_held_arena_stays_where_it_is) {
+TEST_F(PlacementTest, an_acquired_arena_stays_where_it_is) {
   reserve(kMiB);
   const void* address = allocator_.arena_address();
   EXPECT_EQ(number(address), arena_);
   {
     const ArenaHold elsewhere(allocator_, static_cast<const char*>(address) + 256, 256, {}),
         larger(allocator_, address, 2 * kMiB, {});
-    EXPECT_FALSE(elsewhere.held() || larger.held());
+    EXPECT_FALSE(elsewhere.acquired() || larger.acquired());
     const ArenaHold hold(allocator_, address, kMiB, {});
-    ASSERT_TRUE(hold.held());
-    EXPECT_FALSE(ArenaHold(allocator_, address, kMiB, {}).held()) << "once at a time";
+    ASSERT_TRUE(hold.acquired());
+    EXPECT_FALSE(ArenaHold(allocator_, address, kMiB, {}).acquired()) << "once at a time";
     EXPECT_FALSE(allocator_.release_arena());
     EXPECT_FALSE(allocator_.reserve_arena(2 * kMiB, {})) << "it would be replaced";
     (void)allocator_.trim();
@@ -377,7 +378,7 @@ TEST_F(PlacementTest, a_held_arena_stays_where_it_is) {
   }
   EXPECT_TRUE(allocator_.release_arena());
   EXPECT_EQ(allocator_.arena_address(), nullptr);
-  EXPECT_FALSE(ArenaHold(allocator_, address, 256, {}).held());
+  EXPECT_FALSE(ArenaHold(allocator_, address, 256, {}).acquired());
 }
 
 }  // namespace

@@ -50,7 +50,7 @@ TEST_F(MemoryCuda, facts_are_plausible) {
   EXPECT_LE(info.free_bytes, info.total_bytes);
 }
 
-TEST_F(MemoryCuda, the_process_is_counted_with_what_it_takes_and_gives_back) {
+TEST_F(MemoryCuda, the_process_is_counted_with_what_it_allocates_and_releases) {
   const ProcessMeter meter(gpu_);
   make_device_ready(gpu_);
   const auto source = make_cuda_source(gpu_);
@@ -193,13 +193,13 @@ TEST_F(MemoryCuda, canaries_survive_many_streams_in_little_memory) {
   auto* results = buffers.host(kRounds * std::size_t{4096});
   for (int round = 0; round < kRounds; ++round) {
     const Stream stream = streams[random() % kStreams]->get();
-    const std::size_t pieces = 1 + random() % 6;
-    auto* block = static_cast<unsigned char*>(buffers.device.allocate(pieces * kMiB, stream, kTag));
-    for (std::size_t i = 0; i < pieces; ++i)
+    const std::size_t chunks = 1 + random() % 6;
+    auto* block = static_cast<unsigned char*>(buffers.device.allocate(chunks * kMiB, stream, kTag));
+    for (std::size_t i = 0; i < chunks; ++i)
       copy_bytes(block + i * kMiB, fill[static_cast<std::size_t>(round) % 256], kMiB, stream);
     for (std::size_t i = 0; i < 4; ++i)  // samples from all over the block
       copy_bytes(results + static_cast<std::size_t>(round) * 4096 + i * 1024,
-                 block + (pieces * kMiB - 1024) / 3 * i / 256 * 256, 1024, stream);
+                 block + (chunks * kMiB - 1024) / 3 * i / 256 * 256, 1024, stream);
     buffers.device.free(block, stream);
   }
   for (const auto& stream : streams) synchronize(stream->get());
@@ -260,7 +260,7 @@ class PagesCuda : public MemoryCuda {
 TEST_F(PagesCuda, sources_map_refuse_and_give_back) {
   const auto source = make_paged_cuda_source(gpu_);
   const std::size_t page = source->page_bytes();
-  const AddressRange all = source->reserved();
+  const AddressRange all = source->addresses();
   EXPECT_EQ(page % (2 * kMiB), 0u);
   EXPECT_EQ(all.begin % page, 0u);
   EXPECT_GE(all.bytes, 2 * device_info(gpu_).total_bytes);
@@ -335,13 +335,13 @@ TEST_F(PagesCuda, canaries_survive_streams_trims_and_limits) {
   auto* results = static_cast<unsigned char*>(pinned.allocate(kRounds * std::size_t{4096}, Stream{}, kTag));
   for (int round = 0; round < kRounds; ++round) {
     const Stream stream = streams[random() % kStreams]->get();
-    const std::size_t pieces = 1 + random() % 8;
-    auto* block = static_cast<unsigned char*>(allocator->allocate(pieces * kMiB, stream, kTag));
-    for (std::size_t i = 0; i < pieces; ++i)
+    const std::size_t chunks = 1 + random() % 8;
+    auto* block = static_cast<unsigned char*>(allocator->allocate(chunks * kMiB, stream, kTag));
+    for (std::size_t i = 0; i < chunks; ++i)
       copy_bytes(block + i * kMiB, fills[static_cast<std::size_t>(round) % 256], kMiB, stream);
     for (std::size_t i = 0; i < 4; ++i)
       copy_bytes(results + static_cast<std::size_t>(round) * 4096 + i * 1024,
-                 block + (pieces * kMiB - 1024) / 3 * i / 256 * 256, 1024, stream);
+                 block + (chunks * kMiB - 1024) / 3 * i / 256 * 256, 1024, stream);
     allocator->free(block, stream);
     if (round % 37 == 0) (void)allocator->trim();
     if (round % 23 == 0) allocator->set_limit((12 + random() % 20) * kMiB);

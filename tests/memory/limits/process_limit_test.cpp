@@ -22,7 +22,7 @@ constexpr std::uint64_t kMiB = 1u << 20;
 /// A device that counts a process: what its pools hold, and an overhead that the test moves.
 class ProcessLimitTest : public testing::Test {
  protected:
-  ProcessLimitTest() : held_([this] { return pool_bytes(); }) {}
+  ProcessLimitTest() : reserved_([this] { return pool_bytes(); }) {}
 
   ProcessLimit& make(std::uint64_t limit, std::vector<std::uint64_t> shares = {}, std::uint64_t card = 0,
                      std::map<int, std::uint64_t> budgets = {}) {
@@ -50,7 +50,7 @@ class ProcessLimitTest : public testing::Test {
     for (const auto& pool : pools_) sum += pool->stats().pool_bytes;
     return sum;
   }
-  std::uint64_t process_bytes() const { return overhead_ + held_(); }
+  std::uint64_t process_bytes() const { return overhead_ + reserved_(); }
   static void* take(BfcAllocator& pool, std::uint64_t bytes) {
     return pool.allocate(bytes, {}, {Category::other, "test"});
   }
@@ -64,7 +64,7 @@ class ProcessLimitTest : public testing::Test {
   }
 
   std::uint64_t overhead_ = 0;
-  std::function<std::uint64_t()> held_;  // what the device counts for the pools
+  std::function<std::uint64_t()> reserved_;  // what the device counts for the pools
   std::vector<std::unique_ptr<BfcAllocator>> pools_;
   std::unique_ptr<ProcessLimit> limit_;
 };
@@ -224,7 +224,7 @@ TEST_F(ProcessLimitTest, APoolThatMovesDuringTheMeasurementIsNotTakenForOverhead
   limit.note_overhead("context");
   BfcAllocator& pool = add_pool();
   std::vector<void*> taken;
-  held_ = [&] {  // another thread's allocation, between the reading of the pools and that of the process
+  reserved_ = [&] {  // another thread's allocation, between the reading of the pools and that of the process
     if (taken.size() < 5) taken.push_back(take(pool, kMiB));
     return pool_bytes();
   };
@@ -241,7 +241,7 @@ TEST_F(ProcessLimitTest, APoolThatCameAndWentDuringTheMeasurementIsNotOverheadFo
   BfcAllocator& pool = add_pool();
   limit.settle();
   bool moved = false;
-  held_ = [&]() -> std::uint64_t {
+  reserved_ = [&]() -> std::uint64_t {
     if (std::exchange(moved, true)) return pool_bytes();
     void* passing = take(pool, 30 * kMiB);
     const std::uint64_t counted = pool_bytes();
@@ -379,9 +379,9 @@ TEST_F(ProcessLimitTest, LogicalDevicesStayWithinTheirLimitsAndTheCard) {
         try {
           limit.refresh();
         } catch (const OutOfMemory&) {  // live memory of the whole device is in the way: a program lets go of some
-          std::erase_if(live, [&](const auto& held) {
-            if (held.first == 2) pools_[2]->free(held.second, {});
-            return held.first == 2;
+          std::erase_if(live, [&](const auto& allocation) {
+            if (allocation.first == 2) pools_[2]->free(allocation.second, {});
+            return allocation.first == 2;
           });
           limit.refresh();
         }

@@ -43,7 +43,7 @@ std::size_t resident_bytes(AddressRange range) {
 TEST(PagedSource, host_pages_are_usable_where_they_are_mapped_and_only_there) {
   const auto source = make_paged_host_source();
   ASSERT_NE(source, nullptr);
-  const AddressRange all = source->reserved();
+  const AddressRange all = source->addresses();
   const std::size_t page = source->page_bytes();
   EXPECT_EQ(page % static_cast<std::size_t>(sysconf(_SC_PAGESIZE)), 0u);
   EXPECT_EQ(all.begin % source->growth_bytes(), 0u);
@@ -67,7 +67,7 @@ TEST(PagedSource, host_pages_are_usable_where_they_are_mapped_and_only_there) {
 TEST(PagedSource, the_system_gets_host_pages_back) {
   const auto source = make_paged_host_source();
   ASSERT_NE(source, nullptr);
-  const AddressRange range{source->reserved().begin, 64 * kMiB};
+  const AddressRange range{source->addresses().begin, 64 * kMiB};
   ASSERT_TRUE(source->map(range.begin, range.bytes));
   EXPECT_EQ(resident_bytes(range), 0u) << "mapped, but nothing touched";
   std::memset(bytes_at(range.begin), 1, range.bytes);
@@ -79,7 +79,7 @@ TEST(PagedSource, the_system_gets_host_pages_back) {
   EXPECT_EQ(resident_bytes(range), 0u);
 }
 
-// The number behind `key` in /proc/FILE; -1 where there is none.
+// The number after `key` in /proc/FILE; -1 where there is none.
 long long proc_number(const std::string& file, const std::string& key) {
   std::ifstream lines("/proc/" + file);
   for (std::string line; std::getline(lines, line);)
@@ -93,7 +93,7 @@ long long proc_number(const std::string& file, const std::string& key) {
 TEST(PagedSource, parts_of_huge_pages_are_free_to_the_system) {
   const auto source = make_paged_host_source();
   ASSERT_NE(source, nullptr);
-  const AddressRange range{source->reserved().begin, 128 * kMiB};
+  const AddressRange range{source->addresses().begin, 128 * kMiB};
   ASSERT_TRUE(source->map(range.begin, range.bytes));
   std::memset(bytes_at(range.begin), 1, range.bytes);
   const long long huge_kib = proc_number("self/smaps_rollup", "AnonHugePages:");
@@ -126,30 +126,31 @@ std::size_t mappings_in(AddressRange range) {
 TEST(PagedSource, holes_are_bounded_mappings) {
   const auto source = make_paged_host_source();
   ASSERT_NE(source, nullptr);
-  const std::uintptr_t begin = source->reserved().begin;
-  const std::size_t page = source->page_bytes(), pages = std::min<std::size_t>(140000, source->reserved().bytes / page);
+  const std::uintptr_t begin = source->addresses().begin;
+  const std::size_t page = source->page_bytes(),
+                    pages = std::min<std::size_t>(140000, source->addresses().bytes / page);
   ASSERT_TRUE(source->map(begin, pages * page));
   for (const std::size_t p : {std::size_t{1}, pages / 2 | 1}) bytes_at(begin + p * page)[0] = 1;
   for (std::size_t p = 1; p < pages; p += 2) source->unmap(begin + p * page, page);
-  EXPECT_LE(mappings_in(source->reserved()), 2100u);
+  EXPECT_LE(mappings_in(source->addresses()), 2100u);
   for (std::size_t p = 1; p < pages; p += 2)
-    ASSERT_EQ(resident_bytes({begin + p * page, page}), 0u) << "hole " << p << " has not been given back";
+    ASSERT_EQ(resident_bytes({begin + p * page, page}), 0u) << "hole " << p << " has not been released";
   std::thread([] {}).join();
   for (std::size_t p = 0; p < pages; p += 32) bytes_at(begin + p * page)[0] = 2;
   for (std::size_t p = 1; p < pages; p += 2) ASSERT_TRUE(source->map(begin + p * page, page));
-  EXPECT_LE(mappings_in(source->reserved()), 10u) << "closed parts join again";
+  EXPECT_LE(mappings_in(source->addresses()), 10u) << "closed parts join again";
   for (std::size_t p = 0; p < pages; ++p) ASSERT_EQ(bytes_at(begin + p * page)[0], p % 32 == 0 ? 2 : 0) << p;
   for (std::size_t p = 0; p < pages; p += 2) source->unmap(begin + p * page, page);
   for (std::size_t p = 1; p < pages; p += 2) source->unmap(begin + p * page, page);
-  EXPECT_EQ(mappings_in(source->reserved()), 1u);
+  EXPECT_EQ(mappings_in(source->addresses()), 1u);
   EXPECT_FALSE(readable(begin) || readable(begin + (pages - 1) * page))
       << "nothing is accessible where all is unmapped";
 }
 
 TEST(PagedSource, fake_pages_have_a_capacity_and_give_it_back) {
-  const auto source = make_paged_fake_source({.page_bytes = 4096, .capacity = 40960, .reserved = 1 << 20});
-  const std::uintptr_t begin = source->reserved().begin;
-  EXPECT_EQ(source->reserved().bytes, 1u << 20);
+  const auto source = make_paged_fake_source({.page_bytes = 4096, .capacity = 40960, .address_bytes = 1 << 20});
+  const std::uintptr_t begin = source->addresses().begin;
+  EXPECT_EQ(source->addresses().bytes, 1u << 20);
   EXPECT_EQ(source->growth_bytes(), 4096u);
   EXPECT_TRUE(source->map(begin, 24576));
   EXPECT_FALSE(source->map(begin + 65536, 20480));

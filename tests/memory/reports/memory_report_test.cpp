@@ -1,4 +1,4 @@
-// The memory report: every line reconciles to the byte, and trim gives back what it says.
+// The memory report: every line reconciles to the byte, and trim releases the bytes it names.
 #include "bantam/memory/reports/memory_report.h"
 
 #include <memory>
@@ -43,8 +43,8 @@ TEST_F(MemoryReportTest, AddsUpToTheByte) {
   const std::vector<OverheadLine> overhead = {{"CUDA context", 300'000'000}, {"cuBLAS", 33'554'432}};
   const MemoryReport report = memory_report(allocator_, overhead);
   const MemoryStats& stats = report.stats;
-  EXPECT_EQ(report.total_bytes(), report.held_bytes() + 333'554'432u);
-  EXPECT_EQ(report.held_bytes(), stats.in_use_bytes + report.cached_bytes());
+  EXPECT_EQ(report.total_bytes(), report.reserved_bytes() + 333'554'432u);
+  EXPECT_EQ(report.reserved_bytes(), stats.in_use_bytes + report.cached_bytes());
   EXPECT_EQ(stats.in_use_bytes, stats.requested_bytes + report.rounding_bytes());
   EXPECT_GT(report.rounding_bytes(), 0u);
   EXPECT_EQ(stats.by_category.total(), stats.in_use_bytes);
@@ -61,19 +61,19 @@ TEST_F(MemoryReportTest, TrimGivesBackWhatTheReportSays) {
   EXPECT_EQ(allocator_.trim(), before.trimmable_bytes);
   const MemoryReport after = memory_report(allocator_);
   EXPECT_EQ(after.trimmable_bytes, 0u);
-  EXPECT_EQ(after.held_bytes(), before.held_bytes() - before.trimmable_bytes);
+  EXPECT_EQ(after.reserved_bytes(), before.reserved_bytes() - before.trimmable_bytes);
   EXPECT_EQ(after.stats.in_use_bytes, before.stats.in_use_bytes);
 }
 
 TEST_F(MemoryReportTest, RegionsAddUpToThePool) {
   const AllocatorSnapshot snapshot = allocator_.snapshot();
-  std::uint64_t held = 0, end = 0;
+  std::uint64_t reserved = 0, end = 0;
   for (const MemoryRegion& region : snapshot.regions) {
     EXPECT_GE(region.address, end) << "sorted, apart";
     end = region.address + region.bytes;
-    held += region.bytes;
+    reserved += region.bytes;
   }
-  EXPECT_EQ(held, snapshot.stats.pool_bytes);
+  EXPECT_EQ(reserved, snapshot.stats.pool_bytes);
   EXPECT_EQ(snapshot.regions.size(), snapshot.stats.regions);
 }
 
@@ -81,7 +81,7 @@ TEST_F(MemoryReportTest, JsonSaysTheSame) {
   const MemoryReport report = memory_report(allocator_, std::vector<OverheadLine>{{"CUDA context", 1000}});
   const auto json = nlohmann::json::parse(to_json(report));
   EXPECT_EQ(json["device"], "cpu");
-  EXPECT_EQ(json["total_bytes"], 1000 + report.held_bytes());
+  EXPECT_EQ(json["total_bytes"], 1000 + report.reserved_bytes());
   EXPECT_EQ(json["held_bytes"].get<std::uint64_t>(),
             json["in_use_bytes"].get<std::uint64_t>() + json["cached_bytes"].get<std::uint64_t>());
   EXPECT_EQ(json["in_use_bytes"].get<std::uint64_t>(),
@@ -103,7 +103,7 @@ TEST_F(MemoryReportTest, WordsFitIn80ColumnsAndNameTheLargestHolders) {
   std::istringstream lines(text);
   for (std::string line; std::getline(lines, line);) EXPECT_LE(line.size(), 80u) << line;
   for (const char* part :
-       {"in use", "requested", "rounding", "cached", "\n  trim() gives", "CUDA context", "others", "limit"})
+       {"in use", "requested", "rounding", "cached", "\n  trim() releases", "CUDA context", "others", "limit"})
     EXPECT_NE(text.find(part), std::string::npos) << part << "\n" << text;
 }
 

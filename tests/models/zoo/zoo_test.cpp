@@ -45,7 +45,7 @@ TEST_P(Zoo, TrainsOnTheMetaDevice) {
   batch.tensors = {{kImages, context.allocate(spec.graph.input_shape().prepend(2), DType::float32, Category::input)},
                    {kLabels, context.allocate({2}, DType::int32, Category::input)}};
   step.step(batch);
-  // Weights, gradients and Adam's two moments of every parameter are held, and activations were.
+  // Weights, gradients and Adam's two moments of every parameter are in use, and activations were.
   const MemoryStats stats = runtime.allocator(device).stats();
   EXPECT_GE(stats.in_use_bytes, static_cast<std::uint64_t>(4 * 4 * GetParam().parameters));
   EXPECT_GT(stats.by_category_at_peak[Category::activation], 0u);

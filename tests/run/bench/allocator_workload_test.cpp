@@ -8,7 +8,7 @@
 namespace bantam::run {
 namespace {
 
-/// Replays the calls; fails where one frees an empty slot, fills a full one, or leaves something behind.
+/// Replays the calls; fails where one frees an empty slot, fills a full one, or ends with a full one.
 std::uint64_t replay(const AllocatorWorkload& workload) {
   std::vector<std::uint64_t> slots(workload.slots);
   std::uint64_t live = 0, peak = 0, allocations = 0;

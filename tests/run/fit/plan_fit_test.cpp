@@ -1,4 +1,4 @@
-// Which number a plan is held against.
+// The limit that a plan is compared with.
 #include "bantam/run/fit/plan_fit.h"
 
 #include "bantam/base/error.h"

@@ -15,7 +15,7 @@ using MemoryProfileTest = RunTest;
 TEST(AddressRow, PutsRangesInTheOrderOfTheirFirstUse) {
   const std::vector<MemoryRegion> regions = {{0x1000, 0x1000}, {0x9000, 0x2000}, {0xf000, 0x1000}};
   const std::vector<TraceEvent> events = {{.address = 0x9100, .bytes = 0x100},
-                                          {.address = 0x5100, .bytes = 0x100},  // in no region: given back since
+                                          {.address = 0x5100, .bytes = 0x100},  // in no region: released since
                                           {.address = 0x1000, .bytes = 0x100},
                                           {.address = 0x5200, .bytes = 0x300}};
   const AddressRow row(regions, events);
@@ -23,7 +23,7 @@ TEST(AddressRow, PutsRangesInTheOrderOfTheirFirstUse) {
   EXPECT_EQ(row.ranges()[0].address, 0x9000u);
   EXPECT_EQ(row.ranges()[1].address, 0x5100u);
   EXPECT_EQ(row.ranges()[1].bytes, 0x400u) << "neighbours are one range";
-  EXPECT_FALSE(row.ranges()[1].held);
+  EXPECT_FALSE(row.ranges()[1].reserved);
   EXPECT_EQ(row.ranges()[2].address, 0x1000u);
   EXPECT_EQ(row.ranges()[3].address, 0xf000u) << "never used: last";
   EXPECT_EQ(row.offset(0x9100), 0x100u);
@@ -71,11 +71,11 @@ TEST(ProfileHeadline, NamesTheLargestPartAndWhatSaves) {
   const PlannedChange idle{.words = "recompute: all", .peak_bytes = 4 << 20, .is_recompute = true};
   const PlannedChange half{.words = "a batch of 4", .peak_bytes = 3 << 20};
   const std::string advised = profile_headline(4 << 20, at_peak, {saves, idle, half});
-  EXPECT_NE(advised.find("recompute: cheap would give 2.00 MiB"), std::string::npos) << advised;
+  EXPECT_NE(advised.find("recompute: cheap would need 2.00 MiB"), std::string::npos) << advised;
   EXPECT_EQ(advised.find("recompute: all"), std::string::npos) << advised;
   EXPECT_EQ(advised.find("a batch of 4"), std::string::npos) << advised;
   const std::string rest = profile_headline(4 << 20, at_peak, {idle, half});
-  EXPECT_NE(rest.find("recompute would save next to nothing, a batch of 4 would give 3.00 MiB"), std::string::npos)
+  EXPECT_NE(rest.find("recompute would save next to nothing, a batch of 4 would need 3.00 MiB"), std::string::npos)
       << rest;
 }
 

@@ -20,7 +20,7 @@ std::string message_of(const auto& call) {
   return "";
 }
 
-TEST_F(RunLockTest, IsHeldOnce) {
+TEST_F(RunLockTest, IsLockedOnce) {
   RunLock::require_free(path("."));
   {
     const RunLock lock(path("."));

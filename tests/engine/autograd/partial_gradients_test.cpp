@@ -1,6 +1,6 @@
-// Gradients that wait in parts: whoever reads them, and when, finds the gradients of a walk where none waits; and
+// Partial gradients: whoever reads them, and when, finds the gradients of a backward without partial sums; and
 // memory and plans know of them.
-#include "bantam/engine/autograd/pending_gradients.h"
+#include "bantam/engine/autograd/partial_gradients.h"
 
 #include "bantam/engine/ops/separable_block.h"
 #include "tests/engine/engine_fixture.h"
@@ -11,8 +11,8 @@ namespace {
 
 using testing::EngineTest;
 
-class PendingGradientsTest : public EngineTest {};
-BANTAM_INSTANTIATE_ON_DEVICES(PendingGradientsTest);
+class PartialGradientsTest : public EngineTest {};
+BANTAM_INSTANTIATE_ON_DEVICES(PartialGradientsTest);
 
 SeparableConv2dOptions relu_block(std::int64_t filters) {
   return {.filters = filters, .activation = {Activation::relu}};
@@ -41,9 +41,9 @@ struct Trained {
   /// Forward and backward as a program's own loop would, where no gradient waits.
   void walk(const Batch& batch, std::int64_t effective_batch) {
     testing::walk(model, optimizer, batch, effective_batch);
-    EXPECT_EQ(model.parameters().pending().sums().count, 0);
+    EXPECT_EQ(model.parameters().partial_gradients().sums().count, 0);
   }
-  int waiting() { return model.parameters().pending().sums().count; }
+  int waiting() { return model.parameters().partial_gradients().sums().count; }
   int expected_waiting(int arrays) const { return model.device().is_cuda() ? arrays : 0; }
 
   Model model;
@@ -51,7 +51,7 @@ struct Trained {
   TrainingStep step;
 };
 
-TEST_P(PendingGradientsTest, ReadingThemGivesTheGradientsOfAWalkWithoutThem) {
+TEST_P(PartialGradientsTest, ReadingThemReturnsTheGradientsOfABackwardWithoutThem) {
   for (const PrecisionKind kind : {PrecisionKind::float32, PrecisionKind::mixed_float16}) {
     const ModelOptions options{.precision = {kind}, .seed = 4};
     Trained waits(runtime(), device(), two_blocks(), options), plain(runtime(), device(), two_blocks(), options);
@@ -66,7 +66,7 @@ TEST_P(PendingGradientsTest, ReadingThemGivesTheGradientsOfAWalkWithoutThem) {
   }
 }
 
-TEST_P(PendingGradientsTest, MicroBatchesAddUp) {
+TEST_P(PartialGradientsTest, MicroBatchesAddUp) {
   Trained waits(runtime(), device(), two_blocks()), plain(runtime(), device(), two_blocks());
   for (std::int64_t i = 0; i < 3; ++i) {
     waits.step.micro_batch(waits.batch(4 * i, 4), 4 * i, 12);
@@ -76,7 +76,7 @@ TEST_P(PendingGradientsTest, MicroBatchesAddUp) {
   EXPECT_EQ(waits.floats(waits.model.parameters().gradient()), plain.floats(plain.model.parameters().gradient()));
 }
 
-TEST_P(PendingGradientsTest, ABlockWithAFrozenWeightDoesNotWait) {
+TEST_P(PartialGradientsTest, ABlockWithAFrozenWeightDoesNotWait) {
   std::vector<std::vector<float>> depthwise;
   for (const bool frozen : {false, true}) {
     Context ctx = context();
@@ -89,18 +89,18 @@ TEST_P(PendingGradientsTest, ABlockWithAFrozenWeightDoesNotWait) {
     arena.materialize(ctx, 7);
     Tape tape;
     ctx.tape = &tape;
-    ctx.step.gradients = &arena.pending();
+    ctx.step.gradients = &arena.partial_gradients();
     const Tensor x = testing::random_tensor(ctx, {2, 9, 8, 8}, 1);
     const Tensor y = ops::separable_block(ctx, x, {d.value(), p.value(), b.value()}, {.relu = true});
     (void)tape.backward(ctx, y, testing::random_tensor(ctx, y.shape(), 2));
-    EXPECT_EQ(arena.pending().sums().count, device().is_cuda() && !frozen ? 3 : 0);
+    EXPECT_EQ(arena.partial_gradients().sums().count, device().is_cuda() && !frozen ? 3 : 0);
     depthwise.push_back(to_host<float>(d.gradient(), ctx.stream));
-    EXPECT_EQ(arena.pending().sums().count, 0);
+    EXPECT_EQ(arena.partial_gradients().sums().count, 0);
   }
   EXPECT_EQ(depthwise[0], depthwise[1]);
 }
 
-TEST_P(PendingGradientsTest, AnUpdateIsTheSameWhetherTheyWaitOrWereRead) {
+TEST_P(PartialGradientsTest, AnUpdateIsTheSameWhetherTheyWaitOrWereRead) {
   std::vector<std::vector<float>> weights;
   for (const bool reads : {false, true}) {
     Trained run(runtime(), device(), two_blocks());
@@ -116,7 +116,7 @@ TEST_P(PendingGradientsTest, AnUpdateIsTheSameWhetherTheyWaitOrWereRead) {
   EXPECT_LT(testing::relative_difference(weights[0], weights[1]), 1e-6);
 }
 
-TEST_P(PendingGradientsTest, WhatIsDiscardedLeavesNoTrace) {
+TEST_P(PartialGradientsTest, WhatIsDiscardedHasNoEffect) {
   std::vector<std::vector<float>> weights;
   for (const bool discards : {false, true}) {
     Trained run(runtime(), device(), two_blocks());
@@ -135,7 +135,7 @@ TEST_P(PendingGradientsTest, WhatIsDiscardedLeavesNoTrace) {
   EXPECT_EQ(weights[0], weights[1]);
 }
 
-TEST_P(PendingGradientsTest, AStepThatEndsBeforeItsUpdateLeavesGradientsAndNoArena) {
+TEST_P(PartialGradientsTest, AStepThatEndsBeforeItsUpdateKeepsGradientsAndNoArena) {
   Runtime fresh({.threads = 2});
   const Device where = device().is_cuda() ? device() : Device::meta_of(Device::cuda());
   Model model(fresh, where, two_blocks(), {.seed = 4});
@@ -144,7 +144,7 @@ TEST_P(PendingGradientsTest, AStepThatEndsBeforeItsUpdateLeavesGradientsAndNoAre
     TrainingStep step(model, optimizer, {});
     step.prepare({.batches = {6}});
     step.micro_batch(testing::make_batch(model.context(Pass::train), {12, 12, 3}, 5, 0, 6), 0, 6);
-    EXPECT_EQ(model.parameters().pending().sums().count, device().is_cuda() ? 6 : 0);
+    EXPECT_EQ(model.parameters().partial_gradients().sums().count, device().is_cuda() ? 6 : 0);
     EXPECT_GT(fresh.allocator(where).stats().arena_bytes, 0u);
   }
   EXPECT_EQ(fresh.allocator(where).stats().arena_bytes, 0u);
@@ -155,7 +155,7 @@ TEST_P(PendingGradientsTest, AStepThatEndsBeforeItsUpdateLeavesGradientsAndNoAre
             plain.floats(plain.model.parameters().gradient()));
 }
 
-TEST_P(PendingGradientsTest, AnUpdateIsSkippedForWhatIsNotFiniteInThem) {
+TEST_P(PartialGradientsTest, AnUpdateIsSkippedForWhatIsNotFiniteInThem) {
   Trained run(runtime(), device(), two_blocks());
   const std::vector<float> before = run.floats(run.model.parameters().master());
   Batch batch = run.batch(0, 6);
@@ -167,7 +167,7 @@ TEST_P(PendingGradientsTest, AnUpdateIsSkippedForWhatIsNotFiniteInThem) {
   EXPECT_EQ(run.floats(run.model.parameters().master()), before);
 }
 
-TEST_P(PendingGradientsTest, PlannedStepsFollowTheirPlans) {
+TEST_P(PartialGradientsTest, PlannedStepsFollowTheirPlans) {
   for (const bool accumulates : {false, true}) {
     Runtime fresh({.threads = 2});
     const Device where = device().is_cuda() ? device() : Device::meta_of(Device::cuda());

@@ -1,8 +1,8 @@
-// A thread block's share of sums that wait in parts: neighbours of one array, a row of threads every 32nd part, then a
-// warp an element, in a tree.
+// A thread block's share of the final sums of partial sums: neighbours of one array, a row of threads every 32nd part,
+// then a warp an element, in a tree.
 #pragma once
 
-#include "bantam/kernels/contracts/update/pending_sums.h"
+#include "bantam/kernels/contracts/update/partial_sums.h"
 
 namespace bantam::kernels::cuda {
 
@@ -12,18 +12,18 @@ inline constexpr int kPartRows = kPartSumThreads / kElementsOfShare;
 static_assert(kPartRows == 32, "a warp adds the rows of one element");
 
 /// Shares of one array, and of all.
-__host__ __device__ inline int shares_of(const PendingSums::Array& array) {
+__host__ __device__ inline int shares_of(const PartialSums::Array& array) {
   return (array.elements + kElementsOfShare - 1) / kElementsOfShare;
 }
-inline int shares_of(const PendingSums& pending) {
+inline int shares_of(const PartialSums& partial) {
   int shares = 0;
-  for (std::int32_t i = 0; i < pending.count; ++i) shares += shares_of(pending.arrays[i]);
+  for (std::int32_t i = 0; i < partial.count; ++i) shares += shares_of(partial.arrays[i]);
   return shares;
 }
 
 /// Threads x and x + 8, … of a block of kPartSumThreads each add every 32nd part of an element, kTogether loads under
 /// way.
-__device__ inline float add_every_32nd(const PendingSums::Array& array, int element) {
+__device__ inline float add_every_32nd(const PartialSums::Array& array, int element) {
   constexpr int kTogether = 8;
   float sum = 0;
   if (element >= array.elements) return sum;
@@ -44,14 +44,14 @@ __device__ inline float add_every_32nd(const PendingSums::Array& array, int elem
 
 /// Makes the sums of share `share` (all threads of a block of kPartSumThreads); returns, to the first lane of the warp
 /// that wrote a sum, what lies there now, and 0 to all others.
-__device__ inline float make_share(const PendingSums& pending, int share) {
+__device__ inline float make_share(const PartialSums& partial, int share) {
   __shared__ float rows[kPartRows][kElementsOfShare + 1];
   int which = 0;
-  while (which + 1 < pending.count && share >= shares_of(pending.arrays[which])) {
-    share -= shares_of(pending.arrays[which]);
+  while (which + 1 < partial.count && share >= shares_of(partial.arrays[which])) {
+    share -= shares_of(partial.arrays[which]);
     ++which;
   }
-  const PendingSums::Array& array = pending.arrays[which];
+  const PartialSums::Array& array = partial.arrays[which];
   const int thread = static_cast<int>(threadIdx.x), lane = thread % 32;
   rows[thread / kElementsOfShare][thread % kElementsOfShare] =
       add_every_32nd(array, share * kElementsOfShare + thread % kElementsOfShare);

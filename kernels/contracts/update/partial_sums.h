@@ -1,4 +1,4 @@
-// Sums that stay in parts until the kernel that needs them adds them up: gradients of weights, for the update.
+// Split-K partial sums of weight gradients, which the update's kernel adds up.
 #pragma once
 
 #include <cstdint>
@@ -7,9 +7,9 @@
 
 namespace bantam::kernels {
 
-/// Arrays of sums still in parts, at most kMost; small enough to be an argument of a kernel. The parts must stay where
-/// they are until they are added up.
-struct PendingSums {
+/// Arrays of partial sums, at most kMost; small enough to be an argument of a kernel. The memory of the partial sums
+/// must stay valid until they are added up.
+struct PartialSums {
   /// to[i] (+)= Σ over part < parts of from[part·stride + i], for i < elements; device memory, float32.
   struct Array {
     const float* from = nullptr;
@@ -28,8 +28,8 @@ struct PendingSums {
   void add(const Array& array);
 };
 
-/// Makes the sums, each in a fixed order. Asynchronous on CUDA; deterministic.
-using AddUpParts = void(const Exec&, const PendingSums&);
+/// Adds up the partial sums, each in a fixed order. Asynchronous on CUDA; deterministic.
+using AddUpParts = void(const Exec&, const PartialSums&);
 
 namespace cpu {
 AddUpParts add_up_parts;

@@ -1,11 +1,11 @@
-// Sums of parts on the CPU, in the order of the parts.
-#include "bantam/kernels/contracts/update/pending_sums.h"
+// Partial sums on the CPU, added in the order of the parts.
+#include "bantam/kernels/contracts/update/partial_sums.h"
 
 namespace bantam::kernels::cpu {
 
-void add_up_parts(const Exec&, const PendingSums& pending) {
-  for (std::int32_t a = 0; a < pending.count; ++a) {
-    const PendingSums::Array& array = pending.arrays[a];
+void add_up_parts(const Exec&, const PartialSums& partial) {
+  for (std::int32_t a = 0; a < partial.count; ++a) {
+    const PartialSums::Array& array = partial.arrays[a];
     for (std::int32_t i = 0; i < array.elements; ++i) {
       float sum = 0;
       for (std::int32_t part = 0; part < array.parts; ++part)

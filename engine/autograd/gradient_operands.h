@@ -1,4 +1,4 @@
-// What a gradient in pieces consists of: for the ops that leave one, and for those that read one as it is.
+// The operands of a deferred gradient, for the ops that store one and for those that compute with its operands.
 #pragma once
 
 #include "bantam/engine/autograd/norm.h"
@@ -7,8 +7,8 @@
 
 namespace bantam {
 
-/// A batch norm's input gradient that is still to be made of dz, the gradient of what the norm gives in front of its
-/// activation: scale·inv_std·(dz - Σdz/rows - x̂·Σ(dz·x̂)/rows).
+/// A batch norm's input gradient that is not computed yet: from dz, the gradient of the norm's output before its
+/// activation, as scale·inv_std·(dz - Σdz/rows - x̂·Σ(dz·x̂)/rows).
 struct Gradient::NormInput {
   Tensor x;       ///< what the norm read; undefined: there is none
   Norm norm;      ///< with the batch's statistics; its shift and activation do not matter
@@ -17,12 +17,12 @@ struct Gradient::NormInput {
   kernels::NormInputGradient from(const Tensor& dz) const;
 };
 
-struct Gradient::Pieces {
+struct Gradient::Operands {
   Tensor value;
   Tensor other;          ///< to be added; undefined: nothing
   Tensor mask;           ///< bits of f' (kernels/contracts/elementwise/masked_activation.h); undefined: 1 everywhere
   ActivationFunction f;  ///< what the mask is of
-  NormInput norm;        ///< `value` is its dz, and there are no other pieces
+  NormInput norm;        ///< `value` is its dz, and there are no other operands
 };
 
 }  // namespace bantam

@@ -1,5 +1,5 @@
-// Sums that wait in parts: added up by themselves against the reference in double, and by the update to the same bits.
-#include "bantam/kernels/contracts/update/pending_sums.h"
+// Partial sums: added up by themselves against the reference in double, and by the update to the same bits.
+#include "bantam/kernels/contracts/update/partial_sums.h"
 
 #include <array>
 #include <cmath>
@@ -12,13 +12,13 @@ namespace bantam::testing {
 namespace {
 
 using kernels::OptimizerKind;
-using kernels::PendingSums;
+using kernels::PartialSums;
 using kernels::UpdateControl;
 
-class PendingSumsTest : public DeviceTest {};
-INSTANTIATE_TEST_SUITE_P(Devices, PendingSumsTest, ::testing::ValuesIn(test_devices()), device_test_name);
+class PartialSumsTest : public DeviceTest {};
+INSTANTIATE_TEST_SUITE_P(Devices, PartialSumsTest, ::testing::ValuesIn(test_devices()), device_test_name);
 
-/// Arrays of these lengths, one after the other in each part as a kernel leaves them.
+/// Arrays of these lengths, one after the other in each part as a kernel writes them.
 struct Parts {
   Parts(KernelDevice& device, std::vector<std::int32_t> lengths, std::int32_t parts)
       : elements(std::move(lengths)), count(parts) {
@@ -26,7 +26,7 @@ struct Parts {
     values = random_values(std::max<std::int64_t>(std::int64_t{1} * stride * parts, 1), 17);
     memory = std::make_unique<DeviceBuffer>(device, values, DType::float32);
   }
-  PendingSums::Array array(std::size_t which, float* to, bool accumulate) const {
+  PartialSums::Array array(std::size_t which, float* to, bool accumulate) const {
     return {.from = memory->as<float>() + begin(which),
             .to = to,
             .parts = count,
@@ -55,16 +55,16 @@ struct Parts {
   std::unique_ptr<DeviceBuffer> memory;
 };
 
-TEST_P(PendingSumsTest, AreTheReferencesSums) {
+TEST_P(PartialSumsTest, AreTheReferencesSums) {
   for (const std::int32_t count : {0, 1, 2, 31, 32, 33, 128, 264, 700}) {
     SCOPED_TRACE(count);
     const Parts parts(device(), {1, 7, 8, 300, 2048}, count);
     for (const bool accumulate : {false, true}) {
       const DeviceBuffer to(device(), std::vector<float>(static_cast<std::size_t>(parts.stride), 2.0f), DType::float32);
-      PendingSums pending;
+      PartialSums partial;
       for (std::size_t i = 0; i < parts.elements.size(); ++i)
-        pending.add(parts.array(i, to.as<float>() + parts.begin(i), accumulate));
-      BANTAM_KERNEL(device().exec(), add_up_parts, pending);
+        partial.add(parts.array(i, to.as<float>() + parts.begin(i), accumulate));
+      BANTAM_KERNEL(device().exec(), add_up_parts, partial);
       const std::vector<float> sums = to.download();
       for (std::size_t i = 0; i < parts.elements.size(); ++i) {
         std::vector<double> expected = parts.sums(i);
@@ -77,13 +77,13 @@ TEST_P(PendingSumsTest, AreTheReferencesSums) {
   }
 }
 
-TEST_P(PendingSumsTest, HoldNoMoreThanTheyHaveRoomFor) {
-  PendingSums pending;
-  for (int i = 0; i < PendingSums::kMost; ++i) pending.add({});
-  EXPECT_THROW(pending.add({}), Error);
+TEST_P(PartialSumsTest, HoldNoMoreThanTheyHaveRoomFor) {
+  PartialSums partial;
+  for (int i = 0; i < PartialSums::kMost; ++i) partial.add({});
+  EXPECT_THROW(partial.add({}), Error);
 }
 
-/// An arena of a dense weight and a block's three gradients, which wait, with a frozen segment between.
+/// An arena of a dense weight and a block's three gradients, which wait, with a frozen span between.
 struct Update {
   explicit Update(KernelDevice& on, std::int32_t count)
       : device(on),
@@ -101,11 +101,11 @@ struct Update {
     arena.moment2.upload(arena.random_padded(7, 0, 1));
     arena.gradient.upload(arena.random_padded(10));
   }
-  PendingSums pending(bool accumulate) const {
-    constexpr std::array<std::size_t, 3> kSegments = {1, 3, 4};
-    PendingSums all;
-    for (std::size_t i = 0; i < kSegments.size(); ++i)
-      all.add(parts.array(i, arena.gradient.as<float>() + arena.offset(kSegments[i]), accumulate));
+  PartialSums partial_sums(bool accumulate) const {
+    constexpr std::array<std::size_t, 3> kSpans = {1, 3, 4};
+    PartialSums all;
+    for (std::size_t i = 0; i < kSpans.size(); ++i)
+      all.add(parts.array(i, arena.gradient.as<float>() + arena.offset(kSpans[i]), accumulate));
     return all;
   }
   std::vector<std::vector<std::uint8_t>> state() const {
@@ -118,14 +118,14 @@ struct Update {
   Parts parts;
 };
 
-TEST_P(PendingSumsTest, AnUpdateThatAddsThemUpIsTheUpdateOfTheirSums) {
+TEST_P(PartialSumsTest, AnUpdateThatAddsThemUpIsTheUpdateOfTheirSums) {
   for (const std::int32_t count : {0, 1, 32, 264}) {
     for (const bool accumulate : {false, true}) {
       SCOPED_TRACE(std::to_string(count) + (accumulate ? " accumulated" : ""));
       Update before(device(), count), within(device(), count);
-      BANTAM_KERNEL(device().exec(), add_up_parts, before.pending(accumulate));
+      BANTAM_KERNEL(device().exec(), add_up_parts, before.partial_sums(accumulate));
       before.arena.step(OptimizerKind::adam);
-      within.arena.begin(within.pending(accumulate));
+      within.arena.begin(within.partial_sums(accumulate));
       EXPECT_EQ(within.arena.gradient.download_bytes(), before.arena.gradient.download_bytes());
       const UpdateControl a = before.arena.control_now(), b = within.arena.control_now();
       EXPECT_EQ(b.updates, 4);
@@ -139,24 +139,24 @@ TEST_P(PendingSumsTest, AnUpdateThatAddsThemUpIsTheUpdateOfTheirSums) {
   }
 }
 
-TEST_P(PendingSumsTest, AnUpdateThatAddsThemUpGivesTheSameBitsEveryTime) {
+TEST_P(PartialSumsTest, AnUpdateThatAddsThemUpComputesTheSameBitsEveryTime) {
   Update first(device(), 128), second(device(), 128);
   for (Update* update : {&first, &second}) {
-    update->arena.begin(update->pending(true));
+    update->arena.begin(update->partial_sums(true));
     update->arena.apply(OptimizerKind::adamw);
   }
   EXPECT_EQ(first.state(), second.state());
   EXPECT_EQ(bits_of({first.arena.control_now().gradient_norm}), bits_of({second.arena.control_now().gradient_norm}));
 }
 
-TEST_P(PendingSumsTest, WhatIsNotFiniteInAPartIsFound) {
+TEST_P(PartialSumsTest, WhatIsNotFiniteInAPartIsFound) {
   for (const float bad : {INFINITY, NAN}) {
     for (const std::size_t at : {std::size_t{0}, std::size_t{2047}, std::size_t{2048}, std::size_t{2362}}) {
       Update update(device(), 40);
       update.parts.values[39u * 2363u + at] = bad;
       update.parts.memory->upload(update.parts.values);
       auto before = update.state();
-      update.arena.begin(update.pending(false));
+      update.arena.begin(update.partial_sums(false));
       update.arena.apply(OptimizerKind::adam);
       const UpdateControl c = update.arena.control_now();
       EXPECT_EQ(c.found_nonfinite, 1) << bad << " at " << at;
@@ -171,12 +171,12 @@ TEST_P(PendingSumsTest, WhatIsNotFiniteInAPartIsFound) {
   }
 }
 
-TEST_P(PendingSumsTest, MustBelongToTheArena) {
+TEST_P(PartialSumsTest, MustBelongToTheArena) {
   Update update(device(), 2);
   const auto refused = [&](float* to) {
-    PendingSums pending;
-    pending.add(update.parts.array(0, to, false));
-    EXPECT_THROW(update.arena.begin(pending), Error);
+    PartialSums partial;
+    partial.add(update.parts.array(0, to, false));
+    EXPECT_THROW(update.arena.begin(partial), Error);
   };
   float* gradient = update.arena.gradient.as<float>();
   refused(update.arena.master.as<float>() > gradient ? gradient - 128 : gradient + update.arena.elements());
