@@ -30,16 +30,6 @@ std::filesystem::path folder_of(const std::filesystem::path& path) {
   return folder.empty() ? std::filesystem::path(".") : folder;
 }
 
-/// Makes the rename itself last. Some file systems cannot sync a folder and say EINVAL: nothing more can be done there.
-void sync_folder(const std::filesystem::path& folder) {
-  const int descriptor = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (descriptor < 0) fail("open folder", folder, errno);
-  const int result = ::fsync(descriptor);
-  const int reason = errno;
-  ::close(descriptor);
-  if (result != 0 && reason != EINVAL && reason != ENOTSUP) fail("sync folder", folder, reason);
-}
-
 /// A read-only descriptor that closes itself.
 struct Descriptor {
   explicit Descriptor(int value) : value(value) {}
@@ -188,6 +178,16 @@ void AtomicFile::commit() {
   if (::rename(temporary_.c_str(), path_.c_str()) != 0) fail("write", path_, errno);
   temporary_.clear();
   sync_folder(folder_of(path_));
+}
+
+/// Some file systems cannot sync a folder and say EINVAL: nothing more can be done there.
+void sync_folder(const std::filesystem::path& folder) {
+  const int descriptor = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (descriptor < 0) fail("open folder", folder, errno);
+  const int result = ::fsync(descriptor);
+  const int reason = errno;
+  ::close(descriptor);
+  if (result != 0 && reason != EINVAL && reason != ENOTSUP) fail("sync folder", folder, reason);
 }
 
 void make_folders(const std::filesystem::path& path) {

@@ -40,6 +40,10 @@ class AtomicFile {
 /// Makes the folder, and those above it, where they are missing. Throws DataError with the system's reason.
 void make_folders(const std::filesystem::path& path);
 
+/// Makes names that were made, renamed or removed in the folder last. Throws DataError; a file system that cannot do it
+/// is none of the reasons.
+void sync_folder(const std::filesystem::path& folder);
+
 /// Writes the whole text to `path` atomically.
 void write_file_atomically(const std::filesystem::path& path, std::string_view text);
 

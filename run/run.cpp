@@ -44,6 +44,7 @@ Outcome run_to_end(const RunConfig& config, const RunDirectory* resumed, const T
                            callbacks);
   return {.config = ConfigAccess::make(std::move(ran.config)),
           .folder = std::move(ran.folder),
+          .finished_before = ran.finished_before,
           .result = std::move(ran.result),
           .effective_batch = ran.effective_batch,
           .parameters = ran.parameters,

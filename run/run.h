@@ -71,7 +71,8 @@ struct TrainOptions {
 /// A run that has ended and is saved. Sizes in bytes.
 struct Outcome {
   Config config;                 ///< as it ran: nothing is `auto` any more
-  std::filesystem::path folder;  ///< config.yaml, metrics.jsonl, weights.safetensors, state.safetensors
+  std::filesystem::path folder;  ///< run.json, config.yaml, metrics.jsonl, weights.safetensors, checkpoints/
+  bool finished_before = false;  ///< of a resumed run that had all of its epochs already: nothing was trained
   TrainResult result;
   std::int64_t effective_batch = 1;  ///< samples an update
   std::int64_t parameters = 0;
@@ -88,9 +89,10 @@ struct Outcome {
 /// folder in use), DeviceError, DataError, OutOfMemory, NotFiniteError, and what callbacks throw.
 Outcome train(const Config& config, const TrainOptions& options = {}, std::span<Callback* const> callbacks = {});
 
-/// Goes on with the run in `folder`, to the end that its own configuration names, with the bits that it would have had
-/// without the interruption. `options.folder` and `overwrite` do not count. Throws DataError where there is no saved
-/// state, and as `train` does.
+/// Goes on with the run in `folder` (or from one of its checkpoints), to the end that its own configuration names, with
+/// the bits that it would have had without the interruption: from the newest checkpoint that is sound, or from update 0
+/// where there is none yet. `options.folder` and `overwrite` do not count. Throws DataError where there is no run, and
+/// as `train` does.
 Outcome resume(const std::filesystem::path& folder, const TrainOptions& options = {},
                std::span<Callback* const> callbacks = {});
 

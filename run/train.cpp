@@ -1,6 +1,11 @@
 // From a configuration to a run that is saved.
 #include "bantam/run/train.h"
 
+#include <system_error>
+#include <utility>
+
+#include "bantam/base/atomic_file.h"
+#include "bantam/base/error.h"
 #include "bantam/run/session/training_run.h"
 
 namespace bantam::run {
@@ -35,21 +40,105 @@ TrainOutcome outcome_of(const RunConfig& config, const RunDirectory& directory, 
   return outcome;
 }
 
+/// A run that goes on: from the checkpoint that was asked for, else from the newest that is sound.
+Resume resume_of(const RunDirectory& directory, bool accepts_changes) {
+  return {.checkpoints = directory.chosen() ? std::vector{*directory.chosen()} : directory.checkpoints().list(),
+          .accepts_changes = accepts_changes};
+}
+
+RunRecord record_for(const RunConfig& config, const RunDirectory& directory, const TrainRunOptions& options) {
+  const RunRecord now = record_of(config, options.command, config.device.is_cuda());
+  const std::optional<RunRecord> before = options.resume != nullptr ? read_record(directory.record()) : std::nullopt;
+  if (!before) return now;
+  RunRecord record = *before;
+  record.state = RunState::starting;
+  record.reason.clear();
+  record.device = now.device;
+  record.precision = now.precision;
+  record.command = now.command;
+  record.config_sha256 = now.config_sha256;
+  record.git_commit = now.git_commit;
+  record.versions = now.versions;
+  record.started = record.updated = now.started;
+  record.epochs = now.epochs;
+  ++record.sessions;
+  return record;
+}
+
+void begin(const RunDirectory& directory, const RunConfig& config, const RunRecord& record) {
+  write_file_atomically(directory.config(), config.document.resolved_yaml());
+  write_record(directory.record(), record);
+}
+
+/// run.json alone, where nothing depends on it.
+void try_to_write(const RunDirectory& directory, RunRecord record, RunState state, const std::string& reason) noexcept {
+  record.state = state;
+  record.reason = reason;
+  try {
+    write_record(directory.record(), record);
+  } catch (const std::exception&) {  // the folder can be used all the same
+  }
+}
+
+/// Makes the run, up to its first batch. A new run that fails there leaves nothing, so that a retry finds the folder
+/// free; one that was asked to stop, or is killed, can be resumed.
+std::unique_ptr<TrainingRun> start(const RunConfig& config, const RunDirectory& directory, const RunRecord& record,
+                                   const TrainRunOptions& options, RunObserver& observer) {
+  const bool resumes = options.resume != nullptr;
+  std::error_code error;
+  const bool replaces = !resumes && options.overwrite && std::filesystem::exists(directory.config(), error);
+  try {
+    if (!resumes && !replaces) begin(directory, config, record);
+    const Resume resume = resumes ? resume_of(directory, options.accept_changes) : Resume();
+    auto run = std::make_unique<TrainingRun>(config, options.threads, directory, resumes ? &resume : nullptr,
+                                             options.stop_start, observer);
+    if (run->is_finished()) return run;
+    if (replaces) directory.clear();
+    if (resumes) directory.checkpoints().remove_after(run->first_update());
+    if (resumes || replaces) begin(directory, config, record);
+    return run;
+  } catch (const StoppedBeforeTraining& stopped) {
+    if (!replaces) try_to_write(directory, record, RunState::stopped, stopped.what());
+    throw;
+  } catch (...) {
+    if (!resumes && !replaces) directory.abandon();
+    throw;
+  }
+}
+
+/// Of a run that has all of its epochs; killed after its last checkpoint, it may lack what comes then.
+void complete(const RunDirectory& directory, const RunRecord& record) {
+  std::error_code error;
+  const std::vector<Checkpoint> checkpoints = directory.checkpoints().list();
+  if (!std::filesystem::exists(directory.weights(), error) && !checkpoints.empty())
+    write_file_atomically(directory.weights(), read_file(checkpoints.front().weights()));
+  const std::optional<RunRecord> before = read_record(directory.record());
+  if (!before || before->state != RunState::finished)
+    try_to_write(directory, before.value_or(record), RunState::finished, "");
+}
+
 }  // namespace
 
 TrainOutcome train(const RunConfig& config, const TrainRunOptions& options, std::span<Callback* const> callbacks) {
   RunObserver silent;
   RunObserver& observer = options.observer != nullptr ? *options.observer : silent;
-  const RunConfig closed = settled_config(config, observer);
   if (options.resume == nullptr) RunDirectory::require_free(options.run_dir, options.overwrite);
-  TrainingRun run(closed, options.threads, options.resume, observer);
-  observer.on_ready();
+  const RunConfig closed = settled_config(config, observer);
   std::optional<RunDirectory> made;
   if (options.resume == nullptr) made.emplace(RunDirectory::create(options.run_dir, closed.name, options.overwrite));
   const RunDirectory& directory = made ? *made : *options.resume;
-  observer.on_begin({.config = closed, .directory = directory, .plan = run.plan(), .runtime = run.runtime()});
-  const TrainResult result = run.train(directory, options.stop, callbacks);
-  return outcome_of(closed, directory, run, result);
+  const RunRecord record = record_for(closed, directory, options);
+  const std::unique_ptr<TrainingRun> run = start(closed, directory, record, options, observer);
+  if (run->is_finished()) {
+    complete(directory, record);
+    TrainOutcome outcome = outcome_of(closed, directory, *run, {.epoch = run->position().epoch});
+    outcome.finished_before = true;
+    return outcome;
+  }
+  observer.on_ready();
+  observer.on_begin({.config = closed, .directory = directory, .plan = run->plan(), .runtime = run->runtime()});
+  const TrainResult result = run->train(record, options.stop, callbacks);
+  return outcome_of(closed, directory, *run, result);
 }
 
 }  // namespace bantam::run

@@ -6,6 +6,7 @@
 #include <functional>
 #include <optional>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "bantam/engine/train/trainer.h"
@@ -22,14 +23,19 @@ struct TrainRunOptions {
   std::filesystem::path run_dir;         ///< empty: runs/<config>-<date-time>
   bool overwrite = false;                ///< replace a run that is in run_dir, else ConfigError
   const RunDirectory* resume = nullptr;  ///< RunDirectory::open of the run to go on with, instead of run_dir
+  bool accept_changes = false;           ///< with resume: of keys that decide what an update computes
   std::function<bool()> stop = {};       ///< asked between batches; true: the run stops there and is saved
+  /// Asked between the steps of the start; true: it ends with StoppedBeforeTraining.
+  std::function<bool()> stop_start = {};
+  std::string command = {};              ///< for run.json: what the user typed
   RunObserver* observer = nullptr;       ///< may be null
 };
 
 /// A run that has ended and is saved.
 struct TrainOutcome {
   RunConfig config;              ///< as it ran: nothing is `auto` any more
-  std::filesystem::path folder;  ///< config.yaml, metrics.jsonl, weights.safetensors, state.safetensors
+  std::filesystem::path folder;  ///< run.json, config.yaml, metrics.jsonl, weights.safetensors, checkpoints/
+  bool finished_before = false;  ///< of a resumed run that had all of its epochs already: nothing was trained
   TrainResult result;
   std::int64_t effective_batch = 1;  ///< samples an update
   std::int64_t parameters = 0;
@@ -41,15 +47,16 @@ struct TrainOutcome {
   std::optional<MemoryStats> host, pinned;  ///< runs on a GPU: the data set's, and the upload buffers'
 };
 
-/// Trains the configuration's model on its data, as `bantam train` does: decides every `auto`, plans the memory,
-/// reserves it, trains, and saves into the run's folder, which is locked meanwhile. `callbacks` hear the trainer's
-/// events after the run's own log. A run that stops or fails saves what it has trained and can be resumed:
+/// Trains the configuration's model on its data, as `bantam train` does: decides what is `auto`, plans the memory,
+/// reserves it, trains, and saves into the run's folder, which is locked meanwhile, on the way (`checkpoint`) and at
+/// the end. `callbacks` hear the trainer's events after the run's own log. A run that stops or fails saves what it has
+/// trained and can be resumed:
 ///
 ///     RunDirectory folder = RunDirectory::open("runs/quickstart-…");
 ///     train(read_run_config(folder.config(), {}), {.resume = &folder}, {});
 ///
 /// Blocks until the end; uses no signal, no stream of the process and no global. Throws ConfigError (no data, a folder
-/// in use), DeviceError, DataError, OutOfMemory, NotFiniteError, and what callbacks throw.
+/// in use), DeviceError, DataError, OutOfMemory, NotFiniteError, StoppedBeforeTraining, and what callbacks throw.
 TrainOutcome train(const RunConfig& config, const TrainRunOptions& options = {},
                    std::span<Callback* const> callbacks = {});
 

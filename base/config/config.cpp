@@ -71,6 +71,43 @@ ConfigDocument ConfigDocument::with_value(std::string_view path, std::string_vie
   return ConfigDocument(std::move(copy));
 }
 
+namespace {
+
+using Values = std::vector<std::pair<std::string, std::string>>;
+
+/// A plain name, `relu`, and the same with no options, `relu: {}`, have one value: the name.
+bool is_bare_name(const ConfigNode::Data& node) {
+  return node.kind == ConfigKind::map && node.children.size() == 1 && node.parent != nullptr &&
+         node.parent->kind == ConfigKind::list && node.children[0]->kind != ConfigKind::scalar &&
+         node.children[0]->children.empty();
+}
+
+void add_values(const ConfigNode::Data& node, const std::string& path, Values& values) {
+  const auto below = [&path](const std::string& step) { return path.empty() ? step : path + "." + step; };
+  const bool has_options = node.options && !node.options->children.empty();
+  if (is_bare_name(node)) {
+    values.emplace_back(path, node.children[0]->key);
+  } else if (node.kind == ConfigKind::scalar && has_options) {  // a plain name is the map of its options
+    for (const auto& child : node.options->children) add_values(*child, below(node.scalar) + "." + child->key, values);
+  } else if (node.kind == ConfigKind::scalar) {
+    values.emplace_back(path, node.scalar);
+  } else if (node.children.empty()) {
+    values.emplace_back(path, node.kind == ConfigKind::list ? "[]" : "{}");
+  } else {
+    for (std::size_t i = 0; i < node.children.size(); ++i)
+      add_values(*node.children[i], below(node.kind == ConfigKind::list ? std::to_string(i) : node.children[i]->key),
+                 values);
+  }
+}
+
+}  // namespace
+
+std::vector<std::pair<std::string, std::string>> ConfigDocument::values() const {
+  Values values;
+  add_values(*impl_->root, "", values);
+  return values;
+}
+
 std::string ConfigDocument::resolved_yaml() const { return emit_yaml(*impl_->root); }
 
 }  // namespace bantam

@@ -128,9 +128,12 @@ class ConfigDocument {
   /// A complete YAML text that loads again to the same run: the file's keys in their order with overrides applied, then
   /// the defaults in the order in which they were read.
   std::string resolved_yaml() const;
-  /// A copy in which `path` (as in overrides) has another value, in YAML's flow style: for a setting that the
-  /// configuration does not name and the program chooses. Its resolved_yaml() is that of the same text read with the
-  /// override "path=value"; this document stays as it is. Throws ConfigError as an override does.
+  /// Every value by its path, in the order of resolved_yaml(): {"train.optimizer.adam.learning_rate", "0.001"}; an
+  /// empty map or list is "{}" or "[]". Two documents that mean the same have the same values, however they are spelled.
+  std::vector<std::pair<std::string, std::string>> values() const;
+  /// A copy in which `path` (as in overrides) has another value, in YAML's flow style: for what a program decides where
+  /// the configuration leaves it open. Its resolved_yaml() is that of the same text read with the override
+  /// "path=value"; this document stays as it is. Throws ConfigError as an override does.
   ConfigDocument with_value(std::string_view path, std::string_view value) const;
 
   struct Impl;  ///< hidden: the tree of nodes and its sources

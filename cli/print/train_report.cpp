@@ -89,7 +89,8 @@ std::string closing_summary(const TrainReport& report) {
   const TrainOutcome& outcome = report.outcome;
   const TrainResult& result = outcome.result;
   std::string text;
-  if (result.stopped)
+  if (outcome.finished_before) return text;
+  if (result.stopped || result.reached_max_updates)
     text = fmt::format("stopped in epoch {} after {} of its updates; go on with\n  bantam train --resume {}\n",
                        result.epoch + 1, result.update, outcome.folder.string());
   else
@@ -109,7 +110,7 @@ std::string closing_summary(const TrainReport& report) {
     text += fmt::format("  {:<12}{} of host memory at the peak, {} of it page-locked\n", "",
                         format_byte_size(outcome.host->peak_bytes + outcome.pinned->peak_bytes),
                         format_byte_size(outcome.pinned->peak_bytes));
-  text += fmt::format("  {:<12}{}/\n  {:<12}  config.yaml metrics.jsonl weights.safetensors state.safetensors\n",
+  text += fmt::format("  {:<12}{}/\n  {:<12}  run.json config.yaml metrics.jsonl weights.safetensors checkpoints/\n",
                       "files", outcome.folder.string(), "");
   return text;
 }

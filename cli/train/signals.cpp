@@ -16,11 +16,12 @@
 namespace bantam::cli {
 namespace {
 
-constexpr std::array kSignals = {SIGINT, SIGTERM, SIGHUP};
+constexpr std::array kSignals = {SIGINT, SIGTERM, SIGUSR1, SIGHUP};
 constexpr std::int64_t kTwinNanoseconds = 1'000'000'000;  // what comes so soon after the first signal is its twin
+constexpr unsigned kMostStartSeconds = 1;                 // from the first signal on
 constexpr int kExitTerminated = 75, kExitInterrupted = 130;
 
-enum class Phase : int { starting, training, training_resumed, saved };
+enum class Phase : int { starting, training, saved };
 
 // A handler has no argument of its own, so these have to be reachable from anywhere.
 std::atomic<Phase> g_phase{Phase::starting};
@@ -33,6 +34,7 @@ struct Former {
   bool replaced = false;
 };
 std::array<Former, kSignals.size()> g_former;
+struct sigaction g_former_alarm {};
 
 std::int64_t now() {
   timespec time{};
@@ -65,11 +67,7 @@ void on_further_signal(int number) {
     case Phase::starting:
       break;
     case Phase::training:
-      say("\nended before it was saved: what this run has trained is lost\n");
-      break;
-    case Phase::training_resumed:
-      say("\nended before it was saved: what was trained since --resume is lost; what was saved before is still "
-          "there\n");
+      say("\nended before it was saved: what was trained since the last checkpoint is lost\n");
       break;
     case Phase::saved:
       _exit(stop_exit_code(g_signal.load()));
@@ -79,14 +77,13 @@ void on_further_signal(int number) {
 
 extern "C" void on_signal(int number) {
   const int error = errno;
-  if (g_phase.load() == Phase::starting) {
-    say("\nstopped before the training began: there is nothing to save\n");
-    end_by(number);
-  }
   int none = 0;
   if (g_signal.compare_exchange_strong(none, number)) {
     g_first_at.store(now());
-    if (g_phase.load() != Phase::saved)
+    if (g_phase.load() == Phase::starting) {
+      say("\nstopping before the training begins: there is nothing to save\n");
+      alarm(kMostStartSeconds);
+    } else if (g_phase.load() != Phase::saved)
       say("\nstopping after the batch under way, then saving; a further signal, a second from now or later, ends at "
           "once "
           "without saving\n");
@@ -94,6 +91,11 @@ extern "C" void on_signal(int number) {
     on_further_signal(number);
   }
   errno = error;
+}
+
+/// A start that did not end by itself.
+extern "C" void on_alarm(int /*number*/) {
+  if (g_phase.load() == Phase::starting) _exit(stop_exit_code(g_signal.load()));
 }
 
 bool is_ignored(const struct sigaction& action) {
@@ -124,10 +126,16 @@ StopOnSignal::StopOnSignal() {
   g_signal.store(0);
   g_first_at.store(0);
   for (std::size_t i = 0; i < kSignals.size(); ++i) install(kSignals[i], g_former[i]);
+  struct sigaction alarm {};
+  alarm.sa_handler = on_alarm;
+  alarm.sa_flags = SA_RESTART;
+  sigemptyset(&alarm.sa_mask);
+  sigaction(SIGALRM, &alarm, &g_former_alarm);
 }
 
 StopOnSignal::~StopOnSignal() {
   if (requested()) return;
+  sigaction(SIGALRM, &g_former_alarm, nullptr);
   for (std::size_t i = 0; i < kSignals.size(); ++i) {
     if (!g_former[i].replaced) continue;
     sigaction(kSignals[i], &g_former[i].action, nullptr);
@@ -135,7 +143,7 @@ StopOnSignal::~StopOnSignal() {
   }
 }
 
-void StopOnSignal::begin_training(bool resumed) { g_phase.store(resumed ? Phase::training_resumed : Phase::training); }
+void StopOnSignal::begin_training() { g_phase.store(Phase::training); }
 
 void StopOnSignal::note_saved() { g_phase.store(Phase::saved); }
 

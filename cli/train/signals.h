@@ -1,17 +1,17 @@
-// Ctrl-C, SIGTERM and a hangup ask a run to stop and save. Schedulers and wrappers often send two: signals within a
-// second of the first one do not count as another request.
+// Ctrl-C, SIGTERM, SIGUSR1 (Slurm's warning before the end of a job) and a hangup ask a run to stop and save.
+// Schedulers and wrappers often send two: nothing that comes within a second of the first one counts as a further wish.
 #pragma once
 
 namespace bantam::cli {
 
-/// Handlers of SIGINT, SIGTERM and SIGHUP for a scope. A signal that is ignored when the scope begins (as nohup does
-/// with SIGHUP) stays ignored. One at a time in a process; the members are called by one thread.
+/// Handlers of SIGINT, SIGTERM, SIGUSR1 and SIGHUP for a scope. A signal that is ignored when the scope begins (as
+/// nohup does with SIGHUP) stays ignored. One at a time in a process; the members are called by one thread.
 ///
 /// | the run is | the first signal | later ones, within a second | later ones |
 /// |---|---|---|---|
-/// | starting | ends the process as the signal does by default: there is nothing to lose | | |
-/// | training, or saving | sets `requested` | are counted only | end the process, and say what is lost |
-/// | saved | changes nothing | are counted only | end the process with `stop_exit_code` |
+/// | starting | sets `requested`; a start that does not end by itself within a second is ended with `stop_exit_code`:
+/// there is nothing to lose | | | | training, or saving | sets `requested` | are counted only | end the process, and
+/// say what is lost | | saved | changes nothing | are counted only | end the process with `stop_exit_code` |
 class StopOnSignal {
  public:
   /// Installs the handlers; the run is starting.
@@ -22,13 +22,13 @@ class StopOnSignal {
   StopOnSignal(const StopOnSignal&) = delete;
   StopOnSignal& operator=(const StopOnSignal&) = delete;
 
-  /// From here on there is something to lose. `resumed`: an earlier saved state stays where it is.
-  void begin_training(bool resumed);
+  /// From here on there is something to lose.
+  void begin_training();
   /// All that was trained is on the disk.
   void note_saved();
   /// Whether a signal has asked the run to stop.
   bool requested() const;
-  /// The signal that asked first (SIGINT, SIGTERM, SIGHUP), or 0.
+  /// The signal that asked first (SIGINT, SIGTERM, SIGUSR1, SIGHUP), or 0.
   int signal() const;
 };
 

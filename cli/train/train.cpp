@@ -1,6 +1,7 @@
 // `bantam train`: from a configuration to trained weights in a run directory.
 #include "bantam/run/train.h"
 
+#include <algorithm>
 #include <chrono>
 #include <csignal>
 #include <cstdio>
@@ -11,6 +12,7 @@
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
+#include "bantam/base/atomic_file.h"
 #include "bantam/base/byte_size.h"
 #include "bantam/base/error.h"
 #include "bantam/base/text.h"
@@ -19,15 +21,18 @@
 #include "bantam/cli/print/oom_message.h"
 #include "bantam/cli/print/train_report.h"
 #include "bantam/cli/train/signals.h"
+#include "bantam/run/session/training_run.h"
 
 namespace bantam::cli {
 namespace {
 
 constexpr const char* kAbout =
     "Train the configuration's model on its data. The run's folder gets the resolved\n"
-    "configuration, metrics, and the final weights. Ctrl-C (or SIGTERM, or a hangup)\n"
-    "stops after the batch under way and saves; --resume goes on from there, to the\n"
-    "same bits. Once more, a second later, ends at once without saving.";
+    "configuration, metrics, checkpoints on the way, and the final weights. Ctrl-C\n"
+    "(or SIGTERM, SIGUSR1, a hangup) stops after the batch under way and saves;\n"
+    "--resume goes on from the newest checkpoint, to the same bits. Another Ctrl-C,\n"
+    "a second later, ends at once without saving.\n"
+    "Example: bantam train configs/quickstart.yaml train.epochs=2";
 
 using Clock = std::chrono::steady_clock;
 
@@ -38,8 +43,21 @@ double seconds_between(Clock::time_point from, Clock::time_point to) {
 struct TrainOptions {
   CommonOptions common;
   std::string resume, run_dir, progress = "auto";
-  bool overwrite = false, json = false, verify = false;
+  bool overwrite = false, accept_changes = false, json = false, verify = false;
 };
+
+/// As one line, for run.json.
+std::string command_line() {
+  std::string text;
+  try {
+    text = read_file("/proc/self/cmdline");
+  } catch (const DataError&) {
+    return {};
+  }
+  while (!text.empty() && text.back() == '\0') text.pop_back();
+  std::ranges::replace(text, '\0', ' ');
+  return text;
+}
 
 /// The configuration of a new run, or of the run to go on with, with the flags' overrides.
 RunConfig read_train_config(const TrainOptions& options, const RunDirectory* resumed) {
@@ -48,10 +66,10 @@ RunConfig read_train_config(const TrainOptions& options, const RunDirectory* res
   if (resumed != nullptr) {
     // After --resume the first bare argument is an override too.
     if (path.find('=') != std::string::npos) overrides.insert(overrides.begin(), std::exchange(path, ""));
-    if (!path.empty()) throw ConfigError("name CONFIG or --resume RUN_DIR, not both: a run has its own configuration");
+    if (!path.empty()) throw ConfigError("name CONFIG or --resume RUN, not both: a run has its own configuration");
     path = resumed->config().string();
   } else if (path.empty()) {
-    throw ConfigError("train: name a CONFIG, e.g. configs/quickstart.yaml, or --resume RUN_DIR");
+    throw ConfigError("train: name a CONFIG, e.g. configs/quickstart.yaml, or --resume RUN");
   }
   if (options.verify) overrides.push_back("data.verify=true");
   return read_run_config(path, overrides);
@@ -60,15 +78,14 @@ RunConfig read_train_config(const TrainOptions& options, const RunDirectory* res
 /// What the program says of a run, and when signals stop it.
 class TrainPrinter : public RunObserver {
  public:
-  TrainPrinter(Progress& progress, StopOnSignal& stop, bool resumed)
-      : shown(progress), progress_(progress), stop_(stop), resumed_(resumed) {}
+  TrainPrinter(Progress& progress, StopOnSignal& stop) : shown(progress), progress_(progress), stop_(stop) {}
 
   void on_settled(const RunConfig& config, const Settled& settled) override {
     config_ = config;
     for (const std::string& message : settled.messages) progress_.message(message);
     for (const std::string& warning : settled.warnings) progress_.warning(warning);
   }
-  void on_ready() override { stop_.begin_training(resumed_); }
+  void on_ready() override { stop_.begin_training(); }
   void on_begin(const RunBeginning& run) override {
     shown.show_memory_of(run.runtime.allocator(run.config.device));
     progress_.message(fmt::format("{} on {}, {}; run folder {}", run.config.model.name, to_string(run.config.device),
@@ -87,7 +104,6 @@ class TrainPrinter : public RunObserver {
  private:
   Progress& progress_;
   StopOnSignal& stop_;
-  bool resumed_;
   std::optional<RunConfig> config_;
 };
 
@@ -99,7 +115,7 @@ int run_train(const TrainOptions& options) {
   std::optional<RunDirectory> resumed;
   if (!options.resume.empty()) resumed.emplace(RunDirectory::open(options.resume));
   const RunConfig config = read_train_config(options, resumed ? &*resumed : nullptr);
-  TrainPrinter printer(progress, stop, resumed.has_value());
+  TrainPrinter printer(progress, stop);
   Callback* const callbacks[] = {&printer.shown};
   try {
     const TrainOutcome outcome = train(config,
@@ -107,16 +123,26 @@ int run_train(const TrainOptions& options) {
                                         .run_dir = options.run_dir,
                                         .overwrite = options.overwrite,
                                         .resume = resumed ? &*resumed : nullptr,
+                                        .accept_changes = options.accept_changes,
                                         .stop = [&stop] { return stop.requested(); },
+                                        .stop_start = [&stop] { return stop.requested(); },
+                                        .command = command_line(),
                                         .observer = &printer},
                                        callbacks);
+    if (outcome.finished_before)
+      progress.message(fmt::format("{} has finished its {} epoch{}; train.epochs=N goes on to more",
+                                   outcome.folder.string(), outcome.config.train.epochs,
+                                   outcome.config.train.epochs == 1 ? "" : "s"));
     TrainReport report{.outcome = outcome, .seconds = seconds_between(start, Clock::now())};
     if (printer.shown.first()) report.start_seconds = seconds_between(start, *printer.shown.first());
     // Whether it arrived is for main() to say.
     std::fputs((options.json ? json_text(closing_json(report)) + "\n" : printable(closing_summary(report))).c_str(),
                stdout);
     std::fflush(stdout);
-    return outcome.result.stopped ? stop_exit_code(stop.signal()) : 0;
+    return outcome.result.stopped && stop.requested() ? stop_exit_code(stop.signal()) : 0;
+  } catch (const StoppedBeforeTraining& stopped) {
+    progress.message(stopped.what());
+    return stop_exit_code(stop.signal());
   } catch (const OutOfMemory& error) {
     throw explain_training(error, printer.config_or(config));
   }
@@ -136,8 +162,12 @@ void add_train(CLI::App& app, Action& action) {
                     "Images a batch, or auto\n(data.pipeline.batch.size)");
   command->add_option("--run-dir", options->run_dir, "Folder of the run;\ndefault: runs/<config>-<date-time>");
   command->add_flag("--overwrite", options->overwrite, "Replace a run that is in --run-dir");
-  command->add_option("--resume", options->resume, "Go on with the run in this folder,\ninstead of CONFIG")
+  command
+      ->add_option("--resume", options->resume,
+                   "Go on with the run in this folder, or from\nthis checkpoint of it, instead of CONFIG")
       ->excludes("--run-dir");
+  command->add_flag("--accept-changes", options->accept_changes,
+                    "With --resume: go on although keys that\ndecide what an update computes have changed");
   command->add_option("--progress", options->progress, "auto, bar, plain, json or none (on stderr)")
       ->capture_default_str();
   command->add_flag("--json", options->json, "Close with one JSON object instead of the summary");

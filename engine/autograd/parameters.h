@@ -9,6 +9,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <unordered_set>
 #include <vector>
 
 #include "bantam/base/philox.h"
@@ -203,9 +204,9 @@ class BufferArena {
   Tensor current_, next_;
 };
 
-/// One named tensor of the state, on the device. A model's are "weights/<parameter>" and "buffers/<buffer>"
-/// ("weights/dense/weight", "buffers/norm/running_mean"); an optimizer's "optimizer/control", "optimizer/moment1" and
-/// "optimizer/moment2", as far as it has them.
+/// One named piece of state: a tensor on the device. A model's are "weights/<parameter>" and "buffers/<buffer>"
+/// ("weights/dense/weight", "buffers/norm/running_mean"); an optimizer's "optimizer/control" and, for each moment it
+/// keeps and each parameter, "optimizer/moment1/<parameter>" and so on.
 struct StateEntry {
   std::string name;
   Tensor tensor;
@@ -218,6 +219,9 @@ class StateRegistry {
   /// Host values, kept by their owner, read at save and written at load: a training run's "trainer/epoch",
   /// "trainer/update" and so on.
   void add_counter(std::string name, std::function<std::int64_t()> get, std::function<void(std::int64_t)> set);
+  /// The same for a list of float64 numbers, whose length may change: the sums of an epoch under way.
+  void add_numbers(std::string name, std::function<std::vector<double>()> get,
+                   std::function<void(const std::vector<double>&)> set);
   /// Called after a load, so that owners rebuild what derives from state (compute copies).
   void on_load(std::function<void()> function) { on_load_.push_back(std::move(function)); }
 
@@ -228,13 +232,25 @@ class StateRegistry {
     std::function<void(std::int64_t)> set;
   };
   const std::vector<Counter>& counters() const { return counters_; }
+  struct Numbers {
+    std::string name;
+    std::function<std::vector<double>()> get;
+    std::function<void(const std::vector<double>&)> set;
+  };
+  const std::vector<Numbers>& numbers() const { return numbers_; }
+  /// Whether an entry of any kind has this name.
+  bool contains(const std::string& name) const { return names_.contains(name); }
   void loaded() const {
     for (const auto& function : on_load_) function();
   }
 
  private:
+  void require_new(const std::string& name);
+
+  std::unordered_set<std::string> names_;
   std::vector<StateEntry> tensors_;
   std::vector<Counter> counters_;
+  std::vector<Numbers> numbers_;
   std::vector<std::function<void()>> on_load_;
 };
 

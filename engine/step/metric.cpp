@@ -75,4 +75,29 @@ void merge(std::vector<MetricValue>& sum, const std::vector<MetricValue>& part) 
     for (std::size_t i = 0; i < part[m].sums.size(); ++i) sum[m].sums[i] += part[m].sums[i];
 }
 
+std::vector<double> numbers_of(const Metrics& metrics) {
+  std::vector<double> numbers = {static_cast<double>(metrics.samples), metrics.loss, metrics.accuracy};
+  for (const MetricValue& value : metrics.values) numbers.insert(numbers.end(), value.sums.begin(), value.sums.end());
+  return numbers;
+}
+
+Metrics metrics_from(const std::vector<double>& numbers, const std::vector<MetricPtr>& metrics, std::string_view what) {
+  const auto check = [&](bool sound) {
+    if (!sound)
+      throw DataError(fmt::format("{} holds {} numbers, which are none of this run's metrics", what, numbers.size()));
+  };
+  constexpr double kMostSamples = 9e15;  // exact in float64
+  check(numbers.size() >= 3 && numbers[0] >= 0 && numbers[0] <= kMostSamples);
+  Metrics read{.loss = numbers[1], .accuracy = numbers[2], .samples = static_cast<std::int64_t>(numbers[0])};
+  auto next = numbers.begin() + 3;
+  for (const MetricPtr& metric : metrics) {
+    if (metric->counted_by_loss() || read.samples == 0) continue;
+    check(numbers.end() - next >= metric->sums());
+    read.values.push_back({metric, std::vector<double>(next, next + metric->sums())});
+    next += metric->sums();
+  }
+  check(next == numbers.end());
+  return read;
+}
+
 }  // namespace bantam

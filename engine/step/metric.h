@@ -76,4 +76,10 @@ struct Metrics {
 void merge(Metrics& sum, const Metrics& part);
 void merge(std::vector<MetricValue>& sum, const std::vector<MetricValue>& part);
 
+/// For a state file: samples, loss, accuracy, and the sums of every value, in their order.
+std::vector<double> numbers_of(const Metrics& metrics);
+/// The way back; `metrics` are those of the configuration, of which the loss may count some. Throws DataError naming
+/// `what` where the numbers are not those of such metrics.
+Metrics metrics_from(const std::vector<double>& numbers, const std::vector<MetricPtr>& metrics, std::string_view what);
+
 }  // namespace bantam

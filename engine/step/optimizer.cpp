@@ -229,7 +229,9 @@ kernels::UpdateControl Optimizer::control() const {
 
 void Optimizer::register_state(StateRegistry& registry) {
   registry.add("optimizer/control", control_);
-  for (std::size_t i = 0; i < slots_.size(); ++i) registry.add(slot_name(i), slots_[i]);
+  for (std::size_t i = 0; i < slots_.size(); ++i)
+    for (const Parameter& parameter : model_.parameters().all())
+      registry.add(slot_name(i) + "/" + parameter.name(), slots_[i].slice(parameter.offset(), parameter.shape()));
   registry.on_load([this] { restore_settings(); });
 }
 

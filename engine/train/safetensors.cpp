@@ -5,7 +5,6 @@
 #include <cstring>
 #include <limits>
 #include <optional>
-#include <unordered_set>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -15,6 +14,7 @@
 #include "bantam/base/checksum.h"
 #include "bantam/base/error.h"
 #include "bantam/base/text.h"
+#include "bantam/engine/train/state_snapshot.h"
 
 namespace bantam {
 namespace {
@@ -39,10 +39,10 @@ const char* type_name(DType dtype) { return std::ranges::find(kTypes, dtype, &Na
 constexpr const char* kChecksum = "bantam.checksum";
 
 /// Of the tensors in the order of their names: name, type, shape and bytes.
-std::string checksum_of(const std::map<std::string, HostTensor>& tensors) {
+std::string checksum_of(std::span<const NamedTensor> tensors) {
   Checksum sum;
-  for (const auto& [name, tensor] : tensors) {
-    sum.add(name);
+  for (const NamedTensor& tensor : tensors) {
+    sum.add(tensor.name);
     sum.add(type_name(tensor.dtype));
     sum.add(std::as_bytes(tensor.shape.extents()));
     sum.add(tensor.bytes);
@@ -50,10 +50,17 @@ std::string checksum_of(const std::map<std::string, HostTensor>& tensors) {
   return sum.digits();
 }
 
+/// In the order of their names.
+std::vector<NamedTensor> views_of(const SafetensorsFile& file) {
+  std::vector<NamedTensor> views;
+  for (const auto& [name, tensor] : file.tensors) views.push_back({name, tensor.dtype, tensor.shape, tensor.bytes});
+  return views;
+}
+
 void check_sum(const std::filesystem::path& path, SafetensorsFile& file) {
   const auto written = file.metadata.extract(kChecksum);
   if (!written) return;
-  const std::string now = checksum_of(file.tensors);
+  const std::string now = checksum_of(views_of(file));
   if (written.mapped() == now) return;
   throw DataError(
       fmt::format("{}: damaged: its tensors have the checksum {}, and were written with {}\n  (a program "
@@ -268,33 +275,20 @@ void check_tiling(const std::filesystem::path& path, std::vector<std::pair<std::
 
 /// One JSON object. Put together entry by entry, in the order that files have had from the beginning: a tree that keeps
 /// an order looks through all of its keys for each new one.
-std::string header_text(const SafetensorsFile& file) {
+std::string header_text(std::span<const NamedTensor> tensors, const std::map<std::string, std::string>& metadata) {
   const auto quoted = [](std::string_view text) { return Json(text).dump(); };
   std::string text = "{\"__metadata__\":{";
-  for (const auto& [key, value] : file.metadata)
+  for (const auto& [key, value] : metadata)
     if (key != kChecksum) text += fmt::format("{}:{},", quoted(key), quoted(value));
-  text += fmt::format("{}:{}}}", quoted(kChecksum), quoted(checksum_of(file.tensors)));
+  text += fmt::format("{}:{}}}", quoted(kChecksum), quoted(checksum_of(tensors)));
   std::uint64_t offset = 0;
-  for (const auto& [name, tensor] : file.tensors) {
-    text += fmt::format(R"(,{}:{{"dtype":"{}","shape":[{}],"data_offsets":[{},{}]}})", quoted(name),
+  for (const NamedTensor& tensor : tensors) {
+    text += fmt::format(R"(,{}:{{"dtype":"{}","shape":[{}],"data_offsets":[{},{}]}})", quoted(tensor.name),
                         type_name(tensor.dtype), fmt::join(tensor.shape.extents(), ","), offset,
                         offset + tensor.bytes.size());
     offset += tensor.bytes.size();
   }
   return text + "}";
-}
-
-HostTensor download(const Tensor& tensor, Stream stream) {
-  if (tensor.device().meta) throw DeviceError("a tensor on a meta device has no values to save");
-  HostTensor host{tensor.dtype(), tensor.shape(), std::vector<std::byte>(tensor.bytes())};
-  if (!host.bytes.empty()) copy_bytes(host.bytes.data(), tensor.data(), host.bytes.size(), stream);
-  return host;
-}
-
-HostTensor counter_tensor(std::int64_t value) {
-  HostTensor host{DType::int64, Shape{}, std::vector<std::byte>(sizeof(value))};
-  std::memcpy(host.bytes.data(), &value, sizeof(value));
-  return host;
 }
 
 /// The file's tensor of this name, type and shape.
@@ -309,14 +303,21 @@ const HostTensor& expected(const std::filesystem::path& path, const SafetensorsF
   return tensor;
 }
 
-void check_no_other(const std::filesystem::path& path, const SafetensorsFile& file, std::size_t wanted,
-                    const StateRegistry& registry) {
-  if (file.tensors.size() == wanted) return;
-  std::unordered_set<std::string_view> known;
-  for (const StateEntry& entry : registry.tensors()) known.insert(entry.name);
-  for (const auto& counter : registry.counters()) known.insert(counter.name);
+/// A list of numbers of any length.
+std::vector<double> expected_numbers(const std::filesystem::path& path, const SafetensorsFile& file,
+                                     const std::string& name) {
+  const auto found = file.tensors.find(name);
+  if (found == file.tensors.end()) throw DataError(fmt::format("{}: tensor '{}' is missing", path.string(), name));
+  const Shape shape{static_cast<std::int64_t>(found->second.bytes.size() / sizeof(double))};
+  const HostTensor& tensor = expected(path, file, name, DType::float64, shape);
+  std::vector<double> numbers(tensor.bytes.size() / sizeof(double));
+  if (!numbers.empty()) std::memcpy(numbers.data(), tensor.bytes.data(), tensor.bytes.size());
+  return numbers;
+}
+
+void check_no_other(const std::filesystem::path& path, const SafetensorsFile& file, const StateRegistry& registry) {
   for (const auto& [name, tensor] : file.tensors)
-    if (!known.contains(name))
+    if (!registry.contains(name))
       throw DataError(fmt::format("{}: tensor '{}' does not belong to this model", path.string(), shown(name)));
 }
 
@@ -332,13 +333,19 @@ StateRegistry weights_of(Model& model) {
 }  // namespace
 
 void write_safetensors(const std::filesystem::path& path, const SafetensorsFile& file) {
-  std::string text = header_text(file);
+  write_safetensors(path, views_of(file), file.metadata);
+}
+
+void write_safetensors(const std::filesystem::path& path, std::vector<NamedTensor> tensors,
+                       const std::map<std::string, std::string>& metadata) {
+  std::ranges::sort(tensors, {}, &NamedTensor::name);
+  std::string text = header_text(tensors, metadata);
   text.resize((text.size() + 7) / 8 * 8, ' ');  // so that tensors begin at a multiple of 8
   const std::uint64_t length = text.size();
   AtomicFile out(path);
   out.write(std::as_bytes(std::span(&length, 1)));
   out.write(text);
-  for (const auto& [name, tensor] : file.tensors) out.write(tensor.bytes);
+  for (const NamedTensor& tensor : tensors) out.write(tensor.bytes);
   out.commit();
 }
 
@@ -362,12 +369,11 @@ SafetensorsFile read_safetensors(const std::filesystem::path& path) {
 }
 
 void save_state(const StateRegistry& registry, Stream stream, const std::filesystem::path& path) {
-  SafetensorsFile file;
-  for (const StateEntry& entry : registry.tensors()) file.tensors.emplace(entry.name, download(entry.tensor, stream));
-  for (const auto& counter : registry.counters()) file.tensors.emplace(counter.name, counter_tensor(counter.get()));
-  synchronize(stream);
-  file.metadata["format"] = "bantam";
-  write_safetensors(path, file);
+  StateSnapshot snapshot(registry, stream);
+  snapshot.copy();
+  snapshot.read_host();
+  snapshot.wait();
+  snapshot.write(path);
 }
 
 void load_state(const StateRegistry& registry, Stream stream, const std::filesystem::path& path) {
@@ -376,7 +382,8 @@ void load_state(const StateRegistry& registry, Stream stream, const std::filesys
   for (const StateEntry& entry : registry.tensors())
     (void)expected(path, file, entry.name, entry.tensor.dtype(), entry.tensor.shape());
   for (const auto& counter : registry.counters()) (void)expected(path, file, counter.name, DType::int64, Shape{});
-  check_no_other(path, file, registry.tensors().size() + registry.counters().size(), registry);
+  for (const auto& numbers : registry.numbers()) (void)expected_numbers(path, file, numbers.name);
+  check_no_other(path, file, registry);
   for (const StateEntry& entry : registry.tensors()) {
     const HostTensor& host = file.tensors.at(entry.name);
     if (!host.bytes.empty()) copy_bytes(entry.tensor.data(), host.bytes.data(), host.bytes.size(), stream);
@@ -386,6 +393,7 @@ void load_state(const StateRegistry& registry, Stream stream, const std::filesys
     std::memcpy(&value, file.tensors.at(counter.name).bytes.data(), sizeof(value));
     counter.set(value);
   }
+  for (const auto& numbers : registry.numbers()) numbers.set(expected_numbers(path, file, numbers.name));
   registry.loaded();
   synchronize(stream);
 }

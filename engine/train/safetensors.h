@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <functional>
 #include <map>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -30,8 +31,19 @@ struct SafetensorsFile {
   std::map<std::string, std::string> metadata;
 };
 
+/// A tensor in host memory of somebody else.
+struct NamedTensor {
+  std::string name;
+  DType dtype = DType::float32;
+  Shape shape;
+  std::span<const std::byte> bytes;
+};
+
 /// Writes the file atomically, with a checksum of the tensors in its metadata ("bantam.checksum"). Throws DataError.
 void write_safetensors(const std::filesystem::path& path, const SafetensorsFile& file);
+/// The same for tensors of distinct names, in any order.
+void write_safetensors(const std::filesystem::path& path, std::vector<NamedTensor> tensors,
+                       const std::map<std::string, std::string>& metadata);
 /// Reads and checks the whole file (header length, JSON, offsets in order, sizes, and the checksum where there is one,
 /// which is then not among the metadata). The header may have 100,000,000 bytes, as for the reference reader, and a
 /// million tensors and entries of metadata, of which no two have one name. Throws DataError naming file and what is
@@ -43,7 +55,7 @@ void save_weights(Model& model, const std::filesystem::path& path);
 /// Throws DataError naming the first tensor that is missing, unknown, or of another shape; then nothing has changed.
 void load_weights(Model& model, const std::filesystem::path& path);
 
-/// All of a registry, counters included.
+/// All of a registry, counters (int64 scalars) and numbers (float64 lists) included.
 void save_state(const StateRegistry& registry, Stream stream, const std::filesystem::path& path);
 void load_state(const StateRegistry& registry, Stream stream, const std::filesystem::path& path);
 

@@ -50,6 +50,7 @@ TrainResult Trainer::run() {
   TrainResult& result = result_ = {};
   result.epoch = options_.first_epoch;
   result.update = options_.first_update;
+  state_ = {.epoch = result.epoch, .done = result.update, .sum = options_.first_sum};
   reading_ = 0;
   if (options_.mode != StepMode::eager) step_.prepare(shapes());
   open_device_batches();
@@ -61,9 +62,10 @@ TrainResult Trainer::run() {
       break;
     }
     const double before = result.seconds;
-    run_epoch(epoch, epoch == options_.first_epoch ? options_.first_update : 0, result);
+    run_epoch(epoch, result);
     samples += static_cast<double>(result.train.samples);
     waited += result.data_wait_share * (result.seconds - before);
+    if (result.reached_max_updates) break;
   }
   if (result.seconds > 0) {
     result.images_per_second = samples / result.seconds;
@@ -73,57 +75,108 @@ TrainResult Trainer::run() {
   return result;
 }
 
-void Trainer::run_epoch(std::int64_t epoch, std::int64_t first_update, TrainResult& result) {
-  EpochState state{.epoch = epoch,
-                   .updates = (train_.batches_per_epoch() + options_.accumulate - 1) / options_.accumulate,
-                   .done = first_update,
-                   .first_update = first_update};
+/// Within the epoch and below max_updates.
+std::int64_t Trainer::updates_left(const EpochState& state) const {
+  const std::int64_t epoch = state.updates - state.done;
+  if (options_.max_updates == 0) return epoch;
+  return std::clamp<std::int64_t>(options_.max_updates - (state.epoch * state.updates + state.done), 0, epoch);
+}
+
+void Trainer::run_epoch(std::int64_t epoch, TrainResult& result) {
+  const bool first = epoch == options_.first_epoch;
+  state_ = {.epoch = epoch,
+            .updates = (train_.batches_per_epoch() + options_.accumulate - 1) / options_.accumulate,
+            .done = first ? options_.first_update : 0,
+            .sum = first ? options_.first_sum : Metrics(),
+            .first_update = first ? options_.first_update : 0};
+  EpochState& state = state_;
+  const std::int64_t samples_before = state.sum.samples;
   waited_before_ = 0;
-  train_.start(epoch, std::min(first_update * options_.accumulate, train_.batches_per_epoch()));
-  const bool observed = all_observe();
-  while (state.done < state.updates && !stop_requested()) {
-    const std::int64_t updates = run_updates(state);
-    state.done += updates;
-    result.updates += updates;
-    result.epoch = epoch;
-    result.update = state.done;
-    if (reading_ > 0) finish_read(state);  // the device goes on with what has been given to it
-    if (!read_is_due(state)) continue;
-    begin_read(state);
-    if (!observed) finish_read(state);
-  }
-  if (reading_ > 0) finish_read(state);
-  if (step_.unsynchronised_metrics() > 0) {
-    begin_read(state);
-    finish_read(state);
-  }
+  train_.start(epoch, std::min(state.done * options_.accumulate, train_.batches_per_epoch()));
+  run_updates_of_epoch(state, result);
   const double seconds = seconds_since(state.start);
   result.seconds += seconds;
   result.train = state.sum;
   result.data_wait_share = seconds > 0 ? waited_seconds() / seconds : 0;
+  state.seconds = seconds;
+  state.samples = state.sum.samples - samples_before;
   // An epoch that ends with skipped updates and a loss that is no number has diverged, however short it was.
   if (!std::isfinite(state.sum.loss) && step_.optimizer().control().skipped_in_a_row > 0)
     throw NotFiniteError(
         fmt::format("the training loss of epoch {} is not finite; lower the learning rate, or clip", epoch + 1));
   result.epoch = epoch;
   result.update = state.done;
+  if (state.done == state.updates) {
+    end_epoch(state, result);
+    result.reached_max_updates =
+        options_.max_updates > 0 && epoch + 1 < options_.epochs && (epoch + 1) * state.updates >= options_.max_updates;
+    return;
+  }
+  result.reached_max_updates = updates_left(state) == 0;
+  result.stopped = !result.reached_max_updates;
+}
+
+void Trainer::run_updates_of_epoch(EpochState& state, TrainResult& result) {
+  const bool observed = all_observe();
+  while (updates_left(state) > 0 && !stop_requested()) {
+    const std::int64_t updates = run_updates(state);
+    state.done += updates;
+    result.updates += updates;
+    result.epoch = state.epoch;
+    result.update = state.done;
+    if (reading_ > 0) finish_read(state);  // the device goes on with what has been given to it
+    if (options_.checkpointer != nullptr && updates > 0 && options_.checkpointer->due(state.epoch, state.done))
+      save(state);
+    if (!read_is_due(state)) continue;
+    begin_read(state);
+    if (!observed) finish_read(state);
+  }
+  read_rest(state);
+}
+
+void Trainer::read_rest(EpochState& state) {
+  if (reading_ > 0) finish_read(state);
+  if (step_.unsynchronised_metrics() == 0) return;
+  begin_read(state);
+  finish_read(state);
+}
+
+/// Copies of weights and metrics are in the stream before the next launch is: the device does not wait for the files.
+void Trainer::save(EpochState& state) {
+  begin_read(state);
+  options_.checkpointer->copy();
+  finish_read(state);
+  options_.checkpointer->save({.epoch = state.epoch, .update = state.done, .sum = state.sum});
+}
+
+TrainerPosition Trainer::position() {
+  if (state_.done != result_.update || state_.epoch != result_.epoch)  // after an epoch
+    return {.epoch = result_.epoch, .update = result_.update};
+  read_rest(state_);
+  return {.epoch = result_.epoch, .update = result_.update, .sum = state_.sum};
+}
+
+void Trainer::end_epoch(EpochState& state, TrainResult& result) {
   const TrainerClock::time_point evaluation = TrainerClock::now();
-  // A run that was stopped in the evaluation continues with it: after all of the epoch's updates.
-  result.stopped = state.done < state.updates || !evaluate_epoch(epoch, result.validation);
+  // Stopped in the evaluation, a run goes on with it: after all of the epoch's updates.
+  result.stopped = !evaluate_epoch(state.epoch, result.validation);
   if (result.stopped) return;
-  result.epoch = epoch + 1;
+  result.epoch = state.epoch + 1;
   result.update = 0;
   ++result.epochs;
-  const EpochEvent event{.epoch = epoch,
+  const EpochEvent event{.epoch = state.epoch,
                          .epochs = options_.epochs,
                          .train = state.sum,
                          .validation = result.validation,
-                         .seconds = seconds,
+                         .seconds = state.seconds,
                          .evaluation_seconds = seconds_since(evaluation),
-                         .images_per_second = static_cast<double>(state.sum.samples) / std::max(seconds, 1e-9),
+                         .images_per_second = static_cast<double>(state.samples) / std::max(state.seconds, 1e-9),
                          .data_wait_share = result.data_wait_share,
-                         .last = epoch + 1 == options_.epochs};
+                         .last = state.epoch + 1 == options_.epochs};
   for (Callback* callback : callbacks_) callback->on_epoch_end(event);
+  if (options_.checkpointer == nullptr || !options_.checkpointer->due(result.epoch, 0)) return;
+  options_.checkpointer->copy();
+  options_.checkpointer->save({.epoch = result.epoch, .update = 0});
 }
 
 bool Trainer::all_observe() const {
@@ -138,7 +191,8 @@ bool Trainer::read_is_due(const EpochState& state) const {
   const std::int64_t unsynchronised = step_.unsynchronised_metrics(),
                      launch = launches_ ? launches_->updates_a_launch() : 1;
   if (state.done == state.updates || seconds_since(state.last_read) >= options_.read_seconds) return true;
-  if (state.epoch == options_.first_epoch && state.sum.samples == 0) return true;  // says that the run has begun
+  if (state.epoch == options_.first_epoch && state.sum.samples == options_.first_sum.samples)
+    return true;  // says that the run has begun
   if (launches_ && all_observe() && unsynchronised >= kLaunchesARead * launch) return true;
   return unsynchronised >= options_.read_every ||
          (launch <= options_.read_every && unsynchronised + launch > options_.read_every);
@@ -258,7 +312,7 @@ void Trainer::open_device_batches() {
 std::int64_t Trainer::run_updates(const EpochState& state) {
   std::int64_t most = 0;
   if (launches_)
-    most = std::min({state.updates - state.done, device_batches_->left() / options_.accumulate,
+    most = std::min({updates_left(state), device_batches_->left() / options_.accumulate,
                      options_.read_every - step_.unsynchronised_metrics()});
   if (most <= 0) return run_update(state);
   set_rates(state, launches_->next_updates(most));

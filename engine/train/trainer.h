@@ -48,6 +48,25 @@ ScheduleMaker read_schedule(ConfigMap& section);
 
 class CapturedSteps;
 
+/// Where a run stands between two updates, and what the updates of its epoch have come to so far.
+struct TrainerPosition {
+  std::int64_t epoch = 0;   ///< from 0
+  std::int64_t update = 0;  ///< done in it; may be all of them, where only the evaluation is left
+  Metrics sum = {};         ///< of those updates
+};
+
+/// Saves a run while it trains. Called by the thread that trains, between two launches and after each epoch.
+class Checkpointer {
+ public:
+  virtual ~Checkpointer() = default;
+  /// Whether to save now, where `update` updates of `epoch` are done; (epoch + 1, 0) after an epoch's evaluation.
+  virtual bool due(std::int64_t epoch, std::int64_t update) = 0;
+  /// Begins to copy the state as the work submitted so far leaves it; need not wait for the device.
+  virtual void copy() = 0;
+  /// The same moment on the host, after callbacks have heard of every update until there.
+  virtual void save(const TrainerPosition& position) = 0;
+};
+
 struct TrainerOptions {
   std::int64_t epochs = 1;
   /// Micro-batches an update; the effective batch is accumulate × the source's batch size.
@@ -76,6 +95,12 @@ struct TrainerOptions {
   /// Where to begin (resume): epoch and update within it.
   /// `first_update` may be all of an epoch's updates: then only its evaluation runs.
   std::int64_t first_epoch = 0, first_update = 0;
+  /// What the first epoch's updates before `first_update` came to (TrainerPosition::sum).
+  Metrics first_sum = {};
+  /// Updates after which the run ends, counted over all epochs from the run's beginning; 0: none.
+  std::int64_t max_updates = 0;
+  /// Null: nothing is saved on the way.
+  Checkpointer* checkpointer = nullptr;
   /// Asked before every batch, of training and of evaluation: true stops the run as request_stop() does. Empty: never.
   std::function<bool()> stop;
 };
@@ -99,7 +124,7 @@ struct EvaluationEvent {
 };
 struct EpochEvent {
   std::int64_t epoch = 0, epochs = 0;
-  Metrics train;       ///< samples 0: of a run that was stopped in the evaluation, and resumed there
+  Metrics train;       ///< of the whole epoch, wherever it was resumed
   Metrics validation;  ///< samples 0: not evaluated
   double seconds = 0;  ///< of training, evaluation not counted
   double evaluation_seconds = 0;
@@ -141,7 +166,8 @@ struct TrainResult {
   double images_per_second = 0;
   double data_wait_share = 0;
   bool stopped = false;                ///< by request_stop, or TrainerOptions::stop
-  std::int64_t epoch = 0, update = 0;  ///< position: where a resumed run continues
+  bool reached_max_updates = false;    ///< ended early, by TrainerOptions::max_updates
+  std::int64_t epoch = 0, update = 0;  ///< position: where a resumed run would go on
 };
 
 class Trainer {
@@ -154,6 +180,8 @@ class Trainer {
   TrainResult run();
   /// What `run` has done so far; where it threw, what was done before. The weights are those of its position.
   const TrainResult& so_far() const { return result_; }
+  /// The position of `so_far`. After `run` has thrown, metrics that were not read yet are read first, and told.
+  TrainerPosition position();
   /// Safe from any thread and from a signal handler.
   void request_stop() { stop_.store(true, std::memory_order_relaxed); }
   /// One pass over a source without training. A stop that is requested while it runs ends it within one batch: the
@@ -170,9 +198,16 @@ class Trainer {
     TrainerClock::time_point start = TrainerClock::now();
     TrainerClock::time_point last_read = TrainerClock::now();
     std::int64_t first_update = 0;  ///< where it began (resume)
+    double seconds = 0;             ///< of its updates, once they are done
+    std::int64_t samples = 0;       ///< trained on since it began
   };
   StepShapes shapes() const;
-  void run_epoch(std::int64_t epoch, std::int64_t first_update, TrainResult& result);
+  void run_epoch(std::int64_t epoch, TrainResult& result);
+  void run_updates_of_epoch(EpochState& state, TrainResult& result);
+  void end_epoch(EpochState& state, TrainResult& result);
+  void read_rest(EpochState& state);
+  void save(EpochState& state);
+  std::int64_t updates_left(const EpochState& state) const;
   void open_device_batches();
   bool all_observe() const;
   bool read_is_due(const EpochState& state) const;
@@ -204,6 +239,7 @@ class Trainer {
   double waited_before_ = 0;                       // in this epoch, before the source was last started
   std::vector<Callback*> callbacks_;
   TrainResult result_;  // of `run`, kept up to date
+  EpochState state_;    // of the epoch under way
   std::atomic<bool> stop_{false};
 };
 

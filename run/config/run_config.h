@@ -35,11 +35,30 @@ struct TrainConfig {
   std::vector<CallbackMaker> callbacks;  ///< made once a run
   std::int64_t log_every = 1;            ///< updates a line of metrics.jsonl
   bool evaluate = true;                  ///< after each epoch
+  std::int64_t max_updates = 0;          ///< of the whole run; 0: none
+  std::int64_t max_seconds = 0;          ///< of one session of it; 0: none
   StepMode mode = StepMode::planned;
 };
 
 /// Reads and finishes `train:` of a run on `device`. Throws ConfigError.
 TrainConfig read_train_config(ConfigMap train, Device device);
+
+/// `checkpoint:`: when a run is saved on its way, and what is kept.
+struct CheckpointConfig {
+  /// Whichever comes first; empty: only at the run's end.
+  std::vector<Duration> every = {Duration::epochs(1), Duration::seconds(600)};
+  std::int64_t min_seconds = 30;  ///< between two checkpoints; one that is due sooner waits
+  std::int64_t keep_last = 2;
+  /// The weights of the best evaluation are kept, too.
+  struct Best {
+    std::string metric;
+    bool larger = true;  ///< is better
+  };
+  std::optional<Best> best;
+};
+
+/// Reads `checkpoint:`; `train` says which metrics there are. Throws ConfigError.
+CheckpointConfig read_checkpoint_config(ConfigMap& root, const TrainConfig& train);
 
 /// `memory:`. Sizes in bytes; devices by name ("cuda:0").
 struct MemoryConfig {
@@ -67,6 +86,7 @@ struct RunConfig {
   std::optional<DataOptions> data;
   models::ModelSpec model;
   TrainConfig train;
+  CheckpointConfig checkpoint;
 };
 
 /// Reads the file. Throws ConfigError with the position of whatever is wrong: types, ranges, unknown keys, shapes that

@@ -76,6 +76,20 @@ TrainConfig read_train_config(ConfigMap train, Device device) {
                   config.optimizer);
   config.log_every = read_log_every(train);
   config.evaluate = train.boolean({"evaluate", "Evaluate on the held-out samples after each epoch."}, true);
+  config.max_updates =
+      train.integer({"max_updates",
+                     "Updates of the whole run, over all epochs and sessions: it ends with the last of "
+                     "them, in mid-epoch too, and is saved. 0: as many as the epochs have.",
+                     "10000"},
+                    {.min = 0}, 0);
+  config.max_seconds =
+      train
+          .duration({"max_time",
+                     "Time of one session of training: the run then stops, is saved, and exits with 0; "
+                     "--resume goes on with another session. 0: no limit.",
+                     "55min"},
+                    {.updates = false, .epochs = false}, Duration::seconds(0))
+          .count;
   config.mode = read_mode(train, device);
   train.finish();
   return config;

@@ -100,8 +100,10 @@ void AlgorithmCache::save() {
   }
 }
 
-void AlgorithmCache::save_with_run(const std::filesystem::path& run_file) const {
-  if (choices_ != nullptr) write_algorithms(run_file, device_, choices_->all());
+AlgorithmMap AlgorithmCache::chosen() const { return choices_ == nullptr ? AlgorithmMap() : choices_->all(); }
+
+void AlgorithmCache::save_with_run(const std::filesystem::path& run_file, const AlgorithmMap& chosen) const {
+  if (choices_ != nullptr) write_algorithms(run_file, device_, chosen);
 }
 
 }  // namespace bantam::run

@@ -38,8 +38,10 @@ class AlgorithmCache {
 
   /// Adds what is new to the cache's file, if timings count. A cache that cannot be written is only logged.
   void save();
-  /// Writes the runtime's choices beside a run's state. Throws DataError.
-  void save_with_run(const std::filesystem::path& run_file) const;
+  /// The runtime's choices so far; empty where there is nothing to do.
+  AlgorithmMap chosen() const;
+  /// Writes choices beside a run's state; from any thread. Throws DataError.
+  void save_with_run(const std::filesystem::path& run_file, const AlgorithmMap& chosen) const;
 
  private:
   AlgorithmMap read(const std::filesystem::path& path) const;

@@ -8,6 +8,7 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "bantam/base/atomic_file.h"
@@ -19,25 +20,50 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-/// Text files end with a whole line; what cannot be read or cut is told when it is written.
-void cut_half_line(const fs::path& path) {
-  std::error_code error;
-  if (!fs::is_regular_file(path, error) || fs::file_size(path, error) == 0) return;
-  try {
-    const std::string text = read_file(path);
-    const std::size_t last = text.rfind('\n');
-    if (last + 1 != text.size()) fs::resize_file(path, last == std::string::npos ? 0 : last + 1, error);
-  } catch (const DataError&) {
-    return;
-  }
-}
-
 }  // namespace
 
-MetricsLog::MetricsLog(fs::path path, std::int64_t log_every, BfcAllocator& memory,
-                       std::function<void(std::string_view)> warn)
-    : path_(std::move(path)), log_every_(log_every), memory_(memory), warn_(std::move(warn)) {
-  cut_half_line(path_);
+MetricsLog::MetricsLog(fs::path path, std::int64_t log_every, const std::vector<MetricPtr>& metrics,
+                       BfcAllocator& memory, std::function<void(std::string_view)> warn)
+    : path_(std::move(path)), log_every_(log_every), metrics_(metrics), memory_(memory), warn_(std::move(warn)) {}
+
+void MetricsLog::register_state(StateRegistry& state) {
+  state.add_numbers(
+      "log/sums", [this] { return sums(); }, [this](const std::vector<double>& numbers) { set_sums(numbers); });
+}
+
+std::vector<double> MetricsLog::sums() const {
+  std::vector<double> numbers =
+      numbers_of({.loss = loss_, .accuracy = correct_, .samples = samples_, .values = values_});
+  numbers.push_back(static_cast<double>(updates_));
+  return numbers;
+}
+
+void MetricsLog::set_sums(const std::vector<double>& numbers) {
+  std::vector<double> of_metrics = numbers;
+  if (of_metrics.empty()) throw DataError("log/sums holds no numbers");
+  of_metrics.pop_back();
+  const Metrics sums = metrics_from(of_metrics, metrics_, "log/sums");
+  updates_ = static_cast<std::int64_t>(numbers.back());
+  samples_ = sums.samples;
+  loss_ = sums.loss;
+  correct_ = sums.accuracy;
+  values_ = sums.values;
+}
+
+std::uint64_t MetricsLog::bytes() const {
+  if (bytes_at_end_) return *bytes_at_end_;
+  std::error_code error;
+  const std::uint64_t written = fs::is_regular_file(path_, error) ? fs::file_size(path_, error) : 0;
+  return (error ? 0 : written) + waiting_.size();
+}
+
+void MetricsLog::cut(std::uint64_t bytes) {
+  std::error_code error;
+  const std::uint64_t size = fs::file_size(path_, error);
+  if (!error && size > bytes) fs::resize_file(path_, bytes, error);
+  if (error ? bytes > 0 || error != std::errc::no_such_file_or_directory : size < bytes)
+    warn_(fmt::format("{} should have {} bytes of the updates before: {}", path_.string(), bytes,
+                      error ? error.message() : fmt::format("it has {}", size)));
 }
 
 MetricsLog::~MetricsLog() {
@@ -52,10 +78,18 @@ void MetricsLog::write(std::string text) {
     waiting_ += text;
 }
 
+/// Opens it again where somebody has removed it; 0, or the system's reason.
+int MetricsLog::open_file() {
+  struct stat facts {};
+  if (descriptor_ >= 0 && (::fstat(descriptor_, &facts) != 0 || facts.st_nlink == 0))
+    ::close(std::exchange(descriptor_, -1));
+  if (descriptor_ < 0) descriptor_ = ::open(path_.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
+  return descriptor_ < 0 ? errno : 0;
+}
+
 /// As much as there is room for; 0, or the system's reason why not all.
 int MetricsLog::write_waiting() {
-  if (descriptor_ < 0) descriptor_ = ::open(path_.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
-  if (descriptor_ < 0) return errno;
+  if (const int reason = open_file(); reason != 0) return reason;
   while (!waiting_.empty()) {
     const ssize_t written = ::write(descriptor_, waiting_.data(), waiting_.size());
     if (written < 0 && errno != EINTR) return errno;
@@ -79,7 +113,6 @@ void MetricsLog::flush() {
 }
 
 void MetricsLog::write_updates() {
-  if (updates_ == 0) return;
   const double samples = static_cast<double>(samples_);
   Json line = {{"kind", "update"},
                {"epoch", epoch_ + 1},
@@ -89,9 +122,6 @@ void MetricsLog::write_updates() {
                {"samples", samples_}};
   for (const MetricValue& metric : values_) line[std::string(metric.name())] = metric.value();
   write(line.dump());
-  updates_ = samples_ = 0;
-  loss_ = correct_ = 0;
-  values_.clear();
 }
 
 void MetricsLog::on_progress(const ProgressEvent& event) {
@@ -104,13 +134,20 @@ void MetricsLog::on_progress(const ProgressEvent& event) {
     loss_ += metrics.loss * static_cast<double>(metrics.samples);
     correct_ += metrics.accuracy * static_cast<double>(metrics.samples);
     merge(values_, metrics.values);
-    if (update_ % log_every_ == 0 || update_ == event.updates) write_updates();
+    if (update_ % log_every_ != 0 && update_ != event.updates) continue;
+    write_updates();
+    updates_ = samples_ = 0;
+    loss_ = correct_ = 0;
+    values_.clear();
   }
   flush();
 }
 
+/// The sums stay for the state that is saved now: a resumed run goes on with them, and writes the line when it is full.
 void MetricsLog::on_end() {
-  write_updates();
+  if (bytes_at_end_) return;
+  bytes_at_end_ = bytes();
+  if (updates_ > 0) write_updates();
   flush();
   if (failing_)
     warn_(fmt::format("{} lacks {} bytes of the last lines{}", path_.string(), waiting_.size(),
@@ -119,12 +156,10 @@ void MetricsLog::on_end() {
 
 void MetricsLog::on_epoch_end(const EpochEvent& event) {
   Json line = {{"kind", "epoch"}, {"epoch", event.epoch + 1}};
-  if (event.train.samples > 0) {  // else of a run that was stopped in the evaluation: its updates are told above
-    line["loss"] = event.train.loss;
-    line["accuracy"] = event.train.accuracy;
-    for (const MetricValue& metric : event.train.values) line[std::string(metric.name())] = metric.value();
-    line["samples"] = event.train.samples;
-  }
+  line["loss"] = event.train.loss;
+  line["accuracy"] = event.train.accuracy;
+  for (const MetricValue& metric : event.train.values) line[std::string(metric.name())] = metric.value();
+  line["samples"] = event.train.samples;
   if (event.validation.samples > 0) {
     line["validation_loss"] = event.validation.loss;
     line["validation_accuracy"] = event.validation.accuracy;

@@ -5,10 +5,13 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "bantam/engine/autograd/parameters.h"
+#include "bantam/engine/step/metric.h"
 #include "bantam/engine/train/trainer.h"
 #include "bantam/memory/allocator/allocator.h"
 
@@ -21,13 +24,19 @@ class MetricsLog : public Callback {
  public:
   static constexpr std::size_t kMostWaiting = std::size_t{16} << 20;
 
-  /// The file is made with the first line. A half-written last line (of a run that was killed) is cut off. `warn` must
-  /// not throw.
-  MetricsLog(std::filesystem::path path, std::int64_t log_every, BfcAllocator& memory,
-             std::function<void(std::string_view)> warn);
+  /// The file is made with the first line. `metrics` are those of the run; `warn` must not throw.
+  MetricsLog(std::filesystem::path path, std::int64_t log_every, const std::vector<MetricPtr>& metrics,
+             BfcAllocator& memory, std::function<void(std::string_view)> warn);
   ~MetricsLog() override;
   MetricsLog(const MetricsLog&) = delete;
   MetricsLog& operator=(const MetricsLog&) = delete;
+  /// Adds the sums of the updates since the last line.
+  void register_state(StateRegistry& state);
+  /// Bytes of the file, with the lines that wait, up to the last update that a resumed run does not log again.
+  std::uint64_t bytes() const;
+  /// Before the first line: removes what follows the first `bytes` of the file, lines that a resumed run writes again.
+  /// A file that is shorter, or cannot be cut, stays as it is, and `warn` is told.
+  void cut(std::uint64_t bytes);
   bool observes() const override { return true; }
   void on_progress(const ProgressEvent& event) override;
   void on_epoch_end(const EpochEvent& event) override;
@@ -38,13 +47,18 @@ class MetricsLog : public Callback {
   void write_updates();
   void flush();
   int write_waiting();
+  int open_file();
+  std::vector<double> sums() const;
+  void set_sums(const std::vector<double>& numbers);
 
   std::filesystem::path path_;
   int descriptor_ = -1;
   std::string waiting_;       // whole lines, of which the first may be written in part
   std::int64_t dropped_ = 0;  // lines that waited in vain
   bool failing_ = false;
+  std::optional<std::uint64_t> bytes_at_end_;  // without the line of a run that ended between two lines
   std::int64_t log_every_;
+  std::vector<MetricPtr> metrics_;
   BfcAllocator& memory_;
   std::function<void(std::string_view)> warn_;
   std::int64_t epoch_ = 0, update_ = 0;  // the last seen

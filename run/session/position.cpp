@@ -11,11 +11,10 @@ namespace bantam::run {
 namespace {
 
 /// Throws DataError where a number of the state file cannot be one.
-void check_saved(const std::filesystem::path& folder, const char* name, std::int64_t value, std::int64_t least,
+void check_saved(const std::filesystem::path& file, const char* name, std::int64_t value, std::int64_t least,
                  std::int64_t most = std::numeric_limits<std::int64_t>::max()) {
   if (value >= least && value <= most) return;
-  throw DataError(fmt::format("{}: {} is {}, expected {} to {}", (folder / "state.safetensors").string(), name, value,
-                              least, most));
+  throw DataError(fmt::format("{}: {} is {}, expected {} to {}", file.string(), name, value, least, most));
 }
 
 }  // namespace
@@ -30,17 +29,20 @@ void Position::register_state(StateRegistry& state) {
   counter("trainer/effective_batch", effective_batch);
   counter("trainer/batches", batches);
   counter("trainer/seed", seed);
+  counter("trainer/best_epoch", best_epoch);
+  state.add_numbers(
+      "trainer/sum", [this] { return sum; }, [this](const std::vector<double>& saved) { sum = saved; });
+  state.add_numbers(
+      "trainer/best", [this] { return std::vector{best}; },
+      [this](const std::vector<double>& saved) { best = saved.empty() ? 0 : saved.front(); });
 }
 
 Position resumed_position(const Position& saved, const Position& now, const RunConfig& config,
-                          const std::filesystem::path& folder) {
-  check_saved(folder, "trainer/epoch", saved.epoch, 0);
-  check_saved(folder, "trainer/update", saved.update, 0);
-  check_saved(folder, "trainer/effective_batch", saved.effective_batch, 1);
-  check_saved(folder, "trainer/batches", saved.batches, 1);
-  if (saved.epoch >= config.train.epochs)
-    throw ConfigError(fmt::format("--resume: {} has finished its {} epochs; say train.epochs=N to go on",
-                                  folder.string(), saved.epoch));
+                          const std::filesystem::path& file) {
+  check_saved(file, "trainer/epoch", saved.epoch, 0);
+  check_saved(file, "trainer/update", saved.update, 0);
+  check_saved(file, "trainer/effective_batch", saved.effective_batch, 1);
+  check_saved(file, "trainer/batches", saved.batches, 1);
   const auto require_same = [&](const char* what, std::int64_t then, std::int64_t today) {
     if (saved.update > 0 && then != today)
       throw ConfigError(fmt::format("--resume: the run stopped inside an epoch with {} {}; it cannot go on with {}",
@@ -50,10 +52,11 @@ Position resumed_position(const Position& saved, const Position& now, const RunC
   require_same("batches an epoch:", saved.batches, now.batches);
   require_same("the seed", saved.seed, now.seed);
   const std::int64_t accumulate = config.train.accumulate;
-  check_saved(folder, "trainer/update", saved.update, 0, (now.batches + accumulate - 1) / accumulate);
-  Position position = now;
-  position.epoch = saved.epoch;
-  position.update = saved.update;
+  check_saved(file, "trainer/update", saved.update, 0, (now.batches + accumulate - 1) / accumulate);
+  Position position = saved;
+  position.effective_batch = now.effective_batch;
+  position.batches = now.batches;
+  position.seed = now.seed;
   return position;
 }
 

@@ -3,8 +3,10 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <vector>
 
 #include "bantam/engine/autograd/parameters.h"
+#include "bantam/engine/train/trainer.h"
 #include "bantam/run/config/run_config.h"
 
 namespace bantam::run {
@@ -16,15 +18,18 @@ struct Position {
   std::int64_t effective_batch = 0;  ///< samples an update
   std::int64_t batches = 0;          ///< in an epoch
   std::int64_t seed = 0;
+  std::vector<double> sum = {};  ///< of the epoch's updates so far (numbers_of)
+  double best = 0;               ///< of the metric that checkpoint.best names
+  std::int64_t best_epoch = 0;   ///< from 1; 0: there was no evaluation yet
 
-  /// Adds the numbers as counters "trainer/epoch" and so on; the position must outlive the registry.
+  /// Adds all of it as "trainer/epoch" and so on; the position must outlive the registry.
   void register_state(StateRegistry& state);
 };
 
-/// The position at which a run of `config` resumes from `saved`, read from a state file of `folder`; `now` is the first
-/// position of a new run. Throws DataError for impossible numbers, ConfigError where the run has finished its epochs,
-/// or stopped inside an epoch with other batches or another order.
+/// Where a run goes on from `saved`, read from the state file `file`, as `config` says; `now` is what the beginning of
+/// a new run of it would be. Throws DataError for numbers that cannot be, ConfigError where the run stopped inside an
+/// epoch whose batches or order were others.
 Position resumed_position(const Position& saved, const Position& now, const RunConfig& config,
-                          const std::filesystem::path& folder);
+                          const std::filesystem::path& file);
 
 }  // namespace bantam::run

@@ -1,6 +1,7 @@
 // Making the folder without treading on another run.
 #include "bantam/run/session/run_directory.h"
 
+#include <algorithm>
 #include <ctime>
 #include <system_error>
 #include <utility>
@@ -16,8 +17,9 @@ namespace bantam::run {
 namespace fs = std::filesystem;
 namespace {
 
-constexpr const char* kFiles[] = {"config.yaml", "metrics.jsonl", "weights.safetensors", "state.safetensors",
-                                  "algorithms.json"};
+constexpr const char* kBeginning[] = {"config.yaml", "run.json"};
+constexpr const char* kFiles[] = {"metrics.jsonl",     "weights.safetensors", "weights-best.safetensors",
+                                  "state.safetensors", "algorithms.json",     "checkpoints"};
 
 /// Whether something is there; where the system cannot say (a loop of links, a folder that may not be read, …), a
 /// DataError.
@@ -49,27 +51,58 @@ fs::path fresh_path(const std::string& name) {
   }
 }
 
+/// What a run leaves that ended before it trained (config.yaml, run.json) is in nobody's way; a configuration alone may
+/// be somebody's own.
 void require_no_run(const fs::path& given) {
+  const auto refuse = [&given](const char* file) {
+    throw ConfigError(
+        fmt::format("--run-dir: {} holds a run already ({}); name another folder, --overwrite to replace it, or "
+                    "--resume to go on with it",
+                    given.string(), file));
+  };
   for (const char* file : kFiles)
-    if (is_there(given / file))
-      throw ConfigError(
-          fmt::format("--run-dir: {} holds a run already ({}); name another folder, --overwrite to replace it, or "
-                      "--resume to go on with it",
-                      given.string(), file));
+    if (is_there(given / file)) refuse(file);
+  if (is_there(given / "config.yaml") && !is_there(given / "run.json")) refuse("config.yaml");
 }
 
-void remove_run(const fs::path& given) {
-  for (const char* file : kFiles) {
-    std::error_code error;
-    fs::remove(given / file, error);
-    if (error) throw DataError(fmt::format("cannot remove {}: {}", (given / file).string(), error.message()));
-  }
+void remove_file(const fs::path& path) {
+  std::error_code error;
+  if (path.filename() == "checkpoints")
+    fs::remove_all(path, error);
+  else
+    fs::remove(path, error);
+  if (error) throw DataError(fmt::format("cannot remove {}: {}", path.string(), error.message()));
+}
+
+bool is_temporary(const std::string& name) {
+  if (!name.starts_with('.') || !name.ends_with(".tmp")) return false;
+  const auto is_of = [&name](const char* file) { return name.starts_with(fmt::format(".{}.", file)); };
+  return std::ranges::any_of(kBeginning, is_of) || std::ranges::any_of(kFiles, is_of);
 }
 
 }  // namespace
 
 RunDirectory::RunDirectory(fs::path path, bool made)
-    : path_(std::move(path)), made_(made), lock_(std::make_unique<RunLock>(path_)) {}
+    : path_(std::move(path)), made_(made), lock_(std::make_unique<RunLock>(path_)) {
+  remove_temporaries();
+}
+
+void RunDirectory::remove_temporaries() const noexcept {
+  checkpoints().remove_temporaries();
+  std::error_code error, ignored;
+  for (fs::directory_iterator entry(path_, error), end; !error && entry != end; entry.increment(error))
+    if (is_temporary(entry->path().filename().string())) fs::remove(entry->path(), ignored);
+}
+
+void RunDirectory::clear() const {
+  for (const char* file : kBeginning) remove_file(path_ / file);
+  for (const char* file : kFiles) remove_file(path_ / file);
+}
+
+void RunDirectory::abandon() const noexcept {
+  std::error_code error;
+  for (const char* file : kBeginning) fs::remove(path_ / file, error);
+}
 
 RunDirectory::~RunDirectory() {
   if (!lock_) return;  // moved from
@@ -90,25 +123,27 @@ RunDirectory RunDirectory::create(const fs::path& given, const std::string& name
   const bool made = !is_there(given);
   make_folders(given);
   RunDirectory directory(given, made);
-  // With the lock: of two runs that begin at once, one gets the folder.
-  if (overwrite)
-    remove_run(given);
-  else
-    require_no_run(given);
+  if (!overwrite) require_no_run(given);  // with the lock: of two runs that begin at once, one gets the folder
   return directory;
 }
 
-RunDirectory RunDirectory::open(const fs::path& path) {
-  const auto require = [&path](bool is_run) {
-    if (is_run) return;
-    throw DataError(
-        fmt::format("--resume: {} holds no run that can go on (config.yaml and state.safetensors are written by a "
-                    "run that was stopped or has finished)",
-                    path.string()));
-  };
-  RunLock::require_free(path);  // a run that is under way has not saved yet
-  require(is_there(path / "config.yaml") && is_there(path / "state.safetensors"));
-  return RunDirectory(path, false);
+RunDirectory RunDirectory::open(const fs::path& given) {
+  const fs::path checkpoint = given.has_filename() ? given : given.parent_path();
+  const bool chosen = is_checkpoint(checkpoint);
+  const fs::path path = chosen ? (checkpoint.parent_path() / "..").lexically_normal() : given;
+  RunLock::require_free(path);
+  if (!is_there(path / "config.yaml"))
+    throw DataError(fmt::format("--resume: {} holds no run (there is no config.yaml)", path.string()));
+  if (is_there(path / "state.safetensors") && !is_there(path / "checkpoints"))
+    throw DataError(fmt::format(
+        "--resume: {} was saved by an earlier version of this program (state.safetensors beside config.yaml, "
+        "no checkpoints/), which cannot be gone on with; its weights.safetensors can still be read",
+        path.string()));
+  RunDirectory directory(path, false);
+  if (chosen)
+    for (Checkpoint& found : directory.checkpoints().list())
+      if (found.path.filename() == checkpoint.filename()) directory.chosen_ = std::move(found);
+  return directory;
 }
 
 }  // namespace bantam::run

@@ -2,41 +2,25 @@
 #include "bantam/run/session/training_run.h"
 
 #include <algorithm>
+#include <chrono>
 #include <exception>
 #include <utility>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
-#include "bantam/base/atomic_file.h"
 #include "bantam/base/byte_size.h"
 #include "bantam/base/error.h"
+#include "bantam/data/formats/sha256.h"
 #include "bantam/engine/train/safetensors.h"
 #include "bantam/memory/device/host_memory.h"
 
 namespace bantam::run {
 namespace {
 
-/// Writes the configuration when the first updates are done: a run that fails before has no file.
-class BeginningOfRun : public Callback {
- public:
-  BeginningOfRun(const RunDirectory& directory, const RunConfig& config, RunObserver& observer)
-      : directory_(directory), config_(config), observer_(observer) {}
-  bool observes() const override { return true; }
-  void on_progress(const ProgressEvent&) override {
-    if (std::exchange(done_, true)) return;
-    try {
-      write_file_atomically(directory_.config(), config_.document.resolved_yaml());
-    } catch (const DataError& error) {  // it is tried again with the weights
-      observer_.on_warning(error.what());
-    }
-  }
-
- private:
-  const RunDirectory& directory_;
-  const RunConfig& config_;
-  RunObserver& observer_;
-  bool done_ = false;
-};
+void stop_here_if(const std::function<bool()>& stop) {
+  if (stop && stop()) throw StoppedBeforeTraining();
+}
 
 /// Refuses a pool that the host cannot hold. A run that may go on in smaller micro-batches gets a limit instead:
 /// without one the system would end it before anything is refused.
@@ -72,30 +56,82 @@ std::unique_ptr<Runtime> make_reserved_runtime(const RunConfig& config, const Ru
 
 }  // namespace
 
-TrainingRun::TrainingRun(const RunConfig& config, int threads, const RunDirectory* resumed, RunObserver& observer)
+TrainingRun::TrainingRun(const RunConfig& config, int threads, const RunDirectory& directory, const Resume* resume,
+                         const std::function<bool()>& stop, RunObserver& observer)
     : config_(config),
-      resumed_(resumed != nullptr),
+      directory_(directory),
       observer_(observer),
       plan_(plan_run(config)),
       runtime_(make_reserved_runtime(config, plan_, threads, observer)),
-      algorithms_(*runtime_, config, resumed == nullptr ? "" : resumed->algorithms(), plan_.pool_bytes),
-      data_(open_data(*runtime_, *config.data, config.device, config.seed)),
-      session_(*runtime_, config.device, config.model.graph, session_options(config)) {
+      algorithms_(*runtime_, config, resume == nullptr ? "" : directory.algorithms(), plan_.pool_bytes),
+      data_((stop_here_if(stop), open_data(*runtime_, *config.data, config.device, config.seed))),
+      session_((stop_here_if(stop), *runtime_), config.device, config.model.graph, session_options(config)),
+      log_(directory.metrics(), config.train.log_every, config.train.loss.metrics, runtime_->allocator(config.device),
+           [this](std::string_view text) { observer_.on_warning(text); }) {
+  stop_here_if(stop);
   session_.step().prepare({}, plan_.placements);
   session_.model().register_state(state_);
   session_.optimizer().register_state(state_);
   settle_limit();
+  stop_here_if(stop);
   position_ = beginning();
   position_.register_state(state_);
-  if (resumed == nullptr) return;
-  load_state(state_, runtime_->stream(config.device), resumed->state());
-  position_ = resumed_position(position_, beginning(), config, resumed->path());
+  log_.register_state(state_);
+  facts_.fingerprint = fingerprint_of(config);
+  add_data(facts_.fingerprint, data_);
+  facts_.schedule_epochs = config.train.epochs;
+  facts_.config_sha256 = sha256_of(config.document.resolved_yaml());
+  if (resume != nullptr) load(*resume);
+}
+
+/// The first checkpoint that is sound; those before it in the list are named. Without any, the run starts at update 0.
+void TrainingRun::load(const Resume& resume) {
+  for (const Checkpoint& checkpoint : resume.checkpoints) {
+    try {
+      load_checkpoint(checkpoint, resume.accepts_changes);
+      return;
+    } catch (const DataError& error) {
+      const bool last = &checkpoint == &resume.checkpoints.back();
+      if (last) throw DataError(fmt::format("--resume: no checkpoint can be used: {}", error.what()));
+      observer_.on_warning(fmt::format("{}; going on from the checkpoint before it", error.what()));
+    }
+  }
+  observer_.on_warning(
+      fmt::format("{} has no complete checkpoint yet: the run starts at update 0", directory_.path().string()));
+  log_.cut(0);
+}
+
+void TrainingRun::load_checkpoint(const Checkpoint& checkpoint, bool accepts_changes) {
+  const CheckpointFacts saved = checkpoint.read();
+  const std::vector<std::string> changes = differences(saved.fingerprint, facts_.fingerprint);
+  if (!changes.empty() && !accepts_changes)
+    throw ConfigError(
+        fmt::format("--resume: {} was trained with another configuration:\n  {}\n  a resumed run may change epochs, "
+                    "checkpoint, logging, memory and device; --accept-changes goes on all the same",
+                    checkpoint.path.string(), fmt::join(changes, "\n  ")));
+  for (const std::string& change : changes) observer_.on_warning("changed since the checkpoint: " + change);
+  const Position before = position_;
+  load_state(state_, runtime_->stream(config_.device), checkpoint.state());
+  position_ = resumed_position(position_, before, config_, checkpoint.state());
+  facts_.seconds = saved.seconds;
+  facts_.schedule_epochs = saved.schedule_epochs;
+  log_.cut(saved.metrics_bytes);
 }
 
 Position TrainingRun::beginning() const {
   return {.effective_batch = effective_batch(),
           .batches = data_.train->batches_per_epoch(),
-          .seed = static_cast<std::int64_t>(config_.seed)};
+          .seed = static_cast<std::int64_t>(config_.seed),
+          .sum = numbers_of({})};
+}
+
+std::int64_t TrainingRun::updates_per_epoch() const {
+  return (data_.train->batches_per_epoch() + config_.train.accumulate - 1) / config_.train.accumulate;
+}
+
+bool TrainingRun::is_finished() const {
+  const std::int64_t most = config_.train.max_updates;
+  return position_.epoch >= config_.train.epochs || (most > 0 && first_update() >= most);
 }
 
 /// Under a limit on a GPU the run's kernels are loaded and counted before the first batch, not in mid-epoch.
@@ -118,14 +154,12 @@ void TrainingRun::warm_up(std::int64_t batch) {
     (void)warm_up_what_fits(session_.step(), batch, accumulates);
 }
 
-/// Over the run as it was configured, wherever it was resumed.
+/// Over the run as it was configured at its beginning, wherever and for however long it was resumed.
 Schedule TrainingRun::schedule() const {
   if (!config_.train.schedule) return {};
-  const std::int64_t accumulate = config_.train.accumulate;
-  const std::int64_t per_epoch = (data_.train->batches_per_epoch() + accumulate - 1) / accumulate;
   return config_.train.schedule({.learning_rate = config_.train.optimizer.learning_rate,
-                                 .updates = per_epoch * config_.train.epochs,
-                                 .updates_per_epoch = per_epoch});
+                                 .updates = updates_per_epoch() * facts_.schedule_epochs,
+                                 .updates_per_epoch = updates_per_epoch()});
 }
 
 TrainerOptions TrainingRun::trainer_options(std::function<bool()> stop) const {
@@ -137,75 +171,80 @@ TrainerOptions TrainingRun::trainer_options(std::function<bool()> stop) const {
           .on_oom = config_.memory.on_oom,
           .first_epoch = position_.epoch,
           .first_update = position_.update,
+          .first_sum = metrics_from(position_.sum, config_.train.loss.metrics, "trainer/sum"),
+          .max_updates = config_.train.max_updates,
           .stop = std::move(stop)};
 }
 
-TrainResult TrainingRun::train(const RunDirectory& directory, std::function<bool()> stop,
-                               std::span<Callback* const> callbacks) {
-  Trainer trainer(session_.step(), *data_.train, data_.validation.get(), trainer_options(std::move(stop)));
-  MetricsLog log(directory.metrics(), config_.train.log_every, runtime_->allocator(config_.device),
-                 [this](std::string_view text) { observer_.on_warning(text); });
-  BeginningOfRun begun(directory, config_, observer_);
-  if (!resumed_) trainer.add(begun);  // a resumed run keeps its configuration until there is state to go with a new one
-  trainer.add(log);
+TrainResult TrainingRun::train(RunRecord record, std::function<bool()> stop, std::span<Callback* const> callbacks) {
+  using Clock = std::chrono::steady_clock;
+  const Clock::time_point start = Clock::now();
+  bool out_of_time = false;
+  const auto stops = [&] {
+    const std::int64_t most = config_.train.max_seconds;
+    out_of_time = out_of_time || (most > 0 && Clock::now() - start >= std::chrono::seconds(most));
+    return out_of_time || (stop && stop());
+  };
+  TrainerOptions options = trainer_options(stops);
+  const SavedRun saved{config_, directory_, state_, position_, log_, algorithms_, facts_, observer_};
+  RunSaver saver(saved, std::move(record), std::make_unique<StateSnapshot>(state_, *runtime_, config_.device),
+                 updates_per_epoch());
+  options.checkpointer = &saver;
+  Trainer trainer(session_.step(), *data_.train, data_.validation.get(), std::move(options));
+  trainer.add(log_);
+  trainer.add(saver);
   for (Callback* callback : callbacks) trainer.add(*callback);
   std::vector<std::unique_ptr<Callback>> own;  // that the configuration names
   for (const CallbackMaker& make : config_.train.callbacks) trainer.add(*own.emplace_back(make()));
+  saver.note(RunState::running, "");
   TrainResult result;
   try {
     result = trainer.run();
-  } catch (const NotFiniteError&) {
+  } catch (const std::exception& error) {
     observer_.on_trained();
-    if (!resumed_) rescue(trainer.so_far(), directory, log);  // else the state from before is the better one
-    throw;
-  } catch (...) {
-    observer_.on_trained();
-    rescue(trainer.so_far(), directory, log);
+    rescue(trainer, saver, error);
     throw;
   }
   observer_.on_trained();
-  save(result, directory);
+  saver.finish(trainer.position());
+  algorithms_.save();
+  end(result, saver, out_of_time);
   observer_.on_saved();
   return result;
 }
 
-/// All files of a run. Each is tried, whatever became of the others; throws the first failure at the end.
-void TrainingRun::save(const TrainResult& result, const RunDirectory& directory) {
-  position_.epoch = result.epoch;
-  position_.update = result.update;
-  std::exception_ptr failure;
-  const auto attempt = [&failure](const auto& write) {
-    try {
-      write();
-    } catch (...) {
-      if (!failure) failure = std::current_exception();
-    }
-  };
-  attempt([&] { make_folders(directory.path()); });  // somebody may have moved it: what was trained is not lost
-  const auto configuration = [&] { write_file_atomically(directory.config(), config_.document.resolved_yaml()); };
-  const auto algorithms = [&] { algorithms_.save_with_run(directory.algorithms()); };
-  const auto state = [&] { save_state(state_, runtime_->stream(config_.device), directory.state()); };
-  if (!resumed_) attempt(configuration), attempt(algorithms);  // before the state, which is resumed with them
-  attempt([&] { save_weights(session_.model(), directory.weights()); });
-  attempt([&] { algorithms_.save(); });
-  if (resumed_)  // the state from before, if it has to stay, keeps the configuration that it was made with
-    attempt([&] { state(), configuration(), algorithms(); });
+/// The last word of run.json.
+void TrainingRun::end(const TrainResult& result, RunSaver& saver, bool out_of_time) {
+  failed_checkpoints_ = saver.failures();
+  if (out_of_time && result.stopped)
+    saver.note(RunState::stopped, "train.max_time");
+  else if (result.stopped)
+    saver.note(RunState::stopped, "on request");
   else
-    attempt(state);
-  if (failure) std::rethrow_exception(failure);
+    saver.note(RunState::finished, result.reached_max_updates ? "train.max_updates" : "");
+  if (failed_checkpoints_ > 0)
+    observer_.on_warning(fmt::format("{} of the checkpoints on the way could not be written; the last one is complete",
+                                     failed_checkpoints_));
 }
 
-/// Of a run that failed: saves what it has done before, if anything, and says so.
-void TrainingRun::rescue(const TrainResult& done, const RunDirectory& directory, MetricsLog& log) noexcept {
-  if (done.updates == 0) return;
+/// Of a run that failed: saves what it has done before, if anything, and says so. After gradients that were not finite
+/// an earlier checkpoint is the better one.
+void TrainingRun::rescue(Trainer& trainer, RunSaver& saver, const std::exception& error) noexcept {
   try {
-    log.on_end();
-    save(done, directory);
-    observer_.on_saved();
-    observer_.on_warning(fmt::format("the run failed in epoch {} after {} of its updates, which are saved in {}",
-                                     done.epoch + 1, done.update, directory.path().string()));
-  } catch (const std::exception& error) {
-    observer_.on_warning(fmt::format("the run failed, and what it has trained could not be saved: {}", error.what()));
+    saver.end_writing();
+    const bool diverged = dynamic_cast<const NotFiniteError*>(&error) != nullptr;
+    if (trainer.so_far().updates > 0 && !(diverged && !directory_.checkpoints().list().empty())) {
+      const TrainerPosition position = trainer.position();
+      log_.on_end();
+      saver.finish(position);
+      observer_.on_saved();
+      observer_.on_warning(fmt::format("the run failed in epoch {} after {} of its updates, which are saved in {}",
+                                       position.epoch + 1, position.update, directory_.path().string()));
+    }
+    if (trainer.so_far().updates == 0 && first_update() == 0) return directory_.abandon();  // it has not begun
+    saver.note(RunState::failed, error.what());
+  } catch (const std::exception& failure) {
+    observer_.on_warning(fmt::format("the run failed, and what it has trained could not be saved: {}", failure.what()));
   }
 }
 

@@ -4,32 +4,59 @@
 #include <functional>
 #include <memory>
 #include <span>
+#include <string>
+#include <vector>
 
+#include "bantam/base/error.h"
 #include "bantam/engine/step/training_session.h"
 #include "bantam/engine/train/trainer.h"
 #include "bantam/run/fit/run_plan.h"
 #include "bantam/run/session/algorithm_cache.h"
 #include "bantam/run/session/metrics_log.h"
 #include "bantam/run/session/position.h"
+#include "bantam/run/session/run_directory.h"
 #include "bantam/run/session/run_observer.h"
+#include "bantam/run/session/run_saver.h"
 
 namespace bantam::run {
+
+/// A wish to stop that came while a run was starting: nothing was trained, and an earlier state stays where it is.
+class StoppedBeforeTraining : public Error {
+ public:
+  StoppedBeforeTraining() : Error("stopped before the training began") {}
+};
+
+/// What a run that goes on begins with: a checkpoint, or, where there is none yet, nothing but its folder.
+struct Resume {
+  std::vector<Checkpoint> checkpoints = {};  ///< the first that is sound counts
+  bool accepts_changes = false;              ///< of keys that decide what an update computes
+};
 
 /// Plans the run before anything is read or reserved, so that what does not fit is refused at once; then reserves the
 /// planned pool, opens the data and makes model, optimizer and step. Used by one thread.
 class TrainingRun {
  public:
-  /// `config` is settled and has data. `resumed`: the folder of the run to go on with, whose state is loaded; null: a
-  /// new run begins. Configuration and observer must outlive the run. Throws ConfigError, DataError, OutOfMemory.
-  TrainingRun(const RunConfig& config, int threads, const RunDirectory* resumed, RunObserver& observer);
+  /// `config` is settled and has data. `resume`: the state of `directory`'s run is loaded; null: a new run begins.
+  /// Configuration, directory and observer must outlive the run; `stop` may be empty. Throws ConfigError, DataError,
+  /// OutOfMemory, StoppedBeforeTraining.
+  TrainingRun(const RunConfig& config, int threads, const RunDirectory& directory, const Resume* resume,
+              const std::function<bool()>& stop, RunObserver& observer);
   TrainingRun(const TrainingRun&) = delete;
   TrainingRun& operator=(const TrainingRun&) = delete;
 
-  /// Trains to the end or until `stop` (may be empty) says so, and saves into the directory. After an error the
-  /// training so far is saved too, except where gradients were not finite and an earlier state exists; then it is
-  /// thrown.
-  TrainResult train(const RunDirectory& directory, std::function<bool()> stop, std::span<Callback* const> callbacks);
+  /// Trains to the end or until `stop` (may be empty) says so, and saves into the directory: on the way as
+  /// `checkpoint` says, and at the end. What an error leaves of the training is saved too, except where gradients were
+  /// not finite and an earlier checkpoint exists; then it is thrown. `record` is the run's as it begins.
+  TrainResult train(RunRecord record, std::function<bool()> stop, std::span<Callback* const> callbacks);
 
+  /// Whether the run has all of its epochs (or max_updates) already: there is nothing to train.
+  bool is_finished() const;
+  /// The update that the run goes on from, over all epochs.
+  std::int64_t first_update() const { return position_.epoch * updates_per_epoch() + position_.update; }
+  /// Checkpoints that could not be written on the way.
+  std::int64_t failed_checkpoints() const { return failed_checkpoints_; }
+  const Position& position() const { return position_; }
+  const CheckpointFacts& facts() const { return facts_; }
   const RunPlan& plan() const { return plan_; }
   Runtime& runtime() const { return *runtime_; }
   std::int64_t parameter_count() const { return session_.model().parameters().parameter_count(); }
@@ -38,15 +65,18 @@ class TrainingRun {
 
  private:
   Position beginning() const;
+  std::int64_t updates_per_epoch() const;
+  void load(const Resume& resume);
+  void load_checkpoint(const Checkpoint& checkpoint, bool accepts_changes);
   void settle_limit();
   void warm_up(std::int64_t batch);
   Schedule schedule() const;
   TrainerOptions trainer_options(std::function<bool()> stop) const;
-  void save(const TrainResult& result, const RunDirectory& directory);
-  void rescue(const TrainResult& done, const RunDirectory& directory, MetricsLog& log) noexcept;
+  void rescue(Trainer& trainer, RunSaver& saver, const std::exception& error) noexcept;
+  void end(const TrainResult& result, RunSaver& saver, bool out_of_time);
 
   const RunConfig& config_;
-  bool resumed_;
+  const RunDirectory& directory_;
   RunObserver& observer_;
   RunPlan plan_;  // before anything is read: a model that does not fit the data is refused
   std::unique_ptr<Runtime> runtime_;
@@ -55,6 +85,9 @@ class TrainingRun {
   TrainingSession session_;
   StateRegistry state_;
   Position position_;
+  MetricsLog log_;
+  CheckpointFacts facts_;
+  std::int64_t failed_checkpoints_ = 0;
 };
 
 }  // namespace bantam::run

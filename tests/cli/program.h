@@ -51,12 +51,22 @@ class ProgramTest : public testing::Test {
     return lines;
   }
 
+  /// A file of the newest checkpoint of a run: "state.safetensors" by default.
+  std::filesystem::path newest(const std::string& run, const std::string& file = "state.safetensors") const {
+    std::filesystem::path newest;
+    std::error_code error;
+    for (const auto& entry : std::filesystem::directory_iterator(path(run) / "checkpoints", error))
+      if (entry.path().filename().string().starts_with("update-")) newest = std::max(newest, entry.path());
+    return newest / file;
+  }
+  std::string read_state(const std::string& run) const { return read_file(newest(run)); }
+
   /// Starts the program, with signals ignored as nohup would; its output goes to files in the folder.
   pid_t start(const std::vector<std::string>& arguments, const std::vector<int>& ignored = {}) const {
     const pid_t child = fork();
     if (child != 0) return child;
     // Whoever started the tests may ignore signals (a shell does so for its background jobs).
-    for (const int number : {SIGINT, SIGTERM, SIGHUP}) signal(number, SIG_DFL);
+    for (const int number : {SIGINT, SIGTERM, SIGUSR1, SIGHUP}) signal(number, SIG_DFL);
     for (const int number : ignored) signal(number, SIG_IGN);
     const int out = open(path("stdout").c_str(), O_CREAT | O_TRUNC | O_WRONLY, 0600);
     const int err = open(path("stderr").c_str(), O_CREAT | O_TRUNC | O_WRONLY, 0600);

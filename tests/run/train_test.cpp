@@ -46,7 +46,7 @@ TEST_F(TrainTest, TellsCallbacksAndSaves) {
   EXPECT_EQ(outcome.effective_batch, 16);
   EXPECT_EQ(outcome.folder, path("r"));
   EXPECT_EQ(outcome.memory.peak_bytes, outcome.planned_peak_bytes);
-  for (const char* file : {"config.yaml", "metrics.jsonl", "weights.safetensors", "state.safetensors"})
+  for (const char* file : {"run.json", "config.yaml", "metrics.jsonl", "weights.safetensors", "checkpoints"})
     EXPECT_TRUE(std::filesystem::exists(outcome.folder / file)) << file;
   EXPECT_FALSE(std::filesystem::exists(outcome.folder / ".lock"));
 }

@@ -82,34 +82,37 @@ TEST_F(RunFolder, OfTwoStartsOneGetsIt) {
 }
 
 TEST_F(RunFolder, KeepsSavedWeightsWhereTheStateCannotBeSaved) {
-  const pid_t child = start_live_run({"tiny.yaml", "--run-dir", "run"});
+  const pid_t child = start_live_run({"tiny.yaml", "--run-dir", "run", "checkpoint.every=off"});
   fs::remove(path("run/metrics.jsonl"));  // rotated away
-  fs::create_directories(path("run/state.safetensors/in_the_way"));
+  write("run/checkpoints", "in the way");
   const Outcome stopped = stop(child);
   EXPECT_EQ(stopped.code, 3) << stopped.err;
-  EXPECT_NE(stopped.err.find("state.safetensors"), std::string::npos) << stopped.err;
+  EXPECT_NE(stopped.err.find("run/checkpoints"), std::string::npos) << stopped.err;
   EXPECT_TRUE(fs::exists(path("run/weights.safetensors"))) << "removed after they were saved";
   EXPECT_TRUE(fs::exists(path("run/config.yaml")));
 }
 
-TEST_F(RunFolder, AStateThatHasToStayKeepsTheConfigurationItWasMadeWith) {
-  ASSERT_EQ(train("run").code, 0);
-  const std::string before = read("run/config.yaml");
-  const std::size_t lines = read_lines("run/metrics.jsonl").size();
-  const pid_t child =
-      start({"train", "--resume", "run", "--threads", "1", "--progress", "none", "train.epochs=1000000"});
-  ASSERT_TRUE(wait_until([&] { return read_lines("run/metrics.jsonl").size() > lines; }));
-  fs::remove(path("run/state.safetensors"));
-  fs::create_directories(path("run/state.safetensors/in_the_way"));
+TEST_F(RunFolder, TrainingGoesOnWhereCheckpointsCannotBeWritten) {
+  write("tiny.yaml", read("tiny.yaml") + "checkpoint: {every: 20updates, min_interval: 0s}\n");
+  const pid_t child = start_live_run({"tiny.yaml", "--run-dir", "run"});
+  ASSERT_TRUE(wait_until([&] { return fs::exists(newest("run")); }));
+  fs::rename(path("run/checkpoints"), path("run/elsewhere"));
+  write("run/checkpoints", "in the way");
+  ASSERT_TRUE(wait_until([&] { return read("stderr").find("training goes on") != std::string::npos; }));
+  fs::remove(path("run/checkpoints"));
+  fs::rename(path("run/elsewhere"), path("run/checkpoints"));
+  ASSERT_TRUE(wait_until([&] { return read("stderr").find("written again") != std::string::npos; }));
   const Outcome stopped = stop(child);
-  EXPECT_EQ(stopped.code, 3) << stopped.err;
-  EXPECT_TRUE(read("run/config.yaml") == before) << "train.epochs goes with a state that was not written";
+  EXPECT_EQ(stopped.code, 130) << stopped.err;
+  EXPECT_NE(stopped.err.find("could not be written; the last one is complete"), std::string::npos) << stopped.err;
 }
 
 TEST_F(RunFolder, MetricsThatCannotBeWrittenWarnAndWait) {
   ASSERT_EQ(train("run").code, 0);
+  const std::size_t earlier = read_lines("run/metrics.jsonl").size();
   fs::remove(path("run/metrics.jsonl"));
   fs::create_directory(path("run/metrics.jsonl"));
+  EXPECT_GT(earlier, 0u);
   const pid_t child =
       start({"train", "--resume", "run", "--threads", "1", "--progress", "none", "train.epochs=1000000", "--json"});
   ASSERT_TRUE(wait_until([&] {
@@ -131,17 +134,18 @@ TEST_F(RunFolder, AFailureOnTheWaySavesWhatWasTrained) {
   const Outcome outcome = train("run", {"train.epochs=8", "train.optimizer.adam.learning_rate=1e30",
                                         "train.evaluate=false", "train.log_every=1"});
   ASSERT_EQ(outcome.code, 5) << outcome.err;
-  for (const char* file : {"config.yaml", "weights.safetensors", "state.safetensors"})
+  for (const char* file : {"config.yaml", "weights.safetensors", "checkpoints"})
     EXPECT_TRUE(fs::exists(path("run") / file)) << file;
+  EXPECT_NE(read("run/run.json").find("\"failed\""), std::string::npos);
   EXPECT_NE(outcome.err.find("saved in run"), std::string::npos) << outcome.err;
   // A run that was sound when it was saved keeps that state.
   ASSERT_EQ(train("sound").code, 0);
-  const std::string before = read("sound/state.safetensors");
+  const std::string before = read_state("sound");
   ASSERT_EQ(run({"train", "--resume", "sound", "train.epochs=9", "train.optimizer.adam.learning_rate=1e30",
-                 "train.evaluate=false", "--threads", "1", "--progress", "none"})
+                 "--accept-changes", "train.evaluate=false", "--threads", "1", "--progress", "none"})
                 .code,
             5);
-  EXPECT_EQ(read("sound/state.safetensors"), before);
+  EXPECT_EQ(read_state("sound"), before);
 }
 
 TEST_F(RunFolder, ErrorsSurviveAStderrThatCannotBeWritten) {
@@ -154,7 +158,7 @@ TEST_F(RunFolder, ErrorsSurviveAStderrThatCannotBeWritten) {
   EXPECT_EQ(shell("{ " + training + "pipe 2>&1; echo $? > code; } | true"), 0);
   EXPECT_EQ(read("code"), "1\n");
   for (const char* run_dir : {"full", "closed", "pipe"}) {
-    EXPECT_TRUE(fs::exists(path(run_dir) / "state.safetensors")) << run_dir;
+    EXPECT_TRUE(fs::exists(newest(run_dir))) << run_dir;
     for (const auto& line : read_lines(std::string(run_dir) + "/metrics.jsonl"))
       EXPECT_TRUE(line.contains("kind")) << "progress went into the metrics: " << line;
   }
@@ -202,7 +206,7 @@ TEST_F(RunFolder, JsonOfANameThatIsNoText) {
 
 TEST_F(RunFolder, ImpossiblePositionsOfAStateAreDataErrors) {
   ASSERT_EQ(train("run").code, 0);
-  const fs::path state = path("run/state.safetensors");
+  const fs::path state = newest("run");
   const SafetensorsFile sound = read_safetensors(state);
   const auto expect = [&](const std::string& counter, std::int64_t value) {
     SafetensorsFile file = sound;

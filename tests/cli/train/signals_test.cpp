@@ -16,7 +16,7 @@ TEST(StopOnSignal, LeavesWhatItFound) {
   std::signal(SIGINT, SIG_DFL);
   {
     StopOnSignal stop;
-    stop.begin_training(false);
+    stop.begin_training();
     std::raise(SIGHUP);
     EXPECT_FALSE(stop.requested()) << "what the parent ignores stays ignored";
   }
@@ -29,7 +29,7 @@ TEST(StopOnSignal, TheFirstSignalCountsAndItsTwinDoesNot) {
   for (const int number : {SIGHUP, SIGTERM, SIGINT}) std::signal(number, SIG_DFL);
   {
     StopOnSignal stop;
-    stop.begin_training(false);
+    stop.begin_training();
     EXPECT_EQ(stop.signal(), 0);
     std::raise(SIGTERM);
     std::raise(SIGINT);

@@ -23,7 +23,10 @@ TEST_F(Train, LeavesConfigMetricsWeightsAndState) {
   std::uint64_t sum = 0;
   for (const auto& [category, bytes] : end["by_category"].items()) sum += bytes.get<std::uint64_t>();
   EXPECT_EQ(sum, end["peak_bytes"].get<std::uint64_t>());
-  for (const char* file : {"config.yaml", "metrics.jsonl", "weights.safetensors", "state.safetensors"})
+  for (const char* file :
+       {"run.json", "config.yaml", "metrics.jsonl", "weights.safetensors",
+        "checkpoints/update-00000032/state.safetensors", "checkpoints/update-00000032/weights.safetensors",
+        "checkpoints/update-00000032/checkpoint.json"})
     EXPECT_TRUE(std::filesystem::exists(path("run") / file)) << file;
 
   const auto lines = read_lines("run/metrics.jsonl");
@@ -110,11 +113,13 @@ TEST_F(Train, CannotGoOnInsideAnEpochWithOtherBatches) {
   ASSERT_EQ(stopped.code, 130) << stopped.err;
   EXPECT_NE(stopped.out.find("bantam train --resume run"), std::string::npos) << stopped.out;
   const std::string before = read("run/config.yaml");
-  const Outcome refused = run({"train", "--resume", "run", "data.pipeline.batch.size=8"});
+  const Outcome changed = run({"train", "--resume", "run", "data.pipeline.batch.size=8"});
+  EXPECT_EQ(changed.code, 2) << changed.err;
+  EXPECT_NE(changed.err.find("data.pipeline.batch.size: was 16, is 8"), std::string::npos) << changed.err;
+  const Outcome refused = run({"train", "--resume", "run", "data.pipeline.batch.size=8", "--accept-changes"});
   EXPECT_EQ(refused.code, 2) << refused.err;
   EXPECT_NE(refused.err.find("cannot go on with 8"), std::string::npos) << refused.err;
-  EXPECT_NE(run({"train", "--resume", "run", "--seed", "9"}).err.find("the seed 7; it cannot go on with 9"),
-            std::string::npos);
+  EXPECT_NE(run({"train", "--resume", "run", "--seed", "9"}).err.find("seed: was 7, is 9"), std::string::npos);
   EXPECT_EQ(run({"train", "--resume", "run", "data.limit=11000"}).code, 2);
   EXPECT_EQ(run({"train", "--resume", "run", "memory.limits={cpu: 1MiB}"}).code, 4);
   EXPECT_EQ(read("run/config.yaml"), before);
@@ -206,14 +211,14 @@ TEST_F(Train, RunsGetFoldersOfTheirOwn) {
 TEST_F(Train, AFinishedRunGoesOnToMoreEpochs) {
   ASSERT_EQ(train("whole", {"train.epochs=3"}).code, 0);
   ASSERT_EQ(train("parts", {"train.epochs=1"}).code, 0);
-  const Outcome refused = run({"train", "--resume", "parts"});
-  EXPECT_EQ(refused.code, 2) << "it is done";
-  EXPECT_NE(refused.err.find("train.epochs=N"), std::string::npos) << refused.err;
+  const Outcome done = run({"train", "--resume", "parts"});
+  EXPECT_EQ(done.code, 0) << done.err;
+  EXPECT_NE(done.err.find("parts has finished its 1 epoch; train.epochs=N"), std::string::npos) << done.err;
   const Outcome more = run({"train", "--resume", "parts", "train.epochs=3", "--threads", "1", "--json"});
   ASSERT_EQ(more.code, 0) << more.err;
   EXPECT_EQ(more.last_json()["epochs"], 3);
   EXPECT_EQ(read("parts/weights.safetensors"), read("whole/weights.safetensors"));
-  EXPECT_EQ(read("parts/state.safetensors"), read("whole/state.safetensors"));
+  EXPECT_EQ(read_state("parts"), read_state("whole"));
 }
 
 /// Signals a run that is under way; returns its outcome.
@@ -236,7 +241,7 @@ TEST_P(Stop, FinishesTheUpdateAndSavesAndResumesToTheSameBits) {
   ASSERT_EQ(resumed.code, 0) << resumed.err;
   ASSERT_EQ(train("whole", {epochs}).code, 0);
   EXPECT_EQ(read("run/weights.safetensors"), read("whole/weights.safetensors"));
-  EXPECT_EQ(read("run/state.safetensors"), read("whole/state.safetensors"));
+  EXPECT_EQ(read_state("run"), read_state("whole"));
   std::vector<double> parts, whole;  // each update once, with the same loss
   for (const auto& line : read_lines("run/metrics.jsonl"))
     if (line["kind"] == "update") parts.push_back(line["loss"].get<double>());
@@ -245,8 +250,11 @@ TEST_P(Stop, FinishesTheUpdateAndSavesAndResumesToTheSameBits) {
   EXPECT_EQ(parts, whole);
 }
 
-INSTANTIATE_TEST_SUITE_P(Signals, Stop, testing::Values(SIGINT, SIGTERM, SIGHUP), [](const auto& info) {
-  return info.param == SIGINT ? "interrupt" : info.param == SIGTERM ? "terminate" : "hangup";
+INSTANTIATE_TEST_SUITE_P(Signals, Stop, testing::Values(SIGINT, SIGTERM, SIGUSR1, SIGHUP), [](const auto& info) {
+  return info.param == SIGINT    ? "interrupt"
+         : info.param == SIGTERM ? "terminate"
+         : info.param == SIGUSR1 ? "user"
+                                 : "hangup";
 });
 
 }  // namespace

@@ -172,8 +172,11 @@ struct Training : Callback {
     const Stream stream = runtime.stream(device);
     outcome.master = to_host<float>(model.parameters().master(), stream);
     for (const auto& entry : state.tensors())
-      if (entry.name == "optimizer/moment2") outcome.moment2 = to_host<float>(entry.tensor, stream);
-    EXPECT_EQ(outcome.moment2.size(), outcome.master.size());
+      if (entry.name.starts_with("optimizer/moment2/")) {
+        const std::vector<float> moment = to_host<float>(entry.tensor, stream);
+        outcome.moment2.insert(outcome.moment2.end(), moment.begin(), moment.end());
+      }
+    EXPECT_EQ(static_cast<std::int64_t>(outcome.moment2.size()), model.parameters().parameter_count());
     outcome.statistics = to_host<float>(model.buffers().current(), stream);
     outcome.control = optimizer.control();
     outcome.memory = runtime.allocator(device).stats();

@@ -170,7 +170,8 @@ TEST_P(OptimizerTest, KeepsAsManyMomentsAsItsRuleNeeds) {
     StateRegistry state;
     optimizer.register_state(state);
     std::vector<std::string> names;
-    for (const StateEntry& entry : state.tensors()) names.push_back(entry.name);
+    for (const StateEntry& entry : state.tensors()) names.push_back(entry.name.substr(0, entry.name.find('/', 10)));
+    names.erase(std::unique(names.begin(), names.end()), names.end());  // one a parameter
     return names;
   };
   EXPECT_EQ(names(adam.optimizer),

@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "bantam/base/error.h"
-#include "bantam/run/profile/library_versions.h"
+#include "bantam/run/session/library_versions.h"
 #include "bantam/run/profile/measure_profile.h"
 
 namespace bantam::run {

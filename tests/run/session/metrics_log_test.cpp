@@ -3,6 +3,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "bantam/base/error.h"
 #include "tests/run/run_fixture.h"
 
 namespace bantam::run {
@@ -36,7 +37,7 @@ class MetricsLogTest : public RunTest {
 };
 
 TEST_F(MetricsLogTest, ALineIsTheMeanOfItsUpdates) {
-  MetricsLog log(path("metrics.jsonl"), 4, memory(), warn_);
+  MetricsLog log(path("metrics.jsonl"), 4, {accuracy()}, memory(), warn_);
   log.on_progress(updates(3, {1, 2, 3}));
   log.on_progress(updates(6, {6, 8, 10}));
   ASSERT_EQ(lines().size(), 2u) << "one at update 4, one at the epoch's end";
@@ -47,15 +48,37 @@ TEST_F(MetricsLogTest, ALineIsTheMeanOfItsUpdates) {
   EXPECT_TRUE(warnings_.empty());
 }
 
-TEST_F(MetricsLogTest, AHalfLineIsCutOff) {
-  write_file_atomically(path("metrics.jsonl"), "{\"kind\": \"update\"}\n{\"kind\": \"upd");
-  MetricsLog log(path("metrics.jsonl"), 1, memory(), warn_);
-  log.on_progress(updates(1, {1}));
-  EXPECT_EQ(lines().size(), 2u);
+TEST_F(MetricsLogTest, AResumedRunWritesTheLinesOfOneThatWasNeverStopped) {
+  MetricsLog whole(path("whole.jsonl"), 4, {accuracy()}, memory(), warn_);
+  whole.on_progress(updates(3, {1, 2, 3}));
+  whole.on_progress(updates(6, {6, 8, 10}));
+  whole.on_end();
+
+  StateRegistry saved;
+  MetricsLog first(path("metrics.jsonl"), 4, {accuracy()}, memory(), warn_);
+  first.register_state(saved);
+  first.on_progress(updates(3, {1, 2, 3}));
+  first.on_end();
+  EXPECT_EQ(lines().size(), 1u) << "a run that ends between two lines tells its last updates";
+  EXPECT_EQ(first.bytes(), 0u) << "but a resumed one writes them in its own line";
+  const std::vector<double> sums = saved.numbers()[0].get();
+  first.on_progress(updates(4, {100}));  // after the state was saved, before the process was killed
+
+  StateRegistry loaded;
+  MetricsLog second(path("metrics.jsonl"), 4, {accuracy()}, memory(), warn_);
+  second.register_state(loaded);
+  loaded.numbers()[0].set(sums);
+  second.cut(first.bytes());
+  second.on_progress(updates(6, {6, 8, 10}));
+  EXPECT_EQ(read_file(path("metrics.jsonl")), read_file(path("whole.jsonl")));
+  EXPECT_TRUE(warnings_.empty());
+  second.cut(1'000'000);
+  EXPECT_EQ(warnings_.size(), 1u) << "a file that lacks lines is told";
+  EXPECT_THROW(loaded.numbers()[0].set({1, 2}), DataError);
 }
 
 TEST_F(MetricsLogTest, LinesWaitUntilThereIsRoom) {
-  MetricsLog log(path("later/metrics.jsonl"), 1, memory(), warn_);
+  MetricsLog log(path("later/metrics.jsonl"), 1, {accuracy()}, memory(), warn_);
   log.on_progress(updates(1, {1}));
   log.on_progress(updates(2, {1}));
   ASSERT_EQ(warnings_.size(), 1u) << "told once";

@@ -33,6 +33,8 @@ TEST_F(RunDirectoryTest, ARunIsReplacedOnlyWhereThatIsWanted) {
   RunDirectory::require_free(path("r"), true);
   EXPECT_TRUE(std::filesystem::exists(path("r/config.yaml"))) << "asking changes nothing";
   const RunDirectory replaced = RunDirectory::create(path("r"), "tiny", true);
+  EXPECT_TRUE(std::filesystem::exists(path("r/config.yaml"))) << "the old run stays until the new one begins";
+  replaced.clear();
   EXPECT_FALSE(std::filesystem::exists(path("r/config.yaml")));
   EXPECT_EQ(read_file(path("r/notes.txt")), "mine");
 }
@@ -40,7 +42,6 @@ TEST_F(RunDirectoryTest, ARunIsReplacedOnlyWhereThatIsWanted) {
 TEST_F(RunDirectoryTest, IsLockedWhileItLives) {
   std::optional<RunDirectory> first(RunDirectory::create(path("r"), "tiny", false));
   write_file_atomically(first->config(), "");
-  write_file_atomically(first->state(), "");
   EXPECT_THROW(RunDirectory::open(path("r")), ConfigError);
   EXPECT_THROW(RunDirectory::require_free(path("r"), true), ConfigError);
   first.reset();
@@ -50,8 +51,11 @@ TEST_F(RunDirectoryTest, IsLockedWhileItLives) {
 TEST_F(RunDirectoryTest, OpensOnlyWhatWasSaved) {
   EXPECT_THROW(RunDirectory::open(path("none")), DataError);
   std::filesystem::create_directory(path("r"));
+  EXPECT_THROW(RunDirectory::open(path("r")), DataError) << "without a configuration there is nothing to begin";
   write_file_atomically(path("r/config.yaml"), "");
-  EXPECT_THROW(RunDirectory::open(path("r")), DataError) << "without a state there is nothing to go on with";
+  EXPECT_FALSE(RunDirectory::open(path("r")).chosen());
+  write_file_atomically(path("r/state.safetensors"), "");
+  EXPECT_THROW(RunDirectory::open(path("r")), DataError) << "of an earlier version";
 }
 
 TEST_F(RunDirectoryTest, AFileIsNoFolder) {

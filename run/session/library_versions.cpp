@@ -1,5 +1,5 @@
 // Asks each library itself; CUDA's are found by name at run time, since nothing links them.
-#include "bantam/run/profile/library_versions.h"
+#include "bantam/run/session/library_versions.h"
 
 #include <initializer_list>
 
@@ -56,9 +56,12 @@ std::string version_from(const Library& library, const char* symbol) {
 
 }  // namespace
 
-std::vector<LibraryVersion> library_versions() {
+const char* program_version() { return BANTAM_VERSION; }
+
+std::vector<LibraryVersion> library_versions(bool cuda) {
   const dnnl_version_t* dnnl = dnnl_version();
   std::vector<LibraryVersion> versions = {{"oneDNN", fmt::format("{}.{}.{}", dnnl->major, dnnl->minor, dnnl->patch)}};
+  if (!cuda) return versions;
   const std::string toolkit = BANTAM_CUDA_TOOLKIT;  // what this program was built with; empty: nothing
   if (toolkit.empty()) {
     versions.push_back({"CUDA", "this program was built without it"});

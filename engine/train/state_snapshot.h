@@ -1,0 +1,66 @@
+// StateSnapshot: all of a registry at one moment, on the host, to be written while training goes on.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "bantam/engine/autograd/parameters.h"
+#include "bantam/engine/runtime/runtime.h"
+#include "bantam/engine/train/safetensors.h"
+#include "bantam/memory/device/stream.h"
+
+namespace bantam {
+
+/// Memory for one copy of a registry's tensors, reserved once and used for every snapshot. One thread takes snapshots;
+/// between `wait` and the next `copy` any thread may write them, without a device.
+class StateSnapshot {
+ public:
+  /// In plain host memory. Throws DeviceError for tensors on a meta device. The registry must outlive the snapshot.
+  StateSnapshot(const StateRegistry& registry, Stream stream);
+  /// For a run on `device`: on a CUDA device the host memory is page-locked, so that copies run at the full rate and
+  /// the host goes on meanwhile. Throws OutOfMemory.
+  StateSnapshot(const StateRegistry& registry, Runtime& runtime, Device device);
+  ~StateSnapshot();
+  StateSnapshot(const StateSnapshot&) = delete;
+  StateSnapshot& operator=(const StateSnapshot&) = delete;
+
+  /// Bytes of a copy.
+  static std::uint64_t bytes_of(const StateRegistry& registry);
+
+  /// Copies all tensors, as the stream's work so far leaves them; on a CUDA device this returns before it is done.
+  void copy();
+  /// Reads the registry's counters and numbers.
+  void read_host();
+  /// Whether the copy of the tensors is complete; `wait` blocks until it is.
+  bool done() const { return copied_.done(); }
+  void wait() const { copied_.synchronize(); }
+
+  /// All entries under their names, in the safetensors format. Throws DataError.
+  void write(const std::filesystem::path& path) const;
+  /// The model's entries alone ("weights/…", "buffers/…"), under the parameters' and buffers' own names.
+  void write_weights(const std::filesystem::path& path) const;
+
+ private:
+  /// Where the copy of a tensor is.
+  struct Place {
+    std::string name;
+    Tensor tensor;
+    std::size_t offset = 0;
+  };
+  void place_tensors();
+  NamedTensor view(const Place& place, std::string_view name) const;
+
+  const StateRegistry& registry_;
+  Stream stream_;
+  std::vector<Place> places_;
+  Tensor host_;
+  Event copied_;
+  std::vector<std::pair<std::string, std::int64_t>> counters_;
+  std::vector<std::pair<std::string, std::vector<double>>> numbers_;
+};
+
+}  // namespace bantam

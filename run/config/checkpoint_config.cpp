@@ -1,0 +1,81 @@
+// Reads `checkpoint:`.
+#include <algorithm>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "bantam/run/config/run_config.h"
+
+namespace bantam::run {
+namespace {
+
+std::vector<Duration> read_every(ConfigMap& map) {
+  const ConfigNode node = map.node(
+      {"every",
+       "When a run is saved on its way: one duration, or several, whichever comes first. Updates and epochs count from "
+       "the run's beginning, an epoch with its evaluation; time counts from the last checkpoint. off: only at the end.",
+       "500updates | [2epochs, 1h] | off"},
+      "[1epoch, 10min]");
+  if (node.is_text("off")) return {};
+  std::vector<Duration> every;
+  const auto add = [&every](const ConfigNode& item) { every.push_back(item.as_duration({.min = 1})); };
+  if (node.is_list())
+    std::ranges::for_each(node.items(), add);
+  else
+    add(node);
+  return every;
+}
+
+/// What an evaluation tells, by name.
+std::vector<std::string> metric_names(const TrainConfig& train) {
+  std::vector<std::string> names = {"loss"};
+  for (const MetricPtr& metric : train.loss.metrics) names.emplace_back(metric->kind());
+  return names;
+}
+
+std::optional<CheckpointConfig::Best> read_best(ConfigMap& map, const TrainConfig& train) {
+  const ConfigNode node =
+      map.node({"best",
+                "Keep the weights of the best evaluation, too, as weights-best.safetensors. Each one "
+                "that is better than all before is a checkpoint. off: the last weights only.",
+                "{metric: accuracy, mode: max} | off"},
+               "off");
+  if (node.is_text("off")) return std::nullopt;
+  if (!train.evaluate) node.fail("checkpoint.best needs an evaluation after each epoch; train.evaluate is false");
+  ConfigMap options = node.as_map();
+  CheckpointConfig::Best best{
+      .metric =
+          options.text({"metric", "loss, or one of train.metrics, of the validation samples.", "loss"}, "accuracy")};
+  const std::vector<std::string> names = metric_names(train);
+  if (std::ranges::find(names, best.metric) == names.end())
+    options.node("metric").fail(
+        fmt::format("checkpoint.best.metric: expected one of {}, got '{}'", fmt::join(names, ", "), best.metric));
+  best.larger =
+      options.choice({"mode", "Whether larger or smaller values are better.", "max", "min for loss, else max"},
+                     {"max", "min"}, best.metric == "loss" ? "min" : "max") == "max";
+  options.finish();
+  return best;
+}
+
+}  // namespace
+
+CheckpointConfig read_checkpoint_config(ConfigMap& root, const TrainConfig& train) {
+  ConfigMap map = root.map_or_empty(
+      {"checkpoint", "When a run is saved on its way, so that --resume goes on from there, to the same bits."});
+  map.describe("When a run is saved on its way. What a checkpoint is, and how to resume from one: CHECKPOINTS.md.",
+               "checkpoint:\n  every: [1epoch, 10min]\n  min_interval: 30s\n  keep_last: 2\n"
+               "  best: {metric: accuracy, mode: max}");
+  CheckpointConfig config;
+  config.every = read_every(map);
+  config.min_seconds =
+      map.duration({"min_interval", "Least time between two checkpoints: one that is due sooner waits.", "5min"},
+                   {.updates = false, .epochs = false}, Duration::seconds(30))
+          .count;
+  config.keep_last = map.integer({"keep_last", "Checkpoints that are kept: older ones are removed.", "5"},
+                                 {.min = 1, .max = 1'000'000}, 2);
+  config.best = read_best(map, train);
+  map.finish();
+  return config;
+}
+
+}  // namespace bantam::run

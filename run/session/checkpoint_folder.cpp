@@ -1,0 +1,215 @@
+// Checkpoints appear by a rename, after all of their files are on the disk, and go by one before they are removed.
+#include "bantam/run/session/checkpoint_folder.h"
+
+#include <algorithm>
+#include <charconv>
+#include <chrono>
+#include <optional>
+#include <string_view>
+#include <system_error>
+#include <utility>
+
+#include <fmt/chrono.h>
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "bantam/base/atomic_file.h"
+#include "bantam/base/error.h"
+#include "bantam/run/session/library_versions.h"
+
+namespace bantam::run {
+namespace fs = std::filesystem;
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr int kVersion = 1;
+constexpr std::string_view kPrefix = "update-", kReplaced = ".replaced", kTemporary = ".tmp";
+constexpr const char* kFiles[] = {"weights.safetensors", "state.safetensors"};
+
+std::string name_of(std::int64_t updates) { return fmt::format("{}{:08}", kPrefix, updates); }
+
+/// The updates of "update-00001234".
+std::optional<std::int64_t> updates_of(std::string_view name) {
+  if (!name.starts_with(kPrefix)) return std::nullopt;
+  const std::string_view digits = name.substr(kPrefix.size());
+  std::int64_t updates = 0;
+  const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), updates);
+  if (error != std::errc() || end != digits.data() + digits.size() || updates < 0) return std::nullopt;
+  return updates;
+}
+
+std::vector<fs::path> entries_of(const fs::path& folder, std::error_code& error) {
+  std::vector<fs::path> entries;
+  for (fs::directory_iterator entry(folder, error), end; !error && entry != end; entry.increment(error))
+    entries.push_back(entry->path());
+  return entries;
+}
+
+/// Renamed first: a folder that is removed file by file must not be taken for a checkpoint.
+void remove_checkpoint(const fs::path& checkpoint) {
+  const fs::path temporary =
+      checkpoint.parent_path() / fmt::format(".{}{}", checkpoint.filename().string(), kTemporary);
+  std::error_code error;
+  fs::remove_all(temporary, error);
+  fs::rename(checkpoint, temporary, error);
+  if (!error) fs::remove_all(temporary, error);
+  if (error) throw DataError(fmt::format("cannot remove {}: {}", checkpoint.string(), error.message()));
+}
+
+fs::path replaced_name(const fs::path& checkpoint) {
+  return checkpoint.parent_path() / fmt::format(".{}{}{}", checkpoint.filename().string(), kReplaced, kTemporary);
+}
+
+/// `from` becomes `to`. A rename replaces empty folders only: a checkpoint that is there is moved aside before, and
+/// back where the rename fails; where the process ends in between, remove_temporaries() does that.
+void replace(const fs::path& to, const fs::path& from) {
+  const fs::path aside = replaced_name(to);
+  std::error_code error;
+  fs::remove_all(aside, error);
+  fs::rename(to, aside, error);
+  if (error && error != std::errc::no_such_file_or_directory) throw fs::filesystem_error("rename", to, aside, error);
+  const bool moved = !error;
+  try {
+    fs::rename(from, to);
+  } catch (...) {
+    if (moved) fs::rename(aside, to, error);
+    throw;
+  }
+  sync_folder(to.parent_path());
+  if (moved) fs::remove_all(aside, error);
+}
+
+Json json_of(const CheckpointFacts& facts, const fs::path& folder) {
+  Json files = Json::object();
+  for (const char* file : kFiles) files[file] = {{"bytes", fs::file_size(folder / file)}};
+  return {{"version", kVersion},
+          {"updates", facts.updates},
+          {"epoch", facts.epoch},
+          {"update", facts.update},
+          {"training", {{"loss", facts.loss}, {"accuracy", facts.accuracy}, {"samples", facts.samples}}},
+          {"metrics_bytes", facts.metrics_bytes},
+          {"seconds", facts.seconds},
+          {"schedule_epochs", facts.schedule_epochs},
+          {"time", fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(std::time(nullptr)))},
+          {"program", std::string("bantam ") + program_version()},
+          {"files", files},
+          {"config_sha256", facts.config_sha256},
+          {"fingerprint", facts.fingerprint}};
+}
+
+CheckpointFacts facts_of(const Json& json) {
+  CheckpointFacts facts;
+  json.at("updates").get_to(facts.updates);
+  json.at("epoch").get_to(facts.epoch);
+  json.at("update").get_to(facts.update);
+  const Json& training = json.at("training");
+  facts.loss = training.at("loss").is_null() ? 0 : training.at("loss").get<double>();  // JSON has no infinities
+  training.at("accuracy").get_to(facts.accuracy);
+  training.at("samples").get_to(facts.samples);
+  json.at("metrics_bytes").get_to(facts.metrics_bytes);
+  json.at("seconds").get_to(facts.seconds);
+  json.at("schedule_epochs").get_to(facts.schedule_epochs);
+  json.at("config_sha256").get_to(facts.config_sha256);
+  json.at("fingerprint").get_to(facts.fingerprint);
+  return facts;
+}
+
+void check_sizes(const Json& files, const fs::path& folder) {
+  for (const char* file : kFiles) {
+    std::error_code error;
+    const std::uint64_t bytes = fs::file_size(folder / file, error);
+    const auto written = files.at(file).at("bytes").get<std::uint64_t>();
+    if (error) throw DataError(fmt::format("{}: {}", (folder / file).string(), error.message()));
+    if (bytes != written)
+      throw DataError(fmt::format("{}: damaged: it has {} bytes, and was written with {}", (folder / file).string(),
+                                  bytes, written));
+  }
+}
+
+}  // namespace
+
+CheckpointFacts Checkpoint::read() const {
+  constexpr std::uint64_t kMostBytes = 64'000'000;
+  const std::string text = read_file(facts(), kMostBytes);
+  try {
+    const Json json = Json::parse(text);
+    if (const int version = json.at("version").get<int>(); version != kVersion)
+      throw DataError(
+          fmt::format("{}: its version is {}; this program reads version {}", facts().string(), version, kVersion));
+    check_sizes(json.at("files"), path);
+    return facts_of(json);
+  } catch (const Json::exception& error) {
+    throw DataError(fmt::format("{}: damaged: {}", facts().string(), error.what()));
+  }
+}
+
+bool is_checkpoint(const fs::path& path) {
+  std::error_code error;
+  return updates_of(path.filename().string()) && path.parent_path().filename() == "checkpoints" &&
+         fs::is_directory(path, error);
+}
+
+std::vector<Checkpoint> CheckpointFolder::list() const {
+  std::vector<Checkpoint> found;
+  std::error_code error, unknown;
+  for (const fs::path& path : entries_of(path_, error))
+    if (const auto updates = updates_of(path.filename().string()); updates && fs::is_directory(path, unknown))
+      found.push_back({.path = path, .updates = *updates});
+  if (error && error != std::errc::no_such_file_or_directory)
+    throw DataError(fmt::format("cannot read {}: {}", path_.string(), error.message()));
+  std::ranges::sort(found, std::ranges::greater(), &Checkpoint::updates);
+  return found;
+}
+
+void CheckpointFolder::write(const CheckpointFacts& facts, const std::function<void(const Checkpoint&)>& write) const {
+  make_folders(path_);
+  sync_folder(path_.parent_path());
+  const Checkpoint done{.path = path_ / name_of(facts.updates), .updates = facts.updates};
+  const Checkpoint begun{.path = path_ / fmt::format(".{}{}", name_of(facts.updates), kTemporary),
+                         .updates = facts.updates};
+  std::error_code error;
+  fs::remove_all(begun.path, error);
+  try {
+    make_folders(begun.path);
+    write(begun);
+    write_file_atomically(begun.facts(), json_of(facts, begun.path).dump(1) + "\n");
+    sync_folder(begun.path);
+    replace(done.path, begun.path);
+  } catch (const fs::filesystem_error& failure) {
+    fs::remove_all(begun.path, error);
+    throw DataError(fmt::format("cannot write {}: {}", done.path.string(), failure.code().message()));
+  } catch (...) {
+    fs::remove_all(begun.path, error);
+    throw;
+  }
+}
+
+void CheckpointFolder::keep_newest(std::int64_t keep) const {
+  const std::vector<Checkpoint> all = list();
+  for (std::size_t i = static_cast<std::size_t>(keep); i < all.size(); ++i) remove_checkpoint(all[i].path);
+}
+
+void CheckpointFolder::remove_after(std::int64_t updates) const {
+  for (const Checkpoint& checkpoint : list())
+    if (checkpoint.updates > updates) remove_checkpoint(checkpoint.path);
+}
+
+void CheckpointFolder::remove_temporaries() const noexcept {
+  std::error_code error;
+  for (const fs::path& path : entries_of(path_, error)) {
+    const std::string name = path.filename().string();
+    if (!name.starts_with("." + std::string(kPrefix)) || !name.ends_with(kTemporary)) continue;
+    std::string whole = name.substr(1, name.size() - 1 - kTemporary.size());
+    if (whole.ends_with(kReplaced)) {
+      whole.resize(whole.size() - kReplaced.size());
+      if (!fs::exists(path_ / whole, error)) {
+        fs::rename(path, path_ / whole, error);
+        continue;
+      }
+    }
+    fs::remove_all(path, error);
+  }
+}
+
+}  // namespace bantam::run

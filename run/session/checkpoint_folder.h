@@ -1,0 +1,69 @@
+// CheckpointFolder: the checkpoints of one run on the disk, each whole or not there.
+//
+//     checkpoints/update-00001234/weights.safetensors   the model, for other programs
+//                                 state.safetensors     all that a run goes on with
+//                                 checkpoint.json       what of it is known, and how long the files are
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "bantam/run/session/fingerprint.h"
+
+namespace bantam::run {
+
+/// What checkpoint.json says.
+struct CheckpointFacts {
+  std::int64_t updates = 0;            ///< of the whole run
+  std::int64_t epoch = 0, update = 0;  ///< where the run goes on: epoch from 0, and updates done in it
+  double loss = 0, accuracy = 0;       ///< of the epoch's updates so far
+  std::int64_t samples = 0;            ///< that they are of
+  std::uint64_t metrics_bytes = 0;     ///< of metrics.jsonl until there
+  double seconds = 0;                  ///< of training, over all sessions
+  /// Epochs that the learning rate's schedule was made for, whatever is added to the run later.
+  std::int64_t schedule_epochs = 1;
+  Fingerprint fingerprint;
+  std::string config_sha256;  ///< of config.yaml
+};
+
+/// A complete checkpoint.
+struct Checkpoint {
+  std::filesystem::path path;
+  std::int64_t updates = 0;  ///< by its name
+
+  std::filesystem::path weights() const { return path / "weights.safetensors"; }
+  std::filesystem::path state() const { return path / "state.safetensors"; }
+  std::filesystem::path facts() const { return path / "checkpoint.json"; }
+  /// Throws DataError naming the file where the checkpoint is damaged or of a later version: checkpoint.json cannot be
+  /// read, or a file is missing or has another length. The tensors' checksum is checked when they are read.
+  CheckpointFacts read() const;
+};
+
+/// Whether a checkpoint's folder, as `--resume` may name it.
+bool is_checkpoint(const std::filesystem::path& path);
+
+/// `checkpoints/` of a run's folder, which belongs to one process (RunLock).
+class CheckpointFolder {
+ public:
+  explicit CheckpointFolder(std::filesystem::path run) : path_(std::move(run) / "checkpoints") {}
+
+  /// The newest first. Throws DataError where the folder cannot be read.
+  std::vector<Checkpoint> list() const;
+  /// Writes a checkpoint: `write` puts weights and state into the folder it is given, a temporary one, which is renamed
+  /// when everything is on the disk. One of as many updates is replaced. Throws DataError; then nothing has changed.
+  void write(const CheckpointFacts& facts, const std::function<void(const Checkpoint&)>& write) const;
+  /// Removes all but the newest `keep`. Throws DataError.
+  void keep_newest(std::int64_t keep) const;
+  /// Removes those of more than `updates` updates: of a run that goes on from an earlier one. Throws DataError.
+  void remove_after(std::int64_t updates) const;
+  /// Removes what processes that were killed left half-written. Never fails.
+  void remove_temporaries() const noexcept;
+
+ private:
+  std::filesystem::path path_;
+};
+
+}  // namespace bantam::run

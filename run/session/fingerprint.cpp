@@ -1,0 +1,90 @@
+// What may change between two sessions of a run, and what may not.
+#include "bantam/run/session/fingerprint.h"
+
+#include <algorithm>
+#include <array>
+#include <string_view>
+#include <utility>
+
+#include <fmt/format.h>
+
+namespace bantam::run {
+namespace {
+
+// Keys that change no bit of an update, or that a run may have more of.
+constexpr std::array<std::string_view, 19> kFree = {"version",
+                                                    "device",
+                                                    "memory",
+                                                    "recompute",
+                                                    "fusion",
+                                                    "algorithms",
+                                                    "checkpoint",
+                                                    "data.path",
+                                                    "data.verify",
+                                                    "data.pipeline.cache",
+                                                    "data.pipeline.prefetch",
+                                                    "model.name",
+                                                    "train.callbacks",
+                                                    "train.epochs",
+                                                    "train.evaluate",
+                                                    "train.log_every",
+                                                    "train.max_time",
+                                                    "train.max_updates",
+                                                    "train.mode"};
+
+bool is_free(std::string_view path) {
+  return std::ranges::any_of(kFree, [path](std::string_view key) {
+    return path.starts_with(key) && (path.size() == key.size() || path[key.size()] == '.');
+  });
+}
+
+/// Stages of the pipeline go by their names: which of them are written out changes the numbers of the others.
+std::pair<std::string, std::string> without_stage_number(const std::string& path, const std::string& value) {
+  constexpr std::string_view kStages = "data.pipeline.";
+  if (!path.starts_with(kStages)) return {path, value};
+  const std::size_t end = path.find('.', kStages.size());
+  if (end == std::string::npos) return {std::string(kStages) + value, "{}"};
+  return {std::string(kStages) + path.substr(end + 1), value};
+}
+
+bool is_fact_of_data(std::string_view name) { return name.starts_with("data ("); }
+
+}  // namespace
+
+Fingerprint fingerprint_of(const RunConfig& config) {
+  Fingerprint fingerprint;
+  for (const auto& [path, value] : config.document.values())
+    if (auto entry = without_stage_number(path, value); !is_free(entry.first)) fingerprint.insert(std::move(entry));
+  return fingerprint;
+}
+
+void add_data(Fingerprint& fingerprint, const OpenedData& data) {
+  const auto fact = [&](const char* name, std::string value) {
+    fingerprint[fmt::format("data ({})", name)] = std::move(value);
+  };
+  const auto samples = [](const auto& source) {
+    std::int64_t sum = 0;
+    for (std::int64_t i = 0; i < source.batches_per_epoch(); ++i) sum += source.size_of(i);
+    return fmt::format("{}", sum);
+  };
+  fact("training samples of an epoch", samples(*data.train));
+  fact("validation samples", samples(*data.validation));
+  fact("image", to_string(data.train->image_shape()));
+  fact("classes", fmt::format("{}", data.train->classes()));
+}
+
+std::vector<std::string> differences(const Fingerprint& was, const Fingerprint& is) {
+  std::vector<std::string> lines;
+  for (const auto& [name, value] : was) {
+    const auto now = is.find(name);
+    if (now == is.end() && !is_fact_of_data(name))
+      lines.push_back(fmt::format("{}: was {}, is gone", name, value));
+    else if (now != is.end() && now->second != value)
+      lines.push_back(fmt::format("{}: was {}, is {}", name, value, now->second));
+  }
+  for (const auto& [name, value] : is)
+    if (!was.contains(name) && !is_fact_of_data(name)) lines.push_back(fmt::format("{}: is new ({})", name, value));
+  return lines;
+}
+
+}  // namespace bantam::run

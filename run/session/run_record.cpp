@@ -1,0 +1,185 @@
+// run.json, and what it tells of a process.
+#include "bantam/run/session/run_record.h"
+
+#include <algorithm>
+#include <array>
+#include <cctype>
+#include <ctime>
+#include <sstream>
+#include <system_error>
+
+#include <fmt/chrono.h>
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "bantam/base/atomic_file.h"
+#include "bantam/base/error.h"
+#include "bantam/data/formats/sha256.h"
+#include "bantam/run/session/library_versions.h"
+
+namespace bantam::run {
+namespace fs = std::filesystem;
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr std::array<std::string_view, 5> kStates = {"starting", "running", "stopped", "finished", "failed"};
+
+std::string time_text(std::int64_t seconds) {
+  return fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(static_cast<std::time_t>(seconds)));
+}
+
+std::int64_t time_from(const std::string& text) {
+  std::tm time{};
+  return ::strptime(text.c_str(), "%Y-%m-%dT%H:%M:%SZ", &time) == nullptr ? 0 : ::timegm(&time);
+}
+
+/// The first line of a small file; empty where it cannot be read.
+std::string first_line(const fs::path& path) {
+  try {
+    const std::string text = read_file(path, 1 << 20);
+    return text.substr(0, text.find('\n'));
+  } catch (const DataError&) {
+    return {};
+  }
+}
+
+bool is_commit(std::string_view text) {
+  return text.size() == 40 && std::ranges::all_of(text, [](unsigned char c) { return std::isxdigit(c) != 0; });
+}
+
+/// A reference that lies in a file of its own, or among the packed ones ("<commit> <name>" a line).
+std::string commit_of(const fs::path& git, const std::string& name) {
+  if (const std::string commit = first_line(git / name); is_commit(commit)) return commit;
+  std::string packed;
+  try {
+    packed = read_file(git / "packed-refs", 64 << 20);
+  } catch (const DataError&) {
+    return {};
+  }
+  std::istringstream lines(packed);
+  for (std::string line; std::getline(lines, line);)
+    if (line.size() > 41 && line.substr(41) == name && is_commit(line.substr(0, 40))) return line.substr(0, 40);
+  return {};
+}
+
+/// A work tree's `.git` is a folder, or a file that names one, whose `commondir` has the references.
+std::string commit_in(fs::path git) {
+  std::error_code error;
+  if (fs::is_regular_file(git, error)) {
+    const std::string line = first_line(git);
+    if (!line.starts_with("gitdir: ")) return {};
+    git = git.parent_path() / line.substr(8);  // an absolute path stands alone
+  }
+  const std::string head = first_line(git / "HEAD");
+  if (!head.starts_with("ref: ")) return is_commit(head) ? head : "";
+  const std::string name = head.substr(5);
+  if (const std::string commit = commit_of(git, name); !commit.empty()) return commit;
+  const std::string common = first_line(git / "commondir");
+  return common.empty() ? "" : commit_of(git / common, name);
+}
+
+Json json_of(const RunRecord& record) {
+  Json versions = Json::object();
+  for (const auto& [name, version] : record.versions) versions[name] = version;
+  Json json = {{"version", 1},
+               {"state", to_string(record.state)},
+               {"reason", record.reason},
+               {"name", record.name},
+               {"model", record.model},
+               {"device", record.device},
+               {"precision", record.precision},
+               {"command", record.command},
+               {"config_sha256", record.config_sha256},
+               {"git_commit", record.git_commit},
+               {"versions", versions},
+               {"created", time_text(record.created)},
+               {"started", time_text(record.started)},
+               {"updated", time_text(record.updated)},
+               {"sessions", record.sessions},
+               {"seconds", record.seconds},
+               {"epochs", record.epochs},
+               {"epoch", record.epoch},
+               {"update", record.update},
+               {"updates", record.updates}};
+  if (!record.metric.empty())
+    json["best"] = {{"metric", record.metric}, {"value", record.best}, {"epoch", record.best_epoch}};
+  return json;
+}
+
+RunRecord record_from(const Json& json) {
+  RunRecord record;
+  const auto state = std::ranges::find(kStates, json.at("state").get<std::string>());
+  if (state == kStates.end()) throw DataError("run.json: an unknown state");
+  record.state = static_cast<RunState>(state - kStates.begin());
+  const auto text = [&](const char* key, std::string& to) { json.at(key).get_to(to); };
+  text("reason", record.reason), text("name", record.name), text("model", record.model);
+  text("device", record.device), text("precision", record.precision), text("command", record.command);
+  text("config_sha256", record.config_sha256), text("git_commit", record.git_commit);
+  for (const auto& [name, version] : json.at("versions").items())
+    record.versions.emplace_back(name, version.get<std::string>());
+  const auto time = [&](const char* key) { return time_from(json.at(key).get<std::string>()); };
+  record.created = time("created"), record.started = time("started"), record.updated = time("updated");
+  json.at("sessions").get_to(record.sessions);
+  json.at("seconds").get_to(record.seconds);
+  json.at("epochs").get_to(record.epochs);
+  json.at("epoch").get_to(record.epoch);
+  json.at("update").get_to(record.update);
+  json.at("updates").get_to(record.updates);
+  if (!json.contains("best")) return record;
+  const Json& best = json.at("best");
+  best.at("metric").get_to(record.metric);
+  if (best.at("value").is_number()) best.at("value").get_to(record.best);
+  best.at("epoch").get_to(record.best_epoch);
+  return record;
+}
+
+}  // namespace
+
+std::string_view to_string(RunState state) { return kStates[static_cast<std::size_t>(state)]; }
+
+RunRecord record_of(const RunConfig& config, const std::string& command, bool loads_cuda) {
+  RunRecord record{.name = config.name,
+                   .model = config.model.name,
+                   .device = to_string(config.device),
+                   .precision = std::string(to_string(config.precision)),
+                   .command = command,
+                   .config_sha256 = sha256_of(config.document.resolved_yaml()),
+                   .created = std::time(nullptr),
+                   .sessions = 1,
+                   .epochs = config.train.epochs};
+  std::error_code error;
+  record.git_commit = git_commit_of(fs::current_path(error));
+  record.started = record.updated = record.created;
+  record.versions.emplace_back("bantam", program_version());
+  for (const LibraryVersion& library : library_versions(loads_cuda))
+    record.versions.emplace_back(library.name, library.version);
+  return record;
+}
+
+void write_record(const fs::path& path, const RunRecord& record) {
+  // Paths and commands need not be text.
+  write_file_atomically(path, json_of(record).dump(2, ' ', false, Json::error_handler_t::replace) + "\n");
+}
+
+std::optional<RunRecord> read_record(const fs::path& path) {
+  std::error_code error;
+  if (!fs::is_regular_file(path, error)) return std::nullopt;
+  try {
+    return record_from(Json::parse(read_file(path, 16 << 20)));
+  } catch (const Json::exception&) {
+    return std::nullopt;
+  } catch (const DataError&) {
+    return std::nullopt;
+  }
+}
+
+std::string git_commit_of(fs::path folder) {
+  std::error_code error;
+  for (;; folder = folder.parent_path()) {
+    if (fs::exists(folder / ".git", error)) return commit_in(folder / ".git");
+    if (folder.empty() || folder == folder.root_path()) return {};
+  }
+}
+
+}  // namespace bantam::run

@@ -1,0 +1,52 @@
+// RunRecord: what a run's run.json says of it: what ran where, with which versions, and how far it came.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "bantam/run/config/run_config.h"
+
+namespace bantam::run {
+
+enum class RunState : std::uint8_t { starting, running, stopped, finished, failed };
+
+std::string_view to_string(RunState state);
+
+/// Times are seconds since 1970, UTC.
+struct RunRecord {
+  RunState state = RunState::starting;
+  std::string reason;       ///< why it stopped or failed, or what ended it; may be empty
+  std::string name, model;  ///< of the configuration
+  std::string device, precision;
+  std::string command;        ///< of the process; empty: an embedding program's run
+  std::string config_sha256;  ///< of config.yaml
+  std::string git_commit;     ///< of the folder that the process was started in; empty: there is none
+  std::vector<std::pair<std::string, std::string>> versions;  ///< of this program and its libraries
+  std::int64_t created = 0, started = 0, updated = 0;         ///< first session, this session, this file
+  std::int64_t sessions = 0;
+  double seconds = 0;                               ///< of training, over all sessions
+  std::int64_t epochs = 0;                          ///< that it is to have
+  std::int64_t epoch = 0, update = 0, updates = 0;  ///< position; updates over all epochs
+  std::string metric;                               ///< that `best` is of; empty: there was no evaluation
+  double best = 0;
+  std::int64_t best_epoch = 0;  ///< from 1
+
+  bool operator==(const RunRecord&) const = default;
+};
+
+/// What is known when a session begins. `loads_cuda`: versions of CUDA's libraries are asked for, too.
+RunRecord record_of(const RunConfig& config, const std::string& command, bool loads_cuda);
+
+/// Writes it whole or not at all. Throws DataError.
+void write_record(const std::filesystem::path& path, const RunRecord& record);
+/// Nothing where there is none, or none that can be read.
+std::optional<RunRecord> read_record(const std::filesystem::path& path);
+
+/// The commit that is checked out in `folder` or one above it, 40 hexadecimal digits; empty: no repository.
+std::string git_commit_of(std::filesystem::path folder);
+
+}  // namespace bantam::run

@@ -1,0 +1,203 @@
+// When a copy is taken, and how it becomes a checkpoint.
+#include "bantam/run/session/run_saver.h"
+
+#include <cmath>
+#include <ctime>
+#include <exception>
+#include <system_error>
+#include <utility>
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include "bantam/base/atomic_file.h"
+#include "bantam/base/error.h"
+#include "bantam/data/formats/sha256.h"
+
+namespace bantam::run {
+namespace {
+
+/// Lines that a checkpoint counts are on the disk before it is. Where that fails, the run goes on without them.
+void sync_file(const std::filesystem::path& path) {
+  const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (descriptor < 0) return;
+  (void)::fsync(descriptor);
+  ::close(descriptor);
+}
+
+/// What run.json calls the best where the configuration does not say.
+CheckpointConfig::Best best_rule(const RunConfig& config) {
+  if (config.checkpoint.best) return *config.checkpoint.best;
+  for (const MetricPtr& metric : config.train.loss.metrics)
+    if (metric->kind() == "accuracy") return {.metric = "accuracy"};
+  return {.metric = "loss", .larger = false};
+}
+
+double value_of(const CheckpointConfig::Best& best, const Metrics& metrics) {
+  if (best.metric == "loss") return metrics.loss;
+  for (const MetricValue& value : metrics.values)
+    if (value.name() == best.metric) return value.value();
+  return metrics.accuracy;  // which the loss counts
+}
+
+}  // namespace
+
+RunSaver::RunSaver(const SavedRun& run, RunRecord record, std::unique_ptr<StateSnapshot> snapshot,
+                   std::int64_t updates_per_epoch)
+    : run_(run),
+      record_(std::move(record)),
+      updates_per_epoch_(updates_per_epoch),
+      schedule_(run.config.checkpoint, updates_of(run.position.epoch, run.position.update), run.position.epoch, begun_),
+      snapshot_(std::move(snapshot)) {}
+
+double RunSaver::seconds() const {
+  return run_.facts.seconds + std::chrono::duration<double>(CheckpointSchedule::Clock::now() - begun_).count();
+}
+
+bool RunSaver::due(std::int64_t epoch, std::int64_t update) {
+  poll();
+  if (epoch == run_.config.train.epochs && update == 0) return false;  // the run ends here, and finish() saves it
+  const auto now = CheckpointSchedule::Clock::now();
+  const bool is_due = schedule_.due(updates_of(epoch, update), epoch, now);
+  if (best_is_new_) end_writing();  // these weights are gone with the next update: they are not left to a later one
+  if (copying_ || writing_ || !(is_due || best_is_new_)) return false;
+  schedule_.note_saved(now);
+  return true;
+}
+
+void RunSaver::copy() { snapshot_->copy(); }
+
+void RunSaver::move_to(const TrainerPosition& position) {
+  run_.position.epoch = position.epoch;
+  run_.position.update = position.update;
+  run_.position.sum = numbers_of(position.sum);
+  record_.epoch = position.epoch;
+  record_.update = position.update;
+  record_.updates = updates_of(position.epoch, position.update);
+}
+
+CheckpointFacts RunSaver::facts_of(const TrainerPosition& position) const {
+  CheckpointFacts facts = run_.facts;
+  facts.updates = updates_of(position.epoch, position.update);
+  facts.epoch = position.epoch;
+  facts.update = position.update;
+  facts.loss = position.sum.loss;
+  facts.accuracy = position.sum.accuracy;
+  facts.samples = position.sum.samples;
+  facts.metrics_bytes = run_.log.bytes();
+  facts.seconds = seconds();
+  return facts;
+}
+
+void RunSaver::save(const TrainerPosition& position) {
+  move_to(position);
+  save_host();
+  copying_ = facts_of(position);
+  writes_best_ = std::exchange(best_is_new_, false);
+  poll();
+}
+
+void RunSaver::save_host() {
+  snapshot_->read_host();
+  algorithms_ = run_.algorithms.chosen();
+}
+
+/// Moves the checkpoint under way on, as far as that needs no waiting.
+void RunSaver::poll() {
+  if (copying_ && snapshot_->done()) begin_writing();
+  if (writing_ && task_.finished()) end_writing();
+}
+
+void RunSaver::begin_writing() {
+  writing_ = std::exchange(copying_, std::nullopt);
+  task_.start([this, facts = *writing_, best = writes_best_] { write(facts, best, false); });
+}
+
+void RunSaver::end_writing() {
+  if (copying_) {
+    snapshot_->wait();
+    begin_writing();
+  }
+  if (!writing_) return;
+  const CheckpointFacts facts = *std::exchange(writing_, std::nullopt);
+  try {
+    task_.wait();
+    written_ = facts;
+    if (std::exchange(failing_, false)) run_.observer.on_warning("checkpoints are written again");
+    note(RunState::running, "");
+  } catch (const std::exception& failure) {
+    ++failures_;
+    warn_of(failure.what());
+    if (writes_best_)
+      run_.observer.on_warning(fmt::format("the best weights, of epoch {}, are lost", run_.position.best_epoch));
+  }
+}
+
+void RunSaver::warn_of(const std::string& failure) {
+  failing_ = true;
+  run_.observer.on_warning(fmt::format("{}; training goes on, and the next checkpoint tries again{}", failure,
+                                       written_ ? fmt::format("; there is one of update {}", written_->updates) : ""));
+}
+
+/// By whichever thread has the snapshot: touches no device and nothing that training changes. The best weights come
+/// before the checkpoint that knows of them, the final ones before the checkpoint that ends the run: where the process
+/// is killed in between, the run goes on from before, to the same weights.
+void RunSaver::write(const CheckpointFacts& facts, bool best, bool last) const {
+  make_folders(run_.directory.path());  // somebody may have moved it: what was trained is not lost
+  std::error_code error;
+  if (!std::filesystem::exists(run_.directory.config(), error))
+    write_file_atomically(run_.directory.config(), run_.config.document.resolved_yaml());
+  run_.algorithms.save_with_run(run_.directory.algorithms(), algorithms_);
+  sync_file(run_.directory.metrics());
+  if (best) snapshot_->write_weights(run_.directory.best_weights());
+  if (last) snapshot_->write_weights(run_.directory.weights());
+  run_.directory.checkpoints().write(facts, [&](const Checkpoint& checkpoint) {
+    snapshot_->write_weights(checkpoint.weights());
+    snapshot_->write(checkpoint.state());
+  });
+  run_.directory.checkpoints().keep_newest(run_.config.checkpoint.keep_last);
+}
+
+void RunSaver::on_epoch_end(const EpochEvent& event) {
+  if (event.validation.samples == 0) return;
+  const CheckpointConfig::Best rule = best_rule(run_.config);
+  const double value = value_of(rule, event.validation);
+  Position& position = run_.position;
+  const bool better = rule.larger ? value > position.best : value < position.best;
+  if (!std::isfinite(value) || (position.best_epoch > 0 && !better)) return;
+  position.best = value;
+  position.best_epoch = event.epoch + 1;
+  record_.metric = rule.metric;
+  record_.best = value;
+  record_.best_epoch = position.best_epoch;
+  best_is_new_ = run_.config.checkpoint.best.has_value();
+}
+
+void RunSaver::finish(const TrainerPosition& position) {
+  end_writing();
+  move_to(position);
+  if (written_ && written_->updates == record_.updates && written_->epoch == position.epoch) {  // the snapshot is its
+    snapshot_->write_weights(run_.directory.weights());
+    return;
+  }
+  snapshot_->copy();
+  save_host();
+  snapshot_->wait();
+  write(facts_of(position), best_is_new_, true);
+}
+
+void RunSaver::note(RunState state, const std::string& reason) {
+  record_.state = state;
+  record_.reason = reason;
+  record_.seconds = seconds();
+  record_.updated = std::time(nullptr);
+  try {
+    write_record(run_.directory.record(), record_);
+    record_fails_ = false;
+  } catch (const DataError& error) {
+    if (!std::exchange(record_fails_, true)) run_.observer.on_warning(error.what());
+  }
+}
+
+}  // namespace bantam::run

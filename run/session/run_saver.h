@@ -1,0 +1,88 @@
+// RunSaver: a run's checkpoints on its way, written beside the training.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "bantam/engine/train/state_snapshot.h"
+#include "bantam/engine/train/trainer.h"
+#include "bantam/run/session/algorithm_cache.h"
+#include "bantam/run/session/background_task.h"
+#include "bantam/run/session/checkpoint_schedule.h"
+#include "bantam/run/session/metrics_log.h"
+#include "bantam/run/session/position.h"
+#include "bantam/run/session/run_directory.h"
+#include "bantam/run/session/run_observer.h"
+#include "bantam/run/session/run_record.h"
+
+namespace bantam::run {
+
+/// What is saved, and where; all of it outlives the saver.
+struct SavedRun {
+  const RunConfig& config;
+  const RunDirectory& directory;
+  StateRegistry& state;
+  Position& position;  ///< part of `state`; the saver moves it
+  const MetricsLog& log;
+  const AlgorithmCache& algorithms;
+  const CheckpointFacts& facts;  ///< fingerprint, schedule, and seconds of earlier sessions
+  RunObserver& observer;
+};
+
+/// Saves when CheckpointSchedule says so, and after the best evaluation so far. Copies of the state are taken between
+/// two launches; files are written by a thread of its own. What cannot be written is told at once and tried again with
+/// the next checkpoint; training goes on. Used by the thread that trains.
+class RunSaver : public Checkpointer, public Callback {
+ public:
+  /// `position` is where the run begins. Throws OutOfMemory where there is no memory for copies.
+  RunSaver(const SavedRun& run, RunRecord record, std::unique_ptr<StateSnapshot> snapshot,
+           std::int64_t updates_per_epoch);
+
+  // Checkpointer
+  bool due(std::int64_t epoch, std::int64_t update) override;
+  void copy() override;
+  void save(const TrainerPosition& position) override;
+  // Callback
+  bool observes() const override { return true; }
+  void on_epoch_end(const EpochEvent& event) override;
+
+  /// Waits for the checkpoint under way, if there is one, and says what came of it.
+  void end_writing();
+  /// At the run's end: a checkpoint of this position unless there is one, and the folder's weights and configuration.
+  /// Waits until all is on the disk. Throws DataError where it cannot be; every file is tried.
+  void finish(const TrainerPosition& position);
+  /// Writes run.json. A failure is told, once.
+  void note(RunState state, const std::string& reason);
+  /// Checkpoints on the way that could not be written.
+  std::int64_t failures() const { return failures_; }
+  double seconds() const;
+
+ private:
+  std::int64_t updates_of(std::int64_t epoch, std::int64_t update) const { return epoch * updates_per_epoch_ + update; }
+  void save_host();
+  void begin_writing();
+  void poll();
+  void write(const CheckpointFacts& facts, bool best, bool last) const;
+  CheckpointFacts facts_of(const TrainerPosition& position) const;
+  void move_to(const TrainerPosition& position);
+  void warn_of(const std::string& failure);
+
+  SavedRun run_;
+  RunRecord record_;
+  std::int64_t updates_per_epoch_;
+  CheckpointSchedule::Clock::time_point begun_ = CheckpointSchedule::Clock::now();
+  CheckpointSchedule schedule_;
+  std::unique_ptr<StateSnapshot> snapshot_;
+  AlgorithmMap algorithms_;                                     // with it
+  std::optional<CheckpointFacts> copying_, writing_, written_;  // a checkpoint's three states; the last one that was
+  bool best_is_new_ = false;                                    // the state under way is that of the best evaluation
+  bool writes_best_ = false;
+  bool failing_ = false, record_fails_ = false;
+  std::int64_t failures_ = 0;
+  BackgroundTask task_;  // last: its thread uses what is above
+};
+
+}  // namespace bantam::run
