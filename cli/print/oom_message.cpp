@@ -196,7 +196,7 @@ OutOfMemory explain(const OutOfMemory& error, const RunConfig& config, const Oom
 }  // namespace
 
 std::string advice_text(const OomAdvice& advice, std::uint64_t bytes) {
-  std::string text = fmt::format("  By plan a pool of {} is reserved; {}.", format_byte_size(advice.needed_bytes),
+  std::string text = fmt::format("  The plan needs a pool of {}; {}.", format_byte_size(advice.needed_bytes),
                                  bytes > 1 ? fmt::format("there are {}", format_byte_size(bytes))
                                            : std::string("none of the limit is left for it"));
   if (!advice.edits.empty()) text += " Each of these fits:";

@@ -106,7 +106,7 @@ std::string evaluation_line(const EvaluationState& s) {
 std::string epoch_line(const EpochSummary& e) {
   std::string line =
       e.trained ? log_head(e.epoch, e.epochs, e.loss, e.accuracy) : fmt::format("epoch {}/{}", e.epoch, e.epochs);
-  if (e.validated) line += fmt::format(" validation loss {:.4f} acc {:.4f}", e.validation_loss, e.validation_accuracy);
+  if (e.validated) line += fmt::format(" val loss {:.4f} acc {:.4f}", e.validation_loss, e.validation_accuracy);
   return line + " " + format_duration(e.seconds);
 }
 

@@ -105,7 +105,7 @@ int bench_allocator(const Options& options) {
 }  // namespace
 
 void add_bench_allocator(CLI::App& bench, Action& action) {
-  CLI::App* command = bench.add_subcommand("allocator", "Allocators on the same requests: time, reserved memory");
+  CLI::App* command = bench.add_subcommand("allocator", "Allocators on equal requests: time, bytes reserved");
   command->footer(kAbout);
   const auto options = std::make_shared<Options>();
   command->add_option("--trace", options->trace, "CSV of lifetimes (id,lower,upper,size)\ninstead of the workloads");

@@ -69,7 +69,7 @@ TEST_F(Fit, AutoSaysWhatWasChosenAndWhy) {
   const std::string whole = said({});
   EXPECT_NE(whole.find("batch size 256: all of the training images"), std::string::npos) << whole;
   EXPECT_NE(whole.find("warning: only 1 update an epoch with this batch size;"), std::string::npos) << whole;
-  EXPECT_NE(whole.find("batch: {size: auto, max: 12} gives 21"), std::string::npos) << whole;
+  EXPECT_NE(whole.find("batch: {size: auto, max: 12} makes 21"), std::string::npos) << whole;
   const std::string bound = said({"data.pipeline.batch.max=12"});
   EXPECT_NE(bound.find("batch size 12: the largest up to its max"), std::string::npos) << bound;
   EXPECT_EQ(bound.find("warning"), std::string::npos) << bound;
@@ -116,7 +116,7 @@ TEST_F(Fit, OutOfMemoryNamesChangesThatFit) {
   EXPECT_EQ(outcome.code, 4);
   for (const char* part : {"the limit of cpu is too small: 8.00 MiB", "needed at least", "largest holders",
                            "Each of these fits:", "accumulate:", "-> a pool of ", "the same effective batch",
-                           "norm then sees", "By plan a pool of ", "data set and batches made ahead (input)"})
+                           "norm then sees", "The plan needs a pool of ", "data set and batches made ahead (input)"})
     EXPECT_NE(outcome.err.find(part), std::string::npos) << part << " in " << outcome.err;
   expect_narrow(outcome.err);
   EXPECT_EQ(outcome.err.find("it needs a limit of"), std::string::npos) << "said once: " << outcome.err;
@@ -145,7 +145,7 @@ TEST_F(Fit, OutOfMemoryBlamesTheDataSetWhereItIsToBlame) {
   EXPECT_EQ(outcome.code, 4);
   expect_narrow(outcome.err);
   const std::string text = flat(outcome.err);
-  EXPECT_NE(text.find("The data set takes 23.6 MiB of these "), std::string::npos) << text;
+  EXPECT_NE(text.find("The data set needs 23.6 MiB of these "), std::string::npos) << text;
   EXPECT_NE(text.find("23.5 MiB for 8,000 training and 120 KiB for 40 validation images"), std::string::npos) << text;
   // And what is named does fit; much more would not.
   ASSERT_NE(text.find("Each of these fits: cache: off -> a pool of "), std::string::npos) << text;

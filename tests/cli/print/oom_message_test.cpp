@@ -27,10 +27,10 @@ TEST_F(OomMessageTest, AdviceIsWrittenAsAConfigurationHasIt) {
   edit.changes_statistics = true;
   advice.edits = {edit};
   const std::string text = advice_text(advice, 3500);
-  expect_in(text, "By plan a pool of 4.00 KiB is reserved; there are 3.42 KiB. Each of these fits:");
+  expect_in(text, "The plan needs a pool of 4.00 KiB; there are 3.42 KiB. Each of these fits:");
   expect_in(text, "batch: {size: 8} with train: {accumulate: 2}");
   expect_in(text, "a pool of 3.00 KiB (-1.00 KiB), the same effective batch, but batch norm then sees 8 samples");
-  expect_in(advice_text({.needed_bytes = 4096}, 1), "the limit leaves nothing for it");
+  expect_in(advice_text({.needed_bytes = 4096}, 1), "none of the limit is left for it");
 }
 
 TEST_F(OomMessageTest, ARefusedRunIsToldWhatWouldFit) {

@@ -152,7 +152,7 @@ TEST(Progress, PlainWritesEpochsAtOnceAndStepsSeldom) {
 }
 
 TEST(Progress, LinesOfLogsFitIn80Columns) {
-  EXPECT_EQ(epoch_line(example_epoch()), "epoch 2/5 loss 0.8000 acc 0.7100 validation loss 0.9000 acc 0.6800 42s");
+  EXPECT_EQ(epoch_line(example_epoch()), "epoch 2/5 loss 0.8000 acc 0.7100 val loss 0.9000 acc 0.6800 42s");
   EpochSummary epoch = example_epoch();
   ProgressState state = example();
   for (const std::int64_t epochs : {5, 50, 500, 5000, 50000}) {
@@ -175,7 +175,7 @@ std::string form_of(const std::string& line) {
 TEST(Progress, LinesOfLogsHaveOneFormWhateverTheirNumbers) {
   const std::string step = form_of(plain_line(example())), epoch = form_of(epoch_line(example_epoch()));
   EXPECT_EQ(step, "epoch #/# loss # acc # step #/# #/s ETA #");
-  EXPECT_EQ(epoch, "epoch #/# loss # acc # validation loss # acc # #");
+  EXPECT_EQ(epoch, "epoch #/# loss # acc # val loss # acc # #");
   for (const std::int64_t many : {1, 30, 700, 4000, 90000}) {
     ProgressState state = example();
     EpochSummary summary = example_epoch();
@@ -250,7 +250,7 @@ TEST(Progress, TheEvaluationOnATerminalAndForMachines) {
 TEST(Progress, AnEpochThatWasOnlyEvaluatedShowsNoTraining) {
   EpochSummary epoch = example_epoch();
   epoch.trained = false;
-  EXPECT_EQ(epoch_line(epoch).find("epoch 2/5 validation loss 0.9000"), 0u) << epoch_line(epoch);
+  EXPECT_EQ(epoch_line(epoch).find("epoch 2/5 val loss 0.9000"), 0u) << epoch_line(epoch);
   EXPECT_FALSE(nlohmann::json::parse(json_line(epoch)).contains("loss"));
 }
 
