@@ -9,7 +9,7 @@ namespace bantam::run {
 namespace {
 
 std::optional<RunPlan> plan_whole_run(const RunConfig& config, const StepCase& step) {
-  if (!gives_batches(config, step.batch)) return std::nullopt;
+  if (!has_batches(config, step.batch)) return std::nullopt;
   RunConfig run = variant(config, step.batch, step.recompute);
   run.precision = step.precision;
   return plan_run(run);

@@ -112,6 +112,16 @@ ConfigNode ConfigMap::node(ConfigKey key, std::string_view otherwise) {
   return add_default(key.name, scalar_node(std::string(otherwise), false));
 }
 
+ConfigNode ConfigMap::node(ConfigKey key, const std::vector<std::string>& otherwise) {
+  if (self_.is_described()) {
+    ask(key.name);
+    return ConfigNode(self_.document_, described_child(*self_.document_, *self_.data_, key, KeyPresence::with_default,
+                                                       list_node(otherwise, false)));
+  }
+  if (auto found = find(key)) return *found;
+  return add_default(key.name, list_node(otherwise, false));
+}
+
 /// A key that is there, was not asked for and looks like the missing one, or like another that was looked for and is
 /// not there, is a slip of the pen: say that instead.
 void ConfigMap::fail_missing(std::string_view key) const {

@@ -44,7 +44,7 @@ CapturedSteps::CapturedSteps(TrainingStep& step, DeviceBatches& batches, std::in
   const std::string without_meta = step.without_meta();
   if (wanted_ && !without_meta.empty()) {
     wanted_ = false;
-    give_up(Error(without_meta));
+    fall_back(Error(without_meta));
   }
   for (int i = 0; i < kAhead; ++i) launched_.emplace_back(step.model().device());
   if (step.model().device().kind != DeviceKind::cuda || mode != StepMode::captured) return;
@@ -112,7 +112,7 @@ bool CapturedSteps::record(std::unique_ptr<CapturedUpdates>& into, int updates) 
     });
     runtime.note_overhead(device, "graphs");
   } catch (const Error& error) {
-    give_up(error);
+    fall_back(error);
   }
   return into != nullptr;
 }
@@ -130,7 +130,7 @@ void CapturedSteps::drop() {
   one_.reset();
 }
 
-void CapturedSteps::give_up(const Error& error) {
+void CapturedSteps::fall_back(const Error& error) {
   captures_ = false;
   drop();
   step_.model().runtime().log(fmt::format("steps run planned, not captured: {}", error.what()));

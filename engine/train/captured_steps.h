@@ -53,7 +53,7 @@ class CapturedSteps {
   void update_once(const Context& context, std::int64_t first, std::int64_t count, bool recording = false);
   bool record(std::unique_ptr<CapturedUpdates>& into, int updates);
   void drop();
-  void give_up(const Error& error);
+  void fall_back(const Error& error);
   void hold_back();
 
   TrainingStep& step_;

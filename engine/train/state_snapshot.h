@@ -15,7 +15,7 @@
 
 namespace bantam {
 
-/// Memory for one copy of a registry's tensors, reserved once and used for every snapshot. One thread takes snapshots;
+/// Memory for one copy of a registry's tensors, reserved once and used for every snapshot. One thread makes snapshots;
 /// between `wait` and the next `copy` any thread may write them, without a device.
 class StateSnapshot {
  public:
@@ -31,7 +31,8 @@ class StateSnapshot {
   /// Bytes of a copy.
   static std::uint64_t bytes_of(const StateRegistry& registry);
 
-  /// Copies all tensors, as the stream's work so far leaves them; on a CUDA device this returns before it is done.
+  /// Copies all tensors, as they are after the work submitted to the stream so far; on a CUDA device this returns
+  /// before it is done.
   void copy();
   /// Reads the registry's counters and numbers.
   void read_host();

@@ -61,7 +61,7 @@ class Checkpointer {
   virtual ~Checkpointer() = default;
   /// Whether to save now, where `update` updates of `epoch` are done; (epoch + 1, 0) after an epoch's evaluation.
   virtual bool due(std::int64_t epoch, std::int64_t update) = 0;
-  /// Begins to copy the state as the work submitted so far leaves it; need not wait for the device.
+  /// Begins to copy the state as it is after the work submitted so far; need not wait for the device.
   virtual void copy() = 0;
   /// The same moment on the host, after callbacks have heard of every update until there.
   virtual void save(const TrainerPosition& position) = 0;

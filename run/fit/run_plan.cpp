@@ -118,7 +118,7 @@ MemoryStats rehearse(const RunConfig& config, std::uint64_t pool_bytes, std::sha
 
 }  // namespace
 
-bool gives_batches(const RunConfig& config, std::int64_t batch) {
+bool has_batches(const RunConfig& config, std::int64_t batch) {
   return config.data && (!config.data->pipeline.drop_last || train_facts(*config.data).size >= batch);
 }
 

@@ -20,7 +20,7 @@ struct RunPlan {
 };
 
 /// Whether there are data, and enough for a batch of this size.
-bool gives_batches(const RunConfig& config, std::int64_t batch);
+bool has_batches(const RunConfig& config, std::int64_t batch);
 
 /// Rehearses the run on the meta stand-in of its device: two epochs at most, each with the beginning and the end of its
 /// batches, since those between need the same memory as the ones before. The configuration has data. Throws ConfigError

@@ -25,7 +25,7 @@ StepGrid with_defaults(const RunConfig& config, StepGrid grid, std::uint64_t byt
 RecomputeChoice choose(const RunConfig& config, std::int64_t batch, Precision precision, std::uint64_t bytes,
                        bool whole_run) {
   if (bytes == 0) throw ConfigError("recompute: there is neither memory.budget nor a limit to choose a policy for");
-  if (!whole_run || !gives_batches(config, batch)) return choose_recompute(config, {batch, precision, {}}, bytes);
+  if (!whole_run || !has_batches(config, batch)) return choose_recompute(config, {batch, precision, {}}, bytes);
   RunConfig run = config;
   run.precision = precision;
   return choose_for_run(run, batch, bytes);

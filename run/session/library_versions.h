@@ -1,4 +1,4 @@
-// Versions of this program and of the libraries behind its kernels.
+// Versions of this program and of the libraries of its kernels.
 #pragma once
 
 #include <string>

@@ -45,7 +45,7 @@ class TrainingRun {
   TrainingRun& operator=(const TrainingRun&) = delete;
 
   /// Trains to the end or until `stop` (may be empty) says so, and saves into the directory: on the way as
-  /// `checkpoint` says, and at the end. What an error leaves of the training is saved too, except where gradients were
+  /// `checkpoint` says, and at the end. After an error the training so far is saved, too, except where gradients were
   /// not finite and an earlier checkpoint exists; then it is thrown. `record` is the run's as it begins.
   TrainResult train(RunRecord record, std::function<bool()> stop, std::span<Callback* const> callbacks);
 

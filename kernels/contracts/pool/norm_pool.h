@@ -26,7 +26,7 @@ using NormPoolForward = void(const Exec&, const Pool2dShape& shape, DType dtype,
                              std::uint16_t* winner, Workspace);
 
 /// From dy (batch, out_h, out_w, channels) and `winner` the gradients of x, scale and shift: the bits that
-/// max_pool2d_grad_input and batch_norm_backward_training give one after another. to.dx must not be null (it may hold
+/// max_pool2d_grad_input and batch_norm_backward_training write one after another. to.dx must not be null (it may hold
 /// what lies between) and aliases nothing. Deterministic. Workspace: as forward.
 using NormPoolBackward = void(const Exec&, const Pool2dShape& shape, DType dtype, const NormOperand& x, const void* dy,
                               const std::uint16_t* winner, const NormGradients& to, Workspace);

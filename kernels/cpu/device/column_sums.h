@@ -39,7 +39,7 @@ inline void sum_column_chunk(RowBlock block, std::int64_t channels, std::int64_t
   }
 }
 
-/// Rows of the blocks that `sum_columns` sums first: whoever begins a call behind whole blocks of the one before gets
+/// Rows of the blocks that `sum_columns` sums first: whoever begins a call after whole blocks of the one before gets
 /// the sums, to the bit, that one call over all rows gets.
 inline std::int64_t sum_block_rows(std::int64_t channels) {
   return std::clamp<std::int64_t>(8192 / std::max<std::int64_t>(channels, 1), 16, 512);

@@ -177,7 +177,7 @@ void strips_grad_weight(const Exec& exec, const DepthwiseConv2dShape& s, DType d
 
 void depthwise_conv2d_forward(const Exec& exec, const DepthwiseConv2dShape& s, DType dtype, const void* x,
                               const void* w, void* y) {
-  if (takes_strips(s)) return strips_forward(exec, s, dtype, x, w, y, false);
+  if (fits_strips(s)) return strips_forward(exec, s, dtype, x, w, y, false);
   const DepthwiseGather g = depthwise_gather(s, false);
   dispatch_floating(dtype, [&](auto tag) {
     using T = typename decltype(tag)::type;
@@ -190,8 +190,8 @@ void depthwise_conv2d_forward(const Exec& exec, const DepthwiseConv2dShape& s, D
 
 void depthwise_conv2d_grad_input(const Exec& exec, const DepthwiseConv2dShape& s, DType dtype, const void* dy,
                                  const void* w, void* dx) {
-  if (takes_strips(s) && s.stride_h == 1) return strips_forward(exec, turned(s), dtype, dy, w, dx, true);
-  if (takes_strips(s)) return strips_spread(exec, s, dtype, dy, w, dx);
+  if (fits_strips(s) && s.stride_h == 1) return strips_forward(exec, turned(s), dtype, dy, w, dx, true);
+  if (fits_strips(s)) return strips_spread(exec, s, dtype, dy, w, dx);
   const DepthwiseGather g = depthwise_gather(s, true);
   dispatch_floating(dtype, [&](auto tag) {
     using T = typename decltype(tag)::type;
@@ -207,7 +207,7 @@ void depthwise_conv2d_grad_weight(const Exec& exec, const DepthwiseConv2dShape& 
   if (s.w_elements() <= 0) return;
   require_workspace(workspace, depthwise_conv2d_grad_weight_workspace_bytes(s, dtype, DeviceKind::cuda),
                     "depthwise_conv2d_grad_weight");
-  if (takes_strips(s) && s.y_elements() > 0)
+  if (fits_strips(s) && s.y_elements() > 0)
     return strips_grad_weight(exec, s, dtype, x, dy, static_cast<float*>(workspace.data), {dw, accumulate});
   const std::int64_t parts = depthwise_grad_weight_parts(s, DeviceKind::cuda);
   const WeightGradient g = weight_gradient(s);

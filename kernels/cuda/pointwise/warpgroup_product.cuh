@@ -44,7 +44,7 @@ __device__ inline void multiply_tile(float (&sums)[kColumns / 2], const Warpgrou
                                      const WarpgroupShared<kColumns>& shared, const Norm& norm, RingPlace& from,
                                      Turns& turns) {
   using Tile = WarpgroupTile<kColumns>;
-  const bool gives_back = threadIdx.x % 32 == 0;
+  const bool releases = threadIdx.x % 32 == 0;
   if (cut.in_turn) {
     shared.turn_of(turns.group).wait(turns.parity);
     turns.parity ^= 1;
@@ -63,14 +63,14 @@ __device__ inline void multiply_tile(float (&sums)[kColumns / 2], const Warpgrou
     commit_products();
     if (d > 0) {
       wait_for_products<1>();
-      if (gives_back) shared.empty(before).arrive();
+      if (releases) shared.empty(before).arrive();
     }
     before = from.stage;
   }
-  if (gives_back && cut.in_turn) shared.turn_of((turns.group + 1) % Tile::kWarpgroups).arrive();
+  if (releases && cut.in_turn) shared.turn_of((turns.group + 1) % Tile::kWarpgroups).arrive();
   wait_for_products<0>();
   products_done(sums);
-  if (gives_back) shared.empty(before).arrive();
+  if (releases) shared.empty(before).arrive();
 }
 
 /// A warpgroup's results on their way out, and the moments of eight of their columns a thread.

@@ -10,7 +10,7 @@
 namespace bantam::kernels {
 
 /// 3x3, no dilation, one filter a channel, both strides 1 or both 2: the shapes that CUDA walks in strips.
-inline bool takes_strips(const DepthwiseConv2dShape& s) {
+inline bool fits_strips(const DepthwiseConv2dShape& s) {
   return s.kernel_h == 3 && s.kernel_w == 3 && s.dilation_h == 1 && s.dilation_w == 1 && s.multiplier == 1 &&
          s.stride_h == s.stride_w && s.stride_h <= 2;
 }
@@ -82,7 +82,7 @@ inline StripParts grad_weight_strips(const DepthwiseConv2dShape& s) {
 /// added in order.
 inline std::int64_t depthwise_grad_weight_parts(const DepthwiseConv2dShape& shape, DeviceKind target) {
   const bool cuda = target == DeviceKind::cuda;
-  if (cuda && takes_strips(shape) && shape.w_elements() > 0) return grad_weight_strips(shape).parts;
+  if (cuda && fits_strips(shape) && shape.w_elements() > 0) return grad_weight_strips(shape).parts;
   const std::int64_t rows = shape.batch * shape.out_h();
   const std::int64_t by_work = shape.y_elements() / (cuda ? 8192 : 16384);
   const std::int64_t by_memory = (std::int64_t{1} << 20) / std::max<std::int64_t>(shape.w_elements(), 1);

@@ -28,7 +28,7 @@ std::size_t cpu_workspace_bytes(const DepthwiseConv2dShape& s) {
 }  // namespace
 
 bool norm_depthwise_supports(const DepthwiseConv2dShape& shape, ActivationFunction before, ActivationFunction after) {
-  return takes_strips(shape) && shape.channels > 0 && shape.channels % 8 == 0 && clamps(before) && clamps(after);
+  return fits_strips(shape) && shape.channels > 0 && shape.channels % 8 == 0 && clamps(before) && clamps(after);
 }
 
 std::size_t norm_depthwise_workspace_bytes(const DepthwiseConv2dShape& s, DType dtype, DeviceKind target) {

@@ -34,9 +34,9 @@ TEST_F(RunPlanTest, BatchesAndDataCount) {
 }
 
 TEST_F(RunPlanTest, WithoutABatchThereIsNoRun) {
-  EXPECT_TRUE(gives_batches(tiny(), 16));
-  EXPECT_TRUE(gives_batches(tiny(), 1000)) << "a short one";
-  EXPECT_FALSE(gives_batches(tiny({"data.pipeline.batch.drop_last=true"}), 1000));
+  EXPECT_TRUE(has_batches(tiny(), 16));
+  EXPECT_TRUE(has_batches(tiny(), 1000)) << "a short one";
+  EXPECT_FALSE(has_batches(tiny({"data.pipeline.batch.drop_last=true"}), 1000));
 }
 
 TEST_F(RunPlanTest, DataMustFitTheModel) {
