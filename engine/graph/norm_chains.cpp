@@ -93,7 +93,8 @@ Window2d window_of(const PoolOptions& options) {
   return {.kernel = options.window, .stride = options.stride, .padding = options.padding};
 }
 
-NodeId match_norm_pool(const Graph& graph, NodeId first, const FusionTarget&) {
+NodeId match_norm_pool(const Graph& graph, NodeId first, const FusionTarget& target) {
+  if (target.device != DeviceKind::cpu) return 0;  // kernels/contracts/pool/norm_pool.h says why
   const auto* norm = options_at<BatchNormOptions>(graph, first);
   const auto* pool = options_at<PoolOptions>(graph, first + 1);
   if (norm == nullptr || pool == nullptr || graph.node(first + 1).layer->kind() != "max_pool") return 0;

@@ -43,8 +43,8 @@ void backward(const Context& context, const Call& call, SavedTensor& saved, cons
     const Tensor x = saved.unpack(context);
     const Scratch scratch = call.scratch(context);
     const kernels::NormGradients to{dx.data(), scale.data, shift.data, scale.accumulate || shift.accumulate};
-    BANTAM_KERNEL(context.exec, norm_pool_backward, call.shape, call.dtype, call.norm.operand(x), dy.data(),
-                  winner.as<std::uint16_t>(), to, scratch.get());
+    BANTAM_CPU_KERNEL(context.exec, norm_pool_backward, call.shape, call.dtype, call.norm.operand(x), dy.data(),
+                      winner.as<std::uint16_t>(), to, scratch.get());
   }
   scale.add_to(context, call.norm.scale, store);
   shift.add_to(context, call.norm.shift, store);
@@ -55,7 +55,8 @@ void backward(const Context& context, const Call& call, SavedTensor& saved, cons
 
 Tensor norm_pool(const Context& context, const Tensor& x, const Norm& norm, const Window2d& window) {
   const kernels::Pool2dShape shape = pool_shape(context, "norm_pool", x, window, true);
-  if (context.pass == Pass::evaluate) return max_pool2d(context, batch_norm(context, x, norm), window);
+  if (context.pass == Pass::evaluate || context.device.kind != DeviceKind::cpu)
+    return max_pool2d(context, batch_norm(context, x, norm), window);
   const Call call{shape, x.dtype(), norm_of_batch(context, norm, shape.channels, statistics_of(x))};
   measure(context, call, x, norm);
   const bool recorded = records(context, {&x, &norm.scale, &norm.shift});
@@ -63,8 +64,8 @@ Tensor norm_pool(const Context& context, const Tensor& x, const Norm& norm, cons
   const Tensor winner = recorded ? allocate_winners(context, y.shape()) : Tensor();
   {
     const Scratch scratch = call.scratch(context);
-    BANTAM_KERNEL(context.exec, norm_pool_forward, shape, call.dtype, call.norm.operand(x), y.data(),
-                  recorded ? winner.as<std::uint16_t>() : nullptr, scratch.get());
+    BANTAM_CPU_KERNEL(context.exec, norm_pool_forward, shape, call.dtype, call.norm.operand(x), y.data(),
+                      recorded ? winner.as<std::uint16_t>() : nullptr, scratch.get());
   }
   if (recorded)
     context.tape->record(context, y,

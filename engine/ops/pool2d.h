@@ -24,7 +24,7 @@ Tensor allocate_winners(const Context& context, const Shape& output);
 
 /// max_pool2d(batch_norm(x, norm), window), with the same bits; the norm's output is never written, nor its gradient
 /// where the device need not. x (batch, H, W, C); windows and activations as kernels::norm_pool_supports says. Backward
-/// keeps x, the winners and the batch's statistics. Pass::evaluate runs the two ops. Throws ShapeError.
+/// keeps x, the winners and the batch's statistics. Pass::evaluate and GPUs run the two ops. Throws ShapeError.
 Tensor norm_pool(const Context& context, const Tensor& x, const Norm& norm, const Window2d& window);
 
 }  // namespace bantam::ops

@@ -56,3 +56,17 @@ std::unique_ptr<DeviceLibraries> make_device_libraries(Device device);
     }                                                                          \
   } while (false)
 #endif
+
+/// The same for a kernel that only the CPU has: a contract declares `name` in `cpu` and `meta`.
+#define BANTAM_CPU_KERNEL(exec, name, ...)                         \
+  do {                                                             \
+    const ::bantam::kernels::Exec& bantam_exec_ = (exec);          \
+    if (bantam_exec_.log != nullptr) {                             \
+      ::bantam::kernels::meta::name(bantam_exec_, __VA_ARGS__);    \
+    }                                                              \
+    if (bantam_exec_.device.is_cpu()) {                            \
+      ::bantam::kernels::cpu::name(bantam_exec_, __VA_ARGS__);     \
+    } else if (bantam_exec_.device.is_cuda()) {                    \
+      throw ::bantam::DeviceError(#name " runs on the CPU alone"); \
+    }                                                              \
+  } while (false)

@@ -33,15 +33,13 @@ void norm_pool_forward(const Exec& exec, const Pool2dShape& s, DType dtype, cons
   note(exec, "norm_pool_forward", work);
 }
 
-/// dy and winners to dx, which lies between; x and that for the two sums, where the CPU still has it in its cache; x and
-/// that for dx.
+/// dy and winners to dx, which lies between and is in the cache while x and it are summed; then x and dx for dx.
 void norm_pool_backward(const Exec& exec, const Pool2dShape& s, DType dtype, const NormOperand& x, const void*,
                         const std::uint16_t*, const NormGradients& to, Workspace) {
   const std::int64_t full = bytes_of(s.x_elements(), dtype),
                      pooled = bytes_of(s.y_elements(), dtype) + 2 * s.y_elements();
-  const std::int64_t passes_over_x = exec.device.kind == DeviceKind::cuda ? 6 : 5;
   note(exec, "norm_pool_backward",
-       {.bytes = passes_over_x * full + pooled + norm_bytes(x, s.channels) +
+       {.bytes = 5 * full + pooled + norm_bytes(x, s.channels) +
                  vector_bytes(s.channels, to.dscale, to.dshift) * (to.accumulate ? 2 : 1),
         .passes = 3});
 }

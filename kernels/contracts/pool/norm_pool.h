@@ -1,5 +1,5 @@
 // Max pooling of a batch norm's output, which is never written: the norm and its activation are applied as the windows
-// read.
+// read. For the CPU alone: on an H200 the two layers' own kernels are faster (resnet50's stem, 1.14 ms against 1.37).
 #pragma once
 
 #include "bantam/kernels/contracts/elementwise/piecewise.h"
@@ -34,10 +34,6 @@ namespace cpu {
 NormPoolForward norm_pool_forward;
 NormPoolBackward norm_pool_backward;
 }  // namespace cpu
-namespace cuda {
-NormPoolForward norm_pool_forward;
-NormPoolBackward norm_pool_backward;
-}  // namespace cuda
 namespace meta {
 NormPoolForward norm_pool_forward;
 NormPoolBackward norm_pool_backward;

@@ -267,17 +267,9 @@ void add_pools(std::vector<WorkCase>& cases) {
                    [=](const Exec& e) { meta::norm_pool_forward(e, shape, kHalf, normed(), kSome, winner, {}); },
                    2 * (256 + 64) + 2 * 64 + 4 * 32, 0});
   const NormGradients to{.dx = kSome, .dscale = kFloats, .dshift = kFloats};
-  // dy, winners and dx; x and dx; x, dx and dx: on CUDA.
+  // dy, winners and dx; x; x, dx and dx.
   cases.push_back({"norm_pool_backward",
                    [=](const Exec& e) { meta::norm_pool_backward(e, shape, kHalf, normed(), kSome, winner, to, {}); },
-                   2 * (6 * 256 + 64) + 2 * 64 + (4 + 2) * 32, 0, KernelKind::pass, 3});
-  // dy, winners and dx; x; x, dx and dx: on the CPU, which sums while dx is in its cache.
-  cases.push_back({"norm_pool_backward",
-                   [=](const Exec& e) {
-                     Exec cpu = e;
-                     cpu.device = Device::meta_of(Device::cpu());
-                     meta::norm_pool_backward(cpu, shape, kHalf, normed(), kSome, winner, to, {});
-                   },
                    2 * (5 * 256 + 64) + 2 * 64 + (4 + 2) * 32, 0, KernelKind::pass, 3});
 }
 
