@@ -332,16 +332,6 @@ TEST(NormPoolPattern, IsNormAndMaxPool) {
   EXPECT_TRUE(found(shared, DeviceKind::cpu).empty()) << "the norm's output has another reader";
 }
 
-TEST(NormPoolPattern, HasStatisticsFromTheConvolutionBefore) {
-  Graph graph({16, 16, 64});
-  const NodeId conv = graph.add("conv", conv2d({.filters = 64, .kernel = {1, 1}, .bias = false}));
-  graph.add("norm", batch_norm({.activation = {Activation::relu}}));
-  graph.add("pool", max_pool());
-  const StepProgram program = lower(graph, {}, true, {.compute = DType::float16, .device = DeviceKind::cpu});
-  EXPECT_EQ(program.plan_of(conv).statistics_for, conv + 1);
-  EXPECT_EQ(program.plan_of(conv + 1).last, conv + 2);
-}
-
 struct Outcome {
   std::vector<std::uint32_t> weights, statistics;
   MemoryStats memory;

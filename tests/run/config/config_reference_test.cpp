@@ -141,7 +141,7 @@ TEST(ConfigReference, ExamplesOfSectionsAreConfigurations) {
                                                     : model + example;
     EXPECT_NO_THROW((void)parse_run_config(text, "example.yaml", {})) << text;
   }
-  EXPECT_EQ(examples, 4);
+  EXPECT_EQ(examples, 5);
 }
 
 TEST(ConfigReference, TheCheckedInPageIsNotStale) {
