@@ -27,8 +27,8 @@ struct TrainRunOptions {
   std::function<bool()> stop = {};       ///< asked between batches; true: the run stops there and is saved
   /// Asked between the steps of the start; true: it ends with StoppedBeforeTraining.
   std::function<bool()> stop_start = {};
-  std::string command = {};              ///< for run.json: what the user typed
-  RunObserver* observer = nullptr;       ///< may be null
+  std::string command = {};         ///< for run.json: what the user typed
+  RunObserver* observer = nullptr;  ///< may be null
 };
 
 /// A run that has ended and is saved.

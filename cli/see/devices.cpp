@@ -11,8 +11,8 @@
 #include "bantam/cli/print/json_text.h"
 #include "bantam/cli/print/step_json.h"
 #include "bantam/memory/device/device.h"
-#include "bantam/run/session/library_versions.h"
 #include "bantam/run/profile/measure_profile.h"
+#include "bantam/run/session/library_versions.h"
 
 namespace bantam::cli {
 namespace {

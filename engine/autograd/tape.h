@@ -64,8 +64,8 @@ class GradientStore {
   /// first, or kept as its `other` operand where the value's own op comes next; a parameter's goes to the arena, in
   /// float32.
   void add(const Context& context, const ValueRef& value, Gradient gradient);
-  /// Whether the op that made the value is the next that backward runs. Gradients are deferred no longer than that, because their
-  /// operands stay alive.
+  /// Whether the op that made the value is the next that backward runs. Gradients are deferred no longer than that,
+  /// because their operands stay alive.
   bool comes_next(const ValueRef& value) const { return value.id != 0 && value.id == next_; }
   /// Removes the gradient of a value from the store and returns it, after backward; undefined where nothing flowed. A
   /// deferred gradient is computed now, in the context of the backward pass.

@@ -4,8 +4,8 @@
 #include <gtest/gtest.h>
 
 #include "bantam/base/error.h"
-#include "bantam/run/session/library_versions.h"
 #include "bantam/run/profile/measure_profile.h"
+#include "bantam/run/session/library_versions.h"
 
 namespace bantam::run {
 namespace {
