@@ -129,7 +129,8 @@ class ConfigDocument {
   /// the defaults in the order in which they were read.
   std::string resolved_yaml() const;
   /// Every value by its path, in the order of resolved_yaml(): {"train.optimizer.adam.learning_rate", "0.001"}; an
-  /// empty map or list is "{}" or "[]". Two documents that mean the same have the same values, however they are spelled.
+  /// empty map or list is "{}" or "[]", a number has its shortest form. Two documents that mean the same have the same
+  /// values, however names and numbers are spelled.
   std::vector<std::pair<std::string, std::string>> values() const;
   /// A copy in which `path` (as in overrides) has another value, in YAML's flow style: for what a program decides where
   /// the configuration leaves it open. Its resolved_yaml() is that of the same text read with the override
