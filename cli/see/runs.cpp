@@ -125,7 +125,7 @@ int run_runs(const RunsOptions& options) {
 }  // namespace
 
 void add_runs(CLI::App& app, Action& action) {
-  CLI::App* command = app.add_subcommand("runs", "The runs in a folder: state, epoch, best metric, size");
+  CLI::App* command = app.add_subcommand("runs", "Runs in a folder: state, epoch, best, size");
   command->footer(
       "A run is a folder with run.json; the one whose session began last comes first.\n"
       "state    running, stopped, finished or failed; killed: it did not end by\n"

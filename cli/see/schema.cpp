@@ -10,7 +10,7 @@
 namespace bantam::cli {
 
 void add_schema(CLI::App& app, Action& action) {
-  CLI::App* command = app.add_subcommand("schema", "Every key of a configuration, as JSON Schema or Markdown");
+  CLI::App* command = app.add_subcommand("schema", "Keys of a configuration, as JSON Schema");
   command->footer(
       "Prints a JSON Schema (draft 2020-12), written from the code that reads the keys.\n"
       "An editor with the YAML language server completes and checks configurations\n"

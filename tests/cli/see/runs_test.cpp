@@ -21,7 +21,10 @@ class Runs : public ProgramTest {
   pid_t begin(const std::string& name) const {
     const pid_t child = start({"train", "tiny.yaml", "--run-dir", "runs/" + name, "--epochs", "100000", "--progress",
                                "none", "--threads", "1", "checkpoint={every: 20updates, min_interval: 0s}"});
-    EXPECT_TRUE(wait_until([&] { return listed()[name].value("updates", 0) >= 20; }));
+    EXPECT_TRUE(wait_until([&] {
+      const auto runs = listed();
+      return runs.contains(name) && runs.at(name)["updates"] >= 20;
+    }));
     return child;
   }
 };
