@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 
 #include "bantam/base/error.h"
+#include "bantam/run/session/checkpoint_folder.h"
 #include "bantam/run/session/run_lock.h"
 
 namespace bantam::run {
@@ -32,6 +33,20 @@ std::string state_of(const RunRecord& record, const fs::path& folder) {
   return ended || RunLock::is_locked(folder) ? std::string(to_string(record.state)) : "killed";
 }
 
+/// The record of a run that was killed may be older than its last checkpoint, from which it can be resumed.
+void move_to_newest_checkpoint(RunRecord& record, const fs::path& folder) {
+  try {
+    const std::vector<Checkpoint> checkpoints = CheckpointFolder(folder).list();
+    if (checkpoints.empty()) return;
+    const CheckpointFacts facts = checkpoints.front().read();
+    record.epoch = facts.epoch;
+    record.update = facts.update;
+    record.updates = facts.updates;
+    record.seconds = facts.seconds;
+  } catch (const DataError&) {  // damaged: the record is what is known
+  }
+}
+
 void add_run(RunList& list, const fs::path& folder) {
   const fs::path file = folder / "run.json";
   std::error_code error;
@@ -48,6 +63,7 @@ void add_run(RunList& list, const fs::path& folder) {
       record = load_record(file);
       state = state_of(record, folder);
     }
+    if (state == "killed") move_to_newest_checkpoint(record, folder);
     list.runs.push_back(
         {.path = folder, .record = std::move(record), .state = std::move(state), .bytes = bytes_in(folder)});
   } catch (const DataError& damaged) {

@@ -13,7 +13,7 @@ namespace bantam::run {
 /// A run as it is now.
 struct ListedRun {
   std::filesystem::path path;
-  RunRecord record;
+  RunRecord record;  ///< of a run that was killed, with the position of its newest checkpoint
   /// The record's state; "killed" where it says starting or running and no process has the folder's lock.
   std::string state;
   std::uint64_t bytes = 0;  ///< of all files in the folder

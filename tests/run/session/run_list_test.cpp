@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "bantam/base/error.h"
+#include "bantam/run/session/checkpoint_folder.h"
 #include "bantam/run/session/run_lock.h"
 #include "tests/run/run_fixture.h"
 
@@ -38,6 +39,26 @@ TEST_F(RunListTest, ARunWithoutALockIsNotRunning) {
     add("r", state);
     EXPECT_EQ(list_runs(path("")).runs.at(0).state, to_string(state));
   }
+}
+
+TEST_F(RunListTest, AKilledRunIsWhereItsNewestCheckpointIs) {
+  add("r", RunState::running);
+  const CheckpointFacts facts{.updates = 8, .epoch = 1, .update = 2, .seconds = 3.5};
+  CheckpointFolder(path("r")).write(facts, [](const Checkpoint& checkpoint) {
+    write_file_atomically(checkpoint.weights(), "w");
+    write_file_atomically(checkpoint.state(), "s");
+  });
+  {
+    const RunLock lock(path("r"));
+    EXPECT_EQ(list_runs(path("")).runs.at(0).record.updates, 0) << "a run under way tells by itself";
+  }
+  const RunRecord killed = list_runs(path("")).runs.at(0).record;
+  EXPECT_EQ(killed.epoch, 1);
+  EXPECT_EQ(killed.update, 2);
+  EXPECT_EQ(killed.updates, 8);
+  EXPECT_EQ(killed.seconds, 3.5);
+  write_file_atomically(path("r/checkpoints/update-00000008/checkpoint.json"), "{");
+  EXPECT_EQ(list_runs(path("")).runs.at(0).record.updates, 0) << "a damaged one says nothing";
 }
 
 TEST_F(RunListTest, TheNewestComesFirst) {
