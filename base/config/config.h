@@ -129,12 +129,12 @@ class ConfigDocument {
   /// the defaults in the order in which they were read.
   std::string resolved_yaml() const;
   /// Every value by its path, in the order of resolved_yaml(): {"train.optimizer.adam.learning_rate", "0.001"}; an
-  /// empty map or list is "{}" or "[]", a number has its shortest form. Two documents that mean the same have the same
-  /// values, however names and numbers are spelled.
+  /// empty map or list is "{}" or "[]". Two documents that mean the same have the same values, however they are
+  /// spelled.
   std::vector<std::pair<std::string, std::string>> values() const;
-  /// A copy in which `path` (as in overrides) has another value, in YAML's flow style: for what a program decides where
-  /// the configuration leaves it open. Its resolved_yaml() is that of the same text read with the override
-  /// "path=value"; this document stays as it is. Throws ConfigError as an override does.
+  /// A copy in which `path` (as in overrides) has another value, in YAML's flow style: for a setting that the
+  /// configuration does not name and the program chooses. Its resolved_yaml() is that of the same text read with the
+  /// override "path=value"; this document stays as it is. Throws ConfigError as an override does.
   ConfigDocument with_value(std::string_view path, std::string_view value) const;
 
   struct Impl;  ///< hidden: the tree of nodes and its sources
@@ -264,10 +264,11 @@ class ConfigMap {
   std::vector<std::string> texts(ConfigKey key);
   std::vector<std::string> texts(ConfigKey key, std::vector<std::string> otherwise);
 
-  /// A value of any kind: required; or `otherwise`, in YAML's flow style, recorded where the key is missing; or nothing
-  /// when the key is missing (no default is recorded then).
+  /// A value of any kind: required; or `otherwise`, a plain value or a list of them, recorded where the key is missing;
+  /// or nothing when the key is missing (no default is recorded then).
   ConfigNode node(ConfigKey key);
   ConfigNode node(ConfigKey key, std::string_view otherwise);
+  ConfigNode node(ConfigKey key, const std::vector<std::string>& otherwise);
   std::optional<ConfigNode> find(ConfigKey key);
   /// A sub-map: required, or an empty one when missing, whose defaults are recorded.
   ConfigMap map(ConfigKey key);

@@ -29,23 +29,6 @@ std::unique_ptr<Data> list_node(const std::vector<std::string>& items, bool are_
   return node;
 }
 
-/// A value and all below it stand where the reader's map does.
-void place(Data& node, const ConfigMark& mark) {
-  node.mark = mark;
-  for (const auto& child : node.children) {
-    child->key_mark = mark;
-    place(*child, mark);
-  }
-}
-
-/// Of YAML's flow style, without a place yet.
-std::unique_ptr<Data> flow_node(std::string_view text) {
-  const ConfigSource source{.name = "default", .lines = split_lines(text)};
-  std::unique_ptr<Data> node = parse_yaml(source);
-  place(*node, {});
-  return node;
-}
-
 template <class Range>
 std::vector<std::string> to_strings(const Range& values) {
   std::vector<std::string> texts;
@@ -123,10 +106,20 @@ ConfigNode ConfigMap::node(ConfigKey key, std::string_view otherwise) {
   if (self_.is_described()) {
     ask(key.name);
     return ConfigNode(self_.document_, described_child(*self_.document_, *self_.data_, key, KeyPresence::with_default,
-                                                       flow_node(otherwise)));
+                                                       scalar_node(std::string(otherwise), false)));
   }
   if (auto found = find(key)) return *found;
-  return add_default(key.name, flow_node(otherwise));
+  return add_default(key.name, scalar_node(std::string(otherwise), false));
+}
+
+ConfigNode ConfigMap::node(ConfigKey key, const std::vector<std::string>& otherwise) {
+  if (self_.is_described()) {
+    ask(key.name);
+    return ConfigNode(self_.document_, described_child(*self_.document_, *self_.data_, key, KeyPresence::with_default,
+                                                       list_node(otherwise, false)));
+  }
+  if (auto found = find(key)) return *found;
+  return add_default(key.name, list_node(otherwise, false));
 }
 
 /// A key that is there, was not asked for and looks like the missing one, or like another that was looked for and is
@@ -150,7 +143,8 @@ void ConfigMap::fail_missing(std::string_view key) const {
 ConfigNode ConfigMap::add_default(std::string_view key, std::unique_ptr<Data> value) {
   value->key = key;
   value->key_mark = self_.data_->has_key ? self_.data_->key_mark : self_.data_->mark;
-  place(*value, value->key_mark);
+  value->mark = value->key_mark;
+  for (const auto& item : value->children) item->mark = value->mark;
   value->has_key = value->is_default = true;
   return ConfigNode(self_.document_, &add_child(*self_.data_, std::move(value)));
 }

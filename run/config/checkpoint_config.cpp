@@ -15,7 +15,7 @@ std::vector<Duration> read_every(ConfigMap& map) {
        "When a run is saved on its way: one duration, or several, whichever comes first. Updates and epochs count from "
        "the run's beginning, an epoch with its evaluation; time counts from the last checkpoint. off: only at the end.",
        "500updates | [2epochs, 1h] | off"},
-      "[1epoch, 10min]");
+      std::vector<std::string>{"1epoch", "10min"});
   if (node.is_text("off")) return {};
   std::vector<Duration> every;
   const auto add = [&every](const ConfigNode& item) { every.push_back(item.as_duration({.min = 1})); };
