@@ -72,6 +72,8 @@ int run(int argc, char** argv) {
   add_plan(app, action);
   add_explain(app, action);
   add_profile(app, action);
+  add_runs(app, action);
+  add_inspect(app, action);
   add_schema(app, action);
   add_help(app, action, version);
   refuse_empty_values(app);

@@ -1,6 +1,9 @@
 // Loading a document: parse, apply overrides, hand out the root.
 #include "bantam/base/config/config.h"
 
+#include <charconv>
+#include <cmath>
+#include <system_error>
 #include <utility>
 
 #include <fmt/format.h>
@@ -82,6 +85,19 @@ bool is_bare_name(const ConfigNode::Data& node) {
          node.children[0]->children.empty();
 }
 
+/// A number in its shortest form: 0.05 for 5.0e-2, 16 for 16.0; one that float64 cannot hold exactly stays as it is.
+std::string value_text(const ConfigNode::Data& node) {
+  constexpr double kMostWhole = 9007199254740992;  // 2^53
+  const std::string& text = node.scalar;
+  if (node.quoted || !looks_like_number(text)) return text;
+  const char* first = text.data() + (text.starts_with('+') ? 1 : 0);
+  double number = 0;
+  const auto [end, error] = std::from_chars(first, text.data() + text.size(), number);
+  if (error != std::errc() || end != text.data() + text.size() || std::abs(number) >= kMostWhole) return text;
+  return number == std::trunc(number) ? fmt::format("{}", static_cast<std::int64_t>(number))
+                                      : fmt::format("{}", number);
+}
+
 void add_values(const ConfigNode::Data& node, const std::string& path, Values& values) {
   const auto below = [&path](const std::string& step) { return path.empty() ? step : path + "." + step; };
   const bool has_options = node.options && !node.options->children.empty();
@@ -90,7 +106,7 @@ void add_values(const ConfigNode::Data& node, const std::string& path, Values& v
   } else if (node.kind == ConfigKind::scalar && has_options) {  // a plain name is the map of its options
     for (const auto& child : node.options->children) add_values(*child, below(node.scalar) + "." + child->key, values);
   } else if (node.kind == ConfigKind::scalar) {
-    values.emplace_back(path, node.scalar);
+    values.emplace_back(path, value_text(node));
   } else if (node.children.empty()) {
     values.emplace_back(path, node.kind == ConfigKind::list ? "[]" : "{}");
   } else {

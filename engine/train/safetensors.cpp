@@ -61,7 +61,8 @@ void check_sum(const std::filesystem::path& path, SafetensorsFile& file) {
   const auto written = file.metadata.extract(kChecksum);
   if (!written) return;
   const std::string now = checksum_of(views_of(file));
-  if (written.mapped() == now) return;
+  file.has_checksum = written.mapped() == now;
+  if (file.has_checksum) return;
   throw DataError(
       fmt::format("{}: damaged: its tensors have the checksum {}, and were written with {}\n  (a program "
                   "that changed them would have to drop {} from the metadata)",
@@ -349,8 +350,9 @@ void write_safetensors(const std::filesystem::path& path, std::vector<NamedTenso
   out.commit();
 }
 
-SafetensorsFile read_safetensors(const std::filesystem::path& path) {
-  const std::string raw = read_file(path);
+SafetensorsFile read_safetensors(const std::filesystem::path& path) { return parse_safetensors(read_file(path), path); }
+
+SafetensorsFile parse_safetensors(std::string_view raw, const std::filesystem::path& path) {
   std::uint64_t length = 0;
   if (raw.size() < sizeof(length)) damaged(path, fmt::format("{} bytes is too short for a header", raw.size()));
   std::memcpy(&length, raw.data(), sizeof(length));
@@ -359,10 +361,10 @@ SafetensorsFile read_safetensors(const std::filesystem::path& path) {
   if (length > kMostHeaderBytes)
     damaged(path, fmt::format("its header has {} bytes; at most {} are read",
                               format_count(static_cast<std::int64_t>(length)), format_count(kMostHeaderBytes)));
-  const std::string_view data = std::string_view(raw).substr(sizeof(length) + length);
+  const std::string_view data = raw.substr(sizeof(length) + length);
   SafetensorsFile file;
   HeaderReader header(path, data, file);
-  (void)Json::sax_parse(std::string_view(raw).substr(sizeof(length), length), &header);
+  (void)Json::sax_parse(raw.substr(sizeof(length), length), &header);
   check_tiling(path, header.take_ranges(), data.size());
   check_sum(path, file);
   return file;

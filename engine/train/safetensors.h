@@ -29,6 +29,7 @@ struct HostTensor {
 struct SafetensorsFile {
   std::map<std::string, HostTensor> tensors;
   std::map<std::string, std::string> metadata;
+  bool has_checksum = false;  ///< it was read with one, which is that of its tensors
 };
 
 /// A tensor in host memory of somebody else.
@@ -49,6 +50,8 @@ void write_safetensors(const std::filesystem::path& path, std::vector<NamedTenso
 /// million tensors and entries of metadata, of which no two have one name. Throws DataError naming file and what is
 /// wrong.
 SafetensorsFile read_safetensors(const std::filesystem::path& path);
+/// The same of a file's bytes that were read before; `path` stands in messages.
+SafetensorsFile parse_safetensors(std::string_view bytes, const std::filesystem::path& path);
 
 /// Parameters (float32 masters) and buffers of a model, by their names.
 void save_weights(Model& model, const std::filesystem::path& path);

@@ -63,7 +63,7 @@ TrainResult Trainer::run() {
     }
     const double before = result.seconds;
     run_epoch(epoch, result);
-    samples += static_cast<double>(result.train.samples);
+    samples += static_cast<double>(state_.samples);  // not those before a resume
     waited += result.data_wait_share * (result.seconds - before);
     if (result.reached_max_updates) break;
   }

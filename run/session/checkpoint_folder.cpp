@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <charconv>
 #include <chrono>
+#include <limits>
 #include <optional>
 #include <string_view>
 #include <system_error>
@@ -104,13 +105,16 @@ CheckpointFacts facts_of(const Json& json) {
   json.at("epoch").get_to(facts.epoch);
   json.at("update").get_to(facts.update);
   const Json& training = json.at("training");
-  facts.loss = training.at("loss").is_null() ? 0 : training.at("loss").get<double>();  // JSON has no infinities
+  const Json& loss = training.at("loss");  // JSON has neither infinities nor NaN
+  facts.loss = loss.is_null() ? std::numeric_limits<double>::quiet_NaN() : loss.get<double>();
   training.at("accuracy").get_to(facts.accuracy);
   training.at("samples").get_to(facts.samples);
   json.at("metrics_bytes").get_to(facts.metrics_bytes);
   json.at("seconds").get_to(facts.seconds);
   json.at("schedule_epochs").get_to(facts.schedule_epochs);
   json.at("config_sha256").get_to(facts.config_sha256);
+  json.at("time").get_to(facts.written);
+  json.at("program").get_to(facts.program);
   json.at("fingerprint").get_to(facts.fingerprint);
   return facts;
 }

@@ -19,14 +19,15 @@ namespace bantam::run {
 struct CheckpointFacts {
   std::int64_t updates = 0;            ///< of the whole run
   std::int64_t epoch = 0, update = 0;  ///< where the run goes on: epoch from 0, and updates done in it
-  double loss = 0, accuracy = 0;       ///< of the epoch's updates so far
+  double loss = 0, accuracy = 0;       ///< of the epoch's updates so far; a loss that is not finite is read as NaN
   std::int64_t samples = 0;            ///< that they are of
   std::uint64_t metrics_bytes = 0;     ///< of metrics.jsonl until there
   double seconds = 0;                  ///< of training, over all sessions
   /// Epochs that the learning rate's schedule was made for, whatever is added to the run later.
   std::int64_t schedule_epochs = 1;
   Fingerprint fingerprint;
-  std::string config_sha256;  ///< of config.yaml
+  std::string config_sha256;     ///< of config.yaml
+  std::string written, program;  ///< when (UTC) and by which version: of a checkpoint that is read
 };
 
 /// A complete checkpoint.

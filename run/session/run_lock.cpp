@@ -74,11 +74,22 @@ std::string holder(const fs::path& path) {
                                 path.parent_path().string(), holder(path)));
 }
 
-/// False where another process holds it.
-bool try_lock(int descriptor) {
-  while (::flock(descriptor, LOCK_EX | LOCK_NB) != 0) {
+/// False where another process holds it. `kind`: LOCK_EX to own it, LOCK_SH to look whether somebody does.
+bool try_lock(int descriptor, int kind) {
+  while (::flock(descriptor, kind | LOCK_NB) != 0) {
     if (errno == EWOULDBLOCK) return false;
     if (errno != EINTR) break;  // no flock here
+  }
+  return true;
+}
+
+/// Others look for some microseconds (is_locked), which is no reason to be refused.
+bool try_to_own(int descriptor) {
+  constexpr int kTries = 5;
+  constexpr std::chrono::milliseconds kPause{2};
+  for (int i = 1; !try_lock(descriptor, LOCK_EX); ++i) {
+    if (i == kTries) return false;
+    std::this_thread::sleep_for(kPause);
   }
   return true;
 }
@@ -99,7 +110,7 @@ RunLock::RunLock(fs::path folder) : path_(std::move(folder) / kFile) {
     if (descriptor_ < 0 && errno == EINTR) continue;
     if (descriptor_ < 0)
       throw DataError(fmt::format("cannot create {}: {}", path_.string(), std::generic_category().message(errno)));
-    const bool locked = try_lock(descriptor_);
+    const bool locked = try_to_own(descriptor_);
     if (locked && is_at(descriptor_, path_)) break;
     ::close(std::exchange(descriptor_, -1));
     if (!locked) in_use(path_);
@@ -115,12 +126,16 @@ RunLock::~RunLock() {
 }
 
 void RunLock::require_free(const fs::path& folder) {
+  if (is_locked(folder)) in_use(folder / kFile);
+}
+
+bool RunLock::is_locked(const fs::path& folder) {
   const fs::path path = folder / kFile;
   const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
-  if (descriptor < 0) return;
-  const bool is_free = try_lock(descriptor);
+  if (descriptor < 0) return false;
+  const bool is_free = try_lock(descriptor, LOCK_SH);  // several may look at once
   ::close(descriptor);
-  if (!is_free) in_use(path);
+  return !is_free;
 }
 
 }  // namespace bantam::run

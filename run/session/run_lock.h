@@ -18,6 +18,8 @@ class RunLock {
 
   /// Throws ConfigError as the constructor would, and changes nothing.
   static void require_free(const std::filesystem::path& folder);
+  /// Whether a process has the folder. Changes nothing.
+  static bool is_locked(const std::filesystem::path& folder);
 
  private:
   std::filesystem::path path_;

@@ -10,6 +10,7 @@
 
 #include <fmt/chrono.h>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
 
 #include "bantam/base/atomic_file.h"
@@ -110,7 +111,9 @@ Json json_of(const RunRecord& record) {
 RunRecord record_from(const Json& json) {
   RunRecord record;
   const auto state = std::ranges::find(kStates, json.at("state").get<std::string>());
-  if (state == kStates.end()) throw DataError("run.json: an unknown state");
+  if (state == kStates.end())
+    throw DataError(
+        fmt::format("unknown state '{}', expected {}", json.at("state").get<std::string>(), fmt::join(kStates, ", ")));
   record.state = static_cast<RunState>(state - kStates.begin());
   const auto text = [&](const char* key, std::string& to) { json.at(key).get_to(to); };
   text("reason", record.reason), text("name", record.name), text("model", record.model);
@@ -162,13 +165,22 @@ void write_record(const fs::path& path, const RunRecord& record) {
   write_file_atomically(path, json_of(record).dump(2, ' ', false, Json::error_handler_t::replace) + "\n");
 }
 
+RunRecord load_record(const fs::path& path) {
+  const std::string text = read_file(path, 16 << 20);
+  try {
+    return record_from(Json::parse(text));
+  } catch (const Json::exception& error) {
+    throw DataError(fmt::format("{}: damaged: {}", path.string(), error.what()));
+  } catch (const DataError& error) {
+    throw DataError(fmt::format("{}: damaged: {}", path.string(), error.what()));
+  }
+}
+
 std::optional<RunRecord> read_record(const fs::path& path) {
   std::error_code error;
   if (!fs::is_regular_file(path, error)) return std::nullopt;
   try {
-    return record_from(Json::parse(read_file(path, 16 << 20)));
-  } catch (const Json::exception&) {
-    return std::nullopt;
+    return load_record(path);
   } catch (const DataError&) {
     return std::nullopt;
   }

@@ -43,6 +43,8 @@ RunRecord record_of(const RunConfig& config, const std::string& command, bool lo
 
 /// Writes it whole or not at all. Throws DataError.
 void write_record(const std::filesystem::path& path, const RunRecord& record);
+/// Throws DataError naming the file and what is wrong with it.
+RunRecord load_record(const std::filesystem::path& path);
 /// Nothing where there is none, or none that can be read.
 std::optional<RunRecord> read_record(const std::filesystem::path& path);
 

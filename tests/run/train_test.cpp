@@ -2,8 +2,12 @@
 #include "bantam/run/train.h"
 
 #include <algorithm>
+#include <functional>
+
+#include <nlohmann/json.hpp>
 
 #include "bantam/base/error.h"
+#include "bantam/run/session/run_record.h"
 #include "tests/run/run_fixture.h"
 
 namespace bantam::run {
@@ -14,7 +18,10 @@ using TrainTest = RunTest;
 struct Events : Callback, RunObserver {
   bool observes() const override { return true; }
   void on_progress(const ProgressEvent& event) override { updates = event.update, losses.push_back(event.epoch_loss); }
-  void on_epoch_end(const EpochEvent& event) override { epochs.push_back(event.validation.samples); }
+  void on_epoch_end(const EpochEvent& event) override {
+    epochs.push_back(event.validation.samples);
+    validation_losses.push_back(event.validation.loss);
+  }
   void on_settled(const RunConfig&, const Settled&) override { order += "settled "; }
   void on_ready() override { order += "ready "; }
   void on_begin(const RunBeginning& run) override {
@@ -28,6 +35,7 @@ struct Events : Callback, RunObserver {
   std::int64_t updates = 0;
   std::vector<double> losses;
   std::vector<std::int64_t> epochs;
+  std::vector<double> validation_losses;
   std::string order;
   std::uint64_t in_use = 0;
   std::vector<std::string> warnings;
@@ -108,6 +116,203 @@ TEST_F(TrainTest, WhatACallbackThrowsSavesTheRun) {
   EXPECT_NE(events.warnings[0].find("which are saved in"), std::string::npos);
   RunDirectory folder = RunDirectory::open(path("r"));
   EXPECT_FALSE(train(read_run_config(folder.config(), {}), {.threads = 1, .resume = &folder}).result.stopped);
+}
+
+/// Ends a run in its middle, as no signal does.
+struct ThrowsAt : Callback {
+  ThrowsAt(std::int64_t at_epoch, std::int64_t at_update) : epoch(at_epoch), update(at_update) {}
+  void on_progress(const ProgressEvent& event) override {
+    if (event.epoch == epoch && event.update >= update) throw DataError("killed");
+  }
+  std::int64_t epoch, update;
+};
+
+class ResumeTest : public RunTest {
+ protected:
+  static std::vector<std::string> saving_often(std::vector<std::string> more = {}) {
+    more.push_back("checkpoint={every: 1updates, min_interval: 0s, keep_last: 100}");
+    return more;
+  }
+  /// Trains until the callback throws; a checkpoint an update is kept until there.
+  void train_until(std::int64_t epoch, std::int64_t update, const RunConfig& config, const std::string& name) const {
+    ThrowsAt kill(epoch, update);
+    Callback* const callbacks[] = {&kill};
+    EXPECT_THROW((void)train(config, {.threads = 1, .run_dir = path(name)}, callbacks), DataError);
+  }
+  TrainOutcome resume(const std::string& name, const std::vector<std::string>& overrides = {}, Events* events = nullptr,
+                      bool accept_changes = false) const {
+    RunDirectory folder = RunDirectory::open(path(name));
+    return train(read_run_config(folder.config(), overrides),
+                 {.threads = 1, .resume = &folder, .accept_changes = accept_changes, .observer = events});
+  }
+  std::filesystem::path newest(const std::string& name) const { return CheckpointFolder(path(name)).list().at(0).path; }
+  /// Without what is measured of a session: times, and the memory that was in use since it began.
+  std::vector<nlohmann::json> log_of(const std::string& name) const {
+    std::vector<nlohmann::json> lines;
+    const std::string text = read_file(path(name) / "metrics.jsonl");
+    for (std::size_t begin = 0; begin < text.size();) {
+      const std::size_t end = text.find('\n', begin);
+      nlohmann::json line = nlohmann::json::parse(text.substr(begin, end - begin));
+      for (const char* measured : {"seconds", "evaluation_seconds", "images_per_s", "data_wait_share", "peak_bytes"})
+        line.erase(measured);
+      lines.push_back(line);
+      begin = end + 1;
+    }
+    return lines;
+  }
+  void expect_same(const std::string& name, const std::string& whole) const {
+    for (const char* file : {"state.safetensors", "weights.safetensors"})
+      EXPECT_EQ(read_file(newest(name) / file), read_file(newest(whole) / file)) << file;
+    EXPECT_EQ(read_file(path(name) / "weights.safetensors"), read_file(path(whole) / "weights.safetensors"));
+    EXPECT_EQ(log_of(name), log_of(whole));
+  }
+};
+
+TEST_F(ResumeTest, FromTheMiddleOfAnEpochAsIfNothingHappened) {
+  for (const std::vector<std::string>& variation : std::vector<std::vector<std::string>>{
+           {}, {"train.accumulate=2", "train.log_every=4updates"}, {"train.log_every=5updates"}}) {
+    const RunConfig config = tiny(saving_often(variation));
+    const std::int64_t updates = config.train.accumulate == 2 ? 3 : 6;
+    std::filesystem::remove_all(path("whole"));
+    (void)train(config, {.threads = 1, .run_dir = path("whole")});
+    for (std::int64_t from = 1; from < 2 * updates; ++from) {
+      std::filesystem::remove_all(path("r"));
+      train_until(1, updates - 1, config, "r");
+      const std::string number = std::to_string(from);
+      const std::filesystem::path checkpoint =
+          path("r/checkpoints") / ("update-" + std::string(8 - number.size(), '0') + number);
+      if (!std::filesystem::exists(checkpoint)) continue;  // the one before was still being written
+      RunDirectory folder = RunDirectory::open(checkpoint);
+      (void)train(read_run_config(folder.config(), {}), {.threads = 1, .resume = &folder});
+      expect_same("r", "whole");
+    }
+    std::filesystem::remove_all(path("r"));
+    train_until(1, 2, config, "r");
+    (void)resume("r");
+    expect_same("r", "whole");
+  }
+}
+
+TEST_F(ResumeTest, ADamagedCheckpointIsNamedAndTheOneBeforeIsUsed) {
+  (void)train(tiny(), {.threads = 1, .run_dir = path("whole")});
+  train_until(1, 4, tiny({"checkpoint.min_interval=0s"}), "r");
+  ASSERT_EQ(CheckpointFolder(path("r")).list().size(), 2u);
+  const std::filesystem::path damaged = newest("r");
+  std::string text = read_file(damaged / "state.safetensors");
+  text.back() ^= 1;
+  write_file_atomically(damaged / "state.safetensors", text);
+  Events events;
+  const TrainOutcome outcome = resume("r", {}, &events);
+  EXPECT_EQ(outcome.result.updates, 6) << "from the end of the first epoch";
+  ASSERT_FALSE(events.warnings.empty());
+  EXPECT_NE(events.warnings[0].find(damaged.string()), std::string::npos) << events.warnings[0];
+  EXPECT_NE(events.warnings[0].find("going on from the checkpoint before it"), std::string::npos);
+  expect_same("r", "whole");
+}
+
+TEST_F(ResumeTest, WithoutASoundCheckpointItIsAnError) {
+  train_until(1, 2, tiny(), "r");
+  for (const Checkpoint& checkpoint : CheckpointFolder(path("r")).list())
+    std::filesystem::resize_file(checkpoint.state(), 10);
+  EXPECT_THROW((void)resume("r"), DataError);
+}
+
+TEST_F(ResumeTest, AnotherNetworkIsRefusedUnlessThatIsAccepted) {
+  train_until(1, 2, tiny(), "r");
+  const std::vector<std::string> change = {"model.layers.1.batch_norm.activation=tanh"};
+  try {
+    (void)resume("r", change);
+    ADD_FAILURE() << "another activation";
+  } catch (const ConfigError& error) {
+    EXPECT_NE(std::string(error.what()).find("model.layers.1.batch_norm.activation: was relu, is tanh"),
+              std::string::npos)
+        << error.what();
+  }
+  Events events;
+  EXPECT_EQ(resume("r", change, &events, true).result.epoch, 2);
+  ASSERT_EQ(events.warnings.size(), 1u);
+  EXPECT_NE(events.warnings[0].find("activation: was relu, is tanh"), std::string::npos) << events.warnings[0];
+}
+
+TEST_F(ResumeTest, AFinishedRunSaysSoAndGoesOnToMoreEpochs) {
+  (void)train(tiny(), {.threads = 1, .run_dir = path("r")});
+  const std::string before = read_file(path("r/run.json"));
+  const TrainOutcome again = resume("r");
+  EXPECT_TRUE(again.finished_before);
+  EXPECT_EQ(again.result.updates, 0);
+  EXPECT_EQ(read_file(path("r/run.json")), before);
+  (void)train(tiny({"train.epochs=3"}), {.threads = 1, .run_dir = path("whole")});
+  const TrainOutcome more = resume("r", {"train.epochs=3"});
+  EXPECT_FALSE(more.finished_before);
+  EXPECT_EQ(more.result.updates, 6);
+  EXPECT_EQ(read_file(path("r/weights.safetensors")), read_file(path("whole/weights.safetensors")));
+}
+
+TEST_F(ResumeTest, WithoutACheckpointItStartsAtTheBeginning) {
+  (void)train(tiny(), {.threads = 1, .run_dir = path("whole")});
+  train_until(1, 2, tiny(), "r");
+  std::filesystem::remove_all(path("r/checkpoints"));
+  std::filesystem::remove(path("r/weights.safetensors"));
+  Events events;
+  EXPECT_EQ(resume("r", {}, &events).result.updates, 12);
+  ASSERT_EQ(events.warnings.size(), 1u);
+  EXPECT_NE(events.warnings[0].find("has no complete checkpoint yet: the run starts at update 0"), std::string::npos);
+  expect_same("r", "whole");
+}
+
+TEST_F(ResumeTest, TheBestWeightsAreThoseOfTheBestEpoch) {
+  for (const char* mode : {"min", "max"}) {
+    Events events;
+    Callback* const callbacks[] = {&events};
+    const std::vector<std::string> overrides = {"train.epochs=3",
+                                                std::string("checkpoint.best={metric: loss, mode: ") + mode + "}"};
+    (void)train(tiny(overrides), {.threads = 1, .run_dir = path(mode)}, callbacks);
+    const std::vector<double>& losses = events.validation_losses;
+    ASSERT_EQ(losses.size(), 3u);
+    const auto best = std::string(mode) == "min" ? std::ranges::min_element(losses) : std::ranges::max_element(losses);
+    const std::int64_t epoch = best - losses.begin() + 1;
+    const RunRecord record = load_record(path(mode) / "run.json");
+    EXPECT_EQ(record.metric, "loss");
+    EXPECT_EQ(record.best_epoch, epoch);
+    EXPECT_EQ(record.best, *best);
+    const std::string until = std::string(mode) + "-until";
+    (void)train(tiny({"train.epochs=" + std::to_string(epoch)}), {.threads = 1, .run_dir = path(until)});
+    EXPECT_EQ(read_file(path(mode) / "weights-best.safetensors"), read_file(path(until) / "weights.safetensors"));
+  }
+  (void)train(tiny({"train.epochs=1"}), {.threads = 1, .run_dir = path("without")});
+  EXPECT_FALSE(std::filesystem::exists(path("without/weights-best.safetensors")));
+}
+
+TEST_F(ResumeTest, MaxUpdatesIsExactOnEveryDevice) {
+  for (const char* device : {"cpu", "cuda:0"}) {
+    if (device != std::string("cpu") && cuda_device_count() == 0) continue;
+    const std::string of = std::string("device=") + device, name = std::string(device).substr(0, 3);
+    (void)train(tiny({of}), {.threads = 1, .run_dir = path(name + "whole")});
+    const TrainOutcome first = train(tiny({of, "train.max_updates=8"}), {.threads = 1, .run_dir = path(name)});
+    EXPECT_EQ(first.result.updates, 8);
+    EXPECT_TRUE(first.result.reached_max_updates);
+    EXPECT_FALSE(first.result.stopped);
+    const RunRecord record = load_record(path(name) / "run.json");
+    EXPECT_EQ(record.state, RunState::finished);
+    EXPECT_EQ(record.reason, "train.max_updates");
+    EXPECT_EQ(record.updates, 8);
+    EXPECT_TRUE(resume(name).finished_before);
+    EXPECT_EQ(resume(name, {"train.max_updates=0"}).result.updates, 4);
+    expect_same(name, name + "whole");
+  }
+}
+
+TEST_F(ResumeTest, MaxTimeEndsASessionThatCanBeResumed) {
+  const TrainOutcome outcome =
+      train(tiny({"train.epochs=1000000", "train.max_time=1s"}), {.threads = 1, .run_dir = path("r")});
+  EXPECT_TRUE(outcome.result.stopped);
+  EXPECT_GT(outcome.result.updates, 0);
+  const RunRecord record = load_record(path("r/run.json"));
+  EXPECT_EQ(record.state, RunState::stopped);
+  EXPECT_EQ(record.reason, "train.max_time");
+  const TrainOutcome more = resume("r");
+  EXPECT_GT(more.result.updates, 0) << "another session has its own time";
+  EXPECT_EQ(load_record(path("r/run.json")).sessions, 2);
 }
 
 }  // namespace

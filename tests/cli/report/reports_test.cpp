@@ -115,7 +115,10 @@ TEST_F(Reports, HelpOfEverySubcommand) {
                                                                                        {"bench", "allocator"},
                                                                                        {"plan"},
                                                                                        {"profile"},
-                                                                                       {"profile", "memory"}}) {
+                                                                                       {"profile", "memory"},
+                                                                                       {"runs"},
+                                                                                       {"inspect"},
+                                                                                       {"schema"}}) {
     std::vector<std::string> arguments = command;
     arguments.push_back("--help");
     const Outcome outcome = run(arguments);

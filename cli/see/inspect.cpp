@@ -1,0 +1,184 @@
+// `bantam inspect`: tensors of a weights or state file, and what a checkpoint knows of itself.
+#include <memory>
+#include <string>
+
+#include <CLI/CLI.hpp>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <nlohmann/json.hpp>
+
+#include "bantam/base/byte_size.h"
+#include "bantam/base/text.h"
+#include "bantam/cli/config/options.h"
+#include "bantam/cli/print/json_text.h"
+#include "bantam/run/session/inspection.h"
+
+namespace bantam::cli {
+namespace {
+
+using run::InspectedFile;
+using run::InspectedTensor;
+using Json = nlohmann::ordered_json;
+
+struct InspectOptions {
+  std::string path;
+  bool json = false;
+};
+
+Json json_of(const InspectedTensor& tensor) {
+  const run::TensorStatistics& values = tensor.statistics;
+  const auto extents = tensor.shape.extents();
+  Json json = {{"name", tensor.name},
+               {"dtype", to_string(tensor.dtype)},
+               {"shape", std::vector<std::int64_t>(extents.begin(), extents.end())},
+               {"bytes", tensor.bytes}};
+  const auto number = [&](double value) { return values.finite > 0 ? Json(value) : Json(nullptr); };
+  json["min"] = number(values.min);
+  json["max"] = number(values.max);
+  json["mean"] = number(values.mean);
+  json["std"] = number(values.deviation);
+  json["zeros"] = values.zeros;
+  json["not_finite"] = values.not_finite;
+  return json;
+}
+
+Json json_of(const InspectedFile& file) {
+  Json json = {{"path", file.path.string()},      {"bytes", file.bytes},
+               {"sha256", file.sha256},           {"checksum", file.has_checksum ? "sound" : "none"},
+               {"metadata", file.metadata},       {"elements", file.elements()},
+               {"parameters", file.parameters()}, {"tensor_bytes", file.tensor_bytes()},
+               {"tensors", Json::array()}};
+  for (const InspectedTensor& tensor : file.tensors) json["tensors"].push_back(json_of(tensor));
+  return json;
+}
+
+Json json_of(const run::CheckpointFacts& facts, const std::string& path) {
+  return {{"path", path},
+          {"updates", facts.updates},
+          {"epoch", facts.epoch},
+          {"update", facts.update},
+          {"training", {{"loss", facts.loss}, {"accuracy", facts.accuracy}, {"samples", facts.samples}}},
+          {"seconds", facts.seconds},
+          {"schedule_epochs", facts.schedule_epochs},
+          {"metrics_bytes", facts.metrics_bytes},
+          {"written", facts.written},
+          {"program", facts.program},
+          {"config_sha256", facts.config_sha256},
+          {"fingerprint", facts.fingerprint}};
+}
+
+void print_json(const run::Inspection& inspection) {
+  Json json;
+  if (inspection.facts) json["checkpoint"] = json_of(*inspection.facts, inspection.checkpoint.string());
+  json["files"] = Json::array();
+  for (const InspectedFile& file : inspection.files) json["files"].push_back(json_of(file));
+  fmt::print("{}\n", json_text(json));
+}
+
+void print_facts(const run::CheckpointFacts& facts, const std::string& path) {
+  fmt::print("{}\n", printable(path));
+  fmt::print("  position    {} updates: {} epochs and {} updates of the next\n", format_count(facts.updates),
+             format_count(facts.epoch), format_count(facts.update));
+  if (facts.samples > 0)
+    fmt::print("  this epoch  loss {:.4f}, accuracy {:.4f}, of {} samples so far\n", facts.loss, facts.accuracy,
+               format_count(facts.samples));
+  fmt::print("  trained     {}\n", format_duration(facts.seconds));
+  fmt::print("  written     {} by {}\n\n", shown(facts.written, 24), shown(facts.program, 40));
+}
+
+std::string short_name(DType dtype) {
+  switch (dtype) {
+    case DType::bfloat16:
+      return "bf16";
+    case DType::uint8:
+      return "u8";
+    case DType::int32:
+    case DType::int64:
+      return fmt::format("i{}", 8 * size_of(dtype));
+    default:
+      return fmt::format("f{}", 8 * size_of(dtype));
+  }
+}
+
+/// "0%", "<1%", "13%", ">99%", "100%": none and all are exact.
+std::string share_text(double share) {
+  if (share > 0 && share < 0.01) return "<1%";
+  if (share < 1 && share > 0.99) return ">99%";
+  return fmt::format("{:.0f}%", 100 * share);
+}
+
+std::vector<std::string> cells_of(const InspectedTensor& tensor) {
+  const run::TensorStatistics& values = tensor.statistics;
+  std::vector<std::string> cells = {fmt::format("  ({})", fmt::join(tensor.shape.extents(), ",")),
+                                    short_name(tensor.dtype)};
+  if (values.finite == 0) return cells;
+  for (const double value : {values.min, values.max, values.mean, values.deviation})
+    cells.push_back(fmt::format("{:.3g}", value));
+  cells.push_back(share_text(values.zero_share()));
+  return cells;
+}
+
+/// Two lines a tensor, its name and its values, so that both fit 80 columns.
+void print_tensors(const InspectedFile& file) {
+  constexpr std::size_t kMostOfName = 56;  // beside the count of what is not finite
+  Table table({{"  shape", Align::left}, {"type", Align::left}, {"min"}, {"max"}, {"mean"}, {"std"}, {"zeros"}});
+  for (const InspectedTensor& tensor : file.tensors) table.add_row(cells_of(tensor));
+  const std::string text = table.to_string();
+  std::size_t line = text.find('\n', text.find('\n') + 1) + 1;  // after the header and its rule
+  fmt::print("tensor\n{}", text.substr(0, line));
+  for (const InspectedTensor& tensor : file.tensors) {
+    const std::size_t end = text.find('\n', line) + 1;
+    const std::int64_t bad = tensor.statistics.not_finite;
+    fmt::print("{}{}\n{}", shown(tensor.name, bad > 0 ? kMostOfName : 80),
+               bad > 0 ? fmt::format("  {} not finite", format_count(bad)) : "", text.substr(line, end - line));
+    line = end;
+  }
+  fmt::print("\n");
+}
+
+void print_summary(const InspectedFile& file) {
+  fmt::print("{}\n", printable(file.path.string()));
+  const std::int64_t elements = file.elements(), parameters = file.parameters();
+  fmt::print("  tensors     {}, of {} values{}\n", format_count(static_cast<std::int64_t>(file.tensors.size())),
+             format_count(elements),
+             parameters == elements ? "" : fmt::format(", {} of them parameters", format_count(parameters)));
+  fmt::print("  bytes       {} ({} of tensors)\n", format_count(static_cast<std::int64_t>(file.bytes)),
+             format_byte_size(file.tensor_bytes()));
+  for (const auto& [key, value] : file.metadata) fmt::print("  metadata    {}: {}\n", shown(key, 24), shown(value, 40));
+  fmt::print("  checksum    {}\n  sha256      {}\n", file.has_checksum ? "sound" : "none in this file", file.sha256);
+}
+
+void print_text(const run::Inspection& inspection) {
+  if (inspection.facts) print_facts(*inspection.facts, inspection.checkpoint.string());
+  print_tensors(inspection.files.front());
+  for (const InspectedFile& file : inspection.files) print_summary(file);
+}
+
+}  // namespace
+
+void add_inspect(CLI::App& app, Action& action) {
+  CLI::App* command = app.add_subcommand("inspect", "Tensors of a weights file, a checkpoint or a run");
+  command->footer(
+      "Prints each tensor's shape, type, least and largest value, mean, standard\n"
+      "deviation, share of zeros and count of values that are not finite (the others\n"
+      "are of finite values); then totals, metadata, the checksum of the tensors and\n"
+      "the file's SHA-256. Of a checkpoint also its position, metrics so far and time\n"
+      "of training. A run's folder stands for its newest checkpoint, else its weights.\n"
+      "A damaged file is an error that names what is wrong (exit code 3).\n"
+      "Example: bantam inspect runs/quickstart/weights.safetensors");
+  const auto options = std::make_shared<InspectOptions>();
+  command->add_option("PATH", options->path, "A safetensors file, a checkpoint or a run")->required();
+  command->add_flag("--json", options->json, "One JSON object, with the tensors of all files");
+  command->callback([&action, options] {
+    action = [options] {
+      const run::Inspection inspection = run::inspect(options->path);
+      if (options->json)
+        print_json(inspection);
+      else
+        print_text(inspection);
+      return 0;
+    };
+  });
+}
+
+}  // namespace bantam::cli

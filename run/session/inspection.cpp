@@ -1,0 +1,85 @@
+// From a path to files, and from a file to its tensors' statistics.
+#include "bantam/run/session/inspection.h"
+
+#include <algorithm>
+#include <numeric>
+#include <span>
+#include <string_view>
+#include <system_error>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "bantam/base/atomic_file.h"
+#include "bantam/base/error.h"
+#include "bantam/data/formats/sha256.h"
+
+namespace bantam::run {
+namespace fs = std::filesystem;
+namespace {
+
+InspectedFile inspect_file(const fs::path& path) {
+  const std::string bytes = read_file(path);
+  SafetensorsFile file = parse_safetensors(bytes, path);
+  InspectedFile found{.path = path,
+                      .bytes = bytes.size(),
+                      .sha256 = sha256_of(bytes),
+                      .has_checksum = file.has_checksum,
+                      .metadata = std::move(file.metadata)};
+  for (const auto& [name, tensor] : file.tensors)
+    found.tensors.push_back({.name = name,
+                             .dtype = tensor.dtype,
+                             .shape = tensor.shape,
+                             .bytes = tensor.bytes.size(),
+                             .statistics = statistics_of(tensor)});
+  return found;
+}
+
+Inspection inspect_checkpoint(const Checkpoint& checkpoint) {
+  Inspection found{.facts = checkpoint.read(), .checkpoint = checkpoint.path};
+  found.files.push_back(inspect_file(checkpoint.state()));
+  found.files.push_back(inspect_file(checkpoint.weights()));
+  return found;
+}
+
+Inspection inspect_folder(const fs::path& path) {
+  const Checkpoint checkpoint{.path = path};
+  std::error_code error;
+  if (fs::exists(checkpoint.facts(), error) || is_checkpoint(path)) return inspect_checkpoint(checkpoint);
+  if (const std::vector<Checkpoint> checkpoints = CheckpointFolder(path).list(); !checkpoints.empty())
+    return inspect_checkpoint(checkpoints.front());
+  const fs::path weights = path / "weights.safetensors";
+  if (fs::exists(weights, error)) return {.files = {inspect_file(weights)}};
+  if (fs::exists(path / "run.json", error))
+    throw DataError(fmt::format("{} is a run without a checkpoint and without weights so far", path.string()));
+  throw DataError(fmt::format("{} is a folder without a checkpoint or a run in it", path.string()));
+}
+
+}  // namespace
+
+std::int64_t InspectedFile::elements() const {
+  return std::accumulate(tensors.begin(), tensors.end(), std::int64_t{0},
+                         [](std::int64_t sum, const InspectedTensor& tensor) { return sum + tensor.shape.elements(); });
+}
+
+std::uint64_t InspectedFile::tensor_bytes() const {
+  return std::accumulate(tensors.begin(), tensors.end(), std::uint64_t{0},
+                         [](std::uint64_t sum, const InspectedTensor& tensor) { return sum + tensor.bytes; });
+}
+
+std::int64_t InspectedFile::parameters() const {
+  const auto is_weight = [](const InspectedTensor& tensor) { return tensor.name.starts_with("weights/"); };
+  if (std::ranges::none_of(tensors, is_weight)) return elements();
+  std::int64_t sum = 0;
+  for (const InspectedTensor& tensor : tensors) sum += is_weight(tensor) ? tensor.shape.elements() : 0;
+  return sum;
+}
+
+Inspection inspect(const fs::path& given) {
+  const fs::path path = given.has_filename() ? given : given.parent_path();  // of "runs/a/"
+  std::error_code error;
+  if (fs::is_directory(path, error)) return inspect_folder(path);
+  return {.files = {inspect_file(path)}};
+}
+
+}  // namespace bantam::run

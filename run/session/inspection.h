@@ -1,0 +1,53 @@
+// Inspection: what is in a safetensors file, a checkpoint, or a run's folder.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "bantam/base/dtype.h"
+#include "bantam/base/shape.h"
+#include "bantam/run/session/checkpoint_folder.h"
+#include "bantam/run/session/tensor_statistics.h"
+
+namespace bantam::run {
+
+struct InspectedTensor {
+  std::string name;
+  DType dtype = DType::float32;
+  Shape shape;
+  std::uint64_t bytes = 0;
+  TensorStatistics statistics;
+};
+
+/// A safetensors file that was read whole.
+struct InspectedFile {
+  std::filesystem::path path;
+  std::uint64_t bytes = 0;    ///< of the file
+  std::string sha256;         ///< of the file
+  bool has_checksum = false;  ///< which is that of its tensors; files of other programs have none
+  std::map<std::string, std::string> metadata;
+  std::vector<InspectedTensor> tensors;  ///< by name
+
+  std::int64_t elements() const;
+  std::uint64_t tensor_bytes() const;
+  /// Elements of the model's weights: "weights/…" of a state file; in a file of weights alone every tensor, running
+  /// statistics of batch norms included.
+  std::int64_t parameters() const;
+};
+
+struct Inspection {
+  std::optional<CheckpointFacts> facts;  ///< of a checkpoint
+  std::filesystem::path checkpoint;      ///< its folder
+  std::vector<InspectedFile> files;      ///< a checkpoint's state, then its weights; else the one file
+};
+
+/// `path`: a safetensors file, a checkpoint's folder, or a run's folder, which stands for its newest checkpoint, else
+/// its weights. Every byte is read. Throws DataError naming the file and what is wrong: a file that is damaged or
+/// missing, or a folder that is neither.
+Inspection inspect(const std::filesystem::path& path);
+
+}  // namespace bantam::run

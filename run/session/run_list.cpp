@@ -1,0 +1,91 @@
+// A record, a lock and a sum of sizes for each folder.
+#include "bantam/run/session/run_list.h"
+
+#include <algorithm>
+#include <system_error>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "bantam/base/error.h"
+#include "bantam/run/session/checkpoint_folder.h"
+#include "bantam/run/session/run_lock.h"
+
+namespace bantam::run {
+namespace fs = std::filesystem;
+namespace {
+
+/// Files come and go while a run writes: those that are gone are not counted.
+std::uint64_t bytes_in(const fs::path& folder) {
+  std::uint64_t bytes = 0;
+  std::error_code error;
+  for (fs::recursive_directory_iterator entry(folder, fs::directory_options::skip_permission_denied, error), end;
+       !error && entry != end; entry.increment(error)) {
+    std::error_code gone;
+    if (!entry->is_symlink(gone) && entry->is_regular_file(gone))
+      if (const std::uintmax_t size = entry->file_size(gone); !gone) bytes += size;
+  }
+  return bytes;
+}
+
+std::string state_of(const RunRecord& record, const fs::path& folder) {
+  const bool ended = record.state != RunState::starting && record.state != RunState::running;
+  return ended || RunLock::is_locked(folder) ? std::string(to_string(record.state)) : "killed";
+}
+
+/// The record of a run that was killed may be older than its last checkpoint, from which it can be resumed.
+void move_to_newest_checkpoint(RunRecord& record, const fs::path& folder) {
+  try {
+    const std::vector<Checkpoint> checkpoints = CheckpointFolder(folder).list();
+    if (checkpoints.empty()) return;
+    const CheckpointFacts facts = checkpoints.front().read();
+    record.epoch = facts.epoch;
+    record.update = facts.update;
+    record.updates = facts.updates;
+    record.seconds = facts.seconds;
+  } catch (const DataError&) {  // damaged: the record is what is known
+  }
+}
+
+void add_run(RunList& list, const fs::path& folder) {
+  const fs::path file = folder / "run.json";
+  std::error_code error;
+  const fs::file_status status = fs::status(file, error);
+  if (status.type() == fs::file_type::not_found || error == std::errc::not_a_directory) return;
+  if (status.type() == fs::file_type::none) {
+    list.unreadable.push_back(fmt::format("cannot read {}: {}", folder.string(), error.message()));
+    return;
+  }
+  try {
+    RunRecord record = load_record(file);
+    std::string state = state_of(record, folder);
+    if (state == "killed") {  // or it ended since: the lock is released after the last record
+      record = load_record(file);
+      state = state_of(record, folder);
+    }
+    if (state == "killed") move_to_newest_checkpoint(record, folder);
+    list.runs.push_back(
+        {.path = folder, .record = std::move(record), .state = std::move(state), .bytes = bytes_in(folder)});
+  } catch (const DataError& damaged) {
+    if (fs::exists(file, error)) list.unreadable.emplace_back(damaged.what());  // else it was removed meanwhile
+  }
+}
+
+}  // namespace
+
+RunList list_runs(const fs::path& folder) {
+  std::vector<fs::path> folders = {folder};
+  std::error_code error;
+  for (fs::directory_iterator entry(folder, error), end; !error && entry != end; entry.increment(error))
+    folders.push_back(entry->path());
+  if (error) throw DataError(fmt::format("cannot read {}: {}", folder.string(), error.message()));
+  RunList list;
+  for (const fs::path& path : folders) add_run(list, path);
+  std::ranges::sort(list.runs, [](const ListedRun& a, const ListedRun& b) {
+    return std::pair(a.record.started, a.path) > std::pair(b.record.started, b.path);
+  });
+  std::ranges::sort(list.unreadable);
+  return list;
+}
+
+}  // namespace bantam::run

@@ -1,0 +1,31 @@
+// The runs in a folder, as their records, locks and files tell.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "bantam/run/session/run_record.h"
+
+namespace bantam::run {
+
+/// A run as it is now.
+struct ListedRun {
+  std::filesystem::path path;
+  RunRecord record;  ///< of a run that was killed, with the position of its newest checkpoint
+  /// The record's state; "killed" where it says starting or running and no process has the folder's lock.
+  std::string state;
+  std::uint64_t bytes = 0;  ///< of all files in the folder
+};
+
+struct RunList {
+  std::vector<ListedRun> runs;          ///< the one whose session began last comes first
+  std::vector<std::string> unreadable;  ///< a message for each folder that could not be read, with its path
+};
+
+/// The runs (folders with run.json) directly in `folder`, and `folder` itself where it is one. Reads only; a run that
+/// is under way is not disturbed. Throws DataError where `folder` cannot be read.
+RunList list_runs(const std::filesystem::path& folder);
+
+}  // namespace bantam::run

@@ -1,0 +1,180 @@
+// Checkpoints on the disk: written whole, found again, replaced, removed, and damaged.
+#include "bantam/run/session/checkpoint_folder.h"
+
+#include <cmath>
+#include <fstream>
+#include <functional>
+
+#include <nlohmann/json.hpp>
+
+#include "bantam/base/error.h"
+#include "tests/run/run_fixture.h"
+
+namespace bantam::run {
+namespace {
+
+namespace fs = std::filesystem;
+
+class CheckpointFolderTest : public RunTest {
+ protected:
+  CheckpointFacts facts(std::int64_t updates) const {
+    return {.updates = updates,
+            .epoch = 2,
+            .update = 3,
+            .loss = 0.25,
+            .accuracy = 0.5,
+            .samples = 48,
+            .metrics_bytes = 1234,
+            .seconds = 7.5,
+            .schedule_epochs = 9,
+            .fingerprint = {{"seed", "7"}},
+            .config_sha256 = "abc"};
+  }
+  void save(std::int64_t updates, const std::string& text = "w") const {
+    folder_.write(facts(updates), [&](const Checkpoint& checkpoint) {
+      write_file_atomically(checkpoint.weights(), text);
+      write_file_atomically(checkpoint.state(), text + "s");
+    });
+  }
+  std::vector<std::int64_t> listed() const {
+    std::vector<std::int64_t> updates;
+    for (const Checkpoint& checkpoint : folder_.list()) updates.push_back(checkpoint.updates);
+    return updates;
+  }
+  std::vector<std::string> names() const {
+    std::vector<std::string> found;
+    for (const auto& entry : fs::directory_iterator(path("checkpoints"))) found.push_back(entry.path().filename());
+    std::ranges::sort(found);
+    return found;
+  }
+  std::string error_of(const std::function<void()>& call) const {
+    try {
+      call();
+    } catch (const DataError& error) {
+      return error.what();
+    }
+    return "no error";
+  }
+
+  CheckpointFolder folder_{path("")};
+};
+
+TEST_F(CheckpointFolderTest, WhatIsWrittenIsReadAgain) {
+  EXPECT_TRUE(folder_.list().empty()) << "without a folder there is none";
+  save(123);
+  const std::vector<Checkpoint> all = folder_.list();
+  ASSERT_EQ(all.size(), 1u);
+  EXPECT_EQ(all[0].path, path("checkpoints/update-00000123"));
+  EXPECT_TRUE(is_checkpoint(all[0].path));
+  EXPECT_FALSE(is_checkpoint(path("checkpoints")));
+  const CheckpointFacts read = all[0].read(), wrote = facts(123);
+  EXPECT_EQ(read.updates, 123);
+  EXPECT_EQ(read.epoch, wrote.epoch);
+  EXPECT_EQ(read.update, wrote.update);
+  EXPECT_EQ(read.loss, wrote.loss);
+  EXPECT_EQ(read.accuracy, wrote.accuracy);
+  EXPECT_EQ(read.samples, wrote.samples);
+  EXPECT_EQ(read.metrics_bytes, wrote.metrics_bytes);
+  EXPECT_EQ(read.seconds, wrote.seconds);
+  EXPECT_EQ(read.schedule_epochs, wrote.schedule_epochs);
+  EXPECT_EQ(read.fingerprint, wrote.fingerprint);
+  EXPECT_EQ(read.config_sha256, wrote.config_sha256);
+  EXPECT_EQ(read.program.rfind("bantam ", 0), 0u);
+  EXPECT_EQ(read.written.back(), 'Z');
+}
+
+TEST_F(CheckpointFolderTest, ALossThatIsNotFiniteIsNoNumber) {
+  CheckpointFacts diverged = facts(1);
+  diverged.loss = std::numeric_limits<double>::infinity();
+  folder_.write(diverged, [&](const Checkpoint& checkpoint) {
+    write_file_atomically(checkpoint.weights(), "w");
+    write_file_atomically(checkpoint.state(), "s");
+  });
+  EXPECT_TRUE(std::isnan(folder_.list().at(0).read().loss));
+}
+
+TEST_F(CheckpointFolderTest, TheNewestComesFirstAndIsKept) {
+  for (const std::int64_t updates : {5, 100'000'000, 20, 7}) save(updates);
+  EXPECT_EQ(listed(), (std::vector<std::int64_t>{100'000'000, 20, 7, 5})) << "by number, not by name";
+  folder_.keep_newest(3);
+  EXPECT_EQ(listed(), (std::vector<std::int64_t>{100'000'000, 20, 7}));
+  folder_.remove_after(7);
+  EXPECT_EQ(listed(), (std::vector<std::int64_t>{7}));
+  folder_.keep_newest(3);
+  EXPECT_EQ(names(), std::vector<std::string>{"update-00000007"}) << "nothing temporary stays";
+}
+
+TEST_F(CheckpointFolderTest, OneOfTheSameNumberIsReplaced) {
+  save(5, "old");
+  save(5, "newer");
+  EXPECT_EQ(names(), std::vector<std::string>{"update-00000005"});
+  EXPECT_EQ(read_file(folder_.list().at(0).weights()), "newer");
+  EXPECT_NO_THROW((void)folder_.list().at(0).read());
+}
+
+TEST_F(CheckpointFolderTest, AWriteThatFailsChangesNothing) {
+  save(5, "old");
+  EXPECT_EQ(error_of([&] {
+              folder_.write(facts(5), [](const Checkpoint& checkpoint) {
+                write_file_atomically(checkpoint.weights(), "half");
+                throw DataError("no room");
+              });
+            }),
+            "no room");
+  EXPECT_EQ(names(), std::vector<std::string>{"update-00000005"});
+  EXPECT_EQ(read_file(folder_.list().at(0).weights()), "old");
+}
+
+TEST_F(CheckpointFolderTest, TemporariesOfKilledProcessesAreRemoved) {
+  save(5);
+  save(6);
+  fs::create_directory(path("checkpoints/.update-00000007.tmp"));
+  write_file_atomically(path("checkpoints/.update-00000007.tmp/weights.safetensors"), "half");
+  fs::rename(path("checkpoints/update-00000006"), path("checkpoints/.update-00000006.replaced.tmp"));
+  fs::copy(path("checkpoints/update-00000005"), path("checkpoints/.update-00000005.replaced.tmp"));
+  write_file_atomically(path("checkpoints/notes.tmp"), "mine");
+  EXPECT_EQ(listed(), (std::vector<std::int64_t>{5})) << "what is temporary is no checkpoint";
+  folder_.remove_temporaries();
+  EXPECT_EQ(names(), (std::vector<std::string>{"notes.tmp", "update-00000005", "update-00000006"}));
+  EXPECT_NO_THROW((void)folder_.list().at(0).read()) << "the one that was moved aside is back";
+  folder_.remove_temporaries();
+  EXPECT_EQ(names().size(), 3u);
+}
+
+TEST_F(CheckpointFolderTest, DamageIsNamed) {
+  save(5);
+  const Checkpoint checkpoint = folder_.list().at(0);
+  const std::string sound = read_file(checkpoint.facts());
+  const auto read = [&] { (void)checkpoint.read(); };
+  const auto expect = [&](const std::string& file, const std::string& what) {
+    const std::string error = error_of(read);
+    EXPECT_NE(error.find(file), std::string::npos) << error;
+    EXPECT_NE(error.find(what), std::string::npos) << error;
+  };
+  for (std::size_t length = 0; length + 2 < sound.size(); length += 40) {
+    std::ofstream(checkpoint.facts()) << sound.substr(0, length);
+    expect("checkpoint.json", "damaged");
+  }
+  nlohmann::json json = nlohmann::json::parse(sound);
+  for (const auto& [key, value] : json.items()) {
+    nlohmann::json lacks = json;
+    lacks.erase(key);
+    std::ofstream(checkpoint.facts()) << lacks;
+    expect("checkpoint.json", key);
+  }
+  json["version"] = 2;
+  std::ofstream(checkpoint.facts()) << json;
+  expect("checkpoint.json", "its version is 2; this program reads version 1");
+  std::ofstream(checkpoint.facts()) << sound;
+  EXPECT_NO_THROW(read());
+  fs::resize_file(checkpoint.weights(), 0);
+  expect("weights.safetensors", "it has 0 bytes, and was written with 1");
+  fs::resize_file(checkpoint.weights(), 1);
+  fs::remove(checkpoint.state());
+  expect("state.safetensors", "No such file");
+  fs::remove(checkpoint.facts());
+  expect("checkpoint.json", "No such file");
+}
+
+}  // namespace
+}  // namespace bantam::run
