@@ -38,6 +38,7 @@ VARIANTS = {
     "planned": ["train.mode=planned", "checkpoint.every=1updates", "checkpoint.keep_last=1"],
     "eager": ["train.mode=eager", "checkpoint.best=off"],
     "max_updates": ["train.max_updates=91", "train.log_every=4", "checkpoint.every=7updates"],
+    "max_updates_at_an_epoch's_end": ["train.max_updates=96", "checkpoint.every=16updates"],
 }
 ON_GPU = {"captured": ["train.mode=captured"], "captured_accumulate": ["train.mode=captured", "train.accumulate=2"]}
 

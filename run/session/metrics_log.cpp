@@ -104,7 +104,7 @@ void MetricsLog::flush() {
   if (reason == 0 && failing_) {
     warn_(fmt::format("{} is written again{}", path_.string(),
                       dropped_ > 0 ? fmt::format("; {} lines are lost", dropped_) : std::string()));
-    dropped_ = 0;
+    lost_ += std::exchange(dropped_, 0);
   } else if (reason != 0 && !failing_) {
     warn_(fmt::format("{} cannot be written: {}; the training goes on, and the lines wait for room", path_.string(),
                       std::generic_category().message(reason)));
@@ -141,6 +141,12 @@ void MetricsLog::on_progress(const ProgressEvent& event) {
     values_.clear();
   }
   flush();
+}
+
+void MetricsLog::end_at(std::int64_t epoch, std::int64_t update) {
+  epoch_ = epoch;
+  update_ = update;
+  on_end();
 }
 
 /// The sums stay for the state that is saved now: a resumed run goes on with them, and writes the line when it is full.

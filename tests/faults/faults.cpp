@@ -48,8 +48,8 @@ const Settings& settings() {
     read.last = last > 0 ? last : read.first;
     if (const int error = std::atoi(variable("BANTAM_FAULT_ERRNO")); error > 0) read.error = error;
     if (const char* log = variable("BANTAM_FAULT_LOG"); *log != '\0')
-      read.log = static_cast<int>(
-          ::syscall(SYS_openat, AT_FDCWD, log, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644));
+      read.log =
+          static_cast<int>(::syscall(SYS_openat, AT_FDCWD, log, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644));
     read.count = variable("BANTAM_FAULT_COUNT");
     return settings;
   }();
@@ -62,8 +62,8 @@ std::mutex& g_order = *new std::mutex;  // of calls and of their lines in the lo
 [[gnu::destructor]] void write_count() {
   if (settings().count.empty()) return;
   const std::string text = std::to_string(g_calls.load()) + "\n";
-  const int file = static_cast<int>(
-      ::syscall(SYS_openat, AT_FDCWD, settings().count.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0644));
+  const int file =
+      static_cast<int>(::syscall(SYS_openat, AT_FDCWD, settings().count.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0644));
   if (file >= 0 && ::syscall(SYS_write, file, text.data(), text.size()) < 0) std::perror("BANTAM_FAULT_COUNT");
   ::syscall(SYS_close, file);
 }
@@ -180,9 +180,7 @@ int on_path(const char* operation, int folder, const char* path, const Call& cal
 
 int do_rename(int from_folder, const char* from, int to_folder, const char* to, unsigned flags) {
   const std::string old_name = below(absolute(from_folder, from)), new_name = below(absolute(to_folder, to));
-  const auto real = [&] {
-    return static_cast<int>(::syscall(SYS_renameat2, from_folder, from, to_folder, to, flags));
-  };
+  const auto real = [&] { return static_cast<int>(::syscall(SYS_renameat2, from_folder, from, to_folder, to, flags)); };
   if (old_name.empty() && new_name.empty()) return real();
   const std::lock_guard lock(g_order);
   if (fails()) return -1;

@@ -22,7 +22,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "scripts"))
 import trial_runs  # noqa: E402
 
 SHORT = ["train.epochs=2", "train.log_every=3", "checkpoint.every=4updates", "data.test_samples=64"]
-HALF = 13  # updates of the run that is gone on with
+HALF = 15  # updates of the run that is gone on with
 # What is left of unsynced (bytes, names).
 DISKS = [("dropped", "dropped"), ("kept", "dropped"), ("dropped", "kept"), ("kept", "kept"), ("some", "some")]
 
