@@ -168,8 +168,8 @@ void CheckpointFolder::write(const CheckpointFacts& facts, const std::function<v
   const Checkpoint done{.path = path_ / name_of(facts.updates), .updates = facts.updates};
   const Checkpoint begun{.path = path_ / fmt::format(".{}{}", name_of(facts.updates), kTemporary),
                          .updates = facts.updates};
+  remove_temporaries();  // of a write that failed, and could not remove them
   std::error_code error;
-  fs::remove_all(begun.path, error);
   try {
     fs::create_directory(begun.path);
     write(begun);

@@ -60,7 +60,7 @@ class CheckpointFolder {
   /// Removes those of more than `updates` updates, for good: of a run that goes on from an earlier one. Throws
   /// DataError.
   void remove_after(std::int64_t updates) const;
-  /// Removes what processes that were killed left half-written. Never fails.
+  /// Removes what processes that were killed, or writes that failed, left half-written. Never fails.
   void remove_temporaries() const noexcept;
 
  private:
