@@ -18,7 +18,6 @@ import random
 import shutil
 import signal
 import sys
-import tempfile
 import time
 
 import trial_runs
@@ -188,7 +187,7 @@ def main():
     parser.add_argument("--keep", help="folder that a lost run is moved to")
     options = parser.parse_args()
     variants = list(VARIANTS) + (list(ON_GPU) if options.device != "cpu" else [])
-    with tempfile.TemporaryDirectory(prefix="bantam-kills-") as folder:
+    with trial_runs.scratch("bantam-kills-") as folder:
         trial = Trial(options, pathlib.Path(folder))
         for number in range(1_000_000):
             if trial.moments >= options.moments:

@@ -6,6 +6,7 @@ import pathlib
 import signal
 import subprocess
 import sys
+import tempfile
 
 # Data that are shuffled, cropped and flipped, batch norm and dropout: whatever could drift is there. 16 updates an epoch.
 CONFIG = """version: 1
@@ -48,6 +49,13 @@ def arguments_of(what):
 def environment_of(more=None):
     # Timed algorithms may differ from run to run, and their bits with them.
     return {**os.environ, "BANTAM_ALGORITHM_CACHE": "off", **(more or {})}
+
+
+def scratch(prefix):
+    """A temporary folder, in memory where that is possible: a run syncs its files hundreds of times."""
+    memory = "/dev/shm"
+    in_memory = "TMPDIR" not in os.environ and os.path.isdir(memory) and os.access(memory, os.W_OK)
+    return tempfile.TemporaryDirectory(prefix=prefix, dir=memory if in_memory else None)
 
 
 def _default_signals():

@@ -12,7 +12,6 @@ import pathlib
 import shutil
 import subprocess
 import sys
-import tempfile
 import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "scripts"))
@@ -155,7 +154,7 @@ def main():
     parser.add_argument("library", help="path of the library made from faults.cpp")
     options = parser.parse_args()
     failed = 0
-    with tempfile.TemporaryDirectory(prefix="bantam-disk-") as folder:
+    with trial_runs.scratch("bantam-disk-") as folder:
         trial = Trial(options.program, options.library, pathlib.Path(folder).resolve())
         parts = [trial.full_for_a_while, trial.full_until_the_end, trial.read_only, trial.vanished_folder]
         (trial.folder / "disk").mkdir()

@@ -14,7 +14,7 @@ import os
 import pathlib
 import shutil
 import sys
-import tempfile
+import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "scripts"))
 import trial_runs  # noqa: E402
@@ -106,17 +106,18 @@ def main():
     parser.add_argument("program", help="path of bantam")
     parser.add_argument("library", help="path of the library made from faults.cpp")
     parser.add_argument("--every", type=int, default=1, help="tries every N-th call; default: 1")
-    parser.add_argument("--offset", type=int, default=0, help="with --every: the first one; default: 0")
+    parser.add_argument("--offset", type=int, default=int(time.time() // 86400), help="with --every: which; default: by date")
     parser.add_argument("--error", default="ENOSPC", help="ENOSPC or EIO; default: ENOSPC")
     parser.add_argument("--scenario", help="new, resumed, replaced or earlier; default: all")
     options = parser.parse_args()
     failed = 0
-    with tempfile.TemporaryDirectory(prefix="bantam-faults-") as folder:
+    with trial_runs.scratch("bantam-faults-") as folder:
         trial = Trial(options.program, options.library, pathlib.Path(folder).resolve(), getattr(errno, options.error))
         for name in trial.scenarios if not options.scenario else [options.scenario]:
             calls, tried, lost = trial.scenario(name, options.every, options.offset)
             failed += len(lost)
-            print(f"{name}: {options.error} at {tried} of {calls} calls; lost: {len(lost)}", flush=True)
+            print(f"{name}: {options.error} at {tried} of {calls} calls "
+                  f"(--every {options.every} --offset {options.offset}); lost: {len(lost)}", flush=True)
             if tried == 0:
                 sys.exit("no call was tried: the library is not in the program")
     return 1 if failed else 0

@@ -16,7 +16,7 @@ import random
 import re
 import shutil
 import sys
-import tempfile
+import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "scripts"))
 import trial_runs  # noqa: E402
@@ -273,17 +273,18 @@ def main():
     parser.add_argument("program", help="path of bantam")
     parser.add_argument("library", help="path of the library made from faults.cpp")
     parser.add_argument("--every", type=int, default=1, help="tries every N-th prefix; default: 1")
-    parser.add_argument("--offset", type=int, default=0, help="with --every: the first one; default: 0")
+    parser.add_argument("--offset", type=int, default=int(time.time() // 86400), help="with --every: which; default: by date")
     parser.add_argument("--seed", type=int, default=1, help="of what is kept of unsynced changes; default: 1")
     parser.add_argument("--scenario", help="new, resumed, earlier or replaced; default: all")
     options = parser.parse_args()
     failed = 0
-    with tempfile.TemporaryDirectory(prefix="bantam-power-") as folder:
+    with trial_runs.scratch("bantam-power-") as folder:
         trial = Trial(options.program, options.library, pathlib.Path(folder).resolve(), options.seed)
         for name in trial.scenarios if not options.scenario else [options.scenario]:
             operations, prefixes, disks, lost = trial.scenario(name, options.every, options.offset)
             failed += lost
-            print(f"{name}: {operations} operations, {prefixes} prefixes, {disks} disks; lost: {lost}", flush=True)
+            print(f"{name}: {operations} operations, {prefixes} prefixes, {disks} disks "
+                  f"(--every {options.every} --offset {options.offset}); lost: {lost}", flush=True)
     return 1 if failed else 0
 
 
