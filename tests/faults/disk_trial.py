@@ -17,8 +17,8 @@ import time
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "scripts"))
 import trial_runs  # noqa: E402
 
-SHORT = ["train.epochs=4", "checkpoint.every=4updates", "data.test_samples=64", "checkpoint.best=off"]
-LONG = ["train.epochs=40", "checkpoint.every=4updates", "data.test_samples=64", "checkpoint.best=off"]
+SHORT = ["train.epochs=30", "checkpoint.every=4updates", "data.test_samples=64", "checkpoint.best=off"]
+LONG = ["train.epochs=60", "checkpoint.every=4updates", "data.test_samples=64", "checkpoint.best=off"]
 FIRST, LAST = 140, 170  # calls that fail for a while
 ALWAYS = 1_000_000_000
 
