@@ -8,6 +8,7 @@
 #include <random>
 #include <system_error>
 #include <utility>
+#include <vector>
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -192,8 +193,13 @@ void sync_folder(const std::filesystem::path& folder) {
 
 void make_folders(const std::filesystem::path& path) {
   std::error_code error;
+  std::vector<std::filesystem::path> made;
+  for (std::filesystem::path folder = path; !folder.empty() && !std::filesystem::exists(folder, error);
+       folder = folder.parent_path())
+    made.push_back(folder);
   std::filesystem::create_directories(path, error);
   if (error) fail("create folder", path, error.value());
+  for (auto folder = made.rbegin(); folder != made.rend(); ++folder) sync_folder(folder_of(*folder));
 }
 
 void write_file_atomically(const std::filesystem::path& path, std::string_view text) {

@@ -37,7 +37,8 @@ class AtomicFile {
   int descriptor_ = -1;
 };
 
-/// Makes the folder, and those above it, where they are missing. Throws DataError with the system's reason.
+/// Makes the folder, and those above it, where they are missing, so that their names last. Throws DataError with the
+/// system's reason.
 void make_folders(const std::filesystem::path& path);
 
 /// Makes names that were made, renamed or removed in the folder last. Throws DataError; a file system that cannot do it

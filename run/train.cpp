@@ -85,8 +85,7 @@ void try_to_write(const RunDirectory& directory, RunRecord record, RunState stat
 std::unique_ptr<TrainingRun> start(const RunConfig& config, const RunDirectory& directory, const RunRecord& record,
                                    const TrainRunOptions& options, RunObserver& observer) {
   const bool resumes = options.resume != nullptr;
-  std::error_code error;
-  const bool replaces = !resumes && options.overwrite && std::filesystem::exists(directory.config(), error);
+  const bool replaces = !resumes && options.overwrite && directory.has_files();
   try {
     if (!resumes && !replaces) begin(directory, config, record);
     const Resume resume = resumes ? resume_of(directory, options.accept_changes) : Resume();
@@ -94,7 +93,7 @@ std::unique_ptr<TrainingRun> start(const RunConfig& config, const RunDirectory& 
                                              options.stop_start, observer);
     if (run->is_finished()) return run;
     if (replaces) directory.clear();
-    if (resumes) directory.checkpoints().remove_after(run->first_update());
+    if (resumes) run->forget_rest();
     if (resumes || replaces) begin(directory, config, record);
     return run;
   } catch (const StoppedBeforeTraining& stopped) {
@@ -107,14 +106,13 @@ std::unique_ptr<TrainingRun> start(const RunConfig& config, const RunDirectory& 
 }
 
 /// Of a run that has all of its epochs; killed after its last checkpoint, it may lack what comes then.
-void complete(const RunDirectory& directory, const RunRecord& record) {
+void complete(const RunDirectory& directory, const RunRecord& record, TrainingRun& run) {
   std::error_code error;
-  const std::vector<Checkpoint> checkpoints = directory.checkpoints().list();
-  if (!std::filesystem::exists(directory.weights(), error) && !checkpoints.empty())
-    write_file_atomically(directory.weights(), read_file(checkpoints.front().weights()));
   const std::optional<RunRecord> before = read_record(directory.record());
-  if (!before || before->state != RunState::finished)
-    try_to_write(directory, before.value_or(record), RunState::finished, "");
+  const bool ended = before && before->state == RunState::finished;
+  if (ended && std::filesystem::exists(directory.weights(), error)) return;
+  if (!directory.chosen()) run.complete();
+  if (!ended) try_to_write(directory, before.value_or(record), RunState::finished, "");
 }
 
 }  // namespace
@@ -130,7 +128,7 @@ TrainOutcome train(const RunConfig& config, const TrainRunOptions& options, std:
   const RunRecord record = record_for(closed, directory, options);
   const std::unique_ptr<TrainingRun> run = start(closed, directory, record, options, observer);
   if (run->is_finished()) {
-    complete(directory, record);
+    complete(directory, record, *run);
     TrainOutcome outcome = outcome_of(closed, directory, *run, {.epoch = run->position().epoch});
     outcome.finished_before = true;
     return outcome;

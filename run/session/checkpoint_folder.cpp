@@ -172,10 +172,10 @@ void CheckpointFolder::write(const CheckpointFacts& facts, const std::function<v
   const Checkpoint done{.path = path_ / name_of(facts.updates), .updates = facts.updates};
   const Checkpoint begun{.path = path_ / fmt::format(".{}{}", name_of(facts.updates), kTemporary),
                          .updates = facts.updates};
+  remove_temporaries();  // of a write that failed, and could not remove them
   std::error_code error;
-  fs::remove_all(begun.path, error);
   try {
-    make_folders(begun.path);
+    fs::create_directory(begun.path);
     write(begun);
     write_file_atomically(begun.facts(), json_of(facts, begun.path).dump(1) + "\n");
     sync_folder(begun.path);
@@ -195,8 +195,13 @@ void CheckpointFolder::keep_newest(std::int64_t keep) const {
 }
 
 void CheckpointFolder::remove_after(std::int64_t updates) const {
-  for (const Checkpoint& checkpoint : list())
-    if (checkpoint.updates > updates) remove_checkpoint(checkpoint.path);
+  bool removed = false;
+  for (const Checkpoint& checkpoint : list()) {
+    if (checkpoint.updates <= updates) continue;
+    remove_checkpoint(checkpoint.path);
+    removed = true;
+  }
+  if (removed) sync_folder(path_);
 }
 
 void CheckpointFolder::remove_temporaries() const noexcept {

@@ -58,9 +58,10 @@ class CheckpointFolder {
   void write(const CheckpointFacts& facts, const std::function<void(const Checkpoint&)>& write) const;
   /// Removes all but the newest `keep`. Throws DataError.
   void keep_newest(std::int64_t keep) const;
-  /// Removes those of more than `updates` updates: of a run that goes on from an earlier one. Throws DataError.
+  /// Removes those of more than `updates` updates, for good: of a run that goes on from an earlier one. Throws
+  /// DataError.
   void remove_after(std::int64_t updates) const;
-  /// Removes what processes that were killed left half-written. Never fails.
+  /// Removes what processes that were killed, or writes that failed, left half-written. Never fails.
   void remove_temporaries() const noexcept;
 
  private:

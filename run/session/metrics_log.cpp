@@ -78,10 +78,12 @@ void MetricsLog::write(std::string text) {
     waiting_ += text;
 }
 
-/// Opens it again where somebody has removed it; 0, or the system's reason.
+/// Opens it again where somebody has removed it, or moved the run's folder; 0, or the system's reason.
 int MetricsLog::open_file() {
-  struct stat facts {};
-  if (descriptor_ >= 0 && (::fstat(descriptor_, &facts) != 0 || facts.st_nlink == 0))
+  struct stat open {
+  }, there{};
+  if (descriptor_ >= 0 && (::fstat(descriptor_, &open) != 0 || ::stat(path_.c_str(), &there) != 0 ||
+                           open.st_dev != there.st_dev || open.st_ino != there.st_ino))
     ::close(std::exchange(descriptor_, -1));
   if (descriptor_ < 0) descriptor_ = ::open(path_.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
   return descriptor_ < 0 ? errno : 0;
@@ -104,7 +106,7 @@ void MetricsLog::flush() {
   if (reason == 0 && failing_) {
     warn_(fmt::format("{} is written again{}", path_.string(),
                       dropped_ > 0 ? fmt::format("; {} lines are lost", dropped_) : std::string()));
-    dropped_ = 0;
+    lost_ += std::exchange(dropped_, 0);
   } else if (reason != 0 && !failing_) {
     warn_(fmt::format("{} cannot be written: {}; the training goes on, and the lines wait for room", path_.string(),
                       std::generic_category().message(reason)));
@@ -141,6 +143,12 @@ void MetricsLog::on_progress(const ProgressEvent& event) {
     values_.clear();
   }
   flush();
+}
+
+void MetricsLog::end_at(std::int64_t epoch, std::int64_t update) {
+  epoch_ = epoch;
+  update_ = update;
+  on_end();
 }
 
 /// The sums stay for the state that is saved now: a resumed run goes on with them, and writes the line when it is full.

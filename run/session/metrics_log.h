@@ -37,6 +37,10 @@ class MetricsLog : public Callback {
   /// Before the first line: removes what follows the first `bytes` of the file, lines that a resumed run writes again.
   /// A file that is shorter, or cannot be cut, stays as it is, and `warn` is told.
   void cut(std::uint64_t bytes);
+  /// Ends the file of a run that was killed after its last checkpoint, loaded and cut, as the run itself would have.
+  void end_at(std::int64_t epoch, std::int64_t update);
+  /// Whether the file has all lines, but for those that wait to be full.
+  bool complete() const { return waiting_.empty() && dropped_ + lost_ == 0; }
   bool observes() const override { return true; }
   void on_progress(const ProgressEvent& event) override;
   void on_epoch_end(const EpochEvent& event) override;
@@ -55,6 +59,7 @@ class MetricsLog : public Callback {
   int descriptor_ = -1;
   std::string waiting_;       // whole lines, of which the first may be written in part
   std::int64_t dropped_ = 0;  // lines that waited in vain
+  std::int64_t lost_ = 0;     // those of them that were told
   bool failing_ = false;
   std::optional<std::uint64_t> bytes_at_end_;  // without the line of a run that ended between two lines
   std::int64_t log_every_;

@@ -46,7 +46,10 @@ fs::path fresh_path(const std::string& name) {
   for (int number = 1;; ++number) {
     const fs::path path = fs::path("runs") / (number == 1 ? base : fmt::format("{}-{}", base, number));
     std::error_code error;
-    if (fs::create_directory(path, error)) return path;  // false where another run was faster
+    if (fs::create_directory(path, error)) {  // false where another run was faster
+      sync_folder("runs");
+      return path;
+    }
     if (error) throw DataError(fmt::format("{}: cannot make the run's folder: {}", path.string(), error.message()));
   }
 }
@@ -92,6 +95,11 @@ void RunDirectory::remove_temporaries() const noexcept {
   std::error_code error, ignored;
   for (fs::directory_iterator entry(path_, error), end; !error && entry != end; entry.increment(error))
     if (is_temporary(entry->path().filename().string())) fs::remove(entry->path(), ignored);
+}
+
+bool RunDirectory::has_files() const {
+  const auto has = [this](const char* file) { return is_there(path_ / file); };
+  return std::ranges::any_of(kBeginning, has) || std::ranges::any_of(kFiles, has);
 }
 
 void RunDirectory::clear() const {

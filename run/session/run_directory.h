@@ -39,6 +39,8 @@ class RunDirectory {
   /// The one that was given to `open`; nothing: the newest counts.
   const std::optional<Checkpoint>& chosen() const { return chosen_; }
 
+  /// Whether any file of a run is there, also of one that was removed in part. Throws DataError.
+  bool has_files() const;
   /// Removes the files of the run that is replaced. Throws DataError.
   void clear() const;
   /// Removes config.yaml and run.json of a run that did not begin. Never fails.

@@ -62,6 +62,7 @@ bool RunSaver::due(std::int64_t epoch, std::int64_t update) {
   const bool is_due = schedule_.due(updates_of(epoch, update), epoch, now);
   if (best_is_new_) end_writing();  // these weights are gone with the next update: they are not left to a later one
   if (copying_ || writing_ || !(is_due || best_is_new_)) return false;
+  try_best();
   schedule_.note_saved(now);
   return true;
 }
@@ -124,13 +125,31 @@ void RunSaver::end_writing() {
   try {
     task_.wait();
     written_ = facts;
+    if (writes_best_) best_is_lost_ = false;
     if (std::exchange(failing_, false)) run_.observer.on_warning("checkpoints are written again");
+    tell_not_removed();
     note(RunState::running, "");
   } catch (const std::exception& failure) {
     ++failures_;
     warn_of(failure.what());
-    if (writes_best_)
-      run_.observer.on_warning(fmt::format("the best weights, of epoch {}, are lost", run_.position.best_epoch));
+    lacks_best_ = writes_best_;
+  }
+}
+
+void RunSaver::tell_not_removed() {
+  if (!not_removed_.empty())
+    run_.observer.on_warning(fmt::format("{}; the next checkpoint tries again", std::exchange(not_removed_, "")));
+}
+
+/// Before the snapshot becomes another one: the best weights that could not be written are tried a second time.
+void RunSaver::try_best() {
+  if (!std::exchange(lacks_best_, false) || best_is_new_) return;
+  try {
+    snapshot_->write_weights(run_.directory.best_weights());
+  } catch (const DataError& failure) {
+    best_is_lost_ = true;
+    run_.observer.on_warning(
+        fmt::format("{}; the best weights, of epoch {}, are lost", failure.what(), run_.position.best_epoch));
   }
 }
 
@@ -142,8 +161,9 @@ void RunSaver::warn_of(const std::string& failure) {
 
 /// By whichever thread has the snapshot: touches no device and nothing that training changes. The best weights come
 /// before the checkpoint that knows of them, the final ones before the checkpoint that ends the run: where the process
-/// is killed in between, the run goes on from before, to the same weights.
-void RunSaver::write(const CheckpointFacts& facts, bool best, bool last) const {
+/// is killed in between, the run goes on from before, to the same weights. Final weights that cannot be written do not
+/// stand in the way of the state, from which a resumed run writes them.
+void RunSaver::write(const CheckpointFacts& facts, bool best, bool last) {
   make_folders(run_.directory.path());  // somebody may have moved it: what was trained is not lost
   std::error_code error;
   if (!std::filesystem::exists(run_.directory.config(), error))
@@ -151,12 +171,22 @@ void RunSaver::write(const CheckpointFacts& facts, bool best, bool last) const {
   run_.algorithms.save_with_run(run_.directory.algorithms(), algorithms_);
   sync_file(run_.directory.metrics());
   if (best) snapshot_->write_weights(run_.directory.best_weights());
-  if (last) snapshot_->write_weights(run_.directory.weights());
+  std::optional<DataError> failure;
+  try {
+    if (last) snapshot_->write_weights(run_.directory.weights());
+  } catch (const DataError& error) {
+    failure = error;
+  }
   run_.directory.checkpoints().write(facts, [&](const Checkpoint& checkpoint) {
     snapshot_->write_weights(checkpoint.weights());
     snapshot_->write(checkpoint.state());
   });
-  run_.directory.checkpoints().keep_newest(run_.config.checkpoint.keep_last);
+  try {
+    run_.directory.checkpoints().keep_newest(run_.config.checkpoint.keep_last);
+  } catch (const DataError& error) {
+    not_removed_ = error.what();  // what is new is there all the same
+  }
+  if (failure) throw *failure;
 }
 
 void RunSaver::on_epoch_end(const EpochEvent& event) {
@@ -178,13 +208,20 @@ void RunSaver::finish(const TrainerPosition& position) {
   end_writing();
   move_to(position);
   if (written_ && written_->updates == record_.updates && written_->epoch == position.epoch) {  // the snapshot is its
+    sync_file(run_.directory.metrics());
     snapshot_->write_weights(run_.directory.weights());
-    return;
+  } else {
+    try_best();
+    snapshot_->copy();
+    save_host();
+    snapshot_->wait();
+    write(facts_of(position), best_is_new_, true);
+    best_is_lost_ = best_is_lost_ && !best_is_new_;
+    tell_not_removed();
   }
-  snapshot_->copy();
-  save_host();
-  snapshot_->wait();
-  write(facts_of(position), best_is_new_, true);
+  if (best_is_lost_)
+    throw DataError(fmt::format("{} is not that of epoch {}, which was best; all else of the run is saved",
+                                run_.directory.best_weights().string(), run_.position.best_epoch));
 }
 
 void RunSaver::note(RunState state, const std::string& reason) {

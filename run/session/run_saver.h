@@ -65,10 +65,12 @@ class RunSaver : public Checkpointer, public Callback {
   void save_host();
   void begin_writing();
   void poll();
-  void write(const CheckpointFacts& facts, bool best, bool last) const;
+  void write(const CheckpointFacts& facts, bool best, bool last);
+  void try_best();
   CheckpointFacts facts_of(const TrainerPosition& position) const;
   void move_to(const TrainerPosition& position);
   void warn_of(const std::string& failure);
+  void tell_not_removed();
 
   SavedRun run_;
   RunRecord record_;
@@ -80,6 +82,9 @@ class RunSaver : public Checkpointer, public Callback {
   std::optional<CheckpointFacts> copying_, writing_, written_;  // a checkpoint's three states; the last one that was
   bool best_is_new_ = false;                                    // the state under way is that of the best evaluation
   bool writes_best_ = false;
+  bool lacks_best_ = false;  // the snapshot is that of the best evaluation, whose weights could not be written
+  bool best_is_lost_ = false;
+  std::string not_removed_;  // the last write's failure to remove older checkpoints
   bool failing_ = false, record_fails_ = false;
   std::int64_t failures_ = 0;
   BackgroundTask task_;  // last: its thread uses what is above

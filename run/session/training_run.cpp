@@ -9,6 +9,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "bantam/base/atomic_file.h"
 #include "bantam/base/byte_size.h"
 #include "bantam/base/error.h"
 #include "bantam/data/formats/sha256.h"
@@ -67,7 +68,8 @@ TrainingRun::TrainingRun(const RunConfig& config, int threads, const RunDirector
       data_((stop_here_if(stop), open_data(*runtime_, *config.data, config.device, config.seed))),
       session_((stop_here_if(stop), *runtime_), config.device, config.model.graph, session_options(config)),
       log_(directory.metrics(), config.train.log_every, config.train.loss.metrics, runtime_->allocator(config.device),
-           [this](std::string_view text) { observer_.on_warning(text); }) {
+           [this](std::string_view text) { observer_.on_warning(text); }),
+      resumes_(resume != nullptr) {
   stop_here_if(stop);
   session_.step().prepare({}, plan_.placements);
   session_.model().register_state(state_);
@@ -89,6 +91,7 @@ void TrainingRun::load(const Resume& resume) {
   for (const Checkpoint& checkpoint : resume.checkpoints) {
     try {
       load_checkpoint(checkpoint, resume.accepts_changes);
+      loaded_ = checkpoint;
       return;
     } catch (const DataError& error) {
       const bool last = &checkpoint == &resume.checkpoints.back();
@@ -98,7 +101,6 @@ void TrainingRun::load(const Resume& resume) {
   }
   observer_.on_warning(
       fmt::format("{} has no complete checkpoint yet: the run starts at update 0", directory_.path().string()));
-  log_.cut(0);
 }
 
 void TrainingRun::load_checkpoint(const Checkpoint& checkpoint, bool accepts_changes) {
@@ -115,7 +117,20 @@ void TrainingRun::load_checkpoint(const Checkpoint& checkpoint, bool accepts_cha
   position_ = resumed_position(position_, before, config_, checkpoint.state());
   facts_.seconds = saved.seconds;
   facts_.schedule_epochs = saved.schedule_epochs;
-  log_.cut(saved.metrics_bytes);
+  facts_.metrics_bytes = saved.metrics_bytes;
+}
+
+/// In this order: a checkpoint that is there has its lines.
+void TrainingRun::forget_rest() {
+  directory_.checkpoints().remove_after(first_update());
+  log_.cut(facts_.metrics_bytes);
+}
+
+void TrainingRun::complete() {
+  if (!loaded_) return;
+  write_file_atomically(directory_.weights(), read_file(loaded_->weights()));
+  log_.cut(facts_.metrics_bytes);
+  log_.end_at(position_.epoch, position_.update);
 }
 
 Position TrainingRun::beginning() const {
@@ -129,9 +144,11 @@ std::int64_t TrainingRun::updates_per_epoch() const {
   return (data_.train->batches_per_epoch() + config_.train.accumulate - 1) / config_.train.accumulate;
 }
 
+/// All updates of an epoch are not its end: the evaluation comes then.
 bool TrainingRun::is_finished() const {
   const std::int64_t most = config_.train.max_updates;
-  return position_.epoch >= config_.train.epochs || (most > 0 && first_update() >= most);
+  const bool evaluates = position_.update > 0 && position_.update == updates_per_epoch();
+  return position_.epoch >= config_.train.epochs || (most > 0 && first_update() >= most && !evaluates);
 }
 
 /// Under a limit on a GPU the run's kernels are loaded and counted before the first batch, not in mid-epoch.
@@ -206,10 +223,17 @@ TrainResult TrainingRun::train(RunRecord record, std::function<bool()> stop, std
     throw;
   }
   observer_.on_trained();
-  saver.finish(trainer.position());
   algorithms_.save();
+  try {
+    saver.finish(trainer.position());
+  } catch (const DataError& error) {
+    saver.note(RunState::failed, error.what());
+    throw;
+  }
   end(result, saver, out_of_time);
   observer_.on_saved();
+  if (!log_.complete())
+    throw DataError(fmt::format("{} lacks lines; all else of the run is saved", directory_.metrics().string()));
   return result;
 }
 
@@ -241,7 +265,8 @@ void TrainingRun::rescue(Trainer& trainer, RunSaver& saver, const std::exception
       observer_.on_warning(fmt::format("the run failed in epoch {} after {} of its updates, which are saved in {}",
                                        position.epoch + 1, position.update, directory_.path().string()));
     }
-    if (trainer.so_far().updates == 0 && first_update() == 0) return directory_.abandon();  // it has not begun
+    if (trainer.so_far().updates == 0 && first_update() == 0 && !resumes_)
+      return directory_.abandon();  // it has not begun
     saver.note(RunState::failed, error.what());
   } catch (const std::exception& failure) {
     observer_.on_warning(fmt::format("the run failed, and what it has trained could not be saved: {}", failure.what()));

@@ -49,6 +49,12 @@ class TrainingRun {
   /// not finite and an earlier checkpoint exists; then it is thrown. `record` is the run's as it begins.
   TrainResult train(RunRecord record, std::function<bool()> stop, std::span<Callback* const> callbacks);
 
+  /// Removes what a run that was killed has done after the checkpoint that this one goes on from: later checkpoints,
+  /// then lines of metrics that are written again. Throws DataError.
+  void forget_rest();
+  /// Of a finished run that was killed after its last checkpoint: writes what comes then. Throws DataError.
+  void complete();
+
   /// Whether the run has all of its epochs (or max_updates) already: there is nothing to train.
   bool is_finished() const;
   /// The update that the run goes on from, over all epochs.
@@ -87,7 +93,9 @@ class TrainingRun {
   Position position_;
   MetricsLog log_;
   CheckpointFacts facts_;
+  std::optional<Checkpoint> loaded_;
   std::int64_t failed_checkpoints_ = 0;
+  bool resumes_;
 };
 
 }  // namespace bantam::run

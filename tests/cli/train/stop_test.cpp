@@ -79,7 +79,7 @@ TEST_F(Signals, TheEvaluationShowsItsProgress) {
   EXPECT_GT(last, 0) << "nothing was told of the evaluation: " << outcome.err;
 }
 
-/// Schedulers and wrappers send two. A wider trial: scripts/signal_trial.py.
+/// Schedulers and wrappers send two. A wider trial: scripts/kill_trial.py.
 TEST_F(Signals, PairsLoseNothing) {
   int pair = 0;
   for (const int gap : {0, 1, 3, 5, 8, 20, 50, 99}) {

@@ -1,0 +1,173 @@
+// Runs that ended in an unlucky moment, or could not write a file: what they lack is made up for, and nothing is lost.
+#include <algorithm>
+#include <optional>
+
+#include <nlohmann/json.hpp>
+
+#include "bantam/base/error.h"
+#include "bantam/run/session/run_record.h"
+#include "bantam/run/train.h"
+#include "tests/run/run_fixture.h"
+
+namespace bantam::run {
+namespace {
+
+namespace fs = std::filesystem;
+
+struct Events : Callback, RunObserver {
+  bool observes() const override { return true; }
+  void on_epoch_end(const EpochEvent& event) override { evaluated += event.validation.samples > 0 ? 1 : 0; }
+  void on_warning(std::string_view text) override {
+    warnings.emplace_back(text);
+    if (warned) warned();
+  }
+  bool told(const std::string& part) const {
+    return std::ranges::any_of(warnings, [&](const std::string& text) { return text.find(part) != std::string::npos; });
+  }
+
+  int evaluated = 0;
+  std::vector<std::string> warnings;
+  std::function<void()> warned;
+};
+
+/// Has a folder where the run wants a file.
+struct Blocks : Callback {
+  explicit Blocks(fs::path path) : path(std::move(path)) {}
+  bool observes() const override { return true; }
+  void on_begin() override { fs::create_directory(path); }
+  fs::path path;
+};
+
+class RecoveryTest : public RunTest {
+ protected:
+  TrainOutcome begin(const std::string& name, const std::vector<std::string>& overrides, bool overwrite = false) {
+    Callback* const callbacks[] = {&events_};
+    return train(tiny(overrides), {.threads = 1, .run_dir = path(name), .overwrite = overwrite, .observer = &events_},
+                 callbacks);
+  }
+  TrainOutcome resume(const std::string& name, const std::vector<std::string>& overrides = {}) {
+    RunDirectory folder = RunDirectory::open(path(name));
+    Callback* const callbacks[] = {&events_};
+    return train(read_run_config(folder.config(), overrides), {.threads = 1, .resume = &folder, .observer = &events_},
+                 callbacks);
+  }
+  /// As a process leaves it that is killed before its last word.
+  void make_running(const std::string& name) const {
+    std::optional<RunRecord> record = read_record(path(name) / "run.json");
+    ASSERT_TRUE(record);
+    record->state = RunState::running;
+    write_record(path(name) / "run.json", *record);
+  }
+  RunState state_of(const std::string& name) const { return read_record(path(name) / "run.json").value().state; }
+
+  Events events_;
+};
+
+TEST_F(RecoveryTest, OfAReplacedRunNothingIsLeft) {
+  begin("r", {"seed=8", "train.epochs=4"});
+  fs::remove(path("r/config.yaml"));  // killed while it was replaced
+  fs::remove(path("r/run.json"));
+  begin("r", {}, true);
+  const std::vector<Checkpoint> found = CheckpointFolder(path("r")).list();
+  ASSERT_EQ(found.size(), 1u) << "older checkpoints of more updates would be taken for the newest";
+  EXPECT_EQ(found[0].updates, 12);
+}
+
+TEST_F(RecoveryTest, ARunAtItsLastUpdateGetsItsWeightsAndItsLastLine) {
+  const std::vector<std::string> overrides = {"train.max_updates=5", "train.log_every=3"};
+  begin("r", overrides);
+  const std::string weights = read_file(path("r/weights.safetensors")), metrics = read_file(path("r/metrics.jsonl"));
+  EXPECT_TRUE(resume("r").finished_before);
+  EXPECT_EQ(read_file(path("r/metrics.jsonl")), metrics) << "asking changes nothing";
+
+  make_running("r");
+  write_file_atomically(path("r/weights.safetensors"), "of an earlier session");
+  fs::resize_file(path("r/metrics.jsonl"), metrics.find('\n') + 1);
+  EXPECT_TRUE(resume("r").finished_before);
+  EXPECT_EQ(read_file(path("r/weights.safetensors")), weights);
+  EXPECT_EQ(read_file(path("r/metrics.jsonl")), metrics);
+  EXPECT_EQ(state_of("r"), RunState::finished);
+}
+
+TEST_F(RecoveryTest, AllUpdatesOfARunAreNotItsEndBeforeTheEvaluation) {
+  const std::vector<std::string> overrides = {"train.max_updates=6", "train.epochs=3"};
+  begin("whole", overrides);
+  EXPECT_EQ(events_.evaluated, 1);
+  int asked = 0;
+  train(tiny(overrides), {.threads = 1, .run_dir = path("counted"), .stop = [&asked] { return ++asked < 0; }});
+  // The evaluation's two batches are the last to ask.
+  const auto stop = [left = asked - 1]() mutable { return left-- <= 0; };
+  const TrainOutcome stopped = train(tiny(overrides), {.threads = 1, .run_dir = path("r"), .stop = stop});
+  ASSERT_TRUE(stopped.result.stopped);
+  ASSERT_EQ(stopped.result.updates, 6);
+  events_.evaluated = 0;
+  EXPECT_FALSE(resume("r").finished_before);
+  EXPECT_EQ(events_.evaluated, 1);
+}
+
+TEST_F(RecoveryTest, WeightsThatCannotBeWrittenDoNotStandInTheWayOfTheState) {
+  Blocks blocks(path("r/weights.safetensors"));
+  Callback* const callbacks[] = {&blocks};
+  EXPECT_THROW(train(tiny(), {.threads = 1, .run_dir = path("r")}, callbacks), DataError);
+  EXPECT_EQ(state_of("r"), RunState::failed);
+  ASSERT_EQ(CheckpointFolder(path("r")).list().size(), 1u);
+  fs::remove(path("r/weights.safetensors"));
+  EXPECT_TRUE(resume("r").finished_before);
+  begin("whole", {});
+  EXPECT_EQ(read_file(path("r/weights.safetensors")), read_file(path("whole/weights.safetensors")));
+}
+
+TEST_F(RecoveryTest, BestWeightsAreTriedASecondTime) {
+  const std::vector<std::string> overrides = {"checkpoint={min_interval: 0s, best: {metric: loss, mode: min}}"};
+  begin("whole", overrides);
+  events_.warned = [this] {
+    if (fs::is_directory(path("r/weights-best.safetensors"))) fs::remove(path("r/weights-best.safetensors"));
+  };
+  Blocks blocks(path("r/weights-best.safetensors"));
+  Callback* const callbacks[] = {&blocks};
+  train(tiny(overrides), {.threads = 1, .run_dir = path("r"), .observer = &events_}, callbacks);
+  EXPECT_TRUE(events_.told("training goes on"));
+  EXPECT_EQ(read_file(path("r/weights-best.safetensors")), read_file(path("whole/weights-best.safetensors")));
+}
+
+TEST_F(RecoveryTest, AResumedRunThatFailsAtOnceCanBeResumed) {
+  begin("r", {"train.max_updates=3"});
+  fs::remove_all(path("r/checkpoints"));
+  struct Throws : Callback {
+    bool observes() const override { return true; }
+    void on_begin() override { throw DataError("at once"); }
+  } throws;
+  Callback* const callbacks[] = {&throws};
+  {
+    RunDirectory folder = RunDirectory::open(path("r"));
+    EXPECT_THROW(train(read_run_config(folder.config(), {}), {.threads = 1, .resume = &folder}, callbacks), DataError);
+  }
+  EXPECT_EQ(resume("r").result.updates, 3);
+}
+
+TEST_F(RecoveryTest, LinesThatAreMissingAtTheEndAreAnError) {
+  Blocks blocks(path("r/metrics.jsonl"));
+  Callback* const callbacks[] = {&blocks};
+  EXPECT_THROW(train(tiny(), {.threads = 1, .run_dir = path("r")}, callbacks), DataError);
+  EXPECT_TRUE(fs::exists(path("r/weights.safetensors"))) << "all else is saved";
+  EXPECT_EQ(state_of("r"), RunState::finished);
+}
+
+TEST_F(RecoveryTest, AnEarlierCheckpointsRunHasItsLinesAlone) {
+  const std::vector<std::string> overrides = {"checkpoint={every: 2updates, min_interval: 0s, keep_last: 10}"};
+  begin("r", overrides);
+  const std::string whole = read_file(path("r/weights.safetensors"));
+  const std::vector<Checkpoint> found = CheckpointFolder(path("r")).list();
+  const Checkpoint& earliest = found.back();
+  ASSERT_LT(earliest.updates, 12);
+  {
+    RunDirectory folder = RunDirectory::open(earliest.path);
+    train(read_run_config(folder.config(), {}), {.threads = 1, .resume = &folder});
+  }
+  EXPECT_EQ(read_file(path("r/weights.safetensors")), whole);
+  const std::string text = read_file(path("r/metrics.jsonl"));
+  EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 14) << "12 updates and 2 epochs, each once";
+}
+
+}  // namespace
+}  // namespace bantam::run
