@@ -29,8 +29,8 @@ constexpr const char* kAbout =
     "CUDA.";
 constexpr const char* kFooter =
     "\nExit codes: 0 done, 2 usage or configuration, 3 data, 4 does not fit,\n"
-    "5 not finite, 75 stopped by SIGTERM or a hangup and saved, 130 stopped by\n"
-    "Ctrl-C and saved, 1 anything else.\n"
+    "5 not finite, 75 stopped by SIGTERM, SIGUSR1 or a hangup and saved, 130 stopped\n"
+    "by Ctrl-C and saved, 1 anything else.\n"
     "Begin with: bantam train configs/quickstart.yaml";
 
 int report(std::string_view message, int code) {

@@ -90,7 +90,12 @@ std::string closing_summary(const TrainReport& report) {
   const TrainResult& result = outcome.result;
   std::string text;
   if (outcome.finished_before) return text;
-  if (result.stopped || result.reached_max_updates)
+  if (result.reached_max_updates)
+    text = fmt::format(
+        "ended by train.max_updates in epoch {} after {} of its updates; go on with\n  bantam train --resume "
+        "{} train.max_updates=N\n",
+        result.epoch + 1, result.update, outcome.folder.string());
+  else if (result.stopped)
     text = fmt::format("stopped in epoch {} after {} of its updates; go on with\n  bantam train --resume {}\n",
                        result.epoch + 1, result.update, outcome.folder.string());
   else

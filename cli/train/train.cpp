@@ -107,6 +107,16 @@ class TrainPrinter : public RunObserver {
   std::optional<RunConfig> config_;
 };
 
+std::string finished_message(const TrainOutcome& outcome) {
+  const run::TrainConfig& train = outcome.config.train;
+  const std::string folder = outcome.folder.string();
+  if (outcome.result.epoch < train.epochs)
+    return fmt::format("{} has its {} updates (train.max_updates); train.max_updates=N goes on to more", folder,
+                       format_count(train.max_updates));
+  return fmt::format("{} has finished its {} epoch{}; train.epochs=N goes on to more", folder, train.epochs,
+                     train.epochs == 1 ? "" : "s");
+}
+
 int run_train(const TrainOptions& options) {
   const Clock::time_point start = Clock::now();
   std::signal(SIGPIPE, SIG_IGN);  // a reader of the progress that goes away must not end the run
@@ -129,10 +139,7 @@ int run_train(const TrainOptions& options) {
                                         .command = command_line(),
                                         .observer = &printer},
                                        callbacks);
-    if (outcome.finished_before)
-      progress.message(fmt::format("{} has finished its {} epoch{}; train.epochs=N goes on to more",
-                                   outcome.folder.string(), outcome.config.train.epochs,
-                                   outcome.config.train.epochs == 1 ? "" : "s"));
+    if (outcome.finished_before) progress.message(finished_message(outcome));
     TrainReport report{.outcome = outcome, .seconds = seconds_between(start, Clock::now())};
     if (printer.shown.first()) report.start_seconds = seconds_between(start, *printer.shown.first());
     // Whether it arrived is for main() to say.

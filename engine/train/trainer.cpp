@@ -152,7 +152,12 @@ void Trainer::save(EpochState& state) {
 TrainerPosition Trainer::position() {
   if (state_.done != result_.update || state_.epoch != result_.epoch)  // after an epoch
     return {.epoch = result_.epoch, .update = result_.update};
-  read_rest(state_);
+  for (int readings = 2; readings > 0; --readings) {  // the one under way, and the rest
+    try {
+      read_rest(state_);
+    } catch (const NotFiniteError&) {  // which `run` has thrown
+    }
+  }
   return {.epoch = result_.epoch, .update = result_.update, .sum = state_.sum};
 }
 

@@ -12,11 +12,10 @@ namespace bantam::run {
 namespace {
 
 // Keys that change no bit of an update, or that a run may have more of.
-constexpr std::array<std::string_view, 19> kFree = {"version",
+constexpr std::array<std::string_view, 18> kFree = {"version",
                                                     "device",
                                                     "memory",
                                                     "recompute",
-                                                    "fusion",
                                                     "algorithms",
                                                     "checkpoint",
                                                     "data.path",

@@ -138,7 +138,8 @@ RunDirectory RunDirectory::create(const fs::path& given, const std::string& name
 RunDirectory RunDirectory::open(const fs::path& given) {
   const fs::path checkpoint = given.has_filename() ? given : given.parent_path();
   const bool chosen = is_checkpoint(checkpoint);
-  const fs::path path = chosen ? (checkpoint.parent_path() / "..").lexically_normal() : given;
+  const fs::path above = checkpoint.parent_path().parent_path();
+  const fs::path path = !chosen ? given : above.empty() ? fs::path(".") : above;
   RunLock::require_free(path);
   if (!is_there(path / "config.yaml"))
     throw DataError(fmt::format("--resume: {} holds no run (there is no config.yaml)", path.string()));
