@@ -14,6 +14,17 @@
 
 namespace bantam {
 
+namespace {
+
+/// A gradient of another size would be read or written past its end.
+void require_gradient_of(const Shape& shape, const Tensor& gradient, std::string_view what, std::string_view name) {
+  if (gradient.elements() != shape.elements())
+    throw ShapeError(fmt::format("backward: the gradient of {} '{}' is {}, expected {}", what, name,
+                                 to_string(gradient.shape()), to_string(shape)));
+}
+
+}  // namespace
+
 void GradientStore::add(const Context& context, const ValueRef& value, Gradient gradient) {
   if (value.parameter != nullptr) {
     if (!value.parameter->frozen()) add_to_parameter(context, *value.parameter, std::move(gradient).tensor(context));
@@ -35,6 +46,7 @@ void GradientStore::add(const Context& context, const ValueRef& value, Gradient 
 
 void GradientStore::add_to_parameter(const Context& context, Parameter& parameter, const Tensor& gradient) {
   const ParameterGradient target = this->parameter(parameter);
+  require_gradient_of(parameter.shape(), gradient, "the parameter", parameter.name());
   const std::int64_t count = gradient.elements();
   if (!target.accumulate) {
     BANTAM_KERNEL(context.exec, cast, count, gradient.dtype(), gradient.data(), DType::float32, target.data);
@@ -87,7 +99,7 @@ void Tape::record_deferred(const Context& context, Tensor& output, DeferredBackw
   output.set_value_id(context.runtime->new_value_id());
   output.set_parameter(nullptr);
   set_recipe(output, nullptr);
-  entries_.push_back({output.value_id(), context.path, std::move(backward)});
+  entries_.push_back({output.value_id(), output.shape(), context.path, std::move(backward)});
 }
 
 GradientStore Tape::backward(Context context, Tensor loss, Gradient seed) {
@@ -113,6 +125,7 @@ void Tape::backward(Context context, Tensor loss, Gradient seed, GradientStore& 
     entries_.pop_back();
     Gradient dy = store.pop_gradient(entry.output);
     if (!dy.defined()) continue;
+    require_gradient_of(entry.shape, dy.value(), "the output of", entry.path);
     store.next_ = entries_.empty() ? 0 : entries_.back().output;
     const Context local = context.at(entry.path);
     entry.backward(local, std::move(dy), store);

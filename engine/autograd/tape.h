@@ -128,6 +128,7 @@ class Tape {
  private:
   struct Entry {
     std::uint64_t output;
+    Shape shape;  // of the output
     const char* path;
     DeferredBackward backward;
   };

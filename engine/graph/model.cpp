@@ -141,8 +141,10 @@ Tensor Model::run_nodes(const Context& context, int position, std::vector<Tensor
 
 void Model::check_meta(const Context& context, const NodePlan& plan) const {
   if (!context.device.meta || graph_.node(plan.first).layer->supports_meta()) return;
-  throw Error(fmt::format("{} does not support meta devices (Layer::supports_meta), so nothing can be planned of it",
-                          graph_.describe(plan.first)));
+  throw Error(
+      fmt::format("{} does not support meta devices, so nothing can be planned of it: override Layer::supports_meta to "
+                  "return true, if it touches memory through ops and kernels only",
+                  graph_.describe(plan.first)));
 }
 
 Tensor Model::run_recomputed(const Context& context, int position, std::vector<Tensor>& values) {

@@ -51,6 +51,25 @@ TEST_P(TapeTest, NothingIsRecordedWithoutATapeOrAWish) {
   EXPECT_TRUE(tape.empty());
 }
 
+TEST_P(TapeTest, AGradientOfAnotherSizeIsAnErrorThatNamesTheValue) {
+  Tape tape;
+  Context ctx = context();
+  ctx.tape = &tape;
+  ctx = ctx.at("swish");
+  const Tensor x = leaf(ctx, {4}, {1, 2, 3, 4});
+  const Tensor y = ops::activation(ctx, x, Activation::tanh);
+  Tensor z = y.view({2, 2});  // of an op whose backward returns half of the gradient
+  tape.record(ctx, z, [&](const Context& inner, Tensor, GradientStore& store) {
+    store.add(inner, y, inner.upload({2}, std::vector<float>{1, 2}.data()));
+  });
+  try {
+    (void)tape.backward(ctx, z, ctx.upload({2, 2}, std::vector<float>{1, 2, 3, 4}.data()));
+    ADD_FAILURE() << "memory after the gradient was read";
+  } catch (const ShapeError& error) {
+    EXPECT_STREQ(error.what(), "backward: the gradient of the output of 'swish' is (2), expected (4)");
+  }
+}
+
 TEST_P(TapeTest, AnUnknownLossOrAWrongSeedIsAnError) {
   Tape tape;
   Context ctx = context();
