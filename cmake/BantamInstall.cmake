@@ -2,6 +2,20 @@
 include(CMakePackageConfigHelpers)
 get_property(_libraries GLOBAL PROPERTY BANTAM_LIBRARIES)
 install(TARGETS ${_libraries} EXPORT bantamTargets ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
+# Half of an archive of many objects is copies of the same inline functions and the tables that name them: each installed library is
+# joined to one object, in which they stand once. The kernels' archive is mostly device code, and stays as it is.
+foreach(_library ${_libraries})
+  if(NOT _library STREQUAL "bantam_kernels")
+    install(CODE "
+      set(archive \"\$ENV{DESTDIR}\${CMAKE_INSTALL_PREFIX}/${CMAKE_INSTALL_LIBDIR}/lib${_library}.a\")
+      set(object \"${PROJECT_BINARY_DIR}/${_library}.joined.o\")
+      execute_process(COMMAND \"${CMAKE_LINKER}\" -r --whole-archive \"\${archive}\" -o \"\${object}\" COMMAND_ERROR_IS_FATAL ANY)
+      execute_process(COMMAND \"${CMAKE_STRIP}\" --strip-unneeded \"\${object}\" COMMAND_ERROR_IS_FATAL ANY)
+      file(REMOVE \"\${archive}\")
+      execute_process(COMMAND \"${CMAKE_AR}\" rcs \"\${archive}\" \"\${object}\" COMMAND_ERROR_IS_FATAL ANY)
+      file(REMOVE \"\${object}\")")
+  endif()
+endforeach()
 include(PublicHeaders)
 foreach(header ${BANTAM_PUBLIC_HEADERS})
   get_filename_component(_folder ${header} DIRECTORY)
