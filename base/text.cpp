@@ -6,6 +6,7 @@
 #include <cmath>
 #include <utility>
 
+#include <fmt/chrono.h>
 #include <fmt/format.h>
 
 #include "bantam/base/error.h"
@@ -182,6 +183,10 @@ std::string Table::to_string() const {
   print({});
   for (const auto& row : rows_) print(row);
   return text;
+}
+
+std::string utc_text(std::int64_t seconds) {
+  return fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(static_cast<std::time_t>(seconds)));
 }
 
 }  // namespace bantam

@@ -69,4 +69,7 @@ class Table {
   std::vector<std::vector<std::string>> rows_;  // an empty row is a rule
 };
 
+/// "2026-11-22T20:30:00Z": seconds since 1970, UTC, as files and JSON have them.
+std::string utc_text(std::int64_t seconds);
+
 }  // namespace bantam

@@ -7,7 +7,6 @@
 #include <system_error>
 
 #include <CLI/CLI.hpp>
-#include <fmt/chrono.h>
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
@@ -30,10 +29,6 @@ std::string name_of(const run::ListedRun& listed) {
   return (path.has_filename() ? path : path.parent_path()).filename().string();
 }
 
-std::string time_text(std::int64_t seconds) {
-  return fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(static_cast<std::time_t>(seconds)));
-}
-
 void print_json(const run::ListedRun& listed) {
   const run::RunRecord& record = listed.record;
   nlohmann::ordered_json json = {
@@ -45,9 +40,9 @@ void print_json(const run::ListedRun& listed) {
     json["best"] = {{"metric", record.metric}, {"value", record.best}, {"epoch", record.best_epoch}};
   json["seconds"] = record.seconds;
   json["sessions"] = record.sessions;
-  json["created"] = time_text(record.created);
-  json["started"] = time_text(record.started);
-  json["updated"] = time_text(record.updated);
+  json["created"] = utc_text(record.created);
+  json["started"] = utc_text(record.started);
+  json["updated"] = utc_text(record.updated);
   json["bytes"] = listed.bytes;
   fmt::print("{}\n", json_text(json));
 }

@@ -10,12 +10,12 @@
 #include <system_error>
 #include <utility>
 
-#include <fmt/chrono.h>
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
 #include "bantam/base/atomic_file.h"
 #include "bantam/base/error.h"
+#include "bantam/base/text.h"
 #include "bantam/run/session/library_versions.h"
 
 namespace bantam::run {
@@ -92,7 +92,7 @@ Json json_of(const CheckpointFacts& facts, const fs::path& folder) {
           {"metrics_bytes", facts.metrics_bytes},
           {"seconds", facts.seconds},
           {"schedule_epochs", facts.schedule_epochs},
-          {"time", fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(std::time(nullptr)))},
+          {"time", utc_text(std::time(nullptr))},
           {"program", std::string("bantam ") + program_version()},
           {"files", files},
           {"config_sha256", facts.config_sha256},
@@ -168,7 +168,6 @@ std::vector<Checkpoint> CheckpointFolder::list() const {
 
 void CheckpointFolder::write(const CheckpointFacts& facts, const std::function<void(const Checkpoint&)>& write) const {
   make_folders(path_);
-  sync_folder(path_.parent_path());
   const Checkpoint done{.path = path_ / name_of(facts.updates), .updates = facts.updates};
   const Checkpoint begun{.path = path_ / fmt::format(".{}{}", name_of(facts.updates), kTemporary),
                          .updates = facts.updates};

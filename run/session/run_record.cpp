@@ -8,13 +8,13 @@
 #include <sstream>
 #include <system_error>
 
-#include <fmt/chrono.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
 
 #include "bantam/base/atomic_file.h"
 #include "bantam/base/error.h"
+#include "bantam/base/text.h"
 #include "bantam/data/formats/sha256.h"
 #include "bantam/run/session/library_versions.h"
 
@@ -26,10 +26,7 @@ using Json = nlohmann::ordered_json;
 
 constexpr std::array<std::string_view, 5> kStates = {"starting", "running", "stopped", "finished", "failed"};
 
-std::string time_text(std::int64_t seconds) {
-  return fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(static_cast<std::time_t>(seconds)));
-}
-
+/// The way back from utc_text; 0 where it is none.
 std::int64_t time_from(const std::string& text) {
   std::tm time{};
   return ::strptime(text.c_str(), "%Y-%m-%dT%H:%M:%SZ", &time) == nullptr ? 0 : ::timegm(&time);
@@ -94,9 +91,9 @@ Json json_of(const RunRecord& record) {
                {"config_sha256", record.config_sha256},
                {"git_commit", record.git_commit},
                {"versions", versions},
-               {"created", time_text(record.created)},
-               {"started", time_text(record.started)},
-               {"updated", time_text(record.updated)},
+               {"created", utc_text(record.created)},
+               {"started", utc_text(record.started)},
+               {"updated", utc_text(record.updated)},
                {"sessions", record.sessions},
                {"seconds", record.seconds},
                {"epochs", record.epochs},
