@@ -54,4 +54,9 @@ class BatchSource {
   virtual double waited_seconds() const { return 0.0; }
 };
 
+/// Updates of `accumulate` batches each that an epoch of so many batches has; the last one may have fewer.
+inline std::int64_t updates_of(std::int64_t batches, std::int64_t accumulate) {
+  return (batches + accumulate - 1) / accumulate;
+}
+
 }  // namespace bantam

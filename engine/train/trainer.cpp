@@ -85,7 +85,7 @@ std::int64_t Trainer::updates_left(const EpochState& state) const {
 void Trainer::run_epoch(std::int64_t epoch, TrainResult& result) {
   const bool first = epoch == options_.first_epoch;
   state_ = {.epoch = epoch,
-            .updates = (train_.batches_per_epoch() + options_.accumulate - 1) / options_.accumulate,
+            .updates = updates_of(train_.batches_per_epoch(), options_.accumulate),
             .done = first ? options_.first_update : 0,
             .sum = first ? options_.first_sum : Metrics(),
             .first_update = first ? options_.first_update : 0};

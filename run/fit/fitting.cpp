@@ -108,7 +108,7 @@ Candidates candidates(const RunConfig& config, bool bytes_were_named) {
 std::int64_t updates_an_epoch(const RunConfig& config, std::int64_t batch) {
   const std::int64_t samples = train_facts(*config.data).size;
   const std::int64_t batches = config.data->pipeline.drop_last ? samples / batch : (samples + batch - 1) / batch;
-  return (batches + config.train.accumulate - 1) / config.train.accumulate;
+  return updates_of(batches, config.train.accumulate);
 }
 
 OutOfMemory cannot_fit(const std::string& message, std::uint64_t needed, std::uint64_t bytes) {
