@@ -299,6 +299,8 @@ class ConfigMap {
   void ask(std::string_view key);
   std::string advice_on(const std::string& key) const;
   [[noreturn]] void fail_missing(std::string_view key) const;
+  /// The value of the key, or `otherwise`, recorded as its default; in a description noted as such.
+  ConfigNode node_or(ConfigKey key, std::unique_ptr<ConfigNode::Data> otherwise);
   ConfigNode add_default(std::string_view key, std::unique_ptr<ConfigNode::Data> value);
   template <class Value, class MakeDefault, class Read>
   Value read_or(const ConfigKey& key, const Value& otherwise, const MakeDefault& make, const Read& read);

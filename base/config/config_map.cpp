@@ -102,24 +102,22 @@ ConfigNode ConfigMap::node(ConfigKey key) {
   return *found;
 }
 
-ConfigNode ConfigMap::node(ConfigKey key, std::string_view otherwise) {
+ConfigNode ConfigMap::node_or(ConfigKey key, std::unique_ptr<Data> otherwise) {
   if (self_.is_described()) {
     ask(key.name);
     return ConfigNode(self_.document_, described_child(*self_.document_, *self_.data_, key, KeyPresence::with_default,
-                                                       scalar_node(std::string(otherwise), false)));
+                                                       std::move(otherwise)));
   }
-  if (auto found = find(key)) return *found;
-  return add_default(key.name, scalar_node(std::string(otherwise), false));
+  if (const auto found = find(key)) return *found;
+  return add_default(key.name, std::move(otherwise));
+}
+
+ConfigNode ConfigMap::node(ConfigKey key, std::string_view otherwise) {
+  return node_or(key, scalar_node(std::string(otherwise), false));
 }
 
 ConfigNode ConfigMap::node(ConfigKey key, const std::vector<std::string>& otherwise) {
-  if (self_.is_described()) {
-    ask(key.name);
-    return ConfigNode(self_.document_, described_child(*self_.document_, *self_.data_, key, KeyPresence::with_default,
-                                                       list_node(otherwise, false)));
-  }
-  if (auto found = find(key)) return *found;
-  return add_default(key.name, list_node(otherwise, false));
+  return node_or(key, list_node(otherwise, false));
 }
 
 /// A key that is there, was not asked for and looks like the missing one, or like another that was looked for and is
@@ -264,27 +262,13 @@ ConfigMap ConfigMap::map(ConfigKey key) { return node(key).as_map(); }
 ConfigMap ConfigMap::map_or_empty(ConfigKey key) {
   auto empty = std::make_unique<Data>();
   empty->kind = ConfigKind::map;
-  if (self_.is_described()) {
-    ask(key.name);
-    return ConfigNode(self_.document_,
-                      described_child(*self_.document_, *self_.data_, key, KeyPresence::with_default, std::move(empty)))
-        .as_map();
-  }
-  if (const auto found = find(key)) return found->as_map();
-  return add_default(key.name, std::move(empty)).as_map();
+  return node_or(key, std::move(empty)).as_map();
 }
 
 std::vector<ConfigNode> ConfigMap::list(ConfigKey key) { return node(key).items(); }
 
 std::vector<ConfigNode> ConfigMap::list(ConfigKey key, const std::vector<std::string>& otherwise) {
-  if (self_.is_described()) {
-    ask(key.name);
-    return ConfigNode(self_.document_, described_child(*self_.document_, *self_.data_, key, KeyPresence::with_default,
-                                                       list_node(otherwise, true)))
-        .items();
-  }
-  if (const auto found = find(key)) return found->items();
-  return add_default(key.name, list_node(otherwise, true)).items();
+  return node_or(key, list_node(otherwise, true)).items();
 }
 
 std::string ConfigMap::advice_on(const std::string& key) const {
