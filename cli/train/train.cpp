@@ -46,19 +46,6 @@ struct TrainOptions {
   bool overwrite = false, accept_changes = false, json = false, verify = false;
 };
 
-/// As one line, for run.json.
-std::string command_line() {
-  std::string text;
-  try {
-    text = read_file("/proc/self/cmdline");
-  } catch (const DataError&) {
-    return {};
-  }
-  while (!text.empty() && text.back() == '\0') text.pop_back();
-  std::ranges::replace(text, '\0', ' ');
-  return text;
-}
-
 /// The configuration of a new run, or of the run to go on with, with the flags' overrides.
 RunConfig read_train_config(const TrainOptions& options, const RunDirectory* resumed) {
   std::string path = options.common.config;
@@ -136,7 +123,7 @@ int run_train(const TrainOptions& options) {
                                         .accept_changes = options.accept_changes,
                                         .stop = [&stop] { return stop.requested(); },
                                         .stop_start = [&stop] { return stop.requested(); },
-                                        .command = command_line(),
+                                        .command = run::command_line(),
                                         .observer = &printer},
                                        callbacks);
     if (outcome.finished_before) progress.message(finished_message(outcome));

@@ -32,18 +32,9 @@ std::string host_name() {
   return ::gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "";
 }
 
-/// This process' command line as one line, cut to a length for messages.
-std::string command_line() {
-  std::string text;
-  try {
-    text = read_file("/proc/self/cmdline");
-  } catch (const DataError&) {
-    return "bantam";
-  }
-  while (!text.empty() && text.back() == '\0') text.pop_back();
-  for (char& c : text)
-    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) c = ' ';
-  return text.size() <= kLongestCommand ? text : text.substr(0, kLongestCommand) + "...";
+/// Cut to a length for messages.
+std::string shortened(const std::string& command) {
+  return command.size() <= kLongestCommand ? command : command.substr(0, kLongestCommand) + "...";
 }
 
 /// "1234 (bantam train …)"; with the host where that is another one. What the holder wrote, a line each: process, host,
@@ -104,6 +95,19 @@ bool is_at(int descriptor, const fs::path& path) {
 
 }  // namespace
 
+std::string command_line() {
+  std::string text;
+  try {
+    text = read_file("/proc/self/cmdline");
+  } catch (const DataError&) {
+    return "bantam";
+  }
+  while (!text.empty() && text.back() == '\0') text.pop_back();
+  for (char& c : text)
+    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) c = ' ';
+  return text;
+}
+
 RunLock::RunLock(fs::path folder) : path_(std::move(folder) / kFile) {
   for (;;) {
     descriptor_ = ::open(path_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0644);
@@ -116,7 +120,7 @@ RunLock::RunLock(fs::path folder) : path_(std::move(folder) / kFile) {
     if (!locked) in_use(path_);
   }
   // On a full disk others are told of "another process".
-  const std::string text = fmt::format("{}\n{}\n{}\n", ::getpid(), host_name(), command_line());
+  const std::string text = fmt::format("{}\n{}\n{}\n", ::getpid(), host_name(), shortened(command_line()));
   if (::ftruncate(descriptor_, 0) == 0) (void)!::pwrite(descriptor_, text.data(), text.size(), 0);
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <filesystem>
+#include <string>
 
 namespace bantam::run {
 
@@ -25,5 +26,8 @@ class RunLock {
   std::filesystem::path path_;
   int descriptor_ = -1;
 };
+
+/// The process' command as one line, control characters as spaces; "bantam" where the system does not tell it.
+std::string command_line();
 
 }  // namespace bantam::run

@@ -88,14 +88,14 @@ CheckpointFacts RunSaver::facts_of(const TrainerPosition& position) const {
   facts.samples = position.sum.samples;
   facts.metrics_bytes = run_.log.bytes();
   facts.seconds = seconds();
+  facts.config_sha256 = record_.config_sha256;
   return facts;
 }
 
 void RunSaver::save(const TrainerPosition& position) {
   move_to(position);
   save_host();
-  copying_ = facts_of(position);
-  writes_best_ = std::exchange(best_is_new_, false);
+  copying_ = Job{.facts = facts_of(position), .best = std::exchange(best_is_new_, false)};
   poll();
 }
 
@@ -112,7 +112,7 @@ void RunSaver::poll() {
 
 void RunSaver::begin_writing() {
   writing_ = std::exchange(copying_, std::nullopt);
-  task_.start([this, facts = *writing_, best = writes_best_] { write(facts, best, false); });
+  task_.start([this, job = *writing_] { write(job.facts, job.best, false); });
 }
 
 void RunSaver::end_writing() {
@@ -121,18 +121,18 @@ void RunSaver::end_writing() {
     begin_writing();
   }
   if (!writing_) return;
-  const CheckpointFacts facts = *std::exchange(writing_, std::nullopt);
+  const Job job = *std::exchange(writing_, std::nullopt);
   try {
     task_.wait();
-    written_ = facts;
-    if (writes_best_) best_is_lost_ = false;
+    written_ = job.facts;
+    if (job.best) best_is_lost_ = false;
     if (std::exchange(failing_, false)) run_.observer.on_warning("checkpoints are written again");
     tell_not_removed();
     note(RunState::running, "");
   } catch (const std::exception& failure) {
     ++failures_;
     warn_of(failure.what());
-    lacks_best_ = writes_best_;
+    lacks_best_ = job.best;
   }
 }
 

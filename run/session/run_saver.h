@@ -24,8 +24,7 @@ namespace bantam::run {
 struct SavedRun {
   const RunConfig& config;
   const RunDirectory& directory;
-  StateRegistry& state;
-  Position& position;  ///< part of `state`; the saver moves it
+  Position& position;  ///< part of the state that is saved; the saver moves it
   const MetricsLog& log;
   const AlgorithmCache& algorithms;
   const CheckpointFacts& facts;  ///< fingerprint, schedule, and seconds of earlier sessions
@@ -58,9 +57,13 @@ class RunSaver : public Checkpointer, public Callback {
   void note(RunState state, const std::string& reason);
   /// Checkpoints on the way that could not be written.
   std::int64_t failures() const { return failures_; }
-  double seconds() const;
 
  private:
+  /// A checkpoint under way.
+  struct Job {
+    CheckpointFacts facts;
+    bool best = false;  ///< of the best evaluation so far
+  };
   std::int64_t updates_of(std::int64_t epoch, std::int64_t update) const { return epoch * updates_per_epoch_ + update; }
   void save_host();
   void begin_writing();
@@ -71,6 +74,7 @@ class RunSaver : public Checkpointer, public Callback {
   void move_to(const TrainerPosition& position);
   void warn_of(const std::string& failure);
   void tell_not_removed();
+  double seconds() const;
 
   SavedRun run_;
   RunRecord record_;
@@ -78,10 +82,10 @@ class RunSaver : public Checkpointer, public Callback {
   CheckpointSchedule::Clock::time_point begun_ = CheckpointSchedule::Clock::now();
   CheckpointSchedule schedule_;
   std::unique_ptr<StateSnapshot> snapshot_;
-  AlgorithmMap algorithms_;                                     // with it
-  std::optional<CheckpointFacts> copying_, writing_, written_;  // a checkpoint's three states; the last one that was
-  bool best_is_new_ = false;                                    // the state under way is that of the best evaluation
-  bool writes_best_ = false;
+  AlgorithmMap algorithms_;  // with it
+  std::optional<Job> copying_, writing_;
+  std::optional<CheckpointFacts> written_;  // the last one that is complete
+  bool best_is_new_ = false;                // the weights are those of the best evaluation, and not yet copied
   bool lacks_best_ = false;  // the snapshot is that of the best evaluation, whose weights could not be written
   bool best_is_lost_ = false;
   std::string not_removed_;  // the last write's failure to remove older checkpoints

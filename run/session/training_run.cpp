@@ -12,7 +12,6 @@
 #include "bantam/base/atomic_file.h"
 #include "bantam/base/byte_size.h"
 #include "bantam/base/error.h"
-#include "bantam/data/formats/sha256.h"
 #include "bantam/engine/train/safetensors.h"
 #include "bantam/memory/device/host_memory.h"
 
@@ -82,7 +81,6 @@ TrainingRun::TrainingRun(const RunConfig& config, int threads, const RunDirector
   facts_.fingerprint = fingerprint_of(config);
   add_data(facts_.fingerprint, data_);
   facts_.schedule_epochs = config.train.epochs;
-  facts_.config_sha256 = sha256_of(config.document.resolved_yaml());
   if (resume != nullptr) load(*resume);
 }
 
@@ -141,7 +139,7 @@ Position TrainingRun::beginning() const {
 }
 
 std::int64_t TrainingRun::updates_per_epoch() const {
-  return (data_.train->batches_per_epoch() + config_.train.accumulate - 1) / config_.train.accumulate;
+  return updates_of(data_.train->batches_per_epoch(), config_.train.accumulate);
 }
 
 /// All updates of an epoch are not its end: the evaluation comes then.
@@ -203,7 +201,7 @@ TrainResult TrainingRun::train(RunRecord record, std::function<bool()> stop, std
     return out_of_time || (stop && stop());
   };
   TrainerOptions options = trainer_options(stops);
-  const SavedRun saved{config_, directory_, state_, position_, log_, algorithms_, facts_, observer_};
+  const SavedRun saved{config_, directory_, position_, log_, algorithms_, facts_, observer_};
   RunSaver saver(saved, std::move(record), std::make_unique<StateSnapshot>(state_, *runtime_, config_.device),
                  updates_per_epoch());
   options.checkpointer = &saver;
@@ -239,16 +237,15 @@ TrainResult TrainingRun::train(RunRecord record, std::function<bool()> stop, std
 
 /// The last word of run.json.
 void TrainingRun::end(const TrainResult& result, RunSaver& saver, bool out_of_time) {
-  failed_checkpoints_ = saver.failures();
   if (out_of_time && result.stopped)
     saver.note(RunState::stopped, "train.max_time");
   else if (result.stopped)
     saver.note(RunState::stopped, "on request");
   else
     saver.note(RunState::finished, result.reached_max_updates ? "train.max_updates" : "");
-  if (failed_checkpoints_ > 0)
+  if (saver.failures() > 0)
     observer_.on_warning(fmt::format("{} of the checkpoints on the way could not be written; the last one is complete",
-                                     failed_checkpoints_));
+                                     saver.failures()));
 }
 
 /// Of a run that failed: saves what it has done before, if anything, and says so. After gradients that were not finite

@@ -59,10 +59,7 @@ class TrainingRun {
   bool is_finished() const;
   /// The update that the run goes on from, over all epochs.
   std::int64_t first_update() const { return position_.epoch * updates_per_epoch() + position_.update; }
-  /// Checkpoints that could not be written on the way.
-  std::int64_t failed_checkpoints() const { return failed_checkpoints_; }
   const Position& position() const { return position_; }
-  const CheckpointFacts& facts() const { return facts_; }
   const RunPlan& plan() const { return plan_; }
   Runtime& runtime() const { return *runtime_; }
   std::int64_t parameter_count() const { return session_.model().parameters().parameter_count(); }
@@ -94,7 +91,6 @@ class TrainingRun {
   MetricsLog log_;
   CheckpointFacts facts_;
   std::optional<Checkpoint> loaded_;
-  std::int64_t failed_checkpoints_ = 0;
   bool resumes_;
 };
 
