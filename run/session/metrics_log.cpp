@@ -52,6 +52,7 @@ void MetricsLog::set_sums(const std::vector<double>& numbers) {
 
 std::uint64_t MetricsLog::bytes() const {
   if (bytes_at_end_) return *bytes_at_end_;
+  if (cut_to_) return *cut_to_ + waiting_.size();
   std::error_code error;
   const std::uint64_t written = fs::is_regular_file(path_, error) ? fs::file_size(path_, error) : 0;
   return (error ? 0 : written) + waiting_.size();
@@ -60,10 +61,22 @@ std::uint64_t MetricsLog::bytes() const {
 void MetricsLog::cut(std::uint64_t bytes) {
   std::error_code error;
   const std::uint64_t size = fs::file_size(path_, error);
-  if (!error && size > bytes) fs::resize_file(path_, bytes, error);
+  if (!error && size > bytes) {
+    cut_to_ = bytes;
+    if (const int reason = cut_now(); reason != 0) error.assign(reason, std::generic_category());
+  }
   if (error ? bytes > 0 || error != std::errc::no_such_file_or_directory : size < bytes)
     warn_(fmt::format("{} should have {} bytes of the updates before: {}", path_.string(), bytes,
                       error ? error.message() : fmt::format("it has {}", size)));
+}
+
+/// 0, or the system's reason; then the next lines wait for another try.
+int MetricsLog::cut_now() {
+  if (!cut_to_) return 0;
+  std::error_code error;
+  fs::resize_file(path_, *cut_to_, error);
+  if (!error) cut_to_.reset();
+  return error.value();
 }
 
 MetricsLog::~MetricsLog() {
@@ -91,6 +104,7 @@ int MetricsLog::open_file() {
 
 /// As much as there is room for; 0, or the system's reason why not all.
 int MetricsLog::write_waiting() {
+  if (const int reason = cut_now(); reason != 0) return reason;
   if (const int reason = open_file(); reason != 0) return reason;
   while (!waiting_.empty()) {
     const ssize_t written = ::write(descriptor_, waiting_.data(), waiting_.size());
@@ -101,7 +115,7 @@ int MetricsLog::write_waiting() {
 }
 
 void MetricsLog::flush() {
-  if (waiting_.empty()) return;
+  if (waiting_.empty() && !cut_to_) return;
   const int reason = write_waiting();
   if (reason == 0 && failing_) {
     warn_(fmt::format("{} is written again{}", path_.string(),

@@ -35,12 +35,13 @@ class MetricsLog : public Callback {
   /// Bytes of the file, with the lines that wait, up to the last update that a resumed run does not log again.
   std::uint64_t bytes() const;
   /// Before the first line: removes what follows the first `bytes` of the file, lines that a resumed run writes again.
-  /// A file that is shorter, or cannot be cut, stays as it is, and `warn` is told.
+  /// `warn` is told where the file is shorter, and stays so, and where it cannot be cut: then the lines to come wait
+  /// until it can.
   void cut(std::uint64_t bytes);
   /// Ends the file of a run that was killed after its last checkpoint, loaded and cut, as the run itself would have.
   void end_at(std::int64_t epoch, std::int64_t update);
   /// Whether the file has all lines, but for those that wait to be full.
-  bool complete() const { return waiting_.empty() && dropped_ + lost_ == 0; }
+  bool complete() const { return waiting_.empty() && !cut_to_ && dropped_ + lost_ == 0; }
   bool observes() const override { return true; }
   void on_progress(const ProgressEvent& event) override;
   void on_epoch_end(const EpochEvent& event) override;
@@ -50,6 +51,7 @@ class MetricsLog : public Callback {
   void write(std::string line);
   void write_updates();
   void flush();
+  int cut_now();
   int write_waiting();
   int open_file();
   std::vector<double> sums() const;
@@ -61,6 +63,7 @@ class MetricsLog : public Callback {
   std::int64_t dropped_ = 0;  // lines that waited in vain
   std::int64_t lost_ = 0;     // those of them that were told
   bool failing_ = false;
+  std::optional<std::uint64_t> cut_to_;        // bytes that are to stay of a file that could not be cut
   std::optional<std::uint64_t> bytes_at_end_;  // without the line of a run that ended between two lines
   std::int64_t log_every_;
   std::vector<MetricPtr> metrics_;
