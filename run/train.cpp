@@ -47,7 +47,7 @@ Resume resume_of(const RunDirectory& directory, bool accepts_changes) {
 }
 
 RunRecord record_for(const RunConfig& config, const RunDirectory& directory, const TrainRunOptions& options) {
-  const RunRecord now = record_of(config, options.command, config.device.is_cuda());
+  const RunRecord now = record_of(config, options.command);
   const std::optional<RunRecord> before = options.resume != nullptr ? read_record(directory.record()) : std::nullopt;
   if (!before) return now;
   RunRecord record = *before;

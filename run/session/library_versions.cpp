@@ -13,9 +13,10 @@ namespace {
 /// The first of `files` that can be loaded, and a symbol of it; unloaded at the end of the scope.
 class Library {
  public:
-  explicit Library(std::initializer_list<const char*> files) {
+  Library(CudaLibraries asked, std::initializer_list<const char*> files) {
+    const int mode = RTLD_LAZY | RTLD_LOCAL | (asked == CudaLibraries::loaded ? RTLD_NOLOAD : 0);
     for (const char* file : files)
-      if (handle_ == nullptr) handle_ = dlopen(file, RTLD_LAZY | RTLD_LOCAL);
+      if (handle_ == nullptr) handle_ = dlopen(file, mode);
   }
   ~Library() {
     if (handle_ != nullptr) dlclose(handle_);
@@ -41,8 +42,8 @@ std::string three_part(std::size_t version) {
   return fmt::format("{}.{}.{}", version / 10000, version / 100 % 100, version % 100);
 }
 
-std::string driver_version() {
-  const Library library({"libcuda.so.1"});
+std::string driver_version(CudaLibraries asked) {
+  const Library library(asked, {"libcuda.so.1"});
   int version = 0;
   const auto ask = library.find<int(int*)>("cuDriverGetVersion");
   if (ask == nullptr) return kAbsent;
@@ -58,21 +59,26 @@ std::string version_from(const Library& library, const char* symbol) {
 
 const char* program_version() { return BANTAM_VERSION; }
 
-std::vector<LibraryVersion> library_versions(bool cuda) {
+std::vector<LibraryVersion> library_versions(CudaLibraries cuda) {
   const dnnl_version_t* dnnl = dnnl_version();
   std::vector<LibraryVersion> versions = {{"oneDNN", fmt::format("{}.{}.{}", dnnl->major, dnnl->minor, dnnl->patch)}};
-  if (!cuda) return versions;
   const std::string toolkit = BANTAM_CUDA_TOOLKIT;  // what this program was built with; empty: nothing
   if (toolkit.empty()) {
+    if (cuda == CudaLibraries::loaded) return versions;
     versions.push_back({"CUDA", "this program was built without it"});
     return versions;
   }
-  versions.push_back({"CUDA driver", driver_version()});
+  const std::string driver = driver_version(cuda);
+  if (cuda == CudaLibraries::loaded && driver == kAbsent) return versions;
+  versions.push_back({"CUDA driver", driver});
   versions.push_back({"CUDA runtime", toolkit + " (part of this program)"});
-  versions.push_back({"cuBLASLt", version_from(Library({"libcublasLt.so.13", "libcublasLt.so.12", "libcublasLt.so",
-                                                        "/usr/local/cuda/lib64/libcublasLt.so"}),
-                                               "cublasLtGetVersion")});
-  versions.push_back({"cuDNN", version_from(Library({"libcudnn.so.9", "libcudnn.so"}), "cudnnGetVersion")});
+  versions.push_back(
+      {"cuBLASLt", version_from(Library(cuda, {"libcublasLt.so.13", "libcublasLt.so.12", "libcublasLt.so",
+                                               "/usr/local/cuda/lib64/libcublasLt.so"}),
+                                "cublasLtGetVersion")});
+  versions.push_back({"cuDNN", version_from(Library(cuda, {"libcudnn.so.9", "libcudnn.so"}), "cudnnGetVersion")});
+  if (cuda == CudaLibraries::loaded)
+    std::erase_if(versions, [](const LibraryVersion& library) { return library.version == kAbsent; });
   return versions;
 }
 

@@ -14,8 +14,11 @@ struct LibraryVersion {
 /// Bantam's own, "0.9.0".
 const char* program_version();
 
-/// CPU libraries, then, with `cuda`, CUDA's: driver, runtime, cuBLASLt, cuDNN, which are loaded for the question (some
-/// hundred milliseconds).
-std::vector<LibraryVersion> library_versions(bool cuda = true);
+/// Which of CUDA's libraries are asked: those that the process uses already, or all, which loads them (some hundred
+/// milliseconds).
+enum class CudaLibraries { loaded, all };
+
+/// CPU libraries, then CUDA's: driver, runtime, cuBLASLt, cuDNN.
+std::vector<LibraryVersion> library_versions(CudaLibraries cuda = CudaLibraries::all);
 
 }  // namespace bantam::run

@@ -138,7 +138,7 @@ RunRecord record_from(const Json& json) {
 
 std::string_view to_string(RunState state) { return kStates[static_cast<std::size_t>(state)]; }
 
-RunRecord record_of(const RunConfig& config, const std::string& command, bool loads_cuda) {
+RunRecord record_of(const RunConfig& config, const std::string& command) {
   RunRecord record{.name = config.name,
                    .model = config.model.name,
                    .device = to_string(config.device),
@@ -151,10 +151,14 @@ RunRecord record_of(const RunConfig& config, const std::string& command, bool lo
   std::error_code error;
   record.git_commit = git_commit_of(fs::current_path(error));
   record.started = record.updated = record.created;
-  record.versions.emplace_back("bantam", program_version());
-  for (const LibraryVersion& library : library_versions(loads_cuda))
-    record.versions.emplace_back(library.name, library.version);
+  note_versions(record);
   return record;
+}
+
+void note_versions(RunRecord& record) {
+  record.versions = {{"bantam", program_version()}};
+  for (const LibraryVersion& library : library_versions(CudaLibraries::loaded))
+    record.versions.emplace_back(library.name, library.version);
 }
 
 void write_record(const fs::path& path, const RunRecord& record) {

@@ -38,8 +38,12 @@ struct RunRecord {
   bool operator==(const RunRecord&) const = default;
 };
 
-/// What is known when a session begins. `loads_cuda`: versions of CUDA's libraries are asked for, too.
-RunRecord record_of(const RunConfig& config, const std::string& command, bool loads_cuda);
+/// What is known when a session begins.
+RunRecord record_of(const RunConfig& config, const std::string& command);
+
+/// Sets `versions` to this program's and those of the libraries that the process has loaded by now: of a run on a GPU,
+/// CUDA's as its kernels ask for them.
+void note_versions(RunRecord& record);
 
 /// Writes it whole or not at all. Throws DataError.
 void write_record(const std::filesystem::path& path, const RunRecord& record);

@@ -229,6 +229,7 @@ void RunSaver::note(RunState state, const std::string& reason) {
   record_.reason = reason;
   record_.seconds = seconds();
   record_.updated = std::time(nullptr);
+  note_versions(record_);
   try {
     write_record(run_.directory.record(), record_);
     record_fails_ = false;

@@ -17,7 +17,7 @@ class RunListTest : public RunTest {
  protected:
   void add(const std::string& name, RunState state, std::int64_t started = 1000) const {
     fs::create_directories(path(name));
-    RunRecord record = record_of(tiny(), "", false);
+    RunRecord record = record_of(tiny(), "");
     record.state = state;
     record.started = started;
     write_record(path(name) / "run.json", record);

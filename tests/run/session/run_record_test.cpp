@@ -21,7 +21,7 @@ class RunRecordTest : public RunTest {
 };
 
 TEST_F(RunRecordTest, WhatIsWrittenIsReadAgain) {
-  RunRecord record = record_of(tiny(), "bantam train tiny.yaml", false);
+  RunRecord record = record_of(tiny(), "bantam train tiny.yaml");
   EXPECT_EQ(record.name, "tiny");
   EXPECT_EQ(record.epochs, 2);
   EXPECT_EQ(record.config_sha256.size(), 64u);
@@ -43,7 +43,7 @@ TEST_F(RunRecordTest, WhatIsWrittenIsReadAgain) {
 TEST_F(RunRecordTest, WhatCannotBeReadIsNamed) {
   EXPECT_EQ(read_record(path("run.json")), std::nullopt);
   EXPECT_THROW((void)load_record(path("run.json")), DataError);
-  write_record(path("run.json"), record_of(tiny(), "", false));
+  write_record(path("run.json"), record_of(tiny(), ""));
   const std::string sound = read_file(path("run.json"));
   std::string unknown = sound;
   unknown.replace(unknown.find("starting"), 8, "sleeping");
@@ -62,7 +62,7 @@ TEST_F(RunRecordTest, WhatCannotBeReadIsNamed) {
 }
 
 TEST_F(RunRecordTest, TextThatIsNoTextIsWrittenAllTheSame) {
-  RunRecord record = record_of(tiny(), "bantam \xff", false);
+  RunRecord record = record_of(tiny(), "bantam \xff");
   EXPECT_NO_THROW(write_record(path("run.json"), record));
   EXPECT_EQ(load_record(path("run.json")).command, "bantam \xef\xbf\xbd");
 }
