@@ -17,7 +17,8 @@ namespace bantam {
 std::size_t edit_distance(std::string_view a, std::string_view b);
 
 /// The candidate nearest to `word`, letter case ignored, if it is near enough to be a likely slip: at most a third of
-/// the longer word's letters apart (at least one). Of equally near ones the first.
+/// the longer word's letters apart (at least one). Of equally near ones the first. Before all others the one that Keras
+/// or PyTorch call so: "batch_norm" of "BatchNorm2d".
 std::optional<std::string> nearest(std::string_view word, std::span<const std::string> candidates);
 
 /// "a, b or c" with separator ", " and last separator " or ".
