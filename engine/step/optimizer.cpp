@@ -8,79 +8,40 @@
 
 #include "bantam/base/error.h"
 #include "bantam/engine/autograd/partial_gradients.h"
+#include "bantam/engine/step/muon.h"
+#include "bantam/engine/step/rule_values.h"
 #include "bantam/kernels/contracts/update/update.h"
 
 namespace bantam {
 namespace {
 
-/// The kernels' name of it: the values are the same.
-constexpr kernels::OptimizerKind kernel_kind(OptimizerKind kind) { return static_cast<kernels::OptimizerKind>(kind); }
-static_assert(kernel_kind(OptimizerKind::sgd) == kernels::OptimizerKind::sgd);
-static_assert(kernel_kind(OptimizerKind::sgd_nesterov) == kernels::OptimizerKind::sgd_nesterov);
-static_assert(kernel_kind(OptimizerKind::adam) == kernels::OptimizerKind::adam);
-static_assert(kernel_kind(OptimizerKind::adamw) == kernels::OptimizerKind::adamw);
-
-bool is_adam(OptimizerKind kind) { return kind == OptimizerKind::adam || kind == OptimizerKind::adamw; }
-
-void check(const OptimizerOptions& o) {
-  const auto require = [](bool fine, const char* what, float value) {
-    if (!fine) throw ConfigError(fmt::format("optimizer: {}, got {}", what, value));
-  };
-  require(o.learning_rate >= 0.0f, "learning_rate must not be negative", o.learning_rate);
-  require(o.weight_decay >= 0.0f, "weight_decay must not be negative", o.weight_decay);
-  require(o.momentum >= 0.0f && o.momentum < 1.0f, "momentum must be in [0, 1)", o.momentum);
-  require(o.beta1 >= 0.0f && o.beta1 < 1.0f, "beta1 must be in [0, 1)", o.beta1);
-  require(o.beta2 >= 0.0f && o.beta2 < 1.0f, "beta2 must be in [0, 1)", o.beta2);
-  require(o.epsilon > 0.0f, "epsilon must be positive", o.epsilon);
-  require(o.clip_norm >= 0.0f, "clip_norm must not be negative", o.clip_norm);
-  require(o.initial_loss_scale >= 1.0f, "initial_loss_scale must be at least 1", o.initial_loss_scale);
-}
-
 constexpr std::int64_t kControlBytes = sizeof(kernels::UpdateControl);
 /// Group 0 decays, group 1 does not (biases and normalisation parameters, where they are left out).
 constexpr int kGroups = 2;
 
-std::vector<kernels::ArenaSpan> spans_of(const ParameterArena& parameters) {
-  std::vector<kernels::ArenaSpan> spans;
-  for (const Parameter* parameter : parameters.spans())
-    spans.push_back({.group = parameter->spec().decays ? 0 : 1,
-                     .frozen = parameter->frozen(),
-                     .compute_copy = parameters.compute().defined() && !parameter->spec().keep_float32});
-  return spans;
-}
-
 std::string slot_name(std::size_t slot) { return fmt::format("optimizer/moment{}", slot + 1); }
 
 }  // namespace
-
-int moment_slots(const OptimizerOptions& options) {
-  if (options.rule) return options.rule->slots();
-  return is_adam(options.kind) ? 2 : options.momentum > 0.0f ? 1 : 0;
-}
 
 Optimizer::~Optimizer() = default;
 
 void Optimizer::set_metric_slot(int slot) { metric_slot_ = slot % kernels::kMetricSlots; }
 
 Optimizer::Optimizer(Model& model, OptimizerOptions options) : model_(model), options_(options) {
-  check(options_);
+  check_options(options_);
   const Context context = model_.context(Pass::train).at(model_.runtime().intern("optimizer"));
-  kernels::UpdateGroup group{.learning_rate = options_.learning_rate,
-                             .weight_decay = options_.weight_decay,
-                             .beta1 = is_adam(options_.kind) ? options_.beta1 : options_.momentum,
-                             .beta2 = options_.beta2,
-                             .epsilon = options_.epsilon};
-  groups_.assign(kMostRates * kGroups, group);
+  groups_.assign(kMostRates * kGroups, group_values(options_));
   if (!options_.decay_biases)
     for (std::size_t i = 1; i < groups_.size(); i += kGroups) groups_[i].weight_decay = 0.0f;
   ParameterArena& parameters = model_.parameters();
-  const std::vector<kernels::ArenaSpan> spans = spans_of(parameters);
+  const std::vector<kernels::ArenaSpan> spans = update_spans(parameters);
   const auto table = [&](const void* data, std::size_t bytes) {
     return context.upload_bytes({static_cast<std::int64_t>(bytes)}, DType::uint8, data, Category::optimizer);
   };
   const auto& granules = parameters.span_of_granule();
   span_table_ = table(spans.data(), spans.size() * sizeof(spans[0]));
   granule_table_ = table(granules.data(), granules.size() * sizeof(granules[0]));
+  add_norms(context);
   upload_groups();
   kernels::UpdateControl control{.clip_norm = options_.clip_norm};
   if (model_.options().precision.scales_loss()) {
@@ -92,12 +53,30 @@ Optimizer::Optimizer(Model& model, OptimizerOptions options) : model_(model), op
     slots_.push_back(parameters.add_slot(context, model_.runtime().intern(slot_name(static_cast<std::size_t>(i)))));
   const std::vector<kernels::UpdateGroup> still(kGroups, {.learning_rate = 0.0f, .beta1 = 0.0f});
   if (options_.rule) still_groups_ = table(still.data(), still.size() * sizeof(still[0]));
+  if (options_.rule && options_.clip_value > 0.0f)
+    clipped_ = parameters.add_slot(context, model_.runtime().intern("optimizer/clipped"));
   const std::size_t partials = kernels::begin_update_workspace_bytes(arena(0).granules, context.device.kind);
   partials_ = context.allocate({static_cast<std::int64_t>(partials)}, DType::uint8, Category::optimizer);
   parameters.begin_accumulation();
 }
 
+/// What rules with norms of their own need.
+void Optimizer::add_norms(const Context& context) {
+  if (options_.rule) return;
+  const ParameterArena& parameters = model_.parameters();
+  if (options_.kind == OptimizerKind::muon) muon_ = std::make_unique<Muon>(parameters, context, options_);
+  if (options_.kind != OptimizerKind::lamb) return;
+  std::vector<std::uint8_t> wanted;
+  for (const Parameter* parameter : parameters.spans()) wanted.push_back(parameter->frozen() ? 0 : 1);
+  norms_ = std::make_unique<SpanTable>(context, parameters, wanted);
+}
+
 void Optimizer::upload_groups() {
+  constexpr std::size_t kOwn = std::size_t{kMostRates} * kGroups;
+  if (muon_) {
+    groups_.resize(2 * kOwn);
+    for (std::size_t i = 0; i < kOwn; ++i) groups_[kOwn + i] = muon_->rest_group(groups_[i], i % kGroups == 0);
+  }
   const std::size_t bytes = groups_.size() * sizeof(groups_[0]);
   const Context context = model_.context(Pass::train).at(model_.runtime().intern("optimizer"));
   if (!group_table_.defined())
@@ -116,9 +95,12 @@ kernels::UpdateArena Optimizer::arena(int rate) const {
           .gradient = parameters.gradient_slot().as<float>(),
           .moment1 = slot(0),
           .moment2 = slot(1),
+          .moment3 = slot(2),
           .compute = parameters.compute().defined() ? parameters.compute().data() : nullptr,
           .compute_dtype = parameters.compute_dtype(),
-          .narrow = parameters.partial_gradients().narrow()};
+          .narrow = parameters.partial_gradients().narrow(),
+          .chunks = norms_ ? norms_->chunks() : kernels::SpanChunks{},
+          .clip_value = options_.clip_value};
 }
 
 void Optimizer::update(int rate) {
@@ -141,15 +123,19 @@ void Optimizer::run_kernels(const Context& context, int rate) {
   auto* control = control_.as<kernels::UpdateControl>();
   BANTAM_KERNEL(context.exec, begin_update, arena, model_.parameters().partial_gradients().sums(), control,
                 kernels::Workspace{partials_.data(), partials_.bytes()});
-  OptimizerKind kind = options_.kind;
+  kernels::OptimizerKind kind = kernel_kind(options_);
   if (options_.rule) {
     run_rule(context, arena);
     // The rest of an update: compute copies and running statistics. w - 0·g = w.
-    kind = OptimizerKind::sgd;
+    kind = kernels::OptimizerKind::sgd;
     arena.groups = still_groups_.as<kernels::UpdateGroup>();
-    arena.moment1 = arena.moment2 = nullptr;
+    arena.moment1 = arena.moment2 = arena.moment3 = nullptr;
+    arena.clip_value = 0.0f;
+  } else if (muon_) {
+    muon_->move(context, arena, control);
+    arena = muon_->rest(arena, arena.groups + kMostRates * kGroups);
   }
-  BANTAM_KERNEL(context.exec, apply_update, kernel_kind(kind), arena, statistics, control);
+  BANTAM_KERNEL(context.exec, apply_update, kind, arena, statistics, control);
 }
 
 void Optimizer::run_rule(const Context& context, const kernels::UpdateArena& arena) const {
@@ -164,13 +150,19 @@ void Optimizer::run_rule(const Context& context, const kernels::UpdateArena& are
       ranges.push_back({parameter->offset(), parameter->shape().elements(), parameter->spec().decays ? 0 : 1});
   std::vector<float*> slots;
   for (std::size_t i = 0; i < slots_.size(); ++i) slots.push_back(slot(i));
+  const float* gradient = arena.gradient;
+  const auto* control = control_.as<kernels::UpdateControl>();
+  if (clipped_.defined()) {
+    BANTAM_KERNEL(context.exec, clip_gradients, arena, control, clipped_.as<float>());
+    gradient = clipped_.as<float>();
+  }
   options_.rule->apply(context, {.elements = model_.parameters().slot_elements(),
                                  .master = arena.master,
-                                 .gradient = arena.gradient,
+                                 .gradient = gradient,
                                  .slots = slots,
                                  .ranges = ranges,
                                  .groups = arena.groups,
-                                 .control = control_.as<kernels::UpdateControl>()});
+                                 .control = control});
 }
 
 void Optimizer::warm_up() {
@@ -198,7 +190,7 @@ void Optimizer::set_learning_rates(std::span<const float> rates) {
   for (const float rate : rates)
     if (!(rate >= 0.0f)) throw ConfigError(fmt::format("optimizer: learning_rate must not be negative, got {}", rate));
   bool changed = false;
-  for (std::size_t i = 0; i < groups_.size(); ++i) {
+  for (std::size_t i = 0; i < std::size_t{kMostRates} * kGroups; ++i) {
     const float rate = rates[std::min(i / kGroups, rates.size() - 1)];
     changed |= groups_[i].learning_rate != rate;
     groups_[i].learning_rate = rate;
@@ -227,11 +219,17 @@ kernels::UpdateControl Optimizer::control() const {
   return control;
 }
 
+/// Whether a slot has state of the parameter: all but the memory in which Muon makes matrices orthogonal.
+bool Optimizer::keeps(std::size_t slot, const Parameter& parameter) const {
+  return slot == 0 || !muon_ || !Muon::moves(parameter);
+}
+
 void Optimizer::register_state(StateRegistry& registry) {
   registry.add("optimizer/control", control_);
   for (std::size_t i = 0; i < slots_.size(); ++i)
     for (const Parameter& parameter : model_.parameters().all())
-      registry.add(slot_name(i) + "/" + parameter.name(), slots_[i].slice(parameter.offset(), parameter.shape()));
+      if (keeps(i, parameter))
+        registry.add(slot_name(i) + "/" + parameter.name(), slots_[i].slice(parameter.offset(), parameter.shape()));
   registry.on_load([this] { restore_settings(); });
 }
 

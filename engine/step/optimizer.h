@@ -29,9 +29,10 @@ struct UpdateRange {
 
 /// What a rule is run over. All arrays are float32 in device memory, of `elements` each, and do not overlap.
 struct UpdateCall {
-  std::int64_t elements = 0;            ///< padding between parameters included
-  float* master = nullptr;              ///< the weights: read and written
-  const float* gradient = nullptr;      ///< of the effective batch: to be multiplied by control->gradient_factor
+  std::int64_t elements = 0;  ///< padding between parameters included
+  float* master = nullptr;    ///< the weights: read and written
+  /// Of the effective batch: to be multiplied by control->gradient_factor. Cut to clip_value already.
+  const float* gradient = nullptr;
   std::span<float* const> slots;        ///< the rule's state, zeros before the first update: read and written
   std::span<const UpdateRange> ranges;  ///< in host memory
   /// Device memory: learning_rate and weight_decay of this update, as configured and scheduled; the rest is not set.
@@ -62,27 +63,42 @@ struct UpdateControl;
 struct UpdateGroup;
 }  // namespace kernels
 
-/// What an update does with gradients; Adam follows Kingma and Ba 2015, AdamW Loshchilov and Hutter 2019.
-enum class OptimizerKind : std::uint8_t { sgd, sgd_nesterov, adam, adamw };
+/// What an update does with gradients. Adam: Kingma and Ba 2015; AdamW: Loshchilov and Hutter 2019; RMSprop in
+/// PyTorch's form; Lion: Chen et al. 2023; LAMB: You et al. 2020; Muon: Jordan 2024, of weights with 2 dimensions
+/// (dense) and 4 (convolutions), as matrices of a row an output.
+enum class OptimizerKind : std::uint8_t { sgd, sgd_nesterov, adam, adamw, rmsprop, lion, lamb, muon };
 
-/// Defaults are Keras' where Keras has them.
+/// Defaults are Keras' where Keras has them, for sgd and adam. Those that the papers have for other kinds are the
+/// configuration's (`optimizers`).
 struct OptimizerOptions {
   OptimizerKind kind = OptimizerKind::adam;
   float learning_rate = 1e-3f;
-  float weight_decay = 0.0f;  ///< sgd, adam: L2 on the gradient; adamw: decoupled
-  float momentum = 0.0f;      ///< sgd
+  float weight_decay = 0.0f;  ///< sgd, adam, rmsprop: L2 on the gradient; others: decoupled
+  float momentum = 0.0f;      ///< sgd, rmsprop, muon
+  float dampening = 0.0f;     ///< sgd with momentum, but not Nesterov's: share of the gradient that is left out
   float beta1 = 0.9f, beta2 = 0.999f, epsilon = 1e-7f;
+  float alpha = 0.99f;                  ///< rmsprop: share of the mean of squared gradients that stays at each update
+  bool centered = false;                ///< rmsprop: divides by the standard deviation of gradients
+  bool nesterov = true;                 ///< muon
   float clip_norm = 0.0f;               ///< global norm; 0: none
+  float clip_value = 0.0f;              ///< largest magnitude of a gradient, cut after clip_norm scaled it; 0: none
   bool decay_biases = true;             ///< false: weight decay skips biases and normalisation parameters
   float initial_loss_scale = 32768.0f;  ///< mixed_float16
   std::int32_t loss_scale_growth_interval = 2000;
   /// Null: the built-in rule of `kind`. Else this one, with learning_rate, weight_decay, clip_norm, decay_biases and
   /// the loss scale from here; what else it needs it has itself.
   std::shared_ptr<const UpdateRule> rule = nullptr;
+  /// muon: what moves all other parameters, another built-in kind; null: adamw with its defaults. Its learning rate
+  /// keeps its ratio to muon's where that is scheduled. Clipping and the loss scale are those of muon's options.
+  std::shared_ptr<const OptimizerOptions> rest = nullptr;
 };
 
-/// Float32 slots of the parameters' size that it keeps: 2 of Adam, 1 of momentum, a rule's own, else 0.
+/// Float32 slots of the parameters' size that it keeps: 2 of Adam, LAMB and Muon (whose second is the memory in which
+/// matrices are made orthogonal), 1 of Lion and of momentum, 1 to 3 of RMSprop, a rule's own, else 0.
 int moment_slots(const OptimizerOptions& options);
+
+class Muon;       // muon.h
+class SpanTable;  // span_table.h
 
 /// State of one optimizer for one model. All of it lives on the device; nothing here waits for the device but
 /// `control()`.
@@ -131,19 +147,25 @@ class Optimizer {
   kernels::UpdateArena arena(int rate) const;
   void run_kernels(const Context& context, int rate);
   void run_rule(const Context& context, const kernels::UpdateArena& arena) const;
+  void add_norms(const Context& context);
+  bool keeps(std::size_t slot, const Parameter& parameter) const;
   float* slot(std::size_t i) const { return i < slots_.size() ? slots_[i].as<float>() : nullptr; }
 
   Model& model_;
   OptimizerOptions options_;
-  std::vector<kernels::UpdateGroup> groups_;  // (kMostRates, kGroups)
+  std::vector<kernels::UpdateGroup> groups_;  // (kMostRates, kGroups); muon: then those of the rest, likewise
   int metric_slot_ = 0;
   Tensor group_table_, span_table_, granule_table_, control_;
-  std::vector<Tensor> slots_;  // moments
-  Tensor still_groups_;        // with a rule: groups whose learning rate is 0
-  Tensor partials_;            // workspace of begin_update: kept, so that an update allocates nothing
+  std::vector<Tensor> slots_;         // moments
+  Tensor still_groups_;               // with a rule: groups whose learning rate is 0
+  Tensor clipped_;                    // with a rule and clip_value: the gradients that it reads
+  std::unique_ptr<SpanTable> norms_;  // lamb
+  std::unique_ptr<Muon> muon_;
+  Tensor partials_;  // workspace of begin_update: kept, so that an update allocates nothing
 };
 
-/// Built-in: adam, adamw and sgd, with Keras' defaults. An entry reads what stands under its name; clipping and the
+/// Built-in: adam, adamw and sgd, with Keras' defaults; rmsprop, lion, lamb and muon, with those of PyTorch or of their
+/// papers. An entry reads what stands under its name; clipping and the
 /// loss scale are the section's. A program adds a rule of its own before the first configuration is read:
 ///
 ///     optimizers().add("sign_sgd", [](ConfigMap& options) {

@@ -15,14 +15,31 @@ void read_decay(ConfigMap& options, OptimizerOptions& optimizer, double otherwis
   optimizer.weight_decay = number(
       options,
       {"weight_decay",
-       "Pull of the weights towards 0. sgd, adam: added to the gradient as this times the weight (L2, as in PyTorch); "
-       "adamw: each update shrinks the weight by this times the learning rate (decoupled). 0: none."},
+       "Pull of the weights towards 0. sgd, adam, rmsprop: added to the gradient as this times the weight (L2, as in "
+       "PyTorch); adamw, lion, lamb, muon: each update shrinks the weight by this times the learning rate "
+       "(decoupled). 0: none."},
       kNotNegative, otherwise);
   optimizer.decay_biases = options.boolean(
       {"decay_biases",
        "Whether weight decay acts on biases and on scale and shift of norms, too. false: on weights only, as most "
        "recipes for convolutional networks do."},
       true);
+}
+
+void read_rate(ConfigMap& options, OptimizerOptions& optimizer, double otherwise) {
+  optimizer.learning_rate =
+      number(options, {"learning_rate", "Step size; a schedule may change it."}, kNotNegative, otherwise);
+}
+
+void read_betas(ConfigMap& options, OptimizerOptions& optimizer) {
+  optimizer.beta1 =
+      number(options, {"beta1", "Share of the mean of gradients that stays at each update."}, kShare, 0.9);
+  optimizer.beta2 =
+      number(options, {"beta2", "Share of the mean of squared gradients that stays at each update."}, kShare, 0.999);
+}
+
+void read_epsilon(ConfigMap& options, OptimizerOptions& optimizer, const char* meaning, double otherwise) {
+  optimizer.epsilon = number(options, {"epsilon", meaning}, {.min = 0, .max = 1, .min_open = true}, otherwise);
 }
 
 template <OptimizerKind kKind>
@@ -33,16 +50,10 @@ OptimizerOptions read_adam(ConfigMap& options) {
   else
     options.describe("Adam with decoupled weight decay (Loshchilov and Hutter 2019).",
                      "adamw: {learning_rate: 1.0e-3, weight_decay: 0.05, decay_biases: false}");
-  optimizer.learning_rate =
-      number(options, {"learning_rate", "Step size; a schedule may change it."}, kNotNegative, 1e-3);
-  optimizer.beta1 =
-      number(options, {"beta1", "Share of the mean of gradients that stays at each update."}, kShare, 0.9);
-  optimizer.beta2 =
-      number(options, {"beta2", "Share of the mean of squared gradients that stays at each update."}, kShare, 0.999);
-  optimizer.epsilon =
-      number(options,
-             {"epsilon", "Added to the root of the squared gradients' mean, against division by 0. PyTorch has 1e-8."},
-             {.min = 0, .max = 1, .min_open = true}, 1e-7);
+  read_rate(options, optimizer, 1e-3);
+  read_betas(options, optimizer);
+  read_epsilon(options, optimizer,
+               "Added to the root of the squared gradients' mean, against division by 0. PyTorch has 1e-8.", 1e-7);
   read_decay(options, optimizer, kKind == OptimizerKind::adamw ? 0.004 : 0.0);
   return optimizer;
 }
@@ -51,8 +62,7 @@ OptimizerOptions read_sgd(ConfigMap& options) {
   OptimizerOptions optimizer;
   options.describe("Stochastic gradient descent, plain or with momentum (one float32 value a weight).",
                    "sgd: {learning_rate: 0.05, momentum: 0.9, nesterov: true, weight_decay: 5.0e-4}");
-  optimizer.learning_rate =
-      number(options, {"learning_rate", "Step size; a schedule may change it."}, kNotNegative, 0.01);
+  read_rate(options, optimizer, 0.01);
   optimizer.momentum = number(
       options, {"momentum", "Share of the velocity that stays at each update; 0: plain descent.", "0.9"}, kShare, 0.0);
   optimizer.kind =
@@ -60,19 +70,115 @@ OptimizerOptions read_sgd(ConfigMap& options) {
                       false)
           ? OptimizerKind::sgd_nesterov
           : OptimizerKind::sgd;
+  optimizer.dampening =
+      number(options,
+             {"dampening",
+              "Share of each gradient, after the first, that does not enter the velocity (PyTorch's). Needs a momentum "
+              "above 0, and not Nesterov's.",
+              "0.1"},
+             {.min = 0, .max = 1}, 0.0);
   read_decay(options, optimizer, 0.0);
   options.finish();  // first: what is wrong between two keys may be that one of them is misspelt
   if (optimizer.kind == OptimizerKind::sgd_nesterov && optimizer.momentum == 0.0f)
     options.node("nesterov").fail("nesterov: true needs a momentum above 0");
+  if (optimizer.dampening > 0.0f && optimizer.kind == OptimizerKind::sgd_nesterov)
+    options.node("dampening").fail("Nesterov's momentum has no dampening");
+  if (optimizer.dampening > 0.0f && optimizer.momentum == 0.0f)
+    options.node("dampening").fail("dampening needs a momentum above 0");
+  return optimizer;
+}
+
+OptimizerOptions read_rmsprop(ConfigMap& options) {
+  OptimizerOptions optimizer{.kind = OptimizerKind::rmsprop};
+  options.describe(
+      "RMSprop (Hinton 2012) as PyTorch computes it. Keeps one float32 value a weight, one more with momentum, and one "
+      "more where it is centered.",
+      "rmsprop: {learning_rate: 0.01, alpha: 0.9, momentum: 0.9}");
+  read_rate(options, optimizer, 0.01);
+  optimizer.alpha = number(
+      options, {"alpha", "Share of the mean of squared gradients that stays at each update.", "0.9"}, kShare, 0.99);
+  optimizer.momentum =
+      number(options, {"momentum", "Share of the velocity that stays at each update; 0: none.", "0.9"}, kShare, 0.0);
+  optimizer.centered = options.boolean(
+      {"centered",
+       "Divides by the standard deviation of the gradients in place of the root of their squares' mean (Graves 2013).",
+       "true"},
+      false);
+  read_epsilon(options, optimizer, "Added to the root, against division by 0.", 1e-8);
+  read_decay(options, optimizer, 0.0);
+  return optimizer;
+}
+
+OptimizerOptions read_lion(ConfigMap& options) {
+  OptimizerOptions optimizer{.kind = OptimizerKind::lion};
+  options.describe(
+      "Lion (Chen et al. 2023): moves each weight by the sign of a mean of gradients. Keeps one float32 value a "
+      "weight. "
+      "The paper's learning rates are 3 to 10 times smaller than AdamW's, and its weight decay as many times larger.",
+      "lion: {learning_rate: 1.0e-4, weight_decay: 0.5, decay_biases: false}");
+  read_rate(options, optimizer, 1e-4);
+  optimizer.beta1 =
+      number(options, {"beta1", "Share of the mean of gradients in the sum whose sign counts."}, kShare, 0.9);
+  optimizer.beta2 =
+      number(options, {"beta2", "Share of the mean of gradients that stays at each update."}, kShare, 0.99);
+  read_decay(options, optimizer, 0.0);
+  return optimizer;
+}
+
+OptimizerOptions read_lamb(ConfigMap& options) {
+  OptimizerOptions optimizer{.kind = OptimizerKind::lamb};
+  options.describe(
+      "LAMB (You et al. 2020), for large batches: Adam's step of each parameter tensor, made as long as the tensor's "
+      "norm times the learning rate. Keeps two float32 values a weight.",
+      "lamb: {learning_rate: 5.0e-3, weight_decay: 0.01, decay_biases: false}");
+  read_rate(options, optimizer, 1e-3);
+  read_betas(options, optimizer);
+  read_epsilon(options, optimizer, "Added to the root of the squared gradients' mean, against division by 0.", 1e-6);
+  read_decay(options, optimizer, 0.0);
+  return optimizer;
+}
+
+OptimizerOptions read_muon(ConfigMap& options) {
+  OptimizerOptions optimizer{.kind = OptimizerKind::muon};
+  options.describe(
+      "Muon (Jordan 2024): weights of convolutions and dense layers, as matrices of a row an output, move along their "
+      "momentum made orthogonal; all other parameters by the optimizer named in `rest`. Keeps one float32 value a "
+      "weight, and as many for its work.",
+      "muon: {learning_rate: 0.02, momentum: 0.95, rest: {adamw: {learning_rate: 1.0e-3}}}");
+  read_rate(options, optimizer, 0.02);
+  optimizer.momentum =
+      number(options, {"momentum", "Share of the mean of gradients that stays at each update.", "0.95"}, kShare, 0.95);
+  optimizer.nesterov = options.boolean(
+      {"nesterov", "Nesterov's momentum: the newest gradient counts once more before the matrix is made orthogonal.",
+       "false"},
+      true);
+  optimizer.weight_decay =
+      number(options,
+             {"weight_decay", "Each update shrinks the matrices by this times the learning rate (decoupled). 0: none.",
+              "0.01"},
+             kNotNegative, 0.0);
+  const ConfigNode rest = options.node(
+      {"rest",
+       "What moves all other parameters: biases, norms, depthwise weights. Its learning rate keeps its ratio to "
+       "Muon's where a schedule moves that.",
+       "adam | {sgd: {learning_rate: 0.1, momentum: 0.9}}"},
+      "adamw");
+  optimizer.rest = std::make_shared<const OptimizerOptions>(read_registered(optimizers(), rest));
+  if (optimizer.rest->kind == OptimizerKind::muon || optimizer.rest->rule)
+    rest.fail("muon's rest must be another built-in optimizer");
   return optimizer;
 }
 
 }  // namespace
 
 Registry<Reader<OptimizerOptions>>& optimizers() {
-  static Registry<Reader<OptimizerOptions>> table(
-      "optimizer",
-      {{"adam", read_adam<OptimizerKind::adam>}, {"adamw", read_adam<OptimizerKind::adamw>}, {"sgd", read_sgd}});
+  static Registry<Reader<OptimizerOptions>> table("optimizer", {{"adam", read_adam<OptimizerKind::adam>},
+                                                                {"adamw", read_adam<OptimizerKind::adamw>},
+                                                                {"sgd", read_sgd},
+                                                                {"rmsprop", read_rmsprop},
+                                                                {"lion", read_lion},
+                                                                {"lamb", read_lamb},
+                                                                {"muon", read_muon}});
   return table;
 }
 

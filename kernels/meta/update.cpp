@@ -1,6 +1,7 @@
 // Work of the update: the arena's slots, once in each of its two passes.
 #include "bantam/kernels/contracts/update/update.h"
 
+#include "bantam/kernels/contracts/update/muon.h"
 #include "bantam/kernels/meta/work.h"
 
 namespace bantam::kernels::meta {
@@ -44,12 +45,38 @@ void begin_update(const Exec& exec, const UpdateArena& arena, const PartialSums&
        {.bytes = gradients(arena) + sums(partial) + 2 * static_cast<std::int64_t>(sizeof(UpdateControl))});
 }
 
-void apply_update(const Exec& exec, OptimizerKind, const UpdateArena& arena, const UpdateBuffers& buffers,
+void apply_update(const Exec& exec, OptimizerKind kind, const UpdateArena& arena, const UpdateBuffers& buffers,
                   const UpdateControl*) {
-  const std::int64_t elements = arena.granules * kSpanGranule, slot = 2 * 4 * elements;  // read and written
+  const std::int64_t elements = arena.granules * kSpanGranule, slot = 4 * elements;
+  const bool two_passes = kind == OptimizerKind::lamb;  // weights and moments are read by both
+  const std::int64_t accesses = two_passes ? 3 : 2;
+  const float* const moments[] = {arena.moment1, arena.moment2, arena.moment3};
+  std::int64_t bytes = accesses * slot + gradients(arena);
+  for (int i = 0; i < moments_of(kind); ++i) bytes += unless_null(moments[i], accesses * slot);
   note(exec, "apply_update",
-       {.bytes = slot + gradients(arena) + unless_null(arena.moment1, slot) + unless_null(arena.moment2, slot) +
-                 unless_null(arena.compute, bytes_of(elements, arena.compute_dtype)) + 2 * 4 * buffers.elements});
+       {.bytes = bytes + unless_null(arena.compute, bytes_of(elements, arena.compute_dtype)) + 2 * 4 * buffers.elements,
+        .passes = two_passes ? 2 : 1});
+}
+
+void clip_gradients(const Exec& exec, const UpdateArena& arena, const UpdateControl*, float*) {
+  note(exec, "clip_gradients", {.bytes = 2 * 4 * arena.granules * kSpanGranule});
+}
+
+void muon_momentum(const Exec& exec, const UpdateArena& arena, bool, const UpdateControl*) {
+  note(exec, "muon_momentum", {.bytes = 5 * 4 * arena.chunks.granules * kSpanGranule});
+}
+
+void muon_normalize(const Exec& exec, const UpdateArena&, const MuonMatrix& matrix, float*) {
+  note(exec, "muon_normalize", {.bytes = 2 * 4 * matrix.elements});
+}
+
+void muon_polynomial(const Exec& exec, std::int64_t n, const float*, const float*, float*) {
+  note(exec, "muon_polynomial", {.bytes = 3 * 4 * n * n});
+}
+
+void muon_apply(const Exec& exec, const UpdateArena& arena, const MuonMatrix& matrix, const UpdateControl*) {
+  note(exec, "muon_apply",
+       {.bytes = 3 * 4 * matrix.elements + unless_null(arena.compute, bytes_of(matrix.elements, arena.compute_dtype))});
 }
 
 }  // namespace bantam::kernels::meta

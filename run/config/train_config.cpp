@@ -69,6 +69,13 @@ TrainConfig read_train_config(ConfigMap train, Device device) {
        "0: no clipping.",
        "1.0"},
       kNotNegative, 0.0);
+  config.optimizer.clip_value = number(
+      train,
+      {"clip_value",
+       "Largest magnitude of a single gradient: larger ones are cut to it, after clip_norm has scaled all. 0: no "
+       "clipping.",
+       "0.5"},
+      kNotNegative, 0.0);
   read_loss_scale(train.map_or_empty({"loss_scale",
                                       "Of precision mixed_float16: the loss is multiplied by this scale, so that small "
                                       "gradients do not vanish in float16. An update whose gradients overflow is "

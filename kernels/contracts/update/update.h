@@ -1,6 +1,7 @@
 // The weight update over a flat parameter arena, in two passes: norm, finite check and bookkeeping; then unscale, clip,
 // decay, update and cast. All state is on the device; the host never reads in a step. Sources: Kingma and Ba 2015
-// (Adam), Loshchilov and Hutter 2019 (AdamW), Sutskever et al. 2013 (Nesterov, in PyTorch's form).
+// (Adam), Loshchilov and Hutter 2019 (AdamW), Sutskever et al. 2013 (Nesterov, in PyTorch's form), Hinton 2012 and
+// Graves 2013 (RMSprop, centered; in PyTorch's form), Chen et al. 2023 (Lion), You et al. 2020 (LAMB).
 #pragma once
 
 #include <cstdint>
@@ -9,6 +10,7 @@
 #include "bantam/kernels/contracts/dispatch.h"
 #include "bantam/kernels/contracts/update/narrow_gradients.h"
 #include "bantam/kernels/contracts/update/partial_sums.h"
+#include "bantam/kernels/contracts/update/span_chunks.h"
 
 namespace bantam::kernels {
 
@@ -21,10 +23,12 @@ inline constexpr std::int32_t kMostUpdateGroups = 64;
 /// Values shared by a group of parameters; lives in device memory, rewritten by the host when a schedule moves.
 struct UpdateGroup {
   float learning_rate = 1e-3f;
-  float weight_decay = 0.0f;  ///< sgd, adam: added to the gradient (L2); adamw: decoupled, times learning_rate
-  float beta1 = 0.9f;         ///< adam; sgd: momentum
-  float beta2 = 0.999f;
+  float weight_decay =
+      0.0f;              ///< sgd, adam, rmsprop: added to the gradient (L2); others: decoupled, times learning_rate
+  float beta1 = 0.9f;    ///< adam, lamb, lion; sgd, rmsprop, muon: momentum
+  float beta2 = 0.999f;  ///< adam, lamb, lion; rmsprop: alpha
   float epsilon = 1e-7f;
+  float dampening = 0.0f;  ///< sgd_dampened
 };
 
 /// One parameter's place in the arena, in device memory.
@@ -54,9 +58,38 @@ struct UpdateControl {
   std::int32_t reserved = 0;
 };
 
-enum class OptimizerKind : std::uint8_t { sgd, sgd_nesterov, adam, adamw };
+enum class OptimizerKind : std::uint8_t {
+  sgd,
+  sgd_nesterov,
+  sgd_dampened,
+  adam,
+  adamw,
+  rmsprop,
+  rmsprop_momentum,
+  rmsprop_centered,
+  rmsprop_centered_momentum,
+  lion,
+  lamb
+};
 
-/// Optimizer slots (float32 arrays of the arena's size): sgd 1 where any group has momentum (beta1 > 0), adam 2.
+/// Optimizer slots (float32 arrays of the arena's size) that a rule keeps, from moment1 on; the sgd kinds none where no
+/// group has momentum (beta1 > 0).
+constexpr int moments_of(OptimizerKind kind) {
+  using enum OptimizerKind;
+  switch (kind) {
+    case sgd:
+    case sgd_nesterov:
+    case sgd_dampened:
+    case rmsprop:
+    case lion:
+      return 1;
+    case rmsprop_centered_momentum:
+      return 3;
+    default:
+      return 2;
+  }
+}
+
 struct UpdateArena {
   std::int64_t granules = 0;                      ///< elements / kSpanGranule
   const std::int32_t* span_of_granule = nullptr;  ///< (granules), device
@@ -65,11 +98,14 @@ struct UpdateArena {
   std::int32_t group_count = 0;                   ///< at most kMostUpdateGroups
   float* master = nullptr;                        ///< (elements)
   float* gradient = nullptr;                      ///< written only where there are partial sums
-  float* moment1 = nullptr;                       ///< adam's m, sgd's momentum buffer; null: sgd without momentum
-  float* moment2 = nullptr;                       ///< adam's v
+  float* moment1 = nullptr;                       ///< m of the rules; null: sgd without momentum
+  float* moment2 = nullptr;                       ///< v
+  float* moment3 = nullptr;                       ///< b, of centered rmsprop with momentum
   void* compute = nullptr;                        ///< (elements) of compute_dtype; null where there is none
   DType compute_dtype = DType::float32;
-  NarrowGradients narrow;  ///< spans whose gradient lies there as compute_dtype; none of them has partial sums
+  NarrowGradients narrow;   ///< spans whose gradient lies there as compute_dtype; none of them has partial sums
+  SpanChunks chunks;        ///< lamb: of all spans that it updates
+  float clip_value = 0.0f;  ///< largest magnitude of an unscaled gradient, cut after clip_norm scaled it; 0: none
 };
 
 /// Running statistics, float32: the next values, which forward passes move, and the current ones. (elements) each; 0
@@ -91,28 +127,44 @@ std::size_t begin_update_workspace_bytes(std::int64_t granules, DeviceKind targe
 /// Throws Error where partial sums are not the gradient of a span.
 using BeginUpdate = void(const Exec&, const UpdateArena&, const PartialSums&, UpdateControl* control, Workspace);
 
-/// Follows `begin_update`. With g = gradient·gradient_factor and t = updates, unless found_nonfinite:
+/// Follows `begin_update`. With g = gradient·gradient_factor, cut to [-clip_value, clip_value] where that is above 0,
+/// and t = updates, unless found_nonfinite:
 ///  sgd           g += wd·w;  m = beta1·m + g (m = g at t = 1: the buffer starts at zero);  w -= lr·m
 ///  sgd_nesterov  the same m;  w -= lr·(g + beta1·m)
+///  sgd_dampened  g += wd·w;  m = beta1·m + (1-dampening)·g, at t = 1 m = g;  w -= lr·m
 ///  adam          g += wd·w;  m = beta1·m + (1-beta1)·g;  v = beta2·v + (1-beta2)·g²;
 ///                w -= lr·(m/(1-beta1^t)) / (√(v/(1-beta2^t)) + epsilon)
 ///  adamw         w -= lr·wd·w first; then adam with wd = 0
+///  rmsprop       g += wd·w;  m = beta2·m + (1-beta2)·g²;  w -= lr·g/(√m + epsilon)
+///  …_momentum    the same m;  v = beta1·v + g/(√m + epsilon);  w -= lr·v
+///  …_centered    the same m;  v = beta2·v + (1-beta2)·g;  w -= lr·g/(√max(0, m-v²) + epsilon)
+///  …_centered_momentum  the same m and v;  b = beta1·b + g/(√max(0, m-v²) + epsilon);  w -= lr·b
+///  lion          w -= lr·wd·w + lr·sign(beta1·m + (1-beta1)·g), sign(0) = 0;  then m = beta2·m + (1-beta2)·g
+///  lamb          m and v of adam with wd = 0;  u = (m/(1-beta1^t)) / (√(v/(1-beta2^t)) + epsilon) + wd·w;
+///                w -= lr·r·u with r = |w|/|u| over a span, 1 where either norm is 0; norms in a fixed order
 /// then compute = cast(w) where the span has a copy, and current = next. Where found_nonfinite, next = current
 /// and nothing else changes. Padding elements stay zero. Throws Error for more than kMostUpdateGroups groups.
 using ApplyUpdate = void(const Exec&, OptimizerKind, const UpdateArena&, const UpdateBuffers&,
                          const UpdateControl* control);
 
+/// out = the gradients cut to ±clip_value, as they lie in the arena: float32, and still to be multiplied by
+/// gradient_factor. Follows `begin_update`, for rules that are not kinds of ApplyUpdate. None may be narrow.
+using ClipGradients = void(const Exec&, const UpdateArena&, const UpdateControl* control, float* out);
+
 namespace cpu {
 BeginUpdate begin_update;
 ApplyUpdate apply_update;
+ClipGradients clip_gradients;
 }  // namespace cpu
 namespace cuda {
 BeginUpdate begin_update;
 ApplyUpdate apply_update;
+ClipGradients clip_gradients;
 }  // namespace cuda
 namespace meta {
 BeginUpdate begin_update;
 ApplyUpdate apply_update;
+ClipGradients clip_gradients;
 }  // namespace meta
 
 }  // namespace bantam::kernels

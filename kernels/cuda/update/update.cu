@@ -4,17 +4,17 @@
 #include "bantam/kernels/cuda/device/early_launch.cuh"
 #include "bantam/kernels/cuda/device/last_block.cuh"
 #include "bantam/kernels/cuda/device/libraries.h"
-#include "bantam/kernels/cuda/device/vectorized.cuh"
-#include "bantam/kernels/cuda/update/narrow_gradients.cuh"
+#include "bantam/kernels/cuda/update/block_sums.cuh"
+#include "bantam/kernels/cuda/update/lamb.h"
 #include "bantam/kernels/cuda/update/partial_sums.cuh"
+#include "bantam/kernels/cuda/update/rules.cuh"
 #include "bantam/kernels/tiling/update/update_rules.h"
 
 namespace bantam::kernels::cuda {
 namespace {
 
-constexpr int kThreads = 256;
-constexpr int kWarp = 32;
-constexpr int kWarps = kThreads / kWarp;
+constexpr int kThreads = kUpdateThreads;
+constexpr int kWarps = kUpdateWarps;
 constexpr int kPartials =
     static_cast<int>(gradient_sum_blocks(std::int64_t{1} << 40) + kMostSumBlocks) / kThreads;  // at most, a thread
 // Blocks of apply_update at once on a multiprocessor: as many as a small model has; fewer, with the registers that
@@ -25,28 +25,6 @@ constexpr int kApplyBlocks = 4, kNarrowApplyBlocks = 4;
 constexpr int kApplyBlocks = 6, kNarrowApplyBlocks = 5;
 #endif
 static_assert(kQuadsOfGranule == kWarp, "a warp reads one granule");
-
-using Quad = Pack<float, kQuad>;
-
-__device__ inline Quad& quad_at(float* values, std::int64_t i) { return reinterpret_cast<Quad*>(values)[i]; }
-/// Past the first-level cache, which kernels that read before they wait cannot trust, and which helps none here.
-__device__ inline Quad load_quad(const float* values, std::int64_t i) {
-  const float4 v = __ldcg(reinterpret_cast<const float4*>(values) + i);
-  return {{v.x, v.y, v.z, v.w}};
-}
-
-/// The sum over a block of kThreads, for thread 0, in a fixed order.
-__device__ double block_sum(double value) {
-  __shared__ double shared[kWarps];
-  for (int step = kWarp / 2; step > 0; step /= 2) value += __shfl_xor_sync(0xffffffffu, value, step);
-  if (threadIdx.x % kWarp == 0) shared[threadIdx.x / kWarp] = value;
-  __syncthreads();
-  double sum = 0;
-  if (threadIdx.x == 0) {
-    for (int warp = 0; warp < kWarps; ++warp) sum += shared[warp];
-  }
-  return sum;
-}
 
 /// What `begin_update` adds up, and by how many of the grid's blocks.
 struct GradientSums {
@@ -126,121 +104,17 @@ __global__ void __launch_bounds__(kThreads)
   *control = now;
 }
 
-/// One group's values, as the inner loops read them.
-struct StepValues {
-  float lr;
-  float decay;            // times the weight, added to the gradient (sgd, adam)
-  float decoupled_decay;  // times the weight, added to the step (adamw)
-  float beta1, beta2, epsilon;
-  float correction1, correction2;  // 1/(1 - beta^t)
-};
-
-/// 1/(1 - beta^t) = -1/expm1(t·log1p(beta - 1)): in float within a few units in the last place, also where beta^t is
-/// close to 1.
-__device__ inline float bias_correction(float beta, float t) { return -1.0f / expm1f(t * log1pf(beta - 1.0f)); }
-
-__device__ inline StepValues step_values(OptimizerKind kind, const UpdateGroup& group, float t) {
-  const bool decoupled = kind == OptimizerKind::adamw;
-  return {group.learning_rate,
-          decoupled ? 0.0f : group.weight_decay,
-          decoupled ? group.weight_decay : 0.0f,
-          group.beta1,
-          group.beta2,
-          group.epsilon,
-          bias_correction(group.beta1, t),
-          bias_correction(group.beta2, t)};
-}
-
-/// Casts the new values of a quad into the compute slot.
-__device__ inline void store_compute(const UpdateArena& arena, std::int64_t quad, const Quad& w) {
-  const std::int64_t at = quad * kQuad;
-  switch (arena.compute_dtype) {
-    case DType::float16:
-      repack<kQuad>(w.v, static_cast<__half*>(arena.compute) + at);
-      break;
-    case DType::bfloat16:
-      repack<kQuad>(w.v, static_cast<__nv_bfloat16*>(arena.compute) + at);
-      break;
-    default:
-      repack<kQuad>(w.v, static_cast<float*>(arena.compute) + at);
-      break;
-  }
-}
-
-/// What an update of kMoments moments reads of four elements.
-template <int kMoments>
-struct QuadState {
-  GradientQuad g;
-  Quad w, m, v;
-
-  __device__ void load(const UpdateArena& arena, std::int64_t quad) {
-    w = load_quad(arena.master, quad);
-    if constexpr (kMoments > 0) m = load_quad(arena.moment1, quad);
-    if constexpr (kMoments > 1) v = load_quad(arena.moment2, quad);
-  }
-  __device__ void store(const UpdateArena& arena, std::int64_t quad) const {
-    quad_at(arena.master, quad) = w;
-    if constexpr (kMoments > 0) quad_at(arena.moment1, quad) = m;
-    if constexpr (kMoments > 1) quad_at(arena.moment2, quad) = v;
-  }
-};
-
-/// Within a unit in the last place, in one instruction; √ as IEEE rounds it costs a dozen and a branch, and is a
-/// quarter of what Adam computes. Likewise __fdividef, within two units (of divisors up to 2^126).
-__device__ inline float square_root(float x) {
-  float root;
-  asm("sqrt.approx.f32 %0, %1;" : "=f"(root) : "f"(x));
-  return root;
-}
-
-__device__ inline void move_weights(QuadState<2>& q, const Quad& gradient, const StepValues& s, float factor, bool) {
-#pragma unroll
-  for (int k = 0; k < kQuad; ++k) {
-    const float g = gradient.v[k] * factor + s.decay * q.w.v[k];
-    q.m.v[k] = s.beta1 * q.m.v[k] + (1.0f - s.beta1) * g;
-    q.v.v[k] = s.beta2 * q.v.v[k] + (1.0f - s.beta2) * g * g;
-    const float divisor = square_root(q.v.v[k] * s.correction2) + s.epsilon;
-    // Where nothing ever came (padding) and epsilon is 0, 0/0 counts as 0.
-    const float step = divisor != 0 ? __fdividef(q.m.v[k] * s.correction1, divisor) : 0.0f;
-    q.w.v[k] -= s.lr * (step + s.decoupled_decay * q.w.v[k]);
-  }
-}
-
-__device__ inline void move_weights(QuadState<1>& q, const Quad& gradient, const StepValues& s, float factor,
-                                    bool nesterov) {
-#pragma unroll
-  for (int k = 0; k < kQuad; ++k) {
-    const float g = gradient.v[k] * factor + s.decay * q.w.v[k];
-    q.m.v[k] = s.beta1 * q.m.v[k] + g;
-    q.w.v[k] -= s.lr * (nesterov ? g + s.beta1 * q.m.v[k] : q.m.v[k]);
-  }
-}
-
-__device__ inline void move_weights(QuadState<0>& q, const Quad& gradient, const StepValues& s, float factor, bool) {
-#pragma unroll
-  for (int k = 0; k < kQuad; ++k) q.w.v[k] -= s.lr * (gradient.v[k] * factor + s.decay * q.w.v[k]);
-}
-
-__device__ void publish_buffers(const UpdateBuffers& buffers, bool skip) {
-  for (std::int64_t i = grid_thread(); i < buffers.elements; i += grid_threads()) {
-    if (skip) {
-      buffers.next[i] = buffers.current[i];
-    } else {
-      buffers.current[i] = buffers.next[i];
-    }
-  }
-}
-
 /// The first loads of each thread are on their way while `begin_update`, which writes gradients at most, ends; those of
 /// gradients while the block works out the groups' values.
-template <int kMoments, bool kNarrow>
-__global__ void __launch_bounds__(kThreads, kNarrow ? kNarrowApplyBlocks : kApplyBlocks)
+template <class Rule, GradientForm kForm>
+__global__ void __launch_bounds__(kThreads, kForm == GradientForm::wide ? kApplyBlocks : kNarrowApplyBlocks)
     apply_update_kernel(OptimizerKind kind, const __grid_constant__ UpdateArena arena, UpdateBuffers buffers,
                         const UpdateControl* control) {
+  constexpr bool kNarrow = kForm != GradientForm::wide;
   __shared__ StepValues values[kMostUpdateGroups];
   const std::int64_t quads = arena.granules * kQuadsOfGranule;
   std::int64_t i = grid_thread();
-  QuadState<kMoments> state{};
+  QuadState<Rule::kMoments> state{};
   ArenaSpan span{};
   const auto load = [&] {
     state.load(arena, i);
@@ -252,14 +126,13 @@ __global__ void __launch_bounds__(kThreads, kNarrow ? kNarrowApplyBlocks : kAppl
   if (threadIdx.x < arena.group_count)
     values[threadIdx.x] = step_values(kind, arena.groups[threadIdx.x], static_cast<float>(control->updates));
   const bool skip = control->found_nonfinite != 0;
-  const float factor = control->gradient_factor;
+  const float factor = control->gradient_factor, limit = limit_of<kForm>(arena, factor);
   __syncthreads();
   publish_buffers(buffers, skip);
   if (skip) return;
   while (i < quads) {
     if (!span.frozen) {
-      move_weights(state, state.g.wide(arena.compute_dtype), values[span.group], factor,
-                   kind == OptimizerKind::sgd_nesterov);
+      Rule::move(state, wide_gradient<kForm>(state.g, arena.compute_dtype, limit), values[span.group], factor);
       state.store(arena, i);
       if (arena.compute != nullptr && span.compute_copy) store_compute(arena, i, state.w);
     }
@@ -270,11 +143,51 @@ __global__ void __launch_bounds__(kThreads, kNarrow ? kNarrowApplyBlocks : kAppl
   }
 }
 
-template <bool kNarrow>
-auto apply_kernel(int moments) {
-  return moments == 2   ? apply_update_kernel<2, kNarrow>
-         : moments == 1 ? apply_update_kernel<1, kNarrow>
-                        : apply_update_kernel<0, kNarrow>;
+using ApplyKernel = void (*)(OptimizerKind, const UpdateArena, UpdateBuffers, const UpdateControl*);
+
+/// A kind's kernels, by GradientForm.
+struct RuleRow {
+  OptimizerKind kind;
+  bool momentum;  // whether there is a first moment: only the sgd kinds may have none
+  ApplyKernel forms[3];
+};
+
+template <class Rule>
+constexpr RuleRow row(OptimizerKind kind) {
+  return {kind,
+          Rule::kMoments > 0,
+          {apply_update_kernel<Rule, GradientForm::wide>, apply_update_kernel<Rule, GradientForm::mixed>,
+           apply_update_kernel<Rule, GradientForm::clipped>}};
+}
+
+/// Of the kinds that need no norms of spans.
+const RuleRow& rule_of(OptimizerKind kind, bool momentum) {
+  using enum OptimizerKind;
+  static const RuleRow kRules[] = {row<Adam>(adam),
+                                   row<Adam>(adamw),
+                                   row<Momentum<false>>(sgd),
+                                   row<Momentum<true>>(sgd_nesterov),
+                                   row<DampenedMomentum>(sgd_dampened),
+                                   row<PlainSgd>(sgd),
+                                   row<PlainSgd>(sgd_nesterov),
+                                   row<PlainSgd>(sgd_dampened),
+                                   row<RmsProp<false, false>>(rmsprop),
+                                   row<RmsProp<false, true>>(rmsprop_momentum),
+                                   row<RmsProp<true, false>>(rmsprop_centered),
+                                   row<RmsProp<true, true>>(rmsprop_centered_momentum),
+                                   row<Lion>(lion)};
+  for (const RuleRow& rule : kRules)
+    if (rule.kind == kind && rule.momentum == momentum) return rule;
+  throw Error("update: this kind of optimizer needs a first moment");
+}
+
+__global__ void __launch_bounds__(kThreads)
+    clip_gradients_kernel(std::int64_t quads, const __grid_constant__ UpdateArena arena, const UpdateControl* control,
+                          float* out) {
+  wait_then_let_next_start();
+  const float limit = gradient_limit(arena, control->gradient_factor);
+  for (std::int64_t i = grid_thread(); i < quads; i += grid_threads())
+    quad_at(out, i) = wide_gradient<GradientForm::clipped>(load_gradient<false>(arena, i), arena.compute_dtype, limit);
 }
 
 }  // namespace
@@ -295,10 +208,16 @@ void apply_update(const Exec& exec, OptimizerKind kind, const UpdateArena& arena
   require_group_count(arena);
   const std::int64_t items = std::max(arena.granules * kQuadsOfGranule, buffers.elements);
   if (items <= 0) return;
-  const bool adam = kind == OptimizerKind::adam || kind == OptimizerKind::adamw;
-  const int moments = adam ? 2 : arena.moment1 != nullptr ? 1 : 0;
-  const auto kernel = arena.narrow.count > 0 ? apply_kernel<true>(moments) : apply_kernel<false>(moments);
+  if (kind == OptimizerKind::lamb) return lamb_update(exec, arena, buffers, control);
+  const ApplyKernel kernel = rule_of(kind, arena.moment1 != nullptr).forms[static_cast<std::size_t>(form_of(arena))];
   launch_early(exec, kernel, dim3(stride_blocks(items, kThreads)), dim3(kThreads), kind, arena, buffers, control);
+}
+
+void clip_gradients(const Exec& exec, const UpdateArena& arena, const UpdateControl* control, float* out) {
+  const std::int64_t quads = arena.granules * kQuadsOfGranule;
+  if (quads == 0) return;
+  launch_early(exec, clip_gradients_kernel, dim3(stride_blocks(quads, kThreads)), dim3(kThreads), quads, arena, control,
+               out);
 }
 
 }  // namespace bantam::kernels::cuda

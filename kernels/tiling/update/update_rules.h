@@ -70,6 +70,26 @@ inline void require_group_count(const UpdateArena& arena) {
                 std::to_string(kMostUpdateGroups) + " are possible");
 }
 
+/// Whether weight decay is a step of its own, times the learning rate, and not a part of the gradient.
+BANTAM_HOST_DEVICE constexpr bool decay_is_decoupled(OptimizerKind kind) {
+  return kind == OptimizerKind::adamw || kind == OptimizerKind::lion || kind == OptimizerKind::lamb;
+}
+
+/// What sgd_dampened multiplies the gradient by at update t.
+BANTAM_HOST_DEVICE inline float undamped(const UpdateGroup& group, std::int64_t t) {
+  return t <= 1 ? 1.0f : 1.0f - group.dampening;
+}
+
+/// Largest magnitude of a gradient as it lies in the arena, of one that is cut.
+BANTAM_HOST_DEVICE inline float gradient_limit(const UpdateArena& arena, float gradient_factor) {
+  return arena.clip_value / gradient_factor;
+}
+
+/// lamb's factor of a span's step, of the sums of squares of its weights and of its step.
+BANTAM_HOST_DEVICE inline float trust_ratio(double weights, double step) {
+  return weights > 0 && step > 0 ? static_cast<float>(sqrt(weights / step)) : 1.0f;
+}
+
 /// `total` is Σg² over gradients still multiplied by the loss scale.
 BANTAM_HOST_DEVICE inline void store_gradient_statistics(double total, UpdateControl& control) {
   const double scale = control.loss_scale;

@@ -102,7 +102,9 @@ StepPlanOptions draw_options(PhiloxSequence& random, const Graph& graph) {
                                            PrecisionKind::mixed_bfloat16};
   options.model.precision.kind = kPrecisions[random.below(3)];
   options.model.recompute = draw_recompute(random, graph);
-  options.optimizer.kind = random.below(2) == 0 ? OptimizerKind::adam : OptimizerKind::sgd;
+  constexpr OptimizerKind kKinds[] = {OptimizerKind::adam, OptimizerKind::sgd,  OptimizerKind::rmsprop,
+                                      OptimizerKind::lion, OptimizerKind::lamb, OptimizerKind::muon};
+  options.optimizer.kind = kKinds[random.below(std::size(kKinds))];
   options.optimizer.momentum = random.below(2) == 0 ? 0.0f : 0.9f;
   options.optimizer.clip_norm = random.below(2) == 0 ? 0.0f : 1.0f;
   options.batch = 1 + static_cast<std::int64_t>(random.below(9));

@@ -1,6 +1,7 @@
 // Test support: a parameter arena of a few spans on a device, and one whole update of it.
 #pragma once
 
+#include <cmath>
 #include <cstdint>
 #include <vector>
 
@@ -28,11 +29,15 @@ class TestArena {
         groups_(device, groups),
         span_of_granule_(device, span_indices(spans)),
         group_count_(static_cast<std::int32_t>(groups.size())),
+        chunk_list_(chunks_of(spans)),
+        chunks_(device, chunk_list_),
+        chunk_sums_(device, std::vector<double>(2 * chunk_list_.size() + 1, std::nan(""))),
         control(device, std::vector<kernels::UpdateControl>(1)),
         master(device, std::vector<float>(elements()), DType::float32),
         gradient(device, std::vector<float>(elements()), DType::float32),
         moment1(device, std::vector<float>(elements()), DType::float32),
         moment2(device, std::vector<float>(elements()), DType::float32),
+        moment3(device, std::vector<float>(elements()), DType::float32),
         compute(device, static_cast<std::int64_t>(elements()), compute_dtype),
         compute_dtype_(compute_dtype) {}
 
@@ -65,10 +70,24 @@ class TestArena {
             .gradient = gradient.as<float>(),
             .moment1 = momentum_ ? moment1.as<float>() : nullptr,
             .moment2 = moment2.as<float>(),
+            .moment3 = moment3.as<float>(),
             .compute = compute.data(),
             .compute_dtype = compute_dtype_,
-            .narrow = narrow};
+            .narrow = narrow,
+            .chunks = {.list = chunks_.data(),
+                       .count = static_cast<std::int32_t>(chunk_list_.size()),
+                       .granules = granules_,
+                       .sums = chunk_sums_.data()},
+            .clip_value = clip_value};
   }
+  /// From the next kernel on; its chunks stay in the list.
+  void freeze(std::size_t span) {
+    std::vector<kernels::ArenaSpan> values = spans_.download();
+    values[span].frozen = 1;
+    spans_.upload(values);
+  }
+  /// Of all spans that are not frozen at first.
+  const std::vector<kernels::SpanChunk>& chunks() const { return chunk_list_; }
 
   void begin(const kernels::PartialSums& partial = {}) {
     const std::size_t bytes = kernels::begin_update_workspace_bytes(granules_, device_.exec().device.kind);
@@ -114,6 +133,12 @@ class TestArena {
     return indices;
   }
 
+  static std::vector<kernels::SpanChunk> chunks_of(const std::vector<TestSpan>& spans) {
+    std::vector<std::uint8_t> wanted;
+    for (const TestSpan& s : spans) wanted.push_back(s.values.frozen == 0 ? 1 : 0);
+    return kernels::cut_spans(span_indices(spans), wanted);
+  }
+
   KernelDevice& device_;
   std::vector<TestSpan> layout_;
   std::int64_t granules_;
@@ -122,10 +147,14 @@ class TestArena {
   DeviceArray<kernels::UpdateGroup> groups_;
   DeviceArray<std::int32_t> span_of_granule_;
   std::int32_t group_count_;
+  std::vector<kernels::SpanChunk> chunk_list_;
+  DeviceArray<kernels::SpanChunk> chunks_;
+  DeviceArray<double> chunk_sums_;
 
  public:
   DeviceArray<kernels::UpdateControl> control;
-  DeviceBuffer master, gradient, moment1, moment2, compute;
+  DeviceBuffer master, gradient, moment1, moment2, moment3, compute;
+  float clip_value = 0;
   kernels::NarrowGradients narrow;  ///< spans whose gradient a test wrote so
 
  private:

@@ -16,8 +16,17 @@ using kernels::OptimizerKind;
 using kernels::UpdateControl;
 using kernels::UpdateGroup;
 
-constexpr OptimizerKind kKinds[] = {OptimizerKind::sgd, OptimizerKind::sgd_nesterov, OptimizerKind::adam,
-                                    OptimizerKind::adamw};
+constexpr OptimizerKind kKinds[] = {OptimizerKind::sgd,
+                                    OptimizerKind::sgd_nesterov,
+                                    OptimizerKind::sgd_dampened,
+                                    OptimizerKind::adam,
+                                    OptimizerKind::adamw,
+                                    OptimizerKind::rmsprop,
+                                    OptimizerKind::rmsprop_momentum,
+                                    OptimizerKind::rmsprop_centered,
+                                    OptimizerKind::rmsprop_centered_momentum,
+                                    OptimizerKind::lion,
+                                    OptimizerKind::lamb};
 constexpr double kUnit = 0x1p-24;  // half a unit in the last place of float32, relative
 
 class UpdateTest : public DeviceTest {
@@ -66,10 +75,75 @@ TEST_P(UpdateTest, SgdByHand) {
   }
 }
 
+// m = 0.1, then 0.9·0.1 - 0.5·0.2 and 0.9·(-0.01) + 0.5·0.3: the first gradient counts whole.
+TEST_P(UpdateTest, DampenedSgdByHand) {
+  const UpdateGroup group{.learning_rate = 0.1f, .beta1 = 0.9f, .dampening = 0.5f};
+  expect_close(three_steps(OptimizerKind::sgd_dampened, group), std::vector<double>{0.49, 0.491, 0.4769}, 16 * kUnit);
+}
+
+// The mean of squares is 0.001, 0.0049, 0.01341, that of gradients 0.01, -0.011, 0.0201; the first step of the plain
+// rule is 0.1·0.1/√0.001.
+TEST_P(UpdateTest, RmsPropByHand) {
+  const UpdateGroup group{.learning_rate = 0.1f, .beta1 = 0.5f, .beta2 = 0.9f};
+  expect_close(three_steps(OptimizerKind::rmsprop, group),
+               std::vector<double>{0.18377323398, 0.4694871115316, 0.21042345516964}, 32 * kUnit);
+  expect_close(three_steps(OptimizerKind::rmsprop_centered, group),
+               std::vector<double>{0.16666777777407, 0.45597605034558, 0.19291947247834}, 32 * kUnit);
+  expect_close(three_steps(OptimizerKind::rmsprop_momentum, group),
+               std::vector<double>{0.18377323398, 0.3113737285216, 0.11611031943044}, 32 * kUnit);
+  expect_close(three_steps(OptimizerKind::rmsprop_centered_momentum, group),
+               std::vector<double>{0.16666777777407, 0.28930993923262, 0.08757444209465}, 32 * kUnit);
+}
+
+// The signs of 0.9·m + 0.1·g are those of g. Decay shrinks the weight by 0.05 first.
+TEST_P(UpdateTest, LionByHand) {
+  const UpdateGroup group{.learning_rate = 0.1f, .beta1 = 0.9f, .beta2 = 0.99f};
+  expect_close(three_steps(OptimizerKind::lion, group), std::vector<double>{0.4, 0.5, 0.4}, 16 * kUnit);
+  UpdateGroup decaying = group;
+  decaying.weight_decay = 0.5f;
+  expect_close(three_steps(OptimizerKind::lion, decaying), std::vector<double>{0.375, 0.45625, 0.3334375}, 16 * kUnit);
+}
+
+// Weights 0.3 and 0.4 have the norm 0.5, and the first step (1, -1) has √2: each weight moves by 0.1·0.5/√2. The other
+// span has no weights yet, so its ratio is 1.
+TEST_P(UpdateTest, LambByHand) {
+  TestArena arena(device(), {{2, {.group = 0}}, {1, {.group = 0}}}, {{.learning_rate = 0.1f}});
+  arena.master.upload(arena.padded({{0.3f, 0.4f}, {0}}));
+  arena.gradient.upload(arena.padded({{0.1f, -0.2f}, {7}}));
+  arena.step(OptimizerKind::lamb);
+  const std::vector<float> w = arena.master.download();
+  expect_close({w[0], w[1], w[arena.offset(1)]}, std::vector<double>{0.26464466094, 0.43535533906, -0.1}, 16 * kUnit);
+}
+
+/// How far a kind moves a weight in an update of the test below, at most.
+double longest_move(OptimizerKind kind) {
+  switch (kind) {
+    case OptimizerKind::rmsprop:
+    case OptimizerKind::rmsprop_centered:
+      return 0.5;  // the root is a tenth of the first gradient
+    case OptimizerKind::rmsprop_momentum:
+    case OptimizerKind::rmsprop_centered_momentum:
+      return 1.4;
+    default:
+      return 0.2;
+  }
+}
+
+/// Gradients at a loss scale of 8.
+std::vector<double> unscaled(const std::vector<float>& gradient) {
+  std::vector<double> values;
+  for (const float g : gradient) values.push_back(g / 8.0);
+  return values;
+}
+
 /// Three updates of random weights with random gradients, and the same by the textbook in double.
 void expect_reference(KernelDevice& device, OptimizerKind kind, std::int64_t count, DType compute) {
-  const UpdateGroup group{
-      .learning_rate = 0.05f, .weight_decay = 0.02f, .beta1 = 0.9f, .beta2 = 0.99f, .epsilon = 1e-3f};
+  const UpdateGroup group{.learning_rate = 0.05f,
+                          .weight_decay = 0.02f,
+                          .beta1 = 0.9f,
+                          .beta2 = 0.99f,
+                          .epsilon = 1e-3f,
+                          .dampening = 0.25f};
   TestArena arena(device, {{count, {.group = 0, .compute_copy = 1}}}, {group}, compute);
   arena.control.upload({{.loss_scale = 8}});
   const std::vector<float> start = arena.random_padded(1);
@@ -77,9 +151,15 @@ void expect_reference(KernelDevice& device, OptimizerKind kind, std::int64_t cou
   for (std::size_t i = 0; i < start.size(); ++i) states[i].w = start[i];
   arena.master.upload(start);
   for (std::int64_t t = 1; t <= 3; ++t) {
-    const std::vector<float> gradient = arena.random_padded(static_cast<std::uint64_t>(10 * t), -8, 8);
+    std::vector<float> gradient = arena.random_padded(static_cast<std::uint64_t>(10 * t), -8, 8);
+    if (kind == OptimizerKind::lion)  // whole numbers: no sign hangs on how a sum is rounded
+      for (float& g : gradient) g = std::round(g);
     arena.gradient.upload(gradient);
     arena.step(kind);
+    if (kind == OptimizerKind::lamb) {
+      kernels::reference::lamb_step<double>(group, t, unscaled(gradient), states);
+      continue;
+    }
     for (std::size_t i = 0; i < start.size(); ++i) {
       states[i] = kernels::reference::optimizer_step<double>(kind, group, t, gradient[i] / 8.0, states[i]);
     }
@@ -89,9 +169,9 @@ void expect_reference(KernelDevice& device, OptimizerKind kind, std::int64_t cou
     w.push_back(state.w);
     m.push_back(state.m);
   }
-  // A step rounds w (2 units) and adds a part below 0.2 with some 32 units of its own.
+  // A step rounds w (2 units) and adds a part with some 32 units of its own.
   const std::vector<float> master = arena.master.download();
-  expect_close(master, w, 3 * (2 + 0.2 * 32) * kUnit);
+  expect_close(master, w, 3 * (2 + longest_move(kind) * 32) * kUnit);
   expect_close(arena.moment1.download(), m, 3 * 8 * kUnit);
   std::vector<float> copy;
   for (const float v : master) copy.push_back(rounded(v, compute));
@@ -108,6 +188,84 @@ TEST_P(UpdateTest, EveryOptimizerIsTheTextbook) {
         expect_reference(device(), kind, count, compute);
       }
     }
+  }
+}
+
+TEST_P(UpdateTest, LambHasARatioASpanAndLeavesFrozenOnesOut) {
+  const UpdateGroup group{.learning_rate = 0.05f, .weight_decay = 0.02f, .epsilon = 1e-3f};
+  const std::vector<std::int64_t> counts = {5, 300, 5000, 600001};
+  TestArena arena(device(),
+                  {{counts[0], {.group = 0, .compute_copy = 1}},
+                   {counts[1], {.group = 0, .frozen = 1, .compute_copy = 1}},
+                   {counts[2], {.group = 0}},
+                   {counts[3], {.group = 0, .compute_copy = 1}}},
+                  {group});
+  EXPECT_EQ(arena.chunks().front().chunks, 1);
+  EXPECT_EQ(arena.chunks().back().chunks, 247) << "600,001 elements are 4,688 granules, 19 a chunk";
+  const std::vector<float> start = arena.random_padded(1), gradient = arena.random_padded(5, -8, 8);
+  arena.control.upload({{.loss_scale = 8}});
+  arena.master.upload(start);
+  arena.gradient.upload(gradient);
+  arena.step(OptimizerKind::lamb);
+  const std::vector<float> master = arena.master.download();
+  for (std::size_t span = 0; span < counts.size(); ++span) {
+    const auto begin = static_cast<std::ptrdiff_t>(arena.offset(span)), end = begin + counts[span];
+    const std::vector<double> g = unscaled({gradient.begin() + begin, gradient.begin() + end});
+    std::vector<kernels::reference::WeightState<double>> states(g.size());
+    for (std::size_t i = 0; i < g.size(); ++i) states[i].w = start[static_cast<std::size_t>(begin) + i];
+    if (span != 1) kernels::reference::lamb_step<double>(group, 1, g, states);
+    std::vector<double> w;
+    for (const auto& state : states) w.push_back(state.w);
+    expect_close({master.begin() + begin, master.begin() + end}, w, 16 * kUnit);
+  }
+}
+
+// At a loss scale of 4 gradients of 0.5, -3 and 1 lie there as 2, -12 and 4.
+TEST_P(UpdateTest, ValuesAreClippedAfterTheNorm) {
+  const std::vector<std::vector<float>> gradient = {{2, -12, 4}};
+  const auto moved = [&](float clip_norm, float clip_value, DType compute = DType::float16, bool narrow = false) {
+    TestArena arena(device(), {{128, {.group = 0}}}, {{.learning_rate = 1, .beta1 = 0}}, compute);
+    arena.control.upload({{.loss_scale = 4, .clip_norm = clip_norm}});
+    arena.clip_value = clip_value;
+    arena.gradient.upload(arena.padded(gradient));
+    if (narrow) {
+      const DeviceBuffer halves(device(), arena.padded(gradient), compute);
+      copy_bytes(arena.gradient.as<float>(), halves.as<float>(), 128 * size_of(compute), device().stream());
+      device().synchronize();
+      arena.narrow.add({.begin = 0, .end = 1});
+    }
+    arena.step(OptimizerKind::sgd);
+    EXPECT_FLOAT_EQ(arena.control_now().gradient_norm, std::sqrt(10.25f)) << "before clipping";
+    const std::vector<float> w = arena.master.download();
+    return std::vector<float>{-w[0], -w[1], -w[2]};
+  };
+  EXPECT_EQ(moved(0, 0), (std::vector<float>{0.5f, -3, 1}));
+  EXPECT_EQ(moved(0, 2), (std::vector<float>{0.5f, -2, 1}));
+  EXPECT_EQ(moved(0, 0.75f), (std::vector<float>{0.5f, -0.75f, 0.75f}));
+  EXPECT_EQ(moved(0, 4), (std::vector<float>{0.5f, -3, 1})) << "none is as large";
+  const double half = 0.5;  // a norm of half the size, then values
+  expect_close(moved(std::sqrt(10.25f) / 2, 1), std::vector<double>{0.5 * half, -1, half}, 8 * kUnit);
+  for (const DType dtype : {DType::float16, DType::bfloat16})
+    EXPECT_EQ(moved(0, 0.75f, dtype, true), (std::vector<float>{0.5f, -0.75f, 0.75f})) << "narrow gradients";
+}
+
+TEST_P(UpdateTest, EveryRuleReadsClippedValues) {
+  for (const OptimizerKind kind : kKinds) {
+    std::vector<std::vector<float>> ends;
+    for (const bool by_kernel : {false, true}) {
+      TestArena arena(device(), {{300, {.group = 0}}}, {{.learning_rate = 0.05f, .weight_decay = 0.1f}});
+      arena.master.upload(arena.random_padded(1));
+      std::vector<float> gradient = arena.random_padded(2);
+      if (by_kernel)
+        arena.clip_value = 0.5f;
+      else
+        for (float& g : gradient) g = std::clamp(g, -0.5f, 0.5f);
+      arena.gradient.upload(gradient);
+      arena.step(kind);
+      ends.push_back(arena.master.download());
+    }
+    SCOPED_TRACE(static_cast<int>(kind));
+    expect_close(ends[1], ends[0], 4 * kUnit);
   }
 }
 

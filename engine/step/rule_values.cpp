@@ -1,0 +1,111 @@
+// From an optimizer's options to the kinds and values of the update's kernels.
+#include "bantam/engine/step/rule_values.h"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+
+#include "bantam/base/error.h"
+
+namespace bantam {
+namespace {
+
+kernels::OptimizerKind rmsprop_kind(const OptimizerOptions& o) {
+  using enum kernels::OptimizerKind;
+  if (o.centered) return o.momentum > 0.0f ? rmsprop_centered_momentum : rmsprop_centered;
+  return o.momentum > 0.0f ? rmsprop_momentum : rmsprop;
+}
+
+/// Of kinds whose first moment is a momentum buffer.
+bool has_momentum(OptimizerKind kind) {
+  return kind == OptimizerKind::sgd || kind == OptimizerKind::sgd_nesterov || kind == OptimizerKind::rmsprop ||
+         kind == OptimizerKind::muon;
+}
+
+void require(bool fine, const char* what, float value) {
+  if (!fine) throw ConfigError(fmt::format("optimizer: {}, got {}", what, value));
+}
+
+void check_rest(const OptimizerOptions& rest) {
+  if (rest.kind == OptimizerKind::muon || rest.rule)
+    throw ConfigError("optimizer: muon's rest must be another built-in optimizer");
+  check_options(rest);
+}
+
+}  // namespace
+
+kernels::OptimizerKind kernel_kind(const OptimizerOptions& options) {
+  switch (options.kind) {
+    case OptimizerKind::sgd:
+      return options.dampening > 0.0f ? kernels::OptimizerKind::sgd_dampened : kernels::OptimizerKind::sgd;
+    case OptimizerKind::sgd_nesterov:
+      return kernels::OptimizerKind::sgd_nesterov;
+    case OptimizerKind::adam:
+      return kernels::OptimizerKind::adam;
+    case OptimizerKind::adamw:
+      return kernels::OptimizerKind::adamw;
+    case OptimizerKind::rmsprop:
+      return rmsprop_kind(options);
+    case OptimizerKind::lion:
+      return kernels::OptimizerKind::lion;
+    case OptimizerKind::lamb:
+      return kernels::OptimizerKind::lamb;
+    case OptimizerKind::muon:
+      return kernel_kind(rest_of(options));
+  }
+  throw Error("optimizer: no such kind");
+}
+
+kernels::UpdateGroup group_values(const OptimizerOptions& options) {
+  return {.learning_rate = options.learning_rate,
+          .weight_decay = options.weight_decay,
+          .beta1 = has_momentum(options.kind) ? options.momentum : options.beta1,
+          .beta2 = options.kind == OptimizerKind::rmsprop ? options.alpha : options.beta2,
+          .epsilon = options.epsilon,
+          .dampening = options.dampening};
+}
+
+std::vector<kernels::ArenaSpan> update_spans(const ParameterArena& parameters) {
+  std::vector<kernels::ArenaSpan> spans;
+  for (const Parameter* parameter : parameters.spans())
+    spans.push_back({.group = parameter->spec().decays ? 0 : 1,
+                     .frozen = parameter->frozen(),
+                     .compute_copy = parameters.compute().defined() && !parameter->spec().keep_float32});
+  return spans;
+}
+
+OptimizerOptions rest_of(const OptimizerOptions& muon) {
+  return muon.rest ? *muon.rest : OptimizerOptions{.kind = OptimizerKind::adamw};
+}
+
+int moment_slots(const OptimizerOptions& options) {
+  if (options.rule) return options.rule->slots();
+  switch (options.kind) {
+    case OptimizerKind::sgd:
+    case OptimizerKind::sgd_nesterov:
+      return options.momentum > 0.0f ? 1 : 0;
+    case OptimizerKind::muon:
+      return std::max(2, moment_slots(rest_of(options)));
+    default:
+      return kernels::moments_of(kernel_kind(options));
+  }
+}
+
+void check_options(const OptimizerOptions& o) {
+  require(o.learning_rate >= 0.0f, "learning_rate must not be negative", o.learning_rate);
+  require(o.weight_decay >= 0.0f, "weight_decay must not be negative", o.weight_decay);
+  require(o.momentum >= 0.0f && o.momentum < 1.0f, "momentum must be in [0, 1)", o.momentum);
+  require(o.dampening >= 0.0f && o.dampening <= 1.0f, "dampening must be in [0, 1]", o.dampening);
+  require(o.dampening == 0.0f || o.kind != OptimizerKind::sgd_nesterov, "Nesterov's momentum has no dampening",
+          o.dampening);
+  require(o.beta1 >= 0.0f && o.beta1 < 1.0f, "beta1 must be in [0, 1)", o.beta1);
+  require(o.beta2 >= 0.0f && o.beta2 < 1.0f, "beta2 must be in [0, 1)", o.beta2);
+  require(o.alpha >= 0.0f && o.alpha < 1.0f, "alpha must be in [0, 1)", o.alpha);
+  require(o.epsilon > 0.0f, "epsilon must be positive", o.epsilon);
+  require(o.clip_norm >= 0.0f, "clip_norm must not be negative", o.clip_norm);
+  require(o.clip_value >= 0.0f, "clip_value must not be negative", o.clip_value);
+  require(o.initial_loss_scale >= 1.0f, "initial_loss_scale must be at least 1", o.initial_loss_scale);
+  if (o.kind == OptimizerKind::muon) check_rest(rest_of(o));
+}
+
+}  // namespace bantam
