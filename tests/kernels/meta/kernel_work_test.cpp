@@ -18,6 +18,9 @@
 #include "bantam/kernels/contracts/elementwise/masked_activation.h"
 #include "bantam/kernels/contracts/head/classifier_head.h"
 #include "bantam/kernels/contracts/input/image_batch.h"
+#include "bantam/kernels/contracts/loss/class_loss.h"
+#include "bantam/kernels/contracts/loss/dice_loss.h"
+#include "bantam/kernels/contracts/loss/value_loss.h"
 #include "bantam/kernels/contracts/matmul/matmul.h"
 #include "bantam/kernels/contracts/pointwise/pointwise_norm.h"
 #include "bantam/kernels/contracts/pool/norm_pool.h"
@@ -326,6 +329,30 @@ void add_heads(std::vector<WorkCase>& cases) {
   cases.push_back({"softmax_cross_entropy_grad",
                    [=](const Exec& e) { meta::softmax_cross_entropy_grad(e, loss, kHalf, {}, kSome); },
                    2 * 2 * 12 + 4 * (4 + 8) + 4, 0});
+}
+
+/// 2 samples of 6 positions and 3 classes, 36 elements.
+void add_losses(std::vector<WorkCase>& cases) {
+  auto* const labels = reinterpret_cast<const std::int32_t*>(storage);
+  const LossOutputs all{.loss = kFloats, .dx = kSome}, only_loss{.loss = kFloats};
+  const ClassLossShape classes{.batch = 2, .positions = 6, .classes = 3};
+  const ClassLossInputs weighted{.logits = kSome, .labels = labels, .class_weights = kFloats};
+  cases.push_back({"class_loss", [=](const Exec& e) { meta::class_loss(e, classes, kHalf, weighted, all, {}); },
+                   2 * 2 * 36 + 4 * 12 + 4 * 3 + 4, 0, KernelKind::pass, 2});
+  const ClassLossInputs soft{.logits = kSome, .targets = kFloats};
+  cases.push_back({"class_loss", [=](const Exec& e) { meta::class_loss(e, classes, kHalf, soft, only_loss, {}); },
+                   2 * 36 + 4 * 36 + 4, 0, KernelKind::pass, 2});
+  const ValueLossShape values{.batch = 2, .values = 18};
+  cases.push_back({"value_loss", [=](const Exec& e) { meta::value_loss(e, values, kHalf, {}, all, {}); },
+                   2 * 2 * 36 + 4 * 36 + 4, 0, KernelKind::pass, 2});
+  const DiceLossShape dice{.batch = 2, .positions = 6, .classes = 3};
+  const DiceLossInputs inputs{.logits = kSome, .labels = labels};
+  cases.push_back({"dice_loss",  // sums of all positions come before the gradient
+                   [=](const Exec& e) { meta::dice_loss(e, dice, kHalf, inputs, all, {}); },
+                   2 * (2 * 36 + 4 * 12) + 2 * 36 + 4, 0, KernelKind::pass, 4});
+  cases.push_back({"dice_loss", [=](const Exec& e) { meta::dice_loss(e, dice, kHalf, inputs, only_loss, {}); },
+                   2 * 36 + 4 * 12 + 4, 0, KernelKind::pass, 3});
+  cases.push_back({"store_constants", [=](const Exec& e) { meta::store_constants(e, kFloats, 5, kFloats); }, 20, 0});
 }
 
 void add_updates(std::vector<WorkCase>& cases) {
