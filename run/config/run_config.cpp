@@ -310,7 +310,9 @@ RunConfig read_document(const ConfigDocument& document, const std::string& name)
   settle_cache(config);
   root.finish();
   try {
-    (void)targets_of(config.train.loss, config.model.graph.output_shape());
+    const Shape& output = config.model.graph.output_shape();
+    (void)targets_of(config.train.loss, output);
+    config.train.loss.metrics = metrics_for(output, std::move(config.train.loss.metrics));
   } catch (const ShapeError& error) {
     config.model.output.fail_at_key(error.what());
   }
