@@ -306,6 +306,7 @@ RunConfig read_document(const ConfigDocument& document, const std::string& name)
     config.data = read_data_config(*data);
   config.train = read_train_config(root.map_or_empty({"train", "Epochs, loss, optimizer: how the model is trained."}),
                                    config.device);
+  if (config.data) config.data->evaluation = config.train.evaluation;
   config.checkpoint = read_checkpoint_config(root, config.train);
   settle_cache(config);
   root.finish();
