@@ -38,13 +38,14 @@ std::uint64_t bytes_of(const DatasetFacts& facts) {
 
 /// The data set of a run that trains in the pool where it lies: on the CPU, but not on a share of it.
 struct DataShare {
-  std::uint64_t train_bytes = 0, validation_bytes = 0;  ///< 0: it lies elsewhere, or nowhere
+  std::uint64_t train_bytes = 0, validation_bytes = 0;  ///< 0: it lies elsewhere, or nowhere; the latter with test's
 
   explicit DataShare(const RunConfig& config) {
     if (!config.device.is_cpu() || config.device.is_logical()) return;
     if (config.data->pipeline.cache == CacheKind::off) return;
     train_bytes = bytes_of(train_facts(*config.data));
-    validation_bytes = bytes_of(test_facts(*config.data));
+    for (const DatasetFacts& facts : opened_facts(*config.data)) validation_bytes += bytes_of(facts);
+    validation_bytes -= train_bytes;
   }
   std::uint64_t bytes() const { return train_bytes + validation_bytes; }
 };
@@ -87,11 +88,13 @@ std::string without_cache(const RunConfig& config, std::uint64_t bytes, std::uin
 std::string data_advice(const RunConfig& config, const OomAdvice& advice, std::uint64_t bytes) {
   const DataShare data(config);
   if (data.bytes() <= advice.needed_bytes / 2) return "";
-  const auto images = [](const DatasetFacts& facts) { return format_count(facts.size); };
+  std::int64_t held_out = 0;
+  for (const DatasetFacts& facts : opened_facts(*config.data)) held_out += facts.size;
+  const std::int64_t training = train_facts(*config.data).size;
   std::string text = fmt::format(
       "\n  The data set needs {} of these {}: {} for {} training and {} for {} validation images.",
       format_byte_size(data.bytes()), format_byte_size(advice.needed_bytes), format_byte_size(data.train_bytes),
-      images(train_facts(*config.data)), format_byte_size(data.validation_bytes), images(test_facts(*config.data)));
+      format_count(training), format_byte_size(data.validation_bytes), format_count(held_out - training));
   const std::string fewer = fewer_images(config, bytes, advice.needed_bytes);
   const std::string uncached = without_cache(config, bytes, advice.needed_bytes);
   if (fewer.empty()) text += " Fewer training images (data: {limit: N}) alone do not make it fit.";

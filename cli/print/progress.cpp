@@ -110,6 +110,12 @@ std::string epoch_line(const EpochSummary& e) {
   return line + " " + format_duration(e.seconds);
 }
 
+std::string evaluated_line(const EvaluatedSummary& e) {
+  if (e.test) return fmt::format("test loss {:.4f} acc {:.4f}", e.loss, e.accuracy);
+  return fmt::format("epoch {}/{} step {}/{} val loss {:.4f} acc {:.4f}", e.epoch, e.epochs, e.step, e.steps, e.loss,
+                     e.accuracy);
+}
+
 std::string json_line(const ProgressState& s) {
   const nlohmann::ordered_json line = {{"event", "progress"},
                                        {"epoch", s.epoch},
@@ -133,11 +139,25 @@ std::string json_line(const EvaluationState& s) {
   return line.dump();
 }
 
+std::string json_line(const EvaluatedSummary& e) {
+  const std::string prefix = e.test ? "test_" : "validation_";
+  nlohmann::ordered_json line = {{"event", e.test ? "test" : "evaluated"}, {"epoch", e.epoch}, {"epochs", e.epochs}};
+  if (!e.test) {
+    line["step"] = e.step;
+    line["steps"] = e.steps;
+  }
+  line[prefix + "loss"] = e.loss;
+  line[prefix + "accuracy"] = e.accuracy;
+  for (const auto& [name, value] : e.values) line[prefix + name] = value;
+  return line.dump();
+}
+
 std::string json_line(const EpochSummary& e) {
   nlohmann::ordered_json line = {{"event", "epoch"}, {"epoch", e.epoch}, {"epochs", e.epochs}};
   if (e.trained) {
     line["loss"] = e.loss;
     line["accuracy"] = e.accuracy;
+    for (const auto& [name, value] : e.values) line[name] = value;
   }
   line["seconds"] = e.seconds;
   line["images_per_s"] = e.images_per_second;
@@ -145,6 +165,7 @@ std::string json_line(const EpochSummary& e) {
   if (e.validated) {
     line["validation_loss"] = e.validation_loss;
     line["validation_accuracy"] = e.validation_accuracy;
+    for (const auto& [name, value] : e.validation_values) line["validation_" + name] = value;
   }
   return line.dump();
 }
@@ -200,6 +221,13 @@ void Progress::epoch_end(const EpochSummary& epoch) {
     write_line(json_line(epoch));
   else
     message(epoch_line(epoch));
+}
+
+void Progress::evaluated(const EvaluatedSummary& evaluated) {
+  if (mode_ == ProgressMode::json)
+    write_line(json_line(evaluated));
+  else
+    message(evaluated_line(evaluated));
 }
 
 void Progress::message(std::string_view text) {

@@ -7,6 +7,8 @@
 #include <cstdio>
 #include <string>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 namespace bantam::cli {
 
@@ -27,6 +29,18 @@ struct EvaluationState {
   double eta_seconds = 0;               ///< to the end of this evaluation
 };
 
+/// Values of metrics by their names.
+using NamedValues = std::vector<std::pair<std::string, double>>;
+
+/// An evaluation that is done, but not one at an epoch's end.
+struct EvaluatedSummary {
+  std::int64_t epoch = 1, epochs = 1;  ///< from 1
+  std::int64_t step = 0, steps = 0;    ///< updates done in this epoch, and in all of it
+  bool test = false;                   ///< of the test samples, at the run's end
+  double loss = 0, accuracy = 0;
+  NamedValues values = {};
+};
+
 /// An epoch that is done.
 struct EpochSummary {
   std::int64_t epoch = 1, epochs = 1;
@@ -35,6 +49,7 @@ struct EpochSummary {
   bool validated = false;
   double validation_loss = 0, validation_accuracy = 0;
   double seconds = 0, images_per_second = 0, data_wait_share = 0;
+  NamedValues values = {}, validation_values = {};
 };
 
 enum class ProgressMode : std::uint8_t { bar, plain, json, none };
@@ -51,6 +66,8 @@ std::string bar_line(const ProgressState& state, int width);
 std::string plain_line(const ProgressState& state);
 std::string evaluation_line(const EvaluationState& state);
 std::string epoch_line(const EpochSummary& epoch);
+std::string evaluated_line(const EvaluatedSummary& evaluated);
+std::string json_line(const EvaluatedSummary& evaluated);
 std::string json_line(const EvaluationState& state);
 std::string json_line(const ProgressState& state);
 std::string json_line(const EpochSummary& epoch);
@@ -69,6 +86,8 @@ class Progress {
   void evaluation(const EvaluationState& state);
   /// A line of its own for the epoch.
   void epoch_end(const EpochSummary& epoch);
+  /// A line of its own for an evaluation between two updates, or of the test samples.
+  void evaluated(const EvaluatedSummary& evaluated);
   /// A line above the updating one.
   void message(std::string_view text);
   /// Prints a warning in every mode: "warning: …", or for machines {"event": "warning", "message": …}.

@@ -1,6 +1,8 @@
 // Formatting of progress events and of a run's end.
 #include "bantam/cli/print/train_report.h"
 
+#include <algorithm>
+
 #include <fmt/format.h>
 
 #include "bantam/base/byte_size.h"
@@ -8,6 +10,17 @@
 #include "bantam/cli/print/step_json.h"
 
 namespace bantam::cli {
+namespace {
+
+/// Matrices are no values.
+NamedValues named_values(const Metrics& metrics) {
+  NamedValues values;
+  for (const MetricValue& metric : metrics.values)
+    if (!metric.table().is_matrix()) values.emplace_back(metric.name(), metric.value());
+  return values;
+}
+
+}  // namespace
 
 void ProgressCallback::on_progress(const ProgressEvent& event) {
   if (!first_) first_ = std::chrono::steady_clock::now();
@@ -27,11 +40,31 @@ void ProgressCallback::on_progress(const ProgressEvent& event) {
 }
 
 void ProgressCallback::on_evaluation(const EvaluationEvent& event) {
-  progress_.evaluation({.epoch = event.epoch + 1,
+  progress_.evaluation({.epoch = std::min(event.epoch + 1, event.epochs),
                         .epochs = event.epochs,
                         .batch = event.batch,
                         .batches = event.batches,
                         .eta_seconds = event.eta_seconds});
+}
+
+void ProgressCallback::on_evaluated(const EvaluatedEvent& event) {
+  if (event.ends_epoch()) return;  // on_epoch_end says it
+  progress_.evaluated({.epoch = event.epoch + 1,
+                       .epochs = event.epochs,
+                       .step = event.update,
+                       .steps = event.updates,
+                       .loss = event.validation.loss,
+                       .accuracy = event.validation.accuracy,
+                       .values = named_values(event.validation)});
+}
+
+void ProgressCallback::on_test(const TestEvent& event) {
+  progress_.evaluated({.epoch = event.epochs,
+                       .epochs = event.epochs,
+                       .test = true,
+                       .loss = event.test.loss,
+                       .accuracy = event.test.accuracy,
+                       .values = named_values(event.test)});
 }
 
 void ProgressCallback::on_epoch_end(const EpochEvent& event) {
@@ -45,7 +78,9 @@ void ProgressCallback::on_epoch_end(const EpochEvent& event) {
                        .validation_accuracy = event.validation.accuracy,
                        .seconds = event.seconds,
                        .images_per_second = event.images_per_second,
-                       .data_wait_share = event.data_wait_share});
+                       .data_wait_share = event.data_wait_share,
+                       .values = named_values(event.train),
+                       .validation_values = named_values(event.validation)});
 }
 
 void ProgressCallback::on_smaller_micro_batch(const SmallerMicroBatchEvent& event) {
@@ -57,8 +92,26 @@ namespace {
 
 std::string metrics_line(const char* title, const Metrics& metrics) {
   std::string text = fmt::format("  {:<12}accuracy {:.4f}, loss {:.4f}", title, metrics.accuracy, metrics.loss);
-  for (const MetricValue& metric : metrics.values) text += fmt::format(", {} {:.4f}", metric.name(), metric.value());
+  for (const auto& [name, value] : named_values(metrics)) text += fmt::format(", {} {:.4f}", name, value);
   return text + fmt::format(", {} images\n", format_count(metrics.samples));
+}
+
+/// Matrices of a few classes as tables: labels down, predictions across.
+std::string matrix_lines(const Metrics& metrics) {
+  constexpr std::int64_t kMostClasses = 20;
+  std::string text;
+  for (const MetricValue& metric : metrics.values) {
+    const MetricTable table = metric.table();
+    if (!table.is_matrix() || table.columns > kMostClasses) continue;
+    text += fmt::format("  {} of labels (rows) and predictions:\n", metric.name());
+    for (std::size_t i = 0; i < table.values.size(); ++i) {
+      const std::size_t column = i % static_cast<std::size_t>(table.columns);
+      if (column == 0) text += fmt::format("  {:<12}", "");
+      text += fmt::format("{:>7.0f}", table.values[i]);
+      if (column + 1 == static_cast<std::size_t>(table.columns)) text += "\n";
+    }
+  }
+  return text;
 }
 
 std::string memory_lines(const MemoryStats& memory, std::uint64_t planned_peak_bytes) {
@@ -103,8 +156,10 @@ std::string closing_summary(const TrainReport& report) {
                        result.epochs == 1 ? "" : "s", format_count(result.updates), result.updates == 1 ? "" : "s",
                        format_duration(report.seconds), to_string(outcome.config.device),
                        to_string(outcome.config.precision));
+  if (result.test.samples > 0) text += metrics_line("test", result.test);
   if (result.validation.samples > 0) text += metrics_line("validation", result.validation);
   if (result.train.samples > 0) text += metrics_line("training", result.train);
+  text += matrix_lines(result.test.samples > 0 ? result.test : result.validation);
   text += fmt::format("  {:<12}{:.0f} images/s, {} of training, {:.1f}% of it waiting for data\n", "speed",
                       result.images_per_second, format_duration(result.seconds), 100 * result.data_wait_share);
   if (report.start_seconds > 0)
@@ -146,6 +201,11 @@ nlohmann::ordered_json closing_json(const TrainReport& report) {
                                  {"images_per_s", result.images_per_second},
                                  {"data_wait_share", result.data_wait_share}};
   for (const MetricValue& metric : best.values) json[std::string(metric.name())] = metric.value();
+  if (result.test.samples > 0) {
+    json["test_accuracy"] = result.test.accuracy;
+    json["test_loss"] = result.test.loss;
+    for (const MetricValue& metric : result.test.values) json[fmt::format("test_{}", metric.name())] = metric.value();
+  }
   add_memory(json, outcome.memory);
   json["planned_peak_bytes"] = outcome.planned_peak_bytes;
   json["planned_pool_bytes"] = outcome.planned_pool_bytes;

@@ -23,7 +23,9 @@ class ProgressCallback : public Callback {
   bool observes() const override { return true; }
   void on_progress(const ProgressEvent& event) override;
   void on_evaluation(const EvaluationEvent& event) override;
+  void on_evaluated(const EvaluatedEvent& event) override;
   void on_epoch_end(const EpochEvent& event) override;
+  void on_test(const TestEvent& event) override;
   void on_smaller_micro_batch(const SmallerMicroBatchEvent& event) override;
   /// When the metrics of the first updates had come.
   std::optional<std::chrono::steady_clock::time_point> first() const { return first_; }

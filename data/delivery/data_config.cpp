@@ -1,6 +1,9 @@
 // From the `data:` section to readers, and from them to batch sources.
 #include "bantam/data/delivery/data_config.h"
 
+#include <algorithm>
+#include <cmath>
+#include <limits>
 #include <string>
 #include <utility>
 
@@ -9,6 +12,7 @@
 #include "bantam/base/error.h"
 #include "bantam/data/delivery/loader.h"
 #include "bantam/data/formats/sample_reader.h"
+#include "bantam/data/pipeline/epoch_order.h"
 
 namespace bantam {
 namespace {
@@ -24,19 +28,82 @@ void check_drop_last(const ConfigNode& stages, const PipelineOptions& pipeline, 
   }
 }
 
-/// The readers that the section's format makes of its own keys.
-SampleSplits read_format(ConfigMap& map) {
-  const ConfigNode format = map.node({"format",
-                                      "How the data set is stored. Each format has keys of its own beside this one; a "
-                                      "program adds formats.",
-                                      "generated"});
+std::string as_format(const ConfigNode& format) {
   const std::vector<std::string> known = sample_formats().names();
   const std::vector<std::string_view> names(known.begin(), known.end());
-  return read_beside(sample_formats(), map, "format", format.as_choice(names));
+  return format.as_choice(names);
 }
 
-std::shared_ptr<const SampleReader> train_reader(const DataOptions& options) {
+/// Another data set, whose keys stand in the section as they would in `data`; only its held-out samples are read.
+std::shared_ptr<const SampleReader> read_own_validation(ConfigMap& map, const std::string& format) {
+  const std::string name =
+      as_format(map.node({"format", "Of another data set, whose keys follow as in `data`.", "cifar10"}, format));
+  if (!map.self().is_described()) return sample_formats().at(name)(map).validation;
+  // Each format's keys are described once, in `data`.
+  (void)map.find({"path", "Another data set's folder: its held-out samples are the validation samples.", "data/other"});
+  return nullptr;
+}
+
+ValidationOptions read_validation(ConfigMap& data, const std::string& format) {
+  const auto node = data.find(
+      {"validation",
+       "Samples that the run is evaluated on while it trains: the format's held-out samples, a share of the training "
+       "samples, or those of another data set. Other than {from: test}, the held-out samples are the test set, which "
+       "the run looks at once, at its end.",
+       "{from: test} | {split: 0.1}", "{from: test}"});
+  if (!node) return {};
+  ConfigMap map = node->as_map();
+  ValidationOptions options;
+  if (const auto split =
+          map.find({"split", "Share of the training samples that is held out, chosen at random whatever their classes.",
+                    "0.1"})) {
+    options.split = split->as_number({.min = 0, .max = 1, .min_open = true, .max_open = true});
+    if (const auto seed = map.find({"seed", "Of the choice, apart from the run's.", "7", "the run's seed"}))
+      options.seed = static_cast<std::uint64_t>(seed->as_integer({.min = 0}));
+  } else if (const auto from = map.find({"from", "test: the format's held-out samples.", "test"})) {
+    (void)from->as_choice({"test"});
+  } else {
+    options.own = read_own_validation(map, format);
+  }
+  map.finish();
+  return options;
+}
+
+std::shared_ptr<const SampleReader> all_training(const DataOptions& options) {
   return options.limit > 0 ? first_samples(options.source.train, options.limit) : options.source.train;
+}
+
+/// Of `samples`: at least one, and not all.
+std::int64_t held_out(const ValidationOptions& options, std::int64_t samples) {
+  if (options.split == 0) return 0;
+  return std::clamp<std::int64_t>(std::llround(options.split * static_cast<double>(samples)), 1,
+                                  std::max<std::int64_t>(samples - 1, 1));
+}
+
+/// Training samples and held-out ones, each in the data set's order.
+SampleSplits split_training(const DataOptions& options, std::uint64_t seed) {
+  constexpr std::int64_t kNoEpoch = -1;  // the choice is none of the epochs' orders
+  const std::shared_ptr<const SampleReader> all = all_training(options);
+  const std::int64_t samples = all->facts().size, aside = held_out(options.validation, samples);
+  if (aside == 0) return {all, options.validation.own != nullptr ? options.validation.own : options.source.validation};
+  std::vector<std::int32_t> out = shuffled_order(samples, 0, options.validation.seed.value_or(seed), kNoEpoch);
+  std::vector<std::int32_t> in(out.begin() + aside, out.end());
+  out.resize(static_cast<std::size_t>(aside));
+  std::ranges::sort(out);
+  std::ranges::sort(in);
+  return {chosen_samples(all, std::move(in)), chosen_samples(all, std::move(out))};
+}
+
+std::int64_t evaluated_batch(const DataOptions& options) {
+  return options.evaluation.batch_size > 0 ? options.evaluation.batch_size : options.pipeline.batch_size;
+}
+
+/// Most validation samples that are evaluated.
+std::int64_t evaluated_samples(const DataOptions& options) {
+  std::int64_t most = std::numeric_limits<std::int64_t>::max();
+  if (options.evaluation.samples > 0) most = options.evaluation.samples;
+  if (options.evaluation.batches > 0) most = std::min(most, options.evaluation.batches * evaluated_batch(options));
+  return most;
 }
 
 }  // namespace
@@ -48,13 +115,18 @@ DataOptions read_data_config(const ConfigNode& data) {
                "    - random_crop: {padding: 4}\n    - random_flip\n    - normalize: {scale: 0.00392156862745098}\n"
                "    - batch: {size: 128, drop_last: true}\n    - prefetch");
   DataOptions options;
-  options.source = read_format(map);
+  const std::string format = as_format(map.node({"format",
+                                                 "How the data set is stored. Each format has keys of its own beside "
+                                                 "this one; a program adds formats.",
+                                                 "generated"}));
+  options.source = read_beside(sample_formats(), map, "format", format);
   // Read only where given: without a limit there is no number that says "all".
   if (const auto limit =
           map.find({"limit", "Only the first so many training samples, for trials.", "1000", "all samples"}))
     options.limit = limit->as_integer({.min = 1});
   options.verify =
       map.boolean({"verify", "Check the published SHA-256 of the files first, where there are some."}, false);
+  options.validation = read_validation(map, format);
   const ConfigNode stages = map.node(
       {"pipeline",
        "Stages that samples pass, each a name or a name with its options, each once: cache, shuffle, a program's own "
@@ -68,13 +140,33 @@ DataOptions read_data_config(const ConfigNode& data) {
   return options;
 }
 
-DatasetFacts train_facts(const DataOptions& options) { return train_reader(options)->facts(); }
+DatasetFacts train_facts(const DataOptions& options) {
+  DatasetFacts facts = all_training(options)->facts();
+  facts.size -= held_out(options.validation, facts.size);
+  return facts;
+}
+
+DatasetFacts validation_facts(const DataOptions& options) {
+  DatasetFacts facts = options.validation.split > 0        ? all_training(options)->facts()
+                       : options.validation.own != nullptr ? options.validation.own->facts()
+                                                           : test_facts(options);
+  if (options.validation.split > 0) facts.size = held_out(options.validation, facts.size);
+  facts.size = std::min(facts.size, evaluated_samples(options));
+  return facts;
+}
+
 DatasetFacts test_facts(const DataOptions& options) { return options.source.validation->facts(); }
+
+std::vector<DatasetFacts> opened_facts(const DataOptions& options) {
+  std::vector<DatasetFacts> facts = {train_facts(options), validation_facts(options)};
+  if (!options.validation.from_test()) facts.push_back(test_facts(options));
+  return facts;
+}
 
 void settle_cache(DataOptions& options, const CacheRoom& room) {
   if (options.pipeline.cache != CacheKind::automatic) return;
   std::uint64_t bytes = 0;
-  for (const DatasetFacts& facts : {train_facts(options), test_facts(options)})
+  for (const DatasetFacts& facts : opened_facts(options))
     bytes += static_cast<std::uint64_t>(facts.size) * facts.sample_bytes();
   const bool gathers_on_device =
       train_facts(options).has_int32_target() && host_augmentation(options.pipeline) == nullptr;
@@ -86,15 +178,23 @@ void settle_cache(DataOptions& options, const CacheRoom& room) {
 
 OpenedData open_data(Runtime& runtime, DataOptions options, Device device, std::uint64_t seed) {
   if (options.pipeline.batch_size_is_auto) throw ConfigError("batch size: auto must be solved before data are opened");
-  const SampleSplits splits{train_reader(options), options.source.validation};
+  const SampleSplits splits = split_training(options, seed);
+  const std::shared_ptr<const SampleReader> test = options.validation.from_test() ? nullptr : options.source.validation;
+  const bool split = options.validation.split > 0;  // one check for both
   if (!device.meta)
-    for (const auto& reader : {splits.train, splits.validation}) reader->check(options.verify, runtime.threads());
+    for (const auto& reader : {splits.train, split ? nullptr : splits.validation, test})
+      if (reader != nullptr) reader->check(options.verify, runtime.threads());
   PipelineOptions evaluated = evaluation_pipeline(options.pipeline);
-  LoaderOptions train{.pipeline = std::move(options.pipeline), .device = device, .seed = seed};
-  LoaderOptions validation{.pipeline = std::move(evaluated), .device = device, .seed = seed};
-  auto train_source = std::make_unique<ImageBatchSource>(runtime, splits.train, std::move(train));
-  return {std::move(train_source),
-          std::make_unique<ImageBatchSource>(runtime, splits.validation, std::move(validation))};
+  evaluated.batch_size = evaluated_batch(options);
+  const auto source = [&](std::shared_ptr<const SampleReader> reader, const PipelineOptions& pipeline) {
+    return std::make_unique<ImageBatchSource>(runtime, std::move(reader),
+                                              LoaderOptions{.pipeline = pipeline, .device = device, .seed = seed});
+  };
+  OpenedData data;
+  data.train = source(splits.train, options.pipeline);
+  data.validation = source(first_samples(splits.validation, evaluated_samples(options)), evaluated);
+  if (test != nullptr) data.test = source(test, evaluated);
+  return data;
 }
 
 }  // namespace bantam

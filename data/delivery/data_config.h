@@ -3,6 +3,8 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
+#include <vector>
 
 #include "bantam/base/config/config.h"
 #include "bantam/data/formats/sample_reader.h"
@@ -10,6 +12,25 @@
 #include "bantam/engine/step/batch_source.h"
 
 namespace bantam {
+
+/// `data.validation`: where the samples come from that a run is evaluated on while it trains.
+struct ValidationOptions {
+  /// Share of the training samples that is held out, chosen at random by the seed alone; 0: none is. The choice does
+  /// not look at classes.
+  double split = 0;
+  std::optional<std::uint64_t> seed = {};             ///< of the choice; absent: the run's
+  std::shared_ptr<const SampleReader> own = nullptr;  ///< samples of another data set; null: none
+  /// Whether the format's test samples are the validation samples; else they are a run's test samples, which it looks
+  /// at once, at its end.
+  bool from_test() const { return split == 0 && own == nullptr; }
+};
+
+/// Of the validation samples, but not of the test samples.
+struct EvaluationOptions {
+  std::int64_t batch_size = 0;  ///< also of the test samples; 0: that of training
+  std::int64_t samples = 0;     ///< only the first so many; 0: all
+  std::int64_t batches = 0;     ///< only the first so many batches; 0: all
+};
 
 /// All that `data:` says.
 ///
@@ -19,12 +40,15 @@ namespace bantam {
 ///       train_samples: 40000     # generated, as are test_samples and seed
 ///       limit: 1000              # any format: only the first so many training samples
 ///       verify: true             # any format: check the published SHA-256 of files, where there are some
+///       validation: {split: 0.1} # any format; {from: test} without the key, or {path: …}: another data set
 ///       pipeline: […]            # see read_pipeline
 struct DataOptions {
   SampleSplits source;     ///< of all samples
   std::int64_t limit = 0;  ///< of training samples; 0: all
   bool verify = false;
+  ValidationOptions validation;
   PipelineOptions pipeline;
+  EvaluationOptions evaluation;  ///< not of `data:`: whoever trains says it
 };
 
 /// Reads the value of `data`. Opens no file. Throws ConfigError at the node, also where `drop_last` drops the only
@@ -33,9 +57,12 @@ DataOptions read_data_config(const ConfigNode& data);
 
 /// Sizes, fields (images as stored, before a crop) and class names, without reading any data.
 DatasetFacts train_facts(const DataOptions& options);
+DatasetFacts validation_facts(const DataOptions& options);
 DatasetFacts test_facts(const DataOptions& options);
+/// Of all sets that open_data opens: training, validation, and, where that is another one, test.
+std::vector<DatasetFacts> opened_facts(const DataOptions& options);
 
-/// Memory for both splits together, in bytes.
+/// Memory for all splits together, in bytes.
 struct CacheRoom {
   std::uint64_t device_bytes = 0;  ///< of the step's GPU; 0 on a CPU
   std::uint64_t host_bytes = 0;    ///< of host memory
@@ -46,10 +73,11 @@ struct CacheRoom {
 /// Other values are not changed.
 void settle_cache(DataOptions& options, const CacheRoom& room);
 
-/// A run's training and validation batches. Both sources share the runtime, which must outlive them.
+/// A run's batches. All sources share the runtime, which must outlive them.
 struct OpenedData {
   std::unique_ptr<BatchSource> train;
-  std::unique_ptr<BatchSource> validation;  ///< in order, without augmentation, every sample
+  std::unique_ptr<BatchSource> validation;  ///< in order, without augmentation, every sample (of EvaluationOptions)
+  std::unique_ptr<BatchSource> test;        ///< likewise; null where the validation samples are the test samples
 };
 
 /// Checks the data set's files and makes the sources for steps on `device`, which read it now or as they go, as the

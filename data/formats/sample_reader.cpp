@@ -33,6 +33,26 @@ class FirstSamples : public SampleReader {
   std::int64_t samples_;
 };
 
+class ChosenSamples : public SampleReader {
+ public:
+  ChosenSamples(std::shared_ptr<const SampleReader> all, std::vector<std::int32_t> chosen)
+      : all_(std::move(all)), chosen_(std::move(chosen)) {}
+
+  DatasetFacts facts() const override {
+    DatasetFacts facts = all_->facts();
+    facts.size = static_cast<std::int64_t>(chosen_.size());
+    return facts;
+  }
+  void check(bool verify, int threads) const override { all_->check(verify, threads); }
+  void read(std::int64_t index, std::span<const std::span<std::byte>> fields) const override {
+    all_->read(chosen_[static_cast<std::size_t>(index)], fields);
+  }
+
+ private:
+  std::shared_ptr<const SampleReader> all_;
+  std::vector<std::int32_t> chosen_;
+};
+
 }  // namespace
 
 std::vector<SampleField> DatasetFacts::fields() const {
@@ -65,6 +85,11 @@ void check_facts(const DatasetFacts& facts) {
 
 std::shared_ptr<const SampleReader> first_samples(std::shared_ptr<const SampleReader> reader, std::int64_t samples) {
   return std::make_shared<FirstSamples>(std::move(reader), samples);
+}
+
+std::shared_ptr<const SampleReader> chosen_samples(std::shared_ptr<const SampleReader> reader,
+                                                   std::vector<std::int32_t> chosen) {
+  return std::make_shared<ChosenSamples>(std::move(reader), std::move(chosen));
 }
 
 }  // namespace bantam

@@ -74,6 +74,10 @@ struct SampleSplits {
 /// The first `samples` of a reader (all, where it has no more).
 std::shared_ptr<const SampleReader> first_samples(std::shared_ptr<const SampleReader> reader, std::int64_t samples);
 
+/// Samples `chosen` of a reader, in that order; sample i of the result is sample chosen[i].
+std::shared_ptr<const SampleReader> chosen_samples(std::shared_ptr<const SampleReader> reader,
+                                                   std::vector<std::int32_t> chosen);
+
 /// Reads a format's own keys of `data:` and returns readers of both splits; opens no file. Keys of all formats
 /// (`limit`, `verify`, `pipeline`) are read by the caller, who also refuses the keys that nobody asked for.
 using SampleFormat = std::function<SampleSplits(ConfigMap& data)>;

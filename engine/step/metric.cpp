@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "bantam/base/error.h"
+#include "bantam/engine/step/metric_readers.h"
 
 namespace bantam {
 namespace {
@@ -23,10 +24,6 @@ class Accuracy : public Metric {
   bool counted_by_loss() const override { return true; }
 };
 
-}  // namespace
-
-namespace {
-
 MetricPtr read_accuracy(ConfigMap& options) {
   options.describe("Share of samples whose largest output is that of the label.", "accuracy");
   return accuracy();
@@ -37,14 +34,24 @@ MetricPtr read_accuracy(ConfigMap& options) {
 MetricPtr accuracy() { return std::make_shared<const Accuracy>(); }
 
 Registry<Reader<MetricPtr>>& metrics() {
-  static Registry<Reader<MetricPtr>> table("metric", {{"accuracy", read_accuracy}});
+  static Registry<Reader<MetricPtr>> table("metric", {{"accuracy", read_accuracy},
+                                                      {"top_k", read_top_k},
+                                                      {"confusion_matrix", read_confusion_matrix},
+                                                      {"precision", read_precision},
+                                                      {"recall", read_recall},
+                                                      {"f1", read_f1},
+                                                      {"mean_iou", read_mean_iou},
+                                                      {"auc", read_auc},
+                                                      {"mse", read_mse},
+                                                      {"mae", read_mae},
+                                                      {"r2", read_r2}});
   return table;
 }
 
 std::vector<MetricPtr> read_metrics(ConfigMap& section) {
   const std::vector<ConfigNode> items = section.list(
       {"metrics", "What is counted beside the loss, in training and on held-out samples. [] counts nothing else.",
-       "[accuracy]"},
+       "[accuracy, top_k: {k: 3}, f1, confusion_matrix]"},
       {"accuracy"});
   std::vector<MetricPtr> read;
   for (const ConfigNode& item : items) {
@@ -54,6 +61,12 @@ std::vector<MetricPtr> read_metrics(ConfigMap& section) {
     read.push_back(std::move(metric));
   }
   return read;
+}
+
+std::vector<MetricPtr> metrics_for(const Shape& output, std::vector<MetricPtr> metrics) {
+  for (MetricPtr& metric : metrics)
+    if (MetricPtr bound = metric->for_output(output)) metric = std::move(bound);
+  return metrics;
 }
 
 void merge(Metrics& sum, const Metrics& part) {
@@ -91,7 +104,7 @@ Metrics metrics_from(const std::vector<double>& numbers, const std::vector<Metri
   Metrics read{.loss = numbers[1], .accuracy = numbers[2], .samples = static_cast<std::int64_t>(numbers[0])};
   auto next = numbers.begin() + 3;
   for (const MetricPtr& metric : metrics) {
-    if (metric->counted_by_loss() || read.samples == 0) continue;
+    if (metric->counted_by_loss() || !metric->in_training() || read.samples == 0) continue;
     check(numbers.end() - next >= metric->sums());
     read.values.push_back({metric, std::vector<double>(next, next + metric->sums())});
     next += metric->sums();

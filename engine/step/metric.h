@@ -17,6 +17,17 @@
 
 namespace bantam {
 
+class Metric;
+using MetricPtr = std::shared_ptr<const Metric>;
+
+/// What a metric tells beside its value: one number a class, or rows of numbers (of a confusion matrix: labels down,
+/// predictions across).
+struct MetricTable {
+  std::vector<double> values = {};
+  std::int64_t columns = 0;  ///< of a row; 0: the values are no rows
+  bool is_matrix() const { return columns > 0; }
+};
+
 /// Sums over samples, and a value of them. Sums of batches are added, and the value is made of the total: a root of a
 /// mean is right over an epoch, too. Immutable, and used by several steps and threads at once.
 class Metric {
@@ -30,6 +41,15 @@ class Metric {
     (void)output;
     return {};
   }
+  /// The metric as it is for such an output, where its sums depend on that; null: it is the same for all. Metrics are
+  /// exchanged for it where a model is known (metrics_for).
+  virtual MetricPtr for_output(const Shape& output) const {
+    (void)output;
+    return nullptr;
+  }
+  /// Whether it is counted in training, too, where each update not yet read has sums of its own (512 at most). Else
+  /// evaluations alone count it.
+  virtual bool in_training() const { return true; }
   /// Float64 sums that it counts, at least 1.
   virtual std::int64_t sums() const = 0;
   /// Adds the micro-batch's sums to `to` (DeviceSums). output (batch, …) of the type that the model computes in; no
@@ -38,6 +58,11 @@ class Metric {
                           const DeviceSums& to) const = 0;
   /// From `sums()` sums, of at least one sample.
   virtual double value(std::span<const double> sums) const = 0;
+  /// From the same sums, where there is more to tell than a value.
+  virtual MetricTable table(std::span<const double> sums) const {
+    (void)sums;
+    return {};
+  }
   /// As Loss::supports_meta, of `accumulate`.
   virtual bool supports_meta() const { return false; }
   /// Whether the loss counts it already (LossSums). Then `accumulate` is never
@@ -45,12 +70,59 @@ class Metric {
   virtual bool counted_by_loss() const { return false; }
 };
 
-using MetricPtr = std::shared_ptr<const Metric>;
-
 /// The share of samples whose largest output is the label; counted by the loss.
 MetricPtr accuracy();
 
-/// Built-in: accuracy. Register before the first configuration is read.
+// The others read the model's output, whose last axis is the classes: (classes), or (…, classes) with labels of every
+// place before it. Sums are added on the device, in training and evaluation alike, and are exact over short batches and
+// micro-batches. All support meta devices. Options out of their range throw ConfigError.
+
+/// What classes are counted against.
+struct ClassMetricOptions {
+  /// false: labels (kLabels, int32), one class a sample; the prediction is the largest output. true: "targets"
+  /// (float32, of the output's shape), any number of classes a sample.
+  bool multi_label = false;
+  /// With multi_label: a class is predicted from this probability on, the sigmoid of its output; in (0, 1).
+  double threshold = 0.5;
+  /// Samples of this label do not count, as those of a label that is no class.
+  std::int32_t ignore_label = -1;
+  /// Metric::in_training.
+  bool training = true;
+};
+
+/// Share of samples whose label is among the k largest outputs: scikit-learn's top_k_accuracy_score.
+MetricPtr top_k(std::int64_t k = 5, const ClassMetricOptions& options = {});
+/// Samples by label (row) and prediction (column): scikit-learn's confusion_matrix. Its value is the share on the
+/// diagonal. In training each update would need classes² sums.
+MetricPtr confusion_matrix(const ClassMetricOptions& options = {.training = false});
+/// TP / (TP + FP), TP / (TP + FN) and their harmonic mean, each the mean over classes that occur as a label or as a
+/// prediction: scikit-learn's average="macro" with zero_division=0. The table has one value a class, NaN where the
+/// class does not occur.
+MetricPtr precision(const ClassMetricOptions& options = {});
+MetricPtr recall(const ClassMetricOptions& options = {});
+MetricPtr f1(const ClassMetricOptions& options = {});
+/// TP / (TP + FP + FN), the mean over classes that occur: Keras' MeanIoU, scikit-learn's jaccard_score (macro).
+MetricPtr mean_iou(const ClassMetricOptions& options = {});
+/// Area under the ROC curve, the mean over classes with positives and negatives, each against the rest: of softmax
+/// probabilities, or with multi_label of sigmoids. Scores are counted in 200 equal bins of [0, 1], of which a pair in
+/// one bin counts half, so the area is within half the share of such pairs of scikit-learn's roc_auc_score.
+MetricPtr auc(const ClassMetricOptions& options = {.training = false});
+
+struct ValueMetricOptions {
+  bool training = true;  ///< Metric::in_training
+};
+
+/// Mean squared and mean absolute error over all values of the output, against "targets" (float32, of its shape).
+MetricPtr mse(const ValueMetricOptions& options = {});
+MetricPtr mae(const ValueMetricOptions& options = {});
+/// 1 - Σ (t - y)² / Σ (t - mean t)², the mean over the values of an output (values): scikit-learn's r2_score. A value
+/// whose targets are all the same counts 1 where it is met exactly, else 0.
+MetricPtr r2(const ValueMetricOptions& options = {});
+
+/// Each metric as it is for such an output (Metric::for_output). Throws ShapeError where one does not accept it.
+std::vector<MetricPtr> metrics_for(const Shape& output, std::vector<MetricPtr> metrics);
+
+/// Built-in: accuracy and those above, by their names. Register before the first configuration is read.
 Registry<Reader<MetricPtr>>& metrics();
 
 /// `metrics: [NAME, {NAME: {options}}, …]`; [accuracy] where the key is missing. Throws ConfigError.
@@ -62,6 +134,7 @@ struct MetricValue {
   std::vector<double> sums;
   std::string_view name() const { return metric->kind(); }
   double value() const { return metric->value(sums); }
+  MetricTable table() const { return metric->table(sums); }
 };
 
 /// What a set of samples came to.
@@ -78,7 +151,8 @@ void merge(std::vector<MetricValue>& sum, const std::vector<MetricValue>& part);
 
 /// For a state file: samples, loss, accuracy, and the sums of every value, in their order.
 std::vector<double> numbers_of(const Metrics& metrics);
-/// The way back; `metrics` are those of the configuration, of which the loss may count some. Throws DataError naming
+/// The way back, of what was counted in training; `metrics` are the step's (metrics_for), of which the loss may count
+/// some. Throws DataError naming
 /// `what` where the numbers are not those of such metrics.
 Metrics metrics_from(const std::vector<double>& numbers, const std::vector<MetricPtr>& metrics, std::string_view what);
 

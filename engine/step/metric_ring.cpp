@@ -15,6 +15,13 @@ constexpr std::size_t kControlBytes = sizeof(kernels::UpdateControl);
 
 std::size_t bytes_of(const Metric& metric) { return static_cast<std::size_t>(metric.sums()) * sizeof(double); }
 
+/// One slot: of the loss and of `metrics`.
+std::size_t slot_bytes(const std::vector<MetricPtr>& metrics) {
+  std::size_t bytes = kLossBytes;
+  for (const MetricPtr& metric : metrics) bytes += bytes_of(*metric);
+  return bytes;
+}
+
 /// Host memory of `bytes` that the device can copy to while the host continues. Where the device is the host, or none
 /// at all, it is no part of a run's memory.
 Tensor reading_memory(Runtime& runtime, Device device, std::size_t bytes) {
@@ -32,11 +39,13 @@ Tensor reading_memory(Runtime& runtime, Device device, std::size_t bytes) {
 
 MetricRing::MetricRing(Model& model, const std::vector<MetricPtr>& metrics) : model_(model) {
   std::ranges::copy_if(metrics, std::back_inserter(metrics_), [](const MetricPtr& m) { return !m->counted_by_loss(); });
+  std::ranges::copy_if(metrics_, std::back_inserter(in_training_), [](const MetricPtr& m) { return m->in_training(); });
   const Context context = model_.context(Pass::train).at(model_.runtime().intern("metrics"));
-  ring_ = context.allocate({static_cast<std::int64_t>(update_bytes() + slot_bytes())}, DType::uint8, Category::other);
+  ring_ =
+      context.allocate({static_cast<std::int64_t>(update_bytes() + evaluation_bytes())}, DType::uint8, Category::other);
   zero_bytes(ring_.data(), ring_.bytes(), context.stream);
-  if (reads_output())
-    before_ = context.allocate({static_cast<std::int64_t>(slot_bytes())}, DType::uint8, Category::other);
+  if (reads_output(true))
+    before_ = context.allocate({static_cast<std::int64_t>(evaluation_bytes())}, DType::uint8, Category::other);
 }
 
 MetricRing::~MetricRing() {
@@ -48,12 +57,9 @@ MetricRing::~MetricRing() {
 
 Stream MetricRing::stream() const { return model_.runtime().stream(model_.device()); }
 
-/// Of the loss and all metrics.
-std::size_t MetricRing::slot_bytes() const {
-  std::size_t bytes = kLossBytes;
-  for (const MetricPtr& metric : metrics_) bytes += bytes_of(*metric);
-  return bytes;
-}
+std::size_t MetricRing::evaluation_bytes() const { return slot_bytes(metrics_); }
+
+std::size_t MetricRing::update_bytes() const { return slot_bytes(in_training_) * kernels::kMetricSlots; }
 
 kernels::MetricSums* MetricRing::evaluation() const {
   return reinterpret_cast<kernels::MetricSums*>(ring_.as<std::byte>() + update_bytes());
@@ -65,7 +71,7 @@ void MetricRing::accumulate(const Context& context, const Tensor& output, const 
   local.tape = nullptr;
   const std::size_t slots = slot != nullptr ? kernels::kMetricSlots : 1;
   std::byte* place = ring_.as<std::byte>() + (slot != nullptr ? 0 : update_bytes()) + kLossBytes * slots;
-  for (const MetricPtr& metric : metrics_) {
+  for (const MetricPtr& metric : slot != nullptr ? in_training_ : metrics_) {
     metric->accumulate(local, output, batch, {reinterpret_cast<double*>(place), slot});
     place += bytes_of(*metric) * slots;
   }
@@ -75,20 +81,20 @@ void MetricRing::clear(int slot) {
   const auto at = static_cast<std::size_t>(slot);
   zero_bytes(updates() + at, kLossBytes, stream());
   std::byte* place = ring_.as<std::byte>() + kLossBytes * kernels::kMetricSlots;
-  for (const MetricPtr& metric : metrics_) {
+  for (const MetricPtr& metric : in_training_) {
     zero_bytes(place + at * bytes_of(*metric), bytes_of(*metric), stream());
     place += bytes_of(*metric) * kernels::kMetricSlots;
   }
 }
 
 /// Of one slot of `slots` that lie at `sums`, in host memory.
-Metrics MetricRing::metrics_at(const std::byte* sums, int slot, int slots) const {
+Metrics MetricRing::metrics_at(const std::vector<MetricPtr>& counted, const std::byte* sums, int slot, int slots) {
   kernels::MetricSums loss;
   std::memcpy(&loss, sums + static_cast<std::size_t>(slot) * kLossBytes, kLossBytes);
   if (static_cast<std::int64_t>(loss.samples) == 0) return {};
   Metrics metrics{loss.loss / loss.samples, loss.correct / loss.samples, static_cast<std::int64_t>(loss.samples)};
   const std::byte* place = sums + kLossBytes * static_cast<std::size_t>(slots);
-  for (const MetricPtr& metric : metrics_) {
+  for (const MetricPtr& metric : counted) {
     MetricValue value{metric, std::vector<double>(static_cast<std::size_t>(metric->sums()))};
     std::memcpy(value.sums.data(), place + static_cast<std::size_t>(slot) * bytes_of(*metric), bytes_of(*metric));
     metrics.values.push_back(std::move(value));
@@ -118,13 +124,13 @@ std::vector<Metrics> MetricRing::finish_reading(kernels::UpdateControl* control)
   const auto* sums = reading_.as<std::byte>();
   if (control != nullptr && !meta) std::memcpy(control, sums + update_bytes(), kControlBytes);
   for (const int slot : read_slots_)
-    metrics.push_back(meta ? Metrics{} : metrics_at(sums, slot, kernels::kMetricSlots));
+    metrics.push_back(meta ? Metrics{} : metrics_at(in_training_, sums, slot, kernels::kMetricSlots));
   read_slots_.clear();
   return metrics;
 }
 
 std::vector<std::byte> MetricRing::save_evaluation() const {
-  std::vector<std::byte> sums(slot_bytes());
+  std::vector<std::byte> sums(evaluation_bytes());
   copy_bytes(sums.data(), evaluation(), sums.size(), stream());
   synchronize(stream());
   return sums;
@@ -145,8 +151,8 @@ void MetricRing::undo_evaluation() const {
 
 Metrics MetricRing::read_evaluation() {
   const std::vector<std::byte> sums = save_evaluation();
-  zero_bytes(evaluation(), slot_bytes(), stream());
-  return metrics_at(sums.data(), 0, 1);
+  zero_bytes(evaluation(), evaluation_bytes(), stream());
+  return metrics_at(metrics_, sums.data(), 0, 1);
 }
 
 }  // namespace bantam

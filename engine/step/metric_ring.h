@@ -14,7 +14,8 @@
 namespace bantam {
 
 /// One slot an update, kernels::kMetricSlots of them, and one for the evaluation: the loss's sums, then those of each
-/// metric that the loss does not count. Used by one thread.
+/// metric that the loss does not count; an update's slot has those alone that are counted in training. Used by one
+/// thread.
 class MetricRing {
  public:
   /// On the model's device, all sums zero. Throws OutOfMemory.
@@ -26,8 +27,8 @@ class MetricRing {
   /// What a loss adds to: of updates, by slot, and of the evaluation.
   kernels::MetricSums* updates() const { return ring_.as<kernels::MetricSums>(); }
   kernels::MetricSums* evaluation() const;
-  /// Whether metrics read the model's output.
-  bool reads_output() const { return !metrics_.empty(); }
+  /// Whether metrics read the model's output, in an update or in an evaluated batch.
+  bool reads_output(bool evaluation) const { return evaluation ? !metrics_.empty() : !in_training_.empty(); }
   /// Adds a micro-batch to the metrics' sums: of the update whose slot lies at `slot` (device memory), or, null, of the
   /// evaluation.
   void accumulate(const Context& context, const Tensor& output, const TensorMap& batch, const std::int32_t* slot) const;
@@ -54,19 +55,20 @@ class MetricRing {
   void restore_evaluation(const std::vector<std::byte>& sums);
 
  private:
-  std::size_t slot_bytes() const;
-  std::size_t update_bytes() const { return slot_bytes() * kernels::kMetricSlots; }
-  Metrics metrics_at(const std::byte* sums, int slot, int slots) const;
+  std::size_t evaluation_bytes() const;
+  std::size_t update_bytes() const;
+  static Metrics metrics_at(const std::vector<MetricPtr>& metrics, const std::byte* sums, int slot, int slots);
   Stream stream() const;
 
   Model& model_;
-  std::vector<MetricPtr> metrics_;   // that the loss does not count
-  Tensor ring_;                      // of all updates: MetricSums, then a ring a metric; then all of the evaluation
-  Tensor before_;                    // with metrics: the evaluation's sums before the batch under way
-  std::vector<int> unsynchronised_;  // slots of updates not yet read, oldest first
-  std::vector<int> read_slots_;      // of the reading under way
-  Tensor reading_;                   // its host memory: the updates' sums, then the update's scalars
-  std::optional<Event> read_;        // when it is there
+  std::vector<MetricPtr> metrics_;      // that the loss does not count
+  std::vector<MetricPtr> in_training_;  // of those
+  Tensor ring_;                         // of all updates: MetricSums, then a ring a metric; then all of the evaluation
+  Tensor before_;                       // with metrics: the evaluation's sums before the batch under way
+  std::vector<int> unsynchronised_;     // slots of updates not yet read, oldest first
+  std::vector<int> read_slots_;         // of the reading under way
+  Tensor reading_;                      // its host memory: the updates' sums, then the update's scalars
+  std::optional<Event> read_;           // when it is there
 };
 
 }  // namespace bantam

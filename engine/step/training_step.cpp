@@ -83,10 +83,19 @@ std::string without_meta(const Graph& graph, const LossOptions& loss, const Opti
   return "";
 }
 
+namespace {
+
+LossOptions loss_for(const Model& model, LossOptions loss) {
+  loss.metrics = metrics_for(model.graph().output_shape(), std::move(loss.metrics));
+  return loss;
+}
+
+}  // namespace
+
 TrainingStep::TrainingStep(Model& model, Optimizer& optimizer, LossOptions loss)
     : model_(model),
       optimizer_(optimizer),
-      loss_(std::move(loss)),
+      loss_(loss_for(model, std::move(loss))),
       ring_(std::make_unique<MetricRing>(model, loss_.metrics)) {
   (void)targets_of(loss_, model_.graph().output_shape());
 }
@@ -296,7 +305,7 @@ void TrainingStep::forward_and_backward(const Batch& batch, std::int64_t first_s
 
 /// The output, where metrics read it, is gone before backward begins, but for what the loss keeps of it.
 Tensor TrainingStep::forward_loss(const Context& context, const Batch& batch, const LossCall& call) const {
-  if (!ring_->reads_output()) return model_.forward_loss(context, batch.tensors, *loss_.loss, call);
+  if (!ring_->reads_output(call.slot == nullptr)) return model_.forward_loss(context, batch.tensors, *loss_.loss, call);
   Tensor output, loss = model_.forward_loss(context, batch.tensors, *loss_.loss, call, &output);
   ring_->accumulate(context, output, batch.tensors, call.slot);
   return loss;

@@ -27,6 +27,10 @@ Trainer::Trainer(TrainingStep& step, BatchSource& train, BatchSource* validation
   check_on_oom(options_.on_oom, step_.model().graph());
   check_fits(train_, "training");
   if (validation_ != nullptr) check_fits(*validation_, "validation");
+  if (options_.test != nullptr) check_fits(*options_.test, "test");
+  if (options_.evaluate_every.count < 1 || options_.evaluate_every.unit == Duration::Unit::seconds)
+    throw ConfigError(
+        fmt::format("train.evaluate.every: expected epochs or updates, got {}", to_string(options_.evaluate_every)));
   options_.read_every = std::clamp<std::int64_t>(options_.read_every, 1, TrainingStep::kMetricRing);
 }
 
@@ -42,7 +46,10 @@ StepShapes Trainer::shapes() const {
     return batches > 0 ? std::vector{source.size_of(0), source.size_of(batches - 1)} : std::vector<std::int64_t>();
   };
   StepShapes shapes{.batches = sizes(train_), .accumulates = options_.accumulate > 1};
-  if (validation_ != nullptr && options_.evaluate) shapes.evaluation_batches = sizes(*validation_);
+  if (!options_.evaluate) return shapes;
+  for (const BatchSource* source : {validation_, options_.test})
+    if (source != nullptr)
+      for (const std::int64_t size : sizes(*source)) shapes.evaluation_batches.push_back(size);
   return shapes;
 }
 
@@ -52,6 +59,7 @@ TrainResult Trainer::run() {
   result.update = options_.first_update;
   state_ = {.epoch = result.epoch, .done = result.update, .sum = options_.first_sum};
   reading_ = 0;
+  evaluated_ = options_.first_evaluated;
   if (options_.mode != StepMode::eager) step_.prepare(shapes());
   open_device_batches();
   for (Callback* callback : callbacks_) callback->on_begin();
@@ -71,6 +79,7 @@ TrainResult Trainer::run() {
     result.images_per_second = samples / result.seconds;
     result.data_wait_share = waited / result.seconds;
   }
+  evaluate_test(result);
   for (Callback* callback : callbacks_) callback->on_end();
   return result;
 }
@@ -94,7 +103,7 @@ void Trainer::run_epoch(std::int64_t epoch, TrainResult& result) {
   waited_before_ = 0;
   train_.start(epoch, std::min(state.done * options_.accumulate, train_.batches_per_epoch()));
   run_updates_of_epoch(state, result);
-  const double seconds = seconds_since(state.start);
+  const double seconds = seconds_since(state.start) - state.evaluation_seconds;
   result.seconds += seconds;
   result.train = state.sum;
   result.data_wait_share = seconds > 0 ? waited_seconds() / seconds : 0;
@@ -112,13 +121,18 @@ void Trainer::run_epoch(std::int64_t epoch, TrainResult& result) {
         options_.max_updates > 0 && epoch + 1 < options_.epochs && (epoch + 1) * state.updates >= options_.max_updates;
     return;
   }
-  result.reached_max_updates = updates_left(state) == 0;
+  result.reached_max_updates = updates_left(state) == 0 && updates_to_evaluation(state) > 0;
   result.stopped = !result.reached_max_updates;
 }
 
 void Trainer::run_updates_of_epoch(EpochState& state, TrainResult& result) {
   const bool observed = all_observe();
-  while (updates_left(state) > 0 && !stop_requested()) {
+  while (!stop_requested()) {
+    if (updates_to_evaluation(state) == 0) {
+      if (!evaluate_between_updates(state, result)) break;
+      continue;
+    }
+    if (updates_left(state) == 0) break;
     const std::int64_t updates = run_updates(state);
     state.done += updates;
     result.updates += updates;
@@ -146,25 +160,28 @@ void Trainer::save(EpochState& state) {
   begin_read(state);
   options_.checkpointer->copy();
   finish_read(state);
-  options_.checkpointer->save({.epoch = state.epoch, .update = state.done, .sum = state.sum});
+  options_.checkpointer->save({.epoch = state.epoch, .update = state.done, .sum = state.sum, .evaluated = evaluated_});
 }
 
 TrainerPosition Trainer::position() {
   if (state_.done != result_.update || state_.epoch != result_.epoch)  // after an epoch
-    return {.epoch = result_.epoch, .update = result_.update};
+    return {.epoch = result_.epoch, .update = result_.update, .evaluated = evaluated_};
   for (int readings = 2; readings > 0; --readings) {  // the one under way, and the rest
     try {
       read_rest(state_);
     } catch (const NotFiniteError&) {  // which `run` has thrown
     }
   }
-  return {.epoch = result_.epoch, .update = result_.update, .sum = state_.sum};
+  return {.epoch = result_.epoch, .update = result_.update, .sum = state_.sum, .evaluated = evaluated_};
 }
 
 void Trainer::end_epoch(EpochState& state, TrainResult& result) {
   const TrainerClock::time_point evaluation = TrainerClock::now();
   // Stopped in the evaluation, a run goes on with it: after all of the epoch's updates.
-  result.stopped = !evaluate_epoch(state.epoch, result.validation);
+  const Metrics before = std::exchange(result.validation, {});
+  result.stopped = !evaluate_epoch(state, result);
+  const bool evaluated = result.validation.samples > 0;
+  if (!evaluated) result.validation = before;
   if (result.stopped) return;
   result.epoch = state.epoch + 1;
   result.update = 0;
@@ -172,7 +189,7 @@ void Trainer::end_epoch(EpochState& state, TrainResult& result) {
   const EpochEvent event{.epoch = state.epoch,
                          .epochs = options_.epochs,
                          .train = state.sum,
-                         .validation = result.validation,
+                         .validation = evaluated ? result.validation : Metrics(),
                          .seconds = state.seconds,
                          .evaluation_seconds = seconds_since(evaluation),
                          .images_per_second = static_cast<double>(state.samples) / std::max(state.seconds, 1e-9),
@@ -181,7 +198,7 @@ void Trainer::end_epoch(EpochState& state, TrainResult& result) {
   for (Callback* callback : callbacks_) callback->on_epoch_end(event);
   if (options_.checkpointer == nullptr || !options_.checkpointer->due(result.epoch, 0)) return;
   options_.checkpointer->copy();
-  options_.checkpointer->save({.epoch = result.epoch, .update = 0});
+  options_.checkpointer->save({.epoch = result.epoch, .update = 0, .evaluated = evaluated_});
 }
 
 bool Trainer::all_observe() const {
@@ -222,7 +239,7 @@ void Trainer::finish_read(EpochState& state) {
   }
   check_finite(control);
   const double seconds = std::max(seconds_since(state.last_read), 1e-9),
-               epoch_seconds = std::max(seconds_since(state.start), 1e-9);
+               epoch_seconds = std::max(seconds_since(state.start) - state.evaluation_seconds, 1e-9);
   state.last_read = TrainerClock::now();
   event.images_per_second = static_cast<double>(samples) / seconds;
   event.epoch_loss = state.sum.loss;
@@ -254,14 +271,13 @@ Metrics Trainer::evaluate(BatchSource& source) {
   return evaluate_while(source, [&](std::int64_t) { return stopped_before || !stop_requested(); });
 }
 
-/// False where a stop came before the end; `metrics` are then as before.
-bool Trainer::evaluate_epoch(std::int64_t epoch, Metrics& metrics) {
-  if (validation_ == nullptr || !options_.evaluate) return true;
+/// The same, told on the way. False where a stop came before the end; `metrics` are then as before.
+bool Trainer::evaluate_told(BatchSource& source, std::int64_t epoch, Metrics& metrics) {
   const TrainerClock::time_point start = TrainerClock::now();
   TrainerClock::time_point told = start;
-  EvaluationEvent event{.epoch = epoch, .epochs = options_.epochs, .batches = validation_->batches_per_epoch()};
+  EvaluationEvent event{.epoch = epoch, .epochs = options_.epochs, .batches = source.batches_per_epoch()};
   bool stopped = false;
-  const Metrics all = evaluate_while(*validation_, [&](std::int64_t done) {
+  const Metrics all = evaluate_while(source, [&](std::int64_t done) {
     stopped = stopped || (done < event.batches && stop_requested());
     if (stopped) return false;
     if (done == 0 || seconds_since(told) < options_.read_seconds) return true;
@@ -273,6 +289,77 @@ bool Trainer::evaluate_epoch(std::int64_t epoch, Metrics& metrics) {
   });
   if (!stopped) metrics = all;
   return !stopped;
+}
+
+/// Whether an evaluation follows the epoch's updates so far.
+bool Trainer::evaluates_after(const EpochState& state) const {
+  if (validation_ == nullptr || !options_.evaluate) return false;
+  const bool ends_epoch = state.done == state.updates;
+  if (ends_epoch && state.epoch + 1 == options_.epochs) return true;
+  if (options_.evaluate_every.unit == Duration::Unit::epochs)
+    return ends_epoch && (state.epoch + 1) % options_.evaluate_every.count == 0;
+  return (state.epoch * state.updates + state.done) % options_.evaluate_every.count == 0;
+}
+
+/// Updates to the next evaluation within the epoch: 0 where it is due and was not done; all that are left where there
+/// is none.
+std::int64_t Trainer::updates_to_evaluation(const EpochState& state) const {
+  const std::int64_t left = state.updates - state.done, done = state.epoch * state.updates + state.done,
+                     every = options_.evaluate_every.count;
+  if (validation_ == nullptr || !options_.evaluate || options_.evaluate_every.unit != Duration::Unit::updates)
+    return std::max<std::int64_t>(left, 1);
+  const bool now = state.done > 0 && left > 0 && evaluates_after(state) && evaluated_ != done;
+  return now ? 0 : std::clamp<std::int64_t>(every - done % every, 1, std::max<std::int64_t>(left, 1));
+}
+
+/// False where a stop came before the end.
+bool Trainer::evaluate_between_updates(EpochState& state, TrainResult& result) {
+  read_rest(state);
+  const TrainerClock::time_point start = TrainerClock::now();
+  const bool whole = evaluate_told(*validation_, state.epoch, result.validation);
+  const double seconds = seconds_since(start);
+  state.evaluation_seconds += seconds;
+  state.last_read = TrainerClock::now();
+  if (!whole) return false;
+  evaluated_ = state.epoch * state.updates + state.done;
+  const EvaluatedEvent event{.epoch = state.epoch,
+                             .epochs = options_.epochs,
+                             .update = state.done,
+                             .updates = state.updates,
+                             .validation = result.validation,
+                             .seconds = seconds};
+  for (Callback* callback : callbacks_) callback->on_evaluated(event);
+  if (options_.checkpointer != nullptr && options_.checkpointer->due(state.epoch, state.done)) save(state);
+  return true;
+}
+
+/// After an epoch's updates, where an evaluation is due. False where a stop came before its end.
+bool Trainer::evaluate_epoch(EpochState& state, TrainResult& result) {
+  if (!evaluates_after(state)) return true;
+  const TrainerClock::time_point start = TrainerClock::now();
+  if (!evaluate_told(*validation_, state.epoch, result.validation)) return false;
+  const EvaluatedEvent event{.epoch = state.epoch,
+                             .epochs = options_.epochs,
+                             .update = state.done,
+                             .updates = state.updates,
+                             .validation = result.validation,
+                             .seconds = seconds_since(start)};
+  for (Callback* callback : callbacks_) callback->on_evaluated(event);
+  return true;
+}
+
+/// Of a run that has come to its end. Stopped here, it goes on with this evaluation.
+void Trainer::evaluate_test(TrainResult& result) {
+  if (options_.test == nullptr || !options_.evaluate || result.stopped) return;
+  const TrainerClock::time_point start = TrainerClock::now();
+  result.stopped = !evaluate_told(*options_.test, options_.epochs, result.test);
+  if (result.stopped) return;
+  const std::int64_t updates_per_epoch = updates_of(train_.batches_per_epoch(), options_.accumulate);
+  const TestEvent event{.epochs = options_.epochs,
+                        .updates = result.epoch * updates_per_epoch + result.update,
+                        .test = result.test,
+                        .seconds = seconds_since(start)};
+  for (Callback* callback : callbacks_) callback->on_test(event);
 }
 
 /// Runs the batches of `source`, for as long as `go_on` says so before each.
@@ -317,7 +404,7 @@ void Trainer::open_device_batches() {
 std::int64_t Trainer::run_updates(const EpochState& state) {
   std::int64_t most = 0;
   if (launches_)
-    most = std::min({updates_left(state), device_batches_->left() / options_.accumulate,
+    most = std::min({updates_left(state), updates_to_evaluation(state), device_batches_->left() / options_.accumulate,
                      options_.read_every - step_.unsynchronised_metrics()});
   if (most <= 0) return run_update(state);
   set_rates(state, launches_->next_updates(most));

@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "bantam/base/config/config.h"
 #include "bantam/base/config/registry.h"
 #include "bantam/base/error.h"
 #include "bantam/engine/step/batch_source.h"
@@ -53,6 +54,8 @@ struct TrainerPosition {
   std::int64_t epoch = 0;   ///< from 0
   std::int64_t update = 0;  ///< done in it; may be all of them, where only the evaluation is left
   Metrics sum = {};         ///< of those updates
+  /// The last evaluation between two updates came after so many, counted over all epochs; 0: there was none.
+  std::int64_t evaluated = 0;
 };
 
 /// Saves a run while it trains. Called by the thread that trains, between two launches and after each epoch.
@@ -77,8 +80,14 @@ struct TrainerOptions {
   double read_seconds = 0.2;
   /// Stops with NotFiniteError after this many updates in a row were skipped because gradients were not finite.
   std::int64_t max_skipped_in_a_row = 50;
-  /// Evaluate after each epoch where there is a validation source.
+  /// Evaluate where there is a validation source.
   bool evaluate = true;
+  /// How often: so many epochs, or updates, counted from the run's beginning. The last epoch's end has an evaluation in
+  /// any case.
+  Duration evaluate_every = Duration::epochs(1);
+  /// Evaluated once, at the end of a run that was not stopped; null: none. Neither this nor `validation` is looked at
+  /// without `evaluate`.
+  BatchSource* test = nullptr;
   /// All but eager: every shape of the run is planned before its first step (TrainingStep::prepare). Captured, whole
   /// updates run from recordings where the device makes the source's batches by itself (BatchSource::device_batches);
   /// what cannot, runs planned: sources with the host in between, short batches, evaluation.
@@ -97,6 +106,8 @@ struct TrainerOptions {
   std::int64_t first_epoch = 0, first_update = 0;
   /// What the first epoch's updates before `first_update` came to (TrainerPosition::sum).
   Metrics first_sum = {};
+  /// TrainerPosition::evaluated.
+  std::int64_t first_evaluated = 0;
   /// Updates after which the run ends, counted over all epochs from the run's beginning; 0: none.
   std::int64_t max_updates = 0;
   /// Null: nothing is saved on the way.
@@ -116,18 +127,33 @@ struct ProgressEvent {
   std::vector<MetricValue> epoch_values;      ///< so far, of metrics that the loss does not count
   double data_wait_share = 0;                 ///< of this epoch's time
 };
-/// An evaluation under way, after an epoch's updates.
+/// An evaluation under way, after an epoch's updates or between two of them.
 struct EvaluationEvent {
-  std::int64_t epoch = 0, epochs = 0;   ///< epoch counts from 0
+  std::int64_t epoch = 0, epochs = 0;   ///< epoch counts from 0; of the test samples: epochs
   std::int64_t batch = 0, batches = 0;  ///< batches passed to the device, and all
   double eta_seconds = 0;               ///< to the end of this evaluation
 };
+/// An evaluation that is complete.
+struct EvaluatedEvent {
+  std::int64_t epoch = 0, epochs = 0;    ///< epoch counts from 0
+  std::int64_t update = 0, updates = 0;  ///< updates done in this epoch, and in all of it
+  Metrics validation;
+  double seconds = 0;
+  bool ends_epoch() const { return update == updates; }
+};
+/// The test samples, after the run's last update.
+struct TestEvent {
+  std::int64_t epochs = 0;
+  std::int64_t updates = 0;  ///< over all epochs
+  Metrics test;
+  double seconds = 0;
+};
 struct EpochEvent {
   std::int64_t epoch = 0, epochs = 0;
-  Metrics train;       ///< of the whole epoch, wherever it was resumed
-  Metrics validation;  ///< samples 0: not evaluated
-  double seconds = 0;  ///< of training, evaluation not counted
-  double evaluation_seconds = 0;
+  Metrics train;                  ///< of the whole epoch, wherever it was resumed
+  Metrics validation;             ///< samples 0: not evaluated
+  double seconds = 0;             ///< of training, evaluation not counted
+  double evaluation_seconds = 0;  ///< of the one at its end
   double images_per_second = 0;
   double data_wait_share = 0;
   bool last = false;
@@ -151,7 +177,10 @@ class Callback {
   virtual void on_progress(const ProgressEvent&) {}
   /// At most every `read_seconds`, between two batches.
   virtual void on_evaluation(const EvaluationEvent&) {}
+  /// After each evaluation; at an epoch's end before on_epoch_end, which has the same metrics.
+  virtual void on_evaluated(const EvaluatedEvent&) {}
   virtual void on_epoch_end(const EpochEvent&) {}
+  virtual void on_test(const TestEvent&) {}
   virtual void on_smaller_micro_batch(const SmallerMicroBatchEvent&) {}
   virtual void on_end() {}
 };
@@ -162,7 +191,8 @@ struct TrainResult {
   std::int64_t epochs = 0;    ///< finished
   std::int64_t updates = 0;   ///< done, over all epochs
   double seconds = 0;         ///< of training, evaluation not counted
-  Metrics train, validation;  ///< of the last epoch
+  Metrics train, validation;  ///< of the last epoch; the last evaluation
+  Metrics test;               ///< samples 0: there are none, or the run was stopped before
   double images_per_second = 0;
   double data_wait_share = 0;
   bool stopped = false;                ///< by request_stop, or TrainerOptions::stop
@@ -200,6 +230,7 @@ class Trainer {
     std::int64_t first_update = 0;  ///< where it began (resume)
     double seconds = 0;             ///< of its updates, once they are done
     std::int64_t samples = 0;       ///< trained on since it began
+    double evaluation_seconds = 0;  ///< between its updates
   };
   StepShapes shapes() const;
   void run_epoch(std::int64_t epoch, TrainResult& result);
@@ -217,7 +248,12 @@ class Trainer {
   bool run_micro_batches(std::int64_t first_batch);
   bool stop_requested();
   Metrics evaluate_while(BatchSource& source, const std::function<bool(std::int64_t done)>& go_on);
-  bool evaluate_epoch(std::int64_t epoch, Metrics& metrics);
+  bool evaluate_told(BatchSource& source, std::int64_t epoch, Metrics& metrics);
+  bool evaluates_after(const EpochState& state) const;
+  std::int64_t updates_to_evaluation(const EpochState& state) const;
+  bool evaluate_between_updates(EpochState& state, TrainResult& result);
+  bool evaluate_epoch(EpochState& state, TrainResult& result);
+  void evaluate_test(TrainResult& result);
   Batch next_batch(const Context& context, std::int64_t index);
   bool go_on_smaller(const EpochState& state, const OutOfMemory& error);
   void tell_smaller();
@@ -236,6 +272,7 @@ class Trainer {
   std::unique_ptr<CapturedSteps> launches_;        // over them; null: batches come one by one
   std::optional<SmallerMicroBatchEvent> smaller_;  // not told yet
   std::int64_t reading_ = 0;                       // updates done when the reading under way began; 0: there is none
+  std::int64_t evaluated_ = 0;                     // TrainerPosition::evaluated
   double waited_before_ = 0;                       // in this epoch, before the source was last started
   std::vector<Callback*> callbacks_;
   TrainResult result_;  // of `run`, kept up to date

@@ -306,11 +306,14 @@ RunConfig read_document(const ConfigDocument& document, const std::string& name)
     config.data = read_data_config(*data);
   config.train = read_train_config(root.map_or_empty({"train", "Epochs, loss, optimizer: how the model is trained."}),
                                    config.device);
+  if (config.data) config.data->evaluation = config.train.evaluation;
   config.checkpoint = read_checkpoint_config(root, config.train);
   settle_cache(config);
   root.finish();
   try {
-    (void)targets_of(config.train.loss, config.model.graph.output_shape());
+    const Shape& output = config.model.graph.output_shape();
+    (void)targets_of(config.train.loss, output);
+    config.train.loss.metrics = metrics_for(output, std::move(config.train.loss.metrics));
   } catch (const ShapeError& error) {
     config.model.output.fail_at_key(error.what());
   }

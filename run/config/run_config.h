@@ -31,12 +31,14 @@ struct TrainConfig {
   std::int64_t accumulate = 1;  ///< batches an update
   LossOptions loss;
   OptimizerOptions optimizer;
-  ScheduleMaker schedule;                ///< of the learning rate; empty: the optimizer's
-  std::vector<CallbackMaker> callbacks;  ///< made once a run
-  std::int64_t log_every = 1;            ///< updates a line of metrics.jsonl
-  bool evaluate = true;                  ///< after each epoch
-  std::int64_t max_updates = 0;          ///< of the whole run; 0: none
-  std::int64_t max_seconds = 0;          ///< of one session of it; 0: none
+  ScheduleMaker schedule;                         ///< of the learning rate; empty: the optimizer's
+  std::vector<CallbackMaker> callbacks;           ///< made once a run
+  std::int64_t log_every = 1;                     ///< updates a line of metrics.jsonl
+  bool evaluate = true;                           ///< on the validation samples, as the next two say
+  Duration evaluate_every = Duration::epochs(1);  ///< epochs or updates
+  EvaluationOptions evaluation;                   ///< batch size and limit
+  std::int64_t max_updates = 0;                   ///< of the whole run; 0: none
+  std::int64_t max_seconds = 0;                   ///< of one session of it; 0: none
   StepMode mode = StepMode::planned;
 };
 

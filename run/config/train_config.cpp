@@ -1,4 +1,8 @@
 // Reads `train:`: epochs, loss, metrics, optimizer. Names come from the engine's tables.
+#include <regex>
+#include <string>
+
+#include "bantam/base/error.h"
 #include "bantam/engine/step/optimizer.h"
 #include "bantam/run/config/run_config.h"
 
@@ -28,6 +32,48 @@ std::int64_t read_log_every(ConfigMap& train) {
                  "50"},
                 {.min = 1, .epochs = false, .seconds = false}, Duration::updates(1))
       .count;
+}
+
+/// "1000samples" or "10batches"; false of anything else.
+bool read_counted(const ConfigNode& limit, EvaluationOptions& evaluation) {
+  static const std::regex pattern("([1-9][0-9]{0,8}) *(samples?|batch|batches)");
+  std::smatch found;
+  const std::string text = limit.as_text();
+  if (!std::regex_match(text, found, pattern)) return false;
+  (found[2].str().starts_with('b') ? evaluation.batches : evaluation.samples) = std::stoll(found[1]);
+  return true;
+}
+
+void read_limit(const ConfigNode& limit, EvaluationOptions& evaluation) {
+  if (limit.is_described()) (void)limit.as_text();
+  try {
+    evaluation.samples = limit.as_integer({.min = 1, .max = 1'000'000'000});
+  } catch (const ConfigError&) {
+    const bool number = !limit.is_scalar() || limit.is_text("0");
+    if (number || !read_counted(limit, evaluation)) throw;
+  }
+}
+
+void read_evaluation(const ConfigNode& node, TrainConfig& config) {
+  if (!node.is_map()) {
+    config.evaluate = node.as_boolean();
+    return;
+  }
+  ConfigMap map = node.as_map();
+  config.evaluate_every =
+      map.duration({"every",
+                    "Epochs or updates from one evaluation to the next, counted from the run's beginning; the last "
+                    "epoch's end has one in any case.",
+                    "2epochs | 500updates"},
+                   {.min = 1, .seconds = false}, Duration::epochs(1));
+  if (const auto limit = map.find({"limit",
+                                   "Only the first so many validation samples, or batches of them. The test set is "
+                                   "evaluated whole.",
+                                   "1000 | 10batches", "all"}))
+    read_limit(*limit, config.evaluation);
+  if (const auto batch = map.find({"batch_size", "Samples of an evaluated batch.", "256", "that of training"}))
+    config.evaluation.batch_size = batch->as_integer({.min = 1, .max = 1 << 24});
+  map.finish();
 }
 
 StepMode read_mode(ConfigMap& train, Device device) {
@@ -82,7 +128,13 @@ TrainConfig read_train_config(ConfigMap train, Device device) {
                                       "skipped, and the scale is halved."}),
                   config.optimizer);
   config.log_every = read_log_every(train);
-  config.evaluate = train.boolean({"evaluate", "Evaluate on the held-out samples after each epoch."}, true);
+  read_evaluation(
+      train.node({"evaluate",
+                  "Evaluate on the validation samples (data.validation): true, after each epoch; false, never, and no "
+                  "test set either; or when and on how many.",
+                  "false | {every: 2epochs, limit: 1000, batch_size: 256}"},
+                 "true"),
+      config);
   config.max_updates =
       train.integer({"max_updates",
                      "Updates of the whole run, over all epochs and sessions: it ends with the last of "

@@ -2,6 +2,7 @@
 #include "bantam/run/fit/run_plan.h"
 
 #include <algorithm>
+#include <optional>
 
 #include "bantam/engine/plan/step_plan.h"
 #include "bantam/engine/train/device_batches.h"
@@ -102,15 +103,24 @@ MemoryStats rehearse(const RunConfig& config, std::uint64_t pool_bytes, std::sha
   TrainingSession session(runtime, device, config.model.graph, session_options(config));
   const std::int64_t window = window_of(config.data->pipeline);
   const Excerpt training(data.train->batches_per_epoch(), config.train.accumulate, window);
-  const Excerpt evaluation(data.validation->batches_per_epoch(), 1, window);
+  const auto evaluated = [&](BatchSource& source) {
+    const Excerpt evaluation(source.batches_per_epoch(), 1, window);
+    return ExcerptSource(source, evaluation.first, evaluation.last);
+  };
   ExcerptSource train(*data.train, training.first, training.last);
-  ExcerptSource validation(*data.validation, evaluation.first, evaluation.last);
+  ExcerptSource validation = evaluated(*data.validation);
+  std::optional<ExcerptSource> test;
+  if (data.test != nullptr) test.emplace(evaluated(*data.test));
+  // Between updates batches of training lie ready: an evaluation after each of them has the most.
+  const bool between = config.train.evaluate_every.unit == Duration::Unit::updates;
   const bool planned = placements != nullptr;
   if (planned) session.step().prepare({}, std::move(placements));
   Trainer(session.step(), train, &validation,
           {.epochs = std::min<std::int64_t>(config.train.epochs, 2),
            .accumulate = training.accumulate,
            .evaluate = config.train.evaluate,
+           .evaluate_every = between ? Duration::updates(1) : Duration::epochs(1),
+           .test = test ? &*test : nullptr,
            .mode = planned ? StepMode::planned : StepMode::eager})
       .run();
   return memory.stats();

@@ -12,13 +12,14 @@ namespace bantam::run {
 namespace {
 
 // Keys that change no bit of an update, or that a run may have more of.
-constexpr std::array<std::string_view, 18> kFree = {"version",
+constexpr std::array<std::string_view, 19> kFree = {"version",
                                                     "device",
                                                     "memory",
                                                     "recompute",
                                                     "algorithms",
                                                     "checkpoint",
                                                     "data.path",
+                                                    "data.validation.path",
                                                     "data.verify",
                                                     "data.pipeline.cache",
                                                     "data.pipeline.prefetch",
@@ -68,6 +69,7 @@ void add_data(Fingerprint& fingerprint, const OpenedData& data) {
   };
   fact("training samples of an epoch", samples(*data.train));
   fact("validation samples", samples(*data.validation));
+  if (data.test != nullptr) fact("test samples", samples(*data.test));
   fact("image", to_string(data.train->image_shape()));
   fact("classes", fmt::format("{}", data.train->classes()));
 }

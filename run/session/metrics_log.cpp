@@ -2,6 +2,7 @@
 #include "bantam/run/session/metrics_log.h"
 
 #include <cerrno>
+#include <cmath>
 #include <system_error>
 #include <utility>
 
@@ -19,6 +20,46 @@ namespace fs = std::filesystem;
 namespace {
 
 using Json = nlohmann::ordered_json;
+
+/// Counts as whole numbers.
+Json number(double value) {
+  constexpr double kMostWhole = 9e15;
+  const bool whole = std::abs(value) <= kMostWhole && value == std::floor(value);
+  return whole ? Json(static_cast<std::int64_t>(value)) : Json(value);
+}
+
+/// Rows of a matrix, else a list; what is no number is null.
+Json json_of(const MetricTable& table) {
+  if (!table.is_matrix()) return table.values;
+  Json rows = Json::array();
+  for (std::size_t i = 0; i < table.values.size(); ++i) {
+    if (i % static_cast<std::size_t>(table.columns) == 0) rows.push_back(Json::array());
+    rows.back().push_back(number(table.values[i]));
+  }
+  return rows;
+}
+
+/// Each metric by its name: its value, and what it tells of each class, or its rows.
+void add_values(Json& line, std::string_view prefix, const std::vector<MetricValue>& values) {
+  for (const MetricValue& metric : values) {
+    const std::string name = fmt::format("{}{}", prefix, metric.name());
+    const MetricTable table = metric.table();
+    if (table.is_matrix()) {
+      line[name] = json_of(table);
+      continue;
+    }
+    line[name] = metric.value();
+    if (!table.values.empty()) line[name + "_of_classes"] = json_of(table);
+  }
+}
+
+/// What a set of samples came to: loss, accuracy, values, samples.
+void add_metrics(Json& line, std::string_view prefix, const Metrics& metrics) {
+  line[fmt::format("{}loss", prefix)] = metrics.loss;
+  line[fmt::format("{}accuracy", prefix)] = metrics.accuracy;
+  add_values(line, prefix, metrics.values);
+  line[fmt::format("{}samples", prefix)] = metrics.samples;
+}
 
 }  // namespace
 
@@ -136,7 +177,8 @@ void MetricsLog::write_updates() {
                {"loss", loss_ / samples},
                {"accuracy", correct_ / samples},
                {"samples", samples_}};
-  for (const MetricValue& metric : values_) line[std::string(metric.name())] = metric.value();
+  for (const MetricValue& metric : values_)
+    if (!metric.table().is_matrix()) line[std::string(metric.name())] = metric.value();
   write(line.dump());
 }
 
@@ -176,19 +218,27 @@ void MetricsLog::on_end() {
                       dropped_ > 0 ? fmt::format(", and {} more lines", dropped_) : std::string()));
 }
 
+void MetricsLog::on_evaluated(const EvaluatedEvent& event) {
+  if (event.ends_epoch()) return;  // the epoch's line has it
+  Json line = {{"kind", "evaluation"}, {"epoch", event.epoch + 1}, {"update", event.update}};
+  add_metrics(line, "validation_", event.validation);
+  line["evaluation_seconds"] = event.seconds;
+  write(line.dump());
+  flush();
+}
+
+void MetricsLog::on_test(const TestEvent& event) {
+  Json line = {{"kind", "test"}, {"updates", event.updates}};
+  add_metrics(line, "test_", event.test);
+  line["evaluation_seconds"] = event.seconds;
+  write(line.dump());
+  flush();
+}
+
 void MetricsLog::on_epoch_end(const EpochEvent& event) {
   Json line = {{"kind", "epoch"}, {"epoch", event.epoch + 1}};
-  line["loss"] = event.train.loss;
-  line["accuracy"] = event.train.accuracy;
-  for (const MetricValue& metric : event.train.values) line[std::string(metric.name())] = metric.value();
-  line["samples"] = event.train.samples;
-  if (event.validation.samples > 0) {
-    line["validation_loss"] = event.validation.loss;
-    line["validation_accuracy"] = event.validation.accuracy;
-    for (const MetricValue& metric : event.validation.values)
-      line[fmt::format("validation_{}", metric.name())] = metric.value();
-    line["validation_samples"] = event.validation.samples;
-  }
+  add_metrics(line, "", event.train);
+  if (event.validation.samples > 0) add_metrics(line, "validation_", event.validation);
   const MemoryStats memory = memory_.stats();
   line["seconds"] = event.seconds;
   line["evaluation_seconds"] = event.evaluation_seconds;

@@ -17,9 +17,9 @@
 
 namespace bantam::run {
 
-/// Appends whole lines to metrics.jsonl with every event: one every `log_every` updates, and one an epoch. A file that
-/// cannot be written does not end a run: `warn` is called once, the lines are buffered (at most kMostWaiting bytes of
-/// them) and written when there is room again.
+/// Appends whole lines to metrics.jsonl with every event: one every `log_every` updates, one an epoch, one an
+/// evaluation between two updates, and one of the test set. A file that cannot be written does not end a run: `warn` is
+/// called once, the lines are buffered (at most kMostWaiting bytes of them) and written when there is room again.
 class MetricsLog : public Callback {
  public:
   static constexpr std::size_t kMostWaiting = std::size_t{16} << 20;
@@ -44,7 +44,9 @@ class MetricsLog : public Callback {
   bool complete() const { return waiting_.empty() && !cut_to_ && dropped_ + lost_ == 0; }
   bool observes() const override { return true; }
   void on_progress(const ProgressEvent& event) override;
+  void on_evaluated(const EvaluatedEvent& event) override;
   void on_epoch_end(const EpochEvent& event) override;
+  void on_test(const TestEvent& event) override;
   void on_end() override;
 
  private:

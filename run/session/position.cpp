@@ -32,9 +32,16 @@ void Position::register_state(StateRegistry& state) {
   counter("trainer/best_epoch", best_epoch);
   state.add_numbers(
       "trainer/sum", [this] { return sum; }, [this](const std::vector<double>& saved) { sum = saved; });
-  state.add_numbers(
-      "trainer/best", [this] { return std::vector{best}; },
-      [this](const std::vector<double>& saved) { best = saved.empty() ? 0 : saved.front(); });
+  // One list: a state file that ends after its first number is complete, too.
+  const auto evaluations = [this] {
+    return std::vector{best, static_cast<double>(evaluated), static_cast<double>(tested)};
+  };
+  state.add_numbers("trainer/best", evaluations, [this](const std::vector<double>& saved) {
+    const auto at = [&saved](std::size_t i) { return i < saved.size() ? saved[i] : 0.0; };
+    best = at(0);
+    evaluated = static_cast<std::int64_t>(at(1));
+    tested = static_cast<std::int64_t>(at(2));
+  });
 }
 
 Position resumed_position(const Position& saved, const Position& now, const RunConfig& config,
@@ -43,6 +50,8 @@ Position resumed_position(const Position& saved, const Position& now, const RunC
   check_saved(file, "trainer/update", saved.update, 0);
   check_saved(file, "trainer/effective_batch", saved.effective_batch, 1);
   check_saved(file, "trainer/batches", saved.batches, 1);
+  check_saved(file, "trainer/best[1]", saved.evaluated, 0);
+  check_saved(file, "trainer/best[2]", saved.tested, 0);
   const auto require_same = [&](const char* what, std::int64_t then, std::int64_t today) {
     if (saved.update > 0 && then != today)
       throw ConfigError(fmt::format("--resume: the run stopped inside an epoch with {} {}; it cannot go on with {}",

@@ -73,6 +73,7 @@ void RunSaver::move_to(const TrainerPosition& position) {
   run_.position.epoch = position.epoch;
   run_.position.update = position.update;
   run_.position.sum = numbers_of(position.sum);
+  run_.position.evaluated = position.evaluated;
   record_.epoch = position.epoch;
   record_.update = position.update;
   record_.updates = updates_of(position.epoch, position.update);
@@ -189,8 +190,7 @@ void RunSaver::write(const CheckpointFacts& facts, bool best, bool last) {
   if (failure) throw *failure;
 }
 
-void RunSaver::on_epoch_end(const EpochEvent& event) {
-  if (event.validation.samples == 0) return;
+void RunSaver::on_evaluated(const EvaluatedEvent& event) {
   const CheckpointConfig::Best rule = best_rule(run_.config);
   const double value = value_of(rule, event.validation);
   Position& position = run_.position;
@@ -204,10 +204,16 @@ void RunSaver::on_epoch_end(const EpochEvent& event) {
   best_is_new_ = run_.config.checkpoint.best.has_value();
 }
 
+void RunSaver::on_test(const TestEvent& event) {
+  run_.position.tested = event.updates;
+  tested_ = true;
+}
+
 void RunSaver::finish(const TrainerPosition& position) {
   end_writing();
   move_to(position);
-  if (written_ && written_->updates == record_.updates && written_->epoch == position.epoch) {  // the snapshot is its
+  const bool there = written_ && written_->updates == record_.updates && written_->epoch == position.epoch;
+  if (there && !tested_) {  // the snapshot is its
     sync_file(run_.directory.metrics());
     snapshot_->write_weights(run_.directory.weights());
   } else {

@@ -46,7 +46,8 @@ class RunSaver : public Checkpointer, public Callback {
   void save(const TrainerPosition& position) override;
   // Callback
   bool observes() const override { return true; }
-  void on_epoch_end(const EpochEvent& event) override;
+  void on_evaluated(const EvaluatedEvent& event) override;
+  void on_test(const TestEvent& event) override;
 
   /// Waits for the checkpoint under way, if there is one, and says what came of it.
   void end_writing();
@@ -88,6 +89,7 @@ class RunSaver : public Checkpointer, public Callback {
   bool best_is_new_ = false;                // the weights are those of the best evaluation, and not yet copied
   bool lacks_best_ = false;  // the snapshot is that of the best evaluation, whose weights could not be written
   bool best_is_lost_ = false;
+  bool tested_ = false;      // since the last copy
   std::string not_removed_;  // the last write's failure to remove older checkpoints
   bool failing_ = false, record_fails_ = false;
   std::int64_t failures_ = 0;

@@ -142,11 +142,17 @@ std::int64_t TrainingRun::updates_per_epoch() const {
   return updates_of(data_.train->batches_per_epoch(), config_.train.accumulate);
 }
 
-/// All updates of an epoch are not its end: the evaluation comes then.
+/// All updates of an epoch are not its end, nor are all of the run: an evaluation may come then, and the test set.
 bool TrainingRun::is_finished() const {
   const std::int64_t most = config_.train.max_updates;
-  const bool evaluates = position_.update > 0 && position_.update == updates_per_epoch();
-  return position_.epoch >= config_.train.epochs || (most > 0 && first_update() >= most && !evaluates);
+  const Duration every = config_.train.evaluate_every;
+  const bool ends_epoch = position_.update == updates_per_epoch();
+  const bool between = config_.train.evaluate && every.unit == Duration::Unit::updates &&
+                       first_update() % every.count == 0 && position_.evaluated != first_update();
+  const bool evaluates = position_.update > 0 && (ends_epoch || between);
+  const bool trained = position_.epoch >= config_.train.epochs || (most > 0 && first_update() >= most && !evaluates);
+  const bool tests = data_.test != nullptr && config_.train.evaluate && position_.tested != first_update();
+  return trained && !tests;
 }
 
 /// Under a limit on a GPU the run's kernels are loaded and counted before the first batch, not in mid-epoch.
@@ -181,12 +187,15 @@ TrainerOptions TrainingRun::trainer_options(std::function<bool()> stop) const {
   return {.epochs = config_.train.epochs,
           .accumulate = config_.train.accumulate,
           .evaluate = config_.train.evaluate,
+          .evaluate_every = config_.train.evaluate_every,
+          .test = data_.test.get(),
           .mode = config_.train.mode,
           .learning_rate = schedule(),
           .on_oom = config_.memory.on_oom,
           .first_epoch = position_.epoch,
           .first_update = position_.update,
           .first_sum = metrics_from(position_.sum, config_.train.loss.metrics, "trainer/sum"),
+          .first_evaluated = position_.evaluated,
           .max_updates = config_.train.max_updates,
           .stop = std::move(stop)};
 }

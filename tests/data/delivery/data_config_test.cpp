@@ -106,6 +106,83 @@ TEST(DataConfig, TheResolvedTextLoadsToTheSame) {
   EXPECT_FALSE(again.pipeline.shuffle.value().seed);
 }
 
+/// What the validation samples of a section are drawn from: training images by their bytes.
+std::vector<std::vector<std::uint8_t>> images_of(BatchSource& source, Runtime& runtime) {
+  const Context context = Context::make(runtime, Device::cpu(), {});
+  std::vector<std::vector<std::uint8_t>> images;
+  Batch batch;
+  source.start(0);
+  while (source.next(context, batch)) {
+    const Tensor& pixels = batch.at(kImages);
+    const std::size_t bytes = pixels.bytes() / static_cast<std::size_t>(batch.size);
+    for (std::int64_t i = 0; i < batch.size; ++i) {
+      const std::uint8_t* begin = pixels.as<std::uint8_t>() + static_cast<std::size_t>(i) * bytes;
+      images.emplace_back(begin, begin + bytes);
+    }
+  }
+  return images;
+}
+
+const std::string kSmall =
+    "data:\n  format: generated\n  train_samples: 50\n  test_samples: 9\n  pipeline: [batch: {size: 8}]\n";
+
+TEST(DataConfig, ASplitIsAShareOfTheTrainingSamples) {
+  Runtime runtime({.threads = 1});
+  const DataOptions whole = read(kSmall), split = read(kSmall + "  validation: {split: 0.2}\n");
+  EXPECT_EQ(train_facts(split).size, 40);
+  EXPECT_EQ(validation_facts(split).size, 10);
+  EXPECT_EQ(test_facts(split).size, 9);
+  EXPECT_EQ(opened_facts(split).size(), 3u);
+  EXPECT_EQ(opened_facts(whole).size(), 2u);
+  const OpenedData all = open_data(runtime, whole, Device::cpu(), 3),
+                   parts = open_data(runtime, split, Device::cpu(), 3),
+                   same = open_data(runtime, split, Device::cpu(), 3),
+                   other = open_data(runtime, split, Device::cpu(), 4);
+  EXPECT_EQ(all.test, nullptr);
+  auto training = images_of(*parts.train, runtime);
+  const auto held_out = images_of(*parts.validation, runtime);
+  EXPECT_EQ(held_out.size(), 10u);
+  EXPECT_EQ(images_of(*same.validation, runtime), held_out) << "a pure function of the seed";
+  EXPECT_NE(images_of(*other.validation, runtime), held_out);
+  EXPECT_EQ(images_of(*parts.test, runtime), images_of(*all.validation, runtime)) << "the test samples";
+  training.insert(training.end(), held_out.begin(), held_out.end());
+  auto every = images_of(*all.train, runtime);
+  std::ranges::sort(training);
+  std::ranges::sort(every);
+  EXPECT_EQ(training, every) << "each sample is in one of the two";
+}
+
+TEST(DataConfig, ASplitMayHaveASeedOfItsOwn) {
+  Runtime runtime({.threads = 1});
+  const DataOptions split = read(kSmall + "  validation: {split: 0.2, seed: 5}\n");
+  EXPECT_EQ(images_of(*open_data(runtime, split, Device::cpu(), 3).validation, runtime),
+            images_of(*open_data(runtime, split, Device::cpu(), 4).validation, runtime));
+}
+
+TEST(DataConfig, ValidationMayBeAnotherDataSet) {
+  Runtime runtime({.threads = 1});
+  const DataOptions own = read(kSmall + "  validation: {test_samples: 5, seed: 9}\n");
+  EXPECT_EQ(train_facts(own).size, 50);
+  EXPECT_EQ(validation_facts(own).size, 5);
+  EXPECT_EQ(test_facts(own).size, 9);
+  const OpenedData data = open_data(runtime, own, Device::cpu(), 3);
+  EXPECT_EQ(images_of(*data.validation, runtime).size(), 5u);
+  EXPECT_NE(images_of(*data.validation, runtime)[0], images_of(*data.test, runtime)[0]) << "another seed's drawings";
+  EXPECT_EQ(validation_facts(read(kSmall + "  validation: {from: test}\n")).size, 9);
+}
+
+TEST(DataConfig, EvaluationsMayBeOfFewerSamplesInOtherBatches) {
+  Runtime runtime({.threads = 1});
+  DataOptions options = read(kSmall + "  validation: {split: 0.5}\n");
+  options.evaluation = {.batch_size = 6, .batches = 3};
+  EXPECT_EQ(validation_facts(options).size, 18);
+  const OpenedData data = open_data(runtime, options, Device::cpu(), 3);
+  EXPECT_EQ(data.validation->batches_per_epoch(), 3);
+  EXPECT_EQ(data.validation->batch_size(), 6);
+  EXPECT_EQ(data.test->batches_per_epoch(), 2) << "9 samples, all of them";
+  EXPECT_EQ(data.train->batch_size(), 8);
+}
+
 struct BadCase {
   std::string name, text, place, message;
 };

@@ -22,6 +22,7 @@
 #include "bantam/kernels/contracts/loss/dice_loss.h"
 #include "bantam/kernels/contracts/loss/value_loss.h"
 #include "bantam/kernels/contracts/matmul/matmul.h"
+#include "bantam/kernels/contracts/metric/metric_counts.h"
 #include "bantam/kernels/contracts/pointwise/pointwise_norm.h"
 #include "bantam/kernels/contracts/pool/norm_pool.h"
 #include "bantam/kernels/contracts/separable/separable_block.h"
@@ -276,6 +277,30 @@ void add_pools(std::vector<WorkCase>& cases) {
                    2 * (5 * 256 + 64) + 2 * 64 + (4 + 2) * 32, 0, KernelKind::pass, 3});
 }
 
+/// Four rows of three: the output, labels or targets, and the sums read and written.
+void add_metrics(std::vector<WorkCase>& cases) {
+  auto* const labels = reinterpret_cast<std::int32_t*>(storage);
+  cases.push_back(
+      {"label_counts",
+       [=](const Exec& e) { meta::label_counts(e, {.rows = 4, .classes = 3}, kHalf, kSome, labels, {.count = 9}); },
+       2 * 12 + 4 * 4 + 16 * 9, 0});
+  cases.push_back({"target_counts",
+                   [=](const Exec& e) {
+                     meta::target_counts(e, {4, 3}, kHalf, kSome, kFloats, {.count = 9});
+                   },
+                   2 * 12 + 4 * 12 + 16 * 9, 0});
+  cases.push_back({"score_histograms",  // the output twice
+                   [=](const Exec& e) {
+                     meta::score_histograms(e, {4, 3, 5}, kHalf, kSome, {labels}, {.count = 30});
+                   },
+                   2 * 2 * 12 + 4 * 4 + 16 * 30, 0});
+  cases.push_back({"error_sums",
+                   [=](const Exec& e) {
+                     meta::error_sums(e, {4, 3}, kHalf, kSome, kFloats, {.count = 13}, {});
+                   },
+                   2 * 12 + 4 * 12 + 16 * 13, 0, KernelKind::pass, 2});
+}
+
 /// (2, 4, 4, 8) to (2, 2, 2, 16): 32 positions before pooling, 256 elements of x, 72 + 128 weights, 128 of y, 64 bytes
 /// of codes.
 void add_separable(std::vector<WorkCase>& cases) {
@@ -398,7 +423,7 @@ void add_inputs(std::vector<WorkCase>& cases) {
 std::vector<WorkCase> all_cases() {
   std::vector<WorkCase> cases;
   for (const auto add : {add_convolutions, add_depthwise, add_pointwise, add_norms, add_elementwise, add_pools,
-                         add_separable, add_heads, add_updates, add_inputs})
+                         add_separable, add_heads, add_metrics, add_updates, add_inputs})
     add(cases);
   return cases;
 }

@@ -1,0 +1,19 @@
+// Internal: the readers of the built-in metrics' options.
+#pragma once
+
+#include "bantam/engine/step/metric.h"
+
+namespace bantam {
+
+MetricPtr read_top_k(ConfigMap& options);
+MetricPtr read_confusion_matrix(ConfigMap& options);
+MetricPtr read_precision(ConfigMap& options);
+MetricPtr read_recall(ConfigMap& options);
+MetricPtr read_f1(ConfigMap& options);
+MetricPtr read_mean_iou(ConfigMap& options);
+MetricPtr read_auc(ConfigMap& options);
+MetricPtr read_mse(ConfigMap& options);
+MetricPtr read_mae(ConfigMap& options);
+MetricPtr read_r2(ConfigMap& options);
+
+}  // namespace bantam
