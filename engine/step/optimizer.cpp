@@ -8,6 +8,8 @@
 
 #include "bantam/base/error.h"
 #include "bantam/engine/autograd/partial_gradients.h"
+#include "bantam/engine/step/pruning.h"
+#include "bantam/engine/step/weight_average.h"
 #include "bantam/kernels/contracts/update/update.h"
 
 namespace bantam {
@@ -94,6 +96,8 @@ Optimizer::Optimizer(Model& model, OptimizerOptions options) : model_(model), op
   if (options_.rule) still_groups_ = table(still.data(), still.size() * sizeof(still[0]));
   const std::size_t partials = kernels::begin_update_workspace_bytes(arena(0).granules, context.device.kind);
   partials_ = context.allocate({static_cast<std::int64_t>(partials)}, DType::uint8, Category::optimizer);
+  if (options_.ema) average_ = std::make_unique<WeightAverage>(model_, *options_.ema, context);
+  if (options_.prune) pruning_ = std::make_unique<Pruning>(model_, *options_.prune, context);
   parameters.begin_accumulation();
 }
 
@@ -122,6 +126,7 @@ kernels::UpdateArena Optimizer::arena(int rate) const {
 }
 
 void Optimizer::update(int rate) {
+  if (average_ && average_->swapped()) throw Error("optimizer: an update while the model has its averaged weights");
   const Context context = model_.context(Pass::train).at(model_.runtime().intern("optimizer"));
   model_.parameters().end_accumulation(context);
   run_kernels(context, rate);
@@ -150,6 +155,8 @@ void Optimizer::run_kernels(const Context& context, int rate) {
     arena.moment1 = arena.moment2 = nullptr;
   }
   BANTAM_KERNEL(context.exec, apply_update, kernel_kind(kind), arena, statistics, control);
+  if (pruning_) pruning_->apply(context, control, average_ ? average_->values() : nullptr);
+  if (average_) average_->move(context, control);
 }
 
 void Optimizer::run_rule(const Context& context, const kernels::UpdateArena& arena) const {
@@ -185,6 +192,7 @@ void Optimizer::warm_up() {
     break;
   }
   run_kernels(context, 0);
+  for (int i = 0; average_ && i < 2; ++i) average_->swap();
   copy_bytes(control_.data(), &before, kControlBytes, context.stream);
   synchronize(context.stream);  // before the host's values go
   parameters.begin_accumulation();
@@ -232,6 +240,8 @@ void Optimizer::register_state(StateRegistry& registry) {
   for (std::size_t i = 0; i < slots_.size(); ++i)
     for (const Parameter& parameter : model_.parameters().all())
       registry.add(slot_name(i) + "/" + parameter.name(), slots_[i].slice(parameter.offset(), parameter.shape()));
+  if (average_) average_->register_state(registry);
+  if (pruning_) pruning_->register_state(registry);
   registry.on_load([this] { restore_settings(); });
 }
 
