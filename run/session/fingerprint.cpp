@@ -12,7 +12,7 @@ namespace bantam::run {
 namespace {
 
 // Keys that change no bit of an update, or that a run may have more of.
-constexpr std::array<std::string_view, 18> kFree = {"version",
+constexpr std::array<std::string_view, 19> kFree = {"version",
                                                     "device",
                                                     "memory",
                                                     "recompute",
@@ -24,6 +24,7 @@ constexpr std::array<std::string_view, 18> kFree = {"version",
                                                     "data.pipeline.prefetch",
                                                     "model.name",
                                                     "train.callbacks",
+                                                    "train.ema.evaluate",
                                                     "train.epochs",
                                                     "train.evaluate",
                                                     "train.log_every",

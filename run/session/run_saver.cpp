@@ -145,7 +145,7 @@ void RunSaver::tell_not_removed() {
 void RunSaver::try_best() {
   if (!std::exchange(lacks_best_, false) || best_is_new_) return;
   try {
-    snapshot_->write_weights(run_.directory.best_weights());
+    write_best();
   } catch (const DataError& failure) {
     best_is_lost_ = true;
     run_.observer.on_warning(
@@ -170,10 +170,10 @@ void RunSaver::write(const CheckpointFacts& facts, bool best, bool last) {
     write_file_atomically(run_.directory.config(), run_.config.document.resolved_yaml());
   run_.algorithms.save_with_run(run_.directory.algorithms(), algorithms_);
   sync_file(run_.directory.metrics());
-  if (best) snapshot_->write_weights(run_.directory.best_weights());
+  if (best) write_best();
   std::optional<DataError> failure;
   try {
-    if (last) snapshot_->write_weights(run_.directory.weights());
+    if (last) write_last();
   } catch (const DataError& error) {
     failure = error;
   }
@@ -186,6 +186,27 @@ void RunSaver::write(const CheckpointFacts& facts, bool best, bool last) {
   } catch (const DataError& error) {
     not_removed_ = error.what();  // what is new is there all the same
   }
+  if (failure) throw *failure;
+}
+
+/// What was evaluated: the weights, or their averages.
+void RunSaver::write_best() const {
+  const std::optional<EmaOptions>& ema = run_.config.train.optimizer.ema;
+  if (ema && ema->evaluate)
+    snapshot_->write_average(run_.directory.best_weights());
+  else
+    snapshot_->write_weights(run_.directory.best_weights());
+}
+
+/// The files beside the checkpoints at a run's end: each is tried.
+void RunSaver::write_last() const {
+  std::optional<DataError> failure;
+  try {
+    if (run_.config.train.optimizer.ema) snapshot_->write_average(run_.directory.average_weights());
+  } catch (const DataError& error) {
+    failure = error;
+  }
+  snapshot_->write_weights(run_.directory.weights());
   if (failure) throw *failure;
 }
 
@@ -209,7 +230,7 @@ void RunSaver::finish(const TrainerPosition& position) {
   move_to(position);
   if (written_ && written_->updates == record_.updates && written_->epoch == position.epoch) {  // the snapshot is its
     sync_file(run_.directory.metrics());
-    snapshot_->write_weights(run_.directory.weights());
+    write_last();
   } else {
     try_best();
     snapshot_->copy();
