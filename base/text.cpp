@@ -134,6 +134,26 @@ std::optional<std::string> nearest(std::string_view word, std::span<const std::s
   return best;
 }
 
+/// After a * that matched too little, the match is tried again from the next character.
+bool matches_glob(std::string_view text, std::string_view pattern) {
+  constexpr std::size_t kNone = std::string_view::npos;
+  std::size_t t = 0, p = 0, star = kNone, after_star = 0;
+  while (t < text.size()) {
+    if (p < pattern.size() && pattern[p] == '*') {
+      star = p++;
+      after_star = t;
+    } else if (p < pattern.size() && (pattern[p] == '?' || pattern[p] == text[t])) {
+      ++t, ++p;
+    } else if (star != kNone) {
+      p = star + 1;
+      t = ++after_star;
+    } else {
+      return false;
+    }
+  }
+  return pattern.find_first_not_of('*', p) == kNone;
+}
+
 std::string join(std::span<const std::string> items, std::string_view separator, std::string_view last_separator) {
   std::string text;
   for (std::size_t i = 0; i < items.size(); ++i) {

@@ -21,6 +21,9 @@ std::size_t edit_distance(std::string_view a, std::string_view b);
 /// or PyTorch call so: "batch_norm" of "BatchNorm2d".
 std::optional<std::string> nearest(std::string_view word, std::span<const std::string> candidates);
 
+/// Whether all of `text` is like `pattern`, in which * stands for any text (also none) and ? for one character.
+bool matches_glob(std::string_view text, std::string_view pattern);
+
 /// "a, b or c" with separator ", " and last separator " or ".
 std::string join(std::span<const std::string> items, std::string_view separator, std::string_view last_separator);
 

@@ -34,6 +34,7 @@ TrainOutcome outcome_of(const RunConfig& config, const RunDirectory& directory, 
                        .planned_pool_bytes = run.plan().pool_bytes,
                        .process = runtime.process_memory(device),
                        .overhead = runtime.memory_overhead(device)};
+  if (config.train.optimizer.prune) outcome.weights = compressed_size_of(directory.weights());
   if (!device.is_cuda()) return outcome;
   outcome.host = runtime.allocator(Device::cpu()).stats();
   outcome.pinned = runtime.pinned_allocator().stats();

@@ -12,6 +12,7 @@
 #include "bantam/engine/train/trainer.h"
 #include "bantam/memory/limits/process_limit.h"
 #include "bantam/run/config/run_config.h"
+#include "bantam/run/session/compressed_size.h"
 #include "bantam/run/session/run_directory.h"
 #include "bantam/run/session/run_observer.h"
 
@@ -44,6 +45,7 @@ struct TrainOutcome {
   std::uint64_t planned_pool_bytes = 0;
   ProcessMemory process;                    ///< what is counted for the process on that device, at the end
   std::vector<OverheadLine> overhead;       ///< its part beside the pool; none on the CPU
+  std::optional<CompressedSize> weights;    ///< weights.safetensors of a run that prunes
   std::optional<MemoryStats> host, pinned;  ///< runs on a GPU: the data set's, and the upload buffers'
 };
 

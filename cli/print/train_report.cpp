@@ -2,6 +2,10 @@
 #include "bantam/cli/print/train_report.h"
 
 #include <algorithm>
+<<<<<<< HEAD
+=======
+#include <cstdint>
+>>>>>>> prune
 
 #include <fmt/format.h>
 
@@ -170,8 +174,14 @@ std::string closing_summary(const TrainReport& report) {
     text += fmt::format("  {:<12}{} of host memory at the peak, {} of it page-locked\n", "",
                         format_byte_size(outcome.host->peak_bytes + outcome.pinned->peak_bytes),
                         format_byte_size(outcome.pinned->peak_bytes));
-  text += fmt::format("  {:<12}{}/\n  {:<12}  run.json config.yaml metrics.jsonl weights.safetensors checkpoints/\n",
-                      "files", outcome.folder.string(), "");
+  if (outcome.weights)
+    text += fmt::format("  {:<12}{} in weights.safetensors, {} after gzip ({:.0f}%)\n", "size",
+                        format_byte_size(outcome.weights->bytes), format_byte_size(outcome.weights->gzip_bytes),
+                        100.0 * static_cast<double>(outcome.weights->gzip_bytes) /
+                            static_cast<double>(std::max<std::uint64_t>(outcome.weights->bytes, 1)));
+  const bool averages = outcome.config.train.optimizer.ema.has_value();
+  text += fmt::format("  {:<12}{}/\n  {:<12}  run.json config.yaml metrics.jsonl weights.safetensors{} checkpoints/\n",
+                      "files", outcome.folder.string(), "", averages ? " weights-ema.safetensors" : "");
   return text;
 }
 
@@ -209,6 +219,10 @@ nlohmann::ordered_json closing_json(const TrainReport& report) {
   add_memory(json, outcome.memory);
   json["planned_peak_bytes"] = outcome.planned_peak_bytes;
   json["planned_pool_bytes"] = outcome.planned_pool_bytes;
+  if (outcome.weights) {
+    json["weights_bytes"] = outcome.weights->bytes;
+    json["weights_gzip_bytes"] = outcome.weights->gzip_bytes;
+  }
   json["process_bytes"] = outcome.process.bytes;
   json["process_method"] = to_string(outcome.process.method);
   for (const OverheadLine& line : outcome.overhead) json["overhead"][line.name] = line.bytes;

@@ -1,4 +1,5 @@
 // `bantam inspect`: tensors of a weights or state file, and what a checkpoint knows of itself.
+#include <algorithm>
 #include <memory>
 #include <string>
 
@@ -49,6 +50,9 @@ Json json_of(const InspectedFile& file) {
                {"parameters", file.parameters()}, {"tensor_bytes", file.tensor_bytes()},
                {"tensors", Json::array()}};
   for (const InspectedTensor& tensor : file.tensors) json["tensors"].push_back(json_of(tensor));
+  json["sparsity"] = Json::array();
+  for (const run::LayerSparsity& layer : file.sparsity())
+    json["sparsity"].push_back({{"layer", layer.layer}, {"weights", layer.weights}, {"zeros", layer.zeros}});
   return json;
 }
 
@@ -136,6 +140,26 @@ void print_tensors(const InspectedFile& file) {
   fmt::print("\n");
 }
 
+/// Of a file with zeros among its weights: a pruned model's.
+void print_sparsity(const InspectedFile& file) {
+  std::vector<run::LayerSparsity> layers = file.sparsity();
+  run::LayerSparsity all{.layer = "all"};
+  for (const run::LayerSparsity& layer : layers) {
+    all.weights += layer.weights;
+    all.zeros += layer.zeros;
+  }
+  if (all.zeros == 0) return;
+  layers.push_back(all);
+  Table table({{"layer", Align::left}, {"weights"}, {"zeros"}, {"sparsity"}});
+  for (const run::LayerSparsity& layer : layers) {
+    if (&layer == &layers.back()) table.add_rule();
+    table.add_row({shown(layer.layer, 40), format_count(layer.weights), format_count(layer.zeros),
+                   fmt::format("{:.1f}%", 100 * static_cast<double>(layer.zeros) /
+                                              static_cast<double>(std::max<std::int64_t>(layer.weights, 1)))});
+  }
+  fmt::print("{}\n", table.to_string());
+}
+
 void print_summary(const InspectedFile& file) {
   fmt::print("{}\n", printable(file.path.string()));
   const std::int64_t elements = file.elements(), parameters = file.parameters();
@@ -151,6 +175,7 @@ void print_summary(const InspectedFile& file) {
 void print_text(const run::Inspection& inspection) {
   if (inspection.facts) print_facts(*inspection.facts, inspection.checkpoint.string());
   print_tensors(inspection.files.front());
+  print_sparsity(inspection.files.front());
   for (const InspectedFile& file : inspection.files) print_summary(file);
 }
 
@@ -161,9 +186,10 @@ void add_inspect(CLI::App& app, Action& action) {
   command->footer(
       "Prints each tensor's shape, type, least and largest value, mean, standard\n"
       "deviation, share of zeros and count of values that are not finite (the others\n"
-      "are of finite values); then totals, metadata, the checksum of the tensors and\n"
-      "the file's SHA-256. Of a checkpoint also its position, metrics so far and time\n"
-      "of training. A run's folder stands for its newest checkpoint, else its weights.\n"
+      "are of finite values); where weights have zeros, each layer's share of them\n"
+      "(its sparsity); then totals, metadata, the checksum of the tensors and the\n"
+      "file's SHA-256. Of a checkpoint also its position, metrics so far and time of\n"
+      "training. A run's folder stands for its newest checkpoint, else its weights.\n"
       "A damaged file is an error that names what is wrong (exit code 3).\n"
       "Example: bantam inspect runs/quickstart/weights.safetensors");
   const auto options = std::make_shared<InspectOptions>();

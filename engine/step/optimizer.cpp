@@ -9,7 +9,9 @@
 #include "bantam/base/error.h"
 #include "bantam/engine/autograd/partial_gradients.h"
 #include "bantam/engine/step/muon.h"
+#include "bantam/engine/step/pruning.h"
 #include "bantam/engine/step/rule_values.h"
+#include "bantam/engine/step/weight_average.h"
 #include "bantam/kernels/contracts/update/update.h"
 
 namespace bantam {
@@ -57,6 +59,8 @@ Optimizer::Optimizer(Model& model, OptimizerOptions options) : model_(model), op
     clipped_ = parameters.add_slot(context, model_.runtime().intern("optimizer/clipped"));
   const std::size_t partials = kernels::begin_update_workspace_bytes(arena(0).granules, context.device.kind);
   partials_ = context.allocate({static_cast<std::int64_t>(partials)}, DType::uint8, Category::optimizer);
+  if (options_.ema) average_ = std::make_unique<WeightAverage>(model_, *options_.ema, context);
+  if (options_.prune) pruning_ = std::make_unique<Pruning>(model_, *options_.prune, context);
   parameters.begin_accumulation();
 }
 
@@ -104,6 +108,7 @@ kernels::UpdateArena Optimizer::arena(int rate) const {
 }
 
 void Optimizer::update(int rate) {
+  if (average_ && average_->swapped()) throw Error("optimizer: an update while the model has its averaged weights");
   const Context context = model_.context(Pass::train).at(model_.runtime().intern("optimizer"));
   model_.parameters().end_accumulation(context);
   run_kernels(context, rate);
@@ -136,6 +141,8 @@ void Optimizer::run_kernels(const Context& context, int rate) {
     arena = muon_->rest(arena, arena.groups + kMostRates * kGroups);
   }
   BANTAM_KERNEL(context.exec, apply_update, kind, arena, statistics, control);
+  if (pruning_) pruning_->apply(context, control, average_ ? average_->values() : nullptr);
+  if (average_) average_->move(context, control);
 }
 
 void Optimizer::run_rule(const Context& context, const kernels::UpdateArena& arena) const {
@@ -177,6 +184,7 @@ void Optimizer::warm_up() {
     break;
   }
   run_kernels(context, 0);
+  for (int i = 0; average_ && i < 2; ++i) average_->swap();
   copy_bytes(control_.data(), &before, kControlBytes, context.stream);
   synchronize(context.stream);  // before the host's values go
   parameters.begin_accumulation();
@@ -230,6 +238,8 @@ void Optimizer::register_state(StateRegistry& registry) {
     for (const Parameter& parameter : model_.parameters().all())
       if (keeps(i, parameter))
         registry.add(slot_name(i) + "/" + parameter.name(), slots_[i].slice(parameter.offset(), parameter.shape()));
+  if (average_) average_->register_state(registry);
+  if (pruning_) pruning_->register_state(registry);
   registry.on_load([this] { restore_settings(); });
 }
 

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -68,6 +69,39 @@ struct UpdateGroup;
 /// (dense) and 4 (convolutions), as matrices of a row an output.
 enum class OptimizerKind : std::uint8_t { sgd, sgd_nesterov, adam, adamw, rmsprop, lion, lamb, muon };
 
+/// An exponential moving average of weights and running statistics, in float32, moved by every update that is done
+/// (not by skipped ones), after timm's ModelEmaV3: a = a + (1 - d)(w - a), where d is 0 at the first averaging.
+struct EmaOptions {
+  double decay = 0.999;  ///< d, in [0, 1)
+  /// d of averaging k is min(decay, 1 - k^(-2/3)): 0.37 at the second, 0.79 at the tenth, 0.95 at the hundredth.
+  bool warmup = false;
+  std::int64_t every = 1;  ///< updates an averaging
+  bool evaluate = true;    ///< a Trainer's evaluations are of the averages, not of the weights
+};
+
+/// Sparsity over a run: Zhu and Gupta 2017, as TensorFlow Model Optimization has it.
+enum class PruneSchedule : std::uint8_t {
+  constant,   ///< `final_sparsity` from `begin` on
+  polynomial  ///< final + (initial - final)(1 - (t - begin)/(end - begin))^3
+};
+enum class PrunePattern : std::uint8_t {
+  magnitude,   ///< the smallest magnitudes of each tensor are zero
+  two_of_four  ///< of four weights along the input channels the two smallest: what sparse tensor cores read
+};
+
+/// Magnitude pruning. Update t is the t-th that was done, from 1; skipped ones do not count. Masks change after each
+/// update t with begin <= t <= end where t - begin is a multiple of `frequency`, and after update `end`; where `begin`
+/// is 0 the first time is after update 1. Between, and after `end`, masked weights are zero after every update.
+/// Gradients and moments of masked weights go on as if there were no mask, so that a weight may come back at a change.
+struct PruneOptions {
+  PruneSchedule schedule = PruneSchedule::polynomial;
+  PrunePattern pattern = PrunePattern::magnitude;  ///< two_of_four has no sparsity but its own
+  double initial = 0.0, final_sparsity = 0.8;      ///< share of zeros of each tensor, in [0, 1)
+  std::int64_t begin = 0, end = 0, frequency = 100;
+  /// Names of parameters, where * stands for any text: "*weight*". Frozen ones are not pruned.
+  std::vector<std::string> match = {"*weight*"};
+};
+
 /// Defaults are Keras' where Keras has them, for sgd and adam. Those that the papers have for other kinds are the
 /// configuration's (`optimizers`).
 struct OptimizerOptions {
@@ -91,7 +125,12 @@ struct OptimizerOptions {
   /// muon: what moves all other parameters, another built-in kind; null: adamw with its defaults. Its learning rate
   /// keeps its ratio to muon's where that is scheduled. Clipping and the loss scale are those of muon's options.
   std::shared_ptr<const OptimizerOptions> rest = nullptr;
+  std::optional<EmaOptions> ema = std::nullopt;
+  std::optional<PruneOptions> prune = std::nullopt;
 };
+
+class Pruning;
+class WeightAverage;
 
 /// Float32 slots of the parameters' size that it keeps: 2 of Adam, LAMB and Muon (whose second is the memory in which
 /// matrices are made orthogonal), 1 of Lion and of momentum, 1 to 3 of RMSprop, a rule's own, else 0.
@@ -140,6 +179,8 @@ class Optimizer {
   /// Where they are, in device memory.
   const void* control_address() const { return control_.data(); }
   void register_state(StateRegistry& registry);
+  /// Null without OptimizerOptions::ema.
+  WeightAverage* average() { return average_.get(); }
 
  private:
   void upload_groups();
@@ -162,6 +203,28 @@ class Optimizer {
   std::unique_ptr<SpanTable> norms_;  // lamb
   std::unique_ptr<Muon> muon_;
   Tensor partials_;  // workspace of begin_update: kept, so that an update allocates nothing
+  std::unique_ptr<WeightAverage> average_;
+  std::unique_ptr<Pruning> pruning_;
+};
+
+/// As long as it lives, the model has the averages of its weights and running statistics (OptimizerOptions::ema) in
+/// their place, for an evaluation or save_weights; then every bit is as before. Without averages nothing happens. In
+/// order of the model's stream; the host does not wait. One at a time; the optimizer must outlive it, and throws Error
+/// where it is asked for an update meanwhile.
+///
+///     {
+///       const AveragedWeights averages(optimizer);
+///       save_weights(model, "weights-ema.safetensors");
+///     }
+class AveragedWeights {
+ public:
+  explicit AveragedWeights(Optimizer& optimizer);
+  ~AveragedWeights();
+  AveragedWeights(const AveragedWeights&) = delete;
+  AveragedWeights& operator=(const AveragedWeights&) = delete;
+
+ private:
+  WeightAverage* average_;
 };
 
 /// Built-in: adam, adamw and sgd, with Keras' defaults; rmsprop, lion, lamb and muon, with those of PyTorch or of their

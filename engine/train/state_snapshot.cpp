@@ -24,8 +24,10 @@ Tensor plain_memory(std::size_t bytes) {
                                               [](void* data) { delete[] static_cast<std::byte*>(data); }));
 }
 
-/// The entry's name in a file of weights; empty for entries that are not the model's.
-std::string_view weight_name(std::string_view name) {
+/// The entry's name in a file of weights; empty for entries that are not the model's below `prefix`.
+std::string_view weight_name(std::string_view name, std::string_view prefix) {
+  if (!name.starts_with(prefix)) return {};
+  name.remove_prefix(prefix.size());
   for (const std::string_view kind : {"weights/", "buffers/"})
     if (name.starts_with(kind)) return name.substr(kind.size());
   return {};
@@ -96,10 +98,21 @@ void StateSnapshot::write(const std::filesystem::path& path) const {
   write_safetensors(path, std::move(tensors), {{"format", "bantam"}});
 }
 
-void StateSnapshot::write_weights(const std::filesystem::path& path) const {
+std::vector<NamedTensor> StateSnapshot::model_below(std::string_view prefix) const {
   std::vector<NamedTensor> tensors;
   for (const Place& place : places_)
-    if (const std::string_view name = weight_name(place.name); !name.empty()) tensors.push_back(view(place, name));
+    if (const std::string_view name = weight_name(place.name, prefix); !name.empty())
+      tensors.push_back(view(place, name));
+  return tensors;
+}
+
+void StateSnapshot::write_weights(const std::filesystem::path& path) const {
+  write_safetensors(path, model_below(""), {{"format", "bantam"}});
+}
+
+void StateSnapshot::write_average(const std::filesystem::path& path) const {
+  std::vector<NamedTensor> tensors = model_below("ema/");
+  if (tensors.empty()) throw Error("the state has no averages of weights");
   write_safetensors(path, std::move(tensors), {{"format", "bantam"}});
 }
 

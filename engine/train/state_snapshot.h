@@ -44,6 +44,8 @@ class StateSnapshot {
   void write(const std::filesystem::path& path) const;
   /// The model's entries alone ("weights/…", "buffers/…"), under the parameters' and buffers' own names.
   void write_weights(const std::filesystem::path& path) const;
+  /// The same of their averages ("ema/weights/…", "ema/buffers/…"). Throws Error where there are none.
+  void write_average(const std::filesystem::path& path) const;
 
  private:
   /// Where the copy of a tensor is.
@@ -54,6 +56,7 @@ class StateSnapshot {
   };
   void place_tensors();
   NamedTensor view(const Place& place, std::string_view name) const;
+  std::vector<NamedTensor> model_below(std::string_view prefix) const;
 
   const StateRegistry& registry_;
   Stream stream_;

@@ -291,6 +291,7 @@ bool Trainer::evaluate_told(BatchSource& source, std::int64_t epoch, Metrics& me
   return !stopped;
 }
 
+<<<<<<< HEAD
 /// Whether an evaluation follows the epoch's updates so far.
 bool Trainer::evaluates_after(const EpochState& state) const {
   if (validation_ == nullptr || !options_.evaluate) return false;
@@ -363,8 +364,15 @@ void Trainer::evaluate_test(TrainResult& result) {
 }
 
 /// Runs the batches of `source`, for as long as `go_on` says so before each.
+=======
+/// Runs the batches of `source`, for as long as `go_on` says so before each; on the weights' averages where they are
+/// what is evaluated.
+>>>>>>> prune
 Metrics Trainer::evaluate_while(BatchSource& source, const std::function<bool(std::int64_t done)>& go_on) {
   const Context context = step_.model().context(Pass::evaluate).at(step_.model().runtime().intern("input"));
+  const std::optional<EmaOptions>& ema = step_.optimizer().options().ema;
+  std::optional<AveragedWeights> averages;
+  if (ema && ema->evaluate) averages.emplace(step_.optimizer());
   source.start(0, 0);
   Batch batch;
   for (std::int64_t done = 0; go_on(done) && source.next(context, batch); ++done)

@@ -4,6 +4,7 @@
 
 #include "bantam/base/error.h"
 #include "bantam/engine/step/optimizer.h"
+#include "bantam/run/config/pruning_config.h"
 #include "bantam/run/config/run_config.h"
 
 namespace bantam::run {
@@ -106,6 +107,8 @@ TrainConfig read_train_config(ConfigMap train, Device device) {
   config.loss.loss = read_loss(train);
   config.loss.metrics = read_metrics(train);
   config.optimizer = read_optimizer(train);
+  config.optimizer.ema = read_ema(train);
+  config.optimizer.prune = read_prune(train);
   config.schedule = read_schedule(train);
   config.callbacks = read_callbacks(train);
   config.optimizer.clip_norm = number(

@@ -18,6 +18,11 @@ namespace bantam::run {
 namespace fs = std::filesystem;
 namespace {
 
+constexpr std::string_view kWeights = "weights/";
+
+/// A weight in a file of all of a run's state.
+bool is_of_state(const InspectedTensor& tensor) { return tensor.name.starts_with(kWeights); }
+
 InspectedFile inspect_file(const fs::path& path) {
   const std::string bytes = read_file(path);
   SafetensorsFile file = parse_safetensors(bytes, path);
@@ -68,11 +73,29 @@ std::uint64_t InspectedFile::tensor_bytes() const {
 }
 
 std::int64_t InspectedFile::parameters() const {
-  const auto is_weight = [](const InspectedTensor& tensor) { return tensor.name.starts_with("weights/"); };
-  if (std::ranges::none_of(tensors, is_weight)) return elements();
+  if (std::ranges::none_of(tensors, is_of_state)) return elements();
   std::int64_t sum = 0;
-  for (const InspectedTensor& tensor : tensors) sum += is_weight(tensor) ? tensor.shape.elements() : 0;
+  for (const InspectedTensor& tensor : tensors) sum += is_of_state(tensor) ? tensor.shape.elements() : 0;
   return sum;
+}
+
+std::vector<LayerSparsity> InspectedFile::sparsity() const {
+  const bool state = std::ranges::any_of(tensors, is_of_state);
+  std::map<std::string, LayerSparsity> layers;
+  for (const InspectedTensor& tensor : tensors) {
+    if (tensor.shape.rank() < 2 || (state && !is_of_state(tensor))) continue;
+    const std::string name = state ? tensor.name.substr(kWeights.size()) : tensor.name;
+    const std::size_t slash = name.rfind('/');
+    LayerSparsity& layer = layers[slash == std::string::npos ? "" : name.substr(0, slash)];
+    layer.weights += tensor.shape.elements();
+    layer.zeros += tensor.statistics.zeros;
+  }
+  std::vector<LayerSparsity> list;
+  for (auto& [name, layer] : layers) {
+    layer.layer = name;
+    list.push_back(layer);
+  }
+  return list;
 }
 
 Inspection inspect(const fs::path& given) {

@@ -23,6 +23,12 @@ struct InspectedTensor {
   TensorStatistics statistics;
 };
 
+/// Zeros of one layer's weights, its tensors of more than one extent.
+struct LayerSparsity {
+  std::string layer;  ///< its path; empty: of a tensor without one
+  std::int64_t weights = 0, zeros = 0;
+};
+
 /// A safetensors file that was read whole.
 struct InspectedFile {
   std::filesystem::path path;
@@ -37,6 +43,8 @@ struct InspectedFile {
   /// Elements of the model's weights: "weights/…" of a state file; in a file of weights alone every tensor, running
   /// statistics of batch norms included.
   std::int64_t parameters() const;
+  /// Of the layers that `parameters` counts, by name.
+  std::vector<LayerSparsity> sparsity() const;
 };
 
 struct Inspection {

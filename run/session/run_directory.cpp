@@ -18,8 +18,13 @@ namespace fs = std::filesystem;
 namespace {
 
 constexpr const char* kBeginning[] = {"config.yaml", "run.json"};
-constexpr const char* kFiles[] = {"metrics.jsonl",     "weights.safetensors", "weights-best.safetensors",
-                                  "state.safetensors", "algorithms.json",     "checkpoints"};
+constexpr const char* kFiles[] = {"metrics.jsonl",
+                                  "weights.safetensors",
+                                  "weights-best.safetensors",
+                                  "weights-ema.safetensors",
+                                  "state.safetensors",
+                                  "algorithms.json",
+                                  "checkpoints"};
 
 /// Whether something is there; where the system cannot say (a loop of links, a folder that may not be read, …), a
 /// DataError.

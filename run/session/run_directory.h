@@ -34,6 +34,7 @@ class RunDirectory {
   std::filesystem::path metrics() const { return path_ / "metrics.jsonl"; }
   std::filesystem::path weights() const { return path_ / "weights.safetensors"; }
   std::filesystem::path best_weights() const { return path_ / "weights-best.safetensors"; }
+  std::filesystem::path average_weights() const { return path_ / "weights-ema.safetensors"; }
   std::filesystem::path algorithms() const { return path_ / "algorithms.json"; }
   CheckpointFolder checkpoints() const { return CheckpointFolder(path_); }
   /// The one that was given to `open`; nothing: the newest counts.

@@ -146,7 +146,7 @@ void RunSaver::tell_not_removed() {
 void RunSaver::try_best() {
   if (!std::exchange(lacks_best_, false) || best_is_new_) return;
   try {
-    snapshot_->write_weights(run_.directory.best_weights());
+    write_best();
   } catch (const DataError& failure) {
     best_is_lost_ = true;
     run_.observer.on_warning(
@@ -171,10 +171,10 @@ void RunSaver::write(const CheckpointFacts& facts, bool best, bool last) {
     write_file_atomically(run_.directory.config(), run_.config.document.resolved_yaml());
   run_.algorithms.save_with_run(run_.directory.algorithms(), algorithms_);
   sync_file(run_.directory.metrics());
-  if (best) snapshot_->write_weights(run_.directory.best_weights());
+  if (best) write_best();
   std::optional<DataError> failure;
   try {
-    if (last) snapshot_->write_weights(run_.directory.weights());
+    if (last) write_last();
   } catch (const DataError& error) {
     failure = error;
   }
@@ -190,7 +190,33 @@ void RunSaver::write(const CheckpointFacts& facts, bool best, bool last) {
   if (failure) throw *failure;
 }
 
+<<<<<<< HEAD
 void RunSaver::on_evaluated(const EvaluatedEvent& event) {
+=======
+/// What was evaluated: the weights, or their averages.
+void RunSaver::write_best() const {
+  const std::optional<EmaOptions>& ema = run_.config.train.optimizer.ema;
+  if (ema && ema->evaluate)
+    snapshot_->write_average(run_.directory.best_weights());
+  else
+    snapshot_->write_weights(run_.directory.best_weights());
+}
+
+/// The files beside the checkpoints at a run's end: each is tried.
+void RunSaver::write_last() const {
+  std::optional<DataError> failure;
+  try {
+    if (run_.config.train.optimizer.ema) snapshot_->write_average(run_.directory.average_weights());
+  } catch (const DataError& error) {
+    failure = error;
+  }
+  snapshot_->write_weights(run_.directory.weights());
+  if (failure) throw *failure;
+}
+
+void RunSaver::on_epoch_end(const EpochEvent& event) {
+  if (event.validation.samples == 0) return;
+>>>>>>> prune
   const CheckpointConfig::Best rule = best_rule(run_.config);
   const double value = value_of(rule, event.validation);
   Position& position = run_.position;
@@ -215,7 +241,7 @@ void RunSaver::finish(const TrainerPosition& position) {
   const bool there = written_ && written_->updates == record_.updates && written_->epoch == position.epoch;
   if (there && !tested_) {  // the snapshot is its
     sync_file(run_.directory.metrics());
-    snapshot_->write_weights(run_.directory.weights());
+    write_last();
   } else {
     try_best();
     snapshot_->copy();

@@ -70,6 +70,8 @@ class RunSaver : public Checkpointer, public Callback {
   void begin_writing();
   void poll();
   void write(const CheckpointFacts& facts, bool best, bool last);
+  void write_best() const;
+  void write_last() const;
   void try_best();
   CheckpointFacts facts_of(const TrainerPosition& position) const;
   void move_to(const TrainerPosition& position);

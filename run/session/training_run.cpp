@@ -126,6 +126,12 @@ void TrainingRun::forget_rest() {
 
 void TrainingRun::complete() {
   if (!loaded_) return;
+  if (config_.train.optimizer.ema) {
+    StateSnapshot snapshot(state_, *runtime_, config_.device);
+    snapshot.copy();
+    snapshot.wait();
+    snapshot.write_average(directory_.average_weights());
+  }
   write_file_atomically(directory_.weights(), read_file(loaded_->weights()));
   log_.cut(facts_.metrics_bytes);
   log_.end_at(position_.epoch, position_.update);

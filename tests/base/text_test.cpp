@@ -38,6 +38,16 @@ TEST(Nearest, FindsLikelySlipsOnly) {
   EXPECT_EQ(nearest("a", std::vector<std::string>{}), std::nullopt);
 }
 
+TEST(MatchesGlob, StarsAreAnyTextAndQuestionMarksOneCharacter) {
+  for (const char* pattern : {"*", "*weight*", "block?/conv/weight", "*conv*", "b*/*/w*t", "block1/conv/weight", "**t"})
+    EXPECT_TRUE(matches_glob("block1/conv/weight", pattern)) << pattern;
+  for (const char* pattern : {"", "weight", "block?/weight", "*conv", "conv*", "block1/conv/weight?", "*weights"})
+    EXPECT_FALSE(matches_glob("block1/conv/weight", pattern)) << pattern;
+  EXPECT_TRUE(matches_glob("aaab", "*ab")) << "the first a that fits is not the last";
+  EXPECT_TRUE(matches_glob("", "*"));
+  EXPECT_FALSE(matches_glob("", "?"));
+}
+
 TEST(Join, PutsTheLastSeparatorLast) {
   const std::vector<std::string> items = {"a", "b", "c"};
   EXPECT_EQ(join(items, ", ", " or "), "a, b or c");

@@ -41,6 +41,18 @@ TEST_F(TrainReportTest, SummaryOfARunThatEnded) {
   expect_in(text, "runs/a/\n");
 }
 
+TEST_F(TrainReportTest, OfARunThatPrunesTheSizeAfterGzip) {
+  TrainOutcome ended = outcome();
+  EXPECT_EQ(closing_summary({.outcome = ended}).find("gzip"), std::string::npos);
+  EXPECT_FALSE(closing_json({.outcome = ended}).contains("weights_gzip_bytes"));
+  ended.config = tiny({"train.ema={}"});
+  ended.weights = {.bytes = 4096, .gzip_bytes = 1024};
+  const std::string text = closing_summary({.outcome = ended});
+  expect_in(text, "size        4.00 KiB in weights.safetensors, 1.00 KiB after gzip (25%)\n");
+  expect_in(text, "weights.safetensors weights-ema.safetensors checkpoints/\n");
+  EXPECT_EQ(closing_json({.outcome = ended})["weights_gzip_bytes"], 1024);
+}
+
 TEST_F(TrainReportTest, SummaryOfARunThatWasStopped) {
   TrainOutcome stopped = outcome();
   stopped.result.stopped = true;

@@ -34,6 +34,17 @@ TEST_F(Inspect, AWeightsFile) {
   EXPECT_EQ(file["elements"], elements);
 }
 
+TEST_F(Inspect, TellsTheSparsityOfEachLayerOfAPrunedModel) {
+  EXPECT_EQ(run({"inspect", "r"}).out.find("sparsity"), std::string::npos) << "a dense model";
+  ASSERT_EQ(train("pruned", {"train.prune={final: 0.5, end: 8, frequency: 4}"}).code, 0);
+  const Outcome words = run({"inspect", "pruned"});
+  EXPECT_NE(words.out.find("sparsity"), std::string::npos) << words.out;
+  EXPECT_NE(words.out.find("50.0%"), std::string::npos) << words.out;
+  const nlohmann::json layers = run({"inspect", "pruned", "--json"}).last_json().at("files").at(0).at("sparsity");
+  ASSERT_FALSE(layers.empty());
+  for (const auto& layer : layers) EXPECT_EQ(2 * layer["zeros"].get<std::int64_t>(), layer["weights"]) << layer;
+}
+
 TEST_F(Inspect, ARunIsItsNewestCheckpoint) {
   const nlohmann::json json = run({"inspect", "r", "--json"}).last_json();
   EXPECT_EQ(json.at("checkpoint")["updates"], 16);

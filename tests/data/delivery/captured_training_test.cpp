@@ -1,7 +1,9 @@
 // Training over batches that the device makes: the same bits in every mode, with any number of updates a launch,
 // wherever it is stopped, and whatever happens to the memory that recordings were made in.
+#include <algorithm>
 #include <cmath>
 #include <functional>
+#include <iterator>
 #include <mutex>
 
 #include "bantam/data/augment/built_in.h"
@@ -86,19 +88,20 @@ struct Case {
   bool waits = false;
   RecomputeOptions recompute;
   std::shared_ptr<std::int64_t> counted;  // calls of a HostCounter's forward
+  bool averages = false;                  // weights are averaged, and pruned
 };
 
 /// Everything that a run produces.
 struct Outcome {
-  std::vector<float> master, moment2, statistics;
+  std::vector<float> master, moment2, statistics, averages;
   std::vector<double> losses;  // of each update, in order
   double evaluation = 0;
   kernels::UpdateControl control;
   MemoryStats memory;
   bool operator==(const Outcome& o) const {
-    return master == o.master && moment2 == o.moment2 && statistics == o.statistics && losses == o.losses &&
-           evaluation == o.evaluation && control.updates == o.control.updates && control.skipped == o.control.skipped &&
-           control.loss_scale == o.control.loss_scale;
+    return master == o.master && moment2 == o.moment2 && statistics == o.statistics && averages == o.averages &&
+           losses == o.losses && evaluation == o.evaluation && control.updates == o.control.updates &&
+           control.skipped == o.control.skipped && control.loss_scale == o.control.loss_scale;
   }
 };
 
@@ -124,12 +127,21 @@ struct Training : Callback {
                      }}),
         model(runtime, device, network(given.waits, given.counted),
               {.precision = given.precision, .seed = 7, .recompute = given.recompute}),
-        optimizer(model, {.initial_loss_scale = given.loss_scale, .loss_scale_growth_interval = 20}),
+        optimizer(model, options_of(given)),
         step(model, optimizer, {}),
         mode(given.mode),
         updates_a_launch(given.updates_a_launch) {
     model.register_state(state);
     optimizer.register_state(state);
+  }
+
+  static OptimizerOptions options_of(const Case& given) {
+    OptimizerOptions options{.initial_loss_scale = given.loss_scale, .loss_scale_growth_interval = 20};
+    if (given.averages) {
+      options.ema = EmaOptions{.decay = 0.8, .warmup = true, .every = 3};
+      options.prune = PruneOptions{.initial = 0.2, .begin = 4, .end = 50, .frequency = 9};
+    }
+    return options;
   }
 
   std::unique_ptr<ImageBatchSource> source(bool trains) {
@@ -168,14 +180,23 @@ struct Training : Callback {
     if (progress) progress(event);
   }
 
+  std::vector<float> state_values(const Tensor& tensor) {
+    const Stream stream = runtime.stream(device);
+    if (tensor.dtype() != DType::uint8) return to_host<float>(tensor, stream);
+    const std::vector<std::uint8_t> bytes = to_host<std::uint8_t>(tensor, stream);
+    return {bytes.begin(), bytes.end()};
+  }
+
   Outcome finish() {
     const Stream stream = runtime.stream(device);
     outcome.master = to_host<float>(model.parameters().master(), stream);
-    for (const auto& entry : state.tensors())
-      if (entry.name.starts_with("optimizer/moment2/")) {
-        const std::vector<float> moment = to_host<float>(entry.tensor, stream);
-        outcome.moment2.insert(outcome.moment2.end(), moment.begin(), moment.end());
-      }
+    const auto add = [&](std::vector<float>& to, std::string_view prefix) {
+      for (const auto& entry : state.tensors())
+        if (entry.name.starts_with(prefix)) std::ranges::copy(state_values(entry.tensor), std::back_inserter(to));
+    };
+    add(outcome.moment2, "optimizer/moment2/");
+    add(outcome.averages, "ema/");
+    add(outcome.averages, "prune/");
     EXPECT_EQ(static_cast<std::int64_t>(outcome.moment2.size()), model.parameters().parameter_count());
     outcome.statistics = to_host<float>(model.buffers().current(), stream);
     outcome.control = optimizer.control();
@@ -245,8 +266,26 @@ TEST_P(CapturedTrainingTest, recompute_is_captured_too) {
   EXPECT_TRUE(whole_run(GetParam(), given) == expected);
 }
 
+// Averages move, masks change and hold without the host, and evaluations read the averages.
+TEST_P(CapturedTrainingTest, averages_and_masks_are_captured_too) {
+  for (const auto kind : {PrecisionKind::float32, PrecisionKind::mixed_float16}) {
+    Case given{.mode = StepMode::eager, .precision = {kind}, .loss_scale = 16777216.0f, .averages = true};
+    const Outcome expected = whole_run(GetParam(), given);
+    EXPECT_GT(std::ranges::count(expected.master, 0.0f), 600);
+    given.mode = StepMode::planned;
+    EXPECT_TRUE(whole_run(GetParam(), given) == expected);
+    for (const int updates : {1, 5, 32}) {
+      given.mode = StepMode::captured;
+      given.updates_a_launch = updates;
+      const Outcome outcome = whole_run(GetParam(), given);
+      EXPECT_TRUE(outcome == expected) << updates << " a launch";
+      EXPECT_EQ(outcome.memory.peak_bytes, expected.memory.peak_bytes);
+    }
+  }
+}
+
 TEST_P(CapturedTrainingTest, a_stop_between_launches_goes_on_to_the_same_bits) {
-  const Case given{.updates_a_launch = 7, .precision = {PrecisionKind::mixed_float16}};
+  const Case given{.updates_a_launch = 7, .precision = {PrecisionKind::mixed_float16}, .averages = true};
   Outcome expected = whole_run(GetParam(), given);
   const TemporaryFolder folder;
   Training stopped(GetParam(), given);

@@ -109,6 +109,8 @@ StepPlanOptions draw_options(PhiloxSequence& random, const Graph& graph) {
   options.optimizer.clip_norm = random.below(2) == 0 ? 0.0f : 1.0f;
   options.batch = 1 + static_cast<std::int64_t>(random.below(9));
   options.accumulate = 1 + static_cast<std::int64_t>(random.below(3));
+  if (options.batch % 2 == 0) options.optimizer.ema.emplace();
+  if (options.batch % 3 == 0) options.optimizer.prune = PruneOptions{.end = 4, .frequency = 2, .match = {"*"}};
   options.planner.iterations = 0;  // this test is about the peak
   return options;
 }

@@ -85,6 +85,11 @@ TEST_P(WarmUpTest, ChangesNothingUnderMomentum) {
   expect_nothing_changes({.kind = OptimizerKind::sgd_nesterov, .learning_rate = 0.01f, .momentum = 0.9f});
 }
 
+TEST_P(WarmUpTest, ChangesNothingOfAveragesAndMasks) {
+  expect_nothing_changes(
+      {.learning_rate = 0.01f, .ema = EmaOptions{.decay = 0.5}, .prune = PruneOptions{.end = 3, .frequency = 1}});
+}
+
 TEST_P(WarmUpTest, IsRefusedWithinAnUpdateAndReleasesItsMemory) {
   TrainedModel run(runtime(), device(), {});
   const std::uint64_t before = runtime().allocator(device()).stats().in_use_bytes;

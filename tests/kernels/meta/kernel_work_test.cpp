@@ -26,7 +26,9 @@
 #include "bantam/kernels/contracts/pointwise/pointwise_norm.h"
 #include "bantam/kernels/contracts/pool/norm_pool.h"
 #include "bantam/kernels/contracts/separable/separable_block.h"
+#include "bantam/kernels/contracts/update/pruning.h"
 #include "bantam/kernels/contracts/update/update.h"
+#include "bantam/kernels/contracts/update/weight_average.h"
 
 namespace bantam::kernels {
 namespace {
@@ -406,6 +408,17 @@ void add_updates(std::vector<WorkCase>& cases) {
       {"widen_gradients", [=](const Exec& e) { meta::widen_gradients(e, kFloats, narrow, kHalf); }, (2 + 4) * 128, 0});
 }
 
+void add_after_updates(std::vector<WorkCase>& cases) {
+  const AverageArena average{.elements = 384, .buffer_elements = 128};
+  cases.push_back({"move_average", [=](const Exec& e) { meta::move_average(e, {.every = 2}, average, nullptr); },
+                   3 * 4 * 512 / 2, 0});
+  cases.push_back({"swap_values", [](const Exec& e) { meta::swap_values(e, 384, kFloats, kFloats); }, 16 * 384, 0});
+  const PruneArena pruned{
+      .tensor_count = 1, .granules = 2, .weights = kFloats, .compute = kSome, .compute_dtype = kHalf};
+  cases.push_back(
+      {"prune_weights", [=](const Exec& e) { meta::prune_weights(e, {}, pruned, nullptr); }, (1 + 4 + 2) * 256, 0});
+}
+
 /// Two images of 4 x 4 x 3, of which 2 x 2 are shown.
 void add_inputs(std::vector<WorkCase>& cases) {
   const ImageBatchShape shape{.batch = 2, .in_h = 4, .in_w = 4, .channels = 3, .out_h = 2, .out_w = 2};
@@ -423,7 +436,11 @@ void add_inputs(std::vector<WorkCase>& cases) {
 std::vector<WorkCase> all_cases() {
   std::vector<WorkCase> cases;
   for (const auto add : {add_convolutions, add_depthwise, add_pointwise, add_norms, add_elementwise, add_pools,
+<<<<<<< HEAD
                          add_separable, add_heads, add_metrics, add_updates, add_inputs})
+=======
+                         add_separable, add_heads, add_updates, add_after_updates, add_inputs})
+>>>>>>> prune
     add(cases);
   return cases;
 }
