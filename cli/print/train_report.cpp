@@ -2,10 +2,7 @@
 #include "bantam/cli/print/train_report.h"
 
 #include <algorithm>
-<<<<<<< HEAD
-=======
 #include <cstdint>
->>>>>>> prune
 
 #include <fmt/format.h>
 

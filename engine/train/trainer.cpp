@@ -291,7 +291,6 @@ bool Trainer::evaluate_told(BatchSource& source, std::int64_t epoch, Metrics& me
   return !stopped;
 }
 
-<<<<<<< HEAD
 /// Whether an evaluation follows the epoch's updates so far.
 bool Trainer::evaluates_after(const EpochState& state) const {
   if (validation_ == nullptr || !options_.evaluate) return false;
@@ -363,11 +362,8 @@ void Trainer::evaluate_test(TrainResult& result) {
   for (Callback* callback : callbacks_) callback->on_test(event);
 }
 
-/// Runs the batches of `source`, for as long as `go_on` says so before each.
-=======
 /// Runs the batches of `source`, for as long as `go_on` says so before each; on the weights' averages where they are
 /// what is evaluated.
->>>>>>> prune
 Metrics Trainer::evaluate_while(BatchSource& source, const std::function<bool(std::int64_t done)>& go_on) {
   const Context context = step_.model().context(Pass::evaluate).at(step_.model().runtime().intern("input"));
   const std::optional<EmaOptions>& ema = step_.optimizer().options().ema;

@@ -190,9 +190,6 @@ void RunSaver::write(const CheckpointFacts& facts, bool best, bool last) {
   if (failure) throw *failure;
 }
 
-<<<<<<< HEAD
-void RunSaver::on_evaluated(const EvaluatedEvent& event) {
-=======
 /// What was evaluated: the weights, or their averages.
 void RunSaver::write_best() const {
   const std::optional<EmaOptions>& ema = run_.config.train.optimizer.ema;
@@ -214,9 +211,7 @@ void RunSaver::write_last() const {
   if (failure) throw *failure;
 }
 
-void RunSaver::on_epoch_end(const EpochEvent& event) {
-  if (event.validation.samples == 0) return;
->>>>>>> prune
+void RunSaver::on_evaluated(const EvaluatedEvent& event) {
   const CheckpointConfig::Best rule = best_rule(run_.config);
   const double value = value_of(rule, event.validation);
   Position& position = run_.position;
