@@ -1,6 +1,7 @@
 // From the `data:` section to readers, and from them to batch sources.
 #include "bantam/data/delivery/data_config.h"
 
+#include <algorithm>
 #include <string>
 #include <utility>
 
@@ -21,6 +22,19 @@ void check_drop_last(const ConfigNode& stages, const PipelineOptions& pipeline, 
     if (named.name == "batch")
       named.options.fail_at_key(
           fmt::format("a batch of {} with drop_last drops all {} images", pipeline.batch_size, samples));
+  }
+}
+
+/// Windows and mirroring are of the images alone: a class a pixel would stay where it was.
+void check_pixel_targets(const ConfigNode& stages, const PipelineOptions& pipeline, const DatasetFacts& facts) {
+  const auto image = facts.image_shape.extents().first(2);
+  for (const SampleField& target : facts.targets) {
+    const auto extents = target.shape.extents();
+    if (extents.size() < 2 || !std::ranges::equal(extents.first(2), image)) continue;
+    for (const auto& augmentation : pipeline.augmentations)
+      if (augmentation->has_device_form())
+        stages.fail(fmt::format("{} moves pixels of the images, but those of '{}' {} would stay", augmentation->name(),
+                                target.name, to_string(target.shape)));
   }
 }
 
@@ -65,6 +79,7 @@ DataOptions read_data_config(const ConfigNode& data) {
   options.pipeline = read_pipeline(stages, facts.image_shape);
   map.finish();
   check_drop_last(stages, options.pipeline, facts.size);
+  check_pixel_targets(stages, options.pipeline, facts);
   return options;
 }
 
