@@ -159,10 +159,8 @@ LossPtr made_at(ConfigMap& options, const std::function<LossPtr()>& make) {
 std::vector<float> read_weights(ConfigMap& options, ConfigKey key) {
   std::vector<float> weights;
   constexpr NumberRange kPositive{.min = 0, .max = 1e30, .min_open = true};
-  if (const auto list = options.find(key)) {
-    if (!list->is_list()) return {static_cast<float>(list->as_number(kPositive))};
+  if (const auto list = options.find(key))
     for (const ConfigNode& item : list->items()) weights.push_back(static_cast<float>(item.as_number(kPositive)));
-  }
   return weights;
 }
 

@@ -20,13 +20,13 @@ class ValueKernelLoss : public layers::KernelLoss {
   ValueKernelLoss(std::string_view kind, const ValueLossShape& rule, LossReduction reduction,
                   std::vector<float> positive_weights = {})
       : KernelLoss(reduction, std::move(positive_weights)), kind_(kind), rule_(rule) {
-    layers::check_weights(kind_, "positive_weight", constants());
+    layers::check_weights(kind_, "positive_weights", constants());
   }
 
   std::string_view kind() const override { return kind_; }
   std::vector<TensorFacts> targets(const Shape& output) const override {
     std::vector<TensorFacts> facts = layers::loss_targets(kind_, LossTargets::values, output);
-    if (constants().size() > 1) layers::check_weight_count(kind_, "positive_weight", constants().size(), output);
+    if (constants().size() > 1) layers::check_weight_count(kind_, "positive_weights", constants().size(), output);
     return facts;
   }
 
@@ -99,16 +99,16 @@ LossPtr read_binary_cross_entropy(ConfigMap& options) {
   options.describe(
       "-t · log p - (1 - t) · log(1 - p) of each output, p its sigmoid: Keras' BinaryCrossentropy(from_logits=True), "
       "PyTorch's BCEWithLogitsLoss. Reads float32 'targets' in [0, 1] of the output's shape: several labels a sample.",
-      "binary_cross_entropy: {positive_weight: 3}");
+      "binary_cross_entropy: {positive_weights: [3]}");
   BinaryCrossEntropyLoss loss;
   loss.label_smoothing =
       static_cast<float>(options.number({"label_smoothing", "Targets t become (1 - s) · t + s / 2.", "0.1"},
                                         {.min = 0, .max = 1, .max_open = true}, 0.0));
-  loss.positive_weights =
-      read_weights(options, {"positive_weight",
-                             "Weight of targets 1, where they are rare: one number, or one a value of the output's "
-                             "last axis.",
-                             "3 | [1, 4, 2.5]", "1"});
+  loss.positive_weights = read_weights(
+      options, {"positive_weights",
+                "Weights of targets 1, where they are rare: a list of one number for all, or of one a value of the "
+                "output's last axis.",
+                "[3] | [1, 4, 2.5]", "1"});
   loss.reduction = read_reduction(options);
   return binary_cross_entropy(std::move(loss));
 }

@@ -32,7 +32,7 @@ const Case kCases[] = {
     {"class", "{softmax_cross_entropy: {class_weights: [1, 2, 1, 1, 1, 1, 1, 1, 1, 1], ignore_index: 3}}", 10},
     {"soft", "{softmax_cross_entropy: {targets: values}}", 10},
     {"pixels", "softmax_cross_entropy", 11, true},
-    {"soft", "{binary_cross_entropy: {positive_weight: 4}}", 10},
+    {"soft", "{binary_cross_entropy: {positive_weights: [4]}}", 10},
     {"class", "focal", 10},
     {"soft", "{focal: {targets: values, alpha: 0.25}}", 10},
     {"pixels", "{dice: {ignore_index: 0}}", 11, true},

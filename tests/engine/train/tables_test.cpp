@@ -87,7 +87,7 @@ TEST(LossTable, OptionsAreRead) {
   };
   EXPECT_EQ(read("mae")->kind(), "mae");
   EXPECT_EQ(read("{huber: {delta: 0.5, reduction: sum}}")->kind(), "huber");
-  EXPECT_EQ(read("{binary_cross_entropy: {positive_weight: [1, 2]}}")->targets({2}).at(0).name, kTargets);
+  EXPECT_EQ(read("{binary_cross_entropy: {positive_weights: [1, 2]}}")->targets({2}).at(0).name, kTargets);
   EXPECT_EQ(read("{dice: {ignore_index: 255}}")->targets({2, 2, 3}).at(0).name, kLabels);
   EXPECT_EQ(read("{focal: {targets: values, alpha: 0.25, gamma: 1}}")->targets({3}).at(0).name, kTargets);
   EXPECT_FALSE(read("{softmax_cross_entropy: {class_weights: [1, 2]}}")->as_softmax_cross_entropy({}));
