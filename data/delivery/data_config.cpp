@@ -28,6 +28,19 @@ void check_drop_last(const ConfigNode& stages, const PipelineOptions& pipeline, 
   }
 }
 
+/// Windows and mirroring are of the images alone: a class a pixel would stay where it was.
+void check_pixel_targets(const ConfigNode& stages, const PipelineOptions& pipeline, const DatasetFacts& facts) {
+  const auto image = facts.image_shape.extents().first(2);
+  for (const SampleField& target : facts.targets) {
+    const auto extents = target.shape.extents();
+    if (extents.size() < 2 || !std::ranges::equal(extents.first(2), image)) continue;
+    for (const auto& augmentation : pipeline.augmentations)
+      if (augmentation->has_device_form())
+        stages.fail(fmt::format("{} moves pixels of the images, but those of '{}' {} would stay", augmentation->name(),
+                                target.name, to_string(target.shape)));
+  }
+}
+
 std::string as_format(const ConfigNode& format) {
   const std::vector<std::string> known = sample_formats().names();
   const std::vector<std::string_view> names(known.begin(), known.end());
@@ -137,6 +150,7 @@ DataOptions read_data_config(const ConfigNode& data) {
   options.pipeline = read_pipeline(stages, facts.image_shape);
   map.finish();
   check_drop_last(stages, options.pipeline, facts.size);
+  check_pixel_targets(stages, options.pipeline, facts);
   return options;
 }
 

@@ -77,6 +77,12 @@ struct Figure {
 
   bool is_texture() const { return label >= 6; }
 
+  /// Whether the point lies inside: of a texture, inside its window.
+  bool covers(Point p) const {
+    if (!is_texture()) return distance(p) < 0;
+    return window(rotate({p.x - centre.x, p.y - centre.y}, cosine, sine)) < 0;
+  }
+
   float distance(Point p) const {
     p = rotate({p.x - centre.x, p.y - centre.y}, cosine, sine);
     if (is_texture()) return std::max(pattern({p.x + phase.x, p.y + phase.y}), window(p));
@@ -239,25 +245,52 @@ float noise_of(std::uint32_t word) {
   return (sum - 510.0f) * (1.0f / 147.8f);  // a byte's standard deviation is 73.9; four add to twice that
 }
 
+/// The numbers of one image: an image draws far fewer than 2^16 blocks of random words, so images never share any.
+PhiloxSequence sequence_of(std::uint64_t seed, GeneratedSplit split, std::int64_t index) {
+  const PhiloxKey key = philox_key(seed, RandomPurpose::dataset, static_cast<std::uint64_t>(split));
+  return PhiloxSequence(key, static_cast<std::uint64_t>(index) << 16);
+}
+
+Point centre_of_pixel(std::int64_t i, std::int64_t j) {
+  return {(static_cast<float>(j) + 0.5f) * kPixel - 1.0f, (static_cast<float>(i) + 0.5f) * kPixel - 1.0f};
+}
+
 }  // namespace
 
 void draw_generated_image(std::uint64_t seed, GeneratedSplit split, std::int64_t index,
                           std::span<std::uint8_t, kGeneratedBytes> rgb) {
-  const PhiloxKey key = philox_key(seed, RandomPurpose::dataset, static_cast<std::uint64_t>(split));
-  // An image draws far fewer than 2^16 blocks of random words, so images never share any.
-  PhiloxSequence random(key, static_cast<std::uint64_t>(index) << 16);
+  PhiloxSequence random = sequence_of(seed, split, index);
   const Scene scene(random, generated_label(index));
   std::size_t at = 0;
   for (std::int64_t i = 0; i < kGeneratedExtent; ++i) {
     for (std::int64_t j = 0; j < kGeneratedExtent; ++j) {
-      const Point p = {(static_cast<float>(j) + 0.5f) * kPixel - 1.0f, (static_cast<float>(i) + 0.5f) * kPixel - 1.0f};
-      const Colour pixel = scene.at(p);
+      const Colour pixel = scene.at(centre_of_pixel(i, j));
       for (int c = 0; c < 3; ++c) {
         const float value = pixel.c[c] + scene.noise * noise_of(random.next());
         rgb[at++] = static_cast<std::uint8_t>(std::clamp(value, 0.0f, 1.0f) * 255.0f + 0.5f);
       }
     }
   }
+}
+
+void draw_generated_pixels(std::uint64_t seed, GeneratedSplit split, std::int64_t index,
+                           std::span<std::int32_t, kGeneratedPixels> labels) {
+  PhiloxSequence random = sequence_of(seed, split, index);
+  const Scene scene(random, generated_label(index));
+  std::size_t at = 0;
+  for (std::int64_t i = 0; i < kGeneratedExtent; ++i) {
+    for (std::int64_t j = 0; j < kGeneratedExtent; ++j) {
+      const Point p = centre_of_pixel(i, j);
+      const bool hidden = scene.occluded && scene.occluder.distance(p) < 0;
+      labels[at++] = !hidden && scene.figure.covers(p) ? scene.figure.label + 1 : 0;
+    }
+  }
+}
+
+std::array<float, 3> generated_place(std::uint64_t seed, GeneratedSplit split, std::int64_t index) {
+  PhiloxSequence random = sequence_of(seed, split, index);
+  const Scene scene(random, generated_label(index));
+  return {scene.figure.centre.x, scene.figure.centre.y, scene.figure.size};
 }
 
 }  // namespace bantam

@@ -96,15 +96,80 @@ class LossHead : public BoundLayer {
   virtual Tensor forward_loss(const Context& context, const Tensor& x, const Tensor& labels, const LossSpec& spec) = 0;
 };
 
-struct SoftmaxCrossEntropyLoss {
-  float label_smoothing = 0.0f;  ///< in [0, 1): the share of a target that is spread over all classes
+/// The batch's float32 targets, one a value of the model's output: values to be met, probabilities of classes, masks.
+inline constexpr std::string_view kTargets = "targets";
+
+/// What a loss compares the model's output with.
+enum class LossTargets : std::uint8_t {
+  labels,  ///< kLabels, int32: a class number a position; the output ends with one value a class
+  values   ///< kTargets, float32, of the output's shape
 };
 
-/// Of outputs (classes), against class numbers kLabels. Supports meta devices; joins fused heads. Throws ConfigError
-/// for a smoothing outside [0, 1).
+/// How a sample's loss is made of its terms. Terms are positions, values or classes of one sample; samples are never
+/// weighted by how many terms they have. The loss is then Σ of samples' losses / LossCall::divisor.
+enum class LossReduction : std::uint8_t {
+  mean,  ///< of those that count
+  sum    ///< and the divisor is 1: the sum over all samples
+};
+
+struct SoftmaxCrossEntropyLoss {
+  float label_smoothing = 0.0f;  ///< in [0, 1): the share of a target that is spread over all classes
+  /// A factor of each class's part of a term; empty: 1. The mean is not divided by the weights, as PyTorch's is.
+  std::vector<float> class_weights = {};
+  /// Positions with this label do not count: no loss, no gradient, and the mean is over the others.
+  std::optional<std::int32_t> ignore_index = {};
+  LossTargets targets = LossTargets::labels;  ///< values: probabilities of the classes
+  LossReduction reduction = LossReduction::mean;
+};
+
+/// Of outputs (…, classes), at each position (none, or (height, width) say), against labels (…) or targets
+/// (…, classes). Supports meta devices; the plain one, of outputs (classes) with labels and smoothing alone, joins
+/// fused heads. Throws ConfigError for options that do not go together.
 LossPtr softmax_cross_entropy(SoftmaxCrossEntropyLoss options = {});
 
-/// Built-in: softmax_cross_entropy. Register before the first configuration is read:
+struct FocalLoss {
+  float gamma = 2.0f;  ///< how much less terms weigh that are right already; 0: cross-entropy
+  /// With values: the weight of targets 1, and 1 - alpha that of 0; below 0: none.
+  float alpha = -1.0f;
+  std::vector<float> class_weights = {};          ///< with labels: alpha of each class
+  std::optional<std::int32_t> ignore_index = {};  ///< with labels
+  LossTargets targets = LossTargets::labels;      ///< values: each output is a binary question of its own
+  LossReduction reduction = LossReduction::mean;
+};
+
+/// -α·(1 - p)^gamma·log p of the label's softmax, or of each sigmoid (Lin et al., 2017). Supports meta devices. Throws
+/// ConfigError for options that do not go together.
+LossPtr focal_loss(FocalLoss options = {});
+
+struct BinaryCrossEntropyLoss {
+  float label_smoothing = 0.0f;              ///< targets t become (1 - s)·t + s/2
+  std::vector<float> positive_weights = {};  ///< of targets 1: one for all, or one a value of the output's last axis
+  LossReduction reduction = LossReduction::mean;
+};
+
+/// Of outputs of any shape, each a logit of its own, against kTargets in [0, 1] of the same shape: multi-label classes.
+/// Supports meta devices. Throws ConfigError for a smoothing outside [0, 1) or a weight that is not positive.
+LossPtr binary_cross_entropy(BinaryCrossEntropyLoss options = {});
+
+/// (y - t)², |y - t|, and Huber's: (y - t)²/2 up to `delta`, from there a line. Of outputs of any shape, against
+/// kTargets of the same. Support meta devices. Throws ConfigError for a delta that is not positive.
+LossPtr mse_loss(LossReduction reduction = LossReduction::mean);
+LossPtr mae_loss(LossReduction reduction = LossReduction::mean);
+LossPtr huber_loss(float delta = 1.0f, LossReduction reduction = LossReduction::mean);
+
+struct DiceLoss {
+  float smooth = 1.0f;                            ///< above 0: added to both sides of the fraction
+  std::optional<std::int32_t> ignore_index = {};  ///< with labels
+  LossTargets targets = LossTargets::labels;      ///< labels: of the softmax over classes; values: of sigmoids
+  LossReduction reduction = LossReduction::mean;  ///< over classes
+};
+
+/// 1 - (2·Σ p·t + smooth)/(Σ p + Σ t + smooth) of each class, sums over the positions of a sample. Supports meta
+/// devices. Throws ConfigError for a smooth that is not positive, and for ignore_index with values.
+LossPtr dice_loss(DiceLoss options = {});
+
+/// Built-in: softmax_cross_entropy, binary_cross_entropy, focal, mse, mae, huber, dice. Register before the first
+/// configuration is read:
 ///
 ///     losses().add("mean_squared_error", [](ConfigMap&) { return std::make_shared<MeanSquaredError>(); });
 Registry<Reader<LossPtr>>& losses();

@@ -1,64 +1,11 @@
-// Softmax cross-entropy as a Loss, and the table.
+// The table of losses, and sums that a loss counts on the host.
 #include <string>
 
-#include <fmt/format.h>
-
-#include "bantam/base/error.h"
+#include "bantam/engine/layers/kernel_loss.h"
 #include "bantam/engine/layers/loss.h"
 #include "bantam/kernels/contracts/head/softmax_cross_entropy.h"
 
 namespace bantam {
-namespace {
-
-class SoftmaxCrossEntropy : public Loss {
- public:
-  explicit SoftmaxCrossEntropy(float label_smoothing) : label_smoothing_(label_smoothing) {}
-
-  std::string_view kind() const override { return "softmax_cross_entropy"; }
-
-  std::vector<TensorFacts> targets(const Shape& output) const override {
-    if (output.rank() != 1)
-      throw ShapeError(
-          fmt::format("a model ends with one value a class, as that of dense: {{units: classes}}; this ends with {}",
-                      to_string(output)));
-    return {{.name = std::string(kLabels), .dtype = DType::int32, .classes = output[0]}};
-  }
-
-  Tensor forward(const Context& context, const Tensor& output, const TensorMap& batch,
-                 const LossCall& call) const override {
-    return ops::softmax_cross_entropy(context, output, batch.at(kLabels), options(call)).loss;
-  }
-
-  bool supports_meta() const override { return true; }
-
-  std::optional<LossSpec> as_softmax_cross_entropy(const LossCall& call) const override {
-    return LossSpec{options(call), call.seed};
-  }
-
- private:
-  ops::SoftmaxCrossEntropyOptions options(const LossCall& call) const {
-    return {
-        .label_smoothing = label_smoothing_, .divisor = call.divisor, .metrics = call.sums, .metric_slot = call.slot};
-  }
-
-  float label_smoothing_;
-};
-
-LossPtr read_softmax_cross_entropy(ConfigMap& options) {
-  options.describe(
-      "Mean of -log softmax(output)[label] over the batch: Keras' SparseCategoricalCrossentropy(from_logits=True), "
-      "PyTorch's CrossEntropyLoss. The model ends with one value a class.",
-      "softmax_cross_entropy: {label_smoothing: 0.1}");
-  const double smoothing = options.number(
-      {"label_smoothing",
-       "Share of each target that is spread evenly over all classes: the label's own target is 1 - s + s / classes. "
-       "Less certain, often better generalising models; 0 trains on the labels alone.",
-       "0.1"},
-      {.min = 0, .max = 1, .max_open = true}, 0.0);
-  return softmax_cross_entropy({.label_smoothing = static_cast<float>(smoothing)});
-}
-
-}  // namespace
 
 void add_to_sums(const Context& context, const LossCall& call, const LossSums& sums) {
   static_assert(sizeof(kernels::MetricSums) == 3 * sizeof(double));
@@ -66,15 +13,14 @@ void add_to_sums(const Context& context, const LossCall& call, const LossSums& s
   add_to_sums(context, DeviceSums{reinterpret_cast<double*>(call.sums), call.slot}, values);
 }
 
-LossPtr softmax_cross_entropy(SoftmaxCrossEntropyLoss options) {
-  if (!(options.label_smoothing >= 0.0f && options.label_smoothing < 1.0f))
-    throw ConfigError(
-        fmt::format("softmax_cross_entropy: label_smoothing must be in [0, 1), got {}", options.label_smoothing));
-  return std::make_shared<const SoftmaxCrossEntropy>(options.label_smoothing);
-}
-
 Registry<Reader<LossPtr>>& losses() {
-  static Registry<Reader<LossPtr>> table("loss", {{"softmax_cross_entropy", read_softmax_cross_entropy}});
+  static Registry<Reader<LossPtr>> table("loss", {{"softmax_cross_entropy", layers::read_softmax_cross_entropy},
+                                                  {"binary_cross_entropy", layers::read_binary_cross_entropy},
+                                                  {"focal", layers::read_focal},
+                                                  {"mse", layers::read_mse},
+                                                  {"mae", layers::read_mae},
+                                                  {"huber", layers::read_huber},
+                                                  {"dice", layers::read_dice}});
   return table;
 }
 

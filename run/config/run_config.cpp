@@ -344,19 +344,44 @@ void require_device(const RunConfig& config) {
                   reason.empty() ? fmt::format("this machine has {} CUDA devices", cuda_device_count()) : reason));
 }
 
+namespace {
+
+/// What batches have beside images: the fields of the configuration's data, or labels.
+std::vector<SampleField> target_fields(const RunConfig& config) {
+  return config.data ? train_facts(*config.data).targets : DatasetFacts{}.targets;
+}
+
+/// Fails at the model's output where the data do not have what the loss or a metric reads.
+void require_target(const RunConfig& config, const TensorFacts& reads, std::int64_t classes) {
+  const auto fail = [&](const std::string& message) { config.model.output.fail_at_key(message); };
+  const std::vector<SampleField> fields = target_fields(config);
+  const auto field = std::ranges::find(fields, reads.name, &SampleField::name);
+  if (field == fields.end()) {
+    std::vector<std::string> names = {std::string(kImages)};
+    for (const SampleField& other : fields) names.push_back(other.name);
+    fail(fmt::format("the loss or a metric reads '{}', but the data have {}", reads.name, join(names, ", ", " and ")));
+  }
+  if (reads.classes > 0 && reads.classes != classes)
+    fail(fmt::format("the model's output is {}, but the data have {} classes",
+                     to_string(config.model.graph.output_shape()), classes));
+  if (field->shape != reads.shape)
+    fail(fmt::format("the model's output is {}, so that '{}' must be {} a sample, but the data's are {}",
+                     to_string(config.model.graph.output_shape()), reads.name, to_string(reads.shape),
+                     to_string(field->shape)));
+  if (reads.dtype && field->dtype != *reads.dtype)
+    fail(fmt::format("the loss or a metric reads '{}' of {}, but the data's are {}", reads.name,
+                     to_string(*reads.dtype), to_string(field->dtype)));
+}
+
+}  // namespace
+
 void require_model_fits(const RunConfig& config, const Shape& image, std::int64_t classes) {
   const Graph& graph = config.model.graph;
   if (graph.input_shape() != image)
     config.model.input.fail(fmt::format("the model expects {}, but the data's images are {}",
                                         to_string(graph.input_shape()), to_string(image)));
-  for (const TensorFacts& target : targets_of(config.train.loss, graph.output_shape())) {
-    if (target.name != kLabels)
-      config.model.output.fail_at_key(
-          fmt::format("the loss or a metric reads '{}', but the data have images and labels", target.name));
-    if (target.classes > 0 && target.classes != classes)
-      config.model.output.fail_at_key(fmt::format("the model's output is {}, but the data have {} classes",
-                                                  to_string(graph.output_shape()), classes));
-  }
+  for (const TensorFacts& target : targets_of(config.train.loss, graph.output_shape()))
+    if (target.name != kImages) require_target(config, target, classes);
 }
 
 void require_model_fits(const RunConfig& config) {

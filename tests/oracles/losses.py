@@ -1,10 +1,12 @@
 #!/usr/bin/env python3
-"""Losses and their gradients by PyTorch (CPU, any 2.x), as a C++ header: losses.py > tests/kernels/loss/loss_oracle.h
+"""Losses and their gradients by PyTorch (CPU, any 2.x), as a C++ header: losses.py > tests/kernels/loss/loss_oracle.h; and ten updates by SGD of
+a layer without bias with each loss: losses.py updates > tests/engine/layers/loss_updates.h
 
 Operands are formulas that the tests repeat: logits 2·sin(0.7·i + 0.3), labels (7·i + 3) mod classes (every fifth is 255 where labels are ignored),
 float targets (1 + sin(1.3·i))/2, which are normalised to probabilities of a position for soft targets and compared with 1/2 for binary ones,
 class weights 0.5 + 0.25·c. A sample's loss is the mean of its positions that count; the loss is the mean over samples. Sums are PyTorch's own."""
 import math
+import sys
 
 import torch
 import torch.nn.functional as F
@@ -117,6 +119,78 @@ CASES = {
 }
 
 
+UPDATES, SAMPLES, RATE = 10, 6, 0.05
+
+
+def trained(per_pixel, loss_of):
+    """Losses of ten updates, and the last weights (4, 12), or (4, 3) of a 1x1 convolution of images (2, 2, 3)."""
+    positions, inputs = (4, 3) if per_pixel else (1, 12)
+    x = torch.sin(0.37 * torch.arange(SAMPLES * 12)).float().double().reshape(SAMPLES, positions, inputs)
+    weight = (0.3 * torch.cos(0.9 * torch.arange(CLASSES * inputs))).float().double().reshape(CLASSES, inputs).requires_grad_()
+    optimizer, losses = torch.optim.SGD([weight], lr=RATE), []
+    for _ in range(UPDATES):
+        optimizer.zero_grad()
+        loss = loss_of(x @ weight.T)
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    return losses, weight.detach().reshape(-1).tolist()
+
+
+def of_samples(make):
+    """The operands' formulas for SAMPLES samples."""
+    global BATCH
+    kept, BATCH = BATCH, SAMPLES
+    made = make()
+    BATCH = kept
+    return made
+
+
+def update_cases():
+    y, pixels = of_samples(lambda: labels(1)), of_samples(lambda: labels(4, True))
+    t, masks, shares = of_samples(lambda: floats(1)), of_samples(lambda: binary(1)), of_samples(lambda: soft(1))
+    row = lambda x: x.reshape(-1, CLASSES)
+    counted = (pixels != 255).double()
+    one_hot = F.one_hot(torch.where(pixels == 255, 0, pixels), CLASSES).double()
+
+    def of_pixels(x):
+        terms = F.cross_entropy(row(x), pixels.reshape(-1), reduction="none", ignore_index=255).reshape(SAMPLES, 4)
+        return mean_of_positions(terms, counted)
+
+    def focal_of(x):
+        log_p = F.log_softmax(row(x), -1).gather(1, y)[:, 0]
+        return (-(1 - log_p.exp()) ** 2 * log_p).mean()
+
+    def dice_of(x):
+        return dice(4, 1.0, one_hot, torch.softmax(x, -1), counted)
+
+    weighted = lambda x: F.cross_entropy(row(x), y.reshape(-1), weight=WEIGHTS, reduction="none", label_smoothing=0.1).mean()
+    return {
+        "kWeighted": (False, lambda x: weighted(x)),
+        "kSoft": (False, lambda x: F.cross_entropy(row(x), row(shares))),
+        "kPixels": (True, lambda x: of_pixels(x)),
+        "kSum": (False, lambda x: F.cross_entropy(row(x), y.reshape(-1), weight=WEIGHTS, reduction="sum")),
+        "kFocal": (False, lambda x: focal_of(x)),
+        "kBinary": (False, lambda x: F.binary_cross_entropy_with_logits(x, masks, pos_weight=WEIGHTS)),
+        "kBinaryFocal": (False, lambda x: binary_focal(x, masks, 2.0, 0.25)),
+        "kSquared": (False, lambda x: F.mse_loss(x, t)),
+        "kAbsolute": (False, lambda x: F.l1_loss(x, t)),
+        "kHuber": (False, lambda x: F.huber_loss(x, t, delta=0.25)),
+        "kDice": (True, lambda x: dice_of(x)),
+    }
+
+
+def print_updates():
+    print("// Written by tests/oracles/losses.py updates, which says what the operands are. Do not edit.\n#pragma once\n\n#include <vector>\n")
+    print("namespace bantam::testing::oracle {\n\nstruct Updates {\n  std::vector<double> losses, weights;\n};\n")
+    text = lambda numbers: "{" + ", ".join(f"{n:.9g}" for n in numbers) + "}"
+    for name, (per_pixel, loss_of) in update_cases().items():
+        losses, weights = trained(per_pixel, loss_of)
+        assert losses[-1] < losses[0], name
+        print(f"inline const Updates {name} = {{{text(losses)}, {text(weights)}}};")
+    print("\n}  // namespace bantam::testing::oracle")
+
+
 def main():
     print("// Written by tests/oracles/losses.py, which says what the operands are. Do not edit.\n#pragma once\n\n#include <vector>\n")
     print("namespace bantam::testing::oracle {\n\nstruct LossCase {\n  double loss;\n  std::vector<double> gradient;\n};\n")
@@ -130,4 +204,4 @@ def main():
 
 
 if __name__ == "__main__":
-    main()
+    print_updates() if sys.argv[1:] == ["updates"] else main()

@@ -71,10 +71,33 @@ TEST(LossTable, NamesAreRead) {
             option = section("loss: {mean_squared_error: {power: 3}}");
   EXPECT_SAYS(read_loss(slip),
               "own.yaml:1:1: error: unknown loss 'mean_square_error'; did you mean 'mean_squared_error'?");
-  EXPECT_SAYS(read_loss(far), "unknown loss 'hinge'; valid: softmax_cross_entropy and mean_squared_error");
+  EXPECT_SAYS(
+      read_loss(far),
+      "unknown loss 'hinge'; valid: softmax_cross_entropy, binary_cross_entropy, focal, mse, mae, huber, dice and "
+      "mean_squared_error");
   EXPECT_SAYS(read_loss(option), "unknown key 'power'");
   EXPECT_SAYS(losses().add("mean_squared_error", nullptr), "loss 'mean_squared_error' is registered already");
   EXPECT_THROW((void)softmax_cross_entropy({.label_smoothing = 1.0f}), ConfigError);
+}
+
+TEST(LossTable, OptionsAreRead) {
+  const auto read = [](const std::string& loss) {
+    ConfigMap map = section("loss: " + loss);
+    return read_loss(map);
+  };
+  EXPECT_EQ(read("mae")->kind(), "mae");
+  EXPECT_EQ(read("{huber: {delta: 0.5, reduction: sum}}")->kind(), "huber");
+  EXPECT_EQ(read("{binary_cross_entropy: {positive_weights: [1, 2]}}")->targets({2}).at(0).name, kTargets);
+  EXPECT_EQ(read("{dice: {ignore_index: 255}}")->targets({2, 2, 3}).at(0).name, kLabels);
+  EXPECT_EQ(read("{focal: {targets: values, alpha: 0.25, gamma: 1}}")->targets({3}).at(0).name, kTargets);
+  EXPECT_FALSE(read("{softmax_cross_entropy: {class_weights: [1, 2]}}")->as_softmax_cross_entropy({}));
+  EXPECT_EQ(read("{softmax_cross_entropy: {reduction: sum}}")->as_softmax_cross_entropy({})->options.divisor, 1.0f);
+  EXPECT_SAYS(read("{softmax_cross_entropy: {class_weights: [1, 0]}}"), "own.yaml:1:");
+  EXPECT_SAYS(read("{softmax_cross_entropy: {targets: values, ignore_index: 0}}"),
+              "own.yaml:1:31: error: softmax_cross_entropy: ignore_index is a label, and targets: values has none");
+  EXPECT_SAYS(read("{focal: {alpha: 0.25}}"), "labels have class_weights");
+  EXPECT_SAYS(read("{huber: {delta: 0}}"), "delta");
+  EXPECT_SAYS(read("{mse: {reduction: average}}"), "reduction");
 }
 
 TEST(MetricTable, NamesAreRead) {

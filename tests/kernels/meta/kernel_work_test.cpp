@@ -436,7 +436,7 @@ void add_inputs(std::vector<WorkCase>& cases) {
 std::vector<WorkCase> all_cases() {
   std::vector<WorkCase> cases;
   for (const auto add : {add_convolutions, add_depthwise, add_pointwise, add_norms, add_elementwise, add_pools,
-                         add_separable, add_heads, add_metrics, add_updates, add_after_updates, add_inputs})
+                         add_separable, add_heads, add_losses, add_metrics, add_updates, add_after_updates, add_inputs})
     add(cases);
   return cases;
 }
