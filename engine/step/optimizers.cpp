@@ -74,8 +74,7 @@ OptimizerOptions read_sgd(ConfigMap& options) {
       number(options,
              {"dampening",
               "Share of each gradient, after the first, that does not enter the velocity (PyTorch's). Needs a momentum "
-              "above 0, and not Nesterov's.",
-              "0.1"},
+              "above 0, and not Nesterov's."},
              {.min = 0, .max = 1}, 0.0);
   read_decay(options, optimizer, 0.0);
   options.finish();  // first: what is wrong between two keys may be that one of them is misspelt

@@ -63,7 +63,7 @@ void clip_gradients(const Exec& exec, const UpdateArena& arena, const UpdateCont
 }
 
 void muon_momentum(const Exec& exec, const UpdateArena& arena, bool, const UpdateControl*) {
-  note(exec, "muon_momentum", {.bytes = 5 * 4 * arena.chunks.granules * kSpanGranule});
+  note(exec, "muon_momentum", {.bytes = 4 * 4 * arena.chunks.granules * kSpanGranule});
 }
 
 void muon_normalize(const Exec& exec, const UpdateArena&, const MuonMatrix& matrix, float*) {

@@ -33,6 +33,20 @@ inline double granule_sum(const float* x) {
   return sum;
 }
 
+/// The same for norms, of values whose squares are floats: four terms of each of 32 lanes in float, then in double.
+inline double granule_squares(const float* x) {
+  constexpr std::int64_t kLanes = 32;
+  float lanes[kLanes] = {};
+  for (std::int64_t i = 0; i < kSpanGranule; i += kLanes) {
+#pragma omp simd
+    for (std::int64_t lane = 0; lane < kLanes; ++lane) lanes[lane] += x[i + lane] * x[i + lane];
+  }
+  double sum = 0;
+#pragma omp simd reduction(+ : sum)
+  for (std::int64_t lane = 0; lane < kLanes; ++lane) sum += static_cast<double>(lanes[lane]);
+  return sum;
+}
+
 /// A granule's gradients where they lie, or made wide in `values` where they are narrow.
 inline const float* gradients_of(const UpdateArena& arena, std::int64_t granule, float (&values)[kSpanGranule]) {
   const std::int64_t begin = arena.narrow.begin_of(granule);

@@ -13,12 +13,9 @@
 namespace bantam::kernels::cpu {
 namespace {
 
-/// u of a granule, of its moments as they are now.
+/// u of a granule, of its moments as they are now; `step` has √v_hat before.
 void lamb_step(const StepValues& s, const Granule& q, float (&step)[kSpanGranule]) {
-  const float *const w = q.w, *const m = q.m, *const v = q.v;
-#pragma omp simd
-  for (std::int64_t i = 0; i < kSpanGranule; ++i) step[i] = v[i] * s.correction2;
-  square_roots(step);
+  const float *const w = q.w, *const m = q.m;
 #pragma omp simd
   for (std::int64_t i = 0; i < kSpanGranule; ++i) {
     const float divisor = step[i] + s.epsilon, ratio = m[i] * s.correction1 / divisor;
@@ -36,8 +33,8 @@ void lamb_moments(const UpdateArena& arena, const UpdateControl& control, const 
     const Granule q = granule_at(arena, control, granule, gradients);
     Adam::move_moments(s, q, step);
     lamb_step(s, q, step);
-    sums[0] += granule_sum(q.w);
-    sums[1] += granule_sum(step);
+    sums[0] += granule_squares(q.w);
+    sums[1] += granule_squares(step);
   }
 }
 
@@ -58,6 +55,9 @@ void lamb_weights(const UpdateArena& arena, const UpdateControl& control, const 
   for (std::int64_t granule = chunk.granule; granule < chunk.granule + chunk.granules; ++granule) {
     const std::int64_t at = granule * kSpanGranule;
     const Granule q{arena.master + at, nullptr, arena.moment1 + at, arena.moment2 + at, nullptr};
+#pragma omp simd
+    for (std::int64_t i = 0; i < kSpanGranule; ++i) step[i] = q.v[i] * s.correction2;
+    square_roots(step);
     lamb_step(s, q, step);
 #pragma omp simd
     for (std::int64_t i = 0; i < kSpanGranule; ++i) q.w[i] -= rate * step[i];

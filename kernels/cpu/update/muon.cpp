@@ -42,7 +42,7 @@ void muon_momentum(const Exec& exec, const UpdateArena& arena, bool nesterov, co
     for (std::int64_t granule = chunk.granule; granule < chunk.granule + chunk.granules; ++granule) {
       const Granule q = granule_at(arena, *control, granule, gradients);
       move_momentum(arena.groups[span.group], control->gradient_factor, nesterov, q);
-      sum += granule_sum(q.v);
+      sum += granule_squares(q.v);
     }
     arena.chunks.sums[2 * i] = sum;
   });

@@ -256,6 +256,34 @@ TEST(OwnRule, MovesTheWeightsAndKeepsItsStateInTheArena) {
   EXPECT_EQ(to_host<float>(counted, stream)[0], 1.0f);
 }
 
+TEST(OwnRule, ReadsGradientsThatAreClipped) {
+  Runtime runtime({.threads = 1});
+  Model model(runtime, Device::cpu(), testing::small_network(), {.seed = 2});
+  class Copies : public SignDescent {
+   public:
+    void apply(const Context& context, const UpdateCall& call) const override {
+      for (const UpdateRange& range : call.ranges)
+        for (std::int64_t i = range.begin; i < range.begin + range.elements && !context.device.meta; ++i)
+          call.slots[0][i] = call.gradient[i] * call.control->gradient_factor;
+    }
+  };
+  OptimizerOptions options{.clip_value = 1e-3f};
+  options.rule = std::make_shared<Copies>();
+  Optimizer optimizer(model, options);
+  TrainingStep step(model, optimizer, {});
+  step.step(testing::make_batch(model.context(Pass::train), {8, 8, 3}, 5, 0, 8));
+  StateRegistry state;
+  optimizer.register_state(state);
+  const auto read = std::ranges::find(state.tensors(), "optimizer/moment1/head/weight", &StateEntry::name);
+  ASSERT_NE(read, state.tensors().end());
+  const Stream stream = runtime.stream(Device::cpu());
+  const std::vector<float> clipped = to_host<float>(read->tensor, stream),
+                           whole = to_host<float>(std::as_const(*model.parameters().find("head/weight")).gradient(),
+                                                  stream);
+  for (std::size_t i = 0; i < whole.size(); ++i) EXPECT_EQ(clipped[i], std::clamp(whole[i], -1e-3f, 1e-3f));
+  EXPECT_TRUE(std::ranges::any_of(whole, [](float g) { return std::abs(g) > 1e-3f; }));
+}
+
 TEST(OwnRule, TrainsToTheSameBitsPlannedAndEager) {
   const Outcome eager = train(Device::cpu(), StepMode::eager, regression(true), sign_descent(0.005f));
   const Outcome planned = train(Device::cpu(), StepMode::planned, regression(true), sign_descent(0.005f));

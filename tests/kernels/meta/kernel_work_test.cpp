@@ -26,6 +26,7 @@
 #include "bantam/kernels/contracts/pointwise/pointwise_norm.h"
 #include "bantam/kernels/contracts/pool/norm_pool.h"
 #include "bantam/kernels/contracts/separable/separable_block.h"
+#include "bantam/kernels/contracts/update/muon.h"
 #include "bantam/kernels/contracts/update/pruning.h"
 #include "bantam/kernels/contracts/update/update.h"
 #include "bantam/kernels/contracts/update/weight_average.h"
@@ -400,6 +401,24 @@ void add_updates(std::vector<WorkCase>& cases) {
   cases.push_back({"apply_update",  // master and two moments read and written, gradient read, copy written
                    [=](const Exec& e) { meta::apply_update(e, OptimizerKind::adam, arena, {.elements = 10}, nullptr); },
                    (6 * 4 + 4 + 2) * 384 + 8 * 10, 0});
+  cases.push_back({"apply_update",  // one moment
+                   [=](const Exec& e) { meta::apply_update(e, OptimizerKind::lion, arena, {}, nullptr); },
+                   (4 * 4 + 4 + 2) * 384, 0});
+  cases.push_back({"apply_update",  // master and moments are read by both passes
+                   [=](const Exec& e) { meta::apply_update(e, OptimizerKind::lamb, arena, {}, nullptr); },
+                   (9 * 4 + 4 + 2) * 384, 0, KernelKind::pass, 2});
+  cases.push_back(
+      {"clip_gradients", [=](const Exec& e) { meta::clip_gradients(e, arena, nullptr, nullptr); }, 2 * 4 * 384, 0});
+  arena.chunks.granules = 2;
+  const MuonMatrix matrix{.elements = 256};
+  cases.push_back({"muon_momentum",  // gradient and momentum read, momentum and step written
+                   [=](const Exec& e) { meta::muon_momentum(e, arena, true, nullptr); }, 4 * 4 * 256, 0});
+  cases.push_back(
+      {"muon_normalize", [=](const Exec& e) { meta::muon_normalize(e, arena, matrix, nullptr); }, 2 * 4 * 256, 0});
+  cases.push_back({"muon_polynomial", [=](const Exec& e) { meta::muon_polynomial(e, 5, nullptr, nullptr, nullptr); },
+                   3 * 4 * 25, 0});
+  cases.push_back(
+      {"muon_apply", [=](const Exec& e) { meta::muon_apply(e, arena, matrix, nullptr); }, (3 * 4 + 2) * 256, 0});
   arena.narrow = narrow;
   cases.push_back({"begin_update", [=](const Exec& e) { meta::begin_update(e, arena, {}, nullptr, {}); },
                    4 * 256 + 2 * 128 + control, 0});

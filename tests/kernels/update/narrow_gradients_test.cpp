@@ -132,7 +132,8 @@ TEST_P(NarrowGradientsTest, AnUpdateReadsThemAsIfTheyWereWide) {
   for (const DType dtype : kHalfTypes) {
     for (const bool momentum : {true, false}) {
       for (const OptimizerKind kind :
-           {OptimizerKind::sgd, OptimizerKind::sgd_nesterov, OptimizerKind::adam, OptimizerKind::adamw}) {
+           {OptimizerKind::sgd, OptimizerKind::sgd_nesterov, OptimizerKind::adam, OptimizerKind::adamw,
+            OptimizerKind::rmsprop_centered_momentum, OptimizerKind::lion, OptimizerKind::lamb}) {
         if (!momentum && kind != OptimizerKind::sgd) continue;
         SCOPED_TRACE(std::string(to_string(dtype)) + " " + std::to_string(static_cast<int>(kind)));
         Update wide(device(), dtype, false, momentum), narrow(device(), dtype, true, momentum);

@@ -65,6 +65,50 @@ TEST_F(RunConfigTest, AMisspeltKeyIsNamedBeforeWhatItLeadsTo) {
   expect_error("train.optimizer={sgd: {nesterov: true}}", "nesterov: true needs a momentum above 0");
 }
 
+TEST_F(RunConfigTest, OptimizersHaveTheDefaultsOfPyTorchOrTheirPapers) {
+  const auto optimizer = [&](const std::string& text) {
+    return read({"device=cpu", "train.optimizer=" + text}).train.optimizer;
+  };
+  const OptimizerOptions rmsprop = optimizer("{rmsprop: {centered: true, momentum: 0.5}}");
+  EXPECT_EQ(rmsprop.kind, OptimizerKind::rmsprop);
+  EXPECT_FLOAT_EQ(rmsprop.learning_rate, 0.01f);
+  EXPECT_FLOAT_EQ(rmsprop.alpha, 0.99f);
+  EXPECT_FLOAT_EQ(rmsprop.epsilon, 1e-8f);
+  EXPECT_TRUE(rmsprop.centered);
+  EXPECT_EQ(moment_slots(rmsprop), 3);
+  EXPECT_EQ(moment_slots(optimizer("rmsprop")), 1);
+  const OptimizerOptions lion = optimizer("lion");
+  EXPECT_FLOAT_EQ(lion.learning_rate, 1e-4f);
+  EXPECT_FLOAT_EQ(lion.beta2, 0.99f);
+  EXPECT_EQ(moment_slots(lion), 1);
+  EXPECT_FLOAT_EQ(optimizer("lamb").epsilon, 1e-6f);
+  const OptimizerOptions muon = optimizer("{muon: {rest: {sgd: {momentum: 0.5}}}}");
+  EXPECT_FLOAT_EQ(muon.learning_rate, 0.02f);
+  EXPECT_FLOAT_EQ(muon.momentum, 0.95f);
+  EXPECT_TRUE(muon.nesterov);
+  ASSERT_NE(muon.rest, nullptr);
+  EXPECT_EQ(muon.rest->kind, OptimizerKind::sgd);
+  EXPECT_FLOAT_EQ(muon.rest->momentum, 0.5f);
+  EXPECT_EQ(optimizer("muon").rest->kind, OptimizerKind::adamw);
+  EXPECT_FLOAT_EQ(optimizer("{sgd: {momentum: 0.9, dampening: 0.1}}").dampening, 0.1f);
+}
+
+TEST_F(RunConfigTest, OptimizersThatCannotBeAreRefused) {
+  expect_error("train.optimizer={sgd: {dampening: 0.1}}", "dampening needs a momentum above 0");
+  expect_error("train.optimizer={sgd: {momentum: 0.9, nesterov: true, dampening: 0.1}}",
+               "Nesterov's momentum has no dampening");
+  expect_error("train.optimizer={muon: {rest: muon}}", "muon's rest must be another built-in optimizer");
+  expect_error("train.optimizer={muon: {rest: {adam: {learning_rat: 1}}}}", "did you mean 'learning_rate'?");
+  expect_error("train.optimizer={lion: {beta1: 1}}", "expected a number in [0, 1)");
+  expect_error("train.clip_value=-1", "clip_value");
+}
+
+TEST_F(RunConfigTest, ClippingIsOfTheOptimizer) {
+  const OptimizerOptions optimizer = read({"device=cpu", "train.clip_norm=2", "train.clip_value=0.5"}).train.optimizer;
+  EXPECT_FLOAT_EQ(optimizer.clip_norm, 2.0f);
+  EXPECT_FLOAT_EQ(optimizer.clip_value, 0.5f);
+}
+
 TEST_F(RunConfigTest, KeysOfOtherProgramsAreUnderstood) {
   expect_error("epochs=1", "unknown key 'epochs'; did you mean train.epochs?");
   expect_error("lr=0.1", "unknown key 'lr'; did you mean train.optimizer.adam.learning_rate?");
