@@ -5,6 +5,7 @@
 #include <limits>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace bantam::run {
 namespace {
@@ -57,11 +58,12 @@ PruneOptions read_prune_options(ConfigMap options) {
     prune.end = end->as_duration({.min = 1, .epochs = false, .seconds = false}).count;
   else if (prune.schedule == PruneSchedule::polynomial && !options.self().is_described())
     options.self().fail("prune: a polynomial schedule needs end, e.g. end: 2000");
-  prune.match = options.texts({"match",
-                               "Names of the parameters that are pruned, one or several, as `bantam inspect` shows "
-                               "them; * stands for any text.",
-                               "\"*pointwise_weight\" | [\"stem/*\", \"head/weight\"]"},
-                              {"*weight*"});
+  const ConfigNode match = options.node({"match",
+                                         "Names of the parameters that are pruned, one or several, as `bantam inspect` "
+                                         "shows them; * stands for any text.",
+                                         "\"*pointwise_weight\" | [\"stem/*\", \"head/weight\"]"},
+                                        "*weight*");
+  prune.match = match.is_list() ? match.as_texts() : std::vector<std::string>{match.as_text()};
   options.finish();
   const std::int64_t least = prune.schedule == PruneSchedule::polynomial ? prune.begin + 1 : prune.begin;
   if (prune.end < least) options.self().fail("prune: end must come after begin");

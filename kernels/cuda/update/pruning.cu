@@ -2,7 +2,7 @@
 // block a tensor, which finds the tensor's threshold by counting magnitudes digit by digit in shared memory.
 #include "bantam/kernels/contracts/update/pruning.h"
 #include "bantam/kernels/cuda/device/early_launch.cuh"
-#include "bantam/kernels/cuda/device/vectorized.cuh"
+#include "bantam/kernels/cuda/update/quads.cuh"
 #include "bantam/kernels/tiling/update/pruning_rules.h"
 
 namespace bantam::kernels::cuda {
@@ -10,15 +10,7 @@ namespace {
 
 constexpr int kThreads = 1024;  // one block has a large tensor for itself where masks change
 constexpr int kWarp = 32;
-constexpr int kQuad = 4;
-constexpr std::int64_t kQuadsOfGranule = kSpanGranule / kQuad;
 constexpr std::uint32_t kAllKept = 0x01010101u;
-using Quad = Pack<float, kQuad>;
-
-__device__ inline Quad load_quad(const float* values, std::int64_t quad) {
-  const float4 v = __ldcg(reinterpret_cast<const float4*>(values) + quad);
-  return {{v.x, v.y, v.z, v.w}};
-}
 
 __device__ inline std::uint32_t magnitude(float w) { return __float_as_uint(w) & 0x7fffffffu; }
 
@@ -26,10 +18,10 @@ __device__ inline std::uint32_t magnitude(float w) { return __float_as_uint(w) &
 __device__ inline bool kept(std::uint32_t mask, int k) { return (mask >> (8 * k) & 0xffu) != 0; }
 
 __device__ inline void zero_masked(std::uint32_t mask, float* values, std::int64_t quad) {
-  Quad w = load_quad(values, quad);
+  FloatQuad w = load_floats(values, quad);
 #pragma unroll
   for (int k = 0; k < kQuad; ++k) w.v[k] = kept(mask, k) ? w.v[k] : 0.0f;
-  reinterpret_cast<Quad*>(values)[quad] = w;
+  store_floats(values, quad, w);
 }
 
 /// The copies' values need not be known: what is not zeroed is right.
@@ -114,7 +106,7 @@ __device__ void change_mask(const PruneRule& rule, const PruneArena& arena, cons
   const std::uint32_t least = four ? 0 : magnitude_of_rank(w, tensor.elements, weights_kept(tensor.elements, sparsity));
   for (std::int64_t i = threadIdx.x; i < (tensor.elements + kQuad - 1) / kQuad; i += kThreads) {
     const std::int64_t quad = tensor.begin / kQuad + i;
-    const Quad values = load_quad(arena.weights, quad);
+    const FloatQuad values = load_floats(arena.weights, quad);
     std::uint32_t mask = four ? two_of_four_mask(values.v) : 0;
     for (int k = 0; k < kQuad && !four; ++k)  // padding stays as it was made: zeros, and kept
       if (magnitude(values.v[k]) >= least || i * kQuad + k >= tensor.elements) mask |= 1u << (8 * k);

@@ -2,32 +2,21 @@
 // not move it; and the exchange of two arrays.
 #include "bantam/kernels/contracts/update/weight_average.h"
 #include "bantam/kernels/cuda/device/early_launch.cuh"
-#include "bantam/kernels/cuda/device/vectorized.cuh"
+#include "bantam/kernels/cuda/update/quads.cuh"
 #include "bantam/kernels/tiling/update/pruning_rules.h"
 
 namespace bantam::kernels::cuda {
 namespace {
 
 constexpr int kThreads = 256;
-constexpr int kQuad = 4;
-using Quad = Pack<float, kQuad>;
-
-/// Past the first-level cache, as kernels that start early read.
-__device__ inline Quad load_quad(const float* values, std::int64_t quad) {
-  const float4 v = __ldcg(reinterpret_cast<const float4*>(values) + quad);
-  return {{v.x, v.y, v.z, v.w}};
-}
-__device__ inline void store_quad(float* values, std::int64_t quad, const Quad& v) {
-  reinterpret_cast<Quad*>(values)[quad] = v;
-}
 
 __device__ void move(std::int64_t elements, const float* values, float* average, float share) {
   for (std::int64_t quad = grid_thread(); quad < elements / kQuad; quad += grid_threads()) {
-    const Quad w = load_quad(values, quad);
-    Quad a = load_quad(average, quad);
+    const FloatQuad w = load_floats(values, quad);
+    FloatQuad a = load_floats(average, quad);
 #pragma unroll
     for (int k = 0; k < kQuad; ++k) a.v[k] = averaged(a.v[k], w.v[k], share);
-    store_quad(average, quad, a);
+    store_floats(average, quad, a);
   }
 }
 
@@ -43,9 +32,9 @@ __global__ void __launch_bounds__(kThreads)
 __global__ void __launch_bounds__(kThreads) swap_values_kernel(std::int64_t quads, float* a, float* b) {
   wait_then_let_next_start();
   for (std::int64_t quad = grid_thread(); quad < quads; quad += grid_threads()) {
-    const Quad of_a = load_quad(a, quad), of_b = load_quad(b, quad);
-    store_quad(a, quad, of_b);
-    store_quad(b, quad, of_a);
+    const FloatQuad of_a = load_floats(a, quad), of_b = load_floats(b, quad);
+    store_floats(a, quad, of_b);
+    store_floats(b, quad, of_a);
   }
 }
 

@@ -61,7 +61,7 @@ BANTAM_HOST_DEVICE constexpr MagnitudeDigit magnitude_digit(int digit) {
   return digit == 0 ? MagnitudeDigit{20, 11} : digit == 1 ? MagnitudeDigit{10, 10} : MagnitudeDigit{0, 10};
 }
 
-/// What the average takes of the new value after update `t`: 1 at the first averaging; 0: it does not move.
+/// Share of the new value in the average after update `t`: 1 at the first averaging; 0: it does not move.
 BANTAM_HOST_DEVICE inline float average_share(const AverageRule& rule, std::int64_t t) {
   if (t <= 0 || t % rule.every != 0) return 0.0f;
   const std::int64_t k = t / rule.every;

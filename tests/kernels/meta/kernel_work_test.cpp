@@ -435,7 +435,7 @@ void add_after_updates(std::vector<WorkCase>& cases) {
   const PruneArena pruned{
       .tensor_count = 1, .granules = 2, .weights = kFloats, .compute = kSome, .compute_dtype = kHalf};
   cases.push_back(
-      {"prune_weights", [=](const Exec& e) { meta::prune_weights(e, {}, pruned, nullptr); }, (1 + 4 + 2) * 256, 0});
+      {"prune_weights", [=](const Exec& e) { meta::prune_weights(e, {}, pruned, nullptr); }, (1 + 8 + 2) * 256, 0});
 }
 
 /// Two images of 4 x 4 x 3, of which 2 x 2 are shown.

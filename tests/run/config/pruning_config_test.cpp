@@ -61,6 +61,7 @@ TEST_F(PruningConfigTest, Prune) {
   EXPECT_EQ(constant.frequency, 7);
   EXPECT_EQ(constant.end, std::numeric_limits<std::int64_t>::max());
   EXPECT_EQ(constant.match, (std::vector<std::string>{"a", "b"}));
+  EXPECT_EQ(read("train.prune={end: 9, match: \"*a\"}").prune->match, std::vector<std::string>{"*a"});
   const PruneOptions four = read("train.prune={pattern: \"2:4\", end: 5}").prune.value();
   EXPECT_EQ(four.pattern, PrunePattern::two_of_four);
   EXPECT_EQ(four.schedule, PruneSchedule::constant);
