@@ -45,7 +45,6 @@ bool read_counted(const ConfigNode& limit, EvaluationOptions& evaluation) {
 }
 
 void read_limit(const ConfigNode& limit, EvaluationOptions& evaluation) {
-  if (limit.is_described()) (void)limit.as_text();
   try {
     evaluation.samples = limit.as_integer({.min = 1, .max = 1'000'000'000});
   } catch (const ConfigError&) {
