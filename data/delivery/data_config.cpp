@@ -49,11 +49,16 @@ std::string as_format(const ConfigNode& format) {
 
 /// Another data set, whose keys stand in the section as they would in `data`; only its held-out samples are read.
 std::shared_ptr<const SampleReader> read_own_validation(ConfigMap& map, const std::string& format) {
-  const std::string name =
-      as_format(map.node({"format", "Of another data set, whose keys follow as in `data`.", "cifar10"}, format));
+  std::string name = format;
+  if (const auto own = map.find({"format", "Of another data set.", "cifar10", "that of `data`"}))
+    name = as_format(*own);
   if (!map.self().is_described()) return sample_formats().at(name)(map).validation;
   // Each format's keys are described once, in `data`.
-  (void)map.find({"path", "Another data set's folder: its held-out samples are the validation samples.", "data/other"});
+  if (const auto path = map.find({"path",
+                                  "Another data set's folder: its held-out samples are the validation samples. Keys of "
+                                  "its format may stand beside it, as in `data`.",
+                                  "data/other", "no other data set"}))
+    (void)path->as_text();
   return nullptr;
 }
 
@@ -67,17 +72,18 @@ ValidationOptions read_validation(ConfigMap& data, const std::string& format) {
   if (!node) return {};
   ConfigMap map = node->as_map();
   ValidationOptions options;
-  if (const auto split =
-          map.find({"split", "Share of the training samples that is held out, chosen at random whatever their classes.",
-                    "0.1"})) {
-    options.split = split->as_number({.min = 0, .max = 1, .min_open = true, .max_open = true});
-    if (const auto seed = map.find({"seed", "Of the choice, apart from the run's.", "7", "the run's seed"}))
+  const auto split =
+      map.find({"split", "Share of the training samples that is held out, chosen at random whatever their classes.",
+                "0.1", "0"});
+  const auto from = map.find({"from", "test: the format's held-out samples.", "test", "test, unless others are named"});
+  if (split && from && !map.self().is_described())
+    from->fail_at_key(fmt::format("{}: samples are split off, or those of the test set, not both", map.self().path()));
+  if (split) options.split = split->as_number({.min = 0, .max = 1, .min_open = true, .max_open = true});
+  if (from) (void)from->as_choice({"test"});
+  if (split || map.self().is_described())
+    if (const auto seed = map.find({"seed", "Of the choice of a split, apart from the run's.", "7", "the run's seed"}))
       options.seed = static_cast<std::uint64_t>(seed->as_integer({.min = 0}));
-  } else if (const auto from = map.find({"from", "test: the format's held-out samples.", "test"})) {
-    (void)from->as_choice({"test"});
-  } else {
-    options.own = read_own_validation(map, format);
-  }
+  if ((!split && !from) || map.self().is_described()) options.own = read_own_validation(map, format);
   map.finish();
   return options;
 }

@@ -63,6 +63,8 @@ class Metric {
     (void)sums;
     return {};
   }
+  /// Whether a smaller value is the better one, as of errors.
+  virtual bool smaller_is_better() const { return false; }
   /// As Loss::supports_meta, of `accumulate`.
   virtual bool supports_meta() const { return false; }
   /// Whether the loss counts it already (LossSums). Then `accumulate` is never

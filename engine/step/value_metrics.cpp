@@ -8,7 +8,7 @@
 namespace bantam {
 namespace {
 
-constexpr std::string_view kTargets = "targets";
+constexpr std::string_view kTargetsTensor = "targets";
 constexpr double kRounding = 1e-14;  // of the sums: targets that spread by less are all the same
 
 /// The kernel's sums of `columns` columns; the last one is the rows.
@@ -39,6 +39,7 @@ double r2_of(const ColumnSums& of) {
 struct ValueRule {
   std::string_view kind;
   double (*value)(const ColumnSums&);
+  bool error = false;      ///< the smaller the better
   bool by_column = false;  ///< sums of each value of the output apart; else all values are one column
 };
 
@@ -48,10 +49,11 @@ class ValueMetric : public Metric {
   std::string_view kind() const override { return rule_.kind; }
   bool supports_meta() const override { return true; }
   bool in_training() const override { return options_.training; }
+  bool smaller_is_better() const override { return rule_.error; }
   std::vector<TensorFacts> targets(const Shape& output) const override {
     if (rule_.by_column && output.rank() != 1)
       throw ShapeError(fmt::format("{}: expected an output of (values), got {}", rule_.kind, to_string(output)));
-    return {{.name = std::string(kTargets), .shape = output, .dtype = DType::float32}};
+    return {{.name = std::string(kTargetsTensor), .shape = output, .dtype = DType::float32}};
   }
   MetricPtr for_output(const Shape& output) const override {
     (void)targets(output);
@@ -65,7 +67,7 @@ class ValueMetric : public Metric {
     const kernels::ErrorShape shape{.rows = output.elements() / columns(), .columns = columns()};
     const auto bytes = static_cast<std::int64_t>(kernels::error_sums_workspace(shape));
     const Tensor workspace = context.allocate({bytes}, DType::uint8, Category::workspace);
-    BANTAM_KERNEL(context.exec, error_sums, shape, output.dtype(), output.data(), batch.at(kTargets).as<float>(),
+    BANTAM_KERNEL(context.exec, error_sums, shape, output.dtype(), output.data(), batch.at(kTargetsTensor).as<float>(),
                   kernels::MetricTarget{to.ring, to.slot, sums()},
                   kernels::Workspace{workspace.data(), workspace.bytes()});
   }
@@ -95,8 +97,12 @@ ValueMetricOptions read_options(ConfigMap& options) {
 
 }  // namespace
 
-MetricPtr mse(const ValueMetricOptions& options) { return make({.kind = "mse", .value = mse_of}, options); }
-MetricPtr mae(const ValueMetricOptions& options) { return make({.kind = "mae", .value = mae_of}, options); }
+MetricPtr mse(const ValueMetricOptions& options) {
+  return make({.kind = "mse", .value = mse_of, .error = true}, options);
+}
+MetricPtr mae(const ValueMetricOptions& options) {
+  return make({.kind = "mae", .value = mae_of, .error = true}, options);
+}
 MetricPtr r2(const ValueMetricOptions& options) {
   return make({.kind = "r2", .value = r2_of, .by_column = true}, options);
 }

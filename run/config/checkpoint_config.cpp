@@ -33,6 +33,13 @@ std::vector<std::string> metric_names(const TrainConfig& train) {
   return names;
 }
 
+bool is_error(const std::string& name, const TrainConfig& train) {
+  if (name == "loss") return true;
+  const auto& metrics = train.loss.metrics;
+  const auto found = std::ranges::find_if(metrics, [&](const MetricPtr& metric) { return metric->kind() == name; });
+  return found != metrics.end() && (*found)->smaller_is_better();
+}
+
 std::optional<CheckpointConfig::Best> read_best(ConfigMap& map, const TrainConfig& train) {
   const ConfigNode node =
       map.node({"best",
@@ -41,7 +48,7 @@ std::optional<CheckpointConfig::Best> read_best(ConfigMap& map, const TrainConfi
                 "{metric: accuracy, mode: max} | off"},
                "off");
   if (node.is_text("off")) return std::nullopt;
-  if (!train.evaluate) node.fail("checkpoint.best needs an evaluation after each epoch; train.evaluate is false");
+  if (!train.evaluate) node.fail("checkpoint.best needs evaluations; train.evaluate is false");
   ConfigMap options = node.as_map();
   CheckpointConfig::Best best{
       .metric =
@@ -50,9 +57,9 @@ std::optional<CheckpointConfig::Best> read_best(ConfigMap& map, const TrainConfi
   if (std::ranges::find(names, best.metric) == names.end())
     options.node("metric").fail(
         fmt::format("checkpoint.best.metric: expected one of {}, got '{}'", fmt::join(names, ", "), best.metric));
-  best.larger =
-      options.choice({"mode", "Whether larger or smaller values are better.", "max", "min for loss, else max"},
-                     {"max", "min"}, best.metric == "loss" ? "min" : "max") == "max";
+  best.larger = options.choice({"mode", "Whether larger or smaller values are better.", "max",
+                                "min for loss, mse and mae, else max"},
+                               {"max", "min"}, is_error(best.metric, train) ? "min" : "max") == "max";
   options.finish();
   return best;
 }

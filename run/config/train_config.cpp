@@ -46,7 +46,6 @@ bool read_counted(const ConfigNode& limit, EvaluationOptions& evaluation) {
 }
 
 void read_limit(const ConfigNode& limit, EvaluationOptions& evaluation) {
-  if (limit.is_described()) (void)limit.as_text();
   try {
     evaluation.samples = limit.as_integer({.min = 1, .max = 1'000'000'000});
   } catch (const ConfigError&) {
@@ -135,7 +134,7 @@ TrainConfig read_train_config(ConfigMap train, Device device) {
       train.node({"evaluate",
                   "Evaluate on the validation samples (data.validation): true, after each epoch; false, never, and no "
                   "test set either; or when and on how many.",
-                  "false | {every: 2epochs, limit: 1000, batch_size: 256}"},
+                  "true | {every: 2epochs, limit: 1000, batch_size: 256}"},
                  "true"),
       config);
   config.max_updates =

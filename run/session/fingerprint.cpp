@@ -12,26 +12,26 @@ namespace bantam::run {
 namespace {
 
 // Keys that change no bit of an update, or that a run may have more of.
-constexpr std::array<std::string_view, 19> kFree = {"version",
-                                                    "device",
-                                                    "memory",
-                                                    "recompute",
-                                                    "algorithms",
-                                                    "checkpoint",
-                                                    "data.path",
-                                                    "data.validation.path",
-                                                    "data.verify",
-                                                    "data.pipeline.cache",
-                                                    "data.pipeline.prefetch",
-                                                    "model.name",
-                                                    "train.callbacks",
-                                                    "train.ema.evaluate",
-                                                    "train.epochs",
-                                                    "train.evaluate",
-                                                    "train.log_every",
-                                                    "train.max_time",
-                                                    "train.max_updates",
-                                                    "train.mode"};
+constexpr auto kFree = std::to_array<std::string_view>({"version",
+                                                        "device",
+                                                        "memory",
+                                                        "recompute",
+                                                        "algorithms",
+                                                        "checkpoint",
+                                                        "data.path",
+                                                        "data.validation.path",
+                                                        "data.verify",
+                                                        "data.pipeline.cache",
+                                                        "data.pipeline.prefetch",
+                                                        "model.name",
+                                                        "train.callbacks",
+                                                        "train.ema.evaluate",
+                                                        "train.epochs",
+                                                        "train.evaluate",
+                                                        "train.log_every",
+                                                        "train.max_time",
+                                                        "train.max_updates",
+                                                        "train.mode"});
 
 bool is_free(std::string_view path) {
   return std::ranges::any_of(kFree, [path](std::string_view key) {

@@ -80,6 +80,20 @@ TEST_F(TrainReportTest, JsonTellsTheValidationResultsWhereThereAreSome) {
   EXPECT_EQ(without["held_out"], false);
 }
 
+TEST_F(TrainReportTest, MetricsAndTheTestSetAreTold) {
+  TrainOutcome ended = outcome();
+  const MetricPtr matrix = metrics_for({2}, {confusion_matrix()})[0], top = metrics_for({2}, {top_k(1)})[0];
+  ended.result.test = {.loss = 2, .accuracy = 0.75, .samples = 8, .values = {{matrix, {4, 1, 1, 2}}, {top, {6, 8}}}};
+  const std::string text = closing_summary({.outcome = ended});
+  expect_in(text, "test        accuracy 0.7500, loss 2.0000, top_k 0.7500, 8 images\n");
+  expect_in(text, "confusion_matrix of labels (rows) and predictions:\n");
+  expect_in(text, "      4      1\n                    1      2\n");
+  const auto json = closing_json({.outcome = ended});
+  EXPECT_DOUBLE_EQ(json["test_accuracy"], 0.75);
+  EXPECT_DOUBLE_EQ(json["test_top_k"], 0.75);
+  EXPECT_DOUBLE_EQ(json["accuracy"], 0.25) << "of the validation samples";
+}
+
 TEST_F(TrainReportTest, EventsReachTheProgress) {
   std::FILE* const out = std::tmpfile();
   ASSERT_NE(out, nullptr);
@@ -90,12 +104,22 @@ TEST_F(TrainReportTest, EventsReachTheProgress) {
     callback.on_progress({.epoch = 1, .epochs = 2, .update = 3, .updates = 6});
     EXPECT_TRUE(callback.first());
     callback.on_smaller_micro_batch({.epoch = 0, .update = 4, .samples = 8});
+    const Metrics measured{.loss = 2, .samples = 4, .values = {{metrics_for({2}, {top_k(1)})[0], {3, 4}}}};
+    callback.on_evaluated({.epoch = 1, .epochs = 2, .update = 6, .updates = 6, .validation = {.loss = 77}});
+    callback.on_evaluated({.epoch = 1, .epochs = 2, .update = 4, .updates = 6, .validation = measured});
+    callback.on_epoch_end({.epoch = 1, .epochs = 2, .train = measured, .validation = measured});
+    callback.on_test({.epochs = 2, .updates = 12, .test = measured});
   }
   std::rewind(out);
   std::string text(4096, '\0');
   text.resize(std::fread(text.data(), 1, text.size(), out));
   std::fclose(out);
   expect_in(text, "\"epoch\":2");
+  EXPECT_EQ(text.find("77"), std::string::npos) << "an epoch's end tells its evaluation";
+  expect_in(text, R"({"event":"evaluated","epoch":2,"epochs":2,"step":4,"steps":6,"validation_loss":2.0)");
+  expect_in(text, R"("accuracy":0.0,"top_k":0.75,"seconds")");
+  expect_in(text, R"("validation_accuracy":0.0,"validation_top_k":0.75})");
+  expect_in(text, R"({"event":"test","epoch":2,"epochs":2,"test_loss":2.0,"test_accuracy":0.0,"test_top_k":0.75})");
   expect_in(text, "update 5 of epoch 1 is repeated in micro-batches of 8");
 }
 

@@ -89,6 +89,7 @@ struct Case {
   RecomputeOptions recompute;
   std::shared_ptr<std::int64_t> counted;  // calls of a HostCounter's forward
   bool averages = false;                  // weights are averaged, and pruned
+  bool measured = false;                  // by several metrics, and evaluated after every seventh update
 };
 
 /// Everything that a run produces.
@@ -96,11 +97,12 @@ struct Outcome {
   std::vector<float> master, moment2, statistics, averages;
   std::vector<double> losses;  // of each update, in order
   double evaluation = 0;
+  std::vector<std::vector<double>> sums;  // of metrics, of each update and evaluation, in order
   kernels::UpdateControl control;
   MemoryStats memory;
   bool operator==(const Outcome& o) const {
     return master == o.master && moment2 == o.moment2 && statistics == o.statistics && averages == o.averages &&
-           losses == o.losses && evaluation == o.evaluation && control.updates == o.control.updates &&
+           losses == o.losses && evaluation == o.evaluation && sums == o.sums && control.updates == o.control.updates &&
            control.skipped == o.control.skipped && control.loss_scale == o.control.loss_scale;
   }
 };
@@ -128,9 +130,11 @@ struct Training : Callback {
         model(runtime, device, network(given.waits, given.counted),
               {.precision = given.precision, .seed = 7, .recompute = given.recompute}),
         optimizer(model, options_of(given)),
-        step(model, optimizer, {}),
+        step(model, optimizer,
+             given.measured ? LossOptions{.metrics = {accuracy(), f1(), confusion_matrix(), top_k(2)}} : LossOptions{}),
         mode(given.mode),
-        updates_a_launch(given.updates_a_launch) {
+        updates_a_launch(given.updates_a_launch),
+        evaluate_every(given.measured ? Duration::updates(7) : Duration::epochs(1)) {
     model.register_state(state);
     optimizer.register_state(state);
   }
@@ -163,6 +167,7 @@ struct Training : Callback {
                      .accumulate = kAccumulate,
                      .read_every = read_every,
                      .read_seconds = 1e9,
+                     .evaluate_every = evaluate_every,
                      .mode = mode,
                      .updates_a_launch = updates_a_launch,
                      .learning_rate = [](std::int64_t n) { return 2e-3f + 1e-3f * std::cos(0.3f * float(n)); },
@@ -176,7 +181,10 @@ struct Training : Callback {
   }
 
   void on_progress(const ProgressEvent& event) override {
-    for (const Metrics& metrics : event.metrics) outcome.losses.push_back(metrics.loss);
+    for (const Metrics& metrics : event.metrics) {
+      outcome.losses.push_back(metrics.loss);
+      if (measured()) outcome.sums.push_back(numbers_of(metrics));
+    }
     if (progress) progress(event);
   }
 
@@ -186,6 +194,10 @@ struct Training : Callback {
     const std::vector<std::uint8_t> bytes = to_host<std::uint8_t>(tensor, stream);
     return {bytes.begin(), bytes.end()};
   }
+  void on_evaluated(const EvaluatedEvent& event) override {
+    if (measured()) outcome.sums.push_back(numbers_of(event.validation));
+  }
+  bool measured() const { return !step.loss().metrics.empty(); }
 
   Outcome finish() {
     const Stream stream = runtime.stream(device);
@@ -215,6 +227,7 @@ struct Training : Callback {
   StateRegistry state;
   StepMode mode;
   int updates_a_launch;
+  Duration evaluate_every;
   std::int64_t read_every = TrainingStep::kMetricRing;
   std::function<void(const ProgressEvent&)> progress;
   Trainer* current = nullptr;
@@ -255,6 +268,24 @@ TEST_P(CapturedTrainingTest, every_mode_and_launch_gives_the_same_bits) {
       }
     }
   }
+}
+
+TEST_P(CapturedTrainingTest, metrics_and_evaluations_between_launches_have_the_same_bits) {
+  Case given{.mode = StepMode::eager, .precision = {PrecisionKind::mixed_float16}, .measured = true};
+  const Outcome expected = whole_run(GetParam(), given);
+  // 82 updates; evaluations after every seventh of them, and at the last epoch's end.
+  ASSERT_EQ(expected.sums.size(), static_cast<std::size_t>(2 * kUpdates + 2 * kUpdates / 7 + 1));
+  EXPECT_EQ(expected.sums[0].size(), 3u + 9 + 2) << "of an update: loss, f1, top_k";
+  EXPECT_EQ(expected.sums.back().size(), 3u + 9 + 9 + 2) << "of an evaluation: the confusion matrix, too";
+  given.mode = StepMode::planned;
+  EXPECT_TRUE(whole_run(GetParam(), given) == expected);
+  for (const int updates : {3, 32}) {
+    given.mode = StepMode::captured;
+    given.updates_a_launch = updates;
+    EXPECT_TRUE(whole_run(GetParam(), given) == expected) << updates << " a launch";
+  }
+  Case plain{.mode = StepMode::planned, .precision = {PrecisionKind::mixed_float16}};
+  EXPECT_EQ(whole_run(GetParam(), plain).master, expected.master) << "what is measured changes no weight";
 }
 
 TEST_P(CapturedTrainingTest, recompute_is_captured_too) {

@@ -63,7 +63,9 @@ TEST_F(CheckpointConfigTest, TheBest) {
   EXPECT_NE(unknown.find("checkpoint.best.metric: expected one of loss, accuracy, got 'f1'"), std::string::npos)
       << unknown;
   EXPECT_NE(error_of({"checkpoint.best={mode: most}"}).find("max"), std::string::npos);
-  EXPECT_NE(error_of({"checkpoint.best={}", "train.evaluate=false"}).find("needs an evaluation"), std::string::npos);
+  EXPECT_FALSE(tiny({"train.metrics=[mae, f1]", "checkpoint.best={metric: mae}"}).checkpoint.best->larger);
+  EXPECT_TRUE(tiny({"train.metrics=[mae, f1]", "checkpoint.best={metric: f1}"}).checkpoint.best->larger);
+  EXPECT_NE(error_of({"checkpoint.best={}", "train.evaluate=false"}).find("needs evaluations"), std::string::npos);
 }
 
 }  // namespace
