@@ -361,6 +361,11 @@ void require_target(const RunConfig& config, const TensorFacts& reads, std::int6
     for (const SampleField& other : fields) names.push_back(other.name);
     fail(fmt::format("the loss or a metric reads '{}', but the data have {}", reads.name, join(names, ", ", " and ")));
   }
+  if (reads.name == kLabels && field->shape.rank() == 0 && reads.shape.rank() > 0)
+    fail(
+        fmt::format("the data have a label an image, so that a model ends with one value a class, as that of dense: "
+                    "{{units: classes}}; this ends with {}",
+                    to_string(config.model.graph.output_shape())));
   if (reads.classes > 0 && reads.classes != classes)
     fail(fmt::format("the model's output is {}, but the data have {} classes",
                      to_string(config.model.graph.output_shape()), classes));

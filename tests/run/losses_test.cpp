@@ -71,7 +71,8 @@ TEST_F(LossesTest, DataAndLossMustFit) {
   expect(config("class", "mse", 10), "reads 'targets', but the data have images and labels");
   expect(config("values", "mse", 4), "'targets' must be (4) a sample, but the data's are (3)");
   expect(config("pixels", "softmax_cross_entropy", 11), "'labels' must be () a sample, but the data's are (32, 32)");
-  expect(config("class", "softmax_cross_entropy", 10, true), "'labels' must be (32, 32) a sample");
+  expect(config("class", "softmax_cross_entropy", 10, true),
+         "one value a class, as that of dense: {units: classes}; this ends with (32, 32, 10)");
   EXPECT_THROW((void)tiny({"data.labels=pixels", "data.pipeline=[{random_flip: {}}, {batch: {size: 16}}]"}),
                ConfigError);
 }

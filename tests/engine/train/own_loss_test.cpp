@@ -168,8 +168,17 @@ TEST_P(OwnLossTest, WhatDoesNotFitIsSaidBeforeAnythingRuns) {
       images(runtime(), device(), Graph({4, 4, 2}), {});
   Model model(runtime(), device(), testing::regression_network(), {});
   Optimizer optimizer(model, {}), of_classifier(classifier, {});
-  EXPECT_EQ(error_of([&] { TrainingStep(images, optimizer, {}); }),
-            "a model ends with one value a class, as that of dense: {units: classes}; this ends with (4, 4, 2)");
+  Graph rows({4, 4, 2});
+  rows.add(reshape({.shape = {8, 4}}));
+  Model of_rows(runtime(), device(), rows, {});
+  EXPECT_EQ(
+      error_of([&] { TrainingStep(of_rows, optimizer, {}); }),
+      "a model ends with one value a class, as that of dense: {units: classes}, or with (height, width, classes); "
+      "this ends with (8, 4)");
+  TrainingStep of_pixels(images, optimizer, {});
+  testing::MemorySource a_label_an_image({4, 4, 2}, 2, 8, 8);
+  EXPECT_EQ(error_of([&] { Trainer(of_pixels, a_label_an_image, nullptr, {}); }),
+            "the training data's 'labels' are (), expected (4, 4)");
   EXPECT_EQ(error_of([&] { TrainingStep(images, optimizer, regression(true)); }),
             "mse: expected an output of (values), got (4, 4, 2)");
   TrainingStep step(model, optimizer, regression(true)), of_classes(classifier, of_classifier, {});

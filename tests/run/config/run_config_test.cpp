@@ -211,7 +211,7 @@ TEST_F(RunConfigTest, Errors) {
   expect_error("version=2", "this program reads version 1");
   expect_error("seed=-1", "seed: expected an integer ≥ 0");
   expect_error("devise=cpu", "did you mean 'device'?");
-  expect_error("train.loss=mse", "unknown loss 'mse'; valid: softmax_cross_entropy");
+  expect_error("train.loss=hinge", "unknown loss 'hinge'; valid: softmax_cross_entropy");
   expect_error("train.label_smoothing=1", "expected a number in [0, 1)");
   expect_error("train.metrics=[f1]", "unknown metric 'f1'; valid: accuracy");
   expect_error("train.metrics=[acuracy]", "unknown metric 'acuracy'; did you mean 'accuracy'?");
