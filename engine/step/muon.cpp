@@ -30,14 +30,14 @@ bool Muon::moves(const Parameter& parameter) {
   return !parameter.frozen() && (rank == 2 || rank == 4) && parameter.shape().elements() > 0;
 }
 
-Muon::Muon(const ParameterArena& parameters, const Context& context, const OptimizerOptions& options)
+Muon::Muon(const ParameterArena& parameters, std::vector<kernels::ArenaSpan> spans, const Context& context,
+           const OptimizerOptions& options)
     : nesterov_(options.nesterov), learning_rate_(options.learning_rate), rest_(rest_of(options)) {
   std::vector<std::uint8_t> matrices, others;
-  std::vector<kernels::ArenaSpan> spans = update_spans(parameters);
   for (std::size_t i = 0; i < spans.size(); ++i) {
     matrices.push_back(moves(*parameters.spans()[i]) ? 1 : 0);
     others.push_back(matrices[i] == 0 && !spans[i].frozen ? 1 : 0);
-    spans[i].frozen |= matrices[i];
+    if (matrices[i] != 0) spans[i].frozen = 1;
   }
   table_ = SpanTable(context, parameters, matrices);
   if (rest_.kind == OptimizerKind::lamb) rest_table_ = SpanTable(context, parameters, others);

@@ -16,8 +16,9 @@ namespace bantam {
 /// momentum, the second the matrices that become orthogonal, which no update needs from the one before.
 class Muon {
  public:
-  /// Allocates all that updates need.
-  Muon(const ParameterArena& parameters, const Context& context, const OptimizerOptions& options);
+  /// Allocates all that updates need. `spans`: the table of the arena's spans, in their order.
+  Muon(const ParameterArena& parameters, std::vector<kernels::ArenaSpan> spans, const Context& context,
+       const OptimizerOptions& options);
 
   /// Whether it moves this parameter: a weight of 2 or 4 dimensions that is not frozen.
   static bool moves(const Parameter& parameter);

@@ -43,7 +43,7 @@ Optimizer::Optimizer(Model& model, OptimizerOptions options) : model_(model), op
   const auto& granules = parameters.span_of_granule();
   span_table_ = table(spans.data(), spans.size() * sizeof(spans[0]));
   granule_table_ = table(granules.data(), granules.size() * sizeof(granules[0]));
-  add_norms(context);
+  add_norms(context, spans);
   upload_groups();
   kernels::UpdateControl control{.clip_norm = options_.clip_norm};
   if (model_.options().precision.scales_loss()) {
@@ -65,10 +65,10 @@ Optimizer::Optimizer(Model& model, OptimizerOptions options) : model_(model), op
 }
 
 /// What rules with norms of their own need.
-void Optimizer::add_norms(const Context& context) {
+void Optimizer::add_norms(const Context& context, const std::vector<kernels::ArenaSpan>& spans) {
   if (options_.rule) return;
   const ParameterArena& parameters = model_.parameters();
-  if (options_.kind == OptimizerKind::muon) muon_ = std::make_unique<Muon>(parameters, context, options_);
+  if (options_.kind == OptimizerKind::muon) muon_ = std::make_unique<Muon>(parameters, spans, context, options_);
   if (options_.kind != OptimizerKind::lamb) return;
   std::vector<std::uint8_t> wanted;
   for (const Parameter* parameter : parameters.spans()) wanted.push_back(parameter->frozen() ? 0 : 1);

@@ -59,6 +59,7 @@ class UpdateRule {
 };
 
 namespace kernels {
+struct ArenaSpan;
 struct UpdateArena;
 struct UpdateControl;
 struct UpdateGroup;
@@ -188,7 +189,7 @@ class Optimizer {
   kernels::UpdateArena arena(int rate) const;
   void run_kernels(const Context& context, int rate);
   void run_rule(const Context& context, const kernels::UpdateArena& arena) const;
-  void add_norms(const Context& context);
+  void add_norms(const Context& context, const std::vector<kernels::ArenaSpan>& spans);
   bool keeps(std::size_t slot, const Parameter& parameter) const;
   float* slot(std::size_t i) const { return i < slots_.size() ? slots_[i].as<float>() : nullptr; }
 

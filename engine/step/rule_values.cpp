@@ -16,12 +16,6 @@ kernels::OptimizerKind rmsprop_kind(const OptimizerOptions& o) {
   return o.momentum > 0.0f ? rmsprop_momentum : rmsprop;
 }
 
-/// Of kinds whose first moment is a momentum buffer.
-bool has_momentum(OptimizerKind kind) {
-  return kind == OptimizerKind::sgd || kind == OptimizerKind::sgd_nesterov || kind == OptimizerKind::rmsprop ||
-         kind == OptimizerKind::muon;
-}
-
 void require(bool fine, const char* what, float value) {
   if (!fine) throw ConfigError(fmt::format("optimizer: {}, got {}", what, value));
 }
@@ -54,6 +48,11 @@ kernels::OptimizerKind kernel_kind(const OptimizerOptions& options) {
       return kernel_kind(rest_of(options));
   }
   throw Error("optimizer: no such kind");
+}
+
+bool has_momentum(OptimizerKind kind) {
+  return kind == OptimizerKind::sgd || kind == OptimizerKind::sgd_nesterov || kind == OptimizerKind::rmsprop ||
+         kind == OptimizerKind::muon;
 }
 
 kernels::UpdateGroup group_values(const OptimizerOptions& options) {

@@ -10,6 +10,8 @@ namespace bantam {
 
 /// The kernels' kind; muon's is that of the rest.
 kernels::OptimizerKind kernel_kind(const OptimizerOptions& options);
+/// Whether the first value of a kind's groups (UpdateGroup::beta1) is its momentum, and not its beta1.
+bool has_momentum(OptimizerKind kind);
 /// A group's values as configured.
 kernels::UpdateGroup group_values(const OptimizerOptions& options);
 /// The table of an arena's spans, in their order: group 0 decays, group 1 does not (biases and normalisation

@@ -108,10 +108,10 @@ inline float bias_correction(float beta, std::int64_t t) {
   return static_cast<float>(-1.0 / std::expm1(static_cast<double>(t) * std::log(static_cast<double>(beta))));
 }
 
-inline StepValues step_values(OptimizerKind kind, const UpdateGroup& group, const UpdateControl& control) {
+/// Of update t of the group.
+inline StepValues step_values(OptimizerKind kind, const UpdateGroup& group, float factor, std::int64_t t) {
   const bool decoupled = decay_is_decoupled(kind), nesterov = kind == OptimizerKind::sgd_nesterov;
-  const std::int64_t t = control.updates;
-  return {.factor = control.gradient_factor,
+  return {.factor = factor,
           .lr = group.learning_rate,
           .decay = decoupled ? 0.0f : group.weight_decay,
           .decoupled_decay = decoupled ? group.weight_decay : 0.0f,

@@ -23,10 +23,14 @@ void lamb_step(const StepValues& s, const Granule& q, float (&step)[kSpanGranule
   }
 }
 
+StepValues values_of(const UpdateArena& arena, ArenaSpan span, const UpdateControl& control) {
+  return step_values(OptimizerKind::lamb, arena.groups[span.group], control.gradient_factor, control.updates);
+}
+
 /// Moves a chunk's moments; writes its Σw² and Σu².
 void lamb_moments(const UpdateArena& arena, const UpdateControl& control, const SpanChunk& chunk, double* sums) {
   const ArenaSpan span = arena.spans[arena.span_of_granule[chunk.granule]];
-  const StepValues s = step_values(OptimizerKind::lamb, arena.groups[span.group], control);
+  const StepValues s = values_of(arena, span, control);
   float gradients[kSpanGranule], step[kSpanGranule];
   sums[0] = sums[1] = 0;
   for (std::int64_t granule = chunk.granule; granule < chunk.granule + chunk.granules; ++granule) {
@@ -49,7 +53,7 @@ float ratio_of(const SpanChunks& chunks, const SpanChunk& chunk) {
 
 void lamb_weights(const UpdateArena& arena, const UpdateControl& control, const SpanChunk& chunk) {
   const ArenaSpan span = arena.spans[arena.span_of_granule[chunk.granule]];
-  const StepValues s = step_values(OptimizerKind::lamb, arena.groups[span.group], control);
+  const StepValues s = values_of(arena, span, control);
   const float rate = s.lr * ratio_of(arena.chunks, chunk);
   float step[kSpanGranule];
   for (std::int64_t granule = chunk.granule; granule < chunk.granule + chunk.granules; ++granule) {

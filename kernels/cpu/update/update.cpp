@@ -56,7 +56,7 @@ void apply_update(const Exec& exec, OptimizerKind kind, const UpdateArena& arena
       if (span.frozen) continue;
       if (span.group != group) {
         group = span.group;
-        values = step_values(kind, arena.groups[group], *control);
+        values = step_values(kind, arena.groups[group], control->gradient_factor, control->updates);
       }
       move(values, granule_at(arena, *control, granule, gradients));
       store_compute(arena, span, granule);

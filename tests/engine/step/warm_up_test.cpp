@@ -90,6 +90,11 @@ TEST_P(WarmUpTest, ChangesNothingOfAveragesAndMasks) {
       {.learning_rate = 0.01f, .ema = EmaOptions{.decay = 0.5}, .prune = PruneOptions{.end = 3, .frequency = 1}});
 }
 
+TEST_P(WarmUpTest, ChangesNothingUnderRulesWithNorms) {
+  expect_nothing_changes({.kind = OptimizerKind::lamb, .learning_rate = 0.01f, .clip_value = 0.1f});
+  expect_nothing_changes({.kind = OptimizerKind::muon, .learning_rate = 0.01f, .momentum = 0.9f});
+}
+
 TEST_P(WarmUpTest, IsRefusedWithinAnUpdateAndReleasesItsMemory) {
   TrainedModel run(runtime(), device(), {});
   const std::uint64_t before = runtime().allocator(device()).stats().in_use_bytes;

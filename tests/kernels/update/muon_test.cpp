@@ -11,7 +11,6 @@ namespace bantam::testing {
 namespace {
 
 using kernels::MuonMatrix;
-using kernels::UpdateControl;
 
 constexpr double kUnit = 0x1p-24;  // half a unit in the last place of float32, relative
 
