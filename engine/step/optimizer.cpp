@@ -2,6 +2,7 @@
 #include "bantam/engine/step/optimizer.h"
 
 #include <algorithm>
+#include <array>
 #include <limits>
 
 #include <fmt/format.h>
@@ -36,6 +37,16 @@ void check(const OptimizerOptions& o) {
   require(o.initial_loss_scale >= 1.0f, "initial_loss_scale must be at least 1", o.initial_loss_scale);
 }
 
+UpdateValues values_of(const OptimizerOptions& options) {
+  return {options.learning_rate, options.weight_decay, is_adam(options.kind) ? options.beta1 : options.momentum};
+}
+
+void assign(OptimizerOptions& options, const UpdateValues& values) {
+  options.learning_rate = values.learning_rate;
+  options.weight_decay = values.weight_decay;
+  (is_adam(options.kind) ? options.beta1 : options.momentum) = values.momentum;
+}
+
 constexpr std::int64_t kControlBytes = sizeof(kernels::UpdateControl);
 /// Group 0 decays, group 1 does not (biases and normalisation parameters, where they are left out).
 constexpr int kGroups = 2;
@@ -55,7 +66,19 @@ std::string slot_name(std::size_t slot) { return fmt::format("optimizer/moment{}
 
 int moment_slots(const OptimizerOptions& options) {
   if (options.rule) return options.rule->slots();
-  return is_adam(options.kind) ? 2 : options.momentum > 0.0f ? 1 : 0;
+  return is_adam(options.kind) ? 2 : options.momentum > 0.0f || options.schedules.momentum ? 1 : 0;
+}
+
+UpdateSchedules schedules_of(const OptimizerOptions& options, const ScheduleFacts& facts) {
+  const UpdateValues own = values_of(options);
+  const auto make = [&](const ScheduleMaker& maker, float value) {
+    ScheduleFacts of_value = facts;
+    of_value.learning_rate = value;
+    return maker ? maker(of_value) : Schedule();
+  };
+  const OptimizerSchedules& makers = options.schedules;
+  return {make(makers.learning_rate, own.learning_rate), make(makers.weight_decay, own.weight_decay),
+          make(makers.momentum, own.momentum)};
 }
 
 Optimizer::~Optimizer() = default;
@@ -65,14 +88,8 @@ void Optimizer::set_metric_slot(int slot) { metric_slot_ = slot % kernels::kMetr
 Optimizer::Optimizer(Model& model, OptimizerOptions options) : model_(model), options_(options) {
   check(options_);
   const Context context = model_.context(Pass::train).at(model_.runtime().intern("optimizer"));
-  kernels::UpdateGroup group{.learning_rate = options_.learning_rate,
-                             .weight_decay = options_.weight_decay,
-                             .beta1 = is_adam(options_.kind) ? options_.beta1 : options_.momentum,
-                             .beta2 = options_.beta2,
-                             .epsilon = options_.epsilon};
-  groups_.assign(kMostRates * kGroups, group);
-  if (!options_.decay_biases)
-    for (std::size_t i = 1; i < groups_.size(); i += kGroups) groups_[i].weight_decay = 0.0f;
+  groups_.assign(kMostRates * kGroups, {.beta2 = options_.beta2, .epsilon = options_.epsilon});
+  (void)fill_groups(std::array{values()});
   ParameterArena& parameters = model_.parameters();
   const std::vector<kernels::ArenaSpan> spans = spans_of(parameters);
   const auto table = [&](const void* data, std::size_t bytes) {
@@ -193,18 +210,42 @@ void Optimizer::warm_up() {
 void Optimizer::set_learning_rate(float learning_rate) { set_learning_rates({&learning_rate, 1}); }
 
 void Optimizer::set_learning_rates(std::span<const float> rates) {
-  if (rates.empty() || rates.size() > kMostRates)
-    throw Error(fmt::format("optimizer: {} learning rates at once; 1 to {} can be set", rates.size(), kMostRates));
-  for (const float rate : rates)
-    if (!(rate >= 0.0f)) throw ConfigError(fmt::format("optimizer: learning_rate must not be negative, got {}", rate));
+  std::vector<UpdateValues> all(rates.size(), values());
+  for (std::size_t i = 0; i < rates.size(); ++i) all[i].learning_rate = rates[i];
+  set_values(all);
+}
+
+UpdateValues Optimizer::values() const { return values_of(options_); }
+
+void Optimizer::set_values(std::span<const UpdateValues> values) {
+  if (values.empty() || values.size() > kMostRates)
+    throw Error(
+        fmt::format("optimizer: values of {} updates at once; those of 1 to {} can be set", values.size(), kMostRates));
+  OptimizerOptions next = options_;
+  for (const UpdateValues& of_update : values) {
+    assign(next, of_update);
+    check(next);
+    if (of_update.momentum > 0.0f && slots_.empty() && !options_.rule)
+      throw ConfigError("optimizer: momentum needs a slot of its own: sgd's options have no momentum");
+  }
+  options_ = std::move(next);
+  if (fill_groups(values)) upload_groups();
+}
+
+/// The table's values for these updates, the last ones for all beyond; whether any of them is another than before.
+bool Optimizer::fill_groups(std::span<const UpdateValues> values) {
   bool changed = false;
   for (std::size_t i = 0; i < groups_.size(); ++i) {
-    const float rate = rates[std::min(i / kGroups, rates.size() - 1)];
-    changed |= groups_[i].learning_rate != rate;
-    groups_[i].learning_rate = rate;
+    const UpdateValues& of_update = values[std::min(i / kGroups, values.size() - 1)];
+    kernels::UpdateGroup& group = groups_[i];
+    const bool decays = options_.decay_biases || i % kGroups == 0;
+    const UpdateValues now{of_update.learning_rate, decays ? of_update.weight_decay : 0.0f, of_update.momentum};
+    changed |= now != UpdateValues{group.learning_rate, group.weight_decay, group.beta1};
+    group.learning_rate = now.learning_rate;
+    group.weight_decay = now.weight_decay;
+    group.beta1 = now.momentum;
   }
-  options_.learning_rate = rates.back();
-  if (changed) upload_groups();
+  return changed;
 }
 
 const std::int32_t* Optimizer::metric_slot_address() const {

@@ -1,9 +1,10 @@
 // Optimizers over the parameter arena: state slots, groups' values on the device, and the update; UpdateRule, how
-// weights follow from gradients, a program's own in place of the built-in ones; and the table of optimizers that a
-// configuration may name.
+// weights follow from gradients, a program's own in place of the built-in ones; schedules of its values; and the tables
+// of optimizers and schedules that a configuration may name.
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -16,6 +17,7 @@
 #include "bantam/engine/graph/model.h"
 
 namespace bantam {
+struct Metrics;
 namespace kernels {
 struct UpdateControl;
 struct UpdateGroup;
@@ -62,6 +64,67 @@ struct UpdateControl;
 struct UpdateGroup;
 }  // namespace kernels
 
+/// The value of update `update` (a learning rate, say), counted from 0 over all epochs, whether updates were done or
+/// skipped. Pure: a resumed run asks for the same numbers. Not negative. Empty: the optimizer's own value.
+using Schedule = std::function<float(std::int64_t update)>;
+
+/// A schedule that evaluations move: its value stays until the next one. Used by the thread that trains.
+class EvaluatedSchedule {
+ public:
+  virtual ~EvaluatedSchedule() = default;
+  /// The metric that it reads, which the evaluation must have: "loss".
+  virtual std::string_view metric() const = 0;
+  /// Called after each evaluation, before the next update.
+  virtual void evaluated(const Metrics& validation) = 0;
+  /// What it remembers, for checkpoints; `set_state` throws DataError where the numbers are not such.
+  virtual std::vector<double> state() const = 0;
+  virtual void set_state(const std::vector<double>& numbers) = 0;
+};
+
+/// What a schedule is made from once a run is known.
+struct ScheduleFacts {
+  float learning_rate = 0;   ///< the optimizer's; for a schedule of another value, the optimizer's value of that
+  std::int64_t updates = 0;  ///< of the whole run
+  std::int64_t updates_per_epoch = 0;
+  /// Where a schedule that evaluations move adds itself; null: nothing evaluates, and such a schedule keeps its value.
+  std::vector<std::shared_ptr<EvaluatedSchedule>>* evaluated = nullptr;
+};
+
+/// Makes a schedule for a run: what a configuration's text becomes.
+using ScheduleMaker = std::function<Schedule(const ScheduleFacts& facts)>;
+
+/// Built-in: constant, linear, cosine, polynomial, step, multi_step, exponential, one_cycle, piecewise, inverse_sqrt
+/// and on_plateau (docs/tasks/SCHEDULES.md). Register before the first configuration is read:
+///
+///     schedules().add("halves", [](ConfigMap& options) -> ScheduleMaker {
+///       const auto every = options.integer("epochs", {.min = 1}, 10);
+///       return [every](const ScheduleFacts& run) -> Schedule {
+///         return [=](std::int64_t n) { return std::ldexp(run.learning_rate, -int(n / run.updates_per_epoch / every));
+///         };
+///       };
+///     });
+Registry<Reader<ScheduleMaker>>& schedules();
+
+/// `schedule: NAME` or `schedule: {NAME: {options}}`; empty where the key is missing. Throws ConfigError.
+ScheduleMaker read_schedule(ConfigMap& section);
+
+/// A value of an optimizer's options, and its schedule, if it has one.
+struct ScheduledNumber {
+  float value = 0;
+  ScheduleMaker schedule = {};
+};
+
+/// `key: NUMBER`, `key: NAME` of a schedule, or `key: {schedule: NAME, peak: NUMBER, …}` with the schedule's options
+/// beside. For readers of optimizers. Throws ConfigError.
+ScheduledNumber read_scheduled_number(ConfigMap& options, const ConfigKey& key, NumberRange range, double otherwise);
+
+/// Schedules of an optimizer's values; empty: the value of its options.
+struct OptimizerSchedules {
+  ScheduleMaker learning_rate, weight_decay;
+  ScheduleMaker momentum;  ///< sgd; beta1 of the others
+  bool any() const { return learning_rate || weight_decay || momentum; }
+};
+
 /// What an update does with gradients; Adam follows Kingma and Ba 2015, AdamW Loshchilov and Hutter 2019.
 enum class OptimizerKind : std::uint8_t { sgd, sgd_nesterov, adam, adamw };
 
@@ -76,13 +139,29 @@ struct OptimizerOptions {
   bool decay_biases = true;             ///< false: weight decay skips biases and normalisation parameters
   float initial_loss_scale = 32768.0f;  ///< mixed_float16
   std::int32_t loss_scale_growth_interval = 2000;
+  /// For who trains (TrainerOptions::learning_rate …): the optimizer itself does not count updates on the host.
+  OptimizerSchedules schedules = {};
   /// Null: the built-in rule of `kind`. Else this one, with learning_rate, weight_decay, clip_norm, decay_biases and
   /// the loss scale from here; what else it needs it has itself.
   std::shared_ptr<const UpdateRule> rule = nullptr;
 };
 
+/// The schedules of one run; empty where a value has none.
+struct UpdateSchedules {
+  Schedule learning_rate, weight_decay, momentum;
+};
+/// From an optimizer's options; the facts' learning_rate does not matter. Throws what a maker throws.
+UpdateSchedules schedules_of(const OptimizerOptions& options, const ScheduleFacts& facts);
+
 /// Float32 slots of the parameters' size that it keeps: 2 of Adam, 1 of momentum, a rule's own, else 0.
 int moment_slots(const OptimizerOptions& options);
+
+/// What may change from update to update.
+struct UpdateValues {
+  float learning_rate = 0, weight_decay = 0;
+  float momentum = 0;  ///< sgd; beta1 of the others
+  bool operator==(const UpdateValues&) const = default;
+};
 
 /// State of one optimizer for one model. All of it lives on the device; nothing here waits for the device but
 /// `control()`.
@@ -91,12 +170,12 @@ class Optimizer {
   Optimizer(Model& model, OptimizerOptions options);
   ~Optimizer();
 
-  /// Updates whose learning rates can be set at once.
+  /// Updates whose values can be set at once.
   static constexpr int kMostRates = 32;
 
   /// Norm and finite check, update, bookkeeping, in order of the model's stream. Resets gradient accumulation. Reads
   /// the gradients that backward wrote, and what the program wrote (Parameter::gradient; throws Error as said there).
-  /// `rate`: which of the learning rates it uses.
+  /// `rate`: which of the values that were set it uses.
   void update(int rate = 0);
   /// Runs the update's kernels once, so that the device has loaded them: on gradients that are not finite, which change
   /// no weights and no state, and restores the bookkeeping. Gradients are lost: not between accumulation and update.
@@ -107,6 +186,10 @@ class Optimizer {
   /// `update(i)` uses rate i, beyond the list the last one; learning_rate() is the last of them. At least
   /// one, at most kMostRates. Throws as set_learning_rate does.
   void set_learning_rates(std::span<const float> rates);
+  /// The same for all that may change: `update(i)` uses values[i]. values() is the last of them. Momentum needs its
+  /// slot from the beginning: an sgd whose options have neither momentum nor a schedule of it accepts 0 only.
+  void set_values(std::span<const UpdateValues> values);
+  UpdateValues values() const;
   float learning_rate() const { return options_.learning_rate; }
   const OptimizerOptions& options() const { return options_; }
 
@@ -126,6 +209,7 @@ class Optimizer {
   void register_state(StateRegistry& registry);
 
  private:
+  bool fill_groups(std::span<const UpdateValues> values);
   void upload_groups();
   void restore_settings();
   kernels::UpdateArena arena(int rate) const;

@@ -11,13 +11,29 @@ float number(ConfigMap& options, ConfigKey key, NumberRange range, double otherw
   return static_cast<float>(options.number(key, range, otherwise));
 }
 
+constexpr std::string_view kScheduled = "0.1 | {schedule: cosine, peak: 0.1, warmup: 5epochs}";
+
+void read_rate(ConfigMap& options, OptimizerOptions& optimizer, double otherwise) {
+  ScheduledNumber rate = read_scheduled_number(
+      options,
+      {"learning_rate",
+       "Step size: a number, or {schedule: NAME, peak: NUMBER} with the schedule's options beside them.", kScheduled},
+      kNotNegative, otherwise);
+  optimizer.learning_rate = rate.value;
+  optimizer.schedules.learning_rate = std::move(rate.schedule);
+}
+
 void read_decay(ConfigMap& options, OptimizerOptions& optimizer, double otherwise) {
-  optimizer.weight_decay = number(
+  ScheduledNumber decay = read_scheduled_number(
       options,
       {"weight_decay",
        "Pull of the weights towards 0. sgd, adam: added to the gradient as this times the weight (L2, as in PyTorch); "
-       "adamw: each update shrinks the weight by this times the learning rate (decoupled). 0: none."},
+       "adamw: each update shrinks the weight by this times the learning rate (decoupled). 0: none. It may have a "
+       "schedule, as the learning rate.",
+       "5.0e-4 | {schedule: linear, peak: 0.01, final: 0.1}"},
       kNotNegative, otherwise);
+  optimizer.weight_decay = decay.value;
+  optimizer.schedules.weight_decay = std::move(decay.schedule);
   optimizer.decay_biases = options.boolean(
       {"decay_biases",
        "Whether weight decay acts on biases and on scale and shift of norms, too. false: on weights only, as most "
@@ -33,10 +49,14 @@ OptimizerOptions read_adam(ConfigMap& options) {
   else
     options.describe("Adam with decoupled weight decay (Loshchilov and Hutter 2019).",
                      "adamw: {learning_rate: 1.0e-3, weight_decay: 0.05, decay_biases: false}");
-  optimizer.learning_rate =
-      number(options, {"learning_rate", "Step size; a schedule may change it."}, kNotNegative, 1e-3);
-  optimizer.beta1 =
-      number(options, {"beta1", "Share of the mean of gradients that stays at each update."}, kShare, 0.9);
+  read_rate(options, optimizer, 1e-3);
+  ScheduledNumber beta1 = read_scheduled_number(
+      options,
+      {"beta1", "Share of the mean of gradients that stays at each update. It may have a schedule.",
+       "0.95 | {schedule: one_cycle, start: 0.95, peak: 0.85, final: 0.95}"},
+      kShare, 0.9);
+  optimizer.beta1 = beta1.value;
+  optimizer.schedules.momentum = std::move(beta1.schedule);
   optimizer.beta2 =
       number(options, {"beta2", "Share of the mean of squared gradients that stays at each update."}, kShare, 0.999);
   optimizer.epsilon =
@@ -51,10 +71,14 @@ OptimizerOptions read_sgd(ConfigMap& options) {
   OptimizerOptions optimizer;
   options.describe("Stochastic gradient descent, plain or with momentum (one float32 value a weight).",
                    "sgd: {learning_rate: 0.05, momentum: 0.9, nesterov: true, weight_decay: 5.0e-4}");
-  optimizer.learning_rate =
-      number(options, {"learning_rate", "Step size; a schedule may change it."}, kNotNegative, 0.01);
-  optimizer.momentum = number(
-      options, {"momentum", "Share of the velocity that stays at each update; 0: plain descent.", "0.9"}, kShare, 0.0);
+  read_rate(options, optimizer, 0.01);
+  ScheduledNumber momentum = read_scheduled_number(
+      options,
+      {"momentum", "Share of the velocity that stays at each update; 0: plain descent. It may have a schedule.",
+       "0.9 | {schedule: one_cycle, start: 0.95, peak: 0.85, final: 0.95}"},
+      kShare, 0.0);
+  optimizer.momentum = momentum.value;
+  optimizer.schedules.momentum = std::move(momentum.schedule);
   optimizer.kind =
       options.boolean({"nesterov", "Nesterov's momentum: the step looks ahead. Needs a momentum above 0.", "true"},
                       false)
@@ -62,7 +86,7 @@ OptimizerOptions read_sgd(ConfigMap& options) {
           : OptimizerKind::sgd;
   read_decay(options, optimizer, 0.0);
   options.finish();  // first: what is wrong between two keys may be that one of them is misspelt
-  if (optimizer.kind == OptimizerKind::sgd_nesterov && optimizer.momentum == 0.0f)
+  if (optimizer.kind == OptimizerKind::sgd_nesterov && optimizer.momentum == 0.0f && !optimizer.schedules.momentum)
     options.node("nesterov").fail("nesterov: true needs a momentum above 0");
   return optimizer;
 }

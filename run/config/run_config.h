@@ -31,7 +31,6 @@ struct TrainConfig {
   std::int64_t accumulate = 1;  ///< batches an update
   LossOptions loss;
   OptimizerOptions optimizer;
-  ScheduleMaker schedule;                ///< of the learning rate; empty: the optimizer's
   std::vector<CallbackMaker> callbacks;  ///< made once a run
   std::int64_t log_every = 1;            ///< updates a line of metrics.jsonl
   bool evaluate = true;                  ///< after each epoch

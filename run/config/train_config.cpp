@@ -1,4 +1,11 @@
 // Reads `train:`: epochs, loss, metrics, optimizer. Names come from the engine's tables.
+#include <algorithm>
+#include <utility>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "bantam/base/error.h"
 #include "bantam/engine/step/optimizer.h"
 #include "bantam/run/config/run_config.h"
 
@@ -42,6 +49,41 @@ StepMode read_mode(ConfigMap& train, Device device) {
   return parse_step_mode(mode, device);
 }
 
+/// `train.schedule` is another place for the learning rate's schedule.
+void read_schedule_of_rate(ConfigMap& train, OptimizerOptions& optimizer) {
+  ScheduleMaker schedule = read_schedule(train);
+  if (!schedule) return;
+  if (optimizer.schedules.learning_rate && !train.self().is_described())
+    train.node("schedule")
+        .fail_at_key("train.schedule: the optimizer's learning_rate has a schedule already; one of the two is enough");
+  optimizer.schedules.learning_rate = std::move(schedule);
+}
+
+/// Those of a run's schedules that evaluations move. Of a run's length nothing is known yet, and where an order of
+/// updates and epochs depends on it, nothing of schedules.
+std::vector<std::shared_ptr<EvaluatedSchedule>> evaluated_schedules(const OptimizerOptions& optimizer) {
+  std::vector<std::shared_ptr<EvaluatedSchedule>> evaluated;
+  try {
+    (void)schedules_of(optimizer, {.updates = 1, .updates_per_epoch = 1, .evaluated = &evaluated});
+  } catch (const ConfigError&) {
+    evaluated.clear();
+  }
+  return evaluated;
+}
+
+/// They need an evaluation, and a metric that it has.
+void check_evaluated(ConfigMap& train, const TrainConfig& config) {
+  std::vector<std::string> names = {"loss"};
+  for (const MetricPtr& metric : config.loss.metrics) names.emplace_back(metric->kind());
+  for (const auto& schedule : evaluated_schedules(config.optimizer)) {
+    const ConfigNode at = train.node("optimizer");
+    if (!config.evaluate) at.fail_at_key("on_plateau needs an evaluation after each epoch; train.evaluate is false");
+    if (std::ranges::find(names, schedule->metric()) == names.end())
+      at.fail_at_key(fmt::format("on_plateau: expected metric to be one of {}, got '{}'", fmt::join(names, ", "),
+                                 schedule->metric()));
+  }
+}
+
 }  // namespace
 
 TrainConfig read_train_config(ConfigMap train, Device device) {
@@ -60,7 +102,7 @@ TrainConfig read_train_config(ConfigMap train, Device device) {
   config.loss.loss = read_loss(train);
   config.loss.metrics = read_metrics(train);
   config.optimizer = read_optimizer(train);
-  config.schedule = read_schedule(train);
+  read_schedule_of_rate(train, config.optimizer);
   config.callbacks = read_callbacks(train);
   config.optimizer.clip_norm = number(
       train,
@@ -91,6 +133,7 @@ TrainConfig read_train_config(ConfigMap train, Device device) {
                     {.updates = false, .epochs = false}, Duration::seconds(0))
           .count;
   config.mode = read_mode(train, device);
+  if (!train.self().is_described()) check_evaluated(train, config);
   train.finish();
   return config;
 }
