@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <limits>
+#include <optional>
 
 #include <fmt/format.h>
 
@@ -48,21 +49,24 @@ void assign(OptimizerOptions& options, const UpdateValues& values) {
 }
 
 constexpr std::int64_t kControlBytes = sizeof(kernels::UpdateControl);
-/// Group 0 decays, group 1 does not (biases and normalisation parameters, where they are left out).
-constexpr int kGroups = 2;
-
-std::vector<kernels::ArenaSpan> spans_of(const ParameterArena& parameters) {
-  std::vector<kernels::ArenaSpan> spans;
-  for (const Parameter* parameter : parameters.spans())
-    spans.push_back({.group = parameter->spec().decays ? 0 : 1,
-                     .frozen = parameter->frozen(),
-                     .compute_copy = parameters.compute().defined() && !parameter->spec().keep_float32});
-  return spans;
-}
 
 std::string slot_name(std::size_t slot) { return fmt::format("optimizer/moment{}", slot + 1); }
 
 }  // namespace
+
+/// Spans with the same values in every update.
+struct Optimizer::Group {
+  bool decays = true;                 ///< false: biases and normalisation parameters, where they are left out
+  std::optional<float> weight_decay;  ///< in place of the optimizer's
+  float learning_rate_scale = 1.0f;
+  std::int64_t frozen_updates = 0;
+  bool operator==(const Group&) const = default;
+
+  UpdateValues values(const UpdateValues& of_update, bool decays_all) const {
+    const float decay = weight_decay.value_or(of_update.weight_decay);
+    return {of_update.learning_rate * learning_rate_scale, decays || decays_all ? decay : 0.0f, of_update.momentum};
+  }
+};
 
 int moment_slots(const OptimizerOptions& options) {
   if (options.rule) return options.rule->slots();
@@ -88,10 +92,19 @@ void Optimizer::set_metric_slot(int slot) { metric_slot_ = slot % kernels::kMetr
 Optimizer::Optimizer(Model& model, OptimizerOptions options) : model_(model), options_(options) {
   check(options_);
   const Context context = model_.context(Pass::train).at(model_.runtime().intern("optimizer"));
-  groups_.assign(kMostRates * kGroups, {.beta2 = options_.beta2, .epsilon = options_.epsilon});
+  find_groups();
+  groups_.assign(static_cast<std::size_t>(kMostRates) * kinds_.size(),
+                 {.beta2 = options_.beta2, .epsilon = options_.epsilon});
   (void)fill_groups(std::array{values()});
   ParameterArena& parameters = model_.parameters();
-  const std::vector<kernels::ArenaSpan> spans = spans_of(parameters);
+  std::vector<kernels::ArenaSpan> spans;
+  for (const Parameter* parameter : parameters.spans()) {
+    const std::int32_t group = group_of_span_[spans.size()];
+    const bool waits = kinds_[static_cast<std::size_t>(group)].frozen_updates > 0;
+    spans.push_back({.group = group,
+                     .frozen = waits ? kernels::kFrozenForNow : std::uint8_t{0},
+                     .compute_copy = parameters.compute().defined() && !parameter->spec().keep_float32});
+  }
   const auto table = [&](const void* data, std::size_t bytes) {
     return context.upload_bytes({static_cast<std::int64_t>(bytes)}, DType::uint8, data, Category::optimizer);
   };
@@ -99,6 +112,10 @@ Optimizer::Optimizer(Model& model, OptimizerOptions options) : model_(model), op
   span_table_ = table(spans.data(), spans.size() * sizeof(spans[0]));
   granule_table_ = table(granules.data(), granules.size() * sizeof(granules[0]));
   upload_groups();
+  std::vector<std::int64_t> frozen;
+  for (const Group& kind : kinds_) frozen.push_back(kind.frozen_updates);
+  if (std::ranges::any_of(frozen, [](std::int64_t updates) { return updates > 0; }))
+    frozen_table_ = table(frozen.data(), frozen.size() * sizeof(frozen[0]));
   kernels::UpdateControl control{.clip_norm = options_.clip_norm};
   if (model_.options().precision.scales_loss()) {
     control.loss_scale = options_.initial_loss_scale;
@@ -107,11 +124,35 @@ Optimizer::Optimizer(Model& model, OptimizerOptions options) : model_(model), op
   control_ = table(&control, sizeof(control));
   for (int i = 0; i < moment_slots(options_); ++i)
     slots_.push_back(parameters.add_slot(context, model_.runtime().intern(slot_name(static_cast<std::size_t>(i)))));
-  const std::vector<kernels::UpdateGroup> still(kGroups, {.learning_rate = 0.0f, .beta1 = 0.0f});
+  const std::vector<kernels::UpdateGroup> still(kinds_.size(), {.learning_rate = 0.0f, .beta1 = 0.0f});
   if (options_.rule) still_groups_ = table(still.data(), still.size() * sizeof(still[0]));
   const std::size_t partials = kernels::begin_update_workspace_bytes(arena(0).granules, context.device.kind);
   partials_ = context.allocate({static_cast<std::int64_t>(partials)}, DType::uint8, Category::optimizer);
   parameters.begin_accumulation();
+}
+
+/// The first two groups are there in any case.
+void Optimizer::find_groups() {
+  kinds_ = {{.decays = true}, {.decays = false}};
+  const std::vector<ParameterGroup>& groups = model_.parameters().groups();
+  for (const Parameter* parameter : model_.parameters().spans()) {
+    Group kind{.decays = parameter->spec().decays};
+    if (parameter->group() >= 0) {
+      const ParameterGroup& group = groups[static_cast<std::size_t>(parameter->group())];
+      kind.weight_decay = group.weight_decay;
+      kind.learning_rate_scale = group.learning_rate_scale;
+      kind.frozen_updates = group.freeze ? group.frozen_updates : 0;
+    }
+    const auto found = std::ranges::find(kinds_, kind);
+    group_of_span_.push_back(static_cast<std::int32_t>(found - kinds_.begin()));
+    if (found == kinds_.end()) kinds_.push_back(kind);
+    if (options_.rule && kind.frozen_updates > 0)
+      throw ConfigError(fmt::format("train.groups: '{}' is frozen for some updates, which the rule '{}' cannot know",
+                                    parameter->name(), options_.rule->kind()));
+  }
+  if (kinds_.size() > kernels::kMostUpdateGroups)
+    throw ConfigError(fmt::format("train.groups: {} kinds of parameters; at most {} are possible", kinds_.size(),
+                                  kernels::kMostUpdateGroups));
 }
 
 void Optimizer::upload_groups() {
@@ -124,11 +165,12 @@ void Optimizer::upload_groups() {
 
 kernels::UpdateArena Optimizer::arena(int rate) const {
   ParameterArena& parameters = model_.parameters();
-  return {.granules = parameters.slot_elements() / kernels::kSpanGranule,
+  return {.granules = parameters.trainable_elements() / kernels::kSpanGranule,
           .span_of_granule = granule_table_.as<std::int32_t>(),
           .spans = span_table_.as<kernels::ArenaSpan>(),
-          .groups = group_table_.as<kernels::UpdateGroup>() + rate * kGroups,
-          .group_count = kGroups,
+          .groups = group_table_.as<kernels::UpdateGroup>() + static_cast<std::size_t>(rate) * kinds_.size(),
+          .group_count = static_cast<std::int32_t>(kinds_.size()),
+          .frozen_updates = frozen_table_.defined() ? frozen_table_.as<std::int64_t>() : nullptr,
           .master = parameters.master().as<float>(),
           .gradient = parameters.gradient_slot().as<float>(),
           .moment1 = slot(0),
@@ -177,11 +219,10 @@ void Optimizer::run_rule(const Context& context, const kernels::UpdateArena& are
                     options_.rule->kind()));
   std::vector<UpdateRange> ranges;
   for (const Parameter* parameter : model_.parameters().spans())
-    if (!parameter->frozen())
-      ranges.push_back({parameter->offset(), parameter->shape().elements(), parameter->spec().decays ? 0 : 1});
+    ranges.push_back({parameter->offset(), parameter->shape().elements(), group_of_span_[ranges.size()]});
   std::vector<float*> slots;
   for (std::size_t i = 0; i < slots_.size(); ++i) slots.push_back(slot(i));
-  options_.rule->apply(context, {.elements = model_.parameters().slot_elements(),
+  options_.rule->apply(context, {.elements = model_.parameters().trainable_elements(),
                                  .master = arena.master,
                                  .gradient = arena.gradient,
                                  .slots = slots,
@@ -236,10 +277,9 @@ void Optimizer::set_values(std::span<const UpdateValues> values) {
 bool Optimizer::fill_groups(std::span<const UpdateValues> values) {
   bool changed = false;
   for (std::size_t i = 0; i < groups_.size(); ++i) {
-    const UpdateValues& of_update = values[std::min(i / kGroups, values.size() - 1)];
+    const UpdateValues& of_update = values[std::min(i / kinds_.size(), values.size() - 1)];
     kernels::UpdateGroup& group = groups_[i];
-    const bool decays = options_.decay_biases || i % kGroups == 0;
-    const UpdateValues now{of_update.learning_rate, decays ? of_update.weight_decay : 0.0f, of_update.momentum};
+    const UpdateValues now = kinds_[i % kinds_.size()].values(of_update, options_.decay_biases);
     changed |= now != UpdateValues{group.learning_rate, group.weight_decay, group.beta1};
     group.learning_rate = now.learning_rate;
     group.weight_decay = now.weight_decay;
@@ -272,7 +312,8 @@ void Optimizer::register_state(StateRegistry& registry) {
   registry.add("optimizer/control", control_);
   for (std::size_t i = 0; i < slots_.size(); ++i)
     for (const Parameter& parameter : model_.parameters().all())
-      registry.add(slot_name(i) + "/" + parameter.name(), slots_[i].slice(parameter.offset(), parameter.shape()));
+      if (!parameter.frozen())
+        registry.add(slot_name(i) + "/" + parameter.name(), slots_[i].slice(parameter.offset(), parameter.shape()));
   registry.on_load([this] { restore_settings(); });
 }
 

@@ -209,6 +209,8 @@ class Optimizer {
   void register_state(StateRegistry& registry);
 
  private:
+  struct Group;
+  void find_groups();
   bool fill_groups(std::span<const UpdateValues> values);
   void upload_groups();
   void restore_settings();
@@ -219,9 +221,12 @@ class Optimizer {
 
   Model& model_;
   OptimizerOptions options_;
-  std::vector<kernels::UpdateGroup> groups_;  // (kMostRates, kGroups)
+  std::vector<Group> kinds_;                  // of the arena's spans
+  std::vector<std::int32_t> group_of_span_;   // index into kinds_
+  std::vector<kernels::UpdateGroup> groups_;  // (kMostRates, kinds_)
   int metric_slot_ = 0;
   Tensor group_table_, span_table_, granule_table_, control_;
+  Tensor frozen_table_;        // updates before each group moves; undefined: all move from the first
   std::vector<Tensor> slots_;  // moments
   Tensor still_groups_;        // with a rule: groups whose learning rate is 0
   Tensor partials_;            // workspace of begin_update: kept, so that an update allocates nothing

@@ -49,6 +49,52 @@ StepMode read_mode(ConfigMap& train, Device device) {
   return parse_step_mode(mode, device);
 }
 
+GroupConfig read_group(const ConfigNode& item) {
+  ConfigMap map = item.as_map();
+  GroupConfig config;
+  ParameterGroup& group = config.group;
+  group.match =
+      map.text({"match",
+                "Names of parameters, as `bantam summary` and weights.safetensors have them: * is any text, ? "
+                "one character.",
+                "\"*/norm*\""});
+  if (const auto decay =
+          map.find({"weight_decay", "In place of the optimizer's weight decay.", "0", "the optimizer's"}))
+    group.weight_decay = static_cast<float>(decay->as_number(kNotNegative));
+  group.learning_rate_scale =
+      number(map, {"learning_rate_scale", "The learning rate is multiplied by it.", "10"}, kNotNegative, 1.0);
+  group.freeze = map.boolean({"freeze",
+                              "true: these parameters do not train, and need no gradient and no optimizer memory. A "
+                              "batch norm whose parameters are all frozen uses its running statistics.",
+                              "true"},
+                             false);
+  const auto until = map.find({"until",
+                               "With freeze: updates or epochs after which they train all the same, their optimizer's "
+                               "state from zero then. Only "
+                               "updates that were done count.",
+                               "5epochs", "for good"});
+  if (until) config.frozen_until = until->as_duration({.min = 1, .seconds = false});
+  map.finish();
+  if (until && !group.freeze && !item.is_described()) until->fail_at_key("until belongs to freeze: true");
+  const bool has_values = group.weight_decay.has_value() || group.learning_rate_scale != 1.0f;
+  if (group.freeze && !until && has_values && !item.is_described())
+    item.fail("a group that is frozen for good has no weight_decay and no learning_rate_scale");
+  return config;
+}
+
+std::vector<GroupConfig> read_groups(ConfigMap& train) {
+  std::vector<GroupConfig> groups;
+  const auto node =
+      train.find({"groups",
+                  "Parameters that are frozen, or have values of their own, by their names. The first group "
+                  "that matches a name counts.",
+                  "[{match: \"*/weight\", weight_decay: 0}, {match: \"*\", freeze: true, until: 5epochs}]",
+                  "all parameters train alike"});
+  if (!node) return groups;
+  for (const ConfigNode& item : node->items()) groups.push_back(read_group(item));
+  return groups;
+}
+
 /// `train.schedule` is another place for the learning rate's schedule.
 void read_schedule_of_rate(ConfigMap& train, OptimizerOptions& optimizer) {
   ScheduleMaker schedule = read_schedule(train);
@@ -103,6 +149,13 @@ TrainConfig read_train_config(ConfigMap train, Device device) {
   config.loss.metrics = read_metrics(train);
   config.optimizer = read_optimizer(train);
   read_schedule_of_rate(train, config.optimizer);
+  config.groups = read_groups(train);
+  config.initial_weights = train.text({"initial_weights",
+                                       "A weights.safetensors that a new run begins with: what has the name and shape "
+                                       "of one of its tensors. The rest, a "
+                                       "new head say, begins as the seed says. Empty: all of it does.",
+                                       "runs/first/weights.safetensors"},
+                                      "");
   config.callbacks = read_callbacks(train);
   config.optimizer.clip_norm = number(
       train,

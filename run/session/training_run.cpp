@@ -14,6 +14,7 @@
 #include "bantam/base/error.h"
 #include "bantam/engine/train/safetensors.h"
 #include "bantam/memory/device/host_memory.h"
+#include "bantam/run/session/initial_weights.h"
 
 namespace bantam::run {
 namespace {
@@ -92,6 +93,12 @@ TrainingRun::TrainingRun(const RunConfig& config, int threads, const RunDirector
   facts_.fingerprint = fingerprint_of(config);
   add_data(facts_.fingerprint, data_);
   facts_.schedule_epochs = config.train.epochs;
+  if (resume == nullptr && !config.train.initial_weights.empty()) {
+    const std::vector<std::string> rest = begin_with_weights(session_.model(), config.train.initial_weights);
+    if (!rest.empty())
+      observer.on_warning(
+          fmt::format("not in {}, and so as the seed says: {}", config.train.initial_weights, fmt::join(rest, ", ")));
+  }
   make_schedules();
   for (std::size_t i = 0; i < evaluated_.size(); ++i)
     state_.add_numbers(

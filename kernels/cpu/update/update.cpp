@@ -64,10 +64,9 @@ float bias_correction(float beta, std::int64_t t) {
   return static_cast<float>(-1.0 / std::expm1(static_cast<double>(t) * std::log(static_cast<double>(beta))));
 }
 
-StepValues step_values(OptimizerKind kind, const UpdateGroup& group, const UpdateControl& control) {
+StepValues step_values(OptimizerKind kind, const UpdateGroup& group, float factor, std::int64_t t) {
   const bool decoupled = kind == OptimizerKind::adamw;
-  const std::int64_t t = control.updates;
-  return {.factor = control.gradient_factor,
+  return {.factor = factor,
           .lr = group.learning_rate,
           .decay = decoupled ? 0.0f : group.weight_decay,
           .decoupled_decay = decoupled ? group.weight_decay : 0.0f,
@@ -150,7 +149,7 @@ void begin_update(const Exec& exec, const UpdateArena& arena, const PartialSums&
     double sum = 0;
     float values[kSpanGranule];
     for (std::int64_t granule = part * kGranulesOfCpuPartial; granule < end; ++granule) {
-      if (arena.spans[arena.span_of_granule[granule]].frozen) continue;
+      if (!moves(arena, arena.spans[arena.span_of_granule[granule]], control->updates + 1)) continue;
       sum += granule_sum(gradients_of(arena, granule, values));
     }
     partials[part] = sum;
@@ -173,10 +172,11 @@ void apply_update(const Exec& exec, OptimizerKind kind, const UpdateArena& arena
     StepValues values{};
     for (std::int64_t granule = begin; granule < end; ++granule) {
       const ArenaSpan span = arena.spans[arena.span_of_granule[granule]];
-      if (span.frozen) continue;
+      if (!moves(arena, span, control->updates)) continue;
       if (span.group != group) {
         group = span.group;
-        values = step_values(kind, arena.groups[group], *control);
+        values = step_values(kind, arena.groups[group], control->gradient_factor,
+                             updates_of_group(arena, group, control->updates));
       }
       update_granule(kind, values, arena, granule);
       if (arena.compute == nullptr || !span.compute_copy) continue;
