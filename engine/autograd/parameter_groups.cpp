@@ -51,7 +51,9 @@ void check_groups(std::span<const ParameterGroup> groups, std::span<const std::s
           fmt::format("train.groups: '{}' has no parameter: those that it matches are in groups before it", match));
     std::string plain = match;
     std::erase(plain, '*');
-    const auto near = nearest(plain, names);
+    std::vector<std::string> candidates(names.begin(), names.end());
+    for (const std::string& name : names) candidates.push_back(name.substr(0, plain.size()));  // "sten*" is near "stem"
+    const auto near = nearest(plain, candidates);
     throw ConfigError(fmt::format(
         "train.groups: '{}' matches no parameter; {}", match,
         near ? fmt::format("did you mean '{}'?", *near)
