@@ -70,7 +70,8 @@ std::string type_of(const ValueFacts& value) {
   if (value.byte_size) types.emplace_back("byte size");
   if (value.duration) types.emplace_back("duration");
   if (value.list) types.push_back(list_type(*value.list));
-  if (value.map) types.push_back(value.map->any ? "map of " + type_of(*value.map->any) : "map");
+  if (value.map)
+    types.push_back(value.map->any && value.map->any->is_known() ? "map of " + type_of(*value.map->any) : "map");
   if (value.text && !value.only_words && value.tables.empty()) types.emplace_back("text");
   if (!value.words.empty() && value.tables.empty()) types.emplace_back("word");
   return join(types, ", ", " or ");

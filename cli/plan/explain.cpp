@@ -11,6 +11,7 @@
 
 #include "bantam/base/text.h"
 #include "bantam/cli/config/profile_flag.h"
+#include "bantam/cli/plan/schedule_curve.h"
 #include "bantam/cli/print/bench.h"
 #include "bantam/cli/print/json_text.h"
 #include "bantam/cli/print/step_json.h"
@@ -139,6 +140,7 @@ void print_json(const RunConfig& config, const StepCase& step, const Explanation
     json["between_updates_us"] = 1e6 * times->between_updates;
     json["untraced_us"] = 1e6 * times->untraced_seconds;
   }
+  if (config.train.optimizer.schedules.any()) json["schedules"] = schedule_points(config, step.batch);
   json["nodes"] = nlohmann::ordered_json::array();
   for (const ExplainedNode& node : explanation.nodes) json["nodes"].push_back(node_json(node));
   fmt::print("{}\n", json_text(json));
@@ -156,6 +158,7 @@ void print_text(const RunConfig& config, const PlanTarget& target, const StepCas
   if (explanation.times)
     fmt::print("Measured: the mean of {} updates, traced; an untraced update lasts {} us.\n",
                explanation.times->updates, microseconds(explanation.times->untraced_seconds));
+  if (config.train.optimizer.schedules.any()) fmt::print("\n{}", schedule_curves(config, step.batch));
 }
 
 int run_explain(ExplainFlags flags) {

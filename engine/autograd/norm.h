@@ -15,6 +15,7 @@ struct Norm {
   float epsilon = 1e-3f;
   kernels::RunningUpdate running;  ///< how the running statistics move
   ActivationFunction activation;   ///< f
+  bool frozen = false;             ///< all passes normalise with the running statistics, and none moves them
   Tensor mean, inv_std;            ///< of the batch; undefined until they are computed
 
   kernels::BatchNormAffine affine() const;

@@ -33,6 +33,7 @@ Tensor Parameter::value() {
 
 Tensor Parameter::master() const { return arena_->master_.slice(offset_, spec_.shape); }
 Tensor Parameter::gradient() const {
+  if (frozen()) return {};
   if (arena_->partial_->hold(*this)) arena_->partial_->add_up();
   if (arena_->partial_->holds_narrow(*this)) arena_->partial_->widen(arena_->gradient_, arena_->compute_dtype_);
   return arena_->gradient_.slice(offset_, spec_.shape);
@@ -66,27 +67,35 @@ Parameter& ParameterArena::declare(ParameterSpec spec) {
   Parameter& parameter = parameters_.emplace_back();
   parameter.arena_ = this;
   parameter.spec_ = std::move(spec);
+  parameter.group_ = group_of(groups_, parameter.name());
+  if (parameter.group_ >= 0 && groups_[static_cast<std::size_t>(parameter.group_)].is_frozen_for_good())
+    parameter.spec_.frozen = true;
   return parameter;
+}
+
+void ParameterArena::lay_out(Parameter& parameter) {
+  parameter.offset_ = slot_elements_;
+  slot_elements_ += round_up(std::max<std::int64_t>(parameter.shape().elements(), 1), kernels::kSpanGranule);
+  if (parameter.frozen()) return;
+  trainable_elements_ = slot_elements_;
+  span_of_granule_.resize(static_cast<std::size_t>(slot_elements_ / kernels::kSpanGranule),
+                          static_cast<std::int32_t>(spans_.size()));
+  spans_.push_back(&parameter);
 }
 
 void ParameterArena::materialize(const Context& context, std::uint64_t seed) {
   stream_ = context.stream;
-  slot_elements_ = 0;
-  for (auto last = parameters_.rbegin(); last != parameters_.rend(); ++last) {
-    Parameter& parameter = *last;
-    parameter.offset_ = slot_elements_;
-    const std::int64_t padded =
-        round_up(std::max<std::int64_t>(parameter.shape().elements(), 1), kernels::kSpanGranule);
-    span_of_granule_.insert(span_of_granule_.end(), static_cast<std::size_t>(padded / kernels::kSpanGranule),
-                            static_cast<std::int32_t>(spans_.size()));
-    spans_.push_back(&parameter);
-    slot_elements_ += padded;
-  }
+  slot_elements_ = trainable_elements_ = 0;
+  for (const bool frozen : {false, true})
+    for (auto last = parameters_.rbegin(); last != parameters_.rend(); ++last)
+      if (last->frozen() == frozen) lay_out(*last);
+  // The norm of the gradients, which clips, adds split-K partial sums without asking whether their span moves yet.
+  partial_->allow(std::ranges::none_of(groups_, [](const ParameterGroup& g) { return g.frozen_updates > 0; }));
   compute_dtype_ = context.precision.compute();
   master_ = zero_slot(context, slot_elements_, DType::float32, Category::parameter, "parameters/master");
   if (compute_dtype_ != DType::float32)
     compute_ = zero_slot(context, slot_elements_, compute_dtype_, Category::parameter, "parameters/compute");
-  gradient_ = zero_slot(context, slot_elements_, DType::float32, Category::gradient, "parameters/gradient");
+  gradient_ = zero_slot(context, trainable_elements_, DType::float32, Category::gradient, "parameters/gradient");
   if (context.device.meta) return;
   for (const Parameter& parameter : parameters_) {
     std::vector<float> values(static_cast<std::size_t>(parameter.shape().elements()));
@@ -117,7 +126,7 @@ std::int64_t ParameterArena::trainable_count() const {
 }
 
 Tensor ParameterArena::add_slot(const Context& context, const char* name, Category category) {
-  return zero_slot(context, slot_elements_, DType::float32, category, name);
+  return zero_slot(context, trainable_elements_, DType::float32, category, name);
 }
 
 const Tensor& ParameterArena::gradient() {
@@ -141,7 +150,7 @@ void ParameterArena::end_accumulation(const Context& context) {
           "to write it (and that of a const Parameter to read it)",
           parameter.name()));
   for (Parameter& parameter : parameters_) {
-    if (parameter.gradient_written_ || parameter.gradient_lent_) continue;
+    if (parameter.frozen() || parameter.gradient_written_ || parameter.gradient_lent_) continue;
     const Tensor gradient = parameter.gradient_to_overwrite();
     zero_bytes(gradient.data(), gradient.bytes(), context.stream);
   }

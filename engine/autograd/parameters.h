@@ -1,12 +1,14 @@
 // Parameters and buffers of a model in flat arenas: one span table, parallel slots (master, compute copy, gradient,
-// moments); their initial values, pure functions of (seed, parameter name, shape); and StateRegistry, the one list of
-// all that outlives a step, for checkpoints, comparison and roll-back.
+// moments); groups of parameters by their names; their initial values, pure functions of (seed, parameter name, shape);
+// and StateRegistry, the one list of all that outlives a step, for checkpoints, comparison and roll-back.
 #pragma once
 
 #include <cstdint>
 #include <deque>
 #include <functional>
 #include <memory>
+#include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <unordered_set>
@@ -57,6 +59,32 @@ std::vector<std::string> initializer_names();
 class ParameterArena;
 class PartialGradients;
 
+/// Parameters that are trained in another way than the rest. Of several groups that a name matches, the first counts.
+struct ParameterGroup {
+  std::string match;  ///< of full names ("stem*", "*/norm/scale"): * is any text, ? one character
+  /// Their values do not move. A batch norm whose parameters are all frozen for good normalises with its running
+  /// statistics in training, too, and these stay.
+  bool freeze = false;
+  /// With freeze: they stay until so many updates were done, and are then trained as if that were the first; their
+  /// gradients and moments have memory from the beginning. 0: frozen for good, without gradients and moments, and no
+  /// backward runs for them.
+  std::int64_t frozen_updates = 0;
+  std::optional<float> weight_decay = {};  ///< in place of the optimizer's; decay_biases counts all the same
+  float learning_rate_scale = 1.0f;        ///< times the optimizer's rate
+
+  bool is_frozen_for_good() const { return freeze && frozen_updates == 0; }
+};
+
+/// Index of the first group that matches `name`; -1 where none does.
+int group_of(std::span<const ParameterGroup> groups, std::string_view name);
+
+/// Whether `pattern` (ParameterGroup::match) matches all of `text`.
+bool matches(std::string_view pattern, std::string_view text);
+
+/// Throws ConfigError, with the nearest name, for the first group that has none of these names: because nothing
+/// matches, or because groups before it have what matches; and where nothing is left to train.
+void check_groups(std::span<const ParameterGroup> groups, std::span<const std::string> names);
+
 /// What a layer declares.
 struct ParameterSpec {
   std::string name;  ///< full path, "block1/conv/weight"
@@ -74,14 +102,17 @@ class Parameter {
   const ParameterSpec& spec() const { return spec_; }
   const Shape& shape() const { return spec_.shape; }
   bool frozen() const { return spec_.frozen; }
-  /// Offset of the first element in every slot of the arena.
+  /// Index of its group in the arena's; -1: none.
+  int group() const { return group_; }
+  /// Offset of the first element in every slot of the arena that has it.
   std::int64_t offset() const { return offset_; }
 
   /// What ops read: the compute copy (or the master where there is none), known to the tape as this parameter.
   Tensor value();
   Tensor master() const;
   /// The float32 gradient, from partial sums where there are any, widened where it is narrow: for
-  /// reading. After an update it is the last effective batch's, until a backward overwrites it.
+  /// reading. After an update it is the last effective batch's, until a backward overwrites it. Undefined where it is
+  /// frozen.
   Tensor gradient() const;
   /// The same, for reading and writing: what the program writes there is what the next Optimizer::update reads (times
   /// the loss scale, where the precision has one). Once a backward of the effective batch has written gradients: zeros
@@ -100,14 +131,15 @@ class Parameter {
 
   ParameterArena* arena_ = nullptr;
   ParameterSpec spec_;
+  int group_ = -1;
   std::int64_t offset_ = 0;
   // Of the effective batch under way:
   bool gradient_written_ = false;
   bool gradient_lent_ = false;  // to the program, before any was written
 };
 
-/// All parameters of a model, in reverse forward order, each span a multiple of 128 elements (so 512-byte aligned in
-/// float32).
+/// All parameters of a model, in reverse forward order, those that are frozen after the others, each span a multiple of
+/// 128 elements (so 512-byte aligned in float32).
 class ParameterArena {
  public:
   ParameterArena();
@@ -115,6 +147,9 @@ class ParameterArena {
   ParameterArena(const ParameterArena&) = delete;
   ParameterArena& operator=(const ParameterArena&) = delete;
 
+  /// Before the first `declare`: parameters of groups that are frozen for good are declared frozen.
+  void set_groups(std::vector<ParameterGroup> groups) { groups_ = std::move(groups); }
+  const std::vector<ParameterGroup>& groups() const { return groups_; }
   /// Before `materialize`. Throws ConfigError where the name is taken.
   Parameter& declare(ParameterSpec spec);
   /// Lays out and allocates the slots, and writes initial values, each a pure function of (seed, name, shape).
@@ -127,10 +162,12 @@ class ParameterArena {
   /// Sum of the parameters' elements, padding not counted.
   std::int64_t parameter_count() const;
   std::int64_t trainable_count() const;
-  /// Elements of a slot, padding included.
+  /// Elements of the slots of weights, padding included.
   std::int64_t slot_elements() const { return slot_elements_; }
+  /// Those of gradients and moments: frozen parameters, which come last, have none.
+  std::int64_t trainable_elements() const { return trainable_elements_; }
 
-  /// Adds a float32 slot of zeros (optimizer state).
+  /// Adds a float32 slot of zeros (optimizer state), of trainable_elements().
   Tensor add_slot(const Context& context, const char* name, Category category = Category::optimizer);
   const Tensor& master() const { return master_; }
   /// Every gradient, with partial sums added up and narrow ones widened, for reading. To write gradients,
@@ -150,18 +187,21 @@ class ParameterArena {
   void end_accumulation(const Context& context);
   /// Rewrites the compute slot from the master (after loading weights).
   void refresh_compute(const Context& context);
-  /// Index of the span that holds each granule of 128 elements, in slot order, with the parameters' order of
+  /// Index of the span that holds each granule of 128 trainable elements, in slot order, with the parameters' order of
   /// `spans()`.
   const std::vector<std::int32_t>& span_of_granule() const { return span_of_granule_; }
-  /// Parameters in slot order (reverse forward order).
+  /// Parameters that are not frozen, in slot order (reverse forward order).
   const std::vector<Parameter*>& spans() const { return spans_; }
 
  private:
   friend class Parameter;
   std::deque<Parameter> parameters_;
+  void lay_out(Parameter& parameter);
+
+  std::vector<ParameterGroup> groups_;
   std::vector<Parameter*> spans_;
   std::vector<std::int32_t> span_of_granule_;
-  std::int64_t slot_elements_ = 0;
+  std::int64_t slot_elements_ = 0, trainable_elements_ = 0;
   DType compute_dtype_ = DType::float32;
   Tensor master_, gradient_, compute_;
   Stream stream_;

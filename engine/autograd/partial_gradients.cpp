@@ -16,7 +16,7 @@ std::int64_t first_granule(const Parameter& parameter) { return parameter.offset
 }  // namespace
 
 bool PartialGradients::accepts(const Context& context, std::size_t bytes, std::size_t arrays) const {
-  return context.device.kind == DeviceKind::cuda && bytes_ + bytes <= kMostBytes &&
+  return allowed_ && context.device.kind == DeviceKind::cuda && bytes_ + bytes <= kMostBytes &&
          parameters_.size() + arrays <= static_cast<std::size_t>(kernels::PartialSums::kMost);
 }
 

@@ -25,6 +25,8 @@ class PartialGradients {
   /// Most memory of partial sums that are kept for the update: little, since it is alive during the rest of backward.
   static constexpr std::size_t kMostBytes = std::size_t{4} << 20;
 
+  /// Whether partial sums are kept at all; they are unless it was forbidden.
+  void allow(bool partial_sums) { allowed_ = partial_sums; }
   /// Whether `arrays` more may be kept, in `bytes` of partial sums: there is room, and kernels of the context's device
   /// write partial sums.
   bool accepts(const Context& context, std::size_t bytes, std::size_t arrays) const;
@@ -65,6 +67,7 @@ class PartialGradients {
   std::vector<const Parameter*> parameters_;
   std::vector<Tensor> parts_;
   std::size_t bytes_ = 0;
+  bool allowed_ = true;
   kernels::NarrowGradients narrow_;  // none on meta devices
 };
 

@@ -9,6 +9,7 @@
 #include "bantam/engine/autograd/saved_tensor.h"
 #include "bantam/engine/autograd/tape.h"
 #include "bantam/engine/autograd/tensor_notes.h"
+#include "bantam/engine/graph/frozen_norms.h"
 #include "bantam/engine/graph/lower.h"
 #include "bantam/engine/layers/loss.h"
 #include "bantam/engine/program/step_program.h"
@@ -21,16 +22,24 @@ std::size_t index(NodeId node) { return static_cast<std::size_t>(node); }
 }  // namespace
 
 Model::Model(Runtime& runtime, Device device, Graph graph, ModelOptions options)
-    : runtime_(runtime), device_(device), graph_(std::move(graph)), options_(std::move(options)) {
+    : runtime_(runtime),
+      device_(device),
+      graph_(with_frozen_norms(graph, options.groups)),
+      options_(std::move(options)) {
   layers_.resize(graph_.nodes().size());
   paths_.resize(graph_.nodes().size(), "");
+  trains_.resize(graph_.nodes().size());
+  parameters_.set_groups(options_.groups);
   for (NodeId node = 1; node <= graph_.output(); ++node) {
     const GraphNode& description = graph_.node(node);
     const std::vector<Shape> inputs = graph_.input_shapes(node);
     LayerScope scope(description.name, parameters_, buffers_);
+    const std::int64_t trainable_before = parameters_.trainable_count();
     layers_[index(node)] = description.layer->bind(scope, buffers_, inputs);
+    trains_[index(node)] = parameters_.trainable_count() > trainable_before;
     paths_[index(node)] = runtime_.intern(description.name);
   }
+  check_parameters();
   lower_graph();
   const Context setup = context(Pass::train);
   parameters_.materialize(setup, options_.seed);
@@ -38,6 +47,20 @@ Model::Model(Runtime& runtime, Device device, Graph graph, ModelOptions options)
 }
 
 Model::~Model() = default;
+
+void Model::check_parameters() const {
+  if (options_.groups.empty()) return;
+  std::vector<std::string> names;
+  for (const Parameter& parameter : parameters_.all()) names.push_back(parameter.name());
+  check_groups(options_.groups, names);
+}
+
+bool Model::has_backward(int position, const std::vector<Tensor>& values) const {
+  const ProgramSegment& segment = program_->segments[static_cast<std::size_t>(position)];
+  for (NodeId node = segment.first; node <= segment.last; ++node)
+    if (trains_[index(node)]) return true;
+  return std::ranges::any_of(segment.inputs, [&](NodeId input) { return wants_gradient(values[index(input)]); });
+}
 
 void Model::lower_graph() {
   program_ = std::make_unique<StepProgram>(lower(graph_, options_.recompute, options_.fusion,
@@ -81,8 +104,8 @@ std::vector<Tensor> Model::run_segments(const Context& context, const Tensor& x,
   values[0] = x;
   for (std::size_t s = 0; s < count; ++s) {
     const ProgramSegment& segment = program_->segments[s];
-    const bool rerun = segment.recompute && context.tape != nullptr;
     const int position = static_cast<int>(s);
+    const bool rerun = segment.recompute && context.tape != nullptr && has_backward(position, values);
     Tensor out = rerun ? run_recomputed(context, position, values) : run_nodes(context, position, values);
     values[index(segment.last)] = std::move(out);
   }

@@ -28,12 +28,15 @@ struct ModelOptions {
   std::uint64_t seed = 42;
   RecomputeOptions recompute;
   bool fusion = true;  ///< chains of layers run as one op where there is one (fusion.h)
+  /// Parameters that are frozen, or have an optimizer's values of their own.
+  std::vector<ParameterGroup> groups = {};
 };
 
 /// A model on one device. Its context carries the device, precision and seed; callers set pass, tape and random state.
 class Model {
  public:
-  /// Declares and initialises all parameters. Throws OutOfMemory, ConfigError.
+  /// Declares and initialises all parameters. Throws OutOfMemory, and ConfigError, also where a group of the options
+  /// has no parameter.
   Model(Runtime& runtime, Device device, Graph graph, ModelOptions options);
   ~Model();
 
@@ -64,6 +67,10 @@ class Model {
 
  private:
   void lower_graph();
+  void check_parameters() const;
+  /// Whether backward has work in a segment: it has parameters that are not frozen, or reads values that want
+  /// gradients.
+  bool has_backward(int position, const std::vector<Tensor>& values) const;
   /// What runs an operation that begins with `node`.
   BoundLayer& bound(NodeId node) const;
   void check_meta(const Context& context, const NodePlan& plan) const;
@@ -87,6 +94,7 @@ class Model {
   std::vector<std::unique_ptr<BoundLayer>> fused_;   // by a fusion's first node; else null
   LossHead* loss_head_ = nullptr;                    // of fused_; null: the end computes logits
   std::vector<const char*> paths_;                   // interned node names
+  std::vector<char> trains_;                         // by node: whether a parameter of it is not frozen
   std::unique_ptr<StepProgram> program_;
   std::vector<int> last_reader_;  // by node: the last segment that reads it
 };

@@ -13,8 +13,9 @@ using namespace layers;
 class BoundBatchNorm : public BoundLayer, public NormSource {
  public:
   BoundBatchNorm(LayerScope& scope, BufferArena& buffers, const BatchNormOptions& options, const Shape& channels)
-      : norm_(options, options.scale ? &scope.parameter("scale", channels, ones(), true, false) : nullptr,
-              options.shift ? &scope.parameter("shift", channels, zeros(), true, false) : nullptr,
+      : norm_(options,
+              options.scale ? &scope.parameter("scale", channels, ones(), true, false, options.frozen) : nullptr,
+              options.shift ? &scope.parameter("shift", channels, zeros(), true, false, options.frozen) : nullptr,
               scope.buffer("running_mean", channels, 0.0f), scope.buffer("running_variance", channels, 1.0f), buffers) {
   }
 
@@ -32,8 +33,9 @@ class BatchNormLayer : public BuiltInLayer {
  public:
   explicit BatchNormLayer(BatchNormOptions options) : options_(options) {}
   std::string_view kind() const override { return "batch_norm"; }
-  bool uses_batch_statistics() const override { return true; }
+  bool uses_batch_statistics() const override { return !options_.frozen; }
   NodeTraits traits() const override {
+    if (options_.frozen) return BuiltInLayer::traits();
     return {.may_defer_norm = options_.activation.kind == Activation::none,
             .skips_unused_output = true,
             .separates_inner_ops = true};
@@ -53,7 +55,8 @@ class BatchNormLayer : public BuiltInLayer {
   }
 
  private:
-  Described describe() const override { return options_; }
+  /// Patterns are of norms over the batch: a frozen one fits none.
+  Described describe() const override { return options_.frozen ? Described() : Described(options_); }
   BatchNormOptions options_;
 };
 

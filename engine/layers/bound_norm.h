@@ -24,7 +24,8 @@ class BoundNorm : public NormSource {
         buffers_(buffers),
         epsilon_(options.epsilon),
         running_{options.rate, options.unbiased},
-        activation_(activation_of(options)) {}
+        activation_(activation_of(options)),
+        frozen_(options.frozen) {}
 
   Norm norm() const override {
     return {.scale = scale_ != nullptr ? scale_->value() : Tensor(),
@@ -35,7 +36,8 @@ class BoundNorm : public NormSource {
             .next_running_variance = buffers_.next(variance_),
             .epsilon = epsilon_,
             .running = running_,
-            .activation = activation_};
+            .activation = activation_,
+            .frozen = frozen_};
   }
 
  private:
@@ -47,6 +49,7 @@ class BoundNorm : public NormSource {
   float epsilon_;
   kernels::RunningUpdate running_;
   ActivationFunction activation_;
+  bool frozen_;
 };
 
 }  // namespace bantam

@@ -59,6 +59,9 @@ struct BatchNormOptions {
   bool unbiased = true;  ///< running variance with rows - 1, as PyTorch and Keras' fused kernel
   bool scale = true, shift = true;
   ActivationOptions activation;
+  /// Scale and shift are frozen, and training normalises with the running statistics, which stay. A model's groups of
+  /// parameters set it (ModelOptions::groups).
+  bool frozen = false;
 };
 struct PoolOptions {
   Extent2d window{2, 2}, stride{2, 2};

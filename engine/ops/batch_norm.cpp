@@ -128,6 +128,38 @@ void backward_deferred(const Context& context, const Call& call, SavedTensor& sa
   add_to(context, call, saved.ref(), std::move(to), store);
 }
 
+/// Of the running statistics, which are constants. x was kept where something is computed from it.
+void backward_inference(const Context& context, const Call& call, SavedTensor& saved, const ValueRef& input,
+                        const Tensor& dy, GradientStore& store) {
+  Targets to = targets(context, call, store);
+  if (wants_gradient(input)) to.dx = reuse_or_allocate(context, dy);
+  {
+    const Tensor x = saved.defined() ? saved.unpack(context) : Tensor();
+    const Scratch scratch =
+        context.scratch(kernels::batch_norm_inference_workspace_bytes(call.shape, to.get(), context.device.kind));
+    BANTAM_KERNEL(context.exec, batch_norm_backward_inference, call.shape, call.dtype, x.defined() ? x.data() : nullptr,
+                  call.norm.affine(), call.norm.running_statistics(), dy.data(), to.get(), scratch.get());
+  }
+  add_to(context, call, input, std::move(to), store);
+}
+
+Tensor batch_norm_inference(const Context& context, const Call& call, const Tensor& x) {
+  Tensor y = forward_inference(context, call, x);
+  const Norm& norm = call.norm;
+  if (!records(context, {&x, &norm.scale, &norm.shift})) return y;
+  const auto trains = [](const Tensor& t) { return t.defined() && wants_gradient(t); };
+  const bool reads_x = norm.activation.kind != Activation::none || trains(norm.scale) || trains(norm.shift);
+  const SavedTensor saved = reads_x ? SavedTensor(x) : SavedTensor();
+  context.tape->record(
+      context, y, [=, kept = saved, input = ValueRef(x)](const Context& ctx, Tensor dy, GradientStore& store) mutable {
+        backward_inference(ctx, call, kept, input, dy, store);
+      });
+  if (reads_x)
+    attach_recipe(context, y, {&saved},
+                  [=](const Context& ctx) { return forward_inference(ctx, call, saved.get(ctx)); });
+  return y;
+}
+
 }  // namespace
 
 bool has_statistics(const Context& context, const Tensor& x) {
@@ -155,11 +187,8 @@ Tensor batch_norm(const Context& context, const Tensor& x, const Norm& norm) {
   context.check_device("batch_norm", {&x, &norm.scale, &norm.shift, &norm.running_mean, &norm.running_variance});
   const std::int64_t channels = x.shape()[-1];
   Call call{{.rows = channels == 0 ? 0 : x.elements() / channels, .channels = channels}, x.dtype(), norm};
+  if (context.pass == Pass::evaluate || norm.frozen) return batch_norm_inference(context, call, x);
   const bool recorded = records(context, {&x, &norm.scale, &norm.shift});
-  if (context.pass == Pass::evaluate) {
-    if (recorded) throw Error("batch_norm: no gradient in evaluation; train with Pass::train");
-    return forward_inference(context, call, x);
-  }
   const bool deferred = context.plan().defers_norm && norm.activation.kind == Activation::none;
   const bool written = !deferred && !context.output_unused();
   Tensor y = written ? context.allocate(x.shape(), x.dtype()) : x.view(x.shape());

@@ -90,8 +90,8 @@ struct BatchNormSettings {
 };
 
 /// y = f(scale·(x - mean)/√(variance + epsilon) + shift), x (…, C) to y of its shape and type: with the batch's
-/// statistics in Pass::train and Pass::recompute, with the running ones in Pass::evaluate, which has no gradient:
-/// recording it throws Error. Pass::train writes (1 - rate)·next + rate·batch to the next running statistics. A layer
+/// statistics in Pass::train and Pass::recompute, with the running ones, which are constants in backward, in
+/// Pass::evaluate. Pass::train writes (1 - rate)·next + rate·batch to the next running statistics. A layer
 /// declares them as buffers (LayerScope::buffer), reads BufferArena::current and has BufferArena::next moved.
 /// Throws ShapeError, DTypeError. Source: Ioffe and Szegedy, 2015.
 Tensor batch_norm(const Context& context, const Tensor& x, const BatchNormTensors& tensors,

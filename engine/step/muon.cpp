@@ -119,8 +119,10 @@ kernels::UpdateArena Muon::rest(kernels::UpdateArena arena, const kernels::Updat
   return arena;
 }
 
-kernels::UpdateGroup Muon::rest_group(const kernels::UpdateGroup& group, bool decays) const {
+kernels::UpdateGroup Muon::rest_group(const kernels::UpdateGroup& group, bool decays,
+                                      std::optional<float> weight_decay) const {
   kernels::UpdateGroup values = group_values(rest_);
+  values.weight_decay = weight_decay.value_or(values.weight_decay);
   if (learning_rate_ > 0.0f) values.learning_rate *= group.learning_rate / learning_rate_;
   if (!decays && !rest_.decay_biases) values.weight_decay = 0.0f;
   return values;

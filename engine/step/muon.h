@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "bantam/engine/step/optimizer.h"
@@ -26,8 +27,10 @@ class Muon {
   void move(const Context& context, kernels::UpdateArena arena, const kernels::UpdateControl* control) const;
   /// The arena in which the matrices are frozen, and `groups` count: for the rule of the rest.
   kernels::UpdateArena rest(kernels::UpdateArena arena, const kernels::UpdateGroup* groups) const;
-  /// The rest's values where those of a matrix would be `group`. `decays`: whether weight decay acts there.
-  kernels::UpdateGroup rest_group(const kernels::UpdateGroup& group, bool decays) const;
+  /// The rest's values where those of a matrix would be `group`. `decays`: whether weight decay acts there in any case;
+  /// `weight_decay`: of the parameters' group, in place of the rest's.
+  kernels::UpdateGroup rest_group(const kernels::UpdateGroup& group, bool decays,
+                                  std::optional<float> weight_decay) const;
   /// Of the rest.
   const OptimizerOptions& rest_options() const { return rest_; }
 

@@ -2,7 +2,9 @@
 #include "bantam/engine/step/optimizer.h"
 
 #include <algorithm>
+#include <array>
 #include <limits>
+#include <optional>
 
 #include <fmt/format.h>
 
@@ -18,12 +20,36 @@ namespace bantam {
 namespace {
 
 constexpr std::int64_t kControlBytes = sizeof(kernels::UpdateControl);
-/// Group 0 decays, group 1 does not (biases and normalisation parameters, where they are left out).
-constexpr int kGroups = 2;
 
 std::string slot_name(std::size_t slot) { return fmt::format("optimizer/moment{}", slot + 1); }
 
 }  // namespace
+
+/// Spans with the same values in every update.
+struct Optimizer::Group {
+  bool decays = true;                 ///< false: biases and normalisation parameters, where they are left out
+  std::optional<float> weight_decay;  ///< in place of the optimizer's
+  float learning_rate_scale = 1.0f;
+  std::int64_t frozen_updates = 0;
+  bool operator==(const Group&) const = default;
+
+  UpdateValues values(const UpdateValues& of_update, bool decays_all) const {
+    const float decay = weight_decay.value_or(of_update.weight_decay);
+    return {of_update.learning_rate * learning_rate_scale, decays || decays_all ? decay : 0.0f, of_update.momentum};
+  }
+};
+
+UpdateSchedules schedules_of(const OptimizerOptions& options, const ScheduleFacts& facts) {
+  const UpdateValues own = update_values(options);
+  const auto make = [&](const ScheduleMaker& maker, float value) {
+    ScheduleFacts of_value = facts;
+    of_value.learning_rate = value;
+    return maker ? maker(of_value) : Schedule();
+  };
+  const OptimizerSchedules& makers = options.schedules;
+  return {make(makers.learning_rate, own.learning_rate), make(makers.weight_decay, own.weight_decay),
+          make(makers.momentum, own.momentum)};
+}
 
 Optimizer::~Optimizer() = default;
 
@@ -32,11 +58,18 @@ void Optimizer::set_metric_slot(int slot) { metric_slot_ = slot % kernels::kMetr
 Optimizer::Optimizer(Model& model, OptimizerOptions options) : model_(model), options_(options) {
   check_options(options_);
   const Context context = model_.context(Pass::train).at(model_.runtime().intern("optimizer"));
-  groups_.assign(kMostRates * kGroups, group_values(options_));
-  if (!options_.decay_biases)
-    for (std::size_t i = 1; i < groups_.size(); i += kGroups) groups_[i].weight_decay = 0.0f;
+  find_groups();
+  groups_.assign(static_cast<std::size_t>(kMostRates) * kinds_.size(), group_values(options_));
+  (void)fill_groups(std::array{values()});
   ParameterArena& parameters = model_.parameters();
-  const std::vector<kernels::ArenaSpan> spans = update_spans(parameters);
+  std::vector<kernels::ArenaSpan> spans;
+  for (const Parameter* parameter : parameters.spans()) {
+    const std::int32_t group = group_of_span_[spans.size()];
+    const bool waits = kinds_[static_cast<std::size_t>(group)].frozen_updates > 0;
+    spans.push_back({.group = group,
+                     .frozen = waits ? kernels::kFrozenForNow : std::uint8_t{0},
+                     .compute_copy = parameters.compute().defined() && !parameter->spec().keep_float32});
+  }
   const auto table = [&](const void* data, std::size_t bytes) {
     return context.upload_bytes({static_cast<std::int64_t>(bytes)}, DType::uint8, data, Category::optimizer);
   };
@@ -45,6 +78,10 @@ Optimizer::Optimizer(Model& model, OptimizerOptions options) : model_(model), op
   granule_table_ = table(granules.data(), granules.size() * sizeof(granules[0]));
   add_norms(context, spans);
   upload_groups();
+  std::vector<std::int64_t> frozen;
+  for (const Group& kind : kinds_) frozen.push_back(kind.frozen_updates);
+  if (std::ranges::any_of(frozen, [](std::int64_t updates) { return updates > 0; }))
+    frozen_table_ = table(frozen.data(), frozen.size() * sizeof(frozen[0]));
   kernels::UpdateControl control{.clip_norm = options_.clip_norm};
   if (model_.options().precision.scales_loss()) {
     control.loss_scale = options_.initial_loss_scale;
@@ -53,7 +90,7 @@ Optimizer::Optimizer(Model& model, OptimizerOptions options) : model_(model), op
   control_ = table(&control, sizeof(control));
   for (int i = 0; i < moment_slots(options_); ++i)
     slots_.push_back(parameters.add_slot(context, model_.runtime().intern(slot_name(static_cast<std::size_t>(i)))));
-  const std::vector<kernels::UpdateGroup> still(kGroups, {.learning_rate = 0.0f, .beta1 = 0.0f});
+  const std::vector<kernels::UpdateGroup> still(kinds_.size(), {.learning_rate = 0.0f, .beta1 = 0.0f});
   if (options_.rule) still_groups_ = table(still.data(), still.size() * sizeof(still[0]));
   if (options_.rule && options_.clip_value > 0.0f)
     clipped_ = parameters.add_slot(context, model_.runtime().intern("optimizer/clipped"));
@@ -70,16 +107,42 @@ void Optimizer::add_norms(const Context& context, const std::vector<kernels::Are
   const ParameterArena& parameters = model_.parameters();
   if (options_.kind == OptimizerKind::muon) muon_ = std::make_unique<Muon>(parameters, spans, context, options_);
   if (options_.kind != OptimizerKind::lamb) return;
-  std::vector<std::uint8_t> wanted;
-  for (const Parameter* parameter : parameters.spans()) wanted.push_back(parameter->frozen() ? 0 : 1);
+  const std::vector<std::uint8_t> wanted(parameters.spans().size(), 1);
   norms_ = std::make_unique<SpanTable>(context, parameters, wanted);
 }
 
+/// The first two groups are there in any case.
+void Optimizer::find_groups() {
+  kinds_ = {{.decays = true}, {.decays = false}};
+  const std::vector<ParameterGroup>& groups = model_.parameters().groups();
+  for (const Parameter* parameter : model_.parameters().spans()) {
+    Group kind{.decays = parameter->spec().decays};
+    if (parameter->group() >= 0) {
+      const ParameterGroup& group = groups[static_cast<std::size_t>(parameter->group())];
+      kind.weight_decay = group.weight_decay;
+      kind.learning_rate_scale = group.learning_rate_scale;
+      kind.frozen_updates = group.freeze ? group.frozen_updates : 0;
+    }
+    const auto found = std::ranges::find(kinds_, kind);
+    group_of_span_.push_back(static_cast<std::int32_t>(found - kinds_.begin()));
+    if (found == kinds_.end()) kinds_.push_back(kind);
+    if (options_.rule && kind.frozen_updates > 0)
+      throw ConfigError(fmt::format("train.groups: '{}' is frozen for some updates, which the rule '{}' cannot know",
+                                    parameter->name(), options_.rule->kind()));
+  }
+  if (kinds_.size() > kernels::kMostUpdateGroups)
+    throw ConfigError(fmt::format("train.groups: {} kinds of parameters; at most {} are possible", kinds_.size(),
+                                  kernels::kMostUpdateGroups));
+}
+
 void Optimizer::upload_groups() {
-  constexpr std::size_t kOwn = std::size_t{kMostRates} * kGroups;
+  const std::size_t own = kMostRates * kinds_.size();
   if (muon_) {
-    groups_.resize(2 * kOwn);
-    for (std::size_t i = 0; i < kOwn; ++i) groups_[kOwn + i] = muon_->rest_group(groups_[i], i % kGroups == 0);
+    groups_.resize(2 * own);
+    for (std::size_t i = 0; i < own; ++i) {
+      const Group& kind = kinds_[i % kinds_.size()];
+      groups_[own + i] = muon_->rest_group(groups_[i], kind.decays, kind.weight_decay);
+    }
   }
   const std::size_t bytes = groups_.size() * sizeof(groups_[0]);
   const Context context = model_.context(Pass::train).at(model_.runtime().intern("optimizer"));
@@ -90,11 +153,12 @@ void Optimizer::upload_groups() {
 
 kernels::UpdateArena Optimizer::arena(int rate) const {
   ParameterArena& parameters = model_.parameters();
-  return {.granules = parameters.slot_elements() / kernels::kSpanGranule,
+  return {.granules = parameters.trainable_elements() / kernels::kSpanGranule,
           .span_of_granule = granule_table_.as<std::int32_t>(),
           .spans = span_table_.as<kernels::ArenaSpan>(),
-          .groups = group_table_.as<kernels::UpdateGroup>() + rate * kGroups,
-          .group_count = kGroups,
+          .groups = group_table_.as<kernels::UpdateGroup>() + static_cast<std::size_t>(rate) * kinds_.size(),
+          .group_count = static_cast<std::int32_t>(kinds_.size()),
+          .frozen_updates = frozen_table_.defined() ? frozen_table_.as<std::int64_t>() : nullptr,
           .master = parameters.master().as<float>(),
           .gradient = parameters.gradient_slot().as<float>(),
           .moment1 = slot(0),
@@ -138,7 +202,7 @@ void Optimizer::run_kernels(const Context& context, int rate) {
     arena.clip_value = 0.0f;
   } else if (muon_) {
     muon_->move(context, arena, control);
-    arena = muon_->rest(arena, arena.groups + kMostRates * kGroups);
+    arena = muon_->rest(arena, arena.groups + kMostRates * kinds_.size());
   }
   BANTAM_KERNEL(context.exec, apply_update, kind, arena, statistics, control);
   if (pruning_) pruning_->apply(context, control, average_ ? average_->values() : nullptr);
@@ -153,8 +217,7 @@ void Optimizer::run_rule(const Context& context, const kernels::UpdateArena& are
                     options_.rule->kind()));
   std::vector<UpdateRange> ranges;
   for (const Parameter* parameter : model_.parameters().spans())
-    if (!parameter->frozen())
-      ranges.push_back({parameter->offset(), parameter->shape().elements(), parameter->spec().decays ? 0 : 1});
+    ranges.push_back({parameter->offset(), parameter->shape().elements(), group_of_span_[ranges.size()]});
   std::vector<float*> slots;
   for (std::size_t i = 0; i < slots_.size(); ++i) slots.push_back(slot(i));
   const float* gradient = arena.gradient;
@@ -163,7 +226,7 @@ void Optimizer::run_rule(const Context& context, const kernels::UpdateArena& are
     BANTAM_KERNEL(context.exec, clip_gradients, arena, control, clipped_.as<float>());
     gradient = clipped_.as<float>();
   }
-  options_.rule->apply(context, {.elements = model_.parameters().slot_elements(),
+  options_.rule->apply(context, {.elements = model_.parameters().trainable_elements(),
                                  .master = arena.master,
                                  .gradient = gradient,
                                  .slots = slots,
@@ -193,18 +256,41 @@ void Optimizer::warm_up() {
 void Optimizer::set_learning_rate(float learning_rate) { set_learning_rates({&learning_rate, 1}); }
 
 void Optimizer::set_learning_rates(std::span<const float> rates) {
-  if (rates.empty() || rates.size() > kMostRates)
-    throw Error(fmt::format("optimizer: {} learning rates at once; 1 to {} can be set", rates.size(), kMostRates));
-  for (const float rate : rates)
-    if (!(rate >= 0.0f)) throw ConfigError(fmt::format("optimizer: learning_rate must not be negative, got {}", rate));
-  bool changed = false;
-  for (std::size_t i = 0; i < std::size_t{kMostRates} * kGroups; ++i) {
-    const float rate = rates[std::min(i / kGroups, rates.size() - 1)];
-    changed |= groups_[i].learning_rate != rate;
-    groups_[i].learning_rate = rate;
+  std::vector<UpdateValues> all(rates.size(), values());
+  for (std::size_t i = 0; i < rates.size(); ++i) all[i].learning_rate = rates[i];
+  set_values(all);
+}
+
+UpdateValues Optimizer::values() const { return update_values(options_); }
+
+void Optimizer::set_values(std::span<const UpdateValues> values) {
+  if (values.empty() || values.size() > kMostRates)
+    throw Error(
+        fmt::format("optimizer: values of {} updates at once; those of 1 to {} can be set", values.size(), kMostRates));
+  OptimizerOptions next = options_;
+  for (const UpdateValues& of_update : values) {
+    assign_values(next, of_update);
+    check_options(next);
+    if (of_update.momentum > 0.0f && slots_.empty() && !options_.rule)
+      throw ConfigError("optimizer: momentum needs a slot of its own: sgd's options have no momentum");
   }
-  options_.learning_rate = rates.back();
-  if (changed) upload_groups();
+  options_ = std::move(next);
+  if (fill_groups(values)) upload_groups();
+}
+
+/// The table's values for these updates, the last ones for all beyond; whether any of them is another than before.
+bool Optimizer::fill_groups(std::span<const UpdateValues> values) {
+  bool changed = false;
+  for (std::size_t i = 0; i < kMostRates * kinds_.size(); ++i) {
+    const UpdateValues& of_update = values[std::min(i / kinds_.size(), values.size() - 1)];
+    kernels::UpdateGroup& group = groups_[i];
+    const UpdateValues now = kinds_[i % kinds_.size()].values(of_update, options_.decay_biases);
+    changed |= now != UpdateValues{group.learning_rate, group.weight_decay, group.beta1};
+    group.learning_rate = now.learning_rate;
+    group.weight_decay = now.weight_decay;
+    group.beta1 = now.momentum;
+  }
+  return changed;
 }
 
 const std::int32_t* Optimizer::metric_slot_address() const {
@@ -236,7 +322,7 @@ void Optimizer::register_state(StateRegistry& registry) {
   registry.add("optimizer/control", control_);
   for (std::size_t i = 0; i < slots_.size(); ++i)
     for (const Parameter& parameter : model_.parameters().all())
-      if (keeps(i, parameter))
+      if (!parameter.frozen() && keeps(i, parameter))
         registry.add(slot_name(i) + "/" + parameter.name(), slots_[i].slice(parameter.offset(), parameter.shape()));
   if (average_) average_->register_state(registry);
   if (pruning_) pruning_->register_state(registry);

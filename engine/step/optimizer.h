@@ -1,9 +1,10 @@
 // Optimizers over the parameter arena: state slots, groups' values on the device, and the update; UpdateRule, how
-// weights follow from gradients, a program's own in place of the built-in ones; and the table of optimizers that a
-// configuration may name.
+// weights follow from gradients, a program's own in place of the built-in ones; schedules of its values; and the tables
+// of optimizers and schedules that a configuration may name.
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -17,6 +18,7 @@
 #include "bantam/engine/graph/model.h"
 
 namespace bantam {
+struct Metrics;
 namespace kernels {
 struct UpdateControl;
 struct UpdateGroup;
@@ -64,6 +66,67 @@ struct UpdateArena;
 struct UpdateControl;
 struct UpdateGroup;
 }  // namespace kernels
+
+/// The value of update `update` (a learning rate, say), counted from 0 over all epochs, whether updates were done or
+/// skipped. Pure: a resumed run asks for the same numbers. Not negative. Empty: the optimizer's own value.
+using Schedule = std::function<float(std::int64_t update)>;
+
+/// A schedule that evaluations move: its value stays until the next one. Used by the thread that trains.
+class EvaluatedSchedule {
+ public:
+  virtual ~EvaluatedSchedule() = default;
+  /// The metric that it reads, which the evaluation must have: "loss".
+  virtual std::string_view metric() const = 0;
+  /// Called after each evaluation, before the next update.
+  virtual void evaluated(const Metrics& validation) = 0;
+  /// What it remembers, for checkpoints; `set_state` throws DataError where the numbers are not such.
+  virtual std::vector<double> state() const = 0;
+  virtual void set_state(const std::vector<double>& numbers) = 0;
+};
+
+/// What a schedule is made from once a run is known.
+struct ScheduleFacts {
+  float learning_rate = 0;   ///< the optimizer's; for a schedule of another value, the optimizer's value of that
+  std::int64_t updates = 0;  ///< of the whole run
+  std::int64_t updates_per_epoch = 0;
+  /// Where a schedule that evaluations move adds itself; null: nothing evaluates, and such a schedule keeps its value.
+  std::vector<std::shared_ptr<EvaluatedSchedule>>* evaluated = nullptr;
+};
+
+/// Makes a schedule for a run: what a configuration's text becomes.
+using ScheduleMaker = std::function<Schedule(const ScheduleFacts& facts)>;
+
+/// Built-in: constant, linear, cosine, polynomial, step, multi_step, exponential, one_cycle, piecewise, inverse_sqrt
+/// and on_plateau (docs/tasks/SCHEDULES.md). Register before the first configuration is read:
+///
+///     schedules().add("halves", [](ConfigMap& options) -> ScheduleMaker {
+///       const auto every = options.integer("epochs", {.min = 1}, 10);
+///       return [every](const ScheduleFacts& run) -> Schedule {
+///         return [=](std::int64_t n) { return std::ldexp(run.learning_rate, -int(n / run.updates_per_epoch / every));
+///         };
+///       };
+///     });
+Registry<Reader<ScheduleMaker>>& schedules();
+
+/// `schedule: NAME` or `schedule: {NAME: {options}}`; empty where the key is missing. Throws ConfigError.
+ScheduleMaker read_schedule(ConfigMap& section);
+
+/// A value of an optimizer's options, and its schedule, if it has one.
+struct ScheduledNumber {
+  float value = 0;
+  ScheduleMaker schedule = {};
+};
+
+/// `key: NUMBER`, `key: NAME` of a schedule, or `key: {schedule: NAME, peak: NUMBER, …}` with the schedule's options
+/// beside. For readers of optimizers. Throws ConfigError.
+ScheduledNumber read_scheduled_number(ConfigMap& options, const ConfigKey& key, NumberRange range, double otherwise);
+
+/// Schedules of an optimizer's values; empty: the value of its options.
+struct OptimizerSchedules {
+  ScheduleMaker learning_rate, weight_decay;
+  ScheduleMaker momentum;  ///< sgd; beta1 of the others
+  bool any() const { return learning_rate || weight_decay || momentum; }
+};
 
 /// What an update does with gradients. Adam: Kingma and Ba 2015; AdamW: Loshchilov and Hutter 2019; RMSprop in
 /// PyTorch's form; Lion: Chen et al. 2023; LAMB: You et al. 2020; Muon: Jordan 2024, of weights with 2 dimensions
@@ -120,6 +183,8 @@ struct OptimizerOptions {
   bool decay_biases = true;             ///< false: weight decay skips biases and normalisation parameters
   float initial_loss_scale = 32768.0f;  ///< mixed_float16
   std::int32_t loss_scale_growth_interval = 2000;
+  /// For who trains (TrainerOptions::learning_rate …): the optimizer itself does not count updates on the host.
+  OptimizerSchedules schedules = {};
   /// Null: the built-in rule of `kind`. Else this one, with learning_rate, weight_decay, clip_norm, decay_biases and
   /// the loss scale from here; what else it needs it has itself.
   std::shared_ptr<const UpdateRule> rule = nullptr;
@@ -130,15 +195,28 @@ struct OptimizerOptions {
   std::optional<PruneOptions> prune = std::nullopt;
 };
 
-class Pruning;
-class WeightAverage;
+/// The schedules of one run; empty where a value has none.
+struct UpdateSchedules {
+  Schedule learning_rate, weight_decay, momentum;
+};
+/// From an optimizer's options; the facts' learning_rate does not matter. Throws what a maker throws.
+UpdateSchedules schedules_of(const OptimizerOptions& options, const ScheduleFacts& facts);
 
 /// Float32 slots of the parameters' size that it keeps: 2 of Adam, LAMB and Muon (whose second is the memory in which
 /// matrices are made orthogonal), 1 of Lion and of momentum, 1 to 3 of RMSprop, a rule's own, else 0.
 int moment_slots(const OptimizerOptions& options);
 
-class Muon;       // muon.h
-class SpanTable;  // span_table.h
+/// What may change from update to update.
+struct UpdateValues {
+  float learning_rate = 0, weight_decay = 0;
+  float momentum = 0;  ///< sgd; beta1 of the others
+  bool operator==(const UpdateValues&) const = default;
+};
+
+class Muon;           // muon.h
+class Pruning;        // pruning.h
+class SpanTable;      // span_table.h
+class WeightAverage;  // weight_average.h
 
 /// State of one optimizer for one model. All of it lives on the device; nothing here waits for the device but
 /// `control()`.
@@ -147,12 +225,12 @@ class Optimizer {
   Optimizer(Model& model, OptimizerOptions options);
   ~Optimizer();
 
-  /// Updates whose learning rates can be set at once.
+  /// Updates whose values can be set at once.
   static constexpr int kMostRates = 32;
 
   /// Norm and finite check, update, bookkeeping, in order of the model's stream. Resets gradient accumulation. Reads
   /// the gradients that backward wrote, and what the program wrote (Parameter::gradient; throws Error as said there).
-  /// `rate`: which of the learning rates it uses.
+  /// `rate`: which of the values that were set it uses.
   void update(int rate = 0);
   /// Runs the update's kernels once, so that the device has loaded them: on gradients that are not finite, which change
   /// no weights and no state, and restores the bookkeeping. Gradients are lost: not between accumulation and update.
@@ -163,6 +241,10 @@ class Optimizer {
   /// `update(i)` uses rate i, beyond the list the last one; learning_rate() is the last of them. At least
   /// one, at most kMostRates. Throws as set_learning_rate does.
   void set_learning_rates(std::span<const float> rates);
+  /// The same for all that may change: `update(i)` uses values[i]. values() is the last of them. Momentum needs its
+  /// slot from the beginning: an sgd whose options have neither momentum nor a schedule of it accepts 0 only.
+  void set_values(std::span<const UpdateValues> values);
+  UpdateValues values() const;
   float learning_rate() const { return options_.learning_rate; }
   const OptimizerOptions& options() const { return options_; }
 
@@ -184,6 +266,9 @@ class Optimizer {
   WeightAverage* average() { return average_.get(); }
 
  private:
+  struct Group;
+  void find_groups();
+  bool fill_groups(std::span<const UpdateValues> values);
   void upload_groups();
   void restore_settings();
   kernels::UpdateArena arena(int rate) const;
@@ -195,9 +280,12 @@ class Optimizer {
 
   Model& model_;
   OptimizerOptions options_;
-  std::vector<kernels::UpdateGroup> groups_;  // (kMostRates, kGroups); muon: then those of the rest, likewise
+  std::vector<Group> kinds_;                  // of the arena's spans
+  std::vector<std::int32_t> group_of_span_;   // index into kinds_
+  std::vector<kernels::UpdateGroup> groups_;  // (kMostRates, kinds_); muon: then those of the rest, likewise
   int metric_slot_ = 0;
   Tensor group_table_, span_table_, granule_table_, control_;
+  Tensor frozen_table_;               // updates before each group moves; undefined: all move from the first
   std::vector<Tensor> slots_;         // moments
   Tensor still_groups_;               // with a rule: groups whose learning rate is 0
   Tensor clipped_;                    // with a rule and clip_value: the gradients that it reads

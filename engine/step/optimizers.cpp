@@ -11,14 +11,29 @@ float number(ConfigMap& options, ConfigKey key, NumberRange range, double otherw
   return static_cast<float>(options.number(key, range, otherwise));
 }
 
+constexpr std::string_view kScheduled = "0.1 | {schedule: cosine, peak: 0.1, warmup: 5epochs}";
+
+void read_rate(ConfigMap& options, OptimizerOptions& optimizer, double otherwise) {
+  ScheduledNumber rate = read_scheduled_number(
+      options,
+      {"learning_rate",
+       "Step size: a number, or {schedule: NAME, peak: NUMBER} with the schedule's options beside them.", kScheduled},
+      kNotNegative, otherwise);
+  optimizer.learning_rate = rate.value;
+  optimizer.schedules.learning_rate = std::move(rate.schedule);
+}
+
 void read_decay(ConfigMap& options, OptimizerOptions& optimizer, double otherwise) {
-  optimizer.weight_decay = number(
+  ScheduledNumber decay = read_scheduled_number(
       options,
       {"weight_decay",
        "Pull of the weights towards 0. sgd, adam, rmsprop: added to the gradient as this times the weight (L2, as in "
        "PyTorch); adamw, lion, lamb, muon: each update shrinks the weight by this times the learning rate "
-       "(decoupled). 0: none."},
+       "(decoupled). 0: none. It may have a schedule, as the learning rate.",
+       "5.0e-4 | {schedule: linear, peak: 0.01, final: 0.1}"},
       kNotNegative, otherwise);
+  optimizer.weight_decay = decay.value;
+  optimizer.schedules.weight_decay = std::move(decay.schedule);
   optimizer.decay_biases = options.boolean(
       {"decay_biases",
        "Whether weight decay acts on biases and on scale and shift of norms, too. false: on weights only, as most "
@@ -26,14 +41,26 @@ void read_decay(ConfigMap& options, OptimizerOptions& optimizer, double otherwis
       true);
 }
 
-void read_rate(ConfigMap& options, OptimizerOptions& optimizer, double otherwise) {
-  optimizer.learning_rate =
-      number(options, {"learning_rate", "Step size; a schedule may change it."}, kNotNegative, otherwise);
+/// `meaning` must be a whole sentence.
+void read_momentum(ConfigMap& options, OptimizerOptions& optimizer, std::string_view meaning, double otherwise) {
+  const std::string whole = std::string(meaning) + " It may have a schedule.";
+  ScheduledNumber momentum = read_scheduled_number(
+      options, {"momentum", whole, "0.9 | {schedule: one_cycle, start: 0.95, peak: 0.85, final: 0.95}"}, kShare,
+      otherwise);
+  optimizer.momentum = momentum.value;
+  optimizer.schedules.momentum = std::move(momentum.schedule);
+}
+
+void read_beta1(ConfigMap& options, OptimizerOptions& optimizer, std::string_view meaning) {
+  const std::string whole = std::string(meaning) + " It may have a schedule.";
+  ScheduledNumber beta1 = read_scheduled_number(
+      options, {"beta1", whole, "0.95 | {schedule: one_cycle, start: 0.95, peak: 0.85, final: 0.95}"}, kShare, 0.9);
+  optimizer.beta1 = beta1.value;
+  optimizer.schedules.momentum = std::move(beta1.schedule);
 }
 
 void read_betas(ConfigMap& options, OptimizerOptions& optimizer) {
-  optimizer.beta1 =
-      number(options, {"beta1", "Share of the mean of gradients that stays at each update."}, kShare, 0.9);
+  read_beta1(options, optimizer, "Share of the mean of gradients that stays at each update.");
   optimizer.beta2 =
       number(options, {"beta2", "Share of the mean of squared gradients that stays at each update."}, kShare, 0.999);
 }
@@ -63,8 +90,7 @@ OptimizerOptions read_sgd(ConfigMap& options) {
   options.describe("Stochastic gradient descent, plain or with momentum (one float32 value a weight).",
                    "sgd: {learning_rate: 0.05, momentum: 0.9, nesterov: true, weight_decay: 5.0e-4}");
   read_rate(options, optimizer, 0.01);
-  optimizer.momentum = number(
-      options, {"momentum", "Share of the velocity that stays at each update; 0: plain descent.", "0.9"}, kShare, 0.0);
+  read_momentum(options, optimizer, "Share of the velocity that stays at each update; 0: plain descent.", 0.0);
   optimizer.kind =
       options.boolean({"nesterov", "Nesterov's momentum: the step looks ahead. Needs a momentum above 0.", "true"},
                       false)
@@ -78,11 +104,11 @@ OptimizerOptions read_sgd(ConfigMap& options) {
              {.min = 0, .max = 1}, 0.0);
   read_decay(options, optimizer, 0.0);
   options.finish();  // first: what is wrong between two keys may be that one of them is misspelt
-  if (optimizer.kind == OptimizerKind::sgd_nesterov && optimizer.momentum == 0.0f)
+  if (optimizer.kind == OptimizerKind::sgd_nesterov && optimizer.momentum == 0.0f && !optimizer.schedules.momentum)
     options.node("nesterov").fail("nesterov: true needs a momentum above 0");
   if (optimizer.dampening > 0.0f && optimizer.kind == OptimizerKind::sgd_nesterov)
     options.node("dampening").fail("Nesterov's momentum has no dampening");
-  if (optimizer.dampening > 0.0f && optimizer.momentum == 0.0f)
+  if (optimizer.dampening > 0.0f && optimizer.momentum == 0.0f && !optimizer.schedules.momentum)
     options.node("dampening").fail("dampening needs a momentum above 0");
   return optimizer;
 }
@@ -96,8 +122,7 @@ OptimizerOptions read_rmsprop(ConfigMap& options) {
   read_rate(options, optimizer, 0.01);
   optimizer.alpha = number(
       options, {"alpha", "Share of the mean of squared gradients that stays at each update.", "0.9"}, kShare, 0.99);
-  optimizer.momentum =
-      number(options, {"momentum", "Share of the velocity that stays at each update; 0: none.", "0.9"}, kShare, 0.0);
+  read_momentum(options, optimizer, "Share of the velocity that stays at each update; 0: none.", 0.0);
   optimizer.centered = options.boolean(
       {"centered",
        "Divides by the standard deviation of the gradients in place of the root of their squares' mean (Graves 2013).",
@@ -116,8 +141,7 @@ OptimizerOptions read_lion(ConfigMap& options) {
       "The paper's learning rates are 3 to 10 times smaller than AdamW's, and its weight decay as many times larger.",
       "lion: {learning_rate: 1.0e-4, weight_decay: 0.5, decay_biases: false}");
   read_rate(options, optimizer, 1e-4);
-  optimizer.beta1 =
-      number(options, {"beta1", "Share of the mean of gradients in the sum whose sign counts."}, kShare, 0.9);
+  read_beta1(options, optimizer, "Share of the mean of gradients in the sum whose sign counts.");
   optimizer.beta2 =
       number(options, {"beta2", "Share of the mean of gradients that stays at each update."}, kShare, 0.99);
   read_decay(options, optimizer, 0.0);
@@ -145,17 +169,19 @@ OptimizerOptions read_muon(ConfigMap& options) {
       "weight, and as many for its work.",
       "muon: {learning_rate: 0.02, momentum: 0.95, rest: {adamw: {learning_rate: 1.0e-3}}}");
   read_rate(options, optimizer, 0.02);
-  optimizer.momentum =
-      number(options, {"momentum", "Share of the mean of gradients that stays at each update.", "0.95"}, kShare, 0.95);
+  read_momentum(options, optimizer, "Share of the mean of gradients that stays at each update.", 0.95);
   optimizer.nesterov = options.boolean(
       {"nesterov", "Nesterov's momentum: the newest gradient counts once more before the matrix is made orthogonal.",
        "false"},
       true);
-  optimizer.weight_decay =
-      number(options,
-             {"weight_decay", "Each update shrinks the matrices by this times the learning rate (decoupled). 0: none.",
-              "0.01"},
-             kNotNegative, 0.0);
+  ScheduledNumber decay = read_scheduled_number(
+      options,
+      {"weight_decay",
+       "Each update shrinks the matrices by this times the learning rate (decoupled). 0: none. It may have a schedule.",
+       "0.01"},
+      kNotNegative, 0.0);
+  optimizer.weight_decay = decay.value;
+  optimizer.schedules.weight_decay = std::move(decay.schedule);
   const ConfigNode rest = options.node(
       {"rest",
        "What moves all other parameters: biases, norms, depthwise weights. Its learning rate keeps its ratio to "
@@ -165,6 +191,7 @@ OptimizerOptions read_muon(ConfigMap& options) {
   optimizer.rest = std::make_shared<const OptimizerOptions>(read_registered(optimizers(), rest));
   if (optimizer.rest->kind == OptimizerKind::muon || optimizer.rest->rule)
     rest.fail("muon's rest must be another built-in optimizer");
+  if (optimizer.rest->schedules.any()) rest.fail("muon's rest has no schedules of its own: it follows Muon's");
   return optimizer;
 }
 

@@ -12,8 +12,9 @@ namespace {
 
 kernels::OptimizerKind rmsprop_kind(const OptimizerOptions& o) {
   using enum kernels::OptimizerKind;
-  if (o.centered) return o.momentum > 0.0f ? rmsprop_centered_momentum : rmsprop_centered;
-  return o.momentum > 0.0f ? rmsprop_momentum : rmsprop;
+  const bool momentum = o.momentum > 0.0f || o.schedules.momentum;
+  if (o.centered) return momentum ? rmsprop_centered_momentum : rmsprop_centered;
+  return momentum ? rmsprop_momentum : rmsprop;
 }
 
 void require(bool fine, const char* what, float value) {
@@ -64,13 +65,14 @@ kernels::UpdateGroup group_values(const OptimizerOptions& options) {
           .dampening = options.dampening};
 }
 
-std::vector<kernels::ArenaSpan> update_spans(const ParameterArena& parameters) {
-  std::vector<kernels::ArenaSpan> spans;
-  for (const Parameter* parameter : parameters.spans())
-    spans.push_back({.group = parameter->spec().decays ? 0 : 1,
-                     .frozen = parameter->frozen(),
-                     .compute_copy = parameters.compute().defined() && !parameter->spec().keep_float32});
-  return spans;
+UpdateValues update_values(const OptimizerOptions& options) {
+  return {options.learning_rate, options.weight_decay, has_momentum(options.kind) ? options.momentum : options.beta1};
+}
+
+void assign_values(OptimizerOptions& options, const UpdateValues& values) {
+  options.learning_rate = values.learning_rate;
+  options.weight_decay = values.weight_decay;
+  (has_momentum(options.kind) ? options.momentum : options.beta1) = values.momentum;
 }
 
 OptimizerOptions rest_of(const OptimizerOptions& muon) {
@@ -82,7 +84,7 @@ int moment_slots(const OptimizerOptions& options) {
   switch (options.kind) {
     case OptimizerKind::sgd:
     case OptimizerKind::sgd_nesterov:
-      return options.momentum > 0.0f ? 1 : 0;
+      return options.momentum > 0.0f || options.schedules.momentum ? 1 : 0;
     case OptimizerKind::muon:
       return std::max(2, moment_slots(rest_of(options)));
     default:

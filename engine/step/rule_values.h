@@ -14,9 +14,9 @@ kernels::OptimizerKind kernel_kind(const OptimizerOptions& options);
 bool has_momentum(OptimizerKind kind);
 /// A group's values as configured.
 kernels::UpdateGroup group_values(const OptimizerOptions& options);
-/// The table of an arena's spans, in their order: group 0 decays, group 1 does not (biases and normalisation
-/// parameters).
-std::vector<kernels::ArenaSpan> update_spans(const ParameterArena& parameters);
+/// What of the options may change from update to update, and the way back.
+UpdateValues update_values(const OptimizerOptions& options);
+void assign_values(OptimizerOptions& options, const UpdateValues& values);
 /// Options of the kind muon: what moves the rest.
 OptimizerOptions rest_of(const OptimizerOptions& muon);
 /// Throws ConfigError where an option is out of its range, or two do not go together.

@@ -411,7 +411,7 @@ std::int64_t Trainer::run_updates(const EpochState& state) {
     most = std::min({updates_left(state), updates_to_evaluation(state), device_batches_->left() / options_.accumulate,
                      options_.read_every - step_.unsynchronised_metrics()});
   if (most <= 0) return run_update(state);
-  set_rates(state, launches_->next_updates(most));
+  set_values(state, launches_->next_updates(most));
   try {
     const std::int64_t done = launches_->run(most);
     tell_smaller();
@@ -423,16 +423,23 @@ std::int64_t Trainer::run_updates(const EpochState& state) {
   return 0;
 }
 
-void Trainer::set_rates(const EpochState& state, std::int64_t updates) {
-  if (!options_.learning_rate) return;
-  std::vector<float> rates;
-  for (std::int64_t i = 0; i < updates; ++i)
-    rates.push_back(options_.learning_rate(state.epoch * state.updates + state.done + i));
-  step_.optimizer().set_learning_rates(rates);
+void Trainer::set_values(const EpochState& state, std::int64_t updates) {
+  const TrainerOptions& o = options_;
+  if (!o.learning_rate && !o.weight_decay && !o.momentum) return;
+  Optimizer& optimizer = step_.optimizer();
+  std::vector<UpdateValues> values(static_cast<std::size_t>(updates), optimizer.values());
+  std::int64_t update = state.epoch * state.updates + state.done;
+  for (UpdateValues& at : values) {
+    if (o.learning_rate) at.learning_rate = o.learning_rate(update);
+    if (o.weight_decay) at.weight_decay = o.weight_decay(update);
+    if (o.momentum) at.momentum = o.momentum(update);
+    ++update;
+  }
+  optimizer.set_values(values);
 }
 
 std::int64_t Trainer::run_update(const EpochState& state) {
-  set_rates(state, 1);
+  set_values(state, 1);
   for (;;) {
     try {
       const bool whole = run_micro_batches(state.done * options_.accumulate);

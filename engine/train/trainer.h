@@ -1,5 +1,5 @@
-// Trainer: epochs of training steps over a BatchSource, evaluation after each, callbacks, and a stop that saves.
-// Schedules of the learning rate, and the tables of schedules and callbacks that a configuration may name.
+// Trainer: epochs of training steps over a BatchSource, evaluation after each, callbacks, and a stop that saves; and
+// the table of callbacks that a configuration may name.
 #pragma once
 
 #include <atomic>
@@ -18,34 +18,6 @@
 #include "bantam/engine/step/training_step.h"
 
 namespace bantam {
-
-/// The learning rate of update `update`, counted from 0 over all epochs, whether updates were done or skipped. Pure: a
-/// resumed run asks for the same numbers. Not negative. Empty: the optimizer's own rate.
-using Schedule = std::function<float(std::int64_t update)>;
-
-/// What a schedule is made from once a run is known.
-struct ScheduleFacts {
-  float learning_rate = 0;   ///< the optimizer's
-  std::int64_t updates = 0;  ///< of the whole run
-  std::int64_t updates_per_epoch = 0;
-};
-
-/// Makes a schedule for a run: what a configuration's text becomes.
-using ScheduleMaker = std::function<Schedule(const ScheduleFacts& facts)>;
-
-/// Built-in: constant, the optimizer's rate. Register before the first configuration is read:
-///
-///     schedules().add("halves", [](ConfigMap& options) -> ScheduleMaker {
-///       const auto every = options.integer("epochs", {.min = 1}, 10);
-///       return [every](const ScheduleFacts& run) -> Schedule {
-///         return [=](std::int64_t n) { return std::ldexp(run.learning_rate, -int(n / run.updates_per_epoch / every));
-///         };
-///       };
-///     });
-Registry<Reader<ScheduleMaker>>& schedules();
-
-/// `schedule: NAME` or `schedule: {NAME: {options}}`; empty where the key is missing. Throws ConfigError.
-ScheduleMaker read_schedule(ConfigMap& section);
 
 class CapturedSteps;
 
@@ -94,9 +66,9 @@ struct TrainerOptions {
   StepMode mode = StepMode::captured;
   /// Updates of a launch of captured steps; 0: as many as the source's batches allow.
   int updates_a_launch = 0;
-  /// The learning rate of each update, counted over all epochs, whether it was done or skipped; empty: the optimizer's,
-  /// which callbacks may change.
-  Schedule learning_rate;
+  /// The values of each update, counted over all epochs, whether it was done or skipped; empty: the optimizer's, which
+  /// callbacks may change.
+  Schedule learning_rate, weight_decay, momentum;
   /// What to do where a micro-batch does not fit. An update is then repeated from its first batch, which is read from
   /// the source a second time; once halved, micro-batches stay so. The memory of the batch itself is not made smaller:
   /// where there is no room for it beside the model, the run stops at once.
@@ -243,7 +215,7 @@ class Trainer {
   bool all_observe() const;
   bool read_is_due(const EpochState& state) const;
   std::int64_t run_updates(const EpochState& state);
-  void set_rates(const EpochState& state, std::int64_t updates);
+  void set_values(const EpochState& state, std::int64_t updates);
   std::int64_t run_update(const EpochState& state);
   bool run_micro_batches(std::int64_t first_batch);
   bool stop_requested();

@@ -53,6 +53,18 @@ void batch_norm_forward_inference(const Exec& exec, const BatchNormShape& s, DTy
                  vector_bytes(s.channels, running.mean, running.variance)});
 }
 
+/// dy and dx; x where it is read; for the two sums x and dy once more.
+void batch_norm_backward_inference(const Exec& exec, const BatchNormShape& s, DType dtype, const void* x,
+                                   const BatchNormAffine& affine, const RunningStatistics& running, const void*,
+                                   const NormGradients& to, Workspace) {
+  const bool sums = to.dscale != nullptr || to.dshift != nullptr;
+  const int tensors = (sums ? 2 : 0) + (to.dx != nullptr ? 2 + (x != nullptr ? 1 : 0) : 0);
+  note(exec, "batch_norm_backward_inference",
+       {.bytes = tensors * tensor_bytes(s, dtype) + vectors(s, affine) +
+                 vector_bytes(s.channels, running.mean, running.variance) + gradient_bytes(s, to),
+        .passes = (sums ? 2 : 0) + (to.dx != nullptr ? 1 : 0)});
+}
+
 void batch_norm_add(const Exec& exec, ActivationFunction, const BatchNormShape& s, DType dtype, const NormOperand& a,
                     const NormOperand& b, void*, std::uint8_t* mask) {
   note(exec, "batch_norm_add",

@@ -110,4 +110,22 @@ std::vector<T> batch_norm_forward_inference(const BatchNormShape& s, const std::
   return y;
 }
 
+template <class T>
+BatchNormGradients<T> batch_norm_backward_inference(const BatchNormShape& s, const std::vector<T>& x,
+                                                    const std::vector<T>& dy, const Affine<T>& affine, T epsilon,
+                                                    const std::vector<T>& running_mean,
+                                                    const std::vector<T>& running_variance) {
+  const auto channels = static_cast<std::size_t>(s.channels);
+  BatchNormGradients<T> out{std::vector<T>(x.size()), std::vector<T>(channels), std::vector<T>(channels)};
+  for (std::size_t i = 0; i < x.size(); ++i) {
+    const std::size_t c = i % channels;
+    const T inv_std = T(1) / std::sqrt(running_variance[c] + epsilon), normalised = (x[i] - running_mean[c]) * inv_std;
+    const T dz = dy[i] * affine.derivative(c, normalised);
+    out.dshift[c] += dz;
+    out.dscale[c] += dz * normalised;
+    out.dx[i] = affine.scale_at(c) * inv_std * dz;
+  }
+  return out;
+}
+
 }  // namespace bantam::kernels::reference

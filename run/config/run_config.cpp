@@ -10,6 +10,7 @@
 
 #include "bantam/base/error.h"
 #include "bantam/base/text.h"
+#include "bantam/engine/graph/frozen_norms.h"
 #include "bantam/engine/graph/lower.h"
 #include "bantam/kernels/contracts/input/image_batch.h"
 
@@ -246,6 +247,25 @@ std::string read_algorithms_file(ConfigMap& root) {
       "auto");
 }
 
+/// Each group has parameters of the model, in which norms that are frozen are then marked.
+void require_groups_match(ConfigMap& root, RunConfig& config) {
+  if (config.train.groups.empty()) return;
+  const std::vector<std::string> names = parameter_names(config.model.graph);
+  std::vector<ParameterGroup> groups;
+  const std::vector<ConfigNode> items = root.node("train").as_map().node("groups").items();
+  for (std::size_t i = 0; i < items.size(); ++i) {
+    groups.push_back(config.train.groups[i].group);
+    // Any number but 0 says that it is not for good.
+    groups.back().frozen_updates = config.train.groups[i].frozen_until.count;
+    try {
+      check_groups(groups, names);
+    } catch (const ConfigError& error) {
+      items[i].as_map().node("match").fail(error.what());
+    }
+  }
+  config.model.graph = with_frozen_norms(config.model.graph, groups);
+}
+
 /// Words of PyTorch, Keras and their users.
 constexpr ConfigSynonym kSynonyms[] = {{"lr", "learning_rate", ""},
                                        {"batch_size", "batch.size", ""},
@@ -307,6 +327,7 @@ RunConfig read_document(const ConfigDocument& document, const std::string& name)
   config.train = read_train_config(root.map_or_empty({"train", "Epochs, loss, optimizer: how the model is trained."}),
                                    config.device);
   if (config.data) config.data->evaluation = config.train.evaluation;
+  require_groups_match(root, config);
   config.checkpoint = read_checkpoint_config(root, config.train);
   settle_cache(config);
   root.finish();
@@ -324,8 +345,22 @@ DeviceRates rates_of(const RunConfig& config, Precision precision) {
   return config.planned_for ? typical_rates(*config.planned_for, precision) : typical_rates(config.device, precision);
 }
 
+std::int64_t updates_per_epoch(const RunConfig& config, std::int64_t batch) {
+  if (!config.data) return 1;
+  const std::int64_t samples = train_facts(*config.data).size;
+  const std::int64_t batches = config.data->pipeline.drop_last ? samples / batch : (samples + batch - 1) / batch;
+  return updates_of(batches, config.train.accumulate);
+}
+
 ModelOptions model_options(const RunConfig& config, Precision precision, const RecomputeOptions& recompute) {
-  return {.precision = precision, .seed = config.seed, .recompute = recompute, .fusion = config.fusion};
+  ModelOptions options{.precision = precision, .seed = config.seed, .recompute = recompute, .fusion = config.fusion};
+  for (const GroupConfig& group : config.train.groups) {
+    const bool epochs = group.frozen_until.unit == Duration::Unit::epochs && config.data;
+    options.groups.push_back(group.group);
+    options.groups.back().frozen_updates =
+        group.frozen_until.count * (epochs ? updates_per_epoch(config, config.data->pipeline.batch_size) : 1);
+  }
+  return options;
 }
 
 ModelOptions model_options(const RunConfig& config) {

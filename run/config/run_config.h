@@ -25,13 +25,20 @@
 
 namespace bantam::run {
 
+/// An entry of `train.groups`.
+struct GroupConfig {
+  ParameterGroup group;   ///< frozen_updates is not set
+  Duration frozen_until;  ///< in updates or epochs; 0 with freeze: for good
+};
+
 /// `train:`.
 struct TrainConfig {
   std::int64_t epochs = 1;
   std::int64_t accumulate = 1;  ///< batches an update
   LossOptions loss;
   OptimizerOptions optimizer;
-  ScheduleMaker schedule;                         ///< of the learning rate; empty: the optimizer's
+  std::vector<GroupConfig> groups;
+  std::string initial_weights;                    ///< a weights file; empty: initial values by the seed
   std::vector<CallbackMaker> callbacks;           ///< made once a run
   std::int64_t log_every = 1;                     ///< updates a line of metrics.jsonl
   bool evaluate = true;                           ///< on the validation samples, as the next two say
@@ -103,6 +110,9 @@ RunConfig read_document(const ConfigDocument& document, const std::string& name)
 
 /// What the run's device, or the one that it is planned for, sustains in this precision, by its profile.
 DeviceRates rates_of(const RunConfig& config, Precision precision);
+
+/// Updates of an epoch in batches of `batch` samples, by the data set's size; 1 without data.
+std::int64_t updates_per_epoch(const RunConfig& config, std::int64_t batch);
 
 /// The configuration's model, as Model's argument; `precision` and `recompute` are those of a bench's row.
 ModelOptions model_options(const RunConfig& config, Precision precision, const RecomputeOptions& recompute);

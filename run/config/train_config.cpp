@@ -1,6 +1,11 @@
 // Reads `train:`: epochs, loss, metrics, optimizer. Names come from the engine's tables.
+#include <algorithm>
 #include <regex>
 #include <string>
+#include <utility>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "bantam/base/error.h"
 #include "bantam/engine/step/optimizer.h"
@@ -88,6 +93,87 @@ StepMode read_mode(ConfigMap& train, Device device) {
   return parse_step_mode(mode, device);
 }
 
+GroupConfig read_group(const ConfigNode& item) {
+  ConfigMap map = item.as_map();
+  GroupConfig config;
+  ParameterGroup& group = config.group;
+  group.match =
+      map.text({"match",
+                "Names of parameters, as `bantam summary` and weights.safetensors have them: * is any text, ? "
+                "one character.",
+                "\"*/norm*\""});
+  if (const auto decay =
+          map.find({"weight_decay", "In place of the optimizer's weight decay.", "0", "the optimizer's"}))
+    group.weight_decay = static_cast<float>(decay->as_number(kNotNegative));
+  group.learning_rate_scale =
+      number(map, {"learning_rate_scale", "The learning rate is multiplied by it.", "10"}, kNotNegative, 1.0);
+  group.freeze = map.boolean({"freeze",
+                              "true: these parameters do not train, and need no gradient and no optimizer memory. A "
+                              "batch norm whose parameters are all frozen uses its running statistics.",
+                              "true"},
+                             false);
+  const auto until = map.find({"until",
+                               "With freeze: updates or epochs after which they train all the same, their optimizer's "
+                               "state from zero then. Only "
+                               "updates that were done count.",
+                               "5epochs", "for good"});
+  if (until) config.frozen_until = until->as_duration({.min = 1, .seconds = false});
+  map.finish();
+  if (until && !group.freeze && !item.is_described()) until->fail_at_key("until belongs to freeze: true");
+  const bool has_values = group.weight_decay.has_value() || group.learning_rate_scale != 1.0f;
+  if (group.freeze && !until && has_values && !item.is_described())
+    item.fail("a group that is frozen for good has no weight_decay and no learning_rate_scale");
+  return config;
+}
+
+std::vector<GroupConfig> read_groups(ConfigMap& train) {
+  std::vector<GroupConfig> groups;
+  const auto node =
+      train.find({"groups",
+                  "Parameters that are frozen, or have values of their own, by their names. The first group "
+                  "that matches a name counts.",
+                  "[{match: \"*/weight\", weight_decay: 0}, {match: \"*\", freeze: true, until: 5epochs}]",
+                  "all parameters train alike"});
+  if (!node) return groups;
+  for (const ConfigNode& item : node->items()) groups.push_back(read_group(item));
+  return groups;
+}
+
+/// `train.schedule` is another place for the learning rate's schedule.
+void read_schedule_of_rate(ConfigMap& train, OptimizerOptions& optimizer) {
+  ScheduleMaker schedule = read_schedule(train);
+  if (!schedule) return;
+  if (optimizer.schedules.learning_rate && !train.self().is_described())
+    train.node("schedule")
+        .fail_at_key("train.schedule: the optimizer's learning_rate has a schedule already; one of the two is enough");
+  optimizer.schedules.learning_rate = std::move(schedule);
+}
+
+/// Those of a run's schedules that evaluations move. Of a run's length nothing is known yet, and where an order of
+/// updates and epochs depends on it, nothing of schedules.
+std::vector<std::shared_ptr<EvaluatedSchedule>> evaluated_schedules(const OptimizerOptions& optimizer) {
+  std::vector<std::shared_ptr<EvaluatedSchedule>> evaluated;
+  try {
+    (void)schedules_of(optimizer, {.updates = 1, .updates_per_epoch = 1, .evaluated = &evaluated});
+  } catch (const ConfigError&) {
+    evaluated.clear();
+  }
+  return evaluated;
+}
+
+/// They need an evaluation, and a metric that it has.
+void check_evaluated(ConfigMap& train, const TrainConfig& config) {
+  std::vector<std::string> names = {"loss"};
+  for (const MetricPtr& metric : config.loss.metrics) names.emplace_back(metric->kind());
+  for (const auto& schedule : evaluated_schedules(config.optimizer)) {
+    const ConfigNode at = train.node("optimizer");
+    if (!config.evaluate) at.fail_at_key("on_plateau needs an evaluation after each epoch; train.evaluate is false");
+    if (std::ranges::find(names, schedule->metric()) == names.end())
+      at.fail_at_key(fmt::format("on_plateau: expected metric to be one of {}, got '{}'", fmt::join(names, ", "),
+                                 schedule->metric()));
+  }
+}
+
 }  // namespace
 
 TrainConfig read_train_config(ConfigMap train, Device device) {
@@ -108,7 +194,14 @@ TrainConfig read_train_config(ConfigMap train, Device device) {
   config.optimizer = read_optimizer(train);
   config.optimizer.ema = read_ema(train);
   config.optimizer.prune = read_prune(train);
-  config.schedule = read_schedule(train);
+  read_schedule_of_rate(train, config.optimizer);
+  config.groups = read_groups(train);
+  config.initial_weights = train.text({"initial_weights",
+                                       "A weights.safetensors that a new run begins with: what has the name and shape "
+                                       "of one of its tensors. The rest, a "
+                                       "new head say, begins as the seed says. Empty: all of it does.",
+                                       "runs/first/weights.safetensors"},
+                                      "");
   config.callbacks = read_callbacks(train);
   config.optimizer.clip_norm = number(
       train,
@@ -152,6 +245,7 @@ TrainConfig read_train_config(ConfigMap train, Device device) {
                     {.updates = false, .epochs = false}, Duration::seconds(0))
           .count;
   config.mode = read_mode(train, device);
+  if (!train.self().is_described()) check_evaluated(train, config);
   train.finish();
   return config;
 }

@@ -104,13 +104,6 @@ Candidates candidates(const RunConfig& config, bool bytes_were_named) {
   return found;
 }
 
-/// Updates of an epoch, with what is left over at its end.
-std::int64_t updates_an_epoch(const RunConfig& config, std::int64_t batch) {
-  const std::int64_t samples = train_facts(*config.data).size;
-  const std::int64_t batches = config.data->pipeline.drop_last ? samples / batch : (samples + batch - 1) / batch;
-  return updates_of(batches, config.train.accumulate);
-}
-
 OutOfMemory cannot_fit(const std::string& message, std::uint64_t needed, std::uint64_t bytes) {
   return OutOfMemory(message, {.requested_bytes = needed, .limit_bytes = bytes});
 }
@@ -193,14 +186,14 @@ std::string to_text(const BatchChoice& choice, std::uint64_t bytes) {
 }
 
 std::string few_updates_warning(const RunConfig& config, std::int64_t batch) {
-  const std::int64_t updates = updates_an_epoch(config, batch);
+  const std::int64_t updates = updates_per_epoch(config, batch);
   if (updates >= kFewUpdates) return "";
   const std::int64_t samples = train_facts(*config.data).size;
   const std::int64_t less = samples / (kFewUpdates * config.train.accumulate) /
                             config.data->pipeline.batch_multiple_of * config.data->pipeline.batch_multiple_of;
   std::string text = fmt::format("only {} update{} an epoch with this batch size", updates, updates == 1 ? "" : "s");
   if (less > 0)
-    text += fmt::format(";\n  batch: {{size: auto, max: {}}} makes {}", less, updates_an_epoch(config, less));
+    text += fmt::format(";\n  batch: {{size: auto, max: {}}} makes {}", less, updates_per_epoch(config, less));
   return text;
 }
 

@@ -14,6 +14,7 @@
 #include "bantam/base/error.h"
 #include "bantam/engine/train/safetensors.h"
 #include "bantam/memory/device/host_memory.h"
+#include "bantam/run/session/initial_weights.h"
 
 namespace bantam::run {
 namespace {
@@ -54,6 +55,17 @@ std::unique_ptr<Runtime> make_reserved_runtime(const RunConfig& config, const Ru
   return runtime;
 }
 
+/// Tells schedules what evaluations came to.
+struct MovedByEvaluations : Callback {
+  explicit MovedByEvaluations(std::span<const std::shared_ptr<EvaluatedSchedule>> all) : schedules(all) {}
+  bool observes() const override { return true; }
+  void on_epoch_end(const EpochEvent& event) override {
+    if (event.validation.samples == 0) return;
+    for (const auto& schedule : schedules) schedule->evaluated(event.validation);
+  }
+  std::span<const std::shared_ptr<EvaluatedSchedule>> schedules;
+};
+
 }  // namespace
 
 TrainingRun::TrainingRun(const RunConfig& config, int threads, const RunDirectory& directory, const Resume* resume,
@@ -81,6 +93,17 @@ TrainingRun::TrainingRun(const RunConfig& config, int threads, const RunDirector
   facts_.fingerprint = fingerprint_of(config);
   add_data(facts_.fingerprint, data_);
   facts_.schedule_epochs = config.train.epochs;
+  if (resume == nullptr && !config.train.initial_weights.empty()) {
+    const std::vector<std::string> rest = begin_with_weights(session_.model(), config.train.initial_weights);
+    if (!rest.empty())
+      observer.on_warning(
+          fmt::format("not in {}, and so as the seed says: {}", config.train.initial_weights, fmt::join(rest, ", ")));
+  }
+  make_schedules();
+  for (std::size_t i = 0; i < evaluated_.size(); ++i)
+    state_.add_numbers(
+        fmt::format("schedule/{}", i + 1), [this, i] { return evaluated_[i]->state(); },
+        [this, i](const std::vector<double>& saved) { evaluated_[i]->set_state(saved); });
   if (resume != nullptr) load(*resume);
 }
 
@@ -116,6 +139,11 @@ void TrainingRun::load_checkpoint(const Checkpoint& checkpoint, bool accepts_cha
   facts_.seconds = saved.seconds;
   facts_.schedule_epochs = saved.schedule_epochs;
   facts_.metrics_bytes = saved.metrics_bytes;
+  make_schedules();
+  if (config_.train.optimizer.schedules.any() && facts_.schedule_epochs != config_.train.epochs)
+    observer_.on_warning(
+        fmt::format("the run has {} epochs now; a schedule without 'over' keeps the {} that it was made with",
+                    config_.train.epochs, facts_.schedule_epochs));
 }
 
 /// In this order: a checkpoint that is there has its lines.
@@ -181,12 +209,15 @@ void TrainingRun::warm_up(std::int64_t batch) {
     (void)warm_up_what_fits(session_.step(), batch, accumulates);
 }
 
-/// Over the run as it was configured at its beginning, wherever and for however long it was resumed.
-Schedule TrainingRun::schedule() const {
-  if (!config_.train.schedule) return {};
-  return config_.train.schedule({.learning_rate = config_.train.optimizer.learning_rate,
-                                 .updates = updates_per_epoch() * facts_.schedule_epochs,
-                                 .updates_per_epoch = updates_per_epoch()});
+/// Over the run as it was configured at its beginning, wherever and for however long it was resumed. Where that is only
+/// known now, what evaluations have moved so far stays.
+void TrainingRun::make_schedules() {
+  std::vector<std::shared_ptr<EvaluatedSchedule>> made;
+  schedules_ = schedules_of(config_.train.optimizer, {.updates = updates_per_epoch() * facts_.schedule_epochs,
+                                                      .updates_per_epoch = updates_per_epoch(),
+                                                      .evaluated = &made});
+  for (std::size_t i = 0; i < evaluated_.size(); ++i) made[i]->set_state(evaluated_[i]->state());
+  evaluated_ = std::move(made);
 }
 
 TrainerOptions TrainingRun::trainer_options(std::function<bool()> stop) const {
@@ -196,7 +227,9 @@ TrainerOptions TrainingRun::trainer_options(std::function<bool()> stop) const {
           .evaluate_every = config_.train.evaluate_every,
           .test = data_.test.get(),
           .mode = config_.train.mode,
-          .learning_rate = schedule(),
+          .learning_rate = schedules_.learning_rate,
+          .weight_decay = schedules_.weight_decay,
+          .momentum = schedules_.momentum,
           .on_oom = config_.memory.on_oom,
           .first_epoch = position_.epoch,
           .first_update = position_.update,
@@ -221,6 +254,8 @@ TrainResult TrainingRun::train(RunRecord record, std::function<bool()> stop, std
                  updates_per_epoch());
   options.checkpointer = &saver;
   Trainer trainer(session_.step(), *data_.train, data_.validation.get(), std::move(options));
+  MovedByEvaluations moved(evaluated_);
+  trainer.add(moved);
   trainer.add(log_);
   trainer.add(saver);
   for (Callback* callback : callbacks) trainer.add(*callback);

@@ -73,7 +73,7 @@ class TrainingRun {
   void load_checkpoint(const Checkpoint& checkpoint, bool accepts_changes);
   void settle_limit();
   void warm_up(std::int64_t batch);
-  Schedule schedule() const;
+  void make_schedules();
   TrainerOptions trainer_options(std::function<bool()> stop) const;
   void rescue(Trainer& trainer, RunSaver& saver, const std::exception& error) noexcept;
   void end(const TrainResult& result, RunSaver& saver, bool out_of_time);
@@ -90,6 +90,8 @@ class TrainingRun {
   Position position_;
   MetricsLog log_;
   CheckpointFacts facts_;
+  UpdateSchedules schedules_;
+  std::vector<std::shared_ptr<EvaluatedSchedule>> evaluated_;  // of them
   std::optional<Checkpoint> loaded_;
   bool resumes_;
 };

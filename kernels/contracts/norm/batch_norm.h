@@ -73,23 +73,37 @@ using BatchNormBackwardTraining = void(const Exec&, const BatchNormShape&, DType
 /// y from x with the running statistics. y may alias x.
 using BatchNormForwardInference = void(const Exec&, const BatchNormShape&, DType dtype, const void* x,
                                        const BatchNormAffine&, const RunningStatistics&, void* y);
+
+/// Scratch bytes of batch_norm_backward_inference: none where dscale and dshift are not wanted.
+std::size_t batch_norm_inference_workspace_bytes(const BatchNormShape& shape, const NormGradients& to,
+                                                 DeviceKind target);
+
+/// Backward of batch_norm_forward_inference, whose statistics are constants: dz = dy·f'(z); dshift = Σ dz; dscale =
+/// Σ dz·x̂; dx = scale·inv_std·dz. x may be null where f is none and neither dscale nor dshift is wanted. dx may alias
+/// dy. Deterministic.
+using BatchNormBackwardInference = void(const Exec&, const BatchNormShape&, DType dtype, const void* x,
+                                        const BatchNormAffine&, const RunningStatistics&, const void* dy,
+                                        const NormGradients&, Workspace);
 namespace cpu {
 BatchNormForwardTraining batch_norm_forward_training;
 BatchNormApply batch_norm_apply;
 BatchNormBackwardTraining batch_norm_backward_training;
 BatchNormForwardInference batch_norm_forward_inference;
+BatchNormBackwardInference batch_norm_backward_inference;
 }  // namespace cpu
 namespace cuda {
 BatchNormForwardTraining batch_norm_forward_training;
 BatchNormApply batch_norm_apply;
 BatchNormBackwardTraining batch_norm_backward_training;
 BatchNormForwardInference batch_norm_forward_inference;
+BatchNormBackwardInference batch_norm_backward_inference;
 }  // namespace cuda
 namespace meta {
 BatchNormForwardTraining batch_norm_forward_training;
 BatchNormApply batch_norm_apply;
 BatchNormBackwardTraining batch_norm_backward_training;
 BatchNormForwardInference batch_norm_forward_inference;
+BatchNormBackwardInference batch_norm_backward_inference;
 }  // namespace meta
 
 }  // namespace bantam::kernels

@@ -33,11 +33,15 @@ struct UpdateGroup {
 
 /// One parameter's place in the arena, in device memory.
 struct ArenaSpan {
-  std::int32_t group = 0;         ///< index into the groups
-  std::uint8_t frozen = 0;        ///< neither counted in the norm nor updated
+  std::int32_t group = 0;  ///< index into the groups
+  /// Not 0: neither counted in the norm nor updated; kFrozenForNow: while its group is (UpdateArena::frozen_updates).
+  std::uint8_t frozen = 0;
   std::uint8_t compute_copy = 0;  ///< 1: the compute slot gets a cast copy of the new value
   std::uint16_t reserved = 0;
 };
+
+/// ArenaSpan::frozen of spans that move later.
+inline constexpr std::uint8_t kFrozenForNow = 2;
 
 /// Slots of a ring of metric sums: updates whose metrics the device holds.
 inline constexpr int kMetricSlots = 512;
@@ -96,6 +100,7 @@ struct UpdateArena {
   const ArenaSpan* spans = nullptr;               ///< device
   const UpdateGroup* groups = nullptr;            ///< (group_count), device
   std::int32_t group_count = 0;                   ///< at most kMostUpdateGroups
+  const std::int64_t* frozen_updates = nullptr;   ///< (group_count), device: updates of no effect; null: 0
   float* master = nullptr;                        ///< (elements)
   float* gradient = nullptr;                      ///< written only where there are partial sums
   float* moment1 = nullptr;                       ///< m of the rules; null: sgd without momentum
@@ -128,7 +133,8 @@ std::size_t begin_update_workspace_bytes(std::int64_t granules, DeviceKind targe
 using BeginUpdate = void(const Exec&, const UpdateArena&, const PartialSums&, UpdateControl* control, Workspace);
 
 /// Follows `begin_update`. With g = gradient·gradient_factor, cut to [-clip_value, clip_value] where that is above 0,
-/// and t = updates, unless found_nonfinite:
+/// and t = updates, less the group's frozen_updates, unless found_nonfinite; a span that is kFrozenForNow moves where
+/// t > 0:
 ///  sgd           g += wd·w;  m = beta1·m + g (m = g at t = 1: the buffer starts at zero);  w -= lr·m
 ///  sgd_nesterov  the same m;  w -= lr·(g + beta1·m)
 ///  sgd_dampened  g += wd·w;  m = beta1·m + (1-dampening)·g, at t = 1 m = g;  w -= lr·m

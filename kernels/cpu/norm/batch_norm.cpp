@@ -190,4 +190,56 @@ void batch_norm_forward_inference(const Exec& exec, const BatchNormShape& shape,
   normalise(exec, shape, dtype, x, affine, running.mean, inv_std, y);
 }
 
+namespace {
+
+float inv_std_of(const RunningStatistics& running, std::int64_t c) {
+  return 1.0f / std::sqrt(running.variance[c] + running.epsilon);
+}
+
+/// dx = scale·inv_std·dy·f'(z).
+template <class T, class Function>
+void inference_gradient(const Exec& exec, const BatchNormShape& shape, const T* x, const BatchNormAffine& affine,
+                        const RunningStatistics& running, const T* dy, Function f, T* dx) {
+  map_channels<3>(
+      shape.rows, shape.channels, exec.threads,
+      [&](std::int64_t c, float* p) {
+        p[0] = running.mean[c];
+        p[1] = inv_std_of(running, c) * scale_of(affine, c);
+        p[2] = shift_of(affine, c);
+      },
+      [=](std::int64_t at, std::int64_t lanes, const Float8* p) {
+        const Float8 z = linear(load_lanes(x + at, lanes), p[0], p[1], p[2]);
+        store_lanes(dx + at, lanes, p[1] * (load_lanes(dy + at, lanes) * f.derivative(z)));
+      });
+}
+
+}  // namespace
+
+void batch_norm_backward_inference(const Exec& exec, const BatchNormShape& shape, DType dtype, const void* x,
+                                   const BatchNormAffine& affine, const RunningStatistics& running, const void* dy,
+                                   const NormGradients& to, Workspace workspace) {
+  if (shape.rows <= 0 || shape.channels <= 0) return;
+  require_workspace(workspace, batch_norm_inference_workspace_bytes(shape, to, DeviceKind::cpu),
+                    "batch_norm_backward_inference");
+  const std::int64_t channels = shape.channels;
+  const bool sums = to.dscale != nullptr || to.dshift != nullptr;
+  float* totals = static_cast<float*>(workspace.data);  // (2, channels), then inv_std, factor, shift, the parts' sums
+  float* inv_std = totals + 2 * channels;
+  for (std::int64_t c = 0; sums && c < channels; ++c) inv_std[c] = inv_std_of(running, c);
+  dispatch_floating(dtype, [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    const T* g = static_cast<const T*>(dy);
+    const T* in = x != nullptr ? static_cast<const T*>(x) : g;  // f' of none is 1 whatever z is
+    with_activation8(affine.activation, [&](auto f) {
+      if (sums) {
+        const NormOperand norm{in, affine, running.mean, inv_std};
+        const Saved<T> saved = saved_of<T>(norm, channels, inv_std + channels);
+        gradient_sums(exec, shape, saved, g, f, inv_std + 3 * channels, totals);
+      }
+      if (to.dx) inference_gradient(exec, shape, in, affine, running, g, f, static_cast<T*>(to.dx));
+    });
+  });
+  if (sums) store_gradients(totals, channels, {to.dscale, to.dshift, to.accumulate});
+}
+
 }  // namespace bantam::kernels::cpu

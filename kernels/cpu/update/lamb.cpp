@@ -24,7 +24,8 @@ void lamb_step(const StepValues& s, const Granule& q, float (&step)[kSpanGranule
 }
 
 StepValues values_of(const UpdateArena& arena, ArenaSpan span, const UpdateControl& control) {
-  return step_values(OptimizerKind::lamb, arena.groups[span.group], control.gradient_factor, control.updates);
+  return step_values(OptimizerKind::lamb, arena.groups[span.group], control.gradient_factor,
+                     updates_of_group(arena, span.group, control.updates));
 }
 
 /// Moves a chunk's moments; writes its Σw² and Σu².
@@ -76,7 +77,8 @@ void lamb_update(const Exec& exec, const UpdateArena& arena, const UpdateControl
   const auto each = [&](const auto& function) {
     parallel_parts(chunks.count, exec.threads, [&](std::int64_t i) {
       const SpanChunk& chunk = chunks.list[i];
-      if (!arena.spans[arena.span_of_granule[chunk.granule]].frozen) function(chunk, chunks.sums + 2 * i);
+      const ArenaSpan& span = arena.spans[arena.span_of_granule[chunk.granule]];
+      if (moves(arena, span, control.updates)) function(chunk, chunks.sums + 2 * i);
     });
   };
   each([&](const SpanChunk& chunk, double* sums) { lamb_moments(arena, control, chunk, sums); });

@@ -36,7 +36,7 @@ void muon_momentum(const Exec& exec, const UpdateArena& arena, bool nesterov, co
   parallel_parts(arena.chunks.count, exec.threads, [&](std::int64_t i) {
     const SpanChunk& chunk = arena.chunks.list[i];
     const ArenaSpan& span = span_of(arena, chunk);
-    if (span.frozen) return;
+    if (!moves(arena, span, control->updates)) return;
     float gradients[kSpanGranule];
     double sum = 0;
     for (std::int64_t granule = chunk.granule; granule < chunk.granule + chunk.granules; ++granule) {
@@ -74,7 +74,7 @@ void muon_apply(const Exec& exec, const UpdateArena& arena, const MuonMatrix& ma
   parallel_parts(matrix.chunks, exec.threads, [&](std::int64_t part) {
     const SpanChunk& chunk = arena.chunks.list[matrix.first + part];
     const ArenaSpan& span = span_of(arena, chunk);
-    if (span.frozen) return;
+    if (!moves(arena, span, control->updates)) return;
     const float lr = arena.groups[span.group].learning_rate, decay = arena.groups[span.group].weight_decay;
     for (std::int64_t granule = chunk.granule; granule < chunk.granule + chunk.granules; ++granule) {
       float* const w = arena.master + granule * kSpanGranule;

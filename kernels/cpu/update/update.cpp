@@ -27,7 +27,7 @@ void begin_update(const Exec& exec, const UpdateArena& arena, const PartialSums&
     double sum = 0;
     float values[kSpanGranule];
     for (std::int64_t granule = part * kGranulesOfCpuPartial; granule < end; ++granule) {
-      if (arena.spans[arena.span_of_granule[granule]].frozen) continue;
+      if (!moves(arena, arena.spans[arena.span_of_granule[granule]], control->updates + 1)) continue;
       sum += granule_sum(gradients_of(arena, granule, values));
     }
     partials[part] = sum;
@@ -53,10 +53,11 @@ void apply_update(const Exec& exec, OptimizerKind kind, const UpdateArena& arena
     float gradients[kSpanGranule];
     for (std::int64_t granule = begin; granule < end; ++granule) {
       const ArenaSpan span = arena.spans[arena.span_of_granule[granule]];
-      if (span.frozen) continue;
+      if (!moves(arena, span, control->updates)) continue;
       if (span.group != group) {
         group = span.group;
-        values = step_values(kind, arena.groups[group], control->gradient_factor, control->updates);
+        values = step_values(kind, arena.groups[group], control->gradient_factor,
+                             updates_of_group(arena, group, control->updates));
       }
       move(values, granule_at(arena, *control, granule, gradients));
       store_compute(arena, span, granule);

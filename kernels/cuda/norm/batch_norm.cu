@@ -33,6 +33,55 @@ struct Normalise {
   }
 };
 
+/// Writes dshift and dscale from Σ dz and Σ dz·(x - mean).
+struct FinishInferenceSums {
+  const float* variance;
+  float epsilon;
+  float* dscale;
+  float* dshift;
+  bool accumulate;
+
+  struct Begun {
+    float inv_std, dscale, dshift;
+  };
+  __device__ Begun begin(std::int64_t c) const {
+    return {1.0f / sqrtf(variance[c] + epsilon), accumulate && dscale ? dscale[c] : 0.0f,
+            accumulate && dshift ? dshift[c] : 0.0f};
+  }
+  __device__ void operator()(std::int64_t c, const Begun& begun, const double (&sums)[2]) const {
+    if (dshift) dshift[c] = begun.dshift + static_cast<float>(sums[0]);
+    if (dscale) dscale[c] = begun.dscale + static_cast<float>(sums[1] * begun.inv_std);
+  }
+};
+
+/// dx = factor·dy·f'(z).
+template <class T, class Function>
+struct InferenceGradient {
+  const T* x;
+  const T* dy;
+  AffineSource affine;
+  Function f;
+  T* dx;
+
+  template <int N>
+  __device__ Affine<N> start(std::int64_t c, std::integral_constant<int, N>) const {
+    return affine.load<N>(c);
+  }
+  template <int N>
+  __device__ TwoPacks<T, N> load(std::int64_t at) const {
+    return {load_pack<N>(x + at), load_pack<N>(dy + at)};
+  }
+  template <int N>
+  __device__ void apply(const Affine<N>& kept, const TwoPacks<T, N>& loaded, std::int64_t at) const {
+    float v[N], g[N];
+    unpack<N>(loaded.x, v);
+    unpack<N>(loaded.dy, g);
+#pragma unroll
+    for (int n = 0; n < N; ++n) g[n] = kept.factor[n] * (g[n] * f.derivative(kept.z(n, v[n])));
+    repack<N>(g, dx + at);
+  }
+};
+
 /// y = f(z) over x, both of `dtype`. kEarly: right after the kernel that computes the statistics.
 template <bool kEarly>
 void normalise(const Exec& exec, const BatchNormShape& shape, DType dtype, const void* x, ActivationFunction activation,
@@ -106,6 +155,35 @@ void batch_norm_forward_inference(const Exec& exec, const BatchNormShape& shape,
                                   const BatchNormAffine& affine, const RunningStatistics& running, void* y) {
   normalise<false>(exec, shape, dtype, x, affine.activation,
                    {affine.scale, affine.shift, running.mean, running.variance, true, running.epsilon}, y);
+}
+
+void batch_norm_backward_inference(const Exec& exec, const BatchNormShape& shape, DType dtype, const void* x,
+                                   const BatchNormAffine& affine, const RunningStatistics& running, const void* dy,
+                                   const NormGradients& to, Workspace workspace) {
+  if (shape.rows <= 0 || shape.channels <= 0) return;
+  require_workspace(workspace, batch_norm_inference_workspace_bytes(shape, to, DeviceKind::cuda),
+                    "batch_norm_backward_inference");
+  const bool sums = to.dscale != nullptr || to.dshift != nullptr;
+  const AffineSource source{affine.scale, affine.shift, running.mean, running.variance, true, running.epsilon};
+  const FinishInferenceSums finish{running.variance, running.epsilon, to.dscale, to.dshift, to.accumulate};
+  const auto run = [&](auto tag, auto f) {
+    using T = typename decltype(tag)::type;
+    using Function = decltype(f);
+    const T* g = static_cast<const T*>(dy);
+    const T* in = x != nullptr ? static_cast<const T*>(x) : g;  // f' of none is 1 whatever z is
+    with_pack<T>(
+        [&](auto n) {
+          constexpr int N = decltype(n)::value;
+          if (sums)
+            row_sums<N, 2>(exec, shape.rows, shape.channels, static_cast<float*>(workspace.data),
+                           GradientTerms<T, Function>{in, g, source, f}, finish);
+          if (to.dx)
+            map_rows<N, false>(exec, shape.rows, shape.channels,
+                               InferenceGradient<T, Function>{in, g, source, f, static_cast<T*>(to.dx)});
+        },
+        shape.channels, in, g, to.dx);
+  };
+  dispatch_floating(dtype, [&](auto tag) { with_activation(affine.activation, [&](auto f) { run(tag, f); }); });
 }
 
 }  // namespace bantam::kernels::cuda

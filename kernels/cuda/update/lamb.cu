@@ -15,7 +15,8 @@ constexpr int kBlocks = 4;  // at once on a multiprocessor
 __device__ const StepValues& values_of(const UpdateArena& arena, ArenaSpan span, const UpdateControl& control) {
   __shared__ StepValues values;
   if (threadIdx.x == 0)
-    values = step_values(OptimizerKind::lamb, arena.groups[span.group], static_cast<float>(control.updates));
+    values = step_values(OptimizerKind::lamb, arena.groups[span.group],
+                         static_cast<float>(updates_of_group(arena, span.group, control.updates)));
   __syncthreads();
   return values;
 }
@@ -27,7 +28,7 @@ __global__ void __launch_bounds__(kUpdateThreads, kBlocks)
   const SpanChunk chunk = arena.chunks.list[blockIdx.x];
   const ArenaSpan span = arena.spans[arena.span_of_granule[chunk.granule]];
   wait_then_let_next_start();
-  if (control->found_nonfinite != 0 || span.frozen) return;
+  if (control->found_nonfinite != 0 || !moves(arena, span, control->updates)) return;
   const StepValues& s = values_of(arena, span, *control);
   const float factor = control->gradient_factor, limit = limit_of<kForm>(arena, factor);
   const std::int64_t end = (std::int64_t{chunk.granule} + chunk.granules) * kQuadsOfGranule;
@@ -78,7 +79,7 @@ __global__ void __launch_bounds__(kUpdateThreads, kBlocks)
   if (skip || blockIdx.x >= arena.chunks.count) return;
   const SpanChunk chunk = arena.chunks.list[blockIdx.x];
   const ArenaSpan span = arena.spans[arena.span_of_granule[chunk.granule]];
-  if (span.frozen) return;
+  if (!moves(arena, span, control->updates)) return;
   const StepValues& s = values_of(arena, span, *control);
   const float rate = s.lr * ratio_of(arena.chunks, chunk);
   const std::int64_t end = (std::int64_t{chunk.granule} + chunk.granules) * kQuadsOfGranule;

@@ -20,7 +20,7 @@ __global__ void __launch_bounds__(kUpdateThreads)
   const SpanChunk chunk = arena.chunks.list[blockIdx.x];
   const ArenaSpan span = arena.spans[arena.span_of_granule[chunk.granule]];
   wait_then_let_next_start();
-  if (control->found_nonfinite != 0 || span.frozen) return;
+  if (control->found_nonfinite != 0 || !moves(arena, span, control->updates)) return;
   const float factor = control->gradient_factor, limit = limit_of<kForm>(arena, factor);
   const float beta = arena.groups[span.group].beta1;
   double sum = 0;
@@ -76,7 +76,7 @@ __global__ void __launch_bounds__(kUpdateThreads)
   const SpanChunk chunk = arena.chunks.list[first + blockIdx.x];
   const ArenaSpan span = arena.spans[arena.span_of_granule[chunk.granule]];
   wait_then_let_next_start();
-  if (control->found_nonfinite != 0 || span.frozen) return;
+  if (control->found_nonfinite != 0 || !moves(arena, span, control->updates)) return;
   const float lr = arena.groups[span.group].learning_rate, decay = arena.groups[span.group].weight_decay;
   for_quads(chunk, [&](std::int64_t i) {
     Quad w = load_quad(arena.master, i);

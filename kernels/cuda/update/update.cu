@@ -33,9 +33,14 @@ struct GradientSums {
   int shares, share_blocks;     // the last blocks of the grid add the shares up in turn
 };
 
+/// Whether a span moves in the update that begins; of most it is known without reading how many were done.
+__device__ inline bool moves(const UpdateArena& arena, const ArenaSpan& span, const UpdateControl* control) {
+  return span.frozen == 0 || (span.frozen == kFrozenForNow && moves(arena, span, control->updates + 1));
+}
+
 /// Σg² of this thread's elements in the granules that lie in memory.
 template <bool kNarrow>
-__device__ double sum_of_granules(const UpdateArena& arena, const GradientSums& sums) {
+__device__ double sum_of_granules(const UpdateArena& arena, const GradientSums& sums, const UpdateControl* control) {
   constexpr int kTogether = 4;  // granules read at once
   const std::int64_t warps = static_cast<std::int64_t>(gridDim.x - sums.share_blocks) * kWarps;
   double sum = 0;
@@ -48,7 +53,7 @@ __device__ double sum_of_granules(const UpdateArena& arena, const GradientSums& 
       counts[k] = granule < arena.granules && !sums.granules.contain(granule);
       if (!counts[k]) continue;
       g[k] = load_gradient<kNarrow>(arena, granule * kQuadsOfGranule + threadIdx.x % kWarp);
-      counts[k] = !arena.spans[arena.span_of_granule[granule]].frozen;
+      counts[k] = moves(arena, arena.spans[arena.span_of_granule[granule]], control);
     }
 #pragma unroll
     for (int k = 0; k < kTogether; ++k) {
@@ -80,8 +85,8 @@ __global__ void __launch_bounds__(kThreads)
   wait_for_kernel_before();  // it may write gradients
   const int granule_blocks = static_cast<int>(gridDim.x) - sums.share_blocks;
   const int block = static_cast<int>(blockIdx.x);
-  double sum =
-      block < granule_blocks ? sum_of_granules<kNarrow>(arena, sums) : sum_of_shares(sums, block - granule_blocks);
+  double sum = block < granule_blocks ? sum_of_granules<kNarrow>(arena, sums, control)
+                                      : sum_of_shares(sums, block - granule_blocks);
   let_next_kernel_start();  // after the loads above, which apply_update's would slow down
   UpdateControl now{};
   if (threadIdx.x == 0) now = *control;  // on its way while the blocks' sums come together
@@ -112,6 +117,7 @@ __global__ void __launch_bounds__(kThreads, kForm == GradientForm::wide ? kApply
                         const UpdateControl* control) {
   constexpr bool kNarrow = kForm != GradientForm::wide;
   __shared__ StepValues values[kMostUpdateGroups];
+  __shared__ bool still[kMostUpdateGroups];  // a group that is frozen for now
   const std::int64_t quads = arena.granules * kQuadsOfGranule;
   std::int64_t i = grid_thread();
   QuadState<Rule::kMoments> state{};
@@ -123,15 +129,18 @@ __global__ void __launch_bounds__(kThreads, kForm == GradientForm::wide ? kApply
   if (i < quads) load();
   wait_then_let_next_start();  // for control, and partial sums
   if (i < quads) state.g = load_gradient<kNarrow>(arena, i);
-  if (threadIdx.x < arena.group_count)
-    values[threadIdx.x] = step_values(kind, arena.groups[threadIdx.x], static_cast<float>(control->updates));
+  if (threadIdx.x < arena.group_count) {
+    const std::int64_t t = updates_of_group(arena, static_cast<std::int32_t>(threadIdx.x), control->updates);
+    values[threadIdx.x] = step_values(kind, arena.groups[threadIdx.x], static_cast<float>(t));
+    still[threadIdx.x] = t <= 0;
+  }
   const bool skip = control->found_nonfinite != 0;
   const float factor = control->gradient_factor, limit = limit_of<kForm>(arena, factor);
   __syncthreads();
   publish_buffers(buffers, skip);
   if (skip) return;
   while (i < quads) {
-    if (!span.frozen) {
+    if (span.frozen == 0 || (span.frozen == kFrozenForNow && !still[span.group])) {
       Rule::move(state, wide_gradient<kForm>(state.g, arena.compute_dtype, limit), values[span.group], factor);
       state.store(arena, i);
       if (arena.compute != nullptr && span.compute_copy) store_compute(arena, i, state.w);

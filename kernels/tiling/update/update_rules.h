@@ -63,6 +63,17 @@ inline PartialSumGranules partial_sum_granules(const UpdateArena& arena, const P
   return granules;
 }
 
+/// A group's t: updates since it moves, in `updates`, which may be 0 or less before that.
+BANTAM_HOST_DEVICE inline std::int64_t updates_of_group(const UpdateArena& arena, std::int32_t group,
+                                                        std::int64_t updates) {
+  return arena.frozen_updates == nullptr ? updates : updates - arena.frozen_updates[group];
+}
+
+/// Whether a span moves in update `updates` (from 1).
+BANTAM_HOST_DEVICE inline bool moves(const UpdateArena& arena, const ArenaSpan& span, std::int64_t updates) {
+  return span.frozen == 0 || (span.frozen == kFrozenForNow && updates_of_group(arena, span.group, updates) > 0);
+}
+
 /// Throws Error where an arena has more groups than kernels hold.
 inline void require_group_count(const UpdateArena& arena) {
   if (arena.group_count > kMostUpdateGroups)

@@ -115,6 +115,20 @@ TEST_P(TapeTest, EveryOpsGradientAgreesWithItsFunction) {
       ctx, image, -1, 1, [&](C c, T x) { return ops::dense(c, ops::flatten(c, x), dense_w); }, 1e-3);
   expect_directional(
       ctx, image, -1, 1, [&](C c, T x) { return ops::batch_norm(c, x, Norm{.scale = scale, .shift = shift}); }, 5e-3);
+  const Tensor mean = parameter({4}, 27), variance = ops::activation(ctx, parameter({4}, 28), Activation::sigmoid);
+  for (const Activation activation : {Activation::none, Activation::silu})
+    expect_directional(
+        ctx, image, -1, 1,
+        [&](C c, T x) {
+          return ops::batch_norm(c, x,
+                                 Norm{.scale = scale,
+                                      .shift = shift,
+                                      .running_mean = mean,
+                                      .running_variance = variance,
+                                      .activation = {activation},
+                                      .frozen = true});
+        },
+        1e-3);
   expect_directional(
       ctx, image, -1, 1,
       [&](C c, T x) {

@@ -136,7 +136,11 @@ std::vector<std::vector<float>> gradients(const Context& plain, const FusedOp& o
   if (y.shape().rank() > 0) seed = testing::random_tensor(plain, y.shape(), 2);
   GradientStore store = tape.backward(context, std::move(y), seed);
   std::vector<std::vector<float>> all;
-  for (const Parameter* parameter : parameters) all.push_back(to_host<float>(parameter->gradient(), plain.stream));
+  for (const Parameter* parameter : parameters) {
+    EXPECT_EQ(parameter->gradient().defined(), !parameter->frozen());
+    all.emplace_back(static_cast<std::size_t>(parameter->shape().elements()), kUntouched);  // a frozen one has no place
+    if (!parameter->frozen()) all.back() = to_host<float>(parameter->gradient(), plain.stream);
+  }
   if (wants_x) all.push_back(to_host_floats(store.pop(id), plain.stream));
   return all;
 }

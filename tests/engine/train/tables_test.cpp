@@ -22,7 +22,7 @@ void register_own() {
   static const bool done = [] {
     losses().add("mean_squared_error", [](ConfigMap&) { return std::make_shared<testing::MeanSquaredError>(); });
     metrics().add("rmse", [](ConfigMap&) { return std::make_shared<testing::RootMeanSquaredError>(); });
-    schedules().add("linear", [](ConfigMap& options) -> ScheduleMaker {
+    schedules().add("to_end", [](ConfigMap& options) -> ScheduleMaker {
       const auto end = static_cast<float>(options.number("end", {.min = 0}, 0.0));
       return [end](const ScheduleFacts& run) -> Schedule {
         return [=](std::int64_t n) {
@@ -132,15 +132,15 @@ TEST(ScheduleTable, NamesAreRead) {
   register_own();
   const ScheduleFacts run{.learning_rate = 0.5f, .updates = 4, .updates_per_epoch = 2};
   ConfigMap none = section("{}"), constant = section("schedule: constant"),
-            own = section("schedule: {linear: {end: 0.1}}");
+            own = section("schedule: {to_end: {end: 0.1}}");
   EXPECT_FALSE(read_schedule(none)) << "the optimizer's rate, which callbacks may change";
   EXPECT_EQ(read_schedule(constant)(run)(3), 0.5f);
   const Schedule linear = read_schedule(own)(run);
   EXPECT_FLOAT_EQ(linear(0), 0.5f);
   EXPECT_FLOAT_EQ(linear(2), 0.3f);
   EXPECT_FLOAT_EQ(linear(2), linear(2));
-  ConfigMap slip = section("schedule: lineer");
-  EXPECT_SAYS(read_schedule(slip), "unknown schedule 'lineer'; did you mean 'linear'?");
+  ConfigMap slip = section("schedule: to_ent");
+  EXPECT_SAYS(read_schedule(slip), "unknown schedule 'to_ent'; did you mean 'to_end'?");
 }
 
 TEST(OptimizerTable, NamesAreRead) {

@@ -352,6 +352,114 @@ TEST_P(BatchNormTest, LeakyReluHasItsSlopeAtTheCorner) {
   EXPECT_EQ(b.dscale.download(), (std::vector<float>{-1 + 4}));
 }
 
+/// Backward of inference on a device; without `sums` only dx is wanted.
+struct InferenceBackward {
+  InferenceBackward(KernelDevice& device, const BatchNormShape& s, DType dtype, const Inputs& in,
+                    ActivationFunction activation = {}, bool sums = true, bool in_place = false,
+                    const std::vector<float>* start = nullptr)
+      : dx(device, s.rows * s.channels, dtype),
+        dscale(device, s.channels, DType::float32),
+        dshift(device, s.channels, DType::float32) {
+    const DeviceBuffer x(device, in.x, dtype), dy(device, in.dy, dtype), scale(device, in.scale, DType::float32),
+        shift(device, in.shift, DType::float32), mean(device, in.running_mean, DType::float32),
+        variance(device, in.running_variance, DType::float32);
+    if (start) dscale.upload(start->data());
+    if (start) dshift.upload(start->data());
+    if (in_place) copy_bytes(dx.data(), dy.data(), dy.bytes(), device.stream());
+    const NormGradients to{.dx = dx.data(),
+                           .dscale = sums ? dscale.as<float>() : nullptr,
+                           .dshift = sums ? dshift.as<float>() : nullptr,
+                           .accumulate = start != nullptr};
+    GuardedBytes workspace(device, batch_norm_inference_workspace_bytes(s, to, device.exec().device.kind));
+    const bool reads_x = sums || activation.kind != Activation::none;
+    BANTAM_KERNEL(device.exec(), batch_norm_backward_inference, s, dtype, reads_x ? x.data() : nullptr,
+                  {scale.as<float>(), shift.as<float>(), activation},
+                  {.mean = mean.as<float>(), .variance = variance.as<float>(), .epsilon = kEpsilon},
+                  in_place ? dx.data() : dy.data(), to, workspace.workspace());
+    device.synchronize();
+  }
+  GuardedBuffer dx, dscale, dshift;
+};
+
+reference::BatchNormGradients<double> expected_inference_backward(const BatchNormShape& s, const Inputs& in,
+                                                                  ActivationFunction f = {}) {
+  return reference::batch_norm_backward_inference<double>(s, as_double(in.x), as_double(in.dy), affine_of(in, f),
+                                                          kEpsilon, as_double(in.running_mean),
+                                                          as_double(in.running_variance));
+}
+
+TEST_P(BatchNormTest, InferenceBackwardMatchesReference) {
+  for (const DType dtype : kFloatingTypes) {
+    for (const BatchNormShape& s : kShapes) {
+      SCOPED_TRACE(name(s, dtype));
+      const Inputs in(s, dtype);
+      const auto expected = expected_inference_backward(s, in);
+      const InferenceBackward r(device(), s, dtype, in), plain(device(), s, dtype, in, {}, false),
+          in_place(device(), s, dtype, in, {}, false, true);
+      EXPECT_LT(relative_error(r.dx.download(), expected.dx), sum_tolerance(dtype, 4));
+      const double tolerance = sum_tolerance(DType::float32, std::min<std::int64_t>(s.rows, 512));
+      EXPECT_LT(relative_error(r.dscale.download(), expected.dscale), tolerance);
+      EXPECT_LT(relative_error(r.dshift.download(), expected.dshift), tolerance);
+      EXPECT_EQ(plain.dx.download_bytes(), r.dx.download_bytes()) << "dx does not need x without an activation";
+      EXPECT_EQ(in_place.dx.download_bytes(), r.dx.download_bytes());
+    }
+  }
+}
+
+TEST_P(BatchNormTest, InferenceBackwardWithActivations) {
+  const BatchNormShape s{70, 24};
+  const Inputs in(s, DType::float32);
+  const std::vector<float> start = random_values(s.channels, 9);
+  for (const ActivationFunction f : {ActivationFunction{Activation::leaky_relu, 0.25f},
+                                     ActivationFunction{Activation::silu}, ActivationFunction{Activation::tanh}}) {
+    SCOPED_TRACE(std::string(to_string(f.kind)));
+    auto expected = expected_inference_backward(s, in, f);
+    for (std::size_t c = 0; c < start.size(); ++c) {
+      expected.dscale[c] += start[c];
+      expected.dshift[c] += start[c];
+    }
+    const InferenceBackward r(device(), s, DType::float32, in, f, true, true, &start);
+    const InferenceBackward without_sums(device(), s, DType::float32, in, f, false);
+    // A derivative of an activation in float32 is good to some 16 units in the last place.
+    EXPECT_LT(relative_error(r.dx.download(), expected.dx), sum_tolerance(DType::float32, 64));
+    EXPECT_LT(relative_error(r.dscale.download(), expected.dscale), sum_tolerance(DType::float32, 512));
+    EXPECT_LT(relative_error(r.dshift.download(), expected.dshift), sum_tolerance(DType::float32, 512));
+    EXPECT_EQ(without_sums.dx.download_bytes(), r.dx.download_bytes());
+  }
+}
+
+TEST(BatchNormCpuTest, InferenceBackwardHasTheSameBitsForAllThreads) {
+  const BatchNormShape s{7000, 64};
+  const Inputs in(s, DType::float32);
+  expect_same_bits_for_all_threads([&](KernelDevice& device) {
+    const InferenceBackward r(device, s, DType::float32, in, {Activation::relu});
+    std::vector<std::uint8_t> all = r.dx.download_bytes();
+    for (const std::uint8_t byte : r.dscale.download_bytes()) all.push_back(byte);
+    return all;
+  });
+}
+
+TEST(BatchNormReferenceTest, InferenceGradientsAreTheDerivatives) {
+  const BatchNormShape s{7, 3};
+  const Inputs in(s, DType::float32);
+  const auto x = as_double(in.x), dy = as_double(in.dy), mean = as_double(in.running_mean),
+             variance = as_double(in.running_variance);
+  for (const ActivationFunction f : {ActivationFunction{}, ActivationFunction{Activation::gelu}}) {
+    const auto affine = affine_of(in, f);
+    const auto loss = [&](const auto& at_x, const auto& at_scale, const auto& at_shift) {
+      const auto y =
+          reference::batch_norm_forward_inference<double>(s, at_x, {at_scale, at_shift, f}, kEpsilon, mean, variance);
+      double sum = 0;
+      for (std::size_t i = 0; i < y.size(); ++i) sum += dy[i] * y[i];
+      return sum;
+    };
+    const auto g = expected_inference_backward(s, in, f);
+    expect_gradient(x, g.dx, [&](const auto& v) { return loss(v, affine.scale, affine.shift); });
+    expect_gradient(affine.scale, g.dscale, [&](const auto& v) { return loss(x, v, affine.shift); });
+    expect_gradient(affine.shift, g.dshift, [&](const auto& v) { return loss(x, affine.scale, v); });
+  }
+}
+
 TEST(BatchNormReferenceTest, GradientsAreTheDerivatives) {
   const BatchNormShape s{7, 3};
   const Inputs in(s, DType::float32);

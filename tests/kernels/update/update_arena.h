@@ -66,6 +66,7 @@ class TestArena {
             .spans = spans_.data(),
             .groups = groups_.data(),
             .group_count = group_count_,
+            .frozen_updates = frozen_updates,
             .master = master.as<float>(),
             .gradient = gradient.as<float>(),
             .moment1 = momentum_ ? moment1.as<float>() : nullptr,
@@ -156,6 +157,7 @@ class TestArena {
   DeviceBuffer master, gradient, moment1, moment2, moment3, compute;
   float clip_value = 0;
   kernels::NarrowGradients narrow;  ///< spans whose gradient a test wrote so
+  const std::int64_t* frozen_updates = nullptr;  ///< of the groups, on the device
 
  private:
   DType compute_dtype_;

@@ -295,6 +295,42 @@ TEST_P(UpdateTest, GroupsFrozenSpansAndCopies) {
   }
 }
 
+/// A span whose group waits for two updates: it is no part of the norm until then, and then begins as if new.
+TEST_P(UpdateTest, SpansFrozenForNowMoveLater) {
+  const UpdateGroup group{.learning_rate = 0.05f, .beta1 = 0.9f, .beta2 = 0.99f, .epsilon = 1e-3f};
+  TestArena arena(device(), {{200, {.group = 0}}, {70, {.group = 1, .frozen = kernels::kFrozenForNow, .compute_copy = 1}}},
+                  {group, group});
+  const DeviceArray<std::int64_t> frozen(device(), {0, 2});
+  arena.frozen_updates = frozen.data();
+  const std::vector<float> start = arena.random_padded(1);
+  std::vector<kernels::reference::WeightState<double>> states(start.size());
+  for (std::size_t i = 0; i < start.size(); ++i) states[i].w = start[i];
+  arena.master.upload(start);
+  for (std::int64_t t = 1; t <= 4; ++t) {
+    const std::vector<float> gradient = arena.random_padded(static_cast<std::uint64_t>(10 * t));
+    arena.gradient.upload(gradient);
+    arena.step(OptimizerKind::adam);
+    double sum = 0;
+    for (std::size_t i = 0; i < start.size(); ++i) {
+      const std::int64_t waits = i < arena.offset(1) ? 0 : 2;
+      if (t <= waits) continue;
+      sum += static_cast<double>(gradient[i]) * gradient[i];
+      states[i] =
+          kernels::reference::optimizer_step<double>(OptimizerKind::adam, group, t - waits, gradient[i], states[i]);
+    }
+    EXPECT_NEAR(arena.control_now().gradient_norm, std::sqrt(sum), 1e-5) << "update " << t;
+    if (t == 2) {
+      const std::vector<float> waiting = arena.master.download(), moments = arena.moment1.download();
+      for (std::size_t i = arena.offset(1); i < start.size(); ++i) ASSERT_EQ(waiting[i], start[i]);
+      for (std::size_t i = arena.offset(1); i < start.size(); ++i) ASSERT_EQ(moments[i], 0.0f);
+      EXPECT_TRUE(std::isnan(arena.compute.download()[arena.offset(1)])) << "the copy was written";
+    }
+  }
+  std::vector<double> w;
+  for (const auto& state : states) w.push_back(state.w);
+  expect_close(arena.master.download(), w, 4 * (2 + 0.2 * 32) * kUnit);
+}
+
 TEST_P(UpdateTest, NothingMovesWhereNothingCameAndEpsilonIsZero) {
   TestArena arena(device(), {{130, {.group = 0, .compute_copy = 1}}}, {{.learning_rate = 0.1f, .epsilon = 0}});
   const std::vector<float> start = arena.random_padded(3);

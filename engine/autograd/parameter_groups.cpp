@@ -1,0 +1,66 @@
+// Which group a parameter belongs to, by its name.
+#include <algorithm>
+
+#include <fmt/format.h>
+
+#include "bantam/base/error.h"
+#include "bantam/base/text.h"
+#include "bantam/engine/autograd/parameters.h"
+
+namespace bantam {
+
+bool matches(std::string_view pattern, std::string_view text) {
+  std::size_t p = 0, t = 0, star = std::string_view::npos, after_star = 0;
+  while (t < text.size()) {
+    if (p < pattern.size() && pattern[p] == '*') {
+      star = p++;
+      after_star = t;
+    } else if (p < pattern.size() && (pattern[p] == '?' || pattern[p] == text[t])) {
+      ++p;
+      ++t;
+    } else if (star != std::string_view::npos) {  // the last star has one character more
+      p = star + 1;
+      t = ++after_star;
+    } else {
+      return false;
+    }
+  }
+  return pattern.find_first_not_of('*', p) == std::string_view::npos;
+}
+
+int group_of(std::span<const ParameterGroup> groups, std::string_view name) {
+  const auto found =
+      std::ranges::find_if(groups, [&](const ParameterGroup& group) { return matches(group.match, name); });
+  return found == groups.end() ? -1 : static_cast<int>(found - groups.begin());
+}
+
+void check_groups(std::span<const ParameterGroup> groups, std::span<const std::string> names) {
+  std::vector<std::int64_t> members(groups.size());
+  std::size_t frozen = 0;
+  for (const std::string& name : names) {
+    const int group = group_of(groups, name);
+    if (group < 0) continue;
+    ++members[static_cast<std::size_t>(group)];
+    frozen += groups[static_cast<std::size_t>(group)].is_frozen_for_good() ? 1 : 0;
+  }
+  for (std::size_t i = 0; i < groups.size(); ++i) {
+    if (members[i] > 0) continue;
+    const std::string& match = groups[i].match;
+    if (std::ranges::any_of(names, [&](const std::string& name) { return matches(match, name); }))
+      throw ConfigError(
+          fmt::format("train.groups: '{}' has no parameter: those that it matches are in groups before it", match));
+    std::string plain = match;
+    std::erase(plain, '*');
+    std::vector<std::string> candidates(names.begin(), names.end());
+    for (const std::string& name : names) candidates.push_back(name.substr(0, plain.size()));  // "sten*" is near "stem"
+    const auto near = nearest(plain, candidates);
+    throw ConfigError(fmt::format(
+        "train.groups: '{}' matches no parameter; {}", match,
+        near ? fmt::format("did you mean '{}'?", *near)
+             : fmt::format("there are {} parameters, from '{}' to '{}'", names.size(), names.front(), names.back())));
+  }
+  if (frozen > 0 && frozen == names.size())
+    throw ConfigError("train.groups: every parameter is frozen; nothing is left to train");
+}
+
+}  // namespace bantam
