@@ -117,8 +117,8 @@ struct ScheduledNumber {
   ScheduleMaker schedule = {};
 };
 
-/// `key: NUMBER`, `key: NAME` of a schedule, or `key: {schedule: NAME, peak: NUMBER, …}` with the schedule's options
-/// beside. For readers of optimizers. Throws ConfigError.
+/// `key: NUMBER`, or `key: {schedule: NAME, peak: NUMBER, …}` with the schedule's options beside. For readers of
+/// optimizers. Throws ConfigError.
 ScheduledNumber read_scheduled_number(ConfigMap& options, const ConfigKey& key, NumberRange range, double otherwise);
 
 /// Schedules of an optimizer's values; empty: the value of its options.

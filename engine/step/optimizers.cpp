@@ -14,11 +14,12 @@ float number(ConfigMap& options, ConfigKey key, NumberRange range, double otherw
 constexpr std::string_view kScheduled = "0.1 | {schedule: cosine, peak: 0.1, warmup: 5epochs}";
 
 void read_rate(ConfigMap& options, OptimizerOptions& optimizer, double otherwise) {
-  ScheduledNumber rate = read_scheduled_number(
-      options,
-      {"learning_rate",
-       "Step size: a number, or {schedule: NAME, peak: NUMBER} with the schedule's options beside them.", kScheduled},
-      kNotNegative, otherwise);
+  ScheduledNumber rate = read_scheduled_number(options,
+                                               {"learning_rate",
+                                                "Step size: a number, or {schedule: NAME, peak: NUMBER} with the "
+                                                "schedule's options beside them (Schedules, below).",
+                                                kScheduled},
+                                               kNotNegative, otherwise);
   optimizer.learning_rate = rate.value;
   optimizer.schedules.learning_rate = std::move(rate.schedule);
 }

@@ -316,13 +316,10 @@ ScheduleMaker read_schedule(ConfigMap& section) {
 
 ScheduledNumber read_scheduled_number(ConfigMap& options, const ConfigKey& key, NumberRange range, double otherwise) {
   const ConfigNode node = options.node(key, fmt::format("{}", otherwise));
-  describe_registered(schedules(), node);
   if (node.is_described() && node.is_map()) {
-    (void)node.entries();  // its keys are the schedule's
-    return {static_cast<float>(otherwise)};
+    (void)node.entries();  // its keys are those of a schedule, which `train.schedule` describes
+    return {static_cast<float>(otherwise), [](const ScheduleFacts&) { return Schedule(); }};
   }
-  for (const std::string& name : schedules().names())
-    if (node.is_text(name)) return {static_cast<float>(otherwise), read_registered(schedules(), node)};
   if (!node.is_map()) return {static_cast<float>(node.as_number(range))};
   ConfigMap map = node.as_map();
   const std::string name = map.text("schedule");

@@ -249,7 +249,7 @@ std::string read_algorithms_file(ConfigMap& root) {
 
 /// Each group has parameters of the model, in which norms that are frozen are then marked.
 void require_groups_match(ConfigMap& root, RunConfig& config) {
-  if (config.train.groups.empty()) return;
+  if (config.train.groups.empty() || root.self().is_described()) return;
   const std::vector<std::string> names = parameter_names(config.model.graph);
   std::vector<ParameterGroup> groups;
   const std::vector<ConfigNode> items = root.node("train").as_map().node("groups").items();

@@ -122,7 +122,7 @@ TEST(Schedules, StandInAnOptimizersBlock) {
   EXPECT_NEAR(all.learning_rate(9), testing::kWarmCosine[6], 1e-6);
   EXPECT_NEAR(all.momentum(9), testing::kOneCycleMomentum[6], 1e-6);
   EXPECT_FLOAT_EQ(all.weight_decay(20), 0.15f);
-  const OptimizerOptions adam = optimizer_of("{adam: {learning_rate: linear, beta1: 0.8}}");
+  const OptimizerOptions adam = optimizer_of("{adam: {learning_rate: {schedule: linear}, beta1: 0.8}}");
   EXPECT_FLOAT_EQ(adam.learning_rate, 0.001f) << "the default is the peak";
   EXPECT_FLOAT_EQ(schedules_of(adam, kRun).learning_rate(20), 0.0005f);
   EXPECT_FALSE(schedules_of(adam, kRun).momentum) << "without a schedule the optimizer's own";

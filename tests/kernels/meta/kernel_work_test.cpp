@@ -208,6 +208,12 @@ void add_norms(std::vector<WorkCase>& cases) {
                                                         {.mean = kFloats, .variance = kFloats}, kSome);
                    },
                    2 * 2 * 80 + 4 * 32, 0});
+  cases.push_back({"batch_norm_backward_inference",
+                   [=](const Exec& e) {
+                     meta::batch_norm_backward_inference(e, shape, kHalf, kSome, affine,
+                                                         {.mean = kFloats, .variance = kFloats}, kSome, to, {});
+                   },
+                   2 * 5 * 80 + (4 + 2) * 32, 0, KernelKind::pass, 3});
   cases.push_back(
       {"batch_norm_add",
        [=](const Exec& e) { meta::batch_norm_add(e, {}, shape, kHalf, normed(), {.x = kSome}, kSome, kBytes); },

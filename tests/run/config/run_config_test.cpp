@@ -31,6 +31,38 @@ class RunConfigTest : public testing::Test {
   std::filesystem::path path_;
 };
 
+TEST_F(RunConfigTest, GroupsHaveDurationsOfTheRunAndErrorsWithTheirPlace) {
+  const RunConfig config =
+      read({"data={format: generated, train_samples: 100, test_samples: 10, pipeline: [{batch: "
+            "{size: 30}}]}",
+            "train.accumulate=2",
+            "train.groups=[{match: \"dense*\", weight_decay: 0, learning_rate_scale: 3}, {match: "
+            "\"*\", freeze: true, until: 5epochs}]"});
+  EXPECT_EQ(updates_per_epoch(config, 30), 2) << "four batches";
+  const std::vector<ParameterGroup> groups = model_options(config).groups;
+  ASSERT_EQ(groups.size(), 2u);
+  EXPECT_EQ(groups[0].weight_decay, 0.0f);
+  EXPECT_EQ(groups[0].learning_rate_scale, 3.0f);
+  EXPECT_TRUE(groups[1].freeze);
+  EXPECT_EQ(groups[1].frozen_updates, 10);
+  EXPECT_FALSE(groups[1].is_frozen_for_good());
+  expect_error("train.groups=[{match: \"dens/*\"}]", "'dens/*' matches no parameter");
+  expect_error("train.groups=[{match: \"*\", freeze: true}]", "nothing is left to train");
+  expect_error("train.groups=[{match: \"*\", until: 5epochs}]", "until belongs to freeze: true");
+  expect_error("train.groups=[{match: \"dense*\", freeze: true, weight_decay: 0}]",
+               "frozen for good has no weight_decay");
+  expect_error("train.groups=[{match: \"dense*\", freeze: true, until: 1h}]", "command line");
+}
+
+TEST_F(RunConfigTest, SchedulesAreCheckedWhereTheyStand) {
+  const RunConfig config = read({"train.schedule={cosine: {warmup: 2epochs}}"});
+  EXPECT_TRUE(config.train.optimizer.schedules.learning_rate);
+  expect_error("train={schedule: constant, optimizer: {adam: {learning_rate: {schedule: cosine}}}}",
+               "one of the two is enough");
+  expect_error("train={evaluate: false, schedule: on_plateau}", "on_plateau needs an evaluation");
+  expect_error("train.schedule={on_plateau: {metric: los}}", "expected metric to be one of loss, accuracy, got 'los'");
+}
+
 // 1,000 images of 3,076 bytes: 2.93 MiB.
 TEST_F(RunConfigTest, CacheAutoFollowsTheLimitOfTheCpu) {
   const auto cache = [&](const std::string& where, const std::string& memory) {
