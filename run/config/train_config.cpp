@@ -124,7 +124,7 @@ TrainConfig read_train_config(ConfigMap train, Device device) {
       train.node({"evaluate",
                   "Evaluate on the validation samples (data.validation): true, after each epoch; false, never, and no "
                   "test set either; or when and on how many.",
-                  "true | {every: 2epochs, limit: 1000, batch_size: 256}"},
+                  "true | {every: 2epochs, limit: 10batches, batch_size: 256}"},
                  "true"),
       config);
   config.max_updates =
