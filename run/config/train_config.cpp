@@ -38,7 +38,12 @@ std::int64_t read_log_every(ConfigMap& train) {
 bool read_counted(const ConfigNode& limit, EvaluationOptions& evaluation) {
   static const std::regex pattern("([1-9][0-9]{0,8}) *(samples?|batch|batches)");
   std::smatch found;
-  const std::string text = limit.as_text();
+  std::string text;
+  try {
+    text = limit.as_text();
+  } catch (const ConfigError&) {  // a number out of range: the caller says so
+    return false;
+  }
   if (!std::regex_match(text, found, pattern)) return false;
   (found[2].str().starts_with('b') ? evaluation.batches : evaluation.samples) = std::stoll(found[1]);
   return true;
@@ -48,8 +53,7 @@ void read_limit(const ConfigNode& limit, EvaluationOptions& evaluation) {
   try {
     evaluation.samples = limit.as_integer({.min = 1, .max = 1'000'000'000});
   } catch (const ConfigError&) {
-    const bool number = !limit.is_scalar() || limit.is_text("0");
-    if (number || !read_counted(limit, evaluation)) throw;
+    if (!read_counted(limit, evaluation)) throw;
   }
 }
 
