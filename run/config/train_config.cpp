@@ -44,7 +44,12 @@ std::int64_t read_log_every(ConfigMap& train) {
 bool read_counted(const ConfigNode& limit, EvaluationOptions& evaluation) {
   static const std::regex pattern("([1-9][0-9]{0,8}) *(samples?|batch|batches)");
   std::smatch found;
-  const std::string text = limit.as_text();
+  std::string text;
+  try {
+    text = limit.as_text();
+  } catch (const ConfigError&) {  // a number out of range: the caller says so
+    return false;
+  }
   if (!std::regex_match(text, found, pattern)) return false;
   (found[2].str().starts_with('b') ? evaluation.batches : evaluation.samples) = std::stoll(found[1]);
   return true;
@@ -54,8 +59,7 @@ void read_limit(const ConfigNode& limit, EvaluationOptions& evaluation) {
   try {
     evaluation.samples = limit.as_integer({.min = 1, .max = 1'000'000'000});
   } catch (const ConfigError&) {
-    const bool number = !limit.is_scalar() || limit.is_text("0");
-    if (number || !read_counted(limit, evaluation)) throw;
+    if (!read_counted(limit, evaluation)) throw;
   }
 }
 
@@ -227,7 +231,7 @@ TrainConfig read_train_config(ConfigMap train, Device device) {
       train.node({"evaluate",
                   "Evaluate on the validation samples (data.validation): true, after each epoch; false, never, and no "
                   "test set either; or when and on how many.",
-                  "true | {every: 2epochs, limit: 1000, batch_size: 256}"},
+                  "true | {every: 2epochs, limit: 10batches, batch_size: 256}"},
                  "true"),
       config);
   config.max_updates =
