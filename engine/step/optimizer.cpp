@@ -118,20 +118,22 @@ kernels::UpdateArena Optimizer::arena(int rate) const {
           .moment2 = slot(1),
           .compute = parameters.compute().defined() ? parameters.compute().data() : nullptr,
           .compute_dtype = parameters.compute_dtype(),
-          .narrow = parameters.partial_gradients().narrow()};
+          .narrow = parameters.partial_gradients().narrow(),
+          .halt_after = halt_after_};
 }
 
-void Optimizer::update(int rate) {
+void Optimizer::update(int rate, kernels::UpdateRow* rows) {
   const Context context = model_.context(Pass::train).at(model_.runtime().intern("optimizer"));
   model_.parameters().end_accumulation(context);
-  run_kernels(context, rate);
+  run_kernels(context, rate, rows);
   model_.parameters().begin_accumulation();
   set_metric_slot(metric_slot_ + 1);
 }
 
-void Optimizer::run_kernels(const Context& context, int rate) {
+void Optimizer::run_kernels(const Context& context, int rate, kernels::UpdateRow* rows) {
   if (options_.rule) (void)model_.parameters().gradient();  // whole and float32 where the rule reads it
   kernels::UpdateArena arena = this->arena(rate);
+  arena.rows = rows;
   const BufferArena& buffers = model_.buffers();
   kernels::UpdateBuffers statistics{.elements = buffers.elements()};
   if (statistics.elements > 0) {
@@ -184,10 +186,23 @@ void Optimizer::warm_up() {
     copy_bytes(parameter.gradient().data(), &not_finite, sizeof(not_finite), context.stream);
     break;
   }
-  run_kernels(context, 0);
-  copy_bytes(control_.data(), &before, kControlBytes, context.stream);
-  synchronize(context.stream);  // before the host's values go
+  run_kernels(context, 0, nullptr);
+  upload_control(before);
   parameters.begin_accumulation();
+}
+
+void Optimizer::set_halt_after(std::int32_t skipped) {
+  halt_after_ = skipped;
+  kernels::UpdateControl now = control();
+  if (skipped == 0 || now.skipped_in_a_row < skipped || model_.device().meta) return;
+  now.skipped_in_a_row = 0;
+  upload_control(now);
+}
+
+void Optimizer::upload_control(const kernels::UpdateControl& control) {
+  const Stream stream = model_.runtime().stream(model_.device());
+  copy_bytes(control_.data(), &control, kControlBytes, stream);
+  synchronize(stream);  // before the host's values go
 }
 
 void Optimizer::set_learning_rate(float learning_rate) { set_learning_rates({&learning_rate, 1}); }
@@ -246,9 +261,7 @@ void Optimizer::restore_settings() {
   loaded.clip_norm = options_.clip_norm;
   loaded.growth_interval = scales ? options_.loss_scale_growth_interval : 0;
   if (scales != scaled_before) loaded.loss_scale = scales ? options_.initial_loss_scale : 1.0f;
-  const Stream stream = model_.runtime().stream(model_.device());
-  copy_bytes(control_.data(), &loaded, kControlBytes, stream);
-  synchronize(stream);
+  upload_control(loaded);
 }
 
 }  // namespace bantam

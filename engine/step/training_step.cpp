@@ -309,7 +309,7 @@ void TrainingStep::update() {
   const int slot = optimizer_.metric_slot(), rate = recording ? recorded_updates_ : 0;
   try {
     const kernels::KernelPhaseScope phase(model_.runtime().exec(model_.device()).log, kernels::KernelPhase::update);
-    run_part(StepPart::update, 0, [this, rate] { optimizer_.update(rate); });
+    run_part(StepPart::update, 0, [this, rate] { optimizer_.update(rate, ring_->rows()); });
   } catch (...) {  // not for memory: it allocates none
     if (!recording) discard();
     throw;
@@ -357,8 +357,8 @@ void TrainingStep::begin_reading() {
   ring_->begin_reading(optimizer_.control_address());
 }
 
-std::vector<Metrics> TrainingStep::finish_reading(kernels::UpdateControl* control) {
-  return ring_->finish_reading(control);
+std::vector<Metrics> TrainingStep::finish_reading(kernels::UpdateControl* control, std::vector<UpdateValues>* values) {
+  return ring_->finish_reading(control, values);
 }
 
 std::vector<Metrics> TrainingStep::read_metrics() {

@@ -57,6 +57,15 @@ struct LossOptions {
   bool mean = true;
 };
 
+/// What the optimizer noted of one update.
+struct UpdateValues {
+  float learning_rate = 0;  ///< of the first parameter group
+  float gradient_norm = 0;  ///< before clipping; not finite where the update was skipped
+  float loss_scale = 1;     ///< that the loss was multiplied by
+  bool skipped = false;     ///< a gradient was not finite: nothing has changed
+  bool halted = false;      ///< skipped without being looked at (Optimizer::set_halt_after)
+};
+
 /// The tensors of a batch that the loss and the metrics read, for a model whose output is `output` (without the batch
 /// axis), each once. Throws ShapeError where one of them does not accept such an output, or two disagree on a tensor.
 std::vector<TensorFacts> targets_of(const LossOptions& loss, const Shape& output);
@@ -140,9 +149,11 @@ class TrainingStep {
   /// update() (throws Error).
   std::vector<Metrics> read_metrics();
   /// The same in two calls, between which further updates may run: reading does not wait for them and does not include
-  /// them. `control` gets the optimizer's scalars as of then. One reading at a time: a second drops the first.
+  /// them. `control` gets the optimizer's scalars as of then, `values` those of each update. One reading at a time: a
+  /// second drops the first.
   void begin_reading();
-  std::vector<Metrics> finish_reading(kernels::UpdateControl* control = nullptr);
+  std::vector<Metrics> finish_reading(kernels::UpdateControl* control = nullptr,
+                                      std::vector<UpdateValues>* values = nullptr);
   /// Sums of all `evaluate` calls since the last read; waits for the device.
   Metrics read_evaluation();
 

@@ -214,7 +214,7 @@ void Trainer::finish_read(EpochState& state) {
   kernels::UpdateControl control;
   ProgressEvent event{
       .epoch = state.epoch, .epochs = options_.epochs, .update = std::exchange(reading_, 0), .updates = state.updates};
-  event.metrics = step_.finish_reading(&control);
+  event.metrics = step_.finish_reading(&control, &event.values);
   std::int64_t samples = 0;
   for (const Metrics& metrics : event.metrics) {
     merge(state.sum, metrics);

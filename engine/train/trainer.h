@@ -110,6 +110,7 @@ struct ProgressEvent {
   std::int64_t epoch = 0, epochs = 0;         ///< epoch counts from 0
   std::int64_t update = 0, updates = 0;       ///< updates done in this epoch, and in all of it
   std::vector<Metrics> metrics;               ///< one an update, the last is update - 1
+  std::vector<UpdateValues> values;           ///< learning rate and so on, one an update
   double images_per_second = 0;               ///< since the last event
   double eta_seconds = 0;                     ///< to the end of all epochs
   double epoch_loss = 0, epoch_accuracy = 0;  ///< so far

@@ -206,6 +206,7 @@ TrainResult TrainingRun::train(RunRecord record, std::function<bool()> stop, std
                  updates_per_epoch());
   options.checkpointer = &saver;
   Trainer trainer(session_.step(), *data_.train, data_.validation.get(), std::move(options));
+  log_.begin(facts_.seconds);
   trainer.add(log_);
   trainer.add(saver);
   for (Callback* callback : callbacks) trainer.add(*callback);

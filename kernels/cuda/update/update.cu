@@ -121,8 +121,7 @@ __global__ void __launch_bounds__(kThreads)
   for (int k = 0; k < kPartials; ++k) sum += parts[k];
   sum = block_sum(sum);
   if (threadIdx.x != 0) return;
-  store_gradient_statistics(sum, now);
-  advance_update_control(now);
+  finish_begin_update(sum, arena, now);
   *control = now;
 }
 

@@ -92,13 +92,14 @@ struct Case {
 struct Outcome {
   std::vector<float> master, moment2, statistics;
   std::vector<double> losses;  // of each update, in order
+  std::vector<float> values;   // of each update: learning rate, loss scale, norm of its gradient (-1: skipped)
   double evaluation = 0;
   kernels::UpdateControl control;
   MemoryStats memory;
   bool operator==(const Outcome& o) const {
     return master == o.master && moment2 == o.moment2 && statistics == o.statistics && losses == o.losses &&
-           evaluation == o.evaluation && control.updates == o.control.updates && control.skipped == o.control.skipped &&
-           control.loss_scale == o.control.loss_scale;
+           values == o.values && evaluation == o.evaluation && control.updates == o.control.updates &&
+           control.skipped == o.control.skipped && control.loss_scale == o.control.loss_scale;
   }
 };
 
@@ -165,6 +166,8 @@ struct Training : Callback {
 
   void on_progress(const ProgressEvent& event) override {
     for (const Metrics& metrics : event.metrics) outcome.losses.push_back(metrics.loss);
+    for (const UpdateValues& v : event.values)
+      outcome.values.insert(outcome.values.end(), {v.learning_rate, v.loss_scale, v.skipped ? -1 : v.gradient_norm});
     if (progress) progress(event);
   }
 
@@ -213,6 +216,9 @@ TEST_P(CapturedTrainingTest, every_mode_and_launch_gives_the_same_bits) {
     const Case eager{.mode = StepMode::eager, .precision = {kind}, .loss_scale = 16777216.0f};
     const Outcome expected = whole_run(GetParam(), eager);
     ASSERT_EQ(expected.losses.size(), static_cast<std::size_t>(2 * kUpdates));
+    ASSERT_EQ(expected.values.size(), 3 * expected.losses.size());
+    for (std::size_t n = 0; n < expected.losses.size(); ++n)
+      ASSERT_EQ(expected.values[3 * n], 2e-3f + 1e-3f * std::cos(0.3f * float(n))) << "the rate of update " << n;
     if (kind == PrecisionKind::mixed_float16) {
       EXPECT_GT(expected.control.skipped, 0);
       EXPECT_GT(expected.control.updates, 40);
@@ -264,6 +270,7 @@ TEST_P(CapturedTrainingTest, a_stop_between_launches_goes_on_to_the_same_bits) {
   Training resumed(GetParam(), other);
   load_state(resumed.state, resumed.runtime.stream(GetParam()), folder.path() / "state");
   resumed.outcome.losses = stopped.outcome.losses;
+  resumed.outcome.values = stopped.outcome.values;
   resumed.train(2, result.epoch, result.update);
   EXPECT_TRUE(resumed.finish() == expected);
 }

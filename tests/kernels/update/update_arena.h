@@ -67,7 +67,9 @@ class TestArena {
             .moment2 = moment2.as<float>(),
             .compute = compute.data(),
             .compute_dtype = compute_dtype_,
-            .narrow = narrow};
+            .narrow = narrow,
+            .rows = rows,
+            .halt_after = halt_after};
   }
 
   void begin(const kernels::PartialSums& partial = {}) {
@@ -126,6 +128,8 @@ class TestArena {
  public:
   DeviceArray<kernels::UpdateControl> control;
   DeviceBuffer master, gradient, moment1, moment2, compute;
+  kernels::UpdateRow* rows = nullptr;
+  std::int32_t halt_after = 0;
   kernels::NarrowGradients narrow;  ///< spans whose gradient a test wrote so
 
  private:
