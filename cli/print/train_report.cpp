@@ -103,6 +103,7 @@ std::string closing_summary(const TrainReport& report) {
                        result.epochs == 1 ? "" : "s", format_count(result.updates), result.updates == 1 ? "" : "s",
                        format_duration(report.seconds), to_string(outcome.config.device),
                        to_string(outcome.config.precision));
+  if (result.stopped_early) text += fmt::format("  {:<12}{}\n", "ended", outcome.reason);
   if (result.validation.samples > 0) text += metrics_line("validation", result.validation);
   if (result.train.samples > 0) text += metrics_line("training", result.train);
   text += fmt::format("  {:<12}{:.0f} images/s, {} of training, {:.1f}% of it waiting for data\n", "speed",
@@ -138,6 +139,7 @@ nlohmann::ordered_json closing_json(const TrainReport& report) {
                                  {"seed", outcome.config.seed},
                                  {"updates", result.updates},
                                  {"stopped", result.stopped},
+                                 {"stopped_early", result.stopped_early},
                                  {"held_out", result.validation.samples > 0},
                                  {"train_accuracy", result.train.accuracy},
                                  {"train_loss", result.train.loss},

@@ -52,6 +52,7 @@ TrainResult Trainer::run() {
   result.update = options_.first_update;
   state_ = {.epoch = result.epoch, .done = result.update, .sum = options_.first_sum};
   reading_ = 0;
+  stop_early_ = options_.first_stop_early;
   if (options_.mode != StepMode::eager) step_.prepare(shapes());
   open_device_batches();
   for (Callback* callback : callbacks_) callback->on_begin();
@@ -65,7 +66,7 @@ TrainResult Trainer::run() {
     run_epoch(epoch, result);
     samples += static_cast<double>(state_.samples);  // not those before a resume
     waited += result.data_wait_share * (result.seconds - before);
-    if (result.reached_max_updates) break;
+    if (result.reached_max_updates || result.stopped_early) break;
   }
   if (result.seconds > 0) {
     result.images_per_second = samples / result.seconds;
@@ -146,19 +147,20 @@ void Trainer::save(EpochState& state) {
   begin_read(state);
   options_.checkpointer->copy();
   finish_read(state);
-  options_.checkpointer->save({.epoch = state.epoch, .update = state.done, .sum = state.sum});
+  options_.checkpointer->save(
+      {.epoch = state.epoch, .update = state.done, .sum = state.sum, .stop_early = stop_early_});
 }
 
 TrainerPosition Trainer::position() {
   if (state_.done != result_.update || state_.epoch != result_.epoch)  // after an epoch
-    return {.epoch = result_.epoch, .update = result_.update};
+    return {.epoch = result_.epoch, .update = result_.update, .stop_early = stop_early_};
   for (int readings = 2; readings > 0; --readings) {  // the one under way, and the rest
     try {
       read_rest(state_);
     } catch (const NotFiniteError&) {  // which `run` has thrown
     }
   }
-  return {.epoch = result_.epoch, .update = result_.update, .sum = state_.sum};
+  return {.epoch = result_.epoch, .update = result_.update, .sum = state_.sum, .stop_early = stop_early_};
 }
 
 void Trainer::end_epoch(EpochState& state, TrainResult& result) {
@@ -169,6 +171,7 @@ void Trainer::end_epoch(EpochState& state, TrainResult& result) {
   result.epoch = state.epoch + 1;
   result.update = 0;
   ++result.epochs;
+  result.stopped_early = stops_after(state.epoch, result.validation);
   const EpochEvent event{.epoch = state.epoch,
                          .epochs = options_.epochs,
                          .train = state.sum,
@@ -177,11 +180,18 @@ void Trainer::end_epoch(EpochState& state, TrainResult& result) {
                          .evaluation_seconds = seconds_since(evaluation),
                          .images_per_second = static_cast<double>(state.samples) / std::max(state.seconds, 1e-9),
                          .data_wait_share = result.data_wait_share,
-                         .last = state.epoch + 1 == options_.epochs};
+                         .last = state.epoch + 1 == options_.epochs || result.stopped_early};
   for (Callback* callback : callbacks_) callback->on_epoch_end(event);
   if (options_.checkpointer == nullptr || !options_.checkpointer->due(result.epoch, 0)) return;
   options_.checkpointer->copy();
-  options_.checkpointer->save({.epoch = result.epoch, .update = 0});
+  options_.checkpointer->save({.epoch = result.epoch, .update = 0, .stop_early = stop_early_});
+}
+
+/// Whether the run ends early after the evaluation of `epoch`.
+bool Trainer::stops_after(std::int64_t epoch, const Metrics& validation) {
+  if (!options_.stop_early || validation_ == nullptr || !options_.evaluate) return false;
+  note_evaluation(*options_.stop_early, validation, epoch + 1, stop_early_);
+  return epoch + 1 < options_.epochs && stops_early(*options_.stop_early, stop_early_);
 }
 
 bool Trainer::all_observe() const {

@@ -48,11 +48,39 @@ ScheduleMaker read_schedule(ConfigMap& section);
 
 class CapturedSteps;
 
+/// Ends a run whose evaluations have stopped improving.
+struct EarlyStopOptions {
+  std::string metric = "loss";  ///< of the validation samples (value_of)
+  bool larger = false;          ///< is better
+  std::int64_t patience = 5;    ///< evaluations in a row without improvement after which the run ends
+  double min_delta = 0;         ///< an improvement is better than the best by more than this
+};
+
+/// What evaluations have come to. Part of a run's state: a resumed run ends at the same update.
+struct EarlyStopState {
+  std::uint32_t rule = 0;  ///< of metric and direction; where they are others, all begins anew
+  double best = 0;
+  std::int64_t best_epoch = 0;  ///< from 1; 0: there was no finite value
+  std::int64_t waited = 0;      ///< evaluations since
+  bool operator==(const EarlyStopState&) const = default;
+};
+
+/// An evaluation of epoch `epoch` (from 1) came to `validation`. A value that is not finite is no improvement.
+void note_evaluation(const EarlyStopOptions& options, const Metrics& validation, std::int64_t epoch,
+                     EarlyStopState& state);
+bool stops_early(const EarlyStopOptions& options, const EarlyStopState& state);
+/// For people: "train.stop_early: validation loss has not improved for 5 evaluations; the best is 0.41, of epoch 9".
+std::string early_stop_reason(const EarlyStopOptions& options, const EarlyStopState& state);
+/// For a state file, and the way back; numbers that are none are the state before the first evaluation.
+std::vector<double> early_stop_numbers(const EarlyStopState& state);
+EarlyStopState early_stop_from(const std::vector<double>& numbers);
+
 /// Where a run stands between two updates, and what the updates of its epoch have come to so far.
 struct TrainerPosition {
   std::int64_t epoch = 0;   ///< from 0
   std::int64_t update = 0;  ///< done in it; may be all of them, where only the evaluation is left
   Metrics sum = {};         ///< of those updates
+  EarlyStopState stop_early = {};
 };
 
 /// Saves a run while it trains. Called by the thread that trains, between two launches and after each epoch.
@@ -97,6 +125,9 @@ struct TrainerOptions {
   std::int64_t first_epoch = 0, first_update = 0;
   /// What the first epoch's updates before `first_update` came to (TrainerPosition::sum).
   Metrics first_sum = {};
+  /// Ends the run after an evaluation; empty: it has all of its epochs. `first_stop_early` is that of TrainerPosition.
+  std::optional<EarlyStopOptions> stop_early = std::nullopt;
+  EarlyStopState first_stop_early = {};
   /// Updates after which the run ends, counted over all epochs from the run's beginning; 0: none.
   std::int64_t max_updates = 0;
   /// Null: nothing is saved on the way.
@@ -168,6 +199,7 @@ struct TrainResult {
   double data_wait_share = 0;
   bool stopped = false;                ///< by request_stop, or TrainerOptions::stop
   bool reached_max_updates = false;    ///< ended early, by TrainerOptions::max_updates
+  bool stopped_early = false;          ///< by TrainerOptions::stop_early, before its last epoch
   std::int64_t epoch = 0, update = 0;  ///< position: where a resumed run would go on
 };
 
@@ -219,6 +251,7 @@ class Trainer {
   bool stop_requested();
   Metrics evaluate_while(BatchSource& source, const std::function<bool(std::int64_t done)>& go_on);
   bool evaluate_epoch(std::int64_t epoch, Metrics& metrics);
+  bool stops_after(std::int64_t epoch, const Metrics& validation);
   Batch next_batch(const Context& context, std::int64_t index);
   bool go_on_smaller(const EpochState& state, const OutOfMemory& error);
   void tell_smaller();
@@ -241,6 +274,7 @@ class Trainer {
   std::vector<Callback*> callbacks_;
   TrainResult result_;  // of `run`, kept up to date
   EpochState state_;    // of the epoch under way
+  EarlyStopState stop_early_;
   std::atomic<bool> stop_{false};
 };
 

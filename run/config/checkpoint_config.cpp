@@ -26,13 +26,6 @@ std::vector<Duration> read_every(ConfigMap& map) {
   return every;
 }
 
-/// What an evaluation tells, by name.
-std::vector<std::string> metric_names(const TrainConfig& train) {
-  std::vector<std::string> names = {"loss"};
-  for (const MetricPtr& metric : train.loss.metrics) names.emplace_back(metric->kind());
-  return names;
-}
-
 std::optional<CheckpointConfig::Best> read_best(ConfigMap& map, const TrainConfig& train) {
   const ConfigNode node =
       map.node({"best",
@@ -40,7 +33,10 @@ std::optional<CheckpointConfig::Best> read_best(ConfigMap& map, const TrainConfi
                 "that is better than all before is a checkpoint. off: the last weights only.",
                 "{metric: accuracy, mode: max} | off"},
                "off");
-  if (node.is_text("off")) return std::nullopt;
+  if (node.is_text("off")) {
+    if (!train.restore_best) return std::nullopt;
+    return CheckpointConfig::Best{.metric = train.stop_early->metric, .larger = train.stop_early->larger};
+  }
   if (!train.evaluate) node.fail("checkpoint.best needs an evaluation after each epoch; train.evaluate is false");
   ConfigMap options = node.as_map();
   CheckpointConfig::Best best{
@@ -54,6 +50,11 @@ std::optional<CheckpointConfig::Best> read_best(ConfigMap& map, const TrainConfi
       options.choice({"mode", "Whether larger or smaller values are better.", "max", "min for loss, else max"},
                      {"max", "min"}, best.metric == "loss" ? "min" : "max") == "max";
   options.finish();
+  if (train.restore_best && (best.metric != train.stop_early->metric || best.larger != train.stop_early->larger))
+    node.fail(
+        fmt::format("train.stop_early.restore_best needs the weights of the best {}; checkpoint.best keeps those of "
+                    "the best {}",
+                    train.stop_early->metric, best.metric));
   return best;
 }
 

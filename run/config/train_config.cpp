@@ -76,6 +76,7 @@ TrainConfig read_train_config(ConfigMap train, Device device) {
                   config.optimizer);
   config.log_every = read_log_every(train);
   config.evaluate = train.boolean({"evaluate", "Evaluate on the held-out samples after each epoch."}, true);
+  read_stop_early(train, config);
   config.max_updates =
       train.integer({"max_updates",
                      "Updates of the whole run, over all epochs and sessions: it ends with the last of "

@@ -12,7 +12,7 @@ namespace bantam::run {
 namespace {
 
 // Keys that change no bit of an update, or that a run may have more of.
-constexpr std::array<std::string_view, 18> kFree = {"version",
+constexpr std::array<std::string_view, 19> kFree = {"version",
                                                     "device",
                                                     "memory",
                                                     "recompute",
@@ -29,7 +29,8 @@ constexpr std::array<std::string_view, 18> kFree = {"version",
                                                     "train.log_every",
                                                     "train.max_time",
                                                     "train.max_updates",
-                                                    "train.mode"};
+                                                    "train.mode",
+                                                    "train.stop_early"};
 
 bool is_free(std::string_view path) {
   return std::ranges::any_of(kFree, [path](std::string_view key) {

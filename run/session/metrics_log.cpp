@@ -2,6 +2,7 @@
 #include "bantam/run/session/metrics_log.h"
 
 #include <cerrno>
+#include <cmath>
 #include <system_error>
 #include <utility>
 
@@ -20,6 +21,9 @@ namespace fs = std::filesystem;
 namespace {
 
 using Json = nlohmann::ordered_json;
+
+/// A float as its shortest text reads: 0.001, where the float's own double is 0.0010000000474974513.
+double shortest(float value) { return std::isfinite(value) ? std::stod(fmt::format("{}", value)) : value; }
 
 }  // namespace
 
@@ -146,9 +150,9 @@ void MetricsLog::write_updates() {
                {"samples", samples_}};
   for (const MetricValue& metric : values_) line[std::string(metric.name())] = metric.value();
   if (last_) {
-    line["learning_rate"] = last_->learning_rate;
-    line["gradient_norm"] = last_->gradient_norm;
-    line["loss_scale"] = last_->loss_scale;
+    line["learning_rate"] = shortest(last_->learning_rate);
+    line["gradient_norm"] = shortest(last_->gradient_norm);
+    line["loss_scale"] = shortest(last_->loss_scale);
   }
   if (images_per_second_) line["images_per_s"] = *images_per_second_;
   line["peak_bytes"] = memory_.stats().peak_bytes;

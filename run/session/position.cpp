@@ -33,8 +33,16 @@ void Position::register_state(StateRegistry& state) {
   state.add_numbers(
       "trainer/sum", [this] { return sum; }, [this](const std::vector<double>& saved) { sum = saved; });
   state.add_numbers(
-      "trainer/best", [this] { return std::vector{best}; },
-      [this](const std::vector<double>& saved) { best = saved.empty() ? 0 : saved.front(); });
+      "trainer/best",
+      [this] {
+        std::vector<double> numbers = early_stop_numbers(stop_early);
+        numbers.insert(numbers.begin(), best);
+        return numbers;
+      },
+      [this](const std::vector<double>& saved) {
+        best = saved.empty() ? 0 : saved.front();
+        stop_early = early_stop_from(saved.empty() ? saved : std::vector(saved.begin() + 1, saved.end()));
+      });
 }
 
 Position resumed_position(const Position& saved, const Position& now, const RunConfig& config,

@@ -21,6 +21,7 @@ struct Position {
   std::vector<double> sum = {};  ///< of the epoch's updates so far (numbers_of)
   double best = 0;               ///< of the metric that checkpoint.best names
   std::int64_t best_epoch = 0;   ///< from 1; 0: there was no evaluation yet
+  EarlyStopState stop_early = {};
 
   /// Adds all of it as "trainer/epoch" and so on; the position must outlive the registry.
   void register_state(StateRegistry& state);

@@ -127,6 +127,7 @@ void TrainingRun::forget_rest() {
 void TrainingRun::complete() {
   if (!loaded_) return;
   write_file_atomically(directory_.weights(), read_file(loaded_->weights()));
+  restore_best();
   log_.cut(facts_.metrics_bytes);
   log_.end_at(position_.epoch, position_.update);
 }
@@ -146,7 +147,26 @@ std::int64_t TrainingRun::updates_per_epoch() const {
 bool TrainingRun::is_finished() const {
   const std::int64_t most = config_.train.max_updates;
   const bool evaluates = position_.update > 0 && position_.update == updates_per_epoch();
-  return position_.epoch >= config_.train.epochs || (most > 0 && first_update() >= most && !evaluates);
+  return position_.epoch >= config_.train.epochs || stopped_early() ||
+         (most > 0 && first_update() >= most && !evaluates);
+}
+
+bool TrainingRun::stopped_early() const {
+  const std::optional<EarlyStopOptions>& stop = config_.train.stop_early;
+  return stop && position_.epoch < config_.train.epochs && position_.update == 0 &&
+         stops_early(*stop, position_.stop_early);
+}
+
+std::string TrainingRun::reason() const {
+  if (position_.epoch >= config_.train.epochs) return {};
+  return stopped_early() ? early_stop_reason(*config_.train.stop_early, position_.stop_early) : "train.max_updates";
+}
+
+/// After the last weights were written: where the run is killed in between, `complete` does it.
+void TrainingRun::restore_best() const {
+  std::error_code error;
+  if (!config_.train.restore_best || !std::filesystem::exists(directory_.best_weights(), error)) return;
+  write_file_atomically(directory_.weights(), read_file(directory_.best_weights()));
 }
 
 /// Under a limit on a GPU the run's kernels are loaded and counted before the first batch, not in mid-epoch.
@@ -187,6 +207,8 @@ TrainerOptions TrainingRun::trainer_options(std::function<bool()> stop) const {
           .first_epoch = position_.epoch,
           .first_update = position_.update,
           .first_sum = metrics_from(position_.sum, config_.train.loss.metrics, "trainer/sum"),
+          .stop_early = config_.train.stop_early,
+          .first_stop_early = position_.stop_early,
           .max_updates = config_.train.max_updates,
           .stop = std::move(stop)};
 }
@@ -225,6 +247,7 @@ TrainResult TrainingRun::train(RunRecord record, std::function<bool()> stop, std
   algorithms_.save();
   try {
     saver.finish(trainer.position());
+    if (!result.stopped) restore_best();
   } catch (const DataError& error) {
     saver.note(RunState::failed, error.what());
     throw;
@@ -243,7 +266,7 @@ void TrainingRun::end(const TrainResult& result, RunSaver& saver, bool out_of_ti
   else if (result.stopped)
     saver.note(RunState::stopped, "on request");
   else
-    saver.note(RunState::finished, result.reached_max_updates ? "train.max_updates" : "");
+    saver.note(RunState::finished, reason());
   if (saver.failures() > 0)
     observer_.on_warning(fmt::format("{} of the checkpoints on the way could not be written; the last one is complete",
                                      saver.failures()));
