@@ -125,6 +125,10 @@ class TrainingStep {
     micro_batch(batch, 0, batch.size);
     update();
   }
+  /// Runs the micro-batches that `run` makes by micro_batch(), eagerly, with hooks that are told of each value, and
+  /// discards them: weights, state, statistics and metrics are unchanged, bitwise. Backward begins with `loss_scale`.
+  /// Throws what `run` and the hooks throw. Not between micro_batch() and update() (throws Error).
+  void look_into(const StepHooks& hooks, float loss_scale, const std::function<void()>& run);
   /// Records the whole updates that `record` makes by micro_batch() and update(), on a CUDA device, and runs nothing.
   /// All shapes must have run planned before, so that the device has loaded their kernels. The i-th uses the
   /// optimizer's i-th learning rate. Batches must stay where they are as long as it is used. Throws where anything
@@ -191,6 +195,8 @@ class TrainingStep {
   static constexpr int kNotRecording = -1;
   int recorded_updates_ = kNotRecording;        // so far, while `capture` records
   std::shared_ptr<StepPlacements> placements_;  // null: eager
+  const StepHooks* hooks_ = nullptr;            // while something looks into a step
+  Tensor seed_;                                 // then: where backward begins
   std::unique_ptr<PartTrace> learning_;         // of the part that has run last, until its memory is free
   int eager_parts_ = 0;                         // still to run before the arena is requested anew
 };

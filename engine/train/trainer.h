@@ -103,8 +103,12 @@ struct TrainerOptions {
   /// seconds apart.
   std::int64_t read_every = TrainingStep::kMetricRing;
   double read_seconds = 0.2;
-  /// Stops with NotFiniteError after this many updates in a row were skipped because gradients were not finite.
+  /// With a loss scale, which falls until gradients are finite: stops with NotFiniteError after this many updates in a
+  /// row were skipped. Without one the first that is skipped stops the run. Updates after it change nothing, however
+  /// many the device was given before the host knew.
   std::int64_t max_skipped_in_a_row = 50;
+  /// Whether that error names what was not finite first: the update's batches run once more, eagerly.
+  bool diagnose = true;
   /// Evaluate after each epoch where there is a validation source.
   bool evaluate = true;
   /// All but eager: every shape of the run is planned before its first step (TrainingStep::prepare). Captured, whole
@@ -258,7 +262,9 @@ class Trainer {
   double waited_seconds() const { return waited_before_ + train_.waited_seconds(); }
   void begin_read(const EpochState& state);
   void finish_read(EpochState& state);
-  void check_finite(const kernels::UpdateControl& control) const;
+  std::int32_t halt_after() const;
+  [[noreturn]] void fail_not_finite(std::int64_t done, const kernels::UpdateControl& control);
+  std::string describe_not_finite(std::int64_t update, const kernels::UpdateControl& control);
   void check_fits(const BatchSource& source, const char* what) const;
 
   TrainingStep& step_;
@@ -275,6 +281,8 @@ class Trainer {
   TrainResult result_;  // of `run`, kept up to date
   EpochState state_;    // of the epoch under way
   EarlyStopState stop_early_;
+  float last_loss_scale_ = 1;  // of the last update that was read
+  bool failed_ = false;        // with NotFiniteError: later updates were halted
   std::atomic<bool> stop_{false};
 };
 

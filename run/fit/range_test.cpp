@@ -98,6 +98,7 @@ RangeTest range_test(const RunConfig& config, const RangeTestOptions& options) {
   Trainer trainer(session.step(), *data.train, nullptr,
                   {.epochs = (options.updates + an_epoch - 1) / an_epoch,
                    .accumulate = config.train.accumulate,
+                   .diagnose = false,
                    .evaluate = false,
                    .mode = config.train.mode,
                    .learning_rate = [&](std::int64_t n) { return static_cast<float>(range_test_rate(options, n)); },

@@ -147,16 +147,18 @@ struct Training : Callback {
 
   TrainResult train(std::int64_t epochs, std::int64_t epoch = 0, std::int64_t update = 0) {
     const auto data = source(true), validation = source(false);
-    Trainer trainer(step, *data, validation.get(),
-                    {.epochs = epochs,
-                     .accumulate = kAccumulate,
-                     .read_every = read_every,
-                     .read_seconds = 1e9,
-                     .mode = mode,
-                     .updates_a_launch = updates_a_launch,
-                     .learning_rate = [](std::int64_t n) { return 2e-3f + 1e-3f * std::cos(0.3f * float(n)); },
-                     .first_epoch = epoch,
-                     .first_update = update});
+    Trainer trainer(
+        step, *data, validation.get(),
+        {.epochs = epochs,
+         .accumulate = kAccumulate,
+         .read_every = read_every,
+         .read_seconds = 1e9,
+         .mode = mode,
+         .updates_a_launch = updates_a_launch,
+         .learning_rate =
+             [this](std::int64_t n) { return n == explodes_at ? 1e30f : 2e-3f + 1e-3f * std::cos(0.3f * float(n)); },
+         .first_epoch = epoch,
+         .first_update = update});
     trainer.add(*this);
     current = &trainer;
     const TrainResult result = trainer.run();
@@ -198,6 +200,7 @@ struct Training : Callback {
   StepMode mode;
   int updates_a_launch;
   std::int64_t read_every = TrainingStep::kMetricRing;
+  std::int64_t explodes_at = -1;  // the update whose learning rate is far too large
   std::function<void(const ProgressEvent&)> progress;
   Trainer* current = nullptr;
   Outcome outcome;
@@ -239,6 +242,40 @@ TEST_P(CapturedTrainingTest, every_mode_and_launch_gives_the_same_bits) {
             << "most updates ran without the host";
       }
     }
+  }
+}
+
+// The host learns of it late; updates that the device was given in between must not count.
+TEST_P(CapturedTrainingTest, a_run_that_is_not_finite_ends_at_the_same_update_in_every_mode) {
+  const auto run = [&](StepMode mode, int updates, std::string& message) {
+    Training training(GetParam(), {.mode = mode, .updates_a_launch = updates});
+    training.explodes_at = 50;
+    try {
+      training.train(2);
+    } catch (const NotFiniteError& error) {
+      message = error.what();
+    }
+    return training.finish();
+  };
+  std::string expected_message;
+  const Outcome expected = run(StepMode::eager, 0, expected_message);
+  EXPECT_NE(expected_message.find("the gradients of update 11 of epoch 2 are not finite: first not finite is the "),
+            std::string::npos)
+      << expected_message;
+  EXPECT_NE(expected_message.find(" of the data set"), std::string::npos) << expected_message;
+  EXPECT_EQ(expected.losses.size(), 52u) << "with the update that was skipped";
+  EXPECT_EQ(expected.control.updates, 51);
+  EXPECT_EQ(expected.control.skipped, 1);
+  for (const int updates : {-1, 1, 7, 32}) {
+    std::string message;
+    const Outcome outcome = run(updates < 0 ? StepMode::planned : StepMode::captured, std::max(updates, 0), message);
+    EXPECT_EQ(message, expected_message) << updates;
+    EXPECT_EQ(outcome.master, expected.master) << updates;
+    EXPECT_EQ(outcome.moment2, expected.moment2) << updates;
+    EXPECT_EQ(outcome.statistics, expected.statistics) << updates;
+    EXPECT_EQ(outcome.losses.size(), expected.losses.size()) << updates;
+    EXPECT_EQ(outcome.control.updates, 51) << updates;
+    EXPECT_EQ(outcome.control.skipped, 1) << updates;
   }
 }
 
