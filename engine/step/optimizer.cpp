@@ -193,8 +193,9 @@ void Optimizer::warm_up() {
 
 void Optimizer::set_halt_after(std::int32_t skipped) {
   halt_after_ = skipped;
+  if (skipped == 0 || model_.device().meta) return;
   kernels::UpdateControl now = control();
-  if (skipped == 0 || now.skipped_in_a_row < skipped || model_.device().meta) return;
+  if (now.skipped_in_a_row < skipped) return;
   now.skipped_in_a_row = 0;
   upload_control(now);
 }

@@ -313,13 +313,16 @@ std::string Trainer::describe_not_finite(std::int64_t update, const kernels::Upd
   }
   if (static_cast<std::int64_t>(numbers.size()) == found.samples) found.of_dataset = numbers;
   NotFiniteSearch search(step_);
-  found.reason = options_.diagnose ? "when it ran once more, all was finite" : "TrainerOptions::diagnose is off";
-  if (options_.diagnose) try {
+  const auto replay = [&]() -> std::string {
+    try {
       train_.start(state_.epoch, first);
       step_.look_into(search.hooks(), last_loss_scale_, [&] { (void)run_micro_batches(first); });
+      return "when it ran once more, all was finite";
     } catch (const std::exception& error) {
-      found.reason = error.what();
+      return error.what();
     }
+  };
+  found.reason = options_.diagnose ? replay() : "TrainerOptions::diagnose is off";
   found.what = search.what();
   found.places = search.places();
   return not_finite_message(found);

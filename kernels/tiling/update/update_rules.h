@@ -107,8 +107,14 @@ BANTAM_HOST_DEVICE inline void advance_update_control(UpdateControl& control) {
   control.loss_scale = control.loss_scale * 2.0f > 16777216.0f ? 16777216.0f : control.loss_scale * 2.0f;
 }
 
+/// What an update's row says of the learning rate; loaded before Σg² is known, so that nothing waits for it.
+BANTAM_HOST_DEVICE inline float noted_learning_rate(const UpdateArena& arena) {
+  return arena.rows != nullptr && arena.group_count > 0 ? arena.groups[0].learning_rate : 0.0f;
+}
+
 /// All that begin_update writes once Σg² is known.
-BANTAM_HOST_DEVICE inline void finish_begin_update(double total, const UpdateArena& arena, UpdateControl& control) {
+BANTAM_HOST_DEVICE inline void finish_begin_update(double total, float learning_rate, const UpdateArena& arena,
+                                                   UpdateControl& control) {
   const bool halted = halts(arena, control);
   const std::int32_t slot = control.metric_slot;
   const float loss_scale = control.loss_scale;
@@ -120,7 +126,7 @@ BANTAM_HOST_DEVICE inline void finish_begin_update(double total, const UpdateAre
     advance_update_control(control);
   }
   if (arena.rows == nullptr) return;
-  arena.rows[slot] = {.learning_rate = arena.group_count > 0 ? arena.groups[0].learning_rate : 0.0f,
+  arena.rows[slot] = {.learning_rate = learning_rate,
                       .gradient_norm = control.gradient_norm,
                       .loss_scale = loss_scale,
                       .outcome = halted                         ? UpdateOutcome::halted
