@@ -27,6 +27,7 @@ TrainOutcome outcome_of(const RunConfig& config, const RunDirectory& directory, 
   TrainOutcome outcome{.config = config,
                        .folder = directory.path(),
                        .result = result,
+                       .reason = result.stopped ? "" : run.reason(),
                        .effective_batch = run.effective_batch(),
                        .parameters = run.parameter_count(),
                        .memory = runtime.allocator(device).stats(),
@@ -113,7 +114,7 @@ void complete(const RunDirectory& directory, const RunRecord& record, TrainingRu
   const bool ended = before && before->state == RunState::finished;
   if (ended && std::filesystem::exists(directory.weights(), error)) return;
   if (!directory.chosen()) run.complete();
-  if (!ended) try_to_write(directory, before.value_or(record), RunState::finished, "");
+  if (!ended) try_to_write(directory, before.value_or(record), RunState::finished, run.reason());
 }
 
 }  // namespace
@@ -130,7 +131,8 @@ TrainOutcome train(const RunConfig& config, const TrainRunOptions& options, std:
   const std::unique_ptr<TrainingRun> run = start(closed, directory, record, options, observer);
   if (run->is_finished()) {
     complete(directory, record, *run);
-    TrainOutcome outcome = outcome_of(closed, directory, *run, {.epoch = run->position().epoch});
+    TrainOutcome outcome =
+        outcome_of(closed, directory, *run, {.stopped_early = run->stopped_early(), .epoch = run->position().epoch});
     outcome.finished_before = true;
     return outcome;
   }

@@ -38,6 +38,7 @@ struct TrainOutcome {
   std::filesystem::path folder;  ///< run.json, config.yaml, metrics.jsonl, weights.safetensors, checkpoints/
   bool finished_before = false;  ///< of a resumed run that had all of its epochs already: nothing was trained
   TrainResult result;
+  std::string reason = {};           ///< of a finished run: why it ended before its last epoch, as run.json has it
   std::int64_t effective_batch = 1;  ///< samples an update
   std::int64_t parameters = 0;
   MemoryStats memory;                    ///< of the run's device

@@ -157,6 +157,7 @@ std::string closing_summary(const TrainReport& report) {
                        result.epochs == 1 ? "" : "s", format_count(result.updates), result.updates == 1 ? "" : "s",
                        format_duration(report.seconds), to_string(outcome.config.device),
                        to_string(outcome.config.precision));
+  if (result.stopped_early) text += fmt::format("  {:<12}{}\n", "ended", outcome.reason);
   if (result.test.samples > 0) text += metrics_line("test", result.test);
   if (result.validation.samples > 0) text += metrics_line("validation", result.validation);
   if (result.train.samples > 0) text += metrics_line("training", result.train);
@@ -200,6 +201,7 @@ nlohmann::ordered_json closing_json(const TrainReport& report) {
                                  {"seed", outcome.config.seed},
                                  {"updates", result.updates},
                                  {"stopped", result.stopped},
+                                 {"stopped_early", result.stopped_early},
                                  {"held_out", result.validation.samples > 0},
                                  {"train_accuracy", result.train.accuracy},
                                  {"train_loss", result.train.loss},

@@ -97,6 +97,8 @@ class TrainPrinter : public RunObserver {
 std::string finished_message(const TrainOutcome& outcome) {
   const run::TrainConfig& train = outcome.config.train;
   const std::string folder = outcome.folder.string();
+  if (outcome.result.stopped_early)
+    return fmt::format("{} has ended: {}; train.stop_early=off or a larger patience goes on", folder, outcome.reason);
   if (outcome.result.epoch < train.epochs)
     return fmt::format("{} has its {} updates (train.max_updates); train.max_updates=N goes on to more", folder,
                        format_count(train.max_updates));

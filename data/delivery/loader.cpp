@@ -132,6 +132,7 @@ struct ImageBatchSource::Impl {
   }
 
   void find_order();
+  std::vector<std::int32_t> order_of(std::int64_t of_epoch) const;
   void restart(std::int64_t at);
   BatchRequest request(std::int64_t index);
   bool has_workers();
@@ -143,18 +144,18 @@ struct ImageBatchSource::Impl {
   void start_on_device(std::int64_t first_batch);
 };
 
+std::vector<std::int32_t> ImageBatchSource::Impl::order_of(std::int64_t of_epoch) const {
+  if (const auto& shuffle = options.pipeline.shuffle)
+    return shuffled_order(facts.size, shuffle->buffer, shuffle->seed.value_or(options.seed), of_epoch);
+  std::vector<std::int32_t> samples(static_cast<std::size_t>(facts.size));
+  std::iota(samples.begin(), samples.end(), 0);
+  return samples;
+}
+
 /// The epoch's order; kept while the epoch, or the lack of shuffling, lasts.
 void ImageBatchSource::Impl::find_order() {
-  const auto& shuffle = options.pipeline.shuffle;
-  if (order && (!shuffle || order_epoch == epoch)) return;
-  std::vector<std::int32_t> samples;
-  if (shuffle) {
-    samples = shuffled_order(facts.size, shuffle->buffer, shuffle->seed.value_or(options.seed), epoch);
-  } else {
-    samples.resize(static_cast<std::size_t>(facts.size));
-    std::iota(samples.begin(), samples.end(), 0);
-  }
-  order = std::make_shared<const std::vector<std::int32_t>>(std::move(samples));
+  if (order && (!options.pipeline.shuffle || order_epoch == epoch)) return;
+  order = std::make_shared<const std::vector<std::int32_t>>(order_of(epoch));
   order_epoch = epoch;
 }
 
@@ -277,6 +278,12 @@ std::int64_t ImageBatchSource::batches_per_epoch() const { return impl_->batches
 double ImageBatchSource::waited_seconds() const { return impl_->waited; }
 std::int64_t ImageBatchSource::workers() const { return impl_->tuner.workers(); }
 std::int64_t ImageBatchSource::depth() const { return impl_->tuner.depth(); }
+
+std::vector<std::int64_t> ImageBatchSource::sample_numbers(std::int64_t epoch, std::int64_t index) {
+  const std::vector<std::int32_t> order = impl_->order_of(epoch);
+  const auto first = order.begin() + index * impl_->options.pipeline.batch_size;
+  return {first, first + size_of(index)};
+}
 
 std::int64_t ImageBatchSource::size_of(std::int64_t index) const {
   if (index < 0 || index >= impl_->batches())

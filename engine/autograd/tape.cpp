@@ -128,6 +128,11 @@ void Tape::backward(Context context, Tensor loss, Gradient seed, GradientStore& 
     require_gradient_of(entry.shape, dy.value(), "the output of", entry.path);
     store.next_ = entries_.empty() ? 0 : entries_.back().output;
     const Context local = context.at(entry.path);
+    if (gradient_hook_) {
+      Tensor tensor = std::move(dy).tensor(local);
+      gradient_hook_(entry.path, tensor);
+      dy = Gradient(std::move(tensor));
+    }
     entry.backward(local, std::move(dy), store);
     for (Parameter* parameter : store.pop_written())
       if (hook_) hook_(*parameter);

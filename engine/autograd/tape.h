@@ -110,6 +110,9 @@ class Tape {
   /// Told each time a parameter's gradient is written: in the backward order, once for each op that reads the
   /// parameter.
   using ParameterHook = std::function<void(Parameter&)>;
+  /// Told of each op's output gradient, with the path it was recorded under, before the op's backward. The gradient is
+  /// then computed as a tensor, also where it would have been deferred.
+  using GradientHook = std::function<void(const char* path, const Tensor& dy)>;
 
   /// Assigns `output` an identity and stores the closure, which captures only what backward reads.
   void record(const Context& context, Tensor& output, Backward backward);
@@ -124,6 +127,7 @@ class Tape {
 
   bool empty() const { return entries_.empty(); }
   void set_parameter_hook(ParameterHook hook) { hook_ = std::move(hook); }
+  void set_gradient_hook(GradientHook hook) { gradient_hook_ = std::move(hook); }
 
  private:
   struct Entry {
@@ -134,6 +138,7 @@ class Tape {
   };
   std::vector<Entry> entries_;
   ParameterHook hook_;
+  GradientHook gradient_hook_;
 };
 
 /// Whether backward has to produce a gradient for this value: it was recorded, or is a parameter that is not frozen.

@@ -158,6 +158,8 @@ Tensor Model::run_nodes(const Context& context, int position, std::vector<Tensor
     Context local = context.at(paths_[index(plan.first)]);
     local.node = &plan;
     values[index(plan.last)] = bound(plan.first).forward(local, operands);
+    if (hooks_ != nullptr && context.pass == Pass::train)
+      hooks_->output(plan.first, plan.last, values[index(plan.last)]);
   }
   return std::move(values[index(segment.last)]);
 }
@@ -202,6 +204,7 @@ void Model::recompute(const Context& context, int position, std::vector<SavedTen
   const ProgramSegment& segment = program_->segments[static_cast<std::size_t>(position)];
   Tape tape;
   tape.set_parameter_hook([&store](Parameter& parameter) { store.note_written(parameter); });
+  if (hooks_ != nullptr) tape.set_gradient_hook(hooks_->gradient);
   Context taped = context;
   taped.tape = &tape;
   std::vector<Tensor> kept, local(graph_.nodes().size());

@@ -1,6 +1,8 @@
 // Model: a graph bound to a device: parameters, buffers, precision, and its forward.
 #pragma once
 
+#include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <utility>
@@ -13,6 +15,7 @@
 
 namespace bantam {
 
+struct Batch;
 class Gradient;
 class GradientStore;
 class Loss;
@@ -32,6 +35,17 @@ struct ModelOptions {
   std::vector<ParameterGroup> groups = {};
 };
 
+/// For looking into a step (TrainingStep::look_into): called as its values come, in the order of the work. No hook is
+/// empty, and none keeps a tensor.
+struct StepHooks {
+  std::function<void(std::int64_t first_sample, const Batch& batch)> begin;  ///< before a micro-batch's forward
+  /// An operation's output, of nodes `first` to `last`; in the first pass of a checkpoint segment, too.
+  std::function<void(NodeId first, NodeId last, const Tensor& y)> output;
+  std::function<void(const Tensor& loss)> loss;
+  std::function<void(const char* path, const Tensor& dy)> gradient;  ///< Tape::GradientHook
+  std::function<void(const Parameter& parameter)> parameter;         ///< whose gradient was written
+};
+
 /// A model on one device. Its context carries the device, precision and seed; callers set pass, tape and random state.
 class Model {
  public:
@@ -49,6 +63,9 @@ class Model {
   /// fused. Throws what forward and the loss throw, and Error on a meta device for a loss that does not support it.
   Tensor forward_loss(const Context& context, const TensorMap& batch, const Loss& loss, const LossCall& call,
                       Tensor* output = nullptr);
+
+  /// Hooks of forward's operations, and of the backward of checkpoint segments, from now on; null: none. Not owned.
+  void set_hooks(const StepHooks* hooks) { hooks_ = hooks; }
 
   /// A context for this model: its device, precision and seed.
   Context context(Pass pass) const;
@@ -96,6 +113,7 @@ class Model {
   std::vector<const char*> paths_;                   // interned node names
   std::vector<char> trains_;                         // by node: whether a parameter of it is not frozen
   std::unique_ptr<StepProgram> program_;
+  const StepHooks* hooks_ = nullptr;
   std::vector<int> last_reader_;  // by node: the last segment that reads it
 };
 

@@ -34,6 +34,12 @@ class BatchSource {
   /// Of kLabels, from `tensors`; 0 where there are no class numbers.
   std::int64_t classes() const;
   virtual std::vector<std::string> class_names() const { return {}; }
+  /// Numbers in the data set of the samples of batch `index` of `epoch`, in their order; empty: not known.
+  virtual std::vector<std::int64_t> sample_numbers(std::int64_t epoch, std::int64_t index) {
+    (void)epoch;
+    (void)index;
+    return {};
+  }
   /// Most samples in a batch (all but a short last one have it).
   virtual std::int64_t batch_size() const = 0;
   virtual std::int64_t batches_per_epoch() const = 0;

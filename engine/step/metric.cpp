@@ -88,6 +88,13 @@ void merge(std::vector<MetricValue>& sum, const std::vector<MetricValue>& part) 
     for (std::size_t i = 0; i < part[m].sums.size(); ++i) sum[m].sums[i] += part[m].sums[i];
 }
 
+double value_of(const Metrics& metrics, std::string_view name) {
+  if (name == "loss") return metrics.loss;
+  for (const MetricValue& value : metrics.values)
+    if (value.name() == name) return value.value();
+  return metrics.accuracy;
+}
+
 std::vector<double> numbers_of(const Metrics& metrics) {
   std::vector<double> numbers = {static_cast<double>(metrics.samples), metrics.loss, metrics.accuracy};
   for (const MetricValue& value : metrics.values) numbers.insert(numbers.end(), value.sums.begin(), value.sums.end());

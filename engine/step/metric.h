@@ -147,6 +147,9 @@ struct Metrics {
   std::vector<MetricValue> values = {};  ///< of metrics that the loss does not count, in the step's order
 };
 
+/// By name: "loss", a metric that the loss does not count, else the accuracy.
+double value_of(const Metrics& metrics, std::string_view name);
+
 /// `sum` becomes that of both sets of samples, which one step has counted. An empty list is no samples.
 void merge(Metrics& sum, const Metrics& part);
 void merge(std::vector<MetricValue>& sum, const std::vector<MetricValue>& part);

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "bantam/base/error.h"
+#include "bantam/engine/step/training_step.h"
 
 namespace bantam {
 namespace {
@@ -59,10 +60,18 @@ Stream MetricRing::stream() const { return model_.runtime().stream(model_.device
 
 std::size_t MetricRing::evaluation_bytes() const { return slot_bytes(metrics_); }
 
-std::size_t MetricRing::update_bytes() const { return slot_bytes(in_training_) * kernels::kMetricSlots; }
+std::size_t MetricRing::sum_bytes() const { return slot_bytes(in_training_) * kernels::kMetricSlots; }
+
+std::size_t MetricRing::update_bytes() const {
+  return sum_bytes() + sizeof(kernels::UpdateRow) * kernels::kMetricSlots;
+}
 
 kernels::MetricSums* MetricRing::evaluation() const {
   return reinterpret_cast<kernels::MetricSums*>(ring_.as<std::byte>() + update_bytes());
+}
+
+kernels::UpdateRow* MetricRing::rows() const {
+  return reinterpret_cast<kernels::UpdateRow*>(ring_.as<std::byte>() + sum_bytes());
 }
 
 void MetricRing::accumulate(const Context& context, const Tensor& output, const TensorMap& batch,
@@ -103,6 +112,17 @@ Metrics MetricRing::metrics_at(const std::vector<MetricPtr>& counted, const std:
   return metrics;
 }
 
+/// Of the updates' part of the ring, in host memory.
+UpdateReport MetricRing::report_at(const std::byte* updates, int slot) const {
+  kernels::UpdateRow row;
+  std::memcpy(&row, updates + sum_bytes() + static_cast<std::size_t>(slot) * sizeof(row), sizeof(row));
+  return {.learning_rate = row.learning_rate,
+          .gradient_norm = row.gradient_norm,
+          .loss_scale = row.loss_scale,
+          .skipped = row.outcome != kernels::UpdateOutcome::done,
+          .halted = row.outcome == kernels::UpdateOutcome::halted};
+}
+
 void MetricRing::begin_reading(const void* control) {
   if (!reading_.defined()) {
     reading_ = reading_memory(model_.runtime(), model_.device(), update_bytes() + kControlBytes);
@@ -111,20 +131,22 @@ void MetricRing::begin_reading(const void* control) {
   read_->synchronize();  // one that was not finished is dropped
   copy_bytes(reading_.data(), ring_.data(), update_bytes(), stream());
   copy_bytes(reading_.as<std::byte>() + update_bytes(), control, kControlBytes, stream());
-  zero_bytes(ring_.data(), update_bytes(), stream());
+  zero_bytes(ring_.data(), sum_bytes(), stream());
   read_->record(stream());
   read_slots_ = std::exchange(unsynchronised_, {});
 }
 
-std::vector<Metrics> MetricRing::finish_reading(kernels::UpdateControl* control) {
+std::vector<Metrics> MetricRing::finish_reading(kernels::UpdateControl* control, std::vector<UpdateReport>* values) {
   std::vector<Metrics> metrics;
   if (!reading_.defined()) return metrics;
   read_->synchronize();
   const bool meta = model_.device().meta;  // which has no values
   const auto* sums = reading_.as<std::byte>();
   if (control != nullptr && !meta) std::memcpy(control, sums + update_bytes(), kControlBytes);
-  for (const int slot : read_slots_)
+  for (const int slot : read_slots_) {
     metrics.push_back(meta ? Metrics{} : metrics_at(in_training_, sums, slot, kernels::kMetricSlots));
+    if (values != nullptr) values->push_back(meta ? UpdateReport{} : report_at(sums, slot));
+  }
   read_slots_.clear();
   return metrics;
 }

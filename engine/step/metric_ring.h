@@ -13,9 +13,11 @@
 
 namespace bantam {
 
+struct UpdateReport;
+
 /// One slot an update, kernels::kMetricSlots of them, and one for the evaluation: the loss's sums, then those of each
-/// metric that the loss does not count; an update's slot has those alone that are counted in training. Used by one
-/// thread.
+/// metric that the loss does not count, of an update those alone that are counted in training; and, of updates, the row
+/// that the optimizer writes. Used by one thread.
 class MetricRing {
  public:
   /// On the model's device, all sums zero. Throws OutOfMemory.
@@ -27,6 +29,8 @@ class MetricRing {
   /// What a loss adds to: of updates, by slot, and of the evaluation.
   kernels::MetricSums* updates() const { return ring_.as<kernels::MetricSums>(); }
   kernels::MetricSums* evaluation() const;
+  /// What the optimizer notes of updates, by slot.
+  kernels::UpdateRow* rows() const;
   /// Whether metrics read the model's output, in an update or in an evaluated batch.
   bool reads_output(bool evaluation) const { return evaluation ? !metrics_.empty() : !in_training_.empty(); }
   /// Adds a micro-batch to the metrics' sums: of the update whose slot lies at `slot` (device memory), or, null, of the
@@ -39,11 +43,11 @@ class MetricRing {
   void note(int slot) { unsynchronised_.push_back(slot); }
   /// Updates noted since the last reading began.
   int unsynchronised() const { return static_cast<int>(unsynchronised_.size()); }
-  /// Copies the updates' sums and the update's scalars (kernels::UpdateControl at `control`) to the host, in order of
-  /// the stream, and clears the sums. A reading that was not finished is dropped.
+  /// Copies the updates' sums and rows and the update's scalars (kernels::UpdateControl at `control`) to the host, in
+  /// order of the stream, and clears the sums. A reading that was not finished is dropped.
   void begin_reading(const void* control);
-  /// Waits for it. `control` may be null.
-  std::vector<Metrics> finish_reading(kernels::UpdateControl* control);
+  /// Waits for it. `control` and `values`, which gets one an update, may be null.
+  std::vector<Metrics> finish_reading(kernels::UpdateControl* control, std::vector<UpdateReport>* values);
   /// An evaluated batch begins; where it fails, its part of the sums is removed, in order of the stream. Without
   /// metrics there is none: the loss counts with its last kernel.
   void begin_evaluation() const;
@@ -56,18 +60,20 @@ class MetricRing {
 
  private:
   std::size_t evaluation_bytes() const;
+  std::size_t sum_bytes() const;
   std::size_t update_bytes() const;
   static Metrics metrics_at(const std::vector<MetricPtr>& metrics, const std::byte* sums, int slot, int slots);
+  UpdateReport report_at(const std::byte* updates, int slot) const;
   Stream stream() const;
 
   Model& model_;
   std::vector<MetricPtr> metrics_;      // that the loss does not count
   std::vector<MetricPtr> in_training_;  // of those
-  Tensor ring_;                         // of all updates: MetricSums, then a ring a metric; then all of the evaluation
+  Tensor ring_;                         // of all updates: MetricSums, a ring a metric, rows; then all of the evaluation
   Tensor before_;                       // with metrics: the evaluation's sums before the batch under way
   std::vector<int> unsynchronised_;     // slots of updates not yet read, oldest first
   std::vector<int> read_slots_;         // of the reading under way
-  Tensor reading_;                      // its host memory: the updates' sums, then the update's scalars
+  Tensor reading_;                      // its host memory: the updates' sums and rows, then the update's scalars
   std::optional<Event> read_;           // when it is there
 };
 

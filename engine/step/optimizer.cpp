@@ -168,21 +168,23 @@ kernels::UpdateArena Optimizer::arena(int rate) const {
           .compute_dtype = parameters.compute_dtype(),
           .narrow = parameters.partial_gradients().narrow(),
           .chunks = norms_ ? norms_->chunks() : kernels::SpanChunks{},
-          .clip_value = options_.clip_value};
+          .clip_value = options_.clip_value,
+          .halt_after = halt_after_};
 }
 
-void Optimizer::update(int rate) {
+void Optimizer::update(int rate, kernels::UpdateRow* rows) {
   if (average_ && average_->swapped()) throw Error("optimizer: an update while the model has its averaged weights");
   const Context context = model_.context(Pass::train).at(model_.runtime().intern("optimizer"));
   model_.parameters().end_accumulation(context);
-  run_kernels(context, rate);
+  run_kernels(context, rate, rows);
   model_.parameters().begin_accumulation();
   set_metric_slot(metric_slot_ + 1);
 }
 
-void Optimizer::run_kernels(const Context& context, int rate) {
+void Optimizer::run_kernels(const Context& context, int rate, kernels::UpdateRow* rows) {
   if (options_.rule) (void)model_.parameters().gradient();  // whole and float32 where the rule reads it
   kernels::UpdateArena arena = this->arena(rate);
+  arena.rows = rows;
   const BufferArena& buffers = model_.buffers();
   kernels::UpdateBuffers statistics{.elements = buffers.elements()};
   if (statistics.elements > 0) {
@@ -246,11 +248,25 @@ void Optimizer::warm_up() {
     copy_bytes(parameter.gradient().data(), &not_finite, sizeof(not_finite), context.stream);
     break;
   }
-  run_kernels(context, 0);
+  run_kernels(context, 0, nullptr);
   for (int i = 0; average_ && i < 2; ++i) average_->swap();
-  copy_bytes(control_.data(), &before, kControlBytes, context.stream);
-  synchronize(context.stream);  // before the host's values go
+  upload_control(before);
   parameters.begin_accumulation();
+}
+
+void Optimizer::set_halt_after(std::int32_t skipped) {
+  halt_after_ = skipped;
+  if (skipped == 0 || model_.device().meta) return;
+  kernels::UpdateControl now = control();
+  if (now.skipped_in_a_row < skipped) return;
+  now.skipped_in_a_row = 0;
+  upload_control(now);
+}
+
+void Optimizer::upload_control(const kernels::UpdateControl& control) {
+  const Stream stream = model_.runtime().stream(model_.device());
+  copy_bytes(control_.data(), &control, kControlBytes, stream);
+  synchronize(stream);  // before the host's values go
 }
 
 void Optimizer::set_learning_rate(float learning_rate) { set_learning_rates({&learning_rate, 1}); }
@@ -340,9 +356,7 @@ void Optimizer::restore_settings() {
   loaded.clip_norm = options_.clip_norm;
   loaded.growth_interval = scales ? options_.loss_scale_growth_interval : 0;
   if (scales != scaled_before) loaded.loss_scale = scales ? options_.initial_loss_scale : 1.0f;
-  const Stream stream = model_.runtime().stream(model_.device());
-  copy_bytes(control_.data(), &loaded, kControlBytes, stream);
-  synchronize(stream);
+  upload_control(loaded);
 }
 
 }  // namespace bantam

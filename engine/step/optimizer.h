@@ -22,6 +22,7 @@ struct Metrics;
 namespace kernels {
 struct UpdateControl;
 struct UpdateGroup;
+struct UpdateRow;
 }  // namespace kernels
 
 /// One trainable parameter's place in every slot of the arena. Frozen ones are not listed.
@@ -230,8 +231,9 @@ class Optimizer {
 
   /// Norm and finite check, update, bookkeeping, in order of the model's stream. Resets gradient accumulation. Reads
   /// the gradients that backward wrote, and what the program wrote (Parameter::gradient; throws Error as said there).
-  /// `rate`: which of the values that were set it uses.
-  void update(int rate = 0);
+  /// `rate`: which of the values that were set it uses. `rows`: a ring of kernels::kMetricSlots in device memory, of
+  /// which the update writes row metric_slot(); may be null.
+  void update(int rate = 0, kernels::UpdateRow* rows = nullptr);
   /// Runs the update's kernels once, so that the device has loaded them: on gradients that are not finite, which change
   /// no weights and no state, and restores the bookkeeping. Gradients are lost: not between accumulation and update.
   /// Waits for the device.
@@ -248,6 +250,10 @@ class Optimizer {
   float learning_rate() const { return options_.learning_rate; }
   const OptimizerOptions& options() const { return options_; }
 
+  /// After `skipped` updates in a row that were skipped, later ones change nothing and are not counted, so that a host
+  /// that learns of them late finds weights and state as they were; 0: none are halted. Counts from 0 where so many
+  /// were skipped already. Not part of the state; waits for the device.
+  void set_halt_after(std::int32_t skipped);
   /// Device memory: the loss scale (the seed of backward), and the number of updates done.
   Tensor loss_scale() const;
   const std::int64_t* updates() const;
@@ -272,7 +278,8 @@ class Optimizer {
   void upload_groups();
   void restore_settings();
   kernels::UpdateArena arena(int rate) const;
-  void run_kernels(const Context& context, int rate);
+  void upload_control(const kernels::UpdateControl& control);
+  void run_kernels(const Context& context, int rate, kernels::UpdateRow* rows);
   void run_rule(const Context& context, const kernels::UpdateArena& arena) const;
   void add_norms(const Context& context, const std::vector<kernels::ArenaSpan>& spans);
   bool keeps(std::size_t slot, const Parameter& parameter) const;
@@ -284,6 +291,7 @@ class Optimizer {
   std::vector<std::int32_t> group_of_span_;   // index into kinds_
   std::vector<kernels::UpdateGroup> groups_;  // (kMostRates, kinds_); muon: then those of the rest, likewise
   int metric_slot_ = 0;
+  std::int32_t halt_after_ = 0;
   Tensor group_table_, span_table_, granule_table_, control_;
   Tensor frozen_table_;               // updates before each group moves; undefined: all move from the first
   std::vector<Tensor> slots_;         // moments

@@ -16,13 +16,6 @@ namespace {
 /// A difference of values that is no change.
 constexpr double kLeastChange = 1e-8;
 
-double value_of(const Metrics& metrics, std::string_view name) {
-  if (name == "loss") return metrics.loss;
-  for (const MetricValue& value : metrics.values)
-    if (value.name() == name) return value.value();
-  return metrics.accuracy;  // which the loss counts
-}
-
 }  // namespace
 
 PlateauOptions read_plateau(ConfigMap& options) {

@@ -291,16 +291,24 @@ void TrainingStep::forward_and_backward(const Batch& batch, std::int64_t first_s
   context.step.gradients = &model_.parameters().partial_gradients();
   context.random.update = optimizer_.updates();
   context.random.first_sample = first_sample;
+  if (hooks_ != nullptr) {
+    context.step.gradients = nullptr;  // so that each is in its place once it was written
+    tape.set_gradient_hook(hooks_->gradient);
+    tape.set_parameter_hook([this](Parameter& parameter) { hooks_->parameter(parameter); });
+    hooks_->begin(first_sample, batch);
+  }
+  const Tensor seed = hooks_ != nullptr ? seed_ : optimizer_.loss_scale();
   kernels::KernelLog* const log = context.exec.log;
   std::optional<kernels::KernelPhaseScope> phase(std::in_place, log, kernels::KernelPhase::forward);
   const Tensor loss = forward_loss(context, batch,
                                    {.divisor = loss_.mean ? static_cast<float>(effective_batch) : 1.0f,
-                                    .sums = ring_->updates(),
+                                    .sums = hooks_ != nullptr ? nullptr : ring_->updates(),
                                     .slot = optimizer_.metric_slot_address(),  // of the update under way, which the
-                                    .seed = optimizer_.loss_scale()});         // device knows
+                                    .seed = seed});                            // device knows
   memory().note_phase("backward");
   phase.emplace(log, kernels::KernelPhase::backward);
-  tape.backward(context, loss, optimizer_.loss_scale());
+  if (hooks_ != nullptr) hooks_->loss(loss);
+  tape.backward(context, loss, seed);
 }
 
 /// The output, where metrics read it, is gone before backward begins, but for what the loss keeps of it.
@@ -318,7 +326,7 @@ void TrainingStep::update() {
   const int slot = optimizer_.metric_slot(), rate = recording ? recorded_updates_ : 0;
   try {
     const kernels::KernelPhaseScope phase(model_.runtime().exec(model_.device()).log, kernels::KernelPhase::update);
-    run_part(StepPart::update, 0, [this, rate] { optimizer_.update(rate); });
+    run_part(StepPart::update, 0, [this, rate] { optimizer_.update(rate, ring_->rows()); });
   } catch (...) {  // not for memory: it allocates none
     if (!recording) discard();
     throw;
@@ -358,6 +366,29 @@ void TrainingStep::forward_and_measure(const Batch& batch) {
   }
 }
 
+void TrainingStep::look_into(const StepHooks& hooks, float loss_scale, const std::function<void()>& run) {
+  if (accumulating_) throw Error("training step: look_into() between micro_batch() and update()");
+  const std::shared_ptr<StepPlacements> placements = std::exchange(placements_, nullptr);
+  (void)memory().release_arena();  // what is looked at needs memory, too
+  const auto end = [&] {
+    model_.set_hooks(nullptr);
+    hooks_ = nullptr;
+    seed_ = Tensor();
+    discard();
+    placements_ = placements;
+  };
+  try {
+    seed_ = model_.context(Pass::train).upload({}, &loss_scale);
+    hooks_ = &hooks;
+    model_.set_hooks(&hooks);
+    run();
+  } catch (...) {
+    end();
+    throw;
+  }
+  end();
+}
+
 // Metrics on their way from the device's ring to the host.
 
 void TrainingStep::begin_reading() {
@@ -366,8 +397,8 @@ void TrainingStep::begin_reading() {
   ring_->begin_reading(optimizer_.control_address());
 }
 
-std::vector<Metrics> TrainingStep::finish_reading(kernels::UpdateControl* control) {
-  return ring_->finish_reading(control);
+std::vector<Metrics> TrainingStep::finish_reading(kernels::UpdateControl* control, std::vector<UpdateReport>* values) {
+  return ring_->finish_reading(control, values);
 }
 
 std::vector<Metrics> TrainingStep::read_metrics() {

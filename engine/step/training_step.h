@@ -57,6 +57,15 @@ struct LossOptions {
   bool mean = true;
 };
 
+/// What the optimizer noted of one update.
+struct UpdateReport {
+  float learning_rate = 0;  ///< of the first parameter group
+  float gradient_norm = 0;  ///< before clipping; not finite where the update was skipped
+  float loss_scale = 1;     ///< that the loss was multiplied by
+  bool skipped = false;     ///< a gradient was not finite: nothing has changed
+  bool halted = false;      ///< skipped without being looked at (Optimizer::set_halt_after)
+};
+
 /// The tensors of a batch that the loss and the metrics read, for a model whose output is `output` (without the batch
 /// axis), each once. Throws ShapeError where one of them does not accept such an output, or two disagree on a tensor.
 std::vector<TensorFacts> targets_of(const LossOptions& loss, const Shape& output);
@@ -116,6 +125,10 @@ class TrainingStep {
     micro_batch(batch, 0, batch.size);
     update();
   }
+  /// Runs the micro-batches that `run` makes by micro_batch(), eagerly, with hooks that are told of each value, and
+  /// discards them: weights, state, statistics and metrics are unchanged, bitwise. Backward begins with `loss_scale`.
+  /// Throws what `run` and the hooks throw. Not between micro_batch() and update() (throws Error).
+  void look_into(const StepHooks& hooks, float loss_scale, const std::function<void()>& run);
   /// Records the whole updates that `record` makes by micro_batch() and update(), on a CUDA device, and runs nothing.
   /// All shapes must have run planned before, so that the device has loaded their kernels. The i-th uses the
   /// optimizer's i-th learning rate. Batches must stay where they are as long as it is used. Throws where anything
@@ -140,9 +153,11 @@ class TrainingStep {
   /// update() (throws Error).
   std::vector<Metrics> read_metrics();
   /// The same in two calls, between which further updates may run: reading does not wait for them and does not include
-  /// them. `control` gets the optimizer's scalars as of then. One reading at a time: a second drops the first.
+  /// them. `control` gets the optimizer's scalars as of then, `values` those of each update. One reading at a time: a
+  /// second drops the first.
   void begin_reading();
-  std::vector<Metrics> finish_reading(kernels::UpdateControl* control = nullptr);
+  std::vector<Metrics> finish_reading(kernels::UpdateControl* control = nullptr,
+                                      std::vector<UpdateReport>* values = nullptr);
   /// Sums of all `evaluate` calls since the last read; waits for the device.
   Metrics read_evaluation();
 
@@ -180,6 +195,8 @@ class TrainingStep {
   static constexpr int kNotRecording = -1;
   int recorded_updates_ = kNotRecording;        // so far, while `capture` records
   std::shared_ptr<StepPlacements> placements_;  // null: eager
+  const StepHooks* hooks_ = nullptr;            // while something looks into a step
+  Tensor seed_;                                 // then: where backward begins
   std::unique_ptr<PartTrace> learning_;         // of the part that has run last, until its memory is free
   int eager_parts_ = 0;                         // still to run before the arena is requested anew
 };

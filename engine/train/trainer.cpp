@@ -11,9 +11,40 @@
 #include "bantam/base/clock.h"
 #include "bantam/base/error.h"
 #include "bantam/engine/train/captured_steps.h"
+#include "bantam/engine/train/not_finite.h"
 #include "bantam/kernels/contracts/update/update.h"
 
 namespace bantam {
+
+namespace {
+
+/// Updates after so many skipped ones are halted in this scope.
+class HaltScope {
+ public:
+  HaltScope(Optimizer& optimizer, std::int32_t skipped) : optimizer_(optimizer) { optimizer_.set_halt_after(skipped); }
+  ~HaltScope() {
+    try {
+      optimizer_.set_halt_after(0);
+    } catch (const Error&) {  // a broken device: the call that broke it has thrown
+    }
+  }
+  HaltScope(const HaltScope&) = delete;
+  HaltScope& operator=(const HaltScope&) = delete;
+
+ private:
+  Optimizer& optimizer_;
+};
+
+/// Removes the updates that were halted, from the first on.
+void drop_halted(ProgressEvent& event) {
+  const auto first = std::ranges::find(event.values, true, &UpdateReport::halted);
+  const auto left = static_cast<std::size_t>(first - event.values.begin());
+  event.update -= static_cast<std::int64_t>(event.values.size() - left);
+  event.values.resize(left);
+  event.metrics.resize(left);
+}
+
+}  // namespace
 
 Trainer::Trainer(TrainingStep& step, BatchSource& train, BatchSource* validation, TrainerOptions options)
     : step_(step), train_(train), validation_(validation), options_(options), micro_batches_(step) {
@@ -60,7 +91,10 @@ TrainResult Trainer::run() {
   state_ = {.epoch = result.epoch, .done = result.update, .sum = options_.first_sum};
   reading_ = 0;
   evaluated_ = options_.first_evaluated;
+  failed_ = false;
+  stop_early_ = options_.first_stop_early;
   if (options_.mode != StepMode::eager) step_.prepare(shapes());
+  const HaltScope halts(step_.optimizer(), halt_after());
   open_device_batches();
   for (Callback* callback : callbacks_) callback->on_begin();
   double samples = 0, waited = 0;
@@ -73,7 +107,7 @@ TrainResult Trainer::run() {
     run_epoch(epoch, result);
     samples += static_cast<double>(state_.samples);  // not those before a resume
     waited += result.data_wait_share * (result.seconds - before);
-    if (result.reached_max_updates) break;
+    if (result.reached_max_updates || result.stopped_early) break;
   }
   if (result.seconds > 0) {
     result.images_per_second = samples / result.seconds;
@@ -110,9 +144,9 @@ void Trainer::run_epoch(std::int64_t epoch, TrainResult& result) {
   state.seconds = seconds;
   state.samples = state.sum.samples - samples_before;
   // An epoch that ends with skipped updates and a loss that is no number has diverged, however short it was.
-  if (!std::isfinite(state.sum.loss) && step_.optimizer().control().skipped_in_a_row > 0)
-    throw NotFiniteError(
-        fmt::format("the training loss of epoch {} is not finite; lower the learning rate, or clip", epoch + 1));
+  if (!std::isfinite(state.sum.loss))
+    if (const kernels::UpdateControl control = step_.optimizer().control(); control.skipped_in_a_row > 0)
+      fail_not_finite(state.done, control);
   result.epoch = epoch;
   result.update = state.done;
   if (state.done == state.updates) {
@@ -160,19 +194,27 @@ void Trainer::save(EpochState& state) {
   begin_read(state);
   options_.checkpointer->copy();
   finish_read(state);
-  options_.checkpointer->save({.epoch = state.epoch, .update = state.done, .sum = state.sum, .evaluated = evaluated_});
+  options_.checkpointer->save({.epoch = state.epoch,
+                               .update = state.done,
+                               .sum = state.sum,
+                               .evaluated = evaluated_,
+                               .stop_early = stop_early_});
 }
 
 TrainerPosition Trainer::position() {
   if (state_.done != result_.update || state_.epoch != result_.epoch)  // after an epoch
-    return {.epoch = result_.epoch, .update = result_.update, .evaluated = evaluated_};
+    return {.epoch = result_.epoch, .update = result_.update, .evaluated = evaluated_, .stop_early = stop_early_};
   for (int readings = 2; readings > 0; --readings) {  // the one under way, and the rest
     try {
       read_rest(state_);
     } catch (const NotFiniteError&) {  // which `run` has thrown
     }
   }
-  return {.epoch = result_.epoch, .update = result_.update, .sum = state_.sum, .evaluated = evaluated_};
+  return {.epoch = result_.epoch,
+          .update = result_.update,
+          .sum = state_.sum,
+          .evaluated = evaluated_,
+          .stop_early = stop_early_};
 }
 
 void Trainer::end_epoch(EpochState& state, TrainResult& result) {
@@ -186,6 +228,7 @@ void Trainer::end_epoch(EpochState& state, TrainResult& result) {
   result.epoch = state.epoch + 1;
   result.update = 0;
   ++result.epochs;
+  result.stopped_early = evaluated && stops_after(state.epoch, result.validation);
   const EpochEvent event{.epoch = state.epoch,
                          .epochs = options_.epochs,
                          .train = state.sum,
@@ -194,11 +237,18 @@ void Trainer::end_epoch(EpochState& state, TrainResult& result) {
                          .evaluation_seconds = seconds_since(evaluation),
                          .images_per_second = static_cast<double>(state.samples) / std::max(state.seconds, 1e-9),
                          .data_wait_share = result.data_wait_share,
-                         .last = state.epoch + 1 == options_.epochs};
+                         .last = state.epoch + 1 == options_.epochs || result.stopped_early};
   for (Callback* callback : callbacks_) callback->on_epoch_end(event);
   if (options_.checkpointer == nullptr || !options_.checkpointer->due(result.epoch, 0)) return;
   options_.checkpointer->copy();
-  options_.checkpointer->save({.epoch = result.epoch, .update = 0, .evaluated = evaluated_});
+  options_.checkpointer->save({.epoch = result.epoch, .update = 0, .evaluated = evaluated_, .stop_early = stop_early_});
+}
+
+/// Whether the run ends early after the evaluation of `epoch`.
+bool Trainer::stops_after(std::int64_t epoch, const Metrics& validation) {
+  if (!options_.stop_early) return false;
+  note_evaluation(*options_.stop_early, validation, epoch + 1, stop_early_);
+  return epoch + 1 < options_.epochs && stops_early(*options_.stop_early, stop_early_);
 }
 
 bool Trainer::all_observe() const {
@@ -231,13 +281,15 @@ void Trainer::finish_read(EpochState& state) {
   kernels::UpdateControl control;
   ProgressEvent event{
       .epoch = state.epoch, .epochs = options_.epochs, .update = std::exchange(reading_, 0), .updates = state.updates};
-  event.metrics = step_.finish_reading(&control);
+  event.metrics = step_.finish_reading(&control, &event.values);
+  drop_halted(event);
+  if (event.metrics.empty() || failed_) return;
+  last_loss_scale_ = event.values.back().loss_scale;
   std::int64_t samples = 0;
   for (const Metrics& metrics : event.metrics) {
     merge(state.sum, metrics);
     samples += metrics.samples;
   }
-  check_finite(control);
   const double seconds = std::max(seconds_since(state.last_read), 1e-9),
                epoch_seconds = std::max(seconds_since(state.start) - state.evaluation_seconds, 1e-9);
   state.last_read = TrainerClock::now();
@@ -252,13 +304,52 @@ void Trainer::finish_read(EpochState& state) {
   const double measured = static_cast<double>(event.update - state.first_update);
   event.eta_seconds = measured > 0 ? epoch_seconds / measured * updates_left : 0;
   for (Callback* callback : callbacks_) callback->on_progress(event);
+  if (control.skipped_in_a_row >= halt_after()) fail_not_finite(event.update, control);
 }
 
-void Trainer::check_finite(const kernels::UpdateControl& control) const {
-  if (control.skipped_in_a_row < options_.max_skipped_in_a_row) return;
-  throw NotFiniteError(
-      fmt::format("gradients were not finite in the last {} updates (loss scale {}); lower the learning rate, or clip",
-                  control.skipped_in_a_row, control.loss_scale));
+/// A loss scale that is too large is no reason to end a run: it falls.
+std::int32_t Trainer::halt_after() const {
+  if (!step_.model().options().precision.scales_loss()) return 1;
+  return static_cast<std::int32_t>(std::min<std::int64_t>(options_.max_skipped_in_a_row, 1 << 30));
+}
+
+/// `done` updates of the epoch have run, of which the last was skipped; the device may have halted others since.
+void Trainer::fail_not_finite(std::int64_t done, const kernels::UpdateControl& control) {
+  failed_ = true;
+  result_.updates -= state_.done - done;
+  state_.done = result_.update = done;
+  (void)step_.read_metrics();
+  throw NotFiniteError(describe_not_finite(done - 1, control));
+}
+
+std::string Trainer::describe_not_finite(std::int64_t update, const kernels::UpdateControl& control) {
+  NotFiniteUpdate found{.epoch = state_.epoch,
+                        .update = update,
+                        .skipped_in_a_row = control.skipped_in_a_row,
+                        .loss_scale = last_loss_scale_};
+  const std::int64_t first = update * options_.accumulate;
+  const std::int64_t end = std::min(first + options_.accumulate, train_.batches_per_epoch());
+  std::vector<std::int64_t> numbers;
+  for (std::int64_t batch = first; batch < end; ++batch) {
+    found.samples += train_.size_of(batch);
+    const std::vector<std::int64_t> more = train_.sample_numbers(state_.epoch, batch);
+    numbers.insert(numbers.end(), more.begin(), more.end());
+  }
+  if (static_cast<std::int64_t>(numbers.size()) == found.samples) found.of_dataset = numbers;
+  NotFiniteSearch search(step_);
+  const auto replay = [&]() -> std::string {
+    try {
+      train_.start(state_.epoch, first);
+      step_.look_into(search.hooks(), last_loss_scale_, [&] { (void)run_micro_batches(first); });
+      return "when it ran once more, all was finite";
+    } catch (const std::exception& error) {
+      return error.what();
+    }
+  };
+  found.reason = options_.diagnose ? replay() : "TrainerOptions::diagnose is off";
+  found.what = search.what();
+  found.places = search.places();
+  return not_finite_message(found);
 }
 
 bool Trainer::stop_requested() {

@@ -21,6 +21,33 @@ namespace bantam {
 
 class CapturedSteps;
 
+/// Ends a run whose evaluations have stopped improving.
+struct EarlyStopOptions {
+  std::string metric = "loss";  ///< of the validation samples (value_of)
+  bool larger = false;          ///< is better
+  std::int64_t patience = 5;    ///< evaluations in a row without improvement after which the run ends
+  double min_delta = 0;         ///< an improvement is better than the best by more than this
+};
+
+/// What evaluations have come to. Part of a run's state: a resumed run ends at the same update.
+struct EarlyStopState {
+  std::uint32_t rule = 0;  ///< of metric and direction; where they are others, all begins anew
+  double best = 0;
+  std::int64_t best_epoch = 0;  ///< from 1; 0: there was no finite value
+  std::int64_t waited = 0;      ///< evaluations since
+  bool operator==(const EarlyStopState&) const = default;
+};
+
+/// An evaluation of epoch `epoch` (from 1) came to `validation`. A value that is not finite is no improvement.
+void note_evaluation(const EarlyStopOptions& options, const Metrics& validation, std::int64_t epoch,
+                     EarlyStopState& state);
+bool stops_early(const EarlyStopOptions& options, const EarlyStopState& state);
+/// For people: "train.stop_early: validation loss has not improved for 5 evaluations; the best is 0.41, of epoch 9".
+std::string early_stop_reason(const EarlyStopOptions& options, const EarlyStopState& state);
+/// For a state file, and the way back; numbers that are none are the state before the first evaluation.
+std::vector<double> early_stop_numbers(const EarlyStopState& state);
+EarlyStopState early_stop_from(const std::vector<double>& numbers);
+
 /// Where a run stands between two updates, and what the updates of its epoch have come to so far.
 struct TrainerPosition {
   std::int64_t epoch = 0;   ///< from 0
@@ -28,6 +55,7 @@ struct TrainerPosition {
   Metrics sum = {};         ///< of those updates
   /// The last evaluation between two updates came after so many, counted over all epochs; 0: there was none.
   std::int64_t evaluated = 0;
+  EarlyStopState stop_early = {};
 };
 
 /// Saves a run while it trains. Called by the thread that trains, between two launches and after each epoch.
@@ -50,8 +78,12 @@ struct TrainerOptions {
   /// seconds apart.
   std::int64_t read_every = TrainingStep::kMetricRing;
   double read_seconds = 0.2;
-  /// Stops with NotFiniteError after this many updates in a row were skipped because gradients were not finite.
+  /// With a loss scale, which falls until gradients are finite: stops with NotFiniteError after this many updates in a
+  /// row were skipped. Without one the first that is skipped stops the run. Updates after it change nothing, however
+  /// many the device was given before the host knew.
   std::int64_t max_skipped_in_a_row = 50;
+  /// Whether that error names what was not finite first: the update's batches run once more, eagerly.
+  bool diagnose = true;
   /// Evaluate where there is a validation source.
   bool evaluate = true;
   /// How often: so many epochs, or updates, counted from the run's beginning. The last epoch's end has an evaluation in
@@ -80,6 +112,9 @@ struct TrainerOptions {
   Metrics first_sum = {};
   /// TrainerPosition::evaluated.
   std::int64_t first_evaluated = 0;
+  /// Ends the run after an evaluation; empty: it has all of its epochs. `first_stop_early` is that of TrainerPosition.
+  std::optional<EarlyStopOptions> stop_early = std::nullopt;
+  EarlyStopState first_stop_early = {};
   /// Updates after which the run ends, counted over all epochs from the run's beginning; 0: none.
   std::int64_t max_updates = 0;
   /// Null: nothing is saved on the way.
@@ -93,6 +128,7 @@ struct ProgressEvent {
   std::int64_t epoch = 0, epochs = 0;         ///< epoch counts from 0
   std::int64_t update = 0, updates = 0;       ///< updates done in this epoch, and in all of it
   std::vector<Metrics> metrics;               ///< one an update, the last is update - 1
+  std::vector<UpdateReport> values;           ///< learning rate and so on, one an update
   double images_per_second = 0;               ///< since the last event
   double eta_seconds = 0;                     ///< to the end of all epochs
   double epoch_loss = 0, epoch_accuracy = 0;  ///< so far
@@ -169,6 +205,7 @@ struct TrainResult {
   double data_wait_share = 0;
   bool stopped = false;                ///< by request_stop, or TrainerOptions::stop
   bool reached_max_updates = false;    ///< ended early, by TrainerOptions::max_updates
+  bool stopped_early = false;          ///< by TrainerOptions::stop_early, before its last epoch
   std::int64_t epoch = 0, update = 0;  ///< position: where a resumed run would go on
 };
 
@@ -226,13 +263,16 @@ class Trainer {
   bool evaluate_between_updates(EpochState& state, TrainResult& result);
   bool evaluate_epoch(EpochState& state, TrainResult& result);
   void evaluate_test(TrainResult& result);
+  bool stops_after(std::int64_t epoch, const Metrics& validation);
   Batch next_batch(const Context& context, std::int64_t index);
   bool go_on_smaller(const EpochState& state, const OutOfMemory& error);
   void tell_smaller();
   double waited_seconds() const { return waited_before_ + train_.waited_seconds(); }
   void begin_read(const EpochState& state);
   void finish_read(EpochState& state);
-  void check_finite(const kernels::UpdateControl& control) const;
+  std::int32_t halt_after() const;
+  [[noreturn]] void fail_not_finite(std::int64_t done, const kernels::UpdateControl& control);
+  std::string describe_not_finite(std::int64_t update, const kernels::UpdateControl& control);
   void check_fits(const BatchSource& source, const char* what) const;
 
   TrainingStep& step_;
@@ -249,6 +289,9 @@ class Trainer {
   std::vector<Callback*> callbacks_;
   TrainResult result_;  // of `run`, kept up to date
   EpochState state_;    // of the epoch under way
+  EarlyStopState stop_early_;
+  float last_loss_scale_ = 1;  // of the last update that was read
+  bool failed_ = false;        // with NotFiniteError: later updates were halted
   std::atomic<bool> stop_{false};
 };
 

@@ -42,7 +42,8 @@ void widen_gradients(const Exec& exec, float*, const NarrowGradients& narrow, DT
 
 void begin_update(const Exec& exec, const UpdateArena& arena, const PartialSums& partial, UpdateControl*, Workspace) {
   note(exec, "begin_update",
-       {.bytes = gradients(arena) + sums(partial) + 2 * static_cast<std::int64_t>(sizeof(UpdateControl))});
+       {.bytes = gradients(arena) + sums(partial) + 2 * static_cast<std::int64_t>(sizeof(UpdateControl)) +
+                 unless_null(arena.rows, static_cast<std::int64_t>(sizeof(UpdateRow)))});
 }
 
 void apply_update(const Exec& exec, OptimizerKind kind, const UpdateArena& arena, const UpdateBuffers& buffers,

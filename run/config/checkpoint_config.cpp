@@ -26,13 +26,6 @@ std::vector<Duration> read_every(ConfigMap& map) {
   return every;
 }
 
-/// What an evaluation tells, by name.
-std::vector<std::string> metric_names(const TrainConfig& train) {
-  std::vector<std::string> names = {"loss"};
-  for (const MetricPtr& metric : train.loss.metrics) names.emplace_back(metric->kind());
-  return names;
-}
-
 bool is_error(const std::string& name, const TrainConfig& train) {
   if (name == "loss") return true;
   const auto& metrics = train.loss.metrics;
@@ -47,7 +40,10 @@ std::optional<CheckpointConfig::Best> read_best(ConfigMap& map, const TrainConfi
                 "that is better than all before is a checkpoint. off: the last weights only.",
                 "{metric: accuracy, mode: max} | off"},
                "off");
-  if (node.is_text("off")) return std::nullopt;
+  if (node.is_text("off")) {
+    if (!train.restore_best) return std::nullopt;
+    return CheckpointConfig::Best{.metric = train.stop_early->metric, .larger = train.stop_early->larger};
+  }
   if (!train.evaluate) node.fail("checkpoint.best needs evaluations; train.evaluate is false");
   ConfigMap options = node.as_map();
   CheckpointConfig::Best best{
@@ -61,6 +57,11 @@ std::optional<CheckpointConfig::Best> read_best(ConfigMap& map, const TrainConfi
                                 "min for loss, mse and mae, else max"},
                                {"max", "min"}, is_error(best.metric, train) ? "min" : "max") == "max";
   options.finish();
+  if (train.restore_best && (best.metric != train.stop_early->metric || best.larger != train.stop_early->larger))
+    node.fail(
+        fmt::format("train.stop_early.restore_best needs the weights of the best {}; checkpoint.best keeps those of "
+                    "the best {}",
+                    train.stop_early->metric, best.metric));
   return best;
 }
 

@@ -44,13 +44,21 @@ struct TrainConfig {
   bool evaluate = true;                           ///< on the validation samples, as the next two say
   Duration evaluate_every = Duration::epochs(1);  ///< epochs or updates
   EvaluationOptions evaluation;                   ///< batch size and limit
-  std::int64_t max_updates = 0;                   ///< of the whole run; 0: none
-  std::int64_t max_seconds = 0;                   ///< of one session of it; 0: none
+  std::optional<EarlyStopOptions> stop_early;
+  bool restore_best = false;     ///< with stop_early: the weights are those of the best evaluation
+  std::int64_t max_updates = 0;  ///< of the whole run; 0: none
+  std::int64_t max_seconds = 0;  ///< of one session of it; 0: none
   StepMode mode = StepMode::planned;
 };
 
 /// Reads and finishes `train:` of a run on `device`. Throws ConfigError.
 TrainConfig read_train_config(ConfigMap train, Device device);
+
+/// Reads `train.stop_early` into `config`, which has metrics and `evaluate` already. Throws ConfigError.
+void read_stop_early(ConfigMap& train, TrainConfig& config);
+
+/// What an evaluation tells, by name: the loss, and the metrics.
+std::vector<std::string> metric_names(const TrainConfig& train);
 
 /// `checkpoint:`: when a run is saved on its way, and what is kept.
 struct CheckpointConfig {

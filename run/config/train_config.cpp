@@ -167,11 +167,10 @@ std::vector<std::shared_ptr<EvaluatedSchedule>> evaluated_schedules(const Optimi
 
 /// They need an evaluation, and a metric that it has.
 void check_evaluated(ConfigMap& train, const TrainConfig& config) {
-  std::vector<std::string> names = {"loss"};
-  for (const MetricPtr& metric : config.loss.metrics) names.emplace_back(metric->kind());
+  const std::vector<std::string> names = metric_names(config);
   for (const auto& schedule : evaluated_schedules(config.optimizer)) {
     const ConfigNode at = train.node("optimizer");
-    if (!config.evaluate) at.fail_at_key("on_plateau needs an evaluation after each epoch; train.evaluate is false");
+    if (!config.evaluate) at.fail_at_key("on_plateau needs evaluations; train.evaluate is false");
     if (std::ranges::find(names, schedule->metric()) == names.end())
       at.fail_at_key(fmt::format("on_plateau: expected metric to be one of {}, got '{}'", fmt::join(names, ", "),
                                  schedule->metric()));
@@ -234,6 +233,7 @@ TrainConfig read_train_config(ConfigMap train, Device device) {
                   "true | {every: 2epochs, limit: 10batches, batch_size: 256}"},
                  "true"),
       config);
+  read_stop_early(train, config);
   config.max_updates =
       train.integer({"max_updates",
                      "Updates of the whole run, over all epochs and sessions: it ends with the last of "

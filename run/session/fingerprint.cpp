@@ -31,7 +31,8 @@ constexpr auto kFree = std::to_array<std::string_view>({"version",
                                                         "train.log_every",
                                                         "train.max_time",
                                                         "train.max_updates",
-                                                        "train.mode"});
+                                                        "train.mode",
+                                                        "train.stop_early"});
 
 bool is_free(std::string_view path) {
   return std::ranges::any_of(kFree, [path](std::string_view key) {

@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "bantam/base/atomic_file.h"
+#include "bantam/base/clock.h"
 #include "bantam/base/error.h"
 
 namespace bantam::run {
@@ -61,6 +62,9 @@ void add_metrics(Json& line, std::string_view prefix, const Metrics& metrics) {
   line[fmt::format("{}samples", prefix)] = metrics.samples;
 }
 
+/// A float as its shortest text reads: 0.001, where the float's own double is 0.0010000000474974513.
+double shortest(float value) { return std::isfinite(value) ? std::stod(fmt::format("{}", value)) : value; }
+
 }  // namespace
 
 MetricsLog::MetricsLog(fs::path path, std::int64_t log_every, const std::vector<MetricPtr>& metrics,
@@ -76,15 +80,31 @@ std::vector<double> MetricsLog::sums() const {
   std::vector<double> numbers =
       numbers_of({.loss = loss_, .accuracy = correct_, .samples = samples_, .values = values_});
   numbers.push_back(static_cast<double>(updates_));
+  if (last_) numbers.insert(numbers.end(), {last_->learning_rate, last_->gradient_norm, last_->loss_scale});
   return numbers;
 }
 
+/// Numbers that the metrics come to where there are samples.
+std::size_t MetricsLog::most_sums() const {
+  std::size_t count = numbers_of({}).size();
+  for (const MetricPtr& metric : metrics_)
+    if (!metric->counted_by_loss()) count += static_cast<std::size_t>(metric->sums());
+  return count;
+}
+
 void MetricsLog::set_sums(const std::vector<double>& numbers) {
-  std::vector<double> of_metrics = numbers;
-  if (of_metrics.empty()) throw DataError("log/sums holds no numbers");
-  of_metrics.pop_back();
-  const Metrics sums = metrics_from(of_metrics, metrics_, "log/sums");
-  updates_ = static_cast<std::int64_t>(numbers.back());
+  constexpr std::size_t kValues = 3;  // of the last update; none in files of earlier programs
+  const std::size_t count = numbers.empty() || numbers.front() == 0 ? numbers_of({}).size() : most_sums();
+  if (numbers.size() != count + 1 && numbers.size() != count + 1 + kValues)
+    throw DataError(fmt::format("log/sums holds {} numbers, expected {}", numbers.size(), count + 1 + kValues));
+  const auto end = numbers.begin() + static_cast<std::ptrdiff_t>(count);
+  const Metrics sums = metrics_from({numbers.begin(), end}, metrics_, "log/sums");
+  updates_ = static_cast<std::int64_t>(*end);
+  last_.reset();
+  if (numbers.size() > count + 1)
+    last_ = UpdateReport{.learning_rate = static_cast<float>(end[1]),
+                         .gradient_norm = static_cast<float>(end[2]),
+                         .loss_scale = static_cast<float>(end[3])};
   samples_ = sums.samples;
   loss_ = sums.loss;
   correct_ = sums.accuracy;
@@ -118,6 +138,11 @@ int MetricsLog::cut_now() {
   fs::resize_file(path_, *cut_to_, error);
   if (!error) cut_to_.reset();
   return error.value();
+}
+
+void MetricsLog::begin(double seconds) {
+  seconds_before_ = seconds;
+  begun_ = std::chrono::steady_clock::now();
 }
 
 MetricsLog::~MetricsLog() {
@@ -179,13 +204,24 @@ void MetricsLog::write_updates() {
                {"samples", samples_}};
   for (const MetricValue& metric : values_)
     if (!metric.table().is_matrix()) line[std::string(metric.name())] = metric.value();
+  if (last_) {
+    line["learning_rate"] = shortest(last_->learning_rate);
+    line["gradient_norm"] = shortest(last_->gradient_norm);
+    line["loss_scale"] = shortest(last_->loss_scale);
+  }
+  if (images_per_second_) line["images_per_s"] = *images_per_second_;
+  line["peak_bytes"] = memory_.stats().peak_bytes;
+  line["seconds"] = seconds_before_ + seconds_since(begun_);
   write(line.dump());
 }
 
 void MetricsLog::on_progress(const ProgressEvent& event) {
   epoch_ = event.epoch;
   update_ = event.update - static_cast<std::int64_t>(event.metrics.size());
-  for (const Metrics& metrics : event.metrics) {
+  images_per_second_ = event.images_per_second;
+  for (std::size_t i = 0; i < event.metrics.size(); ++i) {
+    const Metrics& metrics = event.metrics[i];
+    if (i < event.values.size()) last_ = event.values[i];
     ++update_;
     ++updates_;
     samples_ += metrics.samples;

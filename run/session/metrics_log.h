@@ -1,6 +1,7 @@
 // MetricsLog: a run's metrics.jsonl.
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
@@ -12,6 +13,7 @@
 
 #include "bantam/engine/autograd/parameters.h"
 #include "bantam/engine/step/metric.h"
+#include "bantam/engine/step/training_step.h"
 #include "bantam/engine/train/trainer.h"
 #include "bantam/memory/allocator/allocator.h"
 
@@ -30,7 +32,9 @@ class MetricsLog : public Callback {
   ~MetricsLog() override;
   MetricsLog(const MetricsLog&) = delete;
   MetricsLog& operator=(const MetricsLog&) = delete;
-  /// Adds the sums of the updates since the last line.
+  /// The run goes on now, after `seconds` of earlier sessions: lines say how long it has run.
+  void begin(double seconds);
+  /// Adds the sums of the updates since the last line, and the values of the last update.
   void register_state(StateRegistry& state);
   /// Bytes of the file, with the lines that wait, up to the last update that a resumed run does not log again.
   std::uint64_t bytes() const;
@@ -58,6 +62,7 @@ class MetricsLog : public Callback {
   int open_file();
   std::vector<double> sums() const;
   void set_sums(const std::vector<double>& numbers);
+  std::size_t most_sums() const;
 
   std::filesystem::path path_;
   int descriptor_ = -1;
@@ -76,6 +81,10 @@ class MetricsLog : public Callback {
   std::int64_t updates_ = 0, samples_ = 0;
   double loss_ = 0, correct_ = 0;
   std::vector<MetricValue> values_;
+  std::optional<UpdateReport> last_;         // of the last update
+  std::optional<double> images_per_second_;  // of the last event
+  std::chrono::steady_clock::time_point begun_ = std::chrono::steady_clock::now();
+  double seconds_before_ = 0;  // of earlier sessions
 };
 
 }  // namespace bantam::run

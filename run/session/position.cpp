@@ -32,15 +32,21 @@ void Position::register_state(StateRegistry& state) {
   counter("trainer/best_epoch", best_epoch);
   state.add_numbers(
       "trainer/sum", [this] { return sum; }, [this](const std::vector<double>& saved) { sum = saved; });
-  // One list: a state file that ends after its first number is complete, too.
+  // One list: a state file that ends earlier is complete, too.
   const auto evaluations = [this] {
-    return std::vector{best, static_cast<double>(evaluated), static_cast<double>(tested)};
+    std::vector<double> numbers = {best, static_cast<double>(evaluated), static_cast<double>(tested)};
+    const std::vector<double> early = early_stop_numbers(stop_early);
+    numbers.insert(numbers.end(), early.begin(), early.end());
+    return numbers;
   };
   state.add_numbers("trainer/best", evaluations, [this](const std::vector<double>& saved) {
+    constexpr std::size_t kOwn = 3;
     const auto at = [&saved](std::size_t i) { return i < saved.size() ? saved[i] : 0.0; };
     best = at(0);
     evaluated = static_cast<std::int64_t>(at(1));
     tested = static_cast<std::int64_t>(at(2));
+    stop_early =
+        early_stop_from({saved.begin() + static_cast<std::ptrdiff_t>(std::min(kOwn, saved.size())), saved.end()});
   });
 }
 

@@ -23,6 +23,7 @@ struct Position {
   std::int64_t best_epoch = 0;   ///< from 1; 0: there was no evaluation yet
   std::int64_t evaluated = 0;    ///< TrainerPosition::evaluated
   std::int64_t tested = 0;       ///< updates, over all epochs, after which the test set was evaluated; 0: it was not
+  EarlyStopState stop_early = {};
 
   /// Adds all of it as "trainer/epoch" and so on; the position must outlive the registry.
   void register_state(StateRegistry& state);

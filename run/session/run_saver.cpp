@@ -34,13 +34,6 @@ CheckpointConfig::Best best_rule(const RunConfig& config) {
   return {.metric = "loss", .larger = false};
 }
 
-double value_of(const CheckpointConfig::Best& best, const Metrics& metrics) {
-  if (best.metric == "loss") return metrics.loss;
-  for (const MetricValue& value : metrics.values)
-    if (value.name() == best.metric) return value.value();
-  return metrics.accuracy;  // which the loss counts
-}
-
 }  // namespace
 
 RunSaver::RunSaver(const SavedRun& run, RunRecord record, std::unique_ptr<StateSnapshot> snapshot,
@@ -74,6 +67,7 @@ void RunSaver::move_to(const TrainerPosition& position) {
   run_.position.update = position.update;
   run_.position.sum = numbers_of(position.sum);
   run_.position.evaluated = position.evaluated;
+  run_.position.stop_early = position.stop_early;
   record_.epoch = position.epoch;
   record_.update = position.update;
   record_.updates = updates_of(position.epoch, position.update);
@@ -213,7 +207,7 @@ void RunSaver::write_last() const {
 
 void RunSaver::on_evaluated(const EvaluatedEvent& event) {
   const CheckpointConfig::Best rule = best_rule(run_.config);
-  const double value = value_of(rule, event.validation);
+  const double value = value_of(event.validation, rule.metric);
   Position& position = run_.position;
   const bool better = rule.larger ? value > position.best : value < position.best;
   if (!std::isfinite(value) || (position.best_epoch > 0 && !better)) return;

@@ -59,8 +59,7 @@ std::unique_ptr<Runtime> make_reserved_runtime(const RunConfig& config, const Ru
 struct MovedByEvaluations : Callback {
   explicit MovedByEvaluations(std::span<const std::shared_ptr<EvaluatedSchedule>> all) : schedules(all) {}
   bool observes() const override { return true; }
-  void on_epoch_end(const EpochEvent& event) override {
-    if (event.validation.samples == 0) return;
+  void on_evaluated(const EvaluatedEvent& event) override {
     for (const auto& schedule : schedules) schedule->evaluated(event.validation);
   }
   std::span<const std::shared_ptr<EvaluatedSchedule>> schedules;
@@ -161,6 +160,7 @@ void TrainingRun::complete() {
     snapshot.write_average(directory_.average_weights());
   }
   write_file_atomically(directory_.weights(), read_file(loaded_->weights()));
+  restore_best();
   log_.cut(facts_.metrics_bytes);
   log_.end_at(position_.epoch, position_.update);
 }
@@ -184,9 +184,28 @@ bool TrainingRun::is_finished() const {
   const bool between = config_.train.evaluate && every.unit == Duration::Unit::updates &&
                        first_update() % every.count == 0 && position_.evaluated != first_update();
   const bool evaluates = position_.update > 0 && (ends_epoch || between);
-  const bool trained = position_.epoch >= config_.train.epochs || (most > 0 && first_update() >= most && !evaluates);
+  const bool trained =
+      position_.epoch >= config_.train.epochs || stopped_early() || (most > 0 && first_update() >= most && !evaluates);
   const bool tests = data_.test != nullptr && config_.train.evaluate && position_.tested != first_update();
   return trained && !tests;
+}
+
+bool TrainingRun::stopped_early() const {
+  const std::optional<EarlyStopOptions>& stop = config_.train.stop_early;
+  return stop && position_.epoch < config_.train.epochs && position_.update == 0 &&
+         stops_early(*stop, position_.stop_early);
+}
+
+std::string TrainingRun::reason() const {
+  if (position_.epoch >= config_.train.epochs) return {};
+  return stopped_early() ? early_stop_reason(*config_.train.stop_early, position_.stop_early) : "train.max_updates";
+}
+
+/// After the last weights were written: where the run is killed in between, `complete` does it.
+void TrainingRun::restore_best() const {
+  std::error_code error;
+  if (!config_.train.restore_best || !std::filesystem::exists(directory_.best_weights(), error)) return;
+  write_file_atomically(directory_.weights(), read_file(directory_.best_weights()));
 }
 
 /// Under a limit on a GPU the run's kernels are loaded and counted before the first batch, not in mid-epoch.
@@ -235,6 +254,8 @@ TrainerOptions TrainingRun::trainer_options(std::function<bool()> stop) const {
           .first_update = position_.update,
           .first_sum = metrics_from(position_.sum, config_.train.loss.metrics, "trainer/sum"),
           .first_evaluated = position_.evaluated,
+          .stop_early = config_.train.stop_early,
+          .first_stop_early = position_.stop_early,
           .max_updates = config_.train.max_updates,
           .stop = std::move(stop)};
 }
@@ -256,6 +277,7 @@ TrainResult TrainingRun::train(RunRecord record, std::function<bool()> stop, std
   Trainer trainer(session_.step(), *data_.train, data_.validation.get(), std::move(options));
   MovedByEvaluations moved(evaluated_);
   trainer.add(moved);
+  log_.begin(facts_.seconds);
   trainer.add(log_);
   trainer.add(saver);
   for (Callback* callback : callbacks) trainer.add(*callback);
@@ -274,6 +296,7 @@ TrainResult TrainingRun::train(RunRecord record, std::function<bool()> stop, std
   algorithms_.save();
   try {
     saver.finish(trainer.position());
+    if (!result.stopped) restore_best();
   } catch (const DataError& error) {
     saver.note(RunState::failed, error.what());
     throw;
@@ -292,7 +315,7 @@ void TrainingRun::end(const TrainResult& result, RunSaver& saver, bool out_of_ti
   else if (result.stopped)
     saver.note(RunState::stopped, "on request");
   else
-    saver.note(RunState::finished, result.reached_max_updates ? "train.max_updates" : "");
+    saver.note(RunState::finished, reason());
   if (saver.failures() > 0)
     observer_.on_warning(fmt::format("{} of the checkpoints on the way could not be written; the last one is complete",
                                      saver.failures()));

@@ -57,6 +57,10 @@ class TrainingRun {
 
   /// Whether the run has all of its epochs (or max_updates) already: there is nothing to train.
   bool is_finished() const;
+  /// Whether it is, by train.stop_early, before its last epoch.
+  bool stopped_early() const;
+  /// Why a finished run has ended before its last epoch; empty where it has all of them.
+  std::string reason() const;
   /// The update that the run goes on from, over all epochs.
   std::int64_t first_update() const { return position_.epoch * updates_per_epoch() + position_.update; }
   const Position& position() const { return position_; }
@@ -76,6 +80,7 @@ class TrainingRun {
   void make_schedules();
   TrainerOptions trainer_options(std::function<bool()> stop) const;
   void rescue(Trainer& trainer, RunSaver& saver, const std::exception& error) noexcept;
+  void restore_best() const;
   void end(const TrainResult& result, RunSaver& saver, bool out_of_time);
 
   const RunConfig& config_;

@@ -193,6 +193,52 @@ TEST_F(ResumeTest, FromTheMiddleOfAnEpochAsIfNothingHappened) {
   }
 }
 
+TEST_F(ResumeTest, AnEarlyStopFallsOnTheSameUpdateWhereverTheRunWasKilled) {
+  // No evaluation is better than the first by 100: the run ends after its third epoch.
+  const RunConfig config =
+      tiny(saving_often({"train.epochs=9", "train.stop_early={patience: 2, min_delta: 100, restore_best: true}"}));
+  const TrainOutcome whole = train(config, {.threads = 1, .run_dir = path("whole")});
+  EXPECT_TRUE(whole.result.stopped_early);
+  EXPECT_EQ(whole.result.epochs, 3);
+  const RunRecord record = load_record(path("whole/run.json"));
+  EXPECT_EQ(record.state, RunState::finished);
+  EXPECT_NE(record.reason.find("train.stop_early: validation loss has not improved for 2 evaluations"),
+            std::string::npos)
+      << record.reason;
+  for (const auto& [epoch, update] : std::vector<std::pair<std::int64_t, std::int64_t>>{{0, 3}, {1, 2}, {2, 5}}) {
+    std::filesystem::remove_all(path("r"));
+    train_until(epoch, update, config, "r");
+    EXPECT_TRUE(resume("r").result.stopped_early);
+    expect_same("r", "whole");
+    EXPECT_EQ(load_record(path("r/run.json")).reason, record.reason);
+  }
+  const TrainOutcome ended = resume("r");
+  EXPECT_TRUE(ended.finished_before);
+  EXPECT_TRUE(ended.result.stopped_early);
+  EXPECT_EQ(ended.reason, record.reason);
+  EXPECT_EQ(resume("r", {"train.stop_early.patience=4"}).result.epochs, 2) << "a larger patience goes on";
+  EXPECT_EQ(resume("r", {"train.stop_early=off"}).result.epochs, 4);
+}
+
+TEST_F(ResumeTest, ARunMayEndWithTheWeightsOfItsBestEvaluation) {
+  // Steps that grow the loss after some epochs: the best weights are not the last.
+  const std::vector<std::string> keys = {"train.epochs=6", "train.optimizer.sgd.learning_rate=1.5",
+                                         "train.stop_early={patience: 2, restore_best: true}"};
+  Events events;
+  Callback* const callbacks[] = {&events};
+  const TrainOutcome outcome = train(tiny(keys), {.threads = 1, .run_dir = path("r")}, callbacks);
+  const auto& losses = events.validation_losses;
+  ASSERT_NE(std::ranges::min_element(losses), losses.end() - 1) << "the last evaluation is not the best";
+  EXPECT_EQ(read_file(path("r/weights.safetensors")), read_file(path("r/weights-best.safetensors")));
+  EXPECT_NE(read_file(path("r/weights.safetensors")), read_file(newest("r") / "weights.safetensors"))
+      << "a checkpoint has the state of the run's end";
+  // Killed after its last checkpoint: the resume writes what came then.
+  std::filesystem::remove(path("r/weights.safetensors"));
+  (void)resume("r");
+  EXPECT_EQ(read_file(path("r/weights.safetensors")), read_file(path("r/weights-best.safetensors")));
+  EXPECT_EQ(outcome.result.validation.loss, losses.back());
+}
+
 TEST_F(ResumeTest, ADamagedCheckpointIsNamedAndTheOneBeforeIsUsed) {
   (void)train(tiny(), {.threads = 1, .run_dir = path("whole")});
   train_until(1, 4, tiny({"checkpoint.min_interval=0s"}), "r");

@@ -62,6 +62,21 @@ struct UpdateControl {
   std::int32_t reserved = 0;
 };
 
+/// What became of an update.
+enum class UpdateOutcome : std::int32_t {
+  done,
+  skipped,  ///< a gradient was not finite
+  halted    ///< not tried, as too many before it were skipped (UpdateArena::halt_after); nothing counts it
+};
+
+/// What is noted of one update, beside its metrics.
+struct UpdateRow {
+  float learning_rate = 0.0f;  ///< of group 0
+  float gradient_norm = 0.0f;  ///< unscaled, before clipping
+  float loss_scale = 1.0f;     ///< that its gradients were multiplied by
+  UpdateOutcome outcome = UpdateOutcome::done;
+};
+
 enum class OptimizerKind : std::uint8_t {
   sgd,
   sgd_nesterov,
@@ -108,9 +123,11 @@ struct UpdateArena {
   float* moment3 = nullptr;                       ///< b, of centered rmsprop with momentum
   void* compute = nullptr;                        ///< (elements) of compute_dtype; null where there is none
   DType compute_dtype = DType::float32;
-  NarrowGradients narrow;   ///< spans whose gradient lies there as compute_dtype; none of them has partial sums
-  SpanChunks chunks;        ///< lamb: of all spans that it updates
-  float clip_value = 0.0f;  ///< largest magnitude of an unscaled gradient, cut after clip_norm scaled it; 0: none
+  NarrowGradients narrow;       ///< spans whose gradient lies there as compute_dtype; none of them has partial sums
+  SpanChunks chunks;            ///< lamb: of all spans that it updates
+  float clip_value = 0.0f;      ///< largest magnitude of an unscaled gradient, cut after clip_norm scaled it; 0: none
+  UpdateRow* rows = nullptr;    ///< (kMetricSlots), device: begin_update writes the update's row; null: nobody reads it
+  std::int32_t halt_after = 0;  ///< skipped updates in a row after which all others are halted; 0: none are
 };
 
 /// Running statistics, float32: the next values, which forward passes move, and the current ones. (elements) each; 0
@@ -128,7 +145,8 @@ std::size_t begin_update_workspace_bytes(std::int64_t granules, DeviceKind targe
 /// `gradient`. Writes found_nonfinite, gradient_norm (√Σg² / loss_scale over spans not frozen, fixed order) and
 /// gradient_factor (1/loss_scale, times min(1, clip_norm/norm) where clip_norm > 0). Then counts the update: where
 /// finite, updates + 1, and loss_scale·2 (at most 2^24) after growth_interval finite updates in a row; else skipped +
-/// 1, and loss_scale/2 (at least 1) where growth_interval > 0. metric_slot increases by one either way.
+/// 1, and loss_scale/2 (at least 1) where growth_interval > 0. metric_slot increases by one either way. A halted update
+/// sets found_nonfinite and moves metric_slot only. rows[metric_slot], of before, gets the update's row.
 /// Throws Error where partial sums are not the gradient of a span.
 using BeginUpdate = void(const Exec&, const UpdateArena&, const PartialSums&, UpdateControl* control, Workspace);
 

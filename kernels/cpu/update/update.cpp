@@ -34,8 +34,7 @@ void begin_update(const Exec& exec, const UpdateArena& arena, const PartialSums&
   });
   double total = 0;
   for (std::int64_t part = 0; part < parts; ++part) total += partials[part];
-  store_gradient_statistics(total, *control);
-  advance_update_control(*control);
+  finish_begin_update(total, noted_learning_rate(arena), arena, *control);
 }
 
 void apply_update(const Exec& exec, OptimizerKind kind, const UpdateArena& arena, const UpdateBuffers& buffers,

@@ -89,7 +89,11 @@ __global__ void __launch_bounds__(kThreads)
                                       : sum_of_shares(sums, block - granule_blocks);
   let_next_kernel_start();  // after the loads above, which apply_update's would slow down
   UpdateControl now{};
-  if (threadIdx.x == 0) now = *control;  // on its way while the blocks' sums come together
+  float learning_rate = 0;
+  if (threadIdx.x == 0) {  // on their way while the blocks' sums come together
+    now = *control;
+    learning_rate = noted_learning_rate(arena);
+  }
   sum = block_sum(sum);
   if (threadIdx.x == 0) partials[blockIdx.x] = sum;
   if (!last_of_grid(counter)) return;
@@ -104,8 +108,7 @@ __global__ void __launch_bounds__(kThreads)
   for (int k = 0; k < kPartials; ++k) sum += parts[k];
   sum = block_sum(sum);
   if (threadIdx.x != 0) return;
-  store_gradient_statistics(sum, now);
-  advance_update_control(now);
+  finish_begin_update(sum, learning_rate, arena, now);
   *control = now;
 }
 

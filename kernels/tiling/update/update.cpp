@@ -5,7 +5,8 @@
 
 namespace bantam::kernels {
 
-static_assert(sizeof(UpdateGroup) == 24 && sizeof(ArenaSpan) == 8 && sizeof(UpdateControl) == 56);
+static_assert(sizeof(UpdateGroup) == 24 && sizeof(ArenaSpan) == 8 && sizeof(UpdateControl) == 56 &&
+              sizeof(UpdateRow) == 16);
 
 std::size_t begin_update_workspace_bytes(std::int64_t granules, DeviceKind target) {
   const std::int64_t partials =

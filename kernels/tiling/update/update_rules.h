@@ -113,6 +113,11 @@ BANTAM_HOST_DEVICE inline void store_gradient_statistics(double total, UpdateCon
   control.gradient_factor = static_cast<float>(factor);
 }
 
+/// Whether an update after those that `control` counts is halted.
+BANTAM_HOST_DEVICE inline bool halts(const UpdateArena& arena, const UpdateControl& control) {
+  return arena.halt_after > 0 && control.skipped_in_a_row >= arena.halt_after;
+}
+
 /// Counters and loss scale for an update, done or skipped.
 BANTAM_HOST_DEVICE inline void advance_update_control(UpdateControl& control) {
   const bool dynamic = control.growth_interval > 0;
@@ -131,6 +136,33 @@ BANTAM_HOST_DEVICE inline void advance_update_control(UpdateControl& control) {
   if (control.finite_in_a_row < control.growth_interval) return;
   control.finite_in_a_row = 0;
   control.loss_scale = control.loss_scale * 2.0f > 16777216.0f ? 16777216.0f : control.loss_scale * 2.0f;
+}
+
+/// What an update's row says of the learning rate; loaded before Σg² is known, so that nothing waits for it.
+BANTAM_HOST_DEVICE inline float noted_learning_rate(const UpdateArena& arena) {
+  return arena.rows != nullptr && arena.group_count > 0 ? arena.groups[0].learning_rate : 0.0f;
+}
+
+/// All that begin_update writes once Σg² is known.
+BANTAM_HOST_DEVICE inline void finish_begin_update(double total, float learning_rate, const UpdateArena& arena,
+                                                   UpdateControl& control) {
+  const bool halted = halts(arena, control);
+  const std::int32_t slot = control.metric_slot;
+  const float loss_scale = control.loss_scale;
+  store_gradient_statistics(total, control);
+  if (halted) {
+    control.found_nonfinite = 1;
+    control.metric_slot = (slot + 1) % kMetricSlots;
+  } else {
+    advance_update_control(control);
+  }
+  if (arena.rows == nullptr) return;
+  arena.rows[slot] = {.learning_rate = learning_rate,
+                      .gradient_norm = control.gradient_norm,
+                      .loss_scale = loss_scale,
+                      .outcome = halted                         ? UpdateOutcome::halted
+                                 : control.found_nonfinite != 0 ? UpdateOutcome::skipped
+                                                                : UpdateOutcome::done};
 }
 
 }  // namespace bantam::kernels

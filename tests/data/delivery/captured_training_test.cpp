@@ -96,14 +96,16 @@ struct Case {
 struct Outcome {
   std::vector<float> master, moment2, statistics, averages;
   std::vector<double> losses;  // of each update, in order
+  std::vector<float> values;   // of each update: learning rate, loss scale, norm of its gradient (-1: skipped)
   double evaluation = 0;
   std::vector<std::vector<double>> sums;  // of metrics, of each update and evaluation, in order
   kernels::UpdateControl control;
   MemoryStats memory;
   bool operator==(const Outcome& o) const {
     return master == o.master && moment2 == o.moment2 && statistics == o.statistics && averages == o.averages &&
-           losses == o.losses && evaluation == o.evaluation && sums == o.sums && control.updates == o.control.updates &&
-           control.skipped == o.control.skipped && control.loss_scale == o.control.loss_scale;
+           losses == o.losses && values == o.values && evaluation == o.evaluation && sums == o.sums &&
+           control.updates == o.control.updates && control.skipped == o.control.skipped &&
+           control.loss_scale == o.control.loss_scale;
   }
 };
 
@@ -162,17 +164,19 @@ struct Training : Callback {
 
   TrainResult train(std::int64_t epochs, std::int64_t epoch = 0, std::int64_t update = 0) {
     const auto data = source(true), validation = source(false);
-    Trainer trainer(step, *data, validation.get(),
-                    {.epochs = epochs,
-                     .accumulate = kAccumulate,
-                     .read_every = read_every,
-                     .read_seconds = 1e9,
-                     .evaluate_every = evaluate_every,
-                     .mode = mode,
-                     .updates_a_launch = updates_a_launch,
-                     .learning_rate = [](std::int64_t n) { return 2e-3f + 1e-3f * std::cos(0.3f * float(n)); },
-                     .first_epoch = epoch,
-                     .first_update = update});
+    Trainer trainer(
+        step, *data, validation.get(),
+        {.epochs = epochs,
+         .accumulate = kAccumulate,
+         .read_every = read_every,
+         .read_seconds = 1e9,
+         .evaluate_every = evaluate_every,
+         .mode = mode,
+         .updates_a_launch = updates_a_launch,
+         .learning_rate =
+             [this](std::int64_t n) { return n == explodes_at ? 1e30f : 2e-3f + 1e-3f * std::cos(0.3f * float(n)); },
+         .first_epoch = epoch,
+         .first_update = update});
     trainer.add(*this);
     current = &trainer;
     const TrainResult result = trainer.run();
@@ -185,6 +189,8 @@ struct Training : Callback {
       outcome.losses.push_back(metrics.loss);
       if (measured()) outcome.sums.push_back(numbers_of(metrics));
     }
+    for (const UpdateReport& v : event.values)
+      outcome.values.insert(outcome.values.end(), {v.learning_rate, v.loss_scale, v.skipped ? -1 : v.gradient_norm});
     if (progress) progress(event);
   }
 
@@ -229,6 +235,7 @@ struct Training : Callback {
   int updates_a_launch;
   Duration evaluate_every;
   std::int64_t read_every = TrainingStep::kMetricRing;
+  std::int64_t explodes_at = -1;  // the update whose learning rate is far too large
   std::function<void(const ProgressEvent&)> progress;
   Trainer* current = nullptr;
   Outcome outcome;
@@ -247,6 +254,9 @@ TEST_P(CapturedTrainingTest, every_mode_and_launch_gives_the_same_bits) {
     const Case eager{.mode = StepMode::eager, .precision = {kind}, .loss_scale = 16777216.0f};
     const Outcome expected = whole_run(GetParam(), eager);
     ASSERT_EQ(expected.losses.size(), static_cast<std::size_t>(2 * kUpdates));
+    ASSERT_EQ(expected.values.size(), 3 * expected.losses.size());
+    for (std::size_t n = 0; n < expected.losses.size(); ++n)
+      ASSERT_EQ(expected.values[3 * n], 2e-3f + 1e-3f * std::cos(0.3f * float(n))) << "the rate of update " << n;
     if (kind == PrecisionKind::mixed_float16) {
       EXPECT_GT(expected.control.skipped, 0);
       EXPECT_GT(expected.control.updates, 40);
@@ -286,6 +296,40 @@ TEST_P(CapturedTrainingTest, metrics_and_evaluations_between_launches_have_the_s
   }
   Case plain{.mode = StepMode::planned, .precision = {PrecisionKind::mixed_float16}};
   EXPECT_EQ(whole_run(GetParam(), plain).master, expected.master) << "what is measured changes no weight";
+}
+
+// The host learns of it late; updates that the device was given in between must not count.
+TEST_P(CapturedTrainingTest, a_run_that_is_not_finite_ends_at_the_same_update_in_every_mode) {
+  const auto run = [&](StepMode mode, int updates, std::string& message) {
+    Training training(GetParam(), {.mode = mode, .updates_a_launch = updates});
+    training.explodes_at = 50;
+    try {
+      training.train(2);
+    } catch (const NotFiniteError& error) {
+      message = error.what();
+    }
+    return training.finish();
+  };
+  std::string expected_message;
+  const Outcome expected = run(StepMode::eager, 0, expected_message);
+  EXPECT_NE(expected_message.find("the gradients of update 11 of epoch 2 are not finite: first not finite is the "),
+            std::string::npos)
+      << expected_message;
+  EXPECT_NE(expected_message.find(" of the data set"), std::string::npos) << expected_message;
+  EXPECT_EQ(expected.losses.size(), 52u) << "with the update that was skipped";
+  EXPECT_EQ(expected.control.updates, 51);
+  EXPECT_EQ(expected.control.skipped, 1);
+  for (const int updates : {-1, 1, 7, 32}) {
+    std::string message;
+    const Outcome outcome = run(updates < 0 ? StepMode::planned : StepMode::captured, std::max(updates, 0), message);
+    EXPECT_EQ(message, expected_message) << updates;
+    EXPECT_EQ(outcome.master, expected.master) << updates;
+    EXPECT_EQ(outcome.moment2, expected.moment2) << updates;
+    EXPECT_EQ(outcome.statistics, expected.statistics) << updates;
+    EXPECT_EQ(outcome.losses.size(), expected.losses.size()) << updates;
+    EXPECT_EQ(outcome.control.updates, 51) << updates;
+    EXPECT_EQ(outcome.control.skipped, 1) << updates;
+  }
 }
 
 TEST_P(CapturedTrainingTest, recompute_is_captured_too) {
@@ -334,6 +378,7 @@ TEST_P(CapturedTrainingTest, a_stop_between_launches_goes_on_to_the_same_bits) {
   Training resumed(GetParam(), other);
   load_state(resumed.state, resumed.runtime.stream(GetParam()), folder.path() / "state");
   resumed.outcome.losses = stopped.outcome.losses;
+  resumed.outcome.values = stopped.outcome.values;
   resumed.train(2, result.epoch, result.update);
   EXPECT_TRUE(resumed.finish() == expected);
 }

@@ -34,6 +34,26 @@ TEST_P(LoaderTest, ImagesComeInOrderAsTheyAre) {
   EXPECT_EQ(image, kSamples);
 }
 
+TEST_P(LoaderTest, SaysWhichSamplesABatchHas) {
+  PipelineOptions shuffled = plain();
+  shuffled.shuffle.emplace();
+  for (const PipelineOptions& options : {plain(), shuffled}) {
+    const auto batches = source(options);
+    for (const std::int64_t epoch : {std::int64_t{0}, std::int64_t{2}}) {
+      const std::vector<HostBatch> made = whole_epoch(*batches, context(), epoch);
+      batches->start(1);  // wherever the source is
+      for (std::size_t b = 0; b < made.size(); ++b) {
+        const std::vector<std::int64_t> numbers = batches->sample_numbers(epoch, static_cast<std::int64_t>(b));
+        ASSERT_EQ(static_cast<std::int64_t>(numbers.size()), made[b].size);
+        for (std::size_t i = 0; i < numbers.size(); ++i)
+          for (std::int64_t p = 0; p < 60; ++p)
+            ASSERT_EQ(made[b].images[i * 60 + static_cast<std::size_t>(p)],
+                      static_cast<float>(ramp_pixel(numbers[i], p)));
+      }
+    }
+  }
+}
+
 TEST_P(LoaderTest, NormalizeByHand) {
   PipelineOptions options = plain();
   options.normalize = {.scale = 0.5, .mean = {1.0, 2.0, 4.0}, .std = {2.0}};

@@ -79,7 +79,9 @@ class TestArena {
                        .count = static_cast<std::int32_t>(chunk_list_.size()),
                        .granules = granules_,
                        .sums = chunk_sums_.data()},
-            .clip_value = clip_value};
+            .clip_value = clip_value,
+            .rows = rows,
+            .halt_after = halt_after};
   }
   /// From the next kernel on; its chunks stay in the list.
   void freeze(std::size_t span) {
@@ -156,7 +158,9 @@ class TestArena {
   DeviceArray<kernels::UpdateControl> control;
   DeviceBuffer master, gradient, moment1, moment2, moment3, compute;
   float clip_value = 0;
-  kernels::NarrowGradients narrow;  ///< spans whose gradient a test wrote so
+  kernels::UpdateRow* rows = nullptr;
+  std::int32_t halt_after = 0;
+  kernels::NarrowGradients narrow;               ///< spans whose gradient a test wrote so
   const std::int64_t* frozen_updates = nullptr;  ///< of the groups, on the device
 
  private:

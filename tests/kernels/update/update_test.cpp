@@ -298,7 +298,8 @@ TEST_P(UpdateTest, GroupsFrozenSpansAndCopies) {
 /// A span whose group waits for two updates: it is no part of the norm until then, and then begins as if new.
 TEST_P(UpdateTest, SpansFrozenForNowMoveLater) {
   const UpdateGroup group{.learning_rate = 0.05f, .beta1 = 0.9f, .beta2 = 0.99f, .epsilon = 1e-3f};
-  TestArena arena(device(), {{200, {.group = 0}}, {70, {.group = 1, .frozen = kernels::kFrozenForNow, .compute_copy = 1}}},
+  TestArena arena(device(),
+                  {{200, {.group = 0}}, {70, {.group = 1, .frozen = kernels::kFrozenForNow, .compute_copy = 1}}},
                   {group, group});
   const DeviceArray<std::int64_t> frozen(device(), {0, 2});
   arena.frozen_updates = frozen.data();
@@ -456,6 +457,63 @@ TEST_P(UpdateControlTest, ASkippedUpdateChangesNoBit) {
     EXPECT_NE(state(), before) << "the next finite update moves";
     EXPECT_EQ(arena.control_now().updates, 8);
   }
+}
+
+TEST_P(UpdateControlTest, EachUpdateWritesItsRow) {
+  const DeviceArray<kernels::UpdateRow> rows(device(), std::vector<kernels::UpdateRow>(kernels::kMetricSlots));
+  TestArena arena(device(), spans(), {{.learning_rate = 0.25f}, {.learning_rate = 0.5f}});
+  arena.rows = rows.data();
+  arena.control.upload({{.loss_scale = 2, .growth_interval = 1, .metric_slot = kernels::kMetricSlots - 1}});
+  for (const float gradient : {6.0f, INFINITY, 8.0f}) {
+    arena.gradient.upload(arena.padded({{gradient}, {100}, {}}));
+    arena.step(OptimizerKind::sgd);
+  }
+  const std::vector<kernels::UpdateRow> written = rows.download();
+  const kernels::UpdateRow& first = written[kernels::kMetricSlots - 1];
+  EXPECT_EQ(first.learning_rate, 0.25f) << "of group 0";
+  EXPECT_FLOAT_EQ(first.gradient_norm, 3) << "unscaled";
+  EXPECT_EQ(first.loss_scale, 2) << "the update's own, not the next one's";
+  EXPECT_EQ(first.outcome, kernels::UpdateOutcome::done);
+  EXPECT_EQ(written[0].outcome, kernels::UpdateOutcome::skipped) << "the ring goes round";
+  EXPECT_EQ(written[0].loss_scale, 4);
+  EXPECT_FLOAT_EQ(written[1].gradient_norm, 4);
+  EXPECT_EQ(written[1].loss_scale, 2);
+  EXPECT_EQ(written[2].learning_rate, 0) << "no update wrote there";
+}
+
+TEST_P(UpdateControlTest, UpdatesAfterTooManySkippedOnesChangeNothing) {
+  const DeviceArray<kernels::UpdateRow> rows(device(), std::vector<kernels::UpdateRow>(kernels::kMetricSlots));
+  TestArena arena(device(), spans(), {{.learning_rate = 0.25f}});
+  arena.rows = rows.data();
+  arena.halt_after = 2;
+  arena.master.upload(arena.random_padded(1));
+  arena.control.upload({{.loss_scale = 64, .growth_interval = 5, .updates = 3}});
+  const auto run = [&](float gradient) {
+    arena.gradient.upload(arena.padded({{gradient}, {}, {}}));
+    arena.step(OptimizerKind::adam);
+    return arena.control_now();
+  };
+  (void)run(1);
+  const std::vector<std::uint8_t> weights = arena.master.download_bytes();
+  (void)run(NAN);
+  const UpdateControl last = run(NAN);
+  for (int i = 0; i < 3; ++i) {
+    const UpdateControl later = run(1);
+    EXPECT_EQ(later.updates, 4);
+    EXPECT_EQ(later.skipped, 2) << "not counted";
+    EXPECT_EQ(later.skipped_in_a_row, 2);
+    EXPECT_EQ(later.loss_scale, last.loss_scale);
+    EXPECT_EQ(later.metric_slot, 4 + i) << "the ring goes on";
+  }
+  EXPECT_EQ(arena.master.download_bytes(), weights);
+  std::vector<kernels::UpdateOutcome> outcomes;
+  for (const kernels::UpdateRow& row : rows.download()) outcomes.push_back(row.outcome);
+  outcomes.resize(6);
+  using enum kernels::UpdateOutcome;
+  EXPECT_EQ(outcomes, (std::vector{done, skipped, skipped, halted, halted, halted}));
+  arena.halt_after = 0;
+  EXPECT_EQ(run(1).updates, 5);
+  EXPECT_NE(arena.master.download_bytes(), weights);
 }
 
 TEST_P(UpdateControlTest, LossScaleGrowsAndBacksOff) {

@@ -59,6 +59,13 @@ TEST_F(CheckpointConfigTest, TheBest) {
   EXPECT_TRUE(read({"checkpoint.best={metric: loss, mode: max}"}).best->larger);
   EXPECT_FALSE(read({"checkpoint.best={mode: min}"}).best->larger);
   EXPECT_FALSE(read({"checkpoint.best=off"}).best);
+  const CheckpointConfig restored = read({"train.stop_early={metric: accuracy, restore_best: true}"});
+  ASSERT_TRUE(restored.best) << "which restores them";
+  EXPECT_EQ(restored.best->metric, "accuracy");
+  EXPECT_TRUE(restored.best->larger);
+  EXPECT_NE(error_of({"train.stop_early={restore_best: true}", "checkpoint.best={metric: accuracy}"})
+                .find("restore_best needs the weights of the best loss"),
+            std::string::npos);
   const std::string unknown = error_of({"checkpoint.best={metric: f1}"});
   EXPECT_NE(unknown.find("checkpoint.best.metric: expected one of loss, accuracy, got 'f1'"), std::string::npos)
       << unknown;

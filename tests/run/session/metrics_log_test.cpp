@@ -16,18 +16,28 @@ class MetricsLogTest : public RunTest {
     event.epoch = 0;
     event.update = last;
     event.updates = 6;
-    for (const double loss : losses) event.metrics.push_back({.loss = loss, .accuracy = 0.5, .samples = 16});
+    event.images_per_second = 1000;
+    for (const double loss : losses) {
+      event.metrics.push_back({.loss = loss, .accuracy = 0.5, .samples = 16});
+      const auto value = static_cast<float>(loss);
+      event.values.push_back({.learning_rate = value / 2, .gradient_norm = value * 4, .loss_scale = value * 8});
+    }
     return event;
   }
-  std::vector<nlohmann::json> lines() const {
+  std::vector<nlohmann::json> lines(const char* file = "metrics.jsonl") const {
     std::vector<nlohmann::json> found;
-    const std::string text = read_file(path("metrics.jsonl"));
+    const std::string text = read_file(path(file));
     for (std::size_t begin = 0; begin < text.size();) {
       const std::size_t end = text.find('\n', begin);
       found.push_back(nlohmann::json::parse(text.substr(begin, end - begin)));
       begin = end + 1;
     }
     return found;
+  }
+  std::vector<nlohmann::json> without_clock(const char* file) const {
+    std::vector<nlohmann::json> all = lines(file);
+    for (nlohmann::json& line : all) line.erase("seconds");
+    return all;
   }
   BfcAllocator& memory() { return runtime_.allocator(Device::cpu()); }
 
@@ -46,6 +56,21 @@ TEST_F(MetricsLogTest, ALineIsTheMeanOfItsUpdates) {
   EXPECT_DOUBLE_EQ(lines()[1]["loss"], 9.0);
   EXPECT_EQ(lines()[1]["samples"], 32);
   EXPECT_TRUE(warnings_.empty());
+}
+
+TEST_F(MetricsLogTest, ALineHasTheValuesOfItsLastUpdate) {
+  MetricsLog log(path("metrics.jsonl"), 2, {accuracy()}, memory(), warn_);
+  log.begin(3600);
+  log.on_progress(updates(4, {1, 2, 3, INFINITY}));
+  ASSERT_EQ(lines().size(), 2u);
+  EXPECT_EQ(lines()[0]["learning_rate"], 1.0);
+  EXPECT_EQ(lines()[0]["gradient_norm"], 8.0);
+  EXPECT_EQ(lines()[0]["loss_scale"], 16.0);
+  EXPECT_EQ(lines()[0]["images_per_s"], 1000.0);
+  EXPECT_EQ(lines()[0]["peak_bytes"], memory().stats().peak_bytes);
+  EXPECT_GE(lines()[0]["seconds"], 3600.0) << "earlier sessions count";
+  EXPECT_LT(lines()[0]["seconds"], 3700.0);
+  EXPECT_TRUE(lines()[1]["gradient_norm"].is_null()) << "JSON has no infinity";
 }
 
 TEST_F(MetricsLogTest, AResumedRunWritesTheLinesOfOneThatWasNeverStopped) {
@@ -70,7 +95,13 @@ TEST_F(MetricsLogTest, AResumedRunWritesTheLinesOfOneThatWasNeverStopped) {
   loaded.numbers()[0].set(sums);
   second.cut(first.bytes());
   second.on_progress(updates(6, {6, 8, 10}));
-  EXPECT_EQ(read_file(path("metrics.jsonl")), read_file(path("whole.jsonl")));
+  EXPECT_EQ(without_clock("metrics.jsonl"), without_clock("whole.jsonl"));
+  MetricsLog third(path("third.jsonl"), 4, {accuracy()}, memory(), warn_);
+  StateRegistry again;
+  third.register_state(again);
+  again.numbers()[0].set(sums);
+  third.end_at(0, 3);
+  EXPECT_EQ(lines("third.jsonl")[0]["gradient_norm"], 12.0) << "of an update before the run was killed";
   EXPECT_TRUE(warnings_.empty());
   second.cut(1'000'000);
   EXPECT_EQ(warnings_.size(), 1u) << "a file that lacks lines is told";
