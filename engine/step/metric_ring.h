@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "bantam/engine/graph/model.h"
-#include "bantam/engine/step/metric.h"
+#include "bantam/engine/metrics/metric.h"
 #include "bantam/kernels/contracts/head/softmax_cross_entropy.h"
 #include "bantam/kernels/contracts/update/update.h"
 #include "bantam/memory/device/stream.h"

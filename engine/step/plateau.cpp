@@ -8,7 +8,7 @@
 #include <fmt/format.h>
 
 #include "bantam/base/error.h"
-#include "bantam/engine/step/metric.h"
+#include "bantam/engine/metrics/metric.h"
 
 namespace bantam {
 namespace {

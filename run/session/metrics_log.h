@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "bantam/engine/autograd/parameters.h"
-#include "bantam/engine/step/metric.h"
+#include "bantam/engine/metrics/metric.h"
 #include "bantam/engine/step/training_step.h"
 #include "bantam/engine/train/trainer.h"
 #include "bantam/memory/allocator/allocator.h"

@@ -97,7 +97,7 @@ const std::vector<Floor> kHouse = {
       "cuda/input",
       ""},
      {}},
-    {"engine", {"runtime", "program", "autograd", "ops", "layers", "graph", "step", "plan", "train"}, {}},
+    {"engine", {"runtime", "program", "autograd", "ops", "layers", "metrics", "graph", "step", "plan", "train"}, {}},
     {"data", {"formats", "augment", "pipeline", "delivery"}, {}},
     {"models", {"zoo", "yaml"}, {"data"}},
     {"run", {"config", "fit", "session", "bench", "profile", ""}, {}},

@@ -3,7 +3,7 @@
 #include <limits>
 
 #include "bantam/base/error.h"
-#include "bantam/engine/step/metric.h"
+#include "bantam/engine/metrics/metric.h"
 #include "bantam/engine/step/optimizer.h"
 #include "tests/base/config_error.h"
 #include "tests/engine/step/schedule_values.h"

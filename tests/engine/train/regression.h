@@ -9,7 +9,7 @@
 #include "bantam/base/error.h"
 #include "bantam/engine/autograd/tape.h"
 #include "bantam/engine/layers/loss.h"
-#include "bantam/engine/step/metric.h"
+#include "bantam/engine/metrics/metric.h"
 #include "tests/engine/engine_fixture.h"
 
 namespace bantam::testing {

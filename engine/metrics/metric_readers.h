@@ -1,7 +1,7 @@
 // Internal: the readers of the built-in metrics' options.
 #pragma once
 
-#include "bantam/engine/step/metric.h"
+#include "bantam/engine/metrics/metric.h"
 
 namespace bantam {
 

@@ -2,7 +2,7 @@
 #include <fmt/format.h>
 
 #include "bantam/base/error.h"
-#include "bantam/engine/step/metric_readers.h"
+#include "bantam/engine/metrics/metric_readers.h"
 #include "bantam/kernels/contracts/metric/metric_counts.h"
 
 namespace bantam {

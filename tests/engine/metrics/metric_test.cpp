@@ -1,5 +1,5 @@
 // Metrics as the numbers of a state file, and back.
-#include "bantam/engine/step/metric.h"
+#include "bantam/engine/metrics/metric.h"
 
 #include <limits>
 

@@ -1,5 +1,5 @@
 // Accuracy, the table of metrics, and adding up what sets of samples came to.
-#include "bantam/engine/step/metric.h"
+#include "bantam/engine/metrics/metric.h"
 
 #include <algorithm>
 #include <string>
@@ -7,7 +7,7 @@
 #include <fmt/format.h>
 
 #include "bantam/base/error.h"
-#include "bantam/engine/step/metric_readers.h"
+#include "bantam/engine/metrics/metric_readers.h"
 
 namespace bantam {
 namespace {
