@@ -82,6 +82,12 @@ def checkpoints(run_dir):
     return sorted(folder.glob("update-*"), reverse=True) if folder.is_dir() else []
 
 
+def earlier_checkpoint(template, run):
+    """The oldest checkpoint of a run, as --resume names it in a copy called `run`: which there are depends on how fast
+    the files were written, since none is begun while another is under way."""
+    return f"{run}/checkpoints/{checkpoints(template)[-1].name}"
+
+
 def metrics_text(run_dir):
     """metrics.jsonl without what a clock or the memory says."""
     lines = []

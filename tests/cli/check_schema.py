@@ -31,9 +31,11 @@ def load(text):
 
 
 def maps_of(value):
-    """All maps in a value, but those whose keys are names (the one key is a name, not an option)."""
+    """All maps in a value, but those whose keys are names (the one key is a name, not an option), and scheduled values,
+    whose keys their schedule decides."""
     if isinstance(value, dict):
-        yield value
+        if "schedule" not in value or "optimizer" in value:
+            yield value
         for inner in value.values():
             yield from maps_of(inner)
     if isinstance(value, list):

@@ -39,7 +39,7 @@ class Trial:
             "new": (None, new, new),
             "resumed": ("half", resumed, new),
             "replaced": ("other", [*new, "--overwrite"], [*new, "--overwrite"]),
-            "earlier": ("half", ["--resume", f"run/checkpoints/update-{HALF // 4 * 4:08}", "train.max_updates=0"], new),
+            "earlier": ("half", ["--resume", trial_runs.earlier_checkpoint(self.folder / "half", "run"), "train.max_updates=0"], new),
         }
 
     def prepare(self, template):

@@ -182,7 +182,7 @@ class Trial:
         trial_runs.undisturbed(self.program, folder, "other", [*SHORT, "seed=8", "train.epochs=4"])
         self.new = ["../trial.yaml", "--run-dir", "run", *SHORT]
         self.resume = ["--resume", "run", "train.max_updates=0"]
-        earlier = f"run/checkpoints/update-{HALF // 4 * 4:08}"
+        earlier = trial_runs.earlier_checkpoint(folder / "half", "run")
         self.scenarios = {"new": (None, self.new), "resumed": ("half", self.resume),
                           "earlier": ("half", ["--resume", earlier, "train.max_updates=0"]),
                           "replaced": ("other", [*self.new, "--overwrite"])}

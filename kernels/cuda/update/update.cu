@@ -221,7 +221,8 @@ void apply_update(const Exec& exec, OptimizerKind kind, const UpdateArena& arena
   const std::int64_t items = std::max(arena.granules * kQuadsOfGranule, buffers.elements);
   if (items <= 0) return;
   if (kind == OptimizerKind::lamb) return lamb_update(exec, arena, buffers, control);
-  const ApplyKernel kernel = rule_of(kind, arena.moment1 != nullptr).forms[static_cast<std::size_t>(form_of(arena))];
+  const bool moments = arena.moment1 != nullptr || arena.granules == 0;  // of no parameters any rule will do
+  const ApplyKernel kernel = rule_of(kind, moments).forms[static_cast<std::size_t>(form_of(arena))];
   launch_early(exec, kernel, dim3(stride_blocks(items, kThreads)), dim3(kThreads), kind, arena, buffers, control);
 }
 

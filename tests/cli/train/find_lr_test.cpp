@@ -24,7 +24,7 @@ TEST_F(FindLr, DrawsSuggestsAndLeavesNoRun) {
 }
 
 TEST_F(FindLr, TellsItsPointsAsJson) {
-  const Outcome outcome = run({"find-lr", "tiny.yaml", "--updates", "40", "--from", "1e-5", "--to", "0.5", "--json"});
+  const Outcome outcome = run({"find-lr", "tiny.yaml", "--updates", "100", "--from", "1e-5", "--to", "0.5", "--json"});
   ASSERT_EQ(outcome.code, 0) << outcome.err;
   const nlohmann::json json = outcome.last_json();
   ASSERT_EQ(json["points"].size(), json["updates"]);

@@ -278,11 +278,11 @@ TEST(SampleFormats, AProgramsOwnAreNamedInAConfiguration) {
                                 .map()
                                 .node("data"));
   };
-  DataOptions options = read("positions", "cache: auto, noise: {most: 4}, random_flip, batch: {size: 8}");
+  DataOptions options = read("positions", "cache: auto, noise: {most: 4}, batch: {size: 8}");
   EXPECT_EQ(train_facts(options).size, 30);
   EXPECT_EQ(test_facts(options).size, 9);
   EXPECT_EQ(train_facts(options).targets[1].name, "mask");
-  ASSERT_EQ(options.pipeline.augmentations.size(), 2u);
+  ASSERT_EQ(options.pipeline.augmentations.size(), 1u);
   EXPECT_EQ(host_augmentation(options.pipeline)->name(), "noise");
   settle_cache(options, {.device_bytes = 1u << 30, .host_bytes = 1u << 30});
   EXPECT_EQ(options.pipeline.cache, CacheKind::ram) << "a device cannot gather these";
@@ -294,6 +294,8 @@ TEST(SampleFormats, AProgramsOwnAreNamedInAConfiguration) {
   EXPECT_CONTAINS(
       message_of<ConfigError>([&] { (void)read("positions", "random_flip, noise: {most: 4}, batch: {size: 8}"); }),
       "must come before");
+  EXPECT_CONTAINS(message_of<ConfigError>([&] { (void)read("positions", "random_flip, batch: {size: 8}"); }),
+                  "random_flip moves pixels of the images, but those of 'mask' (4, 5) would stay");
   EXPECT_THROW(augmentations().add("noise", {}), ConfigError);
   EXPECT_CONTAINS(message_of<ConfigError>([] { (void)sample_formats().at("cifar100"); }), "did you mean 'cifar10'?");
 }

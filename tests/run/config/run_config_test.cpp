@@ -59,7 +59,7 @@ TEST_F(RunConfigTest, SchedulesAreCheckedWhereTheyStand) {
   EXPECT_TRUE(config.train.optimizer.schedules.learning_rate);
   expect_error("train={schedule: constant, optimizer: {adam: {learning_rate: {schedule: cosine}}}}",
                "one of the two is enough");
-  expect_error("train={evaluate: false, schedule: on_plateau}", "on_plateau needs an evaluation");
+  expect_error("train={evaluate: false, schedule: on_plateau}", "on_plateau needs evaluations");
   expect_error("train.schedule={on_plateau: {metric: los}}", "expected metric to be one of loss, accuracy, got 'los'");
 }
 
@@ -245,7 +245,7 @@ TEST_F(RunConfigTest, Errors) {
   expect_error("devise=cpu", "did you mean 'device'?");
   expect_error("train.loss=hinge", "unknown loss 'hinge'; valid: softmax_cross_entropy");
   expect_error("train.label_smoothing=1", "expected a number in [0, 1)");
-  expect_error("train.metrics=[f1]", "unknown metric 'f1'; valid: accuracy");
+  expect_error("train.metrics=[perplexity]", "unknown metric 'perplexity'; valid: accuracy");
   expect_error("train.metrics=[acuracy]", "unknown metric 'acuracy'; did you mean 'accuracy'?");
   expect_error("train.metrics=[accuracy, accuracy]", "the metric 'accuracy' is named twice");
   expect_error("train.schedule=constamt", "unknown schedule 'constamt'; did you mean 'constant'?");
