@@ -9,28 +9,9 @@
 
 namespace bantam {
 
-bool matches(std::string_view pattern, std::string_view text) {
-  std::size_t p = 0, t = 0, star = std::string_view::npos, after_star = 0;
-  while (t < text.size()) {
-    if (p < pattern.size() && pattern[p] == '*') {
-      star = p++;
-      after_star = t;
-    } else if (p < pattern.size() && (pattern[p] == '?' || pattern[p] == text[t])) {
-      ++p;
-      ++t;
-    } else if (star != std::string_view::npos) {  // the last star has one character more
-      p = star + 1;
-      t = ++after_star;
-    } else {
-      return false;
-    }
-  }
-  return pattern.find_first_not_of('*', p) == std::string_view::npos;
-}
-
 int group_of(std::span<const ParameterGroup> groups, std::string_view name) {
   const auto found =
-      std::ranges::find_if(groups, [&](const ParameterGroup& group) { return matches(group.match, name); });
+      std::ranges::find_if(groups, [&](const ParameterGroup& group) { return matches_glob(name, group.match); });
   return found == groups.end() ? -1 : static_cast<int>(found - groups.begin());
 }
 
@@ -46,7 +27,7 @@ void check_groups(std::span<const ParameterGroup> groups, std::span<const std::s
   for (std::size_t i = 0; i < groups.size(); ++i) {
     if (members[i] > 0) continue;
     const std::string& match = groups[i].match;
-    if (std::ranges::any_of(names, [&](const std::string& name) { return matches(match, name); }))
+    if (std::ranges::any_of(names, [&](const std::string& name) { return matches_glob(name, match); }))
       throw ConfigError(
           fmt::format("train.groups: '{}' has no parameter: those that it matches are in groups before it", match));
     std::string plain = match;

@@ -78,9 +78,6 @@ struct ParameterGroup {
 /// Index of the first group that matches `name`; -1 where none does.
 int group_of(std::span<const ParameterGroup> groups, std::string_view name);
 
-/// Whether `pattern` (ParameterGroup::match) matches all of `text`.
-bool matches(std::string_view pattern, std::string_view text);
-
 /// Throws ConfigError, with the nearest name, for the first group that has none of these names: because nothing
 /// matches, or because groups before it have what matches; and where nothing is left to train.
 void check_groups(std::span<const ParameterGroup> groups, std::span<const std::string> names);

@@ -45,6 +45,10 @@ TEST(MatchesGlob, StarsAreAnyTextAndQuestionMarksOneCharacter) {
     EXPECT_FALSE(matches_glob("block1/conv/weight", pattern)) << pattern;
   EXPECT_TRUE(matches_glob("aaab", "*ab")) << "the first a that fits is not the last";
   EXPECT_TRUE(matches_glob("", "*"));
+  EXPECT_TRUE(matches_glob("", ""));
+  EXPECT_TRUE(matches_glob("banana", "*a*a"));
+  EXPECT_TRUE(matches_glob("block1/norm2/scale", "*/norm?/*"));
+  EXPECT_FALSE(matches_glob("stem/weight", "stem"));
   EXPECT_FALSE(matches_glob("", "?"));
 }
 
