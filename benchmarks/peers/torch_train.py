@@ -33,9 +33,9 @@ def read(folder, name, device):
 
 
 def normalized(images):
-    mean = torch.tensor(MEAN, device=images.device).view(1, 3, 1, 1)
-    deviation = torch.tensor(DEVIATION, device=images.device).view(1, 3, 1, 1)
-    return ((images.float() / 255 - mean) / deviation).contiguous(memory_format=torch.channels_last)
+    """To mean 0 and deviation 1 in each colour. By colour with plain numbers: a graph that is captured copies none from the host."""
+    colours = [(images[:, c].float() / 255 - MEAN[c]) / DEVIATION[c] for c in range(3)]
+    return torch.stack(colours, dim=1).contiguous(memory_format=torch.channels_last)
 
 
 def augmented(images, rows, columns, flips):

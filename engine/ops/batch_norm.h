@@ -12,10 +12,10 @@ struct BatchStatistics;
 namespace bantam::ops {
 
 /// x (…, C) to y of its shape and type. Pass::train and Pass::recompute normalise with the batch's statistics (computed
-/// here, or by the op that wrote x: BatchStatistics), Pass::evaluate, and a norm that is frozen always, with the running
-/// ones, which are constants in backward. Backward keeps x and the batch's mean and deviation, never y. Where the node's plan
-/// defers the norm, and it has no activation, y has x's memory and a DeferredNorm note. Throws ShapeError, DTypeError.
-/// Source: Ioffe and Szegedy, 2015.
+/// here, or by the op that wrote x: BatchStatistics), Pass::evaluate, and a norm that is frozen always, with the
+/// running ones, which are constants in backward. Backward keeps x and the batch's mean and deviation, never y. Where
+/// the node's plan defers the norm, and it has no activation, y has x's memory and a DeferredNorm note. Throws
+/// ShapeError, DTypeError. Source: Ioffe and Szegedy, 2015.
 Tensor batch_norm(const Context& context, const Tensor& x, const Norm& norm);
 
 /// For ops with norms in them: whether the statistics of the norm that reads x are there already: x has them, or the

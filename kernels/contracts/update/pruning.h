@@ -28,7 +28,7 @@ struct PruneRule {
 
 /// A tensor that is pruned, in device memory.
 struct PrunedTensor {
-  std::int64_t begin = 0;  ///< its first element in the arena; a multiple of kSpanGranule
+  std::int64_t begin = 0;     ///< its first element in the arena; a multiple of kSpanGranule
   std::int64_t elements = 0;  ///< two_of_four: a multiple of 4
 };
 

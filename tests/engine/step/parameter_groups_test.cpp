@@ -86,8 +86,7 @@ TEST(ParameterGroups, WhatDoesNothingIsAnError) {
   };
   EXPECT_EQ(said({{.match = "*/weight"}}), "nothing was thrown");
   EXPECT_NE(said({{.match = "head/wieght"}}).find("did you mean 'head/weight'?"), std::string::npos);
-  EXPECT_NE(said({{.match = "backbone*"}}).find("there are 8 parameters, from 'stem/weight' to"),
-            std::string::npos);
+  EXPECT_NE(said({{.match = "backbone*"}}).find("there are 8 parameters, from 'stem/weight' to"), std::string::npos);
   EXPECT_NE(said({{.match = "*"}, {.match = "head*"}}).find("are in groups before it"), std::string::npos);
   EXPECT_NE(said({{.match = "*", .freeze = true}}).find("nothing is left to train"), std::string::npos);
   EXPECT_EQ(said({{.match = "*", .freeze = true, .frozen_updates = 5}}), "nothing was thrown");
