@@ -163,7 +163,8 @@ struct PruneOptions {
   PrunePattern pattern = PrunePattern::magnitude;  ///< two_of_four has no sparsity but its own
   double initial = 0.0, final_sparsity = 0.8;      ///< share of zeros of each tensor, in [0, 1)
   std::int64_t begin = 0, end = 0, frequency = 100;
-  /// Names of parameters, where * stands for any text: "*weight*". Frozen ones are not pruned.
+  /// Names of parameters, where * stands for any text: "*weight*". Those frozen for good are not pruned; those frozen
+  /// until an update are, from the first change of masks on.
   std::vector<std::string> match = {"*weight*"};
 };
 

@@ -23,9 +23,10 @@ PlateauOptions read_plateau(ConfigMap& options) {
   PlateauOptions plateau;
   plateau.metric =
       options.text({"metric", "loss, or one of train.metrics, of the validation samples.", "accuracy"}, "loss");
-  plateau.larger =
-      options.choice({"mode", "Whether larger or smaller values are better.", "max", "min for loss, else max"},
-                     {"max", "min"}, plateau.metric == "loss" ? "min" : "max") == "max";
+  const bool is_error = plateau.metric == "loss" || plateau.metric == "mse" || plateau.metric == "mae";
+  plateau.larger = options.choice({"mode", "Whether larger or smaller values are better.", "max",
+                                   "min for loss, mse and mae, else max"},
+                                  {"max", "min"}, is_error ? "min" : "max") == "max";
   plateau.factor = options.number({"factor", "What the value is multiplied by.", "0.5"},
                                   {.min = 0, .max = 1, .min_open = true, .max_open = true}, 0.1);
   plateau.patience =

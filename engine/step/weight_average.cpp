@@ -20,14 +20,19 @@ void check(const EmaOptions& options) {
 WeightAverage::WeightAverage(Model& model, const EmaOptions& options, const Context& context)
     : model_(model), options_(options) {
   check(options_);
-  ParameterArena& parameters = model_.parameters();
-  average_ = parameters.add_slot(context, model_.runtime().intern("optimizer/average"));
-  copy_bytes(average_.data(), parameters.master().data(), average_.bytes(), context.stream);
-  const BufferArena& buffers = model_.buffers();
-  if (buffers.elements() == 0) return;
-  buffers_ = context.at(model_.runtime().intern("optimizer/average_of_buffers"))
-                 .allocate({buffers.elements()}, DType::float32, Category::optimizer);
-  copy_bytes(buffers_.data(), buffers.current().data(), buffers_.bytes(), context.stream);
+  const auto allocate = [&](const char* name, std::int64_t elements) {
+    return context.at(model_.runtime().intern(name)).allocate({elements}, DType::float32, Category::optimizer);
+  };
+  // Of frozen parameters, too, which slots of the arena leave out: they may be pruned, and a swap is of all weights.
+  average_ = allocate("optimizer/average", model_.parameters().slot_elements());
+  if (model_.buffers().elements() > 0) buffers_ = allocate("optimizer/average_of_buffers", model_.buffers().elements());
+  begin();
+}
+
+void WeightAverage::begin() const {
+  const Stream stream = model_.runtime().stream(model_.device());
+  copy_bytes(average_.data(), model_.parameters().master().data(), average_.bytes(), stream);
+  if (buffers_.defined()) copy_bytes(buffers_.data(), model_.buffers().current().data(), buffers_.bytes(), stream);
 }
 
 void WeightAverage::move(const Context& context, const kernels::UpdateControl* control) const {

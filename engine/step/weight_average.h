@@ -14,6 +14,8 @@ class WeightAverage {
   /// Throws ConfigError for options out of range.
   WeightAverage(Model& model, const EmaOptions& options, const Context& context);
 
+  /// The averages become weights and running statistics as they are now: of a model whose weights were loaded.
+  void begin() const;
   /// Follows an update's kernels, in order of the stream.
   void move(const Context& context, const kernels::UpdateControl* control) const;
   /// Exchanges weights and running statistics with their averages, and makes the compute copies of what the model has

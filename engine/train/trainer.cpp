@@ -98,7 +98,11 @@ TrainResult Trainer::run() {
   open_device_batches();
   for (Callback* callback : callbacks_) callback->on_begin();
   double samples = 0, waited = 0;
-  for (std::int64_t epoch = options_.first_epoch; epoch < options_.epochs && !result.stopped; ++epoch) {
+  // A run that had stopped early already has its test left at most.
+  result.stopped_early = options_.stop_early && options_.first_update == 0 && options_.first_epoch < options_.epochs &&
+                         stops_early(*options_.stop_early, stop_early_);
+  for (std::int64_t epoch = options_.first_epoch; epoch < options_.epochs && !result.stopped && !result.stopped_early;
+       ++epoch) {
     if (stop_requested()) {  // asked for between epochs: the last epoch's results stand
       result.stopped = true;
       break;
@@ -107,7 +111,7 @@ TrainResult Trainer::run() {
     run_epoch(epoch, result);
     samples += static_cast<double>(state_.samples);  // not those before a resume
     waited += result.data_wait_share * (result.seconds - before);
-    if (result.reached_max_updates || result.stopped_early) break;
+    if (result.reached_max_updates) break;
   }
   if (result.seconds > 0) {
     result.images_per_second = samples / result.seconds;

@@ -26,13 +26,6 @@ std::vector<Duration> read_every(ConfigMap& map) {
   return every;
 }
 
-bool is_error(const std::string& name, const TrainConfig& train) {
-  if (name == "loss") return true;
-  const auto& metrics = train.loss.metrics;
-  const auto found = std::ranges::find_if(metrics, [&](const MetricPtr& metric) { return metric->kind() == name; });
-  return found != metrics.end() && (*found)->smaller_is_better();
-}
-
 std::optional<CheckpointConfig::Best> read_best(ConfigMap& map, const TrainConfig& train) {
   const ConfigNode node =
       map.node({"best",

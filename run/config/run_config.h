@@ -59,6 +59,8 @@ void read_stop_early(ConfigMap& train, TrainConfig& config);
 
 /// What an evaluation tells, by name: the loss, and the metrics.
 std::vector<std::string> metric_names(const TrainConfig& train);
+/// Whether smaller values of that metric are better: of the loss, and of metrics that are errors.
+bool is_error(const std::string& name, const TrainConfig& train);
 
 /// `checkpoint:`: when a run is saved on its way, and what is kept.
 struct CheckpointConfig {

@@ -14,6 +14,13 @@ std::vector<std::string> metric_names(const TrainConfig& train) {
   return names;
 }
 
+bool is_error(const std::string& name, const TrainConfig& train) {
+  if (name == "loss") return true;
+  const auto& metrics = train.loss.metrics;
+  const auto found = std::ranges::find_if(metrics, [&](const MetricPtr& metric) { return metric->kind() == name; });
+  return found != metrics.end() && (*found)->smaller_is_better();
+}
+
 void read_stop_early(ConfigMap& train, TrainConfig& config) {
   const ConfigNode node =
       train.node({"stop_early",
@@ -23,6 +30,8 @@ void read_stop_early(ConfigMap& train, TrainConfig& config) {
                  "off");
   if (node.is_text("off")) return;
   if (!config.evaluate) node.fail("train.stop_early needs an evaluation after each epoch; train.evaluate is false");
+  if (config.evaluate_every.unit == Duration::Unit::updates)
+    node.fail("train.stop_early counts the evaluations at the ends of epochs: train.evaluate.every must be in epochs");
   ConfigMap options = node.as_map();
   EarlyStopOptions stop{
       .metric =
@@ -31,9 +40,9 @@ void read_stop_early(ConfigMap& train, TrainConfig& config) {
   if (std::ranges::find(names, stop.metric) == names.end())
     options.node("metric").fail(
         fmt::format("train.stop_early.metric: expected one of {}, got '{}'", fmt::join(names, ", "), stop.metric));
-  stop.larger =
-      options.choice({"mode", "Whether larger or smaller values are better.", "max", "min for loss, else max"},
-                     {"max", "min"}, stop.metric == "loss" ? "min" : "max") == "max";
+  stop.larger = options.choice({"mode", "Whether larger or smaller values are better.", "max",
+                                "min for loss, mse and mae, else max"},
+                               {"max", "min"}, is_error(stop.metric, config) ? "min" : "max") == "max";
   stop.patience =
       options.integer({"patience", "The run ends after this many evaluations in a row without improvement.", "10"},
                       {.min = 1, .max = 1'000'000}, 5);

@@ -40,6 +40,19 @@ bool is_free(std::string_view path) {
   });
 }
 
+/// Evaluations change updates where a schedule follows them.
+bool follows_evaluations(const RunConfig& config) {
+  return std::ranges::any_of(config.document.values(), [](const auto& entry) {
+    return entry.second == "on_plateau" || entry.first.find(".on_plateau") != std::string::npos;
+  });
+}
+
+bool is_of_evaluations(std::string_view path) {
+  return std::ranges::any_of(
+      std::to_array<std::string_view>({"train.evaluate", "train.ema.evaluate", "data.validation"}),
+      [path](std::string_view key) { return path.starts_with(key); });
+}
+
 /// Stages of the pipeline go by their names: which of them are written out changes the numbers of the others.
 std::pair<std::string, std::string> without_stage_number(const std::string& path, const std::string& value) {
   constexpr std::string_view kStages = "data.pipeline.";
@@ -55,8 +68,12 @@ bool is_fact_of_data(std::string_view name) { return name.starts_with("data (");
 
 Fingerprint fingerprint_of(const RunConfig& config) {
   Fingerprint fingerprint;
-  for (const auto& [path, value] : config.document.values())
-    if (auto entry = without_stage_number(path, value); !is_free(entry.first)) fingerprint.insert(std::move(entry));
+  const bool evaluations_count = follows_evaluations(config);
+  for (const auto& [path, value] : config.document.values()) {
+    auto entry = without_stage_number(path, value);
+    if (!is_free(entry.first) || (evaluations_count && is_of_evaluations(entry.first)))
+      fingerprint.insert(std::move(entry));
+  }
   return fingerprint;
 }
 

@@ -88,7 +88,7 @@ std::vector<double> MetricsLog::sums() const {
 std::size_t MetricsLog::most_sums() const {
   std::size_t count = numbers_of({}).size();
   for (const MetricPtr& metric : metrics_)
-    if (!metric->counted_by_loss()) count += static_cast<std::size_t>(metric->sums());
+    if (!metric->counted_by_loss() && metric->in_training()) count += static_cast<std::size_t>(metric->sums());
   return count;
 }
 

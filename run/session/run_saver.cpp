@@ -42,7 +42,14 @@ RunSaver::RunSaver(const SavedRun& run, RunRecord record, std::unique_ptr<StateS
       record_(std::move(record)),
       updates_per_epoch_(updates_per_epoch),
       schedule_(run.config.checkpoint, updates_of(run.position.epoch, run.position.update), run.position.epoch, begun_),
-      snapshot_(std::move(snapshot)) {}
+      snapshot_(std::move(snapshot)) {
+  // A best of another metric, or one whose weights were not kept, is none to compare with.
+  std::error_code error;
+  const bool kept = !run.config.checkpoint.best || std::filesystem::exists(run.directory.best_weights(), error);
+  if (run.position.best_epoch > 0 &&
+      (!kept || (!record_.metric.empty() && record_.metric != best_rule(run.config).metric)))
+    run_.position.best_epoch = 0;
+}
 
 double RunSaver::seconds() const {
   return run_.facts.seconds + std::chrono::duration<double>(CheckpointSchedule::Clock::now() - begun_).count();

@@ -12,6 +12,7 @@
 #include "bantam/base/atomic_file.h"
 #include "bantam/base/byte_size.h"
 #include "bantam/base/error.h"
+#include "bantam/engine/step/weight_average.h"
 #include "bantam/engine/train/safetensors.h"
 #include "bantam/memory/device/host_memory.h"
 #include "bantam/run/session/initial_weights.h"
@@ -92,11 +93,13 @@ TrainingRun::TrainingRun(const RunConfig& config, int threads, const RunDirector
   facts_.fingerprint = fingerprint_of(config);
   add_data(facts_.fingerprint, data_);
   facts_.schedule_epochs = config.train.epochs;
-  if (resume == nullptr && !config.train.initial_weights.empty()) {
+  const bool begins = resume == nullptr || resume->checkpoints.empty();
+  if (begins && !config.train.initial_weights.empty()) {
     const std::vector<std::string> rest = begin_with_weights(session_.model(), config.train.initial_weights);
     if (!rest.empty())
       observer.on_warning(
           fmt::format("not in {}, and so as the seed says: {}", config.train.initial_weights, fmt::join(rest, ", ")));
+    if (const WeightAverage* average = session_.optimizer().average(); average != nullptr) average->begin();
   }
   make_schedules();
   for (std::size_t i = 0; i < evaluated_.size(); ++i)

@@ -31,10 +31,38 @@ class EvaluationTest : public RunTest {
                    const std::function<bool()>& stop = {}) const {
     return train(tiny(overrides), {.threads = 1, .run_dir = path(name), .stop = stop});
   }
+  TrainOutcome resume(const std::string& name, const std::vector<std::string>& overrides = {}) const {
+    RunDirectory folder = RunDirectory::open(path(name));
+    return train(read_run_config(folder.config(), overrides), {.threads = 1, .resume = &folder});
+  }
 };
 
 const std::vector<std::string> kSplit = {"data.validation={split: 0.25}", "train.evaluate={every: 4updates}",
                                          "train.metrics=[accuracy, f1, top_k: {k: 3}, confusion_matrix, auc]"};
+
+TEST_F(EvaluationTest, ALineUnderWayIsResumedBesideMetricsOfEvaluationsAlone) {
+  const std::vector<std::string> keys = {"train.metrics=[accuracy, f1, confusion_matrix]", "train.log_every=4"};
+  run("whole", keys);
+  std::vector<std::string> stopped = keys;
+  stopped.emplace_back("train.max_updates=6");
+  run("r", stopped);
+  (void)resume("r", {"train.max_updates=0"});
+  EXPECT_EQ(lines("r"), lines("whole"));
+}
+
+TEST_F(EvaluationTest, AResumeAfterAnEarlyStopHasTheTestAlone) {
+  const std::vector<std::string> keys = {"data.validation={split: 0.25}", "train.epochs=9",
+                                         "train.stop_early={patience: 1, min_delta: 100}"};
+  const TrainOutcome whole = run("whole", keys);
+  ASSERT_TRUE(whole.result.stopped_early);
+  std::int64_t asked = 0;  // the stop is asked for once a batch: the last times are those of the test
+  (void)run("count", keys, [&] { return ++asked < 0; });
+  (void)run("r", keys, [&, asked = asked]() mutable { return --asked <= 1; });
+  ASSERT_TRUE(lines("r", "test").empty());
+  const TrainOutcome resumed = resume("r");
+  EXPECT_EQ(resumed.result.updates, 0);
+  EXPECT_EQ(lines("r"), lines("whole"));
+}
 
 TEST_F(EvaluationTest, ASplitKeepsTheTestSetForTheEnd) {
   const TrainOutcome outcome = run("r", kSplit);  // 72 images, 5 updates an epoch; 24 for validation; 20 for the test
@@ -66,7 +94,7 @@ TEST_F(EvaluationTest, MetricsAreToldByTheirNames) {
   EXPECT_FALSE(update.contains("confusion_matrix") || update.contains("auc")) << "evaluations alone count them";
   EXPECT_EQ(epoch["validation_f1_of_classes"].size(), 10u);
   double samples = 0, right = 0;
-  const nlohmann::json rows = epoch["validation_confusion_matrix"];
+  const nlohmann::json& rows = epoch["validation_confusion_matrix"];
   ASSERT_EQ(rows.size(), 10u);
   for (std::size_t label = 0; label < 10; ++label) {
     ASSERT_EQ(rows[label].size(), 10u);

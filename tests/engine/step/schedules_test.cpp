@@ -2,6 +2,8 @@
 // what of them a checkpoint has.
 #include <limits>
 
+#include <gtest/gtest.h>
+
 #include "bantam/base/error.h"
 #include "bantam/engine/metrics/metric.h"
 #include "bantam/engine/step/optimizer.h"

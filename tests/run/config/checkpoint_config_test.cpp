@@ -66,6 +66,9 @@ TEST_F(CheckpointConfigTest, TheBest) {
   EXPECT_NE(error_of({"train.stop_early={restore_best: true}", "checkpoint.best={metric: accuracy}"})
                 .find("restore_best needs the weights of the best loss"),
             std::string::npos);
+  EXPECT_FALSE(tiny({"train.metrics=[mse]", "train.stop_early={metric: mse}"}).train.stop_early->larger);
+  EXPECT_NE(error_of({"train.stop_early={}", "train.evaluate={every: 4updates}"}).find("must be in epochs"),
+            std::string::npos);
   const std::string unknown = error_of({"checkpoint.best={metric: f1}"});
   EXPECT_NE(unknown.find("checkpoint.best.metric: expected one of loss, accuracy, got 'f1'"), std::string::npos)
       << unknown;

@@ -31,6 +31,21 @@ class AveragesTest : public RunTest {
   std::string file(const std::string& name) const { return read_file(path(name)); }
 };
 
+TEST_F(AveragesTest, FrozenParametersHaveAnAverageWithoutMoments) {
+  std::vector<std::string> keys = both();
+  keys.emplace_back("train.groups=[{match: \"*conv*\", freeze: true}]");
+  const TrainOutcome outcome = run("r", keys);
+  EXPECT_EQ(outcome.memory.peak_bytes, outcome.planned_peak_bytes);
+  EXPECT_EQ(file("r/weights.safetensors").size(), file("r/weights-ema.safetensors").size());
+}
+
+TEST_F(AveragesTest, BeginAsTheInitialWeightsAre) {
+  (void)run("first", {});
+  const std::string first = "train.initial_weights=" + path("first/weights.safetensors").string();
+  (void)run("r", {"train.ema={decay: 0.7, every: 1000}", first, "seed=9"});
+  EXPECT_EQ(file("r/weights-ema.safetensors"), file("first/weights.safetensors")) << "nothing was averaged yet";
+}
+
 TEST_F(AveragesTest, AStoppedRunGoesOnToTheSameFiles) {
   const TrainOutcome whole = run("whole", both());
   EXPECT_EQ(whole.memory.peak_bytes, whole.planned_peak_bytes) << "averages and masks are planned";

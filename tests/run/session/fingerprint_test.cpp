@@ -25,6 +25,14 @@ TEST_F(FingerprintTest, WhatAResumedRunMayChangeDoesNotCount) {
     EXPECT_EQ(changes(tiny(), tiny({free})), std::vector<std::string>{}) << free;
 }
 
+TEST_F(FingerprintTest, EvaluationsCountWhereAScheduleFollowsThem) {
+  const auto with = [](const std::string& evaluate) {
+    return tiny({"train.schedule=on_plateau", "train.evaluate={every: " + evaluate + "}"});
+  };
+  EXPECT_EQ(changes(with("1epoch"), with("4updates")),
+            std::vector<std::string>{"train.evaluate.every: was 1epoch, is 4updates"});
+}
+
 TEST_F(FingerprintTest, WhatDecidesAnUpdateIsNamedWithItsPath) {
   EXPECT_EQ(changes(tiny(), tiny({"train.optimizer.sgd.learning_rate=0.01"})),
             std::vector<std::string>{"train.optimizer.sgd.learning_rate: was 0.05, is 0.01"});
