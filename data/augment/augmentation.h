@@ -29,17 +29,23 @@ struct AugmentedSample {
   std::int64_t epoch = 0;
 };
 
-/// One stage that changes samples. It has one of two forms:
+/// One stage that changes samples. It has one or two of three forms:
 ///
 /// - *Host form* (the default): `apply` changes a sample's stored pixels, and where it likes its targets, on a worker
 ///   thread between reading and batching. It works with `cache: ram` and `off`; with `cache: device`, and in captured
 ///   steps, no worker sees the samples, so the first is refused and the second run planned.
+/// - *Region form*: a choice of a window, which is resampled to a size of the stage's own and may be mirrored, of the
+///   image and of masks alike, on a worker thread, as part of decoding where the image is a file. `region` says it.
+///   Images of differing sizes get one size by it. The first stages of a pipeline that have this form and no chance
+///   in it (`resize`, `center_crop`) belong to reading: a cache keeps their results.
 /// - *Device form*, that of the built-in ones: a choice of a window and of mirroring, which the kernel image_batch
 ///   applies as it reads the stored pixels, on the CPU and on GPUs, beside normalising them. `window` and `place` say
 ///   it, `apply` is not called.
 ///
-/// In a pipeline the host forms come first. An object serves all epochs and any number of threads at once, so it does
-/// not change; randomness comes from its arguments alone.
+/// In a pipeline host and region forms come first, in any order. A stage of region and device form is used in its
+/// device form, unless a stage of another form follows it, images have no one size yet, or targets are a mask. An
+/// object serves all epochs and any number of threads at once, so it does not change; randomness comes from its
+/// arguments alone.
 class Augmentation {
  public:
   virtual ~Augmentation() = default;
@@ -54,6 +60,18 @@ class Augmentation {
     (void)sample;
     (void)random;
   }
+
+  virtual bool has_region_form() const { return false; }
+  /// Region form: the size that images of `size` get (0: not known, before and after). Throws ShapeError where the
+  /// images do not suit it.
+  virtual ImageSize size_after(ImageSize size) const { return size; }
+  /// Region form: what becomes of one image of `size`. `random` as in `apply`.
+  virtual Sampling region(ImageSize size, PhiloxSequence& random) const {
+    (void)random;
+    return {.window = size, .size = size};
+  }
+  /// Whether random numbers matter: false for `resize`, `center_crop`, and all that `for_evaluation` returns.
+  virtual bool has_chance() const { return true; }
 
   virtual bool has_device_form() const { return false; }
   /// Device form: sets out_h, out_w and pad_mode of a batch whose input sizes are set. Throws ShapeError where the

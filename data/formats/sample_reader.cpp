@@ -2,6 +2,7 @@
 #include "bantam/data/formats/sample_reader.h"
 
 #include <algorithm>
+#include <cstring>
 #include <limits>
 #include <set>
 #include <utility>
@@ -59,6 +60,25 @@ std::vector<SampleField> DatasetFacts::fields() const {
   std::vector<SampleField> fields = {{"images", image_shape, DType::uint8}};
   fields.insert(fields.end(), targets.begin(), targets.end());
   return fields;
+}
+
+void SampleReader::fetch(std::int64_t index, std::span<std::vector<std::byte>> fields) const {
+  const std::vector<SampleField> stored = facts().fields();
+  std::vector<std::span<std::byte>> buffers(stored.size());
+  for (std::size_t f = 0; f < stored.size(); ++f) {
+    fields[f].resize(stored[f].bytes());
+    buffers[f] = fields[f];
+  }
+  read(index, buffers);
+}
+
+std::string SampleReader::name_of(std::int64_t index) const { return fmt::format("sample {}", index); }
+
+void SampleReader::read_targets(std::int64_t index, std::span<const std::span<std::byte>> targets) const {
+  std::vector<std::vector<std::byte>> fields(targets.size() + 1);
+  fetch(index, fields);
+  for (std::size_t t = 0; t < targets.size(); ++t)
+    if (!targets[t].empty()) std::memcpy(targets[t].data(), fields[t + 1].data(), targets[t].size());
 }
 
 std::uint64_t DatasetFacts::sample_bytes() const {

@@ -17,11 +17,33 @@
 
 namespace bantam {
 
+/// Extents in pixels; 0: not known yet.
+struct ImageSize {
+  std::int64_t height = 0, width = 0;
+  bool operator==(const ImageSize&) const = default;
+};
+
+/// A window of an image, resampled to `size`, then mirrored or not. Within the image, and not empty.
+struct Sampling {
+  std::int64_t top = 0, left = 0;
+  ImageSize window;
+  ImageSize size;
+  bool mirrored = false;  ///< left and right
+};
+
+/// How a format stores a field.
+enum class FieldEncoding : std::uint8_t {
+  values,  ///< as numbers of the field's shape and type
+  image,   ///< as an image file (JPEG, PNG) of a size of its own
+  mask     ///< as a PNG whose pixels are class numbers, of its image's size
+};
+
 /// One field of every sample.
 struct SampleField {
   std::string name;  ///< of the batch's tensor
-  Shape shape;       ///< of one sample, without the batch axis; rank 0: one value
+  Shape shape;       ///< of one sample, without the batch axis; rank 0: one value. Encoded: height and width are 0
   DType dtype = DType::int32;
+  FieldEncoding encoding = FieldEncoding::values;
 
   std::size_t bytes() const { return static_cast<std::size_t>(shape.elements()) * size_of(dtype); }
   bool operator==(const SampleField&) const = default;
@@ -29,8 +51,9 @@ struct SampleField {
 
 /// What is known of a split before anything is read.
 struct DatasetFacts {
-  std::int64_t size = 0;                 ///< samples, at most 2^31 - 1
-  Shape image_shape;                     ///< (height, width, channels) of the field "images", uint8
+  std::int64_t size = 0;  ///< samples, at most 2^31 - 1
+  Shape image_shape;      ///< (height, width, channels) of the field "images", uint8; (0, 0, channels) of
+                          ///< encoded images, whose sizes differ
   std::vector<std::string> class_names;  ///< of the numbers in "labels", where that is a target of class numbers
   /// All fields but the images, which batches get as they are stored: class numbers, vectors, masks, …
   std::vector<SampleField> targets = {{"labels", {}, DType::int32}};
@@ -41,6 +64,8 @@ struct DatasetFacts {
   std::uint64_t sample_bytes() const;
   /// Whether the only target is one int32 a sample, as the device's own gather of batches (`cache: device`) needs it.
   bool has_int32_target() const;
+  /// Whether images are files to be decoded (the field "images" is FieldEncoding::image).
+  bool has_encoded_images() const { return image_shape.rank() == 3 && image_shape[0] == 0; }
 };
 
 /// Throws ShapeError for images that are not (height, width, channels) and DataError for more samples than 32-bit
@@ -51,7 +76,7 @@ void check_facts(const DatasetFacts& facts);
 class SampleReader {
  public:
   virtual ~SampleReader() = default;
-  /// Size, fields and class names. Opens no file, so that a run can be planned without its data.
+  /// Size, fields and class names. Reads no sample: it may list folders and read headers, once.
   virtual DatasetFacts facts() const = 0;
   /// Called before the first `read`, and not for plans: checks that files are there and have the right size; with
   /// `verify` also their contents, where checksums are published. Throws DataError.
@@ -62,7 +87,18 @@ class SampleReader {
   /// Writes sample `index` of [0, size) into the caller's buffers, one a field in the order of `facts().fields()`, each
   /// of exactly that field's bytes: an image as rows of pixels of interleaved channels. May be slow (decoding); returns
   /// the same bytes at every call. Throws DataError that names file and sample.
+  /// Not called where images are encoded: then `fetch` is.
   virtual void read(std::int64_t index, std::span<const std::span<std::byte>> fields) const = 0;
+  /// Sample `index` as it is stored, a field each: files of encoded fields, values of others. By default what `read`
+  /// writes. Throws DataError.
+  virtual void fetch(std::int64_t index, std::span<std::vector<std::byte>> fields) const;
+  /// Bytes that `fetch` returns of all samples' encoded fields together, for plans; 0 where none is.
+  virtual std::uint64_t encoded_bytes() const { return 0; }
+  /// What a message calls sample `index`: its file, or its number.
+  virtual std::string name_of(std::int64_t index) const;
+  /// The targets alone, in the order of `facts().targets` (values only: masks get an empty buffer), without decoding.
+  /// By default by `fetch`.
+  virtual void read_targets(std::int64_t index, std::span<const std::span<std::byte>> targets) const;
 };
 
 /// The splits of a data set: training and validation.
