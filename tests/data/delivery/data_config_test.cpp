@@ -25,7 +25,7 @@ std::vector<std::string> names(const PipelineOptions& pipeline) {
 
 /// The least row that a window begins at: the padding of a crop, negative.
 int least_corner(const PipelineOptions& pipeline) {
-  const BatchPlanner planner(pipeline, batch_shape(pipeline, {32, 32, 3}), 1);
+  const BatchPlanner planner(pipeline.augmentations, batch_shape(pipeline, {32, 32, 3}), 1);
   const std::vector<std::int32_t> order(500);
   std::vector<kernels::ImagePlacement> placements(order.size());
   planner.plan(order, 0, 0, placements);
