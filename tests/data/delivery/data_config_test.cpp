@@ -132,8 +132,8 @@ TEST(DataConfig, ASplitIsAShareOfTheTrainingSamples) {
   EXPECT_EQ(train_facts(split).size, 40);
   EXPECT_EQ(validation_facts(split).size, 10);
   EXPECT_EQ(test_facts(split).size, 9);
-  EXPECT_EQ(opened_facts(split).size(), 3u);
-  EXPECT_EQ(opened_facts(whole).size(), 2u);
+  EXPECT_EQ(cached_sets(split).size(), 3u);
+  EXPECT_EQ(cached_sets(whole).size(), 2u);
   const OpenedData all = open_data(runtime, whole, Device::cpu(), 3),
                    parts = open_data(runtime, split, Device::cpu(), 3),
                    same = open_data(runtime, split, Device::cpu(), 3),
