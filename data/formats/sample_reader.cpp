@@ -57,7 +57,7 @@ class ChosenSamples : public SampleReader {
 }  // namespace
 
 std::vector<SampleField> DatasetFacts::fields() const {
-  std::vector<SampleField> fields = {{"images", image_shape, DType::uint8}};
+  std::vector<SampleField> fields = {{"images", image_shape, image_dtype}};
   fields.insert(fields.end(), targets.begin(), targets.end());
   return fields;
 }
@@ -92,8 +92,11 @@ bool DatasetFacts::has_int32_target() const {
 }
 
 void check_facts(const DatasetFacts& facts) {
-  if (facts.image_shape.rank() != 3)
-    throw ShapeError(fmt::format("images must be (height, width, channels), got {}", to_string(facts.image_shape)));
+  if (facts.image_shape.rank() != 3 && facts.image_shape.rank() != 1)
+    throw ShapeError(fmt::format("images must be (height, width, channels) or vectors of features, got {}",
+                                 to_string(facts.image_shape)));
+  if (facts.image_dtype != DType::uint8 && facts.image_dtype != DType::float32)
+    throw DTypeError(fmt::format("images must be uint8 or float32, not {}", to_string(facts.image_dtype)));
   // Batches name samples by 32-bit numbers.
   if (facts.size < 0 || facts.size > std::numeric_limits<std::int32_t>::max())
     throw DataError(fmt::format("a data set holds at most 2,147,483,647 images, not {}", facts.size));
