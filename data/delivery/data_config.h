@@ -21,8 +21,8 @@ struct ValidationOptions {
   double split = 0;
   std::optional<std::uint64_t> seed = {};             ///< of the choice; absent: the run's
   std::shared_ptr<const SampleReader> own = nullptr;  ///< samples of another data set; null: none
-  /// Whether the format's test samples are the validation samples; else they are a run's test samples, which it looks
-  /// at once, at its end.
+  /// Whether the format's held-out samples are the validation samples. Else, and where it has test samples of their
+  /// own, those are a run's test samples, which it looks at once, at its end.
   bool from_test() const { return split == 0 && own == nullptr; }
 };
 

@@ -62,11 +62,11 @@ class DirectDelivery : public BatchDelivery {
             shape, dtype};
   }
   Made allocate(std::int64_t size, DType dtype) const {
-    const kernels::ImageBatchShape& s = parts_.shape;
-    Made made{.fields = {allocate({size, s.out_h, s.out_w, s.channels}, dtype)}};
+    const Shape image = finished_image(parts_.shape, parts_.facts.image_shape);
+    Made made{.fields = {allocate(image.prepend(size), dtype)}};
     for (const SampleField& target : parts_.facts.targets)
       made.fields.push_back(allocate(target.shape.prepend(size), target.dtype));
-    if (gathers()) made.stored = allocate(parts_.facts.image_shape.prepend(size), DType::uint8);
+    if (gathers()) made.stored = allocate(parts_.facts.image_shape.prepend(size), parts_.facts.image_dtype);
     return made;
   }
 
@@ -85,14 +85,14 @@ class DirectDelivery : public BatchDelivery {
     const std::span<const std::int32_t> samples = request.samples(rows);
     std::vector<kernels::ImagePlacement> placements(samples.size());
     parts_.planner.plan(samples, request.epoch, request.first + rows.begin, placements);
-    const std::uint8_t* stored = nullptr;
+    const std::byte* stored = nullptr;
     if (gathers()) {
       parts_.gather->gather(samples, request.epoch, columns, finished.threads);
       for (std::size_t i = 0; i < placements.size(); ++i) placements[i].image = static_cast<std::int32_t>(i);
-      stored = reinterpret_cast<const std::uint8_t*>(columns[0]);
+      stored = columns[0];
     } else {
       copy_targets(samples, columns);
-      stored = parts_.dataset->images().data();
+      stored = parts_.dataset->field(0).data();
     }
     kernels::ImageBatchShape shape = parts_.shape;
     shape.batch = rows.size();

@@ -307,8 +307,8 @@ ImageBatchSource::ImageBatchSource(Runtime& runtime, std::shared_ptr<const Datas
 ImageBatchSource::~ImageBatchSource() = default;
 
 std::vector<TensorFacts> ImageBatchSource::tensors() const {
-  const kernels::ImageBatchShape& s = impl_->shape;
-  std::vector<TensorFacts> tensors = {{.name = std::string(kImages), .shape = {s.out_h, s.out_w, s.channels}}};
+  std::vector<TensorFacts> tensors = {
+      {.name = std::string(kImages), .shape = finished_image(impl_->shape, impl_->facts.image_shape)}};
   for (const SampleField& target : impl_->facts.targets) {
     const bool names_classes = target.name == kLabels && target.dtype == DType::int32;
     const std::size_t classes = names_classes ? impl_->facts.class_names.size() : 0;

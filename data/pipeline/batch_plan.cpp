@@ -14,10 +14,12 @@
 namespace bantam {
 namespace {
 
-constexpr std::int64_t kMostChannels = 8;  // of kernels::ImageBatchShape
-
 void check_list(const char* name, const std::vector<double>& values, std::int64_t channels) {
-  if (values.size() == 1 || static_cast<std::int64_t>(values.size()) == channels) return;
+  if (values.size() == 1) return;
+  if (channels > kernels::kMostScaledChannels)
+    throw ShapeError(fmt::format("normalize: {} has {} values, but images of more than {} channels have one for all",
+                                 name, values.size(), kernels::kMostScaledChannels));
+  if (static_cast<std::int64_t>(values.size()) == channels) return;
   throw ShapeError(fmt::format("normalize: {} has {} values, but images have {} channels (give one value or {})", name,
                                values.size(), channels, channels));
 }
@@ -25,7 +27,7 @@ void check_list(const char* name, const std::vector<double>& values, std::int64_
 void set_affine(const NormalizeOptions& options, kernels::ImageBatchShape& shape) {
   check_list("mean", options.mean, shape.channels);
   check_list("std", options.std, shape.channels);
-  for (std::int64_t c = 0; c < shape.channels; ++c) {
+  for (std::int64_t c = 0; c < std::min(shape.channels, kernels::kMostScaledChannels); ++c) {
     const auto channel = static_cast<std::size_t>(c);
     const double mean = options.mean[options.mean.size() == 1 ? 0 : channel];
     const double std = options.std[options.std.size() == 1 ? 0 : channel];
@@ -50,20 +52,24 @@ kernels::ImageBatchShape batch_shape(const PipelineOptions& options, const Datas
         "[H, W]}` or `random_resized_crop: {size: N}` before `batch`");
   kernels::ImageBatchShape shape;
   shape.batch = options.batch_size;
-  shape.in_h = shape.out_h = forms.gathered[0];
-  shape.in_w = shape.out_w = forms.gathered[1];
-  shape.channels = forms.gathered[2];
-  if (shape.channels > kMostChannels)
-    throw ShapeError(fmt::format("images of {} channels: at most {} are supported", shape.channels, kMostChannels));
+  const bool vectors = forms.gathered.rank() == 1;
+  shape.in_h = shape.out_h = vectors ? 1 : forms.gathered[0];
+  shape.in_w = shape.out_w = forms.gathered[vectors ? 0 : 1];
+  shape.channels = vectors ? 1 : forms.gathered[2];
+  shape.stored = facts.image_dtype;
   set_affine(options.normalize, shape);
   for (const auto& stage : forms.placed) stage->window(shape);
   return shape;
 }
 
-kernels::ImageBatchShape batch_shape(const PipelineOptions& options, const Shape& image_shape) {
-  DatasetFacts facts{.image_shape = image_shape};
+kernels::ImageBatchShape batch_shape(const PipelineOptions& options, const Shape& image_shape, DType image_dtype) {
+  DatasetFacts facts{.image_shape = image_shape, .image_dtype = image_dtype};
   facts.targets.clear();
   return batch_shape(options, facts);
+}
+
+Shape finished_image(const kernels::ImageBatchShape& shape, const Shape& stored) {
+  return stored.rank() == 1 ? Shape{shape.out_w} : Shape{shape.out_h, shape.out_w, shape.channels};
 }
 
 PipelineOptions evaluation_pipeline(PipelineOptions options) {

@@ -78,13 +78,18 @@ EvaluationStages read_evaluation_stages(const ConfigNode& stages, const DatasetF
 /// evaluation form (a crop is cut at the centre), no batch dropped.
 PipelineOptions evaluation_pipeline(PipelineOptions options);
 
-/// Checks options of any origin against the samples and resolves sizes: the kernel's view of one full batch. Throws
-/// ShapeError for images that have no one size, lists of a wrong length, more than 8 channels, and a crop larger than
-/// the padded image; ConfigError for batches below 1, for a host augmentation after one of device form and for a
-/// normalization whose factor or offset is not finite in float32.
+/// Checks options of any origin against the samples and resolves sizes: the kernel's view of one full batch; a vector
+/// of features is a row of pixels of one channel. Throws ShapeError for images that have no one size, lists of a wrong
+/// length, of more than 8 channels, a crop larger than the padded image, and for windows and mirroring of vectors;
+/// ConfigError for batches below 1, for a host augmentation after one of device form and for a normalization whose
+/// factor or offset is not finite in float32.
 kernels::ImageBatchShape batch_shape(const PipelineOptions& options, const DatasetFacts& facts);
 /// The same of images without targets.
-kernels::ImageBatchShape batch_shape(const PipelineOptions& options, const Shape& image_shape);
+kernels::ImageBatchShape batch_shape(const PipelineOptions& options, const Shape& image_shape,
+                                     DType image_dtype = DType::uint8);
+
+/// One image of a finished batch: (height, width, channels), or (features) where `stored` images are vectors.
+Shape finished_image(const kernels::ImageBatchShape& shape, const Shape& stored);
 
 /// Where and how each sample of one batch is read; a pure function.
 class BatchPlanner {

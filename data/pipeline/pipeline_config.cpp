@@ -73,11 +73,12 @@ std::vector<double> read_channels(ConfigMap& map, ConfigKey key, NumberRange ran
 void read_normalize(const ConfigNode& node, Reading& reading) {
   ConfigMap map = node.as_map();
   NormalizeOptions& normalize = reading.options.normalize;
-  map.describe("Bytes to numbers: y = (x · scale - mean) / std, channel by channel.",
+  map.describe("Stored values to numbers: y = (x · scale - mean) / std, channel by channel.",
                "normalize: {scale: 0.00392156862745098, mean: [0.4914, 0.4822, 0.4465], std: [0.247, 0.2435, 0.2616]}");
-  normalize.scale = map.number(
-      {"scale", "Factor of the stored bytes: 0.00392156862745098 (1 / 255) makes them [0, 1].", "0.00392156862745098"},
-      {}, 1.0);
+  normalize.scale =
+      map.number({"scale", "Factor of the stored values: of bytes, 0.00392156862745098 (1 / 255) makes them [0, 1].",
+                  "0.00392156862745098"},
+                 {}, 1.0);
   normalize.mean = read_channels(
       map, {"mean", "Subtracted after the scale: one number, or one a channel.", "0.5 | [0.4914, 0.4822, 0.4465]"}, {},
       0.0);
