@@ -1,5 +1,7 @@
 // From pipeline options to the kernel's scale, shift and sizes, and to each sample's window and mirroring.
+#include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <utility>
 
 #include <fmt/format.h>
@@ -61,6 +63,7 @@ kernels::ImageBatchShape batch_shape(const PipelineOptions& options, const Shape
   shape.channels = image_shape[2];
   if (shape.channels > kMostChannels)
     throw ShapeError(fmt::format("images of {} channels: at most {} are supported", shape.channels, kMostChannels));
+  for (const auto& augmentation : options.augmentations) augmentation->check_channels(shape.channels);
   set_affine(options.normalize, shape);
   set_window(options.augmentations, shape);
   return shape;
@@ -71,7 +74,7 @@ PipelineOptions evaluation_pipeline(PipelineOptions options) {
   options.drop_last = false;
   const Augmentations training = std::exchange(options.augmentations, {});
   for (const auto& augmentation : training)
-    if (auto form = augmentation->for_evaluation()) options.augmentations.push_back(std::move(form));
+    std::ranges::move(augmentation->for_evaluation(), std::back_inserter(options.augmentations));
   return options;
 }
 
