@@ -1,8 +1,6 @@
 // Runs that ended in an unlucky moment, or could not write a file: what they lack is made up for, and nothing is lost.
 #include <algorithm>
 #include <optional>
-#include <string>
-#include <vector>
 
 #include <nlohmann/json.hpp>
 
@@ -31,18 +29,6 @@ struct Events : Callback, RunObserver {
   std::vector<std::string> warnings;
   std::function<void()> warned;
 };
-
-/// Lines of metrics.jsonl without what a clock or the memory says.
-std::vector<nlohmann::json> without_clock(const std::string& text) {
-  std::vector<nlohmann::json> lines;
-  for (std::size_t begin = 0; begin < text.size();) {
-    const std::size_t end = text.find('\n', begin);
-    lines.push_back(nlohmann::json::parse(text.substr(begin, end - begin)));
-    for (const char* key : {"seconds", "images_per_s", "peak_bytes"}) lines.back().erase(key);
-    begin = end + 1;
-  }
-  return lines;
-}
 
 /// Has a folder where the run wants a file.
 struct Blocks : Callback {
@@ -99,7 +85,7 @@ TEST_F(RecoveryTest, ARunAtItsLastUpdateGetsItsWeightsAndItsLastLine) {
   fs::resize_file(path("r/metrics.jsonl"), metrics.find('\n') + 1);
   EXPECT_TRUE(resume("r").finished_before);
   EXPECT_EQ(read_file(path("r/weights.safetensors")), weights);
-  EXPECT_EQ(without_clock(read_file(path("r/metrics.jsonl"))), without_clock(metrics));
+  EXPECT_EQ(lines_without_clock(read_file(path("r/metrics.jsonl"))), lines_without_clock(metrics));
   EXPECT_EQ(state_of("r"), RunState::finished);
 }
 
