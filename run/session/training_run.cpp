@@ -253,12 +253,12 @@ TrainerOptions TrainingRun::trainer_options(std::function<bool()> stop) const {
           .weight_decay = schedules_.weight_decay,
           .momentum = schedules_.momentum,
           .on_oom = config_.memory.on_oom,
-          .first_epoch = position_.epoch,
-          .first_update = position_.update,
-          .first_sum = metrics_from(position_.sum, config_.train.loss.metrics, "trainer/sum"),
-          .first_evaluated = position_.evaluated,
+          .first = {.epoch = position_.epoch,
+                    .update = position_.update,
+                    .sum = metrics_from(position_.sum, config_.train.loss.metrics, "trainer/sum"),
+                    .evaluated = position_.evaluated,
+                    .stop_early = position_.stop_early},
           .stop_early = config_.train.stop_early,
-          .first_stop_early = position_.stop_early,
           .max_updates = config_.train.max_updates,
           .stop = std::move(stop)};
 }
