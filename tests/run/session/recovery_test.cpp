@@ -145,6 +145,16 @@ TEST_F(RecoveryTest, AResumedRunThatFailsAtOnceCanBeResumed) {
   EXPECT_EQ(resume("r").result.updates, 3);
 }
 
+TEST_F(RecoveryTest, MoreEpochsAreWarnedOfWhereAScheduleFollowsThem) {
+  const std::string rate = "train.optimizer={sgd: {learning_rate: {schedule: cosine, peak: 0.05";
+  begin("over", {rate + ", over: 2epochs}}}"});
+  resume("over", {"train.epochs=3"});
+  EXPECT_FALSE(events_.told("keeps the 2")) << "its length is written down";
+  begin("run", {rate + "}}}"});
+  resume("run", {"train.epochs=3"});
+  EXPECT_TRUE(events_.told("a schedule without 'over' keeps the 2 that it was made with"));
+}
+
 TEST_F(RecoveryTest, LinesThatAreMissingAtTheEndAreAnError) {
   Blocks blocks(path("r/metrics.jsonl"));
   Callback* const callbacks[] = {&blocks};
