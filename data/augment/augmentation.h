@@ -51,8 +51,8 @@ class Augmentation {
   virtual ~Augmentation() = default;
   /// The stage's name, for messages. The random numbers of a host form belong to this name.
   virtual std::string_view name() const = 0;
-  /// The augmentation of validation samples; null: none.
-  virtual std::shared_ptr<const Augmentation> for_evaluation() const { return nullptr; }
+  /// The stages that validation samples pass in its place, none of which has chance; empty: none.
+  virtual std::vector<std::shared_ptr<const Augmentation>> for_evaluation() const { return {}; }
 
   /// Host form. `random` is keyed by (seed, epoch, name, sample): neither workers nor the sample's place in the epoch
   /// change it.
@@ -103,7 +103,7 @@ using AugmentationFactory = std::function<std::shared_ptr<const Augmentation>(Co
 ///     });
 Registry<AugmentationFactory>& augmentations();
 
-/// Changes one sample by the host forms among `augmentations`, in their order.
-void apply_on_host(const Augmentations& augmentations, std::uint64_t seed, AugmentedSample& sample);
+/// The random numbers of a stage's host or region form for sample `index` in `epoch`.
+PhiloxSequence stage_random(const Augmentation& stage, std::uint64_t seed, std::int64_t epoch, std::int64_t index);
 
 }  // namespace bantam
