@@ -54,8 +54,11 @@ class Augmentation {
   /// The stages that validation samples pass in its place, none of which has chance; empty: none.
   virtual std::vector<std::shared_ptr<const Augmentation>> for_evaluation() const { return {}; }
 
-  /// Throws ShapeError where images of so many channels do not suit it.
-  virtual void check_channels(std::int64_t channels) const { (void)channels; }
+  /// Throws ShapeError where images (height, width, channels) of that type do not suit it; an extent of 0 is not known.
+  virtual void check_images(const Shape& images, DType dtype) const {
+    (void)images;
+    (void)dtype;
+  }
 
   /// Host form. `random` is keyed by (seed, epoch, name, sample): neither workers nor the sample's place in the epoch
   /// change it.
@@ -106,7 +109,7 @@ using AugmentationFactory = std::function<std::shared_ptr<const Augmentation>(Co
 ///     });
 Registry<AugmentationFactory>& augmentations();
 
-/// Changes one sample by the host forms among `augmentations`, in their order.
-void apply_on_host(const Augmentations& augmentations, std::uint64_t seed, AugmentedSample& sample);
+/// The random numbers of a stage's host or region form for sample `index` in `epoch`.
+PhiloxSequence stage_random(const Augmentation& stage, std::uint64_t seed, std::int64_t epoch, std::int64_t index);
 
 }  // namespace bantam

@@ -13,6 +13,7 @@
 #include "bantam/base/clock.h"
 #include "bantam/base/error.h"
 #include "bantam/data/delivery/delivery.h"
+#include "bantam/data/delivery/encoded_cache.h"
 #include "bantam/data/delivery/worker_pool.h"
 #include "bantam/kernels/contracts/input/image_batch.h"
 
@@ -46,12 +47,16 @@ void check_sizes(const PipelineOptions& pipeline, std::int64_t samples) {
 }
 
 /// Where the device makes the batches itself, no worker sees the samples, and its kernel knows class numbers only.
-void check_device_cache(const PipelineOptions& pipeline, const DatasetFacts& facts) {
+void check_device_cache(const PipelineOptions& pipeline, const StageForms& forms, const DatasetFacts& facts) {
   if (pipeline.cache != CacheKind::device) return;
-  if (const Augmentation* host = host_augmentation(pipeline))
+  if (!forms.worker.empty())
     throw ConfigError(
         fmt::format("cache: device does not go with {}, which changes samples on the host: use cache: auto, ram or off",
-                    host->name()));
+                    forms.worker[0]->name()));
+  if (pipeline.mix.any())
+    throw ConfigError(
+        "cache: device does not go with one_hot, mixup and cutmix, which change finished batches: use cache: auto, ram "
+        "or off");
   if (!facts.has_int32_target())
     throw ConfigError(
         "cache: device needs data with one target, an int32 a sample (class numbers): use cache: auto, ram or off");
@@ -66,7 +71,9 @@ DatasetFacts checked(DatasetFacts facts) {
 
 struct ImageBatchSource::Impl {
   LoaderOptions options;
-  DatasetFacts facts;
+  DatasetFacts stored;  // as the reader has them
+  StageForms forms;
+  DatasetFacts facts;  // as the kernel reads them
   kernels::ImageBatchShape shape;
   BatchPlanner planner;
   int threads;
@@ -88,15 +95,17 @@ struct ImageBatchSource::Impl {
   Impl(Runtime& runtime, std::shared_ptr<const SampleReader> reader, std::shared_ptr<const Dataset> dataset,
        LoaderOptions given)
       : options(std::move(given)),
-        facts(checked(reader->facts())),
-        shape(batch_shape(options.pipeline, facts.image_shape)),
-        planner(options.pipeline, shape, options.seed),
+        stored(checked(reader->facts())),
+        forms(stage_forms(options.pipeline.augmentations, stored)),
+        facts(with_image_shape(stored, forms.gathered)),
+        shape(batch_shape(options.pipeline, stored)),
+        planner(forms.placed, shape, options.seed),
         threads(runtime.threads()),
         tuner(make_tuner(options, threads)) {
     check_sizes(options.pipeline, facts.size);
     shape.batch = std::min(shape.batch, facts.size);  // buffers need not hold more than there is
     const bool staged = options.device.kind == DeviceKind::cuda || options.staged_on_cpu;
-    if (staged) check_device_cache(options.pipeline, facts);
+    if (staged) check_device_cache(options.pipeline, forms, facts);
     DeliveryParts parts = make_parts(runtime, std::move(reader), std::move(dataset));
     delivery = staged ? make_staged_delivery(std::move(parts), options.pipeline.cache)
                       : make_direct_delivery(std::move(parts));
@@ -104,22 +113,33 @@ struct ImageBatchSource::Impl {
 
   DeliveryParts make_parts(Runtime& runtime, std::shared_ptr<const SampleReader> reader,
                            std::shared_ptr<const Dataset> dataset) const {
+    SamplePath::Stages stages{forms.worker, forms.gathered, options.seed};
+    const bool reads = !forms.reading.empty() || options.broken != nullptr;  // the reader's samples are not the cache's
     if (options.pipeline.cache == CacheKind::off) {
       dataset.reset();
-    } else if (dataset == nullptr) {
-      dataset =
-          options.device.meta ? Dataset::stand_in(runtime, facts, options.device) : read_dataset(runtime, *reader);
+      stages.stages.insert(stages.stages.begin(), forms.reading.begin(), forms.reading.end());
+    } else if (forms.stored.elements() == 0) {
+      reader = encoded_in_ram(runtime, std::move(reader), options.device, options.broken != nullptr);
+    } else {
+      if (reads || dataset == nullptr) dataset = cached(runtime, reader);
       reader = reader_of(dataset);
     }
-    const Augmentations& augmentations = options.pipeline.augmentations;
     return {.runtime = &runtime,
             .facts = facts,
             .dataset = std::move(dataset),
-            .gather = std::make_shared<SampleGather>(std::move(reader), augmentations, options.seed),
-            .changes_samples = host_augmentation(options.pipeline) != nullptr,
+            .gather = std::make_shared<SampleGather>(SamplePath(std::move(reader), std::move(stages), options.broken)),
+            .changes_samples = !forms.worker.empty(),
             .shape = shape,
             .planner = planner,
+            .mixer = {options.pipeline.mix, facts, shape, options.seed},
             .device = options.device};
+  }
+
+  /// Samples in host memory, after the stages that belong to reading.
+  std::shared_ptr<const Dataset> cached(Runtime& runtime, std::shared_ptr<const SampleReader> reader) const {
+    if (options.device.meta) return Dataset::stand_in(runtime, with_image_shape(stored, forms.stored), options.device);
+    return read_dataset(runtime,
+                        *read_through(std::move(reader), {forms.reading, forms.stored, options.seed}, options.broken));
   }
 
   std::int64_t batches() const {
@@ -263,9 +283,9 @@ ImageBatchSource::ImageBatchSource(Runtime& runtime, std::shared_ptr<const Datas
 ImageBatchSource::~ImageBatchSource() = default;
 
 std::vector<TensorFacts> ImageBatchSource::tensors() const {
-  const kernels::ImageBatchShape& s = impl_->shape;
-  std::vector<TensorFacts> tensors = {{.name = std::string(kImages), .shape = {s.out_h, s.out_w, s.channels}}};
-  for (const SampleField& target : impl_->facts.targets) {
+  std::vector<TensorFacts> tensors = {
+      {.name = std::string(kImages), .shape = finished_image(impl_->shape, impl_->facts.image_shape)}};
+  for (const SampleField& target : batch_targets(impl_->options.pipeline.mix, impl_->facts)) {
     const bool names_classes = target.name == kLabels && target.dtype == DType::int32;
     const std::size_t classes = names_classes ? impl_->facts.class_names.size() : 0;
     tensors.push_back({target.name, target.shape, target.dtype, static_cast<std::int64_t>(classes)});

@@ -6,8 +6,10 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "bantam/base/config/config.h"
@@ -52,11 +54,15 @@ struct SampleField {
 /// What is known of a split before anything is read.
 struct DatasetFacts {
   std::int64_t size = 0;  ///< samples, at most 2^31 - 1
-  Shape image_shape;      ///< (height, width, channels) of the field "images", uint8; (0, 0, channels) of
-                          ///< encoded images, whose sizes differ
-  std::vector<std::string> class_names;  ///< of the numbers in "labels", where that is a target of class numbers
+  Shape image_shape;      ///< (height, width, channels) of the field "images"; (features) where samples are vectors;
+                          ///< (0, 0, channels) of encoded images, whose sizes differ
+  std::vector<std::string> class_names;  ///< of the numbers in "labels", where that is a target of class numbers, or
+                                         ///< of the values of "targets", where each is the presence of a class
   /// All fields but the images, which batches get as they are stored: class numbers, vectors, masks, …
   std::vector<SampleField> targets = {{"labels", {}, DType::int32}};
+
+  DType image_dtype = DType::uint8;                ///< or float32
+  std::optional<std::int32_t> ignored_label = {};  ///< of masks: a number that pixels of no class have
 
   /// The images, then the targets.
   std::vector<SampleField> fields() const;
@@ -68,9 +74,26 @@ struct DatasetFacts {
   bool has_encoded_images() const { return image_shape.rank() == 3 && image_shape[0] == 0; }
 };
 
-/// Throws ShapeError for images that are not (height, width, channels) and DataError for more samples than 32-bit
-/// numbers name, and for two fields of one name.
+/// Throws ShapeError for images that are neither (height, width, channels) nor (features), DTypeError where they are
+/// neither uint8 nor float32, and DataError for more samples than 32-bit numbers name, and for two fields of one name.
 void check_facts(const DatasetFacts& facts);
+
+/// Files among a split's that are no samples, because of their suffix.
+struct IgnoredFiles {
+  std::int64_t count = 0;
+  std::vector<std::string> examples;  ///< the first few
+
+  void add(std::string file) {
+    constexpr std::size_t kExamples = 3;
+    ++count;
+    if (examples.size() < kExamples) examples.push_back(std::move(file));
+  }
+  void add(const IgnoredFiles& more) {
+    const std::int64_t together = count + more.count;
+    for (const std::string& file : more.examples) add(file);
+    count = together;
+  }
+};
 
 /// One split of a data set. `check` and `read` may be called from any thread, several at once.
 class SampleReader {
@@ -92,19 +115,33 @@ class SampleReader {
   /// Sample `index` as it is stored, a field each: files of encoded fields, values of others. By default what `read`
   /// writes. Throws DataError.
   virtual void fetch(std::int64_t index, std::span<std::vector<std::byte>> fields) const;
-  /// Bytes that `fetch` returns of all samples' encoded fields together, for plans; 0 where none is.
-  virtual std::uint64_t encoded_bytes() const { return 0; }
+  /// Bytes that `fetch` returns of sample `index`'s encoded fields together, without reading them: caches and plans
+  /// reserve so much. 0 where no field is encoded.
+  virtual std::uint64_t encoded_bytes(std::int64_t index) const {
+    (void)index;
+    return 0;
+  }
+  /// Those of all samples together.
+  std::uint64_t total_encoded_bytes() const;
   /// What a message calls sample `index`: its file, or its number.
   virtual std::string name_of(std::int64_t index) const;
   /// The targets alone, in the order of `facts().targets` (values only: masks get an empty buffer), without decoding.
   /// By default by `fetch`.
   virtual void read_targets(std::int64_t index, std::span<const std::span<std::byte>> targets) const;
+  /// How often each sample is drawn beside others where `sampling: {weights: true}` asks for it; finite, not negative,
+  /// not all zero. Empty: the data have none.
+  virtual std::vector<float> weights() const { return {}; }
+  /// What lies among the files and is not read.
+  virtual IgnoredFiles ignored() const { return {}; }
 };
 
-/// The splits of a data set: training and validation.
+/// The splits of a data set.
 struct SampleSplits {
   std::shared_ptr<const SampleReader> train;
-  std::shared_ptr<const SampleReader> validation;
+  std::shared_ptr<const SampleReader> validation;  ///< held-out samples; the test samples, too, where `test` is null
+  std::shared_ptr<const SampleReader> test = nullptr;
+  /// Whether the key `data.validation` is the format's own where it is text (a folder's or a file's name).
+  bool names_validation = false;
 };
 
 /// The first `samples` of a reader (all, where it has no more).
