@@ -74,6 +74,7 @@ Shape finished_image(const kernels::ImageBatchShape& shape, const Shape& stored)
 
 PipelineOptions evaluation_pipeline(PipelineOptions options) {
   options.shuffle.reset();
+  options.sampling = {};
   options.drop_last = false;
   const Augmentations training = std::exchange(options.augmentations, {});
   if (const auto own = std::exchange(options.evaluation, std::nullopt)) {
