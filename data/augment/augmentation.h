@@ -51,8 +51,8 @@ class Augmentation {
   virtual ~Augmentation() = default;
   /// The stage's name, for messages. The random numbers of a host form belong to this name.
   virtual std::string_view name() const = 0;
-  /// The augmentation of validation samples; null: none.
-  virtual std::shared_ptr<const Augmentation> for_evaluation() const { return nullptr; }
+  /// The stages that validation samples pass in its place, none of which has chance; empty: none.
+  virtual std::vector<std::shared_ptr<const Augmentation>> for_evaluation() const { return {}; }
 
   /// Host form. `random` is keyed by (seed, epoch, name, sample): neither workers nor the sample's place in the epoch
   /// change it.

@@ -19,9 +19,8 @@ class RandomCrop : public Augmentation {
   RandomCrop(const RandomCropOptions& options, bool from_middle) : options_(options), from_middle_(from_middle) {}
 
   std::string_view name() const override { return "random_crop"; }
-  std::shared_ptr<const Augmentation> for_evaluation() const override {
-    return std::make_shared<RandomCrop>(options_, true);
-  }
+  Augmentations for_evaluation() const override { return {std::make_shared<RandomCrop>(options_, true)}; }
+  bool has_chance() const override { return !from_middle_; }
   bool has_device_form() const override { return true; }
   bool pads_with_black() const override { return options_.padding > 0 && options_.mode == kernels::PadMode::zero; }
 

@@ -1,4 +1,4 @@
-// Sizes that follow from a split's fields, and the reader of a split's beginning.
+// Sizes that follow from a split's fields, and readers of some of a split's samples.
 #include "bantam/data/formats/sample_reader.h"
 
 #include <algorithm>
@@ -14,11 +14,9 @@
 namespace bantam {
 namespace {
 
-class FirstSamples : public SampleReader {
+/// Some of another reader's samples, in an order of their own.
+class SomeSamples : public SampleReader {
  public:
-  FirstSamples(std::shared_ptr<const SampleReader> all, std::int64_t samples)
-      : all_(std::move(all)), samples_(samples) {}
-
   DatasetFacts facts() const override {
     DatasetFacts facts = all_->facts();
     facts.size = std::min(facts.size, samples_);
@@ -26,38 +24,53 @@ class FirstSamples : public SampleReader {
   }
   void check(bool verify, int threads) const override { all_->check(verify, threads); }
   void read(std::int64_t index, std::span<const std::span<std::byte>> fields) const override {
-    all_->read(index, fields);
+    all_->read(number(index), fields);
+  }
+  void fetch(std::int64_t index, std::span<std::vector<std::byte>> fields) const override {
+    all_->fetch(number(index), fields);
+  }
+  std::uint64_t encoded_bytes(std::int64_t index) const override { return all_->encoded_bytes(number(index)); }
+  std::string name_of(std::int64_t index) const override { return all_->name_of(number(index)); }
+  void read_targets(std::int64_t index, std::span<const std::span<std::byte>> targets) const override {
+    all_->read_targets(number(index), targets);
   }
 
+ protected:
+  SomeSamples(std::shared_ptr<const SampleReader> all, std::int64_t samples)
+      : all_(std::move(all)), samples_(samples) {}
+
  private:
+  /// In the other reader.
+  virtual std::int64_t number(std::int64_t index) const = 0;
+
   std::shared_ptr<const SampleReader> all_;
   std::int64_t samples_;
 };
 
-class ChosenSamples : public SampleReader {
+class FirstSamples : public SomeSamples {
  public:
-  ChosenSamples(std::shared_ptr<const SampleReader> all, std::vector<std::int32_t> chosen)
-      : all_(std::move(all)), chosen_(std::move(chosen)) {}
-
-  DatasetFacts facts() const override {
-    DatasetFacts facts = all_->facts();
-    facts.size = static_cast<std::int64_t>(chosen_.size());
-    return facts;
-  }
-  void check(bool verify, int threads) const override { all_->check(verify, threads); }
-  void read(std::int64_t index, std::span<const std::span<std::byte>> fields) const override {
-    all_->read(chosen_[static_cast<std::size_t>(index)], fields);
-  }
+  FirstSamples(std::shared_ptr<const SampleReader> all, std::int64_t samples) : SomeSamples(std::move(all), samples) {}
 
  private:
-  std::shared_ptr<const SampleReader> all_;
+  std::int64_t number(std::int64_t index) const override { return index; }
+};
+
+class ChosenSamples : public SomeSamples {
+ public:
+  ChosenSamples(std::shared_ptr<const SampleReader> all, std::vector<std::int32_t> chosen)
+      : SomeSamples(std::move(all), static_cast<std::int64_t>(chosen.size())), chosen_(std::move(chosen)) {}
+
+ private:
+  std::int64_t number(std::int64_t index) const override { return chosen_[static_cast<std::size_t>(index)]; }
+
   std::vector<std::int32_t> chosen_;
 };
 
 }  // namespace
 
 std::vector<SampleField> DatasetFacts::fields() const {
-  std::vector<SampleField> fields = {{"images", image_shape, DType::uint8}};
+  const FieldEncoding encoding = has_encoded_images() ? FieldEncoding::image : FieldEncoding::values;
+  std::vector<SampleField> fields = {{"images", image_shape, DType::uint8, encoding}};
   fields.insert(fields.end(), targets.begin(), targets.end());
   return fields;
 }
@@ -70,6 +83,12 @@ void SampleReader::fetch(std::int64_t index, std::span<std::vector<std::byte>> f
     buffers[f] = fields[f];
   }
   read(index, buffers);
+}
+
+std::uint64_t SampleReader::encoded_bytes() const {
+  std::uint64_t bytes = 0;
+  for (std::int64_t i = 0, size = facts().size; i < size; ++i) bytes += encoded_bytes(i);
+  return bytes;
 }
 
 std::string SampleReader::name_of(std::int64_t index) const { return fmt::format("sample {}", index); }

@@ -92,8 +92,14 @@ class SampleReader {
   /// Sample `index` as it is stored, a field each: files of encoded fields, values of others. By default what `read`
   /// writes. Throws DataError.
   virtual void fetch(std::int64_t index, std::span<std::vector<std::byte>> fields) const;
-  /// Bytes that `fetch` returns of all samples' encoded fields together, for plans; 0 where none is.
-  virtual std::uint64_t encoded_bytes() const { return 0; }
+  /// Bytes that `fetch` returns of sample `index`'s encoded fields together, without reading them: caches and plans
+  /// reserve so much. 0 where no field is encoded.
+  virtual std::uint64_t encoded_bytes(std::int64_t index) const {
+    (void)index;
+    return 0;
+  }
+  /// Those of all samples together.
+  std::uint64_t encoded_bytes() const;
   /// What a message calls sample `index`: its file, or its number.
   virtual std::string name_of(std::int64_t index) const;
   /// The targets alone, in the order of `facts().targets` (values only: masks get an empty buffer), without decoding.

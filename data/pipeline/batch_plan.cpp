@@ -1,5 +1,7 @@
 // From pipeline options to the kernel's scale, shift and sizes, and to each sample's window and mirroring.
+#include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <utility>
 
 #include <fmt/format.h>
@@ -71,7 +73,7 @@ PipelineOptions evaluation_pipeline(PipelineOptions options) {
   options.drop_last = false;
   const Augmentations training = std::exchange(options.augmentations, {});
   for (const auto& augmentation : training)
-    if (auto form = augmentation->for_evaluation()) options.augmentations.push_back(std::move(form));
+    std::ranges::move(augmentation->for_evaluation(), std::back_inserter(options.augmentations));
   return options;
 }
 
