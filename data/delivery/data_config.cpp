@@ -30,6 +30,7 @@ void check_drop_last(const ConfigNode& stages, const PipelineOptions& pipeline, 
 
 /// Windows and mirroring are of the images alone: a class a pixel would stay where it was.
 void check_pixel_targets(const ConfigNode& stages, const PipelineOptions& pipeline, const DatasetFacts& facts) {
+  if (facts.image_shape.rank() != 3) return;
   const auto image = facts.image_shape.extents().first(2);
   for (const SampleField& target : facts.targets) {
     const auto extents = target.shape.extents();
@@ -153,7 +154,7 @@ DataOptions read_data_config(const ConfigNode& data) {
        "prefetch. Held-out samples pass them without shuffle and chance.",
        "[cache: auto, shuffle, batch: {size: 32}, prefetch]"});
   const DatasetFacts facts = train_facts(options);
-  options.pipeline = read_pipeline(stages, facts.image_shape);
+  options.pipeline = read_pipeline(stages, facts.image_shape, facts.image_dtype);
   map.finish();
   check_drop_last(stages, options.pipeline, facts.size);
   check_pixel_targets(stages, options.pipeline, facts);

@@ -49,8 +49,8 @@ DeviceEpoch::DeviceEpoch(Runtime& runtime, Device device, DeviceDataset dataset,
   table_ = context.allocate({table_bytes}, DType::uint8, Category::input);
   cursor_ = context.allocate({1}, DType::int64, Category::input);
   ring_.size = ring_batches_ * shape_.batch;
-  ring_.tensors.set(
-      kImages, context.allocate({ring_.size, shape_.out_h, shape_.out_w, shape_.channels}, dtype, Category::input));
+  ring_.tensors.set(kImages, context.allocate(finished_image(shape_, dataset_.image_shape).prepend(ring_.size), dtype,
+                                              Category::input));
   ring_.tensors.set(dataset_.target, context.allocate({ring_.size}, DType::int32, Category::input));
   if (device.meta) return;
   BfcAllocator& pinned = runtime.pinned_allocator();
@@ -91,7 +91,7 @@ std::int64_t DeviceEpoch::most_at_once() const {
 }
 
 kernels::EpochTable DeviceEpoch::table() const {
-  return {dataset_.images.as<std::uint8_t>(), dataset_.labels.as<std::int32_t>(), table_.as<kernels::ImagePlacement>(),
+  return {dataset_.images.data(), dataset_.labels.as<std::int32_t>(), table_.as<kernels::ImagePlacement>(),
           cursor_.as<std::int64_t>()};
 }
 
@@ -107,7 +107,7 @@ void DeviceEpoch::fill(const Context& context, std::int64_t offset, const Batch&
 Batch DeviceEpoch::in_ring(std::int64_t batches, std::int64_t place) const {
   const std::int64_t values = shape_.out_h * shape_.out_w * shape_.channels, first = place * shape_.batch;
   Batch batch{.size = batches * shape_.batch};
-  const Shape images{batch.size, shape_.out_h, shape_.out_w, shape_.channels};
+  const Shape images = finished_image(shape_, dataset_.image_shape).prepend(batch.size);
   batch.tensors = {{kImages, ring_.at(kImages).slice(first * values, images)},
                    {dataset_.target, ring_.at(dataset_.target).slice(first, {batch.size})}};
   return batch;
@@ -127,7 +127,7 @@ Batch DeviceEpoch::next(const Context& context) {
   const Context inputs = context.at("data");
   const std::int64_t size = std::min(shape_.batch, samples_ - next_ * shape_.batch);
   Batch batch{.size = size, .index = next_++};
-  const Shape images{size, shape_.out_h, shape_.out_w, shape_.channels};
+  const Shape images = finished_image(shape_, dataset_.image_shape).prepend(size);
   batch.tensors.set(kImages, inputs.allocate(images, ring_.at(kImages).dtype(), Category::input));
   batch.tensors.set(dataset_.target, inputs.allocate({size}, DType::int32, Category::input));
   fill(context, 0, batch);

@@ -13,9 +13,11 @@
 
 namespace bantam {
 
-/// A data set in device memory: images (size, height, width, channels) uint8, labels (size) int32, as bytes.
+/// A data set in device memory: images (size, height, width, channels) or (size, features), labels (size) int32, as
+/// bytes.
 struct DeviceDataset {
   Tensor images, labels;
+  Shape image_shape;  ///< of one, as stored
   std::int64_t size = 0;
   std::string target = std::string(kLabels);  ///< the labels' name in batches
 };

@@ -56,11 +56,11 @@ class DirectDelivery : public BatchDelivery {
             shape, dtype};
   }
   Made allocate(std::int64_t size, DType dtype) const {
-    const kernels::ImageBatchShape& s = parts_.shape;
-    Made made{.fields = {allocate({size, s.out_h, s.out_w, s.channels}, dtype)}};
+    const Shape image = finished_image(parts_.shape, parts_.facts.image_shape);
+    Made made{.fields = {allocate(image.prepend(size), dtype)}};
     for (const SampleField& target : parts_.facts.targets)
       made.fields.push_back(allocate(target.shape.prepend(size), target.dtype));
-    if (gathers()) made.stored = allocate(parts_.facts.image_shape.prepend(size), DType::uint8);
+    if (gathers()) made.stored = allocate(parts_.facts.image_shape.prepend(size), parts_.facts.image_dtype);
     return made;
   }
 
@@ -69,14 +69,14 @@ class DirectDelivery : public BatchDelivery {
             std::span<std::byte* const> columns) const {
     std::vector<kernels::ImagePlacement> placements(static_cast<std::size_t>(request.size));
     parts_.planner.plan(request.samples(), request.epoch, request.first, placements);
-    const std::uint8_t* stored = nullptr;
+    const std::byte* stored = nullptr;
     if (gathers()) {
       parts_.gather->gather(request.samples(), request.epoch, columns, threads);
       for (std::size_t i = 0; i < placements.size(); ++i) placements[i].image = static_cast<std::int32_t>(i);
-      stored = reinterpret_cast<const std::uint8_t*>(columns[0]);
+      stored = columns[0];
     } else {
       copy_targets(request.samples(), columns);
-      stored = parts_.dataset->images().data();
+      stored = parts_.dataset->field(0).data();
     }
     kernels::ImageBatchShape shape = parts_.shape;
     shape.batch = request.size;

@@ -89,7 +89,7 @@ struct ImageBatchSource::Impl {
        LoaderOptions given)
       : options(std::move(given)),
         facts(checked(reader->facts())),
-        shape(batch_shape(options.pipeline, facts.image_shape)),
+        shape(batch_shape(options.pipeline, facts.image_shape, facts.image_dtype)),
         planner(options.pipeline, shape, options.seed),
         threads(runtime.threads()),
         tuner(make_tuner(options, threads)) {
@@ -263,8 +263,8 @@ ImageBatchSource::ImageBatchSource(Runtime& runtime, std::shared_ptr<const Datas
 ImageBatchSource::~ImageBatchSource() = default;
 
 std::vector<TensorFacts> ImageBatchSource::tensors() const {
-  const kernels::ImageBatchShape& s = impl_->shape;
-  std::vector<TensorFacts> tensors = {{.name = std::string(kImages), .shape = {s.out_h, s.out_w, s.channels}}};
+  std::vector<TensorFacts> tensors = {
+      {.name = std::string(kImages), .shape = finished_image(impl_->shape, impl_->facts.image_shape)}};
   for (const SampleField& target : impl_->facts.targets) {
     const bool names_classes = target.name == kLabels && target.dtype == DType::int32;
     const std::size_t classes = names_classes ? impl_->facts.class_names.size() : 0;

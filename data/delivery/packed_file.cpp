@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <bit>
 #include <cerrno>
 #include <cstring>
@@ -60,7 +61,9 @@ void add_names(Checksum& sum, const SampleReader& source, std::int64_t samples, 
     Checksum range;
     for (std::int64_t i = begin; i < end; ++i) {
       const std::string name = source.name_of(i);
+      const std::uint64_t encoded = source.encoded_bytes(i);
       range.add(name);
+      range.add(bytes_of(encoded));
       add_file(range, name);
     }
     sums[static_cast<std::size_t>(begin / kRange)] = range.value();
@@ -84,7 +87,6 @@ std::uint64_t packed_digest(const SampleReader& source, std::string_view recipe,
   Checksum sum;
   sum.add(recipe);
   add_facts(sum, facts);
-  sum.add(bytes_of(source.encoded_bytes()));
   add_names(sum, source, facts.size, threads);
   std::vector<std::vector<std::byte>> fields(facts.targets.size() + 1);
   for (std::int64_t i = 0; i < std::min(kSpread, facts.size); ++i) {
@@ -97,7 +99,7 @@ std::uint64_t packed_digest(const SampleReader& source, std::string_view recipe,
 /// The file's first 64 bytes.
 struct PackedFile::Header {
   std::array<char, 8> magic = kMagic;
-  std::uint64_t version = kVersion, samples = 0, fields = 0, digest = 0, file_bytes = 0, encoded_bytes = 0;
+  std::uint64_t version = kVersion, samples = 0, fields = 0, digest = 0, file_bytes = 0, reserved = 0;
   std::uint64_t checksum = 0;  // of what is before it
 
   std::uint64_t sum() const { return checksum_of(bytes_of(*this).first(sizeof(Header) - sizeof(checksum))); }
@@ -139,7 +141,6 @@ class PackedFile::Writer {
     });
     Header header{.samples = static_cast<std::uint64_t>(facts_.size), .fields = fields_.size(), .digest = digest};
     header.file_bytes = end_;
-    header.encoded_bytes = encoded_bytes_;
     header.checksum = header.sum();
     write_at(0, bytes_of(header));
   }
@@ -153,16 +154,9 @@ class PackedFile::Writer {
  private:
   void write_sample(std::int64_t index, std::vector<std::vector<std::byte>>& sample, std::vector<Entry>& entries) {
     source_.fetch(index, sample);
-    std::uint64_t bytes = 0, encoded = 0, offset = 0;
-    for (std::size_t f = 0; f < fields_.size(); ++f) {
-      bytes += sample[f].size();
-      if (fields_[f].encoding != FieldEncoding::values) encoded += sample[f].size();
-    }
-    {
-      const std::scoped_lock lock(guard_);
-      offset = std::exchange(end_, end_ + bytes);
-      encoded_bytes_ += encoded;
-    }
+    std::uint64_t bytes = 0;
+    for (const std::vector<std::byte>& field : sample) bytes += field.size();
+    std::uint64_t offset = end_.fetch_add(bytes);
     for (std::size_t f = 0; f < fields_.size(); ++f) {
       write_at(offset, sample[f]);
       entries.push_back({offset, sample[f].size(), checksum_of(sample[f])});
@@ -202,8 +196,7 @@ class PackedFile::Writer {
   const std::vector<SampleField> fields_;
   std::filesystem::path temporary_;
   int descriptor_ = -1;
-  std::mutex guard_;  // of end_ and encoded_bytes_
-  std::uint64_t end_ = 0, encoded_bytes_ = 0;
+  std::atomic<std::uint64_t> end_ = 0;
   std::mutex noting_;
   std::int64_t written_ = 0;
 };
@@ -258,7 +251,6 @@ std::string PackedFile::why_not(std::uint64_t digest) {
     return "it was made of other samples, or by other stages";
   if (file_bytes_ != header.file_bytes)
     return fmt::format("it has {} bytes, not {} as its header says", file_bytes_, header.file_bytes);
-  encoded_bytes_ = header.encoded_bytes;
   return {};
 }
 

@@ -56,7 +56,7 @@ class PackedFile : public SampleReader {
   void fetch(std::int64_t index, std::span<std::vector<std::byte>> fields) const override;
   /// Reads nothing of the images.
   void read_targets(std::int64_t index, std::span<const std::span<std::byte>> targets) const override;
-  std::uint64_t encoded_bytes() const override { return encoded_bytes_; }
+  std::uint64_t encoded_bytes(std::int64_t index) const override { return source_->encoded_bytes(index); }
   std::string name_of(std::int64_t index) const override { return source_->name_of(index); }
 
   std::uint64_t file_bytes() const { return file_bytes_; }
@@ -84,7 +84,7 @@ class PackedFile : public SampleReader {
   std::vector<SampleField> fields_;
   std::filesystem::path path_;
   int descriptor_ = -1;
-  std::uint64_t file_bytes_ = 0, encoded_bytes_ = 0;
+  std::uint64_t file_bytes_ = 0;
   bool is_new_ = false;
 };
 

@@ -133,13 +133,14 @@ void StagedDelivery::cache_dataset() {
   const Stream stream = parts_.runtime->stream(parts_.device);
   BfcAllocator& allocator = parts_.runtime->allocator(parts_.device);
   const Dataset& set = *parts_.dataset;
-  const std::size_t image_bytes = static_cast<std::size_t>(set.size() * set.image_shape().elements());
-  cached_.images = byte_tensor(allocator, image_bytes, stream);
-  cached_.labels = byte_tensor(allocator, static_cast<std::size_t>(set.size()) * sizeof(std::int32_t), stream);
-  copy_bytes(cached_.images.data(), set.images().data(), cached_.images.bytes(), stream);
+  const auto samples = static_cast<std::size_t>(set.size());
+  cached_.images = byte_tensor(allocator, samples * set.facts().fields()[0].bytes(), stream);
+  cached_.labels = byte_tensor(allocator, samples * sizeof(std::int32_t), stream);
+  copy_bytes(cached_.images.data(), set.field(0).data(), cached_.images.bytes(), stream);
   copy_bytes(cached_.labels.data(), set.labels().data(), cached_.labels.bytes(), stream);
   synchronize(stream);
   cached_.size = set.size();
+  cached_.image_shape = set.image_shape();
   cached_.target = set.facts().targets[0].name;
   parts_.dataset.reset();
   parts_.gather.reset();
@@ -197,12 +198,11 @@ void StagedDelivery::send_ahead() {
 }
 
 void StagedDelivery::deliver(const Context& context, Batch& batch) {
-  const kernels::ImageBatchShape& s = parts_.shape;
   const Context inputs = context.at("data");
   const std::int64_t size = prepared_.front().size;
   batch.size = size;
-  std::vector<Tensor> fields = {
-      inputs.allocate({size, s.out_h, s.out_w, s.channels}, context.precision.compute(), Category::input)};
+  std::vector<Tensor> fields = {inputs.allocate(finished_image(parts_.shape, parts_.facts.image_shape).prepend(size),
+                                                context.precision.compute(), Category::input)};
   batch.tensors.set(kImages, fields[0]);
   for (const SampleField& target : parts_.facts.targets) {
     fields.push_back(inputs.allocate(target.shape.prepend(size), target.dtype, Category::input));
@@ -234,8 +234,7 @@ void StagedDelivery::make(const Context& context, const DeviceBlock& staging, st
   };
   kernels::ImageBatchShape shape = parts_.shape;
   shape.batch = size;
-  BANTAM_KERNEL(exec, image_batch, shape, reinterpret_cast<const std::uint8_t*>(from(0)), placements, fields[0].dtype(),
-                fields[0].data());
+  BANTAM_KERNEL(exec, image_batch, shape, from(0), placements, fields[0].dtype(), fields[0].data());
   for (std::size_t f = 1; f < fields.size(); ++f) {
     if (parts_.facts.has_int32_target())
       BANTAM_KERNEL(exec, label_batch, size, reinterpret_cast<const std::int32_t*>(from(f)), placements,

@@ -63,6 +63,7 @@ std::span<const std::byte> Dataset::field(std::size_t field) const {
 }
 
 std::span<const std::uint8_t> Dataset::images() const {
+  if (facts_.image_dtype != DType::uint8) throw DTypeError("the data set's images are no bytes (uint8)");
   if (!has_data()) return {};
   return {fields_[0].as<std::uint8_t>(), fields_[0].bytes()};
 }
@@ -78,7 +79,10 @@ std::span<std::byte> Dataset::field_out(std::size_t field) {
   return {fields_[field].as<std::byte>(), fields_[field].bytes()};
 }
 
-std::span<std::uint8_t> Dataset::images_out() { return {fields_[0].as<std::uint8_t>(), fields_[0].bytes()}; }
+std::span<std::uint8_t> Dataset::images_out() {
+  const std::span<const std::uint8_t> images = this->images();
+  return {fields_[0].as<std::uint8_t>(), images.size()};
+}
 
 std::span<std::int32_t> Dataset::labels_out() {
   const std::span<const std::int32_t> labels = this->labels();

@@ -14,9 +14,9 @@
 
 namespace bantam {
 
-/// Images (size, height, width, channels) uint8 and the targets, each (size, …), in memory of the runtime's CPU
-/// allocator (category input). A value: copies share the memory. Once filled it does not change, and any number of
-/// threads may read it.
+/// Images (size, height, width, channels) or (size, features), uint8 or float32, and the targets, each (size, …), in
+/// memory of the runtime's CPU allocator (category input). A value: copies share the memory. Once filled it does not
+/// change, and any number of threads may read it.
 class Dataset {
  public:
   /// Allocates memory for `facts`, to be filled through `field_out`. Throws OutOfMemory, and as check_facts.
@@ -36,7 +36,7 @@ class Dataset {
 
   /// All of field `field`, sample after sample: 0 the images, then the targets. Empty without data.
   std::span<const std::byte> field(std::size_t field) const;
-  /// All images, NHWC; empty without data.
+  /// All images, NHWC; empty without data. Throws DTypeError where they are not uint8.
   std::span<const std::uint8_t> images() const;
   /// The first target as class numbers; empty without data. Throws DTypeError where it is not int32.
   std::span<const std::int32_t> labels() const;

@@ -70,7 +70,7 @@ class ChosenSamples : public SomeSamples {
 
 std::vector<SampleField> DatasetFacts::fields() const {
   const FieldEncoding encoding = has_encoded_images() ? FieldEncoding::image : FieldEncoding::values;
-  std::vector<SampleField> fields = {{"images", image_shape, DType::uint8, encoding}};
+  std::vector<SampleField> fields = {{"images", image_shape, image_dtype, encoding}};
   fields.insert(fields.end(), targets.begin(), targets.end());
   return fields;
 }
@@ -111,8 +111,11 @@ bool DatasetFacts::has_int32_target() const {
 }
 
 void check_facts(const DatasetFacts& facts) {
-  if (facts.image_shape.rank() != 3)
-    throw ShapeError(fmt::format("images must be (height, width, channels), got {}", to_string(facts.image_shape)));
+  if (facts.image_shape.rank() != 3 && facts.image_shape.rank() != 1)
+    throw ShapeError(fmt::format("images must be (height, width, channels) or vectors of features, got {}",
+                                 to_string(facts.image_shape)));
+  if (facts.image_dtype != DType::uint8 && facts.image_dtype != DType::float32)
+    throw DTypeError(fmt::format("images must be uint8 or float32, not {}", to_string(facts.image_dtype)));
   // Batches name samples by 32-bit numbers.
   if (facts.size < 0 || facts.size > std::numeric_limits<std::int32_t>::max())
     throw DataError(fmt::format("a data set holds at most 2,147,483,647 images, not {}", facts.size));

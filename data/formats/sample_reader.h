@@ -52,11 +52,13 @@ struct SampleField {
 /// What is known of a split before anything is read.
 struct DatasetFacts {
   std::int64_t size = 0;  ///< samples, at most 2^31 - 1
-  Shape image_shape;      ///< (height, width, channels) of the field "images", uint8; (0, 0, channels) of
-                          ///< encoded images, whose sizes differ
+  Shape image_shape;      ///< (height, width, channels) of the field "images"; (features) where samples are vectors;
+                          ///< (0, 0, channels) of encoded images, whose sizes differ
   std::vector<std::string> class_names;  ///< of the numbers in "labels", where that is a target of class numbers
   /// All fields but the images, which batches get as they are stored: class numbers, vectors, masks, …
   std::vector<SampleField> targets = {{"labels", {}, DType::int32}};
+
+  DType image_dtype = DType::uint8;  ///< or float32
 
   /// The images, then the targets.
   std::vector<SampleField> fields() const;
@@ -68,8 +70,8 @@ struct DatasetFacts {
   bool has_encoded_images() const { return image_shape.rank() == 3 && image_shape[0] == 0; }
 };
 
-/// Throws ShapeError for images that are not (height, width, channels) and DataError for more samples than 32-bit
-/// numbers name, and for two fields of one name.
+/// Throws ShapeError for images that are neither (height, width, channels) nor (features), DTypeError where they are
+/// neither uint8 nor float32, and DataError for more samples than 32-bit numbers name, and for two fields of one name.
 void check_facts(const DatasetFacts& facts);
 
 /// One split of a data set. `check` and `read` may be called from any thread, several at once.

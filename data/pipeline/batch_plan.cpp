@@ -14,10 +14,12 @@
 namespace bantam {
 namespace {
 
-constexpr std::int64_t kMostChannels = 8;  // of kernels::ImageBatchShape
-
 void check_list(const char* name, const std::vector<double>& values, std::int64_t channels) {
-  if (values.size() == 1 || static_cast<std::int64_t>(values.size()) == channels) return;
+  if (values.size() == 1) return;
+  if (channels > kernels::kMostScaledChannels)
+    throw ShapeError(fmt::format("normalize: {} has {} values, but images of more than {} channels have one for all",
+                                 name, values.size(), kernels::kMostScaledChannels));
+  if (static_cast<std::int64_t>(values.size()) == channels) return;
   throw ShapeError(fmt::format("normalize: {} has {} values, but images have {} channels (give one value or {})", name,
                                values.size(), channels, channels));
 }
@@ -25,7 +27,7 @@ void check_list(const char* name, const std::vector<double>& values, std::int64_
 void set_affine(const NormalizeOptions& options, kernels::ImageBatchShape& shape) {
   check_list("mean", options.mean, shape.channels);
   check_list("std", options.std, shape.channels);
-  for (std::int64_t c = 0; c < shape.channels; ++c) {
+  for (std::int64_t c = 0; c < std::min(shape.channels, kernels::kMostScaledChannels); ++c) {
     const auto channel = static_cast<std::size_t>(c);
     const double mean = options.mean[options.mean.size() == 1 ? 0 : channel];
     const double std = options.std[options.std.size() == 1 ? 0 : channel];
@@ -38,11 +40,14 @@ void set_affine(const NormalizeOptions& options, kernels::ImageBatchShape& shape
   }
 }
 
-void set_window(const Augmentations& augmentations, kernels::ImageBatchShape& shape) {
+void set_window(const Augmentations& augmentations, bool vectors, kernels::ImageBatchShape& shape) {
   const Augmentation* placed = nullptr;
   for (const auto& augmentation : augmentations) {
     if (augmentation->has_device_form()) {
       placed = augmentation.get();
+      if (vectors)
+        throw ShapeError(fmt::format("{} is for images (height, width, channels), but samples are vectors of {} values",
+                                     placed->name(), shape.in_w));
       placed->window(shape);
     } else if (placed != nullptr) {
       throw ConfigError(
@@ -53,19 +58,23 @@ void set_window(const Augmentations& augmentations, kernels::ImageBatchShape& sh
 
 }  // namespace
 
-kernels::ImageBatchShape batch_shape(const PipelineOptions& options, const Shape& image_shape) {
+kernels::ImageBatchShape batch_shape(const PipelineOptions& options, const Shape& image_shape, DType image_dtype) {
   if (options.batch_size < 1)
     throw ConfigError(fmt::format("the batch size must be at least 1, got {}", options.batch_size));
   kernels::ImageBatchShape shape;
   shape.batch = options.batch_size;
-  shape.in_h = shape.out_h = image_shape[0];
-  shape.in_w = shape.out_w = image_shape[1];
-  shape.channels = image_shape[2];
-  if (shape.channels > kMostChannels)
-    throw ShapeError(fmt::format("images of {} channels: at most {} are supported", shape.channels, kMostChannels));
+  const bool vectors = image_shape.rank() == 1;
+  shape.in_h = shape.out_h = vectors ? 1 : image_shape[0];
+  shape.in_w = shape.out_w = image_shape[vectors ? 0 : 1];
+  shape.channels = vectors ? 1 : image_shape[2];
+  shape.stored = image_dtype;
   set_affine(options.normalize, shape);
-  set_window(options.augmentations, shape);
+  set_window(options.augmentations, vectors, shape);
   return shape;
+}
+
+Shape finished_image(const kernels::ImageBatchShape& shape, const Shape& stored) {
+  return stored.rank() == 1 ? Shape{shape.out_w} : Shape{shape.out_h, shape.out_w, shape.channels};
 }
 
 PipelineOptions evaluation_pipeline(PipelineOptions options) {

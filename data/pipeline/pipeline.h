@@ -60,7 +60,7 @@ struct PipelineOptions {
 /// then normalize and those of device form (random_crop, random_flip) in any order, then batch (the only one required),
 /// prefetch; each once. The keys of batch are `size` (a number or auto) and, for auto, `max` and `multiple_of`. Throws
 /// ConfigError at the node.
-PipelineOptions read_pipeline(const ConfigNode& stages, const Shape& image_shape);
+PipelineOptions read_pipeline(const ConfigNode& stages, const Shape& image_shape, DType image_dtype = DType::uint8);
 
 /// The pipeline of validation data: no shuffle, augmentations in their evaluation form (a crop is cut at the centre),
 /// no batch dropped.
@@ -70,10 +70,15 @@ PipelineOptions evaluation_pipeline(PipelineOptions options);
 const Augmentation* host_augmentation(const PipelineOptions& options);
 
 /// Checks options of any origin against images of `image_shape` and resolves sizes: the kernel's view of one full
-/// batch. Throws ShapeError for lists of a wrong length, more than 8 channels, and a crop larger than the padded image;
-/// ConfigError for batches below 1, for a host augmentation after one of device form and for a normalization whose
-/// factor or offset is not finite in float32.
-kernels::ImageBatchShape batch_shape(const PipelineOptions& options, const Shape& image_shape);
+/// batch; a vector of features is a row of pixels of one channel. Throws ShapeError for lists of a wrong length, of
+/// more than 8 channels, a crop larger than the padded image, and for windows and mirroring of vectors; ConfigError for
+/// batches below 1, for a host augmentation after one of device form and for a normalization whose factor or offset is
+/// not finite in float32.
+kernels::ImageBatchShape batch_shape(const PipelineOptions& options, const Shape& image_shape,
+                                     DType image_dtype = DType::uint8);
+
+/// One image of a finished batch: (height, width, channels), or (features) where `stored` images are vectors.
+Shape finished_image(const kernels::ImageBatchShape& shape, const Shape& stored);
 
 /// Where and how each sample of one batch is read; a pure function.
 class BatchPlanner {

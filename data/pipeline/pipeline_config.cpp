@@ -18,12 +18,13 @@ constexpr std::int64_t kMostBatch = std::int64_t{1} << 24;
 struct Reading {
   PipelineOptions options;
   Shape image_shape;
+  DType image_dtype = DType::uint8;
   bool normalized = false;
 
   /// Checks what was read so far against the images, and reports at `node`.
   void check(const ConfigNode& node) const {
     try {
-      (void)batch_shape(options, image_shape);
+      (void)batch_shape(options, image_shape, image_dtype);
     } catch (const ShapeError& error) {
       node.fail(error.what());
     } catch (const ConfigError& error) {
@@ -73,11 +74,12 @@ std::vector<double> read_channels(ConfigMap& map, ConfigKey key, NumberRange ran
 void read_normalize(const ConfigNode& node, Reading& reading) {
   ConfigMap map = node.as_map();
   NormalizeOptions& normalize = reading.options.normalize;
-  map.describe("Bytes to numbers: y = (x · scale - mean) / std, channel by channel.",
+  map.describe("Stored values to numbers: y = (x · scale - mean) / std, channel by channel.",
                "normalize: {scale: 0.00392156862745098, mean: [0.4914, 0.4822, 0.4465], std: [0.247, 0.2435, 0.2616]}");
-  normalize.scale = map.number(
-      {"scale", "Factor of the stored bytes: 0.00392156862745098 (1 / 255) makes them [0, 1].", "0.00392156862745098"},
-      {}, 1.0);
+  normalize.scale =
+      map.number({"scale", "Factor of the stored values: of bytes, 0.00392156862745098 (1 / 255) makes them [0, 1].",
+                  "0.00392156862745098"},
+                 {}, 1.0);
   normalize.mean = read_channels(
       map, {"mean", "Subtracted after the scale: one number, or one a channel.", "0.5 | [0.4914, 0.4822, 0.4465]"}, {},
       0.0);
@@ -193,10 +195,11 @@ int read_stage(const ConfigNode::Named& named, Reading& reading) {
   named.options.fail_unknown("pipeline stage", named.name, stage_names());
 }
 
-void describe_stages(const ConfigNode& stages, const Shape& image_shape) {
+void describe_stages(const ConfigNode& stages, const Shape& image_shape, DType image_dtype) {
   stages.describe_entries("pipeline stage", stage_names(), [&](const std::string& name, const ConfigNode& options) {
     Reading alone;
     alone.image_shape = image_shape;
+    alone.image_dtype = image_dtype;
     (void)read_stage({name, options}, alone);
   });
 }
@@ -220,10 +223,11 @@ void check_new(const ConfigNode::Named& named, const std::vector<ReadStage>& bef
 
 }  // namespace
 
-PipelineOptions read_pipeline(const ConfigNode& stages, const Shape& image_shape) {
-  describe_stages(stages, image_shape);
+PipelineOptions read_pipeline(const ConfigNode& stages, const Shape& image_shape, DType image_dtype) {
+  describe_stages(stages, image_shape, image_dtype);
   Reading reading;
   reading.image_shape = image_shape;
+  reading.image_dtype = image_dtype;
   std::vector<ReadStage> before;
   for (const ConfigNode& item : stages.items()) {
     const ConfigNode::Named named = item.as_named();

@@ -11,13 +11,12 @@ constexpr std::int64_t kPlacement = sizeof(ImagePlacement), kLabel = sizeof(std:
 
 std::int64_t image_bytes(const ImageBatchShape& s, DType dtype) {
   const std::int64_t read = std::min(s.in_h, s.out_h) * std::min(s.in_w, s.out_w) * s.channels;
-  return s.batch * (read + kPlacement + bytes_of(s.out_h * s.out_w * s.channels, dtype));
+  return s.batch * (bytes_of(read, s.stored) + kPlacement + bytes_of(s.out_h * s.out_w * s.channels, dtype));
 }
 
 }  // namespace
 
-void image_batch(const Exec& exec, const ImageBatchShape& s, const std::uint8_t*, const ImagePlacement*, DType dtype,
-                 void*) {
+void image_batch(const Exec& exec, const ImageBatchShape& s, const void*, const ImagePlacement*, DType dtype, void*) {
   note(exec, "image_batch", {.bytes = image_bytes(s, dtype)});
 }
 void label_batch(const Exec& exec, std::int64_t batch, const std::int32_t*, const ImagePlacement*, std::int32_t*) {

@@ -17,8 +17,8 @@ inline std::int64_t reflect_position(std::int64_t position, std::int64_t extent)
 }
 
 /// The stored value at (row, column, channel) of one image, or what padding reads there.
-inline std::uint8_t padded_pixel(const ImageBatchShape& s, const std::uint8_t* image, std::int64_t row,
-                                 std::int64_t column, std::int64_t channel) {
+template <class S>
+S padded_pixel(const ImageBatchShape& s, const S* image, std::int64_t row, std::int64_t column, std::int64_t channel) {
   if (s.pad_mode == PadMode::reflect) {
     row = reflect_position(row, s.in_h);
     column = reflect_position(column, s.in_w);
@@ -27,19 +27,20 @@ inline std::uint8_t padded_pixel(const ImageBatchShape& s, const std::uint8_t* i
   return image[(row * s.in_w + column) * s.channels + channel];
 }
 
-template <class T>
-void image_batch(const ImageBatchShape& s, const std::uint8_t* images, const ImagePlacement* placements, T* y) {
+template <class S, class T>
+void image_batch(const ImageBatchShape& s, const S* images, const ImagePlacement* placements, T* y) {
   for (std::int64_t b = 0; b < s.batch; ++b) {
     const ImagePlacement& p = placements[b];
-    const std::uint8_t* image = images + p.image * s.in_h * s.in_w * s.channels;
+    const S* image = images + p.image * s.in_h * s.in_w * s.channels;
     for (std::int64_t i = 0; i < s.out_h; ++i) {
       for (std::int64_t j = 0; j < s.out_w; ++j) {
         const std::int64_t column = (p.flip ? s.out_w - 1 - j : j) + p.left;
         for (std::int64_t c = 0; c < s.channels; ++c) {
+          const std::int64_t factor = s.scales_channels() ? c : 0;
           const T pixel = padded_pixel(s, image, i + p.top, column, c);
           // Volatile: the product is rounded before the sum, so that T = float computes the contract's bits.
-          volatile T product = pixel * T(s.scale[c]);
-          y[((b * s.out_h + i) * s.out_w + j) * s.channels + c] = product + T(s.shift[c]);
+          volatile T product = pixel * T(s.scale[factor]);
+          y[((b * s.out_h + i) * s.out_w + j) * s.channels + c] = product + T(s.shift[factor]);
         }
       }
     }

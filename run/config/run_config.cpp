@@ -427,8 +427,8 @@ void require_model_fits(const RunConfig& config, const Shape& image, std::int64_
 void require_model_fits(const RunConfig& config) {
   if (!config.data) return;
   const DatasetFacts facts = train_facts(*config.data);
-  const kernels::ImageBatchShape batch = batch_shape(config.data->pipeline, facts.image_shape);
-  require_model_fits(config, {batch.out_h, batch.out_w, batch.channels},
+  const kernels::ImageBatchShape batch = batch_shape(config.data->pipeline, facts.image_shape, facts.image_dtype);
+  require_model_fits(config, finished_image(batch, facts.image_shape),
                      static_cast<std::int64_t>(facts.class_names.size()));
 }
 

@@ -1,5 +1,5 @@
-// From stored uint8 images to one batch as the model reads it: gather, pad, crop, flip, scale and shift, cast, in one
-// pass.
+// From stored images, bytes or float32, to one batch as the model reads it: gather, pad, crop, flip, scale and shift,
+// cast, in one pass.
 #pragma once
 
 #include <cstdint>
@@ -11,13 +11,20 @@ namespace bantam::kernels {
 
 enum class PadMode : std::uint8_t { zero, reflect };
 
-/// images (…, in_h, in_w, channels) uint8, y (batch, out_h, out_w, channels). At most 8 channels.
+/// Channels that have factors of their own.
+constexpr std::int64_t kMostScaledChannels = 8;
+
+/// images (…, in_h, in_w, channels) of type `stored`, y (batch, out_h, out_w, channels).
 struct ImageBatchShape {
   std::int64_t batch = 0, in_h = 0, in_w = 0, channels = 0, out_h = 0, out_w = 0;
   PadMode pad_mode =
-      PadMode::zero;    ///< how positions outside the image read: 0 (before scaling), or mirrored without the edge
-  float scale[8] = {};  ///< y = x·scale[c] + shift[c]
-  float shift[8] = {};
+      PadMode::zero;  ///< how positions outside the image read: 0 (before scaling), or mirrored without the edge
+  float scale[kMostScaledChannels] = {};  ///< y = x·scale[c] + shift[c]; of more channels all have scale[0], shift[0]
+  float shift[kMostScaledChannels] = {};
+  DType stored = DType::uint8;  ///< or float32
+
+  /// Whether each channel has a scale and a shift of its own.
+  bool scales_channels() const { return channels <= kMostScaledChannels; }
 };
 
 /// What happens to one image: output (i, j) reads input (i + top, j + (flip ? out_w - 1 - j : j) …), exactly:
@@ -29,16 +36,16 @@ struct ImagePlacement {
 };
 
 /// y[b, i, j, c] = pixel·scale[c] + shift[c] in float32 (one multiply, one add, not fused: the same bits everywhere),
-/// cast to `dtype`. `placements` (batch) in device memory.
-using ImageBatch = void(const Exec&, const ImageBatchShape&, const std::uint8_t* images,
-                        const ImagePlacement* placements, DType dtype, void* y);
+/// cast to `dtype`. `placements` (batch) in device memory. Throws DTypeError for another type of images.
+using ImageBatch = void(const Exec&, const ImageBatchShape&, const void* images, const ImagePlacement* placements,
+                        DType dtype, void* y);
 /// labels_out[b] = labels[placements[b].image].
 using LabelBatch = void(const Exec&, std::int64_t batch, const std::int32_t* labels, const ImagePlacement* placements,
                         std::int32_t* labels_out);
 
 /// A data set and an order of its samples, all in device memory.
 struct EpochTable {
-  const std::uint8_t* images = nullptr;
+  const void* images = nullptr;
   const std::int32_t* labels = nullptr;
   const ImagePlacement* placements = nullptr;  ///< in the epoch's order
   std::int64_t* cursor = nullptr;              ///< place of the next sample; read by the kernels

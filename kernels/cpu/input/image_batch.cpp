@@ -2,7 +2,6 @@
 #include "bantam/kernels/contracts/input/image_batch.h"
 
 #include <algorithm>
-#include <cstring>
 
 #include "bantam/base/parallel.h"
 #include "bantam/kernels/cpu/device/convert.h"
@@ -18,27 +17,32 @@ namespace bantam::kernels::cpu {
 namespace {
 
 constexpr std::int64_t kBlockPixels = 64;
-constexpr std::int64_t kBlockValues = kBlockPixels * 8;  // at most 8 channels
+constexpr std::int64_t kBlockValues = kBlockPixels * kMostScaledChannels;
 
-/// scale and shift repeated for each pixel of a block.
+/// scale and shift repeated for each pixel of a block; one value of each, repeated, where channels share it.
 struct BlockAffine {
   float scale[kBlockValues], shift[kBlockValues];
 };
 
 BlockAffine make_block_affine(const ImageBatchShape& s) {
   BlockAffine affine;
-  for (std::int64_t k = 0; k < kBlockPixels * s.channels; ++k) {
-    affine.scale[k] = s.scale[k % s.channels];
-    affine.shift[k] = s.shift[k % s.channels];
+  const std::int64_t factors = s.scales_channels() ? s.channels : 1;
+  for (std::int64_t k = 0; k < kBlockValues; ++k) {
+    affine.scale[k] = s.scale[k % factors];
+    affine.shift[k] = s.shift[k % factors];
   }
   return affine;
 }
 
-BANTAM_NO_FUSED_MULTIPLY_ADD void scale_and_shift(const BlockAffine& affine, const std::uint8_t* pixels,
-                                                  std::int64_t count, float* y) {
+float as_float(float value) { return value; }
+float as_float(std::uint8_t value) { return static_cast<float>(static_cast<std::int32_t>(value)); }
+
+template <class S>
+BANTAM_NO_FUSED_MULTIPLY_ADD void scale_and_shift(const BlockAffine& affine, const S* pixels, std::int64_t count,
+                                                  float* y) {
 #pragma omp simd
   for (std::int64_t k = 0; k < count; ++k) {
-    const float product = static_cast<float>(static_cast<std::int32_t>(pixels[k])) * affine.scale[k];
+    const float product = as_float(pixels[k]) * affine.scale[k];
     y[k] = product + affine.shift[k];
   }
 }
@@ -54,25 +58,26 @@ std::int64_t source_position(std::int64_t position, std::int64_t extent, PadMode
 }
 
 /// One pixel at a time: flipped or padded runs of pixels. Output column j reads column first + step·j of `row`.
-template <int kChannels>
-void gather_pixels(const ImageBatchShape& s, const std::uint8_t* row, std::int64_t first, std::int64_t step,
-                   std::int64_t count, std::uint8_t* pixels) {
+template <int kChannels, class S>
+void gather_pixels(const ImageBatchShape& s, const S* row, std::int64_t first, std::int64_t step, std::int64_t count,
+                   S* pixels) {
   const std::int64_t channels = kChannels > 0 ? kChannels : s.channels;
   for (std::int64_t j = 0; j < count; ++j, pixels += channels) {
     const std::int64_t column = source_position(first + step * j, s.in_w, s.pad_mode);
-    for (std::int64_t c = 0; c < channels; ++c) pixels[c] = column < 0 ? 0 : row[column * channels + c];
+    for (std::int64_t c = 0; c < channels; ++c) pixels[c] = column < 0 ? S(0) : row[column * channels + c];
   }
 }
 
 /// `count` pixels of an output row, from output column j0 on, as stored values. `row` is null where the whole row is
 /// padding.
-void gather_block(const ImageBatchShape& s, const ImagePlacement& p, const std::uint8_t* row, std::int64_t j0,
-                  std::int64_t count, std::uint8_t* pixels) {
+template <class S>
+void gather_block(const ImageBatchShape& s, const ImagePlacement& p, const S* row, std::int64_t j0, std::int64_t count,
+                  S* pixels) {
   const std::int64_t first = p.left + (p.flip ? s.out_w - 1 - j0 : j0);
   if (row == nullptr) {
-    std::memset(pixels, 0, static_cast<std::size_t>(count * s.channels));
+    std::fill_n(pixels, count * s.channels, S(0));
   } else if (!p.flip && first >= 0 && first + count <= s.in_w) {
-    std::memcpy(pixels, row + first * s.channels, static_cast<std::size_t>(count * s.channels));
+    std::copy_n(row + first * s.channels, count * s.channels, pixels);
   } else if (s.channels == 3) {
     gather_pixels<3>(s, row, first, p.flip ? -1 : 1, count, pixels);
   } else if (s.channels == 1) {
@@ -82,14 +87,13 @@ void gather_block(const ImageBatchShape& s, const ImagePlacement& p, const std::
   }
 }
 
-template <class T>
-void write_image(const ImageBatchShape& s, const BlockAffine& affine, const std::uint8_t* image,
-                 const ImagePlacement& p, T* y) {
-  std::uint8_t pixels[kBlockValues];
+template <class S, class T>
+void write_image(const ImageBatchShape& s, const BlockAffine& affine, const S* image, const ImagePlacement& p, T* y) {
+  S pixels[kBlockValues];
   float values[kBlockValues];
   for (std::int64_t i = 0; i < s.out_h; ++i) {
     const std::int64_t row = source_position(i + p.top, s.in_h, s.pad_mode);
-    const std::uint8_t* source = row < 0 ? nullptr : image + row * s.in_w * s.channels;
+    const S* source = row < 0 ? nullptr : image + row * s.in_w * s.channels;
     for (std::int64_t j = 0; j < s.out_w; j += kBlockPixels) {
       const std::int64_t count = std::min(kBlockPixels, s.out_w - j);
       gather_block(s, p, source, j, count, pixels);
@@ -99,20 +103,53 @@ void write_image(const ImageBatchShape& s, const BlockAffine& affine, const std:
   }
 }
 
-}  // namespace
+/// The same where a pixel may have more values than a block: pixel by pixel, a block of channels at a time.
+template <class S, class T>
+void write_deep_image(const ImageBatchShape& s, const BlockAffine& affine, const S* image, const ImagePlacement& p,
+                      T* y) {
+  const S zeros[kBlockValues] = {};
+  float values[kBlockValues];
+  for (std::int64_t i = 0; i < s.out_h; ++i) {
+    const std::int64_t row = source_position(i + p.top, s.in_h, s.pad_mode);
+    for (std::int64_t j = 0; j < s.out_w; ++j) {
+      const std::int64_t column = source_position((p.flip ? s.out_w - 1 - j : j) + p.left, s.in_w, s.pad_mode);
+      const bool inside = row >= 0 && column >= 0;
+      const S* pixel = inside ? image + (row * s.in_w + column) * s.channels : nullptr;
+      for (std::int64_t c = 0; c < s.channels; c += kBlockValues) {
+        const std::int64_t count = std::min(kBlockValues, s.channels - c);
+        scale_and_shift(affine, inside ? pixel + c : zeros, count, values);
+        narrow(values, y + (i * s.out_w + j) * s.channels + c, count);
+      }
+    }
+  }
+}
 
-void image_batch(const Exec& exec, const ImageBatchShape& shape, const std::uint8_t* images,
-                 const ImagePlacement* placements, DType dtype, void* y) {
+template <class S>
+void write_batch(const Exec& exec, const ImageBatchShape& shape, const S* images, const ImagePlacement* placements,
+                 DType dtype, void* y) {
   const BlockAffine affine = make_block_affine(shape);
   const std::int64_t in_values = shape.in_h * shape.in_w * shape.channels;
   const std::int64_t out_values = shape.out_h * shape.out_w * shape.channels;
   dispatch_floating(dtype, [&](auto tag) {
     using T = typename decltype(tag)::type;
+    const auto write = shape.scales_channels() ? write_image<S, T> : write_deep_image<S, T>;
     parallel_parts(shape.batch, exec.threads, [&](std::int64_t b) {
-      const std::uint8_t* image = images + placements[b].image * in_values;
-      write_image(shape, affine, image, placements[b], static_cast<T*>(y) + b * out_values);
+      write(shape, affine, images + placements[b].image * in_values, placements[b],
+            static_cast<T*>(y) + b * out_values);
     });
   });
+}
+
+}  // namespace
+
+void image_batch(const Exec& exec, const ImageBatchShape& shape, const void* images, const ImagePlacement* placements,
+                 DType dtype, void* y) {
+  if (shape.stored == DType::uint8)
+    write_batch(exec, shape, static_cast<const std::uint8_t*>(images), placements, dtype, y);
+  else if (shape.stored == DType::float32)
+    write_batch(exec, shape, static_cast<const float*>(images), placements, dtype, y);
+  else
+    throw DTypeError("image_batch: stored images are uint8 or float32, not " + std::string(to_string(shape.stored)));
 }
 
 void label_batch(const Exec&, std::int64_t batch, const std::int32_t* labels, const ImagePlacement* placements,

@@ -34,29 +34,31 @@ struct OutputPlace {
   }
 };
 
-__device__ inline float pixel_value(const ImageBatchShape& s, const std::uint8_t* image, const ImagePlacement& p,
+template <class S>
+__device__ inline float pixel_value(const ImageBatchShape& s, const S* image, const ImagePlacement& p,
                                     const OutputPlace& at) {
   const int out_w = static_cast<int>(s.out_w), in_w = static_cast<int>(s.in_w);
   const int row = source_position(at.i + p.top, static_cast<int>(s.in_h), s.pad_mode);
   const int column = source_position((p.flip ? out_w - 1 - at.j : at.j) + p.left, in_w, s.pad_mode);
-  std::uint8_t pixel = 0;
+  S pixel = 0;
   if (row >= 0 && column >= 0) pixel = image[(static_cast<std::int64_t>(row) * in_w + column) * s.channels + at.c];
-  return __fadd_rn(__fmul_rn(static_cast<float>(pixel), s.scale[at.c]), s.shift[at.c]);
+  const int factor = s.channels <= kMostScaledChannels ? at.c : 0;
+  return __fadd_rn(__fmul_rn(static_cast<float>(pixel), s.scale[factor]), s.shift[factor]);
 }
 
 /// Images go over blockIdx.y, groups of four values over blockIdx.x. With a cursor, placements and labels are an
 /// epoch's.
-template <class T>
+template <class S, class T>
 __global__ void image_batch_kernel(const __grid_constant__ ImageBatchShape s, bool aligned,
                                    const __grid_constant__ EpochTable epoch, std::int64_t offset, T* y,
                                    std::int32_t* labels_out) {
-  const std::uint8_t* images = epoch.images;
+  const S* images = static_cast<const S*>(epoch.images);
   const ImagePlacement* placements = epoch.placements + (epoch.cursor != nullptr ? *epoch.cursor + offset : 0);
   const int channels = static_cast<int>(s.channels), out_w = static_cast<int>(s.out_w);
   const std::int64_t total = s.out_h * s.out_w * s.channels;
   for (std::int64_t b = blockIdx.y; b < s.batch; b += gridDim.y) {
     const ImagePlacement p = placements[b];
-    const std::uint8_t* image = images + p.image * (s.in_h * s.in_w * s.channels);
+    const S* image = images + p.image * (s.in_h * s.in_w * s.channels);
     if (labels_out != nullptr && grid_thread() == 0) labels_out[b] = epoch.labels[p.image];
     for (std::int64_t first = grid_thread() * kValues; first < total; first += grid_threads() * kValues) {
       const int pixel = static_cast<int>(first) / channels;
@@ -88,7 +90,8 @@ __global__ void label_batch_kernel(std::int64_t batch, const std::int32_t* label
 
 __global__ void advance_epoch_kernel(std::int64_t* cursor, std::int64_t samples) { *cursor += samples; }
 
-void launch_images(const Exec& exec, const ImageBatchShape& shape, const EpochTable& epoch, std::int64_t offset,
+template <class S>
+void launch_stored(const Exec& exec, const ImageBatchShape& shape, const EpochTable& epoch, std::int64_t offset,
                    DType dtype, void* y, std::int32_t* labels_out) {
   const std::int64_t total = shape.out_h * shape.out_w * shape.channels;
   if (shape.batch <= 0 || total <= 0) return;
@@ -100,16 +103,26 @@ void launch_images(const Exec& exec, const ImageBatchShape& shape, const EpochTa
   dispatch_floating(dtype, [&](auto tag) {
     using T = typename decltype(tag)::type;
     const bool aligned = total % kValues == 0 && packs_aligned<T, kValues>(y);
-    image_batch_kernel<<<blocks, kMapThreads, 0, stream_of(exec)>>>(shape, aligned, epoch, offset, static_cast<T*>(y),
-                                                                    labels_out);
+    image_batch_kernel<S>
+        <<<blocks, kMapThreads, 0, stream_of(exec)>>>(shape, aligned, epoch, offset, static_cast<T*>(y), labels_out);
     check_launch("image_batch_kernel");
   });
 }
 
+void launch_images(const Exec& exec, const ImageBatchShape& shape, const EpochTable& epoch, std::int64_t offset,
+                   DType dtype, void* y, std::int32_t* labels_out) {
+  if (shape.stored == DType::uint8)
+    launch_stored<std::uint8_t>(exec, shape, epoch, offset, dtype, y, labels_out);
+  else if (shape.stored == DType::float32)
+    launch_stored<float>(exec, shape, epoch, offset, dtype, y, labels_out);
+  else
+    throw DTypeError("image_batch: stored images are uint8 or float32, not " + std::string(to_string(shape.stored)));
+}
+
 }  // namespace
 
-void image_batch(const Exec& exec, const ImageBatchShape& shape, const std::uint8_t* images,
-                 const ImagePlacement* placements, DType dtype, void* y) {
+void image_batch(const Exec& exec, const ImageBatchShape& shape, const void* images, const ImagePlacement* placements,
+                 DType dtype, void* y) {
   launch_images(exec, shape, {.images = images, .placements = placements}, 0, dtype, y, nullptr);
 }
 

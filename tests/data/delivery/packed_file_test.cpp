@@ -38,7 +38,7 @@ class Encoded : public SampleReader {
             .class_names = {"a", "b"},
             .targets = {{"labels", {}, DType::int32}, {"targets", {3}, DType::float32}}};
   }
-  std::uint64_t encoded_bytes() const override { return 12345; }
+  std::uint64_t encoded_bytes(std::int64_t) const override { return 12345; }
   std::string name_of(std::int64_t index) const override { return fmt::format("photo-{}.jpg", index); }
   void read(std::int64_t, std::span<const std::span<std::byte>>) const override { FAIL() << "images are encoded"; }
   void fetch(std::int64_t index, std::span<std::vector<std::byte>> fields) const override {
@@ -249,7 +249,7 @@ TEST_F(PackedFileTest, KeepsNothingOfAFileThatDoesNotFit) {
   ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &before), 0);
   std::signal(SIGXFSZ, handler);
   EXPECT_CONTAINS(message,
-                  "samples.cache: File too large (the packed samples need about 12.1 KiB; cache: {disk: PATH}");
+                  "samples.cache: File too large (the packed samples need about 1.18 MiB; cache: {disk: PATH}");
   EXPECT_TRUE(files().empty());
 }
 

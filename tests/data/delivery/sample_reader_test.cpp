@@ -53,6 +53,29 @@ class Positions : public SampleReader {
   mutable std::int64_t reads_ = 0;
 };
 
+/// Float32 samples of any shape, sample i's value p is i - p / 8, and class numbers.
+class Floats : public SampleReader {
+ public:
+  Floats(std::int64_t size, Shape shape) : size_(size), shape_(std::move(shape)) {}
+  DatasetFacts facts() const override {
+    return {.size = size_, .image_shape = shape_, .class_names = {"a", "b", "c"}, .image_dtype = DType::float32};
+  }
+  void read(std::int64_t index, std::span<const std::span<std::byte>> fields) const override {
+    std::vector<float> values(fields[0].size() / sizeof(float));
+    for (std::size_t p = 0; p < values.size(); ++p) values[p] = value(index, static_cast<std::int64_t>(p));
+    std::memcpy(fields[0].data(), values.data(), fields[0].size());
+    const auto label = static_cast<std::int32_t>(index % 3);
+    std::memcpy(fields[1].data(), &label, sizeof label);
+  }
+  static float value(std::int64_t index, std::int64_t position) {
+    return static_cast<float>(index) - static_cast<float>(position) / 8;
+  }
+
+ private:
+  std::int64_t size_;
+  Shape shape_;
+};
+
 /// Adds a random number to each pixel, and its sample's first random number to the mask's first byte.
 class Noise : public Augmentation {
  public:
@@ -127,6 +150,44 @@ TEST_P(SampleReaderTest, TargetsComeAsTheyAreStored) {
     }
     EXPECT_EQ(sample, kSamples);
   }
+}
+
+// Vectors and images of float32, wherever they are cached and whoever makes the batches: in place of pixels the same
+// numbers, normalised, and with `cache: device` made by the device from its own copy.
+TEST_P(SampleReaderTest, FloatsComeAsNumbers) {
+  for (const Shape& shape : {Shape{7}, Shape{2, 3, 2}, Shape{1, 2, 11}}) {
+    for (const CacheKind cache : {CacheKind::ram, CacheKind::off, CacheKind::device}) {
+      for (const bool staged : {false, true}) {
+        PipelineOptions pipeline = plain();
+        pipeline.cache = cache;
+        pipeline.normalize = {.scale = 2, .mean = {1.0}, .std = {4.0}};
+        const auto source = open(std::make_shared<Floats>(kSamples, shape), pipeline, staged);
+        EXPECT_EQ(source->tensors()[0].shape, shape);
+        const bool on_device = cache == CacheKind::device && (staged || GetParam().is_cuda());
+        EXPECT_EQ(source->device_batches(context()) != nullptr, on_device);
+        std::int64_t sample = 0;
+        for (Batch batch; source->next(context(), batch);) {
+          ASSERT_EQ(batch.at(kImages).shape(), shape.prepend(batch.size));
+          const auto values = to_host_floats(batch.at(kImages), context().stream);
+          const auto labels = to_host<std::int32_t>(batch.at(kLabels), context().stream);
+          for (std::int64_t i = 0; i < batch.size; ++i, ++sample) {
+            EXPECT_EQ(labels[static_cast<std::size_t>(i)], sample % 3);
+            for (std::int64_t p = 0; p < shape.elements(); ++p)
+              ASSERT_EQ(values[static_cast<std::size_t>(i * shape.elements() + p)],
+                        Floats::value(sample, p) * 0.5f - 0.25f);
+          }
+        }
+        EXPECT_EQ(sample, kSamples);
+      }
+    }
+  }
+}
+
+TEST_P(SampleReaderTest, RefusesSamplesOfOtherShapesAndTypes) {
+  const auto message = [&](DatasetFacts facts) { return message_of<Error>([&] { check_facts(facts); }); };
+  EXPECT_CONTAINS(message({.size = 1, .image_shape = {2, 3}}), "or vectors of features, got (2, 3)");
+  EXPECT_CONTAINS(message({.size = 1, .image_shape = {2}, .image_dtype = DType::int32}),
+                  "must be uint8 or float32, not int32");
 }
 
 TEST_P(SampleReaderTest, ACacheReadsOnceAndWithoutOneEachEpochReads) {

@@ -57,6 +57,20 @@ TEST(BatchShape, ACropsSizeIsTheBatchs) {
   EXPECT_EQ(shape.pad_mode, kernels::PadMode::reflect);
 }
 
+TEST(BatchShape, OneFactorServesAnyNumberOfChannelsAndVectors) {
+  PipelineOptions options;
+  options.normalize = {.scale = 0.5, .mean = {1.0}, .std = {2.0}};
+  const auto deep = batch_shape(options, {4, 5, 12}, DType::float32);
+  EXPECT_EQ(deep.channels, 12);
+  EXPECT_EQ(deep.scale[0], 0.25f);
+  EXPECT_EQ(deep.stored, DType::float32);
+  EXPECT_EQ(finished_image(deep, {4, 5, 12}), (Shape{4, 5, 12}));
+  const auto vectors = batch_shape(options, {20});
+  EXPECT_EQ(vectors.in_h * vectors.in_w * vectors.channels, 20);
+  EXPECT_EQ(vectors.shift[0], -0.5f);
+  EXPECT_EQ(finished_image(vectors, {20}), Shape{20});
+}
+
 TEST(BatchShape, RefusesWhatDoesNotFit) {
   PipelineOptions options;
   options.normalize.mean = {1.0, 2.0};
@@ -71,7 +85,16 @@ TEST(BatchShape, RefusesWhatDoesNotFit) {
                   }),
                   "a window of 41x32 does not fit an image of 32x32 padded by 4");
   options = {};
-  EXPECT_CONTAINS(message_of<ShapeError>([&] { (void)batch_shape(options, {4, 4, 9}); }), "9 channels");
+  options.normalize.mean.assign(9, 1.0);
+  EXPECT_CONTAINS(message_of<ShapeError>([&] {
+                    (void)batch_shape(options, {4, 4, 9});
+                  }),
+                  "mean has 9 values, but images of more than 8 channels have one for all");
+  options = {};
+  options.augmentations = {random_flip()};
+  EXPECT_CONTAINS(message_of<ShapeError>([&] { (void)batch_shape(options, {20}); }),
+                  "random_flip is for images (height, width, channels), but samples are vectors of 20 values");
+  options = {};
   options.batch_size = 0;
   EXPECT_CONTAINS(message_of<ConfigError>([&] { (void)batch_shape(options, {4, 4, 3}); }), "batch size");
 }

@@ -15,6 +15,14 @@ using kernels::ImageBatchShape;
 using kernels::ImagePlacement;
 using kernels::PadMode;
 
+/// Neither whole numbers nor of one sign.
+std::vector<float> random_floats(std::int64_t count, std::uint64_t seed) {
+  PhiloxSequence random(philox_key(seed, RandomPurpose::test));
+  std::vector<float> values(static_cast<std::size_t>(count));
+  for (float& v : values) v = static_cast<float>(random.below(20001)) / 977.0f - 10.0f;
+  return values;
+}
+
 std::vector<std::uint8_t> random_bytes(std::int64_t count, std::uint64_t seed) {
   PhiloxSequence random(philox_key(seed, RandomPurpose::test));
   std::vector<std::uint8_t> bytes(static_cast<std::size_t>(count));
@@ -31,9 +39,10 @@ ImageBatchShape normalised(ImageBatchShape shape) {
   return shape;
 }
 
-std::vector<float> run(KernelDevice& device, const ImageBatchShape& s, const std::vector<std::uint8_t>& images,
+template <class S>
+std::vector<float> run(KernelDevice& device, const ImageBatchShape& s, const std::vector<S>& images,
                        const std::vector<ImagePlacement>& placements, DType dtype) {
-  const DeviceArray<std::uint8_t> in(device, images);
+  const DeviceArray<S> in(device, images);
   const DeviceArray<ImagePlacement> where(device, placements);
   const DeviceBuffer y(device, s.batch * s.out_h * s.out_w * s.channels, dtype);
   BANTAM_KERNEL(device.exec(), image_batch, s, in.data(), where.data(), dtype, y.data());
@@ -66,40 +75,61 @@ struct Case {
 };
 
 // Crops with padding as CIFAR has them, 1 to 8 channels, rows of more than one block, images of one pixel, sizes not a
-// multiple of 4, padding wider than the image.
-const Case kCases[] = {{16, 32, 32, 3, 32, 32, 4}, {5, 5, 7, 1, 6, 4, 3},    {3, 9, 11, 8, 7, 13, 2},
-                       {2, 6, 150, 3, 5, 141, 9},  {4, 1, 1, 3, 3, 3, 2},    {3, 4, 3, 2, 9, 8, 11},
-                       {2, 8, 70, 5, 8, 65, 6},    {1, 3, 200, 4, 3, 200, 0}};
+// multiple of 4, padding wider than the image; more channels than have factors of their own, and than fit a block;
+// vectors of features.
+const Case kCases[] = {{16, 32, 32, 3, 32, 32, 4}, {5, 5, 7, 1, 6, 4, 3},     {3, 9, 11, 8, 7, 13, 2},
+                       {2, 6, 150, 3, 5, 141, 9},  {4, 1, 1, 3, 3, 3, 2},     {3, 4, 3, 2, 9, 8, 11},
+                       {2, 8, 70, 5, 8, 65, 6},    {1, 3, 200, 4, 3, 200, 0}, {3, 5, 4, 9, 4, 4, 2},
+                       {2, 3, 2, 1027, 3, 3, 1},   {5, 1, 777, 1, 1, 777, 0}};
+
+constexpr std::int64_t kStored = 6;
+
+std::vector<ImagePlacement> random_placements(const Case& c) {
+  PhiloxSequence random(philox_key(2, RandomPurpose::test));
+  std::vector<ImagePlacement> placements;
+  const auto offset = [&] {
+    return static_cast<std::int16_t>(static_cast<int>(random.below(2 * c.reach + 1)) - c.reach);
+  };
+  for (std::int64_t b = 0; b < c.batch; ++b) {
+    placements.push_back({static_cast<std::int32_t>(random.below(kStored)), offset(), offset(),
+                          static_cast<std::int32_t>(random.below(2))});
+  }
+  return placements;
+}
+
+template <class S>
+void expect_reference_bits(KernelDevice& device, const ImageBatchShape& s, const std::vector<S>& images,
+                           const std::vector<ImagePlacement>& placements) {
+  std::vector<float> expected(static_cast<std::size_t>(s.batch * s.out_h * s.out_w * s.channels));
+  kernels::reference::image_batch(s, images.data(), placements.data(), expected.data());
+  std::vector<double> exact(expected.size());
+  kernels::reference::image_batch(s, images.data(), placements.data(), exact.data());
+  EXPECT_LE(relative_error(expected, exact), 4 * unit_roundoff(DType::float32));
+  for (const DType dtype : kernel_dtypes()) {
+    std::vector<float> narrowed;
+    for (const float v : expected) narrowed.push_back(rounded(v, dtype));
+    ASSERT_EQ(bits_of(run(device, s, images, placements, dtype)), bits_of(narrowed)) << s.in_w << " " << s.channels;
+  }
+}
 
 TEST_P(ImageBatchTest, IsTheReferenceBitForBit) {
   for (const Case& c : kCases) {
     for (const PadMode mode : {PadMode::zero, PadMode::reflect}) {
       ImageBatchShape s{c.batch, c.in_h, c.in_w, c.channels, c.out_h, c.out_w, mode, {}, {}};
       s = normalised(s);
-      const std::int64_t stored = 6;
-      const std::vector<std::uint8_t> images = random_bytes(stored * c.in_h * c.in_w * c.channels, 1);
-      PhiloxSequence random(philox_key(2, RandomPurpose::test));
-      std::vector<ImagePlacement> placements;
-      const auto offset = [&] {
-        return static_cast<std::int16_t>(static_cast<int>(random.below(2 * c.reach + 1)) - c.reach);
-      };
-      for (std::int64_t b = 0; b < c.batch; ++b) {
-        placements.push_back({static_cast<std::int32_t>(random.below(stored)), offset(), offset(),
-                              static_cast<std::int32_t>(random.below(2))});
-      }
-      std::vector<float> expected(static_cast<std::size_t>(c.batch * c.out_h * c.out_w * c.channels));
-      kernels::reference::image_batch(s, images.data(), placements.data(), expected.data());
-      std::vector<double> exact(expected.size());
-      kernels::reference::image_batch(s, images.data(), placements.data(), exact.data());
-      EXPECT_LE(relative_error(expected, exact), 4 * unit_roundoff(DType::float32));
-      for (const DType dtype : kernel_dtypes()) {
-        std::vector<float> narrowed;
-        for (const float v : expected) narrowed.push_back(rounded(v, dtype));
-        ASSERT_EQ(bits_of(run(device(), s, images, placements, dtype)), bits_of(narrowed))
-            << c.in_w << " " << c.channels;
-      }
+      const std::int64_t values = kStored * c.in_h * c.in_w * c.channels;
+      const std::vector<ImagePlacement> placements = random_placements(c);
+      expect_reference_bits(device(), s, random_bytes(values, 1), placements);
+      s.stored = DType::float32;
+      expect_reference_bits(device(), s, random_floats(values, 1), placements);
     }
   }
+}
+
+TEST_P(ImageBatchTest, RefusesOtherStoredTypes) {
+  ImageBatchShape s{.batch = 1, .in_h = 1, .in_w = 1, .channels = 1, .out_h = 1, .out_w = 1};
+  s.stored = DType::int32;
+  EXPECT_THROW((void)run(device(), s, std::vector<std::int32_t>{1}, {{}}, DType::float32), DTypeError);
 }
 
 // Shows that the bit-for-bit test would notice a fused multiply-add: for these scales it computes other bits.
