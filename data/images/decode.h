@@ -9,6 +9,9 @@
 
 namespace bantam {
 
+/// Larger images are refused.
+inline constexpr std::uint64_t kMostPixels = std::uint64_t{1} << 28;
+
 enum class ImageFileType : std::uint8_t { jpeg, png };
 
 /// What a file says before its pixels are decoded. Sizes are those of the upright image: a JPEG's EXIF orientation is
@@ -27,7 +30,7 @@ ImageHeader read_image_header(std::span<const std::byte> file);
 /// All pixels, with 1 (grey), 3 (RGB) or 4 (RGBA) channels, whatever the file has: grey of colour is
 /// (19595·R + 38470·G + 7471·B + 2^15) >> 16; without an alpha channel alpha is 255; an alpha channel that is not asked
 /// for is dropped; 16 bits become 8 by rounding v / 257. Throws DataError, also for files cut short and for images of
-/// more than 2^28 pixels.
+/// more than kMostPixels.
 void decode_image(std::span<const std::byte> file, std::int64_t channels, Image& out);
 
 /// The numbers of a mask: a PNG of one channel or palette as stored, without its palette's colours.

@@ -1,0 +1,62 @@
+#include "bantam/data/images/filter.h"
+
+#include <algorithm>
+#include <cstdlib>
+
+namespace bantam {
+namespace {
+
+/// Distances of pixels' centres, in pixels of full size, times 2 · size: integers.
+struct Distances {
+  const FilterAxis& axis;
+
+  std::int64_t radius() const { return 2 * std::max(axis.window, axis.denominator * axis.size); }
+  /// Positive within the triangle around output pixel `position`.
+  std::int64_t weight(std::int64_t pixel, std::int64_t position) const {
+    const std::int64_t d = axis.denominator;
+    const std::int64_t in = (2 * d * pixel + d - 2 * axis.offset) * axis.size, out = (2 * position + 1) * axis.window;
+    return radius() - std::abs(in - out);
+  }
+  /// The first pixel with a weight.
+  std::int64_t first(std::int64_t position) const {
+    const std::int64_t start = (2 * position + 1) * axis.window - radius() + 2 * axis.offset * axis.size;
+    std::int64_t pixel = std::max<std::int64_t>(start / (2 * axis.denominator * axis.size) - 1, 0);
+    while (weight(pixel, position) <= 0) ++pixel;
+    return pixel;
+  }
+};
+
+}  // namespace
+
+void TriangleFilter::set(const FilterAxis& axis) {
+  most_ = std::min(axis.pixels, Distances{axis}.radius() / (axis.denominator * axis.size) + 1);
+  first_.resize(static_cast<std::size_t>(axis.size));
+  count_.resize(first_.size());
+  weights_.resize(first_.size() * static_cast<std::size_t>(most_));
+  for (std::int64_t position = 0; position < axis.size; ++position)
+    set_one(axis, position, static_cast<std::size_t>(axis.mirrored ? axis.size - 1 - position : position));
+}
+
+void TriangleFilter::set_one(const FilterAxis& axis, std::int64_t position, std::size_t output) {
+  const Distances distances{axis};
+  const std::int64_t first = distances.first(position);
+  std::int64_t end = first, sum = 0;
+  for (; end < axis.pixels; ++end) {
+    const std::int64_t weight = distances.weight(end, position);
+    if (weight <= 0) break;
+    sum += weight;
+  }
+  // The running sum is rounded, not each weight: what is left of one goes to the next.
+  float* weights = weights_.data() + output * static_cast<std::size_t>(most_);
+  std::int64_t running = 0, rounded = 0;
+  for (std::int64_t pixel = first; pixel < end; ++pixel) {
+    running += distances.weight(pixel, position);
+    const auto next = static_cast<std::int64_t>(static_cast<double>(running) / static_cast<double>(sum) * kOne + 0.5);
+    weights[pixel - first] = static_cast<float>(next - rounded);
+    rounded = next;
+  }
+  first_[output] = first;
+  count_[output] = end - first;
+}
+
+}  // namespace bantam
