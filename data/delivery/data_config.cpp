@@ -184,6 +184,12 @@ std::vector<DatasetFacts> opened_facts(const DataOptions& options) {
   return facts;
 }
 
+SampleSplits open_splits(const DataOptions& options, std::uint64_t seed) {
+  SampleSplits splits = split_training(options, seed);
+  splits.validation = first_samples(splits.validation, evaluated_samples(options));
+  return splits;
+}
+
 void settle_cache(DataOptions& options, const CacheRoom& room) {
   if (options.pipeline.cache != CacheKind::automatic) return;
   std::uint64_t bytes = 0;
@@ -199,7 +205,7 @@ void settle_cache(DataOptions& options, const CacheRoom& room) {
 
 OpenedData open_data(Runtime& runtime, DataOptions options, Device device, std::uint64_t seed) {
   if (options.pipeline.batch_size_is_auto) throw ConfigError("batch size: auto must be solved before data are opened");
-  const SampleSplits splits = split_training(options, seed);
+  const SampleSplits splits = open_splits(options, seed);
   const std::shared_ptr<const SampleReader> test = options.validation.from_test() ? nullptr : options.source.validation;
   const bool split = options.validation.split > 0;  // one check for both
   if (!device.meta)
@@ -213,7 +219,7 @@ OpenedData open_data(Runtime& runtime, DataOptions options, Device device, std::
   };
   OpenedData data;
   data.train = source(splits.train, options.pipeline);
-  data.validation = source(first_samples(splits.validation, evaluated_samples(options)), evaluated);
+  data.validation = source(splits.validation, evaluated);
   if (test != nullptr) data.test = source(test, evaluated);
   return data;
 }

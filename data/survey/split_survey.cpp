@@ -121,7 +121,7 @@ class Reading {
   void read_image(std::int64_t index, Part& part) {
     reader_.fetch(index, stored_);
     const std::int64_t channels = facts_.image_shape[facts_.image_shape.rank() - 1];
-    part.channels.resize(static_cast<std::size_t>(facts_.image_shape.rank() == 3 ? channels : 1));
+    part.channels.resize(static_cast<std::size_t>(channels));
     if (facts_.has_encoded_images()) {
       const ImageHeader header = read_image_header(stored_[0]);
       decode_image(stored_[0], channels, image_);
@@ -131,7 +131,7 @@ class Reading {
       return;
     }
     const bool rows = facts_.image_shape.rank() == 3;
-    const ImageSize size = rows ? ImageSize{facts_.image_shape[0], facts_.image_shape[1]} : ImageSize{1, channels};
+    const ImageSize size = rows ? ImageSize{facts_.image_shape[0], facts_.image_shape[1]} : ImageSize{1, 1};
     const std::vector<std::byte>& bytes = stored_[0];
     if (facts_.image_dtype == DType::float32)
       add(std::span(reinterpret_cast<const float*>(bytes.data()), bytes.size() / sizeof(float)), size, part);

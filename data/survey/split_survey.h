@@ -17,7 +17,7 @@ struct SurveyOptions {
   std::uint64_t most_bytes = std::uint64_t{256} << 20;
 };
 
-/// Of one channel's values as stored (bytes, or float32), over all pixels that were read.
+/// Of one channel's values as stored (bytes, or float32), over all pixels that were read; of vectors, of one feature.
 struct ChannelStatistics {
   double mean = 0, deviation = 0, least = 0, most = 0;
 };
