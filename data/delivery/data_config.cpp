@@ -63,14 +63,16 @@ std::shared_ptr<const SampleReader> read_own_validation(ConfigMap& map, const st
   return nullptr;
 }
 
-ValidationOptions read_validation(ConfigMap& data, const std::string& format) {
+/// `named`: text is the format's own key, which it has read.
+ValidationOptions read_validation(ConfigMap& data, const std::string& format, bool named) {
   const auto node = data.find(
       {"validation",
        "Samples that the run is evaluated on while it trains: the format's held-out samples, a share of the training "
        "samples, or those of another data set. Other than {from: test}, the held-out samples are the test set, which "
-       "the run looks at once, at its end.",
+       "the run looks at once, at its end. For image_folder, segmentation_folder and csv it may be the name of a "
+       "folder or file of the set.",
        "{from: test} | {split: 0.1}", "{from: test}"});
-  if (!node) return {};
+  if (!node || (named && node->is_scalar())) return {};
   ConfigMap map = node->as_map();
   ValidationOptions options;
   const auto split =
@@ -114,6 +116,12 @@ SampleSplits split_training(const DataOptions& options, std::uint64_t seed) {
   return {chosen_samples(all, std::move(in)), chosen_samples(all, std::move(out))};
 }
 
+/// Null where the validation samples are the test samples.
+std::shared_ptr<const SampleReader> test_reader(const DataOptions& options) {
+  if (options.source.test != nullptr) return options.source.test;
+  return options.validation.from_test() ? nullptr : options.source.validation;
+}
+
 std::int64_t evaluated_batch(const DataOptions& options) {
   return options.evaluation.batch_size > 0 ? options.evaluation.batch_size : options.pipeline.batch_size;
 }
@@ -146,7 +154,7 @@ DataOptions read_data_config(const ConfigNode& data) {
     options.limit = limit->as_integer({.min = 1});
   options.verify =
       map.boolean({"verify", "Check the published SHA-256 of the files first, where there are some."}, false);
-  options.validation = read_validation(map, format);
+  options.validation = read_validation(map, format, options.source.names_validation);
   const ConfigNode stages = map.node(
       {"pipeline",
        "Stages that samples pass, each a name or a name with its options, each once: cache, shuffle, a program's own "
@@ -170,23 +178,26 @@ DatasetFacts train_facts(const DataOptions& options) {
 DatasetFacts validation_facts(const DataOptions& options) {
   DatasetFacts facts = options.validation.split > 0        ? all_training(options)->facts()
                        : options.validation.own != nullptr ? options.validation.own->facts()
-                                                           : test_facts(options);
+                                                           : options.source.validation->facts();
   if (options.validation.split > 0) facts.size = held_out(options.validation, facts.size);
   facts.size = std::min(facts.size, evaluated_samples(options));
   return facts;
 }
 
-DatasetFacts test_facts(const DataOptions& options) { return options.source.validation->facts(); }
+DatasetFacts test_facts(const DataOptions& options) {
+  return (options.source.test != nullptr ? options.source.test : options.source.validation)->facts();
+}
 
 std::vector<DatasetFacts> opened_facts(const DataOptions& options) {
   std::vector<DatasetFacts> facts = {train_facts(options), validation_facts(options)};
-  if (!options.validation.from_test()) facts.push_back(test_facts(options));
+  if (test_reader(options) != nullptr) facts.push_back(test_facts(options));
   return facts;
 }
 
 SampleSplits open_splits(const DataOptions& options, std::uint64_t seed) {
   SampleSplits splits = split_training(options, seed);
   splits.validation = first_samples(splits.validation, evaluated_samples(options));
+  splits.test = test_reader(options);
   return splits;
 }
 
@@ -206,7 +217,7 @@ void settle_cache(DataOptions& options, const CacheRoom& room) {
 OpenedData open_data(Runtime& runtime, DataOptions options, Device device, std::uint64_t seed) {
   if (options.pipeline.batch_size_is_auto) throw ConfigError("batch size: auto must be solved before data are opened");
   const SampleSplits splits = open_splits(options, seed);
-  const std::shared_ptr<const SampleReader> test = options.validation.from_test() ? nullptr : options.source.validation;
+  const std::shared_ptr<const SampleReader> test = splits.test;
   const bool split = options.validation.split > 0;  // one check for both
   if (!device.meta)
     for (const auto& reader : {splits.train, split ? nullptr : splits.validation, test})

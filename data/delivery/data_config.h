@@ -20,8 +20,8 @@ struct ValidationOptions {
   double split = 0;
   std::optional<std::uint64_t> seed = {};             ///< of the choice; absent: the run's
   std::shared_ptr<const SampleReader> own = nullptr;  ///< samples of another data set; null: none
-  /// Whether the format's test samples are the validation samples; else they are a run's test samples, which it looks
-  /// at once, at its end.
+  /// Whether the format's held-out samples are the validation samples. Else, and where it has test samples of their
+  /// own, those are a run's test samples, which it looks at once, at its end.
   bool from_test() const { return split == 0 && own == nullptr; }
 };
 
@@ -68,8 +68,8 @@ struct CacheRoom {
   std::uint64_t host_bytes = 0;    ///< of host memory
 };
 
-/// The samples of the training and the validation split, as open_data reads them: with `limit`, and with the choice of
-/// a `split` by the seed.
+/// The samples of each split as open_data reads them: with `limit`, and with the choice of a `split` by the seed; test
+/// samples are null where the validation samples are the test samples.
 SampleSplits open_splits(const DataOptions& options, std::uint64_t seed);
 
 /// Settles `cache: auto`: device where the set fits there and its samples can be gathered there (one int32 target, no

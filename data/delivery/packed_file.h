@@ -58,6 +58,8 @@ class PackedFile : public SampleReader {
   void read_targets(std::int64_t index, std::span<const std::span<std::byte>> targets) const override;
   std::uint64_t encoded_bytes(std::int64_t index) const override { return source_->encoded_bytes(index); }
   std::string name_of(std::int64_t index) const override { return source_->name_of(index); }
+  std::vector<float> weights() const override { return source_->weights(); }
+  IgnoredFiles ignored() const override { return source_->ignored(); }
 
   std::uint64_t file_bytes() const { return file_bytes_; }
   /// Whether `open` wrote the file.

@@ -34,6 +34,15 @@ class SomeSamples : public SampleReader {
   void read_targets(std::int64_t index, std::span<const std::span<std::byte>> targets) const override {
     all_->read_targets(number(index), targets);
   }
+  std::vector<float> weights() const override {
+    const std::vector<float> all = all_->weights();
+    std::vector<float> weights;
+    if (all.empty()) return weights;
+    for (std::int64_t i = 0, size = facts().size; i < size; ++i)
+      weights.push_back(all[static_cast<std::size_t>(number(i))]);
+    return weights;
+  }
+  IgnoredFiles ignored() const override { return all_->ignored(); }
 
  protected:
   SomeSamples(std::shared_ptr<const SampleReader> all, std::int64_t samples)

@@ -6,8 +6,10 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "bantam/base/config/config.h"
@@ -54,11 +56,13 @@ struct DatasetFacts {
   std::int64_t size = 0;  ///< samples, at most 2^31 - 1
   Shape image_shape;      ///< (height, width, channels) of the field "images"; (features) where samples are vectors;
                           ///< (0, 0, channels) of encoded images, whose sizes differ
-  std::vector<std::string> class_names;  ///< of the numbers in "labels", where that is a target of class numbers
+  std::vector<std::string> class_names;  ///< of the numbers in "labels", where that is a target of class numbers, or
+                                         ///< of the values of "targets", where each is the presence of a class
   /// All fields but the images, which batches get as they are stored: class numbers, vectors, masks, …
   std::vector<SampleField> targets = {{"labels", {}, DType::int32}};
 
-  DType image_dtype = DType::uint8;  ///< or float32
+  DType image_dtype = DType::uint8;                ///< or float32
+  std::optional<std::int32_t> ignored_label = {};  ///< of masks: a number that pixels of no class have
 
   /// The images, then the targets.
   std::vector<SampleField> fields() const;
@@ -73,6 +77,23 @@ struct DatasetFacts {
 /// Throws ShapeError for images that are neither (height, width, channels) nor (features), DTypeError where they are
 /// neither uint8 nor float32, and DataError for more samples than 32-bit numbers name, and for two fields of one name.
 void check_facts(const DatasetFacts& facts);
+
+/// Files among a split's that are no samples, because of their suffix.
+struct IgnoredFiles {
+  std::int64_t count = 0;
+  std::vector<std::string> examples;  ///< the first few
+
+  void add(std::string file) {
+    constexpr std::size_t kExamples = 3;
+    ++count;
+    if (examples.size() < kExamples) examples.push_back(std::move(file));
+  }
+  void add(const IgnoredFiles& more) {
+    const std::int64_t together = count + more.count;
+    for (const std::string& file : more.examples) add(file);
+    count = together;
+  }
+};
 
 /// One split of a data set. `check` and `read` may be called from any thread, several at once.
 class SampleReader {
@@ -107,12 +128,20 @@ class SampleReader {
   /// The targets alone, in the order of `facts().targets` (values only: masks get an empty buffer), without decoding.
   /// By default by `fetch`.
   virtual void read_targets(std::int64_t index, std::span<const std::span<std::byte>> targets) const;
+  /// How often each sample is drawn beside others where `sampling: {weights: true}` asks for it; finite, not negative,
+  /// not all zero. Empty: the data have none.
+  virtual std::vector<float> weights() const { return {}; }
+  /// What lies among the files and is not read.
+  virtual IgnoredFiles ignored() const { return {}; }
 };
 
-/// The splits of a data set: training and validation.
+/// The splits of a data set.
 struct SampleSplits {
   std::shared_ptr<const SampleReader> train;
-  std::shared_ptr<const SampleReader> validation;
+  std::shared_ptr<const SampleReader> validation;  ///< held-out samples; the test samples, too, where `test` is null
+  std::shared_ptr<const SampleReader> test = nullptr;
+  /// Whether the key `data.validation` is the format's own where it is text (a folder's or a file's name).
+  bool names_validation = false;
 };
 
 /// The first `samples` of a reader (all, where it has no more).

@@ -1,0 +1,153 @@
+// A choice of samples by classes, and readers of its two parts.
+#include "bantam/data/formats/held_out.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <map>
+#include <mutex>
+#include <numeric>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "bantam/base/error.h"
+#include "bantam/base/philox.h"
+
+namespace bantam {
+namespace {
+
+/// Passes all calls on to a reader that the first of them makes.
+class LaterReader : public SampleReader {
+ public:
+  explicit LaterReader(std::function<std::shared_ptr<const SampleReader>()> make) : make_(std::move(make)) {}
+
+  DatasetFacts facts() const override { return made().facts(); }
+  void check(bool verify, int threads) const override { made().check(verify, threads); }
+  void read(std::int64_t index, std::span<const std::span<std::byte>> fields) const override {
+    made().read(index, fields);
+  }
+  void fetch(std::int64_t index, std::span<std::vector<std::byte>> fields) const override {
+    made().fetch(index, fields);
+  }
+  std::uint64_t encoded_bytes(std::int64_t index) const override { return made().encoded_bytes(index); }
+  std::string name_of(std::int64_t index) const override { return made().name_of(index); }
+  void read_targets(std::int64_t index, std::span<const std::span<std::byte>> targets) const override {
+    made().read_targets(index, targets);
+  }
+  std::vector<float> weights() const override { return made().weights(); }
+  IgnoredFiles ignored() const override { return made().ignored(); }
+
+ private:
+  const SampleReader& made() const {
+    std::call_once(once_, [this] { reader_ = make_(); });
+    return *reader_;
+  }
+  std::function<std::shared_ptr<const SampleReader>()> make_;
+  mutable std::once_flag once_;
+  mutable std::shared_ptr<const SampleReader> reader_;
+};
+
+/// All samples, class after class, each class shuffled.
+std::vector<std::int32_t> by_class(std::int64_t samples, std::span<const std::int32_t> labels) {
+  std::vector<std::int32_t> order(static_cast<std::size_t>(samples));
+  std::iota(order.begin(), order.end(), 0);
+  PhiloxSequence random(philox_key(0, RandomPurpose::shuffle, hash_name("held out")));
+  for (std::size_t i = order.size(); i > 1; --i) std::swap(order[i - 1], order[random.below(i)]);
+  if (!labels.empty())
+    std::ranges::stable_sort(order, {}, [&](std::int32_t sample) { return labels[static_cast<std::size_t>(sample)]; });
+  return order;
+}
+
+std::vector<std::int32_t> labels_of(const SampleReader& reader) {
+  const DatasetFacts facts = reader.facts();
+  if (!facts.has_int32_target()) return {};
+  std::vector<std::int32_t> labels(static_cast<std::size_t>(facts.size));
+  for (std::size_t i = 0; i < labels.size(); ++i) {
+    const std::array<std::span<std::byte>, 1> target = {std::as_writable_bytes(std::span(&labels[i], 1))};
+    reader.read_targets(static_cast<std::int64_t>(i), target);
+  }
+  return labels;
+}
+
+/// The choice, made when the first of the two parts is used.
+struct Choice {
+  std::shared_ptr<const SampleReader> all;
+  double share;
+  std::once_flag once;
+  Parts parts;
+
+  const Parts& made() {
+    std::call_once(once, [this] { parts = hold_out(all->facts().size, labels_of(*all), share); });
+    return parts;
+  }
+};
+
+std::string read_name(ConfigMap& data, ConfigKey key) {
+  const auto node = data.find(key);
+  return node ? node->as_text() : "";
+}
+
+}  // namespace
+
+Parts hold_out(std::int64_t samples, std::span<const std::int32_t> labels, double share) {
+  if (samples < 2) throw DataError(fmt::format("samples to hold out: a set of {} cannot be split in two", samples));
+  const std::vector<std::int32_t> order = by_class(samples, labels);
+  const std::int64_t wanted =
+      std::clamp<std::int64_t>(std::llround(share * static_cast<double>(samples)), 1, samples - 1);
+  Parts parts;
+  // Every (samples / wanted)-th of the order: evenly over the classes.
+  for (std::int64_t i = 0; i < samples; ++i) {
+    const bool out = (i + 1) * wanted / samples > i * wanted / samples;
+    (out ? parts.held_out : parts.train).push_back(order[static_cast<std::size_t>(i)]);
+  }
+  std::ranges::sort(parts.train);
+  std::ranges::sort(parts.held_out);
+  return parts;
+}
+
+std::shared_ptr<const SampleReader> reader_made_by(std::function<std::shared_ptr<const SampleReader>()> make) {
+  return std::make_shared<LaterReader>(std::move(make));
+}
+
+SampleSplits split_off(std::shared_ptr<const SampleReader> all, double share) {
+  auto choice = std::make_shared<Choice>();
+  choice->all = std::move(all);
+  choice->share = share;
+  return {reader_made_by([choice] { return chosen_samples(choice->all, choice->made().train); }),
+          reader_made_by([choice] { return chosen_samples(choice->all, choice->made().held_out); })};
+}
+
+PartNames read_part_names(ConfigMap& data, std::string_view what) {
+  PartNames names;
+  const std::string train = fmt::format("{} of the training samples.", what);
+  const std::string test = fmt::format(
+      "{} of the test samples, which a run looks at once, at its end. `validation: NAME` names that of the samples "
+      "that "
+      "it is evaluated on while it trains; without it they are those of `test`.",
+      what);
+  names.train = read_name(data, {"train", train, "training", "found by its name"});
+  names.test = read_name(data, {"test", test, "testing", "found by its name"});
+  if (!data.self().is_described())  // `data.validation` describes the key
+    if (const auto validation = data.find("validation"); validation && validation->is_scalar())
+      names.validation = validation->as_text();
+  if (const auto split = data.find({"split",
+                                    "Share that is held out where no part of the set is: the same samples in every "
+                                    "run, as nearly that share of each class as it goes.",
+                                    "0.2", "0.1"}))
+    names.split = split->as_number({.min = 0, .max = 1, .min_open = true, .max_open = true});
+  return names;
+}
+
+SampleSplits splits_of_parts(std::shared_ptr<const SampleReader> train, std::shared_ptr<const SampleReader> validation,
+                             std::shared_ptr<const SampleReader> test, const PartNames& names) {
+  if (validation == nullptr && test == nullptr) {
+    SampleSplits splits = split_off(std::move(train), names.share());
+    splits.names_validation = true;
+    return splits;
+  }
+  if (validation == nullptr) std::swap(validation, test);
+  return {std::move(train), std::move(validation), std::move(test), true};
+}
+
+}  // namespace bantam

@@ -1,0 +1,56 @@
+// Internal: image files below a folder: their list, and their bytes.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "bantam/data/formats/sample_reader.h"
+
+namespace bantam {
+
+/// The files below a folder whose suffix says that they are images.
+struct ImageFiles {
+  std::vector<std::string> names;  ///< relative to the folder; sorted by folder, then by name
+  IgnoredFiles ignored;
+};
+
+/// Whether a name ends in .jpg, .jpeg or .png, in letters of either case.
+bool has_image_suffix(std::string_view name);
+
+/// Lists `folder` and all folders in it but hidden ones, following links, none into a folder that it is within. Hidden
+/// files (".DS_Store") are not counted. Throws DataError.
+ImageFiles list_image_files(const std::filesystem::path& folder);
+
+/// Names of what lies in a folder, but for hidden ones; sorted as bytes.
+struct FolderEntries {
+  std::vector<std::string> folders, files;
+};
+
+/// Throws DataError.
+FolderEntries list_folder(const std::filesystem::path& folder);
+
+/// Replaces `bytes` by those of the file. Throws DataError that names it, also for more than 2^31 - 1 bytes.
+void read_whole_file(const std::filesystem::path& path, std::vector<std::byte>& bytes);
+
+/// Bytes of a file; 0 where there is none: whoever reads it reports that.
+std::uint64_t file_bytes(const std::filesystem::path& path);
+
+/// A reader whose images are files: `fetch` returns them.
+class ImageFileReader : public SampleReader {
+ public:
+  /// Throws Error: there is nothing to read without decoding.
+  void read(std::int64_t index, std::span<const std::span<std::byte>> fields) const final;
+};
+
+/// The folder that a key names. Throws ConfigError at it where there is none.
+std::filesystem::path read_folder(const ConfigNode& node);
+
+/// Number of image channels that a format's users ask for.
+std::int64_t read_image_channels(ConfigMap& data);
+
+}  // namespace bantam

@@ -1,0 +1,189 @@
+// Class folders of files that the test writes: order and numbers of classes, parts and splits, what is ignored, and
+// every way in which folders can be wrong.
+#include <algorithm>
+#include <set>
+
+#include "bantam/base/error.h"
+#include "tests/data/formats/format_files.h"
+
+namespace bantam {
+namespace {
+
+using testing::fetched;
+using testing::labels_of;
+using testing::message_of;
+using testing::names_of;
+using testing::open_format;
+using testing::TemporaryFolder;
+using testing::write_file;
+namespace fs = std::filesystem;
+using Names = std::vector<std::string>;
+using Labels = std::vector<std::int32_t>;
+
+class ImageFolderTest : public ::testing::Test {
+ protected:
+  /// Files whose bytes are their names.
+  void put(const Names& names) const {
+    for (const std::string& name : names) write_file(path() / name, name);
+  }
+  void put_photos(const std::string& below, int each) const {
+    for (const char* name : {"ant", "bee"})
+      for (int i = 0; i < each; ++i) put({fmt::format("{}{}/{}.jpg", below, name, i)});
+  }
+  SampleSplits open(const std::string& more = "") const {
+    return open_format("image_folder", "path: $" + (more.empty() ? "" : ", " + more), path());
+  }
+  template <class E = DataError>
+  std::string error(const std::string& more = "") const {
+    return message_of<E>([&] {
+      const SampleSplits splits = open(more);
+      for (const auto& reader : {splits.train, splits.validation, splits.test})
+        if (reader != nullptr) (void)reader->facts();
+    });
+  }
+  const fs::path& path() const { return folder_.path(); }
+
+  TemporaryFolder folder_;
+};
+
+TEST_F(ImageFolderTest, ClassesAndFilesComeInTorchvisionsOrder) {
+  // What sorted(os.walk(…)) lists: folders before what lies deeper, '-' before '/'.
+  put({"train/cat-big/z.png", "train/cat/b/a.jpg", "train/cat/b-2/a.jpg", "train/cat/c.JPEG", "train/cat/B.Png",
+       "val/cat/1.jpg", "val/cat-big/2.jpg"});
+  const SampleSplits splits = open();
+  EXPECT_EQ(splits.train->facts().class_names, (Names{"cat", "cat-big"}));
+  EXPECT_EQ(names_of(*splits.train, path() / "train"),
+            (Names{"cat/B.Png", "cat/c.JPEG", "cat/b/a.jpg", "cat/b-2/a.jpg", "cat-big/z.png"}));
+  EXPECT_EQ(labels_of(*splits.train), (Labels{0, 0, 0, 0, 1}));
+  EXPECT_EQ(labels_of(*splits.validation), (Labels{0, 1}));
+  EXPECT_EQ(splits.test, nullptr);
+}
+
+TEST_F(ImageFolderTest, AFetchedSampleIsItsFileAndItsLabel) {
+  put_photos("train/", 2);
+  put_photos("val/", 1);
+  const auto reader = open("channels: 1").train;
+  const DatasetFacts facts = reader->facts();
+  EXPECT_EQ(facts.size, 4);
+  EXPECT_EQ(facts.image_shape, (Shape{0, 0, 1}));
+  EXPECT_TRUE(facts.has_encoded_images());
+  EXPECT_EQ(facts.fields()[0].encoding, FieldEncoding::image);
+  EXPECT_EQ(fetched(*reader, 3), (Names{"train/bee/1.jpg", std::string("\1\0\0\0", 4)}));
+  EXPECT_EQ(reader->encoded_bytes(3), std::string("train/bee/1.jpg").size());
+  EXPECT_EQ(reader->name_of(3), (path() / "train/bee/1.jpg").string());
+  EXPECT_CONTAINS(message_of<Error>([&] { reader->read(0, {}); }), "0.jpg");
+}
+
+TEST_F(ImageFolderTest, PartsAreFoundByTheirNamesOrNamed) {
+  put_photos("train/", 3);
+  put_photos("validation/", 2);
+  put_photos("test/", 1);
+  const SampleSplits found = open();
+  EXPECT_EQ(found.train->facts().size, 6);
+  EXPECT_EQ(found.validation->facts().size, 4);
+  EXPECT_EQ(found.test->facts().size, 2);
+  const SampleSplits named = open("train: test, validation: train, test: validation");
+  EXPECT_EQ(named.train->facts().size, 2);
+  EXPECT_EQ(named.validation->facts().size, 6);
+  EXPECT_EQ(named.test->facts().size, 4);
+}
+
+TEST_F(ImageFolderTest, TestSamplesAloneAreTheHeldOutOnes) {
+  put_photos("train/", 3);
+  put_photos("test/", 1);
+  const SampleSplits splits = open();
+  EXPECT_EQ(splits.validation->facts().size, 2);
+  EXPECT_EQ(splits.test, nullptr);
+}
+
+TEST_F(ImageFolderTest, AShareOfEachClassIsHeldOutOfASingleSet) {
+  put_photos("", 40);
+  const SampleSplits splits = open("split: 0.25");
+  const Labels train = labels_of(*splits.train), held_out = labels_of(*splits.validation);
+  EXPECT_EQ(std::ranges::count(train, 0), 30);
+  EXPECT_EQ(std::ranges::count(held_out, 0), 10);
+  EXPECT_EQ(std::ranges::count(held_out, 1), 10);
+  Names names = names_of(*splits.train, path());
+  const Names out = names_of(*splits.validation, path());
+  names.insert(names.end(), out.begin(), out.end());
+  EXPECT_EQ(std::set<std::string>(names.begin(), names.end()).size(), 80u);
+  EXPECT_EQ(names_of(*open("split: 0.25").validation, path()), out);  // in every run
+  EXPECT_EQ(open().validation->facts().size, 8);
+}
+
+TEST_F(ImageFolderTest, OtherFilesAreIgnoredAndCounted) {
+  put_photos("train/", 2);
+  put_photos("val/", 1);
+  put({"train/readme.txt", "train/ant/b.gif", "train/ant/deep/c.webp", "train/bee/jpg", "train/bee/.hidden.txt",
+       "train/.ipynb_checkpoints/a.jpg"});
+  const SampleSplits splits = open();
+  EXPECT_EQ(splits.train->facts().class_names, (Names{"ant", "bee"}));
+  EXPECT_EQ(splits.train->facts().size, 4);
+  const IgnoredFiles ignored = splits.train->ignored();
+  EXPECT_EQ(ignored.count, 4);
+  EXPECT_EQ(ignored.examples.size(), 3u);
+  EXPECT_EQ(splits.validation->ignored().count, 0);
+}
+
+TEST_F(ImageFolderTest, ChosenClassesHaveTheirOrderAsNumbers) {
+  put_photos("train/", 2);
+  put({"train/cow/a.jpg", "val/bee/1.jpg", "val/cow/1.jpg"});
+  const SampleSplits splits = open("classes: [cow, ant]");
+  EXPECT_EQ(splits.train->facts().class_names, (Names{"cow", "ant"}));
+  EXPECT_EQ(labels_of(*splits.train), (Labels{0, 1, 1}));
+  EXPECT_EQ(labels_of(*splits.validation), (Labels{0}));
+}
+
+TEST_F(ImageFolderTest, ALinkBackIsNotFollowedForEver) {
+  put_photos("train/", 2);
+  put_photos("val/", 1);
+  fs::create_directory_symlink(path() / "train/ant", path() / "train/ant/again");
+  fs::create_directory_symlink(path() / "train/ant", path() / "train/wasp");
+  const SampleSplits splits = open();
+  EXPECT_EQ(labels_of(*splits.train), (Labels{0, 0, 1, 1, 2, 2}));
+}
+
+TEST_F(ImageFolderTest, AMissingFolderIsAnErrorAtTheKey) {
+  const std::string message =
+      message_of<ConfigError>([&] { (void)open_format("image_folder", "path: $/none", path()); });
+  EXPECT_CONTAINS(message, "t.yaml:1:");
+  EXPECT_CONTAINS(message, "there is no folder");
+  put_photos("train/", 2);
+  put_photos("val/", 1);
+  EXPECT_CONTAINS(error<ConfigError>("split: 0.2"), "held out already");
+  EXPECT_CONTAINS(error<ConfigError>("split: 1"), "t.yaml:1:");
+  EXPECT_CONTAINS(error<ConfigError>("channels: 2"), "1 (grey), 3 (RGB) or 4 (RGBA)");
+  EXPECT_CONTAINS(error<ConfigError>("classes: []"), "at least one class");
+  EXPECT_CONTAINS(error("validation: none"), "none: cannot be listed: No such file");
+}
+
+TEST_F(ImageFolderTest, WrongFoldersAreNamed) {
+  EXPECT_CONTAINS(error(), "has no class folders");
+  put_photos("train/", 2);
+  put({"val/wasp/1.jpg"});
+  EXPECT_CONTAINS(error(), "'wasp' is no class of the training samples, which are ant and bee");
+  fs::remove_all(path() / "val");
+  put({"train/cow/a.gif", "val/ant/1.jpg"});
+  EXPECT_CONTAINS(error(), "cow: the class 'cow' has no .jpg, .jpeg or .png");
+  EXPECT_CONTAINS(error("classes: [ant, dog]"), "dog: cannot be listed");
+}
+
+TEST_F(ImageFolderTest, AFileThatIsGoneIsNamed) {
+  put_photos("train/", 2);
+  put_photos("val/", 1);
+  const auto reader = open().train;
+  EXPECT_EQ(reader->facts().size, 4);
+  fs::remove(path() / "train/ant/1.jpg");
+  EXPECT_CONTAINS(message_of<DataError>([&] { (void)fetched(*reader, 1); }), "ant/1.jpg: cannot be read: No such file");
+  fs::create_directory(path() / "train/ant/1.jpg");
+  EXPECT_CONTAINS(message_of<DataError>([&] { (void)fetched(*reader, 1); }),
+                  "ant/1.jpg: cannot be read: it is no file");
+}
+
+TEST_F(ImageFolderTest, OneSampleCannotBeSplit) {
+  put({"ant/1.jpg"});
+  EXPECT_CONTAINS(error(), "a set of 1 cannot be split in two");
+}
+
+}  // namespace
+}  // namespace bantam
