@@ -229,6 +229,13 @@ DatasetFacts batch_facts(const DataOptions& options) {
   return facts;
 }
 
+SampleSplits open_splits(const DataOptions& options, std::uint64_t seed) {
+  SampleSplits splits = split_training(options, seed);
+  splits.validation = first_samples(splits.validation, evaluated_samples(options));
+  splits.test = test_reader(options);
+  return splits;
+}
+
 namespace {
 
 /// Of `size` of the reader's samples.
@@ -274,8 +281,8 @@ void settle_cache(DataOptions& options, const CacheRoom& room) {
 
 OpenedData open_data(Runtime& runtime, DataOptions options, Device device, std::uint64_t seed) {
   if (options.pipeline.batch_size_is_auto) throw ConfigError("batch size: auto must be solved before data are opened");
-  const SampleSplits splits = split_training(options, seed);
-  const std::shared_ptr<const SampleReader> test = test_reader(options);
+  const SampleSplits splits = open_splits(options, seed);
+  const std::shared_ptr<const SampleReader> test = splits.test;
   const bool split = options.validation.split > 0;  // one check for both
   if (!device.meta)
     for (const auto& reader : {splits.train, split ? nullptr : splits.validation, test})
@@ -291,7 +298,7 @@ OpenedData open_data(Runtime& runtime, DataOptions options, Device device, std::
   OpenedData data;
   data.broken = broken;
   data.train = source(splits.train, options.pipeline);
-  data.validation = source(first_samples(splits.validation, evaluated_samples(options)), evaluated);
+  data.validation = source(splits.validation, evaluated);
   if (test != nullptr) data.test = source(test, evaluated);
   return data;
 }

@@ -82,6 +82,10 @@ struct CacheRoom {
   std::uint64_t host_bytes = 0;    ///< of host memory
 };
 
+/// The samples of each split as open_data reads them: with `limit`, and with the choice of a `split` by the seed; test
+/// samples are null where the validation samples are the test samples.
+SampleSplits open_splits(const DataOptions& options, std::uint64_t seed);
+
 /// Settles `cache: auto`: device where the set fits there and its samples can be gathered there (one int32 target, no
 /// stage of workers), else ram; but off where it does not fit host memory, which `device` reads it into first.
 /// Other values are not changed.
