@@ -30,7 +30,9 @@ def text(data):
 def resampled(window, size, channels):
     top, left, height, width = window
     image = Image.fromarray(pattern(HEIGHT, WIDTH, channels).squeeze())
-    part = image.crop((left, top, left + width, top + height)).resize(size[::-1], Image.BILINEAR)
+    part = image.crop((left, top, left + width, top + height))
+    # Horizontal first: Pillow 13 chooses the cheaper order, earlier releases did as here.
+    part = part.resize((size[1], height), Image.BILINEAR).resize(size[::-1], Image.BILINEAR)
     sampling = f"{{{top}, {left}, {{{height}, {width}}}, {{{size[0]}, {size[1]}}}}}"
     print(f"    {{{channels}, {sampling},\n{text(part.tobytes())}}},")
 
