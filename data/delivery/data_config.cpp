@@ -53,7 +53,10 @@ std::shared_ptr<const SampleReader> read_own_validation(ConfigMap& map, const st
   std::string name = format;
   if (const auto own = map.find({"format", "Of another data set.", "cifar10", "that of `data`"}))
     name = as_format(*own);
-  if (!map.self().is_described()) return sample_formats().at(name)(map).validation;
+  if (!map.self().is_described()) {
+    SampleSplits other = sample_formats().at(name)(map);
+    return other.whole != nullptr ? other.whole : other.validation;
+  }
   // Each format's keys are described once, in `data`.
   if (const auto path = map.find({"path",
                                   "Another data set's folder: its held-out samples are the validation samples. Keys of "
