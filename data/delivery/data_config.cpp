@@ -197,9 +197,17 @@ std::vector<DatasetFacts> opened_facts(const DataOptions& options) {
   return facts;
 }
 
+std::uint64_t resident_bytes(const DataOptions& options) {
+  std::uint64_t bytes = options.source.train->resident_bytes();
+  if (options.source.whole == nullptr) bytes += options.source.validation->resident_bytes();
+  if (options.source.test != nullptr) bytes += options.source.test->resident_bytes();
+  if (options.validation.own != nullptr) bytes += options.validation.own->resident_bytes();
+  return bytes;
+}
+
 void settle_cache(DataOptions& options, const CacheRoom& room) {
   if (options.pipeline.cache != CacheKind::automatic) return;
-  std::uint64_t bytes = 0;
+  std::uint64_t bytes = resident_bytes(options);
   for (const DatasetFacts& facts : opened_facts(options))
     bytes += static_cast<std::uint64_t>(facts.size) * facts.sample_bytes();
   const bool gathers_on_device =

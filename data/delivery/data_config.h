@@ -62,6 +62,9 @@ DatasetFacts test_facts(const DataOptions& options);
 /// Of all sets that open_data opens: training, validation, and, where that is another one, test.
 std::vector<DatasetFacts> opened_facts(const DataOptions& options);
 
+/// Host memory of the readers' own, beside any cache: decompressed files.
+std::uint64_t resident_bytes(const DataOptions& options);
+
 /// Memory for all splits together, in bytes.
 struct CacheRoom {
   std::uint64_t device_bytes = 0;  ///< of the step's GPU; 0 on a CPU
@@ -69,8 +72,8 @@ struct CacheRoom {
 };
 
 /// Settles `cache: auto`: device where the set fits there and its samples can be gathered there (one int32 target, no
-/// augmentation of host form), else ram; but off where it does not fit host memory, which `device` reads it into first.
-/// Other values are not changed.
+/// augmentation of host form), else ram; but off where it does not fit host memory, which `device` reads it into first,
+/// beside what readers occupy. Other values are not changed.
 void settle_cache(DataOptions& options, const CacheRoom& room);
 
 /// A run's batches. All sources share the runtime, which must outlive them.
