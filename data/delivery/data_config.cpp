@@ -63,7 +63,10 @@ std::shared_ptr<const SampleReader> read_own_validation(ConfigMap& map, const st
   std::string name = format;
   if (const auto own = map.find({"format", "Of another data set.", "cifar10", "that of `data`"}))
     name = as_format(*own);
-  if (!map.self().is_described()) return sample_formats().at(name)(map).validation;
+  if (!map.self().is_described()) {
+    SampleSplits other = sample_formats().at(name)(map);
+    return other.whole != nullptr ? other.whole : other.validation;
+  }
   // Each format's keys are described once, in `data`.
   if (const auto path = map.find({"path",
                                   "Another data set's folder: its held-out samples are the validation samples. Keys of "
@@ -266,9 +269,17 @@ std::vector<CachedSet> cached_sets(const DataOptions& options) {
   return sets;
 }
 
+std::uint64_t resident_bytes(const DataOptions& options) {
+  std::uint64_t bytes = options.source.train->resident_bytes();
+  if (options.source.whole == nullptr) bytes += options.source.validation->resident_bytes();
+  if (options.source.test != nullptr) bytes += options.source.test->resident_bytes();
+  if (options.validation.own != nullptr) bytes += options.validation.own->resident_bytes();
+  return bytes;
+}
+
 void settle_cache(DataOptions& options, const CacheRoom& room) {
   if (options.pipeline.cache != CacheKind::automatic) return;
-  std::uint64_t bytes = 0;
+  std::uint64_t bytes = resident_bytes(options);
   for (const CachedSet& set : cached_sets(options)) bytes += set.bytes();
   const DatasetFacts facts = train_facts(options);
   const bool gathers_on_device =
