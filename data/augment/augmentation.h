@@ -54,6 +54,9 @@ class Augmentation {
   /// The stages that validation samples pass in its place, none of which has chance; empty: none.
   virtual std::vector<std::shared_ptr<const Augmentation>> for_evaluation() const { return {}; }
 
+  /// Throws ShapeError where images of so many channels do not suit it.
+  virtual void check_channels(std::int64_t channels) const { (void)channels; }
+
   /// Host form. `random` is keyed by (seed, epoch, name, sample): neither workers nor the sample's place in the epoch
   /// change it.
   virtual void apply(AugmentedSample& sample, PhiloxSequence& random) const {

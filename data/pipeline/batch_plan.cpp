@@ -57,6 +57,7 @@ kernels::ImageBatchShape batch_shape(const PipelineOptions& options, const Datas
   shape.in_w = shape.out_w = forms.gathered[vectors ? 0 : 1];
   shape.channels = vectors ? 1 : forms.gathered[2];
   shape.stored = facts.image_dtype;
+  for (const auto& augmentation : options.augmentations) augmentation->check_channels(shape.channels);
   set_affine(options.normalize, shape);
   for (const auto& stage : forms.placed) stage->window(shape);
   return shape;
