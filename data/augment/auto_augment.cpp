@@ -65,9 +65,9 @@ class AutoAugment : public Augmentation {
   explicit AutoAugment(AutoAugmentOptions options) : options_(std::move(options)) {}
 
   std::string_view name() const override { return options_.name; }
-  void check_channels(std::int64_t channels) const override {
-    check_color_channels(name(), channels);
-    check_fill(name(), options_.fill.image, channels);
+  void check_images(const Shape& images, DType dtype) const override {
+    check_colors(name(), images, dtype);
+    check_fill(name(), options_.fill.image, images[2]);
   }
 
   void apply(AugmentedSample& sample, PhiloxSequence& random) const override {

@@ -21,7 +21,7 @@ class ColorJitter : public Augmentation {
   explicit ColorJitter(const ColorJitterOptions& options) : options_(options) {}
 
   std::string_view name() const override { return "color_jitter"; }
-  void check_channels(std::int64_t channels) const override { check_color_channels(name(), channels); }
+  void check_images(const Shape& images, DType dtype) const override { check_colors(name(), images, dtype); }
 
   /// The four in random order, as torchvision; those that cannot change anything are passed over.
   void apply(AugmentedSample& sample, PhiloxSequence& random) const override {
@@ -48,7 +48,7 @@ class Grayscale : public Augmentation {
   explicit Grayscale(float share) : share_(share) {}
 
   std::string_view name() const override { return "grayscale"; }
-  void check_channels(std::int64_t channels) const override { check_color_channels(name(), channels); }
+  void check_images(const Shape& images, DType dtype) const override { check_colors(name(), images, dtype); }
   bool has_chance() const override { return share_ < 1.0f; }
   /// Where all training images are grey, so are the others.
   Augmentations for_evaluation() const override {

@@ -22,8 +22,9 @@ class RandomAffine : public Augmentation {
   explicit RandomAffine(AffineOptions options) : options_(std::move(options)) {}
 
   std::string_view name() const override { return options_.name; }
-  void check_channels(std::int64_t channels) const override {
-    check_fill(options_.name, options_.fill.image, channels);
+  void check_images(const Shape& images, DType dtype) const override {
+    check_pixels(name(), images, dtype);
+    check_fill(name(), options_.fill.image, images[2]);
   }
   void apply(AugmentedSample& sample, PhiloxSequence& random) const override {
     const PixelView image = image_of(sample, name());

@@ -79,11 +79,22 @@ void swap_rows(const View& view, std::size_t row_bytes) {
 
 }  // namespace
 
+void check_pixels(std::string_view stage, const Shape& images, DType dtype) {
+  if (dtype != DType::uint8 || images.rank() != 3)
+    throw ShapeError(fmt::format("{} changes images (height, width, channels) of uint8; these are {} of {}", stage,
+                                 to_string(images), to_string(dtype)));
+}
+
+void check_colors(std::string_view stage, const Shape& images, DType dtype) {
+  check_pixels(stage, images, dtype);
+  if (images[2] != 1 && images[2] != 3)
+    throw ShapeError(
+        fmt::format("{} changes grey or RGB images (1 or 3 channels); these have {} channels", stage, images[2]));
+}
+
 PixelView image_of(const AugmentedSample& sample, std::string_view stage) {
   const SampleField& field = sample.fields[0];
-  if (field.dtype != DType::uint8 || field.shape.rank() != 3)
-    throw ShapeError(fmt::format("{} changes images (height, width, channels) of uint8; these are {} of {}", stage,
-                                 to_string(field.shape), to_string(field.dtype)));
+  check_pixels(stage, field.shape, field.dtype);
   return {reinterpret_cast<std::uint8_t*>(sample.buffers[0].data()), field.shape[0], field.shape[1], field.shape[2]};
 }
 
@@ -95,12 +106,6 @@ void for_each_mask(const AugmentedSample& sample, const std::function<void(const
     const std::size_t pixels = static_cast<std::size_t>(image[0] * image[1]);
     change({sample.buffers[f].data(), image[0], image[1], field.bytes() / pixels, field.dtype});
   }
-}
-
-void check_color_channels(std::string_view stage, std::int64_t channels) {
-  if (channels != 1 && channels != 3)
-    throw ShapeError(
-        fmt::format("{} changes grey or RGB images (1 or 3 channels); these have {} channels", stage, channels));
 }
 
 void adjust_brightness(const PixelView& image, float factor) {

@@ -34,8 +34,10 @@ struct MaskView {
 PixelView image_of(const AugmentedSample& sample, std::string_view stage);
 /// Calls `change` for each target whose first extents are the image's.
 void for_each_mask(const AugmentedSample& sample, const std::function<void(const MaskView& mask)>& change);
-/// Throws ShapeError unless images have 1 or 3 channels: stages of colour.
-void check_color_channels(std::string_view stage, std::int64_t channels);
+/// Throws ShapeError that names the stage unless images are (height, width, channels) of uint8.
+void check_pixels(std::string_view stage, const Shape& images, DType dtype);
+/// The same, unless they have 1 or 3 channels besides: stages of colour.
+void check_colors(std::string_view stage, const Shape& images, DType dtype);
 
 /// (19595·R + 38470·G + 7471·B + 2^15) >> 16, as Pillow and decode_image.
 inline std::uint8_t grey_of(const std::uint8_t* rgb) {

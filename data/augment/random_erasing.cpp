@@ -18,8 +18,9 @@ class RandomErasing : public Augmentation {
   explicit RandomErasing(RandomErasingOptions options) : options_(std::move(options)) {}
 
   std::string_view name() const override { return "random_erasing"; }
-  void check_channels(std::int64_t channels) const override {
-    if (!options_.value.empty()) check_fill(name(), options_.value, channels);
+  void check_images(const Shape& images, DType dtype) const override {
+    check_pixels(name(), images, dtype);
+    if (!options_.value.empty()) check_fill(name(), options_.value, images[2]);
   }
 
   /// Where none of ten rectangles is smaller than the image, it stays.

@@ -33,6 +33,7 @@ class RandomVerticalFlip : public Augmentation {
   explicit RandomVerticalFlip(float share) : share_(share) {}
 
   std::string_view name() const override { return "random_vertical_flip"; }
+  void check_images(const Shape& images, DType dtype) const override { check_pixels(name(), images, dtype); }
   void apply(AugmentedSample& sample, PhiloxSequence& random) const override {
     if (!happens(share_, random)) return;
     mirror_rows(image_of(sample, name()));

@@ -69,6 +69,14 @@ inline std::shared_ptr<const Augmentation> read_stage(const std::string& stage) 
   return made;
 }
 
+/// One sample through stages of host form.
+inline void apply_on_host(const Augmentations& stages, std::uint64_t seed, AugmentedSample& sample) {
+  for (const auto& stage : stages) {
+    PhiloxSequence random = stage_random(*stage, seed, sample.epoch, sample.index);
+    stage->apply(sample, random);
+  }
+}
+
 inline PhiloxSequence random_of(std::uint64_t seed) { return PhiloxSequence(philox_key(seed, RandomPurpose::test)); }
 
 }  // namespace bantam::testing

@@ -16,6 +16,7 @@
 namespace bantam {
 namespace {
 
+using testing::apply_on_host;
 using testing::message_of;
 using testing::oracle_sample;
 using testing::random_of;
@@ -111,7 +112,7 @@ TEST(Stages, MasksMoveWithTheirImages) {
 TEST(Stages, GreyImagesPassStagesOfColour) {
   for (const char* stage : kHostStages) {
     const auto made = read_stage(stage);
-    made->check_channels(1);
+    made->check_images({8, 8, 1}, DType::uint8);
     TestSample sample = oracle_sample(1);
     AugmentedSample view = sample.view();
     apply_on_host({made}, 3, view);
@@ -121,14 +122,17 @@ TEST(Stages, GreyImagesPassStagesOfColour) {
 TEST(Stages, ColourNeedsOneOrThreeChannels) {
   for (const char* stage : {"color_jitter: {}", "grayscale: {}", "trivial_augment: {}", "rand_augment: {}"})
     for (const std::int64_t channels : {2, 4})
-      EXPECT_CONTAINS(message_of<ShapeError>([&] { read_stage(stage)->check_channels(channels); }),
+      EXPECT_CONTAINS(message_of<ShapeError>([&] {
+                        read_stage(stage)->check_images({8, 8, channels}, DType::uint8);
+                      }),
                       "changes grey or RGB images (1 or 3 channels); these have");
   PipelineOptions options;
   options.augmentations = {read_stage("color_jitter: {hue: 0.1}")};
   EXPECT_CONTAINS(message_of<ShapeError>([&] { (void)batch_shape(options, {8, 8, 4}); }), "these have 4 channels");
-  EXPECT_CONTAINS(
-      message_of<ShapeError>([&] { read_stage("rotation: {degrees: 5, fill: [1, 2]}")->check_channels(3); }),
-      "rotation: a fill of 2 values, but images have 3 channels");
+  EXPECT_CONTAINS(message_of<ShapeError>([&] {
+                    read_stage("rotation: {degrees: 5, fill: [1, 2]}")->check_images({8, 8, 3}, DType::uint8);
+                  }),
+                  "rotation: a fill of 2 values, but images have 3 channels");
 }
 
 TEST(Stages, BadOptionsAreNamed) {
