@@ -41,6 +41,7 @@ Json json_of(const DataReport::Split& split) {
   json["targets"] = Json::array();
   for (const SampleField& target : survey.facts.targets)
     json["targets"].push_back({{"name", target.name}, {"dtype", to_string(target.dtype)}});
+  json["ignored"] = {{"files", survey.ignored.count}, {"examples", survey.ignored.examples}};
   json["classes"] = Json::array();
   for (std::size_t c = 0; c < survey.class_counts.size(); ++c)
     json["classes"].push_back({{"name", class_name(survey.facts, c)}, {"count", survey.class_counts[c]}});
@@ -128,6 +129,11 @@ std::string text_of(const DataReport::Split& split) {
                                  format_byte_size(survey.stored_bytes));
   text += line("images", images_text(survey)) + line("sizes", sizes_text(survey));
   text += line("values", values_text(survey)) + line("read", read_text(survey));
+  if (survey.ignored.count > 0)
+    text += line("ignored", fmt::format("{} other file{}: {}{}", format_count(survey.ignored.count),
+                                        survey.ignored.count == 1 ? "" : "s",
+                                        shown(fmt::format("{}", fmt::join(survey.ignored.examples, ", ")), 90),
+                                        std::ssize(survey.ignored.examples) < survey.ignored.count ? ", …" : ""));
   if (!survey.broken.empty()) {
     text += line("broken", fmt::format("{}", format_count(static_cast<std::int64_t>(survey.broken.size()))));
     text += broken_text(survey);
