@@ -1,4 +1,4 @@
-// The table of augmentations, and the random numbers that host forms get.
+// The table of augmentations, and the random numbers of host and region forms.
 #include "bantam/data/augment/augmentation.h"
 
 #include "bantam/data/augment/built_in.h"
@@ -11,16 +11,11 @@ Registry<AugmentationFactory>& augmentations() {
   return table;
 }
 
-void apply_on_host(const Augmentations& augmentations, std::uint64_t seed, AugmentedSample& sample) {
-  for (const auto& augmentation : augmentations) {
-    if (augmentation->has_device_form()) continue;
-    // Names, epochs and samples are mixed one after the other: no sum or product of two of them meets another.
-    const std::uint64_t what =
-        mix64(mix64(hash_name(augmentation->name()) ^ mix64(static_cast<std::uint64_t>(sample.epoch))) ^
-              static_cast<std::uint64_t>(sample.index));
-    PhiloxSequence random(philox_key(seed, RandomPurpose::augmentation, what));
-    augmentation->apply(sample, random);
-  }
+PhiloxSequence stage_random(const Augmentation& stage, std::uint64_t seed, std::int64_t epoch, std::int64_t index) {
+  // Names, epochs and samples are mixed one after the other: no sum or product of two of them meets another.
+  const std::uint64_t what = mix64(mix64(hash_name(stage.name()) ^ mix64(static_cast<std::uint64_t>(epoch))) ^
+                                   static_cast<std::uint64_t>(index));
+  return PhiloxSequence(philox_key(seed, RandomPurpose::augmentation, what));
 }
 
 }  // namespace bantam

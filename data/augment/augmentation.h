@@ -103,7 +103,7 @@ using AugmentationFactory = std::function<std::shared_ptr<const Augmentation>(Co
 ///     });
 Registry<AugmentationFactory>& augmentations();
 
-/// Changes one sample by the host forms among `augmentations`, in their order.
-void apply_on_host(const Augmentations& augmentations, std::uint64_t seed, AugmentedSample& sample);
+/// The random numbers of a stage's host or region form for sample `index` in `epoch`.
+PhiloxSequence stage_random(const Augmentation& stage, std::uint64_t seed, std::int64_t epoch, std::int64_t index);
 
 }  // namespace bantam

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "bantam/data/delivery/broken_samples.h"
 #include "bantam/data/formats/dataset.h"
 #include "bantam/data/pipeline/pipeline.h"
 #include "bantam/engine/runtime/runtime.h"
@@ -25,6 +26,9 @@ struct LoaderOptions {
   PipelineOptions pipeline;
   Device device;           ///< where batches go; contexts given to `next` must be of it
   std::uint64_t seed = 0;  ///< of shuffling (unless the stage has its own) and augmentation
+  /// Where samples that cannot be read are counted, each replaced by the next one that can; null: the first such sample
+  /// is an error.
+  std::shared_ptr<BrokenSamples> broken = nullptr;
   /// Use a GPU's path (a ring of host buffers, staging memory, one kernel on the step's stream) on the CPU too. For
   /// tests.
   bool staged_on_cpu = false;

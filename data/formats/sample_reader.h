@@ -122,7 +122,7 @@ class SampleReader {
     return 0;
   }
   /// Those of all samples together.
-  std::uint64_t encoded_bytes() const;
+  std::uint64_t total_encoded_bytes() const;
   /// What a message calls sample `index`: its file, or its number.
   virtual std::string name_of(std::int64_t index) const;
   /// The targets alone, in the order of `facts().targets` (values only: masks get an empty buffer), without decoding.

@@ -383,7 +383,7 @@ namespace {
 
 /// What batches have beside images: the fields of the configuration's data, or labels.
 std::vector<SampleField> target_fields(const RunConfig& config) {
-  return config.data ? train_facts(*config.data).targets : DatasetFacts{}.targets;
+  return config.data ? batch_facts(*config.data).targets : DatasetFacts{}.targets;
 }
 
 /// Fails at the model's output where the data do not have what the loss or a metric reads.
@@ -426,10 +426,8 @@ void require_model_fits(const RunConfig& config, const Shape& image, std::int64_
 
 void require_model_fits(const RunConfig& config) {
   if (!config.data) return;
-  const DatasetFacts facts = train_facts(*config.data);
-  const kernels::ImageBatchShape batch = batch_shape(config.data->pipeline, facts.image_shape, facts.image_dtype);
-  require_model_fits(config, finished_image(batch, facts.image_shape),
-                     static_cast<std::int64_t>(facts.class_names.size()));
+  const DatasetFacts facts = batch_facts(*config.data);
+  require_model_fits(config, facts.image_shape, static_cast<std::int64_t>(facts.class_names.size()));
 }
 
 RecomputeOptions parse_recompute(const std::string& text) {

@@ -27,7 +27,7 @@ void sync_file(const std::filesystem::path& path) {
 }
 
 /// What run.json calls the best where the configuration does not say.
-CheckpointConfig::Best best_rule(const RunConfig& config) {
+WatchedMetric best_rule(const RunConfig& config) {
   if (config.checkpoint.best) return *config.checkpoint.best;
   for (const MetricPtr& metric : config.train.loss.metrics)
     if (metric->kind() == "accuracy") return {.metric = "accuracy"};
@@ -213,7 +213,7 @@ void RunSaver::write_last() const {
 }
 
 void RunSaver::on_evaluated(const EvaluatedEvent& event) {
-  const CheckpointConfig::Best rule = best_rule(run_.config);
+  const WatchedMetric rule = best_rule(run_.config);
   const double value = value_of(event.validation, rule.metric);
   Position& position = run_.position;
   const bool better = rule.larger ? value > position.best : value < position.best;

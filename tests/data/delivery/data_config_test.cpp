@@ -25,7 +25,7 @@ std::vector<std::string> names(const PipelineOptions& pipeline) {
 
 /// The least row that a window begins at: the padding of a crop, negative.
 int least_corner(const PipelineOptions& pipeline) {
-  const BatchPlanner planner(pipeline, batch_shape(pipeline, {32, 32, 3}), 1);
+  const BatchPlanner planner(pipeline.augmentations, batch_shape(pipeline, {32, 32, 3}), 1);
   const std::vector<std::int32_t> order(500);
   std::vector<kernels::ImagePlacement> placements(order.size());
   planner.plan(order, 0, 0, placements);
@@ -132,8 +132,8 @@ TEST(DataConfig, ASplitIsAShareOfTheTrainingSamples) {
   EXPECT_EQ(train_facts(split).size, 40);
   EXPECT_EQ(validation_facts(split).size, 10);
   EXPECT_EQ(test_facts(split).size, 9);
-  EXPECT_EQ(opened_facts(split).size(), 3u);
-  EXPECT_EQ(opened_facts(whole).size(), 2u);
+  EXPECT_EQ(cached_sets(split).size(), 3u);
+  EXPECT_EQ(cached_sets(whole).size(), 2u);
   const OpenedData all = open_data(runtime, whole, Device::cpu(), 3),
                    parts = open_data(runtime, split, Device::cpu(), 3),
                    same = open_data(runtime, split, Device::cpu(), 3),

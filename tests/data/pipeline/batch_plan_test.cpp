@@ -14,7 +14,7 @@ using testing::message_of;
 
 std::vector<ImagePlacement> plan(const PipelineOptions& options, std::uint64_t seed, std::int64_t epoch,
                                  std::int64_t first, std::int64_t count) {
-  const BatchPlanner planner(options, batch_shape(options, {32, 32, 3}), seed);
+  const BatchPlanner planner(options.augmentations, batch_shape(options, {32, 32, 3}), seed);
   std::vector<std::int32_t> order(static_cast<std::size_t>(count));
   for (std::size_t i = 0; i < order.size(); ++i) order[i] = static_cast<std::int32_t>(1000 + i);
   std::vector<ImagePlacement> placements(order.size());
