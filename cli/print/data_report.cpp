@@ -190,7 +190,9 @@ std::string steps_text(std::string_view title, const std::vector<PipelineStep>& 
 
 std::string cache_text(const DataReport& report) {
   std::string text = fmt::format("{:<13} {}{}", "cache", report.cache, report.cache_is_auto ? " (auto)" : "");
-  if (report.cache_bytes > 0) text += fmt::format(", {} of samples", format_byte_size(report.cache_bytes));
+  if (report.cache_bytes > 0)
+    text += fmt::format(", {} of {}", format_byte_size(report.cache_bytes),
+                        report.caches_files ? "stored files" : "samples ready to use");
   return text + "\n";
 }
 
@@ -217,7 +219,10 @@ nlohmann::ordered_json json_of(const DataReport& report) {
   json["pipeline"] = {{"training", json_of(report.training)}, {"evaluation", json_of(report.evaluation)}};
   const std::string normalize = normalize_line(report);
   json["normalize"] = normalize.empty() ? Json(nullptr) : Json(normalize);
-  json["cache"] = {{"kind", report.cache}, {"auto", report.cache_is_auto}, {"bytes", report.cache_bytes}};
+  json["cache"] = {{"kind", report.cache},
+                   {"auto", report.cache_is_auto},
+                   {"bytes", report.cache_bytes},
+                   {"files", report.caches_files}};
   return json;
 }
 
@@ -227,9 +232,11 @@ std::string text_of(const DataReport& report) {
   text += classes_text(report) + "\n";
   text += steps_text("training", report.training) + steps_text("evaluation", report.evaluation);
   text += cache_text(report);
-  const std::string normalize = normalize_line(report);
-  if (!normalize.empty()) text += "\nThe training images' own normalisation:\n  " + normalize + "\n";
-  return text;
+  std::string normalize = normalize_line(report);
+  if (normalize.empty()) return text;
+  if (const std::size_t place = normalize.find(" std:"); normalize.size() > 78)
+    normalize.insert(place, "\n             ");
+  return text + "\nThe training samples' own normalisation:\n  " + normalize + "\n";
 }
 
 }  // namespace bantam::cli

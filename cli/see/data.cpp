@@ -54,8 +54,10 @@ void add_cache(const RunConfig& config, DataReport& report) {
   for (const auto& [path, value] : config.document.values())
     if (path.starts_with("data.pipeline.") && path.ends_with(".cache") && value == "auto") report.cache_is_auto = true;
   if (config.data->pipeline.cache == CacheKind::off) return;
-  for (const DatasetFacts& facts : opened_facts(*config.data))
-    report.cache_bytes += static_cast<std::uint64_t>(facts.size) * facts.sample_bytes();
+  for (const CachedSet& set : cached_sets(*config.data)) {
+    report.cache_bytes += set.bytes();
+    report.caches_files = report.caches_files || set.encoded_bytes > 0;
+  }
 }
 
 DataReport survey(const RunConfig& config, const SampleSplits& splits, const DataVerb& verb, int threads) {

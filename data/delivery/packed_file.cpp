@@ -182,7 +182,7 @@ class PackedFile::Writer {
 
   [[noreturn]] void fail(int reason) const {
     const std::uint64_t bytes =
-        std::max(source_.encoded_bytes(), static_cast<std::uint64_t>(facts_.size) * facts_.sample_bytes());
+        std::max(source_.total_encoded_bytes(), static_cast<std::uint64_t>(facts_.size) * facts_.sample_bytes());
     throw DataError(
         fmt::format("cannot write {}: {} (the packed samples need about {}; cache: {{disk: PATH}} names "
                     "another place)",
