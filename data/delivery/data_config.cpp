@@ -63,7 +63,10 @@ std::shared_ptr<const SampleReader> read_own_validation(ConfigMap& map, const st
   std::string name = format;
   if (const auto own = map.find({"format", "Of another data set.", "cifar10", "that of `data`"}))
     name = as_format(*own);
-  if (!map.self().is_described()) return sample_formats().at(name)(map).validation;
+  if (!map.self().is_described()) {
+    SampleSplits other = sample_formats().at(name)(map);
+    return other.whole != nullptr ? other.whole : other.validation;
+  }
   // Each format's keys are described once, in `data`.
   if (const auto path = map.find({"path",
                                   "Another data set's folder: its held-out samples are the validation samples. Keys of "
@@ -191,8 +194,7 @@ DataOptions read_data_config(const ConfigNode& data) {
       {"pipeline",
        "Stages that samples pass, each a name or a name with its options, each once: cache, shuffle, augmentations, "
        "then normalize, then one_hot, mixup and cutmix, batch (the only required one), prefetch. Held-out samples pass "
-       "them without shuffle and "
-       "chance.",
+       "them without shuffle and chance.",
        "[cache: auto, shuffle, batch: {size: 32}, prefetch]"});
   const DatasetFacts facts = train_facts(options);
   options.pipeline = read_pipeline(stages, facts);
@@ -231,6 +233,13 @@ DatasetFacts batch_facts(const DataOptions& options) {
   return facts;
 }
 
+SampleSplits open_splits(const DataOptions& options, std::uint64_t seed) {
+  SampleSplits splits = split_training(options, seed);
+  splits.validation = first_samples(splits.validation, evaluated_samples(options));
+  splits.test = test_reader(options);
+  return splits;
+}
+
 namespace {
 
 /// Of `size` of the reader's samples.
@@ -261,9 +270,17 @@ std::vector<CachedSet> cached_sets(const DataOptions& options) {
   return sets;
 }
 
+std::uint64_t resident_bytes(const DataOptions& options) {
+  std::uint64_t bytes = options.source.train->resident_bytes();
+  if (options.source.whole == nullptr) bytes += options.source.validation->resident_bytes();
+  if (options.source.test != nullptr) bytes += options.source.test->resident_bytes();
+  if (options.validation.own != nullptr) bytes += options.validation.own->resident_bytes();
+  return bytes;
+}
+
 void settle_cache(DataOptions& options, const CacheRoom& room) {
   if (options.pipeline.cache != CacheKind::automatic) return;
-  std::uint64_t bytes = 0;
+  std::uint64_t bytes = resident_bytes(options);
   for (const CachedSet& set : cached_sets(options)) bytes += set.bytes();
   const DatasetFacts facts = train_facts(options);
   const bool gathers_on_device = facts.has_int32_target() && !options.pipeline.mix.any() &&
@@ -276,8 +293,8 @@ void settle_cache(DataOptions& options, const CacheRoom& room) {
 
 OpenedData open_data(Runtime& runtime, DataOptions options, Device device, std::uint64_t seed) {
   if (options.pipeline.batch_size_is_auto) throw ConfigError("batch size: auto must be solved before data are opened");
-  const SampleSplits splits = split_training(options, seed);
-  const std::shared_ptr<const SampleReader> test = test_reader(options);
+  const SampleSplits splits = open_splits(options, seed);
+  const std::shared_ptr<const SampleReader> test = splits.test;
   const bool split = options.validation.split > 0;  // one check for both
   if (!device.meta)
     for (const auto& reader : {splits.train, split ? nullptr : splits.validation, test})
@@ -293,7 +310,7 @@ OpenedData open_data(Runtime& runtime, DataOptions options, Device device, std::
   OpenedData data;
   data.broken = broken;
   data.train = source(splits.train, options.pipeline);
-  data.validation = source(first_samples(splits.validation, evaluated_samples(options)), evaluated);
+  data.validation = source(splits.validation, evaluated);
   if (test != nullptr) data.test = source(test, evaluated);
   return data;
 }

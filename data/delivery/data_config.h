@@ -76,15 +76,22 @@ struct CachedSet {
 /// set's files are the share of their bytes.
 std::vector<CachedSet> cached_sets(const DataOptions& options);
 
+/// Host memory of the readers' own, beside any cache: decompressed files.
+std::uint64_t resident_bytes(const DataOptions& options);
+
 /// Memory for all splits together, in bytes.
 struct CacheRoom {
   std::uint64_t device_bytes = 0;  ///< of the step's GPU; 0 on a CPU
   std::uint64_t host_bytes = 0;    ///< of host memory
 };
 
+/// The samples of each split as open_data reads them: with `limit`, and with the choice of a `split` by the seed; test
+/// samples are null where the validation samples are the test samples.
+SampleSplits open_splits(const DataOptions& options, std::uint64_t seed);
+
 /// Settles `cache: auto`: device where the set fits there and its samples can be gathered there (one int32 target, no
-/// stage of workers), else ram; but off where it does not fit host memory, which `device` reads it into first.
-/// Other values are not changed.
+/// stage of workers), else ram; but off where it does not fit host memory, which `device` reads it into first, beside
+/// what readers occupy. Other values are not changed.
 void settle_cache(DataOptions& options, const CacheRoom& room);
 
 /// A run's batches. All sources share the runtime, which must outlive them.

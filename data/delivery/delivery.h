@@ -18,6 +18,12 @@
 
 namespace bantam {
 
+/// Some of a batch's rows.
+struct RowRange {
+  std::int64_t begin = 0, end = 0;
+  std::int64_t size() const { return end - begin; }
+};
+
 /// One batch to make: consecutive samples of an epoch's order.
 struct BatchRequest {
   std::shared_ptr<const std::vector<std::int32_t>> order;
@@ -25,8 +31,9 @@ struct BatchRequest {
   std::int64_t first = 0;  ///< place in the epoch
   std::int64_t size = 0;
 
-  std::span<const std::int32_t> samples() const {
-    return std::span(*order).subspan(static_cast<std::size_t>(first), static_cast<std::size_t>(size));
+  std::span<const std::int32_t> samples(RowRange rows) const {
+    return std::span(*order).subspan(static_cast<std::size_t>(first + rows.begin),
+                                     static_cast<std::size_t>(rows.size()));
   }
 };
 
@@ -47,8 +54,9 @@ struct DeliveryParts {
 /// elsewhere, and not while `drop` or the destructor runs.
 class BatchDelivery {
  public:
-  /// Work for a worker, given the threads it may use; empty where there is nothing to do (meta devices).
-  using Work = std::function<void(int threads)>;
+  /// Work for workers: fills rows [begin, end) of the batch with the threads it may use. Disjoint rows may be filled at
+  /// once. Empty where there is nothing to do (meta devices).
+  using Work = std::function<void(RowRange rows, int threads)>;
 
   virtual ~BatchDelivery() = default;
   /// Reserves the buffers of one more batch and returns the work that fills them. `dtype` is that of finished images.

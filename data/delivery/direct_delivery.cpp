@@ -34,7 +34,13 @@ class DirectDelivery : public BatchDelivery {
     for (std::size_t f = 0; f < fields_.size(); ++f) columns.push_back(made_.back().fields[f].as<std::byte>());
     std::byte* images = std::exchange(columns[0], nullptr);
     if (gathers()) columns[0] = made_.back().stored.as<std::byte>();
-    return [this, request, dtype, images, columns](int threads) { make(request, dtype, threads, images, columns); };
+    return [this, request, dtype, images, columns](RowRange rows, int threads) {
+      const std::size_t row_bytes = static_cast<std::size_t>(row_values()) * size_of(dtype);
+      std::vector<std::byte*> first = columns;
+      for (std::size_t f = 0; f < first.size(); ++f)
+        if (first[f] != nullptr) first[f] += static_cast<std::size_t>(rows.begin) * fields_[f].bytes();
+      make(request, rows, {dtype, threads, images + static_cast<std::size_t>(rows.begin) * row_bytes}, first);
+    };
   }
 
   void deliver(const Context& context, Batch& batch) override {
@@ -70,25 +76,35 @@ class DirectDelivery : public BatchDelivery {
     return made;
   }
 
-  /// `columns`: stored images, where they are gathered, then targets.
-  void make(const BatchRequest& request, DType dtype, int threads, std::byte* images,
+  std::int64_t row_values() const { return parts_.shape.out_h * parts_.shape.out_w * parts_.shape.channels; }
+
+  /// Where finished images go.
+  struct Finished {
+    DType dtype;
+    int threads;
+    std::byte* images;
+  };
+
+  /// Rows `rows` of a batch. `columns`: their stored images, where they are gathered, then targets.
+  void make(const BatchRequest& request, RowRange rows, const Finished& finished,
             std::span<std::byte* const> columns) const {
-    std::vector<kernels::ImagePlacement> placements(static_cast<std::size_t>(request.size));
-    parts_.planner.plan(request.samples(), request.epoch, request.first, placements);
+    const std::span<const std::int32_t> samples = request.samples(rows);
+    std::vector<kernels::ImagePlacement> placements(samples.size());
+    parts_.planner.plan(samples, request.epoch, request.first + rows.begin, placements);
     const std::byte* stored = nullptr;
     if (gathers()) {
-      parts_.gather->gather(request.samples(), request.epoch, columns, threads);
+      parts_.gather->gather(samples, request.epoch, columns, finished.threads);
       for (std::size_t i = 0; i < placements.size(); ++i) placements[i].image = static_cast<std::int32_t>(i);
       stored = columns[0];
     } else {
-      copy_targets(request.samples(), columns);
+      copy_targets(samples, columns);
       stored = parts_.dataset->field(0).data();
     }
     kernels::ImageBatchShape shape = parts_.shape;
-    shape.batch = request.size;
-    const std::int64_t values = shape.batch * shape.out_h * shape.out_w * shape.channels;
-    const kernels::Exec exec{.device = parts_.device, .threads = values < kLeastParallelValues ? 1 : threads};
-    BANTAM_KERNEL(exec, image_batch, shape, stored, placements.data(), dtype, images);
+    shape.batch = rows.size();
+    const bool small = shape.batch * row_values() < kLeastParallelValues;
+    const kernels::Exec exec{.device = parts_.device, .threads = small ? 1 : finished.threads};
+    BANTAM_KERNEL(exec, image_batch, shape, stored, placements.data(), finished.dtype, finished.images);
   }
 
   /// Pairs are of the whole batch, whose rows several workers may have made.

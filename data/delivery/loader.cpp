@@ -23,21 +23,45 @@ namespace {
 using Clock = std::chrono::steady_clock;
 constexpr std::int64_t kMostWorkersForGpu = 8;
 
-/// On the CPU the step itself wants the processors; for a GPU they are free, but for the thread that drives it.
-std::int64_t most_workers(Device device, int threads) {
+/// How a source's batches are made.
+struct Making {
+  bool slow = false;           ///< samples are read, decoded or changed for each batch
+  std::int64_t part_rows = 1;  ///< that one worker makes at a time
+  bool shares = false;         ///< a batch has more than one such part
+
+  Making(const StageForms& forms, CacheKind cache, const kernels::ImageBatchShape& shape) {
+    // A part costs a lock; so many bytes of stored images cost far more, most of all where they are decoded.
+    constexpr std::int64_t kSlowBytes = std::int64_t{1} << 16, kFastBytes = std::int64_t{1} << 20;
+    slow = cache == CacheKind::off || !forms.worker.empty();
+    const std::int64_t row_bytes = std::max<std::int64_t>(1, forms.gathered.elements());
+    part_rows = std::max<std::int64_t>(1, (slow ? kSlowBytes : kFastBytes) / row_bytes);
+    shares = shape.batch > part_rows;
+  }
+  std::int64_t parts(std::int64_t size) const { return (size + part_rows - 1) / part_rows; }
+};
+
+/// On the CPU the step itself wants the processors, all but where it would wait for samples that take long; for a GPU
+/// they are free, but for the thread that drives it.
+WorkerBounds worker_bounds(Device device, int threads, const Making& making) {
   const bool gpu = device.kind == DeviceKind::cuda;
-  return gpu ? std::clamp<std::int64_t>(threads - 1, 1, kMostWorkersForGpu) : std::max(1, threads / 2);
+  const std::int64_t free = gpu ? threads - 1 : threads / 2;
+  WorkerBounds bounds{.most = std::clamp<std::int64_t>(free, 1, gpu ? kMostWorkersForGpu : free + 1),
+                      .share_batches = making.shares};
+  if (!making.slow) return bounds;
+  bounds.first = std::max<std::int64_t>(1, free);
+  bounds.most = gpu ? bounds.first : std::max(1, threads);
+  return bounds;
 }
 
 /// Finished batches that lie ready in the step's own memory are part of what a run needs, which is known before it
 /// begins: so their number is not found while it runs. Buffers of other memory may come as they are wanted.
-PrefetchTuner make_tuner(const LoaderOptions& options, int threads) {
+PrefetchTuner make_tuner(const LoaderOptions& options, int threads, const Making& making) {
   constexpr std::int64_t kReadyOnCpu = 2;
   const PrefetchOptions& prefetch = options.pipeline.prefetch;
   const bool direct = options.device.kind == DeviceKind::cpu && !options.staged_on_cpu;
-  const std::int64_t fixed = std::max(kReadyOnCpu, prefetch.workers.value_or(0) + 1);
-  return {prefetch.depth.value_or(direct ? fixed : -1), prefetch.workers.value_or(-1),
-          most_workers(options.device, threads)};
+  const std::int64_t busy = making.shares ? 0 : prefetch.workers.value_or(0) + 1;
+  return {prefetch.depth.value_or(direct ? std::max(kReadyOnCpu, busy) : -1), prefetch.workers.value_or(-1),
+          worker_bounds(options.device, threads, making)};
 }
 
 void check_sizes(const PipelineOptions& pipeline, std::int64_t samples) {
@@ -77,6 +101,7 @@ struct ImageBatchSource::Impl {
   kernels::ImageBatchShape shape;
   BatchPlanner planner;
   int threads;
+  Making making;
   PrefetchTuner tuner;
   std::unique_ptr<BatchDelivery> delivery;
   std::unique_ptr<DeviceEpoch> device_epoch;  // once asked for, all batches are its
@@ -101,7 +126,8 @@ struct ImageBatchSource::Impl {
         shape(batch_shape(options.pipeline, stored)),
         planner(forms.placed, shape, options.seed),
         threads(runtime.threads()),
-        tuner(make_tuner(options, threads)) {
+        making(forms, options.pipeline.cache, shape),
+        tuner(make_tuner(options, threads, making)) {
     check_sizes(options.pipeline, facts.size);
     shape.batch = std::min(shape.batch, facts.size);  // buffers need not hold more than there is
     const bool staged = options.device.kind == DeviceKind::cuda || options.staged_on_cpu;
@@ -194,13 +220,13 @@ BatchRequest ImageBatchSource::Impl::request(std::int64_t index) {
 }
 
 /// Starts the wanted workers; where the system refuses more threads, the existing ones do the work. Threads beyond the
-/// depth would have nothing to do, and on a meta device there is no work at all.
+/// parts of all batches made ahead would have nothing to do, and on a meta device there is no work at all.
 bool ImageBatchSource::Impl::has_workers() {
   if (tuner.workers() == 0) return false;
   if (options.device.meta) return true;
   try {
     if (options.probe) options.probe(LoaderEvent::grow);
-    pool.grow_to(std::min(tuner.workers(), tuner.depth()));
+    pool.grow_to(std::min(tuner.workers(), tuner.depth() * making.parts(shape.batch)));
   } catch (const std::exception&) {
     return pool.size() > 0;  // it is tried again with the next batch
   }
@@ -218,15 +244,18 @@ void ImageBatchSource::Impl::fill() {
     } catch (const OutOfMemory&) {
       return;  // making a batch ahead is a favour: it is asked for again, and reported, when it is due
     }
-    ++next_prepared;
     WorkerPool::Ticket ticket;
     if (work) {
       if (options.probe) options.probe(LoaderEvent::submit);
-      ticket = pool.submit([this, work = std::move(work)] {
-        if (options.probe) options.probe(LoaderEvent::work);
-        work(1);
-      });
+      const std::int64_t size = size_of(next_prepared), rows = making.part_rows;
+      ticket = pool.submit(
+          [this, size, rows, work = std::move(work)](std::int64_t part) {
+            if (options.probe) options.probe(LoaderEvent::work);
+            work({part * rows, std::min(size, (part + 1) * rows)}, 1);
+          },
+          making.parts(size));
     }
+    ++next_prepared;
     tickets.push_back(std::move(ticket));
   }
 }
@@ -248,7 +277,7 @@ void ImageBatchSource::Impl::make_now(int step_threads) {
   const BatchDelivery::Work work = delivery->prepare(request(next_out), *dtype);
   next_prepared = next_out + 1;
   tickets.emplace_back();
-  if (work) work(step_threads);
+  if (work) work({0, size_of(next_out)}, step_threads);
   waited += seconds_since(begin);
 }
 

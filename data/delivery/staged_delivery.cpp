@@ -91,7 +91,7 @@ class StagedDelivery : public BatchDelivery {
 
   void cache_dataset();
   std::unique_ptr<HostBlock> take_block();
-  void fill(const BatchRequest& request, std::byte* block, int threads) const;
+  void fill(const BatchRequest& request, RowRange rows, std::byte* block, int threads) const;
   void send(Prepared& prepared);
   void make(const Context& context, const DeviceBlock& staging, std::int64_t size,
             std::span<const Tensor> fields) const;
@@ -168,24 +168,26 @@ BatchDelivery::Work StagedDelivery::prepare(const BatchRequest& request, DType) 
     return {};
   }
   prepared_.push_back({take_block(), request.size, {}});
-  return [this, request, block = static_cast<std::byte*>(prepared_.back().block->memory.data())](int threads) {
-    fill(request, block, threads);
-  };
+  return [this, request, block = static_cast<std::byte*>(prepared_.back().block->memory.data())](
+             RowRange rows, int threads) { fill(request, rows, block, threads); };
 }
 
-/// A worker's part: places, and with the data set on the host its targets and stored images, in the batch's order.
-void StagedDelivery::fill(const BatchRequest& request, std::byte* block, int threads) const {
-  auto* placements = reinterpret_cast<kernels::ImagePlacement*>(block);
-  const auto size = static_cast<std::size_t>(request.size);
-  parts_.planner.plan(request.samples(), request.epoch, request.first, {placements, size});
+/// A worker's rows: places, and with the data set on the host its targets and stored images, in the batch's order.
+void StagedDelivery::fill(const BatchRequest& request, RowRange rows, std::byte* block, int threads) const {
+  auto* placements = reinterpret_cast<kernels::ImagePlacement*>(block) + rows.begin;
+  const std::span<const std::int32_t> samples = request.samples(rows);
+  parts_.planner.plan(samples, request.epoch, request.first + rows.begin, {placements, samples.size()});
   if (!layout_.has_fields()) return;
   if (parts_.mixer.has_table())
-    parts_.mixer.plan(request.epoch, request.first,
-                      {reinterpret_cast<kernels::SampleMix*>(block + layout_.mixes), size});
+    parts_.mixer.plan(request.epoch, request.first + rows.begin,
+                      {reinterpret_cast<kernels::SampleMix*>(block + layout_.mixes) + rows.begin, samples.size()});
   std::vector<std::byte*> columns;
-  for (const std::size_t offset : layout_.offsets) columns.push_back(block + offset);
-  parts_.gather->gather(request.samples(), request.epoch, columns, threads);
-  for (std::size_t i = 0; i < size; ++i) placements[i].image = static_cast<std::int32_t>(i);  // its place in the block
+  for (std::size_t f = 0; f < layout_.fields.size(); ++f)
+    columns.push_back(block + layout_.offsets[f] + static_cast<std::size_t>(rows.begin) * layout_.fields[f].bytes());
+  parts_.gather->gather(samples, request.epoch, columns, threads);
+  // Its place in the block.
+  for (std::size_t i = 0; i < samples.size(); ++i)
+    placements[i].image = static_cast<std::int32_t>(rows.begin) + static_cast<std::int32_t>(i);
 }
 
 void StagedDelivery::send(Prepared& prepared) {

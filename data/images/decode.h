@@ -36,10 +36,10 @@ void decode_image(std::span<const std::byte> file, std::int64_t channels, Image&
 /// The numbers of a mask: a PNG of one channel or palette as stored, without its palette's colours.
 void decode_mask(std::span<const std::byte> file, Image& out);
 
-/// `sampling` of the file's image, bilinear. Decodes no more than it needs: rows and columns around the window, and a
-/// JPEG at 1/2, 1/4 or 1/8 where that is still no smaller than what is wanted (then values differ from those of the
-/// whole image's resampling by what the smaller decoding rounds). A pure function of its arguments. `scratch` holds
-/// what is decoded.
+/// `sampling` of the file's image, bilinear. Decodes no more than it needs: rows and columns around the window, and an
+/// upright JPEG at 1/2, 1/4 or 1/8 where that still has twice as many rows and columns as are wanted (values are then
+/// within 1/255 of those of the whole image's resampling, in the mean; else equal). A pure function of its arguments.
+/// `scratch` holds what is decoded. Rows after the window are not read: damage in them is not noticed.
 void decode_sampled(std::span<const std::byte> file, std::int64_t channels, const Sampling& sampling, Image& scratch,
                     Image& out);
 

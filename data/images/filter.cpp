@@ -11,11 +11,12 @@ struct Distances {
   const FilterAxis& axis;
 
   std::int64_t radius() const { return 2 * std::max(axis.window, axis.denominator * axis.size); }
-  /// Positive within the triangle around output pixel `position`.
+  /// Positive within the triangle around output pixel `position`. Of a pixel that the window cuts counts what is
+  /// within.
   std::int64_t weight(std::int64_t pixel, std::int64_t position) const {
-    const std::int64_t d = axis.denominator;
-    const std::int64_t in = (2 * d * pixel + d - 2 * axis.offset) * axis.size, out = (2 * position + 1) * axis.window;
-    return radius() - std::abs(in - out);
+    const std::int64_t start = std::max<std::int64_t>(axis.denominator * pixel - axis.offset, 0);
+    const std::int64_t end = std::min(axis.denominator * (pixel + 1) - axis.offset, axis.window);
+    return (radius() - std::abs((start + end) * axis.size - (2 * position + 1) * axis.window)) * (end - start);
   }
   /// The first pixel with a weight.
   std::int64_t first(std::int64_t position) const {
@@ -29,7 +30,7 @@ struct Distances {
 }  // namespace
 
 void TriangleFilter::set(const FilterAxis& axis) {
-  most_ = std::min(axis.pixels, Distances{axis}.radius() / (axis.denominator * axis.size) + 1);
+  most_ = std::min(axis.pixels, Distances{axis}.radius() / (axis.denominator * axis.size) + 2);
   first_.resize(static_cast<std::size_t>(axis.size));
   count_.resize(first_.size());
   weights_.resize(first_.size() * static_cast<std::size_t>(most_));

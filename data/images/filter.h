@@ -16,12 +16,12 @@ struct FilterAxis {
   bool mirrored = false;
 };
 
-/// Weights of a triangle filter, widened by the factor of reduction. Integers of 2^14, whose sum is 2^14 for each
+/// Weights of a triangle filter, widened by the factor of reduction. Integers of 2^16, whose sum is 2^16 for each
 /// output pixel, so that a flat area keeps its value; held as float, in which sums of 8-bit values times such weights
 /// are exact whatever their order. Computed in integers: equal on all CPUs.
 class TriangleFilter {
  public:
-  static constexpr int kOne = 1 << 14;
+  static constexpr int kOne = 1 << 16;
 
   /// Reuses what is allocated.
   void set(const FilterAxis& axis);

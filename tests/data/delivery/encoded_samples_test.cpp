@@ -88,6 +88,26 @@ TEST_P(EncodedSamplesTest, TheSameBitsForAnyCacheWorkersAndRestart) {
   }
 }
 
+// Images so large that several workers make one batch.
+TEST_P(EncodedSamplesTest, WorkersShareABatchWithoutAChangeOfBits) {
+  PipelineOptions pipeline = full();
+  pipeline.augmentations.insert(pipeline.augmentations.begin(), std::make_shared<WholeTo>(ImageSize{150, 160}));
+  std::vector<HostBatch> reference;
+  for (const CacheKind cache : {CacheKind::off, CacheKind::ram}) {
+    for (const std::int64_t workers : {0, 1, 4}) {
+      for (const bool staged : {false, true}) {
+        pipeline.cache = cache;
+        pipeline.prefetch = {.depth = 2, .workers = workers};
+        const auto source = open(std::make_shared<PngSamples>(19), pipeline, staged);
+        const std::vector<HostBatch> batches = testing::whole_epoch(*source, context(), 1);
+        if (reference.empty()) reference = batches;
+        ASSERT_EQ(batches.size(), 3u);
+        EXPECT_TRUE(batches == reference) << "workers " << workers << ", staged " << staged;
+      }
+    }
+  }
+}
+
 // What has no chance is done once, as part of reading; before chance comes in, the files are what a cache keeps.
 TEST_P(EncodedSamplesTest, ACacheFetchesOnce) {
   for (const CacheKind cache : {CacheKind::ram, CacheKind::off}) {
