@@ -42,6 +42,7 @@ struct EvaluationOptions {
 ///       limit: 1000              # any format: only the first so many training samples
 ///       verify: true             # any format: check the published SHA-256 of files, where there are some
 ///       validation: {split: 0.1} # any format; {from: test} without the key, or {path: …}: another data set
+///       sampling: {balanced: true}  # any format: which samples an epoch has, and how many
 ///       on_error: skip           # any format: samples that cannot be read are replaced by the next ones, and counted
 ///       pipeline: […]            # see read_pipeline
 ///       evaluation: {pipeline: […]}  # stages of validation samples that do not follow from training's
@@ -61,6 +62,8 @@ DataOptions read_data_config(const ConfigNode& data);
 
 /// Sizes, fields (images as stored, before a crop) and class names, without reading any data.
 DatasetFacts train_facts(const DataOptions& options);
+/// Training samples of an epoch: each one once, or what `sampling` says.
+std::int64_t epoch_samples(const DataOptions& options);
 DatasetFacts validation_facts(const DataOptions& options);
 DatasetFacts test_facts(const DataOptions& options);
 /// Of training samples as batches have them, after all stages.
