@@ -6,8 +6,19 @@
 namespace bantam {
 
 Registry<AugmentationFactory>& augmentations() {
-  static Registry<AugmentationFactory> table("augmentation",
-                                             {{"random_crop", read_random_crop}, {"random_flip", read_random_flip}});
+  static Registry<AugmentationFactory> table("augmentation", {{"affine", read_affine},
+                                                              {"center_crop", read_center_crop},
+                                                              {"color_jitter", read_color_jitter},
+                                                              {"grayscale", read_grayscale},
+                                                              {"rand_augment", read_rand_augment},
+                                                              {"random_crop", read_random_crop},
+                                                              {"random_erasing", read_random_erasing},
+                                                              {"random_flip", read_random_flip},
+                                                              {"random_resized_crop", read_random_resized_crop},
+                                                              {"random_vertical_flip", read_random_vertical_flip},
+                                                              {"resize", read_resize},
+                                                              {"rotation", read_rotation},
+                                                              {"trivial_augment", read_trivial_augment}});
   return table;
 }
 

@@ -54,6 +54,12 @@ class Augmentation {
   /// The stages that validation samples pass in its place, none of which has chance; empty: none.
   virtual std::vector<std::shared_ptr<const Augmentation>> for_evaluation() const { return {}; }
 
+  /// Throws ShapeError where images (height, width, channels) of that type do not suit it; an extent of 0 is not known.
+  virtual void check_images(const Shape& images, DType dtype) const {
+    (void)images;
+    (void)dtype;
+  }
+
   /// Host form. `random` is keyed by (seed, epoch, name, sample): neither workers nor the sample's place in the epoch
   /// change it.
   virtual void apply(AugmentedSample& sample, PhiloxSequence& random) const {

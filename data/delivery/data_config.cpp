@@ -190,7 +190,8 @@ DataOptions read_data_config(const ConfigNode& data) {
   const ConfigNode stages = map.node(
       {"pipeline",
        "Stages that samples pass, each a name or a name with its options, each once: cache, shuffle, augmentations, "
-       "then normalize, batch (the only required one), prefetch. Held-out samples pass them without shuffle and "
+       "then normalize, then one_hot, mixup and cutmix, batch (the only required one), prefetch. Held-out samples pass "
+       "them without shuffle and "
        "chance.",
        "[cache: auto, shuffle, batch: {size: 32}, prefetch]"});
   const DatasetFacts facts = train_facts(options);
@@ -226,6 +227,7 @@ DatasetFacts batch_facts(const DataOptions& options) {
   const DatasetFacts stored = train_facts(options);
   DatasetFacts facts = with_image_shape(stored, stage_forms(options.pipeline.augmentations, stored).gathered);
   facts.image_shape = finished_image(batch_shape(options.pipeline, stored), stored.image_shape);
+  facts.targets = batch_targets(options.pipeline.mix, facts);
   return facts;
 }
 
@@ -271,8 +273,8 @@ void settle_cache(DataOptions& options, const CacheRoom& room) {
   std::uint64_t bytes = 0;
   for (const CachedSet& set : cached_sets(options)) bytes += set.bytes();
   const DatasetFacts facts = train_facts(options);
-  const bool gathers_on_device =
-      facts.has_int32_target() && stage_forms(options.pipeline.augmentations, facts).worker.empty();
+  const bool gathers_on_device = facts.has_int32_target() && !options.pipeline.mix.any() &&
+                                 stage_forms(options.pipeline.augmentations, facts).worker.empty();
   if (bytes > room.host_bytes)
     options.pipeline.cache = CacheKind::off;
   else

@@ -8,6 +8,7 @@
 #include <span>
 #include <vector>
 
+#include "bantam/data/delivery/batch_mixer.h"
 #include "bantam/data/delivery/device_epoch.h"
 #include "bantam/data/delivery/sample_gather.h"
 #include "bantam/data/formats/dataset.h"
@@ -45,6 +46,7 @@ struct DeliveryParts {
   bool changes_samples = false;    ///< augmentations of host form: images are not used as the dataset has them
   kernels::ImageBatchShape shape;  ///< of a full batch
   BatchPlanner planner;
+  BatchMixer mixer;  ///< of finished batches
   Device device;
 };
 

@@ -77,6 +77,10 @@ void check_device_cache(const PipelineOptions& pipeline, const StageForms& forms
     throw ConfigError(
         fmt::format("cache: device does not go with {}, which changes samples on the host: use cache: auto, ram or off",
                     forms.worker[0]->name()));
+  if (pipeline.mix.any())
+    throw ConfigError(
+        "cache: device does not go with one_hot, mixup and cutmix, which change finished batches: use cache: auto, ram "
+        "or off");
   if (!facts.has_int32_target())
     throw ConfigError(
         "cache: device needs data with one target, an int32 a sample (class numbers): use cache: auto, ram or off");
@@ -153,6 +157,7 @@ struct ImageBatchSource::Impl {
             .changes_samples = !forms.worker.empty(),
             .shape = shape,
             .planner = planner,
+            .mixer = {options.pipeline.mix, facts, shape, options.seed},
             .device = options.device};
   }
 
@@ -309,7 +314,7 @@ ImageBatchSource::~ImageBatchSource() = default;
 std::vector<TensorFacts> ImageBatchSource::tensors() const {
   std::vector<TensorFacts> tensors = {
       {.name = std::string(kImages), .shape = finished_image(impl_->shape, impl_->facts.image_shape)}};
-  for (const SampleField& target : impl_->facts.targets) {
+  for (const SampleField& target : batch_targets(impl_->options.pipeline.mix, impl_->facts)) {
     const bool names_classes = target.name == kLabels && target.dtype == DType::int32;
     const std::size_t classes = names_classes ? impl_->facts.class_names.size() : 0;
     tensors.push_back({target.name, target.shape, target.dtype, static_cast<std::int64_t>(classes)});

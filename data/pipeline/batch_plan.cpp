@@ -57,6 +57,7 @@ kernels::ImageBatchShape batch_shape(const PipelineOptions& options, const Datas
   shape.in_w = shape.out_w = forms.gathered[vectors ? 0 : 1];
   shape.channels = vectors ? 1 : forms.gathered[2];
   shape.stored = facts.image_dtype;
+  for (const auto& stage : options.augmentations) stage->check_images(forms.gathered, facts.image_dtype);
   set_affine(options.normalize, shape);
   for (const auto& stage : forms.placed) stage->window(shape);
   return shape;
@@ -75,6 +76,7 @@ Shape finished_image(const kernels::ImageBatchShape& shape, const Shape& stored)
 PipelineOptions evaluation_pipeline(PipelineOptions options) {
   options.shuffle.reset();
   options.drop_last = false;
+  options.mix = evaluation_mix(options.mix);
   const Augmentations training = std::exchange(options.augmentations, {});
   if (const auto own = std::exchange(options.evaluation, std::nullopt)) {
     options.augmentations = own->augmentations;

@@ -12,6 +12,7 @@
 #include "bantam/base/shape.h"
 #include "bantam/data/augment/augmentation.h"
 #include "bantam/data/pipeline/epoch_order.h"
+#include "bantam/data/pipeline/mix.h"
 #include "bantam/data/pipeline/stage_forms.h"
 #include "bantam/kernels/contracts/input/image_batch.h"
 
@@ -56,6 +57,7 @@ struct PipelineOptions {
   NormalizeOptions normalize;
   Augmentations augmentations;                 ///< in order, those that have a device form only last
   std::optional<EvaluationStages> evaluation;  ///< absent: what evaluation_pipeline makes of the augmentations
+  MixOptions mix;
   std::int64_t batch_size = 1;
   /// `size: auto`: batch_size is still to be solved from what fits the device; whoever does it clears this.
   bool batch_size_is_auto = false;
@@ -66,9 +68,10 @@ struct PipelineOptions {
 };
 
 /// Reads the list of stages for samples of `facts`. Order, checked: cache, shuffle, augmentations that a worker can
-/// apply (host or region form), then normalize and those of device form alone in any order, then batch (the only one
-/// required), prefetch; each once. The keys of batch are `size` (a number or auto) and, for auto, `max` and
-/// `multiple_of`. Throws ConfigError at the node, also where images of differing sizes never get one size.
+/// apply (host or region form), then normalize and those of device form alone in any order, then one_hot, mixup and
+/// cutmix, then batch (the only one required), prefetch; each once. The keys of batch are `size` (a number or auto)
+/// and, for auto, `max` and `multiple_of`. Throws ConfigError at the node, also where images of differing sizes never
+/// get one size.
 PipelineOptions read_pipeline(const ConfigNode& stages, const DatasetFacts& facts);
 
 /// Reads `data.evaluation.pipeline`: augmentations and normalize alone. Throws ConfigError at the node.

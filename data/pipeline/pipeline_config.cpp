@@ -23,6 +23,7 @@ struct Reading {
   /// Checks what was read so far against the samples, and reports at `node`. Images may still get one size `later`.
   void check(const ConfigNode& node, bool later) const {
     try {
+      (void)batch_targets(options.mix, facts);
       if (!later || stage_forms(options.augmentations, facts).has_one_size()) (void)batch_shape(options, facts);
     } catch (const ShapeError& error) {
       node.fail(error.what());
@@ -142,7 +143,7 @@ void read_prefetch(const ConfigNode& node, Reading& reading) {
   map.finish();
 }
 
-constexpr int kShuffleRank = 1, kHostRank = 2, kDeviceRank = 3, kBatchRank = 4;
+constexpr int kShuffleRank = 1, kHostRank = 2, kDeviceRank = 3, kMixRank = 4, kBatchRank = 5;
 
 /// The stages that are no augmentations. Those of a lower rank come first; those of one rank in any order.
 struct Stage {
@@ -151,11 +152,20 @@ struct Stage {
   void (*read)(const ConfigNode& node, Reading& reading);
 };
 
-constexpr std::array<Stage, 5> kStages = {{{"cache", 0, read_cache},
+/// A stage of mixing, by its reader.
+template <void (*read_options)(const ConfigNode& node, MixOptions& options)>
+void read_mix(const ConfigNode& node, Reading& reading) {
+  read_options(node, reading.options.mix);
+}
+
+constexpr std::array<Stage, 8> kStages = {{{"cache", 0, read_cache},
                                            {"shuffle", kShuffleRank, read_shuffle},
                                            {"normalize", kDeviceRank, read_normalize},
+                                           {"one_hot", kMixRank, read_mix<read_one_hot>},
+                                           {"mixup", kMixRank, read_mix<read_mixup>},
+                                           {"cutmix", kMixRank, read_mix<read_cutmix>},
                                            {"batch", kBatchRank, read_batch},
-                                           {"prefetch", 5, read_prefetch}}};
+                                           {"prefetch", 6, read_prefetch}}};
 
 /// Where a stage may stand: before those of a higher `last`, after those of a lower `first`.
 struct Place {

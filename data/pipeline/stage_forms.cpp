@@ -77,7 +77,8 @@ StageForms stage_forms(const Augmentations& stages, const DatasetFacts& facts) {
 
 bool is_pixel_target(const SampleField& target, const Shape& image_shape) {
   if (target.encoding == FieldEncoding::mask) return true;
-  return image_shape.rank() == 3 && target.shape.rank() >= 2 && target.shape[0] == image_shape[0] && target.shape[1] == image_shape[1];
+  return image_shape.rank() == 3 && target.shape.rank() >= 2 && target.shape[0] == image_shape[0] &&
+         target.shape[1] == image_shape[1];
 }
 
 DatasetFacts with_image_shape(DatasetFacts facts, const Shape& images) {

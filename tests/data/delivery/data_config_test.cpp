@@ -251,7 +251,7 @@ INSTANTIATE_TEST_SUITE_P(
         BadCase{"crop_late",
                 stages("    - normalize: {mean: 1}\n    - random_crop: {padding: 4}\n    - batch: {size: 1}\n"), "5:7",
                 "must come before 'normalize'"},
-        BadCase{"flip_key", stages("    - random_flip: {p: 1}\n    - batch: {size: 1}\n"), "4:21", "unknown key 'p'"},
+        BadCase{"flip_key", stages("    - random_flip: {often: 1}\n    - batch: {size: 1}\n"), "4:21", "unknown key 'often'"},
         BadCase{"workers", stages("    - batch: {size: 1}\n    - prefetch: {workers: many}\n"), "5:27", "auto"},
         BadCase{"depth", stages("    - batch: {size: 1}\n    - prefetch: {depth: 0}\n"), "5:25", "depth"}),
     [](const auto& info) { return info.param.name; });
