@@ -54,6 +54,7 @@ struct EvaluationStages {
 struct PipelineOptions {
   CacheKind cache = CacheKind::ram;
   std::optional<ShuffleOptions> shuffle;
+  EpochSampling sampling;
   NormalizeOptions normalize;
   Augmentations augmentations;                 ///< in order, those that have a device form only last
   std::optional<EvaluationStages> evaluation;  ///< absent: what evaluation_pipeline makes of the augmentations

@@ -347,7 +347,7 @@ DeviceRates rates_of(const RunConfig& config, Precision precision) {
 
 std::int64_t updates_per_epoch(const RunConfig& config, std::int64_t batch) {
   if (!config.data) return 1;
-  const std::int64_t samples = train_facts(*config.data).size;
+  const std::int64_t samples = epoch_samples(*config.data);
   const std::int64_t batches = config.data->pipeline.drop_last ? samples / batch : (samples + batch - 1) / batch;
   return updates_of(batches, config.train.accumulate);
 }
