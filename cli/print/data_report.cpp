@@ -41,6 +41,7 @@ Json json_of(const DataReport::Split& split) {
   json["targets"] = Json::array();
   for (const SampleField& target : survey.facts.targets)
     json["targets"].push_back({{"name", target.name}, {"dtype", to_string(target.dtype)}});
+  json["ignored"] = {{"files", survey.ignored.count}, {"examples", survey.ignored.examples}};
   json["classes"] = Json::array();
   for (std::size_t c = 0; c < survey.class_counts.size(); ++c)
     json["classes"].push_back({{"name", class_name(survey.facts, c)}, {"count", survey.class_counts[c]}});
@@ -128,6 +129,11 @@ std::string text_of(const DataReport::Split& split) {
                                  format_byte_size(survey.stored_bytes));
   text += line("images", images_text(survey)) + line("sizes", sizes_text(survey));
   text += line("values", values_text(survey)) + line("read", read_text(survey));
+  if (survey.ignored.count > 0)
+    text += line("ignored", fmt::format("{} other file{}: {}{}", format_count(survey.ignored.count),
+                                        survey.ignored.count == 1 ? "" : "s",
+                                        shown(fmt::format("{}", fmt::join(survey.ignored.examples, ", ")), 90),
+                                        std::ssize(survey.ignored.examples) < survey.ignored.count ? ", …" : ""));
   if (!survey.broken.empty()) {
     text += line("broken", fmt::format("{}", format_count(static_cast<std::int64_t>(survey.broken.size()))));
     text += broken_text(survey);
@@ -184,7 +190,9 @@ std::string steps_text(std::string_view title, const std::vector<PipelineStep>& 
 
 std::string cache_text(const DataReport& report) {
   std::string text = fmt::format("{:<13} {}{}", "cache", report.cache, report.cache_is_auto ? " (auto)" : "");
-  if (report.cache_bytes > 0) text += fmt::format(", {} of samples", format_byte_size(report.cache_bytes));
+  if (report.cache_bytes > 0)
+    text += fmt::format(", {} of {}", format_byte_size(report.cache_bytes),
+                        report.caches_files ? "stored files" : "samples ready to use");
   return text + "\n";
 }
 
@@ -211,7 +219,10 @@ nlohmann::ordered_json json_of(const DataReport& report) {
   json["pipeline"] = {{"training", json_of(report.training)}, {"evaluation", json_of(report.evaluation)}};
   const std::string normalize = normalize_line(report);
   json["normalize"] = normalize.empty() ? Json(nullptr) : Json(normalize);
-  json["cache"] = {{"kind", report.cache}, {"auto", report.cache_is_auto}, {"bytes", report.cache_bytes}};
+  json["cache"] = {{"kind", report.cache},
+                   {"auto", report.cache_is_auto},
+                   {"bytes", report.cache_bytes},
+                   {"files", report.caches_files}};
   return json;
 }
 
@@ -221,9 +232,11 @@ std::string text_of(const DataReport& report) {
   text += classes_text(report) + "\n";
   text += steps_text("training", report.training) + steps_text("evaluation", report.evaluation);
   text += cache_text(report);
-  const std::string normalize = normalize_line(report);
-  if (!normalize.empty()) text += "\nThe training images' own normalisation:\n  " + normalize + "\n";
-  return text;
+  std::string normalize = normalize_line(report);
+  if (normalize.empty()) return text;
+  if (const std::size_t place = normalize.find(" std:"); normalize.size() > 78)
+    normalize.insert(place, "\n             ");
+  return text + "\nThe training samples' own normalisation:\n  " + normalize + "\n";
 }
 
 }  // namespace bantam::cli

@@ -25,6 +25,7 @@ struct DataReport {
   std::string cache;  ///< ram, device, disk or off
   bool cache_is_auto = false;
   std::uint64_t cache_bytes = 0;  ///< of all splits; 0: nothing is cached
+  bool caches_files = false;      ///< as stored; else samples after the stages that belong to reading
 };
 
 /// A `normalize` stage by the training split's own mean and deviation, as YAML; empty where nothing was read, and where
@@ -33,7 +34,7 @@ std::string normalize_line(const DataReport& report);
 
 nlohmann::ordered_json json_of(const DataReport& report);
 
-/// In at most 80 columns.
+/// In at most 80 columns but for names of files.
 std::string text_of(const DataReport& report);
 
 }  // namespace bantam::cli

@@ -230,8 +230,7 @@ DataOptions read_data_config(const ConfigNode& data) {
       {"pipeline",
        "Stages that samples pass, each a name or a name with its options, each once: cache, shuffle, augmentations, "
        "then normalize, then one_hot, mixup and cutmix, batch (the only required one), prefetch. Held-out samples pass "
-       "them without shuffle and "
-       "chance.",
+       "them without shuffle and chance.",
        "[cache: auto, shuffle, batch: {size: 32}, prefetch]"});
   const DatasetFacts facts = train_facts(options);
   options.pipeline = read_pipeline(stages, facts);

@@ -30,15 +30,17 @@ struct Distances {
 }  // namespace
 
 void TriangleFilter::set(const FilterAxis& axis) {
-  most_ = std::min(axis.pixels, Distances{axis}.radius() / (axis.denominator * axis.size) + 2);
+  stride_ = std::min(axis.pixels, Distances{axis}.radius() / (axis.denominator * axis.size) + 2);
   first_.resize(static_cast<std::size_t>(axis.size));
-  count_.resize(first_.size());
-  weights_.resize(first_.size() * static_cast<std::size_t>(most_));
+  weights_.assign(first_.size() * static_cast<std::size_t>(stride_), 0);
+  taps_ = 1;
   for (std::int64_t position = 0; position < axis.size; ++position)
-    set_one(axis, position, static_cast<std::size_t>(axis.mirrored ? axis.size - 1 - position : position));
+    taps_ = std::max(
+        taps_, set_one(axis, position, static_cast<std::size_t>(axis.mirrored ? axis.size - 1 - position : position)));
+  keep_within(axis.pixels);
 }
 
-void TriangleFilter::set_one(const FilterAxis& axis, std::int64_t position, std::size_t output) {
+std::int64_t TriangleFilter::set_one(const FilterAxis& axis, std::int64_t position, std::size_t output) {
   const Distances distances{axis};
   const std::int64_t first = distances.first(position);
   std::int64_t end = first, sum = 0;
@@ -48,7 +50,7 @@ void TriangleFilter::set_one(const FilterAxis& axis, std::int64_t position, std:
     sum += weight;
   }
   // The running sum is rounded, not each weight: what is left of one goes to the next.
-  float* weights = weights_.data() + output * static_cast<std::size_t>(most_);
+  float* weights = weights_.data() + output * static_cast<std::size_t>(stride_);
   std::int64_t running = 0, rounded = 0;
   for (std::int64_t pixel = first; pixel < end; ++pixel) {
     running += distances.weight(pixel, position);
@@ -57,7 +59,18 @@ void TriangleFilter::set_one(const FilterAxis& axis, std::int64_t position, std:
     rounded = next;
   }
   first_[output] = first;
-  count_[output] = end - first;
+  return end - first;
+}
+
+/// Moves taps that would reach beyond the last pixel: zeros come first there.
+void TriangleFilter::keep_within(std::int64_t pixels) {
+  for (std::size_t output = 0; output < first_.size(); ++output) {
+    const std::int64_t beyond = first_[output] + taps_ - pixels;
+    if (beyond <= 0) continue;
+    float* weights = weights_.data() + output * static_cast<std::size_t>(stride_);
+    std::rotate(weights, weights + (taps_ - beyond), weights + taps_);
+    first_[output] -= beyond;
+  }
 }
 
 }  // namespace bantam

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 #include <cstring>
+#include <type_traits>
 #include <vector>
 
 #include "bantam/data/images/filter.h"
@@ -26,16 +27,37 @@ struct LanesOf {
   static constexpr int rows = kLanes / pixel;
 };
 
-inline Lanes load(const float* from) {
-  Lanes lanes;
-  std::memcpy(&lanes, from, sizeof lanes);
-  return lanes;
+/// The sum of `count` lanes times their weights, to 8-bit values again, rounded to nearest. `taps`: the count, where it
+/// is known when this is compiled, else 0. `lanes(k)` points to lanes.
+template <int taps, class LanesAt>
+[[gnu::always_inline]] inline void weigh(const LanesAt& lanes, const float* weights, std::int64_t count,
+                                         IntLanes& values) {
+  constexpr float kScale = 1.0f / TriangleFilter::kOne;
+  Lanes sum{}, lane;
+  const std::int64_t all = taps == 0 ? count : taps;
+#pragma GCC unroll 8
+  for (std::int64_t k = 0; k < all; ++k) {
+    std::memcpy(&lane, lanes(k), sizeof lane);
+    sum += lane * weights[k];
+  }
+  values = __builtin_convertvector(sum * kScale + 0.5f, IntLanes);
 }
 
-/// Sums of 8-bit values times weights to values again, rounded to nearest.
-inline IntLanes rounded(Lanes sums) {
-  constexpr float kScale = 1.0f / TriangleFilter::kOne;
-  return __builtin_convertvector(sums * kScale + 0.5f, IntLanes);
+/// Calls `work` with the number of taps as a constant, where it is small.
+template <class Work>
+void with_taps(std::int64_t taps, const Work& work) {
+  switch (taps) {
+    case 2:
+      return work(std::integral_constant<int, 2>());
+    case 3:
+      return work(std::integral_constant<int, 3>());
+    case 4:
+      return work(std::integral_constant<int, 4>());
+    case 5:
+      return work(std::integral_constant<int, 5>());
+    default:
+      return work(std::integral_constant<int, 0>());
+  }
 }
 
 /// Buffers of one thread, which grow to what its largest image needs.
@@ -88,21 +110,21 @@ void spread(const Rows& in, std::int64_t row, float* lanes) {
   const std::uint8_t* rows[L::rows];
   for (int r = 0; r < L::rows; ++r) rows[r] = in.at(row + r);
   // Three channels are read with the next pixel's first, except at a row's end, where there may be none.
-  for (std::int64_t x = 0; x + 1 < in.pixels; ++x) spread_pixel<channels, L::pixel>(rows, x, lanes);
-  spread_pixel<channels, channels>(rows, in.pixels - 1, lanes);
+  const std::int64_t last = in.pixels - 1;
+  for (std::int64_t x = 0; x < last; ++x) spread_pixel<channels, L::pixel>(rows, x, lanes);
+  spread_pixel<channels, channels>(rows, last, lanes);
 }
 
 /// Filters a group of rows across: writes each row to its place in the ring.
-template <int channels>
+template <int channels, int taps>
 void filter_across(const TriangleFilter& filter, const float* lanes, std::int64_t size,
                    float* const (&to)[LanesOf<channels>::rows]) {
   using L = LanesOf<channels>;
   for (std::int64_t x = 0; x < size; ++x) {
     const float* in = lanes + filter.first(x) * kLanes;
-    const float* weights = filter.weights(x);
-    Lanes sum = load(in) * weights[0];
-    for (std::int64_t k = 1; k < filter.count(x); ++k) sum += load(in + k * kLanes) * weights[k];
-    const Lanes values = __builtin_convertvector(rounded(sum), Lanes);
+    IntLanes rounded;
+    weigh<taps>([&](std::int64_t k) { return in + k * kLanes; }, filter.weights(x), filter.taps(), rounded);
+    const Lanes values = __builtin_convertvector(rounded, Lanes);
     for (int r = 0; r < L::rows; ++r)
       std::memcpy(to[r] + x * L::pixel, reinterpret_cast<const float*>(&values) + r * L::pixel,
                   L::pixel * sizeof(float));
@@ -110,16 +132,16 @@ void filter_across(const TriangleFilter& filter, const float* lanes, std::int64_
 }
 
 /// Writes one output row of `size` pixels of the ring's rows: `rows` has one for each weight.
-template <int channels>
-void filter_down(const float* const* rows, const float* weights, std::int64_t count, std::int64_t size,
-                 std::uint8_t* out) {
+template <int channels, int taps>
+void filter_down(const std::vector<const float*>& rows, const float* weights, std::int64_t size, std::uint8_t* out) {
   using L = LanesOf<channels>;
   constexpr std::int64_t kPixels = kLanes / L::pixel;
+  const auto count = static_cast<std::int64_t>(rows.size());
+  const float* const* row = rows.data();
   for (std::int64_t x = 0; x < size; x += kPixels) {
-    const std::int64_t lane = x * L::pixel;
-    Lanes sum = load(rows[0] + lane) * weights[0];
-    for (std::int64_t k = 1; k < count; ++k) sum += load(rows[k] + lane) * weights[k];
-    const ByteLanes values = __builtin_convertvector(__builtin_convertvector(rounded(sum), ShortLanes), ByteLanes);
+    IntLanes rounded;
+    weigh<taps>([&](std::int64_t k) { return row[k] + x * L::pixel; }, weights, count, rounded);
+    const ByteLanes values = __builtin_convertvector(__builtin_convertvector(rounded, ShortLanes), ByteLanes);
     const auto* bytes = reinterpret_cast<const std::uint8_t*>(&values);
     if (x + kPixels < size) {  // a pixel of three channels writes the next one's first, which is then overwritten
       for (int p = 0; p < kPixels; ++p) std::memcpy(out + (x + p) * channels, bytes + p * L::pixel, L::pixel);
@@ -133,26 +155,30 @@ void filter_down(const float* const* rows, const float* weights, std::int64_t co
 template <int channels>
 void filter(const Rows& in, Workspace& work, Image& out) {
   using L = LanesOf<channels>;
-  const std::int64_t most = work.down.most(), capacity = most + L::rows;
+  const std::int64_t taps = work.down.taps(), capacity = taps + L::rows;
   const std::size_t stride = static_cast<std::size_t>(out.size.width * L::pixel + kLanes);
   work.lanes.resize(static_cast<std::size_t>(in.pixels * kLanes));
   work.ring.resize(static_cast<std::size_t>(capacity) * stride);
   const auto ring_row = [&](std::int64_t row) {
     return work.ring.data() + static_cast<std::size_t>(row % capacity) * stride;
   };
-  work.rows.resize(static_cast<std::size_t>(most));
+  work.rows.resize(static_cast<std::size_t>(taps));
   std::int64_t ready = 0;
   for (std::int64_t y = 0; y < out.size.height; ++y) {
-    const std::int64_t first = work.down.first(y), count = work.down.count(y);
-    for (; ready < first + count; ready += L::rows) {
+    const std::int64_t first = work.down.first(y);
+    for (; ready < first + taps; ready += L::rows) {
       float* to[L::rows];
       for (int r = 0; r < L::rows; ++r) to[r] = ring_row(ready + r);
       spread<channels>(in, ready, work.lanes.data());
-      filter_across<channels>(work.across, work.lanes.data(), out.size.width, to);
+      with_taps(work.across.taps(), [&](auto known) {
+        filter_across<channels, known()>(work.across, work.lanes.data(), out.size.width, to);
+      });
     }
-    for (std::int64_t k = 0; k < count; ++k) work.rows[static_cast<std::size_t>(k)] = ring_row(first + k);
-    filter_down<channels>(work.rows.data(), work.down.weights(y), count, out.size.width,
-                          out.pixels.data() + static_cast<std::size_t>(y) * out.row_bytes());
+    for (std::int64_t k = 0; k < taps; ++k) work.rows[static_cast<std::size_t>(k)] = ring_row(first + k);
+    with_taps(taps, [&](auto known) {
+      filter_down<channels, known()>(work.rows, work.down.weights(y), out.size.width,
+                                     out.pixels.data() + static_cast<std::size_t>(y) * out.row_bytes());
+    });
   }
 }
 

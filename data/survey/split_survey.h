@@ -37,6 +37,7 @@ struct SplitSurvey {
   ImageSize smallest, median, largest;                   ///< of those, by pixels
   std::map<std::int64_t, std::int64_t> stored_channels;  ///< channels of image files → files
   std::vector<ChannelStatistics> channels;
+  IgnoredFiles ignored;
   std::uint64_t stored_bytes = 0;    ///< of all samples
   std::vector<BrokenSample> broken;  ///< in order
 

@@ -76,6 +76,8 @@ bool survives(const FileBytes& file, Mutations& random) {
   const std::int64_t channels = std::array{1, 3, 4}[random.below(3)];
   attempt([&] {
     decode_image(file, channels, out);
+    decode_image(file, channels, scratch);
+    EXPECT_EQ(out.pixels, scratch.pixels) << "pixels that nothing wrote";
     decoded = true;
   });
   attempt([&] { decode_mask(file, out); });
