@@ -12,6 +12,7 @@
 
 #include "bantam/base/error.h"
 #include "bantam/data/delivery/loader.h"
+#include "bantam/data/delivery/sample_weights.h"
 #include "bantam/data/formats/sample_reader.h"
 #include "bantam/data/pipeline/epoch_order.h"
 
@@ -64,7 +65,10 @@ std::shared_ptr<const SampleReader> read_own_validation(ConfigMap& map, const st
   std::string name = format;
   if (const auto own = map.find({"format", "Of another data set.", "cifar10", "that of `data`"}))
     name = as_format(*own);
-  if (!map.self().is_described()) return sample_formats().at(name)(map).validation;
+  if (!map.self().is_described()) {
+    SampleSplits other = sample_formats().at(name)(map);
+    return other.whole != nullptr ? other.whole : other.validation;
+  }
   // Each format's keys are described once, in `data`.
   if (const auto path = map.find({"path",
                                   "Another data set's folder: its held-out samples are the validation samples. Keys of "
@@ -100,6 +104,41 @@ ValidationOptions read_validation(ConfigMap& data, const std::string& format, bo
   if ((!split && !from) || map.self().is_described()) options.own = read_own_validation(map, format);
   map.finish();
   return options;
+}
+
+/// `data.sampling`, checked against the training samples and the pipeline's shuffle.
+void read_sampling(ConfigMap& data, const DataOptions& options, PipelineOptions& pipeline) {
+  const auto node = data.find({"sampling",
+                               "Which training samples an epoch has, and how many, where that is not each of them "
+                               "once. Validation samples are not concerned.",
+                               "{balanced: true} | {weights: true, samples: 1000}", "each sample once"});
+  if (!node) return;
+  ConfigMap map = node->as_map();
+  EpochSampling sampling;
+  const bool balanced = map.boolean(
+      {"balanced", "Draws every class equally often: rare ones' samples come several times an epoch."}, false);
+  const bool weighted =
+      map.boolean({"weights", "Draws samples in proportion to the weights that the data have (csv: weight)."}, false);
+  sampling.repeat =
+      map.integer({"repeat", "An epoch has so many times the set's samples.", "4"}, {.min = 1, .max = 1'000'000}, 1);
+  sampling.samples = map.integer({"samples", "Samples of an epoch; 0: repeat times the set's."},
+                                 {.min = 0, .max = std::numeric_limits<std::int32_t>::max()}, 0);
+  map.finish();
+  if (node->is_described()) return;
+  if (balanced && weighted) node->fail("samples are drawn by class or by weight, not both");
+  if (sampling.repeat > 1 && sampling.samples > 0)
+    node->fail("`samples` says how many an epoch has, or `repeat`, not both");
+  sampling.draw = balanced   ? EpochSampling::Draw::balanced
+                  : weighted ? EpochSampling::Draw::weighted
+                             : EpochSampling::Draw::each;
+  if (sampling.draw != EpochSampling::Draw::each && pipeline.shuffle && pipeline.shuffle->buffer > 0)
+    node->fail("drawn samples come in a random order of the whole epoch: shuffle has no buffer then");
+  try {
+    check_sampling(*options.source.train, sampling);
+  } catch (const ConfigError& error) {
+    node->fail(error.what());
+  }
+  pipeline.sampling = sampling;
 }
 
 void read_evaluation(ConfigMap& data, const DatasetFacts& facts, DataOptions& options) {
@@ -192,14 +231,14 @@ DataOptions read_data_config(const ConfigNode& data) {
       {"pipeline",
        "Stages that samples pass, each a name or a name with its options, each once: cache, shuffle, augmentations, "
        "then normalize, then one_hot, mixup and cutmix, batch (the only required one), prefetch. Held-out samples pass "
-       "them without shuffle and "
-       "chance.",
+       "them without shuffle and chance.",
        "[cache: auto, shuffle, batch: {size: 32}, prefetch]"});
   const DatasetFacts facts = train_facts(options);
   options.pipeline = read_pipeline(stages, facts);
+  read_sampling(map, options, options.pipeline);
   read_evaluation(map, facts, options);
   map.finish();
-  check_drop_last(stages, options.pipeline, facts.size);
+  check_drop_last(stages, options.pipeline, epoch_samples(options));
   check_pixel_targets(stages, options.pipeline, facts);
   check_evaluation(stages, options.pipeline, facts);
   return options;
@@ -209,6 +248,10 @@ DatasetFacts train_facts(const DataOptions& options) {
   DatasetFacts facts = all_training(options)->facts();
   facts.size -= held_out(options.validation, facts.size);
   return facts;
+}
+
+std::int64_t epoch_samples(const DataOptions& options) {
+  return options.pipeline.sampling.epoch_samples(train_facts(options).size);
 }
 
 DatasetFacts validation_facts(const DataOptions& options) {
@@ -230,6 +273,13 @@ DatasetFacts batch_facts(const DataOptions& options) {
   facts.image_shape = finished_image(batch_shape(options.pipeline, stored), stored.image_shape);
   facts.targets = batch_targets(options.pipeline.mix, facts);
   return facts;
+}
+
+SampleSplits open_splits(const DataOptions& options, std::uint64_t seed) {
+  SampleSplits splits = split_training(options, seed);
+  splits.validation = first_samples(splits.validation, evaluated_samples(options));
+  splits.test = test_reader(options);
+  return splits;
 }
 
 namespace {
@@ -262,9 +312,17 @@ std::vector<CachedSet> cached_sets(const DataOptions& options) {
   return sets;
 }
 
+std::uint64_t resident_bytes(const DataOptions& options) {
+  std::uint64_t bytes = options.source.train->resident_bytes();
+  if (options.source.whole == nullptr) bytes += options.source.validation->resident_bytes();
+  if (options.source.test != nullptr) bytes += options.source.test->resident_bytes();
+  if (options.validation.own != nullptr) bytes += options.validation.own->resident_bytes();
+  return bytes;
+}
+
 void settle_cache(DataOptions& options, const CacheRoom& room) {
   if (options.pipeline.cache != CacheKind::automatic) return;
-  std::uint64_t bytes = 0;
+  std::uint64_t bytes = resident_bytes(options);
   for (const CachedSet& set : cached_sets(options)) bytes += set.bytes();
   const DatasetFacts facts = train_facts(options);
   const bool gathers_on_device = facts.has_int32_target() && !options.pipeline.mix.any() &&
@@ -293,8 +351,8 @@ std::filesystem::path packed_file(const DataOptions& options, const std::string&
 
 OpenedData open_data(Runtime& runtime, DataOptions options, Device device, std::uint64_t seed) {
   if (options.pipeline.batch_size_is_auto) throw ConfigError("batch size: auto must be solved before data are opened");
-  const SampleSplits splits = split_training(options, seed);
-  const std::shared_ptr<const SampleReader> test = test_reader(options);
+  const SampleSplits splits = open_splits(options, seed);
+  const std::shared_ptr<const SampleReader> test = splits.test;
   const bool split = options.validation.split > 0;  // one check for both
   if (!device.meta)
     for (const auto& reader : {splits.train, split ? nullptr : splits.validation, test})
@@ -311,7 +369,7 @@ OpenedData open_data(Runtime& runtime, DataOptions options, Device device, std::
   OpenedData data;
   data.broken = broken;
   data.train = source(splits.train, options.pipeline, "train");
-  data.validation = source(first_samples(splits.validation, evaluated_samples(options)), evaluated, "validation");
+  data.validation = source(splits.validation, evaluated, "validation");
   if (test != nullptr) data.test = source(test, evaluated, "test");
   return data;
 }

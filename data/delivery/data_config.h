@@ -42,6 +42,7 @@ struct EvaluationOptions {
 ///       limit: 1000              # any format: only the first so many training samples
 ///       verify: true             # any format: check the published SHA-256 of files, where there are some
 ///       validation: {split: 0.1} # any format; {from: test} without the key, or {path: …}: another data set
+///       sampling: {balanced: true}  # any format: which samples an epoch has, and how many
 ///       on_error: skip           # any format: samples that cannot be read are replaced by the next ones, and counted
 ///       pipeline: […]            # see read_pipeline
 ///       evaluation: {pipeline: […]}  # stages of validation samples that do not follow from training's
@@ -62,6 +63,8 @@ DataOptions read_data_config(const ConfigNode& data);
 
 /// Sizes, fields (images as stored, before a crop) and class names, without reading any data.
 DatasetFacts train_facts(const DataOptions& options);
+/// Training samples of an epoch: each one once, or what `sampling` says.
+std::int64_t epoch_samples(const DataOptions& options);
 DatasetFacts validation_facts(const DataOptions& options);
 DatasetFacts test_facts(const DataOptions& options);
 /// Of training samples as batches have them, after all stages.
@@ -77,15 +80,22 @@ struct CachedSet {
 /// set's files are the share of their bytes.
 std::vector<CachedSet> cached_sets(const DataOptions& options);
 
+/// Host memory of the readers' own, beside any cache: decompressed files.
+std::uint64_t resident_bytes(const DataOptions& options);
+
 /// Memory for all splits together, in bytes.
 struct CacheRoom {
   std::uint64_t device_bytes = 0;  ///< of the step's GPU; 0 on a CPU
   std::uint64_t host_bytes = 0;    ///< of host memory
 };
 
+/// The samples of each split as open_data reads them: with `limit`, and with the choice of a `split` by the seed; test
+/// samples are null where the validation samples are the test samples.
+SampleSplits open_splits(const DataOptions& options, std::uint64_t seed);
+
 /// Settles `cache: auto`: device where the set fits there and its samples can be gathered there (one int32 target, no
-/// stage of workers), else ram; but off where it does not fit host memory, which `device` reads it into first.
-/// Other values are not changed.
+/// stage of workers), else ram; but off where it does not fit host memory, which `device` reads it into first, beside
+/// what readers occupy. Other values are not changed.
 void settle_cache(DataOptions& options, const CacheRoom& room);
 
 /// A run's batches. All sources share the runtime, which must outlive them.

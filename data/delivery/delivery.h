@@ -30,10 +30,17 @@ struct BatchRequest {
   std::int64_t epoch = 0;
   std::int64_t first = 0;  ///< place in the epoch
   std::int64_t size = 0;
+  std::shared_ptr<const std::vector<std::int32_t>> passes = nullptr;  ///< of EpochPlaces; null: none
 
-  std::span<const std::int32_t> samples(RowRange rows) const {
-    return std::span(*order).subspan(static_cast<std::size_t>(first + rows.begin),
-                                     static_cast<std::size_t>(rows.size()));
+  std::span<const std::int32_t> samples(RowRange rows) const { return part(*order, rows); }
+  EpochPlaces places(RowRange rows) const {
+    return {samples(rows), epoch, passes == nullptr ? std::span<const std::int32_t>() : part(*passes, rows)};
+  }
+
+ private:
+  std::span<const std::int32_t> part(const std::vector<std::int32_t>& of_epoch, RowRange rows) const {
+    return std::span(of_epoch).subspan(static_cast<std::size_t>(first + rows.begin),
+                                       static_cast<std::size_t>(rows.size()));
   }
 };
 
@@ -41,6 +48,7 @@ struct BatchRequest {
 struct DeliveryParts {
   Runtime* runtime = nullptr;
   DatasetFacts facts;
+  std::int64_t epoch_samples = 0;
   std::shared_ptr<const Dataset> dataset;      ///< what host memory holds of the split; null: nothing
   std::shared_ptr<const SampleGather> gather;  ///< from there, or from the format's reader
   bool changes_samples = false;    ///< augmentations of host form: images are not used as the dataset has them

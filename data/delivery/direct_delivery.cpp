@@ -93,7 +93,7 @@ class DirectDelivery : public BatchDelivery {
     parts_.planner.plan(samples, request.epoch, request.first + rows.begin, placements);
     const std::byte* stored = nullptr;
     if (gathers()) {
-      parts_.gather->gather(samples, request.epoch, columns, finished.threads);
+      parts_.gather->gather(request.places(rows), columns, finished.threads);
       for (std::size_t i = 0; i < placements.size(); ++i) placements[i].image = static_cast<std::int32_t>(i);
       stored = columns[0];
     } else {

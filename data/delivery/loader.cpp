@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <chrono>
 #include <deque>
-#include <numeric>
+#include <limits>
 #include <optional>
 #include <utility>
 
@@ -15,6 +15,7 @@
 #include "bantam/data/delivery/delivery.h"
 #include "bantam/data/delivery/encoded_cache.h"
 #include "bantam/data/delivery/packed_file.h"
+#include "bantam/data/delivery/sample_weights.h"
 #include "bantam/data/delivery/worker_pool.h"
 #include "bantam/kernels/contracts/input/image_batch.h"
 
@@ -65,10 +66,12 @@ PrefetchTuner make_tuner(const LoaderOptions& options, int threads, const Making
           worker_bounds(options.device, threads, making)};
 }
 
-void check_sizes(const PipelineOptions& pipeline, std::int64_t samples) {
+void check_sizes(const PipelineOptions& pipeline, std::int64_t samples, std::int64_t of_epoch) {
   if (samples < 1) throw DataError("the data set has no images");
-  if (pipeline.drop_last && samples < pipeline.batch_size)
-    throw ConfigError(fmt::format("a batch of {} with drop_last drops all {} images", pipeline.batch_size, samples));
+  if (of_epoch > std::numeric_limits<std::int32_t>::max())
+    throw ConfigError(fmt::format("an epoch has at most 2,147,483,647 samples, not {}", of_epoch));
+  if (pipeline.drop_last && of_epoch < pipeline.batch_size)
+    throw ConfigError(fmt::format("a batch of {} with drop_last drops all {} images", pipeline.batch_size, of_epoch));
 }
 
 /// Where the device makes the batches itself, no worker sees the samples, and its kernel knows class numbers only.
@@ -101,6 +104,7 @@ struct ImageBatchSource::Impl {
   DatasetFacts facts;  // as the kernel reads them
   kernels::ImageBatchShape shape;
   BatchPlanner planner;
+  SampleWeights weights;  // empty: every sample comes as often as others
   int threads;
   Making making;
   PrefetchTuner tuner;
@@ -113,6 +117,7 @@ struct ImageBatchSource::Impl {
   std::int64_t next_prepared = 0;          // the first one not yet being made
   std::deque<WorkerPool::Ticket> tickets;  // of batches being made; null where there is nothing to wait for
   std::shared_ptr<const std::vector<std::int32_t>> order;
+  std::shared_ptr<const std::vector<std::int32_t>> passes;  // of the order; null where no sample comes twice
   std::optional<std::int64_t> order_epoch;
   std::optional<DType> dtype;
   double waited = 0;
@@ -129,8 +134,9 @@ struct ImageBatchSource::Impl {
         threads(runtime.threads()),
         making(forms, options.pipeline.cache, shape),
         tuner(make_tuner(options, threads, making)) {
-    check_sizes(options.pipeline, facts.size);
-    shape.batch = std::min(shape.batch, facts.size);  // buffers need not hold more than there is
+    check_sizes(options.pipeline, facts.size, epoch_samples());
+    if (!options.device.meta) weights = weights_of(*reader, options.pipeline.sampling, threads);
+    shape.batch = std::min(shape.batch, epoch_samples());  // buffers need not hold more than there is
     const bool staged = options.device.kind == DeviceKind::cuda || options.staged_on_cpu;
     if (staged) check_device_cache(options.pipeline, forms, facts);
     DeliveryParts parts = make_parts(runtime, std::move(reader), std::move(dataset));
@@ -157,6 +163,7 @@ struct ImageBatchSource::Impl {
     }
     return {.runtime = &runtime,
             .facts = facts,
+            .epoch_samples = epoch_samples(),
             .dataset = std::move(dataset),
             .gather = std::make_shared<SampleGather>(SamplePath(std::move(reader), std::move(stages), options.broken)),
             .changes_samples = !forms.worker.empty(),
@@ -186,13 +193,14 @@ struct ImageBatchSource::Impl {
                         *read_through(std::move(reader), {forms.reading, forms.stored, options.seed}, options.broken));
   }
 
+  std::int64_t epoch_samples() const { return options.pipeline.sampling.epoch_samples(facts.size); }
   std::int64_t batches() const {
     const std::int64_t size = options.pipeline.batch_size;
-    return options.pipeline.drop_last ? facts.size / size : (facts.size + size - 1) / size;
+    return options.pipeline.drop_last ? epoch_samples() / size : (epoch_samples() + size - 1) / size;
   }
   std::int64_t size_of(std::int64_t index) const {
     const std::int64_t size = options.pipeline.batch_size;
-    return std::min(size, facts.size - index * size);
+    return std::min(size, epoch_samples() - index * size);
   }
 
   void find_order();
@@ -209,17 +217,20 @@ struct ImageBatchSource::Impl {
 };
 
 std::vector<std::int32_t> ImageBatchSource::Impl::order_of(std::int64_t of_epoch) const {
-  if (const auto& shuffle = options.pipeline.shuffle)
-    return shuffled_order(facts.size, shuffle->buffer, shuffle->seed.value_or(options.seed), of_epoch);
-  std::vector<std::int32_t> samples(static_cast<std::size_t>(facts.size));
-  std::iota(samples.begin(), samples.end(), 0);
-  return samples;
+  const auto& shuffle = options.pipeline.shuffle;
+  const std::int64_t count = epoch_samples();
+  if (!weights.weights.empty())
+    return weighted_order(weights, count, shuffle ? shuffle->seed.value_or(options.seed) : options.seed, of_epoch);
+  return consecutive_order(facts.size, of_epoch * count, count, shuffle ? &*shuffle : nullptr, options.seed);
 }
 
 /// The epoch's order; kept while the epoch, or the lack of shuffling, lasts.
 void ImageBatchSource::Impl::find_order() {
-  if (order && (!options.pipeline.shuffle || order_epoch == epoch)) return;
+  const bool changes = options.pipeline.shuffle || !weights.weights.empty() || epoch_samples() % facts.size != 0;
+  if (order && (!changes || order_epoch == epoch)) return;
   order = std::make_shared<const std::vector<std::int32_t>>(order_of(epoch));
+  const bool comes_again = epoch_samples() > facts.size || !weights.weights.empty();
+  if (comes_again) passes = std::make_shared<const std::vector<std::int32_t>>(passes_of(*order, facts.size));
   order_epoch = epoch;
 }
 
@@ -234,7 +245,7 @@ void ImageBatchSource::Impl::restart(std::int64_t at) {
 
 BatchRequest ImageBatchSource::Impl::request(std::int64_t index) {
   find_order();
-  return {order, epoch, index * options.pipeline.batch_size, size_of(index)};
+  return {order, epoch, index * options.pipeline.batch_size, size_of(index), passes};
 }
 
 /// Starts the wanted workers; where the system refuses more threads, the existing ones do the work. Threads beyond the
@@ -316,7 +327,8 @@ void ImageBatchSource::Impl::start_on_device(std::int64_t first_batch) {
     find_order();
     planner.plan(*order, epoch, 0, placements);
   }
-  device_epoch->start(options.pipeline.drop_last ? batches() * options.pipeline.batch_size : facts.size, first_batch);
+  device_epoch->start(options.pipeline.drop_last ? batches() * options.pipeline.batch_size : epoch_samples(),
+                      first_batch);
 }
 
 ImageBatchSource::ImageBatchSource(Runtime& runtime, std::shared_ptr<const SampleReader> reader, LoaderOptions options)

@@ -10,13 +10,21 @@
 
 namespace bantam {
 
-/// What it writes depends on (path, epoch, sample) only. Thread-safe.
+/// Some places of an epoch.
+struct EpochPlaces {
+  std::span<const std::int32_t> samples;
+  std::int64_t epoch = 0;
+  /// How often the epoch had each one's sample before: stages draw other random numbers then; empty: never.
+  std::span<const std::int32_t> passes = {};
+};
+
+/// What it writes depends on (path, epoch, sample, pass) only. Thread-safe.
 class SampleGather {
  public:
   explicit SampleGather(SamplePath path) : path_(std::move(path)) {}
-  /// Writes sample `samples[i]` to row i of each of `columns`, one a field. Throws what reader and augmentations throw.
-  void gather(std::span<const std::int32_t> samples, std::int64_t epoch, std::span<std::byte* const> columns,
-              int threads) const;
+  /// Writes sample i of `places` to row i of each of `columns`, one a field. Throws what reader and augmentations
+  /// throw.
+  void gather(const EpochPlaces& places, std::span<std::byte* const> columns, int threads) const;
 
  private:
   SamplePath path_;

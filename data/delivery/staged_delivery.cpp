@@ -142,7 +142,7 @@ void StagedDelivery::cache_dataset() {
   copy_bytes(cached_.images.data(), set.field(0).data(), cached_.images.bytes(), stream);
   copy_bytes(cached_.labels.data(), set.labels().data(), cached_.labels.bytes(), stream);
   synchronize(stream);
-  cached_.size = set.size();
+  cached_.epoch_samples = parts_.epoch_samples;
   cached_.image_shape = set.image_shape();
   cached_.target = set.facts().targets[0].name;
   parts_.dataset.reset();
@@ -184,7 +184,7 @@ void StagedDelivery::fill(const BatchRequest& request, RowRange rows, std::byte*
   std::vector<std::byte*> columns;
   for (std::size_t f = 0; f < layout_.fields.size(); ++f)
     columns.push_back(block + layout_.offsets[f] + static_cast<std::size_t>(rows.begin) * layout_.fields[f].bytes());
-  parts_.gather->gather(samples, request.epoch, columns, threads);
+  parts_.gather->gather(request.places(rows), columns, threads);
   // Its place in the block.
   for (std::size_t i = 0; i < samples.size(); ++i)
     placements[i].image = static_cast<std::int32_t>(rows.begin) + static_cast<std::int32_t>(i);

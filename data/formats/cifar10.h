@@ -1,4 +1,4 @@
-// CIFAR-10 in its official binary version: six files of records, each a label byte and three planes of 32 by 32 bytes.
+// CIFAR-10 as it is distributed: six files of records, each a label byte and three planes of 32 by 32 bytes.
 // Source: A. Krizhevsky, "Learning Multiple Layers of Features from Tiny Images", 2009;
 // https://www.cs.toronto.edu/~kriz/cifar.html
 #pragma once
@@ -14,11 +14,11 @@
 namespace bantam {
 
 struct Cifar10Options {
-  /// The folder of data_batch_1.bin … data_batch_5.bin and test_batch.bin, or one that holds `cifar-10-batches-bin/`.
+  /// See cifar_readers (cifar.h): a folder of the files, one that holds them, or an archive.
   std::filesystem::path path;
   /// Records that each file must hold. The official files have 10,000; tests make smaller ones.
   std::int64_t records_per_file = 10000;
-  /// The SHA-256 that each file must have, training files first; nothing: the published ones.
+  /// The SHA-256 that each binary file must have, training files first; nothing: the published ones.
   std::optional<std::array<std::string, 6>> sha256 = {};
 };
 

@@ -31,6 +31,7 @@ class LaterReader : public SampleReader {
     made().fetch(index, fields);
   }
   std::uint64_t encoded_bytes(std::int64_t index) const override { return made().encoded_bytes(index); }
+  std::uint64_t resident_bytes() const override { return made().resident_bytes(); }
   std::string name_of(std::int64_t index) const override { return made().name_of(index); }
   void read_targets(std::int64_t index, std::span<const std::span<std::byte>> targets) const override {
     made().read_targets(index, targets);
@@ -115,7 +116,8 @@ SampleSplits split_off(std::shared_ptr<const SampleReader> all, double share) {
   choice->all = std::move(all);
   choice->share = share;
   return {reader_made_by([choice] { return chosen_samples(choice->all, choice->made().train); }),
-          reader_made_by([choice] { return chosen_samples(choice->all, choice->made().held_out); })};
+          reader_made_by([choice] { return chosen_samples(choice->all, choice->made().held_out); }), nullptr, false,
+          choice->all};
 }
 
 PartNames read_part_names(ConfigMap& data, std::string_view what) {

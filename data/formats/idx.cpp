@@ -6,25 +6,22 @@
 //
 // Plain files are read in place. The middle of a .gz file can be reached only through all before it: such a file is
 // decompressed once, when it is checked, into host memory of the reader's own (47 MB for MNIST's training images),
-// which no allocator counts and which is released with the reader.
+// which is released with the reader.
 #include <algorithm>
 #include <array>
-#include <cerrno>
 #include <cstring>
 #include <filesystem>
 #include <mutex>
+#include <optional>
 #include <utility>
 
-#include <fcntl.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <sys/stat.h>
-#include <unistd.h>
-#include <zlib.h>
 
 #include "bantam/base/config/config.h"
 #include "bantam/base/error.h"
 #include "bantam/base/text.h"
+#include "bantam/data/files/file_bytes.h"
 #include "bantam/data/formats/sample_reader.h"
 
 namespace bantam {
@@ -32,141 +29,59 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::int64_t kWord = 4;                                // bytes of the magic number, and of an extent
-constexpr std::uint32_t kUnsignedBytes = 0x0800;                 // the magic number without its dimensions
-constexpr std::int64_t kInflatedAtOnce = std::int64_t{1} << 20;  // bytes
+constexpr std::int64_t kWord = 4;                 // bytes of the magic number, and of an extent
+constexpr std::uint32_t kUnsignedBytes = 0x0800;  // the magic number without its dimensions
+constexpr std::int64_t kMostSide = 1 << 15, kMostItems = std::int64_t{1} << 31;
 
-/// A file's bytes, which any thread may read at any place once they are fetched.
-class FileBytes {
- public:
-  virtual ~FileBytes() = default;
-  /// Makes the first `bytes` readable, or all where there are fewer.
-  virtual void fetch(std::int64_t bytes) { (void)bytes; }
-  /// Of the file, or of what is fetched of it.
-  virtual std::int64_t size() const = 0;
-  /// Fills `bytes` from `offset` on. Throws DataError, also where the file ends before.
-  virtual void read(std::int64_t offset, std::span<std::uint8_t> bytes) const = 0;
-};
+/// NAME or NAME.gz in the folder; neither: empty.
+fs::path find_file(const fs::path& folder, const std::string& name) {
+  std::error_code ignored;
+  for (const fs::path& path : {folder / name, folder / (name + ".gz")})
+    if (fs::exists(path, ignored)) return path;
+  return {};
+}
 
-class PlainBytes : public FileBytes {
- public:
-  explicit PlainBytes(const fs::path& path) : path_(path), descriptor_(::open(path.c_str(), O_RDONLY | O_CLOEXEC)) {
-    if (descriptor_ < 0) fail(std::strerror(errno));
-  }
-  ~PlainBytes() override { ::close(descriptor_); }
-  PlainBytes(const PlainBytes&) = delete;
-  PlainBytes& operator=(const PlainBytes&) = delete;
-
-  std::int64_t size() const override {
-    struct stat status = {};
-    if (::fstat(descriptor_, &status) != 0) fail(std::strerror(errno));
-    if (S_ISDIR(status.st_mode)) fail("it is a folder");
-    return status.st_size;
-  }
-  void read(std::int64_t offset, std::span<std::uint8_t> bytes) const override {
-    for (std::size_t done = 0; done < bytes.size();) {
-      const ssize_t got = ::pread(descriptor_, bytes.data() + done, bytes.size() - done,
-                                  static_cast<off_t>(offset) + static_cast<off_t>(done));
-      if (got < 0 && errno == EINTR) continue;
-      if (got < 0) fail(std::strerror(errno));
-      if (got == 0) fail(fmt::format("it ends before byte {}", offset + std::ssize(bytes)));
-      done += static_cast<std::size_t>(got);
-    }
-  }
-
- private:
-  [[noreturn]] void fail(const std::string& reason) const {
-    throw DataError(fmt::format("{}: cannot be read: {}", path_.string(), reason));
-  }
-  fs::path path_;
-  int descriptor_;
-};
-
-class InflatedBytes : public FileBytes {
- public:
-  explicit InflatedBytes(const fs::path& path) : path_(path), file_(::gzopen(path.c_str(), "rb")) {
-    if (file_ == nullptr) fail(std::strerror(errno));
-  }
-  void fetch(std::int64_t bytes) override {
-    bytes_.reserve(static_cast<std::size_t>(bytes));
-    while (size() < bytes) {
-      const std::size_t before = bytes_.size();
-      bytes_.resize(before + static_cast<std::size_t>(std::min(kInflatedAtOnce, bytes - size())));
-      const int got = ::gzread(file_.get(), bytes_.data() + before, static_cast<unsigned>(bytes_.size() - before));
-      bytes_.resize(before + static_cast<std::size_t>(std::max(got, 0)));
-      int code = Z_OK;  // a file that is cut short yields bytes, with an error beside them
-      std::string_view message = ::gzerror(file_.get(), &code);
-      if (message.starts_with(path_.string() + ": ")) message.remove_prefix(path_.string().size() + 2);
-      if (got < 0 || code == Z_BUF_ERROR)
-        fail(fmt::format("{}, after {} decompressed bytes", code == Z_ERRNO ? std::strerror(errno) : message,
-                         format_count(size())));
-      if (got == 0) break;
-    }
-  }
-  std::int64_t size() const override { return std::ssize(bytes_); }
-  void read(std::int64_t offset, std::span<std::uint8_t> bytes) const override {
-    if (offset + std::ssize(bytes) > size()) fail(fmt::format("it ends before byte {}", offset + std::ssize(bytes)));
-    std::memcpy(bytes.data(), bytes_.data() + offset, bytes.size());
-  }
-
- private:
-  struct Close {
-    void operator()(gzFile_s* file) const { ::gzclose(file); }
-  };
-  [[noreturn]] void fail(const std::string& reason) const {
-    throw DataError(fmt::format("{}: cannot be decompressed: {}", path_.string(), reason));
-  }
-  fs::path path_;
-  std::unique_ptr<gzFile_s, Close> file_;
-  std::vector<std::uint8_t> bytes_;
-};
-
-/// One file: its header, compared with what the configuration expects, and its items, a row of bytes each.
+/// One file: its header, and its items, a row of bytes each.
 class IdxFile {
  public:
-  /// Opens NAME or NAME.gz. Throws DataError where neither can be read, and for another magic number than `expected`'s.
-  IdxFile(const fs::path& folder, const std::string& name, Shape expected) : expected_(expected), path_(folder / name) {
-    const fs::path zipped = folder / (name + ".gz");
-    std::error_code ignored;
-    if (fs::exists(path_, ignored)) {
-      bytes_ = std::make_unique<PlainBytes>(path_);
-    } else if (fs::exists(zipped, ignored)) {
-      path_ = zipped;
-      bytes_ = std::make_unique<InflatedBytes>(path_);
-    } else {
+  /// Opens the file that find_file finds and reads its header of `rank` extents. Throws DataError where it cannot be
+  /// read, for another magic number, and for extents that are 0 or beyond all sense.
+  IdxFile(const fs::path& folder, const std::string& name, int rank) : rank_(rank) {
+    const fs::path path = find_file(folder, name);
+    if (path.empty())
       throw DataError(
           fmt::format("{}: is not there, and neither is {}.gz: data.path must be the folder of the files "
                       "train-images-idx3-ubyte, train-labels-idx1-ubyte, t10k-images-idx3-ubyte and "
                       "t10k-labels-idx1-ubyte, each as it is or as .gz",
-                      path_.string(), name));
-    }
+                      (folder / name).string(), name));
+    bytes_ = open_file_bytes(path);
     bytes_->fetch(header_bytes());
     read_header();
   }
 
-  const fs::path& path() const { return path_; }
-  std::int64_t count() const { return found_[0]; }
-  /// Makes items readable. Throws DataError where the header's extents, or the bytes after it, are not what is
-  /// expected; `keys` say what is.
-  void open_items(std::string_view keys) {
-    if (!std::ranges::equal(found_, expected_.extents()))
-      throw DataError(fmt::format("{}: holds ({}), expected {}: set {} to what the file holds", path_.string(),
-                                  fmt::join(found_, ", "), to_string(expected_), keys));
-    const std::int64_t whole = header_bytes() + expected_.elements();
+  const std::string& path() const { return bytes_->name(); }
+  const Shape& extents() const { return extents_; }
+  std::int64_t count() const { return extents_[0]; }
+  /// Makes items readable. Throws DataError where the bytes after the header are not what it says.
+  void open_items() {
+    const std::int64_t whole = header_bytes() + extents_.elements();
     bytes_->fetch(whole + 1);  // one more tells whether there is more, and lets zlib compare the checksum
     const std::int64_t bytes = bytes_->size();
     if (bytes != whole)
-      throw DataError(fmt::format("{}: has {}{} bytes, expected {} (a header of {} and {} of {})", path_.string(),
+      throw DataError(fmt::format("{}: has {}{} bytes, expected {} (a header of {} and {} of {})", path(),
                                   bytes > whole ? "more than " : "", format_count(std::min(bytes, whole)),
                                   format_count(whole), header_bytes(), format_count(count()), item_bytes()));
   }
   void read(std::int64_t item, std::span<std::uint8_t> bytes) const {
     bytes_->read(header_bytes() + item * item_bytes(), bytes);
   }
+  std::uint64_t resident_bytes() const {
+    return bytes_->in_memory() ? static_cast<std::uint64_t>(header_bytes() + extents_.elements()) : 0;
+  }
 
  private:
-  std::int64_t header_bytes() const { return kWord * (1 + expected_.rank()); }
-  std::int64_t item_bytes() const { return expected_.without_first().elements(); }
+  std::int64_t header_bytes() const { return kWord * (1 + rank_); }
+  std::int64_t item_bytes() const { return extents_.without_first().elements(); }
   std::uint32_t word(std::int64_t index) const {
     std::array<std::uint8_t, kWord> bytes;
     bytes_->read(index * kWord, bytes);
@@ -175,83 +90,126 @@ class IdxFile {
     return value;
   }
   void read_header() {
-    const std::uint32_t magic = word(0), expected = kUnsignedBytes + static_cast<std::uint32_t>(expected_.rank());
+    const std::uint32_t magic = word(0), expected = kUnsignedBytes + static_cast<std::uint32_t>(rank_);
     if (magic != expected)
       throw DataError(
-          fmt::format("{}: begins with the magic number 0x{:08x}, expected 0x{:08x} (unsigned bytes in {} "
-                      "dimension{})",
-                      path_.string(), magic, expected, expected_.rank(), expected_.rank() == 1 ? "" : "s"));
-    for (int axis = 0; axis < expected_.rank(); ++axis) found_.push_back(word(1 + axis));
+          fmt::format("{}: begins with the magic number 0x{:08x}, expected 0x{:08x} (unsigned bytes in {} dimension{})",
+                      path(), magic, expected, rank_, rank_ == 1 ? "" : "s"));
+    std::vector<std::int64_t> found;
+    for (int axis = 0; axis < rank_; ++axis) {
+      found.push_back(word(1 + axis));
+      if (found.back() < 1 || found.back() >= (axis == 0 ? kMostItems : kMostSide))
+        throw DataError(fmt::format("{}: says that its extent {} is {}; expected 1 to {}", path(), axis, found.back(),
+                                    (axis == 0 ? kMostItems : kMostSide) - 1));
+    }
+    extents_ = Shape(std::span<const std::int64_t>(found));
   }
 
-  Shape expected_;                   // (samples, height, width) or (samples)
-  std::vector<std::int64_t> found_;  // the header's extents: any numbers
-  fs::path path_;
+  int rank_;
+  Shape extents_;  // (samples, height, width) or (samples), as the header has them
   std::unique_ptr<FileBytes> bytes_;
 };
 
+/// What the configuration says of the files; where it says nothing, they do.
 struct IdxOptions {
   fs::path path;
-  std::array<std::int64_t, 2> image_size = {28, 28};
+  std::optional<std::array<std::int64_t, 2>> image_size;
   std::vector<std::string> classes;
 };
 
-/// One split: the files whose names begin with `prefix`.
+/// One split of which a configuration can say the size.
+struct IdxSplit {
+  std::string prefix;     ///< of its files' names
+  std::string count_key;  ///< that says how many samples it has
+  std::optional<std::int64_t> samples;
+  std::int64_t usual = 0;  ///< MNIST's, which a plan supposes where there are no files
+};
+
 class IdxReader : public SampleReader {
  public:
-  IdxReader(IdxOptions options, std::string prefix, std::string count_key, std::int64_t samples)
-      : options_(std::move(options)), prefix_(std::move(prefix)), count_key_(std::move(count_key)), samples_(samples) {}
+  IdxReader(IdxOptions options, IdxSplit split) : options_(std::move(options)), split_(std::move(split)) {}
 
   DatasetFacts facts() const override {
-    return {samples_, {options_.image_size[0], options_.image_size[1], 1}, options_.classes};
+    const Shape images = extents();
+    return {images[0], {images[1], images[2], 1}, options_.classes};
   }
   void check(bool, int) const override { open(); }
   void read(std::int64_t index, std::span<const std::span<std::byte>> fields) const override {
     open();
     images_->read(index, {reinterpret_cast<std::uint8_t*>(fields[0].data()), fields[0].size()});
+    read_targets(index, fields.subspan(1));
+  }
+  void read_targets(std::int64_t index, std::span<const std::span<std::byte>> targets) const override {
+    open();
     std::uint8_t byte = 0;
     labels_->read(index, {&byte, 1});
     const std::int32_t label = byte;
     if (label >= std::ssize(options_.classes))
       throw DataError(fmt::format("{}: item {} is the label {}, but data.classes names {} classes, 0 to {}",
-                                  labels_->path().string(), index, label, options_.classes.size(),
-                                  options_.classes.size() - 1));
-    std::memcpy(fields[1].data(), &label, sizeof label);
+                                  labels_->path(), index, label, options_.classes.size(), options_.classes.size() - 1));
+    std::memcpy(targets[0].data(), &label, sizeof label);
+  }
+  std::string name_of(std::int64_t index) const override {
+    return fmt::format("{}, item {}", (options_.path / images_name()).string(), index);
+  }
+  std::uint64_t resident_bytes() const override {
+    if (find_file(options_.path, images_name()).empty()) return 0;
+    open_headers();
+    return images_->resident_bytes() + labels_->resident_bytes();
   }
 
  private:
-  /// Opens and checks both files, once.
-  void open() const {
-    std::call_once(opened_, [this] {
-      const auto [height, width] = options_.image_size;
-      auto images =
-          std::make_unique<IdxFile>(options_.path, prefix_ + "-images-idx3-ubyte", Shape{samples_, height, width});
-      auto labels = std::make_unique<IdxFile>(options_.path, prefix_ + "-labels-idx1-ubyte", Shape{samples_});
+  std::string images_name() const { return split_.prefix + "-images-idx3-ubyte"; }
+  std::string labels_name() const { return split_.prefix + "-labels-idx1-ubyte"; }
+
+  /// Of the images: the file's; without one what the configuration says, or MNIST's.
+  Shape extents() const {
+    if (find_file(options_.path, images_name()).empty()) return expected({split_.usual, 28, 28});
+    open_headers();
+    return images_->extents();
+  }
+  /// The extents that the configuration says, otherwise `found`.
+  Shape expected(const Shape& found) const {
+    const auto [height, width] = options_.image_size.value_or(std::array{found[1], found[2]});
+    return {split_.samples.value_or(found[0]), height, width};
+  }
+  /// Opens both files and compares their headers, once.
+  void open_headers() const {
+    std::call_once(headers_, [this] {
+      auto images = std::make_unique<IdxFile>(options_.path, images_name(), 3);
+      auto labels = std::make_unique<IdxFile>(options_.path, labels_name(), 1);
       if (images->count() != labels->count())
-        throw DataError(fmt::format("{}: holds {} images, but {} holds {} labels", images->path().string(),
-                                    format_count(images->count()), labels->path().string(),
-                                    format_count(labels->count())));
-      images->open_items(fmt::format("{} and data.image_size", count_key_));
-      labels->open_items(count_key_);
+        throw DataError(fmt::format("{}: holds {} images, but {} holds {} labels", images->path(),
+                                    format_count(images->count()), labels->path(), format_count(labels->count())));
+      if (const Shape wanted = expected(images->extents()); wanted != images->extents())
+        throw DataError(fmt::format("{}: holds {}, expected {}: set {} and data.image_size to what the file holds",
+                                    images->path(), to_string(images->extents()), to_string(wanted), split_.count_key));
       images_ = std::move(images);
       labels_ = std::move(labels);
     });
   }
+  void open() const {
+    std::call_once(opened_, [this] {
+      open_headers();
+      images_->open_items();
+      labels_->open_items();
+    });
+  }
 
   IdxOptions options_;
-  std::string prefix_, count_key_;
-  std::int64_t samples_;
-  mutable std::once_flag opened_;
+  IdxSplit split_;
+  mutable std::once_flag headers_, opened_;
   mutable std::unique_ptr<IdxFile> images_, labels_;
 };
 
 }  // namespace
 
-/// `data: {format: idx}`: path, classes (names of the labels 0, 1, …; ten digits by default), and what the files hold
-/// where that is not MNIST's 60,000 and 10,000 images of 28 by 28: train_samples, test_samples, image_size.
+/// `data: {format: idx}`: path, classes (names of the labels 0, 1, …; ten digits by default), and what the files must
+/// hold: train_samples, test_samples, image_size.
 SampleSplits idx_format(ConfigMap& data) {
   data.describe("IDX files, the format of MNIST, Fashion-MNIST, KMNIST and their likes: four files, plain or .gz.");
-  constexpr IntegerRange kSamples{.min = 1, .max = 1 << 30}, kSide{.min = 1, .max = 1 << 12};
+  constexpr IntegerRange kSamples{.min = 1, .max = 1 << 30}, kSide{.min = 1, .max = kMostSide - 1};
+  constexpr std::string_view kAsFiles = "what the files hold; MNIST's where there are none yet";
   IdxOptions options{
       .path = data.text({"path",
                          "Folder of the four IDX files as they are downloaded (train-images-idx3-ubyte.gz, …) or "
@@ -262,12 +220,17 @@ SampleSplits idx_format(ConfigMap& data) {
   if (options.classes.empty() || options.classes.size() > 256)
     data.node("classes").fail(
         fmt::format("{} class names; labels are bytes: expected 1 to 256", options.classes.size()));
-  options.image_size = data.pair({"image_size", "Height and width of the files' images."}, kSide, options.image_size);
-  const std::int64_t train =
-      data.integer({"train_samples", "Images of the files of training samples."}, kSamples, 60000);
-  const std::int64_t test = data.integer({"test_samples", "Images of the files of held-out samples."}, kSamples, 10000);
-  return {std::make_shared<IdxReader>(options, "train", "data.train_samples", train),
-          std::make_shared<IdxReader>(options, "t10k", "data.test_samples", test)};
+  if (const auto size =
+          data.find({"image_size", "Height and width that the files' images must have.", "28 | [24, 28]", kAsFiles}))
+    options.image_size = size->as_pair(kSide);
+  const auto samples = [&](ConfigKey key) -> std::optional<std::int64_t> {
+    const auto node = data.find(key);
+    return node ? std::optional(node->as_integer(kSamples)) : std::nullopt;
+  };
+  const auto train = samples({"train_samples", "How many training samples there must be.", "60000", kAsFiles});
+  const auto test = samples({"test_samples", "How many held-out samples there must be.", "10000", kAsFiles});
+  return {std::make_shared<IdxReader>(options, IdxSplit{"train", "data.train_samples", train, 60000}),
+          std::make_shared<IdxReader>(options, IdxSplit{"t10k", "data.test_samples", test, 10000})};
 }
 
 }  // namespace bantam

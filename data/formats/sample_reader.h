@@ -123,6 +123,9 @@ class SampleReader {
   }
   /// Those of all samples together.
   std::uint64_t total_encoded_bytes() const;
+  /// Bytes of host memory of the reader's own that it occupies from its first `read` on (decompressed files), for
+  /// plans.
+  virtual std::uint64_t resident_bytes() const { return 0; }
   /// What a message calls sample `index`: its file, or its number.
   virtual std::string name_of(std::int64_t index) const;
   /// The targets alone, in the order of `facts().targets` (values only: masks get an empty buffer), without decoding.
@@ -142,6 +145,7 @@ struct SampleSplits {
   std::shared_ptr<const SampleReader> test = nullptr;
   /// Whether the key `data.validation` is the format's own where it is text (a folder's or a file's name).
   bool names_validation = false;
+  std::shared_ptr<const SampleReader> whole = nullptr;  ///< all samples, where a share of them was split off
 };
 
 /// The first `samples` of a reader (all, where it has no more).

@@ -38,11 +38,17 @@ void check_channels(std::int64_t channels) {
     throw ShapeError(fmt::format("images are decoded to 1, 3 or 4 channels, not {}", channels));
 }
 
-/// At which a JPEG still has as many pixels in the window as are wanted, in both directions.
+/// At which a JPEG still has this many times the pixels that are wanted, in both directions: values are then within
+/// 1/255 of the whole image's in the mean. (With as many pixels as are wanted they are within 4/255.)
+constexpr std::int64_t kReducedPixels = 2;
+
 int denominator_of(const Sampling& sampling) {
   int denominator = 8;
-  while (denominator > 1 && (sampling.window.height < denominator * sampling.size.height ||
-                             sampling.window.width < denominator * sampling.size.width))
+  const auto is_too_small = [&](std::int64_t window, std::int64_t size) {
+    return window < kReducedPixels * denominator * size;
+  };
+  while (denominator > 1 && (is_too_small(sampling.window.height, sampling.size.height) ||
+                             is_too_small(sampling.window.width, sampling.size.width)))
     denominator /= 2;
   return denominator;
 }

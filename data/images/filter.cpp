@@ -1,6 +1,7 @@
 #include "bantam/data/images/filter.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstdlib>
 
 namespace bantam {
@@ -11,11 +12,12 @@ struct Distances {
   const FilterAxis& axis;
 
   std::int64_t radius() const { return 2 * std::max(axis.window, axis.denominator * axis.size); }
-  /// Positive within the triangle around output pixel `position`.
+  /// Positive within the triangle around output pixel `position`. Of a pixel that the window cuts counts what is
+  /// within.
   std::int64_t weight(std::int64_t pixel, std::int64_t position) const {
-    const std::int64_t d = axis.denominator;
-    const std::int64_t in = (2 * d * pixel + d - 2 * axis.offset) * axis.size, out = (2 * position + 1) * axis.window;
-    return radius() - std::abs(in - out);
+    const std::int64_t start = std::max<std::int64_t>(axis.denominator * pixel - axis.offset, 0);
+    const std::int64_t end = std::min(axis.denominator * (pixel + 1) - axis.offset, axis.window);
+    return (radius() - std::abs((start + end) * axis.size - (2 * position + 1) * axis.window)) * (end - start);
   }
   /// The first pixel with a weight.
   std::int64_t first(std::int64_t position) const {
@@ -29,15 +31,17 @@ struct Distances {
 }  // namespace
 
 void TriangleFilter::set(const FilterAxis& axis) {
-  most_ = std::min(axis.pixels, Distances{axis}.radius() / (axis.denominator * axis.size) + 1);
+  stride_ = std::min(axis.pixels, Distances{axis}.radius() / (axis.denominator * axis.size) + 2);
   first_.resize(static_cast<std::size_t>(axis.size));
-  count_.resize(first_.size());
-  weights_.resize(first_.size() * static_cast<std::size_t>(most_));
+  weights_.assign(first_.size() * static_cast<std::size_t>(stride_), 0);
+  taps_ = 1;
   for (std::int64_t position = 0; position < axis.size; ++position)
-    set_one(axis, position, static_cast<std::size_t>(axis.mirrored ? axis.size - 1 - position : position));
+    taps_ = std::max(
+        taps_, set_one(axis, position, static_cast<std::size_t>(axis.mirrored ? axis.size - 1 - position : position)));
+  keep_within(axis.pixels);
 }
 
-void TriangleFilter::set_one(const FilterAxis& axis, std::int64_t position, std::size_t output) {
+std::int64_t TriangleFilter::set_one(const FilterAxis& axis, std::int64_t position, std::size_t output) {
   const Distances distances{axis};
   const std::int64_t first = distances.first(position);
   std::int64_t end = first, sum = 0;
@@ -47,16 +51,28 @@ void TriangleFilter::set_one(const FilterAxis& axis, std::int64_t position, std:
     sum += weight;
   }
   // The running sum is rounded, not each weight: what is left of one goes to the next.
-  float* weights = weights_.data() + output * static_cast<std::size_t>(most_);
+  float* weights = weights_.data() + output * static_cast<std::size_t>(stride_);
   std::int64_t running = 0, rounded = 0;
   for (std::int64_t pixel = first; pixel < end; ++pixel) {
     running += distances.weight(pixel, position);
-    const auto next = static_cast<std::int64_t>(static_cast<double>(running) / static_cast<double>(sum) * kOne + 0.5);
+    const auto next =
+        static_cast<std::int64_t>(std::floor(static_cast<double>(running) / static_cast<double>(sum) * kOne + 0.5));
     weights[pixel - first] = static_cast<float>(next - rounded);
     rounded = next;
   }
   first_[output] = first;
-  count_[output] = end - first;
+  return end - first;
+}
+
+/// Moves taps that would reach beyond the last pixel: zeros come first there.
+void TriangleFilter::keep_within(std::int64_t pixels) {
+  for (std::size_t output = 0; output < first_.size(); ++output) {
+    const std::int64_t beyond = first_[output] + taps_ - pixels;
+    if (beyond <= 0) continue;
+    float* weights = weights_.data() + output * static_cast<std::size_t>(stride_);
+    std::rotate(weights, weights + (taps_ - beyond), weights + taps_);
+    first_[output] -= beyond;
+  }
 }
 
 }  // namespace bantam

@@ -152,11 +152,14 @@ void JpegDecoder::State::read_rows(const PixelBox& box, Image& out) {
   const auto top = static_cast<JDIMENSION>(box.top);
   if (top > 0 && jpeg_skip_scanlines(&info, top) != top) call.fail("rows are missing");
 
-  JSAMPARRAY row = info.mem->alloc_sarray(reinterpret_cast<j_common_ptr>(&info), JPOOL_IMAGE,
-                                          width * static_cast<JDIMENSION>(info.output_components), 1);
+  // One byte off the alignment of its memory: libjpeg-turbo writes aligned rows past the cache, from which they would
+  // then be fetched back.
+  JSAMPROW row = info.mem->alloc_sarray(reinterpret_cast<j_common_ptr>(&info), JPOOL_IMAGE,
+                                        width * static_cast<JDIMENSION>(info.output_components) + 1, 1)[0] +
+                 1;
   for (std::int64_t y = 0; y < box.size.height; ++y) {
-    if (jpeg_read_scanlines(&info, row, 1) != 1) call.fail("rows are missing");
-    convert_pixels(stored, row[0] + skipped, out.channels,
+    if (jpeg_read_scanlines(&info, &row, 1) != 1) call.fail("rows are missing");
+    convert_pixels(stored, row + skipped, out.channels,
                    out.pixels.data() + static_cast<std::size_t>(y) * out.row_bytes(), box.size.width);
   }
 }

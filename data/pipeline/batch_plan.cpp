@@ -75,6 +75,7 @@ Shape finished_image(const kernels::ImageBatchShape& shape, const Shape& stored)
 
 PipelineOptions evaluation_pipeline(PipelineOptions options) {
   options.shuffle.reset();
+  options.sampling = {};
   options.drop_last = false;
   options.mix = evaluation_mix(options.mix);
   const Augmentations training = std::exchange(options.augmentations, {});

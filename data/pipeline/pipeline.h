@@ -57,6 +57,7 @@ struct PipelineOptions {
   CacheKind cache = CacheKind::ram;
   std::string cache_folder;  ///< of packed files; empty: the run's
   std::optional<ShuffleOptions> shuffle;
+  EpochSampling sampling;
   NormalizeOptions normalize;
   Augmentations augmentations;                 ///< in order, those that have a device form only last
   std::optional<EvaluationStages> evaluation;  ///< absent: what evaluation_pipeline makes of the augmentations

@@ -5,6 +5,7 @@
 
 #include "bantam/base/error.h"
 #include "bantam/data/formats/sha256.h"
+#include "tests/data/formats/pickle_files.h"
 #include "tests/data/support.h"
 #include "tests/small_stack.h"
 
@@ -98,6 +99,109 @@ TEST_F(Cifar10Test, FindsTheFolderThatTheArchiveUnpacksTo) {
   expect_images(*read_splits(runtime_, cifar10_readers(nested)).train, 0);
 }
 
+/// The files' bytes, by their names.
+testing::Members binary_members() {
+  testing::Members members;
+  for (int f = 0; f < 6; ++f) {
+    std::string bytes;
+    for (std::int64_t r = 0; r < kRecords; ++r) bytes += record_of(f, r);
+    members.emplace_back(kNames[f], bytes);
+  }
+  return members;
+}
+
+/// The same as Python 2 pickled them.
+testing::Members python_members() {
+  testing::Members members;
+  for (int f = 0; f < 6; ++f) {
+    std::vector<int> labels;
+    std::string pixels;
+    for (std::int64_t r = 0; r < kRecords; ++r) {
+      labels.push_back(label_of(f, r));
+      pixels += record_of(f, r).substr(1);
+    }
+    const std::string name(kNames[f]);
+    members.emplace_back(name.substr(0, name.size() - 4),
+                         testing::python2_batch({{"labels", labels}}, kRecords, pixels));
+  }
+  return members;
+}
+
+// Each form that the set is distributed in, as a file, in a folder, and unpacked there.
+TEST_F(Cifar10Test, EveryFormHasTheSameImages) {
+  const std::string binary = testing::gzipped(testing::tar_archive("cifar-10-batches-bin", binary_members()));
+  const std::string python = testing::gzipped(testing::tar_archive("cifar-10-batches-py", python_members()));
+  const auto expect_same = [&](const fs::path& path, bool verified) {
+    SCOPED_TRACE(path.string());
+    Cifar10Options form = options();
+    form.path = path;
+    form.sha256.emplace();
+    for (std::size_t f = 0; f < 6; ++f)
+      (*form.sha256)[f] = verified ? sha256_of(binary_members()[f].second) : "of no other form";
+    const SampleSplits splits = cifar10_readers(form);
+    EXPECT_EQ(splits.train->resident_bytes(), static_cast<std::uint64_t>(5 * kRecords * kRecordBytes));
+    const DatasetSplits read = read_splits(runtime_, splits, true);
+    expect_images(*read.train, 0);
+    expect_images(*read.test, 5);
+  };
+  const TemporaryFolder one, two, three, four, five;
+  testing::write_file(one.path() / "cifar-10-binary.tar.gz", binary);
+  expect_same(one.path(), true);
+  expect_same(one.path() / "cifar-10-binary.tar.gz", true);
+  testing::write_file(two.path() / "cifar-10-python.tar.gz", python);
+  expect_same(two.path(), false);
+  testing::write_file(three.path() / "plain.tar", testing::tar_archive("x", binary_members()));
+  expect_same(three.path() / "plain.tar", true);
+  for (const auto& [name, bytes] : python_members())
+    testing::write_file(four.path() / "cifar-10-batches-py" / name, bytes);
+  expect_same(four.path(), false);
+  for (const auto& [name, bytes] : binary_members())
+    testing::write_file(five.path() / (name + ".gz"), testing::gzipped(bytes));
+  expect_same(five.path(), true);
+}
+
+TEST_F(Cifar10Test, DamagedArchivesAreNamed) {
+  const TemporaryFolder folder;
+  const fs::path path = folder.path() / "cifar-10-binary.tar.gz";
+  Cifar10Options form = options();
+  form.path = folder.path();
+  const auto told = [&](const std::string& bytes) {
+    testing::write_file(path, bytes);
+    return message_of<DataError>([&] { (void)read_splits(runtime_, cifar10_readers(form)); });
+  };
+  testing::Members members = binary_members();
+  const std::string whole = testing::gzipped(testing::tar_archive("x", members));
+  EXPECT_CONTAINS(told(whole.substr(0, whole.size() / 2)), path.string() + ": cannot be decompressed: unexpected end");
+  EXPECT_CONTAINS(told("no archive"), path.string() + ": is no tar archive that can be read: ");
+  members[2].second.resize(100);
+  EXPECT_CONTAINS(told(testing::tar_archive("x", members)),
+                  path.string() + "(data_batch_3.bin): has 100 bytes, expected 9,219");
+  members.erase(members.begin() + 2);
+  EXPECT_CONTAINS(told(testing::tar_archive("x", members)),
+                  path.string() + ": has neither data_batch_3.bin nor data_batch_3. CIFAR-10 is read from");
+  members.push_back(members[0]);
+  members.push_back(python_members()[2]);
+  EXPECT_CONTAINS(told(testing::tar_archive("x", members)), "has two members data_batch_1.bin");
+}
+
+TEST_F(Cifar10Test, MutatedArchivesAndPicklesAreReadOrRefused) {
+  const TemporaryFolder folder;
+  Cifar10Options form = options();
+  form.path = folder.path();
+  const auto read = [&] { testing::read_all(cifar10_readers(form)); };
+  const std::string archive = testing::gzipped(testing::tar_archive("cifar-10-batches-py", python_members()));
+  EXPECT_GT(testing::read_damaged(folder.path() / "cifar-10-python.tar.gz", archive, 500, read, folder.path().string()),
+            200);
+  const std::string plain = testing::tar_archive("x", binary_members());
+  EXPECT_GT(testing::read_damaged(folder.path() / "cifar-10-python.tar.gz", plain, 1000, read, folder.path().string()),
+            200);
+  fs::remove(folder.path() / "cifar-10-python.tar.gz");
+  for (const auto& [name, bytes] : python_members()) testing::write_file(folder.path() / name, bytes);
+  EXPECT_GT(testing::read_damaged(folder.path() / "data_batch_3", python_members()[2].second, 1000, read,
+                                  folder.path().string()),
+            200);
+}
+
 TEST_F(Cifar10Test, LimitKeepsTheFirstTrainingImages) {
   for (const std::int64_t limit : {std::int64_t{1}, kRecords + 1, std::int64_t{1000}}) {
     SampleSplits limited = cifar10_readers(options());
@@ -169,7 +273,7 @@ TEST_F(Cifar10Test, AReadNamesFileAndRecord) {
   splits.train->read(2 * kRecords, fields);
   const std::string message = message_of<DataError>([&] { splits.train->read(2 * kRecords + 1, fields); });
   EXPECT_CONTAINS(message, file(2).string());
-  EXPECT_CONTAINS(message, "record 1 at byte offset 3073 cannot be read: the file ends");
+  EXPECT_CONTAINS(message, "cannot be read: it ends before byte 6146 (record 1 at byte offset 3073)");
 }
 
 TEST_F(Cifar10Test, VerifyRefusesOtherBytes) {

@@ -6,6 +6,7 @@
 #include "bantam/base/error.h"
 #include "bantam/data/delivery/data_config.h"
 #include "bantam/engine/train/trainer.h"
+#include "tests/data/formats/array_files.h"
 #include "tests/data/support.h"
 #include "tests/engine/engine_fixture.h"
 #include "tests/small_stack.h"
@@ -129,6 +130,16 @@ TEST_P(IdxTest, ASmallStackDoes) {
   testing::on_small_stack(128 << 10, [&] { expect_ramp(*read_splits(alone, options().source).train, 0); });
 }
 
+TEST_P(IdxTest, SizesAreThoseOfTheFiles) {
+  const DataOptions found = options("verify: true");
+  EXPECT_EQ(train_facts(found).size, kTrain);
+  EXPECT_EQ(test_facts(found).size, kTest);
+  EXPECT_EQ(test_facts(found).image_shape, (Shape{kHeight, kWidth, 1}));
+  const std::uint64_t bytes = 16 + kTrain * kHeight * kWidth + 8 + kTrain;
+  EXPECT_EQ(found.source.train->resident_bytes(), GetParam() ? bytes : 0);
+  expect_ramp(*read_splits(runtime_, found.source).train, 0);
+}
+
 TEST_P(IdxTest, FactsNeedNoFiles) {
   for (const auto& entry : fs::directory_iterator(folder_.path())) fs::remove(entry.path());
   EXPECT_EQ(train_facts(options("limit: 100")).size, 100);
@@ -159,7 +170,7 @@ TEST_P(IdxTest, CountsOfImagesAndLabelsMustAgree) {
 
 TEST_P(IdxTest, OtherExtentsNameTheirKeys) {
   EXPECT_CONTAINS(message_of<DataError>([&] { (void)read_splits(runtime_, options("image_size: 6").source); }),
-                  "holds (24, 6, 5), expected (60000, 6, 6): set data.train_samples and data.image_size to what");
+                  "holds (24, 6, 5), expected (24, 6, 6): set data.train_samples and data.image_size to what");
   EXPECT_CONTAINS(message_of<DataError>([&] {
                     (void)read_splits(runtime_, options("image_size: [6, 5], train_samples: 1000000000").source);
                   }),
@@ -203,6 +214,16 @@ TEST_P(IdxTest, DamagedFilesAreRefused) {
     other[place] = static_cast<char>(other[place] ^ 1);
     write(path, other);
     EXPECT_CONTAINS(error(), path.string() + ": cannot be decompressed: ");
+  }
+}
+
+TEST_P(IdxTest, MutatedFilesAreReadOrRefused) {
+  for (const char* name : {"train-images-idx3-ubyte", "train-labels-idx1-ubyte"}) {
+    std::ifstream stream(file(name), std::ios::binary);
+    const std::string whole{std::istreambuf_iterator<char>(stream), {}};
+    const int refused = testing::read_damaged(
+        file(name), whole, 1000, [&] { testing::read_all(options("verify: true").source); }, folder_.path().string());
+    EXPECT_GT(refused, 300) << name;
   }
 }
 

@@ -1,0 +1,47 @@
+// Pickle: the values of a Python pickle, of the few kinds that data sets are made of.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace bantam {
+
+/// One value.
+struct PickledValue {
+  enum class Kind : std::uint8_t { none, boolean, integer, text, list, tuple, dictionary, name, dtype, array };
+  Kind kind = Kind::none;
+  std::int64_t integer = 0;             ///< also of a boolean
+  std::string text;                     ///< of a name: "numpy.ndarray"; of a dtype: "u1"
+  std::span<const std::uint8_t> bytes;  ///< of text that lies in the file, and of an array's elements
+  std::vector<PickledValue*> items;     ///< of lists and tuples; of a dictionary keys and values in turn
+  std::vector<std::int64_t> extents;    ///< of an array
+};
+
+/// Reads a pickle of protocols 2 to 4 that holds dictionaries, lists, tuples, whole numbers, texts, None, booleans and
+/// NumPy arrays of uint8 in C order, which covers the files of CIFAR-10 and CIFAR-100. Nothing is executed: the names
+/// that such arrays are pickled with are recognised, every other name, opcode and call is refused. Throws DataError
+/// that names the file and the byte.
+class Pickle {
+ public:
+  Pickle(std::string file, std::vector<std::uint8_t> bytes);
+  Pickle(const Pickle&) = delete;
+  Pickle& operator=(const Pickle&) = delete;
+
+  const PickledValue& root() const { return *root_; }
+  /// The value of a key of the dictionary that the file is. Throws where there is none, or one of another kind.
+  const PickledValue& at(std::string_view key, PickledValue::Kind kind) const;
+
+ private:
+  friend class PickleMachine;
+  std::string file_;
+  std::vector<std::uint8_t> bytes_;
+  std::deque<PickledValue> values_;  // all of them: they refer to one another
+  PickledValue* root_ = nullptr;
+};
+
+}  // namespace bantam

@@ -1,0 +1,229 @@
+// Arrays as samples: what their shapes and types mean, and a row of each.
+#include "bantam/data/formats/array_reader.h"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "bantam/base/error.h"
+#include "bantam/base/text.h"
+#include "bantam/data/formats/held_out.h"
+
+namespace bantam {
+namespace {
+
+constexpr std::int64_t kMostClasses = 1 << 20;
+
+/// Extents of a row.
+Shape row_shape(const NpyArray& array) { return Shape(std::span(array.extents()).subspan(1)); }
+
+std::span<float> as_floats(std::span<std::byte> bytes) {
+  return {reinterpret_cast<float*>(bytes.data()), bytes.size() / sizeof(float)};
+}
+std::span<std::uint8_t> as_bytes(std::span<std::byte> bytes) {
+  return {reinterpret_cast<std::uint8_t*>(bytes.data()), bytes.size()};
+}
+
+/// (channels, height, width) to (height, width, channels).
+template <class T>
+void interleave(const T* planes, const Shape& image, T* pixels) {
+  const std::int64_t plane = image[0] * image[1], channels = image[2];
+  for (std::int64_t c = 0; c < channels; ++c)
+    for (std::int64_t p = 0; p < plane; ++p) pixels[p * channels + c] = planes[c * plane + p];
+}
+
+template <class T>
+void read_pixels(const NpyArray& array, std::int64_t index, const DatasetFacts& facts, bool planes, std::span<T> out) {
+  if (!planes) return array.read_rows(index, out);
+  thread_local std::vector<T> row;
+  row.resize(out.size());
+  array.read_rows(index, std::span(row));
+  interleave(row.data(), facts.image_shape, out.data());
+}
+
+/// Whether whole numbers of such rows are class numbers: one a sample, or one a pixel.
+bool are_classes(const NpyArray& labels) {
+  const std::size_t axes = labels.extents().size();
+  return labels.type().is_integer() && (labels.row_values() == 1 || axes >= 3);
+}
+
+}  // namespace
+
+ArrayReader::ArrayReader(SplitArrays arrays, ArrayOptions options, std::shared_ptr<const ArrayReader> training)
+    : arrays_(std::move(arrays)), options_(std::move(options)), training_(std::move(training)) {}
+
+DatasetFacts ArrayReader::facts() const {
+  open();
+  return facts_;
+}
+
+void ArrayReader::check(bool, int) const {
+  open();
+  for (const auto* array : {&images_, &labels_, &targets_})
+    if (*array) (*array)->load();
+}
+
+void ArrayReader::open() const {
+  std::call_once(opened_, [this] {
+    facts_ = {};
+    facts_.targets.clear();
+    open_images();
+    if (arrays_.labels) open_labels();
+    if (arrays_.targets) open_targets();
+    for (const auto* array : {&labels_, &targets_})
+      if (*array && (*array)->rows() != facts_.size)
+        throw DataError(fmt::format("{}: is {}, but {} is {}: expected a row for each of {} samples", (*array)->name(),
+                                    (*array)->description(), images_->name(), images_->description(),
+                                    format_count(facts_.size)));
+    if (facts_.targets.size() > 1 && facts_.targets[0].name == facts_.targets[1].name)
+      throw DataError(
+          fmt::format("{}: is {}, which is read as targets, and {} are targets already: expected class "
+                      "numbers, or no other targets",
+                      labels_->name(), labels_->description(), targets_->name()));
+    facts_.class_names = class_names();
+  });
+}
+
+void ArrayReader::open_images() const {
+  images_.emplace(arrays_.images());
+  const std::vector<std::int64_t>& extents = images_->extents();
+  const bool empty = std::ranges::find(extents, 0) != extents.end();
+  if (extents.size() < 2 || extents.size() > 4 || empty || (options_.channels_first && extents.size() != 4))
+    throw DataError(fmt::format("{}: is {}; expected {}", images_->name(), images_->description(),
+                                options_.channels_first ? "(samples, channels, height, width)"
+                                                        : "(samples, height, width, channels), (samples, height, "
+                                                          "width) or (samples, features), none of them 0"));
+  facts_.size = extents[0];
+  if (extents.size() == 2) facts_.image_shape = {extents[1]};
+  if (extents.size() == 3) facts_.image_shape = {extents[1], extents[2], 1};
+  if (extents.size() == 4) facts_.image_shape = {extents[1], extents[2], extents[3]};
+  if (options_.channels_first) facts_.image_shape = {extents[2], extents[3], extents[1]};
+  const NpyType& type = images_->type();
+  facts_.image_dtype = type.bytes == 1 && type.kind != 'i' ? DType::uint8 : DType::float32;
+}
+
+void ArrayReader::open_labels() const {
+  labels_.emplace(arrays_.labels());
+  if (labels_->extents().empty())
+    throw DataError(fmt::format("{}: is a single number; expected one a sample", labels_->name()));
+  Shape shape = row_shape(*labels_);
+  if (!are_classes(*labels_)) {
+    facts_.targets.push_back({"targets", shape.rank() == 0 ? Shape{1} : shape, DType::float32});
+    return;
+  }
+  if (labels_->row_values() == 1) shape = {};
+  if (shape.rank() == 3 && shape[2] == 1) shape = {shape[0], shape[1]};  // (n, height, width, 1)
+  facts_.targets.push_back({"labels", shape, DType::int32});
+}
+
+void ArrayReader::open_targets() const {
+  targets_.emplace(arrays_.targets());
+  if (targets_->extents().empty())
+    throw DataError(fmt::format("{}: is a single number; expected a row a sample", targets_->name()));
+  const Shape shape = row_shape(*targets_);
+  facts_.targets.push_back({"targets", shape.rank() == 0 ? Shape{1} : shape, DType::float32});
+}
+
+std::vector<std::string> ArrayReader::class_names() const {
+  if (!options_.classes.empty()) return options_.classes;
+  if (!labels_ || !are_classes(*labels_)) return {};
+  if (training_ != nullptr) return training_->facts().class_names;
+  std::vector<std::string> names;
+  for (std::int64_t c = 0, count = greatest_label() + 1; c < count; ++c) names.push_back(std::to_string(c));
+  return names;
+}
+
+/// Of one label a sample. A class a pixel may have a number that counts for nothing (255), so their classes are named.
+std::int64_t ArrayReader::greatest_label() const {
+  if (labels_->row_values() != 1)
+    throw DataError(fmt::format("{}: is {}, a class a pixel: name the classes by data.classes", labels_->name(),
+                                labels_->description()));
+  constexpr std::int64_t kAtOnce = 1 << 14;
+  std::vector<std::int64_t> some;
+  std::int64_t greatest = 0;
+  for (std::int64_t first = 0; first < labels_->rows(); first += kAtOnce) {
+    some.resize(static_cast<std::size_t>(std::min(kAtOnce, labels_->rows() - first)));
+    labels_->read_rows(first, std::span(some));
+    greatest = std::max(greatest, std::ranges::max(some));
+  }
+  if (greatest >= kMostClasses)
+    throw DataError(fmt::format("{}: has the label {}; expected class numbers from 0 to {}", labels_->name(), greatest,
+                                kMostClasses - 1));
+  return greatest;
+}
+
+void ArrayReader::read_image(std::int64_t index, std::span<std::byte> image) const {
+  if (facts_.image_dtype == DType::uint8)
+    read_pixels(*images_, index, facts_, options_.channels_first, as_bytes(image));
+  else
+    read_pixels(*images_, index, facts_, options_.channels_first, as_floats(image));
+}
+
+void ArrayReader::read_labels(std::int64_t index, std::span<std::byte> labels) const {
+  if (facts_.targets[0].dtype == DType::float32) return labels_->read_rows(index, as_floats(labels));
+  thread_local std::vector<std::int64_t> row;
+  row.resize(static_cast<std::size_t>(labels_->row_values()));
+  labels_->read_rows(index, std::span(row));
+  const bool by_pixel = row.size() > 1;
+  const std::int64_t most = by_pixel ? kMostClasses : std::ssize(facts_.class_names);
+  for (std::size_t i = 0; i < row.size(); ++i) {
+    if (row[i] < 0 || row[i] >= most)
+      throw DataError(fmt::format("{}: row {} has the label {}; expected one of {} classes, 0 to {}", labels_->name(),
+                                  index, row[i], facts_.class_names.size(), facts_.class_names.size() - 1));
+    const auto label = static_cast<std::int32_t>(row[i]);
+    std::memcpy(labels.data() + i * sizeof label, &label, sizeof label);
+  }
+}
+
+void ArrayReader::read(std::int64_t index, std::span<const std::span<std::byte>> fields) const {
+  open();
+  read_image(index, fields[0]);
+  read_targets(index, fields.subspan(1));
+}
+
+void ArrayReader::read_targets(std::int64_t index, std::span<const std::span<std::byte>> targets) const {
+  open();
+  std::size_t at = 0;
+  if (labels_) read_labels(index, targets[at++]);
+  if (targets_) targets_->read_rows(index, as_floats(targets[at]));
+}
+
+std::string ArrayReader::name_of(std::int64_t index) const {
+  open();
+  return fmt::format("{}, row {}", images_->name(), index);
+}
+
+std::uint64_t ArrayReader::resident_bytes() const {
+  open();
+  std::uint64_t bytes = 0;
+  for (const auto* array : {&images_, &labels_, &targets_})
+    if (*array) bytes += (*array)->resident_bytes();
+  return bytes;
+}
+
+ArrayOptions read_array_options(ConfigMap& data) {
+  ArrayOptions options;
+  options.channels_first =
+      data.choice(
+          {"layout", "Axes of images: nhwc (samples, height, width, channels), or nchw as PyTorch has them.", "nchw"},
+          {"nhwc", "nchw"}, "nhwc") == "nchw";
+  if (const auto classes = data.find({"classes", "Names of the labels 0, 1, ….", "[cat, dog]",
+                                      "their numbers, to the greatest of the training samples"}))
+    options.classes = classes->as_texts();
+  return options;
+}
+
+double read_split_share(ConfigMap& data, bool held_out) {
+  const auto split = data.find({"split",
+                                "Share that is held out where no part of the set is: the same samples in every run, as "
+                                "nearly that share of each class as it goes.",
+                                "0.2", "0.1"});
+  if (!split) return PartNames::kSplit;
+  if (held_out && !split->is_described())
+    split->fail_at_key("nothing is split off where samples are held out already: data.test says them");
+  return split->as_number({.min = 0, .max = 1, .min_open = true, .max_open = true});
+}
+
+}  // namespace bantam
