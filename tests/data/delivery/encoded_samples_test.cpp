@@ -1,6 +1,7 @@
 // Files of sizes of their own through region and host stages: pixels by hand, masks that follow, the same bits whatever
 // caches and whoever makes the batches, planned memory, and samples that cannot be decoded.
-#include "bantam/data/images/decode.h"
+#include "bantam/base/config/config.h"
+#include "bantam/data/delivery/data_config.h"
 #include "bantam/data/images/resample.h"
 #include "tests/data/delivery/encoded_fixture.h"
 #include "tests/data/delivery/loader_fixture.h"
@@ -231,6 +232,31 @@ TEST_P(EncodedSamplesTest, MetaDevicesAllocateTheSameMemory) {
       }
     }
   }
+}
+
+// Decoded samples where the stages have no chance, else files: where what is kept fits, it is kept.
+TEST(SettleEncodedCache, FollowsTheRoomThereIs) {
+  sample_formats().add("pngs", [](ConfigMap&) {
+    return SampleSplits{std::make_shared<PngSamples>(kSamples), std::make_shared<PngSamples>(20)};
+  });
+  const auto settled = [](const std::string& stage, std::uint64_t device_bytes, std::uint64_t host_bytes) {
+    DataOptions options = read_data_config(
+        ConfigDocument::parse("data:\n  format: pngs\n  pipeline: [cache: auto, " + stage + ", batch: {size: 8}]\n",
+                              "t.yaml")
+            .map()
+            .node("data"));
+    settle_cache(options, {.device_bytes = device_bytes, .host_bytes = host_bytes});
+    return options.pipeline.cache;
+  };
+  const std::string whole = "resize: {size: [10, 12]}", chance = "random_resized_crop: {size: 10}";
+  const std::uint64_t decoded = (kSamples + 20) * (10u * 12 * 3 + 4);
+  EXPECT_EQ(settled(whole, decoded, decoded), CacheKind::device);
+  EXPECT_EQ(settled(whole, decoded - 1, decoded), CacheKind::ram);
+  EXPECT_EQ(settled(whole, decoded, decoded - 1), CacheKind::off);
+  const std::uint64_t files = PngSamples(kSamples).total_encoded_bytes() + kSamples * 4u + 20u * (10 * 10 * 3 + 4);
+  EXPECT_EQ(settled(chance, files, files), CacheKind::ram);
+  EXPECT_EQ(settled(chance, files, files - 1), CacheKind::off);
+  EXPECT_CONTAINS(message_of<ConfigError>([&] { (void)settled("shuffle", 1, 1); }), "add `resize: {size: [H, W]}`");
 }
 
 INSTANTIATE_TEST_SUITE_P(Devices, EncodedSamplesTest, ::testing::Values(Device::cpu(), Device::cuda(0)),

@@ -146,6 +146,7 @@ TEST(LargeSet, FourGigabytesTrainUnderHalfAGigabyte) {
   EXPECT_EQ(result.epoch, 1);
   EXPECT_EQ(result.validation.samples, 400);
   const std::uint64_t peak = resident.end();
+  RecordProperty("resident_mib", static_cast<int>(peak >> 20));
   EXPECT_LE(runtime.allocator(Device::cpu()).stats().pool_bytes, kHalf);
   if (!testing::kSanitized) {
     EXPECT_LE(peak, kHalf + kSlack);
