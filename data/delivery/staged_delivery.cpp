@@ -179,8 +179,8 @@ void StagedDelivery::fill(const BatchRequest& request, RowRange rows, std::byte*
   parts_.planner.plan(samples, request.epoch, request.first + rows.begin, {placements, samples.size()});
   if (!layout_.has_fields()) return;
   if (parts_.mixer.has_table())
-    parts_.mixer.plan(request.epoch, request.first,
-                      {reinterpret_cast<kernels::SampleMix*>(block + layout_.mixes), size});
+    parts_.mixer.plan(request.epoch, request.first + rows.begin,
+                      {reinterpret_cast<kernels::SampleMix*>(block + layout_.mixes) + rows.begin, samples.size()});
   std::vector<std::byte*> columns;
   for (std::size_t f = 0; f < layout_.fields.size(); ++f)
     columns.push_back(block + layout_.offsets[f] + static_cast<std::size_t>(rows.begin) * layout_.fields[f].bytes());

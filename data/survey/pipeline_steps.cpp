@@ -28,6 +28,9 @@ std::vector<PipelineStep> pipeline_steps(const PipelineOptions& options, const D
     steps.push_back({std::string(stage->name()), size, stage->has_chance()});
   }
   if (normalizes(options.normalize)) steps.push_back({"normalize", size, false});
+  if (options.mix.one_hot) steps.push_back({"one_hot", size, false});
+  if (options.mix.mixup) steps.push_back({"mixup", size, true});
+  if (options.mix.cutmix) steps.push_back({"cutmix", size, true});
   return steps;
 }
 

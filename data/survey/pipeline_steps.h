@@ -15,7 +15,7 @@ struct PipelineStep {
   bool chance = false;  ///< whether random numbers matter
 };
 
-/// The augmentations in their order, and the normalisation where it changes anything.
+/// The augmentations in their order, the normalisation where it changes anything, and what mixes samples of a batch.
 std::vector<PipelineStep> pipeline_steps(const PipelineOptions& options, const DatasetFacts& facts);
 
 }  // namespace bantam
