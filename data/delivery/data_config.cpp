@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
 #include <limits>
 #include <string>
 #include <utility>
@@ -332,6 +333,22 @@ void settle_cache(DataOptions& options, const CacheRoom& room) {
     options.pipeline.cache = gathers_on_device && bytes <= room.device_bytes ? CacheKind::device : CacheKind::ram;
 }
 
+namespace {
+
+/// Of one of the sets, in a folder that is there.
+std::filesystem::path packed_file(const DataOptions& options, const std::string& set) {
+  const std::string& own = options.pipeline.cache_folder;
+  const std::filesystem::path folder = own.empty() ? options.run_folder : own;
+  if (folder.empty())
+    throw ConfigError("cache: disk needs a place outside of a run's folder: name one by cache: {disk: FOLDER}");
+  std::error_code error;
+  std::filesystem::create_directories(folder, error);
+  if (error) throw DataError(fmt::format("cache: disk: cannot make {}: {}", folder.string(), error.message()));
+  return folder / fmt::format("samples-{}.cache", set);
+}
+
+}  // namespace
+
 OpenedData open_data(Runtime& runtime, DataOptions options, Device device, std::uint64_t seed) {
   if (options.pipeline.batch_size_is_auto) throw ConfigError("batch size: auto must be solved before data are opened");
   const SampleSplits splits = open_splits(options, seed);
@@ -343,16 +360,17 @@ OpenedData open_data(Runtime& runtime, DataOptions options, Device device, std::
   PipelineOptions evaluated = evaluation_pipeline(options.pipeline);
   evaluated.batch_size = evaluated_batch(options);
   const auto broken = options.skips_broken ? std::make_shared<BrokenSamples>() : nullptr;
-  const auto source = [&](std::shared_ptr<const SampleReader> reader, const PipelineOptions& pipeline) {
-    return std::make_unique<ImageBatchSource>(
-        runtime, std::move(reader),
-        LoaderOptions{.pipeline = pipeline, .device = device, .seed = seed, .broken = broken});
+  const auto source = [&](std::shared_ptr<const SampleReader> reader, const PipelineOptions& pipeline,
+                          const std::string& set) {
+    LoaderOptions loading{.pipeline = pipeline, .device = device, .seed = seed, .broken = broken};
+    if (pipeline.cache == CacheKind::disk && !device.meta) loading.packed_file = packed_file(options, set);
+    return std::make_unique<ImageBatchSource>(runtime, std::move(reader), std::move(loading));
   };
   OpenedData data;
   data.broken = broken;
-  data.train = source(splits.train, options.pipeline);
-  data.validation = source(splits.validation, evaluated);
-  if (test != nullptr) data.test = source(test, evaluated);
+  data.train = source(splits.train, options.pipeline, "train");
+  data.validation = source(splits.validation, evaluated, "validation");
+  if (test != nullptr) data.test = source(test, evaluated, "test");
   return data;
 }
 

@@ -266,6 +266,8 @@ class ReadThrough : public SampleReader {
     path_.read(index, 0, fields);
   }
   std::string name_of(std::int64_t index) const override { return reader_->name_of(index); }
+  std::vector<float> weights() const override { return reader_->weights(); }
+  IgnoredFiles ignored() const override { return reader_->ignored(); }
   void read_targets(std::int64_t index, std::span<const std::span<std::byte>> targets) const override {
     if (path_.facts().targets == reader_->facts().targets)
       reader_->read_targets(index, targets);
