@@ -202,7 +202,7 @@ std::string stages(const std::string& list) { return with_pipeline(list); }
 INSTANTIATE_TEST_SUITE_P(
     Table, BadDataConfig,
     ::testing::Values(
-        BadCase{"format", "data:\n  format: cifar100\n", "2:11", "cifar10"},
+        BadCase{"format", "data:\n  format: cifar11\n", "2:11", "cifar10"},
         BadCase{"no_format", "data:\n  path: x\n", "1:1", "format"},
         BadCase{"no_path", "data:\n  format: cifar10\n  pipeline: [batch: {size: 1}]\n", "1:1", "path"},
         BadCase{"path_of_generated", "data:\n  format: generated\n  path: x\n  pipeline: [{batch: {size: 1}}]\n", "3:3",
