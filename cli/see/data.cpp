@@ -49,6 +49,18 @@ std::string cache_name(CacheKind cache) {
   return "ram";
 }
 
+std::string draw_name(EpochSampling::Draw draw) {
+  switch (draw) {
+    case EpochSampling::Draw::balanced:
+      return "balanced";
+    case EpochSampling::Draw::weighted:
+      return "weighted";
+    case EpochSampling::Draw::each:
+      break;
+  }
+  return "each";
+}
+
 void add_cache(const RunConfig& config, DataReport& report) {
   report.cache = cache_name(config.data->pipeline.cache);
   for (const auto& [path, value] : config.document.values())
@@ -67,7 +79,9 @@ DataReport survey(const RunConfig& config, const SampleSplits& splits, const Dat
                     .format = config.document.map().map("data").text("format"),
                     .normalize = data.pipeline.normalize,
                     .training = pipeline_steps(data.pipeline, facts),
-                    .evaluation = pipeline_steps(evaluation_pipeline(data.pipeline), facts)};
+                    .evaluation = pipeline_steps(evaluation_pipeline(data.pipeline), facts),
+                    .epoch_samples = data.pipeline.sampling.epoch_samples(facts.size),
+                    .draw = draw_name(data.pipeline.sampling.draw)};
   const SurveyOptions options{.threads = threads, .most_bytes = verb.check ? 0 : SurveyOptions().most_bytes};
   const auto add = [&](const char* name, const std::shared_ptr<const SampleReader>& reader) {
     if (reader == nullptr) return;

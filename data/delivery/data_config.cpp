@@ -11,6 +11,7 @@
 #include <fmt/format.h>
 
 #include "bantam/base/error.h"
+#include "bantam/base/text.h"
 #include "bantam/data/delivery/loader.h"
 #include "bantam/data/delivery/sample_weights.h"
 #include "bantam/data/formats/sample_reader.h"
@@ -52,6 +53,16 @@ void check_evaluation(const ConfigNode& node, const PipelineOptions& pipeline, c
   if (evaluated.out_h != trained.out_h || evaluated.out_w != trained.out_w)
     node.fail(fmt::format("validation images are {}x{} after their stages, but training images {}x{}", evaluated.out_h,
                           evaluated.out_w, trained.out_h, trained.out_w));
+}
+
+/// Another data set's class numbers mean what the training samples' do.
+void check_own_validation(const ConfigNode& node, const DataOptions& options, const DatasetFacts& facts) {
+  if (options.validation.own == nullptr || node.is_described()) return;
+  const std::vector<std::string> names = options.validation.own->facts().class_names;
+  if (names == facts.class_names) return;
+  const auto text = [](const std::vector<std::string>& classes) { return shown(join(classes, ", ", " and "), 200); };
+  node.fail(fmt::format("the classes of data.validation are {}, but those of the training samples are {}", text(names),
+                        text(facts.class_names)));
 }
 
 std::string as_format(const ConfigNode& format) {
@@ -234,6 +245,7 @@ DataOptions read_data_config(const ConfigNode& data) {
        "them without shuffle and chance.",
        "[cache: auto, shuffle, batch: {size: 32}, prefetch]"});
   const DatasetFacts facts = train_facts(options);
+  check_own_validation(stages, options, facts);
   options.pipeline = read_pipeline(stages, facts);
   read_sampling(map, options, options.pipeline);
   read_evaluation(map, facts, options);

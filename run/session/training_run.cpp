@@ -165,6 +165,7 @@ void TrainingRun::complete() {
   if (!loaded_) return;
   if (config_.train.optimizer.ema) {
     StateSnapshot snapshot(state_, *runtime_, config_.device);
+    snapshot.set_weights_metadata(weights_metadata(config_));
     snapshot.copy();
     snapshot.wait();
     snapshot.write_average(directory_.average_weights());

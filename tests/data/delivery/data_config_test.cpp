@@ -74,6 +74,17 @@ TEST(DataConfig, ReadsACompleteSection) {
   EXPECT_EQ(test_facts(options).size, 10000);
 }
 
+TEST(DataConfig, AnotherSetForValidationHasTheSameClasses) {
+  const std::string pipeline = "  pipeline: [batch: {size: 8}]\n";
+  EXPECT_NO_THROW(
+      (void)read("data:\n  format: generated\n  validation: {format: generated, test_samples: 9}\n" + pipeline));
+  const std::string message = message_of<ConfigError>([&] {
+    (void)read("data:\n  format: generated\n  validation: {format: generated, labels: pixels}\n" + pipeline);
+  });
+  EXPECT_CONTAINS(message, "the classes of data.validation are background, disc");
+  EXPECT_CONTAINS(message, "but those of the training samples are disc, ring");
+}
+
 TEST(DataConfig, StagesMayBePlainNamesAndDefaultsHold) {
   const DataOptions options =
       read(with_pipeline("    - shuffle\n    - random_flip\n    - batch: {size: 8}\n    - prefetch\n"));
