@@ -75,6 +75,7 @@ int run(int argc, char** argv) {
   add_profile(app, action);
   add_runs(app, action);
   add_inspect(app, action);
+  add_data(app, action);
   add_schema(app, action);
   add_help(app, action, version);
   refuse_empty_values(app);

@@ -7,6 +7,8 @@ find_package(fmt REQUIRED)
 find_package(nlohmann_json REQUIRED)
 find_package(CLI11 REQUIRED)
 find_package(ZLIB REQUIRED)
+find_package(JPEG REQUIRED)  # libjpeg-turbo: its calls to decode a window
+find_package(PNG REQUIRED)
 find_package(LibArchive REQUIRED)
 if(BANTAM_TESTS)
   find_package(GTest REQUIRED)

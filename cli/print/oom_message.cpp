@@ -29,10 +29,10 @@ std::uint64_t rounded_up(std::uint64_t bytes) {
 }
 
 /// Host memory of the images and targets of a split.
-std::uint64_t bytes_of(const DatasetFacts& facts) {
-  std::uint64_t bytes = 0;
-  for (const SampleField& field : facts.fields())
-    bytes += rounded_up(static_cast<std::uint64_t>(facts.size) * field.bytes());
+std::uint64_t bytes_of(const CachedSet& set) {
+  std::uint64_t bytes = rounded_up(set.encoded_bytes);
+  for (const SampleField& field : set.facts.fields())
+    bytes += rounded_up(static_cast<std::uint64_t>(set.facts.size) * field.bytes());
   return bytes;
 }
 
@@ -42,10 +42,11 @@ struct DataShare {
 
   explicit DataShare(const RunConfig& config) {
     if (!config.device.is_cpu() || config.device.is_logical()) return;
-    if (config.data->pipeline.cache == CacheKind::off) return;
-    train_bytes = bytes_of(train_facts(*config.data));
-    for (const DatasetFacts& facts : opened_facts(*config.data)) validation_bytes += bytes_of(facts);
-    validation_bytes -= train_bytes;
+    const CacheKind cache = config.data->pipeline.cache;
+    if (cache == CacheKind::off || cache == CacheKind::disk) return;
+    const std::vector<CachedSet> sets = cached_sets(*config.data);
+    train_bytes = bytes_of(sets[0]);
+    for (std::size_t i = 1; i < sets.size(); ++i) validation_bytes += bytes_of(sets[i]);
   }
   std::uint64_t bytes() const { return train_bytes + validation_bytes; }
 };
@@ -57,7 +58,8 @@ std::string fewer_images(const RunConfig& config, std::uint64_t bytes, std::uint
   RunConfig fewer = config;
   const DatasetFacts all = train_facts(*config.data);
   const std::int64_t least = config.data->pipeline.batch_size;
-  const std::uint64_t an_image = all.sample_bytes();
+  const std::uint64_t an_image =
+      std::max<std::uint64_t>(1, cached_sets(*config.data)[0].bytes() / static_cast<std::uint64_t>(all.size));
   std::uint64_t over = pool_bytes - std::min(bytes, pool_bytes);
   for (int tried = 0; tried < kTries; ++tried) {
     std::int64_t images = all.size - static_cast<std::int64_t>(over / an_image) - 1;
@@ -89,7 +91,7 @@ std::string data_advice(const RunConfig& config, const OomAdvice& advice, std::u
   const DataShare data(config);
   if (data.bytes() <= advice.needed_bytes / 2) return "";
   std::int64_t held_out = 0;
-  for (const DatasetFacts& facts : opened_facts(*config.data)) held_out += facts.size;
+  for (const CachedSet& set : cached_sets(*config.data)) held_out += set.facts.size;
   const std::int64_t training = train_facts(*config.data).size;
   std::string text = fmt::format(
       "\n  The data set needs {} of these {}: {} for {} training and {} for {} validation images.",

@@ -54,6 +54,14 @@ class Augmentation {
   /// The stages that validation samples pass in its place, none of which has chance; empty: none.
   virtual std::vector<std::shared_ptr<const Augmentation>> for_evaluation() const { return {}; }
 
+  /// Throws ShapeError where images (height, width, channels) of that type do not suit it; an extent of 0 is not known.
+  virtual void check_images(const Shape& images, DType dtype) const {
+    (void)images;
+    (void)dtype;
+  }
+
+  /// Whether `apply` does something: where neither of the other forms does it all.
+  virtual bool has_host_form() const { return !has_region_form() && !has_device_form(); }
   /// Host form. `random` is keyed by (seed, epoch, name, sample): neither workers nor the sample's place in the epoch
   /// change it.
   virtual void apply(AugmentedSample& sample, PhiloxSequence& random) const {
@@ -78,7 +86,8 @@ class Augmentation {
   /// images do not suit it.
   virtual void window(kernels::ImageBatchShape& shape) const { (void)shape; }
   /// Device form: moves the window's corner, or mirrors. `random` is keyed by (seed, epoch) and the place in the epoch,
-  /// and the same for all device forms of a sample: the built-in crop uses words 0 and 1, the flip word 2.
+  /// and the same for all device forms of a sample: the built-in crop uses words 0 and 1, the flip word 2, erasing word
+  /// 3.
   virtual void place(const kernels::ImageBatchShape& shape, const PhiloxWords& random,
                      kernels::ImagePlacement& placement) const {
     (void)shape;
@@ -103,7 +112,7 @@ using AugmentationFactory = std::function<std::shared_ptr<const Augmentation>(Co
 ///     });
 Registry<AugmentationFactory>& augmentations();
 
-/// Changes one sample by the host forms among `augmentations`, in their order.
-void apply_on_host(const Augmentations& augmentations, std::uint64_t seed, AugmentedSample& sample);
+/// The random numbers of a stage's host or region form for sample `index` in `epoch`.
+PhiloxSequence stage_random(const Augmentation& stage, std::uint64_t seed, std::int64_t epoch, std::int64_t index);
 
 }  // namespace bantam

@@ -13,12 +13,37 @@ struct RandomCropOptions {
   kernels::PadMode mode = kernels::PadMode::zero;
 };
 
-/// Device form.
-std::shared_ptr<const Augmentation> random_crop(const RandomCropOptions& options);
-/// Left and right, in half of the images. Device form.
-std::shared_ptr<const Augmentation> random_flip();
+/// A window of random area and shape, resampled; torchvision's RandomResizedCrop.
+struct RandomResizedCropOptions {
+  ImageSize size;                                          ///< of the result
+  double least_area = 0.08, most_area = 1.0;               ///< of the window, as shares of the image's
+  double least_ratio = 3.0 / 4.0, most_ratio = 4.0 / 3.0;  ///< width over height
+};
 
+/// Device form; region form too where there is no padding.
+std::shared_ptr<const Augmentation> random_crop(const RandomCropOptions& options);
+/// Left and right, a share of the images. Device and region form.
+std::shared_ptr<const Augmentation> random_flip(double share = 0.5);
+/// Region form. Width 0: `height` is that of the shorter side.
+std::shared_ptr<const Augmentation> resize(ImageSize size);
+/// Region form.
+std::shared_ptr<const Augmentation> center_crop(ImageSize size);
+/// Region form.
+std::shared_ptr<const Augmentation> random_resized_crop(const RandomResizedCropOptions& options);
+
+// Readers of stages, by their names in a configuration.
+std::shared_ptr<const Augmentation> read_affine(ConfigMap& options);
+std::shared_ptr<const Augmentation> read_center_crop(ConfigMap& options);
+std::shared_ptr<const Augmentation> read_color_jitter(ConfigMap& options);
+std::shared_ptr<const Augmentation> read_grayscale(ConfigMap& options);
+std::shared_ptr<const Augmentation> read_rand_augment(ConfigMap& options);
 std::shared_ptr<const Augmentation> read_random_crop(ConfigMap& options);
+std::shared_ptr<const Augmentation> read_random_erasing(ConfigMap& options);
 std::shared_ptr<const Augmentation> read_random_flip(ConfigMap& options);
+std::shared_ptr<const Augmentation> read_random_resized_crop(ConfigMap& options);
+std::shared_ptr<const Augmentation> read_random_vertical_flip(ConfigMap& options);
+std::shared_ptr<const Augmentation> read_resize(ConfigMap& options);
+std::shared_ptr<const Augmentation> read_rotation(ConfigMap& options);
+std::shared_ptr<const Augmentation> read_trivial_augment(ConfigMap& options);
 
 }  // namespace bantam

@@ -24,6 +24,26 @@ class RandomCrop : public Augmentation {
   bool has_device_form() const override { return true; }
   bool pads_with_black() const override { return options_.padding > 0 && options_.mode == kernels::PadMode::zero; }
 
+  /// A region lies within the image.
+  bool has_region_form() const override { return options_.padding == 0; }
+  ImageSize size_after(ImageSize size) const override {
+    const ImageSize window{options_.height > 0 ? options_.height : size.height,
+                           options_.width > 0 ? options_.width : size.width};
+    if (size != ImageSize{} && (window.height > size.height || window.width > size.width))
+      throw ShapeError(fmt::format("random_crop: a window of {}x{} does not fit an image of {}x{}", window.height,
+                                   window.width, size.height, size.width));
+    return window;
+  }
+  Sampling region(ImageSize size, PhiloxSequence& random) const override {
+    const ImageSize window = size_after(size);
+    std::int64_t top = (size.height - window.height) / 2, left = (size.width - window.width) / 2;
+    if (!from_middle_) {
+      top = below(random.next(), size.height - window.height + 1);
+      left = below(random.next(), size.width - window.width + 1);
+    }
+    return {top, left, window, window};
+  }
+
   void window(kernels::ImageBatchShape& shape) const override {
     if (options_.height > 0) shape.out_h = options_.height;
     if (options_.width > 0) shape.out_w = options_.width;

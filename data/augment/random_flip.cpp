@@ -1,26 +1,61 @@
-// random_flip: which samples are mirrored.
+// random_flip and random_vertical_flip: which samples are mirrored.
+#include <cmath>
+
 #include "bantam/data/augment/built_in.h"
+#include "bantam/data/augment/options.h"
 
 namespace bantam {
 namespace {
 
 class RandomFlip : public Augmentation {
  public:
+  explicit RandomFlip(double share) : least_(static_cast<std::uint64_t>(std::ldexp(1.0 - share, 32))) {}
+
   std::string_view name() const override { return "random_flip"; }
+
+  bool has_region_form() const override { return true; }
+  Sampling region(ImageSize size, PhiloxSequence& random) const override {
+    return {.window = size, .size = size, .mirrored = random.next() >= least_};
+  }
+
   bool has_device_form() const override { return true; }
   void place(const kernels::ImageBatchShape&, const PhiloxWords& random,
              kernels::ImagePlacement& placement) const override {
-    placement.flip = static_cast<std::int32_t>(random.v[2] >> 31);
+    placement.flip = random.v[2] >= least_ ? 1 : 0;
   }
+
+ private:
+  std::uint64_t least_;  // words from it on mirror
+};
+
+class RandomVerticalFlip : public Augmentation {
+ public:
+  explicit RandomVerticalFlip(float share) : share_(share) {}
+
+  std::string_view name() const override { return "random_vertical_flip"; }
+  void check_images(const Shape& images, DType dtype) const override { check_pixels(name(), images, dtype); }
+  void apply(AugmentedSample& sample, PhiloxSequence& random) const override {
+    if (!happens(share_, random)) return;
+    mirror_rows(image_of(sample, name()));
+    for_each_mask(sample, [](const MaskView& mask) { mirror_rows(mask); });
+  }
+
+ private:
+  float share_;
 };
 
 }  // namespace
 
-std::shared_ptr<const Augmentation> random_flip() { return std::make_shared<RandomFlip>(); }
+std::shared_ptr<const Augmentation> random_flip(double share) { return std::make_shared<RandomFlip>(share); }
 
 std::shared_ptr<const Augmentation> read_random_flip(ConfigMap& options) {
-  options.describe("Mirrors half of the images, left and right.", "random_flip");
-  return random_flip();
+  options.describe("Mirrors images, left and right: half of them, or a share of `p`.", "random_flip");
+  return random_flip(options.number({"p", "Share of the images that are mirrored.", "0.3"}, {.min = 0, .max = 1}, 0.5));
+}
+
+std::shared_ptr<const Augmentation> read_random_vertical_flip(ConfigMap& options) {
+  options.describe("Mirrors images, top and bottom: half of them, or a share of `p`.", "random_vertical_flip");
+  return std::make_shared<RandomVerticalFlip>(read_share(options, 0.5));
 }
 
 }  // namespace bantam

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
 #include <limits>
 #include <string>
 #include <utility>
@@ -10,7 +11,9 @@
 #include <fmt/format.h>
 
 #include "bantam/base/error.h"
+#include "bantam/base/text.h"
 #include "bantam/data/delivery/loader.h"
+#include "bantam/data/delivery/sample_weights.h"
 #include "bantam/data/formats/sample_reader.h"
 #include "bantam/data/pipeline/epoch_order.h"
 
@@ -28,18 +31,38 @@ void check_drop_last(const ConfigNode& stages, const PipelineOptions& pipeline, 
   }
 }
 
-/// Windows and mirroring are of the images alone: a class a pixel would stay where it was.
+/// The kernel's windows and mirroring are of the images alone: a class a pixel would stay where it was.
 void check_pixel_targets(const ConfigNode& stages, const PipelineOptions& pipeline, const DatasetFacts& facts) {
-  if (facts.image_shape.rank() != 3) return;
-  const auto image = facts.image_shape.extents().first(2);
-  for (const SampleField& target : facts.targets) {
-    const auto extents = target.shape.extents();
-    if (extents.size() < 2 || !std::ranges::equal(extents.first(2), image)) continue;
-    for (const auto& augmentation : pipeline.augmentations)
-      if (augmentation->has_device_form())
-        stages.fail(fmt::format("{} moves pixels of the images, but those of '{}' {} would stay", augmentation->name(),
-                                target.name, to_string(target.shape)));
+  const StageForms forms = stage_forms(pipeline.augmentations, facts);
+  if (forms.placed.empty()) return;
+  for (const SampleField& target : facts.targets)
+    if (is_pixel_target(target, facts.image_shape))
+      stages.fail(fmt::format("{} moves pixels of the images, but those of '{}' {} would stay", forms.placed[0]->name(),
+                              target.name, to_string(target.shape)));
+}
+
+/// Validation samples are as large as the training ones, whatever their stages.
+void check_evaluation(const ConfigNode& node, const PipelineOptions& pipeline, const DatasetFacts& facts) {
+  const kernels::ImageBatchShape trained = batch_shape(pipeline, facts);
+  kernels::ImageBatchShape evaluated;
+  try {
+    evaluated = batch_shape(evaluation_pipeline(pipeline), facts);
+  } catch (const Error& error) {
+    node.fail(fmt::format("validation samples: {}", error.what()));
   }
+  if (evaluated.out_h != trained.out_h || evaluated.out_w != trained.out_w)
+    node.fail(fmt::format("validation images are {}x{} after their stages, but training images {}x{}", evaluated.out_h,
+                          evaluated.out_w, trained.out_h, trained.out_w));
+}
+
+/// Another data set's class numbers mean what the training samples' do.
+void check_own_validation(const ConfigNode& node, const DataOptions& options, const DatasetFacts& facts) {
+  if (options.validation.own == nullptr || node.is_described()) return;
+  const std::vector<std::string> names = options.validation.own->facts().class_names;
+  if (names == facts.class_names) return;
+  const auto text = [](const std::vector<std::string>& classes) { return shown(join(classes, ", ", " and "), 200); };
+  node.fail(fmt::format("the classes of data.validation are {}, but those of the training samples are {}", text(names),
+                        text(facts.class_names)));
 }
 
 std::string as_format(const ConfigNode& format) {
@@ -92,6 +115,58 @@ ValidationOptions read_validation(ConfigMap& data, const std::string& format, bo
   if ((!split && !from) || map.self().is_described()) options.own = read_own_validation(map, format);
   map.finish();
   return options;
+}
+
+/// `data.sampling`, checked against the training samples and the pipeline's shuffle.
+void read_sampling(ConfigMap& data, const DataOptions& options, PipelineOptions& pipeline) {
+  const auto node = data.find({"sampling",
+                               "Which training samples an epoch has, and how many, where that is not each of them "
+                               "once. Validation samples are not concerned.",
+                               "{balanced: true} | {weights: true, samples: 1000}", "each sample once"});
+  if (!node) return;
+  ConfigMap map = node->as_map();
+  EpochSampling sampling;
+  const bool balanced = map.boolean(
+      {"balanced", "Draws every class equally often: rare ones' samples come several times an epoch."}, false);
+  const bool weighted =
+      map.boolean({"weights", "Draws samples in proportion to the weights that the data have (csv: weight)."}, false);
+  sampling.repeat =
+      map.integer({"repeat", "An epoch has so many times the set's samples.", "4"}, {.min = 1, .max = 1'000'000}, 1);
+  sampling.samples = map.integer({"samples", "Samples of an epoch; 0: repeat times the set's."},
+                                 {.min = 0, .max = std::numeric_limits<std::int32_t>::max()}, 0);
+  map.finish();
+  if (node->is_described()) return;
+  if (balanced && weighted) node->fail("samples are drawn by class or by weight, not both");
+  if (sampling.repeat > 1 && sampling.samples > 0)
+    node->fail("`samples` says how many an epoch has, or `repeat`, not both");
+  sampling.draw = balanced   ? EpochSampling::Draw::balanced
+                  : weighted ? EpochSampling::Draw::weighted
+                             : EpochSampling::Draw::each;
+  if (sampling.draw != EpochSampling::Draw::each && pipeline.shuffle && pipeline.shuffle->buffer > 0)
+    node->fail("drawn samples come in a random order of the whole epoch: shuffle has no buffer then");
+  try {
+    check_sampling(*options.source.train, sampling);
+  } catch (const ConfigError& error) {
+    node->fail(error.what());
+  }
+  pipeline.sampling = sampling;
+}
+
+void read_evaluation(ConfigMap& data, const DatasetFacts& facts, DataOptions& options) {
+  const auto node =
+      data.find({"evaluation",
+                 "How validation and test samples become batches, where that is not what follows from "
+                 "the pipeline: there a random_resized_crop is a resize and a center_crop, and stages "
+                 "of chance are left out.",
+                 "{pipeline: [resize: {size: 256}, center_crop: {size: 224}]}", "what follows from the pipeline"});
+  if (!node) return;
+  ConfigMap map = node->as_map();
+  const ConfigNode stages = map.node({"pipeline",
+                                      "Augmentations and normalize, each a name or a name with its options. Without "
+                                      "normalize it is that of training.",
+                                      "[resize: {size: 256}, center_crop: {size: 224}]"});
+  map.finish();
+  if (!node->is_described()) options.pipeline.evaluation = read_evaluation_stages(stages, facts);
 }
 
 std::shared_ptr<const SampleReader> all_training(const DataOptions& options) {
@@ -158,17 +233,26 @@ DataOptions read_data_config(const ConfigNode& data) {
   options.verify =
       map.boolean({"verify", "Check the published SHA-256 of the files first, where there are some."}, false);
   options.validation = read_validation(map, format, options.source.names_validation);
+  options.skips_broken =
+      map.choice({"on_error",
+                  "A sample that cannot be read or decoded. fail: the run ends with an error that names it; skip: the "
+                  "next sample that can be read comes in its place, and the run's summary counts and names them."},
+                 {"fail", "skip"}, "fail") == "skip";
   const ConfigNode stages = map.node(
       {"pipeline",
-       "Stages that samples pass, each a name or a name with its options, each once: cache, shuffle, a program's own "
-       "augmentations, then normalize, random_crop and random_flip in any order, batch (the only required one), "
-       "prefetch. Held-out samples pass them without shuffle and chance.",
+       "Stages that samples pass, each a name or a name with its options, each once: cache, shuffle, augmentations, "
+       "then normalize, then one_hot, mixup and cutmix, batch (the only required one), prefetch. Held-out samples pass "
+       "them without shuffle and chance.",
        "[cache: auto, shuffle, batch: {size: 32}, prefetch]"});
   const DatasetFacts facts = train_facts(options);
-  options.pipeline = read_pipeline(stages, facts.image_shape, facts.image_dtype);
+  check_own_validation(stages, options, facts);
+  options.pipeline = read_pipeline(stages, facts);
+  read_sampling(map, options, options.pipeline);
+  read_evaluation(map, facts, options);
   map.finish();
-  check_drop_last(stages, options.pipeline, facts.size);
+  check_drop_last(stages, options.pipeline, epoch_samples(options));
   check_pixel_targets(stages, options.pipeline, facts);
+  check_evaluation(stages, options.pipeline, facts);
   return options;
 }
 
@@ -176,6 +260,10 @@ DatasetFacts train_facts(const DataOptions& options) {
   DatasetFacts facts = all_training(options)->facts();
   facts.size -= held_out(options.validation, facts.size);
   return facts;
+}
+
+std::int64_t epoch_samples(const DataOptions& options) {
+  return options.pipeline.sampling.epoch_samples(train_facts(options).size);
 }
 
 DatasetFacts validation_facts(const DataOptions& options) {
@@ -191,10 +279,49 @@ DatasetFacts test_facts(const DataOptions& options) {
   return (options.source.test != nullptr ? options.source.test : options.source.validation)->facts();
 }
 
-std::vector<DatasetFacts> opened_facts(const DataOptions& options) {
-  std::vector<DatasetFacts> facts = {train_facts(options), validation_facts(options)};
-  if (test_reader(options) != nullptr) facts.push_back(test_facts(options));
+DatasetFacts batch_facts(const DataOptions& options) {
+  const DatasetFacts stored = train_facts(options);
+  DatasetFacts facts = with_image_shape(stored, stage_forms(options.pipeline.augmentations, stored).gathered);
+  facts.image_shape = finished_image(batch_shape(options.pipeline, stored), stored.image_shape);
+  facts.targets = batch_targets(options.pipeline.mix, facts);
   return facts;
+}
+
+SampleSplits open_splits(const DataOptions& options, std::uint64_t seed) {
+  SampleSplits splits = split_training(options, seed);
+  splits.validation = first_samples(splits.validation, evaluated_samples(options));
+  splits.test = test_reader(options);
+  return splits;
+}
+
+namespace {
+
+/// Of `size` of the reader's samples.
+CachedSet cached_set(const SampleReader& reader, std::int64_t size, const PipelineOptions& pipeline) {
+  DatasetFacts facts = reader.facts();
+  const std::int64_t all = facts.size;
+  const Shape stored = stage_forms(pipeline.augmentations, facts).stored;
+  facts = with_image_shape(std::move(facts), stored);
+  facts.size = size;
+  CachedSet set{.facts = std::move(facts)};
+  if (!set.facts.has_encoded_images() || all == 0) return set;
+  const double share = static_cast<double>(size) / static_cast<double>(all);
+  set.encoded_bytes = static_cast<std::uint64_t>(static_cast<double>(reader.total_encoded_bytes()) * share);
+  return set;
+}
+
+}  // namespace
+
+std::vector<CachedSet> cached_sets(const DataOptions& options) {
+  const PipelineOptions evaluated = evaluation_pipeline(options.pipeline);
+  const std::shared_ptr<const SampleReader> training = all_training(options);
+  const SampleReader& validation = options.validation.split > 0        ? *training
+                                   : options.validation.own != nullptr ? *options.validation.own
+                                                                       : *options.source.validation;
+  std::vector<CachedSet> sets = {cached_set(*training, train_facts(options).size, options.pipeline),
+                                 cached_set(validation, validation_facts(options).size, evaluated)};
+  if (const auto test = test_reader(options)) sets.push_back(cached_set(*test, test_facts(options).size, evaluated));
+  return sets;
 }
 
 std::uint64_t resident_bytes(const DataOptions& options) {
@@ -208,34 +335,54 @@ std::uint64_t resident_bytes(const DataOptions& options) {
 void settle_cache(DataOptions& options, const CacheRoom& room) {
   if (options.pipeline.cache != CacheKind::automatic) return;
   std::uint64_t bytes = resident_bytes(options);
-  for (const DatasetFacts& facts : opened_facts(options))
-    bytes += static_cast<std::uint64_t>(facts.size) * facts.sample_bytes();
-  const bool gathers_on_device =
-      train_facts(options).has_int32_target() && host_augmentation(options.pipeline) == nullptr;
+  for (const CachedSet& set : cached_sets(options)) bytes += set.bytes();
+  const DatasetFacts facts = train_facts(options);
+  const bool gathers_on_device = facts.has_int32_target() && !options.pipeline.mix.any() &&
+                                 stage_forms(options.pipeline.augmentations, facts).worker.empty();
   if (bytes > room.host_bytes)
     options.pipeline.cache = CacheKind::off;
   else
     options.pipeline.cache = gathers_on_device && bytes <= room.device_bytes ? CacheKind::device : CacheKind::ram;
 }
 
+namespace {
+
+/// Of one of the sets, in a folder that is there.
+std::filesystem::path packed_file(const DataOptions& options, const std::string& set) {
+  const std::string& own = options.pipeline.cache_folder;
+  const std::filesystem::path folder = own.empty() ? options.run_folder : own;
+  if (folder.empty())
+    throw ConfigError("cache: disk needs a place outside of a run's folder: name one by cache: {disk: FOLDER}");
+  std::error_code error;
+  std::filesystem::create_directories(folder, error);
+  if (error) throw DataError(fmt::format("cache: disk: cannot make {}: {}", folder.string(), error.message()));
+  return folder / fmt::format("samples-{}.cache", set);
+}
+
+}  // namespace
+
 OpenedData open_data(Runtime& runtime, DataOptions options, Device device, std::uint64_t seed) {
   if (options.pipeline.batch_size_is_auto) throw ConfigError("batch size: auto must be solved before data are opened");
-  const SampleSplits splits = split_training(options, seed);
-  const std::shared_ptr<const SampleReader> test = test_reader(options);
+  const SampleSplits splits = open_splits(options, seed);
+  const std::shared_ptr<const SampleReader> test = splits.test;
   const bool split = options.validation.split > 0;  // one check for both
   if (!device.meta)
     for (const auto& reader : {splits.train, split ? nullptr : splits.validation, test})
       if (reader != nullptr) reader->check(options.verify, runtime.threads());
   PipelineOptions evaluated = evaluation_pipeline(options.pipeline);
   evaluated.batch_size = evaluated_batch(options);
-  const auto source = [&](std::shared_ptr<const SampleReader> reader, const PipelineOptions& pipeline) {
-    return std::make_unique<ImageBatchSource>(runtime, std::move(reader),
-                                              LoaderOptions{.pipeline = pipeline, .device = device, .seed = seed});
+  const auto broken = options.skips_broken ? std::make_shared<BrokenSamples>() : nullptr;
+  const auto source = [&](std::shared_ptr<const SampleReader> reader, const PipelineOptions& pipeline,
+                          const std::string& set) {
+    LoaderOptions loading{.pipeline = pipeline, .device = device, .seed = seed, .broken = broken};
+    if (pipeline.cache == CacheKind::disk && !device.meta) loading.packed_file = packed_file(options, set);
+    return std::make_unique<ImageBatchSource>(runtime, std::move(reader), std::move(loading));
   };
   OpenedData data;
-  data.train = source(splits.train, options.pipeline);
-  data.validation = source(first_samples(splits.validation, evaluated_samples(options)), evaluated);
-  if (test != nullptr) data.test = source(test, evaluated);
+  data.broken = broken;
+  data.train = source(splits.train, options.pipeline, "train");
+  data.validation = source(splits.validation, evaluated, "validation");
+  if (test != nullptr) data.test = source(test, evaluated, "test");
   return data;
 }
 

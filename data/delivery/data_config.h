@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "bantam/base/config/config.h"
+#include "bantam/data/delivery/broken_samples.h"
 #include "bantam/data/formats/sample_reader.h"
 #include "bantam/data/pipeline/pipeline.h"
 #include "bantam/engine/step/batch_source.h"
@@ -41,14 +42,19 @@ struct EvaluationOptions {
 ///       limit: 1000              # any format: only the first so many training samples
 ///       verify: true             # any format: check the published SHA-256 of files, where there are some
 ///       validation: {split: 0.1} # any format; {from: test} without the key, or {path: …}: another data set
+///       sampling: {balanced: true}  # any format: which samples an epoch has, and how many
+///       on_error: skip           # any format: samples that cannot be read are replaced by the next ones, and counted
 ///       pipeline: […]            # see read_pipeline
+///       evaluation: {pipeline: […]}  # stages of validation samples that do not follow from training's
 struct DataOptions {
   SampleSplits source;     ///< of all samples
   std::int64_t limit = 0;  ///< of training samples; 0: all
   bool verify = false;
+  bool skips_broken = false;  ///< samples that cannot be read or decoded; else the first one is an error
   ValidationOptions validation;
   PipelineOptions pipeline;
   EvaluationOptions evaluation;  ///< not of `data:`: whoever trains says it
+  std::string run_folder = {};   ///< likewise: where `cache: disk` puts its files, unless it names a folder
 };
 
 /// Reads the value of `data`. Opens no file. Throws ConfigError at the node, also where `drop_last` drops the only
@@ -57,10 +63,22 @@ DataOptions read_data_config(const ConfigNode& data);
 
 /// Sizes, fields (images as stored, before a crop) and class names, without reading any data.
 DatasetFacts train_facts(const DataOptions& options);
+/// Training samples of an epoch: each one once, or what `sampling` says.
+std::int64_t epoch_samples(const DataOptions& options);
 DatasetFacts validation_facts(const DataOptions& options);
 DatasetFacts test_facts(const DataOptions& options);
-/// Of all sets that open_data opens: training, validation, and, where that is another one, test.
-std::vector<DatasetFacts> opened_facts(const DataOptions& options);
+/// Of training samples as batches have them, after all stages.
+DatasetFacts batch_facts(const DataOptions& options);
+
+/// What `cache: ram` holds of a set: samples after the stages that belong to reading, or stored files.
+struct CachedSet {
+  DatasetFacts facts;
+  std::uint64_t encoded_bytes = 0;  ///< of files; 0 where samples are values
+  std::uint64_t bytes() const { return encoded_bytes + static_cast<std::uint64_t>(facts.size) * facts.sample_bytes(); }
+};
+/// Of all sets that open_data opens: training, validation, and, where that is another one, test. Bytes of a share of a
+/// set's files are the share of their bytes.
+std::vector<CachedSet> cached_sets(const DataOptions& options);
 
 /// Host memory of the readers' own, beside any cache: decompressed files.
 std::uint64_t resident_bytes(const DataOptions& options);
@@ -71,16 +89,21 @@ struct CacheRoom {
   std::uint64_t host_bytes = 0;    ///< of host memory
 };
 
+/// The samples of each split as open_data reads them: with `limit`, and with the choice of a `split` by the seed; test
+/// samples are null where the validation samples are the test samples.
+SampleSplits open_splits(const DataOptions& options, std::uint64_t seed);
+
 /// Settles `cache: auto`: device where the set fits there and its samples can be gathered there (one int32 target, no
-/// augmentation of host form), else ram; but off where it does not fit host memory, which `device` reads it into first,
-/// beside what readers occupy. Other values are not changed.
+/// stage of workers), else ram; but off where it does not fit host memory, which `device` reads it into first, beside
+/// what readers occupy. Other values are not changed.
 void settle_cache(DataOptions& options, const CacheRoom& room);
 
 /// A run's batches. All sources share the runtime, which must outlive them.
 struct OpenedData {
   std::unique_ptr<BatchSource> train;
-  std::unique_ptr<BatchSource> validation;  ///< in order, without augmentation, every sample (of EvaluationOptions)
-  std::unique_ptr<BatchSource> test;        ///< likewise; null where the validation samples are the test samples
+  std::unique_ptr<BatchSource> validation;      ///< in order, without augmentation, every sample (of EvaluationOptions)
+  std::unique_ptr<BatchSource> test;            ///< likewise; null where the validation samples are the test samples
+  std::shared_ptr<const BrokenSamples> broken;  ///< of all sources; null where a broken sample is an error
 };
 
 /// Checks the data set's files and makes the sources for steps on `device`, which read it now or as they go, as the

@@ -8,6 +8,7 @@
 #include <span>
 #include <vector>
 
+#include "bantam/data/delivery/batch_mixer.h"
 #include "bantam/data/delivery/device_epoch.h"
 #include "bantam/data/delivery/sample_gather.h"
 #include "bantam/data/formats/dataset.h"
@@ -17,15 +18,29 @@
 
 namespace bantam {
 
+/// Some of a batch's rows.
+struct RowRange {
+  std::int64_t begin = 0, end = 0;
+  std::int64_t size() const { return end - begin; }
+};
+
 /// One batch to make: consecutive samples of an epoch's order.
 struct BatchRequest {
   std::shared_ptr<const std::vector<std::int32_t>> order;
   std::int64_t epoch = 0;
   std::int64_t first = 0;  ///< place in the epoch
   std::int64_t size = 0;
+  std::shared_ptr<const std::vector<std::int32_t>> passes = nullptr;  ///< of EpochPlaces; null: none
 
-  std::span<const std::int32_t> samples() const {
-    return std::span(*order).subspan(static_cast<std::size_t>(first), static_cast<std::size_t>(size));
+  std::span<const std::int32_t> samples(RowRange rows) const { return part(*order, rows); }
+  EpochPlaces places(RowRange rows) const {
+    return {samples(rows), epoch, passes == nullptr ? std::span<const std::int32_t>() : part(*passes, rows)};
+  }
+
+ private:
+  std::span<const std::int32_t> part(const std::vector<std::int32_t>& of_epoch, RowRange rows) const {
+    return std::span(of_epoch).subspan(static_cast<std::size_t>(first + rows.begin),
+                                       static_cast<std::size_t>(rows.size()));
   }
 };
 
@@ -33,11 +48,13 @@ struct BatchRequest {
 struct DeliveryParts {
   Runtime* runtime = nullptr;
   DatasetFacts facts;
+  std::int64_t epoch_samples = 0;
   std::shared_ptr<const Dataset> dataset;      ///< what host memory holds of the split; null: nothing
   std::shared_ptr<const SampleGather> gather;  ///< from there, or from the format's reader
   bool changes_samples = false;    ///< augmentations of host form: images are not used as the dataset has them
   kernels::ImageBatchShape shape;  ///< of a full batch
   BatchPlanner planner;
+  BatchMixer mixer;  ///< of finished batches
   Device device;
 };
 
@@ -45,8 +62,9 @@ struct DeliveryParts {
 /// elsewhere, and not while `drop` or the destructor runs.
 class BatchDelivery {
  public:
-  /// Work for a worker, given the threads it may use; empty where there is nothing to do (meta devices).
-  using Work = std::function<void(int threads)>;
+  /// Work for workers: fills rows [begin, end) of the batch with the threads it may use. Disjoint rows may be filled at
+  /// once. Empty where there is nothing to do (meta devices).
+  using Work = std::function<void(RowRange rows, int threads)>;
 
   virtual ~BatchDelivery() = default;
   /// Reserves the buffers of one more batch and returns the work that fills them. `dtype` is that of finished images.

@@ -45,7 +45,7 @@ DeviceEpoch::DeviceEpoch(Runtime& runtime, Device device, DeviceDataset dataset,
       ring_batches_(ring_size(shape, dtype)),
       copied_(device) {
   const Context context = Context::make(runtime, device).at("data");
-  const auto table_bytes = dataset_.size * static_cast<std::int64_t>(sizeof(kernels::ImagePlacement));
+  const auto table_bytes = dataset_.epoch_samples * static_cast<std::int64_t>(sizeof(kernels::ImagePlacement));
   table_ = context.allocate({table_bytes}, DType::uint8, Category::input);
   cursor_ = context.allocate({1}, DType::int64, Category::input);
   ring_.size = ring_batches_ * shape_.batch;
@@ -70,7 +70,7 @@ std::span<kernels::ImagePlacement> DeviceEpoch::placements() {
   if (!host_.defined()) return {};
   copied_.synchronize();
   auto* first = reinterpret_cast<kernels::ImagePlacement*>(host_.as<std::byte>() + sizeof(std::int64_t));
-  return {first, static_cast<std::size_t>(dataset_.size)};
+  return {first, static_cast<std::size_t>(dataset_.epoch_samples)};
 }
 
 void DeviceEpoch::start(std::int64_t samples, std::int64_t first_batch) {

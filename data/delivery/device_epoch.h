@@ -17,8 +17,8 @@ namespace bantam {
 /// bytes.
 struct DeviceDataset {
   Tensor images, labels;
-  Shape image_shape;  ///< of one, as stored
-  std::int64_t size = 0;
+  Shape image_shape;                          ///< of one, as stored
+  std::int64_t epoch_samples = 0;             ///< places of an epoch: `size`, where each sample comes once
   std::string target = std::string(kLabels);  ///< the labels' name in batches
 };
 

@@ -16,6 +16,7 @@ constexpr std::int64_t kLeastParallelValues = std::int64_t{1} << 20;
 struct Made {
   std::vector<Tensor> fields;  ///< images finished, targets
   Tensor stored;               ///< images as stored, where they do not lie in the data set
+  std::int64_t epoch = 0, first = 0;
 };
 
 class DirectDelivery : public BatchDelivery {
@@ -24,20 +25,31 @@ class DirectDelivery : public BatchDelivery {
 
   Work prepare(const BatchRequest& request, DType dtype) override {
     made_.push_back(allocate(request.size, dtype));
+    made_.back().epoch = request.epoch;
+    made_.back().first = request.first;
     if (parts_.device.meta) return {};
     // The tensors stay in made_ until the work is done; the work itself must not own them, so that no worker
     // releases memory.
-    std::vector<std::byte*> columns;
-    for (const Tensor& field : made_.back().fields) columns.push_back(field.as<std::byte>());
+    std::vector<std::byte*> columns;  // of stored fields: what mixing adds comes after them
+    for (std::size_t f = 0; f < fields_.size(); ++f) columns.push_back(made_.back().fields[f].as<std::byte>());
     std::byte* images = std::exchange(columns[0], nullptr);
     if (gathers()) columns[0] = made_.back().stored.as<std::byte>();
-    return [this, request, dtype, images, columns](int threads) { make(request, dtype, threads, images, columns); };
+    return [this, request, dtype, images, columns](RowRange rows, int threads) {
+      const std::size_t row_bytes = static_cast<std::size_t>(row_values()) * size_of(dtype);
+      std::vector<std::byte*> first = columns;
+      for (std::size_t f = 0; f < first.size(); ++f)
+        if (first[f] != nullptr) first[f] += static_cast<std::size_t>(rows.begin) * fields_[f].bytes();
+      make(request, rows, {dtype, threads, images + static_cast<std::size_t>(rows.begin) * row_bytes}, first);
+    };
   }
 
-  void deliver(const Context&, Batch& batch) override {
+  void deliver(const Context& context, Batch& batch) override {
     Made& made = made_.front();
     batch.size = made.fields[0].shape()[0];
-    for (std::size_t f = 0; f < made.fields.size(); ++f) batch.tensors.set(fields_[f].name, std::move(made.fields[f]));
+    if (parts_.mixer.is_active() && !parts_.device.meta) mix(made, context.exec.threads);
+    batch.tensors.set(kImages, std::move(made.fields[0]));
+    const std::vector<SampleField>& targets = parts_.mixer.targets();
+    for (std::size_t f = 0; f < targets.size(); ++f) batch.tensors.set(targets[f].name, std::move(made.fields[f + 1]));
     made_.pop_front();
   }
 
@@ -58,31 +70,53 @@ class DirectDelivery : public BatchDelivery {
   Made allocate(std::int64_t size, DType dtype) const {
     const Shape image = finished_image(parts_.shape, parts_.facts.image_shape);
     Made made{.fields = {allocate(image.prepend(size), dtype)}};
-    for (const SampleField& target : parts_.facts.targets)
+    for (const SampleField& target : parts_.mixer.targets())
       made.fields.push_back(allocate(target.shape.prepend(size), target.dtype));
     if (gathers()) made.stored = allocate(parts_.facts.image_shape.prepend(size), parts_.facts.image_dtype);
     return made;
   }
 
-  /// `columns`: stored images, where they are gathered, then targets.
-  void make(const BatchRequest& request, DType dtype, int threads, std::byte* images,
+  std::int64_t row_values() const { return parts_.shape.out_h * parts_.shape.out_w * parts_.shape.channels; }
+
+  /// Where finished images go.
+  struct Finished {
+    DType dtype;
+    int threads;
+    std::byte* images;
+  };
+
+  /// Rows `rows` of a batch. `columns`: their stored images, where they are gathered, then targets.
+  void make(const BatchRequest& request, RowRange rows, const Finished& finished,
             std::span<std::byte* const> columns) const {
-    std::vector<kernels::ImagePlacement> placements(static_cast<std::size_t>(request.size));
-    parts_.planner.plan(request.samples(), request.epoch, request.first, placements);
+    const std::span<const std::int32_t> samples = request.samples(rows);
+    std::vector<kernels::ImagePlacement> placements(samples.size());
+    parts_.planner.plan(samples, request.epoch, request.first + rows.begin, placements);
     const std::byte* stored = nullptr;
     if (gathers()) {
-      parts_.gather->gather(request.samples(), request.epoch, columns, threads);
+      parts_.gather->gather(request.places(rows), columns, finished.threads);
       for (std::size_t i = 0; i < placements.size(); ++i) placements[i].image = static_cast<std::int32_t>(i);
       stored = columns[0];
     } else {
-      copy_targets(request.samples(), columns);
+      copy_targets(samples, columns);
       stored = parts_.dataset->field(0).data();
     }
     kernels::ImageBatchShape shape = parts_.shape;
-    shape.batch = request.size;
-    const std::int64_t values = shape.batch * shape.out_h * shape.out_w * shape.channels;
-    const kernels::Exec exec{.device = parts_.device, .threads = values < kLeastParallelValues ? 1 : threads};
-    BANTAM_KERNEL(exec, image_batch, shape, stored, placements.data(), dtype, images);
+    shape.batch = rows.size();
+    const bool small = shape.batch * row_values() < kLeastParallelValues;
+    const kernels::Exec exec{.device = parts_.device, .threads = small ? 1 : finished.threads};
+    BANTAM_KERNEL(exec, image_batch, shape, stored, placements.data(), finished.dtype, finished.images);
+  }
+
+  /// Pairs are of the whole batch, whose rows several workers may have made.
+  void mix(const Made& made, int threads) const {
+    std::vector<kernels::SampleMix> table;
+    if (parts_.mixer.has_table()) {
+      table.resize(static_cast<std::size_t>(made.fields[0].shape()[0]));
+      parts_.mixer.plan(made.epoch, made.first, table);
+    }
+    const bool small = made.fields[0].shape().elements() < kLeastParallelValues;
+    parts_.mixer.mix({.device = parts_.device, .threads = small ? 1 : threads}, table.empty() ? nullptr : table.data(),
+                     made.fields);
   }
 
   void copy_targets(std::span<const std::int32_t> samples, std::span<std::byte* const> columns) const {

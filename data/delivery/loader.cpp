@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <chrono>
 #include <deque>
-#include <numeric>
+#include <limits>
 #include <optional>
 #include <utility>
 
@@ -13,6 +13,9 @@
 #include "bantam/base/clock.h"
 #include "bantam/base/error.h"
 #include "bantam/data/delivery/delivery.h"
+#include "bantam/data/delivery/encoded_cache.h"
+#include "bantam/data/delivery/packed_file.h"
+#include "bantam/data/delivery/sample_weights.h"
 #include "bantam/data/delivery/worker_pool.h"
 #include "bantam/kernels/contracts/input/image_batch.h"
 
@@ -22,36 +25,66 @@ namespace {
 using Clock = std::chrono::steady_clock;
 constexpr std::int64_t kMostWorkersForGpu = 8;
 
-/// On the CPU the step itself wants the processors; for a GPU they are free, but for the thread that drives it.
-std::int64_t most_workers(Device device, int threads) {
+/// How a source's batches are made.
+struct Making {
+  bool slow = false;           ///< samples are read, decoded or changed for each batch
+  std::int64_t part_rows = 1;  ///< that one worker makes at a time
+  bool shares = false;         ///< a batch has more than one such part
+
+  Making(const StageForms& forms, CacheKind cache, const kernels::ImageBatchShape& shape) {
+    // A part costs a lock; so many bytes of stored images cost far more, most of all where they are decoded.
+    constexpr std::int64_t kSlowBytes = std::int64_t{1} << 16, kFastBytes = std::int64_t{1} << 20;
+    slow = cache == CacheKind::off || cache == CacheKind::disk || !forms.worker.empty();
+    const std::int64_t row_bytes = std::max<std::int64_t>(1, forms.gathered.elements());
+    part_rows = std::max<std::int64_t>(1, (slow ? kSlowBytes : kFastBytes) / row_bytes);
+    shares = shape.batch > part_rows;
+  }
+  std::int64_t parts(std::int64_t size) const { return (size + part_rows - 1) / part_rows; }
+};
+
+/// On the CPU the step itself wants the processors, all but where it would wait for samples that take long; for a GPU
+/// they are free, but for the thread that drives it.
+WorkerBounds worker_bounds(Device device, int threads, const Making& making) {
   const bool gpu = device.kind == DeviceKind::cuda;
-  return gpu ? std::clamp<std::int64_t>(threads - 1, 1, kMostWorkersForGpu) : std::max(1, threads / 2);
+  const std::int64_t free = gpu ? threads - 1 : threads / 2;
+  WorkerBounds bounds{.most = std::clamp<std::int64_t>(free, 1, gpu ? kMostWorkersForGpu : free + 1),
+                      .share_batches = making.shares};
+  if (!making.slow) return bounds;
+  bounds.first = std::max<std::int64_t>(1, free);
+  bounds.most = gpu ? bounds.first : std::max(1, threads);
+  return bounds;
 }
 
 /// Finished batches that lie ready in the step's own memory are part of what a run needs, which is known before it
 /// begins: so their number is not found while it runs. Buffers of other memory may come as they are wanted.
-PrefetchTuner make_tuner(const LoaderOptions& options, int threads) {
+PrefetchTuner make_tuner(const LoaderOptions& options, int threads, const Making& making) {
   constexpr std::int64_t kReadyOnCpu = 2;
   const PrefetchOptions& prefetch = options.pipeline.prefetch;
   const bool direct = options.device.kind == DeviceKind::cpu && !options.staged_on_cpu;
-  const std::int64_t fixed = std::max(kReadyOnCpu, prefetch.workers.value_or(0) + 1);
-  return {prefetch.depth.value_or(direct ? fixed : -1), prefetch.workers.value_or(-1),
-          most_workers(options.device, threads)};
+  const std::int64_t busy = making.shares ? 0 : prefetch.workers.value_or(0) + 1;
+  return {prefetch.depth.value_or(direct ? std::max(kReadyOnCpu, busy) : -1), prefetch.workers.value_or(-1),
+          worker_bounds(options.device, threads, making)};
 }
 
-void check_sizes(const PipelineOptions& pipeline, std::int64_t samples) {
+void check_sizes(const PipelineOptions& pipeline, std::int64_t samples, std::int64_t of_epoch) {
   if (samples < 1) throw DataError("the data set has no images");
-  if (pipeline.drop_last && samples < pipeline.batch_size)
-    throw ConfigError(fmt::format("a batch of {} with drop_last drops all {} images", pipeline.batch_size, samples));
+  if (of_epoch > std::numeric_limits<std::int32_t>::max())
+    throw ConfigError(fmt::format("an epoch has at most 2,147,483,647 samples, not {}", of_epoch));
+  if (pipeline.drop_last && of_epoch < pipeline.batch_size)
+    throw ConfigError(fmt::format("a batch of {} with drop_last drops all {} images", pipeline.batch_size, of_epoch));
 }
 
 /// Where the device makes the batches itself, no worker sees the samples, and its kernel knows class numbers only.
-void check_device_cache(const PipelineOptions& pipeline, const DatasetFacts& facts) {
+void check_device_cache(const PipelineOptions& pipeline, const StageForms& forms, const DatasetFacts& facts) {
   if (pipeline.cache != CacheKind::device) return;
-  if (const Augmentation* host = host_augmentation(pipeline))
+  if (!forms.worker.empty())
     throw ConfigError(
         fmt::format("cache: device does not go with {}, which changes samples on the host: use cache: auto, ram or off",
-                    host->name()));
+                    forms.worker[0]->name()));
+  if (pipeline.mix.any())
+    throw ConfigError(
+        "cache: device does not go with one_hot, mixup and cutmix, which change finished batches: use cache: auto, ram "
+        "or off");
   if (!facts.has_int32_target())
     throw ConfigError(
         "cache: device needs data with one target, an int32 a sample (class numbers): use cache: auto, ram or off");
@@ -66,10 +99,14 @@ DatasetFacts checked(DatasetFacts facts) {
 
 struct ImageBatchSource::Impl {
   LoaderOptions options;
-  DatasetFacts facts;
+  DatasetFacts stored;  // as the reader has them
+  StageForms forms;
+  DatasetFacts facts;  // as the kernel reads them
   kernels::ImageBatchShape shape;
   BatchPlanner planner;
+  SampleWeights weights;  // empty: every sample comes as often as others
   int threads;
+  Making making;
   PrefetchTuner tuner;
   std::unique_ptr<BatchDelivery> delivery;
   std::unique_ptr<DeviceEpoch> device_epoch;  // once asked for, all batches are its
@@ -80,6 +117,7 @@ struct ImageBatchSource::Impl {
   std::int64_t next_prepared = 0;          // the first one not yet being made
   std::deque<WorkerPool::Ticket> tickets;  // of batches being made; null where there is nothing to wait for
   std::shared_ptr<const std::vector<std::int32_t>> order;
+  std::shared_ptr<const std::vector<std::int32_t>> passes;  // of the order; null where no sample comes twice
   std::optional<std::int64_t> order_epoch;
   std::optional<DType> dtype;
   double waited = 0;
@@ -88,15 +126,19 @@ struct ImageBatchSource::Impl {
   Impl(Runtime& runtime, std::shared_ptr<const SampleReader> reader, std::shared_ptr<const Dataset> dataset,
        LoaderOptions given)
       : options(std::move(given)),
-        facts(checked(reader->facts())),
-        shape(batch_shape(options.pipeline, facts.image_shape, facts.image_dtype)),
-        planner(options.pipeline, shape, options.seed),
+        stored(checked(reader->facts())),
+        forms(stage_forms(options.pipeline.augmentations, stored)),
+        facts(with_image_shape(stored, forms.gathered)),
+        shape(batch_shape(options.pipeline, stored)),
+        planner(forms.placed, shape, options.seed),
         threads(runtime.threads()),
-        tuner(make_tuner(options, threads)) {
-    check_sizes(options.pipeline, facts.size);
-    shape.batch = std::min(shape.batch, facts.size);  // buffers need not hold more than there is
+        making(forms, options.pipeline.cache, shape),
+        tuner(make_tuner(options, threads, making)) {
+    check_sizes(options.pipeline, facts.size, epoch_samples());
+    if (!options.device.meta) weights = weights_of(*reader, options.pipeline.sampling, threads);
+    shape.batch = std::min(shape.batch, epoch_samples());  // buffers need not hold more than there is
     const bool staged = options.device.kind == DeviceKind::cuda || options.staged_on_cpu;
-    if (staged) check_device_cache(options.pipeline, facts);
+    if (staged) check_device_cache(options.pipeline, forms, facts);
     DeliveryParts parts = make_parts(runtime, std::move(reader), std::move(dataset));
     delivery = staged ? make_staged_delivery(std::move(parts), options.pipeline.cache)
                       : make_direct_delivery(std::move(parts));
@@ -104,31 +146,61 @@ struct ImageBatchSource::Impl {
 
   DeliveryParts make_parts(Runtime& runtime, std::shared_ptr<const SampleReader> reader,
                            std::shared_ptr<const Dataset> dataset) const {
+    SamplePath::Stages stages{forms.worker, forms.gathered, options.seed};
+    const bool reads = !forms.reading.empty() || options.broken != nullptr;  // the reader's samples are not the cache's
     if (options.pipeline.cache == CacheKind::off) {
       dataset.reset();
-    } else if (dataset == nullptr) {
-      dataset =
-          options.device.meta ? Dataset::stand_in(runtime, facts, options.device) : read_dataset(runtime, *reader);
+      stages.stages.insert(stages.stages.begin(), forms.reading.begin(), forms.reading.end());
+    } else if (options.pipeline.cache == CacheKind::disk) {
+      dataset.reset();
+      reader = packed(std::move(reader), runtime.threads());
+    } else if (forms.stored.elements() == 0) {
+      if (options.broken != nullptr) reader = fetched_or_empty(std::move(reader));
+      reader = encoded_in_ram(runtime, std::move(reader), options.device);
+    } else {
+      if (reads || dataset == nullptr) dataset = cached(runtime, reader);
       reader = reader_of(dataset);
     }
-    const Augmentations& augmentations = options.pipeline.augmentations;
     return {.runtime = &runtime,
             .facts = facts,
+            .epoch_samples = epoch_samples(),
             .dataset = std::move(dataset),
-            .gather = std::make_shared<SampleGather>(std::move(reader), augmentations, options.seed),
-            .changes_samples = host_augmentation(options.pipeline) != nullptr,
+            .gather = std::make_shared<SampleGather>(SamplePath(std::move(reader), std::move(stages), options.broken)),
+            .changes_samples = !forms.worker.empty(),
             .shape = shape,
             .planner = planner,
+            .mixer = {options.pipeline.mix, facts, shape, options.seed},
             .device = options.device};
   }
 
+  /// In the packed file, what a cache in host memory holds too. On a meta device nothing is written.
+  std::shared_ptr<const SampleReader> packed(std::shared_ptr<const SampleReader> reader, int packers) const {
+    const bool skips = options.broken != nullptr;
+    if (forms.stored.elements() > 0)
+      reader = read_through(std::move(reader), {forms.reading, forms.stored, options.seed}, options.broken);
+    else if (skips)
+      reader = fetched_or_empty(std::move(reader));
+    if (options.device.meta) return reader;
+    std::string recipe = to_string(forms.stored);
+    for (const auto& stage : forms.reading) recipe += fmt::format(" {}", stage->name());
+    return PackedFile::open(std::move(reader), options.packed_file, {.threads = packers, .recipe = recipe});
+  }
+
+  /// Samples in host memory, after the stages that belong to reading.
+  std::shared_ptr<const Dataset> cached(Runtime& runtime, std::shared_ptr<const SampleReader> reader) const {
+    if (options.device.meta) return Dataset::stand_in(runtime, with_image_shape(stored, forms.stored), options.device);
+    return read_dataset(runtime,
+                        *read_through(std::move(reader), {forms.reading, forms.stored, options.seed}, options.broken));
+  }
+
+  std::int64_t epoch_samples() const { return options.pipeline.sampling.epoch_samples(facts.size); }
   std::int64_t batches() const {
     const std::int64_t size = options.pipeline.batch_size;
-    return options.pipeline.drop_last ? facts.size / size : (facts.size + size - 1) / size;
+    return options.pipeline.drop_last ? epoch_samples() / size : (epoch_samples() + size - 1) / size;
   }
   std::int64_t size_of(std::int64_t index) const {
     const std::int64_t size = options.pipeline.batch_size;
-    return std::min(size, facts.size - index * size);
+    return std::min(size, epoch_samples() - index * size);
   }
 
   void find_order();
@@ -145,17 +217,20 @@ struct ImageBatchSource::Impl {
 };
 
 std::vector<std::int32_t> ImageBatchSource::Impl::order_of(std::int64_t of_epoch) const {
-  if (const auto& shuffle = options.pipeline.shuffle)
-    return shuffled_order(facts.size, shuffle->buffer, shuffle->seed.value_or(options.seed), of_epoch);
-  std::vector<std::int32_t> samples(static_cast<std::size_t>(facts.size));
-  std::iota(samples.begin(), samples.end(), 0);
-  return samples;
+  const auto& shuffle = options.pipeline.shuffle;
+  const std::int64_t count = epoch_samples();
+  if (!weights.weights.empty())
+    return weighted_order(weights, count, shuffle ? shuffle->seed.value_or(options.seed) : options.seed, of_epoch);
+  return consecutive_order(facts.size, of_epoch * count, count, shuffle ? &*shuffle : nullptr, options.seed);
 }
 
 /// The epoch's order; kept while the epoch, or the lack of shuffling, lasts.
 void ImageBatchSource::Impl::find_order() {
-  if (order && (!options.pipeline.shuffle || order_epoch == epoch)) return;
+  const bool changes = options.pipeline.shuffle || !weights.weights.empty() || epoch_samples() % facts.size != 0;
+  if (order && (!changes || order_epoch == epoch)) return;
   order = std::make_shared<const std::vector<std::int32_t>>(order_of(epoch));
+  const bool comes_again = epoch_samples() > facts.size || !weights.weights.empty();
+  if (comes_again) passes = std::make_shared<const std::vector<std::int32_t>>(passes_of(*order, facts.size));
   order_epoch = epoch;
 }
 
@@ -170,17 +245,17 @@ void ImageBatchSource::Impl::restart(std::int64_t at) {
 
 BatchRequest ImageBatchSource::Impl::request(std::int64_t index) {
   find_order();
-  return {order, epoch, index * options.pipeline.batch_size, size_of(index)};
+  return {order, epoch, index * options.pipeline.batch_size, size_of(index), passes};
 }
 
 /// Starts the wanted workers; where the system refuses more threads, the existing ones do the work. Threads beyond the
-/// depth would have nothing to do, and on a meta device there is no work at all.
+/// parts of all batches made ahead would have nothing to do, and on a meta device there is no work at all.
 bool ImageBatchSource::Impl::has_workers() {
   if (tuner.workers() == 0) return false;
   if (options.device.meta) return true;
   try {
     if (options.probe) options.probe(LoaderEvent::grow);
-    pool.grow_to(std::min(tuner.workers(), tuner.depth()));
+    pool.grow_to(std::min(tuner.workers(), tuner.depth() * making.parts(shape.batch)));
   } catch (const std::exception&) {
     return pool.size() > 0;  // it is tried again with the next batch
   }
@@ -198,15 +273,18 @@ void ImageBatchSource::Impl::fill() {
     } catch (const OutOfMemory&) {
       return;  // making a batch ahead is a favour: it is asked for again, and reported, when it is due
     }
-    ++next_prepared;
     WorkerPool::Ticket ticket;
     if (work) {
       if (options.probe) options.probe(LoaderEvent::submit);
-      ticket = pool.submit([this, work = std::move(work)] {
-        if (options.probe) options.probe(LoaderEvent::work);
-        work(1);
-      });
+      const std::int64_t size = size_of(next_prepared), rows = making.part_rows;
+      ticket = pool.submit(
+          [this, size, rows, work = std::move(work)](std::int64_t part) {
+            if (options.probe) options.probe(LoaderEvent::work);
+            work({part * rows, std::min(size, (part + 1) * rows)}, 1);
+          },
+          making.parts(size));
     }
+    ++next_prepared;
     tickets.push_back(std::move(ticket));
   }
 }
@@ -228,7 +306,7 @@ void ImageBatchSource::Impl::make_now(int step_threads) {
   const BatchDelivery::Work work = delivery->prepare(request(next_out), *dtype);
   next_prepared = next_out + 1;
   tickets.emplace_back();
-  if (work) work(step_threads);
+  if (work) work({0, size_of(next_out)}, step_threads);
   waited += seconds_since(begin);
 }
 
@@ -249,7 +327,8 @@ void ImageBatchSource::Impl::start_on_device(std::int64_t first_batch) {
     find_order();
     planner.plan(*order, epoch, 0, placements);
   }
-  device_epoch->start(options.pipeline.drop_last ? batches() * options.pipeline.batch_size : facts.size, first_batch);
+  device_epoch->start(options.pipeline.drop_last ? batches() * options.pipeline.batch_size : epoch_samples(),
+                      first_batch);
 }
 
 ImageBatchSource::ImageBatchSource(Runtime& runtime, std::shared_ptr<const SampleReader> reader, LoaderOptions options)
@@ -265,7 +344,7 @@ ImageBatchSource::~ImageBatchSource() = default;
 std::vector<TensorFacts> ImageBatchSource::tensors() const {
   std::vector<TensorFacts> tensors = {
       {.name = std::string(kImages), .shape = finished_image(impl_->shape, impl_->facts.image_shape)}};
-  for (const SampleField& target : impl_->facts.targets) {
+  for (const SampleField& target : batch_targets(impl_->options.pipeline.mix, impl_->facts)) {
     const bool names_classes = target.name == kLabels && target.dtype == DType::int32;
     const std::size_t classes = names_classes ? impl_->facts.class_names.size() : 0;
     tensors.push_back({target.name, target.shape, target.dtype, static_cast<std::int64_t>(classes)});

@@ -1,30 +1,33 @@
-// Internal: SampleGather: a batch's samples, read and changed by host augmentations, into the batch's buffers.
+// Internal: SampleGather: a batch's samples, as their path has them, into the batch's buffers.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <span>
-#include <vector>
+#include <utility>
 
-#include "bantam/data/augment/augmentation.h"
-#include "bantam/data/formats/sample_reader.h"
+#include "bantam/data/delivery/sample_path.h"
 
 namespace bantam {
 
-/// What it writes depends on (reader, augmentations, seed, epoch, sample) only. Thread-safe.
+/// Some places of an epoch.
+struct EpochPlaces {
+  std::span<const std::int32_t> samples;
+  std::int64_t epoch = 0;
+  /// How often the epoch had each one's sample before: stages draw other random numbers then; empty: never.
+  std::span<const std::int32_t> passes = {};
+};
+
+/// What it writes depends on (path, epoch, sample, pass) only. Thread-safe.
 class SampleGather {
  public:
-  SampleGather(std::shared_ptr<const SampleReader> reader, Augmentations augmentations, std::uint64_t seed);
-  /// Writes sample `samples[i]` to row i of each of `columns`, one a field. Throws what reader and augmentations throw.
-  void gather(std::span<const std::int32_t> samples, std::int64_t epoch, std::span<std::byte* const> columns,
-              int threads) const;
+  explicit SampleGather(SamplePath path) : path_(std::move(path)) {}
+  /// Writes sample i of `places` to row i of each of `columns`, one a field. Throws what reader and augmentations
+  /// throw.
+  void gather(const EpochPlaces& places, std::span<std::byte* const> columns, int threads) const;
 
  private:
-  std::shared_ptr<const SampleReader> reader_;
-  Augmentations augmentations_;
-  std::uint64_t seed_;
-  std::vector<SampleField> fields_;
+  SamplePath path_;
 };
 
 }  // namespace bantam

@@ -1,9 +1,9 @@
 // Batches on their way to a GPU: a ring of page-locked blocks, copies on a stream of their own, two staging blocks on
 // the device.
 //
-// A block holds one batch's placements, targets and stored images (with the data set on the device: placements only),
-// so that one copy brings up all of it. Order is kept by events both ways: the kernel waits for the copy (`copied`),
-// and the copy after next, into the same staging block, waits for the kernel (`used`).
+// A block holds one batch's placements, how its samples are mixed, targets and stored images (with the data set on the
+// device: placements only), so that one copy brings up all of it. Order is kept by events both ways: the kernel waits
+// for the copy (`copied`), and the copy after next, into the same staging block, waits for the kernel (`used`).
 #include <algorithm>
 #include <array>
 #include <cstring>
@@ -30,17 +30,19 @@ Tensor byte_tensor(BfcAllocator& allocator, std::size_t bytes, Stream stream) {
           Shape{static_cast<std::int64_t>(bytes)}, DType::uint8};
 }
 
-/// Where things lie in a block: placements, then with the data set on the host the targets and the images, which come
-/// last, so that a short batch copies a prefix.
+/// Where things lie in a block: placements, where samples are mixed a table of that, then with the data set on the host
+/// the targets and the images, which come last, so that a short batch copies a prefix.
 struct BlockLayout {
   std::vector<SampleField> fields;   // images, then targets; none with the data set on the device
   std::vector<std::size_t> offsets;  // of the fields
+  std::size_t mixes = 0;             // offset of the table
   std::size_t bytes = 0;
 
-  BlockLayout(std::int64_t batch, std::vector<SampleField> gathered)
+  BlockLayout(std::int64_t batch, std::vector<SampleField> gathered, bool has_mixes)
       : fields(std::move(gathered)), offsets(fields.size()) {
     const auto count = static_cast<std::size_t>(batch);
-    bytes = aligned(count * sizeof(kernels::ImagePlacement));
+    mixes = aligned(count * sizeof(kernels::ImagePlacement));
+    bytes = mixes + (has_mixes ? aligned(count * sizeof(kernels::SampleMix)) : 0);
     for (std::size_t f = 1; f < fields.size(); ++f) {
       offsets[f] = bytes;
       bytes += aligned(count * fields[f].bytes());
@@ -89,7 +91,7 @@ class StagedDelivery : public BatchDelivery {
 
   void cache_dataset();
   std::unique_ptr<HostBlock> take_block();
-  void fill(const BatchRequest& request, std::byte* block, int threads) const;
+  void fill(const BatchRequest& request, RowRange rows, std::byte* block, int threads) const;
   void send(Prepared& prepared);
   void make(const Context& context, const DeviceBlock& staging, std::int64_t size,
             std::span<const Tensor> fields) const;
@@ -106,7 +108,8 @@ class StagedDelivery : public BatchDelivery {
 
 StagedDelivery::StagedDelivery(DeliveryParts parts, CacheKind cache)
     : parts_(std::move(parts)),
-      layout_(parts_.shape.batch, cache == CacheKind::device ? std::vector<SampleField>() : parts_.facts.fields()),
+      layout_(parts_.shape.batch, cache == CacheKind::device ? std::vector<SampleField>() : parts_.facts.fields(),
+              parts_.mixer.has_table()),
       copy_stream_(parts_.device),
       staging_{DeviceBlock{{}, Event(parts_.device)}, DeviceBlock{{}, Event(parts_.device)}} {
   const Stream stream = parts_.runtime->stream(parts_.device);
@@ -139,7 +142,7 @@ void StagedDelivery::cache_dataset() {
   copy_bytes(cached_.images.data(), set.field(0).data(), cached_.images.bytes(), stream);
   copy_bytes(cached_.labels.data(), set.labels().data(), cached_.labels.bytes(), stream);
   synchronize(stream);
-  cached_.size = set.size();
+  cached_.epoch_samples = parts_.epoch_samples;
   cached_.image_shape = set.image_shape();
   cached_.target = set.facts().targets[0].name;
   parts_.dataset.reset();
@@ -165,21 +168,26 @@ BatchDelivery::Work StagedDelivery::prepare(const BatchRequest& request, DType) 
     return {};
   }
   prepared_.push_back({take_block(), request.size, {}});
-  return [this, request, block = static_cast<std::byte*>(prepared_.back().block->memory.data())](int threads) {
-    fill(request, block, threads);
-  };
+  return [this, request, block = static_cast<std::byte*>(prepared_.back().block->memory.data())](
+             RowRange rows, int threads) { fill(request, rows, block, threads); };
 }
 
-/// A worker's part: places, and with the data set on the host its targets and stored images, in the batch's order.
-void StagedDelivery::fill(const BatchRequest& request, std::byte* block, int threads) const {
-  auto* placements = reinterpret_cast<kernels::ImagePlacement*>(block);
-  const auto size = static_cast<std::size_t>(request.size);
-  parts_.planner.plan(request.samples(), request.epoch, request.first, {placements, size});
+/// A worker's rows: places, and with the data set on the host its targets and stored images, in the batch's order.
+void StagedDelivery::fill(const BatchRequest& request, RowRange rows, std::byte* block, int threads) const {
+  auto* placements = reinterpret_cast<kernels::ImagePlacement*>(block) + rows.begin;
+  const std::span<const std::int32_t> samples = request.samples(rows);
+  parts_.planner.plan(samples, request.epoch, request.first + rows.begin, {placements, samples.size()});
   if (!layout_.has_fields()) return;
+  if (parts_.mixer.has_table())
+    parts_.mixer.plan(request.epoch, request.first + rows.begin,
+                      {reinterpret_cast<kernels::SampleMix*>(block + layout_.mixes) + rows.begin, samples.size()});
   std::vector<std::byte*> columns;
-  for (const std::size_t offset : layout_.offsets) columns.push_back(block + offset);
-  parts_.gather->gather(request.samples(), request.epoch, columns, threads);
-  for (std::size_t i = 0; i < size; ++i) placements[i].image = static_cast<std::int32_t>(i);  // its place in the block
+  for (std::size_t f = 0; f < layout_.fields.size(); ++f)
+    columns.push_back(block + layout_.offsets[f] + static_cast<std::size_t>(rows.begin) * layout_.fields[f].bytes());
+  parts_.gather->gather(request.places(rows), columns, threads);
+  // Its place in the block.
+  for (std::size_t i = 0; i < samples.size(); ++i)
+    placements[i].image = static_cast<std::int32_t>(rows.begin) + static_cast<std::int32_t>(i);
 }
 
 void StagedDelivery::send(Prepared& prepared) {
@@ -204,7 +212,7 @@ void StagedDelivery::deliver(const Context& context, Batch& batch) {
   std::vector<Tensor> fields = {inputs.allocate(finished_image(parts_.shape, parts_.facts.image_shape).prepend(size),
                                                 context.precision.compute(), Category::input)};
   batch.tensors.set(kImages, fields[0]);
-  for (const SampleField& target : parts_.facts.targets) {
+  for (const SampleField& target : parts_.mixer.targets()) {
     fields.push_back(inputs.allocate(target.shape.prepend(size), target.dtype, Category::input));
     batch.tensors.set(target.name, fields.back());
   }
@@ -235,13 +243,15 @@ void StagedDelivery::make(const Context& context, const DeviceBlock& staging, st
   kernels::ImageBatchShape shape = parts_.shape;
   shape.batch = size;
   BANTAM_KERNEL(exec, image_batch, shape, from(0), placements, fields[0].dtype(), fields[0].data());
-  for (std::size_t f = 1; f < fields.size(); ++f) {
+  for (std::size_t f = 1; f <= parts_.facts.targets.size(); ++f) {
     if (parts_.facts.has_int32_target())
       BANTAM_KERNEL(exec, label_batch, size, reinterpret_cast<const std::int32_t*>(from(f)), placements,
                     fields[f].as<std::int32_t>());
     else
       copy_bytes(fields[f].data(), from(f), fields[f].bytes(), context.stream);
   }
+  const auto* table = reinterpret_cast<const kernels::SampleMix*>(block + layout_.mixes);
+  if (parts_.mixer.is_active()) parts_.mixer.mix(exec, parts_.mixer.has_table() ? table : nullptr, fields);
 }
 
 void StagedDelivery::drop() {

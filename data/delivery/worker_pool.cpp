@@ -21,13 +21,21 @@ void WorkerPool::grow_to(std::int64_t workers) {
 }
 
 WorkerPool::Ticket WorkerPool::submit(std::function<void()> work) {
+  return submit([work = std::move(work)](std::int64_t) { work(); }, 1);
+}
+
+WorkerPool::Ticket WorkerPool::submit(std::function<void(std::int64_t)> work, std::int64_t parts) {
   auto ticket = std::make_shared<Job>();
   ticket->work = std::move(work);
+  ticket->parts = parts;
   {
     const std::lock_guard lock(guard_);
     queue_.push_back(ticket);
   }
-  work_came_.notify_one();
+  if (parts == 1)
+    work_came_.notify_one();
+  else
+    work_came_.notify_all();
   return ticket;
 }
 
@@ -53,23 +61,42 @@ void WorkerPool::run() {
   for (;;) {
     work_came_.wait(lock, [&] { return stopping_ || !queue_.empty(); });
     if (stopping_) return;
-    const Ticket job = std::move(queue_.front());
-    queue_.pop_front();
+    const Ticket job = queue_.front();
+    const std::int64_t part = job->begun++;
+    if (job->begun == job->parts) queue_.pop_front();
     ++running_;
     lock.unlock();
     std::exception_ptr failure;
     try {
-      job->work();
+      job->work(part);
     } catch (...) {
       failure = std::current_exception();
     }
-    job->work = nullptr;  // what it holds goes here, not under the lock
     lock.lock();
-    job->failure = failure;
-    job->done = true;
+    if (end_part(*job, failure)) {
+      std::function<void(std::int64_t)> work;
+      work.swap(job->work);
+      lock.unlock();
+      work = nullptr;  // what it holds goes here, not under the lock
+      lock.lock();
+      job->done = true;
+    }
     --running_;
     work_ended_.notify_all();
   }
+}
+
+/// With the lock held; whether it was the task's last part.
+bool WorkerPool::end_part(Job& job, std::exception_ptr failure) {
+  ++job.ended;
+  if (failure && !job.failure) {
+    job.failure = std::move(failure);
+    if (job.begun < job.parts) {
+      job.parts = job.begun;
+      std::erase_if(queue_, [&](const Ticket& queued) { return queued.get() == &job; });
+    }
+  }
+  return job.ended == job.parts;
 }
 
 namespace {
@@ -81,14 +108,14 @@ constexpr std::int64_t kReadyBeforeForgetting = 64;
 
 }  // namespace
 
-PrefetchTuner::PrefetchTuner(std::int64_t depth, std::int64_t workers, std::int64_t most_workers)
+PrefetchTuner::PrefetchTuner(std::int64_t depth, std::int64_t workers, const WorkerBounds& bounds)
     : depth_(depth < 0 ? kFirstDepth : std::max<std::int64_t>(depth, 1)),
-      workers_(workers < 0 ? 1 : workers),
-      most_workers_(most_workers),
+      workers_(workers < 0 ? bounds.first : workers),
+      bounds_(bounds),
       tunes_depth_(depth < 0),
       tunes_workers_(workers < 0) {
   // Workers beyond the depth would have nothing to do; those asked for get it, also beyond what is tried unasked.
-  if (tunes_depth_) depth_ = std::max(depth_, workers_ + 1);
+  if (tunes_depth_ && !bounds.share_batches) depth_ = std::max(depth_, workers_ + 1);
 }
 
 void PrefetchTuner::on_batch(bool waited) {
@@ -101,9 +128,9 @@ void PrefetchTuner::on_batch(bool waited) {
   if (ready_in_a_row_ >= kReadyBeforeForgetting) waits_ = 0;
   if (!waited || ++waits_ < kWaitsBeforeMore) return;
   waits_ = 0;
-  const bool more_workers = tunes_workers_ && workers_ < most_workers_;
+  const bool more_workers = tunes_workers_ && workers_ < bounds_.most;
   if (more_workers) ++workers_;
-  const bool too_shallow = !more_workers || depth_ <= workers_;
+  const bool too_shallow = !more_workers || (!bounds_.share_batches && depth_ <= workers_);
   if (tunes_depth_ && too_shallow && depth_ < kMostDepth) ++depth_;
 }
 

@@ -17,10 +17,11 @@ namespace bantam {
 /// Worker threads with one queue. All calls come from one thread, the owner.
 class WorkerPool {
  public:
-  /// One task. The pool's mutex guards its fields.
+  /// One task of parts that several threads may do at once. The pool's mutex guards its fields.
   struct Job {
-    std::function<void()> work;
-    std::exception_ptr failure;
+    std::function<void(std::int64_t part)> work;
+    std::int64_t parts = 1, begun = 0, ended = 0;
+    std::exception_ptr failure;  ///< the first one's; parts that had not begun then are dropped
     bool done = false;
   };
   using Ticket = std::shared_ptr<Job>;
@@ -36,6 +37,8 @@ class WorkerPool {
   /// Threads started so far.
   std::int64_t size() const { return static_cast<std::int64_t>(threads_.size()); }
   Ticket submit(std::function<void()> work);
+  /// `work(part)` for each of [0, parts), begun in that order: all workers do the oldest task's parts first.
+  Ticket submit(std::function<void(std::int64_t part)> work, std::int64_t parts);
   bool done(const Ticket& ticket);
   /// Blocks until the work is done; rethrows what it threw.
   void wait(const Ticket& ticket);
@@ -44,6 +47,7 @@ class WorkerPool {
 
  private:
   void run();
+  bool end_part(Job& job, std::exception_ptr failure);
 
   std::mutex guard_;
   std::condition_variable work_came_;
@@ -54,11 +58,18 @@ class WorkerPool {
   std::vector<std::thread> threads_;
 };
 
+/// What a tuner may try.
+struct WorkerBounds {
+  std::int64_t first = 1;      ///< workers to begin with
+  std::int64_t most = 1;       ///< workers, of those that are not asked for
+  bool share_batches = false;  ///< several make one batch, so that fewer batches than workers keep them busy
+};
+
 /// Finds depth and number of workers while batches are asked for: more of both while the step has to wait, never fewer.
 class PrefetchTuner {
  public:
-  /// Negative values are to be found; `most_workers` bounds what is tried.
-  PrefetchTuner(std::int64_t depth, std::int64_t workers, std::int64_t most_workers);
+  /// Negative values are to be found.
+  PrefetchTuner(std::int64_t depth, std::int64_t workers, const WorkerBounds& bounds);
   std::int64_t depth() const { return depth_; }
   std::int64_t workers() const { return workers_; }
   /// An epoch was started: its first batches are waited for however many workers there are.
@@ -67,7 +78,8 @@ class PrefetchTuner {
   void on_batch(bool waited);
 
  private:
-  std::int64_t depth_, workers_, most_workers_;
+  std::int64_t depth_, workers_;
+  WorkerBounds bounds_;
   bool tunes_depth_, tunes_workers_;
   std::int64_t warm_up_ = 0;
   std::int64_t waits_ = 0;

@@ -95,7 +95,7 @@ void SampleReader::fetch(std::int64_t index, std::span<std::vector<std::byte>> f
   read(index, buffers);
 }
 
-std::uint64_t SampleReader::encoded_bytes() const {
+std::uint64_t SampleReader::total_encoded_bytes() const {
   std::uint64_t bytes = 0;
   for (std::int64_t i = 0, size = facts().size; i < size; ++i) bytes += encoded_bytes(i);
   return bytes;

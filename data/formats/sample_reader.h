@@ -122,7 +122,7 @@ class SampleReader {
     return 0;
   }
   /// Those of all samples together.
-  std::uint64_t encoded_bytes() const;
+  std::uint64_t total_encoded_bytes() const;
   /// Bytes of host memory of the reader's own that it occupies from its first `read` on (decompressed files), for
   /// plans.
   virtual std::uint64_t resident_bytes() const { return 0; }

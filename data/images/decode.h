@@ -9,6 +9,9 @@
 
 namespace bantam {
 
+/// Larger images are refused.
+inline constexpr std::uint64_t kMostPixels = std::uint64_t{1} << 28;
+
 enum class ImageFileType : std::uint8_t { jpeg, png };
 
 /// What a file says before its pixels are decoded. Sizes are those of the upright image: a JPEG's EXIF orientation is
@@ -16,27 +19,27 @@ enum class ImageFileType : std::uint8_t { jpeg, png };
 struct ImageHeader {
   ImageFileType type = ImageFileType::jpeg;
   ImageSize size;
-  std::int64_t channels = 0;  ///< as stored: 1 to 4
+  std::int64_t channels = 0;  ///< as stored: 1 to 4; of a JPEG with four inks 3
   int bits = 8;               ///< of a channel as stored; 16 only in PNG
   int orientation = 1;        ///< EXIF's, 1 to 8
 };
 
-/// Throws DataError that says what is wrong with the bytes; the caller adds the file's name (`at_file`).
+/// Of a whole file's bytes. Throws DataError that says what is wrong with them; the caller adds the file's name.
 ImageHeader read_image_header(std::span<const std::byte> file);
 
 /// All pixels, with 1 (grey), 3 (RGB) or 4 (RGBA) channels, whatever the file has: grey of colour is
 /// (19595·R + 38470·G + 7471·B + 2^15) >> 16; without an alpha channel alpha is 255; an alpha channel that is not asked
 /// for is dropped; 16 bits become 8 by rounding v / 257. Throws DataError, also for files cut short and for images of
-/// more than 2^28 pixels.
+/// more than kMostPixels.
 void decode_image(std::span<const std::byte> file, std::int64_t channels, Image& out);
 
 /// The numbers of a mask: a PNG of one channel or palette as stored, without its palette's colours.
 void decode_mask(std::span<const std::byte> file, Image& out);
 
-/// `sampling` of the file's image, bilinear. Decodes no more than it needs: rows and columns around the window, and a
-/// JPEG at 1/2, 1/4 or 1/8 where that is still no smaller than what is wanted (then values differ from those of the
-/// whole image's resampling by what the smaller decoding rounds). A pure function of its arguments. `scratch` holds
-/// what is decoded.
+/// `sampling` of the file's image, bilinear. Decodes no more than it needs: rows and columns around the window, and an
+/// upright JPEG at 1/2, 1/4 or 1/8 where that still has twice as many rows and columns as are wanted (values are then
+/// within 1/255 of those of the whole image's resampling, in the mean; else equal). A pure function of its arguments.
+/// `scratch` holds what is decoded. Rows after the window are not read: damage in them is not noticed.
 void decode_sampled(std::span<const std::byte> file, std::int64_t channels, const Sampling& sampling, Image& scratch,
                     Image& out);
 

@@ -23,6 +23,12 @@ struct Image {
   }
 };
 
+/// A rectangle of pixels.
+struct PixelBox {
+  std::int64_t top = 0, left = 0;
+  ImageSize size;
+};
+
 /// How values between pixels are found.
 enum class Interpolation : std::uint8_t {
   bilinear,  ///< a triangle filter, widened by the factor of reduction (antialiased), as Pillow's and torchvision's

@@ -40,37 +40,33 @@ void set_affine(const NormalizeOptions& options, kernels::ImageBatchShape& shape
   }
 }
 
-void set_window(const Augmentations& augmentations, bool vectors, kernels::ImageBatchShape& shape) {
-  const Augmentation* placed = nullptr;
-  for (const auto& augmentation : augmentations) {
-    if (augmentation->has_device_form()) {
-      placed = augmentation.get();
-      if (vectors)
-        throw ShapeError(fmt::format("{} is for images (height, width, channels), but samples are vectors of {} values",
-                                     placed->name(), shape.in_w));
-      placed->window(shape);
-    } else if (placed != nullptr) {
-      throw ConfigError(
-          fmt::format("{} changes stored pixels, so it must come before {}", augmentation->name(), placed->name()));
-    }
-  }
-}
-
 }  // namespace
 
-kernels::ImageBatchShape batch_shape(const PipelineOptions& options, const Shape& image_shape, DType image_dtype) {
+kernels::ImageBatchShape batch_shape(const PipelineOptions& options, const DatasetFacts& facts) {
   if (options.batch_size < 1)
     throw ConfigError(fmt::format("the batch size must be at least 1, got {}", options.batch_size));
+  const StageForms forms = stage_forms(options.augmentations, facts);
+  if (!forms.has_one_size())
+    throw ShapeError(
+        "the data's images have sizes of their own, and no stage of the pipeline makes them one: add `resize: {size: "
+        "[H, W]}` or `random_resized_crop: {size: N}` before `batch`");
   kernels::ImageBatchShape shape;
   shape.batch = options.batch_size;
-  const bool vectors = image_shape.rank() == 1;
-  shape.in_h = shape.out_h = vectors ? 1 : image_shape[0];
-  shape.in_w = shape.out_w = image_shape[vectors ? 0 : 1];
-  shape.channels = vectors ? 1 : image_shape[2];
-  shape.stored = image_dtype;
+  const bool vectors = forms.gathered.rank() == 1;
+  shape.in_h = shape.out_h = vectors ? 1 : forms.gathered[0];
+  shape.in_w = shape.out_w = forms.gathered[vectors ? 0 : 1];
+  shape.channels = vectors ? 1 : forms.gathered[2];
+  shape.stored = facts.image_dtype;
+  for (const auto& stage : options.augmentations) stage->check_images(forms.gathered, facts.image_dtype);
   set_affine(options.normalize, shape);
-  set_window(options.augmentations, vectors, shape);
+  for (const auto& stage : forms.placed) stage->window(shape);
   return shape;
+}
+
+kernels::ImageBatchShape batch_shape(const PipelineOptions& options, const Shape& image_shape, DType image_dtype) {
+  DatasetFacts facts{.image_shape = image_shape, .image_dtype = image_dtype};
+  facts.targets.clear();
+  return batch_shape(options, facts);
 }
 
 Shape finished_image(const kernels::ImageBatchShape& shape, const Shape& stored) {
@@ -79,23 +75,18 @@ Shape finished_image(const kernels::ImageBatchShape& shape, const Shape& stored)
 
 PipelineOptions evaluation_pipeline(PipelineOptions options) {
   options.shuffle.reset();
+  options.sampling = {};
   options.drop_last = false;
+  options.mix = evaluation_mix(options.mix);
   const Augmentations training = std::exchange(options.augmentations, {});
+  if (const auto own = std::exchange(options.evaluation, std::nullopt)) {
+    options.augmentations = own->augmentations;
+    options.normalize = own->normalize.value_or(options.normalize);
+    return options;
+  }
   for (const auto& augmentation : training)
     std::ranges::move(augmentation->for_evaluation(), std::back_inserter(options.augmentations));
   return options;
-}
-
-const Augmentation* host_augmentation(const PipelineOptions& options) {
-  for (const auto& augmentation : options.augmentations)
-    if (!augmentation->has_device_form()) return augmentation.get();
-  return nullptr;
-}
-
-BatchPlanner::BatchPlanner(const PipelineOptions& options, const kernels::ImageBatchShape& shape, std::uint64_t seed)
-    : seed_(seed), shape_(shape) {
-  for (const auto& augmentation : options.augmentations)
-    if (augmentation->has_device_form()) placed_.push_back(augmentation);
 }
 
 void BatchPlanner::plan(std::span<const std::int32_t> order, std::int64_t epoch, std::int64_t first_place,

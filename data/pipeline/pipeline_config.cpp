@@ -17,14 +17,14 @@ constexpr std::int64_t kMostBatch = std::int64_t{1} << 24;
 /// Where reading stands: the options so far and the shape they must fit.
 struct Reading {
   PipelineOptions options;
-  Shape image_shape;
-  DType image_dtype = DType::uint8;
+  DatasetFacts facts;
   bool normalized = false;
 
-  /// Checks what was read so far against the images, and reports at `node`.
-  void check(const ConfigNode& node) const {
+  /// Checks what was read so far against the samples, and reports at `node`. Images may still get one size `later`.
+  void check(const ConfigNode& node, bool later) const {
     try {
-      (void)batch_shape(options, image_shape, image_dtype);
+      (void)batch_targets(options.mix, facts);
+      if (!later || stage_forms(options.augmentations, facts).has_one_size()) (void)batch_shape(options, facts);
     } catch (const ShapeError& error) {
       node.fail(error.what());
     } catch (const ConfigError& error) {
@@ -36,14 +36,27 @@ struct Reading {
 void read_cache(const ConfigNode& node, Reading& reading) {
   node.describe(
       "Where samples lie while the run reads them; the bits of batches do not depend on it. device: in the GPU's "
-      "memory, as stored; ram: in host memory, read once; off: nowhere, read at each use; auto: on a GPU device where "
-      "the set is small, else ram, and off where host memory does not hold it. ram without this stage.",
+      "memory; ram: in host memory, read once; disk: in one file a set in the run's folder, written once, which "
+      "`{disk: FOLDER}` puts elsewhere; off: nowhere, read at each use; auto: on a GPU device where the set is small, "
+      "else ram, and off where host memory does not hold it. What is kept are the samples after the stages without "
+      "chance that come first (resize, center_crop), or the files where images have no one size by then. ram without "
+      "this stage.",
       "cache: auto");
-  const std::string where = node.as_choice({"auto", "ram", "device", "off"});
-  reading.options.cache = where == "device" ? CacheKind::device
-                          : where == "auto" ? CacheKind::automatic
-                          : where == "off"  ? CacheKind::off
-                                            : CacheKind::ram;
+  PipelineOptions& options = reading.options;
+  if (node.is_map()) {
+    ConfigMap map = node.as_map();
+    options.cache = CacheKind::disk;
+    options.cache_folder =
+        map.text({"disk", "Folder of the files, which is made where it is not there.", "/scratch/samples"});
+    map.finish();
+    return;
+  }
+  const std::string where = node.as_choice({"auto", "ram", "device", "disk", "off"});
+  options.cache = where == "device" ? CacheKind::device
+                  : where == "auto" ? CacheKind::automatic
+                  : where == "disk" ? CacheKind::disk
+                  : where == "off"  ? CacheKind::off
+                                    : CacheKind::ram;
 }
 
 void read_shuffle(const ConfigNode& node, Reading& reading) {
@@ -143,7 +156,7 @@ void read_prefetch(const ConfigNode& node, Reading& reading) {
   map.finish();
 }
 
-constexpr int kShuffleRank = 1, kHostRank = 2, kDeviceRank = 3, kBatchRank = 4;
+constexpr int kShuffleRank = 1, kHostRank = 2, kDeviceRank = 3, kMixRank = 4, kBatchRank = 5;
 
 /// The stages that are no augmentations. Those of a lower rank come first; those of one rank in any order.
 struct Stage {
@@ -152,14 +165,28 @@ struct Stage {
   void (*read)(const ConfigNode& node, Reading& reading);
 };
 
-constexpr std::array<Stage, 5> kStages = {{{"cache", 0, read_cache},
+/// A stage of mixing, by its reader.
+template <void (*read_options)(const ConfigNode& node, MixOptions& options)>
+void read_mix(const ConfigNode& node, Reading& reading) {
+  read_options(node, reading.options.mix);
+}
+
+constexpr std::array<Stage, 8> kStages = {{{"cache", 0, read_cache},
                                            {"shuffle", kShuffleRank, read_shuffle},
                                            {"normalize", kDeviceRank, read_normalize},
+                                           {"one_hot", kMixRank, read_mix<read_one_hot>},
+                                           {"mixup", kMixRank, read_mix<read_mixup>},
+                                           {"cutmix", kMixRank, read_mix<read_cutmix>},
                                            {"batch", kBatchRank, read_batch},
-                                           {"prefetch", 5, read_prefetch}}};
+                                           {"prefetch", 6, read_prefetch}}};
 
-/// Adds the named augmentation; returns its rank.
-int read_augmentation(const ConfigNode::Named& named, Reading& reading) {
+/// Where a stage may stand: before those of a higher `last`, after those of a lower `first`.
+struct Place {
+  int first, last;
+};
+
+/// Adds the named augmentation.
+Place read_augmentation(const ConfigNode::Named& named, Reading& reading) {
   const ConfigNode& node = named.options;
   ConfigMap map = node.as_map();
   const std::shared_ptr<const Augmentation> made = augmentations().at(named.name)(map);
@@ -171,7 +198,8 @@ int read_augmentation(const ConfigNode::Named& named, Reading& reading) {
     node.fail_at_key(
         fmt::format("'{}' with zero padding must come before 'normalize' (padding is black pixels)", named.name));
   reading.options.augmentations.push_back(made);
-  return made->has_device_form() ? kDeviceRank : kHostRank;
+  return {made->has_device_form() && !made->has_region_form() ? kDeviceRank : kHostRank,
+          made->has_device_form() ? kDeviceRank : kHostRank};
 }
 
 /// All stages, augmentations in the middle.
@@ -183,37 +211,37 @@ std::vector<std::string> stage_names() {
   return names;
 }
 
-/// Reads one stage of any kind; returns its rank.
-int read_stage(const ConfigNode::Named& named, Reading& reading) {
+/// Reads one stage of any kind.
+Place read_stage(const ConfigNode::Named& named, Reading& reading) {
   for (const Stage& stage : kStages) {
     if (named.name == stage.name) {
       stage.read(named.options, reading);
-      return stage.rank;
+      return {stage.rank, stage.rank};
     }
   }
   if (augmentations().find(named.name)) return read_augmentation(named, reading);
   named.options.fail_unknown("pipeline stage", named.name, stage_names());
 }
 
-void describe_stages(const ConfigNode& stages, const Shape& image_shape, DType image_dtype) {
+void describe_stages(const ConfigNode& stages, const DatasetFacts& facts) {
   stages.describe_entries("pipeline stage", stage_names(), [&](const std::string& name, const ConfigNode& options) {
     Reading alone;
-    alone.image_shape = image_shape;
-    alone.image_dtype = image_dtype;
+    alone.facts = facts;
     (void)read_stage({name, options}, alone);
   });
 }
 
-/// A stage that was read, and where it may stand.
+/// A stage that was read.
 struct ReadStage {
   std::string name;
-  int rank;
+  Place place;
 };
 
-/// Each stage once, and none after one of a higher rank.
+/// Each stage once, and none after one that it must come before.
 void check_place(const ConfigNode& node, const ReadStage& stage, const std::vector<ReadStage>& before) {
   for (const ReadStage& other : before)
-    if (other.rank > stage.rank) node.fail_at_key(fmt::format("'{}' must come before '{}'", stage.name, other.name));
+    if (other.place.first > stage.place.last)
+      node.fail_at_key(fmt::format("'{}' must come before '{}'", stage.name, other.name));
 }
 
 void check_new(const ConfigNode::Named& named, const std::vector<ReadStage>& before) {
@@ -221,26 +249,46 @@ void check_new(const ConfigNode::Named& named, const std::vector<ReadStage>& bef
     if (other.name == named.name) named.options.fail_at_key(fmt::format("'{}' is already in the pipeline", named.name));
 }
 
-}  // namespace
-
-PipelineOptions read_pipeline(const ConfigNode& stages, const Shape& image_shape, DType image_dtype) {
-  describe_stages(stages, image_shape, image_dtype);
-  Reading reading;
-  reading.image_shape = image_shape;
-  reading.image_dtype = image_dtype;
+/// All stages in order into `reading`; whether one of them says the batch.
+bool read_stages(const ConfigNode& stages, Reading& reading) {
   std::vector<ReadStage> before;
+  bool has_batch = false;
   for (const ConfigNode& item : stages.items()) {
     const ConfigNode::Named named = item.as_named();
     check_new(named, before);
     const ReadStage stage{named.name, read_stage(named, reading)};
     check_place(named.options, stage, before);
-    reading.check(named.options);
+    has_batch = has_batch || stage.place.first == kBatchRank;
+    reading.check(named.options, !has_batch);
     before.push_back(stage);
   }
-  const bool has_batch =
-      std::any_of(before.begin(), before.end(), [](const ReadStage& s) { return s.rank == kBatchRank; });
-  if (!has_batch) stages.fail("the pipeline has no 'batch' stage; add one, such as `- batch: {size: 32}`");
+  return has_batch;
+}
+
+}  // namespace
+
+PipelineOptions read_pipeline(const ConfigNode& stages, const DatasetFacts& facts) {
+  describe_stages(stages, facts);
+  Reading reading;
+  reading.facts = facts;
+  if (!read_stages(stages, reading))
+    stages.fail("the pipeline has no 'batch' stage; add one, such as `- batch: {size: 32}`");
   return reading.options;
+}
+
+EvaluationStages read_evaluation_stages(const ConfigNode& stages, const DatasetFacts& facts) {
+  Reading reading;
+  reading.facts = facts;
+  for (const ConfigNode& item : stages.items()) {
+    const ConfigNode::Named named = item.as_named();
+    if (named.name != "normalize" && !augmentations().find(named.name))
+      named.options.fail_at_key(fmt::format(
+          "'{}' is no stage of an evaluation: it has those that change samples, and normalize", named.name));
+  }
+  (void)read_stages(stages, reading);
+  EvaluationStages read{.augmentations = reading.options.augmentations, .normalize = {}};
+  if (reading.normalized) read.normalize = reading.options.normalize;
+  return read;
 }
 
 }  // namespace bantam

@@ -14,7 +14,6 @@
 namespace bantam {
 namespace {
 
-constexpr std::string_view kTargetsTensor = "targets";
 constexpr std::int32_t kScoreBins = 200;
 constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 
@@ -34,7 +33,7 @@ class ClassMetric : public Metric {
     if (output.rank() < 1)
       throw ShapeError(
           fmt::format("{}: a model ends with one value a class; this ends with {}", kind_, to_string(output)));
-    if (options_.multi_label) return {{.name = std::string(kTargetsTensor), .shape = output, .dtype = DType::float32}};
+    if (options_.multi_label) return {{.name = std::string(kTargets), .shape = output, .dtype = DType::float32}};
     const std::int64_t classes = output[output.rank() - 1];
     return {{.name = std::string(kLabels), .shape = places_of(output), .dtype = DType::int32, .classes = classes}};
   }
@@ -170,8 +169,8 @@ class ClassMean : public ClassMetric {
     const kernels::TargetCountShape shape{.rows = rows_of(output),
                                           .classes = classes(),
                                           .cut = static_cast<float>(std::log(threshold / (1 - threshold)))};
-    BANTAM_KERNEL(context.exec, target_counts, shape, output.dtype(), output.data(),
-                  batch.at(kTargetsTensor).as<float>(), target_of(to));
+    BANTAM_KERNEL(context.exec, target_counts, shape, output.dtype(), output.data(), batch.at(kTargets).as<float>(),
+                  target_of(to));
   }
   double value(std::span<const double> sums) const override { return mean_of_numbers(values_of(sums)); }
   MetricTable table(std::span<const double> sums) const override { return {.values = values_of(sums)}; }
@@ -201,7 +200,7 @@ class Auc : public ClassMetric {
     const kernels::ScoreShape shape{
         .rows = rows_of(output), .classes = classes(), .bins = kScoreBins, .ignored = options().ignore_label};
     const kernels::ScoreTruth truth{.labels = several ? nullptr : batch.at(kLabels).as<std::int32_t>(),
-                                    .targets = several ? batch.at(kTargetsTensor).as<float>() : nullptr};
+                                    .targets = several ? batch.at(kTargets).as<float>() : nullptr};
     BANTAM_KERNEL(context.exec, score_histograms, shape, output.dtype(), output.data(), truth, target_of(to));
   }
   double value(std::span<const double> sums) const override { return mean_of_numbers(values_of(sums)); }

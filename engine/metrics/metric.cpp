@@ -2,6 +2,7 @@
 #include "bantam/engine/metrics/metric.h"
 
 #include <algorithm>
+#include <iterator>
 #include <string>
 
 #include <fmt/format.h>
@@ -63,6 +64,13 @@ std::vector<MetricPtr> read_metrics(ConfigMap& section) {
   return read;
 }
 
+std::vector<MetricPtr> metrics_of_updates(const std::vector<MetricPtr>& metrics) {
+  std::vector<MetricPtr> counted;
+  std::ranges::copy_if(metrics, std::back_inserter(counted),
+                       [](const MetricPtr& metric) { return !metric->counted_by_loss() && metric->in_training(); });
+  return counted;
+}
+
 std::vector<MetricPtr> metrics_for(const Shape& output, std::vector<MetricPtr> metrics) {
   for (MetricPtr& metric : metrics)
     if (MetricPtr bound = metric->for_output(output)) metric = std::move(bound);
@@ -110,8 +118,7 @@ Metrics metrics_from(const std::vector<double>& numbers, const std::vector<Metri
   check(numbers.size() >= 3 && numbers[0] >= 0 && numbers[0] <= kMostSamples);
   Metrics read{.loss = numbers[1], .accuracy = numbers[2], .samples = static_cast<std::int64_t>(numbers[0])};
   auto next = numbers.begin() + 3;
-  for (const MetricPtr& metric : metrics) {
-    if (metric->counted_by_loss() || !metric->in_training() || read.samples == 0) continue;
+  for (const MetricPtr& metric : read.samples == 0 ? std::vector<MetricPtr>() : metrics_of_updates(metrics)) {
     check(numbers.end() - next >= metric->sums());
     read.values.push_back({metric, std::vector<double>(next, next + metric->sums())});
     next += metric->sums();

@@ -124,6 +124,9 @@ MetricPtr r2(const ValueMetricOptions& options = {});
 /// Each metric as it is for such an output (Metric::for_output). Throws ShapeError where one does not accept it.
 std::vector<MetricPtr> metrics_for(const Shape& output, std::vector<MetricPtr> metrics);
 
+/// Those whose sums each update has: that the loss does not count, and that are counted in training. In their order.
+std::vector<MetricPtr> metrics_of_updates(const std::vector<MetricPtr>& metrics);
+
 /// Built-in: accuracy and those above, by their names. Register before the first configuration is read.
 Registry<Reader<MetricPtr>>& metrics();
 

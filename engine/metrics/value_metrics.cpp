@@ -8,7 +8,6 @@
 namespace bantam {
 namespace {
 
-constexpr std::string_view kTargetsTensor = "targets";
 constexpr double kRounding = 1e-14;  // of the sums: targets that spread by less are all the same
 
 /// The kernel's sums of `columns` columns; the last one is the rows.
@@ -53,7 +52,7 @@ class ValueMetric : public Metric {
   std::vector<TensorFacts> targets(const Shape& output) const override {
     if (rule_.by_column && output.rank() != 1)
       throw ShapeError(fmt::format("{}: expected an output of (values), got {}", rule_.kind, to_string(output)));
-    return {{.name = std::string(kTargetsTensor), .shape = output, .dtype = DType::float32}};
+    return {{.name = std::string(kTargets), .shape = output, .dtype = DType::float32}};
   }
   MetricPtr for_output(const Shape& output) const override {
     (void)targets(output);
@@ -67,7 +66,7 @@ class ValueMetric : public Metric {
     const kernels::ErrorShape shape{.rows = output.elements() / columns(), .columns = columns()};
     const auto bytes = static_cast<std::int64_t>(kernels::error_sums_workspace(shape));
     const Tensor workspace = context.allocate({bytes}, DType::uint8, Category::workspace);
-    BANTAM_KERNEL(context.exec, error_sums, shape, output.dtype(), output.data(), batch.at(kTargetsTensor).as<float>(),
+    BANTAM_KERNEL(context.exec, error_sums, shape, output.dtype(), output.data(), batch.at(kTargets).as<float>(),
                   kernels::MetricTarget{to.ring, to.slot, sums()},
                   kernels::Workspace{workspace.data(), workspace.bytes()});
   }

@@ -40,7 +40,7 @@ Tensor reading_memory(Runtime& runtime, Device device, std::size_t bytes) {
 
 MetricRing::MetricRing(Model& model, const std::vector<MetricPtr>& metrics) : model_(model) {
   std::ranges::copy_if(metrics, std::back_inserter(metrics_), [](const MetricPtr& m) { return !m->counted_by_loss(); });
-  std::ranges::copy_if(metrics_, std::back_inserter(in_training_), [](const MetricPtr& m) { return m->in_training(); });
+  in_training_ = metrics_of_updates(metrics);
   const Context context = model_.context(Pass::train).at(model_.runtime().intern("metrics"));
   ring_ =
       context.allocate({static_cast<std::int64_t>(update_bytes() + evaluation_bytes())}, DType::uint8, Category::other);

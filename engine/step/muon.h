@@ -31,8 +31,6 @@ class Muon {
   /// `weight_decay`: of the parameters' group, in place of the rest's.
   kernels::UpdateGroup rest_group(const kernels::UpdateGroup& group, bool decays,
                                   std::optional<float> weight_decay) const;
-  /// Of the rest.
-  const OptimizerOptions& rest_options() const { return rest_; }
 
  private:
   struct Matrix {

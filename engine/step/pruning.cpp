@@ -63,7 +63,7 @@ void Pruning::choose_parameters() {
   for (const Parameter* parameter : model_.parameters().spans()) {
     const bool named = std::ranges::any_of(
         options_.match, [&](const std::string& pattern) { return matches_glob(parameter->name(), pattern); });
-    if (named && fits(options_, *parameter) && !parameter->frozen()) parameters_.push_back(parameter);
+    if (named && fits(options_, *parameter)) parameters_.push_back(parameter);
   }
 }
 

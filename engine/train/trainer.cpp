@@ -86,22 +86,22 @@ StepShapes Trainer::shapes() const {
 
 TrainResult Trainer::run() {
   TrainResult& result = result_ = {};
-  result.epoch = options_.first_epoch;
-  result.update = options_.first_update;
-  state_ = {.epoch = result.epoch, .done = result.update, .sum = options_.first_sum};
+  result.epoch = options_.first.epoch;
+  result.update = options_.first.update;
+  state_ = {.epoch = result.epoch, .done = result.update, .sum = options_.first.sum};
   reading_ = 0;
-  evaluated_ = options_.first_evaluated;
+  evaluated_ = options_.first.evaluated;
   failed_ = false;
-  stop_early_ = options_.first_stop_early;
+  stop_early_ = options_.first.stop_early;
   if (options_.mode != StepMode::eager) step_.prepare(shapes());
   const HaltScope halts(step_.optimizer(), halt_after());
   open_device_batches();
   for (Callback* callback : callbacks_) callback->on_begin();
   double samples = 0, waited = 0;
   // A run that had stopped early already has its test left at most.
-  result.stopped_early = options_.stop_early && options_.first_update == 0 && options_.first_epoch < options_.epochs &&
+  result.stopped_early = options_.stop_early && options_.first.update == 0 && options_.first.epoch < options_.epochs &&
                          stops_early(*options_.stop_early, stop_early_);
-  for (std::int64_t epoch = options_.first_epoch; epoch < options_.epochs && !result.stopped && !result.stopped_early;
+  for (std::int64_t epoch = options_.first.epoch; epoch < options_.epochs && !result.stopped && !result.stopped_early;
        ++epoch) {
     if (stop_requested()) {  // asked for between epochs: the last epoch's results stand
       result.stopped = true;
@@ -130,12 +130,12 @@ std::int64_t Trainer::updates_left(const EpochState& state) const {
 }
 
 void Trainer::run_epoch(std::int64_t epoch, TrainResult& result) {
-  const bool first = epoch == options_.first_epoch;
+  const bool first = epoch == options_.first.epoch;
   state_ = {.epoch = epoch,
             .updates = updates_of(train_.batches_per_epoch(), options_.accumulate),
-            .done = first ? options_.first_update : 0,
-            .sum = first ? options_.first_sum : Metrics(),
-            .first_update = first ? options_.first_update : 0};
+            .done = first ? options_.first.update : 0,
+            .sum = first ? options_.first.sum : Metrics(),
+            .first_update = first ? options_.first.update : 0};
   EpochState& state = state_;
   const std::int64_t samples_before = state.sum.samples;
   waited_before_ = 0;
@@ -267,7 +267,7 @@ bool Trainer::read_is_due(const EpochState& state) const {
   const std::int64_t unsynchronised = step_.unsynchronised_metrics(),
                      launch = launches_ ? launches_->updates_a_launch() : 1;
   if (state.done == state.updates || seconds_since(state.last_read) >= options_.read_seconds) return true;
-  if (state.epoch == options_.first_epoch && state.sum.samples == options_.first_sum.samples)
+  if (state.epoch == options_.first.epoch && state.sum.samples == options_.first.sum.samples)
     return true;  // says that the run has begun
   if (launches_ && all_observe() && unsynchronised >= kLaunchesARead * launch) return true;
   return unsynchronised >= options_.read_every ||

@@ -105,16 +105,10 @@ struct TrainerOptions {
   /// the source a second time; once halved, micro-batches stay so. The memory of the batch itself is not made smaller:
   /// where there is no room for it beside the model, the run stops at once.
   OnOutOfMemory on_oom = OnOutOfMemory::fail;
-  /// Where to begin (resume): epoch and update within it.
-  /// `first_update` may be all of an epoch's updates: then only its evaluation runs.
-  std::int64_t first_epoch = 0, first_update = 0;
-  /// What the first epoch's updates before `first_update` came to (TrainerPosition::sum).
-  Metrics first_sum = {};
-  /// TrainerPosition::evaluated.
-  std::int64_t first_evaluated = 0;
-  /// Ends the run after an evaluation; empty: it has all of its epochs. `first_stop_early` is that of TrainerPosition.
+  /// Where to begin (resume). Its update may be all of the epoch's: then only the evaluation is left.
+  TrainerPosition first = {};
+  /// Ends the run after an evaluation; empty: it has all of its epochs.
   std::optional<EarlyStopOptions> stop_early = std::nullopt;
-  EarlyStopState first_stop_early = {};
   /// Updates after which the run ends, counted over all epochs from the run's beginning; 0: none.
   std::int64_t max_updates = 0;
   /// Null: nothing is saved on the way.

@@ -1,7 +1,8 @@
-// Work of making a batch: pixels that a crop can show, and what is written of them.
+// Work of making a batch: pixels that a crop can show, and what is written of them; and of mixing its samples.
 #include <algorithm>
 
 #include "bantam/kernels/contracts/input/image_batch.h"
+#include "bantam/kernels/contracts/input/mix_batch.h"
 #include "bantam/kernels/meta/work.h"
 
 namespace bantam::kernels::meta {
@@ -28,6 +29,17 @@ void epoch_batch(const Exec& exec, const ImageBatchShape& s, const EpochTable&, 
 }
 void advance_epoch(const Exec& exec, const EpochTable&, std::int64_t) {
   note(exec, "advance_epoch", {.bytes = 2 * static_cast<std::int64_t>(sizeof(std::int64_t))});
+}
+void mix_images(const Exec& exec, const MixShape& s, const SampleMix*, DType dtype, void*) {
+  const std::int64_t values = s.height * s.width * s.channels;
+  note(exec, "mix_images",
+       {.bytes = s.batch * (static_cast<std::int64_t>(sizeof(SampleMix)) + 2 * bytes_of(values, dtype))});
+}
+void mix_targets(const Exec& exec, const TargetMixShape& s, const SampleMix* mixes, std::int32_t* labels, float*) {
+  const std::int64_t tables =
+      (mixes != nullptr ? static_cast<std::int64_t>(sizeof(SampleMix)) : 0) + (labels != nullptr ? 2 * kLabel : 0);
+  const std::int64_t targets = (s.from_labels ? 1 : 2) * s.classes * static_cast<std::int64_t>(sizeof(float));
+  note(exec, "mix_targets", {.bytes = s.batch * (tables + targets)});
 }
 
 }  // namespace bantam::kernels::meta

@@ -26,7 +26,7 @@ std::vector<Duration> read_every(ConfigMap& map) {
   return every;
 }
 
-std::optional<CheckpointConfig::Best> read_best(ConfigMap& map, const TrainConfig& train) {
+std::optional<WatchedMetric> read_best(ConfigMap& map, const TrainConfig& train) {
   const ConfigNode node =
       map.node({"best",
                 "Keep the weights of the best evaluation, too, as weights-best.safetensors. Each one "
@@ -35,20 +35,11 @@ std::optional<CheckpointConfig::Best> read_best(ConfigMap& map, const TrainConfi
                "off");
   if (node.is_text("off")) {
     if (!train.restore_best) return std::nullopt;
-    return CheckpointConfig::Best{.metric = train.stop_early->metric, .larger = train.stop_early->larger};
+    return WatchedMetric{.metric = train.stop_early->metric, .larger = train.stop_early->larger};
   }
   if (!train.evaluate) node.fail("checkpoint.best needs evaluations; train.evaluate is false");
   ConfigMap options = node.as_map();
-  CheckpointConfig::Best best{
-      .metric =
-          options.text({"metric", "loss, or one of train.metrics, of the validation samples.", "loss"}, "accuracy")};
-  const std::vector<std::string> names = metric_names(train);
-  if (std::ranges::find(names, best.metric) == names.end())
-    options.node("metric").fail(
-        fmt::format("checkpoint.best.metric: expected one of {}, got '{}'", fmt::join(names, ", "), best.metric));
-  best.larger = options.choice({"mode", "Whether larger or smaller values are better.", "max",
-                                "min for loss, mse and mae, else max"},
-                               {"max", "min"}, is_error(best.metric, train) ? "min" : "max") == "max";
+  WatchedMetric best = read_watched_metric(options, train, "checkpoint.best", "accuracy", "loss");
   options.finish();
   if (train.restore_best && (best.metric != train.stop_early->metric || best.larger != train.stop_early->larger))
     node.fail(

@@ -347,7 +347,7 @@ DeviceRates rates_of(const RunConfig& config, Precision precision) {
 
 std::int64_t updates_per_epoch(const RunConfig& config, std::int64_t batch) {
   if (!config.data) return 1;
-  const std::int64_t samples = train_facts(*config.data).size;
+  const std::int64_t samples = epoch_samples(*config.data);
   const std::int64_t batches = config.data->pipeline.drop_last ? samples / batch : (samples + batch - 1) / batch;
   return updates_of(batches, config.train.accumulate);
 }
@@ -383,7 +383,7 @@ namespace {
 
 /// What batches have beside images: the fields of the configuration's data, or labels.
 std::vector<SampleField> target_fields(const RunConfig& config) {
-  return config.data ? train_facts(*config.data).targets : DatasetFacts{}.targets;
+  return config.data ? batch_facts(*config.data).targets : DatasetFacts{}.targets;
 }
 
 /// Fails at the model's output where the data do not have what the loss or a metric reads.
@@ -413,6 +413,19 @@ void require_target(const RunConfig& config, const TensorFacts& reads, std::int6
                      to_string(*reads.dtype), to_string(field->dtype)));
 }
 
+/// A loss of labels would train mixed images on one of their two classes.
+void require_soft_loss(const RunConfig& config) {
+  if (!config.data || !config.data->pipeline.mix.any()) return;
+  const std::vector<TensorFacts> reads = config.train.loss.loss->targets(config.model.graph.output_shape());
+  const auto is_read = [&](std::string_view name) {
+    return std::ranges::find(reads, name, &TensorFacts::name) != reads.end();
+  };
+  if (is_read(kLabels) && !is_read(kTargets))
+    config.model.output.fail_at_key(
+        "the pipeline has one_hot, mixup or cutmix, whose probabilities are in 'targets', but the loss reads 'labels': "
+        "write `train.loss: {softmax_cross_entropy: {targets: values}}`");
+}
+
 }  // namespace
 
 void require_model_fits(const RunConfig& config, const Shape& image, std::int64_t classes) {
@@ -420,16 +433,15 @@ void require_model_fits(const RunConfig& config, const Shape& image, std::int64_
   if (graph.input_shape() != image)
     config.model.input.fail(fmt::format("the model expects {}, but the data's images are {}",
                                         to_string(graph.input_shape()), to_string(image)));
+  require_soft_loss(config);
   for (const TensorFacts& target : targets_of(config.train.loss, graph.output_shape()))
     if (target.name != kImages) require_target(config, target, classes);
 }
 
 void require_model_fits(const RunConfig& config) {
   if (!config.data) return;
-  const DatasetFacts facts = train_facts(*config.data);
-  const kernels::ImageBatchShape batch = batch_shape(config.data->pipeline, facts.image_shape, facts.image_dtype);
-  require_model_fits(config, finished_image(batch, facts.image_shape),
-                     static_cast<std::int64_t>(facts.class_names.size()));
+  const DatasetFacts facts = batch_facts(*config.data);
+  require_model_fits(config, facts.image_shape, static_cast<std::int64_t>(facts.class_names.size()));
 }
 
 RecomputeOptions parse_recompute(const std::string& text) {

@@ -44,6 +44,7 @@ struct TrainConfig {
   bool evaluate = true;                           ///< on the validation samples, as the next two say
   Duration evaluate_every = Duration::epochs(1);  ///< epochs or updates
   EvaluationOptions evaluation;                   ///< batch size and limit
+  bool follows_evaluations = false;               ///< a schedule does: when and of what they are changes updates
   std::optional<EarlyStopOptions> stop_early;
   bool restore_best = false;     ///< with stop_early: the weights are those of the best evaluation
   std::int64_t max_updates = 0;  ///< of the whole run; 0: none
@@ -59,8 +60,12 @@ void read_stop_early(ConfigMap& train, TrainConfig& config);
 
 /// What an evaluation tells, by name: the loss, and the metrics.
 std::vector<std::string> metric_names(const TrainConfig& train);
-/// Whether smaller values of that metric are better: of the loss, and of metrics that are errors.
-bool is_error(const std::string& name, const TrainConfig& train);
+
+/// What evaluations are compared by.
+struct WatchedMetric {
+  std::string metric;
+  bool larger = true;  ///< is better
+};
 
 /// `checkpoint:`: when a run is saved on its way, and what is kept.
 struct CheckpointConfig {
@@ -68,13 +73,13 @@ struct CheckpointConfig {
   std::vector<Duration> every = {Duration::epochs(1), Duration::seconds(600)};
   std::int64_t min_seconds = 30;  ///< between two checkpoints; one that is due sooner waits
   std::int64_t keep_last = 2;
-  /// The weights of the best evaluation are kept, too.
-  struct Best {
-    std::string metric;
-    bool larger = true;  ///< is better
-  };
-  std::optional<Best> best;
+  std::optional<WatchedMetric> best;  ///< the weights of the best evaluation are kept, too
 };
+
+/// Reads `metric` and `mode` of the section `where`, of which `otherwise` is the metric where none is named: loss or
+/// one of train.metrics. Throws ConfigError.
+WatchedMetric read_watched_metric(ConfigMap& options, const TrainConfig& train, std::string_view where,
+                                  std::string_view otherwise, std::string_view example);
 
 /// Reads `checkpoint:`; `train` says which metrics there are. Throws ConfigError.
 CheckpointConfig read_checkpoint_config(ConfigMap& root, const TrainConfig& train);

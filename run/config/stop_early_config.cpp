@@ -1,4 +1,4 @@
-// Reads `train.stop_early`.
+// Reads `train.stop_early`, and what evaluations are compared by there and elsewhere.
 #include <algorithm>
 
 #include <fmt/format.h>
@@ -14,11 +14,23 @@ std::vector<std::string> metric_names(const TrainConfig& train) {
   return names;
 }
 
-bool is_error(const std::string& name, const TrainConfig& train) {
-  if (name == "loss") return true;
-  const auto& metrics = train.loss.metrics;
-  const auto found = std::ranges::find_if(metrics, [&](const MetricPtr& metric) { return metric->kind() == name; });
-  return found != metrics.end() && (*found)->smaller_is_better();
+WatchedMetric read_watched_metric(ConfigMap& options, const TrainConfig& train, std::string_view where,
+                                  std::string_view otherwise, std::string_view example) {
+  WatchedMetric watched{
+      .metric = options.text({"metric", "loss, or one of train.metrics, of the validation samples.", example},
+                             std::string(otherwise))};
+  const std::vector<std::string> names = metric_names(train);
+  if (std::ranges::find(names, watched.metric) == names.end())
+    options.node("metric").fail(
+        fmt::format("{}.metric: expected one of {}, got '{}'", where, fmt::join(names, ", "), watched.metric));
+  const bool is_error =
+      watched.metric == "loss" || std::ranges::any_of(train.loss.metrics, [&](const MetricPtr& metric) {
+        return metric->kind() == watched.metric && metric->smaller_is_better();
+      });
+  watched.larger = options.choice({"mode", "Whether larger or smaller values are better.", "max",
+                                   "min for loss, mse and mae, else max"},
+                                  {"max", "min"}, is_error ? "min" : "max") == "max";
+  return watched;
 }
 
 void read_stop_early(ConfigMap& train, TrainConfig& config) {
@@ -33,16 +45,8 @@ void read_stop_early(ConfigMap& train, TrainConfig& config) {
   if (config.evaluate_every.unit == Duration::Unit::updates)
     node.fail("train.stop_early counts the evaluations at the ends of epochs: train.evaluate.every must be in epochs");
   ConfigMap options = node.as_map();
-  EarlyStopOptions stop{
-      .metric =
-          options.text({"metric", "loss, or one of train.metrics, of the validation samples.", "accuracy"}, "loss")};
-  const std::vector<std::string> names = metric_names(config);
-  if (std::ranges::find(names, stop.metric) == names.end())
-    options.node("metric").fail(
-        fmt::format("train.stop_early.metric: expected one of {}, got '{}'", fmt::join(names, ", "), stop.metric));
-  stop.larger = options.choice({"mode", "Whether larger or smaller values are better.", "max",
-                                "min for loss, mse and mae, else max"},
-                               {"max", "min"}, is_error(stop.metric, config) ? "min" : "max") == "max";
+  const WatchedMetric watched = read_watched_metric(options, config, "train.stop_early", "loss", "accuracy");
+  EarlyStopOptions stop{.metric = watched.metric, .larger = watched.larger};
   stop.patience =
       options.integer({"patience", "The run ends after this many evaluations in a row without improvement.", "10"},
                       {.min = 1, .max = 1'000'000}, 5);

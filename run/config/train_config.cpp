@@ -153,22 +153,28 @@ void read_schedule_of_rate(ConfigMap& train, OptimizerOptions& optimizer) {
   optimizer.schedules.learning_rate = std::move(schedule);
 }
 
-/// Those of a run's schedules that evaluations move. Of a run's length nothing is known yet, and where an order of
-/// updates and epochs depends on it, nothing of schedules.
+/// Those of a run's schedules that evaluations move. Of a run's length nothing is known yet: a schedule whose order of
+/// updates and epochs depends on it is none of them.
 std::vector<std::shared_ptr<EvaluatedSchedule>> evaluated_schedules(const OptimizerOptions& optimizer) {
   std::vector<std::shared_ptr<EvaluatedSchedule>> evaluated;
-  try {
-    (void)schedules_of(optimizer, {.updates = 1, .updates_per_epoch = 1, .evaluated = &evaluated});
-  } catch (const ConfigError&) {
-    evaluated.clear();
+  using Makers = OptimizerSchedules;
+  for (const auto maker : {&Makers::learning_rate, &Makers::weight_decay, &Makers::momentum}) {
+    OptimizerOptions alone = optimizer;
+    alone.schedules = {};
+    alone.schedules.*maker = optimizer.schedules.*maker;
+    try {
+      (void)schedules_of(alone, {.updates = 1, .updates_per_epoch = 1, .evaluated = &evaluated});
+    } catch (const ConfigError&) {
+    }
   }
   return evaluated;
 }
 
 /// They need an evaluation, and a metric that it has.
-void check_evaluated(ConfigMap& train, const TrainConfig& config) {
+void check_evaluated(ConfigMap& train, TrainConfig& config) {
   const std::vector<std::string> names = metric_names(config);
   for (const auto& schedule : evaluated_schedules(config.optimizer)) {
+    config.follows_evaluations = true;
     const ConfigNode at = train.node("optimizer");
     if (!config.evaluate) at.fail_at_key("on_plateau needs evaluations; train.evaluate is false");
     if (std::ranges::find(names, schedule->metric()) == names.end())

@@ -85,7 +85,7 @@ Candidates candidates(const RunConfig& config, bool bytes_were_named) {
   using Bound = BatchChoice::Bound;
   const PipelineOptions& pipeline = config.data->pipeline;
   const std::int64_t unit = pipeline.batch_multiple_of;
-  Candidates found{{.max = train_facts(*config.data).size, .multiple_of = unit}, {.bound = Bound::data_set}};
+  Candidates found{{.max = epoch_samples(*config.data), .multiple_of = unit}, {.bound = Bound::data_set}};
   const auto bound_by = [&](std::int64_t size, Bound bound) {
     if (size >= found.range.max) return;
     found.range.max = size;
@@ -188,7 +188,7 @@ std::string to_text(const BatchChoice& choice, std::uint64_t bytes) {
 std::string few_updates_warning(const RunConfig& config, std::int64_t batch) {
   const std::int64_t updates = updates_per_epoch(config, batch);
   if (updates >= kFewUpdates) return "";
-  const std::int64_t samples = train_facts(*config.data).size;
+  const std::int64_t samples = epoch_samples(*config.data);
   const std::int64_t less = samples / (kFewUpdates * config.train.accumulate) /
                             config.data->pipeline.batch_multiple_of * config.data->pipeline.batch_multiple_of;
   std::string text = fmt::format("only {} update{} an epoch with this batch size", updates, updates == 1 ? "" : "s");

@@ -129,7 +129,7 @@ MemoryStats rehearse(const RunConfig& config, std::uint64_t pool_bytes, std::sha
 }  // namespace
 
 bool has_batches(const RunConfig& config, std::int64_t batch) {
-  return config.data && (!config.data->pipeline.drop_last || train_facts(*config.data).size >= batch);
+  return config.data && (!config.data->pipeline.drop_last || epoch_samples(*config.data) >= batch);
 }
 
 RunPlan plan_run(const RunConfig& config) {

@@ -1,12 +1,14 @@
 // Decisions in the order in which they depend on each other.
 #include "bantam/run/fit/settle.h"
 
+#include <algorithm>
 #include <utility>
 
 #include <fmt/format.h>
 
 #include "bantam/base/byte_size.h"
 #include "bantam/base/error.h"
+#include "bantam/base/text.h"
 #include "bantam/run/fit/run_plan.h"
 
 namespace bantam::run {
@@ -31,6 +33,31 @@ void settle_recompute(const RunConfig& config, std::int64_t batch, std::uint64_t
   settled.recompute = choice;
 }
 
+/// What is asked for at updates that the run does not reach.
+void warn_of_unreached(const RunConfig& config, std::int64_t batch, std::vector<std::string>& warnings) {
+  const std::int64_t each = updates_per_epoch(config, batch);
+  std::int64_t updates = each * config.train.epochs;
+  if (config.train.max_updates > 0) updates = std::min(updates, config.train.max_updates);
+  const auto warn = [&](std::string_view key, std::int64_t at, std::string_view effect) {
+    warnings.push_back(fmt::format("{}: the run has only {} updates, not {}: {}", key, format_count(updates),
+                                   format_count(at), effect));
+  };
+  if (const auto& prune = config.train.optimizer.prune) {
+    if (prune->begin >= updates)
+      warn("train.prune.begin", prune->begin, "nothing is pruned");
+    else if (prune->schedule == PruneSchedule::polynomial && prune->end > updates)
+      warn("train.prune.end", prune->end, "the final sparsity is not reached");
+  }
+  const auto& ema = config.train.optimizer.ema;
+  if (ema && ema->every > updates) warn("train.ema.every", ema->every, "weights are never averaged");
+  for (const GroupConfig& group : config.train.groups) {
+    const std::int64_t until =
+        group.frozen_until.count * (group.frozen_until.unit == Duration::Unit::epochs ? each : 1);
+    if (until >= updates && group.group.freeze)
+      warn(fmt::format("train.groups, until of \"{}\"", group.group.match), until, "they stay frozen to its end");
+  }
+}
+
 }  // namespace
 
 Settled settle(const RunConfig& config) {
@@ -46,6 +73,7 @@ Settled settle(const RunConfig& config) {
   } else if (!config.recompute_given && bytes > 0) {
     settle_recompute(config, config.data->pipeline.batch_size, bytes, settled);
   }
+  warn_of_unreached(config, settled.batch ? settled.batch->batch : config.data->pipeline.batch_size, settled.warnings);
   return settled;
 }
 

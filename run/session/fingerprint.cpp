@@ -40,13 +40,7 @@ bool is_free(std::string_view path) {
   });
 }
 
-/// Evaluations change updates where a schedule follows them.
-bool follows_evaluations(const RunConfig& config) {
-  return std::ranges::any_of(config.document.values(), [](const auto& entry) {
-    return entry.second == "on_plateau" || entry.first.find(".on_plateau") != std::string::npos;
-  });
-}
-
+/// Keys that are free unless a schedule follows the evaluations.
 bool is_of_evaluations(std::string_view path) {
   return std::ranges::any_of(
       std::to_array<std::string_view>({"train.evaluate", "train.ema.evaluate", "data.validation"}),
@@ -68,10 +62,9 @@ bool is_fact_of_data(std::string_view name) { return name.starts_with("data (");
 
 Fingerprint fingerprint_of(const RunConfig& config) {
   Fingerprint fingerprint;
-  const bool evaluations_count = follows_evaluations(config);
   for (const auto& [path, value] : config.document.values()) {
     auto entry = without_stage_number(path, value);
-    if (!is_free(entry.first) || (evaluations_count && is_of_evaluations(entry.first)))
+    if (!is_free(entry.first) || (config.train.follows_evaluations && is_of_evaluations(entry.first)))
       fingerprint.insert(std::move(entry));
   }
   return fingerprint;

@@ -87,8 +87,7 @@ std::vector<double> MetricsLog::sums() const {
 /// Numbers that the metrics come to where there are samples.
 std::size_t MetricsLog::most_sums() const {
   std::size_t count = numbers_of({}).size();
-  for (const MetricPtr& metric : metrics_)
-    if (!metric->counted_by_loss() && metric->in_training()) count += static_cast<std::size_t>(metric->sums());
+  for (const MetricPtr& metric : metrics_of_updates(metrics_)) count += static_cast<std::size_t>(metric->sums());
   return count;
 }
 
@@ -194,7 +193,7 @@ void MetricsLog::flush() {
   failing_ = reason != 0;
 }
 
-void MetricsLog::write_updates() {
+void MetricsLog::write_updates(std::uint64_t peak_bytes) {
   const double samples = static_cast<double>(samples_);
   Json line = {{"kind", "update"},
                {"epoch", epoch_ + 1},
@@ -210,7 +209,7 @@ void MetricsLog::write_updates() {
     line["loss_scale"] = shortest(last_->loss_scale);
   }
   if (images_per_second_) line["images_per_s"] = *images_per_second_;
-  line["peak_bytes"] = memory_.stats().peak_bytes;
+  line["peak_bytes"] = peak_bytes;
   line["seconds"] = seconds_before_ + seconds_since(begun_);
   write(line.dump());
 }
@@ -219,6 +218,7 @@ void MetricsLog::on_progress(const ProgressEvent& event) {
   epoch_ = event.epoch;
   update_ = event.update - static_cast<std::int64_t>(event.metrics.size());
   images_per_second_ = event.images_per_second;
+  const std::uint64_t peak_bytes = memory_.stats().peak_bytes;  // once for all lines of the event
   for (std::size_t i = 0; i < event.metrics.size(); ++i) {
     const Metrics& metrics = event.metrics[i];
     if (i < event.values.size()) last_ = event.values[i];
@@ -229,7 +229,7 @@ void MetricsLog::on_progress(const ProgressEvent& event) {
     correct_ += metrics.accuracy * static_cast<double>(metrics.samples);
     merge(values_, metrics.values);
     if (update_ % log_every_ != 0 && update_ != event.updates) continue;
-    write_updates();
+    write_updates(peak_bytes);
     updates_ = samples_ = 0;
     loss_ = correct_ = 0;
     values_.clear();
@@ -247,7 +247,7 @@ void MetricsLog::end_at(std::int64_t epoch, std::int64_t update) {
 void MetricsLog::on_end() {
   if (bytes_at_end_) return;
   bytes_at_end_ = bytes();
-  if (updates_ > 0) write_updates();
+  if (updates_ > 0) write_updates(memory_.stats().peak_bytes);
   flush();
   if (failing_)
     warn_(fmt::format("{} lacks {} bytes of the last lines{}", path_.string(), waiting_.size(),

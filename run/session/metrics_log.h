@@ -55,7 +55,7 @@ class MetricsLog : public Callback {
 
  private:
   void write(std::string line);
-  void write_updates();
+  void write_updates(std::uint64_t peak_bytes);
   void flush();
   int cut_now();
   int write_waiting();

@@ -27,7 +27,7 @@ void sync_file(const std::filesystem::path& path) {
 }
 
 /// What run.json calls the best where the configuration does not say.
-CheckpointConfig::Best best_rule(const RunConfig& config) {
+WatchedMetric best_rule(const RunConfig& config) {
   if (config.checkpoint.best) return *config.checkpoint.best;
   for (const MetricPtr& metric : config.train.loss.metrics)
     if (metric->kind() == "accuracy") return {.metric = "accuracy"};
@@ -43,6 +43,7 @@ RunSaver::RunSaver(const SavedRun& run, RunRecord record, std::unique_ptr<StateS
       updates_per_epoch_(updates_per_epoch),
       schedule_(run.config.checkpoint, updates_of(run.position.epoch, run.position.update), run.position.epoch, begun_),
       snapshot_(std::move(snapshot)) {
+  snapshot_->set_weights_metadata(weights_metadata(run.config));
   // A best of another metric, or one whose weights were not kept, is none to compare with.
   std::error_code error;
   const bool kept = !run.config.checkpoint.best || std::filesystem::exists(run.directory.best_weights(), error);
@@ -213,7 +214,7 @@ void RunSaver::write_last() const {
 }
 
 void RunSaver::on_evaluated(const EvaluatedEvent& event) {
-  const CheckpointConfig::Best rule = best_rule(run_.config);
+  const WatchedMetric rule = best_rule(run_.config);
   const double value = value_of(event.validation, rule.metric);
   Position& position = run_.position;
   const bool better = rule.larger ? value > position.best : value < position.best;

@@ -66,6 +66,13 @@ struct MovedByEvaluations : Callback {
   std::span<const std::shared_ptr<EvaluatedSchedule>> schedules;
 };
 
+/// With the run's folder for what `cache: disk` writes.
+DataOptions data_of(const RunConfig& config, const RunDirectory& directory) {
+  DataOptions data = *config.data;
+  data.run_folder = directory.path().string();
+  return data;
+}
+
 }  // namespace
 
 TrainingRun::TrainingRun(const RunConfig& config, int threads, const RunDirectory& directory, const Resume* resume,
@@ -76,7 +83,7 @@ TrainingRun::TrainingRun(const RunConfig& config, int threads, const RunDirector
       plan_(plan_run(config)),
       runtime_(make_reserved_runtime(config, plan_, threads, observer)),
       algorithms_(*runtime_, config, resume == nullptr ? "" : directory.algorithms(), plan_.pool_bytes),
-      data_((stop_here_if(stop), open_data(*runtime_, *config.data, config.device, config.seed))),
+      data_((stop_here_if(stop), open_data(*runtime_, data_of(config, directory), config.device, config.seed))),
       session_((stop_here_if(stop), *runtime_), config.device, config.model.graph, session_options(config)),
       log_(directory.metrics(), config.train.log_every, config.train.loss.metrics, runtime_->allocator(config.device),
            [this](std::string_view text) { observer_.on_warning(text); }),
@@ -142,7 +149,7 @@ void TrainingRun::load_checkpoint(const Checkpoint& checkpoint, bool accepts_cha
   facts_.schedule_epochs = saved.schedule_epochs;
   facts_.metrics_bytes = saved.metrics_bytes;
   make_schedules();
-  if (config_.train.optimizer.schedules.any() && facts_.schedule_epochs != config_.train.epochs)
+  if (facts_.schedule_epochs != config_.train.epochs && schedules_follow_epochs())
     observer_.on_warning(
         fmt::format("the run has {} epochs now; a schedule without 'over' keeps the {} that it was made with",
                     config_.train.epochs, facts_.schedule_epochs));
@@ -158,6 +165,7 @@ void TrainingRun::complete() {
   if (!loaded_) return;
   if (config_.train.optimizer.ema) {
     StateSnapshot snapshot(state_, *runtime_, config_.device);
+    snapshot.set_weights_metadata(weights_metadata(config_));
     snapshot.copy();
     snapshot.wait();
     snapshot.write_average(directory_.average_weights());
@@ -242,6 +250,28 @@ void TrainingRun::make_schedules() {
   evaluated_ = std::move(made);
 }
 
+/// Whether a run of `train.epochs` from its beginning would have other values than this one at its updates to come.
+bool TrainingRun::schedules_follow_epochs() const {
+  constexpr std::int64_t kCompared = 10'000;  // updates, evenly over the run
+  const std::int64_t each = updates_per_epoch(), updates = each * config_.train.epochs;
+  UpdateSchedules other;
+  std::vector<std::shared_ptr<EvaluatedSchedule>> evaluated;
+  try {
+    other =
+        schedules_of(config_.train.optimizer, {.updates = updates, .updates_per_epoch = each, .evaluated = &evaluated});
+  } catch (const ConfigError&) {
+    return true;  // its times need another length
+  }
+  for (std::size_t i = 0; i < evaluated_.size(); ++i) evaluated[i]->set_state(evaluated_[i]->state());
+  const auto differ = [&](const Schedule& a, const Schedule& b) {
+    for (std::int64_t n = first_update(); a && b && n < updates; n += std::max<std::int64_t>(1, updates / kCompared))
+      if (a(n) != b(n)) return true;
+    return false;
+  };
+  return differ(schedules_.learning_rate, other.learning_rate) || differ(schedules_.weight_decay, other.weight_decay) ||
+         differ(schedules_.momentum, other.momentum);
+}
+
 TrainerOptions TrainingRun::trainer_options(std::function<bool()> stop) const {
   return {.epochs = config_.train.epochs,
           .accumulate = config_.train.accumulate,
@@ -253,12 +283,12 @@ TrainerOptions TrainingRun::trainer_options(std::function<bool()> stop) const {
           .weight_decay = schedules_.weight_decay,
           .momentum = schedules_.momentum,
           .on_oom = config_.memory.on_oom,
-          .first_epoch = position_.epoch,
-          .first_update = position_.update,
-          .first_sum = metrics_from(position_.sum, config_.train.loss.metrics, "trainer/sum"),
-          .first_evaluated = position_.evaluated,
+          .first = {.epoch = position_.epoch,
+                    .update = position_.update,
+                    .sum = metrics_from(position_.sum, config_.train.loss.metrics, "trainer/sum"),
+                    .evaluated = position_.evaluated,
+                    .stop_early = position_.stop_early},
           .stop_early = config_.train.stop_early,
-          .first_stop_early = position_.stop_early,
           .max_updates = config_.train.max_updates,
           .stop = std::move(stop)};
 }

@@ -78,6 +78,7 @@ class TrainingRun {
   void settle_limit();
   void warm_up(std::int64_t batch);
   void make_schedules();
+  bool schedules_follow_epochs() const;
   TrainerOptions trainer_options(std::function<bool()> stop) const;
   void rescue(Trainer& trainer, RunSaver& saver, const std::exception& error) noexcept;
   void restore_best() const;

@@ -98,7 +98,7 @@ const std::vector<Floor> kHouse = {
       ""},
      {}},
     {"engine", {"runtime", "program", "autograd", "ops", "layers", "metrics", "graph", "step", "plan", "train"}, {}},
-    {"data", {"files", "formats", "images", "augment", "pipeline", "delivery"}, {}},
+    {"data", {"files", "formats", "images", "augment", "pipeline", "delivery", "survey"}, {}},
     {"models", {"zoo", "yaml"}, {"data"}},
     {"run", {"config", "fit", "session", "bench", "profile", ""}, {}},
     {"cli", {"config", "print", "report", "train", "plan", "see", ""}, {}},

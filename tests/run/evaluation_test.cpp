@@ -16,15 +16,8 @@ using Lines = std::vector<nlohmann::json>;
 class EvaluationTest : public RunTest {
  protected:
   Lines lines(const std::string& run, const std::string& kind = "") const {
-    Lines found;
-    const std::string text = read_file(path(run) / "metrics.jsonl");
-    for (std::size_t begin = 0; begin < text.size(); begin = text.find('\n', begin) + 1) {
-      nlohmann::json line = nlohmann::json::parse(text.substr(begin, text.find('\n', begin) - begin));
-      for (const char* of_session :
-           {"seconds", "evaluation_seconds", "images_per_s", "data_wait_share", "peak_bytes", "pool_bytes"})
-        line.erase(of_session);
-      if (kind.empty() || line["kind"] == kind) found.push_back(line);
-    }
+    Lines found = lines_without_clock(read_file(path(run) / "metrics.jsonl"));
+    if (!kind.empty()) std::erase_if(found, [&](const nlohmann::json& line) { return line["kind"] != kind; });
     return found;
   }
   TrainOutcome run(const std::string& name, const std::vector<std::string>& overrides,

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
 
 #include "bantam/base/atomic_file.h"
 #include "bantam/run/config/run_config.h"
@@ -22,6 +23,17 @@ class RunTest : public testing::Test {
   ~RunTest() override { std::filesystem::remove_all(folder_); }
 
   std::filesystem::path path(const std::string& name) const { return folder_ / name; }
+  /// Lines of metrics.jsonl without what a clock or the memory says, which a resumed run has of its own.
+  static std::vector<nlohmann::json> lines_without_clock(const std::string& text) {
+    std::vector<nlohmann::json> lines;
+    for (std::size_t begin = 0; begin < text.size(); begin = text.find('\n', begin) + 1) {
+      lines.push_back(nlohmann::json::parse(text.substr(begin, text.find('\n', begin) - begin)));
+      for (const char* of_session :
+           {"seconds", "evaluation_seconds", "images_per_s", "data_wait_share", "peak_bytes", "pool_bytes"})
+        lines.back().erase(of_session);
+    }
+    return lines;
+  }
   /// A network of some hundred parameters; an epoch is 6 updates of 16 images; 20 images are for validation.
   static RunConfig tiny(const std::vector<std::string>& overrides = {}) {
     return parse_run_config(R"(seed: 7

@@ -1,8 +1,12 @@
-// The layout of ImagePlacement: hosts fill it and devices read it, so it must be the same for both compilers.
+// The layouts of ImagePlacement and SampleMix: hosts fill them and devices read them, so they must be the same for both
+// compilers.
 #include "bantam/kernels/contracts/input/image_batch.h"
+
+#include "bantam/kernels/contracts/input/mix_batch.h"
 
 namespace bantam::kernels {
 
-static_assert(sizeof(ImagePlacement) == 12 && alignof(ImagePlacement) == 4);
+static_assert(sizeof(ImagePlacement) == 20 && alignof(ImagePlacement) == 4);
+static_assert(sizeof(SampleMix) == 12 && alignof(SampleMix) == 4);
 
 }  // namespace bantam::kernels

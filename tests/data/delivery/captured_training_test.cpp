@@ -175,8 +175,7 @@ struct Training : Callback {
          .updates_a_launch = updates_a_launch,
          .learning_rate =
              [this](std::int64_t n) { return n == explodes_at ? 1e30f : 2e-3f + 1e-3f * std::cos(0.3f * float(n)); },
-         .first_epoch = epoch,
-         .first_update = update});
+         .first = {.epoch = epoch, .update = update}});
     trainer.add(*this);
     current = &trainer;
     const TrainResult result = trainer.run();

@@ -25,7 +25,7 @@ std::vector<std::string> names(const PipelineOptions& pipeline) {
 
 /// The least row that a window begins at: the padding of a crop, negative.
 int least_corner(const PipelineOptions& pipeline) {
-  const BatchPlanner planner(pipeline, batch_shape(pipeline, {32, 32, 3}), 1);
+  const BatchPlanner planner(pipeline.augmentations, batch_shape(pipeline, {32, 32, 3}), 1);
   const std::vector<std::int32_t> order(500);
   std::vector<kernels::ImagePlacement> placements(order.size());
   planner.plan(order, 0, 0, placements);
@@ -72,6 +72,17 @@ TEST(DataConfig, ReadsACompleteSection) {
   EXPECT_EQ(p.prefetch.workers, 0);
   EXPECT_EQ(train_facts(options).size, 500);
   EXPECT_EQ(test_facts(options).size, 10000);
+}
+
+TEST(DataConfig, AnotherSetForValidationHasTheSameClasses) {
+  const std::string pipeline = "  pipeline: [batch: {size: 8}]\n";
+  EXPECT_NO_THROW(
+      (void)read("data:\n  format: generated\n  validation: {format: generated, test_samples: 9}\n" + pipeline));
+  const std::string message = message_of<ConfigError>([&] {
+    (void)read("data:\n  format: generated\n  validation: {format: generated, labels: pixels}\n" + pipeline);
+  });
+  EXPECT_CONTAINS(message, "the classes of data.validation are background, disc");
+  EXPECT_CONTAINS(message, "but those of the training samples are disc, ring");
 }
 
 TEST(DataConfig, StagesMayBePlainNamesAndDefaultsHold) {
@@ -132,8 +143,8 @@ TEST(DataConfig, ASplitIsAShareOfTheTrainingSamples) {
   EXPECT_EQ(train_facts(split).size, 40);
   EXPECT_EQ(validation_facts(split).size, 10);
   EXPECT_EQ(test_facts(split).size, 9);
-  EXPECT_EQ(opened_facts(split).size(), 3u);
-  EXPECT_EQ(opened_facts(whole).size(), 2u);
+  EXPECT_EQ(cached_sets(split).size(), 3u);
+  EXPECT_EQ(cached_sets(whole).size(), 2u);
   const OpenedData all = open_data(runtime, whole, Device::cpu(), 3),
                    parts = open_data(runtime, split, Device::cpu(), 3),
                    same = open_data(runtime, split, Device::cpu(), 3),
@@ -251,7 +262,8 @@ INSTANTIATE_TEST_SUITE_P(
         BadCase{"crop_late",
                 stages("    - normalize: {mean: 1}\n    - random_crop: {padding: 4}\n    - batch: {size: 1}\n"), "5:7",
                 "must come before 'normalize'"},
-        BadCase{"flip_key", stages("    - random_flip: {p: 1}\n    - batch: {size: 1}\n"), "4:21", "unknown key 'p'"},
+        BadCase{"flip_key", stages("    - random_flip: {often: 1}\n    - batch: {size: 1}\n"), "4:21",
+                "unknown key 'often'"},
         BadCase{"workers", stages("    - batch: {size: 1}\n    - prefetch: {workers: many}\n"), "5:27", "auto"},
         BadCase{"depth", stages("    - batch: {size: 1}\n    - prefetch: {depth: 0}\n"), "5:25", "depth"}),
     [](const auto& info) { return info.param.name; });

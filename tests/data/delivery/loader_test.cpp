@@ -80,7 +80,7 @@ TEST_P(LoaderTest, CropAndFlipFollowThePlan) {
   for (const auto mode : {kernels::PadMode::zero, kernels::PadMode::reflect}) {
     PipelineOptions options = plain();
     options.augmentations = {random_crop({.height = 3, .width = 5, .padding = 2, .mode = mode}), random_flip()};
-    const BatchPlanner planner(options, batch_shape(options, kShape), 1);
+    const BatchPlanner planner(options.augmentations, batch_shape(options, kShape), 1);
     std::vector<std::int32_t> order(kSamples);
     std::iota(order.begin(), order.end(), 0);
     std::vector<kernels::ImagePlacement> placements(kSamples);

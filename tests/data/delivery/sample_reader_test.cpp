@@ -344,7 +344,7 @@ TEST(SampleFormats, AProgramsOwnAreNamedInAConfiguration) {
   EXPECT_EQ(test_facts(options).size, 9);
   EXPECT_EQ(train_facts(options).targets[1].name, "mask");
   ASSERT_EQ(options.pipeline.augmentations.size(), 1u);
-  EXPECT_EQ(host_augmentation(options.pipeline)->name(), "noise");
+  EXPECT_EQ(stage_forms(options.pipeline.augmentations, train_facts(options)).worker.at(0)->name(), "noise");
   settle_cache(options, {.device_bytes = 1u << 30, .host_bytes = 1u << 30});
   EXPECT_EQ(options.pipeline.cache, CacheKind::ram) << "a device cannot gather these";
   EXPECT_CONTAINS(message_of<ConfigError>([&] { (void)read("positons", "batch: {size: 8}"); }), "positions");

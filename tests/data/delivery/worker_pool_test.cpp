@@ -64,6 +64,40 @@ TEST(WorkerPool, ClearDropsWhatHasNotBegunAndWaitsForTheRest) {
   release.join();
 }
 
+// Both parts wait for each other: two workers do one task at once.
+TEST(WorkerPool, SeveralWorkersShareATask) {
+  WorkerPool pool;
+  pool.grow_to(2);
+  std::atomic<int> begun{0};
+  std::vector<int> done(2);
+  const auto task = pool.submit(
+      [&](std::int64_t part) {
+        ++begun;
+        for (int tries = 0; tries < 10000 && begun < 2; ++tries)
+          std::this_thread::sleep_for(std::chrono::milliseconds(1));
+        done[static_cast<std::size_t>(part)] = begun;
+      },
+      2);
+  pool.wait(task);
+  EXPECT_EQ(done, (std::vector<int>{2, 2}));
+}
+
+TEST(WorkerPool, AfterAFailureTheTasksOtherPartsAreDropped) {
+  WorkerPool pool;
+  pool.grow_to(1);
+  std::vector<std::int64_t> ran;
+  const auto bad = pool.submit(
+      [&](std::int64_t part) {
+        ran.push_back(part);
+        if (part == 2) throw std::runtime_error("broken record");
+      },
+      10);
+  const auto next = pool.submit([&](std::int64_t part) { ran.push_back(100 + part); }, 2);
+  EXPECT_THROW(pool.wait(bad), std::runtime_error);
+  pool.wait(next);
+  EXPECT_EQ(ran, (std::vector<std::int64_t>{0, 1, 2, 100, 101}));
+}
+
 // Both workers are blocked until the end drops what is queued, which lets go of `queued`. An end that drops nothing
 // leaves them after ten seconds, and then everything runs.
 TEST(WorkerPool, EndsWithWorkLeft) {
@@ -87,14 +121,14 @@ TEST(WorkerPool, EndsWithWorkLeft) {
 }
 
 TEST(PrefetchTuner, FixedValuesStay) {
-  PrefetchTuner tuner(3, 2, 8);
+  PrefetchTuner tuner(3, 2, {.most = 8});
   for (int i = 0; i < 1000; ++i) tuner.on_batch(true);
   EXPECT_EQ(tuner.depth(), 3);
   EXPECT_EQ(tuner.workers(), 2);
 }
 
 TEST(PrefetchTuner, ExplicitWorkersGetADepthThatUsesThem) {
-  PrefetchTuner tuner(-1, 12, 4);
+  PrefetchTuner tuner(-1, 12, {.most = 4});
   EXPECT_EQ(tuner.workers(), 12);
   EXPECT_EQ(tuner.depth(), 13);
   for (int i = 0; i < 1000; ++i) tuner.on_batch(true);
@@ -102,7 +136,7 @@ TEST(PrefetchTuner, ExplicitWorkersGetADepthThatUsesThem) {
 }
 
 TEST(PrefetchTuner, AddsWorkersWhileBatchesAreWaitedFor) {
-  PrefetchTuner tuner(-1, -1, 4);
+  PrefetchTuner tuner(-1, -1, {.most = 4});
   EXPECT_EQ(tuner.workers(), 1);
   EXPECT_EQ(tuner.depth(), 2);
   for (int i = 0; i < 8; ++i) tuner.on_batch(true);
@@ -113,8 +147,21 @@ TEST(PrefetchTuner, AddsWorkersWhileBatchesAreWaitedFor) {
   EXPECT_EQ(tuner.depth(), 8);
 }
 
+TEST(PrefetchTuner, WhereWorkersShareBatchesTheDepthComesLast) {
+  PrefetchTuner tuner(-1, -1, {.first = 6, .most = 8, .share_batches = true});
+  EXPECT_EQ(tuner.workers(), 6);
+  EXPECT_EQ(tuner.depth(), 2);
+  for (int i = 0; i < 8; ++i) tuner.on_batch(true);
+  EXPECT_EQ(tuner.workers(), 8);
+  EXPECT_EQ(tuner.depth(), 2);
+  for (int i = 0; i < 4; ++i) tuner.on_batch(true);
+  EXPECT_EQ(tuner.depth(), 3);
+  PrefetchTuner asked(-1, 12, {.most = 8, .share_batches = true});
+  EXPECT_EQ(asked.depth(), 2);
+}
+
 TEST(PrefetchTuner, LeavesWhatIsFastEnough) {
-  PrefetchTuner tuner(-1, -1, 4);
+  PrefetchTuner tuner(-1, -1, {.most = 4});
   for (int i = 0; i < 1000; ++i) tuner.on_batch(i % 100 == 0);  // a rare hiccup
   EXPECT_EQ(tuner.workers(), 1);
   // The first batches after a start are always waited for, and do not count.

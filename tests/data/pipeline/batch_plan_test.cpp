@@ -14,7 +14,7 @@ using testing::message_of;
 
 std::vector<ImagePlacement> plan(const PipelineOptions& options, std::uint64_t seed, std::int64_t epoch,
                                  std::int64_t first, std::int64_t count) {
-  const BatchPlanner planner(options, batch_shape(options, {32, 32, 3}), seed);
+  const BatchPlanner planner(options.augmentations, batch_shape(options, {32, 32, 3}), seed);
   std::vector<std::int32_t> order(static_cast<std::size_t>(count));
   for (std::size_t i = 0; i < order.size(); ++i) order[i] = static_cast<std::int32_t>(1000 + i);
   std::vector<ImagePlacement> placements(order.size());
@@ -65,7 +65,7 @@ TEST(BatchShape, OneFactorServesAnyNumberOfChannelsAndVectors) {
   EXPECT_EQ(deep.scale[0], 0.25f);
   EXPECT_EQ(deep.stored, DType::float32);
   EXPECT_EQ(finished_image(deep, {4, 5, 12}), (Shape{4, 5, 12}));
-  const auto vectors = batch_shape(options, {20});
+  const auto vectors = batch_shape(options, Shape{20});
   EXPECT_EQ(vectors.in_h * vectors.in_w * vectors.channels, 20);
   EXPECT_EQ(vectors.shift[0], -0.5f);
   EXPECT_EQ(finished_image(vectors, {20}), Shape{20});
@@ -92,8 +92,8 @@ TEST(BatchShape, RefusesWhatDoesNotFit) {
                   "mean has 9 values, but images of more than 8 channels have one for all");
   options = {};
   options.augmentations = {random_flip()};
-  EXPECT_CONTAINS(message_of<ShapeError>([&] { (void)batch_shape(options, {20}); }),
-                  "random_flip is for images (height, width, channels), but samples are vectors of 20 values");
+  EXPECT_CONTAINS(message_of<ShapeError>([&] { (void)batch_shape(options, Shape{20}); }),
+                  "random_flip needs images of height and width, but a sample is (20)");
   options = {};
   options.batch_size = 0;
   EXPECT_CONTAINS(message_of<ConfigError>([&] { (void)batch_shape(options, {4, 4, 3}); }), "batch size");

@@ -58,5 +58,63 @@ TEST(FullShuffle, PutsEverySampleFirstEquallyOften) {
   for (const int count : firsts) EXPECT_NEAR(count, 1000, 137);
 }
 
+TEST(ConsecutiveOrder, IsARowOfWholeEpochs) {
+  const ShuffleOptions shuffle{.buffer = 0, .seed = std::nullopt};
+  const auto row = consecutive_order(10, 0, 25, &shuffle, 5);
+  const auto epoch = [&](std::int64_t e) { return shuffled_order(10, 0, 5, e); };
+  EXPECT_TRUE(std::equal(row.begin(), row.begin() + 10, epoch(0).begin()));
+  EXPECT_EQ(std::vector<std::int32_t>(row.begin() + 10, row.begin() + 20), epoch(1));
+  EXPECT_EQ(consecutive_order(10, 20, 10, &shuffle, 5), epoch(2));
+  EXPECT_EQ(consecutive_order(10, 7, 5, &shuffle, 5), std::vector<std::int32_t>(row.begin() + 7, row.begin() + 12));
+  EXPECT_EQ(consecutive_order(3, 2, 5, nullptr, 5), (std::vector<std::int32_t>{2, 0, 1, 2, 0}));
+  const ShuffleOptions own{.buffer = 0, .seed = 9};
+  EXPECT_EQ(consecutive_order(10, 0, 10, &own, 5), shuffled_order(10, 0, 9, 0));
+}
+
+std::vector<std::int64_t> counts_of(const std::vector<std::int32_t>& order, std::size_t samples) {
+  std::vector<std::int64_t> counts(samples);
+  for (const std::int32_t sample : order) ++counts[static_cast<std::size_t>(sample)];
+  return counts;
+}
+
+TEST(WeightedOrder, DrawsByWeightRoundedUpOrDown) {
+  const SampleWeights weights{.weights = {0, 1, 2, 0.25f, 5.5f, 0}, .groups = {}};
+  std::vector<double> together(6);
+  constexpr int kEpochs = 400;
+  for (int epoch = 0; epoch < kEpochs; ++epoch) {
+    const auto order = weighted_order(weights, 35, 3, epoch);
+    ASSERT_EQ(order.size(), 35u);
+    const std::vector<std::int64_t> counts = counts_of(order, 6);
+    for (std::size_t i = 0; i < 6; ++i) {
+      const double wanted = 35 * weights.weights[i] / 8.75;
+      EXPECT_GE(static_cast<double>(counts[i]), std::floor(wanted)) << i;
+      EXPECT_LE(static_cast<double>(counts[i]), std::ceil(wanted)) << i;
+      together[i] += static_cast<double>(counts[i]) / kEpochs;
+    }
+  }
+  // A count is rounded up with probability p: its mean over the epochs deviates by sqrt(p (1 - p) / 400) <= 0.025.
+  for (std::size_t i = 0; i < 6; ++i) EXPECT_NEAR(together[i], 35 * weights.weights[i] / 8.75, 5 * 0.025) << i;
+  EXPECT_EQ(weighted_order(weights, 35, 3, 7), weighted_order(weights, 35, 3, 7));
+  EXPECT_NE(weighted_order(weights, 35, 3, 7), weighted_order(weights, 35, 3, 8));
+  EXPECT_NE(weighted_order(weights, 35, 3, 7), weighted_order(weights, 35, 4, 7));
+}
+
+TEST(WeightedOrder, BalancedClassesComeEquallyOften) {
+  std::vector<std::int32_t> labels;
+  for (int i = 0; i < 1000; ++i) labels.push_back(i < 20 ? 2 : i < 300 ? 0 : 1);
+  const SampleWeights weights = balanced_weights(labels);
+  for (int epoch = 0; epoch < 20; ++epoch) {
+    std::vector<std::int64_t> classes(3);
+    const auto order = weighted_order(weights, 600, 1, epoch);
+    for (const std::int32_t sample : order)
+      ++classes[static_cast<std::size_t>(labels[static_cast<std::size_t>(sample)])];
+    for (const std::int64_t count : classes) EXPECT_NEAR(static_cast<double>(count), 200, 1) << epoch;
+    const std::vector<std::int64_t> counts = counts_of(order, 1000);
+    for (std::size_t i = 0; i < 20; ++i) EXPECT_NEAR(static_cast<double>(counts[i]), 10, 1) << i;
+    const auto in_first_half = std::count_if(order.begin(), order.begin() + 300, [](std::int32_t i) { return i < 20; });
+    EXPECT_NEAR(static_cast<double>(in_first_half), 100, 50) << epoch;  // 6 deviations: classes are mixed
+  }
+}
+
 }  // namespace
 }  // namespace bantam

@@ -104,9 +104,7 @@ TEST_P(CheckpointerTest, SavingChangesNothingAndEachPositionGoesOn) {
                   {.epochs = 2, .accumulate = 2, .max_updates = from.epoch * 3 + from.update});
     (void)until.run();
     EXPECT_EQ(resumed.weights(), recorder.weights[i]) << i;
-    Trainer go_on(
-        resumed.step, train, nullptr,
-        {.epochs = 2, .accumulate = 2, .first_epoch = from.epoch, .first_update = from.update, .first_sum = from.sum});
+    Trainer go_on(resumed.step, train, nullptr, {.epochs = 2, .accumulate = 2, .first = from});
     go_on.add(rest);
     (void)go_on.run();
     EXPECT_EQ(resumed.weights(), undisturbed.weights()) << i;
@@ -122,7 +120,7 @@ TEST_P(CheckpointerTest, ImagesPerSecondAreOfThisSession) {
   TrainedModel setup(runtime(), device());
   MemorySource train({8, 8, 3}, 5, 40, 8);
   Trainer trainer(setup.step, train, nullptr,
-                  {.first_update = 4, .first_sum = {.loss = 1, .accuracy = 0, .samples = 32}});
+                  {.first = {.update = 4, .sum = {.loss = 1, .accuracy = 0, .samples = 32}}});
   const TrainResult result = trainer.run();
   EXPECT_EQ(result.train.samples, 40);
   EXPECT_DOUBLE_EQ(result.images_per_second, 8 / result.seconds);
@@ -155,7 +153,7 @@ TEST_P(CheckpointerTest, MaxUpdatesIsExact) {
 TEST_P(CheckpointerTest, MaxUpdatesCountFromTheRunsBeginning) {
   TrainedModel setup(runtime(), device());
   MemorySource train({8, 8, 3}, 5, 40, 8);
-  Trainer trainer(setup.step, train, nullptr, {.epochs = 3, .first_epoch = 1, .first_update = 1, .max_updates = 8});
+  Trainer trainer(setup.step, train, nullptr, {.epochs = 3, .first = {.epoch = 1, .update = 1}, .max_updates = 8});
   const TrainResult result = trainer.run();
   EXPECT_EQ(result.updates, 2);
   EXPECT_EQ(result.update, 3);

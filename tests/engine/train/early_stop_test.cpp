@@ -67,9 +67,9 @@ TEST(EarlyStopTest, ATrainerEndsAfterTheEvaluation) {
   EXPECT_EQ(last.last, (std::vector{false, false, true}));
   EXPECT_EQ(trainer.position().stop_early.waited, 2);
   TrainerOptions rest = options;  // with what a run in its middle has saved
-  rest.first_epoch = 2;
-  rest.first_stop_early = trainer.position().stop_early;
-  rest.first_stop_early.waited = 1;
+  rest.first.epoch = 2;
+  rest.first.stop_early = trainer.position().stop_early;
+  rest.first.stop_early.waited = 1;
   EXPECT_EQ(Trainer(step, train, &validation, rest).run().epochs, 1);
   rest.evaluate = false;
   EXPECT_EQ(Trainer(step, train, &validation, rest).run().epochs, 7)

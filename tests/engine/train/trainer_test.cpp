@@ -73,7 +73,7 @@ TEST_P(TrainerTest, StoppingAndGoingOnIsTheSameAsNotStopping) {
   EXPECT_EQ(stopped.epoch, 1);
   EXPECT_EQ(stopped.update, 3);
   Trainer second(parts.step, train, nullptr,
-                 {.epochs = 3, .first_epoch = stopped.epoch, .first_update = stopped.update});
+                 {.epochs = 3, .first = {.epoch = stopped.epoch, .update = stopped.update}});
   EXPECT_FALSE(second.run().stopped);
   EXPECT_EQ(whole.weights(), parts.weights());
 }
@@ -173,7 +173,7 @@ TEST_P(TrainerTest, AStopIsHeardWithinOneBatchOfAnEvaluation) {
   EXPECT_TRUE(recorder.epochs.empty());
 
   const std::vector<float> weights = setup.weights();
-  Trainer second(setup.step, train, &validation, {.epochs = 1, .first_epoch = 0, .first_update = 4});
+  Trainer second(setup.step, train, &validation, {.epochs = 1, .first = {.epoch = 0, .update = 4}});
   second.add(recorder);
   const TrainResult rest = second.run();
   EXPECT_FALSE(rest.stopped);
@@ -209,7 +209,7 @@ TEST_P(TrainerTest, AStopForgetsTheUpdateUnderWay) {
   EXPECT_EQ(train.fetched, 6);
   EXPECT_TRUE(stopped.stopped);
   EXPECT_EQ(stopped.update, 1);
-  Trainer second(parts.step, train, nullptr, {.epochs = 1, .accumulate = 4, .first_update = stopped.update});
+  Trainer second(parts.step, train, nullptr, {.epochs = 1, .accumulate = 4, .first = {.update = stopped.update}});
   EXPECT_FALSE(second.run().stopped);
   EXPECT_EQ(whole.weights(), parts.weights());
 }

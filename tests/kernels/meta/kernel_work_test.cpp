@@ -18,6 +18,7 @@
 #include "bantam/kernels/contracts/elementwise/masked_activation.h"
 #include "bantam/kernels/contracts/head/classifier_head.h"
 #include "bantam/kernels/contracts/input/image_batch.h"
+#include "bantam/kernels/contracts/input/mix_batch.h"
 #include "bantam/kernels/contracts/loss/class_loss.h"
 #include "bantam/kernels/contracts/loss/dice_loss.h"
 #include "bantam/kernels/contracts/loss/value_loss.h"
@@ -456,6 +457,19 @@ void add_inputs(std::vector<WorkCase>& cases) {
   cases.push_back({"epoch_batch", [=](const Exec& e) { meta::epoch_batch(e, shape, {}, 0, kHalf, kSome, nullptr); },
                    kImages + 2 * 8, 0});
   cases.push_back({"advance_epoch", [](const Exec& e) { meta::advance_epoch(e, {}, 2); }, 16, 0});
+  // A table's row of 12 bytes a sample; images read and written; targets written from labels, which are replaced.
+  cases.push_back({"mix_images",
+                   [](const Exec& e) {
+                     meta::mix_images(e, {2, 2, 3, 2}, nullptr, kHalf, kSome);
+                   },
+                   2 * (12 + 2 * 24), 0});
+  cases.push_back({"mix_targets",
+                   [](const Exec& e) {
+                     static const SampleMix mixes[2] = {};
+                     static std::int32_t labels[2] = {};
+                     meta::mix_targets(e, {.batch = 2, .classes = 5, .from_labels = true}, mixes, labels, nullptr);
+                   },
+                   2 * (12 + 8 + 20), 0});
 }
 
 std::vector<WorkCase> all_cases() {

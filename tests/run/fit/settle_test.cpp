@@ -27,6 +27,24 @@ TEST_F(SettleTest, WarnsOfFewUpdates) {
   EXPECT_NE(settled.warnings[0].find("only 2 updates an epoch"), std::string::npos) << settled.warnings[0];
 }
 
+TEST_F(SettleTest, WarnsOfWhatTheRunDoesNotReach) {  // its 12 updates
+  const auto warnings = [](const std::vector<std::string>& overrides) { return settle(tiny(overrides)).warnings; };
+  EXPECT_EQ(warnings({"train.prune={begin: 12, end: 20}"}),
+            std::vector<std::string>{"train.prune.begin: the run has only 12 updates, not 12: nothing is pruned"});
+  EXPECT_EQ(warnings({"train.prune={begin: 2, end: 20}"}),
+            std::vector<std::string>{
+                "train.prune.end: the run has only 12 updates, not 20: the final sparsity is not reached"});
+  EXPECT_EQ(
+      warnings({"train.ema={every: 13}"}),
+      std::vector<std::string>{"train.ema.every: the run has only 12 updates, not 13: weights are never averaged"});
+  EXPECT_EQ(warnings({"train.groups=[{match: \"conv*\", freeze: true, until: 2epochs}]"}),
+            std::vector<std::string>{
+                "train.groups, until of \"conv*\": the run has only 12 updates, not 12: they stay frozen to its end"});
+  EXPECT_TRUE(warnings({"train.prune={begin: 11, end: 12}", "train.ema={every: 12}",
+                        "train.groups=[{match: \"conv*\", freeze: true, until: 11}]"})
+                  .empty());
+}
+
 TEST_F(SettleTest, ABudgetThatCannotBeMetIsRefused) {
   EXPECT_THROW((void)settle(tiny({"memory.budget=1KiB"})), OutOfMemory);
   EXPECT_NO_THROW((void)settle(tiny({"memory.budget=1KiB", "recompute=none"}))) << "the user has chosen";

@@ -1,8 +1,6 @@
 // Runs that ended in an unlucky moment, or could not write a file: what they lack is made up for, and nothing is lost.
 #include <algorithm>
 #include <optional>
-#include <string>
-#include <vector>
 
 #include <nlohmann/json.hpp>
 
@@ -31,18 +29,6 @@ struct Events : Callback, RunObserver {
   std::vector<std::string> warnings;
   std::function<void()> warned;
 };
-
-/// Lines of metrics.jsonl without what a clock or the memory says.
-std::vector<nlohmann::json> without_clock(const std::string& text) {
-  std::vector<nlohmann::json> lines;
-  for (std::size_t begin = 0; begin < text.size();) {
-    const std::size_t end = text.find('\n', begin);
-    lines.push_back(nlohmann::json::parse(text.substr(begin, end - begin)));
-    for (const char* key : {"seconds", "images_per_s", "peak_bytes"}) lines.back().erase(key);
-    begin = end + 1;
-  }
-  return lines;
-}
 
 /// Has a folder where the run wants a file.
 struct Blocks : Callback {
@@ -99,7 +85,7 @@ TEST_F(RecoveryTest, ARunAtItsLastUpdateGetsItsWeightsAndItsLastLine) {
   fs::resize_file(path("r/metrics.jsonl"), metrics.find('\n') + 1);
   EXPECT_TRUE(resume("r").finished_before);
   EXPECT_EQ(read_file(path("r/weights.safetensors")), weights);
-  EXPECT_EQ(without_clock(read_file(path("r/metrics.jsonl"))), without_clock(metrics));
+  EXPECT_EQ(lines_without_clock(read_file(path("r/metrics.jsonl"))), lines_without_clock(metrics));
   EXPECT_EQ(state_of("r"), RunState::finished);
 }
 
@@ -157,6 +143,16 @@ TEST_F(RecoveryTest, AResumedRunThatFailsAtOnceCanBeResumed) {
     EXPECT_THROW(train(read_run_config(folder.config(), {}), {.threads = 1, .resume = &folder}, callbacks), DataError);
   }
   EXPECT_EQ(resume("r").result.updates, 3);
+}
+
+TEST_F(RecoveryTest, MoreEpochsAreWarnedOfWhereAScheduleFollowsThem) {
+  const std::string rate = "train.optimizer={sgd: {learning_rate: {schedule: cosine, peak: 0.05";
+  begin("over", {rate + ", over: 2epochs}}}"});
+  resume("over", {"train.epochs=3"});
+  EXPECT_FALSE(events_.told("keeps the 2")) << "its length is written down";
+  begin("run", {rate + "}}}"});
+  resume("run", {"train.epochs=3"});
+  EXPECT_TRUE(events_.told("a schedule without 'over' keeps the 2 that it was made with"));
 }
 
 TEST_F(RecoveryTest, LinesThatAreMissingAtTheEndAreAnError) {

@@ -1,0 +1,250 @@
+// A paragraph a split, a table of classes, the pipelines, and what the data suggest.
+#include "bantam/cli/print/data_report.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "bantam/base/byte_size.h"
+#include "bantam/base/text.h"
+
+namespace bantam::cli {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+std::string class_name(const DatasetFacts& facts, std::size_t c) {
+  return c < facts.class_names.size() ? facts.class_names[c] : fmt::format("{}", c);
+}
+
+/// "500 x 375": width and height, as programs that show pictures say it.
+std::string size_text(ImageSize size) {
+  return size.height == 0 ? "sizes differ" : fmt::format("{} x {}", size.width, size.height);
+}
+
+Json json_of(ImageSize size) {
+  if (size.height == 0) return nullptr;
+  return {{"height", size.height}, {"width", size.width}};
+}
+
+Json json_of(const DataReport::Split& split) {
+  const SplitSurvey& survey = split.survey;
+  const auto extents = survey.facts.image_shape.extents();
+  Json json = {{"split", split.name},
+               {"samples", survey.facts.size},
+               {"image_shape", std::vector<std::int64_t>(extents.begin(), extents.end())},
+               {"image_dtype", to_string(survey.facts.image_dtype)},
+               {"encoded", survey.facts.has_encoded_images()},
+               {"stored_bytes", survey.stored_bytes}};
+  json["targets"] = Json::array();
+  for (const SampleField& target : survey.facts.targets)
+    json["targets"].push_back({{"name", target.name}, {"dtype", to_string(target.dtype)}});
+  json["ignored"] = {{"files", survey.ignored.count}, {"examples", survey.ignored.examples}};
+  json["classes"] = Json::array();
+  for (std::size_t c = 0; c < survey.class_counts.size(); ++c)
+    json["classes"].push_back({{"name", class_name(survey.facts, c)}, {"count", survey.class_counts[c]}});
+  json["imbalance"] = survey.imbalance();
+  json["images_read"] = survey.read;
+  json["sizes"] = {
+      {"smallest", json_of(survey.smallest)}, {"median", json_of(survey.median)}, {"largest", json_of(survey.largest)}};
+  json["stored_channels"] = Json::object();
+  for (const auto& [channels, files] : survey.stored_channels)
+    json["stored_channels"][fmt::format("{}", channels)] = files;
+  json["channels"] = Json::array();
+  for (const ChannelStatistics& channel : survey.channels)
+    json["channels"].push_back(
+        {{"mean", channel.mean}, {"deviation", channel.deviation}, {"least", channel.least}, {"most", channel.most}});
+  json["broken"] = Json::array();
+  for (const BrokenSample& broken : survey.broken)
+    json["broken"].push_back({{"index", broken.index}, {"name", broken.name}, {"reason", broken.reason}});
+  return json;
+}
+
+Json json_of(const std::vector<PipelineStep>& steps) {
+  Json json = Json::array();
+  for (const PipelineStep& step : steps)
+    json.push_back({{"stage", step.name}, {"size", json_of(step.size)}, {"random", step.chance}});
+  return json;
+}
+
+/// One line "  title      text".
+std::string line(std::string_view title, const std::string& text) {
+  return text.empty() ? std::string() : fmt::format("  {:<11} {}\n", title, text);
+}
+
+std::string images_text(const SplitSurvey& survey) {
+  const Shape& shape = survey.facts.image_shape;
+  if (shape.rank() == 1) return fmt::format("{} features, {}", shape[0], to_string(survey.facts.image_dtype));
+  const char* channels = shape[2] == 1 ? "grey" : shape[2] == 3 ? "RGB" : shape[2] == 4 ? "RGBA" : "";
+  const std::string kind = *channels != 0 ? channels : fmt::format("{} channels", shape[2]);
+  if (!survey.facts.has_encoded_images())
+    return fmt::format("{}, {}, {}", size_text({shape[0], shape[1]}), kind, to_string(survey.facts.image_dtype));
+  std::vector<std::string> stored;
+  for (const auto& [number, files] : survey.stored_channels)
+    stored.push_back(fmt::format("{} of {} channel{}", format_count(files), number, number == 1 ? "" : "s"));
+  return fmt::format("image files, used as {} (stored: {})", kind, fmt::join(stored, ", "));
+}
+
+std::string sizes_text(const SplitSurvey& survey) {
+  if (!survey.facts.has_encoded_images() || survey.read == 0) return {};
+  return fmt::format("{} to {}, median {}", size_text(survey.smallest), size_text(survey.largest),
+                     size_text(survey.median));
+}
+
+std::string numbers(const SplitSurvey& survey, double ChannelStatistics::*value) {
+  constexpr std::size_t kMost = 4;
+  std::vector<std::string> texts;
+  for (std::size_t c = 0; c < std::min(kMost, survey.channels.size()); ++c)
+    texts.push_back(fmt::format("{:.4g}", survey.channels[c].*value));
+  if (survey.channels.size() > kMost) texts.emplace_back("…");
+  return fmt::format("{}", fmt::join(texts, ", "));
+}
+
+std::string values_text(const SplitSurvey& survey) {
+  if (survey.channels.empty()) return {};
+  return fmt::format("mean {}; deviation {}", numbers(survey, &ChannelStatistics::mean),
+                     numbers(survey, &ChannelStatistics::deviation));
+}
+
+std::string read_text(const SplitSurvey& survey) {
+  if (survey.read == survey.facts.size) return {};
+  return fmt::format("{} images, spread evenly: sizes and values are theirs", format_count(survey.read));
+}
+
+std::string broken_text(const SplitSurvey& survey) {
+  constexpr std::size_t kMost = 10;
+  std::string text;
+  for (std::size_t i = 0; i < std::min(kMost, survey.broken.size()); ++i)
+    text += fmt::format("    {}: {}\n", shown(survey.broken[i].name, 60), shown(survey.broken[i].reason, 200));
+  if (survey.broken.size() > kMost)
+    text += fmt::format("    … and {} more (--json lists all)\n", survey.broken.size() - kMost);
+  return text;
+}
+
+std::string text_of(const DataReport::Split& split) {
+  const SplitSurvey& survey = split.survey;
+  std::string text = fmt::format("{}: {} samples, {}\n", split.name, format_count(survey.facts.size),
+                                 format_byte_size(survey.stored_bytes));
+  text += line("images", images_text(survey)) + line("sizes", sizes_text(survey));
+  text += line("values", values_text(survey)) + line("read", read_text(survey));
+  if (survey.ignored.count > 0)
+    text += line("ignored", fmt::format("{} other file{}: {}{}", format_count(survey.ignored.count),
+                                        survey.ignored.count == 1 ? "" : "s",
+                                        shown(fmt::format("{}", fmt::join(survey.ignored.examples, ", ")), 90),
+                                        std::ssize(survey.ignored.examples) < survey.ignored.count ? ", …" : ""));
+  if (!survey.broken.empty()) {
+    text += line("broken", fmt::format("{}", format_count(static_cast<std::int64_t>(survey.broken.size()))));
+    text += broken_text(survey);
+  }
+  return text;
+}
+
+std::int64_t count_of(const DataReport::Split& split, std::size_t c) {
+  return c < split.survey.class_counts.size() ? split.survey.class_counts[c] : 0;
+}
+
+/// All classes, or the most and least frequent ones of many.
+std::string classes_text(const DataReport& report) {
+  constexpr std::size_t kAll = 24, kEnds = 10;
+  const SplitSurvey& train = report.splits.front().survey;
+  if (train.class_counts.empty()) return {};
+  std::vector<std::size_t> order(train.class_counts.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  const bool all = order.size() <= kAll;
+  if (!all) std::ranges::stable_sort(order, std::greater<>(), [&](std::size_t c) { return train.class_counts[c]; });
+  std::vector<Table::Column> columns = {{"class", Align::left}};
+  for (const DataReport::Split& split : report.splits) columns.push_back({split.name});
+  Table table(std::move(columns));
+  for (std::size_t i = 0; i < order.size(); ++i) {
+    if (!all && i == kEnds) table.add_row({"…"});
+    if (!all && i >= kEnds && i + kEnds < order.size()) continue;
+    std::vector<std::string> cells = {shown(class_name(train.facts, order[i]), 40)};
+    for (const DataReport::Split& split : report.splits) cells.push_back(format_count(count_of(split, order[i])));
+    table.add_row(std::move(cells));
+  }
+  std::string text = "\n" + table.to_string();
+  if (train.imbalance() >= 1.5)
+    text +=
+        fmt::format("the most frequent class has {:.3g} x the samples of the least frequent one\n", train.imbalance());
+  for (std::size_t c = 0; c < train.class_counts.size(); ++c)
+    if (train.class_counts[c] == 0)
+      return text + fmt::format("class {} has no training samples\n", shown(class_name(train.facts, c), 40));
+  return text;
+}
+
+std::string steps_text(std::string_view title, const std::vector<PipelineStep>& steps) {
+  std::vector<std::string> lines;
+  for (const PipelineStep& step : steps)
+    lines.push_back(fmt::format("{:<22} {}{}", step.name, step.size.height == 0 ? "" : size_text(step.size),
+                                step.chance ? "  random" : ""));
+  if (lines.empty()) lines.emplace_back("samples as stored");
+  std::string text;
+  for (const std::string& step : lines) {
+    const std::string row = fmt::format("{:<13} {}", text.empty() ? title : "", step);
+    text += row.substr(0, row.find_last_not_of(' ') + 1) + "\n";
+  }
+  return text;
+}
+
+/// Nothing where an epoch is every sample once.
+std::string epoch_text(const DataReport& report) {
+  if (report.draw == "each" && report.epoch_samples == report.splits.front().survey.facts.size) return {};
+  const std::string draw = report.draw == "each" ? "in turn" : report.draw;
+  return fmt::format("{:<13} {} samples, {}\n", "epoch", format_count(report.epoch_samples), draw);
+}
+
+std::string cache_text(const DataReport& report) {
+  std::string text = fmt::format("{:<13} {}{}", "cache", report.cache, report.cache_is_auto ? " (auto)" : "");
+  if (report.cache_bytes > 0)
+    text += fmt::format(", {} of {}", format_byte_size(report.cache_bytes),
+                        report.caches_files ? "stored files" : "samples ready to use");
+  return text + "\n";
+}
+
+}  // namespace
+
+std::string normalize_line(const DataReport& report) {
+  const SplitSurvey& train = report.splits.front().survey;
+  if (train.channels.empty() || train.channels.size() > static_cast<std::size_t>(kernels::kMostScaledChannels))
+    return {};
+  const bool bytes = train.facts.image_dtype == DType::uint8;
+  const double scale = report.normalize.scale != 1 || !bytes ? report.normalize.scale : 1.0 / 255;
+  std::vector<std::string> mean, deviation;
+  for (const ChannelStatistics& channel : train.channels) {
+    mean.push_back(fmt::format("{:.4g}", channel.mean * scale));
+    deviation.push_back(fmt::format("{:.4g}", channel.deviation > 0 ? channel.deviation * scale : 1.0));
+  }
+  return fmt::format("normalize: {{scale: {}, mean: [{}], std: [{}]}}", scale, fmt::join(mean, ", "),
+                     fmt::join(deviation, ", "));
+}
+
+nlohmann::ordered_json json_of(const DataReport& report) {
+  Json json = {{"config", report.config}, {"format", report.format}, {"splits", Json::array()}};
+  for (const DataReport::Split& split : report.splits) json["splits"].push_back(json_of(split));
+  json["pipeline"] = {{"training", json_of(report.training)}, {"evaluation", json_of(report.evaluation)}};
+  json["epoch"] = {{"samples", report.epoch_samples}, {"draw", report.draw}};
+  const std::string normalize = normalize_line(report);
+  json["normalize"] = normalize.empty() ? Json(nullptr) : Json(normalize);
+  json["cache"] = {{"kind", report.cache},
+                   {"auto", report.cache_is_auto},
+                   {"bytes", report.cache_bytes},
+                   {"files", report.caches_files}};
+  return json;
+}
+
+std::string text_of(const DataReport& report) {
+  std::string text;
+  for (const DataReport::Split& split : report.splits) text += text_of(split);
+  text += classes_text(report) + "\n";
+  text += steps_text("training", report.training) + steps_text("evaluation", report.evaluation);
+  text += epoch_text(report) + cache_text(report);
+  std::string normalize = normalize_line(report);
+  if (normalize.empty()) return text;
+  if (const std::size_t place = normalize.find(" std:"); normalize.size() > 78)
+    normalize.insert(place, "\n             ");
+  return text + "\nThe training samples' own normalisation:\n  " + normalize + "\n";
+}
+
+}  // namespace bantam::cli

@@ -1,0 +1,42 @@
+// What `bantam data` tells of a configuration's data, as text and as JSON.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+#include "bantam/data/survey/pipeline_steps.h"
+#include "bantam/data/survey/split_survey.h"
+
+namespace bantam::cli {
+
+struct DataReport {
+  struct Split {
+    std::string name;  ///< training, validation or test
+    SplitSurvey survey;
+  };
+
+  std::string config, format;
+  std::vector<Split> splits;   ///< training first
+  NormalizeOptions normalize;  ///< the pipeline's
+  std::vector<PipelineStep> training, evaluation;
+  std::int64_t epoch_samples = 0;  ///< of training
+  std::string draw;                ///< how an epoch's samples are drawn: each, balanced or weighted
+  std::string cache;               ///< ram, device, disk or off
+  bool cache_is_auto = false;
+  std::uint64_t cache_bytes = 0;  ///< of all splits; 0: nothing is cached
+  bool caches_files = false;      ///< as stored; else samples after the stages that belong to reading
+};
+
+/// A `normalize` stage by the training split's own mean and deviation, as YAML; empty where nothing was read, and where
+/// there are more channels than can have factors of their own.
+std::string normalize_line(const DataReport& report);
+
+nlohmann::ordered_json json_of(const DataReport& report);
+
+/// In at most 80 columns but for names of files.
+std::string text_of(const DataReport& report);
+
+}  // namespace bantam::cli

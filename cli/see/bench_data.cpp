@@ -1,0 +1,105 @@
+// `bantam bench data`: images a second of the training loader alone.
+#include <cmath>
+#include <cstdio>
+#include <memory>
+
+#include <CLI/CLI.hpp>
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "bantam/base/byte_size.h"
+#include "bantam/base/text.h"
+#include "bantam/cli/config/options.h"
+#include "bantam/cli/print/bench.h"
+#include "bantam/cli/print/json_text.h"
+#include "bantam/run/bench/measure_loader.h"
+#include "bantam/run/fit/settle.h"
+
+namespace bantam::cli {
+namespace {
+
+constexpr const char* kAbout =
+    "Reads training batches for --seconds, with nobody computing on them, and prints\n"
+    "images a second, the share of time in which the caller waited for a batch, how\n"
+    "many processors were busy, and what one image costs: reading it as stored, and\n"
+    "all else (decoding, stages, batching). A cache is filled first. On a GPU device\n"
+    "batches are copied there.\n"
+    "Example: bantam bench data configs/quickstart.yaml --seconds 3";
+
+struct BenchDataOptions {
+  CommonOptions common;
+  std::int64_t batch_size = 0, workers = -1;
+  double seconds = 10;
+  bool json = false;
+};
+
+nlohmann::ordered_json json_of(const RunConfig& config, const run::LoaderMeasurement& measured) {
+  return {{"config", config.name},
+          {"device", to_string(config.device)},
+          {"batch", measured.batch_size},
+          {"workers", measured.workers},
+          {"depth", measured.depth},
+          {"images", measured.images},
+          {"seconds", measured.seconds},
+          {"images_per_s", measured.images_per_s()},
+          {"waited_share", measured.waited_seconds / measured.seconds},
+          {"busy_processors", measured.cpu_seconds / measured.seconds},
+          {"cpu_us_per_image", 1e6 * measured.cpu_seconds / static_cast<double>(measured.images)},
+          {"fetch_us", measured.fetch_us},
+          {"stored_bytes", measured.stored_bytes}};
+}
+
+std::string text_of(const RunConfig& config, const run::LoaderMeasurement& measured) {
+  const double each = 1e6 * measured.cpu_seconds / static_cast<double>(measured.images);
+  std::string text = fmt::format("{} on {}, batches of {}, {} workers, {} batches ahead\n", config.name,
+                                 to_string(config.device), measured.batch_size, measured.workers, measured.depth);
+  text += fmt::format("images/s    {} ({} in {})\n", format_count(std::llround(measured.images_per_s())),
+                      format_count(measured.images), format_duration(measured.seconds));
+  text += fmt::format("waiting     {:.0f} % of the time; {:.2f} processors busy\n",
+                      100 * measured.waited_seconds / measured.seconds, measured.cpu_seconds / measured.seconds);
+  text += fmt::format("an image    {:.1f} us of processor time; reading its {} alone {:.1f} us\n", each,
+                      format_byte_size(static_cast<std::uint64_t>(measured.stored_bytes)), measured.fetch_us);
+  return text;
+}
+
+/// As `train` decides it, but for the flags.
+RunConfig settled_config(const BenchDataOptions& options) {
+  RunConfig config = read_config(options.common);
+  run::require_device(config);
+  if (!config.data) config.document.root().fail_at_key("missing key 'data': there is no loader without data");
+  if (options.batch_size > 0) {
+    config.data->pipeline.batch_size = options.batch_size;
+    config.data->pipeline.batch_size_is_auto = false;
+  }
+  if (config.data->pipeline.batch_size_is_auto) config = run::with_settled(config, run::settle(config));
+  if (options.workers >= 0) config.data->pipeline.prefetch.workers = options.workers;
+  return config;
+}
+
+int bench_data(const BenchDataOptions& options) {
+  const RunConfig config = settled_config(options);
+  const run::LoaderMeasurement measured = run::measure_loader(config, options.common.threads, options.seconds);
+  const std::string text = options.json ? json_text(json_of(config, measured)) + "\n" : text_of(config, measured);
+  std::fputs(printable(text).c_str(), stdout);
+  return 0;
+}
+
+}  // namespace
+
+void add_bench_data(CLI::App& bench, Action& action) {
+  CLI::App* command = bench.add_subcommand("data", "Time the training loader alone");
+  command->footer(kAbout);
+  const auto options = std::make_shared<BenchDataOptions>();
+  add_common_options(*command, options->common);
+  command->add_option("--batch-size", options->batch_size, "Default: the configuration's")
+      ->check(CLI::Range(1, 1 << 24));
+  command->add_option("--workers", options->workers, "Threads that make batches; default: the configuration's")
+      ->check(CLI::Range(0, 1024));
+  command->add_option("--seconds", options->seconds, "Measuring time")
+      ->check(positive_seconds())
+      ->capture_default_str();
+  command->add_flag("--json", options->json, "One JSON object instead of text");
+  command->callback([&action, options] { action = [options] { return bench_data(*options); }; });
+}
+
+}  // namespace bantam::cli

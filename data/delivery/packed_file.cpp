@@ -1,0 +1,311 @@
+// Writes samples and their entries of the table as threads fetch them, the header last; reads by pread.
+#include "bantam/data/delivery/packed_file.h"
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <bit>
+#include <cerrno>
+#include <cstring>
+#include <mutex>
+#include <random>
+#include <system_error>
+#include <utility>
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "bantam/base/atomic_file.h"
+#include "bantam/base/byte_size.h"
+#include "bantam/base/checksum.h"
+#include "bantam/base/error.h"
+#include "bantam/base/parallel.h"
+
+namespace bantam {
+namespace {
+
+static_assert(std::endian::native == std::endian::little, "packed files are little-endian");
+
+constexpr std::array<char, 8> kMagic = {'B', 'A', 'N', 'T', 'A', 'M', 'P', 'K'};
+constexpr std::uint64_t kVersion = 1;
+constexpr std::int64_t kGrain = 16;  // samples a thread fetches at a time
+
+template <class T>
+std::span<const std::byte> bytes_of(const T& value) {
+  return std::as_bytes(std::span(&value, 1));
+}
+
+std::uint64_t checksum_of(std::span<const std::byte> bytes) {
+  Checksum sum;
+  sum.add(bytes);
+  return sum.value();
+}
+
+std::string reason_text(int reason) { return std::generic_category().message(reason); }
+
+/// Size and time of change of the file that a sample's name is, so that changed files have another digest.
+void add_file(Checksum& sum, const std::string& name) {
+  struct stat facts {};
+  if (::stat(name.c_str(), &facts) != 0 || !S_ISREG(facts.st_mode)) return;
+  const std::array<std::int64_t, 3> values = {facts.st_size, facts.st_mtim.tv_sec, facts.st_mtim.tv_nsec};
+  sum.add(bytes_of(values));
+}
+
+/// One sum of names and files over ranges of samples, whatever the threads.
+void add_names(Checksum& sum, const SampleReader& source, std::int64_t samples, int threads) {
+  constexpr std::int64_t kRange = 4096;
+  std::vector<std::uint64_t> sums(static_cast<std::size_t>((samples + kRange - 1) / kRange));
+  parallel_ranges(samples, kRange, threads, [&](std::int64_t begin, std::int64_t end) {
+    Checksum range;
+    for (std::int64_t i = begin; i < end; ++i) {
+      const std::string name = source.name_of(i);
+      const std::uint64_t encoded = source.encoded_bytes(i);
+      range.add(name);
+      range.add(bytes_of(encoded));
+      add_file(range, name);
+    }
+    sums[static_cast<std::size_t>(begin / kRange)] = range.value();
+  });
+  sum.add(std::as_bytes(std::span(sums)));
+}
+
+void add_facts(Checksum& sum, const DatasetFacts& facts) {
+  sum.add(bytes_of(facts.size));
+  for (const std::string& name : facts.class_names) sum.add(name);
+  for (const SampleField& field : facts.fields())
+    sum.add(fmt::format("{} {} {} {}", field.name, to_string(field.shape), to_string(field.dtype),
+                        static_cast<int>(field.encoding)));
+}
+
+}  // namespace
+
+std::uint64_t packed_digest(const SampleReader& source, std::string_view recipe, int threads) {
+  constexpr std::int64_t kSpread = 32;
+  const DatasetFacts facts = source.facts();
+  Checksum sum;
+  sum.add(recipe);
+  add_facts(sum, facts);
+  add_names(sum, source, facts.size, threads);
+  std::vector<std::vector<std::byte>> fields(facts.targets.size() + 1);
+  for (std::int64_t i = 0; i < std::min(kSpread, facts.size); ++i) {
+    source.fetch(i * facts.size / std::min(kSpread, facts.size), fields);
+    for (const std::vector<std::byte>& field : fields) sum.add(field);
+  }
+  return sum.value();
+}
+
+/// The file's first 64 bytes.
+struct PackedFile::Header {
+  std::array<char, 8> magic = kMagic;
+  std::uint64_t version = kVersion, samples = 0, fields = 0, digest = 0, file_bytes = 0, reserved = 0;
+  std::uint64_t checksum = 0;  // of what is before it
+
+  std::uint64_t sum() const { return checksum_of(bytes_of(*this).first(sizeof(Header) - sizeof(checksum))); }
+};
+
+std::uint64_t PackedFile::entry_offset(std::int64_t index, std::size_t fields) {
+  return sizeof(Header) + static_cast<std::uint64_t>(index) * fields * sizeof(Entry);
+}
+
+/// A new file under a temporary name: it appears at `path` by `commit`.
+class PackedFile::Writer {
+ public:
+  Writer(const SampleReader& source, const std::filesystem::path& path, const PackOptions& options)
+      : source_(source), path_(path), options_(options), facts_(source.facts()), fields_(facts_.fields()) {
+    static_assert(sizeof(Header) == 64);
+    std::random_device random;
+    temporary_ = path;
+    temporary_.replace_filename(fmt::format(".{}.{:08x}.tmp", path.filename().string(), random()));
+    descriptor_ = ::open(temporary_.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
+    if (descriptor_ < 0) fail(errno);
+  }
+  ~Writer() {
+    if (descriptor_ < 0) return;
+    ::close(descriptor_);
+    ::unlink(temporary_.c_str());
+  }
+  Writer(const Writer&) = delete;
+  Writer& operator=(const Writer&) = delete;
+
+  /// Fetches and writes all samples and the table.
+  void write(std::uint64_t digest) {
+    end_ = entry_offset(facts_.size, fields_.size());
+    parallel_ranges(facts_.size, kGrain, options_.threads, [this](std::int64_t begin, std::int64_t end) {
+      std::vector<std::vector<std::byte>> sample(fields_.size());
+      std::vector<Entry> entries;
+      for (std::int64_t i = begin; i < end; ++i) write_sample(i, sample, entries);
+      write_at(entry_offset(begin, fields_.size()), std::as_bytes(std::span(entries)));
+      note(end - begin);
+    });
+    Header header{.samples = static_cast<std::uint64_t>(facts_.size), .fields = fields_.size(), .digest = digest};
+    header.file_bytes = end_;
+    header.checksum = header.sum();
+    write_at(0, bytes_of(header));
+  }
+
+  void commit() {
+    if (::fsync(descriptor_) != 0 || ::rename(temporary_.c_str(), path_.c_str()) != 0) fail(errno);
+    ::close(std::exchange(descriptor_, -1));
+    sync_folder(path_.has_parent_path() ? path_.parent_path() : std::filesystem::path("."));
+  }
+
+ private:
+  void write_sample(std::int64_t index, std::vector<std::vector<std::byte>>& sample, std::vector<Entry>& entries) {
+    source_.fetch(index, sample);
+    std::uint64_t bytes = 0;
+    for (const std::vector<std::byte>& field : sample) bytes += field.size();
+    std::uint64_t offset = end_.fetch_add(bytes);
+    for (std::size_t f = 0; f < fields_.size(); ++f) {
+      write_at(offset, sample[f]);
+      entries.push_back({offset, sample[f].size(), checksum_of(sample[f])});
+      offset += sample[f].size();
+    }
+  }
+
+  void note(std::int64_t samples) {
+    const std::scoped_lock lock(noting_);
+    written_ += samples;
+    if (options_.on_progress) options_.on_progress(written_, facts_.size);
+  }
+
+  void write_at(std::uint64_t offset, std::span<const std::byte> bytes) {
+    while (!bytes.empty()) {
+      const ssize_t written = ::pwrite(descriptor_, bytes.data(), bytes.size(), static_cast<off_t>(offset));
+      if (written < 0 && errno == EINTR) continue;
+      if (written < 0) fail(errno);
+      offset += static_cast<std::uint64_t>(written);
+      bytes = bytes.subspan(static_cast<std::size_t>(written));
+    }
+  }
+
+  [[noreturn]] void fail(int reason) const {
+    const std::uint64_t bytes =
+        std::max(source_.total_encoded_bytes(), static_cast<std::uint64_t>(facts_.size) * facts_.sample_bytes());
+    throw DataError(
+        fmt::format("cannot write {}: {} (the packed samples need about {}; cache: {{disk: PATH}} names "
+                    "another place)",
+                    path_.string(), reason_text(reason), format_byte_size(bytes)));
+  }
+
+  const SampleReader& source_;
+  const std::filesystem::path& path_;
+  const PackOptions& options_;
+  const DatasetFacts facts_;
+  const std::vector<SampleField> fields_;
+  std::filesystem::path temporary_;
+  int descriptor_ = -1;
+  std::atomic<std::uint64_t> end_ = 0;
+  std::mutex noting_;
+  std::int64_t written_ = 0;
+};
+
+PackedFile::PackedFile(std::shared_ptr<const SampleReader> source, std::filesystem::path path)
+    : source_(std::move(source)), facts_(source_->facts()), fields_(facts_.fields()), path_(std::move(path)) {}
+
+PackedFile::~PackedFile() {
+  if (descriptor_ >= 0) ::close(descriptor_);
+}
+
+std::shared_ptr<const PackedFile> PackedFile::open(std::shared_ptr<const SampleReader> source,
+                                                   const std::filesystem::path& path, const PackOptions& options) {
+  if (path.filename().empty()) throw DataError(fmt::format("cannot write '{}': it names no file", path.string()));
+  const std::uint64_t digest = packed_digest(*source, options.recipe, options.threads);
+  std::shared_ptr<PackedFile> file(new PackedFile(std::move(source), path));
+  std::string reason = file->why_not(digest);
+  if (reason.empty()) return file;
+  if (file->descriptor_ >= 0) {
+    if (options.on_replace) options.on_replace(reason);
+    ::close(std::exchange(file->descriptor_, -1));
+  }
+  Writer writer(*file->source_, path, options);
+  writer.write(digest);
+  writer.commit();
+  file->is_new_ = true;
+  reason = file->why_not(digest);
+  if (!reason.empty()) throw DataError(fmt::format("cannot use {}, just written: {}", path.string(), reason));
+  return file;
+}
+
+/// Opens what is there; empty where it can be used, else the reason. No descriptor is open where nothing is there.
+std::string PackedFile::why_not(std::uint64_t digest) {
+  descriptor_ = ::open(path_.c_str(), O_RDONLY | O_CLOEXEC);
+  if (descriptor_ < 0 && errno == ENOENT) return "there is none";
+  struct stat status {};
+  if (descriptor_ < 0 || ::fstat(descriptor_, &status) != 0)
+    throw DataError(fmt::format("cannot read {}: {}", path_.string(), reason_text(errno)));
+  file_bytes_ = static_cast<std::uint64_t>(status.st_size);
+  Header header{.magic = {}};
+  if (S_ISREG(status.st_mode) && file_bytes_ >= sizeof(Header))
+    read_at(0, std::as_writable_bytes(std::span(&header, 1)));
+  if (header.magic != kMagic)
+    throw DataError(
+        fmt::format("{} is no file of packed samples; it is not replaced: remove it, or name another place "
+                    "with cache: {{disk: PATH}}",
+                    path_.string()));
+  if (header.version != kVersion) return fmt::format("its version is {}, not {}", header.version, kVersion);
+  if (header.checksum != header.sum()) return "its header is damaged";
+  if (header.digest != digest || header.fields != fields_.size() ||
+      header.samples != static_cast<std::uint64_t>(facts_.size))
+    return "it was made of other samples, or by other stages";
+  if (file_bytes_ != header.file_bytes)
+    return fmt::format("it has {} bytes, not {} as its header says", file_bytes_, header.file_bytes);
+  return {};
+}
+
+void PackedFile::fail(std::int64_t index, std::string_view what) const {
+  throw DataError(fmt::format("{}: packed sample {} ({}) {}; remove the file, and the next run writes it from the data",
+                              path_.string(), index, source_->name_of(index), what));
+}
+
+void PackedFile::read_at(std::uint64_t offset, std::span<std::byte> to) const {
+  while (!to.empty()) {
+    const ssize_t got = ::pread(descriptor_, to.data(), to.size(), static_cast<off_t>(offset));
+    if (got < 0 && errno == EINTR) continue;
+    if (got <= 0)
+      throw DataError(fmt::format("cannot read {} at byte {}: {}", path_.string(), offset,
+                                  got < 0 ? reason_text(errno) : "the file ends there"));
+    offset += static_cast<std::uint64_t>(got);
+    to = to.subspan(static_cast<std::size_t>(got));
+  }
+}
+
+/// Of the sample's fields from `first_field` on; valid until this thread's next call.
+std::span<const PackedFile::Entry> PackedFile::entries(std::int64_t index, std::size_t first_field) const {
+  thread_local std::vector<Entry> row;
+  row.resize(fields_.size() - first_field);
+  read_at(entry_offset(index, fields_.size()) + first_field * sizeof(Entry), std::as_writable_bytes(std::span(row)));
+  for (const Entry& entry : row)
+    if (entry.offset > file_bytes_ || entry.bytes > file_bytes_ - entry.offset)
+      fail(index, "has a damaged entry in the file's table");
+  return row;
+}
+
+void PackedFile::read_field(std::int64_t index, const Entry& entry, std::span<std::byte> to) const {
+  if (to.size() != entry.bytes) fail(index, fmt::format("has {} bytes, not {}", entry.bytes, to.size()));
+  read_at(entry.offset, to);
+  if (checksum_of(to) != entry.checksum) fail(index, "is damaged: its checksum differs");
+}
+
+void PackedFile::read(std::int64_t index, std::span<const std::span<std::byte>> fields) const {
+  const std::span<const Entry> row = entries(index, 0);
+  for (std::size_t f = 0; f < row.size(); ++f) read_field(index, row[f], fields[f]);
+}
+
+void PackedFile::fetch(std::int64_t index, std::span<std::vector<std::byte>> fields) const {
+  const std::span<const Entry> row = entries(index, 0);
+  for (std::size_t f = 0; f < row.size(); ++f) {
+    fields[f].resize(row[f].bytes);
+    read_field(index, row[f], fields[f]);
+  }
+}
+
+void PackedFile::read_targets(std::int64_t index, std::span<const std::span<std::byte>> targets) const {
+  if (targets.empty()) return;
+  const std::span<const Entry> row = entries(index, 1);
+  for (std::size_t t = 0; t < targets.size(); ++t)
+    if (!targets[t].empty()) read_field(index, row[t], targets[t]);
+}
+
+}  // namespace bantam

@@ -1,0 +1,304 @@
+// A sample's images lie in two sets of buffers in turn: a region stage reads one and writes the other.
+#include "bantam/data/delivery/sample_path.h"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "bantam/base/error.h"
+#include "bantam/data/images/decode.h"
+#include "bantam/data/images/resample.h"
+#include "bantam/data/pipeline/stage_forms.h"
+
+namespace bantam {
+namespace {
+
+/// What a thread keeps from one sample to the next.
+struct Scratch {
+  std::vector<std::vector<std::byte>> stored;  ///< fetched fields
+  std::vector<Image> now, next;                ///< a field each; those of fields that do not move stay empty
+  Image decoded;
+  std::vector<std::span<std::byte>> spans;
+  std::vector<SampleField> fields;
+};
+
+/// A scratch of the calling thread; another one for a reader that reads through a path itself.
+class BorrowedScratch {
+ public:
+  BorrowedScratch() {
+    if (free().empty()) free().push_back(std::make_unique<Scratch>());
+    scratch_ = std::move(free().back());
+    free().pop_back();
+  }
+  ~BorrowedScratch() { free().push_back(std::move(scratch_)); }
+  BorrowedScratch(const BorrowedScratch&) = delete;
+  BorrowedScratch& operator=(const BorrowedScratch&) = delete;
+  Scratch& operator*() const { return *scratch_; }
+
+ private:
+  static std::vector<std::unique_ptr<Scratch>>& free() {
+    thread_local std::vector<std::unique_ptr<Scratch>> scratches;
+    return scratches;
+  }
+  std::unique_ptr<Scratch> scratch_;
+};
+
+/// Bytes of a pixel: what a pixel target has in all axes after the first two.
+std::int64_t pixel_bytes(const SampleField& field) {
+  std::int64_t bytes = static_cast<std::int64_t>(size_of(field.dtype));
+  for (int axis = 2; axis < field.shape.rank(); ++axis) bytes *= field.shape[axis];
+  return bytes;
+}
+
+/// Class numbers as the target's type.
+void widen(Image& mask, const SampleField& field) {
+  const std::size_t count = mask.pixels.size(), bytes = size_of(field.dtype);
+  mask.channels = static_cast<std::int64_t>(bytes);
+  mask.pixels.resize(count * bytes);
+  // From the end: each number is read before it is written over.
+  for (std::size_t i = count; i > 0; --i) {
+    const std::uint8_t number = mask.pixels[i - 1];
+    std::memset(&mask.pixels[(i - 1) * bytes], 0, bytes);
+    mask.pixels[(i - 1) * bytes] = number;
+  }
+}
+
+bool changes_nothing(const Sampling& sampling, ImageSize size) {
+  return sampling.top == 0 && sampling.left == 0 && sampling.window == size && sampling.size == size &&
+         !sampling.mirrored;
+}
+
+std::string text_of(ImageSize size) { return fmt::format("{}x{}", size.height, size.width); }
+
+}  // namespace
+
+struct SamplePath::Work {
+  std::int64_t index, epoch;
+  std::span<const std::span<std::byte>> out;
+  Scratch& scratch;
+};
+
+SamplePath::SamplePath(std::shared_ptr<const SampleReader> reader, Stages stages, std::shared_ptr<BrokenSamples> broken)
+    : reader_(std::move(reader)), stages_(std::move(stages)), broken_(std::move(broken)) {
+  const DatasetFacts stored = reader_->facts();
+  stored_ = stored.fields();
+  facts_ = with_image_shape(stored, stages_.shape);
+  fields_ = facts_.fields();
+  moves_.push_back(stored.image_shape.rank() == 3);
+  for (const SampleField& target : stored.targets) moves_.push_back(is_pixel_target(target, stored.image_shape));
+  fetches_ = std::ranges::any_of(stored_, [](const SampleField& f) { return f.encoding != FieldEncoding::values; });
+  straight_ = !fetches_ && std::ranges::none_of(stages_.stages, [](const auto& s) { return s->has_region_form(); });
+  for (std::size_t f = 0; f < stored_.size(); ++f) {
+    const bool one_byte = stored_[f].dtype == DType::uint8 || stored_[f].dtype == DType::int32;
+    if ((f == 0 && !straight_ && stored_[f].dtype != DType::uint8) ||
+        (stored_[f].encoding == FieldEncoding::mask && !one_byte))
+      throw DTypeError(fmt::format("'{}' is {}: only uint8 images can be resampled, and masks be uint8 or int32",
+                                   stored_[f].name, to_string(stored_[f].dtype)));
+  }
+}
+
+void SamplePath::read(std::int64_t index, std::int64_t epoch, std::span<const std::span<std::byte>> fields) const {
+  if (broken_ == nullptr) return read_one(index, epoch, fields);
+  std::string first;
+  for (std::int64_t tried = 0; tried < facts_.size; ++tried, index = (index + 1) % facts_.size) {
+    try {
+      return read_one(index, epoch, fields);
+    } catch (const DataError& error) {
+      broken_->add(reader_.get(), index, {reader_->name_of(index), error.what()});
+      if (first.empty()) first = error.what();
+    }
+  }
+  throw DataError(fmt::format("none of {} samples can be read; the first: {}", facts_.size, first));
+}
+
+void SamplePath::read_one(std::int64_t index, std::int64_t epoch, std::span<const std::span<std::byte>> fields) const {
+  if (straight_) return read_straight(index, epoch, fields);
+  const BorrowedScratch scratch;
+  Work work{index, epoch, fields, *scratch};
+  (*scratch).now.resize(stored_.size());
+  (*scratch).next.resize(stored_.size());
+  for (std::size_t i = begin(work); i < stages_.stages.size(); ++i) {
+    const Augmentation& stage = *stages_.stages[i];
+    if (stage.has_region_form())
+      take_region(work, stage);
+    else
+      apply(work, stage);
+  }
+  finish(work);
+}
+
+void SamplePath::read_straight(std::int64_t index, std::int64_t epoch,
+                               std::span<const std::span<std::byte>> fields) const {
+  reader_->read(index, fields);
+  AugmentedSample sample{.fields = fields_, .buffers = fields, .index = index, .epoch = epoch};
+  for (const auto& stage : stages_.stages) {
+    PhiloxSequence random = stage_random(*stage, stages_.seed, epoch, index);
+    stage->apply(sample, random);
+  }
+}
+
+/// Images and pixel targets into `now`, other fields to where they go; returns how many stages that included.
+std::size_t SamplePath::begin(Work& work) const {
+  if (!fetches_) {
+    read_values(work);
+    return 0;
+  }
+  std::vector<std::vector<std::byte>>& stored = work.scratch.stored;
+  stored.resize(stored_.size());
+  reader_->fetch(work.index, stored);
+  for (std::size_t f = 0; f < stored_.size(); ++f) {
+    if (stored_[f].encoding != FieldEncoding::values) continue;
+    std::uint8_t* to = reinterpret_cast<std::uint8_t*>(work.out[f].data());
+    if (moves_[f]) {
+      Image& image = work.scratch.now[f];
+      image.reshape({stored_[f].shape[0], stored_[f].shape[1]}, pixel_bytes(stored_[f]));
+      to = image.pixels.data();
+    }
+    if (stored[f].size() != stored_[f].bytes())
+      throw DataError(fmt::format("{}: '{}' has {} bytes, expected {}", reader_->name_of(work.index), stored_[f].name,
+                                  stored[f].size(), stored_[f].bytes()));
+    if (!stored[f].empty()) std::memcpy(to, stored[f].data(), stored[f].size());
+  }
+  try {
+    return decode(work);
+  } catch (const DataError& error) {
+    throw DataError(fmt::format("{}: {}", reader_->name_of(work.index), error.what()));
+  }
+}
+
+/// All fields as the reader has them, which are values.
+void SamplePath::read_values(Work& work) const {
+  std::vector<std::span<std::byte>>& row = work.scratch.spans;
+  row.assign(work.out.begin(), work.out.end());
+  for (std::size_t f = 0; f < stored_.size(); ++f) {
+    if (!moves_[f]) continue;
+    Image& image = work.scratch.now[f];
+    image.reshape({stored_[f].shape[0], stored_[f].shape[1]}, pixel_bytes(stored_[f]));
+    row[f] = std::as_writable_bytes(std::span(image.pixels));
+  }
+  reader_->read(work.index, row);
+}
+
+/// Files into `now`; the first stage's window, where it has one, is decoded alone.
+std::size_t SamplePath::decode(Work& work) const {
+  Scratch& s = work.scratch;
+  const std::int64_t channels = stored_[0].shape[2];
+  const bool encoded = stored_[0].encoding == FieldEncoding::image;
+  const ImageSize size = encoded ? read_image_header(s.stored[0]).size : s.now[0].size;
+  const Augmentation* first = encoded && !stages_.stages.empty() ? stages_.stages[0].get() : nullptr;
+  Sampling whole{.window = size, .size = size};
+  const bool window = first != nullptr && first->has_region_form();
+  if (window) {
+    PhiloxSequence random = stage_random(*first, stages_.seed, work.epoch, work.index);
+    whole = first->region(size, random);
+    decode_sampled(s.stored[0], channels, whole, s.decoded, s.now[0]);
+  } else if (encoded) {
+    decode_image(s.stored[0], channels, s.now[0]);
+  }
+  for (std::size_t f = 1; f < stored_.size(); ++f) {
+    if (stored_[f].encoding == FieldEncoding::mask) {
+      decode_mask(s.stored[f], s.decoded);
+      if (s.decoded.size != size)
+        throw DataError(
+            fmt::format("'{}' is {}, but its image is {}", stored_[f].name, text_of(s.decoded.size), text_of(size)));
+      check_classes(s.decoded, stored_[f].name);
+      resample(s.decoded, whole, Interpolation::nearest, s.now[f]);
+      widen(s.now[f], stored_[f]);
+    } else if (window && moves_[f]) {
+      resample(s.now[f], whole, Interpolation::nearest, s.next[f]);
+      std::swap(s.now[f], s.next[f]);
+    }
+  }
+  return window ? 1 : 0;
+}
+
+/// Where classes have names, a mask holds their numbers and the ignored one alone.
+void SamplePath::check_classes(const Image& mask, const std::string& field) const {
+  if (facts_.class_names.empty()) return;
+  std::array<bool, 256> seen{};
+  for (const std::uint8_t number : mask.pixels) seen[number] = true;
+  for (std::size_t number = facts_.class_names.size(); number < seen.size(); ++number)
+    if (seen[number] && facts_.ignored_label != static_cast<std::int32_t>(number))
+      throw DataError(fmt::format("'{}' has the number {}, but the data have {} classes, from 0{}", field, number,
+                                  facts_.class_names.size(),
+                                  facts_.ignored_label ? fmt::format(", and {} for none", *facts_.ignored_label) : ""));
+}
+
+void SamplePath::take_region(Work& work, const Augmentation& stage) const {
+  Scratch& s = work.scratch;
+  PhiloxSequence random = stage_random(stage, stages_.seed, work.epoch, work.index);
+  const Sampling sampling = stage.region(s.now[0].size, random);
+  if (changes_nothing(sampling, s.now[0].size)) return;
+  for (std::size_t f = 0; f < stored_.size(); ++f) {
+    if (!moves_[f]) continue;
+    resample(s.now[f], sampling, f == 0 ? Interpolation::bilinear : Interpolation::nearest, s.next[f]);
+    std::swap(s.now[f], s.next[f]);
+  }
+}
+
+/// The host form, of fields of the sizes they have by now.
+void SamplePath::apply(Work& work, const Augmentation& stage) const {
+  Scratch& s = work.scratch;
+  s.fields = fields_;
+  s.spans.assign(work.out.begin(), work.out.end());
+  for (std::size_t f = 0; f < stored_.size(); ++f) {
+    if (!moves_[f]) continue;
+    s.fields[f].shape = s.fields[f].shape.with(0, s.now[f].size.height).with(1, s.now[f].size.width);
+    s.spans[f] = std::as_writable_bytes(std::span(s.now[f].pixels));
+  }
+  AugmentedSample sample{.fields = s.fields, .buffers = s.spans, .index = work.index, .epoch = work.epoch};
+  PhiloxSequence random = stage_random(stage, stages_.seed, work.epoch, work.index);
+  stage.apply(sample, random);
+}
+
+void SamplePath::finish(const Work& work) const {
+  for (std::size_t f = 0; f < stored_.size(); ++f) {
+    if (!moves_[f]) continue;
+    const Image& image = work.scratch.now[f];
+    if (image.pixels.size() != work.out[f].size() || image.size.height != fields_[f].shape[0])
+      throw DataError(fmt::format("{}: '{}' is {} after the pipeline's stages, expected {}",
+                                  reader_->name_of(work.index), fields_[f].name, text_of(image.size),
+                                  to_string(fields_[f].shape)));
+    std::memcpy(work.out[f].data(), image.pixels.data(), image.pixels.size());
+  }
+}
+
+namespace {
+
+class ReadThrough : public SampleReader {
+ public:
+  ReadThrough(std::shared_ptr<const SampleReader> reader, SamplePath::Stages stages,
+              std::shared_ptr<BrokenSamples> broken)
+      : reader_(reader), path_(std::move(reader), std::move(stages), std::move(broken)) {}
+
+  DatasetFacts facts() const override { return path_.facts(); }
+  void check(bool verify, int threads) const override { reader_->check(verify, threads); }
+  void read(std::int64_t index, std::span<const std::span<std::byte>> fields) const override {
+    path_.read(index, 0, fields);
+  }
+  std::string name_of(std::int64_t index) const override { return reader_->name_of(index); }
+  std::vector<float> weights() const override { return reader_->weights(); }
+  IgnoredFiles ignored() const override { return reader_->ignored(); }
+  void read_targets(std::int64_t index, std::span<const std::span<std::byte>> targets) const override {
+    if (path_.facts().targets == reader_->facts().targets)
+      reader_->read_targets(index, targets);
+    else
+      SampleReader::read_targets(index, targets);
+  }
+
+ private:
+  std::shared_ptr<const SampleReader> reader_;
+  SamplePath path_;
+};
+
+}  // namespace
+
+std::shared_ptr<const SampleReader> read_through(std::shared_ptr<const SampleReader> reader, SamplePath::Stages stages,
+                                                 std::shared_ptr<BrokenSamples> broken) {
+  return std::make_shared<ReadThrough>(std::move(reader), std::move(stages), std::move(broken));
+}
+
+}  // namespace bantam

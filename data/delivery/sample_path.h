@@ -1,0 +1,69 @@
+// Internal: SamplePath: one sample from its reader, decoded and through stages of region and host form, into buffers.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "bantam/data/augment/augmentation.h"
+#include "bantam/data/delivery/broken_samples.h"
+#include "bantam/data/formats/sample_reader.h"
+#include "bantam/data/images/image.h"
+
+namespace bantam {
+
+/// What it writes depends on (reader, stages, seed, epoch, sample) only. Thread-safe; each thread keeps the images it
+/// works on, so that no sample after the first few allocates memory.
+class SamplePath {
+ public:
+  /// Stages that turn the reader's images into those of `shape`.
+  struct Stages {
+    Augmentations stages;
+    Shape shape;
+    std::uint64_t seed = 0;
+  };
+
+  /// `broken`: a sample that throws DataError is counted there and the next one that can be read comes in its place;
+  /// null: the error is thrown.
+  SamplePath(std::shared_ptr<const SampleReader> reader, Stages stages, std::shared_ptr<BrokenSamples> broken);
+
+  /// The fields that `read` writes: images of the final shape and pixel targets that follow them.
+  const std::vector<SampleField>& fields() const { return fields_; }
+  const DatasetFacts& facts() const { return facts_; }
+  /// Whether a sample takes long enough for threads to share a batch of a few: it is decoded or resampled, or its
+  /// stages change pixels.
+  bool is_slow() const { return !straight_ || !stages_.stages.empty(); }
+  /// Writes sample `index`, one buffer a field. Throws DataError, and what reader and stages throw.
+  void read(std::int64_t index, std::int64_t epoch, std::span<const std::span<std::byte>> fields) const;
+
+ private:
+  struct Work;
+  void read_one(std::int64_t index, std::int64_t epoch, std::span<const std::span<std::byte>> fields) const;
+  void read_straight(std::int64_t index, std::int64_t epoch, std::span<const std::span<std::byte>> fields) const;
+  std::size_t begin(Work& work) const;
+  std::size_t decode(Work& work) const;
+  void read_values(Work& work) const;
+  void check_classes(const Image& mask, const std::string& field) const;
+  void take_region(Work& work, const Augmentation& stage) const;
+  void apply(Work& work, const Augmentation& stage) const;
+  void finish(const Work& work) const;
+
+  std::shared_ptr<const SampleReader> reader_;
+  Stages stages_;
+  std::shared_ptr<BrokenSamples> broken_;
+  DatasetFacts facts_;
+  std::vector<SampleField> stored_;  ///< as the reader has them
+  std::vector<SampleField> fields_;
+  std::vector<bool> moves_;  ///< a field: images and pixel targets
+  bool fetches_ = false;     ///< some field is encoded
+  bool straight_ = false;    ///< the reader writes into the buffers, which stages change in place
+};
+
+/// A reader whose samples are those of another after `stages` without chance, decoded: images of `shape`, all fields
+/// as values.
+std::shared_ptr<const SampleReader> read_through(std::shared_ptr<const SampleReader> reader, SamplePath::Stages stages,
+                                                 std::shared_ptr<BrokenSamples> broken);
+
+}  // namespace bantam

@@ -1,0 +1,162 @@
+#include "bantam/data/images/png.h"
+
+#include <cstring>
+#include <new>
+#include <vector>
+
+#include <fmt/format.h>
+#include <png.h>
+
+#include "bantam/base/error.h"
+#include "bantam/data/images/channels.h"
+#include "bantam/data/images/guarded_call.h"
+
+namespace bantam {
+namespace {
+
+/// Deflate's best ratio is 1032 : 1.
+constexpr std::uint64_t kMostRatio = 1032;
+/// Of a chunk that is no pixels; libpng's own default is 8 million bytes as well.
+constexpr png_alloc_size_t kMostChunkBytes = 8000000;
+
+}  // namespace
+
+struct PngDecoder::State {
+  png_structp png = nullptr;
+  png_infop info = nullptr;
+  std::span<const std::byte> rest;  ///< of the file
+  GuardedCall call;
+
+  ~State() { png_destroy_read_struct(&png, &info, nullptr); }
+  template <class Work>
+  void run(const Work& work) {
+    if (!call.run(work)) throw DataError(fmt::format("PNG: {}", call.message()));
+  }
+  void open();
+  void refuse_impossible_sizes(std::size_t file_bytes);
+  std::int64_t width() const { return png_get_image_width(png, info); }
+  std::int64_t height() const { return png_get_image_height(png, info); }
+  PixelLayout layout() const;
+  template <class Use>
+  void for_rows(const PixelBox& box, const Use& use);
+};
+
+void PngDecoder::State::open() {
+  run([this] {
+    png = png_create_read_struct(
+        PNG_LIBPNG_VER_STRING, this,
+        [](png_structp of, png_const_charp message) { static_cast<State*>(png_get_error_ptr(of))->call.fail(message); },
+        [](png_structp, png_const_charp) {});
+    info = png == nullptr ? nullptr : png_create_info_struct(png);
+  });
+  if (info == nullptr) throw std::bad_alloc();
+  run([this] {
+    png_set_read_fn(png, this, [](png_structp of, png_bytep to, png_size_t size) {
+      State& state = *static_cast<State*>(png_get_io_ptr(of));
+      if (size > state.rest.size()) state.call.fail("the file is cut short");
+      std::memcpy(to, state.rest.data(), size);
+      state.rest = state.rest.subspan(size);
+    });
+    png_set_user_limits(png, static_cast<png_uint_32>(kMostPixels), static_cast<png_uint_32>(kMostPixels));
+    png_set_chunk_malloc_max(png, kMostChunkBytes);
+    png_set_keep_unknown_chunks(png, PNG_HANDLE_CHUNK_NEVER, nullptr, -1);
+    png_read_info(png, info);
+  });
+}
+
+void PngDecoder::State::refuse_impossible_sizes(std::size_t file_bytes) {
+  const auto rows = static_cast<std::uint64_t>(height());
+  if (static_cast<std::uint64_t>(width()) > kMostPixels / rows)
+    throw DataError(fmt::format("PNG: {} x {} pixels, at most 2^28 are supported", width(), height()));
+  if (rows * png_get_rowbytes(png, info) / kMostRatio > file_bytes)
+    throw DataError(fmt::format("PNG: {} bytes are too few for {} x {} pixels", file_bytes, width(), height()));
+}
+
+PngDecoder::PngDecoder(std::span<const std::byte> file) : state_(std::make_unique<State>()) {
+  state_->rest = file;
+  state_->open();
+  state_->refuse_impossible_sizes(file.size());
+}
+
+PngDecoder::~PngDecoder() = default;
+
+ImageHeader PngDecoder::header() const {
+  const png_byte type = png_get_color_type(state_->png, state_->info);
+  const bool clear = png_get_valid(state_->png, state_->info, PNG_INFO_tRNS) != 0;
+  ImageHeader header{.type = ImageFileType::png, .size = {state_->height(), state_->width()}};
+  header.bits = png_get_bit_depth(state_->png, state_->info);
+  header.channels =
+      ((type & PNG_COLOR_MASK_COLOR) != 0 ? 3 : 1) + ((type & PNG_COLOR_MASK_ALPHA) != 0 || clear ? 1 : 0);
+  return header;
+}
+
+PixelLayout PngDecoder::State::layout() const {
+  switch (png_get_channels(png, info)) {
+    case 1:
+      return PixelLayout::grey;
+    case 2:
+      return PixelLayout::grey_alpha;
+    case 3:
+      return PixelLayout::rgb;
+    default:
+      return PixelLayout::rgba;
+  }
+}
+
+/// Calls `use(row of the box, its first pixel)`. An interlaced file is decoded whole first.
+template <class Use>
+void PngDecoder::State::for_rows(const PixelBox& box, const Use& use) {
+  int passes = 1;
+  run([&] {
+    passes = png_set_interlace_handling(png);
+    png_read_update_info(png, info);
+  });
+  const std::size_t row_bytes = png_get_rowbytes(png, info);
+  const std::size_t skipped = static_cast<std::size_t>(box.left) * (row_bytes / static_cast<std::size_t>(width()));
+  const std::int64_t last = box.top + box.size.height;
+  const bool whole = passes > 1;
+  std::vector<png_byte> rows(row_bytes * static_cast<std::size_t>(whole ? height() : 1));
+  run([&] {
+    for (int pass = 1; pass < passes; ++pass)
+      for (std::int64_t y = 0; y < height(); ++y)
+        png_read_row(png, rows.data() + static_cast<std::size_t>(y) * row_bytes, nullptr);
+    for (std::int64_t y = 0; y < last; ++y) {
+      png_byte* row = rows.data() + (whole ? static_cast<std::size_t>(y) * row_bytes : 0);
+      png_read_row(png, row, nullptr);
+      if (y >= box.top) use(y - box.top, row + skipped);
+    }
+  });
+}
+
+void PngDecoder::read(const PixelBox& box, std::int64_t channels, Image& out) {
+  State& state = *state_;
+  out.reshape(box.size, channels);
+  state.run([&] {
+    png_set_scale_16(state.png);
+    png_set_expand(state.png);
+  });
+  state.for_rows(box, [&](std::int64_t y, const png_byte* row) {
+    convert_pixels(state.layout(), row, channels, out.pixels.data() + static_cast<std::size_t>(y) * out.row_bytes(),
+                   box.size.width);
+  });
+}
+
+void PngDecoder::read_numbers(Image& out) {
+  State& state = *state_;
+  const png_byte type = png_get_color_type(state.png, state.info);
+  if (type != PNG_COLOR_TYPE_GRAY && type != PNG_COLOR_TYPE_PALETTE)
+    throw DataError(fmt::format("a mask is a PNG of one channel or of a palette, this one has {} channels",
+                                png_get_channels(state.png, state.info)));
+  const std::size_t bytes = png_get_bit_depth(state.png, state.info) == 16 ? 2 : 1;
+  out.reshape({state.height(), state.width()}, 1);
+  state.run([&] { png_set_packing(state.png); });
+  state.for_rows({0, 0, out.size}, [&](std::int64_t y, const png_byte* row) {
+    std::uint8_t* to = out.pixels.data() + static_cast<std::size_t>(y) * out.row_bytes();
+    for (std::int64_t x = 0; x < out.size.width; ++x, row += bytes) {
+      if (bytes == 2 && row[0] != 0) state.call.fail("a mask has numbers above 255");
+      to[x] = row[bytes - 1];
+    }
+  });
+}
+
+}  // namespace bantam

@@ -1,0 +1,164 @@
+// `bantam data` and `bantam bench data` as users run them.
+#include <fmt/format.h>
+
+#include "bantam/base/text.h"
+#include "bantam/data/images/encode.h"
+#include "tests/cli/program.h"
+
+namespace bantam::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::size_t count_of(const std::string& text, const std::string& part) {
+  std::size_t count = 0;
+  for (std::size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) ++count;
+  return count;
+}
+
+class Data : public ProgramTest {
+ protected:
+  /// Class folders of PNG files, 12 and 4 of `cat`, 6 and 4 of `dog`, each 30 wide and 20 to 31 high.
+  void write_folder() const {
+    for (const auto& [part, cats, dogs] : {std::tuple("train", 12, 6), std::tuple("val", 4, 4)})
+      for (const auto& [name, count, red] : {std::tuple("cat", cats, 200), std::tuple("dog", dogs, 100)}) {
+        fs::create_directories(path(fmt::format("photos/{}/{}", part, name)));
+        for (int i = 0; i < count; ++i) {
+          Image image;
+          image.reshape({20 + i, 30}, 3);
+          for (std::size_t p = 0; p < image.pixels.size(); p += 3) image.pixels[p] = static_cast<std::uint8_t>(red);
+          write(fmt::format("photos/{}/{}/{:02}.png", part, name, i), encode_png(image));
+        }
+      }
+    write("photos/train/cat/notes.txt", "no image");
+    write("folder.yaml", R"(version: 1
+device: cpu
+data:
+  format: image_folder
+  path: photos
+  pipeline:
+    - cache: auto
+    - random_resized_crop: {size: 16}
+    - random_flip
+    - normalize: {scale: 0.00392156862745098}
+    - batch: {size: 8}
+model:
+  input: [16, 16, 3]
+  layers: [flatten, dense: {units: 2}]
+train: {epochs: 2}
+)");
+  }
+};
+
+TEST_F(Data, TellsASplitsClassesValuesAndPipelines) {
+  write_tiny_config();
+  const Outcome outcome = run({"data", "tiny.yaml", "--json", "--threads", "1"});
+  ASSERT_EQ(outcome.code, 0) << outcome.err;
+  const nlohmann::json json = outcome.last_json();
+  EXPECT_EQ(json["format"], "generated");
+  const nlohmann::json& train = json["splits"][0];
+  EXPECT_EQ(train["samples"], 256);
+  EXPECT_EQ(json["splits"][1]["samples"], 40);
+  EXPECT_EQ(train["images_read"], 256);
+  EXPECT_EQ(train["classes"].size(), 10u);
+  std::int64_t counted = 0;
+  for (const auto& entry : train["classes"]) counted += entry["count"].get<std::int64_t>();
+  EXPECT_EQ(counted, 256);
+  EXPECT_EQ(train["sizes"]["largest"]["height"], 32);
+  EXPECT_GT(train["channels"][0]["deviation"], 1);
+  EXPECT_EQ(json["pipeline"]["training"][0]["stage"], "random_crop");
+  EXPECT_TRUE(json["pipeline"]["training"][0]["random"].get<bool>());
+  EXPECT_EQ(json["cache"]["kind"], "ram");
+  EXPECT_EQ(json["cache"]["bytes"], 296 * (32 * 32 * 3 + 4));
+  const Outcome words = run({"data", "tiny.yaml", "--threads", "1"});
+  for (const char* part : {"training: 256 samples", "test: 40 samples", "disc", "normalize: {scale: 0.0039", "cache"})
+    EXPECT_NE(words.out.find(part), std::string::npos) << part << "\n" << words.out;
+  std::istringstream lines(words.out);
+  for (std::string line; std::getline(lines, line);) EXPECT_LE(display_width(line), 80u) << line;
+}
+
+/// The stage that it prints is one that a configuration can have.
+TEST_F(Data, PrintsANormalizeStageThatMakesMeanZeroAndDeviationOne) {
+  write_tiny_config();
+  const std::string line = run({"data", "tiny.yaml", "--json"}).last_json()["normalize"];
+  const std::string value = line.substr(line.find('{'));
+  const Outcome outcome = run({"data", "tiny.yaml", "--json", "data.pipeline.normalize=" + value});
+  ASSERT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_EQ(outcome.last_json()["normalize"], line);
+}
+
+TEST_F(Data, WritesAPageOfSamples) {
+  write_tiny_config();
+  ASSERT_EQ(run({"data", "tiny.yaml", "--out", "page.html", "--samples", "3"}).code, 0);
+  const std::string page = read("page.html");
+  EXPECT_EQ(count_of(page, "src=\"data:image/png;base64,iVBORw0KGgo"), 3u * 7) << "stored, five epochs, evaluation";
+  EXPECT_EQ(page.find("http"), std::string::npos) << "needs no other file";
+}
+
+TEST_F(Data, AFolderOfImages) {
+  write_folder();
+  const Outcome outcome = run({"data", "folder.yaml", "--json", "--out", "page.html"});
+  ASSERT_EQ(outcome.code, 0) << outcome.err;
+  const nlohmann::json json = outcome.last_json();
+  const nlohmann::json& train = json["splits"][0];
+  EXPECT_EQ(train["samples"], 18);
+  EXPECT_EQ(train["classes"][0], (nlohmann::json{{"name", "cat"}, {"count", 12}}));
+  EXPECT_EQ(train["imbalance"], 2.0);
+  EXPECT_EQ(train["ignored"]["files"], 1);
+  EXPECT_EQ(train["sizes"]["smallest"], (nlohmann::json{{"height", 20}, {"width", 30}}));
+  EXPECT_EQ(train["sizes"]["largest"], (nlohmann::json{{"height", 31}, {"width", 30}}));
+  EXPECT_EQ(train["stored_channels"]["3"], 18);
+  EXPECT_EQ(train["channels"][1]["mean"], 0);
+  EXPECT_NEAR(train["channels"][0]["mean"].get<double>(), (200 * 306 + 100 * 135) / 441.0, 1e-9);
+  EXPECT_EQ(json["pipeline"]["training"][0]["stage"], "random_resized_crop");
+  EXPECT_EQ(json["pipeline"]["evaluation"][0]["stage"], "resize");
+  EXPECT_EQ(json["cache"]["auto"], true);
+  const Outcome words = run({"data", "folder.yaml"});
+  EXPECT_NE(words.out.find("2 x the samples of the least frequent"), std::string::npos) << words.out;
+  EXPECT_EQ(count_of(read("page.html"), "<img"), 8u * 7);
+  EXPECT_EQ(run({"data", "folder.yaml", "--check"}).code, 0);
+}
+
+TEST_F(Data, ListsBrokenFiles) {
+  write_folder();
+  const std::string sound = read("photos/train/dog/03.png");
+  write("photos/train/dog/03.png", sound.substr(0, sound.size() / 2));
+  const Outcome outcome = run({"data", "folder.yaml", "--check", "--json"});
+  EXPECT_EQ(outcome.code, 3);
+  const nlohmann::json broken = outcome.last_json()["splits"][0]["broken"];
+  ASSERT_EQ(broken.size(), 1u);
+  EXPECT_TRUE(broken[0]["name"].get<std::string>().ends_with("photos/train/dog/03.png")) << broken;
+  EXPECT_FALSE(broken[0]["reason"].get<std::string>().empty());
+  const Outcome words = run({"data", "folder.yaml", "--check"});
+  EXPECT_EQ(words.code, 3);
+  EXPECT_NE(words.out.find("03.png"), std::string::npos) << words.out;
+  EXPECT_EQ(run({"data", "folder.yaml", "--out", "page.html"}).code, 0) << "without --check a word of it is enough";
+}
+
+TEST_F(Data, NeedsData) {
+  write("none.yaml", "model: {input: [4, 4, 1], layers: [flatten, dense: {units: 2}]}\n");
+  const Outcome outcome = run({"data", "none.yaml"});
+  EXPECT_EQ(outcome.code, 2);
+  EXPECT_NE(outcome.err.find("missing key 'data'"), std::string::npos) << outcome.err;
+}
+
+TEST_F(Data, BenchTimesTheLoader) {
+  write_folder();
+  const Outcome outcome =
+      run({"bench", "data", "folder.yaml", "--seconds", "0.2", "--json", "--workers", "1", "--batch-size", "6"});
+  ASSERT_EQ(outcome.code, 0) << outcome.err;
+  const nlohmann::json json = outcome.last_json();
+  EXPECT_EQ(json["batch"], 6);
+  EXPECT_EQ(json["workers"], 1);
+  EXPECT_EQ(json["images"].get<std::int64_t>() % 6, 0);
+  EXPECT_GE(json["seconds"], 0.2);
+  EXPECT_NEAR(json["images_per_s"].get<double>(), json["images"].get<double>() / json["seconds"].get<double>(), 1e-6);
+  EXPECT_GT(json["cpu_us_per_image"], 0);
+  EXPECT_GT(json["stored_bytes"], 60);
+  EXPECT_LE(json["waited_share"], 1.0);
+  const Outcome words = run({"bench", "data", "folder.yaml", "--seconds", "0.1"});
+  EXPECT_NE(words.out.find("images/s"), std::string::npos) << words.out;
+}
+
+}  // namespace
+}  // namespace bantam::cli

@@ -1,0 +1,240 @@
+// Files of sizes of their own through region and host stages: pixels by hand, masks that follow, the same bits whatever
+// caches and whoever makes the batches, planned memory, and samples that cannot be decoded.
+#include "bantam/data/images/decode.h"
+#include "bantam/data/images/resample.h"
+#include "tests/data/delivery/encoded_fixture.h"
+#include "tests/data/delivery/loader_fixture.h"
+
+namespace bantam {
+namespace {
+
+using testing::HostBatch;
+using testing::message_of;
+using testing::PngSamples;
+using testing::SomewhereIn;
+using testing::SwapChannels;
+using testing::WholeTo;
+
+constexpr ImageSize kWindow{9, 12};
+constexpr std::size_t kValues = 9 * 12 * 3;
+
+class EncodedSamplesTest : public LoaderTest {
+ protected:
+  std::unique_ptr<ImageBatchSource> open(std::shared_ptr<const SampleReader> reader, PipelineOptions pipeline,
+                                         bool staged = false, std::shared_ptr<BrokenSamples> broken = nullptr) {
+    return std::make_unique<ImageBatchSource>(*runtime_, std::move(reader),
+                                              LoaderOptions{.pipeline = std::move(pipeline),
+                                                            .device = GetParam(),
+                                                            .seed = 1,
+                                                            .packed_file = folder_.path() / "samples.cache",
+                                                            .broken = std::move(broken),
+                                                            .staged_on_cpu = staged});
+  }
+
+  testing::TemporaryFolder folder_;
+};
+
+PipelineOptions with(Augmentations augmentations) {
+  PipelineOptions options = plain();
+  options.augmentations = std::move(augmentations);
+  return options;
+}
+
+TEST_P(EncodedSamplesTest, ASampleIsItsFilesWindow) {
+  const auto stage = std::make_shared<SomewhereIn>(kWindow);
+  const auto batches = testing::whole_epoch(*open(std::make_shared<PngSamples>(kSamples), with({stage})), context(), 3);
+  std::int64_t index = 0;
+  for (const HostBatch& batch : batches) {
+    EXPECT_EQ(batch.shape, (Shape{batch.size, 9, 12, 3}));
+    for (std::size_t b = 0; b < batch.labels.size(); ++b, ++index) {
+      EXPECT_EQ(batch.labels[b], index % 4);
+      const ImageSize size = PngSamples::size_of_image(index);
+      PhiloxSequence random = stage_random(*stage, 1, 3, index);
+      const Sampling at = stage->region(size, random);
+      const std::vector<std::uint8_t> whole = PngSamples::pixels(index);
+      for (std::size_t v = 0; v < kValues; ++v) {
+        const auto row = static_cast<std::int64_t>(v / 36), column = static_cast<std::int64_t>(v / 3 % 12);
+        const std::int64_t from = at.left + (at.mirrored ? 11 - column : column);
+        const auto pixel = static_cast<std::size_t>((at.top + row) * size.width + from);
+        ASSERT_EQ(batch.images[b * kValues + v], static_cast<float>(whole[pixel * 3 + v % 3])) << index << " " << v;
+      }
+    }
+  }
+  EXPECT_EQ(index, kSamples);
+}
+
+TEST_P(EncodedSamplesTest, TheSameBitsForAnyCacheWorkersAndRestart) {
+  const Augmentations whole = {std::make_shared<WholeTo>(ImageSize{15, 16})};
+  const Augmentations chance = {std::make_shared<SomewhereIn>(ImageSize{15, 16})};
+  const Augmentations changed = {std::make_shared<SwapChannels>(), whole[0]};
+  for (const Augmentations& first : {whole, chance, changed}) {
+    PipelineOptions pipeline = full();
+    pipeline.augmentations.insert(pipeline.augmentations.begin(), first.begin(), first.end());
+    std::vector<HostBatch> reference;
+    for (const CacheKind cache :
+         {CacheKind::ram, CacheKind::automatic, CacheKind::off, CacheKind::disk, CacheKind::device}) {
+      if (cache == CacheKind::device && first != whole) continue;
+      for (const std::int64_t workers : {0, 1, 4}) {
+        for (const bool staged : {false, true}) {
+          pipeline.cache = cache;
+          pipeline.prefetch = {.depth = workers + 1, .workers = workers};
+          const auto source = open(std::make_shared<PngSamples>(kSamples), pipeline, staged);
+          const std::vector<HostBatch> batches = testing::whole_epoch(*source, context(), 2);
+          if (reference.empty()) reference = batches;
+          ASSERT_EQ(batches.size(), 7u);
+          EXPECT_EQ(batches, reference) << "workers " << workers << ", staged " << staged;
+          source->start(2, 5);
+          EXPECT_EQ(testing::rest_of_epoch(*source, context()),
+                    std::vector<HostBatch>(reference.begin() + 5, reference.end()));
+        }
+      }
+    }
+  }
+}
+
+// Images so large that several workers make one batch.
+TEST_P(EncodedSamplesTest, WorkersShareABatchWithoutAChangeOfBits) {
+  PipelineOptions pipeline = full();
+  pipeline.augmentations.insert(pipeline.augmentations.begin(), std::make_shared<WholeTo>(ImageSize{150, 160}));
+  std::vector<HostBatch> reference;
+  for (const CacheKind cache : {CacheKind::off, CacheKind::disk, CacheKind::ram}) {
+    for (const std::int64_t workers : {0, 1, 4}) {
+      for (const bool staged : {false, true}) {
+        pipeline.cache = cache;
+        pipeline.prefetch = {.depth = 2, .workers = workers};
+        const auto source = open(std::make_shared<PngSamples>(19), pipeline, staged);
+        const std::vector<HostBatch> batches = testing::whole_epoch(*source, context(), 1);
+        if (reference.empty()) reference = batches;
+        ASSERT_EQ(batches.size(), 3u);
+        EXPECT_TRUE(batches == reference) << "workers " << workers << ", staged " << staged;
+      }
+    }
+  }
+}
+
+// What has no chance is done once, as part of reading; before chance comes in, the files are what a cache keeps.
+TEST_P(EncodedSamplesTest, ACacheFetchesOnce) {
+  for (const CacheKind cache : {CacheKind::ram, CacheKind::off, CacheKind::disk}) {
+    for (const bool chance : {false, true}) {
+      std::shared_ptr<const Augmentation> stage = std::make_shared<WholeTo>(kWindow);
+      if (chance) stage = std::make_shared<SomewhereIn>(kWindow);
+      PipelineOptions pipeline = with({stage});
+      pipeline.cache = cache;
+      const auto reader = std::make_shared<PngSamples>(kSamples);
+      // A packed file's digest looks at some samples beforehand; it is there the second time.
+      if (cache == CacheKind::disk) (void)open(reader, pipeline);
+      reader->fetched = 0;
+      const auto source = open(reader, pipeline);
+      const std::int64_t looked_at = reader->fetched;
+      for (int epoch = 0; epoch < 2; ++epoch) (void)testing::whole_epoch(*source, context(), epoch);
+      if (cache == CacheKind::disk) {
+        EXPECT_LE(looked_at, 32);
+        EXPECT_EQ(reader->fetched, looked_at);
+      } else {
+        EXPECT_EQ(reader->fetched, cache == CacheKind::off ? 2 * kSamples : kSamples);
+      }
+    }
+  }
+}
+
+// The mask's class is the image's red value, of every pixel, wherever the window lies; also where a stage of host form
+// changes the image at its own size first.
+TEST_P(EncodedSamplesTest, MasksMoveWithTheirImages) {
+  const Augmentations window = {std::make_shared<SomewhereIn>(ImageSize{12, 14}),
+                                std::make_shared<SomewhereIn>(kWindow)};
+  for (const CacheKind cache : {CacheKind::ram, CacheKind::off, CacheKind::disk}) {
+    PipelineOptions pipeline = with(window);
+    pipeline.cache = cache;
+    const auto source = open(std::make_shared<PngSamples>(kSamples, true), pipeline);
+    EXPECT_EQ(source->tensors()[1].shape, (Shape{9, 12}));
+    for (const HostBatch& batch : testing::whole_epoch(*source, context(), 1)) {
+      ASSERT_EQ(batch.labels.size() * 3, batch.images.size());
+      for (std::size_t p = 0; p < batch.labels.size(); ++p)
+        ASSERT_EQ(static_cast<float>(batch.labels[p]), batch.images[p * 3]);
+    }
+  }
+}
+
+TEST_P(EncodedSamplesTest, AMaskIsResampledToTheNearest) {
+  const auto batches = testing::whole_epoch(
+      *open(std::make_shared<PngSamples>(5, true), with({std::make_shared<WholeTo>(kWindow)})), context(), 0);
+  for (std::int64_t index = 0; index < 5; ++index) {
+    Image mask, small;
+    mask.reshape(PngSamples::size_of_image(index), 1);
+    const std::vector<std::uint8_t> image = PngSamples::pixels(index);
+    for (std::size_t p = 0; p < mask.pixels.size(); ++p) mask.pixels[p] = image[p * 3];
+    resample(mask, {.window = mask.size, .size = kWindow}, Interpolation::nearest, small);
+    for (std::size_t p = 0; p < small.pixels.size(); ++p)
+      ASSERT_EQ(batches[0].labels[static_cast<std::size_t>(index) * small.pixels.size() + p], small.pixels[p]);
+  }
+}
+
+TEST_P(EncodedSamplesTest, WithoutAStageThatSetsASizeTheDataAreRefused) {
+  EXPECT_CONTAINS(message_of<ShapeError>([&] { (void)open(std::make_shared<PngSamples>(9), plain()); }),
+                  "add `resize: {size: [H, W]}` or `random_resized_crop: {size: N}`");
+  PipelineOptions pipeline = with({std::make_shared<SomewhereIn>(kWindow)});
+  pipeline.cache = CacheKind::device;
+  EXPECT_CONTAINS(message_of<ConfigError>([&] { (void)open(std::make_shared<PngSamples>(9), pipeline, true); }),
+                  "cache: device does not go with somewhere_in");
+}
+
+// A file cut short is an error that names it; or the next one comes in its place, with the same bits whatever caches.
+TEST_P(EncodedSamplesTest, ABrokenFileIsNamedOrReplaced) {
+  const std::vector<std::int64_t> broken_files = {3, 4, kSamples - 1};
+  const auto reader = std::make_shared<PngSamples>(kSamples, false, broken_files);
+  for (const bool chance : {false, true}) {
+    std::shared_ptr<const Augmentation> stage = std::make_shared<WholeTo>(kWindow);
+    if (chance) stage = std::make_shared<SomewhereIn>(kWindow);
+    for (const CacheKind cache : {CacheKind::ram, CacheKind::off, CacheKind::disk}) {
+      PipelineOptions pipeline = with({stage});
+      pipeline.cache = cache;
+      EXPECT_CONTAINS(message_of<DataError>([&] { (void)testing::whole_epoch(*open(reader, pipeline), context(), 0); }),
+                      "3.png: ");
+      const auto broken = std::make_shared<BrokenSamples>();
+      const auto batches = testing::whole_epoch(*open(reader, pipeline, false, broken), context(), 0);
+      std::vector<std::int32_t> labels;
+      for (const HostBatch& batch : batches) labels.insert(labels.end(), batch.labels.begin(), batch.labels.end());
+      for (std::size_t i = 0; i < labels.size(); ++i)
+        EXPECT_EQ(labels[i], i == 3 || i == 4 ? 5 % 4 : i + 1 == labels.size() ? 0 : static_cast<std::int32_t>(i % 4));
+      EXPECT_EQ(broken->count(), 3);
+      ASSERT_EQ(broken->first().size(), 3u);
+      EXPECT_EQ(broken->first()[0].name, "3.png");
+      EXPECT_CONTAINS(broken->first()[0].reason, "3.png: ");
+    }
+  }
+}
+
+// On the CPU a plan knows the files' bytes beforehand, and fetches none.
+TEST_P(EncodedSamplesTest, MetaDevicesAllocateTheSameMemory) {
+  if (!GetParam().is_cpu()) GTEST_SKIP() << "a device's share is compared by the tests of plans";
+  const std::shared_ptr<const Augmentation> whole = std::make_shared<WholeTo>(kWindow),
+                                            chance = std::make_shared<SomewhereIn>(kWindow);
+  for (const CacheKind cache : {CacheKind::ram, CacheKind::off, CacheKind::disk}) {
+    for (const bool masks : {false, true}) {
+      for (const auto& stage : {whole, chance}) {
+        PipelineOptions pipeline = with_workers(with({stage}), 1, 3);
+        pipeline.cache = cache;
+        const auto peak = [&](Device device) {
+          Runtime runtime({.threads = 1});
+          const auto reader = std::make_shared<PngSamples>(kSamples, masks);
+          const Context at = Context::make(runtime, device);
+          {
+            ImageBatchSource source(
+                runtime, chosen_samples(reader, {5, 1, 7, 30, 22, 9, 11, 4, 8, 50}),
+                {.pipeline = pipeline, .device = device, .seed = 1, .packed_file = folder_.path() / "samples.cache"});
+            for (Batch batch; source.next(at, batch);) continue;
+          }
+          EXPECT_EQ(reader->fetched > 0, !device.meta);
+          return runtime.allocator(device).stats().peak_bytes;
+        };
+        EXPECT_EQ(peak(Device::meta_of(Device::cpu())), peak(Device::cpu()));
+      }
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Devices, EncodedSamplesTest, ::testing::Values(Device::cpu(), Device::cuda(0)),
+                         [](const auto& info) { return std::string(info.param.is_cpu() ? "cpu" : "cuda"); });
+
+}  // namespace
+}  // namespace bantam

@@ -1,0 +1,292 @@
+// CSV files that the test writes: quoting, headers, each kind of target, standardised features, and messages with file,
+// line and column; mutated files end in an error or in rows.
+#include <algorithm>
+#include <cmath>
+
+#include "bantam/base/error.h"
+#include "bantam/base/philox.h"
+#include "bantam/data/formats/csv_cells.h"
+#include "tests/data/formats/format_files.h"
+
+namespace bantam {
+namespace {
+
+using testing::fetched;
+using testing::labels_of;
+using testing::message_of;
+using testing::open_format;
+using testing::TemporaryFolder;
+using testing::write_file;
+namespace fs = std::filesystem;
+using Names = std::vector<std::string>;
+using Labels = std::vector<std::int32_t>;
+using Floats = std::vector<float>;
+
+std::vector<Names> rows_of(std::string_view text, char delimiter = ',') {
+  CsvCells cells(text, delimiter, "f.csv");
+  std::vector<Names> rows;
+  for (std::vector<std::string_view> row; cells.next(row);) rows.emplace_back(row.begin(), row.end());
+  return rows;
+}
+
+TEST(CsvCells, ReadsWhatRfc4180Says) {
+  const std::vector<Names> expected = {{"a", "b"}, {"1", "2"}};
+  EXPECT_EQ(rows_of("a,b\n1,2\n"), expected);
+  EXPECT_EQ(rows_of("a,b\r\n1,2\r\n"), expected);
+  EXPECT_EQ(rows_of("\xef\xbb\xbf"
+                    "a,b\n\n1,2"),
+            expected);
+  EXPECT_EQ(rows_of("\"a\",\"b\"\n\"1\",2\n\r\n\n"), expected);
+  EXPECT_EQ(rows_of("a;b\n1;2", ';'), expected);
+  EXPECT_EQ(rows_of("\"x\"\"y\",\"p,\nq\",\"\"\n,\n"), (std::vector<Names>{{"x\"y", "p,\nq", ""}, {"", ""}}));
+  EXPECT_EQ(rows_of("6\" tall,\ra\n"), (std::vector<Names>{{"6\" tall", "\ra"}}));
+  EXPECT_EQ(rows_of("a,"), (std::vector<Names>{{"a", ""}}));
+  EXPECT_TRUE(rows_of("").empty());
+  EXPECT_TRUE(rows_of("\n\r\n").empty());
+}
+
+TEST(CsvCells, CountsLinesWithinCells) {
+  CsvCells cells("a,b\n\"1\n2\",3\n\n4,5\n", ',', "f.csv");
+  std::vector<std::string_view> row;
+  std::vector<std::int64_t> lines;
+  while (cells.next(row)) lines.push_back(cells.line());
+  EXPECT_EQ(lines, (std::vector<std::int64_t>{1, 2, 5}));
+}
+
+TEST(CsvCells, WrongQuotesAreNamed) {
+  EXPECT_EQ(message_of<DataError>([] { rows_of("a,b\nc,\"d\n\n"); }), "f.csv:2: column 1: its quote is never closed");
+  EXPECT_EQ(message_of<DataError>([] { rows_of("a,b\n\"c\"d,e\n"); }),
+            "f.csv:2: column 0: there is text after its closing quote");
+}
+
+class CsvTest : public ::testing::Test {
+ protected:
+  void put(const std::string& name, std::string_view text) const { write_file(path() / name, text); }
+  SampleSplits open(const std::string& keys) const { return open_format("csv", keys, path()); }
+  template <class E = DataError>
+  std::string error(const std::string& keys) const {
+    return message_of<E>([&] {
+      const SampleSplits splits = open(keys);
+      for (const auto& reader : {splits.train, splits.validation, splits.test})
+        if (reader != nullptr) (void)reader->facts();
+    });
+  }
+  /// Field `field` of all samples.
+  static Floats values(const SampleReader& reader, std::size_t field) {
+    Floats values;
+    for (std::int64_t i = 0; i < reader.facts().size; ++i) {
+      const std::string bytes = fetched(reader, i)[field];
+      Floats row(bytes.size() / sizeof(float));
+      std::memcpy(row.data(), bytes.data(), bytes.size());
+      values.insert(values.end(), row.begin(), row.end());
+    }
+    return values;
+  }
+  const fs::path& path() const { return folder_.path(); }
+
+  TemporaryFolder folder_;
+};
+
+TEST_F(CsvTest, ImagesByPathWithClassNames) {
+  put("sets/train.csv", "image,label,weight\na.jpg,dog,1\nb/c.png,cat,0.5\na.jpg,dog,2\n");
+  put("sets/val.csv", "label,image,weight\ncat,a.jpg,1\n");
+  put("sets/a.jpg", "A");
+  put("sets/b/c.png", "C");
+  const SampleSplits splits =
+      open("path: $/sets, train: train.csv, validation: val.csv, image: image, label: label, weight: weight");
+  const DatasetFacts facts = splits.train->facts();
+  EXPECT_EQ(facts.size, 3);
+  EXPECT_EQ(facts.image_shape, (Shape{0, 0, 3}));
+  EXPECT_EQ(facts.class_names, (Names{"cat", "dog"}));
+  EXPECT_TRUE(facts.has_int32_target());
+  EXPECT_EQ(fetched(*splits.train, 1), (Names{"C", std::string("\0\0\0\0", 4)}));
+  EXPECT_EQ(splits.train->name_of(1),
+            (path() / "sets/b/c.png").string() + " (" + (path() / "sets/train.csv").string() + ":3)");
+  EXPECT_EQ(splits.train->encoded_bytes(1), 1u);
+  EXPECT_EQ(labels_of(*splits.train), (Labels{1, 0, 1}));
+  EXPECT_EQ(splits.train->weights(), (Floats{1, 0.5f, 2}));
+  EXPECT_EQ(labels_of(*splits.validation), (Labels{0}));
+  fs::remove(path() / "sets/a.jpg");
+  const std::string message = message_of<DataError>([&] { (void)fetched(*splits.train, 2); });
+  EXPECT_CONTAINS(message, "a.jpg: cannot be read: No such file");
+  EXPECT_CONTAINS(message, "train.csv:4)");
+}
+
+TEST_F(CsvTest, ClassesThatAreNumbersAreSortedAsNumbers) {
+  put("t.csv", "x.png,10\ny.png,9\nz.png,-1\nx.png,10\n");
+  const auto all = open("train: $/t.csv, test: $/t.csv, image: 0, label: 1, root: elsewhere");
+  EXPECT_EQ(all.train->facts().class_names, (Names{"-1", "9", "10"}));
+  EXPECT_EQ(labels_of(*all.train), (Labels{2, 1, 0, 2}));
+  EXPECT_EQ(all.train->name_of(0).substr(0, 15), "elsewhere/x.png");
+  const auto chosen = open("train: $/t.csv, test: $/t.csv, image: 0, label: 1, classes: ['10', '9', '-1']");
+  EXPECT_EQ(labels_of(*chosen.validation), (Labels{0, 1, 2, 0}));
+}
+
+TEST_F(CsvTest, SeveralLabelsFromOneColumnOrMany) {
+  put("one.csv", "image,tags\na.jpg,red|round\nb.jpg,\nc.jpg, round \n");
+  put("many.csv", "image,red,round\na.jpg,1,1\nb.jpg,0,0\nc.jpg,0,1.0\n");
+  for (const char* keys : {"train: $/one.csv, test: $/one.csv, image: image, label: tags, separator: '|'",
+                           "train: $/many.csv, test: $/many.csv, image: image, label: [red, round]"}) {
+    const auto reader = open(keys).train;
+    const DatasetFacts facts = reader->facts();
+    EXPECT_EQ(facts.class_names, (Names{"red", "round"}));
+    ASSERT_EQ(facts.targets.size(), 1u);
+    EXPECT_EQ(facts.targets[0], (SampleField{"targets", {2}, DType::float32}));
+    Floats presence(6);
+    for (std::int64_t i = 0; i < 3; ++i) {
+      const std::array<std::span<std::byte>, 1> out = {
+          std::as_writable_bytes(std::span(presence).subspan(static_cast<std::size_t>(2 * i), 2))};
+      reader->read_targets(i, out);
+    }
+    EXPECT_EQ(presence, (Floats{1, 1, 0, 0, 0, 1}));
+  }
+}
+
+TEST_F(CsvTest, RowsOfNumbersAreVectors) {
+  put("t.csv", "a,kind,b,price\n1,x,+2.5,10\n-3e1,y,0.25,20\n");
+  const auto reader = open("train: $/t.csv, test: $/t.csv, label: kind, target: price").train;
+  const DatasetFacts facts = reader->facts();
+  EXPECT_EQ(facts.image_shape, (Shape{2}));
+  EXPECT_EQ(facts.image_dtype, DType::float32);
+  ASSERT_EQ(facts.targets.size(), 2u);
+  EXPECT_EQ(facts.targets[1], (SampleField{"targets", {1}, DType::float32}));
+  EXPECT_EQ(values(*reader, 0), (Floats{1, 2.5f, -30, 0.25f}));
+  EXPECT_EQ(labels_of(*open("train: $/t.csv, test: $/t.csv, label: kind, features: [a]").train), (Labels{0, 1}));
+  EXPECT_EQ(values(*reader, 2), (Floats{10, 20}));
+  EXPECT_EQ(reader->name_of(1), (path() / "t.csv").string() + ":3");
+  EXPECT_EQ(values(*open("train: $/t.csv, test: $/t.csv, features: [b, a]").train, 0), (Floats{2.5f, 1, 0.25f, -30}));
+}
+
+TEST_F(CsvTest, AHeaderIsFoundOrSaid) {
+  put("plain.csv", "1,2,setosa\n3,4,virginica\n");
+  put("named.csv", "1,2,kind\n3,4,virginica\n3,5,setosa\n");
+  EXPECT_EQ(open("train: $/plain.csv, test: $/plain.csv, label: 2").train->facts().size, 2);
+  EXPECT_EQ(open("train: $/named.csv, test: $/named.csv, label: kind").train->facts().size, 2);
+  EXPECT_EQ(open("train: $/named.csv, test: $/named.csv, label: 2").train->facts().class_names.size(), 3u);
+  EXPECT_EQ(open("train: $/named.csv, test: $/named.csv, label: 2, header: true").train->facts().size, 2);
+  put("words.csv", "a;b;kind\n1;2;x\n3;4;y\n");
+  EXPECT_EQ(open("train: $/words.csv, test: $/words.csv, label: 2, delimiter: ';'").train->facts().size, 2);
+  put("t.tsv", "a\tkind\n1\tx\n3\ty\n");
+  EXPECT_EQ(open("train: $/t.tsv, test: $/t.tsv, label: kind").train->facts().image_shape, (Shape{1}));
+  EXPECT_CONTAINS(error("train: $/plain.csv, test: $/plain.csv, label: kind, header: false"), "has no header");
+}
+
+TEST_F(CsvTest, FeaturesAreStandardisedByTheTrainingRows) {
+  std::string text = "a,b,c,y\n";
+  for (int i = 0; i < 40; ++i) text += fmt::format("{},{},7,{}\n", i * i, 1000 - i, i % 2);
+  put("t.csv", text);
+  const SampleSplits raw = open("path: $/t.csv, split: 0.25, label: y");
+  const SampleSplits splits = open("path: $/t.csv, split: 0.25, label: y, standardize: true");
+  EXPECT_EQ(splits.train->facts().size, 30);
+  EXPECT_EQ(splits.validation->facts().size, 10);
+  const Labels held_out = labels_of(*splits.validation);
+  EXPECT_EQ(std::ranges::count(held_out, 0), 5);
+  const Floats train = values(*splits.train, 0), from = values(*raw.train, 0);
+  for (std::size_t c = 0; c < 3; ++c) {
+    double sum = 0, squares = 0, raw_sum = 0, raw_squares = 0;
+    for (std::size_t i = c; i < train.size(); i += 3) {
+      sum += train[i], squares += train[i] * train[i];
+      raw_sum += from[i], raw_squares += double{from[i]} * from[i];
+    }
+    EXPECT_NEAR(sum / 30, 0, 1e-6) << c;  // float32 values of magnitude 1
+    EXPECT_NEAR(squares / 30, c == 2 ? 0 : 1, 1e-5) << c;
+    const double mean = raw_sum / 30, deviation = c == 2 ? 1 : std::sqrt(raw_squares / 30 - mean * mean);
+    const Floats out = values(*splits.validation, 0), raw_out = values(*raw.validation, 0);
+    for (std::size_t i = c; i < out.size(); i += 3) EXPECT_NEAR(out[i], (raw_out[i] - mean) / deviation, 1e-4) << c;
+  }
+}
+
+TEST_F(CsvTest, WrongCellsAreNamedByFileLineAndColumn) {
+  const auto wrong = [&](std::string_view text, const std::string& keys) {
+    put("t.csv", text);
+    const std::string message = error("train: $/t.csv, test: $/t.csv, " + keys), file = (path() / "t.csv").string();
+    EXPECT_TRUE(message.starts_with(file)) << message;
+    return message.substr(std::min(file.size(), message.size()));
+  };
+  EXPECT_EQ(wrong("a,y\n1,x\nzwei,x\n", "label: y"), ":3: column 'a': expected a number, got 'zwei'");
+  EXPECT_EQ(wrong("1,x\n,x\n", "label: 1"), ":2: column 0: expected a number, got ''");
+  EXPECT_EQ(wrong("1,x\nnan,x\n", "label: 1"), ":2: column 0: expected a finite float32, got 'nan'");
+  EXPECT_EQ(wrong("1,x\n1e39,x\n", "label: 1"), ":2: column 0: expected a finite float32, got '1e39'");
+  EXPECT_EQ(wrong("a,y\n1,x\n1\n", "label: y"), ":3: has 1 columns, expected 2 as in the first row");
+  EXPECT_EQ(wrong("a,y\n1,x\n1, \n", "label: y"), ":3: column 'y': expected a class name, got an empty cell");
+  EXPECT_EQ(wrong("a,lable\n1,x\n", "label: label"), ":1: has no column 'label'; did you mean 'lable'?");
+  EXPECT_EQ(wrong("a,b\n1,x\n", "label: kind"), ":1: has no column 'kind'; its columns are a and b");
+  EXPECT_EQ(wrong("1,x\n", "label: 2"), ":1: has no column 2; the last of its 2 columns is 1");
+  EXPECT_EQ(wrong("a,a\n1,x\n", "label: a"), ":1: two columns are called 'a'");
+  EXPECT_EQ(wrong("a,p,q\n1,0,2\n", "label: [p, q]"), ":2: column 'q': expected 0 or 1, got '2'");
+  EXPECT_EQ(wrong("i,y\n,x\n", "image: i, label: y"), ":2: column 'i': expected an image's path, got an empty cell");
+  EXPECT_EQ(wrong("a,w\n1,-1\n", "weight: w"), ":2: column 'w': a weight is not negative, got '-1'");
+  EXPECT_EQ(wrong("a,t\n1,x|\n", "label: t, separator: '|'"),
+            ":2: column 't': a class name is missing after the last '|'");
+  EXPECT_EQ(wrong("y\nx\n", "label: y"), ": has no columns of features beside its labels or targets");
+  EXPECT_EQ(wrong("a,y\n", "label: y"), ": has no rows after the header");
+  EXPECT_EQ(wrong("\n", "label: y"), ": has no rows");
+  EXPECT_EQ(wrong("a,y\n1,x\n", "label: y, classes: [p, q]"), ":2: 'x' is no class of data.classes, which are p and q");
+  put("v.csv", "a,y\n1,x\n2,z\n");
+  EXPECT_CONTAINS(error("train: $/t.csv, validation: $/v.csv, label: y"),
+                  "v.csv:3: 'z' is no class of the training samples, which are x");
+}
+
+TEST_F(CsvTest, WrongKeysAreErrorsAtTheirPlace) {
+  put("t.csv", "i,a,y\nx.png,1,p\ny.png,2,q\n");
+  const std::string files = "train: $/t.csv, test: $/t.csv, ";
+  EXPECT_CONTAINS(error<ConfigError>("label: y"), "name the CSV file");
+  EXPECT_CONTAINS(error<ConfigError>("path: $/none.csv, label: y"), "there is no file");
+  EXPECT_CONTAINS(error<ConfigError>(files + "split: 0.5"), "another file is held out");
+  EXPECT_CONTAINS(error<ConfigError>(files + "image: i, features: [a]"), "samples are images");
+  EXPECT_CONTAINS(error<ConfigError>(files + "image: i, standardize: true"), "images have `normalize`");
+  EXPECT_CONTAINS(error<ConfigError>(files + "label: [y, a], target: a"), "both would be called 'targets'");
+  EXPECT_CONTAINS(error<ConfigError>(files + "separator: '|'"), "needs `label: COLUMN`");
+  EXPECT_CONTAINS(error<ConfigError>(files + "label: y, delimiter: ab"), "expected one character or tab");
+  EXPECT_CONTAINS(error<ConfigError>(files + "label: y, classes: [p, p]"), "each once");
+  EXPECT_CONTAINS(error<ConfigError>(files + "label: -1"), "t.yaml:1:");
+}
+
+/// A text with a few bytes changed, dropped or doubled.
+std::string mutated(std::string text, PhiloxSequence& random) {
+  constexpr std::string_view kBytes = "\",\n\r;|0.e-\xef\0x";
+  for (std::uint64_t edit = 0, edits = 1 + random.below(6); edit < edits && !text.empty(); ++edit) {
+    const std::size_t at = random.below(text.size());
+    const char byte = kBytes[random.below(kBytes.size())];
+    switch (random.below(4)) {
+      case 0:
+        text[at] = byte;
+        break;
+      case 1:
+        text.insert(at, 1, byte);
+        break;
+      case 2:
+        text.erase(at, 1 + random.below(4));
+        break;
+      default:
+        text.insert(at, text.substr(random.below(text.size()), random.below(20)));
+    }
+  }
+  return text;
+}
+
+TEST_F(CsvTest, MutatedFilesAreRowsOrAnError) {
+  const std::string numbers = "a,\"b\"\"q\",tags\r\n1,2.5,red|round\r\n\"-3\",4e2,\"red\"\r\n5,6,round\r\n";
+  PhiloxSequence random(philox_key(17, RandomPurpose::test, hash_name("csv")));
+  int errors = 0, rows = 0;
+  for (int i = 0; i < 2000; ++i) {
+    put("t.csv", mutated(numbers, random));
+    try {
+      const auto reader = open(i % 2 == 0 ? "train: $/t.csv, test: $/t.csv, label: 2, separator: '|'"
+                                          : "train: $/t.csv, test: $/t.csv, label: tags")
+                              .train;
+      const std::int64_t size = reader->facts().size;
+      for (std::int64_t s = 0; s < size; ++s)
+        for (const float value : values(*first_samples(reader, s + 1), 0)) ASSERT_TRUE(std::isfinite(value));
+      ++rows;
+    } catch (const DataError& error) {
+      EXPECT_CONTAINS(std::string(error.what()), "t.csv");
+      ++errors;
+    }
+  }
+  EXPECT_GT(errors, 200);
+  EXPECT_GT(rows, 200);
+}
+
+}  // namespace
+}  // namespace bantam
