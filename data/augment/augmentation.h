@@ -60,6 +60,8 @@ class Augmentation {
     (void)dtype;
   }
 
+  /// Whether `apply` does something: where neither of the other forms does it all.
+  virtual bool has_host_form() const { return !has_region_form() && !has_device_form(); }
   /// Host form. `random` is keyed by (seed, epoch, name, sample): neither workers nor the sample's place in the epoch
   /// change it.
   virtual void apply(AugmentedSample& sample, PhiloxSequence& random) const {
@@ -84,7 +86,8 @@ class Augmentation {
   /// images do not suit it.
   virtual void window(kernels::ImageBatchShape& shape) const { (void)shape; }
   /// Device form: moves the window's corner, or mirrors. `random` is keyed by (seed, epoch) and the place in the epoch,
-  /// and the same for all device forms of a sample: the built-in crop uses words 0 and 1, the flip word 2.
+  /// and the same for all device forms of a sample: the built-in crop uses words 0 and 1, the flip word 2, erasing word
+  /// 3.
   virtual void place(const kernels::ImageBatchShape& shape, const PhiloxWords& random,
                      kernels::ImagePlacement& placement) const {
     (void)shape;

@@ -11,48 +11,33 @@
 namespace bantam {
 namespace {
 
-constexpr int kBins = 31;
-
-/// An operation, and its magnitude in the first bin and in the last one. Either sign where `both` says so.
-struct Entry {
-  AugmentOperation operation;
-  double first, last;
-  bool both;
-};
-
 using enum AugmentOperation;
 
-constexpr Entry kTrivial[] = {{identity, 0, 0, false},     {shear_x, 0, 0.99, true},   {shear_y, 0, 0.99, true},
-                              {translate_x, 0, 32, true},  {translate_y, 0, 32, true}, {rotate, 0, 135, true},
-                              {brightness, 0, 0.99, true}, {color, 0, 0.99, true},     {contrast, 0, 0.99, true},
-                              {sharpness, 0, 0.99, true},  {posterize, 8, 2, false},   {solarize, 255, 0, false},
-                              {autocontrast, 0, 0, false}, {equalize, 0, 0, false}};
+constexpr OperationRange kTrivial[] = {
+    {identity, 0, 0, false},     {shear_x, 0, 0.99, true},   {shear_y, 0, 0.99, true},    {translate_x, 0, 32, true},
+    {translate_y, 0, 32, true},  {rotate, 0, 135, true},     {brightness, 0, 0.99, true}, {color, 0, 0.99, true},
+    {contrast, 0, 0.99, true},   {sharpness, 0, 0.99, true}, {posterize, 8, 2, false},    {solarize, 255, 0, false},
+    {autocontrast, 0, 0, false}, {equalize, 0, 0, false}};
 
 /// Translations are shares of the image's extent.
-constexpr Entry kRand[] = {{identity, 0, 0, false},
-                           {shear_x, 0, 0.3, true},
-                           {shear_y, 0, 0.3, true},
-                           {translate_x, 0, 150.0 / 331.0, true},
-                           {translate_y, 0, 150.0 / 331.0, true},
-                           {rotate, 0, 30, true},
-                           {brightness, 0, 0.9, true},
-                           {color, 0, 0.9, true},
-                           {contrast, 0, 0.9, true},
-                           {sharpness, 0, 0.9, true},
-                           {posterize, 8, 4, false},
-                           {solarize, 255, 0, false},
-                           {autocontrast, 0, 0, false},
-                           {equalize, 0, 0, false}};
-
-double magnitude_of(const Entry& entry, int bin) {
-  const double share = static_cast<double>(bin) / (kBins - 1);
-  if (entry.operation == posterize) return entry.first - std::nearbyint((entry.first - entry.last) * share);
-  return entry.first + (entry.last - entry.first) * share;
-}
+constexpr OperationRange kRand[] = {{identity, 0, 0, false},
+                                    {shear_x, 0, 0.3, true},
+                                    {shear_y, 0, 0.3, true},
+                                    {translate_x, 0, 150.0 / 331.0, true},
+                                    {translate_y, 0, 150.0 / 331.0, true},
+                                    {rotate, 0, 30, true},
+                                    {brightness, 0, 0.9, true},
+                                    {color, 0, 0.9, true},
+                                    {contrast, 0, 0.9, true},
+                                    {sharpness, 0, 0.9, true},
+                                    {posterize, 8, 4, false},
+                                    {solarize, 255, 0, false},
+                                    {autocontrast, 0, 0, false},
+                                    {equalize, 0, 0, false}};
 
 struct AutoAugmentOptions {
   std::string_view name;
-  std::span<const Entry> table;
+  std::span<const OperationRange> table;
   int operations = 1;
   int magnitude = -1;  ///< a bin; below 0: each operation draws its own
   float share = 1.0f;
@@ -74,9 +59,9 @@ class AutoAugment : public Augmentation {
     if (!happens(options_.share, random)) return;
     const PixelView image = image_of(sample, name());
     for (int i = 0; i < options_.operations; ++i) {
-      const Entry& entry = options_.table[random.below(options_.table.size())];
-      const int bin = options_.magnitude < 0 ? static_cast<int>(random.below(kBins)) : options_.magnitude;
-      double magnitude = magnitude_of(entry, bin);
+      const OperationRange& entry = options_.table[random.below(options_.table.size())];
+      const int bin = options_.magnitude < 0 ? static_cast<int>(random.below(kMagnitudeBins)) : options_.magnitude;
+      double magnitude = entry.magnitude(bin);
       const bool shares = options_.magnitude >= 0;  // rand_augment's translations
       if (shares && entry.operation == translate_x) magnitude *= static_cast<double>(image.width);
       if (shares && entry.operation == translate_y) magnitude *= static_cast<double>(image.height);
@@ -146,6 +131,15 @@ void change_values(const PixelView& image, const DrawnOperation& drawn) {
 
 }  // namespace
 
+double OperationRange::magnitude(int bin) const {
+  const double share = static_cast<double>(bin) / (kMagnitudeBins - 1);
+  if (operation == AugmentOperation::posterize) return first - std::nearbyint((first - last) * share);  // whole bits
+  return first + (last - first) * share;
+}
+
+std::span<const OperationRange> trivial_operations() { return kTrivial; }
+std::span<const OperationRange> rand_operations() { return kRand; }
+
 void apply_operation(const AugmentedSample& sample, const DrawnOperation& drawn, Interpolation interpolation,
                      const WarpFill& fill) {
   const PixelView image = image_of(sample, "an operation of trivial_augment or rand_augment");
@@ -173,7 +167,7 @@ std::shared_ptr<const Augmentation> read_rand_augment(ConfigMap& map) {
   options.operations = static_cast<int>(
       map.integer({"ops", "Operations an image, one after the other.", "3"}, {.min = 1, .max = 14}, 2));
   options.magnitude = static_cast<int>(map.integer({"magnitude", "How strong they are, of 0 (no change) to 30.", "15"},
-                                                   {.min = 0, .max = kBins - 1}, 9));
+                                                   {.min = 0, .max = kMagnitudeBins - 1}, 9));
   read_common(map, options);
   return std::make_shared<AutoAugment>(std::move(options));
 }

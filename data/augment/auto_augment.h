@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 
 #include "bantam/data/augment/options.h"
 
@@ -23,6 +24,22 @@ enum class AugmentOperation : std::uint8_t {
   autocontrast,
   equalize
 };
+
+/// An operation of a table, and its magnitude in the first bin of 31 and in the last one. Of either sign where `both`
+/// says so.
+struct OperationRange {
+  AugmentOperation operation;
+  double first, last;
+  bool both;
+
+  double magnitude(int bin) const;
+};
+
+inline constexpr int kMagnitudeBins = 31;
+
+/// torchvision's tables: of TrivialAugmentWide, and of RandAugment, whose translations are shares of the image's side.
+std::span<const OperationRange> trivial_operations();
+std::span<const OperationRange> rand_operations();
 
 struct DrawnOperation {
   AugmentOperation operation = AugmentOperation::identity;

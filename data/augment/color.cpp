@@ -101,7 +101,7 @@ std::shared_ptr<const Augmentation> read_color_jitter(ConfigMap& map) {
 }
 
 std::shared_ptr<const Augmentation> read_grayscale(ConfigMap& map) {
-  map.describe("Takes the colour from some images: their channels are equal then. With p: 1 held-out images too.",
+  map.describe("Some images become grey: their channels are equal then. With p: 1 held-out images too.",
                "grayscale: {p: 0.2}");
   return std::make_shared<Grayscale>(read_share(map, 0.1));
 }

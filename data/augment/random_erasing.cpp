@@ -1,6 +1,10 @@
 // random_erasing: a rectangle of the image is overwritten (Zhong et al., 2017); torchvision's rule.
+#include <algorithm>
 #include <cmath>
 
+#include <fmt/format.h>
+
+#include "bantam/base/error.h"
 #include "bantam/data/augment/built_in.h"
 #include "bantam/data/augment/options.h"
 
@@ -23,11 +27,39 @@ class RandomErasing : public Augmentation {
     if (!options_.value.empty()) check_fill(name(), options_.value, images[2]);
   }
 
-  /// Where none of ten rectangles is smaller than the image, it stays.
+  bool has_host_form() const override { return true; }
   void apply(AugmentedSample& sample, PhiloxSequence& random) const override {
-    constexpr int kTries = 10;
-    if (!happens(options_.share, random)) return;
     const PixelView image = image_of(sample, name());
+    const Sampling drawn = draw({image.height, image.width}, random);
+    if (drawn.window.height == 0) return;
+    std::uint8_t* corner = image.data + (drawn.top * image.width + drawn.left) * image.channels;
+    erase({corner, drawn.window.height, drawn.window.width, image.channels}, image.width * image.channels, random);
+  }
+
+  bool has_device_form() const override { return !options_.value.empty(); }
+  void window(kernels::ImageBatchShape& shape) const override {
+    constexpr std::int64_t kMostExtent = 16384;  // rectangles are 16-bit numbers
+    if (shape.out_h > kMostExtent || shape.out_w > kMostExtent)
+      throw ShapeError(fmt::format("random_erasing: an image has at most {} rows and columns", kMostExtent));
+    for (std::int64_t c = 0; c < kernels::kMostScaledChannels; ++c)
+      shape.erased[c] =
+          options_.value[options_.value.size() == 1 ? 0 : std::min<std::size_t>(c, options_.value.size() - 1)];
+  }
+  void place(const kernels::ImageBatchShape& shape, const PhiloxWords& random,
+             kernels::ImagePlacement& placement) const override {
+    PhiloxSequence sequence(philox_key(random.v[3], RandomPurpose::augmentation, hash_name(name())));
+    const Sampling drawn = draw({shape.out_h, shape.out_w}, sequence);
+    placement.erase_top = static_cast<std::int16_t>(drawn.top);
+    placement.erase_left = static_cast<std::int16_t>(drawn.left);
+    placement.erase_height = static_cast<std::int16_t>(drawn.window.height);
+    placement.erase_width = static_cast<std::int16_t>(drawn.window.width);
+  }
+
+ private:
+  /// A rectangle; an empty one in images that stay, and where none of ten is smaller than the image.
+  Sampling draw(ImageSize image, PhiloxSequence& random) const {
+    constexpr int kTries = 10;
+    if (!happens(options_.share, random)) return {};
     const DrawRange shape{std::log(options_.ratio.low), std::log(options_.ratio.high)};
     for (int attempt = 0; attempt < kTries; ++attempt) {
       const double area = static_cast<double>(image.height * image.width) * options_.area.draw(random);
@@ -39,12 +71,10 @@ class RandomErasing : public Augmentation {
         return static_cast<std::int64_t>(random.below(static_cast<std::uint64_t>(room + 1)));
       };
       const std::int64_t top = place(image.height - height), left = place(image.width - width);
-      std::uint8_t* corner = image.data + (top * image.width + left) * image.channels;
-      return erase({corner, height, width, image.channels}, image.width * image.channels, random);
+      return {.top = top, .left = left, .window = {height, width}};
     }
+    return {};
   }
-
- private:
   void erase(const PixelView& window, std::int64_t row_bytes, PhiloxSequence& random) const {
     const std::vector<std::uint8_t>& value = options_.value;
     for (std::int64_t y = 0; y < window.height; ++y) {

@@ -53,7 +53,7 @@ class PickleMachine {
       opcode_at_ = at_;
       const std::uint8_t opcode = next();
       if (opcode == '.') break;
-      if (!push_value(opcode) && !gather(opcode) && !remember(opcode) && !construct(opcode))
+      if (!push_value(opcode) && !make_tuple(opcode) && !gather(opcode) && !remember(opcode) && !construct(opcode))
         fail(fmt::format("opcode 0x{:02x}, which is refused", opcode));
     }
     PickledValue* root = pop();
@@ -174,6 +174,18 @@ class PickleMachine {
     }
   }
 
+  bool make_tuple(std::uint8_t opcode) {
+    if (opcode == ')')
+      push_tuple({});
+    else if (opcode == 't')
+      push_tuple(pop_mark());
+    else if (opcode >= 0x85 && opcode <= 0x87)
+      push_tuple_of(opcode - 0x84);
+    else
+      return false;
+    return true;
+  }
+
   bool gather(std::uint8_t opcode) {
     switch (opcode) {
       case '(':
@@ -184,21 +196,6 @@ class PickleMachine {
         return true;
       case '}':
         push(make(Kind::dictionary));
-        return true;
-      case ')':
-        push_tuple({});
-        return true;
-      case 't':
-        push_tuple(pop_mark());
-        return true;
-      case 0x85:
-        push_tuple_of(1);
-        return true;
-      case 0x86:
-        push_tuple_of(2);
-        return true;
-      case 0x87:
-        push_tuple_of(3);
         return true;
       case 'a':
         append(Kind::list, {pop()});

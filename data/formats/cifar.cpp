@@ -278,7 +278,8 @@ fs::path read_cifar_path(ConfigMap& data, const CifarSet& set) {
       "Folder of the files of the binary or the Python version (also as .xz or .gz), a folder that holds such a folder "
       "or an archive, or an archive: {}, {}. Relative to the current folder.",
       set.binary_archive, set.python_archive);
-  return data.text({"path", meaning, "data/" + set.binary_folder}, "data/" + set.binary_folder);
+  const std::string example = "data/" + set.binary_folder;
+  return data.text({"path", meaning, example});
 }
 
 }  // namespace bantam

@@ -19,12 +19,12 @@ enum class ImageFileType : std::uint8_t { jpeg, png };
 struct ImageHeader {
   ImageFileType type = ImageFileType::jpeg;
   ImageSize size;
-  std::int64_t channels = 0;  ///< as stored: 1 to 4
+  std::int64_t channels = 0;  ///< as stored: 1 to 4; of a JPEG with four inks 3
   int bits = 8;               ///< of a channel as stored; 16 only in PNG
   int orientation = 1;        ///< EXIF's, 1 to 8
 };
 
-/// Throws DataError that says what is wrong with the bytes; the caller adds the file's name (`at_file`).
+/// Of a whole file's bytes. Throws DataError that says what is wrong with them; the caller adds the file's name.
 ImageHeader read_image_header(std::span<const std::byte> file);
 
 /// All pixels, with 1 (grey), 3 (RGB) or 4 (RGBA) channels, whatever the file has: grey of colour is

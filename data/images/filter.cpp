@@ -1,6 +1,7 @@
 #include "bantam/data/images/filter.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstdlib>
 
 namespace bantam {
@@ -54,7 +55,8 @@ std::int64_t TriangleFilter::set_one(const FilterAxis& axis, std::int64_t positi
   std::int64_t running = 0, rounded = 0;
   for (std::int64_t pixel = first; pixel < end; ++pixel) {
     running += distances.weight(pixel, position);
-    const auto next = static_cast<std::int64_t>(static_cast<double>(running) / static_cast<double>(sum) * kOne + 0.5);
+    const auto next =
+        static_cast<std::int64_t>(std::floor(static_cast<double>(running) / static_cast<double>(sum) * kOne + 0.5));
     weights[pixel - first] = static_cast<float>(next - rounded);
     rounded = next;
   }

@@ -1,6 +1,8 @@
 #include "bantam/data/images/png.h"
 
 #include <cstring>
+#include <new>
+#include <vector>
 
 #include <fmt/format.h>
 #include <png.h>
@@ -40,11 +42,13 @@ struct PngDecoder::State {
 };
 
 void PngDecoder::State::open() {
-  png = png_create_read_struct(
-      PNG_LIBPNG_VER_STRING, this,
-      [](png_structp of, png_const_charp message) { static_cast<State*>(png_get_error_ptr(of))->call.fail(message); },
-      [](png_structp, png_const_charp) {});
-  info = png == nullptr ? nullptr : png_create_info_struct(png);
+  run([this] {
+    png = png_create_read_struct(
+        PNG_LIBPNG_VER_STRING, this,
+        [](png_structp of, png_const_charp message) { static_cast<State*>(png_get_error_ptr(of))->call.fail(message); },
+        [](png_structp, png_const_charp) {});
+    info = png == nullptr ? nullptr : png_create_info_struct(png);
+  });
   if (info == nullptr) throw std::bad_alloc();
   run([this] {
     png_set_read_fn(png, this, [](png_structp of, png_bytep to, png_size_t size) {

@@ -30,7 +30,7 @@ std::size_t first_placed(const Augmentations& stages, const std::vector<ImageSiz
     --first;
   }
   for (std::size_t i = 0; i < first; ++i)
-    if (stages[i]->has_device_form() && !stages[i]->has_region_form())
+    if (stages[i]->has_device_form() && !stages[i]->has_region_form() && !stages[i]->has_host_form())
       throw ConfigError(fmt::format("{} changes stored pixels, so it must come before {}", stages[first - 1]->name(),
                                     stages[i]->name()));
   return first;

@@ -15,7 +15,7 @@ struct PipelineStep {
   bool chance = false;  ///< whether random numbers matter
 };
 
-/// The augmentations in their order, the normalisation where it changes anything, and what mixes samples of a batch.
+/// The augmentations in their order, the normalisation where it changes anything, and what mixes finished batches.
 std::vector<PipelineStep> pipeline_steps(const PipelineOptions& options, const DatasetFacts& facts);
 
 }  // namespace bantam

@@ -37,7 +37,7 @@ void image_batch(const ImageBatchShape& s, const S* images, const ImagePlacement
         const std::int64_t column = (p.flip ? s.out_w - 1 - j : j) + p.left;
         for (std::int64_t c = 0; c < s.channels; ++c) {
           const std::int64_t factor = s.scales_channels() ? c : 0;
-          const T pixel = padded_pixel(s, image, i + p.top, column, c);
+          const T pixel = p.erases(i, j) ? T(s.erased[factor]) : T(padded_pixel(s, image, i + p.top, column, c));
           // Volatile: the product is rounded before the sum, so that T = float computes the contract's bits.
           volatile T product = pixel * T(s.scale[factor]);
           y[((b * s.out_h + i) * s.out_w + j) * s.channels + c] = product + T(s.shift[factor]);

@@ -413,6 +413,19 @@ void require_target(const RunConfig& config, const TensorFacts& reads, std::int6
                      to_string(*reads.dtype), to_string(field->dtype)));
 }
 
+/// A loss of labels would train mixed images on one of their two classes.
+void require_soft_loss(const RunConfig& config) {
+  if (!config.data || !config.data->pipeline.mix.any()) return;
+  const std::vector<TensorFacts> reads = config.train.loss.loss->targets(config.model.graph.output_shape());
+  const auto is_read = [&](std::string_view name) {
+    return std::ranges::find(reads, name, &TensorFacts::name) != reads.end();
+  };
+  if (is_read(kLabels) && !is_read(kTargets))
+    config.model.output.fail_at_key(
+        "the pipeline has one_hot, mixup or cutmix, whose probabilities are in 'targets', but the loss reads 'labels': "
+        "write `train.loss: {softmax_cross_entropy: {targets: values}}`");
+}
+
 }  // namespace
 
 void require_model_fits(const RunConfig& config, const Shape& image, std::int64_t classes) {
@@ -420,6 +433,7 @@ void require_model_fits(const RunConfig& config, const Shape& image, std::int64_
   if (graph.input_shape() != image)
     config.model.input.fail(fmt::format("the model expects {}, but the data's images are {}",
                                         to_string(graph.input_shape()), to_string(image)));
+  require_soft_loss(config);
   for (const TensorFacts& target : targets_of(config.train.loss, graph.output_shape()))
     if (target.name != kImages) require_target(config, target, classes);
 }

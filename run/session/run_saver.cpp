@@ -43,6 +43,7 @@ RunSaver::RunSaver(const SavedRun& run, RunRecord record, std::unique_ptr<StateS
       updates_per_epoch_(updates_per_epoch),
       schedule_(run.config.checkpoint, updates_of(run.position.epoch, run.position.update), run.position.epoch, begun_),
       snapshot_(std::move(snapshot)) {
+  snapshot_->set_weights_metadata(weights_metadata(run.config));
   // A best of another metric, or one whose weights were not kept, is none to compare with.
   std::error_code error;
   const bool kept = !run.config.checkpoint.best || std::filesystem::exists(run.directory.best_weights(), error);

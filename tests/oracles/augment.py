@@ -7,7 +7,7 @@ The image is a formula that the tests repeat: 12 rows, 14 columns, value of chan
 import math
 
 import torch
-from torchvision.transforms import v2
+from torchvision.transforms import RandAugment, TrivialAugmentWide, v2
 from torchvision.transforms.v2 import functional as F
 
 HEIGHT, WIDTH = 12, 14
@@ -88,4 +88,12 @@ for name, (channels, change) in VALUES.items():
     put(name, change(image(channels)).permute(1, 2, 0))
 put("mask_rotate", F.rotate(mask(), 21.0, NEAREST, fill=255))
 put("mask_affine", F.affine(mask(), 14.0, [2, -1], 1.2, [8.0, -5.0], NEAREST, 255))
+print("  return all;\n}\n")
+print("/// Magnitudes of the 31 bins of each operation; translations of images of one pixel.")
+print("inline std::map<std::string, std::vector<double>> magnitude_oracle() {")
+print("  std::map<std::string, std::vector<double>> all;")
+for table, space in {"trivial": TrivialAugmentWide()._augmentation_space(31), "rand": RandAugment()._augmentation_space(31, (1, 1))}.items():
+    for name, (magnitudes, signed) in space.items():
+        values = magnitudes.tolist() if magnitudes.ndim > 0 else [0.0] * 31
+        print(f'  all["{table}.{name}.{int(signed)}"] = {{' + ", ".join(f"{v:.9g}" for v in values) + "};")
 print("  return all;\n}\n\n}  // namespace bantam::testing")

@@ -21,7 +21,8 @@ struct ImageBatchShape {
       PadMode::zero;  ///< how positions outside the image read: 0 (before scaling), or mirrored without the edge
   float scale[kMostScaledChannels] = {};  ///< y = x·scale[c] + shift[c]; of more channels all have scale[0], shift[0]
   float shift[kMostScaledChannels] = {};
-  DType stored = DType::uint8;  ///< or float32
+  float erased[kMostScaledChannels] = {};  ///< pixels of ImagePlacement's rectangle, before scaling, as scale
+  DType stored = DType::uint8;             ///< or float32
 
   /// Whether each channel has a scale and a shift of its own.
   bool scales_channels() const { return channels <= kMostScaledChannels; }
@@ -33,6 +34,12 @@ struct ImagePlacement {
   std::int32_t image = 0;  ///< which image of `images`
   std::int16_t top = 0, left = 0;
   std::int32_t flip = 0;
+  /// A rectangle of the output that reads `erased`; within it, and empty by default.
+  std::int16_t erase_top = 0, erase_left = 0, erase_height = 0, erase_width = 0;
+
+  bool erases(std::int64_t i, std::int64_t j) const {
+    return i >= erase_top && i < erase_top + erase_height && j >= erase_left && j < erase_left + erase_width;
+  }
 };
 
 /// y[b, i, j, c] = pixel·scale[c] + shift[c] in float32 (one multiply, one add, not fused: the same bits everywhere),

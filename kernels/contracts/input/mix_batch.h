@@ -21,7 +21,7 @@ struct SampleMix {
 };
 
 /// Without a window x'[b] = share·x[b] + (1 - share)·x[batch - 1 - b] in float32 (two multiplies and an add, each
-/// rounded: the same bits everywhere), cast to `dtype`; a share of 1 leaves x as it is. With one, its pixels are the
+/// rounded: the same bits everywhere), cast to `dtype`; with a share of 1 x stays. With one, its pixels are the
 /// partner's and all others stay. Both of a pair read values from before. `mixes` (batch) in device memory.
 using MixImages = void(const Exec&, const MixShape&, const SampleMix* mixes, DType dtype, void* images);
 

@@ -87,6 +87,17 @@ void gather_block(const ImageBatchShape& s, const ImagePlacement& p, const S* ro
   }
 }
 
+/// Output pixels of row i in the placement's rectangle, among `count` from column j0 on.
+template <class S>
+void erase(const ImageBatchShape& s, const ImagePlacement& p, std::int64_t i, std::int64_t j0, std::int64_t count,
+           S* pixels) {
+  if (i < p.erase_top || i >= p.erase_top + p.erase_height) return;
+  const std::int64_t begin = std::max<std::int64_t>(p.erase_left, j0);
+  const std::int64_t end = std::min<std::int64_t>(p.erase_left + p.erase_width, j0 + count);
+  for (std::int64_t j = begin; j < end; ++j)
+    for (std::int64_t c = 0; c < s.channels; ++c) pixels[(j - j0) * s.channels + c] = static_cast<S>(s.erased[c]);
+}
+
 template <class S, class T>
 void write_image(const ImageBatchShape& s, const BlockAffine& affine, const S* image, const ImagePlacement& p, T* y) {
   S pixels[kBlockValues];
@@ -97,6 +108,7 @@ void write_image(const ImageBatchShape& s, const BlockAffine& affine, const S* i
     for (std::int64_t j = 0; j < s.out_w; j += kBlockPixels) {
       const std::int64_t count = std::min(kBlockPixels, s.out_w - j);
       gather_block(s, p, source, j, count, pixels);
+      erase(s, p, i, j, count, pixels);
       scale_and_shift(affine, pixels, count * s.channels, values);
       narrow(values, y + (i * s.out_w + j) * s.channels, count * s.channels);
     }
@@ -108,16 +120,19 @@ template <class S, class T>
 void write_deep_image(const ImageBatchShape& s, const BlockAffine& affine, const S* image, const ImagePlacement& p,
                       T* y) {
   const S zeros[kBlockValues] = {};
+  S erased[kBlockValues];
+  std::fill_n(erased, kBlockValues, static_cast<S>(s.erased[0]));
   float values[kBlockValues];
   for (std::int64_t i = 0; i < s.out_h; ++i) {
     const std::int64_t row = source_position(i + p.top, s.in_h, s.pad_mode);
     for (std::int64_t j = 0; j < s.out_w; ++j) {
       const std::int64_t column = source_position((p.flip ? s.out_w - 1 - j : j) + p.left, s.in_w, s.pad_mode);
-      const bool inside = row >= 0 && column >= 0;
+      const bool is_erased = p.erases(i, j), inside = !is_erased && row >= 0 && column >= 0;
+      const S* blank = is_erased ? erased : zeros;
       const S* pixel = inside ? image + (row * s.in_w + column) * s.channels : nullptr;
       for (std::int64_t c = 0; c < s.channels; c += kBlockValues) {
         const std::int64_t count = std::min(kBlockValues, s.channels - c);
-        scale_and_shift(affine, inside ? pixel + c : zeros, count, values);
+        scale_and_shift(affine, inside ? pixel + c : blank, count, values);
         narrow(values, y + (i * s.out_w + j) * s.channels + c, count);
       }
     }

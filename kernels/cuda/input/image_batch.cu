@@ -34,16 +34,24 @@ struct OutputPlace {
   }
 };
 
+__device__ inline bool erases(const ImagePlacement& p, const OutputPlace& at) {
+  return static_cast<unsigned>(at.i - p.erase_top) < static_cast<unsigned>(p.erase_height) &&
+         static_cast<unsigned>(at.j - p.erase_left) < static_cast<unsigned>(p.erase_width);
+}
+
 template <class S>
 __device__ inline float pixel_value(const ImageBatchShape& s, const S* image, const ImagePlacement& p,
                                     const OutputPlace& at) {
   const int out_w = static_cast<int>(s.out_w), in_w = static_cast<int>(s.in_w);
   const int row = source_position(at.i + p.top, static_cast<int>(s.in_h), s.pad_mode);
   const int column = source_position((p.flip ? out_w - 1 - at.j : at.j) + p.left, in_w, s.pad_mode);
-  S pixel = 0;
-  if (row >= 0 && column >= 0) pixel = image[(static_cast<std::int64_t>(row) * in_w + column) * s.channels + at.c];
   const int factor = s.channels <= kMostScaledChannels ? at.c : 0;
-  return __fadd_rn(__fmul_rn(static_cast<float>(pixel), s.scale[factor]), s.shift[factor]);
+  float pixel = 0;
+  if (erases(p, at))
+    pixel = s.erased[factor];
+  else if (row >= 0 && column >= 0)
+    pixel = static_cast<float>(image[(static_cast<std::int64_t>(row) * in_w + column) * s.channels + at.c]);
+  return __fadd_rn(__fmul_rn(pixel, s.scale[factor]), s.shift[factor]);
 }
 
 /// Images go over blockIdx.y, groups of four values over blockIdx.x. With a cursor, placements and labels are an

@@ -181,6 +181,35 @@ TEST(PixelChanges, AQuarterTurnMovesPixelsWhole) {
   }
 }
 
+TEST(AugmentTables, AreTorchvisions) {
+  const std::map<std::string, Op> names = {{"Identity", Op::identity},
+                                           {"ShearX", Op::shear_x},
+                                           {"ShearY", Op::shear_y},
+                                           {"TranslateX", Op::translate_x},
+                                           {"TranslateY", Op::translate_y},
+                                           {"Rotate", Op::rotate},
+                                           {"Brightness", Op::brightness},
+                                           {"Color", Op::color},
+                                           {"Contrast", Op::contrast},
+                                           {"Sharpness", Op::sharpness},
+                                           {"Posterize", Op::posterize},
+                                           {"Solarize", Op::solarize},
+                                           {"AutoContrast", Op::autocontrast},
+                                           {"Equalize", Op::equalize}};
+  const auto oracle = testing::magnitude_oracle();
+  ASSERT_EQ(oracle.size(), trivial_operations().size() + rand_operations().size());
+  for (const auto& [table, ranges] :
+       {std::pair("trivial.", trivial_operations()), std::pair("rand.", rand_operations())})
+    for (const auto& [name, operation] : names) {
+      const auto range = std::ranges::find(ranges, operation, &OperationRange::operation);
+      ASSERT_NE(range, ranges.end()) << name;
+      const auto expected = oracle.find(table + name + (range->both ? ".1" : ".0"));
+      ASSERT_NE(expected, oracle.end()) << table << name;
+      for (int bin = 0; bin < kMagnitudeBins; ++bin)
+        EXPECT_NEAR(range->magnitude(bin), expected->second[static_cast<std::size_t>(bin)], 2e-5) << table << name;
+    }
+}
+
 TEST(PixelChanges, FloatMasksAreFilledWithZero) {
   std::vector<float> mask = {1, 2, 3, 4};
   warp(MaskView{reinterpret_cast<std::byte*>(mask.data()), 2, 2, sizeof(float), DType::float32}, {.translate_x = 1},

@@ -74,6 +74,17 @@ TEST(DataConfig, ReadsACompleteSection) {
   EXPECT_EQ(test_facts(options).size, 10000);
 }
 
+TEST(DataConfig, AnotherSetForValidationHasTheSameClasses) {
+  const std::string pipeline = "  pipeline: [batch: {size: 8}]\n";
+  EXPECT_NO_THROW(
+      (void)read("data:\n  format: generated\n  validation: {format: generated, test_samples: 9}\n" + pipeline));
+  const std::string message = message_of<ConfigError>([&] {
+    (void)read("data:\n  format: generated\n  validation: {format: generated, labels: pixels}\n" + pipeline);
+  });
+  EXPECT_CONTAINS(message, "the classes of data.validation are background, disc");
+  EXPECT_CONTAINS(message, "but those of the training samples are disc, ring");
+}
+
 TEST(DataConfig, StagesMayBePlainNamesAndDefaultsHold) {
   const DataOptions options =
       read(with_pipeline("    - shuffle\n    - random_flip\n    - batch: {size: 8}\n    - prefetch\n"));
@@ -202,7 +213,7 @@ std::string stages(const std::string& list) { return with_pipeline(list); }
 INSTANTIATE_TEST_SUITE_P(
     Table, BadDataConfig,
     ::testing::Values(
-        BadCase{"format", "data:\n  format: cifar100\n", "2:11", "cifar10"},
+        BadCase{"format", "data:\n  format: cifar11\n", "2:11", "cifar10"},
         BadCase{"no_format", "data:\n  path: x\n", "1:1", "format"},
         BadCase{"no_path", "data:\n  format: cifar10\n  pipeline: [batch: {size: 1}]\n", "1:1", "path"},
         BadCase{"path_of_generated", "data:\n  format: generated\n  path: x\n  pipeline: [{batch: {size: 1}}]\n", "3:3",
@@ -251,7 +262,8 @@ INSTANTIATE_TEST_SUITE_P(
         BadCase{"crop_late",
                 stages("    - normalize: {mean: 1}\n    - random_crop: {padding: 4}\n    - batch: {size: 1}\n"), "5:7",
                 "must come before 'normalize'"},
-        BadCase{"flip_key", stages("    - random_flip: {often: 1}\n    - batch: {size: 1}\n"), "4:21", "unknown key 'often'"},
+        BadCase{"flip_key", stages("    - random_flip: {often: 1}\n    - batch: {size: 1}\n"), "4:21",
+                "unknown key 'often'"},
         BadCase{"workers", stages("    - batch: {size: 1}\n    - prefetch: {workers: many}\n"), "5:27", "auto"},
         BadCase{"depth", stages("    - batch: {size: 1}\n    - prefetch: {depth: 0}\n"), "5:25", "depth"}),
     [](const auto& info) { return info.param.name; });

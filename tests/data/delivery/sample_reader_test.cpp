@@ -358,7 +358,7 @@ TEST(SampleFormats, AProgramsOwnAreNamedInAConfiguration) {
   EXPECT_CONTAINS(message_of<ConfigError>([&] { (void)read("positions", "random_flip, batch: {size: 8}"); }),
                   "random_flip moves pixels of the images, but those of 'mask' (4, 5) would stay");
   EXPECT_THROW(augmentations().add("noise", {}), ConfigError);
-  EXPECT_CONTAINS(message_of<ConfigError>([] { (void)sample_formats().at("cifar100"); }), "did you mean 'cifar10'?");
+  EXPECT_CONTAINS(message_of<ConfigError>([] { (void)sample_formats().at("cifar11"); }), "did you mean 'cifar10'?");
 }
 
 TEST(SettleCache, FollowsTheRoomThereIs) {

@@ -238,7 +238,8 @@ TEST_F(NpyTest, ANetworkLearnsFromThem) {
         data_of("format: npy, images: $/x.npy, labels: $/y.npy, " + pipeline, folder_.path()), 2);
     EXPECT_LT(losses.at(1), losses.at(0));
     const auto errors = testing::train_two_epochs(
-        data_of("format: npy, images: $/x.npy, targets: $/t.npy, " + pipeline, folder_.path()), 1, {.loss = mse_loss()});
+        data_of("format: npy, images: $/x.npy, targets: $/t.npy, " + pipeline, folder_.path()), 1,
+        {.loss = mse_loss()});
     EXPECT_LT(errors.at(1), errors.at(0));
   }
 }

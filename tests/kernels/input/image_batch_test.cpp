@@ -35,6 +35,7 @@ ImageBatchShape normalised(ImageBatchShape shape) {
   for (int c = 0; c < 8; ++c) {
     shape.scale[c] = 1.0f / (255.0f * (0.2f + 0.01f * static_cast<float>(c)));
     shape.shift[c] = -0.47f / (0.2f + 0.01f * static_cast<float>(c));
+    shape.erased[c] = static_cast<float>(100 + 3 * c);
   }
   return shape;
 }
@@ -64,6 +65,9 @@ TEST_P(ImageBatchTest, ByHand) {
   EXPECT_EQ(crop({0, 0, 1, 1}), (std::vector<float>{6.5f, 4.5f, 12.5f, 10.5f}));
   EXPECT_EQ(crop({0, 1, 2, 0}), (std::vector<float>{12.5f, 0.5f, 0.5f, 0.5f}));
   EXPECT_EQ(crop({0, -1, -1, 1}), (std::vector<float>{0.5f, 0.5f, 2.5f, 0.5f}));
+  s.erased[0] = 7;  // column 1 of row 0, whichever pixel that is
+  EXPECT_EQ(crop({0, 0, 1, 0, 0, 1, 1, 1}), (std::vector<float>{4.5f, 14.5f, 10.5f, 12.5f}));
+  EXPECT_EQ(crop({0, 0, 1, 1, 0, 1, 1, 1}), (std::vector<float>{6.5f, 14.5f, 12.5f, 10.5f}));
   s.pad_mode = PadMode::reflect;
   EXPECT_EQ(crop({0, 1, 2, 0}), (std::vector<float>{12.5f, 10.5f, 6.5f, 4.5f}));
   EXPECT_EQ(crop({0, -1, -1, 0}), (std::vector<float>{10.5f, 8.5f, 4.5f, 2.5f}));
@@ -93,6 +97,11 @@ std::vector<ImagePlacement> random_placements(const Case& c) {
   for (std::int64_t b = 0; b < c.batch; ++b) {
     placements.push_back({static_cast<std::int32_t>(random.below(kStored)), offset(), offset(),
                           static_cast<std::int32_t>(random.below(2))});
+    if (b % 3 == 1) continue;  // these have no rectangle
+    ImagePlacement& p = placements.back();
+    const auto below = [&](std::int64_t bound) { return static_cast<std::int16_t>(random.below(bound)); };
+    p.erase_top = below(c.out_h), p.erase_left = below(c.out_w);
+    p.erase_height = below(c.out_h - p.erase_top + 1), p.erase_width = below(c.out_w - p.erase_left + 1);
   }
   return placements;
 }
