@@ -103,6 +103,8 @@ Json json_of(const RunRecord& record) {
   if (!record.class_names.empty()) json["class_names"] = record.class_names;
   if (!record.metric.empty())
     json["best"] = {{"metric", record.metric}, {"value", record.best}, {"epoch", record.best_epoch}};
+  if (record.broken_samples > 0)
+    json["broken_samples"] = {{"count", record.broken_samples}, {"first", record.broken_reasons}};
   return json;
 }
 
@@ -128,6 +130,10 @@ RunRecord record_from(const Json& json) {
   json.at("update").get_to(record.update);
   json.at("updates").get_to(record.updates);
   if (json.contains("class_names")) json.at("class_names").get_to(record.class_names);
+  if (json.contains("broken_samples")) {
+    json.at("broken_samples").at("count").get_to(record.broken_samples);
+    json.at("broken_samples").at("first").get_to(record.broken_reasons);
+  }
   if (!json.contains("best")) return record;
   const Json& best = json.at("best");
   best.at("metric").get_to(record.metric);

@@ -35,7 +35,9 @@ struct RunRecord {
   std::vector<std::string> class_names;             ///< of the data, in the order of their numbers; empty: none
   std::string metric;                               ///< that `best` is of; empty: there was no evaluation
   double best = 0;
-  std::int64_t best_epoch = 0;  ///< from 1
+  std::int64_t best_epoch = 0;              ///< from 1
+  std::int64_t broken_samples = 0;          ///< that `on_error: skip` replaced in this session
+  std::vector<std::string> broken_reasons;  ///< of the first few, each with its file's name
 
   bool operator==(const RunRecord&) const = default;
 };

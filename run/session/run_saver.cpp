@@ -253,6 +253,12 @@ void RunSaver::finish(const TrainerPosition& position) {
                                 run_.directory.best_weights().string(), run_.position.best_epoch));
 }
 
+void RunSaver::set_broken(const BrokenSamples& broken) {
+  record_.broken_samples = broken.count();
+  record_.broken_reasons.clear();
+  for (const BrokenSamples::Sample& sample : broken.first()) record_.broken_reasons.push_back(sample.reason);
+}
+
 void RunSaver::note(RunState state, const std::string& reason) {
   record_.state = state;
   record_.reason = reason;
