@@ -40,6 +40,8 @@ std::string cache_name(CacheKind cache) {
   switch (cache) {
     case CacheKind::device:
       return "device";
+    case CacheKind::disk:
+      return "disk";
     case CacheKind::off:
       return "off";
     case CacheKind::ram:

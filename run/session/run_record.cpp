@@ -129,11 +129,11 @@ RunRecord record_from(const Json& json) {
   json.at("epoch").get_to(record.epoch);
   json.at("update").get_to(record.update);
   json.at("updates").get_to(record.updates);
+  if (json.contains("class_names")) json.at("class_names").get_to(record.class_names);
   if (json.contains("broken_samples")) {
     json.at("broken_samples").at("count").get_to(record.broken_samples);
     json.at("broken_samples").at("first").get_to(record.broken_reasons);
   }
-  if (json.contains("class_names")) json.at("class_names").get_to(record.class_names);
   if (!json.contains("best")) return record;
   const Json& best = json.at("best");
   best.at("metric").get_to(record.metric);
