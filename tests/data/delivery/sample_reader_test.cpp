@@ -359,7 +359,7 @@ TEST(SampleFormats, AProgramsOwnAreNamedInAConfiguration) {
       "must come before");
   EXPECT_CONTAINS(message_of<ConfigError>([&] { (void)read("positions", crop + "batch: {size: 8}"); }),
                   "random_crop moves pixels of the images, but those of 'mask' (4, 5) would stay");
-  options = read("positions", "random_flip, random_crop: {padding: 1}, noise: {most: 4}, batch: {size: 8}");
+  options = read("positions", "noise: {most: 4}, random_flip, random_crop: {padding: 1}, batch: {size: 8}");
   EXPECT_EQ(stage_forms(options.pipeline.augmentations, train_facts(options)).worker.size(), 3u);
   EXPECT_THROW(augmentations().add("noise", {}), ConfigError);
   EXPECT_CONTAINS(message_of<ConfigError>([] { (void)sample_formats().at("cifar11"); }), "did you mean 'cifar10'?");
