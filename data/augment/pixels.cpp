@@ -108,6 +108,17 @@ void for_each_mask(const AugmentedSample& sample, const std::function<void(const
   }
 }
 
+std::vector<std::byte> mask_element(const MaskView& mask, std::int32_t fill) {
+  std::vector<std::byte> element(mask.element_bytes, std::byte{0});
+  const std::size_t unit = size_of(mask.dtype);
+  const auto wide = static_cast<std::int64_t>(fill);
+  // The low bytes of a small number are the number in each integer type.
+  const bool whole = mask.dtype == DType::uint8 || mask.dtype == DType::int32 || mask.dtype == DType::int64;
+  if (whole)
+    for (std::size_t at = 0; at < element.size(); at += unit) std::memcpy(element.data() + at, &wide, unit);
+  return element;
+}
+
 void adjust_brightness(const PixelView& image, float factor) {
   look_up(image, table_of([&](int v) { return to_byte(factor * static_cast<float>(v)); }));
 }

@@ -34,6 +34,9 @@ struct MaskView {
 PixelView image_of(const AugmentedSample& sample, std::string_view stage);
 /// Calls `change` for each target whose first extents are the image's.
 void for_each_mask(const AugmentedSample& sample, const std::function<void(const MaskView& mask)>& change);
+/// The bytes of one element of an integer mask that is the number `fill`; of a mask of floats 0.
+std::vector<std::byte> mask_element(const MaskView& mask, std::int32_t fill);
+
 /// Throws ShapeError that names the stage unless images are (height, width, channels) of uint8.
 void check_pixels(std::string_view stage, const Shape& images, DType dtype);
 /// The same, unless they have 1 or 3 channels besides: stages of colour.

@@ -1,8 +1,11 @@
 // random_crop: where the window of each sample lies.
+#include <cstring>
+
 #include <fmt/format.h>
 
 #include "bantam/base/error.h"
 #include "bantam/data/augment/built_in.h"
+#include "bantam/data/augment/pixels.h"
 
 namespace bantam {
 namespace {
@@ -12,6 +15,35 @@ constexpr std::int64_t kMostExtent = 16384;  // corners are 16-bit numbers, padd
 /// A number below `bound` from 32 random bits, by multiply and shift.
 std::int64_t below(std::uint32_t bits, std::int64_t bound) {
   return static_cast<std::int64_t>((std::uint64_t{bits} * static_cast<std::uint64_t>(bound)) >> 32);
+}
+
+/// Position in [0, extent) that `position` reads, or -1 where it reads padding.
+std::int64_t source_of(std::int64_t position, std::int64_t extent, kernels::PadMode mode) {
+  if (position >= 0 && position < extent) return position;
+  if (mode == kernels::PadMode::zero) return -1;
+  if (extent == 1) return 0;
+  const std::int64_t period = 2 * (extent - 1), p = ((position % period) + period) % period;
+  return p < extent ? p : period - p;
+}
+
+struct Corner {
+  std::int64_t top = 0, left = 0;
+};
+
+/// The window of the same size at `corner`; `fill` is an element of padding.
+void move_window(const MaskView& pixels, Corner corner, kernels::PadMode mode, std::span<const std::byte> fill) {
+  const std::size_t bytes = pixels.element_bytes;
+  const auto at = [&](std::int64_t y, std::int64_t x) {
+    return static_cast<std::size_t>(y * pixels.width + x) * bytes;
+  };
+  const std::vector<std::byte> before(pixels.data, pixels.data + at(pixels.height, 0));
+  for (std::int64_t y = 0; y < pixels.height; ++y)
+    for (std::int64_t x = 0; x < pixels.width; ++x) {
+      const std::int64_t row = source_of(y + corner.top, pixels.height, mode);
+      const std::int64_t column = source_of(x + corner.left, pixels.width, mode);
+      const bool inside = row >= 0 && column >= 0;
+      std::memcpy(pixels.data + at(y, x), inside ? before.data() + at(row, column) : fill.data(), bytes);
+    }
 }
 
 class RandomCrop : public Augmentation {
@@ -42,6 +74,23 @@ class RandomCrop : public Augmentation {
       left = below(random.next(), size.width - window.width + 1);
     }
     return {top, left, window, window};
+  }
+
+  /// Padded windows of the images' own size, of masks too, whose padding is 255 where images have black.
+  bool has_host_form() const override { return options_.padding > 0 && options_.height == 0; }
+  void apply(AugmentedSample& sample, PhiloxSequence& random) const override {
+    constexpr std::int32_t kIgnored = 255;
+    if (from_middle_) return;
+    const std::int64_t reach = 2 * options_.padding + 1;
+    const std::int64_t top = below(random.next(), reach), left = below(random.next(), reach);
+    const Corner corner{top - options_.padding, left - options_.padding};
+    const SampleField& field = sample.fields[0];
+    const std::size_t bytes = field.bytes() / static_cast<std::size_t>(field.shape[0] * field.shape[1]);
+    const std::vector<std::byte> black(bytes, std::byte{0});
+    move_window({sample.buffers[0].data(), field.shape[0], field.shape[1], bytes, field.dtype}, corner, options_.mode,
+                black);
+    for_each_mask(
+        sample, [&](const MaskView& mask) { move_window(mask, corner, options_.mode, mask_element(mask, kIgnored)); });
   }
 
   void window(kernels::ImageBatchShape& shape) const override {

@@ -106,14 +106,7 @@ void warp(const PixelView& image, const AffineMap& map, Interpolation interpolat
 }
 
 void warp(const MaskView& mask, const AffineMap& map, std::int32_t fill) {
-  std::vector<std::byte> element(mask.element_bytes, std::byte{0});
-  const std::size_t unit = size_of(mask.dtype);
-  const auto wide = static_cast<std::int64_t>(fill);
-  // The low bytes of a small number are the number in each integer type.
-  const bool whole = mask.dtype == DType::uint8 || mask.dtype == DType::int32 || mask.dtype == DType::int64;
-  if (whole)
-    for (std::size_t at = 0; at < element.size(); at += unit) std::memcpy(element.data() + at, &wide, unit);
-  warp_nearest(mask.data, places_of(map, mask.height, mask.width), mask.height, mask.width, element);
+  warp_nearest(mask.data, places_of(map, mask.height, mask.width), mask.height, mask.width, mask_element(mask, fill));
 }
 
 void warp(const AugmentedSample& sample, const PixelView& image, const AffineMap& map, Interpolation interpolation,

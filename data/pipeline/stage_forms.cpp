@@ -25,7 +25,8 @@ std::size_t first_placed(const Augmentations& stages, const std::vector<ImageSiz
   std::size_t first = stages.size();
   while (first > 0) {
     const Augmentation& stage = *stages[first - 1];
-    const bool by_worker = stage.has_region_form() && (moves_targets || !is_known(sizes[first - 1]));
+    const bool with_targets = moves_targets && (stage.has_region_form() || stage.has_host_form());
+    const bool by_worker = with_targets || (stage.has_region_form() && !is_known(sizes[first - 1]));
     if (!stage.has_device_form() || by_worker) break;
     --first;
   }

@@ -234,6 +234,32 @@ TEST(RandomCrop, RegionsAreWindowsOfTheImage) {
   EXPECT_FALSE(random_crop({.padding = 4})->has_region_form());
 }
 
+/// Each shift of up to two pixels, as the kernel's window of the padded image: image and mask move alike.
+TEST(RandomCrop, PaddedWindowsMoveMasksToo) {
+  for (const kernels::PadMode mode : {kernels::PadMode::zero, kernels::PadMode::reflect}) {
+    const Augmentations stages = {random_crop({.padding = 2, .mode = mode})};
+    ASSERT_TRUE(stages[0]->has_host_form());
+    std::set<std::vector<std::int32_t>> outcomes;
+    for (std::int64_t index = 0; index < 400; ++index) {
+      TestSample sample({3, 4}, 1);
+      for (std::size_t i = 0; i < 12; ++i)
+        sample.pixels[i] = static_cast<std::uint8_t>(sample.mask[i] = 1 + static_cast<int>(i));
+      AugmentedSample view = sample.view(index);
+      apply_on_host(stages, 5, view);
+      for (std::size_t i = 0; i < 12; ++i) EXPECT_EQ(sample.pixels[i], sample.mask[i] == 255 ? 0 : sample.mask[i]);
+      outcomes.insert(sample.mask);
+    }
+    // Mirrored, three rows moved by two up or down are the same.
+    EXPECT_EQ(outcomes.size(), mode == kernels::PadMode::zero ? 25u : 20u);
+    EXPECT_TRUE(outcomes.contains({1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12}));
+    using Mask = std::vector<std::int32_t>;  // one up, one to the left
+    EXPECT_TRUE(outcomes.contains(mode == kernels::PadMode::zero
+                                      ? Mask{6, 7, 8, 255, 10, 11, 12, 255, 255, 255, 255, 255}
+                                      : Mask{6, 7, 8, 7, 10, 11, 12, 11, 6, 7, 8, 7}));
+  }
+  EXPECT_FALSE(random_crop({.height = 3, .width = 4, .padding = 2})->has_host_form());
+}
+
 TEST(RandomFlip, MirrorsTheSaidShareInBothForms) {
   PhiloxSequence random = random_of(4);
   for (const double share : {0.0, 0.2, 0.5, 1.0}) {

@@ -273,9 +273,9 @@ TEST_P(SampleReaderTest, WhatADeviceCannotMakeIsRefusedThere) {
 
 TEST_P(SampleReaderTest, AHostAugmentationAfterACropIsRefused) {
   PipelineOptions pipeline = plain();
-  pipeline.augmentations = {random_flip(), std::make_shared<Noise>(2)};
+  pipeline.augmentations = {random_crop({.height = 4, .width = 5, .padding = 1}), std::make_shared<Noise>(2)};
   EXPECT_CONTAINS(message_of<ConfigError>([&] { (void)open(std::make_shared<Positions>(9), pipeline); }),
-                  "noise changes stored pixels, so it must come before random_flip");
+                  "noise changes stored pixels, so it must come before random_crop");
 }
 
 TEST_P(SampleReaderTest, AReadThatFailsComesOutOfNextAndTheRestGoesOn) {
@@ -352,11 +352,15 @@ TEST(SampleFormats, AProgramsOwnAreNamedInAConfiguration) {
                   "did you mean 'noise'?");
   EXPECT_CONTAINS(message_of<ConfigError>([&] { (void)read("positions", "noise: {most: 4, b: 1}, batch: {size: 8}"); }),
                   "'b'");
+  // A crop of padding and a size is the kernel's alone, whose windows are of the images.
+  const std::string crop = "random_crop: {size: [4, 5], padding: 1}, ";
   EXPECT_CONTAINS(
-      message_of<ConfigError>([&] { (void)read("positions", "random_flip, noise: {most: 4}, batch: {size: 8}"); }),
+      message_of<ConfigError>([&] { (void)read("positions", crop + "noise: {most: 4}, batch: {size: 8}"); }),
       "must come before");
-  EXPECT_CONTAINS(message_of<ConfigError>([&] { (void)read("positions", "random_flip, batch: {size: 8}"); }),
-                  "random_flip moves pixels of the images, but those of 'mask' (4, 5) would stay");
+  EXPECT_CONTAINS(message_of<ConfigError>([&] { (void)read("positions", crop + "batch: {size: 8}"); }),
+                  "random_crop moves pixels of the images, but those of 'mask' (4, 5) would stay");
+  options = read("positions", "noise: {most: 4}, random_flip, random_crop: {padding: 1}, batch: {size: 8}");
+  EXPECT_EQ(stage_forms(options.pipeline.augmentations, train_facts(options)).worker.size(), 3u);
   EXPECT_THROW(augmentations().add("noise", {}), ConfigError);
   EXPECT_CONTAINS(message_of<ConfigError>([] { (void)sample_formats().at("cifar11"); }), "did you mean 'cifar10'?");
 }
