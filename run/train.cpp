@@ -35,6 +35,10 @@ TrainOutcome outcome_of(const RunConfig& config, const RunDirectory& directory, 
                        .planned_pool_bytes = run.plan().pool_bytes,
                        .process = runtime.process_memory(device),
                        .overhead = runtime.memory_overhead(device)};
+  if (run.broken() != nullptr) {
+    outcome.broken_samples = run.broken()->count();
+    for (const BrokenSamples::Sample& sample : run.broken()->first()) outcome.broken_reasons.push_back(sample.reason);
+  }
   if (config.train.optimizer.prune) outcome.weights = compressed_size_of(directory.weights());
   if (!device.is_cuda()) return outcome;
   outcome.host = runtime.allocator(Device::cpu()).stats();

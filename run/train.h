@@ -46,6 +46,8 @@ struct TrainOutcome {
   std::uint64_t planned_pool_bytes = 0;
   ProcessMemory process;                    ///< what is counted for the process on that device, at the end
   std::vector<OverheadLine> overhead;       ///< its part beside the pool; none on the CPU
+  std::int64_t broken_samples = 0;          ///< that `on_error: skip` replaced
+  std::vector<std::string> broken_reasons;  ///< of the first few, each with its file's name
   std::optional<CompressedSize> weights;    ///< weights.safetensors of a run that prunes
   std::optional<MemoryStats> host, pinned;  ///< runs on a GPU: the data set's, and the upload buffers'
 };

@@ -188,6 +188,13 @@ std::string steps_text(std::string_view title, const std::vector<PipelineStep>& 
   return text;
 }
 
+/// Nothing where an epoch is every sample once.
+std::string epoch_text(const DataReport& report) {
+  if (report.draw == "each" && report.epoch_samples == report.splits.front().survey.facts.size) return {};
+  const std::string draw = report.draw == "each" ? "in turn" : report.draw;
+  return fmt::format("{:<13} {} samples, {}\n", "epoch", format_count(report.epoch_samples), draw);
+}
+
 std::string cache_text(const DataReport& report) {
   std::string text = fmt::format("{:<13} {}{}", "cache", report.cache, report.cache_is_auto ? " (auto)" : "");
   if (report.cache_bytes > 0)
@@ -217,6 +224,7 @@ nlohmann::ordered_json json_of(const DataReport& report) {
   Json json = {{"config", report.config}, {"format", report.format}, {"splits", Json::array()}};
   for (const DataReport::Split& split : report.splits) json["splits"].push_back(json_of(split));
   json["pipeline"] = {{"training", json_of(report.training)}, {"evaluation", json_of(report.evaluation)}};
+  json["epoch"] = {{"samples", report.epoch_samples}, {"draw", report.draw}};
   const std::string normalize = normalize_line(report);
   json["normalize"] = normalize.empty() ? Json(nullptr) : Json(normalize);
   json["cache"] = {{"kind", report.cache},
@@ -231,7 +239,7 @@ std::string text_of(const DataReport& report) {
   for (const DataReport::Split& split : report.splits) text += text_of(split);
   text += classes_text(report) + "\n";
   text += steps_text("training", report.training) + steps_text("evaluation", report.evaluation);
-  text += cache_text(report);
+  text += epoch_text(report) + cache_text(report);
   std::string normalize = normalize_line(report);
   if (normalize.empty()) return text;
   if (const std::size_t place = normalize.find(" std:"); normalize.size() > 78)

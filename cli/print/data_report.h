@@ -22,7 +22,9 @@ struct DataReport {
   std::vector<Split> splits;   ///< training first
   NormalizeOptions normalize;  ///< the pipeline's
   std::vector<PipelineStep> training, evaluation;
-  std::string cache;  ///< ram, device, disk or off
+  std::int64_t epoch_samples = 0;  ///< of training
+  std::string draw;                ///< how an epoch's samples are drawn: each, balanced or weighted
+  std::string cache;               ///< ram, device, disk or off
   bool cache_is_auto = false;
   std::uint64_t cache_bytes = 0;  ///< of all splits; 0: nothing is cached
   bool caches_files = false;      ///< as stored; else samples after the stages that belong to reading

@@ -42,7 +42,8 @@ struct DataShare {
 
   explicit DataShare(const RunConfig& config) {
     if (!config.device.is_cpu() || config.device.is_logical()) return;
-    if (config.data->pipeline.cache == CacheKind::off) return;
+    const CacheKind cache = config.data->pipeline.cache;
+    if (cache == CacheKind::off || cache == CacheKind::disk) return;
     const std::vector<CachedSet> sets = cached_sets(*config.data);
     train_bytes = bytes_of(sets[0]);
     for (std::size_t i = 1; i < sets.size(); ++i) validation_bytes += bytes_of(sets[i]);

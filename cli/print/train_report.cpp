@@ -164,6 +164,10 @@ std::string closing_summary(const TrainReport& report) {
   text += matrix_lines(result.test.samples > 0 ? result.test : result.validation);
   text += fmt::format("  {:<12}{:.0f} images/s, {} of training, {:.1f}% of it waiting for data\n", "speed",
                       result.images_per_second, format_duration(result.seconds), 100 * result.data_wait_share);
+  if (outcome.broken_samples > 0)
+    text += fmt::format("  {:<12}{} sample{} could not be read, and others came in their place: {}\n", "skipped",
+                        format_count(outcome.broken_samples), outcome.broken_samples == 1 ? "" : "s",
+                        fmt::join(outcome.broken_reasons, "; "));
   if (report.start_seconds > 0)
     text += fmt::format("  {:<12}{:.2f} s from the start to the first updates' results\n", "", report.start_seconds);
   text += memory_lines(outcome.memory, outcome.planned_peak_bytes);

@@ -40,6 +40,8 @@ std::string cache_name(CacheKind cache) {
   switch (cache) {
     case CacheKind::device:
       return "device";
+    case CacheKind::disk:
+      return "disk";
     case CacheKind::off:
       return "off";
     case CacheKind::ram:
@@ -47,6 +49,18 @@ std::string cache_name(CacheKind cache) {
       break;
   }
   return "ram";
+}
+
+std::string draw_name(EpochSampling::Draw draw) {
+  switch (draw) {
+    case EpochSampling::Draw::balanced:
+      return "balanced";
+    case EpochSampling::Draw::weighted:
+      return "weighted";
+    case EpochSampling::Draw::each:
+      break;
+  }
+  return "each";
 }
 
 void add_cache(const RunConfig& config, DataReport& report) {
@@ -67,7 +81,9 @@ DataReport survey(const RunConfig& config, const SampleSplits& splits, const Dat
                     .format = config.document.map().map("data").text("format"),
                     .normalize = data.pipeline.normalize,
                     .training = pipeline_steps(data.pipeline, facts),
-                    .evaluation = pipeline_steps(evaluation_pipeline(data.pipeline), facts)};
+                    .evaluation = pipeline_steps(evaluation_pipeline(data.pipeline), facts),
+                    .epoch_samples = data.pipeline.sampling.epoch_samples(facts.size),
+                    .draw = draw_name(data.pipeline.sampling.draw)};
   const SurveyOptions options{.threads = threads, .most_bytes = verb.check ? 0 : SurveyOptions().most_bytes};
   const auto add = [&](const char* name, const std::shared_ptr<const SampleReader>& reader) {
     if (reader == nullptr) return;

@@ -74,6 +74,7 @@ class TrainPrinter : public RunObserver {
   }
   void on_ready() override { stop_.begin_training(); }
   void on_begin(const RunBeginning& run) override {
+    if (run.config.data) tell_ignored(*run.config.data);
     shown.show_memory_of(run.runtime.allocator(run.config.device));
     progress_.message(fmt::format("{} on {}, {}; run folder {}", run.config.model.name, to_string(run.config.device),
                                   to_string(run.config.precision), run.directory.path().string()));
@@ -89,6 +90,15 @@ class TrainPrinter : public RunObserver {
   ProgressCallback shown;
 
  private:
+  /// Files among the training data that are no samples.
+  void tell_ignored(const DataOptions& data) {
+    const IgnoredFiles ignored = data.source.train->ignored();
+    if (ignored.count == 0) return;
+    progress_.message(fmt::format("ignored: {} file{} among the training data: {}{}", format_count(ignored.count),
+                                  ignored.count == 1 ? "" : "s", bantam::shown(join(ignored.examples, ", ", ", "), 200),
+                                  ignored.count > std::ssize(ignored.examples) ? ", …" : ""));
+  }
+
   Progress& progress_;
   StopOnSignal& stop_;
   std::optional<RunConfig> config_;

@@ -54,6 +54,7 @@ struct DataOptions {
   ValidationOptions validation;
   PipelineOptions pipeline;
   EvaluationOptions evaluation;  ///< not of `data:`: whoever trains says it
+  std::string run_folder = {};   ///< likewise: where `cache: disk` puts its files, unless it names a folder
 };
 
 /// Reads the value of `data`. Opens no file. Throws ConfigError at the node, also where `drop_last` drops the only

@@ -40,20 +40,14 @@ class EncodedCache : public SampleReader {
   }
 
   /// Sample `index` into the block.
-  void fill(std::int64_t index, std::vector<std::vector<std::byte>>& fields, bool skip) {
+  void fill(std::int64_t index, std::vector<std::vector<std::byte>>& fields) {
     const auto i = static_cast<std::size_t>(index);
     std::uint64_t* lengths = lengths_.as<std::uint64_t>() + i * fields_;
-    std::fill_n(lengths, fields_, 0);
-    try {
-      reader_->fetch(index, fields);
-    } catch (const DataError&) {
-      if (!skip) throw;
-      return;
-    }
+    reader_->fetch(index, fields);
     const std::uint64_t room = starts_.as<std::uint64_t>()[i + 1] - starts_.as<std::uint64_t>()[i];
     std::uint64_t bytes = 0;
     for (const auto& field : fields) bytes += field.size();
-    if (bytes != room)
+    if (bytes > room)
       throw DataError(
           fmt::format("{}: {} bytes now, but {} when the data set was listed", reader_->name_of(index), bytes, room));
     std::byte* to = block_.as<std::byte>() + starts_.as<std::uint64_t>()[i];
@@ -79,6 +73,8 @@ class EncodedCache : public SampleReader {
   }
   std::uint64_t encoded_bytes(std::int64_t index) const override { return reader_->encoded_bytes(index); }
   std::string name_of(std::int64_t index) const override { return reader_->name_of(index); }
+  std::vector<float> weights() const override { return reader_->weights(); }
+  IgnoredFiles ignored() const override { return reader_->ignored(); }
 
  private:
   std::shared_ptr<const SampleReader> reader_;
@@ -89,10 +85,35 @@ class EncodedCache : public SampleReader {
   Tensor lengths_;  // of their fields, uint64
 };
 
+class FetchedOrEmpty : public SampleReader {
+ public:
+  explicit FetchedOrEmpty(std::shared_ptr<const SampleReader> reader) : reader_(std::move(reader)) {}
+
+  DatasetFacts facts() const override { return reader_->facts(); }
+  void check(bool verify, int threads) const override { reader_->check(verify, threads); }
+  void read(std::int64_t index, std::span<const std::span<std::byte>> fields) const override {
+    reader_->read(index, fields);
+  }
+  void fetch(std::int64_t index, std::span<std::vector<std::byte>> fields) const override {
+    try {
+      reader_->fetch(index, fields);
+    } catch (const DataError&) {
+      for (std::vector<std::byte>& field : fields) field.clear();
+    }
+  }
+  std::uint64_t encoded_bytes(std::int64_t index) const override { return reader_->encoded_bytes(index); }
+  std::string name_of(std::int64_t index) const override { return reader_->name_of(index); }
+  std::vector<float> weights() const override { return reader_->weights(); }
+  IgnoredFiles ignored() const override { return reader_->ignored(); }
+
+ private:
+  std::shared_ptr<const SampleReader> reader_;
+};
+
 }  // namespace
 
 std::shared_ptr<const SampleReader> encoded_in_ram(Runtime& runtime, std::shared_ptr<const SampleReader> reader,
-                                                   Device device, bool skip) {
+                                                   Device device) {
   if (device.meta && device.kind != DeviceKind::cpu) return reader;
   // A share's stand-in has the data set in the whole device's pool, as Dataset's.
   auto cache = std::make_shared<EncodedCache>(runtime, std::move(reader), device.meta ? device.whole() : Device::cpu());
@@ -101,9 +122,13 @@ std::shared_ptr<const SampleReader> encoded_in_ram(Runtime& runtime, std::shared
   const DatasetFacts facts = cache->facts();
   parallel_ranges(facts.size, kGrain, runtime.threads(), [&](std::int64_t begin, std::int64_t end) {
     std::vector<std::vector<std::byte>> fields(facts.fields().size());
-    for (std::int64_t i = begin; i < end; ++i) cache->fill(i, fields, skip);
+    for (std::int64_t i = begin; i < end; ++i) cache->fill(i, fields);
   });
   return cache;
+}
+
+std::shared_ptr<const SampleReader> fetched_or_empty(std::shared_ptr<const SampleReader> reader) {
+  return std::make_shared<FetchedOrEmpty>(std::move(reader));
 }
 
 }  // namespace bantam

@@ -11,9 +11,11 @@ namespace bantam {
 
 /// A reader whose `fetch` copies from one block of the runtime's CPU allocator (category input), which is filled here,
 /// in parallel. On a meta device nothing is read, and the same bytes are allocated on the meta CPU, none on a meta GPU.
-/// With `skip` a sample that cannot be fetched is one without bytes, which whoever decodes it refuses. Throws
-/// OutOfMemory, and DataError for files whose size is not what `encoded_bytes` said.
+/// Throws OutOfMemory, and DataError for files larger than `encoded_bytes` said.
 std::shared_ptr<const SampleReader> encoded_in_ram(Runtime& runtime, std::shared_ptr<const SampleReader> reader,
-                                                   Device device, bool skip);
+                                                   Device device);
+
+/// The same samples; one that cannot be fetched has no bytes, which whoever decodes it refuses.
+std::shared_ptr<const SampleReader> fetched_or_empty(std::shared_ptr<const SampleReader> reader);
 
 }  // namespace bantam

@@ -14,6 +14,7 @@
 #include "bantam/base/error.h"
 #include "bantam/data/delivery/delivery.h"
 #include "bantam/data/delivery/encoded_cache.h"
+#include "bantam/data/delivery/packed_file.h"
 #include "bantam/data/delivery/sample_weights.h"
 #include "bantam/data/delivery/worker_pool.h"
 #include "bantam/kernels/contracts/input/image_batch.h"
@@ -33,7 +34,7 @@ struct Making {
   Making(const StageForms& forms, CacheKind cache, const kernels::ImageBatchShape& shape) {
     // A part costs a lock; so many bytes of stored images cost far more, most of all where they are decoded.
     constexpr std::int64_t kSlowBytes = std::int64_t{1} << 16, kFastBytes = std::int64_t{1} << 20;
-    slow = cache == CacheKind::off || !forms.worker.empty();
+    slow = cache == CacheKind::off || cache == CacheKind::disk || !forms.worker.empty();
     const std::int64_t row_bytes = std::max<std::int64_t>(1, forms.gathered.elements());
     part_rows = std::max<std::int64_t>(1, (slow ? kSlowBytes : kFastBytes) / row_bytes);
     shares = shape.batch > part_rows;
@@ -150,8 +151,12 @@ struct ImageBatchSource::Impl {
     if (options.pipeline.cache == CacheKind::off) {
       dataset.reset();
       stages.stages.insert(stages.stages.begin(), forms.reading.begin(), forms.reading.end());
+    } else if (options.pipeline.cache == CacheKind::disk) {
+      dataset.reset();
+      reader = packed(std::move(reader), runtime.threads());
     } else if (forms.stored.elements() == 0) {
-      reader = encoded_in_ram(runtime, std::move(reader), options.device, options.broken != nullptr);
+      if (options.broken != nullptr) reader = fetched_or_empty(std::move(reader));
+      reader = encoded_in_ram(runtime, std::move(reader), options.device);
     } else {
       if (reads || dataset == nullptr) dataset = cached(runtime, reader);
       reader = reader_of(dataset);
@@ -166,6 +171,19 @@ struct ImageBatchSource::Impl {
             .planner = planner,
             .mixer = {options.pipeline.mix, facts, shape, options.seed},
             .device = options.device};
+  }
+
+  /// In the packed file, what a cache in host memory holds too. On a meta device nothing is written.
+  std::shared_ptr<const SampleReader> packed(std::shared_ptr<const SampleReader> reader, int packers) const {
+    const bool skips = options.broken != nullptr;
+    if (forms.stored.elements() > 0)
+      reader = read_through(std::move(reader), {forms.reading, forms.stored, options.seed}, options.broken);
+    else if (skips)
+      reader = fetched_or_empty(std::move(reader));
+    if (options.device.meta) return reader;
+    std::string recipe = to_string(forms.stored);
+    for (const auto& stage : forms.reading) recipe += fmt::format(" {}", stage->name());
+    return PackedFile::open(std::move(reader), options.packed_file, {.threads = packers, .recipe = recipe});
   }
 
   /// Samples in host memory, after the stages that belong to reading.

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <filesystem>
 #include <functional>
 #include <memory>
 #include <string>
@@ -24,8 +25,9 @@ enum class LoaderEvent : std::uint8_t {
 
 struct LoaderOptions {
   PipelineOptions pipeline;
-  Device device;           ///< where batches go; contexts given to `next` must be of it
-  std::uint64_t seed = 0;  ///< of shuffling (unless the stage has its own) and augmentation
+  Device device;                           ///< where batches go; contexts given to `next` must be of it
+  std::uint64_t seed = 0;                  ///< of shuffling (unless the stage has its own) and augmentation
+  std::filesystem::path packed_file = {};  ///< of `cache: disk`
   /// Where samples that cannot be read are counted, each replaced by the next one that can; null: the first such sample
   /// is an error.
   std::shared_ptr<BrokenSamples> broken = nullptr;
@@ -41,9 +43,9 @@ struct LoaderOptions {
 /// On the CPU, workers make finished batches. For a GPU, workers gather stored samples and choices of crop and flip
 /// into page-locked buffers; a stream of its own copies them into one of two staging buffers while the step works, and
 /// one kernel on the step's stream makes the batch. With `cache: device` the data set lies on the GPU and only the
-/// choices are copied. With `cache: off` workers read each sample from its format as a batch needs it. The host waits
-/// for the device only when every buffer of the ring is still being copied. On a meta device batches have shapes and
-/// allocate memory as on their target, but have no values.
+/// choices are copied. With `cache: disk` and `off` workers read each sample from the packed file or its format as a
+/// batch needs it. The host waits for the device only when every buffer of the ring is still being copied. On a meta
+/// device batches have shapes and allocate memory as on their target, but have no values.
 ///
 /// A batch depends on (data set, pipeline, seed, epoch, index) only: not on the cache, workers, depth, or where an
 /// epoch was started. Used by one thread at a time. `next` rethrows an exception of a worker and may then be called
@@ -52,7 +54,8 @@ struct LoaderOptions {
 /// An explicit `depth` costs depth × batch bytes of host memory on the CPU: that many finished batches lie ready.
 class ImageBatchSource : public BatchSource {
  public:
-  /// Reads the whole split now, in parallel, unless `cache` is off or `device` a meta device, where nothing is read.
+  /// Reads the whole split now, in parallel (with `cache: disk` only where its packed file is not there yet), unless
+  /// `cache` is off or `device` a meta device, where nothing is read.
   /// The runtime must outlive the source. Throws ShapeError and ConfigError for options that do not fit the data set,
   /// DataError for an empty one and what the reader throws, and OutOfMemory.
   ImageBatchSource(Runtime& runtime, std::shared_ptr<const SampleReader> reader, LoaderOptions options);

@@ -10,6 +10,7 @@
 #include "bantam/data/augment/augmentation.h"
 #include "bantam/data/delivery/broken_samples.h"
 #include "bantam/data/formats/sample_reader.h"
+#include "bantam/data/images/image.h"
 
 namespace bantam {
 
@@ -44,6 +45,7 @@ class SamplePath {
   std::size_t begin(Work& work) const;
   std::size_t decode(Work& work) const;
   void read_values(Work& work) const;
+  void check_classes(const Image& mask, const std::string& field) const;
   void take_region(Work& work, const Augmentation& stage) const;
   void apply(Work& work, const Augmentation& stage) const;
   void finish(const Work& work) const;

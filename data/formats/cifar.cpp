@@ -114,7 +114,7 @@ class CifarReader : public SampleReader {
 
   DatasetFacts facts() const override { return {batches() * records_, {32, 32, 3}, set_.classes}; }
   void check(bool verify, int threads) const override {
-    open();
+    open(threads);
     for (const auto& file : files_) check_size(*file);
     if (verify && place_.form != Form::python && !from_python_)
       parallel_parts(batches(), threads, [&](std::int64_t b) { verify_sum(static_cast<std::size_t>(b)); });
@@ -144,7 +144,7 @@ class CifarReader : public SampleReader {
   std::int64_t batches() const { return std::ssize(batches_); }
   const FileBytes& file_of(std::int64_t index) const { return *files_[static_cast<std::size_t>(index / records_)]; }
   [[noreturn]] void fail_missing(const std::string& reason, const CifarBatch& batch) const;
-  void open() const;
+  void open(int threads = 1) const;
   void open_archive() const;
   std::unique_ptr<FileBytes> open_batch(const CifarBatch& batch) const;
   void check_size(const FileBytes& file) const;
@@ -172,12 +172,16 @@ void CifarReader::fail_missing(const std::string& reason, const CifarBatch& batc
       reason, set_.name, set_.binary_archive, set_.python_archive, set_.binary_folder, set_.python_folder, sum));
 }
 
-void CifarReader::open() const {
-  std::call_once(opened_, [this] {
+void CifarReader::open(int threads) const {
+  std::call_once(opened_, [this, threads] {
     files_.clear();
     place_ = find_place(set_, given_);
     if (place_.form == Form::archive) return open_archive();
-    for (const CifarBatch& batch : batches_) files_.push_back(open_batch(batch));
+    files_.resize(batches_.size());
+    parallel_parts(batches(), threads, [&](std::int64_t b) {
+      const auto batch = static_cast<std::size_t>(b);
+      files_[batch] = open_batch(batches_[batch]);
+    });
   });
 }
 

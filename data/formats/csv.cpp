@@ -233,6 +233,7 @@ class CsvImages : public ImageFileReader {
     set_->write_targets(table(), index, targets);
   }
   std::vector<float> weights() const override { return table().weights; }
+  std::uint64_t resident_bytes() const override { return static_cast<std::uint64_t>(table().bytes()); }
 
  private:
   const CsvTable& table() const { return set_->table(part_); }
@@ -271,6 +272,7 @@ class CsvNumbers : public SampleReader {
     set_->write_targets(table(), index, targets);
   }
   std::vector<float> weights() const override { return table().weights; }
+  std::uint64_t resident_bytes() const override { return static_cast<std::uint64_t>(table().bytes()); }
 
  private:
   const CsvTable& table() const { return set_->table(part_); }
@@ -431,7 +433,7 @@ SampleSplits csv_format(ConfigMap& data) {
   const auto all = reader_of_part(set, kTrain);
   if (split)
     return {reader_made_by([set, all] { return chosen_samples(all, set->parts().train); }),
-            reader_made_by([set, all] { return chosen_samples(all, set->parts().held_out); }), nullptr, true};
+            reader_made_by([set, all] { return chosen_samples(all, set->parts().held_out); }), nullptr, true, all};
   return splits_of_parts(all, reader_of_part(set, kValidation), reader_of_part(set, kTest), {});
 }
 

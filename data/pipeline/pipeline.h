@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -18,13 +19,14 @@
 
 namespace bantam {
 
-/// Where samples lie while a run reads them. Batches have the same bits in all four.
+/// Where samples lie while a run reads them. Batches have the same bits in all of them.
 enum class CacheKind : std::uint8_t {
   ram,        ///< in host memory, read and decoded once; a GPU gets each batch by a copy
   automatic,  ///< whoever opens the data decides (settle_cache); until then the same as ram
   device,     ///< wholly in the step's device memory: only the choice of images goes up, an epoch at a time where steps
               ///< are launched several at once. Needs one int32 target and no host augmentation. The same as ram on a
               ///< CPU
+  disk,       ///< in a packed file (PackedFile), written once; workers read each sample from there
   off         ///< nowhere: workers read and decode each sample whenever a batch has it, into the batch's own buffers
 };
 
@@ -53,6 +55,7 @@ struct EvaluationStages {
 /// All stages. A default pipeline returns the images unchanged and unshuffled, in batches of one, without prefetch.
 struct PipelineOptions {
   CacheKind cache = CacheKind::ram;
+  std::string cache_folder;  ///< of packed files; empty: the run's
   std::optional<ShuffleOptions> shuffle;
   EpochSampling sampling;
   NormalizeOptions normalize;

@@ -36,14 +36,27 @@ struct Reading {
 void read_cache(const ConfigNode& node, Reading& reading) {
   node.describe(
       "Where samples lie while the run reads them; the bits of batches do not depend on it. device: in the GPU's "
-      "memory, as stored; ram: in host memory, read once; off: nowhere, read at each use; auto: on a GPU device where "
-      "the set is small, else ram, and off where host memory does not hold it. ram without this stage.",
+      "memory; ram: in host memory, read once; disk: in one file a set in the run's folder, written once, which "
+      "`{disk: FOLDER}` puts elsewhere; off: nowhere, read at each use; auto: on a GPU device where the set is small, "
+      "else ram, and off where host memory does not hold it. What is kept are the samples after the stages without "
+      "chance that come first (resize, center_crop), or the files where images have no one size by then. ram without "
+      "this stage.",
       "cache: auto");
-  const std::string where = node.as_choice({"auto", "ram", "device", "off"});
-  reading.options.cache = where == "device" ? CacheKind::device
-                          : where == "auto" ? CacheKind::automatic
-                          : where == "off"  ? CacheKind::off
-                                            : CacheKind::ram;
+  PipelineOptions& options = reading.options;
+  if (node.is_map()) {
+    ConfigMap map = node.as_map();
+    options.cache = CacheKind::disk;
+    options.cache_folder =
+        map.text({"disk", "Folder of the files, which is made where it is not there.", "/scratch/samples"});
+    map.finish();
+    return;
+  }
+  const std::string where = node.as_choice({"auto", "ram", "device", "disk", "off"});
+  options.cache = where == "device" ? CacheKind::device
+                  : where == "auto" ? CacheKind::automatic
+                  : where == "disk" ? CacheKind::disk
+                  : where == "off"  ? CacheKind::off
+                                    : CacheKind::ram;
 }
 
 void read_shuffle(const ConfigNode& node, Reading& reading) {

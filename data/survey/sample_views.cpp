@@ -143,6 +143,7 @@ std::vector<std::vector<SampleView>> sample_views(Runtime& runtime, std::shared_
                                                   PipelineOptions pipeline, std::uint64_t seed, std::int64_t epochs) {
   const DatasetFacts facts = reader->facts();
   pipeline.shuffle.reset();
+  pipeline.sampling = {};
   pipeline.cache = CacheKind::off;
   pipeline.batch_size = facts.size;
   pipeline.batch_size_is_auto = pipeline.drop_last = false;

@@ -106,14 +106,19 @@ std::vector<NamedTensor> StateSnapshot::model_below(std::string_view prefix) con
   return tensors;
 }
 
+void StateSnapshot::set_weights_metadata(std::map<std::string, std::string> metadata) {
+  metadata_ = std::move(metadata);
+  metadata_["format"] = "bantam";
+}
+
 void StateSnapshot::write_weights(const std::filesystem::path& path) const {
-  write_safetensors(path, model_below(""), {{"format", "bantam"}});
+  write_safetensors(path, model_below(""), metadata_);
 }
 
 void StateSnapshot::write_average(const std::filesystem::path& path) const {
   std::vector<NamedTensor> tensors = model_below("ema/");
   if (tensors.empty()) throw Error("the state has no averages of weights");
-  write_safetensors(path, std::move(tensors), {{"format", "bantam"}});
+  write_safetensors(path, std::move(tensors), metadata_);
 }
 
 }  // namespace bantam

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <map>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -42,6 +43,8 @@ class StateSnapshot {
 
   /// All entries under their names, in the safetensors format. Throws DataError.
   void write(const std::filesystem::path& path) const;
+  /// What files of weights say beside their tensors.
+  void set_weights_metadata(std::map<std::string, std::string> metadata);
   /// The model's entries alone ("weights/…", "buffers/…"), under the parameters' and buffers' own names.
   void write_weights(const std::filesystem::path& path) const;
   /// The same of their averages ("ema/weights/…", "ema/buffers/…"). Throws Error where there are none.
@@ -65,6 +68,7 @@ class StateSnapshot {
   Event copied_;
   std::vector<std::pair<std::string, std::int64_t>> counters_;
   std::vector<std::pair<std::string, std::vector<double>>> numbers_;
+  std::map<std::string, std::string> metadata_ = {{"format", "bantam"}};  // of files of weights
 };
 
 }  // namespace bantam

@@ -100,8 +100,11 @@ Json json_of(const RunRecord& record) {
                {"epoch", record.epoch},
                {"update", record.update},
                {"updates", record.updates}};
+  if (!record.class_names.empty()) json["class_names"] = record.class_names;
   if (!record.metric.empty())
     json["best"] = {{"metric", record.metric}, {"value", record.best}, {"epoch", record.best_epoch}};
+  if (record.broken_samples > 0)
+    json["broken_samples"] = {{"count", record.broken_samples}, {"first", record.broken_reasons}};
   return json;
 }
 
@@ -126,6 +129,11 @@ RunRecord record_from(const Json& json) {
   json.at("epoch").get_to(record.epoch);
   json.at("update").get_to(record.update);
   json.at("updates").get_to(record.updates);
+  if (json.contains("class_names")) json.at("class_names").get_to(record.class_names);
+  if (json.contains("broken_samples")) {
+    json.at("broken_samples").at("count").get_to(record.broken_samples);
+    json.at("broken_samples").at("first").get_to(record.broken_reasons);
+  }
   if (!json.contains("best")) return record;
   const Json& best = json.at("best");
   best.at("metric").get_to(record.metric);
@@ -148,11 +156,21 @@ RunRecord record_of(const RunConfig& config, const std::string& command) {
                    .created = std::time(nullptr),
                    .sessions = 1,
                    .epochs = config.train.epochs};
+  if (config.data) record.class_names = train_facts(*config.data).class_names;
   std::error_code error;
   record.git_commit = git_commit_of(fs::current_path(error));
   record.started = record.updated = record.created;
   note_versions(record);
   return record;
+}
+
+std::map<std::string, std::string> weights_metadata(const RunConfig& config) {
+  std::map<std::string, std::string> metadata;
+  if (!config.data) return metadata;
+  const std::vector<std::string> names = train_facts(*config.data).class_names;
+  // Names that are not UTF-8, as a folder's may be, are written with replacements.
+  if (!names.empty()) metadata["class_names"] = Json(names).dump(-1, ' ', false, Json::error_handler_t::replace);
+  return metadata;
 }
 
 void note_versions(RunRecord& record) {

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -31,15 +32,21 @@ struct RunRecord {
   double seconds = 0;                               ///< of training, over all sessions
   std::int64_t epochs = 0;                          ///< that it is to have
   std::int64_t epoch = 0, update = 0, updates = 0;  ///< position; updates over all epochs
+  std::vector<std::string> class_names;             ///< of the data, in the order of their numbers; empty: none
   std::string metric;                               ///< that `best` is of; empty: there was no evaluation
   double best = 0;
-  std::int64_t best_epoch = 0;  ///< from 1
+  std::int64_t best_epoch = 0;              ///< from 1
+  std::int64_t broken_samples = 0;          ///< that `on_error: skip` replaced in this session
+  std::vector<std::string> broken_reasons;  ///< of the first few, each with its file's name
 
   bool operator==(const RunRecord&) const = default;
 };
 
 /// What is known when a session begins.
 RunRecord record_of(const RunConfig& config, const std::string& command);
+
+/// What the run's files of weights say beside their tensors: "class_names", a JSON list, where the data have them.
+std::map<std::string, std::string> weights_metadata(const RunConfig& config);
 
 /// Sets `versions` to this program's and those of the libraries that the process has loaded by now: of a run on a GPU,
 /// CUDA's as its kernels ask for them.

@@ -43,6 +43,7 @@ RunSaver::RunSaver(const SavedRun& run, RunRecord record, std::unique_ptr<StateS
       updates_per_epoch_(updates_per_epoch),
       schedule_(run.config.checkpoint, updates_of(run.position.epoch, run.position.update), run.position.epoch, begun_),
       snapshot_(std::move(snapshot)) {
+  snapshot_->set_weights_metadata(weights_metadata(run.config));
   // A best of another metric, or one whose weights were not kept, is none to compare with.
   std::error_code error;
   const bool kept = !run.config.checkpoint.best || std::filesystem::exists(run.directory.best_weights(), error);
@@ -250,6 +251,12 @@ void RunSaver::finish(const TrainerPosition& position) {
   if (best_is_lost_)
     throw DataError(fmt::format("{} is not that of epoch {}, which was best; all else of the run is saved",
                                 run_.directory.best_weights().string(), run_.position.best_epoch));
+}
+
+void RunSaver::set_broken(const BrokenSamples& broken) {
+  record_.broken_samples = broken.count();
+  record_.broken_reasons.clear();
+  for (const BrokenSamples::Sample& sample : broken.first()) record_.broken_reasons.push_back(sample.reason);
 }
 
 void RunSaver::note(RunState state, const std::string& reason) {

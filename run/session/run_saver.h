@@ -7,6 +7,7 @@
 #include <optional>
 #include <string>
 
+#include "bantam/data/delivery/broken_samples.h"
 #include "bantam/engine/train/state_snapshot.h"
 #include "bantam/engine/train/trainer.h"
 #include "bantam/run/session/algorithm_cache.h"
@@ -54,6 +55,8 @@ class RunSaver : public Checkpointer, public Callback {
   /// At the run's end: a checkpoint of this position unless there is one, and the folder's weights and configuration.
   /// Waits until all is on the disk. Throws DataError where it cannot be; every file is tried.
   void finish(const TrainerPosition& position);
+  /// Samples that were replaced, for the next `note`.
+  void set_broken(const BrokenSamples& broken);
   /// Writes run.json. A failure is told, once.
   void note(RunState state, const std::string& reason);
   /// Checkpoints on the way that could not be written.

@@ -66,6 +66,13 @@ struct MovedByEvaluations : Callback {
   std::span<const std::shared_ptr<EvaluatedSchedule>> schedules;
 };
 
+/// With the run's folder for what `cache: disk` writes.
+DataOptions data_of(const RunConfig& config, const RunDirectory& directory) {
+  DataOptions data = *config.data;
+  data.run_folder = directory.path().string();
+  return data;
+}
+
 }  // namespace
 
 TrainingRun::TrainingRun(const RunConfig& config, int threads, const RunDirectory& directory, const Resume* resume,
@@ -76,7 +83,7 @@ TrainingRun::TrainingRun(const RunConfig& config, int threads, const RunDirector
       plan_(plan_run(config)),
       runtime_(make_reserved_runtime(config, plan_, threads, observer)),
       algorithms_(*runtime_, config, resume == nullptr ? "" : directory.algorithms(), plan_.pool_bytes),
-      data_((stop_here_if(stop), open_data(*runtime_, *config.data, config.device, config.seed))),
+      data_((stop_here_if(stop), open_data(*runtime_, data_of(config, directory), config.device, config.seed))),
       session_((stop_here_if(stop), *runtime_), config.device, config.model.graph, session_options(config)),
       log_(directory.metrics(), config.train.log_every, config.train.loss.metrics, runtime_->allocator(config.device),
            [this](std::string_view text) { observer_.on_warning(text); }),
@@ -158,6 +165,7 @@ void TrainingRun::complete() {
   if (!loaded_) return;
   if (config_.train.optimizer.ema) {
     StateSnapshot snapshot(state_, *runtime_, config_.device);
+    snapshot.set_weights_metadata(weights_metadata(config_));
     snapshot.copy();
     snapshot.wait();
     snapshot.write_average(directory_.average_weights());
@@ -335,6 +343,7 @@ TrainResult TrainingRun::train(RunRecord record, std::function<bool()> stop, std
 
 /// The last word of run.json.
 void TrainingRun::end(const TrainResult& result, RunSaver& saver, bool out_of_time) {
+  if (data_.broken != nullptr) saver.set_broken(*data_.broken);
   if (out_of_time && result.stopped)
     saver.note(RunState::stopped, "train.max_time");
   else if (result.stopped)

@@ -66,6 +66,8 @@ class TrainingRun {
   const Position& position() const { return position_; }
   const RunPlan& plan() const { return plan_; }
   Runtime& runtime() const { return *runtime_; }
+  /// Samples that `on_error: skip` has replaced; null where the first one is an error.
+  const BrokenSamples* broken() const { return data_.broken.get(); }
   std::int64_t parameter_count() const { return session_.model().parameters().parameter_count(); }
   /// Samples an update.
   std::int64_t effective_batch() const { return data_.train->batch_size() * config_.train.accumulate; }

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "bantam/base/error.h"
+#include "bantam/engine/train/safetensors.h"
 #include "bantam/run/session/run_record.h"
 #include "tests/run/run_fixture.h"
 
@@ -56,6 +57,8 @@ TEST_F(TrainTest, TellsCallbacksAndSaves) {
   EXPECT_EQ(outcome.memory.peak_bytes, outcome.planned_peak_bytes);
   for (const char* file : {"run.json", "config.yaml", "metrics.jsonl", "weights.safetensors", "checkpoints"})
     EXPECT_TRUE(std::filesystem::exists(outcome.folder / file)) << file;
+  EXPECT_TRUE(
+      read_safetensors(path("r/weights.safetensors")).metadata.at("class_names").starts_with("[\"disc\",\"ring\""));
   EXPECT_FALSE(std::filesystem::exists(outcome.folder / ".lock"));
 }
 

@@ -74,6 +74,17 @@ TEST(DataConfig, ReadsACompleteSection) {
   EXPECT_EQ(test_facts(options).size, 10000);
 }
 
+TEST(DataConfig, AnotherSetForValidationHasTheSameClasses) {
+  const std::string pipeline = "  pipeline: [batch: {size: 8}]\n";
+  EXPECT_NO_THROW(
+      (void)read("data:\n  format: generated\n  validation: {format: generated, test_samples: 9}\n" + pipeline));
+  const std::string message = message_of<ConfigError>([&] {
+    (void)read("data:\n  format: generated\n  validation: {format: generated, labels: pixels}\n" + pipeline);
+  });
+  EXPECT_CONTAINS(message, "the classes of data.validation are background, disc");
+  EXPECT_CONTAINS(message, "but those of the training samples are disc, ring");
+}
+
 TEST(DataConfig, StagesMayBePlainNamesAndDefaultsHold) {
   const DataOptions options =
       read(with_pipeline("    - shuffle\n    - random_flip\n    - batch: {size: 8}\n    - prefetch\n"));
@@ -226,7 +237,16 @@ INSTANTIATE_TEST_SUITE_P(
                 "'cache' must come before 'shuffle'"},
         BadCase{"prefetch_early", stages("    - prefetch\n    - batch: {size: 1}\n"), "5:7",
                 "'batch' must come before 'prefetch'"},
-        BadCase{"cache_where", stages("    - cache: disk\n    - batch: {size: 1}\n"), "4:14", "ram"},
+        BadCase{"cache_where", stages("    - cache: tape\n    - batch: {size: 1}\n"), "4:14", "ram"},
+        BadCase{"cache_folder", stages("    - cache: {dsk: x}\n    - batch: {size: 1}\n"), "4:15", "disk"},
+        BadCase{"on_error", "data:\n  format: generated\n  on_error: ignore\n  pipeline: [{batch: {size: 1}}]\n",
+                "3:13", "skip"},
+        BadCase{"evaluation_batch",
+                stages("    - batch: {size: 1}\n") + "  evaluation: {pipeline: [batch: {size: 2}]}\n", "5:27",
+                "'batch' is no stage of an evaluation"},
+        BadCase{"evaluation_size",
+                stages("    - batch: {size: 1}\n") + "  evaluation: {pipeline: [center_crop: {size: 24}]}\n", "4:5",
+                "validation images are 24x24 after their stages, but training images 32x32"},
         BadCase{"buffer", stages("    - shuffle: {buffer: 0}\n    - batch: {size: 1}\n"), "4:25", "buffer"},
         BadCase{"std", stages("    - normalize: {std: 0}\n    - batch: {size: 1}\n"), "4:24", "std"},
         BadCase{"channels", stages("    - normalize: {mean: [1, 2]}\n    - batch: {size: 1}\n"), "4:18",
@@ -251,7 +271,8 @@ INSTANTIATE_TEST_SUITE_P(
         BadCase{"crop_late",
                 stages("    - normalize: {mean: 1}\n    - random_crop: {padding: 4}\n    - batch: {size: 1}\n"), "5:7",
                 "must come before 'normalize'"},
-        BadCase{"flip_key", stages("    - random_flip: {often: 1}\n    - batch: {size: 1}\n"), "4:21", "unknown key 'often'"},
+        BadCase{"flip_key", stages("    - random_flip: {often: 1}\n    - batch: {size: 1}\n"), "4:21",
+                "unknown key 'often'"},
         BadCase{"workers", stages("    - batch: {size: 1}\n    - prefetch: {workers: many}\n"), "5:27", "auto"},
         BadCase{"depth", stages("    - batch: {size: 1}\n    - prefetch: {depth: 0}\n"), "5:25", "depth"}),
     [](const auto& info) { return info.param.name; });
@@ -281,6 +302,49 @@ TEST(OpenData, TrainAndValidationSourcesFollowTheSection) {
   EXPECT_EQ(a, b);  // nothing random in validation batches
   EXPECT_EQ(a.at(0).labels, (std::vector<std::int32_t>{0, 1, 2, 3, 4, 5, 6, 7, 8, 9}));
   EXPECT_NE(testing::whole_epoch(*data.train, context, 0), testing::whole_epoch(*data.train, context, 1));
+}
+
+// Stages of their own, and what they do not say from training.
+TEST(OpenData, EvaluationsMayHaveStagesOfTheirOwn) {
+  Runtime runtime({.threads = 1});
+  const auto first = [&](const std::string& evaluation) {
+    const DataOptions options = read(
+        "data:\n  format: generated\n  train_samples: 20\n  test_samples: 10\n  pipeline:\n    - center_crop: {size: "
+        "24}\n    - normalize: {scale: 0.5}\n    - batch: {size: 10}\n" +
+        evaluation);
+    const OpenedData data = open_data(runtime, options, Device::cpu(), 3);
+    return testing::whole_epoch(*data.validation, Context::make(runtime, Device::cpu()), 0).at(0).images;
+  };
+  const std::vector<float> cropped = first("");
+  const std::vector<float> resized = first("  evaluation: {pipeline: [resize: {size: [24, 24]}]}\n");
+  const std::vector<float> doubled =
+      first("  evaluation: {pipeline: [center_crop: {size: 24}, normalize: {scale: 1}]}\n");
+  ASSERT_EQ(resized.size(), cropped.size());
+  EXPECT_NE(resized, cropped);
+  for (std::size_t i = 0; i < cropped.size(); ++i) ASSERT_EQ(doubled[i], 2 * cropped[i]);
+}
+
+TEST(OpenData, PackedFilesLieInTheRunsFolderOrWhereItIsSaid) {
+  Runtime runtime({.threads = 1});
+  const testing::TemporaryFolder folder;
+  const auto open = [&](const std::string& cache, const std::string& run_folder) {
+    DataOptions options = read(
+        "data:\n  format: generated\n  train_samples: 20\n  test_samples: 10\n  on_error: skip\n"
+        "  pipeline: [cache: " +
+        cache + ", batch: {size: 10}]\n");
+    EXPECT_TRUE(options.skips_broken);
+    options.run_folder = run_folder;
+    const OpenedData data = open_data(runtime, options, Device::cpu(), 3);
+    EXPECT_EQ(data.broken->count(), 0);
+    return testing::whole_epoch(*data.train, Context::make(runtime, Device::cpu()), 0);
+  };
+  const auto kept = open("ram", "");
+  EXPECT_EQ(open("disk", (folder.path() / "run").string()), kept);
+  EXPECT_TRUE(std::filesystem::exists(folder.path() / "run" / "samples-train.cache"));
+  EXPECT_TRUE(std::filesystem::exists(folder.path() / "run" / "samples-validation.cache"));
+  EXPECT_EQ(open("{disk: " + (folder.path() / "own").string() + "}", ""), kept);
+  EXPECT_TRUE(std::filesystem::exists(folder.path() / "own" / "samples-train.cache"));
+  EXPECT_CONTAINS(message_of<ConfigError>([&] { (void)open("disk", ""); }), "name one by cache: {disk: FOLDER}");
 }
 
 TEST(OpenData, AMetaDeviceNeedsNoFiles) {

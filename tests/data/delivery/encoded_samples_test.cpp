@@ -1,6 +1,7 @@
 // Files of sizes of their own through region and host stages: pixels by hand, masks that follow, the same bits whatever
 // caches and whoever makes the batches, planned memory, and samples that cannot be decoded.
-#include "bantam/data/images/decode.h"
+#include "bantam/base/config/config.h"
+#include "bantam/data/delivery/data_config.h"
 #include "bantam/data/images/resample.h"
 #include "tests/data/delivery/encoded_fixture.h"
 #include "tests/data/delivery/loader_fixture.h"
@@ -26,9 +27,12 @@ class EncodedSamplesTest : public LoaderTest {
                                               LoaderOptions{.pipeline = std::move(pipeline),
                                                             .device = GetParam(),
                                                             .seed = 1,
+                                                            .packed_file = folder_.path() / "samples.cache",
                                                             .broken = std::move(broken),
                                                             .staged_on_cpu = staged});
   }
+
+  testing::TemporaryFolder folder_;
 };
 
 PipelineOptions with(Augmentations augmentations) {
@@ -68,7 +72,8 @@ TEST_P(EncodedSamplesTest, TheSameBitsForAnyCacheWorkersAndRestart) {
     PipelineOptions pipeline = full();
     pipeline.augmentations.insert(pipeline.augmentations.begin(), first.begin(), first.end());
     std::vector<HostBatch> reference;
-    for (const CacheKind cache : {CacheKind::ram, CacheKind::automatic, CacheKind::off, CacheKind::device}) {
+    for (const CacheKind cache :
+         {CacheKind::ram, CacheKind::automatic, CacheKind::off, CacheKind::disk, CacheKind::device}) {
       if (cache == CacheKind::device && first != whole) continue;
       for (const std::int64_t workers : {0, 1, 4}) {
         for (const bool staged : {false, true}) {
@@ -93,7 +98,7 @@ TEST_P(EncodedSamplesTest, WorkersShareABatchWithoutAChangeOfBits) {
   PipelineOptions pipeline = full();
   pipeline.augmentations.insert(pipeline.augmentations.begin(), std::make_shared<WholeTo>(ImageSize{150, 160}));
   std::vector<HostBatch> reference;
-  for (const CacheKind cache : {CacheKind::off, CacheKind::ram}) {
+  for (const CacheKind cache : {CacheKind::off, CacheKind::disk, CacheKind::ram}) {
     for (const std::int64_t workers : {0, 1, 4}) {
       for (const bool staged : {false, true}) {
         pipeline.cache = cache;
@@ -110,16 +115,25 @@ TEST_P(EncodedSamplesTest, WorkersShareABatchWithoutAChangeOfBits) {
 
 // What has no chance is done once, as part of reading; before chance comes in, the files are what a cache keeps.
 TEST_P(EncodedSamplesTest, ACacheFetchesOnce) {
-  for (const CacheKind cache : {CacheKind::ram, CacheKind::off}) {
+  for (const CacheKind cache : {CacheKind::ram, CacheKind::off, CacheKind::disk}) {
     for (const bool chance : {false, true}) {
       std::shared_ptr<const Augmentation> stage = std::make_shared<WholeTo>(kWindow);
       if (chance) stage = std::make_shared<SomewhereIn>(kWindow);
       PipelineOptions pipeline = with({stage});
       pipeline.cache = cache;
       const auto reader = std::make_shared<PngSamples>(kSamples);
+      // A packed file's digest looks at some samples beforehand; it is there the second time.
+      if (cache == CacheKind::disk) (void)open(reader, pipeline);
+      reader->fetched = 0;
       const auto source = open(reader, pipeline);
+      const std::int64_t looked_at = reader->fetched;
       for (int epoch = 0; epoch < 2; ++epoch) (void)testing::whole_epoch(*source, context(), epoch);
-      EXPECT_EQ(reader->fetched, cache == CacheKind::off ? 2 * kSamples : kSamples);
+      if (cache == CacheKind::disk) {
+        EXPECT_LE(looked_at, 32);
+        EXPECT_EQ(reader->fetched, looked_at);
+      } else {
+        EXPECT_EQ(reader->fetched, cache == CacheKind::off ? 2 * kSamples : kSamples);
+      }
     }
   }
 }
@@ -129,7 +143,7 @@ TEST_P(EncodedSamplesTest, ACacheFetchesOnce) {
 TEST_P(EncodedSamplesTest, MasksMoveWithTheirImages) {
   const Augmentations window = {std::make_shared<SomewhereIn>(ImageSize{12, 14}),
                                 std::make_shared<SomewhereIn>(kWindow)};
-  for (const CacheKind cache : {CacheKind::ram, CacheKind::off}) {
+  for (const CacheKind cache : {CacheKind::ram, CacheKind::off, CacheKind::disk}) {
     PipelineOptions pipeline = with(window);
     pipeline.cache = cache;
     const auto source = open(std::make_shared<PngSamples>(kSamples, true), pipeline);
@@ -172,7 +186,7 @@ TEST_P(EncodedSamplesTest, ABrokenFileIsNamedOrReplaced) {
   for (const bool chance : {false, true}) {
     std::shared_ptr<const Augmentation> stage = std::make_shared<WholeTo>(kWindow);
     if (chance) stage = std::make_shared<SomewhereIn>(kWindow);
-    for (const CacheKind cache : {CacheKind::ram, CacheKind::off}) {
+    for (const CacheKind cache : {CacheKind::ram, CacheKind::off, CacheKind::disk}) {
       PipelineOptions pipeline = with({stage});
       pipeline.cache = cache;
       EXPECT_CONTAINS(message_of<DataError>([&] { (void)testing::whole_epoch(*open(reader, pipeline), context(), 0); }),
@@ -196,7 +210,7 @@ TEST_P(EncodedSamplesTest, MetaDevicesAllocateTheSameMemory) {
   if (!GetParam().is_cpu()) GTEST_SKIP() << "a device's share is compared by the tests of plans";
   const std::shared_ptr<const Augmentation> whole = std::make_shared<WholeTo>(kWindow),
                                             chance = std::make_shared<SomewhereIn>(kWindow);
-  for (const CacheKind cache : {CacheKind::ram, CacheKind::off}) {
+  for (const CacheKind cache : {CacheKind::ram, CacheKind::off, CacheKind::disk}) {
     for (const bool masks : {false, true}) {
       for (const auto& stage : {whole, chance}) {
         PipelineOptions pipeline = with_workers(with({stage}), 1, 3);
@@ -206,17 +220,43 @@ TEST_P(EncodedSamplesTest, MetaDevicesAllocateTheSameMemory) {
           const auto reader = std::make_shared<PngSamples>(kSamples, masks);
           const Context at = Context::make(runtime, device);
           {
-            ImageBatchSource source(runtime, chosen_samples(reader, {5, 1, 7, 30, 22, 9, 11, 4, 8, 50}),
-                                    {.pipeline = pipeline, .device = device, .seed = 1});
+            ImageBatchSource source(
+                runtime, chosen_samples(reader, {5, 1, 7, 30, 22, 9, 11, 4, 8, 50}),
+                {.pipeline = pipeline, .device = device, .seed = 1, .packed_file = folder_.path() / "samples.cache"});
             for (Batch batch; source.next(at, batch);) continue;
           }
-          EXPECT_EQ(reader->fetched, device.meta ? 0 : 10);
+          EXPECT_EQ(reader->fetched > 0, !device.meta);
           return runtime.allocator(device).stats().peak_bytes;
         };
         EXPECT_EQ(peak(Device::meta_of(Device::cpu())), peak(Device::cpu()));
       }
     }
   }
+}
+
+// Decoded samples where the stages have no chance, else files: where what is kept fits, it is kept.
+TEST(SettleEncodedCache, FollowsTheRoomThereIs) {
+  sample_formats().add("pngs", [](ConfigMap&) {
+    return SampleSplits{std::make_shared<PngSamples>(kSamples), std::make_shared<PngSamples>(20)};
+  });
+  const auto settled = [](const std::string& stage, std::uint64_t device_bytes, std::uint64_t host_bytes) {
+    DataOptions options = read_data_config(
+        ConfigDocument::parse("data:\n  format: pngs\n  pipeline: [cache: auto, " + stage + ", batch: {size: 8}]\n",
+                              "t.yaml")
+            .map()
+            .node("data"));
+    settle_cache(options, {.device_bytes = device_bytes, .host_bytes = host_bytes});
+    return options.pipeline.cache;
+  };
+  const std::string whole = "resize: {size: [10, 12]}", chance = "random_resized_crop: {size: 10}";
+  const std::uint64_t decoded = (kSamples + 20) * (10u * 12 * 3 + 4);
+  EXPECT_EQ(settled(whole, decoded, decoded), CacheKind::device);
+  EXPECT_EQ(settled(whole, decoded - 1, decoded), CacheKind::ram);
+  EXPECT_EQ(settled(whole, decoded, decoded - 1), CacheKind::off);
+  const std::uint64_t files = PngSamples(kSamples).total_encoded_bytes() + kSamples * 4u + 20u * (10 * 10 * 3 + 4);
+  EXPECT_EQ(settled(chance, files, files), CacheKind::ram);
+  EXPECT_EQ(settled(chance, files, files - 1), CacheKind::off);
+  EXPECT_CONTAINS(message_of<ConfigError>([&] { (void)settled("shuffle", 1, 1); }), "add `resize: {size: [H, W]}`");
 }
 
 INSTANTIATE_TEST_SUITE_P(Devices, EncodedSamplesTest, ::testing::Values(Device::cpu(), Device::cuda(0)),

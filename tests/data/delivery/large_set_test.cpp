@@ -1,9 +1,16 @@
 // A set far larger than the CPU's limit trains with `cache: off`, within the limit by the allocator's count and by the
 // process' resident size.
+#include <algorithm>
+#include <atomic>
+#include <chrono>
 #include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <thread>
 
 #include "bantam/base/error.h"
 #include "bantam/data/augment/built_in.h"
+#include "bantam/data/delivery/data_config.h"
 #include "bantam/engine/train/trainer.h"
 #include "bantam/memory/device/device.h"
 #include "tests/cpu_seconds.h"
@@ -66,6 +73,83 @@ TEST(LargeSet, TrainsWithinTheLimitWithoutACache) {
   // Measured: 17 MiB more than before. A sanitizer's own memory is resident, too.
   if (!testing::kSanitized) {
     EXPECT_LE(meter.read().peak_bytes, before + kLimit + kResidentSlack) << "before: " << before;
+  }
+}
+
+/// An array of `samples` images of 128 x 128 RGB without values, which need no room on the disk, and their labels.
+void write_arrays(const std::filesystem::path& folder, const std::string& name, std::int64_t samples) {
+  const auto header = [](const std::string& type, const std::string& shape) {
+    std::string text = "{'descr': '" + type + "', 'fortran_order': False, 'shape': (" + shape + "), }";
+    text.resize(117, ' ');
+    return std::string("\x93NUMPY\x01\x00\x76\x00", 10) + text + "\n";
+  };
+  const auto write = [&](const std::string& file, const std::string& begin, std::int64_t bytes) {
+    std::ofstream(folder / file, std::ios::binary) << begin;
+    std::filesystem::resize_file(folder / file, begin.size() + static_cast<std::uintmax_t>(bytes));
+  };
+  const std::string count = std::to_string(samples);
+  write(name + "_images.npy", header("|u1", count + ", 128, 128, 3"), samples * 128 * 128 * 3);
+  write(name + "_labels.npy", header("<i4", count + ","), samples * 4);
+}
+
+/// The most resident bytes of this process, looked at every 10 ms.
+class ResidentPeak {
+ public:
+  ResidentPeak()
+      : thread_([this] {
+          while (!ended_) {
+            peak_ = std::max(peak_, meter_.read().bytes);
+            std::this_thread::sleep_for(std::chrono::milliseconds(10));
+          }
+        }) {}
+  std::uint64_t end() {
+    ended_ = true;
+    thread_.join();
+    return peak_;
+  }
+
+ private:
+  ProcessMeter meter_{Device::cpu()};
+  std::uint64_t peak_ = 0;
+  std::atomic<bool> ended_ = false;
+  std::thread thread_;
+};
+
+// 4 GB of images under a limit of 512 MiB: `cache: auto` keeps them where they are.
+TEST(LargeSet, FourGigabytesTrainUnderHalfAGigabyte) {
+  constexpr std::uint64_t kHalf = 512u << 20, kSlack = 64u << 20;
+  const testing::TemporaryFolder folder;
+  write_arrays(folder.path(), "train", 82'000);  // 4.03 GB
+  write_arrays(folder.path(), "test", 400);
+  const std::string at = folder.path().string();
+  DataOptions options = read_data_config(
+      ConfigDocument::parse("data:\n  format: npy\n  train: {images: " + at + "/train_images.npy, labels: " + at +
+                                "/train_labels.npy}\n  test: {images: " + at + "/test_images.npy, labels: " + at +
+                                "/test_labels.npy}\n  classes: [a, b, c]\n"
+                                "  pipeline: [cache: auto, shuffle, batch: {size: 200}, prefetch]\n",
+                            "t.yaml")
+          .map()
+          .node("data"));
+  settle_cache(options, {.device_bytes = 0, .host_bytes = kHalf / 4 * 3});
+  EXPECT_EQ(options.pipeline.cache, CacheKind::off);
+  ResidentPeak resident;
+  Runtime runtime({.threads = 2, .limits = {{"cpu", kHalf}}});
+  Graph graph({128, 128, 3});
+  graph.add("conv", conv2d({.filters = 4, .kernel = {3, 3}, .stride = {8, 8}}));
+  graph.add(flatten());
+  graph.add("head", dense({.units = 3}));
+  Model model(runtime, Device::cpu(), graph, {.seed = 7});
+  Optimizer optimizer(model, {.learning_rate = 1e-3f});
+  TrainingStep step(model, optimizer, {});
+  const OpenedData data = open_data(runtime, options, Device::cpu(), 5);
+  const TrainResult result = Trainer(step, *data.train, data.validation.get(), {.epochs = 1}).run();
+  EXPECT_EQ(result.epoch, 1);
+  EXPECT_EQ(result.validation.samples, 400);
+  const std::uint64_t peak = resident.end();
+  RecordProperty("resident_mib", static_cast<int>(peak >> 20));
+  EXPECT_LE(runtime.allocator(Device::cpu()).stats().pool_bytes, kHalf);
+  if (!testing::kSanitized) {
+    EXPECT_LE(peak, kHalf + kSlack);
   }
 }
 

@@ -179,6 +179,9 @@ TEST_F(CsvTest, FeaturesAreStandardisedByTheTrainingRows) {
   const SampleSplits splits = open("path: $/t.csv, split: 0.25, label: y, standardize: true");
   EXPECT_EQ(splits.train->facts().size, 30);
   EXPECT_EQ(splits.validation->facts().size, 10);
+  ASSERT_NE(splits.whole, nullptr);
+  EXPECT_EQ(splits.whole->facts().size, 40);
+  EXPECT_GE(splits.whole->resident_bytes(), 40 * 3 * sizeof(float));
   const Labels held_out = labels_of(*splits.validation);
   EXPECT_EQ(std::ranges::count(held_out, 0), 5);
   const Floats train = values(*splits.train, 0), from = values(*raw.train, 0);

@@ -110,6 +110,34 @@ TEST(FileTraining, RowsOfNumbersForTwoEpochs) {
   EXPECT_LT(errors[1], 0.3 * errors[0]);
 }
 
+TEST(FileTraining, WrongMasksAreNamed) {
+  const TemporaryFolder folder;
+  for (int i = 0; i < 4; ++i) {
+    const ShapePicture picture = draw_shapes(static_cast<std::uint64_t>(5100 + i));
+    write_file(folder.path() / fmt::format("images/{}.png", i), write_png(picture.image));
+    write_file(folder.path() / fmt::format("masks/{}.png", i), write_png(picture.classes));
+  }
+  const auto error = [&](const std::string& keys) {
+    return message_of<DataError>([&] {
+      Runtime runtime({.threads = 1});
+      const DataOptions options = data_of("format: segmentation_folder, path: $, " + keys +
+                                              ", pipeline: [cache: ram, resize: {size: [8, 8]}, batch: {size: 4}]",
+                                          folder.path());
+      (void)open_data(runtime, options, Device::cpu(), 5);
+    });
+  };
+  Image mask = draw_shapes(5100).classes;
+  mask.pixels[7] = 9;
+  for (int i = 0; i < 4; ++i) write_file(folder.path() / fmt::format("masks/{}.png", i), write_png(mask));
+  const std::string message = error("classes: 4");
+  EXPECT_CONTAINS(message, "images/");
+  EXPECT_CONTAINS(message, ".png): 'labels' has the number 9, but the data have 4 classes, from 0");
+  EXPECT_CONTAINS(error("classes: 4, ignore: 255"), "from 0, and 255 for none");
+  mask.reshape({40, 43}, 1);
+  for (int i = 0; i < 4; ++i) write_file(folder.path() / fmt::format("masks/{}.png", i), write_png(mask));
+  EXPECT_CONTAINS(error("classes: 4, ignore: 9"), "'labels' is 40x43, but its image is 40x44");
+}
+
 /// The last validation value of the step's only metric.
 struct LastValue : Callback {
   void on_epoch_end(const EpochEvent& event) override { value = event.validation.values.at(0).value(); }

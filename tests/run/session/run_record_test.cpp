@@ -24,6 +24,8 @@ TEST_F(RunRecordTest, WhatIsWrittenIsReadAgain) {
   RunRecord record = record_of(tiny(), "bantam train tiny.yaml");
   EXPECT_EQ(record.name, "tiny");
   EXPECT_EQ(record.epochs, 2);
+  ASSERT_EQ(record.class_names.size(), 10u);
+  EXPECT_EQ(record.class_names[1], "ring");
   EXPECT_EQ(record.config_sha256.size(), 64u);
   EXPECT_EQ(record.versions.at(0).first, "bantam");
   for (const RunState state :
