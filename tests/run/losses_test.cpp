@@ -90,8 +90,9 @@ TEST_F(LossesTest, DataAndLossMustFit) {
   expect(config("pixels", "softmax_cross_entropy", 11), "'labels' must be () a sample, but the data's are (32, 32)");
   expect(config("class", "softmax_cross_entropy", 10, true),
          "one value a class, as that of dense: {units: classes}; this ends with (32, 32, 10)");
-  EXPECT_THROW((void)tiny({"data.labels=pixels", "data.pipeline=[{random_flip: {}}, {batch: {size: 16}}]"}),
-               ConfigError);
+  EXPECT_THROW(
+      (void)tiny({"data.labels=pixels", "data.pipeline=[{random_crop: {size: 32, padding: 4}}, {batch: {size: 16}}]"}),
+      ConfigError);
 }
 
 }  // namespace
