@@ -55,6 +55,22 @@ TEST_F(LossesTest, EachTrainsAsPlanned) {
   }
 }
 
+const std::string kMixed =
+    "data.pipeline=[shuffle, mixup: {alpha: 0.4}, cutmix, one_hot: {smoothing: 0.1}, batch: {size: 10}]";
+
+/// Mixed class numbers, and probabilities that are stored.
+TEST_F(LossesTest, MixedImagesTrainAsPlanned) {
+  for (const char* labels : {"class", "soft"}) {
+    RunConfig mixed = tiny({"data.labels=" + std::string(labels), "train.epochs=2",
+                            "train.loss={softmax_cross_entropy: {targets: values}}",
+                            std::string(labels) == "class" ? kMixed : "data.pipeline=[mixup, batch: {size: 10}]"});
+    const TrainOutcome outcome = train(mixed, {.threads = 1, .run_dir = path("r"), .overwrite = true});
+    EXPECT_EQ(outcome.memory.peak_bytes, outcome.planned_peak_bytes) << labels;
+    EXPECT_EQ(outcome.result.validation.samples, 20);
+    EXPECT_GT(outcome.result.validation.loss, 0);
+  }
+}
+
 TEST_F(LossesTest, DataAndLossMustFit) {
   const auto error_of = [](const RunConfig& config) {
     try {
@@ -68,13 +84,15 @@ TEST_F(LossesTest, DataAndLossMustFit) {
     const std::string said = error_of(config);
     EXPECT_NE(said.find(message), std::string::npos) << said;
   };
+  expect(tiny({kMixed}), "whose probabilities are in 'targets', but the loss reads 'labels'");
   expect(config("class", "mse", 10), "reads 'targets', but the data have images and labels");
   expect(config("values", "mse", 4), "'targets' must be (4) a sample, but the data's are (3)");
   expect(config("pixels", "softmax_cross_entropy", 11), "'labels' must be () a sample, but the data's are (32, 32)");
   expect(config("class", "softmax_cross_entropy", 10, true),
          "one value a class, as that of dense: {units: classes}; this ends with (32, 32, 10)");
-  EXPECT_THROW((void)tiny({"data.labels=pixels", "data.pipeline=[{random_flip: {}}, {batch: {size: 16}}]"}),
-               ConfigError);
+  EXPECT_THROW(
+      (void)tiny({"data.labels=pixels", "data.pipeline=[{random_crop: {size: 32, padding: 4}}, {batch: {size: 16}}]"}),
+      ConfigError);
 }
 
 }  // namespace
