@@ -97,8 +97,12 @@ ValidationOptions read_validation(ConfigMap& data, const std::string& format, bo
        "samples, or those of another data set. Other than {from: test}, the held-out samples are the test set, which "
        "the run looks at once, at its end. For image_folder, segmentation_folder and csv it may be the name of a "
        "folder or file of the set.",
-       "{from: test} | {split: 0.1}", "{from: test}"});
-  if (!node || (named && node->is_scalar())) return {};
+       "{from: test} | {split: 0.1} | val", "{from: test}"});
+  if (!node) return {};
+  if (node->is_scalar() && (named || node->is_described())) {
+    (void)node->as_text();
+    return {};
+  }
   ConfigMap map = node->as_map();
   ValidationOptions options;
   const auto split =
