@@ -163,7 +163,7 @@ int run_data(const DataVerb& verb) {
 }  // namespace
 
 void add_data(CLI::App& app, Action& action) {
-  CLI::App* command = app.add_subcommand("data", "What a data set holds, and what pipelines make of it");
+  CLI::App* command = app.add_subcommand("data", "What a data set holds; what pipelines make of it");
   command->footer(kAbout);
   const auto verb = std::make_shared<DataVerb>();
   add_common_options(*command, verb->common);

@@ -170,7 +170,7 @@ void read_evaluation(ConfigMap& data, const DatasetFacts& facts, DataOptions& op
                                       "normalize it is that of training.",
                                       "[resize: {size: 256}, center_crop: {size: 224}]"});
   map.finish();
-  if (!node->is_described()) options.pipeline.evaluation = read_evaluation_stages(stages, facts);
+  options.pipeline.evaluation = read_evaluation_stages(stages, facts);
 }
 
 std::shared_ptr<const SampleReader> all_training(const DataOptions& options) {

@@ -162,7 +162,7 @@ SampleSplits image_folder_format(ConfigMap& data) {
   }
   const PartFolders parts = find_parts(read_folder(path), names);
   if (parts.train.empty()) path.fail("has no folder 'train'; name that of the training samples by data.train");
-  if (names.split && (!parts.validation.empty() || !parts.test.empty()))
+  if (names.split && !data.self().is_described() && (!parts.validation.empty() || !parts.test.empty()))
     data.node("split").fail_at_key(fmt::format("nothing is split off where samples are held out already: {} is there",
                                                (parts.validation.empty() ? parts.test : parts.validation).string()));
   const auto training = std::make_shared<const ClassFolders>(parts.train, std::move(classes), nullptr);
