@@ -315,6 +315,10 @@ class PickleMachine {
   PickledValue* encoded(const PickledValue& text) {
     PickledValue* made = make(Kind::text);
     const std::string_view utf8 = text_of(text);
+    // Each text is encoded once by what writes pickles. One that refers to a text many times has more bytes than it is
+    // long, without end.
+    encoded_bytes_ += utf8.size();
+    if (encoded_bytes_ > bytes_.size()) fail("texts of more bytes than the file has");
     for (std::size_t i = 0; i < utf8.size(); ++i) {
       auto value = static_cast<std::uint8_t>(utf8[i]);
       if (value >= 0x80) {
@@ -358,7 +362,7 @@ class PickleMachine {
 
   Pickle& pickle_;
   std::span<const std::uint8_t> bytes_;
-  std::size_t at_ = 0, opcode_at_ = 0;
+  std::size_t at_ = 0, opcode_at_ = 0, encoded_bytes_ = 0;
   std::vector<PickledValue*> stack_;
   std::vector<std::size_t> marks_;
   std::map<std::uint64_t, PickledValue*> memo_;

@@ -113,6 +113,12 @@ TEST(Pickle, DamageIsTold) {
   EXPECT_CONTAINS(error_of(testing::python2_batch({}, 3, std::string(10, 'x'))), "an array of 10 bytes");
 }
 
+TEST(Pickle, ManyReferencesToATextCostNoMemory) {
+  std::string bytes = "\x80\2c_codecs\nencode\nq\1U\100" + std::string(64, 'a') + "q\2U\6latin1q\3";
+  for (int i = 0; i < 200; ++i) bytes += "h\1h\2h\3\x86R";
+  EXPECT_CONTAINS(error_of(bytes + "."), "texts of more bytes than the file has");
+}
+
 // A list of lists of lists, as deep as the file is long: nothing may recurse over it.
 TEST(Pickle, DepthCostsNoStack) {
   std::string deep = "\x80\2" + std::string(1 << 20, ']') + std::string((1 << 20) - 1, 'a') + ".";
