@@ -11,6 +11,8 @@ namespace bantam {
 
 /// Larger images are refused.
 inline constexpr std::uint64_t kMostPixels = std::uint64_t{1} << 28;
+/// So are longer ones, as a JPEG cannot be: resampling needs memory in proportion to the sides' quotient.
+inline constexpr std::int64_t kMostSide = 65535;
 
 enum class ImageFileType : std::uint8_t { jpeg, png };
 

@@ -1,5 +1,6 @@
 #include "bantam/data/images/png.h"
 
+#include <algorithm>
 #include <cstring>
 #include <new>
 #include <vector>
@@ -68,6 +69,9 @@ void PngDecoder::State::refuse_impossible_sizes(std::size_t file_bytes) {
   const auto rows = static_cast<std::uint64_t>(height());
   if (static_cast<std::uint64_t>(width()) > kMostPixels / rows)
     throw DataError(fmt::format("PNG: {} x {} pixels, at most 2^28 are supported", width(), height()));
+  if (std::max(width(), height()) > kMostSide)
+    throw DataError(
+        fmt::format("PNG: {} x {} pixels, at most {} of a side are supported", width(), height(), kMostSide));
   if (rows * png_get_rowbytes(png, info) / kMostRatio > file_bytes)
     throw DataError(fmt::format("PNG: {} bytes are too few for {} x {} pixels", file_bytes, width(), height()));
 }

@@ -141,6 +141,7 @@ TEST(DecodePng, SizesThatCannotBe) {
   };
   EXPECT_CONTAINS(message(10000, 10000), "bytes are too few for 10000 x 10000 pixels");
   EXPECT_CONTAINS(message(1 << 15, 1 << 15), "at most 2^28");
+  EXPECT_CONTAINS(message(1, 1 << 16), "1 x 65536 pixels, at most 65535 of a side");
   EXPECT_CONTAINS(message(0x7FFFFFFF, 0x7FFFFFFF), "PNG: ");
   EXPECT_CONTAINS(message(0, 4), "PNG: ");
 }
