@@ -341,8 +341,11 @@ void settle_cache(DataOptions& options, const CacheRoom& room) {
   std::uint64_t bytes = resident_bytes(options);
   for (const CachedSet& set : cached_sets(options)) bytes += set.bytes();
   const DatasetFacts facts = train_facts(options);
+  const auto has_workers = [&](const PipelineOptions& pipeline) {
+    return !stage_forms(pipeline.augmentations, facts).worker.empty();
+  };
   const bool gathers_on_device = facts.has_int32_target() && !options.pipeline.mix.any() &&
-                                 stage_forms(options.pipeline.augmentations, facts).worker.empty();
+                                 !has_workers(options.pipeline) && !has_workers(evaluation_pipeline(options.pipeline));
   if (bytes > room.host_bytes)
     options.pipeline.cache = CacheKind::off;
   else

@@ -366,11 +366,11 @@ TEST(SampleFormats, AProgramsOwnAreNamedInAConfiguration) {
 }
 
 TEST(SettleCache, FollowsTheRoomThereIs) {
-  const auto settled = [](const std::string& cache, const CacheRoom& room) {
+  const auto settled = [](const std::string& cache, const CacheRoom& room, const std::string& more = "") {
     DataOptions options =
         read_data_config(ConfigDocument::parse("data:\n  format: generated\n  train_samples: 900\n  test_samples: 100\n"
                                                "  pipeline: [cache: " +
-                                                   cache + ", batch: {size: 8}]\n",
+                                                   cache + ", batch: {size: 8}]\n" + more,
                                                "t.yaml")
                              .map()
                              .node("data"));
@@ -380,6 +380,10 @@ TEST(SettleCache, FollowsTheRoomThereIs) {
   constexpr std::uint64_t kBytes = 1000 * (3072 + 4);
   EXPECT_EQ(settled("auto", {.device_bytes = kBytes, .host_bytes = kBytes}), CacheKind::device);
   EXPECT_EQ(settled("auto", {.device_bytes = kBytes - 1, .host_bytes = kBytes}), CacheKind::ram);
+  EXPECT_EQ(settled("auto", {.device_bytes = kBytes, .host_bytes = kBytes},
+                    "  evaluation: {pipeline: [grayscale: {p: 1}]}\n"),
+            CacheKind::ram)
+      << "validation samples pass a stage of workers";
   EXPECT_EQ(settled("auto", {.device_bytes = kBytes, .host_bytes = kBytes - 1}), CacheKind::off);
   EXPECT_EQ(settled("ram", {.device_bytes = kBytes, .host_bytes = 0}), CacheKind::ram) << "what was said stands";
   EXPECT_EQ(settled("off", {.device_bytes = kBytes, .host_bytes = kBytes}), CacheKind::off);
