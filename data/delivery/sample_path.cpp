@@ -73,10 +73,37 @@ bool changes_nothing(const Sampling& sampling, ImageSize size) {
 
 std::string text_of(ImageSize size) { return fmt::format("{}x{}", size.height, size.width); }
 
+/// The call, whose errors name the sample.
+template <class Call>
+auto named_by(const SampleReader& reader, std::int64_t sample, const Call& call) {
+  try {
+    return call();
+  } catch (const DataError& error) {
+    throw DataError(fmt::format("{}: {}", reader.name_of(sample), error.what()));
+  }
+}
+
+/// What the stage makes of a sample's image: one that does not suit it, or that would become too large, is an error of
+/// the sample.
+Sampling sampling_of(const Augmentation& stage, ImageSize size, PhiloxSequence& random) {
+  Sampling sampling;
+  try {
+    sampling = stage.region(size, random);
+  } catch (const ShapeError& error) {
+    throw DataError(error.what());
+  }
+  const ImageSize made = sampling.size;
+  if (made.height < 1 || made.width < 1 ||
+      static_cast<std::uint64_t>(made.height) > kMostPixels / static_cast<std::uint64_t>(made.width))
+    throw DataError(fmt::format("{} makes {} of an image of {}, at most 2^28 pixels are supported", stage.name(),
+                                text_of(made), text_of(size)));
+  return sampling;
+}
+
 }  // namespace
 
 struct SamplePath::Work {
-  std::int64_t index, epoch;
+  Place place;
   std::span<const std::span<std::byte>> out;
   Scratch& scratch;
 };
@@ -101,23 +128,24 @@ SamplePath::SamplePath(std::shared_ptr<const SampleReader> reader, Stages stages
 }
 
 void SamplePath::read(std::int64_t index, std::int64_t epoch, std::span<const std::span<std::byte>> fields) const {
-  if (broken_ == nullptr) return read_one(index, epoch, fields);
+  if (broken_ == nullptr) return read_one({index, index, epoch}, fields);
   std::string first;
-  for (std::int64_t tried = 0; tried < facts_.size; ++tried, index = (index + 1) % facts_.size) {
+  for (std::int64_t tried = 0; tried < facts_.size; ++tried) {
+    const std::int64_t stored = (index + tried) % facts_.size;
     try {
-      return read_one(index, epoch, fields);
+      return read_one({stored, index, epoch}, fields);
     } catch (const DataError& error) {
-      broken_->add(reader_.get(), index, {reader_->name_of(index), error.what()});
+      broken_->add(reader_.get(), stored, {reader_->name_of(stored), error.what()});
       if (first.empty()) first = error.what();
     }
   }
   throw DataError(fmt::format("none of {} samples can be read; the first: {}", facts_.size, first));
 }
 
-void SamplePath::read_one(std::int64_t index, std::int64_t epoch, std::span<const std::span<std::byte>> fields) const {
-  if (straight_) return read_straight(index, epoch, fields);
+void SamplePath::read_one(const Place& place, std::span<const std::span<std::byte>> fields) const {
+  if (straight_) return read_straight(place, fields);
   const BorrowedScratch scratch;
-  Work work{index, epoch, fields, *scratch};
+  Work work{place, fields, *scratch};
   (*scratch).now.resize(stored_.size());
   (*scratch).next.resize(stored_.size());
   for (std::size_t i = begin(work); i < stages_.stages.size(); ++i) {
@@ -130,12 +158,11 @@ void SamplePath::read_one(std::int64_t index, std::int64_t epoch, std::span<cons
   finish(work);
 }
 
-void SamplePath::read_straight(std::int64_t index, std::int64_t epoch,
-                               std::span<const std::span<std::byte>> fields) const {
-  reader_->read(index, fields);
-  AugmentedSample sample{.fields = fields_, .buffers = fields, .index = index, .epoch = epoch};
+void SamplePath::read_straight(const Place& place, std::span<const std::span<std::byte>> fields) const {
+  reader_->read(place.stored, fields);
+  AugmentedSample sample{.fields = fields_, .buffers = fields, .index = place.index, .epoch = place.epoch};
   for (const auto& stage : stages_.stages) {
-    PhiloxSequence random = stage_random(*stage, stages_.seed, epoch, index);
+    PhiloxSequence random = stage_random(*stage, stages_.seed, place.epoch, place.index);
     stage->apply(sample, random);
   }
 }
@@ -148,7 +175,7 @@ std::size_t SamplePath::begin(Work& work) const {
   }
   std::vector<std::vector<std::byte>>& stored = work.scratch.stored;
   stored.resize(stored_.size());
-  reader_->fetch(work.index, stored);
+  reader_->fetch(work.place.stored, stored);
   for (std::size_t f = 0; f < stored_.size(); ++f) {
     if (stored_[f].encoding != FieldEncoding::values) continue;
     std::uint8_t* to = reinterpret_cast<std::uint8_t*>(work.out[f].data());
@@ -158,15 +185,11 @@ std::size_t SamplePath::begin(Work& work) const {
       to = image.pixels.data();
     }
     if (stored[f].size() != stored_[f].bytes())
-      throw DataError(fmt::format("{}: '{}' has {} bytes, expected {}", reader_->name_of(work.index), stored_[f].name,
-                                  stored[f].size(), stored_[f].bytes()));
+      throw DataError(fmt::format("{}: '{}' has {} bytes, expected {}", reader_->name_of(work.place.stored),
+                                  stored_[f].name, stored[f].size(), stored_[f].bytes()));
     if (!stored[f].empty()) std::memcpy(to, stored[f].data(), stored[f].size());
   }
-  try {
-    return decode(work);
-  } catch (const DataError& error) {
-    throw DataError(fmt::format("{}: {}", reader_->name_of(work.index), error.what()));
-  }
+  return named_by(*reader_, work.place.stored, [&] { return decode(work); });
 }
 
 /// All fields as the reader has them, which are values.
@@ -179,7 +202,7 @@ void SamplePath::read_values(Work& work) const {
     image.reshape({stored_[f].shape[0], stored_[f].shape[1]}, pixel_bytes(stored_[f]));
     row[f] = std::as_writable_bytes(std::span(image.pixels));
   }
-  reader_->read(work.index, row);
+  reader_->read(work.place.stored, row);
 }
 
 /// Files into `now`; the first stage's window, where it has one, is decoded alone.
@@ -192,8 +215,8 @@ std::size_t SamplePath::decode(Work& work) const {
   Sampling whole{.window = size, .size = size};
   const bool window = first != nullptr && first->has_region_form();
   if (window) {
-    PhiloxSequence random = stage_random(*first, stages_.seed, work.epoch, work.index);
-    whole = first->region(size, random);
+    PhiloxSequence random = stage_random(*first, stages_.seed, work.place.epoch, work.place.index);
+    whole = sampling_of(*first, size, random);
     decode_sampled(s.stored[0], channels, whole, s.decoded, s.now[0]);
   } else if (encoded) {
     decode_image(s.stored[0], channels, s.now[0]);
@@ -229,8 +252,9 @@ void SamplePath::check_classes(const Image& mask, const std::string& field) cons
 
 void SamplePath::take_region(Work& work, const Augmentation& stage) const {
   Scratch& s = work.scratch;
-  PhiloxSequence random = stage_random(stage, stages_.seed, work.epoch, work.index);
-  const Sampling sampling = stage.region(s.now[0].size, random);
+  PhiloxSequence random = stage_random(stage, stages_.seed, work.place.epoch, work.place.index);
+  const Sampling sampling =
+      named_by(*reader_, work.place.stored, [&] { return sampling_of(stage, s.now[0].size, random); });
   if (changes_nothing(sampling, s.now[0].size)) return;
   for (std::size_t f = 0; f < stored_.size(); ++f) {
     if (!moves_[f]) continue;
@@ -249,8 +273,8 @@ void SamplePath::apply(Work& work, const Augmentation& stage) const {
     s.fields[f].shape = s.fields[f].shape.with(0, s.now[f].size.height).with(1, s.now[f].size.width);
     s.spans[f] = std::as_writable_bytes(std::span(s.now[f].pixels));
   }
-  AugmentedSample sample{.fields = s.fields, .buffers = s.spans, .index = work.index, .epoch = work.epoch};
-  PhiloxSequence random = stage_random(stage, stages_.seed, work.epoch, work.index);
+  AugmentedSample sample{.fields = s.fields, .buffers = s.spans, .index = work.place.index, .epoch = work.place.epoch};
+  PhiloxSequence random = stage_random(stage, stages_.seed, work.place.epoch, work.place.index);
   stage.apply(sample, random);
 }
 
@@ -260,7 +284,7 @@ void SamplePath::finish(const Work& work) const {
     const Image& image = work.scratch.now[f];
     if (image.pixels.size() != work.out[f].size() || image.size.height != fields_[f].shape[0])
       throw DataError(fmt::format("{}: '{}' is {} after the pipeline's stages, expected {}",
-                                  reader_->name_of(work.index), fields_[f].name, text_of(image.size),
+                                  reader_->name_of(work.place.stored), fields_[f].name, text_of(image.size),
                                   to_string(fields_[f].shape)));
     std::memcpy(work.out[f].data(), image.pixels.data(), image.pixels.size());
   }
@@ -280,6 +304,7 @@ class ReadThrough : public SampleReader {
     path_.read(index, 0, fields);
   }
   std::string name_of(std::int64_t index) const override { return reader_->name_of(index); }
+  std::vector<std::string> files_of(std::int64_t index) const override { return reader_->files_of(index); }
   std::vector<float> weights() const override { return reader_->weights(); }
   IgnoredFiles ignored() const override { return reader_->ignored(); }
   void read_targets(std::int64_t index, std::span<const std::span<std::byte>> targets) const override {

@@ -40,8 +40,13 @@ class SamplePath {
 
  private:
   struct Work;
-  void read_one(std::int64_t index, std::int64_t epoch, std::span<const std::span<std::byte>> fields) const;
-  void read_straight(std::int64_t index, std::int64_t epoch, std::span<const std::span<std::byte>> fields) const;
+  /// Random numbers are those of `index` where another sample is read in its place, so that they do not depend on
+  /// whether a cache or this path has replaced it.
+  struct Place {
+    std::int64_t stored, index, epoch;
+  };
+  void read_one(const Place& place, std::span<const std::span<std::byte>> fields) const;
+  void read_straight(const Place& place, std::span<const std::span<std::byte>> fields) const;
   std::size_t begin(Work& work) const;
   std::size_t decode(Work& work) const;
   void read_values(Work& work) const;
