@@ -222,6 +222,7 @@ nlohmann::ordered_json closing_json(const TrainReport& report) {
   add_memory(json, outcome.memory);
   json["planned_peak_bytes"] = outcome.planned_peak_bytes;
   json["planned_pool_bytes"] = outcome.planned_pool_bytes;
+  if (outcome.broken_samples > 0) json["broken_samples"] = outcome.broken_samples;
   if (outcome.weights) {
     json["weights_bytes"] = outcome.weights->bytes;
     json["weights_gzip_bytes"] = outcome.weights->gzip_bytes;

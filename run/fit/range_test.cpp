@@ -20,6 +20,14 @@ void check(const RangeTestOptions& options) {
     throw ConfigError(fmt::format("a range test has 10 to 1000000 updates, got {}", options.updates));
 }
 
+/// Without a run's folder for what `cache: disk` writes, samples are read as they are used, to the same bits.
+DataOptions data_of(const RunConfig& config) {
+  DataOptions data = *config.data;
+  if (data.pipeline.cache == CacheKind::disk && data.pipeline.cache_folder.empty())
+    data.pipeline.cache = CacheKind::off;
+  return data;
+}
+
 /// Notes rates and losses, and stops once more of them would be cut.
 class RangeRecorder : public Callback {
  public:
@@ -91,7 +99,7 @@ RangeTest range_test(const RunConfig& config, const RangeTestOptions& options) {
   const std::unique_ptr<Runtime> runtime = make_runtime(config, options.threads);
   if (config.memory.on_oom == OnOutOfMemory::fail) runtime->require_pool(config.device, plan.pool_bytes);
   (void)runtime->allocator(config.device).reserve_pool(plan.pool_bytes);
-  const OpenedData data = open_data(*runtime, *config.data, config.device, config.seed);
+  const OpenedData data = open_data(*runtime, data_of(config), config.device, config.seed);
   TrainingSession session(*runtime, config.device, config.model.graph, session_options(config));
   session.step().prepare({}, plan.placements);
   const std::int64_t an_epoch = updates_of(data.train->batches_per_epoch(), config.train.accumulate);

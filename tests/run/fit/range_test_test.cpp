@@ -60,6 +60,12 @@ TEST_F(RangeTestTest, TrainsOverEpochsAndWritesNothing) {
   EXPECT_EQ(files(), before);
   const RangeTest again = range_test(config, options);
   for (std::size_t n = 0; n < 20; ++n) EXPECT_EQ(test.points[n].loss, again.points[n].loss);
+  const RangeTest off_disk = range_test(
+      tiny({"train.mode=planned",
+            "data.pipeline=[{cache: disk}, {shuffle: {}}, {normalize: {scale: 0.0039}}, {batch: {size: 16}}]"}),
+      options);
+  for (std::size_t n = 0; n < 20; ++n) EXPECT_EQ(test.points[n].loss, off_disk.points[n].loss);
+  EXPECT_EQ(files(), before);
 }
 
 TEST_F(RangeTestTest, EndsWhereTheLossDiverges) {

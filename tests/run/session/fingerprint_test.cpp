@@ -18,10 +18,10 @@ class FingerprintTest : public RunTest {
 };
 
 TEST_F(FingerprintTest, WhatAResumedRunMayChangeDoesNotCount) {
-  for (const char* free :
-       {"train.epochs=9", "train.log_every=3updates", "train.evaluate=false", "train.max_updates=7",
-        "train.max_time=1h", "train.mode=eager", "checkpoint={every: 5min, keep_last: 4}", "memory.limits={cpu: 1GiB}",
-        "recompute=all", "algorithms=off", "data.verify=true", "data.pipeline.prefetch.depth=4", "model.name=other"})
+  for (const char* free : {"train.epochs=9", "train.log_every=3updates", "train.evaluate=false", "train.max_updates=7",
+                           "train.max_time=1h", "train.mode=eager", "checkpoint={every: 5min, keep_last: 4}",
+                           "memory.limits={cpu: 1GiB}", "recompute=all", "algorithms=off", "data.verify=true",
+                           "data.on_error=skip", "data.pipeline.prefetch.depth=4", "model.name=other"})
     EXPECT_EQ(changes(tiny(), tiny({free})), std::vector<std::string>{}) << free;
 }
 
@@ -58,6 +58,9 @@ TEST_F(FingerprintTest, SpellingsOfTheSameDoNotCount) {
 TEST_F(FingerprintTest, StagesOfThePipelineGoByTheirNames) {
   const RunConfig without = tiny({"data.pipeline=[{shuffle: {}}, {normalize: {scale: 0.0039}}, {batch: {size: 16}}]"});
   EXPECT_EQ(changes(tiny(), without), std::vector<std::string>{}) << "prefetch is free, and moves no other stage";
+  const RunConfig cached = tiny(
+      {"data.pipeline=[{cache: {disk: there}}, {shuffle: {}}, {normalize: {scale: 0.0039}}, {batch: {size: 16}}]"});
+  EXPECT_EQ(changes(tiny(), cached), std::vector<std::string>{}) << "nor do bits depend on a cache";
   const RunConfig smaller = tiny({"data.pipeline.batch.size=8"});
   EXPECT_EQ(changes(tiny(), smaller), std::vector<std::string>{"data.pipeline.batch.size: was 16, is 8"});
 }
