@@ -73,6 +73,7 @@ class EncodedCache : public SampleReader {
   }
   std::uint64_t encoded_bytes(std::int64_t index) const override { return reader_->encoded_bytes(index); }
   std::string name_of(std::int64_t index) const override { return reader_->name_of(index); }
+  std::vector<std::string> files_of(std::int64_t index) const override { return reader_->files_of(index); }
   std::vector<float> weights() const override { return reader_->weights(); }
   IgnoredFiles ignored() const override { return reader_->ignored(); }
 
@@ -103,6 +104,7 @@ class FetchedOrEmpty : public SampleReader {
   }
   std::uint64_t encoded_bytes(std::int64_t index) const override { return reader_->encoded_bytes(index); }
   std::string name_of(std::int64_t index) const override { return reader_->name_of(index); }
+  std::vector<std::string> files_of(std::int64_t index) const override { return reader_->files_of(index); }
   std::vector<float> weights() const override { return reader_->weights(); }
   IgnoredFiles ignored() const override { return reader_->ignored(); }
 

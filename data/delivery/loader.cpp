@@ -183,6 +183,7 @@ struct ImageBatchSource::Impl {
     if (options.device.meta) return reader;
     std::string recipe = to_string(forms.stored);
     for (const auto& stage : forms.reading) recipe += fmt::format(" {}", stage->name());
+    if (skips) recipe += ", broken samples replaced";  // without on_error: skip they are to be named
     return PackedFile::open(std::move(reader), options.packed_file, {.threads = packers, .recipe = recipe});
   }
 

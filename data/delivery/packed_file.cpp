@@ -45,7 +45,7 @@ std::uint64_t checksum_of(std::span<const std::byte> bytes) {
 
 std::string reason_text(int reason) { return std::generic_category().message(reason); }
 
-/// Size and time of change of the file that a sample's name is, so that changed files have another digest.
+/// Size and time of change of a sample's file, so that changed files have another digest.
 void add_file(Checksum& sum, const std::string& name) {
   struct stat facts {};
   if (::stat(name.c_str(), &facts) != 0 || !S_ISREG(facts.st_mode)) return;
@@ -59,12 +59,15 @@ void add_names(Checksum& sum, const SampleReader& source, std::int64_t samples, 
   std::vector<std::uint64_t> sums(static_cast<std::size_t>((samples + kRange - 1) / kRange));
   parallel_ranges(samples, kRange, threads, [&](std::int64_t begin, std::int64_t end) {
     Checksum range;
+    std::vector<std::string> before;  // files of the last sample: one of many samples is looked at once
     for (std::int64_t i = begin; i < end; ++i) {
-      const std::string name = source.name_of(i);
       const std::uint64_t encoded = source.encoded_bytes(i);
-      range.add(name);
+      range.add(source.name_of(i));
       range.add(bytes_of(encoded));
-      add_file(range, name);
+      std::vector<std::string> files = source.files_of(i);
+      for (std::size_t f = 0; f < files.size(); ++f)
+        if (f >= before.size() || files[f] != before[f]) add_file(range, files[f]);
+      before = std::move(files);
     }
     sums[static_cast<std::size_t>(begin / kRange)] = range.value();
   });

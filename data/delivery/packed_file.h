@@ -27,9 +27,9 @@ struct PackOptions {
   std::function<void(std::string_view reason)> on_replace = {};
 };
 
-/// A digest of what a packed file is made of: the reader's facts, every sample's name, size and time of change where
-/// its name is that of a file, the bytes of 32 samples spread over the split, and `recipe`. Other samples of a reader
-/// without files of their own may change without it.
+/// A digest of what a packed file is made of: the reader's facts, every sample's name, size and time of change of its
+/// files (SampleReader::files_of), the bytes of 32 samples spread over the split, and `recipe`. Other samples of a
+/// reader without files may change without it.
 std::uint64_t packed_digest(const SampleReader& source, std::string_view recipe, int threads);
 
 /// A reader of a packed file. A read is one system call for the sample's entries of the table and one a field; neither
@@ -58,6 +58,7 @@ class PackedFile : public SampleReader {
   void read_targets(std::int64_t index, std::span<const std::span<std::byte>> targets) const override;
   std::uint64_t encoded_bytes(std::int64_t index) const override { return source_->encoded_bytes(index); }
   std::string name_of(std::int64_t index) const override { return source_->name_of(index); }
+  std::vector<std::string> files_of(std::int64_t index) const override { return source_->files_of(index); }
   std::vector<float> weights() const override { return source_->weights(); }
   IgnoredFiles ignored() const override { return source_->ignored(); }
 

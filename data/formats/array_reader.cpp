@@ -195,6 +195,15 @@ std::string ArrayReader::name_of(std::int64_t index) const {
   return fmt::format("{}, row {}", images_->name(), index);
 }
 
+std::vector<std::string> ArrayReader::files_of(std::int64_t) const {
+  open();
+  if (!arrays_.archive.empty()) return {arrays_.archive};
+  std::vector<std::string> files;
+  for (const auto* array : {&images_, &labels_, &targets_})
+    if (*array) files.push_back((*array)->name());
+  return files;
+}
+
 std::uint64_t ArrayReader::resident_bytes() const {
   open();
   std::uint64_t bytes = 0;

@@ -19,9 +19,10 @@ using OpenArray = std::function<std::unique_ptr<FileBytes>()>;
 
 /// The arrays of a split. Each has a row a sample.
 struct SplitArrays {
-  OpenArray images;   ///< (n, height, width, channels), (n, height, width) or (n, features)
-  OpenArray labels;   ///< class numbers (n), (n, 1) or (n, height, width); other ones are read as targets
-  OpenArray targets;  ///< numbers of any shape
+  OpenArray images;          ///< (n, height, width, channels), (n, height, width) or (n, features)
+  OpenArray labels;          ///< class numbers (n), (n, 1) or (n, height, width); other ones are read as targets
+  OpenArray targets;         ///< numbers of any shape
+  std::string archive = {};  ///< the file that holds them all; empty: each is a file
 };
 
 struct ArrayOptions {
@@ -42,6 +43,7 @@ class ArrayReader : public SampleReader {
   void read(std::int64_t index, std::span<const std::span<std::byte>> fields) const override;
   void read_targets(std::int64_t index, std::span<const std::span<std::byte>> targets) const override;
   std::string name_of(std::int64_t index) const override;
+  std::vector<std::string> files_of(std::int64_t index) const override;
   std::uint64_t resident_bytes() const override;
 
  private:

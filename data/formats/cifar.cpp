@@ -135,6 +135,10 @@ class CifarReader : public SampleReader {
     open();
     return fmt::format("{}, record {}", file_of(index).name(), index % records_);
   }
+  std::vector<std::string> files_of(std::int64_t index) const override {
+    open();
+    return {file_of(index).name()};
+  }
   std::uint64_t resident_bytes() const override {
     if (find_place(set_, given_).form == Form::binary) return 0;
     return static_cast<std::uint64_t>(batches() * records_ * set_.record_bytes());

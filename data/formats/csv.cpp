@@ -229,6 +229,9 @@ class CsvImages : public ImageFileReader {
   std::string name_of(std::int64_t index) const override {
     return fmt::format("{} ({})", path(index).string(), row_text(index));
   }
+  std::vector<std::string> files_of(std::int64_t index) const override {
+    return {path(index).string(), table().path.string()};
+  }
   void read_targets(std::int64_t index, std::span<const std::span<std::byte>> targets) const override {
     set_->write_targets(table(), index, targets);
   }
@@ -268,6 +271,7 @@ class CsvNumbers : public SampleReader {
   std::string name_of(std::int64_t index) const override {
     return fmt::format("{}:{}", table().path.string(), table().lines[static_cast<std::size_t>(index)]);
   }
+  std::vector<std::string> files_of(std::int64_t) const override { return {table().path.string()}; }
   void read_targets(std::int64_t index, std::span<const std::span<std::byte>> targets) const override {
     set_->write_targets(table(), index, targets);
   }

@@ -33,6 +33,7 @@ class LaterReader : public SampleReader {
   std::uint64_t encoded_bytes(std::int64_t index) const override { return made().encoded_bytes(index); }
   std::uint64_t resident_bytes() const override { return made().resident_bytes(); }
   std::string name_of(std::int64_t index) const override { return made().name_of(index); }
+  std::vector<std::string> files_of(std::int64_t index) const override { return made().files_of(index); }
   void read_targets(std::int64_t index, std::span<const std::span<std::byte>> targets) const override {
     made().read_targets(index, targets);
   }

@@ -152,6 +152,10 @@ class IdxReader : public SampleReader {
   std::string name_of(std::int64_t index) const override {
     return fmt::format("{}, item {}", (options_.path / images_name()).string(), index);
   }
+  std::vector<std::string> files_of(std::int64_t) const override {
+    open();
+    return {images_->path(), labels_->path()};
+  }
   std::uint64_t resident_bytes() const override {
     if (find_file(options_.path, images_name()).empty()) return 0;
     open_headers();

@@ -71,8 +71,8 @@ SampleSplits npz_format(ConfigMap& data) {
       "An archive of NumPy arrays (numpy.savez, savez_compressed), by default with Keras's names. Arrays that are not "
       "compressed are read in place.",
       "data:\n  format: npz\n  path: data/mnist.npz\n  pipeline: [shuffle, batch: {size: 32}]");
-  const auto archive = std::make_shared<Archive>(
-      data.text({"path", "The .npz file. Relative to the current folder.", "data/mnist.npz"}));
+  const std::string path = data.text({"path", "The .npz file. Relative to the current folder.", "data/mnist.npz"});
+  const auto archive = std::make_shared<Archive>(path);
   const ArrayNames names = read_names(data);
   const double share = read_split_share(data, names.has_test());
   const ArrayOptions options = read_array_options(data);
@@ -81,10 +81,10 @@ SampleSplits npz_format(ConfigMap& data) {
     return [archive, name] { return archive->zip().open(name + ".npy"); };
   };
   auto train = std::make_shared<const ArrayReader>(
-      SplitArrays{array(names.images), array(names.labels), array(names.targets)}, options, nullptr);
+      SplitArrays{array(names.images), array(names.labels), array(names.targets), path}, options, nullptr);
   if (!names.has_test()) return split_off(std::move(train), share);
   auto test = std::make_shared<const ArrayReader>(
-      SplitArrays{array(names.test_images), array(names.test_labels), array(names.test_targets)}, options, train);
+      SplitArrays{array(names.test_images), array(names.test_labels), array(names.test_targets), path}, options, train);
   return {std::move(train), std::move(test)};
 }
 

@@ -32,6 +32,7 @@ class SomeSamples : public SampleReader {
   std::uint64_t encoded_bytes(std::int64_t index) const override { return all_->encoded_bytes(number(index)); }
   std::uint64_t resident_bytes() const override { return all_->resident_bytes(); }
   std::string name_of(std::int64_t index) const override { return all_->name_of(number(index)); }
+  std::vector<std::string> files_of(std::int64_t index) const override { return all_->files_of(number(index)); }
   void read_targets(std::int64_t index, std::span<const std::span<std::byte>> targets) const override {
     all_->read_targets(number(index), targets);
   }

@@ -128,6 +128,9 @@ class SampleReader {
   virtual std::uint64_t resident_bytes() const { return 0; }
   /// What a message calls sample `index`: its file, or its number.
   virtual std::string name_of(std::int64_t index) const;
+  /// Paths of the files that sample `index` is read from, so that `cache: disk` notices when one of them has changed;
+  /// by default what `name_of` says. Paths of no file are passed over.
+  virtual std::vector<std::string> files_of(std::int64_t index) const { return {name_of(index)}; }
   /// The targets alone, in the order of `facts().targets` (values only: masks get an empty buffer), without decoding.
   /// By default by `fetch`.
   virtual void read_targets(std::int64_t index, std::span<const std::span<std::byte>> targets) const;

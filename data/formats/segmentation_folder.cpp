@@ -122,6 +122,9 @@ class SegmentationFolderReader : public ImageFileReader {
   std::string name_of(std::int64_t index) const override {
     return fmt::format("{} (mask {})", pairs_.image(index).string(), pairs_.mask(index).string());
   }
+  std::vector<std::string> files_of(std::int64_t index) const override {
+    return {pairs_.image(index).string(), pairs_.mask(index).string()};
+  }
   void read_targets(std::int64_t, std::span<const std::span<std::byte>>) const override {}
   IgnoredFiles ignored() const override { return pairs_.ignored(); }
 

@@ -1,6 +1,7 @@
 // Files of sizes of their own through region and host stages: pixels by hand, masks that follow, the same bits whatever
 // caches and whoever makes the batches, planned memory, and samples that cannot be decoded.
 #include "bantam/base/config/config.h"
+#include "bantam/data/augment/built_in.h"
 #include "bantam/data/delivery/data_config.h"
 #include "bantam/data/images/resample.h"
 #include "tests/data/delivery/encoded_fixture.h"
@@ -203,6 +204,50 @@ TEST_P(EncodedSamplesTest, ABrokenFileIsNamedOrReplaced) {
       EXPECT_CONTAINS(broken->first()[0].reason, "3.png: ");
     }
   }
+}
+
+// Chance after a stage that a cache holds the results of is that of the sample that is replaced, whoever replaces it.
+TEST_P(EncodedSamplesTest, ASampleInABrokenOnesPlaceHasTheSameBitsWhateverCache) {
+  const auto reader = std::make_shared<PngSamples>(kSamples, false, std::vector<std::int64_t>{3, 4, 11});
+  std::vector<std::vector<float>> reference;
+  for (const CacheKind cache : {CacheKind::ram, CacheKind::off, CacheKind::disk}) {
+    PipelineOptions pipeline =
+        with({std::make_shared<WholeTo>(ImageSize{15, 16}), std::make_shared<SomewhereIn>(kWindow)});
+    pipeline.cache = cache;
+    const auto source = open(reader, pipeline, false, std::make_shared<BrokenSamples>());
+    std::vector<std::vector<float>> images;
+    for (const HostBatch& batch : testing::whole_epoch(*source, context(), 1)) images.push_back(batch.images);
+    if (reference.empty()) reference = images;
+    EXPECT_EQ(images, reference) << static_cast<int>(cache);
+  }
+}
+
+// Sample 1 is none of the 32 that a packed file's digest reads.
+TEST_P(EncodedSamplesTest, APackedFileWithReplacedSamplesIsOfOnErrorSkipAlone) {
+  const auto reader = std::make_shared<PngSamples>(100, false, std::vector<std::int64_t>{1});
+  PipelineOptions pipeline = with({std::make_shared<WholeTo>(kWindow)});
+  pipeline.cache = CacheKind::disk;
+  (void)open(reader, pipeline, false, std::make_shared<BrokenSamples>());
+  EXPECT_CONTAINS(message_of<DataError>([&] { (void)open(reader, pipeline); }), "1.png: ");
+}
+
+// Images that a stage does not suit, and those that it would make too large, are broken samples, too.
+TEST_P(EncodedSamplesTest, AnImageThatAStageDoesNotSuitIsNamedOrReplaced) {
+  const auto reader = std::make_shared<PngSamples>(kSamples);
+  PipelineOptions pipeline = with({center_crop({22, 20})});
+  pipeline.cache = CacheKind::off;
+  const auto epoch = [&](std::shared_ptr<BrokenSamples> broken) {
+    return testing::whole_epoch(*open(reader, pipeline, false, std::move(broken)), context(), 0);
+  };
+  EXPECT_CONTAINS(message_of<DataError>([&] { (void)epoch(nullptr); }),
+                  ".png: center_crop: a window of 22x20 does not fit an image of 2");
+  const auto broken = std::make_shared<BrokenSamples>();
+  EXPECT_EQ(std::ssize(epoch(broken)[0].labels), epoch(broken)[0].size);
+  EXPECT_EQ(broken->count(), (kSamples + 4) / 5 + (kSamples + 3) / 5) << "images of 20 and 21 rows";
+  pipeline = with({resize({1 << 14, 0}), center_crop({9, 12})});
+  pipeline.cache = CacheKind::off;
+  EXPECT_CONTAINS(message_of<DataError>([&] { (void)epoch(nullptr); }),
+                  ".png: resize makes 16384x24576 of an image of 20x30, at most 2^28 pixels are supported");
 }
 
 // On the CPU a plan knows the files' bytes beforehand, and fetches none.

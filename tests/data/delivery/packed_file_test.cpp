@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <csignal>
 #include <cstring>
 #include <fstream>
@@ -197,6 +198,28 @@ TEST_F(PackedFileTest, NoticesAChangedFile) {
   EXPECT_EQ(packed_digest(files, "", 4), first);
   write_file_atomically(photo, "another");
   EXPECT_NE(packed_digest(files, "", 1), first);
+}
+
+/// So are files that a name does not say: masks, tables of labels.
+TEST_F(PackedFileTest, NoticesAChangedFileBesideThatOfTheName) {
+  class Rows : public Encoded {
+   public:
+    explicit Rows(fs::path table) : table_(std::move(table)) {}
+    std::vector<std::string> files_of(std::int64_t index) const override { return {name_of(index), table_.string()}; }
+
+   private:
+    fs::path table_;
+  };
+  const fs::path table = folder_.path() / "table.csv";
+  write_file_atomically(table, "a.jpg,cat");
+  const auto rows = std::make_shared<Rows>(table);
+  const std::uint64_t first = packed_digest(*rows, "", 1);
+  EXPECT_EQ(packed_digest(*rows, "", 4), first);
+  const auto some = first_samples(rows, kSamples);
+  const std::uint64_t of_some = packed_digest(*some, "", 1);
+  fs::last_write_time(table, fs::last_write_time(table) + std::chrono::seconds(2));
+  EXPECT_NE(packed_digest(*rows, "", 1), first);
+  EXPECT_NE(packed_digest(*some, "", 1), of_some) << "readers of other readers pass them on";
 }
 
 TEST_F(PackedFileTest, NamesADamagedSample) {

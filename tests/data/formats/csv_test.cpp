@@ -102,6 +102,8 @@ TEST_F(CsvTest, ImagesByPathWithClassNames) {
   EXPECT_EQ(fetched(*splits.train, 1), (Names{"C", std::string("\0\0\0\0", 4)}));
   EXPECT_EQ(splits.train->name_of(1),
             (path() / "sets/b/c.png").string() + " (" + (path() / "sets/train.csv").string() + ":3)");
+  EXPECT_EQ(splits.train->files_of(1),
+            (Names{(path() / "sets/b/c.png").string(), (path() / "sets/train.csv").string()}));
   EXPECT_EQ(splits.train->encoded_bytes(1), 1u);
   EXPECT_EQ(labels_of(*splits.train), (Labels{1, 0, 1}));
   EXPECT_EQ(splits.train->weights(), (Floats{1, 0.5f, 2}));
@@ -154,6 +156,7 @@ TEST_F(CsvTest, RowsOfNumbersAreVectors) {
   EXPECT_EQ(labels_of(*open("train: $/t.csv, test: $/t.csv, label: kind, features: [a]").train), (Labels{0, 1}));
   EXPECT_EQ(values(*reader, 2), (Floats{10, 20}));
   EXPECT_EQ(reader->name_of(1), (path() / "t.csv").string() + ":3");
+  EXPECT_EQ(reader->files_of(1), std::vector<std::string>{(path() / "t.csv").string()});
   EXPECT_EQ(values(*open("train: $/t.csv, test: $/t.csv, features: [b, a]").train, 0), (Floats{2.5f, 1, 0.25f, -30}));
 }
 

@@ -62,6 +62,7 @@ TEST_F(NpyTest, BytesAreImagesAndWholeNumbersLabels) {
   EXPECT_EQ(labels_of(*reader), (std::vector<std::int32_t>{1, 0, 4}));
   EXPECT_EQ(reader->resident_bytes(), 0u);
   EXPECT_EQ(reader->name_of(2), (folder_.path() / "x.npy").string() + ", row 2");
+  EXPECT_EQ(reader->files_of(2).at(0), (folder_.path() / "x.npy").string());
 }
 
 TEST_F(NpyTest, AllOtherTypesAreFloat32InEitherByteOrder) {

@@ -50,6 +50,7 @@ TEST_F(SegmentationFolderTest, ImagesAndMasksArePairsByName) {
   EXPECT_EQ(fetched(*splits.train, 2), (Names{"train/images/deep/a.jpeg", "train/masks/deep/a.png"}));
   EXPECT_EQ(splits.train->encoded_bytes(1), 35u);
   EXPECT_CONTAINS(splits.train->name_of(1), "images/b.jpg (mask ");
+  EXPECT_TRUE(splits.train->files_of(1).at(1).ends_with("train/masks/b.PNG"));
   EXPECT_EQ(splits.validation->facts().size, 1);
   EXPECT_EQ(splits.test, nullptr);
 }
