@@ -148,10 +148,11 @@ class PackedFile::Writer {
     write_at(0, bytes_of(header));
   }
 
-  void commit() {
+  /// The file's descriptor, now the caller's: another run may put its own file at `path` at any moment.
+  int commit() {
     if (::fsync(descriptor_) != 0 || ::rename(temporary_.c_str(), path_.c_str()) != 0) fail(errno);
-    ::close(std::exchange(descriptor_, -1));
     sync_folder(path_.has_parent_path() ? path_.parent_path() : std::filesystem::path("."));
+    return std::exchange(descriptor_, -1);
   }
 
  private:
@@ -216,27 +217,28 @@ std::shared_ptr<const PackedFile> PackedFile::open(std::shared_ptr<const SampleR
   if (path.filename().empty()) throw DataError(fmt::format("cannot write '{}': it names no file", path.string()));
   const std::uint64_t digest = packed_digest(*source, options.recipe, options.threads);
   std::shared_ptr<PackedFile> file(new PackedFile(std::move(source), path));
-  std::string reason = file->why_not(digest);
-  if (reason.empty()) return file;
+  file->descriptor_ = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (file->descriptor_ < 0 && errno != ENOENT)
+    throw DataError(fmt::format("cannot read {}: {}", path.string(), reason_text(errno)));
   if (file->descriptor_ >= 0) {
+    const std::string reason = file->why_not(digest);
+    if (reason.empty()) return file;
     if (options.on_replace) options.on_replace(reason);
     ::close(std::exchange(file->descriptor_, -1));
   }
   Writer writer(*file->source_, path, options);
   writer.write(digest);
-  writer.commit();
+  file->descriptor_ = writer.commit();
   file->is_new_ = true;
-  reason = file->why_not(digest);
+  const std::string reason = file->why_not(digest);
   if (!reason.empty()) throw DataError(fmt::format("cannot use {}, just written: {}", path.string(), reason));
   return file;
 }
 
-/// Opens what is there; empty where it can be used, else the reason. No descriptor is open where nothing is there.
+/// Of the open file: empty where it can be used, else the reason.
 std::string PackedFile::why_not(std::uint64_t digest) {
-  descriptor_ = ::open(path_.c_str(), O_RDONLY | O_CLOEXEC);
-  if (descriptor_ < 0 && errno == ENOENT) return "there is none";
   struct stat status {};
-  if (descriptor_ < 0 || ::fstat(descriptor_, &status) != 0)
+  if (::fstat(descriptor_, &status) != 0)
     throw DataError(fmt::format("cannot read {}: {}", path_.string(), reason_text(errno)));
   file_bytes_ = static_cast<std::uint64_t>(status.st_size);
   Header header{.magic = {}};

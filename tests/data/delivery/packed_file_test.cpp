@@ -181,6 +181,17 @@ TEST_F(PackedFileTest, IsReplacedWithAWordWhereItIsOfOtherSamples) {
   EXPECT_EQ(replaced(std::make_shared<Encoded>(9, 60), "resize 2"), "its version is 65, not 1");
 }
 
+/// Runs of different stages may share a folder: each reads what it wrote, whatever another one puts there meanwhile.
+TEST_F(PackedFileTest, RunsThatReplaceEachOthersFilesReadTheirOwn) {
+  std::vector<std::thread> runs;
+  for (const int salt : {1, 2})
+    runs.emplace_back([&, salt] {
+      const auto source = std::make_shared<Encoded>(salt);
+      for (int i = 0; i < 40; ++i) EXPECT_NO_THROW(expect_same(*source, *PackedFile::open(source, path_, {})));
+    });
+  for (std::thread& run : runs) run.join();
+}
+
 /// Files as samples: their names are in the digest with size and time of change.
 TEST_F(PackedFileTest, NoticesAChangedFile) {
   class Files : public Encoded {
