@@ -176,6 +176,9 @@ std::size_t SamplePath::begin(Work& work) const {
   std::vector<std::vector<std::byte>>& stored = work.scratch.stored;
   stored.resize(stored_.size());
   reader_->fetch(work.place.stored, stored);
+  if (std::ranges::all_of(stored, &std::vector<std::byte>::empty))  // fetched_or_empty's
+    throw DataError(
+        fmt::format("{}: could not be read when the cache was filled", reader_->name_of(work.place.stored)));
   for (std::size_t f = 0; f < stored_.size(); ++f) {
     if (stored_[f].encoding != FieldEncoding::values) continue;
     std::uint8_t* to = reinterpret_cast<std::uint8_t*>(work.out[f].data());

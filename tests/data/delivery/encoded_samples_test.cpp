@@ -206,6 +206,26 @@ TEST_P(EncodedSamplesTest, ABrokenFileIsNamedOrReplaced) {
   }
 }
 
+// A file that is not there: what is told of it does not speak of its decoding.
+TEST_P(EncodedSamplesTest, AFileThatCannotBeReadIsReplacedWhateverCache) {
+  class WithoutFile : public PngSamples {
+   public:
+    WithoutFile() : PngSamples(kSamples) {}
+    void fetch(std::int64_t index, std::span<std::vector<std::byte>> fields) const override {
+      if (index == 3) throw DataError("3.png: could not be read: it is not there");
+      PngSamples::fetch(index, fields);
+    }
+  };
+  for (const CacheKind cache : {CacheKind::ram, CacheKind::off, CacheKind::disk}) {
+    PipelineOptions pipeline = with({std::make_shared<SomewhereIn>(kWindow)});
+    pipeline.cache = cache;
+    const auto broken = std::make_shared<BrokenSamples>();
+    (void)testing::whole_epoch(*open(std::make_shared<WithoutFile>(), pipeline, false, broken), context(), 0);
+    ASSERT_EQ(broken->count(), 1) << static_cast<int>(cache);
+    EXPECT_CONTAINS(broken->first()[0].reason, "3.png: could not be read");
+  }
+}
+
 // Chance after a stage that a cache holds the results of is that of the sample that is replaced, whoever replaces it.
 TEST_P(EncodedSamplesTest, ASampleInABrokenOnesPlaceHasTheSameBitsWhateverCache) {
   const auto reader = std::make_shared<PngSamples>(kSamples, false, std::vector<std::int64_t>{3, 4, 11});
