@@ -170,7 +170,8 @@ void read_evaluation(ConfigMap& data, const DatasetFacts& facts, DataOptions& op
                                       "normalize it is that of training.",
                                       "[resize: {size: 256}, center_crop: {size: 224}]"});
   map.finish();
-  options.pipeline.evaluation = read_evaluation_stages(stages, facts);
+  EvaluationStages read = read_evaluation_stages(stages, facts);
+  if (!node->is_described()) options.pipeline.evaluation = std::move(read);
 }
 
 std::shared_ptr<const SampleReader> all_training(const DataOptions& options) {
