@@ -2,6 +2,7 @@
 #include "bantam/cli/print/progress.h"
 
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
 #include <fmt/format.h>
@@ -39,22 +40,28 @@ std::string memory_cell(const ProgressState& s) {
   return fmt::format(" mem {:<{}}", memory_text(s), s.memory_limit > 0 ? 17 : 11);
 }
 
+/// Nothing where no sample is right or wrong.
+std::string accuracy_cell(const char* title, double accuracy, int digits) {
+  return std::isnan(accuracy) ? "" : fmt::format(" {} {:.{}f}", title, accuracy, digits);
+}
+
 /// The text after a bar, which keeps its width while the numbers gain and lose digits: each has room for its widest.
 std::string long_bar_state(const ProgressState& s) {
-  return fmt::format(" {:>{}}/{}  {:>5.0f} images/s  ETA {:<6}  loss {:.4f}  accuracy {:.4f} {}  data wait {:<4}",
-                     s.step, std::to_string(s.steps).size(), s.steps, s.images_per_second,
-                     format_duration(s.eta_seconds), s.loss, s.accuracy, memory_cell(s), percent(s.data_wait_share));
+  return fmt::format(" {:>{}}/{}  {:>5.0f} images/s  ETA {:<6}  loss {:.4f} {} {}  data wait {:<4}", s.step,
+                     std::to_string(s.steps).size(), s.steps, s.images_per_second, format_duration(s.eta_seconds),
+                     s.loss, accuracy_cell("accuracy", s.accuracy, 4), memory_cell(s), percent(s.data_wait_share));
 }
 
 std::string short_bar_state(const ProgressState& s) {
-  return fmt::format(" {:>{}}/{} {:>5}/s ETA {:<6} loss {:.3f} acc {:.3f}", s.step, std::to_string(s.steps).size(),
-                     s.steps, compact_rate(s.images_per_second), format_duration(s.eta_seconds), s.loss, s.accuracy);
+  return fmt::format(" {:>{}}/{} {:>5}/s ETA {:<6} loss {:.3f}{}", s.step, std::to_string(s.steps).size(), s.steps,
+                     compact_rate(s.images_per_second), format_duration(s.eta_seconds), s.loss,
+                     accuracy_cell("acc", s.accuracy, 3));
 }
 std::string wait_cell(const ProgressState& s) { return fmt::format(" wait {:<4}", percent(s.data_wait_share)); }
 
 /// What all lines of a log begin with.
 std::string log_head(std::int64_t epoch, std::int64_t epochs, double loss, double accuracy) {
-  return fmt::format("epoch {}/{} loss {:.4f} acc {:.4f}", epoch, epochs, loss, accuracy);
+  return fmt::format("epoch {}/{} loss {:.4f}", epoch, epochs, loss) + accuracy_cell("acc", accuracy, 4);
 }
 
 std::string bar(double share, int width) {
@@ -106,30 +113,32 @@ std::string evaluation_line(const EvaluationState& s) {
 std::string epoch_line(const EpochSummary& e) {
   std::string line =
       e.trained ? log_head(e.epoch, e.epochs, e.loss, e.accuracy) : fmt::format("epoch {}/{}", e.epoch, e.epochs);
-  if (e.validated) line += fmt::format(" val loss {:.4f} acc {:.4f}", e.validation_loss, e.validation_accuracy);
+  if (e.validated)
+    line += fmt::format(" val loss {:.4f}", e.validation_loss) + accuracy_cell("acc", e.validation_accuracy, 4);
   return line + " " + format_duration(e.seconds);
 }
 
 std::string evaluated_line(const EvaluatedSummary& e) {
-  if (e.test) return fmt::format("test loss {:.4f} acc {:.4f}", e.loss, e.accuracy);
-  return fmt::format("epoch {}/{} step {}/{} val loss {:.4f} acc {:.4f}", e.epoch, e.epochs, e.step, e.steps, e.loss,
-                     e.accuracy);
+  const std::string head =
+      e.test ? "test" : fmt::format("epoch {}/{} step {}/{} val", e.epoch, e.epochs, e.step, e.steps);
+  return fmt::format("{} loss {:.4f}{}", head, e.loss, accuracy_cell("acc", e.accuracy, 4));
 }
 
 std::string json_line(const ProgressState& s) {
-  const nlohmann::ordered_json line = {{"event", "progress"},
-                                       {"epoch", s.epoch},
-                                       {"epochs", s.epochs},
-                                       {"step", s.step},
-                                       {"steps", s.steps},
-                                       {"images_per_s", s.images_per_second},
-                                       {"eta_seconds", s.eta_seconds},
-                                       {"loss", s.loss},
-                                       {"accuracy", s.accuracy},
-                                       {"memory_now_bytes", s.memory_now},
-                                       {"memory_peak_bytes", s.memory_peak},
-                                       {"memory_limit_bytes", s.memory_limit},
-                                       {"data_wait_share", s.data_wait_share}};
+  nlohmann::ordered_json line = {{"event", "progress"},
+                                 {"epoch", s.epoch},
+                                 {"epochs", s.epochs},
+                                 {"step", s.step},
+                                 {"steps", s.steps},
+                                 {"images_per_s", s.images_per_second},
+                                 {"eta_seconds", s.eta_seconds},
+                                 {"loss", s.loss},
+                                 {"accuracy", s.accuracy},
+                                 {"memory_now_bytes", s.memory_now},
+                                 {"memory_peak_bytes", s.memory_peak},
+                                 {"memory_limit_bytes", s.memory_limit},
+                                 {"data_wait_share", s.data_wait_share}};
+  if (std::isnan(s.accuracy)) line.erase("accuracy");
   return line.dump();
 }
 
@@ -147,7 +156,7 @@ std::string json_line(const EvaluatedSummary& e) {
     line["steps"] = e.steps;
   }
   line[prefix + "loss"] = e.loss;
-  line[prefix + "accuracy"] = e.accuracy;
+  if (!std::isnan(e.accuracy)) line[prefix + "accuracy"] = e.accuracy;
   for (const auto& [name, value] : e.values) line[prefix + name] = value;
   return line.dump();
 }
@@ -156,7 +165,7 @@ std::string json_line(const EpochSummary& e) {
   nlohmann::ordered_json line = {{"event", "epoch"}, {"epoch", e.epoch}, {"epochs", e.epochs}};
   if (e.trained) {
     line["loss"] = e.loss;
-    line["accuracy"] = e.accuracy;
+    if (!std::isnan(e.accuracy)) line["accuracy"] = e.accuracy;
     for (const auto& [name, value] : e.values) line[name] = value;
   }
   line["seconds"] = e.seconds;
@@ -164,7 +173,7 @@ std::string json_line(const EpochSummary& e) {
   line["data_wait_share"] = e.data_wait_share;
   if (e.validated) {
     line["validation_loss"] = e.validation_loss;
-    line["validation_accuracy"] = e.validation_accuracy;
+    if (!std::isnan(e.validation_accuracy)) line["validation_accuracy"] = e.validation_accuracy;
     for (const auto& [name, value] : e.validation_values) line["validation_" + name] = value;
   }
   return line.dump();

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <limits>
 
 #include <fmt/format.h>
 
@@ -23,6 +24,10 @@ NamedValues named_values(const Metrics& metrics) {
 
 }  // namespace
 
+double ProgressCallback::shown(double accuracy) const {
+  return hides_accuracy_ ? std::numeric_limits<double>::quiet_NaN() : accuracy;
+}
+
 void ProgressCallback::on_progress(const ProgressEvent& event) {
   if (!first_) first_ = std::chrono::steady_clock::now();
   const MemoryStats memory = memory_ == nullptr ? MemoryStats{} : memory_->stats();
@@ -33,7 +38,7 @@ void ProgressCallback::on_progress(const ProgressEvent& event) {
                     .images_per_second = event.images_per_second,
                     .eta_seconds = event.eta_seconds,
                     .loss = event.epoch_loss,
-                    .accuracy = event.epoch_accuracy,
+                    .accuracy = shown(event.epoch_accuracy),
                     .memory_now = memory.in_use_bytes,
                     .memory_peak = memory.peak_bytes,
                     .memory_limit = memory.limit_bytes,
@@ -55,7 +60,7 @@ void ProgressCallback::on_evaluated(const EvaluatedEvent& event) {
                        .step = event.update,
                        .steps = event.updates,
                        .loss = event.validation.loss,
-                       .accuracy = event.validation.accuracy,
+                       .accuracy = shown(event.validation.accuracy),
                        .values = named_values(event.validation)});
 }
 
@@ -64,7 +69,7 @@ void ProgressCallback::on_test(const TestEvent& event) {
                        .epochs = event.epochs,
                        .test = true,
                        .loss = event.test.loss,
-                       .accuracy = event.test.accuracy,
+                       .accuracy = shown(event.test.accuracy),
                        .values = named_values(event.test)});
 }
 
@@ -73,10 +78,10 @@ void ProgressCallback::on_epoch_end(const EpochEvent& event) {
                        .epochs = event.epochs,
                        .trained = event.train.samples > 0,
                        .loss = event.train.loss,
-                       .accuracy = event.train.accuracy,
+                       .accuracy = shown(event.train.accuracy),
                        .validated = event.validation.samples > 0,
                        .validation_loss = event.validation.loss,
-                       .validation_accuracy = event.validation.accuracy,
+                       .validation_accuracy = shown(event.validation.accuracy),
                        .seconds = event.seconds,
                        .images_per_second = event.images_per_second,
                        .data_wait_share = event.data_wait_share,
@@ -91,8 +96,16 @@ void ProgressCallback::on_smaller_micro_batch(const SmallerMicroBatchEvent& even
 
 namespace {
 
-std::string metrics_line(const char* title, const Metrics& metrics) {
-  std::string text = fmt::format("  {:<12}accuracy {:.4f}, loss {:.4f}", title, metrics.accuracy, metrics.loss);
+/// Whether accuracy means something.
+bool counts_correct(const TrainOutcome& outcome) {
+  const LossPtr& loss = outcome.config.train.loss.loss;
+  return loss == nullptr || loss->counts_correct();
+}
+
+std::string metrics_line(const char* title, const Metrics& metrics, bool has_accuracy) {
+  std::string text = fmt::format("  {:<12}", title);
+  if (has_accuracy) text += fmt::format("accuracy {:.4f}, ", metrics.accuracy);
+  text += fmt::format("loss {:.4f}", metrics.loss);
   for (const auto& [name, value] : named_values(metrics)) text += fmt::format(", {} {:.4f}", name, value);
   return text + fmt::format(", {} images\n", format_count(metrics.samples));
 }
@@ -158,9 +171,10 @@ std::string closing_summary(const TrainReport& report) {
                        format_duration(report.seconds), to_string(outcome.config.device),
                        to_string(outcome.config.precision));
   if (result.stopped_early) text += fmt::format("  {:<12}{}\n", "ended", outcome.reason);
-  if (result.test.samples > 0) text += metrics_line("test", result.test);
-  if (result.validation.samples > 0) text += metrics_line("validation", result.validation);
-  if (result.train.samples > 0) text += metrics_line("training", result.train);
+  const bool accuracy = counts_correct(outcome);
+  if (result.test.samples > 0) text += metrics_line("test", result.test, accuracy);
+  if (result.validation.samples > 0) text += metrics_line("validation", result.validation, accuracy);
+  if (result.train.samples > 0) text += metrics_line("training", result.train, accuracy);
   text += matrix_lines(result.test.samples > 0 ? result.test : result.validation);
   text += fmt::format("  {:<12}{:.0f} images/s, {} of training, {:.1f}% of it waiting for data\n", "speed",
                       result.images_per_second, format_duration(result.seconds), 100 * result.data_wait_share);

@@ -20,6 +20,8 @@ class ProgressCallback : public Callback {
   explicit ProgressCallback(Progress& progress) : progress_(progress) {}
   /// The allocator whose memory is shown, before the first event.
   void show_memory_of(BfcAllocator& memory) { memory_ = &memory; }
+  /// Where no sample is right or wrong.
+  void hide_accuracy() { hides_accuracy_ = true; }
   bool observes() const override { return true; }
   void on_progress(const ProgressEvent& event) override;
   void on_evaluation(const EvaluationEvent& event) override;
@@ -32,7 +34,11 @@ class ProgressCallback : public Callback {
 
  private:
   Progress& progress_;
+  /// NaN where it is hidden.
+  double shown(double accuracy) const;
+
   BfcAllocator* memory_ = nullptr;
+  bool hides_accuracy_ = false;
   std::optional<std::chrono::steady_clock::time_point> first_;
 };
 

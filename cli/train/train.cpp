@@ -76,6 +76,7 @@ class TrainPrinter : public RunObserver {
   void on_begin(const RunBeginning& run) override {
     if (run.config.data) tell_ignored(*run.config.data);
     shown.show_memory_of(run.runtime.allocator(run.config.device));
+    if (!run.config.train.loss.loss->counts_correct()) shown.hide_accuracy();
     progress_.message(fmt::format("{} on {}, {}; run folder {}", run.config.model.name, to_string(run.config.device),
                                   to_string(run.config.precision), run.directory.path().string()));
     progress_.message(fmt::format("planned: {} in use at the peak, {} reserved", format_byte_size(run.plan.peak_bytes),

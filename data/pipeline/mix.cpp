@@ -129,6 +129,8 @@ std::vector<SampleField> batch_targets(const MixOptions& options, const DatasetF
   std::vector<SampleField> fields = facts.targets;
   if (!options.any()) return fields;
   check_others(options, facts);
+  if (options.cutmix && facts.image_shape.rank() == 1)
+    throw ConfigError("cutmix: a sample is a row of values, of which no window is cut; mixup suits it");
   if (const SampleField* stored = find(fields, kTargets)) {
     if (stored->dtype != DType::float32 || (options.smoothing > 0.0))
       throw ConfigError(

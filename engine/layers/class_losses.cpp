@@ -30,6 +30,7 @@ class ClassKernelLoss : public KernelLoss {
       throw ConfigError(fmt::format("{}: ignore_index is a label, and targets: values has none", options_.kind));
   }
 
+  std::optional<std::int32_t> ignored_label() const override { return options_.ignore_index; }
   std::string_view kind() const override { return options_.kind; }
 
   std::vector<TensorFacts> targets(const Shape& output) const override {

@@ -77,6 +77,10 @@ class Loss {
   /// zero_bytes and add_to_sums only, or check `context.device.meta`; and allocate by shapes alone. Then steps are
   /// planned beforehand, and recorded where nothing waits for the device. Else they are planned from their first run.
   virtual bool supports_meta() const { return false; }
+  /// Whether samples can be right or wrong (LossSums::correct): not where values are to be met.
+  virtual bool counts_correct() const { return true; }
+  /// Labels that count nothing, where there is one: `ignore_index`.
+  virtual std::optional<std::int32_t> ignored_label() const { return std::nullopt; }
   /// The softmax cross-entropy with integer labels (kLabels) that this loss is for `call`, where it is one: an end of a
   /// model that is fused with it (LossHead) may then run in its place. None: it never is.
   virtual std::optional<LossSpec> as_softmax_cross_entropy(const LossCall& call) const {

@@ -24,6 +24,9 @@ class ValueKernelLoss : public layers::KernelLoss {
   }
 
   std::string_view kind() const override { return kind_; }
+  bool counts_correct() const override {
+    return rule_.kind == ValueLossKind::binary_cross_entropy || rule_.kind == ValueLossKind::binary_focal;
+  }
   std::vector<TensorFacts> targets(const Shape& output) const override {
     std::vector<TensorFacts> facts = layers::loss_targets(kind_, LossTargets::values, output);
     if (constants().size() > 1) layers::check_weight_count(kind_, "positive_weights", constants().size(), output);

@@ -386,6 +386,28 @@ std::vector<SampleField> target_fields(const RunConfig& config) {
   return config.data ? batch_facts(*config.data).targets : DatasetFacts{}.targets;
 }
 
+/// Who reads a target: "the loss mse reads".
+std::string readers_of(const RunConfig& config, std::string_view name) {
+  const Loss& loss = *config.train.loss.loss;
+  for (const TensorFacts& facts : loss.targets(config.model.graph.output_shape()))
+    if (facts.name == name) return fmt::format("the loss {} reads", loss.kind());
+  return "a metric reads";
+}
+
+/// Pixels of no class count nothing in the loss either: their number is no class's.
+void require_ignored(const RunConfig& config) {
+  if (!config.data) return;
+  const std::optional<std::int32_t> ignored = train_facts(*config.data).ignored_label;
+  const Loss& loss = *config.train.loss.loss;
+  const std::vector<TensorFacts> reads = loss.targets(config.model.graph.output_shape());
+  if (!ignored || std::ranges::find(reads, kLabels, &TensorFacts::name) == reads.end()) return;
+  if (loss.ignored_label() != ignored)
+    config.model.output.fail_at_key(
+        fmt::format("data.ignore: pixels of {} have no class, so the loss must leave them out: "
+                    "train.loss: {{softmax_cross_entropy: {{ignore_index: {}}}}}",
+                    *ignored, *ignored));
+}
+
 /// Fails at the model's output where the data do not have what the loss or a metric reads.
 void require_target(const RunConfig& config, const TensorFacts& reads, std::int64_t classes) {
   const auto fail = [&](const std::string& message) { config.model.output.fail_at_key(message); };
@@ -394,7 +416,15 @@ void require_target(const RunConfig& config, const TensorFacts& reads, std::int6
   if (field == fields.end()) {
     std::vector<std::string> names = {std::string(kImages)};
     for (const SampleField& other : fields) names.push_back(other.name);
-    fail(fmt::format("the loss or a metric reads '{}', but the data have {}", reads.name, join(names, ", ", " and ")));
+    const bool has_values = std::ranges::find(fields, kTargets, &SampleField::name) != fields.end();
+    const std::string_view advice =
+        reads.name == kLabels && has_values
+            ? "; for targets that are values name a loss and metrics of values: binary_cross_entropy, "
+              "{softmax_cross_entropy: {targets: values}} or mse, and {f1: {multi_label: true}}, say"
+        : reads.name == kTargets ? "; for class numbers name a loss of classes, such as softmax_cross_entropy"
+                                 : "";
+    fail(fmt::format("{} '{}', but the data have {}{}", readers_of(config, reads.name), reads.name,
+                     join(names, ", ", " and "), advice));
   }
   if (reads.name == kLabels && field->shape.rank() == 0 && reads.shape.rank() > 0)
     fail(
@@ -434,6 +464,7 @@ void require_model_fits(const RunConfig& config, const Shape& image, std::int64_
     config.model.input.fail(fmt::format("the model expects {}, but the data's images are {}",
                                         to_string(graph.input_shape()), to_string(image)));
   require_soft_loss(config);
+  require_ignored(config);
   for (const TensorFacts& target : targets_of(config.train.loss, graph.output_shape()))
     if (target.name != kImages) require_target(config, target, classes);
 }

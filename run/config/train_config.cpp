@@ -200,6 +200,8 @@ TrainConfig read_train_config(ConfigMap train, Device device) {
       {.min = 1, .max = 1'000'000}, 1);
   config.loss.loss = read_loss(train);
   config.loss.metrics = read_metrics(train);
+  if (!config.loss.loss->counts_correct() && !train.has("metrics"))
+    std::erase_if(config.loss.metrics, [](const MetricPtr& metric) { return metric->kind() == "accuracy"; });
   config.optimizer = read_optimizer(train);
   config.optimizer.ema = read_ema(train);
   config.optimizer.prune = read_prune(train);

@@ -85,7 +85,7 @@ void remove_file(const fs::path& path) {
 bool is_temporary(const std::string& name) {
   if (!name.starts_with('.') || !name.ends_with(".tmp")) return false;
   const auto is_of = [&name](const char* file) { return name.starts_with(fmt::format(".{}.", file)); };
-  return std::ranges::any_of(kBeginning, is_of) || std::ranges::any_of(kFiles, is_of);
+  return std::ranges::any_of(kBeginning, is_of) || std::ranges::any_of(kFiles, is_of) || name.starts_with(".samples-");
 }
 
 }  // namespace

@@ -30,7 +30,7 @@ void sync_file(const std::filesystem::path& path) {
 WatchedMetric best_rule(const RunConfig& config) {
   if (config.checkpoint.best) return *config.checkpoint.best;
   for (const MetricPtr& metric : config.train.loss.metrics)
-    if (metric->kind() == "accuracy") return {.metric = "accuracy"};
+    if (metric->kind() == "accuracy" && config.train.loss.loss->counts_correct()) return {.metric = "accuracy"};
   return {.metric = "loss", .larger = false};
 }
 

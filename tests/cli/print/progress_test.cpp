@@ -2,6 +2,7 @@
 #include "bantam/cli/print/progress.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstdio>
 #include <cstdlib>
 #include <regex>
@@ -75,6 +76,16 @@ TEST(BarLine, SaysAllOfTheState) {
   for (const char* part : {"epoch 2/5", "1250/2500", "14812 images/s", "ETA 1m 23s", "loss 0.8123", "data wait 2%"})
     EXPECT_NE(line.find(part), std::string::npos) << part << " is not in: " << line;
   EXPECT_EQ(count(line, '='), 14);  // half of the 28 columns inside the longest bar
+}
+
+TEST(BarLine, AccuracyIsHiddenWhereItMeansNothing) {
+  ProgressState state = example();
+  EXPECT_NE(bar_line(state, 200).find("acc"), std::string::npos);
+  EXPECT_NE(json_line(state).find("accuracy"), std::string::npos);
+  state.accuracy = std::nan("");
+  for (const int width : {60, 100, 200}) EXPECT_EQ(bar_line(state, width).find("acc"), std::string::npos) << width;
+  EXPECT_EQ(plain_line(state).find("acc"), std::string::npos);
+  EXPECT_EQ(json_line(state).find("accuracy"), std::string::npos);
 }
 
 TEST(BarLine, FitsAnyWidth) {

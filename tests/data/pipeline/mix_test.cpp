@@ -124,6 +124,9 @@ TEST(BatchTargets, WhatCannotBeMixedIsRefused) {
   DatasetFacts unnamed = labelled();
   unnamed.class_names.clear();
   EXPECT_CONTAINS(message({.cutmix = MixStage{}}, unnamed), "cutmix needs the number of classes");
+  DatasetFacts rows{.size = 4, .image_shape = {7}, .class_names = {"a", "b"}};
+  EXPECT_CONTAINS(message({.cutmix = MixStage{}}, rows), "a row of values");
+  EXPECT_NO_THROW((void)batch_targets({.mixup = MixStage{}}, rows));
   EXPECT_CONTAINS(message({.one_hot = true, .smoothing = 0.1}, labelled({{"targets", {5}, DType::float32}})),
                   "the data have 'targets' of float32 already");
 }

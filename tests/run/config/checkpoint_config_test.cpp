@@ -59,6 +59,12 @@ TEST_F(CheckpointConfigTest, TheBest) {
   EXPECT_TRUE(read({"checkpoint.best={metric: loss, mode: max}"}).best->larger);
   EXPECT_FALSE(read({"checkpoint.best={mode: min}"}).best->larger);
   EXPECT_FALSE(read({"checkpoint.best=off"}).best);
+  const CheckpointConfig values = read({"checkpoint.best={}", "train.loss=mse", "data.labels=values",
+                                        "model.layers=[{conv2d: {filters: 4, kernel: 3, stride: 4}}, "
+                                        "global_average_pool, {dense: {units: 3}}]"});
+  ASSERT_TRUE(values.best);
+  EXPECT_EQ(values.best->metric, "loss") << "no sample of a regression is right";
+  EXPECT_FALSE(values.best->larger);
   const CheckpointConfig restored = read({"train.stop_early={metric: accuracy, restore_best: true}"});
   ASSERT_TRUE(restored.best) << "which restores them";
   EXPECT_EQ(restored.best->metric, "accuracy");
