@@ -88,6 +88,37 @@ TEST_F(ImageFolderTest, PartsAreFoundByTheirNamesOrNamed) {
   EXPECT_EQ(named.test->facts().size, 4);
 }
 
+TEST_F(ImageFolderTest, PartsAreFoundInLettersOfEitherCase) {
+  put_photos("Training/", 3);
+  put_photos("DEV/", 2);
+  put_photos("Testing/", 1);
+  const SampleSplits found = open();
+  EXPECT_EQ(names_of(*found.train, path()).at(0), "Training/ant/0.jpg");
+  EXPECT_EQ(names_of(*found.validation, path()).at(0), "DEV/ant/0.jpg");
+  EXPECT_EQ(found.test->facts().size, 2);
+  put_photos("Train/", 5);
+  EXPECT_EQ(open().train->facts().size, 10);  // `train` is looked for first
+}
+
+TEST_F(ImageFolderTest, FoldersThatLookLikePartsAreRefused) {
+  put_photos("learn/", 3);
+  put_photos("check/", 2);
+  put({"notes/a.txt"});
+  const std::string message = error<ConfigError>();
+  EXPECT_CONTAINS(message, "t.yaml:1:");
+  EXPECT_CONTAINS(message, "check and learn look like parts of the set");
+  EXPECT_CONTAINS(message, "each has the folders ant and bee");
+  EXPECT_CONTAINS(message, "data.train and data.validation");
+  EXPECT_EQ(open("train: learn, validation: check").validation->facts().size, 4);
+  EXPECT_EQ(open("classes: [check, learn], split: 0.5").whole->facts().size, 10);
+  fs::remove_all(path() / "notes");
+  put({"check/cow/1.jpg"});
+  EXPECT_EQ(open().whole->facts().class_names, (Names{"check", "learn"}));
+  fs::remove_all(path() / "check/cow");
+  put({"check/1.jpg"});
+  EXPECT_EQ(open().whole->facts().size, 11);
+}
+
 TEST_F(ImageFolderTest, TestSamplesAloneAreTheHeldOutOnes) {
   put_photos("train/", 3);
   put_photos("test/", 1);
