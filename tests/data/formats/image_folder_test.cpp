@@ -142,6 +142,27 @@ TEST_F(ImageFolderTest, AShareOfEachClassIsHeldOutOfASingleSet) {
   EXPECT_EQ(open().validation->facts().size, 8);
 }
 
+TEST_F(ImageFolderTest, EachClassKeepsSamplesToTrainOn) {
+  const auto held_out = [&](const std::vector<int>& sizes, const std::string& share) {
+    fs::remove_all(path() / "set");
+    for (std::size_t c = 0; c < sizes.size(); ++c)
+      for (int i = 0; i < sizes[c]; ++i) put({fmt::format("set/class{:03}/{}.jpg", c, i)});
+    const SampleSplits splits = open_format("image_folder", "path: $/set, split: " + share, path());
+    EXPECT_EQ(splits.train->facts().size + splits.validation->facts().size, splits.whole->facts().size);
+    std::vector<std::int64_t> counts(sizes.size());
+    for (const std::int32_t label : labels_of(*splits.validation)) ++counts[static_cast<std::size_t>(label)];
+    return counts;
+  };
+  using Counts = std::vector<std::int64_t>;
+  EXPECT_EQ(held_out({100, 10, 1}, "0.1"), (Counts{10, 1, 0}));
+  EXPECT_EQ(held_out({5, 7}, "0.2"), (Counts{1, 1}));
+  EXPECT_EQ(held_out({1, 2, 5}, "0.9"), (Counts{0, 1, 4}));
+  EXPECT_EQ(held_out({1, 3, 2}, "0.05"), (Counts{0, 1, 0}));  // at least one
+  const Counts small = held_out(std::vector<int>(100, 4), "0.1");
+  EXPECT_EQ(std::ranges::count(small, 1), 40);
+  EXPECT_EQ(std::ranges::count(small, 0), 60);
+}
+
 TEST_F(ImageFolderTest, OtherFilesAreIgnoredAndCounted) {
   put_photos("train/", 2);
   put_photos("val/", 1);
