@@ -39,6 +39,7 @@ class LaterReader : public SampleReader {
     made().read_targets(index, targets);
   }
   std::vector<float> weights() const override { return made().weights(); }
+  bool sorted_by_class() const override { return made().sorted_by_class(); }
   IgnoredFiles ignored() const override { return made().ignored(); }
 
  private:

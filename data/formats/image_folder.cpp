@@ -116,6 +116,7 @@ class ImageFolderReader : public ImageFileReader {
     const std::int32_t label = folders_->label(index);
     std::memcpy(targets[0].data(), &label, sizeof label);
   }
+  bool sorted_by_class() const override { return true; }
   IgnoredFiles ignored() const override { return folders_->ignored(); }
 
  private:

@@ -5,6 +5,7 @@
 
 #include "bantam/base/error.h"
 #include "tests/data/formats/format_files.h"
+#include "tests/data/formats/short_run.h"
 
 namespace bantam {
 namespace {
@@ -161,6 +162,25 @@ TEST_F(ImageFolderTest, EachClassKeepsSamplesToTrainOn) {
   const Counts small = held_out(std::vector<int>(100, 4), "0.1");
   EXPECT_EQ(std::ranges::count(small, 1), 40);
   EXPECT_EQ(std::ranges::count(small, 0), 60);
+}
+
+TEST_F(ImageFolderTest, ALimitKeepsSamplesOfAllClasses) {
+  put_photos("set/train/", 20);
+  put_photos("set/val/", 2);
+  put_photos("whole/", 20);
+  const auto limited = [&](const std::string& folder, const std::string& limit) {
+    const DataOptions options = testing::data_of(
+        "format: image_folder, path: $/" + folder + limit + ", pipeline: [resize: {size: [8, 8]}, batch: {size: 2}]",
+        path());
+    const SampleSplits splits = open_splits(options, 1);
+    EXPECT_EQ(train_facts(options).size, splits.train->facts().size);
+    return splits.train;
+  };
+  EXPECT_EQ(names_of(*limited("set", ", limit: 4"), path() / "set/train"),
+            (Names{"ant/0.jpg", "ant/18.jpg", "bee/0.jpg", "bee/18.jpg"}));
+  EXPECT_EQ(labels_of(*limited("whole", ", limit: 5")), (Labels{0, 0, 0, 1, 1}));  // also after a split
+  EXPECT_EQ(limited("set", ", limit: 100")->facts().size, 40);
+  EXPECT_EQ(labels_of(*limited("set", ", limit: 8, validation: {split: 0.25}")).size(), 6u);
 }
 
 TEST_F(ImageFolderTest, OtherFilesAreIgnoredAndCounted) {
