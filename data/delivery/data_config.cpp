@@ -7,6 +7,7 @@
 #include <limits>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include <fmt/format.h>
 
@@ -174,8 +175,17 @@ void read_evaluation(ConfigMap& data, const DatasetFacts& facts, DataOptions& op
   if (!node->is_described()) options.pipeline.evaluation = std::move(read);
 }
 
+/// Those that the limit keeps: the first ones, or, where these would be of one class, evenly spread ones.
 std::shared_ptr<const SampleReader> all_training(const DataOptions& options) {
-  return options.limit > 0 ? first_samples(options.source.train, options.limit) : options.source.train;
+  const std::shared_ptr<const SampleReader>& train = options.source.train;
+  if (options.limit == 0) return train;
+  if (!train->sorted_by_class()) return first_samples(train, options.limit);
+  const std::int64_t size = train->facts().size;
+  if (size <= options.limit) return train;
+  std::vector<std::int32_t> spread;
+  for (std::int64_t i = 0; i < options.limit; ++i)
+    spread.push_back(static_cast<std::int32_t>(i * size / options.limit));
+  return chosen_samples(train, std::move(spread));
 }
 
 /// Of `samples`: at least one, and not all.
@@ -233,7 +243,10 @@ DataOptions read_data_config(const ConfigNode& data) {
   options.source = read_beside(sample_formats(), map, "format", format);
   // Read only where given: without a limit there is no number that says "all".
   if (const auto limit =
-          map.find({"limit", "Only the first so many training samples, for trials.", "1000", "all samples"}))
+          map.find({"limit",
+                    "Only so many training samples, for trials: the first ones; of image_folder, whose samples stand "
+                    "class after class, evenly spread ones.",
+                    "1000", "all samples"}))
     options.limit = limit->as_integer({.min = 1});
   options.verify =
       map.boolean({"verify", "Check the published SHA-256 of the files first, where there are some."}, false);

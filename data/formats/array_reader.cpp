@@ -2,6 +2,8 @@
 #include "bantam/data/formats/array_reader.h"
 
 #include <algorithm>
+#include <bit>
+#include <cmath>
 #include <cstring>
 #include <utility>
 
@@ -34,12 +36,30 @@ void interleave(const T* planes, const Shape& image, T* pixels) {
     for (std::int64_t p = 0; p < plane; ++p) pixels[p * channels + c] = planes[c * plane + p];
 }
 
+bool all_finite(std::span<const float> values) {
+  constexpr std::uint32_t kExponent = 0x7f800000;
+  std::uint32_t other = 0;  // one loop without branches: a row may be a large image
+  for (const float value : values) other |= (std::bit_cast<std::uint32_t>(value) & kExponent) == kExponent;
+  return other == 0;
+}
+
+void read_row(const NpyArray& array, std::int64_t index, std::span<std::uint8_t> out) { array.read_rows(index, out); }
+
+/// Throws DataError where one of the values is no finite float32.
+void read_row(const NpyArray& array, std::int64_t index, std::span<float> out) {
+  array.read_rows(index, out);
+  if (array.type().is_integer() || all_finite(out)) return;
+  const auto wrong = std::ranges::find_if(out, [](float value) { return !std::isfinite(value); });
+  throw DataError(fmt::format("{}: row {}: value {} of {} is {} as float32; expected a finite number", array.name(),
+                              index, wrong - out.begin(), out.size(), *wrong));
+}
+
 template <class T>
 void read_pixels(const NpyArray& array, std::int64_t index, const DatasetFacts& facts, bool planes, std::span<T> out) {
-  if (!planes) return array.read_rows(index, out);
+  if (!planes) return read_row(array, index, out);
   thread_local std::vector<T> row;
   row.resize(out.size());
-  array.read_rows(index, std::span(row));
+  read_row(array, index, std::span(row));
   interleave(row.data(), facts.image_shape, out.data());
 }
 
@@ -162,7 +182,7 @@ void ArrayReader::read_image(std::int64_t index, std::span<std::byte> image) con
 }
 
 void ArrayReader::read_labels(std::int64_t index, std::span<std::byte> labels) const {
-  if (facts_.targets[0].dtype == DType::float32) return labels_->read_rows(index, as_floats(labels));
+  if (facts_.targets[0].dtype == DType::float32) return read_row(*labels_, index, as_floats(labels));
   thread_local std::vector<std::int64_t> row;
   row.resize(static_cast<std::size_t>(labels_->row_values()));
   labels_->read_rows(index, std::span(row));
@@ -187,7 +207,7 @@ void ArrayReader::read_targets(std::int64_t index, std::span<const std::span<std
   open();
   std::size_t at = 0;
   if (labels_) read_labels(index, targets[at++]);
-  if (targets_) targets_->read_rows(index, as_floats(targets[at]));
+  if (targets_) read_row(*targets_, index, as_floats(targets[at]));
 }
 
 std::string ArrayReader::name_of(std::int64_t index) const {

@@ -31,8 +31,9 @@ struct ArrayOptions {
 };
 
 /// uint8 and bool images are bytes, all others float32. Labels of whole numbers become the int32 field "labels"; those
-/// of floating point, and `targets`, the float32 field "targets". Files are opened when they are first needed, and read
-/// in place where they are not compressed.
+/// of floating point, and `targets`, the float32 field "targets". NaN and infinities are refused, by the row in the
+/// file, when a sample is read. Files are opened when they are first needed, and read in place where they are not
+/// compressed.
 class ArrayReader : public SampleReader {
  public:
   /// `training`: the reader whose class names this one has; null: it is the training samples'.

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <iterator>
 #include <map>
 #include <mutex>
 #include <numeric>
@@ -38,6 +39,7 @@ class LaterReader : public SampleReader {
     made().read_targets(index, targets);
   }
   std::vector<float> weights() const override { return made().weights(); }
+  bool sorted_by_class() const override { return made().sorted_by_class(); }
   IgnoredFiles ignored() const override { return made().ignored(); }
 
  private:
@@ -50,15 +52,48 @@ class LaterReader : public SampleReader {
   mutable std::shared_ptr<const SampleReader> reader_;
 };
 
-/// All samples, class after class, each class shuffled.
-std::vector<std::int32_t> by_class(std::int64_t samples, std::span<const std::int32_t> labels) {
-  std::vector<std::int32_t> order(static_cast<std::size_t>(samples));
+using Samples = std::vector<std::int32_t>;
+
+/// The samples of each class, shuffled; all together where there are no labels.
+std::vector<Samples> by_class(std::int64_t samples, std::span<const std::int32_t> labels) {
+  Samples order(static_cast<std::size_t>(samples));
   std::iota(order.begin(), order.end(), 0);
   PhiloxSequence random(philox_key(0, RandomPurpose::shuffle, hash_name("held out")));
   for (std::size_t i = order.size(); i > 1; --i) std::swap(order[i - 1], order[random.below(i)]);
-  if (!labels.empty())
-    std::ranges::stable_sort(order, {}, [&](std::int32_t sample) { return labels[static_cast<std::size_t>(sample)]; });
-  return order;
+  if (labels.empty()) return {std::move(order)};
+  std::map<std::int32_t, Samples> classes;
+  for (const std::int32_t sample : order) classes[labels[static_cast<std::size_t>(sample)]].push_back(sample);
+  std::vector<Samples> lists;
+  for (auto& [label, list] : classes) lists.push_back(std::move(list));
+  return lists;
+}
+
+std::int64_t rounded_share(double share, std::size_t samples) {
+  return std::llround(share * static_cast<double>(samples));
+}
+
+/// `wanted` of the samples into `out`, evenly spread over their order.
+void hold_out_of(const Samples& samples, std::int64_t wanted, Samples& out) {
+  const std::int64_t size = std::ssize(samples);
+  for (std::int64_t i = 0; i < size; ++i)
+    if ((i + 1) * wanted / size > i * wanted / size) out.push_back(samples[static_cast<std::size_t>(i)]);
+}
+
+/// Of each class its share, and never all of it. Classes whose shares round to nothing have theirs together: of each at
+/// most one sample, and none of a class of one sample.
+Samples held_out_samples(const std::vector<Samples>& classes, double share) {
+  Samples out, small;
+  for (const Samples& list : classes) {
+    const std::int64_t wanted = std::min(rounded_share(share, list.size()), std::ssize(list) - 1);
+    if (wanted > 0)
+      hold_out_of(list, wanted, out);
+    else if (list.size() > 1)
+      small.insert(small.end(), list.begin(), list.end());
+  }
+  hold_out_of(small, rounded_share(share, small.size()), out);
+  // A split has two parts, whatever the share.
+  if (out.empty()) out.push_back(std::ranges::max_element(classes, {}, &Samples::size)->front());
+  return out;
 }
 
 std::vector<std::int32_t> labels_of(const SampleReader& reader) {
@@ -94,17 +129,11 @@ std::string read_name(ConfigMap& data, ConfigKey key) {
 
 Parts hold_out(std::int64_t samples, std::span<const std::int32_t> labels, double share) {
   if (samples < 2) throw DataError(fmt::format("samples to hold out: a set of {} cannot be split in two", samples));
-  const std::vector<std::int32_t> order = by_class(samples, labels);
-  const std::int64_t wanted =
-      std::clamp<std::int64_t>(std::llround(share * static_cast<double>(samples)), 1, samples - 1);
-  Parts parts;
-  // Every (samples / wanted)-th of the order: evenly over the classes.
-  for (std::int64_t i = 0; i < samples; ++i) {
-    const bool out = (i + 1) * wanted / samples > i * wanted / samples;
-    (out ? parts.held_out : parts.train).push_back(order[static_cast<std::size_t>(i)]);
-  }
-  std::ranges::sort(parts.train);
+  Parts parts{.train = {}, .held_out = held_out_samples(by_class(samples, labels), share)};
   std::ranges::sort(parts.held_out);
+  Samples all(static_cast<std::size_t>(samples));
+  std::iota(all.begin(), all.end(), 0);
+  std::ranges::set_difference(all, parts.held_out, std::back_inserter(parts.train));
   return parts;
 }
 

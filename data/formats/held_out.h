@@ -19,9 +19,10 @@ struct Parts {
   std::vector<std::int32_t> train, held_out;
 };
 
-/// Holds `share` of the samples out, at least one and not all: where there are `labels` (one a sample), as nearly that
-/// share of each class as whole samples allow. The choice depends on the arguments alone. Throws DataError for fewer
-/// than two samples.
+/// Holds `share` of the samples out, at least one and not all. Where there are `labels` (one a sample): of each class
+/// that share, rounded, but not all of it, so that a class of one sample stays in training; of classes whose shares
+/// round to nothing, that share of them all. The choice depends on the arguments alone. Throws DataError for fewer than
+/// two samples.
 Parts hold_out(std::int64_t samples, std::span<const std::int32_t> labels, double share);
 
 /// A reader that is made when it is first asked for anything.

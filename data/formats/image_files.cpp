@@ -5,6 +5,7 @@
 #include <array>
 #include <cerrno>
 #include <cstring>
+#include <iterator>
 #include <limits>
 #include <utility>
 
@@ -19,6 +20,12 @@ namespace bantam {
 namespace {
 
 namespace fs = std::filesystem;
+
+/// Whether `text` is `lower`, in letters of either case.
+bool is_word(std::string_view text, std::string_view lower) {
+  return std::ranges::equal(
+      text, lower, [](char a, char b) { return (a >= 'A' && a <= 'Z' ? static_cast<char>(a + ('a' - 'A')) : a) == b; });
+}
 
 bool is_hidden(const fs::directory_entry& entry) { return entry.path().filename().native().starts_with('.'); }
 
@@ -84,10 +91,7 @@ class OpenFile {
 bool has_image_suffix(std::string_view name) {
   constexpr std::array<std::string_view, 3> kSuffixes = {".jpg", ".jpeg", ".png"};
   return std::ranges::any_of(kSuffixes, [&](std::string_view suffix) {
-    if (name.size() < suffix.size()) return false;
-    return std::ranges::equal(name.substr(name.size() - suffix.size()), suffix, [](char a, char b) {
-      return (a >= 'A' && a <= 'Z' ? static_cast<char>(a + ('a' - 'A')) : a) == b;
-    });
+    return name.size() >= suffix.size() && is_word(name.substr(name.size() - suffix.size()), suffix);
   });
 }
 
@@ -104,6 +108,16 @@ FolderEntries list_folder(const fs::path& folder) {
   std::ranges::sort(entries.folders);
   std::ranges::sort(entries.files);
   return entries;
+}
+
+std::vector<std::string> find_folders(const fs::path& folder, std::span<const std::string_view> names) {
+  std::vector<std::string> found;
+  if (!fs::is_directory(folder)) return found;
+  std::vector<std::string> there = list_folder(folder).folders;
+  std::ranges::reverse(there);  // "train" before "Train"
+  for (const std::string_view name : names)
+    std::ranges::copy_if(there, std::back_inserter(found), [&](const std::string& one) { return is_word(one, name); });
+  return found;
 }
 
 ImageFiles list_image_files(const fs::path& folder) {

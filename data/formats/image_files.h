@@ -1,6 +1,7 @@
 // Internal: image files below a folder: their list, and their bytes.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
@@ -33,6 +34,15 @@ struct FolderEntries {
 
 /// Throws DataError.
 FolderEntries list_folder(const std::filesystem::path& folder);
+
+/// Names of the folders of a set's parts, where none is named; the first that is there is the part.
+inline constexpr std::array<std::string_view, 2> kTrainFolders = {"train", "training"};
+inline constexpr std::array<std::string_view, 4> kValidationFolders = {"val", "valid", "validation", "dev"};
+inline constexpr std::array<std::string_view, 2> kTestFolders = {"test", "testing"};
+
+/// Folders in `folder` that are called one of `names` (lower case), in letters of either case: in the order of `names`,
+/// lower case first. None where `folder` is no folder. Throws DataError.
+std::vector<std::string> find_folders(const std::filesystem::path& folder, std::span<const std::string_view> names);
 
 /// Replaces `bytes` by those of the file. Throws DataError that names it, also for more than 2^31 - 1 bytes.
 void read_whole_file(const std::filesystem::path& path, std::vector<std::byte>& bytes);

@@ -10,6 +10,8 @@
 #include <filesystem>
 #include <memory>
 #include <mutex>
+#include <span>
+#include <string_view>
 #include <utility>
 
 #include <fmt/format.h>
@@ -114,6 +116,7 @@ class ImageFolderReader : public ImageFileReader {
     const std::int32_t label = folders_->label(index);
     std::memcpy(targets[0].data(), &label, sizeof label);
   }
+  bool sorted_by_class() const override { return true; }
   IgnoredFiles ignored() const override { return folders_->ignored(); }
 
  private:
@@ -127,20 +130,47 @@ struct PartFolders {
 };
 
 /// `path` / name, or the first of `usual` that is a folder there.
-fs::path part_folder(const fs::path& path, const std::string& name, std::initializer_list<const char*> usual) {
+fs::path part_folder(const fs::path& path, const std::string& name, std::span<const std::string_view> usual) {
   if (!name.empty()) return path / name;
-  for (const char* candidate : usual)
-    if (fs::is_directory(path / candidate)) return path / candidate;
-  return {};
+  const std::vector<std::string> found = find_folders(path, usual);
+  return found.empty() ? fs::path() : path / found[0];
 }
 
 PartFolders find_parts(const fs::path& path, const PartNames& names) {
-  const PartFolders found{part_folder(path, names.train, {"train"}),
-                          part_folder(path, names.validation, {"val", "valid", "validation"}),
-                          part_folder(path, names.test, {"test"})};
+  const PartFolders found{part_folder(path, names.train, kTrainFolders),
+                          part_folder(path, names.validation, kValidationFolders),
+                          part_folder(path, names.test, kTestFolders)};
   // Without training samples of their own, folders of those names are classes.
   if (found.train.empty() && names.validation.empty() && names.test.empty()) return {.train = path};
   return found;
+}
+
+/// Folders that have no images of their own, but all the same two or more folders: rather parts than classes.
+struct LikelyParts {
+  std::vector<std::string> names, classes;
+};
+
+LikelyParts likely_parts(const fs::path& path) {
+  LikelyParts found;
+  for (const std::string& name : list_folder(path).folders) {
+    const FolderEntries entries = list_folder(path / name);
+    if (entries.folders.empty() || std::ranges::any_of(entries.files, has_image_suffix)) continue;
+    if (!found.names.empty() && entries.folders != found.classes) return {};
+    found.names.push_back(name);
+    found.classes = entries.folders;
+  }
+  if (found.names.size() < 2 || found.classes.size() < 2) return {};
+  return found;
+}
+
+/// Folders within `path` are classes, unless they look like parts.
+void check_classes(const ConfigNode& path, const fs::path& folder) {
+  const LikelyParts parts = likely_parts(folder);
+  if (parts.names.empty()) return;
+  path.fail(fmt::format(
+      "the folders {} look like parts of the set, not like classes: each has the folders {}. Name the parts by "
+      "data.train and data.validation, or, where they are classes, list them in data.classes",
+      shown(join(parts.names, ", ", " and "), 200), shown(join(parts.classes, ", ", " and "), 200)));
 }
 
 }  // namespace
@@ -160,8 +190,10 @@ SampleSplits image_folder_format(ConfigMap& data) {
     classes = chosen->as_texts();
     if (classes.empty()) chosen->fail("expected at least one class");
   }
-  const PartFolders parts = find_parts(read_folder(path), names);
+  const fs::path folder = read_folder(path);
+  const PartFolders parts = find_parts(folder, names);
   if (parts.train.empty()) path.fail("has no folder 'train'; name that of the training samples by data.train");
+  if (parts.train == folder && classes.empty() && !path.is_described()) check_classes(path, folder);
   if (names.split && !data.self().is_described() && (!parts.validation.empty() || !parts.test.empty()))
     data.node("split").fail_at_key(fmt::format("nothing is split off where samples are held out already: {} is there",
                                                (parts.validation.empty() ? parts.test : parts.validation).string()));

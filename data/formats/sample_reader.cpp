@@ -44,6 +44,7 @@ class SomeSamples : public SampleReader {
       weights.push_back(all[static_cast<std::size_t>(number(i))]);
     return weights;
   }
+  bool sorted_by_class() const override { return all_->sorted_by_class(); }
   IgnoredFiles ignored() const override { return all_->ignored(); }
 
  protected:

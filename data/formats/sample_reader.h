@@ -137,6 +137,9 @@ class SampleReader {
   /// How often each sample is drawn beside others where `sampling: {weights: true}` asks for it; finite, not negative,
   /// not all zero. Empty: the data have none.
   virtual std::vector<float> weights() const { return {}; }
+  /// Whether samples stand class after class, so that the first ones are of the first class alone: `data.limit` then
+  /// keeps samples that are evenly spread.
+  virtual bool sorted_by_class() const { return false; }
   /// What lies among the files and is not read.
   virtual IgnoredFiles ignored() const { return {}; }
 };

@@ -9,6 +9,8 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <span>
+#include <string_view>
 #include <utility>
 
 #include <fmt/format.h>
@@ -140,10 +142,11 @@ struct PartFinder {
 
   PairFolders whole() const { return {path / images, path / masks}; }
   /// The part `name`, or the first of `usual` that is there; empty where none is.
-  PairFolders part(const std::string& name, std::initializer_list<const char*> usual) const {
+  PairFolders part(const std::string& name, std::span<const std::string_view> usual) const {
     if (!name.empty()) return {images_of(name), masks_of(name)};
-    for (const char* candidate : usual)
-      if (fs::is_directory(images_of(candidate))) return {images_of(candidate), masks_of(candidate)};
+    for (const fs::path& folder : {path, path / images})
+      for (const std::string& found : find_folders(folder, usual))
+        if (fs::is_directory(images_of(found))) return {images_of(found), masks_of(found)};
     return {};
   }
 
@@ -205,9 +208,9 @@ SampleSplits segmentation_folder_format(ConfigMap& data) {
     if (folders.images.empty()) return nullptr;
     return std::make_shared<SegmentationFolderReader>(folders, options);
   };
-  const PairFolders training = finder.part(names.train, {"train"});
-  const PairFolders validation = finder.part(names.validation, {"val", "valid", "validation"});
-  const PairFolders test = finder.part(names.test, {"test"});
+  const PairFolders training = finder.part(names.train, kTrainFolders);
+  const PairFolders validation = finder.part(names.validation, kValidationFolders);
+  const PairFolders test = finder.part(names.test, kTestFolders);
   const bool has_parts = !validation.images.empty() || !test.images.empty();
   if (has_parts && training.images.empty())
     path.fail("has held-out samples, but no folder 'train'; name it by data.train");

@@ -5,6 +5,7 @@
 
 #include "bantam/base/error.h"
 #include "tests/data/formats/format_files.h"
+#include "tests/data/formats/short_run.h"
 
 namespace bantam {
 namespace {
@@ -88,6 +89,37 @@ TEST_F(ImageFolderTest, PartsAreFoundByTheirNamesOrNamed) {
   EXPECT_EQ(named.test->facts().size, 4);
 }
 
+TEST_F(ImageFolderTest, PartsAreFoundInLettersOfEitherCase) {
+  put_photos("Training/", 3);
+  put_photos("DEV/", 2);
+  put_photos("Testing/", 1);
+  const SampleSplits found = open();
+  EXPECT_EQ(names_of(*found.train, path()).at(0), "Training/ant/0.jpg");
+  EXPECT_EQ(names_of(*found.validation, path()).at(0), "DEV/ant/0.jpg");
+  EXPECT_EQ(found.test->facts().size, 2);
+  put_photos("Train/", 5);
+  EXPECT_EQ(open().train->facts().size, 10);  // `train` is looked for first
+}
+
+TEST_F(ImageFolderTest, FoldersThatLookLikePartsAreRefused) {
+  put_photos("learn/", 3);
+  put_photos("check/", 2);
+  put({"notes/a.txt"});
+  const std::string message = error<ConfigError>();
+  EXPECT_CONTAINS(message, "t.yaml:1:");
+  EXPECT_CONTAINS(message, "check and learn look like parts of the set");
+  EXPECT_CONTAINS(message, "each has the folders ant and bee");
+  EXPECT_CONTAINS(message, "data.train and data.validation");
+  EXPECT_EQ(open("train: learn, validation: check").validation->facts().size, 4);
+  EXPECT_EQ(open("classes: [check, learn], split: 0.5").whole->facts().size, 10);
+  fs::remove_all(path() / "notes");
+  put({"check/cow/1.jpg"});
+  EXPECT_EQ(open().whole->facts().class_names, (Names{"check", "learn"}));
+  fs::remove_all(path() / "check/cow");
+  put({"check/1.jpg"});
+  EXPECT_EQ(open().whole->facts().size, 11);
+}
+
 TEST_F(ImageFolderTest, TestSamplesAloneAreTheHeldOutOnes) {
   put_photos("train/", 3);
   put_photos("test/", 1);
@@ -109,6 +141,46 @@ TEST_F(ImageFolderTest, AShareOfEachClassIsHeldOutOfASingleSet) {
   EXPECT_EQ(std::set<std::string>(names.begin(), names.end()).size(), 80u);
   EXPECT_EQ(names_of(*open("split: 0.25").validation, path()), out);  // in every run
   EXPECT_EQ(open().validation->facts().size, 8);
+}
+
+TEST_F(ImageFolderTest, EachClassKeepsSamplesToTrainOn) {
+  const auto held_out = [&](const std::vector<int>& sizes, const std::string& share) {
+    fs::remove_all(path() / "set");
+    for (std::size_t c = 0; c < sizes.size(); ++c)
+      for (int i = 0; i < sizes[c]; ++i) put({fmt::format("set/class{:03}/{}.jpg", c, i)});
+    const SampleSplits splits = open_format("image_folder", "path: $/set, split: " + share, path());
+    EXPECT_EQ(splits.train->facts().size + splits.validation->facts().size, splits.whole->facts().size);
+    std::vector<std::int64_t> counts(sizes.size());
+    for (const std::int32_t label : labels_of(*splits.validation)) ++counts[static_cast<std::size_t>(label)];
+    return counts;
+  };
+  using Counts = std::vector<std::int64_t>;
+  EXPECT_EQ(held_out({100, 10, 1}, "0.1"), (Counts{10, 1, 0}));
+  EXPECT_EQ(held_out({5, 7}, "0.2"), (Counts{1, 1}));
+  EXPECT_EQ(held_out({1, 2, 5}, "0.9"), (Counts{0, 1, 4}));
+  EXPECT_EQ(held_out({1, 3, 2}, "0.05"), (Counts{0, 1, 0}));  // at least one
+  const Counts small = held_out(std::vector<int>(100, 4), "0.1");
+  EXPECT_EQ(std::ranges::count(small, 1), 40);
+  EXPECT_EQ(std::ranges::count(small, 0), 60);
+}
+
+TEST_F(ImageFolderTest, ALimitKeepsSamplesOfAllClasses) {
+  put_photos("set/train/", 20);
+  put_photos("set/val/", 2);
+  put_photos("whole/", 20);
+  const auto limited = [&](const std::string& folder, const std::string& limit) {
+    const DataOptions options = testing::data_of(
+        "format: image_folder, path: $/" + folder + limit + ", pipeline: [resize: {size: [8, 8]}, batch: {size: 2}]",
+        path());
+    const SampleSplits splits = open_splits(options, 1);
+    EXPECT_EQ(train_facts(options).size, splits.train->facts().size);
+    return splits.train;
+  };
+  EXPECT_EQ(names_of(*limited("set", ", limit: 4"), path() / "set/train"),
+            (Names{"ant/0.jpg", "ant/18.jpg", "bee/0.jpg", "bee/18.jpg"}));
+  EXPECT_EQ(labels_of(*limited("whole", ", limit: 5")), (Labels{0, 0, 0, 1, 1}));  // also after a split
+  EXPECT_EQ(limited("set", ", limit: 100")->facts().size, 40);
+  EXPECT_EQ(labels_of(*limited("set", ", limit: 8, validation: {split: 0.25}")).size(), 6u);
 }
 
 TEST_F(ImageFolderTest, OtherFilesAreIgnoredAndCounted) {

@@ -1,6 +1,7 @@
 // .npy files that the test writes: types and shapes, what they become, every way in which they can be wrong, and
 // training on them.
 #include <cmath>
+#include <limits>
 
 #include "tests/data/formats/array_files.h"
 #include "tests/data/formats/short_run.h"
@@ -122,6 +123,41 @@ TEST_F(NpyTest, NumbersToPredictAreTargets) {
   EXPECT_CONTAINS(
       message_of<DataError>([&] { (void)open("images: $/x.npy, labels: $/y.npy, targets: $/t.npy").train->facts(); }),
       "which is read as targets");
+}
+
+TEST_F(NpyTest, NumbersThatAreNotFiniteAreNamedByFileAndRow) {
+  constexpr float kNan = std::numeric_limits<float>::quiet_NaN(), kInfinity = std::numeric_limits<float>::infinity();
+  std::vector<float> images = counted<float>(12);
+  images[9] = kNan;
+  put("x.npy", npy("<f4", "6, 2", images));
+  put("y.npy", npy("<f8", "6,", std::vector<double>{0, 1, 2, 1e300, 4, 5}));
+  put("t.npy", npy("<f4", "6, 1", std::vector<float>{0, -kInfinity, 2, 3, 4, 5}));
+  const auto reader = open("images: $/x.npy, labels: $/y.npy").whole;
+  const auto refused = [&](const SampleReader& from, std::int64_t index) {
+    return message_of<DataError>([&] { (void)fetched(from, index); });
+  };
+  EXPECT_CONTAINS(refused(*reader, 3), "y.npy: row 3: value 0 of 1 is inf as float32; expected a finite number");
+  EXPECT_CONTAINS(refused(*chosen_samples(reader, {0, 4}), 1), "x.npy: row 4: value 1 of 2 is nan");
+  EXPECT_EQ(floats_of(fetched(*reader, 5)[1]), (std::vector<float>{5}));
+  const auto targets = open("images: $/x.npy, targets: $/t.npy").whole;
+  EXPECT_CONTAINS(refused(*targets, 1), "t.npy: row 1: value 0 of 1 is -inf");
+  put("x.npy", npy("<f4", "1, 3, 2, 2", images));
+  put("y.npy", npy("<i4", "1,", std::vector<std::int32_t>{0}));
+  EXPECT_CONTAINS(refused(*open_pair(", layout: nchw").train, 0), "x.npy: row 0: value 9 of 12 is nan");
+}
+
+TEST_F(NpyTest, ASampleThatIsNotFiniteIsReplacedWhereItIsAsked) {
+  std::vector<float> images = counted<float>(40);
+  images[4] = std::numeric_limits<float>::quiet_NaN();
+  put("x.npy", npy("<f4", "20, 2", images));
+  put("y.npy", npy("<i4", "20,", std::vector<std::int32_t>(20, 0)));
+  const std::string keys =
+      "format: npy, train: {images: $/x.npy, labels: $/y.npy}, test: {images: $/x.npy, labels: $/y.npy}, "
+      "pipeline: [batch: {size: 4}]";
+  EXPECT_CONTAINS(message_of<DataError>([&] { (void)testing::train_two_epochs(data_of(keys, folder_.path()), 1); }),
+                  "x.npy: row 2: value 0 of 2 is nan");
+  for (const double loss : testing::train_two_epochs(data_of(keys + ", on_error: skip", folder_.path()), 1))
+    EXPECT_TRUE(std::isfinite(loss));
 }
 
 TEST_F(NpyTest, ASplitHoldsOutAShareOfEachClass) {

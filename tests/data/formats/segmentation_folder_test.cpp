@@ -65,6 +65,15 @@ TEST_F(SegmentationFolderTest, PartsMayLieWithinTheFoldersOfImagesAndMasks) {
   EXPECT_EQ(fetched(*open("classes: 2, images: photos, masks: notes, train: valid").train, 0)[0], "photos/valid/c.jpg");
 }
 
+TEST_F(SegmentationFolderTest, PartsAreFoundInLettersOfEitherCase) {
+  put({"Train/images/a.jpg", "Train/masks/a.png", "images/VAL/b.jpg", "masks/VAL/b.png", "Testing/images/c.jpg",
+       "Testing/masks/c.png"});
+  const SampleSplits splits = open();
+  EXPECT_EQ(fetched(*splits.train, 0), (Names{"Train/images/a.jpg", "Train/masks/a.png"}));
+  EXPECT_EQ(fetched(*splits.validation, 0), (Names{"images/VAL/b.jpg", "masks/VAL/b.png"}));
+  EXPECT_EQ(fetched(*splits.test, 0), (Names{"Testing/images/c.jpg", "Testing/masks/c.png"}));
+}
+
 TEST_F(SegmentationFolderTest, AShareOfASingleSetIsHeldOut) {
   for (int i = 0; i < 20; ++i) put({fmt::format("images/{}.jpg", i), fmt::format("masks/{}.png", i)});
   const SampleSplits splits = open("classes: 2, split: 0.2");
