@@ -163,8 +163,9 @@ void adjust_sharpness(const PixelView& image, float factor) {
       const std::uint8_t* at = before.data() + y * row + x;
       const int sum =
           at[-row - c] + at[-row] + at[-row + c] + at[-c] + 5 * at[0] + at[c] + at[row - c] + at[row] + at[row + c];
-      const auto smooth = static_cast<float>((2 * sum + 13) / 26);  // sum / 13, rounded
-      image.data[y * row + x] = to_byte(factor * static_cast<float>(at[0]) + (1.0f - factor) * smooth);
+      const int smooth = (2 * sum + 13) / 26;  // sum / 13, rounded
+      image.data[y * row + x] =
+          to_byte(factor * static_cast<float>(at[0]) + (1.0f - factor) * static_cast<float>(smooth));
     }
   }
 }

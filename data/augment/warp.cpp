@@ -83,10 +83,11 @@ void warp_bilinear(const PixelView& image, const Places& places, std::span<const
     };
     const std::uint8_t *p00 = pixel(iy, ix), *p01 = pixel(iy, ix + 1), *p10 = pixel(iy + 1, ix),
                        *p11 = pixel(iy + 1, ix + 1);
+    constexpr float kHalf = 0.5f;  // rounds what is never negative, and vectorises
     for (std::int64_t c = 0; c < channels; ++c) {
       const float upper = static_cast<float>(p00[c]) * (1.0f - fx) + static_cast<float>(p01[c]) * fx;
       const float lower = static_cast<float>(p10[c]) * (1.0f - fx) + static_cast<float>(p11[c]) * fx;
-      to[c] = static_cast<std::uint8_t>(upper * (1.0f - fy) + lower * fy + 0.5f);
+      to[c] = static_cast<std::uint8_t>(upper * (1.0f - fy) + lower * fy + kHalf);
     }
   });
 }

@@ -83,7 +83,7 @@ class PickleMachine {
     const auto rest = bytes_.subspan(at_);
     const auto end = std::ranges::find(rest, '\n');
     if (end == rest.end()) fail("a name does not end");
-    const std::string text(rest.begin(), end);
+    std::string text(rest.begin(), end);
     at_ += text.size() + 1;
     return text;
   }

@@ -234,8 +234,8 @@ std::int64_t CsvTable::bytes() const {
   std::size_t bytes =
       lines.capacity() * sizeof(std::int64_t) + labels.capacity() * sizeof(std::int32_t) +
       (values.capacity() + presence.capacity() + targets.capacity() + weights.capacity()) * sizeof(float);
-  for (const std::string& image : images) bytes += sizeof image + image.capacity();
-  for (const auto& set : sets) bytes += sizeof set + set.capacity() * sizeof(std::int32_t);
+  for (const std::string& image : images) bytes += sizeof(std::string) + image.capacity();
+  for (const auto& set : sets) bytes += sizeof(std::vector<std::int32_t>) + set.capacity() * sizeof(std::int32_t);
   return static_cast<std::int64_t>(bytes);
 }
 

@@ -137,9 +137,9 @@ fs::path part_folder(const fs::path& path, const std::string& name, std::span<co
 }
 
 PartFolders find_parts(const fs::path& path, const PartNames& names) {
-  const PartFolders found{part_folder(path, names.train, kTrainFolders),
-                          part_folder(path, names.validation, kValidationFolders),
-                          part_folder(path, names.test, kTestFolders)};
+  PartFolders found{part_folder(path, names.train, kTrainFolders),
+                    part_folder(path, names.validation, kValidationFolders),
+                    part_folder(path, names.test, kTestFolders)};
   // Without training samples of their own, folders of those names are classes.
   if (found.train.empty() && names.validation.empty() && names.test.empty()) return {.train = path};
   return found;

@@ -241,8 +241,8 @@ void finish_channels(const std::vector<Part>& parts, SplitSurvey& survey) {
 
 void sort_broken(std::vector<BrokenSample>& broken) {
   std::ranges::stable_sort(broken, {}, &BrokenSample::index);
-  const auto twice = std::ranges::unique(broken, {}, &BrokenSample::index);  // its targets and its image
-  broken.erase(twice.begin(), twice.end());
+  const auto is_same = [](const BrokenSample& a, const BrokenSample& b) { return a.index == b.index; };
+  broken.erase(std::unique(broken.begin(), broken.end(), is_same), broken.end());  // its targets and its image
 }
 
 }  // namespace

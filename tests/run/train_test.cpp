@@ -17,6 +17,7 @@ namespace {
 using TrainTest = RunTest;
 
 struct Events : Callback, RunObserver {
+  using Callback::on_begin;
   bool observes() const override { return true; }
   void on_progress(const ProgressEvent& event) override { updates = event.update, losses.push_back(event.epoch_loss); }
   void on_epoch_end(const EpochEvent& event) override {

@@ -56,7 +56,7 @@ class Positions : public SampleReader {
 /// Float32 samples of any shape, sample i's value p is i - p / 8, and class numbers.
 class Floats : public SampleReader {
  public:
-  Floats(std::int64_t size, Shape shape) : size_(size), shape_(std::move(shape)) {}
+  Floats(std::int64_t size, const Shape& shape) : size_(size), shape_(shape) {}
   DatasetFacts facts() const override {
     return {.size = size_, .image_shape = shape_, .class_names = {"a", "b", "c"}, .image_dtype = DType::float32};
   }

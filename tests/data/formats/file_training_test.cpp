@@ -113,7 +113,7 @@ TEST(FileTraining, RowsOfNumbersForTwoEpochs) {
 TEST(FileTraining, WrongMasksAreNamed) {
   const TemporaryFolder folder;
   for (int i = 0; i < 4; ++i) {
-    const ShapePicture picture = draw_shapes(static_cast<std::uint64_t>(5100 + i));
+    const ShapePicture picture = draw_shapes(std::uint64_t{5100} + static_cast<std::uint64_t>(i));
     write_file(folder.path() / fmt::format("images/{}.png", i), write_png(picture.image));
     write_file(folder.path() / fmt::format("masks/{}.png", i), write_png(picture.classes));
   }
@@ -170,7 +170,7 @@ TEST(FileTraining, SeveralLabelsReachAnF1Of095) {
   const TemporaryFolder folder;
   std::string train = "image,disc,square,cross\n", held_out = train;
   for (int i = 0; i < 750; ++i) {
-    const ShapePicture picture = draw_shapes(static_cast<std::uint64_t>(1000 + i));
+    const ShapePicture picture = draw_shapes(std::uint64_t{1000} + static_cast<std::uint64_t>(i));
     write_file(folder.path() / fmt::format("{}.png", i), write_png(picture.image));
     (i < 600 ? train : held_out) +=
         fmt::format("{}.png,{:d},{:d},{:d}\n", i, picture.present[0], picture.present[1], picture.present[2]);
@@ -194,7 +194,7 @@ TEST(FileTraining, SeveralLabelsReachAnF1Of095) {
 TEST(FileTraining, AClassAPixelReachesAMeanIouOf09) {
   const TemporaryFolder folder;
   for (int i = 0; i < 240; ++i) {
-    const ShapePicture picture = draw_shapes(static_cast<std::uint64_t>(5000 + i));
+    const ShapePicture picture = draw_shapes(std::uint64_t{5000} + static_cast<std::uint64_t>(i));
     const std::string part = i < 200 ? "train" : "val";
     write_file(folder.path() / part / fmt::format("images/{}.jpg", i),
                write_jpeg(picture.image, {.quality = 95, .chroma_across = 1, .chroma_down = 1}));

@@ -11,7 +11,6 @@ namespace {
 
 using testing::data_of;
 using testing::fetched;
-using testing::label_of;
 using testing::labels_of;
 using testing::message_of;
 using testing::npy;

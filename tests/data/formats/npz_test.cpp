@@ -7,7 +7,6 @@ namespace bantam {
 namespace {
 
 using testing::fetched;
-using testing::labels_of;
 using testing::Members;
 using testing::message_of;
 using testing::npy;

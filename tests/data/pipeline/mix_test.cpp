@@ -82,8 +82,8 @@ TEST(MixPlanner, EachSampleIsMixedInOneWayOrNone) {
   // image).
   const MixStage even{.alpha = 1000.0};
   const auto both = counts({.mixup = even, .cutmix = even});
-  EXPECT_NEAR(both[0], kDraws / 2, 250);
-  EXPECT_NEAR(both[1], kDraws / 2, 250);
+  EXPECT_NEAR(both[0], kDraws * 0.5, 250);
+  EXPECT_NEAR(both[1], kDraws * 0.5, 250);
   const auto parts = counts({.mixup = MixStage{1000.0, 0.2}, .cutmix = MixStage{1000.0, 0.3}});
   EXPECT_NEAR(parts[0], kDraws * 0.2, 200);
   EXPECT_NEAR(parts[1], kDraws * 0.3, 230);
