@@ -15,6 +15,14 @@
 #include <immintrin.h>
 #endif
 
+// Of functions whose bits are CUDA's: a fused multiply-add would round once where CUDA's kernel rounds twice. Clang
+// does not fuse across statements.
+#if defined(__GNUC__) && !defined(__clang__)
+#define BANTAM_NO_FUSED_MULTIPLY_ADD __attribute__((optimize("fp-contract=off")))
+#else
+#define BANTAM_NO_FUSED_MULTIPLY_ADD
+#endif
+
 namespace bantam::kernels::cpu {
 
 /// Calls `call(tag)` with a std::type_identity of the host type of `dtype`:

@@ -6,13 +6,6 @@
 #include "bantam/base/parallel.h"
 #include "bantam/kernels/cpu/device/convert.h"
 
-// A fused multiply-add would round once where CUDA's kernel rounds twice. Clang does not fuse across statements.
-#if defined(__GNUC__) && !defined(__clang__)
-#define BANTAM_NO_FUSED_MULTIPLY_ADD __attribute__((optimize("fp-contract=off")))
-#else
-#define BANTAM_NO_FUSED_MULTIPLY_ADD
-#endif
-
 namespace bantam::kernels::cpu {
 namespace {
 
