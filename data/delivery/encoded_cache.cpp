@@ -15,15 +15,15 @@
 namespace bantam {
 namespace {
 
-class EncodedCache : public SampleReader {
+class EncodedCache : public WrappedReader {
  public:
   EncodedCache(Runtime& runtime, std::shared_ptr<const SampleReader> reader, Device cpu)
-      : reader_(std::move(reader)), facts_(reader_->facts()), fields_(facts_.fields().size()) {
+      : WrappedReader(std::move(reader)), facts_(inner().facts()), fields_(facts_.fields().size()) {
     std::size_t values = 0;
     for (const SampleField& field : facts_.fields())
       if (field.encoding == FieldEncoding::values) values += field.bytes();
     const auto size = static_cast<std::size_t>(facts_.size);
-    const std::size_t block = static_cast<std::size_t>(reader_->total_encoded_bytes()) + size * values;
+    const std::size_t block = static_cast<std::size_t>(inner().total_encoded_bytes()) + size * values;
     const auto allocate = [&](std::size_t bytes) {
       const AllocationTag tag{Category::input, "data set"};
       return Tensor(std::make_shared<Storage>(runtime.allocator(cpu), bytes, runtime.stream(cpu), tag),
@@ -36,20 +36,20 @@ class EncodedCache : public SampleReader {
     auto* starts = starts_.as<std::uint64_t>();
     starts[0] = 0;
     for (std::size_t i = 0; i < size; ++i)
-      starts[i + 1] = starts[i] + reader_->encoded_bytes(static_cast<std::int64_t>(i)) + values;
+      starts[i + 1] = starts[i] + inner().encoded_bytes(static_cast<std::int64_t>(i)) + values;
   }
 
   /// Sample `index` into the block.
   void fill(std::int64_t index, std::vector<std::vector<std::byte>>& fields) {
     const auto i = static_cast<std::size_t>(index);
     std::uint64_t* lengths = lengths_.as<std::uint64_t>() + i * fields_;
-    reader_->fetch(index, fields);
+    inner().fetch(index, fields);
     const std::uint64_t room = starts_.as<std::uint64_t>()[i + 1] - starts_.as<std::uint64_t>()[i];
     std::uint64_t bytes = 0;
     for (const auto& field : fields) bytes += field.size();
     if (bytes > room)
       throw DataError(
-          fmt::format("{}: {} bytes now, but {} when the data set was listed", reader_->name_of(index), bytes, room));
+          fmt::format("{}: {} bytes now, but {} when the data set was listed", inner().name_of(index), bytes, room));
     std::byte* to = block_.as<std::byte>() + starts_.as<std::uint64_t>()[i];
     for (std::size_t f = 0; f < fields_; ++f) {
       lengths[f] = fields[f].size();
@@ -59,9 +59,6 @@ class EncodedCache : public SampleReader {
   }
 
   DatasetFacts facts() const override { return facts_; }
-  void read(std::int64_t index, std::span<const std::span<std::byte>> fields) const override {
-    reader_->read(index, fields);
-  }
   void fetch(std::int64_t index, std::span<std::vector<std::byte>> fields) const override {
     const auto i = static_cast<std::size_t>(index);
     const std::byte* from = block_.as<std::byte>() + starts_.as<std::uint64_t>()[i];
@@ -71,14 +68,12 @@ class EncodedCache : public SampleReader {
       from += lengths[f];
     }
   }
-  std::uint64_t encoded_bytes(std::int64_t index) const override { return reader_->encoded_bytes(index); }
-  std::string name_of(std::int64_t index) const override { return reader_->name_of(index); }
-  std::vector<std::string> files_of(std::int64_t index) const override { return reader_->files_of(index); }
-  std::vector<float> weights() const override { return reader_->weights(); }
-  IgnoredFiles ignored() const override { return reader_->ignored(); }
+  /// From the block.
+  void read_targets(std::int64_t index, std::span<const std::span<std::byte>> targets) const override {
+    SampleReader::read_targets(index, targets);
+  }
 
  private:
-  std::shared_ptr<const SampleReader> reader_;
   DatasetFacts facts_;
   std::size_t fields_;
   Tensor block_;
@@ -86,30 +81,17 @@ class EncodedCache : public SampleReader {
   Tensor lengths_;  // of their fields, uint64
 };
 
-class FetchedOrEmpty : public SampleReader {
+class FetchedOrEmpty : public WrappedReader {
  public:
-  explicit FetchedOrEmpty(std::shared_ptr<const SampleReader> reader) : reader_(std::move(reader)) {}
+  using WrappedReader::WrappedReader;
 
-  DatasetFacts facts() const override { return reader_->facts(); }
-  void check(bool verify, int threads) const override { reader_->check(verify, threads); }
-  void read(std::int64_t index, std::span<const std::span<std::byte>> fields) const override {
-    reader_->read(index, fields);
-  }
   void fetch(std::int64_t index, std::span<std::vector<std::byte>> fields) const override {
     try {
-      reader_->fetch(index, fields);
+      WrappedReader::fetch(index, fields);
     } catch (const DataError&) {
       for (std::vector<std::byte>& field : fields) field.clear();
     }
   }
-  std::uint64_t encoded_bytes(std::int64_t index) const override { return reader_->encoded_bytes(index); }
-  std::string name_of(std::int64_t index) const override { return reader_->name_of(index); }
-  std::vector<std::string> files_of(std::int64_t index) const override { return reader_->files_of(index); }
-  std::vector<float> weights() const override { return reader_->weights(); }
-  IgnoredFiles ignored() const override { return reader_->ignored(); }
-
- private:
-  std::shared_ptr<const SampleReader> reader_;
 };
 
 }  // namespace

@@ -206,7 +206,7 @@ class PackedFile::Writer {
 };
 
 PackedFile::PackedFile(std::shared_ptr<const SampleReader> source, std::filesystem::path path)
-    : source_(std::move(source)), facts_(source_->facts()), fields_(facts_.fields()), path_(std::move(path)) {}
+    : WrappedReader(std::move(source)), facts_(inner().facts()), fields_(facts_.fields()), path_(std::move(path)) {}
 
 PackedFile::~PackedFile() {
   if (descriptor_ >= 0) ::close(descriptor_);
@@ -226,7 +226,7 @@ std::shared_ptr<const PackedFile> PackedFile::open(std::shared_ptr<const SampleR
     if (options.on_replace) options.on_replace(reason);
     ::close(std::exchange(file->descriptor_, -1));
   }
-  Writer writer(*file->source_, path, options);
+  Writer writer(file->inner(), path, options);
   writer.write(digest);
   file->descriptor_ = writer.commit();
   file->is_new_ = true;
@@ -261,7 +261,7 @@ std::string PackedFile::why_not(std::uint64_t digest) {
 
 void PackedFile::fail(std::int64_t index, std::string_view what) const {
   throw DataError(fmt::format("{}: packed sample {} ({}) {}; remove the file, and the next run writes it from the data",
-                              path_.string(), index, source_->name_of(index), what));
+                              path_.string(), index, inner().name_of(index), what));
 }
 
 void PackedFile::read_at(std::uint64_t offset, std::span<std::byte> to) const {

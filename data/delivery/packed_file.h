@@ -37,7 +37,7 @@ std::uint64_t packed_digest(const SampleReader& source, std::string_view recipe,
 ///
 /// The file has a header (64 bytes: magic, version, counts, digest, its size, checksum), a table of each field's place,
 /// size and checksum, and the samples' bytes in the order in which threads wrote them. Numbers are little-endian.
-class PackedFile : public SampleReader {
+class PackedFile : public WrappedReader {
  public:
   /// Opens the packed file at `path`, whose folder must be there; writes it first where there is none, and where the
   /// one that is there was made of other samples (another digest), by another version, or was cut short. A new file
@@ -56,11 +56,6 @@ class PackedFile : public SampleReader {
   void fetch(std::int64_t index, std::span<std::vector<std::byte>> fields) const override;
   /// Reads nothing of the images.
   void read_targets(std::int64_t index, std::span<const std::span<std::byte>> targets) const override;
-  std::uint64_t encoded_bytes(std::int64_t index) const override { return source_->encoded_bytes(index); }
-  std::string name_of(std::int64_t index) const override { return source_->name_of(index); }
-  std::vector<std::string> files_of(std::int64_t index) const override { return source_->files_of(index); }
-  std::vector<float> weights() const override { return source_->weights(); }
-  IgnoredFiles ignored() const override { return source_->ignored(); }
 
   std::uint64_t file_bytes() const { return file_bytes_; }
   /// Whether `open` wrote the file.
@@ -82,7 +77,6 @@ class PackedFile : public SampleReader {
   void read_field(std::int64_t index, const Entry& entry, std::span<std::byte> to) const;
   [[noreturn]] void fail(std::int64_t index, std::string_view what) const;
 
-  std::shared_ptr<const SampleReader> source_;
   DatasetFacts facts_;
   std::vector<SampleField> fields_;
   std::filesystem::path path_;

@@ -295,38 +295,40 @@ void SamplePath::finish(const Work& work) const {
 
 namespace {
 
-class ReadThrough : public SampleReader {
+/// Samples are values, whatever the other reader has stored.
+class ReadThrough : public WrappedReader {
  public:
-  ReadThrough(std::shared_ptr<const SampleReader> reader, SamplePath::Stages stages,
+  ReadThrough(const std::shared_ptr<const SampleReader>& reader, SamplePath::Stages stages,
               std::shared_ptr<BrokenSamples> broken)
-      : reader_(reader), path_(std::move(reader), std::move(stages), std::move(broken)) {}
+      : WrappedReader(reader),
+        path_(reader, std::move(stages), std::move(broken)),
+        has_stored_targets_(path_.facts().targets == reader->facts().targets) {}
 
   DatasetFacts facts() const override { return path_.facts(); }
-  void check(bool verify, int threads) const override { reader_->check(verify, threads); }
   void read(std::int64_t index, std::span<const std::span<std::byte>> fields) const override {
     path_.read(index, 0, fields);
   }
-  std::string name_of(std::int64_t index) const override { return reader_->name_of(index); }
-  std::vector<std::string> files_of(std::int64_t index) const override { return reader_->files_of(index); }
-  std::vector<float> weights() const override { return reader_->weights(); }
-  IgnoredFiles ignored() const override { return reader_->ignored(); }
+  void fetch(std::int64_t index, std::span<std::vector<std::byte>> fields) const override {
+    SampleReader::fetch(index, fields);
+  }
+  std::uint64_t encoded_bytes(std::int64_t) const override { return 0; }
   void read_targets(std::int64_t index, std::span<const std::span<std::byte>> targets) const override {
-    if (path_.facts().targets == reader_->facts().targets)
-      reader_->read_targets(index, targets);
+    if (has_stored_targets_)
+      WrappedReader::read_targets(index, targets);
     else
       SampleReader::read_targets(index, targets);
   }
 
  private:
-  std::shared_ptr<const SampleReader> reader_;
   SamplePath path_;
+  bool has_stored_targets_;
 };
 
 }  // namespace
 
 std::shared_ptr<const SampleReader> read_through(std::shared_ptr<const SampleReader> reader, SamplePath::Stages stages,
                                                  std::shared_ptr<BrokenSamples> broken) {
-  return std::make_shared<ReadThrough>(std::move(reader), std::move(stages), std::move(broken));
+  return std::make_shared<ReadThrough>(reader, std::move(stages), std::move(broken));
 }
 
 }  // namespace bantam

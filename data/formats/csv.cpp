@@ -225,7 +225,6 @@ class CsvImages : public ImageFileReader {
     }
     read_targets(index, buffers);
   }
-  std::uint64_t encoded_bytes(std::int64_t index) const override { return file_bytes(path(index)); }
   std::string name_of(std::int64_t index) const override {
     return fmt::format("{} ({})", path(index).string(), row_text(index));
   }
@@ -239,6 +238,7 @@ class CsvImages : public ImageFileReader {
   std::uint64_t resident_bytes() const override { return static_cast<std::uint64_t>(table().bytes()); }
 
  private:
+  std::uint64_t stored_bytes(std::int64_t index) const override { return file_bytes(path(index)); }
   const CsvTable& table() const { return set_->table(part_); }
   fs::path path(std::int64_t index) const {
     const fs::path& root = set_->options().root;

@@ -19,34 +19,16 @@ namespace bantam {
 namespace {
 
 /// Passes all calls on to a reader that the first of them makes.
-class LaterReader : public SampleReader {
+class LaterReader : public WrappedReader {
  public:
   explicit LaterReader(std::function<std::shared_ptr<const SampleReader>()> make) : make_(std::move(make)) {}
 
-  DatasetFacts facts() const override { return made().facts(); }
-  void check(bool verify, int threads) const override { made().check(verify, threads); }
-  void read(std::int64_t index, std::span<const std::span<std::byte>> fields) const override {
-    made().read(index, fields);
-  }
-  void fetch(std::int64_t index, std::span<std::vector<std::byte>> fields) const override {
-    made().fetch(index, fields);
-  }
-  std::uint64_t encoded_bytes(std::int64_t index) const override { return made().encoded_bytes(index); }
-  std::uint64_t resident_bytes() const override { return made().resident_bytes(); }
-  std::string name_of(std::int64_t index) const override { return made().name_of(index); }
-  std::vector<std::string> files_of(std::int64_t index) const override { return made().files_of(index); }
-  void read_targets(std::int64_t index, std::span<const std::span<std::byte>> targets) const override {
-    made().read_targets(index, targets);
-  }
-  std::vector<float> weights() const override { return made().weights(); }
-  bool sorted_by_class() const override { return made().sorted_by_class(); }
-  IgnoredFiles ignored() const override { return made().ignored(); }
-
  private:
-  const SampleReader& made() const {
+  const SampleReader& inner() const override {
     std::call_once(once_, [this] { reader_ = make_(); });
     return *reader_;
   }
+
   std::function<std::shared_ptr<const SampleReader>()> make_;
   mutable std::once_flag once_;
   mutable std::shared_ptr<const SampleReader> reader_;

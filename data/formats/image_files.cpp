@@ -159,6 +159,13 @@ void ImageFileReader::read(std::int64_t index, std::span<const std::span<std::by
   throw Error(fmt::format("{}: is an image file, which has to be decoded: call fetch, not read", name_of(index)));
 }
 
+std::uint64_t ImageFileReader::encoded_bytes(std::int64_t index) const {
+  std::call_once(measured_, [this] {
+    for (std::int64_t i = 0, size = facts().size; i < size; ++i) bytes_.push_back(stored_bytes(i));
+  });
+  return bytes_[static_cast<std::size_t>(index)];
+}
+
 fs::path read_folder(const ConfigNode& node) {
   fs::path folder = node.as_text();
   if (!node.is_described() && !fs::is_directory(folder))

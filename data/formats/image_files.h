@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <mutex>
 #include <span>
 #include <string>
 #include <string_view>
@@ -55,6 +56,15 @@ class ImageFileReader : public SampleReader {
  public:
   /// Throws Error: there is nothing to read without decoding.
   void read(std::int64_t index, std::span<const std::span<std::byte>> fields) const final;
+  /// The system is asked for each file's size once, however many plans and caches want to know it.
+  std::uint64_t encoded_bytes(std::int64_t index) const final;
+
+ private:
+  /// Of sample `index`'s files.
+  virtual std::uint64_t stored_bytes(std::int64_t index) const = 0;
+
+  mutable std::once_flag measured_;
+  mutable std::vector<std::uint64_t> bytes_;  // of each sample
 };
 
 /// The folder that a key names. Throws ConfigError at it where there is none.

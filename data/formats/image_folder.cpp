@@ -110,7 +110,6 @@ class ImageFolderReader : public ImageFileReader {
     const std::array<std::span<std::byte>, 1> targets = {fields[1]};
     read_targets(index, targets);
   }
-  std::uint64_t encoded_bytes(std::int64_t index) const override { return file_bytes(folders_->path(index)); }
   std::string name_of(std::int64_t index) const override { return folders_->path(index).string(); }
   void read_targets(std::int64_t index, std::span<const std::span<std::byte>> targets) const override {
     const std::int32_t label = folders_->label(index);
@@ -120,6 +119,8 @@ class ImageFolderReader : public ImageFileReader {
   IgnoredFiles ignored() const override { return folders_->ignored(); }
 
  private:
+  std::uint64_t stored_bytes(std::int64_t index) const override { return file_bytes(folders_->path(index)); }
+
   std::shared_ptr<const ClassFolders> folders_;
   std::int64_t channels_;
 };

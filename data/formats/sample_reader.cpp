@@ -15,56 +15,33 @@ namespace bantam {
 namespace {
 
 /// Some of another reader's samples, in an order of their own.
-class SomeSamples : public SampleReader {
+class SomeSamples : public WrappedReader {
  public:
   DatasetFacts facts() const override {
-    DatasetFacts facts = all_->facts();
+    DatasetFacts facts = inner().facts();
     facts.size = std::min(facts.size, samples_);
     return facts;
   }
-  void check(bool verify, int threads) const override { all_->check(verify, threads); }
-  void read(std::int64_t index, std::span<const std::span<std::byte>> fields) const override {
-    all_->read(number(index), fields);
-  }
-  void fetch(std::int64_t index, std::span<std::vector<std::byte>> fields) const override {
-    all_->fetch(number(index), fields);
-  }
-  std::uint64_t encoded_bytes(std::int64_t index) const override { return all_->encoded_bytes(number(index)); }
-  std::uint64_t resident_bytes() const override { return all_->resident_bytes(); }
-  std::string name_of(std::int64_t index) const override { return all_->name_of(number(index)); }
-  std::vector<std::string> files_of(std::int64_t index) const override { return all_->files_of(number(index)); }
-  void read_targets(std::int64_t index, std::span<const std::span<std::byte>> targets) const override {
-    all_->read_targets(number(index), targets);
-  }
   std::vector<float> weights() const override {
-    const std::vector<float> all = all_->weights();
+    const std::vector<float> all = inner().weights();
     std::vector<float> weights;
     if (all.empty()) return weights;
     for (std::int64_t i = 0, size = facts().size; i < size; ++i)
       weights.push_back(all[static_cast<std::size_t>(number(i))]);
     return weights;
   }
-  bool sorted_by_class() const override { return all_->sorted_by_class(); }
-  IgnoredFiles ignored() const override { return all_->ignored(); }
 
  protected:
   SomeSamples(std::shared_ptr<const SampleReader> all, std::int64_t samples)
-      : all_(std::move(all)), samples_(samples) {}
+      : WrappedReader(std::move(all)), samples_(samples) {}
 
  private:
-  /// In the other reader.
-  virtual std::int64_t number(std::int64_t index) const = 0;
-
-  std::shared_ptr<const SampleReader> all_;
   std::int64_t samples_;
 };
 
 class FirstSamples : public SomeSamples {
  public:
   FirstSamples(std::shared_ptr<const SampleReader> all, std::int64_t samples) : SomeSamples(std::move(all), samples) {}
-
- private:
-  std::int64_t number(std::int64_t index) const override { return index; }
 };
 
 class ChosenSamples : public SomeSamples {

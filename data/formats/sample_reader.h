@@ -144,6 +144,41 @@ class SampleReader {
   virtual IgnoredFiles ignored() const { return {}; }
 };
 
+/// A reader of another's samples: every call goes on to it, but for those that a derived class overrides.
+class WrappedReader : public SampleReader {
+ public:
+  explicit WrappedReader(std::shared_ptr<const SampleReader> inner) : inner_(std::move(inner)) {}
+
+  DatasetFacts facts() const override { return inner().facts(); }
+  void check(bool verify, int threads) const override { inner().check(verify, threads); }
+  void read(std::int64_t index, std::span<const std::span<std::byte>> fields) const override {
+    inner().read(number(index), fields);
+  }
+  void fetch(std::int64_t index, std::span<std::vector<std::byte>> fields) const override {
+    inner().fetch(number(index), fields);
+  }
+  std::uint64_t encoded_bytes(std::int64_t index) const override { return inner().encoded_bytes(number(index)); }
+  std::uint64_t resident_bytes() const override { return inner().resident_bytes(); }
+  std::string name_of(std::int64_t index) const override { return inner().name_of(number(index)); }
+  std::vector<std::string> files_of(std::int64_t index) const override { return inner().files_of(number(index)); }
+  void read_targets(std::int64_t index, std::span<const std::span<std::byte>> targets) const override {
+    inner().read_targets(number(index), targets);
+  }
+  std::vector<float> weights() const override { return inner().weights(); }
+  bool sorted_by_class() const override { return inner().sorted_by_class(); }
+  IgnoredFiles ignored() const override { return inner().ignored(); }
+
+ protected:
+  WrappedReader() = default;
+  /// The other reader; a class that has none from the beginning overrides it.
+  virtual const SampleReader& inner() const { return *inner_; }
+  /// The other reader's number of sample `index`.
+  virtual std::int64_t number(std::int64_t index) const { return index; }
+
+ private:
+  std::shared_ptr<const SampleReader> inner_;
+};
+
 /// The splits of a data set.
 struct SampleSplits {
   std::shared_ptr<const SampleReader> train;

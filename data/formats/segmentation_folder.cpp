@@ -118,9 +118,6 @@ class SegmentationFolderReader : public ImageFileReader {
     read_whole_file(pairs_.image(index), fields[0]);
     read_whole_file(pairs_.mask(index), fields[1]);
   }
-  std::uint64_t encoded_bytes(std::int64_t index) const override {
-    return file_bytes(pairs_.image(index)) + file_bytes(pairs_.mask(index));
-  }
   std::string name_of(std::int64_t index) const override {
     return fmt::format("{} (mask {})", pairs_.image(index).string(), pairs_.mask(index).string());
   }
@@ -131,6 +128,10 @@ class SegmentationFolderReader : public ImageFileReader {
   IgnoredFiles ignored() const override { return pairs_.ignored(); }
 
  private:
+  std::uint64_t stored_bytes(std::int64_t index) const override {
+    return file_bytes(pairs_.image(index)) + file_bytes(pairs_.mask(index));
+  }
+
   ImageMaskPairs pairs_;
   MaskOptions options_;
 };
