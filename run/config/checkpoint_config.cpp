@@ -39,10 +39,9 @@ std::optional<WatchedMetric> read_best(ConfigMap& map, const TrainConfig& train)
   }
   if (!train.evaluate) node.fail("checkpoint.best needs evaluations; train.evaluate is false");
   ConfigMap options = node.as_map();
-  const std::vector<std::string> names = metric_names(train);
-  const bool counts = std::ranges::find(names, "accuracy") != names.end() && train.loss.loss->counts_correct();
+  const WatchedMetric otherwise = watched_by_default(train);
   WatchedMetric best =
-      read_watched_metric(options, train, "checkpoint.best", counts ? "accuracy" : "loss", counts ? "loss" : "mse");
+      read_watched_metric(options, train, "checkpoint.best", otherwise.metric, otherwise.larger ? "loss" : "mse");
   options.finish();
   if (train.restore_best && (best.metric != train.stop_early->metric || best.larger != train.stop_early->larger))
     node.fail(

@@ -67,6 +67,9 @@ struct WatchedMetric {
   bool larger = true;  ///< is better
 };
 
+/// Accuracy where it is among the metrics and means something, else the loss.
+WatchedMetric watched_by_default(const TrainConfig& train);
+
 /// `checkpoint:`: when a run is saved on its way, and what is kept.
 struct CheckpointConfig {
   /// Whichever comes first; empty: only at the run's end.

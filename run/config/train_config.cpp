@@ -185,6 +185,12 @@ void check_evaluated(ConfigMap& train, TrainConfig& config) {
 
 }  // namespace
 
+WatchedMetric watched_by_default(const TrainConfig& train) {
+  for (const MetricPtr& metric : train.loss.metrics)
+    if (metric->kind() == "accuracy" && train.loss.loss->counts_correct()) return {.metric = "accuracy"};
+  return {.metric = "loss", .larger = false};
+}
+
 TrainConfig read_train_config(ConfigMap train, Device device) {
   train.describe("How the model is trained.",
                  "train:\n  epochs: 30\n  optimizer:\n    sgd: {learning_rate: 0.05, momentum: 0.9, nesterov: true}\n"

@@ -29,9 +29,7 @@ void sync_file(const std::filesystem::path& path) {
 /// What run.json calls the best where the configuration does not say.
 WatchedMetric best_rule(const RunConfig& config) {
   if (config.checkpoint.best) return *config.checkpoint.best;
-  for (const MetricPtr& metric : config.train.loss.metrics)
-    if (metric->kind() == "accuracy" && config.train.loss.loss->counts_correct()) return {.metric = "accuracy"};
-  return {.metric = "loss", .larger = false};
+  return watched_by_default(config.train);
 }
 
 }  // namespace
