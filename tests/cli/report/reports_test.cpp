@@ -150,7 +150,9 @@ TEST_F(Reports, BenchStepPrintsARowACase) {
     EXPECT_EQ(row["chain_ms"].get<double>(), 0.0);  // kernels are counted where they are captured
     EXPECT_EQ(row["floor_ms"].get<double>(), std::max(bytes, flops));
     // The bound is chosen before the times are rounded: of two that print alike either may be the longer.
-    if (bytes != flops) EXPECT_EQ(row["floor_bound"], bytes > flops ? "bytes" : "flops");
+    if (bytes != flops) {
+      EXPECT_EQ(row["floor_bound"], bytes > flops ? "bytes" : "flops");
+    }
     EXPECT_GT(row["ratio_to_floor"].get<double>(), 1.0);
   }
   EXPECT_EQ(rows[1]["batch"], 8);
