@@ -31,7 +31,7 @@ set(BANTAM_PUBLIC_HEADERS
   engine/graph/model.h
   engine/layers/layer.h
   engine/layers/layers.h
-  engine/layers/loss.h
+  engine/losses/loss.h
   engine/program/recompute_options.h
   models/yaml/network.h
   models/zoo/zoo.h

@@ -1,7 +1,7 @@
 // Which kernels run on a finished batch, and on which of its tensors.
 #include "bantam/data/delivery/batch_mixer.h"
 
-#include "bantam/engine/layers/loss.h"
+#include "bantam/engine/losses/loss.h"
 
 namespace bantam {
 

@@ -9,7 +9,7 @@
 #include <fmt/format.h>
 
 #include "bantam/base/error.h"
-#include "bantam/engine/layers/loss.h"
+#include "bantam/engine/losses/loss.h"
 
 namespace bantam {
 namespace {

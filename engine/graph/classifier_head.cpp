@@ -1,12 +1,12 @@
 // The fused end of a classifier as a layer, and where it replaces others.
-#include "bantam/engine/ops/classifier_head.h"
+#include "bantam/engine/ops/fused/classifier_head.h"
 
 #include <string>
 
 #include "bantam/engine/graph/graph.h"
 #include "bantam/engine/graph/patterns.h"
 #include "bantam/engine/layers/layers.h"
-#include "bantam/engine/layers/loss.h"
+#include "bantam/engine/losses/loss.h"
 #include "bantam/engine/ops/ops.h"
 #include "bantam/kernels/contracts/head/classifier_head.h"
 

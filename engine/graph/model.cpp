@@ -11,7 +11,7 @@
 #include "bantam/engine/autograd/tensor_notes.h"
 #include "bantam/engine/graph/frozen_norms.h"
 #include "bantam/engine/graph/lower.h"
-#include "bantam/engine/layers/loss.h"
+#include "bantam/engine/losses/loss.h"
 #include "bantam/engine/program/step_program.h"
 
 namespace bantam {

@@ -6,7 +6,7 @@
 #include "bantam/engine/layers/bound_norm.h"
 #include "bantam/engine/layers/layers.h"
 #include "bantam/engine/ops/depthwise_conv2d.h"
-#include "bantam/engine/ops/norm_depthwise.h"
+#include "bantam/engine/ops/fused/norm_depthwise.h"
 #include "bantam/engine/ops/pool2d.h"
 #include "bantam/kernels/contracts/depthwise/norm_depthwise.h"
 #include "bantam/kernels/contracts/pointwise/pointwise_norm.h"

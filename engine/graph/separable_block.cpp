@@ -1,5 +1,5 @@
 // Which separable convolutions become one op, and what runs in their place.
-#include "bantam/engine/ops/separable_block.h"
+#include "bantam/engine/ops/fused/separable_block.h"
 
 #include <optional>
 #include <string>

@@ -21,6 +21,7 @@ struct Conv2dOptions {
   std::int64_t filters = 1;
   Extent2d kernel{3, 3}, stride{1, 1}, dilation{1, 1};
   Padding padding;
+  ops::PaddingMode padding_mode = ops::PaddingMode::zeros;
   std::int64_t groups = 1;
   bool bias = true;
   ActivationOptions activation;
@@ -64,9 +65,64 @@ struct BatchNormOptions {
   bool frozen = false;
 };
 struct PoolOptions {
-  Extent2d window{2, 2}, stride{2, 2};
+  Extent2d window{2, 2}, stride{2, 2}, dilation{1, 1};
   Padding padding;
   bool count_padding = false;  ///< average: padding counts as zeros (PyTorch's default); Keras': not
+  bool ceil_mode = false;      ///< the last window may begin inside and end outside the padded image, as PyTorch's
+};
+struct GlobalPoolOptions {
+  bool keepdims = false;  ///< (1, 1, C) instead of (C)
+};
+/// conv2d's way back: larger images. Weight (C_in, kernel, kernel, filters/groups).
+struct TransposedConv2dOptions {
+  std::int64_t filters = 1;
+  Extent2d kernel{2, 2}, stride{2, 2}, dilation{1, 1}, output_padding{0, 0};
+  Padding padding;
+  std::int64_t groups = 1;
+  bool bias = true;
+  ActivationOptions activation;
+  std::string initializer = "glorot_uniform";
+};
+/// Larger images: `scale` times the height and width.
+struct UpsampleOptions {
+  Extent2d scale{2, 2};
+  ops::Interpolation interpolation = ops::Interpolation::nearest;
+  bool align_corners = false;
+};
+struct PadOptions {
+  Padding amounts;  ///< explicit
+  ops::PaddingMode mode = ops::PaddingMode::zeros;
+};
+struct DepthToSpaceOptions {
+  std::int64_t block = 2;
+  ops::DepthOrder order = ops::DepthOrder::depth_first;
+};
+/// Over channels (last axis) of each position: ConvNeXt's and Keras' LayerNormalization.
+struct LayerNormOptions {
+  float epsilon = 1e-6f;
+  bool scale = true, shift = true;
+};
+struct GroupNormOptions {
+  std::int64_t groups = 32;  ///< 0: as many as channels, an instance norm
+  float epsilon = 1e-5f;
+  bool scale = true, shift = true;
+  ActivationOptions activation;
+};
+/// Source: Hu, Shen and Sun, 2018. Parameters reduce/weight (units, C), reduce/bias, expand/weight (C, units),
+/// expand/bias.
+struct SqueezeExciteOptions {
+  std::int64_t units = 16;
+  ActivationOptions activation{Activation::relu};
+  Activation gate = Activation::sigmoid;
+  std::string initializer = "glorot_uniform";
+};
+struct PReluOptions {
+  float initial = 0.25f;
+  bool shared = false;  ///< one slope for all channels, PyTorch's default
+};
+/// y[…, c] = scale[c]·x[…, c], trained (Touvron et al., 2021).
+struct LayerScaleOptions {
+  float initial = 1e-6f;
 };
 struct DropoutOptions {
   float rate = 0.5f;
@@ -86,8 +142,8 @@ LayerPtr batch_norm(BatchNormOptions options = {});
 LayerPtr max_pool(PoolOptions options = {});
 LayerPtr average_pool(PoolOptions options = {});
 /// (H, W, C) to (C).
-LayerPtr global_average_pool();
-LayerPtr global_max_pool();
+LayerPtr global_average_pool(GlobalPoolOptions options = {});
+LayerPtr global_max_pool(GlobalPoolOptions options = {});
 LayerPtr activation(ActivationOptions options);
 LayerPtr dropout(DropoutOptions options = {});
 /// (…) to (product).
@@ -95,6 +151,24 @@ LayerPtr flatten();
 /// (…) to options.shape, of as many elements. Images are (height, width, channels): PyTorch's view of (C, H, W) orders
 /// them otherwise.
 LayerPtr reshape(ReshapeOptions options);
+LayerPtr transposed_conv2d(TransposedConv2dOptions options);
+LayerPtr upsample(UpsampleOptions options = {});
+LayerPtr zero_padding(PadOptions options);
+/// `amounts` are removed.
+LayerPtr crop(PadOptions options);
+LayerPtr depth_to_space(DepthToSpaceOptions options = {});
+LayerPtr layer_norm(LayerNormOptions options = {});
+LayerPtr group_norm(GroupNormOptions options = {});
+LayerPtr squeeze_excite(SqueezeExciteOptions options = {});
+LayerPtr prelu(PReluOptions options = {});
+LayerPtr layer_scale(LayerScaleOptions options = {});
+LayerPtr softmax();
+LayerPtr spatial_dropout(DropoutOptions options = {});
+LayerPtr drop_path(DropoutOptions options = {});
+/// Two or more inputs: along the last axis; their mean; their product (ops::multiply).
+LayerPtr concat();
+LayerPtr average();
+LayerPtr multiply();
 /// Sum of two inputs of one shape, then the activation: the end of a residual block.
 LayerPtr add(ActivationOptions activation = {});
 

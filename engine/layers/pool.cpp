@@ -39,21 +39,23 @@ class PoolLayer : public BuiltInLayer {
 
 class GlobalPoolLayer : public BuiltInLayer {
  public:
-  explicit GlobalPoolLayer(bool maximum) : maximum_(maximum) {}
+  GlobalPoolLayer(GlobalPoolOptions options, bool maximum) : options_(options), maximum_(maximum) {}
   std::string_view kind() const override { return maximum_ ? "global_max_pool" : "global_average_pool"; }
   Shape output_shape(std::span<const Shape> inputs) const override {
     const Shape& in = single_image(kind(), inputs);
     const Window2d whole{.kernel = {in[0], in[1]}, .stride = {in[0], in[1]}};
     (void)ops::check_pool_window(kind().data(), in[0], in[1], whole, maximum_);
-    return {in[2]};
+    return options_.keepdims ? Shape{1, 1, in[2]} : Shape{in[2]};
   }
   std::unique_ptr<BoundLayer> bind(LayerScope&, BufferArena&, std::span<const Shape>) const override {
-    return bind_function([maximum = maximum_](const Context& context, Tensor x) {
-      return maximum ? ops::global_max_pool2d(context, x) : ops::global_avg_pool2d(context, x);
+    return bind_function([maximum = maximum_, keepdims = options_.keepdims](const Context& context, Tensor x) {
+      const Tensor y = maximum ? ops::global_max_pool2d(context, x) : ops::global_avg_pool2d(context, x);
+      return keepdims ? ops::reshape(context, y, {x.shape()[0], 1, 1, x.shape()[3]}) : y;
     });
   }
 
  private:
+  GlobalPoolOptions options_;
   bool maximum_;
 };
 
@@ -61,7 +63,7 @@ class GlobalPoolLayer : public BuiltInLayer {
 
 LayerPtr max_pool(PoolOptions options) { return std::make_shared<PoolLayer>(options, true); }
 LayerPtr average_pool(PoolOptions options) { return std::make_shared<PoolLayer>(options, false); }
-LayerPtr global_average_pool() { return std::make_shared<GlobalPoolLayer>(false); }
-LayerPtr global_max_pool() { return std::make_shared<GlobalPoolLayer>(true); }
+LayerPtr global_average_pool(GlobalPoolOptions options) { return std::make_shared<GlobalPoolLayer>(options, false); }
+LayerPtr global_max_pool(GlobalPoolOptions options) { return std::make_shared<GlobalPoolLayer>(options, true); }
 
 }  // namespace bantam

@@ -13,7 +13,7 @@
 #include "bantam/base/config/registry.h"
 #include "bantam/engine/autograd/context.h"
 #include "bantam/engine/autograd/tensor.h"
-#include "bantam/engine/layers/loss.h"
+#include "bantam/engine/losses/loss.h"
 
 namespace bantam {
 

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 
 #include "bantam/base/activation.h"
 #include "bantam/base/shape.h"
@@ -75,6 +76,45 @@ Tensor activation(const Context& context, Tensor x, Activation kind, float slope
 /// DTypeError where they differ. Works in place where an operand is the last holder of its memory.
 Tensor add(const Context& context, Tensor a, Tensor b, ActivationFunction activation = {});
 
+/// y = a·b: operands of one shape, or b (batch, C) or (batch, 1, 1, C) beside a (batch, H, W, C): a factor a channel
+/// and sample. Throws ShapeError, DTypeError where they differ.
+Tensor multiply(const Context& context, const Tensor& a, const Tensor& b);
+
+/// Inputs of one shape but for the last axis, one after the other along it: (…, C₁), (…, C₂), … → (…, C₁ + C₂ + …).
+Tensor concat(const Context& context, std::span<const Tensor> inputs);
+
+/// The mean of one or more inputs of one shape.
+Tensor average(const Context& context, std::span<const Tensor> inputs);
+
+/// y[…, c] = exp(x[…, c]) / Σ exp(x[…, ·]): over the last axis.
+Tensor softmax(const Context& context, const Tensor& x);
+
+/// y[…, c] = x where x > 0, else slope[c]·x; slope (C) or (1). Source: He et al., 2015.
+Tensor prelu(const Context& context, const Tensor& x, const Tensor& slope);
+
+struct SqueezeExciteTensors {
+  Tensor reduce, reduce_bias;  ///< (units, C), (units)
+  Tensor expand, expand_bias;  ///< (C, units), (C)
+};
+/// y = x·gate(expand·activation(reduce·mean(x) + reduce_bias) + expand_bias), the mean over height and width, the
+/// factor one a sample and channel. x (batch, H, W, C). Source: Hu, Shen and Sun, 2018.
+Tensor squeeze_excite(const Context& context, const Tensor& x, const SqueezeExciteTensors& tensors,
+                      ActivationFunction activation, Activation gate);
+
+/// What a group norm over C channels reads.
+struct GroupNormSettings {
+  std::int64_t groups = 1;  ///< divides C
+  float epsilon = 1e-5f;
+  ActivationFunction activation;  ///< f
+};
+/// y = f(scale·(x - mean)/√(variance + epsilon) + shift), with the mean and variance (divided by n) of each sample and
+/// group of C/groups channels that stand together, over all positions. x (batch, …, C); scale, shift float32 (C), or
+/// undefined: 1 and 0. Groups of one channel: an instance norm. Source: Wu and He, 2018.
+Tensor group_norm(const Context& context, const Tensor& x, const Tensor& scale, const Tensor& shift,
+                  const GroupNormSettings& settings);
+/// The same over the last axis alone, each position by itself: x (…, C). Source: Ba, Kiros and Hinton, 2016.
+Tensor layer_norm(const Context& context, const Tensor& x, const Tensor& scale, const Tensor& shift, float epsilon);
+
 /// What a batch norm over C channels reads and writes: float32 (C), each.
 struct BatchNormTensors {
   Tensor scale, shift;                              ///< undefined: 1 and 0
@@ -109,6 +149,40 @@ Tensor global_max_pool2d(const Context& context, const Tensor& x);
 /// rate 0. The key is the context's seed and layer path, the counter its random state, so that recompute draws the
 /// same. Throws ShapeError for a rate outside [0, 1).
 Tensor dropout(const Context& context, Tensor x, float rate);
+
+/// Dropout of whole channels of a sample: one random number for each (sample, channel) of x (batch, …, C).
+Tensor spatial_dropout(const Context& context, Tensor x, float rate);
+/// Dropout of whole samples, for a residual block's branch: stochastic depth (Huang et al., 2016).
+Tensor drop_path(const Context& context, Tensor x, float rate);
+
+/// Transposed convolution, the gradient of conv2d with regard to its input: x (batch, H, W, C_in), w (C_in, kH, kW,
+/// C_out/groups) → (batch, (H - 1)·stride - padding + dilation·(kH - 1) + output_padding + 1, …, C_out), as PyTorch's
+/// ConvTranspose2d. `window.kernel` is taken from w; padding `same`: H·stride, as Keras'.
+Tensor transposed_conv2d(const Context& context, const Tensor& x, const Tensor& w, Window2d window = {},
+                         Extent2d output_padding = {0, 0}, std::int64_t groups = 1);
+
+enum class Interpolation : std::uint8_t { nearest, bilinear };
+struct ResizeSettings {
+  Extent2d size;  ///< of the output
+  Interpolation interpolation = Interpolation::nearest;
+  bool align_corners = false;  ///< bilinear: corner pixels' centres fall together (PyTorch's option)
+};
+/// x (batch, H, W, C) → (batch, size.h, size.w, C): PyTorch's interpolate, ONNX' Resize with half_pixel (nearest:
+/// asymmetric, floor) or align_corners.
+Tensor resize2d(const Context& context, const Tensor& x, const ResizeSettings& settings);
+
+/// What stands beyond the edge: zeros, the edge's pixel, the image mirrored at the edge's pixel, or its other end. The
+/// names are PyTorch's.
+enum class PaddingMode : std::uint8_t { zeros, replicate, reflect, circular };
+/// x (batch, H, W, C) with `amounts` (explicit) added around it; negative amounts crop.
+Tensor pad2d(const Context& context, const Tensor& x, const Padding& amounts, PaddingMode mode = PaddingMode::zeros);
+
+/// Where a channel of depth_to_space's input goes: `depth_first`: block row, block column, then channel (TensorFlow's
+/// depth_to_space, ONNX' DCR); `channel_first`: channel, then block row and column (PyTorch's pixel_shuffle, CRD).
+enum class DepthOrder : std::uint8_t { depth_first, channel_first };
+/// x (batch, H, W, C·block²) → (batch, H·block, W·block, C).
+Tensor depth_to_space(const Context& context, const Tensor& x, std::int64_t block,
+                      DepthOrder order = DepthOrder::depth_first);
 
 /// x under `shape` (as many elements; no copy). Throws ShapeError.
 Tensor reshape(const Context& context, const Tensor& x, const Shape& shape);

@@ -14,7 +14,7 @@
 
 #include "bantam/base/error.h"
 #include "bantam/engine/graph/model.h"
-#include "bantam/engine/layers/loss.h"
+#include "bantam/engine/losses/loss.h"
 #include "bantam/engine/metrics/metric.h"
 #include "bantam/engine/step/batch_source.h"
 #include "bantam/engine/step/optimizer.h"

@@ -1,5 +1,6 @@
 // Readers of layer kinds: YAML keys to the engine's options. Names and defaults are Keras' unless a comment says
 // otherwise.
+#include "bantam/models/yaml/kinds.h"
 #include "bantam/models/yaml/layer_options.h"
 #include "bantam/models/yaml/network.h"
 
@@ -162,14 +163,20 @@ LayerPtr read_reshape(ConfigMap& options) {
            {.min = -1, .max = std::int64_t{1} << 40})});
 }
 
+GlobalPoolOptions read_global_pool(ConfigMap& options) {
+  return {.keepdims = options.boolean(
+              {"keepdims", "true: (1, 1, channels), to be multiplied with an image or convolved. false: (channels)."},
+              false)};
+}
+
 LayerPtr read_global_average_pool(ConfigMap& options) {
   options.describe("The mean of each channel: (height, width, channels) to (channels).", "global_average_pool");
-  return global_average_pool();
+  return global_average_pool(read_global_pool(options));
 }
 
 LayerPtr read_global_max_pool(ConfigMap& options) {
   options.describe("The largest value of each channel: (height, width, channels) to (channels).", "global_max_pool");
-  return global_max_pool();
+  return global_max_pool(read_global_pool(options));
 }
 
 LayerPtr read_flatten(ConfigMap& options) {
@@ -206,6 +213,12 @@ Registry<Reader<LayerPtr>>& layer_kinds() {
                                                        {"sigmoid", read_activation_layer<Activation::sigmoid>},
                                                        {"tanh", read_activation_layer<Activation::tanh>},
                                                    });
+  static const bool complete = [] {
+    for (Kinds (*kinds)() : {image_kinds, norm_kinds, join_kinds})
+      for (auto& [name, read] : kinds()) table.add(name, read);
+    return true;
+  }();
+  (void)complete;
   return table;
 }
 

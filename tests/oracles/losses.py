@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Losses and their gradients by PyTorch (CPU, any 2.x), as a C++ header: losses.py > tests/kernels/loss/loss_oracle.h; and ten updates by SGD of
-a layer without bias with each loss: losses.py updates > tests/engine/layers/loss_updates.h
+a layer without bias with each loss: losses.py updates > tests/engine/losses/loss_updates.h
 
 Operands are formulas that the tests repeat: logits 2·sin(0.7·i + 0.3), labels (7·i + 3) mod classes (every fifth is 255 where labels are ignored),
 float targets (1 + sin(1.3·i))/2, which are normalised to probabilities of a position for soft targets and compared with 1/2 for binary ones,

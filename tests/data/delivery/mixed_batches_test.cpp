@@ -1,7 +1,7 @@
 // Mixed batches through the loader: the reference's bits, whatever made them, and soft targets beside labels.
 #include "bantam/base/error.h"
 #include "bantam/data/pipeline/mix.h"
-#include "bantam/engine/layers/loss.h"
+#include "bantam/engine/losses/loss.h"
 #include "bantam/kernels/reference/mix_batch.h"
 #include "tests/data/delivery/loader_fixture.h"
 

@@ -3,7 +3,7 @@
 #include "bantam/engine/autograd/tensor_notes.h"
 #include "bantam/engine/graph/lower.h"
 #include "bantam/engine/ops/batch_norm.h"
-#include "bantam/engine/ops/norm_depthwise.h"
+#include "bantam/engine/ops/fused/norm_depthwise.h"
 #include "bantam/engine/ops/pointwise_norm.h"
 #include "tests/engine/engine_fixture.h"
 #include "tests/engine/fixed_norm.h"

@@ -8,7 +8,7 @@
 
 #include "bantam/base/error.h"
 #include "bantam/engine/autograd/tape.h"
-#include "bantam/engine/layers/loss.h"
+#include "bantam/engine/losses/loss.h"
 #include "bantam/engine/metrics/metric.h"
 #include "tests/engine/engine_fixture.h"
 

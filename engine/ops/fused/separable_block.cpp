@@ -1,5 +1,5 @@
 // Separable block: backward keeps x (or its recipe) and codes of where the result came from.
-#include "bantam/engine/ops/separable_block.h"
+#include "bantam/engine/ops/fused/separable_block.h"
 
 #include <fmt/format.h>
 

@@ -1,5 +1,5 @@
 // The fused head: forward makes all gradients but the two large ones, dw1 = dhiddenᵀ·x and dx = dhidden·w1.
-#include "bantam/engine/ops/classifier_head.h"
+#include "bantam/engine/ops/fused/classifier_head.h"
 
 #include <algorithm>
 

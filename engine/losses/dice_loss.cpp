@@ -7,7 +7,7 @@
 #include <fmt/format.h>
 
 #include "bantam/base/error.h"
-#include "bantam/engine/layers/kernel_loss.h"
+#include "bantam/engine/losses/kernel_loss.h"
 
 namespace bantam {
 namespace {

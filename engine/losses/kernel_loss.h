@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "bantam/engine/layers/loss.h"
+#include "bantam/engine/losses/loss.h"
 #include "bantam/kernels/contracts/loss/loss_outputs.h"
 
 namespace bantam::layers {

@@ -7,7 +7,7 @@
 #include "bantam/engine/step/captured_updates.h"
 #include "bantam/engine/train/trainer.h"
 #include "tests/engine/engine_fixture.h"
-#include "tests/engine/layers/loss_updates.h"
+#include "tests/engine/losses/loss_updates.h"
 
 namespace bantam {
 namespace {

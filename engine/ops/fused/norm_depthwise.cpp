@@ -1,5 +1,5 @@
 // Depthwise convolution between two batch norms: backward keeps x, the convolution's result and four vectors.
-#include "bantam/engine/ops/norm_depthwise.h"
+#include "bantam/engine/ops/fused/norm_depthwise.h"
 
 #include <fmt/format.h>
 

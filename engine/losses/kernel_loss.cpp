@@ -1,5 +1,5 @@
 // One kernel call for loss, counts and gradient; and the options that losses have in common.
-#include "bantam/engine/layers/kernel_loss.h"
+#include "bantam/engine/losses/kernel_loss.h"
 
 #include <algorithm>
 #include <cmath>

@@ -3,7 +3,7 @@
 #include "bantam/engine/graph/fusion.h"
 #include "bantam/engine/graph/graph.h"
 #include "bantam/engine/ops/batch_norm.h"
-#include "bantam/engine/ops/norm_depthwise.h"
+#include "bantam/engine/ops/fused/norm_depthwise.h"
 #include "tests/engine/engine_fixture.h"
 #include "tests/engine/fixed_norm.h"
 

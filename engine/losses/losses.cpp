@@ -1,8 +1,8 @@
 // The table of losses, and sums that a loss counts on the host.
 #include <string>
 
-#include "bantam/engine/layers/kernel_loss.h"
-#include "bantam/engine/layers/loss.h"
+#include "bantam/engine/losses/kernel_loss.h"
+#include "bantam/engine/losses/loss.h"
 #include "bantam/kernels/contracts/head/softmax_cross_entropy.h"
 
 namespace bantam {

@@ -1,7 +1,7 @@
 // The fused end of a classifier: where it stands in, and that it trains as its parts do.
 #include "bantam/base/error.h"
 #include "bantam/engine/graph/lower.h"
-#include "bantam/engine/ops/classifier_head.h"
+#include "bantam/engine/ops/fused/classifier_head.h"
 #include "tests/engine/engine_fixture.h"
 
 namespace bantam {

@@ -1,7 +1,7 @@
 // Sums moved by the host, in order of the context's stream.
 #include <vector>
 
-#include "bantam/engine/layers/loss.h"
+#include "bantam/engine/losses/loss.h"
 
 namespace bantam {
 

@@ -4,7 +4,7 @@
 #include <fmt/format.h>
 
 #include "bantam/base/error.h"
-#include "bantam/engine/layers/kernel_loss.h"
+#include "bantam/engine/losses/kernel_loss.h"
 #include "bantam/kernels/contracts/loss/class_loss.h"
 
 namespace bantam {

@@ -1,7 +1,7 @@
 // Separable blocks as one op: the same values and gradients as the layers they stand for; and which layers those are.
 #include "bantam/base/error.h"
 #include "bantam/engine/graph/fusion.h"
-#include "bantam/engine/ops/separable_block.h"
+#include "bantam/engine/ops/fused/separable_block.h"
 #include "tests/engine/engine_fixture.h"
 
 namespace bantam {
