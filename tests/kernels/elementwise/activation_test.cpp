@@ -74,6 +74,33 @@ TEST_P(ActivationTest, ValuesByHand) {
          {0.1269280110429725, 0.4740769841801067, 0.6931471805599453, 1.3132616875182228, 7.000911466453774});
 }
 
+// torch.nn.functional of PyTorch 2.5.1 in double; elu with alpha 0.25.
+TEST_P(ActivationTest, PyTorchsValuesAndDerivatives) {
+  const std::vector<float> x = {-25, -4, -1.5f, -0.25f, 0.5f, 2.5f, 25}, ones(x.size(), 1.0f);
+  const auto check = [&](Activation a, const std::vector<double>& y, const std::vector<double>& slopes) {
+    SCOPED_TRACE(std::string(to_string(a)));
+    const std::vector<float> actual = forward(a, x, DType::float32);
+    expect_close(actual, y, tolerance(DType::float32));
+    const std::vector<float>& saved = kernels::activation_grad_reads_input(a) ? x : actual;
+    expect_close(grad(a, saved, ones, DType::float32), slopes, tolerance(DType::float32));
+  };
+  check(Activation::elu, {-0.25, -0.2454210903, -0.19421746, -0.05529980423, 0.5, 2.5, 25},
+        {3.471985966e-12, 0.004578909722, 0.05578254004, 0.1947001958, 1, 1, 1});
+  check(Activation::selu,
+        {-1.758099341, -1.725898628, -1.365814353, -0.3888901975, 0.5253504937, 2.626752468, 26.26752468},
+        {2.441638495e-11, 0.03220071266, 0.3922849875, 1.369209143, 1.050700987, 1.050700987, 1.050700987});
+  check(Activation::mish,
+        {-3.471985966e-10, -0.07259174079, -0.2980997422, -0.1299269637, 0.3752452113, 2.471392305, 25},
+        {-3.333106528e-10, -0.05377320979, -0.06409781589, 0.4398156017, 0.8864243754, 1.04112953, 1});
+  check(Activation::hard_swish, {0, 0, -0.375, -0.1145833333, 0.2916666667, 2.291666667, 25},
+        {0, 0, 0, 0.4166666667, 0.6666666667, 1.333333333, 1});
+  check(Activation::hard_sigmoid, {0, 0, 0.25, 0.4583333333, 0.5833333333, 0.9166666667, 1},
+        {0, 0, 0.1666666716, 0.1666666716, 0.1666666716, 0.1666666716, 0});
+  check(Activation::softplus,
+        {1.388794386e-11, 0.01814992792, 0.201413278, 0.5759394199, 0.9740769842, 2.578889734, 25},
+        {1.388794386e-11, 0.01798620996, 0.1824255238, 0.4378234991, 0.6224593312, 0.92414182, 1});
+}
+
 TEST_P(ActivationTest, GradientsAtTheKinks) {
   const std::vector<float> y = {-1, 0, 3, 6, 7}, dy = {2, 2, 2, 2, 2};
   EXPECT_EQ(grad(Activation::relu, y, dy, DType::float32), (std::vector<float>{0, 0, 2, 2, 2}));
