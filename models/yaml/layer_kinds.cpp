@@ -135,11 +135,56 @@ LayerPtr read_average_pool(ConfigMap& options) {
   return average_pool(pool);
 }
 
+DropoutOptions read_rate(ConfigMap& options, ConfigKey key) {
+  return {.rate = static_cast<float>(options.number(key, {.min = 0, .max = 1, .max_open = true}))};
+}
+
 LayerPtr read_dropout(ConfigMap& options) {
   options.describe("Sets values to 0 at random in training and scales the others by 1 / (1 - rate).",
                    "dropout: {rate: 0.5}");
-  return dropout({.rate = static_cast<float>(options.number({"rate", "Share of values that become 0.", "0.5"},
-                                                            {.min = 0, .max = 1, .max_open = true}))});
+  return dropout(read_rate(options, {"rate", "Share of values that become 0.", "0.5"}));
+}
+
+LayerPtr read_spatial_dropout(ConfigMap& options) {
+  options.describe(
+      "Sets whole channels of a sample to 0 at random in training and scales the others by 1 / (1 - rate), as Keras' "
+      "SpatialDropout2D and PyTorch's Dropout2d.",
+      "spatial_dropout: {rate: 0.2}");
+  return spatial_dropout(read_rate(options, {"rate", "Share of channels that become 0.", "0.2"}));
+}
+
+LayerPtr read_drop_path(ConfigMap& options) {
+  options.describe(
+      "Sets whole samples to 0 at random in training and scales the others by 1 / (1 - rate): at the end of a residual "
+      "block's branch, stochastic depth.",
+      "drop_path: {rate: 0.1}");
+  return drop_path(read_rate(options, {"rate", "Share of samples that become 0.", "0.1"}));
+}
+
+constexpr NumberRange kFactor{.min = -1e3, .max = 1e3};
+
+LayerPtr read_prelu(ConfigMap& options) {
+  options.describe("x where it is positive, slope · x below, with trained slopes.", "prelu: {initial: 0.25}");
+  PReluOptions layer;
+  layer.initial = static_cast<float>(options.number({"initial", "Slopes at the start.", "0.1"}, kFactor, 0.25));
+  layer.shared =
+      options.boolean({"shared", "true: one slope for all channels, PyTorch's default. false: one a channel."}, false);
+  return prelu(layer);
+}
+
+LayerPtr read_layer_scale(ConfigMap& options) {
+  options.describe("A trained factor a channel: y = scale · x. Small at the start, at the end of a residual branch.",
+                   "layer_scale: {initial: 1e-6}");
+  return layer_scale(
+      {.initial = static_cast<float>(options.number({"initial", "Factors at the start.", "0.1"}, kFactor, 1e-6))});
+}
+
+LayerPtr read_softmax(ConfigMap& options) {
+  options.describe(
+      "exp(x) / Σ exp(x) over the last axis. Losses of class labels compute it themselves: a classifier ends without "
+      "it.",
+      "softmax");
+  return softmax();
 }
 
 LayerPtr read_reshape(ConfigMap& options) {
@@ -192,6 +237,11 @@ Registry<Reader<LayerPtr>>& layer_kinds() {
                                               {"global_average_pool", read_global_average_pool},
                                               {"global_max_pool", read_global_max_pool},
                                               {"dropout", read_dropout},
+                                              {"spatial_dropout", read_spatial_dropout},
+                                              {"drop_path", read_drop_path},
+                                              {"prelu", read_prelu},
+                                              {"layer_scale", read_layer_scale},
+                                              {"softmax", read_softmax},
                                               {"flatten", read_flatten},
                                               {"reshape", read_reshape},
                                               {"relu", read_activation_layer<Activation::relu>},

@@ -13,10 +13,12 @@
 #include "bantam/kernels/contracts/conv/conv2d_statistics.h"
 #include "bantam/kernels/contracts/depthwise/norm_depthwise.h"
 #include "bantam/kernels/contracts/elementwise/bias.h"
+#include "bantam/kernels/contracts/elementwise/channel_factor.h"
 #include "bantam/kernels/contracts/elementwise/dropout.h"
 #include "bantam/kernels/contracts/elementwise/elementwise.h"
 #include "bantam/kernels/contracts/elementwise/masked_activation.h"
 #include "bantam/kernels/contracts/head/classifier_head.h"
+#include "bantam/kernels/contracts/head/softmax.h"
 #include "bantam/kernels/contracts/input/image_batch.h"
 #include "bantam/kernels/contracts/input/mix_batch.h"
 #include "bantam/kernels/contracts/join/channel_scale.h"
@@ -240,11 +242,33 @@ void add_elementwise(std::vector<WorkCase>& cases) {
                    2 * (2 * 80 + 8), 0});
   cases.push_back({"bias_grad", [](const Exec& e) { meta::bias_grad(e, 10, 8, kHalf, kSome, kFloats, false, {}); },
                    2 * 80 + 4 * 8, 0, KernelKind::pass, 2});
+  const ChannelFactorShape scale{.rows = 10, .channels = 8}, shared{.rows = 10, .channels = 8, .shared = true};
+  cases.push_back({"channel_factor_forward",
+                   [=](const Exec& e) { meta::channel_factor_forward(e, scale, kHalf, kSome, kFloats, kSome); },
+                   2 * 2 * 80 + 4 * 8, 0});
+  cases.push_back({"channel_factor_grad",
+                   [=](const Exec& e) {
+                     meta::channel_factor_grad(e, scale, kHalf, {kSome, kFloats, kSome}, {kSome, kFloats, true}, {});
+                   },
+                   2 * 3 * 80 + 4 * 8 * 3, 0, KernelKind::pass, 2});
+  cases.push_back({"channel_factor_grad",
+                   [=](const Exec& e) {
+                     meta::channel_factor_grad(e, shared, kHalf, {kSome, kFloats, kSome}, {nullptr, kFloats, false}, {});
+                   },
+                   2 * 2 * 80 + 4 * 2, 0, KernelKind::pass, 3});
+  cases.push_back(
+      {"softmax_forward", [](const Exec& e) { meta::softmax_forward(e, 10, 8, kHalf, kSome, kSome); }, 2 * 2 * 80, 0});
+  cases.push_back(
+      {"softmax_grad", [](const Exec& e) { meta::softmax_grad(e, 10, 8, kHalf, kSome, kSome, kSome); }, 2 * 3 * 80, 0});
   const DropoutShape dropout{.samples = 2, .sample_elements = 40};  // two words a sample
   auto* const words = reinterpret_cast<std::uint32_t*>(storage);
   cases.push_back({"dropout_forward",
                    [=](const Exec& e) { meta::dropout_forward(e, dropout, kHalf, nullptr, kSome, kSome, words); },
                    2 * 2 * 80 + 16, 0});
+  const DropoutShape channels{.samples = 2, .sample_elements = 40, .draws = 8};  // one
+  cases.push_back({"dropout_forward",
+                   [=](const Exec& e) { meta::dropout_forward(e, channels, kHalf, nullptr, kSome, kSome, words); },
+                   2 * 2 * 80 + 8, 0});
   cases.push_back({"dropout_grad", [=](const Exec& e) { meta::dropout_grad(e, dropout, kHalf, words, kSome, kSome); },
                    2 * 2 * 80 + 16, 0});
   cases.push_back({"add", [](const Exec& e) { meta::add(e, 20, kFloat, kSome, kSome, kSome); }, 4 * 3 * 20, 0});
