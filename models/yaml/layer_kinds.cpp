@@ -19,6 +19,7 @@ LayerPtr read_conv2d(ConfigMap& options) {
   conv.stride = read_extent(options, kStride, {1, 1});
   conv.dilation = read_extent(options, kDilation, {1, 1});
   conv.padding = read_padding(options);
+  conv.padding_mode = read_padding_mode(options, "padding_mode");
   conv.groups = options.integer(kGroups, kCount, 1);
   conv.bias = options.boolean(kBias, true);
   conv.activation = read_activation(options);
@@ -115,7 +116,14 @@ PoolOptions read_pool(ConfigMap& options) {
       options, {"size", "Extents of the window: one number for both, or [height, width].", "3 | [2, 4]"}, {2, 2});
   pool.stride =
       read_extent(options, {kStride.name, kStride.meaning, kStride.example, "the window's `size`"}, pool.window);
+  pool.dilation = read_extent(
+      options, {"dilation", "Step between the window's values: one number for both, or [height, width].", "2"}, {1, 1});
   pool.padding = read_padding(options);
+  pool.ceil_mode = options.boolean(
+      {"ceil_mode",
+       "true: the last windows may end outside the padded image, where they begin inside the image or the padding "
+       "before it, as PyTorch's. false: values that fill no window are left out."},
+      false);
   return pool;
 }
 
