@@ -7,6 +7,7 @@
 
 #include <fmt/format.h>
 
+#include "bantam/base/config/config_recording.h"
 #include "bantam/base/config/config_tree.h"
 #include "bantam/base/config/expression.h"
 #include "bantam/base/text.h"
@@ -121,6 +122,14 @@ const ConfigUse* ConfigTemplate::use(const ConfigNode& at, std::string what) {
   uses.push_back(std::make_unique<const ConfigUse>(
       ConfigUse{.what = std::move(what), .at = place.has_key ? place.key_mark : place.mark}));
   return uses.back().get();
+}
+
+void ConfigTemplate::describe(const ConfigNode& list, std::span<const std::string> tables,
+                              std::span<const std::string> known) {
+  if (!list.is_described()) return;
+  note_list(*list.data_->facts).items.other_names.emplace(known.begin(), known.end());
+  for (const auto& table : list.document_->recording->schema.tables)
+    table->expressions = table->expressions || std::ranges::find(tables, table->what) != tables.end();
 }
 
 ConfigNode ConfigTemplate::copy(const ConfigNode& node, const ConfigScope& scope, const ConfigUse* use) {

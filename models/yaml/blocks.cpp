@@ -10,6 +10,7 @@
 
 #include "bantam/base/config/expression.h"
 #include "bantam/base/text.h"
+#include "bantam/models/yaml/graph_reader.h"
 
 namespace bantam::models {
 namespace {
@@ -36,7 +37,7 @@ void check_parameter_name(const std::string& name, const ConfigNode& at) {
 
 BlockParameters read_parameters(ConfigMap& section, const ConfigKey& key) {
   const auto node = section.find(key);
-  if (!node || node->is_null()) return {};
+  if (!node || (node->is_null() && !node->is_described())) return {};
   BlockParameters parameters = node->entries();
   if (parameters.size() > kMostParameters)
     node->fail_at_key(fmt::format("at most {} parameters, got {}", kMostParameters, parameters.size()));
@@ -53,9 +54,10 @@ BlockDefinition read_block(const std::string& name, const ConfigNode& node, cons
   ConfigMap section = node.as_map();
   BlockParameters parameters = read_parameters(
       section, {"parameters", "Names that a use of the block may set, with their defaults; null: it has to.",
-                "{filters: null, stride: 1}"});
+                "{filters: null, stride: 1}", "none"});
   const ConfigNode layers =
       section.node({"layers", "The layers and blocks, as in the model's `layers`.", "[conv2d: {filters: $(filters)}]"});
+  describe_network(layers);
   section.finish();
   if (layers.items().empty()) layers.fail_at_key("a block's list of layers is empty");
   return {name, std::move(parameters), layers};
@@ -117,12 +119,13 @@ BlockTable::BlockTable(ConfigMap& model, const ConfigNode& layers, const std::ve
   parameters_ = read_parameters(
       model, {"parameters",
               "Names with values for expressions in the model's layers and blocks: `$(classes)`. See NETWORKS.md.",
-              "{depth: 3, classes: 10}"});
+              "{depth: 3, classes: 10}", "none"});
   const auto blocks = model.find(
       {"blocks",
        "Named blocks, each a map of `parameters` (names with defaults; null where a use has to say the value) and "
-       "`layers`. A block is used in a list of layers as a layer is: `- NAME: {parameter: value}`. See NETWORKS.md."});
-  if (blocks && !blocks->is_null())
+       "`layers`. A block is used in a list of layers as a layer is: `- NAME: {parameter: value}`. See NETWORKS.md.",
+       "{conv_relu: {parameters: {filters: null}, layers: [conv2d: {filters: $(filters), kernel: 3}, relu]}}", "none"});
+  if (blocks && (!blocks->is_null() || blocks->is_described()))
     for (const auto& [name, node] : blocks->entries()) blocks_.push_back(read_block(name, node, reserved));
   if (blocks_.size() > kMostBlocks)
     blocks->fail_at_key(fmt::format("at most {} blocks, got {}", kMostBlocks, blocks_.size()));

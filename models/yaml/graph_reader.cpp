@@ -266,10 +266,7 @@ class GraphReader {
   std::optional<ConfigNode> last_entry_;
 };
 
-const std::vector<std::string>& kinds_of_blocks() {
-  static const std::vector<std::string> kinds = {"residual", "block"};
-  return kinds;
-}
+std::vector<std::string> kinds_of_blocks() { return {"residual", "block"}; }
 
 /// Where a description reads a layer or block by itself.
 const Shape kExampleInput{56, 56, 64};
@@ -297,7 +294,7 @@ void describe_block(const std::string& kind, const ConfigNode& value) {
 
 std::vector<std::string> reserved_block_names() {
   std::vector<std::string> names = layer_kinds().names();
-  std::ranges::copy(kinds_of_blocks(), std::back_inserter(names));
+  std::ranges::move(kinds_of_blocks(), std::back_inserter(names));
   return names;
 }
 
@@ -305,6 +302,8 @@ void describe_network(const ConfigNode& list) {
   if (!list.is_described()) return;
   list.describe_entries("layer", layer_kinds().names(), describe_layer);
   list.describe_entries("block", kinds_of_blocks(), describe_block);
+  const std::vector<std::string> tables = {"layer", "block"};
+  ConfigTemplate::describe(list, tables, reserved_block_names());
 }
 
 void check_weights(const Graph& graph) {

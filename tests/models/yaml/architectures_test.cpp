@@ -1,0 +1,56 @@
+// The networks of configs/architectures: as many parameters as their papers' networks have, and ResNet-50's shapes.
+#include <map>
+
+#include <gtest/gtest.h>
+
+#include "tests/models/yaml/model_text.h"
+
+namespace bantam::models {
+namespace {
+
+ModelSpec architecture(const std::string& name, const std::vector<std::string>& overrides = {}) {
+  const std::string path = std::string(BANTAM_SOURCE_DIR) + "/configs/architectures/" + name + ".yaml";
+  return read_model(ConfigDocument::load(path, overrides).map().node("model"));
+}
+
+Shape shape_of(const ModelSpec& model, const std::string& node) {
+  for (const GraphNode& other : model.graph.nodes())
+    if (other.name == node) return other.output;
+  ADD_FAILURE() << "there is no node " << node;
+  return {};
+}
+
+TEST(Architectures, ResNet50HasTorchvisionsParametersAndShapes) {
+  const ModelSpec model = architecture("resnet50");
+  EXPECT_EQ(parameter_count(model.graph), 25'557'032);
+  const std::map<std::string, Shape> shapes = {
+      {"conv_norm/batch_norm", {112, 112, 64}},
+      {"max_pool", {56, 56, 64}},
+      {"bottleneck/residual/add", {56, 56, 256}},
+      {"bottleneck_3/residual/add", {56, 56, 256}},
+      {"bottleneck_4/residual/add", {28, 28, 512}},
+      {"bottleneck_7/residual/add", {28, 28, 512}},
+      {"bottleneck_8/residual/add", {14, 14, 1024}},
+      {"bottleneck_13/residual/add", {14, 14, 1024}},
+      {"bottleneck_14/residual/add", {7, 7, 2048}},
+      {"bottleneck_16/residual/add", {7, 7, 2048}},
+      {"global_average_pool", {2048}},
+      {"dense", {1000}},
+      // the stride is in the second convolution, and of each stage only the first block has a shortcut of its own
+      {"bottleneck_4/residual/conv_norm/batch_norm", {56, 56, 128}},
+      {"bottleneck_4/residual/conv_norm_2/batch_norm", {28, 28, 128}},
+      {"bottleneck_4/residual/shortcut_conv_norm/batch_norm", {28, 28, 512}}};
+  for (const auto& [node, shape] : shapes) EXPECT_EQ(to_string(shape_of(model, node)), to_string(shape)) << node;
+  EXPECT_EQ(model.graph.nodes().size(), 1u + 2 + 1 + 16 * 7 + 4 * 2 + 2);
+}
+
+TEST(Architectures, MobileNetV2HasTorchvisionsParameters) {
+  const ModelSpec model = architecture("mobilenet_v2");
+  EXPECT_EQ(parameter_count(model.graph), 3'504'872);
+  int sums = 0;
+  for (const GraphNode& node : model.graph.nodes()) sums += node.layer && node.layer->kind() == "add" ? 1 : 0;
+  EXPECT_EQ(sums, 10);
+}
+
+}  // namespace
+}  // namespace bantam::models
