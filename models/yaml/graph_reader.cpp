@@ -226,6 +226,7 @@ class GraphReader {
       if (i > 1) count_entry(entry.at);
       const std::string name = name_of(entry, place, i);
       inputs[0] = read_one(name, inputs);
+      graph_.reserve(name);  // also of a block without nodes
       names.set(name.substr(place.prefix.size()), inputs[0]);
     }
     if (entry.words.repeat && entry.words.name) names.set(entry.words.name->as_text(), inputs[0]);

@@ -1,8 +1,12 @@
-// The networks of configs/architectures: as many parameters as their papers' networks have, and ResNet-50's shapes.
+// The networks of configs/architectures: as many parameters as the published networks have, ResNet-50's shapes, and a
+// training step of each.
+#include <cmath>
 #include <map>
 
 #include <gtest/gtest.h>
 
+#include "bantam/engine/plan/step_plan.h"
+#include "bantam/engine/step/random_batch.h"
 #include "tests/models/yaml/model_text.h"
 
 namespace bantam::models {
@@ -51,6 +55,45 @@ TEST(Architectures, MobileNetV2HasTorchvisionsParameters) {
   for (const GraphNode& node : model.graph.nodes()) sums += node.layer && node.layer->kind() == "add" ? 1 : 0;
   EXPECT_EQ(sums, 10);
 }
+
+struct Outcome {
+  std::vector<float> weights;
+  double loss = 0;
+  MemoryStats memory;
+};
+
+/// One update of two samples on the CPU.
+Outcome trained(const Graph& graph, const ModelOptions& options) {
+  Runtime fresh({.threads = 2});
+  const Device device = Device::cpu();
+  Model model(fresh, device, graph, options);
+  Optimizer optimizer(model, {});
+  TrainingStep step(model, optimizer, {});
+  step.prepare({.batches = {2}});
+  step.step(random_batch(model, 2, philox_key(7, RandomPurpose::test)));
+  const double loss = step.read_metrics().back().loss;
+  return {to_host<float>(model.parameters().master(), fresh.stream(device)), loss, fresh.allocator(device).stats()};
+}
+
+class ArchitectureStep : public testing::TestWithParam<std::string> {};
+
+TEST_P(ArchitectureStep, IsFiniteAndPlannedAndRecomputeChangesNoBit) {
+  const Graph graph = architecture(GetParam(), {"model.input=[32,32,3]", "model.parameters.classes=5"}).graph;
+  ModelOptions options{.seed = 3};
+  const Outcome kept = trained(graph, options);
+  EXPECT_TRUE(std::isfinite(kept.loss));
+  for (const auto kind : {RecomputeOptions::Kind::none, RecomputeOptions::Kind::all}) {
+    options.recompute = {.kind = kind};
+    const Outcome run = trained(graph, options);
+    EXPECT_EQ(run.weights, kept.weights);
+    EXPECT_EQ(run.memory.departures, 0u);
+    EXPECT_EQ(run.memory.peak_bytes,
+              plan_step(graph, {.model = options, .batch = 2, .device = Device::cpu()}).peak_bytes);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Networks, ArchitectureStep, testing::Values("resnet50", "mobilenet_v2"),
+                         [](const auto& info) { return info.param; });
 
 }  // namespace
 }  // namespace bantam::models
