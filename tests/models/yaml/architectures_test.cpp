@@ -56,6 +56,19 @@ TEST(Architectures, MobileNetV2HasTorchvisionsParameters) {
   EXPECT_EQ(sums, 10);
 }
 
+TEST(Architectures, EfficientNetB0HasTorchvisionsParameters) {
+  const ModelSpec model = architecture("efficientnet_b0");
+  EXPECT_EQ(parameter_count(model.graph), 5'288'548);
+  EXPECT_EQ(to_string(shape_of(model, "mbconv_16/project/batch_norm")), "(7, 7, 320)");
+}
+
+TEST(Architectures, UNetHasTheParametersOfThePaper) {
+  const ModelSpec paper = architecture("unet", {"model.input=[512,512,1]", "model.parameters.classes=2"});
+  EXPECT_EQ(parameter_count(paper.graph), 31'030'658);
+  EXPECT_EQ(to_string(paper.graph.output_shape()), "(512, 512, 2)");
+  EXPECT_EQ(parameter_count(architecture("unet").graph), 31'032'395);
+}
+
 struct Outcome {
   std::vector<float> weights;
   double loss = 0;
@@ -92,7 +105,8 @@ TEST_P(ArchitectureStep, IsFiniteAndPlannedAndRecomputeChangesNoBit) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Networks, ArchitectureStep, testing::Values("resnet50", "mobilenet_v2"),
+INSTANTIATE_TEST_SUITE_P(Networks, ArchitectureStep,
+                         testing::Values("resnet50", "mobilenet_v2", "efficientnet_b0", "unet"),
                          [](const auto& info) { return info.param; });
 
 }  // namespace
