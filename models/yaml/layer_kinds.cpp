@@ -225,6 +225,12 @@ LayerPtr read_flatten(ConfigMap& options) {
   return flatten();
 }
 
+LayerPtr read_add(ConfigMap& options) {
+  options.describe("The sum of its inputs, which have one shape, then the activation.",
+                   "add: {inputs: [input, conv2d], activation: relu}");
+  return add(read_activation(options));
+}
+
 template <Activation kKind>
 LayerPtr read_activation_layer(ConfigMap& options) {
   return activation(read_activation_options(kKind, options));
@@ -252,6 +258,7 @@ Registry<Reader<LayerPtr>>& layer_kinds() {
                                               {"softmax", read_softmax},
                                               {"flatten", read_flatten},
                                               {"reshape", read_reshape},
+                                              {"add", read_add},
                                               {"relu", read_activation_layer<Activation::relu>},
                                               {"relu6", read_activation_layer<Activation::relu6>},
                                               {"leaky_relu", read_activation_layer<Activation::leaky_relu>},

@@ -101,6 +101,7 @@ std::vector<Case> others() {
       Case{"flatten: {}", "flatten", {324}, 0},
       Case{"flatten\n    - dense: {units: 7}", "dense", {7}, 324 * 7 + 7},
       Case{"reshape: {shape: [27, 12]}", "reshape", {27, 12}, 0},
+      Case{"relu: {name: a}\n    - add: {inputs: [a, input], activation: relu}", "add", {9, 9, 4}, 0},
       Case{"reshape: {shape: [3, -1, 6]}\n    - batch_norm", "batch_norm", {3, 18, 6}, 12}};
 }
 
