@@ -156,8 +156,6 @@ std::vector<Misfit> misfits() {
        depth_to_space({.block = 3}),
        {2, 2, 6},
        "depth_to_space: 6 channels do not divide into blocks of 3x3"},
-      {"dense", dense({}), {2, 2, 3}, "dense: expected an input (features), got (2, 2, 3); put flatten before it"},
-      {"pool", max_pool(), {1, 1, 4}, "max_pool: a window of 2x2 does not fit an input of 1x1"},
       {"dropout", dropout({.rate = 1}), {4}, "dropout: the rate must be in [0, 1), got 1"},
       {"channels dropped", spatial_dropout({.rate = 1}), {4}, "spatial_dropout: the rate must be in [0, 1), got 1"},
       {"samples dropped", drop_path({.rate = -0.5f}), {4}, "drop_path: the rate must be in [0, 1), got -0.5"},
