@@ -13,7 +13,7 @@ namespace bantam {
 
 struct ActivationOptions {
   Activation kind = Activation::none;
-  float slope = 0.01f;  ///< leaky_relu's, for inputs below 0, and its derivative at 0
+  float slope = 0.01f;  ///< leaky_relu's, for inputs below 0; elu's α, of which 1 is usual
 };
 
 /// Options of `conv2d` layers. Weight (filters, kernel, kernel, C_in/groups).

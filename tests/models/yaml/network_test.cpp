@@ -77,7 +77,19 @@ INSTANTIATE_TEST_SUITE_P(Convolutions, LayerKinds, testing::ValuesIn(convolution
 INSTANTIATE_TEST_SUITE_P(Others, LayerKinds, testing::ValuesIn(others()));
 
 std::vector<std::string> activations() {
-  return {"relu", "relu6", "leaky_relu: {slope: 0.2}", "gelu", "silu", "sigmoid", "tanh: {}"};
+  return {"relu",
+          "relu6",
+          "leaky_relu: {slope: 0.2}",
+          "gelu",
+          "silu",
+          "sigmoid",
+          "tanh: {}",
+          "elu: {alpha: 0.5}",
+          "selu",
+          "mish",
+          "hard_swish",
+          "hard_sigmoid",
+          "softplus: {}"};
 }
 
 std::vector<std::string> joins() { return {"concat", "average", "multiply"}; }
