@@ -21,6 +21,7 @@ struct Row {
 std::vector<Row> rows() {
   const Shape image{6, 4, 4};
   const ActivationOptions gelu{Activation::gelu};
+<<<<<<< HEAD
   return {{"conv2d",
            conv2d({.filters = 6, .stride = {2, 1}, .padding = Padding::same(), .groups = 2, .activation = gelu}),
            image,
@@ -103,6 +104,44 @@ std::vector<Row> rows() {
           {"multiply by channels", multiply(), image, image, -1, {global_average_pool()}},
           {"multiply by channels, kept axes", multiply(), image, image, -1, {conv2d({.filters = 4, .kernel = {6, 4}})}},
           {"add of three", add(), image, image, -1, {activation({Activation::silu}), nullptr}}};
+=======
+  return {
+      {"conv2d",
+       conv2d({.filters = 6, .stride = {2, 1}, .padding = Padding::same(), .groups = 2, .activation = gelu}),
+       image,
+       {3, 4, 6}},
+      {"depthwise_conv2d", depthwise_conv2d({.multiplier = 2}), image, {4, 2, 8}},
+      {"separable_conv2d", separable_conv2d({.filters = 5, .padding = Padding::same()}), image, {6, 4, 5}},
+      {"dense", dense({.units = 7, .activation = gelu}), {9}, {7}},
+      {"batch_norm", batch_norm({.activation = gelu}), image, image},
+      {"average_pool", average_pool({.window = {3, 2}, .stride = {2, 2}}), image, {2, 2, 4}},
+      {"global_average_pool", global_average_pool(), image, {4}},
+      {"relu", activation({Activation::relu}), image, image, 0.5f},
+      {"silu", activation({Activation::silu}), image, image},
+      {"elu", activation({Activation::elu, 1.0f}), image, image},
+      {"selu", activation({Activation::selu}), image, image},
+      {"mish", activation({Activation::mish}), image, image},
+      {"hard_swish", activation({Activation::hard_swish}), image, image},
+      {"hard_sigmoid", activation({Activation::hard_sigmoid}), image, image},
+      {"softplus", activation({Activation::softplus}), image, image},
+      {"batch_norm with hard_swish", batch_norm({.activation = {Activation::hard_swish}}), image, image},
+      {"dropout", dropout({.rate = 0.25f}), image, image},
+      {"flatten", flatten(), image, {96}},
+      {"reshape", reshape({.shape = {12, 2, 4}}), image, {12, 2, 4}},
+      {"reshape, one extent inferred", reshape({.shape = {8, -1}}), image, {8, 12}},
+      {"reshape to an image", reshape({.shape = {-1, 2, 3}}), {12}, {2, 2, 3}},
+      {"concat", concat(), image, {6, 4, 10}, -1, {conv2d({.filters = 6, .padding = Padding::same()})}},
+      {"concat of one value", concat(), image, {6, 4, 16}, -1, {nullptr, activation({Activation::silu}), nullptr}},
+      {"concat of vectors", concat(), {9}, {12}, -1, {dense({.units = 3})}},
+      {"average", average(), image, image, -1, {activation({Activation::silu}), nullptr}},
+      {"multiply", multiply(), image, image, -1, {activation({Activation::silu}), nullptr}},
+      {"multiply by channels", multiply(), image, image, -1, {global_average_pool()}},
+      {"multiply by channels, kept axes", multiply(), image, image, -1, {conv2d({.filters = 4, .kernel = {6, 4}})}},
+      {"squeeze_excite", squeeze_excite({.units = 3, .activation = {Activation::silu}}), image, image},
+      {"squeeze_excite, hard gate",
+       squeeze_excite({.units = 5, .activation = {Activation::tanh}, .gate = Activation::hard_sigmoid}), image, image},
+      {"add of three", add(), image, image, -1, {activation({Activation::silu}), nullptr}}};
+>>>>>>> joins
 }
 
 /// Adds the branches, and the layer after the last node.
