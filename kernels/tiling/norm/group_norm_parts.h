@@ -18,7 +18,10 @@ inline std::int64_t position_parts(const GroupNormShape& s, DeviceKind target) {
 inline constexpr std::int64_t kMostRowValues = 8192;
 
 /// Whether a sample's group is a row of memory that one block of a CUDA kernel reads at once.
-inline bool is_row_norm(const GroupNormShape& s) { return s.positions == 1 && s.group_channels() <= kMostRowValues; }
+inline bool is_row_norm(const GroupNormShape& s) {
+  constexpr std::int64_t kMostGroups = 65535;  // of a grid's second axis
+  return s.positions == 1 && s.group_channels() <= kMostRowValues && s.groups <= kMostGroups;
+}
 
 /// Parts of the samples, at most, in which the CUDA kernels sum dscale and dshift of rows.
 inline std::int64_t most_row_parts(const GroupNormShape& s) {
