@@ -7,18 +7,8 @@
 namespace bantam::models {
 namespace {
 
-constexpr IntegerRange kCount{.min = 1, .max = 1 << 24};
-
-// Keys of all convolutions.
-const ConfigKey kKernel{"kernel", "Extents of the kernel: one number for both, or [height, width].", "3 | [1, 7]"};
-const ConfigKey kStride{"stride", "Step between outputs: one number for both, or [height, width].", "2"};
-const ConfigKey kDilation{"dilation", "Step between the kernel's inputs: one number for both, or [height, width].",
-                          "2"};
 const ConfigKey kMultiplier{"multiplier",
                             "Filters of each channel: the depthwise part has channels × multiplier outputs.", "2"};
-const ConfigKey kBias{"bias",
-                      "Whether a value a channel is added. A batch norm that follows makes it useless: false "
-                      "saves it."};
 
 LayerPtr read_conv2d(ConfigMap& options) {
   options.describe("Convolution over (height, width, channels).",
@@ -29,9 +19,7 @@ LayerPtr read_conv2d(ConfigMap& options) {
   conv.stride = read_extent(options, kStride, {1, 1});
   conv.dilation = read_extent(options, kDilation, {1, 1});
   conv.padding = read_padding(options);
-  conv.groups = options.integer(
-      {"groups", "Groups of channels that are convolved apart. Must divide the channels of input and output.", "2"},
-      kCount, 1);
+  conv.groups = options.integer(kGroups, kCount, 1);
   conv.bias = options.boolean(kBias, true);
   conv.activation = read_activation(options);
   conv.initializer = read_initializer(options);
@@ -192,27 +180,34 @@ LayerPtr read_activation_layer(ConfigMap& options) {
 }  // namespace
 
 Registry<Reader<LayerPtr>>& layer_kinds() {
-  static Registry<Reader<LayerPtr>> table("layer", {
-                                                       {"conv2d", read_conv2d},
-                                                       {"depthwise_conv2d", read_depthwise_conv2d},
-                                                       {"separable_conv2d", read_separable_conv2d},
-                                                       {"dense", read_dense},
-                                                       {"batch_norm", read_batch_norm},
-                                                       {"max_pool", read_max_pool},
-                                                       {"average_pool", read_average_pool},
-                                                       {"global_average_pool", read_global_average_pool},
-                                                       {"global_max_pool", read_global_max_pool},
-                                                       {"dropout", read_dropout},
-                                                       {"flatten", read_flatten},
-                                                       {"reshape", read_reshape},
-                                                       {"relu", read_activation_layer<Activation::relu>},
-                                                       {"relu6", read_activation_layer<Activation::relu6>},
-                                                       {"leaky_relu", read_activation_layer<Activation::leaky_relu>},
-                                                       {"gelu", read_activation_layer<Activation::gelu>},
-                                                       {"silu", read_activation_layer<Activation::silu>},
-                                                       {"sigmoid", read_activation_layer<Activation::sigmoid>},
-                                                       {"tanh", read_activation_layer<Activation::tanh>},
-                                                   });
+  static Registry<Reader<LayerPtr>> table("layer",
+                                          {
+                                              {"conv2d", read_conv2d},
+                                              {"depthwise_conv2d", read_depthwise_conv2d},
+                                              {"separable_conv2d", read_separable_conv2d},
+                                              {"dense", read_dense},
+                                              {"batch_norm", read_batch_norm},
+                                              {"max_pool", read_max_pool},
+                                              {"average_pool", read_average_pool},
+                                              {"global_average_pool", read_global_average_pool},
+                                              {"global_max_pool", read_global_max_pool},
+                                              {"dropout", read_dropout},
+                                              {"flatten", read_flatten},
+                                              {"reshape", read_reshape},
+                                              {"relu", read_activation_layer<Activation::relu>},
+                                              {"relu6", read_activation_layer<Activation::relu6>},
+                                              {"leaky_relu", read_activation_layer<Activation::leaky_relu>},
+                                              {"gelu", read_activation_layer<Activation::gelu>},
+                                              {"silu", read_activation_layer<Activation::silu>},
+                                              {"sigmoid", read_activation_layer<Activation::sigmoid>},
+                                              {"tanh", read_activation_layer<Activation::tanh>},
+                                              {"elu", read_activation_layer<Activation::elu>},
+                                              {"selu", read_activation_layer<Activation::selu>},
+                                              {"mish", read_activation_layer<Activation::mish>},
+                                              {"hard_swish", read_activation_layer<Activation::hard_swish>},
+                                              {"hard_sigmoid", read_activation_layer<Activation::hard_sigmoid>},
+                                              {"softplus", read_activation_layer<Activation::softplus>},
+                                          });
   static const bool complete = [] {
     for (Kinds (*kinds)() : {image_kinds, norm_kinds, join_kinds})
       for (auto& [name, read] : kinds()) table.add(name, read);

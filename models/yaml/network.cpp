@@ -239,7 +239,7 @@ ModelSpec read_list(ConfigMap& options, const std::string& default_name) {
   return {std::move(name), graph.take_graph(), input, items.back().as_named().options};
 }
 
-/// Always with the whole zoo: of resnet34 the nearest name is another network. One letter apart it is a slip.
+/// Always with the whole zoo: of resnet152 the nearest name is another network. One letter apart it is a slip.
 [[noreturn]] void fail_unknown_model(const ConfigNode& at) {
   const std::string name = at.as_text();
   const std::vector<std::string> names = zoo_names();

@@ -25,13 +25,13 @@ void map_samples(const Exec& exec, const SampleRows& rows, Map map) {
   const dim3 block = tile_block(packs);
   const unsigned columns = blocks_for(packs, block.x);
   const std::int64_t tiles = blocks_for(rows.positions, std::int64_t{kRowsAtOnce} * block.y);
-  for (std::int64_t first = 0; first < rows.samples; first += kMaxGridY) {
-    const std::int64_t samples = std::min(rows.samples - first, kMaxGridY);
+  for (std::int64_t left = rows.samples; left > 0; left -= kMaxGridY) {
+    const std::int64_t samples = std::min(left, kMaxGridY);
     const std::int64_t most = std::clamp<std::int64_t>(kMapBlocks / (columns * samples), 1, kMaxGridY);
     std::int64_t rounds = blocks_for(tiles, most);
     if (tiles * columns * samples >= Map::kRounds * kLeastMapBlocks) rounds = std::max(rounds, Map::kRounds);
     const dim3 grid(columns, blocks_for(tiles, rounds), static_cast<unsigned>(samples));
-    map.first_sample = first;
+    map.last_sample = left - 1;
     map_rows_kernel<N, false><<<grid, block, 0, stream_of(exec)>>>(rows.positions, rows.channels, rounds, map);
     check_launch("map_rows_kernel");
   }

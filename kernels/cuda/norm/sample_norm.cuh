@@ -134,11 +134,12 @@ __global__ void __launch_bounds__(kMapThreads)
   to.inv_std[group] = static_cast<float>(rsqrt(variance + to.epsilon));
 }
 
-/// A map over the rows of samples (map_rows_kernel): blockIdx.z counts them from `first_sample` on.
+/// A map over the rows of samples (map_rows_kernel): blockIdx.z counts them down from `last_sample`, so that a map
+/// begins with what the sums before it read last, which the L2 cache still holds.
 struct OfSample {
-  std::int64_t first_sample = 0;
+  std::int64_t last_sample = 0;
 
-  __device__ std::int64_t sample() const { return first_sample + blockIdx.z; }
+  __device__ std::int64_t sample() const { return last_sample - blockIdx.z; }
 };
 
 /// y = f(z).

@@ -2,7 +2,7 @@
 // large means, aliasing.
 #include "bantam/kernels/contracts/norm/group_norm.h"
 
-#include "bantam/kernels/reference/group_norm.h"
+#include "bantam/kernels/reference/norm/group_norm.h"
 #include "tests/kernels/arrays.h"
 #include "tests/kernels/guarded_buffer.h"
 #include "tests/kernels/norm/group_norm_oracle.h"

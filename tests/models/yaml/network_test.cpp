@@ -6,6 +6,7 @@
 
 #include <gtest/gtest.h>
 
+#include "bantam/base/error.h"
 #include "bantam/engine/graph/lower.h"
 #include "tests/models/yaml/model_text.h"
 
@@ -51,7 +52,17 @@ std::vector<Case> convolutions() {
       Case{"separable_conv2d: {filters: 8, kernel: 3, multiplier: 3, bias: false}",
            "separable_conv2d",
            {7, 7, 8},
-           9 * 12 + 12 * 8}};
+           9 * 12 + 12 * 8},
+      Case{"transposed_conv2d: {filters: 6, kernel: 2, stride: 2}", "transposed_conv2d", {18, 18, 6}, 4 * 4 * 6 + 6},
+      Case{"transposed_conv2d: {filters: 6, kernel: [3, 4], stride: 2, padding: 1, output_padding: [1, 0], groups: 2, "
+           "bias: false}",
+           "transposed_conv2d",
+           {18, 18, 6},
+           4 * 12 * 3},
+      Case{"transposed_conv2d: {filters: 6, kernel: 3, stride: [2, 3], padding: same, initializer: he_normal}",
+           "transposed_conv2d",
+           {18, 27, 6},
+           4 * 9 * 6 + 6}};
 }
 
 std::vector<Case> others() {
@@ -80,8 +91,22 @@ INSTANTIATE_TEST_SUITE_P(Convolutions, LayerKinds, testing::ValuesIn(convolution
 INSTANTIATE_TEST_SUITE_P(Others, LayerKinds, testing::ValuesIn(others()));
 
 std::vector<std::string> activations() {
-  return {"relu", "relu6", "leaky_relu: {slope: 0.2}", "gelu", "silu", "sigmoid", "tanh: {}"};
+  return {"relu",
+          "relu6",
+          "leaky_relu: {slope: 0.2}",
+          "gelu",
+          "silu",
+          "sigmoid",
+          "tanh: {}",
+          "elu: {alpha: 0.5}",
+          "selu",
+          "mish",
+          "hard_swish",
+          "hard_sigmoid",
+          "softplus: {}"};
 }
+
+std::vector<std::string> joins() { return {"concat", "average", "multiply"}; }
 
 std::string name_in(const std::string& yaml) { return yaml.substr(0, yaml.find(':')); }
 
@@ -90,6 +115,7 @@ TEST(LayerKindTable, HasAReaderAndATestForEveryKind) {
   for (const auto& cases : {convolutions(), others()})
     for (const Case& c : cases) tested.insert(c.kind);
   for (const std::string& yaml : activations()) tested.insert(name_in(yaml));
+  for (const std::string& yaml : joins()) tested.insert(name_in(yaml));
   const std::vector<std::string> names = layer_kinds().names();
   EXPECT_EQ(tested, std::set<std::string>(names.begin(), names.end()));
   EXPECT_EQ(tested.size(), names.size());  // no kind stands twice in the engine's table
@@ -102,6 +128,18 @@ TEST(Layers, ActivationsAreLayersToo) {
     EXPECT_EQ(model.graph.nodes().size(), 2u) << name;
     EXPECT_EQ(to_string(model.graph.output_shape()), "(9, 9, 4)") << name;
     EXPECT_EQ(model.graph.nodes()[1].name, name_in(name));
+  }
+}
+
+TEST(Layers, JoinsOfOneInputAreRefused) {
+  for (const std::string& name : joins()) {
+    try {
+      (void)one_layer(name);
+      ADD_FAILURE() << name << " is accepted";
+    } catch (const Error& error) {
+      EXPECT_NE(std::string(error.what()).find(name + ": expected two or more inputs, got 1"), std::string::npos)
+          << error.what();
+    }
   }
 }
 

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "bantam/kernels/contracts/norm/group_norm.h"
-#include "bantam/kernels/reference/batch_norm.h"
+#include "bantam/kernels/reference/norm/batch_norm.h"
 
 namespace bantam::kernels::reference {
 
