@@ -66,6 +66,7 @@ const std::vector<Floor> kHouse = {
       "tiling/image",
       "tiling/update",
       "reference",
+      "reference/image",
       "meta",
       "cpu/device",
       "cpu/elementwise",

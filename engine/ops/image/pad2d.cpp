@@ -33,18 +33,18 @@ void check_side(const char* op, const Side& side, PaddingMode mode) {
     throw ShapeError(fmt::format("{}: circular padding {} must not be larger than the {} {}", op, most, name, left));
 }
 
-kernels::PadMode mode_of(PaddingMode mode) {
+kernels::EdgeMode mode_of(PaddingMode mode) {
   switch (mode) {
     case PaddingMode::replicate:
-      return kernels::PadMode::replicate;
+      return kernels::EdgeMode::replicate;
     case PaddingMode::reflect:
-      return kernels::PadMode::reflect;
+      return kernels::EdgeMode::reflect;
     case PaddingMode::circular:
-      return kernels::PadMode::circular;
+      return kernels::EdgeMode::circular;
     case PaddingMode::zeros:
       break;
   }
-  return kernels::PadMode::zeros;
+  return kernels::EdgeMode::zeros;
 }
 
 }  // namespace

@@ -9,7 +9,7 @@
 namespace bantam::kernels {
 
 /// What stands beyond the edge: zeros, the edge's pixel, the image mirrored at the edge's pixel, or its other end.
-enum class PadMode : std::uint8_t { zeros, replicate, reflect, circular };
+enum class EdgeMode : std::uint8_t { zeros, replicate, reflect, circular };
 
 /// x (batch, in_h, in_w, channels), y (batch, out_h(), out_w(), channels). Negative amounts crop, before the positive
 /// ones are added; at least a row and a column are left then, and more than is added on a side with `reflect`, at least
@@ -17,7 +17,7 @@ enum class PadMode : std::uint8_t { zeros, replicate, reflect, circular };
 struct Pad2dShape {
   std::int64_t batch = 0, in_h = 0, in_w = 0, channels = 0;
   std::int64_t top = 0, bottom = 0, left = 0, right = 0;
-  PadMode mode = PadMode::zeros;
+  EdgeMode mode = EdgeMode::zeros;
 
   std::int64_t out_h() const { return in_h + top + bottom; }
   std::int64_t out_w() const { return in_w + left + right; }

@@ -17,14 +17,14 @@ struct PadAxis {
   std::int32_t in = 0, out = 0;
   std::int32_t begin = 0, extent = 0;  ///< what is left of the input after cropping
   std::int32_t pad = 0;                ///< added before it
-  PadMode mode = PadMode::zeros;
+  EdgeMode mode = EdgeMode::zeros;
 
   BANTAM_HOST_DEVICE std::int32_t source(std::int32_t o) const {
     std::int32_t at = o - pad;
     if (at >= 0 && at < extent) return begin + at;
-    if (mode == PadMode::zeros) return -1;
-    if (mode == PadMode::replicate) return begin + (at < 0 ? 0 : extent - 1);
-    if (mode == PadMode::circular) return begin + (at < 0 ? at + extent : at - extent);
+    if (mode == EdgeMode::zeros) return -1;
+    if (mode == EdgeMode::replicate) return begin + (at < 0 ? 0 : extent - 1);
+    if (mode == EdgeMode::circular) return begin + (at < 0 ? at + extent : at - extent);
     return begin + (at < 0 ? -at : 2 * (extent - 1) - at);
   }
 
@@ -32,17 +32,17 @@ struct PadAxis {
   BANTAM_HOST_DEVICE void for_each_reader(std::int32_t i, Read&& read) const {
     const std::int32_t at = i - begin, same = at + pad;
     if (at < 0 || at >= extent) return;
-    if (mode == PadMode::replicate) {
+    if (mode == EdgeMode::replicate) {
       const std::int32_t first = at == 0 ? 0 : same, last = at == extent - 1 ? out - 1 : same;
       for (std::int32_t o = first; o <= last; ++o) read(o, 1.0f);
       return;
     }
-    const bool mirrors = mode == PadMode::reflect;
+    const bool mirrors = mode == EdgeMode::reflect;
     const std::int32_t before = mirrors ? pad - at : same - extent;
     const std::int32_t after = mirrors ? same + 2 * (extent - 1 - at) : same + extent;
-    if (mode != PadMode::zeros && before >= 0 && before != same) read(before, 1.0f);
+    if (mode != EdgeMode::zeros && before >= 0 && before != same) read(before, 1.0f);
     read(same, 1.0f);
-    if (mode != PadMode::zeros && after < out && after != same) read(after, 1.0f);
+    if (mode != EdgeMode::zeros && after < out && after != same) read(after, 1.0f);
   }
 };
 
@@ -109,7 +109,7 @@ struct BilinearAxis {
   }
 };
 
-inline PadAxis pad_axis(std::int64_t in, std::int64_t before, std::int64_t after, PadMode mode) {
+inline PadAxis pad_axis(std::int64_t in, std::int64_t before, std::int64_t after, EdgeMode mode) {
   const std::int64_t cropped = before < 0 ? -before : 0, lost = cropped + (after < 0 ? -after : 0);
   return {static_cast<std::int32_t>(in),
           static_cast<std::int32_t>(in + before + after),

@@ -1,6 +1,7 @@
 // Padding, resizing and depth to space: hand values, PyTorch's values, every device against the reference, gradients
 // against differences in double, determinism, guards.
-#include "bantam/kernels/reference/image.h"
+#include "bantam/kernels/reference/image/image_ops.h"
+
 #include "bantam/kernels/tiling/image/axis_maps.h"
 #include "tests/kernels/image/image_values.h"
 
@@ -44,11 +45,11 @@ struct Results {
   GuardedBuffer y, dx;
 };
 
-constexpr PadMode kModes[] = {PadMode::zeros, PadMode::replicate, PadMode::reflect, PadMode::circular};
+constexpr EdgeMode kModes[] = {EdgeMode::zeros, EdgeMode::replicate, EdgeMode::reflect, EdgeMode::circular};
 constexpr ResizeMode kResizes[] = {ResizeMode::nearest, ResizeMode::bilinear, ResizeMode::bilinear_align_corners};
 
 TEST_P(ImageOpsTest, PaddingByHand) {
-  const auto padded = [&](PadMode mode, std::int64_t left, std::int64_t right) {
+  const auto padded = [&](EdgeMode mode, std::int64_t left, std::int64_t right) {
     const Pad2dShape s{.batch = 1, .in_h = 1, .in_w = 4, .channels = 1, .left = left, .right = right, .mode = mode};
     const Results r(device(), s, DType::float32, {1, 2, 3, 4}, std::vector<float>(8, 1.0f));
     std::vector<float> all = r.y.download();
@@ -57,11 +58,11 @@ TEST_P(ImageOpsTest, PaddingByHand) {
     return all;
   };
   using Values = std::vector<float>;
-  EXPECT_EQ(padded(PadMode::zeros, 1, 3), (Values{0, 1, 2, 3, 4, 0, 0, 0, 1, 1, 1, 1}));
-  EXPECT_EQ(padded(PadMode::replicate, 1, 3), (Values{1, 1, 2, 3, 4, 4, 4, 4, 2, 1, 1, 4}));
-  EXPECT_EQ(padded(PadMode::reflect, 1, 3), (Values{2, 1, 2, 3, 4, 3, 2, 1, 2, 3, 2, 1}));
-  EXPECT_EQ(padded(PadMode::circular, 1, 3), (Values{4, 1, 2, 3, 4, 1, 2, 3, 2, 2, 2, 2}));
-  EXPECT_EQ(padded(PadMode::zeros, -1, 5), (Values{2, 3, 4, 0, 0, 0, 0, 0, 0, 1, 1, 1}));
+  EXPECT_EQ(padded(EdgeMode::zeros, 1, 3), (Values{0, 1, 2, 3, 4, 0, 0, 0, 1, 1, 1, 1}));
+  EXPECT_EQ(padded(EdgeMode::replicate, 1, 3), (Values{1, 1, 2, 3, 4, 4, 4, 4, 2, 1, 1, 4}));
+  EXPECT_EQ(padded(EdgeMode::reflect, 1, 3), (Values{2, 1, 2, 3, 4, 3, 2, 1, 2, 3, 2, 1}));
+  EXPECT_EQ(padded(EdgeMode::circular, 1, 3), (Values{4, 1, 2, 3, 4, 1, 2, 3, 2, 2, 2, 2}));
+  EXPECT_EQ(padded(EdgeMode::zeros, -1, 5), (Values{2, 3, 4, 0, 0, 0, 0, 0, 0, 1, 1, 1}));
 }
 
 TEST_P(ImageOpsTest, ResizingByHand) {
@@ -93,17 +94,17 @@ TEST_P(ImageOpsTest, HasPyTorchsValues) {
   check(Resize2dShape{2, 5, 7, 1, 3, 2, ResizeMode::bilinear}, kBilinearDown);
   check(Resize2dShape{1, 3, 2, 2, 5, 4, ResizeMode::bilinear_align_corners}, kBilinearAligned);
   check(Resize2dShape{1, 3, 4, 2, 1, 6, ResizeMode::bilinear_align_corners}, kBilinearAlignedOne);
-  check(Pad2dShape{1, 2, 3, 2, 1, 0, -1, 2, PadMode::zeros}, kPadZeros);
-  check(Pad2dShape{1, 2, 3, 2, 1, 2, 3, 0, PadMode::replicate}, kPadReplicate);
-  check(Pad2dShape{2, 3, 4, 1, 2, 1, 2, -1, PadMode::reflect}, kPadReflect);
-  check(Pad2dShape{2, 3, 4, 1, 3, 1, -1, 2, PadMode::circular}, kPadCircular);
+  check(Pad2dShape{1, 2, 3, 2, 1, 0, -1, 2, EdgeMode::zeros}, kPadZeros);
+  check(Pad2dShape{1, 2, 3, 2, 1, 2, 3, 0, EdgeMode::replicate}, kPadReplicate);
+  check(Pad2dShape{2, 3, 4, 1, 2, 1, 2, -1, EdgeMode::reflect}, kPadReflect);
+  check(Pad2dShape{2, 3, 4, 1, 3, 1, -1, 2, EdgeMode::circular}, kPadCircular);
 }
 
 /// Every mode with odd extents; channels that do and do not make packs.
 std::vector<Pad2dShape> pad_shapes() {
   std::vector<Pad2dShape> all;
   for (const std::int64_t c : {1, 3, 8, 20, 64})
-    for (const PadMode mode : kModes) {
+    for (const EdgeMode mode : kModes) {
       all.push_back({2, 5, 7, c, 1, 2, 3, 4, mode});
       all.push_back({1, 6, 5, c, -2, 1, 0, -3, mode});
       all.push_back({3, 1, 9, c, 0, 0, -4, 4, mode});
@@ -189,7 +190,7 @@ TEST(AxisMaps, AnInputsReadersAreThoseThatReadIt) {
         });
       }
     }
-  for (const PadMode mode : kModes)
+  for (const EdgeMode mode : kModes)
     for (std::int64_t before = -3; before <= 4; ++before)
       for (std::int64_t after = -1; after <= 4; ++after) {
         const PadAxis pad = pad_axis(9, before, after, mode);

@@ -19,17 +19,17 @@ struct Source {
 };
 
 /// The inputs along one axis that output o of a padded axis is: none where it is zero.
-inline std::vector<Source> pad_sources(std::int64_t in, std::int64_t before, std::int64_t after, PadMode mode,
+inline std::vector<Source> pad_sources(std::int64_t in, std::int64_t before, std::int64_t after, EdgeMode mode,
                                        std::int64_t o) {
   std::vector<std::int64_t> kept;
   for (std::int64_t i = std::max<std::int64_t>(0, -before); i < in - std::max<std::int64_t>(0, -after); ++i)
     kept.push_back(i);
   const auto count = static_cast<std::int64_t>(kept.size());
   std::int64_t at = o - std::max<std::int64_t>(0, before);
-  if (mode == PadMode::zeros && (at < 0 || at >= count)) return {};
-  if (mode == PadMode::replicate) at = std::clamp<std::int64_t>(at, 0, count - 1);
-  if (mode == PadMode::circular) at = (at + count) % count;
-  if (mode == PadMode::reflect) {
+  if (mode == EdgeMode::zeros && (at < 0 || at >= count)) return {};
+  if (mode == EdgeMode::replicate) at = std::clamp<std::int64_t>(at, 0, count - 1);
+  if (mode == EdgeMode::circular) at = (at + count) % count;
+  if (mode == EdgeMode::reflect) {
     if (at < 0) at = -at;
     if (at >= count) at = 2 * (count - 1) - at;
   }
