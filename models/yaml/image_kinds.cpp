@@ -1,4 +1,6 @@
 // Readers of layers that change height and width.
+#include <array>
+
 #include "bantam/models/yaml/kinds.h"
 #include "bantam/models/yaml/layer_options.h"
 
@@ -50,11 +52,15 @@ LayerPtr read_upsample(ConfigMap& options) {
        "bilinear"},
       {"nearest", "bilinear"}, "nearest");
   if (interpolation == "bilinear") layer.interpolation = ops::Interpolation::bilinear;
-  layer.align_corners = options.boolean(
-      {"align_corners",
-       "bilinear: true: the corner pixels' centres of input and output fall together. false: their outer edges do, as "
-       "in Keras and by PyTorch's default."},
-      false);
+  const std::array<std::string, 2> names{"nearest", "bilinear"};
+  options.read_choice("interpolation", interpolation, names, [&](const std::string& name) {
+    if (name == "bilinear")
+      layer.align_corners = options.boolean(
+          {"align_corners",
+           "true: the corner pixels' centres of input and output fall together. false: their outer edges do, as in "
+           "Keras and by PyTorch's default."},
+          false);
+  });
   return upsample(layer);
 }
 

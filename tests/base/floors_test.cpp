@@ -70,6 +70,7 @@ const std::vector<Floor> kHouse = {
       "reference",
       "reference/join",
       "reference/norm",
+      "reference/image",
       "meta",
       "cpu/device",
       "cpu/elementwise",
