@@ -1,4 +1,17 @@
-// The zoo: well-known networks by name, the same as those of PyTorch that they are raced against.
+// The zoo: well-known networks by name, the same as torchvision's where it has them.
+//
+// Names of nodes, of which parameters and buffers take theirs ("stage1_block2/conv1_norm/scale"):
+//
+//   stem, stem_norm, stem_pool      first convolution, its normalisation, the pool after it
+//   stageS_blockB/…, blockN/…       block B of stage S, or block N of the network, counted from 1: a unit of recompute
+//   X, X_norm                       a convolution and the batch normalisation after it
+//   …/conv1, …/shortcut, …/add      residual blocks: convolutions of the branch, that of the shortcut, the sum
+//   …/expand, …/depthwise, …/squeeze_excite, …/project, …/drop_path      mobile networks' and ConvNeXt's blocks
+//   …/norm1, …/conv1, …             blocks that normalise before they convolve (wide_resnet, densenet)
+//   head, pool, hidden, dropout, classifier      the end; classifier is the last layer with weights
+//
+// Nodes with parameters stand in the order of the modules with parameters in torchvision's state_dict, but for
+// ConvNeXt's layer_scale, which is the first of its block there. Each network's comment has torchvision's names.
 #pragma once
 
 #include <cstdint>
@@ -26,21 +39,47 @@ struct ZooModel {
   Graph (*build)(const ZooOptions& options);
 };
 
-/// separable_cnn, resnet18_cifar, mobilenet_v1, resnet50.
+/// All networks, those for small images first.
 std::span<const ZooModel> zoo();
 /// Null where there is none.
 const ZooModel* find_zoo_model(std::string_view name);
 std::vector<std::string> zoo_names();
 
+// Weights of convolutions before a ReLU are He-normal.
+
 /// The CIFAR-10 example of Keras' style: sepconv 32, pool, sepconv 64, dense 64, dense; Glorot-uniform. 695,493
 /// parameters.
 Graph separable_cnn(const ZooOptions& options);
-/// ResNet-18 for small images (He et al. 2016): a 3x3 stem of 64 channels and no max-pool; He-normal. 11,173,962
-/// parameters.
+/// ResNet-18 for small images (He et al. 2016): a 3x3 stem of 64 channels and no max-pool. 11,173,962 parameters.
 Graph resnet18_cifar(const ZooOptions& options);
-/// ResNet-50 v1.5, as torchvision's: the stride is on the 3x3 convolution; He-normal. 25,557,032 parameters.
+/// The paper's networks for CIFAR: a 3x3 stem and three stages of 16, 32, 64 channels. Where a stage begins, the
+/// shortcut is a 1x1 convolution with normalisation (the paper's option B; with its option A, which pads with zeros,
+/// there are 2,752 parameters less). 272,474 and 855,770 parameters.
+Graph resnet20(const ZooOptions& options);
+Graph resnet56(const ZooOptions& options);
+/// WRN-28-10 (Zagoruyko and Komodakis 2016) without dropout; `width` 0.1 is WRN-28-1. 36,479,194 parameters; 36,536,884
+/// of 100 classes.
+Graph wide_resnet28_10(const ZooOptions& options);
+
+/// VGG without batch normalisation. The first dense layer reads stage 5 as it is, 7x7 pixels for 224x224 (torchvision
+/// pools other sizes to 7x7). 132,863,336 and 138,357,544 parameters. torchvision: stageS_convI is features.K, the
+/// convolutions in order; hidden1, hidden2, classifier are classifier.0, .3, .6, hidden1 reading (channel, row,
+/// column).
+Graph vgg11(const ZooOptions& options);
+Graph vgg16(const ZooOptions& options);
+/// Residual networks; the stride of a bottleneck is on its 3x3 convolution (v1.5). 11,689,512, 21,797,672, 25,557,032,
+/// 44,549,160 parameters. torchvision: stem, stem_norm are conv1, bn1; stageS_blockB is layerS.(B-1) with conv1, bn1
+/// (conv1_norm), …, downsample.0 (shortcut), downsample.1 (shortcut_norm); classifier is fc.
+Graph resnet18(const ZooOptions& options);
+Graph resnet34(const ZooOptions& options);
 Graph resnet50(const ZooOptions& options);
-/// MobileNet v1 (Howard et al. 2017); `width` is its α; He-normal. 4,231,976 parameters.
+Graph resnet101(const ZooOptions& options);
+/// MobileNet v1 (Howard et al. 2017); `width` is its α. 4,231,976 parameters.
 Graph mobilenet_v1(const ZooOptions& options);
+/// MobileNet v2 (Sandler et al. 2018); channels times `width` are multiples of 8. 3,504,872 parameters. torchvision:
+/// stem is features.0, head features.18, each with .0 (convolution) and .1 (norm); blockN is features.N.conv with
+/// 0.0, 0.1 (expand), 1.0, 1.1 (depthwise), 2 and 3 (project), in block1 0.0, 0.1 (depthwise), 1 and 2 (project);
+/// classifier is classifier.1.
+Graph mobilenet_v2(const ZooOptions& options);
 
 }  // namespace bantam::models

@@ -52,12 +52,16 @@ TEST_P(Zoo, TrainsOnTheMetaDevice) {
   EXPECT_EQ(stats.by_category[Category::activation], 0u) << "activations are gone after the step";
 }
 
-INSTANTIATE_TEST_SUITE_P(Networks, Zoo,
-                         testing::Values(Case{"separable_cnn", 695493, 0, 10},
-                                         Case{"resnet18_cifar", 11173962, 9600, 10},
-                                         Case{"mobilenet_v1", 4231976, 21888, 1000},
-                                         Case{"resnet50", 25557032, 53120, 1000}),
-                         [](const auto& info) { return info.param.name; });
+INSTANTIATE_TEST_SUITE_P(
+    Networks, Zoo,
+    testing::Values(Case{"separable_cnn", 695493, 0, 10}, Case{"resnet18_cifar", 11173962, 9600, 10},
+                    Case{"resnet20", 272474, 1568, 10}, Case{"resnet56", 855770, 4256, 10},
+                    Case{"wide_resnet28_10", 36479194, 17952, 10}, Case{"vgg11", 132863336, 0, 1000},
+                    Case{"vgg16", 138357544, 0, 1000}, Case{"resnet18", 11689512, 9600, 1000},
+                    Case{"resnet34", 21797672, 17024, 1000}, Case{"resnet50", 25557032, 53120, 1000},
+                    Case{"resnet101", 44549160, 105344, 1000}, Case{"mobilenet_v1", 4231976, 21888, 1000},
+                    Case{"mobilenet_v2", 3504872, 34112, 1000}),
+    [](const auto& info) { return info.param.name; });
 
 TEST(ZooOptionsTest, ClassesInputAndWidthCanBeSaid) {
   const ModelSpec cifar100 = model_from("model: {zoo: resnet18_cifar, classes: 100, input: [40, 40, 1]}");
