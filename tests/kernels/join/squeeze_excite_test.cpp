@@ -103,7 +103,8 @@ reference::SqueezeExciteParameters<double> as_double(const reference::SqueezeExc
 TEST_P(SqueezeExciteTest, HandComputed) {
   SqueezeExciteShape s{.samples = 1, .channels = 2, .units = 1, .positions = 4, .activation = {Activation::relu}};
   const DeviceBuffer mean(device(), {1, 2}, DType::float32), reduce(device(), {3, 4}, DType::float32);
-  const DeviceBuffer reduce_bias(device(), {-1}, DType::float32), expand(device(), {0.5f, -2}, DType::float32);
+  const DeviceBuffer reduce_bias(device(), std::vector<float>{-1}, DType::float32),
+      expand(device(), {0.5f, -2}, DType::float32);
   const DeviceBuffer expand_bias(device(), {1, 30}, DType::float32), dfactor(device(), {10, 1}, DType::float32);
   const SqueezeExciteWeights weights{reduce.data(), reduce_bias.data(), expand.data(), expand_bias.data()};
   GuardedBuffer reduced(device(), 1, DType::float32), hidden(device(), 1, DType::float32);
