@@ -48,11 +48,16 @@ ConfigMark clamped(ConfigMark mark) {
   return mark;
 }
 
-/// " (in block 'conv', used at net.yaml:12:9 in block 'stage', used at net.yaml:40:7)"; empty outside copies.
+/// " (in block 'conv', used at net.yaml:12:9 in block 'stage', used at net.yaml:40:7)"; empty outside copies. Of many
+/// uses the innermost ones.
 std::string used_at(const ConfigMark& mark) {
+  constexpr int kMostUses = 6;
   std::string text;
-  for (const ConfigUse* use = mark.use; use != nullptr; use = use->at.use)
-    text += fmt::format("{}in {}, used at {}", text.empty() ? "" : " ", shown(use->what), position_of(use->at));
+  int uses = 0;
+  for (const ConfigUse* use = mark.use; use != nullptr && uses <= kMostUses; use = use->at.use)
+    text += ++uses > kMostUses
+                ? " …"
+                : fmt::format("{}in {}, used at {}", text.empty() ? "" : " ", shown(use->what), position_of(use->at));
   return text.empty() ? text : fmt::format(" ({})", text);
 }
 
