@@ -13,7 +13,7 @@ namespace bantam {
 
 struct ActivationOptions {
   Activation kind = Activation::none;
-  float slope = 0.01f;  ///< leaky_relu's, for inputs below 0, and its derivative at 0
+  float slope = 0.01f;  ///< leaky_relu's, for inputs below 0; elu's α, of which 1 is usual
 };
 
 /// Options of `conv2d` layers. Weight (filters, kernel, kernel, C_in/groups).
@@ -169,7 +169,7 @@ LayerPtr drop_path(DropoutOptions options = {});
 LayerPtr concat();
 LayerPtr average();
 LayerPtr multiply();
-/// Sum of two inputs of one shape, then the activation: the end of a residual block.
+/// Sum of two or more inputs of one shape, then the activation: the end of a residual block.
 LayerPtr add(ActivationOptions activation = {});
 
 }  // namespace bantam

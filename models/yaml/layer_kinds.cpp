@@ -180,27 +180,34 @@ LayerPtr read_activation_layer(ConfigMap& options) {
 }  // namespace
 
 Registry<Reader<LayerPtr>>& layer_kinds() {
-  static Registry<Reader<LayerPtr>> table("layer", {
-                                                       {"conv2d", read_conv2d},
-                                                       {"depthwise_conv2d", read_depthwise_conv2d},
-                                                       {"separable_conv2d", read_separable_conv2d},
-                                                       {"dense", read_dense},
-                                                       {"batch_norm", read_batch_norm},
-                                                       {"max_pool", read_max_pool},
-                                                       {"average_pool", read_average_pool},
-                                                       {"global_average_pool", read_global_average_pool},
-                                                       {"global_max_pool", read_global_max_pool},
-                                                       {"dropout", read_dropout},
-                                                       {"flatten", read_flatten},
-                                                       {"reshape", read_reshape},
-                                                       {"relu", read_activation_layer<Activation::relu>},
-                                                       {"relu6", read_activation_layer<Activation::relu6>},
-                                                       {"leaky_relu", read_activation_layer<Activation::leaky_relu>},
-                                                       {"gelu", read_activation_layer<Activation::gelu>},
-                                                       {"silu", read_activation_layer<Activation::silu>},
-                                                       {"sigmoid", read_activation_layer<Activation::sigmoid>},
-                                                       {"tanh", read_activation_layer<Activation::tanh>},
-                                                   });
+  static Registry<Reader<LayerPtr>> table("layer",
+                                          {
+                                              {"conv2d", read_conv2d},
+                                              {"depthwise_conv2d", read_depthwise_conv2d},
+                                              {"separable_conv2d", read_separable_conv2d},
+                                              {"dense", read_dense},
+                                              {"batch_norm", read_batch_norm},
+                                              {"max_pool", read_max_pool},
+                                              {"average_pool", read_average_pool},
+                                              {"global_average_pool", read_global_average_pool},
+                                              {"global_max_pool", read_global_max_pool},
+                                              {"dropout", read_dropout},
+                                              {"flatten", read_flatten},
+                                              {"reshape", read_reshape},
+                                              {"relu", read_activation_layer<Activation::relu>},
+                                              {"relu6", read_activation_layer<Activation::relu6>},
+                                              {"leaky_relu", read_activation_layer<Activation::leaky_relu>},
+                                              {"gelu", read_activation_layer<Activation::gelu>},
+                                              {"silu", read_activation_layer<Activation::silu>},
+                                              {"sigmoid", read_activation_layer<Activation::sigmoid>},
+                                              {"tanh", read_activation_layer<Activation::tanh>},
+                                              {"elu", read_activation_layer<Activation::elu>},
+                                              {"selu", read_activation_layer<Activation::selu>},
+                                              {"mish", read_activation_layer<Activation::mish>},
+                                              {"hard_swish", read_activation_layer<Activation::hard_swish>},
+                                              {"hard_sigmoid", read_activation_layer<Activation::hard_sigmoid>},
+                                              {"softplus", read_activation_layer<Activation::softplus>},
+                                          });
   static const bool complete = [] {
     for (Kinds (*kinds)() : {image_kinds, norm_kinds, join_kinds})
       for (auto& [name, read] : kinds()) table.add(name, read);

@@ -15,8 +15,7 @@ constexpr IntegerRange kPadding{.min = 0, .max = 1 << 20};
 
 std::vector<std::string> activation_names() {
   std::vector<std::string> names;
-  for (int i = 0; i <= static_cast<int>(Activation::tanh); ++i)
-    names.emplace_back(to_string(static_cast<Activation>(i)));
+  for (int i = 0; i < kActivationKinds; ++i) names.emplace_back(to_string(static_cast<Activation>(i)));
   return names;
 }
 
@@ -38,6 +37,18 @@ std::string_view meaning_of(Activation kind) {
       return "1 / (1 + exp(-x)).";
     case Activation::tanh:
       return "The hyperbolic tangent.";
+    case Activation::elu:
+      return "x from 0 on, alpha · (exp(x) - 1) below (ELU).";
+    case Activation::selu:
+      return "1.0507 · elu with alpha 1.67326 (SELU). Goes with the initializer lecun_normal.";
+    case Activation::mish:
+      return "x · tanh(softplus(x)).";
+    case Activation::hard_swish:
+      return "x · hard_sigmoid(x).";
+    case Activation::hard_sigmoid:
+      return "min(max(x + 3, 0), 6) / 6.";
+    case Activation::softplus:
+      return "log(1 + exp(x)).";
   }
   return "";
 }
@@ -86,6 +97,9 @@ ActivationOptions read_activation_options(Activation kind, ConfigMap& options) {
   if (kind == Activation::leaky_relu)
     activation.slope = static_cast<float>(options.number(
         {"slope", "Slope for inputs below 0. PyTorch's default; Keras has 0.3.", "0.2"}, {.min = 0, .max = 1}, 0.01));
+  if (kind == Activation::elu)
+    activation.slope = static_cast<float>(
+        options.number({"alpha", "What is approached far below 0 is -alpha.", "0.5"}, {.min = 0, .max = 1e3}, 1.0));
   return activation;
 }
 

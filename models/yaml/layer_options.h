@@ -34,7 +34,7 @@ Padding read_padding(ConfigMap& options, std::string_view meaning = kPaddingMean
 /// `activation: relu` or `activation: {leaky_relu: {slope: 0.2}}`; none where it is missing.
 ActivationOptions read_activation(ConfigMap& options);
 
-/// `slope` of a leaky_relu; other activations have no options.
+/// `slope` of a leaky_relu, `alpha` of an elu; other activations have no options.
 ActivationOptions read_activation_options(Activation kind, ConfigMap& options);
 
 /// `initializer: he_normal`; Keras' glorot_uniform where it is missing.

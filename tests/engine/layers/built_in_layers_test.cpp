@@ -14,7 +14,8 @@ struct Row {
   std::string name;
   LayerPtr layer;
   Shape input, output;
-  float low = -1;  // of the gradient's inputs: away from corners, where there are some
+  float low = -1;                       // of the gradient's inputs: away from corners, where there are some
+  std::vector<LayerPtr> branches = {};  // of the input, which the layer reads, too; null: the input itself
 };
 
 std::vector<Row> rows() {
@@ -43,11 +44,34 @@ std::vector<Row> rows() {
           {"global_average_pool", global_average_pool(), image, {4}},
           {"relu", activation({Activation::relu}), image, image, 0.5f},
           {"silu", activation({Activation::silu}), image, image},
+          {"elu", activation({Activation::elu, 1.0f}), image, image},
+          {"selu", activation({Activation::selu}), image, image},
+          {"mish", activation({Activation::mish}), image, image},
+          {"hard_swish", activation({Activation::hard_swish}), image, image},
+          {"hard_sigmoid", activation({Activation::hard_sigmoid}), image, image},
+          {"softplus", activation({Activation::softplus}), image, image},
+          {"batch_norm with hard_swish", batch_norm({.activation = {Activation::hard_swish}}), image, image},
           {"dropout", dropout({.rate = 0.25f}), image, image},
           {"flatten", flatten(), image, {96}},
           {"reshape", reshape({.shape = {12, 2, 4}}), image, {12, 2, 4}},
           {"reshape, one extent inferred", reshape({.shape = {8, -1}}), image, {8, 12}},
-          {"reshape to an image", reshape({.shape = {-1, 2, 3}}), {12}, {2, 2, 3}}};
+          {"reshape to an image", reshape({.shape = {-1, 2, 3}}), {12}, {2, 2, 3}},
+          {"concat", concat(), image, {6, 4, 10}, -1, {conv2d({.filters = 6, .padding = Padding::same()})}},
+          {"concat of one value", concat(), image, {6, 4, 16}, -1, {nullptr, activation({Activation::silu}), nullptr}},
+          {"concat of vectors", concat(), {9}, {12}, -1, {dense({.units = 3})}},
+          {"average", average(), image, image, -1, {activation({Activation::silu}), nullptr}},
+          {"multiply", multiply(), image, image, -1, {activation({Activation::silu}), nullptr}},
+          {"multiply by channels", multiply(), image, image, -1, {global_average_pool()}},
+          {"multiply by channels, kept axes", multiply(), image, image, -1, {conv2d({.filters = 4, .kernel = {6, 4}})}},
+          {"add of three", add(), image, image, -1, {activation({Activation::silu}), nullptr}}};
+}
+
+/// Adds the branches, and the layer after the last node.
+void add_layer(Graph& graph, const Row& row) {
+  const NodeId x = graph.output();
+  std::vector<NodeId> inputs{x};
+  for (const LayerPtr& branch : row.branches) inputs.push_back(branch != nullptr ? graph.add("", branch, {x}) : x);
+  graph.add("layer", row.layer, inputs);
 }
 
 struct Misfit {
@@ -55,30 +79,41 @@ struct Misfit {
   LayerPtr layer;
   Shape input;
   std::string message;
+  std::vector<Shape> others = {};  // further inputs
 };
 
 std::vector<Misfit> misfits() {
   const std::string extents = "reshape: expected 1 to 7 extents of at least 1, one of which may be -1, got ";
-  return {{"conv2d", conv2d({}), {9}, "conv2d: expected an input (height, width, channels), got (9)"},
-          {"transposed_conv2d",
-           transposed_conv2d({.filters = 6, .groups = 4}),
-           {2, 2, 4},
-           "transposed_conv2d: 4 input channels and 6 filters do not divide into 4 groups"},
-          {"no output",
-           transposed_conv2d({.padding = Padding::symmetric(2)}),
-           {2, 2, 4},
-           "transposed_conv2d: an input of 2x2 with padding 2+2, 2+2 makes an output of 0x0"},
-          {"dense", dense({}), {2, 2, 3}, "dense: expected an input (features), got (2, 2, 3); put flatten before it"},
-          {"pool", max_pool(), {1, 1, 4}, "max_pool: a window of 2x2 does not fit an input of 1x1"},
-          {"dropout", dropout({.rate = 1}), {4}, "dropout: the rate must be in [0, 1), got 1"},
-          {"more", reshape({.shape = {4, 4}}), {2, 4, 1}, "reshape: the 8 elements of (2, 4, 1) do not fit (4, 4)"},
-          {"fewer", reshape({.shape = {2, 2}}), {2, 4, 1}, "reshape: the 8 elements of (2, 4, 1) do not fit (2, 2)"},
-          {"no whole extent", reshape({.shape = {3, -1}}), {8}, "reshape: the 8 elements of (8) do not fit (3, -1)"},
-          {"two open", reshape({.shape = {-1, -1}}), {8}, extents + "(-1, -1)"},
-          {"zero", reshape({.shape = {0, 8}}), {8}, extents + "(0, 8)"},
-          {"negative", reshape({.shape = {-4, -2}}), {8}, extents + "(-4, -2)"},
-          {"none", reshape({}), {1}, extents + "()"},
-          {"too many", reshape({.shape = {1, 1, 1, 1, 1, 1, 1, 8}}), {8}, extents + "(1, 1, 1, 1, 1, 1, 1, 8)"}};
+  return {
+      {"conv2d", conv2d({}), {9}, "conv2d: expected an input (height, width, channels), got (9)"},
+      {"dense", dense({}), {2, 2, 3}, "dense: expected an input (features), got (2, 2, 3); put flatten before it"},
+      {"pool", max_pool(), {1, 1, 4}, "max_pool: a window of 2x2 does not fit an input of 1x1"},
+      {"dropout", dropout({.rate = 1}), {4}, "dropout: the rate must be in [0, 1), got 1"},
+      {"more", reshape({.shape = {4, 4}}), {2, 4, 1}, "reshape: the 8 elements of (2, 4, 1) do not fit (4, 4)"},
+      {"fewer", reshape({.shape = {2, 2}}), {2, 4, 1}, "reshape: the 8 elements of (2, 4, 1) do not fit (2, 2)"},
+      {"no whole extent", reshape({.shape = {3, -1}}), {8}, "reshape: the 8 elements of (8) do not fit (3, -1)"},
+      {"two open", reshape({.shape = {-1, -1}}), {8}, extents + "(-1, -1)"},
+      {"zero", reshape({.shape = {0, 8}}), {8}, extents + "(0, 8)"},
+      {"negative", reshape({.shape = {-4, -2}}), {8}, extents + "(-4, -2)"},
+      {"none", reshape({}), {1}, extents + "()"},
+      {"too many", reshape({.shape = {1, 1, 1, 1, 1, 1, 1, 8}}), {8}, extents + "(1, 1, 1, 1, 1, 1, 1, 8)"},
+      {"concat of one", concat(), {8}, "concat: expected two or more inputs, got 1"},
+      {"concat",
+       concat(),
+       {4, 4, 8},
+       "concat: the inputs (4, 4, 8) and (4, 3, 8) do not fit; expected shapes that differ in their last axis alone",
+       {{4, 4, 2}, {4, 3, 8}}},
+      {"average",
+       average(),
+       {4, 4, 8},
+       "average: the inputs (4, 4, 8) and (8) do not fit; expected inputs of one shape",
+       {{8}}},
+      {"multiply",
+       multiply(),
+       {4, 4, 8},
+       "multiply: the inputs (4, 4, 8) and (4) do not fit; expected inputs of one shape, or (…, C) and (C)",
+       {{4}}},
+      {"add of one", add(), {8}, "add: expected two or more inputs, got 1"}};
 }
 
 class BuiltInLayers : public EngineTest {};
@@ -88,7 +123,7 @@ TEST_P(BuiltInLayers, GradientsAgreeWithTheFunction) {
   for (const Row& row : rows()) {
     SCOPED_TRACE(row.name);
     Graph graph(row.input);
-    graph.add("layer", row.layer);
+    add_layer(graph, row);
     EXPECT_EQ(graph.output_shape(), row.output);
     Model model(runtime(), device(), graph, {});
     Context base = model.context(Pass::train);
@@ -109,7 +144,7 @@ Graph network_with(const Row& row) {
     graph.add("first", conv2d({.filters = row.input[2], .padding = Padding::same()}));
   else
     graph.add("first", dense({.units = row.input[0]}));
-  graph.add("layer", row.layer);
+  add_layer(graph, row);
   if (row.output.rank() > 1) graph.add("flat", flatten());
   graph.add("head", dense({.units = 5}));
   return graph;
@@ -160,7 +195,9 @@ TEST(BuiltInLayerShapes, ThatDoNotFitAreRefused) {
   for (const Misfit& misfit : misfits()) {
     SCOPED_TRACE(misfit.name);
     try {
-      (void)misfit.layer->output_shape({{misfit.input}});
+      std::vector<Shape> inputs{misfit.input};
+      inputs.insert(inputs.end(), misfit.others.begin(), misfit.others.end());
+      (void)misfit.layer->output_shape(inputs);
       ADD_FAILURE() << "accepted";
     } catch (const ShapeError& error) {
       EXPECT_EQ(std::string(error.what()).substr(0, misfit.message.size()), misfit.message);

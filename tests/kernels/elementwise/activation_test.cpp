@@ -15,8 +15,11 @@ namespace {
 
 using kernels::Activation;
 
-constexpr Activation kAll[] = {Activation::none, Activation::relu, Activation::relu6,   Activation::leaky_relu,
-                               Activation::gelu, Activation::silu, Activation::sigmoid, Activation::tanh};
+constexpr Activation kAll[] = {
+    Activation::none, Activation::relu,       Activation::relu6,        Activation::leaky_relu, Activation::gelu,
+    Activation::silu, Activation::sigmoid,    Activation::tanh,         Activation::elu,        Activation::selu,
+    Activation::mish, Activation::hard_swish, Activation::hard_sigmoid, Activation::softplus};
+static_assert(std::size(kAll) == bantam::kActivationKinds);
 constexpr float kSlope = 0.25f;
 
 class ActivationTest : public DeviceTest {
@@ -62,6 +65,13 @@ TEST_P(ActivationTest, ValuesByHand) {
   expect(Activation::silu, {-0.2384058440442351, -0.1887703343990727, 0, 0.7310585786300049, 6.9936223946164260});
   expect(Activation::sigmoid, {0.1192029220221176, 0.3775406687981454, 0.5, 0.7310585786300049, 0.9990889488055994});
   expect(Activation::tanh, {-0.9640275800758169, -0.4621171572600098, 0, 0.7615941559557649, 0.9999983369439447});
+  expect(Activation::elu, {-0.21616617919084682, -0.09836733507184164, 0, 1, 7});
+  expect(Activation::selu, {-1.520166468595695, -0.6917581878028713, 0, 1.0507009873554805, 7.354906911488364});
+  expect(Activation::mish, {-0.2525014826957089, -0.22074377465173, 0, 0.8650983882673103, 6.999988379809741});
+  expect(Activation::hard_swish, {-1.0 / 3, -1.25 / 6, 0, 4.0 / 6, 7});
+  expect(Activation::hard_sigmoid, {1.0 / 6, 2.5 / 6, 0.5, 4.0 / 6, 1});
+  expect(Activation::softplus,
+         {0.1269280110429725, 0.4740769841801067, 0.6931471805599453, 1.3132616875182228, 7.000911466453774});
 }
 
 TEST_P(ActivationTest, GradientsAtTheKinks) {
@@ -69,6 +79,27 @@ TEST_P(ActivationTest, GradientsAtTheKinks) {
   EXPECT_EQ(grad(Activation::relu, y, dy, DType::float32), (std::vector<float>{0, 0, 2, 2, 2}));
   EXPECT_EQ(grad(Activation::relu6, y, dy, DType::float32), (std::vector<float>{0, 0, 2, 0, 0}));
   EXPECT_EQ(grad(Activation::leaky_relu, y, dy, DType::float32), (std::vector<float>{0.5f, 0.5f, 2, 2, 2}));
+}
+
+// PyTorch's slopes (of hard_swish since 2.8: those of the flat sides); of elu and selu that of the exponential side.
+TEST_P(ActivationTest, CornersOfExponentialAndHardOnes) {
+  const auto check = [&](Activation a, const std::vector<float>& corners, const std::vector<float>& slopes) {
+    const std::vector<float> dy(corners.size(), 1);
+    for (const DType dtype : kernel_dtypes()) {
+      SCOPED_TRACE(std::string(to_string(a)) + " " + std::string(to_string(dtype)));
+      const std::vector<float> saved = kernels::activation_grad_reads_input(a) ? corners : forward(a, corners, dtype);
+      std::vector<float> expected;
+      for (const float slope : slopes) expected.push_back(rounded(slope, dtype));
+      EXPECT_EQ(grad(a, saved, dy, dtype), expected);
+    }
+    for (std::size_t i = 0; i < corners.size(); ++i)
+      EXPECT_FLOAT_EQ(kernels::reference::activation_derivative(a, kSlope, corners[i]), slopes[i]) << to_string(a);
+  };
+  check(Activation::elu, {0.0f, -0.0f}, {kSlope, kSlope});
+  const auto below = static_cast<float>(kSeluScale * kSeluSlope);
+  check(Activation::selu, {0.0f, -0.0f}, {below, below});
+  check(Activation::hard_swish, {-3, 3}, {0, 1});
+  check(Activation::hard_sigmoid, {-3, 3}, {0, 0});
 }
 
 // The slopes of PyTorch and TensorFlow: at a corner, that of the flatter side; -0 is 0.
@@ -116,6 +147,8 @@ TEST_P(ActivationTest, ForwardIsTheReference) {
 std::vector<float> saved_values(Activation a, std::int64_t count, DType dtype) {
   if (a == Activation::sigmoid) return random_values(count, 6, dtype, 0.05f, 0.95f);
   if (a == Activation::tanh) return random_values(count, 6, dtype, -0.95f, 0.95f);
+  if (a == Activation::hard_sigmoid) return random_values(count, 6, dtype, 0, 1);
+  if (a == Activation::softplus) return random_values(count, 6, dtype, 0, 8);
   return random_values(count, 6, dtype, -8, 8);
 }
 
@@ -145,7 +178,8 @@ TEST_P(ActivationTest, LargeInputsStayFiniteAndNanStaysNan) {
     std::vector<double> y(x.size());
     kernels::reference::activation_forward(a, double{kSlope}, 7, to_double(x).data(), y.data());
     expect_close(forward(a, x, DType::float32), y, tolerance(DType::float32));
-    for (const float d : grad(a, x, std::vector<float>(7, 1), DType::float32)) EXPECT_TRUE(std::isfinite(d));
+    const std::vector<float> saved = kernels::activation_grad_reads_input(a) ? x : forward(a, x, DType::float32);
+    for (const float d : grad(a, saved, std::vector<float>(7, 1), DType::float32)) EXPECT_TRUE(std::isfinite(d));
     EXPECT_TRUE(std::isnan(forward(a, {std::numeric_limits<float>::quiet_NaN()}, DType::float32)[0]));
   }
 }

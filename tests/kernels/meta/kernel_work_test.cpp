@@ -19,6 +19,10 @@
 #include "bantam/kernels/contracts/head/classifier_head.h"
 #include "bantam/kernels/contracts/input/image_batch.h"
 #include "bantam/kernels/contracts/input/mix_batch.h"
+#include "bantam/kernels/contracts/join/channel_scale.h"
+#include "bantam/kernels/contracts/join/concat.h"
+#include "bantam/kernels/contracts/join/mean.h"
+#include "bantam/kernels/contracts/join/multiply.h"
 #include "bantam/kernels/contracts/loss/class_loss.h"
 #include "bantam/kernels/contracts/loss/dice_loss.h"
 #include "bantam/kernels/contracts/loss/value_loss.h"
@@ -472,10 +476,38 @@ void add_inputs(std::vector<WorkCase>& cases) {
                    2 * (12 + 8 + 20), 0});
 }
 
+/// Ten rows: 3, 5 and 8 columns of 20.
+void add_joins(std::vector<WorkCase>& cases) {
+  const JoinShape shape{.rows = 10, .channels = 20, .count = 3, .begin = {2, 5, 10, 18}};
+  cases.push_back({"concat", [=](const Exec& e) { meta::concat(e, shape, kHalf, {}, kSome); }, 2 * 2 * 160, 0});
+  const SplitOutputs outputs{.data = {kSome, nullptr, kSome}, .addend = {nullptr, nullptr, kSome}};
+  cases.push_back({"split",  // 30 read and written; 80 read twice and written
+                   [=](const Exec& e) { meta::split(e, shape, kHalf, kSome, outputs); }, 2 * (2 * 30 + 3 * 80), 0});
+  cases.push_back({"mean_of", [](const Exec& e) { meta::mean_of(e, 20, kHalf, {.count = 3}, kSome); }, 2 * 4 * 20, 0});
+  cases.push_back(
+      {"multiply", [](const Exec& e) { meta::multiply(e, 20, kHalf, kSome, kSome, kSome); }, 2 * 3 * 20, 0});
+  cases.push_back({"multiply_grad",
+                   [](const Exec& e) { meta::multiply_grad(e, 20, kHalf, {}, {.da = kSome, .db = kSome}); }, 2 * 5 * 20,
+                   0});
+  cases.push_back(
+      {"multiply_grad", [](const Exec& e) { meta::multiply_grad(e, 20, kHalf, {}, {.db = kSome}); }, 2 * 3 * 20, 0});
+  const ChannelScaleShape gate{.samples = 2, .positions = 9, .channels = 4, .dtype = kHalf};  // 72 and 8 elements
+  cases.push_back({"channel_scale_forward",
+                   [=](const Exec& e) { meta::channel_scale_forward(e, gate, kSome, kSome, kSome, kSome); },
+                   2 * 2 * 72 + 4 * 2 * 8, 0});
+  cases.push_back({"channel_scale_grad",
+                   [=](const Exec& e) { meta::channel_scale_grad(e, gate, {}, {.dx = kSome, .dfactor = kSome}, {}); },
+                   2 * 3 * 72 + 4 * 2 * 8, 0, KernelKind::pass, 2});
+  cases.push_back({"channel_scale_grad",
+                   [=](const Exec& e) { meta::channel_scale_grad(e, gate, {}, {.dx = kSome}, {}); }, 2 * 2 * 72 + 4 * 8,
+                   0});
+}
+
 std::vector<WorkCase> all_cases() {
   std::vector<WorkCase> cases;
-  for (const auto add : {add_convolutions, add_depthwise, add_pointwise, add_norms, add_elementwise, add_pools,
-                         add_separable, add_heads, add_losses, add_metrics, add_updates, add_after_updates, add_inputs})
+  for (const auto add :
+       {add_convolutions, add_depthwise, add_pointwise, add_norms, add_elementwise, add_pools, add_separable, add_heads,
+        add_losses, add_metrics, add_updates, add_after_updates, add_inputs, add_joins})
     add(cases);
   return cases;
 }

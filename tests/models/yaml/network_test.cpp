@@ -6,6 +6,7 @@
 
 #include <gtest/gtest.h>
 
+#include "bantam/base/error.h"
 #include "bantam/engine/graph/lower.h"
 #include "tests/models/yaml/model_text.h"
 
@@ -86,8 +87,22 @@ INSTANTIATE_TEST_SUITE_P(Convolutions, LayerKinds, testing::ValuesIn(convolution
 INSTANTIATE_TEST_SUITE_P(Others, LayerKinds, testing::ValuesIn(others()));
 
 std::vector<std::string> activations() {
-  return {"relu", "relu6", "leaky_relu: {slope: 0.2}", "gelu", "silu", "sigmoid", "tanh: {}"};
+  return {"relu",
+          "relu6",
+          "leaky_relu: {slope: 0.2}",
+          "gelu",
+          "silu",
+          "sigmoid",
+          "tanh: {}",
+          "elu: {alpha: 0.5}",
+          "selu",
+          "mish",
+          "hard_swish",
+          "hard_sigmoid",
+          "softplus: {}"};
 }
+
+std::vector<std::string> joins() { return {"concat", "average", "multiply"}; }
 
 std::string name_in(const std::string& yaml) { return yaml.substr(0, yaml.find(':')); }
 
@@ -96,6 +111,7 @@ TEST(LayerKindTable, HasAReaderAndATestForEveryKind) {
   for (const auto& cases : {convolutions(), others()})
     for (const Case& c : cases) tested.insert(c.kind);
   for (const std::string& yaml : activations()) tested.insert(name_in(yaml));
+  for (const std::string& yaml : joins()) tested.insert(name_in(yaml));
   const std::vector<std::string> names = layer_kinds().names();
   EXPECT_EQ(tested, std::set<std::string>(names.begin(), names.end()));
   EXPECT_EQ(tested.size(), names.size());  // no kind stands twice in the engine's table
@@ -108,6 +124,18 @@ TEST(Layers, ActivationsAreLayersToo) {
     EXPECT_EQ(model.graph.nodes().size(), 2u) << name;
     EXPECT_EQ(to_string(model.graph.output_shape()), "(9, 9, 4)") << name;
     EXPECT_EQ(model.graph.nodes()[1].name, name_in(name));
+  }
+}
+
+TEST(Layers, JoinsOfOneInputAreRefused) {
+  for (const std::string& name : joins()) {
+    try {
+      (void)one_layer(name);
+      ADD_FAILURE() << name << " is accepted";
+    } catch (const Error& error) {
+      EXPECT_NE(std::string(error.what()).find(name + ": expected two or more inputs, got 1"), std::string::npos)
+          << error.what();
+    }
   }
 }
 
