@@ -74,6 +74,9 @@ Graph resnet18(const ZooOptions& options);
 Graph resnet34(const ZooOptions& options);
 Graph resnet50(const ZooOptions& options);
 Graph resnet101(const ZooOptions& options);
+/// DenseNet-121 (Huang et al. 2017). 7,978,856 parameters. torchvision, below features: conv0, norm0 (stem, stem_norm),
+/// denseblockS.denselayerB.norm1, conv1, norm2, conv2, transitionS.norm, conv, norm5 (norm); classifier is classifier.
+Graph densenet121(const ZooOptions& options);
 /// MobileNet v1 (Howard et al. 2017); `width` is its α. 4,231,976 parameters.
 Graph mobilenet_v1(const ZooOptions& options);
 /// MobileNet v2 (Sandler et al. 2018); channels times `width` are multiples of 8. 3,504,872 parameters. torchvision:
@@ -81,5 +84,11 @@ Graph mobilenet_v1(const ZooOptions& options);
 /// 0.0, 0.1 (expand), 1.0, 1.1 (depthwise), 2 and 3 (project), in block1 0.0, 0.1 (depthwise), 1 and 2 (project);
 /// classifier is classifier.1.
 Graph mobilenet_v2(const ZooOptions& options);
+
+/// U-Net (Ronneberger et al. 2015) for masks: the output has the image's height and width and a value a class. Its 3x3
+/// convolutions are padded and normalised; 2x2 transposed convolutions enlarge. Height and width are multiples of 16.
+/// down1 to down5 and up4 to up1 are blocks of conv1 and conv2; up4/upsample doubles down5's image, up4/concat has
+/// down4's channels first. 31,037,698 parameters.
+Graph unet(const ZooOptions& options);
 
 }  // namespace bantam::models
