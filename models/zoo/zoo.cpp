@@ -35,6 +35,10 @@ std::span<const ZooModel> zoo() {
       {"densenet121", kLarge, false, densenet121},
       {"mobilenet_v1", kLarge, true, mobilenet_v1},
       {"mobilenet_v2", kLarge, true, mobilenet_v2},
+      {"mobilenet_v3_small", kLarge, true, mobilenet_v3_small},
+      {"mobilenet_v3_large", kLarge, true, mobilenet_v3_large},
+      {"efficientnet_b0", kLarge, true, efficientnet_b0},
+      {"convnext_tiny", kLarge, false, convnext_tiny},
       {"unet", kMask, true, unet},
   };
   return kModels;

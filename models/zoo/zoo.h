@@ -84,6 +84,22 @@ Graph mobilenet_v1(const ZooOptions& options);
 /// 0.0, 0.1 (expand), 1.0, 1.1 (depthwise), 2 and 3 (project), in block1 0.0, 0.1 (depthwise), 1 and 2 (project);
 /// classifier is classifier.1.
 Graph mobilenet_v2(const ZooOptions& options);
+/// MobileNet v3 (Howard et al. 2019); channels as v2's. Normalisations have epsilon 1e-3 and momentum 0.01. 2,542,856
+/// and 5,483,032 parameters. torchvision: stem is features.0, head the last of features, each with .0 and .1; blockN is
+/// features.N.block with 0.0, 0.1 (expand), 1.0, 1.1 (depthwise), 2.fc1, 2.fc2 (squeeze_excite/reduce, expand, as 1x1
+/// convolutions), 3.0, 3.1 (project), where numbers count only what the block has; hidden is classifier.0, classifier
+/// is classifier.3.
+Graph mobilenet_v3_small(const ZooOptions& options);
+Graph mobilenet_v3_large(const ZooOptions& options);
+/// EfficientNet-B0 (Tan and Le 2019), with stochastic depth up to 0.2; channels times `width` are multiples of 8.
+/// 5,288,548 parameters. torchvision: stem is features.0, head features.8; stageS_blockB is features.S.(B-1).block, as
+/// MobileNet v3's; classifier is classifier.1.
+Graph efficientnet_b0(const ZooOptions& options);
+/// ConvNeXt-T (Liu et al. 2022), with stochastic depth up to 0.1; LeCun-normal. 28,589,128 parameters. torchvision:
+/// stem, stem_norm are features.0.0, .1; stageS_blockB is features.(2S-1).(B-1) with layer_scale, block.0 (depthwise),
+/// .2 (norm), .3 (expand), .5 (project), which are dense layers there; downsampleS is features.(2S) with 0 (norm), 1
+/// (conv); norm is classifier.0, classifier classifier.2.
+Graph convnext_tiny(const ZooOptions& options);
 
 /// U-Net (Ronneberger et al. 2015) for masks: the output has the image's height and width and a value a class. Its 3x3
 /// convolutions are padded and normalised; 2x2 transposed convolutions enlarge. Height and width are multiples of 16.

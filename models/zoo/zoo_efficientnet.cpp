@@ -17,7 +17,7 @@ struct Stage {
 constexpr Stage kStages[] = {{1, 3, 1, 16, 1},  {6, 3, 2, 24, 2},  {6, 5, 2, 40, 2}, {6, 3, 2, 80, 3},
                              {6, 5, 1, 112, 3}, {6, 5, 2, 192, 4}, {6, 3, 1, 320, 1}};
 constexpr int kBlocks = 16;
-constexpr float kDropRate = 0.2f;  // of the classifier's dropout; of stochastic depth behind the last block
+constexpr float kDropRate = 0.2f;  // of the classifier's dropout; stochastic depth grows to nearly as much
 
 }  // namespace
 

@@ -66,7 +66,9 @@ INSTANTIATE_TEST_SUITE_P(
                     Case{"vgg16", 138357544, 0, {1000}}, Case{"resnet18", 11689512, 9600, {1000}},
                     Case{"resnet34", 21797672, 17024, {1000}}, Case{"resnet50", 25557032, 53120, {1000}},
                     Case{"resnet101", 44549160, 105344, {1000}}, Case{"mobilenet_v1", 4231976, 21888, {1000}},
-                    Case{"mobilenet_v2", 3504872, 34112, {1000}}, Case{"densenet121", 7978856, 83648, {1000}},
+                    Case{"mobilenet_v2", 3504872, 34112, {1000}}, Case{"mobilenet_v3_small", 2542856, 12112, {1000}},
+                    Case{"mobilenet_v3_large", 5483032, 24400, {1000}}, Case{"efficientnet_b0", 5288548, 42016, {1000}},
+                    Case{"convnext_tiny", 28589128, 0, {1000}}, Case{"densenet121", 7978856, 83648, {1000}},
                     Case{"unet", 31037698, 11776, {256, 256, 2}}),
     [](const auto& info) { return info.param.name; });
 
@@ -120,8 +122,9 @@ TEST(ZooOptionsTest, InputsThatAreTooSmallOrNoImagesAreRefused) {
     std::string_view name;
     Shape input;
   };
-  std::vector<Refused> cases = {{"separable_cnn", {7, 7, 3}}, {"vgg11", {31, 32, 3}}, {"vgg16", {32, 31, 3}},
-                                {"densenet121", {16, 16, 3}}, {"unet", {24, 32, 3}},  {"unet", {32, 8, 3}}};
+  std::vector<Refused> cases = {{"separable_cnn", {7, 7, 3}}, {"vgg11", {31, 32, 3}},         {"vgg16", {32, 31, 3}},
+                                {"densenet121", {16, 16, 3}}, {"convnext_tiny", {31, 32, 3}}, {"unet", {24, 32, 3}},
+                                {"unet", {32, 8, 3}}};
   for (const ZooModel& model : zoo()) cases.push_back({model.name, {3072}});
   for (const Refused& refused : cases) {
     const ZooModel& model = *find_zoo_model(refused.name);
