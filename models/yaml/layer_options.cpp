@@ -123,8 +123,12 @@ ActivationOptions read_activation_options(Activation kind, ConfigMap& options) {
 }
 
 ActivationOptions read_activation(ConfigMap& options) {
-  const ConfigNode node =
-      options.node({"activation", "Applied to the layer's output.", "relu | {leaky_relu: {slope: 0.2}}"}, "none");
+  return read_activation(options, {"activation", "Applied to the layer's output.", "relu | {leaky_relu: {slope: 0.2}}"},
+                         "none");
+}
+
+ActivationOptions read_activation(ConfigMap& options, const ConfigKey& key, std::string_view otherwise) {
+  const ConfigNode node = options.node(key, otherwise);
   const std::vector<std::string> known = activation_names();
   node.describe_entries("activation", known, [](const std::string& name, const ConfigNode& value) {
     ConfigMap inner = value.as_map();

@@ -39,6 +39,8 @@ ops::PaddingMode read_padding_mode(ConfigMap& options, std::string_view key);
 
 /// `activation: relu` or `activation: {leaky_relu: {slope: 0.2}}`; none where it is missing.
 ActivationOptions read_activation(ConfigMap& options);
+/// The same under another key, or with another default.
+ActivationOptions read_activation(ConfigMap& options, const ConfigKey& key, std::string_view otherwise);
 
 /// `slope` of a leaky_relu, `alpha` of an elu; other activations have no options.
 ActivationOptions read_activation_options(Activation kind, ConfigMap& options);

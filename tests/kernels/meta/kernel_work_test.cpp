@@ -28,6 +28,7 @@
 #include "bantam/kernels/contracts/join/concat.h"
 #include "bantam/kernels/contracts/join/mean.h"
 #include "bantam/kernels/contracts/join/multiply.h"
+#include "bantam/kernels/contracts/join/squeeze_excite.h"
 #include "bantam/kernels/contracts/loss/class_loss.h"
 #include "bantam/kernels/contracts/loss/dice_loss.h"
 #include "bantam/kernels/contracts/loss/value_loss.h"
@@ -549,6 +550,16 @@ void add_joins(std::vector<WorkCase>& cases) {
   cases.push_back({"channel_scale_grad",
                    [=](const Exec& e) { meta::channel_scale_grad(e, gate, {}, {.dx = kSome}, {}); }, 2 * 2 * 72 + 4 * 8,
                    0});
+  cases.push_back({"position_mean", [=](const Exec& e) { meta::position_mean(e, gate, kSome, kFloats, {}); },
+                   2 * 72 + 4 * 8, 0, KernelKind::pass, 2});
+  const SqueezeExciteShape squeeze{.samples = 2, .channels = 4, .units = 3, .dtype = kHalf};  // 12 weights twice
+  cases.push_back({"squeeze_excite_forward",
+                   [=](const Exec& e) { meta::squeeze_excite_forward(e, squeeze, kFloats, {}, {}); },
+                   2 * (24 + 7) + 4 * 2 * (3 * 4 + 2 * 3), 2 * 2 * 24, KernelKind::fused});
+  const SqueezeExciteGradients to{
+      .dx_offset = kFloats, .reduce = {kFloats}, .expand = {kFloats, true}, .expand_bias = {kFloats}};
+  cases.push_back({"squeeze_excite_grad", [=](const Exec& e) { meta::squeeze_excite_grad(e, squeeze, {}, to, {}); },
+                   2 * 24 + 4 * 2 * (4 * 4 + 2 * 3) + 4 * (12 + 2 * 12 + 4), 4 * 2 * 24, KernelKind::fused, 2});
 }
 
 std::vector<WorkCase> all_cases() {

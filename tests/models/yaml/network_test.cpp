@@ -100,6 +100,11 @@ std::vector<Case> others() {
       Case{"softmax", "softmax", {9, 9, 4}, 0},
       Case{"flatten: {}", "flatten", {324}, 0},
       Case{"flatten\n    - dense: {units: 7}", "dense", {7}, 324 * 7 + 7},
+      Case{"squeeze_excite: {units: 3}", "squeeze_excite", {9, 9, 4}, 2 * 3 * 4 + 3 + 4},
+      Case{"squeeze_excite: {units: 1, activation: {leaky_relu: {slope: 0.2}}, gate: hard_sigmoid}",
+           "squeeze_excite",
+           {9, 9, 4},
+           2 * 4 + 1 + 4},
       Case{"reshape: {shape: [27, 12]}", "reshape", {27, 12}, 0},
       Case{"relu: {name: a}\n    - add: {inputs: [a, input], activation: relu}", "add", {9, 9, 4}, 0},
       Case{"reshape: {shape: [3, -1, 6]}\n    - batch_norm", "batch_norm", {3, 18, 6}, 12}};
