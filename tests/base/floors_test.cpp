@@ -69,6 +69,7 @@ const std::vector<Floor> kHouse = {
       "tiling/join",
       "reference",
       "reference/join",
+      "reference/norm",
       "meta",
       "cpu/device",
       "cpu/elementwise",

@@ -34,6 +34,7 @@
 #include "bantam/kernels/contracts/loss/value_loss.h"
 #include "bantam/kernels/contracts/matmul/matmul.h"
 #include "bantam/kernels/contracts/metric/metric_counts.h"
+#include "bantam/kernels/contracts/norm/group_norm.h"
 #include "bantam/kernels/contracts/pointwise/pointwise_norm.h"
 #include "bantam/kernels/contracts/pool/norm_pool.h"
 #include "bantam/kernels/contracts/separable/separable_block.h"
@@ -233,6 +234,31 @@ void add_norms(std::vector<WorkCase>& cases) {
   cases.push_back({"batch_norm_add_grad",  // dy, other, x and dz; dz, x and dx
                    [=](const Exec& e) { meta::batch_norm_add_grad(e, shape, kHalf, sum, normed(), kSome, to, {}); },
                    2 * 7 * 80 + 10 + (4 + 2) * 32, 0, KernelKind::pass, 3});
+}
+
+/// Two samples of five positions and eight channels in two groups; and ten rows of eight values.
+void add_group_norms(std::vector<WorkCase>& cases) {
+  const GroupNormShape images{.samples = 2, .positions = 5, .channels = 8, .groups = 2};
+  const GroupNormShape rows{.samples = 10, .positions = 1, .channels = 8, .groups = 1};
+  const NormGradients to{.dx = kSome, .dscale = kFloats, .dshift = kFloats};
+  const BatchNormAffine affine{.scale = kFloats, .shift = kFloats};
+  const auto forward = [=](const GroupNormShape& shape, void* y) {
+    return [=](const Exec& e) {
+      meta::group_norm_forward(e, shape, kHalf, kSome, affine, 1e-5f, y, kFloats, kFloats, {});
+    };
+  };
+  cases.push_back({"group_norm_forward", forward(images, kSome), 2 * 3 * 80 + 2 * 32 + 2 * 16, 0, KernelKind::pass, 3});
+  cases.push_back({"group_norm_forward", forward(images, nullptr), 2 * 80 + 2 * 16, 0, KernelKind::pass, 2});
+  cases.push_back({"group_norm_forward", forward(rows, kSome), 2 * 2 * 80 + 2 * 32 + 2 * 40, 0});
+  cases.push_back({"group_norm_apply",
+                   [=](const Exec& e) { meta::group_norm_apply(e, images, kHalf, normed(), kSome); },
+                   2 * 2 * 80 + 2 * 32 + 2 * 16, 0});
+  cases.push_back({"group_norm_backward",  // x and dy; x, dy and dx
+                   [=](const Exec& e) { meta::group_norm_backward(e, images, kHalf, normed(), kSome, to, {}); },
+                   2 * 5 * 80 + 2 * 32 + 2 * 16 + 2 * 32, 0, KernelKind::pass, 4});
+  cases.push_back({"group_norm_backward",
+                   [=](const Exec& e) { meta::group_norm_backward(e, rows, kHalf, normed(), kSome, to, {}); },
+                   2 * 3 * 80 + 2 * 32 + 2 * 40 + 2 * 32, 0, KernelKind::pass, 2});
 }
 
 void add_elementwise(std::vector<WorkCase>& cases) {
@@ -564,9 +590,9 @@ void add_joins(std::vector<WorkCase>& cases) {
 
 std::vector<WorkCase> all_cases() {
   std::vector<WorkCase> cases;
-  for (const auto add :
-       {add_convolutions, add_depthwise, add_pointwise, add_norms, add_elementwise, add_pools, add_images,
-        add_separable, add_heads, add_losses, add_metrics, add_updates, add_after_updates, add_inputs, add_joins})
+  for (const auto add : {add_convolutions, add_depthwise, add_pointwise, add_norms, add_group_norms, add_elementwise,
+                         add_pools, add_images, add_separable, add_heads, add_losses, add_metrics, add_updates,
+                         add_after_updates, add_inputs, add_joins})
     add(cases);
   return cases;
 }

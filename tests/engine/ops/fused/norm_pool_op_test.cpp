@@ -9,7 +9,7 @@
 #include "bantam/engine/ops/pool2d.h"
 #include "bantam/engine/plan/step_plan.h"
 #include "bantam/kernels/contracts/pool/norm_pool.h"
-#include "bantam/kernels/reference/batch_norm.h"
+#include "bantam/kernels/reference/norm/batch_norm.h"
 #include "bantam/kernels/reference/pool2d.h"
 #include "tests/engine/engine_fixture.h"
 #include "tests/engine/fixed_norm.h"
