@@ -133,7 +133,7 @@ def main():
     parser.add_argument("networks", nargs="*", metavar="NETWORK")
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--precision", default="float32", choices=ROUNDOFF)
-    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--threads", type=int, default=1, help="of PyTorch")
     options = parser.parse_intermixed_args()
     torch.set_num_threads(options.threads)
     failed = [name for name in options.networks or torch_zoo.NETWORKS if not compare(options, name)]

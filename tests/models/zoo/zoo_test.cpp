@@ -103,6 +103,10 @@ TEST(ZooOptionsTest, UNetsParametersAreTheSumOverItsConvolutions) {
   EXPECT_EQ(parameter_count(spec.graph), expected + 16 * 3 + 3);
 }
 
+TEST(ZooOptionsTest, AWideResNetFor100ClassesHasThePublishedParameters) {
+  EXPECT_EQ(parameter_count(model_from("model: {zoo: wide_resnet28_10, classes: 100}").graph), 36536884);
+}
+
 TEST(ZooOptionsTest, OtherWidthsAreMultiplesOf8) {
   const auto channels_of = [](const std::string& options, const std::string& name) {
     const ModelSpec spec = model_from("model: {" + options + "}");
