@@ -74,7 +74,10 @@ class BoundAdd : public BoundLayer {
  public:
   explicit BoundAdd(ActivationOptions options) : options_(options) {}
   Tensor forward(const Context& context, std::span<Tensor> inputs) override {
-    return ops::add(context, std::move(inputs[0]), std::move(inputs[1]), {options_.kind, options_.slope});
+    Tensor sum = std::move(inputs[0]);
+    const std::size_t last = inputs.size() - 1;
+    for (std::size_t i = 1; i < last; ++i) sum = ops::add(context.inner(), std::move(sum), std::move(inputs[i]));
+    return ops::add(context, std::move(sum), std::move(inputs[last]), {options_.kind, options_.slope});
   }
 
  private:
@@ -91,9 +94,10 @@ class AddLayer : public BuiltInLayer {
             .separates_inner_ops = true};
   }
   Shape output_shape(std::span<const Shape> inputs) const override {
-    if (inputs.size() != 2) throw ShapeError(fmt::format("add: expected two inputs, got {}", inputs.size()));
-    if (inputs[0] != inputs[1])
-      throw ShapeError(fmt::format("add: the inputs {} and {} differ", to_string(inputs[0]), to_string(inputs[1])));
+    if (inputs.size() < 2) throw ShapeError(fmt::format("add: expected two or more inputs, got {}", inputs.size()));
+    for (const Shape& input : inputs)
+      if (input != inputs[0])
+        throw ShapeError(fmt::format("add: the inputs {} and {} differ", to_string(inputs[0]), to_string(input)));
     return inputs[0];
   }
   std::unique_ptr<BoundLayer> bind(LayerScope&, BufferArena&, std::span<const Shape>) const override {

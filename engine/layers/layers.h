@@ -174,7 +174,7 @@ LayerPtr drop_path(DropoutOptions options = {});
 LayerPtr concat();
 LayerPtr average();
 LayerPtr multiply();
-/// Sum of two inputs of one shape, then the activation: the end of a residual block.
+/// Sum of two or more inputs of one shape, then the activation: the end of a residual block.
 LayerPtr add(ActivationOptions activation = {});
 
 }  // namespace bantam

@@ -1,5 +1,5 @@
 // A factor a channel (channel_scale, prelu): backward keeps x (or its recipe) where it reads it.
-#include "bantam/kernels/contracts/elementwise/channel_scale.h"
+#include "bantam/kernels/contracts/elementwise/channel_factor.h"
 
 #include <fmt/format.h>
 
@@ -14,7 +14,7 @@ namespace {
 
 /// One call: `op` is its name in errors.
 struct Call {
-  kernels::ChannelScaleShape shape;
+  kernels::ChannelFactorShape shape;
   DType dtype;
 };
 
@@ -34,7 +34,7 @@ Call check(const char* op, bool negative_only, const Tensor& x, const Tensor& s)
 }
 
 void forward(const Context& context, const Call& call, const Tensor& x, const Tensor& s, const Tensor& y) {
-  BANTAM_KERNEL(context.exec, channel_scale_forward, call.shape, call.dtype, x.data(), s.as<float>(), y.data());
+  BANTAM_KERNEL(context.exec, channel_factor_forward, call.shape, call.dtype, x.data(), s.as<float>(), y.data());
 }
 
 /// `x` is undefined where nothing is computed from it.
@@ -47,8 +47,8 @@ void backward(const Context& context, const Call& call, SavedTensor& saved, cons
   } else {
     const Tensor x = saved.unpack(context);
     const Scratch scratch =
-        context.scratch(kernels::channel_scale_grad_workspace_bytes(call.shape, context.device.kind));
-    BANTAM_KERNEL(context.exec, channel_scale_grad, call.shape, call.dtype, {x.data(), s.as<float>(), dy.data()},
+        context.scratch(kernels::channel_factor_grad_workspace_bytes(call.shape, context.device.kind));
+    BANTAM_KERNEL(context.exec, channel_factor_grad, call.shape, call.dtype, {x.data(), s.as<float>(), dy.data()},
                   {dx.defined() ? dx.data() : nullptr, ds.data, ds.accumulate}, scratch.get());
     ds.add_to(context, s, store);
   }

@@ -142,10 +142,13 @@ struct BatchNormSettings {
 Tensor batch_norm(const Context& context, const Tensor& x, const BatchNormTensors& tensors,
                   const BatchNormSettings& settings);
 
-/// x (batch, H, W, C) → (batch, H', W', C), the maximum over each window (padding ignored). Throws ShapeError.
-Tensor max_pool2d(const Context& context, const Tensor& x, Window2d window);
-/// The mean over each window; `count_padding`: padding counts as zeros.
-Tensor avg_pool2d(const Context& context, const Tensor& x, Window2d window, bool count_padding = false);
+/// x (batch, H, W, C) → (batch, H', W', C), the maximum over each window (padding ignored). `ceil_mode`: the last
+/// windows may end outside the padded image, if they begin inside the image or the padding before it (PyTorch's).
+/// Throws ShapeError.
+Tensor max_pool2d(const Context& context, const Tensor& x, Window2d window, bool ceil_mode = false);
+/// The mean over each window; `count_padding`: padding counts as zeros, and what ceil mode reaches over does not.
+Tensor avg_pool2d(const Context& context, const Tensor& x, Window2d window, bool count_padding = false,
+                  bool ceil_mode = false);
 /// (batch, H, W, C) → (batch, C).
 Tensor global_avg_pool2d(const Context& context, const Tensor& x);
 Tensor global_max_pool2d(const Context& context, const Tensor& x);

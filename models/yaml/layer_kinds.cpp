@@ -7,18 +7,8 @@
 namespace bantam::models {
 namespace {
 
-constexpr IntegerRange kCount{.min = 1, .max = 1 << 24};
-
-// Keys of all convolutions.
-const ConfigKey kKernel{"kernel", "Extents of the kernel: one number for both, or [height, width].", "3 | [1, 7]"};
-const ConfigKey kStride{"stride", "Step between outputs: one number for both, or [height, width].", "2"};
-const ConfigKey kDilation{"dilation", "Step between the kernel's inputs: one number for both, or [height, width].",
-                          "2"};
 const ConfigKey kMultiplier{"multiplier",
                             "Filters of each channel: the depthwise part has channels × multiplier outputs.", "2"};
-const ConfigKey kBias{"bias",
-                      "Whether a value a channel is added. A batch norm that follows makes it useless: false "
-                      "saves it."};
 
 LayerPtr read_conv2d(ConfigMap& options) {
   options.describe("Convolution over (height, width, channels).",
@@ -29,9 +19,8 @@ LayerPtr read_conv2d(ConfigMap& options) {
   conv.stride = read_extent(options, kStride, {1, 1});
   conv.dilation = read_extent(options, kDilation, {1, 1});
   conv.padding = read_padding(options);
-  conv.groups = options.integer(
-      {"groups", "Groups of channels that are convolved apart. Must divide the channels of input and output.", "2"},
-      kCount, 1);
+  conv.padding_mode = read_padding_mode(options, "padding_mode");
+  conv.groups = options.integer(kGroups, kCount, 1);
   conv.bias = options.boolean(kBias, true);
   conv.activation = read_activation(options);
   conv.initializer = read_initializer(options);
@@ -127,7 +116,14 @@ PoolOptions read_pool(ConfigMap& options) {
       options, {"size", "Extents of the window: one number for both, or [height, width].", "3 | [2, 4]"}, {2, 2});
   pool.stride =
       read_extent(options, {kStride.name, kStride.meaning, kStride.example, "the window's `size`"}, pool.window);
+  pool.dilation = read_extent(
+      options, {"dilation", "Step between the window's values: one number for both, or [height, width].", "2"}, {1, 1});
   pool.padding = read_padding(options);
+  pool.ceil_mode = options.boolean(
+      {"ceil_mode",
+       "true: the last windows may end outside the padded image, where they begin inside the image or the padding "
+       "before it, as PyTorch's. false: values that fill no window are left out."},
+      false);
   return pool;
 }
 
@@ -229,6 +225,12 @@ LayerPtr read_flatten(ConfigMap& options) {
   return flatten();
 }
 
+LayerPtr read_add(ConfigMap& options) {
+  options.describe("The sum of its inputs, which have one shape, then the activation.",
+                   "add: {inputs: [input, conv2d], activation: relu}");
+  return add(read_activation(options));
+}
+
 template <Activation kKind>
 LayerPtr read_activation_layer(ConfigMap& options) {
   return activation(read_activation_options(kKind, options));
@@ -256,6 +258,7 @@ Registry<Reader<LayerPtr>>& layer_kinds() {
                                               {"softmax", read_softmax},
                                               {"flatten", read_flatten},
                                               {"reshape", read_reshape},
+                                              {"add", read_add},
                                               {"relu", read_activation_layer<Activation::relu>},
                                               {"relu6", read_activation_layer<Activation::relu6>},
                                               {"leaky_relu", read_activation_layer<Activation::leaky_relu>},

@@ -76,13 +76,9 @@ Extent2d read_extent(ConfigMap& options, ConfigKey key, Extent2d otherwise) {
   return {h, w};
 }
 
-Padding read_padding(ConfigMap& options) {
-  const ConfigNode node = options.node(
-      {"padding",
-       "Pixels added around the image. valid: none; same: as many as keep ceil(size / stride) outputs, as in Keras; or "
-       "their number: on all sides, as [height, width], or for each side.",
-       "same | 1 | [1, 2] | {top: 0, bottom: 1, left: 0, right: 1}"},
-      "valid");
+Padding read_padding(ConfigMap& options, std::string_view meaning) {
+  const ConfigNode node =
+      options.node({"padding", meaning, "same | 1 | [1, 2] | {top: 0, bottom: 1, left: 0, right: 1}"}, "valid");
   if (node.is_text("valid")) return Padding::valid();
   if (node.is_text("same")) return Padding::same();
   if (node.is_map()) return read_sides(node);
@@ -93,6 +89,25 @@ Padding read_padding(ConfigMap& options) {
     node.fail(fmt::format("{}: expected valid, same, an integer ≥ 0, [height, width] or {{top, bottom, left, right}}",
                           node.path()));
   }
+}
+
+Padding read_amounts(ConfigMap& options, ConfigKey key) {
+  const ConfigNode node = options.node(key);
+  if (node.is_map()) return read_sides(node);
+  const auto [h, w] = node.as_pair(kPadding);
+  return {PaddingKind::explicit_, h, h, w, w};
+}
+
+ops::PaddingMode read_padding_mode(ConfigMap& options, std::string_view key) {
+  const std::string mode = options.choice(
+      {key,
+       "What stands beyond the edge. zeros; replicate: the edge's pixel; reflect: the image mirrored at the edge's "
+       "pixel; circular: its other end. PyTorch's names.",
+       "reflect"},
+      {"zeros", "replicate", "reflect", "circular"}, "zeros");
+  if (mode == "replicate") return ops::PaddingMode::replicate;
+  if (mode == "reflect") return ops::PaddingMode::reflect;
+  return mode == "circular" ? ops::PaddingMode::circular : ops::PaddingMode::zeros;
 }
 
 ActivationOptions read_activation_options(Activation kind, ConfigMap& options) {
@@ -108,8 +123,12 @@ ActivationOptions read_activation_options(Activation kind, ConfigMap& options) {
 }
 
 ActivationOptions read_activation(ConfigMap& options) {
-  const ConfigNode node =
-      options.node({"activation", "Applied to the layer's output.", "relu | {leaky_relu: {slope: 0.2}}"}, "none");
+  return read_activation(options, {"activation", "Applied to the layer's output.", "relu | {leaky_relu: {slope: 0.2}}"},
+                         "none");
+}
+
+ActivationOptions read_activation(ConfigMap& options, const ConfigKey& key, std::string_view otherwise) {
+  const ConfigNode node = options.node(key, otherwise);
   const std::vector<std::string> known = activation_names();
   node.describe_entries("activation", known, [](const std::string& name, const ConfigNode& value) {
     ConfigMap inner = value.as_map();

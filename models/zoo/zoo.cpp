@@ -18,11 +18,28 @@ Graph separable_cnn(const ZooOptions& options) {
 }
 
 std::span<const ZooModel> zoo() {
+  static const ZooOptions kSmall{Shape{32, 32, 3}, 10, 1.0}, kLarge{Shape{224, 224, 3}, 1000, 1.0},
+      kMask{Shape{256, 256, 3}, 2, 1.0};
   static const ZooModel kModels[] = {
-      {"separable_cnn", {Shape{32, 32, 3}, 10, 1.0}, false, separable_cnn},
-      {"resnet18_cifar", {Shape{32, 32, 3}, 10, 1.0}, false, resnet18_cifar},
-      {"mobilenet_v1", {Shape{224, 224, 3}, 1000, 1.0}, true, mobilenet_v1},
-      {"resnet50", {Shape{224, 224, 3}, 1000, 1.0}, false, resnet50},
+      {"separable_cnn", kSmall, false, separable_cnn},
+      {"resnet18_cifar", kSmall, false, resnet18_cifar},
+      {"resnet20", kSmall, false, resnet20},
+      {"resnet56", kSmall, false, resnet56},
+      {"wide_resnet28_10", kSmall, true, wide_resnet28_10},
+      {"vgg11", kLarge, false, vgg11},
+      {"vgg16", kLarge, false, vgg16},
+      {"resnet18", kLarge, false, resnet18},
+      {"resnet34", kLarge, false, resnet34},
+      {"resnet50", kLarge, false, resnet50},
+      {"resnet101", kLarge, false, resnet101},
+      {"densenet121", kLarge, false, densenet121},
+      {"mobilenet_v1", kLarge, true, mobilenet_v1},
+      {"mobilenet_v2", kLarge, true, mobilenet_v2},
+      {"mobilenet_v3_small", kLarge, true, mobilenet_v3_small},
+      {"mobilenet_v3_large", kLarge, true, mobilenet_v3_large},
+      {"efficientnet_b0", kLarge, true, efficientnet_b0},
+      {"convnext_tiny", kLarge, false, convnext_tiny},
+      {"unet", kMask, true, unet},
   };
   return kModels;
 }

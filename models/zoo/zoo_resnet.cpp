@@ -1,4 +1,6 @@
-// Residual networks: ResNet-18 for small images and ResNet-50 v1.5.
+// Residual networks (He et al. 2016): of basic and of bottleneck blocks, for small and for large images.
+#include <vector>
+
 #include <fmt/format.h>
 
 #include "bantam/models/zoo/zoo.h"
@@ -44,37 +46,53 @@ NodeId bottleneck_block(Graph& graph, const Block& block) {
   return join_shortcut(graph, block, expand, out);
 }
 
-/// Four stages of `depth[i]` blocks; the first block of each but the first halves the image.
-void add_stages(Graph& graph, const int (&depth)[4], bool bottleneck) {
-  std::int64_t channels = 64;
+/// Stages of `depth[i]` blocks; the first block of each but the first halves the image and doubles the channels.
+struct Stages {
+  std::vector<int> depth;
+  bool bottleneck = false;
+  std::int64_t channels = 64;  ///< of the first stage
+};
+
+void add_stages(Graph& graph, const Stages& stages) {
+  std::int64_t channels = stages.channels;
   NodeId last = graph.output();
-  for (int stage = 0; stage < 4; ++stage, channels *= 2) {
-    for (int i = 0; i < depth[stage]; ++i) {
+  for (std::size_t stage = 0; stage < stages.depth.size(); ++stage, channels *= 2) {
+    for (int i = 0; i < stages.depth[stage]; ++i) {
       Block block{fmt::format("stage{}_block{}", stage + 1, i + 1), last, channels};
       block.stride = i == 0 && stage > 0 ? 2 : 1;
-      block.project = i == 0 && (stage > 0 || bottleneck);
-      last = bottleneck ? bottleneck_block(graph, block) : basic_block(graph, block);
+      block.project = i == 0 && (stage > 0 || stages.bottleneck);
+      last = stages.bottleneck ? bottleneck_block(graph, block) : basic_block(graph, block);
     }
   }
 }
 
-}  // namespace
-
-Graph resnet18_cifar(const ZooOptions& options) {
-  Graph graph(options.input);
-  add_conv_norm(graph, "stem", graph.input(), {.filters = 64});
-  add_stages(graph, {2, 2, 2, 2}, false);
-  add_head(graph, options.classes);
-  return graph;
-}
-
-Graph resnet50(const ZooOptions& options) {
+/// For large images: a 7x7 stem and a max-pool, each at stride 2.
+Graph large_resnet(const ZooOptions& options, const Stages& stages) {
   Graph graph(options.input);
   add_conv_norm(graph, "stem", graph.input(), {.filters = 64, .kernel = 7, .stride = 2});
-  graph.add("stem_pool", max_pool({.window = {3, 3}, .stride = {2, 2}, .padding = Padding::symmetric(1)}));
-  add_stages(graph, {3, 4, 6, 3}, true);
+  add_stem_pool(graph);
+  add_stages(graph, stages);
   add_head(graph, options.classes);
   return graph;
 }
+
+/// For small images: a 3x3 stem at stride 1.
+Graph small_resnet(const ZooOptions& options, const Stages& stages) {
+  Graph graph(options.input);
+  add_conv_norm(graph, "stem", graph.input(), {.filters = stages.channels});
+  add_stages(graph, stages);
+  add_head(graph, options.classes);
+  return graph;
+}
+
+}  // namespace
+
+Graph resnet18_cifar(const ZooOptions& options) { return small_resnet(options, {{2, 2, 2, 2}}); }
+Graph resnet20(const ZooOptions& options) { return small_resnet(options, {{3, 3, 3}, false, 16}); }
+Graph resnet56(const ZooOptions& options) { return small_resnet(options, {{9, 9, 9}, false, 16}); }
+Graph resnet18(const ZooOptions& options) { return large_resnet(options, {{2, 2, 2, 2}}); }
+Graph resnet34(const ZooOptions& options) { return large_resnet(options, {{3, 4, 6, 3}}); }
+Graph resnet50(const ZooOptions& options) { return large_resnet(options, {{3, 4, 6, 3}, true}); }
+Graph resnet101(const ZooOptions& options) { return large_resnet(options, {{3, 4, 23, 3}, true}); }
 
 }  // namespace bantam::models
