@@ -1,4 +1,4 @@
-// Layers that keep the shape: activation, dropout, and the sum that ends a residual block.
+// Layers that keep the shape: activation, softmax, dropout, and the sum that ends a residual block.
 #include "bantam/engine/layers/support.h"
 #include "bantam/kernels/contracts/elementwise/piecewise.h"
 
@@ -26,22 +26,47 @@ class ActivationLayer : public BuiltInLayer {
   ActivationOptions options_;
 };
 
-class DropoutLayer : public BuiltInLayer {
+class SoftmaxLayer : public BuiltInLayer {
  public:
-  explicit DropoutLayer(DropoutOptions options) : options_(options) {}
-  std::string_view kind() const override { return "dropout"; }
+  std::string_view kind() const override { return "softmax"; }
   Shape output_shape(std::span<const Shape> inputs) const override {
-    if (!(options_.rate >= 0.0f && options_.rate < 1.0f))
-      throw ShapeError(fmt::format("dropout: the rate must be in [0, 1), got {}", options_.rate));
-    return single(kind(), inputs);
+    const Shape& in = single(kind(), inputs);
+    if (in.rank() < 1) throw ShapeError("softmax: expected an input with classes, got a scalar");
+    return in;
   }
   std::unique_ptr<BoundLayer> bind(LayerScope&, BufferArena&, std::span<const Shape>) const override {
-    return bind_function(
-        [rate = options_.rate](const Context& context, Tensor x) { return ops::dropout(context, std::move(x), rate); });
+    return bind_function(ops::softmax);
+  }
+};
+
+/// What is dropped together: elements, channels or samples.
+struct DropoutKind {
+  const char* name;
+  Tensor (*op)(const Context&, Tensor, float rate);
+  int least_rank;  ///< of the input
+};
+
+class DropoutLayer : public BuiltInLayer {
+ public:
+  DropoutLayer(DropoutKind dropout, DropoutOptions options) : dropout_(dropout), options_(options) {}
+  std::string_view kind() const override { return dropout_.name; }
+  Shape output_shape(std::span<const Shape> inputs) const override {
+    if (!(options_.rate >= 0.0f && options_.rate < 1.0f))
+      throw ShapeError(fmt::format("{}: the rate must be in [0, 1), got {}", kind(), options_.rate));
+    const Shape& in = single(kind(), inputs);
+    if (in.rank() < dropout_.least_rank)
+      throw ShapeError(fmt::format("{}: expected an input with channels, got a scalar", kind()));
+    return in;
+  }
+  std::unique_ptr<BoundLayer> bind(LayerScope&, BufferArena&, std::span<const Shape>) const override {
+    return bind_function([op = dropout_.op, rate = options_.rate](const Context& context, Tensor x) {
+      return op(context, std::move(x), rate);
+    });
   }
 
  private:
   Described describe() const override { return options_; }
+  DropoutKind dropout_;
   DropoutOptions options_;
 };
 
@@ -87,7 +112,16 @@ class AddLayer : public BuiltInLayer {
 }  // namespace
 
 LayerPtr activation(ActivationOptions options) { return std::make_shared<ActivationLayer>(options); }
-LayerPtr dropout(DropoutOptions options) { return std::make_shared<DropoutLayer>(options); }
+LayerPtr softmax() { return std::make_shared<SoftmaxLayer>(); }
+LayerPtr dropout(DropoutOptions options) {
+  return std::make_shared<DropoutLayer>(DropoutKind{"dropout", ops::dropout, 0}, options);
+}
+LayerPtr spatial_dropout(DropoutOptions options) {
+  return std::make_shared<DropoutLayer>(DropoutKind{"spatial_dropout", ops::spatial_dropout, 1}, options);
+}
+LayerPtr drop_path(DropoutOptions options) {
+  return std::make_shared<DropoutLayer>(DropoutKind{"drop_path", ops::drop_path, 0}, options);
+}
 LayerPtr add(ActivationOptions activation) { return std::make_shared<AddLayer>(activation); }
 
 }  // namespace bantam

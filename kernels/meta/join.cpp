@@ -3,6 +3,7 @@
 #include "bantam/kernels/contracts/join/concat.h"
 #include "bantam/kernels/contracts/join/mean.h"
 #include "bantam/kernels/contracts/join/multiply.h"
+#include "bantam/kernels/contracts/join/squeeze_excite.h"
 #include "bantam/kernels/meta/work.h"
 
 namespace bantam::kernels::meta {
@@ -44,6 +45,30 @@ void channel_scale_grad(const Exec& exec, const ChannelScaleShape& s, const Chan
   KernelWork work{.bytes = (1 + more) * bytes_of(s.elements(), s.dtype) + more * bytes_of(s.factors(), s.factor_dtype)};
   if (to.dfactor != nullptr) work.passes = 2;  // partial sums, and their sum
   note(exec, "channel_scale_grad", work);
+}
+
+void position_mean(const Exec& exec, const ChannelScaleShape& s, const void*, float*, Workspace) {
+  note(exec, "position_mean", {.bytes = bytes_of(s.elements(), s.dtype) + 4 * s.factors(), .passes = 2});
+}
+
+void squeeze_excite_forward(const Exec& exec, const SqueezeExciteShape& s, const float*, const SqueezeExciteWeights&,
+                            const SqueezeExciteValues&) {
+  const std::int64_t weights = s.channels * s.units, vectors = s.channels + s.units;
+  note(exec, "squeeze_excite_forward",
+       {.kind = KernelKind::fused,
+        .bytes = bytes_of(2 * weights + vectors, s.dtype) + 4 * s.samples * (3 * s.channels + 2 * s.units),
+        .flops = 4 * s.samples * weights});
+}
+void squeeze_excite_grad(const Exec& exec, const SqueezeExciteShape& s, const SqueezeExciteInputs&,
+                         const SqueezeExciteGradients& to, Workspace) {
+  const std::int64_t weights = s.channels * s.units;
+  note(exec, "squeeze_excite_grad",
+       {.kind = KernelKind::fused,
+        .bytes = bytes_of(2 * weights, s.dtype) + 4 * s.samples * (4 * s.channels + 2 * s.units) +
+                 gradient_bytes(to.reduce, weights) + gradient_bytes(to.expand, weights) +
+                 gradient_bytes(to.reduce_bias, s.units) + gradient_bytes(to.expand_bias, s.channels),
+        .flops = 8 * s.samples * weights,
+        .passes = 2});
 }
 
 }  // namespace bantam::kernels::meta

@@ -91,6 +91,25 @@ Padding read_padding(ConfigMap& options, std::string_view meaning) {
   }
 }
 
+Padding read_amounts(ConfigMap& options, ConfigKey key) {
+  const ConfigNode node = options.node(key);
+  if (node.is_map()) return read_sides(node);
+  const auto [h, w] = node.as_pair(kPadding);
+  return {PaddingKind::explicit_, h, h, w, w};
+}
+
+ops::PaddingMode read_padding_mode(ConfigMap& options, std::string_view key) {
+  const std::string mode = options.choice(
+      {key,
+       "What stands beyond the edge. zeros; replicate: the edge's pixel; reflect: the image mirrored at the edge's "
+       "pixel; circular: its other end. PyTorch's names.",
+       "reflect"},
+      {"zeros", "replicate", "reflect", "circular"}, "zeros");
+  if (mode == "replicate") return ops::PaddingMode::replicate;
+  if (mode == "reflect") return ops::PaddingMode::reflect;
+  return mode == "circular" ? ops::PaddingMode::circular : ops::PaddingMode::zeros;
+}
+
 ActivationOptions read_activation_options(Activation kind, ConfigMap& options) {
   options.describe(meaning_of(kind));
   ActivationOptions activation{.kind = kind};
@@ -104,8 +123,12 @@ ActivationOptions read_activation_options(Activation kind, ConfigMap& options) {
 }
 
 ActivationOptions read_activation(ConfigMap& options) {
-  const ConfigNode node =
-      options.node({"activation", "Applied to the layer's output.", "relu | {leaky_relu: {slope: 0.2}}"}, "none");
+  return read_activation(options, {"activation", "Applied to the layer's output.", "relu | {leaky_relu: {slope: 0.2}}"},
+                         "none");
+}
+
+ActivationOptions read_activation(ConfigMap& options, const ConfigKey& key, std::string_view otherwise) {
+  const ConfigNode node = options.node(key, otherwise);
   const std::vector<std::string> known = activation_names();
   node.describe_entries("activation", known, [](const std::string& name, const ConfigNode& value) {
     ConfigMap inner = value.as_map();

@@ -72,70 +72,115 @@ __global__ void __launch_bounds__(kTileThreads) scale_kernel(Places p, std::int6
   }
 }
 
+/// Terms of the factors' gradient, and dx on the way.
 template <class T, class F>
-struct Backward {
+struct ScaleGradient {
   const T *x, *dy;
   const F* factor;
-  T* dx;            // null: nobody wants it
-  F* dfactor;       // of a lone part
-  float* partials;  // (samples, parts, channels), where there are more
+  T* dx;  // null: nobody wants it
+
+  template <int N>
+  struct Kept {
+    float factor[N];
+  };
+  template <int N>
+  struct Loaded {
+    Pack<T, N> dy, x;
+  };
+  template <int N>
+  __device__ Kept<N> start(std::int64_t at) const {
+    Kept<N> kept;
+    load_factors<N>(dx != nullptr ? factor : nullptr, at, kept.factor);
+    return kept;
+  }
+  template <int N>
+  __device__ Loaded<N> load(std::int64_t at) const {
+    return {load_pack<N>(dy + at), load_pack<N>(x + at)};
+  }
+  template <int N>
+  __device__ void add(const Kept<N>& kept, const Loaded<N>& loaded, std::int64_t at, float (&sum)[N]) const {
+    float g[N], v[N];
+    unpack<N>(loaded.dy, g);
+    unpack<N>(loaded.x, v);
+#pragma unroll
+    for (int n = 0; n < N; ++n) sum[n] += g[n] * v[n];
+    if (dx == nullptr) return;
+#pragma unroll
+    for (int n = 0; n < N; ++n) g[n] *= kept.factor[n];
+    repack<N>(g, dx + at);
+  }
 };
 
-/// The sums of one part of a sample's positions, and dx.
-template <class T, class F, int N>
-__global__ void __launch_bounds__(kTileThreads) scale_grad_kernel(Places p, Backward<T, F> to) {
+template <class T>
+struct Values {
+  const T* x;
+
+  template <int N>
+  __device__ std::integral_constant<int, N> start(std::int64_t) const {
+    return {};
+  }
+  template <int N>
+  __device__ Pack<T, N> load(std::int64_t at) const {
+    return load_pack<N>(x + at);
+  }
+  template <int N>
+  __device__ void add(std::integral_constant<int, N>, const Pack<T, N>& loaded, std::int64_t, float (&sum)[N]) const {
+    float v[N];
+    unpack<N>(loaded, v);
+#pragma unroll
+    for (int n = 0; n < N; ++n) sum[n] += v[n];
+  }
+};
+
+/// Where sums go, times `share`: to partials (samples, parts, channels) where there is more than one part.
+template <class F>
+struct PositionSums {
+  F* to;
+  float* partials;
+  float share;
+};
+
+/// The sums of one part of a sample's positions.
+template <int N, class Terms, class F>
+__global__ void __launch_bounds__(kTileThreads) position_sums_kernel(Places p, Terms terms, PositionSums<F> sums) {
   const auto [sample, c] = place_of<N>(p);
   float sum[N] = {};
   if (c < p.channels) {
-    float factor[N];
-    load_factors<N>(to.dx != nullptr ? to.factor : nullptr, sample * p.channels + c, factor);
+    const auto kept = terms.template start<N>(sample * p.channels + c);
     const std::int64_t base = sample * p.positions * p.channels + c, last = p.positions - 1;
-    const std::int64_t step = std::int64_t{kRowsAtOnce} * blockDim.y * gridDim.y;
-    for (std::int64_t r = std::int64_t{kRowsAtOnce} * blockDim.y * blockIdx.y + threadIdx.y; r < p.positions;
-         r += step) {
-      Pack<T, N> dy[kRowsAtOnce], x[kRowsAtOnce];
+    const std::int64_t tile = std::int64_t{kRowsAtOnce} * blockDim.y;
+    for (std::int64_t r = tile * blockIdx.y + threadIdx.y; r < p.positions; r += tile * gridDim.y) {
+      decltype(terms.template load<N>(base)) loaded[kRowsAtOnce];
 #pragma unroll
-      for (int k = 0; k < kRowsAtOnce; ++k) {
-        const std::int64_t at = base + min(r + k * std::int64_t{blockDim.y}, last) * p.channels;
-        dy[k] = load_pack<N>(to.dy + at);
-        x[k] = load_pack<N>(to.x + at);
-      }
+      for (int k = 0; k < kRowsAtOnce; ++k)
+        loaded[k] = terms.template load<N>(base + min(r + k * std::int64_t{blockDim.y}, last) * p.channels);
 #pragma unroll
       for (int k = 0; k < kRowsAtOnce; ++k) {
         const std::int64_t row = r + k * std::int64_t{blockDim.y};
-        if (row >= p.positions) break;
-        float g[N], v[N];
-        unpack<N>(dy[k], g);
-        unpack<N>(x[k], v);
-#pragma unroll
-        for (int n = 0; n < N; ++n) sum[n] += g[n] * v[n];
-        if (to.dx == nullptr) continue;
-#pragma unroll
-        for (int n = 0; n < N; ++n) g[n] *= factor[n];
-        repack<N>(g, to.dx + base + row * p.channels);
+        if (row < p.positions) terms.add(kept, loaded[k], base + row * p.channels, sum);
       }
     }
   }
   sum_over_block_rows(sum, [&](int n, int lane, float total) {
     const std::int64_t channel = (std::int64_t{blockIdx.x % p.columns} * blockDim.x + lane) * N + n;
     if (channel >= p.channels) return;
-    if (to.partials == nullptr)
-      to.dfactor[sample * p.channels + channel] = from_float<F>(total);
+    if (sums.partials == nullptr)
+      sums.to[sample * p.channels + channel] = from_float<F>(total * sums.share);
     else
-      to.partials[(sample * gridDim.y + blockIdx.y) * p.channels + channel] = total;
+      sums.partials[(sample * gridDim.y + blockIdx.y) * p.channels + channel] = total;
   });
 }
 
-/// dfactor[n, c] = Σ partials[n, ·, c], in part order.
+/// to[n, c] = share·Σ partials[n, ·, c], in part order.
 template <class F>
-__global__ void add_sample_parts_kernel(const float* partials, std::int64_t factors, std::int64_t channels,
-                                        std::int64_t parts, F* to) {
+__global__ void add_sample_parts_kernel(PositionSums<F> sums, std::int64_t factors, std::int64_t channels,
+                                        std::int64_t parts) {
   for (std::int64_t i = grid_thread(); i < factors; i += grid_threads()) {
     const std::int64_t sample = i / channels, c = i % channels;
     float sum = 0;
 #pragma unroll 8
-    for (std::int64_t part = 0; part < parts; ++part) sum += partials[(sample * parts + part) * channels + c];
-    to[i] = from_float<F>(sum);
+    for (std::int64_t part = 0; part < parts; ++part) sum += sums.partials[(sample * parts + part) * channels + c];
+    sums.to[i] = from_float<F>(sum * sums.share);
   }
 }
 
@@ -172,13 +217,24 @@ void launch_forward(const Exec& exec, const ChannelScaleShape& s, const Forward<
   check_launch("scale_kernel");
 }
 
-template <int N, class T, class F>
-void launch_grad(const Exec& exec, const ChannelScaleShape& s, const Backward<T, F>& to, std::int64_t parts) {
+template <int N, class Terms, class F>
+void launch_sums(const Exec& exec, const ChannelScaleShape& s, const Terms& terms, const PositionSums<F>& sums) {
+  const std::int64_t parts = position_parts(s, DeviceKind::cuda);
   const dim3 block = tile_block(s.channels / N);
   const Places p = places<N>(s, block);
   const dim3 grid(static_cast<unsigned>(s.samples * p.columns), static_cast<unsigned>(parts));
-  scale_grad_kernel<T, F, N><<<grid, block, 0, stream_of(exec)>>>(p, to);
-  check_launch("scale_grad_kernel");
+  position_sums_kernel<N><<<grid, block, 0, stream_of(exec)>>>(p, terms, sums);
+  check_launch("position_sums_kernel");
+  if (sums.partials == nullptr) return;
+  add_sample_parts_kernel<<<stride_blocks(s.factors()), kMapThreads, 0, stream_of(exec)>>>(sums, s.factors(),
+                                                                                           s.channels, parts);
+  check_launch("add_sample_parts_kernel");
+}
+
+/// The workspace where there is more than one part.
+float* partials_in(const ChannelScaleShape& s, Workspace workspace, const char* kernel) {
+  require_workspace(workspace, channel_scale_workspace_bytes(s, DeviceKind::cuda), kernel);
+  return position_parts(s, DeviceKind::cuda) > 1 ? static_cast<float*>(workspace.data) : nullptr;
 }
 
 }  // namespace
@@ -200,21 +256,26 @@ void channel_scale_grad(const Exec& exec, const ChannelScaleShape& s, const Chan
                         const ChannelScaleGradients& to, Workspace workspace) {
   if (s.factors() <= 0) return;
   if (to.dfactor == nullptr) return channel_scale_forward(exec, s, inputs.dy, inputs.factor, nullptr, to.dx);
-  const std::int64_t parts = position_parts(s, DeviceKind::cuda);
-  require_workspace(workspace, channel_scale_workspace_bytes(s, DeviceKind::cuda), "channel_scale_grad");
+  float* partials = partials_in(s, workspace, "channel_scale_grad");
   dispatch_types(s, [&](auto t, auto f) {
     using T = typename decltype(t)::type;
     using F = typename decltype(f)::type;
-    const Backward<T, F> work{
-        static_cast<const T*>(inputs.x),      static_cast<const T*>(inputs.dy),
-        static_cast<const F*>(inputs.factor), static_cast<T*>(to.dx),
-        static_cast<F*>(to.dfactor),          parts > 1 ? static_cast<float*>(workspace.data) : nullptr};
-    with_pack<T>([&](auto n) { launch_grad<decltype(n)::value>(exec, s, work, parts); }, s.channels, inputs.x,
+    const ScaleGradient<T, F> terms{static_cast<const T*>(inputs.x), static_cast<const T*>(inputs.dy),
+                                    static_cast<const F*>(inputs.factor), static_cast<T*>(to.dx)};
+    const PositionSums<F> sums{static_cast<F*>(to.dfactor), partials, 1.0f};
+    with_pack<T>([&](auto n) { launch_sums<decltype(n)::value>(exec, s, terms, sums); }, s.channels, inputs.x,
                  inputs.dy, to.dx, aligned_as_x(inputs.factor, s));
-    if (parts == 1) return;
-    add_sample_parts_kernel<<<stride_blocks(s.factors()), kMapThreads, 0, stream_of(exec)>>>(
-        work.partials, s.factors(), s.channels, parts, work.dfactor);
-    check_launch("add_sample_parts_kernel");
+  });
+}
+
+void position_mean(const Exec& exec, const ChannelScaleShape& s, const void* x, float* mean, Workspace workspace) {
+  if (s.factors() <= 0) return;
+  const float share = 1.0f / static_cast<float>(std::max<std::int64_t>(s.positions, 1));
+  const PositionSums<float> sums{mean, partials_in(s, workspace, "position_mean"), share};
+  dispatch_floating(s.dtype, [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    with_pack<T>([&](auto n) { launch_sums<decltype(n)::value>(exec, s, Values<T>{static_cast<const T*>(x)}, sums); },
+                 s.channels, x);
   });
 }
 

@@ -54,17 +54,14 @@ struct Scatter {
 };
 
 template <int N, class T>
-__device__ inline void store(const Pack<T, N>& pack, const T* addend, T* to) {
-  if (addend == nullptr) {
-    *reinterpret_cast<Pack<T, N>*>(to) = pack;
-    return;
-  }
+__device__ inline Pack<T, N> sum_of(const Pack<T, N>& a, const Pack<T, N>& b) {
   float sum[N], more[N];
-  unpack<N>(pack, sum);
-  unpack<N>(addend, more);
+  unpack<N>(a, sum);
+  unpack<N>(b, more);
+  Pack<T, N> result;
 #pragma unroll
-  for (int n = 0; n < N; ++n) sum[n] += more[n];
-  repack<N>(sum, to);
+  for (int n = 0; n < N; ++n) result.v[n] = from_float<T>(sum[n] + more[n]);
+  return result;
 }
 
 /// A block does `rounds` tiles of kRowsAtOnce·blockDim.y rows.
@@ -78,15 +75,19 @@ __global__ void __launch_bounds__(kTileThreads)
   const std::int64_t tile = std::int64_t{kRowsAtOnce} * blockDim.y, last = s.rows - 1;
   const std::int64_t first = blockIdx.y * rounds * tile, end = min(s.rows, first + rounds * tile);
   for (std::int64_t r = first + threadIdx.y; r < end; r += tile) {
-    Pack<T, N> loaded[kRowsAtOnce];
-#pragma unroll
-    for (int k = 0; k < kRowsAtOnce; ++k)
-      loaded[k] = load_pack<N>(at.from + min(r + k * static_cast<std::int64_t>(blockDim.y), last) * at.from_step);
+    Pack<T, N> moved[kRowsAtOnce], addend[kRowsAtOnce];
 #pragma unroll
     for (int k = 0; k < kRowsAtOnce; ++k) {
-      const std::int64_t row = (r + k * static_cast<std::int64_t>(blockDim.y));
-      if (row < s.rows)
-        store<N>(loaded[k], at.addend != nullptr ? at.addend + row * at.to_step : nullptr, at.to + row * at.to_step);
+      const std::int64_t row = min(r + k * static_cast<std::int64_t>(blockDim.y), last);
+      moved[k] = load_pack<N>(at.from + row * at.from_step);
+      if (at.addend != nullptr) addend[k] = load_pack<N>(at.addend + row * at.to_step);
+    }
+#pragma unroll
+    for (int k = 0; k < kRowsAtOnce; ++k) {
+      const std::int64_t row = r + k * static_cast<std::int64_t>(blockDim.y);
+      if (row >= s.rows) break;
+      *reinterpret_cast<Pack<T, N>*>(at.to + row * at.to_step) =
+          at.addend != nullptr ? sum_of<N>(moved[k], addend[k]) : moved[k];
     }
   }
 }

@@ -3,6 +3,7 @@
 #include "bantam/base/error.h"
 #include "tests/engine/engine_fixture.h"
 #include "tests/engine/finite_differences.h"
+#include "tests/engine/ops/join_oracle.h"
 
 namespace bantam {
 namespace {
@@ -110,6 +111,65 @@ TEST_P(JoinOpTest, RefusesWhatDoesNotFit) {
   EXPECT_THROW((void)ops::average(ctx, std::vector<Tensor>{vector, half}), DTypeError);
   EXPECT_THROW((void)ops::multiply(ctx, image, other), ShapeError);
   EXPECT_THROW((void)ops::multiply(ctx, vector, half), DTypeError);
+  const auto weight = [&](const Shape& shape, DType dtype = DType::float32) { return ctx.allocate(shape, dtype); };
+  const auto squeezed = [&](const Tensor& x, const Tensor& expand) {
+    (void)ops::squeeze_excite(ctx, x, {weight({3, 4}), weight({3}), expand, weight({4})}, {}, Activation::sigmoid);
+  };
+  EXPECT_THROW(squeezed(vector, weight({4, 3})), ShapeError);
+  EXPECT_THROW(squeezed(image, weight({3, 4})), ShapeError);
+  EXPECT_THROW(squeezed(image, weight({4, 3}, DType::float16)), DTypeError);
+}
+
+/// Operand `k` of tests/oracles/joins.py.
+std::vector<float> operand(int k, const Shape& shape) {
+  std::vector<float> values;
+  for (std::int64_t i = 0; i < shape.elements(); ++i)
+    values.push_back(static_cast<float>(std::sin(0.7 * static_cast<double>(i) + k)));
+  return values;
+}
+
+/// Output and gradients of f over operands of these shapes (k counts from 0) against PyTorch's, which come in that
+/// order. Sums here are of at most 210 terms of order one.
+void expect_like_pytorch(Context ctx, const std::vector<Shape>& shapes,
+                         const std::function<Tensor(const Context&, const std::vector<Tensor>&)>& f,
+                         const std::vector<const std::vector<float>*>& expected) {
+  Tape tape;
+  ctx.tape = &tape;
+  std::vector<Tensor> operands;
+  for (const Shape& shape : shapes)
+    operands.push_back(leaf(ctx, shape, operand(static_cast<int>(operands.size()), shape)));
+  const Tensor y = f(ctx, operands);
+  EXPECT_LT(testing::relative_difference(to_host<float>(y, ctx.stream), *expected[0]), 1e-6);
+  GradientStore store = tape.backward(ctx, y, ctx.upload(y.shape(), operand(9, y.shape()).data()));
+  for (std::size_t i = 0; i < operands.size(); ++i)
+    EXPECT_LT(testing::relative_difference(testing::gradient_of(ctx, store, operands[i]), *expected[i + 1]), 5e-6)
+        << "operand " << i;
+}
+
+TEST_P(JoinOpTest, SqueezeExcitesLikePyTorch) {
+  using namespace bantam::testing;  // NOLINT: the oracle's arrays
+  const std::vector<Shape> shapes{{2, 3, 5, 7}, {3, 7}, {3}, {7, 3}, {7}};
+  const auto run = [](Activation activation, Activation gate) {
+    return [=](const Context& ctx, const std::vector<Tensor>& t) {
+      return ops::squeeze_excite(ctx, t[0], {t[1], t[2], t[3], t[4]}, {activation}, gate);
+    };
+  };
+  expect_like_pytorch(
+      context(), shapes, run(Activation::silu, Activation::sigmoid),
+      {&kSigmoidOutput, &kSigmoidDx, &kSigmoidDreduce, &kSigmoidDreduceBias, &kSigmoidDexpand, &kSigmoidDexpandBias});
+  expect_like_pytorch(context(), shapes, run(Activation::relu, Activation::hard_sigmoid),
+                      {&kHardOutput, &kHardDx, &kHardDreduce, &kHardDreduceBias, &kHardDexpand, &kHardDexpandBias});
+}
+
+TEST_P(JoinOpTest, JoinsLikePyTorch) {
+  using namespace bantam::testing;  // NOLINT: the oracle's arrays
+  expect_like_pytorch(context(), {{2, 3, 5, 7}, {2, 3, 5, 7}, {2, 7}},
+                      [](const Context& ctx, const std::vector<Tensor>& t) {
+                        const Tensor mean = ops::average(ctx, std::vector<Tensor>{t[0], t[1], t[0]});
+                        return ops::concat(ctx, std::vector<Tensor>{mean, ops::multiply(ctx, t[0], t[1]),
+                                                                    ops::multiply(ctx, t[0], t[2])});
+                      },
+                      {&kJoinedOutput, &kJoinedDa, &kJoinedDb, &kJoinedDs});
 }
 
 /// Each layer reads all channels before it (Huang et al., 2017), as one concat of every layer's.

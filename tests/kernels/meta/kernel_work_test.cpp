@@ -13,16 +13,22 @@
 #include "bantam/kernels/contracts/conv/conv2d_statistics.h"
 #include "bantam/kernels/contracts/depthwise/norm_depthwise.h"
 #include "bantam/kernels/contracts/elementwise/bias.h"
+#include "bantam/kernels/contracts/elementwise/channel_factor.h"
 #include "bantam/kernels/contracts/elementwise/dropout.h"
 #include "bantam/kernels/contracts/elementwise/elementwise.h"
 #include "bantam/kernels/contracts/elementwise/masked_activation.h"
 #include "bantam/kernels/contracts/head/classifier_head.h"
+#include "bantam/kernels/contracts/head/softmax.h"
+#include "bantam/kernels/contracts/image/depth_to_space.h"
+#include "bantam/kernels/contracts/image/pad2d.h"
+#include "bantam/kernels/contracts/image/resize2d.h"
 #include "bantam/kernels/contracts/input/image_batch.h"
 #include "bantam/kernels/contracts/input/mix_batch.h"
 #include "bantam/kernels/contracts/join/channel_scale.h"
 #include "bantam/kernels/contracts/join/concat.h"
 #include "bantam/kernels/contracts/join/mean.h"
 #include "bantam/kernels/contracts/join/multiply.h"
+#include "bantam/kernels/contracts/join/squeeze_excite.h"
 #include "bantam/kernels/contracts/loss/class_loss.h"
 #include "bantam/kernels/contracts/loss/dice_loss.h"
 #include "bantam/kernels/contracts/loss/value_loss.h"
@@ -266,11 +272,34 @@ void add_elementwise(std::vector<WorkCase>& cases) {
                    2 * (2 * 80 + 8), 0});
   cases.push_back({"bias_grad", [](const Exec& e) { meta::bias_grad(e, 10, 8, kHalf, kSome, kFloats, false, {}); },
                    2 * 80 + 4 * 8, 0, KernelKind::pass, 2});
+  const ChannelFactorShape scale{.rows = 10, .channels = 8}, shared{.rows = 10, .channels = 8, .shared = true};
+  cases.push_back({"channel_factor_forward",
+                   [=](const Exec& e) { meta::channel_factor_forward(e, scale, kHalf, kSome, kFloats, kSome); },
+                   2 * 2 * 80 + 4 * 8, 0});
+  cases.push_back({"channel_factor_grad",
+                   [=](const Exec& e) {
+                     meta::channel_factor_grad(e, scale, kHalf, {kSome, kFloats, kSome}, {kSome, kFloats, true}, {});
+                   },
+                   2 * 3 * 80 + 4 * 8 * 3, 0, KernelKind::pass, 2});
+  cases.push_back(
+      {"channel_factor_grad",
+       [=](const Exec& e) {
+         meta::channel_factor_grad(e, shared, kHalf, {kSome, kFloats, kSome}, {nullptr, kFloats, false}, {});
+       },
+       2 * 2 * 80 + 4 * 2, 0, KernelKind::pass, 3});
+  cases.push_back(
+      {"softmax_forward", [](const Exec& e) { meta::softmax_forward(e, 10, 8, kHalf, kSome, kSome); }, 2 * 2 * 80, 0});
+  cases.push_back(
+      {"softmax_grad", [](const Exec& e) { meta::softmax_grad(e, 10, 8, kHalf, kSome, kSome, kSome); }, 2 * 3 * 80, 0});
   const DropoutShape dropout{.samples = 2, .sample_elements = 40};  // two words a sample
   auto* const words = reinterpret_cast<std::uint32_t*>(storage);
   cases.push_back({"dropout_forward",
                    [=](const Exec& e) { meta::dropout_forward(e, dropout, kHalf, nullptr, kSome, kSome, words); },
                    2 * 2 * 80 + 16, 0});
+  const DropoutShape channels{.samples = 2, .sample_elements = 40, .draws = 8};  // one
+  cases.push_back({"dropout_forward",
+                   [=](const Exec& e) { meta::dropout_forward(e, channels, kHalf, nullptr, kSome, kSome, words); },
+                   2 * 2 * 80 + 8, 0});
   cases.push_back({"dropout_grad", [=](const Exec& e) { meta::dropout_grad(e, dropout, kHalf, words, kSome, kSome); },
                    2 * 2 * 80 + 16, 0});
   cases.push_back({"add", [](const Exec& e) { meta::add(e, 20, kFloat, kSome, kSome, kSome); }, 4 * 3 * 20, 0});
@@ -315,6 +344,26 @@ void add_pools(std::vector<WorkCase>& cases) {
   cases.push_back({"norm_pool_backward",
                    [=](const Exec& e) { meta::norm_pool_backward(e, shape, kHalf, normed(), kSome, winner, to, {}); },
                    2 * (5 * 256 + 64) + 2 * 64 + (4 + 2) * 32, 0, KernelKind::pass, 3});
+}
+
+/// Images of 8 channels: (2, 4, 4) padded to (2, 5, 3), resized to (2, 6, 5); (2, 2, 3, 8) to (2, 4, 6, 2).
+void add_images(std::vector<WorkCase>& cases) {
+  const Pad2dShape pad{.batch = 2, .in_h = 4, .in_w = 4, .channels = 8, .top = 1, .left = -1};
+  cases.push_back(
+      {"pad2d_forward", [=](const Exec& e) { meta::pad2d_forward(e, pad, kHalf, kSome, kSome); }, 2 * (240 + 240), 0});
+  cases.push_back({"pad2d_grad_input", [=](const Exec& e) { meta::pad2d_grad_input(e, pad, kHalf, kSome, kSome); },
+                   2 * (256 + 240), 0});
+  const Resize2dShape resize{.batch = 2, .in_h = 4, .in_w = 4, .channels = 8, .out_h = 6, .out_w = 5};
+  cases.push_back({"resize2d_forward", [=](const Exec& e) { meta::resize2d_forward(e, resize, kHalf, kSome, kSome); },
+                   2 * (256 + 480), 0});
+  cases.push_back({"resize2d_grad_input",
+                   [=](const Exec& e) { meta::resize2d_grad_input(e, resize, kFloat, kSome, kSome); }, 4 * (256 + 480),
+                   0});
+  const DepthToSpaceShape depth{.batch = 2, .h = 2, .w = 3, .channels = 2, .block = 2};
+  cases.push_back(
+      {"depth_to_space", [=](const Exec& e) { meta::depth_to_space(e, depth, kHalf, kSome, kSome); }, 2 * 2 * 96, 0});
+  cases.push_back(
+      {"space_to_depth", [=](const Exec& e) { meta::space_to_depth(e, depth, kHalf, kSome, kSome); }, 2 * 2 * 96, 0});
 }
 
 /// Four rows of three: the output, labels or targets, and the sums read and written.
@@ -527,13 +576,23 @@ void add_joins(std::vector<WorkCase>& cases) {
   cases.push_back({"channel_scale_grad",
                    [=](const Exec& e) { meta::channel_scale_grad(e, gate, {}, {.dx = kSome}, {}); }, 2 * 2 * 72 + 4 * 8,
                    0});
+  cases.push_back({"position_mean", [=](const Exec& e) { meta::position_mean(e, gate, kSome, kFloats, {}); },
+                   2 * 72 + 4 * 8, 0, KernelKind::pass, 2});
+  const SqueezeExciteShape squeeze{.samples = 2, .channels = 4, .units = 3, .dtype = kHalf};  // 12 weights twice
+  cases.push_back({"squeeze_excite_forward",
+                   [=](const Exec& e) { meta::squeeze_excite_forward(e, squeeze, kFloats, {}, {}); },
+                   2 * (24 + 7) + 4 * 2 * (3 * 4 + 2 * 3), 2 * 2 * 24, KernelKind::fused});
+  const SqueezeExciteGradients to{
+      .dx_offset = kFloats, .reduce = {kFloats}, .expand = {kFloats, true}, .expand_bias = {kFloats}};
+  cases.push_back({"squeeze_excite_grad", [=](const Exec& e) { meta::squeeze_excite_grad(e, squeeze, {}, to, {}); },
+                   2 * 24 + 4 * 2 * (4 * 4 + 2 * 3) + 4 * (12 + 2 * 12 + 4), 4 * 2 * 24, KernelKind::fused, 2});
 }
 
 std::vector<WorkCase> all_cases() {
   std::vector<WorkCase> cases;
-  for (const auto add :
-       {add_convolutions, add_depthwise, add_pointwise, add_norms, add_group_norms, add_elementwise, add_pools,
-        add_separable, add_heads, add_losses, add_metrics, add_updates, add_after_updates, add_inputs, add_joins})
+  for (const auto add : {add_convolutions, add_depthwise, add_pointwise, add_norms, add_group_norms, add_elementwise,
+                         add_pools, add_images, add_separable, add_heads, add_losses, add_metrics, add_updates,
+                         add_after_updates, add_inputs, add_joins})
     add(cases);
   return cases;
 }

@@ -62,7 +62,12 @@ std::vector<Case> convolutions() {
       Case{"transposed_conv2d: {filters: 6, kernel: 3, stride: [2, 3], padding: same, initializer: he_normal}",
            "transposed_conv2d",
            {18, 27, 6},
-           4 * 9 * 6 + 6}};
+           4 * 9 * 6 + 6},
+      Case{"conv2d: {filters: 8, kernel: 3, padding: 1, padding_mode: reflect}", "conv2d", {9, 9, 8}, 8 * 9 * 4 + 8},
+      Case{"conv2d: {filters: 8, kernel: 3, stride: 2, padding: same, padding_mode: circular}",
+           "conv2d",
+           {5, 5, 8},
+           8 * 9 * 4 + 8}};
 }
 
 std::vector<Case> others() {
@@ -78,12 +83,34 @@ std::vector<Case> others() {
       Case{"max_pool: {size: 3}", "max_pool", {3, 3, 4}, 0},
       Case{"max_pool: {size: 3, stride: 2, padding: 1}", "max_pool", {5, 5, 4}, 0},
       Case{"average_pool: {size: [2, 3], stride: 1, padding: same, count_padding: true}", "average_pool", {9, 9, 4}, 0},
+      Case{"max_pool: {size: 2, ceil_mode: true}", "max_pool", {5, 5, 4}, 0},
+      Case{"max_pool: {size: 3, stride: 1, dilation: [2, 3]}", "max_pool", {5, 3, 4}, 0},
+      Case{"average_pool: {size: 3, stride: 3, padding: 1, ceil_mode: true}", "average_pool", {4, 4, 4}, 0},
+      Case{"upsample", "upsample", {18, 18, 4}, 0},
+      Case{"upsample: {scale: [3, 1], interpolation: bilinear, align_corners: true}", "upsample", {27, 9, 4}, 0},
+      Case{"zero_padding: {padding: 1}", "zero_padding", {11, 11, 4}, 0},
+      Case{"zero_padding: {padding: {top: 2, right: 3}, mode: reflect}", "zero_padding", {11, 12, 4}, 0},
+      Case{"crop: {cropping: [1, 2]}", "crop", {7, 5, 4}, 0},
+      Case{"crop: {cropping: {left: 4}}", "crop", {9, 5, 4}, 0},
+      Case{"depth_to_space: {order: channel_first}", "depth_to_space", {18, 18, 1}, 0},
       Case{"global_average_pool: {}", "global_average_pool", {4}, 0},
       Case{"global_max_pool:", "global_max_pool", {4}, 0},
       Case{"dropout: {rate: 0.3}", "dropout", {9, 9, 4}, 0},
+      Case{"spatial_dropout: {rate: 0.3}", "spatial_dropout", {9, 9, 4}, 0},
+      Case{"drop_path: {rate: 0.3}", "drop_path", {9, 9, 4}, 0},
+      Case{"prelu", "prelu", {9, 9, 4}, 4},
+      Case{"prelu: {initial: 0.1, shared: true}", "prelu", {9, 9, 4}, 1},
+      Case{"layer_scale: {initial: 0.1}", "layer_scale", {9, 9, 4}, 4},
+      Case{"softmax", "softmax", {9, 9, 4}, 0},
       Case{"flatten: {}", "flatten", {324}, 0},
       Case{"flatten\n    - dense: {units: 7}", "dense", {7}, 324 * 7 + 7},
+      Case{"squeeze_excite: {units: 3}", "squeeze_excite", {9, 9, 4}, 2 * 3 * 4 + 3 + 4},
+      Case{"squeeze_excite: {units: 1, activation: {leaky_relu: {slope: 0.2}}, gate: hard_sigmoid}",
+           "squeeze_excite",
+           {9, 9, 4},
+           2 * 4 + 1 + 4},
       Case{"reshape: {shape: [27, 12]}", "reshape", {27, 12}, 0},
+      Case{"relu: {name: a}\n    - add: {inputs: [a, input], activation: relu}", "add", {9, 9, 4}, 0},
       Case{"reshape: {shape: [3, -1, 6]}\n    - batch_norm", "batch_norm", {3, 18, 6}, 12}};
 }
 
