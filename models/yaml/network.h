@@ -2,12 +2,14 @@
 // reader a kind.
 #pragma once
 
+#include <optional>
 #include <string>
 
 #include "bantam/base/config/config.h"
 #include "bantam/base/config/registry.h"
 #include "bantam/engine/graph/graph.h"
 #include "bantam/engine/layers/layer.h"
+#include "bantam/models/yaml/model_weights.h"
 
 namespace bantam::models {
 
@@ -24,6 +26,7 @@ struct ModelSpec {
   Graph graph;
   ConfigNode input;   ///< where the input's shape stands
   ConfigNode output;  ///< the layer (or zoo name) that makes the output
+  std::optional<ModelWeights> weights = {};
 };
 
 /// Reads
@@ -43,7 +46,8 @@ struct ModelSpec {
 ///         - flatten
 ///         - dense: {units: 10}
 ///
-/// or `model: {zoo: resnet18_cifar, classes: 10, input: [32, 32, 3]}` (see zoo.h). The nodes are those of
+/// or `model: {zoo: resnet18_cifar, classes: 10, input: [32, 32, 3]}` (see zoo.h); `weights` (model_weights.h) may
+/// stand beside either. The nodes are those of
 /// `engine/layers/layers.h`. Throws ConfigError at the position of what is wrong, shapes that do not fit included (at
 /// the layer).
 ModelSpec read_model(const ConfigNode& model, const std::string& default_name = "model");
