@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string_view>
 #include <vector>
@@ -59,6 +60,9 @@ class Augmentation {
     (void)images;
     (void)dtype;
   }
+
+  /// The class number that it writes to pixels of masks that come from outside; none where it moves no masks.
+  virtual std::optional<std::int32_t> mask_fill() const { return std::nullopt; }
 
   /// Whether `apply` does something: where neither of the other forms does it all.
   virtual bool has_host_form() const { return !has_region_form() && !has_device_form(); }

@@ -54,6 +54,7 @@ class AutoAugment : public Augmentation {
     check_colors(name(), images, dtype);
     check_fill(name(), options_.fill.image, images[2]);
   }
+  std::optional<std::int32_t> mask_fill() const override { return options_.fill.mask; }
 
   void apply(AugmentedSample& sample, PhiloxSequence& random) const override {
     if (!happens(options_.share, random)) return;

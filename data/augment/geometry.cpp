@@ -26,6 +26,7 @@ class RandomAffine : public Augmentation {
     check_pixels(name(), images, dtype);
     check_fill(name(), options_.fill.image, images[2]);
   }
+  std::optional<std::int32_t> mask_fill() const override { return options_.fill.mask; }
   void apply(AugmentedSample& sample, PhiloxSequence& random) const override {
     const PixelView image = image_of(sample, name());
     if (happens(options_.share, random))

@@ -70,7 +70,7 @@ class EncodedCache : public WrappedReader {
   }
   /// From the block.
   void read_targets(std::int64_t index, std::span<const std::span<std::byte>> targets) const override {
-    SampleReader::read_targets(index, targets);
+    targets_by_fetching(index, targets);
   }
 
  private:

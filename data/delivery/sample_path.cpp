@@ -309,14 +309,14 @@ class ReadThrough : public WrappedReader {
     path_.read(index, 0, fields);
   }
   void fetch(std::int64_t index, std::span<std::vector<std::byte>> fields) const override {
-    SampleReader::fetch(index, fields);
+    fetch_by_reading(index, fields);
   }
   std::uint64_t encoded_bytes(std::int64_t) const override { return 0; }
   void read_targets(std::int64_t index, std::span<const std::span<std::byte>> targets) const override {
     if (has_stored_targets_)
       WrappedReader::read_targets(index, targets);
     else
-      SampleReader::read_targets(index, targets);
+      targets_by_fetching(index, targets);
   }
 
  private:

@@ -65,6 +65,10 @@ std::vector<SampleField> DatasetFacts::fields() const {
 }
 
 void SampleReader::fetch(std::int64_t index, std::span<std::vector<std::byte>> fields) const {
+  fetch_by_reading(index, fields);
+}
+
+void SampleReader::fetch_by_reading(std::int64_t index, std::span<std::vector<std::byte>> fields) const {
   const std::vector<SampleField> stored = facts().fields();
   std::vector<std::span<std::byte>> buffers(stored.size());
   for (std::size_t f = 0; f < stored.size(); ++f) {
@@ -83,6 +87,10 @@ std::uint64_t SampleReader::total_encoded_bytes() const {
 std::string SampleReader::name_of(std::int64_t index) const { return fmt::format("sample {}", index); }
 
 void SampleReader::read_targets(std::int64_t index, std::span<const std::span<std::byte>> targets) const {
+  targets_by_fetching(index, targets);
+}
+
+void SampleReader::targets_by_fetching(std::int64_t index, std::span<const std::span<std::byte>> targets) const {
   std::vector<std::vector<std::byte>> fields(targets.size() + 1);
   fetch(index, fields);
   for (std::size_t t = 0; t < targets.size(); ++t)

@@ -142,6 +142,11 @@ class SampleReader {
   virtual bool sorted_by_class() const { return false; }
   /// What lies among the files and is not read.
   virtual IgnoredFiles ignored() const { return {}; }
+
+ protected:
+  /// What `fetch` and `read_targets` do by default: from `read`, and from `fetch`.
+  void fetch_by_reading(std::int64_t index, std::span<std::vector<std::byte>> fields) const;
+  void targets_by_fetching(std::int64_t index, std::span<const std::span<std::byte>> targets) const;
 };
 
 /// A reader of another's samples: every call goes on to it, but for those that a derived class overrides.

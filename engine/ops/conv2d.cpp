@@ -40,10 +40,6 @@ Conv2dShape checked_shape(const Tensor& x, const Tensor& w, Window2d window, std
   return conv2d_shape(x.shape(), filters, window, groups);
 }
 
-Scratch pass_scratch(const Context& context, const Conv2dShape& shape, DType dtype, Conv2dPass pass) {
-  return context.scratch(kernels::conv2d_workspace_bytes(shape, dtype, pass, context.device.kind));
-}
-
 Tensor forward(const Context& context, const Conv2dShape& shape, const Tensor& x, const Tensor& w) {
   Tensor y = context.allocate({shape.batch, shape.out_h(), shape.out_w(), shape.out_channels}, x.dtype());
   if (context.output_unused()) return y;
@@ -54,7 +50,7 @@ Tensor forward(const Context& context, const Conv2dShape& shape, const Tensor& x
     BANTAM_KERNEL(context.exec, conv2d_forward_statistics, shape, x.dtype(), x.data(), w.data(), y.data(),
                   *statistics.output(), scratch.get());
   } else {
-    const Scratch scratch = pass_scratch(context, shape, x.dtype(), Conv2dPass::forward);
+    const Scratch scratch = conv2d_scratch(context, shape, x.dtype(), Conv2dPass::forward);
     BANTAM_KERNEL(context.exec, conv2d_forward, shape, x.dtype(), x.data(), w.data(), y.data(), scratch.get());
   }
   statistics.attach(y);
@@ -69,6 +65,25 @@ Conv2dShape conv2d_shape(const Shape& in, std::int64_t filters, const Window2d& 
   return shape;
 }
 
+Scratch conv2d_scratch(const Context& context, const Conv2dShape& shape, DType dtype, Conv2dPass pass) {
+  return context.scratch(kernels::conv2d_workspace_bytes(shape, dtype, pass, context.device.kind));
+}
+
+void conv2d_weight_gradient(const Context& context, const Conv2dShape& shape, const Conv2dBackward& operands,
+                            const Tensor& w, GradientStore& store) {
+  FloatGradient dw(context, w, store);
+  const DType dtype = operands.x.dtype();
+  const Scratch scratch = conv2d_scratch(context, shape, dtype, Conv2dPass::grad_weight);
+  PartialGradients* gradients = context.step.gradients;
+  const bool may_stay_narrow = gradients != nullptr && gradients->accepts_narrow(context, w);
+  bool narrow = false;
+  BANTAM_KERNEL(context.exec, conv2d_grad_weight, shape, dtype, operands.x.data(), operands.dy.data(),
+                {.dw = dw.data, .accumulate = dw.accumulate, .narrow = may_stay_narrow ? &narrow : nullptr},
+                scratch.get());
+  if (narrow) gradients->keep_narrow(context, *w.parameter());
+  dw.add_to(context, w, store);
+}
+
 Tensor conv2d(const Context& context, const Tensor& x, const Tensor& w, Window2d window, std::int64_t groups) {
   const Conv2dShape shape = checked_shape(x, w, window, groups);
   context.check_device("conv2d", {&x, &w});
@@ -78,21 +93,13 @@ Tensor conv2d(const Context& context, const Tensor& x, const Tensor& w, Window2d
   if (!records(context, {&x, &w})) return y;
   context.tape->record(
       context, y, [=, x = SavedTensor(x)](const Context& ctx, Tensor dy, GradientStore& store) mutable {
-        if (FloatGradient dw(ctx, w, store); dw.data != nullptr) {
+        if (wants_gradient(w)) {
           const Tensor input = x.unpack(ctx);  // gone before dx comes
-          const Scratch scratch = pass_scratch(ctx, shape, dtype, Conv2dPass::grad_weight);
-          PartialGradients* gradients = ctx.step.gradients;
-          const bool may_stay_narrow = gradients != nullptr && gradients->accepts_narrow(ctx, w);
-          bool narrow = false;
-          BANTAM_KERNEL(ctx.exec, conv2d_grad_weight, shape, dtype, input.data(), dy.data(),
-                        {.dw = dw.data, .accumulate = dw.accumulate, .narrow = may_stay_narrow ? &narrow : nullptr},
-                        scratch.get());
-          if (narrow) gradients->keep_narrow(ctx, *w.parameter());
-          dw.add_to(ctx, w, store);
+          conv2d_weight_gradient(ctx, shape, {input, dy}, w, store);
         }
         if (!wants_gradient(x.ref())) return;
         Tensor dx = ctx.allocate(x.shape(), dtype);
-        const Scratch scratch = pass_scratch(ctx, shape, dtype, Conv2dPass::grad_input);
+        const Scratch scratch = conv2d_scratch(ctx, shape, dtype, Conv2dPass::grad_input);
         BANTAM_KERNEL(ctx.exec, conv2d_grad_input, shape, dtype, dy.data(), w.data(), dx.data(), scratch.get());
         store.add(ctx, x.ref(), std::move(dx));
       });

@@ -1,7 +1,8 @@
-// What a 2-D convolution asks of its kernels.
+// What a 2-D convolution asks of its kernels, and its weight gradient: shared with the transposed convolution.
 #pragma once
 
 #include "bantam/engine/autograd/context.h"
+#include "bantam/engine/autograd/tape.h"
 #include "bantam/engine/autograd/tensor.h"
 #include "bantam/engine/ops/ops.h"
 #include "bantam/kernels/contracts/conv/conv2d.h"
@@ -10,5 +11,19 @@ namespace bantam::ops {
 
 /// What the kernels run on `in` (batch, H, W, C_in). Throws ShapeError where the window does not fit.
 kernels::Conv2dShape conv2d_shape(const Shape& in, std::int64_t filters, const Window2d& window, std::int64_t groups);
+
+/// Scratch memory of one pass.
+Scratch conv2d_scratch(const Context& context, const kernels::Conv2dShape& shape, DType dtype,
+                       kernels::Conv2dPass pass);
+
+/// A convolution's input, and the gradient of its output.
+struct Conv2dBackward {
+  const Tensor& x;
+  const Tensor& dy;
+};
+/// Adds the gradient of the weight `w`, which is wanted, to the store; it may stay narrow until the update
+/// (partial_gradients.h).
+void conv2d_weight_gradient(const Context& context, const kernels::Conv2dShape& shape, const Conv2dBackward& operands,
+                            const Tensor& w, GradientStore& store);
 
 }  // namespace bantam::ops

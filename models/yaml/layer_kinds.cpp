@@ -7,18 +7,8 @@
 namespace bantam::models {
 namespace {
 
-constexpr IntegerRange kCount{.min = 1, .max = 1 << 24};
-
-// Keys of all convolutions.
-const ConfigKey kKernel{"kernel", "Extents of the kernel: one number for both, or [height, width].", "3 | [1, 7]"};
-const ConfigKey kStride{"stride", "Step between outputs: one number for both, or [height, width].", "2"};
-const ConfigKey kDilation{"dilation", "Step between the kernel's inputs: one number for both, or [height, width].",
-                          "2"};
 const ConfigKey kMultiplier{"multiplier",
                             "Filters of each channel: the depthwise part has channels × multiplier outputs.", "2"};
-const ConfigKey kBias{"bias",
-                      "Whether a value a channel is added. A batch norm that follows makes it useless: false "
-                      "saves it."};
 
 LayerPtr read_conv2d(ConfigMap& options) {
   options.describe("Convolution over (height, width, channels).",
@@ -29,9 +19,7 @@ LayerPtr read_conv2d(ConfigMap& options) {
   conv.stride = read_extent(options, kStride, {1, 1});
   conv.dilation = read_extent(options, kDilation, {1, 1});
   conv.padding = read_padding(options);
-  conv.groups = options.integer(
-      {"groups", "Groups of channels that are convolved apart. Must divide the channels of input and output.", "2"},
-      kCount, 1);
+  conv.groups = options.integer(kGroups, kCount, 1);
   conv.bias = options.boolean(kBias, true);
   conv.activation = read_activation(options);
   conv.initializer = read_initializer(options);

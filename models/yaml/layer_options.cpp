@@ -65,13 +65,9 @@ Extent2d read_extent(ConfigMap& options, ConfigKey key, Extent2d otherwise) {
   return {h, w};
 }
 
-Padding read_padding(ConfigMap& options) {
-  const ConfigNode node = options.node(
-      {"padding",
-       "Pixels added around the image. valid: none; same: as many as keep ceil(size / stride) outputs, as in Keras; or "
-       "their number: on all sides, as [height, width], or for each side.",
-       "same | 1 | [1, 2] | {top: 0, bottom: 1, left: 0, right: 1}"},
-      "valid");
+Padding read_padding(ConfigMap& options, std::string_view meaning) {
+  const ConfigNode node =
+      options.node({"padding", meaning, "same | 1 | [1, 2] | {top: 0, bottom: 1, left: 0, right: 1}"}, "valid");
   if (node.is_text("valid")) return Padding::valid();
   if (node.is_text("same")) return Padding::same();
   if (node.is_map()) return read_sides(node);

@@ -410,6 +410,21 @@ void require_ignored(const RunConfig& config) {
                     *ignored, *ignored));
 }
 
+/// What stages write to masks' pixels from outside is a class, or a number that the loss leaves out: any other makes
+/// the loss NaN.
+void require_fills(const RunConfig& config, std::int64_t classes) {
+  if (!config.data) return;
+  const auto is_mask = [](const SampleField& field) { return field.shape.rank() >= 2 && field.dtype == DType::int32; };
+  if (std::ranges::none_of(train_facts(*config.data).targets, is_mask)) return;
+  const std::optional<std::int32_t> ignored = config.train.loss.loss->ignored_label();
+  for (const auto& stage : config.data->pipeline.augmentations)
+    if (const auto fill = stage->mask_fill(); fill && *fill >= classes && fill != ignored)
+      config.model.output.fail_at_key(fmt::format(
+          "data.pipeline: {} fills masks with {}, which is none of the {} classes, and the loss does not leave it out: "
+          "write {}: {{mask_fill: 0}} for class 0, or train.loss: {{softmax_cross_entropy: {{ignore_index: {}}}}}",
+          stage->name(), *fill, classes, stage->name(), *fill));
+}
+
 /// Fails at the model's output where the data do not have what the loss or a metric reads.
 void require_target(const RunConfig& config, const TensorFacts& reads, std::int64_t classes) {
   const auto fail = [&](const std::string& message) { config.model.output.fail_at_key(message); };
@@ -467,6 +482,7 @@ void require_model_fits(const RunConfig& config, const Shape& image, std::int64_
                                         to_string(graph.input_shape()), to_string(image)));
   require_soft_loss(config);
   require_ignored(config);
+  require_fills(config, classes);
   for (const TensorFacts& target : targets_of(config.train.loss, graph.output_shape()))
     if (target.name != kImages) require_target(config, target, classes);
 }

@@ -90,6 +90,17 @@ TEST_F(LossesTest, DataAndLossMustFit) {
   expect(config("pixels", "softmax_cross_entropy", 11), "'labels' must be () a sample, but the data's are (32, 32)");
   expect(config("class", "softmax_cross_entropy", 10, true),
          "one value a class, as that of dense: {units: classes}; this ends with (32, 32, 10)");
+  const auto rotated = [](const std::string& options, const std::string& loss) {
+    RunConfig rotating =
+        tiny({"data.labels=pixels", "data.pipeline=[rotation: {degrees: 30" + options + "}, batch: {size: 10}]",
+              "model.layers=[{conv2d: {filters: 11, kernel: 3, padding: same}}]", "train.loss=" + loss});
+    return rotating;
+  };
+  expect(
+      rotated("", "softmax_cross_entropy"),
+      "data.pipeline: rotation fills masks with 255, which is none of the 11 classes, and the loss does not leave it");
+  expect(rotated(", mask_fill: 0", "softmax_cross_entropy"), "none");
+  expect(rotated("", "{softmax_cross_entropy: {ignore_index: 255}}"), "none");
   EXPECT_THROW(
       (void)tiny({"data.labels=pixels", "data.pipeline=[{random_crop: {size: 32, padding: 4}}, {batch: {size: 16}}]"}),
       ConfigError);

@@ -18,6 +18,7 @@ Graph every_kind(const std::string& initializer = "glorot_uniform") {
   Graph graph({16, 16, 16});
   graph.add("conv", conv2d({.filters = 64, .kernel = {3, 5}, .initializer = initializer}));
   graph.add("grouped", conv2d({.filters = 64, .kernel = {3, 3}, .groups = 4, .initializer = initializer}));
+  graph.add("transposed", transposed_conv2d({.filters = 64, .groups = 2, .initializer = initializer}));
   graph.add("norm", batch_norm());
   graph.add("depthwise", depthwise_conv2d({.kernel = {3, 3}, .initializer = initializer}));
   graph.add("separable", separable_conv2d({.filters = 96, .kernel = {3, 3}, .initializer = initializer}));
@@ -40,9 +41,13 @@ struct Weight {
 
 /// Fans of a convolution: the kernel's area times the channels that an output reads, and times the filters that an
 /// input feeds: of four groups, a quarter of either.
-const Weight kWeights[] = {{"conv/weight", 15 * 16, 15 * 64},      {"grouped/weight", 9 * 16, 9 * 16},
-                           {"depthwise/weight", 9 * 64, 9},        {"separable/depthwise_weight", 9 * 64, 9},
-                           {"separable/pointwise_weight", 64, 96}, {"dense/weight", 96, 80}};
+const Weight kWeights[] = {{"conv/weight", 15 * 16, 15 * 64},
+                           {"grouped/weight", 9 * 16, 9 * 16},
+                           {"transposed/weight", 4 * 32, 4 * 32},
+                           {"depthwise/weight", 9 * 64, 9},
+                           {"separable/depthwise_weight", 9 * 64, 9},
+                           {"separable/pointwise_weight", 64, 96},
+                           {"dense/weight", 96, 80}};
 
 struct Moments {
   double mean = 0, variance = 0, most = 0;
@@ -87,7 +92,8 @@ TEST_P(InitialValuesTest, HeAndLecunCountInputsOnly) {
 
 TEST_P(InitialValuesTest, BiasesAndShiftsAreZeroScalesAndVariancesOne) {
   Model model(runtime(), device(), every_kind(), {.seed = 5});
-  for (const char* name : {"conv/bias", "grouped/bias", "depthwise/bias", "separable/bias", "dense/bias", "norm/shift"})
+  for (const char* name :
+       {"conv/bias", "grouped/bias", "transposed/bias", "depthwise/bias", "separable/bias", "dense/bias", "norm/shift"})
     EXPECT_EQ(moments_of(values_of(model, name)).most, 0.0) << name;
   EXPECT_EQ(values_of(model, "norm/scale"), std::vector<float>(64, 1.0f));
   const Stream stream = runtime().stream(device());

@@ -51,7 +51,17 @@ std::vector<Case> convolutions() {
       Case{"separable_conv2d: {filters: 8, kernel: 3, multiplier: 3, bias: false}",
            "separable_conv2d",
            {7, 7, 8},
-           9 * 12 + 12 * 8}};
+           9 * 12 + 12 * 8},
+      Case{"transposed_conv2d: {filters: 6, kernel: 2, stride: 2}", "transposed_conv2d", {18, 18, 6}, 4 * 4 * 6 + 6},
+      Case{"transposed_conv2d: {filters: 6, kernel: [3, 4], stride: 2, padding: 1, output_padding: [1, 0], groups: 2, "
+           "bias: false}",
+           "transposed_conv2d",
+           {18, 18, 6},
+           4 * 12 * 3},
+      Case{"transposed_conv2d: {filters: 6, kernel: 3, stride: [2, 3], padding: same, initializer: he_normal}",
+           "transposed_conv2d",
+           {18, 27, 6},
+           4 * 9 * 6 + 6}};
 }
 
 std::vector<Case> others() {
