@@ -55,7 +55,9 @@ int run_export(const ExportOptions& options) {
     return 0;
   }
   fmt::print("{}: {} tensors of torchvision's {}\n", printable(options.out), weights.file.tensors.size(), function);
-  fmt::print("load it in Python:\n  model = torchvision.models.{}(num_classes={})\n", function, weights.classes);
+  const double width = options.torchvision.width;
+  fmt::print("load it in Python:\n  model = torchvision.models.{}(num_classes={}{})\n", function, weights.classes,
+             width != 1.0 ? fmt::format(", width_mult={}", width) : "");
   fmt::print("  model.load_state_dict(safetensors.torch.load_file(\"{}\"))\n", printable(options.out));
   return 0;
 }

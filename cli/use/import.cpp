@@ -36,10 +36,11 @@ struct ImportOptions {
 /// The model of a configuration that begins with the file.
 std::string model_text(const run::ConvertedWeights& weights, const ImportOptions& options) {
   const std::int64_t classes = options.torchvision.classes > 0 ? options.torchvision.classes : weights.classes;
-  if (weights.left_out.empty())
-    return fmt::format("model: {{zoo: {}, classes: {}, weights: {}}}", weights.model, classes, options.out);
-  return fmt::format("model: {{zoo: {}, classes: {}, weights: {{file: {}, skip: [\"classifier/*\"]}}}}", weights.model,
-                     classes, options.out);
+  const std::string width =
+      options.torchvision.width != 1.0 ? fmt::format(", width: {}", options.torchvision.width) : "";
+  const std::string file =
+      weights.left_out.empty() ? options.out : fmt::format("{{file: {}, skip: [\"classifier/*\"]}}", options.out);
+  return fmt::format("model: {{zoo: {}, classes: {}{}, weights: {}}}", weights.model, classes, width, file);
 }
 
 std::uint64_t bytes_of(const SafetensorsFile& file) {

@@ -185,7 +185,7 @@ class WeightsMatch {
       return near ? fmt::format("\n  the nearest of the model to '{}' is '{}'", shown(result_.unused.front()), *near)
                   : "\n  strict: false passes over them";
     }
-    return "\n  skip: [names] and strict: false leave tensors of the model at their initial values";
+    return "\n  tensors named by skip: […], or all with strict: false, keep their initial values";
   }
 
   const SafetensorsFile& file_;

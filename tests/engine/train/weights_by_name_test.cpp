@@ -111,8 +111,8 @@ TEST_P(WeightsByNameTest, NamesWhatDoesNotFit) {
             "makes one of the other");
   wrong.tensors.erase("heads/weight");
   EXPECT_EQ(error_of(wrong, {}),
-            "w.safetensors: its tensors are not those of the model\n  missing: 'head/weight'\n  skip: [names] and "
-            "strict: false leave tensors of the model at their initial values");
+            "w.safetensors: its tensors are not those of the model\n  missing: 'head/weight'\n  tensors "
+            "named by skip: […], or all with strict: false, keep their initial values");
   SafetensorsFile more = file();
   more.tensors["head/wait"] = tensor({1}, {1});
   EXPECT_EQ(error_of(more, {}),
