@@ -66,6 +66,16 @@ std::vector<std::byte> converted_from(const HostTensor& tensor) {
 
 bool is_floating(DType dtype) { return dtype == DType::float32 || dtype == DType::float64 || is_half(dtype); }
 
+/// What `pattern` may have meant: a name, or all tensors of a layer, "head/*".
+std::optional<std::string> nearest_pattern(const std::string& pattern, const std::vector<std::string>& names) {
+  if (!pattern.ends_with("/*")) return nearest(pattern, names);
+  std::vector<std::string> layers;
+  for (const std::string& name : names) layers.push_back(name.substr(0, name.rfind('/')));
+  auto near = nearest(pattern.substr(0, pattern.size() - 2), layers);
+  if (near) *near += "/*";
+  return near;
+}
+
 /// Decides for each tensor of a model what it is read from, and what is wrong.
 class WeightsMatch {
  public:
@@ -133,7 +143,7 @@ class WeightsMatch {
     const std::vector<std::string> all = names();
     for (const std::string& like : options_.skip) {
       if (std::ranges::any_of(all, [&](const std::string& name) { return matches_glob(name, like); })) continue;
-      const auto near = nearest(like, all);
+      const auto near = nearest_pattern(like, all);
       fail(fmt::format("skip: '{}' matches no tensor of the model{}", shown(like),
                        near ? fmt::format("; did you mean '{}'?", *near) : ""));
     }

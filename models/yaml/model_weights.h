@@ -5,15 +5,9 @@
 #include <string>
 
 #include "bantam/base/config/config.h"
-#include "bantam/engine/train/safetensors.h"
+#include "bantam/models/yaml/network.h"
 
 namespace bantam::models {
-
-struct ModelWeights {
-  std::string file;
-  std::string sha256;  ///< that the file must have; empty: not known yet
-  WeightsOptions options;
-};
 
 /// Reads `weights: FILE` or `weights: {file: FILE, rename: […], skip: […], strict: …, sha256: …}` of a model's map;
 /// nothing where it has none. The file is not opened. Throws ConfigError.

@@ -14,6 +14,7 @@
 #include "bantam/base/text.h"
 #include "bantam/engine/layers/layers.h"
 #include "bantam/models/yaml/layer_options.h"
+#include "bantam/models/yaml/model_weights.h"
 #include "bantam/models/zoo/zoo.h"
 
 namespace bantam::models {

@@ -9,7 +9,7 @@
 #include "bantam/base/config/registry.h"
 #include "bantam/engine/graph/graph.h"
 #include "bantam/engine/layers/layer.h"
-#include "bantam/models/yaml/model_weights.h"
+#include "bantam/engine/train/safetensors.h"
 
 namespace bantam::models {
 
@@ -19,6 +19,13 @@ namespace bantam::models {
 ///
 ///     layer_kinds().add("mixed_pool", [](ConfigMap&) { return std::make_shared<MixedPool>(); });
 Registry<Reader<LayerPtr>>& layer_kinds();
+
+/// `weights:`, the file that a run's weights begin with. It is not opened.
+struct ModelWeights {
+  std::string file;
+  std::string sha256;  ///< that the file must have; empty: not known yet
+  WeightsOptions options;
+};
 
 /// A config's `model:` and its positions in the file (for errors found later, e.g. that the data has other shapes).
 struct ModelSpec {
@@ -46,8 +53,8 @@ struct ModelSpec {
 ///         - flatten
 ///         - dense: {units: 10}
 ///
-/// or `model: {zoo: resnet18_cifar, classes: 10, input: [32, 32, 3]}` (see zoo.h); `weights` (model_weights.h) may
-/// stand beside either. The nodes are those of
+/// or `model: {zoo: resnet18_cifar, classes: 10, input: [32, 32, 3]}` (see zoo.h); `weights: FILE`, or
+/// `weights: {file: FILE, skip: ["classifier/*"]}`, may stand beside either. The nodes are those of
 /// `engine/layers/layers.h`. Throws ConfigError at the position of what is wrong, shapes that do not fit included (at
 /// the layer).
 ModelSpec read_model(const ConfigNode& model, const std::string& default_name = "model");

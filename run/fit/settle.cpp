@@ -9,6 +9,7 @@
 #include "bantam/base/byte_size.h"
 #include "bantam/base/error.h"
 #include "bantam/base/text.h"
+#include "bantam/models/yaml/model_weights.h"
 #include "bantam/run/fit/run_plan.h"
 #include "bantam/run/weights/initial_weights.h"
 
