@@ -172,8 +172,7 @@ class WeightsMatch {
     const std::vector<std::string>& unused = result_.unused;
     const bool wrong = options_.strict && !(missing_.empty() && unused.empty());
     if (!wrong && !matched_.empty()) return;
-    std::string text =
-        matched_.empty() ? "no tensor has a name of the model" : "its tensors are not those of the model";
+    std::string text = matched_.empty() ? "no tensor fits the model" : "its tensors are not those of the model";
     if (!missing_.empty()) text += fmt::format("\n  missing: {}", some_of(missing_));
     if (!unused.empty()) text += fmt::format("\n  unexpected: {}", some_of(unused));
     text += advice();

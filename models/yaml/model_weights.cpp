@@ -51,8 +51,11 @@ ModelWeights read_map(ConfigMap map) {
                            "folder.",
                            "resnet50.safetensors"});
   if (weights.file.empty()) map.node("file").fail("expected a file's path, got an empty text");
-  if (const auto list = map.find(
-          {"rename", "New names for the file's tensors.", "[{from: \"backbone.*\", to: \"*\"}]", "the file's names"}))
+  if (const auto list =
+          map.find({"rename",
+                    "New names for tensors of the file, by the first entry whose `from` matches the whole name (* is "
+                    "any text, ? one character). Each * and ? of `to` is the text that the same one of `from` matched.",
+                    "[{from: \"backbone.*\", to: \"*\"}]", "the file's names"}))
     for (const ConfigNode& item : list->items()) weights.options.rename.push_back(read_rename(item));
   weights.options.skip = map.texts({"skip",
                                     "Tensors of the model that begin as the seed says, whatever the file has: a head "

@@ -48,6 +48,9 @@ def make(folder, name, function, size):
         model.train()
         model(images)
         model.eval()
+        for module in model.modules():
+            if isinstance(module, torch.nn.BatchNorm2d):  # no channel of small variance multiplies rounding
+                module.running_var.add_(0.1)
         numbers(f"{folder}/{name}.logits", model(images))
     numbers(f"{folder}/{name}.images", images.permute(0, 2, 3, 1))
     torch.save(model.state_dict(), f"{folder}/{name}.pth")

@@ -132,8 +132,8 @@ TEST_P(WeightsByNameTest, NotStrictTellsInsteadOfFailing) {
   const LoadedWeights loaded = load_weights(made, other, "w.safetensors", {.strict = false});
   EXPECT_EQ(loaded.initial, std::vector<std::string>{"head/bias"});
   EXPECT_EQ(loaded.unused, std::vector<std::string>{"mask"});
-  EXPECT_EQ(error_of(file("x"), {.strict = false}).substr(0, 52),
-            "w.safetensors: no tensor has a name of the model\n  m");
+  EXPECT_TRUE(
+      error_of(file("x"), {.strict = false}).starts_with("w.safetensors: no tensor fits the model\n  missing: "));
 }
 
 TEST_P(WeightsByNameTest, ConvertsFloatsAndRefusesWholeNumbers) {

@@ -2,7 +2,6 @@
 // damage.
 #include "bantam/run/weights/torch_file.h"
 
-#include <bit>
 #include <cstring>
 #include <fstream>
 

@@ -154,7 +154,8 @@ TEST_F(TorchvisionTest, WhatDoesNotFitIsNamed) {
   EXPECT_EQ(error({}), name +
                            ": has the tensors of no network that torchvision and the zoo both have; the nearest is "
                            "resnet18_cifar\n  missing: layer1.0.conv1.weight\n  unexpected: layer9");
-  EXPECT_NE(error({.model = "resnet18"}).find("conv1.weight is (64,3,3,3), expected (64,3,7,7)"), std::string::npos);
+  EXPECT_NE(error({.model = "resnet18"}).find("conv1.weight is (64, 3, 3, 3), expected (64, 3, 7, 7)"),
+            std::string::npos);
   EXPECT_NE(error({.model = "resnet51"}).find("--model: unknown network 'resnet51'; did you mean 'resnet50'?"),
             std::string::npos);
   EXPECT_NE(error({.model = "separable_cnn"}).find("torchvision has no 'separable_cnn'"), std::string::npos);
