@@ -77,5 +77,7 @@ void add_data(CLI::App& app, Action& action);
 void add_schema(CLI::App& app, Action& action);
 void add_runs(CLI::App& app, Action& action);
 void add_inspect(CLI::App& app, Action& action);
+void add_import(CLI::App& app, Action& action);
+void add_export(CLI::App& app, Action& action);
 
 }  // namespace bantam::cli

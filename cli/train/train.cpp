@@ -87,6 +87,7 @@ class TrainPrinter : public RunObserver {
   }
   void on_trained() override { progress_.close(); }
   void on_saved() override { stop_.note_saved(); }
+  void on_message(std::string_view text) override { progress_.message(text); }
   void on_warning(std::string_view text) override { progress_.warning(text); }
 
   /// As far as it was settled.

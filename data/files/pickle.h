@@ -13,14 +13,33 @@ namespace bantam {
 
 /// One value.
 struct PickledValue {
-  enum class Kind : std::uint8_t { none, boolean, integer, text, list, tuple, dictionary, name, dtype, array };
+  enum class Kind : std::uint8_t {
+    none,
+    boolean,
+    integer,
+    real,
+    text,
+    list,
+    tuple,
+    dictionary,
+    name,
+    dtype,
+    array,
+    object  ///< of whom `text` names, with its parts in `items`
+  };
   Kind kind = Kind::none;
-  std::int64_t integer = 0;             ///< also of a boolean
+  std::int64_t integer = 0;  ///< also of a boolean
+  double real = 0;
   std::string text;                     ///< of a name: "numpy.ndarray"; of a dtype: "u1"
   std::span<const std::uint8_t> bytes;  ///< of text that lies in the file, and of an array's elements
   std::vector<PickledValue*> items;     ///< of lists and tuples; of a dictionary keys and values in turn
   std::vector<std::int64_t> extents;    ///< of an array
 };
+
+/// "a dictionary": for messages.
+std::string_view kind_name(PickledValue::Kind kind);
+/// Of a text, wherever it lies.
+std::string_view text_of(const PickledValue& value);
 
 /// Reads a pickle of protocols 2 to 4 that holds dictionaries, lists, tuples, whole numbers, texts, None, booleans and
 /// NumPy arrays of uint8 in C order, which covers the files of CIFAR-10 and CIFAR-100. Nothing is executed: the names
@@ -37,7 +56,6 @@ class Pickle {
   const PickledValue& at(std::string_view key, PickledValue::Kind kind) const;
 
  private:
-  friend class PickleMachine;
   std::string file_;
   std::vector<std::uint8_t> bytes_;
   std::deque<PickledValue> values_;  // all of them: they refer to one another

@@ -197,6 +197,9 @@ ZipFile::ZipFile(const std::filesystem::path& path) : file_(open_plain_bytes(pat
 std::int64_t ZipFile::data_offset(const std::string& name, const Member& member) const {
   const Fields local(*file_, member.header, kLocalBytes);
   if (local.word(0) != kLocalMagic) fail(*file_, fmt::format("member '{}' has no header", shown(name)));
+  const Fields local_name(*file_, member.header + kLocalBytes, local.half(26));
+  if (local_name.text(0, local.half(26)) != name)
+    fail(*file_, fmt::format("member '{}' has another name in its own header", shown(name)));
   const std::int64_t offset = member.header + kLocalBytes + local.half(26) + local.half(28);
   if (offset > file_->size() || member.stored > file_->size() - offset)
     fail(*file_, fmt::format("member '{}' is cut short", shown(name)));

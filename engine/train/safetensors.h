@@ -58,6 +58,42 @@ void save_weights(Model& model, const std::filesystem::path& path);
 /// Throws DataError naming the first tensor that is missing, unknown, or of another shape; then nothing has changed.
 void load_weights(Model& model, const std::filesystem::path& path);
 
+/// How tensors of a weights file become those of a model. In patterns * is any text and ? one character.
+struct WeightsOptions {
+  struct Rename {
+    std::string from, to;
+  };
+  /// The first whose `from` matches a tensor's whole name in the file renames it to `to`, in which each * and ? stands
+  /// for the text that the same one of `from` matched: {"backbone.*", "*"}.
+  std::vector<Rename> rename = {};
+  /// Names in the model: these keep their initial values, whatever the file has.
+  std::vector<std::string> skip = {};
+  /// Missing tensors, and tensors of the file that the model does not have, are errors; else they are only told.
+  bool strict = true;
+  /// With `strict` false: a tensor of another shape counts as missing; else it is an error.
+  bool skip_other_shapes = false;
+};
+
+/// What load_weights has done. Names are the model's, those of `unused` the file's; sorted.
+struct LoadedWeights {
+  std::size_t loaded = 0;            ///< tensors
+  std::vector<std::string> initial;  ///< that keep their initial values
+  std::vector<std::string> unused;
+  std::vector<std::string> converted;  ///< from float16, bfloat16 or float64, rounded to nearest
+};
+
+/// A tensor of floating-point numbers as float32, rounded to nearest.
+HostTensor to_float32(const HostTensor& tensor);
+
+/// The text that `name` becomes by the first fitting entry; `name` itself where none fits.
+std::string renamed(std::string_view name, const std::vector<WeightsOptions::Rename>& renames);
+
+/// Reads tensors into parameters (float32 masters) and buffers; `path` stands in messages. Waits for the device. Throws
+/// DataError that names the tensors, with both shapes where they differ, and the nearest name for one that is missing;
+/// also where a pattern matches nothing or nothing is loaded. Then nothing has changed.
+LoadedWeights load_weights(Model& model, const SafetensorsFile& file, const std::filesystem::path& path,
+                           const WeightsOptions& options);
+
 /// All of a registry, counters (int64 scalars) and numbers (float64 lists) included.
 void save_state(const StateRegistry& registry, Stream stream, const std::filesystem::path& path);
 void load_state(const StateRegistry& registry, Stream stream, const std::filesystem::path& path);

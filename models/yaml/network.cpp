@@ -11,6 +11,7 @@
 #include "bantam/base/text.h"
 #include "bantam/models/yaml/blocks.h"
 #include "bantam/models/yaml/graph_reader.h"
+#include "bantam/models/yaml/model_weights.h"
 #include "bantam/models/zoo/zoo.h"
 
 namespace bantam::models {
@@ -100,7 +101,10 @@ ModelSpec read_model(const ConfigNode& model, const std::string& default_name) {
       "The network: a list of layers, or, with `zoo`, a well-known one.",
       "model:\n  input: [32, 32, 3]\n  layers:\n    - conv2d: {filters: 32, kernel: 3, padding: same, bias: false}\n"
       "    - batch_norm: {activation: relu}\n    - max_pool\n    - flatten\n    - dense: {units: 10}");
-  return options.has(kZoo) ? read_zoo(options) : read_list(options, default_name);
+  std::optional<ModelWeights> weights = read_model_weights(options);
+  ModelSpec spec = options.has(kZoo) ? read_zoo(options) : read_list(options, default_name);
+  spec.weights = std::move(weights);
+  return spec;
 }
 
 }  // namespace bantam::models

@@ -2,12 +2,14 @@
 // reader a kind.
 #pragma once
 
+#include <optional>
 #include <string>
 
 #include "bantam/base/config/config.h"
 #include "bantam/base/config/registry.h"
 #include "bantam/engine/graph/graph.h"
 #include "bantam/engine/layers/layer.h"
+#include "bantam/engine/train/safetensors.h"
 
 namespace bantam::models {
 
@@ -19,12 +21,20 @@ namespace bantam::models {
 ///     layer_kinds().add("mixed_pool", [](ConfigMap&) { return std::make_shared<MixedPool>(); });
 Registry<Reader<LayerPtr>>& layer_kinds();
 
+/// `weights:`, the file that a run's weights begin with. It is not opened.
+struct ModelWeights {
+  std::string file;
+  std::string sha256;  ///< that the file must have; empty: not known yet
+  WeightsOptions options;
+};
+
 /// A config's `model:` and its positions in the file (for errors found later, e.g. that the data has other shapes).
 struct ModelSpec {
   std::string name;  ///< `name:`, the zoo's name, or the caller's name
   Graph graph;
   ConfigNode input;   ///< where the input's shape stands
   ConfigNode output;  ///< the layer (or zoo name) that makes the output
+  std::optional<ModelWeights> weights = {};
 };
 
 /// Reads
@@ -51,7 +61,8 @@ struct ModelSpec {
 ///         - flatten
 ///         - dense: {units: 10}
 ///
-/// or `model: {zoo: resnet18_cifar, classes: 10, input: [32, 32, 3]}` (see zoo.h). The nodes are those of
+/// or `model: {zoo: resnet18_cifar, classes: 10, input: [32, 32, 3]}` (see zoo.h); `weights: FILE`, or
+/// `weights: {file: FILE, skip: ["classifier/*"]}`, may stand beside either. The nodes are those of
 /// `engine/layers/layers.h`. docs/NETWORKS.md describes the lists. Throws ConfigError at the position of what is wrong,
 /// shapes that do not fit included (at the layer, and at the use of the block that it is in).
 ModelSpec read_model(const ConfigNode& model, const std::string& default_name = "model");

@@ -326,6 +326,8 @@ RunConfig read_document(const ConfigDocument& document, const std::string& name)
     config.data = read_data_config(*data);
   config.train = read_train_config(root.map_or_empty({"train", "Epochs, loss, optimizer: how the model is trained."}),
                                    config.device);
+  if (config.model.weights && !config.train.initial_weights.empty() && !root.self().is_described())
+    root.node("train").as_map().node("initial_weights").fail("model.weights names the weights to begin with already");
   if (config.data) config.data->evaluation = config.train.evaluation;
   require_groups_match(root, config);
   config.checkpoint = read_checkpoint_config(root, config.train);

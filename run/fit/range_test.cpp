@@ -8,6 +8,7 @@
 
 #include "bantam/base/error.h"
 #include "bantam/run/fit/run_plan.h"
+#include "bantam/run/weights/initial_weights.h"
 
 namespace bantam::run {
 namespace {
@@ -102,6 +103,7 @@ RangeTest range_test(const RunConfig& config, const RangeTestOptions& options) {
   const OpenedData data = open_data(*runtime, data_of(config), config.device, config.seed);
   TrainingSession session(*runtime, config.device, config.model.graph, session_options(config));
   session.step().prepare({}, plan.placements);
+  (void)begin_with_weights(session.model(), config);
   const std::int64_t an_epoch = updates_of(data.train->batches_per_epoch(), config.train.accumulate);
   Trainer trainer(session.step(), *data.train, nullptr,
                   {.epochs = (options.updates + an_epoch - 1) / an_epoch,

@@ -9,7 +9,9 @@
 #include "bantam/base/byte_size.h"
 #include "bantam/base/error.h"
 #include "bantam/base/text.h"
+#include "bantam/models/yaml/model_weights.h"
 #include "bantam/run/fit/run_plan.h"
+#include "bantam/run/weights/initial_weights.h"
 
 namespace bantam::run {
 namespace {
@@ -73,6 +75,10 @@ Settled settle(const RunConfig& config) {
   } else if (!config.recompute_given && bytes > 0) {
     settle_recompute(config, config.data->pipeline.batch_size, bytes, settled);
   }
+  if (config.model.weights && config.model.weights->sha256.empty()) {
+    settled.weights = config.model.weights;
+    settled.weights->sha256 = sha256_of_file(settled.weights->file);
+  }
   warn_of_unreached(config, settled.batch ? settled.batch->batch : config.data->pipeline.batch_size, settled.warnings);
   return settled;
 }
@@ -88,6 +94,10 @@ RunConfig with_settled(const RunConfig& config, const Settled& settled) {
     other.data->pipeline.batch_size = settled.batch->batch;
     other.data->pipeline.batch_size_is_auto = false;
     write("data.pipeline.batch.size", fmt::format("{}", settled.batch->batch));
+  }
+  if (settled.weights) {
+    other.model.weights = settled.weights;
+    write("model.weights", models::to_yaml(*settled.weights));
   }
   if (settled.recompute) {
     other.recompute = settled.recompute->recompute;

@@ -14,12 +14,13 @@ namespace bantam::run {
 struct Settled {
   std::optional<BatchChoice> batch;          ///< of `batch: {size: auto}`
   std::optional<RecomputeChoice> recompute;  ///< where a budget or a limit asks for it and the configuration does not
+  std::optional<models::ModelWeights> weights;  ///< with the SHA-256 of its file
   std::vector<std::string> messages;
   std::vector<std::string> warnings;
 };
 
 /// Decides every `auto` and unset value of a configuration with data; a settled one has none. Throws OutOfMemory where
-/// a budget cannot be met.
+/// a budget cannot be met, and DataError where the file of `model.weights` cannot be read.
 Settled settle(const RunConfig& config);
 
 /// The configuration with all that was decided, `device: auto` and `precision: auto` included: in its fields, and in

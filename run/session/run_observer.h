@@ -43,6 +43,8 @@ class RunObserver {
   virtual void on_trained() {}
   /// All that was trained is on the disk.
   virtual void on_saved() {}
+  /// At any time: something that the user may want to know. Must not throw.
+  virtual void on_message(std::string_view text) { (void)text; }
   /// At any time: a warning for the user that does not end the run. Must not throw.
   virtual void on_warning(std::string_view text) { (void)text; }
 };

@@ -100,6 +100,7 @@ Json json_of(const RunRecord& record) {
                {"epoch", record.epoch},
                {"update", record.update},
                {"updates", record.updates}};
+  if (!record.weights.empty()) json["weights"] = {{"file", record.weights}, {"sha256", record.weights_sha256}};
   if (!record.class_names.empty()) json["class_names"] = record.class_names;
   if (!record.metric.empty())
     json["best"] = {{"metric", record.metric}, {"value", record.best}, {"epoch", record.best_epoch}};
@@ -129,6 +130,10 @@ RunRecord record_from(const Json& json) {
   json.at("epoch").get_to(record.epoch);
   json.at("update").get_to(record.update);
   json.at("updates").get_to(record.updates);
+  if (json.contains("weights")) {
+    json.at("weights").at("file").get_to(record.weights);
+    json.at("weights").at("sha256").get_to(record.weights_sha256);
+  }
   if (json.contains("class_names")) json.at("class_names").get_to(record.class_names);
   if (json.contains("broken_samples")) {
     json.at("broken_samples").at("count").get_to(record.broken_samples);
@@ -156,6 +161,10 @@ RunRecord record_of(const RunConfig& config, const std::string& command) {
                    .created = std::time(nullptr),
                    .sessions = 1,
                    .epochs = config.train.epochs};
+  if (const auto& weights = config.model.weights) {
+    record.weights = weights->file;
+    record.weights_sha256 = weights->sha256;
+  }
   if (config.data) record.class_names = train_facts(*config.data).class_names;
   std::error_code error;
   record.git_commit = git_commit_of(fs::current_path(error));

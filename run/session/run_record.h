@@ -23,9 +23,10 @@ struct RunRecord {
   std::string reason;       ///< why it stopped or failed, or what ended it; may be empty
   std::string name, model;  ///< of the configuration
   std::string device, precision;
-  std::string command;        ///< of the process; empty: an embedding program's run
-  std::string config_sha256;  ///< of config.yaml
-  std::string git_commit;     ///< of the folder that the process was started in; empty: there is none
+  std::string command;                  ///< of the process; empty: an embedding program's run
+  std::string config_sha256;            ///< of config.yaml
+  std::string weights, weights_sha256;  ///< the file of model.weights; empty: none
+  std::string git_commit;               ///< of the folder that the process was started in; empty: there is none
   std::vector<std::pair<std::string, std::string>> versions;  ///< of this program and its libraries
   std::int64_t created = 0, started = 0, updated = 0;         ///< first session, this session, this file
   std::int64_t sessions = 0;

@@ -15,7 +15,7 @@
 #include "bantam/engine/step/weight_average.h"
 #include "bantam/engine/train/safetensors.h"
 #include "bantam/memory/device/host_memory.h"
-#include "bantam/run/session/initial_weights.h"
+#include "bantam/run/weights/initial_weights.h"
 
 namespace bantam::run {
 namespace {
@@ -107,19 +107,23 @@ TrainingRun::TrainingRun(const RunConfig& config, int threads, const RunDirector
   add_data(facts_.fingerprint, data_);
   facts_.schedule_epochs = config.train.epochs;
   const bool begins = resume == nullptr || resume->checkpoints.empty();
-  if (begins && !config.train.initial_weights.empty()) {
-    const std::vector<std::string> rest = begin_with_weights(session_.model(), config.train.initial_weights);
-    if (!rest.empty())
-      observer.on_warning(
-          fmt::format("not in {}, and so as the seed says: {}", config.train.initial_weights, fmt::join(rest, ", ")));
-    if (const WeightAverage* average = session_.optimizer().average(); average != nullptr) average->begin();
-  }
+  if (begins) load_beginning();
   make_schedules();
   for (std::size_t i = 0; i < evaluated_.size(); ++i)
     state_.add_numbers(
         fmt::format("schedule/{}", i + 1), [this, i] { return evaluated_[i]->state(); },
         [this, i](const std::vector<double>& saved) { evaluated_[i]->set_state(saved); });
   if (resume != nullptr) load(*resume);
+}
+
+void TrainingRun::load_beginning() {
+  const BeginningWeights weights = begin_with_weights(session_.model(), config_);
+  if (weights.text.empty()) return;
+  if (weights.warns)
+    observer_.on_warning(weights.text);
+  else
+    observer_.on_message(weights.text);
+  if (const WeightAverage* average = session_.optimizer().average(); average != nullptr) average->begin();
 }
 
 /// The first checkpoint that is sound; those before it in the list are named. Without any, the run starts at update 0.

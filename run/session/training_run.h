@@ -75,6 +75,8 @@ class TrainingRun {
  private:
   Position beginning() const;
   std::int64_t updates_per_epoch() const;
+  /// The weights that the configuration names.
+  void load_beginning();
   void load(const Resume& resume);
   void load_checkpoint(const Checkpoint& checkpoint, bool accepts_changes);
   void settle_limit();

@@ -114,8 +114,8 @@ const std::vector<Floor> kHouse = {
      {}},
     {"data", {"files", "formats", "images", "augment", "pipeline", "delivery", "survey"}, {}},
     {"models", {"zoo", "yaml"}, {"data"}},
-    {"run", {"config", "fit", "session", "bench", "profile", ""}, {}},
-    {"cli", {"config", "print", "report", "train", "plan", "see", ""}, {}},
+    {"run", {"config", "weights", "fit", "session", "bench", "profile", ""}, {}},
+    {"cli", {"config", "print", "report", "train", "plan", "see", "use", ""}, {}},
 };
 
 /// Most units of a room: a header and its source count once.

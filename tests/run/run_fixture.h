@@ -14,7 +14,7 @@
 
 namespace bantam::run {
 
-class RunTest : public testing::Test {
+class RunTest : public ::testing::Test {
  protected:
   RunTest() {
     std::string pattern = (std::filesystem::temp_directory_path() / "bantam-run-XXXXXX").string();

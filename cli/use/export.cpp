@@ -1,0 +1,81 @@
+// `bantam export`: a run's weights for other programs.
+#include <cstdio>
+#include <filesystem>
+#include <memory>
+#include <string>
+
+#include <CLI/CLI.hpp>
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "bantam/base/error.h"
+#include "bantam/base/text.h"
+#include "bantam/cli/config/options.h"
+#include "bantam/cli/print/json_text.h"
+#include "bantam/run/weights/torchvision_names.h"
+#include "bantam/run/weights/torchvision_weights.h"
+
+namespace bantam::cli {
+namespace {
+
+constexpr const char* kAbout =
+    "Writes the weights of one of the zoo's networks as a state_dict of the same\n"
+    "network of torchvision, in a safetensors file, and says how Python loads it.\n"
+    "Which network it is follows from the tensors, or is named with --model.\n"
+    "Example: bantam export runs/pets -o pets.safetensors";
+
+struct ExportOptions {
+  std::string path, out, to = "torchvision";
+  run::TorchvisionOptions torchvision;
+  bool json = false;
+};
+
+/// The weights of a run's folder, or the file itself.
+std::filesystem::path weights_of(const std::filesystem::path& path) {
+  std::error_code error;
+  return std::filesystem::is_directory(path, error) ? path / "weights.safetensors" : path;
+}
+
+int run_export(const ExportOptions& options) {
+  if (options.to != "torchvision")
+    throw ConfigError(fmt::format("--to: unknown '{}'; there is torchvision", shown(options.to)));
+  const std::filesystem::path from = weights_of(options.path);
+  std::error_code error;
+  if (std::filesystem::equivalent(from, options.out, error)) throw ConfigError("-o names the file that is read");
+  const run::ConvertedWeights weights = run::export_torchvision(from, options.torchvision);
+  write_safetensors(options.out, weights.file);
+  const std::string function = run::torchvision_function(weights.model);
+  if (options.json) {
+    const nlohmann::ordered_json json = {{"file", options.out},
+                                         {"model", weights.model},
+                                         {"torchvision", function},
+                                         {"classes", weights.classes},
+                                         {"tensors", weights.file.tensors.size()}};
+    fmt::print("{}\n", json_text(json));
+    return 0;
+  }
+  fmt::print("{}: {} tensors of torchvision's {}\n", printable(options.out), weights.file.tensors.size(), function);
+  const double width = options.torchvision.width;
+  fmt::print("load it in Python:\n  model = torchvision.models.{}(num_classes={}{})\n", function, weights.classes,
+             width != 1.0 ? fmt::format(", width_mult={}", width) : "");
+  fmt::print("  model.load_state_dict(safetensors.torch.load_file(\"{}\"))\n", printable(options.out));
+  return 0;
+}
+
+}  // namespace
+
+void add_export(CLI::App& app, Action& action) {
+  CLI::App* command = app.add_subcommand("export", "A run's weights for torchvision");
+  command->footer(kAbout);
+  const auto options = std::make_shared<ExportOptions>();
+  command->add_option("PATH", options->path, "A run, or a file of weights")->required();
+  command->add_option("-o,--out", options->out, "The safetensors file to write")->required();
+  command->add_option("--to", options->to, "Whose names the tensors shall have: torchvision")->capture_default_str();
+  command->add_option("--model", options->torchvision.model,
+                      "The zoo's network; default: the one that\nhas the tensors");
+  command->add_option("--width", options->torchvision.width, "Width of the zoo's network")->capture_default_str();
+  command->add_flag("--json", options->json, "One JSON object instead of text");
+  command->callback([&action, options] { action = [options] { return run_export(*options); }; });
+}
+
+}  // namespace bantam::cli

@@ -1,0 +1,106 @@
+// `bantam import`: weights of other programs to a file that a configuration's `model.weights` names.
+#include <cstdio>
+#include <filesystem>
+#include <memory>
+#include <string>
+
+#include <CLI/CLI.hpp>
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "bantam/base/byte_size.h"
+#include "bantam/base/error.h"
+#include "bantam/base/text.h"
+#include "bantam/cli/config/options.h"
+#include "bantam/cli/print/json_text.h"
+#include "bantam/run/weights/torchvision_names.h"
+#include "bantam/run/weights/torchvision_weights.h"
+
+namespace bantam::cli {
+namespace {
+
+constexpr const char* kAbout =
+    "Reads a state_dict of a torchvision network (.safetensors, .pt or .pth; nothing\n"
+    "in it is executed) and writes the same weights with the zoo's names and\n"
+    "layouts. Which network it is follows from the tensors, or is named with\n"
+    "--model. With --classes of another number than the file's, the classifier is\n"
+    "left out.\n"
+    "Example: bantam import resnet50.pth --classes 2 -o resnet50.safetensors";
+
+struct ImportOptions {
+  std::string file, out, from = "torchvision";
+  run::TorchvisionOptions torchvision;
+  bool json = false;
+};
+
+/// The model of a configuration that begins with the file.
+std::string model_text(const run::ConvertedWeights& weights, const ImportOptions& options) {
+  const std::int64_t classes = options.torchvision.classes > 0 ? options.torchvision.classes : weights.classes;
+  const std::string width =
+      options.torchvision.width != 1.0 ? fmt::format(", width: {}", options.torchvision.width) : "";
+  const std::string file =
+      weights.left_out.empty() ? options.out : fmt::format("{{file: {}, skip: [\"classifier/*\"]}}", options.out);
+  return fmt::format("model: {{zoo: {}, classes: {}{}, weights: {}}}", weights.model, classes, width, file);
+}
+
+std::uint64_t bytes_of(const SafetensorsFile& file) {
+  std::uint64_t bytes = 0;
+  for (const auto& [name, tensor] : file.tensors) bytes += tensor.bytes.size();
+  return bytes;
+}
+
+void print_text(const run::ConvertedWeights& weights, const ImportOptions& options) {
+  fmt::print("{}: torchvision's {} of {} classes{}{}\n", printable(options.file),
+             run::torchvision_function(weights.model), format_count(weights.classes),
+             weights.found_at.empty() ? "" : fmt::format(", in '{}'", shown(weights.found_at)),
+             weights.prefix.empty() ? "" : fmt::format(", without the prefix '{}'", weights.prefix));
+  if (!weights.left_out.empty()) fmt::print("left out, for other classes: {}\n", join(weights.left_out, ", ", ", "));
+  fmt::print("{}: {} tensors for {}, {}\n", printable(options.out), weights.file.tensors.size(), weights.model,
+             format_byte_size(bytes_of(weights.file)));
+  fmt::print("train from it: {}\n", printable(model_text(weights, options)));
+}
+
+int run_import(const ImportOptions& options) {
+  if (options.from != "torchvision")
+    throw ConfigError(fmt::format("--from: unknown '{}'; there is torchvision", shown(options.from)));
+  std::error_code error;
+  if (std::filesystem::equivalent(options.file, options.out, error))
+    throw ConfigError("-o names the file that is read");
+  const run::ConvertedWeights weights = run::import_torchvision(options.file, options.torchvision);
+  write_safetensors(options.out, weights.file);
+  if (!options.json) {
+    print_text(weights, options);
+    return 0;
+  }
+  const nlohmann::ordered_json json = {{"file", options.out},
+                                       {"model", weights.model},
+                                       {"classes", weights.classes},
+                                       {"tensors", weights.file.tensors.size()},
+                                       {"bytes", bytes_of(weights.file)},
+                                       {"found_at", weights.found_at},
+                                       {"prefix", weights.prefix},
+                                       {"ignored", weights.ignored},
+                                       {"left_out", weights.left_out}};
+  fmt::print("{}\n", json_text(json));
+  return 0;
+}
+
+}  // namespace
+
+void add_import(CLI::App& app, Action& action) {
+  CLI::App* command = app.add_subcommand("import", "Weights of torchvision's networks to train from");
+  command->footer(kAbout);
+  const auto options = std::make_shared<ImportOptions>();
+  command->add_option("FILE", options->file, "A state_dict: .safetensors, .pt or .pth")->required();
+  command->add_option("-o,--out", options->out, "The safetensors file to write")->required();
+  command->add_option("--from", options->from, "Whose names the tensors have: torchvision")->capture_default_str();
+  command->add_option("--model", options->torchvision.model,
+                      "The zoo's network; default: the one that\nhas the tensors");
+  command->add_option("--classes", options->torchvision.classes, "Classes of the network to train")
+      ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 24));
+  command->add_option("--width", options->torchvision.width, "Width of the zoo's network")->capture_default_str();
+  command->add_flag("--json", options->json, "One JSON object instead of text");
+  command->callback([&action, options] { action = [options] { return run_import(*options); }; });
+}
+
+}  // namespace bantam::cli

@@ -1,0 +1,329 @@
+// The opcodes of protocols 2 to 4.
+#include "bantam/data/files/pickle_machine.h"
+
+#include <algorithm>
+#include <bit>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "bantam/base/error.h"
+#include "bantam/base/text.h"
+
+namespace bantam {
+
+using Kind = PickledValue::Kind;
+
+namespace {
+
+constexpr int kOldestProtocol = 2, kNewestProtocol = 4;
+constexpr std::size_t kMostValues = std::size_t{1} << 24;
+
+}  // namespace
+
+PickledValue* PickleMachine::run() {
+  if (next() != 0x80) fail("it does not begin with a protocol (expected protocol 2 or later)");
+  const int protocol = next();
+  if (protocol < kOldestProtocol || protocol > kNewestProtocol) fail(fmt::format("protocol {}", protocol));
+  for (;;) {
+    opcode_at_ = at_;
+    const std::uint8_t opcode = next();
+    if (opcode == '.') break;
+    if (!push_value(opcode) && !push_text(opcode) && !make_tuple(opcode) && !gather(opcode) && !remember(opcode) &&
+        !construct(opcode))
+      fail(fmt::format("opcode 0x{:02x}, which is refused", opcode));
+  }
+  PickledValue* root = pop();
+  if (!stack_.empty() || !marks_.empty()) fail("values are left over at its end");
+  return root;
+}
+
+void PickleMachine::fail(const std::string& what) const {
+  throw DataError(fmt::format("{}: is no pickle that is read here: {}, at byte {}", file_, what, opcode_at_));
+}
+
+std::span<const std::uint8_t> PickleMachine::take(std::uint64_t count) {
+  if (count > bytes_.size() - at_) fail("it is cut short");
+  const auto taken = bytes_.subspan(at_, static_cast<std::size_t>(count));
+  at_ += static_cast<std::size_t>(count);
+  return taken;
+}
+
+/// Little-endian.
+std::uint64_t PickleMachine::number(std::size_t bytes) {
+  std::uint64_t value = 0;
+  const auto taken = take(bytes);
+  for (std::size_t i = taken.size(); i-- > 0;) value = value << 8 | taken[i];
+  return value;
+}
+
+std::string PickleMachine::line() {
+  const auto rest = bytes_.subspan(at_);
+  const auto end = std::ranges::find(rest, '\n');
+  if (end == rest.end()) fail("a name does not end");
+  std::string text(rest.begin(), end);
+  at_ += text.size() + 1;
+  return text;
+}
+
+PickledValue* PickleMachine::make(Kind kind) {
+  if (values_.size() >= kMostValues) fail("too many values");
+  values_.emplace_back().kind = kind;
+  return &values_.back();
+}
+
+/// What a mark guards cannot be popped one by one.
+PickledValue* PickleMachine::pop() {
+  if (stack_.empty() || (!marks_.empty() && stack_.size() == marks_.back())) fail("a value is missing");
+  PickledValue* value = stack_.back();
+  stack_.pop_back();
+  return value;
+}
+
+PickledValue* PickleMachine::top() {
+  PickledValue* value = pop();
+  push(value);
+  return value;
+}
+
+/// The values above the last mark, which goes.
+std::vector<PickledValue*> PickleMachine::pop_mark() {
+  if (marks_.empty()) fail("a mark is missing");
+  const auto begin = stack_.begin() + static_cast<std::ptrdiff_t>(marks_.back());
+  std::vector<PickledValue*> values(begin, stack_.end());
+  stack_.erase(begin, stack_.end());
+  marks_.pop_back();
+  return values;
+}
+
+void PickleMachine::push_integer(std::int64_t value, Kind kind) {
+  PickledValue* made = make(kind);
+  made->integer = value;
+  push(made);
+}
+
+/// Big-endian, unlike whole numbers.
+void PickleMachine::push_real() {
+  std::uint64_t bits = 0;
+  for (const std::uint8_t byte : take(8)) bits = bits << 8 | byte;
+  PickledValue* made = make(Kind::real);
+  made->real = std::bit_cast<double>(bits);
+  push(made);
+}
+
+/// Two's complement of any number of bytes.
+void PickleMachine::push_long(std::size_t bytes) {
+  if (bytes > 8) fail("a whole number of more than 64 bits");
+  std::uint64_t value = number(bytes);
+  if (bytes > 0 && bytes < 8 && (value >> (8 * bytes - 1) & 1) != 0) value |= ~std::uint64_t{0} << 8 * bytes;
+  push_integer(static_cast<std::int64_t>(value));
+}
+
+void PickleMachine::push_text_of(std::uint64_t bytes) {
+  PickledValue* made = make(Kind::text);
+  made->bytes = take(bytes);
+  push(made);
+}
+
+void PickleMachine::push_tuple(std::vector<PickledValue*> items) {
+  PickledValue* made = make(Kind::tuple);
+  made->items = std::move(items);
+  push(made);
+}
+
+void PickleMachine::push_tuple_of(std::size_t count) {
+  std::vector<PickledValue*> items(count);
+  for (std::size_t i = items.size(); i-- > 0;) items[i] = pop();
+  push_tuple(std::move(items));
+}
+
+bool PickleMachine::push_value(std::uint8_t opcode) {
+  switch (opcode) {
+    case 'N':
+      push(make(Kind::none));
+      return true;
+    case 0x88:
+      push_integer(1, Kind::boolean);
+      return true;
+    case 0x89:
+      push_integer(0, Kind::boolean);
+      return true;
+    case 'J':
+      push_integer(static_cast<std::int32_t>(number(4)));
+      return true;
+    case 'K':
+      push_integer(static_cast<std::int64_t>(number(1)));
+      return true;
+    case 'M':
+      push_integer(static_cast<std::int64_t>(number(2)));
+      return true;
+    case 'G':
+      push_real();
+      return true;
+    case 0x8a:
+      push_long(number(1));
+      return true;
+    case 0x95:
+      (void)number(8);
+      return true;  // a frame's length
+    default:
+      return false;
+  }
+}
+
+/// str, bytes and unicode, with lengths of one, four and eight bytes.
+bool PickleMachine::push_text(std::uint8_t opcode) {
+  switch (opcode) {
+    case 'U':
+    case 'C':
+    case 0x8c:
+      push_text_of(number(1));
+      return true;
+    case 'T':
+    case 'B':
+    case 'X':
+      push_text_of(number(4));
+      return true;
+    case 0x8e:
+    case 0x8d:
+      push_text_of(number(8));
+      return true;
+    default:
+      return false;
+  }
+}
+
+bool PickleMachine::make_tuple(std::uint8_t opcode) {
+  if (opcode == ')')
+    push_tuple({});
+  else if (opcode == 't')
+    push_tuple(pop_mark());
+  else if (opcode >= 0x85 && opcode <= 0x87)
+    push_tuple_of(opcode - 0x84);
+  else
+    return false;
+  return true;
+}
+
+bool PickleMachine::gather(std::uint8_t opcode) {
+  switch (opcode) {
+    case '(':
+      marks_.push_back(stack_.size());
+      return true;
+    case ']':
+      push(make(Kind::list));
+      return true;
+    case '}':
+      push(make(Kind::dictionary));
+      return true;
+    case 'a':
+      append(Kind::list, {pop()});
+      return true;
+    case 'e':
+      append(Kind::list, pop_mark());
+      return true;
+    case 's': {
+      PickledValue* value = pop();
+      PickledValue* key = pop();
+      append(Kind::dictionary, {key, value});
+      return true;
+    }
+    case 'u':
+      append(Kind::dictionary, pop_mark());
+      return true;
+    default:
+      return false;
+  }
+}
+
+void PickleMachine::append(Kind kind, const std::vector<PickledValue*>& items) {
+  PickledValue* to = pop();
+  if (to->kind != kind) fail(fmt::format("{} in place of {}", kind_name(to->kind), kind_name(kind)));
+  if (kind == Kind::dictionary && items.size() % 2 != 0) fail("a key without a value");
+  to->items.insert(to->items.end(), items.begin(), items.end());
+  push(to);
+}
+
+bool PickleMachine::remember(std::uint8_t opcode) {
+  switch (opcode) {
+    case 'q':
+      memo_[number(1)] = top();
+      return true;
+    case 'r':
+      memo_[number(4)] = top();
+      return true;
+    case 0x94:
+      memo_[memo_.size()] = top();
+      return true;
+    case 'h':
+      push(recall(number(1)));
+      return true;
+    case 'j':
+      push(recall(number(4)));
+      return true;
+    default:
+      return false;
+  }
+}
+
+PickledValue* PickleMachine::recall(std::uint64_t number) {
+  const auto found = memo_.find(number);
+  if (found == memo_.end()) fail("a value that it refers to is missing");
+  return found->second;
+}
+
+bool PickleMachine::construct(std::uint8_t opcode) {
+  switch (opcode) {
+    case 'c': {
+      const std::string module = line();
+      push_name(module, line());
+      return true;
+    }
+    case 0x93: {
+      const PickledValue* name = pop();
+      const PickledValue* module = pop();
+      if (name->kind != Kind::text || module->kind != Kind::text) fail("a name that is no text");
+      push_name(std::string(text_of(*module)), std::string(text_of(*name)));
+      return true;
+    }
+    case 'Q':
+      push_known(persistent(*pop()), "a persistent id that is refused");
+      return true;
+    case 'R':
+      reduce();
+      return true;
+    case 'b':
+      build();
+      return true;
+    default:
+      return false;
+  }
+}
+
+void PickleMachine::push_name(const std::string& module, const std::string& name) {
+  const std::string whole = module + "." + name;
+  if (!knows(whole)) fail(fmt::format("the name '{}', which is refused (nothing is executed)", shown(whole)));
+  PickledValue* made = make(Kind::name);
+  made->text = whole;
+  push(made);
+}
+
+void PickleMachine::push_known(PickledValue* value, std::string_view what) {
+  if (value == nullptr) fail(std::string(what));
+  push(value);
+}
+
+void PickleMachine::reduce() {
+  const PickledValue* arguments = pop();
+  const PickledValue* callee = pop();
+  if (arguments->kind != Kind::tuple) fail("a call without arguments");
+  push_known(callee->kind == Kind::name ? call(*callee, arguments->items) : nullptr,
+             "a call that is refused (nothing is executed)");
+}
+
+void PickleMachine::build() {
+  const PickledValue* state = pop();
+  if (!set_state(*top(), *state)) fail("a state that is refused");
+}
+
+}  // namespace bantam

@@ -1,0 +1,84 @@
+// PickleMachine: the stack machine of Python's pickles, without what makes it dangerous. What names exist, and what
+// calling them makes, is for who derives from it; nothing is executed. Source: CPython, Lib/pickletools.py.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "bantam/data/files/pickle.h"
+
+namespace bantam {
+
+/// Reads a pickle of protocols 2 to 4. Runs in time and memory in proportion to the pickle's bytes, whatever they are,
+/// and recurses over nothing. Values refer to one another and to `bytes`, and live in `values`.
+class PickleMachine {
+ public:
+  /// `file` stands in messages.
+  PickleMachine(std::string file, std::span<const std::uint8_t> bytes, std::deque<PickledValue>& values)
+      : file_(std::move(file)), bytes_(bytes), values_(values) {}
+  virtual ~PickleMachine() = default;
+  PickleMachine(const PickleMachine&) = delete;
+  PickleMachine& operator=(const PickleMachine&) = delete;
+
+  /// The value that the pickle holds. Throws DataError that names the file and the byte.
+  PickledValue* run();
+
+ protected:
+  /// Whether "module.name" may stand in the pickle.
+  virtual bool knows(std::string_view name) const = 0;
+  /// What calling the known name `callee` with a tuple's items makes; null: the call is refused.
+  virtual PickledValue* call(const PickledValue& callee, std::span<PickledValue* const> arguments) = 0;
+  /// Sets an object's state; false: it is refused.
+  virtual bool set_state(PickledValue& object, const PickledValue& state) = 0;
+  /// What a persistent id stands for; null: it is refused.
+  virtual PickledValue* persistent(PickledValue& /*id*/) { return nullptr; }
+
+  [[noreturn]] void fail(const std::string& what) const;
+  PickledValue* make(PickledValue::Kind kind);
+  /// Of the whole pickle.
+  std::size_t size() const { return bytes_.size(); }
+
+ private:
+  bool push_value(std::uint8_t opcode);
+  bool push_text(std::uint8_t opcode);
+  bool make_tuple(std::uint8_t opcode);
+  bool gather(std::uint8_t opcode);
+  bool remember(std::uint8_t opcode);
+  bool construct(std::uint8_t opcode);
+
+  std::uint8_t next() { return take(1)[0]; }
+  std::span<const std::uint8_t> take(std::uint64_t count);
+  std::uint64_t number(std::size_t bytes);
+  std::string line();
+  void push(PickledValue* value) { stack_.push_back(value); }
+  PickledValue* pop();
+  PickledValue* top();
+  std::vector<PickledValue*> pop_mark();
+  void push_integer(std::int64_t value, PickledValue::Kind kind = PickledValue::Kind::integer);
+  void push_real();
+  void push_long(std::size_t bytes);
+  void push_text_of(std::uint64_t bytes);
+  void push_tuple(std::vector<PickledValue*> items);
+  void push_tuple_of(std::size_t count);
+  void append(PickledValue::Kind kind, const std::vector<PickledValue*>& items);
+  PickledValue* recall(std::uint64_t number);
+  void push_name(const std::string& module, const std::string& name);
+  void push_known(PickledValue* value, std::string_view what);
+  void reduce();
+  void build();
+
+  std::string file_;
+  std::span<const std::uint8_t> bytes_;
+  std::deque<PickledValue>& values_;
+  std::size_t at_ = 0, opcode_at_ = 0;
+  std::vector<PickledValue*> stack_;
+  std::vector<std::size_t> marks_;
+  std::map<std::uint64_t, PickledValue*> memo_;
+};
+
+}  // namespace bantam

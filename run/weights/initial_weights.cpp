@@ -1,0 +1,67 @@
+// Tensors by their names, and what is said of them.
+#include "bantam/run/weights/initial_weights.h"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+
+#include "bantam/base/atomic_file.h"
+#include "bantam/base/error.h"
+#include "bantam/base/text.h"
+#include "bantam/data/formats/sha256.h"
+#include "bantam/engine/train/safetensors.h"
+
+namespace bantam::run {
+namespace {
+
+/// Files of PyTorch are zip archives, or, before PyTorch 1.6, pickles.
+void refuse_other_formats(std::string_view bytes, const std::filesystem::path& path) {
+  if (!bytes.starts_with("PK\3\4") && !bytes.starts_with("\x80\x02")) return;
+  throw DataError(
+      fmt::format("{}: is a file of PyTorch, not safetensors\n  `bantam import {} -o weights.safetensors` makes one of "
+                  "it, for a network of torchvision",
+                  path.string(), shown(path.string())));
+}
+
+/// "a, b, c and 5 others".
+std::string names_text(const std::vector<std::string>& names) {
+  constexpr std::size_t kMost = 8;
+  std::vector<std::string> first(names.begin(),
+                                 names.begin() + static_cast<std::ptrdiff_t>(std::min(kMost, names.size())));
+  for (std::string& name : first) name = shown(name);
+  if (names.size() > kMost) first.push_back(fmt::format("{} others", names.size() - kMost));
+  return join(first, ", ", names.size() > kMost ? " and " : ", ");
+}
+
+std::string text_of(const LoadedWeights& loaded, const std::filesystem::path& path) {
+  std::string text = fmt::format("weights: {} of {} tensors from {}", loaded.loaded,
+                                 loaded.loaded + loaded.initial.size(), path.string());
+  if (!loaded.initial.empty())
+    text += fmt::format("; {} begin{} as the seed says: {}", loaded.initial.size(),
+                        loaded.initial.size() == 1 ? "s" : "", names_text(loaded.initial));
+  if (!loaded.unused.empty())
+    text += fmt::format("; {} of the file not used: {}", loaded.unused.size(), names_text(loaded.unused));
+  if (!loaded.converted.empty()) text += fmt::format("; {} converted to float32", loaded.converted.size());
+  return text;
+}
+
+}  // namespace
+
+BeginningWeights begin_with_weights(Model& model, const RunConfig& config) {
+  const std::optional<models::ModelWeights>& weights = config.model.weights;
+  const std::filesystem::path path = weights ? weights->file : config.train.initial_weights;
+  if (path.empty()) return {};
+  const std::string bytes = read_file(path);
+  refuse_other_formats(bytes, path);
+  if (weights && !weights->sha256.empty() && sha256_of(bytes) != weights->sha256)
+    throw DataError(fmt::format("{}: is another file than model.weights.sha256 says: {}, expected {}", path.string(),
+                                sha256_of(bytes), weights->sha256));
+  const WeightsOptions options =
+      weights ? weights->options : WeightsOptions{.strict = false, .skip_other_shapes = true};
+  const LoadedWeights loaded = load_weights(model, parse_safetensors(bytes, path), path, options);
+  return {.text = text_of(loaded, path), .warns = !options.strict && !loaded.initial.empty()};
+}
+
+std::string sha256_of_file(const std::filesystem::path& path) { return sha256_of(read_file(path)); }
+
+}  // namespace bantam::run

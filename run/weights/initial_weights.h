@@ -1,0 +1,25 @@
+// The weights that a run begins with, from another run's file.
+#pragma once
+
+#include <filesystem>
+#include <string>
+
+#include "bantam/engine/graph/model.h"
+#include "bantam/run/config/run_config.h"
+
+namespace bantam::run {
+
+/// What a model began with.
+struct BeginningWeights {
+  std::string text;    ///< a line for the user; empty: initial values by the seed
+  bool warns = false;  ///< tensors were missing, and that was allowed
+};
+
+/// Reads the file of `model.weights` or `train.initial_weights`, if any, into the model; waits for the device. Throws
+/// DataError where the file cannot be read, is another than its SHA-256 says, or does not fit.
+BeginningWeights begin_with_weights(Model& model, const RunConfig& config);
+
+/// Throws DataError where the file cannot be read.
+std::string sha256_of_file(const std::filesystem::path& path);
+
+}  // namespace bantam::run

@@ -1,0 +1,40 @@
+// How torchvision names and lays out the weights of the zoo's networks.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "bantam/base/shape.h"
+#include "bantam/engine/graph/graph.h"
+#include "bantam/engine/train/safetensors.h"
+
+namespace bantam::run {
+
+/// A parameter or running statistic of a network, here and in torchvision.
+struct TorchvisionTensor {
+  std::string own;      ///< "stem/weight"
+  Shape own_shape;      ///< (filters, kernel, kernel, C)
+  std::string torch;    ///< "conv1.weight"
+  Shape torch_shape;    ///< (filters, C, kernel, kernel)
+  Shape own_axes;       ///< own_shape, so cut or joined that its axes are those of torch_shape in another order
+  std::vector<int> to;  ///< by axis of torch's order, the axis of own_axes; empty: elements lie in the same order
+};
+
+/// The zoo's networks that torchvision has as well: resnet18_cifar is its resnet18 with another stem.
+bool is_torchvision(std::string_view zoo_name);
+/// "resnet18" of "resnet18_cifar": the function in torchvision.models.
+std::string torchvision_function(std::string_view zoo_name);
+
+/// All tensors of `graph`, which the zoo has built under this name, in its order. Throws ConfigError for a network that
+/// torchvision does not have.
+std::vector<TorchvisionTensor> torchvision_tensors(std::string_view zoo_name, const Graph& graph);
+
+/// The name that torchvision has for the classifier's weight, whose rows are classes.
+std::string torchvision_classifier(std::string_view zoo_name);
+
+/// The tensor's float32 values in the other order.
+std::vector<std::byte> own_order(const TorchvisionTensor& tensor, const std::vector<std::byte>& torch);
+std::vector<std::byte> torch_order(const TorchvisionTensor& tensor, const std::vector<std::byte>& own);
+
+}  // namespace bantam::run

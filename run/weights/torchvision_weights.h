@@ -1,0 +1,39 @@
+// Weights of torchvision's networks to files that the zoo's networks begin with, and back.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "bantam/engine/train/safetensors.h"
+
+namespace bantam::run {
+
+struct TorchvisionOptions {
+  std::string model = {};    ///< the zoo's name; empty: the one that has the file's tensors
+  std::int64_t classes = 0;  ///< of the network to train: where the file has others, its classifier is left out; 0: any
+  double width = 1.0;        ///< as the zoo's
+};
+
+/// A file that was converted.
+struct ConvertedWeights {
+  std::string model;                       ///< the zoo's name
+  std::int64_t classes = 0;                ///< of the file that was read
+  SafetensorsFile file;                    ///< float32
+  std::string found_at = {};               ///< of a .pt file: the keys to its state_dict
+  std::string prefix = {};                 ///< that all names had and was dropped: "module."
+  std::vector<std::string> ignored = {};   ///< num_batches_tracked, and what is no tensor
+  std::vector<std::string> left_out = {};  ///< tensors of a classifier of other classes, our names
+};
+
+/// Reads a state_dict (.safetensors, .pt or .pth) of a network of torchvision and names and lays out its tensors as the
+/// zoo's network has them. Throws DataError that names what is missing, unexpected or of another shape, or the networks
+/// that there are.
+ConvertedWeights import_torchvision(const std::filesystem::path& path, const TorchvisionOptions& options = {});
+
+/// Weights of one of the zoo's networks as a state_dict of torchvision's, without num_batches_tracked, which
+/// load_state_dict does not need. Throws as import_torchvision does.
+ConvertedWeights export_torchvision(const std::filesystem::path& path, const TorchvisionOptions& options = {});
+
+}  // namespace bantam::run

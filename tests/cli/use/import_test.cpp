@@ -1,0 +1,50 @@
+// `bantam import` and `bantam export`: from a run to torchvision's names and back, and exit codes.
+#include "tests/cli/program.h"
+
+namespace bantam::cli {
+namespace {
+
+using ImportTest = ProgramTest;
+
+std::string fixture(const std::string& name) {
+  return std::string(BANTAM_SOURCE_DIR) + "/tests/run/weights/files/" + name;
+}
+
+TEST_F(ImportTest, ARunsWeightsGoOutAndComeBack) {
+  write("net.yaml", R"(device: cpu
+data: {format: generated, train_samples: 4, test_samples: 4, pipeline: [{batch: {size: 4}}]}
+model: {zoo: resnet18_cifar, classes: 10, input: [32, 32, 3]}
+train: {epochs: 1, evaluate: false}
+)");
+  ASSERT_EQ(run({"train", "net.yaml", "--run-dir", "r", "--progress", "none", "--threads", "1"}).code, 0);
+  const Outcome exported = run({"export", "r", "-o", "out.safetensors", "--json"});
+  ASSERT_EQ(exported.code, 0) << exported.err;
+  EXPECT_EQ(exported.last_json().at("model"), "resnet18_cifar");
+  EXPECT_EQ(exported.last_json().at("torchvision"), "resnet18");
+  EXPECT_EQ(exported.last_json().at("tensors"), 102);
+  const Outcome imported = run({"import", "out.safetensors", "--classes", "2", "-o", "in.safetensors", "--json"});
+  ASSERT_EQ(imported.code, 0) << imported.err;
+  EXPECT_EQ(imported.last_json().at("model"), "resnet18_cifar");
+  EXPECT_EQ(imported.last_json().at("tensors"), 100);
+  EXPECT_EQ(imported.last_json().at("left_out").size(), 2u);
+}
+
+TEST_F(ImportTest, WhatIsWrongHasAnExitCode) {
+  const auto fails = [&](const std::vector<std::string>& arguments, int code, const std::string& part) {
+    const Outcome outcome = run(arguments);
+    EXPECT_EQ(outcome.code, code) << outcome.err;
+    EXPECT_NE(outcome.err.find(part), std::string::npos) << outcome.err;
+  };
+  fails({"import", "gone.pt", "-o", "x.safetensors"}, 3, "gone.pt");
+  fails({"import", fixture("old.pt"), "-o", "x.safetensors"}, 3, "before 1.6");
+  fails({"import", fixture("module.pt"), "-o", "x.safetensors"}, 3, "nothing is executed");
+  fails({"import", fixture("views.pt"), "-o", "x.safetensors"}, 3, "the tensors of no network");
+  fails({"import", fixture("views.pt"), "-o", "x.safetensors", "--from", "timm"}, 2, "--from: unknown 'timm'");
+  fails({"import", fixture("views.pt"), "-o", "x.safetensors", "--model", "resnet5"}, 2, "did you mean 'resnet50'?");
+  fails({"import", fixture("views.pt"), "-o", fixture("views.pt")}, 2, "-o names the file that is read");
+  fails({"import", fixture("views.pt")}, 2, "--out is required");
+  EXPECT_FALSE(std::filesystem::exists(path("x.safetensors")));
+}
+
+}  // namespace
+}  // namespace bantam::cli

@@ -1,0 +1,93 @@
+"""torchvision's side of tests/run/weights/torchvision_test.cpp. Run with PyTorch and torchvision.
+
+python torchvision_weights.py make FOLDER NETWORK:FUNCTION:SIZE …
+    writes NETWORK.pth, the state_dict of a network of random weights whose running statistics are those of random images;
+    NETWORK.images, float32 (batch, height, width, 3); NETWORK.logits
+python torchvision_weights.py check FOLDER NETWORK:FUNCTION:SIZE …
+    loads NETWORK.exported.safetensors into a new network, strictly, and writes NETWORK.again, its logits
+python torchvision_weights.py names NETWORK:FUNCTION …
+    prints a digest of each network's state_dict: names and shapes, for kDigests
+"""
+import hashlib
+import json
+import struct
+import sys
+
+import torch
+import torchvision
+
+BATCH, CLASSES = 4, 7
+
+
+def network(name, function, classes=CLASSES):
+    model = getattr(torchvision.models, function)(num_classes=classes)
+    if name == "resnet18_cifar":
+        model.conv1 = torch.nn.Conv2d(3, 64, 3, padding=1, bias=False)
+        model.maxpool = torch.nn.Identity()
+    return model
+
+
+def numbers(path, values):
+    with open(path, "wb") as file:
+        file.write(values.detach().contiguous().numpy().tobytes())
+
+
+def make(folder, name, function, size):
+    torch.manual_seed(1)
+    model = network(name, function)
+    images = torch.randn(BATCH, 3, size, size)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            if parameter.dim() == 1:  # norms and biases are all alike in a new network
+                parameter.add_(0.1 * torch.randn_like(parameter))
+            elif parameter.dim() == 3:  # ConvNeXt's layer_scale is nearly nothing in a new one
+                parameter.add_(0.3)
+        for module in model.modules():
+            if isinstance(module, torch.nn.BatchNorm2d):
+                module.momentum = 1.0
+        model.train()
+        model(images)
+        model.eval()
+        for module in model.modules():
+            if isinstance(module, torch.nn.BatchNorm2d):  # no channel of small variance multiplies rounding
+                module.running_var.add_(0.1)
+        numbers(f"{folder}/{name}.logits", model(images))
+    numbers(f"{folder}/{name}.images", images.permute(0, 2, 3, 1))
+    torch.save(model.state_dict(), f"{folder}/{name}.pth")
+
+
+def load_file(path):
+    """safetensors.torch.load_file, for float32."""
+    with open(path, "rb") as file:
+        raw = file.read()
+    length = struct.unpack("<Q", raw[:8])[0]
+    header, data = json.loads(raw[8:8 + length]), raw[8 + length:]
+    header.pop("__metadata__")
+    return {name: torch.frombuffer(bytearray(data[entry["data_offsets"][0]:entry["data_offsets"][1]]),
+                                   dtype=torch.float32).reshape(entry["shape"]) for name, entry in header.items()}
+
+
+def check(folder, name, function, size):
+    model = network(name, function)
+    model.load_state_dict(load_file(f"{folder}/{name}.exported.safetensors"))
+    model.eval()
+    with open(f"{folder}/{name}.images", "rb") as file:
+        images = torch.frombuffer(bytearray(file.read()), dtype=torch.float32).reshape(BATCH, size, size, 3)
+    with torch.no_grad():
+        numbers(f"{folder}/{name}.again", model(images.permute(0, 3, 1, 2).contiguous()))
+
+
+def digest(name, function):
+    state = network(name, function, classes=1000).state_dict()
+    lines = sorted(f"{key} {','.join(map(str, value.shape))}\n" for key, value in state.items()
+                   if not key.endswith("num_batches_tracked"))
+    return hashlib.sha256("".join(lines).encode()).hexdigest()
+
+
+if sys.argv[1] == "names":
+    for spec in sys.argv[2:]:
+        print(f'{{"{spec.split(":")[0]}", "{digest(*spec.split(":")[:2])}"}},')
+else:
+    for spec in sys.argv[3:]:
+        name, function, size = spec.split(":")
+        (make if sys.argv[1] == "make" else check)(sys.argv[2], name, function, int(size))

@@ -1,0 +1,181 @@
+// PyTorch's files (made by tests/oracles/torch_files.py): every kind of view, repacked archives, what is refused,
+// damage.
+#include "bantam/run/weights/torch_file.h"
+
+#include <cstring>
+#include <fstream>
+
+#include "bantam/base/atomic_file.h"
+#include "bantam/base/error.h"
+#include "bantam/data/files/zip.h"
+#include "tests/data/formats/array_files.h"
+#include "tests/run/run_fixture.h"
+
+namespace bantam::run {
+namespace {
+
+namespace fs = std::filesystem;
+
+class TorchFileTest : public RunTest {
+ protected:
+  static fs::path fixture(const std::string& name) {
+    return fs::path(BANTAM_SOURCE_DIR) / "tests/run/weights/files" / name;
+  }
+  template <class T>
+  static std::vector<T> values(const TorchFile& file, const std::string& name) {
+    const HostTensor& tensor = file.tensors.at(name);
+    std::vector<T> all(tensor.bytes.size() / sizeof(T));
+    if (!all.empty()) std::memcpy(all.data(), tensor.bytes.data(), tensor.bytes.size());
+    return all;
+  }
+  /// Not synced: thousands are written.
+  void write(const std::string& bytes) const { std::ofstream(path("net.pt"), std::ios::binary) << bytes; }
+  std::string error_of(const std::string& bytes) const {
+    write(bytes);
+    return error_at(path("net.pt"));
+  }
+  static std::string error_at(const fs::path& path) {
+    try {
+      (void)read_torch_file(path);
+    } catch (const DataError& error) {
+      return error.what();
+    }
+    return "no error";
+  }
+  /// The members of views.pt, decompressed.
+  static testing::Members members() {
+    const ZipFile zip(fixture("views.pt"));
+    testing::Members all;
+    for (const auto& [name, member] : zip.members()) {
+      std::vector<std::uint8_t> bytes(static_cast<std::size_t>(member.size));
+      zip.open(name)->read(0, bytes);
+      all.emplace_back(name, std::string(bytes.begin(), bytes.end()));
+    }
+    return all;
+  }
+};
+
+bool same(const TorchFile& a, const TorchFile& b) {
+  const auto equal = [](const auto& x, const auto& y) {
+    return x.first == y.first && x.second.dtype == y.second.dtype && x.second.shape == y.second.shape &&
+           x.second.bytes == y.second.bytes;
+  };
+  return a.found_at == b.found_at && a.others == b.others && std::ranges::equal(a.tensors, b.tensors, equal);
+}
+
+TEST_F(TorchFileTest, ReadsEveryKindOfTensor) {
+  const TorchFile file = read_torch_file(fixture("views.pt"));
+  EXPECT_EQ(file.found_at, "state_dict");
+  EXPECT_TRUE(file.others.empty());
+  EXPECT_EQ(file.tensors.size(), 14u);
+  std::vector<float> whole(24), transposed(24);
+  for (std::size_t i = 0; i < 24; ++i) {
+    whole[i] = static_cast<float>(i);
+    transposed[i] = static_cast<float>(i % 4 * 6 + i / 4);
+  }
+  EXPECT_EQ(values<float>(file, "whole"), whole);
+  EXPECT_EQ(file.tensors.at("transposed").shape, (Shape{6, 4}));
+  EXPECT_EQ(values<float>(file, "transposed"), transposed);
+  EXPECT_EQ(values<float>(file, "part"), (std::vector<float>{7, 9, 11, 13, 15, 17}));
+  EXPECT_EQ(values<float>(file, "expanded"), (std::vector<float>{7, 7, 7}));
+  EXPECT_EQ(values<float>(file, "parameter"), (std::vector<float>{0.5f, -1.5f}));
+  EXPECT_EQ(file.tensors.at("scalar").shape, Shape{});
+  EXPECT_EQ(values<float>(file, "scalar"), std::vector<float>{2.5f});
+  EXPECT_EQ(file.tensors.at("empty").shape, (Shape{0, 3}));
+  EXPECT_EQ(values<std::uint16_t>(file, "half"), (std::vector<std::uint16_t>{0x3c00, 0xb800}));
+  EXPECT_EQ(file.tensors.at("bfloat").dtype, DType::bfloat16);
+  EXPECT_EQ(values<std::uint16_t>(file, "bfloat"), (std::vector<std::uint16_t>{0x3f80, 0xbf00}));
+  EXPECT_EQ(values<double>(file, "double"), std::vector<double>{0.1});
+  EXPECT_EQ(values<std::int64_t>(file, "counted"), std::vector<std::int64_t>{3});
+  EXPECT_EQ(values<std::int32_t>(file, "int32"), (std::vector<std::int32_t>{-7, 70000}));
+  EXPECT_EQ(values<std::uint8_t>(file, "bytes"), (std::vector<std::uint8_t>{1, 255}));
+  EXPECT_EQ(values<std::uint8_t>(file, "flags"), (std::vector<std::uint8_t>{1, 0}));
+}
+
+TEST_F(TorchFileTest, ArchivesOfOtherFormsHoldTheSame) {
+  const TorchFile file = read_torch_file(fixture("views.pt"));
+  for (const char* name : {"protocol4.pt", "big.pt", "deflated.pt", "zip64.pt"})
+    EXPECT_TRUE(same(file, read_torch_file(fixture(name)))) << name;
+}
+
+TEST_F(TorchFileTest, WhatIsRefusedIsNamed) {
+  const auto contains = [](const std::string& text, const std::string& part) {
+    EXPECT_NE(text.find(part), std::string::npos) << text;
+  };
+  contains(error_at(fixture("old.pt")), "old.pt: is in the form that PyTorch wrote before 1.6");
+  contains(error_at(fixture("module.pt")),
+           "the name 'torch.nn.modules.linear.Linear', which is refused (nothing is executed)");
+  contains(error_at(fixture("several.pt")), "it has several dictionaries of tensors ('a' and 'b')");
+  contains(error_at(fixture("complex.pt")), "the name 'torch.ComplexFloatStorage', which is refused");
+  contains(error_at(fixture("short.pt")), "tensor 'w' is of torch.ShortStorage, which is not read");
+  contains(error_of("no archive"), "net.pt: is no file of PyTorch: it is no zip archive");
+  contains(error_of(testing::zip_archive({{"a", "b"}}, false)), "it is a zip archive without data.pkl");
+  testing::Members two = members();
+  two.emplace_back("other/data.pkl", "x");
+  contains(error_of(testing::zip_archive(two, false)), "it has more than one data.pkl");
+  testing::Members system = {{"x/data.pkl", "\x80\2cposix\nsystem\nU\4true\x85R."}};
+  contains(error_of(testing::zip_archive(system, false)),
+           "net.pt(x/data.pkl): is no pickle that is read here: the name 'posix.system'");
+  testing::Members order = members();
+  for (auto& [name, bytes] : order)
+    if (name.ends_with("byteorder")) bytes = "middle";
+  contains(error_of(testing::zip_archive(order, false)), "its order of bytes is 'middle'");
+  testing::Members lost = members();
+  std::erase_if(lost, [](const auto& member) { return member.first == "views/data/1"; });
+  contains(error_of(testing::zip_archive(lost, false)), "needs the storage '1', which is missing");
+}
+
+/// Sizes that the file does not explain: a tensor of stride 0 with many elements, and zeros that compress well.
+TEST_F(TorchFileTest, MemoryIsBoundedByTheFile) {
+  using namespace std::string_literals;
+  const std::string pickle = "\x80\2}U\1wctorch._utils\n_rebuild_tensor_v2\n((U\7storagectorch\nFloatStorage\nU\1"s +
+                             "0U\3cpuK\1tQK\0"s + "J\xff\xff\xff\x7f\x85K\0\x85\x89}tRs."s;
+  const std::string error =
+      error_of(testing::zip_archive({{"x/data.pkl", pickle}, {"x/data/0", std::string(4, 'a')}}, false));
+  EXPECT_NE(error.find("tensor 'w' does not lie within its storage of 1 elements, or is too large"), std::string::npos)
+      << error;
+  const std::string bomb = testing::zip_archive({{"x/data.pkl", std::string(64 << 20, '\0')}}, true);
+  EXPECT_NE(error_of(bomb).find("its members are too large for a file of its size"), std::string::npos);
+}
+
+/// The whole archive is under checksums: damage is an error, or it is where nothing of the tensors is.
+TEST_F(TorchFileTest, MutatedFilesAreRefusedOrReadRight) {
+  const std::string whole = read_file(fixture("views.pt"));
+  const TorchFile right = read_torch_file(fixture("views.pt"));
+  int refused = 0;
+  for (std::uint64_t seed = 0; seed < 5000; ++seed) {
+    write(testing::mutated(whole, seed));
+    try {
+      EXPECT_TRUE(same(right, read_torch_file(path("net.pt")))) << seed;
+    } catch (const DataError& error) {
+      ++refused;
+      EXPECT_NE(std::string(error.what()).find("net.pt"), std::string::npos) << seed << ": " << error.what();
+    }
+  }
+  EXPECT_GT(refused, 3000);
+}
+
+/// Pickles that are damaged under a right checksum: an error, or tensors that lie within their storages.
+TEST_F(TorchFileTest, MutatedPicklesAreRefusedOrMeanSomething) {
+  const testing::Members all = members();
+  int refused = 0, read = 0;
+  for (std::uint64_t seed = 0; seed < 5000; ++seed) {
+    testing::Members changed = all;
+    for (auto& [name, bytes] : changed)
+      if (name.ends_with("data.pkl")) bytes = testing::mutated(bytes, seed);
+    write(testing::zip_archive(changed, seed % 2 == 0));
+    try {
+      for (const auto& [name, tensor] : read_torch_file(path("net.pt")).tensors)
+        EXPECT_EQ(tensor.bytes.size(), static_cast<std::size_t>(tensor.shape.elements()) * size_of(tensor.dtype));
+      ++read;
+    } catch (const DataError& error) {
+      ++refused;
+      EXPECT_NE(std::string(error.what()).find("net.pt"), std::string::npos) << seed << ": " << error.what();
+    }
+  }
+  EXPECT_GT(refused, 2500);
+  EXPECT_GT(read, 100);
+}
+
+}  // namespace
+}  // namespace bantam::run

@@ -1,0 +1,103 @@
+// Where Python has torchvision: logits of the same weights here and there, both ways. BANTAM_TORCH_PYTHON names that
+// Python, BANTAM_TORCHVISION_NETWORKS other networks. Else it is skipped.
+#include <cmath>
+#include <cstdlib>
+#include <cstring>
+#include <sstream>
+
+#include <fmt/format.h>
+
+#include "bantam/engine/graph/model.h"
+#include "bantam/models/zoo/zoo.h"
+#include "bantam/run/weights/torchvision_names.h"
+#include "bantam/run/weights/torchvision_weights.h"
+#include "tests/run/run_fixture.h"
+
+namespace bantam::run {
+namespace {
+
+class TorchvisionLogitsTest : public RunTest {
+ protected:
+  static Graph network(const std::string& name, std::int64_t size, std::int64_t classes) {
+    const models::ZooModel& model = *models::find_zoo_model(name);
+    models::ZooOptions options = model.defaults;
+    options.classes = classes;
+    if (size > 0) options.input = Shape{size, size, 3};
+    return model.build(options);
+  }
+  std::vector<float> floats(const std::string& name) const {
+    const std::string bytes = read_file(path(name));
+    std::vector<float> values(bytes.size() / sizeof(float));
+    std::memcpy(values.data(), bytes.data(), values.size() * sizeof(float));
+    return values;
+  }
+};
+
+/// Python with torchvision; empty: there is none.
+std::string python_with_torchvision() {
+  const char* named = std::getenv("BANTAM_TORCH_PYTHON");
+  const std::string python = named != nullptr ? named : "python3";
+  return std::system((python + " -c 'import torchvision' > /dev/null 2>&1").c_str()) == 0 ? python : "";
+}
+
+/// NETWORK:FUNCTION:SIZE, for the script. VGG has half a gigabyte of weights: it is asked for by name.
+std::string logits_networks() {
+  const char* named = std::getenv("BANTAM_TORCHVISION_NETWORKS");
+  std::string specs;
+  const std::string names = named != nullptr
+                                ? named
+                                : "resnet18_cifar resnet18 resnet50 mobilenet_v2 mobilenet_v3_small mobilenet_v3_large "
+                                  "efficientnet_b0 densenet121 convnext_tiny";
+  std::istringstream words(names);
+  for (std::string name; words >> name;)
+    if (models::find_zoo_model(name) != nullptr)
+      specs += fmt::format(" {}:{}:{}", name, torchvision_function(name), name.starts_with("vgg") ? 224 : 64);
+  return specs;
+}
+
+std::vector<float> logits_of(Model& model, const std::vector<float>& images) {
+  const Context context = model.context(Pass::evaluate);
+  const Shape input = model.graph().input_shape();
+  const auto batch = static_cast<std::int64_t>(images.size()) / input.elements();
+  const Tensor y = model.forward(context, context.upload(input.prepend(batch), images.data()));
+  return to_host<float>(y, context.stream);
+}
+
+TEST_F(TorchvisionLogitsTest, LogitsAreTorchvisionsAndComeBack) {
+  const std::string python = python_with_torchvision();
+  if (python.empty()) GTEST_SKIP() << "no torchvision: skipped";
+  const std::string script = std::string(BANTAM_SOURCE_DIR) + "/tests/oracles/torchvision_weights.py";
+  const std::string specs = logits_networks();
+  const auto run_script = [&](const std::string& verb) {
+    return std::system(fmt::format("{} '{}' {} '{}'{}", python, script, verb, path("").string(), specs).c_str());
+  };
+  ASSERT_EQ(run_script("make"), 0);
+  Runtime runtime;
+  std::istringstream words(specs);
+  std::vector<std::string> names;
+  for (std::string spec; words >> spec;) {
+    const std::string name = names.emplace_back(spec.substr(0, spec.find(':')));
+    const ConvertedWeights imported = import_torchvision(path(name + ".pth"), {.model = name});
+    write_safetensors(path(name + ".safetensors"), imported.file);
+    Model model(runtime, Device::cpu(), network(name, std::stoll(spec.substr(spec.rfind(':') + 1)), imported.classes),
+                {});
+    load_weights(model, path(name + ".safetensors"));
+    const std::vector<float> ours = logits_of(model, floats(name + ".images")), theirs = floats(name + ".logits");
+    ASSERT_EQ(ours.size(), theirs.size());
+    float largest = 0, difference = 0;
+    for (std::size_t i = 0; i < ours.size(); ++i) {
+      largest = std::max(largest, std::abs(theirs[i]));
+      difference = std::max(difference, std::abs(ours[i] - theirs[i]));
+    }
+    EXPECT_GT(largest, 0.05f) << name << ": logits of nothing would be equal, too";
+    EXPECT_LT(difference, 1e-4f) << name;
+    std::printf("%s: largest logit %g, largest difference %g\n", name.c_str(), largest, difference);
+    write_safetensors(path(name + ".exported.safetensors"),
+                      export_torchvision(path(name + ".safetensors"), {.model = name}).file);
+  }
+  ASSERT_EQ(run_script("check"), 0);
+  for (const std::string& name : names) EXPECT_EQ(floats(name + ".again"), floats(name + ".logits")) << name;
+}
+
+}  // namespace
+}  // namespace bantam::run
