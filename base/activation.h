@@ -44,7 +44,7 @@ Activation parse_activation(std::string_view text);
 /// An activation and its parameter: the argument of kernels that apply an activation to their output.
 struct ActivationFunction {
   Activation kind = Activation::none;
-  float slope = 0.01f;  ///< leaky_relu: f/x for x < 0, f' for x <= 0; elu: -f far below 0, where 1 is usual
+  float slope = 0.01f;  ///< leaky_relu: f/x for x < 0, f' for x <= 0; elu: α, which is 1 in PyTorch and Keras
 };
 
 }  // namespace bantam
