@@ -10,7 +10,7 @@
 namespace bantam {
 namespace {
 
-constexpr std::array<std::pair<Activation, std::string_view>, 8> kNames = {{
+constexpr std::array<std::pair<Activation, std::string_view>, kActivationKinds> kNames = {{
     {Activation::none, "none"},
     {Activation::relu, "relu"},
     {Activation::relu6, "relu6"},
@@ -19,6 +19,12 @@ constexpr std::array<std::pair<Activation, std::string_view>, 8> kNames = {{
     {Activation::silu, "silu"},
     {Activation::sigmoid, "sigmoid"},
     {Activation::tanh, "tanh"},
+    {Activation::elu, "elu"},
+    {Activation::selu, "selu"},
+    {Activation::mish, "mish"},
+    {Activation::hard_swish, "hard_swish"},
+    {Activation::hard_sigmoid, "hard_sigmoid"},
+    {Activation::softplus, "softplus"},
 }};
 
 }  // namespace

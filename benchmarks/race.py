@@ -14,11 +14,14 @@ The peers are benchmarks/peers/torch_step.py and, on a GPU, jax_step.py. A peer 
 import argparse
 import json
 import os
+import re
 import signal
 import statistics
 import subprocess
 import sys
+import tempfile
 
+# Configurations of networks that are trained otherwise than by Adam, or have a file already; any other name is one of the zoo.
 CONFIGS = {
     "separable_cnn": "cifar10_separable.yaml",
     "resnet18_cifar": "resnet18_cifar10.yaml",
@@ -30,7 +33,7 @@ PEER_PRECISIONS = {"mixed_float16": ["f16", "bf16"], "mixed_bfloat16": ["bf16"],
 
 def arguments():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("cases", nargs="+", metavar="MODEL:BATCH[,BATCH…]", help=", ".join(CONFIGS))
+    parser.add_argument("cases", nargs="+", metavar="MODEL:BATCH[,BATCH…]", help="a network of the zoo")
     parser.add_argument("--bantam", required=True, help="the program")
     parser.add_argument("--configs", default=os.path.join(os.path.dirname(__file__), "..", "configs"))
     parser.add_argument("--peers", default=os.path.join(os.path.dirname(__file__), "peers"), help="folder of torch_step.py and jax_step.py")
@@ -53,8 +56,8 @@ def arguments():
 
 def parse_case(parser, text):
     model, _, batches = text.partition(":")
-    if model not in CONFIGS or not batches:
-        parser.error(f"expected MODEL:BATCH[,BATCH…] with a model of {', '.join(CONFIGS)}; got '{text}'")
+    if not re.fullmatch(r"\w+", model) or not batches:
+        parser.error(f"expected MODEL:BATCH[,BATCH…] with a model of the zoo; got '{text}'")
     return model, [int(batch) for batch in batches.split(",")]
 
 
@@ -67,11 +70,21 @@ def rows(command, environment=None):
     return [row for row in found if "ms_per_step" in row]
 
 
+def config_of(options, model):
+    """The configuration's path; written anew for a network that has none."""
+    if model in CONFIGS:
+        return os.path.join(options.configs, CONFIGS[model])
+    path = os.path.join(options.scratch, f"{model}.yaml")
+    with open(path, "w", encoding="utf-8") as file:
+        file.write(f"version: 1\nmodel: {{zoo: {model}}}\ntrain: {{optimizer: adam}}\n")
+    return path
+
+
 def bantam_rows(options, model, batches, _dropped):
     environment = dict(os.environ)
     if options.library_path:
         environment["LD_LIBRARY_PATH"] = options.library_path
-    command = [options.bantam, "bench", "step", os.path.join(options.configs, CONFIGS[model]), "--json", "--precision", options.precision,
+    command = [options.bantam, "bench", "step", config_of(options, model), "--json", "--precision", options.precision,
                "--batch-sizes", ",".join(map(str, batches)), "--seconds", str(options.seconds)]
     if options.cpu:
         command += ["--device", "cpu"] + (["--threads", str(options.threads)] if options.threads else [])
@@ -158,12 +171,13 @@ def main():
     options = arguments()
     signal.signal(signal.SIGTERM, stop)
     times, peaks = {}, {}
-    try:
-        run_all(options, times, peaks)
-    except KeyboardInterrupt:
-        print("interrupted: what was measured until then", file=sys.stderr)
+    with tempfile.TemporaryDirectory() as options.scratch:
+        try:
+            run_all(options, times, peaks)
+        except KeyboardInterrupt:
+            print("interrupted: what was measured until then", file=sys.stderr)
     if not options.json:
-        print(f"{'model':15} {'batch':>5} {'bantam ms':>10} {'best peer':>11} {'ms':>8} {'ratio':>6} {'(least–most)':>14} {'MiB':>7} {'peer':>7}")
+        print(f"{'model':18} {'batch':>5} {'bantam ms':>10} {'best peer':>11} {'ms':>8} {'ratio':>6} {'(least–most)':>14} {'MiB':>7} {'peer':>7}")
     for (model, batch), case in times.items():
         row = result(model, batch, case, peaks[(model, batch)])
         if options.json:
@@ -172,7 +186,7 @@ def main():
         shown = {key: "-" if value is None else value for key, value in row.items()}
         spread = f"({shown['least']}–{shown['most']})"
         mib = [f"{row[key]:.0f}" if row[key] is not None else "-" for key in ("peak_mib", "peer_peak_mib")]
-        print(f"{model:15} {batch:>5} {shown['bantam_ms']:>10} {shown['peer']:>11} {shown['peer_ms']:>8} {shown['ratio']:>6} {spread:>14} {mib[0]:>7} {mib[1]:>7}")
+        print(f"{model:18} {batch:>5} {shown['bantam_ms']:>10} {shown['peer']:>11} {shown['peer_ms']:>8} {shown['ratio']:>6} {spread:>14} {mib[0]:>7} {mib[1]:>7}")
 
 
 if __name__ == "__main__":

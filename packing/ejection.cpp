@@ -10,7 +10,8 @@ namespace bantam::planner {
 namespace {
 
 constexpr std::int64_t kPushWeight = 5;  // of a buffer of mean area, a twentieth
-constexpr std::uint64_t kShake = 4;      // one insertion in so many is followed by a shake
+constexpr std::int64_t kFixed = 30;      // what a look at any buffer costs, in neighbours (measured)
+constexpr int kShakes = 4;               // after each insertion that pushed others out
 constexpr std::int64_t kNever = std::numeric_limits<std::int64_t>::max();
 
 std::size_t at(Index index) { return static_cast<std::size_t>(index); }
@@ -95,6 +96,7 @@ bool EjectionSearch::fit_into(std::uint64_t arena, std::uint64_t seed, Budget& b
     ++budget.used;
     for (looks_ = 0; looks_ < kLooks && !waiting_.empty();) insert_one();
   }
+  let_down();
   return true;
 }
 
@@ -111,6 +113,20 @@ std::size_t EjectionSearch::take_waiting() {
   return buffer;
 }
 
+// Passes where the buffer may lie in each gap between placed neighbours, lowest first, until `use` returns false.
+template <typename Use>
+void EjectionSearch::each_gap(std::size_t buffer, Use use) {
+  const auto size = static_cast<Bytes>(problem_.size[buffer]);
+  sort_again(by_bottom_[buffer], bottom_);
+  Bytes top = 0;
+  for (const Index other : by_bottom_[buffer]) {
+    if (!placed_[at(other)]) continue;
+    if (bottom_[at(other)] - top >= size && !use(top, bottom_[at(other)] - size)) return;
+    top = std::max(top, top_[at(other)]);
+  }
+  if (arena_ - top >= size) use(top, arena_ - size);
+}
+
 void EjectionSearch::insert_one() {
   const std::size_t buffer = take_waiting();
   const Spot spot = lightest_spot(buffer);
@@ -121,18 +137,24 @@ void EjectionSearch::insert_one() {
     if (bottom_[at(other)] >= top_[buffer]) break;
     if (placed_[at(other)] && top_[at(other)] > bottom_[buffer]) remove(at(other));
   }
-  shake();
+  for (int times = kShakes; times > 0; --times) shake_beside(buffer);
 }
 
-// Moves a buffer, now and then, into another gap, if there is one: the same pushes would else follow each other in a
-// circle.
-void EjectionSearch::shake() {
-  if (random_.below(kShake) > 0) return;
-  const std::size_t buffer = random_.below(problem_.count());
+// Moves a neighbour to either end of any gap, its own included: the same pushes would else follow each other in a
+// circle, and what was just pushed out finds room where neighbours moved.
+void EjectionSearch::shake_beside(std::size_t inserted) {
+  const std::vector<Index>& neighbours = by_bottom_[inserted];
+  const std::size_t buffer = at(neighbours[random_.below(neighbours.size())]);
   if (!placed_[buffer]) return;
-  placed_[buffer] = 0;
-  const Spot spot = lightest_spot(buffer);
-  put(buffer, spot.weight == 0 ? spot.offset : bottom_[buffer]);
+  // One list instead of two: two thirds of a spot's work (measured).
+  looks_ += (kFixed + static_cast<std::int64_t>(by_bottom_[buffer].size())) * 2 / 3;
+  ties_.clear();
+  each_gap(buffer, [&](Bytes lowest, Bytes highest) {
+    ties_.push_back(lowest);
+    if (lowest < highest) ties_.push_back(highest);
+    return true;
+  });
+  put(buffer, ties_[random_.below(ties_.size())]);
 }
 
 // Of the placed ones in `order`: their keys, less `shift`, in order.
@@ -148,7 +170,6 @@ void EjectionSearch::list_edges(std::vector<Index>& order, const std::vector<Byt
 // At an offset x, those with bottom - size < x < top are in the way. The sum of their weights is least at 0, at the
 // arena's end, just below a bottom or on a top; of equals one is drawn.
 EjectionSearch::Spot EjectionSearch::lightest_spot(std::size_t buffer) {
-  constexpr std::int64_t kFixed = 30;  // what a look at any buffer costs, in neighbours (measured)
   looks_ += kFixed + static_cast<std::int64_t>(by_bottom_[buffer].size());
   const auto size = static_cast<Bytes>(problem_.size[buffer]);
   list_edges(by_bottom_[buffer], bottom_, size, begins_);
@@ -170,6 +191,19 @@ EjectionSearch::Spot EjectionSearch::lightest_spot(std::size_t buffer) {
     for (; begin->offset == offset; ++begin) weight += begin->weight;
   }
   return {ties_[random_.below(ties_.size())], least};
+}
+
+// Each into the lowest gap among those that lay lower: often below the arena that was asked for.
+void EjectionSearch::let_down() {
+  std::vector<std::size_t> order(problem_.count());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::ranges::stable_sort(order, {}, [&](std::size_t b) { return bottom_[b]; });
+  std::ranges::fill(placed_, 0);
+  for (const std::size_t buffer : order)
+    each_gap(buffer, [&](Bytes lowest, Bytes) {
+      put(buffer, lowest);
+      return false;
+    });
 }
 
 Placement EjectionSearch::placement() const {

@@ -13,6 +13,8 @@ namespace bantam::planner {
 /// Lowers the arena and removes the buffers that stick out; then places waiting buffers, a heavy one each time,
 /// where the placed ones in their way weigh least. Those are pushed out and wait in turn. A buffer starts with its area
 /// as its weight and gains with each push, so that a buffer that is hard to place stays in the end.
+/// After each push a few neighbours move to other free offsets, so that what was pushed out finds room nearby. A plan
+/// that fits is let down: each buffer moves to its lowest gap.
 /// Source of ejecting by counted failures: Nagata and Bräysy 2009, "A powerful route minimization heuristic for the
 /// vehicle routing problem with time windows".
 class EjectionSearch {
@@ -31,7 +33,8 @@ class EjectionSearch {
   /// Continues as `other` of the same problem would.
   void follow(const EjectionSearch& other);
 
-  /// Searches a plan of at most `arena`. False where the budget ended before; then what waits is still unplaced.
+  /// Searches a plan of at most `arena`, and lets it down. False where the budget ended before; then what waits is
+  /// still unplaced.
   bool fit_into(std::uint64_t arena, std::uint64_t seed, Budget& budget);
 
   /// Where all lie, after fit_into() said true.
@@ -54,8 +57,11 @@ class EjectionSearch {
   void put(std::size_t buffer, Bytes offset);
   void remove(std::size_t buffer);
   std::size_t take_waiting();
+  template <typename Use>
+  void each_gap(std::size_t buffer, Use use);
   void insert_one();
-  void shake();
+  void shake_beside(std::size_t inserted);
+  void let_down();
   void list_edges(std::vector<Index>& order, const std::vector<Bytes>& keys, Bytes shift,
                   std::vector<Edge>& edges) const;
   Spot lightest_spot(std::size_t buffer);

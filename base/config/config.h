@@ -219,6 +219,7 @@ class ConfigNode {
   friend class ConfigDocument;
   friend class ConfigMap;
   friend struct ConfigDescription;
+  friend class ConfigTemplate;
   ConfigNode(std::shared_ptr<ConfigDocument::Impl> document, Data* data)
       : document_(std::move(document)), data_(data) {}
 

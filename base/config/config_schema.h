@@ -42,6 +42,8 @@ struct ValueFacts {
   std::shared_ptr<ListFacts> list;
   std::shared_ptr<MapFacts> map;
   std::vector<std::string> tables;  ///< a name with its options, of one of these tables
+  /// Or another name with options, that the configuration defines itself: any but these.
+  std::optional<std::vector<std::string>> other_names;
 
   bool is_known() const {
     return !words.empty() || integer || number || duration || byte_size || boolean || text || list || map ||
@@ -91,6 +93,7 @@ struct TableFacts {
   };
   std::string what;
   std::vector<std::unique_ptr<Entry>> entries;
+  bool expressions = false;  ///< every value of the options may be an expression, $(…)
 
   const Entry* find(std::string_view name) const;
 };

@@ -48,6 +48,19 @@ ConfigMark clamped(ConfigMark mark) {
   return mark;
 }
 
+/// " (in block 'conv', used at net.yaml:12:9 in block 'stage', used at net.yaml:40:7)"; empty outside copies. Of many
+/// uses the innermost ones.
+std::string used_at(const ConfigMark& mark) {
+  constexpr int kMostUses = 6;
+  std::string text;
+  int uses = 0;
+  for (const ConfigUse* use = mark.use; use != nullptr && uses <= kMostUses; use = use->at.use)
+    text += ++uses > kMostUses
+                ? " …"
+                : fmt::format("{}in {}, used at {}", text.empty() ? "" : " ", shown(use->what), position_of(use->at));
+  return text.empty() ? text : fmt::format(" ({})", text);
+}
+
 std::string line_of(const ConfigMark& mark) {
   return mark.source->lines.empty() ? "" : mark.source->lines[static_cast<std::size_t>(mark.line)];
 }
@@ -78,7 +91,7 @@ void fail_at(const ConfigMark& mark, std::string_view message) {
   const ConfigMark inside = clamped(mark);
   const std::string line = line_of(inside);
   // Paths, names of devices and the like in a message come from the configuration too.
-  std::string text = fmt::format("{}: error: {}", position_of(mark), shown_message(message));
+  std::string text = fmt::format("{}: error: {}", position_of(mark), shown_message(message)) + used_at(mark);
   if (line.find_first_not_of(" \t") != std::string::npos)
     text += "\n" + quote_line(line, static_cast<std::size_t>(inside.column), static_cast<std::size_t>(inside.length));
   throw ConfigError(text);
@@ -89,7 +102,8 @@ std::string path_of(const ConfigNode::Data& node) {
   std::string step = node.key;
   if (!node.has_key) {
     const auto& siblings = node.parent->children;
-    const auto place = std::ranges::find_if(siblings, [&](const auto& child) { return child.get() == &node; });
+    const auto place = std::ranges::find_if(
+        siblings, [&](const auto& child) { return child.get() == &node || child.get() == node.origin; });
     step = fmt::format("{}", place - siblings.begin());
   }
   const std::string before = path_of(*node.parent);

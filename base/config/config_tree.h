@@ -23,12 +23,22 @@ struct ConfigSource {
   std::vector<std::string> lines;
 };
 
+struct ConfigUse;
+
 /// A place in a source: line and column (in bytes) from 0, and the bytes it covers (at least 1).
 struct ConfigMark {
   const ConfigSource* source = nullptr;
   int line = 0;
   int column = 0;
   int length = 1;
+  const ConfigUse* use = nullptr;  ///< of a copy (config_template.h): messages name it
+};
+
+/// What copies of a part of a document are for: "block 'conv_norm'", and the place that uses it, which may be a copy
+/// itself.
+struct ConfigUse {
+  std::string what;
+  ConfigMark at;
 };
 
 struct ConfigNode::Data {
@@ -41,6 +51,7 @@ struct ConfigNode::Data {
   bool has_key = false;
   bool is_default = false;  // recorded by a reader: the text has no such key
   Data* parent = nullptr;
+  const Data* origin = nullptr;                        // of a copy under the parent of what it is a copy of
   std::vector<std::unique_ptr<Data>> children;         // of lists and maps
   std::unordered_map<std::string_view, Data*> by_key;  // of maps: their children, whose keys the views point into
   std::unique_ptr<Data> options;  // of a plain name: the map of options it stands for, filled with defaults
@@ -53,6 +64,9 @@ struct ConfigDocument::Impl {
   std::vector<std::shared_ptr<const ConfigSource>> sources;  // shared by copies
   std::unique_ptr<ConfigNode::Data> root;
   std::vector<ConfigSynonym> synonyms;
+  std::vector<std::unique_ptr<ConfigNode::Data>> copies;  // of parts of the tree (config_template.h)
+  std::size_t copied_values = 0;                          // in them
+  std::vector<std::unique_ptr<const ConfigUse>> uses;     // that the marks of copies point to
   // Every key that was asked for, with the first maps that it was asked of: where a key at a wrong place belongs.
   std::map<std::string, std::vector<const ConfigNode::Data*>, std::less<>> asked;
   std::shared_ptr<ConfigRecording> recording;  // null but in a description

@@ -198,7 +198,10 @@ class TreeBuilder final : public YAML::EventHandler {
     const Data& map = *stack_.back().data;
     if (map.parent && !is_bracket(map.mark) && is_bracket(map.parent->mark))
       fail_at(map.parent->mark, "this bracket is never closed");
-    fail_at(mark, fmt::format("expected ':' after the key '{}'{}", shown(key), advice_on_colon(key)));
+    const bool in_expression = line.substr(0, static_cast<std::size_t>(mark.column)).find("$(") != std::string::npos;
+    fail_at(mark, fmt::format("expected ':' after the key '{}'{}", shown(key),
+                              in_expression ? "; an expression with a comma is written in quotes: \"$(…)\""
+                                            : advice_on_colon(key)));
   }
 
   /// "cpu:16MiB" is one word to YAML: a colon that ends a key is followed by a space.

@@ -67,6 +67,7 @@ Json table_reference(const std::string& what) {
 
 Json object_of(const MapFacts& map);
 Json schema_of(const ValueFacts& value);
+void allow_expressions_below(Json& json);
 
 bool needs_a_key(const MapFacts& map) {
   for (const auto& key : map.keys)
@@ -98,6 +99,15 @@ std::vector<Json> alternatives_of(const ValueFacts& value) {
   }
   if (value.map) all.push_back(object_of(*value.map));
   for (const std::string& table : value.tables) all.push_back(table_reference(table));
+  if (value.other_names) {
+    const Json other = {{"not", {{"enum", *value.other_names}}}};
+    all.push_back({{"type", "string"}, {"not", other["not"]}});
+    all.push_back({{"type", "object"},
+                   {"minProperties", 1},
+                   {"maxProperties", 1},
+                   {"propertyNames", other},
+                   {"additionalProperties", {{"type", {"object", "null"}}}}});
+  }
   return all;
 }
 
@@ -177,6 +187,28 @@ Json object_of(const MapFacts& map) {
   return json;
 }
 
+/// Lets the value, and every value below it, be an expression as well.
+void allow_expressions(Json& json) {
+  static const Json kExpression = {{"type", "string"}, {"pattern", "^\\$\\(.*\\)$"}};
+  if (!json.is_object()) return;
+  allow_expressions_below(json);
+  Json constraints = json;
+  for (const char* annotation : {"description", "default", "examples"}) constraints.erase(annotation);
+  if (constraints.empty()) return;
+  for (const auto& [key, value] : constraints.items()) json.erase(key);
+  json["anyOf"] = {std::move(constraints), kExpression};
+}
+
+void allow_expressions_below(Json& json) {
+  if (json.contains("items")) allow_expressions(json["items"]);
+  if (json.contains("properties"))
+    for (Json& property : json["properties"]) allow_expressions(property);
+  if (json.contains("allOf"))
+    for (Json& branch : json["allOf"]) allow_expressions_below(branch["then"]);
+  if (json.contains("anyOf"))
+    for (Json& alternative : json["anyOf"]) allow_expressions_below(alternative);
+}
+
 /// A name alone, where its options all have defaults; or a map of the name with its options.
 Json table_of(const TableFacts& table) {
   Json names = Json::array(), maps = {{"type", "object"}, {"minProperties", 1}, {"maxProperties", 1}};
@@ -187,6 +219,7 @@ Json table_of(const TableFacts& table) {
       names.push_back({{"const", entry->name}, {"description", options.meaning}});
     Json property = schema_of(options);
     if (!property.is_object()) property = Json::object();
+    if (table.expressions) allow_expressions_below(property);
     if (!options.meaning.empty()) property["description"] = options.meaning;
     maps["properties"][entry->name] = std::move(property);
   }

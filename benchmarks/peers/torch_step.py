@@ -21,85 +21,11 @@ import statistics
 import time
 
 import torch
-from torch import nn
 from torch.nn import functional
 
+from torch_zoo import NETWORKS, make
+
 AUTOCAST = {"f32": None, "f16": torch.float16, "bf16": torch.bfloat16}
-
-
-def conv_norm(channels, filters, kernel=3, stride=1, groups=1, relu=True):
-    """Convolution without bias, batch norm, ReLU."""
-    layers = [nn.Conv2d(channels, filters, kernel, stride, kernel // 2, groups=groups, bias=False), nn.BatchNorm2d(filters)]
-    return nn.Sequential(*layers, *([nn.ReLU(inplace=True)] if relu else []))
-
-
-def classifier(channels, classes):
-    return nn.Sequential(nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(channels, classes))
-
-
-class Residual(nn.Module):
-    """ReLU(body(x) + shortcut(x)); the shortcut is a 1x1 convolution where the shape changes."""
-
-    def __init__(self, body, channels, filters, stride):
-        super().__init__()
-        self.body = body
-        same = stride == 1 and channels == filters
-        self.shortcut = nn.Identity() if same else conv_norm(channels, filters, 1, stride, relu=False)
-
-    def forward(self, x):
-        return functional.relu(self.body(x) + self.shortcut(x))
-
-
-def basic_block(channels, width, stride):
-    body = nn.Sequential(conv_norm(channels, width, 3, stride), conv_norm(width, width, relu=False))
-    return Residual(body, channels, width, stride), width
-
-
-def bottleneck_block(channels, width, stride):
-    body = nn.Sequential(conv_norm(channels, width, 1), conv_norm(width, width, 3, stride), conv_norm(width, 4 * width, 1, relu=False))
-    return Residual(body, channels, 4 * width, stride), 4 * width
-
-
-def resnet(stem, make_block, depths, classes):
-    layers, channels = list(stem), 64
-    for stage, depth in enumerate(depths):
-        for i in range(depth):
-            block, channels = make_block(channels, 64 << stage, 2 if i == 0 and stage > 0 else 1)
-            layers.append(block)
-    return nn.Sequential(*layers, classifier(channels, classes))
-
-
-def resnet18_cifar():
-    return resnet([conv_norm(3, 64)], basic_block, (2, 2, 2, 2), 10)
-
-
-def resnet50():
-    return resnet([conv_norm(3, 64, 7, 2), nn.MaxPool2d(3, 2, 1)], bottleneck_block, (3, 4, 6, 3), 1000)
-
-
-def mobilenet_v1():
-    layers, channels = [conv_norm(3, 32, 3, 2)], 32
-    widths = (64, 128, 128, 256, 256, 512, 512, 512, 512, 512, 512, 1024, 1024)
-    strides = (1, 2, 1, 2, 1, 2, 1, 1, 1, 1, 1, 2, 1)
-    for width, stride in zip(widths, strides):
-        layers += [conv_norm(channels, channels, 3, stride, groups=channels), conv_norm(channels, width, 1)]
-        channels = width
-    return nn.Sequential(*layers, classifier(channels, 1000))
-
-
-def separable(channels, filters):
-    """Keras' SeparableConv2D: depthwise without bias, pointwise with bias, ReLU."""
-    return [nn.Conv2d(channels, channels, 3, groups=channels, bias=False), nn.Conv2d(channels, filters, 1), nn.ReLU(inplace=True)]
-
-
-def separable_cnn():
-    head = [nn.Flatten(), nn.Linear(13 * 13 * 64, 64), nn.ReLU(inplace=True), nn.Linear(64, 10)]
-    return nn.Sequential(*separable(3, 32), nn.MaxPool2d(2), *separable(32, 64), *head)
-
-
-# Model, height and width of its images, classes.
-MODELS = {"separable_cnn": (separable_cnn, 32, 10), "resnet18_cifar": (resnet18_cifar, 32, 10),
-          "mobilenet_v1": (mobilenet_v1, 224, 1000), "resnet50": (resnet50, 224, 1000)}
 
 
 def optimizer_of(name, parameters, on_gpu):
@@ -111,11 +37,11 @@ def optimizer_of(name, parameters, on_gpu):
 
 def make_step(name, batch, precision, mode, device):
     """The step as a function without arguments, not captured."""
-    make_model, size, classes = MODELS[name]
+    _, size, classes = NETWORKS[name]
     torch.manual_seed(1)
-    model = make_model().to(device, memory_format=torch.channels_last)
+    model = make(name).to(device, memory_format=torch.channels_last)
     images = torch.rand(batch, 3, size, size, device=device).to(memory_format=torch.channels_last)
-    labels = torch.randint(classes, (batch,), device=device)
+    labels = torch.randint(classes, (batch, size, size) if name == "unet" else (batch,), device=device)
     optimizer = optimizer_of(name, model.parameters(), device == "cuda")
     scaler = torch.amp.GradScaler(device, enabled=precision == "f16")
     half = AUTOCAST[precision]
@@ -193,7 +119,7 @@ def measure(name, precision, mode, batch, options):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--model", action="append", choices=MODELS)
+    parser.add_argument("--model", action="append", choices=NETWORKS)
     parser.add_argument("--precision", action="append", choices=AUTOCAST)
     parser.add_argument("--mode", action="append", choices=["eager", "graph", "compile"])
     parser.add_argument("--batch", action="append", type=int)

@@ -110,6 +110,10 @@ std::string evaluation_line(const EvaluationState& s) {
                      format_duration(s.eta_seconds));
 }
 
+std::string reading_line(const ReadingState& s) {
+  return fmt::format("reading {}: {} of {} samples", s.set, format_count(s.read), format_count(s.samples));
+}
+
 std::string epoch_line(const EpochSummary& e) {
   std::string line =
       e.trained ? log_head(e.epoch, e.epochs, e.loss, e.accuracy) : fmt::format("epoch {}/{}", e.epoch, e.epochs);
@@ -145,6 +149,11 @@ std::string json_line(const ProgressState& s) {
 std::string json_line(const EvaluationState& s) {
   const nlohmann::ordered_json line = {{"event", "evaluation"}, {"epoch", s.epoch},     {"epochs", s.epochs},
                                        {"batch", s.batch},      {"batches", s.batches}, {"eta_seconds", s.eta_seconds}};
+  return line.dump();
+}
+
+std::string json_line(const ReadingState& s) {
+  const nlohmann::ordered_json line = {{"event", "reading"}, {"set", s.set}, {"read", s.read}, {"samples", s.samples}};
   return line.dump();
 }
 
@@ -198,6 +207,13 @@ void Progress::draw(const std::string& line) {
   line_open_ = true;
 }
 
+void Progress::draw_if_due(const std::string& line) {
+  const Clock::time_point now = Clock::now();
+  if (now - last_ < kBarPause) return;
+  last_ = now;
+  draw(line.substr(0, static_cast<std::size_t>(std::max(terminal_width(out_) - 1, 1))));
+}
+
 void Progress::update(const ProgressState& state) {
   if (mode_ == ProgressMode::none) return;
   if (mode_ == ProgressMode::json) return write_line(json_line(state));
@@ -219,10 +235,14 @@ void Progress::evaluation(const EvaluationState& state) {
     if (plain_is_due()) write_line(evaluation_line(state));
     return;
   }
-  const Clock::time_point now = Clock::now();
-  if (now - last_ < kBarPause) return;
-  last_ = now;
-  draw(evaluation_line(state).substr(0, static_cast<std::size_t>(std::max(terminal_width(out_) - 1, 1))));
+  draw_if_due(evaluation_line(state));
+}
+
+void Progress::reading(const ReadingState& state) {
+  if (mode_ == ProgressMode::none) return;
+  if (mode_ == ProgressMode::bar) return draw_if_due(reading_line(state));
+  if (!plain_is_due()) return;
+  write_line(mode_ == ProgressMode::json ? json_line(state) : reading_line(state));
 }
 
 void Progress::epoch_end(const EpochSummary& epoch) {

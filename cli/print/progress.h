@@ -29,6 +29,12 @@ struct EvaluationState {
   double eta_seconds = 0;               ///< to the end of this evaluation
 };
 
+/// Samples that are read into memory or packed into a file before training begins.
+struct ReadingState {
+  std::string_view set;                ///< "train"
+  std::int64_t read = 0, samples = 0;  ///< done, and all
+};
+
 /// Values of metrics by their names.
 using NamedValues = std::vector<std::pair<std::string, double>>;
 
@@ -65,10 +71,12 @@ std::string bar_line(const ProgressState& state, int width);
 /// line has no room for, stand in the closing summary and in json_line.
 std::string plain_line(const ProgressState& state);
 std::string evaluation_line(const EvaluationState& state);
+std::string reading_line(const ReadingState& state);
 std::string epoch_line(const EpochSummary& epoch);
 std::string evaluated_line(const EvaluatedSummary& evaluated);
 std::string json_line(const EvaluatedSummary& evaluated);
 std::string json_line(const EvaluationState& state);
+std::string json_line(const ReadingState& state);
 std::string json_line(const ProgressState& state);
 std::string json_line(const EpochSummary& epoch);
 
@@ -84,6 +92,8 @@ class Progress {
   void update(const ProgressState& state);
   /// As `update`, while an epoch is evaluated.
   void evaluation(const EvaluationState& state);
+  /// As `update`, before training; plain lines only where it takes longer than 5 seconds. json: likewise.
+  void reading(const ReadingState& state);
   /// A line of its own for the epoch.
   void epoch_end(const EpochSummary& epoch);
   /// A line of its own for an evaluation between two updates, or of the test samples.
@@ -100,6 +110,7 @@ class Progress {
   void write_line(const std::string& line);
   void write_above_bar(std::string_view text);
   void draw(const std::string& line);
+  void draw_if_due(const std::string& line);
   bool plain_is_due();
 
   ProgressMode mode_;

@@ -72,6 +72,9 @@ class TrainPrinter : public RunObserver {
     for (const std::string& message : settled.messages) progress_.message(message);
     for (const std::string& warning : settled.warnings) progress_.warning(warning);
   }
+  void on_read(std::string_view set, std::int64_t read, std::int64_t samples) override {
+    progress_.reading({set, read, samples});
+  }
   void on_ready() override { stop_.begin_training(); }
   void on_begin(const RunBeginning& run) override {
     if (run.config.data) tell_ignored(*run.config.data);

@@ -397,6 +397,10 @@ OpenedData open_data(Runtime& runtime, DataOptions options, Device device, std::
                           const std::string& set) {
     LoaderOptions loading{.pipeline = pipeline, .device = device, .seed = seed, .broken = broken};
     if (pipeline.cache == CacheKind::disk && !device.meta) loading.packed_file = packed_file(options, set);
+    if (options.on_read)
+      loading.on_read = [told = options.on_read, set](std::int64_t read, std::int64_t samples) {
+        told(set, read, samples);
+      };
     return std::make_unique<ImageBatchSource>(runtime, std::move(reader), std::move(loading));
   };
   OpenedData data;

@@ -54,7 +54,10 @@ struct DataOptions {
   ValidationOptions validation;
   PipelineOptions pipeline;
   EvaluationOptions evaluation;  ///< not of `data:`: whoever trains says it
-  std::string run_folder = {};   ///< likewise: where `cache: disk` puts its files, unless it names a folder
+  /// Likewise: called while a set ("training", "validation", "test") is read or packed, by one thread at a time. What
+  /// it throws ends it.
+  std::function<void(std::string_view set, std::int64_t read, std::int64_t samples)> on_read = {};
+  std::string run_folder = {};  ///< likewise: where `cache: disk` puts its files, unless it names a folder
 };
 
 /// Reads the value of `data`. Opens no file. Throws ConfigError at the node, also where `drop_last` drops the only

@@ -184,14 +184,16 @@ struct ImageBatchSource::Impl {
     std::string recipe = to_string(forms.stored);
     for (const auto& stage : forms.reading) recipe += fmt::format(" {}", stage->name());
     if (skips) recipe += ", broken samples replaced";  // without on_error: skip they are to be named
-    return PackedFile::open(std::move(reader), options.packed_file, {.threads = packers, .recipe = recipe});
+    return PackedFile::open(std::move(reader), options.packed_file,
+                            {.threads = packers, .recipe = recipe, .on_read = options.on_read});
   }
 
   /// Samples in host memory, after the stages that belong to reading.
   std::shared_ptr<const Dataset> cached(Runtime& runtime, std::shared_ptr<const SampleReader> reader) const {
     if (options.device.meta) return Dataset::stand_in(runtime, with_image_shape(stored, forms.stored), options.device);
     return read_dataset(runtime,
-                        *read_through(std::move(reader), {forms.reading, forms.stored, options.seed}, options.broken));
+                        *read_through(std::move(reader), {forms.reading, forms.stored, options.seed}, options.broken),
+                        options.on_read);
   }
 
   std::int64_t epoch_samples() const { return options.pipeline.sampling.epoch_samples(facts.size); }

@@ -31,6 +31,8 @@ struct LoaderOptions {
   /// Where samples that cannot be read are counted, each replaced by the next one that can; null: the first such sample
   /// is an error.
   std::shared_ptr<BrokenSamples> broken = nullptr;
+  /// While the split is read or packed.
+  OnSamplesRead on_read = {};
   /// Use a GPU's path (a ring of host buffers, staging memory, one kernel on the step's stream) on the CPU too. For
   /// tests.
   bool staged_on_cpu = false;

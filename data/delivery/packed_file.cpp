@@ -171,7 +171,7 @@ class PackedFile::Writer {
   void note(std::int64_t samples) {
     const std::scoped_lock lock(noting_);
     written_ += samples;
-    if (options_.on_progress) options_.on_progress(written_, facts_.size);
+    if (options_.on_read) options_.on_read(written_, facts_.size);
   }
 
   void write_at(std::uint64_t offset, std::span<const std::byte> bytes) {

@@ -11,7 +11,7 @@
 #include <string_view>
 #include <vector>
 
-#include "bantam/data/formats/sample_reader.h"
+#include "bantam/data/formats/dataset.h"
 
 namespace bantam {
 
@@ -20,9 +20,7 @@ struct PackOptions {
   int threads = 1;
   /// Whatever decides the bytes of samples and does not show in the reader's facts, as the stages that it applies.
   std::string recipe = {};
-  /// Called while samples are written, by one thread at a time: how many are. What it throws ends the writing, and no
-  /// file remains.
-  std::function<void(std::int64_t written, std::int64_t samples)> on_progress = {};
+  OnSamplesRead on_read = {};  ///< what it throws ends the writing, and no file remains
   /// Called before writing begins where a file was there already, with the reason for which it is replaced.
   std::function<void(std::string_view reason)> on_replace = {};
 };

@@ -2,6 +2,7 @@
 #include "bantam/data/formats/dataset.h"
 
 #include <cstring>
+#include <mutex>
 #include <utility>
 
 #include <fmt/format.h>
@@ -89,10 +90,13 @@ std::span<std::int32_t> Dataset::labels_out() {
   return {fields_[1].as<std::int32_t>(), labels.size()};
 }
 
-std::shared_ptr<const Dataset> read_dataset(Runtime& runtime, const SampleReader& reader) {
+std::shared_ptr<const Dataset> read_dataset(Runtime& runtime, const SampleReader& reader,
+                                            const OnSamplesRead& on_read) {
   auto set = std::make_shared<Dataset>(runtime, reader.facts());
   const std::vector<SampleField> fields = set->facts().fields();
   constexpr std::int64_t kGrain = 64;
+  std::mutex telling;
+  std::int64_t read = 0;
   parallel_ranges(set->size(), kGrain, runtime.threads(), [&](std::int64_t begin, std::int64_t end) {
     std::vector<std::span<std::byte>> sample(fields.size());
     for (std::int64_t i = begin; i < end; ++i) {
@@ -100,6 +104,9 @@ std::shared_ptr<const Dataset> read_dataset(Runtime& runtime, const SampleReader
         sample[f] = set->field_out(f).subspan(static_cast<std::size_t>(i) * fields[f].bytes(), fields[f].bytes());
       reader.read(i, sample);
     }
+    const std::scoped_lock lock(telling);
+    read += end - begin;
+    if (on_read) on_read(read, set->size());
   });
   return set;
 }

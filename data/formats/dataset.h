@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -52,8 +53,12 @@ class Dataset {
   std::vector<Tensor> reserved_;  // a stand-in's memory
 };
 
+/// Called while a split is read, by one thread at a time: how many samples are. What it throws ends the reading.
+using OnSamplesRead = std::function<void(std::int64_t read, std::int64_t samples)>;
+
 /// Reads all samples once, in parallel. Throws DataError, OutOfMemory.
-std::shared_ptr<const Dataset> read_dataset(Runtime& runtime, const SampleReader& reader);
+std::shared_ptr<const Dataset> read_dataset(Runtime& runtime, const SampleReader& reader,
+                                            const OnSamplesRead& on_read = {});
 
 /// A reader of samples that lie in memory already.
 std::shared_ptr<const SampleReader> reader_of(std::shared_ptr<const Dataset> dataset);

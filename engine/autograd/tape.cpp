@@ -44,6 +44,12 @@ void GradientStore::add(const Context& context, const ValueRef& value, Gradient 
   if (!comes_next(value)) sum = std::move(sum).tensor(context);
 }
 
+Tensor GradientStore::pop_addend(const Context& context, const ValueRef& value) {
+  if (value.parameter != nullptr || value.id == 0) return {};
+  Gradient there = pop_gradient(value.id);
+  return there.defined() ? sum_so_far(context, value.id, std::move(there)) : Tensor();
+}
+
 void GradientStore::add_to_parameter(const Context& context, Parameter& parameter, const Tensor& gradient) {
   const ParameterGradient target = this->parameter(parameter);
   require_gradient_of(parameter.shape(), gradient, "the parameter", parameter.name());

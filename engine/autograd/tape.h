@@ -64,6 +64,9 @@ class GradientStore {
   /// first, or kept as its `other` operand where the value's own op comes next; a parameter's goes to the arena, in
   /// float32.
   void add(const Context& context, const ValueRef& value, Gradient gradient);
+  /// For an op that adds its gradient of a value as it writes, and then adds the sum to the store: removes what the
+  /// store has and returns it; undefined where that is nothing. Never of a parameter's.
+  Tensor pop_addend(const Context& context, const ValueRef& value);
   /// Whether the op that made the value is the next that backward runs. Gradients are deferred no longer than that,
   /// because their operands stay alive.
   bool comes_next(const ValueRef& value) const { return value.id != 0 && value.id == next_; }

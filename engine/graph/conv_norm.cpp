@@ -20,7 +20,9 @@ NodeId norm_after_conv(const Graph& graph, NodeId node, const FusionTarget& targ
   if (target.device != DeviceKind::cuda) return 0;
   const auto layer = [&](NodeId at) -> const Layer& { return *graph.node(at).layer; };
   const auto* convolution = layer(node).options<Conv2dOptions>();
-  if (convolution == nullptr || convolution->bias || convolution->activation.kind != Activation::none) return 0;
+  if (convolution == nullptr || convolution->bias || convolution->activation.kind != Activation::none ||
+      convolution->padding_mode != ops::PaddingMode::zeros)
+    return 0;
   if (!kernels::conv2d_writes_statistics(shape_of(*convolution, graph.input_shapes(node)[0]), target.compute)) return 0;
   const NodeId reader = graph.only_reader(node);
   return reader != 0 && layer(reader).options<BatchNormOptions>() != nullptr ? reader : 0;

@@ -2,6 +2,7 @@
 #include "bantam/engine/graph/lower.h"
 
 #include <algorithm>
+#include <iterator>
 #include <set>
 
 #include <fmt/format.h>
@@ -50,19 +51,32 @@ std::vector<NamedSegment> block_runs(const Graph& graph) {
   return runs;
 }
 
-/// The runs or the node of that name. Throws ConfigError where there is none.
+/// Every block that a node is in, from the outside in, and its own name: "stage", "stage/block1", "stage/block1/conv".
+std::vector<std::string> names_around(const std::string& name) {
+  std::vector<std::string> names;
+  for (std::size_t slash = name.find('/'); slash != std::string::npos; slash = name.find('/', slash + 1))
+    names.push_back(name.substr(0, slash));
+  names.push_back(name);
+  return names;
+}
+
+/// The node of that name, or the runs of nodes of the block of that name, which may be in another block. Throws
+/// ConfigError where there is none.
 std::vector<NamedSegment> resolve_name(const Graph& graph, const std::string& name) {
   std::vector<NamedSegment> found;
-  std::vector<std::string> known;
-  for (const NamedSegment& run : block_runs(graph)) {
-    known.push_back(run.name);
-    if (run.name == name) found.push_back(run);
-  }
-  for (NodeId node = 1; node <= graph.output() && found.empty(); ++node) {
-    known.push_back(graph.node(node).name);
-    if (known.back() == name) found.push_back({node, node, name});
+  for (NodeId node = 1; node <= graph.output(); ++node) {
+    const std::string& other = graph.node(node).name;
+    if (other != name && !other.starts_with(name + "/")) continue;
+    if (!found.empty() && found.back().last == node - 1)
+      found.back().last = node;
+    else
+      found.push_back({node, node, name});
   }
   if (!found.empty()) return found;
+  std::vector<std::string> known;
+  for (const NamedSegment& run : block_runs(graph)) known.push_back(run.name);
+  for (NodeId node = 1; node <= graph.output(); ++node)
+    std::ranges::move(names_around(graph.node(node).name), std::back_inserter(known));
   const auto near = nearest(name, known);
   throw ConfigError(fmt::format("recompute: no layer or block is named '{}'{}", name,
                                 near ? fmt::format("; did you mean '{}'?", *near) : std::string()));

@@ -89,8 +89,8 @@ bool norm_depthwise_defers_norm(const Graph& graph, const Fusion& fusion, const 
                                           activation_of(*options_at<BatchNormOptions>(graph, fusion.last)));
 }
 
-Window2d window_of(const PoolOptions& options) {
-  return {.kernel = options.window, .stride = options.stride, .padding = options.padding};
+ops::PoolWindow window_of(const PoolOptions& options) {
+  return {{options.window, options.stride, options.dilation, options.padding}, options.ceil_mode};
 }
 
 NodeId match_norm_pool(const Graph& graph, NodeId first, const FusionTarget& target) {
@@ -98,8 +98,12 @@ NodeId match_norm_pool(const Graph& graph, NodeId first, const FusionTarget& tar
   const auto* norm = options_at<BatchNormOptions>(graph, first);
   const auto* pool = options_at<PoolOptions>(graph, first + 1);
   if (norm == nullptr || pool == nullptr || graph.node(first + 1).layer->kind() != "max_pool") return 0;
-  const kernels::Pool2dShape window{
-      .window_h = pool->window.h, .window_w = pool->window.w, .stride_h = pool->stride.h, .stride_w = pool->stride.w};
+  const kernels::Pool2dShape window{.window_h = pool->window.h,
+                                    .window_w = pool->window.w,
+                                    .stride_h = pool->stride.h,
+                                    .stride_w = pool->stride.w,
+                                    .dilation_h = pool->dilation.h,
+                                    .dilation_w = pool->dilation.w};
   return kernels::norm_pool_supports(window, activation_of(*norm)) ? first + 1 : 0;
 }
 
@@ -118,7 +122,7 @@ class NormPoolLayer : public BoundLayer, public NormSource {
 
  private:
   BoundNorm norm_;
-  Window2d window_;
+  ops::PoolWindow window_;
 };
 
 std::unique_ptr<BoundLayer> bind_norm_pool(const Graph& graph, const Fusion& fusion, ParameterArena& parameters,

@@ -43,7 +43,9 @@ std::optional<SeparableBlockShape> convolution_at(const Graph& graph, NodeId nod
 bool pools_pairs(const Graph& graph, NodeId node) {
   if (node > graph.output() || graph.node(node).layer->kind() != "max_pool") return false;
   const auto* options = graph.node(node).layer->options<PoolOptions>();
-  if (options == nullptr || options->window != Extent2d{2, 2} || options->stride != Extent2d{2, 2}) return false;
+  if (options == nullptr || options->window != Extent2d{2, 2} || options->stride != Extent2d{2, 2} ||
+      options->dilation != Extent2d{1, 1} || options->ceil_mode)
+    return false;
   const Shape& in = graph.node(node - 1).output;
   const Padding pad =
       Window2d{.kernel = options->window, .stride = options->stride, .padding = options->padding}.resolve("max_pool",

@@ -1,10 +1,19 @@
 // Convolution layers: regular, depthwise, and separable (depthwise then pointwise).
 #include "bantam/engine/layers/support.h"
+#include "bantam/engine/ops/image/pad2d.h"
 
 namespace bantam {
 namespace {
 
 using namespace layers;
+
+/// x with the window's padding around it, and the window without padding. Where there is none, x itself.
+std::pair<Tensor, Window2d> padded_input(const Context& context, Tensor x, Window2d window, ops::PaddingMode mode) {
+  const Padding amounts = window.resolve("conv2d", x.shape()[1], x.shape()[2]);
+  if (amounts != Padding::symmetric(0)) x = ops::pad2d(context.inner(), x, amounts, mode);
+  window.padding = Padding::valid();
+  return {std::move(x), window};
+}
 
 class Conv2dLayer : public BuiltInLayer {
  public:
@@ -19,6 +28,8 @@ class Conv2dLayer : public BuiltInLayer {
       throw ShapeError(fmt::format("conv2d: {} input channels and {} filters do not divide into {} groups", in[2],
                                    options_.filters, options_.groups));
     const Extent2d out = window_output("conv2d", in, window());
+    if (options_.padding_mode != ops::PaddingMode::zeros)
+      (void)ops::pad2d_shape("conv2d", in.prepend(1), window().resolve("conv2d", in[0], in[1]), options_.padding_mode);
     return {out.h, out.w, options_.filters};
   }
 
@@ -31,10 +42,13 @@ class Conv2dLayer : public BuiltInLayer {
     Parameter& weight = scope.parameter("weight", {options_.filters, options_.kernel.h, options_.kernel.w, depth},
                                         make_initializer(options_.initializer, fans));
     Parameter* bias = declare_bias(scope, options_.bias, options_.filters);
-    return bind_function([&weight, bias, window = window(), groups = options_.groups, act = options_.activation](
-                             const Context& context, Tensor x) {
+    return bind_function([&weight, bias, window = window(), mode = options_.padding_mode, groups = options_.groups,
+                          act = options_.activation](const Context& context, Tensor x) {
       const Context before = before_finish(context, bias, act);
-      return finish(context, ops::conv2d(before, x, weight.value(), window, groups), bias, act);
+      if (mode == ops::PaddingMode::zeros)
+        return finish(context, ops::conv2d(before, x, weight.value(), window, groups), bias, act);
+      const auto [padded, valid] = padded_input(context, std::move(x), window, mode);
+      return finish(context, ops::conv2d(before, padded, weight.value(), valid, groups), bias, act);
     });
   }
 

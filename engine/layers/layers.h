@@ -13,7 +13,7 @@ namespace bantam {
 
 struct ActivationOptions {
   Activation kind = Activation::none;
-  float slope = 0.01f;  ///< leaky_relu's, for inputs below 0, and its derivative at 0
+  float slope = 0.01f;  ///< leaky_relu's, for inputs below 0; elu's α, of which 1 is usual
 };
 
 /// Options of `conv2d` layers. Weight (filters, kernel, kernel, C_in/groups).
@@ -116,11 +116,13 @@ struct SqueezeExciteOptions {
   Activation gate = Activation::sigmoid;
   std::string initializer = "glorot_uniform";
 };
+/// Source: He et al., 2015. Parameter slope (C) or (1), float32 in every precision, without weight decay.
 struct PReluOptions {
   float initial = 0.25f;
   bool shared = false;  ///< one slope for all channels, PyTorch's default
 };
-/// y[…, c] = scale[c]·x[…, c], trained (Touvron et al., 2021).
+/// y[…, c] = scale[c]·x[…, c] (Touvron et al., 2021). Parameter scale (C), float32 in every precision, without weight
+/// decay.
 struct LayerScaleOptions {
   float initial = 1e-6f;
 };
@@ -162,14 +164,17 @@ LayerPtr group_norm(GroupNormOptions options = {});
 LayerPtr squeeze_excite(SqueezeExciteOptions options = {});
 LayerPtr prelu(PReluOptions options = {});
 LayerPtr layer_scale(LayerScaleOptions options = {});
+/// Over the last axis.
 LayerPtr softmax();
+/// Drops whole channels of a sample.
 LayerPtr spatial_dropout(DropoutOptions options = {});
+/// Drops whole samples: at the end of a residual block's branch, stochastic depth (Huang et al., 2016).
 LayerPtr drop_path(DropoutOptions options = {});
 /// Two or more inputs: along the last axis; their mean; their product (ops::multiply).
 LayerPtr concat();
 LayerPtr average();
 LayerPtr multiply();
-/// Sum of two inputs of one shape, then the activation: the end of a residual block.
+/// Sum of two or more inputs of one shape, then the activation: the end of a residual block.
 LayerPtr add(ActivationOptions activation = {});
 
 }  // namespace bantam

@@ -14,25 +14,24 @@ class PoolLayer : public BuiltInLayer {
 
   Shape output_shape(std::span<const Shape> inputs) const override {
     const Shape& in = single_image(kind(), inputs);
-    (void)ops::check_pool_window(kind().data(), in[0], in[1], window(), maximum_);
-    const Extent2d out = window_output(kind().data(), in, window());
-    return {out.h, out.w, in[2]};
+    const kernels::Pool2dShape shape =
+        ops::pool_shape(kind().data(), in.prepend(1), {window(), options_.ceil_mode}, maximum_);
+    return {shape.out_h(), shape.out_w(), in[2]};
   }
 
   std::unique_ptr<BoundLayer> bind(LayerScope&, BufferArena&, std::span<const Shape>) const override {
     if (maximum_)
-      return bind_function(
-          [window = window()](const Context& context, Tensor x) { return ops::max_pool2d(context, x, window); });
-    return bind_function([window = window(), count = options_.count_padding](const Context& context, Tensor x) {
-      return ops::avg_pool2d(context, x, window, count);
-    });
+      return bind_function([window = window(), ceil = options_.ceil_mode](const Context& context, Tensor x) {
+        return ops::max_pool2d(context, x, window, ceil);
+      });
+    return bind_function(
+        [window = window(), count = options_.count_padding, ceil = options_.ceil_mode](
+            const Context& context, Tensor x) { return ops::avg_pool2d(context, x, window, count, ceil); });
   }
 
  private:
   Described describe() const override { return options_; }
-  Window2d window() const {
-    return {.kernel = options_.window, .stride = options_.stride, .padding = options_.padding};
-  }
+  Window2d window() const { return {options_.window, options_.stride, options_.dilation, options_.padding}; }
   PoolOptions options_;
   bool maximum_;
 };
@@ -44,7 +43,7 @@ class GlobalPoolLayer : public BuiltInLayer {
   Shape output_shape(std::span<const Shape> inputs) const override {
     const Shape& in = single_image(kind(), inputs);
     const Window2d whole{.kernel = {in[0], in[1]}, .stride = {in[0], in[1]}};
-    (void)ops::check_pool_window(kind().data(), in[0], in[1], whole, maximum_);
+    (void)ops::pool_shape(kind().data(), in.prepend(1), {whole}, maximum_);
     return options_.keepdims ? Shape{1, 1, in[2]} : Shape{in[2]};
   }
   std::unique_ptr<BoundLayer> bind(LayerScope&, BufferArena&, std::span<const Shape>) const override {

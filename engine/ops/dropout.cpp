@@ -1,4 +1,4 @@
-// Dropout: backward keeps one bit an element.
+// Dropout of elements, channels and samples: backward keeps one bit a random number.
 #include "bantam/kernels/contracts/elementwise/dropout.h"
 
 #include <fmt/format.h>
@@ -11,21 +11,34 @@
 
 namespace bantam::ops {
 
-Tensor dropout(const Context& context, Tensor x, float rate) {
-  if (!(rate >= 0.0f && rate < 1.0f))
-    throw ShapeError(fmt::format("dropout: the rate must be in [0, 1), got {}", rate));
-  if (context.pass == Pass::evaluate || rate == 0.0f) return x;
-  context.check_device("dropout", {&x});
-  if (x.shape().rank() < 1) throw ShapeError("dropout: expected (batch, …), got a scalar");
+namespace {
+
+/// What is kept or dropped together.
+enum class Unit : std::uint8_t { element, channel, sample };
+
+kernels::DropoutShape shape_of(const char* op, const Context& context, const Tensor& x, Unit unit, float rate) {
+  const int axes = unit == Unit::channel ? 2 : 1;
+  if (x.shape().rank() < axes)
+    throw ShapeError(
+        fmt::format("{}: expected (batch, …{}), got {}", op, axes == 2 ? ", channels" : "", to_string(x.shape())));
   if (context.random.update == nullptr)
-    throw Error("dropout: the context has no random state (set Context::random.update)");
+    throw Error(fmt::format("{}: the context has no random state (set Context::random.update)", op));
   const std::int64_t samples = x.shape()[0];
-  const kernels::DropoutShape shape{
-      .samples = samples,
-      .sample_elements = samples == 0 ? 0 : x.elements() / samples,
-      .rate = rate,
-      .key = philox_key(context.random.seed, RandomPurpose::dropout, hash_name(context.path)),
-      .first_sample = context.random.first_sample};
+  return {.samples = samples,
+          .sample_elements = samples == 0 ? 0 : x.elements() / samples,
+          .rate = rate,
+          .key = philox_key(context.random.seed, RandomPurpose::dropout, hash_name(context.path)),
+          .first_sample = context.random.first_sample,
+          .draws = unit == Unit::element   ? 0
+                   : unit == Unit::channel ? x.shape()[-1]
+                                           : 1};
+}
+
+Tensor drop(const char* op, const Context& context, Tensor x, Unit unit, float rate) {
+  if (!(rate >= 0.0f && rate < 1.0f)) throw ShapeError(fmt::format("{}: the rate must be in [0, 1), got {}", op, rate));
+  if (context.pass == Pass::evaluate || rate == 0.0f) return x;
+  context.check_device(op, {&x});
+  const kernels::DropoutShape shape = shape_of(op, context, x, unit, rate);
   const ValueRef x_ref = x;
   const bool recorded = records(context, {&x});
   const bool derived = recorded && derives(context, 1) && kept_anyway(x);
@@ -47,6 +60,20 @@ Tensor dropout(const Context& context, Tensor x, float rate) {
       return again;
     });
   return y;
+}
+
+}  // namespace
+
+Tensor dropout(const Context& context, Tensor x, float rate) {
+  return drop("dropout", context, std::move(x), Unit::element, rate);
+}
+
+Tensor spatial_dropout(const Context& context, Tensor x, float rate) {
+  return drop("spatial_dropout", context, std::move(x), Unit::channel, rate);
+}
+
+Tensor drop_path(const Context& context, Tensor x, float rate) {
+  return drop("drop_path", context, std::move(x), Unit::sample, rate);
 }
 
 }  // namespace bantam::ops

@@ -86,10 +86,15 @@ Tensor concat(const Context& context, std::span<const Tensor> inputs);
 /// The mean of one or more inputs of one shape.
 Tensor average(const Context& context, std::span<const Tensor> inputs);
 
-/// y[…, c] = exp(x[…, c]) / Σ exp(x[…, ·]): over the last axis.
-Tensor softmax(const Context& context, const Tensor& x);
+/// y[…, c] = exp(x[…, c]) / Σ exp(x[…, ·]): over the last axis. Backward keeps y. Works in place where x is the last
+/// holder of its memory. Throws ShapeError.
+Tensor softmax(const Context& context, Tensor x);
 
-/// y[…, c] = x where x > 0, else slope[c]·x; slope (C) or (1). Source: He et al., 2015.
+/// y[…, c] = scale[c]·x[…, c]; x (…, C), scale float32 (C) or (1). Throws ShapeError, DTypeError.
+Tensor channel_scale(const Context& context, const Tensor& x, const Tensor& scale);
+
+/// y[…, c] = x where x > 0, else slope[c]·x; x (…, C), slope float32 (C) or (1). The derivative at 0 is the slope.
+/// Throws ShapeError, DTypeError. Source: He et al., 2015.
 Tensor prelu(const Context& context, const Tensor& x, const Tensor& slope);
 
 struct SqueezeExciteTensors {
@@ -137,10 +142,13 @@ struct BatchNormSettings {
 Tensor batch_norm(const Context& context, const Tensor& x, const BatchNormTensors& tensors,
                   const BatchNormSettings& settings);
 
-/// x (batch, H, W, C) → (batch, H', W', C), the maximum over each window (padding ignored). Throws ShapeError.
-Tensor max_pool2d(const Context& context, const Tensor& x, Window2d window);
-/// The mean over each window; `count_padding`: padding counts as zeros.
-Tensor avg_pool2d(const Context& context, const Tensor& x, Window2d window, bool count_padding = false);
+/// x (batch, H, W, C) → (batch, H', W', C), the maximum over each window (padding ignored). `ceil_mode`: the last
+/// windows may end outside the padded image, if they begin inside the image or the padding before it (PyTorch's).
+/// Throws ShapeError.
+Tensor max_pool2d(const Context& context, const Tensor& x, Window2d window, bool ceil_mode = false);
+/// The mean over each window; `count_padding`: padding counts as zeros, and what ceil mode reaches over does not.
+Tensor avg_pool2d(const Context& context, const Tensor& x, Window2d window, bool count_padding = false,
+                  bool ceil_mode = false);
 /// (batch, H, W, C) → (batch, C).
 Tensor global_avg_pool2d(const Context& context, const Tensor& x);
 Tensor global_max_pool2d(const Context& context, const Tensor& x);
@@ -150,7 +158,8 @@ Tensor global_max_pool2d(const Context& context, const Tensor& x);
 /// same. Throws ShapeError for a rate outside [0, 1).
 Tensor dropout(const Context& context, Tensor x, float rate);
 
-/// Dropout of whole channels of a sample: one random number for each (sample, channel) of x (batch, …, C).
+/// Dropout of whole channels of a sample: one random number for each (sample, channel) of x (batch, …, C). Source:
+/// Tompson et al., 2015.
 Tensor spatial_dropout(const Context& context, Tensor x, float rate);
 /// Dropout of whole samples, for a residual block's branch: stochastic depth (Huang et al., 2016).
 Tensor drop_path(const Context& context, Tensor x, float rate);

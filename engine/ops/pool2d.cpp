@@ -1,6 +1,8 @@
 // Pooling: max keeps each window's winner, average nothing.
 #include "bantam/engine/ops/pool2d.h"
 
+#include <algorithm>
+
 #include <fmt/format.h>
 
 #include "bantam/base/error.h"
@@ -16,38 +18,62 @@ Window2d whole_image(const char* op, const Tensor& x) {
   return {.kernel = {x.shape()[1], x.shape()[2]}, .stride = {x.shape()[1], x.shape()[2]}};
 }
 
-}  // namespace
+/// One axis of a pooling.
+struct Axis {
+  std::int64_t in, window, stride, dilation, before, after;
 
-Padding check_pool_window(const char* op, std::int64_t in_h, std::int64_t in_w, const Window2d& window, bool maximum) {
-  const Padding pad = window.resolve(op, in_h, in_w);
-  if (window.dilation != Extent2d{}) throw ShapeError(fmt::format("{}: windows have no dilation", op));
-  if (pad.top >= window.kernel.h || pad.bottom >= window.kernel.h || pad.left >= window.kernel.w ||
-      pad.right >= window.kernel.w)
-    throw ShapeError(
-        fmt::format("{}: padding must be smaller than the window {}x{}", op, window.kernel.h, window.kernel.w));
-  if (maximum && window.kernel.h * window.kernel.w > 65535)  // winners are uint16
-    throw ShapeError(
-        fmt::format("{}: a window holds at most 65535 positions, got {}x{}", op, window.kernel.h, window.kernel.w));
-  return pad;
+  /// How far the last window reaches over the padded axis with ceil mode. Source: PyTorch's pooling_output_shape.
+  std::int64_t overhang() const {
+    const std::int64_t padded = in + before + after, span = (window - 1) * dilation + 1;
+    std::int64_t steps = std::max<std::int64_t>(0, padded - span + stride - 1) / stride;
+    if (steps * stride >= in + before) --steps;
+    return std::max<std::int64_t>(0, steps * stride + span - padded);
+  }
+  /// Whether every window has a position in the image. Without dilation it has.
+  bool all_real(std::int64_t windows) const {
+    for (std::int64_t o = 0; dilation > 1 && o < windows; ++o) {
+      const std::int64_t start = o * stride - before;
+      const std::int64_t first = start >= 0 ? start : start + (dilation - 1 - start) / dilation * dilation;
+      if (first >= in || first > start + (window - 1) * dilation) return false;
+    }
+    return true;
+  }
+};
+
+/// The window's padding. With ceil mode it need not fit what it is laid on.
+Padding padding_of(const char* op, const Shape& x, const PoolWindow& pool) {
+  const Window2d& window = pool.window;
+  if (!pool.ceil_mode || window.padding.kind == PaddingKind::same) return window.resolve(op, x[1], x[2]);
+  return window.resolve(op, x[1] + window.kernel.h * window.dilation.h, x[2] + window.kernel.w * window.dilation.w);
 }
 
-kernels::Pool2dShape pool_shape(const Context& context, const char* op, const Tensor& x, const Window2d& window,
+}  // namespace
+
+kernels::Pool2dShape pool_shape(const char* op, const Shape& x, const PoolWindow& pool, bool maximum) {
+  const auto& [kernel, stride, dilation, padding] = pool.window;
+  const Padding pad = padding_of(op, x, pool);
+  const Extent2d span{(kernel.h - 1) * dilation.h + 1, (kernel.w - 1) * dilation.w + 1};
+  if (pad.top >= span.h || pad.bottom >= span.h || pad.left >= span.w || pad.right >= span.w)
+    throw ShapeError(fmt::format("{}: padding must be smaller than the window {}x{}", op, span.h, span.w));
+  if (maximum && kernel.h * kernel.w > 65535)  // winners are uint16
+    throw ShapeError(fmt::format("{}: a window holds at most 65535 positions, got {}x{}", op, kernel.h, kernel.w));
+  const Axis h{x[1], kernel.h, stride.h, dilation.h, pad.top, pad.bottom},
+      w{x[2], kernel.w, stride.w, dilation.w, pad.left, pad.right};
+  kernels::Pool2dShape shape{x[0],     x[1],    x[2],       x[3],     kernel.h,  kernel.w,   stride.h,
+                             stride.w, pad.top, pad.bottom, pad.left, pad.right, dilation.h, dilation.w};
+  if (pool.ceil_mode) shape.overhang_h = h.overhang(), shape.overhang_w = w.overhang();
+  if (!h.all_real(shape.out_h()) || !w.all_real(shape.out_w()))
+    throw ShapeError(
+        fmt::format("{}: a window of {}x{} with dilation {}x{} would hold padding alone on an input of {}x{}", op,
+                    kernel.h, kernel.w, dilation.h, dilation.w, x[1], x[2]));
+  return shape;
+}
+
+kernels::Pool2dShape pool_shape(const Context& context, const char* op, const Tensor& x, const PoolWindow& pool,
                                 bool maximum) {
   context.check_device(op, {&x});
   check_image(op, x.shape());
-  const Padding pad = check_pool_window(op, x.shape()[1], x.shape()[2], window, maximum);
-  return {.batch = x.shape()[0],
-          .in_h = x.shape()[1],
-          .in_w = x.shape()[2],
-          .channels = x.shape()[3],
-          .window_h = window.kernel.h,
-          .window_w = window.kernel.w,
-          .stride_h = window.stride.h,
-          .stride_w = window.stride.w,
-          .pad_top = pad.top,
-          .pad_bottom = pad.bottom,
-          .pad_left = pad.left,
-          .pad_right = pad.right};
+  return pool_shape(op, x.shape(), pool, maximum);
 }
 
 Shape pool_output(const kernels::Pool2dShape& shape) {
@@ -58,8 +84,8 @@ Tensor allocate_winners(const Context& context, const Shape& output) {
   return context.allocate(output.with(3, output[3] * 2), DType::uint8);
 }
 
-Tensor max_pool2d(const Context& context, const Tensor& x, Window2d window) {
-  const kernels::Pool2dShape shape = pool_shape(context, "max_pool2d", x, window, true);
+Tensor max_pool2d(const Context& context, const Tensor& x, Window2d window, bool ceil_mode) {
+  const kernels::Pool2dShape shape = pool_shape(context, "max_pool2d", x, {window, ceil_mode}, true);
   const bool recorded = records(context, {&x});
   Tensor y = context.allocate(pool_output(shape), x.dtype());
   const Tensor winner = recorded ? allocate_winners(context, y.shape()) : Tensor();
@@ -76,8 +102,8 @@ Tensor max_pool2d(const Context& context, const Tensor& x, Window2d window) {
   return y;
 }
 
-Tensor avg_pool2d(const Context& context, const Tensor& x, Window2d window, bool count_padding) {
-  const kernels::Pool2dShape shape = pool_shape(context, "avg_pool2d", x, window, false);
+Tensor avg_pool2d(const Context& context, const Tensor& x, Window2d window, bool count_padding, bool ceil_mode) {
+  const kernels::Pool2dShape shape = pool_shape(context, "avg_pool2d", x, {window, ceil_mode}, false);
   Tensor y = context.allocate(pool_output(shape), x.dtype());
   BANTAM_KERNEL(context.exec, avg_pool2d_forward, shape, x.dtype(), count_padding, x.data(), y.data());
   if (!records(context, {&x})) return y;

@@ -9,13 +9,19 @@
 
 namespace bantam::ops {
 
-/// The window's padding for an input of this size. Throws ShapeError, prefixed by `op`, where the padding is not
-/// smaller than the window or the window does not fit; `maximum`: also where it holds more than 65,535 positions.
-Padding check_pool_window(const char* op, std::int64_t in_h, std::int64_t in_w, const Window2d& window, bool maximum);
+/// A pooling's window; `ceil_mode`: the last windows may end outside the padded image, if they begin inside the image
+/// or the padding before it.
+struct PoolWindow {
+  Window2d window;
+  bool ceil_mode = false;
+};
 
-/// What `op` runs on x (batch, H, W, C). Throws as check_pool_window, DeviceError where x is elsewhere, and ShapeError
-/// where it is no image.
-kernels::Pool2dShape pool_shape(const Context& context, const char* op, const Tensor& x, const Window2d& window,
+/// What `op` runs on an image `x` (batch, H, W, C). Throws ShapeError, prefixed by `op`, where the padding is not
+/// smaller than the window, the window does not fit, or one would be padding alone; `maximum`: also where it has more
+/// than 65,535 positions.
+kernels::Pool2dShape pool_shape(const char* op, const Shape& x, const PoolWindow& pool, bool maximum);
+/// The same for a tensor; also throws DeviceError where x is elsewhere, and ShapeError where it is no image.
+kernels::Pool2dShape pool_shape(const Context& context, const char* op, const Tensor& x, const PoolWindow& pool,
                                 bool maximum);
 /// (batch, H', W', C).
 Shape pool_output(const kernels::Pool2dShape& shape);
@@ -25,6 +31,6 @@ Tensor allocate_winners(const Context& context, const Shape& output);
 /// max_pool2d(batch_norm(x, norm), window), with the same bits; the norm's output is never written, nor its gradient
 /// where the device need not. x (batch, H, W, C); windows and activations as kernels::norm_pool_supports says. Backward
 /// keeps x, the winners and the batch's statistics. Pass::evaluate and GPUs run the two ops. Throws ShapeError.
-Tensor norm_pool(const Context& context, const Tensor& x, const Norm& norm, const Window2d& window);
+Tensor norm_pool(const Context& context, const Tensor& x, const Norm& norm, const PoolWindow& window);
 
 }  // namespace bantam::ops

@@ -19,10 +19,10 @@ namespace {
 class LayerScale : public Layer {
  public:
   explicit LayerScale(float initial) : initial_(initial) {}
-  std::string_view kind() const override { return "layer_scale"; }
+  std::string_view kind() const override { return "my_layer_scale"; }
   Shape output_shape(std::span<const Shape> inputs) const override {
     if (inputs.size() != 1 || inputs[0].rank() != 3)
-      throw ShapeError("layer_scale: expected one input (height, width, channels)");
+      throw ShapeError("my_layer_scale: expected one input (height, width, channels)");
     return inputs[0];
   }
   std::unique_ptr<BoundLayer> bind(LayerScope& scope, BufferArena&, std::span<const Shape> inputs) const override {
@@ -80,9 +80,9 @@ Tensor prelu(const Context& context, const Tensor& x, const Tensor& slope) {
 class PRelu : public Layer {
  public:
   explicit PRelu(float initial) : initial_(initial) {}
-  std::string_view kind() const override { return "prelu"; }
+  std::string_view kind() const override { return "my_prelu"; }
   Shape output_shape(std::span<const Shape> inputs) const override {
-    if (inputs.size() != 1 || inputs[0].rank() == 0) throw ShapeError("prelu: expected one input (…, channels)");
+    if (inputs.size() != 1 || inputs[0].rank() == 0) throw ShapeError("my_prelu: expected one input (…, channels)");
     return inputs[0];
   }
   std::unique_ptr<BoundLayer> bind(LayerScope& scope, BufferArena&, std::span<const Shape> inputs) const override {
@@ -104,10 +104,10 @@ class PRelu : public Layer {
 
 // Once, before the first configuration is read.
 void register_layers() {
-  models::layer_kinds().add("layer_scale", [](ConfigMap& options) -> LayerPtr {
+  models::layer_kinds().add("my_layer_scale", [](ConfigMap& options) -> LayerPtr {
     return std::make_shared<LayerScale>(static_cast<float>(options.number("initial", {}, 1.0)));
   });
-  models::layer_kinds().add("prelu", [](ConfigMap& options) -> LayerPtr {
+  models::layer_kinds().add("my_prelu", [](ConfigMap& options) -> LayerPtr {
     return std::make_shared<PRelu>(static_cast<float>(options.number("initial", {}, 0.25)));
   });
 }
@@ -157,10 +157,10 @@ model:
   input: [32, 32, 3]
   layers:
     - conv2d: {filters: 8, kernel: 3, stride: 2}
-    - layer_scale: {initial: 0.5}
-    - prelu
+    - my_layer_scale: {initial: 0.5}
+    - my_prelu
     - conv2d: {filters: 16, kernel: 3, stride: 2}
-    - prelu: {initial: 0.1}
+    - my_prelu: {initial: 0.1}
     - flatten
     - dense: {units: 10}
 train: {epochs: 3, optimizer: {adam: {learning_rate: 0.003}}}

@@ -3,6 +3,7 @@
 
 #include "bantam/kernels/contracts/elementwise/activation.h"
 #include "bantam/kernels/contracts/elementwise/bias.h"
+#include "bantam/kernels/contracts/elementwise/channel_factor.h"
 #include "bantam/kernels/contracts/elementwise/dropout.h"
 #include "bantam/kernels/contracts/elementwise/masked_activation.h"
 #include "bantam/kernels/meta/work.h"
@@ -36,6 +37,18 @@ void bias_grad(const Exec& exec, std::int64_t rows, std::int64_t channels, DType
   KernelWork work = pass(1, rows * channels, dtype, gradient_bytes(db, accumulate, channels));
   work.passes = 2;  // partial sums, and their sum
   note(exec, "bias_grad", work);
+}
+
+void channel_factor_forward(const Exec& exec, const ChannelFactorShape& s, DType dtype, const void*, const float*,
+                           void*) {
+  note(exec, "channel_factor_forward", pass(2, s.rows * s.channels, dtype, 4 * s.factors()));
+}
+void channel_factor_grad(const Exec& exec, const ChannelFactorShape& s, DType dtype, const ChannelFactorGradInputs&,
+                        const ChannelFactorGradients& to, Workspace) {
+  const std::int64_t factors = 4 * s.factors() + gradient_bytes(to.ds, to.accumulate, s.factors());
+  KernelWork work = pass(to.dx != nullptr ? 3 : 2, s.rows * s.channels, dtype, factors);
+  if (to.ds != nullptr) work.passes = s.shared ? 3 : 2;  // partial sums, their sums, and the sum of those
+  note(exec, "channel_factor_grad", work);
 }
 
 void dropout_forward(const Exec& exec, const DropoutShape& s, DType dtype, const std::int64_t*, const void*, void*,

@@ -1,5 +1,6 @@
-// Work of the loss, alone and as the end of a fused head.
+// Work of softmax, and of the loss, alone and as the end of a fused head.
 #include "bantam/kernels/contracts/head/classifier_head.h"
+#include "bantam/kernels/contracts/head/softmax.h"
 #include "bantam/kernels/contracts/head/softmax_cross_entropy.h"
 #include "bantam/kernels/meta/work.h"
 
@@ -10,6 +11,14 @@ constexpr auto kMetricBytes = static_cast<std::int64_t>(2 * sizeof(MetricSums));
 constexpr std::int64_t kLabel = sizeof(std::int32_t), kLoss = sizeof(float);
 
 }  // namespace
+
+void softmax_forward(const Exec& exec, std::int64_t rows, std::int64_t columns, DType dtype, const void*, void*) {
+  note(exec, "softmax_forward", {.bytes = 2 * bytes_of(rows * columns, dtype)});
+}
+void softmax_grad(const Exec& exec, std::int64_t rows, std::int64_t columns, DType dtype, const void*, const void*,
+                  void*) {
+  note(exec, "softmax_grad", {.bytes = 3 * bytes_of(rows * columns, dtype)});
+}
 
 void softmax_cross_entropy_forward(const Exec& exec, const SoftmaxCrossEntropyShape& s, DType dtype, const void*,
                                    const std::int32_t*, float, const SoftmaxCrossEntropyOutputs& to) {

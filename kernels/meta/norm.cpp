@@ -1,7 +1,8 @@
-// Work of batch norms: what needs a sum over all rows first reads its operands twice.
+// Work of norms: what needs a sum over all rows, or over the positions of a sample, first reads its operands twice.
 #include "bantam/kernels/contracts/elementwise/masked_activation.h"
 #include "bantam/kernels/contracts/norm/batch_norm.h"
 #include "bantam/kernels/contracts/norm/batch_norm_add.h"
+#include "bantam/kernels/contracts/norm/group_norm.h"
 #include "bantam/kernels/meta/work.h"
 
 namespace bantam::kernels::meta {
@@ -16,6 +17,12 @@ std::int64_t mask_bytes(const BatchNormShape& s) {
 }
 std::int64_t gradient_bytes(const BatchNormShape& s, const NormGradients& to) {
   return vector_bytes(s.channels, to.dscale, to.dshift) * (to.accumulate ? 2 : 1);
+}
+
+std::int64_t group_norm_bytes(const GroupNormShape& s, DType dtype, int tensors, const BatchNormAffine& affine,
+                              const float* mean, const float* inv_std) {
+  return tensors * bytes_of(s.elements(), dtype) + vector_bytes(s.channels, affine.scale, affine.shift) +
+         vector_bytes(s.samples * s.groups, mean, inv_std);
 }
 
 }  // namespace
@@ -81,6 +88,34 @@ void batch_norm_add_grad(const Exec& exec, const BatchNormShape& s, DType dtype,
        {.bytes = tensors * tensor_bytes(s, dtype) + unless_null(from.mask, mask_bytes(s)) +
                  norm_bytes(norm, s.channels) + gradient_bytes(s, to),
         .passes = written ? 3 : 2});
+}
+
+/// A row of memory is read once. Of several positions x is read for the statistics, which end in a kernel of their own;
+/// then x and y.
+void group_norm_forward(const Exec& exec, const GroupNormShape& s, DType dtype, const void*,
+                        const BatchNormAffine& affine, float, void* y, float* mean, float* inv_std, Workspace) {
+  const bool row = s.positions == 1, written = y != nullptr;
+  const int tensors = written ? (row ? 2 : 3) : 1, passes = row ? 1 : (written ? 3 : 2);
+  note(exec, "group_norm_forward",
+       {.bytes = group_norm_bytes(s, dtype, tensors, written ? affine : BatchNormAffine{}, mean, inv_std),
+        .passes = passes});
+}
+
+void group_norm_apply(const Exec& exec, const GroupNormShape& s, DType dtype, const NormOperand& norm, void*) {
+  note(exec, "group_norm_apply", {.bytes = group_norm_bytes(s, dtype, 2, norm.affine, norm.mean, norm.inv_std)});
+}
+
+/// Rows of memory: x, dy and dx. Several positions: x and dy for the sums; then x, dy and dx. The sums of samples end
+/// in a kernel of their own, and so do those of groups.
+void group_norm_backward(const Exec& exec, const GroupNormShape& s, DType dtype, const NormOperand& norm, const void*,
+                         const NormGradients& to, Workspace) {
+  const bool row = s.positions == 1, written = to.dx != nullptr;
+  const int tensors = 2 + (written ? (row ? 1 : 3) : 0), more = to.dscale != nullptr || to.dshift != nullptr ? 1 : 0;
+  BatchNormShape channels{.rows = s.samples * s.positions, .channels = s.channels};
+  note(exec, "group_norm_backward",
+       {.bytes =
+            group_norm_bytes(s, dtype, tensors, norm.affine, norm.mean, norm.inv_std) + gradient_bytes(channels, to),
+        .passes = more + (row || !written ? 1 : 3)});
 }
 
 }  // namespace bantam::kernels::meta

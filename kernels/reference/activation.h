@@ -15,6 +15,18 @@ T normal_cdf(T x) {
   return T(0.5) * std::erfc(-x * T(0.70710678118654752440));
 }
 
+/// tanh(log(1 + e^x)), as n/(n + 2) with n = e^x·(e^x + 2), which neither cancels nor overflows.
+template <class T>
+T mish_gate(T x) {
+  const T e = std::exp(x < 20 ? x : T(20)), n = e * (e + 2);
+  return n / (n + 2);
+}
+
+template <class T>
+T hard_sigmoid(T x) {
+  return x <= -3 ? T(0) : x >= 3 ? T(1) : (x + 3) / 6;
+}
+
 template <class T>
 T activate(Activation activation, T slope, T x) {
   switch (activation) {
@@ -34,11 +46,30 @@ T activate(Activation activation, T slope, T x) {
       return T(1) / (T(1) + std::exp(-x));
     case Activation::tanh:
       return std::tanh(x);
+    case Activation::elu:
+      return x < 0 ? slope * std::expm1(x) : x;
+    case Activation::selu:
+      return T(kSeluScale) * (x < 0 ? T(kSeluSlope) * std::expm1(x) : x);
+    case Activation::mish:
+      return x * mish_gate(x);
+    case Activation::hard_swish:
+      return x * hard_sigmoid(x);
+    case Activation::hard_sigmoid:
+      return hard_sigmoid(x);
+    case Activation::softplus:
+      return x > 20 ? x : std::log1p(std::exp(x));
   }
   return std::numeric_limits<T>::quiet_NaN();
 }
 
-/// f' from `saved`: x for gelu and silu, y for all others.
+/// mish' = t + x·sigmoid(x)·(1 - t²), t the gate.
+template <class T>
+T mish_slope(T x) {
+  const T t = mish_gate(x);
+  return t + x / (T(1) + std::exp(-x)) * (T(1) - t * t);
+}
+
+/// f' from `saved`: x or y, as activation_grad_reads_input says.
 template <class T>
 T activation_slope(Activation activation, T slope, T saved) {
   const T s = saved;
@@ -61,6 +92,18 @@ T activation_slope(Activation activation, T slope, T saved) {
       return s * (T(1) - s);
     case Activation::tanh:
       return T(1) - s * s;
+    case Activation::elu:
+      return s > 0 ? T(1) : s + slope;
+    case Activation::selu:
+      return s > 0 ? T(kSeluScale) : s + T(kSeluScale) * T(kSeluSlope);
+    case Activation::mish:
+      return mish_slope(s);
+    case Activation::hard_swish:
+      return s <= -3 ? T(0) : s >= 3 ? T(1) : s / 3 + T(0.5);
+    case Activation::hard_sigmoid:
+      return s > 0 && s < 1 ? T(1) / 6 : T(0);
+    case Activation::softplus:
+      return -std::expm1(-s);
   }
   return std::numeric_limits<T>::quiet_NaN();
 }

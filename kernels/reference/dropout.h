@@ -9,10 +9,11 @@ namespace bantam::kernels::reference {
 
 /// Whether element e of sample s is kept in update number `update`.
 inline bool dropout_keeps(const DropoutShape& shape, std::int64_t s, std::int64_t e, std::int64_t update) {
+  const std::int64_t d = e % shape.row_draws();
   const PhiloxWords words =
-      philox(shape.key, {{static_cast<std::uint32_t>(e / 4), static_cast<std::uint32_t>(shape.first_sample + s),
+      philox(shape.key, {{static_cast<std::uint32_t>(d / 4), static_cast<std::uint32_t>(shape.first_sample + s),
                           static_cast<std::uint32_t>(update), static_cast<std::uint32_t>(update >> 32)}});
-  return uniform01(words.v[e % 4]) >= shape.rate;
+  return uniform01(words.v[d % 4]) >= shape.rate;
 }
 
 /// Forward of x, and also the gradient: both multiply by 0 or 1/(1 - rate).

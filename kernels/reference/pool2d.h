@@ -16,8 +16,8 @@ void visit_pool2d(const Pool2dShape& s, Visit&& visit) {
     const std::int64_t c = o % s.channels, ow = o / s.channels % out_w, oh = o / (s.channels * out_w) % out_h;
     const std::int64_t n = o / (s.channels * out_w * out_h);
     for (std::int64_t place = 0; place < s.window_h * s.window_w; ++place) {
-      const std::int64_t ih = oh * s.stride_h - s.pad_top + place / s.window_w;
-      const std::int64_t iw = ow * s.stride_w - s.pad_left + place % s.window_w;
+      const std::int64_t ih = oh * s.stride_h - s.pad_top + place / s.window_w * s.dilation_h;
+      const std::int64_t iw = ow * s.stride_w - s.pad_left + place % s.window_w * s.dilation_w;
       if (ih < 0 || ih >= s.in_h || iw < 0 || iw >= s.in_w) continue;
       visit(static_cast<std::size_t>(o), static_cast<std::size_t>(((n * s.in_h + ih) * s.in_w + iw) * s.channels + c),
             place);
@@ -58,12 +58,16 @@ std::vector<T> max_pool2d_grad_input(const Pool2dShape& s, const std::vector<T>&
   return dx;
 }
 
-/// What each window's sum is divided by.
+/// What each window's sum is divided by: with `count_padding` the positions in an image that has its padding.
 template <class T>
 std::vector<T> avg_pool2d_divisors(const Pool2dShape& s, bool count_padding) {
   std::vector<T> divisors(static_cast<std::size_t>(s.y_elements()), T(0));
-  visit_pool2d(s, [&](std::size_t o, std::size_t, std::int64_t) { divisors[o] += T(1); });
-  if (count_padding) divisors.assign(divisors.size(), T(s.window_h * s.window_w));
+  Pool2dShape counted = s;
+  if (count_padding) {
+    counted.in_h += s.pad_top + s.pad_bottom, counted.in_w += s.pad_left + s.pad_right;
+    counted.pad_top = counted.pad_bottom = counted.pad_left = counted.pad_right = 0;
+  }
+  visit_pool2d(counted, [&](std::size_t o, std::size_t, std::int64_t) { divisors[o] += T(1); });
   return divisors;
 }
 

@@ -1,4 +1,6 @@
 // Readers of layers that change height and width.
+#include <array>
+
 #include "bantam/models/yaml/kinds.h"
 #include "bantam/models/yaml/layer_options.h"
 
@@ -39,8 +41,74 @@ LayerPtr read_transposed_conv2d(ConfigMap& options) {
   return transposed_conv2d(conv);
 }
 
+LayerPtr read_upsample(ConfigMap& options) {
+  options.describe("Larger images: `scale` times the height and width, with PyTorch's values (interpolate).",
+                   "upsample: {scale: 2, interpolation: bilinear}");
+  UpsampleOptions layer;
+  layer.scale = read_extent(
+      options, {"scale", "How many times as large: one number for both, or [height, width].", "2 | [2, 1]"}, {2, 2});
+  const std::string interpolation = options.choice(
+      {"interpolation", "nearest: pixels are repeated. bilinear: the four pixels around a place are blended.",
+       "bilinear"},
+      {"nearest", "bilinear"}, "nearest");
+  if (interpolation == "bilinear") layer.interpolation = ops::Interpolation::bilinear;
+  const std::array<std::string, 2> names{"nearest", "bilinear"};
+  options.read_choice("interpolation", interpolation, names, [&](const std::string& name) {
+    if (name == "bilinear")
+      layer.align_corners = options.boolean(
+          {"align_corners",
+           "true: the corner pixels' centres of input and output fall together. false: their outer edges do, as in "
+           "Keras and by PyTorch's default."},
+          false);
+  });
+  return upsample(layer);
+}
+
+LayerPtr read_zero_padding(ConfigMap& options) {
+  options.describe("Pixels around the image: zeros, or what `mode` says.",
+                   "zero_padding: {padding: {bottom: 1, right: 1}}");
+  PadOptions layer;
+  layer.amounts = read_amounts(
+      options, {"padding", "How many pixels are added: on all sides, as [height, width], or for each side.",
+                "1 | [1, 2] | {top: 0, bottom: 1, left: 0, right: 1}"});
+  layer.mode = read_padding_mode(options, "mode");
+  return zero_padding(layer);
+}
+
+LayerPtr read_crop(ConfigMap& options) {
+  options.describe("The image without pixels at its sides.", "crop: {cropping: 2}");
+  return crop(
+      {.amounts = read_amounts(options, {"cropping",
+                                         "How many pixels are cut off: on all sides, as [height, width], or for each "
+                                         "side.",
+                                         "1 | [1, 2] | {top: 0, bottom: 1, left: 0, right: 1}"})});
+}
+
+LayerPtr read_depth_to_space(ConfigMap& options) {
+  options.describe(
+      "Channels to pixels: (height, width, channels × block²) to (height × block, width × block, channels).",
+      "depth_to_space: {block: 2}");
+  DepthToSpaceOptions layer;
+  layer.block = options.integer({"block", "Height and width of the block that a pixel becomes.", "3"},
+                                {.min = 1, .max = 1 << 12}, 2);
+  const std::string order = options.choice(
+      {"order",
+       "Order of the input's channels. depth_first: block row, block column, channel (TensorFlow's depth_to_space, "
+       "ONNX' DCR). channel_first: channel, block row, block column (PyTorch's pixel_shuffle, ONNX' CRD).",
+       "channel_first"},
+      {"depth_first", "channel_first"}, "depth_first");
+  if (order == "channel_first") layer.order = ops::DepthOrder::channel_first;
+  return depth_to_space(layer);
+}
+
 }  // namespace
 
-Kinds image_kinds() { return {{"transposed_conv2d", read_transposed_conv2d}}; }
+Kinds image_kinds() {
+  return {{"transposed_conv2d", read_transposed_conv2d},
+          {"upsample", read_upsample},
+          {"zero_padding", read_zero_padding},
+          {"crop", read_crop},
+          {"depth_to_space", read_depth_to_space}};
+}
 
 }  // namespace bantam::models

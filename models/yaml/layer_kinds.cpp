@@ -19,6 +19,7 @@ LayerPtr read_conv2d(ConfigMap& options) {
   conv.stride = read_extent(options, kStride, {1, 1});
   conv.dilation = read_extent(options, kDilation, {1, 1});
   conv.padding = read_padding(options);
+  conv.padding_mode = read_padding_mode(options, "padding_mode");
   conv.groups = options.integer(kGroups, kCount, 1);
   conv.bias = options.boolean(kBias, true);
   conv.activation = read_activation(options);
@@ -115,7 +116,14 @@ PoolOptions read_pool(ConfigMap& options) {
       options, {"size", "Extents of the window: one number for both, or [height, width].", "3 | [2, 4]"}, {2, 2});
   pool.stride =
       read_extent(options, {kStride.name, kStride.meaning, kStride.example, "the window's `size`"}, pool.window);
+  pool.dilation = read_extent(
+      options, {"dilation", "Step between the window's values: one number for both, or [height, width].", "2"}, {1, 1});
   pool.padding = read_padding(options);
+  pool.ceil_mode = options.boolean(
+      {"ceil_mode",
+       "true: the last windows may end outside the padded image, where they begin inside the image or the padding "
+       "before it, as PyTorch's. false: values that fill no window are left out."},
+      false);
   return pool;
 }
 
@@ -135,11 +143,56 @@ LayerPtr read_average_pool(ConfigMap& options) {
   return average_pool(pool);
 }
 
+DropoutOptions read_rate(ConfigMap& options, ConfigKey key) {
+  return {.rate = static_cast<float>(options.number(key, {.min = 0, .max = 1, .max_open = true}))};
+}
+
 LayerPtr read_dropout(ConfigMap& options) {
   options.describe("Sets values to 0 at random in training and scales the others by 1 / (1 - rate).",
                    "dropout: {rate: 0.5}");
-  return dropout({.rate = static_cast<float>(options.number({"rate", "Share of values that become 0.", "0.5"},
-                                                            {.min = 0, .max = 1, .max_open = true}))});
+  return dropout(read_rate(options, {"rate", "Share of values that become 0.", "0.5"}));
+}
+
+LayerPtr read_spatial_dropout(ConfigMap& options) {
+  options.describe(
+      "Sets whole channels of a sample to 0 at random in training and scales the others by 1 / (1 - rate), as Keras' "
+      "SpatialDropout2D and PyTorch's Dropout2d.",
+      "spatial_dropout: {rate: 0.2}");
+  return spatial_dropout(read_rate(options, {"rate", "Share of channels that become 0.", "0.2"}));
+}
+
+LayerPtr read_drop_path(ConfigMap& options) {
+  options.describe(
+      "Sets whole samples to 0 at random in training and scales the others by 1 / (1 - rate): at the end of a residual "
+      "block's branch, stochastic depth.",
+      "drop_path: {rate: 0.1}");
+  return drop_path(read_rate(options, {"rate", "Share of samples that become 0.", "0.1"}));
+}
+
+constexpr NumberRange kFactor{.min = -1e3, .max = 1e3};
+
+LayerPtr read_prelu(ConfigMap& options) {
+  options.describe("x where it is positive, slope · x below, with trained slopes.", "prelu: {initial: 0.25}");
+  PReluOptions layer;
+  layer.initial = static_cast<float>(options.number({"initial", "Slopes at the start.", "0.1"}, kFactor, 0.25));
+  layer.shared =
+      options.boolean({"shared", "true: one slope for all channels, PyTorch's default. false: one a channel."}, false);
+  return prelu(layer);
+}
+
+LayerPtr read_layer_scale(ConfigMap& options) {
+  options.describe("A trained factor a channel: y = scale · x. Small at the start, at the end of a residual branch.",
+                   "layer_scale: {initial: 1e-6}");
+  return layer_scale(
+      {.initial = static_cast<float>(options.number({"initial", "Factors at the start.", "0.1"}, kFactor, 1e-6))});
+}
+
+LayerPtr read_softmax(ConfigMap& options) {
+  options.describe(
+      "exp(x) / Σ exp(x) over the last axis. Losses of class labels compute it themselves: a classifier ends without "
+      "it.",
+      "softmax");
+  return softmax();
 }
 
 LayerPtr read_reshape(ConfigMap& options) {
@@ -172,6 +225,12 @@ LayerPtr read_flatten(ConfigMap& options) {
   return flatten();
 }
 
+LayerPtr read_add(ConfigMap& options) {
+  options.describe("The sum of its inputs, which have one shape, then the activation.",
+                   "add: {inputs: [input, conv2d], activation: relu}");
+  return add(read_activation(options));
+}
+
 template <Activation kKind>
 LayerPtr read_activation_layer(ConfigMap& options) {
   return activation(read_activation_options(kKind, options));
@@ -180,27 +239,40 @@ LayerPtr read_activation_layer(ConfigMap& options) {
 }  // namespace
 
 Registry<Reader<LayerPtr>>& layer_kinds() {
-  static Registry<Reader<LayerPtr>> table("layer", {
-                                                       {"conv2d", read_conv2d},
-                                                       {"depthwise_conv2d", read_depthwise_conv2d},
-                                                       {"separable_conv2d", read_separable_conv2d},
-                                                       {"dense", read_dense},
-                                                       {"batch_norm", read_batch_norm},
-                                                       {"max_pool", read_max_pool},
-                                                       {"average_pool", read_average_pool},
-                                                       {"global_average_pool", read_global_average_pool},
-                                                       {"global_max_pool", read_global_max_pool},
-                                                       {"dropout", read_dropout},
-                                                       {"flatten", read_flatten},
-                                                       {"reshape", read_reshape},
-                                                       {"relu", read_activation_layer<Activation::relu>},
-                                                       {"relu6", read_activation_layer<Activation::relu6>},
-                                                       {"leaky_relu", read_activation_layer<Activation::leaky_relu>},
-                                                       {"gelu", read_activation_layer<Activation::gelu>},
-                                                       {"silu", read_activation_layer<Activation::silu>},
-                                                       {"sigmoid", read_activation_layer<Activation::sigmoid>},
-                                                       {"tanh", read_activation_layer<Activation::tanh>},
-                                                   });
+  static Registry<Reader<LayerPtr>> table("layer",
+                                          {
+                                              {"conv2d", read_conv2d},
+                                              {"depthwise_conv2d", read_depthwise_conv2d},
+                                              {"separable_conv2d", read_separable_conv2d},
+                                              {"dense", read_dense},
+                                              {"batch_norm", read_batch_norm},
+                                              {"max_pool", read_max_pool},
+                                              {"average_pool", read_average_pool},
+                                              {"global_average_pool", read_global_average_pool},
+                                              {"global_max_pool", read_global_max_pool},
+                                              {"dropout", read_dropout},
+                                              {"spatial_dropout", read_spatial_dropout},
+                                              {"drop_path", read_drop_path},
+                                              {"prelu", read_prelu},
+                                              {"layer_scale", read_layer_scale},
+                                              {"softmax", read_softmax},
+                                              {"flatten", read_flatten},
+                                              {"reshape", read_reshape},
+                                              {"add", read_add},
+                                              {"relu", read_activation_layer<Activation::relu>},
+                                              {"relu6", read_activation_layer<Activation::relu6>},
+                                              {"leaky_relu", read_activation_layer<Activation::leaky_relu>},
+                                              {"gelu", read_activation_layer<Activation::gelu>},
+                                              {"silu", read_activation_layer<Activation::silu>},
+                                              {"sigmoid", read_activation_layer<Activation::sigmoid>},
+                                              {"tanh", read_activation_layer<Activation::tanh>},
+                                              {"elu", read_activation_layer<Activation::elu>},
+                                              {"selu", read_activation_layer<Activation::selu>},
+                                              {"mish", read_activation_layer<Activation::mish>},
+                                              {"hard_swish", read_activation_layer<Activation::hard_swish>},
+                                              {"hard_sigmoid", read_activation_layer<Activation::hard_sigmoid>},
+                                              {"softplus", read_activation_layer<Activation::softplus>},
+                                          });
   static const bool complete = [] {
     for (Kinds (*kinds)() : {image_kinds, norm_kinds, join_kinds})
       for (auto& [name, read] : kinds()) table.add(name, read);

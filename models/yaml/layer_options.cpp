@@ -15,8 +15,7 @@ constexpr IntegerRange kPadding{.min = 0, .max = 1 << 20};
 
 std::vector<std::string> activation_names() {
   std::vector<std::string> names;
-  for (int i = 0; i <= static_cast<int>(Activation::tanh); ++i)
-    names.emplace_back(to_string(static_cast<Activation>(i)));
+  for (int i = 0; i < kActivationKinds; ++i) names.emplace_back(to_string(static_cast<Activation>(i)));
   return names;
 }
 
@@ -38,6 +37,18 @@ std::string_view meaning_of(Activation kind) {
       return "1 / (1 + exp(-x)).";
     case Activation::tanh:
       return "The hyperbolic tangent.";
+    case Activation::elu:
+      return "x from 0 on, alpha · (exp(x) - 1) below (ELU).";
+    case Activation::selu:
+      return "1.0507 · elu with alpha 1.67326 (SELU). Goes with the initializer lecun_normal.";
+    case Activation::mish:
+      return "x · tanh(softplus(x)).";
+    case Activation::hard_swish:
+      return "x · hard_sigmoid(x).";
+    case Activation::hard_sigmoid:
+      return "min(max(x + 3, 0), 6) / 6.";
+    case Activation::softplus:
+      return "log(1 + exp(x)).";
   }
   return "";
 }
@@ -80,18 +91,44 @@ Padding read_padding(ConfigMap& options, std::string_view meaning) {
   }
 }
 
+Padding read_amounts(ConfigMap& options, ConfigKey key) {
+  const ConfigNode node = options.node(key);
+  if (node.is_map()) return read_sides(node);
+  const auto [h, w] = node.as_pair(kPadding);
+  return {PaddingKind::explicit_, h, h, w, w};
+}
+
+ops::PaddingMode read_padding_mode(ConfigMap& options, std::string_view key) {
+  const std::string mode = options.choice(
+      {key,
+       "What stands beyond the edge. zeros; replicate: the edge's pixel; reflect: the image mirrored at the edge's "
+       "pixel; circular: its other end. PyTorch's names.",
+       "reflect"},
+      {"zeros", "replicate", "reflect", "circular"}, "zeros");
+  if (mode == "replicate") return ops::PaddingMode::replicate;
+  if (mode == "reflect") return ops::PaddingMode::reflect;
+  return mode == "circular" ? ops::PaddingMode::circular : ops::PaddingMode::zeros;
+}
+
 ActivationOptions read_activation_options(Activation kind, ConfigMap& options) {
   options.describe(meaning_of(kind));
   ActivationOptions activation{.kind = kind};
   if (kind == Activation::leaky_relu)
     activation.slope = static_cast<float>(options.number(
         {"slope", "Slope for inputs below 0. PyTorch's default; Keras has 0.3.", "0.2"}, {.min = 0, .max = 1}, 0.01));
+  if (kind == Activation::elu)
+    activation.slope = static_cast<float>(
+        options.number({"alpha", "What is approached far below 0 is -alpha.", "0.5"}, {.min = 0, .max = 1e3}, 1.0));
   return activation;
 }
 
 ActivationOptions read_activation(ConfigMap& options) {
-  const ConfigNode node =
-      options.node({"activation", "Applied to the layer's output.", "relu | {leaky_relu: {slope: 0.2}}"}, "none");
+  return read_activation(options, {"activation", "Applied to the layer's output.", "relu | {leaky_relu: {slope: 0.2}}"},
+                         "none");
+}
+
+ActivationOptions read_activation(ConfigMap& options, const ConfigKey& key, std::string_view otherwise) {
+  const ConfigNode node = options.node(key, otherwise);
   const std::vector<std::string> known = activation_names();
   node.describe_entries("activation", known, [](const std::string& name, const ConfigNode& value) {
     ConfigMap inner = value.as_map();

@@ -31,10 +31,18 @@ inline constexpr std::string_view kPaddingMeaning =
     "their number: on all sides, as [height, width], or for each side.";
 Padding read_padding(ConfigMap& options, std::string_view meaning = kPaddingMeaning);
 
+/// Amounts for the sides: N | [height, width] | {top, bottom, left, right}; required.
+Padding read_amounts(ConfigMap& options, ConfigKey key);
+
+/// `zeros | replicate | reflect | circular` under `key`; zeros where it is missing.
+ops::PaddingMode read_padding_mode(ConfigMap& options, std::string_view key);
+
 /// `activation: relu` or `activation: {leaky_relu: {slope: 0.2}}`; none where it is missing.
 ActivationOptions read_activation(ConfigMap& options);
+/// The same under another key, or with another default.
+ActivationOptions read_activation(ConfigMap& options, const ConfigKey& key, std::string_view otherwise);
 
-/// `slope` of a leaky_relu; other activations have no options.
+/// `slope` of a leaky_relu, `alpha` of an elu; other activations have no options.
 ActivationOptions read_activation_options(Activation kind, ConfigMap& options);
 
 /// `initializer: he_normal`; Keras' glorot_uniform where it is missing.

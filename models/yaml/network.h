@@ -15,7 +15,8 @@ namespace bantam::models {
 
 /// By kind: reads a layer's options (all but `name`, which every layer has) and returns the layer. Throws ConfigError
 /// at the option's position. The built-in ones are those of engine/layers/layers.h; a program adds its own before it
-/// reads its first model. `residual` and `block` are words of the list of layers (network.h), not kinds.
+/// reads its first model. `residual`, `block` and the names of a model's `blocks:` stand in the same lists but are not
+/// kinds. `name`, `inputs`, `repeat` and `when` are read before the reader is called: its options are the others.
 ///
 ///     layer_kinds().add("mixed_pool", [](ConfigMap&) { return std::make_shared<MixedPool>(); });
 Registry<Reader<LayerPtr>>& layer_kinds();
@@ -41,22 +42,29 @@ struct ModelSpec {
 ///     model:
 ///       name: my_net                      # optional
 ///       input: [32, 32, 3]                # height, width, channels
+///       parameters: {classes: 10}         # optional: names for expressions, $(…)
+///       blocks:                           # optional: named blocks
+///         conv_norm:
+///           parameters: {filters: null, kernel: 3}   # null: a use has to say the value
+///           layers:
+///             - conv2d: {filters: $(filters), kernel: $(kernel), padding: $(kernel // 2), bias: false}
+///             - batch_norm: {activation: relu}
 ///       layers:
-///         - conv2d: {filters: 64, kernel: 3, padding: same, bias: false}
-///         - batch_norm: {activation: relu}
+///         - conv_norm: {filters: 64, name: stem, repeat: 2}
 ///         - residual:
 ///             name: block1                # optional; the nodes are then "block1/conv2d", …
 ///             body: [ … layers … ]
 ///             shortcut: [ … layers … ]    # optional; the identity without
 ///             activation: relu            # after the sum; optional
 ///         - block: {name: head, body: [ … layers … ]}   # a chain under one name: a unit of recompute
+///         - add: {inputs: [head, stem]}   # outputs by name; without inputs: the entry before
 ///         - flatten
 ///         - dense: {units: 10}
 ///
 /// or `model: {zoo: resnet18_cifar, classes: 10, input: [32, 32, 3]}` (see zoo.h); `weights: FILE`, or
 /// `weights: {file: FILE, skip: ["classifier/*"]}`, may stand beside either. The nodes are those of
-/// `engine/layers/layers.h`. Throws ConfigError at the position of what is wrong, shapes that do not fit included (at
-/// the layer).
+/// `engine/layers/layers.h`. docs/NETWORKS.md describes the lists. Throws ConfigError at the position of what is wrong,
+/// shapes that do not fit included (at the layer, and at the use of the block that it is in).
 ModelSpec read_model(const ConfigNode& model, const std::string& default_name = "model");
 
 }  // namespace bantam::models

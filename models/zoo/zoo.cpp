@@ -18,7 +18,8 @@ Graph separable_cnn(const ZooOptions& options) {
 }
 
 std::span<const ZooModel> zoo() {
-  static const ZooOptions kSmall{Shape{32, 32, 3}, 10, 1.0}, kLarge{Shape{224, 224, 3}, 1000, 1.0};
+  static const ZooOptions kSmall{Shape{32, 32, 3}, 10, 1.0}, kLarge{Shape{224, 224, 3}, 1000, 1.0},
+      kMask{Shape{256, 256, 3}, 2, 1.0};
   static const ZooModel kModels[] = {
       {"separable_cnn", kSmall, false, separable_cnn},
       {"resnet18_cifar", kSmall, false, resnet18_cifar},
@@ -31,8 +32,14 @@ std::span<const ZooModel> zoo() {
       {"resnet34", kLarge, false, resnet34},
       {"resnet50", kLarge, false, resnet50},
       {"resnet101", kLarge, false, resnet101},
+      {"densenet121", kLarge, false, densenet121},
       {"mobilenet_v1", kLarge, true, mobilenet_v1},
       {"mobilenet_v2", kLarge, true, mobilenet_v2},
+      {"mobilenet_v3_small", kLarge, true, mobilenet_v3_small},
+      {"mobilenet_v3_large", kLarge, true, mobilenet_v3_large},
+      {"efficientnet_b0", kLarge, true, efficientnet_b0},
+      {"convnext_tiny", kLarge, false, convnext_tiny},
+      {"unet", kMask, true, unet},
   };
   return kModels;
 }

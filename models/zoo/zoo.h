@@ -74,6 +74,9 @@ Graph resnet18(const ZooOptions& options);
 Graph resnet34(const ZooOptions& options);
 Graph resnet50(const ZooOptions& options);
 Graph resnet101(const ZooOptions& options);
+/// DenseNet-121 (Huang et al. 2017). 7,978,856 parameters. torchvision, below features: conv0, norm0 (stem, stem_norm),
+/// denseblockS.denselayerB.norm1, conv1, norm2, conv2, transitionS.norm, conv, norm5 (norm); classifier is classifier.
+Graph densenet121(const ZooOptions& options);
 /// MobileNet v1 (Howard et al. 2017); `width` is its α. 4,231,976 parameters.
 Graph mobilenet_v1(const ZooOptions& options);
 /// MobileNet v2 (Sandler et al. 2018); channels times `width` are multiples of 8. 3,504,872 parameters. torchvision:
@@ -81,5 +84,27 @@ Graph mobilenet_v1(const ZooOptions& options);
 /// 0.0, 0.1 (expand), 1.0, 1.1 (depthwise), 2 and 3 (project), in block1 0.0, 0.1 (depthwise), 1 and 2 (project);
 /// classifier is classifier.1.
 Graph mobilenet_v2(const ZooOptions& options);
+/// MobileNet v3 (Howard et al. 2019); channels as v2's. Normalisations have epsilon 1e-3 and momentum 0.01. 2,542,856
+/// and 5,483,032 parameters. torchvision: stem is features.0, head the last of features, each with .0 and .1; blockN is
+/// features.N.block with 0.0, 0.1 (expand), 1.0, 1.1 (depthwise), 2.fc1, 2.fc2 (squeeze_excite/reduce, expand, as 1x1
+/// convolutions), 3.0, 3.1 (project), where numbers count only what the block has; hidden is classifier.0, classifier
+/// is classifier.3.
+Graph mobilenet_v3_small(const ZooOptions& options);
+Graph mobilenet_v3_large(const ZooOptions& options);
+/// EfficientNet-B0 (Tan and Le 2019), with stochastic depth up to 0.2; channels times `width` are multiples of 8.
+/// 5,288,548 parameters. torchvision: stem is features.0, head features.8; stageS_blockB is features.S.(B-1).block, as
+/// MobileNet v3's; classifier is classifier.1.
+Graph efficientnet_b0(const ZooOptions& options);
+/// ConvNeXt-T (Liu et al. 2022), with stochastic depth up to 0.1; LeCun-normal. 28,589,128 parameters. torchvision:
+/// stem, stem_norm are features.0.0, .1; stageS_blockB is features.(2S-1).(B-1) with layer_scale, block.0 (depthwise),
+/// .2 (norm), .3 (expand), .5 (project), which are dense layers there; downsampleS is features.(2S) with 0 (norm), 1
+/// (conv); norm is classifier.0, classifier classifier.2.
+Graph convnext_tiny(const ZooOptions& options);
+
+/// U-Net (Ronneberger et al. 2015) for masks: the output has the image's height and width and a value a class. Its 3x3
+/// convolutions are padded and normalised; 2x2 transposed convolutions enlarge. Height and width are multiples of 16.
+/// down1 to down5 and up4 to up1 are blocks of conv1 and conv2; up4/upsample doubles down5's image, up4/concat has
+/// down4's channels first. 31,037,698 parameters.
+Graph unet(const ZooOptions& options);
 
 }  // namespace bantam::models

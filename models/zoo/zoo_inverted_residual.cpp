@@ -18,9 +18,17 @@ NodeId add_inverted_residual(Graph& graph, NodeId from, const InvertedResidual& 
   conv.kernel = block.kernel;
   conv.stride = block.stride;
   last = add_depthwise_norm(graph, block.name + "/depthwise", last, conv);
+  if (block.squeeze_units > 0)
+    last = graph.add(block.name + "/squeeze_excite",
+                     squeeze_excite({.units = block.squeeze_units,
+                                     .activation = {.kind = block.squeeze_activation},
+                                     .gate = block.gate,
+                                     .initializer = "he_normal"}),
+                     {last});
   last = add_conv_norm(graph, block.name + "/project", last,
                        {.filters = block.filters, .kernel = 1, .activation = Activation::none, .norm = block.norm});
   if (block.stride != 1 || block.filters != channels) return last;
+  if (block.drop_rate > 0.0f) last = graph.add(block.name + "/drop_path", drop_path({.rate = block.drop_rate}), {last});
   return graph.add(block.name + "/add", add(), {last, from});
 }
 

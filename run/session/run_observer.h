@@ -1,6 +1,7 @@
 // RunObserver: events of a run besides the trainer's.
 #pragma once
 
+#include <cstdint>
 #include <string_view>
 
 #include "bantam/run/fit/run_plan.h"
@@ -26,6 +27,13 @@ class RunObserver {
   virtual void on_settled(const RunConfig& config, const Settled& settled) {
     (void)config;
     (void)settled;
+  }
+  /// While a set of the data ("train", "validation", "test") is read into memory or packed into a file, by one thread at
+  /// a time.
+  virtual void on_read(std::string_view set, std::int64_t read, std::int64_t samples) {
+    (void)set;
+    (void)read;
+    (void)samples;
   }
   /// Data, model and memory are ready. From here on a request to stop is honoured, and the run is saved.
   virtual void on_ready() {}

@@ -66,10 +66,15 @@ struct MovedByEvaluations : Callback {
   std::span<const std::shared_ptr<EvaluatedSchedule>> schedules;
 };
 
-/// With the run's folder for what `cache: disk` writes.
-DataOptions data_of(const RunConfig& config, const RunDirectory& directory) {
+/// With the run's folder for what `cache: disk` writes; `stop` ends the reading, too.
+DataOptions data_of(const RunConfig& config, const RunDirectory& directory, const std::function<bool()>& stop,
+                    RunObserver& observer) {
   DataOptions data = *config.data;
   data.run_folder = directory.path().string();
+  data.on_read = [&](std::string_view set, std::int64_t read, std::int64_t samples) {
+    stop_here_if(stop);
+    observer.on_read(set, read, samples);
+  };
   return data;
 }
 
@@ -83,7 +88,8 @@ TrainingRun::TrainingRun(const RunConfig& config, int threads, const RunDirector
       plan_(plan_run(config)),
       runtime_(make_reserved_runtime(config, plan_, threads, observer)),
       algorithms_(*runtime_, config, resume == nullptr ? "" : directory.algorithms(), plan_.pool_bytes),
-      data_((stop_here_if(stop), open_data(*runtime_, data_of(config, directory), config.device, config.seed))),
+      data_((stop_here_if(stop),
+             open_data(*runtime_, data_of(config, directory, stop, observer), config.device, config.seed))),
       session_((stop_here_if(stop), *runtime_), config.device, config.model.graph, session_options(config)),
       log_(directory.metrics(), config.train.log_every, config.train.loss.metrics, runtime_->allocator(config.device),
            [this](std::string_view text) { observer_.on_warning(text); }),

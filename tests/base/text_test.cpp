@@ -32,6 +32,8 @@ TEST(Nearest, FindsLikelySlipsOnly) {
   EXPECT_EQ(nearest("x", std::vector<std::string>{"y"}), std::nullopt);  // nothing in common
   EXPECT_EQ(nearest("ab", std::vector<std::string>{"ac", "ad"}), "ac");  // the first of equals
   EXPECT_EQ(nearest("BatchNorm2d", std::vector<std::string>{"bias", "batch_norm"}), "batch_norm");
+  EXPECT_EQ(nearest("LayerNormalization", std::vector<std::string>{"layer_norm", "group_norm"}), "layer_norm");
+  EXPECT_EQ(nearest("GroupNormalization", std::vector<std::string>{"layer_norm", "group_norm"}), "group_norm");
   EXPECT_EQ(nearest("global_avg_pool", std::vector<std::string>{"global_max_pool", "global_average_pool"}),
             "global_average_pool");  // though the other is nearer
   EXPECT_EQ(nearest("kernel_size", std::vector<std::string>{"filters"}), std::nullopt);

@@ -4,11 +4,13 @@
 #include <algorithm>
 #include <functional>
 
+#include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
 #include "bantam/base/error.h"
 #include "bantam/engine/train/safetensors.h"
 #include "bantam/run/session/run_record.h"
+#include "bantam/run/session/training_run.h"
 #include "tests/run/run_fixture.h"
 
 namespace bantam::run {
@@ -25,6 +27,9 @@ struct Events : Callback, RunObserver {
     validation_losses.push_back(event.validation.loss);
   }
   void on_settled(const RunConfig&, const Settled&) override { order += "settled "; }
+  void on_read(std::string_view set, std::int64_t done, std::int64_t samples) override {
+    if (done == samples) read += fmt::format("{} {}; ", set, samples);
+  }
   void on_ready() override { order += "ready "; }
   void on_begin(const RunBeginning& run) override {
     order += "begin ";
@@ -38,10 +43,25 @@ struct Events : Callback, RunObserver {
   std::vector<double> losses;
   std::vector<std::int64_t> epochs;
   std::vector<double> validation_losses;
-  std::string order;
+  std::string order, read;
   std::uint64_t in_use = 0;
   std::vector<std::string> warnings;
 };
+
+TEST_F(TrainTest, TellsOfSamplesReadOrPackedAndMayBeStoppedThere) {
+  for (const std::string cache : {"ram", "disk"}) {
+    SCOPED_TRACE(cache);
+    const RunConfig config = tiny({"data.pipeline=[{cache: " + cache + "}, {batch: {size: 16}}]"});
+    int asked = 0;
+    Events events, stopped;
+    const auto stop = [&] { return stopped.read.starts_with("train") && ++asked > 0; };
+    EXPECT_THROW((void)train(config, {.threads = 1, .run_dir = path("s"), .stop_start = stop, .observer = &stopped}),
+                 StoppedBeforeTraining);
+    EXPECT_EQ(stopped.read, "train 96; ") << "the validation samples were not read to their end";
+    (void)train(config, {.threads = 1, .run_dir = path(cache), .observer = &events});
+    EXPECT_EQ(events.read, "train 96; validation 20; ");
+  }
+}
 
 TEST_F(TrainTest, TellsCallbacksAndSaves) {
   Events events;

@@ -53,10 +53,10 @@ void backward(const Context& context, const Call& call, SavedTensor& saved, cons
 
 }  // namespace
 
-Tensor norm_pool(const Context& context, const Tensor& x, const Norm& norm, const Window2d& window) {
+Tensor norm_pool(const Context& context, const Tensor& x, const Norm& norm, const PoolWindow& window) {
   const kernels::Pool2dShape shape = pool_shape(context, "norm_pool", x, window, true);
   if (context.pass == Pass::evaluate || context.device.kind != DeviceKind::cpu)
-    return max_pool2d(context, batch_norm(context, x, norm), window);
+    return max_pool2d(context, batch_norm(context, x, norm), window.window, window.ceil_mode);
   const Call call{shape, x.dtype(), norm_of_batch(context, norm, shape.channels, statistics_of(x))};
   measure(context, call, x, norm);
   const bool recorded = records(context, {&x, &norm.scale, &norm.shift});

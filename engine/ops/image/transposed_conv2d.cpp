@@ -27,9 +27,12 @@ void check_window(const TransposedWindow& transposed) {
                                  kernel.w, stride.h, stride.w, dilation.h, dilation.w));
   if (std::min({padding.top, padding.bottom, padding.left, padding.right}) < 0)
     throw ShapeError(fmt::format("{}: padding must not be negative", kOp));
-  if (extra.h < 0 || extra.w < 0 || extra.h >= stride.h || extra.w >= stride.w)
-    throw ShapeError(fmt::format("{}: the output padding {}x{} must be smaller than the stride {}x{}", kOp, extra.h,
-                                 extra.w, stride.h, stride.w));
+  if (extra.h < 0 || extra.w < 0 || extra.h >= std::max(stride.h, dilation.h) ||
+      extra.w >= std::max(stride.w, dilation.w))
+    throw ShapeError(
+        fmt::format("{}: the output padding {}x{} must be smaller than the stride {}x{} or the dilation "
+                    "{}x{}",
+                    kOp, extra.h, extra.w, stride.h, stride.w, dilation.h, dilation.w));
   if (padding.kind == PaddingKind::same && extra != Extent2d{0, 0})
     throw ShapeError(
         fmt::format("{}: the output padding {}x{} has no place where padding is same: the output is the "
@@ -37,7 +40,26 @@ void check_window(const TransposedWindow& transposed) {
                     kOp, extra.h, extra.w));
 }
 
-Conv2dShape checked_shape(const Tensor& x, const Tensor& w, TransposedWindow transposed, std::int64_t groups) {
+/// Rows (or columns) at the end of an output: what is cut off, and zeros that no convolution of the input's size
+/// reaches.
+struct End {
+  std::int64_t padding, zeros;
+};
+/// Output padding from the stride on, which dilation allows, first undoes the padding, whose rows have values.
+End end_of(std::int64_t padding, std::int64_t output_padding, std::int64_t stride) {
+  if (output_padding < stride) return {padding, 0};
+  const std::int64_t rest = std::max<std::int64_t>(padding - output_padding, 0);
+  return {rest, std::max<std::int64_t>(output_padding - (padding - rest) - (stride - 1), 0)};
+}
+
+End bottom_of(const TransposedWindow& t) {
+  return end_of(t.window.padding.bottom, t.output_padding.h, t.window.stride.h);
+}
+End right_of(const TransposedWindow& t) {
+  return end_of(t.window.padding.right, t.output_padding.w, t.window.stride.w);
+}
+
+Conv2dShape checked_shape(const Tensor& x, const Tensor& w, const TransposedWindow& transposed, std::int64_t groups) {
   check_image(kOp, x.shape());
   if (w.shape().rank() != 4)
     throw ShapeError(
@@ -50,8 +72,31 @@ Conv2dShape checked_shape(const Tensor& x, const Tensor& w, TransposedWindow tra
     throw ShapeError(fmt::format("{}: {} input channels do not divide into {} groups", kOp, channels, groups));
   if (x.dtype() != w.dtype())
     throw DTypeError(fmt::format("{}: x is {} and the weight {}", kOp, to_string(x.dtype()), to_string(w.dtype())));
-  transposed.window.kernel = {w.shape()[1], w.shape()[2]};
   return transposed_conv2d_shape(x.shape(), filters, transposed, groups);
+}
+
+/// The transposed convolution of x and w, and its backward.
+Tensor input_gradient(const Context& context, const Conv2dShape& shape, const Tensor& x, const Tensor& w) {
+  const DType dtype = x.dtype();
+  Tensor y = context.allocate({shape.batch, shape.in_h, shape.in_w, shape.in_channels}, dtype);
+  if (!context.output_unused()) {
+    const Scratch scratch = conv2d_scratch(context, shape, dtype, Conv2dPass::grad_input);
+    BANTAM_KERNEL(context.exec, conv2d_grad_input, shape, dtype, x.data(), w.data(), y.data(), scratch.get());
+  }
+  if (!records(context, {&x, &w})) return y;
+  context.tape->record(
+      context, y, [=, x = SavedTensor(x)](const Context& ctx, Tensor dy, GradientStore& store) mutable {
+        if (wants_gradient(w)) {
+          const Tensor input = x.unpack(ctx);  // gone before dx comes
+          conv2d_weight_gradient(ctx, shape, {dy, input}, w, store);
+        }
+        if (!wants_gradient(x.ref())) return;
+        Tensor dx = ctx.allocate(x.shape(), dtype);
+        const Scratch scratch = conv2d_scratch(ctx, shape, dtype, Conv2dPass::forward);
+        BANTAM_KERNEL(ctx.exec, conv2d_forward, shape, dtype, dy.data(), w.data(), dx.data(), scratch.get());
+        store.add(ctx, x.ref(), std::move(dx));
+      });
+  return y;
 }
 
 }  // namespace
@@ -74,33 +119,22 @@ Extent2d transposed_output(const TransposedWindow& transposed, std::int64_t in_h
 Conv2dShape transposed_conv2d_shape(const Shape& in, std::int64_t filters, const TransposedWindow& transposed,
                                     std::int64_t groups) {
   const Extent2d out = transposed_output(transposed, in[1], in[2]);
-  return conv2d_shape({in[0], out.h, out.w, filters}, in[3], transposed.window, groups);
+  const End bottom = bottom_of(transposed), right = right_of(transposed);
+  Window2d window = transposed.window;
+  window.padding.bottom = bottom.padding, window.padding.right = right.padding;
+  return conv2d_shape({in[0], out.h - bottom.zeros, out.w - right.zeros, filters}, in[3], window, groups);
 }
 
 Tensor transposed_conv2d(const Context& context, const Tensor& x, const Tensor& w, Window2d window,
                          Extent2d output_padding, std::int64_t groups) {
-  const Conv2dShape shape = checked_shape(x, w, {window, output_padding}, groups);
+  if (w.shape().rank() == 4) window.kernel = {w.shape()[1], w.shape()[2]};
+  const TransposedWindow transposed{window, output_padding};
+  const Conv2dShape shape = checked_shape(x, w, transposed, groups);
   context.check_device(kOp, {&x, &w});
-  const DType dtype = x.dtype();
-  Tensor y = context.allocate({shape.batch, shape.in_h, shape.in_w, shape.in_channels}, dtype);
-  if (!context.output_unused()) {
-    const Scratch scratch = conv2d_scratch(context, shape, dtype, Conv2dPass::grad_input);
-    BANTAM_KERNEL(context.exec, conv2d_grad_input, shape, dtype, x.data(), w.data(), y.data(), scratch.get());
-  }
-  if (!records(context, {&x, &w})) return y;
-  context.tape->record(
-      context, y, [=, x = SavedTensor(x)](const Context& ctx, Tensor dy, GradientStore& store) mutable {
-        if (wants_gradient(w)) {
-          const Tensor input = x.unpack(ctx);  // gone before dx comes
-          conv2d_weight_gradient(ctx, shape, {dy, input}, w, store);
-        }
-        if (!wants_gradient(x.ref())) return;
-        Tensor dx = ctx.allocate(x.shape(), dtype);
-        const Scratch scratch = conv2d_scratch(ctx, shape, dtype, Conv2dPass::forward);
-        BANTAM_KERNEL(ctx.exec, conv2d_forward, shape, dtype, dy.data(), w.data(), dx.data(), scratch.get());
-        store.add(ctx, x.ref(), std::move(dx));
-      });
-  return y;
+  const std::int64_t rows = bottom_of(transposed).zeros, columns = right_of(transposed).zeros;
+  if (rows == 0 && columns == 0) return input_gradient(context, shape, x, w);
+  const Tensor reached = input_gradient(context.inner(), shape, x, w);
+  return pad2d(context, reached, {PaddingKind::explicit_, 0, rows, 0, columns});
 }
 
 }  // namespace bantam::ops

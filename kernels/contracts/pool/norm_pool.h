@@ -8,9 +8,10 @@
 
 namespace bantam::kernels {
 
-/// Whether the kernels should run it: a value that several windows hold is normalised for each, which is worth it only
-/// where f is cheap.
+/// Whether the kernels can and should run it: positions of a window are neighbours; and a value that several windows
+/// hold is normalised for each, which is worth it only where f is cheap.
 inline bool norm_pool_supports(const Pool2dShape& shape, ActivationFunction f) {
+  if (shape.dilation_h != 1 || shape.dilation_w != 1) return false;
   return is_piecewise(f.kind) || (shape.window_h <= shape.stride_h && shape.window_w <= shape.stride_w);
 }
 

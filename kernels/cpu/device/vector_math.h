@@ -1,5 +1,5 @@
-// exp and tanh in plain arithmetic, without branches or calls, so that loops over them vectorise. About 2 units in the
-// last place.
+// exp, log(1 + x) and tanh in plain arithmetic, without branches or calls, so that loops over them vectorise. About 2
+// units in the last place.
 #pragma once
 
 #include <bit>
@@ -37,6 +37,26 @@ struct ReducedExp {
   const ReducedExp e = reduce_exp(x < -87.0f ? -87.0f : x);
   const float value = e.power + e.power * e.expm1;
   return x < -87.0f ? 0.0f : value;
+}
+
+/// e^x - 1 for x <= 0, with its digits near 0; -1 below -87; NaN for NaN.
+[[gnu::always_inline]] inline float expm1_bounded(float x) {
+  const ReducedExp e = reduce_exp(x < -87.0f ? -87.0f : x);
+  return e.power * e.expm1 + (e.power - 1.0f);
+}
+
+/// log(1 + x) for x in [0, 1], as 2·artanh(x/(2 + x)) by its series (the term left out, s^17/17 with s <= 1/3, is below
+/// 2^-30 of the sum).
+[[gnu::always_inline]] inline float log1p_unit(float x) {
+  const float s = x / (2.0f + x), s2 = s * s;
+  float p = 1.0f / 15;
+  p = p * s2 + 1.0f / 13;
+  p = p * s2 + 1.0f / 11;
+  p = p * s2 + 1.0f / 9;
+  p = p * s2 + 1.0f / 7;
+  p = p * s2 + 1.0f / 5;
+  p = p * s2 + 1.0f / 3;
+  return 2.0f * (s + s * s2 * p);
 }
 
 /// 1/(1 + e^-x), without overflow for any x.

@@ -43,6 +43,18 @@ void forward_block(Activation activation, float slope, const float* x, float* y,
       return loop(x, y, n, [](float v) { return sigmoid(v); });
     case Activation::tanh:
       return loop(x, y, n, [](float v) { return tanh_bounded(v); });
+    case Activation::elu:
+      return loop(x, y, n, [slope](float v) { return elu(v, slope); });
+    case Activation::selu:
+      return loop(x, y, n, [](float v) { return selu(v); });
+    case Activation::mish:
+      return loop(x, y, n, [](float v) { return mish(v); });
+    case Activation::hard_swish:
+      return loop(x, y, n, [](float v) { return v * hard_sigmoid(v); });
+    case Activation::hard_sigmoid:
+      return loop(x, y, n, [](float v) { return hard_sigmoid(v); });
+    case Activation::softplus:
+      return loop(x, y, n, [](float v) { return softplus(v); });
   }
 }
 
@@ -65,6 +77,18 @@ void grad_block(Activation activation, float slope, const float* saved, const fl
       return apply([](float y) { return y * (1.0f - y); });
     case Activation::tanh:
       return apply([](float y) { return 1.0f - y * y; });
+    case Activation::elu:
+      return apply([slope](float y) { return elu_slope(y, slope); });
+    case Activation::selu:
+      return apply([](float y) { return selu_slope(y); });
+    case Activation::mish:
+      return apply([](float x) { return mish_slope(x); });
+    case Activation::hard_swish:
+      return apply([](float x) { return hard_swish_slope(x); });
+    case Activation::hard_sigmoid:
+      return apply([](float y) { return hard_sigmoid_slope(y); });
+    case Activation::softplus:
+      return apply([](float y) { return softplus_slope(y); });
   }
 }
 

@@ -22,6 +22,58 @@ inline float gelu_slope(float x) { return normal_cdf(x) + x * 0.398942280f * exp
   return s * (1.0f + x * (1.0f - s));
 }
 
+/// slope·(e^x - 1) below 0.
+[[gnu::always_inline]] inline float elu(float x, float slope) {
+  return x < 0 ? slope * expm1_bounded(x < 0 ? x : 0.0f) : x;
+}
+/// From y.
+[[gnu::always_inline]] inline float elu_slope(float y, float slope) { return y > 0 ? 1.0f : y + slope; }
+
+inline constexpr float kSelu = static_cast<float>(kSeluScale);
+inline constexpr float kSeluBelow = static_cast<float>(kSeluScale * kSeluSlope);  ///< -y far below 0
+[[gnu::always_inline]] inline float selu(float x) {
+  return x < 0 ? kSeluBelow * expm1_bounded(x < 0 ? x : 0.0f) : kSelu * x;
+}
+/// From y.
+[[gnu::always_inline]] inline float selu_slope(float y) { return y > 0 ? kSelu : y + kSeluBelow; }
+
+/// t = tanh(log(1 + e^x)) = n/(n + 2) with n = e·(e + 2), e = e^x; it is 1 in float32 from 20 on. 1 - t² =
+/// 4(1 + e)²/(n + 2)², hence mish' = t + x·sigmoid(x)·(1 - t²) = t + 4x·e·(1 + e)/(n + 2)².
+struct MishGate {
+  float e, n;
+  [[gnu::always_inline]] static MishGate at(float x) {
+    const float e = exp_bounded(x > 20.0f ? 20.0f : x);
+    return {e, e * (e + 2.0f)};
+  }
+  [[gnu::always_inline]] float value() const { return n / (n + 2.0f); }
+};
+[[gnu::always_inline]] inline float mish(float x) { return x * MishGate::at(x).value(); }
+[[gnu::always_inline]] inline float mish_slope(float x) {
+  const MishGate gate = MishGate::at(x);
+  const float inverse = 1.0f / (gate.n + 2.0f);
+  return gate.value() + x * (4.0f * gate.e * inverse) * ((1.0f + gate.e) * inverse);
+}
+
+/// max(x, 0) + log(1 + e^-|x|), which is x in float32 from 20 on.
+[[gnu::always_inline]] inline float softplus(float x) {
+  return (x < 0 ? 0.0f : x) + log1p_unit(exp_bounded(-std::fabs(x)));
+}
+/// From y: 1 - e^-y is the sigmoid of x.
+[[gnu::always_inline]] inline float softplus_slope(float y) { return -expm1_bounded(-y); }
+
+/// min(max(x + 3, 0), 6)/6; exactly 0 and 1 from the corners on.
+[[gnu::always_inline]] inline float hard_sigmoid(float x) {
+  const float up = x + 3.0f;
+  return (up < 0 ? 0.0f : up > 6.0f ? 6.0f : up) * (1.0f / 6);
+}
+/// From y.
+[[gnu::always_inline]] inline float hard_sigmoid_slope(float y) { return (y > 0) & (y < 1.0f) ? 1.0f / 6 : 0.0f; }
+/// From x.
+[[gnu::always_inline]] inline float hard_swish_slope(float x) {
+  const float between = x * (1.0f / 3) + 0.5f;
+  return x <= -3.0f ? 0.0f : x >= 3.0f ? 1.0f : between;
+}
+
 /// One bit a lane, of lanes that are all ones or zero: a byte of a mask.
 [[gnu::always_inline]] inline std::uint8_t to_bits(Int8 lanes) {
 #if defined(__F16C__) && defined(__AVX__)
@@ -59,9 +111,28 @@ struct Relu8 {
   [[gnu::always_inline]] Float8 derivative(Float8 x) const { return x > 0.0f ? broadcast8(1.0f) : Float8{}; }
 };
 
-/// A smooth activation (gelu, silu, sigmoid, tanh) on eight values.
+/// hard_swish, or the hard_sigmoid by which it weighs x, on eight values.
+template <bool kSwish>
+struct Hard8 {
+  [[gnu::always_inline]] Float8 operator()(Float8 x) const {
+    const Float8 up = x + 3.0f, low = up < 0.0f ? Float8{} : up;
+    const Float8 gate = (low > 6.0f ? broadcast8(6.0f) : low) * (1.0f / 6);
+    return kSwish ? x * gate : gate;
+  }
+  [[gnu::always_inline]] Float8 derivative(Float8 x) const {
+    if constexpr (!kSwish) {
+      const Int8 rises = (x > -3.0f) & (x < 3.0f);
+      return rises ? broadcast8(1.0f / 6) : Float8{};
+    }
+    const Float8 between = x * (1.0f / 3) + 0.5f, low = x <= -3.0f ? Float8{} : between;
+    return x >= 3.0f ? broadcast8(1.0f) : low;
+  }
+};
+
+/// A curved activation (gelu, silu, sigmoid, tanh, elu, selu, mish, softplus) on eight values.
 struct Smooth8 {
   Activation kind;
+  float slope;
 
   Float8 operator()(Float8 x) const {
     switch (kind) {
@@ -71,6 +142,14 @@ struct Smooth8 {
         return each(x, [](float v) { return v * sigmoid(v); });
       case Activation::sigmoid:
         return each(x, [](float v) { return sigmoid(v); });
+      case Activation::elu:
+        return each(x, [this](float v) { return elu(v, slope); });
+      case Activation::selu:
+        return each(x, [](float v) { return selu(v); });
+      case Activation::mish:
+        return each(x, [](float v) { return mish(v); });
+      case Activation::softplus:
+        return each(x, [](float v) { return softplus(v); });
       default:
         return each(x, [](float v) { return tanh_bounded(v); });
     }
@@ -86,6 +165,14 @@ struct Smooth8 {
           const float s = sigmoid(v);
           return s * (1.0f - s);
         });
+      case Activation::elu:
+        return each(x, [this](float v) { return elu_slope(elu(v, slope), slope); });
+      case Activation::selu:
+        return each(x, [](float v) { return selu_slope(selu(v)); });
+      case Activation::mish:
+        return each(x, [](float v) { return mish_slope(v); });
+      case Activation::softplus:
+        return each(x, [](float v) { return sigmoid(v); });
       default:
         return each(x, [](float v) {
           const float t = tanh_bounded(v);
@@ -105,12 +192,14 @@ struct Smooth8 {
   }
 };
 
-/// Calls call(f8) with what computes `f` eight values at a time: three instances of the caller's loop.
+/// Calls call(f8) with what computes `f` eight values at a time: five instances of the caller's loop.
 template <class Call>
 void with_activation8(ActivationFunction f, Call&& call) {
   if (f.kind == Activation::relu) return call(Relu8{});
   if (is_piecewise(f.kind)) return call(Piecewise8{PiecewiseLinear::of(f)});
-  call(Smooth8{f.kind});
+  if (f.kind == Activation::hard_swish) return call(Hard8<true>{});
+  if (f.kind == Activation::hard_sigmoid) return call(Hard8<false>{});
+  call(Smooth8{f.kind, f.slope});
 }
 
 }  // namespace bantam::kernels::cpu

@@ -10,8 +10,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "bantam/base/parallel.h"
-#include "bantam/kernels/cpu/device/convert.h"
+#include "bantam/kernels/cpu/device/blocks.h"
 
 namespace bantam::kernels::cpu {
 namespace {
@@ -19,6 +18,7 @@ namespace {
 constexpr int kLanes = 8;                   // counters at once: 32 random words
 constexpr std::int64_t kWordsOfChunk = 16;  // mask words handled together
 constexpr std::int64_t kChunksOfPart = 16;
+constexpr std::int64_t kValuesOfPart = kWordsOfChunk * 32 * kChunksOfPart;
 
 /// v[component][lane] of philox(key, {first.v[0] + lane, first.v[1], …}); the rounds are outside, so that lanes
 /// vectorise.
@@ -82,23 +82,45 @@ void mask_values(std::uint32_t bits, float factor, float* values) {
   }
 }
 
-/// A chunk of one sample's row: elements [at, at + count) of the tensor, and where the mask holds their bits.
+/// A chunk of a row: values [at, at + count) of the tensor, and where the mask holds their bits.
 struct RowChunk {
   std::int64_t sample, first_word, at, count;
   std::int64_t words;  // index of the first mask word
 };
 
-/// Calls work(chunk) for chunks of at most kWordsOfChunk mask words, which cover all rows.
+/// How a sample's values lie: `rows` rows of as many values as there are random numbers.
+struct SampleRows {
+  std::int64_t rows, values, words;
+  explicit SampleRows(const DropoutShape& shape)
+      : rows(shape.sample_elements / std::max<std::int64_t>(shape.row_draws(), 1)),
+        values(shape.row_draws()),
+        words((values + 31) / 32) {}
+};
+
+/// Calls work(chunk) for chunks of at most kWordsOfChunk mask words, which cover the first `rows` rows of all samples.
 template <class Work>
-void for_each_chunk(const Exec& exec, const DropoutShape& shape, Work&& work) {
-  const std::int64_t row_words = (shape.sample_elements + 31) / 32;
-  const std::int64_t row_chunks = (row_words + kWordsOfChunk - 1) / kWordsOfChunk;
-  parallel_ranges(shape.samples * row_chunks, kChunksOfPart, exec.threads, [&](std::int64_t begin, std::int64_t end) {
+void for_each_chunk(const Exec& exec, const DropoutShape& shape, std::int64_t rows, Work&& work) {
+  const SampleRows sample(shape);
+  const std::int64_t row_chunks = (sample.words + kWordsOfChunk - 1) / kWordsOfChunk;
+  const std::int64_t grain =
+      std::max<std::int64_t>(kChunksOfPart, kValuesOfPart / std::max<std::int64_t>(sample.values, 1));
+  parallel_ranges(shape.samples * rows * row_chunks, grain, exec.threads, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t i = begin; i < end; ++i) {
-      const std::int64_t sample = i / row_chunks, first_word = i % row_chunks * kWordsOfChunk;
+      const std::int64_t row = i / row_chunks, s = row / rows, first_word = i % row_chunks * kWordsOfChunk;
       const std::int64_t first = first_word * 32;
-      work(RowChunk{sample, first_word, sample * shape.sample_elements + first,
-                    std::min(kWordsOfChunk * 32, shape.sample_elements - first), sample * row_words + first_word});
+      work(RowChunk{s, first_word, s * shape.sample_elements + row % rows * sample.values + first,
+                    std::min(kWordsOfChunk * 32, sample.values - first), s * sample.words + first_word});
+    }
+  });
+}
+
+/// The random numbers' bits, of all samples.
+void draw_mask(const Exec& exec, const DropoutShape& shape, std::int64_t update, std::uint32_t* mask) {
+  const std::int32_t threshold = keep_threshold(shape.rate);
+  for_each_chunk(exec, shape, 1, [&](const RowChunk& s) {
+    for (std::int64_t w = 0; w * 32 < s.count; ++w) {
+      const std::uint32_t bits = mask_word(shape, threshold, s.sample, s.first_word + w, update);
+      mask[s.words + w] = first_bits(bits, s.count - w * 32);
     }
   });
 }
@@ -106,39 +128,56 @@ void for_each_chunk(const Exec& exec, const DropoutShape& shape, Work&& work) {
 /// y = x·factor where the mask's bit is set, 0 elsewhere, over a chunk.
 template <class T>
 void apply_mask(const std::uint32_t* words, std::int64_t count, float factor, const T* x, T* y) {
-  float values[kWordsOfChunk * 32] = {};
+  float values[kWordsOfChunk * 32];
   widen(x, values, count);
+  std::fill(values + count, values + (count + 31) / 32 * 32, 0.0f);
   for (std::int64_t w = 0; w * 32 < count; ++w) mask_values(words[w], factor, values + w * 32);
   narrow(values, y, count);
+}
+
+/// The same over all samples, each of which is kept or dropped as a whole.
+template <class T>
+void apply_to_samples(const Exec& exec, const DropoutShape& shape, const std::uint32_t* mask, float factor, const T* x,
+                      T* y) {
+  const std::int64_t chunks = (shape.sample_elements + kValuesOfPart - 1) / kValuesOfPart;
+  parallel_ranges(shape.samples * chunks, 1, exec.threads, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t i = begin; i < end; ++i) {
+      const std::int64_t s = i / chunks, first = i % chunks * kValuesOfPart;
+      const std::int64_t at = s * shape.sample_elements + first;
+      const std::int64_t count = std::min(kValuesOfPart, shape.sample_elements - first);
+      if (mask[s] == 0)
+        std::fill(y + at, y + at + count, T(0.0f));
+      else
+        map_range(at, at + count, x, y, [factor](const float* from, float* to, std::int64_t n) {
+#pragma omp simd
+          for (std::int64_t k = 0; k < n; ++k) to[k] = from[k] * factor;
+        });
+    }
+  });
+}
+
+/// y = x·factor where the mask says so, 0 elsewhere.
+template <class T>
+void apply(const Exec& exec, const DropoutShape& shape, const std::uint32_t* mask, const T* x, T* y) {
+  const float factor = 1.0f / (1.0f - shape.rate);
+  if (shape.draws == 1) return apply_to_samples(exec, shape, mask, factor, x, y);
+  for_each_chunk(exec, shape, SampleRows(shape).rows,
+                 [&](const RowChunk& s) { apply_mask(mask + s.words, s.count, factor, x + s.at, y + s.at); });
 }
 
 }  // namespace
 
 void dropout_forward(const Exec& exec, const DropoutShape& shape, DType dtype, const std::int64_t* update,
                      const void* x, void* y, std::uint32_t* mask) {
-  const float factor = 1.0f / (1.0f - shape.rate);
-  const std::int32_t threshold = keep_threshold(shape.rate);
-  dispatch_floating(dtype, [&](auto tag) {
-    using T = typename decltype(tag)::type;
-    for_each_chunk(exec, shape, [&](const RowChunk& s) {
-      std::uint32_t* words = mask + s.words;
-      for (std::int64_t w = 0; w * 32 < s.count; ++w) {
-        const std::uint32_t bits = mask_word(shape, threshold, s.sample, s.first_word + w, *update);
-        words[w] = first_bits(bits, s.count - w * 32);
-      }
-      apply_mask(words, s.count, factor, static_cast<const T*>(x) + s.at, static_cast<T*>(y) + s.at);
-    });
-  });
+  draw_mask(exec, shape, *update, mask);
+  dropout_grad(exec, shape, dtype, mask, x, y);  // the same product
 }
 
 void dropout_grad(const Exec& exec, const DropoutShape& shape, DType dtype, const std::uint32_t* mask, const void* dy,
                   void* dx) {
-  const float factor = 1.0f / (1.0f - shape.rate);
   dispatch_floating(dtype, [&](auto tag) {
     using T = typename decltype(tag)::type;
-    for_each_chunk(exec, shape, [&](const RowChunk& s) {
-      apply_mask(mask + s.words, s.count, factor, static_cast<const T*>(dy) + s.at, static_cast<T*>(dx) + s.at);
-    });
+    apply(exec, shape, mask, static_cast<const T*>(dy), static_cast<T*>(dx));
   });
 }
 

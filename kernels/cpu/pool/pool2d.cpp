@@ -17,10 +17,10 @@ void gather_windows(const Pool& p, std::int64_t n, std::int64_t ih, Term&& term,
       const std::int64_t lanes = std::min(kLanes, p.channels - c);
       Float8 sum{};
       for (std::int64_t oh = oh_range.begin; oh < oh_range.end; ++oh) {
+        const std::int64_t row = p.h.place(oh, ih);
         for (std::int64_t ow = ow_range.begin; ow < ow_range.end; ++ow) {
-          const std::int64_t at = ((n * p.h.out + oh) * p.w.out + ow) * p.channels + c;
-          const std::int64_t place = (ih + p.h.pad - oh * p.h.stride) * p.w.window + iw + p.w.pad - ow * p.w.stride;
-          sum += term(oh, ow, at, place, lanes);
+          const std::int64_t at = ((n * p.h.out + oh) * p.w.out + ow) * p.channels + c, column = p.w.place(ow, iw);
+          if (row >= 0 && column >= 0) sum += term(oh, ow, at, row * p.w.window + column, lanes);
         }
       }
       store_lanes(to + c, lanes, sum);
@@ -30,8 +30,7 @@ void gather_windows(const Pool& p, std::int64_t n, std::int64_t ih, Term&& term,
 
 /// One over the number of positions that window (oh, ow) is averaged over.
 inline float inverse_divisor(const Pool& p, bool count_padding, std::int64_t oh, std::int64_t ow) {
-  const std::int64_t count = count_padding ? p.h.window * p.w.window : p.h.places(oh).count() * p.w.places(ow).count();
-  return 1.0f / static_cast<float>(count);
+  return 1.0f / static_cast<float>(p.h.counted(oh, count_padding) * p.w.counted(ow, count_padding));
 }
 
 template <class T>
@@ -39,7 +38,7 @@ void average_of_window(const T* x, Span rows, Span cols, const Pool& p, std::int
   Float8 sum{};
   for (std::int64_t kh = rows.begin; kh < rows.end; ++kh) {
     for (std::int64_t kw = cols.begin; kw < cols.end; ++kw) {
-      sum += load_lanes(x + (kh * p.w.in + kw) * p.channels, lanes);
+      sum += load_lanes(x + (kh * p.h.dilation * p.w.in + kw * p.w.dilation) * p.channels, lanes);
     }
   }
   store_lanes(y, lanes, sum * inverse);
@@ -59,7 +58,7 @@ void max_pool2d_forward(const Exec& exec, const Pool2dShape& shape, DType dtype,
         max_of_window(
             rows, cols, p.w.window, lanes,
             [&](std::int64_t kh, std::int64_t kw) {
-              return load_lanes(first + (kh * p.w.in + kw) * p.channels, lanes);
+              return load_lanes(first + (kh * p.h.dilation * p.w.in + kw * p.w.dilation) * p.channels, lanes);
             },
             static_cast<T*>(y) + to + c, winner ? winner + to + c : nullptr);
       }

@@ -14,24 +14,38 @@ struct Span {
 
 /// One axis of a pooling: positions of a window, and windows of a position.
 struct Axis {
-  std::int64_t in, out, window, stride, pad;
+  std::int64_t in, out, window, stride, pad, pad_after = 0, dilation = 1;
 
-  /// The part of window `o` that is not padding, as places within the window.
-  Span places(std::int64_t o) const {
-    const std::int64_t start = o * stride - pad;
-    return {std::max<std::int64_t>(0, -start), std::min(window, in - start)};
+  /// The places of window `o` at positions from `least` to before `end`.
+  Span places_within(std::int64_t o, std::int64_t least, std::int64_t end) const {
+    const std::int64_t before = least - (o * stride - pad), room = end - least + before;
+    return {dilated(std::max<std::int64_t>(before, 0)), std::min(window, dilated(std::max<std::int64_t>(room, 0)))};
   }
-  /// The windows that hold position i.
+  /// ⌈n/dilation⌉.
+  std::int64_t dilated(std::int64_t n) const { return dilation == 1 ? n : (n + dilation - 1) / dilation; }
+  /// The part of window `o` that is not padding, as places within the window.
+  Span places(std::int64_t o) const { return places_within(o, 0, in); }
+  /// How many places of window `o` a mean counts.
+  std::int64_t counted(std::int64_t o, bool count_padding) const {
+    return (count_padding ? places_within(o, -pad, in + pad_after) : places(o)).count();
+  }
+  /// The windows that reach over position i; with dilation some of them pass over it.
   Span windows(std::int64_t i) const {
-    const std::int64_t last = i + pad, first = last - window + 1;
+    const std::int64_t last = i + pad, first = last - (window - 1) * dilation;
     return {first <= 0 ? 0 : (first + stride - 1) / stride, std::min(out, last / stride + 1)};
+  }
+  /// Which place of window `o`, which reaches over position i, that is; -1: none.
+  std::int64_t place(std::int64_t o, std::int64_t i) const {
+    const std::int64_t within = i + pad - o * stride;
+    if (dilation == 1) return within;
+    return within % dilation == 0 ? within / dilation : -1;
   }
 };
 
 struct Pool {
   explicit Pool(const Pool2dShape& s)
-      : h{s.in_h, s.out_h(), s.window_h, s.stride_h, s.pad_top},
-        w{s.in_w, s.out_w(), s.window_w, s.stride_w, s.pad_left},
+      : h{s.in_h, s.out_h(), s.window_h, s.stride_h, s.pad_top, s.pad_bottom, s.dilation_h},
+        w{s.in_w, s.out_w(), s.window_w, s.stride_w, s.pad_left, s.pad_right, s.dilation_w},
         batch(s.batch),
         channels(s.channels) {}
   Axis h, w;

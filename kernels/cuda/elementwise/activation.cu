@@ -37,6 +37,24 @@ struct Forward {
       case Activation::tanh:
         for (float& v : x) v = tanhf(v);
         break;
+      case Activation::elu:
+        for (float& v : x) v = exponential_unit(v, slope, 1.0f);
+        break;
+      case Activation::selu:
+        for (float& v : x) v = exponential_unit(v, kSeluBelow, kSelu);
+        break;
+      case Activation::mish:
+        for (float& v : x) v = v * mish_gate(v);
+        break;
+      case Activation::hard_swish:
+        for (float& v : x) v = v * hard_sigmoid(v);
+        break;
+      case Activation::hard_sigmoid:
+        for (float& v : x) v = hard_sigmoid(v);
+        break;
+      case Activation::softplus:
+        for (float& v : x) v = softplus(v);
+        break;
     }
   }
 };
@@ -71,6 +89,24 @@ struct Grad {
         break;
       case Activation::tanh:
         for (int k = 0; k < N; ++k) d[k] *= 1.0f - s[k] * s[k];
+        break;
+      case Activation::elu:
+        for (int k = 0; k < N; ++k) d[k] *= exponential_unit_slope(s[k], slope, 1.0f);
+        break;
+      case Activation::selu:
+        for (int k = 0; k < N; ++k) d[k] *= exponential_unit_slope(s[k], kSeluBelow, kSelu);
+        break;
+      case Activation::mish:
+        for (int k = 0; k < N; ++k) d[k] *= mish_slope(s[k]);
+        break;
+      case Activation::hard_swish:
+        for (int k = 0; k < N; ++k) d[k] *= hard_swish_slope(s[k]);
+        break;
+      case Activation::hard_sigmoid:
+        for (int k = 0; k < N; ++k) d[k] *= s[k] > 0 && s[k] < 1 ? 1.0f / 6 : 0.0f;
+        break;
+      case Activation::softplus:
+        for (int k = 0; k < N; ++k) d[k] *= -expm1f(-s[k]);
         break;
     }
   }

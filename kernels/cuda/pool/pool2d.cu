@@ -24,7 +24,8 @@ __global__ void __launch_bounds__(kPoolThreads)
   }
   for (int kh = rows.begin; kh < rows.end; ++kh) {
     for (int kw = columns.begin; kw < columns.end; ++kw) {
-      const int ih = at.row * stride_h - p.h.pad + kh, iw = at.column * stride_w - p.w.pad + kw;
+      const int ih = at.row * stride_h - p.h.pad + kh * (kTwo ? 1 : p.h.dilation);
+      const int iw = at.column * stride_w - p.w.pad + kw * (kTwo ? 1 : p.w.dilation);
       float v[N];
       unpack<N>(x + offset_in(at, p.h.in, p.w.in, ih, iw, p.channels), v);
 #pragma unroll
@@ -49,11 +50,14 @@ __global__ void __launch_bounds__(kPoolThreads)
   if (thread >= threads) return;
   const PoolPlace at = pool_place<N>(p, thread);
   const Span rows = holding_windows<kTwo>(p.h, at.row), columns = holding_windows<kTwo>(p.w, at.column);
-  const int window_w = kTwo ? 2 : p.w.window, stride_h = kTwo ? 2 : p.h.stride, stride_w = kTwo ? 2 : p.w.stride;
+  const int window_w = kTwo ? 2 : p.w.window;
   float sum[N] = {};
   for (int oh = rows.begin; oh < rows.end; ++oh) {
+    const int row = place_in_window<kTwo>(p.h, oh, at.row);
     for (int ow = columns.begin; ow < columns.end; ++ow) {
-      const int place = (at.row + p.h.pad - oh * stride_h) * window_w + at.column + p.w.pad - ow * stride_w;
+      const int column = place_in_window<kTwo>(p.w, ow, at.column);
+      if (!kTwo && (row < 0 || column < 0)) continue;
+      const int place = row * window_w + column;
       const std::int64_t from = offset_in(at, p.h.out, p.w.out, oh, ow, p.channels);
       const auto won = *reinterpret_cast<const Pack<std::uint16_t, N>*>(winner + from);
       float g[N];
@@ -75,7 +79,8 @@ __global__ void __launch_bounds__(kPoolThreads)
   float sum[N] = {};
   for (int kh = rows.begin; kh < rows.end; ++kh) {
     for (int kw = columns.begin; kw < columns.end; ++kw) {
-      const int ih = at.row * p.h.stride - p.h.pad + kh, iw = at.column * p.w.stride - p.w.pad + kw;
+      const int ih = at.row * p.h.stride - p.h.pad + kh * p.h.dilation;
+      const int iw = at.column * p.w.stride - p.w.pad + kw * p.w.dilation;
       float v[N];
       unpack<N>(x + offset_in(at, p.h.in, p.w.in, ih, iw, p.channels), v);
 #pragma unroll
@@ -101,8 +106,8 @@ __global__ void __launch_bounds__(kTileThreads)
     const int width = columns.end - columns.begin, count = (rows.end - rows.begin) * width;
     float sum[1] = {};
     for (int i = static_cast<int>(threadIdx.y); i < count && c < p.channels; i += kWarps) {
-      const int ih = at.row * p.h.stride - p.h.pad + rows.begin + i / width;
-      const int iw = at.column * p.w.stride - p.w.pad + columns.begin + i % width;
+      const int ih = at.row * p.h.stride - p.h.pad + (rows.begin + i / width) * p.h.dilation;
+      const int iw = at.column * p.w.stride - p.w.pad + (columns.begin + i % width) * p.w.dilation;
       sum[0] += to_float(x[offset_in(at, p.h.in, p.w.in, ih, iw, p.channels)]);
     }
     const float inverse = inverse_divisor(p, count_padding, at.row, at.column);
@@ -124,6 +129,7 @@ __global__ void __launch_bounds__(kPoolThreads)
   float sum[N] = {};
   for (int oh = rows.begin; oh < rows.end; ++oh) {
     for (int ow = columns.begin; ow < columns.end; ++ow) {
+      if (place_in_window<false>(p.h, oh, at.row) < 0 || place_in_window<false>(p.w, ow, at.column) < 0) continue;
       const float inverse = inverse_divisor(p, count_padding, oh, ow);
       float g[N];
       unpack<N>(dy + offset_in(at, p.h.out, p.w.out, oh, ow, p.channels), g);
@@ -160,7 +166,10 @@ void launch_max_pool3_grad(const Exec& exec, const Pool2dShape& shape, const T* 
                         });
 }
 
-bool is_two(const Pool2dShape& s) { return s.window_h == 2 && s.window_w == 2 && s.stride_h == 2 && s.stride_w == 2; }
+bool is_two(const Pool2dShape& s) {
+  return s.window_h == 2 && s.window_w == 2 && s.stride_h == 2 && s.stride_w == 2 && s.dilation_h == 1 &&
+         s.dilation_w == 1;
+}
 
 }  // namespace
 

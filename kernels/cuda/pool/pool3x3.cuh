@@ -10,7 +10,7 @@ namespace bantam::kernels::cuda {
 
 inline bool is_three(const Pool2dShape& s) {
   return s.window_h == 3 && s.window_w == 3 && s.stride_h == 2 && s.stride_w == 2 && s.pad_top == s.pad_left &&
-         s.pad_top <= 1;
+         s.pad_top <= 1 && s.dilation_h == 1 && s.dilation_w == 1;
 }
 
 /// As max_pool_kernel: the first maximum wins, and NaN wins over numbers.

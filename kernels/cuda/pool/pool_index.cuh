@@ -11,8 +11,13 @@ inline constexpr int kPoolThreads = 256;
 
 /// One axis. kTwo in the kernels: window and stride are both 2, known at compile time.
 struct PoolAxis {
-  int in, out, window, stride, pad;
-  FastDivide by_stride;
+  int in, out, window, stride, pad, pad_after, dilation;
+  FastDivide by_stride, by_dilation;
+
+  /// ⌈n/dilation⌉; n from 0.
+  __device__ int dilated(int n) const {
+    return dilation == 1 ? n : static_cast<int>(by_dilation.quotient(static_cast<std::uint32_t>(n + dilation - 1)));
+  }
 };
 
 /// First and one past the last of places in a window, or of windows.
@@ -24,13 +29,30 @@ struct Span {
 template <bool kTwo>
 __device__ inline Span real_places(const PoolAxis& a, int o) {
   const int start = o * (kTwo ? 2 : a.stride) - a.pad;
-  return {max(0, -start), min(kTwo ? 2 : a.window, a.in - start)};
+  if (kTwo) return {max(0, -start), min(2, a.in - start)};
+  return {a.dilated(max(0, -start)), min(a.window, a.dilated(max(0, a.in - start)))};
 }
 
-/// The windows that hold position i.
+/// How many places of window o a mean counts.
+__device__ inline int counted_places(const PoolAxis& a, bool count_padding, int o) {
+  if (count_padding) return min(a.window, a.dilated(max(0, a.in + a.pad + a.pad_after - o * a.stride)));
+  const Span real = real_places<false>(a, o);
+  return real.end - real.begin;
+}
+
+/// Which place of window o, which reaches over position i, that is; -1: none.
+template <bool kTwo>
+__device__ inline int place_in_window(const PoolAxis& a, int o, int i) {
+  const int within = i + a.pad - o * (kTwo ? 2 : a.stride);
+  if (kTwo || a.dilation == 1) return within;
+  const Divided place = a.by_dilation.divide(static_cast<std::uint32_t>(within));
+  return place.remainder == 0 ? static_cast<int>(place.quotient) : -1;
+}
+
+/// The windows that reach over position i; with dilation some of them pass over it.
 template <bool kTwo>
 __device__ inline Span holding_windows(const PoolAxis& a, int i) {
-  const int stride = kTwo ? 2 : a.stride, last = i + a.pad, first = last - (kTwo ? 2 : a.window) + 1;
+  const int stride = kTwo ? 2 : a.stride, last = i + a.pad, first = last - (kTwo ? 1 : (a.window - 1) * a.dilation);
   const auto quotient = [&](int n) {
     return kTwo ? n >> 1 : static_cast<int>(a.by_stride.quotient(static_cast<std::uint32_t>(n)));
   };
@@ -64,20 +86,15 @@ __device__ inline std::int64_t offset_in(const PoolPlace& at, int height, int wi
 
 /// One over the number of positions that window (oh, ow) is averaged over.
 __device__ inline float inverse_divisor(const Pool& p, bool count_padding, int oh, int ow) {
-  const Span rows = real_places<false>(p.h, oh), columns = real_places<false>(p.w, ow);
-  const int count = count_padding ? p.h.window * p.w.window : (rows.end - rows.begin) * (columns.end - columns.begin);
-  return 1.0f / static_cast<float>(count);
-}
-
-inline PoolAxis pool_axis(std::int64_t in, std::int64_t out, std::int64_t window, std::int64_t stride,
-                          std::int64_t pad) {
-  return {extent(in), extent(out), extent(window), extent(stride), extent(pad), FastDivide(stride)};
+  return 1.0f / static_cast<float>(counted_places(p.h, count_padding, oh) * counted_places(p.w, count_padding, ow));
 }
 
 inline Pool pool(const Pool2dShape& s) {
   Pool p{};
-  p.h = pool_axis(s.in_h, s.out_h(), s.window_h, s.stride_h, s.pad_top);
-  p.w = pool_axis(s.in_w, s.out_w(), s.window_w, s.stride_w, s.pad_left);
+  p.h = {extent(s.in_h),       extent(s.out_h()),    extent(s.window_h),     extent(s.stride_h),      extent(s.pad_top),
+         extent(s.pad_bottom), extent(s.dilation_h), FastDivide(s.stride_h), FastDivide(s.dilation_h)};
+  p.w = {extent(s.in_w),      extent(s.out_w()),    extent(s.window_w),     extent(s.stride_w),      extent(s.pad_left),
+         extent(s.pad_right), extent(s.dilation_w), FastDivide(s.stride_w), FastDivide(s.dilation_w)};
   p.channels = extent(s.channels);
   return p;
 }

@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
+#include "bantam/base/config/config_template.h"
 #include "bantam/base/config/registry.h"
 #include "bantam/base/error.h"
 #include "tests/base/config_error.h"
@@ -199,6 +200,25 @@ Registry<Reader<int>>& shapes() {
                                          return 1;
                                        }}});
   return table;
+}
+
+TEST(ConfigSchema, ListsWithOwnNamesAndExpressionsSaySo) {
+  const ConfigSchema schema = described([](ConfigMap& map) {
+    const auto list = map.find({"shapes", "Shapes.", "[dot]", "none"});
+    if (!list) return;
+    describe_registered(shapes(), *list);
+    const std::vector<std::string> tables = {"shape"}, known = {"dot", "group"};
+    ConfigTemplate::describe(*list, tables, known);
+  });
+  const ordered_json json = json_schema(schema, "test");
+  const ordered_json& items = json.at("properties").at("shapes").at("items").at("anyOf");
+  ASSERT_EQ(items.size(), 3u);  // of the table, another name, another name with options
+  EXPECT_EQ(items[1].at("not").at("enum"), ordered_json({"dot", "group"}));
+  EXPECT_EQ(items[2].at("propertyNames").at("not").at("enum"), ordered_json({"dot", "group"}));
+  const ordered_json& group = json.at("$defs").at("shape").at("anyOf").back().at("properties").at("group");
+  const ordered_json& body = group.at("properties").at("body").at("anyOf");
+  EXPECT_EQ(body.front().at("type"), "array");
+  EXPECT_EQ(body.back().at("pattern"), "^\\$\\(.*\\)$");
 }
 
 TEST(ConfigSchema, TablesMayNameThemselves) {

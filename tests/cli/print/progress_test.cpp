@@ -258,6 +258,20 @@ TEST(Progress, TheEvaluationOnATerminalAndForMachines) {
   EXPECT_EQ(event["batches"], 120);
 }
 
+TEST(Progress, SamplesThatAreReadOnATerminalAndSeldomElsewhere) {
+  const ReadingState state{.set = "train", .read = 1280, .samples = 50000};
+  EXPECT_EQ(reading_line(state), "reading train: 1,280 of 50,000 samples");
+  EXPECT_EQ(nlohmann::json::parse(json_line(state)),
+            (nlohmann::json{{"event", "reading"}, {"set", "train"}, {"read", 1280}, {"samples", 50000}}));
+  Output bar, plain;
+  Progress on_terminal(ProgressMode::bar, bar.stream()), in_a_log(ProgressMode::plain, plain.stream());
+  on_terminal.reading(state);
+  on_terminal.close();
+  in_a_log.reading(state);  // within the first seconds
+  EXPECT_EQ(bar.text(), "\rreading train: 1,280 of 50,000 samples\x1b[K\n");
+  EXPECT_EQ(plain.text(), "");
+}
+
 TEST(Progress, AnEpochThatWasOnlyEvaluatedShowsNoTraining) {
   EpochSummary epoch = example_epoch();
   epoch.trained = false;

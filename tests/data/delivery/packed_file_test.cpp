@@ -97,7 +97,7 @@ TEST_F(PackedFileTest, HoldsTheStoredBytesOfAllSamplesFromAnyNumberOfThreads) {
   for (const int threads : {1, 4}) {
     fs::remove(path_);
     std::int64_t last = 0;
-    const auto packed = open({.threads = threads, .on_progress = [&](std::int64_t written, std::int64_t samples) {
+    const auto packed = open({.threads = threads, .on_read = [&](std::int64_t written, std::int64_t samples) {
                                 EXPECT_EQ(samples, kSamples);
                                 EXPECT_GT(written, last);
                                 last = written;
@@ -306,7 +306,7 @@ TEST_F(PackedFileTest, KeepsTheOldFileWhereTheSourceFails) {
 
 TEST_F(PackedFileTest, EndsWhereItsProgressThrows) {
   EXPECT_EQ(message_of<Error>([&] {
-              (void)open({.threads = 2, .on_progress = [](std::int64_t written, std::int64_t) {
+              (void)open({.threads = 2, .on_read = [](std::int64_t written, std::int64_t) {
                             if (written > 30) throw Error("interrupted");
                           }});
             }),

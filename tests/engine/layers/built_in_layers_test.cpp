@@ -14,40 +14,112 @@ struct Row {
   std::string name;
   LayerPtr layer;
   Shape input, output;
-  float low = -1;  // of the gradient's inputs: away from corners, where there are some
+  float low = -1;                       // of the gradient's inputs: away from corners, where there are some
+  std::vector<LayerPtr> branches = {};  // of the input, which the layer reads, too; null: the input itself
 };
 
 std::vector<Row> rows() {
   const Shape image{6, 4, 4};
   const ActivationOptions gelu{Activation::gelu};
-  return {{"conv2d",
-           conv2d({.filters = 6, .stride = {2, 1}, .padding = Padding::same(), .groups = 2, .activation = gelu}),
-           image,
-           {3, 4, 6}},
-          {"transposed_conv2d",
-           transposed_conv2d({.filters = 6,
-                              .kernel = {3, 2},
-                              .stride = {2, 1},
-                              .output_padding = {1, 0},
-                              .padding = Padding::symmetric(1),
-                              .groups = 2,
-                              .activation = gelu}),
-           image,
-           {12, 3, 6}},
-          {"transposed_conv2d alone", transposed_conv2d({.filters = 3, .bias = false}), image, {12, 8, 3}},
-          {"depthwise_conv2d", depthwise_conv2d({.multiplier = 2}), image, {4, 2, 8}},
-          {"separable_conv2d", separable_conv2d({.filters = 5, .padding = Padding::same()}), image, {6, 4, 5}},
-          {"dense", dense({.units = 7, .activation = gelu}), {9}, {7}},
-          {"batch_norm", batch_norm({.activation = gelu}), image, image},
-          {"average_pool", average_pool({.window = {3, 2}, .stride = {2, 2}}), image, {2, 2, 4}},
-          {"global_average_pool", global_average_pool(), image, {4}},
-          {"relu", activation({Activation::relu}), image, image, 0.5f},
-          {"silu", activation({Activation::silu}), image, image},
-          {"dropout", dropout({.rate = 0.25f}), image, image},
-          {"flatten", flatten(), image, {96}},
-          {"reshape", reshape({.shape = {12, 2, 4}}), image, {12, 2, 4}},
-          {"reshape, one extent inferred", reshape({.shape = {8, -1}}), image, {8, 12}},
-          {"reshape to an image", reshape({.shape = {-1, 2, 3}}), {12}, {2, 2, 3}}};
+  return {
+      {"conv2d",
+       conv2d({.filters = 6, .stride = {2, 1}, .padding = Padding::same(), .groups = 2, .activation = gelu}),
+       image,
+       {3, 4, 6}},
+      {"zero_padding, mirrored",
+       zero_padding({{PaddingKind::explicit_, 1, 2, 2, -1}, ops::PaddingMode::reflect}),
+       image,
+       {9, 5, 4}},
+      {"layer_norm", layer_norm(), image, image},
+      {"layer_norm of features", layer_norm({.shift = false}), {9}, {9}},
+      {"group_norm", group_norm({.groups = 2, .activation = gelu}), image, image},
+      {"group_norm of features", group_norm({.groups = 3, .activation = gelu}), {12}, {12}},
+      {"instance_norm", group_norm({.groups = 0}), image, image},
+      {"transposed_conv2d",
+       transposed_conv2d({.filters = 6,
+                          .kernel = {3, 2},
+                          .stride = {2, 1},
+                          .output_padding = {1, 0},
+                          .padding = Padding::symmetric(1),
+                          .groups = 2,
+                          .activation = gelu}),
+       image,
+       {12, 3, 6}},
+      {"conv2d, mirrored",
+       conv2d({.filters = 6, .padding = Padding::same(), .padding_mode = ops::PaddingMode::reflect}),
+       image,
+       {6, 4, 6}},
+      {"conv2d, circular, alone",
+       conv2d({.filters = 6,
+               .kernel = {3, 2},
+               .stride = {2, 1},
+               .padding = {PaddingKind::explicit_, 2, 1, 0, 1},
+               .padding_mode = ops::PaddingMode::circular,
+               .bias = false}),
+       image,
+       {4, 4, 6}},
+      {"transposed_conv2d alone", transposed_conv2d({.filters = 3, .bias = false}), image, {12, 8, 3}},
+      {"depthwise_conv2d", depthwise_conv2d({.multiplier = 2}), image, {4, 2, 8}},
+      {"separable_conv2d", separable_conv2d({.filters = 5, .padding = Padding::same()}), image, {6, 4, 5}},
+      {"dense", dense({.units = 7, .activation = gelu}), {9}, {7}},
+      {"batch_norm", batch_norm({.activation = gelu}), image, image},
+      {"average_pool", average_pool({.window = {3, 2}, .stride = {2, 2}}), image, {2, 2, 4}},
+      {"average_pool, ceil mode",
+       average_pool({.window = {3, 3}, .dilation = {2, 1}, .count_padding = true, .ceil_mode = true}),
+       image,
+       {2, 2, 4}},
+      {"upsample", upsample(), image, {12, 8, 4}},
+      {"upsample, bilinear",
+       upsample({.scale = {3, 2}, .interpolation = ops::Interpolation::bilinear}),
+       image,
+       {18, 8, 4}},
+      {"upsample, aligned",
+       upsample({.interpolation = ops::Interpolation::bilinear, .align_corners = true}),
+       image,
+       {12, 8, 4}},
+      {"zero_padding", zero_padding({.amounts = Padding::symmetric(2)}), image, {10, 8, 4}},
+      {"crop", crop({.amounts = {PaddingKind::explicit_, 1, 2, 0, 1}}), image, {3, 3, 4}},
+      {"depth_to_space", depth_to_space(), image, {12, 8, 1}},
+      {"global_average_pool", global_average_pool(), image, {4}},
+      {"relu", activation({Activation::relu}), image, image, 0.5f},
+      {"silu", activation({Activation::silu}), image, image},
+      {"elu", activation({Activation::elu, 1.0f}), image, image},
+      {"selu", activation({Activation::selu}), image, image},
+      {"mish", activation({Activation::mish}), image, image},
+      {"hard_swish", activation({Activation::hard_swish}), image, image},
+      {"hard_sigmoid", activation({Activation::hard_sigmoid}), image, image},
+      {"softplus", activation({Activation::softplus}), image, image},
+      {"batch_norm with hard_swish", batch_norm({.activation = {Activation::hard_swish}}), image, image},
+      {"squeeze_excite", squeeze_excite({.units = 3, .activation = {Activation::silu}}), image, image},
+      {"squeeze_excite, hard gate",
+       squeeze_excite({.units = 5, .activation = {Activation::tanh}, .gate = Activation::hard_sigmoid}), image, image},
+      {"dropout", dropout({.rate = 0.25f}), image, image},
+      {"spatial_dropout", spatial_dropout({.rate = 0.25f}), image, image},
+      {"drop_path", drop_path({.rate = 0.25f}), image, image},
+      {"prelu", prelu(), image, image, 0.5f},
+      {"prelu, one slope", prelu({.initial = 0.1f, .shared = true}), image, image, 0.5f},
+      {"layer_scale", layer_scale({.initial = 0.5f}), image, image},
+      {"softmax", softmax(), image, image},
+      {"flatten", flatten(), image, {96}},
+      {"reshape", reshape({.shape = {12, 2, 4}}), image, {12, 2, 4}},
+      {"reshape, one extent inferred", reshape({.shape = {8, -1}}), image, {8, 12}},
+      {"reshape to an image", reshape({.shape = {-1, 2, 3}}), {12}, {2, 2, 3}},
+      {"concat", concat(), image, {6, 4, 10}, -1, {conv2d({.filters = 6, .padding = Padding::same()})}},
+      {"concat of one value", concat(), image, {6, 4, 16}, -1, {nullptr, activation({Activation::silu}), nullptr}},
+      {"concat of vectors", concat(), {9}, {12}, -1, {dense({.units = 3})}},
+      {"average", average(), image, image, -1, {activation({Activation::silu}), nullptr}},
+      {"multiply", multiply(), image, image, -1, {activation({Activation::silu}), nullptr}},
+      {"multiply by channels", multiply(), image, image, -1, {global_average_pool()}},
+      {"multiply by channels, kept axes", multiply(), image, image, -1, {conv2d({.filters = 4, .kernel = {6, 4}})}},
+      {"add of three", add(), image, image, -1, {activation({Activation::silu}), nullptr}}};
+}
+
+/// Adds the branches, and the layer after the last node.
+void add_layer(Graph& graph, const Row& row) {
+  const NodeId x = graph.output();
+  std::vector<NodeId> inputs{x};
+  for (const LayerPtr& branch : row.branches) inputs.push_back(branch != nullptr ? graph.add("", branch, {x}) : x);
+  graph.add("layer", row.layer, inputs);
 }
 
 struct Misfit {
@@ -55,30 +127,80 @@ struct Misfit {
   LayerPtr layer;
   Shape input;
   std::string message;
+  std::vector<Shape> others = {};  // further inputs
 };
 
 std::vector<Misfit> misfits() {
   const std::string extents = "reshape: expected 1 to 7 extents of at least 1, one of which may be -1, got ";
-  return {{"conv2d", conv2d({}), {9}, "conv2d: expected an input (height, width, channels), got (9)"},
-          {"transposed_conv2d",
-           transposed_conv2d({.filters = 6, .groups = 4}),
-           {2, 2, 4},
-           "transposed_conv2d: 4 input channels and 6 filters do not divide into 4 groups"},
-          {"no output",
-           transposed_conv2d({.padding = Padding::symmetric(2)}),
-           {2, 2, 4},
-           "transposed_conv2d: an input of 2x2 with padding 2+2, 2+2 makes an output of 0x0"},
-          {"dense", dense({}), {2, 2, 3}, "dense: expected an input (features), got (2, 2, 3); put flatten before it"},
-          {"pool", max_pool(), {1, 1, 4}, "max_pool: a window of 2x2 does not fit an input of 1x1"},
-          {"dropout", dropout({.rate = 1}), {4}, "dropout: the rate must be in [0, 1), got 1"},
-          {"more", reshape({.shape = {4, 4}}), {2, 4, 1}, "reshape: the 8 elements of (2, 4, 1) do not fit (4, 4)"},
-          {"fewer", reshape({.shape = {2, 2}}), {2, 4, 1}, "reshape: the 8 elements of (2, 4, 1) do not fit (2, 2)"},
-          {"no whole extent", reshape({.shape = {3, -1}}), {8}, "reshape: the 8 elements of (8) do not fit (3, -1)"},
-          {"two open", reshape({.shape = {-1, -1}}), {8}, extents + "(-1, -1)"},
-          {"zero", reshape({.shape = {0, 8}}), {8}, extents + "(0, 8)"},
-          {"negative", reshape({.shape = {-4, -2}}), {8}, extents + "(-4, -2)"},
-          {"none", reshape({}), {1}, extents + "()"},
-          {"too many", reshape({.shape = {1, 1, 1, 1, 1, 1, 1, 8}}), {8}, extents + "(1, 1, 1, 1, 1, 1, 1, 8)"}};
+  return {
+      {"conv2d", conv2d({}), {9}, "conv2d: expected an input (height, width, channels), got (9)"},
+      {"transposed_conv2d",
+       transposed_conv2d({.filters = 6, .groups = 4}),
+       {2, 2, 4},
+       "transposed_conv2d: 4 input channels and 6 filters do not divide into 4 groups"},
+      {"no output",
+       transposed_conv2d({.padding = Padding::symmetric(2)}),
+       {2, 2, 4},
+       "transposed_conv2d: an input of 2x2 with padding 2+2, 2+2 makes an output of 0x0"},
+      {"dense", dense({}), {2, 2, 3}, "dense: expected an input (features), got (2, 2, 3); put flatten before it"},
+      {"pool", max_pool(), {1, 1, 4}, "max_pool: a window of 2x2 does not fit an input of 1x1"},
+      {"padding alone",
+       max_pool({.stride = {1, 1}, .dilation = {2, 1}, .padding = {PaddingKind::explicit_, 1, 1, 0, 0}}),
+       {1, 2, 4},
+       "max_pool: a window of 2x2 with dilation 2x1 would hold padding alone on an input of 1x2"},
+      {"groups",
+       group_norm({.groups = 3}),
+       {2, 2, 4},
+       "group_norm: 3 groups do not divide the 4 channels of (2, 2, 4)"},
+      {"no channels", layer_norm(), {}, "layer_norm: expected an input with channels, got a scalar"},
+      {"upsample", upsample({.scale = {0, 1}}), {2, 2, 4}, "upsample: scale must be at least 1, got 0"},
+      {"mirrored",
+       zero_padding({Padding::symmetric(2), ops::PaddingMode::reflect}),
+       {2, 4, 4},
+       "zero_padding: mirrored padding 2 must be smaller than the height 2"},
+      {"circular",
+       conv2d({.padding = Padding::symmetric(3), .padding_mode = ops::PaddingMode::circular}),
+       {4, 2, 4},
+       "conv2d: circular padding 3 must not be larger than the width 2"},
+      {"crop",
+       crop({.amounts = Padding::symmetric(2)}),
+       {5, 4, 4},
+       "crop: cropping 2 and 2 leaves nothing of a width of 4"},
+      {"depth_to_space",
+       depth_to_space({.block = 3}),
+       {2, 2, 6},
+       "depth_to_space: 6 channels do not divide into blocks of 3x3"},
+      {"dropout", dropout({.rate = 1}), {4}, "dropout: the rate must be in [0, 1), got 1"},
+      {"channels dropped", spatial_dropout({.rate = 1}), {4}, "spatial_dropout: the rate must be in [0, 1), got 1"},
+      {"samples dropped", drop_path({.rate = -0.5f}), {4}, "drop_path: the rate must be in [0, 1), got -0.5"},
+      {"no channels", prelu(), {}, "prelu: expected an input with channels, got a scalar"},
+      {"nothing to scale", layer_scale(), {}, "layer_scale: expected an input with channels, got a scalar"},
+      {"no classes", softmax(), {}, "softmax: expected an input with classes, got a scalar"},
+      {"more", reshape({.shape = {4, 4}}), {2, 4, 1}, "reshape: the 8 elements of (2, 4, 1) do not fit (4, 4)"},
+      {"fewer", reshape({.shape = {2, 2}}), {2, 4, 1}, "reshape: the 8 elements of (2, 4, 1) do not fit (2, 2)"},
+      {"no whole extent", reshape({.shape = {3, -1}}), {8}, "reshape: the 8 elements of (8) do not fit (3, -1)"},
+      {"two open", reshape({.shape = {-1, -1}}), {8}, extents + "(-1, -1)"},
+      {"zero", reshape({.shape = {0, 8}}), {8}, extents + "(0, 8)"},
+      {"negative", reshape({.shape = {-4, -2}}), {8}, extents + "(-4, -2)"},
+      {"none", reshape({}), {1}, extents + "()"},
+      {"too many", reshape({.shape = {1, 1, 1, 1, 1, 1, 1, 8}}), {8}, extents + "(1, 1, 1, 1, 1, 1, 1, 8)"},
+      {"concat of one", concat(), {8}, "concat: expected two or more inputs, got 1"},
+      {"concat",
+       concat(),
+       {4, 4, 8},
+       "concat: the inputs (4, 4, 8) and (4, 3, 8) do not fit; expected shapes that differ in their last axis alone",
+       {{4, 4, 2}, {4, 3, 8}}},
+      {"average",
+       average(),
+       {4, 4, 8},
+       "average: the inputs (4, 4, 8) and (8) do not fit; expected inputs of one shape",
+       {{8}}},
+      {"multiply",
+       multiply(),
+       {4, 4, 8},
+       "multiply: the inputs (4, 4, 8) and (4) do not fit; expected inputs of one shape, or (…, C) and (C)",
+       {{4}}},
+      {"add of one", add(), {8}, "add: expected two or more inputs, got 1"}};
 }
 
 class BuiltInLayers : public EngineTest {};
@@ -88,7 +210,7 @@ TEST_P(BuiltInLayers, GradientsAgreeWithTheFunction) {
   for (const Row& row : rows()) {
     SCOPED_TRACE(row.name);
     Graph graph(row.input);
-    graph.add("layer", row.layer);
+    add_layer(graph, row);
     EXPECT_EQ(graph.output_shape(), row.output);
     Model model(runtime(), device(), graph, {});
     Context base = model.context(Pass::train);
@@ -109,7 +231,7 @@ Graph network_with(const Row& row) {
     graph.add("first", conv2d({.filters = row.input[2], .padding = Padding::same()}));
   else
     graph.add("first", dense({.units = row.input[0]}));
-  graph.add("layer", row.layer);
+  add_layer(graph, row);
   if (row.output.rank() > 1) graph.add("flat", flatten());
   graph.add("head", dense({.units = 5}));
   return graph;
@@ -160,7 +282,9 @@ TEST(BuiltInLayerShapes, ThatDoNotFitAreRefused) {
   for (const Misfit& misfit : misfits()) {
     SCOPED_TRACE(misfit.name);
     try {
-      (void)misfit.layer->output_shape({{misfit.input}});
+      std::vector<Shape> inputs{misfit.input};
+      inputs.insert(inputs.end(), misfit.others.begin(), misfit.others.end());
+      (void)misfit.layer->output_shape(inputs);
       ADD_FAILURE() << "accepted";
     } catch (const ShapeError& error) {
       EXPECT_EQ(std::string(error.what()).substr(0, misfit.message.size()), misfit.message);

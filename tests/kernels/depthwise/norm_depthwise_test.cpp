@@ -2,8 +2,8 @@
 // forward and all gradients; large means; accumulation, missing gradients, determinism, on any number of threads.
 #include "bantam/kernels/contracts/depthwise/norm_depthwise.h"
 
-#include "bantam/kernels/reference/batch_norm.h"
 #include "bantam/kernels/reference/depthwise_conv2d.h"
+#include "bantam/kernels/reference/norm/batch_norm.h"
 #include "bantam/kernels/tiling/depthwise/norm_depthwise_parts.h"
 #include "tests/kernels/arrays.h"
 #include "tests/kernels/guarded_buffer.h"

@@ -15,8 +15,11 @@ namespace {
 
 using kernels::Activation;
 
-constexpr Activation kAll[] = {Activation::none, Activation::relu, Activation::relu6,   Activation::leaky_relu,
-                               Activation::gelu, Activation::silu, Activation::sigmoid, Activation::tanh};
+constexpr Activation kAll[] = {
+    Activation::none, Activation::relu,       Activation::relu6,        Activation::leaky_relu, Activation::gelu,
+    Activation::silu, Activation::sigmoid,    Activation::tanh,         Activation::elu,        Activation::selu,
+    Activation::mish, Activation::hard_swish, Activation::hard_sigmoid, Activation::softplus};
+static_assert(std::size(kAll) == bantam::kActivationKinds);
 constexpr float kSlope = 0.25f;
 
 class ActivationTest : public DeviceTest {
@@ -62,6 +65,40 @@ TEST_P(ActivationTest, ValuesByHand) {
   expect(Activation::silu, {-0.2384058440442351, -0.1887703343990727, 0, 0.7310585786300049, 6.9936223946164260});
   expect(Activation::sigmoid, {0.1192029220221176, 0.3775406687981454, 0.5, 0.7310585786300049, 0.9990889488055994});
   expect(Activation::tanh, {-0.9640275800758169, -0.4621171572600098, 0, 0.7615941559557649, 0.9999983369439447});
+  expect(Activation::elu, {-0.21616617919084682, -0.09836733507184164, 0, 1, 7});
+  expect(Activation::selu, {-1.520166468595695, -0.6917581878028713, 0, 1.0507009873554805, 7.354906911488364});
+  expect(Activation::mish, {-0.2525014826957089, -0.22074377465173, 0, 0.8650983882673103, 6.999988379809741});
+  expect(Activation::hard_swish, {-1.0 / 3, -1.25 / 6, 0, 4.0 / 6, 7});
+  expect(Activation::hard_sigmoid, {1.0 / 6, 2.5 / 6, 0.5, 4.0 / 6, 1});
+  expect(Activation::softplus,
+         {0.1269280110429725, 0.4740769841801067, 0.6931471805599453, 1.3132616875182228, 7.000911466453774});
+}
+
+// torch.nn.functional of PyTorch 2.5.1 in double; elu with alpha 0.25.
+TEST_P(ActivationTest, PyTorchsValuesAndDerivatives) {
+  const std::vector<float> x = {-25, -4, -1.5f, -0.25f, 0.5f, 2.5f, 25}, ones(x.size(), 1.0f);
+  const auto check = [&](Activation a, const std::vector<double>& y, const std::vector<double>& slopes) {
+    SCOPED_TRACE(std::string(to_string(a)));
+    const std::vector<float> actual = forward(a, x, DType::float32);
+    expect_close(actual, y, tolerance(DType::float32));
+    const std::vector<float>& saved = kernels::activation_grad_reads_input(a) ? x : actual;
+    expect_close(grad(a, saved, ones, DType::float32), slopes, tolerance(DType::float32));
+  };
+  check(Activation::elu, {-0.25, -0.2454210903, -0.19421746, -0.05529980423, 0.5, 2.5, 25},
+        {3.471985966e-12, 0.004578909722, 0.05578254004, 0.1947001958, 1, 1, 1});
+  check(Activation::selu,
+        {-1.758099341, -1.725898628, -1.365814353, -0.3888901975, 0.5253504937, 2.626752468, 26.26752468},
+        {2.441638495e-11, 0.03220071266, 0.3922849875, 1.369209143, 1.050700987, 1.050700987, 1.050700987});
+  check(Activation::mish,
+        {-3.471985966e-10, -0.07259174079, -0.2980997422, -0.1299269637, 0.3752452113, 2.471392305, 25},
+        {-3.333106528e-10, -0.05377320979, -0.06409781589, 0.4398156017, 0.8864243754, 1.04112953, 1});
+  check(Activation::hard_swish, {0, 0, -0.375, -0.1145833333, 0.2916666667, 2.291666667, 25},
+        {0, 0, 0, 0.4166666667, 0.6666666667, 1.333333333, 1});
+  check(Activation::hard_sigmoid, {0, 0, 0.25, 0.4583333333, 0.5833333333, 0.9166666667, 1},
+        {0, 0, 0.1666666716, 0.1666666716, 0.1666666716, 0.1666666716, 0});
+  check(Activation::softplus,
+        {1.388794386e-11, 0.01814992792, 0.201413278, 0.5759394199, 0.9740769842, 2.578889734, 25},
+        {1.388794386e-11, 0.01798620996, 0.1824255238, 0.4378234991, 0.6224593312, 0.92414182, 1});
 }
 
 TEST_P(ActivationTest, GradientsAtTheKinks) {
@@ -69,6 +106,27 @@ TEST_P(ActivationTest, GradientsAtTheKinks) {
   EXPECT_EQ(grad(Activation::relu, y, dy, DType::float32), (std::vector<float>{0, 0, 2, 2, 2}));
   EXPECT_EQ(grad(Activation::relu6, y, dy, DType::float32), (std::vector<float>{0, 0, 2, 0, 0}));
   EXPECT_EQ(grad(Activation::leaky_relu, y, dy, DType::float32), (std::vector<float>{0.5f, 0.5f, 2, 2, 2}));
+}
+
+// PyTorch's slopes (of hard_swish since 2.8: those of the flat sides); of elu and selu that of the exponential side.
+TEST_P(ActivationTest, CornersOfExponentialAndHardOnes) {
+  const auto check = [&](Activation a, const std::vector<float>& corners, const std::vector<float>& slopes) {
+    const std::vector<float> dy(corners.size(), 1);
+    for (const DType dtype : kernel_dtypes()) {
+      SCOPED_TRACE(std::string(to_string(a)) + " " + std::string(to_string(dtype)));
+      const std::vector<float> saved = kernels::activation_grad_reads_input(a) ? corners : forward(a, corners, dtype);
+      std::vector<float> expected;
+      for (const float slope : slopes) expected.push_back(rounded(slope, dtype));
+      EXPECT_EQ(grad(a, saved, dy, dtype), expected);
+    }
+    for (std::size_t i = 0; i < corners.size(); ++i)
+      EXPECT_FLOAT_EQ(kernels::reference::activation_derivative(a, kSlope, corners[i]), slopes[i]) << to_string(a);
+  };
+  check(Activation::elu, {0.0f, -0.0f}, {kSlope, kSlope});
+  const auto below = static_cast<float>(kSeluScale * kSeluSlope);
+  check(Activation::selu, {0.0f, -0.0f}, {below, below});
+  check(Activation::hard_swish, {-3, 3}, {0, 1});
+  check(Activation::hard_sigmoid, {-3, 3}, {0, 0});
 }
 
 // The slopes of PyTorch and TensorFlow: at a corner, that of the flatter side; -0 is 0.
@@ -116,6 +174,8 @@ TEST_P(ActivationTest, ForwardIsTheReference) {
 std::vector<float> saved_values(Activation a, std::int64_t count, DType dtype) {
   if (a == Activation::sigmoid) return random_values(count, 6, dtype, 0.05f, 0.95f);
   if (a == Activation::tanh) return random_values(count, 6, dtype, -0.95f, 0.95f);
+  if (a == Activation::hard_sigmoid) return random_values(count, 6, dtype, 0, 1);
+  if (a == Activation::softplus) return random_values(count, 6, dtype, 0, 8);
   return random_values(count, 6, dtype, -8, 8);
 }
 
@@ -145,7 +205,8 @@ TEST_P(ActivationTest, LargeInputsStayFiniteAndNanStaysNan) {
     std::vector<double> y(x.size());
     kernels::reference::activation_forward(a, double{kSlope}, 7, to_double(x).data(), y.data());
     expect_close(forward(a, x, DType::float32), y, tolerance(DType::float32));
-    for (const float d : grad(a, x, std::vector<float>(7, 1), DType::float32)) EXPECT_TRUE(std::isfinite(d));
+    const std::vector<float> saved = kernels::activation_grad_reads_input(a) ? x : forward(a, x, DType::float32);
+    for (const float d : grad(a, saved, std::vector<float>(7, 1), DType::float32)) EXPECT_TRUE(std::isfinite(d));
     EXPECT_TRUE(std::isnan(forward(a, {std::numeric_limits<float>::quiet_NaN()}, DType::float32)[0]));
   }
 }

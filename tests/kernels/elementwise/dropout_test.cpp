@@ -40,16 +40,49 @@ TEST_P(DropoutTest, MaskByHand) {
   EXPECT_EQ(result.y, (std::vector<float>{0, 8, 0, 0}));
 }
 
+// The same known answer: the channels are dropped as the four elements were, and the sample as the first of them.
+TEST_P(DropoutTest, ChannelsAndSamplesByHand) {
+  DropoutShape shape{.samples = 1, .sample_elements = 8, .rate = 0.5f, .key = {0, 0}, .first_sample = 0, .draws = 4};
+  const std::vector<float> x = {1, 2, 3, 4, 5, 6, 7, 8};
+  Result result = run_forward(device(), shape, 0, x, DType::float32);
+  EXPECT_EQ(result.mask, std::vector<std::uint32_t>{0b1110});
+  EXPECT_EQ(result.y, (std::vector<float>{0, 4, 6, 8, 0, 12, 14, 16}));
+  shape.draws = 1;
+  EXPECT_EQ(run_forward(device(), shape, 0, x, DType::float32).y, std::vector<float>(8, 0.0f));
+  shape.rate = 0.25f;
+  result = run_forward(device(), shape, 0, {3, 6, 9, 12, 15, 18, 21, 24}, DType::float32);
+  EXPECT_EQ(result.mask, std::vector<std::uint32_t>{1});
+  EXPECT_EQ(result.y, (std::vector<float>{4, 8, 12, 16, 20, 24, 28, 32}));
+}
+
 TEST(DropoutShape, MaskBytesRoundEachRowUp) {
   EXPECT_EQ(kernels::dropout_mask_bytes({.samples = 3, .sample_elements = 33}), 24u);
   EXPECT_EQ(kernels::dropout_mask_bytes({.samples = 2, .sample_elements = 32}), 8u);
+  EXPECT_EQ(kernels::dropout_mask_bytes({.samples = 3, .sample_elements = 330, .draws = 33}), 24u);
+  EXPECT_EQ(kernels::dropout_mask_bytes({.samples = 3, .sample_elements = 330, .draws = 1}), 12u);
 }
 
 /// Shapes with rows of every kind of end; the last has more elements than one block of threads handles.
 std::vector<DropoutShape> shapes() {
   const PhiloxKey key = philox_key(42, RandomPurpose::dropout, 3);
-  return {{1, 1, 0.5f, key, 0},   {5, 3, 0.25f, key, 7},    {3, 127, 0.5f, key, 100},
-          {4, 128, 0.1f, key, 0}, {7, 1001, 0.75f, key, 2}, {2, 40000, 0.5f, key, 5}};
+  return {{1, 1, 0.5f, key, 0},
+          {5, 3, 0.25f, key, 7},
+          {3, 127, 0.5f, key, 100},
+          {4, 128, 0.1f, key, 0},
+          {7, 1001, 0.75f, key, 2},
+          {2, 40000, 0.5f, key, 5},
+          // A number a channel: 3 and 5 (no packs), 20 (four at a time), 64, 1024 and 1000 channels.
+          {5, 27, 0.5f, key, 7, 3},
+          {2, 5000, 0.5f, key, 1, 5},
+          {3, 500, 0.25f, key, 2, 20},
+          {3, 6400, 0.5f, key, 9, 64},
+          {2, 3072, 0.1f, key, 0, 1024},
+          {2, 3000, 0.5f, key, 0, 1000},
+          // A number a sample.
+          {9, 1, 0.5f, key, 4, 1},
+          {40, 7, 0.5f, key, 4, 1},
+          {65, 1024, 0.25f, key, 3, 1},
+          {3, 100003, 0.5f, key, 2, 1}};
 }
 
 // Kept values are one float32 product of x and 1/(1 - rate), rounded once more to a half type: the same bits
@@ -58,7 +91,7 @@ TEST_P(DropoutTest, ForwardAndGradientAreTheFormulaBitForBit) {
   const std::int64_t update = (std::int64_t{5} << 32) + 17;
   for (const DropoutShape& shape : shapes()) {
     const std::int64_t count = shape.samples * shape.sample_elements;
-    const std::int64_t row_words = (shape.sample_elements + 31) / 32;
+    const std::int64_t row_words = (shape.row_draws() + 31) / 32;
     for (const DType dtype : kernel_dtypes()) {
       const std::vector<float> x = random_values(count, 3, dtype, 0.5f, 2.0f);
       const Result result = run_forward(device(), shape, update, x, dtype);
@@ -67,7 +100,8 @@ TEST_P(DropoutTest, ForwardAndGradientAreTheFormulaBitForBit) {
       for (std::int64_t i = 0; i < count; ++i) {
         const std::int64_t s = i / shape.sample_elements, e = i % shape.sample_elements;
         if (!kernels::reference::dropout_keeps(shape, s, e, update)) continue;
-        mask[static_cast<std::size_t>(s * row_words + e / 32)] |= 1u << (e % 32);
+        const std::int64_t d = e % shape.row_draws();
+        mask[static_cast<std::size_t>(s * row_words + d / 32)] |= 1u << (d % 32);
         const auto at = static_cast<std::size_t>(i);
         y[at] = rounded(x[at] * (1.0f / (1.0f - shape.rate)), dtype);
       }
@@ -91,22 +125,25 @@ TEST_P(DropoutTest, ForwardIsTheReferenceInDouble) {
 }
 
 TEST_P(DropoutTest, MicroBatchesDropTheSameElements) {
-  DropoutShape whole = shapes()[4];
-  const std::vector<float> x = random_values(whole.samples * whole.sample_elements, 4, DType::float32, 0.5f, 2.0f);
-  const Result expected = run_forward(device(), whole, 11, x, DType::float32);
-  Result joined;
-  for (std::int64_t first = 0; first < whole.samples; first += 3) {
-    DropoutShape part = whole;
-    part.samples = std::min<std::int64_t>(3, whole.samples - first);
-    part.first_sample = whole.first_sample + first;
-    const auto begin = x.begin() + first * whole.sample_elements;
-    const Result result =
-        run_forward(device(), part, 11, {begin, begin + part.samples * whole.sample_elements}, DType::float32);
-    joined.y.insert(joined.y.end(), result.y.begin(), result.y.end());
-    joined.mask.insert(joined.mask.end(), result.mask.begin(), result.mask.end());
+  for (const std::int64_t draws : {0, 91, 1}) {
+    DropoutShape whole = shapes()[4];
+    whole.draws = draws;
+    const std::vector<float> x = random_values(whole.samples * whole.sample_elements, 4, DType::float32, 0.5f, 2.0f);
+    const Result expected = run_forward(device(), whole, 11, x, DType::float32);
+    Result joined;
+    for (std::int64_t first = 0; first < whole.samples; first += 3) {
+      DropoutShape part = whole;
+      part.samples = std::min<std::int64_t>(3, whole.samples - first);
+      part.first_sample = whole.first_sample + first;
+      const auto begin = x.begin() + first * whole.sample_elements;
+      const Result result =
+          run_forward(device(), part, 11, {begin, begin + part.samples * whole.sample_elements}, DType::float32);
+      joined.y.insert(joined.y.end(), result.y.begin(), result.y.end());
+      joined.mask.insert(joined.mask.end(), result.mask.begin(), result.mask.end());
+    }
+    EXPECT_EQ(joined.y, expected.y);
+    EXPECT_EQ(joined.mask, expected.mask);
   }
-  EXPECT_EQ(joined.y, expected.y);
-  EXPECT_EQ(joined.mask, expected.mask);
 }
 
 TEST_P(DropoutTest, UpdatesAndSamplesDrawDifferentMasks) {
@@ -138,33 +175,35 @@ TEST_P(DropoutTest, RateZeroKeepsAll) {
 }
 
 TEST_P(DropoutTest, OutputsMayAliasInputs) {
-  const DropoutShape shape = shapes()[4];
-  for (const DType dtype : kernel_dtypes()) {
-    const std::vector<float> x = random_values(shape.samples * shape.sample_elements, 6, dtype, 0.5f, 2.0f);
-    const Result expected = run_forward(device(), shape, 3, x, dtype);
-    const DeviceBuffer in(device(), x, dtype), dy(device(), x, dtype);
-    const DeviceArray<std::int64_t> t(device(), {3});
-    const DeviceArray<std::uint32_t> mask(device(), expected.mask);
-    BANTAM_KERNEL(exec(), dropout_forward, shape, dtype, t.data(), in.data(), in.data(), mask.data());
-    BANTAM_KERNEL(exec(), dropout_grad, shape, dtype, mask.data(), dy.data(), dy.data());
-    EXPECT_EQ(in.download(), expected.y);
-    EXPECT_EQ(dy.download(), expected.y);
-  }
+  for (const DropoutShape& shape : shapes())
+    for (const DType dtype : kernel_dtypes()) {
+      const std::vector<float> x = random_values(shape.samples * shape.sample_elements, 6, dtype, 0.5f, 2.0f);
+      const Result expected = run_forward(device(), shape, 3, x, dtype);
+      const DeviceBuffer in(device(), x, dtype), dy(device(), x, dtype);
+      const DeviceArray<std::int64_t> t(device(), {3});
+      const DeviceArray<std::uint32_t> mask(device(), expected.mask);
+      BANTAM_KERNEL(exec(), dropout_forward, shape, dtype, t.data(), in.data(), in.data(), mask.data());
+      BANTAM_KERNEL(exec(), dropout_grad, shape, dtype, mask.data(), dy.data(), dy.data());
+      EXPECT_EQ(in.download(), expected.y);
+      EXPECT_EQ(dy.download(), expected.y);
+    }
 }
 
 INSTANTIATE_TEST_SUITE_P(Devices, DropoutTest, ::testing::ValuesIn(test_devices()), device_test_name);
 
 TEST(DropoutCpu, BitsDoNotDependOnThreads) {
-  const DropoutShape shape{3, 40001, 0.5f, philox_key(4, RandomPurpose::dropout), 0};
-  const std::vector<float> x = random_values(3 * 40001, 7);
-  std::vector<Result> results;
-  for (const int threads : {1, 2, 3}) {
-    KernelDevice device(Device::cpu(), threads);
-    results.push_back(run_forward(device, shape, 1, x, DType::float32));
-  }
-  for (const Result& result : results) {
-    EXPECT_EQ(result.y, results[0].y);
-    EXPECT_EQ(result.mask, results[0].mask);
+  for (const std::int64_t draws : {0, 13, 1}) {
+    const DropoutShape shape{3, 40001, 0.5f, philox_key(4, RandomPurpose::dropout), 0, draws};
+    const std::vector<float> x = random_values(3 * 40001, 7);
+    std::vector<Result> results;
+    for (const int threads : {1, 2, 3}) {
+      KernelDevice device(Device::cpu(), threads);
+      results.push_back(run_forward(device, shape, 1, x, DType::float32));
+    }
+    for (const Result& result : results) {
+      EXPECT_EQ(result.y, results[0].y);
+      EXPECT_EQ(result.mask, results[0].mask);
+    }
   }
 }
 

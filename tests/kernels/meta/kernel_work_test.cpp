@@ -13,17 +13,28 @@
 #include "bantam/kernels/contracts/conv/conv2d_statistics.h"
 #include "bantam/kernels/contracts/depthwise/norm_depthwise.h"
 #include "bantam/kernels/contracts/elementwise/bias.h"
+#include "bantam/kernels/contracts/elementwise/channel_factor.h"
 #include "bantam/kernels/contracts/elementwise/dropout.h"
 #include "bantam/kernels/contracts/elementwise/elementwise.h"
 #include "bantam/kernels/contracts/elementwise/masked_activation.h"
 #include "bantam/kernels/contracts/head/classifier_head.h"
+#include "bantam/kernels/contracts/head/softmax.h"
+#include "bantam/kernels/contracts/image/depth_to_space.h"
+#include "bantam/kernels/contracts/image/pad2d.h"
+#include "bantam/kernels/contracts/image/resize2d.h"
 #include "bantam/kernels/contracts/input/image_batch.h"
 #include "bantam/kernels/contracts/input/mix_batch.h"
+#include "bantam/kernels/contracts/join/channel_scale.h"
+#include "bantam/kernels/contracts/join/concat.h"
+#include "bantam/kernels/contracts/join/mean.h"
+#include "bantam/kernels/contracts/join/multiply.h"
+#include "bantam/kernels/contracts/join/squeeze_excite.h"
 #include "bantam/kernels/contracts/loss/class_loss.h"
 #include "bantam/kernels/contracts/loss/dice_loss.h"
 #include "bantam/kernels/contracts/loss/value_loss.h"
 #include "bantam/kernels/contracts/matmul/matmul.h"
 #include "bantam/kernels/contracts/metric/metric_counts.h"
+#include "bantam/kernels/contracts/norm/group_norm.h"
 #include "bantam/kernels/contracts/pointwise/pointwise_norm.h"
 #include "bantam/kernels/contracts/pool/norm_pool.h"
 #include "bantam/kernels/contracts/separable/separable_block.h"
@@ -225,6 +236,31 @@ void add_norms(std::vector<WorkCase>& cases) {
                    2 * 7 * 80 + 10 + (4 + 2) * 32, 0, KernelKind::pass, 3});
 }
 
+/// Two samples of five positions and eight channels in two groups; and ten rows of eight values.
+void add_group_norms(std::vector<WorkCase>& cases) {
+  const GroupNormShape images{.samples = 2, .positions = 5, .channels = 8, .groups = 2};
+  const GroupNormShape rows{.samples = 10, .positions = 1, .channels = 8, .groups = 1};
+  const NormGradients to{.dx = kSome, .dscale = kFloats, .dshift = kFloats};
+  const BatchNormAffine affine{.scale = kFloats, .shift = kFloats};
+  const auto forward = [=](const GroupNormShape& shape, void* y) {
+    return [=](const Exec& e) {
+      meta::group_norm_forward(e, shape, kHalf, kSome, affine, 1e-5f, y, kFloats, kFloats, {});
+    };
+  };
+  cases.push_back({"group_norm_forward", forward(images, kSome), 2 * 3 * 80 + 2 * 32 + 2 * 16, 0, KernelKind::pass, 3});
+  cases.push_back({"group_norm_forward", forward(images, nullptr), 2 * 80 + 2 * 16, 0, KernelKind::pass, 2});
+  cases.push_back({"group_norm_forward", forward(rows, kSome), 2 * 2 * 80 + 2 * 32 + 2 * 40, 0});
+  cases.push_back({"group_norm_apply",
+                   [=](const Exec& e) { meta::group_norm_apply(e, images, kHalf, normed(), kSome); },
+                   2 * 2 * 80 + 2 * 32 + 2 * 16, 0});
+  cases.push_back({"group_norm_backward",  // x and dy; x, dy and dx
+                   [=](const Exec& e) { meta::group_norm_backward(e, images, kHalf, normed(), kSome, to, {}); },
+                   2 * 5 * 80 + 2 * 32 + 2 * 16 + 2 * 32, 0, KernelKind::pass, 4});
+  cases.push_back({"group_norm_backward",
+                   [=](const Exec& e) { meta::group_norm_backward(e, rows, kHalf, normed(), kSome, to, {}); },
+                   2 * 3 * 80 + 2 * 32 + 2 * 40 + 2 * 32, 0, KernelKind::pass, 2});
+}
+
 void add_elementwise(std::vector<WorkCase>& cases) {
   cases.push_back({"activation_forward",
                    [](const Exec& e) { meta::activation_forward(e, Activation::relu, 0, 20, kHalf, kSome, kSome); },
@@ -236,11 +272,34 @@ void add_elementwise(std::vector<WorkCase>& cases) {
                    2 * (2 * 80 + 8), 0});
   cases.push_back({"bias_grad", [](const Exec& e) { meta::bias_grad(e, 10, 8, kHalf, kSome, kFloats, false, {}); },
                    2 * 80 + 4 * 8, 0, KernelKind::pass, 2});
+  const ChannelFactorShape scale{.rows = 10, .channels = 8}, shared{.rows = 10, .channels = 8, .shared = true};
+  cases.push_back({"channel_factor_forward",
+                   [=](const Exec& e) { meta::channel_factor_forward(e, scale, kHalf, kSome, kFloats, kSome); },
+                   2 * 2 * 80 + 4 * 8, 0});
+  cases.push_back({"channel_factor_grad",
+                   [=](const Exec& e) {
+                     meta::channel_factor_grad(e, scale, kHalf, {kSome, kFloats, kSome}, {kSome, kFloats, true}, {});
+                   },
+                   2 * 3 * 80 + 4 * 8 * 3, 0, KernelKind::pass, 2});
+  cases.push_back(
+      {"channel_factor_grad",
+       [=](const Exec& e) {
+         meta::channel_factor_grad(e, shared, kHalf, {kSome, kFloats, kSome}, {nullptr, kFloats, false}, {});
+       },
+       2 * 2 * 80 + 4 * 2, 0, KernelKind::pass, 3});
+  cases.push_back(
+      {"softmax_forward", [](const Exec& e) { meta::softmax_forward(e, 10, 8, kHalf, kSome, kSome); }, 2 * 2 * 80, 0});
+  cases.push_back(
+      {"softmax_grad", [](const Exec& e) { meta::softmax_grad(e, 10, 8, kHalf, kSome, kSome, kSome); }, 2 * 3 * 80, 0});
   const DropoutShape dropout{.samples = 2, .sample_elements = 40};  // two words a sample
   auto* const words = reinterpret_cast<std::uint32_t*>(storage);
   cases.push_back({"dropout_forward",
                    [=](const Exec& e) { meta::dropout_forward(e, dropout, kHalf, nullptr, kSome, kSome, words); },
                    2 * 2 * 80 + 16, 0});
+  const DropoutShape channels{.samples = 2, .sample_elements = 40, .draws = 8};  // one
+  cases.push_back({"dropout_forward",
+                   [=](const Exec& e) { meta::dropout_forward(e, channels, kHalf, nullptr, kSome, kSome, words); },
+                   2 * 2 * 80 + 8, 0});
   cases.push_back({"dropout_grad", [=](const Exec& e) { meta::dropout_grad(e, dropout, kHalf, words, kSome, kSome); },
                    2 * 2 * 80 + 16, 0});
   cases.push_back({"add", [](const Exec& e) { meta::add(e, 20, kFloat, kSome, kSome, kSome); }, 4 * 3 * 20, 0});
@@ -285,6 +344,26 @@ void add_pools(std::vector<WorkCase>& cases) {
   cases.push_back({"norm_pool_backward",
                    [=](const Exec& e) { meta::norm_pool_backward(e, shape, kHalf, normed(), kSome, winner, to, {}); },
                    2 * (5 * 256 + 64) + 2 * 64 + (4 + 2) * 32, 0, KernelKind::pass, 3});
+}
+
+/// Images of 8 channels: (2, 4, 4) padded to (2, 5, 3), resized to (2, 6, 5); (2, 2, 3, 8) to (2, 4, 6, 2).
+void add_images(std::vector<WorkCase>& cases) {
+  const Pad2dShape pad{.batch = 2, .in_h = 4, .in_w = 4, .channels = 8, .top = 1, .left = -1};
+  cases.push_back(
+      {"pad2d_forward", [=](const Exec& e) { meta::pad2d_forward(e, pad, kHalf, kSome, kSome); }, 2 * (240 + 240), 0});
+  cases.push_back({"pad2d_grad_input", [=](const Exec& e) { meta::pad2d_grad_input(e, pad, kHalf, kSome, kSome); },
+                   2 * (256 + 240), 0});
+  const Resize2dShape resize{.batch = 2, .in_h = 4, .in_w = 4, .channels = 8, .out_h = 6, .out_w = 5};
+  cases.push_back({"resize2d_forward", [=](const Exec& e) { meta::resize2d_forward(e, resize, kHalf, kSome, kSome); },
+                   2 * (256 + 480), 0});
+  cases.push_back({"resize2d_grad_input",
+                   [=](const Exec& e) { meta::resize2d_grad_input(e, resize, kFloat, kSome, kSome); }, 4 * (256 + 480),
+                   0});
+  const DepthToSpaceShape depth{.batch = 2, .h = 2, .w = 3, .channels = 2, .block = 2};
+  cases.push_back(
+      {"depth_to_space", [=](const Exec& e) { meta::depth_to_space(e, depth, kHalf, kSome, kSome); }, 2 * 2 * 96, 0});
+  cases.push_back(
+      {"space_to_depth", [=](const Exec& e) { meta::space_to_depth(e, depth, kHalf, kSome, kSome); }, 2 * 2 * 96, 0});
 }
 
 /// Four rows of three: the output, labels or targets, and the sums read and written.
@@ -472,10 +551,48 @@ void add_inputs(std::vector<WorkCase>& cases) {
                    2 * (12 + 8 + 20), 0});
 }
 
+/// Ten rows: 3, 5 and 8 columns of 20.
+void add_joins(std::vector<WorkCase>& cases) {
+  const JoinShape shape{.rows = 10, .channels = 20, .count = 3, .begin = {2, 5, 10, 18}};
+  cases.push_back({"concat", [=](const Exec& e) { meta::concat(e, shape, kHalf, {}, kSome); }, 2 * 2 * 160, 0});
+  const SplitOutputs outputs{.data = {kSome, nullptr, kSome}, .addend = {nullptr, nullptr, kSome}};
+  cases.push_back({"split",  // 30 read and written; 80 read twice and written
+                   [=](const Exec& e) { meta::split(e, shape, kHalf, kSome, outputs); }, 2 * (2 * 30 + 3 * 80), 0});
+  cases.push_back({"mean_of", [](const Exec& e) { meta::mean_of(e, 20, kHalf, {.count = 3}, kSome); }, 2 * 4 * 20, 0});
+  cases.push_back(
+      {"multiply", [](const Exec& e) { meta::multiply(e, 20, kHalf, kSome, kSome, kSome); }, 2 * 3 * 20, 0});
+  cases.push_back({"multiply_grad",
+                   [](const Exec& e) { meta::multiply_grad(e, 20, kHalf, {}, {.da = kSome, .db = kSome}); }, 2 * 5 * 20,
+                   0});
+  cases.push_back(
+      {"multiply_grad", [](const Exec& e) { meta::multiply_grad(e, 20, kHalf, {}, {.db = kSome}); }, 2 * 3 * 20, 0});
+  const ChannelScaleShape gate{.samples = 2, .positions = 9, .channels = 4, .dtype = kHalf};  // 72 and 8 elements
+  cases.push_back({"channel_scale_forward",
+                   [=](const Exec& e) { meta::channel_scale_forward(e, gate, kSome, kSome, kSome, kSome); },
+                   2 * 2 * 72 + 4 * 2 * 8, 0});
+  cases.push_back({"channel_scale_grad",
+                   [=](const Exec& e) { meta::channel_scale_grad(e, gate, {}, {.dx = kSome, .dfactor = kSome}, {}); },
+                   2 * 3 * 72 + 4 * 2 * 8, 0, KernelKind::pass, 2});
+  cases.push_back({"channel_scale_grad",
+                   [=](const Exec& e) { meta::channel_scale_grad(e, gate, {}, {.dx = kSome}, {}); }, 2 * 2 * 72 + 4 * 8,
+                   0});
+  cases.push_back({"position_mean", [=](const Exec& e) { meta::position_mean(e, gate, kSome, kFloats, {}); },
+                   2 * 72 + 4 * 8, 0, KernelKind::pass, 2});
+  const SqueezeExciteShape squeeze{.samples = 2, .channels = 4, .units = 3, .dtype = kHalf};  // 12 weights twice
+  cases.push_back({"squeeze_excite_forward",
+                   [=](const Exec& e) { meta::squeeze_excite_forward(e, squeeze, kFloats, {}, {}); },
+                   2 * (24 + 7) + 4 * 2 * (3 * 4 + 2 * 3), 2 * 2 * 24, KernelKind::fused});
+  const SqueezeExciteGradients to{
+      .dx_offset = kFloats, .reduce = {kFloats}, .expand = {kFloats, true}, .expand_bias = {kFloats}};
+  cases.push_back({"squeeze_excite_grad", [=](const Exec& e) { meta::squeeze_excite_grad(e, squeeze, {}, to, {}); },
+                   2 * 24 + 4 * 2 * (4 * 4 + 2 * 3) + 4 * (12 + 2 * 12 + 4), 4 * 2 * 24, KernelKind::fused, 2});
+}
+
 std::vector<WorkCase> all_cases() {
   std::vector<WorkCase> cases;
-  for (const auto add : {add_convolutions, add_depthwise, add_pointwise, add_norms, add_elementwise, add_pools,
-                         add_separable, add_heads, add_losses, add_metrics, add_updates, add_after_updates, add_inputs})
+  for (const auto add : {add_convolutions, add_depthwise, add_pointwise, add_norms, add_group_norms, add_elementwise,
+                         add_pools, add_images, add_separable, add_heads, add_losses, add_metrics, add_updates,
+                         add_after_updates, add_inputs, add_joins})
     add(cases);
   return cases;
 }

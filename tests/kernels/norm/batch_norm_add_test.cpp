@@ -3,7 +3,7 @@
 #include "bantam/kernels/contracts/norm/batch_norm_add.h"
 
 #include "bantam/kernels/contracts/elementwise/masked_activation.h"
-#include "bantam/kernels/reference/batch_norm_add.h"
+#include "bantam/kernels/reference/norm/batch_norm_add.h"
 #include "tests/kernels/guarded_buffer.h"
 
 namespace bantam::kernels {

@@ -1,7 +1,7 @@
 // Batch normalisation: hand values, every device and activation against the reference in double, large means, aliasing.
 #include "bantam/kernels/contracts/norm/batch_norm.h"
 
-#include "bantam/kernels/reference/batch_norm.h"
+#include "bantam/kernels/reference/norm/batch_norm.h"
 #include "tests/kernels/guarded_buffer.h"
 
 namespace bantam::kernels {
@@ -293,9 +293,12 @@ TEST(BatchNormCpuTest, SameBitsForAllThreads) {
   }
 }
 
-constexpr ActivationFunction kActivations[] = {{Activation::relu}, {Activation::relu6}, {Activation::leaky_relu, 0.25f},
-                                               {Activation::gelu}, {Activation::silu},  {Activation::sigmoid},
-                                               {Activation::tanh}};
+constexpr ActivationFunction kActivations[] = {
+    {Activation::relu},    {Activation::relu6},      {Activation::leaky_relu, 0.25f},
+    {Activation::gelu},    {Activation::silu},       {Activation::sigmoid},
+    {Activation::tanh},    {Activation::elu, 0.5f},  {Activation::selu},
+    {Activation::mish},    {Activation::hard_swish}, {Activation::hard_sigmoid},
+    {Activation::softplus}};
 
 TEST_P(BatchNormTest, ActivationsMatchReference) {
   for (const ActivationFunction f : kActivations) {
@@ -410,8 +413,9 @@ TEST_P(BatchNormTest, InferenceBackwardWithActivations) {
   const BatchNormShape s{70, 24};
   const Inputs in(s, DType::float32);
   const std::vector<float> start = random_values(s.channels, 9);
-  for (const ActivationFunction f : {ActivationFunction{Activation::leaky_relu, 0.25f},
-                                     ActivationFunction{Activation::silu}, ActivationFunction{Activation::tanh}}) {
+  for (const ActivationFunction f :
+       {ActivationFunction{Activation::leaky_relu, 0.25f}, ActivationFunction{Activation::silu},
+        ActivationFunction{Activation::tanh}, ActivationFunction{Activation::hard_swish}}) {
     SCOPED_TRACE(std::string(to_string(f.kind)));
     auto expected = expected_inference_backward(s, in, f);
     for (std::size_t c = 0; c < start.size(); ++c) {

@@ -2,8 +2,8 @@
 // statistics and both gradients, after a norm and not; large means, accumulation, missing outputs, determinism.
 #include "bantam/kernels/contracts/pointwise/pointwise_norm.h"
 
-#include "bantam/kernels/reference/batch_norm.h"
 #include "bantam/kernels/reference/matmul.h"
+#include "bantam/kernels/reference/norm/batch_norm.h"
 #include "bantam/kernels/tiling/pointwise/pointwise_parts.h"
 #include "tests/kernels/arrays.h"
 #include "tests/kernels/guarded_buffer.h"

@@ -4,7 +4,7 @@
 #include <limits>
 
 #include "bantam/kernels/reference/pool2d.h"
-#include "tests/kernels/guarded_buffer.h"
+#include "tests/kernels/image/image_values.h"
 
 namespace bantam::kernels {
 namespace {
@@ -34,13 +34,23 @@ std::vector<S> shapes() {
     add(1, 11, 8, 2, 3, {});  // positions between windows
     all.push_back({.batch = 3, .in_h = 9, .in_w = 10, .channels = c, .window_h = 9, .window_w = 10});  // global
     all.push_back({2, 5, 12, c, 1, 4, 1, 3, 0, 0, 2, 1});
+    all.push_back({2, 9, 8, c, 3, 2, 2, 1, 1, 1, 1, 0, 2, 3});        // dilated
+    all.push_back({1, 11, 7, c, 2, 3, 3, 2, 0, 2, 2, 1, 4, 2});       // and padded more than a window has rows
+    all.push_back({2, 7, 8, c, 2, 3, 2, 2, 0, 0, 0, 1, 1, 1, 1, 0});  // ceil mode
+    all.push_back({1, 8, 6, c, 3, 2, 3, 4, 1, 0, 0, 1, 1, 1, 0, 1});
+    all.push_back({1, 9, 10, c, 9, 9, 8, 8, 0, 0, 0, 0, 1, 1, 8, 7});   // large windows, most of which is not there
+    all.push_back({2, 20, 20, c, 8, 8, 2, 4, 0, 0, 0, 0, 2, 2, 1, 3});  // large windows, dilated
+    all.push_back({2, 10, 10, c, 3, 3, 2, 2, 1, 1, 1, 1, 1, 1, 1, 1});  // 3x3 at stride 2 with ceil mode
+    all.push_back({2, 7, 7, c, 2, 2, 2, 2, 0, 0, 0, 0, 1, 1, 1, 1});    // 2x2 at stride 2 with ceil mode
   }
   return all;
 }
 
 std::string name(const S& s) {
   return (::testing::Message() << s.batch << "x" << s.in_h << "x" << s.in_w << "x" << s.channels << " window "
-                               << s.window_h << "x" << s.window_w << " stride " << s.stride_h << "," << s.stride_w)
+                               << s.window_h << "x" << s.window_w << " stride " << s.stride_h << "," << s.stride_w
+                               << " dilation " << s.dilation_h << "," << s.dilation_w << " overhang " << s.overhang_h
+                               << "," << s.overhang_w)
       .GetString();
 }
 
@@ -96,6 +106,24 @@ TEST_P(Pool2dTest, HandComputed) {
   const Results padded(device(), s, DType::float32, true, x, dy);
   EXPECT_EQ(padded.mean.download(), (std::vector<float>{3, 2.25, 3.75, 2.25}));
   EXPECT_EQ(padded.mean_dx.download(), (std::vector<float>{1, 1, 2, 1, 1, 2, 3, 3, 4}));
+}
+
+TEST_P(Pool2dTest, HasPyTorchsValuesWithCeilModeAndDilation) {
+  using namespace testing::oracle;  // NOLINT: its cases
+  const auto check = [&](const S& s, const ImageCase& maximum) {
+    const Results r(device(), s, DType::float32, false, oracle_x(s.x_elements()), oracle_dy(s.y_elements()));
+    expect_oracle(r.max.download(), r.max_dx.download(), maximum);
+  };
+  check({1, 6, 7, 2, 3, 2, 2, 2, 1, 1, 1, 1, 1, 1, 1, 0}, kMaxCeil);
+  check({1, 7, 6, 2, 3, 2, 2, 1, 1, 1, 0, 0, 2, 3}, kMaxDilated);
+  check({2, 6, 8, 1, 2, 2, 3, 2, 1, 1, 1, 1, 3, 2, 2, 1}, kMaxDilatedCeil);
+  const auto check_mean = [&](const S& s, bool count_padding, const ImageCase& mean) {
+    const Results r(device(), s, DType::float32, count_padding, oracle_x(s.x_elements()), oracle_dy(s.y_elements()));
+    expect_oracle(r.mean.download(), r.mean_dx.download(), mean);
+  };
+  check_mean({1, 6, 7, 2, 3, 2, 2, 2, 1, 1, 1, 1, 1, 1, 1, 0}, false, kAverageCeil);
+  check_mean({1, 6, 7, 2, 3, 2, 2, 3, 1, 1, 1, 1, 1, 1, 1, 0}, true, kAverageCeilCounted);
+  check_mean({1, 5, 5, 1, 2, 2, 3, 3, 1, 1, 1, 1}, true, kAverageBeginsInside);
 }
 
 TEST_P(Pool2dTest, TheFirstOfEqualsWins) {

@@ -114,7 +114,6 @@ INSTANTIATE_TEST_SUITE_P(
              "layer 'residual/add'"},
         Case{"residual_without_body", layer("residual: {activation: relu}"), "4:7", "missing key 'body'"},
         Case{"residual_empty_body", layer("residual: {body: []}"), "4:18", "empty"},
-        Case{"nested", layer("residual: {body: [residual: {body: [relu]}]}"), "4:25", "cannot hold another block"},
         Case{"inside_a_body", layer("block:\n        body:\n          - dense: {units: 2, unit: 3}"), "6:31",
              "did you mean 'units'?"}),
     [](const auto& info) { return info.param.name; });

@@ -6,6 +6,7 @@
 
 #include <gtest/gtest.h>
 
+#include "bantam/base/error.h"
 #include "bantam/engine/graph/lower.h"
 #include "tests/models/yaml/model_text.h"
 
@@ -61,7 +62,12 @@ std::vector<Case> convolutions() {
       Case{"transposed_conv2d: {filters: 6, kernel: 3, stride: [2, 3], padding: same, initializer: he_normal}",
            "transposed_conv2d",
            {18, 27, 6},
-           4 * 9 * 6 + 6}};
+           4 * 9 * 6 + 6},
+      Case{"conv2d: {filters: 8, kernel: 3, padding: 1, padding_mode: reflect}", "conv2d", {9, 9, 8}, 8 * 9 * 4 + 8},
+      Case{"conv2d: {filters: 8, kernel: 3, stride: 2, padding: same, padding_mode: circular}",
+           "conv2d",
+           {5, 5, 8},
+           8 * 9 * 4 + 8}};
 }
 
 std::vector<Case> others() {
@@ -69,16 +75,46 @@ std::vector<Case> others() {
       Case{"batch_norm", "batch_norm", {9, 9, 4}, 8},
       Case{"batch_norm: {scale: false, epsilon: 1e-5, rate: 0.1, unbiased: false}", "batch_norm", {9, 9, 4}, 4},
       Case{"batch_norm: {momentum: 0.9, activation: relu6}", "batch_norm", {9, 9, 4}, 8},
+      Case{"layer_norm", "layer_norm", {9, 9, 4}, 8},
+      Case{"layer_norm: {epsilon: 1e-5, shift: false}", "layer_norm", {9, 9, 4}, 4},
+      Case{"group_norm: {groups: 2, activation: silu}", "group_norm", {9, 9, 4}, 8},
+      Case{"instance_norm: {scale: false, shift: false, epsilon: 1e-3}", "instance_norm", {9, 9, 4}, 0},
       Case{"max_pool", "max_pool", {4, 4, 4}, 0},
       Case{"max_pool: {size: 3}", "max_pool", {3, 3, 4}, 0},
       Case{"max_pool: {size: 3, stride: 2, padding: 1}", "max_pool", {5, 5, 4}, 0},
       Case{"average_pool: {size: [2, 3], stride: 1, padding: same, count_padding: true}", "average_pool", {9, 9, 4}, 0},
+      Case{"max_pool: {size: 2, ceil_mode: true}", "max_pool", {5, 5, 4}, 0},
+      Case{"max_pool: {size: 3, stride: 1, dilation: [2, 3]}", "max_pool", {5, 3, 4}, 0},
+      Case{"average_pool: {size: 3, stride: 3, padding: 1, ceil_mode: true}", "average_pool", {4, 4, 4}, 0},
+      Case{"upsample", "upsample", {18, 18, 4}, 0},
+      Case{"upsample: {scale: [3, 1], interpolation: bilinear, align_corners: true}", "upsample", {27, 9, 4}, 0},
+      Case{"zero_padding: {padding: 1}", "zero_padding", {11, 11, 4}, 0},
+      Case{"zero_padding: {padding: {top: 2, right: 3}, mode: reflect}", "zero_padding", {11, 12, 4}, 0},
+      Case{"crop: {cropping: [1, 2]}", "crop", {7, 5, 4}, 0},
+      Case{"crop: {cropping: {left: 4}}", "crop", {9, 5, 4}, 0},
+      Case{"depth_to_space: {order: channel_first}", "depth_to_space", {18, 18, 1}, 0},
       Case{"global_average_pool: {}", "global_average_pool", {4}, 0},
       Case{"global_max_pool:", "global_max_pool", {4}, 0},
       Case{"dropout: {rate: 0.3}", "dropout", {9, 9, 4}, 0},
+      Case{"spatial_dropout: {rate: 0.3}", "spatial_dropout", {9, 9, 4}, 0},
+      Case{"drop_path: {rate: 0.3}", "drop_path", {9, 9, 4}, 0},
+      Case{"prelu", "prelu", {9, 9, 4}, 4},
+      Case{"prelu: {initial: 0.1, shared: true}", "prelu", {9, 9, 4}, 1},
+      Case{"layer_scale: {initial: 0.1}", "layer_scale", {9, 9, 4}, 4},
+      Case{"softmax", "softmax", {9, 9, 4}, 0},
       Case{"flatten: {}", "flatten", {324}, 0},
       Case{"flatten\n    - dense: {units: 7}", "dense", {7}, 324 * 7 + 7},
+      Case{"squeeze_excite: {units: 3}", "squeeze_excite", {9, 9, 4}, 2 * 3 * 4 + 3 + 4},
+      Case{"squeeze_excite: {units: 1, activation: {leaky_relu: {slope: 0.2}}, gate: hard_sigmoid}",
+           "squeeze_excite",
+           {9, 9, 4},
+           2 * 4 + 1 + 4},
       Case{"reshape: {shape: [27, 12]}", "reshape", {27, 12}, 0},
+      Case{"relu: {name: a}\n    - add: {inputs: [a, input], activation: relu}", "add", {9, 9, 4}, 0},
+      Case{"relu: {name: a}\n    - concat: {inputs: [a, input, a]}", "concat", {9, 9, 12}, 0},
+      Case{"relu: {name: a}\n    - average: {inputs: [a, input]}", "average", {9, 9, 4}, 0},
+      Case{"relu: {name: a}\n    - multiply: {inputs: [a, input]}", "multiply", {9, 9, 4}, 0},
+      Case{"global_average_pool: {name: a}\n    - multiply: {inputs: [input, a]}", "multiply", {9, 9, 4}, 0},
       Case{"reshape: {shape: [3, -1, 6]}\n    - batch_norm", "batch_norm", {3, 18, 6}, 12}};
 }
 
@@ -86,8 +122,22 @@ INSTANTIATE_TEST_SUITE_P(Convolutions, LayerKinds, testing::ValuesIn(convolution
 INSTANTIATE_TEST_SUITE_P(Others, LayerKinds, testing::ValuesIn(others()));
 
 std::vector<std::string> activations() {
-  return {"relu", "relu6", "leaky_relu: {slope: 0.2}", "gelu", "silu", "sigmoid", "tanh: {}"};
+  return {"relu",
+          "relu6",
+          "leaky_relu: {slope: 0.2}",
+          "gelu",
+          "silu",
+          "sigmoid",
+          "tanh: {}",
+          "elu: {alpha: 0.5}",
+          "selu",
+          "mish",
+          "hard_swish",
+          "hard_sigmoid",
+          "softplus: {}"};
 }
+
+std::vector<std::string> joins() { return {"concat", "average", "multiply"}; }
 
 std::string name_in(const std::string& yaml) { return yaml.substr(0, yaml.find(':')); }
 
@@ -108,6 +158,18 @@ TEST(Layers, ActivationsAreLayersToo) {
     EXPECT_EQ(model.graph.nodes().size(), 2u) << name;
     EXPECT_EQ(to_string(model.graph.output_shape()), "(9, 9, 4)") << name;
     EXPECT_EQ(model.graph.nodes()[1].name, name_in(name));
+  }
+}
+
+TEST(Layers, JoinsOfOneInputAreRefused) {
+  for (const std::string& name : joins()) {
+    try {
+      (void)one_layer(name);
+      ADD_FAILURE() << name << " is accepted";
+    } catch (const Error& error) {
+      EXPECT_NE(std::string(error.what()).find(name + ": expected two or more inputs, got 1"), std::string::npos)
+          << error.what();
+    }
   }
 }
 

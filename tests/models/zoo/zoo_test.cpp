@@ -13,10 +13,16 @@ struct Case {
   std::string name;
   std::int64_t parameters;
   std::int64_t buffers;  // running statistics: 2 a normalised channel
-  std::int64_t classes;
+  Shape output;
 };
 
 void PrintTo(const Case& c, std::ostream* out) { *out << c.name; }
+
+/// A label a position of the output.
+Shape labels_of(const Graph& graph) {
+  const auto extents = graph.output_shape().extents();
+  return Shape(extents.first(extents.size() - 1));
+}
 
 class Zoo : public testing::TestWithParam<Case> {};
 
@@ -29,7 +35,7 @@ TEST_P(Zoo, ParametersAndOutputAreThePeers) {
   std::int64_t buffers = 0;
   for (const Buffer& buffer : model.buffers().all()) buffers += buffer.shape.elements();
   EXPECT_EQ(buffers, GetParam().buffers);
-  EXPECT_EQ(spec.graph.output_shape(), Shape{GetParam().classes});
+  EXPECT_EQ(spec.graph.output_shape(), GetParam().output);
 }
 
 TEST_P(Zoo, TrainsOnTheMetaDevice) {
@@ -43,7 +49,7 @@ TEST_P(Zoo, TrainsOnTheMetaDevice) {
   Batch batch;
   batch.size = 2;
   batch.tensors = {{kImages, context.allocate(spec.graph.input_shape().prepend(2), DType::float32, Category::input)},
-                   {kLabels, context.allocate({2}, DType::int32, Category::input)}};
+                   {kLabels, context.allocate(labels_of(spec.graph).prepend(2), DType::int32, Category::input)}};
   step.step(batch);
   // Weights, gradients and Adam's two moments of every parameter are in use, and activations were.
   const MemoryStats stats = runtime.allocator(device).stats();
@@ -54,13 +60,16 @@ TEST_P(Zoo, TrainsOnTheMetaDevice) {
 
 INSTANTIATE_TEST_SUITE_P(
     Networks, Zoo,
-    testing::Values(Case{"separable_cnn", 695493, 0, 10}, Case{"resnet18_cifar", 11173962, 9600, 10},
-                    Case{"resnet20", 272474, 1568, 10}, Case{"resnet56", 855770, 4256, 10},
-                    Case{"wide_resnet28_10", 36479194, 17952, 10}, Case{"vgg11", 132863336, 0, 1000},
-                    Case{"vgg16", 138357544, 0, 1000}, Case{"resnet18", 11689512, 9600, 1000},
-                    Case{"resnet34", 21797672, 17024, 1000}, Case{"resnet50", 25557032, 53120, 1000},
-                    Case{"resnet101", 44549160, 105344, 1000}, Case{"mobilenet_v1", 4231976, 21888, 1000},
-                    Case{"mobilenet_v2", 3504872, 34112, 1000}),
+    testing::Values(Case{"separable_cnn", 695493, 0, {10}}, Case{"resnet18_cifar", 11173962, 9600, {10}},
+                    Case{"resnet20", 272474, 1568, {10}}, Case{"resnet56", 855770, 4256, {10}},
+                    Case{"wide_resnet28_10", 36479194, 17952, {10}}, Case{"vgg11", 132863336, 0, {1000}},
+                    Case{"vgg16", 138357544, 0, {1000}}, Case{"resnet18", 11689512, 9600, {1000}},
+                    Case{"resnet34", 21797672, 17024, {1000}}, Case{"resnet50", 25557032, 53120, {1000}},
+                    Case{"resnet101", 44549160, 105344, {1000}}, Case{"mobilenet_v1", 4231976, 21888, {1000}},
+                    Case{"mobilenet_v2", 3504872, 34112, {1000}}, Case{"mobilenet_v3_small", 2542856, 12112, {1000}},
+                    Case{"mobilenet_v3_large", 5483032, 24400, {1000}}, Case{"efficientnet_b0", 5288548, 42016, {1000}},
+                    Case{"convnext_tiny", 28589128, 0, {1000}}, Case{"densenet121", 7978856, 83648, {1000}},
+                    Case{"unet", 31037698, 11776, {256, 256, 2}}),
     [](const auto& info) { return info.param.name; });
 
 TEST(ZooOptionsTest, ClassesInputAndWidthCanBeSaid) {
@@ -76,6 +85,56 @@ TEST(ZooOptionsTest, ClassesInputAndWidthCanBeSaid) {
     in = out;
   }
   EXPECT_EQ(parameter_count(half.graph), expected);
+}
+
+TEST(ZooOptionsTest, UNetsParametersAreTheSumOverItsConvolutions) {
+  const ModelSpec spec = model_from("model: {zoo: unet, width: 0.25, classes: 3, input: [48, 32, 1]}");
+  EXPECT_EQ(to_string(spec.graph.output_shape()), "(48, 32, 3)");
+  const auto conv_norm = [](std::int64_t in, std::int64_t out) { return 9 * in * out + 2 * out; };
+  std::int64_t expected = 0, in = 1;
+  for (const std::int64_t out : {16, 32, 64, 128, 256}) {
+    expected += conv_norm(in, out) + conv_norm(out, out);
+    in = out;
+  }
+  for (const std::int64_t out : {128, 64, 32, 16}) {
+    expected += 4 * in * out + out + conv_norm(2 * out, out) + conv_norm(out, out);  // the transposed one has a bias
+    in = out;
+  }
+  EXPECT_EQ(parameter_count(spec.graph), expected + 16 * 3 + 3);
+}
+
+TEST(ZooOptionsTest, AWideResNetFor100ClassesHasThePublishedParameters) {
+  EXPECT_EQ(parameter_count(model_from("model: {zoo: wide_resnet28_10, classes: 100}").graph), 36536884);
+}
+
+TEST(ZooOptionsTest, OtherWidthsAreMultiplesOf8) {
+  const auto channels_of = [](const std::string& options, const std::string& name) {
+    const ModelSpec spec = model_from("model: {" + options + "}");
+    for (const GraphNode& node : spec.graph.nodes())
+      if (node.name == name) return node.output[node.output.rank() - 1];
+    return std::int64_t{0};
+  };
+  // 32·0.35 = 11.2 rounds to 8, which is less than nine tenths of it: 16. The last convolution is never below 1280.
+  EXPECT_EQ(channels_of("zoo: mobilenet_v2, width: 0.35", "stem"), 16);
+  EXPECT_EQ(channels_of("zoo: mobilenet_v2, width: 0.35", "block2/project"), 8);
+  EXPECT_EQ(channels_of("zoo: mobilenet_v2, width: 0.35", "head"), 1280);
+  EXPECT_EQ(channels_of("zoo: mobilenet_v2, width: 1.4", "head"), 1792);
+}
+
+TEST(ZooOptionsTest, InputsThatAreTooSmallOrNoImagesAreRefused) {
+  struct Refused {
+    std::string_view name;
+    Shape input;
+  };
+  std::vector<Refused> cases = {{"separable_cnn", {7, 7, 3}}, {"vgg11", {31, 32, 3}},         {"vgg16", {32, 31, 3}},
+                                {"densenet121", {16, 16, 3}}, {"convnext_tiny", {31, 32, 3}}, {"unet", {24, 32, 3}},
+                                {"unet", {32, 8, 3}}};
+  for (const ZooModel& model : zoo()) cases.push_back({model.name, {3072}});
+  for (const Refused& refused : cases) {
+    const ZooModel& model = *find_zoo_model(refused.name);
+    EXPECT_THROW((void)model.build({refused.input, 10, 1.0}), ShapeError)
+        << model.name << " " << to_string(refused.input);
+  }
 }
 
 TEST(ZooOptionsTest, AModelMayHaveANameOfItsOwn) {

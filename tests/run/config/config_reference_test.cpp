@@ -8,6 +8,7 @@
 #include <gtest/gtest.h>
 
 #include "bantam/base/atomic_file.h"
+#include "bantam/base/config/config_template.h"
 #include "bantam/base/config/registry.h"
 #include "bantam/base/error.h"
 #include "bantam/engine/train/trainer.h"
@@ -75,7 +76,8 @@ class Walk {
   void walk(const ConfigNode& node, const ValueFacts& value) {
     if (node.is_list() && value.list)
       for (const ConfigNode& item : node.items()) walk(item, value.list->items);
-    if (!value.tables.empty() && !node.is_list()) return walk_named(node.as_named(), value.tables);
+    if (is_expression(node)) return;
+    if (!value.tables.empty() && !node.is_list()) return walk_named(node.as_named(), value);
     if (!node.is_map()) return;
     ASSERT_TRUE(value.map) << node.path() << " is a map, which the description does not have";
     for (const auto& [name, inner] : node.entries()) {
@@ -99,10 +101,15 @@ class Walk {
     EXPECT_TRUE(found) << inner.position() << ": " << inner.path() << " is not described";
   }
 
-  void walk_named(const ConfigNode::Named& named, const std::vector<std::string>& tables) {
+  static bool is_expression(const ConfigNode& node) {
+    return node.is_scalar() && ConfigTemplate::has_expressions(node);
+  }
+
+  void walk_named(const ConfigNode::Named& named, const ValueFacts& value) {
     const TableFacts::Entry* entry = nullptr;
-    for (const std::string& table : tables)
+    for (const std::string& table : value.tables)
       if (!entry) entry = schema().table(table)->find(named.name);
+    if (!entry && value.other_names) return;  // a block of the file's own
     ASSERT_TRUE(entry) << named.options.position() << ": " << named.name << " is not described";
     ++keys;
     walk(named.options, entry->options);
@@ -111,7 +118,7 @@ class Walk {
 
 std::vector<fs::path> shipped_configs() {
   std::vector<fs::path> paths;
-  for (const auto& entry : fs::directory_iterator(fs::path(BANTAM_SOURCE_DIR) / "configs"))
+  for (const auto& entry : fs::recursive_directory_iterator(fs::path(BANTAM_SOURCE_DIR) / "configs"))
     if (entry.path().extension() == ".yaml") paths.push_back(entry.path());
   return paths;
 }

@@ -9,7 +9,7 @@
 #include "bantam/engine/ops/pool2d.h"
 #include "bantam/engine/plan/step_plan.h"
 #include "bantam/kernels/contracts/pool/norm_pool.h"
-#include "bantam/kernels/reference/batch_norm.h"
+#include "bantam/kernels/reference/norm/batch_norm.h"
 #include "bantam/kernels/reference/pool2d.h"
 #include "tests/engine/engine_fixture.h"
 #include "tests/engine/fixed_norm.h"
@@ -40,7 +40,9 @@ std::vector<Pool2dShape> shapes_of(std::int64_t channels) {
           {1, 6, 7, c, 3, 3, 1, 1, 0, 2, 1, 1},
           {1, 11, 8, c, 2, 2, 3, 3},
           {2, 5, 12, c, 1, 4, 1, 3, 0, 0, 2, 1},
-          {3, 9, 10, c, 9, 10, 9, 10}};
+          {3, 9, 10, c, 9, 10, 9, 10},
+          {2, 8, 8, c, 3, 3, 2, 2, 0, 0, 0, 0, 1, 1, 1, 1},  // ceil mode
+          {1, 7, 10, c, 2, 3, 2, 4, 0, 0, 1, 0, 1, 1, 1, 0}};
 }
 
 std::string name_of(const Pool2dShape& s) {
@@ -211,10 +213,11 @@ struct Case {
   bool known = false;  ///< x comes with statistics
 };
 
-Window2d window_of(const Pool2dShape& s) {
-  return {.kernel = {s.window_h, s.window_w},
-          .stride = {s.stride_h, s.stride_w},
-          .padding = {PaddingKind::explicit_, s.pad_top, s.pad_bottom, s.pad_left, s.pad_right}};
+ops::PoolWindow window_of(const Pool2dShape& s) {
+  return {{.kernel = {s.window_h, s.window_w},
+           .stride = {s.stride_h, s.stride_w},
+           .padding = {PaddingKind::explicit_, s.pad_top, s.pad_bottom, s.pad_left, s.pad_right}},
+          s.overhang_h > 0 || s.overhang_w > 0};
 }
 
 Tensor input_of(const Context& context, const Case& c) {
@@ -242,8 +245,9 @@ std::vector<std::vector<std::uint32_t>> results(Runtime& runtime, Device device,
                   .next_running_variance = vector(5, 0.5f, 1.5f),
                   .running = {.rate = 0.3f},
                   .activation = c.f};
-  const Tensor y = fused ? ops::norm_pool(context, x, norm, window_of(c.shape))
-                         : ops::max_pool2d(context, ops::batch_norm(context, x, norm), window_of(c.shape));
+  const ops::PoolWindow pool = window_of(c.shape);
+  const Tensor y = fused ? ops::norm_pool(context, x, norm, pool)
+                         : ops::max_pool2d(context, ops::batch_norm(context, x, norm), pool.window, pool.ceil_mode);
   std::vector<std::vector<std::uint32_t>> all;
   for (const Tensor* value : {&y, &norm.next_running_mean, &norm.next_running_variance})
     all.push_back(bits_of(to_host_floats(*value, context.stream)));
@@ -284,8 +288,9 @@ TEST_P(NormPoolOpTest, HasTheBitsOfTheTwoOpsWithAnyActivationAndStatistics) {
 TEST_P(NormPoolOpTest, RefusesWhatThePoolingRefuses) {
   const Context context = this->context();
   const Tensor x = testing::random_tensor(context, {1, 4, 4, 8}, 1);
-  EXPECT_THROW((void)ops::norm_pool(context, x, {}, {.kernel = {5, 5}}), ShapeError);
-  EXPECT_THROW((void)ops::norm_pool(context, x, {}, {.kernel = {2, 2}, .padding = Padding::symmetric(2)}), ShapeError);
+  EXPECT_THROW((void)ops::norm_pool(context, x, {}, {{.kernel = {5, 5}}}), ShapeError);
+  EXPECT_THROW((void)ops::norm_pool(context, x, {}, {{.kernel = {2, 2}, .padding = Padding::symmetric(2)}}),
+               ShapeError);
 }
 
 // Graphs.
@@ -325,6 +330,10 @@ TEST(NormPoolPattern, IsNormAndMaxPool) {
   costly.add(batch_norm({.activation = {Activation::gelu}}));
   costly.add(max_pool({.window = {3, 3}, .stride = {2, 2}}));
   EXPECT_TRUE(found(costly, DeviceKind::cpu).empty()) << "windows overlap, gelu would be computed for each";
+  Graph dilated({8, 8, 8});
+  dilated.add(batch_norm());
+  dilated.add(max_pool({.dilation = {1, 2}}));
+  EXPECT_TRUE(found(dilated, DeviceKind::cpu).empty()) << "the windows have gaps";
   Graph shared({8, 8, 8});
   const NodeId norm = shared.add(batch_norm());
   const NodeId pool = shared.add("pool", max_pool(), {norm});

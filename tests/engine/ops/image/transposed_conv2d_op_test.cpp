@@ -4,7 +4,7 @@
 #include "bantam/engine/ops/image/transposed_conv2d.h"
 #include "bantam/kernels/reference/conv2d.h"
 #include "tests/engine/finite_differences.h"
-#include "tests/kernels/image/image_oracle.h"
+#include "tests/kernels/image/image_values.h"
 
 namespace bantam {
 namespace {
@@ -49,13 +49,6 @@ Values run(const Context& base, const Case& c, const std::vector<float>& x_value
   return values;
 }
 
-std::vector<float> wave(float (*function)(float), double step, double start, std::int64_t count) {
-  std::vector<float> values;
-  for (std::int64_t i = 0; i < count; ++i)
-    values.push_back(function(static_cast<float>(step * static_cast<double>(i) + start)));
-  return values;
-}
-
 TEST_P(TransposedConv2dOpTest, HandComputed) {
   // Each pixel of 1x2 spreads over 2x2 of its own: 3·{1 2 3 4} beside 5·{1 2 3 4}.
   const Case c{{1, 1, 2, 1}, {1, 2, 2, 1}, {.stride = {2, 2}}};
@@ -82,12 +75,14 @@ TEST_P(TransposedConv2dOpTest, HasPyTorchsValues) {
       {{{1, 2, 3, 2}, {2, 3, 3, 2}, {.stride = {2, 3}, .padding = Padding::symmetric(1)}, {1, 2}},
        &kTransposedOutputPadding},
       {{{1, 2, 2, 4}, {4, 2, 3, 1}, {.dilation = {2, 2}, .padding = {PaddingKind::explicit_, 0, 0, 1, 1}}, {0, 0}, 2},
-       &kTransposedGroups}};
+       &kTransposedGroups},
+      {{{1, 2, 2, 1}, {1, 2, 2, 2}, {.dilation = {3, 4}, .padding = {PaddingKind::explicit_, 1, 1, 0, 0}}, {2, 3}},
+       &kTransposedDilatedEnd}};
   for (const auto& [c, oracle] : cases) {
     SCOPED_TRACE(to_string(c.w));
     const Values values =
-        run(context(), c, wave(std::sin, 0.7, 0.3, c.x.elements()), wave(std::sin, 1.1, 0.2, c.w.elements()),
-            [](std::int64_t count) { return wave(std::cos, 0.9, 0.1, count); });
+        run(context(), c, testing::oracle_x(c.x.elements()), testing::wave(std::sin, 1.1, 0.2, c.w.elements()),
+            [](std::int64_t count) { return testing::oracle_dy(count); });
     EXPECT_EQ(values.shape, Shape(oracle->shape));
     // Sums of at most 45 products of numbers up to 1 whose operands are rounded to float32 (indices up to 90 radians).
     expect_near(values.y, oracle->y, 1e-4);
@@ -168,7 +163,7 @@ TEST_P(TransposedConv2dOpTest, RefusesWhatDoesNotFit) {
   EXPECT_EQ(message({{1, 2, 2, 3}, {3, 2, 2, 1}, {}, {0, 0}, 2}),
             "transposed_conv2d: 3 input channels do not divide into 2 groups");
   EXPECT_EQ(message({{1, 2, 2, 3}, {3, 2, 2, 1}, {.stride = {2, 2}}, {0, 2}}),
-            "transposed_conv2d: the output padding 0x2 must be smaller than the stride 2x2");
+            "transposed_conv2d: the output padding 0x2 must be smaller than the stride 2x2 or the dilation 1x1");
   EXPECT_EQ(message({{1, 2, 2, 3}, {3, 2, 2, 1}, {.stride = {2, 2}, .padding = Padding::same()}, {1, 0}}),
             "transposed_conv2d: the output padding 1x0 has no place where padding is same: the output is the input "
             "times the stride");

@@ -4,8 +4,8 @@
 #include <cstdint>
 #include <vector>
 
-#include "bantam/kernels/reference/batch_norm.h"
 #include "bantam/kernels/reference/masked_activation.h"
+#include "bantam/kernels/reference/norm/batch_norm.h"
 
 namespace bantam::kernels::reference {
 

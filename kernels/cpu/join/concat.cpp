@@ -1,0 +1,60 @@
+// Concat and its gradient on the CPU: rows in parallel, whole parts of a row at once.
+#include "bantam/kernels/contracts/join/concat.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "bantam/base/parallel.h"
+#include "bantam/kernels/cpu/device/convert.h"
+#include "bantam/kernels/cpu/device/float8.h"
+
+namespace bantam::kernels::cpu {
+namespace {
+
+std::int64_t rows_at_once(const JoinShape& s) {
+  return std::max<std::int64_t>(1, 32768 / std::max<std::int64_t>(1, s.begin[s.count] - s.begin[0]));
+}
+
+template <class T>
+void add_row(const T* x, const T* addend, T* to, std::int64_t width) {
+  for (std::int64_t c = 0; c < width; c += kLanes) {
+    const std::int64_t lanes = std::min(kLanes, width - c);
+    store_lanes(to + c, lanes, load_lanes(x + c, lanes) + load_lanes(addend + c, lanes));
+  }
+}
+
+}  // namespace
+
+void concat(const Exec& exec, const JoinShape& s, DType dtype, const ConcatInputs& inputs, void* y) {
+  dispatch_floating(dtype, [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    parallel_ranges(s.rows, rows_at_once(s), exec.threads, [&](std::int64_t begin, std::int64_t end) {
+      for (std::int64_t r = begin; r < end; ++r)
+        for (int i = 0; i < s.count; ++i)
+          std::memcpy(static_cast<void*>(static_cast<T*>(y) + r * s.channels + s.begin[i]),
+                      static_cast<const T*>(inputs.data[i]) + r * s.width(i),
+                      static_cast<std::size_t>(s.width(i)) * sizeof(T));
+    });
+  });
+}
+
+void split(const Exec& exec, const JoinShape& s, DType dtype, const void* x, const SplitOutputs& outputs) {
+  dispatch_floating(dtype, [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    parallel_ranges(s.rows, rows_at_once(s), exec.threads, [&](std::int64_t begin, std::int64_t end) {
+      for (std::int64_t r = begin; r < end; ++r)
+        for (int i = 0; i < s.count; ++i) {
+          if (outputs.data[i] == nullptr) continue;
+          const std::int64_t width = s.width(i), at = r * width;
+          const T* from = static_cast<const T*>(x) + r * s.channels + s.begin[i];
+          T* to = static_cast<T*>(outputs.data[i]) + at;
+          if (outputs.addend[i] != nullptr)
+            add_row(from, static_cast<const T*>(outputs.addend[i]) + at, to, width);
+          else
+            std::memcpy(static_cast<void*>(to), from, static_cast<std::size_t>(width) * sizeof(T));
+        }
+    });
+  });
+}
+
+}  // namespace bantam::kernels::cpu
