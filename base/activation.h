@@ -41,10 +41,13 @@ std::string_view to_string(Activation activation);
 /// The inverse; throws ConfigError naming the text and all activations.
 Activation parse_activation(std::string_view text);
 
+/// The parameter that PyTorch has where none is written: elu's α is 1, leaky_relu's slope 0.01.
+constexpr float default_slope(Activation activation) { return activation == Activation::elu ? 1.0f : 0.01f; }
+
 /// An activation and its parameter: the argument of kernels that apply an activation to their output.
 struct ActivationFunction {
   Activation kind = Activation::none;
-  float slope = 0.01f;  ///< leaky_relu: f/x for x < 0, f' for x <= 0; elu: α, which is 1 in PyTorch and Keras
+  float slope = default_slope(kind);  ///< leaky_relu: f/x for x < 0, f' for x <= 0; elu: α
 };
 
 }  // namespace bantam

@@ -13,7 +13,7 @@ namespace bantam {
 
 struct ActivationOptions {
   Activation kind = Activation::none;
-  float slope = 0.01f;  ///< leaky_relu's, for inputs below 0; elu's α, which is 1 in PyTorch and Keras
+  float slope = default_slope(kind);  ///< leaky_relu's, for inputs below 0; elu's α
 };
 
 /// Options of `conv2d` layers. Weight (filters, kernel, kernel, C_in/groups).

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <span>
+#include <utility>
 
 #include "bantam/base/activation.h"
 #include "bantam/base/shape.h"
@@ -70,7 +71,11 @@ Tensor bias_add(const Context& context, Tensor x, const Tensor& b);
 /// y = f(x), any shape; f' at corners as Activation says. Backward keeps one bit an element where f is
 /// piecewise linear, else x or y, whichever its formula reads. Works in place where x is the last holder of its memory
 /// and backward does not read x.
-Tensor activation(const Context& context, Tensor x, Activation kind, float slope = 0.01f);
+Tensor activation(const Context& context, Tensor x, Activation kind, float slope);
+/// With the activation's own slope (default_slope).
+inline Tensor activation(const Context& context, Tensor x, Activation kind) {
+  return activation(context, std::move(x), kind, default_slope(kind));
+}
 
 /// y = f(a + b), in one pass where f is piecewise linear (backward then keeps one bit an element). Throws ShapeError,
 /// DTypeError where they differ. Works in place where an operand is the last holder of its memory.
