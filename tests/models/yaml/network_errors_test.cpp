@@ -105,17 +105,17 @@ INSTANTIATE_TEST_SUITE_P(
 
 INSTANTIATE_TEST_SUITE_P(
     Shapes, BadModels,
-    testing::Values(
-        Case{"kernel_too_large", layer("conv2d: {filters: 1, kernel: 11}"), "4:7", "layer 'conv2d'"},
-        Case{"groups", layer("conv2d: {filters: 4, kernel: 3, groups: 3}"), "4:7", "do not divide into 3 groups"},
-        Case{"dense_on_image", layer("dense: {units: 4}"), "4:7", "layer 'dense'"},
-        Case{"pool_on_vector", layer("flatten\n    - max_pool"), "5:7", "layer 'max_pool'"},
-        Case{"residual_shapes", layer("residual: {body: [conv2d: {filters: 5, kernel: 1}]}"), "4:7",
-             "layer 'residual/add'"},
-        Case{"residual_without_body", layer("residual: {activation: relu}"), "4:7", "missing key 'body'"},
-        Case{"residual_empty_body", layer("residual: {body: []}"), "4:18", "empty"},
-        Case{"inside_a_body", layer("block:\n        body:\n          - dense: {units: 2, unit: 3}"), "6:31",
-             "did you mean 'units'?"}),
+    testing::Values(Case{"kernel_too_large", layer("conv2d: {filters: 1, kernel: 11}"), "4:7", "layer 'conv2d'"},
+                    Case{"groups", layer("conv2d: {filters: 4, kernel: 3, groups: 3}"), "4:7",
+                         "do not divide into 3 groups"},
+                    Case{"dense_on_image", layer("dense: {units: 4}"), "4:7", "layer 'dense'"},
+                    Case{"pool_on_vector", layer("flatten\n    - max_pool"), "5:7", "layer 'max_pool'"},
+                    Case{"residual_shapes", layer("residual: {body: [conv2d: {filters: 5, kernel: 1}]}"), "4:7",
+                         "layer 'residual/add'"},
+                    Case{"residual_without_body", layer("residual: {activation: relu}"), "4:7", "missing key 'body'"},
+                    Case{"residual_empty_body", layer("residual: {body: []}"), "4:18", "empty"},
+                    Case{"inside_a_body", layer("block:\n        body:\n          - dense: {units: 2, unit: 3}"),
+                         "6:31", "did you mean 'units'?"}),
     [](const auto& info) { return info.param.name; });
 
 }  // namespace
