@@ -59,7 +59,7 @@ TEST(Architectures, MobileNetV2HasTorchvisionsParameters) {
 TEST(Architectures, EfficientNetB0HasTorchvisionsParameters) {
   const ModelSpec model = architecture("efficientnet_b0");
   EXPECT_EQ(parameter_count(model.graph), 5'288'548);
-  EXPECT_EQ(to_string(shape_of(model, "mbconv_16/project/batch_norm")), "(7, 7, 320)");
+  EXPECT_EQ(to_string(shape_of(model, "mbconv_16/conv_norm_2/batch_norm")), "(7, 7, 320)");
 }
 
 TEST(Architectures, UNetHasTheParametersOfThePaper) {
