@@ -470,7 +470,8 @@ def in_bantam_layout(module, name, value):
 
 
 def randomise(model, seed):
-    """Weights of variance 2/inputs, biases and shifts near 0, scales near 1 (layer scales too, so that the branches count)."""
+    """Weights of variance 2/inputs, biases and shifts near 0, scales near 1 (layer scales too, so that the branches count). Normalisations at the end
+    of residual branches have scales near 0.3, as in trained networks: with 1, deep ones amplify rounding to several percent of the gradient."""
     generator = torch.Generator().manual_seed(seed)
     for module in model.modules():
         for name, parameter in module.named_parameters(recurse=False):
@@ -483,4 +484,9 @@ def randomise(model, seed):
                     parameter.mul_(0.1)
                 else:
                     parameter.mul_(0.2).add_(1)
+    ends = [model.nodes[inputs[0] - 1][0] for name, inputs in model.nodes if isinstance(model.modules_by_name._modules[name], Add)]
+    for module in (model.modules_by_name._modules[end] for end in ends):
+        if isinstance(module, nn.BatchNorm2d):
+            with torch.no_grad():
+                module.weight.mul_(0.3)
     return model

@@ -21,7 +21,7 @@ namespace {
 
 LayerPtr without_drop(const LayerPtr& layer) {
   if (layer->kind() == "dropout") return dropout({.rate = 0.0f});
-  // TMP if (layer->kind() == "drop_path") return drop_path({.rate = 0.0f});
+  if (layer->kind() == "drop_path") return drop_path({.rate = 0.0f});
   return layer;
 }
 
